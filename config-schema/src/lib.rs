@@ -1,0 +1,1 @@
+//! bloodhound.yaml and the compose file: types, diagnostics with places, JSON schema.

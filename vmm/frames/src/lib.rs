@@ -1,0 +1,1 @@
+//! The frame store: reference-counted 4 KiB pages over one memfd.

@@ -1,0 +1,1 @@
+//! The application kernel: Linux's system calls as a deterministic state machine.

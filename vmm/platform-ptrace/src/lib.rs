@@ -1,0 +1,1 @@
+//! The ptrace platform: application code in stub processes under PTRACE_SYSEMU.

@@ -1,0 +1,1 @@
+//! The platform trait: how application code is run until it traps.

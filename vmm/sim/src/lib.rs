@@ -1,0 +1,1 @@
+//! World, event queue, faults, snapshots, the machine loop and the trace digest.

@@ -1,0 +1,1 @@
+//! Drivers, histories, models and checkers.
