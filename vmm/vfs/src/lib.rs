@@ -1,0 +1,1 @@
+//! The virtual file system: inodes, names, data, mounts and durability as plain data.
