@@ -2,8 +2,13 @@
 //! system-call table, and virtual time. Everything here is pure; neighbours are `net` and `kernel`, which give
 //! it behaviour.
 
+pub mod consts;
 pub mod errno;
+pub mod regs;
+pub mod structs;
+pub mod table;
 pub mod time;
 
 pub use errno::Errno;
+pub use regs::Regs;
 pub use time::SimTime;

@@ -1,0 +1,525 @@
+//! The one list of system calls (x86-64 numbers). [`syscalls!`](crate::syscalls) hands it to a macro of the caller: this
+//! module makes [`TABLE`] of it (names, argument kinds, status), the kernel its dispatcher.
+//!
+//! An entry is `[number name (argument: Kind, ...) status "note"]`, with status
+//! - `full`: everything programs rely on is modelled;
+//! - `partial`: the note says what is;
+//! - `errno E`: answered with that error on purpose, because programs are known to cope (the note says how);
+//! - `unsupported`: the run stops with a finding that names the call.
+
+/// How an argument is decoded and printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgKind {
+    /// A file descriptor.
+    Fd,
+    /// A user-space address.
+    Ptr,
+    /// The address of a NUL-terminated string, printed as its text.
+    Path,
+    /// A bit set, printed in hexadecimal.
+    Hex,
+    /// A signed 32-bit number.
+    I32,
+    /// An unsigned 32-bit number.
+    U32,
+    /// A signed 64-bit number.
+    I64,
+    /// An unsigned 64-bit number.
+    U64,
+}
+
+/// How far a call is modelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// Everything programs rely on.
+    Full,
+    /// What the note says.
+    Partial,
+    /// A deliberate error.
+    Errno(crate::Errno),
+    /// Stops the run.
+    Unsupported,
+}
+
+/// One line of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct SyscallInfo {
+    /// The number in rax.
+    pub nr: u64,
+    /// The name as in syscalls(2).
+    pub name: &'static str,
+    /// Argument names and kinds.
+    pub args: &'static [(&'static str, ArgKind)],
+    /// How far it is modelled.
+    pub status: Status,
+    /// What is missing, or why an error is right.
+    pub note: &'static str,
+}
+
+/// Calls the macro `$callback` with the whole list; see the module's text for the shape of an entry.
+#[macro_export]
+macro_rules! syscalls {
+    ($callback:ident) => {
+        $callback! {
+            [0 read (fd: Fd, buf: Ptr, count: u64) full ""]
+            [1 write (fd: Fd, buf: Ptr, count: u64) full ""]
+            [2 open (path: Path, flags: Hex, mode: u32) full ""]
+            [3 close (fd: Fd) full ""]
+            [4 stat (path: Path, buf: Ptr) full ""]
+            [5 fstat (fd: Fd, buf: Ptr) full ""]
+            [6 lstat (path: Path, buf: Ptr) full ""]
+            [7 poll (fds: Ptr, nfds: u64, timeout: i32) full ""]
+            [8 lseek (fd: Fd, offset: i64, whence: u32) full ""]
+            [9 mmap (addr: Ptr, len: u64, prot: Hex, flags: Hex, fd: Fd, offset: u64) partial "MAP_HUGETLB fails with ENOMEM, MAP_SYNC with EOPNOTSUPP, MAP_GROWSDOWN does not grow"]
+            [10 mprotect (addr: Ptr, len: u64, prot: Hex) full ""]
+            [11 munmap (addr: Ptr, len: u64) full ""]
+            [12 brk (addr: Ptr) full ""]
+            [13 rt_sigaction (sig: i32, act: Ptr, old: Ptr, size: u64) full ""]
+            [14 rt_sigprocmask (how: u32, set: Ptr, old: Ptr, size: u64) full ""]
+            [15 rt_sigreturn () full ""]
+            [16 ioctl (fd: Fd, cmd: Hex, arg: Ptr) partial "FIONREAD, FIONBIO, FIOASYNC, FIOCLEX, FIONCLEX, terminal queries; others ENOTTY"]
+            [17 pread64 (fd: Fd, buf: Ptr, count: u64, offset: i64) full ""]
+            [18 pwrite64 (fd: Fd, buf: Ptr, count: u64, offset: i64) full ""]
+            [19 readv (fd: Fd, iov: Ptr, iovcnt: u64) full ""]
+            [20 writev (fd: Fd, iov: Ptr, iovcnt: u64) full ""]
+            [21 access (path: Path, mode: u32) full ""]
+            [22 pipe (fds: Ptr) full ""]
+            [23 select (nfds: i32, readfds: Ptr, writefds: Ptr, exceptfds: Ptr, timeout: Ptr) full ""]
+            [24 sched_yield () full ""]
+            [25 mremap (old: Ptr, old_len: u64, new_len: u64, flags: Hex, new: Ptr) full ""]
+            [26 msync (addr: Ptr, len: u64, flags: Hex) full ""]
+            [27 mincore (addr: Ptr, len: u64, vec: Ptr) partial "every mapped page counts as resident"]
+            [28 madvise (addr: Ptr, len: u64, advice: u32) partial "DONTNEED, FREE, REMOVE act; the others are hints and do nothing"]
+            [29 shmget (key: i32, size: u64, flags: Hex) full ""]
+            [30 shmat (id: i32, addr: Ptr, flags: Hex) full ""]
+            [31 shmctl (id: i32, cmd: u32, buf: Ptr) partial "IPC_RMID, IPC_STAT, IPC_SET"]
+            [32 dup (fd: Fd) full ""]
+            [33 dup2 (old: Fd, new: Fd) full ""]
+            [34 pause () full ""]
+            [35 nanosleep (req: Ptr, rem: Ptr) full ""]
+            [36 getitimer (which: u32, value: Ptr) partial "ITIMER_REAL; the CPU-time timers read as disarmed"]
+            [37 alarm (seconds: u32) full ""]
+            [38 setitimer (which: u32, value: Ptr, old: Ptr) partial "ITIMER_REAL"]
+            [39 getpid () full ""]
+            [40 sendfile (out: Fd, input: Fd, offset: Ptr, count: u64) full ""]
+            [41 socket (domain: u32, kind: u32, protocol: u32) partial "AF_INET, AF_INET6, AF_UNIX; AF_NETLINK and others EAFNOSUPPORT"]
+            [42 connect (fd: Fd, addr: Ptr, len: u32) full ""]
+            [43 accept (fd: Fd, addr: Ptr, len: Ptr) full ""]
+            [44 sendto (fd: Fd, buf: Ptr, len: u64, flags: Hex, addr: Ptr, addrlen: u32) partial "no MSG_OOB"]
+            [45 recvfrom (fd: Fd, buf: Ptr, len: u64, flags: Hex, addr: Ptr, addrlen: Ptr) partial "no MSG_OOB, MSG_ERRQUEUE is empty"]
+            [46 sendmsg (fd: Fd, msg: Ptr, flags: Hex) partial "ancillary data: SCM_RIGHTS, SCM_CREDENTIALS"]
+            [47 recvmsg (fd: Fd, msg: Ptr, flags: Hex) partial "ancillary data: SCM_RIGHTS, SCM_CREDENTIALS"]
+            [48 shutdown (fd: Fd, how: u32) full ""]
+            [49 bind (fd: Fd, addr: Ptr, len: u32) full ""]
+            [50 listen (fd: Fd, backlog: i32) full ""]
+            [51 getsockname (fd: Fd, addr: Ptr, len: Ptr) full ""]
+            [52 getpeername (fd: Fd, addr: Ptr, len: Ptr) full ""]
+            [53 socketpair (domain: u32, kind: u32, protocol: u32, fds: Ptr) full ""]
+            [54 setsockopt (fd: Fd, level: u32, name: u32, value: Ptr, len: u32) partial "the options servers use; others ENOPROTOOPT"]
+            [55 getsockopt (fd: Fd, level: u32, name: u32, value: Ptr, len: Ptr) partial "the options servers use; others ENOPROTOOPT"]
+            [56 clone (flags: Hex, stack: Ptr, parent_tid: Ptr, child_tid: Ptr, tls: Ptr) partial "no namespaces, no CLONE_PIDFD"]
+            [57 fork () full ""]
+            [58 vfork () full ""]
+            [59 execve (path: Path, argv: Ptr, envp: Ptr) full ""]
+            [60 exit (status: i32) full ""]
+            [61 wait4 (pid: i32, status: Ptr, options: Hex, rusage: Ptr) full ""]
+            [62 kill (pid: i32, sig: i32) full ""]
+            [63 uname (buf: Ptr) full ""]
+            [64 semget () unsupported ""]
+            [65 semop () unsupported ""]
+            [66 semctl () unsupported ""]
+            [67 shmdt (addr: Ptr) full ""]
+            [68 msgget () unsupported ""]
+            [69 msgsnd () unsupported ""]
+            [70 msgrcv () unsupported ""]
+            [71 msgctl () unsupported ""]
+            [72 fcntl (fd: Fd, cmd: u32, arg: u64) partial "no leases, no F_NOTIFY"]
+            [73 flock (fd: Fd, op: Hex) full ""]
+            [74 fsync (fd: Fd) full ""]
+            [75 fdatasync (fd: Fd) full ""]
+            [76 truncate (path: Path, len: i64) full ""]
+            [77 ftruncate (fd: Fd, len: i64) full ""]
+            [78 getdents () unsupported ""]
+            [79 getcwd (buf: Ptr, size: u64) full ""]
+            [80 chdir (path: Path) full ""]
+            [81 fchdir (fd: Fd) full ""]
+            [82 rename (old: Path, new: Path) full ""]
+            [83 mkdir (path: Path, mode: u32) full ""]
+            [84 rmdir (path: Path) full ""]
+            [85 creat (path: Path, mode: u32) full ""]
+            [86 link (old: Path, new: Path) full ""]
+            [87 unlink (path: Path) full ""]
+            [88 symlink (target: Path, link: Path) full ""]
+            [89 readlink (path: Path, buf: Ptr, size: u64) full ""]
+            [90 chmod (path: Path, mode: u32) full ""]
+            [91 fchmod (fd: Fd, mode: u32) full ""]
+            [92 chown (path: Path, uid: u32, gid: u32) full ""]
+            [93 fchown (fd: Fd, uid: u32, gid: u32) full ""]
+            [94 lchown (path: Path, uid: u32, gid: u32) full ""]
+            [95 umask (mask: u32) full ""]
+            [96 gettimeofday (tv: Ptr, tz: Ptr) full ""]
+            [97 getrlimit (resource: u32, limit: Ptr) full ""]
+            [98 getrusage (who: i32, usage: Ptr) partial "CPU time is the virtual time of the calls made"]
+            [99 sysinfo (info: Ptr) full ""]
+            [100 times (buf: Ptr) partial "CPU time is the virtual time of the calls made"]
+            [101 ptrace () errno EPERM "the guest may not trace"]
+            [102 getuid () full ""]
+            [103 syslog () errno EPERM "the kernel log is not modelled"]
+            [104 getgid () full ""]
+            [105 setuid (uid: u32) full ""]
+            [106 setgid (gid: u32) full ""]
+            [107 geteuid () full ""]
+            [108 getegid () full ""]
+            [109 setpgid (pid: i32, pgid: i32) full ""]
+            [110 getppid () full ""]
+            [111 getpgrp () full ""]
+            [112 setsid () full ""]
+            [113 setreuid (ruid: u32, euid: u32) full ""]
+            [114 setregid (rgid: u32, egid: u32) full ""]
+            [115 getgroups (size: i32, list: Ptr) full ""]
+            [116 setgroups (size: i32, list: Ptr) full ""]
+            [117 setresuid (ruid: u32, euid: u32, suid: u32) full ""]
+            [118 getresuid (ruid: Ptr, euid: Ptr, suid: Ptr) full ""]
+            [119 setresgid (rgid: u32, egid: u32, sgid: u32) full ""]
+            [120 getresgid (rgid: Ptr, egid: Ptr, sgid: Ptr) full ""]
+            [121 getpgid (pid: i32) full ""]
+            [122 setfsuid (uid: u32) partial "reads only"]
+            [123 setfsgid (gid: u32) partial "reads only"]
+            [124 getsid (pid: i32) full ""]
+            [125 capget (hdr: Ptr, data: Ptr) partial "a fixed full set for root, none for others"]
+            [126 capset (hdr: Ptr, data: Ptr) partial "accepted, not kept"]
+            [127 rt_sigpending (set: Ptr, size: u64) full ""]
+            [128 rt_sigtimedwait (set: Ptr, info: Ptr, timeout: Ptr, size: u64) full ""]
+            [129 rt_sigqueueinfo (pid: i32, sig: i32, info: Ptr) full ""]
+            [130 rt_sigsuspend (set: Ptr, size: u64) full ""]
+            [131 sigaltstack (ss: Ptr, old: Ptr) full ""]
+            [132 utime (path: Path, times: Ptr) full ""]
+            [133 mknod (path: Path, mode: u32, dev: u64) partial "regular files, fifos and sockets"]
+            [134 uselib () unsupported ""]
+            [135 personality (persona: Hex) partial "reads as 0"]
+            [136 ustat () unsupported ""]
+            [137 statfs (path: Path, buf: Ptr) full ""]
+            [138 fstatfs (fd: Fd, buf: Ptr) full ""]
+            [139 sysfs () unsupported ""]
+            [140 getpriority (which: u32, who: i32) partial "always nice 0"]
+            [141 setpriority (which: u32, who: i32, nice: i32) partial "accepted, no effect"]
+            [142 sched_setparam (pid: i32, param: Ptr) partial "accepted, no effect"]
+            [143 sched_getparam (pid: i32, param: Ptr) partial "priority 0"]
+            [144 sched_setscheduler (pid: i32, policy: u32, param: Ptr) partial "accepted, no effect"]
+            [145 sched_getscheduler (pid: i32) partial "SCHED_OTHER"]
+            [146 sched_get_priority_max (policy: u32) full ""]
+            [147 sched_get_priority_min (policy: u32) full ""]
+            [148 sched_rr_get_interval () unsupported ""]
+            [149 mlock (addr: Ptr, len: u64) partial "accepted, no effect"]
+            [150 munlock (addr: Ptr, len: u64) partial "accepted, no effect"]
+            [151 mlockall (flags: Hex) partial "accepted, no effect"]
+            [152 munlockall () partial "accepted, no effect"]
+            [153 vhangup () errno EPERM "no terminals"]
+            [154 modify_ldt () unsupported ""]
+            [155 pivot_root () unsupported ""]
+            [156 _sysctl () unsupported ""]
+            [157 prctl (option: u32, a2: u64, a3: u64, a4: u64, a5: u64) partial "names, dumpable, parent-death signal, no_new_privs, capabilities bounding reads"]
+            [158 arch_prctl (code: Hex, addr: Ptr) partial "FS and GS base; others EINVAL"]
+            [159 adjtimex () unsupported ""]
+            [160 setrlimit (resource: u32, limit: Ptr) full ""]
+            [161 chroot () errno EPERM "not for services in a container"]
+            [162 sync () full ""]
+            [163 acct () unsupported ""]
+            [164 settimeofday () unsupported ""]
+            [165 mount () errno EPERM "a container may not mount"]
+            [166 umount2 () errno EPERM "a container may not mount"]
+            [167 swapon () unsupported ""]
+            [168 swapoff () unsupported ""]
+            [169 reboot () errno EPERM "a container may not reboot"]
+            [170 sethostname () errno EPERM "a container may not rename itself"]
+            [171 setdomainname () errno EPERM "a container may not rename itself"]
+            [172 iopl () unsupported ""]
+            [173 ioperm () unsupported ""]
+            [174 create_module () unsupported ""]
+            [175 init_module () unsupported ""]
+            [176 delete_module () unsupported ""]
+            [177 get_kernel_syms () unsupported ""]
+            [178 query_module () unsupported ""]
+            [179 quotactl () unsupported ""]
+            [180 nfsservctl () unsupported ""]
+            [181 getpmsg () unsupported ""]
+            [182 putpmsg () unsupported ""]
+            [183 afs_syscall () unsupported ""]
+            [184 tuxcall () unsupported ""]
+            [185 security () unsupported ""]
+            [186 gettid () full ""]
+            [187 readahead (fd: Fd, offset: u64, count: u64) partial "a hint, does nothing"]
+            [188 setxattr (path: Path, name: Path, value: Ptr, size: u64, flags: Hex) full ""]
+            [189 lsetxattr (path: Path, name: Path, value: Ptr, size: u64, flags: Hex) full ""]
+            [190 fsetxattr (fd: Fd, name: Path, value: Ptr, size: u64, flags: Hex) full ""]
+            [191 getxattr (path: Path, name: Path, value: Ptr, size: u64) full ""]
+            [192 lgetxattr (path: Path, name: Path, value: Ptr, size: u64) full ""]
+            [193 fgetxattr (fd: Fd, name: Path, value: Ptr, size: u64) full ""]
+            [194 listxattr (path: Path, list: Ptr, size: u64) full ""]
+            [195 llistxattr (path: Path, list: Ptr, size: u64) full ""]
+            [196 flistxattr (fd: Fd, list: Ptr, size: u64) full ""]
+            [197 removexattr (path: Path, name: Path) full ""]
+            [198 lremovexattr (path: Path, name: Path) full ""]
+            [199 fremovexattr (fd: Fd, name: Path) full ""]
+            [200 tkill (tid: i32, sig: i32) full ""]
+            [201 time (t: Ptr) full ""]
+            [202 futex (uaddr: Ptr, op: Hex, val: u32, timeout: Ptr, uaddr2: Ptr, val3: u32) partial "no priority inheritance"]
+            [203 sched_setaffinity (pid: i32, size: u64, mask: Ptr) full ""]
+            [204 sched_getaffinity (pid: i32, size: u64, mask: Ptr) full ""]
+            [205 set_thread_area () unsupported ""]
+            [206 io_setup () errno ENOSYS "programs fall back to plain reads and writes"]
+            [207 io_destroy () unsupported ""]
+            [208 io_getevents () unsupported ""]
+            [209 io_submit () unsupported ""]
+            [210 io_cancel () unsupported ""]
+            [211 get_thread_area () unsupported ""]
+            [212 lookup_dcookie () unsupported ""]
+            [213 epoll_create (size: i32) full ""]
+            [214 epoll_ctl_old () unsupported ""]
+            [215 epoll_wait_old () unsupported ""]
+            [216 remap_file_pages () unsupported ""]
+            [217 getdents64 (fd: Fd, buf: Ptr, count: u64) full ""]
+            [218 set_tid_address (tidptr: Ptr) full ""]
+            [219 restart_syscall () full ""]
+            [220 semtimedop () unsupported ""]
+            [221 fadvise64 (fd: Fd, offset: i64, len: i64, advice: u32) partial "a hint, does nothing"]
+            [222 timer_create (clock: u32, event: Ptr, id: Ptr) partial "CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME; SIGEV_SIGNAL, SIGEV_NONE, SIGEV_THREAD_ID"]
+            [223 timer_settime (id: i32, flags: Hex, value: Ptr, old: Ptr) full ""]
+            [224 timer_gettime (id: i32, value: Ptr) full ""]
+            [225 timer_getoverrun (id: i32) full ""]
+            [226 timer_delete (id: i32) full ""]
+            [227 clock_settime () errno EPERM "a container may not set the clock"]
+            [228 clock_gettime (clock: i32, tp: Ptr) full ""]
+            [229 clock_getres (clock: i32, tp: Ptr) full ""]
+            [230 clock_nanosleep (clock: i32, flags: Hex, req: Ptr, rem: Ptr) full ""]
+            [231 exit_group (status: i32) full ""]
+            [232 epoll_wait (epfd: Fd, events: Ptr, max: i32, timeout: i32) full ""]
+            [233 epoll_ctl (epfd: Fd, op: u32, fd: Fd, event: Ptr) full ""]
+            [234 tgkill (tgid: i32, tid: i32, sig: i32) full ""]
+            [235 utimes (path: Path, times: Ptr) full ""]
+            [236 vserver () unsupported ""]
+            [237 mbind () errno EPERM "one memory node"]
+            [238 set_mempolicy () errno EPERM "one memory node"]
+            [239 get_mempolicy () errno EPERM "one memory node"]
+            [240 mq_open () unsupported ""]
+            [241 mq_unlink () unsupported ""]
+            [242 mq_timedsend () unsupported ""]
+            [243 mq_timedreceive () unsupported ""]
+            [244 mq_notify () unsupported ""]
+            [245 mq_getsetattr () unsupported ""]
+            [246 kexec_load () unsupported ""]
+            [247 waitid (which: u32, id: i32, info: Ptr, options: Hex, rusage: Ptr) full ""]
+            [248 add_key () errno ENOSYS "no key rings"]
+            [249 request_key () errno ENOSYS "no key rings"]
+            [250 keyctl () errno ENOSYS "no key rings"]
+            [251 ioprio_set () errno EPERM "one disk queue"]
+            [252 ioprio_get () errno EPERM "one disk queue"]
+            [253 inotify_init () errno ENOSYS "no program of the survey uses inotify"]
+            [254 inotify_add_watch () unsupported ""]
+            [255 inotify_rm_watch () unsupported ""]
+            [256 migrate_pages () unsupported ""]
+            [257 openat (dirfd: Fd, path: Path, flags: Hex, mode: u32) full ""]
+            [258 mkdirat (dirfd: Fd, path: Path, mode: u32) full ""]
+            [259 mknodat (dirfd: Fd, path: Path, mode: u32, dev: u64) partial "regular files, fifos and sockets"]
+            [260 fchownat (dirfd: Fd, path: Path, uid: u32, gid: u32, flags: Hex) full ""]
+            [261 futimesat (dirfd: Fd, path: Path, times: Ptr) full ""]
+            [262 newfstatat (dirfd: Fd, path: Path, buf: Ptr, flags: Hex) full ""]
+            [263 unlinkat (dirfd: Fd, path: Path, flags: Hex) full ""]
+            [264 renameat (olddir: Fd, old: Path, newdir: Fd, new: Path) full ""]
+            [265 linkat (olddir: Fd, old: Path, newdir: Fd, new: Path, flags: Hex) full ""]
+            [266 symlinkat (target: Path, newdir: Fd, link: Path) full ""]
+            [267 readlinkat (dirfd: Fd, path: Path, buf: Ptr, size: u64) full ""]
+            [268 fchmodat (dirfd: Fd, path: Path, mode: u32) full ""]
+            [269 faccessat (dirfd: Fd, path: Path, mode: u32) full ""]
+            [270 pselect6 (nfds: i32, readfds: Ptr, writefds: Ptr, exceptfds: Ptr, timeout: Ptr, sigmask: Ptr) full ""]
+            [271 ppoll (fds: Ptr, nfds: u64, timeout: Ptr, sigmask: Ptr, size: u64) full ""]
+            [272 unshare () errno EPERM "no namespaces"]
+            [273 set_robust_list (head: Ptr, len: u64) full ""]
+            [274 get_robust_list (pid: i32, head: Ptr, len: Ptr) full ""]
+            [275 splice () errno EINVAL "programs fall back to read and write"]
+            [276 tee () errno EINVAL "programs fall back to read and write"]
+            [277 sync_file_range (fd: Fd, offset: i64, count: i64, flags: Hex) partial "a hint, makes nothing durable"]
+            [278 vmsplice () errno EINVAL "programs fall back to read and write"]
+            [279 move_pages () unsupported ""]
+            [280 utimensat (dirfd: Fd, path: Path, times: Ptr, flags: Hex) full ""]
+            [281 epoll_pwait (epfd: Fd, events: Ptr, max: i32, timeout: i32, sigmask: Ptr, size: u64) full ""]
+            [282 signalfd (fd: Fd, mask: Ptr, size: u64) full ""]
+            [283 timerfd_create (clock: u32, flags: Hex) full ""]
+            [284 eventfd (initval: u32) full ""]
+            [285 fallocate (fd: Fd, mode: Hex, offset: i64, len: i64) full ""]
+            [286 timerfd_settime (fd: Fd, flags: Hex, value: Ptr, old: Ptr) full ""]
+            [287 timerfd_gettime (fd: Fd, value: Ptr) full ""]
+            [288 accept4 (fd: Fd, addr: Ptr, len: Ptr, flags: Hex) full ""]
+            [289 signalfd4 (fd: Fd, mask: Ptr, size: u64, flags: Hex) full ""]
+            [290 eventfd2 (initval: u32, flags: Hex) full ""]
+            [291 epoll_create1 (flags: Hex) full ""]
+            [292 dup3 (old: Fd, new: Fd, flags: Hex) full ""]
+            [293 pipe2 (fds: Ptr, flags: Hex) full ""]
+            [294 inotify_init1 () errno ENOSYS "no program of the survey uses inotify"]
+            [295 preadv (fd: Fd, iov: Ptr, iovcnt: u64, lo: u64, hi: u64) full ""]
+            [296 pwritev (fd: Fd, iov: Ptr, iovcnt: u64, lo: u64, hi: u64) full ""]
+            [297 rt_tgsigqueueinfo (tgid: i32, tid: i32, sig: i32, info: Ptr) full ""]
+            [298 perf_event_open () errno ENOENT "no performance counters"]
+            [299 recvmmsg (fd: Fd, vec: Ptr, vlen: u32, flags: Hex, timeout: Ptr) full ""]
+            [300 fanotify_init () unsupported ""]
+            [301 fanotify_mark () unsupported ""]
+            [302 prlimit64 (pid: i32, resource: u32, new: Ptr, old: Ptr) full ""]
+            [303 name_to_handle_at () unsupported ""]
+            [304 open_by_handle_at () unsupported ""]
+            [305 clock_adjtime () unsupported ""]
+            [306 syncfs (fd: Fd) full ""]
+            [307 sendmmsg (fd: Fd, vec: Ptr, vlen: u32, flags: Hex) full ""]
+            [308 setns () unsupported ""]
+            [309 getcpu (cpu: Ptr, node: Ptr, cache: Ptr) full ""]
+            [310 process_vm_readv () unsupported ""]
+            [311 process_vm_writev () unsupported ""]
+            [312 kcmp () unsupported ""]
+            [313 finit_module () unsupported ""]
+            [314 sched_setattr (pid: i32, attr: Ptr, flags: Hex) partial "accepted, no effect"]
+            [315 sched_getattr (pid: i32, attr: Ptr, size: u32, flags: Hex) partial "SCHED_OTHER"]
+            [316 renameat2 (olddir: Fd, old: Path, newdir: Fd, new: Path, flags: Hex) full ""]
+            [317 seccomp () errno EINVAL "as on a kernel without seccomp"]
+            [318 getrandom (buf: Ptr, len: u64, flags: Hex) full ""]
+            [319 memfd_create (name: Path, flags: Hex) full ""]
+            [320 kexec_file_load () unsupported ""]
+            [321 bpf () errno EPERM "as for an unprivileged process"]
+            [322 execveat () unsupported ""]
+            [323 userfaultfd () errno EPERM "as for an unprivileged process"]
+            [324 membarrier (cmd: u32, flags: Hex, cpu: i32) full ""]
+            [325 mlock2 (addr: Ptr, len: u64, flags: Hex) partial "accepted, no effect"]
+            [326 copy_file_range (input: Fd, in_off: Ptr, out: Fd, out_off: Ptr, len: u64, flags: Hex) full ""]
+            [327 preadv2 (fd: Fd, iov: Ptr, iovcnt: u64, lo: u64, hi: u64, flags: Hex) full ""]
+            [328 pwritev2 (fd: Fd, iov: Ptr, iovcnt: u64, lo: u64, hi: u64, flags: Hex) full ""]
+            [329 pkey_mprotect () errno EINVAL "no protection keys"]
+            [330 pkey_alloc () errno ENOSPC "no protection keys"]
+            [331 pkey_free () errno EINVAL "no protection keys"]
+            [332 statx (dirfd: Fd, path: Path, flags: Hex, mask: Hex, buf: Ptr) full ""]
+            [333 io_pgetevents () unsupported ""]
+            [334 rseq () errno ENOSYS "glibc falls back; a restartable sequence would need preemption inside user code"]
+            [424 pidfd_send_signal () errno ENOSYS "programs fall back to kill"]
+            [425 io_uring_setup () errno ENOSYS "programs fall back to epoll"]
+            [426 io_uring_enter () errno ENOSYS "programs fall back to epoll"]
+            [427 io_uring_register () errno ENOSYS "programs fall back to epoll"]
+            [428 open_tree () unsupported ""]
+            [429 move_mount () unsupported ""]
+            [430 fsopen () unsupported ""]
+            [431 fsconfig () unsupported ""]
+            [432 fsmount () unsupported ""]
+            [433 fspick () unsupported ""]
+            [434 pidfd_open () errno ENOSYS "programs fall back to wait4"]
+            [435 clone3 (args: Ptr, size: u64) partial "no namespaces, no CLONE_PIDFD, no set_tid"]
+            [436 close_range (first: u32, last: u32, flags: Hex) full ""]
+            [437 openat2 () errno ENOSYS "programs fall back to openat"]
+            [438 pidfd_getfd () errno ENOSYS "rarely used"]
+            [439 faccessat2 (dirfd: Fd, path: Path, mode: u32, flags: Hex) full ""]
+            [440 process_madvise () unsupported ""]
+            [441 epoll_pwait2 (epfd: Fd, events: Ptr, max: i32, timeout: Ptr, sigmask: Ptr, size: u64) full ""]
+            [442 mount_setattr () unsupported ""]
+            [443 quotactl_fd () unsupported ""]
+            [444 landlock_create_ruleset () errno ENOSYS "as on a kernel without landlock"]
+            [445 landlock_add_rule () unsupported ""]
+            [446 landlock_restrict_self () unsupported ""]
+            [447 memfd_secret () unsupported ""]
+            [448 process_mrelease () unsupported ""]
+            [449 futex_waitv () unsupported ""]
+            [450 set_mempolicy_home_node () unsupported ""]
+            [451 cachestat () unsupported ""]
+            [452 fchmodat2 (dirfd: Fd, path: Path, mode: u32, flags: Hex) full ""]
+            [453 map_shadow_stack () errno ENOSYS "no shadow stacks"]
+            [454 futex_wake () unsupported ""]
+            [455 futex_wait () unsupported ""]
+            [456 futex_requeue () unsupported ""]
+            [457 statmount () unsupported ""]
+            [458 listmount () unsupported ""]
+        }
+    };
+}
+
+macro_rules! arg_kind {
+    (Fd) => {
+        ArgKind::Fd
+    };
+    (Ptr) => {
+        ArgKind::Ptr
+    };
+    (Path) => {
+        ArgKind::Path
+    };
+    (Hex) => {
+        ArgKind::Hex
+    };
+    (i32) => {
+        ArgKind::I32
+    };
+    (u32) => {
+        ArgKind::U32
+    };
+    (i64) => {
+        ArgKind::I64
+    };
+    (u64) => {
+        ArgKind::U64
+    };
+}
+
+macro_rules! status {
+    (full) => {
+        Status::Full
+    };
+    (partial) => {
+        Status::Partial
+    };
+    (unsupported) => {
+        Status::Unsupported
+    };
+    (errno $e:ident) => {
+        Status::Errno($crate::Errno::$e)
+    };
+}
+
+macro_rules! make_table {
+    ($([$nr:literal $name:ident ($($arg:ident : $kind:tt),*) $status:ident $($errno:ident)? $note:literal])*) => {
+        /// All known system calls in order of number.
+        pub static TABLE: &[SyscallInfo] = &[
+            $(SyscallInfo {
+                nr: $nr,
+                name: stringify!($name),
+                args: &[$((stringify!($arg), arg_kind!($kind))),*],
+                status: status!($status $($errno)?),
+                note: $note,
+            }),*
+        ];
+
+        /// System-call numbers by name.
+        #[allow(missing_docs, non_upper_case_globals)]
+        pub mod nr {
+            $(pub const $name: u64 = $nr;)*
+        }
+    };
+}
+
+syscalls!(make_table);
+
+/// The table's line for `nr`, if Linux defines that number.
+pub fn info(nr: u64) -> Option<&'static SyscallInfo> {
+    // Numbers are dense up to 334, so that most are found at their own index.
+    match TABLE.get(nr as usize) {
+        Some(entry) if entry.nr == nr => Some(entry),
+        _ => TABLE.binary_search_by_key(&nr, |e| e.nr).ok().map(|i| &TABLE[i]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_is_ordered_and_found_by_number() {
+        assert!(TABLE.windows(2).all(|w| w[0].nr < w[1].nr));
+        for entry in TABLE {
+            assert_eq!(info(entry.nr).map(|e| e.name), Some(entry.name));
+        }
+        assert_eq!(info(257).map(|e| e.name), Some("openat"));
+        assert!(info(400).is_none());
+    }
+}
