@@ -1,1 +1,32 @@
-//! The simulated network as plain data: TCP and UDP state machines, links, partitions.
+//! The simulated network as plain data.
+//!
+//! Two halves. [`Stack`] is one node's TCP/IP: sockets with Linux's behaviour and errors, used by the application
+//! kernel (which adds file descriptors and blocking) and by workload clients. [`Fabric`] joins the nodes: links
+//! with latency, loss and the other faults, partitions, routing from addresses to nodes.
+//!
+//! Neither does input or output or knows the time by itself: callers pass virtual time in, take
+//! [`Packet`]s out, and ask for the next deadline. Both are values: `clone` forks the future. Equal calls give
+//! equal results; the only choices are drawn by the fabric from [`bloodhound_decisions::Stream::Network`].
+//!
+//! How a node is driven, by its kernel or by a workload client:
+//! 1. before a task runs at `now`: if `next_deadline() <= now`, call `on_time(now)` (timers, loopback packets);
+//! 2. do the socket calls;
+//! 3. `take_output()` and hand each packet to [`Fabric::route`], which says when and where it arrives, if at all;
+//! 4. `take_events()` and wake who waits on these sockets;
+//! 5. schedule the next `on_time` at `next_deadline()`.
+
+mod bytes;
+mod config;
+mod fabric;
+mod options;
+mod packet;
+mod stack;
+
+pub use bytes::Bytes;
+pub use config::Config;
+pub use fabric::{Delivery, DropReason, Fabric, LinkConfig, NodeId, PartitionId, PartitionKind, Routed};
+pub use options::{
+    Datagram, Options, ReadyFlags, Shutdown, SockOpt, SocketId, SocketInfo, TcpInfo, TcpState,
+};
+pub use packet::{Body, Flags, Packet, Proto, Segment, Unreachable};
+pub use stack::Stack;

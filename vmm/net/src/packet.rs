@@ -1,0 +1,136 @@
+//! Packets as structured values: what travels over [`crate::Fabric`] between two [`crate::Stack`]s. There is no
+//! wire format; fields are those of RFC 9293 (TCP), RFC 768 (UDP) and RFC 792 (ICMP unreachable).
+
+use crate::Bytes;
+use std::net::SocketAddr;
+
+bitflags::bitflags! {
+    /// TCP control bits.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Flags: u8 {
+        /// No more data from the sender.
+        const FIN = 0x01;
+        /// Synchronise sequence numbers.
+        const SYN = 0x02;
+        /// Reset the connection.
+        const RST = 0x04;
+        /// Deliver to the application.
+        const PSH = 0x08;
+        /// The acknowledgement field counts.
+        const ACK = 0x10;
+    }
+}
+
+/// A TCP segment. `window` is the field of the header, so it must be shifted by the negotiated scale except on
+/// segments with SYN.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Segment {
+    /// Sequence number of the first byte (of the SYN itself on a SYN).
+    pub seq: u32,
+    /// Next byte expected from the other side; 0 without [`Flags::ACK`].
+    pub ack: u32,
+    /// Control bits.
+    pub flags: Flags,
+    /// Window field, unscaled.
+    pub window: u16,
+    /// Maximum segment size option; only on segments with SYN.
+    pub mss: Option<u16>,
+    /// Window scale option (RFC 7323); only on segments with SYN.
+    pub wscale: Option<u8>,
+    /// Data.
+    pub payload: Bytes,
+}
+
+impl Segment {
+    /// Sequence numbers that the segment takes: data, and one each for SYN and FIN.
+    pub fn seq_len(&self) -> u32 {
+        let control = self.flags.intersection(Flags::SYN | Flags::FIN).bits().count_ones();
+        self.payload.len() as u32 + control
+    }
+
+    /// The sequence number after this segment.
+    pub fn seq_end(&self) -> u32 {
+        self.seq.wrapping_add(self.seq_len())
+    }
+}
+
+/// Transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Proto {
+    /// Stream sockets.
+    Tcp,
+    /// Datagram sockets.
+    Udp,
+}
+
+/// Why a packet could not be delivered, as ICMP reports it. The report travels from the unreachable address (the
+/// packet's `src`) back to the sender (its `dst`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unreachable {
+    /// No socket there: ECONNREFUSED.
+    Port,
+    /// No such host: EHOSTUNREACH.
+    Host,
+    /// No route: ENETUNREACH.
+    Net,
+}
+
+/// What a packet carries.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Body {
+    /// A TCP segment.
+    Tcp(Segment),
+    /// A UDP datagram, unfragmented whatever its size.
+    Udp(Bytes),
+    /// ICMP destination unreachable about a packet of the given protocol.
+    Icmp(Unreachable, Proto),
+}
+
+/// A packet. Addresses are canonical: IPv4 is always `SocketAddr::V4`, never `::ffff:a.b.c.d`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Packet {
+    /// Sender.
+    pub src: SocketAddr,
+    /// Receiver.
+    pub dst: SocketAddr,
+    /// Content.
+    pub body: Body,
+}
+
+impl Packet {
+    /// Bytes that the packet would take on an Ethernet wire: IP and transport headers, options and data.
+    pub fn wire_len(&self) -> u64 {
+        let ip = if self.src.is_ipv6() { 40 } else { 20 };
+        let rest = match &self.body {
+            Body::Tcp(s) => 20 + if s.flags.contains(Flags::SYN) { 8 } else { 0 } + s.payload.len(),
+            Body::Udp(data) => 8 + data.len(),
+            Body::Icmp(..) => 36,
+        };
+        ip + rest as u64
+    }
+}
+
+/// One line in the manner of tcpdump(8): `10.0.0.2:80 > 10.0.0.3:33001 SA seq=1 ack=2 win=64240 len=0`.
+impl std::fmt::Display for Packet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} > {} ", self.src, self.dst)?;
+        match &self.body {
+            Body::Tcp(s) => {
+                for (flag, letter) in [
+                    (Flags::SYN, 'S'),
+                    (Flags::FIN, 'F'),
+                    (Flags::RST, 'R'),
+                    (Flags::PSH, 'P'),
+                    (Flags::ACK, 'A'),
+                ] {
+                    if s.flags.contains(flag) {
+                        write!(f, "{letter}")?;
+                    }
+                }
+                write!(f, " seq={} ack={} win={} len={}", s.seq, s.ack, s.window, s.payload.len())
+            }
+            Body::Udp(data) => write!(f, "UDP len={}", data.len()),
+            Body::Icmp(kind, proto) => write!(f, "ICMP {kind:?} unreachable ({proto:?})"),
+        }
+    }
+}
