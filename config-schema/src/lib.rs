@@ -1,1 +1,11 @@
 //! bloodhound.yaml and the compose file: types, diagnostics with places, JSON schema.
+//!
+//! Text becomes a tree in which every key and value knows its place (`tree`); hand-written decoders
+//! (`decode`, `config`, `compose`) turn the tree into plain values without floats and collect everything that
+//! is wrong as [`Diagnostic`]s in one go; `render` prints those.
+
+pub mod diagnostic;
+mod suggest;
+pub mod tree;
+
+pub use diagnostic::{Code, Diagnostic, Place, Severity, has_errors};

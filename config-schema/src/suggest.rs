@@ -1,0 +1,71 @@
+//! "Did you mean": the known word nearest to a mistyped one.
+//!
+//! Used by the decoders for keys, for values out of a fixed set and for names of services and operations.
+
+/// The word of `known` nearest to `word`, if it is near enough to be a likely typing mistake.
+///
+/// The distance is the restricted Damerau-Levenshtein distance (insert, delete, replace, swap neighbours), and
+/// `-`, `_` and letter case count as equal. Of several nearest words, the first in `known` is taken.
+pub(crate) fn nearest<'a, T: AsRef<str>>(word: &str, known: &'a [T]) -> Option<&'a str> {
+    let typed = normalise(word);
+    if typed.is_empty() || typed.len() > 64 {
+        return None;
+    }
+    let mut best: Option<(usize, &str)> = None;
+    for candidate in known {
+        let candidate = candidate.as_ref();
+        let target = normalise(candidate);
+        let distance = distance(&typed, &target);
+        let allowed = typed.len().max(target.len()).div_ceil(3);
+        if distance <= allowed && best.is_none_or(|(d, _)| distance < d) {
+            best = Some((distance, candidate));
+        }
+    }
+    // A single changed character turns a word of one or two letters into any other: no evidence.
+    best.filter(|(d, candidate)| *d == 0 || candidate.len() > 2 || typed.len() > 2).map(|(_, c)| c)
+}
+
+fn normalise(word: &str) -> Vec<char> {
+    word.chars().map(|c| if c == '-' { '_' } else { c.to_ascii_lowercase() }).collect()
+}
+
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before: Vec<usize> = Vec::new();
+    let mut previous: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let replace = previous[j] + usize::from(x != y);
+            let mut least = replace.min(previous[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut previous, row);
+    }
+    previous[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_nearest_word() {
+        let keys = ["drop_rate", "delay_rate", "delay_ms"];
+        assert_eq!(nearest("drop_rat", &keys), Some("drop_rate"));
+        assert_eq!(nearest("dorp_rate", &keys), Some("drop_rate"));
+        assert_eq!(nearest("delay-ms", &keys), Some("delay_ms"));
+        assert_eq!(nearest("DropRate", &keys), Some("drop_rate"));
+        assert_eq!(nearest("bandwidth", &keys), None);
+    }
+
+    #[test]
+    fn counts_neighbour_swaps_once() {
+        let word = |s: &str| s.chars().collect::<Vec<_>>();
+        assert_eq!(distance(&word("abcd"), &word("abdc")), 1);
+        assert_eq!(distance(&word(""), &word("abc")), 3);
+        assert_eq!(distance(&word("kitten"), &word("sitting")), 3);
+    }
+}

@@ -1,0 +1,532 @@
+//! The YAML tree in which every key and value knows its place.
+//!
+//! Key types: [`Source`] (a file's text), [`Node`], [`Value`], [`Scalar`], [`Span`]. [`parse`] is the only
+//! function in the crate that knows the YAML library; anchors, aliases and merge keys are applied by it.
+//! Scalars keep their source text (`1.10` stays `1.10`), so that no number ever passes through a float; the
+//! decoders in `decode`, `config` and `compose` give them meaning.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy, Options};
+use serde_saphyr::{Location, MessageFormatter, Spanned, UserMessageFormatter};
+
+use crate::diagnostic::{Code, Diagnostic, Place, Severity, quoted};
+
+/// Largest file that is read, in bytes.
+pub const MAX_BYTES: usize = 1 << 20;
+/// Deepest nesting of lists and mappings.
+pub const MAX_DEPTH: usize = 64;
+/// Most nodes of one file after its aliases have been expanded.
+pub const MAX_NODES: usize = 100_000;
+
+/// A stretch of a file's text as byte offsets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Span {
+    /// First byte.
+    pub start: usize,
+    /// The byte after the last one.
+    pub end: usize,
+}
+
+/// Line and column of something in a file, both counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Spot {
+    /// Line, counted from 1.
+    pub line: u32,
+    /// Character within the line, counted from 1.
+    pub column: u32,
+}
+
+/// A file's text together with what is needed to turn offsets into places.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// The path as it was given.
+    pub path: PathBuf,
+    /// The path as it is printed.
+    pub name: String,
+    /// The text, without a byte order mark.
+    pub text: String,
+    line_starts: Vec<usize>,
+}
+
+impl Source {
+    /// Wraps a text that has been read from `path`.
+    pub fn new(path: &Path, text: &str) -> Source {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
+        let mut line_starts = vec![0];
+        line_starts.extend(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1));
+        Source { path: path.to_owned(), name: path.display().to_string(), text, line_starts }
+    }
+
+    /// Reads a file. The error says why it cannot be read.
+    pub fn read(path: &Path) -> Result<Source, Box<Diagnostic>> {
+        let name = path.display().to_string();
+        let fail =
+            |code, message: String| Box::new(Diagnostic::about_file(code, Severity::Error, &name, message));
+        let unreadable = |e: std::io::Error| fail(Code::Unreadable, format!("cannot read {name}: {e}"));
+        let meta = std::fs::metadata(path).map_err(unreadable)?;
+        if !meta.is_file() {
+            return Err(fail(Code::Unreadable, format!("{name} is not a file")));
+        }
+        if meta.len() > MAX_BYTES as u64 {
+            let size = meta.len();
+            return Err(fail(Code::Limit, format!("{name} has {size} bytes, more than {MAX_BYTES}")));
+        }
+        let bytes = std::fs::read(path).map_err(unreadable)?;
+        match std::str::from_utf8(&bytes) {
+            Ok(text) => Ok(Source::new(path, text)),
+            Err(e) => {
+                let line = 1 + bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count();
+                Err(fail(Code::Unreadable, format!("{name} is not UTF-8 text: see line {line}")))
+            }
+        }
+    }
+
+    /// The directory against which relative paths in the file are resolved.
+    pub fn dir(&self) -> PathBuf {
+        match self.path.parent() {
+            Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
+            _ => PathBuf::from("."),
+        }
+    }
+
+    /// Line and column of a byte offset.
+    pub fn spot(&self, offset: usize) -> Spot {
+        let offset = self.floor(offset);
+        let line = self.line_starts.partition_point(|start| *start <= offset).max(1);
+        let column = self.text[self.line_starts[line - 1]..offset].chars().count() + 1;
+        Spot { line: line as u32, column: column as u32 }
+    }
+
+    /// The place of a span. A span over several lines is cut at the end of its first one.
+    pub fn place(&self, span: Span) -> Place {
+        let spot = self.spot(span.start);
+        let source_line = self.line(spot.line);
+        let start = self.floor(span.start);
+        let end = self.floor(span.end).max(start);
+        let marked = self.text[start..end].split(['\n', '\r']).next().unwrap_or("").trim_end();
+        Place {
+            file: self.name.clone(),
+            line: spot.line,
+            column: spot.column,
+            end_column: spot.column + (marked.chars().count() as u32).max(1),
+            source_line: source_line.to_owned(),
+        }
+    }
+
+    fn line(&self, line: u32) -> &str {
+        let index = line.max(1) as usize - 1;
+        let start = self.line_starts.get(index).copied().unwrap_or(self.text.len());
+        let end = self.line_starts.get(index + 1).copied().unwrap_or(self.text.len());
+        self.text[start..end].trim_end_matches(['\n', '\r'])
+    }
+
+    /// The nearest offset at or before `offset` that is a character boundary.
+    fn floor(&self, offset: usize) -> usize {
+        let mut offset = offset.min(self.text.len());
+        while !self.text.is_char_boundary(offset) {
+            offset -= 1;
+        }
+        offset
+    }
+
+    /// The span of one character at a line and column (both from 1).
+    fn span_at(&self, line: usize, column: usize) -> Span {
+        let Some(start) = self.line_starts.get(line.saturating_sub(1)).copied() else {
+            return Span { start: self.text.len(), end: self.text.len() };
+        };
+        let text = self.line(line as u32);
+        let offset = text.char_indices().nth(column.saturating_sub(1)).map_or(text.len(), |(i, _)| i);
+        let length = text[offset..].chars().next().map_or(0, char::len_utf8);
+        Span { start: start + offset, end: start + offset + length }
+    }
+}
+
+/// What kind of value a scalar's text stands for by the rules of YAML 1.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ScalarKind {
+    /// Nothing, `~` or `null`.
+    Null,
+    /// `true` or `false`.
+    Bool,
+    /// An integer or a decimal number.
+    Number,
+    /// Anything else, and everything that is quoted.
+    String,
+}
+
+/// A single value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scalar {
+    /// The text: as written for numbers and booleans, without quotes and escapes for strings.
+    pub text: String,
+    /// What the text stands for.
+    pub kind: ScalarKind,
+}
+
+/// What a node holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A single value.
+    Scalar(Scalar),
+    /// A list.
+    Seq(Vec<Node>),
+    /// A mapping, in the order of the file.
+    Map(Vec<Entry>),
+}
+
+/// A value and its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// The value.
+    pub value: Value,
+    /// Where it is written; for an alias, where the anchored value is.
+    pub span: Span,
+}
+
+/// A key of a mapping with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The key's text.
+    pub key: String,
+    /// Where the key is written.
+    pub key_span: Span,
+    /// The value.
+    pub value: Node,
+}
+
+impl Node {
+    /// Whether the value is absent (`key:`, `~` or `null`).
+    pub fn is_null(&self) -> bool {
+        matches!(&self.value, Value::Scalar(s) if s.kind == ScalarKind::Null)
+    }
+
+    /// What the value is, as a noun for messages.
+    pub fn noun(&self) -> &'static str {
+        match &self.value {
+            Value::Seq(_) => "a list",
+            Value::Map(_) => "a mapping",
+            Value::Scalar(s) => match s.kind {
+                ScalarKind::Null => "nothing",
+                ScalarKind::Bool => "a boolean",
+                ScalarKind::Number => "a number",
+                ScalarKind::String => "a string",
+            },
+        }
+    }
+}
+
+/// Parses a YAML file. `None` if there is no tree to go on with; a duplicate key is reported and the first of
+/// the two is used, so that the rest of the file is checked as well.
+pub fn parse(source: &Source) -> (Option<Node>, Vec<Diagnostic>) {
+    let mut diagnostics = Vec::new();
+    for duplicates in [DuplicateKeyPolicy::Error, DuplicateKeyPolicy::FirstWins] {
+        let parsed: Result<Spanned<Raw>, _> =
+            serde_saphyr::from_str_with_options(&source.text, options(duplicates));
+        match parsed {
+            Ok(raw) => {
+                let mut convert = Convert { source, diagnostics, nodes: 0 };
+                let node = convert.node(raw);
+                return (node, convert.diagnostics);
+            }
+            Err(error) => {
+                let again =
+                    matches!(error.without_snippet(), serde_saphyr::Error::DuplicateMappingKey { .. });
+                diagnostics.push(syntax_error(source, &error));
+                if !again {
+                    break;
+                }
+            }
+        }
+    }
+    (None, diagnostics)
+}
+
+fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_DEPTH,
+            max_nodes: MAX_NODES,
+            max_events: 4 * MAX_NODES,
+            max_recorded_anchor_events: 4 * MAX_NODES,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: MAX_NODES,
+        },
+        duplicate_keys: duplicate_keys,
+        strict_booleans: true,
+        non_finite_float_policy: NonFiniteFloatPolicy::AsString,
+        with_snippet: false,
+    }
+}
+
+fn syntax_error(source: &Source, error: &serde_saphyr::Error) -> Diagnostic {
+    let error = error.without_snippet();
+    let location = error.location().unwrap_or(Location::UNKNOWN);
+    let span = span_of(location)
+        .unwrap_or_else(|| source.span_at(location.line() as usize, location.column() as usize));
+    let place = source.place(span);
+    if let serde_saphyr::Error::DuplicateMappingKey { key, .. } = error {
+        let name = key.as_deref().map_or_else(|| "this key".to_owned(), quoted);
+        let mut d = Diagnostic::at(
+            Code::DuplicateKey,
+            Severity::Error,
+            place,
+            format!("{name} appears twice in the same mapping"),
+        );
+        d.label("second occurrence").help("remove or rename one of the two");
+        return d;
+    }
+    let mut message = UserMessageFormatter.format_message(error).into_owned();
+    message = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let code = match error {
+        serde_saphyr::Error::Budget { .. } => Code::Limit,
+        _ => Code::Syntax,
+    };
+    let mut d = Diagnostic::at(code, Severity::Error, place, message);
+    let line = d.place.as_ref().map_or("", |p| p.source_line.as_str());
+    let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
+    if indent.contains('\t') {
+        d.help("YAML is indented with spaces, never with tabs");
+    } else if d.message.contains("mapping values are not allowed") {
+        d.help("put quotes around a value that contains `: `, and check the indentation of this line");
+    } else if d.message.contains("flow") || line.contains(['[', '{']) {
+        d.help("check that every `[`, `{` and quote is closed");
+    }
+    d
+}
+
+fn span_of(location: Location) -> Option<Span> {
+    let start = location.span().byte_offset()? as usize;
+    let length = location.span().byte_len()? as usize;
+    Some(Span { start, end: start + length })
+}
+
+/// The tree as the YAML library hands it over. Numbers and booleans are looked up in the source again.
+enum Raw {
+    Null,
+    Bool(bool),
+    Number(String),
+    Text(String),
+    Seq(Vec<Spanned<Raw>>),
+    Map(Vec<(Spanned<Raw>, Spanned<Raw>)>),
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Raw, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a YAML value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
+        Ok(Raw::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
+        Ok(Raw::Number(value.to_string()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
+        Ok(Raw::Number(value.to_string()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Raw, E> {
+        // Replaced by the source text; this is for a number without a place, which the library does not make.
+        Ok(Raw::Number(value.to_string()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(value.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Raw, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = access.next_element()? {
+            items.push(item);
+        }
+        Ok(Raw::Seq(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Raw, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = access.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Raw::Map(entries))
+    }
+}
+
+struct Convert<'a> {
+    source: &'a Source,
+    diagnostics: Vec<Diagnostic>,
+    nodes: usize,
+}
+
+impl Convert<'_> {
+    fn node(&mut self, raw: Spanned<Raw>) -> Option<Node> {
+        let span = span_of(raw.defined).unwrap_or_else(|| {
+            self.source.span_at(raw.defined.line() as usize, raw.defined.column() as usize)
+        });
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            if self.nodes == MAX_NODES + 1 {
+                let message = format!("the file expands to more than {MAX_NODES} values");
+                let place = self.source.place(span);
+                self.diagnostics.push(Diagnostic::at(Code::Limit, Severity::Error, place, message));
+            }
+            return None;
+        }
+        let value = match raw.value {
+            Raw::Null => Value::Scalar(Scalar { text: String::new(), kind: ScalarKind::Null }),
+            Raw::Bool(b) => Value::Scalar(Scalar { text: b.to_string(), kind: ScalarKind::Bool }),
+            Raw::Number(n) => {
+                let text = self.written(span).unwrap_or(n);
+                Value::Scalar(Scalar { text, kind: ScalarKind::Number })
+            }
+            Raw::Text(text) => Value::Scalar(Scalar { text, kind: ScalarKind::String }),
+            Raw::Seq(items) => Value::Seq(items.into_iter().filter_map(|item| self.node(item)).collect()),
+            Raw::Map(entries) => {
+                Value::Map(entries.into_iter().filter_map(|(k, v)| self.entry(k, v)).collect())
+            }
+        };
+        Some(Node { value, span })
+    }
+
+    fn entry(&mut self, key: Spanned<Raw>, value: Spanned<Raw>) -> Option<Entry> {
+        let key = self.node(key)?;
+        let key_span = key.span;
+        let text = match key.value {
+            Value::Scalar(s) if s.kind != ScalarKind::Null => s.text,
+            _ => {
+                let place = self.source.place(key_span);
+                let message = "a key must be a single word or text";
+                self.diagnostics.push(Diagnostic::at(Code::WrongType, Severity::Error, place, message));
+                return None;
+            }
+        };
+        Some(Entry { key: text, key_span, value: self.node(value)? })
+    }
+
+    /// The text of a number as written.
+    fn written(&self, span: Span) -> Option<String> {
+        let text = self.source.text.get(span.start..span.end)?.trim().trim_matches(['"', '\'']);
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(text: &str) -> Node {
+        let (node, diagnostics) = parse(&Source::new(Path::new("f.yaml"), text));
+        assert_eq!(diagnostics, []);
+        node.expect("a tree")
+    }
+
+    fn at<'a>(node: &'a Node, path: &[&str]) -> &'a Node {
+        path.iter().fold(node, |node, key| match &node.value {
+            Value::Map(entries) => &entries.iter().find(|e| e.key == *key).expect(key).value,
+            Value::Seq(items) => &items[key.parse::<usize>().expect("index")],
+            Value::Scalar(_) => panic!("no {key} in a scalar"),
+        })
+    }
+
+    fn scalar(node: &Node) -> (&str, ScalarKind) {
+        match &node.value {
+            Value::Scalar(s) => (&s.text, s.kind),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn scalars_keep_their_text() {
+        let t = tree("a: 1.10\nb: on\nc: 'true'\nd: true\ne: 0440\nf: ~\ng: 1e-5\nh: 22:22\ni: 1_000\n");
+        assert_eq!(scalar(at(&t, &["a"])), ("1.10", ScalarKind::Number));
+        assert_eq!(scalar(at(&t, &["b"])), ("on", ScalarKind::String));
+        assert_eq!(scalar(at(&t, &["c"])), ("true", ScalarKind::String));
+        assert_eq!(scalar(at(&t, &["d"])), ("true", ScalarKind::Bool));
+        assert_eq!(scalar(at(&t, &["e"])), ("0440", ScalarKind::Number));
+        assert!(at(&t, &["f"]).is_null());
+        assert_eq!(scalar(at(&t, &["g"])), ("1e-5", ScalarKind::Number));
+        assert_eq!(scalar(at(&t, &["h"])), ("22:22", ScalarKind::String));
+        assert_eq!(scalar(at(&t, &["i"])), ("1_000", ScalarKind::Number));
+    }
+
+    #[test]
+    fn places_count_characters_and_skip_the_byte_order_mark() {
+        let source = Source::new(Path::new("f.yaml"), "\u{feff}# é\r\né: [x, yy]\r\n");
+        let (node, _) = parse(&source);
+        let node = node.expect("a tree");
+        let place = source.place(at(&node, &["é", "1"]).span);
+        assert_eq!((place.line, place.column, place.end_column), (2, 8, 10));
+        assert_eq!(place.source_line, "é: [x, yy]");
+    }
+
+    #[test]
+    fn merge_keys_and_aliases_point_at_the_definition() {
+        let text = "x: &x\n  k: 1\n  l: 2\ny:\n  <<: *x\n  l: 3\nz: *x\n";
+        let source = Source::new(Path::new("f.yaml"), text);
+        let (node, diagnostics) = parse(&source);
+        assert_eq!(diagnostics, []);
+        let node = node.expect("a tree");
+        assert_eq!(scalar(at(&node, &["y", "k"])).0, "1");
+        assert_eq!(scalar(at(&node, &["y", "l"])).0, "3");
+        assert_eq!(source.place(at(&node, &["y", "k"]).span).line, 2);
+        assert_eq!(source.place(at(&node, &["z", "l"]).span).line, 3);
+    }
+
+    #[test]
+    fn duplicate_keys_are_errors_and_the_rest_is_still_parsed() {
+        let (node, diagnostics) = parse(&Source::new(Path::new("f"), "a: 1\nb: 2\na: 3\nc: 4\n"));
+        assert_eq!(diagnostics.len(), 1);
+        assert_eq!(diagnostics[0].code, Code::DuplicateKey);
+        assert_eq!(diagnostics[0].place.as_ref().map(|p| (p.line, p.column)), Some((3, 1)));
+        let node = node.expect("a tree");
+        assert_eq!(scalar(at(&node, &["a"])).0, "1");
+        assert_eq!(scalar(at(&node, &["c"])).0, "4");
+    }
+
+    #[test]
+    fn alias_bombs_and_deep_nesting_are_refused() {
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x]\n");
+        for i in 1..9 {
+            bomb += &format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 9].join(", "));
+        }
+        let (node, diagnostics) = parse(&Source::new(Path::new("f"), &bomb));
+        assert!(node.is_none());
+        assert_eq!(diagnostics.len(), 1, "{diagnostics:?}");
+        for deep in [format!("a: {}{}", "[".repeat(5000), "]".repeat(5000)), "- ".repeat(5000) + "a"] {
+            let (node, diagnostics) = parse(&Source::new(Path::new("f"), &deep));
+            assert!(node.is_none());
+            assert!(!diagnostics.is_empty());
+        }
+    }
+
+    #[test]
+    fn an_empty_file_is_a_null() {
+        assert!(tree("").is_null());
+        assert!(tree("# only a comment\n").is_null());
+    }
+
+    #[test]
+    fn several_documents_are_refused() {
+        let (_, diagnostics) = parse(&Source::new(Path::new("f"), "a: 1\n---\nb: 1\n"));
+        assert_eq!(diagnostics.len(), 1);
+        assert_eq!(diagnostics[0].code, Code::Syntax);
+    }
+}
