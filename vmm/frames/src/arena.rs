@@ -308,3 +308,13 @@ pub(crate) fn count(index: NonZeroU32) -> u32 {
 pub(crate) fn pointer(index: NonZeroU32) -> *mut u8 {
     arena().pointer(index.get())
 }
+
+/// Where a range of the memory file is in this process, if it lies in the arena and not in page 0.
+pub(crate) fn range(at: u64, len: usize) -> Option<*mut u8> {
+    let end = at.checked_add(len as u64)?;
+    if at < FRAME_SIZE as u64 || end > ARENA_BYTES as u64 {
+        return None;
+    }
+    // SAFETY: in bounds of the mapping, by the check.
+    Some(unsafe { arena().base.as_ptr().add(at as usize) })
+}

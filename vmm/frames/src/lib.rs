@@ -207,6 +207,30 @@ impl Frame {
     }
 }
 
+/// Copies bytes from offset `at` of the memory file: how a platform reads an application's memory, of which it
+/// knows the frames' offsets but holds no handles. `None` if the range leaves the arena.
+///
+/// What it reads is only meaningful while the world holds the frame.
+#[must_use]
+pub fn read_at(at: u64, out: &mut [u8]) -> Option<()> {
+    let from = arena::range(at, out.len())?;
+    // SAFETY: the range lies in the arena (checked). A raw copy makes no reference; writers do not run meanwhile,
+    // by the rule in the module's text. `out` is exclusive Rust memory; should it be a frame's, `copy` allows it.
+    unsafe { std::ptr::copy(from, out.as_mut_ptr(), out.len()) };
+    Some(())
+}
+
+/// Writes bytes at offset `at` of the memory file: what an application with a writable mapping does. For
+/// platforms that interpret. `None` if the range leaves the arena.
+#[must_use]
+pub fn write_at(at: u64, data: &[u8]) -> Option<()> {
+    let to = arena::range(at, data.len())?;
+    // SAFETY: as in `read_at`; this stands for the application's own write, which happens only while no kernel
+    // code runs and so no borrow of the bytes is alive.
+    unsafe { std::ptr::copy(data.as_ptr(), to, data.len()) };
+    Some(())
+}
+
 fn check(at: usize, len: usize) {
     assert!(at <= FRAME_SIZE && len <= FRAME_SIZE - at, "access of {len} bytes at {at} leaves the frame");
 }

@@ -75,6 +75,18 @@ fn the_file_holds_the_bytes() {
 }
 
 #[test]
+fn access_by_offset_stays_in_the_arena() {
+    let frame = Frame::zeroed();
+    assert_eq!(write_at(frame.offset() + 8, &[5; 8]), Some(()));
+    let mut out = [0; 4];
+    assert_eq!(read_at(frame.offset() + 14, &mut out), Some(()));
+    assert_eq!(out, [5, 5, 0, 0]);
+    for at in [0, 4095, (64 << 30) - 3, u64::MAX - 1] {
+        assert_eq!(read_at(at, &mut out), None, "{at:#x}");
+    }
+}
+
+#[test]
 fn debug_shows_no_number() {
     assert_eq!(format!("{:?}", Frame::zeroed()), "Frame");
 }

@@ -1,0 +1,149 @@
+//! Why application code stopped ([`Trap`]), and what can go wrong with the host ([`PlatformError`]).
+
+use std::fmt;
+
+/// How memory was accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Access {
+    /// A load.
+    Read,
+    /// A store, or an instruction that both reads and writes.
+    Write,
+    /// An instruction fetch.
+    Exec,
+}
+
+/// Why application code stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trap {
+    /// A system call; number in `orig_rax`, arguments in rdi, rsi, rdx, r10, r8, r9.
+    Syscall,
+    /// An access to a page that is not mapped, or not for this.
+    PageFault {
+        /// The address that was accessed.
+        addr: u64,
+        /// The kind of access, where the platform knows it. Where it does not, answering as for a read is
+        /// right, only slower: a write then faults again and is known.
+        access: Option<Access>,
+        /// The instruction.
+        rip: u64,
+    },
+    /// `rdtsc`, or `rdtscp` with `aux`. Answer with [`crate::Regs::set_rdtsc`].
+    Rdtsc {
+        /// `rdtscp`: three bytes long, also sets ecx.
+        aux: bool,
+    },
+    /// `cpuid`; leaf in eax, subleaf in ecx. Answer with [`crate::Regs::set_cpuid`].
+    Cpuid,
+    /// `int3`.
+    Breakpoint,
+    /// One instruction was executed ([`crate::Platform::step`], or the application set the trap flag).
+    Step,
+    /// A fault that Linux turns into a signal.
+    Exception(Exception),
+    /// Host time passed without a trap. No event of the world: run on, after [`crate::Platform::analyse_spin`].
+    BudgetSpent,
+    /// Something that no supported program does.
+    Unsupported(Unsupported),
+}
+
+/// A processor exception, as the signal that Linux makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Exception {
+    /// The signal.
+    pub kind: ExceptionKind,
+    /// `si_code`.
+    pub code: i32,
+    /// `si_addr`.
+    pub addr: u64,
+}
+
+/// Signals of processor exceptions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ExceptionKind {
+    /// SIGILL: invalid opcode.
+    Ill,
+    /// SIGTRAP: debug exceptions that are no `int3` and no step.
+    Trap,
+    /// SIGBUS: alignment check, stack segment.
+    Bus,
+    /// SIGFPE: division, x87 and SSE exceptions.
+    Fpe,
+    /// SIGSEGV: general protection, such as an address that is not canonical.
+    Segv,
+}
+
+impl ExceptionKind {
+    /// The signal's number on x86-64.
+    #[must_use]
+    pub fn signal(self) -> i32 {
+        match self {
+            ExceptionKind::Ill => 4,
+            ExceptionKind::Trap => 5,
+            ExceptionKind::Bus => 7,
+            ExceptionKind::Fpe => 8,
+            ExceptionKind::Segv => 11,
+        }
+    }
+}
+
+/// What no supported program does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unsupported {
+    /// `int $0x80`: the 32-bit system-call interface.
+    Int80,
+    /// Code in a 32-bit segment, `sysenter`.
+    Compat,
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unsupported::Int80 => "int $0x80 (the 32-bit system-call interface)",
+            Unsupported::Compat => "32-bit code",
+        })
+    }
+}
+
+/// Something is wrong with the host or with the caller; never the application's doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlatformError {
+    /// A host call failed.
+    Host {
+        /// What was tried.
+        what: &'static str,
+        /// The host's errno.
+        errno: i32,
+    },
+    /// The process that runs the space's code died: killed from outside, or for lack of memory.
+    StubDied {
+        /// The signal that killed it, or 0.
+        signal: i32,
+    },
+    /// The host has no memory left for a frame (SIGBUS on shared memory).
+    HostMemory,
+    /// `run` of a task whose x87/SSE/AVX state is not loaded: a bug of the caller.
+    XStateNotLoaded,
+    /// A bug: the platform saw what cannot be.
+    Internal(&'static str),
+}
+
+impl fmt::Display for PlatformError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlatformError::Host { what, errno } => {
+                write!(f, "{what}: {}", std::io::Error::from_raw_os_error(*errno))
+            }
+            PlatformError::StubDied { signal } => {
+                write!(f, "a process that runs application code was killed (signal {signal})")
+            }
+            PlatformError::HostMemory => f.write_str("the host has no memory left for the simulation"),
+            PlatformError::XStateNotLoaded => {
+                f.write_str("a task was run whose floating-point state is not loaded")
+            }
+            PlatformError::Internal(what) => write!(f, "platform bug: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for PlatformError {}
