@@ -4,8 +4,14 @@
 //! (`decode`, `config`, `compose`) turn the tree into plain values without floats and collect everything that
 //! is wrong as [`Diagnostic`]s in one go; `render` prints those.
 
+mod decode;
 pub mod diagnostic;
+pub mod render;
+pub mod scalar;
 mod suggest;
 pub mod tree;
 
+pub use decode::{Located, RangeNs};
 pub use diagnostic::{Code, Diagnostic, Place, Severity, has_errors};
+pub use scalar::Ppb;
+pub use tree::Spot;

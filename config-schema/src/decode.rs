@@ -1,0 +1,420 @@
+//! From tree nodes to plain values, with a diagnostic at the place of everything that does not fit.
+//!
+//! Key types: [`Ctx`] (collects diagnostics of one file), [`Fields`] (a mapping whose keys are checked against
+//! the known ones), [`Located`] (a value that keeps its place). Neighbours: `tree` below, `config` and
+//! `compose` above. A decoder returns `None` after it has reported why, so that decoding goes on elsewhere.
+
+use crate::diagnostic::{Code, Diagnostic, Severity, listed, quoted};
+use crate::scalar::{self, ParseError, Ppb};
+use crate::suggest::nearest;
+use crate::tree::{Entry, Node, ScalarKind, Source, Span, Spot, Value};
+
+/// A value and where it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located<T> {
+    /// The value.
+    pub value: T,
+    /// Line and column of the value.
+    pub at: Spot,
+    pub(crate) span: Span,
+}
+
+impl<T> Located<T> {
+    /// The same place with another value.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Located<U> {
+        Located { value: f(self.value), at: self.at, span: self.span }
+    }
+}
+
+/// Shortest and longest of something, in nanoseconds; `min <= max`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RangeNs {
+    /// Shortest.
+    pub min: u64,
+    /// Longest.
+    pub max: u64,
+}
+
+/// The file that is being decoded and what has been found wrong in it.
+pub(crate) struct Ctx<'a> {
+    pub(crate) source: &'a Source,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+impl<'a> Ctx<'a> {
+    pub(crate) fn new(source: &'a Source) -> Ctx<'a> {
+        Ctx { source, diagnostics: Vec::new() }
+    }
+
+    pub(crate) fn report(
+        &mut self,
+        severity: Severity,
+        code: Code,
+        span: Span,
+        message: impl Into<String>,
+    ) -> &mut Diagnostic {
+        let place = self.source.place(span);
+        let index = self.diagnostics.len();
+        self.diagnostics.push(Diagnostic::at(code, severity, place, message));
+        &mut self.diagnostics[index]
+    }
+
+    pub(crate) fn error(&mut self, code: Code, span: Span, message: impl Into<String>) -> &mut Diagnostic {
+        self.report(Severity::Error, code, span, message)
+    }
+
+    pub(crate) fn warn(&mut self, code: Code, span: Span, message: impl Into<String>) -> &mut Diagnostic {
+        self.report(Severity::Warning, code, span, message)
+    }
+
+    pub(crate) fn located<T>(&self, value: T, span: Span) -> Located<T> {
+        Located { value, at: self.source.spot(span.start), span }
+    }
+
+    pub(crate) fn wrong_type(&mut self, node: &Node, path: &str, expected: &str) {
+        let found = node.noun();
+        self.error(Code::WrongType, node.span, format!("`{path}` must be {expected}, not {found}"))
+            .label(format!("expected {expected}"));
+    }
+
+    fn scalar_error(&mut self, node: &Node, path: &str, text: &str, other: Code, error: ParseError) {
+        let code = if error.out_of_range { Code::OutOfRange } else { other };
+        let message = format!("`{path}` cannot be {}: {}", quoted(text), error.message);
+        self.error(code, node.span, message).suggest(error.suggestion);
+    }
+
+    /// The text of a string.
+    pub(crate) fn string(&mut self, node: &Node, path: &str) -> Option<String> {
+        match &node.value {
+            Value::Scalar(s) if s.kind == ScalarKind::String => Some(s.text.clone()),
+            Value::Scalar(s) if s.kind != ScalarKind::Null => {
+                let meant = format!("\"{}\"", s.text);
+                self.wrong_type(node, path, "a string");
+                if let Some(last) = self.diagnostics.last_mut() {
+                    last.suggest(Some(meant));
+                }
+                None
+            }
+            _ => {
+                self.wrong_type(node, path, "a string");
+                None
+            }
+        }
+    }
+
+    /// The text of a string that is not empty.
+    pub(crate) fn name(&mut self, node: &Node, path: &str) -> Option<String> {
+        let text = self.string(node, path)?;
+        if text.trim().is_empty() {
+            self.error(Code::Malformed, node.span, format!("`{path}` must not be empty"));
+            return None;
+        }
+        Some(text)
+    }
+
+    /// The text of any scalar: numbers and booleans count as written.
+    pub(crate) fn text(&mut self, node: &Node, path: &str) -> Option<String> {
+        match &node.value {
+            Value::Scalar(s) if s.kind != ScalarKind::Null => Some(s.text.clone()),
+            _ => {
+                self.wrong_type(node, path, "a string");
+                None
+            }
+        }
+    }
+
+    pub(crate) fn bool(&mut self, node: &Node, path: &str) -> Option<bool> {
+        match &node.value {
+            Value::Scalar(s) if s.kind == ScalarKind::Bool => Some(s.text == "true"),
+            Value::Scalar(s) if s.kind == ScalarKind::String => {
+                let meant = match s.text.to_ascii_lowercase().as_str() {
+                    "yes" | "on" | "y" | "true" => Some("true"),
+                    "no" | "off" | "n" | "false" => Some("false"),
+                    _ => None,
+                };
+                self.wrong_type(node, path, "`true` or `false`");
+                if let Some(last) = self.diagnostics.last_mut() {
+                    last.suggest(meant);
+                }
+                None
+            }
+            _ => {
+                self.wrong_type(node, path, "`true` or `false`");
+                None
+            }
+        }
+    }
+
+    fn number<T>(
+        &mut self,
+        node: &Node,
+        path: &str,
+        expected: &str,
+        parse: fn(&str) -> Result<T, ParseError>,
+    ) -> Option<T> {
+        match &node.value {
+            Value::Scalar(s) if matches!(s.kind, ScalarKind::Number | ScalarKind::String) => {
+                match parse(&s.text) {
+                    Ok(value) if s.kind == ScalarKind::Number => Some(value),
+                    Ok(_) => {
+                        let meant = s.text.clone();
+                        self.wrong_type(node, path, expected);
+                        if let Some(last) = self.diagnostics.last_mut() {
+                            last.suggest(Some(meant)).help("remove the quotes");
+                        }
+                        None
+                    }
+                    Err(error) => {
+                        self.scalar_error(node, path, &s.text.clone(), Code::WrongType, error);
+                        None
+                    }
+                }
+            }
+            _ => {
+                self.wrong_type(node, path, expected);
+                None
+            }
+        }
+    }
+
+    /// A rate or probability from 0 to 1.
+    pub(crate) fn rate(&mut self, node: &Node, path: &str) -> Option<Ppb> {
+        self.number(node, path, "a number from 0 to 1", scalar::rate)
+    }
+
+    /// A whole number within bounds.
+    pub(crate) fn integer(&mut self, node: &Node, path: &str, min: u64, max: u64) -> Option<u64> {
+        let value = self.number(node, path, "a whole number", scalar::integer)?;
+        self.in_bounds(node, path, value, min, max, |n| n.to_string())
+    }
+
+    /// A decimal times a thousand, within bounds given in thousandths.
+    pub(crate) fn thousandths(&mut self, node: &Node, path: &str, min: u64, max: u64) -> Option<u64> {
+        let value = self.number(node, path, "a number", scalar::thousandths)?;
+        self.in_bounds(node, path, value, min, max, |n| {
+            if n % 1000 == 0 { (n / 1000).to_string() } else { format!("0.{:03}", n % 1000) }
+        })
+    }
+
+    /// Milliseconds as nanoseconds.
+    pub(crate) fn millis(&mut self, node: &Node, path: &str) -> Option<u64> {
+        self.number(node, path, "a number of milliseconds", scalar::millis)
+    }
+
+    fn in_bounds(
+        &mut self,
+        node: &Node,
+        path: &str,
+        value: u64,
+        min: u64,
+        max: u64,
+        show: fn(u64) -> String,
+    ) -> Option<u64> {
+        if (min..=max).contains(&value) {
+            return Some(value);
+        }
+        let message = match max {
+            u64::MAX => format!("`{path}` must be at least {}", show(min)),
+            _ => format!("`{path}` must be from {} to {}", show(min), show(max)),
+        };
+        self.error(Code::OutOfRange, node.span, message);
+        None
+    }
+
+    /// A duration with its unit, as nanoseconds.
+    pub(crate) fn duration(&mut self, node: &Node, path: &str) -> Option<u64> {
+        match &node.value {
+            Value::Scalar(s) if matches!(s.kind, ScalarKind::Number | ScalarKind::String) => {
+                match scalar::duration(&s.text) {
+                    Ok(ns) => Some(ns),
+                    Err(error) => {
+                        self.scalar_error(node, path, &s.text.clone(), Code::BadDuration, error);
+                        None
+                    }
+                }
+            }
+            _ => {
+                self.wrong_type(node, path, "a duration such as 30s");
+                None
+            }
+        }
+    }
+
+    /// A duration that is longer than nothing.
+    pub(crate) fn positive_duration(&mut self, node: &Node, path: &str) -> Option<u64> {
+        let ns = self.duration(node, path)?;
+        if ns == 0 {
+            self.error(Code::OutOfRange, node.span, format!("`{path}` must be longer than 0"));
+            return None;
+        }
+        Some(ns)
+    }
+
+    /// `[shortest, longest]` in milliseconds; a single number stands for both.
+    pub(crate) fn millis_range(&mut self, node: &Node, path: &str) -> Option<RangeNs> {
+        let Value::Seq(items) = &node.value else {
+            let both =
+                self.number(node, path, "a list of two numbers: [shortest, longest]", scalar::millis)?;
+            return Some(RangeNs { min: both, max: both });
+        };
+        let [low, high] = items.as_slice() else {
+            let count = items.len();
+            self.error(Code::WrongType, node.span, format!("`{path}` must have two numbers, not {count}"))
+                .help("write [shortest, longest] in milliseconds");
+            return None;
+        };
+        let (min, max) = (self.millis(low, path), self.millis(high, path));
+        let (min, max) = (min?, max?);
+        if min > max {
+            let place = Span { start: low.span.start, end: high.span.end };
+            self.error(Code::ReversedRange, place, format!("the range of `{path}` ends before it begins"))
+                .help("write [shortest, longest] in milliseconds");
+            return None;
+        }
+        Some(RangeNs { min, max })
+    }
+
+    /// One word out of a fixed set.
+    pub(crate) fn choice<T: Copy>(
+        &mut self,
+        node: &Node,
+        path: &str,
+        choices: &[(&'static str, T)],
+    ) -> Option<T> {
+        let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+        let text = match &node.value {
+            Value::Scalar(s) if s.kind != ScalarKind::Null => s.text.clone(),
+            _ => {
+                self.wrong_type(node, path, &format!("one of {}", listed(&words, "or")));
+                return None;
+            }
+        };
+        if let Some((_, value)) = choices.iter().find(|(word, _)| *word == text) {
+            return Some(*value);
+        }
+        self.error(Code::UnknownValue, node.span, format!("`{path}` cannot be {}", quoted(&text)))
+            .help(format!("allowed: {}", listed(&words, "and")))
+            .suggest(nearest(&text, &words));
+        None
+    }
+
+    /// The items of a list; nothing counts as an empty list.
+    pub(crate) fn list<'n>(&mut self, node: &'n Node, path: &str) -> Option<&'n [Node]> {
+        match &node.value {
+            Value::Seq(items) => Some(items),
+            _ if node.is_null() => Some(&[]),
+            _ => {
+                self.wrong_type(node, path, "a list");
+                None
+            }
+        }
+    }
+
+    /// The entries of a mapping; nothing counts as an empty mapping.
+    pub(crate) fn entries<'n>(&mut self, node: &'n Node, path: &str) -> Option<&'n [Entry]> {
+        match &node.value {
+            Value::Map(entries) => Some(entries),
+            _ if node.is_null() => Some(&[]),
+            _ => {
+                self.wrong_type(node, path, "a mapping");
+                None
+            }
+        }
+    }
+
+    /// A mapping whose keys are all in `keys`; every other key is reported.
+    pub(crate) fn fields<'n>(
+        &mut self,
+        node: &'n Node,
+        path: &str,
+        keys: &'static [&'static str],
+    ) -> Option<Fields<'n>> {
+        let entries = self.entries(node, path)?;
+        for entry in entries {
+            if !keys.contains(&entry.key.as_str()) && !entry.key.starts_with("x-") {
+                self.unknown_key(entry, path, keys);
+            }
+        }
+        Some(Fields { entries, span: node.span, path: path.to_owned(), keys })
+    }
+
+    pub(crate) fn unknown_key(&mut self, entry: &Entry, path: &str, keys: &[&str]) {
+        let section = if path.is_empty() { "at the top level".to_owned() } else { format!("in `{path}`") };
+        let message = format!("unknown key {} {section}", quoted(&entry.key));
+        self.error(Code::UnknownKey, entry.key_span, message)
+            .help(format!("known keys: {}", listed(keys, "and")))
+            .suggest(nearest(&entry.key, keys));
+    }
+
+    /// Reports that a key is missing from a mapping.
+    pub(crate) fn missing(&mut self, fields: &Fields<'_>, key: &str) {
+        // The first key stands for the mapping: its own span has no length.
+        let span = fields.entries.first().map_or(fields.span, |entry| entry.key_span);
+        let section = if fields.path.is_empty() { String::new() } else { format!(" in `{}`", fields.path) };
+        self.error(Code::MissingKey, span, format!("the key `{key}` is missing{section}"));
+    }
+}
+
+/// A mapping with known keys.
+pub(crate) struct Fields<'n> {
+    pub(crate) entries: &'n [Entry],
+    pub(crate) span: Span,
+    pub(crate) path: String,
+    keys: &'static [&'static str],
+}
+
+impl<'n> Fields<'n> {
+    /// The entry of a key, unless its value is nothing.
+    pub(crate) fn entry(&self, key: &str) -> Option<&'n Entry> {
+        assert!(self.keys.contains(&key), "{key} is not among the keys of {}", self.path);
+        self.entries.iter().find(|entry| entry.key == key)
+    }
+
+    /// The node of a key.
+    pub(crate) fn node(&self, key: &str) -> Option<&'n Node> {
+        self.entry(key).map(|entry| &entry.value)
+    }
+
+    /// The path of a key for messages.
+    pub(crate) fn path(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// Decodes the value of a key; `None` if it is absent or wrong.
+    pub(crate) fn get<T>(
+        &self,
+        ctx: &mut Ctx<'_>,
+        key: &str,
+        decode: impl FnOnce(&mut Ctx<'_>, &'n Node, &str) -> Option<T>,
+    ) -> Option<T> {
+        decode(ctx, self.node(key)?, &self.path(key))
+    }
+
+    /// Decodes the value of a key that must be there.
+    pub(crate) fn require<T>(
+        &self,
+        ctx: &mut Ctx<'_>,
+        key: &str,
+        decode: impl FnOnce(&mut Ctx<'_>, &'n Node, &str) -> Option<T>,
+    ) -> Option<T> {
+        match self.node(key) {
+            Some(node) => decode(ctx, node, &self.path(key)),
+            None => {
+                ctx.missing(self, key);
+                None
+            }
+        }
+    }
+
+    /// Decodes a value and keeps its place.
+    pub(crate) fn located<T>(
+        &self,
+        ctx: &mut Ctx<'_>,
+        key: &str,
+        decode: impl FnOnce(&mut Ctx<'_>, &'n Node, &str) -> Option<T>,
+    ) -> Option<Located<T>> {
+        let node = self.node(key)?;
+        let value = decode(ctx, node, &self.path(key))?;
+        Some(ctx.located(value, node.span))
+    }
+}
