@@ -36,13 +36,13 @@ pub struct RangeNs {
 }
 
 /// The file that is being decoded and what has been found wrong in it.
-pub(crate) struct Ctx<'a> {
-    pub(crate) source: &'a Source,
+pub(crate) struct Ctx {
+    pub(crate) source: Source,
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-impl<'a> Ctx<'a> {
-    pub(crate) fn new(source: &'a Source) -> Ctx<'a> {
+impl Ctx {
+    pub(crate) fn new(source: Source) -> Ctx {
         Ctx { source, diagnostics: Vec::new() }
     }
 
@@ -383,9 +383,9 @@ impl<'n> Fields<'n> {
     /// Decodes the value of a key; `None` if it is absent or wrong.
     pub(crate) fn get<T>(
         &self,
-        ctx: &mut Ctx<'_>,
+        ctx: &mut Ctx,
         key: &str,
-        decode: impl FnOnce(&mut Ctx<'_>, &'n Node, &str) -> Option<T>,
+        decode: impl FnOnce(&mut Ctx, &'n Node, &str) -> Option<T>,
     ) -> Option<T> {
         decode(ctx, self.node(key)?, &self.path(key))
     }
@@ -393,9 +393,9 @@ impl<'n> Fields<'n> {
     /// Decodes the value of a key that must be there.
     pub(crate) fn require<T>(
         &self,
-        ctx: &mut Ctx<'_>,
+        ctx: &mut Ctx,
         key: &str,
-        decode: impl FnOnce(&mut Ctx<'_>, &'n Node, &str) -> Option<T>,
+        decode: impl FnOnce(&mut Ctx, &'n Node, &str) -> Option<T>,
     ) -> Option<T> {
         match self.node(key) {
             Some(node) => decode(ctx, node, &self.path(key)),
@@ -409,9 +409,9 @@ impl<'n> Fields<'n> {
     /// Decodes a value and keeps its place.
     pub(crate) fn located<T>(
         &self,
-        ctx: &mut Ctx<'_>,
+        ctx: &mut Ctx,
         key: &str,
-        decode: impl FnOnce(&mut Ctx<'_>, &'n Node, &str) -> Option<T>,
+        decode: impl FnOnce(&mut Ctx, &'n Node, &str) -> Option<T>,
     ) -> Option<Located<T>> {
         let node = self.node(key)?;
         let value = decode(ctx, node, &self.path(key))?;

@@ -68,6 +68,7 @@ codes! {
     NotExecutable = "BH0022" "a script cannot be executed",
     NothingToDo = "BH0023" "a section leaves nothing to do",
     Conflict = "BH0024" "two settings exclude each other",
+    Widened = "BH0025" "a check covers more than it names",
     NotAvailableYet = "BH0030" "a setting is known but has no effect yet",
     BadInterpolation = "BH0040" "a ${variable} cannot be understood",
     RequiredVariable = "BH0041" "a required variable is not set",

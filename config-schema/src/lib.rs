@@ -4,14 +4,19 @@
 //! (`decode`, `config`, `compose`) turn the tree into plain values without floats and collect everything that
 //! is wrong as [`Diagnostic`]s in one go; `render` prints those.
 
+pub mod config;
 mod decode;
 pub mod diagnostic;
+pub mod endpoint;
+pub mod pattern;
 pub mod render;
 pub mod scalar;
 mod suggest;
 pub mod tree;
 
+pub use config::Config;
 pub use decode::{Located, RangeNs};
 pub use diagnostic::{Code, Diagnostic, Place, Severity, has_errors};
+pub use endpoint::Endpoint;
 pub use scalar::Ppb;
 pub use tree::Spot;
