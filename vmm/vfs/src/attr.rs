@@ -1,0 +1,349 @@
+//! Attributes: stat, access, chmod, chown, utimensat, extended attributes, statfs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bloodhound_abi::{Errno, SimTime};
+
+use crate::flags::*;
+use crate::inode::{Inode, Node};
+use crate::mount::{device, magic};
+use crate::perm::{allows, owns};
+use crate::types::{Cred, Dev, Fail, Ino, Kind, MountId, Outcome, Stat, StatFs, Timestamp};
+use crate::vfs::{At, Ctx, Vfs};
+
+/// What utimensat(2) does with one of the two times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// UTIME_OMIT: leave it.
+    Omit,
+    /// UTIME_NOW: the time of the call.
+    Now,
+    /// This time.
+    To(Timestamp),
+}
+
+/// Seconds of the 24 hours after which relatime updates an access time in any case.
+const DAY_SECS: i64 = 24 * 60 * 60;
+/// Longest name and longest value of an extended attribute (xattr(7)).
+const XATTR_NAME_MAX: usize = 255;
+const XATTR_SIZE_MAX: usize = 65536;
+/// All extended attributes of one inode together (ext4: one block).
+const XATTR_TOTAL_MAX: usize = 65536;
+
+impl Vfs {
+    /// stat(2) (`follow`) and lstat(2).
+    ///
+    /// # Errors
+    /// Those of resolution.
+    pub fn stat(&mut self, ctx: &mut Ctx, at: At, follow: bool) -> Outcome<Stat> {
+        let ino = self.resolve(ctx, at, follow)?;
+        Ok(self.stat_ino(ino)?)
+    }
+
+    /// fstat(2).
+    ///
+    /// # Errors
+    /// ESTALE.
+    pub fn stat_ino(&self, ino: Ino) -> Result<Stat, Errno> {
+        let inode = self.inode(ino)?;
+        let meta = &inode.meta;
+        let (nlink, rdev) = match &inode.node {
+            Node::Directory(dir) if meta.nlink > 0 => (dir.shown_nlink(), Dev::default()),
+            Node::CharDevice(dev) | Node::BlockDevice(dev) => (meta.nlink, *dev),
+            _ => (meta.nlink, Dev::default()),
+        };
+        Ok(Stat {
+            dev: device(Some(inode.fs), MountId(0)),
+            ino,
+            kind: inode.kind(),
+            mode: inode.kind().mode_bits() | meta.mode,
+            nlink,
+            uid: meta.uid,
+            gid: meta.gid,
+            rdev,
+            size: inode.size(),
+            blksize: 4096,
+            blocks: inode.blocks(),
+            atime: meta.atime,
+            mtime: meta.mtime,
+            ctime: meta.ctime,
+            btime: meta.btime,
+        })
+    }
+
+    /// access(2), faccessat2(2): `want` of MAY_* bits (0 is F_OK). The caller puts the real or the effective ids
+    /// into `ctx.cred`.
+    ///
+    /// # Errors
+    /// EACCES, EROFS; those of resolution.
+    pub fn access(&mut self, ctx: &mut Ctx, at: At, want: u32, follow: bool) -> Outcome<()> {
+        let ino = self.resolve(ctx, at, follow)?;
+        Ok(self.access_ino(ino, ctx.cred, want)?)
+    }
+
+    /// As [`Vfs::access`] for a known inode.
+    ///
+    /// # Errors
+    /// EACCES, EROFS.
+    pub fn access_ino(&self, ino: Ino, cred: &Cred, want: u32) -> Result<(), Errno> {
+        self.permit(ino, cred, want)
+    }
+
+    /// chmod(2) by inode; `mode` are permission bits (07777).
+    ///
+    /// # Errors
+    /// EPERM unless owner or root, EROFS, EOPNOTSUPP for a symbolic link.
+    pub fn chmod(&mut self, ino: Ino, cred: &Cred, mode: u32, now: SimTime) -> Result<(), Errno> {
+        self.want_write(ino)?;
+        let inode = self.inode(ino)?;
+        if inode.kind() == Kind::Symlink {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if !owns(inode, cred) {
+            return Err(Errno::EPERM);
+        }
+        let mut mode = mode & 0o7777;
+        // chmod(2): "If the calling process is not privileged [...], and the group of the file does not match [...],
+        // the S_ISGID bit will be turned off".
+        if !cred.is_root() && !cred.in_group(inode.meta.gid) {
+            mode &= !S_ISGID;
+        }
+        let time = self.stamp(now);
+        let meta = &mut self.inode_mut(ino)?.meta;
+        (meta.mode, meta.ctime) = (mode, time);
+        Ok(())
+    }
+
+    /// chown(2) by inode; `None` leaves an id as it is.
+    ///
+    /// # Errors
+    /// EPERM, EROFS.
+    pub fn chown(
+        &mut self,
+        ino: Ino,
+        cred: &Cred,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        now: SimTime,
+    ) -> Result<(), Errno> {
+        self.want_write(ino)?;
+        let inode = self.inode(ino)?;
+        let owner = cred.uid == inode.meta.uid;
+        let uid_bad = uid.is_some_and(|uid| !owner || uid != inode.meta.uid);
+        let gid_bad = gid.is_some_and(|gid| !owner || !(cred.in_group(gid) || gid == inode.meta.gid));
+        if !cred.is_root() && (uid_bad || gid_bad) {
+            return Err(Errno::EPERM);
+        }
+        let time = self.stamp(now);
+        let is_dir = inode.is_dir();
+        let meta = &mut self.inode_mut(ino)?.meta;
+        meta.uid = uid.unwrap_or(meta.uid);
+        meta.gid = gid.unwrap_or(meta.gid);
+        meta.ctime = time;
+        // "When the owner or group of an executable file is changed [...], the S_ISUID and S_ISGID mode bits are
+        // cleared"; without group execution S_ISGID stays (mandatory locking of old). Linux does it for root too.
+        if !is_dir {
+            meta.mode &= !S_ISUID;
+            if meta.mode & 0o010 != 0 {
+                meta.mode &= !S_ISGID;
+            }
+        }
+        Ok(())
+    }
+
+    /// utimensat(2) by inode.
+    ///
+    /// # Errors
+    /// EACCES (both times now, neither owner nor writer), EPERM (other times, not owner), EROFS.
+    pub fn set_times(
+        &mut self,
+        ino: Ino,
+        cred: &Cred,
+        atime: SetTime,
+        mtime: SetTime,
+        now: SimTime,
+    ) -> Result<(), Errno> {
+        if (atime, mtime) == (SetTime::Omit, SetTime::Omit) {
+            return Ok(());
+        }
+        self.want_write(ino)?;
+        let inode = self.inode(ino)?;
+        if !owns(inode, cred) {
+            if (atime, mtime) != (SetTime::Now, SetTime::Now) {
+                return Err(Errno::EPERM);
+            }
+            allows(inode, cred, MAY_WRITE)?;
+        }
+        let time = self.stamp(now);
+        let meta = &mut self.inode_mut(ino)?.meta;
+        for (field, set) in [(&mut meta.atime, atime), (&mut meta.mtime, mtime)] {
+            match set {
+                SetTime::Omit => {}
+                SetTime::Now => *field = time,
+                SetTime::To(to) => *field = to,
+            }
+        }
+        meta.ctime = time;
+        Ok(())
+    }
+
+    /// Notes a read at `now`, by the rules of relatime: the access time moves if it is not later than the last
+    /// change or a day old. Not to be called for O_NOATIME.
+    pub fn accessed(&mut self, ino: Ino, now: SimTime) {
+        let time = self.stamp(now);
+        let Ok(inode) = self.inode(ino) else { return };
+        let meta = &inode.meta;
+        let due =
+            meta.atime <= meta.mtime || meta.atime <= meta.ctime || time.secs - meta.atime.secs >= DAY_SECS;
+        if due
+            && meta.atime != time
+            && self.want_write(ino).is_ok()
+            && let Ok(inode) = self.inode_mut(ino)
+        {
+            inode.meta.atime = time;
+        }
+    }
+
+    /// getxattr(2): the value of `name`.
+    ///
+    /// # Errors
+    /// ENODATA, EOPNOTSUPP for a namespace that is not kept, ERANGE for a bad name, EACCES.
+    pub fn get_xattr(&self, ino: Ino, cred: &Cred, name: &[u8]) -> Result<Vec<u8>, Errno> {
+        let inode = self.inode(ino)?;
+        xattr_name(inode, cred, name, MAY_READ)?;
+        inode.meta.xattrs.as_ref().and_then(|all| all.get(name)).cloned().ok_or(Errno::ENODATA)
+    }
+
+    /// listxattr(2): all names.
+    ///
+    /// # Errors
+    /// ESTALE.
+    pub fn list_xattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>, Errno> {
+        Ok(self.inode(ino)?.meta.xattrs.iter().flat_map(|all| all.keys().cloned()).collect())
+    }
+
+    /// setxattr(2); `flags` of XATTR_CREATE and XATTR_REPLACE.
+    ///
+    /// # Errors
+    /// EEXIST, ENODATA, E2BIG, ENOSPC, EPERM, EOPNOTSUPP, ERANGE, EACCES, EROFS, EINVAL.
+    pub fn set_xattr(
+        &mut self,
+        ino: Ino,
+        cred: &Cred,
+        name: &[u8],
+        value: &[u8],
+        flags: u32,
+        now: SimTime,
+    ) -> Result<(), Errno> {
+        if flags & !(XATTR_CREATE | XATTR_REPLACE) != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if value.len() > XATTR_SIZE_MAX {
+            return Err(Errno::E2BIG);
+        }
+        self.want_write(ino)?;
+        let inode = self.inode(ino)?;
+        xattr_name(inode, cred, name, MAY_WRITE)?;
+        let all = inode.meta.xattrs.as_deref();
+        let known = all.is_some_and(|all| all.contains_key(name));
+        if known && flags & XATTR_CREATE != 0 {
+            return Err(Errno::EEXIST);
+        }
+        if !known && flags & XATTR_REPLACE != 0 {
+            return Err(Errno::ENODATA);
+        }
+        let used: usize = all.into_iter().flatten().map(|(name, value)| name.len() + value.len()).sum();
+        if used + name.len() + value.len() > XATTR_TOTAL_MAX {
+            return Err(Errno::ENOSPC);
+        }
+        let time = self.stamp(now);
+        let meta = &mut self.inode_mut(ino)?.meta;
+        let all = meta.xattrs.get_or_insert_with(|| Arc::new(BTreeMap::new()));
+        Arc::make_mut(all).insert(name.to_vec(), value.to_vec());
+        meta.ctime = time;
+        Ok(())
+    }
+
+    /// removexattr(2).
+    ///
+    /// # Errors
+    /// ENODATA, EPERM, EOPNOTSUPP, ERANGE, EACCES, EROFS.
+    pub fn remove_xattr(&mut self, ino: Ino, cred: &Cred, name: &[u8], now: SimTime) -> Result<(), Errno> {
+        self.want_write(ino)?;
+        let inode = self.inode(ino)?;
+        xattr_name(inode, cred, name, MAY_WRITE)?;
+        if !inode.meta.xattrs.as_ref().is_some_and(|all| all.contains_key(name)) {
+            return Err(Errno::ENODATA);
+        }
+        let time = self.stamp(now);
+        let meta = &mut self.inode_mut(ino)?.meta;
+        if let Some(all) = &mut meta.xattrs {
+            Arc::make_mut(all).remove(name);
+        }
+        meta.ctime = time;
+        Ok(())
+    }
+
+    /// statfs(2).
+    ///
+    /// # Errors
+    /// Those of resolution.
+    pub fn statfs(&mut self, ctx: &mut Ctx, at: At) -> Result<StatFs, Fail> {
+        let ino = self.resolve(ctx, at, true)?;
+        Ok(self.statfs_ino(ino)?)
+    }
+
+    /// fstatfs(2). A file system without a quota shows 64 GiB; nothing of the host is shown.
+    ///
+    /// # Errors
+    /// ESTALE.
+    pub fn statfs_ino(&self, ino: Ino) -> Result<StatFs, Errno> {
+        const UNLIMITED: u64 = 16 << 20; // blocks
+        const FILES: u64 = 4 << 20;
+        let fs = self.fs_of(ino)?;
+        let blocks = fs.quota_pages.unwrap_or(UNLIMITED);
+        let free = blocks.saturating_sub(fs.used_pages);
+        let ffree = FILES.saturating_sub(self.inodes.live());
+        let read_only = if fs.read_only { ST_RDONLY } else { 0 };
+        Ok(StatFs {
+            magic: magic(fs.kind),
+            bsize: 4096,
+            blocks,
+            bfree: free,
+            bavail: free,
+            files: FILES,
+            ffree,
+            namelen: NAME_MAX as u64,
+            flags: ST_VALID | ST_RELATIME | read_only,
+            fsid: u64::from(fs.mount.0),
+        })
+    }
+}
+
+/// Checks an attribute's name and the right to it (xattr(7)).
+fn xattr_name(inode: &Inode, cred: &Cred, name: &[u8], want: u32) -> Result<(), Errno> {
+    if name.is_empty() || name.len() > XATTR_NAME_MAX {
+        return Err(Errno::ERANGE);
+    }
+    if let Some(rest) = name.strip_prefix(b"user.") {
+        if rest.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        // "user extended attributes are allowed only for regular files and directories".
+        if !matches!(inode.kind(), Kind::Regular | Kind::Directory) {
+            return Err(if want == MAY_WRITE { Errno::EPERM } else { Errno::ENODATA });
+        }
+        return allows(inode, cred, want);
+    }
+    if name.starts_with(b"trusted.") || name.starts_with(b"security.") {
+        // Both may be written by root only; trusted attributes are hidden from others.
+        return match (cred.is_root(), want) {
+            (true, _) => Ok(()),
+            (false, MAY_WRITE) => Err(Errno::EPERM),
+            (false, _) if name.starts_with(b"trusted.") => Err(Errno::ENODATA),
+            _ => Ok(()),
+        };
+    }
+    Err(Errno::EOPNOTSUPP)
+}

@@ -1,0 +1,316 @@
+//! File bytes: read, write, truncate, fallocate, seeking for data and holes, and pages for memory mappings.
+//!
+//! Offsets and lengths are in bytes, page indexes in 4096 bytes. Nothing here needs the base layer, for opening a
+//! file loads it.
+
+use bloodhound_abi::{Errno, SimTime};
+use bloodhound_frames::Frame;
+
+use crate::flags::*;
+use crate::inode::{Data, Node};
+use crate::pages::{PAGE, PageMap};
+use crate::types::{Ino, Outcome};
+use crate::vfs::{At, Ctx, PageMoved, Vfs};
+
+/// The content of a new regular file.
+pub(crate) fn empty() -> Node {
+    Node::Regular { data: Data::Own(PageMap::default()), size: 0 }
+}
+
+impl Vfs {
+    /// Size of a file in bytes; 0 for a number that names nothing.
+    pub fn size(&self, ino: Ino) -> u64 {
+        self.inode(ino).map_or(0, |inode| inode.size())
+    }
+
+    /// Reads at `offset`; the number of bytes, 0 at the end of the file. Does not touch the access time, see
+    /// [`Vfs::accessed`].
+    ///
+    /// # Errors
+    /// EISDIR, EINVAL for other kinds, EIO if the file was never opened.
+    pub fn read_at(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
+        let inode = self.inode(ino)?;
+        let Node::Regular { data, size } = &inode.node else { return Err(not_regular(inode.is_dir())) };
+        let len = (*size).saturating_sub(offset).min(out.len() as u64) as usize;
+        match data {
+            Data::Unread(_) => return Err(Errno::EIO),
+            Data::Image(image) => image.pages.read(offset, &mut out[..len]),
+            Data::Own(pages) => pages.read(offset, &mut out[..len]),
+        }
+        Ok(len)
+    }
+
+    /// Writes at `offset`, which may lie behind the end; the number of bytes, less than all if the file system
+    /// becomes full or the largest file size is reached.
+    ///
+    /// # Errors
+    /// EFBIG, ENOSPC, EISDIR, EINVAL.
+    pub fn write_at(&mut self, ino: Ino, offset: u64, data: &[u8], now: SimTime) -> Result<usize, Errno> {
+        if data.is_empty() {
+            return Ok(0);
+        }
+        let room = self.config.max_file_size.saturating_sub(offset);
+        if room == 0 {
+            return Err(Errno::EFBIG);
+        }
+        let mut len = data.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        let free = self.free_pages(ino)?;
+        let pages = self.own(ino)?;
+        while len > 0 && pages.missing(offset, len as u64) > free {
+            // Gives up the last page and tries again: what remains ends at a page boundary.
+            let end = offset + len as u64;
+            len = ((end - 1) / PAGE * PAGE).saturating_sub(offset) as usize;
+        }
+        if len == 0 {
+            return Err(Errno::ENOSPC);
+        }
+        self.edit(ino, |pages, moved| pages.write(offset, &data[..len], moved))?;
+        self.changed(ino, Some(offset + len as u64), now)?;
+        Ok(len)
+    }
+
+    /// Removes set-user-ID and set-group-ID, as a write by anyone but root does.
+    ///
+    /// # Errors
+    /// ESTALE.
+    pub fn drop_set_id(&mut self, ino: Ino) -> Result<(), Errno> {
+        let mode = self.inode(ino)?.meta.mode;
+        let group = if mode & 0o010 != 0 { S_ISGID } else { 0 };
+        if mode & (S_ISUID | group) != 0 {
+            self.inode_mut(ino)?.meta.mode = mode & !(S_ISUID | group);
+        }
+        Ok(())
+    }
+
+    /// truncate(2).
+    ///
+    /// # Errors
+    /// EACCES, EFBIG, EINVAL, EISDIR, EROFS, ETXTBSY; those of resolution.
+    pub fn truncate(&mut self, ctx: &mut Ctx, at: At, size: u64) -> Outcome<()> {
+        let ino = self.resolve(ctx, at, true)?;
+        let inode = self.inode(ino)?;
+        if !matches!(inode.node, Node::Regular { .. }) {
+            return Err(not_regular(inode.is_dir()).into());
+        }
+        self.permit(ino, ctx.cred, MAY_WRITE)?;
+        if self.handles_of(ino).execs > 0 {
+            return Err(Errno::ETXTBSY.into());
+        }
+        self.load(ctx.base, ino)?;
+        Ok(self.truncate_to(ino, size, ctx.now)?)
+    }
+
+    /// ftruncate(2) on a file open for writing.
+    ///
+    /// # Errors
+    /// EFBIG, EINVAL.
+    pub fn truncate_to(&mut self, ino: Ino, size: u64, now: SimTime) -> Result<(), Errno> {
+        if size > self.config.max_file_size {
+            return Err(Errno::EFBIG);
+        }
+        let Node::Regular { data, size: old } = &mut self.inode_mut(ino)?.node else {
+            return Err(Errno::EINVAL);
+        };
+        let old = *old;
+        if size == 0 && matches!(data, Data::Unread(_)) {
+            *data = Data::Own(PageMap::default()); // no need to read what goes away
+        } else if matches!(data, Data::Unread(_)) {
+            return Err(Errno::EIO);
+        } else if size < old {
+            self.own(ino)?;
+            self.edit(ino, |pages, moved| pages.truncate(size, moved))?;
+        }
+        if let Node::Regular { size: current, .. } = &mut self.inode_mut(ino)?.node {
+            *current = size;
+        }
+        self.changed(ino, None, now)
+    }
+
+    /// fallocate(2) with mode 0, KEEP_SIZE, PUNCH_HOLE and ZERO_RANGE. No page is allocated: preallocated space is a
+    /// hole that was checked against the free space.
+    ///
+    /// # Errors
+    /// EINVAL for a length of 0 or bad flags, EFBIG, ENOSPC, EISDIR, ENODEV, EOPNOTSUPP for COLLAPSE_RANGE and
+    /// INSERT_RANGE.
+    pub fn fallocate(
+        &mut self,
+        ino: Ino,
+        mode: u32,
+        offset: u64,
+        len: u64,
+        now: SimTime,
+    ) -> Result<(), Errno> {
+        let known = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE;
+        let (punch, zero, keep) = (
+            mode & FALLOC_FL_PUNCH_HOLE != 0,
+            mode & FALLOC_FL_ZERO_RANGE != 0,
+            mode & FALLOC_FL_KEEP_SIZE != 0,
+        );
+        if len == 0 {
+            return Err(Errno::EINVAL);
+        }
+        let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
+        if mode & !known != 0 || (punch && zero) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        // fallocate(2): "The FALLOC_FL_PUNCH_HOLE flag must be ORed with FALLOC_FL_KEEP_SIZE in mode".
+        if punch && !keep {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        let inode = self.inode(ino)?;
+        let Node::Regular { size, .. } = &inode.node else {
+            return Err(if inode.is_dir() { Errno::EISDIR } else { Errno::ENODEV });
+        };
+        let size = *size;
+        if end > self.config.max_file_size {
+            return Err(Errno::EFBIG);
+        }
+        if !punch {
+            let free = self.free_pages(ino)?;
+            if self.own(ino)?.missing(offset, len) > free {
+                return Err(Errno::ENOSPC);
+            }
+        }
+        if punch || zero {
+            self.own(ino)?;
+            let (from, to) = (offset.min(size), end.min(size));
+            self.edit(ino, |pages, moved| pages.zero(from, to, moved))?;
+        }
+        self.changed(ino, (!keep).then_some(end), now)
+    }
+
+    /// lseek(2) with SEEK_DATA.
+    ///
+    /// # Errors
+    /// ENXIO at or behind the end, or if only a hole follows.
+    pub fn seek_data(&self, ino: Ino, offset: u64) -> Result<u64, Errno> {
+        let (pages, size) = self.pages(ino)?;
+        if offset >= size {
+            return Err(Errno::ENXIO);
+        }
+        match pages {
+            None => Ok(offset),
+            Some(pages) => pages.next_data(offset).filter(|at| *at < size).ok_or(Errno::ENXIO),
+        }
+    }
+
+    /// lseek(2) with SEEK_HOLE; the end of the file is a hole.
+    ///
+    /// # Errors
+    /// ENXIO at or behind the end.
+    pub fn seek_hole(&self, ino: Ino, offset: u64) -> Result<u64, Errno> {
+        let (pages, size) = self.pages(ino)?;
+        if offset >= size {
+            return Err(Errno::ENXIO);
+        }
+        Ok(pages.map_or(size, |pages| pages.next_hole(offset).min(size)))
+    }
+
+    /// The frame of a page for a read-only or private mapping: zeros where the file has a hole, `None` behind its
+    /// end (SIGBUS). A clone that the kernel keeps makes the next write to the page copy it.
+    pub fn page(&self, ino: Ino, index: u64) -> Option<Frame> {
+        let Node::Regular { data, size } = &self.inode(ino).ok()?.node else { return None };
+        if index >= size.div_ceil(PAGE) {
+            return None;
+        }
+        let pages = match data {
+            Data::Unread(_) => return None,
+            Data::Image(image) => &image.pages,
+            Data::Own(pages) => pages,
+        };
+        Some(pages.get(index).cloned().unwrap_or_else(Frame::shared_zero))
+    }
+
+    /// The frame of a page for a shared writable mapping: made present and unshared, so that application code may
+    /// store into it. The kernel maps it and drops the handle: the VFS stays the only holder. After the world was
+    /// cloned the page is asked for again before the next store. `None` behind the end of the file (SIGBUS).
+    ///
+    /// # Errors
+    /// ENOSPC (SIGBUS as well), EINVAL.
+    pub fn page_mut(&mut self, ino: Ino, index: u64, now: SimTime) -> Result<Option<Frame>, Errno> {
+        let inode = self.inode(ino)?;
+        let Node::Regular { size, .. } = &inode.node else { return Err(Errno::EINVAL) };
+        if index >= size.div_ceil(PAGE) {
+            return Ok(None);
+        }
+        let free = self.free_pages(ino)?;
+        if self.own(ino)?.missing(index * PAGE, 1) > free {
+            return Err(Errno::ENOSPC);
+        }
+        let mut frame = None;
+        self.edit(ino, |pages, moved| frame = Some(pages.unique(index, moved).clone()))?;
+        self.changed(ino, None, now)?;
+        Ok(frame)
+    }
+
+    /// The pages of a file (`None` if all are data) and its size.
+    fn pages(&self, ino: Ino) -> Result<(Option<&PageMap>, u64), Errno> {
+        match &self.inode(ino)?.node {
+            Node::Regular { data: Data::Own(pages), size } => Ok((Some(pages), *size)),
+            Node::Regular { size, .. } => Ok((None, *size)),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Pages that the file system of `ino` can still take; as many as there are without a quota.
+    fn free_pages(&self, ino: Ino) -> Result<u64, Errno> {
+        let fs = self.fs_of(ino)?;
+        Ok(fs.quota_pages.map_or(u64::MAX, |quota| quota.saturating_sub(fs.used_pages)))
+    }
+
+    /// Makes the content the file's own ("copy up"), which counts its pages.
+    fn own(&mut self, ino: Ino) -> Result<&PageMap, Errno> {
+        let inode = self.inode(ino)?;
+        let fs = inode.fs;
+        match &inode.node {
+            Node::Regular { data: Data::Own(_), .. } => {}
+            Node::Regular { data: Data::Image(image), .. } => {
+                let pages = image.pages.clone();
+                self.charge(fs, 0, pages.present());
+                if let Node::Regular { data, .. } = &mut self.inode_mut(ino)?.node {
+                    *data = Data::Own(pages);
+                }
+            }
+            Node::Regular { .. } => return Err(Errno::EIO),
+            _ => return Err(not_regular(inode.is_dir())),
+        }
+        self.pages(ino)?.0.ok_or(Errno::EIO)
+    }
+
+    /// Changes pages of a file that owns them; keeps the quota and the list of moved pages.
+    fn edit(
+        &mut self,
+        ino: Ino,
+        change: impl FnOnce(&mut PageMap, crate::pages::Moved),
+    ) -> Result<(), Errno> {
+        let mapped = self.is_mapped(ino);
+        let inode = self.inodes.get_mut(ino).ok_or(Errno::ESTALE)?;
+        let fs = inode.fs;
+        let Node::Regular { data: Data::Own(pages), .. } = &mut inode.node else { return Err(Errno::EIO) };
+        let before = pages.present();
+        let list = &mut self.moved;
+        change(pages, &mut |index| {
+            if mapped {
+                list.push(PageMoved { ino, index });
+            }
+        });
+        let after = pages.present();
+        self.charge(fs, before, after);
+        Ok(())
+    }
+
+    /// Content changed: times, and the size if it has grown to `end`.
+    fn changed(&mut self, ino: Ino, end: Option<u64>, now: SimTime) -> Result<(), Errno> {
+        let time = self.stamp(now);
+        let inode = self.inode_mut(ino)?;
+        (inode.meta.mtime, inode.meta.ctime) = (time, time);
+        if let (Node::Regular { size, .. }, Some(end)) = (&mut inode.node, end) {
+            *size = (*size).max(end);
+        }
+        Ok(())
+    }
+}
+
+fn not_regular(is_dir: bool) -> Errno {
+    if is_dir { Errno::EISDIR } else { Errno::EINVAL }
+}

@@ -1,0 +1,291 @@
+//! open(2) and the references that keep an inode alive.
+//!
+//! Key type: [`Opened`]. The kernel makes the file description; the VFS checks permissions, creates, truncates and
+//! counts.
+
+use bloodhound_abi::{Errno, SimTime};
+
+use crate::base::BaseFs;
+use crate::flags::*;
+use crate::inode::{Data, Inode, Node};
+use crate::perm::{allows, owns};
+use crate::types::{Cred, Fail, Ino, Kind, Name, Outcome};
+use crate::vfs::{At, Ctx, Vfs, meta};
+use crate::walk::{Last, Spot};
+
+/// A successful open. The caller owns one reference and gives it back with [`Vfs::close_ref`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The file.
+    pub ino: Ino,
+    /// What it is. Devices, FIFOs and sockets get their behaviour from the kernel.
+    pub kind: Kind,
+    /// Whether this call made it.
+    pub created: bool,
+    /// Whether the reference counts as a writer (to be passed to [`Vfs::close_ref`]).
+    pub writer: bool,
+}
+
+impl Vfs {
+    /// open(2) and openat(2). `flags` are Linux's; of them O_ACCMODE, O_CREAT, O_EXCL, O_TRUNC, O_DIRECTORY,
+    /// O_NOFOLLOW, O_NOATIME, O_PATH and O_TMPFILE matter here, the rest belongs to the file description. `mode`
+    /// is the mode of a new file before the umask.
+    ///
+    /// Opening `/proc/...` and the like fails with [`Fail::Synthetic`]. Opening a socket node gives ENXIO; device
+    /// nodes without a driver are the kernel's to refuse.
+    ///
+    /// # Errors
+    /// Those of open(2): EACCES, EEXIST, EINVAL, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOSPC, ENOTDIR, ENXIO, EPERM,
+    /// EROFS, ETXTBSY; EIO if the base layer cannot give the content.
+    pub fn open(&mut self, ctx: &mut Ctx, at: At, flags: u32, mode: u32) -> Outcome<Opened> {
+        if flags & O_PATH != 0 {
+            return self.open_path(ctx, at, flags);
+        }
+        if flags & O_TMPFILE_BIT != 0 {
+            return self.open_tmpfile(ctx, at, flags, mode);
+        }
+        if flags & O_CREAT != 0 {
+            // Linux 6.4 and later; before, it could make a regular file and then fail.
+            if flags & O_DIRECTORY != 0 {
+                return Err(Errno::EINVAL.into());
+            }
+            return self.open_create(ctx, at, flags, mode);
+        }
+        let ino = self.resolve(ctx, at, flags & O_NOFOLLOW == 0)?;
+        Ok(self.open_ino(ctx, ino, flags)?)
+    }
+
+    /// Opens an inode that is known already: `/proc/self/fd/N`, or a path after resolution. Checks permissions and
+    /// truncates as open(2) does.
+    ///
+    /// # Errors
+    /// As [`Vfs::open`], without those of resolution.
+    pub fn open_ino(&mut self, ctx: &mut Ctx, ino: Ino, flags: u32) -> Result<Opened, Errno> {
+        let inode = self.inode(ino)?;
+        let kind = inode.kind();
+        let truncate = flags & O_TRUNC != 0;
+        let mut want = match flags & O_ACCMODE {
+            O_RDONLY => MAY_READ,
+            O_WRONLY => MAY_WRITE,
+            _ => MAY_READ | MAY_WRITE,
+        };
+        if truncate {
+            want |= MAY_WRITE;
+        }
+        if flags & O_DIRECTORY != 0 && kind != Kind::Directory {
+            return Err(Errno::ENOTDIR);
+        }
+        match kind {
+            Kind::Symlink => return Err(Errno::ELOOP),
+            Kind::Directory if want & MAY_WRITE != 0 => return Err(Errno::EISDIR),
+            _ => {}
+        }
+        self.permit(ino, ctx.cred, want)?;
+        if flags & O_NOATIME != 0 && !owns(self.inode(ino)?, ctx.cred) {
+            return Err(Errno::EPERM);
+        }
+        if kind == Kind::Socket {
+            return Err(Errno::ENXIO);
+        }
+        self.take_ref(ctx.base, ino, flags, truncate, ctx.now, false)
+    }
+
+    /// Adds a reference: a duplicate of a file description does not need one, a second description, a working
+    /// directory or a root does.
+    pub fn hold(&mut self, ino: Ino) {
+        self.change_handles(ino, |handles| handles.refs += 1);
+    }
+
+    /// Gives back a reference of [`Vfs::open`] (with its `writer`) or [`Vfs::hold`] (with `false`). The last one
+    /// frees a file without names.
+    pub fn close_ref(&mut self, ino: Ino, writer: bool) {
+        self.change_handles(ino, |handles| {
+            handles.refs = handles.refs.saturating_sub(1);
+            handles.writers = handles.writers.saturating_sub(u32::from(writer));
+        });
+    }
+
+    /// Notes that a program runs from `ino`, which loads its content; [`Vfs::exec_end`] ends it.
+    ///
+    /// # Errors
+    /// EACCES without execute permission or for anything but a regular file, ETXTBSY while someone has it open for
+    /// writing, EIO.
+    pub fn exec_start(&mut self, base: &mut dyn BaseFs, ino: Ino, cred: &Cred) -> Result<(), Errno> {
+        let inode = self.inode(ino)?;
+        if inode.kind() != Kind::Regular {
+            return Err(Errno::EACCES);
+        }
+        allows(inode, cred, MAY_EXEC)?;
+        if self.handles_of(ino).writers > 0 {
+            return Err(Errno::ETXTBSY);
+        }
+        self.load(base, ino)?;
+        self.change_handles(ino, |handles| handles.execs += 1);
+        Ok(())
+    }
+
+    /// The program that [`Vfs::exec_start`] noted is gone.
+    pub fn exec_end(&mut self, ino: Ino) {
+        self.change_handles(ino, |handles| handles.execs = handles.execs.saturating_sub(1));
+    }
+
+    /// Notes a memory mapping of `ino`: it stays alive, and changed frames are reported by [`Vfs::take_moved`].
+    pub fn map_start(&mut self, ino: Ino) {
+        self.change_handles(ino, |handles| handles.maps += 1);
+    }
+
+    /// The mapping is gone.
+    pub fn map_end(&mut self, ino: Ino) {
+        self.change_handles(ino, |handles| handles.maps = handles.maps.saturating_sub(1));
+    }
+
+    /// Whether a mapping of `ino` is noted.
+    pub fn is_mapped(&self, ino: Ino) -> bool {
+        self.handles_of(ino).maps > 0
+    }
+
+    /// Brings the content of a base file into reach, so that reading and writing need no base layer.
+    ///
+    /// # Errors
+    /// EIO.
+    pub fn load(&mut self, base: &mut dyn BaseFs, ino: Ino) -> Result<(), Errno> {
+        let Node::Regular { data: Data::Unread(content), .. } = &self.inode(ino)?.node else { return Ok(()) };
+        let image = base.load(*content)?;
+        if let Node::Regular { data, size } = &mut self.inode_mut(ino)?.node {
+            *size = image.size;
+            *data = Data::Image(image);
+        }
+        Ok(())
+    }
+
+    fn take_ref(
+        &mut self,
+        base: &mut dyn BaseFs,
+        ino: Ino,
+        flags: u32,
+        truncate: bool,
+        now: SimTime,
+        created: bool,
+    ) -> Result<Opened, Errno> {
+        let kind = self.inode(ino)?.kind();
+        let writer = kind == Kind::Regular && flags & O_ACCMODE != O_RDONLY;
+        if kind == Kind::Regular {
+            if (writer || truncate) && self.handles_of(ino).execs > 0 {
+                return Err(Errno::ETXTBSY);
+            }
+            if truncate && !created {
+                self.truncate_to(ino, 0, now)?;
+            }
+            self.load(base, ino)?;
+        }
+        self.change_handles(ino, |handles| {
+            handles.refs += 1;
+            handles.writers += u32::from(writer);
+        });
+        Ok(Opened { ino, kind, created, writer })
+    }
+
+    /// "O_PATH: obtain a file descriptor [...] to indicate a location in the filesystem tree [...]. The file itself
+    /// is not opened"; flags other than O_CLOEXEC, O_DIRECTORY and O_NOFOLLOW are ignored (open(2)).
+    fn open_path(&mut self, ctx: &mut Ctx, at: At, flags: u32) -> Outcome<Opened> {
+        let ino = self.resolve(ctx, at, flags & O_NOFOLLOW == 0)?;
+        let kind = self.inode(ino)?.kind();
+        if flags & O_DIRECTORY != 0 && kind != Kind::Directory {
+            return Err(Errno::ENOTDIR.into());
+        }
+        self.hold(ino);
+        Ok(Opened { ino, kind, created: false, writer: false })
+    }
+
+    fn open_create(&mut self, ctx: &mut Ctx, at: At, flags: u32, mode: u32) -> Outcome<Opened> {
+        let exclusive = flags & O_EXCL != 0;
+        let (spot, found) = if exclusive || flags & O_NOFOLLOW != 0 {
+            self.spot_and_target(ctx, at)?
+        } else {
+            self.spot_through_links(ctx, at)?
+        };
+        let Last::Name(name) = &spot.last else {
+            return Err(if exclusive { Errno::EEXIST } else { Errno::EISDIR }.into());
+        };
+        if spot.slash {
+            return Err(Errno::EISDIR.into());
+        }
+        if let Some(ino) = found {
+            if exclusive {
+                return Err(Errno::EEXIST.into());
+            }
+            if self.inode(ino)?.is_dir() {
+                return Err(Errno::EISDIR.into());
+            }
+            return Ok(self.open_ino(ctx, ino, flags)?);
+        }
+        let inode = self.inode(spot.dir)?;
+        if inode.meta.nlink == 0 {
+            return Err(Errno::ENOENT.into());
+        }
+        self.want_write(spot.dir)?;
+        self.may_create(spot.dir, ctx.cred)?;
+        let node = crate::file::empty();
+        let ino = self.create(ctx, spot.dir, name, mode & 0o7777 & !ctx.umask, node)?;
+        // The mode of a new file does not limit this first descriptor: open(2) "mode [...] applies only to future
+        // accesses of the newly created file".
+        Ok(self.take_ref(ctx.base, ino, flags, false, ctx.now, true)?)
+    }
+
+    /// The place of the last component and what is there, links not followed.
+    fn spot_and_target(&mut self, ctx: &mut Ctx, at: At) -> Outcome<(Spot, Option<Ino>)> {
+        let spot = self.spot(ctx, at)?;
+        let found = match &spot.last {
+            Last::Name(name) => match self.look(ctx.base, spot.dir, name)? {
+                Some(ino) => match self.cross(ino, b"", spot.links) {
+                    Ok(ino) => Some(ino),
+                    Err(Fail::Synthetic(_)) => Some(ino), // a directory in any case
+                    Err(fail) => return Err(fail),
+                },
+                None => None,
+            },
+            _ => None,
+        };
+        Ok((spot, found))
+    }
+
+    fn open_tmpfile(&mut self, ctx: &mut Ctx, at: At, flags: u32, mode: u32) -> Outcome<Opened> {
+        // "O_TMPFILE must be specified with one of O_RDWR or O_WRONLY", and contains O_DIRECTORY.
+        if flags & O_DIRECTORY == 0 || flags & O_ACCMODE == O_RDONLY || flags & O_CREAT != 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        let dir = self.resolve(ctx, at, flags & O_NOFOLLOW == 0)?;
+        if !self.inode(dir)?.is_dir() {
+            return Err(Errno::ENOTDIR.into());
+        }
+        self.permit(dir, ctx.cred, MAY_WRITE | MAY_EXEC)?;
+        let mut inode = self.draft(ctx, dir, mode & 0o7777 & !ctx.umask, crate::file::empty())?;
+        inode.meta.nlink = 0;
+        // "Specifying O_EXCL in conjunction with O_TMPFILE prevents a temporary file from being linked into the
+        // filesystem".
+        inode.linkable = flags & O_EXCL == 0;
+        let number = format!("#{}", self.next_ino);
+        inode.seen = Some((dir, Name::from(number.as_bytes())));
+        let ino = self.alloc(inode);
+        Ok(self.take_ref(ctx.base, ino, flags, false, ctx.now, true)?)
+    }
+
+    /// A new inode for `dir` with one link, not yet in the table.
+    pub(crate) fn draft(&self, ctx: &Ctx, dir: Ino, mode: u32, node: Node) -> Result<Inode, Errno> {
+        let parent = self.inode(dir)?;
+        let mut meta = meta(mode, ctx.cred.uid, ctx.cred.gid, self.stamp(ctx.now));
+        // inode(7): in a set-group-ID directory new files take the directory's group, new directories the bit too.
+        if parent.meta.mode & S_ISGID != 0 {
+            meta.gid = parent.meta.gid;
+            if matches!(node, Node::Directory(_)) {
+                meta.mode |= S_ISGID;
+            } else if mode & (S_ISGID | 0o010) == S_ISGID | 0o010
+                && !ctx.cred.is_root()
+                && !ctx.cred.in_group(meta.gid)
+            {
+                meta.mode &= !S_ISGID;
+            }
+        }
+        Ok(Inode::new(parent.fs, meta, node))
+    }
+}

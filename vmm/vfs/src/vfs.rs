@@ -1,0 +1,342 @@
+//! The file system of one node: the value [`Vfs`], its tables and the helpers that all operations share.
+//!
+//! Key types: [`Vfs`], [`Config`], [`Ctx`], [`At`]. Operations are in the modules beside this one, by theme:
+//! `walk` (path resolution), `open`, `names`, `rename`, `file` (bytes), `attr`, `list`, `mount`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bloodhound_abi::{Errno, SimTime};
+
+use crate::arena::Arena;
+use crate::base::{BaseEntry, BaseFs, BaseKind, TreeId};
+use crate::dir::{BaseDir, Dir, Order, Slot};
+use crate::inode::{Data, Inode, Meta, Node};
+use crate::mount::{Fs, FsKind, Mount};
+use crate::types::{Cred, FsId, Ino, Kind, MountId, Name, Timestamp};
+
+/// What a new [`Vfs`] is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// The base tree below the root file system, `None` for an empty root.
+    pub root: Option<TreeId>,
+    /// Nanoseconds from 1970 to `SimTime::ZERO`, for file times.
+    pub epoch_ns: u64,
+    /// The order of directory listings.
+    pub order: Order,
+    /// Largest file in bytes; writing behind it gives EFBIG. ext4 with 4 KiB blocks has 16 TiB - 4 KiB.
+    pub max_file_size: u64,
+    /// Size of the root file system in bytes for what is written, `None` for no limit. Beyond it: ENOSPC.
+    pub root_quota: Option<u64>,
+    /// Whether the root file system refuses changes (docker's `read_only: true`).
+    pub read_only: bool,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            root: None,
+            epoch_ns: 0,
+            order: Order::Insertion,
+            max_file_size: (16 << 40) - 4096,
+            root_quota: None,
+            read_only: false,
+        }
+    }
+}
+
+/// What comes with every operation that walks a path: who asks, from where, when.
+pub struct Ctx<'a> {
+    /// The layer below.
+    pub base: &'a mut dyn BaseFs,
+    /// Whose permissions count.
+    pub cred: &'a Cred,
+    /// The process's root directory (chroot(2)); [`Vfs::root`] for most.
+    pub root: Ino,
+    /// Virtual time of the call.
+    pub now: SimTime,
+    /// The process's file mode creation mask.
+    pub umask: u32,
+    /// Symbolic links followed before this call: 0, or [`SynthPath::links`](crate::SynthPath) when the kernel
+    /// goes on after a link inside a synthetic mount.
+    pub links: u32,
+}
+
+/// A path and the directory that it starts from if it is relative (the `dirfd` of the `*at` calls).
+#[derive(Clone, Copy, Debug)]
+pub struct At<'a> {
+    /// The start.
+    pub dir: Ino,
+    /// The path, without NUL.
+    pub path: &'a [u8],
+}
+
+/// References that the running kernel holds on an inode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Handles {
+    /// Open file descriptions, working directories, roots.
+    pub(crate) refs: u32,
+    /// Those of `refs` that may write.
+    pub(crate) writers: u32,
+    /// Programs that run from it.
+    pub(crate) execs: u32,
+    /// Memory mappings.
+    pub(crate) maps: u32,
+}
+
+impl Handles {
+    fn held(self) -> bool {
+        self.refs > 0 || self.execs > 0 || self.maps > 0
+    }
+}
+
+/// A page of a mapped file that has another frame now (or none): mappings of it must be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageMoved {
+    /// The file.
+    pub ino: Ino,
+    /// Which page.
+    pub index: u64,
+}
+
+/// All file systems of one node; see the crate's text.
+#[derive(Clone, Debug)]
+pub struct Vfs {
+    pub(crate) config: Config,
+    pub(crate) inodes: Arena,
+    pub(crate) next_ino: u64,
+    pub(crate) root: Ino,
+    pub(crate) filesystems: Arc<BTreeMap<FsId, Fs>>,
+    pub(crate) mounts: Arc<BTreeMap<MountId, Mount>>,
+    /// Mounts by the inode that they cover.
+    pub(crate) by_point: Arc<BTreeMap<Ino, MountId>>,
+    pub(crate) handles: Arc<BTreeMap<Ino, Handles>>,
+    pub(crate) moved: Vec<PageMoved>,
+}
+
+impl Vfs {
+    /// A node's files with only the root file system mounted.
+    ///
+    /// # Errors
+    /// ENOTDIR if the base tree's root is no directory; what the base layer reports.
+    pub fn new(config: Config, base: &mut dyn BaseFs) -> Result<Vfs, Errno> {
+        let mut vfs = Vfs {
+            config,
+            inodes: Arena::default(),
+            next_ino: 1,
+            root: Ino(1),
+            filesystems: Arc::default(),
+            mounts: Arc::default(),
+            by_point: Arc::default(),
+            handles: Arc::default(),
+            moved: Vec::new(),
+        };
+        let quota = config.root_quota;
+        let fs = vfs.add_fs(FsKind::Root, quota);
+        let root = match config.root {
+            None => vfs.make_root(fs, 0o755),
+            Some(tree) => vfs.base_root(fs, tree, base)?,
+        };
+        if !vfs.inode(root)?.is_dir() {
+            return Err(Errno::ENOTDIR);
+        }
+        vfs.root = root;
+        vfs.attach(fs, root, None, config.read_only);
+        Ok(vfs)
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> Ino {
+        self.root
+    }
+
+    /// Nanoseconds from 1970 to `SimTime::ZERO` that file times are computed with. Set it when the node's
+    /// wall clock is set or skewed.
+    pub fn set_epoch(&mut self, epoch_ns: u64) {
+        self.config.epoch_ns = epoch_ns;
+    }
+
+    /// Number of inodes in memory.
+    pub fn inode_count(&self) -> u64 {
+        self.inodes.live()
+    }
+
+    /// What `ino` is, if it exists.
+    pub fn kind(&self, ino: Ino) -> Option<Kind> {
+        self.inodes.get(ino).map(|inode| inode.kind())
+    }
+
+    /// Takes the list of mapped pages whose frame changed since the last call. The kernel calls it after every
+    /// operation that can change file bytes, and drops its mappings of these pages.
+    pub fn take_moved(&mut self) -> Vec<PageMoved> {
+        std::mem::take(&mut self.moved)
+    }
+
+    pub(crate) fn stamp(&self, now: SimTime) -> Timestamp {
+        Timestamp::at(self.config.epoch_ns, now)
+    }
+
+    /// The inode; ESTALE for a number that names nothing (the kernel let go of it too early).
+    pub(crate) fn inode(&self, ino: Ino) -> Result<&Inode, Errno> {
+        self.inodes.get(ino).map(|inode| &**inode).ok_or(Errno::ESTALE)
+    }
+
+    pub(crate) fn inode_mut(&mut self, ino: Ino) -> Result<&mut Inode, Errno> {
+        self.inodes.get_mut(ino).ok_or(Errno::ESTALE)
+    }
+
+    pub(crate) fn dir(&self, ino: Ino) -> Result<&Dir, Errno> {
+        self.inode(ino)?.dir().ok_or(Errno::ENOTDIR)
+    }
+
+    pub(crate) fn dir_mut(&mut self, ino: Ino) -> Result<&mut Dir, Errno> {
+        self.inode_mut(ino)?.dir_mut().ok_or(Errno::ENOTDIR)
+    }
+
+    pub(crate) fn fs_of(&self, ino: Ino) -> Result<&Fs, Errno> {
+        self.filesystems.get(&self.inode(ino)?.fs).ok_or(Errno::ESTALE)
+    }
+
+    /// EROFS if changes to the file system of `ino` are refused (mnt_want_write in Linux).
+    pub(crate) fn want_write(&self, ino: Ino) -> Result<(), Errno> {
+        if self.fs_of(ino)?.read_only { Err(Errno::EROFS) } else { Ok(()) }
+    }
+
+    pub(crate) fn handles_of(&self, ino: Ino) -> Handles {
+        self.handles.get(&ino).copied().unwrap_or_default()
+    }
+
+    /// Changes the reference counts of `ino`; frees the inode if that was the last reference and it has no name.
+    pub(crate) fn change_handles(&mut self, ino: Ino, change: impl FnOnce(&mut Handles)) {
+        let mut handles = self.handles_of(ino);
+        change(&mut handles);
+        let table = Arc::make_mut(&mut self.handles);
+        if handles == Handles::default() {
+            table.remove(&ino);
+        } else {
+            table.insert(ino, handles);
+        }
+        self.reap(ino);
+    }
+
+    /// Frees `ino` if nothing names or holds it.
+    pub(crate) fn reap(&mut self, ino: Ino) {
+        let Some(inode) = self.inodes.get(ino) else { return };
+        if inode.meta.nlink > 0 || self.handles_of(ino).held() {
+            return;
+        }
+        let (fs, pages) = (inode.fs, inode.own_pages());
+        self.charge(fs, pages, 0);
+        self.inodes.remove(ino);
+    }
+
+    /// Moves a file's share of the used pages from `before` to `after`.
+    pub(crate) fn charge(&mut self, fs: FsId, before: u64, after: u64) {
+        if before == after {
+            return;
+        }
+        if let Some(fs) = Arc::make_mut(&mut self.filesystems).get_mut(&fs) {
+            fs.used_pages = fs.used_pages + after - before;
+        }
+    }
+
+    pub(crate) fn alloc(&mut self, inode: Inode) -> Ino {
+        let ino = Ino(self.next_ino);
+        self.next_ino += 1;
+        self.inodes.put(ino, Arc::new(inode));
+        ino
+    }
+
+    /// The inode that `name` means in `dir`, taken over from the base layer if need be. Does not cross mounts.
+    pub(crate) fn child(
+        &mut self,
+        base: &mut dyn BaseFs,
+        dir: Ino,
+        name: &[u8],
+    ) -> Result<Option<Ino>, Errno> {
+        let inode = self.inode(dir)?;
+        let content = inode.dir().ok_or(Errno::ENOTDIR)?;
+        match content.slot(name) {
+            Some(Slot::Live { ino, .. }) => return Ok(Some(ino)),
+            Some(Slot::Whiteout) => return Ok(None),
+            None => {}
+        }
+        let Some(below) = content.unlisted_base() else { return Ok(None) };
+        if inode.meta.nlink == 0 {
+            return Ok(None);
+        }
+        let (tree, path) = (below.tree, below.child(name));
+        match base.lookup(tree, &path)? {
+            Some(entry) => self.take_over(dir, Name::from(name), tree, path, entry).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Takes over all names of a directory's base, so that the directory is complete.
+    pub(crate) fn complete(&mut self, base: &mut dyn BaseFs, dir: Ino) -> Result<(), Errno> {
+        let Some(below) = self.dir(dir)?.unlisted_base().cloned() else { return Ok(()) };
+        for (name, entry) in base.read_dir(below.tree, &below.path)? {
+            if self.dir(dir)?.slot(&name).is_none() {
+                let path = below.child(&name);
+                self.take_over(dir, name, below.tree, path, entry)?;
+            }
+        }
+        if let Some(base) = &mut self.dir_mut(dir)?.base {
+            base.listed = true;
+        }
+        Ok(())
+    }
+
+    fn take_over(
+        &mut self,
+        dir: Ino,
+        name: Name,
+        tree: TreeId,
+        path: Vec<u8>,
+        entry: BaseEntry,
+    ) -> Result<Ino, Errno> {
+        let fs = self.inode(dir)?.fs;
+        let mut inode = from_base(fs, dir, tree, path, entry);
+        inode.seen = Some((dir, name.clone()));
+        let is_dir = inode.is_dir();
+        let ino = self.alloc(inode);
+        let order = self.config.order;
+        self.dir_mut(dir)?.insert(name, ino, is_dir, order);
+        Ok(ino)
+    }
+
+    /// The root inode of a file system over `tree`; it may be a file (a bind mount of one file).
+    pub(crate) fn base_root(&mut self, fs: FsId, tree: TreeId, base: &mut dyn BaseFs) -> Result<Ino, Errno> {
+        let entry = base.lookup(tree, b"")?.ok_or(Errno::ENOENT)?;
+        let own = Ino(self.next_ino);
+        Ok(self.alloc(from_base(fs, own, tree, Vec::new(), entry)))
+    }
+
+    /// An empty root directory.
+    pub(crate) fn make_root(&mut self, fs: FsId, mode: u32) -> Ino {
+        let own = Ino(self.next_ino);
+        let time = self.stamp(SimTime::ZERO);
+        let node = Node::Directory(Dir::new(own, None));
+        self.alloc(Inode::new(fs, meta(mode, 0, 0, time), node))
+    }
+}
+
+/// Metadata of a new inode with one link.
+pub(crate) fn meta(mode: u32, uid: u32, gid: u32, time: Timestamp) -> Meta {
+    Meta { mode, uid, gid, nlink: 1, atime: time, mtime: time, ctime: time, btime: time, xattrs: None }
+}
+
+fn from_base(fs: FsId, parent: Ino, tree: TreeId, path: Vec<u8>, entry: BaseEntry) -> Inode {
+    let node = match entry.kind {
+        BaseKind::Regular { content, size } => Node::Regular { data: Data::Unread(content), size },
+        BaseKind::Directory => {
+            Node::Directory(Dir::new(parent, Some(BaseDir { tree, path: path.into(), listed: false })))
+        }
+        BaseKind::Symlink(target) => Node::Symlink(target),
+        BaseKind::CharDevice(dev) => Node::CharDevice(dev),
+        BaseKind::BlockDevice(dev) => Node::BlockDevice(dev),
+        BaseKind::Fifo => Node::Fifo,
+        BaseKind::Socket => Node::Socket,
+    };
+    Inode::new(fs, meta(entry.mode, entry.uid, entry.gid, entry.mtime), node)
+}

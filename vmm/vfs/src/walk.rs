@@ -1,0 +1,250 @@
+//! Path resolution (path_resolution(7)): from a starting directory and a path to an inode or to the last name.
+//!
+//! Key type: [`Last`]. One loop walks components, follows links (at most 40) and crosses mounts; a synthetic mount
+//! on the way ends the walk with [`Fail::Synthetic`].
+
+use bloodhound_abi::Errno;
+
+use crate::base::BaseFs;
+use crate::flags::{MAXSYMLINKS, MAY_EXEC, NAME_MAX, PATH_MAX};
+use crate::inode::Node;
+use crate::mount::MountSpec;
+use crate::perm::allows;
+use crate::types::{Fail, Ino, Name, Outcome, SynthPath};
+use crate::vfs::{At, Ctx, Vfs};
+
+/// The last component of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Last {
+    /// An ordinary name.
+    Name(Name),
+    /// `.`
+    Dot,
+    /// `..`
+    DotDot,
+    /// There is none: the path is `/`.
+    Root,
+}
+
+/// A walk that stands in a directory before the last component.
+#[derive(Clone, Debug)]
+pub(crate) struct Spot {
+    /// The directory.
+    pub(crate) dir: Ino,
+    pub(crate) last: Last,
+    /// Whether slashes follow the last component.
+    pub(crate) slash: bool,
+    /// Links followed so far.
+    pub(crate) links: u32,
+}
+
+/// State of a walk: the rest of the path is `path[pos..]`.
+struct Walker {
+    at: Ino,
+    path: Vec<u8>,
+    pos: usize,
+    links: u32,
+}
+
+impl Walker {
+    /// The next component and whether only slashes follow; `None` at the end.
+    fn next(&mut self) -> Option<(std::ops::Range<usize>, bool)> {
+        let start = self.pos + self.path[self.pos..].iter().position(|b| *b != b'/')?;
+        let end =
+            self.path[start..].iter().position(|b| *b == b'/').map_or(self.path.len(), |len| start + len);
+        self.pos = end;
+        let last = self.path[end..].iter().all(|b| *b == b'/');
+        Some((start..end, last))
+    }
+
+    /// What is left, without leading slashes.
+    fn rest(&self) -> &[u8] {
+        let rest = &self.path[self.pos..];
+        let start = rest.iter().position(|b| *b != b'/').unwrap_or(rest.len());
+        &rest[start..]
+    }
+
+    /// Goes on with a link's target before the rest of the path.
+    fn follow(&mut self, target: &[u8], root: Ino) -> Result<(), Errno> {
+        self.links += 1;
+        if self.links > MAXSYMLINKS {
+            return Err(Errno::ELOOP);
+        }
+        if target.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        if target[0] == b'/' {
+            self.at = root;
+        }
+        let mut path = target.to_vec();
+        path.extend_from_slice(&self.path[self.pos..]);
+        (self.path, self.pos) = (path, 0);
+        Ok(())
+    }
+}
+
+impl Vfs {
+    /// The inode that `at` names. `follow` says whether a link as last component is followed; a trailing slash
+    /// always follows it.
+    ///
+    /// # Errors
+    /// ENOENT (also for an empty path), ENOTDIR, EACCES, ELOOP, ENAMETOOLONG; [`Fail::Synthetic`].
+    pub fn resolve(&mut self, ctx: &mut Ctx, at: At, follow: bool) -> Outcome<Ino> {
+        let mut walker = self.start(ctx, at)?;
+        loop {
+            let spot = self.walk(ctx, &mut walker)?;
+            let ino = match &spot.last {
+                Last::Root | Last::Dot => spot.dir,
+                Last::DotDot => self.dotdot(spot.dir, ctx.root)?,
+                Last::Name(name) => {
+                    let found = self.look(ctx.base, spot.dir, name)?.ok_or(Errno::ENOENT)?;
+                    if let Node::Symlink(target) = &self.inode(found)?.node
+                        && (follow || spot.slash)
+                    {
+                        let target = target.clone();
+                        walker.follow(&target, ctx.root)?;
+                        continue;
+                    }
+                    let rest: &[u8] = if spot.slash { b"/" } else { b"" };
+                    self.cross(found, rest, spot.links)?
+                }
+            };
+            if spot.slash && !self.inode(ino)?.is_dir() {
+                return Err(Errno::ENOTDIR.into());
+            }
+            return Ok(ino);
+        }
+    }
+
+    /// Walks to the directory of the last component, which is not looked up.
+    pub(crate) fn spot(&mut self, ctx: &mut Ctx, at: At) -> Outcome<Spot> {
+        let mut walker = self.start(ctx, at)?;
+        self.walk(ctx, &mut walker)
+    }
+
+    /// Walks like [`Vfs::spot`], and on through links as last component until there is none: the place where
+    /// open(2) with O_CREAT makes the file. The second value is what the name means there, mounts crossed.
+    pub(crate) fn spot_through_links(&mut self, ctx: &mut Ctx, at: At) -> Outcome<(Spot, Option<Ino>)> {
+        let mut walker = self.start(ctx, at)?;
+        loop {
+            let spot = self.walk(ctx, &mut walker)?;
+            let Last::Name(name) = &spot.last else { return Ok((spot, None)) };
+            let Some(found) = self.look(ctx.base, spot.dir, name)? else { return Ok((spot, None)) };
+            let Node::Symlink(target) = &self.inode(found)?.node else {
+                let ino = self.cross(found, b"", spot.links)?;
+                return Ok((spot, Some(ino)));
+            };
+            if spot.slash {
+                return Ok((spot, Some(found)));
+            }
+            let target = target.clone();
+            walker.follow(&target, ctx.root)?;
+        }
+    }
+
+    fn start(&self, ctx: &Ctx, at: At) -> Result<Walker, Errno> {
+        if at.path.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        if at.path.len() >= PATH_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let start = if at.path[0] == b'/' { ctx.root } else { at.dir };
+        if !self.inode(start)?.is_dir() {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok(Walker { at: start, path: at.path.to_vec(), pos: 0, links: ctx.links })
+    }
+
+    /// Walks all components but the last.
+    fn walk(&mut self, ctx: &mut Ctx, walker: &mut Walker) -> Outcome<Spot> {
+        loop {
+            let (dir, links) = (walker.at, walker.links);
+            let Some((range, is_last)) = walker.next() else {
+                return Ok(Spot { dir, last: Last::Root, slash: false, links });
+            };
+            allows(self.inode(dir)?, ctx.cred, MAY_EXEC)?;
+            if range.len() > NAME_MAX {
+                return Err(Errno::ENAMETOOLONG.into());
+            }
+            let part = &walker.path[range];
+            if is_last {
+                let last = match part {
+                    b"." => Last::Dot,
+                    b".." => Last::DotDot,
+                    name => Last::Name(Name::from(name)),
+                };
+                return Ok(Spot { dir, last, slash: walker.pos < walker.path.len(), links });
+            }
+            match part {
+                b"." => {}
+                b".." => walker.at = self.dotdot(dir, ctx.root)?,
+                name => {
+                    let found = self.look(ctx.base, dir, name)?.ok_or(Errno::ENOENT)?;
+                    if let Node::Symlink(target) = &self.inode(found)?.node {
+                        let target = target.clone();
+                        walker.follow(&target, ctx.root)?;
+                        continue;
+                    }
+                    walker.at = self.cross(found, walker.rest(), links)?;
+                    if !self.inode(walker.at)?.is_dir() {
+                        return Err(Errno::ENOTDIR.into());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Looks `name` up in `dir` and remembers that the inode was found there.
+    pub(crate) fn look(
+        &mut self,
+        base: &mut dyn BaseFs,
+        dir: Ino,
+        name: &[u8],
+    ) -> Result<Option<Ino>, Errno> {
+        let Some(ino) = self.child(base, dir, name)? else { return Ok(None) };
+        let inode = self.inode(ino)?;
+        let same = inode.seen.as_ref().is_some_and(|(parent, seen)| *parent == dir && **seen == *name);
+        if !same && !inode.is_dir() {
+            self.inode_mut(ino)?.seen = Some((dir, Name::from(name)));
+        }
+        Ok(Some(ino))
+    }
+
+    /// From a mount point to the root of what is mounted there; other inodes stay.
+    pub(crate) fn cross(&self, ino: Ino, rest: &[u8], links: u32) -> Outcome<Ino> {
+        let mut at = ino;
+        while let Some(id) = self.by_point.get(&at) {
+            let Some(mount) = self.mounts.get(id) else { break };
+            match (&mount.spec, mount.fs.and_then(|fs| self.filesystems.get(&fs))) {
+                (Some(MountSpec::Synthetic { tag, .. }), _) => {
+                    let path = SynthPath { mount: *id, tag: *tag, rest: rest.to_vec(), links };
+                    return Err(Fail::Synthetic(Box::new(path)));
+                }
+                (_, Some(fs)) => at = fs.root,
+                (_, None) => break,
+            }
+        }
+        Ok(at)
+    }
+
+    /// The directory above `dir`; a process's root is above itself.
+    pub(crate) fn dotdot(&self, dir: Ino, root: Ino) -> Result<Ino, Errno> {
+        let mut at = dir;
+        loop {
+            if at == root || at == self.root {
+                return Ok(at);
+            }
+            let fs = self.fs_of(at)?;
+            if fs.root != at {
+                // Of a removed directory even the one above may be gone.
+                let parent = self.dir(at)?.parent;
+                return self.inode(parent).map(|_| parent).map_err(|_| Errno::ENOENT);
+            }
+            match self.mounts.get(&fs.mount).and_then(|mount| mount.point) {
+                Some(point) => at = point,
+                None => return Ok(at),
+            }
+        }
+    }
+}
