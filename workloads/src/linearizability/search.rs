@@ -1,0 +1,401 @@
+//! The search: Wing and Gong's depth-first search over linearizations, in Lowe's form with a cache of failed
+//! configurations, and with shortcuts that the guarded assignments of [`crate::model`] allow:
+//!
+//! 1. The cache's key does not grow with the history (see [`super::cache`]).
+//! 2. A crashed operation is only used directly before an operation which its value makes possible: used earlier it
+//!    could be moved there, used for nothing it could be left out. Configurations are compared by what they used.
+//! 3. A reader that fits the state is linearized at once: it changes nothing, and waiting gains nothing. This does
+//!    *not* hold for a write of the value that is already there: its effect may be needed later.
+//! 4. Among identical pending operations the one that completes first goes first (if another did, swap them), and a
+//!    live one before a crashed one.
+//! 5. Candidates are tried in the order of their completion.
+//! 6. A position whose blocking operation waits for a value that nothing in its window sets is given up at once.
+
+use super::cache::{Cache, Configuration};
+use super::mask::Mask;
+use super::problem::{Live, Problem};
+use crate::model::{Effect, Guard};
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// These items in this order are a legal sequence; crashed ones that are missing took no effect.
+    Legal(Vec<u32>),
+    /// No order explains the completion of this item: with it the history up to there is illegal, without it legal.
+    Illegal {
+        /// The item.
+        blocked: u32,
+    },
+    /// The budget of steps ended.
+    OutOfSteps,
+    /// The budget of memory ended.
+    OutOfMemory,
+}
+
+const NONE: u32 = u32::MAX;
+
+/// Slots of a window that are done.
+#[derive(Clone, Copy, Debug)]
+struct Done<M> {
+    readers: M,
+    setters: M,
+}
+
+impl<M: Mask> Done<M> {
+    fn has(&self, live: &Live) -> bool {
+        self.readers.has(live.slot) || self.setters.has(live.slot)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Frame<M> {
+    position: u32,
+    state: u32,
+    /// What is done of the window: readers and value-setters.
+    done: Done<M>,
+    /// Next candidate: first those of the window, then the jumps.
+    cursor: u32,
+    /// Lengths of trail and used-stack when this configuration was reached.
+    trail: u32,
+    used: u32,
+    /// Jumps of this frame, once they are known.
+    jumps: Option<(u32, u32)>,
+}
+
+/// Uses crashed operations, and the operation that needs them.
+#[derive(Clone, Copy, Debug)]
+struct Jump {
+    /// Part of [`Search::chains`]: the classes in the order of their use.
+    chain: (u32, u32),
+    /// State after the chain.
+    state: u32,
+    /// The live operation that goes next, or [`NONE`] where readers fit the state.
+    observer: u32,
+}
+
+/// A search in progress.
+pub(super) struct Search<'a, M> {
+    problem: &'a Problem,
+    memory: usize,
+    cache: Cache<M>,
+    frames: Vec<Frame<M>>,
+    /// Items linearized, in order.
+    trail: Vec<u32>,
+    /// Crash classes used, in order, and how often each.
+    used: Vec<u32>,
+    counts: Vec<u32>,
+    jumps: Vec<Jump>,
+    chains: Vec<u32>,
+    furthest: u32,
+}
+
+impl<'a, M: Mask> Search<'a, M> {
+    pub(super) fn new(problem: &'a Problem, memory: usize) -> Self {
+        Search {
+            problem,
+            memory: memory.saturating_sub(problem.bytes()),
+            cache: Cache::new(),
+            frames: Vec::new(),
+            trail: Vec::new(),
+            used: Vec::new(),
+            counts: vec![0; problem.crashed.len()],
+            jumps: Vec::new(),
+            chains: Vec::new(),
+            furthest: 0,
+        }
+    }
+
+    /// Searches until there is an answer or `steps` are used up; takes off it what was used.
+    pub(super) fn run(mut self, steps: &mut u64) -> Answer {
+        if self.enter(0, self.problem.initial, Done { readers: M::EMPTY, setters: M::EMPTY }) {
+            return Answer::Legal(self.trail);
+        }
+        while let Some(top) = self.frames.len().checked_sub(1) {
+            if *steps == 0 {
+                return Answer::OutOfSteps;
+            }
+            *steps -= 1;
+            let legal = if let Some(j) = self.next_live(top) {
+                self.rewind(top);
+                let frame = self.frames[top];
+                self.apply_live(frame.position, frame.state, frame.done, j)
+            } else if let Some(jump) = self.next_jump(top, steps) {
+                self.rewind(top);
+                self.take_jump(top, jump)
+            } else {
+                self.give_up(top);
+                if self.bytes() > self.memory {
+                    return Answer::OutOfMemory;
+                }
+                false
+            };
+            if legal {
+                return Answer::Legal(self.trail);
+            }
+        }
+        if *steps == 0 {
+            // The last jumps may have been cut short.
+            return Answer::OutOfSteps;
+        }
+        Answer::Illegal { blocked: self.problem.live[self.furthest as usize].item }
+    }
+
+    fn bytes(&self) -> usize {
+        self.cache.bytes()
+            + self.frames.capacity() * size_of::<Frame<M>>()
+            + self.jumps.capacity() * size_of::<Jump>()
+            + (self.trail.capacity() + self.chains.capacity()) * 4
+    }
+
+    /// Back to the state of frame `top`, to try another candidate.
+    fn rewind(&mut self, top: usize) {
+        let frame = self.frames[top];
+        self.trail.truncate(frame.trail as usize);
+        while self.used.len() > frame.used as usize {
+            let class = self.used.pop().map_or(0, |class| class as usize);
+            self.counts[class] -= 1;
+        }
+    }
+
+    /// No candidate is left in frame `top`.
+    fn give_up(&mut self, top: usize) {
+        self.rewind(top);
+        let frame = self.frames[top];
+        if let Some((start, _)) = frame.jumps {
+            if let Some(jump) = self.jumps.get(start as usize) {
+                self.chains.truncate(jump.chain.0 as usize);
+            }
+            self.jumps.truncate(start as usize);
+        }
+        let Done { readers, setters } = frame.done;
+        let (counts, used) = (&self.counts, &self.used);
+        let Frame { position, state, .. } = frame;
+        self.cache.insert(&Configuration { position, state, setters, readers, counts, used });
+        self.frames.pop();
+    }
+
+    fn configuration(&self, position: u32, state: u32, done: Done<M>) -> Configuration<'_, M> {
+        let Done { readers, setters } = done;
+        Configuration { position, state, setters, readers, counts: &self.counts, used: &self.used }
+    }
+
+    /// Enters a configuration: linearizes what fits, moves over what is complete, and opens a frame unless the way
+    /// is known to be blocked. True when everything is linearized.
+    fn enter(&mut self, mut position: u32, state: u32, mut done: Done<M>) -> bool {
+        let problem = self.problem;
+        loop {
+            let Some(next) = problem.live.get(position as usize) else { return true };
+            for &j in problem.window(position) {
+                let live = &problem.live[j as usize];
+                if live.effect == Effect::Keep && live.guard.admits(state) && !done.readers.has(live.slot) {
+                    done.readers = done.readers.with(live.slot);
+                    self.trail.push(live.item);
+                }
+            }
+            if !done.has(next) {
+                break;
+            }
+            done =
+                Done { readers: done.readers.without(next.slot), setters: done.setters.without(next.slot) };
+            position += 1;
+        }
+        self.furthest = self.furthest.max(position);
+        if self.hopeless(position, state, done)
+            || self.cache.dominates(&self.configuration(position, state, done))
+        {
+            return false;
+        }
+        self.frames.push(Frame {
+            position,
+            state,
+            done,
+            cursor: 0,
+            trail: self.trail.len() as u32,
+            used: self.used.len() as u32,
+            jumps: None,
+        });
+        false
+    }
+
+    /// Whether the blocking operation waits for a value that nothing can set before it.
+    fn hopeless(&self, position: u32, state: u32, done: Done<M>) -> bool {
+        let guard = self.problem.live[position as usize].guard;
+        if guard.admits(state) {
+            return false;
+        }
+        let settable = self.problem.window(position).iter().any(|&j| {
+            let live = &self.problem.live[j as usize];
+            matches!(live.effect, Effect::Set(value) if guard.admits(value)) && !done.has(live)
+        });
+        let crashed = || match guard {
+            Guard::Is(value) => self
+                .problem
+                .crashed_into
+                .get(&value)
+                .is_some_and(|classes| classes.iter().any(|c| self.available(*c, position))),
+            _ => !self.problem.crashed.is_empty(),
+        };
+        !settable && !crashed()
+    }
+
+    /// Whether an operation of crash class `class` is left at `position`.
+    fn available(&self, class: u32, position: u32) -> bool {
+        let used = self.counts[class as usize] as usize;
+        self.problem.crashed[class as usize].from.get(used).is_some_and(|(from, _)| *from <= position)
+    }
+
+    /// The next value-setting operation of the window that fits frame `top`.
+    fn next_live(&mut self, top: usize) -> Option<u32> {
+        let problem = self.problem;
+        let frame = &mut self.frames[top];
+        let window = problem.window(frame.position);
+        while let Some(&j) = window.get(frame.cursor as usize) {
+            let before = &window[..frame.cursor as usize];
+            frame.cursor += 1;
+            let live = &problem.live[j as usize];
+            if live.effect == Effect::Keep || !live.guard.admits(frame.state) || frame.done.has(live) {
+                continue;
+            }
+            let twin = |k: &&u32| {
+                let earlier = &problem.live[**k as usize];
+                earlier.class == live.class && !frame.done.has(earlier)
+            };
+            if before.iter().find(twin).is_none() {
+                return Some(j);
+            }
+        }
+        None
+    }
+
+    fn apply_live(&mut self, position: u32, state: u32, mut done: Done<M>, j: u32) -> bool {
+        let live = self.problem.live[j as usize];
+        self.trail.push(live.item);
+        let Effect::Set(state) = live.effect else { return self.enter(position, state, done) };
+        done.setters = done.setters.with(live.slot);
+        self.enter(position, state, done)
+    }
+
+    fn next_jump(&mut self, top: usize, steps: &mut u64) -> Option<Jump> {
+        if self.problem.crashed.is_empty() {
+            return None;
+        }
+        let (next, end) = match self.frames[top].jumps {
+            Some(range) => range,
+            None => {
+                self.rewind(top);
+                let start = self.jumps.len() as u32;
+                let frame = self.frames[top];
+                self.find_jumps(&frame, steps);
+                self.frames[top].jumps = Some((start, self.jumps.len() as u32));
+                (start, self.jumps.len() as u32)
+            }
+        };
+        let at =
+            next + (self.frames[top].cursor - self.problem.window(self.frames[top].position).len() as u32);
+        if at >= end {
+            return None;
+        }
+        self.frames[top].cursor += 1;
+        Some(self.jumps[at as usize])
+    }
+
+    fn take_jump(&mut self, top: usize, jump: Jump) -> bool {
+        let frame = self.frames[top];
+        for at in jump.chain.0..jump.chain.1 {
+            let class = self.chains[at as usize];
+            let count = &mut self.counts[class as usize];
+            self.trail.push(self.problem.crashed[class as usize].from[*count as usize].1);
+            *count += 1;
+            self.used.push(class);
+        }
+        if jump.observer == NONE {
+            self.enter(frame.position, jump.state, frame.done)
+        } else {
+            self.apply_live(frame.position, jump.state, frame.done, jump.observer)
+        }
+    }
+
+    /// Finds all uses of crashed operations that make a pending operation possible which is not possible now.
+    fn find_jumps(&mut self, frame: &Frame<M>, steps: &mut u64) {
+        let mut targets: Vec<u32> = Vec::new();
+        for &j in self.problem.window(frame.position) {
+            let live = &self.problem.live[j as usize];
+            if frame.done.has(live) || live.guard.admits(frame.state) {
+                continue;
+            }
+            match live.guard {
+                Guard::Is(value) => targets.push(value),
+                // Any other value will do.
+                _ => targets.extend(self.problem.crashed_into.keys().filter(|value| **value != frame.state)),
+            }
+        }
+        targets.sort_unstable();
+        targets.dedup();
+        let mut chain = Vec::new();
+        for target in targets {
+            self.lead_to(frame, target, target, &mut chain, steps);
+        }
+    }
+
+    /// Extends `chain` (classes, last one first), which leads from `value` to `target`, backwards to the state.
+    fn lead_to(&mut self, frame: &Frame<M>, value: u32, target: u32, chain: &mut Vec<u32>, steps: &mut u64) {
+        let problem = self.problem;
+        let Some(classes) = problem.crashed_into.get(&value) else { return };
+        for &class in classes {
+            *steps = steps.saturating_sub(1);
+            if *steps == 0 || !self.available(class, frame.position) || self.has_live_twin(frame, class) {
+                continue;
+            }
+            chain.push(class);
+            match problem.crashed[class as usize].guard {
+                Guard::Is(before) if before != frame.state => {
+                    // A value reached twice would make the part in between useless.
+                    let visited = before == target
+                        || chain.iter().any(|c| problem.crashed[*c as usize].effect == before);
+                    if !visited {
+                        self.lead_to(frame, before, target, chain, steps);
+                    }
+                }
+                _ => self.push_jumps(frame, target, chain),
+            }
+            chain.pop();
+        }
+    }
+
+    /// Whether an identical live operation is pending, which then goes first.
+    fn has_live_twin(&self, frame: &Frame<M>, class: u32) -> bool {
+        let crashed = &self.problem.crashed[class as usize];
+        self.problem.window(frame.position).iter().any(|&j| {
+            let live = &self.problem.live[j as usize];
+            live.guard == crashed.guard && live.effect == Effect::Set(crashed.effect) && !frame.done.has(live)
+        })
+    }
+
+    /// Notes the uses of a chain that leads from the frame's state to `target`.
+    fn push_jumps(&mut self, frame: &Frame<M>, target: u32, chain: &[u32]) {
+        let problem = self.problem;
+        let start = self.chains.len() as u32;
+        self.chains.extend(chain.iter().rev());
+        let chain = (start, self.chains.len() as u32);
+        let before = self.jumps.len();
+        for (i, &j) in problem.window(frame.position).iter().enumerate() {
+            let live = &problem.live[j as usize];
+            if frame.done.has(live) || live.guard.admits(frame.state) || !live.guard.admits(target) {
+                continue;
+            }
+            if live.effect == Effect::Keep {
+                // Readers follow by themselves, and then anything may.
+                self.jumps.truncate(before);
+                self.jumps.push(Jump { chain, state: target, observer: NONE });
+                return;
+            }
+            let twin = |k: &&u32| {
+                let earlier = &problem.live[**k as usize];
+                earlier.class == live.class && !frame.done.has(earlier)
+            };
+            if problem.window(frame.position)[..i].iter().find(twin).is_none() {
+                self.jumps.push(Jump { chain, state: target, observer: j });
+            }
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The checker against a naive one that follows the definition, on 100,000 small random histories: with operations
+//! of unknown outcome, with wrong answers, with several keys.
+
+use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_workloads::generate::{Shape, corrupt, generate};
+use bloodhound_workloads::history::{Call, History, Operation, Outcome, Value};
+use bloodhound_workloads::linearizability::{Budget, Verdict, Violation, check};
+use bloodhound_workloads::model::Model;
+
+/// An operation for the naive checker.
+#[derive(Clone, Copy)]
+struct Op<'a> {
+    operation: &'a Operation,
+    /// Whether it need not take effect.
+    optional: bool,
+    /// Event by which it must have taken effect.
+    complete: usize,
+}
+
+fn ops(history: &History) -> Vec<Op<'_>> {
+    let known = history.operations().iter().filter(|o| o.outcome != Outcome::Fail);
+    known
+        .map(|operation| {
+            let optional = operation.outcome == Outcome::Unknown;
+            let complete = operation.complete_index.filter(|_| !optional).unwrap_or(usize::MAX);
+            Op { operation, optional, complete }
+        })
+        .collect()
+}
+
+/// The object's new value if `operation` can answer as it did; written apart from the checker's own tables.
+fn step(operation: &Operation, state: &Value) -> Option<Value> {
+    let known = operation.outcome != Outcome::Unknown;
+    match &operation.call {
+        Call::Read => (!known || operation.outcome == Outcome::Ok(state.clone())).then(|| state.clone()),
+        Call::Write(value) => Some(value.clone()),
+        Call::Cas { expected, new } => match (state == expected, &operation.outcome) {
+            (true, Outcome::Ok(_) | Outcome::Unknown) => Some(new.clone()),
+            (false, Outcome::Mismatch | Outcome::Unknown) => Some(state.clone()),
+            _ => None,
+        },
+        Call::Delete => {
+            let existed = Value::Bool(*state != Value::Nil);
+            let fits = match &operation.outcome {
+                Outcome::Ok(answer) => *answer == Value::Nil || *answer == existed,
+                _ => true,
+            };
+            fits.then_some(Value::Nil)
+        }
+        Call::Other(_) => None,
+    }
+}
+
+/// Tries every order, as the definition says: the next operation is any that no other one had to precede.
+fn explains(ops: &[Op<'_>], state: &Value) -> bool {
+    if ops.iter().all(|op| op.optional) {
+        return true;
+    }
+    ops.iter().enumerate().any(|(i, op)| {
+        ops.iter().all(|other| other.complete > op.operation.invoke_index)
+            && step(op.operation, state).is_some_and(|next| {
+                let rest: Vec<Op<'_>> =
+                    ops.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, o)| *o).collect();
+                explains(&rest, &next)
+            })
+    })
+}
+
+fn naive(history: &History) -> bool {
+    let mut keys: Vec<_> = history.operations().iter().map(|o| o.key.clone()).collect();
+    keys.sort();
+    keys.dedup();
+    keys.iter().all(|key| explains(&ops(&history.filtered(|o| o.key == *key)), &Value::Nil))
+}
+
+/// Whether the evidence is wrong by itself, judged by the naive checker.
+fn evidence_is_illegal(violation: &Violation) -> bool {
+    let ops: Vec<Op<'_>> = violation
+        .evidence
+        .iter()
+        .map(|e| Op {
+            operation: &e.operation,
+            optional: e.open,
+            complete: e.operation.complete_index.filter(|_| !e.open).unwrap_or(usize::MAX),
+        })
+        .collect();
+    let mut starts = vec![Value::Nil];
+    if !violation.from_start {
+        starts.push(Value::Text("something else".to_owned()));
+        starts.extend((0..5).map(Value::Int));
+    }
+    // An operation that is open at an edge of the part may also have answered outside of it.
+    !starts.iter().any(|start| explains(&ops, start))
+}
+
+#[derive(Default, Debug)]
+struct Tally {
+    legal: usize,
+    illegal: usize,
+}
+
+fn compare(
+    model: Model,
+    seed: u64,
+    count: usize,
+    shape: impl Fn(&mut dyn FnMut(u64) -> u64) -> Shape,
+) -> Tally {
+    let mut decisions = Decisions::seeded(seed);
+    let mut tally = Tally::default();
+    for round in 0..count {
+        let shape = shape(&mut |bound| decisions.below(Stream::Faults, bound));
+        let mut history = generate(shape, &mut decisions);
+        for _ in 0..decisions.below(Stream::Faults, 3) {
+            let nth = decisions.below(Stream::Faults, 1000) as usize;
+            history = corrupt(&history, nth, decisions.below(Stream::Faults, shape.values) as i64);
+        }
+        let expected = naive(&history);
+        let verdict = check(&history, model, Budget::default()).expect("the model has these operations");
+        match &verdict {
+            Verdict::Linearizable { .. } => {
+                assert!(
+                    expected,
+                    "seed {seed}, round {round}: taken for legal:\n{}",
+                    history.to_json_lines()
+                );
+                tally.legal += 1;
+            }
+            Verdict::Violation(violation) => {
+                assert!(
+                    !expected,
+                    "seed {seed}, round {round}: taken for wrong:\n{}",
+                    history.to_json_lines()
+                );
+                assert!(
+                    evidence_is_illegal(violation),
+                    "seed {seed}, round {round}: no evidence:\n{verdict}\n{}",
+                    history.to_json_lines()
+                );
+                assert!(violation.prefix.is_some());
+                tally.illegal += 1;
+            }
+            Verdict::Unknown { .. } => panic!("seed {seed}, round {round}: {verdict}"),
+        }
+    }
+    // The test is worth something only if both verdicts are common.
+    assert!(tally.legal > count / 10 && tally.illegal > count / 10, "{tally:?}");
+    tally
+}
+
+fn register(draw: &mut dyn FnMut(u64) -> u64) -> Shape {
+    Shape {
+        operations: 2 + draw(7) as usize,
+        clients: 1 + draw(5) as usize,
+        values: 1 + draw(4),
+        cas_percent: 0,
+        delete_percent: 0,
+        keys: 0,
+        crashes: draw(4) as usize,
+        mismatches: false,
+    }
+}
+
+fn cas_register(draw: &mut dyn FnMut(u64) -> u64) -> Shape {
+    Shape { cas_percent: 20 + draw(60), mismatches: draw(3) > 0, ..register(draw) }
+}
+
+fn kv(draw: &mut dyn FnMut(u64) -> u64) -> Shape {
+    Shape { cas_percent: draw(40), delete_percent: draw(40), keys: 1 + draw(3), ..cas_register(draw) }
+}
+
+#[test]
+fn register_agrees_with_the_definition() {
+    compare(Model::Register, 1, 20_000, register);
+}
+
+#[test]
+fn cas_register_agrees_with_the_definition() {
+    compare(Model::CasRegister, 2, 25_000, cas_register);
+}
+
+#[test]
+fn cas_register_agrees_with_the_definition_again() {
+    compare(Model::CasRegister, 3, 25_000, cas_register);
+}
+
+#[test]
+fn kv_agrees_with_the_definition() {
+    compare(Model::Kv, 4, 30_000, kv);
+}
