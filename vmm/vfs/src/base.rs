@@ -102,7 +102,7 @@ pub trait BaseFs {
     /// The content of a regular file.
     ///
     /// # Errors
-    /// EIO if the content cannot be read.
+    /// EACCES if the layer may not read it, EIO if it cannot.
     fn load(&mut self, content: ContentId) -> Result<Arc<FileImage>, Errno>;
 }
 
