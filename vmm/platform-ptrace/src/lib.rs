@@ -1,1 +1,28 @@
 //! The ptrace platform: application code in stub processes under PTRACE_SYSEMU.
+//!
+//! Key type: [`PtracePlatform`]. One stub process per address space; its memory shows frames of the arena and
+//! nothing else, but for five pages of our own above `GUEST_TOP`. Application code runs natively until it makes a system
+//! call (which PTRACE_SYSEMU keeps from the host's kernel) or faults. Mappings change by commands that code in
+//! the stub carries out, many in one round trip. A seccomp filter in the stub is the second wall: it allows
+//! mmap, munmap and mprotect from that code and kills the process for anything else.
+//!
+//! Modules: `platform` the trait's implementation, `classify` from stops to traps, `process` stub processes,
+//! `stub` their contents, `extents` the platform's page table, `decode` instructions, `spin` loops without side
+//! effects, `watchdog` host time, `sys` host calls.
+//!
+//! Stubs are traced by the thread that made the platform, and die with it.
+
+mod classify;
+mod decode;
+mod extents;
+mod platform;
+mod process;
+mod spin;
+mod stub;
+mod sys;
+mod watchdog;
+
+pub use platform::PtracePlatform;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Looks at instructions: what kind of access faulted ([`fault_access`]), and which trapped instruction stands
+//! at an address ([`trapped`]).
+
+use bloodhound_platform::{Access, Regs, Trap};
+use iced_x86::{
+    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register, UsedMemory,
+};
+
+use crate::extents::Extents;
+
+/// The longest instruction in bytes.
+pub(crate) const MAX_INSTRUCTION: usize = 15;
+const PAGE: u64 = 4096;
+
+/// The instruction at rip, if its bytes are mapped and it is valid.
+pub(crate) fn at(memory: &Extents, rip: u64) -> Option<Instruction> {
+    let mut code = [0; MAX_INSTRUCTION];
+    let len = memory.read(rip, &mut code);
+    let instruction = Decoder::with_ip(64, &code[..len], rip, DecoderOptions::NONE).decode();
+    (!instruction.is_invalid()).then_some(instruction)
+}
+
+/// `rdtsc`, `rdtscp`, `cpuid` (or its patched form, see `bloodhound_platform::patch`) at rip.
+pub(crate) fn trapped(memory: &Extents, rip: u64) -> Option<Trap> {
+    let mut code = [0; 3];
+    let len = memory.read(rip, &mut code);
+    match &code[..len] {
+        [0x0f, 0x31, ..] => Some(Trap::Rdtsc { aux: false }),
+        [0x0f, 0x01, 0xf9] => Some(Trap::Rdtsc { aux: true }),
+        [0x0f | 0xf4, 0xa2, ..] => Some(Trap::Cpuid),
+        _ => None,
+    }
+}
+
+/// Whether `pushf` in one of its forms stands at rip.
+pub(crate) fn is_pushf(memory: &Extents, rip: u64) -> bool {
+    at(memory, rip)
+        .is_some_and(|i| matches!(i.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq))
+}
+
+/// The kind of access that faulted at `addr`. The host says only whether something was mapped there.
+pub(crate) fn fault_access(
+    memory: &Extents,
+    factory: &mut InstructionInfoFactory,
+    regs: &Regs,
+    addr: u64,
+) -> Option<Access> {
+    let instruction = at(memory, regs.rip);
+    // A fetch faults at rip, or at the page that the instruction goes on in.
+    let length = instruction.map_or(MAX_INSTRUCTION, |instruction| instruction.len()) as u64;
+    let fetch = addr == regs.rip || addr.is_multiple_of(PAGE) && addr.wrapping_sub(regs.rip) < length;
+    let page = memory.get(addr & !(PAGE - 1)).map(|(_, prot)| prot);
+    match page {
+        // The fault was not a read, so for a page that is executable it was a write.
+        Some(prot) if prot.exec => return (!prot.write).then_some(Access::Write),
+        Some(_) if fetch => return Some(Access::Exec),
+        Some(prot) => return (!prot.write).then_some(Access::Write).or(Some(Access::Exec)),
+        None if fetch => return Some(Access::Exec),
+        None => {}
+    }
+    let instruction = instruction?;
+    let mut found = None;
+    for used in factory.info(&instruction).used_memory() {
+        let Some(kind) = access_of(used.access()) else { continue };
+        match found {
+            None => found = Some(kind),
+            Some(other) if other == kind => {}
+            // Both: it depends on which operand's address it is.
+            Some(_) => return by_address(factory.info(&instruction).used_memory(), regs, addr),
+        }
+    }
+    found
+}
+
+/// Whether an operand's access reads or writes; a read-modify-write faults as a write.
+pub(crate) fn access_of(access: OpAccess) -> Option<Access> {
+    match access {
+        OpAccess::Read | OpAccess::CondRead => Some(Access::Read),
+        OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite => {
+            Some(Access::Write)
+        }
+        OpAccess::None | OpAccess::NoMemAccess => None,
+    }
+}
+
+fn by_address(operands: &[UsedMemory], regs: &Regs, addr: u64) -> Option<Access> {
+    // A page that begins in the operand counts too: the fault's address is then the page's.
+    let hit = operands.iter().filter(|used| {
+        let size = used.memory_size().size().max(1) as u64;
+        effective(used, regs).is_some_and(|start| addr.wrapping_sub(start) < size)
+    });
+    hit.filter_map(|used| access_of(used.access())).max()
+}
+
+/// The address that an operand means, if it only depends on general registers.
+pub(crate) fn effective(used: &UsedMemory, regs: &Regs) -> Option<u64> {
+    used.virtual_address(0, |register, _, _| register_value(regs, register))
+}
+
+fn register_value(regs: &Regs, register: Register) -> Option<u64> {
+    Some(match register {
+        Register::RAX => regs.rax,
+        Register::RBX => regs.rbx,
+        Register::RCX => regs.rcx,
+        Register::RDX => regs.rdx,
+        Register::RSI => regs.rsi,
+        Register::RDI => regs.rdi,
+        Register::RBP => regs.rbp,
+        Register::RSP => regs.rsp,
+        Register::R8 => regs.r8,
+        Register::R9 => regs.r9,
+        Register::R10 => regs.r10,
+        Register::R11 => regs.r11,
+        Register::R12 => regs.r12,
+        Register::R13 => regs.r13,
+        Register::R14 => regs.r14,
+        Register::R15 => regs.r15,
+        Register::RIP => regs.rip,
+        Register::FS => regs.fs_base,
+        Register::GS => regs.gs_base,
+        Register::ES | Register::CS | Register::SS | Register::DS | Register::None => 0,
+        // 32-bit address registers, with the 0x67 prefix.
+        other if other.is_gpr32() => register_value(regs, other.full_register())? & 0xffff_ffff,
+        other if other.is_gpr16() => register_value(regs, other.full_register())? & 0xffff,
+        other if other.is_gpr8() => match other {
+            Register::AH | Register::BH | Register::CH | Register::DH => return None,
+            _ => register_value(regs, other.full_register())? & 0xff,
+        },
+        _ => return None,
+    })
+}

@@ -1,0 +1,476 @@
+//! [`PtracePlatform`]: spaces, their queues of mapping changes, and the run loop.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use bloodhound_platform::{
+    Abilities, CpuidTrap, GUEST_TOP, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, Spin, TaskKey,
+    Trap, XState,
+};
+use iced_x86::InstructionInfoFactory;
+use libc::user_regs_struct;
+
+use crate::classify::{Seen, classify};
+use crate::extents::Extents;
+use crate::process::{Factory, Stub, bare_regs};
+use crate::stub::{ARENA_FD, BATCH_MAX, COMMAND_WORDS};
+use crate::sys::{self, Stop};
+use crate::watchdog::Watchdog;
+
+/// Stubs that are kept for new spaces.
+const POOL: usize = 16;
+const PAGE: u64 = 4096;
+
+/// A change of a space's mappings that its stub has yet to make.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Map(Mapping),
+    Unmap { addr: u64, len: u64 },
+    Protect { addr: u64, len: u64, prot: Prot },
+}
+
+impl Change {
+    /// Everything of the guest's.
+    const CLEAR: Change = Change::Unmap { addr: 0, len: GUEST_TOP };
+
+    fn command(self) -> [u64; COMMAND_WORDS] {
+        match self {
+            Change::Map(m) => {
+                // MAP_POPULATE: who maps a page is about to use it, and a fault costs more than the entry.
+                let flags = (libc::MAP_SHARED | libc::MAP_FIXED | libc::MAP_POPULATE) as u64;
+                let len = u64::from(m.pages) * PAGE;
+                [libc::SYS_mmap as u64, m.addr, len, host_prot(m.prot), flags, ARENA_FD, m.frame_offset]
+            }
+            Change::Unmap { addr, len } => [libc::SYS_munmap as u64, addr, len, 0, 0, 0, 0],
+            Change::Protect { addr, len, prot } => {
+                [libc::SYS_mprotect as u64, addr, len, host_prot(prot), 0, 0, 0]
+            }
+        }
+    }
+}
+
+fn host_prot(prot: Prot) -> u64 {
+    let bit = |on, bit: i32| if on { bit as u64 } else { 0 };
+    bit(prot.read, libc::PROT_READ) | bit(prot.write, libc::PROT_WRITE) | bit(prot.exec, libc::PROT_EXEC)
+}
+
+/// An address space: what it maps, and the process that shows it, if one does now.
+#[derive(Default)]
+pub(crate) struct Space {
+    pub extents: Extents,
+    queue: Vec<Change>,
+    stub: Option<Stub>,
+    owner: Option<TaskKey>,
+    /// The owner's state, while it is known to be what the stub has: from a load or save until the next run.
+    known: Option<XState>,
+}
+
+/// How to run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Run,
+    Step,
+}
+
+/// Runs application code in stub processes. Bound to the thread that made it: ptrace is per thread.
+pub struct PtracePlatform {
+    spaces: BTreeMap<SpaceId, Space>,
+    pool: Vec<Stub>,
+    factory: Factory,
+    pub(crate) watchdog: Watchdog,
+    pub(crate) info: InstructionInfoFactory,
+    /// Reused between flushes.
+    commands: Vec<u64>,
+    xstate_size: usize,
+    trap_cost_ns: u64,
+    /// Not `Send`.
+    _thread: PhantomData<*const ()>,
+}
+
+impl PtracePlatform {
+    /// Starts the platform on the calling thread. With `cpu` the thread and all its stubs are bound to that
+    /// processor, which makes traps several times faster: handing over to a process on an idle one takes long.
+    ///
+    /// # Errors
+    /// When the host does not allow ptrace (seccomp in a container, Yama), lacks memory, or its processor is
+    /// older than x86-64-v3.
+    pub fn new(cpu: Option<usize>) -> Result<PtracePlatform, PlatformError> {
+        if !std::is_x86_feature_detected!("avx2") || !std::is_x86_feature_detected!("bmi2") {
+            return Err(PlatformError::Host { what: "x86-64-v3 processor needed", errno: libc::ENOSYS });
+        }
+        // Before pinning: the watchdog's thread belongs on another processor.
+        let watchdog = Watchdog::new().map_err(|error| PlatformError::Host {
+            what: "starting the watchdog thread",
+            errno: error.raw_os_error().unwrap_or(0),
+        })?;
+        if let Some(cpu) = cpu {
+            sys::pin(cpu)?;
+        }
+        let mut factory = Factory::new()?;
+        let first = factory.make()?;
+        let measured = first.tracee.xstate(<[u8]>::len);
+        let pool = vec![first];
+        let mut platform = PtracePlatform {
+            spaces: BTreeMap::new(),
+            pool,
+            factory,
+            watchdog,
+            info: InstructionInfoFactory::new(),
+            commands: Vec::new(),
+            xstate_size: 0,
+            trap_cost_ns: 0,
+            _thread: PhantomData,
+        };
+        platform.xstate_size = measured?;
+        platform.trap_cost_ns = platform.measure()?;
+        Ok(platform)
+    }
+
+    /// Pids of the live stubs, for tests and `doctor`.
+    #[must_use]
+    pub fn stub_pids(&self) -> Vec<i32> {
+        let used = self.spaces.values().filter_map(|space| space.stub.as_ref());
+        used.chain(&self.pool).map(|stub| stub.tracee.0).collect()
+    }
+
+    /// Host time of a system-call trap, in nanoseconds: the best of a few short series.
+    #[allow(clippy::disallowed_methods)] // only reported
+    fn measure(&mut self) -> Result<u64, PlatformError> {
+        // syscall; jmp to it
+        let code = bloodhound_frames::Frame::from_slice(&[0x0f, 0x05, 0xeb, 0xfc]);
+        let (space, task) = (SpaceId(u64::MAX), TaskKey(0));
+        let mapping = Mapping { addr: PAGE, frame_offset: code.offset(), pages: 1, prot: Prot::RX };
+        self.map(space, &[mapping]);
+        self.load_xstate(space, task, &XState::initial())?;
+        let mut regs = Regs { rip: PAGE, ..Regs::default() };
+        let mut best = u64::MAX;
+        for _ in 0..5 {
+            let start = std::time::Instant::now();
+            for _ in 0..20 {
+                match self.run(space, task, &mut regs)? {
+                    Trap::Syscall | Trap::BudgetSpent => {}
+                    _ => return Err(PlatformError::Internal("the first system call did not trap")),
+                }
+            }
+            best = best.min(start.elapsed().as_nanos() as u64 / 20);
+        }
+        self.drop_space(space);
+        Ok(best)
+    }
+
+    fn space(&mut self, id: SpaceId) -> &mut Space {
+        self.spaces.entry(id).or_default()
+    }
+
+    /// Gives the space a stub if it has none.
+    fn provide_stub(&mut self, id: SpaceId) -> Result<(), PlatformError> {
+        let space = self.spaces.entry(id).or_default();
+        if space.stub.is_none() {
+            let stub = match self.pool.pop() {
+                Some(stub) => stub,
+                None => self.factory.make()?,
+            };
+            // A pooled stub still shows its last space; a new one shows nothing and does not mind.
+            let mut queue = vec![Change::CLEAR];
+            let mut kept = Vec::new();
+            space.extents.list(&mut kept);
+            queue.extend(kept.into_iter().map(Change::Map));
+            space.queue = queue;
+            space.stub = Some(stub);
+        }
+        Ok(())
+    }
+
+    /// Makes the queued changes.
+    fn flush(&mut self, id: SpaceId) -> Result<(), PlatformError> {
+        let Some(space) = self.spaces.get_mut(&id) else { return Ok(()) };
+        let Some(stub) = &space.stub else { return Ok(()) };
+        let mut at = 0;
+        let mut forgot = false;
+        while at < space.queue.len() {
+            let part = &space.queue[at..space.queue.len().min(at + BATCH_MAX)];
+            self.commands.clear();
+            self.commands.extend(part.iter().flat_map(|change| change.command()));
+            match self.factory.batch(stub, &self.commands)? {
+                Ok(()) => at += part.len(),
+                // Too many mappings (vm.max_map_count): forget all but the newest, which the next instruction
+                // needs. The rest comes back by faults.
+                Err((_, libc::ENOMEM)) if !forgot => {
+                    forgot = true;
+                    at = 0;
+                    let last = space.queue.len().saturating_sub(BATCH_MAX / 2);
+                    space.queue.drain(..last);
+                    space.queue.retain(|change| matches!(change, Change::Map(_)));
+                    space.extents.clear();
+                    for change in &space.queue {
+                        if let Change::Map(mapping) = change {
+                            space.extents.insert(mapping);
+                        }
+                    }
+                    space.queue.insert(0, Change::CLEAR);
+                }
+                Err((_, errno)) => {
+                    return Err(PlatformError::Host { what: "mapping memory in a stub", errno });
+                }
+            }
+        }
+        space.queue.clear();
+        Ok(())
+    }
+
+    fn go(&mut self, id: SpaceId, task: TaskKey, regs: &mut Regs, mode: Mode) -> Result<Trap, PlatformError> {
+        let space = self.spaces.get(&id).filter(|space| space.owner == Some(task));
+        let space = space.ok_or(PlatformError::XStateNotLoaded)?;
+        let flushed = if space.queue.is_empty() { Ok(()) } else { self.flush(id) };
+        let done = flushed.and_then(|()| self.go_on(id, regs, mode));
+        if let Err(error) = &done {
+            self.abandon(id, error);
+        }
+        done
+    }
+
+    fn go_on(&mut self, id: SpaceId, regs: &mut Regs, mode: Mode) -> Result<Trap, PlatformError> {
+        let space = self.spaces.get_mut(&id).ok_or(PlatformError::XStateNotLoaded)?;
+        let Some(stub) = &space.stub else { return Err(PlatformError::XStateNotLoaded) };
+        let tracee = stub.tracee;
+        space.known = None;
+        // Always: hardly a trap is answered without changing a register.
+        tracee.set_regs(&to_host(regs))?;
+        let stepping_pushf = mode == Mode::Step && crate::decode::is_pushf(&space.extents, regs.rip);
+        loop {
+            self.watchdog.begin(tracee.0);
+            match mode {
+                Mode::Run => tracee.sysemu()?,
+                Mode::Step => tracee.step()?,
+            }
+            let stop = tracee.wait()?;
+            if let Stop::Gone(signal) = stop {
+                self.watchdog.end();
+                return Err(PlatformError::StubDied { signal });
+            }
+            let nudged = stop == Stop::Signal(crate::watchdog::NUDGE) && self.watchdog.nudged();
+            self.watchdog.end();
+            let host = tracee.regs()?;
+            from_host(&host, regs);
+            if nudged {
+                self.watchdog.more_patience();
+                return Ok(Trap::BudgetSpent);
+            }
+            let seen = Seen { tracee, host: &host, stop, stepping_pushf };
+            if let Some(trap) = classify(&seen, &space.extents, &mut self.info, regs)? {
+                self.watchdog.reset_patience();
+                return Ok(trap);
+            }
+            // A signal from elsewhere: not for the application.
+        }
+    }
+
+    /// Gives up a space's stub after an error: it may be dead or anywhere.
+    fn abandon(&mut self, id: SpaceId, error: &PlatformError) {
+        if let Some(space) = self.spaces.get_mut(&id)
+            && let Some(stub) = space.stub.take()
+        {
+            space.owner = None;
+            space.known = None;
+            let factory = &mut self.factory;
+            self.watchdog.while_quiet(|| factory.discard(stub, error));
+        }
+    }
+
+    fn retire(&mut self, stub: Stub) {
+        if self.pool.len() < POOL {
+            self.pool.push(stub);
+        } else {
+            let factory = &mut self.factory;
+            self.watchdog.while_quiet(|| factory.destroy(stub));
+        }
+    }
+
+    pub(crate) fn extents(&self, id: SpaceId) -> Option<&Extents> {
+        self.spaces.get(&id).map(|space| &space.extents)
+    }
+}
+
+impl Drop for PtracePlatform {
+    fn drop(&mut self) {
+        self.evict_all();
+    }
+}
+
+impl Platform for PtracePlatform {
+    fn run(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
+        self.go(space, task, regs, Mode::Run)
+    }
+
+    fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
+        self.go(space, task, regs, Mode::Step)
+    }
+
+    fn analyse_spin(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+    ) -> Result<Spin, PlatformError> {
+        crate::spin::analyse(self, space, task, regs)
+    }
+
+    fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {
+        let space = self.space(space);
+        for &mapping in mappings {
+            assert!(
+                mapping.addr.is_multiple_of(PAGE)
+                    && mapping.frame_offset.is_multiple_of(PAGE)
+                    && mapping.pages > 0
+                    && mapping.addr.saturating_add(u64::from(mapping.pages) * PAGE) <= GUEST_TOP,
+                "a mapping that is no run of guest pages"
+            );
+            space.extents.insert(&mapping);
+            if let Some(Change::Map(last)) = space.queue.last_mut()
+                && last.addr + u64::from(last.pages) * PAGE == mapping.addr
+                && last.frame_offset + u64::from(last.pages) * PAGE == mapping.frame_offset
+                && last.prot == mapping.prot
+                && let Some(pages) = last.pages.checked_add(mapping.pages)
+            {
+                last.pages = pages;
+            } else {
+                space.queue.push(Change::Map(mapping));
+            }
+        }
+    }
+
+    fn unmap(&mut self, space: SpaceId, addr: u64, len: u64) {
+        assert!(addr.is_multiple_of(PAGE) && len.is_multiple_of(PAGE), "unmap of parts of pages");
+        let len = len.min(GUEST_TOP.saturating_sub(addr));
+        if len == 0 {
+            return;
+        }
+        let space = self.space(space);
+        space.extents.remove(addr, len);
+        space.queue.push(Change::Unmap { addr, len });
+    }
+
+    fn write_protect(&mut self, space: SpaceId) {
+        let Space { extents, queue, .. } = self.space(space);
+        extents.write_protect(|addr, len, prot| queue.push(Change::Protect { addr, len, prot }));
+    }
+
+    fn mapped(&self, space: SpaceId, out: &mut Vec<Mapping>) {
+        if let Some(space) = self.spaces.get(&space) {
+            space.extents.list(out);
+        }
+    }
+
+    fn xstate_owner(&self, space: SpaceId) -> Option<TaskKey> {
+        self.spaces.get(&space)?.owner
+    }
+
+    fn save_xstate(&mut self, space: SpaceId) -> Result<Option<(TaskKey, XState)>, PlatformError> {
+        let Some(space) = self.spaces.get_mut(&space) else { return Ok(None) };
+        let (Some(owner), Some(stub)) = (space.owner, &space.stub) else { return Ok(None) };
+        if space.known.is_none() {
+            let state = stub.tracee.xstate(XState::from_area)?;
+            space.known = Some(state.ok_or(PlatformError::Internal("a short XSAVE area"))?);
+        }
+        Ok(space.known.clone().map(|state| (owner, state)))
+    }
+
+    fn load_xstate(&mut self, space: SpaceId, task: TaskKey, state: &XState) -> Result<(), PlatformError> {
+        self.provide_stub(space)?;
+        let size = self.xstate_size;
+        let space = self.space(space);
+        let Some(stub) = &space.stub else { return Err(PlatformError::Internal("no stub")) };
+        space.owner = None;
+        if space.known.as_ref() != Some(state) {
+            stub.tracee.set_xstate(state.area(), size)?;
+        }
+        space.owner = Some(task);
+        space.known = Some(state.clone());
+        Ok(())
+    }
+
+    fn reset_space(&mut self, space: SpaceId) {
+        if let Some(space) = self.spaces.get_mut(&space) {
+            space.extents.clear();
+            space.queue.clear();
+            space.queue.push(Change::CLEAR);
+            space.owner = None;
+            space.known = None;
+        }
+    }
+
+    fn drop_space(&mut self, space: SpaceId) {
+        if let Some(stub) = self.spaces.remove(&space).and_then(|space| space.stub) {
+            self.retire(stub);
+        }
+    }
+
+    fn evict_all(&mut self) {
+        let used = std::mem::take(&mut self.spaces).into_values().filter_map(|space| space.stub);
+        let stubs: Vec<Stub> = used.chain(std::mem::take(&mut self.pool)).collect();
+        // All die at the same time; then all are reaped.
+        stubs.iter().for_each(|stub| stub.tracee.kill());
+        let factory = &mut self.factory;
+        self.watchdog.while_quiet(|| stubs.into_iter().for_each(|stub| factory.destroy(stub)));
+    }
+
+    fn abilities(&self) -> Abilities {
+        let cpuid = if self.factory.cpuid_faults { CpuidTrap::Faulting } else { CpuidTrap::NeedsPatch };
+        Abilities { traps_rdtsc: true, cpuid, trap_cost_ns: self.trap_cost_ns }
+    }
+}
+
+fn to_host(regs: &Regs) -> user_regs_struct {
+    let mut canonical = *regs;
+    canonical.canonical_rflags();
+    user_regs_struct {
+        r15: regs.r15,
+        r14: regs.r14,
+        r13: regs.r13,
+        r12: regs.r12,
+        rbp: regs.rbp,
+        rbx: regs.rbx,
+        r11: regs.r11,
+        r10: regs.r10,
+        r9: regs.r9,
+        r8: regs.r8,
+        rax: regs.rax,
+        rcx: regs.rcx,
+        rdx: regs.rdx,
+        rsi: regs.rsi,
+        rdi: regs.rdi,
+        rip: regs.rip,
+        eflags: canonical.rflags,
+        rsp: regs.rsp,
+        fs_base: regs.fs_base,
+        gs_base: regs.gs_base,
+        ..bare_regs()
+    }
+}
+
+fn from_host(host: &user_regs_struct, regs: &mut Regs) {
+    *regs = Regs {
+        rax: host.rax,
+        rbx: host.rbx,
+        rcx: host.rcx,
+        rdx: host.rdx,
+        rsi: host.rsi,
+        rdi: host.rdi,
+        rbp: host.rbp,
+        rsp: host.rsp,
+        r8: host.r8,
+        r9: host.r9,
+        r10: host.r10,
+        r11: host.r11,
+        r12: host.r12,
+        r13: host.r13,
+        r14: host.r14,
+        r15: host.r15,
+        rip: host.rip,
+        rflags: host.eflags,
+        fs_base: host.fs_base,
+        gs_base: host.gs_base,
+        orig_rax: u64::MAX,
+    };
+    regs.canonical_rflags();
+}

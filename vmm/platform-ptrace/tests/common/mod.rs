@@ -1,0 +1,80 @@
+//! A tiny kernel for tests: code and data pages in frames, page faults answered from a table.
+
+#![allow(dead_code)] // each test file uses a part
+
+use std::collections::BTreeMap;
+
+use bloodhound_frames::Frame;
+use bloodhound_platform::{Mapping, Platform, Prot, Regs, SpaceId, TaskKey, Trap, XState};
+use bloodhound_platform_ptrace::PtracePlatform;
+
+/// Where test code is.
+pub const CODE: u64 = 0x40_0000;
+/// Where test data is.
+pub const DATA: u64 = 0x50_0000;
+/// Where the stack page is; the stack pointer starts at its end.
+pub const STACK: u64 = 0x7ff_f000_0000;
+
+pub const PAGE: u64 = 4096;
+
+pub struct Guest {
+    pub platform: PtracePlatform,
+    pub space: SpaceId,
+    pub task: TaskKey,
+    pub regs: Regs,
+    /// By page address.
+    pub pages: BTreeMap<u64, (Frame, Prot)>,
+    pub faults: u64,
+}
+
+impl Guest {
+    pub fn new(code: &[u8]) -> Guest {
+        Guest::on(PtracePlatform::new(None).expect("ptrace platform"), code)
+    }
+
+    pub fn on(platform: PtracePlatform, code: &[u8]) -> Guest {
+        let mut pages = BTreeMap::new();
+        pages.insert(CODE, (Frame::from_slice(code), Prot::RX));
+        pages.insert(DATA, (Frame::zeroed(), Prot::RW));
+        pages.insert(STACK, (Frame::zeroed(), Prot::RW));
+        let regs = Regs { rip: CODE, rsp: STACK + PAGE, ..Regs::default() };
+        let mut guest = Guest { platform, space: SpaceId(1), task: TaskKey(1), regs, pages, faults: 0 };
+        guest.platform.load_xstate(guest.space, guest.task, &XState::initial()).expect("load_xstate");
+        guest
+    }
+
+    pub fn map(&mut self, addr: u64) {
+        let (frame, prot) = &self.pages[&addr];
+        let mapping = Mapping { addr, frame_offset: frame.offset(), pages: 1, prot: *prot };
+        self.platform.map(self.space, &[mapping]);
+    }
+
+    /// Runs to the next trap that is no fault on a page of the table, and no end of a budget.
+    pub fn run(&mut self) -> Trap {
+        loop {
+            let trap = self.platform.run(self.space, self.task, &mut self.regs).expect("run");
+            match trap {
+                Trap::BudgetSpent => {}
+                Trap::PageFault { addr, access, .. } => {
+                    let page = addr & !(PAGE - 1);
+                    let Some((_, prot)) = self.pages.get(&page) else { return trap };
+                    if access.is_some_and(|access| !prot.allows(access)) {
+                        return trap;
+                    }
+                    self.faults += 1;
+                    assert!(self.faults < 10_000, "fault after fault at {addr:#x}, {access:?}");
+                    self.map(page);
+                }
+                _ => return trap,
+            }
+        }
+    }
+
+    /// A system call is expected: its number.
+    pub fn syscall(&mut self) -> u64 {
+        match self.run() {
+            Trap::Syscall => self.regs.orig_rax,
+            other => panic!("expected a system call, got {other:?} at {:#x}", self.regs.rip),
+        }
+    }
+}
