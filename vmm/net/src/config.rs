@@ -32,8 +32,6 @@ pub struct Config {
     pub delayed_ack: u64,
     /// TCP_MAX_QUICKACKS: acknowledgements sent at once when a connection starts.
     pub quick_acks: u32,
-    /// The ceiling of TCP_CORK: "200 millisecond ceiling on the time for which output is corked" (tcp(7)).
-    pub cork_limit: u64,
     /// TCP_TIMEWAIT_LEN.
     pub time_wait: u64,
     /// net.ipv4.tcp_fin_timeout: how long an orphan stays in FIN_WAIT2.
@@ -82,7 +80,6 @@ impl Default for Config {
             orphan_retries: 8,
             delayed_ack: 40 * MILLIS,
             quick_acks: 16,
-            cork_limit: 200 * MILLIS,
             time_wait: 60 * SECS,
             fin_timeout: 60 * SECS,
             initial_cwnd: 10,

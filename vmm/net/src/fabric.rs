@@ -1,8 +1,12 @@
-//! [`Fabric`]: directed links between nodes, and what goes wrong on them.
+//! [`Fabric`]: directed links between nodes, what goes wrong on them, and which node has which address. It decides
+//! what becomes of each packet; the World's event queue carries it there. Stacks on its two ends are
+//! [`crate::Stack`]. Loopback never comes here.
 
 use crate::Packet;
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::Decisions;
+use bloodhound_abi::time::SECS;
+use bloodhound_decisions::{Decisions, Stream};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// A node of the simulation: a service replica or a workload client.
@@ -20,29 +24,33 @@ pub struct LinkConfig {
     pub latency: u64,
     /// Added latency, uniform in `0..=jitter`; never reorders by itself.
     pub jitter: u64,
-    /// Bytes per second; `None` is unlimited.
+    /// Bytes per second; `None` is unlimited. Packets queue without bound.
     pub bandwidth: Option<u64>,
     /// Packets lost.
     pub loss: u32,
-    /// Packets delivered twice.
+    /// Packets corrupted on the way: the receiver's checksum rejects them, so they are lost as well.
+    pub corrupt: u32,
+    /// Packets delivered twice; the copy is late by up to the larger of `latency` and `reorder_delay`.
     pub duplicate: u32,
-    /// Packets that may overtake others: they leave the FIFO order and are late by up to `reorder_delay`.
+    /// Packets that leave the FIFO order: they are late by up to `reorder_delay` and the ones behind overtake.
     pub reorder: u32,
     /// Upper bound of the lateness of a reordered packet.
     pub reorder_delay: u64,
-    /// Packets with an extra delay (the ones behind wait as well).
+    /// Packets with an extra delay; the ones behind wait as well.
     pub delay: u32,
     /// Upper bound of the extra delay.
     pub delay_max: u64,
 }
 
 impl Default for LinkConfig {
+    /// 0.2 ms and no faults: a bridge between containers with some switching.
     fn default() -> LinkConfig {
         LinkConfig {
             latency: 200_000,
             jitter: 0,
             bandwidth: None,
             loss: 0,
+            corrupt: 0,
             duplicate: 0,
             reorder: 0,
             reorder_delay: 0,
@@ -57,12 +65,40 @@ impl Default for LinkConfig {
 pub enum PartitionKind {
     /// Nothing passes between the two groups.
     Symmetric(Vec<NodeId>, Vec<NodeId>),
+    /// As symmetric; the first group is the majority, the second the minority.
+    MajorityMinority(Vec<NodeId>, Vec<NodeId>),
     /// Nothing passes from the first group to the second; the way back is open.
     OneWay(Vec<NodeId>, Vec<NodeId>),
     /// The node is cut off from all given others.
     Isolate(NodeId, Vec<NodeId>),
     /// Two halves that see each other only through the bridge node, which sees both.
     Bridge(NodeId, Vec<NodeId>, Vec<NodeId>),
+}
+
+impl PartitionKind {
+    /// The directed pairs (from, to) that it blocks, in order; a node is never cut off from itself, a bridge from
+    /// nobody.
+    pub fn blocked(&self) -> BTreeSet<(NodeId, NodeId)> {
+        let one = |node: &NodeId| vec![*node];
+        let (left, right, back, spared) = match self {
+            PartitionKind::Symmetric(a, b) | PartitionKind::MajorityMinority(a, b) => {
+                (a.clone(), b.clone(), true, None)
+            }
+            PartitionKind::OneWay(a, b) => (a.clone(), b.clone(), false, None),
+            PartitionKind::Isolate(node, others) => (one(node), others.clone(), true, None),
+            PartitionKind::Bridge(bridge, a, b) => (a.clone(), b.clone(), true, Some(*bridge)),
+        };
+        let mut pairs = BTreeSet::new();
+        for a in left.iter().filter(|node| Some(**node) != spared) {
+            for b in right.iter().filter(|node| Some(**node) != spared && *node != a) {
+                pairs.insert((*a, *b));
+                if back {
+                    pairs.insert((*b, *a));
+                }
+            }
+        }
+        pairs
+    }
 }
 
 /// A packet that will arrive.
@@ -83,10 +119,21 @@ pub enum DropReason {
     NoRoute,
     /// Lost by the link's loss rate.
     Loss,
-    /// Blocked by this partition.
+    /// Lost by the link's corruption rate.
+    Corrupt,
+    /// Blocked by this partition (the oldest, if there are several).
     Partition(PartitionId),
     /// The sender or the receiver is down.
     NodeDown(NodeId),
+}
+
+/// A fault that the link drew for a packet that does arrive; for the run's log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Mishaps {
+    /// Extra delay in ns.
+    pub delay: u64,
+    /// Lateness of a packet that left the order, in ns.
+    pub reordered: u64,
 }
 
 /// What became of a packet: one delivery, two when duplicated, or a drop.
@@ -98,50 +145,196 @@ pub struct Routed {
     pub second: Option<Delivery>,
     /// The reason if nothing arrives.
     pub dropped: Option<DropReason>,
+    /// What happened to the first copy.
+    pub mishaps: Mishaps,
+}
+
+impl Routed {
+    /// Both deliveries.
+    pub fn deliveries(self) -> impl Iterator<Item = Delivery> {
+        self.first.into_iter().chain(self.second)
+    }
+
+    fn dropped(reason: DropReason) -> Routed {
+        Routed { dropped: Some(reason), ..Routed::default() }
+    }
+}
+
+/// What a directed link remembers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct LinkState {
+    /// When the last packet in FIFO order arrives.
+    last_arrival: SimTime,
+    /// When the wire is free again (bandwidth).
+    free: SimTime,
 }
 
 /// The network between the nodes.
-#[derive(Clone, Debug, Default)]
-pub struct Fabric {}
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Fabric {
+    default: LinkConfig,
+    links: BTreeMap<(NodeId, NodeId), LinkConfig>,
+    state: BTreeMap<(NodeId, NodeId), LinkState>,
+    routes: BTreeMap<IpAddr, NodeId>,
+    down: BTreeSet<NodeId>,
+    partitions: BTreeMap<PartitionId, PartitionKind>,
+    /// Which partitions block a directed pair.
+    blocked: BTreeMap<(NodeId, NodeId), BTreeSet<PartitionId>>,
+    next_partition: u32,
+}
 
-#[allow(unused_variables)]
 impl Fabric {
     /// An empty fabric whose links behave as `default`.
     pub fn new(default: LinkConfig) -> Fabric {
-        Fabric {}
+        Fabric { default, ..Fabric::default() }
     }
 
-    /// Adds a node, or addresses to it.
-    pub fn add_node(&mut self, node: NodeId, addresses: &[IpAddr]) {}
+    /// Gives addresses to a node; an address that another one had moves over.
+    pub fn add_node(&mut self, node: NodeId, addresses: &[IpAddr]) {
+        for ip in addresses {
+            self.routes.insert(ip.to_canonical(), node);
+        }
+    }
 
     /// The node that has `ip`.
     pub fn node_of(&self, ip: IpAddr) -> Option<NodeId> {
-        None
+        self.routes.get(&ip.to_canonical()).copied()
     }
 
-    /// Behaviour of the link from `from` to `to`, for changing.
-    pub fn set_link(&mut self, from: NodeId, to: NodeId, link: LinkConfig) {}
-
-    /// Marks a node as down (its packets and those to it are lost) or up.
-    pub fn set_down(&mut self, node: NodeId, down: bool) {}
-
-    /// Starts a partition.
-    pub fn partition(&mut self, kind: &PartitionKind) -> PartitionId {
-        PartitionId(0)
+    /// All nodes with an address, in order.
+    pub fn nodes(&self) -> BTreeSet<NodeId> {
+        self.routes.values().copied().collect()
     }
 
-    /// Ends one partition; false if there is none of this id.
+    /// How links behave that have no configuration of their own.
+    pub fn default_link(&self) -> &LinkConfig {
+        &self.default
+    }
+
+    /// Changes how links behave that have no configuration of their own.
+    pub fn set_default_link(&mut self, link: LinkConfig) {
+        self.default = link;
+    }
+
+    /// How the link from `from` to `to` behaves.
+    pub fn link(&self, from: NodeId, to: NodeId) -> &LinkConfig {
+        self.links.get(&(from, to)).unwrap_or(&self.default)
+    }
+
+    /// Gives the link from `from` to `to` its own configuration; `None` returns it to the default.
+    pub fn set_link(&mut self, from: NodeId, to: NodeId, link: Option<LinkConfig>) {
+        match link {
+            Some(link) => self.links.insert((from, to), link),
+            None => self.links.remove(&(from, to)),
+        };
+    }
+
+    /// Marks a node as down (packets from it and to it are lost) or up. Packets on their way are the caller's: see
+    /// [`Fabric::is_down`].
+    pub fn set_down(&mut self, node: NodeId, down: bool) {
+        if down {
+            self.down.insert(node);
+        } else {
+            self.down.remove(&node);
+        }
+    }
+
+    /// Whether the node is down: then a packet that arrives is lost.
+    pub fn is_down(&self, node: NodeId) -> bool {
+        self.down.contains(&node)
+    }
+
+    /// Starts a partition. Packets that are on their way still arrive.
+    pub fn partition(&mut self, kind: PartitionKind) -> PartitionId {
+        let id = PartitionId(self.next_partition);
+        self.next_partition += 1;
+        for pair in kind.blocked() {
+            self.blocked.entry(pair).or_default().insert(id);
+        }
+        self.partitions.insert(id, kind);
+        id
+    }
+
+    /// The partitions in force.
+    pub fn partitions(&self) -> impl Iterator<Item = (PartitionId, &PartitionKind)> {
+        self.partitions.iter().map(|(id, kind)| (*id, kind))
+    }
+
+    /// Ends one partition; false if it is not in force.
     pub fn heal(&mut self, id: PartitionId) -> bool {
-        false
+        self.blocked.retain(|_, ids| {
+            ids.remove(&id);
+            !ids.is_empty()
+        });
+        self.partitions.remove(&id).is_some()
     }
 
     /// Ends all partitions.
-    pub fn heal_all(&mut self) {}
-
-    /// Decides what becomes of `packet`, sent by `from` at `now`. Draws from [`Stream::Network`] only.
-    ///
-    /// [`Stream::Network`]: bloodhound_decisions::Stream::Network
-    pub fn route(&mut self, packet: Packet, from: NodeId, now: SimTime, decisions: &mut Decisions) -> Routed {
-        Routed { dropped: Some(DropReason::NoRoute), ..Routed::default() }
+    pub fn heal_all(&mut self) {
+        self.partitions.clear();
+        self.blocked.clear();
     }
+
+    /// The partition that blocks packets from `from` to `to`.
+    pub fn blocked_by(&self, from: NodeId, to: NodeId) -> Option<PartitionId> {
+        self.blocked.get(&(from, to))?.first().copied()
+    }
+
+    /// Decides what becomes of `packet`, sent by `from` at `now`. Draws from [`Stream::Network`] only, and nothing
+    /// for what is switched off.
+    pub fn route(&mut self, packet: Packet, from: NodeId, now: SimTime, decisions: &mut Decisions) -> Routed {
+        let Some(to) = self.node_of(packet.dst.ip()) else {
+            return Routed::dropped(DropReason::NoRoute);
+        };
+        if let Some(down) = [from, to].into_iter().find(|node| self.is_down(*node)) {
+            return Routed::dropped(DropReason::NodeDown(down));
+        }
+        if let Some(id) = self.blocked_by(from, to) {
+            return Routed::dropped(DropReason::Partition(id));
+        }
+        let link = self.links.get(&(from, to)).unwrap_or(&self.default);
+        if decisions.chance(Stream::Network, link.loss) {
+            return Routed::dropped(DropReason::Loss);
+        }
+        if decisions.chance(Stream::Network, link.corrupt) {
+            return Routed::dropped(DropReason::Corrupt);
+        }
+        let state = self.state.entry((from, to)).or_default();
+        let (at, mishaps) = arrival(link, state, &packet, now, decisions);
+        let second = decisions.chance(Stream::Network, link.duplicate).then(|| {
+            let late = decisions.between(Stream::Network, 0, link.latency.max(link.reorder_delay));
+            Delivery { to, at: at.after(late), packet: packet.clone() }
+        });
+        Routed { first: Some(Delivery { to, at, packet }), second, dropped: None, mishaps }
+    }
+}
+
+/// When a packet arrives that is not lost.
+fn arrival(
+    link: &LinkConfig,
+    state: &mut LinkState,
+    packet: &Packet,
+    now: SimTime,
+    decisions: &mut Decisions,
+) -> (SimTime, Mishaps) {
+    let mut mishaps = Mishaps::default();
+    let mut sent = now;
+    if let Some(rate) = link.bandwidth {
+        let time = u128::from(packet.wire_len()) * u128::from(SECS) / u128::from(rate.max(1));
+        sent = state.free.max(now).after(u64::try_from(time).unwrap_or(u64::MAX));
+        state.free = sent;
+    }
+    let jitter = decisions.between(Stream::Network, 0, link.jitter);
+    let mut at = sent.after(link.latency).after(jitter);
+    if decisions.chance(Stream::Network, link.reorder) {
+        mishaps.reordered = decisions.between(Stream::Network, 0, link.reorder_delay);
+        return (at.after(mishaps.reordered), mishaps);
+    }
+    if decisions.chance(Stream::Network, link.delay) {
+        mishaps.delay = decisions.between(Stream::Network, 0, link.delay_max);
+        at = at.after(mishaps.delay);
+    }
+    at = at.max(state.last_arrival);
+    state.last_arrival = at;
+    (at, mishaps)
 }

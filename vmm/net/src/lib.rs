@@ -15,16 +15,23 @@
 //! 4. `take_events()` and wake who waits on these sockets;
 //! 5. schedule the next `on_time` at `next_deadline()`.
 
+mod buffer;
 mod bytes;
 mod config;
+mod conn;
 mod fabric;
+mod iface;
 mod options;
 mod packet;
+mod seq;
+mod socket;
 mod stack;
 
 pub use bytes::Bytes;
 pub use config::Config;
-pub use fabric::{Delivery, DropReason, Fabric, LinkConfig, NodeId, PartitionId, PartitionKind, Routed};
+pub use fabric::{
+    Delivery, DropReason, Fabric, LinkConfig, Mishaps, NodeId, PartitionId, PartitionKind, Routed,
+};
 pub use options::{
     Datagram, Options, ReadyFlags, Shutdown, SockOpt, SocketId, SocketInfo, TcpInfo, TcpState,
 };

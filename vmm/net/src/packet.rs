@@ -42,6 +42,11 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// A segment without data and options.
+    pub fn control(seq: u32, ack: u32, flags: Flags, window: u16) -> Segment {
+        Segment { seq, ack, flags, window, mss: None, wscale: None, payload: Bytes::default() }
+    }
+
     /// Sequence numbers that the segment takes: data, and one each for SYN and FIN.
     pub fn seq_len(&self) -> u32 {
         let control = self.flags.intersection(Flags::SYN | Flags::FIN).bits().count_ones();

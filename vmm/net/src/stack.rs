@@ -1,209 +1,329 @@
-//! [`Stack`]: the sockets of one node.
+//! [`Stack`]: the sockets of one node and the calls on them. This module holds the tables, options and queries;
+//! `bind` names and ports, `connect` opening and closing, `data` sending and receiving, `demux` arriving packets,
+//! `time` timers and events.
 
+mod bind;
+mod connect;
+mod data;
+mod demux;
+mod time;
+
+use crate::iface::{Interfaces, shown, unspecified};
+use crate::socket::{Common, Cx, Kind, Socket, Udp};
 use crate::{
-    Config, Datagram, Options, Packet, ReadyFlags, Shutdown, SockOpt, SocketId, SocketInfo, TcpInfo,
+    Config, Options, Packet, Proto, ReadyFlags, SockOpt, SocketId, SocketInfo, TcpInfo, TcpState, seq,
 };
 use bloodhound_abi::{Errno, SimTime};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 type Result<T, E = Errno> = std::result::Result<T, E>;
 
+/// A connection's two ends: (local, peer).
+type Pair = (SocketAddr, SocketAddr);
+
 /// One node's TCP/IP stack. Every call on an id that is not open gives EBADF. Nothing blocks: where Linux would
 /// block, the call gives what it gives on a non-blocking socket, and an event says when to try again.
 ///
-/// Loopback packets (to any local address) are queued inside with `Config::loopback_delay` and delivered by
-/// [`Stack::on_time`], so they pass through time order like all else.
-#[derive(Clone, Debug)]
+/// Addresses may be given and are returned in the socket's family; on an AF_INET6 socket IPv4 is
+/// `::ffff:a.b.c.d`. Packets carry the plain IPv4 address.
+///
+/// Packets to a local address are queued inside with `Config::loopback_delay` and delivered by
+/// [`Stack::on_time`], so they pass through time order like all else and meet no faults.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Stack {
-    config: Config,
-    addresses: Vec<(IpAddr, u8)>,
+    net: Interfaces,
+    seed: u64,
+    sockets: BTreeMap<SocketId, Socket>,
+    next_id: u32,
+    /// TCP connections: to a connection, to its TIME_WAIT, or to the listener that has it half open.
+    conns: BTreeMap<Pair, SocketId>,
+    /// Who holds which port.
+    ports: BTreeSet<(Proto, u16, SocketId)>,
+    /// Listening sockets by port.
+    listeners: BTreeSet<(u16, SocketId)>,
+    /// Sockets with a deadline.
+    timers: BTreeSet<(SimTime, SocketId)>,
+    events: Vec<(SocketId, ReadyFlags)>,
+    /// Where the search for an ephemeral port goes on, as an offset into the range.
+    next_port: u32,
 }
 
-#[allow(unused_variables)]
 impl Stack {
     /// A stack with loopback only. `seed` sets the first ephemeral port and the initial sequence numbers; a
     /// restarted node should get another one.
     pub fn new(config: Config, seed: u64) -> Stack {
-        Stack { config, addresses: Vec::new() }
+        let (low, high) = config.local_ports;
+        assert!(low > 0 && low <= high, "an empty range of local ports");
+        let next_port = (seq::mix(seed) % (u64::from(high - low) + 1)) as u32;
+        Stack {
+            net: Interfaces { config, addresses: Vec::new(), out: Vec::new(), loopback: VecDeque::new() },
+            seed,
+            sockets: BTreeMap::new(),
+            next_id: 0,
+            conns: BTreeMap::new(),
+            ports: BTreeSet::new(),
+            listeners: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            events: Vec::new(),
+            next_port,
+        }
     }
 
     /// Gives the node an address; `prefix` is the length of its network's prefix, which decides what is reachable.
     pub fn add_address(&mut self, ip: IpAddr, prefix: u8) {
-        self.addresses.push((ip, prefix));
+        let ip = ip.to_canonical();
+        if !self.net.addresses.contains(&(ip, prefix)) {
+            self.net.addresses.push((ip, prefix));
+        }
     }
 
     /// The addresses given so far with their prefixes, without loopback.
     pub fn addresses(&self) -> &[(IpAddr, u8)] {
-        &self.addresses
+        &self.net.addresses
     }
 
     /// The constants in use.
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.net.config
     }
 
     /// socket(AF_INET or AF_INET6, SOCK_STREAM).
     pub fn tcp_socket(&mut self, v6: bool) -> SocketId {
-        SocketId(0)
+        let common = Common::new(Proto::Tcp, v6, &self.net.config);
+        self.insert(common, Kind::Idle)
     }
 
     /// socket(AF_INET or AF_INET6, SOCK_DGRAM).
     pub fn udp_socket(&mut self, v6: bool) -> SocketId {
-        SocketId(0)
+        let common = Common::new(Proto::Udp, v6, &self.net.config);
+        self.insert(common, Kind::Udp(Udp::default()))
     }
 
-    /// bind(2). Port 0 picks one. EINVAL already bound, EADDRNOTAVAIL not local, EADDRINUSE, EAFNOSUPPORT.
-    pub fn bind(&mut self, id: SocketId, addr: SocketAddr) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
+    fn insert(&mut self, common: Common, kind: Kind) -> SocketId {
+        let id = SocketId(self.next_id);
+        self.next_id = self.next_id.checked_add(1).expect("fewer than 2^32 sockets per node");
+        self.sockets.insert(id, Socket { common, kind, deadline: None });
+        id
     }
 
-    /// listen(2). Autobinds. Again on a listener changes the backlog. EINVAL connected, EADDRINUSE.
-    pub fn listen(&mut self, id: SocketId, backlog: u32) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
+    /// A socket that the user has.
+    fn get(&self, id: SocketId) -> Result<&Socket> {
+        let open = |s: &&Socket| !s.common.orphan && !s.common.unaccepted;
+        self.sockets.get(&id).filter(open).ok_or(Errno::EBADF)
     }
 
-    /// connect(2) without blocking. TCP: the first call gives EINPROGRESS; then EALREADY until the handshake ended,
-    /// then once `Ok` or the error (ECONNREFUSED, ETIMEDOUT, ..); then EISCONN. A blocking connect calls again
-    /// after each event until neither EINPROGRESS nor EALREADY comes. UDP: sets the peer at once.
-    pub fn connect(&mut self, id: SocketId, addr: SocketAddr, now: SimTime) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
+    fn get_mut(&mut self, id: SocketId) -> Result<&mut Socket> {
+        let open = |s: &&mut Socket| !s.common.orphan && !s.common.unaccepted;
+        self.sockets.get_mut(&id).filter(open).ok_or(Errno::EBADF)
     }
 
-    /// connect(2) with AF_UNSPEC: dissolves the association; an open TCP connection is reset.
-    pub fn disconnect(&mut self, id: SocketId, now: SimTime) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
+    /// A socket that the user has, with the context for its handlers.
+    fn with_cx(&mut self, id: SocketId, now: SimTime) -> Result<(&mut Kind, Cx<'_>)> {
+        let open = |s: &&mut Socket| !s.common.orphan && !s.common.unaccepted;
+        let socket = self.sockets.get_mut(&id).filter(open).ok_or(Errno::EBADF)?;
+        Ok((&mut socket.kind, Cx { c: &mut socket.common, net: &mut self.net, now }))
     }
 
-    /// accept(2). EAGAIN when none is waiting, EINVAL when not listening.
-    pub fn accept(&mut self, id: SocketId) -> Result<(SocketId, SocketAddr)> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    /// send(2) on a connected socket: TCP takes what fits (EAGAIN: nothing), UDP all. `more` is MSG_MORE.
-    /// EPIPE (the caller raises SIGPIPE), ECONNRESET, ENOTCONN, EMSGSIZE, EDESTADDRREQ.
-    pub fn send(&mut self, id: SocketId, data: &[u8], more: bool, now: SimTime) -> Result<usize> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    /// recv(2) into `buf`; `Ok(0)` is the end of the stream (or an empty datagram). EAGAIN, ENOTCONN, ECONNRESET.
-    pub fn recv(&mut self, id: SocketId, buf: &mut [u8], peek: bool, now: SimTime) -> Result<usize> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    /// sendto(2) on a UDP socket; `None` uses the connected peer.
-    pub fn send_to(
-        &mut self,
-        id: SocketId,
-        data: &[u8],
-        to: Option<SocketAddr>,
-        now: SimTime,
-    ) -> Result<usize> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    /// recvfrom(2) on a UDP socket: the whole datagram (the caller truncates). EAGAIN, ECONNREFUSED.
-    pub fn recv_from(&mut self, id: SocketId, peek: bool) -> Result<Datagram> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    /// shutdown(2). ENOTCONN. On a listener SHUT_RD stops listening, as Linux does.
-    pub fn shutdown(&mut self, id: SocketId, how: Shutdown, now: SimTime) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    /// close(2) of the last descriptor. The id is gone for the user at once; the connection ends by itself. Unread
-    /// data or SO_LINGER 0 resets the peer. For SO_LINGER > 0 see [`Stack::lingering`].
-    pub fn close(&mut self, id: SocketId, now: SimTime) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
-    }
-
-    /// Whether a closed socket still has data or its FIN unacknowledged: what a close(2) with SO_LINGER > 0 waits
-    /// for (events keep coming for it).
-    pub fn lingering(&self, id: SocketId) -> bool {
-        false
-    }
-
-    /// setsockopt(2). EINVAL out of range.
+    /// setsockopt(2). EINVAL out of range; ENOPROTOOPT for a TCP option on UDP.
     pub fn set_option(&mut self, id: SocketId, option: SockOpt, now: SimTime) -> Result<()> {
-        Err(Errno::EOPNOTSUPP)
+        let (kind, mut cx) = self.with_cx(id, now)?;
+        check_option(option, cx.c)?;
+        store_option(option, &mut cx);
+        if let Kind::Conn(conn) = kind {
+            match option {
+                SockOpt::NoDelay(true) | SockOpt::Cork(false) => conn.flush(&mut cx),
+                SockOpt::QuickAck(on) => conn.set_quickack(on, &mut cx),
+                SockOpt::KeepAlive(_) => conn.reset_keepalive(&cx),
+                SockOpt::KeepIdle(_) if cx.c.opts.keepalive => conn.reset_keepalive(&cx),
+                SockOpt::SndBuf(_) if conn.is_writable(cx.c) => cx.c.wake(ReadyFlags::WRITE),
+                _ => {}
+            }
+        }
+        self.settle(id, now);
+        Ok(())
     }
 
     /// getsockopt(2) of all options.
     pub fn options(&self, id: SocketId) -> Result<&Options> {
-        Err(Errno::EOPNOTSUPP)
+        Ok(&self.get(id)?.common.opts)
     }
 
     /// SO_ERROR: takes the pending error.
     pub fn take_error(&mut self, id: SocketId) -> Result<Option<Errno>> {
-        Err(Errno::EOPNOTSUPP)
+        Ok(self.get_mut(id)?.common.take_error())
     }
 
     /// Whether the socket listens (SO_ACCEPTCONN).
     pub fn is_listening(&self, id: SocketId) -> bool {
-        false
+        self.get(id).is_ok_and(|s| matches!(s.kind, Kind::Listen(_)))
     }
 
     /// getsockname(2), in the socket's family (IPv4 on a v6 socket is `::ffff:a.b.c.d`).
     pub fn local_addr(&self, id: SocketId) -> Result<SocketAddr> {
-        Err(Errno::EOPNOTSUPP)
+        let c = &self.get(id)?.common;
+        Ok(shown(c.local, c.v6))
     }
 
     /// getpeername(2). ENOTCONN.
     pub fn peer_addr(&self, id: SocketId) -> Result<SocketAddr> {
-        Err(Errno::EOPNOTSUPP)
+        let socket = self.get(id)?;
+        let gone = socket.common.proto == Proto::Tcp
+            && matches!(socket.state(), TcpState::Close | TcpState::SynSent);
+        let peer = socket.common.peer.filter(|_| !gone).ok_or(Errno::ENOTCONN)?;
+        Ok(shown(peer, socket.common.v6))
     }
 
     /// What poll(2) reports now; empty for an id that is not open. Does not allocate.
     pub fn readiness(&self, id: SocketId) -> ReadyFlags {
-        ReadyFlags::empty()
+        self.get(id).map_or(ReadyFlags::empty(), Socket::readiness)
     }
 
-    /// FIONREAD: bytes to read (UDP: of the first datagram).
+    /// FIONREAD: bytes to read (UDP: of the first datagram). EINVAL on a listener.
     pub fn readable_bytes(&self, id: SocketId) -> Result<usize> {
-        Err(Errno::EOPNOTSUPP)
+        match &self.get(id)?.kind {
+            Kind::Listen(_) => Err(Errno::EINVAL),
+            Kind::Conn(conn) => Ok(conn.rcv.len()),
+            Kind::Udp(udp) => Ok(udp.queue.front().map_or(0, |d| d.data.len())),
+            Kind::Idle | Kind::TimeWait(_) => Ok(0),
+        }
     }
 
-    /// SIOCOUTQ: bytes not yet acknowledged.
+    /// SIOCOUTQ: bytes not yet acknowledged. EINVAL on a listener.
     pub fn unacked_bytes(&self, id: SocketId) -> Result<usize> {
-        Err(Errno::EOPNOTSUPP)
+        match &self.get(id)?.kind {
+            Kind::Listen(_) => Err(Errno::EINVAL),
+            Kind::Conn(conn) => Ok(conn.snd.len()),
+            Kind::Idle | Kind::Udp(_) | Kind::TimeWait(_) => Ok(0),
+        }
     }
 
-    /// TCP_INFO. EOPNOTSUPP on UDP.
-    pub fn tcp_info(&self, id: SocketId) -> Result<TcpInfo> {
-        Err(Errno::EOPNOTSUPP)
+    /// TCP_INFO of a connection; `None` for a TCP socket without one. EOPNOTSUPP on UDP.
+    pub fn tcp_info(&self, id: SocketId) -> Result<Option<TcpInfo>> {
+        match &self.get(id)?.kind {
+            Kind::Conn(conn) => Ok(Some(conn.info(&self.net.config))),
+            Kind::Udp(_) => Err(Errno::EOPNOTSUPP),
+            _ => Ok(None),
+        }
     }
 
-    /// All sockets, for /proc/net/tcp and udp, in a fixed order.
+    /// The TCP state of a socket, `Close` for UDP without a peer; also for ids that the user has closed, as long as
+    /// their connection lives.
+    pub fn state(&self, id: SocketId) -> Option<TcpState> {
+        self.sockets.get(&id).map(Socket::state)
+    }
+
+    /// All sockets that hold a port, for /proc/net/tcp and udp, in the order of their ids.
     pub fn sockets(&self) -> Vec<SocketInfo> {
-        Vec::new()
+        let mut list = Vec::new();
+        for (id, socket) in &self.sockets {
+            let c = &socket.common;
+            if c.local.port() == 0 {
+                continue;
+            }
+            let (tx_queue, rx_queue) = match &socket.kind {
+                Kind::Listen(listener) => (0, listener.queue.len()),
+                Kind::Conn(conn) => (conn.snd.len(), conn.rcv.len()),
+                Kind::Udp(udp) => (0, udp.used),
+                Kind::Idle | Kind::TimeWait(_) => (0, 0),
+            };
+            let info = SocketInfo {
+                id: (!c.orphan && !c.unaccepted).then_some(*id),
+                proto: c.proto,
+                v6: c.v6,
+                state: socket.state(),
+                local: shown(c.local, c.v6),
+                peer: c.peer.map_or(unspecified(c.v6), |peer| shown(peer, c.v6)),
+                tx_queue: tx_queue as u32,
+                rx_queue: rx_queue as u32,
+            };
+            let half_open = match &socket.kind {
+                Kind::Listen(listener) => Some(listener.requests.keys()),
+                _ => None,
+            };
+            list.push(info.clone());
+            for (local, peer) in half_open.into_iter().flatten() {
+                let (local, peer) = (shown(*local, c.v6), shown(*peer, c.v6));
+                list.push(SocketInfo {
+                    id: None,
+                    state: TcpState::SynRecv,
+                    local,
+                    peer,
+                    rx_queue: 0,
+                    ..info.clone()
+                });
+            }
+        }
+        list
     }
-
-    /// Wakes since the last call, in the order of each socket's first one: the flags are the key of the wake (all
-    /// of them for a state change), not the readiness. An edge-triggered waiter is woken if they meet its interest
-    /// and `readiness` then agrees.
-    pub fn take_events(&mut self) -> Vec<(SocketId, ReadyFlags)> {
-        Vec::new()
-    }
-
-    /// A packet from the fabric arrives.
-    pub fn input(&mut self, packet: Packet, now: SimTime) {}
-
-    /// When `on_time` has to be called next, at the latest.
-    pub fn next_deadline(&self) -> Option<SimTime> {
-        None
-    }
-
-    /// Delivers loopback packets and fires timers that are due at `now`, in order of time, then of socket.
-    pub fn on_time(&mut self, now: SimTime) {}
 
     /// Packets for the fabric, in the order in which they were sent.
     pub fn take_output(&mut self) -> Vec<Packet> {
-        Vec::new()
+        std::mem::take(&mut self.net.out)
     }
 
-    /// Resets connections to `peer` (any if `None`), as if a RST had come in: the fault "connection reset". Call it
-    /// on both ends. Returns how many.
-    pub fn reset_connections(&mut self, peer: Option<IpAddr>, now: SimTime) -> usize {
-        0
+    /// Whether packets or events wait to be taken.
+    pub fn has_output(&self) -> bool {
+        !self.net.out.is_empty() || !self.events.is_empty()
+    }
+}
+
+/// The ranges that Linux accepts (`do_tcp_setsockopt`).
+fn check_option(option: SockOpt, c: &Common) -> Result<()> {
+    let tcp_only = matches!(
+        option,
+        SockOpt::NoDelay(_)
+            | SockOpt::Cork(_)
+            | SockOpt::QuickAck(_)
+            | SockOpt::KeepIdle(_)
+            | SockOpt::KeepIntvl(_)
+            | SockOpt::KeepCnt(_)
+            | SockOpt::UserTimeout(_)
+            | SockOpt::MaxSeg(_)
+            | SockOpt::SynCnt(_)
+            | SockOpt::Linger2(_)
+    );
+    if tcp_only && c.proto != Proto::Tcp {
+        return Err(Errno::ENOPROTOOPT);
+    }
+    let valid = match option {
+        SockOpt::KeepIdle(secs) | SockOpt::KeepIntvl(secs) => (1..=32767).contains(&secs),
+        SockOpt::KeepCnt(count) | SockOpt::SynCnt(count) => (1..=127).contains(&count),
+        SockOpt::MaxSeg(size) => size == 0 || (88..=32767).contains(&size),
+        SockOpt::UserTimeout(ms) => i32::try_from(ms).is_ok(),
+        SockOpt::V6Only(_) if !c.v6 => return Err(Errno::ENOPROTOOPT),
+        SockOpt::V6Only(_) => c.local.port() == 0,
+        _ => true,
+    };
+    if valid { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
+fn store_option(option: SockOpt, cx: &mut Cx<'_>) {
+    let limit = cx.net.config.sockopt_buf_max;
+    let opts = &mut cx.c.opts;
+    match option {
+        SockOpt::NoDelay(on) => opts.nodelay = on,
+        SockOpt::Cork(on) => opts.cork = on,
+        SockOpt::QuickAck(_) => {}
+        SockOpt::KeepAlive(on) => opts.keepalive = on,
+        SockOpt::KeepIdle(secs) => opts.keepidle = secs,
+        SockOpt::KeepIntvl(secs) => opts.keepintvl = secs,
+        SockOpt::KeepCnt(count) => opts.keepcnt = count,
+        SockOpt::UserTimeout(ms) => opts.user_timeout = ms,
+        SockOpt::MaxSeg(size) => opts.max_seg = (size > 0).then_some(size),
+        SockOpt::SynCnt(count) => opts.syn_cnt = count,
+        SockOpt::Linger2(secs) => opts.linger2 = secs,
+        SockOpt::ReuseAddr(on) => opts.reuseaddr = on,
+        SockOpt::ReusePort(on) => opts.reuseport = on,
+        // "The kernel doubles this value (to allow space for bookkeeping overhead)" (socket(7)); the minima are
+        // SOCK_MIN_SNDBUF and SOCK_MIN_RCVBUF.
+        SockOpt::SndBuf(bytes) => {
+            opts.sndbuf = (bytes.min(limit) * 2).max(4608);
+            opts.sndbuf_locked = true;
+        }
+        SockOpt::RcvBuf(bytes) => opts.rcvbuf = (bytes.min(limit) * 2).max(2304),
+        SockOpt::RcvLowat(bytes) => opts.rcvlowat = bytes.clamp(1, i32::MAX as u32),
+        SockOpt::Linger(secs) => opts.linger = secs,
+        SockOpt::V6Only(on) => opts.v6only = on,
     }
 }

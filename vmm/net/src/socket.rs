@@ -1,0 +1,236 @@
+//! [`Socket`]: one entry of the stack's arena. [`Common`] is what all kinds share (Linux's `struct sock`), [`Kind`]
+//! what they are. Readiness follows `tcp_poll` and `datagram_poll` of Linux.
+
+use crate::conn::Conn;
+use crate::iface::{Interfaces, unspecified};
+use crate::{Config, Datagram, Options, Proto, ReadyFlags, SocketId, TcpState};
+use bloodhound_abi::{Errno, SimTime};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+/// `socket_state` of Linux (SS_*): what connect(2) has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Association {
+    Unconnected,
+    Connecting,
+    Connected,
+}
+
+/// The part of a socket that does not depend on its kind. Addresses are canonical.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Common {
+    pub(crate) proto: Proto,
+    pub(crate) v6: bool,
+    pub(crate) opts: Options,
+    /// Unspecified address and port 0 until bound or connected.
+    pub(crate) local: SocketAddr,
+    /// The address came from bind(2), so a disconnect keeps it (SOCK_BINDADDR_LOCK).
+    pub(crate) bound_addr: bool,
+    /// The port came from bind(2), so it outlives the connection (SOCK_BINDPORT_LOCK).
+    pub(crate) bound_port: bool,
+    /// The socket stands in the stack's table of ports.
+    pub(crate) holds_port: bool,
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) association: Association,
+    pub(crate) error: Option<Errno>,
+    /// Error that only shows when the connection times out (sk_err_soft).
+    pub(crate) soft_error: Option<Errno>,
+    pub(crate) shut_read: bool,
+    pub(crate) shut_write: bool,
+    /// A FIN came in: reads give the end of the stream before any error (SOCK_DONE).
+    pub(crate) done: bool,
+    /// No descriptor refers to the socket any more (SOCK_DEAD).
+    pub(crate) orphan: bool,
+    /// In an accept queue: nobody can wait for it yet.
+    pub(crate) unaccepted: bool,
+    /// Wakes raised by the current call.
+    pub(crate) wake: ReadyFlags,
+    /// Place in the stack's list of events that were not yet taken.
+    pub(crate) event: Option<u32>,
+}
+
+impl Common {
+    pub(crate) fn new(proto: Proto, v6: bool, config: &Config) -> Common {
+        Common {
+            proto,
+            v6,
+            opts: Options::new(proto, config),
+            local: unspecified(v6),
+            bound_addr: false,
+            bound_port: false,
+            holds_port: false,
+            peer: None,
+            association: Association::Unconnected,
+            error: None,
+            soft_error: None,
+            shut_read: false,
+            shut_write: false,
+            done: false,
+            orphan: false,
+            unaccepted: false,
+            wake: ReadyFlags::empty(),
+            event: None,
+        }
+    }
+
+    /// Wakes waiters whose interest meets `key`.
+    pub(crate) fn wake(&mut self, key: ReadyFlags) {
+        self.wake |= key;
+    }
+
+    /// Wakes all waiters (`sk_state_change`).
+    pub(crate) fn wake_all(&mut self) {
+        self.wake |= ReadyFlags::all();
+    }
+
+    pub(crate) fn take_error(&mut self) -> Option<Errno> {
+        self.error.take()
+    }
+}
+
+/// A connection of which only the SYN was seen (`struct request_sock`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Request {
+    /// Sequence number of the peer's SYN.
+    pub(crate) irs: u32,
+    /// Sequence number of our SYN.
+    pub(crate) iss: u32,
+    /// The peer's options and window.
+    pub(crate) mss: u16,
+    pub(crate) wscale: Option<u8>,
+    pub(crate) window: u16,
+    /// When the SYN-ACK was first sent, and when it is sent again.
+    pub(crate) sent: SimTime,
+    pub(crate) resend: SimTime,
+    /// Timeouts so far.
+    pub(crate) timeouts: u32,
+}
+
+/// A listening socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Listener {
+    pub(crate) backlog: u32,
+    /// Established connections to accept, oldest first.
+    pub(crate) queue: VecDeque<SocketId>,
+    /// Half-open connections by (local, peer).
+    pub(crate) requests: BTreeMap<(SocketAddr, SocketAddr), Request>,
+}
+
+impl Listener {
+    /// Linux lets one more in than the backlog says (`sk_acceptq_is_full`).
+    pub(crate) fn is_full(&self) -> bool {
+        self.queue.len() as u64 > u64::from(self.backlog)
+    }
+}
+
+/// What is left of a connection in TIME_WAIT (`struct inet_timewait_sock`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct TimeWait {
+    pub(crate) snd_nxt: u32,
+    pub(crate) rcv_nxt: u32,
+    pub(crate) window: u16,
+    pub(crate) since: SimTime,
+    pub(crate) until: SimTime,
+}
+
+/// What Linux charges a datagram for beside its payload (struct sk_buff and its data area).
+const DATAGRAM_OVERHEAD: usize = 768;
+
+/// Receive queue of a UDP socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Udp {
+    /// Datagrams with canonical addresses.
+    pub(crate) queue: VecDeque<Datagram>,
+    pub(crate) used: usize,
+}
+
+impl Udp {
+    /// Queues a datagram; false if the buffer is full and it is lost.
+    pub(crate) fn push(&mut self, datagram: Datagram, rcvbuf: u32) -> bool {
+        if self.used > rcvbuf as usize {
+            return false;
+        }
+        self.used += datagram.data.len() + DATAGRAM_OVERHEAD;
+        self.queue.push_back(datagram);
+        true
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Datagram> {
+        let datagram = self.queue.pop_front()?;
+        self.used -= datagram.data.len() + DATAGRAM_OVERHEAD;
+        Some(datagram)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// TCP, neither connected nor listening.
+    Idle,
+    Listen(Listener),
+    Conn(Box<Conn>),
+    TimeWait(TimeWait),
+    Udp(Udp),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Socket {
+    pub(crate) common: Common,
+    pub(crate) kind: Kind,
+    /// The deadline under which the socket stands in the stack's timer index.
+    pub(crate) deadline: Option<SimTime>,
+}
+
+/// Everything a connection's handler may touch beside itself.
+pub(crate) struct Cx<'a> {
+    pub(crate) c: &'a mut Common,
+    pub(crate) net: &'a mut Interfaces,
+    pub(crate) now: SimTime,
+}
+
+impl Socket {
+    pub(crate) fn state(&self) -> TcpState {
+        match &self.kind {
+            Kind::Idle => TcpState::Close,
+            Kind::Listen(_) => TcpState::Listen,
+            Kind::Conn(conn) => conn.state,
+            Kind::TimeWait(_) => TcpState::TimeWait,
+            Kind::Udp(_) if self.common.peer.is_some() => TcpState::Established,
+            Kind::Udp(_) => TcpState::Close,
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<SimTime> {
+        match &self.kind {
+            Kind::Idle | Kind::Udp(_) => None,
+            Kind::Listen(listener) => listener.requests.values().map(|r| r.resend).min(),
+            Kind::Conn(conn) => conn.next_deadline(),
+            Kind::TimeWait(wait) => Some(wait.until),
+        }
+    }
+
+    /// `tcp_poll` and `datagram_poll`.
+    pub(crate) fn readiness(&self) -> ReadyFlags {
+        let c = &self.common;
+        let mut ready = ReadyFlags::empty();
+        ready.set(ReadyFlags::ERR, c.error.is_some());
+        if let Kind::Listen(listener) = &self.kind {
+            return if listener.queue.is_empty() { ReadyFlags::empty() } else { ReadyFlags::READ };
+        }
+        let closed = c.proto == Proto::Tcp && self.state() == TcpState::Close;
+        ready.set(ReadyFlags::HUP, closed || (c.shut_read && c.shut_write));
+        ready.set(ReadyFlags::READ | ReadyFlags::RDHUP, c.shut_read);
+        match &self.kind {
+            Kind::Udp(udp) => {
+                ready.set(ReadyFlags::READ, c.shut_read || !udp.queue.is_empty());
+                ready.insert(ReadyFlags::WRITE);
+            }
+            Kind::Conn(conn) if matches!(conn.state, TcpState::SynSent | TcpState::SynRecv) => {}
+            Kind::Conn(conn) => {
+                ready.set(ReadyFlags::READ, c.shut_read || conn.rcv.len() >= conn.read_target(c));
+                ready.set(ReadyFlags::WRITE, c.shut_write || conn.is_writable(c));
+            }
+            _ => ready.insert(ReadyFlags::WRITE),
+        }
+        ready
+    }
+}

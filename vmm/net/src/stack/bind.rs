@@ -1,0 +1,181 @@
+//! Names: bind(2), listen(2), ports and their conflicts (`inet_csk_get_port`, `udp_lib_get_port` of Linux).
+
+use super::{Pair, Result, Stack};
+use crate::iface::canonical;
+use crate::seq::hash_pair;
+use crate::socket::{Common, Kind, Listener};
+use crate::{Proto, SocketId};
+use bloodhound_abi::{Errno, SimTime};
+use std::net::SocketAddr;
+
+impl Stack {
+    /// bind(2). Port 0 picks one. EINVAL already bound, EADDRNOTAVAIL not local, EADDRINUSE, EAFNOSUPPORT.
+    pub fn bind(&mut self, id: SocketId, addr: SocketAddr) -> Result<()> {
+        let c = &self.get(id)?.common;
+        if addr.is_ipv6() != c.v6 {
+            return Err(Errno::EAFNOSUPPORT);
+        }
+        let mapped = addr.is_ipv6() && canonical(addr).is_ipv4();
+        if mapped && c.opts.v6only {
+            return Err(Errno::EINVAL);
+        }
+        let mut local = canonical(addr);
+        if c.local.port() != 0 || !matches!(self.get(id)?.kind, Kind::Idle | Kind::Udp(_)) {
+            return Err(Errno::EINVAL);
+        }
+        if !local.ip().is_unspecified() && !self.net.is_local(local.ip()) {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        let proto = c.proto;
+        if local.port() == 0 {
+            local.set_port(self.free_port(proto).ok_or(Errno::EADDRINUSE)?);
+        } else if self.conflicts(id, local) {
+            return Err(Errno::EADDRINUSE);
+        }
+        let c = &mut self.get_mut(id)?.common;
+        c.local = local;
+        c.bound_addr = !local.ip().is_unspecified();
+        c.bound_port = addr.port() != 0;
+        self.hold_port(id);
+        Ok(())
+    }
+
+    /// listen(2). Autobinds. Again on a listener it changes the backlog. EINVAL connected, EADDRINUSE, EOPNOTSUPP on
+    /// UDP.
+    pub fn listen(&mut self, id: SocketId, backlog: u32) -> Result<()> {
+        let backlog = backlog.min(self.net.config.somaxconn);
+        let socket = self.get_mut(id)?;
+        match &mut socket.kind {
+            Kind::Listen(listener) => {
+                listener.backlog = backlog;
+                return Ok(());
+            }
+            Kind::Idle => {}
+            Kind::Udp(_) => return Err(Errno::EOPNOTSUPP),
+            Kind::Conn(_) | Kind::TimeWait(_) => return Err(Errno::EINVAL),
+        }
+        self.autobind(id, Errno::EADDRINUSE)?;
+        // Two sockets may share an address by SO_REUSEADDR as long as neither listens; so it is checked again.
+        let local = self.get(id)?.common.local;
+        if self.conflicts(id, local) {
+            return Err(Errno::EADDRINUSE);
+        }
+        let socket = self.get_mut(id)?;
+        socket.kind = Kind::Listen(Listener { backlog, ..Listener::default() });
+        socket.common.shut_read = false;
+        socket.common.shut_write = false;
+        self.listeners.insert((local.port(), id));
+        Ok(())
+    }
+
+    /// Gives the socket a free port if it has none; `full` is the error when there is none left.
+    pub(super) fn autobind(&mut self, id: SocketId, full: Errno) -> Result<()> {
+        let c = &self.get(id)?.common;
+        if c.local.port() == 0 {
+            let port = self.free_port(c.proto).ok_or(full)?;
+            self.get_mut(id)?.common.local.set_port(port);
+        }
+        self.hold_port(id);
+        Ok(())
+    }
+
+    /// Enters the socket into the table of ports.
+    pub(super) fn hold_port(&mut self, id: SocketId) {
+        if let Some(socket) = self.sockets.get_mut(&id) {
+            socket.common.holds_port = true;
+            self.ports.insert((socket.common.proto, socket.common.local.port(), id));
+        }
+    }
+
+    /// Removes it from there; the address stays visible.
+    pub(super) fn release_port(&mut self, id: SocketId) {
+        if let Some(socket) = self.sockets.get_mut(&id)
+            && std::mem::take(&mut socket.common.holds_port)
+        {
+            self.ports.remove(&(socket.common.proto, socket.common.local.port(), id));
+        }
+    }
+
+    pub(super) fn holders(&self, proto: Proto, port: u16) -> impl Iterator<Item = SocketId> + Clone + '_ {
+        let range = (proto, port, SocketId(0))..=(proto, port, SocketId(u32::MAX));
+        self.ports.range(range).map(|(_, _, id)| *id)
+    }
+
+    /// Whether `id` may not be bound to `local` because of another socket.
+    fn conflicts(&self, id: SocketId, local: SocketAddr) -> bool {
+        let Some(socket) = self.sockets.get(&id) else { return false };
+        let mine = &socket.common;
+        self.holders(mine.proto, local.port()).filter(|other| *other != id).any(|other| {
+            let Some(socket) = self.sockets.get(&other) else { return false };
+            let theirs = &socket.common;
+            let listening = matches!(socket.kind, Kind::Listen(_));
+            let reuse = mine.opts.reuseaddr && theirs.opts.reuseaddr && !listening;
+            let share = mine.opts.reuseport && theirs.opts.reuseport;
+            !reuse && !share && overlap(mine, local, theirs)
+        })
+    }
+
+    /// A port of the local range that nobody holds; the search goes on where the last one ended.
+    pub(super) fn free_port(&mut self, proto: Proto) -> Option<u16> {
+        self.find_port(|stack, port| stack.holders(proto, port).next().is_none())
+    }
+
+    /// A local port for a connection from `ip` to `peer`: a free one, else one that other connections use towards
+    /// other peers.
+    pub(super) fn connect_port(&mut self, pair: Pair, now: SimTime) -> Option<u16> {
+        self.free_port(Proto::Tcp).or_else(|| {
+            self.find_port(|stack, port| {
+                let shared = |id: SocketId| {
+                    stack.sockets.get(&id).is_some_and(|s| !s.common.bound_port && s.common.peer.is_some())
+                };
+                let local = SocketAddr::new(pair.0.ip(), port);
+                stack.holders(Proto::Tcp, port).all(shared) && stack.pair_is_free((local, pair.1), now)
+            })
+        })
+    }
+
+    fn find_port(&mut self, fits: impl Fn(&Stack, u16) -> bool) -> Option<u16> {
+        let (low, high) = self.net.config.local_ports;
+        let count = u32::from(high - low) + 1;
+        for step in 0..count {
+            let offset = (self.next_port + step) % count;
+            let port = low + offset as u16;
+            if fits(self, port) {
+                self.next_port = (offset + 1) % count;
+                return Some(port);
+            }
+        }
+        None
+    }
+
+    /// Whether a connection may take this pair. A TIME_WAIT on loopback may be taken over after a second
+    /// (net.ipv4.tcp_tw_reuse = 2).
+    pub(super) fn pair_is_free(&self, pair: Pair, now: SimTime) -> bool {
+        let Some(socket) = self.conns.get(&pair).and_then(|id| self.sockets.get(id)) else {
+            return true;
+        };
+        match &socket.kind {
+            Kind::TimeWait(wait) => {
+                self.net.is_local(pair.1.ip()) && now.since(wait.since) >= bloodhound_abi::time::SECS
+            }
+            _ => false,
+        }
+    }
+
+    /// The initial sequence number of a connection: a hash of its ends plus a clock of 64 ns (RFC 6528, as Linux's
+    /// `secure_tcp_seq`).
+    pub(super) fn initial_seq(&self, pair: Pair, now: SimTime) -> u32 {
+        (hash_pair(self.seed, pair.0, pair.1) as u32).wrapping_add((now.0 >> 6) as u32)
+    }
+}
+
+/// Whether two sockets of one port see the same packets: equal addresses, or one is a wildcard that covers the
+/// other (`::` covers IPv4 too unless IPV6_V6ONLY is set).
+fn overlap(mine: &Common, local: SocketAddr, theirs: &Common) -> bool {
+    let (a, b) = (local.ip(), theirs.local.ip());
+    if a.is_ipv4() == b.is_ipv4() {
+        return a == b || a.is_unspecified() || b.is_unspecified();
+    }
+    let (six, v6only) = if a.is_ipv6() { (a, mine.opts.v6only) } else { (b, theirs.opts.v6only) };
+    six.is_unspecified() && !v6only
+}

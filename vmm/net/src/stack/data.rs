@@ -1,0 +1,120 @@
+//! Data: send(2), recv(2) and their datagram forms.
+
+use super::{Result, Stack};
+use crate::iface::shown;
+use crate::socket::Kind;
+use crate::{Body, Bytes, Datagram, Packet, SocketId};
+use bloodhound_abi::{Errno, SimTime};
+use std::net::SocketAddr;
+
+/// Largest UDP payload: 65535 less the headers (IPv6 does not count its own).
+const UDP_MAX_V4: usize = 65_507;
+const UDP_MAX_V6: usize = 65_527;
+
+impl Stack {
+    /// send(2) on a connected socket: TCP takes what fits (EAGAIN: nothing), UDP all. `more` is MSG_MORE (TCP only).
+    /// EPIPE (the caller raises SIGPIPE on TCP), ECONNRESET, ENOTCONN, EMSGSIZE, EDESTADDRREQ.
+    pub fn send(&mut self, id: SocketId, data: &[u8], more: bool, now: SimTime) -> Result<usize> {
+        let (kind, mut cx) = self.with_cx(id, now)?;
+        let result = match kind {
+            Kind::Udp(_) => return self.send_to(id, data, None, now),
+            Kind::Conn(conn) => conn.write(data, more, &mut cx),
+            _ => Err(cx.c.take_error().unwrap_or(Errno::EPIPE)),
+        };
+        self.settle(id, now);
+        result
+    }
+
+    /// recv(2) into `buf`; `Ok(0)` is the end of the stream (or an empty datagram). A datagram that is too long is
+    /// cut. EAGAIN, ENOTCONN, ECONNRESET.
+    pub fn recv(&mut self, id: SocketId, buf: &mut [u8], peek: bool, now: SimTime) -> Result<usize> {
+        let (kind, mut cx) = self.with_cx(id, now)?;
+        let result = match kind {
+            Kind::Udp(_) => {
+                let datagram = self.recv_from(id, peek)?;
+                let count = datagram.data.len().min(buf.len());
+                buf[..count].copy_from_slice(&datagram.data[..count]);
+                return Ok(count);
+            }
+            Kind::Conn(conn) => conn.read(buf, peek, &mut cx),
+            Kind::Listen(_) => Err(Errno::ENOTCONN),
+            _ => match cx.c.take_error() {
+                Some(error) => Err(error),
+                None if cx.c.shut_read => Ok(0),
+                None => Err(Errno::ENOTCONN),
+            },
+        };
+        self.settle(id, now);
+        result
+    }
+
+    /// sendto(2): on UDP to `to`, or to the connected peer if `None`; on TCP the address is ignored, as Linux does.
+    pub fn send_to(
+        &mut self,
+        id: SocketId,
+        data: &[u8],
+        to: Option<SocketAddr>,
+        now: SimTime,
+    ) -> Result<usize> {
+        let socket = self.get_mut(id)?;
+        if !matches!(socket.kind, Kind::Udp(_)) {
+            return self.send(id, data, false, now);
+        }
+        let c = &mut socket.common;
+        let v6 = c.v6;
+        let peer = match (to, c.peer) {
+            (Some(to), _) if to.is_ipv6() && !v6 => return Err(Errno::EAFNOSUPPORT),
+            (Some(to), _) if to.port() == 0 => return Err(Errno::EINVAL),
+            (Some(to), _) => to,
+            (None, Some(peer)) => peer,
+            (None, None) => return Err(Errno::EDESTADDRREQ),
+        };
+        let peer = self.reachable(id, peer)?;
+        if data.len() > if peer.is_ipv6() { UDP_MAX_V6 } else { UDP_MAX_V4 } {
+            return Err(Errno::EMSGSIZE);
+        }
+        let mut source = self.get(id)?.common.local;
+        if source.ip().is_unspecified() {
+            source.set_ip(self.net.source_for(peer.ip())?);
+        } else if source.is_ipv6() != peer.is_ipv6() {
+            return Err(Errno::ENETUNREACH);
+        } else {
+            self.net.check_source(source.ip(), peer.ip())?;
+        }
+        self.autobind(id, Errno::EAGAIN)?;
+        let c = &mut self.get_mut(id)?.common;
+        if let Some(error) = c.take_error() {
+            return Err(error);
+        }
+        if c.shut_write {
+            return Err(Errno::EPIPE);
+        }
+        source.set_port(c.local.port());
+        self.net.emit(Packet { src: source, dst: peer, body: Body::Udp(Bytes::copy(data)) }, now);
+        Ok(data.len())
+    }
+
+    /// recvfrom(2) on a UDP socket: the whole datagram (the caller truncates). EAGAIN, ECONNREFUSED from an earlier
+    /// send; after shutdown(SHUT_RD) an empty datagram from nowhere. EOPNOTSUPP on TCP.
+    pub fn recv_from(&mut self, id: SocketId, peek: bool) -> Result<Datagram> {
+        let socket = self.get_mut(id)?;
+        let c = &mut socket.common;
+        let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
+        if let Some(error) = c.take_error() {
+            return Err(error);
+        }
+        let next = if peek { udp.queue.front().cloned() } else { udp.pop() };
+        match next {
+            Some(datagram) => Ok(Datagram {
+                src: shown(datagram.src, c.v6),
+                dst: shown(datagram.dst, c.v6),
+                data: datagram.data,
+            }),
+            None if c.shut_read => {
+                let nowhere = crate::iface::unspecified(c.v6);
+                Ok(Datagram { src: nowhere, dst: nowhere, data: Bytes::default() })
+            }
+            None => Err(Errno::EAGAIN),
+        }
+    }
+}

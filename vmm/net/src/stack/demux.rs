@@ -1,0 +1,318 @@
+//! Arriving packets: which socket gets them, what listeners and TIME_WAIT do, and the answers for those that
+//! nobody wants (RST, ICMP port unreachable).
+
+use super::{Pair, Stack};
+use crate::conn::{Conn, RCV_WSCALE, announced_mss};
+use crate::seq::{after, before, hash_pair};
+use crate::socket::{Common, Cx, Kind, Request};
+use crate::{Body, Bytes, Datagram, Flags, Packet, Proto, ReadyFlags, Segment, SocketId, Unreachable};
+use bloodhound_abi::{Errno, SimTime};
+use std::net::{IpAddr, SocketAddr};
+
+impl Stack {
+    /// A packet from the fabric arrives. One for an address that the node does not have is ignored.
+    pub fn input(&mut self, packet: Packet, now: SimTime) {
+        if !self.net.is_local(packet.dst.ip()) {
+            return;
+        }
+        let pair = (packet.dst, packet.src);
+        match packet.body {
+            Body::Tcp(seg) => self.input_tcp(pair, &seg, now),
+            Body::Udp(data) => self.input_udp(pair, data, now),
+            Body::Icmp(kind, proto) => self.input_icmp(pair, kind, proto, now),
+        }
+    }
+
+    fn input_tcp(&mut self, pair: Pair, seg: &Segment, now: SimTime) {
+        if let Some(id) = self.conns.get(&pair).copied()
+            && let Some(socket) = self.sockets.get_mut(&id)
+        {
+            let mut cx = Cx { c: &mut socket.common, net: &mut self.net, now };
+            match &mut socket.kind {
+                Kind::Conn(conn) => {
+                    conn.on_segment(seg, &mut cx);
+                    self.settle(id, now);
+                    return;
+                }
+                Kind::Listen(_) => return self.input_request(id, pair, seg, now),
+                Kind::TimeWait(_) => {
+                    if self.input_time_wait(id, pair, seg, now) {
+                        return;
+                    }
+                }
+                Kind::Idle | Kind::Udp(_) => {}
+            }
+        }
+        let opens = seg.flags.intersection(Flags::SYN | Flags::ACK | Flags::RST) == Flags::SYN;
+        match self.find_listener(pair) {
+            Some(id) if opens => self.input_syn(id, pair, seg, now),
+            Some(_) if seg.flags.intersects(Flags::RST) => {}
+            _ => self.net.emit_reset_for(pair.1, pair.0, seg, now),
+        }
+    }
+
+    /// The listener for a pair: an exact address before a wildcard, IPv4's own wildcard before `::`; among equals
+    /// (SO_REUSEPORT) by a hash of the pair.
+    fn find_listener(&self, pair: Pair) -> Option<SocketId> {
+        let port = pair.0.port();
+        let range = (port, SocketId(0))..=(port, SocketId(u32::MAX));
+        self.best_match(self.listeners.range(range).map(|(_, id)| *id), pair)
+    }
+
+    fn best_match(&self, ids: impl Iterator<Item = SocketId> + Clone, pair: Pair) -> Option<SocketId> {
+        let scored = |id: SocketId| {
+            let common = &self.sockets.get(&id)?.common;
+            Some((score(common, pair)?, common.opts.reuseport))
+        };
+        let (best, _) = ids.clone().filter_map(scored).max_by_key(|(score, _)| *score)?;
+        let equal = ids.filter(|id| scored(*id).is_some_and(|(score, _)| score == best));
+        let shared = equal.clone().filter(|id| scored(*id).is_some_and(|(_, reuseport)| reuseport)).count();
+        let pick = match shared {
+            0 | 1 => 0,
+            count => (hash_pair(self.seed, pair.0, pair.1) % count as u64) as usize,
+        };
+        let mut equal = equal;
+        equal.nth(pick)
+    }
+
+    /// A SYN for a listener. With a full accept queue it is dropped: the client tries again.
+    fn input_syn(&mut self, id: SocketId, pair: Pair, seg: &Segment, now: SimTime) {
+        let iss = self.initial_seq(pair, now);
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        let Kind::Listen(listener) = &mut socket.kind else { return };
+        if listener.is_full() || listener.requests.len() as u64 >= u64::from(self.net.config.max_syn_backlog)
+        {
+            return;
+        }
+        let request = Request {
+            irs: seg.seq,
+            iss,
+            mss: seg.mss.unwrap_or(536),
+            wscale: seg.wscale,
+            window: seg.window,
+            sent: now,
+            resend: now.after(self.net.config.rto_initial),
+            timeouts: 0,
+        };
+        listener.requests.insert(pair, request);
+        self.conns.insert(pair, id);
+        self.send_syn_ack(id, pair, now);
+        self.settle(id, now);
+    }
+
+    fn send_syn_ack(&mut self, id: SocketId, pair: Pair, now: SimTime) {
+        let Some(socket) = self.sockets.get(&id) else { return };
+        let Kind::Listen(listener) = &socket.kind else { return };
+        let Some(request) = listener.requests.get(&pair) else { return };
+        let mss = announced_mss(&socket.common, self.net.mss_for(pair.1.ip()));
+        let seg = Segment {
+            seq: request.iss,
+            ack: request.irs.wrapping_add(1),
+            flags: Flags::SYN | Flags::ACK,
+            window: Conn::initial_window(&socket.common, u32::from(mss)).min(65535) as u16,
+            mss: Some(mss),
+            wscale: request.wscale.map(|_| RCV_WSCALE),
+            payload: Bytes::default(),
+        };
+        self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(seg) }, now);
+    }
+
+    /// A segment for a half-open connection (`tcp_check_req`).
+    fn input_request(&mut self, id: SocketId, pair: Pair, seg: &Segment, now: SimTime) {
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        let Kind::Listen(listener) = &mut socket.kind else { return };
+        let Some(request) = listener.requests.get(&pair).cloned() else { return };
+        let has = |flag| seg.flags.contains(flag);
+        let expected = request.irs.wrapping_add(1);
+        if has(Flags::SYN) && !has(Flags::ACK) && !has(Flags::RST) && seg.seq == request.irs {
+            self.send_syn_ack(id, pair, now);
+            return;
+        }
+        let window_end = expected.wrapping_add(65535);
+        if before(seg.seq_end(), expected) || after(seg.seq, window_end) || has(Flags::SYN) {
+            if !has(Flags::RST) {
+                let ack = Segment::control(request.iss.wrapping_add(1), expected, Flags::ACK, u16::MAX);
+                self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(ack) }, now);
+            }
+            return;
+        }
+        if has(Flags::RST) {
+            listener.requests.remove(&pair);
+            self.forget_pair(pair, id);
+            self.settle(id, now);
+            return;
+        }
+        if !has(Flags::ACK) {
+            return;
+        }
+        if seg.ack != request.iss.wrapping_add(1) {
+            self.net.emit_reset_for(pair.1, pair.0, seg, now);
+            return;
+        }
+        // The last acknowledgement of the handshake is ignored while the accept queue is full
+        // (tcp_abort_on_overflow = 0): the SYN-ACK is sent again until there is room.
+        if !listener.is_full() {
+            listener.requests.remove(&pair);
+            self.open_child(id, pair, &request, seg, now);
+        }
+    }
+
+    /// Makes the socket of a completed connection and queues it for accept(2).
+    fn open_child(&mut self, id: SocketId, pair: Pair, request: &Request, seg: &Segment, now: SimTime) {
+        let Some(listener) = self.sockets.get(&id) else { return };
+        let mut common = Common::new(Proto::Tcp, listener.common.v6, &self.net.config);
+        common.opts.clone_from(&listener.common.opts);
+        common.local = pair.0;
+        common.peer = Some(pair.1);
+        common.bound_addr = listener.common.bound_addr;
+        common.bound_port = listener.common.bound_port;
+        common.unaccepted = true;
+        let child = self.insert(common, Kind::Idle);
+        self.hold_port(child);
+        self.conns.insert(pair, child);
+        if let Some(socket) = self.sockets.get_mut(&child) {
+            let mut cx = Cx { c: &mut socket.common, net: &mut self.net, now };
+            let mut conn = Conn::accepted(pair, request, seg, &mut cx);
+            conn.on_segment(seg, &mut cx);
+            socket.kind = Kind::Conn(Box::new(conn));
+        }
+        if let Some(socket) = self.sockets.get_mut(&id)
+            && let Kind::Listen(listener) = &mut socket.kind
+        {
+            listener.queue.push_back(child);
+            socket.common.wake(ReadyFlags::READ);
+        }
+        self.settle(child, now);
+        self.settle(id, now);
+    }
+
+    /// The SYN-ACK timer of a listener's half-open connections.
+    pub(super) fn resend_requests(&mut self, id: SocketId, now: SimTime) {
+        let config = &self.net.config;
+        let (retries, initial, max) = (config.synack_retries, config.rto_initial, config.rto_max);
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        let Kind::Listen(listener) = &mut socket.kind else { return };
+        let mut due = Vec::new();
+        for (pair, request) in listener.requests.iter_mut().filter(|(_, r)| r.resend <= now) {
+            request.timeouts += 1;
+            let wait = initial.saturating_mul(1 << request.timeouts.min(20)).min(max);
+            request.resend = now.after(wait);
+            due.push((*pair, request.timeouts > retries));
+        }
+        for (pair, expired) in due {
+            if expired {
+                self.drop_request(id, pair);
+            } else {
+                self.send_syn_ack(id, pair, now);
+            }
+        }
+    }
+
+    fn drop_request(&mut self, id: SocketId, pair: Pair) {
+        if let Some(Kind::Listen(listener)) = self.sockets.get_mut(&id).map(|s| &mut s.kind) {
+            listener.requests.remove(&pair);
+        }
+        self.forget_pair(pair, id);
+    }
+
+    /// A segment for a pair in TIME_WAIT (`tcp_timewait_state_process`). False: it is a SYN that may open a new
+    /// connection, and the old one is forgotten.
+    fn input_time_wait(&mut self, id: SocketId, pair: Pair, seg: &Segment, now: SimTime) -> bool {
+        let until = now.after(self.net.config.time_wait);
+        let Some(socket) = self.sockets.get_mut(&id) else { return false };
+        let Kind::TimeWait(wait) = &mut socket.kind else { return false };
+        let has = |flag| seg.flags.contains(flag);
+        if has(Flags::RST) {
+            if seg.seq == wait.rcv_nxt {
+                self.remove(id);
+            }
+            return true;
+        }
+        if has(Flags::SYN) && !has(Flags::ACK) && after(seg.seq, wait.rcv_nxt) {
+            self.remove(id);
+            return false;
+        }
+        if has(Flags::ACK) {
+            wait.until = until;
+        }
+        if seg.seq != wait.rcv_nxt || seg.seq_len() > 0 {
+            let ack = Segment::control(wait.snd_nxt, wait.rcv_nxt, Flags::ACK, wait.window);
+            self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(ack) }, now);
+        }
+        self.settle(id, now);
+        true
+    }
+
+    fn input_udp(&mut self, pair: Pair, data: Bytes, now: SimTime) {
+        let Some(id) = self.best_match(self.holders(Proto::Udp, pair.0.port()), pair) else {
+            let body = Body::Icmp(Unreachable::Port, Proto::Udp);
+            self.net.emit(Packet { src: pair.0, dst: pair.1, body }, now);
+            return;
+        };
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        let Kind::Udp(udp) = &mut socket.kind else { return };
+        if udp.push(Datagram { src: pair.1, dst: pair.0, data }, socket.common.opts.rcvbuf) {
+            socket.common.wake(ReadyFlags::READ);
+        }
+        self.settle(id, now);
+    }
+
+    fn input_icmp(&mut self, pair: Pair, kind: Unreachable, proto: Proto, now: SimTime) {
+        let error = match kind {
+            Unreachable::Port => Errno::ECONNREFUSED,
+            Unreachable::Host => Errno::EHOSTUNREACH,
+            Unreachable::Net => Errno::ENETUNREACH,
+        };
+        let id = match proto {
+            Proto::Tcp => self.conns.get(&pair).copied(),
+            Proto::Udp => self.holders(Proto::Udp, pair.0.port()).find(|id| {
+                let common = self.sockets.get(id).map(|s| &s.common);
+                common.is_some_and(|c| c.peer == Some(pair.1) && c.local == pair.0)
+            }),
+        };
+        let Some((id, socket)) = id.and_then(|id| Some((id, self.sockets.get_mut(&id)?))) else { return };
+        let mut cx = Cx { c: &mut socket.common, net: &mut self.net, now };
+        match &mut socket.kind {
+            Kind::Conn(conn) => conn.unreachable(error, &mut cx),
+            // Only errors that Linux holds for fatal reach a UDP socket without IP_RECVERR.
+            Kind::Udp(_) if kind == Unreachable::Port => {
+                cx.c.error = Some(error);
+                cx.c.wake_all();
+            }
+            _ => {}
+        }
+        self.settle(id, now);
+    }
+}
+
+/// How well a socket fits a packet (`compute_score`): `None` if not at all.
+fn score(c: &Common, pair: Pair) -> Option<u32> {
+    let (local, peer) = pair;
+    let mut points = match address_points(c, local) {
+        0 => return None,
+        points => points,
+    };
+    if let Some(own_peer) = c.peer {
+        if own_peer != peer {
+            return None;
+        }
+        points += 8;
+    }
+    Some(points)
+}
+
+/// 4 for the exact address, 2 for a wildcard of the packet's family, 1 for `::` that takes IPv4 as well.
+fn address_points(c: &Common, local: SocketAddr) -> u32 {
+    let bound: IpAddr = c.local.ip();
+    if bound == local.ip() {
+        4
+    } else if !bound.is_unspecified() {
+        0
+    } else if bound.is_ipv4() == local.is_ipv4() {
+        2
+    } else if bound.is_ipv6() && !c.opts.v6only {
+        1
+    } else {
+        0
+    }
+}
