@@ -140,23 +140,12 @@ impl Vfs {
         len: u64,
         now: SimTime,
     ) -> Result<(), Errno> {
-        let known = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE;
+        let end = Vfs::check_fallocate(mode, offset, len)?;
         let (punch, zero, keep) = (
             mode & FALLOC_FL_PUNCH_HOLE != 0,
             mode & FALLOC_FL_ZERO_RANGE != 0,
             mode & FALLOC_FL_KEEP_SIZE != 0,
         );
-        if len == 0 {
-            return Err(Errno::EINVAL);
-        }
-        let end = offset.checked_add(len).ok_or(Errno::EFBIG)?;
-        if mode & !known != 0 || (punch && zero) {
-            return Err(Errno::EOPNOTSUPP);
-        }
-        // fallocate(2): "The FALLOC_FL_PUNCH_HOLE flag must be ORed with FALLOC_FL_KEEP_SIZE in mode".
-        if punch && !keep {
-            return Err(Errno::EOPNOTSUPP);
-        }
         let inode = self.inode(ino)?;
         let Node::Regular { size, .. } = &inode.node else {
             return Err(if inode.is_dir() { Errno::EISDIR } else { Errno::ENODEV });
@@ -177,6 +166,24 @@ impl Vfs {
             self.edit(ino, |pages, moved| pages.zero(from, to, moved))?;
         }
         self.changed(ino, (!keep).then_some(end), now)
+    }
+
+    /// The checks of fallocate(2) that come before those of the descriptor (EBADF unless open for writing); the end
+    /// of the range.
+    ///
+    /// # Errors
+    /// EINVAL, EFBIG, EOPNOTSUPP.
+    pub fn check_fallocate(mode: u32, offset: u64, len: u64) -> Result<u64, Errno> {
+        let known = FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE;
+        let (punch, zero) = (mode & FALLOC_FL_PUNCH_HOLE != 0, mode & FALLOC_FL_ZERO_RANGE != 0);
+        if len == 0 {
+            return Err(Errno::EINVAL);
+        }
+        // fallocate(2): "The FALLOC_FL_PUNCH_HOLE flag must be ORed with FALLOC_FL_KEEP_SIZE in mode".
+        if mode & !known != 0 || (punch && (zero || mode & FALLOC_FL_KEEP_SIZE == 0)) {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        offset.checked_add(len).ok_or(Errno::EFBIG)
     }
 
     /// lseek(2) with SEEK_DATA.
