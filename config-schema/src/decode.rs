@@ -86,7 +86,9 @@ impl Ctx {
     /// The text of a string.
     pub(crate) fn string(&mut self, node: &Node, path: &str) -> Option<String> {
         match &node.value {
-            Value::Scalar(s) if s.kind == ScalarKind::String => Some(s.text.clone()),
+            Value::Scalar(s) if matches!(s.kind, ScalarKind::String | ScalarKind::Untyped) => {
+                Some(s.text.clone())
+            }
             Value::Scalar(s) if s.kind != ScalarKind::Null => {
                 let meant = format!("\"{}\"", s.text);
                 self.wrong_type(node, path, "a string");
@@ -126,7 +128,10 @@ impl Ctx {
     pub(crate) fn bool(&mut self, node: &Node, path: &str) -> Option<bool> {
         match &node.value {
             Value::Scalar(s) if s.kind == ScalarKind::Bool => Some(s.text == "true"),
-            Value::Scalar(s) if s.kind == ScalarKind::String => {
+            Value::Scalar(s) if s.kind == ScalarKind::Untyped && matches!(&*s.text, "true" | "false") => {
+                Some(s.text == "true")
+            }
+            Value::Scalar(s) if matches!(s.kind, ScalarKind::String | ScalarKind::Untyped) => {
                 let meant = match s.text.to_ascii_lowercase().as_str() {
                     "yes" | "on" | "y" | "true" => Some("true"),
                     "no" | "off" | "n" | "false" => Some("false"),
@@ -153,9 +158,9 @@ impl Ctx {
         parse: fn(&str) -> Result<T, ParseError>,
     ) -> Option<T> {
         match &node.value {
-            Value::Scalar(s) if matches!(s.kind, ScalarKind::Number | ScalarKind::String) => {
+            Value::Scalar(s) if !matches!(s.kind, ScalarKind::Null | ScalarKind::Bool) => {
                 match parse(&s.text) {
-                    Ok(value) if s.kind == ScalarKind::Number => Some(value),
+                    Ok(value) if s.kind != ScalarKind::String => Some(value),
                     Ok(_) => {
                         let meant = s.text.clone();
                         self.wrong_type(node, path, expected);
@@ -224,7 +229,7 @@ impl Ctx {
     /// A duration with its unit, as nanoseconds.
     pub(crate) fn duration(&mut self, node: &Node, path: &str) -> Option<u64> {
         match &node.value {
-            Value::Scalar(s) if matches!(s.kind, ScalarKind::Number | ScalarKind::String) => {
+            Value::Scalar(s) if !matches!(s.kind, ScalarKind::Null | ScalarKind::Bool) => {
                 match scalar::duration(&s.text) {
                     Ok(ns) => Some(ns),
                     Err(error) => {

@@ -179,9 +179,9 @@ impl Diagnostic {
     }
 
     /// The key by which diagnostics are put into the order of the file.
-    fn order(&self) -> (u32, u32, Severity, Code) {
+    fn order(&self) -> (&str, u32, u32, Severity, Code) {
         let (line, column) = self.place.as_ref().map_or((0, 0), |p| (p.line, p.column));
-        (line, column, self.severity, self.code)
+        (&self.file, line, column, self.severity, self.code)
     }
 }
 
@@ -190,10 +190,10 @@ pub fn has_errors(diagnostics: &[Diagnostic]) -> bool {
     diagnostics.iter().any(Diagnostic::is_error)
 }
 
-/// Puts diagnostics about one file into the order of its lines and drops repetitions (an anchored value that
+/// Puts diagnostics into the order of files and lines and drops repetitions (an anchored value that
 /// is used in several places is decoded, and complained about, once for each).
 pub(crate) fn sort(diagnostics: &mut Vec<Diagnostic>) {
-    diagnostics.sort_by_key(Diagnostic::order);
+    diagnostics.sort_by(|a, b| a.order().cmp(&b.order()));
     diagnostics.dedup();
 }
 

@@ -4,6 +4,7 @@
 //! (`decode`, `config`, `compose`) turn the tree into plain values without floats and collect everything that
 //! is wrong as [`Diagnostic`]s in one go; `render` prints those.
 
+pub mod compose;
 pub mod config;
 mod decode;
 pub mod diagnostic;
@@ -14,6 +15,7 @@ pub mod scalar;
 mod suggest;
 pub mod tree;
 
+pub use compose::Compose;
 pub use config::Config;
 pub use decode::{Located, RangeNs};
 pub use diagnostic::{Code, Diagnostic, Place, Severity, has_errors};

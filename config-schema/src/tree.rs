@@ -131,6 +131,11 @@ impl Source {
         offset
     }
 
+    /// The byte offset of a line and column.
+    pub(crate) fn offset(&self, spot: Spot) -> usize {
+        self.span_at(spot.line as usize, spot.column as usize).start
+    }
+
     /// The span of one character at a line and column (both from 1).
     fn span_at(&self, line: usize, column: usize) -> Span {
         let Some(start) = self.line_starts.get(line.saturating_sub(1)).copied() else {
@@ -154,6 +159,8 @@ pub enum ScalarKind {
     Number,
     /// Anything else, and everything that is quoted.
     String,
+    /// A text with a variable in it, after substitution: takes the type that is asked for.
+    Untyped,
 }
 
 /// A single value.
@@ -211,7 +218,7 @@ impl Node {
                 ScalarKind::Null => "nothing",
                 ScalarKind::Bool => "a boolean",
                 ScalarKind::Number => "a number",
-                ScalarKind::String => "a string",
+                ScalarKind::String | ScalarKind::Untyped => "a string",
             },
         }
     }

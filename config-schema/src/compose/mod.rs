@@ -1,0 +1,193 @@
+//! The compose file: services, networks, volumes, and the order in which services start.
+//!
+//! Key type: [`Compose`]; [`Compose::load`] reads, substitutes, decodes and checks. The subset is that of the
+//! compose specification which a simulation can mean something by; `keys` sorts every key of the
+//! specification, so that nothing is ignored without a word that could change what a service does.
+
+mod dotenv;
+pub mod interpolate;
+mod keys;
+mod mounts;
+mod network;
+mod resolve;
+mod service;
+mod shell;
+mod types;
+
+use std::path::{Path, PathBuf};
+
+pub use interpolate::Variables;
+pub use types::{
+    Attachment, Compose, Condition, Dependency, Healthcheck, Mount, MountSource, Network, Restart, Rootfs,
+    Service, User, Volume,
+};
+
+use crate::decode::Ctx;
+use crate::diagnostic::{self, Code, Diagnostic, Severity, has_errors, listed, quoted};
+use crate::suggest::nearest;
+use crate::tree::{self, Entry, Node, Source};
+
+impl Compose {
+    /// Reads a compose file. `environment` is what `$NAME` stands for; variables of the file `.env` beside it
+    /// are added where `environment` has none. The environment of this process is never looked at.
+    /// The result is `None` exactly if there is an error among the diagnostics.
+    pub fn load(path: &Path, environment: &Variables) -> (Option<Compose>, Vec<Diagnostic>) {
+        match Source::read(path) {
+            Ok(source) => Compose::decode(source, environment),
+            Err(diagnostic) => (None, vec![*diagnostic]),
+        }
+    }
+
+    /// Decodes a text that has been read already; see [`Compose::load`].
+    pub fn decode(source: Source, environment: &Variables) -> (Option<Compose>, Vec<Diagnostic>) {
+        let (node, syntax) = tree::parse(&source);
+        let mut ctx = Ctx::new(source);
+        ctx.diagnostics = syntax;
+        let compose = node.and_then(|node| top(&mut ctx, node, environment));
+        let mut diagnostics = ctx.diagnostics;
+        diagnostic::sort(&mut diagnostics);
+        if has_errors(&diagnostics) {
+            return (None, diagnostics);
+        }
+        assert!(compose.is_some(), "a file without errors has a meaning: {diagnostics:?}");
+        (compose, diagnostics)
+    }
+}
+
+fn top(ctx: &mut Ctx, mut node: Node, environment: &Variables) -> Option<Compose> {
+    if node.is_null() {
+        let name = ctx.source.name.clone();
+        let message = format!("{name} is empty");
+        ctx.diagnostics.push(Diagnostic::about_file(Code::NothingToDo, Severity::Error, &name, message));
+        return None;
+    }
+    let base = ctx.source.dir();
+    let mut inputs = Vec::new();
+    let variables = variables(ctx, &base, environment, &mut inputs);
+    interpolate::tree(ctx, &mut node, &variables);
+    let fields = ctx.fields(&node, "", keys::TOP)?;
+    let name = fields.get(ctx, "name", Ctx::name);
+    not_supported(ctx, &fields);
+    let networks = fields.node("networks").map(|n| network::declared(ctx, n)).unwrap_or_default();
+    let volumes = fields.node("volumes").map(|n| network::volumes(ctx, n)).unwrap_or_default();
+    let volume_names: Vec<String> = volumes.iter().map(|v| v.name.clone()).collect();
+    let around = service::Around { base: &base, variables: &variables, volumes: &volume_names };
+    let entries = fields.require(ctx, "services", Ctx::entries)?;
+    let mut services = Vec::new();
+    let mut left_out = Vec::new();
+    for entry in entries.iter().filter(|entry| !entry.key.starts_with("x-")) {
+        if !service_name(ctx, entry) {
+            continue;
+        }
+        if !active(ctx, entry, &variables) {
+            left_out.push(entry.key.clone());
+        } else if let Some(service) = service::service(ctx, entry, around, &mut inputs) {
+            services.push(service);
+        }
+    }
+    if services.is_empty() && !has_errors(&ctx.diagnostics) {
+        let span = fields.entry("services").map_or(fields.span, |entry| entry.key_span);
+        ctx.error(Code::NothingToDo, span, "there are no services");
+    }
+    let directory = std::path::absolute(&base).ok();
+    let directory = directory.as_deref().and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
+    let mut compose = Compose {
+        source: ctx.source.clone(),
+        name: name.or(directory).unwrap_or_else(|| "project".to_owned()),
+        services,
+        start_order: Vec::new(),
+        networks,
+        volumes,
+        inputs,
+    };
+    resolve::resolve(ctx, &mut compose, &left_out);
+    Some(compose)
+}
+
+/// The caller's variables, and those of `.env` that the caller does not have.
+fn variables(ctx: &mut Ctx, base: &Path, environment: &Variables, inputs: &mut Vec<PathBuf>) -> Variables {
+    let file = base.join(".env");
+    let mut variables = Variables::new();
+    if file.is_file() {
+        match Source::read(&file) {
+            Ok(source) => {
+                let parsed = dotenv::parse(&source, environment);
+                ctx.diagnostics.extend(parsed.diagnostics);
+                variables.extend(parsed.variables.into_iter().filter_map(|(k, v)| Some((k, v?))));
+                inputs.push(file);
+            }
+            Err(diagnostic) => ctx.diagnostics.push(*diagnostic),
+        }
+    }
+    variables.extend(environment.iter().map(|(k, v)| (k.clone(), v.clone())));
+    variables
+}
+
+fn not_supported(ctx: &mut Ctx, fields: &crate::decode::Fields<'_>) {
+    for key in ["include", "configs", "secrets", "models"] {
+        let Some(entry) = fields.entry(key).filter(|entry| !entry.value.is_null()) else { continue };
+        if key == "include" {
+            ctx.error(Code::ComposeNotSupported, entry.key_span, "`include` is not supported")
+                .help("write the services into this file");
+        } else {
+            ctx.warn(Code::ComposeKeyNotModelled, entry.key_span, format!("`{key}` has no effect"));
+        }
+    }
+}
+
+fn service_name(ctx: &mut Ctx, entry: &Entry) -> bool {
+    let valid = entry.key.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && entry.key.len() <= 63
+        && entry.key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    if !valid {
+        let message = format!("{} is not a name for a service", quoted(&entry.key));
+        ctx.error(Code::Malformed, entry.key_span, message)
+            .help("letters, digits, `-`, `_` and `.`, at most 63 of them");
+    }
+    valid
+}
+
+/// Whether a service runs: it has no profiles, or one of them is named by COMPOSE_PROFILES.
+fn active(ctx: &mut Ctx, entry: &Entry, variables: &Variables) -> bool {
+    let tree::Value::Map(fields) = &entry.value.value else { return true };
+    let Some(profiles) = fields.iter().find(|field| field.key == "profiles") else { return true };
+    let path = format!("services.{}.profiles", entry.key);
+    let names = network::names(ctx, &profiles.value, &path);
+    let chosen = variables.get("COMPOSE_PROFILES").map_or("", String::as_str);
+    if names.is_empty() || chosen.split(',').any(|p| p == "*" || names.iter().any(|n| n == p.trim())) {
+        return true;
+    }
+    let message = format!("the service {} is left out: its profile is not active", quoted(&entry.key));
+    ctx.warn(Code::NothingToDo, profiles.key_span, message)
+        .help(format!("set COMPOSE_PROFILES to {}", listed(&names, "or")));
+    false
+}
+
+/// The three lists that a mapping's keys are sorted into: modelled, without effect, not modelled.
+type Graded<'k> = (&'k [&'static str], &'k [&'static str], &'k [&'static str]);
+
+/// The entries of a mapping: keys that are not modelled are warned about by name, unknown ones are errors.
+fn graded_fields<'n>(ctx: &mut Ctx, node: &'n Node, path: &str, known: Graded<'_>) -> Option<&'n [Entry]> {
+    let entries = ctx.entries(node, path)?;
+    let (modelled, no_effect, not_modelled) = known;
+    for entry in entries {
+        let key = entry.key.as_str();
+        if modelled.contains(&key) || no_effect.contains(&key) || key.starts_with("x-") {
+            continue;
+        }
+        if not_modelled.contains(&key) {
+            let message = format!("`{path}.{key}` is not modelled and has no effect");
+            ctx.warn(Code::ComposeKeyNotModelled, entry.key_span, message);
+            continue;
+        }
+        let all: Vec<&str> = modelled.iter().chain(no_effect).chain(not_modelled).copied().collect();
+        let help = match all.len() {
+            0..=16 => format!("known keys: {}", listed(&all, "and")),
+            _ => "see the compose specification for the keys of a service".to_owned(),
+        };
+        ctx.error(Code::UnknownKey, entry.key_span, format!("unknown key {} in `{path}`", quoted(key)))
+            .help(help)
+            .suggest(nearest(key, &all));
+    }
+    Some(entries)
+}
