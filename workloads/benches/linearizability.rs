@@ -54,15 +54,19 @@ fn main() {
 }
 
 fn generated() {
-    println!("{:<42} {:>14} {:>12}", "one register, 5 values, read/write/cas", "verdict", "time");
+    println!(
+        "{:<42} {:>10} {:>12} {:>14} {:>10}",
+        "one register, 5 values, read/write/cas", "verdict", "time", "with evidence", "operations"
+    );
     for (operations, clients, crashes, bad) in ROWS {
         let name = format!(
             "{operations} ops, {clients} clients, {crashes} crashes, {}",
             if bad { "bad" } else { "ok" }
         );
         let history = history(operations, clients, crashes, bad);
-        let (verdict, time) = measure(&history, Model::CasRegister);
-        println!("{name:<42} {verdict:>14} {time:>12.3?}");
+        let (verdict, time, _) = measure(&history, Model::CasRegister, VERDICT_ONLY);
+        let (_, explained, evidence) = measure(&history, Model::CasRegister, Budget::default());
+        println!("{name:<42} {verdict:>10} {time:>12.3?} {explained:>14.3?} {evidence:>10}");
     }
 }
 
@@ -78,32 +82,34 @@ fn history(operations: usize, clients: usize, crashes: usize, bad: bool) -> Hist
     (0..1000)
         .map(|i| corrupt(&history, changeable * 9 / 10 + i, (i % 5) as i64))
         .find(|h| {
-            let budget = Budget { steps: 50_000_000, ..Budget::default() };
+            let budget = Budget { steps: 50_000_000, ..VERDICT_ONLY };
             matches!(check(h, Model::CasRegister, budget), Ok(Verdict::Violation(_)))
         })
         .unwrap_or(history)
 }
 
-/// The verdict's name and the best of three times.
-fn measure(history: &History, model: Model) -> (&'static str, Duration) {
+const VERDICT_ONLY: Budget = Budget { steps: 300_000_000, memory: 2 << 30, evidence: 0 };
+
+/// The verdict's name, the best of three times, and the number of operations in the evidence.
+fn measure(history: &History, model: Model, budget: Budget) -> (&'static str, Duration, usize) {
     let mut best = Duration::MAX;
-    let mut name = "";
+    let mut answer = ("", 0);
     for _ in 0..3 {
         let start = Instant::now();
-        let verdict = check(history, model, Budget::default());
+        let verdict = check(history, model, budget);
         best = best.min(start.elapsed());
-        name = match verdict {
-            Ok(Verdict::Linearizable { .. }) => "ok",
-            Ok(Verdict::Violation(_)) => "violation",
-            Ok(Verdict::Unknown { .. }) => "unknown",
-            Err(_) => "error",
+        answer = match verdict {
+            Ok(Verdict::Linearizable { .. }) => ("ok", 0),
+            Ok(Verdict::Violation(violation)) => ("violation", violation.evidence.len()),
+            Ok(Verdict::Unknown { .. }) => ("unknown", 0),
+            Err(_) => ("error", 0),
         };
     }
-    (name, best)
+    (answer.0, best, answer.1)
 }
 
 fn recorded(model: Model, files: &[String]) {
-    let mut total = Duration::ZERO;
+    let (mut total, mut explained) = (Duration::ZERO, Duration::ZERO);
     for file in files {
         let history = match std::fs::read(file)
             .map_err(|e| e.to_string())
@@ -115,9 +121,12 @@ fn recorded(model: Model, files: &[String]) {
                 continue;
             }
         };
-        let (verdict, time) = measure(&history, model);
-        println!("{file} {verdict} {time:.3?} {}", history.operations().len());
+        let (verdict, time, _) = measure(&history, model, VERDICT_ONLY);
+        let (_, with_evidence, evidence) = measure(&history, model, Budget::default());
+        let operations = history.operations().len();
+        println!("{file} {verdict} {time:.3?} {with_evidence:.3?} {operations} {evidence}");
         total += time;
+        explained += with_evidence;
     }
-    println!("{} files, {total:.3?}", files.len());
+    println!("{} files, {total:.3?}, with evidence {explained:.3?}", files.len());
 }

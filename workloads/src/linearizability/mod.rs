@@ -31,12 +31,15 @@ pub struct Budget {
     pub steps: u64,
     /// Bytes that one key's search may hold.
     pub memory: usize,
+    /// Steps, beyond those of the search, for making the evidence of a violation small and for finding an order of
+    /// what came before it. Without any, the evidence is everything up to the operation that nothing explains.
+    pub evidence: u64,
 }
 
 impl Default for Budget {
-    /// 300 million steps (about a minute) and 2 GiB.
+    /// 300 million steps (about a minute), 2 GiB, 5 million steps for evidence.
     fn default() -> Self {
-        Budget { steps: 300_000_000, memory: 2 << 30 }
+        Budget { steps: 300_000_000, memory: 2 << 30, evidence: 5_000_000 }
     }
 }
 
@@ -99,7 +102,8 @@ pub struct Violation {
 pub struct Evidence {
     /// The operation as recorded.
     pub operation: Operation,
-    /// The evidence does not need it to have taken effect: only that it may have, after its invocation, or not.
+    /// The evidence does not need it to have taken effect: only that it may have, before its completion if that
+    /// lies inside the evidence, or not at all.
     pub open: bool,
 }
 
@@ -132,7 +136,7 @@ pub fn check(history: &History, model: Model, budget: Budget) -> Result<Verdict,
             match answer {
                 Ok(Answer::Legal(order)) => verify(&partition.items, NIL, &order),
                 Ok(Answer::Illegal { blocked }) => {
-                    let violation = evidence::explain(partition, model, blocked, steps, budget.memory);
+                    let violation = evidence::explain(partition, model, blocked, budget);
                     return Ok(Verdict::Violation(Box::new(violation)));
                 }
                 Ok(Answer::OutOfSteps) => again.push(partition),
@@ -166,10 +170,15 @@ fn partition(history: &History, model: Model) -> Result<Vec<Partition<'_>>, Mode
             (Partition { key, operations: Vec::new(), items: Vec::new() }, Values::default())
         });
         if let Some((transition, certain)) = Model::lower(operation, values) {
-            let complete = operation.complete_index.filter(|_| certain);
-            if complete.is_some() || transition.effect != Effect::Keep {
+            if certain || transition.effect != Effect::Keep {
+                let complete = operation.complete_index.filter(|_| certain);
                 partition.operations.push(operation);
-                partition.items.push(Item { transition, invoke: operation.invoke_index, complete });
+                partition.items.push(Item {
+                    transition,
+                    invoke: operation.invoke_index,
+                    complete,
+                    required: complete.is_some(),
+                });
             }
         }
     }
@@ -212,6 +221,6 @@ fn verify(items: &[Item], initial: u32, order: &[u32]) {
         );
         latest_invocation = latest_invocation.max(item.invoke);
     }
-    let missing = items.iter().zip(&seen).position(|(item, seen)| item.complete.is_some() && !seen);
+    let missing = items.iter().zip(&seen).position(|(item, seen)| item.required && !seen);
     assert_eq!(missing, None, "an operation is missing in an order");
 }

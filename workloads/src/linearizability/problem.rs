@@ -1,10 +1,10 @@
 //! One object's operations, laid out for the search.
 //!
-//! Key types: [`Item`] (an operation as the checker sees it), [`Problem`] (arrays over items). Operations that
-//! certainly took effect are *live* and numbered in the order of their completion; a search at *position* `i` has
+//! Key types: [`Item`] (an operation as the checker sees it), [`Problem`] (arrays over items). Operations with a
+//! completion are *live* and numbered in the order of their completion; a search at *position* `i` has
 //! linearized every live operation below `i` and not operation `i`, whose completion blocks the way. What may be
 //! linearized there is the *window* of `i`: all live operations not below `i` that were invoked before `i` completed.
-//! Operations of unknown outcome are *crashed*: grouped into classes of identical transitions and held as counts.
+//! Operations without a completion are *crashed*: grouped into classes of identical transitions and held as counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +16,10 @@ pub(crate) struct Item {
     pub(crate) transition: Transition,
     /// Event of the invocation.
     pub(crate) invoke: usize,
-    /// Event of the completion; `None` if it may take effect at any time after its invocation, or never.
+    /// Event before which it took effect, if there is one.
     pub(crate) complete: Option<usize>,
+    /// Whether it took effect at all. Only what is complete can be required.
+    pub(crate) required: bool,
 }
 
 /// A live operation.
@@ -31,6 +33,8 @@ pub(super) struct Live {
     pub(super) slot: u32,
     /// The item it is.
     pub(super) item: u32,
+    /// Whether its completion can only be passed when it is done.
+    pub(super) required: bool,
 }
 
 /// Identical operations of unknown outcome.
@@ -70,7 +74,15 @@ impl Problem {
             let transition = values.rename(items[item as usize].transition);
             let next = classes.len() as u32;
             let class = *classes.entry(transition).or_insert(next);
-            live.push(Live { guard: transition.guard, effect: transition.effect, class, slot: 0, item });
+            let required = items[item as usize].required;
+            live.push(Live {
+                guard: transition.guard,
+                effect: transition.effect,
+                class,
+                slot: 0,
+                item,
+                required,
+            });
         }
         let mut problem = Problem {
             initial: values.value(initial),

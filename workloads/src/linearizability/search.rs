@@ -60,6 +60,8 @@ struct Frame<M> {
     used: u32,
     /// Jumps of this frame, once they are known.
     jumps: Option<(u32, u32)>,
+    /// Whether going on without the blocking operation is still to be tried.
+    skip: bool,
 }
 
 /// Uses crashed operations, and the operation that needs them.
@@ -115,7 +117,11 @@ impl<'a, M: Mask> Search<'a, M> {
                 return Answer::OutOfSteps;
             }
             *steps -= 1;
-            let legal = if let Some(j) = self.next_live(top) {
+            let legal = if self.frames[top].skip {
+                self.frames[top].skip = false;
+                let Frame { position, state, done, .. } = self.frames[top];
+                self.enter(position + 1, state, done)
+            } else if let Some(j) = self.next_live(top) {
                 self.rewind(top);
                 let frame = self.frames[top];
                 self.apply_live(frame.position, frame.state, frame.done, j)
@@ -213,14 +219,15 @@ impl<'a, M: Mask> Search<'a, M> {
             trail: self.trail.len() as u32,
             used: self.used.len() as u32,
             jumps: None,
+            skip: !problem.live[position as usize].required,
         });
         false
     }
 
     /// Whether the blocking operation waits for a value that nothing can set before it.
     fn hopeless(&self, position: u32, state: u32, done: Done<M>) -> bool {
-        let guard = self.problem.live[position as usize].guard;
-        if guard.admits(state) {
+        let Live { guard, required, .. } = self.problem.live[position as usize];
+        if !required || guard.admits(state) {
             return false;
         }
         let settable = self.problem.window(position).iter().any(|&j| {
