@@ -10,8 +10,10 @@ mod decode;
 pub mod diagnostic;
 pub mod endpoint;
 pub mod pattern;
+mod project;
 pub mod render;
 pub mod scalar;
+mod schema;
 mod suggest;
 pub mod tree;
 
@@ -20,5 +22,7 @@ pub use config::Config;
 pub use decode::{Located, RangeNs};
 pub use diagnostic::{Code, Diagnostic, Place, Severity, has_errors};
 pub use endpoint::Endpoint;
+pub use project::{Project, check_names};
 pub use scalar::Ppb;
+pub use schema::schema;
 pub use tree::Spot;

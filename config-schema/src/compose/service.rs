@@ -57,15 +57,15 @@ pub(super) fn service(
     not_supported(ctx, &keys);
     let image = keys.get(ctx, "image", Ctx::name);
     let rootfs = rootfs(ctx, entry, &keys, around);
-    let entrypoint = keys.get(ctx, "entrypoint", words).unwrap_or_default();
-    let command = keys.get(ctx, "command", words).unwrap_or_default();
-    if rootfs.is_some() && entrypoint.is_empty() && command.is_empty() {
-        let wrong = keys.node("command").is_some() || keys.node("entrypoint").is_some();
-        if !wrong || !ctx.diagnostics.iter().any(|d| d.is_error()) {
-            let message = format!("the service {} has no `command`", quoted(&entry.key));
-            ctx.error(Code::MissingCommand, entry.key_span, message)
-                .help("images are not read, so the command has to be written here");
-        }
+    let entrypoint = keys.get(ctx, "entrypoint", words);
+    let command = keys.get(ctx, "command", words);
+    let undecodable = keys.node("entrypoint").is_some() && entrypoint.is_none()
+        || keys.node("command").is_some() && command.is_none();
+    let (entrypoint, command) = (entrypoint.unwrap_or_default(), command.unwrap_or_default());
+    if rootfs.is_some() && !undecodable && entrypoint.is_empty() && command.is_empty() {
+        let message = format!("the service {} has no `command`", quoted(&entry.key));
+        ctx.error(Code::MissingCommand, entry.key_span, message)
+            .help("images are not read, so the command has to be written here");
     }
     let environment = environment(ctx, &keys, around, inputs);
     let networks = keys.get(ctx, "networks", network::attachments).unwrap_or_default();

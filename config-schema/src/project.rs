@@ -1,0 +1,158 @@
+//! A configuration together with its compose file, and the checks that need both.
+//!
+//! Key type: [`Project`]. [`Project::load`] is for a run: whatever is missing is an error.
+//! [`Project::validate`] looks at the files as far as they are there.
+
+use std::path::{Path, PathBuf};
+
+use crate::compose::{Compose, Variables};
+use crate::config::{COMPOSE_NAMES, Check, Config, FileChecks};
+use crate::decode::Located;
+use crate::diagnostic::{self, Code, Diagnostic, Severity, has_errors, listed, quoted};
+use crate::endpoint::Endpoint;
+use crate::suggest::nearest;
+
+/// Everything that a run is made of.
+#[derive(Clone, Debug)]
+pub struct Project {
+    /// bloodhound.yaml.
+    pub config: Config,
+    /// The compose file that it names.
+    pub compose: Compose,
+}
+
+impl Project {
+    /// Loads a configuration and its compose file for a run. `compose` overrides the file that the
+    /// configuration names; `environment` is what `$NAME` stands for in the compose file.
+    /// The result is `None` exactly if there is an error among the diagnostics.
+    pub fn load(
+        config: &Path,
+        compose: Option<&Path>,
+        environment: &Variables,
+    ) -> (Option<Project>, Vec<Diagnostic>) {
+        Project::load_with(config, compose, environment, FileChecks::Strict)
+    }
+
+    /// Everything that can be said about the files. A compose file or script that is not there is a warning.
+    pub fn validate(config: &Path, compose: Option<&Path>, environment: &Variables) -> Vec<Diagnostic> {
+        Project::load_with(config, compose, environment, FileChecks::Lenient).1
+    }
+
+    fn load_with(
+        config: &Path,
+        compose: Option<&Path>,
+        environment: &Variables,
+        files: FileChecks,
+    ) -> (Option<Project>, Vec<Diagnostic>) {
+        let (config, mut diagnostics) = Config::load(config, files);
+        let Some(config) = config else { return (None, diagnostics) };
+        let path = match compose_path(&config, compose, files) {
+            Ok(path) => path,
+            Err(diagnostic) => {
+                diagnostics.push(*diagnostic);
+                diagnostic::sort(&mut diagnostics);
+                return (None, diagnostics);
+            }
+        };
+        let (compose, about_compose) = Compose::load(&path, environment);
+        if let Some(compose) = &compose {
+            diagnostics.extend(check_names(&config, compose));
+            diagnostic::sort(&mut diagnostics);
+        }
+        diagnostics.extend(about_compose);
+        let project = compose.map(|compose| Project { config, compose });
+        (project.filter(|_| !has_errors(&diagnostics)), diagnostics)
+    }
+}
+
+/// The compose file to use: the caller's, the one named by the configuration, or one with a usual name.
+fn compose_path(
+    config: &Config,
+    given: Option<&Path>,
+    files: FileChecks,
+) -> Result<PathBuf, Box<Diagnostic>> {
+    if let Some(path) = given {
+        return Ok(path.to_owned());
+    }
+    let severity = match files {
+        FileChecks::Strict => Severity::Error,
+        FileChecks::Lenient => Severity::Warning,
+    };
+    let source = &config.source;
+    if let Some(named) = &config.compose {
+        if named.value.is_file() {
+            return Ok(named.value.clone());
+        }
+        let message = format!("the compose file {} does not exist", named.value.display());
+        let mut d = Diagnostic::at(Code::MissingFile, severity, source.place(named.span), message);
+        d.help("paths are relative to the directory of this file");
+        return Err(Box::new(d));
+    }
+    let dir = source.dir();
+    let usual = COMPOSE_NAMES.iter().map(|name| crate::config::resolve(&dir, name)).find(|p| p.is_file());
+    usual.ok_or_else(|| {
+        let message = "no compose file: the key `compose` is missing";
+        let mut d = Diagnostic::about_file(Code::MissingKey, severity, &source.name, message);
+        d.help(format!("without the key, {} are looked for beside this file", listed(COMPOSE_NAMES, "and")));
+        Box::new(d)
+    })
+}
+
+/// Checks that every service and host that a configuration names is in the compose file.
+pub fn check_names(config: &Config, compose: &Compose) -> Vec<Diagnostic> {
+    let hosts = compose.host_names();
+    let services: Vec<String> = compose.services.iter().map(|s| s.name.clone()).collect();
+    let mut names = Names { config, compose, hosts, services, diagnostics: Vec::new() };
+    for target in config.workload.iter().flat_map(|w| &w.targets) {
+        names.host(target);
+    }
+    for property in &config.properties {
+        match &property.check {
+            Check::Http { endpoint, .. } => names.host(endpoint),
+            Check::Custom { service: Some(service), .. } => names.service(service),
+            Check::NoCrash { services: Some(services) } => services.iter().for_each(|s| names.service(s)),
+            Check::Linearizability { .. } | Check::Custom { .. } | Check::NoCrash { .. } => {}
+        }
+    }
+    for service in config.faults.process.services.iter().flatten() {
+        names.service(service);
+    }
+    names.diagnostics
+}
+
+struct Names<'a> {
+    config: &'a Config,
+    compose: &'a Compose,
+    hosts: Vec<String>,
+    services: Vec<String>,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Names<'_> {
+    fn service(&mut self, name: &Located<String>) {
+        if !self.services.contains(&name.value) {
+            let meant = nearest(&name.value, &self.services).map(str::to_owned);
+            self.unknown(name.span, &name.value, meant);
+        }
+    }
+
+    fn host(&mut self, endpoint: &Located<Endpoint>) {
+        let host = &endpoint.value.host;
+        if !self.hosts.contains(host) {
+            let meant = nearest(host, &self.hosts).map(|known| {
+                let fixed = Endpoint { host: known.to_owned(), ..endpoint.value.clone() };
+                fixed.to_string()
+            });
+            self.unknown(endpoint.span, host, meant);
+        }
+    }
+
+    fn unknown(&mut self, span: crate::tree::Span, name: &str, meant: Option<String>) {
+        let place = self.config.source.place(span);
+        let file = &self.compose.source.name;
+        let message = format!("no service {} in {file}", quoted(name));
+        let mut d = Diagnostic::at(Code::UnknownService, Severity::Error, place, message);
+        d.help(format!("services: {}", listed(&self.services, "and"))).suggest(meant);
+        self.diagnostics.push(d);
+    }
+}
