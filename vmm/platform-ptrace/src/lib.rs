@@ -8,7 +8,7 @@
 //!
 //! Modules: `platform` the trait's implementation, `classify` from stops to traps, `process` stub processes,
 //! `stub` their contents, `extents` the platform's page table, `decode` instructions, `spin` loops without side
-//! effects, `watchdog` host time, `sys` host calls.
+//! effects, `watchdog` host time, `tsc` the tracer's own clock, `sys` host calls.
 //!
 //! Stubs are traced by the thread that made the platform, and die with it.
 
@@ -20,6 +20,7 @@ mod process;
 mod spin;
 mod stub;
 mod sys;
+mod tsc;
 mod watchdog;
 
 pub use platform::PtracePlatform;

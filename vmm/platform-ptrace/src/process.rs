@@ -236,7 +236,7 @@ impl Stub {
             file.write(at + 16 + index * 8, &raw);
         }
         // SPEC_ALLOW: without it older kernels slow the process down by disabling speculation features.
-        let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW as u64;
+        let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
         let args = [u64::from(libc::SECCOMP_SET_MODE_FILTER), flags, stub::COMMANDS, 0, 0, 0];
         self.call("installing a stub's seccomp filter", libc::SYS_seccomp, args).map(|_| ())
     }

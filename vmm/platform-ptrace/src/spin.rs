@@ -11,7 +11,7 @@
 //! written, string instructions, memory that is not mapped.
 
 use bloodhound_platform::{Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap};
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpAccess};
+use iced_x86::{CpuidFeature, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
 
 use crate::PtracePlatform;
 use crate::decode;
@@ -21,6 +21,9 @@ use crate::extents::Extents;
 const STEPS: usize = 1024;
 /// The widest write that is followed, in bytes.
 const WIDEST: usize = 16;
+
+/// Instructions on the x87 stack, whose position is no register that the decoder names.
+const X87: [CpuidFeature; 3] = [CpuidFeature::FPU, CpuidFeature::FPU287, CpuidFeature::FPU387];
 
 /// A write by one step: where, how many bytes, what was there before.
 #[derive(Clone, Copy, Debug)]
@@ -120,9 +123,11 @@ fn note_writes(
     writes: &mut Vec<Write>,
 ) -> Option<()> {
     let strange = instruction.is_string_instruction()
-        || instruction.has_rep_prefix() && instruction.mnemonic() != iced_x86::Mnemonic::Pause
+        || instruction.has_rep_prefix() && instruction.mnemonic() != Mnemonic::Pause
         || instruction.has_repne_prefix()
         || instruction.is_save_restore_instruction()
+        || matches!(instruction.mnemonic(), Mnemonic::Ldmxcsr | Mnemonic::Vldmxcsr)
+        || instruction.cpuid_features().iter().any(|feature| X87.contains(feature))
         || matches!(
             instruction.flow_control(),
             FlowControl::Interrupt | FlowControl::Exception | FlowControl::XbeginXabortXend

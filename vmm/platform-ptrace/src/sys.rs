@@ -2,6 +2,8 @@
 //!
 //! Key types: [`Tracee`], [`Stop`]. A [`Tracee`] must be used on the thread that traces it.
 
+#![allow(clippy::unnecessary_cast)] // the types of ptrace's requests differ between C libraries
+
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

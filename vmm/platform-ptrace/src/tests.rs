@@ -1,1 +1,111 @@
-//! Tests inside the crate: the second wall, reached by faking a bug of the first.
+//! Tests inside the crate: the second wall, reached by faking a bug of the first (a stub that is resumed with
+//! its system calls on).
+
+use bloodhound_frames::Frame;
+use libc::user_regs_struct;
+
+use crate::process::{Factory, Stub, bare_regs};
+use crate::stub::{ARENA_FD, CODE, COMMAND_WORDS};
+use crate::sys::Stop;
+
+const GUEST: u64 = 0x40_0000;
+
+/// A stub with one page of application code at `GUEST`, and that page's frame.
+fn stub_with(factory: &mut Factory, code: &[u8]) -> (Stub, Frame) {
+    let frame = Frame::from_slice(code);
+    let stub = factory.make().unwrap();
+    let prot = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+    let flags = (libc::MAP_SHARED | libc::MAP_FIXED) as u64;
+    let command: [u64; COMMAND_WORDS] =
+        [libc::SYS_mmap as u64, GUEST, 4096, prot, flags, ARENA_FD, frame.offset()];
+    assert_eq!(factory.batch(&stub, &command), Ok(Ok(())));
+    (stub, frame)
+}
+
+fn resumed_with_calls_on(regs: user_regs_struct) -> Stop {
+    let mut factory = Factory::new().unwrap();
+    let (stub, _frame) = stub_with(&mut factory, b"\x0f\x05\xcc");
+    stub.tracee.set_regs(&regs).unwrap();
+    stub.tracee.cont().unwrap();
+    let stop = stub.tracee.wait().unwrap();
+    if !matches!(stop, Stop::Gone(_)) {
+        factory.destroy(stub);
+    }
+    stop
+}
+
+#[test]
+fn the_filter_kills_calls_from_application_code() {
+    // Even those that the stub's own code may make, and those that do nothing.
+    for nr in [libc::SYS_getppid, libc::SYS_exit_group, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_clone] {
+        let regs = user_regs_struct { rip: GUEST, rax: nr as u64, ..bare_regs() };
+        assert_eq!(resumed_with_calls_on(regs), Stop::Gone(libc::SIGSYS), "call {nr}");
+    }
+}
+
+#[test]
+fn the_filter_kills_other_calls_from_stub_code() {
+    for nr in [libc::SYS_getppid, libc::SYS_write, libc::SYS_clone, libc::SYS_seccomp, libc::SYS_ptrace] {
+        let regs = user_regs_struct { rip: CODE, rax: nr as u64, ..bare_regs() };
+        assert_eq!(resumed_with_calls_on(regs), Stop::Gone(libc::SIGSYS), "call {nr}");
+    }
+}
+
+#[test]
+fn calls_from_stub_code_do_not_run_under_sysemu() {
+    let mut factory = Factory::new().unwrap();
+    let (stub, _frame) = stub_with(&mut factory, b"\x90");
+    // munmap of the code page, by an application that jumped to the stub's SYSCALL with everything in place.
+    let regs =
+        user_regs_struct { rip: CODE, rax: libc::SYS_munmap as u64, rdi: GUEST, rsi: 4096, ..bare_regs() };
+    stub.tracee.set_regs(&regs).unwrap();
+    stub.tracee.sysemu().unwrap();
+    assert_eq!(stub.tracee.wait(), Ok(Stop::Syscall));
+    // Still mapped: a step there works.
+    stub.tracee.set_regs(&user_regs_struct { rip: GUEST, ..bare_regs() }).unwrap();
+    stub.tracee.step().unwrap();
+    assert_eq!(stub.tracee.wait(), Ok(Stop::Signal(libc::SIGTRAP)));
+    assert_eq!(stub.tracee.regs().unwrap().rip, GUEST + 1);
+    factory.destroy(stub);
+}
+
+#[test]
+fn a_stub_contains_nothing_of_the_host() {
+    let mut factory = Factory::new().unwrap();
+    let (stub, _frame) = stub_with(&mut factory, b"\x90");
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", stub.tracee.0)).unwrap();
+    let starts: Vec<u64> = maps
+        .lines()
+        .filter(|line| !line.contains("[vsyscall]"))
+        .map(|line| u64::from_str_radix(line.split('-').next().unwrap(), 16).unwrap())
+        .collect();
+    assert_eq!(starts, [GUEST, CODE, CODE + 0x1000], "{maps}");
+    let mut fds: Vec<_> = std::fs::read_dir(format!("/proc/{}/fd", stub.tracee.0))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    fds.sort();
+    assert_eq!(fds, ["0", "1"]);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", stub.tracee.0)).unwrap();
+    let field = |name: &str| {
+        status
+            .lines()
+            .find_map(|l| l.strip_prefix(name))
+            .map(|v| v.trim_matches([':', '\t', ' ']).to_string())
+    };
+    assert_eq!(field("Seccomp").as_deref(), Some("2"));
+    assert_eq!(field("NoNewPrivs").as_deref(), Some("1"));
+    assert_eq!(field("PPid"), Some(std::process::id().to_string()));
+    factory.destroy(stub);
+}
+
+#[test]
+fn a_failing_command_is_named() {
+    let mut factory = Factory::new().unwrap();
+    let (stub, frame) = stub_with(&mut factory, b"\x90");
+    let unmap = |addr: u64| [libc::SYS_munmap as u64, addr, 4096, 0, 0, 0, 0];
+    let commands: Vec<u64> = [unmap(GUEST), unmap(GUEST + 1), unmap(GUEST)].concat();
+    assert_eq!(factory.batch(&stub, &commands), Ok(Err((1, libc::EINVAL))));
+    drop(frame);
+    factory.destroy(stub);
+}
