@@ -14,6 +14,8 @@ pub(crate) enum Association {
     Unconnected,
     Connecting,
     Connected,
+    /// Shut down before the connection stood: it can neither be used nor connected again.
+    Disconnecting,
 }
 
 /// The part of a socket that does not depend on its kind. Addresses are canonical.
@@ -28,7 +30,8 @@ pub(crate) struct Common {
     pub(crate) bound_addr: bool,
     /// The port came from bind(2), so it outlives the connection (SOCK_BINDPORT_LOCK).
     pub(crate) bound_port: bool,
-    /// The socket stands in the stack's table of ports.
+    /// The socket stands in the stack's table of ports (`inet_num`). Without it `local` may still show the port that
+    /// it last had, as on Linux.
     pub(crate) holds_port: bool,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) association: Association,

@@ -213,12 +213,13 @@ impl Stack {
         self.sockets.get(&id).map(Socket::state)
     }
 
-    /// All sockets that hold a port, for /proc/net/tcp and udp, in the order of their ids.
+    /// What /proc/net/{tcp,udp} list: listeners, connections (also half-open ones and TIME_WAIT) and bound UDP
+    /// sockets, in the order of their ids.
     pub fn sockets(&self) -> Vec<SocketInfo> {
         let mut list = Vec::new();
         for (id, socket) in &self.sockets {
             let c = &socket.common;
-            if c.local.port() == 0 {
+            if !c.holds_port || (c.proto == Proto::Tcp && socket.state() == TcpState::Close) {
                 continue;
             }
             let (tx_queue, rx_queue) = match &socket.kind {
@@ -292,7 +293,7 @@ fn check_option(option: SockOpt, c: &Common) -> Result<()> {
         SockOpt::MaxSeg(size) => size == 0 || (88..=32767).contains(&size),
         SockOpt::UserTimeout(ms) => i32::try_from(ms).is_ok(),
         SockOpt::V6Only(_) if !c.v6 => return Err(Errno::ENOPROTOOPT),
-        SockOpt::V6Only(_) => c.local.port() == 0,
+        SockOpt::V6Only(_) => !c.holds_port,
         _ => true,
     };
     if valid { Ok(()) } else { Err(Errno::EINVAL) }

@@ -20,7 +20,7 @@ impl Stack {
             return Err(Errno::EINVAL);
         }
         let mut local = canonical(addr);
-        if c.local.port() != 0 || !matches!(self.get(id)?.kind, Kind::Idle | Kind::Udp(_)) {
+        if c.holds_port || !matches!(self.get(id)?.kind, Kind::Idle | Kind::Udp(_)) {
             return Err(Errno::EINVAL);
         }
         if !local.ip().is_unspecified() && !self.net.is_local(local.ip()) {
@@ -71,7 +71,7 @@ impl Stack {
     /// Gives the socket a free port if it has none; `full` is the error when there is none left.
     pub(super) fn autobind(&mut self, id: SocketId, full: Errno) -> Result<()> {
         let c = &self.get(id)?.common;
-        if c.local.port() == 0 {
+        if !c.holds_port {
             let port = self.free_port(c.proto).ok_or(full)?;
             self.get_mut(id)?.common.local.set_port(port);
         }

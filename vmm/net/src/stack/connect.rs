@@ -21,6 +21,7 @@ impl Stack {
         match socket.common.association {
             Association::Connected => return Err(Errno::EISCONN),
             Association::Connecting => return self.finish_connect(id),
+            Association::Disconnecting => return Err(Errno::EINVAL),
             Association::Unconnected if !matches!(socket.kind, Kind::Idle) => return Err(Errno::EISCONN),
             Association::Unconnected => {}
         }
@@ -36,6 +37,7 @@ impl Stack {
         c.local = pair.0;
         c.peer = Some(pair.1);
         c.association = Association::Connecting;
+        c.error = None;
         c.shut_read = false;
         c.shut_write = false;
         self.hold_port(id);
@@ -58,7 +60,8 @@ impl Stack {
         } else {
             self.net.check_source(local.ip(), peer.ip())?;
         }
-        if local.port() == 0 {
+        if !c.holds_port {
+            local.set_port(0);
             local.set_port(self.connect_port((local, peer), now).ok_or(Errno::EADDRNOTAVAIL)?);
         }
         if self.pair_is_free((local, peer), now) { Ok((local, peer)) } else { Err(Errno::EADDRNOTAVAIL) }
@@ -110,15 +113,22 @@ impl Stack {
         Ok(())
     }
 
-    /// connect(2) with AF_UNSPEC: dissolves the association; an open TCP connection is reset, a listener closed.
+    /// connect(2) with AF_UNSPEC: dissolves the association; an open TCP connection is reset (and the socket's own
+    /// SO_ERROR becomes ECONNRESET), a listener closed.
     pub fn disconnect(&mut self, id: SocketId, now: SimTime) -> Result<()> {
         self.stop_listening(id, now)?;
         let (kind, mut cx) = self.with_cx(id, now)?;
+        let mut error = None;
         if let Kind::Conn(conn) = kind {
+            use TcpState::*;
+            let open =
+                matches!(conn.state, Established | CloseWait | FinWait1 | FinWait2 | SynRecv | SynSent);
+            error = open.then_some(Errno::ECONNRESET);
             conn.abort(&mut cx);
             self.settle(id, now);
         }
         self.make_idle(id);
+        self.get_mut(id)?.common.error = error;
         Ok(())
     }
 
@@ -136,7 +146,7 @@ impl Stack {
         if !c.bound_addr {
             c.local.set_ip(unspecified(c.v6).ip());
         }
-        if !c.bound_port {
+        if !c.bound_port && c.proto == Proto::Udp {
             c.local.set_port(0);
         }
         c.peer = None;
@@ -188,6 +198,9 @@ impl Stack {
             Kind::Conn(conn) => conn.state == TcpState::Close,
             _ => true,
         };
+        if c.association == Association::Connecting {
+            c.association = if unconnected { Association::Disconnecting } else { Association::Connected };
+        }
         if unconnected {
             // "Hack to wake up other listeners, who can poll for EPOLLHUP, even on eg. unconnected UDP sockets."
             c.wake_all();

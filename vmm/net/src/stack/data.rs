@@ -60,7 +60,8 @@ impl Stack {
         if !matches!(socket.kind, Kind::Udp(_)) {
             return self.send(id, data, false, now);
         }
-        let c = &mut socket.common;
+        self.autobind(id, Errno::EAGAIN)?;
+        let c = &self.get(id)?.common;
         let v6 = c.v6;
         let peer = match (to, c.peer) {
             (Some(to), _) if to.is_ipv6() && !v6 => return Err(Errno::EAFNOSUPPORT),
@@ -81,7 +82,6 @@ impl Stack {
         } else {
             self.net.check_source(source.ip(), peer.ip())?;
         }
-        self.autobind(id, Errno::EAGAIN)?;
         let c = &mut self.get_mut(id)?.common;
         if let Some(error) = c.take_error() {
             return Err(error);
@@ -95,7 +95,8 @@ impl Stack {
     }
 
     /// recvfrom(2) on a UDP socket: the whole datagram (the caller truncates). EAGAIN, ECONNREFUSED from an earlier
-    /// send; after shutdown(SHUT_RD) an empty datagram from nowhere. EOPNOTSUPP on TCP.
+    /// send, EOPNOTSUPP on TCP. EAGAIN also comes after shutdown(SHUT_RD), where a blocking call returns 0: such a
+    /// caller has to look at [`crate::ReadyFlags::RDHUP`].
     pub fn recv_from(&mut self, id: SocketId, peek: bool) -> Result<Datagram> {
         let socket = self.get_mut(id)?;
         let c = &mut socket.common;
@@ -110,10 +111,6 @@ impl Stack {
                 dst: shown(datagram.dst, c.v6),
                 data: datagram.data,
             }),
-            None if c.shut_read => {
-                let nowhere = crate::iface::unspecified(c.v6);
-                Ok(Datagram { src: nowhere, dst: nowhere, data: Bytes::default() })
-            }
             None => Err(Errno::EAGAIN),
         }
     }
