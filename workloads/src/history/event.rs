@@ -88,7 +88,9 @@ impl Pairing {
             Kind::Fail => Outcome::Fail,
             Kind::Invoke | Kind::Ok => Outcome::Ok(completion_value(&event, &open)?),
         };
-        self.history.complete(open.id, outcome, time, event.error);
+        // The outcome says it already.
+        let error = event.error.filter(|_| outcome != Outcome::Mismatch);
+        self.history.complete(open.id, outcome, time, error);
         Ok(())
     }
 
