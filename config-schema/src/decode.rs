@@ -73,7 +73,8 @@ impl Ctx {
 
     pub(crate) fn wrong_type(&mut self, node: &Node, path: &str, expected: &str) {
         let found = node.noun();
-        self.error(Code::WrongType, node.span, format!("`{path}` must be {expected}, not {found}"))
+        let what = if path.is_empty() { "the file".to_owned() } else { format!("`{path}`") };
+        self.error(Code::WrongType, node.span, format!("{what} must be {expected}, not {found}"))
             .label(format!("expected {expected}"));
     }
 
@@ -356,7 +357,8 @@ impl Ctx {
         // The first key stands for the mapping: its own span has no length.
         let span = fields.entries.first().map_or(fields.span, |entry| entry.key_span);
         let section = if fields.path.is_empty() { String::new() } else { format!(" in `{}`", fields.path) };
-        self.error(Code::MissingKey, span, format!("the key `{key}` is missing{section}"));
+        self.error(Code::MissingKey, span, format!("the key `{key}` is missing{section}"))
+            .label(format!("this mapping has no `{key}`"));
     }
 }
 

@@ -285,6 +285,16 @@ fn syntax_error(source: &Source, error: &serde_saphyr::Error) -> Diagnostic {
         d.label("second occurrence").help("remove or rename one of the two");
         return d;
     }
+    if matches!(error, serde_saphyr::Error::UnknownAnchor { .. }) {
+        let line = &place.source_line;
+        let from =
+            line.char_indices().nth(place.column.saturating_sub(1) as usize).map_or("", |(i, _)| &line[i..]);
+        let name = from.split([' ', ',', ']', '}']).next().unwrap_or(from);
+        let message = format!("the alias {} has no anchor", quoted(name));
+        let mut d = Diagnostic::at(Code::Syntax, Severity::Error, place, message);
+        d.help("an anchor is written `&name` before the value, and above its aliases");
+        return d;
+    }
     let mut message = UserMessageFormatter.format_message(error).into_owned();
     message = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let code = match error {
@@ -410,7 +420,24 @@ impl Convert<'_> {
                 Value::Map(entries.into_iter().filter_map(|(k, v)| self.entry(k, v)).collect())
             }
         };
+        let span = self.whole(&value, span);
         Some(Node { value, span })
+    }
+
+    /// The library gives a collection the place of its first character: stretch it over its last item, and
+    /// over the bracket that closes it.
+    fn whole(&self, value: &Value, span: Span) -> Span {
+        let last = match value {
+            Value::Scalar(_) => return span,
+            Value::Seq(items) => items.last().map(|item| item.span.end),
+            Value::Map(entries) => entries.last().map(|entry| entry.value.span.end.max(entry.key_span.end)),
+        };
+        let end = last.unwrap_or(span.end).max(span.end);
+        let rest = self.source.text.get(end..).unwrap_or("");
+        let blank = rest.len() - rest.trim_start_matches([' ', ',']).len();
+        let flow = self.source.text.get(span.start..).is_some_and(|text| text.starts_with(['[', '{']));
+        let closed = flow && rest[blank..].starts_with([']', '}']);
+        Span { start: span.start, end: if closed { end + blank + 1 } else { end } }
     }
 
     fn entry(&mut self, key: Spanned<Raw>, value: Spanned<Raw>) -> Option<Entry> {

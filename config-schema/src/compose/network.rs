@@ -100,7 +100,10 @@ pub(super) fn attachments(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<
         }
         return Some(out);
     }
-    let Some(entries) = ctx.entries(node, path) else { return None };
+    let Value::Map(entries) = &node.value else {
+        ctx.wrong_type(node, path, "a list or a mapping");
+        return None;
+    };
     for entry in entries {
         let path = format!("{path}.{}", entry.key);
         let at = ctx.source.spot(entry.key_span.start);

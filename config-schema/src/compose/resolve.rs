@@ -116,7 +116,10 @@ fn dependencies(ctx: &mut Ctx, compose: &mut Compose, left_out: &[String]) {
     let checked: Vec<(String, bool)> =
         compose.services.iter().map(|s| (s.name.clone(), s.healthcheck.is_some())).collect();
     for service in &mut compose.services {
-        service.depends_on.retain(|dependency| !left_out.contains(&dependency.service.value));
+        let exists = |name: &String| names.contains(name);
+        service
+            .depends_on
+            .retain(|d| !left_out.contains(&d.service.value) && (d.required || exists(&d.service.value)));
         for dependency in &service.depends_on {
             let name = &dependency.service.value;
             let Some((_, has_check)) = checked.iter().find(|(other, _)| other == name) else {

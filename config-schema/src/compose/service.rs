@@ -189,12 +189,27 @@ fn words(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<String>> {
     if let Value::Seq(items) = &node.value {
         return Some(items.iter().filter_map(|item| ctx.text(item, path)).collect());
     }
+    if !matches!(&node.value, Value::Scalar(_)) {
+        ctx.wrong_type(node, path, "a string or a list");
+        return None;
+    }
     let text = ctx.text(node, path)?;
     match shell::split(&text) {
         Ok(words) => Some(words),
         Err(error) => {
             ctx.error(Code::Malformed, node.span, format!("cannot split `{path}` into words: {error}"))
                 .help(format!("for a shell's help write: [sh, -c, {text:?}]"));
+            None
+        }
+    }
+}
+
+/// The entries of a mapping that could have been a list as well.
+fn list_or_mapping<'n>(ctx: &mut Ctx, node: &'n Node, path: &str) -> Option<&'n [Entry]> {
+    match &node.value {
+        Value::Map(entries) => Some(entries),
+        _ => {
+            ctx.wrong_type(node, path, "a list or a mapping");
             None
         }
     }
@@ -229,7 +244,7 @@ fn environment(
             }
             return Some(());
         }
-        for entry in c.entries(node, path)? {
+        for entry in list_or_mapping(c, node, path)? {
             let value = match entry.value.is_null() {
                 true => None,
                 false => match c.text(&entry.value, &format!("{path}.{}", entry.key)) {
@@ -329,19 +344,20 @@ fn depends_on(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<Dependency>>
         for item in items {
             if let Some(name) = ctx.name(item, path) {
                 let service = ctx.located(name, item.span);
-                out.push(Dependency { service, condition: Condition::Started });
+                out.push(Dependency { service, condition: Condition::Started, required: true });
             }
         }
         return Some(out);
     }
-    for entry in ctx.entries(node, path)? {
+    for entry in list_or_mapping(ctx, node, path)? {
         let path = format!("{path}.{}", entry.key);
         let Some(fields) = ctx.fields(&entry.value, &path, keys::DEPENDENCY) else { continue };
         let condition = fields.get(ctx, "condition", |c, n, p| c.choice(n, p, CONDITIONS));
         fields.get(ctx, "restart", Ctx::bool);
-        fields.get(ctx, "required", Ctx::bool);
+        let required = fields.get(ctx, "required", Ctx::bool).unwrap_or(true);
         let service: Located<String> = ctx.located(entry.key.clone(), entry.key_span);
-        out.push(Dependency { service, condition: condition.unwrap_or(Condition::Started) });
+        let condition = condition.unwrap_or(Condition::Started);
+        out.push(Dependency { service, condition, required });
     }
     Some(out)
 }

@@ -178,6 +178,8 @@ pub struct Dependency {
     pub service: Located<String>,
     /// Its state.
     pub condition: Condition,
+    /// Whether it must exist; a dependency that does not is left out of the decoded file.
+    pub required: bool,
 }
 
 /// The state in which a dependency must be.

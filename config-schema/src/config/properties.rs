@@ -148,8 +148,9 @@ pub(super) fn properties(ctx: &mut Ctx, node: &Node, path: &str, around: Surroun
     let Some(items) = ctx.list(node, path) else { return Vec::new() };
     let mut names: Vec<(String, &Node)> = Vec::new();
     let mut properties = Vec::new();
-    for item in items {
-        let Some(fields) = ctx.fields(item, path, keys::PROPERTY) else { continue };
+    for (item, index) in items.iter().zip(0..) {
+        let path = format!("{path}[{index}]");
+        let Some(fields) = ctx.fields(item, &path, keys::PROPERTY) else { continue };
         let decoded = property(ctx, item, &fields, around);
         if let (Some(node), Some(name)) = (fields.node("name"), decoded.0) {
             if let Some((_, first)) = names.iter().find(|(other, _)| *other == name) {
@@ -215,6 +216,7 @@ fn check(
         let span = entries.first().map_or(node.span, |entry| entry.key_span);
         let words: Vec<&str> = TYPES.iter().map(|(word, _)| *word).collect();
         ctx.error(Code::MissingKey, span, format!("the key `type` is missing in `{path}`"))
+            .label("this mapping has no `type`")
             .help(format!("allowed: {}", listed(&words, "and")));
         return None;
     };

@@ -223,8 +223,11 @@ fn operations(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<Operation>> 
     let shared_key = items.iter().find_map(|item| pattern_text(item, "key_pattern"));
     let shared_key = shared_key.and_then(|text| Pattern::parse(text, PatternUse::Key).ok());
     let default_key = shared_key.or_else(|| Pattern::parse(DEFAULT_KEY, PatternUse::Key).ok())?;
-    let decoded: Vec<Operation> =
-        items.iter().filter_map(|item| operation(ctx, item, path, &default_key)).collect();
+    let decoded: Vec<Operation> = items
+        .iter()
+        .zip(0..)
+        .filter_map(|(item, i)| operation(ctx, item, &format!("{path}[{i}]"), &default_key))
+        .collect();
     for (index, one) in decoded.iter().enumerate() {
         let same = |other: &&Operation| other.name == one.name && other.kind != one.kind;
         if decoded[..index].iter().any(|o| same(&o)) {

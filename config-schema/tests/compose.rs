@@ -1,0 +1,213 @@
+//! What a compose file means: every modelled key, substitution, files beside it, and the starting order.
+
+use std::path::{Path, PathBuf};
+
+use bloodhound_config::compose::{Condition, MountSource, Restart, Rootfs, Service, Variables};
+use bloodhound_config::tree::Source;
+use bloodhound_config::{Code, Compose, Diagnostic};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn variables(pairs: &[(&str, &str)]) -> Variables {
+    pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+fn decode(text: &str, pairs: &[(&str, &str)]) -> (Compose, Vec<Diagnostic>) {
+    let (compose, diagnostics) =
+        Compose::decode(Source::new(Path::new("/nonexistent/c.yaml"), text), &variables(pairs));
+    (compose.unwrap_or_else(|| panic!("{diagnostics:#?}")), diagnostics)
+}
+
+fn one(keys: &str) -> Service {
+    let text = format!("services:\n  s:\n    command: /bin/true\n    x-bloodhound: {{rootfs: host}}\n{keys}");
+    let (compose, diagnostics) = decode(&text, &[]);
+    assert_eq!(diagnostics, []);
+    compose.services.into_iter().next().expect("a service")
+}
+
+fn codes(diagnostics: &[Diagnostic]) -> Vec<Code> {
+    diagnostics.iter().map(|d| d.code).collect()
+}
+
+#[test]
+fn a_directory_with_all_kinds_of_files() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/stack");
+    let environment = variables(&[("FROM_CALLER", "caller"), ("TAG", "9")]);
+    let (compose, diagnostics) = Compose::load(&dir.join("docker-compose.yml"), &environment);
+    let compose = compose.unwrap_or_else(|| panic!("{diagnostics:#?}"));
+    assert_eq!(diagnostics, []);
+    assert_eq!(compose.name, "stack");
+    let names: Vec<_> = compose.services.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(names, ["lb", "kv", "init"]);
+    let order: Vec<_> = compose.start_order.iter().map(|i| names[*i]).collect();
+    assert_eq!(order, ["init", "kv", "lb"]);
+
+    let kv = compose.service("kv").expect("kv");
+    assert_eq!(kv.argv(), ["/app/kv", "--data", "/var/lib/kv"]);
+    assert_eq!(kv.instances(), ["kv-1", "kv-2", "kv-3"]);
+    assert_eq!(kv.rootfs, Rootfs::Host);
+    assert_eq!(kv.read, ["/etc/ssl"]);
+    let expected = [
+        ("FROM_BOTH", "environment"),
+        ("FROM_CALLER", "caller"),
+        ("FROM_FILE", "one two"),
+        ("IMAGE", "kv:9"),
+        ("NODES", "3"),
+        ("VERSION", "1.10"),
+        ("YES", "yes"),
+    ];
+    let expected: Vec<_> = expected.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    assert_eq!(kv.environment, expected);
+    let mounts: Vec<_> = kv.mounts.iter().map(|m| (&m.source, m.target.as_str(), m.read_only)).collect();
+    assert_eq!(
+        mounts,
+        [
+            (&MountSource::Bind(dir.join("bin")), "/app", true),
+            (&MountSource::Volume("data".to_owned()), "/var/lib/kv", false),
+            (&MountSource::Anonymous, "/scratch", false),
+            (&MountSource::Tmpfs { size: Some(64 << 20), mode: None }, "/tmp", false),
+        ]
+    );
+    let check = kv.healthcheck.as_ref().expect("a health check");
+    assert_eq!(check.test, ["/app/kv", "--healthcheck"]);
+    assert_eq!((check.interval_ns, check.retries, check.start_period_ns), (2 * SECOND, 5, 90 * SECOND));
+
+    let lb = compose.service("lb").expect("lb");
+    assert_eq!(lb.rootfs, Rootfs::Dir(dir.join("bin")));
+    let attached: Vec<_> =
+        lb.networks.iter().map(|n| (n.network.as_str(), n.aliases.len(), n.ipv4.is_some())).collect();
+    assert_eq!(attached, [("front", 1, true), ("default", 0, false)]);
+    let waits: Vec<_> = lb.depends_on.iter().map(|d| (d.service.value.as_str(), d.condition)).collect();
+    assert_eq!(waits, [("kv", Condition::Healthy)]);
+    assert_eq!(lb.restart, Restart::OnFailure { max_retries: Some(3) });
+    let networks: Vec<_> = compose.networks.iter().map(|n| n.name.as_str()).collect();
+    assert_eq!(networks, ["front", "default"]);
+    assert_eq!(compose.inputs, [dir.join(".env"), dir.join("kv.env")]);
+    for host in ["lb", "edge", "10.5.0.9", "kv", "kv-2", "init"] {
+        assert!(compose.host_names().contains(&host.to_owned()), "{host}");
+    }
+}
+
+#[test]
+fn commands_are_lists_or_texts() {
+    let service = one("    entrypoint: /bin/sh -c\n");
+    assert_eq!(service.argv(), ["/bin/sh", "-c", "/bin/true"]);
+    let (compose, _) = decode(
+        "services:\n  s:\n    x-bloodhound: {rootfs: host}\n    command: [a, 1, true, '$$X', \"${Y:-z}\"]\n",
+        &[],
+    );
+    assert_eq!(compose.services[0].argv(), ["a", "1", "true", "$X", "z"]);
+}
+
+#[test]
+fn substituted_values_take_the_type_that_is_asked_for() {
+    let text = "services:\n  s:\n    command: x\n    x-bloodhound: {rootfs: '${ROOT}'}\n    scale: ${N}\n    \
+                hostname: ${N}\n    healthcheck: {disable: '${OFF:-true}'}\n";
+    let (compose, diagnostics) = decode(text, &[("ROOT", "host"), ("N", "2")]);
+    assert_eq!(diagnostics, []);
+    let service = &compose.services[0];
+    assert_eq!((service.replicas, service.hostname.as_deref()), (2, Some("2")));
+    assert_eq!(service.healthcheck, None);
+}
+
+#[test]
+fn a_variable_cannot_change_the_structure() {
+    let text = "services:\n  s:\n    command: [x, $EVIL]\n    x-bloodhound: {rootfs: host}\n";
+    let (compose, _) = decode(text, &[("EVIL", "a]\n    privileged: [true")]);
+    assert_eq!(compose.services[0].command, ["x", "a]\n    privileged: [true"]);
+}
+
+#[test]
+fn health_checks_in_all_forms() {
+    let test = |yaml: &str| one(&format!("    healthcheck: {{test: {yaml}}}\n")).healthcheck.map(|h| h.test);
+    let shell = |line: &str| Some(vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned()]);
+    assert_eq!(test("curl -f localhost || exit 1"), shell("curl -f localhost || exit 1"));
+    assert_eq!(test("[CMD-SHELL, 'a | b']"), shell("a | b"));
+    assert_eq!(test("[CMD, a, b]"), Some(vec!["a".to_owned(), "b".to_owned()]));
+    assert_eq!(test("[NONE]"), None);
+    let check = one("    healthcheck: {test: [CMD, a]}\n").healthcheck.expect("a health check");
+    assert_eq!(
+        (check.interval_ns, check.timeout_ns, check.retries, check.start_period_ns, check.start_interval_ns),
+        (30 * SECOND, 30 * SECOND, 3, 0, 5 * SECOND)
+    );
+}
+
+#[test]
+fn restart_policies() {
+    let restart = |word: &str| one(&format!("    restart: {word}\n")).restart;
+    assert_eq!(restart("no"), Restart::No);
+    assert_eq!(restart("\"no\""), Restart::No);
+    assert_eq!(restart("always"), Restart::Always);
+    assert_eq!(restart("unless-stopped"), Restart::UnlessStopped);
+    assert_eq!(restart("on-failure"), Restart::OnFailure { max_retries: None });
+    assert_eq!(restart("on-failure:7"), Restart::OnFailure { max_retries: Some(7) });
+}
+
+#[test]
+fn mounts_in_long_syntax() {
+    let service = one(
+        "    volumes:\n      - {type: tmpfs, target: /t, tmpfs: {size: 1g, mode: 1777}}\n      \
+         - {type: volume, target: //v/./w/}\n      - {type: bind, source: /etc, target: /e, read_only: true}\n    \
+         tmpfs: /run:size=64k,mode=700\n",
+    );
+    let mounts: Vec<_> = service.mounts.into_iter().map(|m| (m.source, m.target, m.read_only)).collect();
+    assert_eq!(
+        mounts,
+        [
+            (MountSource::Tmpfs { size: Some(1 << 30), mode: Some(0o1777) }, "/t".to_owned(), false),
+            (MountSource::Anonymous, "/v/w".to_owned(), false),
+            (MountSource::Bind(PathBuf::from("/etc")), "/e".to_owned(), true),
+            (MountSource::Tmpfs { size: Some(64 << 10), mode: Some(0o700) }, "/run".to_owned(), false),
+        ]
+    );
+}
+
+#[test]
+fn keys_without_effect_are_accepted_and_others_are_named() {
+    let text = "version: '3'\nx-any: [1]\nservices:\n  s:\n    command: x\n    x-bloodhound: {rootfs: host}\n    \
+                ports: ['80:80']\n    expose: [80]\n    labels: {a: b}\n    logging: {driver: json-file}\n    \
+                x-other: 1\n    cap_add: [NET_ADMIN]\n    deploy: {resources: {limits: {cpus: '1'}}}\n";
+    let (_, diagnostics) = decode(text, &[]);
+    let said: Vec<_> = diagnostics.iter().map(|d| d.message.as_str()).collect();
+    assert_eq!(
+        said,
+        [
+            "`services.s.cap_add` is not modelled and has no effect",
+            "`services.s.deploy.resources` is not modelled and has no effect"
+        ]
+    );
+}
+
+#[test]
+fn profiles_decide_what_runs() {
+    let text = "x-b: &b\n  command: x\n  x-bloodhound: {rootfs: host}\nservices:\n  a:\n    <<: *b\n    depends_on: \
+                {debug: {condition: service_started, required: false}, none: {required: false}}\n  debug:\n    \
+                <<: *b\n    profiles: [tools]\n";
+    let (compose, diagnostics) = decode(text, &[]);
+    assert_eq!(compose.services.len(), 1);
+    assert_eq!(compose.services[0].depends_on, []);
+    assert_eq!(codes(&diagnostics), [Code::NothingToDo]);
+    let (compose, diagnostics) = decode(text, &[("COMPOSE_PROFILES", "x,tools")]);
+    assert_eq!(compose.services.len(), 2);
+    assert_eq!(compose.start_order, [1, 0]);
+    assert_eq!(diagnostics, []);
+}
+
+#[test]
+fn the_order_is_that_of_the_file_as_far_as_it_can_be() {
+    let text = "x-b: &b {command: x, x-bloodhound: {rootfs: host}}\nservices:\n  a: {<<: *b, depends_on: [d]}\n  \
+                b: {<<: *b}\n  c: {<<: *b, depends_on: [b]}\n  d: {<<: *b, depends_on: [c]}\n  e: {<<: *b}\n";
+    let (compose, diagnostics) = decode(text, &[]);
+    assert_eq!(diagnostics, []);
+    assert_eq!(compose.start_order, [1, 2, 3, 0, 4]);
+}
+
+#[test]
+fn the_environment_of_this_process_is_not_looked_at() {
+    let text = "services:\n  s:\n    command: ['$PATH', '${HOME}']\n    x-bloodhound: {rootfs: host}\n    \
+                environment: [CARGO_MANIFEST_DIR]\n";
+    let (compose, diagnostics) = decode(text, &[]);
+    assert_eq!(compose.services[0].command, ["", ""]);
+    assert_eq!(compose.services[0].environment, []);
+    assert_eq!(codes(&diagnostics), [Code::UnsetVariable; 3]);
+}
