@@ -8,7 +8,7 @@ use bloodhound_abi::{Errno, SimTime};
 use crate::flags::*;
 use crate::inode::{Inode, Node};
 use crate::mount::{device, magic};
-use crate::perm::{allows, owns};
+use crate::perm::{allows, owns, set_id_to_drop};
 use crate::types::{Cred, Dev, Fail, Ino, Kind, MountId, Outcome, Stat, StatFs, Timestamp};
 use crate::vfs::{At, Ctx, Vfs};
 
@@ -132,23 +132,18 @@ impl Vfs {
         let owner = cred.uid == inode.meta.uid;
         let uid_bad = uid.is_some_and(|uid| !owner || uid != inode.meta.uid);
         let gid_bad = gid.is_some_and(|gid| !owner || !(cred.in_group(gid) || gid == inode.meta.gid));
-        if !cred.is_root() && (uid_bad || gid_bad) {
+        // "When the owner or group of an executable file is changed [...], the S_ISUID and S_ISGID mode bits are
+        // cleared". Linux does it for root and for ids of -1 too, and then it is a chmod(2), which takes the owner.
+        let drop = if inode.is_dir() { 0 } else { set_id_to_drop(inode, cred) };
+        if !cred.is_root() && (uid_bad || gid_bad || (drop != 0 && !owner)) {
             return Err(Errno::EPERM);
         }
         let time = self.stamp(now);
-        let is_dir = inode.is_dir();
         let meta = &mut self.inode_mut(ino)?.meta;
         meta.uid = uid.unwrap_or(meta.uid);
         meta.gid = gid.unwrap_or(meta.gid);
         meta.ctime = time;
-        // "When the owner or group of an executable file is changed [...], the S_ISUID and S_ISGID mode bits are
-        // cleared"; without group execution S_ISGID stays (mandatory locking of old). Linux does it for root too.
-        if !is_dir {
-            meta.mode &= !S_ISUID;
-            if meta.mode & 0o010 != 0 {
-                meta.mode &= !S_ISGID;
-            }
-        }
+        meta.mode &= !drop;
         Ok(())
     }
 

@@ -9,7 +9,8 @@ use bloodhound_frames::Frame;
 use crate::flags::*;
 use crate::inode::{Data, Node};
 use crate::pages::{PAGE, PageMap};
-use crate::types::{Ino, Outcome};
+use crate::perm::set_id_to_drop;
+use crate::types::{Cred, Ino, Kind, Outcome};
 use crate::vfs::{At, Ctx, PageMoved, Vfs};
 
 /// The content of a new regular file.
@@ -69,15 +70,16 @@ impl Vfs {
         Ok(len)
     }
 
-    /// Removes set-user-ID and set-group-ID, as a write by anyone but root does.
+    /// Removes set-user-ID and set-group-ID, as a write, truncation or allocation by anyone but root does. The kernel
+    /// calls it after those on a descriptor.
     ///
     /// # Errors
     /// ESTALE.
-    pub fn drop_set_id(&mut self, ino: Ino) -> Result<(), Errno> {
-        let mode = self.inode(ino)?.meta.mode;
-        let group = if mode & 0o010 != 0 { S_ISGID } else { 0 };
-        if mode & (S_ISUID | group) != 0 {
-            self.inode_mut(ino)?.meta.mode = mode & !(S_ISUID | group);
+    pub fn drop_set_id(&mut self, ino: Ino, cred: &Cred) -> Result<(), Errno> {
+        let inode = self.inode(ino)?;
+        let bits = set_id_to_drop(inode, cred);
+        if !cred.is_root() && inode.kind() == Kind::Regular && bits != 0 {
+            self.inode_mut(ino)?.meta.mode &= !bits;
         }
         Ok(())
     }
@@ -97,7 +99,8 @@ impl Vfs {
             return Err(Errno::ETXTBSY.into());
         }
         self.load(ctx.base, ino)?;
-        Ok(self.truncate_to(ino, size, ctx.now)?)
+        self.truncate_to(ino, size, ctx.now)?;
+        Ok(self.drop_set_id(ino, ctx.cred)?)
     }
 
     /// ftruncate(2) on a file open for writing.

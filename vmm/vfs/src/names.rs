@@ -68,6 +68,10 @@ impl Vfs {
     /// # Errors
     /// EINVAL if it is no link; those of resolution.
     pub fn readlink(&mut self, ctx: &mut Ctx, at: At) -> Outcome<Arc<[u8]>> {
+        if at.path.is_empty() {
+            // "If pathname is empty, then the call operates on the symbolic link referred to by dirfd".
+            return Ok(self.readlink_ino(at.dir).map_err(|_| Errno::ENOENT)?);
+        }
         let ino = self.resolve(ctx, at, false)?;
         Ok(self.readlink_ino(ino)?)
     }

@@ -3,7 +3,7 @@
 //! Key type: [`Opened`]. The kernel makes the file description; the VFS checks permissions, creates, truncates and
 //! counts.
 
-use bloodhound_abi::{Errno, SimTime};
+use bloodhound_abi::Errno;
 
 use crate::base::BaseFs;
 use crate::flags::*;
@@ -63,13 +63,12 @@ impl Vfs {
     pub fn open_ino(&mut self, ctx: &mut Ctx, ino: Ino, flags: u32) -> Result<Opened, Errno> {
         let inode = self.inode(ino)?;
         let kind = inode.kind();
-        let truncate = flags & O_TRUNC != 0;
         let mut want = match flags & O_ACCMODE {
             O_RDONLY => MAY_READ,
             O_WRONLY => MAY_WRITE,
             _ => MAY_READ | MAY_WRITE,
         };
-        if truncate {
+        if flags & O_TRUNC != 0 {
             want |= MAY_WRITE;
         }
         if flags & O_DIRECTORY != 0 && kind != Kind::Directory {
@@ -87,7 +86,7 @@ impl Vfs {
         if kind == Kind::Socket {
             return Err(Errno::ENXIO);
         }
-        self.take_ref(ctx.base, ino, flags, truncate, ctx.now, false)
+        self.take_ref(ctx, ino, flags, false)
     }
 
     /// Adds a reference: a duplicate of a file description does not need one, a second description, a working
@@ -158,25 +157,19 @@ impl Vfs {
         Ok(())
     }
 
-    fn take_ref(
-        &mut self,
-        base: &mut dyn BaseFs,
-        ino: Ino,
-        flags: u32,
-        truncate: bool,
-        now: SimTime,
-        created: bool,
-    ) -> Result<Opened, Errno> {
+    fn take_ref(&mut self, ctx: &mut Ctx, ino: Ino, flags: u32, created: bool) -> Result<Opened, Errno> {
+        let truncate = flags & O_TRUNC != 0 && !created;
         let kind = self.inode(ino)?.kind();
         let writer = kind == Kind::Regular && flags & O_ACCMODE != O_RDONLY;
         if kind == Kind::Regular {
             if (writer || truncate) && self.handles_of(ino).execs > 0 {
                 return Err(Errno::ETXTBSY);
             }
-            if truncate && !created {
-                self.truncate_to(ino, 0, now)?;
+            if truncate {
+                self.truncate_to(ino, 0, ctx.now)?;
+                self.drop_set_id(ino, ctx.cred)?;
             }
-            self.load(base, ino)?;
+            self.load(ctx.base, ino)?;
         }
         self.change_handles(ino, |handles| {
             handles.refs += 1;
@@ -229,7 +222,7 @@ impl Vfs {
         let ino = self.create(ctx, spot.dir, name, mode & 0o7777 & !ctx.umask, node)?;
         // The mode of a new file does not limit this first descriptor: open(2) "mode [...] applies only to future
         // accesses of the newly created file".
-        Ok(self.take_ref(ctx.base, ino, flags, false, ctx.now, true)?)
+        Ok(self.take_ref(ctx, ino, flags, true)?)
     }
 
     /// The place of the last component and what is there, links not followed.
@@ -267,7 +260,7 @@ impl Vfs {
         let number = format!("#{}", self.next_ino);
         inode.seen = Some((dir, Name::from(number.as_bytes())));
         let ino = self.alloc(inode);
-        Ok(self.take_ref(ctx.base, ino, flags, false, ctx.now, true)?)
+        Ok(self.take_ref(ctx, ino, flags, true)?)
     }
 
     /// A new inode for `dir` with one link, not yet in the table.

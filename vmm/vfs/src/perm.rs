@@ -2,7 +2,7 @@
 
 use bloodhound_abi::Errno;
 
-use crate::flags::{MAY_EXEC, MAY_WRITE, S_ISVTX};
+use crate::flags::{MAY_EXEC, MAY_WRITE, S_ISGID, S_ISUID, S_ISVTX};
 use crate::inode::Inode;
 use crate::types::{Cred, Ino, Kind};
 use crate::vfs::Vfs;
@@ -32,6 +32,14 @@ pub(crate) fn allows(inode: &Inode, cred: &Cred, want: u32) -> Result<(), Errno>
 /// Whether `cred` owns the inode or is root.
 pub(crate) fn owns(inode: &Inode, cred: &Cred) -> bool {
     cred.is_root() || cred.uid == inode.meta.uid
+}
+
+/// The set-id bits that a change by `cred` takes away: set-user-ID always, set-group-ID if the group may execute or
+/// `cred` is not in it (setattr_should_drop_suidgid in Linux).
+pub(crate) fn set_id_to_drop(inode: &Inode, cred: &Cred) -> u32 {
+    let mode = inode.meta.mode;
+    let group = mode & 0o010 != 0 || !(cred.is_root() || cred.in_group(inode.meta.gid));
+    mode & (S_ISUID | if group { S_ISGID } else { 0 })
 }
 
 impl Vfs {

@@ -1,7 +1,7 @@
 //! Differential test: the same random calls on the host's file system and on [`Vfs`] must give the same results, down
 //! to the error number and, at the end, the same tree. Every call also runs on a clone first, which must agree.
 //!
-//! Runs with the credentials it finds. As root it switches the file-system user for some calls (setfsuid(2)).
+//! Half of the runs start from a tree that lies in the base layer. Runs with the credentials it finds. As root it switches the file-system user for some calls (setfsuid(2)).
 //! Of the `..` in the generated paths there are fewer than the directories above the test's own, so that no call can
 //! leave the temporary directory; link targets have none.
 
@@ -17,6 +17,16 @@ use proptest::prelude::*;
 /// Directories above the one that the calls start in, more than a path has `..`.
 const ABOVE: &str = "above1/above2/above3/start";
 const SLOTS: usize = 3;
+const TREE: TreeId = TreeId(0);
+/// What a run on layers starts with: files with the string that is repeated in them, and links.
+const FILES: [(&str, &[u8]); 5] = [
+    ("a/a", b"one"),
+    ("a/b/a", b"the second file"),
+    ("a/b/c", b""),
+    ("b", b"a longer text, which takes several pages"),
+    ("c/c/c/c", b"deep"),
+];
+const LINKS: [(&str, &str); 2] = [("a/c", "b/a"), ("c/a", "c/c")];
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -199,7 +209,7 @@ fn c(text: &str) -> CString {
 }
 
 impl Host {
-    fn new() -> Host {
+    fn new(layered: bool) -> Host {
         use std::sync::atomic::{AtomicU32, Ordering};
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -208,6 +218,16 @@ impl Host {
         for dir in top.join(ABOVE).ancestors().take(5) {
             use std::os::unix::fs::PermissionsExt;
             std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        if layered {
+            for (path, bytes) in FILES {
+                let path = top.join(ABOVE).join(path);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, bytes.repeat(1000)).unwrap();
+            }
+            for (path, target) in LINKS {
+                std::os::unix::fs::symlink(target, top.join(ABOVE).join(path)).unwrap();
+            }
         }
         let path = CString::new(top.join(ABOVE).as_os_str().as_bytes()).unwrap();
         // SAFETY: the path is NUL-terminated.
@@ -358,6 +378,7 @@ fn make_removable(dir: &Path) {
 #[derive(Clone)]
 struct Sim {
     vfs: Vfs,
+    base: MemBase,
     start: Ino,
     slots: [Option<(Opened, u32)>; SLOTS],
     now: SimTime,
@@ -371,18 +392,30 @@ fn errno(fail: Fail) -> Errno {
 }
 
 impl Sim {
-    fn new(users: &Users) -> Sim {
-        let mut vfs = Vfs::new(Config::default(), &mut NoBase).unwrap();
-        let start = vfs.put_dir(&mut NoBase, ABOVE.as_bytes(), 0o777).unwrap();
+    fn new(users: &Users, layered: bool) -> Sim {
+        let mut base = MemBase::new();
+        base.entry(TREE, ABOVE, 0o777, BaseKind::Directory);
+        if layered {
+            for (path, bytes) in FILES {
+                base.file(TREE, &format!("{ABOVE}/{path}"), 0o644, &bytes.repeat(1000));
+            }
+            for (path, target) in LINKS {
+                let link = BaseKind::Symlink(target.as_bytes().into());
+                base.entry(TREE, &format!("{ABOVE}/{path}"), 0o777, link);
+            }
+        }
+        let mut vfs = Vfs::new(Config { root: Some(TREE), ..Config::default() }, &mut base).unwrap();
+        let start = vfs.put_dir(&mut base, ABOVE.as_bytes(), 0o777).unwrap();
         let (uid, gid) = users.get(0);
         let mut dir = start;
         for _ in 0..5 {
+            // The directories above exist on both sides; on the host too they belong to who runs the test.
             vfs.chown(dir, &Cred::root(), Some(uid), Some(gid), SimTime::ZERO).unwrap();
             vfs.chmod(dir, &Cred::root(), 0o777, SimTime::ZERO).unwrap();
-            let above = vfs.read_dir(&mut NoBase, dir, 1, 1).unwrap();
+            let above = vfs.read_dir(&mut base, dir, 1, 1).unwrap();
             dir = above[0].ino;
         }
-        Sim { vfs, start, slots: [None; SLOTS], now: SimTime(1) }
+        Sim { vfs, base, start, slots: [None; SLOTS], now: SimTime(1) }
     }
 
     fn close(&mut self, slot: usize) {
@@ -410,13 +443,17 @@ impl Sim {
         let (cred, now) = (users.cred(call.user), self.now);
         let dir = call.from.and_then(|slot| self.slots[slot]).map_or(self.start, |(opened, _)| opened.ino);
         let root = self.vfs.root();
-        let mut ctx = Ctx { base: &mut NoBase, cred: &cred, root, now, umask: 0o022, links: 0 };
+        let mut ctx = Ctx { base: &mut self.base, cred: &cred, root, now, umask: 0o022, links: 0 };
         let at = |path| At { dir, path: str::as_bytes(path) };
         let done = |_| b"0".to_vec();
         match &call.op {
             Op::Open { path, flags, mode, slot } => {
                 let opened = self.vfs.open(&mut ctx, at(path), *flags, *mode).map_err(errno)?;
-                if opened.kind == Kind::Fifo && flags & O_PATH == 0 && flags & O_ACCMODE == O_WRONLY {
+                let reader = self.slots.iter().flatten().any(|(other, flags)| {
+                    other.ino == opened.ino && flags & O_PATH == 0 && flags & O_ACCMODE != O_WRONLY
+                });
+                let writes = flags & O_PATH == 0 && flags & O_ACCMODE == O_WRONLY;
+                if opened.kind == Kind::Fifo && writes && !reader {
                     // fifo(7): nonblocking without a reader; the kernel's part.
                     self.vfs.close_ref(opened.ino, opened.writer);
                     return Err(Errno::ENXIO);
@@ -439,17 +476,15 @@ impl Sim {
             Op::Pwrite { slot, at, len, fill } => {
                 let ino = self.file(*slot, true, Errno::EBADF, true)?;
                 let len = self.vfs.write_at(ino, *at, &vec![*fill; *len], now)?;
-                if len > 0 && !cred.is_root() {
-                    self.vfs.drop_set_id(ino)?;
+                if len > 0 {
+                    self.vfs.drop_set_id(ino, &cred)?;
                 }
                 Ok(len.to_string().into_bytes())
             }
             Op::Ftruncate { slot, size } => {
                 let ino = self.file(*slot, true, Errno::EINVAL, false)?;
                 self.vfs.truncate_to(ino, *size, now)?;
-                if !cred.is_root() {
-                    self.vfs.drop_set_id(ino)?;
-                }
+                self.vfs.drop_set_id(ino, &cred)?;
                 Ok(b"0".to_vec())
             }
             Op::Fallocate { slot, mode, at, len } => {
@@ -458,9 +493,7 @@ impl Sim {
                 }
                 let ino = self.file(*slot, true, Errno::EBADF, false)?;
                 self.vfs.fallocate(ino, *mode, *at, *len, now)?;
-                if !cred.is_root() {
-                    self.vfs.drop_set_id(ino)?;
-                }
+                self.vfs.drop_set_id(ino, &cred)?;
                 Ok(b"0".to_vec())
             }
             _ => self.run_path(call, &cred).map_err(errno).map(|bytes| bytes.unwrap_or_else(|| done(()))),
@@ -472,7 +505,7 @@ impl Sim {
         let dir = call.from.and_then(|slot| self.slots[slot]).map_or(self.start, |(opened, _)| opened.ino);
         let vfs = &mut self.vfs;
         let root = vfs.root();
-        let mut ctx = Ctx { base: &mut NoBase, cred, root, now, umask: 0o022, links: 0 };
+        let mut ctx = Ctx { base: &mut self.base, cred, root, now, umask: 0o022, links: 0 };
         let at = |path| At { dir, path: str::as_bytes(path) };
         match &call.op {
             Op::Mkdir { path, mode } => {
@@ -500,16 +533,10 @@ impl Sim {
             }
             Op::Readlink { path } => return Ok(Some(vfs.readlink(&mut ctx, at(path))?.to_vec())),
             Op::Access { path, want } => vfs.access(&mut ctx, at(path), *want, true)?,
-            Op::Truncate { path, size } => {
-                vfs.truncate(&mut ctx, at(path), *size)?;
-                let ino = vfs.resolve(&mut ctx, at(path), true)?;
-                if !cred.is_root() {
-                    vfs.drop_set_id(ino)?;
-                }
-            }
+            Op::Truncate { path, size } => vfs.truncate(&mut ctx, at(path), *size)?,
             Op::List { path } => {
                 let opened = vfs.open(&mut ctx, at(path), O_RDONLY | O_DIRECTORY, 0)?;
-                let listed = vfs.read_dir(&mut NoBase, opened.ino, 0, usize::MAX);
+                let listed = vfs.read_dir(ctx.base, opened.ino, 0, usize::MAX);
                 vfs.close_ref(opened.ino, false);
                 let lines = listed.unwrap_or_default().into_iter().map(|entry| {
                     format!("{} {}", String::from_utf8_lossy(&entry.name), entry.kind.dirent_type())
@@ -532,7 +559,7 @@ impl Sim {
     }
 
     fn dump_dir(&mut self, dir: Ino, path: &str, out: &mut String) {
-        let mut entries = self.vfs.read_dir(&mut NoBase, dir, 2, usize::MAX).unwrap();
+        let mut entries = self.vfs.read_dir(&mut self.base, dir, 2, usize::MAX).unwrap();
         entries.sort_by(|a, b| a.name.cmp(&b.name));
         for entry in entries {
             let path = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
@@ -542,6 +569,7 @@ impl Sim {
             match s.kind {
                 Kind::Regular => {
                     bytes = vec![0; s.size as usize];
+                    self.vfs.load(&mut self.base, entry.ino).unwrap();
                     self.vfs.read_at(entry.ino, 0, &mut bytes).unwrap();
                 }
                 Kind::Symlink => bytes = self.vfs.readlink_ino(entry.ino).unwrap().to_vec(),
@@ -611,11 +639,13 @@ fn supported(host: &mut Host) -> impl Fn(&Call) -> bool + use<> {
     }
 }
 
-fn compare(calls: &[Call]) -> Result<(), TestCaseError> {
+fn compare(calls: &[Call], layered: bool) -> Result<(), TestCaseError> {
     let users = Users::new();
+    // The files of the base layer belong to root.
+    let layered = layered && users.get(0).0 == 0;
     // SAFETY: no preconditions.
     unsafe { libc::umask(0o022) };
-    let (mut host, mut sim) = (Host::new(), Sim::new(&users));
+    let (mut host, mut sim) = (Host::new(layered), Sim::new(&users, layered));
     let supported = supported(&mut host);
     for (step, call) in calls.iter().enumerate() {
         if !supported(call) {
@@ -651,7 +681,7 @@ fn compare(calls: &[Call]) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn same_as_the_host(calls in prop::collection::vec(call(), 1..60)) {
-        compare(&calls)?;
+    fn same_as_the_host(calls in prop::collection::vec(call(), 1..60), layered: bool) {
+        compare(&calls, layered)?;
     }
 }
