@@ -13,7 +13,8 @@ use crate::types::{Ino, Name};
 /// The order in which directories list their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// The order in which names were added.
+    /// The order in which names were added. A listing during which names are added all the time (each file renamed as
+    /// it is met, for example) never ends, as on older tmpfs.
     Insertion,
     /// By a hash of the name and this salt, as ext4 does: programs which rely on an order are found out.
     Hashed(u64),

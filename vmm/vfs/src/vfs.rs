@@ -37,7 +37,7 @@ impl Default for Config {
         Config {
             root: None,
             epoch_ns: 0,
-            order: Order::Insertion,
+            order: Order::Hashed(0),
             max_file_size: (16 << 40) - 4096,
             root_quota: None,
             read_only: false,

@@ -38,7 +38,10 @@ fn names(vfs: &mut Vfs, base: &mut HostBase, path: &str) -> Vec<String> {
     let mut ctx = Ctx { base, cred: &cred, root, now: SimTime::ZERO, umask: 0, links: 0 };
     let dir = vfs.resolve(&mut ctx, At { dir: root, path: path.as_bytes() }, true).unwrap();
     let all = vfs.read_dir(base, dir, 0, usize::MAX).unwrap();
-    all.iter().skip(2).map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect()
+    let mut names: Vec<_> =
+        all.iter().skip(2).map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect();
+    names.sort();
+    names
 }
 
 fn world(base: &mut HostBase, tree: TreeId) -> Vfs {
