@@ -132,7 +132,7 @@ impl Diagnostic {
         Diagnostic {
             code,
             severity,
-            message: message.into(),
+            message: printable(message.into()),
             file: file.to_owned(),
             place: None,
             label: String::new(),
@@ -151,25 +151,25 @@ impl Diagnostic {
 
     /// Sets the words under the marked text.
     pub fn label(&mut self, label: impl Into<String>) -> &mut Self {
-        self.label = label.into();
+        self.label = printable(label.into());
         self
     }
 
     /// Adds a line that says what is allowed or what to do.
     pub fn help(&mut self, help: impl Into<String>) -> &mut Self {
-        self.help.push(help.into());
+        self.help.push(printable(help.into()));
         self
     }
 
     /// Sets the probable replacement of the marked text, if there is one.
     pub fn suggest(&mut self, suggestion: Option<impl Into<String>>) -> &mut Self {
-        self.suggestion = suggestion.map(Into::into);
+        self.suggestion = suggestion.map(|text| printable(text.into()));
         self
     }
 
     /// Points at a second place.
     pub fn relate(&mut self, place: Place, label: impl Into<String>) -> &mut Self {
-        self.related = Some((place, label.into()));
+        self.related = Some((place, printable(label.into())));
         self
     }
 
@@ -195,6 +195,19 @@ pub fn has_errors(diagnostics: &[Diagnostic]) -> bool {
 pub(crate) fn sort(diagnostics: &mut Vec<Diagnostic>) {
     diagnostics.sort_by(|a, b| a.order().cmp(&b.order()));
     diagnostics.dedup();
+}
+
+/// Texts of the user's may be part of any message: their control characters must not reach a terminal, nor may
+/// their line breaks end a workflow command.
+fn printable(text: String) -> String {
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let mut out = String::new();
+    for c in text.chars() {
+        if c.is_control() { out.extend(c.escape_debug()) } else { out.push(c) }
+    }
+    out
 }
 
 /// Quotes a value of the user's for a message: control characters escaped, long texts cut.

@@ -66,13 +66,22 @@ scalar!(Text, {
     "description": "A text; numbers and booleans are taken as written.",
     "type": ["string", "number", "boolean"]
 });
-scalar!(Outcomes, {
-    "description": "Statuses (404), ranges (\"200-299\"), classes (2xx), timeout, reset and refused.",
-    "anyOf": [
-        { "$ref": "#/$defs/Outcome" },
-        { "type": "array", "items": { "$ref": "#/$defs/Outcome" } }
-    ]
-});
+struct Outcomes;
+
+impl JsonSchema for Outcomes {
+    fn schema_name() -> Cow<'static, str> {
+        "Outcomes".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<Outcome>();
+        json_schema!({
+            "description": "Statuses (404), ranges (\"200-299\"), classes (2xx), timeout, reset and refused.",
+            "anyOf": [one, { "type": "array", "items": one }]
+        })
+    }
+}
+
 scalar!(Outcome, {
     "description": "How a request ends: a status, a range, a class, timeout, reset or refused.",
     "anyOf": [
