@@ -65,7 +65,7 @@ struct Window {
 impl Window {
     fn new(place: &Place) -> Window {
         let column = place.column.saturating_sub(1) as usize;
-        let skip = if column > WIDTH / 2 { column - WIDTH / 2 } else { 0 };
+        let skip = column.saturating_sub(WIDTH / 2);
         let mut text = String::new();
         let mut marked = None;
         let mut end = 0;
