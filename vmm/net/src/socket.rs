@@ -136,8 +136,12 @@ pub(crate) struct TimeWait {
     pub(crate) until: SimTime,
 }
 
-/// What Linux charges a datagram for beside its payload (struct sk_buff and its data area).
-const DATAGRAM_OVERHEAD: usize = 768;
+/// What Linux charges a datagram for: struct sk_buff, and a data area of rounded size with room for headers and
+/// struct skb_shared_info (measured on Linux 6.18 for 0 to 30,000 bytes).
+fn datagram_cost(len: usize) -> usize {
+    let area = len + 380;
+    256 + if area <= 576 { 576 } else { area.next_power_of_two() }
+}
 
 /// Receive queue of a UDP socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -150,17 +154,18 @@ pub(crate) struct Udp {
 impl Udp {
     /// Queues a datagram; false if the buffer is full and it is lost.
     pub(crate) fn push(&mut self, datagram: Datagram, rcvbuf: u32) -> bool {
-        if self.used > rcvbuf as usize {
+        let cost = datagram_cost(datagram.data.len());
+        if !self.queue.is_empty() && self.used + cost > rcvbuf as usize {
             return false;
         }
-        self.used += datagram.data.len() + DATAGRAM_OVERHEAD;
+        self.used += cost;
         self.queue.push_back(datagram);
         true
     }
 
     pub(crate) fn pop(&mut self) -> Option<Datagram> {
         let datagram = self.queue.pop_front()?;
-        self.used -= datagram.data.len() + DATAGRAM_OVERHEAD;
+        self.used -= datagram_cost(datagram.data.len());
         Some(datagram)
     }
 }
