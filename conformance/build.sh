@@ -15,7 +15,8 @@ for source in "$here"/c/*.c; do
         fi
         flags=
         [ $kind = static ] && flags=-static
-        $cc -std=gnu11 -O1 -Wall -Wextra -Werror -pthread $flags -o "$binary.new" "$source"
+        # The programs pass wrong arguments on purpose.
+        $cc -std=gnu11 -O1 -Wall -Wextra -Wno-stringop-overflow -Wno-stringop-overread -Wno-nonnull -pthread $flags -o "$binary.new" "$source"
         mv "$binary.new" "$binary"
     done
 done

@@ -1,0 +1,341 @@
+/* Memory: mmap(2), munmap(2), mprotect(2), mremap(2), madvise(2), msync(2), mincore(2), brk(2), memfd_create(2). */
+#include "tap.h"
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+#define PAGE 4096
+
+static sigjmp_buf back;
+static volatile int caught_signal, caught_code;
+static void *volatile caught_address;
+
+static void on_fault(int signal, siginfo_t *info, void *context)
+{
+	(void)context;
+	caught_signal = signal;
+	caught_code = info->si_code;
+	caught_address = info->si_addr;
+	siglongjmp(back, 1);
+}
+
+/* Whether the access faults with this signal and code at this address. */
+#define FAULTS(access, signal_, code, address) \
+	({ caught_signal = 0; if (!sigsetjmp(back, 1)) { access; } \
+	   caught_signal == (signal_) && caught_code == (code) && caught_address == (void *)(address); })
+
+static void *map(size_t length, int protection)
+{
+	void *p = mmap(NULL, length, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(p != MAP_FAILED);
+	return p;
+}
+
+static void anonymous(void)
+{
+	volatile char *p = map(4 * PAGE, PROT_READ | PROT_WRITE);
+	CHECK(((unsigned long)p & (PAGE - 1)) == 0);
+	int sum = 0;
+	for (int i = 0; i < 4 * PAGE; i += 64)
+		sum += p[i];
+	CHECK_EQ(sum, 0);
+	p[0] = 1, p[PAGE] = 2, p[2 * PAGE] = 3;
+	CHECK_EQ(munmap((void *)(p + PAGE), PAGE), 0);
+	CHECK(FAULTS(p[PAGE] = 1, SIGSEGV, SEGV_MAPERR, p + PAGE));
+	CHECK(p[0] == 1 && p[2 * PAGE] == 3);
+	CHECK_EQ(munmap((void *)(p + PAGE), PAGE), 0);
+	/* A hole is filled again at the same place, with zeros. */
+	CHECK(mmap((void *)(p + PAGE), PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) ==
+	      p + PAGE);
+	CHECK_EQ(p[PAGE], 0);
+	CHECK_ERRNO((long)mmap((void *)p, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0), EEXIST);
+	CHECK_ERRNO(munmap((void *)(p + 1), PAGE), EINVAL);
+	CHECK_ERRNO(munmap((void *)p, 0), EINVAL);
+	CHECK_EQ(munmap((void *)p, 4 * PAGE), 0);
+	CHECK(FAULTS((void)*p, SIGSEGV, SEGV_MAPERR, p));
+	CHECK_ERRNO((long)mmap(NULL, 0, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), EINVAL);
+	CHECK_ERRNO((long)mmap(NULL, PAGE, PROT_READ, MAP_ANONYMOUS, -1, 0), EINVAL);
+	CHECK_ERRNO((long)mmap((void *)1, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0), EINVAL);
+	CHECK_ERRNO((long)mmap(NULL, 1UL << 60, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0), ENOMEM);
+	CHECK_ERRNO((long)mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, -1, 0), EBADF);
+	/* A large reservation costs nothing. */
+	char *huge = mmap(NULL, 8UL << 30, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	CHECK(huge != MAP_FAILED);
+	CHECK_EQ(mprotect(huge + (4UL << 30), PAGE, PROT_READ | PROT_WRITE), 0);
+	huge[4UL << 30] = 5;
+	CHECK_EQ(huge[4UL << 30], 5);
+	CHECK_EQ(munmap(huge, 8UL << 30), 0);
+}
+
+static void protection(void)
+{
+	volatile char *p = map(3 * PAGE, PROT_READ);
+	CHECK_EQ(p[0], 0);
+	CHECK(FAULTS(p[5] = 1, SIGSEGV, SEGV_ACCERR, p + 5));
+	CHECK_EQ(mprotect((void *)(p + PAGE), PAGE, PROT_READ | PROT_WRITE), 0);
+	p[PAGE] = 7;
+	CHECK_EQ(p[PAGE], 7);
+	CHECK(FAULTS(p[2 * PAGE] = 1, SIGSEGV, SEGV_ACCERR, p + 2 * PAGE));
+	CHECK_EQ(mprotect((void *)p, 3 * PAGE, PROT_NONE), 0);
+	CHECK(FAULTS((void)p[PAGE], SIGSEGV, SEGV_ACCERR, p + PAGE));
+	CHECK_EQ(mprotect((void *)p, 3 * PAGE, PROT_READ), 0);
+	CHECK_EQ(p[PAGE], 7);
+	CHECK_ERRNO(mprotect((void *)(p + 1), PAGE, PROT_READ), EINVAL);
+	CHECK_EQ(munmap((void *)(p + PAGE), PAGE), 0);
+	CHECK_ERRNO(mprotect((void *)p, 3 * PAGE, PROT_READ | PROT_WRITE), ENOMEM);
+	CHECK_EQ(mprotect((void *)p, 0, PROT_READ), 0);
+	munmap((void *)p, 3 * PAGE);
+	/* The kernel's own accesses obey the protection too. */
+	char *q = map(PAGE, PROT_NONE);
+	int fds[2];
+	REQUIRE(pipe(fds) == 0);
+	CHECK_ERRNO(write(fds[1], q, 1), EFAULT);
+	REQUIRE(write(fds[1], "x", 1) == 1);
+	REQUIRE(mprotect(q, PAGE, PROT_READ) == 0);
+	CHECK_ERRNO(read(fds[0], q, 1), EFAULT);
+	REQUIRE(mprotect(q, PAGE, PROT_READ | PROT_WRITE) == 0);
+	CHECK_EQ(read(fds[0], q, 1), 1);
+	/* A read into memory of which only the start is writable moves what fits. */
+	char *two = map(2 * PAGE, PROT_READ | PROT_WRITE);
+	REQUIRE(mprotect(two + PAGE, PAGE, PROT_NONE) == 0);
+	CHECK_EQ(write(fds[1], two + PAGE - 4, 4), 4);
+	CHECK_EQ(read(fds[0], two + PAGE - 4, 4), 4);
+	munmap(two, 2 * PAGE);
+	munmap(q, PAGE);
+	close(fds[0]);
+	close(fds[1]);
+	/* Code written at run time. */
+	unsigned char *code = map(PAGE, PROT_READ | PROT_WRITE);
+	static const unsigned char forty_two[] = { 0xb8, 42, 0, 0, 0, 0xc3 };
+	memcpy(code, forty_two, sizeof forty_two);
+	CHECK_EQ(mprotect(code, PAGE, PROT_READ | PROT_EXEC), 0);
+	CHECK_EQ(((int (*)(void))code)(), 42);
+	CHECK_EQ(mprotect(code, PAGE, PROT_READ | PROT_WRITE), 0);
+	code[1] = 43;
+	CHECK(FAULTS(((int (*)(void))code)(), SIGSEGV, SEGV_ACCERR, code));
+	CHECK_EQ(mprotect(code, PAGE, PROT_READ | PROT_EXEC), 0);
+	CHECK_EQ(((int (*)(void))code)(), 43);
+	munmap(code, PAGE);
+	CHECK(FAULTS(*(volatile int *)0 = 1, SIGSEGV, SEGV_MAPERR, 0));
+	/* An address that is not canonical gives a general protection fault, which carries no address. */
+	CHECK(FAULTS(*(volatile int *)0x8000000000000000 = 1, SIGSEGV, SI_KERNEL, 0));
+}
+
+static void sharing(void)
+{
+	volatile int *shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	volatile int *private = map(PAGE, PROT_READ | PROT_WRITE);
+	*private = 1;
+	pid_t pid = fork();
+	if (pid == 0) {
+		*shared = 10;
+		*private = 20;
+		_exit(*private == 20 ? 0 : 1);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK(*shared == 10 && *private == 1);
+	/* The other way round: the parent's write does not reach the child. */
+	int fds[2];
+	REQUIRE(pipe(fds) == 0);
+	pid = fork();
+	if (pid == 0) {
+		char c;
+		close(fds[1]);
+		REQUIRE(read(fds[0], &c, 1) == 0);
+		_exit(*private == 1 && *shared == 11 ? 0 : 1);
+	}
+	*private = 2;
+	*shared = 11;
+	close(fds[1]);
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	close(fds[0]);
+	munmap((void *)shared, PAGE);
+	/* MADV_DONTFORK and MADV_WIPEONFORK. */
+	CHECK_EQ(madvise((void *)private, PAGE, MADV_WIPEONFORK), 0);
+	pid = fork();
+	if (pid == 0)
+		_exit(*private == 0 ? 0 : 1);
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK_EQ(*private, 2);
+	munmap((void *)private, PAGE);
+}
+
+static void of_files(void)
+{
+	char *directory = tap_directory();
+	int fd = open("f", O_RDWR | O_CREAT, 0600);
+	REQUIRE(fd >= 0 && write(fd, "0123456789", 10) == 10);
+	volatile char *shared = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	volatile char *private = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	CHECK(shared[3] == '3' && private[3] == '3' && shared[10] == 0);
+	/* What is behind the end of the file, on a page of its own, is a bus error. */
+	CHECK(FAULTS((void)shared[PAGE], SIGBUS, BUS_ADRERR, shared + PAGE));
+	char c;
+	shared[3] = 'x';
+	CHECK(pread(fd, &c, 1, 3) == 1 && c == 'x');
+	CHECK_EQ(private[3], 'x');
+	private[4] = 'y';
+	CHECK(pread(fd, &c, 1, 4) == 1 && c == '4');
+	CHECK_EQ(shared[4], '4');
+	/* The private page is a copy now: it no longer follows the file. */
+	CHECK_EQ(pwrite(fd, "zz", 2, 5), 2);
+	CHECK(shared[5] == 'z' && private[5] == '5');
+	CHECK_EQ(msync((void *)shared, PAGE, MS_SYNC), 0);
+	CHECK_ERRNO(msync((void *)(shared + 1), 1, MS_SYNC), EINVAL);
+	/* Writing behind the end within the page does not make the file longer. */
+	shared[20] = 'q';
+	struct stat st;
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 10);
+	/* Growing the file makes the second page appear; truncating takes it away. */
+	CHECK_EQ(ftruncate(fd, PAGE + 5), 0);
+	shared[PAGE] = 'p';
+	CHECK(pread(fd, &c, 1, PAGE) == 1 && c == 'p');
+	CHECK_EQ(ftruncate(fd, 5), 0);
+	CHECK(FAULTS((void)shared[PAGE], SIGBUS, BUS_ADRERR, shared + PAGE));
+	CHECK_EQ(ftruncate(fd, 2 * PAGE), 0);
+	CHECK(shared[PAGE] == 0 && shared[7] == 0);
+	/* The mapping holds the file, not the descriptor or the name. */
+	close(fd);
+	unlink("f");
+	shared[PAGE] = 'r';
+	CHECK_EQ(shared[PAGE], 'r');
+	munmap((void *)shared, 2 * PAGE);
+	munmap((void *)private, PAGE);
+
+	fd = open("g", O_RDWR | O_CREAT, 0600);
+	REQUIRE(fd >= 0 && ftruncate(fd, 3 * PAGE) == 0 && pwrite(fd, "B", 1, PAGE) == 1);
+	char *second = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, PAGE);
+	CHECK_EQ(second[0], 'B');
+	munmap(second, PAGE);
+	CHECK_ERRNO((long)mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 1), EINVAL);
+	int read_only = open("g", O_RDONLY), write_only = open("g", O_WRONLY);
+	CHECK_ERRNO((long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, read_only, 0), EACCES);
+	CHECK_ERRNO((long)mmap(NULL, PAGE, PROT_READ, MAP_SHARED, write_only, 0), EACCES);
+	char *p = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, read_only, 0);
+	CHECK(p != MAP_FAILED && (p[0] = 'w') == 'w');
+	munmap(p, PAGE);
+	p = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, read_only, 0);
+	CHECK_ERRNO(mprotect(p, PAGE, PROT_READ | PROT_WRITE), EACCES);
+	munmap(p, PAGE);
+	int of_directory = open(".", O_RDONLY);
+	CHECK_ERRNO((long)mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, of_directory, 0), ENODEV);
+	close(of_directory);
+	/* Reading a file into its own mapping. */
+	p = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK_EQ(pread(fd, p + 2 * PAGE, PAGE, PAGE), PAGE);
+	CHECK_EQ(p[2 * PAGE], 'B');
+	munmap(p, 3 * PAGE);
+	close(fd), close(read_only), close(write_only);
+	unlink("g");
+	REQUIRE(chdir("/") == 0 && rmdir(directory) == 0);
+}
+
+static void moving(void)
+{
+	char *p = map(2 * PAGE, PROT_READ | PROT_WRITE);
+	strcpy(p, "first");
+	strcpy(p + PAGE, "second");
+	char *q = mremap(p, 2 * PAGE, 64 * PAGE, MREMAP_MAYMOVE);
+	CHECK(q != MAP_FAILED && !strcmp(q, "first") && !strcmp(q + PAGE, "second"));
+	CHECK_EQ(q[63 * PAGE], 0);
+	CHECK(mremap(q, 64 * PAGE, PAGE, 0) == q);
+	CHECK(FAULTS((void)((volatile char *)q)[PAGE], SIGSEGV, SEGV_MAPERR, q + PAGE));
+	char *target = map(PAGE, PROT_NONE);
+	CHECK(mremap(q, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, target) == target);
+	CHECK(!strcmp(target, "first"));
+	CHECK(FAULTS((void)*(volatile char *)q, SIGSEGV, SEGV_MAPERR, q));
+	char *wall = map(3 * PAGE, PROT_READ | PROT_WRITE);
+	CHECK_ERRNO((long)mremap(wall, PAGE, 2 * PAGE, 0), ENOMEM);
+	CHECK_ERRNO((long)mremap(wall + 1, PAGE, PAGE, 0), EINVAL);
+	CHECK_ERRNO((long)mremap(wall, PAGE, 0, 0), EINVAL);
+	CHECK_ERRNO((long)mremap(q, PAGE, 2 * PAGE, MREMAP_MAYMOVE), EFAULT);
+	munmap(wall, 3 * PAGE);
+	munmap(target, PAGE);
+}
+
+static void advising(void)
+{
+	char *p = map(3 * PAGE, PROT_READ | PROT_WRITE);
+	memset(p, 'a', 3 * PAGE);
+	CHECK_EQ(madvise(p + PAGE, PAGE, MADV_DONTNEED), 0);
+	CHECK(p[0] == 'a' && p[PAGE] == 0 && p[2 * PAGE] == 'a');
+	CHECK_EQ(madvise(p, 3 * PAGE, MADV_WILLNEED), 0);
+	CHECK_EQ(madvise(p, 3 * PAGE, MADV_NORMAL), 0);
+	CHECK_EQ(madvise(p, 3 * PAGE, MADV_HUGEPAGE) == 0 || errno == EINVAL, 1);
+	CHECK_ERRNO(madvise(p + 1, PAGE, MADV_DONTNEED), EINVAL);
+	CHECK_ERRNO(madvise(p, PAGE, 9999), EINVAL);
+	unsigned char resident[3];
+	p[PAGE] = 1;
+	CHECK_EQ(mincore(p, 3 * PAGE, resident), 0);
+	CHECK_EQ(resident[1] & 1, 1);
+	munmap(p + PAGE, PAGE);
+	CHECK_ERRNO(mincore(p, 3 * PAGE, resident), ENOMEM);
+	CHECK_ERRNO(madvise(p, 3 * PAGE, MADV_DONTNEED), ENOMEM);
+	CHECK_EQ(p[0], 0);
+	munmap(p, 3 * PAGE);
+}
+
+static void breaks(void)
+{
+	char *start = sbrk(0);
+	CHECK(sbrk(3 * PAGE) == start);
+	CHECK(sbrk(0) == start + 3 * PAGE);
+	start[0] = 1, start[3 * PAGE - 1] = 2;
+	CHECK(start[0] == 1 && start[PAGE] == 0);
+	CHECK(sbrk(-3 * PAGE) == start + 3 * PAGE);
+	CHECK(sbrk(3 * PAGE) == start && start[3 * PAGE - 1] == 0);
+	CHECK_EQ(brk(start), 0);
+}
+
+static void memory_files(void)
+{
+	int fd = memfd_create("name", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	CHECK(fd >= 0);
+	CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
+	CHECK_EQ(ftruncate(fd, PAGE), 0);
+	char *a = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	char *b = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+	a[9] = 'm';
+	CHECK_EQ(b[9], 'm');
+	munmap(a, PAGE);
+	CHECK_EQ(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	CHECK_EQ(fcntl(fd, F_GET_SEALS), F_SEAL_SHRINK | F_SEAL_GROW);
+	CHECK_ERRNO(ftruncate(fd, 1), EPERM);
+	CHECK_ERRNO(pwrite(fd, "x", 1, PAGE), EPERM);
+	munmap(b, PAGE);
+	close(fd);
+	CHECK_ERRNO(memfd_create("x", 0x8000), EINVAL);
+}
+
+/* The stack grows by itself. */
+__attribute__((noinline)) static int deep(int n)
+{
+	volatile char frame[PAGE];
+	frame[0] = (char)n;
+	return n == 0 ? frame[0] : deep(n - 1) + (frame[0] != (char)n);
+}
+
+int main(void)
+{
+	static char alternate[65536];
+	stack_t stack = { .ss_sp = alternate, .ss_size = sizeof alternate };
+	sigaltstack(&stack, NULL);
+	struct sigaction action = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK };
+	sigaction(SIGSEGV, &action, NULL);
+	sigaction(SIGBUS, &action, NULL);
+	anonymous();
+	protection();
+	sharing();
+	of_files();
+	moving();
+	advising();
+	breaks();
+	memory_files();
+	CHECK_EQ(deep(1000), 0);
+	return tap_done();
+}
