@@ -167,6 +167,12 @@ impl History {
         History { operations, events: self.events }
     }
 
+    /// The history without operations that no model knows ([`Call::Other`]). To leave out any other operation is
+    /// sound for reads only: without the write that it saw, a read looks wrong.
+    pub fn modelled(&self) -> History {
+        self.filtered(|o| !matches!(o.call, Call::Other(_)))
+    }
+
     /// This history as JSON lines, the documented format of [`json`].
     pub fn to_json_lines(&self) -> String {
         json::write(self)
