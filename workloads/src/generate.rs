@@ -138,14 +138,14 @@ pub fn corrupt(history: &History, nth: usize, value: i64) -> History {
     };
     let candidates = history.operations().iter().filter(|o| changeable(o)).count();
     let mut changed = history.clone();
-    if let Some(chosen) = nth.checked_rem(candidates) {
-        if let Some(operation) = changed.operations_mut().iter_mut().filter(|o| changeable(o)).nth(chosen) {
-            operation.outcome = match (&operation.call, &operation.outcome) {
-                (Call::Read, _) => Outcome::Ok(Value::Int(value)),
-                (_, Outcome::Mismatch) => Outcome::Ok(Value::Nil),
-                _ => Outcome::Mismatch,
-            };
-        }
+    if let Some(chosen) = nth.checked_rem(candidates)
+        && let Some(operation) = changed.operations_mut().iter_mut().filter(|o| changeable(o)).nth(chosen)
+    {
+        operation.outcome = match (&operation.call, &operation.outcome) {
+            (Call::Read, _) => Outcome::Ok(Value::Int(value)),
+            (_, Outcome::Mismatch) => Outcome::Ok(Value::Nil),
+            _ => Outcome::Mismatch,
+        };
     }
     changed
 }

@@ -169,17 +169,17 @@ fn partition(history: &History, model: Model) -> Result<Vec<Partition<'_>>, Mode
         let (partition, values) = partitions.entry(key).or_insert_with(|| {
             (Partition { key, operations: Vec::new(), items: Vec::new() }, Values::default())
         });
-        if let Some((transition, certain)) = Model::lower(operation, values) {
-            if certain || transition.effect != Effect::Keep {
-                let complete = operation.complete_index.filter(|_| certain);
-                partition.operations.push(operation);
-                partition.items.push(Item {
-                    transition,
-                    invoke: operation.invoke_index,
-                    complete,
-                    required: complete.is_some(),
-                });
-            }
+        if let Some((transition, certain)) = Model::lower(operation, values)
+            && (certain || transition.effect != Effect::Keep)
+        {
+            let complete = operation.complete_index.filter(|_| certain);
+            partition.operations.push(operation);
+            partition.items.push(Item {
+                transition,
+                invoke: operation.invoke_index,
+                complete,
+                required: complete.is_some(),
+            });
         }
     }
     Ok(partitions.into_values().map(|(partition, _)| partition).collect())
