@@ -32,6 +32,9 @@ pub struct Config {
     pub delayed_ack: u64,
     /// TCP_MAX_QUICKACKS: acknowledgements sent at once when a connection starts.
     pub quick_acks: u32,
+    /// net.ipv4.tcp_invalid_ratelimit: least time between two answers to stray segments without data, so that two
+    /// ends that disagree do not answer each other for ever.
+    pub invalid_ratelimit: u64,
     /// TCP_TIMEWAIT_LEN.
     pub time_wait: u64,
     /// net.ipv4.tcp_fin_timeout: how long an orphan stays in FIN_WAIT2.
@@ -80,6 +83,7 @@ impl Default for Config {
             orphan_retries: 8,
             delayed_ack: 40 * MILLIS,
             quick_acks: 16,
+            invalid_ratelimit: 500 * MILLIS,
             time_wait: 60 * SECS,
             fin_timeout: 60 * SECS,
             initial_cwnd: 10,

@@ -91,6 +91,8 @@ pub(crate) struct Conn {
     /// Keep-alive timer, or the end of an orphan in FIN_WAIT2.
     keep_at: Option<SimTime>,
     keep_probes: u32,
+    /// When a segment outside of the window was last answered.
+    last_stray: Option<SimTime>,
     /// When data and when anything was received last, and when data was sent last.
     last_data_in: Option<SimTime>,
     last_in: SimTime,
@@ -144,6 +146,7 @@ impl Conn {
             pingpong: false,
             keep_at: None,
             keep_probes: 0,
+            last_stray: None,
             last_data_in: None,
             last_in: cx.now,
             last_out: cx.now,

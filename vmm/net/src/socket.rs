@@ -133,6 +133,8 @@ pub(crate) struct TimeWait {
     pub(crate) rcv_nxt: u32,
     pub(crate) window: u16,
     pub(crate) since: SimTime,
+    /// When a stray segment was last answered.
+    pub(crate) last_stray: Option<SimTime>,
     pub(crate) until: SimTime,
 }
 

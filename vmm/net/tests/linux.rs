@@ -11,6 +11,8 @@ struct Script {
     now: SimTime,
     sockets: BTreeMap<String, SocketId>,
     ports: BTreeMap<String, u16>,
+    /// Sockets in an edge-triggered epoll, and whether a wake came since the last look.
+    watched: BTreeMap<SocketId, bool>,
 }
 
 type Outcome = Result<String, Errno>;
@@ -23,7 +25,13 @@ impl Script {
     fn new() -> Script {
         let mut stack = Stack::new(Config { default_route: true, ..Config::default() }, 7);
         stack.add_address(IpAddr::from([10, 0, 0, 1]), 24);
-        Script { stack, now: SimTime(1_000_000_000), sockets: BTreeMap::new(), ports: BTreeMap::new() }
+        Script {
+            stack,
+            now: SimTime(1_000_000_000),
+            sockets: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            watched: BTreeMap::new(),
+        }
     }
 
     fn id(&self, name: &str) -> SocketId {
@@ -73,7 +81,11 @@ impl Script {
         let result = self.call(words[0], words[1], &words[2..], recorded);
         self.now = self.now.after(10_000);
         self.stack.on_time(self.now);
-        self.stack.take_events();
+        for (id, key) in self.stack.take_events() {
+            if let Some(woken) = self.watched.get_mut(&id) {
+                *woken |= !key.is_empty();
+            }
+        }
         result.unwrap_or_else(|error| format!("{error:?}"))
     }
 
@@ -118,6 +130,16 @@ impl Script {
                 Ok(self.shows(peer, recorded))
             }
             "close" => done(self.stack.close(self.id(name), now)),
+            "watch" => {
+                // Adding a socket looks at it once, as a wake would.
+                self.watched.insert(self.id(name), true);
+                Ok("ok".into())
+            }
+            "edge" => {
+                let id = self.id(name);
+                let woken = self.watched.insert(id, false).expect("watched");
+                Ok(if woken { flags(self.stack.readiness(id)) } else { "none".into() })
+            }
             "set" | "get" => self.option(op, name, args),
             _ => self.talk(op, name, args, recorded),
         }
@@ -250,6 +272,11 @@ fn tcp_sockets_answer_as_linux_does() {
 #[test]
 fn names_are_given_as_linux_does() {
     play(include_str!("linux/names.txt"));
+}
+
+#[test]
+fn edge_triggered_epoll_sees_the_edges_of_linux() {
+    play(include_str!("linux/edges.txt"));
 }
 
 #[test]

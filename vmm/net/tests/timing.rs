@@ -176,11 +176,9 @@ fn zero_window_is_probed_and_opens_again() {
     assert!((6..9).contains(&probes.len()), "{probes:?}");
     let gaps: Vec<u64> = probes.windows(2).map(|w| w[1] - w[0]).collect();
     assert!(gaps.windows(2).all(|w| w[1] >= 2 * w[0] - 2), "{gaps:?}");
-    assert_eq!(
-        times(&net, start, 1, |_| true).len(),
-        times(&net, start, 0, |_| true).len(),
-        "all are answered"
-    );
+    // Answers to strays without data are limited to one in half a second (tcp_invalid_ratelimit).
+    let answers = times(&net, start, 1, |_| true).len();
+    assert!((probes.len() - 1..=probes.len() + 1).contains(&answers), "{answers} answers to {probes:?}");
     let held_then = net.stacks[1].readable_bytes(server).expect("held");
     assert!(held_then < held + 1460, "probes fill what is left of the window, no more");
     net.stacks[0].take_events();

@@ -68,7 +68,7 @@ impl Conn {
         let window_end = self.rcv_nxt.wrapping_add(self.receive_window());
         let in_window = !before(seg.seq_end(), self.rcv_wup) && !after(seg.seq, window_end);
         if !in_window {
-            if !has(Flags::RST) {
+            if !has(Flags::RST) && self.answers_stray(seg, cx) {
                 self.enter_quick(cx);
                 self.send_ack(cx);
             }
@@ -77,9 +77,9 @@ impl Conn {
         if has(Flags::RST) {
             // RFC 5961: only an exact reset counts; else the acknowledgement makes a true peer send an exact one.
             if seg.seq == self.rcv_nxt {
-                self.reset(cx)
-            } else {
-                self.send_ack(cx)
+                self.reset(cx);
+            } else if self.answers_stray(seg, cx) {
+                self.send_ack(cx);
             }
             return false;
         }
@@ -88,12 +88,25 @@ impl Conn {
                 && has(Flags::ACK)
                 && seg.seq_end() == self.rcv_nxt
                 && seg.ack == self.snd_nxt;
-            if !completes {
+            if !completes && self.answers_stray(seg, cx) {
                 self.send_ack(cx);
             }
             return completes;
         }
         has(Flags::ACK)
+    }
+
+    /// Whether to answer a segment that does not fit (`tcp_oow_rate_limited`): one with data always.
+    fn answers_stray(&mut self, seg: &Segment, cx: &Cx<'_>) -> bool {
+        if !seg.payload.is_empty() && !seg.flags.contains(Flags::SYN) {
+            return true;
+        }
+        let limit = cx.net.config.invalid_ratelimit;
+        if self.last_stray.is_some_and(|at| cx.now.since(at) < limit) {
+            return false;
+        }
+        self.last_stray = Some(cx.now);
+        true
     }
 
     /// Takes the acknowledgement and the window. False: the segment is to be dropped.
@@ -111,7 +124,9 @@ impl Conn {
         }
         if before(seg.ack, self.snd_una) {
             if before(seg.ack, self.snd_una.wrapping_sub(self.max_window)) {
-                self.send_ack(cx);
+                if self.answers_stray(seg, cx) {
+                    self.send_ack(cx);
+                }
                 return false;
             }
             return true;

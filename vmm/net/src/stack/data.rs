@@ -90,6 +90,9 @@ impl Stack {
             return Err(Errno::EPIPE);
         }
         source.set_port(c.local.port());
+        // The datagram leaves the send buffer at once, which Linux reports as new room (`sock_wfree`).
+        c.wake(crate::ReadyFlags::WRITE);
+        self.settle(id, now);
         self.net.emit(Packet { src: source, dst: peer, body: Body::Udp(Bytes::copy(data)) }, now);
         Ok(data.len())
     }

@@ -235,7 +235,10 @@ impl Stack {
         if has(Flags::ACK) {
             wait.until = until;
         }
-        if seg.seq != wait.rcv_nxt || seg.seq_len() > 0 {
+        let limit = self.net.config.invalid_ratelimit;
+        let limited = wait.last_stray.is_some_and(|at| now.since(at) < limit) && seg.payload.is_empty();
+        if (seg.seq != wait.rcv_nxt || seg.seq_len() > 0) && !limited {
+            wait.last_stray = Some(now);
             let ack = Segment::control(wait.snd_nxt, wait.rcv_nxt, Flags::ACK, wait.window);
             self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(ack) }, now);
         }

@@ -141,6 +141,7 @@ impl Stack {
             rcv_nxt: conn.rcv_nxt,
             window: conn.last_window(),
             since: now,
+            last_stray: None,
             until: now.after(cx.net.config.time_wait),
         });
         if cx.c.orphan {

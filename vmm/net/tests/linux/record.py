@@ -40,6 +40,7 @@ class Script:
     def __init__(self):
         self.sockets = {}
         self.ports = {}
+        self.epolls = {}
 
     def end(self):
         for sock in self.sockets.values():
@@ -60,6 +61,9 @@ class Script:
         names = [name for name in self.sockets if self.ports.get(name) == port and port]
         shown = "@" + names[0] if names else "0" if port == 0 else "*"
         return f"[{ip}]:{shown}" if ":" in ip else f"{ip}:{shown}"
+
+    def flags(self, mask):
+        return "|".join(text for text, bit in FLAGS if mask & bit) or "none"
 
     def add(self, name, sock):
         sock.setblocking(False)
@@ -89,7 +93,13 @@ class Script:
             poll = select.poll()
             poll.register(sock, 1 | 4 | 0x2000)
             mask = dict(poll.poll(0)).get(sock.fileno(), 0)
-            return "|".join(text for text, bit in FLAGS if mask & bit) or "none"
+            return self.flags(mask)
+        if op == "watch":
+            epoll = self.epolls[name] = select.epoll()
+            epoll.register(sock, select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET)
+            return "ok"
+        if op == "edge":
+            return self.flags(dict(self.epolls[name].poll(0)).get(sock.fileno(), 0))
         if op == "close":
             sock.close()
             return "ok"
