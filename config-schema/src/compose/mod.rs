@@ -6,7 +6,7 @@
 
 mod dotenv;
 pub mod interpolate;
-mod keys;
+pub(crate) mod keys;
 mod mounts;
 mod network;
 mod resolve;

@@ -2,7 +2,7 @@
 //!
 //! Key types: [`Faults`], [`NetworkFaults`], [`ProcessFaults`], [`PartitionKind`]. Rates are per packet;
 //! probabilities are drawn once per `simulation.time_step`, for each node (crash, pause) or for the whole
-//! network (partition), or for each open connection (reset).
+//! network (partition, reset).
 
 use crate::decode::{Ctx, Fields, Located, RangeNs};
 use crate::diagnostic::Code;
@@ -35,9 +35,9 @@ pub struct Faults {
 pub struct NetworkFaults {
     /// How many packets are lost.
     pub drop_rate: Ppb,
-    /// How much later a delayed packet arrives, in nanoseconds.
+    /// How much later a delayed packet arrives at most, in nanoseconds.
     pub delay_ns: u64,
-    /// How many packets are delayed by `delay_ns`.
+    /// How many packets are delayed by up to `delay_ns`.
     pub delay_rate: Ppb,
     /// Added to the latency of every packet, in nanoseconds.
     pub latency_ns: u64,
@@ -47,7 +47,7 @@ pub struct NetworkFaults {
     pub duplicate_rate: Ppb,
     /// How many packets are overtaken by later ones.
     pub reorder_rate: Ppb,
-    /// Per time step and open connection: both ends see a reset.
+    /// Per time step: all connections between two nodes that are drawn are reset.
     pub reset_probability: Ppb,
     /// Per time step: a partition begins, unless one is in force.
     pub partition_probability: Ppb,

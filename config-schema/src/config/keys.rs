@@ -23,7 +23,7 @@ pub(crate) const HTTP_DRIVER: &[&str] = &[
 pub(crate) const OPERATION: &[&str] =
     &["type", "name", "weight", "key_pattern", "value_pattern", "request", "response"];
 pub(crate) const REQUEST: &[&str] = &["method", "path", "headers", "body"];
-pub(crate) const RESPONSE: &[&str] = &["ok", "fail", "unknown", "not_found", "value"];
+pub(crate) const RESPONSE: &[&str] = &["ok", "fail", "unknown", "not_found", "mismatch", "value"];
 pub(crate) const PROPERTY: &[&str] = &["name", "kind", "description", "timeout", "check"];
 pub(crate) const CHECK_LINEARIZABILITY: &[&str] = &["type", "operations", "model"];
 pub(crate) const CHECK_HTTP: &[&str] = &["type", "endpoint", "method", "expect", "interval"];
@@ -90,3 +90,46 @@ pub(crate) const TABLES: &[(&str, &[&str])] = &[
     ("Output", OUTPUT),
     ("Debug", DEBUG),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::TABLES;
+    use crate::diagnostic::Code;
+
+    fn manual() -> String {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md");
+        std::fs::read_to_string(path).expect(path)
+    }
+
+    #[test]
+    fn the_manual_has_every_key_in_its_section() {
+        let manual = manual();
+        for (name, keys) in TABLES {
+            let start =
+                manual.find(&format!("<!-- {name} -->")).unwrap_or_else(|| panic!("no section {name}"));
+            let table = manual[start..].lines().skip(3).take_while(|line| line.starts_with('|'));
+            let rows: Vec<&str> = table.filter_map(|l| l.strip_prefix("| `")?.split('`').next()).collect();
+            assert_eq!(rows, *keys, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_manual_has_every_code() {
+        let manual = manual();
+        for code in Code::ALL {
+            let row = format!("| {code} | {} |", code.meaning());
+            assert!(manual.contains(&row), "{row}");
+        }
+    }
+
+    #[test]
+    fn the_manual_has_every_compose_key() {
+        use crate::compose::keys as compose;
+        let manual = manual();
+        let start = manual.find("<!-- Compose -->").expect("the compose part");
+        let lists = [compose::SERVICE, compose::SERVICE_NO_EFFECT, compose::SERVICE_NOT_MODELLED];
+        for key in lists.into_iter().flatten() {
+            assert!(manual[start..].contains(&format!("`{key}`")), "{key}");
+        }
+    }
+}

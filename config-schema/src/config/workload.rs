@@ -112,6 +112,8 @@ pub struct Response {
     pub unknown: Vec<Outcome>,
     /// The operation took effect and there is no value at the key.
     pub not_found: Vec<Outcome>,
+    /// The operation did not take effect, because another value than the expected one was there (cas).
+    pub mismatch: Vec<Outcome>,
     /// Where the value that was read stands in the response.
     pub value: Option<ValueSource>,
 }
@@ -358,9 +360,9 @@ pub(super) fn method(ctx: &mut Ctx, node: &Node, path: &str) -> Option<String> {
 
 fn response(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Response> {
     let fields = ctx.fields(node, path, keys::RESPONSE)?;
-    let mut lists: [Vec<Outcome>; 4] = Default::default();
+    let mut lists: [Vec<Outcome>; 5] = Default::default();
     let mut seen: Vec<(Outcome, &str)> = Vec::new();
-    for (key, list) in ["ok", "fail", "unknown", "not_found"].into_iter().zip(&mut lists) {
+    for (key, list) in ["ok", "fail", "unknown", "not_found", "mismatch"].into_iter().zip(&mut lists) {
         let Some(node) = fields.node(key) else { continue };
         *list = outcomes(ctx, node, &fields.path(key));
         for outcome in list.iter() {
@@ -385,8 +387,8 @@ fn response(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Response> {
             .suggest((!text.is_empty()).then(|| format!("/{}", text.replace('.', "/"))));
         None
     });
-    let [ok, fail, unknown, not_found] = lists;
-    Some(Response { ok, fail, unknown, not_found, value })
+    let [ok, fail, unknown, not_found, mismatch] = lists;
+    Some(Response { ok, fail, unknown, not_found, mismatch, value })
 }
 
 fn overlap(a: Outcome, b: Outcome) -> bool {

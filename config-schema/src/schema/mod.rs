@@ -205,6 +205,8 @@ struct Response {
     unknown: Outcomes,
     /// The operation took effect and there is no value.
     not_found: Outcomes,
+    /// The operation did not take effect, because another value than the expected one was there (cas).
+    mismatch: Outcomes,
     /// Where the value that was read stands: `body`, or a JSON pointer such as /node/value.
     #[schemars(regex(pattern = "^(body$|/)"))]
     value: String,
@@ -362,10 +364,10 @@ struct NetworkFaults {
     /// How many packets are lost.
     #[schemars(extend("default" = 0))]
     drop_rate: Rate,
-    /// How much later a delayed packet arrives.
+    /// How much later a delayed packet arrives at most.
     #[schemars(extend("default" = 50))]
     delay_ms: Millis,
-    /// How many packets are delayed by `delay_ms`.
+    /// How many packets are delayed by up to `delay_ms`.
     #[schemars(extend("default" = 0))]
     delay_rate: Rate,
     /// Added to the latency of every packet.
@@ -380,7 +382,7 @@ struct NetworkFaults {
     /// How many packets are overtaken by later ones.
     #[schemars(extend("default" = 0))]
     reorder_rate: Rate,
-    /// Per time step and open connection: both ends see a reset.
+    /// Per time step: all connections between two nodes that are drawn are reset.
     #[schemars(extend("default" = 0))]
     reset_probability: Rate,
     /// Per time step: a partition begins, unless one is in force.
