@@ -1,0 +1,321 @@
+/* epoll(7), poll(2), select(2), eventfd(2), timerfd_create(2). */
+#include "tap.h"
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static struct epoll_event got[8];
+
+static int ctl(int ep, int op, int fd, uint32_t events, uint64_t data)
+{
+	struct epoll_event event = { .events = events, .data.u64 = data };
+	return epoll_ctl(ep, op, fd, &event);
+}
+
+/* The events that are ready now. */
+static int ready(int ep)
+{
+	memset(got, 0, sizeof got);
+	return epoll_wait(ep, got, 8, 0);
+}
+
+static void errors(void)
+{
+	int fds[2], ep = epoll_create1(EPOLL_CLOEXEC);
+	CHECK(ep >= 0);
+	CHECK_EQ(fcntl(ep, F_GETFD), FD_CLOEXEC);
+	CHECK_ERRNO(epoll_create(0), EINVAL);
+	CHECK_ERRNO(epoll_create1(77), EINVAL);
+	REQUIRE(pipe(fds) == 0);
+	CHECK_EQ(ctl(ep, EPOLL_CTL_ADD, fds[0], EPOLLIN, 1), 0);
+	CHECK_ERRNO(ctl(ep, EPOLL_CTL_ADD, fds[0], EPOLLIN, 1), EEXIST);
+	CHECK_ERRNO(ctl(ep, EPOLL_CTL_MOD, fds[1], EPOLLIN, 1), ENOENT);
+	CHECK_ERRNO(ctl(ep, EPOLL_CTL_DEL, fds[1], 0, 0), ENOENT);
+	CHECK_ERRNO(ctl(ep, EPOLL_CTL_ADD, -1, EPOLLIN, 1), EBADF);
+	CHECK_ERRNO(ctl(-1, EPOLL_CTL_ADD, fds[0], EPOLLIN, 1), EBADF);
+	CHECK_ERRNO(ctl(ep, EPOLL_CTL_ADD, ep, EPOLLIN, 1), EINVAL);
+	CHECK_ERRNO(ctl(fds[0], EPOLL_CTL_ADD, fds[1], EPOLLIN, 1), EINVAL);
+	CHECK_ERRNO(ctl(ep, 77, fds[0], EPOLLIN, 1), EINVAL);
+	CHECK_ERRNO(epoll_ctl(ep, EPOLL_CTL_MOD, fds[0], BAD), EFAULT);
+	int file = open("/proc/self/exe", O_RDONLY), directory = open("/", O_RDONLY);
+	CHECK_ERRNO(ctl(ep, EPOLL_CTL_ADD, file, EPOLLIN, 1), EPERM);
+	CHECK_ERRNO(ctl(ep, EPOLL_CTL_ADD, directory, EPOLLIN, 1), EPERM);
+	CHECK_ERRNO(epoll_wait(ep, got, 0, 0), EINVAL);
+	CHECK_ERRNO(epoll_wait(fds[0], got, 1, 0), EINVAL);
+	CHECK_ERRNO(epoll_wait(-1, got, 1, 0), EBADF);
+	CHECK_EQ(epoll_wait(ep, got, 8, 10), 0);
+	CHECK_ERRNO(read(ep, got, 1), EINVAL);
+	close(file), close(directory), close(fds[0]), close(fds[1]), close(ep);
+}
+
+static void levels_and_edges(void)
+{
+	int a[2], b[2], ep = epoll_create1(0);
+	char c, two[2];
+	REQUIRE(pipe(a) == 0 && pipe2(b, O_NONBLOCK) == 0);
+	/* Level: as long as there is data. */
+	REQUIRE(ctl(ep, EPOLL_CTL_ADD, a[0], EPOLLIN, 11) == 0);
+	CHECK_EQ(ready(ep), 0);
+	REQUIRE(write(a[1], "xy", 2) == 2);
+	CHECK_EQ(ready(ep), 1);
+	CHECK(got[0].events == EPOLLIN && got[0].data.u64 == 11);
+	CHECK_EQ(ready(ep), 1);
+	REQUIRE(read(a[0], two, 2) == 2);
+	CHECK_EQ(ready(ep), 0);
+	/* Edge: once for each arrival, whether the data is read or not. */
+	REQUIRE(ctl(ep, EPOLL_CTL_ADD, b[0], EPOLLIN | EPOLLET, 22) == 0);
+	REQUIRE(write(b[1], "x", 1) == 1);
+	CHECK_EQ(ready(ep), 1);
+	CHECK_EQ(got[0].data.u64, 22);
+	CHECK_EQ(ready(ep), 0);
+	REQUIRE(write(b[1], "y", 1) == 1);
+	CHECK_EQ(ready(ep), 1);
+	CHECK_EQ(ready(ep), 0);
+	/* MOD looks again. */
+	REQUIRE(ctl(ep, EPOLL_CTL_MOD, b[0], EPOLLIN | EPOLLET, 23) == 0);
+	CHECK(ready(ep) == 1 && got[0].data.u64 == 23);
+	/* One shot: then off until modified. */
+	REQUIRE(ctl(ep, EPOLL_CTL_MOD, b[0], EPOLLIN | EPOLLONESHOT, 24) == 0);
+	CHECK_EQ(ready(ep), 1);
+	REQUIRE(write(b[1], "z", 1) == 1);
+	CHECK_EQ(ready(ep), 0);
+	REQUIRE(ctl(ep, EPOLL_CTL_MOD, b[0], EPOLLIN | EPOLLONESHOT, 25) == 0);
+	CHECK(ready(ep) == 1 && got[0].data.u64 == 25);
+	REQUIRE(ctl(ep, EPOLL_CTL_DEL, b[0], 0, 0) == 0);
+	/* Hang-up and error come unasked. */
+	close(a[1]);
+	CHECK_EQ(ready(ep), 1);
+	CHECK_EQ(got[0].events, EPOLLHUP);
+	REQUIRE(ctl(ep, EPOLL_CTL_MOD, a[0], 0, 26) == 0);
+	CHECK_EQ(ready(ep), 1);
+	CHECK(got[0].events == EPOLLHUP && got[0].data.u64 == 26);
+	/* A closed descriptor leaves the set; with a duplicate it stays. */
+	int copy = dup(a[0]);
+	close(a[0]);
+	CHECK_EQ(ready(ep), 1);
+	close(copy);
+	CHECK_EQ(ready(ep), 0);
+	REQUIRE(ctl(ep, EPOLL_CTL_ADD, b[1], EPOLLOUT | EPOLLET, 30) == 0);
+	CHECK(ready(ep) == 1 && got[0].events == EPOLLOUT);
+	CHECK_EQ(ready(ep), 0);
+	static char fill[70000];
+	REQUIRE(write(b[1], fill, sizeof fill) > 0);
+	CHECK_EQ(ready(ep), 0);
+	static char drain[70000];
+	REQUIRE(read(b[0], drain, sizeof drain) > 0);
+	CHECK(ready(ep) == 1 && got[0].events == EPOLLOUT);
+	close(b[0]);
+	CHECK(ready(ep) == 1 && (got[0].events & EPOLLERR));
+	close(b[1]);
+	close(ep);
+	/* Several at once, no more than asked for; the rest comes next. */
+	ep = epoll_create1(0);
+	int many[5];
+	for (int i = 0; i < 5; i++) {
+		many[i] = eventfd(1, 0);
+		REQUIRE(ctl(ep, EPOLL_CTL_ADD, many[i], EPOLLIN, i) == 0);
+	}
+	CHECK_EQ(ready(ep), 5);
+	int seen = 0;
+	for (int round = 0; round < 5; round++) {
+		REQUIRE(epoll_wait(ep, got, 2, 0) == 2);
+		seen |= 1 << got[0].data.u64 | 1 << got[1].data.u64;
+	}
+	CHECK_EQ(seen, 31);
+	for (int i = 0; i < 5; i++)
+		close(many[i]);
+	CHECK_EQ(ready(ep), 0);
+	close(ep);
+	(void)c;
+}
+
+static void nesting(void)
+{
+	int inner = epoll_create1(0), outer = epoll_create1(0), fds[2];
+	REQUIRE(pipe(fds) == 0);
+	REQUIRE(ctl(inner, EPOLL_CTL_ADD, fds[0], EPOLLIN, 1) == 0);
+	CHECK_EQ(ctl(outer, EPOLL_CTL_ADD, inner, EPOLLIN, 2), 0);
+	CHECK_ERRNO(ctl(inner, EPOLL_CTL_ADD, outer, EPOLLIN, 3), ELOOP);
+	CHECK_EQ(ready(outer), 0);
+	REQUIRE(write(fds[1], "x", 1) == 1);
+	CHECK(ready(outer) == 1 && got[0].data.u64 == 2);
+	struct pollfd p = { inner, POLLIN, 0 };
+	CHECK(poll(&p, 1, 0) == 1 && p.revents == POLLIN);
+	/* Woken through both levels. */
+	char c;
+	REQUIRE(read(fds[0], &c, 1) == 1);
+	CHECK_EQ(ready(outer), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		REQUIRE(write(fds[1], "y", 1) == 1);
+		_exit(0);
+	}
+	CHECK_EQ(epoll_wait(outer, got, 8, -1), 1);
+	waitpid(pid, NULL, 0);
+	close(inner), close(outer), close(fds[0]), close(fds[1]);
+}
+
+static void half_closed(void)
+{
+	int s[2], ep = epoll_create1(0);
+	REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, s) == 0);
+	REQUIRE(ctl(ep, EPOLL_CTL_ADD, s[0], EPOLLIN | EPOLLOUT | EPOLLRDHUP, 1) == 0);
+	CHECK(ready(ep) == 1 && got[0].events == EPOLLOUT);
+	CHECK_EQ(shutdown(s[1], SHUT_WR), 0);
+	CHECK(ready(ep) == 1 && got[0].events == (EPOLLIN | EPOLLOUT | EPOLLRDHUP));
+	close(s[1]);
+	CHECK(ready(ep) == 1 && got[0].events == (EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLHUP));
+	close(s[0]);
+	close(ep);
+}
+
+static void polls(void)
+{
+	int fds[2];
+	REQUIRE(pipe(fds) == 0);
+	struct pollfd p[3] = { { fds[0], POLLIN, 99 }, { -1, POLLIN, 99 }, { 999, POLLIN, 0 } };
+	CHECK_EQ(poll(p, 2, 0), 0);
+	CHECK(p[0].revents == 0 && p[1].revents == 0);
+	CHECK(poll(p, 3, -1) == 1 && p[2].revents == POLLNVAL);
+	CHECK_EQ(poll(p, 2, 20), 0);
+	CHECK_EQ(poll(NULL, 0, 10), 0);
+	CHECK_ERRNO(poll(BAD, 1, 0), EFAULT);
+	int file = open("/proc/self/exe", O_RDONLY);
+	p[0] = (struct pollfd){ file, POLLIN | POLLOUT, 0 };
+	CHECK(poll(p, 1, -1) == 1 && p[0].revents == (POLLIN | POLLOUT));
+	close(file);
+	CHECK_ERRNO(ppoll(p, 1, &(struct timespec){ -1, 0 }, NULL), EINVAL);
+	CHECK_ERRNO(ppoll(p, 1, &(struct timespec){ 0, 1000000000 }, NULL), EINVAL);
+
+	fd_set in, out;
+	FD_ZERO(&in);
+	FD_ZERO(&out);
+	FD_SET(fds[0], &in);
+	FD_SET(fds[1], &out);
+	struct timeval t = { 0, 0 };
+	CHECK_EQ(select(fds[1] + 1, &in, &out, NULL, &t), 1);
+	CHECK(!FD_ISSET(fds[0], &in) && FD_ISSET(fds[1], &out));
+	REQUIRE(write(fds[1], "x", 1) == 1);
+	FD_SET(fds[0], &in);
+	CHECK_EQ(select(fds[1] + 1, &in, &out, NULL, NULL), 2);
+	FD_ZERO(&in);
+	t = (struct timeval){ 0, 10000 };
+	CHECK_EQ(select(0, NULL, NULL, NULL, &t), 0);
+	/* Linux writes the time that is left. */
+	CHECK(t.tv_sec == 0 && t.tv_usec == 0);
+	int closed = dup(fds[0]);
+	close(closed);
+	FD_SET(closed, &in);
+	CHECK_ERRNO(select(closed + 1, &in, NULL, NULL, NULL), EBADF);
+	CHECK_ERRNO(select(-1, NULL, NULL, NULL, NULL), EINVAL);
+	t = (struct timeval){ -1, 0 };
+	CHECK_ERRNO(select(0, NULL, NULL, NULL, &t), EINVAL);
+	close(fds[0]), close(fds[1]);
+}
+
+static void eventfds(void)
+{
+	uint64_t n;
+	int fd = eventfd(3, EFD_NONBLOCK | EFD_CLOEXEC);
+	CHECK(fd >= 0);
+	CHECK(read(fd, &n, 8) == 8 && n == 3);
+	CHECK_ERRNO(read(fd, &n, 8), EAGAIN);
+	n = 5;
+	CHECK_EQ(write(fd, &n, 8), 8);
+	n = 6;
+	CHECK_EQ(write(fd, &n, 8), 8);
+	CHECK_ERRNO(read(fd, &n, 4), EINVAL);
+	CHECK_ERRNO(write(fd, &n, 4), EINVAL);
+	CHECK(read(fd, &n, 8) == 8 && n == 11);
+	n = UINT64_MAX;
+	CHECK_ERRNO(write(fd, &n, 8), EINVAL);
+	n = UINT64_MAX - 1;
+	CHECK_EQ(write(fd, &n, 8), 8);
+	n = 1;
+	CHECK_ERRNO(write(fd, &n, 8), EAGAIN);
+	struct pollfd p = { fd, POLLIN | POLLOUT, 0 };
+	CHECK(poll(&p, 1, 0) == 1 && p.revents == POLLIN);
+	REQUIRE(read(fd, &n, 8) == 8);
+	CHECK(poll(&p, 1, 0) == 1 && p.revents == POLLOUT);
+	close(fd);
+	fd = eventfd(2, EFD_SEMAPHORE | EFD_NONBLOCK);
+	CHECK(read(fd, &n, 8) == 8 && n == 1);
+	CHECK(read(fd, &n, 8) == 8 && n == 1);
+	CHECK_ERRNO(read(fd, &n, 8), EAGAIN);
+	close(fd);
+	CHECK_ERRNO(eventfd(0, 77), EINVAL);
+	/* A blocked reader is woken. */
+	fd = eventfd(0, 0);
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(read(fd, &n, 8) == 8 && n == 4 ? 0 : 1);
+	n = 4;
+	REQUIRE(write(fd, &n, 8) == 8);
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	close(fd);
+}
+
+static void timerfds(void)
+{
+	uint64_t n;
+	struct itimerspec now, spec = { .it_value = { 0, 10000000 } };
+	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK);
+	CHECK(fd >= 0);
+	CHECK_ERRNO(read(fd, &n, 8), EAGAIN);
+	CHECK_EQ(timerfd_settime(fd, 0, &spec, NULL), 0);
+	CHECK_EQ(timerfd_gettime(fd, &now), 0);
+	CHECK(now.it_value.tv_sec == 0 && now.it_value.tv_nsec > 0 && now.it_value.tv_nsec <= 10000000);
+	struct pollfd p = { fd, POLLIN, 0 };
+	CHECK(poll(&p, 1, -1) == 1 && p.revents == POLLIN);
+	CHECK_ERRNO(read(fd, &n, 4), EINVAL);
+	CHECK(read(fd, &n, 8) == 8 && n == 1);
+	CHECK_EQ(timerfd_gettime(fd, &now), 0);
+	CHECK(now.it_value.tv_sec == 0 && now.it_value.tv_nsec == 0);
+	/* Periodic, and expirations that nobody fetched add up. */
+	CHECK_EQ(fcntl(fd, F_SETFL, 0), 0);
+	spec.it_interval = spec.it_value = (struct timespec){ 0, 5000000 };
+	CHECK_EQ(timerfd_settime(fd, 0, &spec, NULL), 0);
+	nanosleep(&(struct timespec){ 0, 32000000 }, NULL);
+	CHECK(read(fd, &n, 8) == 8 && n >= 6);
+	CHECK(read(fd, &n, 8) == 8 && n >= 1);
+	/* Absolute, in the past: at once. */
+	spec = (struct itimerspec){ .it_value = { 1, 0 } };
+	CHECK_EQ(timerfd_settime(fd, TFD_TIMER_ABSTIME, &spec, &now), 0);
+	CHECK_EQ(now.it_interval.tv_nsec, 5000000);
+	CHECK(read(fd, &n, 8) == 8 && n == 1);
+	/* Set anew, an expiration that was not fetched is forgotten. */
+	spec.it_value = (struct timespec){ 0, 1 };
+	REQUIRE(timerfd_settime(fd, 0, &spec, NULL) == 0 && poll(&p, 1, -1) == 1);
+	spec.it_value = (struct timespec){ 1000, 0 };
+	REQUIRE(timerfd_settime(fd, 0, &spec, NULL) == 0);
+	CHECK_EQ(poll(&p, 1, 0), 0);
+	CHECK_ERRNO(timerfd_create(99, 0), EINVAL);
+	CHECK_ERRNO(timerfd_create(CLOCK_MONOTONIC, 77), EINVAL);
+	CHECK_ERRNO(timerfd_settime(0, 0, &spec, NULL), EINVAL);
+	spec.it_value.tv_nsec = 1000000000;
+	CHECK_ERRNO(timerfd_settime(fd, 0, &spec, NULL), EINVAL);
+	CHECK_ERRNO(write(fd, &n, 8), EINVAL);
+	close(fd);
+}
+
+int main(void)
+{
+	errors();
+	levels_and_edges();
+	nesting();
+	half_closed();
+	polls();
+	eventfds();
+	timerfds();
+	return tap_done();
+}
