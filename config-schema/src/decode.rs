@@ -128,7 +128,7 @@ impl Ctx {
 
     pub(crate) fn bool(&mut self, node: &Node, path: &str) -> Option<bool> {
         match &node.value {
-            Value::Scalar(s) if s.kind == ScalarKind::Bool => Some(s.text == "true"),
+            Value::Scalar(s) if s.kind == ScalarKind::Bool => Some(s.text.eq_ignore_ascii_case("true")),
             Value::Scalar(s) if s.kind == ScalarKind::Untyped && matches!(&*s.text, "true" | "false") => {
                 Some(s.text == "true")
             }

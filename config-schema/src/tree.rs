@@ -409,7 +409,10 @@ impl Convert<'_> {
         }
         let value = match raw.value {
             Raw::Null => Value::Scalar(Scalar { text: String::new(), kind: ScalarKind::Null }),
-            Raw::Bool(b) => Value::Scalar(Scalar { text: b.to_string(), kind: ScalarKind::Bool }),
+            Raw::Bool(b) => {
+                let text = self.written(span).unwrap_or_else(|| b.to_string());
+                Value::Scalar(Scalar { text, kind: ScalarKind::Bool })
+            }
             Raw::Number(n) => {
                 let text = self.written(span).unwrap_or(n);
                 Value::Scalar(Scalar { text, kind: ScalarKind::Number })
@@ -489,7 +492,9 @@ mod tests {
 
     #[test]
     fn scalars_keep_their_text() {
-        let t = tree("a: 1.10\nb: on\nc: 'true'\nd: true\ne: 0440\nf: ~\ng: 1e-5\nh: 22:22\ni: 1_000\n");
+        let t =
+            tree("z: True\na: 1.10\nb: on\nc: 'true'\nd: true\ne: 0440\nf: ~\ng: 1e-5\nh: 22:22\ni: 1_000\n");
+        assert_eq!(scalar(at(&t, &["z"])), ("True", ScalarKind::Bool));
         assert_eq!(scalar(at(&t, &["a"])), ("1.10", ScalarKind::Number));
         assert_eq!(scalar(at(&t, &["b"])), ("on", ScalarKind::String));
         assert_eq!(scalar(at(&t, &["c"])), ("true", ScalarKind::String));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use bloodhound_config::compose::Variables;
 use bloodhound_config::config::FileChecks;
 use bloodhound_config::tree::Source;
-use bloodhound_config::{Code, Compose, Config, Diagnostic, Project, check_names, has_errors};
+use bloodhound_config::{Code, Compose, Config, Diagnostic, Project, check_names, has_errors, render};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
@@ -40,6 +40,22 @@ fn hosts_and_services_must_exist() {
     assert_eq!(lines, [(code, 3), (code, 6), (code, 7), (code, 8), (code, 10)]);
     assert_eq!(said[0].suggestion.as_deref(), Some("http://lb:80/x"));
     assert_eq!(said[2].suggestion.as_deref(), Some("kv"));
+}
+
+#[test]
+fn an_unknown_host_reads_well() {
+    let said =
+        names("properties: []\nworkload: {config: {target: 'http://kvv:80', operations: [{type: get}]}}\n");
+    let text: String = said.iter().map(|d| render::text(d, false)).collect();
+    let file = data("stack/docker-compose.yml").display().to_string();
+    assert_eq!(
+        text,
+        format!(
+            "error[BH0020]: no service `kvv` in {file}\n --> f.yaml:2:29\n  |\n2 | workload: {{config: {{target: \
+             'http://kvv:80', operations: [{{type: get}}]}}}}\n  |                             ^^^^^^^^^^^^^^^\n  |\n  \
+             = help: did you mean `http://kv:80/`?\n  = help: services: `lb`, `kv` and `init`\n"
+        )
+    );
 }
 
 #[test]

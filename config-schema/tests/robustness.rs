@@ -163,7 +163,7 @@ fn shuffled(text: &str, moves: &[(usize, usize, u8)]) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, rng_seed: RngSeed::Fixed(2), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, rng_seed: RngSeed::Fixed(2), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn changed_configurations(every in any::<bool>(), changes in changes()) {

@@ -5,7 +5,7 @@
 //! specification, so that nothing is ignored without a word that could change what a service does.
 
 mod dotenv;
-pub mod interpolate;
+mod interpolate;
 pub(crate) mod keys;
 mod mounts;
 mod network;

@@ -455,7 +455,7 @@ fn restart(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Restart> {
     // A bare `no` is a string here, but older files quote or misread it.
     if let Value::Scalar(s) = &node.value
         && s.kind == ScalarKind::Bool
-        && s.text == "false"
+        && s.text.eq_ignore_ascii_case("false")
     {
         return Some(Restart::No);
     }
