@@ -1,0 +1,287 @@
+//! Ancillary data (cmsg(3), unix(7), ip(7)): what comes with a message to send, and what goes to a receiver.
+
+use std::net::{IpAddr, SocketAddr};
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::{Cmsghdr, Msghdr, Ucred};
+use bloodhound_net::SocketId;
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::ctx::*;
+use crate::ids::*;
+use crate::mm::Access;
+use crate::process::FdEntry;
+use crate::sys::socket::Sock;
+use crate::unix::Ancillary;
+use crate::wait::{Stop, SysResult};
+
+/// Size of `struct cmsghdr`.
+const HEADER: usize = 16;
+/// net.core.optmem_max: ancillary data of this many bytes and more is ENOBUFS.
+const OPTMEM_MAX: u64 = 20480;
+/// SCM_MAX_FD.
+const MAX_FDS: usize = 253;
+
+/// Ancillary data of a message to send. The files have no reference for the message yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Control {
+    pub(crate) unix: Ancillary,
+}
+
+/// CMSG_ALIGN.
+fn align(len: usize) -> usize {
+    len.next_multiple_of(8)
+}
+
+/// The messages in a control buffer: level, type, data. EINVAL for a length that is too small or points out of the
+/// buffer (`CMSG_OK`).
+fn split(mut buf: &[u8]) -> Result<Vec<(u64, u64, &[u8])>, Errno> {
+    let mut out = Vec::new();
+    while let Ok((hdr, _)) = Cmsghdr::read_from_prefix(buf) {
+        let len = usize::try_from(hdr.len).map_err(|_| Errno::EINVAL)?;
+        if len < HEADER || len > buf.len() {
+            return Err(Errno::EINVAL);
+        }
+        out.push((hdr.level as u32 as u64, hdr.kind as u32 as u64, &buf[HEADER..len]));
+        buf = buf.get(align(len)..).unwrap_or(&[]);
+    }
+    Ok(out)
+}
+
+impl Ctx<'_> {
+    /// A message without ancillary data.
+    pub(super) fn no_control(&self) -> Control {
+        let p = self.process();
+        // maybe_add_creds uses the real ids.
+        let sender = Ucred { pid: self.pid.0 as i32, uid: p.real_ids[0], gid: p.real_ids[2] };
+        Control { unix: Ancillary { sender, ..Ancillary::default() } }
+    }
+
+    /// The ancillary data of a message to send. ENOBUFS when there is too much, EFAULT, EINVAL, EBADF (SCM_RIGHTS), EPERM
+    /// and ESRCH (SCM_CREDENTIALS).
+    pub(super) fn read_control(&mut self, sock: Sock, hdr: &Msghdr) -> SysResult<Control> {
+        let mut control = self.no_control();
+        if hdr.controllen == 0 {
+            return Ok(control);
+        }
+        if hdr.controllen >= OPTMEM_MAX {
+            return err(Errno::ENOBUFS);
+        }
+        let mut buf = vec![0; hdr.controllen as usize];
+        self.read_bytes(hdr.control, &mut buf)?;
+        for (level, kind, data) in split(&buf)? {
+            match sock {
+                Sock::Unix(_) if level == c::SOL_SOCKET => self.unix_control(&mut control, kind, data)?,
+                Sock::Unix(_) => {}
+                Sock::Inet(id) => self.inet_control(id, level, kind, data)?,
+            }
+        }
+        Ok(control)
+    }
+
+    fn unix_control(&mut self, control: &mut Control, kind: u64, data: &[u8]) -> SysResult<()> {
+        match kind {
+            c::SCM_RIGHTS => {
+                if control.unix.files.len() + data.len() / 4 > MAX_FDS {
+                    return err(Errno::EINVAL);
+                }
+                for fd in data.chunks_exact(4) {
+                    let fd = i32::from_le_bytes([fd[0], fd[1], fd[2], fd[3]]);
+                    // O_PATH descriptors may be passed.
+                    control.unix.files.push(self.fd(Fd(fd))?.file);
+                }
+                Ok(())
+            }
+            c::SCM_CREDENTIALS => {
+                let cred = Ucred::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
+                self.check_credentials(&cred)?;
+                control.unix.cred = Some(cred);
+                Ok(())
+            }
+            _ => err(Errno::EINVAL),
+        }
+    }
+
+    /// unix(7): "The credentials which the sender specifies are checked by the kernel. A privileged process is allowed to
+    /// specify values that do not match its own."
+    fn check_credentials(&self, cred: &Ucred) -> Result<(), Errno> {
+        let p = self.process();
+        if p.cred.is_root() {
+            let exists = cred.pid >= 0 && self.node.processes.contains_key(&Pid(cred.pid as u32));
+            return if exists { Ok(()) } else { Err(Errno::ESRCH) };
+        }
+        let [ruid, suid, rgid, sgid] = p.real_ids;
+        let own = cred.pid == self.pid.0 as i32
+            && [ruid, suid, p.cred.uid].contains(&cred.uid)
+            && [rgid, sgid, p.cred.gid].contains(&cred.gid);
+        if own { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    fn inet_control(&mut self, id: SocketId, level: u64, kind: u64, data: &[u8]) -> SysResult<()> {
+        let socket = self.inet(id)?;
+        let udp = socket.proto == bloodhound_net::Proto::Udp;
+        match (level, kind) {
+            // "SCM_RIGHTS and SCM_CREDENTIALS are semantically in SOL_UNIX": no error, no effect.
+            (c::SOL_SOCKET, c::SCM_RIGHTS | c::SCM_CREDENTIALS) => Ok(()),
+            (c::SOL_SOCKET, c::SO_MARK) => err(Errno::EPERM),
+            (c::SOL_SOCKET, _) => err(Errno::EINVAL),
+            (c::IPPROTO_IP, c::IP_PKTINFO) if udp && data.len() == 12 => {
+                let source = IpAddr::from([data[4], data[5], data[6], data[7]]);
+                self.check_pktinfo(source)
+            }
+            (c::IPPROTO_IPV6, c::IPV6_PKTINFO) if udp && socket.v6 && data.len() == 20 => {
+                let source: [u8; 16] = data[..16].try_into().map_err(|_| Errno::EINVAL)?;
+                self.check_pktinfo(IpAddr::from(source).to_canonical())
+            }
+            (c::IPPROTO_IP, c::IP_TTL | c::IP_TOS) | (c::IPPROTO_IPV6, c::IPV6_HOPLIMIT | c::IPV6_TCLASS) => Ok(()),
+            (c::IPPROTO_IP | c::IPPROTO_IPV6, _) if udp => err(Errno::EINVAL),
+            _ => Ok(()),
+        }
+    }
+
+    /// A source address for a datagram: right without doing anything where the node has no second one to choose from.
+    fn check_pktinfo(&self, source: IpAddr) -> SysResult<()> {
+        let family = |ip: &&(IpAddr, u8)| ip.0.is_ipv6() == source.is_ipv6();
+        if source.is_unspecified() || self.node.net.addresses().iter().filter(family).count() <= 1 {
+            return Ok(());
+        }
+        Err(Stop::Unsupported("source address by IP_PKTINFO on a node with several addresses".into()))
+    }
+
+    /// Ancillary data of a datagram that the options of its socket ask for.
+    pub(super) fn datagram_control(&self, id: SocketId, dst: SocketAddr) -> Result<Vec<(u64, u64, Vec<u8>)>, Errno> {
+        let generic = &self.inet(id)?.generic;
+        let on = |level, name| generic.is_set(level, name);
+        let index = crate::inet::interface_of(self.node, dst.ip());
+        let mut out = Vec::new();
+        if let IpAddr::V4(ip) = dst.ip().to_canonical() {
+            if on(c::IPPROTO_IP, c::IP_PKTINFO) {
+                let mut info = index.to_le_bytes().to_vec();
+                info.extend_from_slice(&ip.octets());
+                info.extend_from_slice(&ip.octets());
+                out.push((c::IPPROTO_IP, c::IP_PKTINFO, info));
+            }
+            if on(c::IPPROTO_IP, c::IP_RECVTTL) {
+                out.push((c::IPPROTO_IP, c::IP_TTL, 64i32.to_le_bytes().to_vec()));
+            }
+            if on(c::IPPROTO_IP, c::IP_RECVTOS) {
+                out.push((c::IPPROTO_IP, c::IP_TOS, vec![0]));
+            }
+        }
+        if let IpAddr::V6(ip) = dst.ip() {
+            if on(c::IPPROTO_IPV6, c::IPV6_RECVPKTINFO) {
+                let mut info = ip.octets().to_vec();
+                info.extend_from_slice(&index.to_le_bytes());
+                out.push((c::IPPROTO_IPV6, c::IPV6_PKTINFO, info));
+            }
+            if on(c::IPPROTO_IPV6, c::IPV6_RECVHOPLIMIT) {
+                out.push((c::IPPROTO_IPV6, c::IPV6_HOPLIMIT, 64i32.to_le_bytes().to_vec()));
+            }
+            if on(c::IPPROTO_IPV6, c::IPV6_RECVTCLASS) {
+                out.push((c::IPPROTO_IPV6, c::IPV6_TCLASS, 0i32.to_le_bytes().to_vec()));
+            }
+        }
+        Ok(out)
+    }
+
+    /// Stores ancillary data for a receiver; descriptions become descriptors of the caller. Returns the bytes used and
+    /// whether something did not fit (MSG_CTRUNC). Bad addresses lose data without an error, as on Linux.
+    pub(super) fn write_control(
+        &mut self,
+        hdr: &Msghdr,
+        items: Vec<(u64, u64, Vec<u8>)>,
+        files: Vec<FileId>,
+        passcred: bool,
+        flags: u64,
+    ) -> (u64, bool) {
+        if hdr.control == 0 {
+            let truncated = passcred || !files.is_empty() || !items.is_empty();
+            self.drop_files(files);
+            return (0, truncated);
+        }
+        let (mut at, mut left, mut truncated) = (hdr.control, hdr.controllen, false);
+        for (level, kind, data) in items {
+            if left < HEADER as u64 {
+                truncated = true;
+                continue;
+            }
+            let whole = HEADER + data.len();
+            let len = left.min(whole as u64) as usize;
+            truncated |= len < whole;
+            let header = Cmsghdr { len: len as u64, level: level as i32, kind: kind as i32 };
+            let mut bytes = header.as_bytes().to_vec();
+            bytes.extend_from_slice(&data[..len - HEADER]);
+            if self.write_bytes(at, &bytes).is_ok() {
+                let space = left.min(align(whole) as u64);
+                (at, left) = (at.wrapping_add(space), left - space);
+            }
+        }
+        truncated |= self.write_rights(&mut at, &mut left, files, flags);
+        (hdr.controllen - left, truncated)
+    }
+
+    /// `scm_detach_fds`: as many descriptors as there is room, and as RLIMIT_NOFILE allows. Whether some were lost.
+    fn write_rights(&mut self, at: &mut u64, left: &mut u64, files: Vec<FileId>, flags: u64) -> bool {
+        if files.is_empty() {
+            return false;
+        }
+        let room = (left.saturating_sub(HEADER as u64) / 4) as usize;
+        let limit = self.process().limits[c::RLIMIT_NOFILE as usize].cur;
+        let cloexec = flags & c::MSG_CMSG_CLOEXEC != 0;
+        let mut given = 0;
+        for file in files.iter().take(room) {
+            let place = at.wrapping_add((HEADER + 4 * given) as u64);
+            let Ok(fd) = self.process().fds.lowest_free(0, limit) else { break };
+            if self.check_user(place, 4, Access::Write).is_err() || self.write_obj(Ptr(place), &(fd as i32)).is_err() {
+                break;
+            }
+            self.process_mut().fds.set(fd, FdEntry { file: *file, cloexec });
+            given += 1;
+        }
+        if given > 0 {
+            let len = (HEADER + 4 * given) as u64;
+            let header = Cmsghdr { len, level: c::SOL_SOCKET as i32, kind: c::SCM_RIGHTS as i32 };
+            if self.write_obj(Ptr(*at), &header).is_ok() {
+                let space = (*left).min(align(len as usize) as u64);
+                (*at, *left) = (at.wrapping_add(space), *left - space);
+            }
+        }
+        let lost = files[given..].to_vec();
+        let truncated = !lost.is_empty();
+        self.drop_files(lost);
+        truncated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cmsg(len: u64, kind: i32, data: &[u8]) -> Vec<u8> {
+        let mut out = Cmsghdr { len, level: 1, kind }.as_bytes().to_vec();
+        out.extend_from_slice(data);
+        out
+    }
+
+    #[test]
+    fn control_buffers_are_split() {
+        let mut buf = cmsg(20, 1, &[5, 0, 0, 0]);
+        buf.extend([0; 4]);
+        buf.extend(cmsg(16, 2, &[]));
+        let five = [5, 0, 0, 0];
+        assert_eq!(split(&buf), Ok(vec![(1, 1, &five[..]), (1, 2, &[][..])]));
+        // Less than a header behind the last message is no message.
+        buf.extend([1; 15]);
+        assert_eq!(split(&buf).map(|v| v.len()), Ok(2));
+    }
+
+    #[test]
+    fn garbage_lengths_are_refused() {
+        for len in [0, 15, 21, u64::MAX, 1 << 63] {
+            assert_eq!(split(&cmsg(len, 1, &[0; 4])), Err(Errno::EINVAL), "{len}");
+        }
+        assert_eq!(split(&[]), Ok(vec![]));
+        assert_eq!(split(&[9; 15]), Ok(vec![]));
+    }
+}

@@ -1,0 +1,126 @@
+//! ioctl(2) of sockets: amounts of data (tcp(7), udp(7), unix(7)) and questions about interfaces (netdevice(7)).
+
+use std::net::Ipv4Addr;
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+
+use crate::ctx::*;
+use crate::ids::*;
+use crate::inet::{Interface, interfaces};
+use crate::socket::inet_bytes;
+use crate::sys::socket::Sock;
+use crate::wait::SysResult;
+
+/// `struct ifreq`: 16 bytes of name, 24 of union.
+const IFREQ: usize = 40;
+const NAME: usize = 16;
+/// IFF_UP | IFF_RUNNING, and with these IFF_LOOPBACK or IFF_BROADCAST | IFF_MULTICAST.
+const RUNNING: u16 = 0x41;
+const LOOPBACK: u16 = RUNNING | 0x8;
+const ETHERNET: u16 = RUNNING | 0x2 | 0x1000;
+/// ARPHRD_ETHER and ARPHRD_LOOPBACK.
+const ARPHRD_ETHER: u16 = 1;
+const ARPHRD_LOOPBACK: u16 = 772;
+
+impl Ctx<'_> {
+    /// The commands of sockets; ENOTTY for what is none of theirs.
+    pub(crate) fn socket_ioctl(&mut self, file: FileId, cmd: u64, arg: Ptr) -> SysResult {
+        let sock = self.sock_of(file)?;
+        let number = match (cmd, sock) {
+            (c::FIONREAD, Sock::Inet(id)) => self.node.net.readable_bytes(id)?,
+            (c::FIONREAD, Sock::Unix(id)) => self.node.unix.readable_bytes(id)?,
+            (c::TIOCOUTQ, Sock::Inet(id)) => self.node.net.unacked_bytes(id)?,
+            (c::TIOCOUTQ, Sock::Unix(id)) => self.node.unix.unreceived_bytes(id),
+            // Never at the urgent mark.
+            (c::SIOCATMARK, Sock::Inet(_)) => 0,
+            (c::SIOCGIFCONF, _) => return self.interface_list(arg),
+            (
+                c::SIOCGIFNAME | c::SIOCGIFFLAGS | c::SIOCGIFADDR | c::SIOCGIFBRDADDR | c::SIOCGIFNETMASK
+                | c::SIOCGIFMTU | c::SIOCGIFHWADDR | c::SIOCGIFINDEX,
+                _,
+            ) => return self.interface_query(cmd, arg),
+            _ => return err(Errno::ENOTTY),
+        };
+        self.write_obj(arg, &(number as i32))?;
+        Ok(0)
+    }
+
+    /// SIOCGIFCONF: interfaces with an IPv4 address. "If ifc_req is NULL, SIOCGIFCONF returns the necessary buffer size
+    /// in bytes"; what does not fit is left out without an error.
+    fn interface_list(&mut self, arg: Ptr) -> SysResult {
+        // struct ifconf: int ifc_len, padding, pointer.
+        let [len, _, low, high]: [u32; 4] = self.read_obj(arg)?;
+        let buf = u64::from(low) | u64::from(high) << 32;
+        let mut out = Vec::new();
+        for interface in interfaces(self.node) {
+            let Some((ip, _)) = interface.v4() else { continue };
+            let mut entry = named(&interface);
+            put(&mut entry, &inet_bytes((ip, 0).into()));
+            out.extend_from_slice(&entry);
+        }
+        if buf != 0 {
+            let room = usize::try_from(len as i32).map_err(|_| Errno::EINVAL)?;
+            out.truncate(room.min(out.len()) / IFREQ * IFREQ);
+            self.write_bytes(buf, &out)?;
+        }
+        self.write_obj(arg, &(out.len() as i32))?;
+        Ok(0)
+    }
+
+    fn interface_query(&mut self, cmd: u64, arg: Ptr) -> SysResult {
+        let entry: [u8; IFREQ] = self.read_obj(arg)?;
+        let all = interfaces(self.node);
+        let found = if cmd == c::SIOCGIFNAME {
+            let index = i32::from_le_bytes([entry[16], entry[17], entry[18], entry[19]]);
+            all.iter().find(|i| i.index == index)
+        } else {
+            let end = entry[..NAME].iter().position(|b| *b == 0).unwrap_or(NAME - 1);
+            all.iter().find(|i| i.name.as_bytes() == &entry[..end])
+        };
+        let interface = found.ok_or(Errno::ENODEV)?;
+        let mut out = if cmd == c::SIOCGIFNAME { named(interface) } else { entry };
+        let (ip, prefix) = interface.v4().unwrap_or((Ipv4Addr::UNSPECIFIED, 0));
+        let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
+        let address = |bits: u32| inet_bytes((Ipv4Addr::from_bits(bits), 0).into());
+        match cmd {
+            c::SIOCGIFFLAGS => {
+                let flags = if interface.is_loopback() { LOOPBACK } else { ETHERNET };
+                put(&mut out, &flags.to_le_bytes());
+            }
+            c::SIOCGIFMTU => {
+                let mtu: i32 = if interface.is_loopback() { 65536 } else { 1500 };
+                put(&mut out, &mtu.to_le_bytes());
+            }
+            c::SIOCGIFINDEX => put(&mut out, &interface.index.to_le_bytes()),
+            c::SIOCGIFHWADDR => {
+                let family = if interface.is_loopback() { ARPHRD_LOOPBACK } else { ARPHRD_ETHER };
+                put(&mut out, &family.to_le_bytes());
+                out[NAME + 2..NAME + 8].copy_from_slice(&interface.hardware());
+            }
+            c::SIOCGIFADDR | c::SIOCGIFNETMASK | c::SIOCGIFBRDADDR if interface.v4().is_none() => {
+                return err(Errno::EADDRNOTAVAIL);
+            }
+            c::SIOCGIFADDR => put(&mut out, &address(ip.to_bits())),
+            c::SIOCGIFNETMASK => put(&mut out, &address(mask)),
+            c::SIOCGIFBRDADDR if interface.is_loopback() => put(&mut out, &address(0)),
+            c::SIOCGIFBRDADDR => put(&mut out, &address(ip.to_bits() | !mask)),
+            _ => {}
+        }
+        self.write_bytes(arg.0, &out)?;
+        Ok(0)
+    }
+}
+
+/// An entry with the interface's name.
+fn named(interface: &Interface) -> [u8; IFREQ] {
+    let mut out = [0; IFREQ];
+    let name = interface.name.as_bytes();
+    out[..name.len()].copy_from_slice(name);
+    out
+}
+
+/// Stores the union's first bytes.
+fn put(entry: &mut [u8; IFREQ], bytes: &[u8]) {
+    entry[NAME..NAME + bytes.len()].copy_from_slice(bytes);
+}

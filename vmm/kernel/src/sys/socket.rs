@@ -1,0 +1,487 @@
+//! Sockets: making, naming, connecting and closing them: socket(2), socketpair(2), bind(2), listen(2), connect(2),
+//! accept(2), getsockname(2), getpeername(2), shutdown(2), and what ioctl(2) tells of them.
+//!
+//! Neighbours: `message` (sending and receiving), `sockopt` (options), [`crate::unix`], [`crate::inet`].
+
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::Ucred;
+use bloodhound_abi::{Errno, SimTime};
+use bloodhound_net::{Proto, Shutdown, SocketId};
+use bloodhound_vfs::{Dev, Kind as InodeKind};
+
+use crate::ctx::*;
+use crate::file::{File, FileKind};
+use crate::ids::*;
+use crate::inet::InetSocket;
+use crate::mm::Access;
+use crate::path::Reached;
+use crate::socket::{ADDRESS_MAX, Address, Generic, inet_bytes, unix_bytes};
+use crate::unix::{Halves, Kind, Name, Stall};
+use crate::wait::{Object, Restart, Stop, SysResult, Wait};
+
+/// SOCK_TYPE_MASK.
+const TYPE_MASK: u64 = 0xf;
+/// Types end here (SOCK_MAX).
+const TYPE_MAX: u64 = 11;
+/// Internet protocol numbers end here (IPPROTO_MAX, with MPTCP).
+const PROTOCOL_MAX: u64 = 263;
+/// net.core.somaxconn.
+const SOMAXCONN: u32 = 4096;
+
+/// A socket behind a description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sock {
+    Inet(SocketId),
+    Unix(UnixId),
+}
+
+impl Sock {
+    pub(crate) fn object(self) -> Object {
+        match self {
+            Sock::Inet(id) => Object::Inet(id),
+            Sock::Unix(id) => Object::Unix(id),
+        }
+    }
+
+    fn file_kind(self) -> FileKind {
+        match self {
+            Sock::Inet(id) => FileKind::Inet(id),
+            Sock::Unix(id) => FileKind::Unix(id),
+        }
+    }
+}
+
+impl Ctx<'_> {
+    /// The socket of a descriptor. EBADF, ENOTSOCK.
+    pub(crate) fn sock(&self, fd: Fd) -> Result<(FileId, Sock), Errno> {
+        let file = self.file_id(fd)?;
+        Ok((file, self.sock_of(file)?))
+    }
+
+    /// The socket of a description. ENOTSOCK.
+    pub(crate) fn sock_of(&self, file: FileId) -> Result<Sock, Errno> {
+        match self.node.files[file].kind {
+            FileKind::Inet(id) => Ok(Sock::Inet(id)),
+            FileKind::Unix(id) => Ok(Sock::Unix(id)),
+            _ => Err(Errno::ENOTSOCK),
+        }
+    }
+
+    /// The kernel's part of an internet socket. EBADF cannot happen for one that a description names.
+    pub(crate) fn inet(&self, id: SocketId) -> Result<&InetSocket, Errno> {
+        self.node.inet.get(&id).ok_or(Errno::EBADF)
+    }
+
+    /// Options of all sockets.
+    pub(crate) fn generic(&mut self, sock: Sock) -> Result<&mut Generic, Errno> {
+        match sock {
+            Sock::Inet(id) => Ok(&mut self.node.inet.get_mut(&id).ok_or(Errno::EBADF)?.generic),
+            Sock::Unix(id) => Ok(&mut self.node.unix.get_mut(id).generic),
+        }
+    }
+
+    /// Who the caller is for SO_PEERCRED: "the effective credentials".
+    fn peer_cred(&self) -> Ucred {
+        let p = self.process();
+        Ucred { pid: self.pid.0 as i32, uid: p.cred.uid, gid: p.cred.gid }
+    }
+
+    /// Whether a call that cannot go on fails now instead of sleeping.
+    pub(crate) fn must_not_sleep(&self, nonblock: bool, timeout: Option<u64>) -> bool {
+        nonblock || timeout == Some(0) || self.timed_out()
+    }
+
+    /// The wait of a socket call. signal(7): socket interfaces with a timeout "fail with the error EINTR" after a
+    /// handler, whatever SA_RESTART says.
+    pub(crate) fn socket_wait(&self, object: Object, timeout: Option<u64>) -> Wait {
+        let restart = if timeout.is_some() { Restart::Never } else { Restart::Sys };
+        Wait::object(object).deadline(self.deadline(timeout)).restart(restart)
+    }
+
+    /// Turns the result of an operation on unix sockets into that of a call, after telling those whom it affects.
+    pub(crate) fn unix_result<T>(
+        &mut self,
+        result: Result<T, Stall>,
+        nonblock: bool,
+        timeout: Option<u64>,
+    ) -> SysResult<T> {
+        self.node.settle_unix(self.base);
+        match result {
+            Ok(value) => Ok(value),
+            Err(Stall::Errno(e)) => err(e),
+            Err(Stall::Until(_)) if self.must_not_sleep(nonblock, timeout) => err(Errno::EAGAIN),
+            Err(Stall::Until(id)) => Err(self.socket_wait(Object::Unix(id), timeout).into()),
+        }
+    }
+
+    /// An address argument (`move_addr_to_kernel`). EINVAL for a length that no address has, EFAULT.
+    pub(crate) fn read_address(&mut self, addr: Ptr, len: u32) -> Result<Address, Errno> {
+        let len = usize::try_from(len as i32).ok().filter(|n| *n <= ADDRESS_MAX).ok_or(Errno::EINVAL)?;
+        let mut bytes = vec![0; len];
+        self.read_bytes(addr.0, &mut bytes)?;
+        Ok(Address::new(bytes))
+    }
+
+    /// Stores an address: "The returned address is truncated if the buffer provided is too small; in this case, addrlen
+    /// will return a value greater than was supplied to the call" (accept(2)).
+    pub(crate) fn write_address(&mut self, bytes: &[u8], addr: Ptr, len: Ptr) -> Result<(), Errno> {
+        let room: i32 = self.read_obj(len)?;
+        let room = usize::try_from(room).map_err(|_| Errno::EINVAL)?;
+        self.write_bytes(addr.0, &bytes[..bytes.len().min(room)])?;
+        self.write_obj(len, &(bytes.len() as i32))
+    }
+
+    /// Descriptor limit, checked before a call that gives one and must not lose something on the way.
+    fn check_free_fd(&self) -> Result<(), Errno> {
+        let limit = self.process().limits[c::RLIMIT_NOFILE as usize].cur;
+        self.process().fds.lowest_free(0, limit).map(drop)
+    }
+
+    fn open_socket(&mut self, sock: Sock, flags: u64) -> Result<u64, Errno> {
+        let file = File::new(sock.file_kind(), c::O_RDWR | flags & c::SOCK_NONBLOCK);
+        self.open_file(file, flags & c::SOCK_CLOEXEC != 0)
+    }
+
+    /// Makes a socket of any family, as `sock_create` does.
+    fn create_socket(&mut self, domain: u32, kind: u64, protocol: u32) -> Result<Sock, Errno> {
+        let protocol = u64::from(protocol);
+        match u64::from(domain) {
+            c::AF_UNIX => {
+                let kind = unix_kind(kind, protocol)?;
+                let uid = self.process().cred.uid;
+                Ok(Sock::Unix(self.node.unix.create(kind, uid)))
+            }
+            family @ (c::AF_INET | c::AF_INET6) => {
+                let proto = inet_proto(kind, protocol)?;
+                let v6 = family == c::AF_INET6;
+                let id = match proto {
+                    Proto::Tcp => self.node.net.tcp_socket(v6),
+                    Proto::Udp => self.node.net.udp_socket(v6),
+                };
+                let generic = Generic::new(self.process().cred.uid);
+                self.node.inet.insert(id, InetSocket { v6, proto, generic });
+                Ok(Sock::Inet(id))
+            }
+            _ => Err(Errno::EAFNOSUPPORT),
+        }
+    }
+}
+
+fn unix_kind(kind: u64, protocol: u64) -> Result<Kind, Errno> {
+    if protocol != 0 && protocol != c::AF_UNIX {
+        return Err(Errno::EPROTONOSUPPORT);
+    }
+    match kind {
+        c::SOCK_STREAM => Ok(Kind::Stream),
+        // Linux makes SOCK_RAW of this family a datagram socket.
+        c::SOCK_DGRAM | c::SOCK_RAW => Ok(Kind::Datagram),
+        c::SOCK_SEQPACKET => Ok(Kind::SeqPacket),
+        _ => Err(Errno::ESOCKTNOSUPPORT),
+    }
+}
+
+fn inet_proto(kind: u64, protocol: u64) -> Result<Proto, Errno> {
+    if protocol >= PROTOCOL_MAX {
+        return Err(Errno::EINVAL);
+    }
+    match (kind, protocol) {
+        (c::SOCK_STREAM, 0 | c::IPPROTO_TCP) => Ok(Proto::Tcp),
+        (c::SOCK_DGRAM, 0 | c::IPPROTO_UDP) => Ok(Proto::Udp),
+        // ICMP echo sockets are open to the groups of net.ipv4.ping_group_range only; no group here.
+        (c::SOCK_DGRAM, c::IPPROTO_ICMP) => Err(Errno::EACCES),
+        (c::SOCK_RAW, 0) | (c::SOCK_STREAM | c::SOCK_DGRAM, _) => Err(Errno::EPROTONOSUPPORT),
+        // No CAP_NET_RAW.
+        (c::SOCK_RAW, _) => Err(Errno::EPERM),
+        _ => Err(Errno::ESOCKTNOSUPPORT),
+    }
+}
+
+/// Splits the type argument of socket(2) into type and flags. EINVAL.
+fn split_type(kind: u32) -> Result<(u64, u64), Errno> {
+    let (kind, flags) = (u64::from(kind) & TYPE_MASK, u64::from(kind) & !TYPE_MASK);
+    if flags & !(c::SOCK_CLOEXEC | c::SOCK_NONBLOCK) != 0 || kind >= TYPE_MAX {
+        return Err(Errno::EINVAL);
+    }
+    Ok((kind, flags))
+}
+
+pub fn socket(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32) -> SysResult {
+    let (kind, flags) = split_type(kind)?;
+    let sock = k.create_socket(domain, kind, protocol)?;
+    Ok(k.open_socket(sock, flags)?)
+}
+
+pub fn socketpair(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32, fds: Ptr) -> SysResult {
+    let (kind, flags) = split_type(kind)?;
+    k.check_user(fds.0, 8, Access::Write)?;
+    if u64::from(domain) != c::AF_UNIX {
+        // Only unix sockets come in pairs; a socket that cannot be made at all says so first.
+        let sock = k.create_socket(domain, kind, protocol)?;
+        if let Sock::Inet(id) = sock {
+            k.node.close_inet(id);
+        }
+        return err(Errno::EOPNOTSUPP);
+    }
+    let kind = unix_kind(kind, u64::from(protocol))?;
+    let cred = k.peer_cred();
+    let (a, b) = k.node.unix.pair(kind, cred);
+    let first = match k.open_socket(Sock::Unix(a), flags) {
+        Ok(fd) => fd,
+        Err(e) => {
+            k.node.close_unix(b, k.base);
+            return err(e);
+        }
+    };
+    let second = match k.open_socket(Sock::Unix(b), flags) {
+        Ok(fd) => fd,
+        Err(e) => {
+            let entry = k.process_mut().fds.take(first as i32)?;
+            k.node.file_unref(entry.file, k.base);
+            return err(e);
+        }
+    };
+    k.write_obj(fds, &[first as i32, second as i32])?;
+    Ok(0)
+}
+
+pub fn bind(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
+    let (_, sock) = k.sock(fd)?;
+    let addr = k.read_address(addr, len)?;
+    match sock {
+        Sock::Inet(id) => {
+            let v6 = k.inet(id)?.v6;
+            let local = match addr.to_inet(v6) {
+                // "Compatibility games: accept AF_UNSPEC (mapped to AF_INET) only if s_addr is INADDR_ANY" (af_inet.c).
+                Err(Errno::EAFNOSUPPORT) if !v6 && addr.family() == Some(c::AF_UNSPEC) => {
+                    addr.v4().filter(|a| a.ip().is_unspecified()).ok_or(Errno::EAFNOSUPPORT)?
+                }
+                other => other?,
+            };
+            k.node.net.bind(id, local)?;
+        }
+        Sock::Unix(id) => match addr.to_unix()? {
+            None => k.node.unix.autobind(id)?,
+            Some(Name::Abstract(name)) => k.node.unix.bind_abstract(id, name)?,
+            Some(Name::Path(path)) => bind_path(k, id, path)?,
+        },
+    }
+    Ok(0)
+}
+
+/// Makes the socket's inode. As on Linux the name is made first, so an existing one is EADDRINUSE even for a socket that
+/// is bound already.
+fn bind_path(k: &mut Ctx<'_>, id: UnixId, path: Vec<u8>) -> SysResult<()> {
+    let mode = (c::S_IFSOCK | 0o777) as u32;
+    let here = Fd(c::AT_FDCWD);
+    let made = k.at(here, &path, false, |vfs, ctx, at| vfs.mknod(ctx, at, mode, Dev::default()));
+    let ino = match made {
+        Ok(Reached::Done(ino)) => ino,
+        Ok(Reached::At(_)) | Err(Stop::Errno(Errno::EEXIST)) => return err(Errno::EADDRINUSE),
+        Err(stop) => return Err(stop),
+    };
+    if k.node.unix.is_bound(id) {
+        k.at(here, &path, false, |vfs, ctx, at| vfs.unlink(ctx, at))?;
+        return err(Errno::EINVAL);
+    }
+    Ok(k.node.unix.bind_path(id, path, ino)?)
+}
+
+impl Ctx<'_> {
+    /// The socket that a unix address names (`unix_find_other`). The errors of path resolution, EACCES without
+    /// permission to write, ECONNREFUSED, EPROTOTYPE.
+    pub(crate) fn find_unix(&mut self, name: &Name, kind: Kind) -> SysResult<UnixId> {
+        let path = match name {
+            Name::Abstract(name) => return Ok(self.node.unix.find_abstract(name, kind)?),
+            Name::Path(path) => path,
+        };
+        let ino = self.resolve_ino(Fd(c::AT_FDCWD), path, true)?;
+        let cred = self.process().cred.clone();
+        self.node.vfs.access_ino(ino, &cred, bloodhound_vfs::flags::MAY_WRITE)?;
+        if self.node.vfs.kind(ino) != Some(InodeKind::Socket) {
+            return err(Errno::ECONNREFUSED);
+        }
+        Ok(self.node.unix.find_path(ino, kind)?)
+    }
+
+    /// unix(7): with SO_PASSCRED "and the socket is not yet connected, a unique name in the abstract namespace will be
+    /// generated automatically".
+    pub(crate) fn autobind_for_credentials(&mut self, id: UnixId) -> Result<(), Errno> {
+        if self.node.unix.get(id).passcred { self.node.unix.autobind(id) } else { Ok(()) }
+    }
+}
+
+pub fn connect(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
+    let (file, sock) = k.sock(fd)?;
+    let addr = k.read_address(addr, len)?;
+    let nonblock = k.node.files[file].nonblocking();
+    let timeout = k.generic(sock)?.sndtimeo;
+    match sock {
+        Sock::Inet(id) => connect_inet(k, id, &addr, nonblock, timeout),
+        Sock::Unix(id) => connect_unix(k, id, &addr, nonblock, timeout),
+    }
+}
+
+fn connect_inet(k: &mut Ctx<'_>, id: SocketId, addr: &Address, nonblock: bool, timeout: Option<u64>) -> SysResult {
+    let now: SimTime = k.now();
+    if addr.family().ok_or(Errno::EINVAL)? == c::AF_UNSPEC {
+        k.node.net.disconnect(id, now)?;
+        return Ok(0);
+    }
+    let InetSocket { v6, proto, .. } = *k.inet(id)?;
+    // A datagram socket of AF_INET6 takes IPv4 addresses as well.
+    let plain = v6 && proto == Proto::Udp && addr.family() == Some(c::AF_INET);
+    let peer = addr.to_inet(v6 && !plain)?;
+    match k.node.net.connect(id, peer, now) {
+        Ok(()) => Ok(0),
+        Err(Errno::EINPROGRESS | Errno::EALREADY) if !nonblock && timeout != Some(0) => {
+            // SO_SNDTIMEO: connect(2) with a timeout that ran out says EINPROGRESS, and the attempt goes on.
+            if k.timed_out() {
+                return err(Errno::EINPROGRESS);
+            }
+            Err(k.socket_wait(Object::Inet(id), timeout).into())
+        }
+        Err(e) => err(e),
+    }
+}
+
+fn connect_unix(k: &mut Ctx<'_>, id: UnixId, addr: &Address, nonblock: bool, timeout: Option<u64>) -> SysResult {
+    let kind = k.node.unix.get(id).kind;
+    if kind == Kind::Datagram && addr.family() == Some(c::AF_UNSPEC) {
+        let result = k.node.unix.connect_datagram(id, None).map_err(Stall::Errno);
+        k.unix_result(result, nonblock, timeout)?;
+        return Ok(0);
+    }
+    let name = addr.to_unix()?.ok_or(Errno::EINVAL)?;
+    k.autobind_for_credentials(id)?;
+    let target = k.find_unix(&name, kind)?;
+    let cred = k.peer_cred();
+    let result = match kind {
+        Kind::Datagram => k.node.unix.connect_datagram(id, Some(target)).map_err(Stall::Errno),
+        Kind::Stream | Kind::SeqPacket => k.node.unix.connect(id, target, cred),
+    };
+    k.unix_result(result, nonblock, timeout)?;
+    Ok(0)
+}
+
+pub fn listen(k: &mut Ctx<'_>, fd: Fd, backlog: i32) -> SysResult {
+    let (_, sock) = k.sock(fd)?;
+    // "If the backlog argument is greater than the value in /proc/sys/net/core/somaxconn, then it is silently capped";
+    // negative ones are, as unsigned numbers, greater.
+    let backlog = (backlog as u32).min(SOMAXCONN);
+    match sock {
+        Sock::Inet(id) if k.inet(id)?.proto == Proto::Udp => return err(Errno::EOPNOTSUPP),
+        Sock::Inet(id) => k.node.net.listen(id, backlog)?,
+        Sock::Unix(id) => {
+            let cred = k.peer_cred();
+            let result = k.node.unix.listen(id, backlog, cred).map_err(Stall::Errno);
+            k.unix_result(result, true, None)?;
+        }
+    }
+    Ok(0)
+}
+
+pub fn accept(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
+    accept4(k, fd, addr, len, Hex(0))
+}
+
+pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: Hex) -> SysResult {
+    if flags.0 as u32 as u64 & !(c::SOCK_CLOEXEC | c::SOCK_NONBLOCK) != 0 {
+        return err(Errno::EINVAL);
+    }
+    let file = k.file_id(fd)?;
+    let sock = k.sock_of(file)?;
+    // Before taking a connection: EMFILE leaves it in the queue.
+    k.check_free_fd()?;
+    let nonblock = k.node.files[file].nonblocking();
+    let timeout = k.generic(sock)?.rcvtimeo;
+    let (new, peer) = match sock {
+        Sock::Inet(id) => accept_inet(k, id, nonblock, timeout)?,
+        Sock::Unix(id) => {
+            let result = k.node.unix.accept(id);
+            let new = k.unix_result(result, nonblock, timeout)?;
+            let name = k.node.unix.peer_name(new).ok().flatten();
+            (Sock::Unix(new), unix_bytes(name))
+        }
+    };
+    // The connection is taken: with a bad address it is lost, as on Linux.
+    let stored = if addr.is_null() { Ok(()) } else { k.write_address(&peer, addr, len) };
+    if let Err(e) = stored {
+        match new {
+            Sock::Inet(id) => k.node.close_inet(id),
+            Sock::Unix(id) => k.node.close_unix(id, k.base),
+        }
+        return err(e);
+    }
+    Ok(k.open_socket(new, flags.0)?)
+}
+
+fn accept_inet(k: &mut Ctx<'_>, id: SocketId, nonblock: bool, timeout: Option<u64>) -> SysResult<(Sock, Vec<u8>)> {
+    let listener = k.inet(id)?.clone();
+    if listener.proto == Proto::Udp {
+        return err(Errno::EOPNOTSUPP);
+    }
+    match k.node.net.accept(id) {
+        Ok((new, peer)) => {
+            // "the socket returned by accept() ... inherits" all of the listener's options, being its copy.
+            k.node.inet.insert(new, listener);
+            Ok((Sock::Inet(new), inet_bytes(peer)))
+        }
+        Err(Errno::EAGAIN) if !k.must_not_sleep(nonblock, timeout) => {
+            Err(k.socket_wait(Object::Inet(id), timeout).into())
+        }
+        Err(e) => err(e),
+    }
+}
+
+pub fn getsockname(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
+    let (_, sock) = k.sock(fd)?;
+    let bytes = match sock {
+        Sock::Inet(id) => inet_bytes(k.node.net.local_addr(id)?),
+        Sock::Unix(id) => unix_bytes(k.node.unix.local_name(id)),
+    };
+    k.write_address(&bytes, addr, len)?;
+    Ok(0)
+}
+
+impl Ctx<'_> {
+    /// getpeername(2)'s bytes. ENOTCONN.
+    pub(crate) fn peer_bytes(&self, sock: Sock) -> Result<Vec<u8>, Errno> {
+        match sock {
+            Sock::Inet(id) => Ok(inet_bytes(self.node.net.peer_addr(id)?)),
+            Sock::Unix(id) => Ok(unix_bytes(self.node.unix.peer_name(id)?)),
+        }
+    }
+}
+
+pub fn getpeername(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
+    let (_, sock) = k.sock(fd)?;
+    let bytes = k.peer_bytes(sock)?;
+    k.write_address(&bytes, addr, len)?;
+    Ok(0)
+}
+
+pub fn shutdown(k: &mut Ctx<'_>, fd: Fd, how: u32) -> SysResult {
+    let (_, sock) = k.sock(fd)?;
+    let halves = match u64::from(how) {
+        c::SHUT_RD => Halves { read: true, write: false },
+        c::SHUT_WR => Halves { read: false, write: true },
+        c::SHUT_RDWR => Halves { read: true, write: true },
+        _ => return err(Errno::EINVAL),
+    };
+    match sock {
+        Sock::Inet(id) => {
+            let how = match (halves.read, halves.write) {
+                (true, true) => Shutdown::Both,
+                (true, false) => Shutdown::Read,
+                _ => Shutdown::Write,
+            };
+            let now = k.now();
+            k.node.net.shutdown(id, how, now)?;
+        }
+        Sock::Unix(id) => {
+            k.node.unix.shutdown(id, halves);
+            k.node.settle_unix(k.base);
+        }
+    }
+    Ok(0)
+}

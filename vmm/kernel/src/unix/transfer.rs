@@ -1,0 +1,290 @@
+//! Messages of unix sockets and the accounting of their buffers.
+//!
+//! A message is one `sk_buff` of Linux, and it is charged what Linux charges for it: programs that fill a socket see
+//! the same number of messages and bytes before EAGAIN.
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::structs::Ucred;
+
+use super::{Kind, Name, Peer, READABLE, Stall, State, UnixSockets};
+use crate::ids::*;
+
+/// Bytes of `struct sk_buff` and of `struct skb_shared_info`, as the slab allocator rounds them.
+const SKB: usize = 256;
+const SHARED_INFO: usize = 320;
+const PAGE: usize = 4096;
+/// SKB_MAX_HEAD(0) and SKB_MAX_ALLOC: how much data goes into the linear part of a stream's and a datagram's buffer.
+const STREAM_HEAD: usize = PAGE - SHARED_INFO;
+const DATAGRAM_HEAD: usize = 4 * PAGE - SHARED_INFO;
+/// UNIX_SKB_FRAGS_SZ: most data of a stream's buffer beyond the linear part.
+const STREAM_FRAGS: usize = 32768;
+/// MAX_SKB_FRAGS pages.
+const DATAGRAM_FRAGS: usize = 17 * PAGE;
+
+/// What goes along with a message.
+#[derive(Clone, Debug, Default)]
+pub struct Ancillary {
+    /// SCM_RIGHTS: descriptions, each with a reference that belongs to the message once it was sent.
+    pub files: Vec<FileId>,
+    /// SCM_CREDENTIALS as given by the sender.
+    pub cred: Option<Ucred>,
+    /// Who sends, for receivers with SO_PASSCRED.
+    pub sender: Ucred,
+}
+
+/// A message on its way.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    data: Vec<u8>,
+    /// Bytes of it that were read.
+    at: usize,
+    pub(crate) files: Vec<FileId>,
+    cred: Option<Ucred>,
+    from: Option<Name>,
+    pub(crate) sender: UnixId,
+    pub(crate) charge: usize,
+}
+
+impl Message {
+    /// Bytes not yet read.
+    pub(crate) fn left(&self) -> usize {
+        self.data.len() - self.at
+    }
+}
+
+/// What was received.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes.
+    pub data: Vec<u8>,
+    /// Length of the datagram or packet before truncation.
+    pub whole: usize,
+    /// Descriptions. Their references come along, except after a peek.
+    pub files: Vec<FileId>,
+    /// Credentials of the sender if they were sent.
+    pub cred: Option<Ucred>,
+    /// Address of the sender.
+    pub from: Option<Name>,
+    /// The call must return although more was asked for: end of the stream or a boundary that Linux keeps.
+    pub stop: bool,
+}
+
+/// `skb->truesize` of a buffer with `len` bytes, at most `head` (and what frags cannot hold) in the linear part.
+fn truesize(len: usize, head: usize, frags: usize) -> usize {
+    let paged = len.saturating_sub(head).min(frags).next_multiple_of(PAGE).min(len);
+    let linear = (len - paged).next_multiple_of(64) + SHARED_INFO;
+    SKB + linear.next_power_of_two() + paged.next_multiple_of(PAGE)
+}
+
+impl UnixSockets {
+    /// Sends on a stream: what fits, at least one byte. ENOTCONN, EPIPE (the caller raises SIGPIPE), a pending error;
+    /// `Until` itself when the buffer is full. Descriptions travel with the first byte.
+    pub fn send_stream(&mut self, id: UnixId, data: &[u8], anc: Ancillary) -> Result<usize, Stall> {
+        let s = &self.sockets[id];
+        let peer = match s.peer {
+            Peer::None => return Err(Errno::ENOTCONN.into()),
+            // The peer's end shut both halves down here.
+            Peer::Dead(_) => return Err(Errno::EPIPE.into()),
+            Peer::Alive(peer) => peer,
+        };
+        if s.shut_write {
+            return Err(Errno::EPIPE.into());
+        }
+        let (mut sent, mut anc) = (0, anc);
+        while sent < data.len() {
+            let s = &mut self.sockets[id];
+            if s.charged >= s.sndbuf as usize {
+                return if sent > 0 { Ok(sent) } else { Err(Stall::Until(id)) };
+            }
+            if sent == 0
+                && let Some(error) = s.error.take()
+            {
+                return Err(error.into());
+            }
+            // "Keep two messages in the pipe so it schedules better" (af_unix.c).
+            let most = (s.sndbuf as usize / 2 - 64).min(STREAM_HEAD + STREAM_FRAGS);
+            if self.sockets[peer].shut_read {
+                return if sent > 0 { Ok(sent) } else { Err(Errno::EPIPE.into()) };
+            }
+            let size = (data.len() - sent).min(most);
+            let charge = truesize(size, STREAM_HEAD, STREAM_FRAGS);
+            let files = std::mem::take(&mut anc.files);
+            self.push(id, peer, &data[sent..sent + size], Ancillary { files, ..anc }, charge);
+            sent += size;
+        }
+        Ok(sent)
+    }
+
+    fn push(&mut self, id: UnixId, to: UnixId, data: &[u8], anc: Ancillary, charge: usize) {
+        let receiver = &self.sockets[to];
+        let ask = self.sockets[id].passcred || receiver.passcred || !receiver.accepted;
+        let cred = anc.cred.or(ask.then_some(anc.sender));
+        let s = &mut self.sockets[id];
+        s.charged += charge;
+        let message =
+            Message { data: data.to_vec(), at: 0, files: anc.files, cred, from: s.name.clone(), sender: id, charge };
+        self.sockets[to].queue.push_back(message);
+        self.wake(to, READABLE);
+    }
+
+    /// Sends a datagram or packet, to `to` or the peer. ENOTCONN, EMSGSIZE, EPIPE, EPERM (the receiver is connected to
+    /// another), ECONNREFUSED (the peer is gone), a pending error; `Until` the sender or the receiver without room.
+    pub fn send_packet(
+        &mut self,
+        id: UnixId,
+        to: Option<UnixId>,
+        data: &[u8],
+        anc: Ancillary,
+    ) -> Result<usize, Stall> {
+        let s = &mut self.sockets[id];
+        if s.kind == Kind::SeqPacket {
+            if let Some(error) = s.error.take() {
+                return Err(error.into());
+            }
+            if s.state != State::Established {
+                return Err(Errno::ENOTCONN.into());
+            }
+        }
+        // "msg->msg_namelen = 0": addresses are ignored on sequenced packets.
+        let to = to.filter(|_| s.kind == Kind::Datagram);
+        if to.is_none() && s.peer == Peer::None {
+            return Err(Errno::ENOTCONN.into());
+        }
+        if data.len() > (s.sndbuf as usize).saturating_sub(32) {
+            return Err(Errno::EMSGSIZE.into());
+        }
+        if let Some(error) = s.error.take() {
+            return Err(error.into());
+        }
+        if s.shut_write {
+            return Err(Errno::EPIPE.into());
+        }
+        if s.charged >= s.sndbuf as usize {
+            return Err(Stall::Until(id));
+        }
+        let target = match (to, s.peer.clone()) {
+            (Some(to), _) => to,
+            (None, Peer::Alive(peer)) => peer,
+            (None, gone) => {
+                (s.peer, s.state) = (Peer::None, State::Unconnected);
+                self.datagram_disconnected(id, &gone);
+                return Err(Errno::ECONNREFUSED.into());
+            }
+        };
+        if !self.may_send(id, target) {
+            return Err(Errno::EPERM.into());
+        }
+        let receiver = &self.sockets[target];
+        if receiver.shut_read {
+            return Err(Errno::EPIPE.into());
+        }
+        if target != id && receiver.peer != Peer::Alive(id) && receiver.queue_full() {
+            return Err(Stall::Until(target));
+        }
+        let charge = truesize(data.len(), DATAGRAM_HEAD, DATAGRAM_FRAGS);
+        self.push(id, target, data, anc, charge);
+        Ok(data.len())
+    }
+
+    /// Receives from a stream: what is there, up to `max`. EINVAL when not connected, a pending error; `Until` itself
+    /// when nothing is there.
+    pub fn recv_stream(&mut self, id: UnixId, max: usize, peek: bool) -> Result<Received, Stall> {
+        let s = &mut self.sockets[id];
+        if s.state != State::Established {
+            return Err(Errno::EINVAL.into());
+        }
+        let mut out = Received::default();
+        let mut index = 0;
+        let mut creds: Option<Option<Ucred>> = None;
+        let mut freed = Vec::new();
+        while let Some(m) = s.queue.get_mut(index) {
+            // "Never glue messages from different writers": only receivers with SO_PASSCRED can tell.
+            if s.passcred && creds.is_some_and(|c| c != m.cred) {
+                out.stop = true;
+                break;
+            }
+            if creds.is_none() {
+                (out.from, out.cred) = (m.from.clone(), m.cred);
+                creds = Some(m.cred);
+            }
+            let n = m.left().min(max - out.data.len());
+            out.data.extend_from_slice(&m.data[m.at..m.at + n]);
+            if peek {
+                out.files.clone_from(&m.files);
+                index += 1;
+                out.stop = !m.files.is_empty() || index == s.queue.len();
+            } else {
+                m.at += n;
+                out.files = std::mem::take(&mut m.files);
+                out.stop = m.left() > 0 || !out.files.is_empty();
+                if m.left() == 0 {
+                    freed.push((m.sender, m.charge));
+                    s.queue.pop_front();
+                }
+            }
+            if out.stop || out.data.len() >= max {
+                break;
+            }
+        }
+        if creds.is_none() {
+            if let Some(error) = s.error.take() {
+                return Err(error.into());
+            }
+            if !s.shut_read {
+                return Err(Stall::Until(id));
+            }
+            out.stop = true;
+        }
+        for (sender, charge) in freed {
+            self.discharge(sender, charge);
+        }
+        out.whole = out.data.len();
+        Ok(out)
+    }
+
+    /// Receives one datagram or packet, cut to `max`. ENOTCONN for an unconnected packet socket, a pending error;
+    /// `Until` itself when there is none. After a shutdown of the reading half a sleeping reader gets an empty message,
+    /// but a datagram socket that does not block (`wait` unset) goes on with EAGAIN, as on Linux.
+    pub fn recv_packet(&mut self, id: UnixId, max: usize, peek: bool, wait: bool) -> Result<Received, Stall> {
+        let s = &mut self.sockets[id];
+        if s.kind == Kind::SeqPacket && s.state != State::Established {
+            return Err(Errno::ENOTCONN.into());
+        }
+        if let Some(error) = s.error.take() {
+            return Err(error.into());
+        }
+        let was_full = s.queue_full();
+        let Some(m) = s.queue.front() else {
+            if s.shut_read && (wait || s.kind == Kind::SeqPacket) {
+                return Ok(Received { stop: true, ..Received::default() });
+            }
+            return Err(Stall::Until(id));
+        };
+        let n = m.left().min(max);
+        let mut out = Received {
+            data: m.data[..n].to_vec(),
+            whole: m.data.len(),
+            files: m.files.clone(),
+            cred: m.cred,
+            from: m.from.clone(),
+            stop: true,
+        };
+        if peek {
+            return Ok(out);
+        }
+        if let Some(m) = s.queue.pop_front() {
+            out.files = m.files;
+            self.discharge(m.sender, m.charge);
+        }
+        if was_full {
+            self.room_at(id);
+        }
+        Ok(out)
+    }
+
+    /// Whether data, an error or the end of the stream is there for a reader.
+    pub fn has_input(&self, id: UnixId) -> bool {
+        let s = &self.sockets[id];
+        !s.queue.is_empty() || s.error.is_some() || s.shut_read
+    }
+}
