@@ -47,6 +47,8 @@ pub struct Config {
     pub sndbuf_max: u32,
     /// net.ipv4.tcp_rmem[1]; half of it is window.
     pub rcvbuf: u32,
+    /// net.ipv4.tcp_rmem[2]: maximum to which the receive buffer of a connection grows by itself.
+    pub rcvbuf_max: u32,
     /// net.core.rmem_default and wmem_default: buffers of UDP sockets.
     pub udp_buf: u32,
     /// net.core.rmem_max and wmem_max: bound of SO_RCVBUF and SO_SNDBUF before doubling.
@@ -90,6 +92,7 @@ impl Default for Config {
             sndbuf: 16384,
             sndbuf_max: 4 << 20,
             rcvbuf: 131_072,
+            rcvbuf_max: 6 << 20,
             udp_buf: 212_992,
             sockopt_buf_max: 212_992,
             somaxconn: 4096,

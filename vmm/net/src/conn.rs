@@ -62,6 +62,10 @@ pub(crate) struct Conn {
     rcv_wscale: u8,
     /// Guess of the peer's segment size.
     rcv_mss: u32,
+    /// Growth of the receive buffer: most bytes read in a round-trip time, and what was read since when.
+    rcv_space: u32,
+    rcv_copied: u32,
+    rcv_since: SimTime,
     /// Where the peer's FIN stands, when it came before the data in front of it.
     fin_at: Option<u32>,
 
@@ -128,6 +132,9 @@ impl Conn {
             rcv_wnd,
             rcv_wscale: 0,
             rcv_mss: u32::from(MSS_DEFAULT).min(mss).min((rcv_wnd / 2).max(88)),
+            rcv_space: rcv_wnd.min(config.initial_cwnd * mss),
+            rcv_copied: 0,
+            rcv_since: cx.now,
             fin_at: None,
             rtt: Rtt::new(config),
             congestion: Congestion::new(config.initial_cwnd, mss),
@@ -238,6 +245,26 @@ impl Conn {
         let wanted = u64::from(per_segment) * 2 * u64::from(segments);
         let limit = u64::from(cx.net.config.sndbuf_max);
         cx.c.opts.sndbuf = cx.c.opts.sndbuf.max(wanted.min(limit) as u32);
+    }
+
+    /// Linux's `tcp_rcv_space_adjust`: a program that reads more per round-trip time than ever gets a window of twice
+    /// as much.
+    fn grow_rcvbuf(&mut self, count: usize, cx: &mut Cx<'_>) {
+        self.rcv_copied = self.rcv_copied.saturating_add(count as u32);
+        if cx.now.since(self.rcv_since) < self.rtt.smoothed().max(1) {
+            return;
+        }
+        let copied = std::mem::take(&mut self.rcv_copied);
+        self.rcv_since = cx.now;
+        if copied <= self.rcv_space {
+            return;
+        }
+        self.rcv_space = copied;
+        if !cx.c.opts.rcvbuf_locked {
+            let window = u64::from(copied) * 2 + 16 * u64::from(cx.net.mss_for(self.peer.ip()));
+            let wanted = (window * 2).min(u64::from(cx.net.config.rcvbuf_max)) as u32;
+            cx.c.opts.rcvbuf = cx.c.opts.rcvbuf.max(wanted);
+        }
     }
 
     /// The end: no more segments are sent or taken. What was received stays readable.

@@ -108,8 +108,10 @@ pub struct Options {
     pub sndbuf: u32,
     /// SO_SNDBUF was set: no automatic growth.
     pub sndbuf_locked: bool,
-    /// SO_RCVBUF, the doubled value.
+    /// SO_RCVBUF, the doubled value; grows by itself on TCP until set by the user.
     pub rcvbuf: u32,
+    /// SO_RCVBUF was set: no automatic growth.
+    pub rcvbuf_locked: bool,
     /// SO_RCVLOWAT.
     pub rcvlowat: u32,
     /// SO_LINGER.
@@ -140,6 +142,7 @@ impl Options {
             sndbuf,
             sndbuf_locked: false,
             rcvbuf,
+            rcvbuf_locked: false,
             rcvlowat: 1,
             linger: None,
             v6only: false,

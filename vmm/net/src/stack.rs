@@ -322,7 +322,10 @@ fn store_option(option: SockOpt, cx: &mut Cx<'_>) {
             opts.sndbuf = (bytes.min(limit) * 2).max(4608);
             opts.sndbuf_locked = true;
         }
-        SockOpt::RcvBuf(bytes) => opts.rcvbuf = (bytes.min(limit) * 2).max(2304),
+        SockOpt::RcvBuf(bytes) => {
+            opts.rcvbuf = (bytes.min(limit) * 2).max(2304);
+            opts.rcvbuf_locked = true;
+        }
         SockOpt::RcvLowat(bytes) => opts.rcvlowat = bytes.clamp(1, i32::MAX as u32),
         SockOpt::Linger(secs) => opts.linger = secs,
         SockOpt::V6Only(on) => opts.v6only = on,

@@ -199,3 +199,15 @@ fn a_partition_only_delays() {
         run.run();
     }
 }
+
+/// On a long fat link the windows grow until the link is used: a fixed 64 KiB would need 100 round trips of 100 ms.
+#[test]
+fn windows_grow_with_the_round_trip_time() {
+    let link = LinkConfig { latency: 50 * MS, ..LinkConfig::default() };
+    let mut run = Exchange::new(link, 1, (6_400_000, 0), 65_536);
+    run.run();
+    let took = run.net.now.since(SimTime(SEC));
+    assert!(took < 2 * SEC, "{took} ns");
+    let receiver = run.ends[1].id.expect("accepted");
+    assert!(run.net.stacks[1].options(receiver).expect("open").rcvbuf > 1_000_000);
+}

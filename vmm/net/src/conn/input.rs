@@ -336,6 +336,7 @@ impl Conn {
         if matches!(self.state, TcpState::Close | TcpState::TimeWait) {
             return;
         }
+        self.grow_rcvbuf(count, cx);
         let empty = self.rcv.len() == 0 && count > 0;
         let pushed = self.ack_pushed >= 2 || (self.ack_pushed == 1 && !self.pingpong);
         let unacked = self.rcv_nxt.wrapping_sub(self.rcv_wup);
