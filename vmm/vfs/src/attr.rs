@@ -112,6 +112,7 @@ impl Vfs {
         let time = self.stamp(now);
         let meta = &mut self.inode_mut(ino)?.meta;
         (meta.mode, meta.ctime) = (mode, time);
+        self.note_attributes(ino, now);
         Ok(())
     }
 
@@ -144,6 +145,7 @@ impl Vfs {
         meta.gid = gid.unwrap_or(meta.gid);
         meta.ctime = time;
         meta.mode &= !drop;
+        self.note_attributes(ino, now);
         Ok(())
     }
 
@@ -180,6 +182,7 @@ impl Vfs {
             }
         }
         meta.ctime = time;
+        self.note_attributes(ino, now);
         Ok(())
     }
 
@@ -257,6 +260,7 @@ impl Vfs {
         let all = meta.xattrs.get_or_insert_with(|| Arc::new(BTreeMap::new()));
         Arc::make_mut(all).insert(name.to_vec(), value.to_vec());
         meta.ctime = time;
+        self.note_attributes(ino, now);
         Ok(())
     }
 
@@ -277,6 +281,7 @@ impl Vfs {
             Arc::make_mut(all).remove(name);
         }
         meta.ctime = time;
+        self.note_attributes(ino, now);
         Ok(())
     }
 

@@ -102,7 +102,7 @@ impl Dir {
     pub(crate) fn replace(&mut self, name: &[u8], ino: Ino, was_dir: bool, is_dir: bool) {
         if let Some(Slot::Live { ino: old, .. }) = self.names.get_mut(name) {
             *old = ino;
-            self.subdirs = self.subdirs + u32::from(is_dir) - u32::from(was_dir);
+            self.subdirs = (self.subdirs + u32::from(is_dir)).saturating_sub(u32::from(was_dir));
         }
     }
 
@@ -111,7 +111,7 @@ impl Dir {
         let Some((key, slot)) = self.names.remove_entry(name) else { return };
         if let Slot::Live { cookie, .. } = slot {
             self.order.remove(&cookie);
-            self.subdirs -= u32::from(was_dir);
+            self.subdirs = self.subdirs.saturating_sub(u32::from(was_dir));
         }
         if self.unlisted_base().is_some() {
             self.names.insert(key, Slot::Whiteout);
@@ -124,6 +124,16 @@ impl Dir {
             Some(Slot::Live { ino, .. }) => Some((*cookie, name, *ino)),
             _ => None,
         })
+    }
+
+    /// Number of directories below.
+    pub(crate) fn subdirs(&self) -> u32 {
+        self.subdirs
+    }
+
+    /// Sets that number after it was counted.
+    pub(crate) fn set_subdirs(&mut self, subdirs: u32) {
+        self.subdirs = subdirs;
     }
 
     /// `st_nlink`: one for the name, one for `.`, one for each `..` below. A base directory whose names are not

@@ -3,11 +3,14 @@
 //! Offsets and lengths are in bytes, page indexes in 4096 bytes. Nothing here needs the base layer, for opening a
 //! file loads it.
 
+use std::sync::Arc;
+
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_frames::Frame;
 
 use crate::flags::*;
 use crate::inode::{Data, Node};
+use crate::journal::Op;
 use crate::pages::{PAGE, PageMap};
 use crate::perm::set_id_to_drop;
 use crate::types::{Cred, Ino, Kind, Outcome};
@@ -66,6 +69,7 @@ impl Vfs {
             return Err(Errno::ENOSPC);
         }
         self.edit(ino, |pages, moved| pages.write(offset, &data[..len], moved))?;
+        self.note(ino, now, |_| Some(Op::Data { offset, bytes: Arc::from(&data[..len]) }));
         self.changed(ino, Some(offset + len as u64), now)?;
         Ok(len)
     }
@@ -75,11 +79,12 @@ impl Vfs {
     ///
     /// # Errors
     /// ESTALE.
-    pub fn drop_set_id(&mut self, ino: Ino, cred: &Cred) -> Result<(), Errno> {
+    pub fn drop_set_id(&mut self, ino: Ino, cred: &Cred, now: SimTime) -> Result<(), Errno> {
         let inode = self.inode(ino)?;
         let bits = set_id_to_drop(inode, cred);
         if !cred.is_root() && inode.kind() == Kind::Regular && bits != 0 {
             self.inode_mut(ino)?.meta.mode &= !bits;
+            self.note_attributes(ino, now);
         }
         Ok(())
     }
@@ -100,7 +105,7 @@ impl Vfs {
         }
         self.load(ctx.base, ino)?;
         self.truncate_to(ino, size, ctx.now)?;
-        Ok(self.drop_set_id(ino, ctx.cred)?)
+        Ok(self.drop_set_id(ino, ctx.cred, ctx.now)?)
     }
 
     /// ftruncate(2) on a file open for writing.
@@ -126,6 +131,7 @@ impl Vfs {
         if let Node::Regular { size: current, .. } = &mut self.inode_mut(ino)?.node {
             *current = size;
         }
+        self.note(ino, now, |_| Some(Op::Size { size }));
         self.changed(ino, None, now)
     }
 
@@ -167,6 +173,10 @@ impl Vfs {
             self.own(ino)?;
             let (from, to) = (offset.min(size), end.min(size));
             self.edit(ino, |pages, moved| pages.zero(from, to, moved))?;
+            self.note(ino, now, |_| Some(Op::Zero { from, to }));
+        }
+        if !keep && end > size {
+            self.note(ino, now, |_| Some(Op::Size { size: end }));
         }
         self.changed(ino, (!keep).then_some(end), now)
     }
@@ -249,6 +259,7 @@ impl Vfs {
         }
         let mut frame = None;
         self.edit(ino, |pages, moved| frame = Some(pages.unique(index, moved).clone()))?;
+        self.note(ino, now, |_| Some(Op::Mapped { index }));
         self.changed(ino, None, now)?;
         Ok(frame)
     }

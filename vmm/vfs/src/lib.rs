@@ -19,6 +19,8 @@
 //!   [`Vfs::close_ref`]. [`Vfs::exec_start`] and [`Vfs::map_start`] count programs and mappings.
 //! - [`Vfs::page`] gives frames for private mappings, [`Vfs::page_mut`] for shared writable ones. After each
 //!   operation that may change bytes the kernel takes [`Vfs::take_moved`] and drops its mappings of these pages.
+//! - [`Vfs::sync`], [`Vfs::sync_all`] and [`Vfs::sync_failed`] are fsync(2) and its kin; [`Vfs::restart`] starts a
+//!   container anew, [`Vfs::power_fail`] its machine (with [`Config::disk`] set).
 //!
 //! # The host
 //!
@@ -33,12 +35,14 @@ mod file;
 pub mod flags;
 pub mod host;
 mod inode;
+mod journal;
 mod list;
 mod mount;
 mod names;
 mod open;
 mod pages;
 mod perm;
+mod power;
 mod rename;
 mod setup;
 mod types;
@@ -48,9 +52,11 @@ mod walk;
 pub use attr::SetTime;
 pub use base::{BaseEntry, BaseFs, BaseKind, ContentId, FileImage, MemBase, NoBase, TreeId};
 pub use dir::Order;
+pub use journal::DiskModel;
 pub use list::DirEntry;
 pub use mount::{MountInfo, MountSpec};
 pub use open::Opened;
 pub use pages::{PAGE, PageMap};
+pub use power::PowerReport;
 pub use types::*;
 pub use vfs::{At, Config, Ctx, PageMoved, Vfs};

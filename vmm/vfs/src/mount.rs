@@ -97,7 +97,7 @@ pub struct MountInfo {
 
 impl Vfs {
     /// Mounts `spec` at the absolute path `path`. Missing directories (or the missing file, for a bind mount of a
-    /// file) are made, as container runtimes do.
+    /// file) are made, as container runtimes do. What was written before is durable then.
     ///
     /// # Errors
     /// EBUSY if something is mounted there already, ENOTDIR/EISDIR if the place is of the wrong kind, ENOENT for a
@@ -122,6 +122,7 @@ impl Vfs {
         let id = MountId(self.mounts.keys().last().map_or(0, |id| id.0) + 1);
         if matches!(spec, MountSpec::Synthetic { .. }) {
             self.put_mount(id, Mount { spec: Some(spec), point: Some(point), fs: None });
+            self.sync_all();
             return Ok(id);
         }
         let (fs, root, read_only) = self.make_fs(base, point, &spec)?;
@@ -129,6 +130,7 @@ impl Vfs {
         if let Some(mount) = Arc::make_mut(&mut self.mounts).get_mut(&id) {
             mount.spec = Some(spec);
         }
+        self.sync_all();
         Ok(id)
     }
 

@@ -9,6 +9,7 @@ use bloodhound_abi::{Errno, SimTime};
 use crate::dir::Dir;
 use crate::flags::{LINK_MAX, MAY_READ, MAY_WRITE, PATH_MAX, S_ISGID, S_ISUID, S_ISVTX};
 use crate::inode::Node;
+use crate::journal::Op;
 use crate::perm::{allows, owns};
 use crate::types::{Dev, Ino, Kind, Name, Outcome};
 use crate::vfs::{At, Ctx, Vfs};
@@ -216,6 +217,7 @@ impl Vfs {
         let mut inode = self.draft(ctx, dir, mode, node)?;
         inode.seen = Some((dir, name.clone()));
         let ino = self.alloc(inode);
+        self.note(ino, ctx.now, |vfs| vfs.inodes.get(ino).cloned().map(Op::Create));
         self.enter(dir, name, ino, ctx.now)?;
         Ok(ino)
     }
@@ -224,6 +226,7 @@ impl Vfs {
     pub(crate) fn enter(&mut self, dir: Ino, name: &Name, ino: Ino, now: SimTime) -> Result<(), Errno> {
         let (is_dir, order) = (self.inode(ino)?.is_dir(), self.config.order);
         self.dir_mut(dir)?.insert(name.clone(), ino, is_dir, order);
+        self.note_names(now, &[(dir, name, Some(ino))]);
         self.touch_dir(dir, now)
     }
 
@@ -231,6 +234,7 @@ impl Vfs {
     pub(crate) fn leave(&mut self, dir: Ino, name: &Name, ino: Ino, now: SimTime) -> Result<(), Errno> {
         let is_dir = self.inode(ino)?.is_dir();
         self.dir_mut(dir)?.remove(name, is_dir);
+        self.note_names(now, &[(dir, name, None)]);
         self.touch_dir(dir, now)?;
         self.drop_link(ino, now)
     }

@@ -8,6 +8,7 @@ use bloodhound_abi::Errno;
 use crate::base::BaseFs;
 use crate::flags::*;
 use crate::inode::{Data, Inode, Node};
+use crate::journal::Op;
 use crate::perm::{allows, owns};
 use crate::types::{Cred, Fail, Ino, Kind, Name, Outcome};
 use crate::vfs::{At, Ctx, Vfs, meta};
@@ -154,6 +155,7 @@ impl Vfs {
             *size = image.size;
             *data = Data::Image(image);
         }
+        self.note_loaded(ino);
         Ok(())
     }
 
@@ -167,7 +169,7 @@ impl Vfs {
             }
             if truncate {
                 self.truncate_to(ino, 0, ctx.now)?;
-                self.drop_set_id(ino, ctx.cred)?;
+                self.drop_set_id(ino, ctx.cred, ctx.now)?;
             }
             self.load(ctx.base, ino)?;
         }
@@ -260,6 +262,7 @@ impl Vfs {
         let number = format!("#{}", self.next_ino);
         inode.seen = Some((dir, Name::from(number.as_bytes())));
         let ino = self.alloc(inode);
+        self.note(ino, ctx.now, |vfs| vfs.inodes.get(ino).cloned().map(Op::Create));
         Ok(self.take_ref(ctx, ino, flags, true)?)
     }
 

@@ -143,6 +143,7 @@ impl Vfs {
                 self.dir_mut(*to)?.insert(new_name.clone(), *source, is_dir, order);
             }
         }
+        self.note_names(now, &[(*from, old_name, None), (*to, new_name, Some(*source))]);
         self.settle(*source, *to, new_name, now)?;
         self.touch_dir(*from, now)?;
         self.touch_dir(*to, now)?;
@@ -158,6 +159,7 @@ impl Vfs {
         let (source_is_dir, target_is_dir) = (self.inode(*source)?.is_dir(), self.inode(*target)?.is_dir());
         self.dir_mut(*from)?.replace(old_name, *target, source_is_dir, target_is_dir);
         self.dir_mut(*to)?.replace(new_name, *source, target_is_dir, source_is_dir);
+        self.note_names(now, &[(*from, old_name, Some(*target)), (*to, new_name, Some(*source))]);
         self.settle(*source, *to, new_name, now)?;
         self.settle(*target, *from, old_name, now)?;
         self.touch_dir(*from, now)?;

@@ -12,6 +12,7 @@ use crate::arena::Arena;
 use crate::base::{BaseEntry, BaseFs, BaseKind, TreeId};
 use crate::dir::{BaseDir, Dir, Order, Slot};
 use crate::inode::{Data, Inode, Meta, Node};
+use crate::journal::{DiskModel, Journal};
 use crate::mount::{Fs, FsKind, Mount};
 use crate::types::{Cred, FsId, Ino, Kind, MountId, Name, Timestamp};
 
@@ -28,6 +29,8 @@ pub struct Config {
     pub max_file_size: u64,
     /// Size of the root file system in bytes for what is written, `None` for no limit. Beyond it: ENOSPC.
     pub root_quota: Option<u64>,
+    /// What a power failure keeps; `None` for a run without power failures, which saves noting every change.
+    pub disk: Option<DiskModel>,
     /// Whether the root file system refuses changes (docker's `read_only: true`).
     pub read_only: bool,
 }
@@ -40,6 +43,7 @@ impl Default for Config {
             order: Order::Hashed(0),
             max_file_size: (16 << 40) - 4096,
             root_quota: None,
+            disk: None,
             read_only: false,
         }
     }
@@ -112,6 +116,8 @@ pub struct Vfs {
     pub(crate) by_point: Arc<BTreeMap<Ino, MountId>>,
     pub(crate) handles: Arc<BTreeMap<Ino, Handles>>,
     pub(crate) moved: Vec<PageMoved>,
+    /// What power failures are computed from; `None` if there are none in this run.
+    pub(crate) journal: Option<Arc<Journal>>,
 }
 
 impl Vfs {
@@ -130,6 +136,7 @@ impl Vfs {
             by_point: Arc::default(),
             handles: Arc::default(),
             moved: Vec::new(),
+            journal: None,
         };
         let quota = config.root_quota;
         let fs = vfs.add_fs(FsKind::Root, quota);
@@ -142,6 +149,8 @@ impl Vfs {
         }
         vfs.root = root;
         vfs.attach(fs, root, None, config.read_only);
+        vfs.journal =
+            config.disk.map(|model| Arc::new(Journal::new(model, vfs.inodes.clone(), config.order)));
         Ok(vfs)
     }
 
@@ -301,7 +310,8 @@ impl Vfs {
         let is_dir = inode.is_dir();
         let ino = self.alloc(inode);
         let order = self.config.order;
-        self.dir_mut(dir)?.insert(name, ino, is_dir, order);
+        self.dir_mut(dir)?.insert(name.clone(), ino, is_dir, order);
+        self.note_taken_over(dir, &name, ino, is_dir);
         Ok(ino)
     }
 

@@ -1,0 +1,443 @@
+//! What a power failure keeps: the durable state of the disks and the ordered list of what is not synced yet.
+//!
+//! Key types: [`DiskModel`], `Journal`, `Op`. Every change of a file system on a disk is also noted as an `Op`;
+//! fsync(2) and its kin apply operations to the durable state and take them off the list. A process crash touches
+//! neither. The power failure itself is in `power`.
+//!
+//! The durable state is a second inode table. Inodes that were never changed are shared with the running one.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bloodhound_abi::{Errno, SimTime};
+
+use crate::arena::Arena;
+use crate::dir::{Order, Slot};
+use crate::inode::{Data, Inode, Meta, Node};
+use crate::mount::FsKind;
+use crate::pages::{PAGE, PageMap};
+use crate::types::{Ino, Name, Timestamp};
+use crate::vfs::{PageMoved, Vfs};
+
+/// What the disks of a node promise over a power failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskModel {
+    /// Like ext4 with data=ordered: names and metadata become durable in order; fsync(2) of any file makes all
+    /// earlier ones durable; a file does not grow before its data is there; overwritten data may be there or not,
+    /// torn at sectors.
+    Ordered,
+    /// What POSIX allows: each operation is there or not. fsync(2) of a file is about this file only, its name needs
+    /// fsync(2) of the directory. One rename(2) stays one step.
+    Strict,
+}
+
+/// Operations and bytes on the list from which on the oldest half is written back, as the kernel's flusher does.
+const MAX_PENDING: usize = 1 << 16;
+const MAX_BYTES: u64 = 64 << 20;
+
+/// A name of a directory that gets another meaning.
+#[derive(Clone, Debug)]
+pub(crate) struct Edit {
+    pub(crate) dir: Ino,
+    pub(crate) name: Name,
+    /// `None` if the name goes away.
+    pub(crate) to: Option<(Ino, bool)>,
+}
+
+/// A change that is not durable yet.
+#[derive(Clone, Debug)]
+pub(crate) enum Op {
+    /// Bytes were written; the file grows as needed.
+    Data { offset: u64, bytes: Arc<[u8]> },
+    /// Application code may have stored into this page of a shared mapping; its bytes are looked up when needed.
+    Mapped { index: u64 },
+    /// The size was set.
+    Size { size: u64 },
+    /// A range was made zero without a change of size.
+    Zero { from: u64, to: u64 },
+    /// Metadata other than link count and the times of content.
+    Attributes(Box<Meta>),
+    /// The inode was made.
+    Create(Arc<Inode>),
+    /// Names changed, in one step.
+    Names(Vec<Edit>),
+}
+
+impl Op {
+    fn is_data(&self) -> bool {
+        matches!(self, Op::Data { .. } | Op::Mapped { .. })
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Op::Data { bytes, .. } => bytes.len() as u64,
+            Op::Mapped { .. } => PAGE,
+            _ => 0,
+        }
+    }
+}
+
+/// An operation with the inode that it is about (of [`Op::Names`]: the first directory) and its time.
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    pub(crate) ino: Ino,
+    pub(crate) time: Timestamp,
+    pub(crate) op: Op,
+}
+
+/// See the module's text.
+#[derive(Clone, Debug)]
+pub(crate) struct Journal {
+    pub(crate) model: DiskModel,
+    pub(crate) durable: Arena,
+    pub(crate) pending: VecDeque<Pending>,
+    bytes: u64,
+    /// Files of which written pages were dropped by a failed fsync.
+    lost: BTreeSet<Ino>,
+    pub(crate) order: Order,
+}
+
+impl Journal {
+    pub(crate) fn new(model: DiskModel, durable: Arena, order: Order) -> Journal {
+        Journal { model, durable, pending: VecDeque::new(), bytes: 0, lost: BTreeSet::new(), order }
+    }
+
+    fn push(&mut self, pending: Pending, live: &Arena) {
+        self.bytes += pending.op.bytes();
+        self.pending.push_back(pending);
+        if self.pending.len() > MAX_PENDING || self.bytes > MAX_BYTES {
+            for _ in 0..self.pending.len().div_ceil(2) {
+                if let Some(first) = self.pending.pop_front() {
+                    self.apply(&first, live);
+                }
+            }
+        }
+    }
+
+    /// Applies the operations that `pick` chooses and drops them from the list.
+    fn settle(&mut self, live: &Arena, pick: impl Fn(&Pending) -> bool) {
+        let mut rest = VecDeque::with_capacity(self.pending.len());
+        for pending in std::mem::take(&mut self.pending) {
+            if pick(&pending) {
+                clip(&mut rest, &pending);
+                self.apply(&pending, live);
+            } else {
+                rest.push_back(pending);
+            }
+        }
+        if self.model == DiskModel::Ordered {
+            // Names are all applied now: writes to files that have none any more lead nowhere.
+            rest.retain(|pending| self.durable.get(pending.ino).is_some());
+        }
+        self.pending = rest;
+        self.bytes = self.pending.iter().map(|pending| pending.op.bytes()).sum();
+    }
+
+    /// Makes one operation durable. `live` has the bytes of mapped pages.
+    pub(crate) fn apply(&mut self, pending: &Pending, live: &Arena) {
+        match &pending.op {
+            Op::Create(inode) => {
+                if self.durable.get(pending.ino).is_none() {
+                    let mut inode = Inode::clone(inode);
+                    inode.meta.nlink = 0; // counted by its names
+                    self.durable.put(pending.ino, Arc::new(inode));
+                }
+            }
+            Op::Names(edits) => {
+                let displaced: Vec<Ino> =
+                    edits.iter().filter_map(|edit| self.apply_edit(edit, pending.time)).collect();
+                if self.model == DiskModel::Ordered {
+                    self.collect(&displaced);
+                }
+            }
+            Op::Mapped { index } => {
+                let Some(bytes) = mapped_bytes(live, pending.ino, *index) else { return };
+                if let Some(inode) = self.durable.get_mut(pending.ino) {
+                    apply_data(inode, index * PAGE, &bytes, pending.time);
+                }
+            }
+            op => {
+                if let Some(inode) = self.durable.get_mut(pending.ino) {
+                    apply_to_inode(inode, op, pending.time);
+                }
+            }
+        }
+    }
+
+    /// What the name meant before.
+    fn apply_edit(&mut self, edit: &Edit, time: Timestamp) -> Option<Ino> {
+        let order = self.order;
+        let inode = self.durable.get_mut(edit.dir)?;
+        (inode.meta.mtime, inode.meta.ctime) = (time, time);
+        let dir = inode.dir_mut()?;
+        let old = match dir.slot(&edit.name) {
+            Some(Slot::Live { ino, .. }) => Some(ino),
+            _ => None,
+        };
+        match (old, edit.to) {
+            (Some(_), Some((ino, is_dir))) => dir.replace(&edit.name, ino, false, is_dir),
+            (None, Some((ino, is_dir))) => dir.insert(edit.name.clone(), ino, is_dir, order),
+            (_, None) => dir.remove(&edit.name, false),
+        }
+        if let Some((ino, _)) = edit.to {
+            self.link(ino, 1);
+        }
+        if let Some(old) = old {
+            self.link(old, -1);
+        }
+        old
+    }
+
+    fn link(&mut self, ino: Ino, by: i32) {
+        if let Some(inode) = self.durable.get_mut(ino) {
+            inode.meta.nlink = inode.meta.nlink.saturating_add_signed(by);
+        }
+    }
+
+    /// Frees durable inodes that lost their last name. Only where names are applied in order: there no operation on the
+    /// list can give them one again.
+    fn collect(&mut self, displaced: &[Ino]) {
+        for ino in displaced {
+            if self.durable.get(*ino).is_some_and(|inode| inode.meta.nlink == 0) {
+                self.durable.remove(*ino);
+            }
+        }
+    }
+}
+
+/// Before a size becomes durable ahead of older writes to the same file: what they wrote behind it is gone from the
+/// page cache and can never reach the disk.
+fn clip(older: &mut VecDeque<Pending>, size_op: &Pending) {
+    let Op::Size { size } = size_op.op else { return };
+    for pending in older.iter_mut().filter(|pending| pending.ino == size_op.ino) {
+        if let Op::Data { offset, bytes } = &mut pending.op {
+            let keep = size.saturating_sub(*offset).min(bytes.len() as u64) as usize;
+            if keep < bytes.len() {
+                *bytes = Arc::from(&bytes[..keep]);
+            }
+        }
+    }
+    older.retain(|pending| !matches!(&pending.op, Op::Data { bytes, .. } if bytes.is_empty()));
+}
+
+/// What the page of a shared mapping holds now, up to the end of the file.
+pub(crate) fn mapped_bytes(live: &Arena, ino: Ino, index: u64) -> Option<Vec<u8>> {
+    let Node::Regular { data: Data::Own(pages), size } = &live.get(ino)?.node else { return None };
+    let mut bytes = vec![0; size.saturating_sub(index * PAGE).min(PAGE) as usize];
+    pages.read(index * PAGE, &mut bytes);
+    Some(bytes)
+}
+
+/// The pages of a regular file, made its own.
+fn own_pages(inode: &mut Inode) -> Option<(&mut PageMap, &mut u64)> {
+    let Node::Regular { data, size } = &mut inode.node else { return None };
+    match data {
+        Data::Image(image) => *data = Data::Own(image.pages.clone()),
+        Data::Unread(_) => *data = Data::Own(PageMap::default()),
+        Data::Own(_) => {}
+    }
+    match data {
+        Data::Own(pages) => Some((pages, size)),
+        _ => None,
+    }
+}
+
+pub(crate) fn apply_data(inode: &mut Inode, offset: u64, bytes: &[u8], time: Timestamp) {
+    let Some((pages, size)) = own_pages(inode) else { return };
+    if bytes.is_empty() {
+        return;
+    }
+    pages.write(offset, bytes, &mut |_| {});
+    *size = (*size).max(offset + bytes.len() as u64);
+    (inode.meta.mtime, inode.meta.ctime) = (time, time);
+}
+
+fn apply_to_inode(inode: &mut Inode, op: &Op, time: Timestamp) {
+    match op {
+        Op::Data { offset, bytes } => apply_data(inode, *offset, bytes, time),
+        Op::Size { size } => {
+            let Some((pages, current)) = own_pages(inode) else { return };
+            pages.truncate(*size, &mut |_| {});
+            *current = *size;
+            (inode.meta.mtime, inode.meta.ctime) = (time, time);
+        }
+        Op::Zero { from, to } => {
+            let Some((pages, size)) = own_pages(inode) else { return };
+            let size = *size;
+            pages.zero((*from).min(size), (*to).min(size), &mut |_| {});
+            (inode.meta.mtime, inode.meta.ctime) = (time, time);
+        }
+        Op::Attributes(meta) => {
+            let nlink = inode.meta.nlink;
+            inode.meta = Meta::clone(meta);
+            inode.meta.nlink = nlink;
+        }
+        Op::Mapped { .. } | Op::Create(_) | Op::Names(_) => {}
+    }
+}
+
+impl Vfs {
+    /// fsync(2), fdatasync(2), msync(2) with MS_SYNC, sync_file_range(2), a write with O_DSYNC: makes a file or a
+    /// directory durable, and with [`DiskModel::Ordered`] all names and metadata before it. Pages of shared mappings
+    /// are reported by [`Vfs::take_moved`], since later stores must be noticed again.
+    ///
+    /// # Errors
+    /// ESTALE.
+    pub fn sync(&mut self, ino: Ino) -> Result<(), Errno> {
+        self.inode(ino)?;
+        let Some(journal) = self.journal.as_mut() else { return Ok(()) };
+        let journal = Arc::make_mut(journal);
+        for pending in journal.pending.iter().filter(|pending| pending.ino == ino) {
+            if let Op::Mapped { index } = pending.op {
+                self.moved.push(PageMoved { ino, index });
+            }
+        }
+        match journal.model {
+            DiskModel::Ordered => journal.settle(&self.inodes, |pending| {
+                pending.ino == ino || !(pending.op.is_data() || matches!(pending.op, Op::Zero { .. }))
+            }),
+            DiskModel::Strict => {
+                let dirs = linked_directories(&journal.pending, ino);
+                let targets = named_in(&journal.pending, &dirs);
+                journal.settle(&self.inodes, |pending| match &pending.op {
+                    Op::Names(edits) => edits.iter().any(|edit| dirs.contains(&edit.dir)),
+                    Op::Create(_) => dirs.contains(&pending.ino) || targets.contains(&pending.ino),
+                    _ => pending.ino == ino,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// sync(2), syncfs(2): makes everything durable.
+    pub fn sync_all(&mut self) {
+        let Some(journal) = self.journal.as_mut() else { return };
+        let journal = Arc::make_mut(journal);
+        for pending in &journal.pending {
+            if let Op::Mapped { index } = pending.op {
+                self.moved.push(PageMoved { ino: pending.ino, index });
+            }
+        }
+        if journal.lost.is_empty() {
+            *journal = Journal::new(journal.model, self.inodes.clone(), journal.order);
+        } else {
+            // The running state is not what the disk has: only what is on the list gets there.
+            journal.settle(&self.inodes, |_| true);
+        }
+    }
+
+    /// An fsync(2) that fails: as Linux does, the file's written pages count as clean from now on although they never
+    /// reached the disk. Reading still gives them, a later fsync(2) succeeds without them.
+    pub fn sync_failed(&mut self, ino: Ino) {
+        let Some(journal) = self.journal.as_mut() else { return };
+        let journal = Arc::make_mut(journal);
+        let before = journal.pending.len();
+        journal.pending.retain(|pending| pending.ino != ino || !pending.op.is_data());
+        if journal.pending.len() < before {
+            journal.lost.insert(ino);
+        }
+        journal.bytes = journal.pending.iter().map(|pending| pending.op.bytes()).sum();
+    }
+
+    /// Number of changes that a power failure could lose.
+    pub fn unsynced(&self) -> usize {
+        self.journal.as_ref().map_or(0, |journal| journal.pending.len())
+    }
+
+    /// Whether changes of `ino` have to be noted.
+    pub(crate) fn tracks(&self, ino: Ino) -> bool {
+        self.journal.is_some() && self.fs_of(ino).is_ok_and(|fs| fs.kind != FsKind::Tmpfs)
+    }
+
+    /// Notes a change that was made to a file system on a disk.
+    pub(crate) fn note(&mut self, ino: Ino, now: SimTime, op: impl FnOnce(&Vfs) -> Option<Op>) {
+        if !self.tracks(ino) {
+            return;
+        }
+        let (time, op) = (self.stamp(now), op(self));
+        if let (Some(op), Some(journal)) = (op, self.journal.as_mut()) {
+            Arc::make_mut(journal).push(Pending { ino, time, op }, &self.inodes);
+        }
+    }
+
+    /// Notes that attributes of `ino` were changed.
+    pub(crate) fn note_attributes(&mut self, ino: Ino, now: SimTime) {
+        self.note(ino, now, |vfs| Some(Op::Attributes(Box::new(vfs.inode(ino).ok()?.meta.clone()))));
+    }
+
+    /// Notes names that changed in one step: directory, name, what it means now.
+    pub(crate) fn note_names(&mut self, now: SimTime, edits: &[(Ino, &Name, Option<Ino>)]) {
+        let Some((first, ..)) = edits.first() else { return };
+        self.note(*first, now, |vfs| {
+            let meaning = |ino: Ino| (ino, vfs.inode(ino).is_ok_and(Inode::is_dir));
+            let edit = |(dir, name, to): &(Ino, &Name, Option<Ino>)| Edit {
+                dir: *dir,
+                name: Name::clone(name),
+                to: to.map(meaning),
+            };
+            Some(Op::Names(edits.iter().map(edit).collect()))
+        });
+    }
+
+    /// A name of the base layer was taken over: the disk had it all the time.
+    pub(crate) fn note_taken_over(&mut self, dir: Ino, name: &Name, ino: Ino, is_dir: bool) {
+        if !self.tracks(dir) {
+            return;
+        }
+        let (Some(journal), Some(inode)) = (self.journal.as_mut(), self.inodes.get(ino)) else { return };
+        let journal = Arc::make_mut(journal);
+        journal.durable.put(ino, inode.clone());
+        let order = journal.order;
+        if let Some(content) = journal.durable.get_mut(dir).and_then(Inode::dir_mut)
+            && content.slot(name).is_none()
+        {
+            content.insert(name.clone(), ino, is_dir, order);
+        }
+    }
+
+    /// The content of a base file was loaded; the disk has the same unless it was changed.
+    pub(crate) fn note_loaded(&mut self, ino: Ino) {
+        if !self.tracks(ino) {
+            return;
+        }
+        let (Some(journal), Some(inode)) = (self.journal.as_mut(), self.inodes.get(ino)) else { return };
+        let unread = |inode: &Inode| matches!(inode.node, Node::Regular { data: Data::Unread(_), .. });
+        if journal.durable.get(ino).is_some_and(|inode| unread(inode)) {
+            let loaded = inode.node.clone();
+            if let Some(inode) = Arc::make_mut(journal).durable.get_mut(ino) {
+                inode.node = loaded;
+            }
+        }
+    }
+}
+
+/// `dir` and the directories whose waiting changes of names cannot be told apart from its own, since renames connect
+/// them.
+fn linked_directories(pending: &VecDeque<Pending>, dir: Ino) -> BTreeSet<Ino> {
+    let mut dirs = BTreeSet::from([dir]);
+    loop {
+        let before = dirs.len();
+        for pending in pending {
+            if let Op::Names(edits) = &pending.op
+                && edits.iter().any(|edit| dirs.contains(&edit.dir))
+            {
+                dirs.extend(edits.iter().map(|edit| edit.dir));
+            }
+        }
+        if dirs.len() == before {
+            return dirs;
+        }
+    }
+}
+
+/// The inodes that waiting changes in `dirs` give names to.
+fn named_in(pending: &VecDeque<Pending>, dirs: &BTreeSet<Ino>) -> BTreeSet<Ino> {
+    let mut targets = BTreeSet::new();
+    for pending in pending {
+        if let Op::Names(edits) = &pending.op {
+            let here = edits.iter().filter(|edit| dirs.contains(&edit.dir));
+            targets.extend(here.filter_map(|edit| edit.to.map(|(ino, _)| ino)));
+        }
+    }
+    targets
+}
