@@ -1,0 +1,316 @@
+//! From a path argument to what it names: the file system's own resolution ([`bloodhound_vfs::Vfs`]), the trees that the
+//! kernel makes up ([`crate::procfs`]), and the magic links that lead from one to the other (`/proc/self/fd/3`,
+//! `/proc/self/cwd/x`, `/dev/stdin`).
+//!
+//! Key types: [`Place`] (the end of a path), [`Synth`] (a place in /proc or /sys), [`Reached`]. Calls that work on a file
+//! resolve first ([`Ctx::resolve`]); calls that work on a name hand the VFS operation to [`Ctx::at`].
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_vfs::flags::MAXSYMLINKS;
+use bloodhound_vfs::{At, Cred, Ctx as VfsCtx, Fail, Ino, Outcome, Vfs};
+
+use crate::ctx::{Ctx, Fd, Path};
+use crate::file::FileKind;
+use crate::ids::*;
+use crate::procfs::{Entry, Link, Tree, View};
+use crate::wait::{Stop, SysResult};
+
+/// What a path names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An inode of the file system.
+    Ino(Ino),
+    /// A file or directory (or an unfollowed link) of /proc or /sys.
+    Synth(Synth),
+    /// An open description that has no inode: `/proc/self/fd/N` of a pipe or socket.
+    File(FileId),
+}
+
+/// A place in a tree of the kernel's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Synth {
+    /// The tree.
+    pub tree: Tree,
+    /// Path below its root: no leading slash, no `.` or `..`, empty for the root.
+    pub path: Vec<u8>,
+}
+
+impl Synth {
+    /// The absolute path.
+    pub fn absolute(&self) -> Vec<u8> {
+        let mut out = self.tree.root().to_vec();
+        if !self.path.is_empty() {
+            out.push(b'/');
+            out.extend_from_slice(&self.path);
+        }
+        out
+    }
+
+    /// Inverse of [`Synth::absolute`].
+    pub fn from_absolute(path: &[u8]) -> Option<Synth> {
+        [Tree::Proc, Tree::Sys].into_iter().find_map(|tree| {
+            let rest = path.strip_prefix(tree.root())?;
+            let inner = if rest.is_empty() { rest } else { rest.strip_prefix(b"/")? };
+            Some(Synth { tree, path: inner.to_vec() })
+        })
+    }
+
+    /// An entry of this directory.
+    pub(crate) fn child(&self, name: &[u8]) -> Synth {
+        let mut path = self.path.clone();
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(name);
+        Synth { tree: self.tree, path }
+    }
+
+    /// The directory above; the root is above itself.
+    pub(crate) fn parent(&self) -> Synth {
+        let end = self.path.iter().rposition(|b| *b == b'/').unwrap_or(0);
+        Synth { tree: self.tree, path: self.path[..end].to_vec() }
+    }
+}
+
+/// The outcome of a VFS operation on a path that may lead elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reached<T> {
+    /// The VFS did it.
+    Done(T),
+    /// The path ends here, where only the kernel can go on.
+    At(Place),
+}
+
+/// Where a walk stands.
+enum Spot {
+    Vfs { dir: Ino, path: Vec<u8>, links: u32 },
+    Synth { at: Synth, path: Vec<u8>, links: u32 },
+    End(Place),
+}
+
+impl Ctx<'_> {
+    /// Runs a VFS operation with the caller's credentials, at the node's time.
+    pub(crate) fn fs<T>(&mut self, op: impl FnOnce(&mut Vfs, &mut VfsCtx<'_>) -> Outcome<T>) -> Outcome<T> {
+        let cred = self.process().cred.clone();
+        self.fs_as(&cred, 0, op)
+    }
+
+    fn fs_as<T>(
+        &mut self,
+        cred: &Cred,
+        links: u32,
+        op: impl FnOnce(&mut Vfs, &mut VfsCtx<'_>) -> Outcome<T>,
+    ) -> Outcome<T> {
+        let umask = self.process().umask;
+        let vfs = &mut self.node.vfs;
+        let (root, now) = (vfs.root(), self.node.clock);
+        op(vfs, &mut VfsCtx { base: &mut *self.base, cred, root, now, umask, links })
+    }
+
+    /// Runs a VFS operation on a path. `follow` says whether a link of the kernel's own trees is followed as last
+    /// component; for other links the operation decides.
+    pub(crate) fn at<T>(
+        &mut self,
+        dirfd: Fd,
+        path: &[u8],
+        follow: bool,
+        op: impl FnMut(&mut Vfs, &mut VfsCtx<'_>, At<'_>) -> Outcome<T>,
+    ) -> SysResult<Reached<T>> {
+        let cred = self.process().cred.clone();
+        self.at_as(&cred, dirfd, path, follow, op)
+    }
+
+    /// As [`Ctx::at`] with other credentials.
+    pub(crate) fn at_as<T>(
+        &mut self,
+        cred: &Cred,
+        dirfd: Fd,
+        path: &[u8],
+        follow: bool,
+        mut op: impl FnMut(&mut Vfs, &mut VfsCtx<'_>, At<'_>) -> Outcome<T>,
+    ) -> SysResult<Reached<T>> {
+        let mut spot = self.start(dirfd, path)?;
+        loop {
+            spot = match spot {
+                Spot::End(place) => return Ok(Reached::At(place)),
+                Spot::Synth { at, path, links } => self.walk(cred, at, &path, links, follow)?,
+                Spot::Vfs { dir, path, links } => {
+                    match self.fs_as(cred, links, |vfs, ctx| op(vfs, ctx, At { dir, path: &path })) {
+                        Ok(value) => return Ok(Reached::Done(value)),
+                        Err(Fail::Errno(e)) => return Err(e.into()),
+                        Err(Fail::Synthetic(s)) => {
+                            let tree = Tree::from_tag(s.tag).ok_or(Errno::ENOENT)?;
+                            Spot::Synth { at: Synth { tree, path: Vec::new() }, path: s.rest, links: s.links }
+                        }
+                    }
+                }
+            };
+        }
+    }
+
+    /// What a path names.
+    pub(crate) fn resolve(&mut self, dirfd: Fd, path: &[u8], follow: bool) -> SysResult<Place> {
+        let cred = self.process().cred.clone();
+        self.resolve_as(&cred, dirfd, path, follow)
+    }
+
+    /// As [`Ctx::resolve`] with other credentials.
+    pub(crate) fn resolve_as(
+        &mut self,
+        cred: &Cred,
+        dirfd: Fd,
+        path: &[u8],
+        follow: bool,
+    ) -> SysResult<Place> {
+        Ok(match self.at_as(cred, dirfd, path, follow, |vfs, ctx, at| vfs.resolve(ctx, at, follow))? {
+            Reached::Done(ino) => Place::Ino(ino),
+            Reached::At(place) => place,
+        })
+    }
+
+    /// The inode that a path names; EACCES for what has none (what execve(2) and bind(2) ask for).
+    pub(crate) fn resolve_ino(&mut self, dirfd: Fd, path: &[u8], follow: bool) -> SysResult<Ino> {
+        match self.resolve(dirfd, path, follow)? {
+            Place::Ino(ino) => Ok(ino),
+            Place::Synth(_) | Place::File(_) => Err(Errno::EACCES.into()),
+        }
+    }
+
+    /// What a path argument with AT_* flags names. "AT_EMPTY_PATH: If pathname is an empty string, operate on the file
+    /// referred to by dirfd (which may have been obtained using the open(2) O_PATH flag). [...] If dirfd is AT_FDCWD,
+    /// the call operates on the current working directory."
+    pub(crate) fn resolve_arg(&mut self, dirfd: Fd, path: Path, flags: u64) -> SysResult<Place> {
+        let path = self.read_path(path)?;
+        if path.is_empty() && flags & c::AT_EMPTY_PATH != 0 {
+            return Ok(self.fd_place(dirfd)?);
+        }
+        self.resolve(dirfd, &path, flags & c::AT_SYMLINK_NOFOLLOW == 0)
+    }
+
+    /// What a descriptor (also an O_PATH one) refers to.
+    pub(crate) fn fd_place(&self, fd: Fd) -> Result<Place, Errno> {
+        if fd.0 == c::AT_FDCWD {
+            return Ok(Place::Ino(self.process().cwd));
+        }
+        Ok(place_of(self.fd(fd)?.file, &self.node.files[self.fd(fd)?.file].kind))
+    }
+
+    /// The directory and the path in it that name the same in the VFS: for calls with two paths. The last component is
+    /// not looked at; a path that ends in /proc or /sys is EXDEV, as between file systems.
+    pub(crate) fn locate(&mut self, dirfd: Fd, path: &[u8]) -> SysResult<(Ino, Vec<u8>)> {
+        let found = self.at(dirfd, path, false, |vfs, ctx, at| match vfs.resolve(ctx, at, false) {
+            Err(Fail::Synthetic(s)) => Err(Fail::Synthetic(s)),
+            // The operation itself finds the error again, in its own order of checks.
+            Ok(_) | Err(Fail::Errno(_)) => Ok((at.dir, at.path.to_vec())),
+        })?;
+        match found {
+            Reached::Done(at) => Ok(at),
+            Reached::At(Place::Synth(s)) if s.path.is_empty() => Err(Errno::EBUSY.into()),
+            Reached::At(_) => Err(Errno::EXDEV.into()),
+        }
+    }
+
+    fn start(&self, dirfd: Fd, path: &[u8]) -> SysResult<Spot> {
+        let path = match path.first() {
+            None => return Err(Errno::ENOENT.into()),
+            // "If pathname is absolute, then dirfd is ignored" (openat(2)).
+            Some(b'/') => return Ok(Spot::Vfs { dir: self.node.vfs.root(), path: path.to_vec(), links: 0 }),
+            Some(_) => path.to_vec(),
+        };
+        match self.fd_place(dirfd)? {
+            Place::Ino(dir) => Ok(Spot::Vfs { dir, path, links: 0 }),
+            Place::Synth(at) => Ok(Spot::Synth { at, path, links: 0 }),
+            Place::File(_) => Err(Errno::ENOTDIR.into()),
+        }
+    }
+
+    /// Walks `path` from a place in /proc or /sys, to its end or to where it leaves the tree.
+    fn walk(&mut self, cred: &Cred, at: Synth, path: &[u8], links: u32, follow: bool) -> SysResult<Spot> {
+        let (mut at, mut path, mut links) = (at, path.to_vec(), links);
+        let view = View { node: self.node, pid: self.pid, tid: self.tid };
+        loop {
+            let Some((name, rest)) = split(&path) else {
+                return Ok(Spot::End(Place::Synth(at)));
+            };
+            let dir = view.entry(&at).ok_or(Errno::ENOENT)?;
+            if !matches!(dir, Entry::Dir { .. }) {
+                return Err(Errno::ENOTDIR.into());
+            }
+            view.permit(&at, cred, bloodhound_vfs::flags::MAY_EXEC)?;
+            // Whether this is the last component, and no slash follows.
+            let last = rest.is_empty();
+            let next = match name {
+                b"." => at.clone(),
+                b".." if at.path.is_empty() => {
+                    let path = if last { b".".to_vec() } else { join(b".", rest) };
+                    return Ok(Spot::Vfs { dir: self.node.vfs.root(), path, links });
+                }
+                b".." => at.parent(),
+                name => at.child(name),
+            };
+            match view.entry(&next).ok_or(Errno::ENOENT)? {
+                Entry::Link(link) if !last || follow => {
+                    links += 1;
+                    if links > MAXSYMLINKS {
+                        return Err(Errno::ELOOP.into());
+                    }
+                    match view.follow(&next, cred, link)? {
+                        Link::Text(text) if text.first() == Some(&b'/') => {
+                            let dir = self.node.vfs.root();
+                            return Ok(Spot::Vfs { dir, path: join(&text, rest), links });
+                        }
+                        Link::Text(text) => path = join(&text, rest),
+                        Link::Place(Place::Synth(target)) => (at, path) = (target, rest.to_vec()),
+                        Link::Place(Place::Ino(dir)) if !last => {
+                            return Ok(Spot::Vfs { dir, path: join(b".", rest), links });
+                        }
+                        Link::Place(Place::File(_)) if !last => return Err(Errno::ENOTDIR.into()),
+                        Link::Place(place) => return Ok(Spot::End(place)),
+                    }
+                }
+                entry => {
+                    if !last && !matches!(entry, Entry::Dir { .. }) {
+                        return Err(Errno::ENOTDIR.into());
+                    }
+                    (at, path) = (next, rest.to_vec());
+                }
+            }
+        }
+    }
+}
+
+/// What a description refers to.
+pub(crate) fn place_of(id: FileId, kind: &FileKind) -> Place {
+    match kind {
+        FileKind::Regular(ino) | FileKind::Dir(ino) | FileKind::Path(ino) | FileKind::Device { ino, .. } => {
+            Place::Ino(*ino)
+        }
+        FileKind::Pipe { ino: Some(ino), .. } => Place::Ino(*ino),
+        FileKind::Synthetic { path, .. } | FileKind::SyntheticDir { path, .. } => {
+            Synth::from_absolute(path).map_or(Place::File(id), Place::Synth)
+        }
+        _ => Place::File(id),
+    }
+}
+
+/// The first component of a path and the rest with its leading slash; `None` if there is no component.
+fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let start = path.iter().position(|b| *b != b'/')?;
+    let path = &path[start..];
+    let end = path.iter().position(|b| *b == b'/').unwrap_or(path.len());
+    Some((&path[..end], &path[end..]))
+}
+
+fn join(head: &[u8], rest: &[u8]) -> Vec<u8> {
+    [head, rest].concat()
+}
+
+/// Turns a failure of an operation on known inodes into a stop.
+pub(crate) fn done<T>(outcome: Outcome<T>) -> SysResult<T> {
+    outcome.map_err(|fail| match fail {
+        Fail::Errno(e) => Stop::Errno(e),
+        // Only a second path can lead there; a change between file systems is EXDEV.
+        Fail::Synthetic(_) => Stop::Errno(Errno::EXDEV),
+    })
+}

@@ -1,0 +1,246 @@
+//! What /proc/PID tells about memory: maps, smaps, statm and the Vm lines of status.
+//!
+//! Which pages are resident depends on the platform (design rule 2), so it is not shown: a page counts as resident when
+//! its mapping may be accessed at all.
+
+use bloodhound_abi::consts as c;
+use bloodhound_vfs::Dev;
+
+use super::View;
+use crate::mm::{Backing, Mm, Vma};
+use crate::process::Process;
+
+/// The text column of /proc/PID/maps at which names begin: 25 + 6 * sizeof(void *) in Linux.
+const NAME_COLUMN: usize = 73;
+
+fn mm<'a>(view: &View<'a>, process: &Process) -> Option<&'a Mm> {
+    // A zombie has given its address space back.
+    view.node.mms.get(process.mm).filter(|_| process.zombie.is_none())
+}
+
+fn resident(vma: &Vma) -> u64 {
+    if vma.prot & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC) == 0 { 0 } else { vma.end - vma.start }
+}
+
+/// Bytes mapped and bytes resident.
+pub(super) fn sizes(view: &View<'_>, process: &Process) -> (u64, u64) {
+    let Some(mm) = mm(view, process) else { return (0, 0) };
+    (mm.total, mm.vmas().map(resident).sum())
+}
+
+/// One line of maps: "address perms offset dev inode pathname".
+fn line(view: &View<'_>, mm: &Mm, vma: &Vma) -> Vec<u8> {
+    let flag = |bit, letter| if vma.prot & bit != 0 { letter } else { '-' };
+    let (offset, dev, ino) = match vma.backing {
+        Backing::File { ino, offset } => {
+            (offset, view.node.vfs.stat_ino(ino).map(|s| s.dev).unwrap_or_default(), ino.0)
+        }
+        // Shared memory is a file of a hidden tmpfs in Linux.
+        Backing::Shm { id, offset } => (offset, Dev { major: 0, minor: 1 }, u64::from(id.0)),
+        Backing::Anon | Backing::Special(_) => (0, Dev::default(), 0),
+    };
+    let mut out = format!(
+        "{:08x}-{:08x} {}{}{}{} {offset:08x} {:02x}:{:02x} {ino} ",
+        vma.start,
+        vma.end,
+        flag(c::PROT_READ, 'r'),
+        flag(c::PROT_WRITE, 'w'),
+        flag(c::PROT_EXEC, 'x'),
+        if vma.shared { 's' } else { 'p' },
+        dev.major,
+        dev.minor,
+    )
+    .into_bytes();
+    let name = name(view, mm, vma);
+    if !name.is_empty() {
+        out.resize(out.len().max(NAME_COLUMN), b' ');
+        out.extend_from_slice(&name);
+    }
+    out.push(b'\n');
+    out
+}
+
+fn name(view: &View<'_>, mm: &Mm, vma: &Vma) -> Vec<u8> {
+    let node = view.node;
+    match &vma.backing {
+        Backing::File { ino, .. } => {
+            let path = node.vfs.path_of(node.vfs.root(), *ino);
+            // "newline in a pathname is replaced by an octal escape \012" (proc(5)).
+            path.split(|b| *b == b'\n').collect::<Vec<_>>().join(&b"\\012"[..])
+        }
+        Backing::Shm { id, .. } => match node.shm.get(*id).and_then(|s| s.sysv) {
+            Some((key, _)) => format!("/SYSV{key:08x} (deleted)").into_bytes(),
+            None => b"/dev/zero (deleted)".to_vec(),
+        },
+        Backing::Special(name) => name.as_bytes().to_vec(),
+        Backing::Anon if vma.start < mm.brk.1 && mm.brk.0 < vma.end => b"[heap]".to_vec(),
+        Backing::Anon if vma.start < mm.stack_top && mm.stack_top <= vma.end => b"[stack]".to_vec(),
+        Backing::Anon => Vec::new(),
+    }
+}
+
+/// /proc/PID/maps.
+pub(super) fn maps(view: &View<'_>, process: &Process) -> Vec<u8> {
+    let Some(mm) = mm(view, process) else { return Vec::new() };
+    mm.vmas().flat_map(|vma| line(view, mm, vma)).collect()
+}
+
+/// How the resident part of a mapping is shared and dirty, in KiB: shared clean, shared dirty, private clean,
+/// private dirty, anonymous.
+#[derive(Clone, Copy, Default)]
+struct Parts {
+    size: u64,
+    rss: u64,
+    shared: u64,
+    private_clean: u64,
+    private_dirty: u64,
+    anonymous: u64,
+}
+
+impl Parts {
+    fn of(vma: &Vma) -> Parts {
+        let rss = resident(vma) / 1024;
+        let mut parts = Parts { size: (vma.end - vma.start) / 1024, rss, ..Parts::default() };
+        match (&vma.backing, vma.shared) {
+            (Backing::Anon, _) => (parts.private_dirty, parts.anonymous) = (rss, rss),
+            (Backing::File { .. }, false) if vma.prot & c::PROT_WRITE != 0 => {
+                (parts.private_dirty, parts.anonymous) = (rss, rss);
+            }
+            (Backing::File { .. }, false) => parts.private_clean = rss,
+            _ => parts.shared = rss,
+        }
+        parts
+    }
+
+    fn add(&mut self, other: Parts) {
+        self.size += other.size;
+        self.rss += other.rss;
+        self.shared += other.shared;
+        self.private_clean += other.private_clean;
+        self.private_dirty += other.private_dirty;
+        self.anonymous += other.anonymous;
+    }
+
+    fn rows(&self) -> String {
+        let rows = [
+            ("Rss", self.rss),
+            ("Pss", self.rss),
+            ("Pss_Dirty", self.private_dirty),
+            ("Shared_Clean", self.shared),
+            ("Shared_Dirty", 0),
+            ("Private_Clean", self.private_clean),
+            ("Private_Dirty", self.private_dirty),
+            ("Referenced", self.rss),
+            ("Anonymous", self.anonymous),
+            ("LazyFree", 0),
+            ("AnonHugePages", 0),
+            ("ShmemPmdMapped", 0),
+            ("FilePmdMapped", 0),
+            ("Shared_Hugetlb", 0),
+            ("Private_Hugetlb", 0),
+            ("Swap", 0),
+            ("SwapPss", 0),
+            ("Locked", 0),
+        ];
+        rows.iter().map(|(name, kib)| row(name, *kib)).collect()
+    }
+}
+
+fn row(name: &str, kib: u64) -> String {
+    format!("{:<16}{kib:>8} kB\n", format!("{name}:"))
+}
+
+/// /proc/PID/smaps.
+pub(super) fn smaps(view: &View<'_>, process: &Process) -> Vec<u8> {
+    let Some(mm) = mm(view, process) else { return Vec::new() };
+    let mut out = Vec::new();
+    for vma in mm.vmas() {
+        let parts = Parts::of(vma);
+        out.extend_from_slice(&line(view, mm, vma));
+        let mut text =
+            row("Size", parts.size) + &row("KernelPageSize", 4) + &row("MMUPageSize", 4) + &parts.rows();
+        text.push_str("THPeligible:    0\nVmFlags:");
+        let flags = [(c::PROT_READ, " rd"), (c::PROT_WRITE, " wr"), (c::PROT_EXEC, " ex")];
+        flags.iter().filter(|(bit, _)| vma.prot & bit != 0).for_each(|(_, name)| text.push_str(name));
+        text.push_str(if vma.shared { " sh mr mw me ms \n" } else { " mr mw me \n" });
+        out.extend_from_slice(text.as_bytes());
+    }
+    out
+}
+
+/// /proc/PID/smaps_rollup.
+pub(super) fn smaps_rollup(view: &View<'_>, process: &Process) -> Vec<u8> {
+    let Some(mm) = mm(view, process) else { return Vec::new() };
+    let mut sum = Parts::default();
+    mm.vmas().for_each(|vma| sum.add(Parts::of(vma)));
+    let first = mm.vmas().next().map_or(0, |v| v.start);
+    let last = mm.vmas().next_back().map_or(0, |v| v.end);
+    let mut head = format!("{first:08x}-{last:08x} ---p 00000000 00:00 0 ").into_bytes();
+    head.resize(head.len().max(NAME_COLUMN), b' ');
+    head.extend_from_slice(b"[rollup]\n");
+    head.extend_from_slice(sum.rows().as_bytes());
+    head
+}
+
+/// Sizes by use, in KiB: data, stack, code, libraries.
+fn uses(mm: &Mm) -> (u64, u64, u64, u64) {
+    let (mut data, mut stack, mut code, mut libraries) = (0, 0, 0, 0);
+    let mut main = None;
+    for vma in mm.vmas() {
+        let kib = (vma.end - vma.start) / 1024;
+        match (&vma.backing, vma.prot & (c::PROT_WRITE | c::PROT_EXEC)) {
+            (Backing::Anon, _) if vma.start < mm.stack_top && mm.stack_top <= vma.end => stack += kib,
+            (Backing::File { ino, .. }, c::PROT_EXEC) => {
+                // The program's own code is the lowest in the address space.
+                if *main.get_or_insert(*ino) == *ino {
+                    code += kib;
+                } else {
+                    libraries += kib;
+                }
+            }
+            (_, c::PROT_WRITE) if !vma.shared => data += kib,
+            _ => {}
+        }
+    }
+    (data, stack, code, libraries)
+}
+
+/// /proc/PID/statm: "size resident shared text lib data dt", in pages.
+pub(super) fn statm(view: &View<'_>, process: &Process) -> String {
+    let Some(mm) = mm(view, process) else { return "0 0 0 0 0 0 0\n".into() };
+    let (total, rss) = sizes(view, process);
+    let shared: u64 = mm.vmas().map(|v| Parts::of(v)).map(|p| p.shared + p.private_clean).sum();
+    let (data, stack, code, _) = uses(mm);
+    format!("{} {} {} {} 0 {} 0\n", total / 4096, rss / 4096, shared / 4, code / 4, (data + stack) / 4)
+}
+
+/// The Vm lines of /proc/PID/status; none for a zombie.
+pub(super) fn status(view: &View<'_>, process: &Process) -> String {
+    let Some(mm) = mm(view, process) else { return String::new() };
+    let (total, rss) = sizes(view, process);
+    let (total, rss) = (total / 1024, rss / 1024);
+    let mut sum = Parts::default();
+    mm.vmas().for_each(|vma| sum.add(Parts::of(vma)));
+    let (data, stack, code, libraries) = uses(mm);
+    let rows = [
+        ("VmPeak", total),
+        ("VmSize", total),
+        ("VmLck", 0),
+        ("VmPin", 0),
+        ("VmHWM", rss),
+        ("VmRSS", rss),
+        ("RssAnon", sum.anonymous),
+        ("RssFile", sum.private_clean),
+        ("RssShmem", sum.shared),
+        ("VmData", data),
+        ("VmStk", stack),
+        ("VmExe", code),
+        ("VmLib", libraries),
+        ("VmPTE", total / 512 + 4),
+        ("VmSwap", 0),
+        ("HugetlbPages", 0),
+    ];
+    let mut out: String = rows.iter().map(|(name, kib)| format!("{name}:\t{kib:>8} kB\n")).collect();
+    out.push_str("CoreDumping:\t0\nTHP_enabled:\t0\n");
+    out
+}

@@ -1,0 +1,403 @@
+//! What /proc and /sys show (proc(5), sysfs(5)): trees made up from a [`Node`] when they are looked at.
+//!
+//! Key types: [`View`] (a node as one task sees it), [`Tree`], [`Entry`]. Everything is a function of the node alone,
+//! never of what the host has, and never of which pages happen to be resident (design rule 2). [`crate::path`] walks
+//! these trees, `sys::open` fixes a file's text when it is opened. The parts: [`process`] (`/proc/PID`), [`system`]
+//! (`/proc/meminfo` and its kind), [`sysctl`] (`/proc/sys`), [`net`] (`/proc/net`), [`sysfs`] (`/sys`).
+
+mod memory;
+mod net;
+mod process;
+mod sysctl;
+mod sysfs;
+pub mod system;
+#[cfg(test)]
+mod tests;
+
+use bloodhound_abi::Errno;
+use bloodhound_vfs::flags::{PROC_MAGIC, S_IFDIR, S_IFLNK, S_IFREG, SYSFS_MAGIC};
+use bloodhound_vfs::{BaseFs, Cred, Fail, MountSpec, Timestamp, Vfs};
+
+use crate::file::FileKind;
+use crate::ids::*;
+use crate::node::Node;
+use crate::path::{Place, Synth};
+use crate::process::Process;
+
+/// A tree of the kernel's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tree {
+    /// /proc
+    Proc,
+    /// /sys
+    Sys,
+}
+
+impl Tree {
+    /// The tag of its mount ([`MountSpec::Synthetic`]).
+    pub fn tag(self) -> u32 {
+        match self {
+            Tree::Proc => 1,
+            Tree::Sys => 2,
+        }
+    }
+
+    /// Inverse of [`Tree::tag`].
+    pub fn from_tag(tag: u32) -> Option<Tree> {
+        [Tree::Proc, Tree::Sys].into_iter().find(|tree| tree.tag() == tag)
+    }
+
+    /// Where it is mounted.
+    pub fn root(self) -> &'static [u8] {
+        match self {
+            Tree::Proc => b"/proc",
+            Tree::Sys => b"/sys",
+        }
+    }
+
+    /// Its type in /proc/mounts.
+    pub fn fstype(self) -> &'static str {
+        match self {
+            Tree::Proc => "proc",
+            Tree::Sys => "sysfs",
+        }
+    }
+
+    /// `f_type` of statfs(2).
+    pub fn magic(self) -> u64 {
+        match self {
+            Tree::Proc => PROC_MAGIC,
+            Tree::Sys => SYSFS_MAGIC,
+        }
+    }
+}
+
+/// Mounts what every container has: /proc, /sys, /dev with its nodes, /dev/shm, /tmp and /run.
+///
+/// # Errors
+/// Those of [`Vfs::mount`]: something else is in the way.
+pub fn mount_standard(vfs: &mut Vfs, base: &mut dyn BaseFs) -> Result<(), Fail> {
+    for tree in [Tree::Proc, Tree::Sys] {
+        vfs.mount(base, tree.root(), MountSpec::Synthetic { tag: tree.tag(), fstype: tree.fstype() })?;
+    }
+    vfs.mount(base, b"/dev", MountSpec::Dev)?;
+    for (path, mode) in [(&b"/dev/shm"[..], 0o1777), (b"/tmp", 0o1777), (b"/run", 0o755)] {
+        vfs.mount(base, path, MountSpec::Tmpfs { mode, size: None })?;
+    }
+    Ok(())
+}
+
+/// What is at a place of a tree. Modes are permission bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A directory.
+    Dir {
+        /// Permission bits.
+        mode: u32,
+    },
+    /// A file.
+    File {
+        /// Permission bits.
+        mode: u32,
+    },
+    /// A symbolic link.
+    Link(Link),
+}
+
+/// Where a link leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// To a path.
+    Text(Vec<u8>),
+    /// To a thing, without a path (proc(5): "magic links").
+    Place(Place),
+}
+
+/// Attributes for stat(2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// S_IFMT and permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Inode number.
+    pub ino: u64,
+    /// Size.
+    pub size: u64,
+    /// All its times.
+    pub time: Timestamp,
+}
+
+/// One file of a fixed table.
+pub(crate) enum Source {
+    /// Always the same.
+    Text(&'static str),
+    /// Made from the node.
+    Make(fn(&View<'_>) -> String),
+    /// A symbolic link.
+    Link(&'static str),
+    /// A directory without entries of its own.
+    Dir,
+}
+
+/// Files of a fixed table by path; directories above them are implied. Listings keep the table's order.
+pub(crate) type Table = &'static [(&'static str, Source)];
+
+/// A node as one of its tasks sees it.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// The node.
+    pub node: &'a Node,
+    /// Who looks.
+    pub pid: Pid,
+    /// Which thread.
+    pub tid: Tid,
+}
+
+impl View<'_> {
+    /// What is at a place; `None` for nothing.
+    pub fn entry(&self, at: &Synth) -> Option<Entry> {
+        let path = std::str::from_utf8(&at.path).ok()?;
+        match at.tree {
+            Tree::Sys => table_entry(sysfs::TABLE, path),
+            Tree::Proc => match path.split_once('/').unwrap_or((path, "")) {
+                ("", _) => Some(Entry::Dir { mode: 0o555 }),
+                ("self", "") => Some(text(self.pid.0.to_string())),
+                ("thread-self", "") => Some(text(format!("{}/task/{}", self.pid.0, self.tid.0))),
+                ("sys", "") => Some(Entry::Dir { mode: 0o555 }),
+                ("sys", rest) => table_entry(sysctl::TABLE, rest),
+                (first, rest) => match process::number(first) {
+                    Some(number) => self.process_entry(number, rest),
+                    None => table_entry(system::TABLE, path),
+                },
+            },
+        }
+    }
+
+    /// Names and kinds (`d_type`) of a directory, without `.` and `..`.
+    pub fn list(&self, at: &Synth) -> Vec<(Vec<u8>, u8)> {
+        let Ok(path) = std::str::from_utf8(&at.path) else { return Vec::new() };
+        let names = match at.tree {
+            Tree::Sys => table_names(sysfs::TABLE, path),
+            Tree::Proc => match path.split_once('/').unwrap_or((path, "")) {
+                ("", _) => {
+                    let mut names = table_names(system::TABLE, "");
+                    names.extend(["self", "thread-self", "sys"].map(String::from));
+                    names.extend(self.node.processes.keys().map(|pid| pid.0.to_string()));
+                    names
+                }
+                ("sys", rest) => table_names(sysctl::TABLE, rest),
+                (first, rest) => match process::number(first) {
+                    Some(number) => self.process_names(number, rest),
+                    None => table_names(system::TABLE, path),
+                },
+            },
+        };
+        let child = |name: &str| if path.is_empty() { name.to_string() } else { format!("{path}/{name}") };
+        let mut out = Vec::with_capacity(names.len());
+        for name in names {
+            let synth = Synth { tree: at.tree, path: child(&name).into_bytes() };
+            if let Some(entry) = self.entry(&synth) {
+                out.push((name.into_bytes(), (kind_bits(&entry) >> 12) as u8));
+            }
+        }
+        out
+    }
+
+    /// The text of a file.
+    ///
+    /// # Errors
+    /// ENOENT, EISDIR; ESRCH for the memory of a process that is gone.
+    pub fn read(&self, at: &Synth) -> Result<Vec<u8>, Errno> {
+        match self.entry(at) {
+            None => return Err(Errno::ENOENT),
+            Some(Entry::Dir { .. }) => return Err(Errno::EISDIR),
+            Some(Entry::Link(_)) => return Err(Errno::EINVAL),
+            Some(Entry::File { .. }) => {}
+        }
+        let path = std::str::from_utf8(&at.path).map_err(|_| Errno::ENOENT)?;
+        match at.tree {
+            Tree::Sys => self.table_text(sysfs::TABLE, path),
+            Tree::Proc => match path.split_once('/').unwrap_or((path, "")) {
+                ("sys", rest) => self.table_text(sysctl::TABLE, rest),
+                (first, rest) => match process::number(first) {
+                    Some(number) => self.process_text(number, rest),
+                    None => self.table_text(system::TABLE, path),
+                },
+            },
+        }
+    }
+
+    /// What readlink(2) shows.
+    ///
+    /// # Errors
+    /// ENOENT; EINVAL for what is no link; EACCES for another user's process.
+    pub fn readlink(&self, at: &Synth, cred: &Cred) -> Result<Vec<u8>, Errno> {
+        let Some(entry) = self.entry(at) else { return Err(Errno::ENOENT) };
+        let Entry::Link(link) = entry else { return Err(Errno::EINVAL) };
+        Ok(match self.follow(at, cred, link)? {
+            Link::Text(text) => text,
+            Link::Place(place) => self.name_of(&place),
+        })
+    }
+
+    /// Checks the right to follow a link. "Permission to dereference or read (readlink(2)) this symbolic link is governed
+    /// by a ptrace access mode PTRACE_MODE_READ_FSCREDS check" (proc(5), on exe, cwd, root and fd).
+    pub(crate) fn follow(&self, at: &Synth, cred: &Cred, link: Link) -> Result<Link, Errno> {
+        let guarded = matches!(link, Link::Place(_)) || at.path.ends_with(b"/exe");
+        match self.owner(at) {
+            Some(process) if guarded && !cred.is_root() && process.cred.uid != cred.uid => Err(Errno::EACCES),
+            _ => Ok(link),
+        }
+    }
+
+    /// Checks permission bits.
+    pub(crate) fn permit(&self, at: &Synth, cred: &Cred, want: u32) -> Result<(), Errno> {
+        let attr = self.attr(at).ok_or(Errno::ENOENT)?;
+        if cred.is_root() {
+            return Ok(());
+        }
+        let shift = if cred.uid == attr.uid {
+            6
+        } else if cred.in_group(attr.gid) {
+            3
+        } else {
+            0
+        };
+        if want & !(attr.mode >> shift) & 7 == 0 { Ok(()) } else { Err(Errno::EACCES) }
+    }
+
+    /// What stat(2) shows.
+    pub fn attr(&self, at: &Synth) -> Option<Attr> {
+        let entry = self.entry(at)?;
+        let (mode, size) = match (&entry, at.tree) {
+            // Files of sysfs show a page, those of proc nothing, fd links 64.
+            (Entry::File { mode }, Tree::Sys) => (*mode, 4096),
+            (Entry::Dir { mode } | Entry::File { mode }, _) => (*mode, 0),
+            (Entry::Link(Link::Place(Place::File(_))), _) => (0o700, 64),
+            (Entry::Link(_), _) => (0o777, 0),
+        };
+        let owner = self.owner(at);
+        let started = owner.map_or(0, |p| p.started.0);
+        Some(Attr {
+            mode: kind_bits(&entry) | mode,
+            uid: owner.map_or(0, |p| p.cred.uid),
+            gid: owner.map_or(0, |p| p.cred.gid),
+            ino: inode_number(at),
+            size,
+            time: Timestamp::at(self.node.config.epoch_ns, bloodhound_abi::SimTime(started)),
+        })
+    }
+
+    /// The name that readlink(2) of `/proc/PID/fd/N` shows for a thing without a link's text.
+    pub(crate) fn name_of(&self, place: &Place) -> Vec<u8> {
+        let vfs = &self.node.vfs;
+        match place {
+            Place::Ino(ino) => vfs.path_of(vfs.root(), *ino),
+            Place::Synth(synth) => synth.absolute(),
+            Place::File(id) => match self.node.files.get(*id).map(|f| &f.kind) {
+                Some(kind @ (FileKind::Pipe { .. } | FileKind::Console(_))) => {
+                    format!("pipe:[{}]", anonymous_ino(kind)).into_bytes()
+                }
+                Some(kind @ (FileKind::Inet(_) | FileKind::Unix(_))) => {
+                    format!("socket:[{}]", anonymous_ino(kind)).into_bytes()
+                }
+                Some(FileKind::Event(_)) => b"anon_inode:[eventfd]".to_vec(),
+                Some(FileKind::TimerFd(_)) => b"anon_inode:[timerfd]".to_vec(),
+                Some(FileKind::SignalFd(_)) => b"anon_inode:[signalfd]".to_vec(),
+                Some(FileKind::Epoll(_)) => b"anon_inode:[eventpoll]".to_vec(),
+                _ => b"anon_inode:[unknown]".to_vec(),
+            },
+        }
+    }
+
+    /// The process whose directory a place is in.
+    fn owner(&self, at: &Synth) -> Option<&Process> {
+        let path = std::str::from_utf8(&at.path).ok()?;
+        let number = (at.tree == Tree::Proc).then(|| process::number(path.split('/').next()?))??;
+        self.process(number)
+    }
+
+    fn table_text(&self, table: Table, path: &str) -> Result<Vec<u8>, Errno> {
+        match table.iter().find(|(name, _)| *name == path) {
+            Some((_, Source::Text(text))) => Ok(text.as_bytes().to_vec()),
+            Some((_, Source::Make(make))) => Ok(make(self).into_bytes()),
+            Some((_, Source::Link(_))) => Err(Errno::EINVAL),
+            Some((_, Source::Dir)) | None => Err(Errno::EISDIR),
+        }
+    }
+}
+
+/// Inode number of a place: a hash of its path (FNV-1a), so that it does not depend on what was looked at before.
+pub(crate) fn inode_number(at: &Synth) -> u64 {
+    if at.path.is_empty() {
+        return 1;
+    }
+    let mut hash = 0xcbf2_9ce4_8422_2325u64 ^ u64::from(at.tree.tag());
+    for byte in &at.path {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    (hash & 0x0fff_ffff_ffff) | 0x1000_0000_0000
+}
+
+/// Inode number of what has no inode in the file system: pipes, sockets, the console; the same in fstat(2),
+/// `/proc/PID/fd` and `/proc/net`.
+pub fn anonymous_ino(kind: &FileKind) -> u64 {
+    let (class, id) = match kind {
+        FileKind::Pipe { pipe, .. } => (0, pipe.0),
+        FileKind::Inet(socket) => (1, socket.0),
+        FileKind::Unix(socket) => (2, socket.0),
+        FileKind::Console(stream) => (3, *stream as u32),
+        // "anon inodes" share one in Linux.
+        _ => return 1024,
+    };
+    4096 + u64::from(id) * 4 + class
+}
+
+pub(crate) fn table_entry(table: Table, path: &str) -> Option<Entry> {
+    if path.is_empty() {
+        return Some(Entry::Dir { mode: 0o555 });
+    }
+    match table.iter().find(|(name, _)| *name == path) {
+        Some((_, Source::Text(_) | Source::Make(_))) => Some(Entry::File { mode: 0o444 }),
+        Some((_, Source::Link(target))) => Some(text(target.to_string())),
+        Some((_, Source::Dir)) => Some(Entry::Dir { mode: 0o555 }),
+        None => {
+            table.iter().any(|(name, _)| below(name, path).is_some()).then_some(Entry::Dir { mode: 0o555 })
+        }
+    }
+}
+
+pub(crate) fn table_names(table: Table, dir: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for (path, _) in table {
+        let Some(rest) = below(path, dir) else { continue };
+        let name = rest.split('/').next().unwrap_or(rest);
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_string());
+        }
+    }
+    names
+}
+
+/// The part of `path` below directory `dir`.
+fn below<'a>(path: &'a str, dir: &str) -> Option<&'a str> {
+    if dir.is_empty() {
+        return Some(path);
+    }
+    path.strip_prefix(dir)?.strip_prefix('/')
+}
+
+fn text(target: String) -> Entry {
+    Entry::Link(Link::Text(target.into_bytes()))
+}
+
+fn kind_bits(entry: &Entry) -> u32 {
+    match entry {
+        Entry::Dir { .. } => S_IFDIR,
+        Entry::File { .. } => S_IFREG,
+        Entry::Link(_) => S_IFLNK,
+    }
+}

@@ -1,0 +1,399 @@
+//! /proc/PID and /proc/PID/task/TID (proc(5)).
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+
+use super::{Entry, Link, View, anonymous_ino, memory, net, system, table_entry, table_names};
+use crate::file::{File, FileKind};
+use crate::ids::*;
+use crate::path::{Place, place_of};
+use crate::process::Process;
+use crate::task::{Task, TaskState};
+
+/// A process with the thread that was asked for; no thread is left of a zombie.
+struct Who<'a> {
+    process: &'a Process,
+    task: Option<&'a Task>,
+    tid: u32,
+}
+
+enum Content {
+    /// Bytes as they are.
+    Bytes(fn(&View<'_>, &Who<'_>) -> Vec<u8>),
+    /// Text.
+    Text(fn(&View<'_>, &Who<'_>) -> String),
+    /// Always the same.
+    Fixed(&'static str),
+}
+
+use Content::{Bytes, Fixed, Text};
+
+const OPEN: u32 = 0o444;
+const OWN: u32 = 0o400;
+/// Written to by programs; see [`crate::ctx::Ctx::synthetic_write`].
+const WRITE: u32 = 0o644;
+
+const FILES: &[(&str, u32, Content)] = &[
+    ("cgroup", OPEN, Fixed("0::/\n")),
+    ("clear_refs", 0o200, Fixed("")),
+    ("cmdline", OPEN, Bytes(|_, who| who.process.cmdline.clone())),
+    ("comm", WRITE, Bytes(|_, who| [&comm(who)[..], b"\n"].concat())),
+    ("coredump_filter", WRITE, Fixed("00000033\n")),
+    ("cpuset", OPEN, Fixed("/\n")),
+    ("environ", OWN, Bytes(|_, who| who.process.environ.clone())),
+    ("io", OWN, Text(io)),
+    ("limits", OPEN, Text(limits)),
+    ("loginuid", WRITE, Fixed("4294967295")),
+    ("maps", OPEN, Bytes(|view, who| memory::maps(view, who.process))),
+    ("mountinfo", OPEN, Text(|view, _| system::mountinfo(view))),
+    ("mounts", OPEN, Text(|view, _| system::mounts(view))),
+    ("oom_adj", WRITE, Fixed("0\n")),
+    ("oom_score", OPEN, Fixed("666\n")),
+    ("oom_score_adj", WRITE, Fixed("0\n")),
+    ("personality", OWN, Fixed("00000000\n")),
+    ("schedstat", OPEN, Text(|_, who| format!("{} 0 0\n", who.process.cpu_ns))),
+    ("sessionid", OPEN, Fixed("4294967295")),
+    ("smaps", OPEN, Bytes(|view, who| memory::smaps(view, who.process))),
+    ("smaps_rollup", OPEN, Bytes(|view, who| memory::smaps_rollup(view, who.process))),
+    ("stat", OPEN, Bytes(stat)),
+    ("statm", OPEN, Text(|view, who| memory::statm(view, who.process))),
+    ("status", OPEN, Bytes(status)),
+    ("syscall", OWN, Fixed("running\n")),
+    ("wchan", OPEN, Fixed("0")),
+];
+
+const LINKS: [&str; 3] = ["cwd", "exe", "root"];
+const DIRS: [&str; 3] = ["fd", "fdinfo", "net"];
+
+/// A process or thread number as the name of a directory.
+pub(super) fn number(name: &str) -> Option<u32> {
+    let plain = !name.is_empty()
+        && name.bytes().all(|b| b.is_ascii_digit())
+        && (name == "0" || !name.starts_with('0'));
+    name.parse().ok().filter(|_| plain)
+}
+
+impl View<'_> {
+    /// The process with that number, or that has a thread with that number.
+    pub(super) fn process(&self, number: u32) -> Option<&Process> {
+        let by_task = || self.node.tasks.get(&Tid(number)).map(|t| t.pid);
+        let pid = if self.node.processes.contains_key(&Pid(number)) { Pid(number) } else { by_task()? };
+        self.node.processes.get(&pid)
+    }
+
+    /// What is at `/proc/number/rest`.
+    pub(super) fn process_entry(&self, number: u32, rest: &str) -> Option<Entry> {
+        let process = self.process(number)?;
+        let (first, tail) = rest.split_once('/').unwrap_or((rest, ""));
+        match (first, tail) {
+            ("", _) => Some(Entry::Dir { mode: 0o555 }),
+            ("task", "") => Some(Entry::Dir { mode: 0o555 }),
+            ("task", tail) => {
+                let (name, inner) = tail.split_once('/').unwrap_or((tail, ""));
+                let tid = self::number(name).filter(|tid| process.threads.contains(&Tid(*tid)))?;
+                // A thread's directory has no "task" of its own.
+                if inner == "task" || inner.starts_with("task/") {
+                    return None;
+                }
+                self.process_entry(tid, inner)
+            }
+            ("net", tail) => table_entry(net::TABLE, tail),
+            ("fd" | "fdinfo", "") => Some(Entry::Dir { mode: 0o500 }),
+            ("fd", fd) => {
+                let id = process.fds.get(self::number(fd)? as i32).ok()?.file;
+                Some(Entry::Link(Link::Place(place_of(id, &self.node.files.get(id)?.kind))))
+            }
+            ("fdinfo", fd) => {
+                process.fds.get(self::number(fd)? as i32).ok()?;
+                Some(Entry::File { mode: OWN })
+            }
+            ("cwd", "") => Some(Entry::Link(Link::Place(Place::Ino(process.cwd)))),
+            ("root", "") => Some(Entry::Link(Link::Place(Place::Ino(self.node.vfs.root())))),
+            ("exe", "") if process.exe.is_empty() || process.zombie.is_some() => None,
+            ("exe", "") => Some(Entry::Link(Link::Text(process.exe.clone()))),
+            (name, "") => FILES
+                .iter()
+                .find(|(known, ..)| *known == name)
+                .map(|(_, mode, _)| Entry::File { mode: *mode }),
+            _ => None,
+        }
+    }
+
+    /// The names in `/proc/number/rest`.
+    pub(super) fn process_names(&self, number: u32, rest: &str) -> Vec<String> {
+        let Some(process) = self.process(number) else { return Vec::new() };
+        let (first, tail) = rest.split_once('/').unwrap_or((rest, ""));
+        match (first, tail) {
+            ("", _) => {
+                let mut names: Vec<String> = DIRS.iter().chain(&LINKS).map(|s| s.to_string()).collect();
+                names.push("task".into());
+                names.extend(FILES.iter().map(|(name, ..)| name.to_string()));
+                names
+            }
+            ("task", "") => process.threads.iter().map(|tid| tid.0.to_string()).collect(),
+            ("task", tail) => {
+                let (name, inner) = tail.split_once('/').unwrap_or((tail, ""));
+                let Some(tid) = self::number(name) else { return Vec::new() };
+                let mut names = self.process_names(tid, inner);
+                names.retain(|name| !inner.is_empty() || name != "task");
+                names
+            }
+            ("net", tail) => table_names(net::TABLE, tail),
+            ("fd" | "fdinfo", "") => process.fds.iter().map(|(fd, _)| fd.to_string()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The text of `/proc/number/rest`.
+    pub(super) fn process_text(&self, number: u32, rest: &str) -> Result<Vec<u8>, Errno> {
+        let process = self.process(number).ok_or(Errno::ESRCH)?;
+        let (first, tail) = rest.split_once('/').unwrap_or((rest, ""));
+        match (first, tail) {
+            ("net", tail) => self.table_text(net::TABLE, tail),
+            ("task", tail) => {
+                let (name, inner) = tail.split_once('/').unwrap_or((tail, ""));
+                self.process_text(self::number(name).ok_or(Errno::ENOENT)?, inner)
+            }
+            ("fdinfo", fd) => {
+                let fd = self::number(fd).ok_or(Errno::ENOENT)? as i32;
+                let id = process.fds.get(fd).map_err(|_| Errno::ENOENT)?.file;
+                let file = self.node.files.get(id).ok_or(Errno::ENOENT)?;
+                Ok(fdinfo(self, id, file).into_bytes())
+            }
+            (name, _) => {
+                let (.., make) = FILES.iter().find(|(known, ..)| *known == name).ok_or(Errno::ENOENT)?;
+                let task = self.node.tasks.get(&Tid(number));
+                let who = Who { process, task, tid: number };
+                Ok(match make {
+                    Bytes(make) => make(self, &who),
+                    Text(make) => make(self, &who).into_bytes(),
+                    Fixed(text) => text.as_bytes().to_vec(),
+                })
+            }
+        }
+    }
+}
+
+fn comm(who: &Who<'_>) -> Vec<u8> {
+    match who.task {
+        Some(task) => task.comm.clone(),
+        // A zombie keeps no task; its name was that of its program.
+        None => {
+            let name = who.process.exe.rsplit(|b| *b == b'/').next().unwrap_or_default();
+            name[..name.len().min(15)].to_vec()
+        }
+    }
+}
+
+fn state(who: &Who<'_>) -> (char, &'static str) {
+    match who.task.map(|t| &t.state) {
+        _ if who.process.zombie.is_some() => ('Z', "zombie"),
+        Some(TaskState::Runnable) => ('R', "running"),
+        Some(TaskState::Blocked(_)) => ('S', "sleeping"),
+        Some(TaskState::Stopped) => ('T', "stopped"),
+        Some(TaskState::Dead) | None => ('Z', "zombie"),
+    }
+}
+
+/// Ignored and caught signals as masks.
+fn signal_masks(process: &Process) -> (u64, u64) {
+    let mut masks = (0, 0);
+    for (i, action) in process.actions.iter().enumerate().take(64) {
+        match action.handler {
+            c::SIG_DFL => {}
+            c::SIG_IGN => masks.0 |= 1 << i,
+            _ => masks.1 |= 1 << i,
+        }
+    }
+    masks
+}
+
+/// /proc/PID/stat: 52 fields, by the table in proc(5).
+fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
+    let p = who.process;
+    let threads = p.threads.len();
+    let (size, resident) = memory::sizes(view, p);
+    let stack = view.node.mms.get(p.mm).map_or(0, |mm| mm.stack_top.saturating_sub(16));
+    let (ignored, caught) = signal_masks(p);
+    let pending = who.task.map_or(0, |t| t.pending.mask());
+    let blocked = who.task.map_or(0, |t| t.sigmask);
+    let code = match p.zombie {
+        Some(status) => status.wait_word(),
+        None => 0,
+    };
+    let limit = p.limits[c::RLIMIT_RSS as usize].cur;
+    let name = comm(who);
+    let mut out = format!("{} (", who.tid).into_bytes();
+    out.extend_from_slice(&name);
+    let times = format!("0 {} 0 {}", system::ticks(p.cpu_ns), system::ticks(p.children_cpu_ns));
+    out.extend_from_slice(
+        format!(
+            ") {} {} {} {} 0 -1 4194304 0 0 0 0 {times} 20 0 {threads} 0 {} {size} {} {limit} 1 1 {stack} 0 0 {} {} \
+             {ignored} {caught} 0 0 0 {} 0 0 0 0 0 0 0 0 0 0 0 0 0 {code}\n",
+            state(who).0,
+            p.ppid.0,
+            p.pgid.0,
+            p.sid.0,
+            system::ticks(p.started.0),
+            resident / 4096,
+            // "It is obsolete because it does not provide information on real-time signals": 31 bits.
+            pending & 0x7fff_ffff,
+            blocked & 0x7fff_ffff,
+            p.exit_signal,
+        )
+        .as_bytes(),
+    );
+    out
+}
+
+/// /proc/PID/status.
+fn status(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
+    let p = who.process;
+    let (letter, word) = state(who);
+    let [ruid, suid, rgid, sgid] = p.real_ids;
+    let mut out = b"Name:\t".to_vec();
+    for byte in comm(who) {
+        // "non-printable characters are escaped": Linux escapes newline and backslash.
+        match byte {
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            byte => out.push(byte),
+        }
+    }
+    let groups: String = p.cred.groups.iter().map(|g| format!("{g} ")).collect();
+    let mut text = format!(
+        "\nUmask:\t{:04o}\nState:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\nTracerPid:\t0\n\
+         Uid:\t{ruid}\t{uid}\t{suid}\t{uid}\nGid:\t{rgid}\t{gid}\t{sgid}\t{gid}\nFDSize:\t{}\nGroups:\t{groups}\n\
+         NStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{}\nNSsid:\t{}\n",
+        p.umask,
+        p.pid.0,
+        who.tid,
+        p.ppid.0,
+        p.fds.iter().count().next_multiple_of(64).max(64),
+        p.pid.0,
+        who.tid,
+        p.pgid.0,
+        p.sid.0,
+        uid = p.cred.uid,
+        gid = p.cred.gid,
+    );
+    text.push_str(&memory::status(view, p));
+    text.push_str(&status_signals(who));
+    out.extend_from_slice(text.as_bytes());
+    out
+}
+
+fn status_signals(who: &Who<'_>) -> String {
+    let p = who.process;
+    let (ignored, caught) = signal_masks(p);
+    let own = who.task.map_or(0, |t| t.pending.mask());
+    let blocked = who.task.map_or(0, |t| t.sigmask);
+    let queued = own.count_ones() + p.pending.mask().count_ones();
+    // What capget(2) answers: root has all up to CAP_CHECKPOINT_RESTORE, others none.
+    let all: u64 = if p.cred.is_root() { 0x1ff_ffff_ffff } else { 0 };
+    format!(
+        "Threads:\t{}\nSigQ:\t{queued}/{}\nSigPnd:\t{own:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{blocked:016x}\n\
+         SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\nCapInh:\t{:016x}\nCapPrm:\t{all:016x}\nCapEff:\t{all:016x}\n\
+         CapBnd:\t{:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0\n\
+         Speculation_Store_Bypass:\tnot vulnerable\nSpeculationIndirectBranch:\tunknown\nCpus_allowed:\t1\n\
+         Cpus_allowed_list:\t0\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\n\
+         nonvoluntary_ctxt_switches:\t0\n",
+        p.threads.len(),
+        p.limits[c::RLIMIT_SIGPENDING as usize].cur,
+        p.pending.mask(),
+        0,
+        0x1ff_ffff_ffffu64,
+        0,
+        u32::from(p.no_new_privs),
+    )
+}
+
+/// /proc/PID/io; only the system calls are counted.
+fn io(view: &View<'_>, who: &Who<'_>) -> String {
+    let calls: u64 =
+        who.process.threads.iter().filter_map(|t| view.node.tasks.get(t)).map(|t| t.syscalls).sum();
+    format!(
+        "rchar: 0\nwchar: 0\nsyscr: {}\nsyscw: {}\nread_bytes: 0\nwrite_bytes: 0\ncancelled_write_bytes: 0\n",
+        calls / 2,
+        calls - calls / 2
+    )
+}
+
+/// /proc/PID/limits.
+fn limits(_: &View<'_>, who: &Who<'_>) -> String {
+    const ROWS: [(&str, &str); 16] = [
+        ("Max cpu time", "seconds"),
+        ("Max file size", "bytes"),
+        ("Max data size", "bytes"),
+        ("Max stack size", "bytes"),
+        ("Max core file size", "bytes"),
+        ("Max resident set", "bytes"),
+        ("Max processes", "processes"),
+        ("Max open files", "files"),
+        ("Max locked memory", "bytes"),
+        ("Max address space", "bytes"),
+        ("Max file locks", "locks"),
+        ("Max pending signals", "signals"),
+        ("Max msgqueue size", "bytes"),
+        ("Max nice priority", ""),
+        ("Max realtime priority", ""),
+        ("Max realtime timeout", "us"),
+    ];
+    let shown = |value: u64| if value == u64::MAX { "unlimited".to_string() } else { value.to_string() };
+    let mut out = format!("{:<25} {:<20} {:<20} {:<10}\n", "Limit", "Soft Limit", "Hard Limit", "Units");
+    for ((name, unit), limit) in ROWS.iter().zip(&who.process.limits) {
+        out.push_str(&format!("{name:<25} {:<20} {:<20} ", shown(limit.cur), shown(limit.max)));
+        if unit.is_empty() {
+            out.push('\n');
+        } else {
+            out.push_str(&format!("{unit:<10}\n"));
+        }
+    }
+    out
+}
+
+/// /proc/PID/fdinfo/FD.
+fn fdinfo(view: &View<'_>, id: FileId, file: &File) -> String {
+    let node = view.node;
+    let ino = match place_of(id, &file.kind) {
+        Place::Ino(ino) => ino.0,
+        Place::Synth(synth) => super::inode_number(&synth),
+        Place::File(_) => anonymous_ino(&file.kind),
+    };
+    let mount = node.vfs.mounts().first().map_or(0, |m| m.id.0);
+    let mut out =
+        format!("pos:\t{}\nflags:\t0{:o}\nmnt_id:\t{mount}\nino:\t{ino}\n", file.offset, file.flags);
+    match &file.kind {
+        FileKind::Event(event) => {
+            if let Some(e) = node.events.get(*event) {
+                out.push_str(&format!("eventfd-count: {:16x}\n", e.count));
+            }
+        }
+        FileKind::Epoll(ep) => {
+            for (fd, events, data) in node.epoll_items(*ep) {
+                out.push_str(&format!("tfd: {fd:8} events: {events:8x} data: {data:16x}\n"));
+            }
+        }
+        FileKind::TimerFd(timer) => {
+            if let Some(t) = node.timerfds.get(*timer) {
+                let shown = t.schedule.show(node.clock);
+                out.push_str(&format!(
+                    "clockid: {}\nticks: {}\nsettime flags: 00\nit_value: ({}, {})\nit_interval: ({}, {})\n",
+                    u32::from(!t.realtime),
+                    t.expired,
+                    shown.value.sec,
+                    shown.value.nsec,
+                    shown.interval.sec,
+                    shown.interval.nsec
+                ));
+            }
+        }
+        FileKind::SignalFd(s) => {
+            if let Some(s) = node.signalfds.get(*s) {
+                out.push_str(&format!("sigmask:\t{:016x}\n", s.mask));
+            }
+        }
+        _ => {}
+    }
+    out
+}

@@ -1,0 +1,238 @@
+//! Files of /proc that tell about the machine: memory, processor, load, mounts.
+
+use bloodhound_vfs::MountInfo;
+
+use super::Source::{Link, Make, Text};
+use super::{Table, View, sysctl};
+use crate::file::FileKind;
+use crate::node::Node;
+use crate::task::TaskState;
+
+/// Frequency of the virtual time-stamp counter and processor in MHz.
+const MHZ: &str = "1000.000";
+
+/// What `flags` of /proc/cpuinfo shows, in Linux's order: the processor that cpuid shows (`bloodhound-platform`).
+pub const CPU_FLAGS: &str = "fpu vme de pse tsc msr pae mce cx8 apic mtrr pge mca cmov pat pse36 clflush mmx fxsr sse \
+    sse2 syscall nx rdtscp lm constant_tsc nopl nonstop_tsc cpuid pni pclmulqdq ssse3 fma cx16 sse4_1 sse4_2 movbe \
+    popcnt aes xsave avx f16c lahf_lm abm bmi1 avx2 bmi2 erms";
+
+pub(super) const TABLE: Table = &[
+    ("cgroups", Text("#subsys_name\thierarchy\tnum_cgroups\tenabled\n")),
+    ("cmdline", Text("BOOT_IMAGE=/boot/vmlinuz-6.1.0-bloodhound ro quiet\n")),
+    ("cpuinfo", Make(cpuinfo)),
+    ("devices", Text("Character devices:\n  1 mem\n  5 /dev/tty\n\nBlock devices:\n")),
+    ("diskstats", Text("")),
+    ("filesystems", Text(FILESYSTEMS)),
+    ("interrupts", Text("           CPU0       \n")),
+    ("loadavg", Make(loadavg)),
+    ("locks", Make(locks)),
+    ("meminfo", Make(meminfo)),
+    ("modules", Text("")),
+    ("mounts", Link("self/mounts")),
+    ("net", Link("self/net")),
+    ("partitions", Text("major minor  #blocks  name\n\n")),
+    ("stat", Make(stat)),
+    ("swaps", Text("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")),
+    ("uptime", Make(uptime)),
+    ("version", Make(version)),
+    ("vmstat", Make(vmstat)),
+];
+
+const FILESYSTEMS: &str = "nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tcgroup2\nnodev\tdevtmpfs\nnodev\tsockfs\n\
+    nodev\tpipefs\nnodev\tdevpts\nnodev\tmqueue\n\text4\nnodev\toverlay\n";
+
+/// Hundredths of a second in `ns`: Linux's USER_HZ is 100.
+pub(super) fn ticks(ns: u64) -> u64 {
+    ns / 10_000_000
+}
+
+fn version(_: &View<'_>) -> String {
+    format!("Linux version {} (bloodhound@bloodhound) #1 SMP PREEMPT_DYNAMIC\n", sysctl::OSRELEASE)
+}
+
+/// Total and free memory in KiB. How much is used would depend on which pages are resident, so a fixed share is.
+pub(crate) fn memory_kib(node: &Node) -> (u64, u64) {
+    let total = node.config.memory / 1024;
+    (total, total / 4 * 3)
+}
+
+fn meminfo(view: &View<'_>) -> String {
+    let (total, free) = memory_kib(view.node);
+    let used = total - free;
+    let rows: &[(&str, u64)] = &[
+        ("MemTotal", total),
+        ("MemFree", free),
+        ("MemAvailable", free + used / 2),
+        ("Buffers", 0),
+        ("Cached", used / 2),
+        ("SwapCached", 0),
+        ("Active", used / 2),
+        ("Inactive", used / 4),
+        ("Active(anon)", used / 4),
+        ("Inactive(anon)", 0),
+        ("Active(file)", used / 4),
+        ("Inactive(file)", used / 4),
+        ("Unevictable", 0),
+        ("Mlocked", 0),
+        ("SwapTotal", 0),
+        ("SwapFree", 0),
+        ("Dirty", 0),
+        ("Writeback", 0),
+        ("AnonPages", used / 4),
+        ("Mapped", used / 8),
+        ("Shmem", 0),
+        ("KReclaimable", used / 16),
+        ("Slab", used / 8),
+        ("SReclaimable", used / 16),
+        ("SUnreclaim", used / 16),
+        ("KernelStack", 1024),
+        ("PageTables", 1024),
+        ("NFS_Unstable", 0),
+        ("Bounce", 0),
+        ("WritebackTmp", 0),
+        ("CommitLimit", total / 2),
+        ("Committed_AS", used),
+        ("VmallocTotal", 34_359_738_367),
+        ("VmallocUsed", 1024),
+        ("VmallocChunk", 0),
+        ("Percpu", 256),
+        ("AnonHugePages", 0),
+        ("ShmemHugePages", 0),
+        ("ShmemPmdMapped", 0),
+    ];
+    let mut out: String =
+        rows.iter().map(|(name, kib)| format!("{:<15} {kib:>8} kB\n", format!("{name}:"))).collect();
+    out.push_str("HugePages_Total:       0\nHugePages_Free:        0\nHugePages_Rsvd:        0\n");
+    out.push_str("HugePages_Surp:        0\nHugepagesize:       2048 kB\nHugetlb:               0 kB\n");
+    out.push_str(&format!("DirectMap4k:    {total:>8} kB\n"));
+    out
+}
+
+fn cpuinfo(_: &View<'_>) -> String {
+    format!(
+        "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 60\nmodel name\t: Bloodhound virtual CPU\n\
+         stepping\t: 3\ncpu MHz\t\t: {MHZ}\ncache size\t: 8192 KB\nphysical id\t: 0\nsiblings\t: 1\ncore id\t\t: 0\n\
+         cpu cores\t: 1\napicid\t\t: 0\ninitial apicid\t: 0\nfpu\t\t: yes\nfpu_exception\t: yes\ncpuid level\t: 13\n\
+         wp\t\t: yes\nflags\t\t: {CPU_FLAGS}\nbugs\t\t:\nbogomips\t: 2000.00\nclflush size\t: 64\n\
+         cache_alignment\t: 64\naddress sizes\t: 48 bits physical, 48 bits virtual\npower management:\n\n"
+    )
+}
+
+/// Time since boot and time idle, in hundredths of a second.
+fn busy_idle(node: &Node) -> (u64, u64) {
+    let busy = ticks(node.processes.values().map(|p| p.cpu_ns).sum());
+    (busy, ticks(node.clock.0).saturating_sub(busy))
+}
+
+fn stat(view: &View<'_>) -> String {
+    let node = view.node;
+    let (busy, idle) = busy_idle(node);
+    let running = node.tasks.values().filter(|t| t.state == TaskState::Runnable).count();
+    format!(
+        "cpu  0 0 {busy} {idle} 0 0 0 0 0 0\ncpu0 0 0 {busy} {idle} 0 0 0 0 0 0\nintr 0\nctxt 0\nbtime {}\n\
+         processes {}\nprocs_running {running}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n",
+        node.config.epoch_ns / 1_000_000_000,
+        node.next_pid - 1,
+    )
+}
+
+fn uptime(view: &View<'_>) -> String {
+    let (up, idle) = (ticks(view.node.clock.0), busy_idle(view.node).1);
+    format!("{}.{:02} {}.{:02}\n", up / 100, up % 100, idle / 100, idle % 100)
+}
+
+fn loadavg(view: &View<'_>) -> String {
+    let node = view.node;
+    let running = node.tasks.values().filter(|t| t.state == TaskState::Runnable).count();
+    format!("0.00 0.00 0.00 {running}/{} {}\n", node.tasks.len(), node.next_pid - 1)
+}
+
+fn vmstat(view: &View<'_>) -> String {
+    let (_, free) = memory_kib(view.node);
+    format!(
+        "nr_free_pages {}\nnr_dirty 0\nnr_writeback 0\npgpgin 0\npgpgout 0\npswpin 0\npswpout 0\n",
+        free / 4
+    )
+}
+
+/// "/proc/locks: This file shows current file locks (flock(2) and fcntl(2))" (proc(5)).
+fn locks(view: &View<'_>) -> String {
+    let node = view.node;
+    let device = |ino| {
+        let dev = node.vfs.stat_ino(ino).map(|s| s.dev).unwrap_or_default();
+        format!("{:02x}:{:02x}:{}", dev.major, dev.minor, ino.0)
+    };
+    let kind = |exclusive| if exclusive { "WRITE" } else { "READ " };
+    let whole = node
+        .locks
+        .whole_locks()
+        .map(|(ino, l)| format!("FLOCK  ADVISORY  {} {} {} 0 EOF", kind(l.exclusive), l.pid.0, device(ino)));
+    let ranges = node.locks.range_locks().map(|(ino, l)| {
+        let (class, pid) = match l.owner {
+            crate::locks::Owner::Process(pid) => ("POSIX ", pid.0 as i32),
+            crate::locks::Owner::File(_) => ("OFDLCK", -1),
+        };
+        let end = if l.end == crate::locks::Request::TO_END { "EOF".to_string() } else { l.end.to_string() };
+        format!("{class} ADVISORY  {} {pid} {} {} {end}", kind(l.exclusive), device(ino), l.start)
+    });
+    whole.chain(ranges).enumerate().map(|(i, line)| format!("{}: {line}\n", i + 1)).collect()
+}
+
+/// /proc/PID/mountinfo.
+pub(super) fn mountinfo(view: &View<'_>) -> String {
+    let lines = view.node.vfs.mounts().into_iter().map(|m| {
+        format!(
+            "{} {} {}:{} / {} {} - {} {} {}\n",
+            m.id.0,
+            m.parent.0,
+            m.dev.major,
+            m.dev.minor,
+            escape(&m.path),
+            options(&m),
+            m.fstype,
+            source(&m),
+            if m.read_only { "ro" } else { "rw" },
+        )
+    });
+    lines.collect()
+}
+
+/// /proc/PID/mounts, in the form of fstab(5).
+pub(super) fn mounts(view: &View<'_>) -> String {
+    let mounts = view.node.vfs.mounts().into_iter();
+    mounts.map(|m| format!("{} {} {} {} 0 0\n", source(&m), escape(&m.path), m.fstype, options(&m))).collect()
+}
+
+fn options(m: &MountInfo) -> &'static str {
+    match (m.read_only, m.fstype) {
+        (_, "sysfs") => "ro,nosuid,nodev,noexec,relatime",
+        (false, "proc") => "rw,nosuid,nodev,noexec,relatime",
+        (true, _) => "ro,relatime",
+        (false, _) => "rw,relatime",
+    }
+}
+
+fn source(m: &MountInfo) -> &'static str {
+    match m.fstype {
+        "ext4" => "/dev/vda",
+        other => other,
+    }
+}
+
+/// Octal escapes as getmntent(3) reads them.
+fn escape(path: &[u8]) -> String {
+    let mut out = String::new();
+    for &byte in path {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' | b'#' => out.push_str(&format!("\\{byte:03o}")),
+            0x21..=0x7e => out.push(char::from(byte)),
+            _ => out.push_str(&format!("\\{byte:03o}")),
+        }
+    }
+    out
+}
+
+/// Whether a description is a socket, for /proc/net/sockstat.
+pub(super) fn is_socket(kind: &FileKind) -> bool {
+    matches!(kind, FileKind::Inet(_) | FileKind::Unix(_))
+}

@@ -1,0 +1,160 @@
+//! Directories: getdents64(2), getcwd(2), chdir(2), mkdir(2), rmdir(2).
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_vfs::flags::MAY_EXEC;
+use bloodhound_vfs::{At, Ctx as VfsCtx, Ino, Kind, Outcome, Vfs};
+
+use crate::ctx::*;
+use crate::file::FileKind;
+use crate::path::{Place, Reached, Synth};
+use crate::wait::{Stop, SysResult};
+
+/// Bytes before the name in a `struct linux_dirent64`.
+const HEADER: usize = 19;
+/// Entries fetched at once; enough for a buffer of 32 KiB, which is what glibc uses.
+const BATCH: usize = 1400;
+
+/// getdents64(2).
+pub fn getdents64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
+    let id = k.file_id(fd)?;
+    let file = &k.node.files[id];
+    // An O_PATH descriptor of /proc is one of these with the flag.
+    if file.flags & c::O_PATH != 0 {
+        return err(Errno::EBADF);
+    }
+    let offset = file.offset;
+    // The count is an unsigned int.
+    let room = (count & 0xffff_ffff) as usize;
+    let entries: Vec<(Vec<u8>, u64, u8, u64)> = match &file.kind {
+        FileKind::Dir(ino) => {
+            let (ino, now) = (*ino, k.now());
+            let limit = (room / (HEADER + 5) + 1).min(BATCH);
+            let list = k.node.vfs.read_dir(k.base, ino, offset, limit)?;
+            if k.node.files[id].flags & c::O_NOATIME == 0 {
+                k.node.vfs.accessed(ino, now);
+            }
+            list.into_iter().map(|e| (e.name.to_vec(), e.ino.0, e.kind.dirent_type(), e.next)).collect()
+        }
+        FileKind::SyntheticDir { entries, .. } => {
+            let from = (offset as usize).min(entries.len());
+            let rest = entries[from..].iter().take(BATCH).enumerate();
+            rest.map(|(i, (name, ino, kind))| (name.clone(), *ino, *kind, (from + i + 1) as u64)).collect()
+        }
+        _ => return err(Errno::ENOTDIR),
+    };
+    let mut out = Vec::new();
+    let mut last = offset;
+    for (name, ino, kind, next) in &entries {
+        let length = (HEADER + name.len() + 1).next_multiple_of(8);
+        if out.len() + length > room {
+            // "EINVAL: Result buffer is too small."
+            if out.is_empty() {
+                return err(Errno::EINVAL);
+            }
+            break;
+        }
+        let start = out.len();
+        out.extend_from_slice(&ino.to_le_bytes());
+        out.extend_from_slice(&next.to_le_bytes());
+        out.extend_from_slice(&(length as u16).to_le_bytes());
+        out.push(*kind);
+        out.extend_from_slice(name);
+        out.resize(start + length, 0);
+        last = *next;
+    }
+    k.write_bytes(buf.0, &out)?;
+    k.node.files[id].offset = last;
+    k.charge_bytes(out.len() as u64);
+    Ok(out.len() as u64)
+}
+
+/// getcwd(2): the length with the NUL.
+pub fn getcwd(k: &mut Ctx<'_>, buf: Ptr, size: u64) -> SysResult {
+    let cwd = k.process().cwd;
+    // "ENOENT: The current working directory has been unlinked."
+    if k.node.vfs.is_removed(cwd) {
+        return err(Errno::ENOENT);
+    }
+    let mut path = k.node.vfs.path_of(k.node.vfs.root(), cwd);
+    path.push(0);
+    if path.len() > 4096 {
+        return err(Errno::ENAMETOOLONG);
+    }
+    if path.len() as u64 > size {
+        return err(Errno::ERANGE);
+    }
+    k.write_bytes(buf.0, &path)?;
+    Ok(path.len() as u64)
+}
+
+/// chdir(2).
+pub fn chdir(k: &mut Ctx<'_>, path: Path) -> SysResult {
+    let path = k.read_path(path)?;
+    let place = k.resolve(Fd(c::AT_FDCWD), &path, true)?;
+    k.change_dir(place)
+}
+
+/// fchdir(2); also on O_PATH descriptors.
+pub fn fchdir(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
+    k.fd(fd)?;
+    let place = k.fd_place(fd)?;
+    k.change_dir(place)
+}
+
+impl Ctx<'_> {
+    fn change_dir(&mut self, place: Place) -> SysResult {
+        let ino = match place {
+            Place::Ino(ino) => ino,
+            Place::File(_) => return err(Errno::ENOTDIR),
+            Place::Synth(s) => {
+                let text = s.absolute();
+                return Err(Stop::Unsupported(format!("a working directory in {}", text.escape_ascii())));
+            }
+        };
+        if self.node.vfs.stat_ino(ino)?.kind != Kind::Directory {
+            return err(Errno::ENOTDIR);
+        }
+        let cred = self.process().cred.clone();
+        self.node.vfs.access_ino(ino, &cred, MAY_EXEC)?;
+        self.node.vfs.hold(ino);
+        let old = std::mem::replace(&mut self.process_mut().cwd, ino);
+        self.node.vfs.close_ref(old, false);
+        Ok(0)
+    }
+
+    /// A VFS operation that makes (`make`) or removes a name. What is in /proc and /sys can be neither.
+    pub(crate) fn name_op<T>(
+        &mut self,
+        dirfd: Fd,
+        path: &[u8],
+        make: bool,
+        op: impl FnMut(&mut Vfs, &mut VfsCtx<'_>, At<'_>) -> Outcome<T>,
+    ) -> SysResult<T> {
+        match self.at(dirfd, path, false, op)? {
+            Reached::Done(value) => Ok(value),
+            Reached::At(_) if make => err(Errno::EEXIST),
+            Reached::At(Place::Synth(Synth { path, .. })) if path.is_empty() => err(Errno::EBUSY),
+            Reached::At(_) => err(Errno::EPERM),
+        }
+    }
+}
+
+/// mkdir(2).
+pub fn mkdir(k: &mut Ctx<'_>, path: Path, mode: u32) -> SysResult {
+    mkdirat(k, Fd(c::AT_FDCWD), path, mode)
+}
+
+/// mkdirat(2).
+pub fn mkdirat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, mode: u32) -> SysResult {
+    let path = k.read_path(path)?;
+    let _made: Ino = k.name_op(dirfd, &path, true, |vfs, ctx, at| vfs.mkdir(ctx, at, mode))?;
+    Ok(0)
+}
+
+/// rmdir(2).
+pub fn rmdir(k: &mut Ctx<'_>, path: Path) -> SysResult {
+    let path = k.read_path(path)?;
+    k.name_op(Fd(c::AT_FDCWD), &path, false, |vfs, ctx, at| vfs.rmdir(ctx, at))?;
+    Ok(0)
+}

@@ -1,0 +1,160 @@
+//! Locking calls: flock(2), and the locking commands of fcntl(2). The tables are in [`crate::locks`].
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::Flock as FlockArg;
+use bloodhound_vfs::Ino;
+
+use crate::ctx::*;
+use crate::ids::*;
+use crate::locks::{Flock, Owner, Request, lockable};
+use crate::wait::{SysResult, Wait, WaitOn};
+
+/// flock(2).
+pub fn flock(k: &mut Ctx<'_>, fd: Fd, op: Hex) -> SysResult {
+    let id = k.file_id(fd)?;
+    // The operation is an int.
+    let op = op.0 & 0xffff_ffff;
+    let exclusive = match op & !c::LOCK_NB {
+        c::LOCK_SH => false,
+        c::LOCK_EX => true,
+        c::LOCK_UN => {
+            let ino = lock_inode(k, id)?;
+            if k.node.locks.cut_whole(ino, id) {
+                k.node.notify(WaitOn::Lock(ino));
+            }
+            return Ok(0);
+        }
+        _ => return err(Errno::EINVAL),
+    };
+    let ino = lock_inode(k, id)?;
+    k.node.locks.unwant(k.tid);
+    match k.node.locks.whole_of(ino, id) {
+        Some(held) if held.exclusive == exclusive => return Ok(0),
+        // "Converting a lock (shared to exclusive, or vice versa) is not guaranteed to be atomic: the existing lock is
+        // first removed, and then a new lock is established" (flock(2)).
+        Some(_) => {
+            k.node.locks.cut_whole(ino, id);
+            k.node.notify(WaitOn::Lock(ino));
+        }
+        None => {}
+    }
+    if k.node.locks.whole_conflict(ino, id, exclusive) {
+        if op & c::LOCK_NB != 0 {
+            return err(Errno::EAGAIN);
+        }
+        return Err(Wait::on(WaitOn::Lock(ino)).into());
+    }
+    let pid = k.pid;
+    k.node.locks.set_whole(ino, Flock { file: id, pid, exclusive });
+    Ok(0)
+}
+
+fn lock_inode(k: &Ctx<'_>, id: FileId) -> Result<Ino, Errno> {
+    lockable(&k.node.files[id].kind).ok_or(Errno::EINVAL)
+}
+
+impl Ctx<'_> {
+    /// The record-lock commands of fcntl(2): F_GETLK, F_SETLK, F_SETLKW and their F_OFD_ kin. `arg` is the address of a
+    /// `struct flock`.
+    pub(crate) fn fcntl_lock(&mut self, fd: Fd, cmd: u64, arg: u64) -> SysResult {
+        let id = self.file_id(fd)?;
+        let arg = Ptr(arg);
+        let mut lock: FlockArg = self.read_obj(arg)?;
+        let ofd = matches!(cmd, c::F_OFD_GETLK | c::F_OFD_SETLK | c::F_OFD_SETLKW);
+        // "When using open file description locks, the l_pid field must be set to zero"; Linux answers EINVAL.
+        if ofd && lock.pid != 0 {
+            return err(Errno::EINVAL);
+        }
+        let query = matches!(cmd, c::F_GETLK | c::F_OFD_GETLK);
+        let exclusive = match lock.kind as u64 {
+            c::F_RDLCK => Some(false),
+            c::F_WRLCK => Some(true),
+            c::F_UNLCK if !query => None,
+            _ => return err(Errno::EINVAL),
+        };
+        let (start, end) = self.lock_range(id, &lock)?;
+        let ino = lock_inode(self, id)?;
+        let pid = self.pid;
+        let owner = if ofd { Owner::File(id) } else { Owner::Process(pid) };
+        let want = Request { owner, pid, start, end, exclusive: exclusive == Some(true) };
+        if query {
+            show(&mut lock, self.node.locks.conflict(ino, &want));
+            self.write_obj(arg, &lock)?;
+            return Ok(0);
+        }
+        // "EBADF: cmd is F_SETLK or F_SETLKW and the file descriptor open mode doesn't match with the type of lock
+        // requested."
+        let file = &self.node.files[id];
+        if (exclusive == Some(true) && !file.writable()) || (exclusive == Some(false) && !file.readable()) {
+            return err(Errno::EBADF);
+        }
+        self.node.locks.unwant(self.tid);
+        if exclusive.is_none() {
+            if self.node.locks.cut(ino, owner, start, end) {
+                self.node.notify(WaitOn::Lock(ino));
+            }
+            return Ok(0);
+        }
+        if self.node.locks.conflict(ino, &want).is_some() {
+            if matches!(cmd, c::F_SETLK | c::F_OFD_SETLK) {
+                return err(Errno::EAGAIN);
+            }
+            if !ofd && self.node.lock_deadlock(ino, &want) {
+                return err(Errno::EDEADLK);
+            }
+            self.node.locks.want(self.tid, ino, want);
+            return Err(Wait::on(WaitOn::Lock(ino)).into());
+        }
+        self.node.locks.set(ino, want);
+        if exclusive == Some(false) {
+            // It may have been a write lock before.
+            self.node.notify(WaitOn::Lock(ino));
+        }
+        Ok(0)
+    }
+
+    /// First and last byte that a `struct flock` names. "l_len may be negative: [...] the interval described by lock
+    /// covers bytes l_start+l_len up to and including l_start-1"; "Specifying 0 for l_len has the special meaning: lock
+    /// all bytes starting at the location specified by l_whence and l_start through to the end of file".
+    fn lock_range(&self, id: FileId, lock: &FlockArg) -> Result<(u64, u64), Errno> {
+        let file = &self.node.files[id];
+        let base = match lock.whence as u64 {
+            c::SEEK_SET => 0,
+            c::SEEK_CUR => file.offset as i64,
+            c::SEEK_END => {
+                file.ino().map_or(Ok(0), |ino| self.node.vfs.stat_ino(ino).map(|s| s.size as i64))?
+            }
+            _ => return Err(Errno::EINVAL),
+        };
+        let start = base.checked_add(lock.start).ok_or(Errno::EOVERFLOW)?;
+        let (first, last) = match lock.len {
+            0 => (start, i64::MAX),
+            len if len > 0 => (start, start.checked_add(len - 1).ok_or(Errno::EOVERFLOW)?),
+            len => (start.checked_add(len).ok_or(Errno::EINVAL)?, start - 1),
+        };
+        // "EINVAL: ... the resulting range would begin before the start of the file".
+        if first < 0 || start < 0 {
+            return Err(Errno::EINVAL);
+        }
+        Ok((first as u64, last as u64))
+    }
+}
+
+/// F_GETLK's answer: "If the lock could be placed, fcntl() does not actually place it, but returns F_UNLCK in the l_type
+/// field of lock and leaves the other fields of the structure unchanged."
+fn show(lock: &mut FlockArg, conflict: Option<Request>) {
+    let Some(held) = conflict else {
+        lock.kind = c::F_UNLCK as i16;
+        return;
+    };
+    lock.kind = if held.exclusive { c::F_WRLCK } else { c::F_RDLCK } as i16;
+    lock.whence = c::SEEK_SET as i16;
+    lock.start = held.start as i64;
+    lock.len = if held.end == Request::TO_END { 0 } else { (held.end - held.start + 1) as i64 };
+    // "If the conflicting lock is an open file description lock, then the l_pid is set to -1."
+    lock.pid = match held.owner {
+        Owner::Process(pid) => pid.0 as i32,
+        Owner::File(_) => -1,
+    };
+}

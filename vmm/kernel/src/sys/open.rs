@@ -1,0 +1,407 @@
+//! open(2), openat(2), creat(2), memfd_create(2); fifos, devices and the kernel's own files when they are opened, read
+//! and written.
+
+use std::sync::Arc;
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_decisions::Stream;
+use bloodhound_vfs::flags::{MAY_READ, MAY_WRITE};
+use bloodhound_vfs::{At, Cred, Dev, Ino, Kind, Opened};
+
+use crate::ctx::*;
+use crate::file::{Console, File, FileKind};
+use crate::ids::*;
+use crate::path::{Place, Reached, Synth, done};
+use crate::pipe::Pipe;
+use crate::procfs::{Entry, Tree, View};
+use crate::task::TaskState;
+use crate::wait::{Object, Restart, Resume, Stop, SysResult, Wait, WaitOn};
+
+/// Flags that F_GETFL never shows (do_dentry_open in Linux).
+const NOT_KEPT: u64 = c::O_CREAT | c::O_EXCL | c::O_NOCTTY | c::O_TRUNC | c::O_CLOEXEC;
+/// The bit that makes O_TMPFILE differ from O_DIRECTORY.
+const TMPFILE_BIT: u64 = c::O_TMPFILE & !c::O_DIRECTORY;
+
+const NULL: Dev = Dev { major: 1, minor: 3 };
+const ZERO: Dev = Dev { major: 1, minor: 5 };
+const FULL: Dev = Dev { major: 1, minor: 7 };
+const RANDOM: Dev = Dev { major: 1, minor: 8 };
+const URANDOM: Dev = Dev { major: 1, minor: 9 };
+const CONSOLE: Dev = Dev { major: 5, minor: 1 };
+
+/// open(2).
+pub fn open(k: &mut Ctx<'_>, path: Path, flags: Hex, mode: u32) -> SysResult {
+    openat(k, Fd(c::AT_FDCWD), path, flags, mode)
+}
+
+/// creat(2): "A call to creat() is equivalent to calling open() with flags equal to O_CREAT|O_WRONLY|O_TRUNC."
+pub fn creat(k: &mut Ctx<'_>, path: Path, mode: u32) -> SysResult {
+    open(k, path, Hex(c::O_CREAT | c::O_WRONLY | c::O_TRUNC), mode)
+}
+
+/// openat(2).
+pub fn openat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: Hex, mode: u32) -> SysResult {
+    // The flags are an int.
+    let flags = flags.0 & 0xffff_ffff;
+    let cloexec = flags & c::O_CLOEXEC != 0;
+    if let Some(Resume::Fifo { ino, granted: true, .. }) = k.resumed.as_ref().map(|r| r.wait.resume.clone()) {
+        let file = fifo_file(k, ino, flags)?;
+        return Ok(k.open_file(file, cloexec)?);
+    }
+    let path = k.read_path(path)?;
+    // Before anything is made: a full descriptor table must not leave a new file behind.
+    let limit = k.process().limits[c::RLIMIT_NOFILE as usize].cur;
+    k.process().fds.lowest_free(0, limit)?;
+    let file = k.open_path(dirfd, &path, flags, mode)?;
+    Ok(k.open_file(file, cloexec)?)
+}
+
+/// memfd_create(2): a file of /dev/shm without a name.
+pub fn memfd_create(k: &mut Ctx<'_>, name: Path, flags: Hex) -> SysResult {
+    // MFD_NOEXEC_SEAL and MFD_EXEC came with Linux 6.3; older kernels answer EINVAL, and so for huge pages without
+    // hugetlbfs.
+    if flags.0 & !(c::MFD_CLOEXEC | c::MFD_ALLOW_SEALING) != 0 {
+        return err(Errno::EINVAL);
+    }
+    // "The name supplied in name [...] names can be up to 249 bytes in length".
+    k.read_cstr(name.0, 249, Errno::EINVAL)?;
+    let cred = k.process().cred.clone();
+    let opened = [&b"/dev/shm"[..], b"/tmp", b"/"].into_iter().find_map(|dir| {
+        let flags = (c::O_TMPFILE | c::O_EXCL | c::O_RDWR) as u32;
+        let (root, now) = (k.node.vfs.root(), k.now());
+        let superuser = Cred::root();
+        let mut ctx =
+            bloodhound_vfs::Ctx { base: &mut *k.base, cred: &superuser, root, now, umask: 0, links: 0 };
+        k.node.vfs.open(&mut ctx, At { dir: root, path: dir }, flags, 0o777).ok()
+    });
+    let opened = opened.ok_or(Errno::ENOMEM)?;
+    let now = k.now();
+    k.node.vfs.chown(opened.ino, &Cred::root(), Some(cred.uid), Some(cred.gid), now)?;
+    let file = File::new(FileKind::Regular(opened.ino), c::O_RDWR | c::O_LARGEFILE);
+    Ok(k.open_file(file, flags.0 & c::MFD_CLOEXEC != 0)?)
+}
+
+impl Ctx<'_> {
+    /// Opens what a path names; the caller gives the description a descriptor.
+    fn open_path(&mut self, dirfd: Fd, path: &[u8], flags: u64, mode: u32) -> SysResult<File> {
+        // "O_EXCL ... with O_CREAT: if pathname is a symbolic link, then open() fails regardless of where the symbolic
+        // link points."
+        let exclusive = flags & c::O_CREAT != 0 && flags & c::O_EXCL != 0 && flags & c::O_PATH == 0;
+        let follow = flags & c::O_NOFOLLOW == 0 && !exclusive;
+        let found =
+            self.at(dirfd, path, follow, |vfs, ctx, at| vfs.open(ctx, at, flags as u32, mode & 0o7777))?;
+        let (place, making) = match found {
+            Reached::Done(opened) => return self.opened(opened, flags),
+            Reached::At(place) => (place, flags & (c::O_CREAT | TMPFILE_BIT)),
+        };
+        if exclusive && !matches!(place, Place::Synth(Synth { ref path, .. }) if path.is_empty()) {
+            return err(Errno::EEXIST);
+        }
+        match place {
+            // A magic link leads past permissions of directories, not past those of the file.
+            Place::Ino(ino) if flags & c::O_PATH != 0 => {
+                let kind = self.node.vfs.stat_ino(ino)?.kind;
+                if flags & c::O_DIRECTORY != 0 && kind != Kind::Directory {
+                    return err(Errno::ENOTDIR);
+                }
+                self.node.vfs.hold(ino);
+                self.opened(Opened { ino, kind, created: false, writer: false }, flags)
+            }
+            Place::Ino(ino) => {
+                let is_dir = self.node.vfs.stat_ino(ino)?.kind == Kind::Directory;
+                if is_dir && making & c::O_CREAT != 0 {
+                    return err(Errno::EISDIR);
+                }
+                let opened = if is_dir && making & TMPFILE_BIT != 0 {
+                    done(self.fs(|vfs, ctx| {
+                        vfs.open(ctx, At { dir: ino, path: b"." }, flags as u32, mode & 0o7777)
+                    }))?
+                } else {
+                    done(self.fs(|vfs, ctx| Ok(vfs.open_ino(ctx, ino, flags as u32)?)))?
+                };
+                self.opened(opened, flags)
+            }
+            Place::Synth(synth) => self.open_synth(&synth, flags),
+            Place::File(id) => self.reopen(id, flags),
+        }
+    }
+
+    /// Makes the description for an inode of which the VFS has given a reference.
+    fn opened(&mut self, opened: Opened, flags: u64) -> SysResult<File> {
+        self.node.drop_moved_pages();
+        let Opened { ino, kind, writer, .. } = opened;
+        if flags & c::O_PATH != 0 {
+            return Ok(File::new(FileKind::Path(ino), flags & (c::O_PATH | c::O_DIRECTORY | c::O_NOFOLLOW)));
+        }
+        let kept = flags & !NOT_KEPT | c::O_LARGEFILE;
+        let failed = match kind {
+            Kind::Regular => return Ok(File::new(FileKind::Regular(ino), kept)),
+            Kind::Directory => return Ok(File::new(FileKind::Dir(ino), kept)),
+            Kind::CharDevice => match self.device_file(ino, kept) {
+                Ok(file) => return Ok(file),
+                Err(e) => e.into(),
+            },
+            Kind::Fifo => match self.open_fifo(ino, flags) {
+                Ok(file) => return Ok(file),
+                Err(stop) => stop,
+            },
+            // "ENXIO: The file is a device special file and no corresponding device exists", "The file is a UNIX domain
+            // socket."
+            Kind::BlockDevice | Kind::Socket => Errno::ENXIO.into(),
+            Kind::Symlink => Errno::ELOOP.into(),
+        };
+        self.node.vfs.close_ref(ino, writer);
+        Err(failed)
+    }
+
+    fn device_file(&mut self, ino: Ino, flags: u64) -> Result<File, Errno> {
+        let dev = self.node.vfs.stat_ino(ino)?.rdev;
+        match dev {
+            NULL | ZERO | FULL | RANDOM | URANDOM => Ok(File::new(FileKind::Device { ino, dev }, flags)),
+            CONSOLE => {
+                self.node.vfs.close_ref(ino, false);
+                let stream = if flags & c::O_ACCMODE == c::O_RDONLY { Console::In } else { Console::Out };
+                Ok(File::new(FileKind::Console(stream), flags))
+            }
+            // Also /dev/tty: no process has a controlling terminal.
+            _ => Err(Errno::ENXIO),
+        }
+    }
+
+    /// fifo(7): "Opening a FIFO for reading or writing blocks until the other end is also opened"; nonblocking "opening
+    /// for read-only succeeds even if no one has opened on the write side yet and opening for write-only fails with ENXIO
+    /// unless the other end has already been opened. Under Linux, opening a FIFO for read and write will succeed both in
+    /// blocking and nonblocking mode."
+    ///
+    /// Whoever opens the other side counts the sleeper in at once ([`Resume::Fifo`]), so that it may write and close
+    /// before the sleeper runs.
+    fn open_fifo(&mut self, ino: Ino, flags: u64) -> SysResult<File> {
+        let (read, write) = sides(flags);
+        let partner = |k: &Ctx<'_>| {
+            let pipe = k.node.fifos.get(&ino).and_then(|id| k.node.pipes.get(*id));
+            pipe.is_some_and(|p| if read { p.writers > 0 } else { p.readers > 0 })
+        };
+        let mut sleepers = self.fifo_sleepers(ino);
+        sleepers.retain(|(_, writes)| if *writes { read } else { write });
+        if !(read && write) && sleepers.is_empty() && !partner(self) {
+            if flags & c::O_NONBLOCK == 0 {
+                let wait = Wait::on(WaitOn::Fifo(ino)).restart(Restart::Sys);
+                return Err(wait.resume(Resume::Fifo { ino, write, granted: false }).into());
+            }
+            if write {
+                return err(Errno::ENXIO);
+            }
+        }
+        self.join_fifo(ino, read, write);
+        for (tid, writes) in sleepers {
+            self.node.vfs.hold(ino);
+            self.join_fifo(ino, !writes, writes);
+            self.node.grant_fifo(tid);
+        }
+        fifo_file(self, ino, flags)
+    }
+
+    /// Tasks that sleep in an open of this fifo, and whether they want to write.
+    fn fifo_sleepers(&self, ino: Ino) -> Vec<(Tid, bool)> {
+        let waiting = self.node.waiters.get(&WaitOn::Fifo(ino)).into_iter().flatten();
+        let wanted = waiting.filter_map(|tid| match &self.node.task(*tid).state {
+            TaskState::Blocked(wait) => match wait.resume {
+                Resume::Fifo { write, .. } => Some((*tid, write)),
+                _ => None,
+            },
+            _ => None,
+        });
+        wanted.collect()
+    }
+
+    /// Counts one more open end.
+    fn join_fifo(&mut self, ino: Ino, read: bool, write: bool) {
+        let node = &mut *self.node;
+        let pipes = &mut node.pipes;
+        let id = *node.fifos.entry(ino).or_insert_with(|| pipes.insert(Pipe::default()));
+        let pipe = &mut node.pipes[id];
+        pipe.readers += u32::from(read);
+        pipe.writers += u32::from(write);
+        pipe.opened.0 += u64::from(read);
+        pipe.opened.1 += u64::from(write);
+        node.notify_object(Object::Pipe(id), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
+    }
+
+    /// Opens a file or directory of /proc or /sys; a file's text is fixed here.
+    fn open_synth(&mut self, synth: &Synth, flags: u64) -> SysResult<File> {
+        let view = View { node: self.node, pid: self.pid, tid: self.tid };
+        let entry = view.entry(synth).ok_or(Errno::ENOENT)?;
+        let cred = &self.node.processes[&self.pid].cred;
+        let path = Arc::new(synth.absolute());
+        let kept = if flags & c::O_PATH != 0 {
+            flags & (c::O_PATH | c::O_DIRECTORY | c::O_NOFOLLOW)
+        } else {
+            flags & !NOT_KEPT | c::O_LARGEFILE
+        };
+        match entry {
+            Entry::Link(_) if flags & c::O_PATH != 0 => {
+                Err(Stop::Unsupported(format!("O_PATH|O_NOFOLLOW of {}", path.escape_ascii())))
+            }
+            Entry::Link(_) => err(Errno::ELOOP),
+            Entry::Dir { .. } => {
+                if flags & c::O_PATH == 0 {
+                    if flags & (c::O_CREAT | c::O_ACCMODE) != 0 {
+                        return err(Errno::EISDIR);
+                    }
+                    view.permit(synth, cred, MAY_READ)?;
+                }
+                let entries = if flags & c::O_PATH == 0 { view.entries(synth) } else { Vec::new() };
+                Ok(File::new(FileKind::SyntheticDir { path, entries: Arc::new(entries) }, kept))
+            }
+            Entry::File { .. } if flags & c::O_DIRECTORY != 0 => err(Errno::ENOTDIR),
+            Entry::File { .. } if flags & c::O_PATH != 0 => {
+                Ok(File::new(FileKind::Synthetic { path, data: Arc::default() }, kept))
+            }
+            Entry::File { mode } => {
+                let (read, write) = sides(flags);
+                let want = if read { MAY_READ } else { 0 } | if write { MAY_WRITE } else { 0 };
+                if write && mode & 0o200 == 0 {
+                    // Container runtimes mount /sys and /proc/sys read-only.
+                    let read_only = synth.tree == Tree::Sys || synth.path.starts_with(b"sys/");
+                    return err(if read_only { Errno::EROFS } else { Errno::EACCES });
+                }
+                view.permit(synth, cred, want)?;
+                let data = if read { view.read(synth)? } else { Vec::new() };
+                Ok(File::new(FileKind::Synthetic { path, data: Arc::new(data) }, kept))
+            }
+        }
+    }
+
+    /// Opens `/proc/PID/fd/N` of something without an inode: pipes get a new description of the end that the flags ask
+    /// for, "ENXIO" for sockets and other objects.
+    fn reopen(&mut self, id: FileId, flags: u64) -> SysResult<File> {
+        if flags & c::O_PATH != 0 {
+            return Err(Stop::Unsupported("O_PATH of a pipe or socket in /proc/PID/fd".into()));
+        }
+        if flags & c::O_DIRECTORY != 0 {
+            return err(Errno::ENOTDIR);
+        }
+        let kept = flags & !NOT_KEPT | c::O_LARGEFILE;
+        let (read, write) = sides(flags);
+        match self.node.files[id].kind {
+            // An unnamed pipe never waits for the other side (fifo_open in Linux: "is_pipe").
+            FileKind::Pipe { pipe, ino: None, .. } => {
+                let p = &mut self.node.pipes[pipe];
+                p.readers += u32::from(read);
+                p.writers += u32::from(write);
+                Ok(File::new(FileKind::Pipe { pipe, read, write, ino: None }, kept))
+            }
+            FileKind::Console(stream) => Ok(File::new(FileKind::Console(stream), kept)),
+            _ => err(Errno::ENXIO),
+        }
+    }
+
+    /// read(2) of a device (null(4), full(4), random(4)).
+    pub(crate) fn device_read(&mut self, dev: Dev, max: usize) -> SysResult<Vec<u8>> {
+        match dev {
+            NULL => Ok(Vec::new()),
+            ZERO | FULL => Ok(vec![0; max]),
+            RANDOM | URANDOM => {
+                // Linux serves at most 32 MiB - 1 at once; a smaller piece keeps the decision log short.
+                let mut out = vec![0; max.min(1 << 20)];
+                self.decisions.bytes(Stream::GuestRandom, &mut out);
+                Ok(out)
+            }
+            _ => err(Errno::ENXIO),
+        }
+    }
+
+    /// write(2) to a device. "Writes to the /dev/full device fail with an ENOSPC error" (full(4)).
+    pub(crate) fn device_write(&mut self, dev: Dev, data: &[u8]) -> SysResult {
+        match dev {
+            NULL | ZERO | RANDOM | URANDOM => Ok(data.len() as u64),
+            FULL if data.is_empty() => Ok(0),
+            FULL => err(Errno::ENOSPC),
+            _ => err(Errno::ENXIO),
+        }
+    }
+
+    /// write(2) to a file of /proc. A thread's name can be set ("comm"); the knobs that steer memory pressure and core
+    /// dumps are accepted and do nothing.
+    pub(crate) fn synthetic_write(&mut self, path: &[u8], data: &[u8]) -> SysResult {
+        let synth = Synth::from_absolute(path).ok_or(Errno::EIO)?;
+        let text = std::str::from_utf8(&synth.path).map_err(|_| Errno::EIO)?;
+        let name = text.rsplit('/').next().unwrap_or_default();
+        if name != "comm" {
+            return match name {
+                "oom_score_adj" | "oom_adj" | "loginuid" | "coredump_filter" | "clear_refs" => {
+                    Ok(data.len() as u64)
+                }
+                _ => err(Errno::EIO),
+            };
+        }
+        let directory = text.strip_suffix("/comm").and_then(|d| d.rsplit('/').next());
+        let tid = Tid(directory.and_then(|d| d.parse().ok()).ok_or(Errno::EIO)?);
+        let pid = self.pid;
+        let task = self.node.tasks.get_mut(&tid).ok_or(Errno::ESRCH)?;
+        // "A thread may modify its comm value, or that of any of other thread in the same thread group".
+        if task.pid != pid {
+            return err(Errno::EINVAL);
+        }
+        let end = data.iter().position(|b| *b == b'\n' || *b == 0).unwrap_or(data.len()).min(15);
+        task.comm = data[..end].to_vec();
+        Ok(data.len() as u64)
+    }
+
+    /// F_ADD_SEALS and F_GET_SEALS. Seals are not kept: a memfd shows the seal of one that does not allow sealing.
+    pub(crate) fn fcntl_seals(&mut self, fd: Fd, cmd: u64, _arg: u64) -> SysResult {
+        const F_SEAL_SEAL: u64 = 1;
+        let FileKind::Regular(ino) = self.file(fd)?.kind else { return err(Errno::EINVAL) };
+        // "EINVAL: fd does not refer to an inode that supports sealing": named files.
+        if self.node.vfs.stat_ino(ino)?.nlink > 0 {
+            return err(Errno::EINVAL);
+        }
+        if cmd == c::F_GET_SEALS { Ok(F_SEAL_SEAL) } else { err(Errno::EPERM) }
+    }
+}
+
+impl crate::node::Node {
+    /// Wakes a task that sleeps in the open of a fifo: it has been counted in.
+    fn grant_fifo(&mut self, tid: Tid) {
+        if let TaskState::Blocked(wait) = &mut self.task_mut(tid).state
+            && let Resume::Fifo { granted, .. } = &mut wait.resume
+        {
+            *granted = true;
+            self.wake(tid, false);
+        }
+    }
+}
+
+impl View<'_> {
+    /// What getdents64(2) of a directory gives: name, inode number, DT_* type.
+    fn entries(&self, dir: &Synth) -> Vec<(Vec<u8>, u64, u8)> {
+        const DT_DIR: u8 = 4;
+        let own = crate::procfs::inode_number(dir);
+        let mut out = vec![
+            (b".".to_vec(), own, DT_DIR),
+            (b"..".to_vec(), crate::procfs::inode_number(&dir.parent()), DT_DIR),
+        ];
+        for (name, kind) in self.list(dir) {
+            let ino = crate::procfs::inode_number(&dir.child(&name));
+            out.push((name, ino, kind));
+        }
+        out
+    }
+}
+
+/// The description of a fifo in which the caller has been counted.
+fn fifo_file(k: &Ctx<'_>, ino: Ino, flags: u64) -> SysResult<File> {
+    let pipe = *k.node.fifos.get(&ino).ok_or(Errno::ENXIO)?;
+    let (read, write) = sides(flags);
+    Ok(File::new(FileKind::Pipe { pipe, read, write, ino: Some(ino) }, flags & !NOT_KEPT | c::O_LARGEFILE))
+}
+
+/// Whether open flags ask for reading and for writing.
+fn sides(flags: u64) -> (bool, bool) {
+    match flags & c::O_ACCMODE {
+        c::O_RDONLY => (true, false),
+        c::O_WRONLY => (false, true),
+        _ => (true, true),
+    }
+}

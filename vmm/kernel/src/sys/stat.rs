@@ -1,0 +1,231 @@
+//! File status: stat(2) and its kind, statx(2), access(2) and its kind.
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::{Stat as StatOut, Statx, StatxTime, Timespec};
+use bloodhound_vfs::flags::{MAY_EXEC, MAY_WRITE, S_IFIFO, S_IFSOCK};
+use bloodhound_vfs::{Cred, Dev, Ino, Kind, Stat, Timestamp};
+
+use crate::ctx::*;
+use crate::file::FileKind;
+use crate::ids::*;
+use crate::path::{Place, Synth};
+use crate::procfs::{Entry, Tree, View, anonymous_ino};
+use crate::wait::SysResult;
+
+/// statx(2) flags: AT_STATX_FORCE_SYNC, AT_STATX_DONT_SYNC.
+const SYNC_TYPE: u64 = 0x6000;
+/// The mask bit "reserved for future struct statx expansion".
+const STATX_RESERVED: u64 = 0x8000_0000;
+/// STATX_BASIC_STATS | STATX_BTIME | STATX_MNT_ID.
+const STATX_SHOWN: u32 = 0x7ff | 0x800 | 0x1000;
+
+/// stat(2).
+pub fn stat(k: &mut Ctx<'_>, path: Path, buf: Ptr) -> SysResult {
+    newfstatat(k, Fd(c::AT_FDCWD), path, buf, Hex(0))
+}
+
+/// lstat(2).
+pub fn lstat(k: &mut Ctx<'_>, path: Path, buf: Ptr) -> SysResult {
+    newfstatat(k, Fd(c::AT_FDCWD), path, buf, Hex(c::AT_SYMLINK_NOFOLLOW))
+}
+
+/// fstat(2); O_PATH descriptors are allowed since Linux 3.6.
+pub fn fstat(k: &mut Ctx<'_>, fd: Fd, buf: Ptr) -> SysResult {
+    // Unlike fstatat, AT_FDCWD is no descriptor here.
+    k.fd(fd)?;
+    let place = k.fd_place(fd)?;
+    let stat = k.place_stat(&place)?;
+    k.write_obj(buf, &stat_out(&stat))?;
+    Ok(0)
+}
+
+/// fstatat(2).
+pub fn newfstatat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, buf: Ptr, flags: Hex) -> SysResult {
+    if flags.0 & !(c::AT_SYMLINK_NOFOLLOW | c::AT_NO_AUTOMOUNT | c::AT_EMPTY_PATH) != 0 {
+        return err(Errno::EINVAL);
+    }
+    let place = k.resolve_arg(dirfd, path, flags.0)?;
+    let stat = k.place_stat(&place)?;
+    k.write_obj(buf, &stat_out(&stat))?;
+    Ok(0)
+}
+
+/// statx(2).
+pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: Hex, mask: Hex, buf: Ptr) -> SysResult {
+    let known = c::AT_SYMLINK_NOFOLLOW | c::AT_NO_AUTOMOUNT | c::AT_EMPTY_PATH | SYNC_TYPE;
+    if mask.0 & STATX_RESERVED != 0 || flags.0 & !known != 0 || flags.0 & SYNC_TYPE == SYNC_TYPE {
+        return err(Errno::EINVAL);
+    }
+    let place = k.resolve_arg(dirfd, path, flags.0)?;
+    let stat = k.place_stat(&place)?;
+    let time = |t: Timestamp| StatxTime { sec: t.secs, nsec: t.nanos, pad: 0 };
+    let mount = k.node.vfs.mounts().into_iter().find(|m| m.dev == stat.dev).map_or(0, |m| u64::from(m.id.0));
+    let out = Statx {
+        mask: STATX_SHOWN,
+        blksize: stat.blksize,
+        nlink: stat.nlink,
+        uid: stat.uid,
+        gid: stat.gid,
+        mode: stat.mode as u16,
+        ino: stat.ino.0,
+        size: stat.size,
+        blocks: stat.blocks,
+        atime: time(stat.atime),
+        btime: time(stat.btime),
+        ctime: time(stat.ctime),
+        mtime: time(stat.mtime),
+        rdev_major: stat.rdev.major,
+        rdev_minor: stat.rdev.minor,
+        dev_major: stat.dev.major,
+        dev_minor: stat.dev.minor,
+        mnt_id: mount,
+        ..Statx::default()
+    };
+    k.write_obj(buf, &out)?;
+    Ok(0)
+}
+
+/// access(2).
+pub fn access(k: &mut Ctx<'_>, path: Path, mode: u32) -> SysResult {
+    faccessat2(k, Fd(c::AT_FDCWD), path, mode, Hex(0))
+}
+
+/// faccessat(2) as the kernel has it: without flags.
+pub fn faccessat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, mode: u32) -> SysResult {
+    faccessat2(k, dirfd, path, mode, Hex(0))
+}
+
+/// faccessat2(2).
+pub fn faccessat2(k: &mut Ctx<'_>, dirfd: Fd, path: Path, mode: u32, flags: Hex) -> SysResult {
+    let known = c::AT_EACCESS | c::AT_SYMLINK_NOFOLLOW | c::AT_EMPTY_PATH;
+    if mode & !7 != 0 || flags.0 & !known != 0 {
+        return err(Errno::EINVAL);
+    }
+    // "The check is done using the calling process's real UID and GID, rather than the effective IDs" (access(2)).
+    let cred = if flags.0 & c::AT_EACCESS != 0 {
+        k.process().cred.clone()
+    } else {
+        let [ruid, _, rgid, _] = k.process().real_ids;
+        Cred { uid: ruid, gid: rgid, groups: k.process().cred.groups.clone() }
+    };
+    let path = k.read_path(path)?;
+    let place = if path.is_empty() && flags.0 & c::AT_EMPTY_PATH != 0 {
+        k.fd_place(dirfd)?
+    } else {
+        k.resolve_as(&cred, dirfd, &path, flags.0 & c::AT_SYMLINK_NOFOLLOW == 0)?
+    };
+    match place {
+        Place::Ino(ino) => k.node.vfs.access_ino(ino, &cred, mode)?,
+        Place::Synth(synth) => access_synth(k, &synth, &cred, mode)?,
+        // Pipes and sockets belong to who made them; there is one user in all but rare cases.
+        Place::File(_) => {}
+    }
+    Ok(0)
+}
+
+fn access_synth(k: &Ctx<'_>, synth: &Synth, cred: &Cred, mode: u32) -> Result<(), Errno> {
+    let view = View { node: k.node, pid: k.pid, tid: k.tid };
+    view.permit(synth, cred, mode)?;
+    let entry = view.entry(synth).ok_or(Errno::ENOENT)?;
+    if mode & MAY_WRITE != 0 && (synth.tree == Tree::Sys || synth.path.starts_with(b"sys/")) {
+        return Err(Errno::EROFS);
+    }
+    // No file there has an x bit, and root needs one.
+    if mode & MAY_EXEC != 0 && matches!(entry, Entry::File { .. }) {
+        return Err(Errno::EACCES);
+    }
+    Ok(())
+}
+
+impl Ctx<'_> {
+    /// Status of whatever a path or descriptor names.
+    pub(crate) fn place_stat(&self, place: &Place) -> Result<Stat, Errno> {
+        match place {
+            Place::Ino(ino) => self.node.vfs.stat_ino(*ino),
+            Place::Synth(synth) => Ok(self.synth_stat(synth)),
+            Place::File(id) => Ok(self.anonymous_stat(*id)),
+        }
+    }
+
+    /// A place of which the process is gone meanwhile still has an open file: it shows an empty one.
+    fn synth_stat(&self, synth: &Synth) -> Stat {
+        let view = View { node: self.node, pid: self.pid, tid: self.tid };
+        let mounts = self.node.vfs.mounts();
+        let dev = mounts.iter().find(|m| m.path == synth.tree.root()).map(|m| m.dev).unwrap_or_default();
+        let Some(attr) = view.attr(synth) else {
+            return plain(
+                dev,
+                crate::procfs::inode_number(synth),
+                bloodhound_vfs::flags::S_IFREG | 0o444,
+                Timestamp::default(),
+            );
+        };
+        let is_dir = matches!(view.entry(synth), Some(Entry::Dir { .. }));
+        Stat {
+            nlink: if is_dir { 2 } else { 1 },
+            uid: attr.uid,
+            gid: attr.gid,
+            size: attr.size,
+            blksize: if synth.tree == Tree::Sys { 4096 } else { 1024 },
+            ..plain(dev, attr.ino, attr.mode, attr.time)
+        }
+    }
+
+    /// Pipes, sockets and anonymous inodes live on file systems of their own in Linux (pipefs, sockfs, anon_inodefs).
+    fn anonymous_stat(&self, id: FileId) -> Stat {
+        let kind = &self.node.files[id].kind;
+        let (minor, mode) = match kind {
+            FileKind::Pipe { .. } | FileKind::Console(_) => (13, S_IFIFO | 0o600),
+            FileKind::Inet(_) | FileKind::Unix(_) => (8, S_IFSOCK | 0o777),
+            _ => (14, 0o600),
+        };
+        let time = Timestamp::at(self.node.config.epoch_ns, bloodhound_abi::SimTime::ZERO);
+        let cred = &self.process().cred;
+        Stat {
+            uid: cred.uid,
+            gid: cred.gid,
+            ..plain(Dev { major: 0, minor }, anonymous_ino(kind), mode, time)
+        }
+    }
+}
+
+fn plain(dev: Dev, ino: u64, mode: u32, time: Timestamp) -> Stat {
+    Stat {
+        dev,
+        ino: Ino(ino),
+        kind: Kind::from_mode(mode).unwrap_or(Kind::Regular),
+        mode,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+        rdev: Dev::default(),
+        size: 0,
+        blksize: 4096,
+        blocks: 0,
+        atime: time,
+        mtime: time,
+        ctime: time,
+        btime: time,
+    }
+}
+
+fn stat_out(s: &Stat) -> StatOut {
+    let time = |t: Timestamp| Timespec { sec: t.secs, nsec: i64::from(t.nanos) };
+    StatOut {
+        dev: s.dev.encode(),
+        ino: s.ino.0,
+        nlink: u64::from(s.nlink),
+        mode: s.mode,
+        uid: s.uid,
+        gid: s.gid,
+        rdev: s.rdev.encode(),
+        size: s.size as i64,
+        blksize: i64::from(s.blksize),
+        blocks: s.blocks as i64,
+        atime: time(s.atime),
+        mtime: time(s.mtime),
+        ctime: time(s.ctime),
+        ..StatOut::default()
+    }
+}

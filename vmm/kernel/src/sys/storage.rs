@@ -1,0 +1,205 @@
+//! The size of files and their way to the disk: truncate(2), fallocate(2), fsync(2), sync(2), fadvise64(2).
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_vfs::flags::MAY_WRITE;
+use bloodhound_vfs::{Ino, Kind};
+
+use crate::ctx::*;
+use crate::file::FileKind;
+use crate::path::{Place, Reached, done};
+use crate::wait::SysResult;
+
+/// sync_file_range(2): WAIT_BEFORE, WRITE, WAIT_AFTER.
+const SYNC_FILE_RANGE: u64 = 7;
+/// posix_fadvise(2): POSIX_FADV_NORMAL to POSIX_FADV_NOREUSE.
+const ADVICES: std::ops::RangeInclusive<u32> = 0..=5;
+
+/// truncate(2).
+pub fn truncate(k: &mut Ctx<'_>, path: Path, len: i64) -> SysResult {
+    // "EINVAL: The argument length is negative or larger than the maximum file size."
+    let len = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
+    let path = k.read_path(path)?;
+    k.check_file_size(None, len)?;
+    match k.at(Fd(c::AT_FDCWD), &path, true, |vfs, ctx, at| vfs.truncate(ctx, at, len))? {
+        Reached::Done(()) => {}
+        Reached::At(Place::Ino(ino)) => {
+            // Through a magic link: the rights count that the caller has now.
+            let cred = k.process().cred.clone();
+            match k.node.vfs.stat_ino(ino)?.kind {
+                Kind::Regular => {}
+                Kind::Directory => return err(Errno::EISDIR),
+                _ => return err(Errno::EINVAL),
+            }
+            k.node.vfs.access_ino(ino, &cred, MAY_WRITE)?;
+            done(k.fs(|vfs, ctx| {
+                vfs.load(ctx.base, ino)?;
+                vfs.truncate_to(ino, len, ctx.now)?;
+                Ok(vfs.drop_set_id(ino, ctx.cred, ctx.now)?)
+            }))?;
+        }
+        Reached::At(_) => return err(Errno::EINVAL),
+    }
+    k.node.drop_moved_pages();
+    Ok(0)
+}
+
+/// ftruncate(2).
+pub fn ftruncate(k: &mut Ctx<'_>, fd: Fd, len: i64) -> SysResult {
+    let len = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
+    let file = k.file(fd)?;
+    // "EBADF or EINVAL: fd is not open for writing"; Linux says EINVAL, also for what is no regular file.
+    let FileKind::Regular(ino) = file.kind else { return err(Errno::EINVAL) };
+    if !file.writable() {
+        return err(Errno::EINVAL);
+    }
+    k.check_file_size(Some(ino), len)?;
+    let (cred, now) = (k.process().cred.clone(), k.now());
+    k.node.vfs.truncate_to(ino, len, now)?;
+    k.node.vfs.drop_set_id(ino, &cred, now)?;
+    k.node.drop_moved_pages();
+    Ok(0)
+}
+
+/// fallocate(2).
+pub fn fallocate(k: &mut Ctx<'_>, fd: Fd, mode: Hex, offset: i64, len: i64) -> SysResult {
+    let file = k.file(fd)?;
+    let (kind, writable) = (file.kind.clone(), file.writable());
+    // "EINVAL: offset was less than 0, or len was less than or equal to 0."
+    let (from, count) = match (u64::try_from(offset), u64::try_from(len)) {
+        (Ok(offset), Ok(len)) if len > 0 => (offset, len),
+        _ => return err(Errno::EINVAL),
+    };
+    if !writable {
+        return err(Errno::EBADF);
+    }
+    let ino = match kind {
+        FileKind::Regular(ino) => ino,
+        FileKind::Dir(_) | FileKind::SyntheticDir { .. } => return err(Errno::EISDIR),
+        // "ESPIPE: fd refers to a pipe or FIFO."
+        FileKind::Pipe { .. } => return err(Errno::ESPIPE),
+        _ => return err(Errno::ENODEV),
+    };
+    let end = from.checked_add(count).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;
+    let mode = u32::try_from(mode.0 & 0xffff_ffff).map_err(|_| Errno::EOPNOTSUPP)?;
+    if u64::from(mode) & c::FALLOC_FL_KEEP_SIZE == 0 {
+        k.check_file_size(Some(ino), end)?;
+    }
+    let (cred, now) = (k.process().cred.clone(), k.now());
+    k.node.vfs.fallocate(ino, mode, from, count, now)?;
+    k.node.vfs.drop_set_id(ino, &cred, now)?;
+    k.node.drop_moved_pages();
+    Ok(0)
+}
+
+impl Ctx<'_> {
+    /// RLIMIT_FSIZE: "Attempts to extend a file beyond this limit result in delivery of a SIGXFSZ signal [...] the relevant
+    /// system call fails with the error EFBIG" (getrlimit(2)).
+    fn check_file_size(&mut self, ino: Option<Ino>, size: u64) -> Result<(), Errno> {
+        let limit = self.process().limits[c::RLIMIT_FSIZE as usize].cur;
+        let grows = match ino {
+            Some(ino) => size > self.node.vfs.size(ino),
+            None => true,
+        };
+        if limit == u64::MAX || size <= limit || !grows {
+            return Ok(());
+        }
+        let info = crate::signal::user_info(c::SIGXFSZ as u32, 0, self.pid, 0);
+        self.node.send_task(self.tid, info);
+        Err(Errno::EFBIG)
+    }
+
+    /// Makes a file or directory durable, as fsync(2) does.
+    pub(crate) fn sync_inode(&mut self, ino: Ino) -> SysResult<()> {
+        self.charge_fsync();
+        self.node.vfs.sync(ino)?;
+        self.node.drop_moved_pages();
+        Ok(())
+    }
+
+    /// What a call that makes data durable costs.
+    fn charge_fsync(&mut self) {
+        let cost = self.node.config.costs.fsync;
+        self.node.charge(self.tid, cost);
+    }
+
+    /// fsync(2) and its kind on a descriptor.
+    fn sync_fd(&mut self, fd: Fd) -> SysResult {
+        match self.file(fd)?.kind {
+            FileKind::Regular(ino) | FileKind::Dir(ino) => {
+                self.sync_inode(ino)?;
+                Ok(0)
+            }
+            // "EROFS, EINVAL: fd is bound to a special file (e.g., a pipe, FIFO, or socket) which does not support
+            // synchronization."
+            _ => err(Errno::EINVAL),
+        }
+    }
+
+    /// sync(2) and syncfs(2).
+    fn sync_everything(&mut self) {
+        self.charge_fsync();
+        self.node.vfs.sync_all();
+        self.node.drop_moved_pages();
+    }
+}
+
+/// fsync(2).
+pub fn fsync(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
+    k.sync_fd(fd)
+}
+
+/// fdatasync(2).
+pub fn fdatasync(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
+    k.sync_fd(fd)
+}
+
+/// sync(2): "sync() is always successful."
+pub fn sync(k: &mut Ctx<'_>) -> SysResult {
+    k.sync_everything();
+    Ok(0)
+}
+
+/// syncfs(2). What lies on other disks becomes durable as well, which syncfs(2) allows.
+pub fn syncfs(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
+    k.file(fd)?;
+    k.sync_everything();
+    Ok(0)
+}
+
+/// sync_file_range(2): "does not flush disk write caches and thus does not provide any data integrity".
+pub fn sync_file_range(k: &mut Ctx<'_>, fd: Fd, offset: i64, count: i64, flags: Hex) -> SysResult {
+    let kind = &k.file(fd)?.kind;
+    if flags.0 & !SYNC_FILE_RANGE != 0 || offset < 0 || count < 0 || offset.checked_add(count).is_none() {
+        return err(Errno::EINVAL);
+    }
+    // "ESPIPE: fd refers to something other than a regular file, a block device, or a directory."
+    match kind {
+        FileKind::Regular(_) | FileKind::Dir(_) => Ok(0),
+        _ => err(Errno::ESPIPE),
+    }
+}
+
+/// posix_fadvise(2): a hint.
+pub fn fadvise64(k: &mut Ctx<'_>, fd: Fd, _offset: i64, len: i64, advice: u32) -> SysResult {
+    // "ESPIPE: The specified file descriptor refers to a pipe or FIFO."
+    if matches!(k.file(fd)?.kind, FileKind::Pipe { .. } | FileKind::Console(_)) {
+        return err(Errno::ESPIPE);
+    }
+    if len < 0 || !ADVICES.contains(&advice) {
+        return err(Errno::EINVAL);
+    }
+    Ok(0)
+}
+
+/// readahead(2): a hint.
+pub fn readahead(k: &mut Ctx<'_>, fd: Fd, _offset: u64, _count: u64) -> SysResult {
+    let file = k.file(fd)?;
+    if !file.readable() {
+        return err(Errno::EBADF);
+    }
+    match file.kind {
+        FileKind::Regular(_) => Ok(0),
+        _ => err(Errno::EINVAL),
+    }
+}

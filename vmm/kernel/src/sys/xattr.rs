@@ -1,0 +1,171 @@
+//! Extended attributes (xattr(7)): setxattr(2), getxattr(2), listxattr(2), removexattr(2).
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_vfs::Ino;
+
+use crate::ctx::*;
+use crate::path::Place;
+use crate::wait::SysResult;
+
+/// "The VFS-imposed limits on extended attribute names are 255 bytes; values 64 kB" (xattr(7)).
+const NAME_MAX: usize = 255;
+const SIZE_MAX: u64 = 65536;
+
+impl Ctx<'_> {
+    fn xattr_path(&mut self, path: Path, follow: bool) -> SysResult<Place> {
+        let path = self.read_path(path)?;
+        self.resolve(Fd(c::AT_FDCWD), &path, follow)
+    }
+
+    fn xattr_fd(&mut self, fd: Fd) -> SysResult<Place> {
+        if self.file(fd)?.flags & c::O_PATH != 0 {
+            return err(Errno::EBADF);
+        }
+        Ok(self.fd_place(fd)?)
+    }
+
+    /// "ERANGE: The attribute name is too long" or empty.
+    fn xattr_name(&mut self, name: Path) -> Result<Vec<u8>, Errno> {
+        let name = self.read_cstr(name.0, NAME_MAX, Errno::ERANGE)?;
+        if name.is_empty() { Err(Errno::ERANGE) } else { Ok(name) }
+    }
+}
+
+/// Only files of the file system have attributes.
+fn inode(place: Place) -> Result<Ino, Errno> {
+    match place {
+        Place::Ino(ino) => Ok(ino),
+        Place::Synth(_) | Place::File(_) => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+fn set(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64, flags: Hex) -> SysResult {
+    if flags.0 & !(c::XATTR_CREATE | c::XATTR_REPLACE) != 0 {
+        return err(Errno::EINVAL);
+    }
+    let name = k.xattr_name(name)?;
+    if size > SIZE_MAX {
+        return err(Errno::E2BIG);
+    }
+    let mut bytes = vec![0; size as usize];
+    k.read_bytes(value.0, &mut bytes)?;
+    let (cred, now) = (k.process().cred.clone(), k.now());
+    k.node.vfs.set_xattr(inode(place)?, &cred, &name, &bytes, flags.0 as u32, now)?;
+    Ok(0)
+}
+
+/// "If size is specified as zero, these calls return the current size of the named extended attribute"; "ERANGE: The size
+/// of the value buffer is too small to hold the result."
+fn give(k: &mut Ctx<'_>, bytes: &[u8], buf: Ptr, size: u64) -> SysResult {
+    if size > 0 {
+        if bytes.len() as u64 > size {
+            return err(Errno::ERANGE);
+        }
+        k.write_bytes(buf.0, bytes)?;
+    }
+    Ok(bytes.len() as u64)
+}
+
+fn get(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64) -> SysResult {
+    let name = k.xattr_name(name)?;
+    let cred = k.process().cred.clone();
+    let bytes = k.node.vfs.get_xattr(inode(place)?, &cred, &name)?;
+    give(k, &bytes, value, size)
+}
+
+fn list(k: &mut Ctx<'_>, place: Place, buf: Ptr, size: u64) -> SysResult {
+    let Place::Ino(ino) = place else { return Ok(0) };
+    let root = k.process().cred.is_root();
+    let mut names = k.node.vfs.list_xattr(ino)?;
+    // "trusted extended attributes ... are visible and accessible only to processes that have the CAP_SYS_ADMIN
+    // capability".
+    names.retain(|name| root || !name.starts_with(b"trusted."));
+    let bytes: Vec<u8> = names
+        .into_iter()
+        .flat_map(|mut name| {
+            name.push(0);
+            name
+        })
+        .collect();
+    give(k, &bytes, buf, size)
+}
+
+fn remove(k: &mut Ctx<'_>, place: Place, name: Path) -> SysResult {
+    let name = k.xattr_name(name)?;
+    let (cred, now) = (k.process().cred.clone(), k.now());
+    k.node.vfs.remove_xattr(inode(place)?, &cred, &name, now)?;
+    Ok(0)
+}
+
+/// setxattr(2).
+pub fn setxattr(k: &mut Ctx<'_>, path: Path, name: Path, value: Ptr, size: u64, flags: Hex) -> SysResult {
+    let place = k.xattr_path(path, true)?;
+    set(k, place, name, value, size, flags)
+}
+
+/// lsetxattr(2).
+pub fn lsetxattr(k: &mut Ctx<'_>, path: Path, name: Path, value: Ptr, size: u64, flags: Hex) -> SysResult {
+    let place = k.xattr_path(path, false)?;
+    set(k, place, name, value, size, flags)
+}
+
+/// fsetxattr(2).
+pub fn fsetxattr(k: &mut Ctx<'_>, fd: Fd, name: Path, value: Ptr, size: u64, flags: Hex) -> SysResult {
+    let place = k.xattr_fd(fd)?;
+    set(k, place, name, value, size, flags)
+}
+
+/// getxattr(2).
+pub fn getxattr(k: &mut Ctx<'_>, path: Path, name: Path, value: Ptr, size: u64) -> SysResult {
+    let place = k.xattr_path(path, true)?;
+    get(k, place, name, value, size)
+}
+
+/// lgetxattr(2).
+pub fn lgetxattr(k: &mut Ctx<'_>, path: Path, name: Path, value: Ptr, size: u64) -> SysResult {
+    let place = k.xattr_path(path, false)?;
+    get(k, place, name, value, size)
+}
+
+/// fgetxattr(2).
+pub fn fgetxattr(k: &mut Ctx<'_>, fd: Fd, name: Path, value: Ptr, size: u64) -> SysResult {
+    let place = k.xattr_fd(fd)?;
+    get(k, place, name, value, size)
+}
+
+/// listxattr(2).
+pub fn listxattr(k: &mut Ctx<'_>, path: Path, buf: Ptr, size: u64) -> SysResult {
+    let place = k.xattr_path(path, true)?;
+    list(k, place, buf, size)
+}
+
+/// llistxattr(2).
+pub fn llistxattr(k: &mut Ctx<'_>, path: Path, buf: Ptr, size: u64) -> SysResult {
+    let place = k.xattr_path(path, false)?;
+    list(k, place, buf, size)
+}
+
+/// flistxattr(2).
+pub fn flistxattr(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, size: u64) -> SysResult {
+    let place = k.xattr_fd(fd)?;
+    list(k, place, buf, size)
+}
+
+/// removexattr(2).
+pub fn removexattr(k: &mut Ctx<'_>, path: Path, name: Path) -> SysResult {
+    let place = k.xattr_path(path, true)?;
+    remove(k, place, name)
+}
+
+/// lremovexattr(2).
+pub fn lremovexattr(k: &mut Ctx<'_>, path: Path, name: Path) -> SysResult {
+    let place = k.xattr_path(path, false)?;
+    remove(k, place, name)
+}
+
+/// fremovexattr(2).
+pub fn fremovexattr(k: &mut Ctx<'_>, fd: Fd, name: Path) -> SysResult {
+    let place = k.xattr_fd(fd)?;
+    remove(k, place, name)
+}
