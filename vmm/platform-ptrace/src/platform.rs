@@ -265,7 +265,7 @@ impl PtracePlatform {
             }
             let seen = Seen { tracee, host: &host, stop, stepping_pushf };
             if let Some(trap) = classify(&seen, &space.extents, &mut self.info, regs)? {
-                self.watchdog.reset_patience();
+                self.watchdog.less_patience();
                 return Ok(trap);
             }
             // A signal from elsewhere: not for the application.

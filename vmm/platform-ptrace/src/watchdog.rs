@@ -73,11 +73,13 @@ impl Watchdog {
         self.slot.patience.store((now * 2).min(MOST), Ordering::Relaxed);
     }
 
-    /// A trap came: back to the first budget.
-    pub fn reset_patience(&self) {
-        // A load is cheaper than a store on a line that the other thread reads.
-        if self.slot.patience.load(Ordering::Relaxed) != FIRST {
-            self.slot.patience.store(FIRST, Ordering::Relaxed);
+    /// A trap came: patience shrinks back. Not at once, so that a program that computes long between its traps
+    /// is not checked again and again.
+    pub fn less_patience(&self) {
+        let now = self.slot.patience.load(Ordering::Relaxed);
+        // The usual case is a load only.
+        if now != FIRST {
+            self.slot.patience.store((now * 3 / 4).max(FIRST), Ordering::Relaxed);
         }
     }
 

@@ -1,7 +1,8 @@
 //! The platform: how application code is run at user level until it traps.
 //!
 //! Key types: [`Platform`], [`Trap`], [`Regs`], [`XState`], [`Mapping`]; [`cpuid_profile`], the one processor
-//! that applications see; [`Scripted`], a platform for tests that needs no processor at all.
+//! that applications see; [`Scripted`], a platform for tests that needs no processor at
+//! all; [`patch_cpuid`], which makes `cpuid` trap on hosts that cannot.
 //!
 //! Neighbours: `bloodhound-sim` drives a platform and is the only one to know it; `bloodhound-frames` holds the
 //! bytes that are mapped; `bloodhound-platform-ptrace` is an implementation.
@@ -12,13 +13,14 @@
 #![forbid(unsafe_code)]
 
 mod cpuid;
-
+mod patch;
 mod regs;
 mod scripted;
 mod trap;
 mod xstate;
 
 pub use cpuid::{XSAVE_SIZE, cpuid_profile};
+pub use patch::patch_cpuid;
 pub use regs::{Regs, USER_RFLAGS};
 pub use scripted::{Arg, Reg, Scripted, Step, scripted_elf};
 pub use trap::{Access, Exception, ExceptionKind, PlatformError, Trap, Unsupported};
@@ -86,7 +88,7 @@ pub struct Mapping {
 pub enum CpuidTrap {
     /// The processor traps it.
     Faulting,
-    /// It does not: run `patch_cpuid` over executable pages before they are mapped.
+    /// It does not: run [`patch_cpuid`] over executable pages before they are mapped.
     NeedsPatch,
 }
 
