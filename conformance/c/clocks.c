@@ -1,0 +1,109 @@
+/* Time: clock_gettime(2), nanosleep(2), clock_nanosleep(2), gettimeofday(2), time(2), times(2), getrusage(2). */
+#include "tap.h"
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/times.h>
+#include <time.h>
+
+static long long now(clockid_t clock)
+{
+	struct timespec t;
+	REQUIRE(clock_gettime(clock, &t) == 0 && t.tv_nsec >= 0 && t.tv_nsec < 1000000000);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static void reading(void)
+{
+	static const clockid_t clocks[] = { CLOCK_REALTIME,	   CLOCK_MONOTONIC,	  CLOCK_PROCESS_CPUTIME_ID,
+					    CLOCK_THREAD_CPUTIME_ID, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME_COARSE,
+					    CLOCK_MONOTONIC_COARSE, CLOCK_BOOTTIME };
+	struct timespec t;
+	for (unsigned i = 0; i < sizeof clocks / sizeof *clocks; i++) {
+		CHECK_EQ(clock_gettime(clocks[i], &t), 0);
+		CHECK(clock_getres(clocks[i], &t) == 0 && t.tv_sec == 0 && t.tv_nsec > 0);
+		long long before = now(clocks[i]);
+		int backwards = 0;
+		for (int n = 0; n < 1000; n++) {
+			long long after = now(clocks[i]);
+			backwards += after < before;
+			before = after;
+		}
+		CHECK_EQ(backwards, 0);
+	}
+	/* A loop that waits for the clock ends. */
+	long long start = now(CLOCK_MONOTONIC);
+	while (now(CLOCK_MONOTONIC) < start + 2000000)
+		;
+	CHECK(now(CLOCK_MONOTONIC) >= start + 2000000);
+	CHECK_ERRNO(clock_gettime(99, &t), EINVAL);
+	CHECK_ERRNO(clock_getres(99, &t), EINVAL);
+	CHECK_ERRNO(syscall(SYS_clock_gettime, CLOCK_MONOTONIC, BAD), EFAULT);
+	/* The library's way and the system call agree. */
+	long long a = now(CLOCK_MONOTONIC);
+	CHECK_EQ(syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &t), 0);
+	long long b = t.tv_sec * 1000000000LL + t.tv_nsec, c = now(CLOCK_MONOTONIC);
+	CHECK(a <= b && b <= c);
+	struct timeval tv;
+	long long real = now(CLOCK_REALTIME);
+	CHECK_EQ(gettimeofday(&tv, NULL), 0);
+	CHECK(tv.tv_sec * 1000000000LL + tv.tv_usec * 1000 >= real - 1000 && tv.tv_usec < 1000000);
+	time_t seconds = time(NULL), stored = 0;
+	CHECK(seconds >= real / 1000000000 - 1 && seconds <= now(CLOCK_REALTIME) / 1000000000);
+	CHECK(time(&stored) == stored);
+	CHECK(seconds > 1500000000);
+}
+
+static void sleeping(void)
+{
+	struct timespec ms = { 0, 3000000 }, remaining = { 7, 7 };
+	long long before = now(CLOCK_MONOTONIC);
+	CHECK_EQ(nanosleep(&ms, &remaining), 0);
+	CHECK(now(CLOCK_MONOTONIC) >= before + 3000000 && remaining.tv_sec == 7);
+	CHECK_ERRNO(nanosleep(&(struct timespec){ 0, -1 }, NULL), EINVAL);
+	CHECK_ERRNO(nanosleep(&(struct timespec){ 0, 1000000000 }, NULL), EINVAL);
+	CHECK_ERRNO(nanosleep(&(struct timespec){ -1, 0 }, NULL), EINVAL);
+	CHECK_EQ(nanosleep(&(struct timespec){ 0, 0 }, NULL), 0);
+	CHECK_ERRNO(nanosleep(BAD, NULL), EFAULT);
+	struct timespec until;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	long long target = until.tv_sec * 1000000000LL + until.tv_nsec + 4000000;
+	until = (struct timespec){ target / 1000000000, target % 1000000000 };
+	CHECK_EQ(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL), 0);
+	CHECK(now(CLOCK_MONOTONIC) >= target);
+	CHECK_EQ(clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL), 0);
+	CHECK_EQ(clock_nanosleep(CLOCK_REALTIME, 0, &ms, NULL), 0);
+	CHECK_EQ(clock_nanosleep(CLOCK_THREAD_CPUTIME_ID, 0, &ms, NULL), EINVAL);
+	CHECK_EQ(clock_nanosleep(99, 0, &ms, NULL), EINVAL);
+	before = now(CLOCK_MONOTONIC);
+	CHECK_EQ(usleep(2000), 0);
+	CHECK(now(CLOCK_MONOTONIC) >= before + 2000000);
+	/* Real time and monotonic time run alike. */
+	long long r = now(CLOCK_REALTIME), m = now(CLOCK_MONOTONIC);
+	usleep(20000);
+	long long difference = (now(CLOCK_REALTIME) - r) - (now(CLOCK_MONOTONIC) - m);
+	CHECK(difference < 5000000 && difference > -5000000);
+}
+
+static void accounting(void)
+{
+	struct tms t;
+	CHECK(times(&t) != (clock_t)-1);
+	CHECK_EQ(sysconf(_SC_CLK_TCK), 100);
+	struct rusage usage;
+	CHECK_EQ(getrusage(RUSAGE_SELF, &usage), 0);
+	CHECK(usage.ru_utime.tv_usec < 1000000 && usage.ru_maxrss >= 0);
+	CHECK_EQ(getrusage(RUSAGE_CHILDREN, &usage), 0);
+	CHECK_EQ(getrusage(RUSAGE_THREAD, &usage), 0);
+	CHECK_ERRNO(getrusage(99, &usage), EINVAL);
+	CHECK(clock() != (clock_t)-1);
+}
+
+int main(void)
+{
+	reading();
+	sleeping();
+	accounting();
+	return tap_done();
+}

@@ -1,0 +1,142 @@
+/* Who and where a process is: credentials(7), getrlimit(2), uname(2), sysinfo(2), prctl(2), sched_getaffinity(2). */
+#include "tap.h"
+#include <sched.h>
+#include <signal.h>
+#include <sys/auxv.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <grp.h>
+
+static void credentials(void)
+{
+	uid_t r, e, s;
+	gid_t gr, ge, gs;
+	CHECK(getresuid(&r, &e, &s) == 0 && r == getuid() && e == geteuid() && s == e);
+	CHECK(getresgid(&gr, &ge, &gs) == 0 && gr == getgid() && ge == getegid() && gs == ge);
+	CHECK(getgroups(0, NULL) >= 0);
+	CHECK_EQ(setuid(getuid()), 0);
+	CHECK_EQ(setgid(getgid()), 0);
+	CHECK_EQ(setresuid(-1, -1, -1), 0);
+	CHECK(getauxval(AT_UID) == r && getauxval(AT_EUID) == e && getauxval(AT_GID) == gr && getauxval(AT_SECURE) == 0);
+	CHECK(getauxval(AT_PAGESZ) == 4096 && getauxval(AT_RANDOM) != 0 && getauxval(AT_EXECFN) != 0);
+	CHECK(getppid() > 0 && getpgid(0) == getpgrp() && getsid(0) >= 0);
+	CHECK_ERRNO(getpgid(1 << 22), ESRCH);
+	pid_t pid = fork();
+	if (pid == 0) {
+		/* Root gives itself up for good. */
+		if (geteuid() == 0) {
+			gid_t groups[2] = { 5, 7 }, now[4];
+			REQUIRE(setgroups(2, groups) == 0 && getgroups(4, now) == 2 && now[0] == 5 && now[1] == 7);
+			REQUIRE(setresgid(1000, 1000, 1000) == 0 && setresuid(1000, 1000, 1000) == 0);
+			REQUIRE(getuid() == 1000 && getegid() == 1000);
+		}
+		REQUIRE(setuid(0) == -1 && errno == EPERM);
+		REQUIRE(setgid(0) == -1 && errno == EPERM);
+		REQUIRE(setgroups(0, NULL) == -1 && errno == EPERM);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+static void limits(void)
+{
+	static const int all[] = { RLIMIT_CPU, RLIMIT_FSIZE, RLIMIT_DATA, RLIMIT_STACK, RLIMIT_CORE, RLIMIT_RSS,
+				   RLIMIT_NPROC, RLIMIT_NOFILE, RLIMIT_MEMLOCK, RLIMIT_AS, RLIMIT_SIGPENDING };
+	struct rlimit limit, old;
+	for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+		CHECK(getrlimit(all[i], &limit) == 0 && limit.rlim_cur <= limit.rlim_max);
+	CHECK_ERRNO(getrlimit(99, &limit), EINVAL);
+	REQUIRE(getrlimit(RLIMIT_NOFILE, &old) == 0);
+	limit = (struct rlimit){ 100, old.rlim_max };
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur == 100);
+	CHECK_EQ(sysconf(_SC_OPEN_MAX), 100);
+	limit = (struct rlimit){ 200, 100 };
+	CHECK_ERRNO(setrlimit(RLIMIT_NOFILE, &limit), EINVAL);
+	CHECK_EQ(prlimit(0, RLIMIT_NOFILE, &old, &limit), 0);
+	CHECK_EQ(limit.rlim_cur, 100);
+	/* Children inherit. */
+	limit = (struct rlimit){ 0, 0 };
+	pid_t pid = fork();
+	if (pid == 0) {
+		REQUIRE(setrlimit(RLIMIT_CORE, &limit) == 0);
+		pid_t inner = fork();
+		if (inner == 0)
+			_exit(getrlimit(RLIMIT_CORE, &old) == 0 && old.rlim_max == 0 ? 0 : 1);
+		int status;
+		_exit(waitpid(inner, &status, 0) == inner && status == 0 ? 0 : 1);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	CHECK(getpriority(PRIO_PROCESS, 0) == 0);
+}
+
+static void system_facts(void)
+{
+	struct utsname name;
+	CHECK(uname(&name) == 0 && !strcmp(name.sysname, "Linux") && !strcmp(name.machine, "x86_64") && name.release[0] >= '3');
+	char host[65];
+	CHECK(gethostname(host, sizeof host) == 0 && !strcmp(host, name.nodename));
+	CHECK_ERRNO(syscall(SYS_uname, BAD), EFAULT);
+	struct sysinfo info;
+	CHECK(sysinfo(&info) == 0 && info.totalram > 0 && info.uptime >= 0 && info.procs > 0 && info.mem_unit > 0);
+	CHECK_EQ(sysconf(_SC_PAGESIZE), 4096);
+	CHECK(sysconf(_SC_NPROCESSORS_ONLN) >= 1 && sysconf(_SC_NPROCESSORS_CONF) >= sysconf(_SC_NPROCESSORS_ONLN));
+	CHECK(sysconf(_SC_PHYS_PAGES) > 0);
+	double load[1];
+	CHECK(getloadavg(load, 1) == 1 && load[0] >= 0);
+}
+
+static void scheduling(void)
+{
+	cpu_set_t set;
+	CPU_ZERO(&set);
+	CHECK_EQ(sched_getaffinity(0, sizeof set, &set), 0);
+	int count = CPU_COUNT(&set);
+	CHECK(count >= 1);
+	CHECK_EQ(sched_setaffinity(0, sizeof set, &set), 0);
+	int cpu = sched_getcpu();
+	CHECK(cpu >= 0 && CPU_ISSET(cpu, &set));
+	CPU_ZERO(&set);
+	CHECK_ERRNO(sched_setaffinity(0, sizeof set, &set), EINVAL);
+	CHECK_ERRNO(syscall(SYS_sched_getaffinity, 0, 1, &set), EINVAL);
+	CHECK_EQ(sched_getscheduler(0), SCHED_OTHER);
+	struct sched_param parameter;
+	CHECK(sched_getparam(0, &parameter) == 0 && parameter.sched_priority == 0);
+	CHECK(sched_get_priority_min(SCHED_FIFO) == 1 && sched_get_priority_max(SCHED_FIFO) == 99);
+	CHECK_EQ(sched_yield(), 0);
+}
+
+static void controls(void)
+{
+	char name[16] = "";
+	CHECK_EQ(prctl(PR_SET_NAME, "a-rather-long-name", 0, 0, 0), 0);
+	CHECK(prctl(PR_GET_NAME, name, 0, 0, 0) == 0 && !strcmp(name, "a-rather-long-n"));
+	CHECK_EQ(prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), 1);
+	CHECK_EQ(prctl(PR_SET_DUMPABLE, 0, 0, 0, 0), 0);
+	CHECK_EQ(prctl(PR_GET_DUMPABLE, 0, 0, 0, 0), 0);
+	CHECK_ERRNO(prctl(PR_SET_DUMPABLE, 7, 0, 0, 0), EINVAL);
+	CHECK_EQ(prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0), 0);
+	int signal = 0;
+	CHECK(prctl(PR_GET_PDEATHSIG, &signal, 0, 0, 0) == 0 && signal == SIGTERM);
+	CHECK_EQ(prctl(PR_SET_PDEATHSIG, 0, 0, 0, 0), 0);
+	CHECK_EQ(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	CHECK_EQ(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 1);
+	CHECK_ERRNO(prctl(9999, 0, 0, 0, 0), EINVAL);
+	CHECK_ERRNO(syscall(9999), ENOSYS);
+}
+
+int main(void)
+{
+	credentials();
+	limits();
+	system_facts();
+	scheduling();
+	controls();
+	return tap_done();
+}
