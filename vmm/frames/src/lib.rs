@@ -48,6 +48,15 @@ impl Frame {
         Frame(arena::alloc_zeroed())
     }
 
+    /// `count` new frames of zeros, by rising offset and as contiguous as can be had: a platform maps neighbours
+    /// at once, and more cheaply. For consecutive pages that are made together, such as around a fault.
+    #[must_use]
+    pub fn zeroed_run(count: usize) -> Vec<Frame> {
+        let mut frames: Vec<Frame> = (0..count).map(|_| Frame::zeroed()).collect();
+        frames.sort_unstable_by_key(|frame| frame.0);
+        frames
+    }
+
     /// A handle of the one frame of zeros that everyone shares: what a read of untouched anonymous memory maps.
     ///
     /// It is never unique, so every writer copies it.

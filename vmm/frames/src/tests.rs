@@ -18,6 +18,14 @@ fn zeroed_even_when_recycled() {
 }
 
 #[test]
+fn a_run_rises() {
+    let run = Frame::zeroed_run(40);
+    assert_eq!(run.len(), 40);
+    assert!(run.windows(2).all(|w| w[0].offset() < w[1].offset()));
+    assert!(run.iter().all(|f| f.is_unique() && f.bytes() == &[0; FRAME_SIZE]));
+}
+
+#[test]
 fn clone_shares_and_write_copies() {
     let mut a = Frame::from_bytes(&[7; FRAME_SIZE]);
     assert!(a.is_unique());

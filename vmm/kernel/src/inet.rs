@@ -113,7 +113,11 @@ pub fn interfaces(node: &Node) -> Vec<Interface> {
     for (ip, prefix) in node.net.addresses() {
         if ip.is_ipv4() || out.len() == 1 {
             let number = out.len() as i32;
-            out.push(Interface { name: format!("eth{}", number - 1), index: number + 1, addresses: Vec::new() });
+            out.push(Interface {
+                name: format!("eth{}", number - 1),
+                index: number + 1,
+                addresses: Vec::new(),
+            });
         }
         if let Some(last) = out.last_mut() {
             last.addresses.push((*ip, *prefix));
@@ -243,7 +247,11 @@ pub fn proc_net_unix(node: &Node) -> String {
             None => String::new(),
         };
         let kind = s.kind.number();
-        let _ok = writeln!(out, "{:016x}: {:08X} {:08X} {flags:08X} {kind:04X} {state:02X} {inode:5}{name}", 0, 2, 0);
+        let _ok = writeln!(
+            out,
+            "{:016x}: {:08X} {:08X} {flags:08X} {kind:04X} {state:02X} {inode:5}{name}",
+            0, 2, 0
+        );
     }
     out
 }

@@ -1,1 +1,37 @@
-//! The application kernel: Linux's system calls as a deterministic state machine.
+//! The application kernel: Linux's system calls as a deterministic state machine over plain data.
+//!
+//! A [`node::Node`] is one simulated machine. The machine loop (crate `bloodhound-sim`) runs its tasks on a platform
+//! and calls back at each trap: [`node::Node::syscall`], [`node::Node::page_fault`], [`node::Node::before_user`],
+//! [`node::Node::on_time`]. Nothing here runs, waits or looks at the host; a blocked call is a [`wait::Wait`].
+//!
+//! Where things are: `sys/` holds the system calls by subject (the names of the modules are those of the manual
+//! pages' sections); the objects behind descriptors have a module each (`pipe`, `eventfd`, `epoll`, `unix`, `inet`);
+//! `mm/` is memory, `signal` delivery, `exec` program loading, `procfs` what /proc and /sys show.
+#![forbid(unsafe_code)]
+
+pub mod ctx;
+pub mod dispatch;
+pub mod elf;
+pub mod epoll;
+pub mod eventfd;
+pub mod exec;
+pub mod file;
+pub mod ids;
+pub mod inet;
+pub mod locks;
+pub mod mm;
+pub mod node;
+pub mod path;
+pub mod pipe;
+pub mod process;
+pub mod procfs;
+pub mod signal;
+pub mod socket;
+mod sys;
+pub mod task;
+#[cfg(test)]
+mod testing;
+pub mod timer;
+pub mod unix;
+pub mod vdso;
+pub mod wait;

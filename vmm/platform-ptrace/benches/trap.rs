@@ -92,7 +92,7 @@ fn fault_cost(platform: PtracePlatform, batch: u32, contiguous: bool) -> (Ptrace
     let start = Instant::now();
     let mut next = 0;
     while next < frames.len() {
-        let trap = guest.platform.run(guest.space, guest.task, &mut guest.regs).expect("run");
+        let trap = guest.trap();
         let Trap::PageFault { addr, .. } = trap else { panic!("{trap:?}") };
         for n in 0..batch as usize {
             let mapping = Mapping {

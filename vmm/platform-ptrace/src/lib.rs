@@ -24,6 +24,7 @@ mod tsc;
 mod watchdog;
 
 pub use platform::PtracePlatform;
+pub use tsc::with_host_clock;
 
 #[cfg(test)]
 mod tests;

@@ -95,7 +95,7 @@ impl PtracePlatform {
     /// processor, which makes traps several times faster: handing over to a process on an idle one takes long.
     ///
     /// While it lives the calling thread has no `rdtsc` of its own (the reason is in the module `tsc`): its clock
-    /// reads still work but are slow, and it must not start processes.
+    /// reads still work but are slow, and it must start processes only within [`crate::with_host_clock`].
     ///
     /// # Errors
     /// When the host does not allow ptrace (seccomp in a container, Yama), lacks memory, or its processor is
@@ -259,7 +259,8 @@ impl PtracePlatform {
             self.watchdog.end();
             let host = tracee.regs()?;
             from_host(&host, regs);
-            if nudged {
+            // A nudge comes before the instruction: a step is just made again.
+            if nudged && mode == Mode::Run {
                 self.watchdog.more_patience();
                 return Ok(Trap::BudgetSpent);
             }

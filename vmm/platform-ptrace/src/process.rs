@@ -183,11 +183,13 @@ impl Stub {
         self.tracee.cont()?;
         loop {
             match self.tracee.wait()? {
-                Stop::Signal(libc::SIGTRAP) => return Ok(()),
-                // A late nudge of the watchdog, or someone's kill(1): not for the stub.
-                Stop::Signal(libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGSYS) => {
-                    return Err(PlatformError::Internal("stub code faulted"));
+                Stop::Signal(
+                    signal @ (libc::SIGTRAP | libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGSYS),
+                ) if self.tracee.siginfo()?.code > 0 => {
+                    let trapped = signal == libc::SIGTRAP;
+                    return if trapped { Ok(()) } else { Err(PlatformError::Internal("stub code faulted")) };
                 }
+                // A late nudge of the watchdog, or someone's kill(1): not for the stub.
                 Stop::Signal(_) | Stop::Event(_) => self.tracee.cont()?,
                 Stop::Syscall => return Err(PlatformError::Internal("stub code was stopped at a call")),
                 Stop::Gone(signal) => return Err(PlatformError::StubDied { signal }),

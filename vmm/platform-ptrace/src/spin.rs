@@ -75,17 +75,11 @@ fn step_once(
     regs: &mut Regs,
 ) -> Result<bool, PlatformError> {
     let before = *regs;
-    // A nudge of the watchdog may come in between: then once more.
-    while regs.rip == before.rip {
-        match platform.step(space, task, regs)? {
-            Trap::Step => return Ok(true),
-            Trap::BudgetSpent if *regs == before => {}
-            Trap::BudgetSpent => return Ok(true),
-            _ => break,
-        }
+    let stepped = platform.step(space, task, regs)? == Trap::Step;
+    if !stepped {
+        *regs = before;
     }
-    *regs = before;
-    Ok(false)
+    Ok(stepped)
 }
 
 /// The earliest-found state that equals the present one, memory included: the cycle is from there to now.

@@ -7,7 +7,7 @@
 //! Its own clock reads (the vDSO's `clock_gettime` uses the counter) then fault too. A handler for SIGSEGV
 //! answers them with the true value; they cost some 10 us each, so the machine loop should not read the clock
 //! at every step. Threads that the tracer starts inherit this. So do processes, whose programs have no such
-//! handler: start none from a tracer thread while its platform lives.
+//! handler and would be killed: start them from another thread, or within [`with_host_clock`].
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -50,6 +50,25 @@ impl Drop for TscOff {
             let _ = set(libc::PR_TSC_ENABLE);
         }
     }
+}
+
+/// Gives the calling thread its `rdtsc` back while `work` runs: for starting processes (which inherit the setting
+/// over `execve`, and are killed at their first look at the clock without it) and for code that reads the clock
+/// often. Does nothing on threads that have no [`crate::PtracePlatform`].
+pub fn with_host_clock<T>(work: impl FnOnce() -> T) -> T {
+    struct Again(bool);
+    impl Drop for Again {
+        fn drop(&mut self) {
+            if self.0 {
+                let _ = set(libc::PR_TSC_SIGSEGV);
+            }
+        }
+    }
+    let mut mode: c_int = libc::PR_TSC_ENABLE;
+    // SAFETY: PR_GET_TSC writes an int to `mode`.
+    unsafe { libc::prctl(libc::PR_GET_TSC, &raw mut mode) };
+    let _again = Again(mode == libc::PR_TSC_SIGSEGV && set(libc::PR_TSC_ENABLE).is_ok());
+    work()
 }
 
 fn set(mode: c_int) -> Result<(), ()> {
@@ -161,6 +180,9 @@ mod tests {
         assert_eq!(mode(), libc::PR_TSC_SIGSEGV);
         drop(TscOff::new().unwrap());
         assert_eq!(mode(), libc::PR_TSC_SIGSEGV, "the inner one does not switch it on");
+        let date = || std::process::Command::new("date").output().unwrap().status.success();
+        assert!(with_host_clock(date), "a process with a clock");
+        assert_eq!(mode(), libc::PR_TSC_SIGSEGV, "off again");
         drop(off);
         assert_eq!(mode(), libc::PR_TSC_ENABLE);
     }

@@ -71,7 +71,7 @@ fn kinds_of_access_are_told_apart() {
     let (at, rsi) = (0x60_0010, DATA + 5);
     let mut ask = |offset: u64, rdi: u64| {
         guest.regs = Regs { rip: CODE + offset, rdi, rsi, rsp: STACK + PAGE, ..Regs::default() };
-        guest.platform.run(guest.space, guest.task, &mut guest.regs).unwrap()
+        guest.trap()
     };
     assert_eq!(ask(0, at), fault(at, Access::Write, CODE));
     assert_eq!(ask(2, at), fault(at, Access::Read, CODE + 2));
@@ -85,14 +85,14 @@ fn kinds_of_access_are_told_apart() {
     guest.map(STACK);
     let mut ask = |offset: u64, rdi: u64| {
         guest.regs = Regs { rip: CODE + offset, rdi, rsi, rsp: STACK + PAGE, ..Regs::default() };
-        guest.platform.run(guest.space, guest.task, &mut guest.regs).unwrap()
+        guest.trap()
     };
     assert_eq!(ask(9, DATA + 64), fault(DATA + 64, Access::Exec, DATA + 64));
     assert_eq!(ask(6, at), fault(at, Access::Write, CODE + 6), "now movsb's other operand");
     // A stack page that is gone: push writes there.
     guest.platform.unmap(guest.space, STACK, PAGE);
     guest.regs = Regs { rip: CODE + 7, rdi: DATA, rsp: STACK + PAGE, ..Regs::default() };
-    let got = guest.platform.run(guest.space, guest.task, &mut guest.regs).unwrap();
+    let got = guest.trap();
     assert_eq!(got, fault(STACK + PAGE - 8, Access::Write, CODE + 7));
 }
 

@@ -1,1 +1,24 @@
-//! World, event queue, faults, snapshots, the machine loop and the trace digest.
+//! The simulation: the world as one value, the machine loop that runs it on a platform, faults, supervision of the
+//! services, the trace digest.
+//!
+//! Start with [`scenario::Scenario`], [`setup::world`] and [`machine::Machine`]. Everything below [`world::World`] is
+//! plain data; [`machine::Machine`] alone holds host resources (a platform, a base file layer).
+#![forbid(unsafe_code)]
+
+pub mod clients;
+mod convert;
+pub mod digest;
+pub mod event;
+pub mod faults;
+pub mod machine;
+pub mod scenario;
+pub mod services;
+pub mod setup;
+mod step;
+pub mod strace;
+pub mod world;
+
+pub use digest::Digest;
+pub use machine::{Ended, Machine, MachineError};
+pub use scenario::Scenario;
+pub use world::World;

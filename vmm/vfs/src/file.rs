@@ -10,8 +10,8 @@ use bloodhound_frames::Frame;
 
 use crate::flags::*;
 use crate::inode::{Data, Node};
-use crate::journal::Op;
 use crate::pages::{PAGE, PageMap};
+use crate::pending::Op;
 use crate::perm::set_id_to_drop;
 use crate::types::{Cred, Ino, Kind, Outcome};
 use crate::vfs::{At, Ctx, PageMoved, Vfs};

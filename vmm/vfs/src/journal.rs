@@ -1,12 +1,12 @@
 //! What a power failure keeps: the durable state of the disks and the ordered list of what is not synced yet.
 //!
-//! Key types: [`DiskModel`], `Journal`, `Op`. Every change of a file system on a disk is also noted as an `Op`;
+//! Key types: [`DiskModel`], `Journal`; `Op` is in `pending`. Every change of a file system on a disk is also noted as an `Op`;
 //! fsync(2) and its kin apply operations to the durable state and take them off the list. A process crash touches
 //! neither. The power failure itself is in `power`.
 //!
 //! The durable state is a second inode table. Inodes that were never changed are shared with the running one.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bloodhound_abi::{Errno, SimTime};
@@ -16,6 +16,7 @@ use crate::dir::{Order, Slot};
 use crate::inode::{Data, Inode, Meta, Node};
 use crate::mount::FsKind;
 use crate::pages::{PAGE, PageMap};
+use crate::pending::{Edit, Op, Pending, PendingList};
 use crate::types::{Ino, Name, Timestamp};
 use crate::vfs::{PageMoved, Vfs};
 
@@ -31,67 +32,16 @@ pub enum DiskModel {
     Strict,
 }
 
-/// Operations and bytes on the list from which on the oldest half is written back, as the kernel's flusher does.
-const MAX_PENDING: usize = 1 << 16;
+/// Operations and bytes on the list above which the oldest are written back, as the kernel's flusher does.
+const MAX_PENDING: usize = 1 << 14;
 const MAX_BYTES: u64 = 64 << 20;
-
-/// A name of a directory that gets another meaning.
-#[derive(Clone, Debug)]
-pub(crate) struct Edit {
-    pub(crate) dir: Ino,
-    pub(crate) name: Name,
-    /// `None` if the name goes away.
-    pub(crate) to: Option<(Ino, bool)>,
-}
-
-/// A change that is not durable yet.
-#[derive(Clone, Debug)]
-pub(crate) enum Op {
-    /// Bytes were written; the file grows as needed.
-    Data { offset: u64, bytes: Arc<[u8]> },
-    /// Application code may have stored into this page of a shared mapping; its bytes are looked up when needed.
-    Mapped { index: u64 },
-    /// The size was set.
-    Size { size: u64 },
-    /// A range was made zero without a change of size.
-    Zero { from: u64, to: u64 },
-    /// Metadata other than link count and the times of content.
-    Attributes(Box<Meta>),
-    /// The inode was made.
-    Create(Arc<Inode>),
-    /// Names changed, in one step.
-    Names(Vec<Edit>),
-}
-
-impl Op {
-    fn is_data(&self) -> bool {
-        matches!(self, Op::Data { .. } | Op::Mapped { .. })
-    }
-
-    fn bytes(&self) -> u64 {
-        match self {
-            Op::Data { bytes, .. } => bytes.len() as u64,
-            Op::Mapped { .. } => PAGE,
-            _ => 0,
-        }
-    }
-}
-
-/// An operation with the inode that it is about (of [`Op::Names`]: the first directory) and its time.
-#[derive(Clone, Debug)]
-pub(crate) struct Pending {
-    pub(crate) ino: Ino,
-    pub(crate) time: Timestamp,
-    pub(crate) op: Op,
-}
 
 /// See the module's text.
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
     pub(crate) model: DiskModel,
     pub(crate) durable: Arena,
-    pub(crate) pending: VecDeque<Pending>,
-    bytes: u64,
+    pub(crate) pending: PendingList,
     /// Files of which written pages were dropped by a failed fsync.
     lost: BTreeSet<Ino>,
     pub(crate) order: Order,
@@ -99,38 +49,52 @@ pub(crate) struct Journal {
 
 impl Journal {
     pub(crate) fn new(model: DiskModel, durable: Arena, order: Order) -> Journal {
-        Journal { model, durable, pending: VecDeque::new(), bytes: 0, lost: BTreeSet::new(), order }
+        Journal { model, durable, pending: PendingList::default(), lost: BTreeSet::new(), order }
     }
 
     fn push(&mut self, pending: Pending, live: &Arena) {
-        self.bytes += pending.op.bytes();
-        self.pending.push_back(pending);
-        if self.pending.len() > MAX_PENDING || self.bytes > MAX_BYTES {
-            for _ in 0..self.pending.len().div_ceil(2) {
-                if let Some(first) = self.pending.pop_front() {
-                    self.apply(&first, live);
-                }
+        self.pending.push(pending);
+        while self.pending.len() > MAX_PENDING || self.pending.bytes() > MAX_BYTES {
+            for oldest in self.pending.take_oldest().iter() {
+                self.apply(oldest, live);
             }
         }
     }
 
     /// Applies the operations that `pick` chooses and drops them from the list.
     fn settle(&mut self, live: &Arena, pick: impl Fn(&Pending) -> bool) {
-        let mut rest = VecDeque::with_capacity(self.pending.len());
-        for pending in std::mem::take(&mut self.pending) {
-            if pick(&pending) {
-                clip(&mut rest, &pending);
-                self.apply(&pending, live);
-            } else {
-                rest.push_back(pending);
+        let all = std::mem::take(&mut self.pending);
+        if all.iter().any(|pending| matches!(pending.op, Op::Size { .. }) && pick(pending)) {
+            self.settle_in_full(&all, live, pick);
+            return;
+        }
+        for segment in all.into_segments() {
+            if !segment.iter().any(&pick) {
+                self.pending.push_segment(segment);
+                continue;
+            }
+            for pending in segment.iter() {
+                if pick(pending) {
+                    self.apply(pending, live);
+                } else {
+                    self.pending.push(pending.clone());
+                }
             }
         }
-        if self.model == DiskModel::Ordered {
-            // Names are all applied now: writes to files that have none any more lead nowhere.
-            rest.retain(|pending| self.durable.get(pending.ino).is_some());
+    }
+
+    /// The slow way, which can change what stays on the list.
+    fn settle_in_full(&mut self, all: &PendingList, live: &Arena, pick: impl Fn(&Pending) -> bool) {
+        let mut rest = Vec::new();
+        for pending in all.iter() {
+            if pick(pending) {
+                clip(&mut rest, pending);
+                self.apply(pending, live);
+            } else {
+                rest.push(pending.clone());
+            }
         }
-        self.pending = rest;
-        self.bytes = self.pending.iter().map(|pending| pending.op.bytes()).sum();
+        self.pending = rest.into_iter().collect();
     }
 
     /// Makes one operation durable. `live` has the bytes of mapped pages.
@@ -207,7 +171,7 @@ impl Journal {
 
 /// Before a size becomes durable ahead of older writes to the same file: what they wrote behind it is gone from the
 /// page cache and can never reach the disk.
-fn clip(older: &mut VecDeque<Pending>, size_op: &Pending) {
+fn clip(older: &mut Vec<Pending>, size_op: &Pending) {
     let Op::Size { size } = size_op.op else { return };
     for pending in older.iter_mut().filter(|pending| pending.ino == size_op.ino) {
         if let Op::Data { offset, bytes } = &mut pending.op {
@@ -313,7 +277,7 @@ impl Vfs {
     pub fn sync_all(&mut self) {
         let Some(journal) = self.journal.as_mut() else { return };
         let journal = Arc::make_mut(journal);
-        for pending in &journal.pending {
+        for pending in journal.pending.iter() {
             if let Op::Mapped { index } = pending.op {
                 self.moved.push(PageMoved { ino: pending.ino, index });
             }
@@ -331,12 +295,12 @@ impl Vfs {
     pub fn sync_failed(&mut self, ino: Ino) {
         let Some(journal) = self.journal.as_mut() else { return };
         let journal = Arc::make_mut(journal);
-        let before = journal.pending.len();
-        journal.pending.retain(|pending| pending.ino != ino || !pending.op.is_data());
-        if journal.pending.len() < before {
+        let drop = |pending: &Pending| pending.ino == ino && pending.op.is_data();
+        if journal.pending.iter().any(drop) {
             journal.lost.insert(ino);
+            let all = std::mem::take(&mut journal.pending);
+            journal.pending = all.iter().filter(|pending| !drop(pending)).cloned().collect();
         }
-        journal.bytes = journal.pending.iter().map(|pending| pending.op.bytes()).sum();
     }
 
     /// Number of changes that a power failure could lose.
@@ -413,11 +377,11 @@ impl Vfs {
 
 /// `dir` and the directories whose waiting changes of names cannot be told apart from its own, since renames connect
 /// them.
-fn linked_directories(pending: &VecDeque<Pending>, dir: Ino) -> BTreeSet<Ino> {
+fn linked_directories(pending: &PendingList, dir: Ino) -> BTreeSet<Ino> {
     let mut dirs = BTreeSet::from([dir]);
     loop {
         let before = dirs.len();
-        for pending in pending {
+        for pending in pending.iter() {
             if let Op::Names(edits) = &pending.op
                 && edits.iter().any(|edit| dirs.contains(&edit.dir))
             {
@@ -431,9 +395,9 @@ fn linked_directories(pending: &VecDeque<Pending>, dir: Ino) -> BTreeSet<Ino> {
 }
 
 /// The inodes that waiting changes in `dirs` give names to.
-fn named_in(pending: &VecDeque<Pending>, dirs: &BTreeSet<Ino>) -> BTreeSet<Ino> {
+fn named_in(pending: &PendingList, dirs: &BTreeSet<Ino>) -> BTreeSet<Ino> {
     let mut targets = BTreeSet::new();
-    for pending in pending {
+    for pending in pending.iter() {
         if let Op::Names(edits) = &pending.op {
             let here = edits.iter().filter(|edit| dirs.contains(&edit.dir));
             targets.extend(here.filter_map(|edit| edit.to.map(|(ino, _)| ino)));

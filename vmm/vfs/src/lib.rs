@@ -41,6 +41,7 @@ mod mount;
 mod names;
 mod open;
 mod pages;
+mod pending;
 mod perm;
 mod power;
 mod rename;

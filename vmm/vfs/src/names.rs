@@ -9,7 +9,7 @@ use bloodhound_abi::{Errno, SimTime};
 use crate::dir::Dir;
 use crate::flags::{LINK_MAX, MAY_READ, MAY_WRITE, PATH_MAX, S_ISGID, S_ISUID, S_ISVTX};
 use crate::inode::Node;
-use crate::journal::Op;
+use crate::pending::Op;
 use crate::perm::{allows, owns};
 use crate::types::{Dev, Ino, Kind, Name, Outcome};
 use crate::vfs::{At, Ctx, Vfs};

@@ -8,7 +8,7 @@ use bloodhound_abi::Errno;
 use crate::base::BaseFs;
 use crate::flags::*;
 use crate::inode::{Data, Inode, Node};
-use crate::journal::Op;
+use crate::pending::Op;
 use crate::perm::{allows, owns};
 use crate::types::{Cred, Fail, Ino, Kind, Name, Outcome};
 use crate::vfs::{At, Ctx, Vfs, meta};

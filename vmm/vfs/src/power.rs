@@ -12,9 +12,10 @@ use bloodhound_abi::Errno;
 use crate::arena::Arena;
 use crate::base::BaseFs;
 use crate::inode::Inode;
-use crate::journal::{DiskModel, Edit, Journal, Op, Pending, apply_data, mapped_bytes};
+use crate::journal::{DiskModel, Journal, apply_data, mapped_bytes};
 use crate::mount::FsKind;
 use crate::pages::PAGE;
+use crate::pending::{Edit, Op, Pending, PendingList};
 use crate::types::{Ino, Name};
 use crate::vfs::Vfs;
 
@@ -72,8 +73,8 @@ impl Vfs {
         };
         let pending = std::mem::take(&mut failure.journal.pending);
         match failure.journal.model {
-            DiskModel::Ordered => failure.ordered(pending),
-            DiskModel::Strict => failure.strict(pending),
+            DiskModel::Ordered => failure.ordered(&pending),
+            DiskModel::Strict => failure.strict(&pending),
         }
         let (report, Journal { model, durable, order, .. }) = (failure.report, failure.journal);
         self.install(durable);
@@ -108,7 +109,7 @@ impl Vfs {
 
 impl Failure<'_> {
     /// Everything but overwritten data is there up to one point and lost behind it.
-    fn ordered(&mut self, pending: VecDeque<Pending>) {
+    fn ordered(&mut self, pending: &PendingList) {
         let cut = (self.choose)(pending.len() as u64 + 1) as usize;
         // Files whose later writes went to blocks that no durable metadata knows.
         let mut cut_off: BTreeSet<Ino> = BTreeSet::new();
@@ -137,10 +138,10 @@ impl Failure<'_> {
     }
 
     /// Each change is there or not; only changes that build on a lost one are lost with it.
-    fn strict(&mut self, pending: VecDeque<Pending>) {
+    fn strict(&mut self, pending: &PendingList) {
         let mut names: BTreeSet<(Ino, Name)> = BTreeSet::new();
         let mut inos: BTreeSet<Ino> = BTreeSet::new();
-        for pending in &pending {
+        for pending in pending.iter() {
             if let Some((offset, bytes)) = self.written(pending) {
                 let fate = self.fate();
                 self.write(pending, offset, &bytes, fate, false);
@@ -199,6 +200,9 @@ impl Failure<'_> {
     /// Writes what `fate` leaves. A torn write keeps the sectors before or behind a point; at the end of a file that
     /// grows (`in_order`) those before.
     fn write(&mut self, pending: &Pending, offset: u64, bytes: &[u8], fate: Fate, in_order: bool) {
+        if fate == Fate::Lost && self.live.get(pending.ino).is_none() {
+            return; // the file was removed anyway
+        }
         let end = offset + bytes.len() as u64;
         let sectors = end.div_ceil(SECTOR) - offset / SECTOR;
         let part = match fate {

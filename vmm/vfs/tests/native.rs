@@ -679,7 +679,7 @@ fn compare(calls: &[Call], layered: bool) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn same_as_the_host(calls in prop::collection::vec(call(), 1..60), layered: bool) {
         compare(&calls, layered)?;

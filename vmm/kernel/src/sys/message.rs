@@ -160,7 +160,10 @@ impl Ctx<'_> {
 
     /// Checks that part of the buffers can be written.
     fn check_segments(&mut self, segments: &Segments, from: u64, len: u64) -> Result<(), Errno> {
-        segments.pieces(from, len).into_iter().try_for_each(|(base, n)| self.check_user(base, n as u64, Access::Write))
+        segments
+            .pieces(from, len)
+            .into_iter()
+            .try_for_each(|(base, n)| self.check_user(base, n as u64, Access::Write))
     }
 
     /// Copies bytes into the program's buffers from offset `from` on.
@@ -197,7 +200,10 @@ impl Ctx<'_> {
     pub(crate) fn socket_write(&mut self, file: FileId, data: &[u8], nonblock: bool) -> SysResult {
         let sock = self.sock_of(file)?;
         let control = self.no_control();
-        self.send_message(sock, &Outgoing { source: Source::Bytes(data), flags: 0, nonblock, to: None, control })
+        self.send_message(
+            sock,
+            &Outgoing { source: Source::Bytes(data), flags: 0, nonblock, to: None, control },
+        )
     }
 
     fn drop_files(&mut self, files: Vec<FileId>) {
@@ -231,7 +237,10 @@ impl Ctx<'_> {
         let segments = self.message_iovecs(hdr)?;
         let control = self.read_control(sock, hdr)?;
         let nonblock = flags & c::MSG_DONTWAIT != 0 || self.node.files[file].nonblocking();
-        let sent = self.send_message(sock, &Outgoing { source: Source::User(&segments), flags, nonblock, to, control })?;
+        let sent = self.send_message(
+            sock,
+            &Outgoing { source: Source::User(&segments), flags, nonblock, to, control },
+        )?;
         self.charge_bytes(sent);
         Ok(sent)
     }
@@ -270,16 +279,26 @@ fn message_flags(flags: Hex) -> Result<u64, Errno> {
 pub fn sendto(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, len: u64, flags: Hex, addr: Ptr, addrlen: u32) -> SysResult {
     let (file, sock) = k.sock(fd)?;
     let flags = flags.0 & 0xffff_ffff;
-    let to = if addr.is_null() { None } else { Some(k.read_address(addr, addrlen)?).filter(|a| !a.is_empty()) };
+    let to =
+        if addr.is_null() { None } else { Some(k.read_address(addr, addrlen)?).filter(|a| !a.is_empty()) };
     let segments = Segments::one(buf, len);
     let nonblock = flags & c::MSG_DONTWAIT != 0 || k.node.files[file].nonblocking();
     let control = k.no_control();
-    let sent = k.send_message(sock, &Outgoing { source: Source::User(&segments), flags, nonblock, to, control })?;
+    let sent =
+        k.send_message(sock, &Outgoing { source: Source::User(&segments), flags, nonblock, to, control })?;
     k.charge_bytes(sent);
     Ok(sent)
 }
 
-pub fn recvfrom(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, len: u64, flags: Hex, addr: Ptr, addrlen: Ptr) -> SysResult {
+pub fn recvfrom(
+    k: &mut Ctx<'_>,
+    fd: Fd,
+    buf: Ptr,
+    len: u64,
+    flags: Hex,
+    addr: Ptr,
+    addrlen: Ptr,
+) -> SysResult {
     let (file, sock) = k.sock(fd)?;
     let flags = flags.0 & 0xffff_ffff;
     let segments = Segments::one(buf, len);
@@ -396,7 +415,8 @@ pub fn recvmmsg(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u32, flags: Hex, timeou
         }
         let at = entry(vec, batch.done);
         let one = flags & !c::MSG_WAITFORONE;
-        let result = k.read_obj::<Msghdr>(at).map_err(Stop::from).and_then(|hdr| k.recv_hdr(fd, at, &hdr, one));
+        let result =
+            k.read_obj::<Msghdr>(at).map_err(Stop::from).and_then(|hdr| k.recv_hdr(fd, at, &hdr, one));
         match result {
             Ok(got) => batch.count(k, at, got)?,
             Err(stop @ Stop::Block(_)) => return batch.stop(k, at, stop),

@@ -36,8 +36,14 @@ impl Ctx<'_> {
             (c::SIOCATMARK, Sock::Inet(_)) => 0,
             (c::SIOCGIFCONF, _) => return self.interface_list(arg),
             (
-                c::SIOCGIFNAME | c::SIOCGIFFLAGS | c::SIOCGIFADDR | c::SIOCGIFBRDADDR | c::SIOCGIFNETMASK
-                | c::SIOCGIFMTU | c::SIOCGIFHWADDR | c::SIOCGIFINDEX,
+                c::SIOCGIFNAME
+                | c::SIOCGIFFLAGS
+                | c::SIOCGIFADDR
+                | c::SIOCGIFBRDADDR
+                | c::SIOCGIFNETMASK
+                | c::SIOCGIFMTU
+                | c::SIOCGIFHWADDR
+                | c::SIOCGIFINDEX,
                 _,
             ) => return self.interface_query(cmd, arg),
             _ => return err(Errno::ENOTTY),

@@ -321,7 +321,13 @@ pub fn connect(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
     }
 }
 
-fn connect_inet(k: &mut Ctx<'_>, id: SocketId, addr: &Address, nonblock: bool, timeout: Option<u64>) -> SysResult {
+fn connect_inet(
+    k: &mut Ctx<'_>,
+    id: SocketId,
+    addr: &Address,
+    nonblock: bool,
+    timeout: Option<u64>,
+) -> SysResult {
     let now: SimTime = k.now();
     if addr.family().ok_or(Errno::EINVAL)? == c::AF_UNSPEC {
         k.node.net.disconnect(id, now)?;
@@ -344,7 +350,13 @@ fn connect_inet(k: &mut Ctx<'_>, id: SocketId, addr: &Address, nonblock: bool, t
     }
 }
 
-fn connect_unix(k: &mut Ctx<'_>, id: UnixId, addr: &Address, nonblock: bool, timeout: Option<u64>) -> SysResult {
+fn connect_unix(
+    k: &mut Ctx<'_>,
+    id: UnixId,
+    addr: &Address,
+    nonblock: bool,
+    timeout: Option<u64>,
+) -> SysResult {
     let kind = k.node.unix.get(id).kind;
     if kind == Kind::Datagram && addr.family() == Some(c::AF_UNSPEC) {
         let result = k.node.unix.connect_datagram(id, None).map_err(Stall::Errno);
@@ -415,7 +427,12 @@ pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: Hex) -> SysR
     Ok(k.open_socket(new, flags.0)?)
 }
 
-fn accept_inet(k: &mut Ctx<'_>, id: SocketId, nonblock: bool, timeout: Option<u64>) -> SysResult<(Sock, Vec<u8>)> {
+fn accept_inet(
+    k: &mut Ctx<'_>,
+    id: SocketId,
+    nonblock: bool,
+    timeout: Option<u64>,
+) -> SysResult<(Sock, Vec<u8>)> {
     let listener = k.inet(id)?.clone();
     if listener.proto == Proto::Udp {
         return err(Errno::EOPNOTSUPP);

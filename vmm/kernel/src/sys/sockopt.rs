@@ -126,7 +126,10 @@ impl Ctx<'_> {
     fn set_socket_option(&mut self, sock: Sock, name: u64, value: Ptr, len: u32) -> SysResult<()> {
         match name {
             c::SO_BINDTODEVICE => return self.bind_to_device(value, len),
-            c::SO_ATTACH_FILTER | c::SO_ATTACH_BPF | c::SO_ATTACH_REUSEPORT_CBPF | c::SO_ATTACH_REUSEPORT_EBPF => {
+            c::SO_ATTACH_FILTER
+            | c::SO_ATTACH_BPF
+            | c::SO_ATTACH_REUSEPORT_CBPF
+            | c::SO_ATTACH_REUSEPORT_EBPF => {
                 return unsupported("SO_ATTACH_* (packet filters)");
             }
             _ => {}
@@ -143,7 +146,9 @@ impl Ctx<'_> {
             c::SO_PRIORITY if !(0..=6).contains(&number) => err(Errno::EPERM),
             c::SO_BUSY_POLL if number > 0 => err(Errno::EPERM),
             c::SO_BUSY_POLL => Ok(()),
-            c::SO_TIMESTAMP | c::SO_TIMESTAMPNS | c::SO_TIMESTAMPING if number != 0 => unsupported("SO_TIMESTAMP*"),
+            c::SO_TIMESTAMP | c::SO_TIMESTAMPNS | c::SO_TIMESTAMPING if number != 0 => {
+                unsupported("SO_TIMESTAMP*")
+            }
             c::SO_TIMESTAMP_NEW | c::SO_TIMESTAMPNS_NEW | c::SO_TIMESTAMPING_NEW if number != 0 => {
                 unsupported("SO_TIMESTAMP*")
             }
@@ -258,7 +263,14 @@ impl Ctx<'_> {
         err(Errno::ENODEV)
     }
 
-    fn set_protocol_option(&mut self, id: SocketId, level: u64, name: u64, value: Ptr, len: u32) -> SysResult<()> {
+    fn set_protocol_option(
+        &mut self,
+        id: SocketId,
+        level: u64,
+        name: u64,
+        value: Ptr,
+        len: u32,
+    ) -> SysResult<()> {
         let socket = self.inet(id)?;
         let (v6, tcp) = (socket.v6, socket.proto == Proto::Tcp);
         match level {
@@ -268,7 +280,9 @@ impl Ctx<'_> {
                 match name {
                     c::IP_TRANSPARENT if number != 0 => err(Errno::EPERM),
                     c::IP_TRANSPARENT => Ok(()),
-                    c::IP_ADD_MEMBERSHIP | c::IP_MULTICAST_IF | c::MCAST_JOIN_GROUP => unsupported("IP multicast"),
+                    c::IP_ADD_MEMBERSHIP | c::IP_MULTICAST_IF | c::MCAST_JOIN_GROUP => {
+                        unsupported("IP multicast")
+                    }
                     c::IP_RECVORIGDSTADDR if number != 0 => unsupported("IP_RECVORIGDSTADDR"),
                     // -1 stands for the default.
                     c::IP_TTL if number == -1 => self.reset(id, level, name),
@@ -290,7 +304,11 @@ impl Ctx<'_> {
                 }
             }
             c::IPPROTO_UDP if !tcp && name == c::UDP_CORK => {
-                if self.int_option(value, len)? != 0 { unsupported("UDP_CORK") } else { Ok(()) }
+                if self.int_option(value, len)? != 0 {
+                    unsupported("UDP_CORK")
+                } else {
+                    Ok(())
+                }
             }
             _ => err(Errno::ENOPROTOOPT),
         }
@@ -348,7 +366,9 @@ impl Ctx<'_> {
             // 0 gives the choice back to the kernel: what a socket without a limit has anyway.
             c::TCP_MAXSEG if number == 0 && self.node.net.options(id)?.max_seg.is_none() => return Ok(()),
             c::TCP_MAXSEG => SockOpt::MaxSeg(u16::try_from(number).map_err(|_| Errno::EINVAL)?),
-            c::TCP_FASTOPEN if !matches!(self.node.net.state(id), Some(TcpState::Close | TcpState::Listen)) => {
+            c::TCP_FASTOPEN
+                if !matches!(self.node.net.state(id), Some(TcpState::Close | TcpState::Listen)) =>
+            {
                 return err(Errno::EINVAL);
             }
             c::TCP_FASTOPEN_CONNECT if on => return err(Errno::EOPNOTSUPP),
@@ -404,8 +424,13 @@ impl Ctx<'_> {
             (c::SO_SNDTIMEO | c::SO_SNDTIMEO_NEW, _) => timeval(generic.sndtimeo),
             (c::SO_SNDLOWAT, _) => int(1),
             (
-                c::SO_DEBUG | c::SO_MARK | c::SO_BUSY_POLL | c::SO_INCOMING_NAPI_ID | c::SO_TIMESTAMP
-                | c::SO_TIMESTAMPNS | c::SO_TIMESTAMPING,
+                c::SO_DEBUG
+                | c::SO_MARK
+                | c::SO_BUSY_POLL
+                | c::SO_INCOMING_NAPI_ID
+                | c::SO_TIMESTAMP
+                | c::SO_TIMESTAMPNS
+                | c::SO_TIMESTAMPING,
                 _,
             ) => int(0),
             (c::SO_PEERNAME, _) => {
@@ -470,7 +495,13 @@ impl Ctx<'_> {
         })
     }
 
-    fn get_protocol_option(&mut self, id: SocketId, level: u64, name: u64, room: usize) -> SysResult<Vec<u8>> {
+    fn get_protocol_option(
+        &mut self,
+        id: SocketId,
+        level: u64,
+        name: u64,
+        room: usize,
+    ) -> SysResult<Vec<u8>> {
         let socket = self.inet(id)?;
         let (v6, tcp) = (socket.v6, socket.proto == Proto::Tcp);
         let reachable = match level {

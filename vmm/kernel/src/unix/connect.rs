@@ -199,7 +199,9 @@ impl UnixSockets {
         self.effects.retries.push_back(id);
         // A sender that is connected both ways never waits for the queue's length.
         let mutual = self.sockets[id].peer.clone();
-        let sends = |(s, o): &(UnixId, &UnixSocket)| o.peer == Peer::Alive(id) && *s != id && Peer::Alive(*s) != mutual;
+        let sends = |(s, o): &(UnixId, &UnixSocket)| {
+            o.peer == Peer::Alive(id) && *s != id && Peer::Alive(*s) != mutual
+        };
         let senders: Vec<UnixId> = self.sockets.iter().filter(sends).map(|(s, _)| s).collect();
         for sender in senders {
             self.wake(sender, WRITABLE);

@@ -227,7 +227,8 @@ fn a_full_datagram_queue_stops_senders() {
 #[test]
 fn datagram_peers_come_and_go() {
     let mut u = UnixSockets::default();
-    let (a, b, other) = (u.create(Kind::Datagram, 0), u.create(Kind::Datagram, 0), u.create(Kind::Datagram, 0));
+    let (a, b, other) =
+        (u.create(Kind::Datagram, 0), u.create(Kind::Datagram, 0), u.create(Kind::Datagram, 0));
     u.connect_datagram(b, Some(other)).unwrap();
     assert_eq!(u.connect_datagram(a, Some(b)), Err(Errno::EPERM), "b speaks with another");
     assert_eq!(u.send_packet(a, Some(b), b"x", anc()), Err(Errno::EPERM.into()));
@@ -253,7 +254,10 @@ fn packets_need_a_connection() {
     assert_eq!(u.recv_packet(server, 2, false, true).unwrap().whole, 0);
     u.close(client);
     assert_eq!(u.send_packet(server, None, b"x", anc()), Err(Errno::EPIPE.into()));
-    assert!(u.recv_packet(server, 2, false, false).unwrap().data.is_empty(), "the end, even without blocking");
+    assert!(
+        u.recv_packet(server, 2, false, false).unwrap().data.is_empty(),
+        "the end, even without blocking"
+    );
     let lone = u.create(Kind::SeqPacket, 0);
     assert_eq!(u.send_packet(lone, None, b"x", anc()), Err(Errno::ENOTCONN.into()));
     assert_eq!(u.recv_packet(lone, 2, false, true), Err(Errno::ENOTCONN.into()));
@@ -304,4 +308,34 @@ fn names_are_unique() {
     assert_eq!(u.find_path(Ino(3), Kind::Stream), Err(Errno::ECONNREFUSED));
     u.close(a);
     u.bind_abstract(b, b"n".to_vec()).unwrap();
+}
+
+#[test]
+fn charges_are_those_recorded_on_linux() {
+    // Size of each send, sends and bytes until EAGAIN, TIOCOUTQ then; for a stream and for datagrams.
+    let recorded = [
+        (100, (278, 27_800, 213_504), (278, 27_800, 213_504)),
+        (1000, (93, 93_000, 214_272), (93, 93_000, 214_272)),
+        (3000, (49, 147_000, 213_248), (49, 147_000, 213_248)),
+        (4096, (44, 180_224, 214_016), (26, 106_496, 219_648)),
+        (5000, (34, 170_000, 217_600), (26, 130_000, 219_648)),
+        (10_000, (17, 170_000, 213_248), (13, 130_000, 216_320)),
+        (20_000, (11, 220_000, 228_096), (11, 220_000, 228_096)),
+    ];
+    for (size, stream, datagram) in recorded {
+        let data = vec![0; size];
+        for (kind, want) in [(Kind::Stream, stream), (Kind::Datagram, datagram)] {
+            let mut u = UnixSockets::default();
+            let (a, _) = u.pair(kind, ME);
+            let (mut sends, mut bytes) = (0, 0);
+            let mut send = || match kind {
+                Kind::Stream => u.send_stream(a, &data, anc()),
+                _ => u.send_packet(a, None, &data, anc()),
+            };
+            while let Ok(n) = send() {
+                (sends, bytes) = (sends + 1, bytes + n);
+            }
+            assert_eq!((sends, bytes, u.unreceived_bytes(a)), want, "{kind:?} of {size}");
+        }
+    }
 }

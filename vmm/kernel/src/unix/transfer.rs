@@ -121,8 +121,15 @@ impl UnixSockets {
         let cred = anc.cred.or(ask.then_some(anc.sender));
         let s = &mut self.sockets[id];
         s.charged += charge;
-        let message =
-            Message { data: data.to_vec(), at: 0, files: anc.files, cred, from: s.name.clone(), sender: id, charge };
+        let message = Message {
+            data: data.to_vec(),
+            at: 0,
+            files: anc.files,
+            cred,
+            from: s.name.clone(),
+            sender: id,
+            charge,
+        };
         self.sockets[to].queue.push_back(message);
         self.wake(to, READABLE);
     }

@@ -17,6 +17,16 @@ pub const STACK: u64 = 0x7ff_f000_0000;
 
 pub const PAGE: u64 = 4096;
 
+/// Runs to the next trap that is not the watchdog's.
+pub fn run(platform: &mut PtracePlatform, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Trap {
+    loop {
+        match platform.run(space, task, regs).expect("run") {
+            Trap::BudgetSpent => {}
+            trap => return trap,
+        }
+    }
+}
+
 pub struct Guest {
     pub platform: PtracePlatform,
     pub space: SpaceId,
@@ -49,12 +59,16 @@ impl Guest {
         self.platform.map(self.space, &[mapping]);
     }
 
-    /// Runs to the next trap that is no fault on a page of the table, and no end of a budget.
+    /// Runs to the next trap. On a busy host the watchdog may come first.
+    pub fn trap(&mut self) -> Trap {
+        run(&mut self.platform, self.space, self.task, &mut self.regs)
+    }
+
+    /// Runs to the next trap that is no fault on a page of the table.
     pub fn run(&mut self) -> Trap {
         loop {
-            let trap = self.platform.run(self.space, self.task, &mut self.regs).expect("run");
+            let trap = self.trap();
             match trap {
-                Trap::BudgetSpent => {}
                 Trap::PageFault { addr, access, .. } => {
                     let page = addr & !(PAGE - 1);
                     let Some((_, prot)) = self.pages.get(&page) else { return trap };

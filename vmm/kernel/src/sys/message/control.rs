@@ -134,7 +134,9 @@ impl Ctx<'_> {
                 let source: [u8; 16] = data[..16].try_into().map_err(|_| Errno::EINVAL)?;
                 self.check_pktinfo(IpAddr::from(source).to_canonical())
             }
-            (c::IPPROTO_IP, c::IP_TTL | c::IP_TOS) | (c::IPPROTO_IPV6, c::IPV6_HOPLIMIT | c::IPV6_TCLASS) => Ok(()),
+            (c::IPPROTO_IP, c::IP_TTL | c::IP_TOS) | (c::IPPROTO_IPV6, c::IPV6_HOPLIMIT | c::IPV6_TCLASS) => {
+                Ok(())
+            }
             (c::IPPROTO_IP | c::IPPROTO_IPV6, _) if udp => err(Errno::EINVAL),
             _ => Ok(()),
         }
@@ -150,7 +152,11 @@ impl Ctx<'_> {
     }
 
     /// Ancillary data of a datagram that the options of its socket ask for.
-    pub(super) fn datagram_control(&self, id: SocketId, dst: SocketAddr) -> Result<Vec<(u64, u64, Vec<u8>)>, Errno> {
+    pub(super) fn datagram_control(
+        &self,
+        id: SocketId,
+        dst: SocketAddr,
+    ) -> Result<Vec<(u64, u64, Vec<u8>)>, Errno> {
         let generic = &self.inet(id)?.generic;
         let on = |level, name| generic.is_set(level, name);
         let index = crate::inet::interface_of(self.node, dst.ip());
@@ -233,7 +239,9 @@ impl Ctx<'_> {
         for file in files.iter().take(room) {
             let place = at.wrapping_add((HEADER + 4 * given) as u64);
             let Ok(fd) = self.process().fds.lowest_free(0, limit) else { break };
-            if self.check_user(place, 4, Access::Write).is_err() || self.write_obj(Ptr(place), &(fd as i32)).is_err() {
+            if self.check_user(place, 4, Access::Write).is_err()
+                || self.write_obj(Ptr(place), &(fd as i32)).is_err()
+            {
                 break;
             }
             self.process_mut().fds.set(fd, FdEntry { file: *file, cloexec });

@@ -184,7 +184,8 @@ impl Ctx<'_> {
         };
         // An empty packet is a message too and takes its files: hence the 1.
         let anc = msg.control.unix.clone();
-        let result = self.pass_files(anc, |k, anc| k.node.unix.send_packet(id, to, &data, anc).map(|n| n as u64 + 1));
+        let result =
+            self.pass_files(anc, |k, anc| k.node.unix.send_packet(id, to, &data, anc).map(|n| n as u64 + 1));
         let sent = self.unix_result(result, msg.nonblock, timeout)?;
         Ok(sent - 1)
     }
@@ -294,7 +295,9 @@ impl Ctx<'_> {
         let datagram = match self.node.net.recv_from(id, want.flags & c::MSG_PEEK != 0) {
             Ok(datagram) => datagram,
             Err(Errno::EAGAIN) if self.must_not_sleep(want.nonblock, timeout) => return err(Errno::EAGAIN),
-            Err(Errno::EAGAIN) if self.node.net.readiness(id).contains(ReadyFlags::RDHUP) => return Ok(Got::default()),
+            Err(Errno::EAGAIN) if self.node.net.readiness(id).contains(ReadyFlags::RDHUP) => {
+                return Ok(Got::default());
+            }
             Err(Errno::EAGAIN) => return Err(self.socket_wait(Object::Inet(id), timeout).into()),
             Err(e) => return err(e),
         };

@@ -1,0 +1,46 @@
+//! The exit codes of the command: the one place where they are defined. `--help` and docs/exit-codes.md show
+//! [`TABLE`]; a test keeps them together.
+
+/// All properties held.
+pub const PASS: u8 = 0;
+/// Findings.
+pub const FINDINGS: u8 = 1;
+/// Wrong usage or configuration.
+pub const USAGE: u8 = 2;
+/// Coverage below the threshold.
+pub const COVERAGE: u8 = 3;
+/// The budget ended before a verdict.
+pub const INCONCLUSIVE: u8 = 4;
+/// The environment: platform, host, a service that did not start.
+pub const ENVIRONMENT: u8 = 5;
+/// Two runs that should be equal are not.
+pub const NONDETERMINISM: u8 = 6;
+/// Something unsupported was needed.
+pub const UNSUPPORTED: u8 = 7;
+/// A bug of Bloodhound.
+pub const BUG: u8 = 70;
+/// Interrupted.
+pub const INTERRUPTED: u8 = 130;
+
+/// All codes with their meaning.
+pub const TABLE: &[(u8, &str)] = &[
+    (PASS, "all properties held"),
+    (FINDINGS, "findings"),
+    (USAGE, "wrong usage or configuration"),
+    (COVERAGE, "coverage below the threshold"),
+    (INCONCLUSIVE, "inconclusive: the budget ended before a verdict"),
+    (ENVIRONMENT, "environment: platform or host failed, or a service did not start"),
+    (NONDETERMINISM, "nondeterminism detected"),
+    (UNSUPPORTED, "something unsupported was needed"),
+    (BUG, "a bug of Bloodhound"),
+    (INTERRUPTED, "interrupted"),
+];
+
+/// The table as text for `--help`.
+pub fn help() -> String {
+    let mut out = String::from("Exit codes:\n");
+    for (code, meaning) in TABLE {
+        out.push_str(&format!("  {code:>3}  {meaning}\n"));
+    }
+    out
+}

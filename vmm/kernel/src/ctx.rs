@@ -1,0 +1,204 @@
+//! A system call's view of the world: the node, the calling task, and what lies outside of the node (the read-only
+//! base file system, the decisions).
+
+use bloodhound_abi::{Errno, SimTime};
+use bloodhound_decisions::Decisions;
+use bloodhound_vfs::{BaseFs, Fail};
+
+use crate::file::File;
+use crate::ids::*;
+use crate::mm::Mm;
+use crate::node::Node;
+use crate::process::{FdEntry, Process};
+use crate::task::{Resumed, Task};
+use crate::wait::{Stop, SysResult};
+
+/// See the module's text.
+pub struct Ctx<'a> {
+    /// The node on which the call happens.
+    pub node: &'a mut Node,
+    /// The caller.
+    pub tid: Tid,
+    /// The caller's process.
+    pub pid: Pid,
+    /// Read-only files below the node's own.
+    pub base: &'a mut dyn BaseFs,
+    /// The source of choice.
+    pub decisions: &'a mut Decisions,
+    /// Set when the call runs again after sleeping; the handler takes it.
+    pub resumed: Option<Resumed>,
+}
+
+impl<'a> Ctx<'a> {
+    /// A view for `tid`.
+    pub fn new(
+        node: &'a mut Node,
+        tid: Tid,
+        base: &'a mut dyn BaseFs,
+        decisions: &'a mut Decisions,
+    ) -> Ctx<'a> {
+        let pid = node.task(tid).pid;
+        Ctx { node, tid, pid, base, decisions, resumed: None }
+    }
+
+    /// The caller.
+    pub fn task(&self) -> &Task {
+        self.node.task(self.tid)
+    }
+
+    /// The caller.
+    pub fn task_mut(&mut self) -> &mut Task {
+        self.node.task_mut(self.tid)
+    }
+
+    /// The caller's process.
+    pub fn process(&self) -> &Process {
+        self.node.process(self.pid)
+    }
+
+    /// The caller's process.
+    pub fn process_mut(&mut self) -> &mut Process {
+        self.node.process_mut(self.pid)
+    }
+
+    /// The caller's address space.
+    pub fn mm(&mut self) -> &mut Mm {
+        let id = self.process().mm;
+        &mut self.node.mms[id]
+    }
+
+    /// The node's clock.
+    pub fn now(&self) -> SimTime {
+        self.node.clock
+    }
+
+    /// The descriptor's slot or EBADF.
+    pub fn fd(&self, fd: Fd) -> Result<FdEntry, Errno> {
+        self.process().fds.get(fd.0)
+    }
+
+    /// The open file description behind a descriptor, or EBADF. O_PATH descriptors count as bad for I/O:
+    /// "Other file operations (e.g., read(2), write(2), ...) fail with the error EBADF" (open(2)).
+    pub fn file_id(&self, fd: Fd) -> Result<FileId, Errno> {
+        let id = self.fd(fd)?.file;
+        match self.node.files[id].kind {
+            crate::file::FileKind::Path(_) => Err(Errno::EBADF),
+            _ => Ok(id),
+        }
+    }
+
+    /// The open file description behind a descriptor, or EBADF.
+    pub fn file(&self, fd: Fd) -> Result<&File, Errno> {
+        Ok(&self.node.files[self.file_id(fd)?])
+    }
+
+    /// The open file description behind a descriptor, or EBADF.
+    pub fn file_mut(&mut self, fd: Fd) -> Result<&mut File, Errno> {
+        let id = self.file_id(fd)?;
+        Ok(&mut self.node.files[id])
+    }
+
+    /// Gives the description a descriptor, the lowest free one.
+    pub fn install(&mut self, file: FileId, cloexec: bool) -> Result<u64, Errno> {
+        self.install_from(0, file, cloexec)
+    }
+
+    /// The lowest free descriptor of at least `from`. On EMFILE the reference to `file` is dropped.
+    pub fn install_from(&mut self, from: usize, file: FileId, cloexec: bool) -> Result<u64, Errno> {
+        let limit = self.process().limits[bloodhound_abi::consts::RLIMIT_NOFILE as usize].cur;
+        match self.process().fds.lowest_free(from, limit) {
+            Ok(fd) => {
+                self.process_mut().fds.set(fd, FdEntry { file, cloexec });
+                Ok(fd as u64)
+            }
+            Err(e) => {
+                self.node.file_unref(file, self.base);
+                Err(e)
+            }
+        }
+    }
+
+    /// Opens `file` and gives it a descriptor.
+    pub fn open_file(&mut self, file: File, cloexec: bool) -> Result<u64, Errno> {
+        let id = self.node.files.insert(file);
+        self.install(id, cloexec)
+    }
+
+    /// When a call with a relative timeout in ns must end: kept over wake-ups.
+    pub fn deadline(&self, timeout: Option<u64>) -> Option<SimTime> {
+        match &self.resumed {
+            Some(r) => r.wait.deadline,
+            None => timeout.map(|ns| self.now().after(ns)),
+        }
+    }
+
+    /// The call was woken because its deadline has passed.
+    pub fn timed_out(&self) -> bool {
+        self.resumed.as_ref().is_some_and(|r| r.timed_out)
+    }
+
+    /// Charges for moving `bytes`.
+    pub fn charge_bytes(&mut self, bytes: u64) {
+        let ns = bytes / 1024 * self.node.config.costs.kib;
+        if ns > 0 {
+            self.node.charge(self.tid, ns);
+        }
+    }
+}
+
+/// A file descriptor argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fd(pub i32);
+
+/// A user-space address argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ptr(pub u64);
+
+impl Ptr {
+    /// NULL.
+    pub fn is_null(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// A path (or other string) argument: the address of a NUL-terminated string.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path(pub u64);
+
+/// A bit-set argument.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hex(pub u64);
+
+/// How a register becomes a handler's argument.
+pub trait FromReg {
+    /// Takes what the C prototype's type keeps of the register.
+    fn from_reg(reg: u64) -> Self;
+}
+
+macro_rules! from_reg {
+    ($($ty:ty => $e:expr;)*) => { $(impl FromReg for $ty { fn from_reg(reg: u64) -> Self { let f: fn(u64) -> $ty = $e; f(reg) } })* };
+}
+from_reg! {
+    Fd => |r| Fd(r as i32);
+    Ptr => Ptr;
+    Path => Path;
+    Hex => Hex;
+    i32 => |r| r as i32;
+    u32 => |r| r as u32;
+    i64 => |r| r as i64;
+    u64 => |r| r;
+}
+
+/// Shorthand for `Err(Stop::Errno(e))`.
+pub fn err<T>(e: Errno) -> SysResult<T> {
+    Err(Stop::Errno(e))
+}
+
+/// Turns a path operation's failure into a stop; synthetic paths must have been handled before.
+pub fn fail(f: Fail) -> Stop {
+    match f {
+        Fail::Errno(e) => Stop::Errno(e),
+        // Changing operations on /proc and /sys: they are read-only.
+        Fail::Synthetic(_) => Stop::Errno(Errno::EROFS),
+    }
+}

@@ -1,0 +1,149 @@
+//! From a system-call trap to its result: decode by the one table, run the handler, store the outcome.
+//!
+//! [`Node::syscall`] is called by the machine loop when a task traps, [`Node::resume_syscall`] when a task that slept
+//! inside a call gets the CPU again, [`Node::before_user`] before a task returns to user code (signals).
+
+use bloodhound_abi::{Errno, syscalls};
+use bloodhound_decisions::Decisions;
+use bloodhound_vfs::BaseFs;
+
+use crate::ctx::{Ctx, FromReg};
+use crate::ids::*;
+use crate::node::Node;
+use crate::task::TaskState;
+use crate::wait::{Restart, Stop, SysResult};
+
+macro_rules! handle {
+    ($k:ident, $a:ident, $nr:literal, $name:ident, ($($arg:ident : $kind:tt),*), errno $e:ident) => {
+        Err(Stop::Errno(Errno::$e))
+    };
+    ($k:ident, $a:ident, $nr:literal, $name:ident, ($($arg:ident : $kind:tt),*), unsupported) => {
+        Err(Stop::Unsupported(String::new()))
+    };
+    ($k:ident, $a:ident, $nr:literal, $name:ident, ($($arg:ident : $kind:tt),*), $status:ident) => {{
+        let mut regs = $a.iter();
+        $(let $arg: arg_type!($kind) = FromReg::from_reg(*regs.next().unwrap_or(&0));)*
+        let _ = regs;
+        crate::sys::$name($k $(, $arg)*)
+    }};
+}
+
+macro_rules! arg_type {
+    (Fd) => {
+        crate::ctx::Fd
+    };
+    (Ptr) => {
+        crate::ctx::Ptr
+    };
+    (Path) => {
+        crate::ctx::Path
+    };
+    (Hex) => {
+        crate::ctx::Hex
+    };
+    ($t:ident) => {
+        $t
+    };
+}
+
+macro_rules! make_dispatch {
+    ($([$nr:literal $name:ident ($($arg:ident : $kind:tt),*) $status:ident $($errno:ident)? $note:literal])*) => {
+        fn dispatch(k: &mut Ctx<'_>, nr: u64, a: [u64; 6]) -> SysResult {
+            match nr {
+                $($nr => handle!(k, a, $nr, $name, ($($arg: $kind),*), $status $($errno)?),)*
+                // A number that no Linux defines: "ENOSYS: The requested system call function is not implemented".
+                _ => Err(Stop::Errno(Errno::ENOSYS)),
+            }
+        }
+    };
+}
+
+syscalls!(make_dispatch);
+
+/// What a system call led to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It ended with this value in rax.
+    Done(u64),
+    /// The task sleeps.
+    Blocked,
+    /// The task is gone.
+    Exited,
+    /// It set the registers itself.
+    NoReturn,
+    /// Something is not modelled: the run stops.
+    Unsupported(String),
+}
+
+impl Node {
+    /// Runs the call in the task's registers (`orig_rax` and arguments as at the trap).
+    pub fn syscall(&mut self, tid: Tid, base: &mut dyn BaseFs, decisions: &mut Decisions) -> Outcome {
+        let cost = self.config.costs.syscall;
+        self.charge(tid, cost);
+        let task = self.task_mut(tid);
+        task.in_syscall = true;
+        task.syscalls += 1;
+        self.run_call(tid, base, decisions)
+    }
+
+    /// Runs a call again whose task was woken.
+    pub fn resume_syscall(&mut self, tid: Tid, base: &mut dyn BaseFs, decisions: &mut Decisions) -> Outcome {
+        self.run_call(tid, base, decisions)
+    }
+
+    fn run_call(&mut self, tid: Tid, base: &mut dyn BaseFs, decisions: &mut Decisions) -> Outcome {
+        let regs = self.task(tid).regs;
+        let resumed = self.task_mut(tid).resumed.take();
+        let mut ctx = Ctx::new(self, tid, base, decisions);
+        ctx.resumed = resumed.clone();
+        let result = dispatch(&mut ctx, regs.orig_rax, regs.syscall_args());
+        self.drain_net();
+        let value = match result {
+            Ok(value) => value,
+            Err(Stop::Errno(e)) => e.as_ret(),
+            Err(Stop::Block(wait)) => {
+                // A signal that is already there interrupts before the first sleep.
+                if self.signal_deliverable(tid) {
+                    return self.interrupt(tid, wait.restart, wait.saved_mask);
+                }
+                self.block(tid, wait);
+                return Outcome::Blocked;
+            }
+            Err(Stop::Exited) => return Outcome::Exited,
+            Err(Stop::NoReturn) => {
+                self.task_mut(tid).in_syscall = false;
+                return Outcome::NoReturn;
+            }
+            Err(Stop::Unsupported(what)) => return Outcome::Unsupported(what),
+        };
+        if let Some(mask) = resumed.and_then(|r| r.wait.saved_mask) {
+            self.task_mut(tid).restore_mask = Some(mask);
+        }
+        self.finish_call(tid, value);
+        Outcome::Done(value)
+    }
+
+    fn finish_call(&mut self, tid: Tid, value: u64) {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        task.regs.rax = value;
+        task.in_syscall = false;
+    }
+
+    /// A signal interrupts a sleeping call: the registers get the restart code, which signal delivery turns into
+    /// EINTR or a restart.
+    pub(crate) fn interrupt(&mut self, tid: Tid, restart: Restart, saved_mask: Option<u64>) -> Outcome {
+        let code = crate::signal::restart_code(restart);
+        let task = self.task_mut(tid);
+        if saved_mask.is_some() {
+            task.restore_mask = saved_mask;
+        }
+        task.resumed = None;
+        task.regs.rax = code;
+        task.in_syscall = false;
+        if !matches!(task.state, TaskState::Stopped) {
+            task.state = TaskState::Runnable;
+            self.enqueue(tid);
+        }
+        Outcome::Done(code)
+    }
+}

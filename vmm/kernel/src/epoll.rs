@@ -1,0 +1,234 @@
+//! epoll(7) as Linux does it: a ready list per instance that wake-ups append to, so that edge-triggered watches see
+//! edges, not levels. Neighbour: [`crate::wait`] calls [`Node::epoll_mark`] at every wake-up.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::EpollEvent;
+
+use crate::file::FileKind;
+use crate::ids::*;
+use crate::node::Node;
+use crate::wait::Object;
+
+/// A watch is named by descriptor number and description (epoll(7), Q0: "The key is the combination of the file
+/// descriptor number and the open file description").
+pub type Key = (i32, FileId);
+
+/// A watch as seen from the watched object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchKey {
+    /// The instance.
+    pub epoll: EpollId,
+    /// The watch in it.
+    pub key: Key,
+}
+
+#[derive(Clone, Debug)]
+struct Item {
+    events: u32,
+    data: u64,
+    queued: bool,
+    object: Object,
+}
+
+/// An epoll instance.
+#[derive(Clone, Debug, Default)]
+pub struct Epoll {
+    items: BTreeMap<Key, Item>,
+    ready: VecDeque<Key>,
+}
+
+/// Bits that are reported whether asked for or not.
+const ALWAYS: u32 = (c::EPOLLERR | c::EPOLLHUP) as u32;
+/// Bits of `events` that are flags, not conditions.
+const FLAGS: u32 = 0xf000_0000;
+/// Deepest nesting of epoll instances (EP_MAX_NESTS).
+const MAX_NESTS: usize = 4;
+
+impl Node {
+    /// Readiness of a description: EPOLL* bits. Files that cannot block are always readable and writable.
+    pub fn ready_bits(&self, id: FileId) -> u32 {
+        let Some(file) = self.files.get(id) else { return c::EPOLLERR as u32 };
+        let in_out = c::EPOLLIN | c::EPOLLRDNORM | c::EPOLLOUT | c::EPOLLWRNORM;
+        let bits = match file.kind {
+            FileKind::Pipe { pipe, read, write, .. } => self.pipes[pipe].ready(read, write),
+            FileKind::Inet(id) => u64::from(crate::inet::epoll_bits(self.net.readiness(id))),
+            FileKind::Unix(id) => u64::from(self.unix.ready_bits(id)),
+            FileKind::Event(id) => self.events[id].ready(),
+            FileKind::TimerFd(id) if self.timerfds[id].expired > 0 => c::EPOLLIN | c::EPOLLRDNORM,
+            FileKind::TimerFd(_) => 0,
+            FileKind::SignalFd(_) => 0, // depends on the reader: see `ready_bits_for`
+            FileKind::Epoll(id) => u64::from(self.epoll_ready(id)),
+            _ => in_out,
+        };
+        bits as u32
+    }
+
+    /// As [`Node::ready_bits`], for a reader of process `pid` and thread `tid` (signalfd shows the reader's signals).
+    pub fn ready_bits_for(&self, id: FileId, tid: Tid) -> u32 {
+        match self.files.get(id).map(|f| &f.kind) {
+            Some(FileKind::SignalFd(s)) if self.pending_for(tid) & self.signalfds[*s].mask != 0 => {
+                (c::EPOLLIN | c::EPOLLRDNORM) as u32
+            }
+            _ => self.ready_bits(id),
+        }
+    }
+
+    fn epoll_ready(&self, id: EpollId) -> u32 {
+        let ep = &self.epolls[id];
+        let hit = ep.ready.iter().any(|k| {
+            ep.items.get(k).is_some_and(|i| self.ready_bits(k.1) & (i.events & !FLAGS | ALWAYS) != 0)
+        });
+        if hit { (c::EPOLLIN | c::EPOLLRDNORM) as u32 } else { 0 }
+    }
+
+    /// A wake-up of `object` for `events`: its watches go to the ready lists.
+    pub(crate) fn epoll_mark(&mut self, object: Object, events: u32) {
+        let Some(watches) = self.epoll_watch.get(&object).cloned() else { return };
+        for w in watches {
+            let Some(ep) = self.epolls.get_mut(w.epoll) else { continue };
+            let Some(item) = ep.items.get_mut(&w.key) else { continue };
+            let interest = item.events & !FLAGS;
+            if interest == 0 || events & (interest | ALWAYS) == 0 {
+                continue;
+            }
+            if !item.queued {
+                item.queued = true;
+                ep.ready.push_back(w.key);
+            }
+            self.notify_object(Object::Epoll(w.epoll), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+        }
+    }
+
+    /// EPOLL_CTL_ADD and EPOLL_CTL_MOD.
+    pub(crate) fn epoll_set(
+        &mut self,
+        ep: EpollId,
+        key: Key,
+        event: EpollEvent,
+        add: bool,
+    ) -> Result<(), Errno> {
+        let file = self.files.get(key.1).ok_or(Errno::EBADF)?;
+        // "EPERM The target file fd does not support epoll. This error can occur if fd refers to, for example, a
+        // regular file or a directory."
+        let object = file.object().ok_or(Errno::EPERM)?;
+        if object == Object::Epoll(ep) {
+            return Err(Errno::EINVAL);
+        }
+        if let Object::Epoll(inner) = object
+            && add
+            && (self.reaches(inner, ep, 0) || self.depth(inner) >= MAX_NESTS)
+        {
+            return Err(Errno::ELOOP);
+        }
+        let epoll = &mut self.epolls[ep];
+        if add == epoll.items.contains_key(&key) {
+            return Err(if add { Errno::EEXIST } else { Errno::ENOENT });
+        }
+        let queued = epoll.items.get(&key).is_some_and(|i| i.queued);
+        epoll.items.insert(key, Item { events: event.events, data: event.data, queued, object });
+        if add {
+            self.epoll_watch.entry(object).or_default().push(WatchKey { epoll: ep, key });
+        }
+        let tid = self.run_queue.first().copied();
+        let bits = match (object, tid) {
+            (Object::SignalFd(_), Some(tid)) => self.ready_bits_for(key.1, tid),
+            _ => self.ready_bits(key.1),
+        };
+        if bits & (event.events & !FLAGS | ALWAYS) != 0 && event.events & !FLAGS != 0 {
+            let epoll = &mut self.epolls[ep];
+            if let Some(item) = epoll.items.get_mut(&key)
+                && !item.queued
+            {
+                item.queued = true;
+                epoll.ready.push_back(key);
+            }
+            self.notify_object(Object::Epoll(ep), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+        }
+        Ok(())
+    }
+
+    /// EPOLL_CTL_DEL.
+    pub(crate) fn epoll_remove(&mut self, ep: EpollId, key: Key) -> Result<(), Errno> {
+        let epoll = self.epolls.get_mut(ep).ok_or(Errno::EBADF)?;
+        let item = epoll.items.remove(&key).ok_or(Errno::ENOENT)?;
+        epoll.ready.retain(|k| *k != key);
+        if let Some(list) = self.epoll_watch.get_mut(&item.object) {
+            list.retain(|w| !(w.epoll == ep && w.key == key));
+            if list.is_empty() {
+                self.epoll_watch.remove(&item.object);
+            }
+        }
+        Ok(())
+    }
+
+    /// The last reference to a description is gone: "closing a file descriptor [causes] it to be removed from all epoll
+    /// sets ... only after all the file descriptors referring to the underlying open file description have been closed".
+    pub(crate) fn epoll_forget_file(&mut self, object: Object, file: FileId) {
+        let Some(watches) = self.epoll_watch.get(&object).cloned() else { return };
+        for w in watches.into_iter().filter(|w| w.key.1 == file) {
+            let _gone = self.epoll_remove(w.epoll, w.key);
+        }
+    }
+
+    /// The instance itself is closed.
+    pub(crate) fn epoll_close(&mut self, ep: EpollId) {
+        let keys: Vec<Key> = self.epolls[ep].items.keys().copied().collect();
+        for key in keys {
+            let _gone = self.epoll_remove(ep, key);
+        }
+        self.epolls.remove(ep);
+    }
+
+    /// Takes up to `max` events from the ready list, as ep_send_events does.
+    pub(crate) fn epoll_harvest(&mut self, ep: EpollId, max: usize, tid: Tid) -> Vec<EpollEvent> {
+        let mut out = Vec::new();
+        for _ in 0..self.epolls[ep].ready.len() {
+            if out.len() == max {
+                break;
+            }
+            let Some(key) = self.epolls[ep].ready.pop_front() else { break };
+            let ready = self.ready_bits_for(key.1, tid);
+            let epoll = &mut self.epolls[ep];
+            let Some(item) = epoll.items.get_mut(&key) else { continue };
+            let bits = ready & (item.events & !FLAGS | ALWAYS);
+            item.queued = false;
+            if bits == 0 || item.events & !FLAGS == 0 {
+                continue;
+            }
+            out.push(EpollEvent { events: bits, data: item.data });
+            if item.events & c::EPOLLONESHOT as u32 != 0 {
+                // "disabled ... the user must call epoll_ctl() with EPOLL_CTL_MOD to rearm"
+                item.events &= FLAGS;
+            } else if item.events & c::EPOLLET as u32 == 0 {
+                item.queued = true;
+                epoll.ready.push_back(key);
+            }
+        }
+        out
+    }
+
+    fn reaches(&self, from: EpollId, target: EpollId, depth: usize) -> bool {
+        from == target
+            || depth > MAX_NESTS
+            || self.epolls[from].items.values().any(|i| match i.object {
+                Object::Epoll(next) => self.reaches(next, target, depth + 1),
+                _ => false,
+            })
+    }
+
+    fn depth(&self, ep: EpollId) -> usize {
+        let inner = self.epolls[ep].items.values().filter_map(|i| match i.object {
+            Object::Epoll(next) => Some(self.depth(next)),
+            _ => None,
+        });
+        1 + inner.max().unwrap_or(0)
+    }
+
+    /// /proc/PID/fdinfo's "tfd:" lines: descriptor, events, data.
+    pub fn epoll_items(&self, ep: EpollId) -> Vec<(i32, u32, u64)> {
+        self.epolls[ep].items.iter().map(|(k, i)| (k.0, i.events, i.data)).collect()
+    }
+}

@@ -1,0 +1,544 @@
+//! execve(2): resolving scripts, mapping an ELF image and its interpreter, building the initial stack; and starting
+//! the first process of a node ([`Node::spawn`]).
+
+use std::sync::Arc;
+
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::{Rlimit, Sigaction};
+use bloodhound_abi::{Errno, Regs};
+use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_vfs::{BaseFs, Cred, Ino};
+
+use crate::ctx::*;
+use crate::elf::{self, Elf};
+use crate::file::Console;
+use crate::ids::*;
+use crate::mm::{Backing, Mm, PAGE, TASK_SIZE, Vma, page_up};
+use crate::node::Node;
+use crate::process::{ExitStatus, FdEntry, FdTable, Process};
+use crate::task::{Task, TaskState};
+use crate::wait::{Stop, SysResult};
+
+/// "BINPRM_BUF_SIZE": how much of a script's first line counts.
+const SCRIPT_LINE: usize = 256;
+/// Nested interpreters allowed (execve(2): "a maximum of four").
+const SCRIPT_DEPTH: usize = 4;
+/// The initial stack is at most a quarter of the stack limit for arguments (execve(2), "Limits on size").
+const ARG_MAX: usize = 2 << 20;
+/// The largest single argument (MAX_ARG_STRLEN, 32 pages).
+const ARG_STRLEN: usize = 131_072;
+
+/// A program to start.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    /// Path of the executable inside the node.
+    pub path: Vec<u8>,
+    /// Arguments, argv[0] first.
+    pub argv: Vec<Vec<u8>>,
+    /// Environment, `NAME=value`.
+    pub envp: Vec<Vec<u8>>,
+    /// Working directory.
+    pub cwd: Vec<u8>,
+    /// User and group.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// An executable found and read.
+struct Image {
+    ino: Ino,
+    elf: Elf,
+    path: Vec<u8>,
+    argv: Vec<Vec<u8>>,
+    interp: Option<(Ino, Elf)>,
+    stat_mode: u32,
+    owner: (u32, u32),
+}
+
+impl Ctx<'_> {
+    fn open_exec(&mut self, path: &[u8]) -> SysResult<(Ino, bloodhound_vfs::Stat)> {
+        let ino = self.resolve_ino(AT_CWD, path, true)?;
+        let cred = self.process().cred.clone();
+        self.node.vfs.exec_start(self.base, ino, &cred)?;
+        // The mappings keep the file from now on; ETXTBSY for writers of a running program is not modelled.
+        self.node.vfs.exec_end(ino);
+        Ok((ino, self.node.vfs.stat_ino(ino)?))
+    }
+
+    fn head(&mut self, ino: Ino) -> SysResult<Vec<u8>> {
+        let mut head = vec![0; elf::HEAD];
+        let n = self.node.vfs.read_at(ino, 0, &mut head)?;
+        head.truncate(n);
+        Ok(head)
+    }
+
+    /// Finds the executable behind `path`, through `#!` lines.
+    fn load_image(&mut self, path: Vec<u8>, argv: Vec<Vec<u8>>) -> SysResult<Image> {
+        let (mut path, mut argv) = (path, argv);
+        for _ in 0..=SCRIPT_DEPTH {
+            let (ino, stat) = self.open_exec(&path)?;
+            let head = self.head(ino)?;
+            if let Some(line) = head.strip_prefix(b"#!") {
+                let (interp, arg) =
+                    script_line(&line[..line.len().min(SCRIPT_LINE - 2)]).ok_or(Errno::ENOEXEC)?;
+                // "interpreter [optional-arg] pathname arg..." (execve(2), "Interpreter scripts")
+                let rest = argv.into_iter().skip(1);
+                argv = std::iter::once(interp.clone())
+                    .chain(arg)
+                    .chain(std::iter::once(path))
+                    .chain(rest)
+                    .collect();
+                path = interp;
+                continue;
+            }
+            let elf = elf::parse(&head)?;
+            let interp = match elf.interp {
+                None => None,
+                Some((offset, size)) => Some(self.load_interp(ino, offset, size)?),
+            };
+            let owner = (stat.uid, stat.gid);
+            return Ok(Image { ino, elf, path, argv, interp, stat_mode: stat.mode, owner });
+        }
+        err(Errno::ELOOP)
+    }
+
+    fn load_interp(&mut self, ino: Ino, offset: u64, size: u64) -> SysResult<(Ino, Elf)> {
+        if !(2..=4096).contains(&size) {
+            return err(Errno::ENOEXEC);
+        }
+        let mut name = vec![0; size as usize];
+        let n = self.node.vfs.read_at(ino, offset, &mut name)?;
+        if n != name.len() || name.pop() != Some(0) {
+            return err(Errno::ENOEXEC);
+        }
+        let (ino, _) = self.open_exec(&name)?;
+        let head = self.head(ino)?;
+        // "ELIBBAD An ELF interpreter was not in a recognized format."
+        let elf = elf::parse(&head).map_err(|_| Errno::ELIBBAD)?;
+        Ok((ino, elf))
+    }
+
+    /// Replaces the process's program. The caller is the only thread left on success.
+    pub(crate) fn exec(&mut self, path: Vec<u8>, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> SysResult<()> {
+        let argv = if argv.is_empty() { vec![Vec::new()] } else { argv };
+        let total: usize = argv.iter().chain(&envp).map(|s| s.len() + 9).sum();
+        if total > ARG_MAX || argv.iter().chain(&envp).any(|s| s.len() >= ARG_STRLEN) {
+            return err(Errno::E2BIG);
+        }
+        let image = self.load_image(path, argv)?;
+        // The new memory is complete before the old is given up, so that an error changes nothing.
+        let space = self.node.new_space();
+        let mut mm = Mm::new(space);
+        let mut word = || self.decisions.word(Stream::GuestRandom);
+        // Linux randomises 28 bits of mmap base, 22 of the stack, 13 of the heap gap: a part of that is plenty.
+        let (mmap_slack, stack_slack, brk_slack, pie_slack) =
+            (word() % 0x10_0000, word() % 0x4000, word() % 0x2000, word() % 0x10_0000);
+        let random = [word(), word()];
+        mm.stack_top = TASK_SIZE - stack_slack * PAGE;
+        mm.mmap_base = TASK_SIZE - (0x4000 * PAGE) - (64 << 20) - mmap_slack * PAGE;
+        let pie = 0x5555_5555_4000 + pie_slack * PAGE;
+        let bias = map_elf(&mut mm, &image.elf, image.ino, image.elf.dynamic.then_some(pie))?;
+        let (_, high) = image.elf.span();
+        let heap = high + bias + brk_slack * PAGE;
+        mm.brk = (heap, heap);
+        let mut entry = image.elf.entry.wrapping_add(bias);
+        let program_entry = entry;
+        let mut interp_base = 0;
+        if let Some((ino, elf)) = &image.interp {
+            let (low, high) = elf.span();
+            let at = mm.find_free(0, high - low)?;
+            interp_base = map_elf(&mut mm, elf, *ino, elf.dynamic.then_some(at - low))?;
+            entry = elf.entry.wrapping_add(interp_base);
+        }
+        let stack_limit = self.process().limits[c::RLIMIT_STACK as usize].cur.clamp(1 << 20, 64 << 20);
+        let exec = if image.elf.exec_stack { c::PROT_EXEC } else { 0 };
+        mm.insert(anon(
+            mm.stack_top - (stack_limit & !(PAGE - 1)),
+            mm.stack_top,
+            c::PROT_READ | c::PROT_WRITE | exec,
+        ));
+        let vdso = self.node.map_vdso(&mut mm);
+        let mm_id = self.node.mms.insert(mm);
+        let vmas: Vec<Vma> = self.node.mms[mm_id].vmas().cloned().collect();
+        for vma in &vmas {
+            self.node.backing_ref(mm_id, vma);
+        }
+        let aux = Aux {
+            phdr: image.elf.phdr_vaddr().wrapping_add(bias),
+            phnum: image.elf.phnum,
+            base: interp_base,
+            entry: program_entry,
+            vdso,
+            random,
+        };
+        let sp = match self.build_stack(mm_id, &image, &envp, &aux) {
+            Ok(sp) => sp,
+            Err(stop) => {
+                self.node.mm_release(mm_id);
+                return Err(stop);
+            }
+        };
+        self.commit(image, envp, mm_id, Regs::user(entry, sp));
+        Ok(())
+    }
+
+    /// The point of no return: the other threads end, memory and descriptors are replaced (execve(2), "Effect on process
+    /// attributes").
+    fn commit(&mut self, image: Image, envp: Vec<Vec<u8>>, mm_id: MmId, regs: Regs) {
+        let cost = self.node.config.costs.process;
+        self.node.charge(self.tid, cost);
+        for other in self.process().threads.clone() {
+            if other != self.tid {
+                if matches!(self.node.task(other).state, TaskState::Blocked(_)) {
+                    self.node.wake(other, false);
+                }
+                self.node.exit_task(other, ExitStatus::Code(0), self.base);
+            }
+        }
+        self.become_leader();
+        self.node.vfork_done(self.tid);
+        let old = std::mem::replace(&mut self.process_mut().mm, mm_id);
+        self.node.mm_release(old);
+        let closing: Vec<(i32, FdEntry)> = self.process().fds.iter().filter(|(_, e)| e.cloexec).collect();
+        for (fd, entry) in closing {
+            if self.process_mut().fds.take(fd).is_ok() {
+                self.release_posix_locks(entry.file);
+                self.node.file_unref(entry.file, self.base);
+            }
+        }
+        let comm: Vec<u8> =
+            image.path.rsplit(|b| *b == b'/').next().unwrap_or_default().iter().take(15).copied().collect();
+        let exe = self.node.vfs.path_of(self.node.vfs.root(), image.ino);
+        let process = self.process_mut();
+        process.exe = exe;
+        process.cmdline = join0(&image.argv);
+        process.environ = join0(&envp);
+        process.did_exec = true;
+        process.dumpable = 1;
+        process.shm_attached.clear();
+        if image.stat_mode as u64 & c::S_ISUID != 0 && !process.no_new_privs {
+            process.cred.uid = image.owner.0;
+        }
+        if image.stat_mode as u64 & c::S_ISGID != 0 && !process.no_new_privs {
+            process.cred.gid = image.owner.1;
+        }
+        (process.real_ids[1], process.real_ids[3]) = (process.cred.uid, process.cred.gid);
+        // "The dispositions of any signals that are being caught are reset to the default"; ignored stay ignored.
+        for action in Arc::make_mut(&mut process.actions).iter_mut() {
+            let ignore = action.handler == c::SIG_IGN;
+            *action =
+                Sigaction { handler: if ignore { c::SIG_IGN } else { c::SIG_DFL }, ..Sigaction::default() };
+        }
+        let timers = std::mem::take(&mut process.timers);
+        let pid = self.pid;
+        for (id, timer) in timers {
+            self.node.rearm(crate::timer::TimerKey::Posix(pid, id), timer.schedule.next, None);
+        }
+        let task = self.task_mut();
+        task.regs = regs;
+        (task.xstate, task.xstate_dirty) = (None, true);
+        task.altstack = bloodhound_abi::structs::StackT { flags: c::SS_DISABLE as i32, ..Default::default() };
+        (task.clear_child_tid, task.robust_list) = (0, 0);
+        task.comm = comm;
+    }
+
+    /// "if the execve() was called by a thread that is not the leader, it takes the leader's thread ID" (execve(2)).
+    fn become_leader(&mut self) {
+        let leader = Tid(self.pid.0);
+        if self.tid == leader {
+            return;
+        }
+        let Some(mut task) = self.node.tasks.remove(&self.tid) else { return };
+        task.tid = leader;
+        self.node.tasks.insert(leader, task);
+        self.node.process_mut(self.pid).threads = vec![leader];
+        let old = self.tid;
+        for t in &mut self.node.run_queue {
+            if *t == old {
+                *t = leader;
+            }
+        }
+        self.tid = leader;
+    }
+
+    /// Writes strings, vectors and the auxiliary vector; returns the stack pointer (System V ABI, "Initial Process
+    /// Stack").
+    fn build_stack(&mut self, mm: MmId, image: &Image, envp: &[Vec<u8>], aux: &Aux) -> SysResult {
+        let mut sp = self.node.mms[mm].stack_top - 8;
+        let mut push = |k: &mut Ctx<'_>, bytes: &[u8]| -> SysResult {
+            sp -= bytes.len() as u64;
+            k.write_bytes_of(mm, sp, bytes)?;
+            Ok(sp)
+        };
+        let with_nul = |s: &[u8]| [s, &[0]].concat();
+        let execfn = push(self, &with_nul(&image.path))?;
+        let mut env_at = Vec::with_capacity(envp.len());
+        for s in envp.iter().rev() {
+            env_at.push(push(self, &with_nul(s))?);
+        }
+        let mut arg_at = Vec::with_capacity(image.argv.len());
+        for s in image.argv.iter().rev() {
+            arg_at.push(push(self, &with_nul(s))?);
+        }
+        let platform = push(self, b"x86_64\0")?;
+        let random = push(self, &[aux.random[0].to_le_bytes(), aux.random[1].to_le_bytes()].concat())?;
+        let cred = self.process().cred.clone();
+        let ids = self.process().real_ids;
+        let mut auxv: Vec<(u64, u64)> = Vec::new();
+        if let Some(vdso) = aux.vdso {
+            auxv.push((c::AT_SYSINFO_EHDR, vdso));
+        }
+        let secure = u64::from(cred.uid != ids[0] || cred.gid != ids[2]);
+        auxv.extend([
+            // CPUID.1:EDX of the fixed profile.
+            (c::AT_HWCAP, 0x178b_fbff),
+            (c::AT_PAGESZ, PAGE),
+            (c::AT_CLKTCK, 100),
+            (c::AT_PHDR, aux.phdr),
+            (c::AT_PHENT, 56),
+            (c::AT_PHNUM, u64::from(aux.phnum)),
+            (c::AT_BASE, aux.base),
+            (c::AT_FLAGS, 0),
+            (c::AT_ENTRY, aux.entry),
+            (c::AT_UID, u64::from(ids[0])),
+            (c::AT_EUID, u64::from(cred.uid)),
+            (c::AT_GID, u64::from(ids[2])),
+            (c::AT_EGID, u64::from(cred.gid)),
+            (c::AT_SECURE, secure),
+            (c::AT_RANDOM, random),
+            (c::AT_HWCAP2, 0),
+            (c::AT_EXECFN, execfn),
+            (c::AT_PLATFORM, platform),
+            (c::AT_MINSIGSTKSZ, 2048),
+            (c::AT_NULL, 0),
+        ]);
+        let mut words: Vec<u64> = vec![image.argv.len() as u64];
+        words.extend(arg_at.iter().rev());
+        words.push(0);
+        words.extend(env_at.iter().rev());
+        words.push(0);
+        words.extend(auxv.iter().flat_map(|(k, v)| [*k, *v]));
+        let sp = (random - 8 * words.len() as u64) & !15;
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        self.write_bytes_of(mm, sp, &bytes)?;
+        Ok(sp)
+    }
+}
+
+struct Aux {
+    phdr: u64,
+    phnum: u16,
+    base: u64,
+    entry: u64,
+    vdso: Option<u64>,
+    random: [u64; 2],
+}
+
+fn join0(strings: &[Vec<u8>]) -> Vec<u8> {
+    strings.iter().flat_map(|s| s.iter().copied().chain(std::iter::once(0))).collect()
+}
+
+/// Interpreter and its one optional argument.
+fn script_line(line: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let end = line.iter().position(|b| *b == b'\n').unwrap_or(line.len());
+    let text = line[..end].trim_ascii();
+    let split = text.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(text.len());
+    let (interp, arg) = (&text[..split], text[split..].trim_ascii());
+    (!interp.is_empty()).then(|| (interp.to_vec(), (!arg.is_empty()).then(|| arg.to_vec())))
+}
+
+fn anon(start: u64, end: u64, prot: u64) -> Vma {
+    Vma { start, end, prot, shared: false, backing: Backing::Anon, dontfork: false, may_write: true }
+}
+
+/// Maps the segments; `at` is the load bias for ET_DYN. Returns the bias.
+fn map_elf(mm: &mut Mm, elf: &Elf, ino: Ino, at: Option<u64>) -> SysResult {
+    let bias = at.unwrap_or(0) & !(PAGE - 1);
+    let bias = bias & !(if at.is_some() { elf.align.min(1 << 21) - 1 } else { 0 });
+    for s in &elf.segments {
+        let prot = [(4, c::PROT_READ), (2, c::PROT_WRITE), (1, c::PROT_EXEC)]
+            .iter()
+            .filter(|(f, _)| s.flags & f != 0)
+            .fold(0, |p, (_, bit)| p | bit);
+        let start = (s.vaddr & !(PAGE - 1)).checked_add(bias).ok_or(Errno::ENOEXEC)?;
+        let skew = s.vaddr % PAGE;
+        let file_end = page_up(start + skew + s.filesz).ok_or(Errno::ENOEXEC)?;
+        let mem_end = page_up(start + skew + s.memsz).ok_or(Errno::ENOEXEC)?;
+        if mem_end > TASK_SIZE || start < PAGE || mm.overlaps(start, mem_end) {
+            return err(Errno::ENOEXEC);
+        }
+        if s.filesz > 0 {
+            let backing = Backing::File { ino, offset: s.offset - skew };
+            mm.insert(Vma {
+                start,
+                end: file_end,
+                prot,
+                shared: false,
+                backing,
+                dontfork: false,
+                may_write: true,
+            });
+        }
+        let bss = if s.filesz > 0 { file_end } else { start };
+        if mem_end > bss {
+            mm.insert(anon(bss, mem_end, prot));
+        }
+    }
+    Ok(bias)
+}
+
+impl Ctx<'_> {
+    /// Zeroes the part of the last file page that belongs to .bss. Runs once the address space is in place.
+    fn zero_bss_tails(&mut self, elf: &Elf, bias: u64) -> SysResult<()> {
+        for s in elf.segments.iter().filter(|s| s.memsz > s.filesz && s.filesz > 0 && s.flags & 2 != 0) {
+            let from = s.vaddr + bias + s.filesz;
+            let to = page_up(from).unwrap_or(from).min(s.vaddr + bias + s.memsz);
+            if to > from {
+                self.write_bytes(from, &vec![0; (to - from) as usize])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// AT_FDCWD as a descriptor argument.
+pub(crate) const AT_CWD: Fd = Fd(c::AT_FDCWD);
+
+impl Node {
+    /// Starts a root process (a service's command, or a health check) as the node's init would.
+    pub fn spawn(
+        &mut self,
+        program: &Program,
+        base: &mut dyn BaseFs,
+        decisions: &mut Decisions,
+    ) -> Result<Pid, Errno> {
+        let pid = Pid(self.new_pid());
+        let tid = Tid(pid.0);
+        let space = self.new_space();
+        let mm = self.mms.insert(Mm::new(space));
+        let root = self.vfs.root();
+        self.vfs.hold(root);
+        let mut fds = FdTable::default();
+        for (fd, stream) in [Console::In, Console::Out, Console::Err].into_iter().enumerate() {
+            let file = self.files.insert(Ctx::console_file(stream));
+            fds.set(fd, FdEntry { file, cloexec: false });
+        }
+        let cred = Cred::user(program.uid, program.gid);
+        let process = Process {
+            pid,
+            ppid: Pid(0),
+            pgid: pid,
+            sid: pid,
+            threads: vec![tid],
+            mm,
+            fds,
+            cwd: root,
+            umask: 0o022,
+            cred,
+            real_ids: [program.uid, program.uid, program.gid, program.gid],
+            actions: Arc::new(vec![Sigaction::default(); 64]),
+            pending: Default::default(),
+            limits: default_limits(),
+            zombie: None,
+            exiting: None,
+            exit_signal: 0,
+            event: None,
+            pdeathsig: 0,
+            subreaper: false,
+            dumpable: 1,
+            no_new_privs: false,
+            exe: Vec::new(),
+            cmdline: Vec::new(),
+            environ: Vec::new(),
+            itimer: None,
+            timers: Default::default(),
+            cpu_ns: 0,
+            children_cpu_ns: 0,
+            started: self.clock,
+            did_exec: false,
+            shm_attached: Default::default(),
+        };
+        self.processes.insert(pid, process);
+        self.tasks.insert(tid, Task::new(tid, pid, Regs::default()));
+        let mut ctx = Ctx::new(self, tid, base, decisions);
+        let result = ctx.start_program(program);
+        match result {
+            Ok(()) => {
+                self.enqueue(tid);
+                Ok(pid)
+            }
+            Err(e) => {
+                self.exit_task(tid, ExitStatus::Code(127), base);
+                self.ends.pop();
+                self.processes.remove(&pid);
+                Err(e)
+            }
+        }
+    }
+}
+
+impl Ctx<'_> {
+    fn start_program(&mut self, program: &Program) -> Result<(), Errno> {
+        let plain = |s: Stop| match s {
+            Stop::Errno(e) => e,
+            _ => Errno::ENOSYS,
+        };
+        if !program.cwd.is_empty() {
+            let ino = self.resolve_ino(AT_CWD, &program.cwd, true).map_err(plain)?;
+            if self.node.vfs.stat_ino(ino)?.kind != bloodhound_vfs::Kind::Directory {
+                return Err(Errno::ENOTDIR);
+            }
+            self.node.vfs.hold(ino);
+            let old = std::mem::replace(&mut self.process_mut().cwd, ino);
+            self.node.vfs.close_ref(old, false);
+        }
+        self.exec_program(program.path.clone(), program.argv.clone(), program.envp.clone()).map_err(plain)
+    }
+
+    /// [`Ctx::exec`] and what must happen in the new memory.
+    pub(crate) fn exec_program(
+        &mut self,
+        path: Vec<u8>,
+        argv: Vec<Vec<u8>>,
+        envp: Vec<Vec<u8>>,
+    ) -> SysResult<()> {
+        self.exec(path, argv, envp)?;
+        // The images are mapped now: find them again by their headers to clear .bss tails.
+        let mm = self.process().mm;
+        let mut seen: Vec<Ino> = Vec::new();
+        let files: Vec<(Ino, u64)> = self.node.mms[mm]
+            .vmas()
+            .filter_map(|v| match v.backing {
+                Backing::File { ino, offset } if offset == 0 => Some((ino, v.start)),
+                _ => None,
+            })
+            .collect();
+        for (ino, start) in files {
+            if seen.contains(&ino) {
+                continue;
+            }
+            seen.push(ino);
+            let head = self.head(ino)?;
+            let Ok(elf) = elf::parse(&head) else { continue };
+            let bias = if elf.dynamic { start.wrapping_sub(elf.span().0) } else { 0 };
+            self.zero_bss_tails(&elf, bias)?;
+        }
+        Ok(())
+    }
+}
+
+fn default_limits() -> [Rlimit; 16] {
+    let unlimited = Rlimit { cur: u64::MAX, max: u64::MAX };
+    let mut limits = [unlimited; 16];
+    limits[c::RLIMIT_STACK as usize] = Rlimit { cur: 8 << 20, max: u64::MAX };
+    limits[c::RLIMIT_CORE as usize] = Rlimit { cur: 0, max: u64::MAX };
+    limits[c::RLIMIT_NOFILE as usize] = Rlimit { cur: 1024, max: 1_048_576 };
+    limits[c::RLIMIT_NPROC as usize] = Rlimit { cur: 32_768, max: 32_768 };
+    limits[c::RLIMIT_MEMLOCK as usize] = Rlimit { cur: 8 << 20, max: 8 << 20 };
+    limits[c::RLIMIT_SIGPENDING as usize] = Rlimit { cur: 32_768, max: 32_768 };
+    limits[c::RLIMIT_MSGQUEUE as usize] = Rlimit { cur: 819_200, max: 819_200 };
+    limits[c::RLIMIT_NICE as usize] = Rlimit { cur: 0, max: 0 };
+    limits[c::RLIMIT_RTPRIO as usize] = Rlimit { cur: 0, max: 0 };
+    limits
+}

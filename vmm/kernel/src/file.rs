@@ -1,0 +1,140 @@
+//! Open file descriptions (open(2), "Open file descriptions"): what a descriptor refers to, shared by dup and fork.
+
+use std::sync::Arc;
+
+use bloodhound_abi::consts as c;
+use bloodhound_vfs::{Dev, Ino};
+
+use crate::ids::*;
+use crate::wait::Object;
+
+/// What is open.
+#[derive(Clone, Debug)]
+pub enum FileKind {
+    /// A regular file.
+    Regular(Ino),
+    /// A directory; the offset is the getdents64 cookie.
+    Dir(Ino),
+    /// A character device of the node (null, zero, urandom, tty...).
+    Device {
+        /// Its node in the file system.
+        ino: Ino,
+        /// Major and minor number.
+        dev: Dev,
+    },
+    /// A generated file (/proc, /sys): contents fixed when opened.
+    Synthetic {
+        /// Absolute path.
+        path: Arc<Vec<u8>>,
+        /// Contents.
+        data: Arc<Vec<u8>>,
+    },
+    /// A generated directory (/proc, /sys): name, inode number and DT_* type of each entry, fixed when opened.
+    SyntheticDir {
+        /// Absolute path.
+        path: Arc<Vec<u8>>,
+        /// Entries.
+        entries: Arc<Vec<(Vec<u8>, u64, u8)>>,
+    },
+    /// O_PATH: a place only.
+    Path(Ino),
+    /// One end (or both, for a fifo opened O_RDWR) of a pipe.
+    Pipe {
+        /// The buffer.
+        pipe: PipeId,
+        /// Reads allowed.
+        read: bool,
+        /// Writes allowed.
+        write: bool,
+        /// A fifo's inode.
+        ino: Option<Ino>,
+    },
+    /// TCP or UDP socket.
+    Inet(bloodhound_net::SocketId),
+    /// Unix-domain socket.
+    Unix(UnixId),
+    /// eventfd(2).
+    Event(EventId),
+    /// timerfd_create(2).
+    TimerFd(TimerFdId),
+    /// signalfd(2).
+    SignalFd(SignalFdId),
+    /// epoll(7).
+    Epoll(EpollId),
+    /// The node's console: standard streams of a service that are not redirected.
+    Console(Console),
+}
+
+/// A stream of the node's console.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Console {
+    /// Standard input, filled before the start.
+    In,
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+/// An open file description.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// What is open.
+    pub kind: FileKind,
+    /// Access mode and status flags as F_GETFL shows them.
+    pub flags: u64,
+    /// File offset.
+    pub offset: u64,
+    /// References from descriptor tables and messages in flight.
+    pub refs: u32,
+    /// F_SETOWN.
+    pub owner: i32,
+}
+
+impl File {
+    /// A description with one reference.
+    pub fn new(kind: FileKind, flags: u64) -> File {
+        File { kind, flags, offset: 0, refs: 1, owner: 0 }
+    }
+
+    /// O_NONBLOCK is set.
+    pub fn nonblocking(&self) -> bool {
+        self.flags & c::O_NONBLOCK != 0
+    }
+
+    /// Opened for reading.
+    pub fn readable(&self) -> bool {
+        self.flags & c::O_PATH == 0 && matches!(self.flags & c::O_ACCMODE, c::O_RDONLY | c::O_RDWR)
+    }
+
+    /// Opened for writing.
+    pub fn writable(&self) -> bool {
+        self.flags & c::O_PATH == 0 && matches!(self.flags & c::O_ACCMODE, c::O_WRONLY | c::O_RDWR)
+    }
+
+    /// The object that poll and epoll watch; `None` for files that are always ready.
+    pub fn object(&self) -> Option<Object> {
+        Some(match self.kind {
+            FileKind::Pipe { pipe, .. } => Object::Pipe(pipe),
+            FileKind::Inet(id) => Object::Inet(id),
+            FileKind::Unix(id) => Object::Unix(id),
+            FileKind::Event(id) => Object::Event(id),
+            FileKind::TimerFd(id) => Object::TimerFd(id),
+            FileKind::SignalFd(id) => Object::SignalFd(id),
+            FileKind::Epoll(id) => Object::Epoll(id),
+            _ => return None,
+        })
+    }
+
+    /// The inode behind a file of the file system.
+    pub fn ino(&self) -> Option<Ino> {
+        match self.kind {
+            FileKind::Regular(ino)
+            | FileKind::Dir(ino)
+            | FileKind::Path(ino)
+            | FileKind::Device { ino, .. } => Some(ino),
+            FileKind::Pipe { ino, .. } => ino,
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! Page faults: which frames answer an access, in batches around it. Residency is a cache (design rule 2): a fault
+//! changes no time and no decision, and whether a zero page exists already is not visible to programs.
+
+use bloodhound_abi::consts as c;
+use bloodhound_frames::Frame;
+use smallvec::SmallVec;
+
+use super::{Access, Backing, PAGE, Vma};
+use crate::ids::*;
+use crate::node::Node;
+
+/// Pages mapped at once around a fault in a file mapping.
+const AROUND_FILE: u64 = 16;
+/// Pages allocated at once by a fault in anonymous memory.
+const AROUND_ANON: u64 = 8;
+
+/// A page for the platform to map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageMapping {
+    /// User address, page-aligned.
+    pub addr: u64,
+    /// Offset of the frame in the frame store's memfd.
+    pub frame: u64,
+    /// May be written without another fault.
+    pub write: bool,
+    /// May be executed.
+    pub exec: bool,
+}
+
+/// What a fault means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Map these and go on.
+    Map(SmallVec<[PageMapping; 16]>),
+    /// The program gets a signal: number, si_code, address.
+    Signal(u32, i32, u64),
+}
+
+impl Node {
+    /// Answers a fault of a task of `mm` at `addr`. An unknown kind of access counts as a read first; the platform
+    /// knows a write from a second fault on a page that it has mapped read-only.
+    pub fn page_fault(&mut self, mm: MmId, addr: u64, access: Access) -> Fault {
+        let vma = match self.mms[mm].check(addr, access) {
+            Ok(vma) => vma.clone(),
+            Err(code) => return Fault::Signal(c::SIGSEGV as u32, code, addr),
+        };
+        let page = addr & !(PAGE - 1);
+        let Some(first) = self.resident(mm, &vma, page, access) else {
+            return Fault::Signal(c::SIGBUS as u32, c::BUS_ADRERR as i32, addr);
+        };
+        let mut out = SmallVec::new();
+        let around = if matches!(vma.backing, Backing::Anon) { AROUND_ANON } else { AROUND_FILE };
+        let block = page & !(around * PAGE - 1);
+        let (low, high) = (block.max(vma.start), (block + around * PAGE).min(vma.end));
+        for at in (low..high).step_by(PAGE as usize) {
+            if at == page {
+                out.push(first);
+            } else if let Some(m) = self.resident(mm, &vma, at, Access::Read) {
+                out.push(m);
+            }
+        }
+        Fault::Map(out)
+    }
+
+    /// Makes one page of `vma` resident for `access`; `None` beyond the end of a file.
+    fn resident(&mut self, mm: MmId, vma: &Vma, addr: u64, access: Access) -> Option<PageMapping> {
+        let exec = vma.prot & c::PROT_EXEC != 0;
+        let writable = vma.prot & c::PROT_WRITE != 0;
+        let page = addr / PAGE;
+        let mapping = |frame: &Frame, write| PageMapping { addr, frame: frame.offset(), write, exec };
+        if vma.shared || matches!(vma.backing, Backing::Shm { .. } | Backing::Special(_)) {
+            let write = writable && access == Access::Write;
+            let frame = self.shared_frame(mm, vma, addr, write)?;
+            let write = write || (writable && !matches!(vma.backing, Backing::File { .. }));
+            return Some(PageMapping { addr, frame, write, exec });
+        }
+        if self.mms[mm].pages.get(page).is_none() {
+            let frame = match vma.backing {
+                Backing::Anon if writable => Frame::zeroed(),
+                Backing::Anon => return Some(mapping(&Frame::shared_zero(), false)),
+                Backing::File { ino, offset } => {
+                    let index = (offset + (addr - vma.start)) / PAGE;
+                    let frame = self.vfs.page(ino, index)?;
+                    // A writable private page is nearly always written (relocations, .data): copy it at once
+                    // instead of taking a second fault.
+                    if !writable && !(exec && self.config.patch_cpuid.is_some()) {
+                        return Some(mapping(&frame, false));
+                    }
+                    match self.patched(ino, index, &frame, exec) {
+                        Some(patched) => patched,
+                        None if writable => Frame::from_bytes(frame.bytes()),
+                        None => return Some(mapping(&frame, false)),
+                    }
+                }
+                _ => unreachable!("handled above"),
+            };
+            self.mms[mm].pages.set(page, frame);
+        }
+        if !writable {
+            return self.mms[mm].pages.get(page).map(|f| mapping(f, false));
+        }
+        let (frame, _) = self.mms[mm].pages.make_exclusive(page)?;
+        Some(mapping(frame, true))
+    }
+
+    /// A copy of an executable page with its cpuid instructions made to trap, if it has any.
+    fn patched(&self, ino: bloodhound_vfs::Ino, index: u64, frame: &Frame, exec: bool) -> Option<Frame> {
+        let patch = self.config.patch_cpuid.filter(|_| exec)?;
+        let bytes = frame.bytes();
+        if !bytes.windows(2).any(|w| w == [0x0f, 0xa2]) && bytes[4095] != 0x0f {
+            return None;
+        }
+        // Instructions are found by decoding from before the page, so its neighbours are needed.
+        let before = index.checked_sub(1).and_then(|i| self.vfs.page(ino, i));
+        let after = self.vfs.page(ino, index + 1);
+        let around = |f: &Option<Frame>| f.as_ref().map_or(Vec::new(), |f| f.bytes().to_vec());
+        let mut copy = Frame::from_bytes(bytes);
+        let sites = patch(copy.make_unique(), &around(&before), &around(&after));
+        (sites > 0).then_some(copy)
+    }
+
+    /// Offset of the frame behind a shared mapping.
+    fn shared_frame(&mut self, mm: MmId, vma: &Vma, addr: u64, write: bool) -> Option<u64> {
+        match &vma.backing {
+            Backing::File { ino, offset } => {
+                let index = (offset + (addr - vma.start)) / PAGE;
+                if !write {
+                    return self.vfs.page(*ino, index).map(|f| f.offset());
+                }
+                let now = self.clock;
+                let frame = self.vfs.page_mut(*ino, index, now).ok()??.offset();
+                self.drop_moved_pages();
+                Some(frame)
+            }
+            Backing::Shm { id, offset } => {
+                let index = (offset + (addr - vma.start)) / PAGE;
+                let shm = &mut self.shm[*id];
+                let frame = shm.pages.entry(index).or_insert_with(Frame::zeroed);
+                // After a clone of the world the frame is shared with the clone: take an own copy. Every other
+                // mapping was dropped with the clone, so nothing is stale.
+                frame.make_unique();
+                Some(frame.offset())
+            }
+            Backing::Special("[vvar]") => self.vvar.as_mut().map(|f| {
+                f.make_unique();
+                f.offset()
+            }),
+            Backing::Special(_) => {
+                let index = ((addr - vma.start) / PAGE) as usize;
+                self.mms[mm].vdso.get(index).map(|f| f.offset())
+            }
+            Backing::Anon => unreachable!("shared anonymous memory is a Shm object"),
+        }
+    }
+
+    /// A write to a mapped file changed which frame holds a page: drop stale platform mappings.
+    pub fn invalidate_file(&mut self, ino: bloodhound_vfs::Ino, from: u64, len: u64) {
+        let Some(users) = self.mapped.get(&ino) else { return };
+        let ids: Vec<MmId> = users.keys().copied().collect();
+        for id in ids {
+            let Some(mm) = self.mms.get_mut(id) else { continue };
+            let hits: Vec<(u64, u64)> = mm
+                .vmas()
+                .filter_map(|v| match v.backing {
+                    Backing::File { ino: i, offset } if i == ino => {
+                        let size = v.end - v.start;
+                        let low = from.max(offset);
+                        let high = from.saturating_add(len).min(offset + size);
+                        (low < high).then(|| {
+                            let start = v.start + ((low - offset) & !(PAGE - 1));
+                            (start, v.start + (high - offset) - start)
+                        })
+                    }
+                    _ => None,
+                })
+                .collect();
+            for (start, len) in hits {
+                mm.invalidate(start, len.div_ceil(PAGE) * PAGE);
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Address spaces: VMAs, private pages and what a page fault means. The truth about memory is here; what a platform
+//! has mapped is a cache of it (design rule 2). Changes that a platform must follow are queued as data in
+//! [`Mm::invalid`].
+//!
+//! Neighbours: [`pages`] (private frames), [`fault`] (residency), [`user`] (copies to and from programs),
+//! `sys::memory` (the system calls).
+
+pub mod fault;
+pub mod pages;
+pub mod user;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_frames::Frame;
+use bloodhound_vfs::Ino;
+
+use crate::ids::*;
+use pages::PageTable;
+
+/// Bytes in a page.
+pub const PAGE: u64 = 4096;
+/// One past the highest user address (47 bits less a guard for the platform's own pages).
+pub const TASK_SIZE: u64 = 0x7fff_0000_0000;
+/// Lowest address that mmap gives (vm.mmap_min_addr).
+pub const MMAP_MIN: u64 = 0x1_0000;
+
+/// Rounds up to a page boundary; `None` on overflow.
+pub fn page_up(n: u64) -> Option<u64> {
+    n.checked_add(PAGE - 1).map(|n| n & !(PAGE - 1))
+}
+
+/// What is behind a VMA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Zeroes.
+    Anon,
+    /// A file from `offset` on (at the VMA's start).
+    File {
+        /// The inode; the VMA holds an open reference.
+        ino: Ino,
+        /// File offset of the VMA's first byte.
+        offset: u64,
+    },
+    /// An unnamed shared object from `offset` on.
+    Shm {
+        /// The object.
+        id: ShmId,
+        /// Byte offset of the VMA's first byte.
+        offset: u64,
+    },
+    /// Pages of the kernel's own ([vdso], [vvar]); their index is the page's number in the VMA.
+    Special(&'static str),
+}
+
+/// A mapped range of addresses with one protection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vma {
+    /// First address.
+    pub start: u64,
+    /// One past the last address.
+    pub end: u64,
+    /// PROT_* bits.
+    pub prot: u64,
+    /// MAP_SHARED.
+    pub shared: bool,
+    /// What is behind it.
+    pub backing: Backing,
+    /// Not copied by fork (MADV_DONTFORK).
+    pub dontfork: bool,
+    /// May be written although shared (the file was open for writing).
+    pub may_write: bool,
+}
+
+impl Vma {
+    /// The part `start..end` of this VMA.
+    fn slice(&self, start: u64, end: u64) -> Vma {
+        let skip = start - self.start;
+        let backing = match &self.backing {
+            Backing::File { ino, offset } => Backing::File { ino: *ino, offset: offset + skip },
+            Backing::Shm { id, offset } => Backing::Shm { id: *id, offset: offset + skip },
+            other => other.clone(),
+        };
+        Vma { start, end, backing, ..self.clone() }
+    }
+
+    fn continues(&self, next: &Vma) -> bool {
+        self.end == next.start
+            && self.prot == next.prot
+            && self.shared == next.shared
+            && self.dontfork == next.dontfork
+            && self.may_write == next.may_write
+            && match (&self.backing, &next.backing) {
+                (Backing::Anon, Backing::Anon) => true,
+                (Backing::File { ino: a, offset: x }, Backing::File { ino: b, offset: y }) => {
+                    a == b && x + (self.end - self.start) == *y
+                }
+                (Backing::Shm { id: a, offset: x }, Backing::Shm { id: b, offset: y }) => {
+                    a == b && x + (self.end - self.start) == *y
+                }
+                _ => false,
+            }
+    }
+}
+
+/// An address space.
+#[derive(Clone, Debug)]
+pub struct Mm {
+    /// A name no other address space of this world has, for the platform's cache.
+    pub space: u64,
+    /// Processes that use it (vfork shares it).
+    pub users: u32,
+    vmas: BTreeMap<u64, Vma>,
+    /// Private pages.
+    pub pages: PageTable,
+    /// Ranges (address, bytes) whose platform mappings are stale.
+    pub invalid: Vec<(u64, u64)>,
+    /// Start and current end of the heap.
+    pub brk: (u64, u64),
+    /// mmap places mappings below this.
+    pub mmap_base: u64,
+    /// Where the initial stack ends.
+    pub stack_top: u64,
+    /// Pages of the vDSO image.
+    pub vdso: Arc<Vec<Frame>>,
+    /// Bytes mapped.
+    pub total: u64,
+}
+
+impl Mm {
+    /// An empty address space.
+    pub fn new(space: u64) -> Mm {
+        Mm {
+            space,
+            users: 1,
+            vmas: BTreeMap::new(),
+            pages: PageTable::default(),
+            invalid: Vec::new(),
+            brk: (0, 0),
+            mmap_base: TASK_SIZE - (64 << 20),
+            stack_top: TASK_SIZE,
+            vdso: Arc::new(Vec::new()),
+            total: 0,
+        }
+    }
+
+    /// The copy that fork makes. Private pages become shared until written: the parent's platform mappings are
+    /// stale as well.
+    pub fn fork(&mut self, space: u64) -> Mm {
+        self.invalid.clear();
+        self.invalid.push((0, TASK_SIZE));
+        let mut child = self.clone();
+        child.space = space;
+        child.users = 1;
+        child.invalid.clear();
+        let gone: Vec<Vma> = child.vmas.values().filter(|v| v.dontfork).cloned().collect();
+        for vma in gone {
+            child.remove(vma.start, vma.end);
+        }
+        child.invalid.clear();
+        child
+    }
+
+    /// All VMAs in address order.
+    pub fn vmas(&self) -> impl DoubleEndedIterator<Item = &Vma> {
+        self.vmas.values()
+    }
+
+    /// The VMA that holds `addr`.
+    pub fn find(&self, addr: u64) -> Option<&Vma> {
+        self.vmas.range(..=addr).next_back().map(|(_, v)| v).filter(|v| addr < v.end)
+    }
+
+    /// Whether any address of the range is mapped.
+    pub fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.vmas.range(..end).next_back().is_some_and(|(_, v)| v.end > start)
+    }
+
+    /// The VMAs that touch the range, cut to it.
+    pub fn slices(&self, start: u64, end: u64) -> Vec<Vma> {
+        let first = self.vmas.range(..=start).next_back().map_or(start, |(s, _)| *s);
+        self.vmas
+            .range(first..end)
+            .filter(|(_, v)| v.end > start)
+            .map(|(_, v)| v.slice(v.start.max(start), v.end.min(end)))
+            .collect()
+    }
+
+    /// Whether every address of the range is mapped.
+    pub fn covered(&self, start: u64, end: u64) -> bool {
+        self.slices(start, end).iter().map(|v| v.end - v.start).sum::<u64>() == end - start
+    }
+
+    /// Adds `vma` to a free range; neighbours that continue each other become one.
+    pub fn insert(&mut self, mut vma: Vma) {
+        debug_assert!(!self.overlaps(vma.start, vma.end) && vma.start < vma.end);
+        self.total += vma.end - vma.start;
+        if let Some((_, before)) = self.vmas.range(..vma.start).next_back()
+            && before.continues(&vma)
+        {
+            let before = before.clone();
+            self.vmas.remove(&before.start);
+            vma = Vma { end: vma.end, ..before };
+        }
+        if let Some(after) = self.vmas.get(&vma.end)
+            && vma.continues(after)
+        {
+            let end = after.end;
+            self.vmas.remove(&vma.end);
+            vma.end = end;
+        }
+        self.vmas.insert(vma.start, vma);
+    }
+
+    /// Takes the range out of the map, keeping private pages; returns the cut pieces.
+    fn cut(&mut self, start: u64, end: u64) -> Vec<Vma> {
+        let pieces = self.slices(start, end);
+        for piece in &pieces {
+            let Some((&at, _)) = self.vmas.range(..=piece.start).next_back() else { continue };
+            let Some(whole) = self.vmas.remove(&at) else { continue };
+            if whole.start < piece.start {
+                self.vmas.insert(whole.start, whole.slice(whole.start, piece.start));
+            }
+            if whole.end > piece.end {
+                self.vmas.insert(piece.end, whole.slice(piece.end, whole.end));
+            }
+            self.total -= piece.end - piece.start;
+        }
+        pieces
+    }
+
+    /// Unmaps the range; returns what was there, so that file references can be dropped.
+    pub fn remove(&mut self, start: u64, end: u64) -> Vec<Vma> {
+        let pieces = self.cut(start, end);
+        if !pieces.is_empty() {
+            self.pages.remove_range(start / PAGE, end / PAGE);
+            self.invalidate(start, end - start);
+        }
+        pieces
+    }
+
+    /// Applies `change` to every VMA piece in the range.
+    pub fn change(&mut self, start: u64, end: u64, change: impl Fn(&mut Vma)) {
+        for mut piece in self.cut(start, end) {
+            change(&mut piece);
+            self.insert(piece);
+        }
+        self.invalidate(start, end - start);
+    }
+
+    /// Tells the platform to forget what it has mapped there.
+    pub fn invalidate(&mut self, start: u64, len: u64) {
+        if let Some((at, n)) = self.invalid.last_mut()
+            && start >= *at
+            && start + len <= *at + *n
+        {
+            return;
+        }
+        self.invalid.push((start, len));
+    }
+
+    /// A free range of `len` bytes: at `hint` if that is free, else the highest below the mmap base, as Linux does.
+    pub fn find_free(&self, hint: u64, len: u64) -> Result<u64, Errno> {
+        if len > TASK_SIZE {
+            return Err(Errno::ENOMEM);
+        }
+        let hint = hint & !(PAGE - 1);
+        if hint >= MMAP_MIN
+            && hint.checked_add(len).is_some_and(|e| e <= TASK_SIZE)
+            && !self.overlaps(hint, hint + len)
+        {
+            return Ok(hint);
+        }
+        let mut top = self.mmap_base;
+        for vma in self.vmas.values().rev() {
+            if vma.end <= top && top - vma.end >= len {
+                return Ok(top - len);
+            }
+            top = top.min(vma.start);
+        }
+        if top >= MMAP_MIN + len { Ok(top - len) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Checks the protection of an access as the CPU would: SEGV_MAPERR or SEGV_ACCERR.
+    pub fn check(&self, addr: u64, access: Access) -> Result<&Vma, i32> {
+        let vma = self.find(addr).ok_or(c::SEGV_MAPERR as i32)?;
+        let allowed = match access {
+            // x86-64 cannot map write-only or (without keys) execute-only pages: both can be read.
+            Access::Read => vma.prot & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC) != 0,
+            Access::Write => vma.prot & c::PROT_WRITE != 0,
+            Access::Exec => vma.prot & c::PROT_EXEC != 0,
+        };
+        if allowed { Ok(vma) } else { Err(c::SEGV_ACCERR as i32) }
+    }
+}
+
+/// Kinds of memory access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Access {
+    Read,
+    Write,
+    Exec,
+}

@@ -1,0 +1,113 @@
+//! The private pages of an address space: page number -> [`Frame`], in copy-on-write chunks, so that fork and
+//! snapshots clone one `Arc`.
+//!
+//! A page may be mapped writable into the platform only while its frame is *exclusive*: no other clone of the world or
+//! of the address space shares it. [`PageTable::make_exclusive`] is the one way to get there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bloodhound_frames::Frame;
+
+const CHUNK: u64 = 64;
+
+#[derive(Clone, Debug)]
+struct Chunk {
+    frames: [Option<Frame>; CHUNK as usize],
+    used: u32,
+}
+
+/// Private pages by page number (address / 4096).
+#[derive(Clone, Debug, Default)]
+pub struct PageTable {
+    chunks: Arc<BTreeMap<u64, Arc<Chunk>>>,
+}
+
+impl PageTable {
+    /// The frame of `page`, if it has one of its own.
+    pub fn get(&self, page: u64) -> Option<&Frame> {
+        self.chunks.get(&(page / CHUNK))?.frames[(page % CHUNK) as usize].as_ref()
+    }
+
+    /// Sets the frame of `page`.
+    pub fn set(&mut self, page: u64, frame: Frame) {
+        let chunk = Arc::make_mut(&mut self.chunks)
+            .entry(page / CHUNK)
+            .or_insert_with(|| Arc::new(Chunk { frames: [const { None }; CHUNK as usize], used: 0 }));
+        let chunk = Arc::make_mut(chunk);
+        if chunk.frames[(page % CHUNK) as usize].replace(frame).is_none() {
+            chunk.used += 1;
+        }
+    }
+
+    /// The exclusive frame of a page that has one, and whether it had to be copied for that.
+    pub fn make_exclusive(&mut self, page: u64) -> Option<(&mut Frame, bool)> {
+        if !self.chunks.contains_key(&(page / CHUNK)) {
+            return None;
+        }
+        let chunk = Arc::make_mut(&mut self.chunks).get_mut(&(page / CHUNK))?;
+        let frame = Arc::make_mut(chunk).frames[(page % CHUNK) as usize].as_mut()?;
+        let copied = !frame.is_unique();
+        frame.make_unique();
+        Some((frame, copied))
+    }
+
+    /// Drops all pages in `first..end`.
+    pub fn remove_range(&mut self, first: u64, end: u64) {
+        let hit = |k: &u64| *k >= first / CHUNK && *k <= (end.saturating_sub(1)) / CHUNK;
+        if first >= end || !self.chunks.keys().any(hit) {
+            return;
+        }
+        let chunks = Arc::make_mut(&mut self.chunks);
+        let keys: Vec<u64> = chunks.range(first / CHUNK..=(end - 1) / CHUNK).map(|(k, _)| *k).collect();
+        for key in keys {
+            let base = key * CHUNK;
+            if first <= base && base + CHUNK <= end {
+                chunks.remove(&key);
+                continue;
+            }
+            let Some(arc) = chunks.get_mut(&key) else { continue };
+            let chunk = Arc::make_mut(arc);
+            for page in first.max(base)..end.min(base + CHUNK) {
+                if chunk.frames[(page - base) as usize].take().is_some() {
+                    chunk.used -= 1;
+                }
+            }
+            if chunk.used == 0 {
+                chunks.remove(&key);
+            }
+        }
+    }
+
+    /// Moves the pages of `from..from + count` to `to..` (mremap).
+    pub fn move_range(&mut self, from: u64, count: u64, to: u64) {
+        let moved: Vec<(u64, Frame)> =
+            self.range(from, from + count).map(|(p, f)| (p - from + to, f.clone())).collect();
+        self.remove_range(from, from + count);
+        for (page, frame) in moved {
+            self.set(page, frame);
+        }
+    }
+
+    /// All pages in `first..end` with a frame, in order.
+    pub fn range(&self, first: u64, end: u64) -> impl Iterator<Item = (u64, &Frame)> {
+        let last_chunk = if end == 0 { 0 } else { (end - 1) / CHUNK };
+        self.chunks.range(first / CHUNK..=last_chunk.max(first / CHUNK)).flat_map(move |(key, chunk)| {
+            let base = key * CHUNK;
+            chunk.frames.iter().enumerate().filter_map(move |(i, f)| {
+                let page = base + i as u64;
+                if page >= first && page < end { f.as_ref().map(|f| (page, f)) } else { None }
+            })
+        })
+    }
+
+    /// Number of pages.
+    pub fn len(&self) -> u64 {
+        self.chunks.values().map(|c| u64::from(c.used)).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.chunks.is_empty()
+    }
+}

@@ -1,0 +1,186 @@
+//! Copies between the kernel and programs, with the protection checks of the CPU (copy_from_user's place). A bad
+//! address is EFAULT. The platform's mappings see the same frames, so nothing has to be flushed; a page that had to be
+//! copied on write is queued for invalidation.
+
+use bloodhound_abi::Errno;
+use bloodhound_frames::Frame;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::{Access, Backing, PAGE, Vma};
+use crate::ctx::Ctx;
+use crate::ids::MmId;
+
+impl Ctx<'_> {
+    /// Fills `out` from `addr`.
+    pub fn read_bytes(&mut self, addr: u64, out: &mut [u8]) -> Result<(), Errno> {
+        let mm = self.process().mm;
+        self.read_bytes_of(mm, addr, out)
+    }
+
+    /// Fills `out` from `addr` of another address space.
+    pub fn read_bytes_of(&mut self, mm: MmId, addr: u64, out: &mut [u8]) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < out.len() {
+            let at = addr.checked_add(done as u64).ok_or(Errno::EFAULT)?;
+            let inside = (at % PAGE) as usize;
+            let n = (out.len() - done).min(PAGE as usize - inside);
+            let frame = self.frame_for_read(mm, at)?;
+            match frame {
+                Some(frame) => frame.read(inside, &mut out[done..done + n]),
+                None => out[done..done + n].fill(0),
+            }
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// Copies `data` to `addr`.
+    pub fn write_bytes(&mut self, addr: u64, data: &[u8]) -> Result<(), Errno> {
+        let mm = self.process().mm;
+        self.write_bytes_of(mm, addr, data)
+    }
+
+    /// Copies `data` to `addr` of another address space.
+    pub fn write_bytes_of(&mut self, mm: MmId, addr: u64, data: &[u8]) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < data.len() {
+            let at = addr.checked_add(done as u64).ok_or(Errno::EFAULT)?;
+            let inside = (at % PAGE) as usize;
+            let n = (data.len() - done).min(PAGE as usize - inside);
+            let chunk = &data[done..done + n];
+            self.with_frame_for_write(mm, at, |frame| frame.write_shared(inside, chunk))?;
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// Whether `len` bytes at `addr` may be accessed so; EFAULT if not. For calls that must not begin otherwise.
+    pub fn check_user(&mut self, addr: u64, len: u64, access: Access) -> Result<(), Errno> {
+        if len == 0 {
+            return Ok(());
+        }
+        let end = addr.checked_add(len).ok_or(Errno::EFAULT)?;
+        let mm = self.mm();
+        let mut at = addr;
+        while at < end {
+            at = mm.check(at, access).map_err(|_| Errno::EFAULT)?.end;
+        }
+        Ok(())
+    }
+
+    /// Reads a structure.
+    pub fn read_obj<T: FromBytes + IntoBytes>(&mut self, ptr: crate::ctx::Ptr) -> Result<T, Errno> {
+        let mut value = T::new_zeroed();
+        self.read_bytes(ptr.0, value.as_mut_bytes())?;
+        Ok(value)
+    }
+
+    /// Writes a structure.
+    pub fn write_obj<T: IntoBytes + Immutable>(
+        &mut self,
+        ptr: crate::ctx::Ptr,
+        value: &T,
+    ) -> Result<(), Errno> {
+        self.write_bytes(ptr.0, value.as_bytes())
+    }
+
+    /// Reads `count` structures.
+    pub fn read_vec<T: FromBytes + IntoBytes + Clone>(
+        &mut self,
+        addr: u64,
+        count: usize,
+    ) -> Result<Vec<T>, Errno> {
+        let mut out = Vec::with_capacity(count.min(4096));
+        for i in 0..count {
+            out.push(self.read_obj(crate::ctx::Ptr(addr + (i * size_of::<T>()) as u64))?);
+        }
+        Ok(out)
+    }
+
+    /// Reads a NUL-terminated string of at most `max` bytes (without the NUL); `too_long` when there is no NUL.
+    pub fn read_cstr(&mut self, addr: u64, max: usize, too_long: Errno) -> Result<Vec<u8>, Errno> {
+        let mut out = Vec::new();
+        let mut at = addr;
+        loop {
+            let room = (PAGE - at % PAGE) as usize;
+            let mut chunk = vec![0; room];
+            self.read_bytes(at, &mut chunk)?;
+            if let Some(end) = chunk.iter().position(|b| *b == 0) {
+                out.extend_from_slice(&chunk[..end]);
+                return if out.len() > max { Err(too_long) } else { Ok(out) };
+            }
+            out.extend_from_slice(&chunk);
+            if out.len() > max {
+                return Err(too_long);
+            }
+            at = at.checked_add(room as u64).ok_or(Errno::EFAULT)?;
+        }
+    }
+
+    /// Reads a path: ENAMETOOLONG beyond PATH_MAX (4096 with the NUL).
+    pub fn read_path(&mut self, path: crate::ctx::Path) -> Result<Vec<u8>, Errno> {
+        self.read_cstr(path.0, 4095, Errno::ENAMETOOLONG)
+    }
+
+    /// The frame that a read sees, `None` for a page of zeroes that does not exist yet.
+    fn frame_for_read(&mut self, mm: MmId, addr: u64) -> Result<Option<Frame>, Errno> {
+        let vma = self.node.mms[mm].check(addr, Access::Read).map_err(|_| Errno::EFAULT)?;
+        if let Some(frame) = self.node.mms[mm].pages.get(addr / PAGE) {
+            return Ok(Some(frame.clone()));
+        }
+        let into = addr - vma.start;
+        match vma.backing {
+            Backing::Anon => Ok(None),
+            Backing::File { ino, offset } => {
+                let page = self.node.vfs.page(ino, (offset + into) / PAGE);
+                page.map(Some).ok_or(Errno::EFAULT)
+            }
+            Backing::Shm { id, offset } => {
+                Ok(self.node.shm[id].pages.get(&((offset + into) / PAGE)).cloned())
+            }
+            Backing::Special("[vvar]") => Ok(self.node.vvar.clone()),
+            Backing::Special(_) => Ok(self.node.mms[mm].vdso.get((into / PAGE) as usize).cloned()),
+        }
+    }
+
+    fn with_frame_for_write(&mut self, mm: MmId, addr: u64, act: impl FnOnce(&Frame)) -> Result<(), Errno> {
+        let vma: Vma = self.node.mms[mm].check(addr, Access::Write).map_err(|_| Errno::EFAULT)?.clone();
+        let (page, into) = (addr / PAGE, addr - vma.start);
+        match vma.backing {
+            Backing::Shm { id, offset } => {
+                let frame =
+                    self.node.shm[id].pages.entry((offset + into) / PAGE).or_insert_with(Frame::zeroed);
+                frame.make_unique();
+                act(frame);
+            }
+            Backing::File { ino, offset } if vma.shared => {
+                let index = (offset + into) / PAGE;
+                let now = self.node.clock;
+                let frame = self.node.vfs.page_mut(ino, index, now)?.ok_or(Errno::EFAULT)?;
+                act(&frame);
+                drop(frame);
+                self.node.drop_moved_pages();
+            }
+            Backing::Special(_) => return Err(Errno::EFAULT),
+            Backing::Anon | Backing::File { .. } => {
+                if self.node.mms[mm].pages.get(page).is_none() {
+                    let frame = match vma.backing {
+                        Backing::File { ino, offset } => {
+                            let source = self.node.vfs.page(ino, (offset + into) / PAGE);
+                            Frame::from_bytes(source.ok_or(Errno::EFAULT)?.bytes())
+                        }
+                        _ => Frame::zeroed(),
+                    };
+                    self.node.mms[mm].pages.set(page, frame);
+                    self.node.mms[mm].invalidate(page * PAGE, PAGE);
+                }
+                let (frame, copied) = self.node.mms[mm].pages.make_exclusive(page).ok_or(Errno::EFAULT)?;
+                act(frame);
+                if copied {
+                    self.node.mms[mm].invalidate(page * PAGE, PAGE);
+                }
+            }
+        }
+        Ok(())
+    }
+}

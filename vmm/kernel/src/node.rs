@@ -1,0 +1,327 @@
+//! One simulated machine: a container of the stack with its processes, memory, files and network stack.
+//! A plain value; everything a system call can change is in here. Neighbours: [`crate::ctx`] (a system call's view),
+//! [`crate::dispatch`] (traps), `bloodhound-sim` (time, network, scheduling over all nodes).
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use bloodhound_abi::SimTime;
+use bloodhound_frames::Frame;
+use bloodhound_net::{NodeId, Stack};
+use bloodhound_vfs::Vfs;
+
+use crate::epoll::Epoll;
+use crate::eventfd::EventFd;
+use crate::file::{Console, File};
+use crate::ids::*;
+use crate::mm::Mm;
+use crate::pipe::Pipe;
+use crate::process::{ExitStatus, Process};
+use crate::signal::SignalFd;
+use crate::task::Task;
+use crate::timer::{TimerFd, TimerKey};
+use crate::wait::{FutexKey, WaitOn};
+
+/// Virtual-time prices, nanoseconds. User computation is free; see design.md section 4 for why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Costs {
+    /// Every system call.
+    pub syscall: u64,
+    /// Each further KiB moved by read, write, send and their kind.
+    pub kib: u64,
+    /// A clock read, through the vDSO or by rdtsc.
+    pub time_read: u64,
+    /// fsync and its kind.
+    pub fsync: u64,
+    /// execve and fork.
+    pub process: u64,
+}
+
+impl Default for Costs {
+    fn default() -> Self {
+        Costs { syscall: 1_000, kib: 100, time_read: 50, fsync: 500_000, process: 100_000 }
+    }
+}
+
+/// Patches the cpuid instructions of a page, given what stands before and after it; returns how many.
+pub type PatchCpuid = fn(&mut [u8; 4096], &[u8], &[u8]) -> usize;
+
+/// What a node is at its start.
+#[derive(Clone, Debug)]
+pub struct NodeConfig {
+    /// Its place in the fabric.
+    pub id: NodeId,
+    /// uname(2)'s nodename.
+    pub hostname: String,
+    /// CLOCK_REALTIME at virtual time 0, ns since 1970.
+    pub epoch_ns: u64,
+    /// Memory that sysinfo(2) and /proc/meminfo show, bytes.
+    pub memory: u64,
+    /// Prices.
+    pub costs: Costs,
+    /// The platform cannot trap cpuid: executable pages get their cpuid instructions patched.
+    pub patch_cpuid: Option<PatchCpuid>,
+    /// Offer the vDSO.
+    pub vdso: bool,
+}
+
+/// A chunk of console output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsoleChunk {
+    /// When.
+    pub at: SimTime,
+    /// Who.
+    pub pid: Pid,
+    /// Which stream.
+    pub stream: Console,
+    /// What.
+    pub bytes: Vec<u8>,
+}
+
+/// The end of a process, for the runner's checks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessEnd {
+    /// When.
+    pub at: SimTime,
+    /// Who.
+    pub pid: Pid,
+    /// Its name.
+    pub comm: Vec<u8>,
+    /// How.
+    pub status: ExitStatus,
+    /// Fault address, for memory faults.
+    pub fault: Option<u64>,
+}
+
+/// An unnamed shared-memory object.
+#[derive(Clone, Debug, Default)]
+pub struct Shm {
+    /// Pages that were touched.
+    pub pages: BTreeMap<u64, Frame>,
+    /// Size in bytes.
+    pub size: u64,
+    /// Mappings of it.
+    pub refs: u32,
+    /// SysV: key, marked for removal.
+    pub sysv: Option<(i32, bool)>,
+}
+
+/// A simulated machine.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What it was made with.
+    pub config: NodeConfig,
+    /// Its own time; never behind an event it has seen.
+    pub clock: SimTime,
+    /// All tasks.
+    pub tasks: BTreeMap<Tid, Task>,
+    /// All processes, zombies included.
+    pub processes: BTreeMap<Pid, Process>,
+    /// Address spaces.
+    pub mms: Arena<MmId, Mm>,
+    /// Open file descriptions.
+    pub files: Arena<FileId, File>,
+    /// The file system.
+    pub vfs: Vfs,
+    /// The network stack.
+    pub net: Stack,
+    /// Pipes.
+    pub pipes: Arena<PipeId, Pipe>,
+    /// Fifo buffers by inode.
+    pub fifos: BTreeMap<bloodhound_vfs::Ino, PipeId>,
+    /// eventfds.
+    pub events: Arena<EventId, EventFd>,
+    /// timerfds.
+    pub timerfds: Arena<TimerFdId, TimerFd>,
+    /// signalfds.
+    pub signalfds: Arena<SignalFdId, SignalFd>,
+    /// epoll instances.
+    pub epolls: Arena<EpollId, Epoll>,
+    /// Which epoll instances watch an object: (instance, descriptor number, description).
+    pub epoll_watch: BTreeMap<crate::wait::Object, Vec<crate::epoll::WatchKey>>,
+    /// The kernel's part of TCP and UDP sockets.
+    pub inet: crate::inet::InetSockets,
+    /// Unix sockets.
+    pub unix: crate::unix::UnixSockets,
+    /// Unnamed shared memory.
+    pub shm: Arena<ShmId, Shm>,
+    /// Who waits for what, first come first.
+    pub waiters: BTreeMap<WaitOn, Vec<Tid>>,
+    /// Futex waiters, first come first.
+    pub futexes: BTreeMap<FutexKey, VecDeque<Tid>>,
+    /// Deadlines of sleeping tasks.
+    pub sleepers: BTreeSet<(SimTime, Tid)>,
+    /// Armed timers.
+    pub timers: BTreeSet<(SimTime, TimerKey)>,
+    /// Runnable tasks; the scheduler picks from it.
+    pub run_queue: Vec<Tid>,
+    /// File locks (flock and POSIX record locks).
+    pub locks: crate::locks::Locks,
+    /// Output of the services.
+    pub console: Vec<ConsoleChunk>,
+    /// Standard input of the node, and how much was read.
+    pub stdin: (Arc<Vec<u8>>, usize),
+    /// Ends of processes since the sim last took them.
+    pub ends: Vec<ProcessEnd>,
+    /// Next process or task number.
+    pub next_pid: u32,
+    /// Next address-space name; unique over a world because the node's number is part of it.
+    pub next_space: u64,
+    /// Deterministic ids for things like boot_id.
+    pub boot_id: [u64; 2],
+    /// The page shared by all vDSOs of the node; see [`crate::vdso`].
+    pub vvar: Option<Frame>,
+    /// Address spaces that map an inode, so that writes reach their platform mappings.
+    pub mapped: BTreeMap<bloodhound_vfs::Ino, BTreeMap<MmId, u32>>,
+    /// Address spaces that are gone, for the platform to drop; see [`Mm::space`].
+    pub dead_spaces: Vec<u64>,
+    /// The task that just ran asked for another one to go first (sched_yield).
+    pub yielded: bool,
+    /// SysV keys of shared-memory segments.
+    pub sysv: BTreeMap<i32, ShmId>,
+}
+
+impl Node {
+    /// A node without processes.
+    pub fn new(config: NodeConfig, vfs: Vfs, net: Stack, boot_id: [u64; 2]) -> Node {
+        let space = (u64::from(config.id.0) << 32) + 1;
+        Node {
+            config,
+            clock: SimTime::ZERO,
+            tasks: BTreeMap::new(),
+            processes: BTreeMap::new(),
+            mms: Arena::starting_at(1),
+            files: Arena::starting_at(1),
+            vfs,
+            net,
+            pipes: Arena::starting_at(1),
+            fifos: BTreeMap::new(),
+            events: Arena::starting_at(1),
+            timerfds: Arena::starting_at(1),
+            signalfds: Arena::starting_at(1),
+            epolls: Arena::starting_at(1),
+            epoll_watch: BTreeMap::new(),
+            inet: Default::default(),
+            unix: Default::default(),
+            shm: Arena::starting_at(1),
+            waiters: BTreeMap::new(),
+            futexes: BTreeMap::new(),
+            sleepers: BTreeSet::new(),
+            timers: BTreeSet::new(),
+            run_queue: Vec::new(),
+            locks: Default::default(),
+            console: Vec::new(),
+            stdin: Default::default(),
+            ends: Vec::new(),
+            next_pid: 1,
+            next_space: space,
+            boot_id,
+            vvar: None,
+            mapped: BTreeMap::new(),
+            dead_spaces: Vec::new(),
+            yielded: false,
+            sysv: BTreeMap::new(),
+        }
+    }
+
+    /// CLOCK_REALTIME, ns since 1970.
+    pub fn realtime(&self) -> u64 {
+        self.config.epoch_ns + self.clock.0
+    }
+
+    /// The task; it must exist.
+    pub fn task(&self, tid: Tid) -> &Task {
+        &self.tasks[&tid]
+    }
+
+    /// The task; it must exist.
+    pub fn task_mut(&mut self, tid: Tid) -> &mut Task {
+        self.tasks.get_mut(&tid).unwrap_or_else(|| panic!("no task {tid:?}"))
+    }
+
+    /// The process; it must exist.
+    pub fn process(&self, pid: Pid) -> &Process {
+        &self.processes[&pid]
+    }
+
+    /// The process; it must exist.
+    pub fn process_mut(&mut self, pid: Pid) -> &mut Process {
+        self.processes.get_mut(&pid).unwrap_or_else(|| panic!("no process {pid:?}"))
+    }
+
+    /// Puts a task at the end of the run queue, once.
+    pub fn enqueue(&mut self, tid: Tid) {
+        if !self.run_queue.contains(&tid) {
+            self.run_queue.push(tid);
+        }
+    }
+
+    /// A fresh process or task number.
+    pub fn new_pid(&mut self) -> u32 {
+        let pid = self.next_pid;
+        self.next_pid += 1;
+        pid
+    }
+
+    /// A fresh name for an address space.
+    pub fn new_space(&mut self) -> u64 {
+        self.next_space += 1;
+        self.next_space
+    }
+
+    /// One more reference to a description (dup, fork, SCM_RIGHTS).
+    pub fn file_ref(&mut self, id: FileId) {
+        self.files[id].refs += 1;
+    }
+
+    /// Earliest time at which the node must act by itself: timers, sleeping tasks, TCP.
+    pub fn next_deadline(&self) -> Option<SimTime> {
+        let timers = self.timers.first().map(|t| t.0);
+        let sleepers = self.sleepers.first().map(|t| t.0);
+        [timers, sleepers, self.net.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// Fires what is due at the node's clock.
+    pub fn on_time(&mut self) {
+        let now = self.clock;
+        while let Some(&(at, key)) = self.timers.first()
+            && at <= now
+        {
+            self.timers.remove(&(at, key));
+            self.fire_timer(key, at);
+        }
+        while let Some(&(at, tid)) = self.sleepers.first()
+            && at <= now
+        {
+            self.sleepers.remove(&(at, tid));
+            self.wake(tid, true);
+        }
+        if self.net.next_deadline().is_some_and(|d| d <= now) {
+            self.net.on_time(now);
+        }
+        self.drain_net();
+    }
+
+    /// A packet for this node.
+    pub fn receive(&mut self, packet: bloodhound_net::Packet) {
+        self.net.input(packet, self.clock);
+        self.drain_net();
+    }
+
+    /// Turns the network stack's readiness changes into wake-ups.
+    pub fn drain_net(&mut self) {
+        for (id, ready) in self.net.take_events() {
+            self.notify_object(crate::wait::Object::Inet(id), crate::inet::epoll_bits(ready));
+        }
+    }
+
+    /// Charges `ns` of virtual time to the node and the task's process.
+    pub fn charge(&mut self, tid: Tid, ns: u64) {
+        self.clock = self.clock.after(ns);
+        if let Some(pid) = self.tasks.get(&tid).map(|t| t.pid)
+            && let Some(process) = self.processes.get_mut(&pid)
+        {
+            process.cpu_ns += ns;
+        }
+    }
+}

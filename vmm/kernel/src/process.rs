@@ -1,0 +1,174 @@
+//! A process: a thread group with its address space, file descriptors, credentials, signal actions and limits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::structs::{Rlimit, Sigaction};
+use bloodhound_vfs::{Cred, Ino};
+
+use crate::ids::*;
+
+/// One slot of a descriptor table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FdEntry {
+    /// The open file description.
+    pub file: FileId,
+    /// FD_CLOEXEC.
+    pub cloexec: bool,
+}
+
+/// A descriptor table. Lowest free number first, as POSIX demands.
+#[derive(Clone, Debug, Default)]
+pub struct FdTable {
+    slots: Vec<Option<FdEntry>>,
+}
+
+impl FdTable {
+    /// The entry of `fd`.
+    pub fn get(&self, fd: i32) -> Result<FdEntry, Errno> {
+        usize::try_from(fd).ok().and_then(|i| self.slots.get(i).copied().flatten()).ok_or(Errno::EBADF)
+    }
+
+    /// The entry of `fd`.
+    pub fn get_mut(&mut self, fd: i32) -> Result<&mut FdEntry, Errno> {
+        usize::try_from(fd).ok().and_then(|i| self.slots.get_mut(i)?.as_mut()).ok_or(Errno::EBADF)
+    }
+
+    /// Lowest free descriptor of at least `from`, or EMFILE at `limit`.
+    pub fn lowest_free(&self, from: usize, limit: u64) -> Result<usize, Errno> {
+        let free = (from..self.slots.len()).find(|i| self.slots[*i].is_none());
+        let fd = free.unwrap_or(self.slots.len().max(from));
+        if fd as u64 >= limit { Err(Errno::EMFILE) } else { Ok(fd) }
+    }
+
+    /// Sets slot `fd`, returning what was there.
+    pub fn set(&mut self, fd: usize, entry: FdEntry) -> Option<FdEntry> {
+        if fd >= self.slots.len() {
+            self.slots.resize(fd + 1, None);
+        }
+        self.slots[fd].replace(entry)
+    }
+
+    /// Empties slot `fd`.
+    pub fn take(&mut self, fd: i32) -> Result<FdEntry, Errno> {
+        let slot = usize::try_from(fd).ok().and_then(|i| self.slots.get_mut(i)).ok_or(Errno::EBADF)?;
+        slot.take().ok_or(Errno::EBADF)
+    }
+
+    /// All open descriptors in order.
+    pub fn iter(&self) -> impl Iterator<Item = (i32, FdEntry)> + '_ {
+        self.slots.iter().enumerate().filter_map(|(i, e)| e.map(|e| (i as i32, e)))
+    }
+}
+
+/// Why a process is gone, as wait(2) tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExitStatus {
+    /// exit(2) with this code.
+    Code(u8),
+    /// Killed by this signal.
+    Signal {
+        /// The signal.
+        signo: u32,
+        /// It would have left a core file.
+        core: bool,
+    },
+}
+
+impl ExitStatus {
+    /// The status word of wait(2).
+    pub fn wait_word(self) -> u32 {
+        match self {
+            ExitStatus::Code(c) => u32::from(c) << 8,
+            ExitStatus::Signal { signo, core } => signo | if core { 0x80 } else { 0 },
+        }
+    }
+}
+
+impl std::fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ExitStatus::Code(c) => write!(f, "exit code {c}"),
+            ExitStatus::Signal { signo, .. } => write!(f, "killed by {}", crate::signal::name(*signo)),
+        }
+    }
+}
+
+/// A child's state change that its parent has not fetched yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChildEvent {
+    /// Stopped by the signal.
+    Stopped(u32),
+    /// Continued by SIGCONT.
+    Continued,
+}
+
+/// A process.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: Pid,
+    /// Its parent; 0 for a root process of the node.
+    pub ppid: Pid,
+    /// Process group.
+    pub pgid: Pid,
+    /// Session.
+    pub sid: Pid,
+    /// Living threads in order of creation.
+    pub threads: Vec<Tid>,
+    /// Its address space.
+    pub mm: MmId,
+    /// Descriptors.
+    pub fds: FdTable,
+    /// Working directory.
+    pub cwd: Ino,
+    /// umask(2).
+    pub umask: u32,
+    /// Credentials.
+    pub cred: Cred,
+    /// Real and saved ids: ruid, suid, rgid, sgid.
+    pub real_ids: [u32; 4],
+    /// Signal actions by number - 1.
+    pub actions: Arc<Vec<Sigaction>>,
+    /// Signals for the whole process.
+    pub pending: crate::signal::Pending,
+    /// Limits by RLIMIT_* number.
+    pub limits: [Rlimit; 16],
+    /// Set when the process is gone and its parent has not waited yet.
+    pub zombie: Option<ExitStatus>,
+    /// exit_group or a fatal signal is under way.
+    pub exiting: Option<ExitStatus>,
+    /// Signal for the parent at exit (0: none).
+    pub exit_signal: u32,
+    /// Unfetched stop or continue.
+    pub event: Option<ChildEvent>,
+    /// PR_SET_PDEATHSIG.
+    pub pdeathsig: u32,
+    /// PR_SET_CHILD_SUBREAPER.
+    pub subreaper: bool,
+    /// PR_SET_DUMPABLE.
+    pub dumpable: u64,
+    /// PR_SET_NO_NEW_PRIVS.
+    pub no_new_privs: bool,
+    /// Path of the executable.
+    pub exe: Vec<u8>,
+    /// argv as /proc/PID/cmdline shows it.
+    pub cmdline: Vec<u8>,
+    /// envp as /proc/PID/environ shows it.
+    pub environ: Vec<u8>,
+    /// ITIMER_REAL: next expiry and interval in ns.
+    pub itimer: Option<(bloodhound_abi::SimTime, u64)>,
+    /// POSIX timers by id.
+    pub timers: BTreeMap<i32, crate::timer::PosixTimer>,
+    /// Virtual time charged to this process, ns.
+    pub cpu_ns: u64,
+    /// The same for waited-for children.
+    pub children_cpu_ns: u64,
+    /// Virtual time of its start.
+    pub started: bloodhound_abi::SimTime,
+    /// Has called execve since fork (setpgid(2) asks).
+    pub did_exec: bool,
+    /// SysV segments attached: address -> id.
+    pub shm_attached: BTreeMap<u64, i32>,
+}

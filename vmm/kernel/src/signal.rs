@@ -1,0 +1,632 @@
+//! Signals (signal(7)): pending sets, actions, delivery frames, and what interrupts a sleeping call.
+//!
+//! Key types: [`Pending`], [`SignalFd`]. Delivery happens in [`Node::before_user`] only, when a task is about to return
+//! to user code. The frame is Linux's `struct rt_sigframe` with a full XSAVE area, because programs (the JVM, Go)
+//! look at it.
+
+use std::collections::BTreeMap;
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::{Sigaction, Sigcontext, Siginfo, Ucontext};
+use bloodhound_decisions::Decisions;
+use bloodhound_vfs::BaseFs;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::ctx::{Ctx, Ptr};
+use crate::ids::*;
+use crate::node::Node;
+use crate::process::{ChildEvent, ExitStatus};
+use crate::task::TaskState;
+use crate::wait::{Object, Restart, Stop};
+
+/// ERESTARTSYS and its kind as the kernel keeps them in rax between interruption and delivery (linux/errno.h).
+const ERESTARTSYS: u64 = (-512i64) as u64;
+const ERESTARTNOINTR: u64 = (-513i64) as u64;
+const ERESTARTNOHAND: u64 = (-514i64) as u64;
+const ERESTART_RESTARTBLOCK: u64 = (-516i64) as u64;
+
+/// The rax value for an interrupted call.
+pub fn restart_code(restart: Restart) -> u64 {
+    match restart {
+        Restart::Sys => ERESTARTSYS,
+        Restart::NoIntr => ERESTARTNOINTR,
+        Restart::NoHand => ERESTARTNOHAND,
+        Restart::Block => ERESTART_RESTARTBLOCK,
+        Restart::Never => Errno::EINTR.as_ret(),
+        Restart::Partial(value) => value,
+    }
+}
+
+/// Bit of a signal in a mask.
+pub fn bit(signo: u32) -> u64 {
+    1 << (signo - 1)
+}
+
+/// Signals that cannot be blocked, caught or ignored.
+pub const UNBLOCKABLE: u64 = (1 << (c::SIGKILL - 1)) | (1 << (c::SIGSTOP - 1));
+
+/// The name of a signal, `SIGRTn` for real-time ones.
+pub fn name(signo: u32) -> String {
+    const NAMES: [&str; 31] = [
+        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
+        "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
+        "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+    ];
+    match signo {
+        1..=31 => format!("SIG{}", NAMES[signo as usize - 1]),
+        _ => format!("SIGRT{}", signo.saturating_sub(32)),
+    }
+}
+
+/// What happens without a handler (signal(7), "Standard signals").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Default_ {
+    Ignore,
+    Terminate,
+    Core,
+    Stop,
+    Continue,
+}
+
+fn default_action(signo: u32) -> Default_ {
+    match u64::from(signo) {
+        c::SIGCHLD | c::SIGURG | c::SIGWINCH => Default_::Ignore,
+        c::SIGCONT => Default_::Continue,
+        c::SIGSTOP | c::SIGTSTP | c::SIGTTIN | c::SIGTTOU => Default_::Stop,
+        c::SIGQUIT
+        | c::SIGILL
+        | c::SIGTRAP
+        | c::SIGABRT
+        | c::SIGBUS
+        | c::SIGFPE
+        | c::SIGSEGV
+        | c::SIGXCPU
+        | c::SIGXFSZ
+        | c::SIGSYS => Default_::Core,
+        _ => Default_::Terminate,
+    }
+}
+
+/// A set of pending signals. "Standard signals do not queue" (signal(7)); real-time signals do, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Pending {
+    mask: u64,
+    infos: BTreeMap<u32, Vec<Siginfo>>,
+}
+
+impl Pending {
+    /// Pending signals as a mask.
+    pub fn mask(&self) -> u64 {
+        self.mask
+    }
+
+    /// Adds a signal; false if a standard signal was pending already.
+    pub fn add(&mut self, info: Siginfo) -> bool {
+        let signo = info.signo as u32;
+        let queue = self.infos.entry(signo).or_default();
+        if signo < 32 && !queue.is_empty() {
+            return false;
+        }
+        queue.push(info);
+        self.mask |= bit(signo);
+        true
+    }
+
+    /// Takes the lowest-numbered signal in `of`, synchronous faults first as Linux does.
+    pub fn take(&mut self, of: u64) -> Option<Siginfo> {
+        const SYNCHRONOUS: u64 = (1 << (c::SIGSEGV - 1))
+            | (1 << (c::SIGBUS - 1))
+            | (1 << (c::SIGILL - 1))
+            | (1 << (c::SIGTRAP - 1))
+            | (1 << (c::SIGFPE - 1))
+            | (1 << (c::SIGSYS - 1));
+        let hits = self.mask & of;
+        if hits == 0 {
+            return None;
+        }
+        let first = if hits & SYNCHRONOUS != 0 { hits & SYNCHRONOUS } else { hits };
+        let signo = first.trailing_zeros() + 1;
+        let queue = self.infos.get_mut(&signo)?;
+        let info = queue.remove(0);
+        if queue.is_empty() {
+            self.infos.remove(&signo);
+            self.mask &= !bit(signo);
+        }
+        Some(info)
+    }
+
+    /// Drops every pending signal of `of`.
+    pub fn discard(&mut self, of: u64) {
+        self.mask &= !of;
+        self.infos.retain(|s, _| of & bit(*s) == 0);
+    }
+}
+
+/// A signalfd(2).
+#[derive(Clone, Debug)]
+pub struct SignalFd {
+    /// Signals it reports.
+    pub mask: u64,
+}
+
+/// Signal information as kill(2) sends it.
+pub fn user_info(signo: u32, code: i32, pid: Pid, uid: u32) -> Siginfo {
+    let mut info = Siginfo { signo: signo as i32, code, ..Siginfo::default() };
+    info.fields[0] = u64::from(pid.0) | (u64::from(uid) << 32);
+    info
+}
+
+/// Signal information for a fault at `addr`.
+pub fn fault_info(signo: u32, code: i32, addr: u64) -> Siginfo {
+    let mut info = Siginfo { signo: signo as i32, code, ..Siginfo::default() };
+    info.fields[0] = addr;
+    info
+}
+
+/// SIGCHLD's information.
+pub fn child_info(code: u64, pid: Pid, uid: u32, status: i32) -> Siginfo {
+    let mut info = Siginfo { signo: c::SIGCHLD as i32, code: code as i32, ..Siginfo::default() };
+    info.fields[0] = u64::from(pid.0) | (u64::from(uid) << 32);
+    info.fields[1] = status as u32 as u64;
+    info
+}
+
+impl Node {
+    fn action(&self, pid: Pid, signo: u32) -> Sigaction {
+        self.process(pid).actions[signo as usize - 1]
+    }
+
+    fn ignored(&self, pid: Pid, signo: u32) -> bool {
+        let handler = self.action(pid, signo).handler;
+        handler == c::SIG_IGN || (handler == c::SIG_DFL && default_action(signo) == Default_::Ignore)
+        // "init" of the node gets only signals it has handlers for, but we keep services killable: docker's
+        // `init: true` behaviour. Only SIG_IGN and ignored defaults count.
+    }
+
+    /// Sends a signal to a whole process.
+    pub fn send_process(&mut self, pid: Pid, info: Siginfo) {
+        let signo = info.signo as u32;
+        let Some(process) = self.processes.get(&pid) else { return };
+        if process.zombie.is_some() {
+            return;
+        }
+        self.prepare(pid, signo);
+        let threads = self.process(pid).threads.clone();
+        let blocked_everywhere = threads.iter().all(|t| self.task(*t).sigmask & bit(signo) != 0);
+        let watched = self.signalfd_wants(signo);
+        if self.ignored(pid, signo) && !blocked_everywhere && !watched {
+            return;
+        }
+        self.process_mut(pid).pending.add(info);
+        self.notify_signalfds(signo);
+        // Wake the first thread that would take it, the main thread preferred.
+        let taker =
+            threads.iter().find(|t| self.task(**t).sigmask & bit(signo) == 0 || self.waits_for(**t, signo));
+        if let Some(tid) = taker.copied() {
+            self.kick(tid);
+        }
+        if u64::from(signo) == c::SIGKILL {
+            for tid in threads {
+                self.kick(tid);
+            }
+        }
+    }
+
+    /// Sends a signal to one thread.
+    pub fn send_task(&mut self, tid: Tid, info: Siginfo) {
+        let signo = info.signo as u32;
+        let Some(task) = self.tasks.get(&tid) else { return };
+        let (pid, blocked) = (task.pid, task.sigmask & bit(signo) != 0);
+        self.prepare(pid, signo);
+        if self.ignored(pid, signo) && !blocked && !self.signalfd_wants(signo) {
+            return;
+        }
+        self.task_mut(tid).pending.add(info);
+        self.notify_signalfds(signo);
+        self.kick(tid);
+    }
+
+    /// SIGCONT and stop signals cancel each other when sent; SIGCONT resumes at once.
+    fn prepare(&mut self, pid: Pid, signo: u32) {
+        const STOPS: u64 = (1 << (c::SIGSTOP - 1))
+            | (1 << (c::SIGTSTP - 1))
+            | (1 << (c::SIGTTIN - 1))
+            | (1 << (c::SIGTTOU - 1));
+        let threads = self.process(pid).threads.clone();
+        let drop = match u64::from(signo) {
+            c::SIGCONT => STOPS,
+            _ if bit(signo) & STOPS != 0 => bit(c::SIGCONT as u32),
+            c::SIGKILL => 0,
+            _ => return,
+        };
+        self.process_mut(pid).pending.discard(drop);
+        for tid in &threads {
+            self.task_mut(*tid).pending.discard(drop);
+        }
+        if matches!(u64::from(signo), c::SIGCONT | c::SIGKILL) {
+            let mut resumed = false;
+            for tid in threads {
+                if matches!(self.task(tid).state, TaskState::Stopped) {
+                    self.task_mut(tid).state = TaskState::Runnable;
+                    self.enqueue(tid);
+                    resumed = true;
+                }
+            }
+            if resumed && u64::from(signo) == c::SIGCONT {
+                self.process_mut(pid).event = Some(ChildEvent::Continued);
+                self.tell_parent(pid, c::CLD_CONTINUED, c::SIGCONT as i32);
+            }
+        }
+    }
+
+    fn signalfd_wants(&self, signo: u32) -> bool {
+        self.signalfds.iter().any(|(_, s)| s.mask & bit(signo) != 0)
+    }
+
+    fn notify_signalfds(&mut self, signo: u32) {
+        let ids: Vec<_> =
+            self.signalfds.iter().filter(|(_, s)| s.mask & bit(signo) != 0).map(|(i, _)| i).collect();
+        for id in ids {
+            self.notify_object(Object::SignalFd(id), c::EPOLLIN as u32);
+        }
+    }
+
+    /// The task sleeps in rt_sigtimedwait for the signal: its wait has no object and `resume` holds the mask.
+    fn waits_for(&self, tid: Tid, signo: u32) -> bool {
+        match &self.task(tid).state {
+            TaskState::Blocked(w) => {
+                matches!(w.resume, crate::wait::Resume::Done(mask) if w.on.is_empty() && mask & bit(signo) != 0)
+            }
+            _ => false,
+        }
+    }
+
+    /// Interrupts a sleeping task if it has a signal to take.
+    pub(crate) fn kick(&mut self, tid: Tid) {
+        let Some(task) = self.tasks.get(&tid) else { return };
+        let TaskState::Blocked(wait) = &task.state else { return };
+        let wants = (self.process(task.pid).pending.mask() | task.pending.mask()) & !task.sigmask;
+        let timedwait = matches!(wait.resume, crate::wait::Resume::Done(_)) && wait.on.is_empty();
+        if timedwait && self.pending_for(tid) != 0 {
+            let crate::wait::Resume::Done(mask) = wait.resume else { return };
+            if self.pending_for(tid) & mask != 0 {
+                self.wake(tid, false);
+                return;
+            }
+        }
+        if wants == 0 || !self.signal_deliverable(tid) {
+            return;
+        }
+        let (restart, saved) = (wait.restart, wait.saved_mask);
+        self.wake(tid, false);
+        self.futex_forget(tid);
+        self.interrupt(tid, restart, saved);
+    }
+
+    /// All signals pending for a task.
+    pub fn pending_for(&self, tid: Tid) -> u64 {
+        let task = self.task(tid);
+        task.pending.mask() | self.process(task.pid).pending.mask()
+    }
+
+    /// Whether a pending unblocked signal would do something (ignored ones are dropped on the way).
+    pub(crate) fn signal_deliverable(&self, tid: Tid) -> bool {
+        let Some(task) = self.tasks.get(&tid) else { return false };
+        let process = self.process(task.pid);
+        if process.exiting.is_some() {
+            return true;
+        }
+        let mut hits = self.pending_for(tid) & !task.sigmask;
+        while hits != 0 {
+            let signo = hits.trailing_zeros() + 1;
+            if !self.ignored(task.pid, signo) {
+                return true;
+            }
+            hits &= hits - 1;
+        }
+        false
+    }
+
+    /// A fault or exception of the task itself: delivered even if blocked or ignored, as force_sig does.
+    pub fn force_signal(&mut self, tid: Tid, info: Siginfo) {
+        let signo = info.signo as u32;
+        let pid = self.task(tid).pid;
+        let blocked = self.task(tid).sigmask & bit(signo) != 0;
+        if blocked || self.action(pid, signo).handler == c::SIG_IGN {
+            let actions = std::sync::Arc::make_mut(&mut self.process_mut(pid).actions);
+            actions[signo as usize - 1].handler = c::SIG_DFL;
+            self.task_mut(tid).sigmask &= !bit(signo);
+        }
+        let task = self.task_mut(tid);
+        task.last_fault = Some(info);
+        task.pending.add(info);
+    }
+
+    /// Runs before a task returns to user code: delivers a signal if one is due. False if the task is gone or
+    /// stopped.
+    pub fn before_user(&mut self, tid: Tid, base: &mut dyn BaseFs, decisions: &mut Decisions) -> bool {
+        loop {
+            let Some(task) = self.tasks.get(&tid) else { return false };
+            if !matches!(task.state, TaskState::Runnable) {
+                return false;
+            }
+            let pid = task.pid;
+            if let Some(status) = self.process(pid).exiting {
+                self.exit_task(tid, status, base);
+                return false;
+            }
+            let unblocked = !task.sigmask;
+            let info = match self.task_mut(tid).pending.take(unblocked) {
+                Some(info) => info,
+                None => match self.process_mut(pid).pending.take(unblocked) {
+                    Some(info) => info,
+                    None => {
+                        self.settle_restart(tid, None);
+                        if let Some(mask) = self.task_mut(tid).restore_mask.take() {
+                            self.task_mut(tid).sigmask = mask;
+                            continue;
+                        }
+                        return true;
+                    }
+                },
+            };
+            if !self.deliver(tid, pid, info, base, decisions) {
+                return false;
+            }
+        }
+    }
+
+    /// Acts on one signal. False if the task is gone or stopped.
+    fn deliver(
+        &mut self,
+        tid: Tid,
+        pid: Pid,
+        info: Siginfo,
+        base: &mut dyn BaseFs,
+        decisions: &mut Decisions,
+    ) -> bool {
+        let signo = info.signo as u32;
+        let action = self.action(pid, signo);
+        if action.handler == c::SIG_IGN {
+            return true;
+        }
+        if action.handler == c::SIG_DFL {
+            return match default_action(signo) {
+                Default_::Ignore | Default_::Continue => true,
+                Default_::Stop => {
+                    self.settle_restart(tid, None);
+                    self.stop_process(pid, signo);
+                    false
+                }
+                kind => {
+                    let status = ExitStatus::Signal { signo, core: kind == Default_::Core };
+                    self.exit_group(tid, status, base);
+                    false
+                }
+            };
+        }
+        self.settle_restart(tid, Some(&action));
+        if action.flags & c::SA_RESETHAND != 0 {
+            let actions = std::sync::Arc::make_mut(&mut self.process_mut(pid).actions);
+            actions[signo as usize - 1].handler = c::SIG_DFL;
+        }
+        let mut ctx = Ctx::new(self, tid, base, decisions);
+        if ctx.push_frame(signo, &info, &action).is_err() {
+            // No stack for the frame: Linux forces SIGSEGV, which then kills.
+            let status = ExitStatus::Signal { signo: c::SIGSEGV as u32, core: true };
+            self.exit_group(tid, status, base);
+            return false;
+        }
+        let task = self.task_mut(tid);
+        task.restore_mask = None;
+        let defer = if action.flags & c::SA_NODEFER != 0 { 0 } else { bit(signo) };
+        task.sigmask = (task.sigmask | action.mask | defer) & !UNBLOCKABLE;
+        true
+    }
+
+    /// Turns a kept restart code into EINTR or a restart (signal(7), "Interruption of system calls").
+    fn settle_restart(&mut self, tid: Tid, handler: Option<&Sigaction>) {
+        let task = self.task_mut(tid);
+        let code = task.regs.rax;
+        let restart = match (code, handler) {
+            (ERESTARTSYS, Some(a)) => a.flags & c::SA_RESTART != 0,
+            (ERESTARTNOHAND | ERESTART_RESTARTBLOCK, Some(_)) => false,
+            (ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND | ERESTART_RESTARTBLOCK, _) => true,
+            _ => return,
+        };
+        if task.regs.orig_rax == u64::MAX {
+            return;
+        }
+        if restart {
+            // The `syscall` instruction is two bytes long.
+            task.regs.rax = task.regs.orig_rax;
+            task.regs.rip -= 2;
+        } else {
+            task.regs.rax = Errno::EINTR.as_ret();
+        }
+        task.regs.orig_rax = u64::MAX;
+    }
+
+    fn stop_process(&mut self, pid: Pid, signo: u32) {
+        for tid in self.process(pid).threads.clone() {
+            if matches!(self.task(tid).state, TaskState::Runnable) {
+                self.task_mut(tid).state = TaskState::Stopped;
+                self.run_queue.retain(|t| *t != tid);
+            }
+        }
+        self.process_mut(pid).event = Some(ChildEvent::Stopped(signo));
+        self.tell_parent(pid, c::CLD_STOPPED, signo as i32);
+    }
+
+    /// SIGCHLD and a wake-up for the parent.
+    pub(crate) fn tell_parent(&mut self, pid: Pid, code: u64, status: i32) {
+        let process = self.process(pid);
+        let (ppid, uid, exit_signal) = (process.ppid, process.cred.uid, process.exit_signal);
+        if self.processes.get(&ppid).is_none_or(|p| p.zombie.is_some()) {
+            return;
+        }
+        let no_stop = self.action(ppid, c::SIGCHLD as u32).flags & c::SA_NOCLDSTOP != 0;
+        let ended = matches!(code, c::CLD_EXITED | c::CLD_KILLED | c::CLD_DUMPED);
+        if exit_signal != 0 && (ended || !no_stop) {
+            let mut info = child_info(code, pid, uid, status);
+            info.signo = if ended { exit_signal as i32 } else { c::SIGCHLD as i32 };
+            self.send_process(ppid, info);
+        }
+        self.notify(crate::wait::WaitOn::Child(ppid));
+    }
+}
+
+/// Byte size of the extended state in a frame: XSAVE standard format with AVX (x87 512 + header 64 + AVX 256).
+const XSAVE_SIZE: usize = 832;
+/// `FP_XSTATE_MAGIC1` and `2` (asm/sigcontext.h).
+const MAGIC1: u32 = 0x4650_5853;
+const MAGIC2: u32 = 0x4650_5845;
+
+impl Ctx<'_> {
+    /// Writes the rt_sigframe and points the task at the handler.
+    fn push_frame(&mut self, signo: u32, info: &Siginfo, action: &Sigaction) -> Result<(), Errno> {
+        let task = self.task();
+        let (regs, altstack) = (task.regs, task.altstack);
+        let mask = task.restore_mask.unwrap_or(task.sigmask);
+        let mut sp = regs.rsp.wrapping_sub(128);
+        let on_alt = altstack.size > 0 && regs.rsp > altstack.sp && regs.rsp <= altstack.sp + altstack.size;
+        let usable = altstack.flags as u64 & c::SS_DISABLE == 0;
+        if action.flags & c::SA_ONSTACK != 0 && usable && !on_alt {
+            sp = altstack.sp + altstack.size;
+        }
+        let xstate = self.xstate_bytes();
+        let fp = sp.wrapping_sub(XSAVE_SIZE as u64 + 4) & !63;
+        let mut fp_bytes = xstate;
+        let sw = [MAGIC1.to_le_bytes(), ((XSAVE_SIZE + 4) as u32).to_le_bytes()];
+        fp_bytes[464..468].copy_from_slice(&sw[0]);
+        fp_bytes[468..472].copy_from_slice(&sw[1]);
+        fp_bytes[472..480].copy_from_slice(&7u64.to_le_bytes());
+        fp_bytes[480..484].copy_from_slice(&(XSAVE_SIZE as u32).to_le_bytes());
+        fp_bytes.extend_from_slice(&MAGIC2.to_le_bytes());
+        let size = (8 + size_of::<Ucontext>() + size_of::<Siginfo>()) as u64;
+        let frame = (fp.wrapping_sub(size) & !15).wrapping_sub(8);
+        let mut uc = Ucontext::new_zeroed();
+        // UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS
+        uc.flags = 7;
+        uc.stack = altstack;
+        if on_alt {
+            uc.stack.flags |= c::SS_ONSTACK as i32;
+        }
+        uc.sigmask = mask;
+        uc.mcontext = context(&regs, fp);
+        if matches!(u64::from(signo), c::SIGSEGV | c::SIGBUS) {
+            uc.mcontext.cr2 = info.fields[0];
+            uc.mcontext.trapno = 14;
+            uc.mcontext.err = 4;
+        }
+        self.write_bytes(fp, &fp_bytes)?;
+        self.write_bytes(frame, &action.restorer.to_le_bytes())?;
+        self.write_bytes(frame + 8, uc.as_bytes())?;
+        let info_at = frame + 8 + size_of::<Ucontext>() as u64;
+        self.write_bytes(info_at, info.as_bytes())?;
+        if altstack.flags as u64 & c::SS_AUTODISARM != 0 {
+            self.task_mut().altstack.flags = c::SS_DISABLE as i32;
+        }
+        let task = self.task_mut();
+        task.xstate = None;
+        task.xstate_dirty = true;
+        let r = &mut task.regs;
+        (r.rdi, r.rsi, r.rdx) = (u64::from(signo), info_at, frame + 8);
+        (r.rax, r.rsp, r.rip, r.orig_rax) = (0, frame, action.handler, u64::MAX);
+        // Direction, resume and trap flags are clear in a handler.
+        r.eflags &= !0x1_0500;
+        Ok(())
+    }
+
+    fn xstate_bytes(&self) -> Vec<u8> {
+        let mut bytes = match &self.task().xstate {
+            Some(x) => x.as_ref().clone(),
+            None => initial_xstate(),
+        };
+        bytes.resize(XSAVE_SIZE, 0);
+        bytes
+    }
+
+    /// rt_sigreturn(2): back to the state in the frame at the stack pointer.
+    pub(crate) fn sigreturn(&mut self) -> Result<(), Stop> {
+        let frame = self.task().regs.rsp - 8;
+        let uc: Ucontext = self.read_obj(Ptr(frame + 8))?;
+        let m = uc.mcontext;
+        if m.fpstate != 0 {
+            let mut bytes = vec![0; XSAVE_SIZE];
+            self.read_bytes(m.fpstate, &mut bytes)?;
+            let magic = u32::from_le_bytes([bytes[464], bytes[465], bytes[466], bytes[467]]);
+            if magic != MAGIC1 {
+                bytes[512..].fill(0);
+                bytes[512] = 3;
+            }
+            bytes[464..512].fill(0);
+            sanitise_xstate(&mut bytes);
+            self.task_mut().xstate = Some(std::sync::Arc::new(bytes));
+        } else {
+            self.task_mut().xstate = None;
+        }
+        let task = self.task_mut();
+        task.xstate_dirty = true;
+        task.sigmask = uc.sigmask & !UNBLOCKABLE;
+        task.altstack = uc.stack;
+        task.altstack.flags &= !(c::SS_ONSTACK as i32);
+        let r = &mut task.regs;
+        (r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15) =
+            (m.r8, m.r9, m.r10, m.r11, m.r12, m.r13, m.r14, m.r15);
+        (r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx) = (m.rdi, m.rsi, m.rbp, m.rbx, m.rdx, m.rax, m.rcx);
+        (r.rsp, r.rip) = (m.rsp, m.rip);
+        // Only the flags user code may change (FIX_EFLAGS in arch/x86).
+        const USER_FLAGS: u64 = 0x0005_0dd5;
+        r.eflags = (m.eflags & USER_FLAGS) | 0x202;
+        r.orig_rax = u64::MAX;
+        Ok(())
+    }
+}
+
+/// Header bits a processor would reject are cleared, so that no frame can break the platform.
+fn sanitise_xstate(bytes: &mut [u8]) {
+    // MXCSR: reserved bits must be zero.
+    let mxcsr = u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]) & 0xffff;
+    bytes[24..28].copy_from_slice(&mxcsr.to_le_bytes());
+    bytes[512] &= 7;
+    bytes[513..576].fill(0);
+}
+
+/// The state after FNINIT with MXCSR 0x1f80.
+pub fn initial_xstate() -> Vec<u8> {
+    let mut bytes = vec![0; XSAVE_SIZE];
+    bytes[0] = 0x7f;
+    bytes[1] = 0x03;
+    bytes[24..28].copy_from_slice(&0x1f80u32.to_le_bytes());
+    bytes[512] = 3;
+    bytes
+}
+
+fn context(r: &bloodhound_abi::Regs, fpstate: u64) -> Sigcontext {
+    Sigcontext {
+        r8: r.r8,
+        r9: r.r9,
+        r10: r.r10,
+        r11: r.r11,
+        r12: r.r12,
+        r13: r.r13,
+        r14: r.r14,
+        r15: r.r15,
+        rdi: r.rdi,
+        rsi: r.rsi,
+        rbp: r.rbp,
+        rbx: r.rbx,
+        rdx: r.rdx,
+        rax: r.rax,
+        rcx: r.rcx,
+        rsp: r.rsp,
+        rip: r.rip,
+        eflags: r.eflags,
+        cs: r.cs as u16,
+        ss: r.ss as u16,
+        fpstate,
+        ..Sigcontext::default()
+    }
+}

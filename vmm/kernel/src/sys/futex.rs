@@ -1,0 +1,294 @@
+//! futex(2), set_robust_list(2), membarrier(2).
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::Timespec;
+
+use crate::ctx::*;
+use crate::ids::*;
+use crate::mm::{Access, Backing};
+use crate::node::Node;
+use crate::wait::{FutexKey, Restart, Resume, Stop, SysResult, Wait, WaitOn};
+
+impl Node {
+    /// A task stops waiting for whatever futex it was queued on.
+    pub(crate) fn futex_forget(&mut self, tid: Tid) {
+        self.futexes.retain(|_, queue| {
+            queue.retain(|t| *t != tid);
+            !queue.is_empty()
+        });
+    }
+
+    /// Wakes up to `count` waiters whose bit sets meet `bitset`, first come first.
+    pub(crate) fn futex_wake(&mut self, key: FutexKey, count: u64, bitset: u32) -> u64 {
+        let Some(queue) = self.futexes.get(&key).cloned() else { return 0 };
+        let mut woken = 0;
+        for tid in queue {
+            if woken == count {
+                break;
+            }
+            let crate::task::TaskState::Blocked(wait) = &mut self.task_mut(tid).state else { continue };
+            let Resume::Futex { woken: flag, bitset: mask } = &mut wait.resume else { continue };
+            if *mask & bitset == 0 {
+                continue;
+            }
+            *flag = true;
+            woken += 1;
+            if let Some(q) = self.futexes.get_mut(&key) {
+                q.retain(|t| *t != tid);
+                if q.is_empty() {
+                    self.futexes.remove(&key);
+                }
+            }
+            self.wake(tid, false);
+        }
+        woken
+    }
+
+    /// Moves up to `count` waiters from one word to another (FUTEX_REQUEUE).
+    fn futex_requeue(&mut self, from: FutexKey, to: FutexKey, count: u64) -> u64 {
+        let mut moved = 0;
+        while moved < count {
+            let Some(tid) = self.futexes.get_mut(&from).and_then(|q| q.pop_front()) else { break };
+            self.futexes.entry(to).or_default().push_back(tid);
+            moved += 1;
+        }
+        if self.futexes.get(&from).is_some_and(|q| q.is_empty()) {
+            self.futexes.remove(&from);
+        }
+        moved
+    }
+}
+
+impl Ctx<'_> {
+    /// The identity of the word at `addr`.
+    pub(crate) fn futex_key(&mut self, addr: u64, private: bool) -> SysResult<FutexKey> {
+        if addr % 4 != 0 {
+            return err(Errno::EINVAL);
+        }
+        let mm = self.process().mm;
+        let vma = self.node.mms[mm].check(addr, Access::Read).map_err(|_| Errno::EFAULT)?;
+        let into = addr - vma.start;
+        Ok(match vma.backing {
+            _ if private => FutexKey::Private(mm, addr),
+            Backing::Shm { id, offset } => FutexKey::Shm(id, offset + into),
+            Backing::File { ino, offset } if vma.shared => FutexKey::File(ino, offset + into),
+            _ => FutexKey::Private(mm, addr),
+        })
+    }
+
+    fn futex_wait(
+        &mut self,
+        uaddr: Ptr,
+        val: u32,
+        deadline: Option<bloodhound_abi::SimTime>,
+        bitset: u32,
+        private: bool,
+        restart: Restart,
+    ) -> SysResult {
+        if bitset == 0 {
+            return err(Errno::EINVAL);
+        }
+        let key = self.futex_key(uaddr.0, private)?;
+        if let Some(r) = self.resumed.take() {
+            if matches!(r.wait.resume, Resume::Futex { woken: true, .. }) {
+                return Ok(0);
+            }
+            if r.timed_out {
+                self.node.futex_forget(self.tid);
+                return err(Errno::ETIMEDOUT);
+            }
+            // A spurious wake: sleep on at the same place of the queue.
+            return Err(Stop::Block(r.wait));
+        }
+        let current: u32 = self.read_obj(uaddr)?;
+        if current != val {
+            return err(Errno::EAGAIN);
+        }
+        if deadline.is_some_and(|d| d <= self.now()) {
+            return err(Errno::ETIMEDOUT);
+        }
+        if !self.node.signal_deliverable(self.tid) {
+            self.node.futexes.entry(key).or_default().push_back(self.tid);
+        }
+        let wait = Wait::on(WaitOn::Futex(key)).deadline(deadline).restart(restart);
+        Err(wait.resume(Resume::Futex { woken: false, bitset }).into())
+    }
+}
+
+pub fn futex(
+    k: &mut Ctx<'_>,
+    uaddr: Ptr,
+    op: Hex,
+    val: u32,
+    timeout: Ptr,
+    uaddr2: Ptr,
+    val3: u32,
+) -> SysResult {
+    let private = op.0 & c::FUTEX_PRIVATE_FLAG != 0;
+    let realtime = op.0 & c::FUTEX_CLOCK_REALTIME != 0;
+    let any = c::FUTEX_BITSET_MATCH_ANY as u32;
+    match op.0 & 0x7f {
+        c::FUTEX_WAIT => {
+            let ns = k.read_timeout(timeout)?;
+            let restart = if ns.is_some() { Restart::Block } else { Restart::Sys };
+            let deadline = ns.map(|ns| k.now().after(ns));
+            k.futex_wait(uaddr, val, deadline, any, private, restart)
+        }
+        c::FUTEX_WAIT_BITSET => {
+            // "the timeout is interpreted as an absolute time"
+            let ns = k.read_timeout(timeout)?;
+            let deadline = ns.map(|ns| k.clock_deadline(ns, realtime));
+            k.futex_wait(uaddr, val, deadline, val3, private, Restart::Sys)
+        }
+        c::FUTEX_WAKE => {
+            let key = k.futex_key(uaddr.0, private)?;
+            Ok(k.node.futex_wake(key, u64::from(val).max(1), any))
+        }
+        c::FUTEX_WAKE_BITSET => {
+            if val3 == 0 {
+                return err(Errno::EINVAL);
+            }
+            let key = k.futex_key(uaddr.0, private)?;
+            Ok(k.node.futex_wake(key, u64::from(val).max(1), val3))
+        }
+        cmd @ (c::FUTEX_REQUEUE | c::FUTEX_CMP_REQUEUE) => {
+            let (from, to) = (k.futex_key(uaddr.0, private)?, k.futex_key(uaddr2.0, private)?);
+            if cmd == c::FUTEX_CMP_REQUEUE && k.read_obj::<u32>(uaddr)? != val3 {
+                return err(Errno::EAGAIN);
+            }
+            if (val as i32) < 0 || (timeout.0 as i32) < 0 {
+                return err(Errno::EINVAL);
+            }
+            let woken = k.node.futex_wake(from, u64::from(val), any);
+            Ok(woken + k.node.futex_requeue(from, to, timeout.0 & 0xffff_ffff))
+        }
+        c::FUTEX_WAKE_OP => wake_op(k, uaddr, val, timeout, uaddr2, val3, private),
+        c::FUTEX_LOCK_PI | c::FUTEX_UNLOCK_PI | c::FUTEX_TRYLOCK_PI | 11..=13 => {
+            Err(Stop::Unsupported(format!("futex operation {:#x} (priority inheritance)", op.0)))
+        }
+        _ => err(Errno::ENOSYS),
+    }
+}
+
+/// FUTEX_WAKE_OP as futex(2) writes it out.
+fn wake_op(
+    k: &mut Ctx<'_>,
+    uaddr: Ptr,
+    val: u32,
+    val2: Ptr,
+    uaddr2: Ptr,
+    val3: u32,
+    private: bool,
+) -> SysResult {
+    let (key, key2) = (k.futex_key(uaddr.0, private)?, k.futex_key(uaddr2.0, private)?);
+    let (op, cmp) = ((val3 >> 28) & 0xf, (val3 >> 24) & 0xf);
+    let sign = |v: u32| ((v << 20) as i32) >> 20;
+    let (mut oparg, cmparg) = (sign((val3 >> 12) & 0xfff), sign(val3 & 0xfff));
+    if op & 8 != 0 {
+        oparg = 1 << (oparg & 31);
+    }
+    let old: u32 = k.read_obj(uaddr2)?;
+    let new = match op & 7 {
+        0 => oparg as u32,
+        1 => old.wrapping_add(oparg as u32),
+        2 => old | oparg as u32,
+        3 => old & !(oparg as u32),
+        4 => old ^ oparg as u32,
+        _ => return err(Errno::ENOSYS),
+    };
+    k.write_obj(uaddr2, &new)?;
+    let signed = old as i32;
+    let hit = match cmp {
+        0 => signed == cmparg,
+        1 => signed != cmparg,
+        2 => signed < cmparg,
+        3 => signed <= cmparg,
+        4 => signed > cmparg,
+        5 => signed >= cmparg,
+        _ => return err(Errno::ENOSYS),
+    };
+    let any = u32::MAX;
+    let mut woken = k.node.futex_wake(key, u64::from(val), any);
+    if hit {
+        woken += k.node.futex_wake(key2, val2.0 & 0xffff_ffff, any);
+    }
+    Ok(woken)
+}
+
+pub fn set_robust_list(k: &mut Ctx<'_>, head: Ptr, len: u64) -> SysResult {
+    if len != 24 {
+        return err(Errno::EINVAL);
+    }
+    k.task_mut().robust_list = head.0;
+    Ok(0)
+}
+
+pub fn get_robust_list(k: &mut Ctx<'_>, pid: i32, head: Ptr, len: Ptr) -> SysResult {
+    let tid = if pid == 0 { k.tid } else { Tid(pid as u32) };
+    let list = k.node.tasks.get(&tid).ok_or(Errno::ESRCH)?.robust_list;
+    k.write_obj(head, &list)?;
+    k.write_obj(len, &24u64)?;
+    Ok(0)
+}
+
+pub fn membarrier(_k: &mut Ctx<'_>, cmd: u32, _flags: Hex, _cpu: i32) -> SysResult {
+    // One CPU: every barrier has happened. QUERY lists GLOBAL, the expedited kinds and their registrations.
+    match cmd {
+        0 => Ok(0x7f),
+        1 | 2 | 4 | 8 | 16 | 32 | 64 => Ok(0),
+        _ => err(Errno::EINVAL),
+    }
+}
+
+impl Ctx<'_> {
+    /// A timespec that may be NULL; EINVAL if malformed.
+    pub(crate) fn read_timeout(&mut self, ptr: Ptr) -> SysResult<Option<u64>> {
+        if ptr.is_null() {
+            return Ok(None);
+        }
+        let ts: Timespec = self.read_obj(ptr)?;
+        Ok(Some(ts.to_ns().ok_or(Errno::EINVAL)?))
+    }
+
+    /// An absolute time of a clock as a point of the node's clock.
+    pub(crate) fn clock_deadline(&self, ns: u64, realtime: bool) -> bloodhound_abi::SimTime {
+        let offset = if realtime { self.node.config.epoch_ns } else { 0 };
+        bloodhound_abi::SimTime(ns.saturating_sub(offset))
+    }
+
+    /// The end of a thread: futex words in its robust list get FUTEX_OWNER_DIED (get_robust_list(2)).
+    pub(crate) fn exit_robust_list(&mut self) {
+        let head = self.task().robust_list;
+        if head == 0 {
+            return;
+        }
+        let (Ok(mut entry), Ok(offset)) =
+            (self.read_obj::<u64>(Ptr(head)), self.read_obj::<u64>(Ptr(head + 8)))
+        else {
+            return;
+        };
+        for _ in 0..2048 {
+            if entry & !1 == head || entry == 0 {
+                break;
+            }
+            let word = (entry & !1).wrapping_add(offset);
+            let Ok(value) = self.read_obj::<u32>(Ptr(word)) else { break };
+            if value & c::FUTEX_TID_MASK as u32 == self.tid.0 {
+                let died = (value & c::FUTEX_WAITERS as u32) | c::FUTEX_OWNER_DIED as u32;
+                if self.write_obj(Ptr(word), &died).is_err() {
+                    break;
+                }
+                if let Ok(key) = self.futex_key(word, false) {
+                    self.node.futex_wake(key, 1, u32::MAX);
+                }
+                let mm = self.process().mm;
+                self.node.futex_wake(FutexKey::Private(mm, word), 1, u32::MAX);
+            }
+            match self.read_obj::<u64>(Ptr(entry & !1)) {
+                Ok(next) => entry = next,
+                Err(_) => break,
+            }
+        }
+    }
+}

@@ -1,0 +1,597 @@
+//! Reading, writing and descriptors: read(2), write(2), lseek(2), dup(2), close(2), fcntl(2), ioctl(2), pipe(2),
+//! eventfd(2).
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::{Iovec, SignalfdSiginfo, Termios, Winsize};
+use bloodhound_vfs::BaseFs;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::ctx::*;
+use crate::eventfd::EventFd;
+use crate::file::{Console, File, FileKind};
+use crate::ids::*;
+use crate::node::{ConsoleChunk, Node};
+use crate::process::FdEntry;
+use crate::wait::{Object, Stop, SysResult, Wait};
+
+/// Linux moves at most this much at once (MAX_RW_COUNT).
+const MAX_RW: u64 = 0x7fff_f000;
+/// UIO_MAXIOV.
+const IOV_MAX: u64 = 1024;
+
+impl Node {
+    /// One reference to a description less; the last one closes it.
+    pub fn file_unref(&mut self, id: FileId, base: &mut dyn BaseFs) {
+        let file = &mut self.files[id];
+        file.refs -= 1;
+        if file.refs > 0 {
+            return;
+        }
+        if let Some(object) = file.object() {
+            self.epoll_forget_file(object, id);
+        }
+        self.release_locks_of_file(id);
+        let Some(file) = self.files.remove(id) else { return };
+        let writer = file.writable();
+        match file.kind {
+            FileKind::Regular(ino) => self.vfs.close_ref(ino, writer),
+            FileKind::Dir(ino) | FileKind::Path(ino) | FileKind::Device { ino, .. } => {
+                self.vfs.close_ref(ino, false);
+            }
+            FileKind::Pipe { pipe, read, write, ino } => {
+                self.close_pipe_end(pipe, read, write);
+                if let Some(ino) = ino {
+                    self.vfs.close_ref(ino, false);
+                }
+            }
+            FileKind::Inet(socket) => self.close_inet(socket),
+            FileKind::Unix(socket) => self.close_unix(socket, base),
+            FileKind::Event(event) => drop(self.events.remove(event)),
+            FileKind::TimerFd(timer) => {
+                if let Some(t) = self.timerfds.remove(timer) {
+                    self.rearm(crate::timer::TimerKey::TimerFd(timer), t.schedule.next, None);
+                }
+            }
+            FileKind::SignalFd(s) => drop(self.signalfds.remove(s)),
+            FileKind::Epoll(ep) => self.epoll_close(ep),
+            FileKind::Console(_) | FileKind::Synthetic { .. } | FileKind::SyntheticDir { .. } => {}
+        }
+    }
+}
+
+impl Ctx<'_> {
+    /// Reads up to `max` bytes at the description's offset (or `at`).
+    pub(crate) fn read_file(&mut self, id: FileId, max: u64, at: Option<u64>) -> SysResult<Vec<u8>> {
+        let file = &self.node.files[id];
+        if !file.readable() {
+            return err(Errno::EBADF);
+        }
+        let (kind, nonblock, offset) = (file.kind.clone(), file.nonblocking(), at.unwrap_or(file.offset));
+        let max = max.min(MAX_RW) as usize;
+        let seekable =
+            matches!(kind, FileKind::Regular(_) | FileKind::Synthetic { .. } | FileKind::Device { .. });
+        if at.is_some() && !seekable {
+            return err(if matches!(kind, FileKind::Dir(_) | FileKind::SyntheticDir { .. }) {
+                Errno::EISDIR
+            } else {
+                Errno::ESPIPE
+            });
+        }
+        let data = match kind {
+            FileKind::Regular(ino) => self.read_inode(ino, offset, max)?,
+            FileKind::Synthetic { data, .. } => {
+                let from = (offset as usize).min(data.len());
+                data[from..(from + max).min(data.len())].to_vec()
+            }
+            FileKind::Device { dev, .. } => self.device_read(dev, max)?,
+            FileKind::Dir(_) | FileKind::SyntheticDir { .. } => return err(Errno::EISDIR),
+            FileKind::Path(_) => return err(Errno::EBADF),
+            FileKind::Pipe { pipe, .. } => self.pipe_read(pipe, max, nonblock)?,
+            FileKind::Inet(_) | FileKind::Unix(_) => self.socket_read(id, max, nonblock)?,
+            FileKind::Event(event) => self.eventfd_read(event, max, nonblock)?,
+            FileKind::TimerFd(timer) => self.timerfd_read(timer, max, nonblock)?,
+            FileKind::SignalFd(s) => self.signalfd_read(s, max, nonblock)?,
+            FileKind::Epoll(_) => return err(Errno::EINVAL),
+            FileKind::Console(_) => self.console_read(max),
+        };
+        if at.is_none() && seekable {
+            self.node.files[id].offset = offset + data.len() as u64;
+        }
+        self.charge_bytes(data.len() as u64);
+        Ok(data)
+    }
+
+    fn read_inode(&mut self, ino: bloodhound_vfs::Ino, offset: u64, max: usize) -> SysResult<Vec<u8>> {
+        let size = self.node.vfs.size(ino);
+        let n = size.saturating_sub(offset).min(max as u64) as usize;
+        let mut out = vec![0; n];
+        let got = self.node.vfs.read_at(ino, offset, &mut out)?;
+        out.truncate(got);
+        Ok(out)
+    }
+
+    fn console_read(&mut self, max: usize) -> Vec<u8> {
+        let (data, at) = &mut self.node.stdin;
+        let end = (*at + max).min(data.len());
+        let out = data[*at..end].to_vec();
+        *at = end;
+        out
+    }
+
+    fn timerfd_read(&mut self, id: TimerFdId, max: usize, nonblock: bool) -> SysResult<Vec<u8>> {
+        if max < 8 {
+            return err(Errno::EINVAL);
+        }
+        let timer = &mut self.node.timerfds[id];
+        if timer.expired == 0 {
+            if nonblock {
+                return err(Errno::EAGAIN);
+            }
+            return Err(Wait::object(Object::TimerFd(id)).into());
+        }
+        Ok(std::mem::take(&mut timer.expired).to_le_bytes().to_vec())
+    }
+
+    fn signalfd_read(&mut self, id: SignalFdId, max: usize, nonblock: bool) -> SysResult<Vec<u8>> {
+        let size = size_of::<SignalfdSiginfo>();
+        if max < size {
+            return err(Errno::EINVAL);
+        }
+        let mask = self.node.signalfds[id].mask;
+        let mut out = Vec::new();
+        while out.len() + size <= max {
+            let info = match self.task_mut().pending.take(mask) {
+                Some(i) => Some(i),
+                None => self.process_mut().pending.take(mask),
+            };
+            let Some(info) = info else { break };
+            let mut s = SignalfdSiginfo::new_zeroed();
+            (s.signo, s.errno, s.code) = (info.signo as u32, info.errno, info.code);
+            (s.pid, s.uid) = (info.fields[0] as u32, (info.fields[0] >> 32) as u32);
+            (s.status, s.ptr) = (info.fields[1] as i32, info.fields[1]);
+            out.extend_from_slice(s.as_bytes());
+        }
+        if !out.is_empty() {
+            return Ok(out);
+        }
+        if nonblock {
+            return err(Errno::EAGAIN);
+        }
+        Err(Wait::object(Object::SignalFd(id)).into())
+    }
+
+    /// Writes at the description's offset (or `at`), honouring O_APPEND.
+    pub(crate) fn write_file(&mut self, id: FileId, data: &[u8], at: Option<u64>) -> SysResult {
+        let file = &self.node.files[id];
+        if !file.writable() {
+            return err(Errno::EBADF);
+        }
+        let (kind, nonblock, offset) = (file.kind.clone(), file.nonblocking(), file.offset);
+        let append = file.flags & c::O_APPEND != 0;
+        self.charge_bytes(data.len() as u64);
+        match kind {
+            FileKind::Regular(ino) => {
+                // "POSIX requires that opening a file with the O_APPEND flag should have no effect on the location at
+                // which pwrite() writes data. However, on Linux ... appends data" (pwrite(2), BUGS).
+                let from = if append { self.node.vfs.size(ino) } else { at.unwrap_or(offset) };
+                let n = self.write_inode(ino, from, data)?;
+                if at.is_none() {
+                    self.node.files[id].offset = from + n;
+                }
+                Ok(n)
+            }
+            _ if at.is_some() && !matches!(kind, FileKind::Device { .. }) => err(Errno::ESPIPE),
+            FileKind::Device { dev, .. } => self.device_write(dev, data),
+            FileKind::Pipe { pipe, .. } => self.pipe_write(pipe, data, nonblock),
+            FileKind::Inet(_) | FileKind::Unix(_) => self.socket_write(id, data, nonblock),
+            FileKind::Event(event) => self.eventfd_write(event, data, nonblock),
+            FileKind::Console(stream) => {
+                let (at, pid) = (self.now(), self.pid);
+                self.node.console.push(ConsoleChunk { at, pid, stream, bytes: data.to_vec() });
+                Ok(data.len() as u64)
+            }
+            FileKind::Synthetic { path, .. } => self.synthetic_write(&path, data),
+            FileKind::Dir(_) | FileKind::SyntheticDir { .. } | FileKind::Path(_) => err(Errno::EBADF),
+            FileKind::TimerFd(_) | FileKind::SignalFd(_) | FileKind::Epoll(_) => err(Errno::EINVAL),
+        }
+    }
+
+    /// Writes file data and drops platform mappings of pages that moved. RLIMIT_FSIZE: EFBIG and SIGXFSZ.
+    pub(crate) fn write_inode(&mut self, ino: bloodhound_vfs::Ino, from: u64, data: &[u8]) -> SysResult {
+        let limit = self.process().limits[c::RLIMIT_FSIZE as usize].cur;
+        let mut data = data;
+        if limit != u64::MAX && from.saturating_add(data.len() as u64) > limit {
+            if from >= limit && !data.is_empty() {
+                let info = crate::signal::user_info(c::SIGXFSZ as u32, 0, self.pid, 0);
+                self.node.send_task(self.tid, info);
+                return err(Errno::EFBIG);
+            }
+            data = &data[..(limit - from) as usize];
+        }
+        let now = self.now();
+        let n = self.node.vfs.write_at(ino, from, data, now)?;
+        self.node.drop_moved_pages();
+        Ok(n as u64)
+    }
+
+    pub(crate) fn read_iovecs(&mut self, iov: Ptr, count: u64) -> SysResult<Vec<Iovec>> {
+        if count > IOV_MAX {
+            return err(Errno::EINVAL);
+        }
+        let iovs: Vec<Iovec> = self.read_vec(iov.0, count as usize)?;
+        let mut total = 0u64;
+        for v in &iovs {
+            if v.len > i64::MAX as u64 {
+                return err(Errno::EINVAL);
+            }
+            total = total.checked_add(v.len).filter(|t| *t <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
+        }
+        Ok(iovs)
+    }
+
+    /// Gathers what the vectors hold, up to MAX_RW.
+    pub(crate) fn gather(&mut self, iovs: &[Iovec]) -> SysResult<Vec<u8>> {
+        let mut out = Vec::new();
+        for v in iovs {
+            let n = v.len.min(MAX_RW - out.len() as u64) as usize;
+            let at = out.len();
+            // Check before allocating: a wild length must be EFAULT, not an allocation of 2 GiB.
+            self.check_user(v.base, n as u64, crate::mm::Access::Read)?;
+            out.resize(at + n, 0);
+            self.read_bytes(v.base, &mut out[at..])?;
+        }
+        Ok(out)
+    }
+
+    /// Scatters `data` over the vectors.
+    pub(crate) fn scatter(&mut self, iovs: &[Iovec], data: &[u8]) -> SysResult<()> {
+        let mut at = 0;
+        for v in iovs {
+            let n = (v.len as usize).min(data.len() - at);
+            self.write_bytes(v.base, &data[at..at + n])?;
+            at += n;
+        }
+        Ok(())
+    }
+
+    fn read_vectors(&mut self, fd: Fd, iov: Ptr, count: u64, at: Option<u64>) -> SysResult {
+        let id = self.file_id(fd)?;
+        let iovs = self.read_iovecs(iov, count)?;
+        for v in &iovs {
+            self.check_user(v.base, v.len.min(MAX_RW), crate::mm::Access::Write)?;
+        }
+        let total = iovs.iter().map(|v| v.len).sum::<u64>();
+        let data = self.read_file(id, total, at)?;
+        self.scatter(&iovs, &data)?;
+        Ok(data.len() as u64)
+    }
+
+    fn write_vectors(&mut self, fd: Fd, iov: Ptr, count: u64, at: Option<u64>) -> SysResult {
+        let id = self.file_id(fd)?;
+        let iovs = self.read_iovecs(iov, count)?;
+        let data = self.gather(&iovs)?;
+        self.write_file(id, &data, at)
+    }
+}
+
+impl Node {
+    /// Tells address spaces about file pages whose frames changed.
+    pub fn drop_moved_pages(&mut self) {
+        for moved in self.vfs.take_moved() {
+            self.invalidate_file(moved.ino, moved.index * crate::mm::PAGE, crate::mm::PAGE);
+        }
+    }
+}
+
+pub fn read(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
+    let id = k.file_id(fd)?;
+    k.check_user(buf.0, count.min(MAX_RW), crate::mm::Access::Write).or_else(|e| {
+        // A short file with a long count is common; only what is read must be writable.
+        if count > 4096 { Ok(()) } else { Err(e) }
+    })?;
+    let data = k.read_file(id, count, None)?;
+    k.write_bytes(buf.0, &data)?;
+    Ok(data.len() as u64)
+}
+
+pub fn write(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
+    let id = k.file_id(fd)?;
+    if !k.node.files[id].writable() {
+        return err(Errno::EBADF);
+    }
+    let data = k.gather(&[Iovec { base: buf.0, len: count }])?;
+    k.write_file(id, &data, None)
+}
+
+pub fn pread64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64, offset: i64) -> SysResult {
+    let at = u64::try_from(offset).map_err(|_| Errno::EINVAL)?;
+    let id = k.file_id(fd)?;
+    let data = k.read_file(id, count, Some(at))?;
+    k.write_bytes(buf.0, &data)?;
+    Ok(data.len() as u64)
+}
+
+pub fn pwrite64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64, offset: i64) -> SysResult {
+    let at = u64::try_from(offset).map_err(|_| Errno::EINVAL)?;
+    let id = k.file_id(fd)?;
+    let data = k.gather(&[Iovec { base: buf.0, len: count }])?;
+    k.write_file(id, &data, Some(at))
+}
+
+pub fn readv(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64) -> SysResult {
+    k.read_vectors(fd, iov, count, None)
+}
+
+pub fn writev(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64) -> SysResult {
+    k.write_vectors(fd, iov, count, None)
+}
+
+pub fn preadv(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64) -> SysResult {
+    if (lo as i64) < 0 {
+        return err(Errno::EINVAL);
+    }
+    k.read_vectors(fd, iov, count, Some(lo))
+}
+
+pub fn pwritev(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64) -> SysResult {
+    if (lo as i64) < 0 {
+        return err(Errno::EINVAL);
+    }
+    k.write_vectors(fd, iov, count, Some(lo))
+}
+
+pub fn preadv2(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64, flags: Hex) -> SysResult {
+    if flags.0 != 0 {
+        return Err(Stop::Unsupported(format!("preadv2 flags {:#x}", flags.0)));
+    }
+    // "If offset is -1, the current file offset is used and updated."
+    k.read_vectors(fd, iov, count, if lo == u64::MAX { None } else { Some(lo) })
+}
+
+pub fn pwritev2(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64, flags: Hex) -> SysResult {
+    if flags.0 != 0 {
+        return Err(Stop::Unsupported(format!("pwritev2 flags {:#x}", flags.0)));
+    }
+    k.write_vectors(fd, iov, count, if lo == u64::MAX { None } else { Some(lo) })
+}
+
+pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
+    let file = k.file(fd)?;
+    let (kind, current) = (file.kind.clone(), file.offset);
+    let size = match &kind {
+        FileKind::Regular(ino) => k.node.vfs.size(*ino),
+        FileKind::Synthetic { .. }
+        | FileKind::Dir(_)
+        | FileKind::SyntheticDir { .. }
+        | FileKind::Device { .. } => 0,
+        _ => return err(Errno::ESPIPE),
+    };
+    let base = match u64::from(whence) {
+        c::SEEK_SET => 0,
+        c::SEEK_CUR => current,
+        c::SEEK_END => size,
+        c::SEEK_DATA | c::SEEK_HOLE => {
+            let FileKind::Regular(ino) = kind else { return err(Errno::EINVAL) };
+            let from = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
+            let at = if u64::from(whence) == c::SEEK_DATA {
+                k.node.vfs.seek_data(ino, from)?
+            } else {
+                k.node.vfs.seek_hole(ino, from)?
+            };
+            k.file_mut(fd)?.offset = at;
+            return Ok(at);
+        }
+        _ => return err(Errno::EINVAL),
+    };
+    let to = (base as i64).checked_add(offset).filter(|t| *t >= 0).ok_or(Errno::EINVAL)? as u64;
+    k.file_mut(fd)?.offset = to;
+    Ok(to)
+}
+
+pub fn close(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
+    let entry = k.process_mut().fds.take(fd.0)?;
+    k.release_posix_locks(entry.file);
+    k.node.file_unref(entry.file, k.base);
+    Ok(0)
+}
+
+pub fn close_range(k: &mut Ctx<'_>, first: u32, last: u32, flags: Hex) -> SysResult {
+    if first > last || flags.0 & !(c::CLOSE_RANGE_UNSHARE | c::CLOSE_RANGE_CLOEXEC) != 0 {
+        return err(Errno::EINVAL);
+    }
+    let open: Vec<i32> = k.process().fds.iter().map(|(fd, _)| fd).collect();
+    for fd in open.into_iter().filter(|fd| (first..=last).contains(&(*fd as u32))) {
+        if flags.0 & c::CLOSE_RANGE_CLOEXEC != 0 {
+            k.process_mut().fds.get_mut(fd)?.cloexec = true;
+        } else {
+            close(k, Fd(fd))?;
+        }
+    }
+    Ok(0)
+}
+
+pub fn dup(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
+    let file = k.fd(fd)?.file;
+    k.node.file_ref(file);
+    Ok(k.install(file, false)?)
+}
+
+pub fn dup2(k: &mut Ctx<'_>, old: Fd, new: Fd) -> SysResult {
+    let file = k.fd(old)?.file;
+    // "If oldfd is a valid file descriptor, and newfd has the same value as oldfd, then dup2() does nothing".
+    if old == new {
+        return Ok(new.0 as u64);
+    }
+    k.dup_onto(file, new, false)
+}
+
+pub fn dup3(k: &mut Ctx<'_>, old: Fd, new: Fd, flags: Hex) -> SysResult {
+    if old == new || flags.0 & !c::O_CLOEXEC != 0 {
+        return err(Errno::EINVAL);
+    }
+    let file = k.fd(old)?.file;
+    k.dup_onto(file, new, flags.0 & c::O_CLOEXEC != 0)
+}
+
+impl Ctx<'_> {
+    fn dup_onto(&mut self, file: FileId, new: Fd, cloexec: bool) -> SysResult {
+        let limit = self.process().limits[c::RLIMIT_NOFILE as usize].cur;
+        let slot = usize::try_from(new.0).ok().filter(|n| (*n as u64) < limit).ok_or(Errno::EBADF)?;
+        self.node.file_ref(file);
+        if let Some(old) = self.process_mut().fds.set(slot, FdEntry { file, cloexec }) {
+            self.release_posix_locks(old.file);
+            self.node.file_unref(old.file, self.base);
+        }
+        Ok(slot as u64)
+    }
+}
+
+pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
+    let entry = k.fd(fd)?;
+    let path_only = matches!(k.node.files[entry.file].kind, FileKind::Path(_));
+    let cmd = u64::from(cmd);
+    if path_only && !matches!(cmd, c::F_DUPFD | c::F_DUPFD_CLOEXEC | c::F_GETFD | c::F_SETFD | c::F_GETFL) {
+        return err(Errno::EBADF);
+    }
+    match cmd {
+        c::F_DUPFD | c::F_DUPFD_CLOEXEC => {
+            let limit = k.process().limits[c::RLIMIT_NOFILE as usize].cur;
+            let from =
+                usize::try_from(arg as i32).ok().filter(|n| (*n as u64) < limit).ok_or(Errno::EINVAL)?;
+            k.node.file_ref(entry.file);
+            Ok(k.install_from(from, entry.file, cmd == c::F_DUPFD_CLOEXEC)?)
+        }
+        c::F_GETFD => Ok(u64::from(entry.cloexec)),
+        c::F_SETFD => {
+            k.process_mut().fds.get_mut(fd.0)?.cloexec = arg & c::FD_CLOEXEC != 0;
+            Ok(0)
+        }
+        // "O_CLOEXEC ... and creation flags are not returned"; 64-bit files always show O_LARGEFILE.
+        c::F_GETFL => Ok(k.node.files[entry.file].flags),
+        c::F_SETFL => {
+            let may = c::O_APPEND | c::O_ASYNC | c::O_DIRECT | c::O_NOATIME | c::O_NONBLOCK;
+            let file = &mut k.node.files[entry.file];
+            file.flags = (file.flags & !may) | (arg & may);
+            Ok(0)
+        }
+        c::F_GETLK | c::F_SETLK | c::F_SETLKW | c::F_OFD_GETLK | c::F_OFD_SETLK | c::F_OFD_SETLKW => {
+            k.fcntl_lock(fd, cmd, arg)
+        }
+        c::F_SETOWN => {
+            k.node.files[entry.file].owner = arg as i32;
+            Ok(0)
+        }
+        c::F_GETOWN => Ok(k.node.files[entry.file].owner as i64 as u64),
+        c::F_GETPIPE_SZ | c::F_SETPIPE_SZ => {
+            let FileKind::Pipe { pipe, .. } = k.node.files[entry.file].kind else { return err(Errno::EBADF) };
+            let p = &mut k.node.pipes[pipe];
+            if cmd == c::F_SETPIPE_SZ {
+                let wanted = usize::try_from(arg as i32).map_err(|_| Errno::EINVAL)?;
+                return Ok(p.set_capacity(wanted)? as u64);
+            }
+            Ok(p.capacity() as u64)
+        }
+        c::F_ADD_SEALS | c::F_GET_SEALS => k.fcntl_seals(fd, cmd, arg),
+        c::F_GETSIG => Ok(0),
+        c::F_SETSIG | c::F_SETOWN_EX | c::F_GETOWN_EX | 1024..=1029 => {
+            Err(Stop::Unsupported(format!("fcntl command {cmd}")))
+        }
+        _ => err(Errno::EINVAL),
+    }
+}
+
+pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
+    let id = k.file_id(fd)?;
+    let kind = k.node.files[id].kind.clone();
+    match cmd.0 & 0xffff_ffff {
+        c::FIOCLEX | c::FIONCLEX => {
+            k.process_mut().fds.get_mut(fd.0)?.cloexec = cmd.0 == c::FIOCLEX;
+            Ok(0)
+        }
+        c::FIONBIO => {
+            let on: i32 = k.read_obj(arg)?;
+            let file = &mut k.node.files[id];
+            file.flags = if on != 0 { file.flags | c::O_NONBLOCK } else { file.flags & !c::O_NONBLOCK };
+            Ok(0)
+        }
+        c::FIOASYNC => {
+            let on: i32 = k.read_obj(arg)?;
+            let file = &mut k.node.files[id];
+            file.flags = if on != 0 { file.flags | c::O_ASYNC } else { file.flags & !c::O_ASYNC };
+            Ok(0)
+        }
+        cmd => match kind {
+            FileKind::Inet(_) | FileKind::Unix(_) => k.socket_ioctl(id, cmd, arg),
+            FileKind::Pipe { pipe, .. } if cmd == c::FIONREAD => {
+                let n = k.node.pipes[pipe].len() as i32;
+                k.write_obj(arg, &n)?;
+                Ok(0)
+            }
+            FileKind::Regular(ino) if cmd == c::FIONREAD => {
+                let left = k.node.vfs.size(ino).saturating_sub(k.node.files[id].offset);
+                k.write_obj(arg, &(left as i32))?;
+                Ok(0)
+            }
+            _ => err(Errno::ENOTTY),
+        },
+    }
+}
+
+/// The terminal structures exist for the day a console becomes a tty; until then streams answer ENOTTY as a pipe does.
+#[allow(dead_code)]
+const TTY_SIZES: (usize, usize) = (size_of::<Termios>(), size_of::<Winsize>());
+
+pub fn pipe(k: &mut Ctx<'_>, fds: Ptr) -> SysResult {
+    pipe2(k, fds, Hex(0))
+}
+
+pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: Hex) -> SysResult {
+    if flags.0 & !(c::O_CLOEXEC | c::O_NONBLOCK | c::O_DIRECT) != 0 {
+        return err(Errno::EINVAL);
+    }
+    if flags.0 & c::O_DIRECT != 0 {
+        return Err(Stop::Unsupported("pipe2 with O_DIRECT (packet mode)".into()));
+    }
+    k.check_user(fds.0, 8, crate::mm::Access::Write)?;
+    let cloexec = flags.0 & c::O_CLOEXEC != 0;
+    let (r, w) = k.node.new_pipe(flags.0 & c::O_NONBLOCK);
+    let read = match k.install(r, cloexec) {
+        Ok(fd) => fd,
+        Err(e) => {
+            k.node.file_unref(w, k.base);
+            return err(e);
+        }
+    };
+    let write = match k.install(w, cloexec) {
+        Ok(fd) => fd,
+        Err(e) => {
+            close(k, Fd(read as i32))?;
+            return err(e);
+        }
+    };
+    k.write_obj(fds, &[read as i32, write as i32])?;
+    Ok(0)
+}
+
+pub fn eventfd(k: &mut Ctx<'_>, initval: u32) -> SysResult {
+    eventfd2(k, initval, Hex(0))
+}
+
+pub fn eventfd2(k: &mut Ctx<'_>, initval: u32, flags: Hex) -> SysResult {
+    if flags.0 & !(c::O_CLOEXEC | c::O_NONBLOCK | c::EFD_SEMAPHORE) != 0 {
+        return err(Errno::EINVAL);
+    }
+    let semaphore = flags.0 & c::EFD_SEMAPHORE != 0;
+    let id = k.node.events.insert(EventFd { count: u64::from(initval), semaphore });
+    let file = File::new(FileKind::Event(id), c::O_RDWR | flags.0 & c::O_NONBLOCK);
+    Ok(k.open_file(file, flags.0 & c::O_CLOEXEC != 0)?)
+}
+
+impl Ctx<'_> {
+    /// Descriptions for the three standard streams of a node's root process.
+    pub(crate) fn console_file(stream: Console) -> File {
+        let access = if stream == Console::In { c::O_RDONLY } else { c::O_WRONLY };
+        File::new(FileKind::Console(stream), access)
+    }
+}

@@ -1,0 +1,532 @@
+//! mmap(2), munmap(2), mprotect(2), mremap(2), brk(2), madvise(2), msync(2), mlock(2), SysV shared memory.
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+
+use crate::ctx::*;
+use crate::file::FileKind;
+use crate::ids::*;
+use crate::mm::{Backing, MMAP_MIN, PAGE, TASK_SIZE, Vma, page_up};
+use crate::node::{Node, Shm};
+use crate::wait::{Stop, SysResult};
+
+impl Node {
+    /// One more VMA refers to its backing.
+    pub(crate) fn backing_ref(&mut self, mm: MmId, vma: &Vma) {
+        match vma.backing {
+            Backing::File { ino, .. } => {
+                self.vfs.map_start(ino);
+                *self.mapped.entry(ino).or_default().entry(mm).or_insert(0) += 1;
+            }
+            Backing::Shm { id, .. } => self.shm[id].refs += 1,
+            _ => {}
+        }
+    }
+
+    fn backing_unref(&mut self, mm: MmId, vma: &Vma) {
+        match vma.backing {
+            Backing::File { ino, .. } => {
+                if let Some(users) = self.mapped.get_mut(&ino) {
+                    if let Some(n) = users.get_mut(&mm) {
+                        *n = n.saturating_sub(1);
+                        if *n == 0 {
+                            users.remove(&mm);
+                        }
+                    }
+                    if users.is_empty() {
+                        self.mapped.remove(&ino);
+                    }
+                }
+                self.vfs.map_end(ino);
+            }
+            Backing::Shm { id, .. } => self.shm_unref(id),
+            _ => {}
+        }
+    }
+
+    fn shm_unref(&mut self, id: ShmId) {
+        let shm = &mut self.shm[id];
+        shm.refs = shm.refs.saturating_sub(1);
+        if shm.refs == 0 && shm.sysv.is_none_or(|(_, removed)| removed) {
+            self.shm.remove(id);
+        }
+    }
+
+    /// Changes the VMAs of a range with exact reference counts: the number of references is that of the VMAs, which
+    /// splitting and merging change, so they are recounted around the change.
+    pub(crate) fn with_recount<T>(&mut self, mm: MmId, change: impl FnOnce(&mut crate::mm::Mm) -> T) -> T {
+        let before: Vec<Vma> = self.mms[mm].vmas().filter(|v| counted(v)).cloned().collect();
+        let result = change(&mut self.mms[mm]);
+        let after: Vec<Vma> = self.mms[mm].vmas().filter(|v| counted(v)).cloned().collect();
+        if before != after {
+            // New references first, so that nothing is freed in between.
+            for vma in &after {
+                self.backing_ref(mm, vma);
+            }
+            for vma in &before {
+                self.backing_unref(mm, vma);
+            }
+        }
+        result
+    }
+
+    /// An address space loses a user; the last one frees it.
+    pub(crate) fn mm_release(&mut self, id: MmId) {
+        let mm = &mut self.mms[id];
+        mm.users -= 1;
+        if mm.users > 0 {
+            return;
+        }
+        let (space, vmas): (u64, Vec<Vma>) = (mm.space, mm.vmas().cloned().collect());
+        for vma in &vmas {
+            self.backing_unref(id, vma);
+        }
+        self.dead_spaces.push(space);
+        self.mms.remove(id);
+    }
+
+    /// fork's copy of an address space.
+    pub(crate) fn mm_fork(&mut self, id: MmId) -> MmId {
+        let space = self.new_space();
+        let child = self.mms[id].fork(space);
+        let vmas: Vec<Vma> = child.vmas().cloned().collect();
+        let new = self.mms.insert(child);
+        for vma in &vmas {
+            self.backing_ref(new, vma);
+        }
+        new
+    }
+}
+
+fn counted(vma: &Vma) -> bool {
+    matches!(vma.backing, Backing::File { .. } | Backing::Shm { .. })
+}
+
+pub fn mmap(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex, flags: Hex, fd: Fd, offset: u64) -> SysResult {
+    let flags = flags.0;
+    if len == 0 || offset % PAGE != 0 {
+        return err(Errno::EINVAL);
+    }
+    let kind = flags & c::MAP_TYPE;
+    if !matches!(kind, c::MAP_SHARED | c::MAP_PRIVATE | c::MAP_SHARED_VALIDATE) {
+        return err(Errno::EINVAL);
+    }
+    let shared = kind != c::MAP_PRIVATE;
+    if flags & c::MAP_HUGETLB != 0 {
+        return err(Errno::ENOMEM);
+    }
+    if kind == c::MAP_SHARED_VALIDATE && flags & c::MAP_SYNC != 0 {
+        return err(Errno::EOPNOTSUPP);
+    }
+    let len = page_up(len).filter(|l| *l <= TASK_SIZE).ok_or(Errno::ENOMEM)?;
+    if offset.checked_add(len).is_none() {
+        return err(Errno::EOVERFLOW);
+    }
+    let (backing, may_write) = k.mmap_backing(len, prot.0, flags, shared, fd, offset)?;
+    let mm = k.process().mm;
+    let fixed = flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) != 0;
+    let start = if fixed {
+        let end = addr.0.checked_add(len).filter(|e| *e <= TASK_SIZE).ok_or(Errno::ENOMEM)?;
+        if addr.0 % PAGE != 0 {
+            return err(Errno::EINVAL);
+        }
+        if addr.0 < MMAP_MIN {
+            return err(Errno::EPERM);
+        }
+        if flags & c::MAP_FIXED_NOREPLACE != 0 && k.node.mms[mm].overlaps(addr.0, end) {
+            return err(Errno::EEXIST);
+        }
+        addr.0
+    } else {
+        k.node.mms[mm].find_free(addr.0, len)?
+    };
+    let prot = prot.0 & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC);
+    let vma = Vma { start, end: start + len, prot, shared, backing, dontfork: false, may_write };
+    k.node.with_recount(mm, |m| {
+        if fixed {
+            m.remove(start, start + len);
+        }
+        m.insert(vma);
+    });
+    Ok(start)
+}
+
+impl Ctx<'_> {
+    fn mmap_backing(
+        &mut self,
+        len: u64,
+        prot: u64,
+        flags: u64,
+        shared: bool,
+        fd: Fd,
+        offset: u64,
+    ) -> SysResult<(Backing, bool)> {
+        if flags & c::MAP_ANONYMOUS != 0 {
+            if !shared {
+                return Ok((Backing::Anon, true));
+            }
+            let id = self.node.shm.insert(Shm { size: len, ..Shm::default() });
+            return Ok((Backing::Shm { id, offset: 0 }, true));
+        }
+        let file = self.file(fd)?;
+        let (readable, writable) = (file.readable(), file.writable());
+        let kind = file.kind.clone();
+        // "EACCES A file mapping was requested, but fd is not open for reading. Or MAP_SHARED was requested and PROT_WRITE
+        // is set, but fd is not open in read/write (O_RDWR) mode."
+        if !readable || (shared && prot & c::PROT_WRITE != 0 && !writable) {
+            return err(Errno::EACCES);
+        }
+        match kind {
+            FileKind::Regular(ino) => Ok((Backing::File { ino, offset }, !shared || writable)),
+            FileKind::Device { dev, .. } if dev.major == 1 && dev.minor == 5 => {
+                // /dev/zero: private mappings are anonymous memory, shared ones an unnamed object (mem(4)).
+                if !shared {
+                    return Ok((Backing::Anon, true));
+                }
+                let id = self.node.shm.insert(Shm { size: len, ..Shm::default() });
+                Ok((Backing::Shm { id, offset: 0 }, true))
+            }
+            _ => err(Errno::ENODEV),
+        }
+    }
+}
+
+fn range(addr: u64, len: u64) -> Result<(u64, u64), Errno> {
+    if addr % PAGE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let end = page_up(len).and_then(|l| addr.checked_add(l)).ok_or(Errno::EINVAL)?;
+    Ok((addr, end))
+}
+
+pub fn munmap(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
+    let (start, end) = range(addr.0, len)?;
+    if start == end || end > TASK_SIZE {
+        return err(Errno::EINVAL);
+    }
+    let mm = k.process().mm;
+    k.node.with_recount(mm, |m| m.remove(start, end));
+    Ok(0)
+}
+
+pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex) -> SysResult {
+    let (start, end) = range(addr.0, len).map_err(|e| if addr.0 % PAGE == 0 { Errno::ENOMEM } else { e })?;
+    if prot.0 & !(c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC | 0x0300_0000) != 0 {
+        return err(Errno::EINVAL);
+    }
+    if prot.0 & 0x0300_0000 != 0 {
+        return Err(Stop::Unsupported("mprotect with PROT_GROWSDOWN or PROT_GROWSUP".into()));
+    }
+    if start == end {
+        return Ok(0);
+    }
+    let mm = k.process().mm;
+    if !k.node.mms[mm].covered(start, end) {
+        return err(Errno::ENOMEM);
+    }
+    let prot = prot.0 & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC);
+    let slices = k.node.mms[mm].slices(start, end);
+    if prot & c::PROT_WRITE != 0 && slices.iter().any(|v| v.shared && !v.may_write) {
+        return err(Errno::EACCES);
+    }
+    k.node.with_recount(mm, |m| m.change(start, end, |v| v.prot = prot));
+    Ok(0)
+}
+
+pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
+    let mm = k.process().mm;
+    let (start, current) = k.node.mms[mm].brk;
+    let wanted = addr.0;
+    // "On error, the current break" is what the system call returns.
+    if wanted < start || wanted > TASK_SIZE {
+        return Ok(current);
+    }
+    let (Some(old_end), Some(new_end)) = (page_up(current), page_up(wanted)) else { return Ok(current) };
+    let data_limit = k.process().limits[c::RLIMIT_DATA as usize].cur;
+    if wanted - start > data_limit {
+        return Ok(current);
+    }
+    let m = &mut k.node.mms[mm];
+    if new_end > old_end {
+        if m.overlaps(old_end, new_end) {
+            return Ok(current);
+        }
+        m.insert(Vma {
+            start: old_end,
+            end: new_end,
+            prot: c::PROT_READ | c::PROT_WRITE,
+            shared: false,
+            backing: Backing::Anon,
+            dontfork: false,
+            may_write: true,
+        });
+    } else if new_end < old_end {
+        m.remove(new_end, old_end);
+    }
+    m.brk.1 = wanted;
+    Ok(wanted)
+}
+
+pub fn mremap(k: &mut Ctx<'_>, old: Ptr, old_len: u64, new_len: u64, flags: Hex, new: Ptr) -> SysResult {
+    let flags = flags.0;
+    if flags & !(c::MREMAP_MAYMOVE | c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) != 0 || old.0 % PAGE != 0 {
+        return err(Errno::EINVAL);
+    }
+    if flags & c::MREMAP_DONTUNMAP != 0 {
+        return Err(Stop::Unsupported("mremap with MREMAP_DONTUNMAP".into()));
+    }
+    let fixed = flags & c::MREMAP_FIXED != 0;
+    if (fixed && (flags & c::MREMAP_MAYMOVE == 0 || new.0 % PAGE != 0)) || new_len == 0 {
+        return err(Errno::EINVAL);
+    }
+    if old_len == 0 {
+        return Err(Stop::Unsupported("mremap with an old size of 0".into()));
+    }
+    let (Some(old_len), Some(new_len)) = (page_up(old_len), page_up(new_len)) else {
+        return err(Errno::EINVAL);
+    };
+    let mm = k.process().mm;
+    let (start, end) = (old.0, old.0.checked_add(old_len).ok_or(Errno::EINVAL)?);
+    let slices = k.node.mms[mm].slices(start, end);
+    // "EFAULT Some address in the range old_address to old_address+old_size is an invalid virtual memory address".
+    let [vma] = slices.as_slice() else { return err(Errno::EFAULT) };
+    if vma.start != start || vma.end != end {
+        return err(Errno::EFAULT);
+    }
+    let vma = vma.clone();
+    if fixed {
+        let to = new.0;
+        let to_end = to.checked_add(new_len).filter(|e| *e <= TASK_SIZE).ok_or(Errno::EINVAL)?;
+        if to < end && start < to_end {
+            return err(Errno::EINVAL);
+        }
+        k.node.with_recount(mm, |m| {
+            m.remove(to, to_end);
+            move_vma(m, &vma, old_len.min(new_len), to, new_len);
+        });
+        return Ok(to);
+    }
+    if new_len <= old_len {
+        if new_len < old_len {
+            k.node.with_recount(mm, |m| m.remove(start + new_len, end));
+        }
+        return Ok(start);
+    }
+    let grown = start.checked_add(new_len).filter(|e| *e <= TASK_SIZE).ok_or(Errno::ENOMEM)?;
+    if !k.node.mms[mm].overlaps(end, grown) && k.node.mms[mm].find(end - 1).is_some_and(|v| v.end == end) {
+        let backing = match vma.backing {
+            Backing::File { ino, offset } => Backing::File { ino, offset: offset + old_len },
+            Backing::Shm { id, offset } => Backing::Shm { id, offset: offset + old_len },
+            ref other => other.clone(),
+        };
+        k.node.with_recount(mm, |m| m.insert(Vma { start: end, end: grown, backing, ..vma }));
+        return Ok(start);
+    }
+    if flags & c::MREMAP_MAYMOVE == 0 {
+        return err(Errno::ENOMEM);
+    }
+    let to = k.node.mms[mm].find_free(0, new_len)?;
+    k.node.with_recount(mm, |m| move_vma(m, &vma, old_len, to, new_len));
+    Ok(to)
+}
+
+fn move_vma(m: &mut crate::mm::Mm, vma: &Vma, keep: u64, to: u64, new_len: u64) {
+    let from = vma.start;
+    m.pages.move_range(from / PAGE, keep / PAGE, to / PAGE);
+    // The pages have left: removing the old range must not drop them.
+    m.remove(from, vma.end);
+    m.insert(Vma { start: to, end: to + new_len, ..vma.clone() });
+    m.invalidate(to, new_len);
+}
+
+pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
+    let (start, end) = range(addr.0, len)?;
+    let mm = k.process().mm;
+    let covered = start == end || k.node.mms[mm].covered(start, end);
+    match u64::from(advice) {
+        c::MADV_DONTNEED | c::MADV_FREE => {
+            // MADV_FREE lets the kernel free "when memory pressure occurs"; freeing at once is one of its outcomes.
+            let m = &mut k.node.mms[mm];
+            for vma in m.slices(start, end) {
+                if !vma.shared {
+                    m.pages.remove_range(vma.start / PAGE, vma.end / PAGE);
+                    m.invalidate(vma.start, vma.end - vma.start);
+                }
+            }
+        }
+        c::MADV_REMOVE => {
+            for vma in k.node.mms[mm].slices(start, end) {
+                match vma.backing {
+                    Backing::Shm { id, offset } => {
+                        let (first, last) = (offset / PAGE, (offset + vma.end - vma.start) / PAGE);
+                        k.node.shm[id].pages.retain(|p, _| *p < first || *p >= last);
+                        k.node.mms[mm].invalidate(vma.start, vma.end - vma.start);
+                    }
+                    _ => return Err(Stop::Unsupported("madvise MADV_REMOVE on a file".into())),
+                }
+            }
+        }
+        c::MADV_DONTFORK | c::MADV_DOFORK => {
+            let on = u64::from(advice) == c::MADV_DONTFORK;
+            k.node.with_recount(mm, |m| m.change(start, end, |v| v.dontfork = on));
+        }
+        c::MADV_POPULATE_READ
+        | c::MADV_POPULATE_WRITE
+        | c::MADV_NORMAL
+        | c::MADV_RANDOM
+        | c::MADV_SEQUENTIAL
+        | c::MADV_WILLNEED
+        | c::MADV_HUGEPAGE
+        | c::MADV_NOHUGEPAGE
+        | c::MADV_DONTDUMP
+        | c::MADV_DODUMP
+        | c::MADV_COLD
+        | c::MADV_PAGEOUT => {}
+        18 | 19 => return Err(Stop::Unsupported(format!("madvise advice {advice} (WIPEONFORK)"))),
+        _ => return err(Errno::EINVAL),
+    }
+    // "ENOMEM Addresses in the specified range are not currently mapped" - after acting on the mapped part.
+    if covered { Ok(0) } else { err(Errno::ENOMEM) }
+}
+
+pub fn msync(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: Hex) -> SysResult {
+    let both = c::MS_SYNC | c::MS_ASYNC;
+    if flags.0 & !(both | c::MS_INVALIDATE) != 0 || flags.0 & both == both {
+        return err(Errno::EINVAL);
+    }
+    let (start, end) = range(addr.0, len)?;
+    let mm = k.process().mm;
+    if flags.0 & c::MS_SYNC != 0 {
+        for vma in k.node.mms[mm].slices(start, end) {
+            if let Backing::File { ino, .. } = vma.backing
+                && vma.shared
+            {
+                k.sync_inode(ino)?;
+            }
+        }
+    }
+    if start == end || k.node.mms[mm].covered(start, end) { Ok(0) } else { err(Errno::ENOMEM) }
+}
+
+pub fn mincore(k: &mut Ctx<'_>, addr: Ptr, len: u64, vec: Ptr) -> SysResult {
+    let (start, end) = range(addr.0, len)?;
+    let mm = k.process().mm;
+    if !k.node.mms[mm].covered(start, end) {
+        return err(Errno::ENOMEM);
+    }
+    k.write_bytes(vec.0, &vec![1; ((end - start) / PAGE) as usize])?;
+    Ok(0)
+}
+
+pub fn mlock(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
+    let start = addr.0 & !(PAGE - 1);
+    let end = page_up(addr.0.saturating_add(len)).ok_or(Errno::EINVAL)?;
+    let mm = k.process().mm;
+    if start >= end || k.node.mms[mm].covered(start, end) { Ok(0) } else { err(Errno::ENOMEM) }
+}
+
+pub fn mlock2(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: Hex) -> SysResult {
+    if flags.0 > 1 { err(Errno::EINVAL) } else { mlock(k, addr, len) }
+}
+
+pub fn munlock(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
+    mlock(k, addr, len)
+}
+
+pub fn mlockall(_k: &mut Ctx<'_>, flags: Hex) -> SysResult {
+    if flags.0 == 0 || flags.0 > 7 { err(Errno::EINVAL) } else { Ok(0) }
+}
+
+pub fn munlockall(_k: &mut Ctx<'_>) -> SysResult {
+    Ok(0)
+}
+
+/// IPC_CREAT, IPC_EXCL, IPC_RMID, IPC_SET, IPC_STAT (sys/ipc.h).
+const IPC_CREAT: u64 = 0o1000;
+const IPC_EXCL: u64 = 0o2000;
+
+pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: Hex) -> SysResult {
+    if key != 0
+        && let Some(id) = k.node.sysv.get(&key).copied()
+    {
+        if flags.0 & IPC_CREAT != 0 && flags.0 & IPC_EXCL != 0 {
+            return err(Errno::EEXIST);
+        }
+        if size > k.node.shm[id].size {
+            return err(Errno::EINVAL);
+        }
+        return Ok(u64::from(id.0));
+    }
+    if key != 0 && flags.0 & IPC_CREAT == 0 {
+        return err(Errno::ENOENT);
+    }
+    let len = page_up(size).filter(|l| *l > 0).ok_or(Errno::EINVAL)?;
+    let id = k.node.shm.insert(Shm { size: len, sysv: Some((key, false)), ..Shm::default() });
+    if key != 0 {
+        k.node.sysv.insert(key, id);
+    }
+    Ok(u64::from(id.0))
+}
+
+fn segment(k: &Ctx<'_>, id: i32) -> SysResult<ShmId> {
+    let id = ShmId(u32::try_from(id).map_err(|_| Errno::EINVAL)?);
+    match k.node.shm.get(id) {
+        Some(s) if s.sysv.is_some() => Ok(id),
+        _ => err(Errno::EINVAL),
+    }
+}
+
+pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: Hex) -> SysResult {
+    let seg = segment(k, id)?;
+    let len = k.node.shm[seg].size;
+    let mm = k.process().mm;
+    if addr.0 % PAGE != 0 {
+        return err(Errno::EINVAL);
+    }
+    let start = k.node.mms[mm].find_free(addr.0, len)?;
+    if !addr.is_null() && start != addr.0 {
+        return err(Errno::EINVAL);
+    }
+    // SHM_RDONLY
+    let prot = if flags.0 & 0o10000 != 0 { c::PROT_READ } else { c::PROT_READ | c::PROT_WRITE };
+    let backing = Backing::Shm { id: seg, offset: 0 };
+    let vma = Vma { start, end: start + len, prot, shared: true, backing, dontfork: false, may_write: true };
+    k.node.with_recount(mm, |m| m.insert(vma));
+    k.process_mut().shm_attached.insert(start, id);
+    Ok(start)
+}
+
+pub fn shmdt(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
+    let id = k.process_mut().shm_attached.remove(&addr.0).ok_or(Errno::EINVAL)?;
+    let len = k.node.shm.get(ShmId(id as u32)).map_or(0, |s| s.size);
+    let mm = k.process().mm;
+    k.node.with_recount(mm, |m| m.remove(addr.0, addr.0 + len));
+    Ok(0)
+}
+
+pub fn shmctl(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
+    let seg = segment(k, id)?;
+    match cmd & 0xff {
+        0 => {
+            let shm = &mut k.node.shm[seg];
+            let key = shm.sysv.map_or(0, |s| s.0);
+            shm.sysv = Some((0, true));
+            if shm.refs == 0 {
+                k.node.shm.remove(seg);
+            }
+            k.node.sysv.retain(|kk, v| !(*kk == key && *v == seg));
+            Ok(0)
+        }
+        1 => Ok(0),
+        2 => {
+            // struct shmid64_ds: ipc64_perm (48 bytes), size, times, pids, nattch
+            let shm = &k.node.shm[seg];
+            let mut words = [0u64; 14];
+            words[0] = shm.sysv.map_or(0, |s| s.0) as u32 as u64;
+            (words[6], words[11]) = (shm.size, u64::from(shm.refs));
+            k.write_obj(buf, &words)?;
+            Ok(0)
+        }
+        other => Err(Stop::Unsupported(format!("shmctl command {other}"))),
+    }
+}

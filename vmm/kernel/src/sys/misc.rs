@@ -1,0 +1,290 @@
+//! uname(2), sysinfo(2), limits, prctl(2), scheduling, randomness.
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::{Rlimit, Sysinfo};
+use bloodhound_decisions::Stream;
+
+use crate::ctx::*;
+use crate::ids::*;
+use crate::wait::{Stop, SysResult};
+
+/// The release that programs see; new enough for every call in the table.
+pub const RELEASE: &str = "6.1.0-bloodhound";
+/// The version string that programs see.
+pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC";
+
+pub fn uname(k: &mut Ctx<'_>, buf: Ptr) -> SysResult {
+    let mut out = [0u8; 65 * 6];
+    let host = k.node.config.hostname.clone();
+    for (i, text) in ["Linux", host.as_str(), RELEASE, VERSION, "x86_64", "(none)"].iter().enumerate() {
+        let n = text.len().min(64);
+        out[i * 65..i * 65 + n].copy_from_slice(&text.as_bytes()[..n]);
+    }
+    k.write_bytes(buf.0, &out)?;
+    Ok(0)
+}
+
+pub fn sysinfo(k: &mut Ctx<'_>, info: Ptr) -> SysResult {
+    let total = k.node.config.memory;
+    let out = Sysinfo {
+        uptime: (k.now().0 / 1_000_000_000) as i64,
+        totalram: total,
+        freeram: total / 2,
+        procs: k.node.tasks.len() as u16,
+        mem_unit: 1,
+        ..Sysinfo::default()
+    };
+    k.write_obj(info, &out)?;
+    Ok(0)
+}
+
+pub fn getrandom(k: &mut Ctx<'_>, buf: Ptr, len: u64, flags: Hex) -> SysResult {
+    let known = c::GRND_NONBLOCK | c::GRND_RANDOM | c::GRND_INSECURE;
+    if flags.0 & !known != 0
+        || flags.0 & (c::GRND_RANDOM | c::GRND_INSECURE) == c::GRND_RANDOM | c::GRND_INSECURE
+    {
+        return err(Errno::EINVAL);
+    }
+    // "reads of up to 33,554,431 (2^25 - 1) bytes"
+    let n = len.min(0x1ff_ffff);
+    k.check_user(buf.0, n, crate::mm::Access::Write)?;
+    let mut out = vec![0; n as usize];
+    k.decisions.bytes(Stream::GuestRandom, &mut out);
+    k.write_bytes(buf.0, &out)?;
+    Ok(n)
+}
+
+pub fn getrlimit(k: &mut Ctx<'_>, resource: u32, limit: Ptr) -> SysResult {
+    prlimit64(k, 0, resource, Ptr(0), limit)
+}
+
+pub fn setrlimit(k: &mut Ctx<'_>, resource: u32, limit: Ptr) -> SysResult {
+    prlimit64(k, 0, resource, limit, Ptr(0))
+}
+
+pub fn prlimit64(k: &mut Ctx<'_>, pid: i32, resource: u32, new: Ptr, old: Ptr) -> SysResult {
+    let pid = if pid == 0 { k.pid } else { Pid(pid as u32) };
+    let index = resource as usize;
+    if index >= 16 {
+        return err(Errno::EINVAL);
+    }
+    let current = k.node.processes.get(&pid).ok_or(Errno::ESRCH)?.limits[index];
+    if !new.is_null() {
+        let wanted: Rlimit = k.read_obj(new)?;
+        if wanted.cur > wanted.max {
+            return err(Errno::EINVAL);
+        }
+        if wanted.max > current.max && !k.process().cred.is_root() {
+            return err(Errno::EPERM);
+        }
+        k.node.process_mut(pid).limits[index] = wanted;
+    }
+    if !old.is_null() {
+        k.write_obj(old, &current)?;
+    }
+    Ok(0)
+}
+
+pub fn prctl(k: &mut Ctx<'_>, option: u32, a2: u64, a3: u64, _a4: u64, _a5: u64) -> SysResult {
+    match u64::from(option) {
+        c::PR_SET_NAME => {
+            let mut name = [0u8; 15];
+            let mut n = 0;
+            while n < 15 {
+                let byte: u8 = k.read_obj(Ptr(a2 + n as u64))?;
+                if byte == 0 {
+                    break;
+                }
+                name[n] = byte;
+                n += 1;
+            }
+            k.task_mut().comm = name[..n].to_vec();
+            Ok(0)
+        }
+        c::PR_GET_NAME => {
+            let mut name = [0u8; 16];
+            let comm = k.task().comm.clone();
+            name[..comm.len().min(15)].copy_from_slice(&comm[..comm.len().min(15)]);
+            k.write_bytes(a2, &name)?;
+            Ok(0)
+        }
+        c::PR_SET_PDEATHSIG => {
+            if a2 > 64 {
+                return err(Errno::EINVAL);
+            }
+            k.process_mut().pdeathsig = a2 as u32;
+            Ok(0)
+        }
+        c::PR_GET_PDEATHSIG => {
+            let signal = k.process().pdeathsig;
+            k.write_obj(Ptr(a2), &signal)?;
+            Ok(0)
+        }
+        c::PR_GET_DUMPABLE => Ok(k.process().dumpable),
+        c::PR_SET_DUMPABLE if a2 > 1 => err(Errno::EINVAL),
+        c::PR_SET_DUMPABLE => {
+            k.process_mut().dumpable = a2;
+            Ok(0)
+        }
+        c::PR_SET_NO_NEW_PRIVS if a2 == 1 => {
+            k.process_mut().no_new_privs = true;
+            Ok(0)
+        }
+        c::PR_GET_NO_NEW_PRIVS => Ok(u64::from(k.process().no_new_privs)),
+        c::PR_SET_CHILD_SUBREAPER => {
+            k.process_mut().subreaper = a2 != 0;
+            Ok(0)
+        }
+        c::PR_GET_CHILD_SUBREAPER => {
+            let on = i32::from(k.process().subreaper);
+            k.write_obj(Ptr(a2), &on)?;
+            Ok(0)
+        }
+        c::PR_GET_SECCOMP | c::PR_GET_KEEPCAPS | c::PR_GET_SECUREBITS | c::PR_GET_THP_DISABLE => Ok(0),
+        c::PR_SET_KEEPCAPS | c::PR_SET_THP_DISABLE | c::PR_SET_TIMERSLACK | c::PR_SET_SECUREBITS => Ok(0),
+        c::PR_GET_TIMERSLACK => Ok(50_000),
+        c::PR_CAPBSET_READ if a2 <= 40 => Ok(0xa004_25fb >> a2 & 1),
+        c::PR_CAPBSET_DROP if a2 <= 40 => Ok(0),
+        c::PR_CAP_AMBIENT => Ok(0),
+        c::PR_GET_TSC => {
+            k.write_obj(Ptr(a2), &1i32)?;
+            Ok(0)
+        }
+        // PR_SET_TSC asks for a trap that programs handle themselves.
+        c::PR_SET_TSC if a2 == 1 => Ok(0),
+        // Naming anonymous memory is a debugging aid which needs CONFIG_ANON_VMA_NAME.
+        c::PR_SET_VMA | c::PR_SET_MM => err(Errno::EINVAL),
+        _ => {
+            let known = matches!(u64::from(option), 1..=66);
+            if known {
+                return Err(Stop::Unsupported(format!("prctl option {option} (arguments {a2:#x}, {a3:#x})")));
+            }
+            err(Errno::EINVAL)
+        }
+    }
+}
+
+pub fn arch_prctl(k: &mut Ctx<'_>, code: Hex, addr: Ptr) -> SysResult {
+    match code.0 & 0xffff_ffff {
+        c::ARCH_SET_FS | c::ARCH_SET_GS => {
+            if addr.0 >= crate::mm::TASK_SIZE {
+                return err(Errno::EPERM);
+            }
+            let regs = &mut k.task_mut().regs;
+            if code.0 == c::ARCH_SET_FS {
+                regs.fs_base = addr.0;
+            } else {
+                regs.gs_base = addr.0;
+            }
+            Ok(0)
+        }
+        c::ARCH_GET_FS | c::ARCH_GET_GS => {
+            let regs = k.task().regs;
+            let base = if code.0 == c::ARCH_GET_FS { regs.fs_base } else { regs.gs_base };
+            k.write_obj(addr, &base)?;
+            Ok(0)
+        }
+        c::ARCH_GET_CPUID => Ok(1),
+        _ => err(Errno::EINVAL),
+    }
+}
+
+pub fn personality(_k: &mut Ctx<'_>, persona: Hex) -> SysResult {
+    match persona.0 & 0xffff_ffff {
+        0 | 0xffff_ffff => Ok(0),
+        other => Err(Stop::Unsupported(format!("personality {other:#x}"))),
+    }
+}
+
+pub fn sched_yield(k: &mut Ctx<'_>) -> SysResult {
+    k.node.yielded = true;
+    Ok(0)
+}
+
+pub fn sched_getaffinity(k: &mut Ctx<'_>, _pid: i32, size: u64, mask: Ptr) -> SysResult {
+    if size < 8 || size % 8 != 0 {
+        return err(Errno::EINVAL);
+    }
+    k.write_obj(mask, &1u64)?;
+    Ok(8)
+}
+
+pub fn sched_setaffinity(k: &mut Ctx<'_>, _pid: i32, size: u64, mask: Ptr) -> SysResult {
+    let mut word = [0u8; 8];
+    k.read_bytes(mask.0, &mut word[..size.min(8) as usize])?;
+    // One CPU, number 0.
+    if word[0] & 1 == 0 { err(Errno::EINVAL) } else { Ok(0) }
+}
+
+pub fn sched_setparam(_k: &mut Ctx<'_>, _pid: i32, _param: Ptr) -> SysResult {
+    Ok(0)
+}
+
+pub fn sched_getparam(k: &mut Ctx<'_>, _pid: i32, param: Ptr) -> SysResult {
+    k.write_obj(param, &0i32)?;
+    Ok(0)
+}
+
+pub fn sched_setscheduler(_k: &mut Ctx<'_>, _pid: i32, policy: u32, _param: Ptr) -> SysResult {
+    // SCHED_OTHER, BATCH and IDLE; real-time policies need CAP_SYS_NICE, which a container lacks.
+    match policy & 0xff {
+        0 | 3 | 5 => Ok(0),
+        1 | 2 | 6 => err(Errno::EPERM),
+        _ => err(Errno::EINVAL),
+    }
+}
+
+pub fn sched_getscheduler(_k: &mut Ctx<'_>, _pid: i32) -> SysResult {
+    Ok(0)
+}
+
+pub fn sched_get_priority_max(_k: &mut Ctx<'_>, policy: u32) -> SysResult {
+    match policy {
+        1 | 2 => Ok(99),
+        0 | 3 | 5 | 6 => Ok(0),
+        _ => err(Errno::EINVAL),
+    }
+}
+
+pub fn sched_get_priority_min(_k: &mut Ctx<'_>, policy: u32) -> SysResult {
+    match policy {
+        1 | 2 => Ok(1),
+        0 | 3 | 5 | 6 => Ok(0),
+        _ => err(Errno::EINVAL),
+    }
+}
+
+pub fn sched_setattr(_k: &mut Ctx<'_>, _pid: i32, _attr: Ptr, _flags: Hex) -> SysResult {
+    Ok(0)
+}
+
+pub fn sched_getattr(k: &mut Ctx<'_>, _pid: i32, attr: Ptr, size: u32, _flags: Hex) -> SysResult {
+    if size < 48 {
+        return err(Errno::EINVAL);
+    }
+    k.write_obj(attr, &[48u32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])?;
+    Ok(0)
+}
+
+pub fn getpriority(_k: &mut Ctx<'_>, which: u32, _who: i32) -> SysResult {
+    // The system call returns 20 - nice.
+    if which > 2 { err(Errno::EINVAL) } else { Ok(20) }
+}
+
+pub fn setpriority(_k: &mut Ctx<'_>, which: u32, _who: i32, _nice: i32) -> SysResult {
+    if which > 2 { err(Errno::EINVAL) } else { Ok(0) }
+}
+
+pub fn getcpu(k: &mut Ctx<'_>, cpu: Ptr, node: Ptr, _cache: Ptr) -> SysResult {
+    for ptr in [cpu, node] {
+        if !ptr.is_null() {
+            k.write_obj(ptr, &0u32)?;
+        }
+    }
+    Ok(0)
+}
+
+pub fn restart_syscall(_k: &mut Ctx<'_>) -> SysResult {
+    err(Errno::EINTR)
+}

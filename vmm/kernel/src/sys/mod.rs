@@ -1,0 +1,53 @@
+//! The system calls, a module per subject. Every function has the name of its call and the arguments of the table's
+//! line; it checks everything, then blocks, then changes.
+
+mod attr;
+mod dir;
+mod exec;
+mod futex;
+mod ids;
+mod io;
+mod link;
+mod lock;
+mod memory;
+mod message;
+pub mod misc;
+mod netdevice;
+mod open;
+mod pending;
+mod poll;
+mod process;
+mod sendfile;
+mod signals;
+pub(crate) mod socket;
+mod sockopt;
+mod stat;
+mod statfs;
+mod storage;
+mod time;
+mod xattr;
+
+pub use attr::*;
+pub use dir::*;
+pub use exec::*;
+pub use futex::*;
+pub use ids::*;
+pub use io::*;
+pub use link::*;
+pub use lock::*;
+pub use memory::*;
+pub use message::*;
+pub use misc::*;
+pub use open::*;
+pub use pending::*;
+pub use poll::*;
+pub use process::*;
+pub use sendfile::*;
+pub use signals::*;
+pub use socket::*;
+pub use sockopt::*;
+pub use stat::*;
+pub use statfs::*;
+pub use storage::*;
+pub use time::*;
+pub use xattr::*;

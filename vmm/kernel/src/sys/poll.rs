@@ -1,0 +1,300 @@
+//! poll(2), select(2), epoll(7)'s calls.
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::{EpollEvent, PollFd, Timeval};
+use smallvec::SmallVec;
+use zerocopy::IntoBytes;
+
+use crate::ctx::*;
+use crate::epoll::Epoll;
+use crate::file::{File, FileKind};
+use crate::ids::*;
+use crate::signal::UNBLOCKABLE;
+use crate::wait::{Object, Restart, Resume, SysResult, Wait, WaitOn};
+
+impl Ctx<'_> {
+    /// Readiness of a descriptor and what to wait for; POLLNVAL for a closed one.
+    fn poll_fd(&mut self, fd: i32) -> (u32, Option<Object>) {
+        let Ok(entry) = self.fd(Fd(fd)) else { return (0x20, None) };
+        let bits = self.node.ready_bits_for(entry.file, self.tid);
+        (bits, self.node.files[entry.file].object())
+    }
+
+    fn poll_set(&mut self, fds: &mut [PollFd]) -> (u64, SmallVec<[WaitOn; 2]>) {
+        let always = (c::EPOLLERR | c::EPOLLHUP) as u32 | 0x20;
+        let (mut hits, mut on) = (0, SmallVec::new());
+        for p in fds {
+            p.revents = 0;
+            // "The field fd ... negative: the corresponding events field is ignored"
+            if p.fd < 0 {
+                continue;
+            }
+            let (bits, object) = self.poll_fd(p.fd);
+            p.revents = (bits & (p.events as u16 as u32 | always)) as i16;
+            hits += u64::from(p.revents != 0);
+            if let Some(o) = object
+                && !on.contains(&WaitOn::Object(o))
+            {
+                on.push(WaitOn::Object(o));
+            }
+        }
+        (hits, on)
+    }
+
+    fn do_poll(
+        &mut self,
+        ptr: Ptr,
+        nfds: u64,
+        timeout: Option<u64>,
+        restart: Restart,
+        saved: Option<u64>,
+    ) -> SysResult {
+        if nfds > self.process().limits[c::RLIMIT_NOFILE as usize].cur {
+            return err(Errno::EINVAL);
+        }
+        let mut fds: Vec<PollFd> = self.read_vec(ptr.0, nfds as usize)?;
+        let (hits, on) = self.poll_set(&mut fds);
+        if hits > 0 || timeout == Some(0) || self.timed_out() {
+            self.write_bytes(ptr.0, fds.as_bytes())?;
+            return Ok(hits);
+        }
+        let deadline = self.deadline(timeout);
+        Err(Wait { on, deadline, restart, resume: Resume::Retry, saved_mask: saved }.into())
+    }
+
+    /// The temporary signal mask of the p-calls; returns the mask to put back.
+    pub(crate) fn swap_mask(&mut self, ptr: Ptr, size: u64) -> SysResult<Option<u64>> {
+        if let Some(r) = &self.resumed {
+            return Ok(r.wait.saved_mask);
+        }
+        if ptr.is_null() {
+            return Ok(None);
+        }
+        if size != 8 {
+            return err(Errno::EINVAL);
+        }
+        let mask: u64 = self.read_obj(ptr)?;
+        let old = self.task().sigmask;
+        self.task_mut().sigmask = mask & !UNBLOCKABLE;
+        Ok(Some(old))
+    }
+
+    /// Puts the mask back when a p-call ends without sleeping.
+    fn unswap<T>(&mut self, saved: Option<u64>, result: SysResult<T>) -> SysResult<T> {
+        if let (Some(mask), false) = (saved, matches!(result, Err(crate::wait::Stop::Block(_)))) {
+            // Signals let in by the temporary mask are delivered before it is put back.
+            self.task_mut().restore_mask = Some(mask);
+        }
+        result
+    }
+
+    fn do_epoll_wait(
+        &mut self,
+        epfd: Fd,
+        events: Ptr,
+        max: i32,
+        timeout: Option<u64>,
+        saved: Option<u64>,
+    ) -> SysResult {
+        let ep = self.epoll_id(epfd)?;
+        if max <= 0 {
+            return err(Errno::EINVAL);
+        }
+        self.check_user(events.0, max.min(64) as u64 * 12, crate::mm::Access::Write)?;
+        let hits = self.node.epoll_harvest(ep, max as usize, self.tid);
+        if !hits.is_empty() || timeout == Some(0) || self.timed_out() {
+            for (i, e) in hits.iter().enumerate() {
+                self.write_bytes(events.0 + i as u64 * 12, e.as_bytes())?;
+            }
+            return Ok(hits.len() as u64);
+        }
+        let deadline = self.deadline(timeout);
+        // signal(7): epoll_wait is "never restarted after being interrupted by a signal handler".
+        let mut wait = Wait::object(Object::Epoll(ep)).deadline(deadline).restart(Restart::Never);
+        wait.saved_mask = saved;
+        Err(wait.into())
+    }
+
+    fn epoll_id(&self, fd: Fd) -> SysResult<EpollId> {
+        match self.file(fd)?.kind {
+            FileKind::Epoll(id) => Ok(id),
+            _ => err(Errno::EINVAL),
+        }
+    }
+
+    fn do_select(
+        &mut self,
+        nfds: i32,
+        sets: [Ptr; 3],
+        timeout: Option<u64>,
+        saved: Option<u64>,
+    ) -> SysResult {
+        if nfds < 0 {
+            return err(Errno::EINVAL);
+        }
+        let nfds = (nfds as usize).min(1024);
+        let bytes = nfds.div_ceil(64) * 8;
+        let mut input = [[0u8; 128]; 3];
+        for (set, ptr) in input.iter_mut().zip(&sets) {
+            if !ptr.is_null() {
+                self.read_bytes(ptr.0, &mut set[..bytes])?;
+            }
+        }
+        // The classes of select(2): "POLLIN_SET", "POLLOUT_SET", "POLLEX_SET".
+        let masks = [
+            (c::EPOLLRDNORM | c::EPOLLIN | c::EPOLLHUP | c::EPOLLERR) as u32,
+            (c::EPOLLWRNORM | c::EPOLLOUT | c::EPOLLERR) as u32,
+            c::EPOLLPRI as u32,
+        ];
+        let mut output = [[0u8; 128]; 3];
+        let (mut hits, mut on) = (0, SmallVec::<[WaitOn; 2]>::new());
+        for fd in 0..nfds {
+            let bit = |set: &[u8; 128]| set[fd / 8] & (1 << (fd % 8)) != 0;
+            if !input.iter().any(bit) {
+                continue;
+            }
+            let (bits, object) = self.poll_fd(fd as i32);
+            if bits & 0x20 != 0 {
+                return err(Errno::EBADF);
+            }
+            for i in 0..3 {
+                if bit(&input[i]) && bits & masks[i] != 0 {
+                    output[i][fd / 8] |= 1 << (fd % 8);
+                    hits += 1;
+                }
+            }
+            if let Some(o) = object
+                && !on.contains(&WaitOn::Object(o))
+            {
+                on.push(WaitOn::Object(o));
+            }
+        }
+        if hits > 0 || timeout == Some(0) || self.timed_out() {
+            for (set, ptr) in output.iter().zip(&sets) {
+                if !ptr.is_null() {
+                    self.write_bytes(ptr.0, &set[..bytes])?;
+                }
+            }
+            return Ok(hits);
+        }
+        let deadline = self.deadline(timeout);
+        Err(Wait { on, deadline, restart: Restart::NoHand, resume: Resume::Retry, saved_mask: saved }.into())
+    }
+}
+
+fn millis(timeout: i32) -> Option<u64> {
+    u64::try_from(timeout).ok().map(|ms| ms * 1_000_000)
+}
+
+pub fn poll(k: &mut Ctx<'_>, fds: Ptr, nfds: u64, timeout: i32) -> SysResult {
+    k.do_poll(fds, nfds, millis(timeout), Restart::Block, None)
+}
+
+pub fn ppoll(k: &mut Ctx<'_>, fds: Ptr, nfds: u64, timeout: Ptr, sigmask: Ptr, size: u64) -> SysResult {
+    let ns = k.read_timeout(timeout)?;
+    let saved = k.swap_mask(sigmask, size)?;
+    let result = k.do_poll(fds, nfds, ns, Restart::NoHand, saved);
+    k.unswap(saved, result)
+}
+
+pub fn select(k: &mut Ctx<'_>, nfds: i32, r: Ptr, w: Ptr, e: Ptr, timeout: Ptr) -> SysResult {
+    let ns = if timeout.is_null() {
+        None
+    } else {
+        let tv: Timeval = k.read_obj(timeout)?;
+        Some(tv.to_ns().ok_or(Errno::EINVAL)?)
+    };
+    let result = k.do_select(nfds, [r, w, e], ns, None);
+    // "On Linux, select() modifies timeout to reflect the amount of time not slept".
+    if let (Ok(_), false) = (&result, timeout.is_null()) {
+        let end = k.resumed.as_ref().and_then(|r| r.wait.deadline);
+        let left = end.map_or(ns.unwrap_or(0), |d| d.since(k.now()));
+        k.write_obj(timeout, &Timeval::from_ns(left))?;
+    }
+    result
+}
+
+pub fn pselect6(k: &mut Ctx<'_>, nfds: i32, r: Ptr, w: Ptr, e: Ptr, timeout: Ptr, sigmask: Ptr) -> SysResult {
+    let ns = k.read_timeout(timeout)?;
+    let (mask, size) = if sigmask.is_null() {
+        (Ptr(0), 8)
+    } else {
+        let pair: [u64; 2] = k.read_obj(sigmask)?;
+        (Ptr(pair[0]), pair[1])
+    };
+    let saved = k.swap_mask(mask, size)?;
+    let result = k.do_select(nfds, [r, w, e], ns, saved);
+    k.unswap(saved, result)
+}
+
+pub fn epoll_create(k: &mut Ctx<'_>, size: i32) -> SysResult {
+    if size <= 0 {
+        return err(Errno::EINVAL);
+    }
+    epoll_create1(k, Hex(0))
+}
+
+pub fn epoll_create1(k: &mut Ctx<'_>, flags: Hex) -> SysResult {
+    if flags.0 & !c::EPOLL_CLOEXEC != 0 {
+        return err(Errno::EINVAL);
+    }
+    let id = k.node.epolls.insert(Epoll::default());
+    Ok(k.open_file(File::new(FileKind::Epoll(id), c::O_RDWR), flags.0 & c::EPOLL_CLOEXEC != 0)?)
+}
+
+pub fn epoll_ctl(k: &mut Ctx<'_>, epfd: Fd, op: u32, fd: Fd, event: Ptr) -> SysResult {
+    let event = if u64::from(op) == c::EPOLL_CTL_DEL { EpollEvent::default() } else { k.read_obj(event)? };
+    k.fd(epfd)?;
+    let file = k.file_id(fd)?;
+    let ep = k.epoll_id(epfd)?;
+    if epfd == fd {
+        return err(Errno::EINVAL);
+    }
+    let key = (fd.0, file);
+    match u64::from(op) {
+        c::EPOLL_CTL_ADD => k.node.epoll_set(ep, key, event, true)?,
+        c::EPOLL_CTL_MOD => k.node.epoll_set(ep, key, event, false)?,
+        c::EPOLL_CTL_DEL => {
+            if k.node.files[file].object().is_none() {
+                return err(Errno::EPERM);
+            }
+            k.node.epoll_remove(ep, key)?;
+        }
+        _ => return err(Errno::EINVAL),
+    }
+    Ok(0)
+}
+
+pub fn epoll_wait(k: &mut Ctx<'_>, epfd: Fd, events: Ptr, max: i32, timeout: i32) -> SysResult {
+    k.do_epoll_wait(epfd, events, max, millis(timeout), None)
+}
+
+pub fn epoll_pwait(
+    k: &mut Ctx<'_>,
+    epfd: Fd,
+    events: Ptr,
+    max: i32,
+    timeout: i32,
+    sigmask: Ptr,
+    size: u64,
+) -> SysResult {
+    let saved = k.swap_mask(sigmask, size)?;
+    let result = k.do_epoll_wait(epfd, events, max, millis(timeout), saved);
+    k.unswap(saved, result)
+}
+
+pub fn epoll_pwait2(
+    k: &mut Ctx<'_>,
+    epfd: Fd,
+    events: Ptr,
+    max: i32,
+    timeout: Ptr,
+    sigmask: Ptr,
+    size: u64,
+) -> SysResult {
+    let ns = k.read_timeout(timeout)?;
+    let saved = k.swap_mask(sigmask, size)?;
+    let result = k.do_epoll_wait(epfd, events, max, ns, saved);
+    k.unswap(saved, result)
+}

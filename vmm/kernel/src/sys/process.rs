@@ -1,0 +1,600 @@
+//! fork(2), clone(2), exit(2), wait(2), kill(2)'s relatives of identity: process groups and sessions.
+
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::{CloneArgs, Rusage, Siginfo, Timeval};
+use bloodhound_abi::{Errno, Regs};
+use bloodhound_vfs::BaseFs;
+
+use crate::ctx::*;
+use crate::ids::*;
+use crate::node::{Node, ProcessEnd};
+use crate::process::{ChildEvent, ExitStatus, Process};
+use crate::task::{Task, TaskState};
+use crate::wait::{Stop, SysResult, Wait, WaitOn};
+
+/// What clone(2) was asked for, from either of its calls.
+struct CloneRequest {
+    flags: u64,
+    exit_signal: u32,
+    stack: u64,
+    parent_tid: Ptr,
+    child_tid: Ptr,
+    tls: u64,
+}
+
+pub fn clone(
+    k: &mut Ctx<'_>,
+    flags: Hex,
+    stack: Ptr,
+    parent_tid: Ptr,
+    child_tid: Ptr,
+    tls: Ptr,
+) -> SysResult {
+    let exit_signal = (flags.0 & 0xff) as u32;
+    do_clone(
+        k,
+        CloneRequest {
+            flags: flags.0 & !0xff & 0xffff_ffff,
+            exit_signal,
+            stack: stack.0,
+            parent_tid,
+            child_tid,
+            tls: tls.0,
+        },
+    )
+}
+
+pub fn clone3(k: &mut Ctx<'_>, args: Ptr, size: u64) -> SysResult {
+    if size < 64 {
+        return err(Errno::EINVAL);
+    }
+    let mut raw = CloneArgs::default();
+    let n = (size as usize).min(size_of::<CloneArgs>());
+    k.read_bytes(args.0, &mut zerocopy::IntoBytes::as_mut_bytes(&mut raw)[..n])?;
+    if raw.set_tid_size != 0 || raw.flags & 0x2_0000_0000 != 0 {
+        return Err(Stop::Unsupported("clone3 with set_tid or CLONE_INTO_CGROUP".into()));
+    }
+    if (raw.stack == 0) != (raw.stack_size == 0) || raw.exit_signal > 64 {
+        return err(Errno::EINVAL);
+    }
+    do_clone(
+        k,
+        CloneRequest {
+            flags: raw.flags,
+            exit_signal: raw.exit_signal as u32,
+            stack: raw.stack.wrapping_add(raw.stack_size),
+            parent_tid: Ptr(raw.parent_tid),
+            child_tid: Ptr(raw.child_tid),
+            tls: raw.tls,
+        },
+    )
+}
+
+pub fn fork(k: &mut Ctx<'_>) -> SysResult {
+    do_clone(k, plain(0))
+}
+
+pub fn vfork(k: &mut Ctx<'_>) -> SysResult {
+    do_clone(k, plain(c::CLONE_VM | c::CLONE_VFORK))
+}
+
+fn plain(flags: u64) -> CloneRequest {
+    let exit_signal = c::SIGCHLD as u32;
+    CloneRequest { flags, exit_signal, stack: 0, parent_tid: Ptr(0), child_tid: Ptr(0), tls: 0 }
+}
+
+fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
+    // A vfork parent runs again here when the child has let go of its memory.
+    if let Some(resumed) = k.resumed.take()
+        && let crate::wait::Resume::Done(child) = resumed.wait.resume
+    {
+        let waiting =
+            k.node.tasks.values().any(|t| t.pid == Pid(child as u32) && t.vfork_parent == Some(k.tid));
+        return if waiting { Err(Stop::Block(resumed.wait)) } else { Ok(child) };
+    }
+    let has = |flag| r.flags & flag != 0;
+    if has(c::CLONE_SIGHAND) && !has(c::CLONE_VM) || has(c::CLONE_THREAD) && !has(c::CLONE_SIGHAND) {
+        return err(Errno::EINVAL);
+    }
+    let namespaces = c::CLONE_NEWNS
+        | c::CLONE_NEWCGROUP
+        | c::CLONE_NEWUTS
+        | c::CLONE_NEWIPC
+        | c::CLONE_NEWUSER
+        | c::CLONE_NEWPID
+        | c::CLONE_NEWNET;
+    if r.flags & namespaces != 0 {
+        return err(Errno::EPERM);
+    }
+    if has(c::CLONE_PIDFD) || (has(c::CLONE_PARENT) && !has(c::CLONE_THREAD)) {
+        return Err(Stop::Unsupported(format!("clone flags {:#x}", r.flags)));
+    }
+    if has(c::CLONE_FILES) != has(c::CLONE_THREAD)
+        || (has(c::CLONE_VM) && !has(c::CLONE_THREAD) && !has(c::CLONE_VFORK))
+    {
+        return Err(Stop::Unsupported(format!(
+            "clone flags {:#x}: memory or descriptors shared between processes",
+            r.flags
+        )));
+    }
+    let tid = Tid(k.node.new_pid());
+    let mut regs = k.task().regs;
+    (regs.rax, regs.orig_rax) = (0, u64::MAX);
+    if r.stack != 0 {
+        regs.rsp = r.stack;
+    }
+    if has(c::CLONE_SETTLS) {
+        regs.fs_base = r.tls;
+    }
+    let pid = if has(c::CLONE_THREAD) { k.pid } else { k.new_process(tid, &r)? };
+    k.new_task(tid, pid, regs, &r)?;
+    if has(c::CLONE_VFORK) {
+        k.node.task_mut(tid).vfork_parent = Some(k.tid);
+        let wait = Wait::on(WaitOn::Vfork(pid)).restart(crate::wait::Restart::NoIntr);
+        return Err(wait.resume(crate::wait::Resume::Done(u64::from(tid.0))).into());
+    }
+    Ok(u64::from(tid.0))
+}
+
+impl Ctx<'_> {
+    fn new_process(&mut self, tid: Tid, r: &CloneRequest) -> SysResult<Pid> {
+        let cost = self.node.config.costs.process;
+        self.node.charge(self.tid, cost);
+        let pid = Pid(tid.0);
+        let parent_mm = self.process().mm;
+        let mm = if r.flags & c::CLONE_VM != 0 {
+            self.node.mms[parent_mm].users += 1;
+            parent_mm
+        } else {
+            self.node.mm_fork(parent_mm)
+        };
+        let mut child: Process = self.process().clone();
+        (child.pid, child.ppid, child.mm) = (pid, self.pid, mm);
+        child.threads = Vec::new();
+        child.pending = Default::default();
+        child.exit_signal = r.exit_signal;
+        child.event = None;
+        // "The child does not inherit timers from its parent (setitimer(2), alarm(2), timer_create(2))."
+        (child.itimer, child.timers) = (None, Default::default());
+        (child.cpu_ns, child.children_cpu_ns) = (0, 0);
+        child.pdeathsig = 0;
+        child.did_exec = false;
+        child.started = self.now();
+        if r.flags & c::CLONE_CLEAR_SIGHAND != 0 {
+            for action in
+                std::sync::Arc::make_mut(&mut child.actions).iter_mut().filter(|a| a.handler != c::SIG_IGN)
+            {
+                action.handler = c::SIG_DFL;
+            }
+        }
+        let files: Vec<FileId> = child.fds.iter().map(|(_, e)| e.file).collect();
+        for file in files {
+            self.node.file_ref(file);
+        }
+        self.node.vfs.hold(child.cwd);
+        self.node.processes.insert(pid, child);
+        Ok(pid)
+    }
+
+    fn new_task(&mut self, tid: Tid, pid: Pid, regs: Regs, r: &CloneRequest) -> SysResult<()> {
+        let parent = self.task();
+        let mut task = Task::new(tid, pid, regs);
+        task.xstate = parent.xstate.clone();
+        task.sigmask = parent.sigmask;
+        task.comm = parent.comm.clone();
+        // "A child created via fork inherits the alternate stack; clone with CLONE_VM and not CLONE_VFORK clears it".
+        if r.flags & c::CLONE_VM == 0 || r.flags & c::CLONE_VFORK != 0 {
+            task.altstack = parent.altstack;
+        }
+        if r.flags & c::CLONE_CHILD_CLEARTID != 0 {
+            task.clear_child_tid = r.child_tid.0;
+        }
+        self.node.process_mut(pid).threads.push(tid);
+        self.node.tasks.insert(tid, task);
+        self.node.enqueue(tid);
+        if r.flags & c::CLONE_PARENT_SETTID != 0 {
+            self.write_obj(r.parent_tid, &tid.0)?;
+        }
+        if r.flags & c::CLONE_CHILD_SETTID != 0 {
+            let mm = self.node.process(pid).mm;
+            // A bad address is not an error here: the kernel ignores put_user's result in schedule_tail.
+            let _ignored = self.write_bytes_of(mm, r.child_tid.0, &tid.0.to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+impl Node {
+    /// Ends every thread of the caller's process. The caller itself is gone on return.
+    pub(crate) fn exit_group(&mut self, tid: Tid, status: ExitStatus, base: &mut dyn BaseFs) {
+        let pid = self.task(tid).pid;
+        let process = self.process_mut(pid);
+        let status = *process.exiting.get_or_insert(status);
+        for other in process.threads.clone() {
+            if other != tid {
+                self.reap_thread(other, status, base);
+            }
+        }
+        self.exit_task(tid, status, base);
+    }
+
+    fn reap_thread(&mut self, tid: Tid, status: ExitStatus, base: &mut dyn BaseFs) {
+        if matches!(self.task(tid).state, TaskState::Blocked(_)) {
+            self.wake(tid, false);
+        }
+        self.exit_task(tid, status, base);
+    }
+
+    /// Kills every process of the node at once, as the end of a container does, and forgets the dead.
+    pub fn kill_all(&mut self, base: &mut dyn BaseFs) {
+        let status = ExitStatus::Signal { signo: c::SIGKILL as u32, core: false };
+        let pids: Vec<Pid> = self.processes.keys().copied().collect();
+        for pid in pids {
+            let first = self.processes.get(&pid).and_then(|p| p.threads.first().copied());
+            if let Some(tid) = first {
+                if matches!(self.task(tid).state, TaskState::Blocked(_)) {
+                    self.wake(tid, false);
+                }
+                self.exit_group(tid, status, base);
+            }
+        }
+        self.processes.clear();
+        self.run_queue.clear();
+        self.drain_net();
+    }
+
+    /// Ends one thread; the last one ends the process.
+    pub(crate) fn exit_task(&mut self, tid: Tid, status: ExitStatus, base: &mut dyn BaseFs) {
+        let pid = self.task(tid).pid;
+        let mut decisions = bloodhound_decisions::Decisions::seeded(0);
+        {
+            let mut ctx = Ctx::new(self, tid, base, &mut decisions);
+            ctx.exit_robust_list();
+            let word = ctx.task().clear_child_tid;
+            // set_tid_address(2): "the kernel will write 0 at this address and wake a futex" if others share the memory.
+            if word != 0 && ctx.write_obj(Ptr(word), &0u32).is_ok() {
+                let mm = ctx.process().mm;
+                ctx.node.futex_wake(crate::wait::FutexKey::Private(mm, word), 1, u32::MAX);
+                if let Ok(key) = ctx.futex_key(word, false) {
+                    ctx.node.futex_wake(key, 1, u32::MAX);
+                }
+            }
+        }
+        self.futex_forget(tid);
+        self.vfork_done(tid);
+        self.run_queue.retain(|t| *t != tid);
+        self.tasks.remove(&tid);
+        let process = self.process_mut(pid);
+        process.threads.retain(|t| *t != tid);
+        if process.threads.is_empty() {
+            let status = process.exiting.unwrap_or(status);
+            self.exit_process(pid, status, base);
+        }
+    }
+
+    /// Lets a vfork parent go on.
+    pub(crate) fn vfork_done(&mut self, tid: Tid) {
+        if self.task_mut(tid).vfork_parent.take().is_some() {
+            let pid = self.task(tid).pid;
+            self.notify(WaitOn::Vfork(pid));
+        }
+    }
+
+    fn exit_process(&mut self, pid: Pid, status: ExitStatus, base: &mut dyn BaseFs) {
+        let process = self.process_mut(pid);
+        let (fds, mm, cwd) = (std::mem::take(&mut process.fds), process.mm, process.cwd);
+        let (itimer, timers) = (process.itimer.take(), std::mem::take(&mut process.timers));
+        process.zombie = Some(status);
+        self.rearm(crate::timer::TimerKey::Itimer(pid), itimer.map(|t| t.0), None);
+        for (id, timer) in timers {
+            self.rearm(crate::timer::TimerKey::Posix(pid, id), timer.schedule.next, None);
+        }
+        self.release_locks_of_process(pid);
+        for (_, entry) in fds.iter() {
+            self.file_unref(entry.file, base);
+        }
+        self.vfs.close_ref(cwd, false);
+        self.mm_release(mm);
+        let comm = self.comm_of(pid);
+        let at = self.clock;
+        self.ends.push(ProcessEnd { at, pid, comm, status, fault: None });
+        self.adopt_children(pid);
+        self.bury_or_tell(pid, status);
+    }
+
+    fn comm_of(&self, pid: Pid) -> Vec<u8> {
+        let exe = &self.process(pid).exe;
+        exe.rsplit(|b| *b == b'/').next().unwrap_or_default().to_vec()
+    }
+
+    /// Children of a dead process go to the nearest subreaper or to the node's first process.
+    fn adopt_children(&mut self, pid: Pid) {
+        let mut heir = self.process(pid).ppid;
+        while let Some(p) = self.processes.get(&heir) {
+            if p.zombie.is_none() && p.subreaper {
+                break;
+            }
+            heir = p.ppid;
+        }
+        if self.processes.get(&heir).is_none_or(|p| p.zombie.is_some()) {
+            heir = self
+                .processes
+                .values()
+                .find(|p| p.ppid.0 == 0 && p.zombie.is_none() && p.pid != pid)
+                .map_or(Pid(0), |p| p.pid);
+        }
+        let children: Vec<Pid> = self.processes.values().filter(|p| p.ppid == pid).map(|p| p.pid).collect();
+        for child in children {
+            let (death, dead) = (self.process(child).pdeathsig, self.process(child).zombie.is_some());
+            self.process_mut(child).ppid = heir;
+            if dead {
+                if heir.0 == 0 {
+                    self.processes.remove(&child);
+                } else {
+                    self.notify(WaitOn::Child(heir));
+                }
+            } else if death != 0 {
+                let info = crate::signal::user_info(death, c::SI_USER as i32, pid, 0);
+                self.send_process(child, info);
+            }
+        }
+    }
+
+    fn bury_or_tell(&mut self, pid: Pid, status: ExitStatus) {
+        let ppid = self.process(pid).ppid;
+        let Some(parent) = self.processes.get(&ppid) else {
+            // A root process: the runner learns of it through `ends`; nobody waits for it.
+            self.processes.remove(&pid);
+            return;
+        };
+        let action = parent.actions[c::SIGCHLD as usize - 1];
+        let (code, word) = match status {
+            ExitStatus::Code(n) => (c::CLD_EXITED, i32::from(n)),
+            ExitStatus::Signal { signo, core: true } => (c::CLD_DUMPED, signo as i32),
+            ExitStatus::Signal { signo, .. } => (c::CLD_KILLED, signo as i32),
+        };
+        // "If SIGCHLD is ignored or SA_NOCLDWAIT is set, children do not become zombies" (wait(2), NOTES).
+        let nobody = action.handler == c::SIG_IGN || action.flags & c::SA_NOCLDWAIT != 0;
+        let by_sigchld = self.process(pid).exit_signal == c::SIGCHLD as u32;
+        self.tell_parent(pid, code, word);
+        if nobody && by_sigchld {
+            self.processes.remove(&pid);
+        }
+    }
+}
+
+pub fn exit(k: &mut Ctx<'_>, status: i32) -> SysResult {
+    let code = ExitStatus::Code(status as u8);
+    k.node.exit_task(k.tid, code, k.base);
+    Err(Stop::Exited)
+}
+
+pub fn exit_group(k: &mut Ctx<'_>, status: i32) -> SysResult {
+    let code = ExitStatus::Code(status as u8);
+    k.node.exit_group(k.tid, code, k.base);
+    Err(Stop::Exited)
+}
+
+/// Which children a wait call means.
+#[derive(Clone, Copy)]
+enum Which {
+    Any,
+    Pid(Pid),
+    Group(Pid),
+}
+
+/// A child's news for a wait call.
+struct News {
+    pid: Pid,
+    uid: u32,
+    /// Status word of wait4, CLD_* code and value of waitid.
+    word: u32,
+    code: u64,
+    value: i32,
+    cpu_ns: u64,
+}
+
+impl Ctx<'_> {
+    /// Looks for a child with news; takes them unless WNOWAIT.
+    fn wait_child(&mut self, which: Which, options: u64) -> SysResult<Option<News>> {
+        let matches = |p: &Process| {
+            p.ppid == self.pid
+                && match which {
+                    Which::Any => true,
+                    Which::Pid(pid) => p.pid == pid,
+                    Which::Group(g) => p.pgid == g,
+                }
+        };
+        let children: Vec<Pid> = self.node.processes.values().filter(|p| matches(p)).map(|p| p.pid).collect();
+        if children.is_empty() {
+            return err(Errno::ECHILD);
+        }
+        for pid in children {
+            let p = self.node.process_mut(pid);
+            let (uid, cpu_ns) = (p.real_ids[0], p.cpu_ns + p.children_cpu_ns);
+            let news = |word, code, value| News { pid, uid, word, code, value, cpu_ns };
+            if let (Some(status), true) = (p.zombie, options & c::WEXITED != 0) {
+                let (code, value) = match status {
+                    ExitStatus::Code(n) => (c::CLD_EXITED, i32::from(n)),
+                    ExitStatus::Signal { signo, core } => {
+                        (if core { c::CLD_DUMPED } else { c::CLD_KILLED }, signo as i32)
+                    }
+                };
+                if options & c::WNOWAIT == 0 {
+                    self.node.processes.remove(&pid);
+                    self.process_mut().children_cpu_ns += cpu_ns;
+                }
+                return Ok(Some(news(status.wait_word(), code, value)));
+            }
+            let found = match p.event {
+                Some(ChildEvent::Stopped(s)) if options & c::WUNTRACED != 0 => {
+                    Some(news((s << 8) | 0x7f, c::CLD_STOPPED, s as i32))
+                }
+                Some(ChildEvent::Continued) if options & c::WCONTINUED != 0 => {
+                    Some(news(0xffff, c::CLD_CONTINUED, c::SIGCONT as i32))
+                }
+                _ => None,
+            };
+            if found.is_some() {
+                if options & c::WNOWAIT == 0 {
+                    p.event = None;
+                }
+                return Ok(found);
+            }
+        }
+        if options & c::WNOHANG != 0 {
+            return Ok(None);
+        }
+        Err(Wait::on(WaitOn::Child(self.pid)).into())
+    }
+}
+
+fn usage(cpu_ns: u64) -> Rusage {
+    Rusage {
+        utime: Timeval::from_ns(cpu_ns / 2),
+        stime: Timeval::from_ns(cpu_ns - cpu_ns / 2),
+        ..Rusage::default()
+    }
+}
+
+pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: Hex, rusage: Ptr) -> SysResult {
+    if options.0
+        & !(c::WNOHANG | c::WUNTRACED | c::WCONTINUED | c::__WALL | 0x8000_0000 | 0x2000_0000)
+        & 0xffff_ffff
+        != 0
+    {
+        return err(Errno::EINVAL);
+    }
+    let which = match pid {
+        -1 => Which::Any,
+        0 => Which::Group(k.process().pgid),
+        i32::MIN => return err(Errno::ESRCH),
+        ..-1 => Which::Group(Pid(pid.unsigned_abs())),
+        _ => Which::Pid(Pid(pid as u32)),
+    };
+    let Some(news) = k.wait_child(which, (options.0 & 0xff) | c::WEXITED)? else { return Ok(0) };
+    if !status.is_null() {
+        k.write_obj(status, &news.word)?;
+    }
+    if !rusage.is_null() {
+        k.write_obj(rusage, &usage(news.cpu_ns))?;
+    }
+    Ok(u64::from(news.pid.0))
+}
+
+pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: Hex, rusage: Ptr) -> SysResult {
+    let allowed = c::WNOHANG
+        | c::WEXITED
+        | c::WSTOPPED
+        | c::WCONTINUED
+        | c::WNOWAIT
+        | c::__WALL
+        | 0x8000_0000
+        | 0x2000_0000;
+    if options.0 & 0xffff_ffff & !allowed != 0 || options.0 & (c::WEXITED | c::WSTOPPED | c::WCONTINUED) == 0
+    {
+        return err(Errno::EINVAL);
+    }
+    let which = match u64::from(which) {
+        c::P_ALL => Which::Any,
+        c::P_PID if id > 0 => Which::Pid(Pid(id as u32)),
+        c::P_PGID if id > 0 => Which::Group(Pid(id as u32)),
+        c::P_PGID if id == 0 => Which::Group(k.process().pgid),
+        _ => return err(Errno::EINVAL),
+    };
+    let news = k.wait_child(which, options.0)?;
+    let mut out = Siginfo::default();
+    if let Some(n) = &news {
+        out = crate::signal::child_info(n.code, n.pid, n.uid, n.value);
+        if !rusage.is_null() {
+            k.write_obj(rusage, &usage(n.cpu_ns))?;
+        }
+    }
+    if !info.is_null() {
+        k.write_obj(info, &out)?;
+    }
+    Ok(0)
+}
+
+pub fn set_tid_address(k: &mut Ctx<'_>, tidptr: Ptr) -> SysResult {
+    k.task_mut().clear_child_tid = tidptr.0;
+    Ok(u64::from(k.tid.0))
+}
+
+pub fn getpid(k: &mut Ctx<'_>) -> SysResult {
+    Ok(u64::from(k.pid.0))
+}
+
+pub fn gettid(k: &mut Ctx<'_>) -> SysResult {
+    Ok(u64::from(k.tid.0))
+}
+
+pub fn getppid(k: &mut Ctx<'_>) -> SysResult {
+    Ok(u64::from(k.process().ppid.0))
+}
+
+pub fn getpgrp(k: &mut Ctx<'_>) -> SysResult {
+    Ok(u64::from(k.process().pgid.0))
+}
+
+fn target(k: &Ctx<'_>, pid: i32) -> SysResult<Pid> {
+    let pid = if pid == 0 { k.pid } else { Pid(u32::try_from(pid).map_err(|_| Errno::ESRCH)?) };
+    if k.node.processes.contains_key(&pid) { Ok(pid) } else { err(Errno::ESRCH) }
+}
+
+pub fn getpgid(k: &mut Ctx<'_>, pid: i32) -> SysResult {
+    let pid = target(k, pid)?;
+    Ok(u64::from(k.node.process(pid).pgid.0))
+}
+
+pub fn getsid(k: &mut Ctx<'_>, pid: i32) -> SysResult {
+    let pid = target(k, pid)?;
+    Ok(u64::from(k.node.process(pid).sid.0))
+}
+
+pub fn setpgid(k: &mut Ctx<'_>, pid: i32, pgid: i32) -> SysResult {
+    if pgid < 0 {
+        return err(Errno::EINVAL);
+    }
+    let pid = target(k, pid)?;
+    let pgid = if pgid == 0 { pid } else { Pid(pgid as u32) };
+    let p = k.node.process(pid);
+    if pid != k.pid && p.ppid != k.pid {
+        return err(Errno::ESRCH);
+    }
+    // "EACCES An attempt was made to change the process group ID of one of the children of the calling process and the
+    // child had already performed an execve(2)".
+    if pid != k.pid && p.did_exec {
+        return err(Errno::EACCES);
+    }
+    let sid = k.process().sid;
+    if p.sid != sid || p.sid == pid {
+        return err(Errno::EPERM);
+    }
+    if pgid != pid && !k.node.processes.values().any(|q| q.pgid == pgid && q.sid == sid) {
+        return err(Errno::EPERM);
+    }
+    k.node.process_mut(pid).pgid = pgid;
+    Ok(0)
+}
+
+pub fn setsid(k: &mut Ctx<'_>) -> SysResult {
+    let pid = k.pid;
+    // "EPERM The process group ID of any process equals the PID of the calling process."
+    if k.node.processes.values().any(|p| p.pgid == pid) {
+        return err(Errno::EPERM);
+    }
+    let p = k.process_mut();
+    (p.sid, p.pgid) = (pid, pid);
+    Ok(u64::from(pid.0))
+}
+
+pub fn getrusage(k: &mut Ctx<'_>, who: i32, usage_ptr: Ptr) -> SysResult {
+    let ns = match who {
+        0 | 1 => k.process().cpu_ns,
+        -1 => k.process().children_cpu_ns,
+        _ => return err(Errno::EINVAL),
+    };
+    k.write_obj(usage_ptr, &usage(ns))?;
+    Ok(0)
+}

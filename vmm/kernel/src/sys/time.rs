@@ -1,0 +1,316 @@
+//! clock_gettime(2), nanosleep(2), setitimer(2), timer_create(2), timerfd_create(2).
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::SimTime;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::{Itimerspec, Itimerval, Timespec, Timeval, Tms};
+
+use crate::ctx::*;
+use crate::file::{File, FileKind};
+use crate::ids::*;
+use crate::timer::{PosixTimer, Schedule, TimerFd, TimerKey};
+use crate::wait::{Restart, Stop, SysResult, Wait};
+
+/// A coarse clock ticks every 4 ms (CONFIG_HZ=250).
+const COARSE: u64 = 4_000_000;
+
+impl Ctx<'_> {
+    /// The value of a clock, ns.
+    fn clock(&self, clock: i32) -> SysResult {
+        let (mono, real) = (self.now().0, self.node.realtime());
+        if clock < 0 {
+            // A CPU clock of a process or thread (clock_getcpuclockid(3)): !pid << 3 | kind.
+            let pid = !(clock >> 3) as u32;
+            let thread = clock & 4 != 0;
+            let owner = match (pid, thread) {
+                (0, _) => self.pid,
+                (tid, true) => self.node.tasks.get(&Tid(tid)).ok_or(Errno::EINVAL)?.pid,
+                (pid, false) => Pid(pid),
+            };
+            return Ok(self.node.processes.get(&owner).ok_or(Errno::EINVAL)?.cpu_ns);
+        }
+        Ok(match clock as u64 {
+            c::CLOCK_REALTIME | c::CLOCK_REALTIME_ALARM | c::CLOCK_TAI => real,
+            c::CLOCK_MONOTONIC | c::CLOCK_MONOTONIC_RAW | c::CLOCK_BOOTTIME | c::CLOCK_BOOTTIME_ALARM => mono,
+            c::CLOCK_REALTIME_COARSE => real - real % COARSE,
+            c::CLOCK_MONOTONIC_COARSE => mono - mono % COARSE,
+            c::CLOCK_PROCESS_CPUTIME_ID | c::CLOCK_THREAD_CPUTIME_ID => self.process().cpu_ns,
+            _ => return err(Errno::EINVAL),
+        })
+    }
+
+    /// Whether a clock for sleeping and timers is CLOCK_REALTIME; EINVAL for others.
+    fn timer_clock(clock: u64) -> SysResult<bool> {
+        match clock {
+            c::CLOCK_REALTIME | c::CLOCK_REALTIME_ALARM | c::CLOCK_TAI => Ok(true),
+            c::CLOCK_MONOTONIC | c::CLOCK_BOOTTIME | c::CLOCK_BOOTTIME_ALARM => Ok(false),
+            c::CLOCK_PROCESS_CPUTIME_ID => Err(Stop::Unsupported("a timer on a CPU-time clock".into())),
+            _ => err(Errno::EINVAL),
+        }
+    }
+
+    fn sleep(&mut self, deadline: SimTime, rem: Ptr, absolute: bool) -> SysResult {
+        if let Some(r) = &self.resumed
+            && !r.timed_out
+        {
+            return Err(Stop::Block(r.wait.clone()));
+        }
+        if self.timed_out() || deadline <= self.now() {
+            return Ok(0);
+        }
+        if !absolute && !rem.is_null() && self.node.signal_deliverable(self.tid) {
+            let left = Timespec::from_ns(deadline.since(self.now()));
+            self.write_obj(rem, &left)?;
+        }
+        let restart = if absolute { Restart::NoHand } else { Restart::Block };
+        Err(Wait::until(Some(deadline)).restart(restart).into())
+    }
+
+    /// A timer's new schedule from user space; a zero value disarms.
+    fn schedule(&self, spec: &Itimerspec, absolute: bool, realtime: bool) -> SysResult<Schedule> {
+        let (value, interval) =
+            (spec.value.to_ns().ok_or(Errno::EINVAL)?, spec.interval.to_ns().ok_or(Errno::EINVAL)?);
+        if value == 0 {
+            return Ok(Schedule { next: None, interval });
+        }
+        let next = if absolute { self.clock_deadline(value, realtime) } else { self.now().after(value) };
+        Ok(Schedule { next: Some(next), interval })
+    }
+}
+
+pub fn clock_gettime(k: &mut Ctx<'_>, clock: i32, tp: Ptr) -> SysResult {
+    let ns = k.clock(clock)?;
+    k.write_obj(tp, &Timespec::from_ns(ns))?;
+    Ok(0)
+}
+
+pub fn clock_getres(k: &mut Ctx<'_>, clock: i32, tp: Ptr) -> SysResult {
+    k.clock(clock)?;
+    let coarse = matches!(clock as u64, c::CLOCK_REALTIME_COARSE | c::CLOCK_MONOTONIC_COARSE);
+    if !tp.is_null() {
+        k.write_obj(tp, &Timespec::from_ns(if coarse { COARSE } else { 1 }))?;
+    }
+    Ok(0)
+}
+
+pub fn gettimeofday(k: &mut Ctx<'_>, tv: Ptr, tz: Ptr) -> SysResult {
+    let ns = k.node.realtime();
+    if !tv.is_null() {
+        k.write_obj(tv, &Timeval::from_ns(ns))?;
+    }
+    if !tz.is_null() {
+        k.write_obj(tz, &[0i32; 2])?;
+    }
+    Ok(0)
+}
+
+pub fn time(k: &mut Ctx<'_>, t: Ptr) -> SysResult {
+    let secs = k.node.realtime() / 1_000_000_000;
+    if !t.is_null() {
+        k.write_obj(t, &secs)?;
+    }
+    Ok(secs)
+}
+
+pub fn times(k: &mut Ctx<'_>, buf: Ptr) -> SysResult {
+    let tick = |ns: u64| (ns / 10_000_000) as i64;
+    let p = k.process();
+    let tms = Tms {
+        utime: tick(p.cpu_ns / 2),
+        stime: tick(p.cpu_ns / 2),
+        cutime: tick(p.children_cpu_ns / 2),
+        cstime: tick(p.children_cpu_ns / 2),
+    };
+    if !buf.is_null() {
+        k.write_obj(buf, &tms)?;
+    }
+    Ok(k.now().0 / 10_000_000)
+}
+
+pub fn nanosleep(k: &mut Ctx<'_>, req: Ptr, rem: Ptr) -> SysResult {
+    let ts: Timespec = k.read_obj(req)?;
+    let ns = ts.to_ns().ok_or(Errno::EINVAL)?;
+    let deadline = k.now().after(ns);
+    k.sleep(deadline, rem, false)
+}
+
+pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: Hex, req: Ptr, rem: Ptr) -> SysResult {
+    let ts: Timespec = k.read_obj(req)?;
+    let ns = ts.to_ns().ok_or(Errno::EINVAL)?;
+    let realtime = Ctx::timer_clock(clock as u64)?;
+    let absolute = flags.0 & c::TIMER_ABSTIME != 0;
+    let deadline = if absolute { k.clock_deadline(ns, realtime) } else { k.now().after(ns) };
+    k.sleep(deadline, rem, absolute)
+}
+
+pub fn getitimer(k: &mut Ctx<'_>, which: u32, value: Ptr) -> SysResult {
+    let shown = match u64::from(which) {
+        c::ITIMER_REAL => k.itimer(),
+        c::ITIMER_VIRTUAL | c::ITIMER_PROF => Itimerval::default(),
+        _ => return err(Errno::EINVAL),
+    };
+    k.write_obj(value, &shown)?;
+    Ok(0)
+}
+
+impl Ctx<'_> {
+    fn itimer(&self) -> Itimerval {
+        let now = self.now();
+        match self.process().itimer {
+            None => Itimerval::default(),
+            Some((at, interval)) => Itimerval {
+                interval: Timeval::from_ns(interval),
+                value: Timeval::from_ns(at.since(now).max(1000)),
+            },
+        }
+    }
+
+    fn set_itimer(&mut self, value: u64, interval: u64) {
+        let key = TimerKey::Itimer(self.pid);
+        let next = (value > 0).then(|| self.now().after(value));
+        let old = std::mem::replace(&mut self.process_mut().itimer, next.map(|n| (n, interval)));
+        self.node.rearm(key, old.map(|o| o.0), next);
+    }
+}
+
+pub fn setitimer(k: &mut Ctx<'_>, which: u32, value: Ptr, old: Ptr) -> SysResult {
+    if u64::from(which) > c::ITIMER_PROF {
+        return err(Errno::EINVAL);
+    }
+    let new: Itimerval = if value.is_null() { Itimerval::default() } else { k.read_obj(value)? };
+    let (ns, interval) =
+        (new.value.to_ns().ok_or(Errno::EINVAL)?, new.interval.to_ns().ok_or(Errno::EINVAL)?);
+    if u64::from(which) != c::ITIMER_REAL {
+        if ns > 0 {
+            return Err(Stop::Unsupported(
+                "setitimer on a CPU-time clock (user computation costs no virtual time)".into(),
+            ));
+        }
+        return Ok(0);
+    }
+    let shown = k.itimer();
+    if !old.is_null() {
+        k.write_obj(old, &shown)?;
+    }
+    k.set_itimer(ns, interval);
+    Ok(0)
+}
+
+pub fn alarm(k: &mut Ctx<'_>, seconds: u32) -> SysResult {
+    let now = k.now();
+    let left = k.process().itimer.map_or(0, |(at, _)| at.since(now).div_ceil(1_000_000_000));
+    k.set_itimer(u64::from(seconds) * 1_000_000_000, 0);
+    Ok(left)
+}
+
+pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResult {
+    let realtime = Ctx::timer_clock(u64::from(clock))?;
+    // struct sigevent: value, signo, notify, thread id. NULL means SIGALRM with the timer's id as value.
+    let next = k.process().timers.keys().next_back().map_or(0, |n| n + 1);
+    let (mut signo, mut value, mut thread) = (c::SIGALRM as u32, next as u64, None);
+    if !event.is_null() {
+        value = k.read_obj(event)?;
+        let [sig, notify, tid]: [i32; 3] = k.read_obj(Ptr(event.0 + 8))?;
+        match notify {
+            // SIGEV_SIGNAL, SIGEV_THREAD_ID, SIGEV_NONE
+            0 | 4 => {
+                if !(1..=64).contains(&sig) {
+                    return err(Errno::EINVAL);
+                }
+                signo = sig as u32;
+                if notify == 4 {
+                    let tid = Tid(tid as u32);
+                    if k.node.tasks.get(&tid).is_none_or(|t| t.pid != k.pid) {
+                        return err(Errno::EINVAL);
+                    }
+                    thread = Some(tid);
+                }
+            }
+            1 => signo = 0,
+            _ => return err(Errno::EINVAL),
+        }
+    }
+    k.write_obj(id, &next)?;
+    let timer = PosixTimer { realtime, signo, value, thread, schedule: Schedule::default(), overrun: 0 };
+    k.process_mut().timers.insert(next, timer);
+    Ok(0)
+}
+
+pub fn timer_settime(k: &mut Ctx<'_>, id: i32, flags: Hex, value: Ptr, old: Ptr) -> SysResult {
+    let spec: Itimerspec = k.read_obj(value)?;
+    let timer = k.process().timers.get(&id).ok_or(Errno::EINVAL)?;
+    let (realtime, before) = (timer.realtime, timer.schedule);
+    let new = k.schedule(&spec, flags.0 & c::TIMER_ABSTIME != 0, realtime)?;
+    if !old.is_null() {
+        let shown = before.show(k.now());
+        k.write_obj(old, &shown)?;
+    }
+    if let Some(t) = k.process_mut().timers.get_mut(&id) {
+        t.schedule = new;
+    }
+    let key = TimerKey::Posix(k.pid, id);
+    k.node.rearm(key, before.next, new.next);
+    Ok(0)
+}
+
+pub fn timer_gettime(k: &mut Ctx<'_>, id: i32, value: Ptr) -> SysResult {
+    let shown = k.process().timers.get(&id).ok_or(Errno::EINVAL)?.schedule.show(k.now());
+    k.write_obj(value, &shown)?;
+    Ok(0)
+}
+
+pub fn timer_getoverrun(k: &mut Ctx<'_>, id: i32) -> SysResult {
+    Ok(k.process().timers.get(&id).ok_or(Errno::EINVAL)?.overrun)
+}
+
+pub fn timer_delete(k: &mut Ctx<'_>, id: i32) -> SysResult {
+    let timer = k.process_mut().timers.remove(&id).ok_or(Errno::EINVAL)?;
+    let key = TimerKey::Posix(k.pid, id);
+    k.node.rearm(key, timer.schedule.next, None);
+    Ok(0)
+}
+
+pub fn timerfd_create(k: &mut Ctx<'_>, clock: u32, flags: Hex) -> SysResult {
+    if flags.0 & !(c::O_CLOEXEC | c::O_NONBLOCK) != 0 {
+        return err(Errno::EINVAL);
+    }
+    let realtime = match u64::from(clock) {
+        c::CLOCK_PROCESS_CPUTIME_ID | c::CLOCK_TAI => return err(Errno::EINVAL),
+        other => Ctx::timer_clock(other)?,
+    };
+    let id = k.node.timerfds.insert(TimerFd { realtime, ..TimerFd::default() });
+    let file = File::new(FileKind::TimerFd(id), c::O_RDWR | flags.0 & c::O_NONBLOCK);
+    Ok(k.open_file(file, flags.0 & c::O_CLOEXEC != 0)?)
+}
+
+fn timerfd(k: &Ctx<'_>, fd: Fd) -> SysResult<TimerFdId> {
+    match k.file(fd)?.kind {
+        FileKind::TimerFd(id) => Ok(id),
+        _ => err(Errno::EINVAL),
+    }
+}
+
+pub fn timerfd_settime(k: &mut Ctx<'_>, fd: Fd, flags: Hex, value: Ptr, old: Ptr) -> SysResult {
+    if flags.0 & !(c::TIMER_ABSTIME | c::TFD_TIMER_CANCEL_ON_SET) != 0 {
+        return err(Errno::EINVAL);
+    }
+    let spec: Itimerspec = k.read_obj(value)?;
+    let id = timerfd(k, fd)?;
+    let (realtime, before) = (k.node.timerfds[id].realtime, k.node.timerfds[id].schedule);
+    let new = k.schedule(&spec, flags.0 & c::TIMER_ABSTIME != 0, realtime)?;
+    if !old.is_null() {
+        let shown = before.show(k.now());
+        k.write_obj(old, &shown)?;
+    }
+    let timer = &mut k.node.timerfds[id];
+    (timer.schedule, timer.expired) = (new, 0);
+    k.node.rearm(TimerKey::TimerFd(id), before.next, new.next);
+    Ok(0)
+}
+
+pub fn timerfd_gettime(k: &mut Ctx<'_>, fd: Fd, value: Ptr) -> SysResult {
+    let id = timerfd(k, fd)?;
+    let shown = k.node.timerfds[id].schedule.show(k.now());
+    k.write_obj(value, &shown)?;
+    Ok(0)
+}

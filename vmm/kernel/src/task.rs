@@ -1,0 +1,98 @@
+//! A task: one thread of a process, its registers, signal state and what it is doing ([`TaskState`]).
+
+use std::sync::Arc;
+
+use bloodhound_abi::Regs;
+use bloodhound_abi::structs::{Siginfo, StackT};
+
+use crate::ids::*;
+use crate::wait::Wait;
+
+/// What a task is doing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskState {
+    /// Wants the CPU.
+    Runnable,
+    /// Inside a system call that waits.
+    Blocked(Box<Wait>),
+    /// Stopped by SIGSTOP and its kind until SIGCONT.
+    Stopped,
+    /// The first task of a process whose other tasks still run, after its own exit.
+    Dead,
+}
+
+/// Handed to a system call that runs again after sleeping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// What it had waited for.
+    pub wait: Wait,
+    /// Its deadline has passed.
+    pub timed_out: bool,
+}
+
+/// One thread.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Its number.
+    pub tid: Tid,
+    /// Its process.
+    pub pid: Pid,
+    /// Registers at its last trap.
+    pub regs: Regs,
+    /// Extended state in XSAVE standard format; `None` is the initial state.
+    pub xstate: Option<Arc<Vec<u8>>>,
+    /// The platform holds an older extended state than `xstate`.
+    pub xstate_dirty: bool,
+    /// What it does.
+    pub state: TaskState,
+    /// A system call is in progress (it blocked and runs again).
+    pub in_syscall: bool,
+    /// Set between a wake-up and the second run of the call.
+    pub resumed: Option<Resumed>,
+    /// Blocked signals, bit n-1 for signal n.
+    pub sigmask: u64,
+    /// The mask to restore at the next return to user code (sigsuspend and the p-calls).
+    pub restore_mask: Option<u64>,
+    /// Signals for this thread only.
+    pub pending: crate::signal::Pending,
+    /// The alternate signal stack.
+    pub altstack: StackT,
+    /// CLONE_CHILD_CLEARTID's word.
+    pub clear_child_tid: u64,
+    /// set_robust_list's head.
+    pub robust_list: u64,
+    /// Name (PR_SET_NAME), at most 15 bytes.
+    pub comm: Vec<u8>,
+    /// A vfork child that still uses its parent's address space.
+    pub vfork_parent: Option<Tid>,
+    /// The fault which made the pending synchronous signal, for core messages.
+    pub last_fault: Option<Siginfo>,
+    /// System calls made, for reports.
+    pub syscalls: u64,
+}
+
+impl Task {
+    /// A task about to run with `regs`.
+    pub fn new(tid: Tid, pid: Pid, regs: Regs) -> Task {
+        Task {
+            tid,
+            pid,
+            regs,
+            xstate: None,
+            xstate_dirty: true,
+            state: TaskState::Runnable,
+            in_syscall: false,
+            resumed: None,
+            sigmask: 0,
+            restore_mask: None,
+            pending: Default::default(),
+            altstack: StackT { flags: bloodhound_abi::consts::SS_DISABLE as i32, ..StackT::default() },
+            clear_child_tid: 0,
+            robust_list: 0,
+            comm: Vec::new(),
+            vfork_parent: None,
+            last_fault: None,
+            syscalls: 0,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Armed timers: setitimer(2), timer_create(2), timerfd_create(2). All live in one ordered set of the node.
+
+use bloodhound_abi::SimTime;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::{Itimerspec, Siginfo, Timespec};
+
+use crate::ids::*;
+use crate::node::Node;
+use crate::wait::Object;
+
+/// Names an armed timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TimerKey {
+    /// ITIMER_REAL of a process.
+    Itimer(Pid),
+    /// A POSIX timer of a process.
+    Posix(Pid, i32),
+    /// A timerfd.
+    TimerFd(TimerFdId),
+}
+
+/// When a timer fires.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// Next expiry on the node's clock.
+    pub next: Option<SimTime>,
+    /// Period in ns, 0 for once.
+    pub interval: u64,
+}
+
+impl Schedule {
+    /// What the get calls show: remaining time and interval.
+    pub fn show(&self, now: SimTime) -> Itimerspec {
+        // "a zero it_value means disarmed": an expiry due now still shows one nanosecond.
+        let left = self.next.map_or(0, |t| t.since(now).max(1));
+        Itimerspec { interval: Timespec::from_ns(self.interval), value: Timespec::from_ns(left) }
+    }
+
+    /// Counts expiries up to `now` and moves on: (expiries, next).
+    fn advance(&mut self, at: SimTime, now: SimTime) -> u64 {
+        if self.interval == 0 {
+            self.next = None;
+            return 1;
+        }
+        let count = 1 + now.since(at) / self.interval;
+        self.next = Some(at.after(count * self.interval));
+        count
+    }
+}
+
+/// A timerfd.
+#[derive(Clone, Debug, Default)]
+pub struct TimerFd {
+    /// Counts CLOCK_REALTIME (or a BOOTTIME/MONOTONIC kind).
+    pub realtime: bool,
+    /// When it fires.
+    pub schedule: Schedule,
+    /// Expiries not yet read.
+    pub expired: u64,
+}
+
+/// A POSIX timer.
+#[derive(Clone, Debug)]
+pub struct PosixTimer {
+    /// Counts CLOCK_REALTIME.
+    pub realtime: bool,
+    /// Signal, or 0 for SIGEV_NONE.
+    pub signo: u32,
+    /// sigev_value.
+    pub value: u64,
+    /// SIGEV_THREAD_ID's thread.
+    pub thread: Option<Tid>,
+    /// When it fires.
+    pub schedule: Schedule,
+    /// Overrun count of the last signal.
+    pub overrun: u64,
+}
+
+impl Node {
+    /// Replaces the schedule of a timer in the ordered set.
+    pub(crate) fn rearm(&mut self, key: TimerKey, old: Option<SimTime>, new: Option<SimTime>) {
+        if let Some(at) = old {
+            self.timers.remove(&(at, key));
+        }
+        if let Some(at) = new {
+            self.timers.insert((at, key));
+        }
+    }
+
+    /// A timer is due; its entry has been taken from the set.
+    pub(crate) fn fire_timer(&mut self, key: TimerKey, at: SimTime) {
+        let now = self.clock;
+        match key {
+            TimerKey::Itimer(pid) => {
+                let Some(process) = self.processes.get_mut(&pid) else { return };
+                let Some((_, interval)) = process.itimer else { return };
+                let mut schedule = Schedule { next: Some(at), interval };
+                schedule.advance(at, now);
+                process.itimer = schedule.next.map(|n| (n, interval));
+                self.rearm(key, None, schedule.next);
+                let info =
+                    Siginfo { signo: c::SIGALRM as i32, code: c::SI_KERNEL as i32, ..Siginfo::default() };
+                self.send_process(pid, info);
+            }
+            TimerKey::TimerFd(id) => {
+                let Some(timer) = self.timerfds.get_mut(id) else { return };
+                timer.expired += timer.schedule.advance(at, now);
+                let next = timer.schedule.next;
+                self.rearm(key, None, next);
+                self.notify_object(Object::TimerFd(id), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+            }
+            TimerKey::Posix(pid, id) => self.fire_posix(pid, id, at),
+        }
+    }
+
+    fn fire_posix(&mut self, pid: Pid, id: i32, at: SimTime) {
+        let now = self.clock;
+        let Some(timer) = self.processes.get_mut(&pid).and_then(|p| p.timers.get_mut(&id)) else { return };
+        timer.overrun = timer.schedule.advance(at, now) - 1;
+        let (next, signo, value, thread, overrun) =
+            (timer.schedule.next, timer.signo, timer.value, timer.thread, timer.overrun);
+        self.rearm(TimerKey::Posix(pid, id), None, next);
+        if signo == 0 {
+            return;
+        }
+        let mut info = Siginfo { signo: signo as i32, code: c::SI_TIMER as i32, ..Siginfo::default() };
+        info.fields[0] = id as u32 as u64 | (overrun << 32);
+        info.fields[1] = value;
+        match thread {
+            Some(tid) => self.send_task(tid, info),
+            None => self.send_process(pid, info),
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Fault injection: a swarm profile per seed, one draw per time step, and the heal that ends it all.
+//!
+//! A time step's single draw falls into one of disjoint intervals, one per possible fault, so that at most one fault
+//! begins per step and the number of draws does not depend on what happened before.
+
+use std::fmt;
+
+use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_net::{LinkConfig, NodeId, PartitionId, PartitionKind};
+
+use crate::event::Event;
+use crate::machine::Machine;
+use crate::scenario::{FaultSpec, PartitionName};
+use crate::services::State;
+use crate::world::{Notice, Phase};
+
+/// The faults of one seed.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// What this seed drew.
+    pub profile: Option<FaultSpec>,
+    /// Partitions in force.
+    pub partitions: Vec<PartitionId>,
+    /// Faults injected, for the report.
+    pub injected: u64,
+}
+
+impl fmt::Display for FaultSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        let rate = |ppb: u32| format!("{}.{:07}%", ppb / 10_000_000, ppb % 10_000_000);
+        let named = [
+            ("drop", self.drop),
+            ("delay", self.delay),
+            ("duplicate", self.duplicate),
+            ("reorder", self.reorder),
+            ("partition", self.partition),
+            ("reset", self.reset),
+            ("crash", self.crash),
+            ("pause", self.pause),
+        ];
+        for (name, ppb) in named.iter().filter(|(_, ppb)| *ppb > 0) {
+            let text = rate(*ppb);
+            let short = text.trim_end_matches('%').trim_end_matches('0').trim_end_matches('.');
+            parts.push(format!("{name} {short}%"));
+        }
+        if self.jitter_ns > 0 {
+            parts.push(format!("jitter {} us", self.jitter_ns / 1000));
+        }
+        if parts.is_empty() { f.write_str("no faults") } else { f.write_str(&parts.join(", ")) }
+    }
+}
+
+/// Draws which kinds of faults a seed has and how strong (swarm testing: omitting features at random finds more).
+fn swarm(spec: &FaultSpec, decisions: &mut Decisions) -> FaultSpec {
+    if !spec.swarm {
+        return spec.clone();
+    }
+    let mut profile = spec.clone();
+    let mut draw = |rate: &mut u32| {
+        if *rate == 0 {
+            return;
+        }
+        // Off one time in three; else between a quarter and four times the configured rate.
+        let strength = decisions.below(Stream::Faults, 6);
+        let scaled = match strength {
+            0 | 1 => 0,
+            2 => u64::from(*rate) / 4,
+            3 => u64::from(*rate),
+            4 => u64::from(*rate) * 2,
+            _ => u64::from(*rate) * 4,
+        };
+        *rate = scaled.min(1_000_000_000) as u32;
+    };
+    for rate in [
+        &mut profile.drop,
+        &mut profile.delay,
+        &mut profile.duplicate,
+        &mut profile.reorder,
+        &mut profile.partition,
+        &mut profile.reset,
+        &mut profile.crash,
+        &mut profile.pause,
+    ] {
+        draw(rate);
+    }
+    if decisions.below(Stream::Faults, 2) == 0 {
+        profile.jitter_ns = 0;
+    }
+    profile
+}
+
+impl Machine {
+    /// The stack is ready: draws the profile and lets faults begin. Returns the profile.
+    pub fn begin_faults(&mut self) -> FaultSpec {
+        let profile = swarm(&self.scenario.faults, &mut self.world.decisions);
+        self.world.phase = Phase::Faults;
+        self.world.note(None, Notice::Phase(format!("faults: {profile}")));
+        let (now, step) = (self.world.now, self.scenario.time_step);
+        self.set_links(Some(&profile));
+        self.world.faults.profile = Some(profile.clone());
+        self.world.events.push(now.after(step), Event::FaultTick);
+        self.world.events.push(now.after(self.scenario.fault_time), Event::HealPhase);
+        self.world.events.push(now.after(self.scenario.max_time), Event::End);
+        profile
+    }
+
+    fn set_links(&mut self, profile: Option<&FaultSpec>) {
+        let mut link = self.scenario.link.clone();
+        if let Some(p) = profile {
+            link = LinkConfig {
+                jitter: link.jitter.max(p.jitter_ns),
+                loss: p.drop,
+                duplicate: p.duplicate,
+                reorder: p.reorder,
+                reorder_delay: link.latency * 5,
+                delay: p.delay,
+                delay_max: p.delay_ns,
+                ..link
+            };
+        }
+        self.world.fabric.set_default_link(link);
+    }
+
+    /// One draw decides whether and which fault begins.
+    pub(crate) fn fault_tick(&mut self) {
+        if self.world.phase != Phase::Faults {
+            return;
+        }
+        let at = self.world.now.after(self.scenario.time_step);
+        self.world.events.push(at, Event::FaultTick);
+        let Some(profile) = self.world.faults.profile.clone() else { return };
+        let targets: Vec<NodeId> =
+            self.scenario.services.iter().filter(|s| s.faulty).map(|s| s.node).collect();
+        let nodes = targets.len() as u64;
+        let weights = [
+            u64::from(profile.crash) * nodes,
+            u64::from(profile.pause) * nodes,
+            u64::from(profile.partition),
+            u64::from(profile.reset),
+        ];
+        let total: u64 = weights.iter().sum();
+        if total == 0 || nodes == 0 {
+            return;
+        }
+        let mut value = self.world.decisions.below(Stream::Faults, total.max(1_000_000_000));
+        for (kind, weight) in weights.into_iter().enumerate() {
+            if value >= weight {
+                value -= weight;
+                continue;
+            }
+            let target = targets[(value % nodes) as usize];
+            match kind {
+                0 => self.crash(target, &profile),
+                1 => self.pause(target, &profile),
+                2 => self.partition(&targets, &profile),
+                _ => self.reset(&targets),
+            }
+            return;
+        }
+    }
+
+    fn fault(&mut self, node: Option<NodeId>, text: String) {
+        self.world.digest.bytes(text.as_bytes());
+        self.world.faults.injected += 1;
+        self.world.note(node, Notice::Fault(text));
+    }
+
+    pub(crate) fn name(&self, id: NodeId) -> String {
+        let spec = self.scenario.services.iter().find(|s| s.node == id);
+        spec.map_or_else(|| format!("node {}", id.0), |s| s.name.clone())
+    }
+
+    fn crash(&mut self, id: NodeId, profile: &FaultSpec) {
+        if !matches!(self.world.services[&id].state, State::Running(_)) {
+            return;
+        }
+        let (low, high) = profile.restart_ns;
+        let down = self.world.decisions.between(Stream::Faults, low, high);
+        self.fault(
+            Some(id),
+            format!("crash {} (SIGKILL), restart after {} ms", self.name(id), down / 1_000_000),
+        );
+        self.world.catch_up(id);
+        if let Some(s) = self.world.services.get_mut(&id) {
+            (s.state, s.healthy, s.probe) = (State::Crashed, false, None);
+        }
+        let (node, base, _) = self.parts(id);
+        node.kill_all(base);
+        self.flush(id);
+        let at = self.world.now.after(down);
+        self.world.events.push(at, Event::Start(id));
+    }
+
+    fn pause(&mut self, id: NodeId, profile: &FaultSpec) {
+        if self.world.paused.contains_key(&id) {
+            return;
+        }
+        let (low, high) = profile.pause_ns;
+        let time = self.world.decisions.between(Stream::Faults, low, high);
+        self.fault(Some(id), format!("pause {} for {} ms", self.name(id), time / 1_000_000));
+        let until = self.world.now.after(time);
+        self.world.paused.insert(id, until);
+        self.world.events.push(until, Event::Unpause(id));
+    }
+
+    pub(crate) fn unpause(&mut self, id: NodeId) {
+        if self.world.paused.get(&id).is_some_and(|until| *until <= self.world.now) {
+            self.world.paused.remove(&id);
+            self.world.catch_up(id);
+        }
+    }
+
+    fn partition(&mut self, targets: &[NodeId], profile: &FaultSpec) {
+        if targets.len() < 2 {
+            return;
+        }
+        let mut nodes = targets.to_vec();
+        let decisions = &mut self.world.decisions;
+        // Fisher-Yates.
+        for i in (1..nodes.len()).rev() {
+            nodes.swap(i, decisions.below(Stream::Faults, i as u64 + 1) as usize);
+        }
+        use PartitionName as P;
+        let all = [P::Symmetric, P::OneWay, P::Isolate, P::Majority, P::Bridge];
+        let kinds: &[P] = if profile.partition_kinds.is_empty() { &all } else { &profile.partition_kinds };
+        let name = kinds[decisions.below(Stream::Faults, kinds.len() as u64) as usize];
+        let cut = 1 + decisions.below(Stream::Faults, nodes.len() as u64 - 1) as usize;
+        let (low, high) = profile.partition_ns;
+        let time = decisions.between(Stream::Faults, low, high);
+        let (a, b) = (nodes[..cut].to_vec(), nodes[cut..].to_vec());
+        let kind = match name {
+            P::Symmetric => PartitionKind::Symmetric(a, b),
+            P::OneWay => PartitionKind::OneWay(a, b),
+            P::Isolate => PartitionKind::Isolate(nodes[0], nodes[1..].to_vec()),
+            P::Majority => {
+                let half = nodes.len() / 2 + 1;
+                PartitionKind::MajorityMinority(nodes[..half].to_vec(), nodes[half..].to_vec())
+            }
+            P::Bridge => {
+                let half = 1 + (nodes.len() - 1) / 2;
+                PartitionKind::Bridge(nodes[0], nodes[1..half].to_vec(), nodes[half..].to_vec())
+            }
+        };
+        let text = format!("partition {} for {} ms", self.describe_partition(&kind), time / 1_000_000);
+        self.fault(None, text);
+        let id = self.world.fabric.partition(kind);
+        self.world.faults.partitions.push(id);
+        let at = self.world.now.after(time);
+        self.world.events.push(at, Event::Heal(id));
+    }
+
+    fn describe_partition(&self, kind: &PartitionKind) -> String {
+        let names = |ids: &[NodeId]| ids.iter().map(|n| self.name(*n)).collect::<Vec<_>>().join(" ");
+        match kind {
+            PartitionKind::Symmetric(a, b) => format!("[{}] | [{}]", names(a), names(b)),
+            PartitionKind::OneWay(a, b) => format!("[{}] -/-> [{}]", names(a), names(b)),
+            PartitionKind::Isolate(n, rest) => format!("isolate {} from [{}]", self.name(*n), names(rest)),
+            PartitionKind::MajorityMinority(a, b) => {
+                format!("majority [{}] | minority [{}]", names(a), names(b))
+            }
+            PartitionKind::Bridge(n, a, b) => {
+                format!("[{}] | [{}], bridge {}", names(a), names(b), self.name(*n))
+            }
+        }
+    }
+
+    pub(crate) fn heal_partition(&mut self, id: PartitionId) {
+        if self.world.fabric.heal(id) {
+            self.world.faults.partitions.retain(|p| *p != id);
+            self.world.note(None, Notice::Fault("partition healed".into()));
+        }
+    }
+
+    fn reset(&mut self, targets: &[NodeId]) {
+        let id = targets[self.world.decisions.below(Stream::Faults, targets.len() as u64) as usize];
+        self.fault(Some(id), format!("reset all connections of {}", self.name(id)));
+        self.world.catch_up(id);
+        let now = self.world.now;
+        let node = self.world.node_mut(id);
+        node.net.reset_connections(None, now);
+        node.drain_net();
+        self.flush(id);
+    }
+
+    /// The faults end: the network is whole, everything that is down starts, nothing is paused.
+    pub(crate) fn heal_phase(&mut self) {
+        if self.world.phase != Phase::Faults {
+            return;
+        }
+        self.world.phase = Phase::Recovery;
+        self.world.fabric.heal_all();
+        self.world.faults.partitions.clear();
+        self.set_links(None);
+        let paused: Vec<NodeId> = std::mem::take(&mut self.world.paused).into_keys().collect();
+        for id in paused {
+            self.world.catch_up(id);
+        }
+        let now = self.world.now;
+        self.world.events.remove_if(|e| {
+            matches!(e, Event::Start(_) | Event::FaultTick | Event::Heal(_) | Event::Unpause(_))
+        });
+        let down: Vec<NodeId> = self
+            .world
+            .services
+            .iter()
+            .filter(|(_, s)| s.state == State::Crashed)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in down {
+            self.world.events.push(now, Event::Start(id));
+        }
+        self.world.note(None, Notice::Phase("healed: the system must recover".into()));
+        self.recovery_begins();
+    }
+}

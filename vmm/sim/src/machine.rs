@@ -1,0 +1,410 @@
+//! The machine loop: runs the node whose clock is earliest until it passes the next event, over and over.
+//!
+//! Nodes are parallel in virtual time. A node may run ahead of the others by the network's lowest latency at most
+//! (the lookahead of conservative discrete-event simulation), so that no packet can reach its past.
+//! Neighbours: [`crate::step`] runs one step of one task, [`crate::services`] and [`crate::faults`] act on events.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bloodhound_abi::SimTime;
+use bloodhound_kernel::node::Node;
+use bloodhound_net::NodeId;
+use bloodhound_platform::{Mapping, Platform, PlatformError, SpaceId};
+use bloodhound_vfs::BaseFs;
+
+use crate::event::Event;
+use crate::scenario::Scenario;
+use crate::world::{Finding, FindingKind, World};
+
+/// A step as a listener sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepRecord {
+    /// Number of the step, from 1.
+    pub step: u64,
+    /// The node.
+    pub node: NodeId,
+    /// Process and task.
+    pub pid: u32,
+    /// The task.
+    pub tid: u32,
+    /// System-call number, or `u64::MAX` for a signal or fault.
+    pub nr: u64,
+    /// Result.
+    pub result: u64,
+    /// The node's clock after it.
+    pub at: SimTime,
+    /// Digest after it.
+    pub digest: crate::digest::Digest,
+    /// The call as text, if texts were asked for.
+    pub text: Option<String>,
+}
+
+/// What a listener wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// Nothing: steps cost nothing extra.
+    Off,
+    /// Records without text.
+    Steps,
+    /// Records with the call's text.
+    Text,
+}
+
+/// Test modes that must not change any digest (ARCHITECTURE.md, "Standing tests").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TestModes {
+    /// Drop all platform state every so many steps.
+    pub evict_every: u64,
+    /// Wake a sleeping task for nothing every so many steps.
+    pub spurious_every: u64,
+    /// Clone the world every so many steps and go on with the clone.
+    pub clone_every: u64,
+}
+
+/// Receives steps.
+pub type Listener = Box<dyn FnMut(StepRecord)>;
+
+/// Why a run of the loop ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The condition holds.
+    Condition,
+    /// Nothing can happen any more.
+    Quiet,
+    /// A finding that makes going on meaningless was recorded.
+    Fatal(Finding),
+    /// The host asked to stop.
+    Interrupted,
+}
+
+/// A host-side failure, with the place in the run.
+#[derive(Debug)]
+pub struct MachineError {
+    /// What the platform says.
+    pub error: PlatformError,
+    /// Where it happened.
+    pub at: SimTime,
+    /// The step.
+    pub step: u64,
+}
+
+impl std::fmt::Display for MachineError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (virtual time {}, step {})", self.error, self.at, self.step)
+    }
+}
+
+impl std::error::Error for MachineError {}
+
+/// A world on a platform.
+pub struct Machine {
+    /// The world; change it only between runs of the loop, after [`Machine::detach`].
+    pub world: World,
+    pub(crate) platform: Box<dyn Platform>,
+    pub(crate) base: Box<dyn BaseFs>,
+    pub(crate) scenario: Arc<Scenario>,
+    pub(crate) listen: Listen,
+    pub(crate) listener: Option<Listener>,
+    pub(crate) modes: TestModes,
+    pub(crate) spaces: BTreeSet<u64>,
+    pub(crate) scratch: Vec<Mapping>,
+    pub(crate) interrupt: Option<Arc<std::sync::atomic::AtomicBool>>,
+}
+
+impl Machine {
+    /// A machine for a world made by [`crate::setup`].
+    pub fn new(
+        world: World,
+        scenario: Arc<Scenario>,
+        platform: Box<dyn Platform>,
+        base: Box<dyn BaseFs>,
+    ) -> Machine {
+        Machine {
+            world,
+            platform,
+            base,
+            scenario,
+            listen: Listen::Off,
+            listener: None,
+            modes: TestModes::default(),
+            spaces: BTreeSet::new(),
+            scratch: Vec::new(),
+            interrupt: None,
+        }
+    }
+
+    /// Calls `listener` at every step from now on.
+    pub fn set_listener(&mut self, listen: Listen, listener: Listener) {
+        self.listen = listen;
+        self.listener = Some(listener);
+    }
+
+    /// Turns standing tests on.
+    pub fn set_modes(&mut self, modes: TestModes) {
+        self.modes = modes;
+    }
+
+    /// The loop ends soon after this becomes true.
+    pub fn set_interrupt(&mut self, flag: Arc<std::sync::atomic::AtomicBool>) {
+        self.interrupt = Some(flag);
+    }
+
+    /// The scenario of the run.
+    pub fn scenario(&self) -> &Arc<Scenario> {
+        &self.scenario
+    }
+
+    /// Runs until `done` holds, nothing can happen, or something fatal was found.
+    ///
+    /// # Errors
+    /// Host errors.
+    pub fn run(&mut self, mut done: impl FnMut(&World) -> bool) -> Result<Ended, MachineError> {
+        loop {
+            if done(&self.world) {
+                return Ok(Ended::Condition);
+            }
+            if let Some(f) = self.fatal() {
+                return Ok(Ended::Fatal(f));
+            }
+            if self.interrupt.as_ref().is_some_and(|i| i.load(std::sync::atomic::Ordering::Relaxed)) {
+                return Ok(Ended::Interrupted);
+            }
+            if !self.advance()? {
+                return Ok(Ended::Quiet);
+            }
+        }
+    }
+
+    fn fatal(&self) -> Option<Finding> {
+        let fatal = |f: &&Finding| {
+            matches!(f.kind, FindingKind::Unsupported | FindingKind::Hang | FindingKind::NotReady)
+        };
+        self.world.findings.iter().find(fatal).cloned()
+    }
+
+    /// The earliest node that wants its CPU, and the clock of the next one.
+    fn next_runner(&self) -> (Option<(SimTime, NodeId)>, SimTime) {
+        let mut first: Option<(SimTime, NodeId)> = None;
+        let mut second = SimTime::MAX;
+        for (id, node) in &self.world.nodes {
+            if node.run_queue.is_empty() || self.world.paused.contains_key(id) {
+                continue;
+            }
+            match first {
+                Some((at, _)) if node.clock >= at => second = second.min(node.clock),
+                _ => {
+                    if let Some((at, _)) = first {
+                        second = second.min(at);
+                    }
+                    first = Some((node.clock, *id));
+                }
+            }
+        }
+        (first, second)
+    }
+
+    /// When the next thing happens that no running task causes.
+    fn next_timed(&self) -> Option<SimTime> {
+        let idle =
+            |(id, n): &(&NodeId, &Arc<Node>)| n.run_queue.is_empty() || self.world.paused.contains_key(*id);
+        let deadlines =
+            self.world.nodes.iter().filter(idle).filter_map(|(_, n)| Some(n.next_deadline()?.max(n.clock)));
+        deadlines.chain(self.world.events.next_time()).chain(self.client_deadline()).min()
+    }
+
+    /// One slice of a node or the events of one time. False if nothing can happen.
+    fn advance(&mut self) -> Result<bool, MachineError> {
+        let (runner, second) = self.next_runner();
+        let timed = self.next_timed();
+        match (runner, timed) {
+            (Some((clock, id)), t) if t.is_none_or(|t| clock <= t) => {
+                let lookahead = self.scenario.link.latency;
+                let limit = second.after(lookahead).min(t.unwrap_or(SimTime::MAX));
+                self.run_node(id, limit)?;
+                Ok(true)
+            }
+            (_, Some(t)) => {
+                self.world.now = self.world.now.max(t);
+                self.timed(t);
+                Ok(true)
+            }
+            _ => Ok(self.unpark_hopeless()),
+        }
+    }
+
+    /// Runs steps of a node until its clock passes `limit`, it has nothing to run, or it sent something.
+    fn run_node(&mut self, id: NodeId, limit: SimTime) -> Result<(), MachineError> {
+        self.world.now = self.world.now.max(self.world.nodes[&id].clock);
+        loop {
+            let sent = self.step(id)?;
+            let node = &self.world.nodes[&id];
+            if sent || node.run_queue.is_empty() || node.clock > limit {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Everything that is due at `t`: timers of idle nodes, clients, events.
+    fn timed(&mut self, t: SimTime) {
+        let ids: Vec<NodeId> = self.world.nodes.keys().copied().collect();
+        for id in ids {
+            let node = &self.world.nodes[&id];
+            let idle = node.run_queue.is_empty() || self.world.paused.contains_key(&id);
+            if idle && node.next_deadline().is_some_and(|d| d <= t) {
+                let node = self.world.node_mut(id);
+                node.clock = node.clock.max(t);
+                node.on_time();
+                self.flush(id);
+            }
+        }
+        self.run_clients(t);
+        while let Some((at, event)) = self.world.events.pop_due(t) {
+            self.world.now = self.world.now.max(at);
+            self.event(event);
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Deliver(id, packet) => self.deliver(id, *packet),
+            Event::FaultTick => self.fault_tick(),
+            Event::Heal(partition) => self.heal_partition(partition),
+            Event::Unpause(id) => self.unpause(id),
+            Event::Start(id) => self.start_service(id),
+            Event::Probe(id) => self.probe(id),
+            Event::ProbeTimeout(id, pid) => self.probe_timeout(id, pid),
+            Event::Check(index) => self.check_due(index),
+            Event::BootTimeout => self.boot_timeout(),
+            Event::HealPhase => self.heal_phase(),
+            Event::End => self.world.phase = crate::world::Phase::Done,
+        }
+    }
+
+    fn deliver(&mut self, id: NodeId, packet: bloodhound_net::Packet) {
+        if !self.world.nodes.contains_key(&id) {
+            self.deliver_to_client(id, packet);
+            return;
+        }
+        self.world.catch_up(id);
+        self.world.node_mut(id).receive(packet);
+        self.flush(id);
+    }
+
+    /// Hands a node's packets to the network, its console output and dead address spaces to who wants them. True if
+    /// packets were sent.
+    pub(crate) fn flush(&mut self, id: NodeId) -> bool {
+        self.wake_spinners(id);
+        let Some(arc) = self.world.nodes.get_mut(&id) else { return false };
+        let node = Arc::make_mut(arc);
+        for space in node.dead_spaces.drain(..) {
+            self.spaces.remove(&space);
+            self.platform.drop_space(SpaceId(space));
+        }
+        for chunk in node.console.drain(..) {
+            self.world.digest.bytes(&chunk.bytes);
+            self.world.console.push((id, chunk));
+        }
+        let packets = node.net.take_output();
+        let (ends, clock) = (std::mem::take(&mut node.ends), node.clock);
+        let sent = !packets.is_empty();
+        self.send_packets(id, packets, clock);
+        for end in ends {
+            self.process_ended(id, end);
+        }
+        sent
+    }
+
+    /// Routes packets that `id` sent at `clock`.
+    pub(crate) fn send_packets(&mut self, id: NodeId, packets: Vec<bloodhound_net::Packet>, clock: SimTime) {
+        for packet in packets {
+            let routed = self.world.fabric.route(packet, id, clock, &mut self.world.decisions);
+            for d in routed.deliveries() {
+                self.world.digest.time(d.at);
+                self.world.events.push(d.at, Event::Deliver(d.to, Box::new(d.packet)));
+            }
+        }
+    }
+
+    /// Spinning tasks of a node look again: something on it changed.
+    pub(crate) fn wake_spinners(&mut self, id: NodeId) {
+        if self.world.spinning.is_empty() {
+            return;
+        }
+        let tids: Vec<_> = self.world.spinning.iter().filter(|(n, _)| *n == id).map(|(_, t)| *t).collect();
+        for tid in tids {
+            self.world.spinning.remove(&(id, tid));
+            let node = self.world.node_mut(id);
+            if node.tasks.contains_key(&tid) {
+                node.enqueue(tid);
+            }
+        }
+    }
+
+    /// Nothing can happen. If tasks spin, they do so for ever: a finding.
+    fn unpark_hopeless(&mut self) -> bool {
+        let Some((id, tid)) = self.world.spinning.first().copied() else { return false };
+        let node = &self.world.nodes[&id];
+        let text = match node.tasks.get(&tid) {
+            Some(t) => format!(
+                "task {} ({}) loops at {:#x} without side effects and nothing can end it",
+                tid.0,
+                String::from_utf8_lossy(&t.comm),
+                t.regs.rip
+            ),
+            None => return false,
+        };
+        self.world.find(FindingKind::Hang, Some(id), text);
+        true
+    }
+
+    /// Saves everything that only the platform holds into the world and write-protects its mappings, so that the world
+    /// can be cloned.
+    ///
+    /// # Errors
+    /// Host errors.
+    pub fn detach(&mut self) -> Result<(), MachineError> {
+        let ids: Vec<NodeId> = self.world.nodes.keys().copied().collect();
+        for id in ids {
+            let spaces: Vec<u64> = self.world.nodes[&id].mms.iter().map(|(_, m)| m.space).collect();
+            for space in spaces {
+                self.save_xstate(id, SpaceId(space))?;
+                self.platform.write_protect(SpaceId(space));
+            }
+        }
+        Ok(())
+    }
+
+    /// A clone of the world.
+    ///
+    /// # Errors
+    /// Host errors.
+    pub fn snapshot(&mut self) -> Result<World, MachineError> {
+        self.detach()?;
+        Ok(self.world.clone())
+    }
+
+    /// Replaces the world. Spaces keep their host resources and forget their mappings.
+    pub fn restore(&mut self, world: World) {
+        let live: BTreeSet<u64> =
+            world.nodes.values().flat_map(|n| n.mms.iter().map(|(_, m)| m.space)).collect();
+        for space in std::mem::take(&mut self.spaces) {
+            if live.contains(&space) {
+                self.platform.reset_space(SpaceId(space));
+                self.spaces.insert(space);
+            } else {
+                self.platform.drop_space(SpaceId(space));
+            }
+        }
+        self.world = world;
+        for node in self.world.nodes.values_mut() {
+            for task in Arc::make_mut(node).tasks.values_mut() {
+                task.xstate_dirty = true;
+            }
+        }
+    }
+
+    pub(crate) fn host<T>(&self, result: Result<T, PlatformError>) -> Result<T, MachineError> {
+        result.map_err(|error| MachineError { error, at: self.world.now, step: self.world.steps })
+    }
+}

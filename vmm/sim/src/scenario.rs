@@ -1,0 +1,157 @@
+//! What a run is made from: services, network, workload, properties, faults. Plain values that the runner fills from
+//! bloodhound.yaml and the compose file; everything is resolved (addresses, trees of the base layer, paths).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use bloodhound_kernel::exec::Program;
+use bloodhound_kernel::node::Costs;
+use bloodhound_net::{LinkConfig, NodeId};
+use bloodhound_vfs::{MountSpec, TreeId};
+
+/// When a dependency counts as met (compose specification, `depends_on`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// Its command runs.
+    Started,
+    /// Its health check passes.
+    Healthy,
+    /// Its command ended with 0.
+    Completed,
+}
+
+/// What happens when a service's command ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestartPolicy {
+    /// Nothing.
+    No,
+    /// It starts again.
+    Always,
+    /// It starts again after a failure, at most so many times.
+    OnFailure(Option<u32>),
+}
+
+/// A health check (compose specification, `healthcheck`). Times in ns.
+#[derive(Clone, Debug)]
+pub struct Health {
+    /// What is run in the service.
+    pub program: Program,
+    /// Between checks.
+    pub interval: u64,
+    /// A check that takes longer has failed.
+    pub timeout: u64,
+    /// So many failures in a row make the service unhealthy.
+    pub retries: u32,
+    /// Failures before this age of the service do not count.
+    pub start_period: u64,
+}
+
+/// One container.
+#[derive(Clone, Debug)]
+pub struct ServiceSpec {
+    /// Its node in the network.
+    pub node: NodeId,
+    /// Compose service name, with `-N` for further replicas.
+    pub name: String,
+    /// Host name inside.
+    pub hostname: String,
+    /// Addresses with prefix lengths.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// What it runs; the path may be a bare name that is looked up in PATH.
+    pub program: Program,
+    /// Tree of the base layer that is its root; `None` for an empty root.
+    pub root: Option<TreeId>,
+    /// Further mounts by path, outer ones first.
+    pub mounts: Vec<(String, MountSpec)>,
+    /// Services that must be there first.
+    pub depends_on: Vec<(NodeId, Condition)>,
+    /// How its health is checked.
+    pub health: Option<Health>,
+    /// What happens at its end.
+    pub restart: RestartPolicy,
+    /// Standard input.
+    pub stdin: Vec<u8>,
+    /// Faults may hit it.
+    pub faulty: bool,
+}
+
+/// Rates are parts per billion. Those of processes and partitions are per time step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FaultSpec {
+    /// A packet is lost.
+    pub drop: u32,
+    /// A packet is delayed by `delay_ns`.
+    pub delay: u32,
+    /// Extra delay, ns.
+    pub delay_ns: u64,
+    /// Uniform jitter up to this, ns.
+    pub jitter_ns: u64,
+    /// A packet arrives twice.
+    pub duplicate: u32,
+    /// A packet overtakes.
+    pub reorder: u32,
+    /// A partition begins.
+    pub partition: u32,
+    /// It lasts so long, ns.
+    pub partition_ns: (u64, u64),
+    /// Kinds of partitions that may be drawn; empty means all.
+    pub partition_kinds: Vec<PartitionName>,
+    /// All connections between two nodes are reset.
+    pub reset: u32,
+    /// A service is killed.
+    pub crash: u32,
+    /// It is down for so long, ns.
+    pub restart_ns: (u64, u64),
+    /// A service is paused.
+    pub pause: u32,
+    /// It stands still for so long, ns.
+    pub pause_ns: (u64, u64),
+    /// Every seed draws which kinds are on and how strong (swarm testing); otherwise all are on at full strength.
+    pub swarm: bool,
+}
+
+/// Kinds of partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionName {
+    /// Two random halves.
+    Symmetric,
+    /// One half hears the other but is not heard.
+    OneWay,
+    /// One node alone.
+    Isolate,
+    /// A majority and a minority.
+    Majority,
+    /// Two halves with one node that sees both.
+    Bridge,
+}
+
+/// The whole input of a run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Containers in order.
+    pub services: Vec<ServiceSpec>,
+    /// Names for every /etc/hosts: name -> addresses.
+    pub hosts: BTreeMap<String, Vec<IpAddr>>,
+    /// Every link without faults.
+    pub link: LinkConfig,
+    /// Prices of calls.
+    pub costs: Costs,
+    /// CLOCK_REALTIME at virtual time 0, ns since 1970.
+    pub epoch_ns: u64,
+    /// Memory that nodes show, bytes.
+    pub memory: u64,
+    /// Interval of fault draws, ns.
+    pub time_step: u64,
+    /// The stack must be ready by then, ns.
+    pub boot_timeout: u64,
+    /// The run ends at the latest so long after it was ready, ns.
+    pub max_time: u64,
+    /// Faults are injected so long after it was ready, ns.
+    pub fault_time: u64,
+    /// Faults.
+    pub faults: FaultSpec,
+    /// A service without a health check counts as ready after running so long, ns.
+    pub settle: u64,
+    /// Offer the vDSO to programs.
+    pub vdso: bool,
+}

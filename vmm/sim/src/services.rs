@@ -1,0 +1,310 @@
+//! Supervision of the services, as a container runtime does it: start order, health checks, restarts, and when the
+//! stack is ready.
+
+use std::sync::Arc;
+
+use bloodhound_abi::{Errno, SimTime};
+use bloodhound_kernel::exec::Program;
+use bloodhound_kernel::ids::Pid;
+use bloodhound_kernel::node::ProcessEnd;
+use bloodhound_kernel::process::ExitStatus;
+use bloodhound_net::NodeId;
+
+use crate::event::Event;
+use crate::machine::Machine;
+use crate::scenario::{Condition, RestartPolicy, ServiceSpec};
+use crate::world::{FindingKind, Notice, Phase};
+
+/// Where programs are looked up without a PATH of their own.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Pause before a restart, ns; doubles up to a minute as docker's does.
+const RESTART_DELAY: u64 = 100_000_000;
+
+/// What a service does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// Waits for its dependencies.
+    #[default]
+    Waiting,
+    /// Its command runs.
+    Running(Pid),
+    /// Its command ended.
+    Ended(ExitStatus),
+    /// A fault killed it; it will be started again.
+    Crashed,
+}
+
+/// A service's supervision.
+#[derive(Clone, Debug, Default)]
+pub struct Service {
+    /// What it does.
+    pub state: State,
+    /// Its health check has passed (or it ran long enough without one).
+    pub healthy: bool,
+    /// When its command was last started.
+    pub started: SimTime,
+    /// How often it was started.
+    pub starts: u32,
+    /// A running health check.
+    pub probe: Option<Pid>,
+    /// Failed health checks in a row.
+    pub failures: u32,
+}
+
+impl Machine {
+    pub(crate) fn spec(&self, id: NodeId) -> Option<Arc<ServiceSpec>> {
+        self.scenario.services.iter().find(|s| s.node == id).cloned().map(Arc::new)
+    }
+
+    fn service(&mut self, id: NodeId) -> &mut Service {
+        self.world.services.entry(id).or_default()
+    }
+
+    /// Runs a program in a node, looked up in PATH if it is a bare name.
+    pub(crate) fn spawn(&mut self, id: NodeId, program: &Program) -> Result<Pid, Errno> {
+        self.world.catch_up(id);
+        let candidates = candidates(program);
+        let mut result = Err(Errno::ENOENT);
+        for path in candidates {
+            let mut candidate = program.clone();
+            candidate.path = path;
+            let (node, base, decisions) = self.parts(id);
+            result = node.spawn(&candidate, base, decisions);
+            if !matches!(result, Err(Errno::ENOENT | Errno::EACCES | Errno::ENOTDIR)) {
+                break;
+            }
+        }
+        result
+    }
+
+    pub(crate) fn start_service(&mut self, id: NodeId) {
+        let Some(spec) = self.spec(id) else { return };
+        if matches!(self.world.services.get(&id).map(|s| s.state), Some(State::Running(_))) {
+            return;
+        }
+        let again = self.service(id).starts > 0;
+        if again && let Err(e) = self.renew(id, &spec) {
+            self.world.find(
+                FindingKind::NotReady,
+                Some(id),
+                format!("service {} cannot be restarted: {e}", spec.name),
+            );
+            return;
+        }
+        match self.spawn(id, &spec.program) {
+            Ok(pid) => {
+                let now = self.world.now;
+                let service = self.service(id);
+                (service.state, service.started, service.healthy) = (State::Running(pid), now, false);
+                service.starts += 1;
+                (service.failures, service.probe) = (0, None);
+                self.world.note(Some(id), Notice::Service(format!("{} started", spec.name)));
+                let first = spec
+                    .health
+                    .as_ref()
+                    .map_or(self.scenario.settle, |h| h.interval.min(self.scenario.settle));
+                self.world.events.push(now.after(first), Event::Probe(id));
+                self.dependencies_changed();
+            }
+            Err(e) => {
+                let path = String::from_utf8_lossy(&spec.program.path).into_owned();
+                let text = format!("service {}: cannot run {path}: {e}", spec.name);
+                self.world.find(FindingKind::NotReady, Some(id), text);
+            }
+        }
+        self.flush(id);
+    }
+
+    /// A restarted container has a fresh network stack and empty tmpfs mounts; its files stay.
+    fn renew(&mut self, id: NodeId, spec: &ServiceSpec) -> Result<(), Errno> {
+        let net = crate::setup::stack(spec, &mut self.world.decisions);
+        let (node, base, _) = self.parts(id);
+        node.net = net;
+        node.vfs.restart(base)
+    }
+
+    /// Starts services whose dependencies are met now.
+    fn dependencies_changed(&mut self) {
+        let now = self.world.now;
+        let scenario = self.scenario.clone();
+        for spec in scenario.services.iter().filter(|s| !s.depends_on.is_empty()) {
+            let service = &self.world.services[&spec.node];
+            if service.state != State::Waiting || service.starts > 0 {
+                continue;
+            }
+            let met = |(dep, condition): &(NodeId, Condition)| {
+                let s = &self.world.services[dep];
+                match condition {
+                    Condition::Started => s.starts > 0,
+                    Condition::Healthy => s.healthy,
+                    Condition::Completed => s.state == State::Ended(ExitStatus::Code(0)),
+                }
+            };
+            if spec.depends_on.iter().all(met) {
+                self.world.events.remove_if(|e| matches!(e, Event::Start(n) if *n == spec.node));
+                self.world.events.push(now, Event::Start(spec.node));
+            }
+        }
+        self.check_ready();
+    }
+
+    fn check_ready(&mut self) {
+        if self.world.ready_at.is_some() {
+            return;
+        }
+        let ready = |s: &Service| s.healthy || s.state == State::Ended(ExitStatus::Code(0));
+        if self.world.services.values().all(ready) {
+            self.world.ready_at = Some(self.world.now);
+            self.world.events.remove_if(|e| matches!(e, Event::BootTimeout));
+            self.world.note(None, Notice::Phase("all services are ready".into()));
+        }
+    }
+
+    pub(crate) fn boot_timeout(&mut self) {
+        if self.world.phase != Phase::Boot || self.world.ready_at.is_some() {
+            return;
+        }
+        let names: Vec<String> = self
+            .scenario
+            .services
+            .iter()
+            .filter(|s| !self.world.services[&s.node].healthy)
+            .map(|s| format!("{} ({})", s.name, self.describe(s.node)))
+            .collect();
+        let text =
+            format!("not ready after {} s: {}", self.scenario.boot_timeout / 1_000_000_000, names.join(", "));
+        self.world.find(FindingKind::NotReady, None, text);
+    }
+
+    /// What a service does, in words.
+    fn describe(&self, id: NodeId) -> String {
+        let service = &self.world.services[&id];
+        match service.state {
+            State::Waiting => "waits for its dependencies".into(),
+            State::Running(_) if service.failures > 0 => {
+                format!("running, {} failed health checks", service.failures)
+            }
+            State::Running(_) => "running".into(),
+            State::Ended(status) => status.to_string(),
+            State::Crashed => "crashed".into(),
+        }
+    }
+
+    /// Time for a health check, or for a service without one to count as ready.
+    pub(crate) fn probe(&mut self, id: NodeId) {
+        let Some(spec) = self.spec(id) else { return };
+        let now = self.world.now;
+        let service = self.service(id);
+        if service.healthy || service.probe.is_some() || !matches!(service.state, State::Running(_)) {
+            return;
+        }
+        let Some(health) = &spec.health else {
+            service.healthy = true;
+            self.dependencies_changed();
+            return;
+        };
+        match self.spawn(id, &health.program) {
+            Ok(pid) => {
+                self.service(id).probe = Some(pid);
+                self.world.events.push(now.after(health.timeout), Event::ProbeTimeout(id, pid.0));
+            }
+            Err(e) => {
+                let text = format!("service {}: cannot run its health check: {e}", spec.name);
+                self.world.find(FindingKind::NotReady, Some(id), text);
+            }
+        }
+        self.flush(id);
+    }
+
+    pub(crate) fn probe_timeout(&mut self, id: NodeId, pid: u32) {
+        if self.service(id).probe != Some(Pid(pid)) {
+            return;
+        }
+        let info = bloodhound_kernel::signal::user_info(9, 0, Pid(0), 0);
+        self.world.catch_up(id);
+        self.world.node_mut(id).send_process(Pid(pid), info);
+        self.probe_result(id, false);
+    }
+
+    fn probe_result(&mut self, id: NodeId, passed: bool) {
+        let Some(spec) = self.spec(id) else { return };
+        let Some(health) = &spec.health else { return };
+        let now = self.world.now;
+        let service = self.service(id);
+        service.probe = None;
+        if passed {
+            service.healthy = true;
+            self.world.note(Some(id), Notice::Service(format!("{} is healthy", spec.name)));
+            self.dependencies_changed();
+            return;
+        }
+        if now.since(service.started) > health.start_period {
+            service.failures += 1;
+        }
+        self.world.events.push(now.after(health.interval), Event::Probe(id));
+    }
+
+    /// A process of a node is gone.
+    pub(crate) fn process_ended(&mut self, id: NodeId, end: ProcessEnd) {
+        self.world.digest.word(u64::from(end.pid.0) << 32 | u64::from(end.status.wait_word()));
+        self.world.exits.entry((id, end.pid)).and_modify(|s| *s = end.status);
+        let Some(service) = self.world.services.get(&id) else { return };
+        if service.probe == Some(end.pid) {
+            self.probe_result(id, end.status == ExitStatus::Code(0));
+            return;
+        }
+        if service.state == State::Running(end.pid) {
+            self.service_ended(id, end);
+            return;
+        }
+        self.note_signal_death(id, &end);
+    }
+
+    /// A helper process that a signal killed, other than by kill(2) of its own service, is worth telling.
+    fn note_signal_death(&mut self, id: NodeId, end: &ProcessEnd) {
+        if let ExitStatus::Signal { core: true, .. } = end.status
+            && self.world.services[&id].state != State::Crashed
+        {
+            let text =
+                format!("process {} ({}): {}", end.pid.0, String::from_utf8_lossy(&end.comm), end.status);
+            self.world.find(FindingKind::Crash, Some(id), text);
+        }
+    }
+
+    fn service_ended(&mut self, id: NodeId, end: ProcessEnd) {
+        let Some(spec) = self.spec(id) else { return };
+        self.world.now = self.world.now.max(end.at);
+        let now = self.world.now;
+        let (node, base, _) = self.parts(id);
+        node.kill_all(base);
+        let service = self.service(id);
+        let starts = service.starts;
+        (service.state, service.healthy, service.probe) = (State::Ended(end.status), false, None);
+        self.world.note(Some(id), Notice::Service(format!("{} ended: {}", spec.name, end.status)));
+        let failed = end.status != ExitStatus::Code(0);
+        if failed && self.world.phase != Phase::Done {
+            let text = format!("service {} ended: {}", spec.name, end.status);
+            self.world.find(FindingKind::Crash, Some(id), text);
+        }
+        let again = match spec.restart {
+            RestartPolicy::No => false,
+            RestartPolicy::Always => true,
+            RestartPolicy::OnFailure(limit) => failed && limit.is_none_or(|n| starts <= n),
+        };
+        if again {
+            let delay = (RESTART_DELAY << starts.min(10)).min(60_000_000_000);
+            self.world.events.push(now.after(delay), Event::Start(id));
+        }
+        self.dependencies_changed();
+        self.flush(id);
+    }
+}
+
+/// Paths to try for a program.
+fn candidates(program: &Program) -> Vec<Vec<u8>> {
+    if program.path.contains(&b'/') {
+        return vec![program.path.clone()];
+    }
+    let path = program.envp.iter().find_map(|e| e.strip_prefix(b"PATH=")).unwrap_or(DEFAULT_PATH.as_bytes());
+    path.split(|b| *b == b':').map(|dir| [dir, b"/", &program.path].concat()).collect()
+}

@@ -1,0 +1,173 @@
+//! From a scenario to a world before its first step: nodes with their file systems, addresses and names.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bloodhound_abi::{Errno, SimTime};
+use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_kernel::node::{Node, NodeConfig, PatchCpuid};
+use bloodhound_kernel::procfs;
+use bloodhound_net::{Fabric, NodeId, Stack};
+use bloodhound_vfs::{BaseFs, Fail, Vfs};
+
+use crate::digest::Digest;
+use crate::event::{Event, EventQueue};
+use crate::faults::Faults;
+use crate::scenario::{Scenario, ServiceSpec};
+use crate::services::Service;
+use crate::world::{Phase, World};
+
+/// What could not be set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetupError {
+    /// The service.
+    pub service: String,
+    /// What was done, on which path.
+    pub what: String,
+    /// Why it failed.
+    pub errno: Errno,
+}
+
+impl std::fmt::Display for SetupError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "service {}: {}: {}", self.service, self.what, self.errno)
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+fn errno(fail: Fail) -> Errno {
+    match fail {
+        Fail::Errno(e) => e,
+        Fail::Synthetic(_) => Errno::EROFS,
+    }
+}
+
+/// Builds the world. `decisions` are those of the boot.
+///
+/// # Errors
+/// A mount or file that cannot be made.
+pub fn world(
+    scenario: &Scenario,
+    base: &mut dyn BaseFs,
+    mut decisions: Decisions,
+    patch_cpuid: Option<PatchCpuid>,
+) -> Result<World, SetupError> {
+    let mut fabric = Fabric::new(scenario.link.clone());
+    let mut nodes = BTreeMap::new();
+    let mut services = BTreeMap::new();
+    for spec in &scenario.services {
+        let node = node(scenario, spec, base, &mut decisions, patch_cpuid)?;
+        let addresses: Vec<_> = spec.addresses.iter().map(|a| a.0).collect();
+        fabric.add_node(spec.node, &addresses);
+        nodes.insert(spec.node, Arc::new(node));
+        services.insert(spec.node, Service::default());
+    }
+    let mut events = EventQueue::default();
+    events.push(SimTime(scenario.boot_timeout), Event::BootTimeout);
+    for spec in scenario.services.iter().filter(|s| s.depends_on.is_empty()) {
+        events.push(SimTime::ZERO, Event::Start(spec.node));
+    }
+    Ok(World {
+        now: SimTime::ZERO,
+        ready_at: None,
+        phase: Phase::Boot,
+        nodes,
+        fabric,
+        events,
+        services,
+        faults: Faults::default(),
+        paused: BTreeMap::new(),
+        turns: BTreeMap::new(),
+        spinning: Default::default(),
+        decisions,
+        digest: Digest::default(),
+        steps: 0,
+        log: Vec::new(),
+        findings: Vec::new(),
+        console: Vec::new(),
+        exits: BTreeMap::new(),
+    })
+}
+
+/// The network stack of a service; a restarted container gets a fresh one.
+pub fn stack(spec: &ServiceSpec, decisions: &mut Decisions) -> Stack {
+    let mut net = Stack::new(bloodhound_net::Config::default(), decisions.word(Stream::GuestRandom));
+    for (ip, prefix) in &spec.addresses {
+        net.add_address(*ip, *prefix);
+    }
+    net
+}
+
+fn node(
+    scenario: &Scenario,
+    spec: &ServiceSpec,
+    base: &mut dyn BaseFs,
+    decisions: &mut Decisions,
+    patch_cpuid: Option<PatchCpuid>,
+) -> Result<Node, SetupError> {
+    let fault = |what: String, errno| SetupError { service: spec.name.clone(), what, errno };
+    let config = bloodhound_vfs::Config {
+        root: spec.root,
+        epoch_ns: scenario.epoch_ns,
+        order: bloodhound_vfs::Order::Hashed(decisions.word(Stream::GuestRandom)),
+        ..Default::default()
+    };
+    let mut vfs = Vfs::new(config, base).map_err(|e| fault("its root file system".into(), e))?;
+    procfs::mount_standard(&mut vfs, base)
+        .map_err(|f| fault("mounting /proc, /sys and /dev".into(), errno(f)))?;
+    for (path, mount) in &spec.mounts {
+        if !matches!(mount, bloodhound_vfs::MountSpec::Bind { .. })
+            || vfs.put_dir(base, path.as_bytes(), 0o755).is_err()
+        {
+            vfs.put_dir(base, path.as_bytes(), 0o755)
+                .map_err(|f| fault(format!("making {path}"), errno(f)))?;
+        }
+        vfs.mount(base, path.as_bytes(), mount.clone())
+            .map_err(|f| fault(format!("mounting {path}"), errno(f)))?;
+    }
+    for (path, text) in etc_files(scenario, spec) {
+        vfs.put_file(base, path.as_bytes(), 0o644, text.as_bytes())
+            .map_err(|f| fault(format!("writing {path}"), errno(f)))?;
+    }
+    let config = NodeConfig {
+        id: spec.node,
+        hostname: spec.hostname.clone(),
+        epoch_ns: scenario.epoch_ns,
+        memory: scenario.memory,
+        costs: scenario.costs,
+        patch_cpuid,
+        vdso: scenario.vdso,
+    };
+    let net = stack(spec, decisions);
+    let boot_id = [decisions.word(Stream::GuestRandom), decisions.word(Stream::GuestRandom)];
+    let mut node = Node::new(config, vfs, net, boot_id);
+    node.stdin = (Arc::new(spec.stdin.clone()), 0);
+    Ok(node)
+}
+
+/// What a container runtime writes into every container.
+fn etc_files(scenario: &Scenario, spec: &ServiceSpec) -> Vec<(&'static str, String)> {
+    let mut hosts = String::from("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
+    for (name, addresses) in &scenario.hosts {
+        for ip in addresses {
+            hosts.push_str(&format!("{ip}\t{name}\n"));
+        }
+    }
+    if let Some((ip, _)) = spec.addresses.first()
+        && !scenario.hosts.contains_key(&spec.hostname)
+    {
+        hosts.push_str(&format!("{ip}\t{}\n", spec.hostname));
+    }
+    vec![
+        ("/etc/hosts", hosts),
+        ("/etc/hostname", format!("{}\n", spec.hostname)),
+        ("/etc/resolv.conf", "nameserver 127.0.0.11\noptions ndots:0\n".to_string()),
+        ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n".to_string()),
+    ]
+}
+
+/// All services' nodes, in order.
+pub fn node_ids(scenario: &Scenario) -> Vec<NodeId> {
+    scenario.services.iter().map(|s| s.node).collect()
+}

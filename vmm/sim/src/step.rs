@@ -1,0 +1,426 @@
+//! One step of one task: run it on the platform until a trap that the kernel answers, and let the kernel answer.
+//!
+//! Page faults, cpuid and rdtsc are answered inside; they are no steps (design.md section 4). A step is a completed
+//! or blocked system call, or a signal from the processor.
+
+use std::sync::Arc;
+
+use bloodhound_abi::consts as c;
+use bloodhound_abi::table::nr;
+use bloodhound_kernel::dispatch::Outcome;
+use bloodhound_kernel::ids::MmId;
+use bloodhound_kernel::ids::Tid;
+use bloodhound_kernel::mm::Access;
+use bloodhound_kernel::mm::fault::Fault;
+use bloodhound_kernel::node::Node;
+use bloodhound_kernel::signal::fault_info;
+use bloodhound_kernel::task::TaskState;
+use bloodhound_net::NodeId;
+use bloodhound_platform as platform;
+use bloodhound_platform::{SpaceId, TaskKey, Trap};
+
+use crate::convert;
+use crate::machine::{Listen, Machine, MachineError, StepRecord};
+use crate::strace;
+use crate::world::FindingKind;
+
+/// Longest turn of a task in steps when others are runnable; the length is drawn.
+const MAX_TURN: u64 = 48;
+/// Watchdog checks in a row without a trap after which a task counts as hanging (each is at least 20 ms of host time).
+const HANG_CHECKS: u32 = 6_000;
+
+/// How the platform names a task.
+fn key(node: NodeId, tid: Tid) -> TaskKey {
+    TaskKey((u64::from(node.0) << 32) | u64::from(tid.0))
+}
+
+/// What running a task led to.
+enum Ran {
+    /// A system call is in its registers.
+    Syscall,
+    /// It got a signal from the processor.
+    Fault(u32),
+    /// It does not want the CPU any more.
+    Parked,
+    /// Something is not modelled.
+    Unsupported(String),
+    /// It will never trap.
+    Hang(String),
+}
+
+impl Machine {
+    /// One step of `id`. True if it sent packets.
+    pub(crate) fn step(&mut self, id: NodeId) -> Result<bool, MachineError> {
+        let arc = self.world.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}"));
+        let node = Arc::make_mut(arc);
+        if node.next_deadline().is_some_and(|d| d <= node.clock) {
+            node.on_time();
+        }
+        let Some(tid) = self.pick(id) else { return Ok(self.flush(id)) };
+        let node = self.world.node_mut(id);
+        let outcome = if node.task(tid).in_syscall {
+            let nr = node.task(tid).regs.orig_rax;
+            let text = self.call_text(id, tid);
+            let (node, base, decisions) = self.parts(id);
+            (nr, text, node.resume_syscall(tid, base, decisions))
+        } else {
+            if !self.return_to_user(id, tid)? {
+                return Ok(self.flush(id));
+            }
+            match self.run_task(id, tid)? {
+                Ran::Syscall => self.enter(id, tid)?,
+                Ran::Fault(signo) => {
+                    self.record(id, tid, u64::MAX, u64::from(signo), None);
+                    return Ok(self.flush(id));
+                }
+                Ran::Parked => {
+                    self.world.node_mut(id).run_queue.retain(|t| *t != tid);
+                    let sent = self.flush(id);
+                    self.world.spinning.insert((id, tid));
+                    return Ok(sent);
+                }
+                Ran::Unsupported(what) => (u64::MAX, None, Outcome::Unsupported(what)),
+                Ran::Hang(text) => {
+                    self.world.find(FindingKind::Hang, Some(id), text);
+                    return Ok(false);
+                }
+            }
+        };
+        let (nr, text, outcome) = outcome;
+        self.conclude(id, tid, nr, text, outcome);
+        self.test_modes(id)?;
+        Ok(self.flush(id))
+    }
+
+    /// Chooses who runs: the current task until its turn is over, then one drawn from the runnable.
+    fn pick(&mut self, id: NodeId) -> Option<Tid> {
+        let node = Arc::make_mut(self.world.nodes.get_mut(&id)?);
+        let turn = self.world.turns.entry(id).or_default();
+        let yielded = std::mem::take(&mut node.yielded);
+        if let Some(tid) = turn.task
+            && turn.left > 0
+            && !yielded
+            && node.run_queue.contains(&tid)
+        {
+            turn.left -= 1;
+            return Some(tid);
+        }
+        let before = turn.task.filter(|_| yielded);
+        // sched_yield: somebody else first, if there is somebody.
+        let others: Vec<Tid> = node.run_queue.iter().copied().filter(|t| Some(*t) != before).collect();
+        let pool = if others.is_empty() { node.run_queue.clone() } else { others };
+        if pool.is_empty() {
+            turn.task = None;
+            return None;
+        }
+        let decisions = &mut self.world.decisions;
+        let index = decisions.below(bloodhound_decisions::Stream::Scheduler, pool.len() as u64);
+        turn.task = Some(pool[index as usize]);
+        turn.left = match pool.len() {
+            1 => MAX_TURN,
+            _ => decisions.below(bloodhound_decisions::Stream::Scheduler, MAX_TURN),
+        };
+        turn.task
+    }
+
+    /// The node, the base layer and the decisions at once.
+    pub(crate) fn parts(
+        &mut self,
+        id: NodeId,
+    ) -> (&mut Node, &mut dyn bloodhound_vfs::BaseFs, &mut bloodhound_decisions::Decisions) {
+        let arc = self.world.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}"));
+        (Arc::make_mut(arc), self.base.as_mut(), &mut self.world.decisions)
+    }
+
+    /// Delivers signals. False if the task does not go back to user code.
+    fn return_to_user(&mut self, id: NodeId, tid: Tid) -> Result<bool, MachineError> {
+        let node = &self.world.nodes[&id];
+        let task = node.task(tid);
+        if node.pending_for(tid) & !task.sigmask != 0 {
+            let space = SpaceId(node.mms[node.process(task.pid).mm].space);
+            if self.platform.xstate_owner(space) == Some(key(id, tid)) && !task.xstate_dirty {
+                self.save_xstate(id, space)?;
+            }
+        }
+        let (node, base, decisions) = self.parts(id);
+        Ok(node.before_user(tid, base, decisions))
+    }
+
+    /// The system call in the task's registers.
+    fn enter(&mut self, id: NodeId, tid: Tid) -> Result<(u64, Option<String>, Outcome), MachineError> {
+        let node = &self.world.nodes[&id];
+        let (call, pid) = (node.task(tid).regs.orig_rax, node.task(tid).pid);
+        if matches!(call, nr::clone | nr::clone3 | nr::fork | nr::vfork) {
+            let space = SpaceId(node.mms[node.process(pid).mm].space);
+            self.save_xstate(id, space)?;
+        }
+        let text = self.call_text(id, tid);
+        let (node, base, decisions) = self.parts(id);
+        Ok((call, text, node.syscall(tid, base, decisions)))
+    }
+
+    fn call_text(&mut self, id: NodeId, tid: Tid) -> Option<String> {
+        if self.listen != Listen::Text {
+            return None;
+        }
+        let (node, base, _) = self.parts(id);
+        Some(strace::format_call(node, tid, base))
+    }
+
+    fn conclude(&mut self, id: NodeId, tid: Tid, nr: u64, text: Option<String>, outcome: Outcome) {
+        let result = match outcome {
+            Outcome::Done(value) => value,
+            Outcome::Blocked => return,
+            Outcome::Exited => 0,
+            Outcome::NoReturn => 0,
+            Outcome::Unsupported(what) => {
+                let text = self.unsupported_text(id, tid, nr, &what);
+                self.world.find(FindingKind::Unsupported, Some(id), text);
+                return;
+            }
+        };
+        self.record(id, tid, nr, result, text);
+    }
+
+    fn unsupported_text(&mut self, id: NodeId, tid: Tid, nr: u64, what: &str) -> String {
+        let (node, base, _) = self.parts(id);
+        let comm =
+            node.tasks.get(&tid).map(|t| String::from_utf8_lossy(&t.comm).into_owned()).unwrap_or_default();
+        let call = if nr == u64::MAX { String::new() } else { strace::format_call(node, tid, base) };
+        let entry = bloodhound_abi::table::info(nr)
+            .map_or(String::new(), |e| format!(" (system call {} of the table: {:?})", e.nr, e.status));
+        let detail = if what.is_empty() { "not modelled".to_string() } else { what.to_string() };
+        format!("process {comm} (task {}): {call}{entry}: {detail}", tid.0)
+    }
+
+    /// Counts a step and tells the listener.
+    fn record(&mut self, id: NodeId, tid: Tid, nr: u64, result: u64, text: Option<String>) {
+        let world = &mut self.world;
+        let node = &world.nodes[&id];
+        let at = node.clock;
+        world.steps += 1;
+        world.digest.word((u64::from(id.0) << 48) ^ (u64::from(tid.0) << 16) ^ nr);
+        world.digest.word(result);
+        world.digest.time(at);
+        if self.listen == Listen::Off {
+            return;
+        }
+        let pid = node.tasks.get(&tid).map_or(tid.0, |t| t.pid.0);
+        let text = text.map(|t| format!("{t} = {}", strace::format_result(result)));
+        let record = StepRecord {
+            step: world.steps,
+            node: id,
+            pid,
+            tid: tid.0,
+            nr,
+            result,
+            at,
+            digest: world.digest,
+            text,
+        };
+        if let Some(listener) = &mut self.listener {
+            listener(record);
+        }
+    }
+
+    /// Reads the extended state that the platform holds for a space into its owner's task.
+    pub(crate) fn save_xstate(&mut self, id: NodeId, space: SpaceId) -> Result<(), MachineError> {
+        let saved = self.platform.save_xstate(space);
+        let Some((owner, state)) = self.host(saved)? else { return Ok(()) };
+        let tid = Tid(owner.0 as u32);
+        if let Some(task) = self.world.node_mut(id).tasks.get_mut(&tid)
+            && !task.xstate_dirty
+        {
+            task.xstate = Some(convert::xstate_bytes(&state));
+        }
+        Ok(())
+    }
+
+    /// Makes the platform ready for the task: stale mappings gone, its extended state loaded.
+    fn load(&mut self, id: NodeId, tid: Tid, space: SpaceId, mm: MmId) -> Result<(), MachineError> {
+        if self.spaces.insert(space.0) {
+            self.platform.reset_space(space);
+        }
+        let arc = self.world.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}"));
+        let node = Arc::make_mut(arc);
+        for (addr, len) in node.mms[mm].invalid.drain(..) {
+            self.platform.unmap(space, addr, len);
+        }
+        if self.platform.xstate_owner(space) == Some(key(id, tid)) && !node.task(tid).xstate_dirty {
+            return Ok(());
+        }
+        if self.platform.xstate_owner(space) != Some(key(id, tid)) {
+            self.save_xstate(id, space)?;
+        }
+        let task = self.world.node_mut(id).task_mut(tid);
+        task.xstate_dirty = false;
+        let state = convert::xstate(task.xstate.as_ref());
+        let loaded = self.platform.load_xstate(space, key(id, tid), &state);
+        self.host(loaded)
+    }
+
+    /// Runs the task until something that is a step.
+    fn run_task(&mut self, id: NodeId, tid: Tid) -> Result<Ran, MachineError> {
+        let node = &self.world.nodes[&id];
+        let mm = node.process(node.task(tid).pid).mm;
+        let space = SpaceId(node.mms[mm].space);
+        self.load(id, tid, space, mm)?;
+        let mut checks = 0;
+        loop {
+            let mut regs = convert::to_platform(&self.world.nodes[&id].task(tid).regs);
+            let ran = self.platform.run(space, key(id, tid), &mut regs);
+            let trap = self.host(ran)?;
+            let trap = if trap == Trap::BudgetSpent {
+                checks += 1;
+                let spin = self.platform.analyse_spin(space, key(id, tid), &mut regs);
+                self.keep(id, tid, &regs);
+                if self.host(spin)? == platform::Spin::Parked {
+                    return Ok(Ran::Parked);
+                }
+                if checks > HANG_CHECKS {
+                    return Ok(Ran::Hang(format!(
+                        "task {} computes at {:#x} without a system call and does not end",
+                        tid.0, regs.rip
+                    )));
+                }
+                continue;
+            } else {
+                trap
+            };
+            let answer = self.trap(id, tid, mm, space, trap, &mut regs);
+            if let Some(ran) = answer {
+                return Ok(ran);
+            }
+        }
+    }
+
+    fn keep(&mut self, id: NodeId, tid: Tid, regs: &platform::Regs) {
+        convert::from_platform(regs, &mut self.world.node_mut(id).task_mut(tid).regs);
+    }
+
+    /// Answers a trap. `None`: the task goes on.
+    fn trap(
+        &mut self,
+        id: NodeId,
+        tid: Tid,
+        mm: MmId,
+        space: SpaceId,
+        trap: Trap,
+        regs: &mut platform::Regs,
+    ) -> Option<Ran> {
+        match trap {
+            Trap::Rdtsc { aux } => {
+                let cost = self.scenario.costs.time_read;
+                let node = self.world.node_mut(id);
+                node.charge(tid, cost);
+                // One tick is one nanosecond of virtual time.
+                regs.set_rdtsc(node.clock.0, aux.then_some(0));
+                self.keep(id, tid, regs);
+                None
+            }
+            Trap::Cpuid => {
+                regs.set_cpuid();
+                self.keep(id, tid, regs);
+                None
+            }
+            Trap::PageFault { addr, access, .. } => {
+                self.keep(id, tid, regs);
+                let access = match access {
+                    None | Some(platform::Access::Read) => Access::Read,
+                    Some(platform::Access::Write) => Access::Write,
+                    Some(platform::Access::Exec) => Access::Exec,
+                };
+                match self.world.node_mut(id).page_fault(mm, addr, access) {
+                    Fault::Map(pages) => {
+                        let mut scratch = std::mem::take(&mut self.scratch);
+                        convert::mappings(&pages, &mut scratch);
+                        let node = self.world.node_mut(id);
+                        for (at, len) in node.mms[mm].invalid.drain(..) {
+                            self.platform.unmap(space, at, len);
+                        }
+                        self.platform.map(space, &scratch);
+                        self.scratch = scratch;
+                        None
+                    }
+                    Fault::Signal(signo, code, at) => Some(self.fault_signal(id, tid, signo, code, at)),
+                }
+            }
+            Trap::Syscall => {
+                self.keep(id, tid, regs);
+                Some(Ran::Syscall)
+            }
+            Trap::Breakpoint => {
+                self.keep(id, tid, regs);
+                Some(self.fault_signal(id, tid, c::SIGTRAP as u32, c::SI_KERNEL as i32, 0))
+            }
+            Trap::Step => {
+                self.keep(id, tid, regs);
+                // TRAP_TRACE
+                Some(self.fault_signal(id, tid, c::SIGTRAP as u32, 2, regs.rip))
+            }
+            Trap::Exception(e) => {
+                self.keep(id, tid, regs);
+                Some(self.fault_signal(id, tid, e.kind.signal() as u32, e.code, e.addr))
+            }
+            Trap::Unsupported(what) => {
+                self.keep(id, tid, regs);
+                Some(Ran::Unsupported(what.to_string()))
+            }
+            Trap::BudgetSpent => None,
+        }
+    }
+
+    fn fault_signal(&mut self, id: NodeId, tid: Tid, signo: u32, code: i32, addr: u64) -> Ran {
+        self.world.node_mut(id).force_signal(tid, fault_info(signo, code, addr));
+        Ran::Fault(signo)
+    }
+
+    /// The standing tests: none of them may change a digest.
+    fn test_modes(&mut self, id: NodeId) -> Result<(), MachineError> {
+        let (modes, steps) = (self.modes, self.world.steps);
+        let due = |every: u64| every > 0 && steps % every == 0;
+        if due(modes.clone_every) {
+            let copy = self.snapshot()?;
+            self.restore(copy);
+        }
+        if due(modes.evict_every) {
+            self.detach()?;
+            self.platform.evict_all();
+            self.spaces.clear();
+            let copy = self.world.clone();
+            self.restore(copy);
+        }
+        if due(modes.spurious_every) {
+            self.wake_for_nothing(id);
+        }
+        Ok(())
+    }
+
+    /// Wakes sleeping tasks of a copy of the node for nothing: each must block again with an equal wait.
+    fn wake_for_nothing(&mut self, id: NodeId) {
+        let mut node = (*self.world.nodes[&id]).clone();
+        let mut decisions = self.world.decisions.clone();
+        let sleepers: Vec<(Tid, TaskState)> = node
+            .tasks
+            .values()
+            .filter(|t| matches!(t.state, TaskState::Blocked(_)))
+            .map(|t| (t.tid, t.state.clone()))
+            .collect();
+        for (tid, before) in sleepers {
+            node.wake_spuriously(tid);
+            let call = node.task(tid).regs.orig_rax;
+            let outcome = node.resume_syscall(tid, self.base.as_mut(), &mut decisions);
+            assert_eq!(
+                outcome,
+                Outcome::Blocked,
+                "a spurious wake ended system call {call} of task {}",
+                tid.0
+            );
+            assert_eq!(
+                node.task(tid).state,
+                before,
+                "a spurious wake changed what system call {call} waits for"
+            );
+        }
+    }
+}

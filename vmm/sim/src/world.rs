@@ -1,0 +1,154 @@
+//! The world: everything that a run is, as one value. Cloning it is a snapshot.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bloodhound_abi::SimTime;
+use bloodhound_decisions::Decisions;
+use bloodhound_kernel::ids::{Pid, Tid};
+use bloodhound_kernel::node::{ConsoleChunk, Node};
+use bloodhound_net::{Fabric, NodeId};
+
+use crate::digest::Digest;
+use crate::event::EventQueue;
+use crate::faults::Faults;
+use crate::services::Service;
+
+/// Something worth telling, with its time: faults, starts and ends of services, phases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// When.
+    pub at: SimTime,
+    /// Which node, if one.
+    pub node: Option<NodeId>,
+    /// What.
+    pub what: Notice,
+}
+
+/// Kinds of log entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// An injected fault, in words.
+    Fault(String),
+    /// A service's life.
+    Service(String),
+    /// A phase begins.
+    Phase(String),
+}
+
+/// What went wrong, besides violated properties (which the runner judges).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Its kind.
+    pub kind: FindingKind,
+    /// When.
+    pub at: SimTime,
+    /// Where.
+    pub node: Option<NodeId>,
+    /// In words, with evidence.
+    pub text: String,
+}
+
+/// Kinds of findings of the machine itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FindingKind {
+    /// A process was killed by a signal or a service ended that should not.
+    Crash,
+    /// Nothing can ever run again although services wait.
+    Deadlock,
+    /// A task loops for ever.
+    Hang,
+    /// Something that is not modelled was needed.
+    Unsupported,
+    /// The stack did not become ready.
+    NotReady,
+}
+
+/// Which part of a run it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Services start.
+    Boot,
+    /// Faults are injected.
+    Faults,
+    /// Everything is healed; progress is demanded.
+    Recovery,
+    /// Over.
+    Done,
+}
+
+/// Whose turn it is on a node's CPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Turn {
+    /// The task.
+    pub task: Option<Tid>,
+    /// Steps left.
+    pub left: u64,
+}
+
+/// Everything that a run is.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// Time of the last thing that happened.
+    pub now: SimTime,
+    /// When the stack was ready.
+    pub ready_at: Option<SimTime>,
+    /// The phase.
+    pub phase: Phase,
+    /// Machines of the services.
+    pub nodes: BTreeMap<NodeId, Arc<Node>>,
+    /// The network between them.
+    pub fabric: Fabric,
+    /// What will happen.
+    pub events: EventQueue,
+    /// Supervision of the services.
+    pub services: BTreeMap<NodeId, Service>,
+    /// Fault injection.
+    pub faults: Faults,
+    /// Nodes that stand still until a time.
+    pub paused: BTreeMap<NodeId, SimTime>,
+    /// CPU turns.
+    pub turns: BTreeMap<NodeId, Turn>,
+    /// Tasks in loops without side effects, parked until something on their node changes.
+    pub spinning: BTreeSet<(NodeId, Tid)>,
+    /// The source of choice.
+    pub decisions: Decisions,
+    /// Digest of all steps.
+    pub digest: Digest,
+    /// Steps made.
+    pub steps: u64,
+    /// What was told.
+    pub log: Vec<LogEntry>,
+    /// What went wrong.
+    pub findings: Vec<Finding>,
+    /// Output of the services.
+    pub console: Vec<(NodeId, ConsoleChunk)>,
+    /// Exit of processes which somebody outside waits for: checks and `exec`.
+    pub exits: BTreeMap<(NodeId, Pid), bloodhound_kernel::process::ExitStatus>,
+}
+
+impl World {
+    /// Tells something.
+    pub fn note(&mut self, node: Option<NodeId>, what: Notice) {
+        let at = self.now;
+        self.log.push(LogEntry { at, node, what });
+    }
+
+    /// Records something that went wrong.
+    pub fn find(&mut self, kind: FindingKind, node: Option<NodeId>, text: String) {
+        let at = self.now;
+        self.findings.push(Finding { kind, at, node, text });
+    }
+
+    /// The node, to change it.
+    pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
+        Arc::make_mut(self.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}")))
+    }
+
+    /// Brings an idle node's clock up to the world's.
+    pub fn catch_up(&mut self, id: NodeId) {
+        let now = self.now;
+        let node = self.node_mut(id);
+        node.clock = node.clock.max(now);
+    }
+}
