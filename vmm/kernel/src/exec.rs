@@ -393,7 +393,8 @@ impl Ctx<'_> {
     fn zero_bss_tails(&mut self, elf: &Elf, bias: u64) -> SysResult<()> {
         for s in elf.segments.iter().filter(|s| s.memsz > s.filesz && s.filesz > 0 && s.flags & 2 != 0) {
             let from = s.vaddr + bias + s.filesz;
-            let to = page_up(from).unwrap_or(from).min(s.vaddr + bias + s.memsz);
+            // To the end of the page, not of the segment: ld.so's first allocator takes the rest for zeroes.
+            let to = page_up(from).unwrap_or(from);
             if to > from {
                 self.write_bytes(from, &vec![0; (to - from) as usize])?;
             }

@@ -371,6 +371,7 @@ impl Machine {
     }
 
     fn fault_signal(&mut self, id: NodeId, tid: Tid, signo: u32, code: i32, addr: u64) -> Ran {
+        if std::env::var_os("BHDBG").is_some() { let r=self.world.nodes[&id].task(tid).regs; eprintln!("FAULT sig {signo} code {code} addr {addr:#x} rip {:#x} {r:x?}", r.rip); let n=&self.world.nodes[&id]; let mm=n.process(n.task(tid).pid).mm; for v in n.mms[mm].vmas(){eprintln!("{:x?}",v);} }
         self.world.node_mut(id).force_signal(tid, fault_info(signo, code, addr));
         Ran::Fault(signo)
     }

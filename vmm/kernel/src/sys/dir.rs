@@ -158,3 +158,6 @@ pub fn rmdir(k: &mut Ctx<'_>, path: Path) -> SysResult {
     k.name_op(Fd(c::AT_FDCWD), &path, false, |vfs, ctx, at| vfs.rmdir(ctx, at))?;
     Ok(0)
 }
+
+#[cfg(test)]
+mod tests;

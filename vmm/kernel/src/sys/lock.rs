@@ -158,3 +158,6 @@ fn show(lock: &mut FlockArg, conflict: Option<Request>) {
         Owner::File(_) => -1,
     };
 }
+
+#[cfg(test)]
+mod tests;

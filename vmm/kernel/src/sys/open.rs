@@ -405,3 +405,6 @@ fn sides(flags: u64) -> (bool, bool) {
         _ => (true, true),
     }
 }
+
+#[cfg(test)]
+mod tests;
