@@ -253,7 +253,9 @@ fn extended_attributes() {
 fn file_systems() {
     let mut b = Bench::new();
     let at = b.room(120);
-    for (path, magic) in [("/", 0x794c_7630), ("/tmp", 0x0102_1994), ("/proc/self", 0x9fa0), ("/sys", 0x6265_6572)] {
+    for (path, magic) in
+        [("/", 0x794c_7630), ("/tmp", 0x0102_1994), ("/proc/self", 0x9fa0), ("/sys", 0x6265_6572)]
+    {
         b.with_path(nr::statfs, path, &[at]).unwrap();
         assert_eq!(b.object::<Statfs>(b.tid, at).ftype, magic, "{path}");
     }
