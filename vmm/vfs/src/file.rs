@@ -131,6 +131,9 @@ impl Vfs {
         if let Node::Regular { size: current, .. } = &mut self.inode_mut(ino)?.node {
             *current = size;
         }
+        if size < old {
+            self.clean_pages(ino);
+        }
         self.note(ino, now, |_| Some(Op::Size { size }));
         self.changed(ino, None, now)
     }
@@ -173,6 +176,7 @@ impl Vfs {
             self.own(ino)?;
             let (from, to) = (offset.min(size), end.min(size));
             self.edit(ino, |pages, moved| pages.zero(from, to, moved))?;
+            self.clean_pages(ino);
             self.note(ino, now, |_| Some(Op::Zero { from, to }));
         }
         if !keep && end > size {
@@ -245,6 +249,10 @@ impl Vfs {
     /// store into it. The kernel maps it and drops the handle: the VFS stays the only holder. After the world was
     /// cloned the page is asked for again before the next store. `None` behind the end of the file (SIGBUS).
     ///
+    /// The first request makes the page dirty, as a store does on Linux, and sets the times. Further ones change nothing
+    /// until [`Vfs::sync`] cleans the page, so that a mapping which the platform dropped and must make again leaves no
+    /// trace.
+    ///
     /// # Errors
     /// ENOSPC (SIGBUS as well), EINVAL.
     pub fn page_mut(&mut self, ino: Ino, index: u64, now: SimTime) -> Result<Option<Frame>, Errno> {
@@ -259,9 +267,24 @@ impl Vfs {
         }
         let mut frame = None;
         self.edit(ino, |pages, moved| frame = Some(pages.unique(index, moved).clone()))?;
-        self.note(ino, now, |_| Some(Op::Mapped { index }));
-        self.changed(ino, None, now)?;
+        let known = self.stored.get(&ino).is_some_and(|pages| pages.contains(&index));
+        if !known {
+            Arc::make_mut(&mut self.stored).entry(ino).or_default().insert(index);
+            self.note(ino, now, |_| Some(Op::Mapped { index }));
+            self.changed(ino, None, now)?;
+        }
         Ok(frame)
+    }
+
+    /// The next store into any mapped page of the file must be noticed again.
+    pub(crate) fn clean_pages(&mut self, ino: Ino) {
+        if !self.stored.contains_key(&ino) {
+            return;
+        }
+        let pages = Arc::make_mut(&mut self.stored).remove(&ino).unwrap_or_default();
+        if self.is_mapped(ino) {
+            self.moved.extend(pages.into_iter().map(|index| PageMoved { ino, index }));
+        }
     }
 
     /// The pages of a file (`None` if all are data) and its size.

@@ -18,7 +18,7 @@ use crate::mount::FsKind;
 use crate::pages::{PAGE, PageMap};
 use crate::pending::{Edit, Op, Pending, PendingList};
 use crate::types::{Ino, Name, Timestamp};
-use crate::vfs::{PageMoved, Vfs};
+use crate::vfs::Vfs;
 
 /// What the disks of a node promise over a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,13 +249,9 @@ impl Vfs {
     /// ESTALE.
     pub fn sync(&mut self, ino: Ino) -> Result<(), Errno> {
         self.inode(ino)?;
+        self.clean_pages(ino);
         let Some(journal) = self.journal.as_mut() else { return Ok(()) };
         let journal = Arc::make_mut(journal);
-        for pending in journal.pending.iter().filter(|pending| pending.ino == ino) {
-            if let Op::Mapped { index } = pending.op {
-                self.moved.push(PageMoved { ino, index });
-            }
-        }
         match journal.model {
             DiskModel::Ordered => journal.settle(&self.inodes, |pending| {
                 pending.ino == ino || !(pending.op.is_data() || matches!(pending.op, Op::Zero { .. }))
@@ -275,13 +271,12 @@ impl Vfs {
 
     /// sync(2), syncfs(2): makes everything durable.
     pub fn sync_all(&mut self) {
+        let stored: Vec<Ino> = self.stored.keys().copied().collect();
+        for ino in stored {
+            self.clean_pages(ino);
+        }
         let Some(journal) = self.journal.as_mut() else { return };
         let journal = Arc::make_mut(journal);
-        for pending in journal.pending.iter() {
-            if let Op::Mapped { index } = pending.op {
-                self.moved.push(PageMoved { ino: pending.ino, index });
-            }
-        }
         if journal.lost.is_empty() {
             *journal = Journal::new(journal.model, self.inodes.clone(), journal.order);
         } else {
@@ -293,6 +288,7 @@ impl Vfs {
     /// An fsync(2) that fails: as Linux does, the file's written pages count as clean from now on although they never
     /// reached the disk. Reading still gives them, a later fsync(2) succeeds without them.
     pub fn sync_failed(&mut self, ino: Ino) {
+        self.clean_pages(ino);
         let Some(journal) = self.journal.as_mut() else { return };
         let journal = Arc::make_mut(journal);
         let drop = |pending: &Pending| pending.ino == ino && pending.op.is_data();

@@ -174,6 +174,7 @@ impl Vfs {
         let held: Vec<Ino> = self.handles.keys().copied().collect();
         self.handles = Arc::default();
         self.moved.clear();
+        self.stored = Arc::default();
         for ino in held {
             self.reap(ino);
         }

@@ -136,6 +136,9 @@ impl Vfs {
 
     /// The mapping is gone.
     pub fn map_end(&mut self, ino: Ino) {
+        if self.handles_of(ino).maps <= 1 {
+            self.clean_pages(ino);
+        }
         self.change_handles(ino, |handles| handles.maps = handles.maps.saturating_sub(1));
     }
 

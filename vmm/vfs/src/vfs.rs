@@ -3,7 +3,7 @@
 //! Key types: [`Vfs`], [`Config`], [`Ctx`], [`At`]. Operations are in the modules beside this one, by theme:
 //! `walk` (path resolution), `open`, `names`, `rename`, `file` (bytes), `attr`, `list`, `mount`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bloodhound_abi::{Errno, SimTime};
@@ -116,6 +116,8 @@ pub struct Vfs {
     pub(crate) by_point: Arc<BTreeMap<Ino, MountId>>,
     pub(crate) handles: Arc<BTreeMap<Ino, Handles>>,
     pub(crate) moved: Vec<PageMoved>,
+    /// Pages that application code may store into without notice, since [`Vfs::page_mut`] gave them out.
+    pub(crate) stored: Arc<BTreeMap<Ino, BTreeSet<u64>>>,
     /// What power failures are computed from; `None` if there are none in this run.
     pub(crate) journal: Option<Arc<Journal>>,
 }
@@ -136,6 +138,7 @@ impl Vfs {
             by_point: Arc::default(),
             handles: Arc::default(),
             moved: Vec::new(),
+            stored: Arc::default(),
             journal: None,
         };
         let quota = config.root_quota;

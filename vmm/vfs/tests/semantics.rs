@@ -1,6 +1,8 @@
 //! What the comparison with the host does not reach: mounts, synthetic paths, mapped pages, quotas, listings while
 //! names change, paths of inodes, references, extended attributes, times.
 
+use std::collections::BTreeSet;
+
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_vfs::flags::*;
 use bloodhound_vfs::*;
@@ -371,12 +373,36 @@ fn mapped_pages_are_shared_and_their_replacement_is_told() {
     snapshot.read_at(file, 4096, &mut bytes).unwrap();
     assert_eq!(&bytes, b"called");
     node.vfs.truncate_to(file, 4096, node.now).unwrap();
-    assert_eq!(node.vfs.take_moved().iter().map(|moved| moved.index).collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(node.vfs.take_moved().iter().map(|moved| moved.index).collect::<BTreeSet<_>>(), [1, 2].into());
     assert_eq!(node.vfs.page(file, 1), None, "behind the end: SIGBUS");
     assert_eq!(node.vfs.page_mut(file, 1, node.now), Ok(None));
     node.vfs.map_end(file);
     node.vfs.write_at(file, 0, b"x", node.now).unwrap();
     assert_eq!(node.vfs.take_moved(), [], "nobody maps it");
+}
+
+#[test]
+fn stores_through_mappings_set_times_once_until_synced() {
+    let mut node = Node::new();
+    let file = node.put("/f", &[1; 5000]);
+    node.vfs.map_start(file);
+    let store = |node: &mut Node, secs: u64| {
+        let now = SimTime(secs * 1_000_000_000);
+        node.vfs.page_mut(file, 0, now).unwrap().unwrap();
+        node.vfs.stat_ino(file).unwrap().mtime.secs - 1_700_000_000
+    };
+    assert_eq!(store(&mut node, 10), 10);
+    assert_eq!(store(&mut node, 11), 10, "a mapping that was dropped and made again is not seen");
+    let mut fork = node.vfs.clone();
+    std::mem::swap(&mut fork, &mut node.vfs);
+    assert_eq!(store(&mut node, 11), 10, "nor a clone of the world");
+    node.vfs.take_moved();
+    node.vfs.sync(file).unwrap();
+    assert_eq!(node.vfs.take_moved(), [PageMoved { ino: file, index: 0 }]);
+    assert_eq!(store(&mut node, 12), 12);
+    node.vfs.map_end(file);
+    node.vfs.map_start(file);
+    assert_eq!(store(&mut node, 13), 13);
 }
 
 #[test]
