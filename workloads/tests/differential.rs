@@ -1,6 +1,7 @@
-//! The checker against a naive one that follows the definition, on 100,000 small random histories: with operations
+//! The checker against a naive one that follows the definition, on 160,000 small random histories: with operations
 //! of unknown outcome, with wrong answers, with several keys.
 
+use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Decisions, Stream};
 use bloodhound_workloads::generate::{Shape, corrupt, generate};
 use bloodhound_workloads::history::{Call, History, Operation, Outcome, Value};
@@ -26,6 +27,40 @@ fn ops(history: &History) -> Vec<Op<'_>> {
             Op { operation, optional, complete }
         })
         .collect()
+}
+
+/// A history that no object produced: answers are drawn at random, and most operations have none. What explains the
+/// few answers are then chains of operations of unknown outcome.
+fn guesswork(draw: &mut dyn FnMut(u64) -> u64) -> History {
+    let mut history = History::new();
+    let mut open = Vec::new();
+    let values = 2 + draw(4);
+    for step in 0..3 + draw(8) {
+        let mut value = || Value::Int(draw(values) as i64);
+        let (a, b) = (value(), value());
+        let (call, answer) = match draw(20) {
+            0..4 => (Call::Read, Outcome::Ok(a)),
+            4..9 => (Call::Write(a), Outcome::Ok(Value::Nil)),
+            9 => (Call::Delete, Outcome::Ok(Value::Bool(draw(2) == 0))),
+            _ => {
+                let answer = if draw(3) == 0 { Outcome::Mismatch } else { Outcome::Ok(Value::Nil) };
+                (Call::Cas { expected: a, new: b }, answer)
+            }
+        };
+        let known = call == Call::Read || draw(3) == 0;
+        let id = history.invoke(step, Some("k".to_owned()), call, SimTime(0));
+        if known {
+            open.push((id, answer));
+        }
+        while !open.is_empty() && draw(2) == 0 {
+            let (id, answer) = open.remove(draw(open.len() as u64) as usize);
+            history.complete(id, answer, SimTime(0), None);
+        }
+    }
+    for (id, answer) in open {
+        history.complete(id, answer, SimTime(0), None);
+    }
+    history
 }
 
 /// The object's new value if `operation` can answer as it did; written apart from the checker's own tables.
@@ -106,12 +141,7 @@ struct Tally {
     illegal: usize,
 }
 
-fn compare(
-    model: Model,
-    seed: u64,
-    count: usize,
-    shape: impl Fn(&mut dyn FnMut(u64) -> u64) -> Shape,
-) -> Tally {
+fn compare(model: Model, seed: u64, count: usize, shape: impl Fn(&mut dyn FnMut(u64) -> u64) -> Shape) {
     let mut decisions = Decisions::seeded(seed);
     let mut tally = Tally::default();
     for round in 0..count {
@@ -121,37 +151,37 @@ fn compare(
             let nth = decisions.below(Stream::Faults, 1000) as usize;
             history = corrupt(&history, nth, decisions.below(Stream::Faults, shape.values) as i64);
         }
-        let expected = naive(&history);
-        let verdict = check(&history, model, Budget::default()).expect("the model has these operations");
+        tally.compare(model, &history, &format!("seed {seed}, round {round}"));
+    }
+    tally.assert_mixed();
+}
+
+impl Tally {
+    /// Judges `history` by both checkers.
+    fn compare(&mut self, model: Model, history: &History, name: &str) {
+        let expected = naive(history);
+        let verdict = check(history, model, Budget::default()).expect("the model has these operations");
+        let text = || format!("{name}: {verdict}\n{}", history.to_json_lines());
         match &verdict {
             Verdict::Linearizable { .. } => {
-                assert!(
-                    expected,
-                    "seed {seed}, round {round}: taken for legal:\n{}",
-                    history.to_json_lines()
-                );
-                tally.legal += 1;
+                assert!(expected, "taken for legal: {}", text());
+                self.legal += 1;
             }
             Verdict::Violation(violation) => {
-                assert!(
-                    !expected,
-                    "seed {seed}, round {round}: taken for wrong:\n{}",
-                    history.to_json_lines()
-                );
-                assert!(
-                    evidence_is_illegal(violation),
-                    "seed {seed}, round {round}: no evidence:\n{verdict}\n{}",
-                    history.to_json_lines()
-                );
-                assert!(violation.prefix.is_some());
-                tally.illegal += 1;
+                assert!(!expected, "taken for wrong: {}", text());
+                assert!(evidence_is_illegal(violation), "no evidence: {}", text());
+                assert!(violation.prefix.is_some(), "no prefix: {}", text());
+                self.illegal += 1;
             }
-            Verdict::Unknown { .. } => panic!("seed {seed}, round {round}: {verdict}"),
+            Verdict::Unknown { .. } => panic!("{}", text()),
         }
     }
-    // The test is worth something only if both verdicts are common.
-    assert!(tally.legal > count / 10 && tally.illegal > count / 10, "{tally:?}");
-    tally
+
+    /// The test is worth something only if both verdicts are common.
+    fn assert_mixed(&self) {
+        let tenth = (self.legal + self.illegal) / 10;
+        assert!(self.legal > tenth && self.illegal > tenth, "{self:?}");
+    }
 }
 
 fn register(draw: &mut dyn FnMut(u64) -> u64) -> Shape {
@@ -193,4 +223,15 @@ fn cas_register_agrees_with_the_definition_again() {
 #[test]
 fn kv_agrees_with_the_definition() {
     compare(Model::Kv, 4, 30_000, kv);
+}
+
+#[test]
+fn chains_of_unknown_outcomes_agree_with_the_definition() {
+    let mut decisions = Decisions::seeded(5);
+    let mut tally = Tally::default();
+    for round in 0..60_000 {
+        let history = guesswork(&mut |bound| decisions.below(Stream::Faults, bound));
+        tally.compare(Model::Kv, &history, &format!("round {round}"));
+    }
+    tally.assert_mixed();
 }

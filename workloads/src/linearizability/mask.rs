@@ -4,8 +4,6 @@ use std::fmt::Debug;
 
 /// A set of small numbers.
 pub(super) trait Mask: Copy + PartialEq + Debug {
-    /// Numbers below this can be held.
-    const SLOTS: usize;
     const EMPTY: Self;
     fn has(self, slot: u32) -> bool;
     fn with(self, slot: u32) -> Self;
@@ -25,7 +23,6 @@ pub(super) fn mix(hash: u64, word: u64) -> u64 {
 }
 
 impl Mask for u64 {
-    const SLOTS: usize = 64;
     const EMPTY: Self = 0;
 
     fn has(self, slot: u32) -> bool {
@@ -46,7 +43,6 @@ impl Mask for u64 {
 }
 
 impl<const N: usize> Mask for [u64; N] {
-    const SLOTS: usize = 64 * N;
     const EMPTY: Self = [0; N];
 
     fn has(self, slot: u32) -> bool {

@@ -10,6 +10,7 @@
 
 mod cache;
 mod evidence;
+mod jumps;
 mod mask;
 mod problem;
 mod report;
@@ -20,7 +21,6 @@ use std::collections::BTreeMap;
 use crate::history::{History, Operation};
 use crate::model::{Effect, Model, ModelError, NIL, Values};
 
-use mask::Mask;
 use problem::{Item, Problem};
 use search::{Answer, Search};
 
@@ -139,7 +139,7 @@ pub fn check(history: &History, model: Model, budget: Budget) -> Result<Verdict,
                     let violation = evidence::explain(partition, model, blocked, budget);
                     return Ok(Verdict::Violation(Box::new(violation)));
                 }
-                Ok(Answer::OutOfSteps) => again.push(partition),
+                Ok(Answer::OutOfSteps | Answer::Cut) => again.push(partition),
                 Ok(Answer::OutOfMemory) => undecided.push((owned(partition.key), Exhausted::Memory)),
                 Err(exhausted) => undecided.push((owned(partition.key), exhausted)),
             }
@@ -185,20 +185,26 @@ fn partition(history: &History, model: Model) -> Result<Vec<Partition<'_>>, Mode
     Ok(partitions.into_values().map(|(partition, _)| partition).collect())
 }
 
+/// Lengths of chains of crashed operations that are tried, one after the other.
+const CHAIN_LIMITS: [usize; 3] = [1, 3, usize::MAX];
+
 /// Searches with masks as wide as the concurrency needs.
 fn solve(initial: u32, items: &[Item], steps: &mut u64, memory: usize) -> Result<Answer, Exhausted> {
     let Some(problem) = Problem::new(initial, items, memory) else { return Err(Exhausted::Memory) };
-    match problem.slots {
-        0..=64 => Ok(Search::<u64>::new(&problem, memory).run(steps)),
-        65..=256 => Ok(search::<4>(&problem, steps, memory)),
-        257..=MAX_CONCURRENCY => Ok(search::<16>(&problem, steps, memory)),
-        _ => Err(Exhausted::Concurrency),
+    for limit in CHAIN_LIMITS {
+        let answer = match problem.slots {
+            0..=64 => Search::<u64>::new(&problem, memory, limit).run(steps),
+            65..=256 => Search::<[u64; 4]>::new(&problem, memory, limit).run(steps),
+            257..=MAX_CONCURRENCY => {
+                Search::<[u64; MAX_CONCURRENCY / 64]>::new(&problem, memory, limit).run(steps)
+            }
+            _ => return Err(Exhausted::Concurrency),
+        };
+        if answer != Answer::Cut {
+            return Ok(answer);
+        }
     }
-}
-
-fn search<const N: usize>(problem: &Problem, steps: &mut u64, memory: usize) -> Answer {
-    const { assert!(<[u64; N]>::SLOTS <= MAX_CONCURRENCY) };
-    Search::<[u64; N]>::new(problem, memory).run(steps)
+    unreachable!("without a limit nothing is cut")
 }
 
 /// Replays an order against the definition: each operation fits the state, keeps real-time order, and no operation

@@ -27,7 +27,7 @@ pub(crate) struct Item {
 pub(super) struct Live {
     pub(super) guard: Guard,
     pub(super) effect: Effect,
-    /// Equal for operations with equal transitions.
+    /// Equal for operations with equal transitions which are both required, or both not: those can be exchanged.
     pub(super) class: u32,
     /// Its bit in masks; distinct among operations that are under way at the same time.
     pub(super) slot: u32,
@@ -68,13 +68,13 @@ impl Problem {
             (0..items.len() as u32).filter(|i| items[*i as usize].complete.is_some()).collect();
         order.sort_by_key(|i| items[*i as usize].complete);
         let values = Renaming::of(items);
-        let mut classes: BTreeMap<Transition, u32> = BTreeMap::new();
+        let mut classes: BTreeMap<(Transition, bool), u32> = BTreeMap::new();
         let mut live: Vec<Live> = Vec::with_capacity(order.len());
         for &item in &order {
             let transition = values.rename(items[item as usize].transition);
-            let next = classes.len() as u32;
-            let class = *classes.entry(transition).or_insert(next);
             let required = items[item as usize].required;
+            let next = classes.len() as u32;
+            let class = *classes.entry((transition, required)).or_insert(next);
             live.push(Live {
                 guard: transition.guard,
                 effect: transition.effect,

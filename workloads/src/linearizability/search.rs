@@ -3,7 +3,8 @@
 //!
 //! 1. The cache's key does not grow with the history (see [`super::cache`]).
 //! 2. A crashed operation is only used directly before an operation which its value makes possible: used earlier it
-//!    could be moved there, used for nothing it could be left out. Configurations are compared by what they used.
+//!    could be moved there, used for nothing it could be left out (see `jumps`). Configurations are compared by what
+//!    they used. Long chains of crashed operations are not tried before short ones have failed.
 //! 3. A reader that fits the state is linearized at once: it changes nothing, and waiting gains nothing. This does
 //!    *not* hold for a write of the value that is already there: its effect may be needed later.
 //! 4. Among identical pending operations the one that completes first goes first (if another did, swap them), and a
@@ -26,33 +27,36 @@ pub(super) enum Answer {
         /// The item.
         blocked: u32,
     },
+    /// There is no legal order in which crashed operations make chains no longer than the limit.
+    Cut,
     /// The budget of steps ended.
     OutOfSteps,
     /// The budget of memory ended.
     OutOfMemory,
 }
 
-const NONE: u32 = u32::MAX;
+pub(super) const NONE: u32 = u32::MAX;
 
 /// Slots of a window that are done.
 #[derive(Clone, Copy, Debug)]
-struct Done<M> {
+pub(super) struct Done<M> {
     readers: M,
     setters: M,
 }
 
 impl<M: Mask> Done<M> {
-    fn has(&self, live: &Live) -> bool {
+    pub(super) fn has(&self, live: &Live) -> bool {
         self.readers.has(live.slot) || self.setters.has(live.slot)
     }
 }
 
+/// A configuration on the path that is being tried.
 #[derive(Clone, Copy, Debug)]
-struct Frame<M> {
-    position: u32,
-    state: u32,
+pub(super) struct Frame<M> {
+    pub(super) position: u32,
+    pub(super) state: u32,
     /// What is done of the window: readers and value-setters.
-    done: Done<M>,
+    pub(super) done: Done<M>,
     /// Next candidate: first those of the window, then the jumps.
     cursor: u32,
     /// Lengths of trail and used-stack when this configuration was reached.
@@ -66,18 +70,18 @@ struct Frame<M> {
 
 /// Uses crashed operations, and the operation that needs them.
 #[derive(Clone, Copy, Debug)]
-struct Jump {
+pub(super) struct Jump {
     /// Part of [`Search::chains`]: the classes in the order of their use.
-    chain: (u32, u32),
+    pub(super) chain: (u32, u32),
     /// State after the chain.
-    state: u32,
+    pub(super) state: u32,
     /// The live operation that goes next, or [`NONE`] where readers fit the state.
-    observer: u32,
+    pub(super) observer: u32,
 }
 
 /// A search in progress.
 pub(super) struct Search<'a, M> {
-    problem: &'a Problem,
+    pub(super) problem: &'a Problem,
     memory: usize,
     cache: Cache<M>,
     frames: Vec<Frame<M>>,
@@ -86,13 +90,17 @@ pub(super) struct Search<'a, M> {
     /// Crash classes used, in order, and how often each.
     used: Vec<u32>,
     counts: Vec<u32>,
-    jumps: Vec<Jump>,
-    chains: Vec<u32>,
+    pub(super) jumps: Vec<Jump>,
+    pub(super) chains: Vec<u32>,
+    /// Most crashed operations that follow each other directly.
+    pub(super) limit: usize,
+    /// Whether a longer chain was passed over.
+    pub(super) cut: bool,
     furthest: u32,
 }
 
 impl<'a, M: Mask> Search<'a, M> {
-    pub(super) fn new(problem: &'a Problem, memory: usize) -> Self {
+    pub(super) fn new(problem: &'a Problem, memory: usize, limit: usize) -> Self {
         Search {
             problem,
             memory: memory.saturating_sub(problem.bytes()),
@@ -103,6 +111,8 @@ impl<'a, M: Mask> Search<'a, M> {
             counts: vec![0; problem.crashed.len()],
             jumps: Vec::new(),
             chains: Vec::new(),
+            limit,
+            cut: false,
             furthest: 0,
         }
     }
@@ -142,6 +152,9 @@ impl<'a, M: Mask> Search<'a, M> {
         if *steps == 0 {
             // The last jumps may have been cut short.
             return Answer::OutOfSteps;
+        }
+        if self.cut {
+            return Answer::Cut;
         }
         Answer::Illegal { blocked: self.problem.live[self.furthest as usize].item }
     }
@@ -246,7 +259,7 @@ impl<'a, M: Mask> Search<'a, M> {
     }
 
     /// Whether an operation of crash class `class` is left at `position`.
-    fn available(&self, class: u32, position: u32) -> bool {
+    pub(super) fn available(&self, class: u32, position: u32) -> bool {
         let used = self.counts[class as usize] as usize;
         self.problem.crashed[class as usize].from.get(used).is_some_and(|(from, _)| *from <= position)
     }
@@ -319,90 +332,6 @@ impl<'a, M: Mask> Search<'a, M> {
             self.enter(frame.position, jump.state, frame.done)
         } else {
             self.apply_live(frame.position, jump.state, frame.done, jump.observer)
-        }
-    }
-
-    /// Finds all uses of crashed operations that make a pending operation possible which is not possible now.
-    fn find_jumps(&mut self, frame: &Frame<M>, steps: &mut u64) {
-        let mut targets: Vec<u32> = Vec::new();
-        for &j in self.problem.window(frame.position) {
-            let live = &self.problem.live[j as usize];
-            if frame.done.has(live) || live.guard.admits(frame.state) {
-                continue;
-            }
-            match live.guard {
-                Guard::Is(value) => targets.push(value),
-                // Any other value will do.
-                _ => targets.extend(self.problem.crashed_into.keys().filter(|value| **value != frame.state)),
-            }
-        }
-        targets.sort_unstable();
-        targets.dedup();
-        let mut chain = Vec::new();
-        for target in targets {
-            self.lead_to(frame, target, target, &mut chain, steps);
-        }
-    }
-
-    /// Extends `chain` (classes, last one first), which leads from `value` to `target`, backwards to the state.
-    fn lead_to(&mut self, frame: &Frame<M>, value: u32, target: u32, chain: &mut Vec<u32>, steps: &mut u64) {
-        let problem = self.problem;
-        let Some(classes) = problem.crashed_into.get(&value) else { return };
-        for &class in classes {
-            *steps = steps.saturating_sub(1);
-            if *steps == 0 || !self.available(class, frame.position) || self.has_live_twin(frame, class) {
-                continue;
-            }
-            chain.push(class);
-            match problem.crashed[class as usize].guard {
-                Guard::Is(before) if before != frame.state => {
-                    // A value reached twice would make the part in between useless.
-                    let visited = before == target
-                        || chain.iter().any(|c| problem.crashed[*c as usize].effect == before);
-                    if !visited {
-                        self.lead_to(frame, before, target, chain, steps);
-                    }
-                }
-                _ => self.push_jumps(frame, target, chain),
-            }
-            chain.pop();
-        }
-    }
-
-    /// Whether an identical live operation is pending, which then goes first.
-    fn has_live_twin(&self, frame: &Frame<M>, class: u32) -> bool {
-        let crashed = &self.problem.crashed[class as usize];
-        self.problem.window(frame.position).iter().any(|&j| {
-            let live = &self.problem.live[j as usize];
-            live.guard == crashed.guard && live.effect == Effect::Set(crashed.effect) && !frame.done.has(live)
-        })
-    }
-
-    /// Notes the uses of a chain that leads from the frame's state to `target`.
-    fn push_jumps(&mut self, frame: &Frame<M>, target: u32, chain: &[u32]) {
-        let problem = self.problem;
-        let start = self.chains.len() as u32;
-        self.chains.extend(chain.iter().rev());
-        let chain = (start, self.chains.len() as u32);
-        let before = self.jumps.len();
-        for (i, &j) in problem.window(frame.position).iter().enumerate() {
-            let live = &problem.live[j as usize];
-            if frame.done.has(live) || live.guard.admits(frame.state) || !live.guard.admits(target) {
-                continue;
-            }
-            if live.effect == Effect::Keep {
-                // Readers follow by themselves, and then anything may.
-                self.jumps.truncate(before);
-                self.jumps.push(Jump { chain, state: target, observer: NONE });
-                return;
-            }
-            let twin = |k: &&u32| {
-                let earlier = &problem.live[**k as usize];
-                earlier.class == live.class && !frame.done.has(earlier)
-            };
-            if problem.window(frame.position)[..i].iter().find(twin).is_none() {
-                self.jumps.push(Jump { chain, state: target, observer: j });
-            }
         }
     }
 }
