@@ -110,10 +110,8 @@ pub enum Resume {
         /// recvmmsg's timeout as a time.
         end: Option<SimTime>,
     },
-    /// An open of a fifo that waits for the other side.
+    /// An open of a fifo ([`WaitOn::Fifo`]) that waits for the other side.
     Fifo {
-        /// The fifo.
-        ino: bloodhound_vfs::Ino,
         /// Wants to write; otherwise to read.
         write: bool,
         /// Set by the other side, which has counted the sleeper in and taken a reference for it.

@@ -209,7 +209,7 @@ fn uses(mm: &Mm) -> (u64, u64, u64, u64) {
 pub(super) fn statm(view: &View<'_>, process: &Process) -> String {
     let Some(mm) = mm(view, process) else { return "0 0 0 0 0 0 0\n".into() };
     let (total, rss) = sizes(view, process);
-    let shared: u64 = mm.vmas().map(|v| Parts::of(v)).map(|p| p.shared + p.private_clean).sum();
+    let shared: u64 = mm.vmas().map(Parts::of).map(|p| p.shared + p.private_clean).sum();
     let (data, stack, code, _) = uses(mm);
     format!("{} {} {} {} 0 {} 0\n", total / 4096, rss / 4096, shared / 4, code / 4, (data + stack) / 4)
 }

@@ -45,7 +45,7 @@ pub fn openat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: Hex, mode: u32) -> 
     // The flags are an int.
     let flags = flags.0 & 0xffff_ffff;
     let cloexec = flags & c::O_CLOEXEC != 0;
-    if let Some(Resume::Fifo { ino, granted: true, .. }) = k.resumed.as_ref().map(|r| r.wait.resume.clone()) {
+    if let Some(ino) = granted_fifo(k) {
         let file = fifo_file(k, ino, flags)?;
         return Ok(k.open_file(file, cloexec)?);
     }
@@ -187,7 +187,7 @@ impl Ctx<'_> {
         if !(read && write) && sleepers.is_empty() && !partner(self) {
             if flags & c::O_NONBLOCK == 0 {
                 let wait = Wait::on(WaitOn::Fifo(ino)).restart(Restart::Sys);
-                return Err(wait.resume(Resume::Fifo { ino, write, granted: false }).into());
+                return Err(wait.resume(Resume::Fifo { write, granted: false }).into());
             }
             if write {
                 return err(Errno::ENXIO);
@@ -387,6 +387,15 @@ impl View<'_> {
             out.push((name, ino, kind));
         }
         out
+    }
+}
+
+/// The fifo whose other side was opened while the caller slept.
+fn granted_fifo(k: &Ctx<'_>) -> Option<Ino> {
+    let wait = &k.resumed.as_ref()?.wait;
+    match (&wait.resume, wait.on.first()) {
+        (Resume::Fifo { granted: true, .. }, Some(WaitOn::Fifo(ino))) => Some(*ino),
+        _ => None,
     }
 }
 
