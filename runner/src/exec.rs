@@ -15,7 +15,8 @@ use bloodhound_sim::scenario::{RestartPolicy, Scenario, ServiceSpec};
 use bloodhound_sim::services::State;
 use bloodhound_sim::world::FindingKind;
 use bloodhound_sim::{Ended, Machine};
-use bloodhound_vfs::host::HostBase;
+use bloodhound_vfs::MountSpec;
+use bloodhound_vfs::host::{Allow, HostBase};
 
 use crate::exit;
 use crate::host;
@@ -67,6 +68,7 @@ fn scenario(args: &Args, base: &HostBase) -> Result<Scenario, String> {
         more.push(cwd.join(program));
     }
     let root = host::host_root(base, &more).map_err(|e| format!("the root directory: {e}"))?;
+    let mounts = binds(base, &more)?;
     let mut stdin = Vec::new();
     if !std::io::stdin().is_terminal() {
         std::io::stdin().read_to_end(&mut stdin).map_err(|e| format!("standard input: {e}"))?;
@@ -96,7 +98,7 @@ fn scenario(args: &Args, base: &HostBase) -> Result<Scenario, String> {
             gid: 0,
         },
         root: Some(root),
-        mounts: Vec::new(),
+        mounts,
         depends_on: Vec::new(),
         health: None,
         restart: RestartPolicy::No,
@@ -118,6 +120,23 @@ fn scenario(args: &Args, base: &HostBase) -> Result<Scenario, String> {
         settle: args.max_time,
         vdso: !args.no_vdso,
     })
+}
+
+/// Named paths below directories that are fresh in every container (/tmp, /run, /dev) are bound there.
+fn binds(base: &HostBase, more: &[PathBuf]) -> Result<Vec<(String, MountSpec)>, String> {
+    let mut mounts: Vec<(String, MountSpec)> = Vec::new();
+    for path in more.iter().filter(|p| ["/tmp", "/run", "/dev"].iter().any(|d| p.starts_with(d))) {
+        let text = path.to_string_lossy().into_owned();
+        if mounts.iter().any(|(p, _)| path.starts_with(p)) || ["/tmp", "/run", "/dev"].contains(&text.as_str()) {
+            continue;
+        }
+        if !path.exists() {
+            continue;
+        }
+        let tree = base.add_tree(path, Allow::All).map_err(|e| format!("{text}: {e}"))?;
+        mounts.push((text, MountSpec::Bind { tree, read_only: false }));
+    }
+    Ok(mounts)
 }
 
 /// Runs the program; its exit code, or one of ours.

@@ -117,12 +117,6 @@ fn node(
     procfs::mount_standard(&mut vfs, base)
         .map_err(|f| fault("mounting /proc, /sys and /dev".into(), errno(f)))?;
     for (path, mount) in &spec.mounts {
-        if !matches!(mount, bloodhound_vfs::MountSpec::Bind { .. })
-            || vfs.put_dir(base, path.as_bytes(), 0o755).is_err()
-        {
-            vfs.put_dir(base, path.as_bytes(), 0o755)
-                .map_err(|f| fault(format!("making {path}"), errno(f)))?;
-        }
         vfs.mount(base, path.as_bytes(), mount.clone())
             .map_err(|f| fault(format!("mounting {path}"), errno(f)))?;
     }
