@@ -362,7 +362,8 @@ fn read_image(path: &Path) -> io::Result<FileImage> {
         hash.update(&buffer[..len]);
         for page in buffer[..len].chunks(PAGE as usize) {
             if page.iter().any(|byte| *byte != 0) {
-                pages.set(size / PAGE, Frame::from_slice(page));
+                let whole = <&[u8; PAGE as usize]>::try_from(page);
+                pages.set(size / PAGE, whole.map_or_else(|_| Frame::from_slice(page), Frame::from_bytes));
             }
             size += page.len() as u64;
         }
