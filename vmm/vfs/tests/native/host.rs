@@ -73,10 +73,22 @@ impl Host {
     }
 
     pub fn run(&mut self, call: &Call) -> Answer {
+        match &call.op {
+            Op::Open { .. }
+            | Op::Close { .. }
+            | Op::Pread { .. }
+            | Op::Pwrite { .. }
+            | Op::Ftruncate { .. }
+            | Op::Fallocate { .. } => self.run_descriptor(call),
+            _ => self.run_path(call),
+        }
+    }
+
+    fn run_descriptor(&mut self, call: &Call) -> Answer {
         let from = self.from(call.from);
         let fd = |slot: usize| self.slots[slot].map_or(-1, |(fd, _)| fd);
-        // SAFETY: all paths are NUL-terminated strings that live until the call returns, buffers have the lengths
-        // that are passed.
+        // SAFETY: paths are NUL-terminated strings that live until the call returns, buffers have the lengths that are
+        // passed.
         let result = unsafe {
             match &call.op {
                 Op::Open { path, flags, mode, slot } => {
@@ -105,6 +117,17 @@ impl Host {
                 Op::Fallocate { slot, mode, at, len } => {
                     libc::fallocate(fd(*slot), *mode as i32, *at as i64, *len as i64).into()
                 }
+                other => panic!("no descriptor in {other:?}"),
+            }
+        };
+        check(result).map(|value| value.to_string().into_bytes())
+    }
+
+    fn run_path(&mut self, call: &Call) -> Answer {
+        let from = self.from(call.from);
+        // SAFETY: as above.
+        let result = unsafe {
+            match &call.op {
                 Op::Mkdir { path, mode } => libc::mkdirat(from, c(path).as_ptr(), *mode).into(),
                 Op::Mkfifo { path, mode } => libc::mknodat(from, c(path).as_ptr(), S_IFIFO | *mode, 0).into(),
                 Op::Rmdir { path } => libc::unlinkat(from, c(path).as_ptr(), libc::AT_REMOVEDIR).into(),
@@ -151,6 +174,7 @@ impl Host {
                     libc::truncate(c(path).as_ptr(), *size as i64).into()
                 }
                 Op::List { path } => return list_host(from, path),
+                other => panic!("no path in {other:?}"),
             }
         };
         check(result).map(|value| value.to_string().into_bytes())
