@@ -19,7 +19,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// How long a client is kept waiting.
-const REQUEST_TIMEOUT: Duration = Duration::from_millis(1500);
+const REQUEST_TIMEOUT: Duration = Duration::from_millis(2000);
 /// A peer that has not answered a request for this long has lost its connection: TCP itself would notice much later,
 /// and after a long cut it would wait as long again before it tries.
 const ANSWER_TIMEOUT: Millis = 400;
@@ -80,7 +80,8 @@ impl Node {
     /// Reads the disk and makes a node. Nothing runs yet.
     pub fn open(config: Config) -> io::Result<Node> {
         let (storage, vote, log) = Storage::open(&config.data_dir)?;
-        let seed = RandomState::new().hash_one(config.id);
+        let random = RandomState::new();
+        let seed = random.hash_one("timeouts");
         let nodes = config.peers.len();
         let raft = Raft::new(config.id, nodes, config.timing, config.bug, seed, vote, log, 0);
         let others = (0..nodes as NodeId).filter(|id| *id != config.id);
@@ -90,7 +91,8 @@ impl Node {
             links: others.map(|id| (id, Link::default())).collect(),
             inbound: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            next_ticket: 0,
+            // Not from 0 in every life: answers to what an earlier life forwarded must not be taken for others.
+            next_ticket: random.hash_one("tickets"),
             armed_for: 0,
         };
         Ok(Node { start: Instant::now(), config, state: Mutex::new(state), timer: Condvar::new() })
@@ -101,7 +103,7 @@ impl Node {
         let slot = Arc::new(Slot::default());
         let mut state = self.lock();
         let ticket = state.next_ticket;
-        state.next_ticket += 1;
+        state.next_ticket = ticket.wrapping_add(1);
         state.waiting.insert(ticket, slot.clone());
         state.replica.submit(self.now(), ticket, op);
         self.finish_step(state);

@@ -27,7 +27,7 @@ pub struct Timing {
 
 impl Default for Timing {
     fn default() -> Timing {
-        Timing { heartbeat: 50, election: (150, 300) }
+        Timing { heartbeat: 100, election: (300, 600) }
     }
 }
 

@@ -14,11 +14,11 @@ const STORM: Weather = Weather {
     crash: 2_000,
     restart: (50, 1500),
     partition: 5_000,
-    election: (150, 300),
+    election: (300, 600),
 };
 
 /// Restarts in quick succession.
-const CRASHES: Weather = Weather { crash: 4_000, restart: (100, 1000), partition: 10_000, ..STORM };
+const CRASHES: Weather = Weather { crash: 6_000, restart: (100, 1000), partition: 8_000, ..STORM };
 
 /// Runs one seed: ten seconds of bad weather and two of calm. Returns what went wrong, and how many operations
 /// succeeded after the calm began.
