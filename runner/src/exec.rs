@@ -89,6 +89,7 @@ fn scenario(args: &Args, base: &HostBase) -> Result<Scenario, String> {
         name: args.command[0].clone(),
         hostname: "bloodhound".into(),
         addresses: vec![([10, 0, 0, 1].into(), 24)],
+        hosts: BTreeMap::new(),
         program: Program {
             path,
             argv: args.command.iter().map(|a| a.clone().into_bytes()).collect(),
@@ -107,7 +108,6 @@ fn scenario(args: &Args, base: &HostBase) -> Result<Scenario, String> {
     };
     Ok(Scenario {
         services: vec![service],
-        hosts: BTreeMap::new(),
         link: LinkConfig::default(),
         costs: Default::default(),
         epoch_ns: crate::EPOCH_NS,
@@ -115,10 +115,17 @@ fn scenario(args: &Args, base: &HostBase) -> Result<Scenario, String> {
         time_step: 10_000_000,
         boot_timeout: u64::MAX,
         max_time: args.max_time,
+        fault_start: 0,
         fault_time: 0,
+        heal: true,
         faults: Default::default(),
         settle: args.max_time,
         vdso: !args.no_vdso,
+        workload: None,
+        clients: Vec::new(),
+        prober: None,
+        helpers: Vec::new(),
+        checks: Vec::new(),
     })
 }
 

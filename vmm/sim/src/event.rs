@@ -24,6 +24,8 @@ pub enum Event {
     ProbeTimeout(NodeId, u32),
     /// A property's check is due.
     Check(usize),
+    /// A check's script has run out of time.
+    CheckTimeout(usize, u32),
     /// The stack must be ready by now.
     BootTimeout,
     /// The faults end and the system must recover.

@@ -97,10 +97,13 @@ impl Machine {
         self.world.phase = Phase::Faults;
         self.world.note(None, Notice::Phase(format!("faults: {profile}")));
         let (now, step) = (self.world.now, self.scenario.time_step);
-        self.set_links(Some(&profile));
         self.world.faults.profile = Some(profile.clone());
-        self.world.events.push(now.after(step), Event::FaultTick);
-        self.world.events.push(now.after(self.scenario.fault_time), Event::HealPhase);
+        let start = now.after(self.scenario.fault_start);
+        self.world.events.push(start.after(step), Event::FaultTick);
+        self.world.events.push(start.after(self.scenario.fault_time), Event::HealPhase);
+        if self.scenario.fault_start == 0 {
+            self.set_links(Some(&profile));
+        }
         self.world.events.push(now.after(self.scenario.max_time), Event::End);
         profile
     }
@@ -109,6 +112,7 @@ impl Machine {
         let mut link = self.scenario.link.clone();
         if let Some(p) = profile {
             link = LinkConfig {
+                latency: link.latency + p.latency_ns,
                 jitter: link.jitter.max(p.jitter_ns),
                 loss: p.drop,
                 duplicate: p.duplicate,
@@ -130,6 +134,9 @@ impl Machine {
         let at = self.world.now.after(self.scenario.time_step);
         self.world.events.push(at, Event::FaultTick);
         let Some(profile) = self.world.faults.profile.clone() else { return };
+        if self.scenario.fault_start > 0 {
+            self.set_links(Some(&profile));
+        }
         let targets: Vec<NodeId> =
             self.scenario.services.iter().filter(|s| s.faulty).map(|s| s.node).collect();
         let nodes = targets.len() as u64;
@@ -289,6 +296,11 @@ impl Machine {
             return;
         }
         self.world.phase = Phase::Recovery;
+        if !self.scenario.heal {
+            self.world.note(None, Notice::Phase("no more faults begin; nothing is healed".into()));
+            self.recovery_begins();
+            return;
+        }
         self.world.fabric.heal_all();
         self.world.faults.partitions.clear();
         self.set_links(None);

@@ -5,6 +5,7 @@
 //! plain data; [`machine::Machine`] alone holds host resources (a platform, a base file layer).
 #![forbid(unsafe_code)]
 
+pub mod checks;
 pub mod clients;
 mod convert;
 pub mod digest;

@@ -259,6 +259,7 @@ impl Machine {
             }
         }
         self.run_clients(t);
+        self.conclude_run();
         while let Some((at, event)) = self.world.events.pop_due(t) {
             self.world.now = self.world.now.max(at);
             self.event(event);
@@ -275,9 +276,10 @@ impl Machine {
             Event::Probe(id) => self.probe(id),
             Event::ProbeTimeout(id, pid) => self.probe_timeout(id, pid),
             Event::Check(index) => self.check_due(index),
+            Event::CheckTimeout(index, pid) => self.check_timeout(index, pid),
             Event::BootTimeout => self.boot_timeout(),
             Event::HealPhase => self.heal_phase(),
-            Event::End => self.world.phase = crate::world::Phase::Done,
+            Event::End => self.end_of_time(),
         }
     }
 

@@ -8,6 +8,9 @@ use bloodhound_kernel::exec::Program;
 use bloodhound_kernel::node::Costs;
 use bloodhound_net::{LinkConfig, NodeId};
 use bloodhound_vfs::{MountSpec, TreeId};
+use bloodhound_workloads::http::HttpConfig;
+
+use crate::checks::CheckSpec;
 
 /// When a dependency counts as met (compose specification, `depends_on`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +60,8 @@ pub struct ServiceSpec {
     pub hostname: String,
     /// Addresses with prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
+    /// Names for its /etc/hosts: name -> addresses.
+    pub hosts: BTreeMap<String, Vec<IpAddr>>,
     /// What it runs; the path may be a bare name that is looked up in PATH.
     pub program: Program,
     /// Tree of the base layer that is its root; `None` for an empty root.
@@ -78,6 +83,8 @@ pub struct ServiceSpec {
 /// Rates are parts per billion. Those of processes and partitions are per time step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultSpec {
+    /// Added to every link's latency, ns.
+    pub latency_ns: u64,
     /// A packet is lost.
     pub drop: u32,
     /// A packet is delayed by `delay_ns`.
@@ -130,8 +137,6 @@ pub enum PartitionName {
 pub struct Scenario {
     /// Containers in order.
     pub services: Vec<ServiceSpec>,
-    /// Names for every /etc/hosts: name -> addresses.
-    pub hosts: BTreeMap<String, Vec<IpAddr>>,
     /// Every link without faults.
     pub link: LinkConfig,
     /// Prices of calls.
@@ -146,12 +151,26 @@ pub struct Scenario {
     pub boot_timeout: u64,
     /// The run ends at the latest so long after it was ready, ns.
     pub max_time: u64,
-    /// Faults are injected so long after it was ready, ns.
+    /// Faults begin so long after it was ready, ns.
+    pub fault_start: u64,
+    /// And are injected for so long, ns.
     pub fault_time: u64,
+    /// Everything is healed when the faults end.
+    pub heal: bool,
     /// Faults.
     pub faults: FaultSpec,
     /// A service without a health check counts as ready after running so long, ns.
     pub settle: u64,
     /// Offer the vDSO to programs.
     pub vdso: bool,
+    /// What the clients do.
+    pub workload: Option<HttpConfig>,
+    /// The workload's nodes.
+    pub clients: Vec<(NodeId, IpAddr)>,
+    /// Where HTTP checks ask from.
+    pub prober: Option<(NodeId, IpAddr)>,
+    /// Nodes for scripts: set up like services, but nothing runs there by itself.
+    pub helpers: Vec<ServiceSpec>,
+    /// Checks inside the simulation.
+    pub checks: Vec<CheckSpec>,
 }

@@ -53,7 +53,7 @@ pub struct Service {
 
 impl Machine {
     pub(crate) fn spec(&self, id: NodeId) -> Option<Arc<ServiceSpec>> {
-        self.scenario.services.iter().find(|s| s.node == id).cloned().map(Arc::new)
+        self.scenario.services.iter().chain(&self.scenario.helpers).find(|s| s.node == id).cloned().map(Arc::new)
     }
 
     fn service(&mut self, id: NodeId) -> &mut Service {
@@ -247,7 +247,9 @@ impl Machine {
     /// A process of a node is gone.
     pub(crate) fn process_ended(&mut self, id: NodeId, end: ProcessEnd) {
         self.world.digest.word(u64::from(end.pid.0) << 32 | u64::from(end.status.wait_word()));
-        self.world.exits.entry((id, end.pid)).and_modify(|s| *s = end.status);
+        if self.script_ended(id, end.pid, end.status) {
+            return;
+        }
         let Some(service) = self.world.services.get(&id) else { return };
         if service.probe == Some(end.pid) {
             self.probe_result(id, end.status == ExitStatus::Code(0));

@@ -10,6 +10,8 @@ use bloodhound_kernel::procfs;
 use bloodhound_net::{Fabric, NodeId, Stack};
 use bloodhound_vfs::{BaseFs, Fail, Vfs};
 
+use crate::checks::CheckState;
+use crate::clients::Clients;
 use crate::digest::Digest;
 use crate::event::{Event, EventQueue};
 use crate::faults::Faults;
@@ -63,6 +65,16 @@ pub fn world(
         nodes.insert(spec.node, Arc::new(node));
         services.insert(spec.node, Service::default());
     }
+    for spec in &scenario.helpers {
+        let node = node(scenario, spec, base, &mut decisions, patch_cpuid)?;
+        let addresses: Vec<_> = spec.addresses.iter().map(|a| a.0).collect();
+        fabric.add_node(spec.node, &addresses);
+        nodes.insert(spec.node, Arc::new(node));
+    }
+    for (id, ip) in scenario.clients.iter().chain(&scenario.prober) {
+        fabric.add_node(*id, &[*ip]);
+    }
+    let clients = Clients::new(scenario, decisions.word(Stream::GuestRandom));
     let mut events = EventQueue::default();
     events.push(SimTime(scenario.boot_timeout), Event::BootTimeout);
     for spec in scenario.services.iter().filter(|s| s.depends_on.is_empty()) {
@@ -86,13 +98,21 @@ pub fn world(
         log: Vec::new(),
         findings: Vec::new(),
         console: Vec::new(),
-        exits: BTreeMap::new(),
+        clients,
+        checks: vec![CheckState::default(); scenario.checks.len()],
+        healed_at: None,
+        final_checks: false,
     })
+}
+
+/// Linux's constants with a default route, as containers have one: an unknown address is silence, not ENETUNREACH.
+pub(crate) fn network_config() -> bloodhound_net::Config {
+    bloodhound_net::Config { default_route: true, ..Default::default() }
 }
 
 /// The network stack of a service; a restarted container gets a fresh one.
 pub fn stack(spec: &ServiceSpec, decisions: &mut Decisions) -> Stack {
-    let mut net = Stack::new(bloodhound_net::Config::default(), decisions.word(Stream::GuestRandom));
+    let mut net = Stack::new(network_config(), decisions.word(Stream::GuestRandom));
     for (ip, prefix) in &spec.addresses {
         net.add_address(*ip, *prefix);
     }
@@ -120,7 +140,7 @@ fn node(
         vfs.mount(base, path.as_bytes(), mount.clone())
             .map_err(|f| fault(format!("mounting {path}"), errno(f)))?;
     }
-    for (path, text) in etc_files(scenario, spec) {
+    for (path, text) in etc_files(spec) {
         vfs.put_file(base, path.as_bytes(), 0o644, text.as_bytes())
             .map_err(|f| fault(format!("writing {path}"), errno(f)))?;
     }
@@ -141,15 +161,15 @@ fn node(
 }
 
 /// What a container runtime writes into every container.
-fn etc_files(scenario: &Scenario, spec: &ServiceSpec) -> Vec<(&'static str, String)> {
+fn etc_files(spec: &ServiceSpec) -> Vec<(&'static str, String)> {
     let mut hosts = String::from("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
-    for (name, addresses) in &scenario.hosts {
+    for (name, addresses) in &spec.hosts {
         for ip in addresses {
             hosts.push_str(&format!("{ip}\t{name}\n"));
         }
     }
     if let Some((ip, _)) = spec.addresses.first()
-        && !scenario.hosts.contains_key(&spec.hostname)
+        && !spec.hosts.contains_key(&spec.hostname)
     {
         hosts.push_str(&format!("{ip}\t{}\n", spec.hostname));
     }

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::Decisions;
-use bloodhound_kernel::ids::{Pid, Tid};
+use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::{ConsoleChunk, Node};
 use bloodhound_net::{Fabric, NodeId};
 
+use crate::checks::CheckState;
+use crate::clients::Clients;
 use crate::digest::Digest;
 use crate::event::EventQueue;
 use crate::faults::Faults;
@@ -32,6 +34,8 @@ pub enum Notice {
     Fault(String),
     /// A service's life.
     Service(String),
+    /// A check's result.
+    Check(String),
     /// A phase begins.
     Phase(String),
 }
@@ -123,8 +127,14 @@ pub struct World {
     pub findings: Vec<Finding>,
     /// Output of the services.
     pub console: Vec<(NodeId, ConsoleChunk)>,
-    /// Exit of processes which somebody outside waits for: checks and `exec`.
-    pub exits: BTreeMap<(NodeId, Pid), bloodhound_kernel::process::ExitStatus>,
+    /// Workload clients and the prober.
+    pub clients: Clients,
+    /// Checks, as in the scenario.
+    pub checks: Vec<CheckState>,
+    /// When the faults ended.
+    pub healed_at: Option<SimTime>,
+    /// Safety checks have been started.
+    pub final_checks: bool,
 }
 
 impl World {

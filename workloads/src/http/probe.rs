@@ -10,8 +10,8 @@ use super::request::Request;
 /// What a response must be.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Expect {
-    /// Its status.
-    pub status: Option<u16>,
+    /// Its status is in one of these ranges, both ends included; empty: any.
+    pub statuses: Vec<(u16, u16)>,
     /// A text in its body.
     pub body_contains: Option<String>,
 }
@@ -24,8 +24,13 @@ impl Expect {
             End::Timeout => return Err("no response in time".to_owned()),
             End::Reset(why) | End::Refused(why) => return Err(format!("no response: {why}")),
         };
-        if let Some(status) = self.status.filter(|status| *status != response.status) {
-            return Err(format!("the status is {}, expected {status}", response.status));
+        let status = response.status;
+        if !self.statuses.is_empty() && !self.statuses.iter().any(|(low, high)| (*low..=*high).contains(&status)) {
+            let show = |(low, high): &(u16, u16)| {
+                if low == high { low.to_string() } else { format!("{low}-{high}") }
+            };
+            let expected: Vec<String> = self.statuses.iter().map(show).collect();
+            return Err(format!("the status is {status}, expected {}", expected.join(" or ")));
         }
         let body = String::from_utf8_lossy(&response.body);
         match &self.body_contains {

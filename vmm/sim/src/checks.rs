@@ -1,0 +1,276 @@
+//! Property checks that run inside the simulation: HTTP requests from the prober, scripts in a node.
+//!
+//! When a check runs depends on the property's kind: an *invariant* at every interval from the start of the workload
+//! to the end; *liveness* from the heal on, again and again until it passes or its timeout is over; *safety* once, at the
+//! end. Safety properties over the history or over crashes are judged by the runner.
+
+use bloodhound_abi::SimTime;
+use bloodhound_kernel::exec::Program;
+use bloodhound_kernel::ids::Pid;
+use bloodhound_kernel::process::ExitStatus;
+use bloodhound_net::NodeId;
+use bloodhound_workloads::http::request::Request;
+use bloodhound_workloads::http::{Expect, Probe, Target};
+
+use crate::event::Event;
+use crate::machine::Machine;
+use crate::world::{Notice, Phase};
+
+/// When a check has to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckKind {
+    /// At the end.
+    Safety,
+    /// Some time after the heal.
+    Liveness,
+    /// Always.
+    Invariant,
+}
+
+/// How it is asked.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// A request from the prober.
+    Http {
+        /// Where.
+        target: Target,
+        /// What.
+        request: Request,
+        /// The right answer.
+        expect: Expect,
+    },
+    /// A program in a node; exit code 0 is right.
+    Script {
+        /// The node.
+        node: NodeId,
+        /// The program.
+        program: Program,
+    },
+}
+
+/// A check of a property.
+#[derive(Clone, Debug)]
+pub struct CheckSpec {
+    /// The property's name.
+    pub name: String,
+    /// When it has to hold.
+    pub kind: CheckKind,
+    /// Time for a liveness check to pass after the heal, ns.
+    pub timeout: u64,
+    /// Between attempts, ns.
+    pub interval: u64,
+    /// Time for one attempt, ns.
+    pub patience: u64,
+    /// How it is asked.
+    pub action: Action,
+}
+
+/// What became of a check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing yet.
+    #[default]
+    Open,
+    /// It held (for an invariant: so far).
+    Passed(SimTime),
+    /// It did not.
+    Failed(SimTime, String),
+}
+
+/// A check's state.
+#[derive(Clone, Debug, Default)]
+pub struct CheckState {
+    /// Its verdict.
+    pub verdict: Verdict,
+    /// A request under way.
+    probe: Option<Box<Probe>>,
+    /// A script under way.
+    script: Option<(NodeId, Pid)>,
+    /// Why the last attempt failed.
+    last: Option<String>,
+}
+
+impl CheckState {
+    fn busy(&self) -> bool {
+        self.probe.is_some() || self.script.is_some()
+    }
+}
+
+impl Machine {
+    pub(crate) fn probe_deadline(&self) -> Option<SimTime> {
+        self.world.checks.iter().filter_map(|c| Some(c.probe.as_ref()?.next_wakeup())).min()
+    }
+
+    /// Invariants begin with the workload.
+    pub(crate) fn begin_checks(&mut self) {
+        self.schedule_checks(CheckKind::Invariant);
+    }
+
+    /// Liveness begins with the heal.
+    pub(crate) fn recovery_begins(&mut self) {
+        self.schedule_checks(CheckKind::Liveness);
+        self.world.healed_at = Some(self.world.now);
+        self.conclude_run();
+    }
+
+    fn schedule_checks(&mut self, kind: CheckKind) {
+        let now = self.world.now;
+        for (index, check) in self.scenario.checks.iter().enumerate().filter(|(_, c)| c.kind == kind) {
+            let first = if kind == CheckKind::Invariant { check.interval } else { 0 };
+            self.world.events.push(now.after(first), Event::Check(index));
+        }
+    }
+
+    /// An attempt of a check is due.
+    pub(crate) fn check_due(&mut self, index: usize) {
+        let scenario = self.scenario.clone();
+        let spec = &scenario.checks[index];
+        let state = &self.world.checks[index];
+        if state.busy() || matches!(state.verdict, Verdict::Failed(..)) || self.world.phase == Phase::Done {
+            return;
+        }
+        let now = self.world.now;
+        let deadline = now.after(spec.patience);
+        match &spec.action {
+            Action::Http { target, request, expect } => {
+                let Some(prober) = &mut self.world.clients.prober else { return };
+                let probe = Probe::new(&mut prober.stack, target, request, expect.clone(), deadline);
+                self.world.checks[index].probe = Some(Box::new(probe));
+                self.run_prober(now);
+            }
+            Action::Script { node, program } => match self.spawn(*node, program) {
+                Ok(pid) => {
+                    self.world.checks[index].script = Some((*node, pid));
+                    self.world.events.push(deadline, Event::CheckTimeout(index, pid.0));
+                }
+                Err(e) => {
+                    let path = String::from_utf8_lossy(&program.path).into_owned();
+                    self.attempt_ended(index, Err(format!("the script {path} cannot be run: {e}")));
+                }
+            },
+        }
+    }
+
+    /// Requests under way that have an answer now.
+    pub(crate) fn poll_probes(&mut self, now: SimTime) {
+        for index in 0..self.world.checks.len() {
+            let Some(prober) = &mut self.world.clients.prober else { return };
+            let Some(probe) = &mut self.world.checks[index].probe else { continue };
+            if let Some(result) = probe.poll(&mut prober.stack, now) {
+                self.world.checks[index].probe = None;
+                self.attempt_ended(index, result);
+            }
+        }
+    }
+
+    /// A process ended; true if it was a check's script.
+    pub(crate) fn script_ended(&mut self, node: NodeId, pid: Pid, status: ExitStatus) -> bool {
+        let Some(index) = self.world.checks.iter().position(|c| c.script == Some((node, pid))) else { return false };
+        self.world.checks[index].script = None;
+        let output: Vec<u8> = self
+            .world
+            .console
+            .iter()
+            .filter(|(n, c)| *n == node && c.pid == pid)
+            .flat_map(|(_, c)| c.bytes.iter().copied())
+            .collect();
+        let text = String::from_utf8_lossy(&output);
+        let shown: String = text.trim().chars().take(400).collect();
+        let result = match status {
+            ExitStatus::Code(0) => Ok(()),
+            other => Err(format!("the script ended with {other}{}{shown}", if shown.is_empty() { "" } else { ": " })),
+        };
+        self.attempt_ended(index, result);
+        true
+    }
+
+    /// A script took too long.
+    pub(crate) fn check_timeout(&mut self, index: usize, pid: u32) {
+        let Some((node, running)) = self.world.checks[index].script else { return };
+        if running != Pid(pid) {
+            return;
+        }
+        self.world.catch_up(node);
+        let info = bloodhound_kernel::signal::user_info(9, 0, Pid(0), 0);
+        self.world.node_mut(node).send_process(running, info);
+    }
+
+    fn attempt_ended(&mut self, index: usize, result: Result<(), String>) {
+        let scenario = self.scenario.clone();
+        let spec = &scenario.checks[index];
+        let now = self.world.now;
+        let next = now.after(spec.interval);
+        match (spec.kind, result) {
+            (CheckKind::Invariant, Ok(())) => {
+                self.world.checks[index].verdict = Verdict::Passed(now);
+                self.world.events.push(next, Event::Check(index));
+            }
+            // No answer under faults says nothing about what must always hold; a wrong answer does.
+            (CheckKind::Invariant, Err(why)) if why.starts_with("no response") => {
+                self.world.events.push(next, Event::Check(index));
+            }
+            (CheckKind::Liveness, Err(why)) if !self.out_of_time(spec.timeout) => {
+                self.world.checks[index].last = Some(why);
+                self.world.events.push(next, Event::Check(index));
+            }
+            (_, Ok(())) => {
+                self.world.checks[index].verdict = Verdict::Passed(now);
+                self.world.note(None, Notice::Check(format!("{} holds", spec.name)));
+            }
+            (kind, Err(why)) => {
+                let when = if kind == CheckKind::Liveness {
+                    format!("not within {} ms after the heal: ", spec.timeout / 1_000_000)
+                } else {
+                    String::new()
+                };
+                self.world.note(None, Notice::Check(format!("{} violated: {when}{why}", spec.name)));
+                self.world.checks[index].verdict = Verdict::Failed(now, when + &why);
+            }
+        }
+        self.conclude_run();
+    }
+
+    fn out_of_time(&self, timeout: u64) -> bool {
+        self.world.healed_at.is_some_and(|at| self.world.now.since(at) >= timeout)
+    }
+
+    /// Ends the run when nothing is left to wait for: the workload is over and every check has its verdict.
+    pub(crate) fn conclude_run(&mut self) {
+        if self.world.phase != Phase::Recovery {
+            return;
+        }
+        if self.world.clients.driver.as_ref().is_some_and(|d| !d.is_finished()) {
+            return;
+        }
+        let scenario = self.scenario.clone();
+        let open = |kind| {
+            scenario.checks.iter().zip(&self.world.checks).any(|(s, c)| s.kind == kind && c.verdict == Verdict::Open)
+        };
+        if open(CheckKind::Liveness) {
+            return;
+        }
+        if open(CheckKind::Safety) {
+            let busy = scenario.checks.iter().zip(&self.world.checks).any(|(s, c)| s.kind == CheckKind::Safety && c.busy());
+            if !busy && !self.world.final_checks {
+                self.world.final_checks = true;
+                self.schedule_checks(CheckKind::Safety);
+            }
+            return;
+        }
+        self.world.phase = Phase::Done;
+    }
+
+    /// The run ends at its time limit: liveness checks that had their time and did not pass have failed.
+    pub(crate) fn end_of_time(&mut self) {
+        let scenario = self.scenario.clone();
+        for (index, spec) in scenario.checks.iter().enumerate() {
+            let state = &self.world.checks[index];
+            if spec.kind == CheckKind::Liveness && state.verdict == Verdict::Open && self.out_of_time(spec.timeout) {
+                let why = state.last.clone().unwrap_or_else(|| "no attempt ended".into());
+                let text = format!("not within {} ms after the heal: {why}", spec.timeout / 1_000_000);
+                self.world.checks[index].verdict = Verdict::Failed(self.world.now, text);
+            }
+        }
+        self.world.phase = Phase::Done;
+    }
+}
