@@ -49,7 +49,7 @@ enum Ran {
 }
 
 impl Machine {
-    /// One step of `id`. True if it sent packets.
+    /// One step of `id`. True if the machine loop must look at the whole world: packets were sent, or the run is over.
     pub(crate) fn step(&mut self, id: NodeId) -> Result<bool, MachineError> {
         let arc = self.world.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}"));
         let node = Arc::make_mut(arc);
@@ -82,14 +82,15 @@ impl Machine {
                 Ran::Unsupported(what) => (u64::MAX, None, Outcome::Unsupported(what)),
                 Ran::Hang(text) => {
                     self.world.find(FindingKind::Hang, Some(id), text);
-                    return Ok(false);
+                    return Ok(true);
                 }
             }
         };
         let (nr, text, outcome) = outcome;
+        let fatal = matches!(outcome, Outcome::Unsupported(_));
         self.conclude(id, tid, nr, text, outcome);
         self.test_modes(id)?;
-        Ok(self.flush(id))
+        Ok(self.flush(id) || fatal)
     }
 
     /// Chooses who runs: the current task until its turn is over, then one drawn from the runnable.
@@ -371,7 +372,6 @@ impl Machine {
     }
 
     fn fault_signal(&mut self, id: NodeId, tid: Tid, signo: u32, code: i32, addr: u64) -> Ran {
-        if std::env::var_os("BHDBG").is_some() { let r=self.world.nodes[&id].task(tid).regs; eprintln!("FAULT sig {signo} code {code} addr {addr:#x} rip {:#x} {r:x?}", r.rip); let n=&self.world.nodes[&id]; let mm=n.process(n.task(tid).pid).mm; for v in n.mms[mm].vmas(){eprintln!("{:x?}",v);} }
         self.world.node_mut(id).force_signal(tid, fault_info(signo, code, addr));
         Ran::Fault(signo)
     }
