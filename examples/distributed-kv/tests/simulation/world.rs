@@ -130,6 +130,8 @@ pub struct World {
     pub succeeded_after_heal: u64,
     leaders: BTreeMap<u64, usize>,
     applied: Vec<Entry>,
+    /// How far each node's committed entries have been compared with those.
+    compared: Vec<usize>,
     /// Broken promises of Raft itself.
     pub broken: Vec<String>,
 }
@@ -157,6 +159,7 @@ impl World {
             succeeded_after_heal: 0,
             leaders: BTreeMap::new(),
             applied: Vec::new(),
+            compared: vec![0; NODES],
             broken: Vec::new(),
         };
         for a in 0..NODES {
@@ -289,6 +292,7 @@ impl World {
 
     fn crash(&mut self, node: usize) {
         self.replicas[node] = None;
+        self.compared[node] = 0;
         self.timers[node] = Micros::MAX;
         for other in (0..NODES).filter(|other| *other != node) {
             self.kill_link(other, node, MS);
@@ -387,7 +391,9 @@ impl World {
                 self.broken.push(format!("term {}: leaders {first} and {node}", raft.term()));
             }
         }
-        for index in 0..(raft.commit() as usize).min(raft.log().len()) {
+        let committed = (raft.commit() as usize).min(raft.log().len());
+        let from = std::mem::replace(&mut self.compared[node], committed);
+        for index in from..committed {
             match self.applied.get(index) {
                 None => self.applied.push(raft.log()[index].clone()),
                 Some(entry) if *entry != raft.log()[index] => {
