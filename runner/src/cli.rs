@@ -1,6 +1,6 @@
 //! The command line.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Deterministic simulation testing of unmodified Linux services.
 #[derive(Parser, Debug)]
@@ -16,6 +16,34 @@ pub struct Cli {
 pub enum Command {
     /// Run one program of this machine deterministically
     Exec(crate::exec::Args),
+    /// Judge a recorded history
+    Check(crate::check::Args),
+    /// Check bloodhound.yaml and its compose file
+    Validate(crate::validate::Args),
+    /// Print the JSON schema of bloodhound.yaml
+    Schema,
+    /// Print a script that completes commands and options in a shell
+    Completions(Completions),
+    /// Tell whether this machine can run simulations, and how fast
+    Doctor(crate::doctor::Args),
+}
+
+/// Arguments of `completions`.
+#[derive(clap::Args, Debug)]
+pub struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    shell: clap_complete::Shell,
+}
+
+impl Completions {
+    /// Prints the script.
+    pub fn run(&self) -> u8 {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "bloodhound", &mut script);
+        crate::output::print(&String::from_utf8_lossy(&script));
+        crate::exit::PASS
+    }
 }
 
 /// A duration such as `500ms`, `30s`, `5m`, in ns.

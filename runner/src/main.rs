@@ -1,11 +1,20 @@
 //! The `bloodhound` command.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // the host side: times and threads of the host never enter a world
 
+#[allow(dead_code)] // `catch` is for campaigns
+mod bug;
+mod check;
 mod cli;
+mod doctor;
 mod exec;
 mod exit;
 mod host;
+#[allow(dead_code)] // for the reports of `test`
+mod junit;
+#[allow(dead_code)] // `write_file` is for the reports of `test`
+mod output;
 mod report;
+mod validate;
 
 use clap::Parser;
 
@@ -15,9 +24,15 @@ pub const EPOCH_NS: u64 = 1_735_689_600_000_000_000;
 pub const MEMORY: u64 = 4 << 30;
 
 fn main() {
+    bug::install();
     let cli = cli::Cli::parse();
     let code = match &cli.command {
         cli::Command::Exec(args) => exec::run(args),
+        cli::Command::Check(args) => check::run(args),
+        cli::Command::Validate(args) => validate::run(args),
+        cli::Command::Schema => validate::schema(),
+        cli::Command::Completions(args) => args.run(),
+        cli::Command::Doctor(args) => doctor::run(args),
     };
     std::process::exit(i32::from(code));
 }

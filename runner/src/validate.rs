@@ -1,0 +1,131 @@
+//! `bloodhound validate` and `bloodhound schema`: is a configuration right, and what may it contain?
+//!
+//! All of it is `bloodhound_config`'s: this module chooses files, prints diagnostics and answers with an exit code.
+//! [`show`] and [`environment`] serve every other command that loads a configuration.
+
+use std::path::{Path, PathBuf};
+
+use bloodhound_config::compose::Variables;
+use bloodhound_config::{Compose, Diagnostic, Project, has_errors, render};
+use serde_json::json;
+
+use crate::exit;
+use crate::output;
+
+/// The configuration where none is named.
+pub const DEFAULT_CONFIG: &str = "bloodhound.yaml";
+
+/// How diagnostics are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Text for people, on standard error
+    Human,
+    /// One JSON object on standard output
+    Json,
+    /// Workflow commands of GitHub Actions, on standard output
+    Github,
+}
+
+/// Arguments of `validate`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The configuration [default: bloodhound.yaml]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The compose file, instead of the one that the configuration names; without a configuration it is checked alone
+    #[arg(long, value_name = "FILE")]
+    compose: Option<PathBuf>,
+    /// How to answer
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+    /// Warnings make the exit code 2 as well, and every file that is named must be there
+    #[arg(long)]
+    strict: bool,
+    /// The configuration, as with --config, or a compose file
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
+}
+
+/// Checks the files; the exit code.
+pub fn run(args: &Args) -> u8 {
+    let (subject, diagnostics) = check(args);
+    let bad = if args.strict { !diagnostics.is_empty() } else { has_errors(&diagnostics) };
+    let errors = diagnostics.iter().filter(|d| d.is_error()).count();
+    let warnings = diagnostics.len() - errors;
+    match args.format {
+        Format::Json => output::print_json(&json!({
+            "schema": "bloodhound.validate/v1",
+            "valid": !bad,
+            "errors": errors,
+            "warnings": warnings,
+            "diagnostics": diagnostics.iter().map(render::json).collect::<Vec<_>>(),
+        })),
+        Format::Human | Format::Github => show(&diagnostics, args.format),
+    }
+    if args.format == Format::Human {
+        let found = match (errors, warnings) {
+            (0, 0) => "valid".to_owned(),
+            (0, _) => format!("valid, {}", count(warnings, "warning")),
+            (_, 0) => count(errors, "error"),
+            _ => format!("{}, {}", count(errors, "error"), count(warnings, "warning")),
+        };
+        output::print(&format!("{}: {found}\n", subject.display()));
+    }
+    if bad { exit::USAGE } else { exit::PASS }
+}
+
+fn count(number: usize, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
+/// What was checked, and everything to say about it.
+fn check(args: &Args) -> (PathBuf, Vec<Diagnostic>) {
+    let environment = environment();
+    let named = args.file.as_ref().or(args.config.as_ref());
+    let alone = match (named, &args.compose) {
+        (Some(file), None) if args.file.is_some() && is_compose(file) => Some(file),
+        (None, Some(compose)) if !Path::new(DEFAULT_CONFIG).exists() => Some(compose),
+        _ => None,
+    };
+    if let Some(compose) = alone {
+        return (compose.clone(), Compose::load(compose, &environment).1);
+    }
+    let config = named.cloned().unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG));
+    let diagnostics = if args.strict {
+        Project::load(&config, args.compose.as_deref(), &environment).1
+    } else {
+        Project::validate(&config, args.compose.as_deref(), &environment)
+    };
+    (config, diagnostics)
+}
+
+/// Whether a file is a compose file, by its name: compose.yaml, docker-compose.yml, stale-read.compose.yml.
+fn is_compose(path: &Path) -> bool {
+    let name = path.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
+    name.ends_with("compose.yaml") || name.ends_with("compose.yml")
+}
+
+/// The caller's environment, as the compose file's variables. Variables that are not text are left out.
+pub fn environment() -> Variables {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
+
+/// Prints diagnostics: for people to standard error, otherwise to standard output.
+pub fn show(diagnostics: &[Diagnostic], format: Format) {
+    let colour = output::colour();
+    for diagnostic in diagnostics {
+        match format {
+            Format::Human => output::eprint(&format!("{}\n", render::text(diagnostic, colour))),
+            Format::Json => output::print_json(&render::json(diagnostic)),
+            Format::Github => output::print(&format!("{}\n", render::github(diagnostic))),
+        }
+    }
+}
+
+/// `bloodhound schema`: prints the JSON schema of bloodhound.yaml.
+pub fn schema() -> u8 {
+    output::print(&bloodhound_config::schema());
+    exit::PASS
+}
