@@ -3,6 +3,9 @@
 //!
 //! Neighbours: `message` (sending and receiving), `sockopt` (options), [`crate::unix`], [`crate::inet`].
 
+#[cfg(test)]
+mod recorded;
+
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Ucred;
 use bloodhound_abi::{Errno, SimTime};
@@ -36,13 +39,6 @@ pub(crate) enum Sock {
 }
 
 impl Sock {
-    pub(crate) fn object(self) -> Object {
-        match self {
-            Sock::Inet(id) => Object::Inet(id),
-            Sock::Unix(id) => Object::Unix(id),
-        }
-    }
-
     fn file_kind(self) -> FileKind {
         match self {
             Sock::Inet(id) => FileKind::Inet(id),
@@ -409,7 +405,8 @@ pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: Hex) -> SysR
     let (new, peer) = match sock {
         Sock::Inet(id) => accept_inet(k, id, nonblock, timeout)?,
         Sock::Unix(id) => {
-            let result = k.node.unix.accept(id);
+            let sleeps = !k.must_not_sleep(nonblock, timeout);
+            let result = k.node.unix.accept(id, sleeps);
             let new = k.unix_result(result, nonblock, timeout)?;
             let name = k.node.unix.peer_name(new).ok().flatten();
             (Sock::Unix(new), unix_bytes(name))

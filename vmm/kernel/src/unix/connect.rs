@@ -130,8 +130,9 @@ impl UnixSockets {
         Ok(())
     }
 
-    /// accept(2). EOPNOTSUPP for datagrams, EINVAL when not listening or shut down; `Until` itself when none waits.
-    pub fn accept(&mut self, id: UnixId) -> Result<UnixId, Stall> {
+    /// accept(2). EOPNOTSUPP for datagrams, EINVAL when not listening; `Until` itself when none waits. After a shutdown of
+    /// the reading half a call that may sleep (`wait`) gets EINVAL, while one that does not goes on with EAGAIN.
+    pub fn accept(&mut self, id: UnixId, wait: bool) -> Result<UnixId, Stall> {
         let s = &mut self.sockets[id];
         if !s.kind.connects() {
             return Err(Errno::EOPNOTSUPP.into());
@@ -141,7 +142,7 @@ impl UnixSockets {
         }
         let passcred = s.passcred;
         let Some(new) = s.pending.pop_front() else {
-            return Err(if s.shut_read { Stall::Errno(Errno::EINVAL) } else { Stall::Until(id) });
+            return Err(if s.shut_read && wait { Stall::Errno(Errno::EINVAL) } else { Stall::Until(id) });
         };
         // A connecter that found the queue full may try again.
         self.effects.retries.push_back(id);
@@ -235,6 +236,9 @@ impl UnixSockets {
     fn release(&mut self, id: UnixId, embryo: bool) -> Vec<UnixId> {
         let Some(s) = self.sockets.remove(id) else { return Vec::new() };
         self.effects.retries.push_back(id);
+        if let Some(name) = s.name.as_ref().filter(|_| s.charged > 0) {
+            self.keep_name(id, name);
+        }
         if let Some(ino) = s.ino {
             self.paths.remove(&ino);
         }
@@ -245,6 +249,8 @@ impl UnixSockets {
                 self.abstract_names.remove(&key);
             }
         }
+        // An empty packet does not count as unread, if it is the only one (kernels with out-of-band data skip it).
+        let unread = s.queue.len() > 1 || s.queue.front().is_some_and(|m| m.left() > 0);
         let connected: Vec<UnixId> =
             self.sockets.iter().filter(|(_, o)| o.peer == Peer::Alive(id)).map(|(o, _)| o).collect();
         for other in connected {
@@ -255,7 +261,7 @@ impl UnixSockets {
                 continue;
             }
             (o.shut_read, o.shut_write) = (true, true);
-            if !s.queue.is_empty() || embryo {
+            if unread || embryo {
                 o.error = Some(Errno::ECONNRESET);
             }
             self.wake(other, CHANGED);

@@ -140,8 +140,8 @@ fn connecting_takes_the_listener_s_name_and_credentials() {
     let (mut u, l, client) = listening(Kind::Stream, 5);
     assert_eq!(u.send_stream(client, b"early", anc()), Ok(5), "before accept");
     assert!(has(u.ready_bits(l), c::EPOLLIN) && !has(u.ready_bits(l), c::EPOLLOUT));
-    let server = u.accept(l).unwrap();
-    assert_eq!(u.accept(l), Err(Stall::Until(l)));
+    let server = u.accept(l, true).unwrap();
+    assert_eq!(u.accept(l, true), Err(Stall::Until(l)));
     assert_eq!(u.local_name(server), Some(&Name::Abstract(b"srv".to_vec())));
     assert_eq!(u.peer_name(client), Ok(Some(&Name::Abstract(b"srv".to_vec()))));
     assert_eq!(u.peer_name(server), Ok(None));
@@ -160,19 +160,19 @@ fn connect_checks_states() {
     let (mut u, l, client) = listening(Kind::Stream, 0);
     let late = u.create(Kind::Stream, 0);
     assert_eq!(u.connect(late, l, YOU), Err(Stall::Until(l)), "one more than the backlog is let in, not two");
-    u.accept(l).unwrap();
+    u.accept(l, true).unwrap();
     assert_eq!(u.effects.retries, [l], "accepting tells connecters that wait");
     assert_eq!(u.connect(client, l, YOU), Err(Errno::EISCONN.into()));
     assert_eq!(u.connect(l, l, YOU), Err(Errno::EINVAL.into()));
     assert_eq!(u.connect(late, client, YOU), Err(Errno::ECONNREFUSED.into()));
     u.shutdown(l, Halves { read: true, write: false });
     assert_eq!(u.connect(late, l, YOU), Err(Errno::ECONNREFUSED.into()));
-    assert_eq!(u.accept(l), Err(Errno::EINVAL.into()));
+    assert_eq!(u.accept(l, true), Err(Errno::EINVAL.into()));
     assert_eq!(u.listen(client, 1, ME), Err(Errno::EINVAL), "no name");
     let datagram = u.create(Kind::Datagram, 0);
     assert_eq!(u.listen(datagram, 1, ME), Err(Errno::EOPNOTSUPP));
-    assert_eq!(u.accept(datagram), Err(Errno::EOPNOTSUPP.into()));
-    assert_eq!(u.accept(late), Err(Errno::EINVAL.into()));
+    assert_eq!(u.accept(datagram, true), Err(Errno::EOPNOTSUPP.into()));
+    assert_eq!(u.accept(late, true), Err(Errno::EINVAL.into()));
     assert_eq!(u.recv_stream(late, 1, false), Err(Errno::EINVAL.into()), "unconnected");
     assert_eq!(u.send_stream(late, b"x", anc()), Err(Errno::ENOTCONN.into()));
     assert!(has(u.ready_bits(late), c::EPOLLHUP | c::EPOLLOUT));
@@ -247,7 +247,7 @@ fn datagram_peers_come_and_go() {
 #[test]
 fn packets_need_a_connection() {
     let (mut u, l, client) = listening(Kind::SeqPacket, 1);
-    let server = u.accept(l).unwrap();
+    let server = u.accept(l, true).unwrap();
     u.send_packet(client, None, b"one", anc()).unwrap();
     u.send_packet(client, None, b"", anc()).unwrap();
     assert_eq!(u.recv_packet(server, 2, false, true).unwrap().whole, 3);

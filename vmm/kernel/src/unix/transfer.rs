@@ -40,7 +40,8 @@ pub(crate) struct Message {
     at: usize,
     pub(crate) files: Vec<FileId>,
     cred: Option<Ucred>,
-    from: Option<Name>,
+    /// Name of a sender that is gone; else it is the name that the sender has when the message is received.
+    pub(crate) from: Option<Name>,
     pub(crate) sender: UnixId,
     pub(crate) charge: usize,
 }
@@ -65,7 +66,9 @@ pub struct Received {
     pub cred: Option<Ucred>,
     /// Address of the sender.
     pub from: Option<Name>,
-    /// The call must return although more was asked for: end of the stream or a boundary that Linux keeps.
+    /// Nothing came and nothing more will.
+    pub end: bool,
+    /// A stream's reader must return although more was asked for: the end, or a boundary that Linux keeps.
     pub stop: bool,
 }
 
@@ -134,15 +137,8 @@ impl UnixSockets {
         self.wake(to, READABLE);
     }
 
-    /// Sends a datagram or packet, to `to` or the peer. ENOTCONN, EMSGSIZE, EPIPE, EPERM (the receiver is connected to
-    /// another), ECONNREFUSED (the peer is gone), a pending error; `Until` the sender or the receiver without room.
-    pub fn send_packet(
-        &mut self,
-        id: UnixId,
-        to: Option<UnixId>,
-        data: &[u8],
-        anc: Ancillary,
-    ) -> Result<usize, Stall> {
+    /// What Linux checks before it looks the receiver of a packet up. `named` says that there is an address.
+    pub fn check_packet(&mut self, id: UnixId, named: bool, len: usize) -> Result<(), Stall> {
         let s = &mut self.sockets[id];
         if s.kind == Kind::SeqPacket {
             if let Some(error) = s.error.take() {
@@ -152,12 +148,7 @@ impl UnixSockets {
                 return Err(Errno::ENOTCONN.into());
             }
         }
-        // "msg->msg_namelen = 0": addresses are ignored on sequenced packets.
-        let to = to.filter(|_| s.kind == Kind::Datagram);
-        if to.is_none() && s.peer == Peer::None {
-            return Err(Errno::ENOTCONN.into());
-        }
-        if data.len() > (s.sndbuf as usize).saturating_sub(32) {
+        if len > (s.sndbuf as usize).saturating_sub(32) {
             return Err(Errno::EMSGSIZE.into());
         }
         if let Some(error) = s.error.take() {
@@ -169,6 +160,22 @@ impl UnixSockets {
         if s.charged >= s.sndbuf as usize {
             return Err(Stall::Until(id));
         }
+        if !named && s.peer == Peer::None { Err(Errno::ENOTCONN.into()) } else { Ok(()) }
+    }
+
+    /// Sends a datagram or packet, to `to` or the peer. ENOTCONN, EMSGSIZE, EPIPE, EPERM (the receiver is connected to
+    /// another), ECONNREFUSED (the peer is gone), a pending error; `Until` the sender or the receiver without room.
+    pub fn send_packet(
+        &mut self,
+        id: UnixId,
+        to: Option<UnixId>,
+        data: &[u8],
+        anc: Ancillary,
+    ) -> Result<usize, Stall> {
+        // "msg->msg_namelen = 0": addresses are ignored on sequenced packets.
+        let to = to.filter(|_| self.sockets[id].kind == Kind::Datagram);
+        self.check_packet(id, to.is_some(), data.len())?;
+        let s = &mut self.sockets[id];
         let target = match (to, s.peer.clone()) {
             (Some(to), _) => to,
             (None, Peer::Alive(peer)) => peer,
@@ -196,11 +203,12 @@ impl UnixSockets {
     /// Receives from a stream: what is there, up to `max`. EINVAL when not connected, a pending error; `Until` itself
     /// when nothing is there.
     pub fn recv_stream(&mut self, id: UnixId, max: usize, peek: bool) -> Result<Received, Stall> {
+        let from = self.next_sender(id);
         let s = &mut self.sockets[id];
         if s.state != State::Established {
             return Err(Errno::EINVAL.into());
         }
-        let mut out = Received::default();
+        let mut out = Received { from, ..Received::default() };
         let mut index = 0;
         let mut creds: Option<Option<Ucred>> = None;
         let mut freed = Vec::new();
@@ -211,7 +219,7 @@ impl UnixSockets {
                 break;
             }
             if creds.is_none() {
-                (out.from, out.cred) = (m.from.clone(), m.cred);
+                out.cred = m.cred;
                 creds = Some(m.cred);
             }
             let n = m.left().min(max - out.data.len());
@@ -229,7 +237,8 @@ impl UnixSockets {
                     s.queue.pop_front();
                 }
             }
-            if out.stop || out.data.len() >= max {
+            // A peek goes on to the next files even when the buffer is full, as Linux does.
+            if out.stop || !peek && out.data.len() >= max {
                 break;
             }
         }
@@ -240,7 +249,7 @@ impl UnixSockets {
             if !s.shut_read {
                 return Err(Stall::Until(id));
             }
-            out.stop = true;
+            (out.end, out.stop) = (true, true);
         }
         for (sender, charge) in freed {
             self.discharge(sender, charge);
@@ -261,9 +270,11 @@ impl UnixSockets {
             return Err(error.into());
         }
         let was_full = s.queue_full();
+        let from = self.next_sender(id);
+        let s = &mut self.sockets[id];
         let Some(m) = s.queue.front() else {
             if s.shut_read && (wait || s.kind == Kind::SeqPacket) {
-                return Ok(Received { stop: true, ..Received::default() });
+                return Ok(Received { end: true, ..Received::default() });
             }
             return Err(Stall::Until(id));
         };
@@ -273,8 +284,8 @@ impl UnixSockets {
             whole: m.data.len(),
             files: m.files.clone(),
             cred: m.cred,
-            from: m.from.clone(),
-            stop: true,
+            from,
+            ..Received::default()
         };
         if peek {
             return Ok(out);
@@ -289,9 +300,21 @@ impl UnixSockets {
         Ok(out)
     }
 
-    /// Whether data, an error or the end of the stream is there for a reader.
-    pub fn has_input(&self, id: UnixId) -> bool {
-        let s = &self.sockets[id];
-        !s.queue.is_empty() || s.error.is_some() || s.shut_read
+    /// Name of the next message's sender.
+    fn next_sender(&self, id: UnixId) -> Option<Name> {
+        let message = self.sockets[id].queue.front()?;
+        match self.sockets.get(message.sender) {
+            Some(sender) => sender.name.clone(),
+            None => message.from.clone(),
+        }
+    }
+
+    /// A sender is gone: its name stays with what it sent.
+    pub(super) fn keep_name(&mut self, sender: UnixId, name: &Name) {
+        for (_, s) in self.sockets.iter_mut() {
+            for message in s.queue.iter_mut().filter(|m| m.sender == sender) {
+                message.from = Some(name.clone());
+            }
+        }
     }
 }

@@ -190,13 +190,14 @@ def step(rng, names):
 
 
 def main():
-    global null
+    global null, counter
     null = os.open("/dev/null", os.O_RDWR)
     for seed in range(int(sys.argv[1]), int(sys.argv[2])):
         with tempfile.TemporaryDirectory() as where:
             os.chdir(where)
             names = ["p0", "p1", "@a0", "@a1", "@a2"]
             print("start", seed)
+            counter = 0
             rng = random.Random(seed)
             for _ in range(150):
                 step(rng, names)

@@ -167,17 +167,20 @@ impl Ctx<'_> {
     fn send_unix_packet(&mut self, id: UnixId, msg: &Outgoing<'_>) -> SysResult {
         let socket = self.node.unix.get(id);
         let (kind, timeout) = (socket.kind, socket.generic.sndtimeo);
-        if msg.source.len() > u64::from(socket.sndbuf) {
-            return err(Errno::EMSGSIZE);
-        }
-        let to = match &msg.to {
-            Some(addr) if kind == Kind::Datagram => {
-                let name = addr.to_unix()?.ok_or(Errno::EINVAL)?;
-                Some(self.find_unix(&name, kind)?)
-            }
+        let name = match &msg.to {
+            Some(addr) if kind == Kind::Datagram => Some(addr.to_unix()?.ok_or(Errno::EINVAL)?),
             _ => None,
         };
-        self.autobind_for_credentials(id)?;
+        if kind == Kind::Datagram || self.node.unix.peer_name(id).is_ok() {
+            self.autobind_for_credentials(id)?;
+        }
+        // The receiver is looked up last, when the message could go.
+        let checked = self.node.unix.check_packet(id, name.is_some(), msg.source.len() as usize);
+        self.unix_result(checked, msg.nonblock, timeout)?;
+        let to = match name {
+            Some(name) => Some(self.find_unix(&name, kind)?),
+            None => None,
+        };
         let data = match &msg.source {
             Source::Bytes(bytes) => Cow::Borrowed(*bytes),
             Source::User(segments) => Cow::Owned(self.read_segments(segments, 0, segments.total)?),
@@ -358,6 +361,9 @@ impl Ctx<'_> {
         let sleeps = !self.must_not_sleep(want.nonblock, timeout);
         let result = self.node.unix.recv_packet(id, want.sink.len() as usize, peek, sleeps);
         let mut received = self.unix_result(result, want.nonblock, timeout)?;
+        if received.end {
+            return Ok(Got::default());
+        }
         let data = std::mem::take(&mut received.data);
         let (n, whole) = (data.len() as u64, received.whole as u64);
         let mut got = Got::default();
@@ -387,7 +393,9 @@ impl Ctx<'_> {
         }
         got.passcred = self.node.unix.get(id).passcred;
         if got.passcred && got.control.is_empty() {
-            let unknown = Ucred { pid: 0, uid: NOBODY, gid: NOBODY };
+            // At the end of a stream Linux shows the zeroes of a structure that nobody filled.
+            let id = if received.end { 0 } else { NOBODY };
+            let unknown = Ucred { pid: 0, uid: id, gid: id };
             let cred = received.cred.unwrap_or(unknown);
             got.control.push((c::SOL_SOCKET, c::SCM_CREDENTIALS, cred.as_bytes().to_vec()));
         }
