@@ -501,7 +501,10 @@ fn probes_compare_the_response_with_what_is_expected() {
             world.step();
         }
     };
-    let expect = |status, text: &str| Expect { statuses: vec![(status, status)], body_contains: Some(text.to_owned()) };
+    let expect = |status, text: &str| Expect {
+        statuses: vec![(status, status)],
+        body_contains: Some(text.to_owned()),
+    };
     assert_eq!(probe(Mode::Correct, expect(200, "well")), Ok(()));
     assert!(probe(Mode::Correct, expect(204, "well")).is_err_and(|why| why.contains("200")));
     assert!(probe(Mode::Correct, expect(200, "ill")).is_err_and(|why| why.contains("all is well")));

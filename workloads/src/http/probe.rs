@@ -25,7 +25,9 @@ impl Expect {
             End::Reset(why) | End::Refused(why) => return Err(format!("no response: {why}")),
         };
         let status = response.status;
-        if !self.statuses.is_empty() && !self.statuses.iter().any(|(low, high)| (*low..=*high).contains(&status)) {
+        if !self.statuses.is_empty()
+            && !self.statuses.iter().any(|(low, high)| (*low..=*high).contains(&status))
+        {
             let show = |(low, high): &(u16, u16)| {
                 if low == high { low.to_string() } else { format!("{low}-{high}") }
             };

@@ -55,18 +55,20 @@ impl<M: Mask> Cache<M> {
             + self.used.capacity() * 4
     }
 
-    /// Whether an entry dominates `c`.
-    pub(super) fn dominates(&self, c: &Configuration<'_, M>) -> bool {
+    /// Whether an entry dominates `c`, and how many entries were looked at to find out.
+    pub(super) fn dominates(&self, c: &Configuration<'_, M>) -> (bool, u64) {
+        let mut looked_at = 0;
         let mut at = self.buckets[self.bucket(c.position, c.state, c.setters)];
         while at != NONE {
             let entry = &self.entries[at as usize];
+            looked_at += 1;
             if same_key(entry, c) && c.readers.subset_of(entry.readers) && self.uses_no_more(entry, c.counts)
             {
-                return true;
+                return (true, looked_at);
             }
             at = entry.next;
         }
-        false
+        (false, looked_at)
     }
 
     /// Adds `c`, which no entry dominates, in place of an entry that it dominates if there is one.

@@ -27,7 +27,7 @@ use search::{Answer, Search};
 /// What a check may use, in units that do not depend on the host's speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// Search steps over all keys: one candidate tried, in the order of 100 ns.
+    /// Search steps over all keys: a candidate tried, or some entries of the cache looked at; 0.1 to 0.5 us each.
     pub steps: u64,
     /// Bytes that one key's search may hold.
     pub memory: usize,
@@ -37,7 +37,7 @@ pub struct Budget {
 }
 
 impl Default for Budget {
-    /// 300 million steps (about a minute), 2 GiB, 5 million steps for evidence.
+    /// 300 million steps (one to two minutes), 2 GiB, 5 million steps for evidence.
     fn default() -> Self {
         Budget { steps: 300_000_000, memory: 2 << 30, evidence: 5_000_000 }
     }

@@ -17,6 +17,9 @@ use super::mask::Mask;
 use super::problem::{Live, Problem};
 use crate::model::{Effect, Guard};
 
+/// Cache entries that cost as much as a step.
+const LOOKS_PER_STEP: u64 = 4;
+
 /// What a search found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
@@ -97,6 +100,8 @@ pub(super) struct Search<'a, M> {
     /// Whether a longer chain was passed over.
     pub(super) cut: bool,
     furthest: u32,
+    /// Cache entries looked at and not yet counted as steps.
+    looked_at: u64,
 }
 
 impl<'a, M: Mask> Search<'a, M> {
@@ -114,6 +119,7 @@ impl<'a, M: Mask> Search<'a, M> {
             limit,
             cut: false,
             furthest: 0,
+            looked_at: 0,
         }
     }
 
@@ -126,7 +132,9 @@ impl<'a, M: Mask> Search<'a, M> {
             if *steps == 0 {
                 return Answer::OutOfSteps;
             }
-            *steps -= 1;
+            // Under one key there can be many entries; looking at a few costs as much as a step.
+            *steps = steps.saturating_sub(1 + self.looked_at / LOOKS_PER_STEP);
+            self.looked_at %= LOOKS_PER_STEP;
             let legal = if self.frames[top].skip {
                 self.frames[top].skip = false;
                 let Frame { position, state, done, .. } = self.frames[top];
@@ -219,9 +227,12 @@ impl<'a, M: Mask> Search<'a, M> {
             position += 1;
         }
         self.furthest = self.furthest.max(position);
-        if self.hopeless(position, state, done)
-            || self.cache.dominates(&self.configuration(position, state, done))
-        {
+        if self.hopeless(position, state, done) {
+            return false;
+        }
+        let (known, looked_at) = self.cache.dominates(&self.configuration(position, state, done));
+        self.looked_at += looked_at;
+        if known {
             return false;
         }
         self.frames.push(Frame {
