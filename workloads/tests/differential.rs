@@ -35,7 +35,7 @@ fn guesswork(draw: &mut dyn FnMut(u64) -> u64) -> History {
     let mut history = History::new();
     let mut open = Vec::new();
     let values = 2 + draw(4);
-    for step in 0..3 + draw(8) {
+    for step in 0..3 + draw(7) {
         let mut value = || Value::Int(draw(values) as i64);
         let (a, b) = (value(), value());
         let (call, answer) = match draw(20) {
