@@ -14,6 +14,14 @@ pub struct Cli {
 /// Subcommands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    /// Run many seeds and judge all properties
+    Test(crate::campaign::Args),
+    /// Run one seed and print its timeline
+    Run(crate::run::RunArgs),
+    /// Reproduce a finding exactly
+    Replay(crate::run::ReplayArgs),
+    /// Run a seed several times and compare step by step
+    Verify(crate::run::VerifyArgs),
     /// Run one program of this machine deterministically
     Exec(crate::exec::Args),
     /// Judge a recorded history

@@ -236,7 +236,7 @@ fn print_console(machine: &Machine, from: usize) -> usize {
     chunks.len()
 }
 
-fn print_step(step: StepRecord) {
+pub fn print_step(step: StepRecord) {
     let what = step.text.unwrap_or_else(|| match step.nr {
         u64::MAX => format!("--- {} ---", bloodhound_kernel::signal::name(step.result as u32)),
         nr => format!("system call {nr} = {}", bloodhound_sim::strace::format_result(step.result)),

@@ -3,17 +3,22 @@
 
 #[allow(dead_code)] // `catch` is for campaigns
 mod bug;
+mod campaign;
 mod check;
 mod cli;
 mod doctor;
 mod exec;
 mod exit;
+mod finding;
 mod host;
-#[allow(dead_code)] // for the reports of `test`
+mod interrupt;
 mod junit;
 #[allow(dead_code)] // `write_file` is for the reports of `test`
 mod output;
+mod plan;
 mod report;
+mod run;
+mod session;
 mod validate;
 
 use clap::Parser;
@@ -27,6 +32,10 @@ fn main() {
     bug::install();
     let cli = cli::Cli::parse();
     let code = match &cli.command {
+        cli::Command::Test(args) => campaign::test(args),
+        cli::Command::Run(args) => run::run(args),
+        cli::Command::Replay(args) => run::replay(args),
+        cli::Command::Verify(args) => run::verify(args),
         cli::Command::Exec(args) => exec::run(args),
         cli::Command::Check(args) => check::run(args),
         cli::Command::Validate(args) => validate::run(args),

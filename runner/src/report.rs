@@ -21,3 +21,42 @@ pub fn waiting(world: &World) -> String {
     }
     out
 }
+
+/// A log entry as a line.
+pub fn log_line(entry: &bloodhound_sim::world::LogEntry) -> String {
+    use bloodhound_sim::world::Notice;
+    let (what, text) = match &entry.what {
+        Notice::Fault(t) => ("fault", t),
+        Notice::Service(t) => ("service", t),
+        Notice::Phase(t) => ("phase", t),
+        Notice::Check(t) => ("check", t),
+    };
+    format!("{} {what:<8} {text}", entry.at)
+}
+
+/// The injected faults of a run as lines.
+pub fn faults(log: &[bloodhound_sim::world::LogEntry]) -> Vec<String> {
+    let fault = |e: &&bloodhound_sim::world::LogEntry| matches!(e.what, bloodhound_sim::world::Notice::Fault(_));
+    log.iter().filter(fault).map(log_line).collect()
+}
+
+/// Faults, services and output of a run in order of time.
+pub fn trace(outcome: &crate::session::Outcome) -> String {
+    let mut lines: Vec<(bloodhound_abi::SimTime, String)> = outcome.log.iter().map(|e| (e.at, log_line(e))).collect();
+    lines.extend(outcome.console.iter().map(|(at, who, line)| (*at, format!("{at} output   {who} | {}", printable(line)))));
+    lines.sort_by_key(|(at, _)| *at);
+    let mut out = format!("seed {}\nfaults of this seed: {}\n", outcome.seed, outcome.profile);
+    for (_, line) in lines {
+        out.push_str(&line);
+        out.push('\n');
+    }
+    for v in &outcome.violations {
+        out.push_str(&format!("{} VIOLATED {} ({})\n{}\n", v.at, v.property, v.kind, v.text));
+    }
+    out
+}
+
+/// Output of a service without control characters, which could steer the reader's terminal.
+pub fn printable(line: &str) -> String {
+    line.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }).collect()
+}

@@ -1,0 +1,201 @@
+//! Findings on disk: everything that is needed to reproduce one, and the check that nothing of it has changed.
+//!
+//! A finding is a directory with `finding.json` ([`Record`]), `decisions.json` (the decision log that a replay follows),
+//! `history.jsonl` (what the clients saw), `trace.txt` (faults, services, output). The seed alone would do as well; the
+//! log is what is followed, and it is what later gets shortened.
+
+use std::path::{Path, PathBuf};
+
+use bloodhound_decisions::DecisionLog;
+use bloodhound_vfs::host::{HostBase, Input, InputKind};
+use serde::{Deserialize, Serialize};
+
+use crate::output::write_file;
+use crate::report;
+use crate::session::{Failure, Outcome, Session, Violation};
+
+/// Version of the format.
+const FORMAT: u32 = 1;
+
+/// A file of the host that the run saw.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct InputRecord {
+    /// Which tree.
+    pub tree: u32,
+    /// Path in it.
+    pub path: String,
+    /// content, entry, listing or absent.
+    pub kind: String,
+    /// Bytes.
+    pub size: u64,
+    /// SHA-256, hexadecimal.
+    pub sha256: String,
+}
+
+/// finding.json.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Record {
+    /// Format version.
+    pub format: u32,
+    /// Version of Bloodhound.
+    pub bloodhound: String,
+    /// The property, or the kind of a finding of the machine.
+    pub property: String,
+    /// safety, liveness, invariant, crash, deadlock, hang.
+    pub kind: String,
+    /// The seed.
+    pub seed: u64,
+    /// When it was violated, ns of virtual time.
+    pub virtual_time_ns: u64,
+    /// Digest of the whole run.
+    pub digest: String,
+    /// Steps of the run.
+    pub steps: u64,
+    /// Why.
+    pub text: String,
+    /// Faults that were injected.
+    pub faults: Vec<String>,
+    /// bloodhound.yaml, absolute.
+    pub config: PathBuf,
+    /// The compose file if it was given on the command line, absolute.
+    pub compose: Option<PathBuf>,
+    /// Digest of the plan: configuration, compose file, environment.
+    pub plan: String,
+    /// How cpuid was answered: by trapping or by patched instructions.
+    pub platform: String,
+    /// Host files that the run saw.
+    pub inputs: Vec<InputRecord>,
+}
+
+fn kind_name(kind: InputKind) -> &'static str {
+    match kind {
+        InputKind::Content => "content",
+        InputKind::Entry => "entry",
+        InputKind::Listing => "listing",
+        InputKind::Absent => "absent",
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// The inputs so far, for a record.
+pub fn inputs(base: &HostBase) -> Vec<InputRecord> {
+    let record = |i: Input| InputRecord {
+        tree: i.tree.0,
+        path: String::from_utf8_lossy(&i.path).into_owned(),
+        kind: kind_name(i.kind).into(),
+        size: i.size,
+        sha256: hex(&i.sha256),
+    };
+    base.inputs().into_iter().map(record).collect()
+}
+
+/// Where a finding is stored.
+pub fn directory(out: &Path, seed: u64, violation: &Violation) -> PathBuf {
+    let safe: String = violation.property.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    out.join("findings").join(format!("seed-{seed}-{safe}"))
+}
+
+/// Writes a finding; returns its directory.
+///
+/// # Errors
+/// The host's.
+pub fn save(out: &Path, session: &Session, compose: Option<&Path>, outcome: &Outcome, violation: &Violation) -> std::io::Result<PathBuf> {
+    let dir = directory(out, outcome.seed, violation);
+    let absolute = |p: &Path| std::path::absolute(p).unwrap_or_else(|_| p.to_path_buf());
+    let record = Record {
+        format: FORMAT,
+        bloodhound: env!("CARGO_PKG_VERSION").into(),
+        property: violation.property.clone(),
+        kind: violation.kind.clone(),
+        seed: outcome.seed,
+        virtual_time_ns: violation.at.0,
+        digest: outcome.digest.clone(),
+        steps: outcome.steps,
+        text: violation.text.clone(),
+        faults: report::faults(&outcome.log),
+        config: absolute(&session.plan.config),
+        compose: compose.map(absolute),
+        plan: session.plan_digest.clone(),
+        platform: "ptrace".into(),
+        inputs: inputs(&session.base),
+    };
+    write_file(&dir.join("decisions.json"), serde_json::to_vec(&outcome.decisions)?)?;
+    write_file(&dir.join("history.jsonl"), outcome.history.to_json_lines())?;
+    write_file(&dir.join("trace.txt"), report::trace(outcome))?;
+    write_file(&dir.join("finding.json"), serde_json::to_vec_pretty(&record)?)?;
+    Ok(dir)
+}
+
+/// Reads a finding.
+///
+/// # Errors
+/// What is missing or malformed, with the path.
+pub fn load(dir: &Path) -> Result<(Record, DecisionLog), Failure> {
+    let dir = if dir.is_file() { dir.parent().unwrap_or(Path::new(".")) } else { dir };
+    let read = |name: &str| {
+        let path = dir.join(name);
+        std::fs::read(&path).map_err(|e| Failure::usage(format!("{}: {e}\nhelp: give the directory of a finding, <out>/findings/<id>", path.display())))
+    };
+    let parse_error = |name: &str, e: serde_json::Error| Failure::usage(format!("{}: {e}", dir.join(name).display()));
+    let record: Record = serde_json::from_slice(&read("finding.json")?).map_err(|e| parse_error("finding.json", e))?;
+    if record.format != FORMAT {
+        return Err(Failure::usage(format!("{}: format {} is not {FORMAT}, the one that this version reads", dir.display(), record.format)));
+    }
+    let log = serde_json::from_slice(&read("decisions.json")?).map_err(|e| parse_error("decisions.json", e))?;
+    Ok((record, log))
+}
+
+/// Says what has changed since the finding was made, if anything.
+///
+/// # Errors
+/// A list of the differences, as usage error: replaying something else would prove nothing.
+pub fn unchanged(record: &Record, session: &Session) -> Result<(), Failure> {
+    if record.bloodhound != env!("CARGO_PKG_VERSION") {
+        return Err(Failure::usage(format!(
+            "the finding was made by Bloodhound {}, this is {}: digests are comparable within a version only",
+            record.bloodhound,
+            env!("CARGO_PKG_VERSION")
+        )));
+    }
+    if record.plan != session.plan_digest {
+        return Err(Failure::usage(format!(
+            "{}, its compose file or an environment variable in them has changed since the finding was made\nhelp: restore them, or look for the finding again with `bloodhound test`",
+            record.config.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Compares the inputs of a replayed run with the recorded ones.
+///
+/// # Errors
+/// The files that differ.
+pub fn same_inputs(record: &Record, session: &Session) -> Result<(), Failure> {
+    let now: std::collections::BTreeMap<(u32, String, String), String> =
+        inputs(&session.base).into_iter().map(|i| ((i.tree, i.path, i.kind), i.sha256)).collect();
+    let changed: Vec<String> = record
+        .inputs
+        .iter()
+        .filter(|i| {
+            let key = (i.tree, i.path.clone(), i.kind.clone());
+            let same_kind = now.get(&key);
+            match same_kind {
+                Some(sha) => *sha != i.sha256,
+                // Not looked at this time, or of another kind now.
+                None => now.keys().any(|k| k.0 == i.tree && k.1 == i.path) && i.kind == "content",
+            }
+        })
+        .map(|i| format!("/{} ({})", i.path.trim_start_matches('/'), i.kind))
+        .collect();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let shown = changed.iter().take(10).cloned().collect::<Vec<_>>().join("\n  ");
+    Err(Failure::usage(format!(
+        "{} input file(s) have changed since the finding was made:\n  {shown}\nhelp: restore them, or look for the finding again with `bloodhound test`",
+        changed.len()
+    )))
+}

@@ -1,0 +1,587 @@
+//! From bloodhound.yaml and the compose file to a [`Scenario`]: addresses, file systems, names, programs, checks.
+//!
+//! Key types: [`Plan`] (the scenario with what reports need), [`Judge`] (how a property is decided).
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use bloodhound_config::Project;
+use bloodhound_config::compose::{Condition as Depends, MountSource, Restart, Rootfs, Service};
+use bloodhound_config::config::{self, Check, PropertyKind};
+use bloodhound_kernel::exec::Program;
+use bloodhound_net::{LinkConfig, NodeId};
+use bloodhound_sim::checks::{Action, CheckKind, CheckSpec};
+use bloodhound_sim::scenario::*;
+use bloodhound_vfs::MountSpec;
+use bloodhound_vfs::host::{Allow, HostBase};
+use bloodhound_workloads::http as driver;
+use bloodhound_workloads::model::Model;
+
+use crate::host::{self, os_bytes};
+
+/// First node ids of clients, the prober and script nodes; services count from 1.
+const CLIENTS: u32 = 1000;
+const PROBER: u32 = 2000;
+const HELPERS: u32 = 3000;
+/// Time for one attempt of a check, ns.
+const PATIENCE: u64 = 5_000_000_000;
+/// A service without a health check is ready after this time, ns.
+const SETTLE: u64 = 1_000_000_000;
+
+/// How a property is decided.
+#[derive(Clone, Debug)]
+pub enum Judge {
+    /// By the history of these operations.
+    Linearizable {
+        /// Kinds of operations that belong to it: put, get, delete, cas.
+        operations: Vec<String>,
+        /// The model.
+        model: Model,
+    },
+    /// By a check inside the simulation, by its index.
+    Check(usize),
+    /// By crashes of these services.
+    NoCrash(Vec<NodeId>),
+}
+
+/// A property for reports.
+#[derive(Clone, Debug)]
+pub struct Property {
+    /// Its name.
+    pub name: String,
+    /// safety, liveness or invariant.
+    pub kind: &'static str,
+    /// Line in bloodhound.yaml.
+    pub line: u32,
+    /// How it is decided.
+    pub judge: Judge,
+}
+
+/// A run, planned.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What is simulated.
+    pub scenario: Scenario,
+    /// What must hold.
+    pub properties: Vec<Property>,
+    /// Path of bloodhound.yaml as given.
+    pub config: PathBuf,
+    /// Directory for output.
+    pub out: PathBuf,
+    /// Seeds that `test` runs.
+    pub seeds: u64,
+    /// Seeds at the same time.
+    pub workers: Option<usize>,
+}
+
+struct Planner<'a> {
+    project: &'a Project,
+    base: &'a HostBase,
+    /// Addresses of each instance by network.
+    addresses: BTreeMap<String, Vec<(String, Ipv4Addr, u8)>>,
+    ids: BTreeMap<String, NodeId>,
+    checks: Vec<CheckSpec>,
+    helpers: Vec<ServiceSpec>,
+    /// Mounts that scripts need in services.
+    script_mounts: BTreeMap<NodeId, Vec<PathBuf>>,
+}
+
+impl Plan {
+    /// Plans a run.
+    ///
+    /// # Errors
+    /// What the host lacks or the simulation cannot do yet, as text.
+    pub fn new(project: &Project, base: &HostBase) -> Result<Plan, String> {
+        let mut planner = Planner {
+            project,
+            base,
+            addresses: BTreeMap::new(),
+            ids: BTreeMap::new(),
+            checks: Vec::new(),
+            helpers: Vec::new(),
+            script_mounts: BTreeMap::new(),
+        };
+        planner.assign_addresses()?;
+        let properties = planner.properties()?;
+        let scenario = planner.scenario()?;
+        let config = &project.config;
+        Ok(Plan { scenario, properties, config: config.source.path.clone(), out: config.output.dir.clone(), seeds: config.simulation.seeds, workers: config.exploration.parallel_workers.map(|n| n as usize) })
+    }
+}
+
+impl Planner<'_> {
+    /// Instances of a service in order.
+    fn instances(&self) -> Vec<(&Service, String)> {
+        let compose = &self.project.compose;
+        compose.start_order.iter().flat_map(|i| compose.services[*i].instances().into_iter().map(|n| (&compose.services[*i], n))).collect()
+    }
+
+    fn assign_addresses(&mut self) -> Result<(), String> {
+        let names: Vec<(Service, String)> = self.instances().into_iter().map(|(s, n)| (s.clone(), n)).collect();
+        for (number, (_, name)) in names.iter().enumerate() {
+            self.ids.insert(name.clone(), NodeId(number as u32 + 1));
+        }
+        for (index, network) in self.project.compose.networks.iter().enumerate() {
+            let (net, prefix) = network.subnet.unwrap_or((Ipv4Addr::new(10, 89 + index as u8, 0, 0), 16));
+            let first = u32::from(net);
+            let size = 1u32.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
+            let mut taken: Vec<Ipv4Addr> = vec![Ipv4Addr::from(first + 1)];
+            taken.extend(network.gateway);
+            taken.extend(names.iter().flat_map(|(s, _)| s.networks.iter().filter(|a| a.network == network.name).filter_map(|a| a.ipv4)));
+            let mut next = 2;
+            for (service, name) in &names {
+                let Some(at) = service.networks.iter().find(|a| a.network == network.name) else { continue };
+                let ip = match at.ipv4 {
+                    Some(ip) => ip,
+                    None => {
+                        while taken.contains(&Ipv4Addr::from(first + next)) {
+                            next += 1;
+                        }
+                        next += 1;
+                        Ipv4Addr::from(first + next - 1)
+                    }
+                };
+                if next >= size.saturating_sub(1) {
+                    return Err(format!("network {}: no address is left in {net}/{prefix}", network.name));
+                }
+                self.addresses.entry(name.clone()).or_default().push((network.name.clone(), ip, prefix));
+            }
+        }
+        Ok(())
+    }
+
+    /// Names that a member of these networks (all, if empty) can resolve.
+    fn hosts(&self, networks: &[String]) -> BTreeMap<String, Vec<IpAddr>> {
+        let mut hosts: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
+        for (service, name) in self.instances() {
+            for (network, ip, _) in self.addresses.get(&name).into_iter().flatten() {
+                if !networks.is_empty() && !networks.contains(network) {
+                    continue;
+                }
+                let aliases = service.networks.iter().filter(|a| a.network == *network).flat_map(|a| a.aliases.clone());
+                let mut names: Vec<String> = vec![service.name.clone(), name.clone()];
+                names.extend(service.container_name.clone().into_iter().chain(aliases));
+                names.extend(service.hostname.clone().filter(|_| service.replicas == 1));
+                names.sort();
+                names.dedup();
+                for n in names {
+                    let list = hosts.entry(n).or_default();
+                    if !list.contains(&IpAddr::V4(*ip)) {
+                        list.push(IpAddr::V4(*ip));
+                    }
+                }
+            }
+        }
+        hosts
+    }
+
+    fn resolve(&self, host: &str) -> Result<IpAddr, String> {
+        if let Ok(ip) = host.parse() {
+            return Ok(ip);
+        }
+        let hosts = self.hosts(&[]);
+        hosts.get(host).and_then(|l| l.first().copied()).ok_or_else(|| format!("{host}: no service has this name"))
+    }
+
+    fn scenario(mut self) -> Result<Scenario, String> {
+        let config = &self.project.config;
+        let services = self.services()?;
+        let simulation = &config.simulation;
+        let link = LinkConfig { latency: simulation.latency_ns.max(1000), jitter: simulation.latency_jitter_ns, ..LinkConfig::default() };
+        let workload = config.workload.as_ref().map(|w| self.workload(w)).transpose()?;
+        let clients = workload.as_ref().map_or(0, |w| w.clients);
+        let ip = |group: u8, n: u32| IpAddr::V4(Ipv4Addr::new(10, group, (n / 250) as u8, (n % 250) as u8 + 1));
+        let fault_time = if config.faults == Default::default() { 0 } else { config.fault_phase_ns() };
+        Ok(Scenario {
+            services,
+            link,
+            costs: Default::default(),
+            epoch_ns: crate::EPOCH_NS,
+            memory: crate::MEMORY,
+            time_step: simulation.time_step_ns,
+            boot_timeout: simulation.start_timeout_ns,
+            max_time: simulation.max_time_ns,
+            fault_start: config.faults.start_after_ns,
+            fault_time,
+            heal: config.faults.heal,
+            faults: self.faults(),
+            settle: SETTLE,
+            vdso: true,
+            workload,
+            clients: (0..clients).map(|n| (NodeId(CLIENTS + n), ip(254, n))).collect(),
+            prober: Some((NodeId(PROBER), ip(253, 0))),
+            helpers: std::mem::take(&mut self.helpers),
+            checks: std::mem::take(&mut self.checks),
+        })
+    }
+
+    fn faults(&self) -> FaultSpec {
+        let f = &self.project.config.faults;
+        let kinds = f.network.partition_kinds.iter().map(|k| match k {
+            config::PartitionKind::Symmetric => PartitionName::Symmetric,
+            config::PartitionKind::OneWay => PartitionName::OneWay,
+            config::PartitionKind::Isolate => PartitionName::Isolate,
+            config::PartitionKind::MajorityMinority => PartitionName::Majority,
+            config::PartitionKind::Bridge => PartitionName::Bridge,
+        });
+        FaultSpec {
+            latency_ns: f.network.latency_ns,
+            drop: f.network.drop_rate.get(),
+            delay: f.network.delay_rate.get(),
+            delay_ns: f.network.delay_ns,
+            jitter_ns: f.network.jitter_ns,
+            duplicate: f.network.duplicate_rate.get(),
+            reorder: f.network.reorder_rate.get(),
+            partition: f.network.partition_probability.get(),
+            partition_ns: (f.network.partition_duration.min, f.network.partition_duration.max),
+            partition_kinds: kinds.collect(),
+            reset: f.network.reset_probability.get(),
+            crash: f.process.crash_probability.get(),
+            restart_ns: (f.process.crash_restart.min, f.process.crash_restart.max),
+            pause: f.process.pause_probability.get(),
+            pause_ns: (f.process.pause_duration.min, f.process.pause_duration.max),
+            swarm: f.swarm,
+        }
+    }
+
+    fn services(&self) -> Result<Vec<ServiceSpec>, String> {
+        self.check_volumes()?;
+        let faulty = self.project.config.faults.process.services.as_ref();
+        let mut out = Vec::new();
+        for (service, name) in self.instances() {
+            let is_faulty = faulty.is_none_or(|list| list.iter().any(|l| l.value == service.name));
+            let spec = self.service(service, &name, is_faulty).map_err(|e| format!("service {}: {e}", service.name))?;
+            out.push(spec);
+        }
+        Ok(out)
+    }
+
+    /// A volume of several nodes would be memory shared between machines, which is not modelled.
+    fn check_volumes(&self) -> Result<(), String> {
+        let mut users: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for service in &self.project.compose.services {
+            for mount in &service.mounts {
+                if let MountSource::Volume(name) = &mount.source {
+                    users.entry(name).or_default().push(&service.name);
+                }
+            }
+        }
+        match users.iter().find(|(_, list)| list.len() > 1) {
+            Some((name, list)) => Err(format!("volume {name} is used by {}: a volume shared by several services is not available yet; give each its own", list.join(" and "))),
+            None => Ok(()),
+        }
+    }
+
+    fn service(&self, service: &Service, name: &str, faulty: bool) -> Result<ServiceSpec, String> {
+        let argv = service.argv();
+        let first = argv.first().ok_or("it has no command: give `command` or `entrypoint`")?;
+        let id = self.ids[name];
+        let mut more: Vec<PathBuf> = service.read.iter().map(PathBuf::from).collect();
+        let root = match &service.rootfs {
+            Rootfs::Host => {
+                if first.starts_with('/') {
+                    more.push(PathBuf::from(first));
+                }
+                host::host_root(self.base, &more).map_err(|e| format!("the host's root directory: {e}"))?
+            }
+            Rootfs::Dir(dir) => self.base.add_tree(dir, Allow::All).map_err(|e| format!("rootfs {}: {e}", dir.display()))?,
+        };
+        let mut mounts = Vec::new();
+        for mount in &service.mounts {
+            mounts.push((mount.target.clone(), self.mount(mount)?));
+        }
+        for dir in self.script_mounts.get(&id).into_iter().flatten() {
+            mounts.push((dir.to_string_lossy().into_owned(), self.bind(dir, true)?));
+        }
+        mounts.sort_by_key(|(path, _)| path.matches('/').count());
+        let (uid, gid) = user_ids(service)?;
+        let envp = environment(service, name);
+        let program = |argv: &[String]| Program {
+            path: argv[0].clone().into_bytes(),
+            argv: argv.iter().map(|a| a.clone().into_bytes()).collect(),
+            envp: envp.clone(),
+            cwd: service.working_dir.clone().unwrap_or_else(|| "/".into()).into_bytes(),
+            uid,
+            gid,
+        };
+        let health = service.healthcheck.as_ref().filter(|h| !h.test.is_empty()).map(|h| Health {
+            program: program(&h.test),
+            interval: if h.start_period_ns > 0 { h.start_interval_ns.min(h.interval_ns) } else { h.interval_ns },
+            timeout: h.timeout_ns,
+            retries: h.retries,
+            start_period: h.start_period_ns,
+        });
+        let networks: Vec<String> = service.networks.iter().map(|a| a.network.clone()).collect();
+        Ok(ServiceSpec {
+            node: id,
+            name: name.to_string(),
+            hostname: service.hostname.clone().unwrap_or_else(|| name.to_string()),
+            addresses: self.addresses.get(name).into_iter().flatten().map(|(_, ip, p)| (IpAddr::V4(*ip), *p)).collect(),
+            hosts: self.hosts(&networks),
+            program: program(&argv),
+            root: Some(root),
+            mounts,
+            depends_on: self.dependencies(service),
+            health,
+            restart: match service.restart {
+                Restart::No => RestartPolicy::No,
+                Restart::Always | Restart::UnlessStopped => RestartPolicy::Always,
+                Restart::OnFailure { max_retries } => RestartPolicy::OnFailure(max_retries),
+            },
+            stdin: Vec::new(),
+            faulty,
+        })
+    }
+
+    fn dependencies(&self, service: &Service) -> Vec<(NodeId, Condition)> {
+        let compose = &self.project.compose;
+        let mut out = Vec::new();
+        for d in &service.depends_on {
+            let condition = match d.condition {
+                Depends::Started => Condition::Started,
+                Depends::Healthy => Condition::Healthy,
+                Depends::CompletedSuccessfully => Condition::Completed,
+            };
+            for name in compose.service(&d.service.value).map(Service::instances).unwrap_or_default() {
+                out.push((self.ids[&name], condition));
+            }
+        }
+        out
+    }
+
+    fn bind(&self, path: &Path, read_only: bool) -> Result<MountSpec, String> {
+        let tree = self.base.add_tree(path, Allow::All).map_err(|e| format!("{}: {e}", path.display()))?;
+        Ok(MountSpec::Bind { tree, read_only })
+    }
+
+    fn mount(&self, mount: &bloodhound_config::compose::Mount) -> Result<MountSpec, String> {
+        match &mount.source {
+            // Docker makes a missing host directory; here it is an empty one of the simulation's.
+            MountSource::Bind(path) if !path.exists() => Ok(MountSpec::Volume { read_only: mount.read_only }),
+            MountSource::Bind(path) => self.bind(path, mount.read_only),
+            MountSource::Volume(_) | MountSource::Anonymous => Ok(MountSpec::Volume { read_only: mount.read_only }),
+            MountSource::Tmpfs { size, mode } => Ok(MountSpec::Tmpfs { mode: mode.unwrap_or(0o1777), size: *size }),
+        }
+    }
+
+    fn properties(&mut self) -> Result<Vec<Property>, String> {
+        let mut out = Vec::new();
+        for p in &self.project.config.properties {
+            let judge = match &p.check {
+                Check::Linearizability { operations, model } => self.linearizable(operations, *model),
+                Check::NoCrash { services } => Judge::NoCrash(self.crash_nodes(services.as_deref())),
+                Check::Http { endpoint, method, status, body_contains, interval_ns } => {
+                    let e = &endpoint.value;
+                    let address = SocketAddr::new(self.resolve(&e.host)?, e.port);
+                    let target = driver::Target { host: host_header(e), address, prefix: String::new() };
+                    let request = driver::request::Request { method: method.clone(), ..driver::request::Request::get(&e.path) };
+                    let statuses = status.iter().filter_map(|s| match s {
+                        config::Outcome::Status { first, last } => Some((*first, *last)),
+                        _ => None,
+                    });
+                    let expect = driver::Expect { statuses: statuses.collect(), body_contains: body_contains.clone() };
+                    self.check(p, *interval_ns, Action::Http { target, request, expect })
+                }
+                Check::Custom { script, args, service, interval_ns } => {
+                    let action = self.script(&script.value, args, service.as_ref().map(|s| s.value.as_str()))?;
+                    self.check(p, *interval_ns, action)
+                }
+            };
+            out.push(Property { name: p.name.clone(), kind: p.kind.as_str(), line: p.at.line, judge });
+        }
+        Ok(out)
+    }
+
+    fn linearizable(&self, operations: &[usize], model: config::Model) -> Judge {
+        let all = self.project.config.workload.as_ref().map(|w| w.operations.as_slice()).unwrap_or_default();
+        let operations = operations.iter().filter_map(|i| Some(all.get(*i)?.kind.as_str().to_string())).collect();
+        let model = match model {
+            config::Model::Register => Model::Register,
+            config::Model::CasRegister => Model::CasRegister,
+            config::Model::Kv => Model::Kv,
+        };
+        Judge::Linearizable { operations, model }
+    }
+
+    fn crash_nodes(&self, services: Option<&[bloodhound_config::Located<String>]>) -> Vec<NodeId> {
+        let named = |s: &Service| services.is_none_or(|list| list.iter().any(|l| l.value == s.name));
+        self.instances().into_iter().filter(|(s, _)| named(s)).map(|(_, n)| self.ids[&n]).collect()
+    }
+
+    fn check(&mut self, p: &config::Property, interval: u64, action: Action) -> Judge {
+        let kind = match p.kind {
+            PropertyKind::Safety => CheckKind::Safety,
+            PropertyKind::Liveness => CheckKind::Liveness,
+            PropertyKind::Invariant => CheckKind::Invariant,
+        };
+        let patience = PATIENCE.min(p.timeout_ns.max(1_000_000));
+        self.checks.push(CheckSpec { name: p.name.clone(), kind, timeout: p.timeout_ns, interval, patience, action });
+        Judge::Check(self.checks.len() - 1)
+    }
+
+    /// A script on a node of its own (or of a service), with its directory mounted read-only at its own path.
+    fn script(&mut self, script: &Path, args: &[String], service: Option<&str>) -> Result<Action, String> {
+        let path = script.canonicalize().map_err(|e| format!("{}: {e}", script.display()))?;
+        let dir = path.parent().unwrap_or(Path::new("/")).to_path_buf();
+        let argv: Vec<Vec<u8>> = std::iter::once(os_bytes(&path)).chain(args.iter().map(|a| a.clone().into_bytes())).collect();
+        let envp = vec![format!("PATH={DEFAULT_PATH}").into_bytes(), b"HOME=/root".to_vec(), b"LANG=C.UTF-8".to_vec()];
+        let program = Program { path: os_bytes(&path), argv, envp, cwd: os_bytes(&dir), uid: 0, gid: 0 };
+        if let Some(service) = service {
+            let id = *self.ids.iter().find(|(n, _)| *n == service || n.starts_with(&format!("{service}-"))).ok_or_else(|| format!("{service}: no such service"))?.1;
+            self.script_mounts.entry(id).or_default().push(dir);
+            return Ok(Action::Script { node: id, program });
+        }
+        let number = self.helpers.len() as u32;
+        let node = NodeId(HELPERS + number);
+        let root = host::host_root(self.base, &[]).map_err(|e| format!("the host's root directory: {e}"))?;
+        let mounts = vec![(dir.to_string_lossy().into_owned(), self.bind(&dir, true)?)];
+        self.helpers.push(ServiceSpec {
+            node,
+            name: format!("check-{number}"),
+            hostname: format!("check-{number}"),
+            addresses: vec![(IpAddr::V4(Ipv4Addr::new(10, 252, 0, number as u8 + 1)), 16)],
+            hosts: self.hosts(&[]),
+            program: program.clone(),
+            root: Some(root),
+            mounts,
+            depends_on: Vec::new(),
+            health: None,
+            restart: RestartPolicy::No,
+            stdin: Vec::new(),
+            faulty: false,
+        });
+        Ok(Action::Script { node, program })
+    }
+
+    fn workload(&self, w: &config::Workload) -> Result<driver::HttpConfig, String> {
+        let mut targets = Vec::new();
+        for t in &w.targets {
+            let e = &t.value;
+            let address = SocketAddr::new(self.resolve(&e.host)?, e.port);
+            let prefix = e.path.trim_end_matches('/').to_string();
+            targets.push(driver::Target { host: host_header(e), address, prefix });
+        }
+        let workers = w.concurrency.max(w.clients).max(1);
+        Ok(driver::HttpConfig {
+            targets,
+            arrivals: match w.qps_milli {
+                Some(milli) => driver::Arrivals::Open { per_kilosecond: milli },
+                None => driver::Arrivals::Closed,
+            },
+            workers,
+            clients: w.clients.clamp(1, workers),
+            duration_ns: w.duration_ns,
+            max_operations: w.max_operations,
+            timeout_ns: w.timeout_ns,
+            keep_alive: w.keep_alive,
+            operations: w.operations.iter().map(operation).collect(),
+        })
+    }
+}
+
+/// Where programs are looked up.
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+fn host_header(e: &bloodhound_config::Endpoint) -> String {
+    if e.port == 80 { e.host.clone() } else { format!("{}:{}", e.host, e.port) }
+}
+
+fn environment(service: &Service, name: &str) -> Vec<Vec<u8>> {
+    let hostname = service.hostname.clone().unwrap_or_else(|| name.to_string());
+    let mut env: BTreeMap<String, String> = BTreeMap::from([
+        ("PATH".into(), DEFAULT_PATH.into()),
+        ("HOME".into(), "/root".into()),
+        ("HOSTNAME".into(), hostname),
+    ]);
+    env.extend(service.environment.iter().cloned());
+    env.into_iter().map(|(k, v)| format!("{k}={v}").into_bytes()).collect()
+}
+
+/// `user:` as numbers; names are looked up in the root file system's /etc/passwd and /etc/group.
+fn user_ids(service: &Service) -> Result<(u32, u32), String> {
+    let Some(user) = &service.user else { return Ok((0, 0)) };
+    let root = match &service.rootfs {
+        Rootfs::Host => PathBuf::from("/"),
+        Rootfs::Dir(dir) => dir.clone(),
+    };
+    let lookup = |file: &str, name: &str| -> Option<(u32, u32)> {
+        let text = std::fs::read_to_string(root.join(file)).ok()?;
+        let line = text.lines().find(|l| l.split(':').next() == Some(name))?;
+        let mut fields = line.split(':').skip(2);
+        let id = fields.next()?.parse().ok()?;
+        Some((id, fields.next().and_then(|g| g.parse().ok()).unwrap_or(id)))
+    };
+    let unknown = |what: &str, name: &str| format!("user: no {what} `{name}` in its /etc files");
+    let (uid, primary) = match user.user.parse() {
+        Ok(uid) => (uid, 0),
+        Err(_) => lookup("etc/passwd", &user.user).ok_or_else(|| unknown("user", &user.user))?,
+    };
+    let gid = match &user.group {
+        None => primary,
+        Some(g) => match g.parse() {
+            Ok(gid) => gid,
+            Err(_) => lookup("etc/group", g).ok_or_else(|| unknown("group", g))?.0,
+        },
+    };
+    Ok((uid, gid))
+}
+
+fn pattern(p: &bloodhound_config::pattern::Pattern) -> driver::Pattern {
+    use bloodhound_config::pattern::Part as From;
+    let part = |part: &From| match part {
+        From::Literal(text) => driver::Part::Literal(text.clone()),
+        From::Random { min, max } => driver::Part::Random { min: *min, max: *max },
+        From::Seq => driver::Part::Seq,
+        From::Uuid => driver::Part::Uuid,
+        From::Client => driver::Part::Client,
+        From::Key => driver::Part::Key,
+        From::Value => driver::Part::Value,
+        From::Old => driver::Part::Old,
+        From::New => driver::Part::New,
+    };
+    driver::Pattern(p.parts.iter().map(part).collect())
+}
+
+fn operation(o: &config::Operation) -> driver::Operation {
+    let matches = |list: &[config::Outcome]| -> Vec<driver::Match> {
+        let one = |m: &config::Outcome| match m {
+            config::Outcome::Status { first, last } => driver::Match::Status { first: *first, last: *last },
+            config::Outcome::Timeout => driver::Match::Timeout,
+            config::Outcome::Reset => driver::Match::Reset,
+            config::Outcome::Refused => driver::Match::Refused,
+        };
+        list.iter().map(one).collect()
+    };
+    let r = &o.request;
+    driver::Operation {
+        name: o.name.clone(),
+        kind: match o.kind {
+            config::OperationKind::Put => driver::Kind::Put,
+            config::OperationKind::Get => driver::Kind::Get,
+            config::OperationKind::Delete => driver::Kind::Delete,
+            config::OperationKind::Cas => driver::Kind::Cas,
+            config::OperationKind::Custom => driver::Kind::Custom,
+        },
+        weight: o.weight,
+        key: pattern(&o.key),
+        value: pattern(&o.value),
+        request: driver::config::RequestTemplate {
+            method: r.method.clone(),
+            path: r.path.as_ref().map(pattern),
+            headers: r.headers.iter().map(|(k, v)| (k.clone(), pattern(v))).collect(),
+            body: r.body.as_ref().map(pattern),
+        },
+        rules: driver::Rules {
+            ok: matches(&o.response.ok),
+            fail: matches(&o.response.fail),
+            unknown: matches(&o.response.unknown),
+            not_found: matches(&o.response.not_found),
+            mismatch: matches(&o.response.mismatch),
+            value: match &o.response.value {
+                Some(config::ValueSource::JsonPointer(p)) => driver::ValueSource::JsonPointer(p.clone()),
+                _ => driver::ValueSource::Body,
+            },
+        },
+    }
+}
