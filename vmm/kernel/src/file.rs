@@ -22,14 +22,16 @@ pub enum FileKind {
         /// Major and minor number.
         dev: Dev,
     },
-    /// A generated file (/proc, /sys): contents fixed when opened.
+    /// A generated file (/proc, /sys): contents are made at each read from offset 0 and kept for the reads that
+    /// follow.
     Synthetic {
         /// Absolute path.
         path: Arc<Vec<u8>>,
         /// Contents.
         data: Arc<Vec<u8>>,
     },
-    /// A generated directory (/proc, /sys): name, inode number and DT_* type of each entry, fixed when opened.
+    /// A generated directory (/proc, /sys): name, inode number and DT_* type of each entry, fixed when a listing
+    /// begins.
     SyntheticDir {
         /// Absolute path.
         path: Arc<Vec<u8>>,

@@ -342,3 +342,33 @@ fn the_processor_is_the_one_that_cpuid_shows() {
     let shown: BTreeSet<String> = system::CPU_FLAGS.split_whitespace().map(String::from).collect();
     assert_eq!(shown, expected);
 }
+
+#[test]
+fn files_are_made_anew_when_read_from_their_beginning() {
+    let mut b = Bench::new();
+    let fd = b.open("/proc/self/comm", c::O_RDWR).unwrap();
+    let at = b.room(8);
+    assert_eq!(b.call(nr::read, &[fd, at, 2]), Ok(2));
+    b.node.task_mut(b.tid).comm = b"other".to_vec();
+    // The rest of what was begun, then the new text.
+    assert_eq!(b.read_all(fd).unwrap(), b"og\n");
+    b.call(nr::lseek, &[fd, 0, c::SEEK_SET]).unwrap();
+    assert_eq!(b.read_all(fd).unwrap(), b"other\n");
+    // A process that is gone.
+    let child = b.fork();
+    let fd = b.open(&format!("/proc/{}/stat", child.0), c::O_RDONLY).unwrap();
+    let dir = b.open(&format!("/proc/{}", child.0), c::O_RDONLY).unwrap();
+    b.start(child, nr::exit_group, &[0]);
+    let ids = b.room(8);
+    assert_eq!(b.read_all(fd).unwrap()[2..14], *b"(prog) Z 1 1");
+    b.call(nr::wait4, &[child.0.into(), ids, 0, 0]).unwrap();
+    b.call(nr::lseek, &[fd, 0, c::SEEK_SET]).unwrap();
+    assert_eq!(b.read_all(fd), Err(Errno::ESRCH));
+    assert_eq!(b.call(nr::getdents64, &[dir, at, 8]), Ok(0));
+    // An open directory lists itself.
+    let fds = b.open("/proc/self/fd", c::O_RDONLY).unwrap();
+    let at = b.room(400);
+    let n = b.call(nr::getdents64, &[fds, at, 400]).unwrap();
+    let name = format!("{fds}\0");
+    assert!(b.get_as(b.tid, at, n as usize).windows(name.len()).any(|w| w == name.as_bytes()));
+}

@@ -24,9 +24,12 @@ pub fn getdents64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
         return err(Errno::EBADF);
     }
     let offset = file.offset;
+    if offset == 0 {
+        k.begin_listing(id);
+    }
     // The count is an unsigned int.
     let room = (count & 0xffff_ffff) as usize;
-    let entries: Vec<(Vec<u8>, u64, u8, u64)> = match &file.kind {
+    let entries: Vec<(Vec<u8>, u64, u8, u64)> = match &k.node.files[id].kind {
         FileKind::Dir(ino) => {
             let (ino, now) = (*ino, k.now());
             let limit = (room / (HEADER + 5) + 1).min(BATCH);

@@ -78,9 +78,19 @@ impl Ctx<'_> {
                 Errno::ESPIPE
             });
         }
+        // Character devices have no position (null(4), random(4)).
+        let device = matches!(kind, FileKind::Device { .. });
         let data = match kind {
-            FileKind::Regular(ino) => self.read_inode(ino, offset, max)?,
+            FileKind::Regular(ino) => {
+                let data = self.read_inode(ino, offset, max)?;
+                if self.node.files[id].flags & c::O_NOATIME == 0 && !data.is_empty() {
+                    let now = self.now();
+                    self.node.vfs.accessed(ino, now);
+                }
+                data
+            }
             FileKind::Synthetic { data, .. } => {
+                let data = if offset == 0 { self.refresh_synthetic(id)? } else { data };
                 let from = (offset as usize).min(data.len());
                 data[from..(from + max).min(data.len())].to_vec()
             }
@@ -95,7 +105,7 @@ impl Ctx<'_> {
             FileKind::Epoll(_) => return err(Errno::EINVAL),
             FileKind::Console(_) => self.console_read(max),
         };
-        if at.is_none() && seekable {
+        if at.is_none() && seekable && !device {
             self.node.files[id].offset = offset + data.len() as u64;
         }
         self.charge_bytes(data.len() as u64);
@@ -178,6 +188,10 @@ impl Ctx<'_> {
                 let n = self.write_inode(ino, from, data)?;
                 if at.is_none() {
                     self.node.files[id].offset = from + n;
+                }
+                // O_SYNC contains this bit.
+                if self.node.files[id].flags & c::O_DSYNC != 0 {
+                    self.sync_inode(ino)?;
                 }
                 Ok(n)
             }

@@ -228,7 +228,7 @@ impl Ctx<'_> {
         node.notify_object(Object::Pipe(id), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
     }
 
-    /// Opens a file or directory of /proc or /sys; a file's text is fixed here.
+    /// Opens a file or directory of /proc or /sys.
     fn open_synth(&mut self, synth: &Synth, flags: u64) -> SysResult<File> {
         let view = View { node: self.node, pid: self.pid, tid: self.tid };
         let entry = view.entry(synth).ok_or(Errno::ENOENT)?;
@@ -251,8 +251,7 @@ impl Ctx<'_> {
                     }
                     view.permit(synth, cred, MAY_READ)?;
                 }
-                let entries = if flags & c::O_PATH == 0 { view.entries(synth) } else { Vec::new() };
-                Ok(File::new(FileKind::SyntheticDir { path, entries: Arc::new(entries) }, kept))
+                Ok(File::new(FileKind::SyntheticDir { path, entries: Arc::default() }, kept))
             }
             Entry::File { .. } if flags & c::O_DIRECTORY != 0 => err(Errno::ENOTDIR),
             Entry::File { .. } if flags & c::O_PATH != 0 => {
@@ -270,6 +269,33 @@ impl Ctx<'_> {
                 let data = if read { view.read(synth)? } else { Vec::new() };
                 Ok(File::new(FileKind::Synthetic { path, data: Arc::new(data) }, kept))
             }
+        }
+    }
+
+    /// Makes the text of an open file of /proc or /sys anew, for a read from its beginning (seq_file in Linux).
+    ///
+    /// # Errors
+    /// ESRCH when the process is gone.
+    pub(crate) fn refresh_synthetic(&mut self, id: FileId) -> SysResult<Arc<Vec<u8>>> {
+        let FileKind::Synthetic { path, .. } = &self.node.files[id].kind else { return err(Errno::EBADF) };
+        let synth = Synth::from_absolute(path).ok_or(Errno::EIO)?;
+        let view = View { node: self.node, pid: self.pid, tid: self.tid };
+        let text = view.read(&synth).map_err(|e| if e == Errno::ENOENT { Errno::ESRCH } else { e })?;
+        let text = Arc::new(text);
+        if let FileKind::Synthetic { data, .. } = &mut self.node.files[id].kind {
+            *data = text.clone();
+        }
+        Ok(text)
+    }
+
+    /// Fixes the entries of an open directory of /proc or /sys for a listing that begins.
+    pub(crate) fn begin_listing(&mut self, id: FileId) {
+        let FileKind::SyntheticDir { path, .. } = &self.node.files[id].kind else { return };
+        let Some(synth) = Synth::from_absolute(path) else { return };
+        let view = View { node: self.node, pid: self.pid, tid: self.tid };
+        let list = if view.entry(&synth).is_some() { view.entries(&synth) } else { Vec::new() };
+        if let FileKind::SyntheticDir { entries, .. } = &mut self.node.files[id].kind {
+            *entries = Arc::new(list);
         }
     }
 

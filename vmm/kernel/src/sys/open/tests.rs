@@ -61,6 +61,8 @@ fn devices() {
         let written = b.write(fd, b"hello");
         assert_eq!(written, if path == "/dev/full" { Err(Errno::ENOSPC) } else { Ok(5) }, "{path}");
     }
+    let zero = b.open("/dev/zero", c::O_RDWR).unwrap();
+    assert_eq!(b.call(nr::lseek, &[zero, 100, c::SEEK_SET]), Ok(0));
     let random = b.get_as(b.tid, at, 64);
     assert!(random.iter().any(|byte| *byte != 0));
     assert_eq!(b.open("/dev/tty", c::O_RDWR), Err(Errno::ENXIO));
