@@ -27,6 +27,8 @@ pub struct Ctx<'a> {
     pub decisions: &'a mut Decisions,
     /// Set when the call runs again after sleeping; the handler takes it.
     pub resumed: Option<Resumed>,
+    /// Set when a signal without a handler had interrupted the call: when its relative timeout ends.
+    pub restart_deadline: Option<SimTime>,
 }
 
 impl<'a> Ctx<'a> {
@@ -38,7 +40,7 @@ impl<'a> Ctx<'a> {
         decisions: &'a mut Decisions,
     ) -> Ctx<'a> {
         let pid = node.task(tid).pid;
-        Ctx { node, tid, pid, base, decisions, resumed: None }
+        Ctx { node, tid, pid, base, decisions, resumed: None, restart_deadline: None }
     }
 
     /// The caller.
@@ -128,7 +130,7 @@ impl<'a> Ctx<'a> {
     pub fn deadline(&self, timeout: Option<u64>) -> Option<SimTime> {
         match &self.resumed {
             Some(r) => r.wait.deadline,
-            None => timeout.map(|ns| self.now().after(ns)),
+            None => timeout.map(|ns| self.restart_deadline.unwrap_or(self.now().after(ns))),
         }
     }
 

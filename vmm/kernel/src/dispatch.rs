@@ -11,7 +11,7 @@ use crate::ctx::{Ctx, FromReg};
 use crate::ids::*;
 use crate::node::Node;
 use crate::task::TaskState;
-use crate::wait::{Restart, Stop, SysResult};
+use crate::wait::{Restart, Stop, SysResult, Wait};
 
 macro_rules! handle {
     ($k:ident, $a:ident, $nr:literal, $name:ident, ($($arg:ident : $kind:tt),*), errno $e:ident) => {
@@ -96,6 +96,7 @@ impl Node {
         let resumed = self.task_mut(tid).resumed.take();
         let mut ctx = Ctx::new(self, tid, base, decisions);
         ctx.resumed = resumed.clone();
+        ctx.restart_deadline = ctx.task_mut().restart_deadline.take();
         let result = dispatch(&mut ctx, regs.orig_rax, regs.syscall_args());
         self.drain_net();
         let value = match result {
@@ -103,8 +104,8 @@ impl Node {
             Err(Stop::Errno(e)) => e.as_ret(),
             Err(Stop::Block(wait)) => {
                 // A signal that is already there interrupts before the first sleep.
-                if self.signal_deliverable(tid) {
-                    return self.interrupt(tid, wait.restart, wait.saved_mask);
+                if self.interrupts(tid, &wait) {
+                    return self.interrupt(tid, &wait);
                 }
                 self.block(tid, wait);
                 return Outcome::Blocked;
@@ -131,11 +132,16 @@ impl Node {
 
     /// A signal interrupts a sleeping call: the registers get the restart code, which signal delivery turns into
     /// EINTR or a restart.
-    pub(crate) fn interrupt(&mut self, tid: Tid, restart: Restart, saved_mask: Option<u64>) -> Outcome {
-        let code = crate::signal::restart_code(restart);
+    pub(crate) fn interrupt(&mut self, tid: Tid, wait: &Wait) -> Outcome {
+        let code = crate::signal::restart_code(wait.restart);
+        let now = self.clock;
         let task = self.task_mut(tid);
-        if saved_mask.is_some() {
-            task.restore_mask = saved_mask;
+        if wait.saved_mask.is_some() {
+            task.restore_mask = wait.saved_mask;
+        }
+        task.left = wait.left.zip(wait.deadline.map(|d| d.since(now)));
+        if wait.restart == Restart::Block {
+            task.restart_deadline = wait.deadline;
         }
         task.resumed = None;
         task.regs.rax = code;

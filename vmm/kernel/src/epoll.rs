@@ -127,6 +127,9 @@ impl Node {
         if add == epoll.items.contains_key(&key) {
             return Err(if add { Errno::EEXIST } else { Errno::ENOENT });
         }
+        // "EPOLLERR, EPOLLHUP: epoll_wait(2) will always report for this event; it is not necessary to set it in events":
+        // the kernel sets them here, so that an empty set still reports them while a spent one-shot watch does not.
+        let event = EpollEvent { events: event.events | ALWAYS, ..event };
         let queued = epoll.items.get(&key).is_some_and(|i| i.queued);
         epoll.items.insert(key, Item { events: event.events, data: event.data, queued, object });
         if add {

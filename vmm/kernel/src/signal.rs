@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_abi::structs::{Sigaction, Sigcontext, Siginfo, Ucontext};
+use bloodhound_abi::structs::{Sigaction, Sigcontext, Siginfo, StackT, Ucontext};
 use bloodhound_decisions::Decisions;
 use bloodhound_vfs::BaseFs;
 use zerocopy::{FromZeros, IntoBytes};
@@ -17,8 +17,8 @@ use crate::ctx::{Ctx, Ptr};
 use crate::ids::*;
 use crate::node::Node;
 use crate::process::{ChildEvent, ExitStatus};
-use crate::task::TaskState;
-use crate::wait::{Object, Restart, Stop};
+use crate::task::{Exception, TaskState};
+use crate::wait::{Object, Restart, Stop, Wait};
 
 /// ERESTARTSYS and its kind as the kernel keeps them in rax between interruption and delivery (linux/errno.h).
 const ERESTARTSYS: u64 = (-512i64) as u64;
@@ -33,7 +33,7 @@ pub fn restart_code(restart: Restart) -> u64 {
         Restart::NoIntr => ERESTARTNOINTR,
         Restart::NoHand => ERESTARTNOHAND,
         Restart::Block => ERESTART_RESTARTBLOCK,
-        Restart::Never => Errno::EINTR.as_ret(),
+        Restart::Never | Restart::Killable => Errno::EINTR.as_ret(),
         Restart::Partial(value) => value,
     }
 }
@@ -286,7 +286,6 @@ impl Node {
     pub(crate) fn kick(&mut self, tid: Tid) {
         let Some(task) = self.tasks.get(&tid) else { return };
         let TaskState::Blocked(wait) = &task.state else { return };
-        let wants = (self.process(task.pid).pending.mask() | task.pending.mask()) & !task.sigmask;
         let timedwait = matches!(wait.resume, crate::wait::Resume::Done(_)) && wait.on.is_empty();
         if timedwait && self.pending_for(tid) != 0 {
             let crate::wait::Resume::Done(mask) = wait.resume else { return };
@@ -295,13 +294,33 @@ impl Node {
                 return;
             }
         }
-        if wants == 0 || !self.signal_deliverable(tid) {
-            return;
+        if self.interrupts(tid, wait) {
+            self.break_off(tid);
         }
-        let (restart, saved) = (wait.restart, wait.saved_mask);
+    }
+
+    /// Takes a sleeping task out of its call.
+    fn break_off(&mut self, tid: Tid) {
+        let TaskState::Blocked(wait) = &self.task(tid).state else { return };
+        let wait = (**wait).clone();
         self.wake(tid, false);
         self.futex_forget(tid);
-        self.interrupt(tid, restart, saved);
+        self.interrupt(tid, &wait);
+    }
+
+    /// Whether a signal is pending that ends the sleep `wait` of a task.
+    pub(crate) fn interrupts(&self, tid: Tid, wait: &Wait) -> bool {
+        if wait.restart != Restart::Killable {
+            return self.signal_deliverable(tid);
+        }
+        let Some(task) = self.tasks.get(&tid) else { return false };
+        let hits = self.pending_for(tid) & !task.sigmask;
+        self.process(task.pid).exiting.is_some()
+            || (1..=64).any(|signo| {
+                hits & bit(signo) != 0
+                    && self.action(task.pid, signo).handler == c::SIG_DFL
+                    && default_action(signo) == Default_::Terminate
+            })
     }
 
     /// All signals pending for a task.
@@ -329,10 +348,17 @@ impl Node {
     }
 
     /// A fault or exception of the task itself: delivered even if blocked or ignored, as force_sig does.
+    pub fn force_fault(&mut self, tid: Tid, info: Siginfo, exception: Exception) {
+        self.task_mut(tid).exception = exception;
+        self.force_signal(tid, info);
+    }
+
+    /// As [`Node::force_fault`], for what is no exception of the processor.
     pub fn force_signal(&mut self, tid: Tid, info: Siginfo) {
         let signo = info.signo as u32;
         let pid = self.task(tid).pid;
         let blocked = self.task(tid).sigmask & bit(signo) != 0;
+        // "If the signal is blocked or ignored, the default action is taken" (the kernel's force_sig_info).
         if blocked || self.action(pid, signo).handler == c::SIG_IGN {
             let actions = std::sync::Arc::make_mut(&mut self.process_mut(pid).actions);
             actions[signo as usize - 1].handler = c::SIG_DFL;
@@ -357,6 +383,9 @@ impl Node {
                 return false;
             }
             let unblocked = !task.sigmask;
+            if let Some((left, ns)) = self.task_mut(tid).left.take() {
+                Ctx::new(self, tid, base, decisions).report_left(left, ns);
+            }
             let info = match self.task_mut(tid).pending.take(unblocked) {
                 Some(info) => info,
                 None => match self.process_mut(pid).pending.take(unblocked) {
@@ -441,15 +470,21 @@ impl Node {
         if restart {
             // The `syscall` instruction is two bytes long.
             task.regs.rax = task.regs.orig_rax;
-            task.regs.rip -= 2;
+            task.regs.rip = task.regs.rip.wrapping_sub(2);
         } else {
             task.regs.rax = Errno::EINTR.as_ret();
+            task.restart_deadline = None;
         }
         task.regs.orig_rax = u64::MAX;
     }
 
     fn stop_process(&mut self, pid: Pid, signo: u32) {
         for tid in self.process(pid).threads.clone() {
+            // "epoll_wait(2), ... can fail with the error EINTR after the process is stopped by one of the stop signals
+            // and then resumed via SIGCONT" (signal(7)): all sleeps are broken off, most of them restart.
+            if !matches!(&self.task(tid).state, TaskState::Blocked(w) if w.restart == Restart::Killable) {
+                self.break_off(tid);
+            }
             if matches!(self.task(tid).state, TaskState::Runnable) {
                 self.task_mut(tid).state = TaskState::Stopped;
                 self.run_queue.retain(|t| *t != tid);
@@ -490,10 +525,10 @@ impl Ctx<'_> {
         let (regs, altstack) = (task.regs, task.altstack);
         let mask = task.restore_mask.unwrap_or(task.sigmask);
         let mut sp = regs.rsp.wrapping_sub(128);
-        let on_alt = altstack.size > 0 && regs.rsp > altstack.sp && regs.rsp <= altstack.sp + altstack.size;
+        let on_alt = on_stack(&altstack, regs.rsp);
         let usable = altstack.flags as u64 & c::SS_DISABLE == 0;
         if action.flags & c::SA_ONSTACK != 0 && usable && !on_alt {
-            sp = altstack.sp + altstack.size;
+            sp = altstack.sp.wrapping_add(altstack.size);
         }
         let xstate = self.xstate_bytes();
         let fp = sp.wrapping_sub(XSAVE_SIZE as u64 + 4) & !63;
@@ -515,11 +550,10 @@ impl Ctx<'_> {
         }
         uc.sigmask = mask;
         uc.mcontext = context(&regs, fp);
-        if matches!(u64::from(signo), c::SIGSEGV | c::SIGBUS) {
-            uc.mcontext.cr2 = info.fields[0];
-            uc.mcontext.trapno = 14;
-            uc.mcontext.err = 4;
-        }
+        // Every frame shows the thread's last exception, whatever its signal.
+        let exception = self.task().exception;
+        (uc.mcontext.trapno, uc.mcontext.err, uc.mcontext.cr2) =
+            (exception.trapno, exception.err, exception.cr2);
         self.write_bytes(fp, &fp_bytes)?;
         self.write_bytes(frame, &action.restorer.to_le_bytes())?;
         self.write_bytes(frame + 8, uc.as_bytes())?;
@@ -550,8 +584,8 @@ impl Ctx<'_> {
 
     /// rt_sigreturn(2): back to the state in the frame at the stack pointer.
     pub(crate) fn sigreturn(&mut self) -> Result<(), Stop> {
-        let frame = self.task().regs.rsp - 8;
-        let uc: Ucontext = self.read_obj(Ptr(frame + 8))?;
+        let frame = self.task().regs.rsp.wrapping_sub(8);
+        let uc: Ucontext = self.read_obj(Ptr(frame.wrapping_add(8)))?;
         let m = uc.mcontext;
         if m.fpstate != 0 {
             let mut bytes = vec![0; XSAVE_SIZE];
@@ -583,6 +617,11 @@ impl Ctx<'_> {
         r.orig_rax = u64::MAX;
         Ok(())
     }
+}
+
+/// Whether a stack pointer is on the alternate signal stack (`__on_sig_stack`).
+pub(crate) fn on_stack(stack: &StackT, sp: u64) -> bool {
+    stack.size > 0 && sp > stack.sp && sp - stack.sp <= stack.size
 }
 
 /// Header bits a processor would reject are cleared, so that no frame can break the platform.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bloodhound_abi::Regs;
 use bloodhound_abi::structs::{Siginfo, StackT};
+use bloodhound_abi::{Regs, SimTime};
 
 use crate::ids::*;
-use crate::wait::Wait;
+use crate::wait::{Left, Wait};
 
 /// What a task is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +28,17 @@ pub struct Resumed {
     pub wait: Wait,
     /// Its deadline has passed.
     pub timed_out: bool,
+}
+
+/// A processor exception as the signal frame's `sigcontext` shows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exception {
+    /// Vector: 0 division, 3 breakpoint, 6 invalid opcode, 13 general protection, 14 page fault, ...
+    pub trapno: u64,
+    /// Error code; of a page fault: bit 0 protection, 1 write, 2 user, 4 instruction fetch.
+    pub err: u64,
+    /// Address of the last page fault.
+    pub cr2: u64,
 }
 
 /// One thread.
@@ -67,6 +78,13 @@ pub struct Task {
     pub vfork_parent: Option<Tid>,
     /// The fault which made the pending synchronous signal, for core messages.
     pub last_fault: Option<Siginfo>,
+    /// The last exception, as signal frames show it.
+    pub exception: Exception,
+    /// An interrupted call's time left in ns, to be stored before the next return to user code.
+    pub left: Option<(Left, u64)>,
+    /// When the interrupted call that is restarted next has to end, instead of after its whole relative timeout
+    /// (`restart_block` of Linux).
+    pub restart_deadline: Option<SimTime>,
     /// System calls made, for reports.
     pub syscalls: u64,
 }
@@ -92,6 +110,9 @@ impl Task {
             comm: Vec::new(),
             vfork_parent: None,
             last_fault: None,
+            exception: Exception::default(),
+            left: None,
+            restart_deadline: None,
             syscalls: 0,
         }
     }

@@ -91,6 +91,17 @@ pub enum Restart {
     Partial(u64),
     /// ERESTART_RESTARTBLOCK: as `NoHand`, but the rest of a relative timeout is kept.
     Block,
+    /// Only a signal that ends the process interrupts: the wait of vfork(2)'s caller.
+    Killable,
+}
+
+/// Where an interrupted call reports the time that it had left (nanosleep(2), select(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Address of a struct timespec.
+    Timespec(u64),
+    /// Address of a struct timeval.
+    Timeval(u64),
 }
 
 /// What a blocked call must remember for its second run.
@@ -139,6 +150,8 @@ pub struct Wait {
     pub resume: Resume,
     /// Signal mask to put back when the call ends (ppoll, epoll_pwait, sigsuspend).
     pub saved_mask: Option<u64>,
+    /// Where an interruption stores what is left until the deadline.
+    pub left: Option<Left>,
 }
 
 impl Wait {
@@ -150,6 +163,7 @@ impl Wait {
             restart: Restart::Sys,
             resume: Resume::Retry,
             saved_mask: None,
+            left: None,
         }
     }
 
@@ -160,7 +174,14 @@ impl Wait {
 
     /// Waits for time or a signal only.
     pub fn until(deadline: Option<SimTime>) -> Wait {
-        Wait { on: SmallVec::new(), deadline, restart: Restart::Sys, resume: Resume::Retry, saved_mask: None }
+        Wait {
+            on: SmallVec::new(),
+            deadline,
+            restart: Restart::Sys,
+            resume: Resume::Retry,
+            saved_mask: None,
+            left: None,
+        }
     }
 
     /// With another deadline.
@@ -172,6 +193,12 @@ impl Wait {
     /// With another restart kind.
     pub fn restart(mut self, restart: Restart) -> Wait {
         self.restart = restart;
+        self
+    }
+
+    /// With a place for the time left.
+    pub fn left(mut self, left: Option<Left>) -> Wait {
+        self.left = left;
         self
     }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::Siginfo;
 use bloodhound_abi::table::nr;
 use bloodhound_kernel::dispatch::Outcome;
 use bloodhound_kernel::ids::MmId;
@@ -14,7 +15,7 @@ use bloodhound_kernel::mm::Access;
 use bloodhound_kernel::mm::fault::Fault;
 use bloodhound_kernel::node::Node;
 use bloodhound_kernel::signal::fault_info;
-use bloodhound_kernel::task::TaskState;
+use bloodhound_kernel::task::{Exception, TaskState};
 use bloodhound_net::NodeId;
 use bloodhound_platform as platform;
 use bloodhound_platform::{SpaceId, TaskKey, Trap};
@@ -28,6 +29,22 @@ use crate::world::FindingKind;
 const MAX_TURN: u64 = 48;
 /// Watchdog checks in a row without a trap after which a task counts as hanging (each is at least 20 ms of host time).
 const HANG_CHECKS: u32 = 6_000;
+
+/// The vector of an exception, which the platform tells as a signal only.
+fn vector(e: platform::Exception) -> u64 {
+    use platform::ExceptionKind as Kind;
+    match e.kind {
+        // FPE_INTDIV; the others are told apart no further: SSE's #XM is the usual one.
+        Kind::Fpe if e.code == 1 => 0,
+        Kind::Fpe => 19,
+        Kind::Ill => 6,
+        Kind::Trap => 1,
+        // BUS_ADRALN; else the stack segment.
+        Kind::Bus if e.code == 1 => 17,
+        Kind::Bus => 12,
+        Kind::Segv => 13,
+    }
+}
 
 /// How the platform names a task.
 fn key(node: NodeId, tid: Tid) -> TaskKey {
@@ -343,7 +360,17 @@ impl Machine {
                         self.scratch = scratch;
                         None
                     }
-                    Fault::Signal(signo, code, at) => Some(self.fault_signal(id, tid, signo, code, at)),
+                    Fault::Signal(signo, code, at) => {
+                        let protection = signo == c::SIGSEGV as u32 && code == c::SEGV_ACCERR as i32;
+                        let kind = match access {
+                            Access::Read => 0,
+                            Access::Write => 2,
+                            Access::Exec => 16,
+                        };
+                        let err = u64::from(protection) | kind | 4;
+                        let exception = Exception { trapno: 14, err, cr2: at };
+                        Some(self.fault_signal(id, tid, fault_info(signo, code, at), exception))
+                    }
                 }
             }
             Trap::Syscall => {
@@ -352,16 +379,20 @@ impl Machine {
             }
             Trap::Breakpoint => {
                 self.keep(id, tid, regs);
-                Some(self.fault_signal(id, tid, c::SIGTRAP as u32, c::SI_KERNEL as i32, 0))
+                let info = fault_info(c::SIGTRAP as u32, c::SI_KERNEL as i32, 0);
+                Some(self.fault_signal(id, tid, info, Exception { trapno: 3, ..Exception::default() }))
             }
             Trap::Step => {
                 self.keep(id, tid, regs);
                 // TRAP_TRACE
-                Some(self.fault_signal(id, tid, c::SIGTRAP as u32, 2, regs.rip))
+                let info = fault_info(c::SIGTRAP as u32, 2, regs.rip);
+                Some(self.fault_signal(id, tid, info, Exception { trapno: 1, ..Exception::default() }))
             }
             Trap::Exception(e) => {
                 self.keep(id, tid, regs);
-                Some(self.fault_signal(id, tid, e.kind.signal() as u32, e.code, e.addr))
+                let info = fault_info(e.kind.signal() as u32, e.code, e.addr);
+                let exception = Exception { trapno: vector(e), ..Exception::default() };
+                Some(self.fault_signal(id, tid, info, exception))
             }
             Trap::Unsupported(what) => {
                 self.keep(id, tid, regs);
@@ -371,9 +402,14 @@ impl Machine {
         }
     }
 
-    fn fault_signal(&mut self, id: NodeId, tid: Tid, signo: u32, code: i32, addr: u64) -> Ran {
-        self.world.node_mut(id).force_signal(tid, fault_info(signo, code, addr));
-        Ran::Fault(signo)
+    fn fault_signal(&mut self, id: NodeId, tid: Tid, info: Siginfo, mut exception: Exception) -> Ran {
+        let node = self.world.node_mut(id);
+        if exception.trapno != 14 {
+            // Only page faults load CR2.
+            exception.cr2 = node.task(tid).exception.cr2;
+        }
+        node.force_fault(tid, info, exception);
+        Ran::Fault(info.signo as u32)
     }
 
     /// The standing tests: none of them may change a digest.

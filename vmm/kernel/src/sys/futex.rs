@@ -131,15 +131,15 @@ pub fn futex(
     match op.0 & 0x7f {
         c::FUTEX_WAIT => {
             let ns = k.read_timeout(timeout)?;
-            let restart = if ns.is_some() { Restart::Block } else { Restart::Sys };
-            let deadline = ns.map(|ns| k.now().after(ns));
+            let restart = restart_of(ns);
+            let deadline = k.deadline(ns);
             k.futex_wait(uaddr, val, deadline, any, private, restart)
         }
         c::FUTEX_WAIT_BITSET => {
             // "the timeout is interpreted as an absolute time"
             let ns = k.read_timeout(timeout)?;
             let deadline = ns.map(|ns| k.clock_deadline(ns, realtime));
-            k.futex_wait(uaddr, val, deadline, val3, private, Restart::Sys)
+            k.futex_wait(uaddr, val, deadline, val3, private, restart_of(ns))
         }
         c::FUTEX_WAKE => {
             let key = k.futex_key(uaddr.0, private)?;
@@ -169,6 +169,11 @@ pub fn futex(
         }
         _ => err(Errno::ENOSYS),
     }
+}
+
+/// A wait with a timeout fails with EINTR after a handler, whatever SA_RESTART says (the kernel's futex_wait).
+fn restart_of(timeout: Option<u64>) -> Restart {
+    if timeout.is_some() { Restart::Block } else { Restart::Sys }
 }
 
 /// FUTEX_WAKE_OP as futex(2) writes it out.

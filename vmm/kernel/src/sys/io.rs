@@ -3,7 +3,7 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_abi::structs::{Iovec, SignalfdSiginfo, Termios, Winsize};
+use bloodhound_abi::structs::{Iovec, Siginfo, SignalfdSiginfo, Termios, Winsize};
 use bloodhound_vfs::BaseFs;
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -158,8 +158,7 @@ impl Ctx<'_> {
             let Some(info) = info else { break };
             let mut s = SignalfdSiginfo::new_zeroed();
             (s.signo, s.errno, s.code) = (info.signo as u32, info.errno, info.code);
-            (s.pid, s.uid) = (info.fields[0] as u32, (info.fields[0] >> 32) as u32);
-            (s.status, s.ptr) = (info.fields[1] as i32, info.fields[1]);
+            describe(&mut s, &info);
             out.extend_from_slice(s.as_bytes());
         }
         if !out.is_empty() {
@@ -370,6 +369,33 @@ pub fn pwritev2(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64
     k.write_vectors(fd, iov, count, if lo == u64::MAX { None } else { Some(lo) })
 }
 
+/// The fields of a signal's kind, as signalfd_copyinfo chooses them.
+fn describe(s: &mut SignalfdSiginfo, info: &Siginfo) {
+    let [first, second] = [info.fields[0], info.fields[1]];
+    let signo = info.signo as u64;
+    let kernel = c::SI_KERNEL as i32;
+    match info.code {
+        code if code == c::SI_TIMER as i32 => {
+            (s.tid, s.overrun) = (first as u32, (first >> 32) as u32);
+            (s.ptr, s.int) = (second, second as i32);
+        }
+        code if code > 0 && code != kernel && signo == c::SIGCHLD => {
+            (s.pid, s.uid, s.status) = (first as u32, (first >> 32) as u32, second as i32);
+            (s.utime, s.stime) = (info.fields[2], info.fields[3]);
+        }
+        code if code > 0 && matches!(signo, c::SIGSEGV | c::SIGBUS | c::SIGILL | c::SIGFPE | c::SIGTRAP) => {
+            s.addr = first;
+        }
+        code => {
+            (s.pid, s.uid) = (first as u32, (first >> 32) as u32);
+            // The value of sigqueue(3) and its kind.
+            if code < 0 && code != c::SI_TKILL as i32 {
+                (s.ptr, s.int) = (second, second as i32);
+            }
+        }
+    }
+}
+
 pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
     let file = k.file(fd)?;
     let (kind, current) = (file.kind.clone(), file.offset);
@@ -381,6 +407,13 @@ pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
         | FileKind::Device { .. } => 0,
         _ => return err(Errno::ESPIPE),
     };
+    // /dev/null, zero and full: "Seeks on [them] always succeed" and leave the offset 0 (the kernel's null_lseek).
+    if let FileKind::Device { dev, .. } = &kind
+        && dev.major == 1
+        && matches!(dev.minor, 3 | 5 | 7)
+    {
+        return Ok(0);
+    }
     let base = match u64::from(whence) {
         c::SEEK_SET => 0,
         c::SEEK_CUR => current,

@@ -11,7 +11,7 @@ use crate::epoll::Epoll;
 use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::signal::UNBLOCKABLE;
-use crate::wait::{Object, Restart, Resume, SysResult, Wait, WaitOn};
+use crate::wait::{Left, Object, Restart, Resume, Stop, SysResult, Wait, WaitOn};
 
 impl Ctx<'_> {
     /// Readiness of a descriptor and what to wait for; POLLNVAL for a closed one.
@@ -49,6 +49,7 @@ impl Ctx<'_> {
         timeout: Option<u64>,
         restart: Restart,
         saved: Option<u64>,
+        left: Option<Left>,
     ) -> SysResult {
         if nfds > self.process().limits[c::RLIMIT_NOFILE as usize].cur {
             return err(Errno::EINVAL);
@@ -60,7 +61,7 @@ impl Ctx<'_> {
             return Ok(hits);
         }
         let deadline = self.deadline(timeout);
-        Err(Wait { on, deadline, restart, resume: Resume::Retry, saved_mask: saved }.into())
+        Err(Wait { on, deadline, restart, resume: Resume::Retry, saved_mask: saved, left }.into())
     }
 
     /// The temporary signal mask of the p-calls; returns the mask to put back.
@@ -82,7 +83,7 @@ impl Ctx<'_> {
 
     /// Puts the mask back when a p-call ends without sleeping.
     fn unswap<T>(&mut self, saved: Option<u64>, result: SysResult<T>) -> SysResult<T> {
-        if let (Some(mask), false) = (saved, matches!(result, Err(crate::wait::Stop::Block(_)))) {
+        if let (Some(mask), false) = (saved, matches!(result, Err(Stop::Block(_)))) {
             // Signals let in by the temporary mask are delivered before it is put back.
             self.task_mut().restore_mask = Some(mask);
         }
@@ -129,6 +130,7 @@ impl Ctx<'_> {
         sets: [Ptr; 3],
         timeout: Option<u64>,
         saved: Option<u64>,
+        left: Option<Left>,
     ) -> SysResult {
         if nfds < 0 {
             return err(Errno::EINVAL);
@@ -179,7 +181,20 @@ impl Ctx<'_> {
             return Ok(hits);
         }
         let deadline = self.deadline(timeout);
-        Err(Wait { on, deadline, restart: Restart::NoHand, resume: Resume::Retry, saved_mask: saved }.into())
+        let restart = Restart::NoHand;
+        Err(Wait { on, deadline, restart, resume: Resume::Retry, saved_mask: saved, left }.into())
+    }
+
+    /// "On Linux, select() modifies timeout to reflect the amount of time not slept" (select(2)); so do the system calls
+    /// pselect6 and ppoll. A zero timeout is left alone.
+    fn finish_timeout(&mut self, left: Option<Left>, timeout: Option<u64>, result: &SysResult) {
+        if let (Some(left), Some(ns @ 1..)) = (left, timeout)
+            && !matches!(result, Err(Stop::Block(_)))
+        {
+            let end = self.resumed.as_ref().and_then(|r| r.wait.deadline);
+            let rest = end.map_or(ns, |end| end.since(self.now()));
+            self.report_left(left, rest);
+        }
     }
 }
 
@@ -188,13 +203,15 @@ fn millis(timeout: i32) -> Option<u64> {
 }
 
 pub fn poll(k: &mut Ctx<'_>, fds: Ptr, nfds: u64, timeout: i32) -> SysResult {
-    k.do_poll(fds, nfds, millis(timeout), Restart::Block, None)
+    k.do_poll(fds, nfds, millis(timeout), Restart::Block, None, None)
 }
 
 pub fn ppoll(k: &mut Ctx<'_>, fds: Ptr, nfds: u64, timeout: Ptr, sigmask: Ptr, size: u64) -> SysResult {
     let ns = k.read_timeout(timeout)?;
     let saved = k.swap_mask(sigmask, size)?;
-    let result = k.do_poll(fds, nfds, ns, Restart::NoHand, saved);
+    let left = (!timeout.is_null()).then_some(Left::Timespec(timeout.0));
+    let result = k.do_poll(fds, nfds, ns, Restart::NoHand, saved, left);
+    k.finish_timeout(left, ns, &result);
     k.unswap(saved, result)
 }
 
@@ -205,13 +222,9 @@ pub fn select(k: &mut Ctx<'_>, nfds: i32, r: Ptr, w: Ptr, e: Ptr, timeout: Ptr) 
         let tv: Timeval = k.read_obj(timeout)?;
         Some(tv.to_ns().ok_or(Errno::EINVAL)?)
     };
-    let result = k.do_select(nfds, [r, w, e], ns, None);
-    // "On Linux, select() modifies timeout to reflect the amount of time not slept".
-    if let (Ok(_), false) = (&result, timeout.is_null()) {
-        let end = k.resumed.as_ref().and_then(|r| r.wait.deadline);
-        let left = end.map_or(ns.unwrap_or(0), |d| d.since(k.now()));
-        k.write_obj(timeout, &Timeval::from_ns(left))?;
-    }
+    let left = (!timeout.is_null()).then_some(Left::Timeval(timeout.0));
+    let result = k.do_select(nfds, [r, w, e], ns, None, left);
+    k.finish_timeout(left, ns, &result);
     result
 }
 
@@ -224,7 +237,9 @@ pub fn pselect6(k: &mut Ctx<'_>, nfds: i32, r: Ptr, w: Ptr, e: Ptr, timeout: Ptr
         (Ptr(pair[0]), pair[1])
     };
     let saved = k.swap_mask(mask, size)?;
-    let result = k.do_select(nfds, [r, w, e], ns, saved);
+    let left = (!timeout.is_null()).then_some(Left::Timespec(timeout.0));
+    let result = k.do_select(nfds, [r, w, e], ns, saved, left);
+    k.finish_timeout(left, ns, &result);
     k.unswap(saved, result)
 }
 

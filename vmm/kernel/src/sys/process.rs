@@ -130,7 +130,7 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
     k.new_task(tid, pid, regs, &r)?;
     if has(c::CLONE_VFORK) {
         k.node.task_mut(tid).vfork_parent = Some(k.tid);
-        let wait = Wait::on(WaitOn::Vfork(pid)).restart(crate::wait::Restart::NoIntr);
+        let wait = Wait::on(WaitOn::Vfork(pid)).restart(crate::wait::Restart::Killable);
         return Err(wait.resume(crate::wait::Resume::Done(u64::from(tid.0))).into());
     }
     Ok(u64::from(tid.0))

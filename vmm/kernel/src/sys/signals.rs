@@ -121,8 +121,7 @@ pub fn rt_sigtimedwait(k: &mut Ctx<'_>, set: Ptr, info: Ptr, timeout: Ptr, size:
 pub fn sigaltstack(k: &mut Ctx<'_>, ss: Ptr, old: Ptr) -> SysResult {
     let current = k.task().altstack;
     let sp = k.task().regs.rsp;
-    let inside = current.size > 0 && sp > current.sp && sp <= current.sp + current.size;
-    let on = inside && current.flags as u64 & c::SS_DISABLE == 0;
+    let on = crate::signal::on_stack(&current, sp) && current.flags as u64 & c::SS_DISABLE == 0;
     if !ss.is_null() {
         let new: StackT = k.read_obj(ss)?;
         if on {

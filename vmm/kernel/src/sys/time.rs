@@ -9,7 +9,7 @@ use crate::ctx::*;
 use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::timer::{PosixTimer, Schedule, TimerFd, TimerKey};
-use crate::wait::{Restart, Stop, SysResult, Wait};
+use crate::wait::{Left, Restart, Stop, SysResult, Wait};
 
 /// A coarse clock ticks every 4 ms (CONFIG_HZ=250).
 const COARSE: u64 = 4_000_000;
@@ -58,12 +58,22 @@ impl Ctx<'_> {
         if self.timed_out() || deadline <= self.now() {
             return Ok(0);
         }
-        if !absolute && !rem.is_null() && self.node.signal_deliverable(self.tid) {
-            let left = Timespec::from_ns(deadline.since(self.now()));
-            self.write_obj(rem, &left)?;
+        let wait = Wait::until(Some(deadline));
+        if absolute {
+            return Err(wait.restart(Restart::NoHand).into());
         }
-        let restart = if absolute { Restart::NoHand } else { Restart::Block };
-        Err(Wait::until(Some(deadline)).restart(restart).into())
+        let left = (!rem.is_null()).then_some(Left::Timespec(rem.0));
+        Err(wait.restart(Restart::Block).left(left).into())
+    }
+
+    /// Stores the time that an interrupted or finished call had left. A bad address does not matter: "if an application
+    /// puts its timeval in read-only memory, [the] update [must not] cause a fault" (the kernel's poll_select_finish).
+    pub(crate) fn report_left(&mut self, left: Left, ns: u64) {
+        let _ignored = match left {
+            Left::Timespec(at) => self.write_obj(Ptr(at), &Timespec::from_ns(ns)),
+            // Rounded up, so that what is left never reads as nothing.
+            Left::Timeval(at) => self.write_obj(Ptr(at), &Timeval::from_ns(ns.next_multiple_of(1000))),
+        };
     }
 
     /// A timer's new schedule from user space; a zero value disarms.
@@ -130,7 +140,7 @@ pub fn times(k: &mut Ctx<'_>, buf: Ptr) -> SysResult {
 pub fn nanosleep(k: &mut Ctx<'_>, req: Ptr, rem: Ptr) -> SysResult {
     let ts: Timespec = k.read_obj(req)?;
     let ns = ts.to_ns().ok_or(Errno::EINVAL)?;
-    let deadline = k.now().after(ns);
+    let deadline = k.deadline(Some(ns)).unwrap_or(k.now());
     k.sleep(deadline, rem, false)
 }
 
@@ -139,7 +149,8 @@ pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: Hex, req: Ptr, rem: P
     let ns = ts.to_ns().ok_or(Errno::EINVAL)?;
     let realtime = Ctx::timer_clock(clock as u64)?;
     let absolute = flags.0 & c::TIMER_ABSTIME != 0;
-    let deadline = if absolute { k.clock_deadline(ns, realtime) } else { k.now().after(ns) };
+    let deadline =
+        if absolute { k.clock_deadline(ns, realtime) } else { k.deadline(Some(ns)).unwrap_or(k.now()) };
     k.sleep(deadline, rem, absolute)
 }
 
