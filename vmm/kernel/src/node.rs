@@ -171,6 +171,8 @@ pub struct Node {
     pub boot_id: [u64; 2],
     /// The page shared by all vDSOs of the node; see [`crate::vdso`].
     pub vvar: Option<Frame>,
+    /// The vDSO's image.
+    pub vdso: Arc<Vec<Frame>>,
     /// Address spaces that map an inode, so that writes reach their platform mappings.
     pub mapped: BTreeMap<bloodhound_vfs::Ino, BTreeMap<MmId, u32>>,
     /// Address spaces that are gone, for the platform to drop; see [`Mm::space`].
@@ -217,6 +219,7 @@ impl Node {
             next_space: space,
             boot_id,
             vvar: None,
+            vdso: Default::default(),
             mapped: BTreeMap::new(),
             dead_spaces: Vec::new(),
             yielded: false,

@@ -1,11 +1,120 @@
 //! The vDSO: clock reads without a trap.
+//!
+//! The page [vvar] lies right below the image and is shared by all processes of a node. It holds the node's clock while
+//! a task runs: each read in user code moves it on by the price of a read ([`Costs::time_read`]) with one instruction,
+//! so a read costs the same as one that traps. [`Node::lend_clock`] writes the page before a task runs,
+//! [`Node::take_clock`] charges what was read when it has trapped. A program that does nothing but look at the clock
+//! enters the kernel at every [`READS`]th read, so others get their turns and timers fire.
+//!
+//! Neighbours: [`image`] (the ELF object), `bloodhound-sim`'s step (calls the two), [`crate::mm::fault`] (maps pages).
+//!
+//! [`Costs::time_read`]: crate::node::Costs::time_read
 
-use crate::mm::Mm;
+mod image;
+
+use std::sync::Arc;
+
+use bloodhound_abi::consts as c;
+use bloodhound_frames::Frame;
+
+use crate::ids::Tid;
+use crate::mm::{Backing, Mm, PAGE, Vma};
 use crate::node::Node;
+
+/// Reads of the clock in a row without a trap.
+pub const READS: u64 = 64;
+/// Names of the two mappings in /proc/PID/maps.
+const VVAR: &str = "[vvar]";
+const VDSO: &str = "[vdso]";
+
+/// Places in the page, in bytes; `code.s` knows them too.
+const CLOCK: usize = 0;
+const LIMIT: usize = 8;
+const COST: usize = 16;
+const OFFSET: usize = 24;
 
 impl Node {
     /// Maps the vDSO into a fresh address space; its address for AT_SYSINFO_EHDR.
-    pub(crate) fn map_vdso(&mut self, _mm: &mut Mm) -> Option<u64> {
-        None
+    pub(crate) fn map_vdso(&mut self, mm: &mut Mm) -> Option<u64> {
+        if !self.config.vdso {
+            return None;
+        }
+        if self.vdso.is_empty() {
+            self.vdso = Arc::new(vec![Frame::from_bytes(&image::build())]);
+            self.vvar = Some(Frame::zeroed());
+        }
+        let at = mm.find_free(0, 2 * PAGE).ok()?;
+        let pages =
+            [(VVAR, at, c::PROT_READ | c::PROT_WRITE), (VDSO, at + PAGE, c::PROT_READ | c::PROT_EXEC)];
+        for (name, start, prot) in pages {
+            let backing = Backing::Special(name);
+            mm.insert(Vma {
+                start,
+                end: start + PAGE,
+                prot,
+                shared: false,
+                backing,
+                dontfork: false,
+                may_write: false,
+            });
+        }
+        mm.vdso = self.vdso.clone();
+        Some(at + PAGE)
+    }
+
+    /// Gives the clock to the tasks' own reads: before a task runs.
+    pub fn lend_clock(&mut self) {
+        let Some(vvar) = &mut self.vvar else { return };
+        let now = self.clock.0;
+        let cost = self.config.costs.time_read;
+        if !vvar.is_unique() {
+            // Shared with a clone of the world, which must not see our writes.
+            vvar.make_unique();
+            self.vvar_moved();
+        }
+        self.store_clock(&[
+            (CLOCK, now),
+            (LIMIT, now.saturating_add(READS * cost)),
+            (COST, cost),
+            (OFFSET, self.realtime() - now),
+        ]);
+    }
+
+    /// Takes the clock back and charges the task for its reads: at each trap that the kernel answers with something
+    /// that depends on time. Between two instructions of user code, so no read is half done.
+    pub fn take_clock(&mut self, tid: Tid) {
+        let Some(vvar) = &self.vvar else { return };
+        let read = vvar.load_u64(CLOCK).saturating_sub(self.clock.0);
+        // More than that only a program that writes to the page could have done.
+        let read = read.min((READS + 1) * self.config.costs.time_read);
+        if read > 0 {
+            self.charge(tid, read);
+        }
+    }
+
+    /// Lends the clock again within a run, after a trap that moved it and was no step.
+    pub fn return_clock(&mut self) {
+        let now = self.clock.0;
+        self.store_clock(&[(CLOCK, now)]);
+    }
+
+    fn store_clock(&mut self, words: &[(usize, u64)]) {
+        let Some(vvar) = &self.vvar else { return };
+        for (at, word) in words {
+            vvar.write_shared(*at, &word.to_le_bytes());
+        }
+    }
+
+    /// The page is another frame now: the platform's mappings of it are stale.
+    fn vvar_moved(&mut self) {
+        for (_, mm) in self.mms.iter_mut() {
+            let ranges = mm.vmas().filter(|v| v.backing == Backing::Special(VVAR)).map(|v| v.start);
+            for at in ranges.collect::<Vec<_>>() {
+                mm.invalidate(at, PAGE);
+            }
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

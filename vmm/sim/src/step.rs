@@ -282,6 +282,8 @@ impl Machine {
         let node = &self.world.nodes[&id];
         let mm = node.process(node.task(tid).pid).mm;
         let space = SpaceId(node.mms[mm].space);
+        // Before `load`, which drops mappings that this makes stale.
+        self.world.node_mut(id).lend_clock();
         self.load(id, tid, space, mm)?;
         let mut checks = 0;
         loop {
@@ -307,6 +309,7 @@ impl Machine {
             };
             let answer = self.trap(id, tid, mm, space, trap, &mut regs);
             if let Some(ran) = answer {
+                self.world.node_mut(id).take_clock(tid);
                 return Ok(ran);
             }
         }
@@ -330,7 +333,9 @@ impl Machine {
             Trap::Rdtsc { aux } => {
                 let cost = self.scenario.costs.time_read;
                 let node = self.world.node_mut(id);
+                node.take_clock(tid);
                 node.charge(tid, cost);
+                node.return_clock();
                 // One tick is one nanosecond of virtual time.
                 regs.set_rdtsc(node.clock.0, aux.then_some(0));
                 self.keep(id, tid, regs);
