@@ -383,7 +383,7 @@ macro_rules! syscalls {
             [319 memfd_create (name: Path, flags: Hex) full ""]
             [320 kexec_file_load () unsupported ""]
             [321 bpf () errno EPERM "as for an unprivileged process"]
-            [322 execveat () unsupported ""]
+            [322 execveat (dirfd: Fd, path: Path, argv: Ptr, envp: Ptr, flags: Hex) full ""]
             [323 userfaultfd () errno EPERM "as for an unprivileged process"]
             [324 membarrier (cmd: u32, flags: Hex, cpu: i32) full ""]
             [325 mlock2 (addr: Ptr, len: u64, flags: Hex) partial "accepted, no effect"]

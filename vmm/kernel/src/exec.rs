@@ -7,7 +7,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Rlimit, Sigaction};
 use bloodhound_abi::{Errno, Regs};
 use bloodhound_decisions::{Decisions, Stream};
-use bloodhound_vfs::{BaseFs, Cred, Ino};
+use bloodhound_vfs::{BaseFs, Cred, Ino, Kind};
 
 use crate::ctx::*;
 use crate::elf::{self, Elf};
@@ -15,6 +15,7 @@ use crate::file::Console;
 use crate::ids::*;
 use crate::mm::{Backing, Mm, PAGE, TASK_SIZE, Vma, page_up};
 use crate::node::Node;
+use crate::path::Place;
 use crate::process::{ExitStatus, FdEntry, FdTable, Process};
 use crate::task::{Task, TaskState};
 use crate::wait::{Stop, SysResult};
@@ -45,6 +46,19 @@ pub struct Program {
     pub gid: u32,
 }
 
+/// Where the path of a program starts: execveat(2)'s other arguments.
+pub(crate) struct Origin {
+    pub dirfd: Fd,
+    /// AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW.
+    pub flags: u64,
+}
+
+impl Default for Origin {
+    fn default() -> Origin {
+        Origin { dirfd: AT_CWD, flags: 0 }
+    }
+}
+
 /// An executable found and read.
 struct Image {
     ino: Ino,
@@ -57,8 +71,18 @@ struct Image {
 }
 
 impl Ctx<'_> {
-    fn open_exec(&mut self, path: &[u8]) -> SysResult<(Ino, bloodhound_vfs::Stat)> {
-        let ino = self.resolve_ino(AT_CWD, path, true)?;
+    fn open_exec(&mut self, from: &Origin, path: &[u8]) -> SysResult<(Ino, bloodhound_vfs::Stat)> {
+        let follow = from.flags & c::AT_SYMLINK_NOFOLLOW == 0;
+        let place = if path.is_empty() && from.flags & c::AT_EMPTY_PATH != 0 {
+            self.fd_place(from.dirfd)?
+        } else {
+            self.resolve(from.dirfd, path, follow)?
+        };
+        let Place::Ino(ino) = place else { return err(Errno::EACCES) };
+        // "ELOOP flags includes AT_SYMLINK_NOFOLLOW and the file [...] is a symbolic link" (execveat(2)).
+        if !follow && self.node.vfs.stat_ino(ino)?.kind == Kind::Symlink {
+            return err(Errno::ELOOP);
+        }
         let cred = self.process().cred.clone();
         self.node.vfs.exec_start(self.base, ino, &cred)?;
         // The mappings keep the file from now on; ETXTBSY for writers of a running program is not modelled.
@@ -74,10 +98,14 @@ impl Ctx<'_> {
     }
 
     /// Finds the executable behind `path`, through `#!` lines.
-    fn load_image(&mut self, path: Vec<u8>, argv: Vec<Vec<u8>>) -> SysResult<Image> {
-        let (mut path, mut argv) = (path, argv);
+    fn load_image(&mut self, from: Origin, path: Vec<u8>, argv: Vec<Vec<u8>>) -> SysResult<Image> {
+        let (mut from, mut path, mut argv) = (from, path, argv);
         for _ in 0..=SCRIPT_DEPTH {
-            let (ino, stat) = self.open_exec(&path)?;
+            let (ino, stat) = self.open_exec(&from, &path)?;
+            if from.dirfd != AT_CWD && path.first() != Some(&b'/') {
+                path = self.descriptor_path(&from, path, ino)?;
+            }
+            from = Origin::default();
             let head = self.head(ino)?;
             if let Some(line) = head.strip_prefix(b"#!") {
                 let (interp, arg) =
@@ -103,6 +131,23 @@ impl Ctx<'_> {
         err(Errno::ELOOP)
     }
 
+    /// How a program that was named by a descriptor appears: "/dev/fd/" with the number and the path below it, which
+    /// an interpreter can open only if the descriptor outlives execve.
+    fn descriptor_path(&mut self, from: &Origin, path: Vec<u8>, ino: Ino) -> SysResult<Vec<u8>> {
+        let script = self.head(ino)?.starts_with(b"#!");
+        // "ENOENT The program [...] requires the use of an interpreter program [...], but the file descriptor dirfd was
+        // opened with the O_CLOEXEC flag" (execveat(2)).
+        if script && self.fd(from.dirfd)?.cloexec {
+            return err(Errno::ENOENT);
+        }
+        let mut shown = format!("/dev/fd/{}", from.dirfd.0).into_bytes();
+        if !path.is_empty() {
+            shown.push(b'/');
+            shown.extend_from_slice(&path);
+        }
+        Ok(shown)
+    }
+
     fn load_interp(&mut self, ino: Ino, offset: u64, size: u64) -> SysResult<(Ino, Elf)> {
         if !(2..=4096).contains(&size) {
             return err(Errno::ENOEXEC);
@@ -112,7 +157,7 @@ impl Ctx<'_> {
         if n != name.len() || name.pop() != Some(0) {
             return err(Errno::ENOEXEC);
         }
-        let (ino, _) = self.open_exec(&name)?;
+        let (ino, _) = self.open_exec(&Origin::default(), &name)?;
         let head = self.head(ino)?;
         // "ELIBBAD An ELF interpreter was not in a recognized format."
         let elf = elf::parse(&head).map_err(|_| Errno::ELIBBAD)?;
@@ -120,13 +165,19 @@ impl Ctx<'_> {
     }
 
     /// Replaces the process's program. The caller is the only thread left on success.
-    pub(crate) fn exec(&mut self, path: Vec<u8>, argv: Vec<Vec<u8>>, envp: Vec<Vec<u8>>) -> SysResult<()> {
+    pub(crate) fn exec(
+        &mut self,
+        from: Origin,
+        path: Vec<u8>,
+        argv: Vec<Vec<u8>>,
+        envp: Vec<Vec<u8>>,
+    ) -> SysResult<()> {
         let argv = if argv.is_empty() { vec![Vec::new()] } else { argv };
         let total: usize = argv.iter().chain(&envp).map(|s| s.len() + 9).sum();
         if total > ARG_MAX || argv.iter().chain(&envp).any(|s| s.len() >= ARG_STRLEN) {
             return err(Errno::E2BIG);
         }
-        let image = self.load_image(path, argv)?;
+        let image = self.load_image(from, path, argv)?;
         // The new memory is complete before the old is given up, so that an error changes nothing.
         let space = self.node.new_space();
         let mut mm = Mm::new(space);
@@ -172,7 +223,13 @@ impl Ctx<'_> {
             vdso,
             random,
         };
-        let sp = match self.build_stack(mm_id, &image, &envp, &aux) {
+        let filled = self.zero_bss_tails(mm_id, &image.elf, bias).and_then(|()| {
+            if let Some((_, elf)) = &image.interp {
+                self.zero_bss_tails(mm_id, elf, interp_base)?;
+            }
+            self.build_stack(mm_id, &image, &envp, &aux)
+        });
+        let sp = match filled {
             Ok(sp) => sp,
             Err(stop) => {
                 self.node.mm_release(mm_id);
@@ -389,14 +446,14 @@ fn map_elf(mm: &mut Mm, elf: &Elf, ino: Ino, at: Option<u64>) -> SysResult {
 }
 
 impl Ctx<'_> {
-    /// Zeroes the part of the last file page that belongs to .bss. Runs once the address space is in place.
-    fn zero_bss_tails(&mut self, elf: &Elf, bias: u64) -> SysResult<()> {
+    /// Zeroes the part of the last file page that belongs to .bss.
+    fn zero_bss_tails(&mut self, mm: MmId, elf: &Elf, bias: u64) -> SysResult<()> {
         for s in elf.segments.iter().filter(|s| s.memsz > s.filesz && s.filesz > 0 && s.flags & 2 != 0) {
-            let from = s.vaddr + bias + s.filesz;
+            let from = s.vaddr.wrapping_add(bias) + s.filesz;
             // To the end of the page, not of the segment: ld.so's first allocator takes the rest for zeroes.
             let to = page_up(from).unwrap_or(from);
             if to > from {
-                self.write_bytes(from, &vec![0; (to - from) as usize])?;
+                self.write_bytes_of(mm, from, &vec![0; (to - from) as usize])?;
             }
         }
         Ok(())
@@ -494,38 +551,8 @@ impl Ctx<'_> {
             let old = std::mem::replace(&mut self.process_mut().cwd, ino);
             self.node.vfs.close_ref(old, false);
         }
-        self.exec_program(program.path.clone(), program.argv.clone(), program.envp.clone()).map_err(plain)
-    }
-
-    /// [`Ctx::exec`] and what must happen in the new memory.
-    pub(crate) fn exec_program(
-        &mut self,
-        path: Vec<u8>,
-        argv: Vec<Vec<u8>>,
-        envp: Vec<Vec<u8>>,
-    ) -> SysResult<()> {
-        self.exec(path, argv, envp)?;
-        // The images are mapped now: find them again by their headers to clear .bss tails.
-        let mm = self.process().mm;
-        let mut seen: Vec<Ino> = Vec::new();
-        let files: Vec<(Ino, u64)> = self.node.mms[mm]
-            .vmas()
-            .filter_map(|v| match v.backing {
-                Backing::File { ino, offset } if offset == 0 => Some((ino, v.start)),
-                _ => None,
-            })
-            .collect();
-        for (ino, start) in files {
-            if seen.contains(&ino) {
-                continue;
-            }
-            seen.push(ino);
-            let head = self.head(ino)?;
-            let Ok(elf) = elf::parse(&head) else { continue };
-            let bias = if elf.dynamic { start.wrapping_sub(elf.span().0) } else { 0 };
-            self.zero_bss_tails(&elf, bias)?;
-        }
-        Ok(())
+        let (path, argv, envp) = (program.path.clone(), program.argv.clone(), program.envp.clone());
+        self.exec(Origin::default(), path, argv, envp).map_err(plain)
     }
 }
 

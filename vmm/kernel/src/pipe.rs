@@ -9,7 +9,7 @@ use crate::ctx::Ctx;
 use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::node::Node;
-use crate::wait::{Object, SysResult, Wait};
+use crate::wait::{Object, Restart, Resume, SysResult, Wait};
 
 /// "POSIX.1 says that writes of less than PIPE_BUF bytes must be atomic ... On Linux, PIPE_BUF is 4096 bytes."
 pub const PIPE_BUF: usize = 4096;
@@ -131,7 +131,7 @@ impl Ctx<'_> {
     pub(crate) fn pipe_write(&mut self, pipe: PipeId, data: &[u8], nonblock: bool) -> SysResult {
         let done = match &self.resumed {
             Some(r) => match r.wait.resume {
-                crate::wait::Resume::Done(n) => n as usize,
+                Resume::Done(n) => n as usize,
                 _ => 0,
             },
             None => 0,
@@ -159,7 +159,9 @@ impl Ctx<'_> {
         if nonblock {
             return if done > 0 { Ok(done as u64) } else { Err(Errno::EAGAIN.into()) };
         }
-        Err(Wait::object(Object::Pipe(pipe)).resume(crate::wait::Resume::Done(done as u64)).into())
+        let wait = Wait::object(Object::Pipe(pipe)).resume(Resume::Done(done as u64));
+        // "if it is interrupted by a signal handler after having written some bytes, it returns the number" (write(2)).
+        Err(if done > 0 { wait.restart(Restart::Partial(done as u64)) } else { wait }.into())
     }
 
     /// SIGPIPE for the calling thread.

@@ -445,6 +445,8 @@ impl Machine {
         let sleepers: Vec<(Tid, TaskState)> = node
             .tasks
             .values()
+            // A signal for another thread of the process may be seen by any that wakes up.
+            .filter(|t| node.pending_for(t.tid) & !t.sigmask == 0)
             .filter(|t| matches!(t.state, TaskState::Blocked(_)))
             .map(|t| (t.tid, t.state.clone()))
             .collect();

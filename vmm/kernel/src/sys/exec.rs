@@ -1,8 +1,10 @@
-//! execve(2).
+//! execve(2), execveat(2).
 
 use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
 
 use crate::ctx::*;
+use crate::exec::Origin;
 use crate::wait::{Stop, SysResult};
 
 /// A NULL-terminated array of strings; NULL counts as empty ("On Linux, argv and envp can be specified as NULL").
@@ -13,7 +15,7 @@ fn strings(k: &mut Ctx<'_>, array: Ptr) -> SysResult<Vec<Vec<u8>>> {
     }
     let mut total = 0;
     for i in 0.. {
-        let at: u64 = k.read_obj(Ptr(array.0 + 8 * i))?;
+        let at: u64 = k.read_obj(Ptr(array.0.wrapping_add(8 * i)))?;
         if at == 0 {
             break;
         }
@@ -29,8 +31,20 @@ fn strings(k: &mut Ctx<'_>, array: Ptr) -> SysResult<Vec<Vec<u8>>> {
 
 pub fn execve(k: &mut Ctx<'_>, path: Path, argv: Ptr, envp: Ptr) -> SysResult {
     let path = k.read_path(path)?;
+    run(k, Origin::default(), path, argv, envp)
+}
+
+pub fn execveat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, argv: Ptr, envp: Ptr, flags: Hex) -> SysResult {
+    if flags.0 & 0xffff_ffff & !(c::AT_EMPTY_PATH | c::AT_SYMLINK_NOFOLLOW) != 0 {
+        return err(Errno::EINVAL);
+    }
+    let path = k.read_path(path)?;
+    run(k, Origin { dirfd, flags: flags.0 }, path, argv, envp)
+}
+
+fn run(k: &mut Ctx<'_>, from: Origin, path: Vec<u8>, argv: Ptr, envp: Ptr) -> SysResult {
     let argv = strings(k, argv)?;
     let envp = strings(k, envp)?;
-    k.exec_program(path, argv, envp)?;
+    k.exec(from, path, argv, envp)?;
     Err(Stop::NoReturn)
 }

@@ -71,6 +71,12 @@ impl Ctx<'_> {
         }
         let (total, timeout) = (msg.source.len(), self.inet(id)?.generic.sndtimeo);
         let mut done = self.bytes_done().min(total);
+        // Who sleeps for room waits for as much as makes the socket writable (the kernel's sk_stream_write_space), not for
+        // the first byte.
+        let ready = ReadyFlags::WRITE | ReadyFlags::ERR | ReadyFlags::HUP;
+        if self.resumed.is_some() && !self.node.net.readiness(id).intersects(ready) {
+            return self.short(Object::Inet(id), done, msg.nonblock, timeout);
+        }
         loop {
             // An error that comes after part of the data stays for the next call.
             if done > 0 && (done == total || self.node.net.readiness(id).contains(ReadyFlags::ERR)) {
