@@ -13,7 +13,7 @@ use crate::ctx::*;
 use crate::elf::{self, Elf};
 use crate::file::Console;
 use crate::ids::*;
-use crate::mm::{Backing, Mm, PAGE, TASK_SIZE, Vma, page_up};
+use crate::mm::{Backing, Mm, OnFork, PAGE, TASK_SIZE, Vma, page_up};
 use crate::node::Node;
 use crate::path::Place;
 use crate::process::{ExitStatus, FdEntry, FdTable, Process};
@@ -406,7 +406,7 @@ fn script_line(line: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
 }
 
 fn anon(start: u64, end: u64, prot: u64) -> Vma {
-    Vma { start, end, prot, shared: false, backing: Backing::Anon, dontfork: false, may_write: true }
+    Vma { start, end, prot, shared: false, backing: Backing::Anon, on_fork: OnFork::Copy, may_write: true }
 }
 
 /// Maps the segments; `at` is the load bias for ET_DYN. Returns the bias.
@@ -433,7 +433,7 @@ fn map_elf(mm: &mut Mm, elf: &Elf, ino: Ino, at: Option<u64>) -> SysResult {
                 prot,
                 shared: false,
                 backing,
-                dontfork: false,
+                on_fork: OnFork::Copy,
                 may_write: true,
             });
         }

@@ -10,7 +10,7 @@ use bloodhound_vfs::{MemBase, TreeId, Vfs};
 use crate::dispatch::Outcome;
 use crate::exec::Program;
 use crate::ids::*;
-use crate::mm::{Backing, Vma};
+use crate::mm::{Backing, OnFork, Vma};
 use crate::node::{Costs, Node, NodeConfig};
 use crate::task::TaskState;
 
@@ -81,7 +81,7 @@ impl Bench {
             prot: c::PROT_READ | c::PROT_WRITE,
             shared: false,
             backing: Backing::Anon,
-            dontfork: false,
+            on_fork: OnFork::Copy,
             may_write: true,
         });
         Bench { node, base, decisions, tid: Tid(pid.0), next: 0 }

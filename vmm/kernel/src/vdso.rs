@@ -18,7 +18,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_frames::Frame;
 
 use crate::ids::Tid;
-use crate::mm::{Backing, Mm, PAGE, Vma};
+use crate::mm::{Backing, Mm, OnFork, PAGE, Vma};
 use crate::node::Node;
 
 /// Reads of the clock in a row without a trap.
@@ -54,7 +54,7 @@ impl Node {
                 prot,
                 shared: false,
                 backing,
-                dontfork: false,
+                on_fork: OnFork::Copy,
                 may_write: false,
             });
         }

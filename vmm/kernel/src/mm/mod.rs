@@ -55,6 +55,18 @@ pub enum Backing {
     Special(&'static str),
 }
 
+/// What a child of fork(2) gets of a mapping (madvise(2)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFork {
+    /// A copy.
+    #[default]
+    Copy,
+    /// Nothing (MADV_DONTFORK).
+    Omit,
+    /// Zeroes (MADV_WIPEONFORK).
+    Wipe,
+}
+
 /// A mapped range of addresses with one protection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vma {
@@ -68,8 +80,8 @@ pub struct Vma {
     pub shared: bool,
     /// What is behind it.
     pub backing: Backing,
-    /// Not copied by fork (MADV_DONTFORK).
-    pub dontfork: bool,
+    /// What fork does with it.
+    pub on_fork: OnFork,
     /// May be written although shared (the file was open for writing).
     pub may_write: bool,
 }
@@ -90,7 +102,7 @@ impl Vma {
         self.end == next.start
             && self.prot == next.prot
             && self.shared == next.shared
-            && self.dontfork == next.dontfork
+            && self.on_fork == next.on_fork
             && self.may_write == next.may_write
             && match (&self.backing, &next.backing) {
                 (Backing::Anon, Backing::Anon) => true,
@@ -155,9 +167,13 @@ impl Mm {
         child.space = space;
         child.users = 1;
         child.invalid.clear();
-        let gone: Vec<Vma> = child.vmas.values().filter(|v| v.dontfork).cloned().collect();
-        for vma in gone {
-            child.remove(vma.start, vma.end);
+        let special: Vec<Vma> = child.vmas.values().filter(|v| v.on_fork != OnFork::Copy).cloned().collect();
+        for vma in special {
+            if vma.on_fork == OnFork::Omit {
+                child.remove(vma.start, vma.end);
+            } else {
+                child.pages.remove_range(vma.start / PAGE, vma.end / PAGE);
+            }
         }
         child.invalid.clear();
         child

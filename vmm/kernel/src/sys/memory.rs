@@ -6,9 +6,13 @@ use bloodhound_abi::consts as c;
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::*;
-use crate::mm::{Backing, MMAP_MIN, PAGE, TASK_SIZE, Vma, page_up};
+use crate::mm::{Backing, MMAP_MIN, OnFork, PAGE, TASK_SIZE, Vma, page_up};
 use crate::node::{Node, Shm};
 use crate::wait::{Stop, SysResult};
+
+/// madvise(2), linux/mman.h.
+const MADV_WIPEONFORK: u64 = 18;
+const MADV_KEEPONFORK: u64 = 19;
 
 impl Node {
     /// One more VMA refers to its backing.
@@ -141,7 +145,7 @@ pub fn mmap(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex, flags: Hex, fd: Fd,
         k.node.mms[mm].find_free(addr.0, len)?
     };
     let prot = prot.0 & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC);
-    let vma = Vma { start, end: start + len, prot, shared, backing, dontfork: false, may_write };
+    let vma = Vma { start, end: start + len, prot, shared, backing, on_fork: OnFork::Copy, may_write };
     k.node.with_recount(mm, |m| {
         if fixed {
             m.remove(start, start + len);
@@ -257,7 +261,7 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
             prot: c::PROT_READ | c::PROT_WRITE,
             shared: false,
             backing: Backing::Anon,
-            dontfork: false,
+            on_fork: OnFork::Copy,
             may_write: true,
         });
     } else if new_end < old_end {
@@ -367,8 +371,19 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
             }
         }
         c::MADV_DONTFORK | c::MADV_DOFORK => {
-            let on = u64::from(advice) == c::MADV_DONTFORK;
-            k.node.with_recount(mm, |m| m.change(start, end, |v| v.dontfork = on));
+            let on_fork = if u64::from(advice) == c::MADV_DONTFORK { OnFork::Omit } else { OnFork::Copy };
+            k.node.with_recount(mm, |m| m.change(start, end, |v| v.on_fork = on_fork));
+        }
+        MADV_WIPEONFORK | MADV_KEEPONFORK => {
+            let wipe = u64::from(advice) == MADV_WIPEONFORK;
+            // "EINVAL advice is MADV_WIPEONFORK but the specified address range includes file, Huge TLB, MAP_SHARED, or
+            // VM_PFNMAP ranges."
+            let plain = |v: &Vma| v.backing == Backing::Anon && !v.shared;
+            if wipe && !k.node.mms[mm].slices(start, end).iter().all(plain) {
+                return err(Errno::EINVAL);
+            }
+            let on_fork = if wipe { OnFork::Wipe } else { OnFork::Copy };
+            k.node.with_recount(mm, |m| m.change(start, end, |v| v.on_fork = on_fork));
         }
         c::MADV_POPULATE_READ
         | c::MADV_POPULATE_WRITE
@@ -382,7 +397,6 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
         | c::MADV_DODUMP
         | c::MADV_COLD
         | c::MADV_PAGEOUT => {}
-        18 | 19 => return Err(Stop::Unsupported(format!("madvise advice {advice} (WIPEONFORK)"))),
         _ => return err(Errno::EINVAL),
     }
     // "ENOMEM Addresses in the specified range are not currently mapped" - after acting on the mapped part.
@@ -490,7 +504,8 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: Hex) -> SysResult {
     // SHM_RDONLY
     let prot = if flags.0 & 0o10000 != 0 { c::PROT_READ } else { c::PROT_READ | c::PROT_WRITE };
     let backing = Backing::Shm { id: seg, offset: 0 };
-    let vma = Vma { start, end: start + len, prot, shared: true, backing, dontfork: false, may_write: true };
+    let vma =
+        Vma { start, end: start + len, prot, shared: true, backing, on_fork: OnFork::Copy, may_write: true };
     k.node.with_recount(mm, |m| m.insert(vma));
     k.process_mut().shm_attached.insert(start, id);
     Ok(start)
