@@ -492,6 +492,7 @@ impl Node {
             mm,
             fds,
             cwd: root,
+            cwd_synthetic: None,
             umask: 0o022,
             cred,
             real_ids: [program.uid, program.uid, program.gid, program.gid],

@@ -13,6 +13,7 @@ use bloodhound_vfs::{At, Cred, Ctx as VfsCtx, Fail, Ino, Outcome, Vfs};
 use crate::ctx::{Ctx, Fd, Path};
 use crate::file::FileKind;
 use crate::ids::*;
+use crate::process::Process;
 use crate::procfs::{Entry, Link, Tree, View};
 use crate::wait::{Stop, SysResult};
 
@@ -191,7 +192,7 @@ impl Ctx<'_> {
     /// What a descriptor (also an O_PATH one) refers to.
     pub(crate) fn fd_place(&self, fd: Fd) -> Result<Place, Errno> {
         if fd.0 == c::AT_FDCWD {
-            return Ok(Place::Ino(self.process().cwd));
+            return Ok(cwd_place(self.process()));
         }
         Ok(place_of(self.fd(fd)?.file, &self.node.files[self.fd(fd)?.file].kind))
     }
@@ -278,6 +279,12 @@ impl Ctx<'_> {
             }
         }
     }
+}
+
+/// The working directory of a process.
+pub(crate) fn cwd_place(process: &Process) -> Place {
+    let synthetic = process.cwd_synthetic.as_ref().and_then(|path| Synth::from_absolute(path));
+    synthetic.map_or(Place::Ino(process.cwd), Place::Synth)
 }
 
 /// What a description refers to.

@@ -123,6 +123,8 @@ pub struct Process {
     pub fds: FdTable,
     /// Working directory.
     pub cwd: Ino,
+    /// Absolute path of the working directory while it is in /proc or /sys; `cwd` is the one before.
+    pub cwd_synthetic: Option<Arc<Vec<u8>>>,
     /// umask(2).
     pub umask: u32,
     /// Credentials.

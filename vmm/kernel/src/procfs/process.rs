@@ -6,7 +6,7 @@ use bloodhound_abi::consts as c;
 use super::{Entry, Link, View, anonymous_ino, memory, net, system, table_entry, table_names};
 use crate::file::{File, FileKind};
 use crate::ids::*;
-use crate::path::{Place, place_of};
+use crate::path::{Place, cwd_place, place_of};
 use crate::process::Process;
 use crate::task::{Task, TaskState};
 
@@ -107,7 +107,7 @@ impl View<'_> {
                 process.fds.get(self::number(fd)? as i32).ok()?;
                 Some(Entry::File { mode: OWN })
             }
-            ("cwd", "") => Some(Entry::Link(Link::Place(Place::Ino(process.cwd)))),
+            ("cwd", "") => Some(Entry::Link(Link::Place(cwd_place(process)))),
             ("root", "") => Some(Entry::Link(Link::Place(Place::Ino(self.node.vfs.root())))),
             ("exe", "") if process.exe.is_empty() || process.zombie.is_some() => None,
             ("exe", "") => Some(Entry::Link(Link::Text(process.exe.clone()))),

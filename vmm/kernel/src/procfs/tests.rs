@@ -198,6 +198,31 @@ fn paths_lead_through_links_out_of_the_tree() {
 }
 
 #[test]
+fn a_working_directory_in_the_tree() {
+    let mut b = Bench::new();
+    assert_eq!(b.with_path(nr::chdir, "/proc/self/task", &[]), Ok(0));
+    let at = b.room(32);
+    assert_eq!(b.call(nr::getcwd, &[at, 32]), Ok(13));
+    assert_eq!(b.get_as(b.tid, at, 13), b"/proc/1/task\0");
+    assert_eq!(b.readlink("/proc/self/cwd").unwrap(), "/proc/1/task");
+    assert_eq!(b.content("1/comm").unwrap(), "prog\n");
+    assert_eq!(b.content("../comm").unwrap(), "prog\n");
+    assert_eq!(b.content("../../../etc/hosts").unwrap(), "127.0.0.1 localhost\n");
+    let child = b.fork();
+    assert!(b.open_as(child, "1/comm", c::O_RDONLY).is_ok());
+    assert_eq!(b.open("new", c::O_WRONLY | c::O_CREAT), Err(Errno::ENOENT));
+    assert_eq!(b.with_path(nr::chdir, "1/comm", &[]), Err(Errno::ENOTDIR));
+    assert_eq!(b.with_path(nr::chdir, "/tmp", &[]), Ok(0));
+    assert_eq!(b.open("1/comm", c::O_RDONLY), Err(Errno::ENOENT));
+    // A process's directory that goes away with it.
+    assert_eq!(b.with_path(nr::chdir, &format!("/proc/{}", child.0), &[]), Ok(0));
+    b.start(child, nr::exit_group, &[0]);
+    b.call(nr::wait4, &[child.0.into(), 0, 0, 0]).unwrap();
+    assert_eq!(b.call(nr::getcwd, &[at, 32]), Err(Errno::ENOENT));
+    assert_eq!(b.open("stat", c::O_RDONLY), Err(Errno::ENOENT));
+}
+
+#[test]
 fn the_trees_cannot_be_changed() {
     let mut b = Bench::new();
     assert_eq!(b.with_path(nr::mkdir, "/proc/x", &[0o755]), Err(Errno::ENOENT));

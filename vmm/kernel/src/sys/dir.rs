@@ -1,5 +1,7 @@
 //! Directories: getdents64(2), getcwd(2), chdir(2), mkdir(2), rmdir(2).
 
+use std::sync::Arc;
+
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_vfs::flags::MAY_EXEC;
@@ -7,8 +9,9 @@ use bloodhound_vfs::{At, Ctx as VfsCtx, Ino, Kind, Outcome, Vfs};
 
 use crate::ctx::*;
 use crate::file::FileKind;
-use crate::path::{Place, Reached, Synth};
-use crate::wait::{Stop, SysResult};
+use crate::path::{Place, Reached, Synth, cwd_place};
+use crate::procfs::{Entry, View};
+use crate::wait::SysResult;
 
 /// Bytes before the name in a `struct linux_dirent64`.
 const HEADER: usize = 19;
@@ -74,12 +77,18 @@ pub fn getdents64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
 
 /// getcwd(2): the length with the NUL.
 pub fn getcwd(k: &mut Ctx<'_>, buf: Ptr, size: u64) -> SysResult {
-    let cwd = k.process().cwd;
+    let cwd = cwd_place(k.process());
+    let view = View { node: k.node, pid: k.pid, tid: k.tid };
     // "ENOENT: The current working directory has been unlinked."
-    if k.node.vfs.is_removed(cwd) {
+    let gone = match &cwd {
+        Place::Ino(ino) => k.node.vfs.is_removed(*ino),
+        Place::Synth(at) => view.entry(at).is_none(),
+        Place::File(_) => true,
+    };
+    if gone {
         return err(Errno::ENOENT);
     }
-    let mut path = k.node.vfs.path_of(k.node.vfs.root(), cwd);
+    let mut path = view.name_of(&cwd);
     path.push(0);
     if path.len() > 4096 {
         return err(Errno::ENAMETOOLONG);
@@ -110,9 +119,15 @@ impl Ctx<'_> {
         let ino = match place {
             Place::Ino(ino) => ino,
             Place::File(_) => return err(Errno::ENOTDIR),
-            Place::Synth(s) => {
-                let text = s.absolute();
-                return Err(Stop::Unsupported(format!("a working directory in {}", text.escape_ascii())));
+            Place::Synth(at) => {
+                let view = View { node: self.node, pid: self.pid, tid: self.tid };
+                match view.entry(&at) {
+                    Some(Entry::Dir { .. }) => view.permit(&at, &self.process().cred, MAY_EXEC)?,
+                    Some(_) => return err(Errno::ENOTDIR),
+                    None => return err(Errno::ENOENT),
+                }
+                self.process_mut().cwd_synthetic = Some(Arc::new(at.absolute()));
+                return Ok(0);
             }
         };
         if self.node.vfs.stat_ino(ino)?.kind != Kind::Directory {
@@ -123,6 +138,7 @@ impl Ctx<'_> {
         self.node.vfs.hold(ino);
         let old = std::mem::replace(&mut self.process_mut().cwd, ino);
         self.node.vfs.close_ref(old, false);
+        self.process_mut().cwd_synthetic = None;
         Ok(0)
     }
 
