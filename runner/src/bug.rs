@@ -70,7 +70,7 @@ pub fn report(message: &str, arguments: &[String]) -> String {
 }
 
 /// A word as a POSIX shell reads it back.
-fn quote(word: &str) -> String {
+pub fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();

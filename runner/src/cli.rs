@@ -34,6 +34,9 @@ pub enum Command {
     Completions(Completions),
     /// Tell whether this machine can run simulations, and how fast
     Doctor(crate::doctor::Args),
+    /// Tell GitHub what `test` found; for the action
+    #[command(hide = true)]
+    GithubReport(crate::github::Args),
 }
 
 /// Arguments of `completions`.

@@ -6,10 +6,13 @@ mod bug;
 mod campaign;
 mod check;
 mod cli;
+#[cfg(test)]
+mod docs;
 mod doctor;
 mod exec;
 mod exit;
 mod finding;
+mod github;
 mod host;
 mod interrupt;
 mod junit;
@@ -42,6 +45,7 @@ fn main() {
         cli::Command::Schema => validate::schema(),
         cli::Command::Completions(args) => args.run(),
         cli::Command::Doctor(args) => doctor::run(args),
+        cli::Command::GithubReport(args) => github::run(args),
     };
     std::process::exit(i32::from(code));
 }

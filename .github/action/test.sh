@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Second step of action.yml: runs `bloodhound test` and reports. Everything comes through the environment: BLOODHOUND
+# (the binary) and INPUT_*. The exit code is that of `bloodhound test` unless the input fail-on forgives it.
+set -euo pipefail
+
+fail() {
+    printf '::error title=Bloodhound::%s\n' "$(printf '%s' "$1" | tr '\r\n%' '   ')"
+    printf 'result=error\nexit-code=2\n' >> "$GITHUB_OUTPUT"
+    exit 2
+}
+
+cd "${INPUT_WORKING_DIRECTORY:-.}" || fail "there is no directory ${INPUT_WORKING_DIRECTORY}"
+case ${INPUT_FAIL_ON:-any} in
+    any | findings | never) ;;
+    *) fail "the input fail-on is ${INPUT_FAIL_ON}; any, findings and never are known" ;;
+esac
+case ${INPUT_PLATFORM:-auto} in
+    auto | ptrace) ;;
+    *) fail "the input platform is ${INPUT_PLATFORM}; auto and ptrace are known" ;;
+esac
+
+config=${INPUT_CONFIG:-bloodhound.yaml}
+out=${INPUT_OUTPUT_DIR:-bloodhound-output}
+case $out in
+    /*) ;;
+    *) out=$PWD/$out ;;
+esac
+files=(--config="$config")
+if [ -n "${INPUT_COMPOSE:-}" ]; then files+=(--compose="$INPUT_COMPOSE"); fi
+
+# What is wrong in the files, at its lines. `test` says it again and decides about the exit code.
+annotations=()
+if [ "${INPUT_ANNOTATIONS:-true}" = true ]; then
+    annotations=(--annotations)
+    "$BLOODHOUND" validate "${files[@]}" --format=github || echo "The configuration has errors."
+fi
+
+arguments=("${files[@]}" --out="$out" --format=json)
+if [ -n "${INPUT_SEEDS:-}" ]; then arguments+=(--seeds="$INPUT_SEEDS"); fi
+if [ -n "${INPUT_TIMEOUT:-}" ]; then arguments+=(--timeout="$INPUT_TIMEOUT"); fi
+if [ -n "${INPUT_COVERAGE_THRESHOLD:-}" ]; then arguments+=(--coverage-threshold="$INPUT_COVERAGE_THRESHOLD"); fi
+while IFS= read -r argument; do
+    if [ -n "$argument" ]; then arguments+=("$argument"); fi
+done <<< "${INPUT_ARGS:-}"
+
+# Services print what they like: between the markers nothing is taken for a workflow command.
+token=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+result=${RUNNER_TEMP:-/tmp}/bloodhound-result-$token.json
+code=0
+echo "::stop-commands::$token"
+"$BLOODHOUND" test "${arguments[@]}" > "$result" || code=$?
+cat -- "$result"
+# On a line of its own, whatever came before.
+printf '\n::%s::\n' "$token"
+
+summary=()
+if [ "${INPUT_JOB_SUMMARY:-true}" = true ] && [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then
+    summary=(--summary="$GITHUB_STEP_SUMMARY")
+fi
+"$BLOODHOUND" github-report --result="$result" --exit-code="$code" --config="$config" --out="$out" \
+    --outputs="$GITHUB_OUTPUT" "${summary[@]}" "${annotations[@]}"
+rm -f -- "$result"
+
+# 1 findings, 3 coverage below the threshold, 4 no verdict; everything else is an error.
+case ${INPUT_FAIL_ON:-any}:$code in
+    findings:3 | findings:4 | never:1 | never:3 | never:4)
+        echo "bloodhound test ended with exit code $code, which the input fail-on forgives."
+        exit 0
+        ;;
+esac
+exit "$code"

@@ -1,0 +1,389 @@
+//! `bloodhound github-report`: tells GitHub what `bloodhound test` found. The action (action.yml) calls it.
+//!
+//! Input is the JSON of `test` and its exit code; output are annotations (workflow commands on standard output), a
+//! job summary in Markdown and step outputs, appended to the files that GitHub names. Texts of services may be in
+//! the findings, so everything is escaped: no line of theirs becomes a command.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use bloodhound_config::config::{Config, FileChecks};
+use serde_json::Value as Json;
+
+use crate::{exit, output};
+
+/// Arguments of `github-report`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// What `bloodhound test --format json` printed
+    #[arg(long, value_name = "FILE")]
+    result: PathBuf,
+    /// Its exit code
+    #[arg(long, value_name = "CODE")]
+    exit_code: u8,
+    /// The configuration that was tested
+    #[arg(long, value_name = "FILE", default_value = crate::validate::DEFAULT_CONFIG)]
+    config: PathBuf,
+    /// Directory of reports and findings
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// The job summary to append to ($GITHUB_STEP_SUMMARY)
+    #[arg(long, value_name = "FILE")]
+    summary: Option<PathBuf>,
+    /// The file for outputs to append to ($GITHUB_OUTPUT)
+    #[arg(long, value_name = "FILE")]
+    outputs: Option<PathBuf>,
+    /// Print annotations
+    #[arg(long)]
+    annotations: bool,
+}
+
+/// GitHub shows few annotations of a step: the rest is in the summary.
+const ANNOTATIONS: usize = 10;
+/// Findings with their text in the summary, and bytes of each text. GitHub refuses summaries of more than 1 MiB.
+const SHOWN: usize = 10;
+const TEXT: usize = 60_000;
+
+/// A finding as `test` reports it.
+struct Finding {
+    property: String,
+    seed: u64,
+    virtual_time_ns: u64,
+    replay: String,
+    text: String,
+}
+
+/// Everything to tell.
+struct Report {
+    code: u8,
+    /// Nothing if `test` ended without a result.
+    result: Json,
+    findings: Vec<Finding>,
+    config: String,
+    /// Names, kinds and lines of the properties.
+    properties: Vec<(String, String, u32)>,
+    out: PathBuf,
+}
+
+/// Reports; the exit code is about the reporting alone.
+pub fn run(args: &Args) -> u8 {
+    let report = Report::read(args);
+    if args.annotations {
+        output::print(&report.annotations());
+    }
+    let mut code = exit::PASS;
+    for (path, text) in [(&args.summary, report.summary()), (&args.outputs, report.outputs())] {
+        if let Some(path) = path
+            && let Err(error) = append(path, &text)
+        {
+            output::eprint(&format!("bloodhound: {}: {error}\n", path.display()));
+            code = exit::ENVIRONMENT;
+        }
+    }
+    code
+}
+
+fn append(path: &Path, text: &str) -> std::io::Result<()> {
+    std::fs::OpenOptions::new().append(true).create(true).open(path)?.write_all(text.as_bytes())
+}
+
+/// The last line that is a JSON object: `test` may print others before it.
+fn last_object(text: &str) -> Json {
+    let mut objects = text.lines().rev().filter_map(|line| serde_json::from_str::<Json>(line).ok());
+    objects.find(Json::is_object).unwrap_or(Json::Null)
+}
+
+fn string(json: &Json, key: &str) -> String {
+    json[key].as_str().unwrap_or_default().to_owned()
+}
+
+impl Report {
+    fn read(args: &Args) -> Report {
+        let text = std::fs::read_to_string(&args.result).unwrap_or_default();
+        let result = last_object(&text);
+        let findings = result["findings"].as_array().into_iter().flatten().map(|finding| Finding {
+            property: string(finding, "property"),
+            seed: finding["seed"].as_u64().unwrap_or_default(),
+            virtual_time_ns: finding["virtual_time_ns"].as_u64().unwrap_or_default(),
+            replay: string(finding, "replay"),
+            text: string(finding, "text"),
+        });
+        let config = Config::load(&args.config, FileChecks::Lenient).0;
+        let properties = config.iter().flat_map(|config| &config.properties);
+        Report {
+            code: args.exit_code,
+            findings: findings.collect(),
+            config: args.config.display().to_string(),
+            properties: properties.map(|p| (p.name.clone(), p.kind.as_str().to_owned(), p.at.line)).collect(),
+            out: args.out.clone(),
+            result,
+        }
+    }
+
+    /// One word for the exit code.
+    fn word(&self) -> &'static str {
+        match self.code {
+            exit::PASS => "passed",
+            exit::FINDINGS | exit::COVERAGE => "failed",
+            exit::INCONCLUSIVE => "inconclusive",
+            _ => "error",
+        }
+    }
+
+    fn meaning(&self) -> String {
+        let known = exit::TABLE.iter().find(|(code, _)| *code == self.code);
+        known.map_or_else(|| format!("exit code {}", self.code), |(_, meaning)| (*meaning).to_owned())
+    }
+
+    fn seeds_run(&self) -> u64 {
+        self.result["seeds_run"].as_u64().unwrap_or_default()
+    }
+
+    /// The first finding of each property with the number of its findings, in the order of the first ones.
+    fn by_property(&self) -> Vec<(&Finding, usize)> {
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for finding in &self.findings {
+            *counts.entry(&finding.property).or_default() += 1;
+        }
+        let mut seen: Vec<&str> = Vec::new();
+        let mut out = Vec::new();
+        for finding in &self.findings {
+            if !seen.contains(&finding.property.as_str()) {
+                seen.push(&finding.property);
+                out.push((finding, counts[finding.property.as_str()]));
+            }
+        }
+        out
+    }
+
+    fn annotations(&self) -> String {
+        let mut out = String::new();
+        for (finding, count) in self.by_property().into_iter().take(ANNOTATIONS) {
+            let line = self.properties.iter().find(|(name, _, _)| *name == finding.property);
+            let place = line.map_or(String::new(), |(_, _, line)| {
+                format!("file={},line={line},", property(&self.config))
+            });
+            let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
+            let message = format!(
+                "seed {} at {}{more}\n{}\nreplay: {}",
+                finding.seed,
+                seconds(finding.virtual_time_ns),
+                cut(&finding.text, 2000),
+                replay(finding)
+            );
+            let title = property(&format!("{} violated", finding.property));
+            // Writing into a String cannot fail.
+            let _ = writeln!(out, "::error {place}title={title}::{}", data(&message));
+        }
+        if self.findings.is_empty() && self.code != exit::PASS {
+            let _ = writeln!(out, "::error title=Bloodhound::{}", data(&self.meaning()));
+        }
+        out
+    }
+
+    fn summary(&self) -> String {
+        let mark = match self.word() {
+            "passed" => "✅",
+            "failed" => "❌",
+            _ => "⚠️",
+        };
+        let mut out = format!("## {mark} Bloodhound: {}\n\n", self.meaning());
+        if self.result.is_null() {
+            out.push_str("There is no result; the log of the step says why.\n\n");
+            return out;
+        }
+        let number = |key: &str| self.result[key].as_u64().unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "{} of {} seeds, {} findings, {} operations, {} of virtual time.\n",
+            self.seeds_run(),
+            number("seeds_wanted").max(self.seeds_run()),
+            self.findings.len(),
+            number("operations"),
+            seconds(number("virtual_time_ns")),
+        );
+        if !self.properties.is_empty() {
+            out.push_str("| property | kind | verdict |\n|---|---|---|\n");
+            for (name, kind, _) in &self.properties {
+                let _ = writeln!(out, "| {} | {kind} | {} |", inline(name), self.verdict(name));
+            }
+            out.push('\n');
+        }
+        for (finding, _) in self.by_property().into_iter().take(SHOWN) {
+            let fence = fence(&finding.text);
+            let _ = writeln!(
+                out,
+                "<details open><summary>{}: seed {} at {}</summary>\n\n{fence}text\n{}\n{fence}\n\n{fence}sh\n{}\n{fence}\n\n</details>\n",
+                inline(&finding.property),
+                finding.seed,
+                seconds(finding.virtual_time_ns),
+                printable(cut(&finding.text, TEXT)),
+                replay(finding),
+            );
+        }
+        out
+    }
+
+    fn verdict(&self, name: &str) -> String {
+        let seeds = self.findings.iter().filter(|f| f.property == name).count();
+        if seeds > 0 {
+            return format!("❌ violated by {seeds} {}", if seeds == 1 { "seed" } else { "seeds" });
+        }
+        match self.result["undecided"].get(name) {
+            Some(_) => "⚠️ no verdict".to_owned(),
+            None if self.seeds_run() == 0 => "not tested".to_owned(),
+            None => "✅ held".to_owned(),
+        }
+    }
+
+    /// `name=value` lines, as GitHub's file of outputs wants them. Control characters become blanks, so that no value
+    /// can add an output.
+    fn outputs(&self) -> String {
+        let junit = self.out.join("junit.xml");
+        let exists = |path: &Path| if path.exists() { path.display().to_string() } else { String::new() };
+        let outputs = [
+            ("result", self.word().to_owned()),
+            ("exit-code", self.code.to_string()),
+            ("findings", self.findings.len().to_string()),
+            ("seeds-run", self.seeds_run().to_string()),
+            ("junit", exists(&junit)),
+            ("report-dir", exists(&self.out)),
+            ("replay", self.findings.first().map(replay).unwrap_or_default()),
+        ];
+        let mut out = String::new();
+        for (name, value) in outputs {
+            let value: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+            let _ = writeln!(out, "{name}={value}");
+        }
+        out
+    }
+}
+
+/// The command to copy.
+fn replay(finding: &Finding) -> String {
+    format!("bloodhound replay {}", crate::bug::quote(&finding.replay))
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{}.{:03} s", ns / 1_000_000_000, ns % 1_000_000_000 / 1_000_000)
+}
+
+/// At most so many bytes, at a character's boundary.
+fn cut(text: &str, bytes: usize) -> &str {
+    let mut end = bytes.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// Without control characters, but with line breaks.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| *c == '\n' || !c.is_control()).collect()
+}
+
+/// A fence longer than any run of backquotes in the text.
+fn fence(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    "`".repeat(longest.max(2) + 1)
+}
+
+/// A word in a table of Markdown.
+fn inline(text: &str) -> String {
+    let mut out = String::new();
+    for c in printable(text).replace('\n', " ").chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '|' | '`' | '*' | '_' | '[' | ']' | '\\' => out.extend(['\\', c]),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The data of a workflow command: GitHub documentation, "Workflow commands for GitHub Actions".
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// A property of a workflow command.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(code: u8, text: &str) -> Report {
+        let finding = |property: &str, seed| Finding {
+            property: property.into(),
+            seed,
+            virtual_time_ns: 12_345_678_901,
+            replay: "out dir/findings/seed-7".into(),
+            text: text.into(),
+        };
+        let findings =
+            if code == exit::FINDINGS { vec![finding("a|b", 7), finding("a|b", 9)] } else { Vec::new() };
+        Report {
+            code,
+            result: serde_json::json!({"seeds_run": 20, "seeds_wanted": 200, "undecided": {"slow": "x"}}),
+            findings,
+            config: "dir,x/bloodhound.yaml".into(),
+            properties: vec![
+                ("a|b".into(), "safety".into(), 12),
+                ("slow".into(), "liveness".into(), 20),
+                ("fine".into(), "safety".into(), 30),
+            ],
+            out: PathBuf::from("/nonexistent/out"),
+        }
+    }
+
+    #[test]
+    fn one_annotation_per_property_and_nothing_unescaped() {
+        let text = report(exit::FINDINGS, "stale\n::set-output name=x::y\r100%").annotations();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.starts_with("::error file=dir%2Cx/bloodhound.yaml,line=12,title=a|b violated::seed 7 at 12.345 s (and 1 more)%0A"));
+        assert!(
+            text.contains("stale%0A::set-output name=x::y%0D100%25%0Areplay: bloodhound replay 'out dir/")
+        );
+        assert_eq!(
+            report(exit::ENVIRONMENT, "").annotations(),
+            "::error title=Bloodhound::environment: platform or host failed, or a service did not start\n"
+        );
+        assert_eq!(report(exit::PASS, "").annotations(), "");
+    }
+
+    #[test]
+    fn the_summary_has_a_verdict_for_every_property() {
+        let text = report(exit::FINDINGS, "``` </details>\u{1b}[31m").summary();
+        assert!(text.contains("| a\\|b | safety | ❌ violated by 2 seeds |"), "{text}");
+        assert!(text.contains("| slow | liveness | ⚠️ no verdict |"));
+        assert!(text.contains("| fine | safety | ✅ held |"));
+        assert!(text.contains("20 of 200 seeds, 2 findings"));
+        assert!(text.contains("````text\n``` </details>[31m\n````\n"), "{text}");
+        let huge = report(exit::FINDINGS, &"é".repeat(3 << 20)).summary();
+        assert!(huge.len() < 1 << 20, "{}", huge.len());
+    }
+
+    #[test]
+    fn outputs_are_one_line_each() {
+        let mut report = report(exit::FINDINGS, "");
+        report.findings[0].replay = "x\nresult=passed".into();
+        let text = report.outputs();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 7, "{text}");
+        assert_eq!(lines[..4], ["result=failed", "exit-code=1", "findings=2", "seeds-run=20"]);
+        assert_eq!(lines[6], "replay=bloodhound replay 'x result=passed'");
+    }
+
+    #[test]
+    fn the_last_object_counts() {
+        assert_eq!(last_object("noise\n{\"a\":1}\n{\"a\":2}\n\n")["a"], 2);
+        assert!(last_object("").is_null());
+    }
+}
