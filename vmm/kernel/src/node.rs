@@ -151,6 +151,8 @@ pub struct Node {
     pub futexes: BTreeMap<FutexKey, VecDeque<Tid>>,
     /// Deadlines of sleeping tasks.
     pub sleepers: BTreeSet<(SimTime, Tid)>,
+    /// Seals of memfd files (fcntl(2)).
+    pub seals: BTreeMap<bloodhound_vfs::Ino, u64>,
     /// Armed timers.
     pub timers: BTreeSet<(SimTime, TimerKey)>,
     /// Runnable tasks; the scheduler picks from it.
@@ -209,6 +211,7 @@ impl Node {
             waiters: BTreeMap::new(),
             futexes: BTreeMap::new(),
             sleepers: BTreeSet::new(),
+            seals: BTreeMap::new(),
             timers: BTreeSet::new(),
             run_queue: Vec::new(),
             locks: Default::default(),

@@ -230,6 +230,11 @@ impl Vfs {
         Ok(pages.map_or(size, |pages| pages.next_hole(offset).min(size)))
     }
 
+    /// Whether the file's content is still that of the base layer, which nobody changes.
+    pub fn is_pristine(&self, ino: Ino) -> bool {
+        self.inode(ino).is_ok_and(|i| matches!(i.node, Node::Regular { data: Data::Image(_), .. }))
+    }
+
     /// The frame of a page for a read-only or private mapping: zeros where the file has a hole, `None` behind its
     /// end (SIGBUS). A clone that the kernel keeps makes the next write to the page copy it.
     pub fn page(&self, ino: Ino, index: u64) -> Option<Frame> {

@@ -81,14 +81,15 @@ impl Node {
                 Backing::File { ino, offset } => {
                     let index = (offset + (addr - vma.start)) / PAGE;
                     let frame = self.vfs.page(ino, index)?;
-                    // A writable private page is nearly always written (relocations, .data): copy it at once
-                    // instead of taking a second fault.
+                    // A writable private page of a program is nearly always written (relocations, .data): it is copied
+                    // at once instead of by a second fault. Of other files the page follows the file until then.
+                    let copy = writable && (access == Access::Write || self.vfs.is_pristine(ino));
                     if !writable && !(exec && self.config.patch_cpuid.is_some()) {
                         return Some(mapping(&frame, false));
                     }
                     match self.patched(ino, index, &frame, exec) {
                         Some(patched) => patched,
-                        None if writable => Frame::from_bytes(frame.bytes()),
+                        None if copy => Frame::from_bytes(frame.bytes()),
                         None => return Some(mapping(&frame, false)),
                     }
                 }

@@ -222,6 +222,7 @@ impl Ctx<'_> {
             }
             data = &data[..(limit - from) as usize];
         }
+        self.may_store(ino, from, data.len() as u64)?;
         let now = self.now();
         let n = self.node.vfs.write_at(ino, from, data, now)?;
         self.node.drop_moved_pages();
@@ -539,7 +540,8 @@ pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
             }
             Ok(p.capacity() as u64)
         }
-        c::F_ADD_SEALS | c::F_GET_SEALS => k.fcntl_seals(fd, cmd, arg),
+        c::F_ADD_SEALS => k.add_seals(fd, arg),
+        c::F_GET_SEALS => k.get_seals(fd),
         c::F_GETSIG => Ok(0),
         c::F_SETSIG | c::F_SETOWN_EX | c::F_GETOWN_EX | 1024..=1029 => {
             Err(Stop::Unsupported(format!("fcntl command {cmd}")))

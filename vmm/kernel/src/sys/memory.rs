@@ -181,7 +181,11 @@ impl Ctx<'_> {
             return err(Errno::EACCES);
         }
         match kind {
-            FileKind::Regular(ino) => Ok((Backing::File { ino, offset }, !shared || writable)),
+            FileKind::Regular(ino) if shared => {
+                let open = self.may_share(ino, prot & c::PROT_WRITE != 0)?;
+                Ok((Backing::File { ino, offset }, writable && open))
+            }
+            FileKind::Regular(ino) => Ok((Backing::File { ino, offset }, true)),
             FileKind::Device { dev, .. } if dev.major == 1 && dev.minor == 5 => {
                 // /dev/zero: private mappings are anonymous memory, shared ones an unnamed object (mem(4)).
                 if !shared {

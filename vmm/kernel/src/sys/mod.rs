@@ -17,6 +17,7 @@ mod open;
 mod pending;
 mod poll;
 mod process;
+mod seal;
 mod sendfile;
 mod signals;
 pub(crate) mod socket;

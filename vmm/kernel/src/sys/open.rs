@@ -12,6 +12,7 @@ use bloodhound_vfs::{At, Cred, Dev, Ino, Kind, Opened};
 use crate::ctx::*;
 use crate::file::{Console, File, FileKind};
 use crate::ids::*;
+use crate::node::Node;
 use crate::path::{Place, Reached, Synth, done};
 use crate::pipe::Pipe;
 use crate::procfs::{Entry, Tree, View};
@@ -78,6 +79,7 @@ pub fn memfd_create(k: &mut Ctx<'_>, name: Path, flags: Hex) -> SysResult {
     let opened = opened.ok_or(Errno::ENOMEM)?;
     let now = k.now();
     k.node.vfs.chown(opened.ino, &Cred::root(), Some(cred.uid), Some(cred.gid), now)?;
+    k.seal_new(opened.ino, flags.0 & c::MFD_ALLOW_SEALING != 0);
     let file = File::new(FileKind::Regular(opened.ino), c::O_RDWR | c::O_LARGEFILE);
     Ok(k.open_file(file, flags.0 & c::MFD_CLOEXEC != 0)?)
 }
@@ -374,20 +376,24 @@ impl Ctx<'_> {
         task.comm = data[..end].to_vec();
         Ok(data.len() as u64)
     }
-
-    /// F_ADD_SEALS and F_GET_SEALS. Seals are not kept: a memfd shows the seal of one that does not allow sealing.
-    pub(crate) fn fcntl_seals(&mut self, fd: Fd, cmd: u64, _arg: u64) -> SysResult {
-        const F_SEAL_SEAL: u64 = 1;
-        let FileKind::Regular(ino) = self.file(fd)?.kind else { return err(Errno::EINVAL) };
-        // "EINVAL: fd does not refer to an inode that supports sealing": named files.
-        if self.node.vfs.stat_ino(ino)?.nlink > 0 {
-            return err(Errno::EINVAL);
-        }
-        if cmd == c::F_GET_SEALS { Ok(F_SEAL_SEAL) } else { err(Errno::EPERM) }
-    }
 }
 
-impl crate::node::Node {
+impl Node {
+    /// A task ends that was woken in the open of a fifo and did not come to finish it: takes back what
+    /// [`Node::grant_fifo`] had been told to count.
+    pub(crate) fn forget_fifo_open(&mut self, tid: Tid) {
+        let Some(resumed) = self.task_mut(tid).resumed.take() else { return };
+        let (Resume::Fifo { write, granted: true }, Some(WaitOn::Fifo(ino))) =
+            (&resumed.wait.resume, resumed.wait.on.first())
+        else {
+            return;
+        };
+        if let Some(pipe) = self.fifos.get(ino).copied() {
+            self.close_pipe_end(pipe, !write, *write);
+        }
+        self.vfs.close_ref(*ino, false);
+    }
+
     /// Wakes a task that sleeps in the open of a fifo: it has been counted in.
     fn grant_fifo(&mut self, tid: Tid) {
         if let TaskState::Blocked(wait) = &mut self.task_mut(tid).state

@@ -55,6 +55,7 @@ pub fn ftruncate(k: &mut Ctx<'_>, fd: Fd, len: i64) -> SysResult {
     }
     k.check_file_size(Some(ino), len)?;
     let (cred, now) = (k.process().cred.clone(), k.now());
+    k.may_resize(ino, len)?;
     k.node.vfs.truncate_to(ino, len, now)?;
     k.node.vfs.drop_set_id(ino, &cred, now)?;
     k.node.drop_moved_pages();
@@ -84,6 +85,11 @@ pub fn fallocate(k: &mut Ctx<'_>, fd: Fd, mode: Hex, offset: i64, len: i64) -> S
     let mode = u32::try_from(mode.0 & 0xffff_ffff).map_err(|_| Errno::EOPNOTSUPP)?;
     if u64::from(mode) & c::FALLOC_FL_KEEP_SIZE == 0 {
         k.check_file_size(Some(ino), end)?;
+    }
+    if u64::from(mode) & c::FALLOC_FL_KEEP_SIZE == 0 {
+        k.may_resize(ino, end.max(k.node.vfs.size(ino)))?;
+    } else {
+        k.may_store(ino, from, 0)?;
     }
     let (cred, now) = (k.process().cred.clone(), k.now());
     k.node.vfs.fallocate(ino, mode, from, count, now)?;

@@ -1,0 +1,93 @@
+//! File seals (fcntl(2), "File Sealing"): what may no longer happen to a memfd_create(2) file. Neighbours: the calls that
+//! write, resize and map files ask here first.
+
+use bloodhound_abi::Errno;
+use bloodhound_vfs::Ino;
+
+use crate::ctx::*;
+use crate::file::FileKind;
+use crate::mm::{Backing, Vma};
+use crate::wait::SysResult;
+
+/// No further seals.
+const SEAL: u64 = 1;
+const SHRINK: u64 = 2;
+const GROW: u64 = 4;
+const WRITE: u64 = 8;
+/// As `WRITE`, but mappings that exist may go on.
+const FUTURE_WRITE: u64 = 16;
+
+impl Ctx<'_> {
+    /// The file is a new memfd. "MFD_ALLOW_SEALING: Allow sealing operations on this file. [...] If this flag is not set,
+    /// the initial set of seals will be F_SEAL_SEAL".
+    pub(crate) fn seal_new(&mut self, ino: Ino, allow: bool) {
+        let (seals, vfs) = (&mut self.node.seals, &self.node.vfs);
+        seals.retain(|ino, _| vfs.stat_ino(*ino).is_ok());
+        seals.insert(ino, if allow { 0 } else { SEAL });
+    }
+
+    fn seals(&self, ino: Ino) -> u64 {
+        self.node.seals.get(&ino).copied().unwrap_or(0)
+    }
+
+    /// F_GET_SEALS. "EINVAL: fd does not refer to an inode that supports sealing".
+    pub(crate) fn get_seals(&mut self, fd: Fd) -> SysResult {
+        let FileKind::Regular(ino) = self.file(fd)?.kind else { return err(Errno::EINVAL) };
+        Ok(*self.node.seals.get(&ino).ok_or(Errno::EINVAL)?)
+    }
+
+    /// F_ADD_SEALS.
+    pub(crate) fn add_seals(&mut self, fd: Fd, seals: u64) -> SysResult {
+        let seals = seals & 0xffff_ffff;
+        let file = self.file(fd)?;
+        // "EPERM: cmd is F_ADD_SEALS and fd was not open for writing or the current set of seals on the file already
+        // includes F_SEAL_SEAL."
+        if !file.writable() {
+            return err(Errno::EPERM);
+        }
+        let FileKind::Regular(ino) = file.kind else { return err(Errno::EINVAL) };
+        if seals & !(SEAL | SHRINK | GROW | WRITE | FUTURE_WRITE) != 0 || !self.node.seals.contains_key(&ino)
+        {
+            return err(Errno::EINVAL);
+        }
+        let old = self.seals(ino);
+        if old & SEAL != 0 {
+            return err(Errno::EPERM);
+        }
+        // "EBUSY: cmd is F_ADD_SEALS, arg includes F_SEAL_WRITE, and there exists a writable, shared mapping".
+        let writable = |v: &Vma| {
+            v.shared && v.may_write && matches!(v.backing, Backing::File { ino: i, .. } if i == ino)
+        };
+        if seals & !old & WRITE != 0 && self.node.mms.iter().any(|(_, mm)| mm.vmas().any(writable)) {
+            return err(Errno::EBUSY);
+        }
+        self.node.seals.insert(ino, old | seals);
+        Ok(0)
+    }
+
+    /// EPERM if the seals forbid to store `len` bytes at `from`.
+    pub(crate) fn may_store(&self, ino: Ino, from: u64, len: u64) -> Result<(), Errno> {
+        let seals = self.seals(ino);
+        let grows = || from.saturating_add(len) > self.node.vfs.size(ino);
+        if seals & (WRITE | FUTURE_WRITE) != 0 || (seals & GROW != 0 && grows()) {
+            return Err(Errno::EPERM);
+        }
+        Ok(())
+    }
+
+    /// EPERM if the seals forbid the new size.
+    pub(crate) fn may_resize(&self, ino: Ino, size: u64) -> Result<(), Errno> {
+        let (seals, old) = (self.seals(ino), self.node.vfs.size(ino));
+        if (size < old && seals & SHRINK != 0) || (size > old && seals & GROW != 0) {
+            return Err(Errno::EPERM);
+        }
+        Ok(())
+    }
+
+    /// Whether a shared mapping may be made: EPERM for a writable one of a file that is sealed against writing; false if
+    /// it must never become writable.
+    pub(crate) fn may_share(&self, ino: Ino, writable: bool) -> Result<bool, Errno> {
+        let sealed = self.seals(ino) & (WRITE | FUTURE_WRITE) != 0;
+        if sealed && writable { Err(Errno::EPERM) } else { Ok(!sealed) }
+    }
+}
