@@ -100,11 +100,14 @@ impl Ctx<'_> {
     /// Finds the executable behind `path`, through `#!` lines.
     fn load_image(&mut self, from: Origin, path: Vec<u8>, argv: Vec<Vec<u8>>) -> SysResult<Image> {
         let (mut from, mut path, mut argv) = (from, path, argv);
+        // The thread's name and AT_EXECFN are of the script, not of its interpreter.
+        let mut name = None;
         for _ in 0..=SCRIPT_DEPTH {
             let (ino, stat) = self.open_exec(&from, &path)?;
             if from.dirfd != AT_CWD && path.first() != Some(&b'/') {
                 path = self.descriptor_path(&from, path, ino)?;
             }
+            name.get_or_insert_with(|| path.clone());
             from = Origin::default();
             let head = self.head(ino)?;
             if let Some(line) = head.strip_prefix(b"#!") {
@@ -126,6 +129,7 @@ impl Ctx<'_> {
                 Some((offset, size)) => Some(self.load_interp(ino, offset, size)?),
             };
             let owner = (stat.uid, stat.gid);
+            let path = name.unwrap_or(path);
             return Ok(Image { ino, elf, path, argv, interp, stat_mode: stat.mode, owner });
         }
         err(Errno::ELOOP)

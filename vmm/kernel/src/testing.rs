@@ -51,6 +51,7 @@ impl Bench {
         let tree = TreeId(0);
         let mut base = MemBase::new();
         base.file(tree, "bin/prog", 0o755, &program());
+        base.file(tree, "bin/script", 0o755, b"#!/bin/prog -x\n");
         base.file(tree, "etc/hosts", 0o644, b"127.0.0.1 localhost\n");
         let config = bloodhound_vfs::Config { root: Some(tree), ..Default::default() };
         let mut vfs = Vfs::new(config, &mut base).expect("a root");

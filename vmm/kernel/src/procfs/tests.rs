@@ -70,6 +70,21 @@ fn a_process_shows_itself() {
 }
 
 #[test]
+fn a_script_has_its_own_name_and_its_interpreter_s_exe() {
+    let mut b = Bench::new();
+    let path = b.text("/bin/script");
+    let argv = b.put_as(b.tid, &[path.to_le_bytes(), [0; 8]].concat());
+    let mm = b.node.process(Pid(1)).mm;
+    assert_eq!(b.start(b.tid, nr::execve, &[path, argv, 0]), crate::dispatch::Outcome::NoReturn);
+    assert_ne!(b.node.process(Pid(1)).mm, mm);
+    let read = |path: &str| view(&b).read(&Synth::from_absolute(path.as_bytes()).unwrap()).unwrap();
+    assert_eq!(read("/proc/1/comm"), b"script\n");
+    assert_eq!(read("/proc/1/cmdline"), b"/bin/prog\0-x\0/bin/script\0");
+    let exe = Synth::from_absolute(b"/proc/1/exe").unwrap();
+    assert_eq!(view(&b).readlink(&exe, &Cred::root()).unwrap(), b"/bin/prog");
+}
+
+#[test]
 fn a_thread_can_be_renamed() {
     let mut b = Bench::new();
     let fd = b.open("/proc/self/task/1/comm", c::O_RDWR).unwrap();

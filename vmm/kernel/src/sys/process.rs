@@ -261,6 +261,7 @@ impl Node {
             }
         }
         self.futex_forget(tid);
+        self.forget_fifo_open(tid);
         self.vfork_done(tid);
         self.run_queue.retain(|t| *t != tid);
         self.tasks.remove(&tid);

@@ -134,6 +134,27 @@ fn fifo_writers_wait_too_and_nonblocking_opens_do_not() {
 }
 
 #[test]
+fn a_fifo_s_sleeper_that_is_killed_leaves_nothing() {
+    for woken in [false, true] {
+        let (mut b, one, two) = fifo();
+        open_waits(&mut b, two, c::O_RDONLY);
+        let writer = woken.then(|| b.open("/tmp/fifo", c::O_WRONLY).unwrap());
+        let status = crate::process::ExitStatus::Signal { signo: 9, core: false };
+        if !woken {
+            b.node.wake(two, false);
+        }
+        b.node.exit_task(two, status, &mut b.base);
+        if let Some(writer) = writer {
+            // The other side is gone: SIGPIPE and EPIPE.
+            assert_eq!(b.write(writer, b"x"), Err(Errno::EPIPE));
+            b.call_as(one, nr::close, &[writer]).unwrap();
+        }
+        b.with_path(nr::unlink, "/tmp/fifo", &[]).unwrap();
+        assert!(b.node.pipes.is_empty() && b.node.fifos.is_empty());
+    }
+}
+
+#[test]
 fn memfds_have_no_name_and_grow() {
     let mut b = Bench::new();
     let name = b.text("buffer");
