@@ -27,8 +27,8 @@ pub struct Generic {
     pub rcvtimeo: Option<u64>,
     /// SO_SNDTIMEO, ns; also bounds connect(2).
     pub sndtimeo: Option<u64>,
-    /// SO_LINGER of a unix socket, seconds: kept, without effect.
-    pub linger: Option<u32>,
+    /// SO_LINGER of a unix socket: kept, without effect.
+    pub linger: bool,
     /// Options that are kept and shown again, by level and name; absent means the default.
     pub kept: BTreeMap<(u64, u64), i32>,
     /// Who made the socket, for /proc/net.

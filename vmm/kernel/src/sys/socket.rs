@@ -4,6 +4,8 @@
 //! Neighbours: `message` (sending and receiving), `sockopt` (options), [`crate::unix`], [`crate::inet`].
 
 #[cfg(test)]
+mod options;
+#[cfg(test)]
 mod recorded;
 
 use bloodhound_abi::consts as c;

@@ -27,7 +27,9 @@ fn fnv(data: &[u8]) -> String {
 fn show(address: &[u8]) -> String {
     match address {
         [] | [_] | [_, _] => "none".into(),
-        [_, _, 0, name @ ..] if name.len() == 5 && name.iter().all(|b| b.is_ascii_hexdigit()) => "auto".into(),
+        [_, _, 0, name @ ..] if name.len() == 5 && name.iter().all(|b| b.is_ascii_hexdigit()) => {
+            "auto".into()
+        }
         [_, _, 0, name @ ..] => format!("@{}", String::from_utf8_lossy(name)),
         [_, _, path @ ..] => String::from_utf8_lossy(path).trim_end_matches('\0').into(),
     }
@@ -57,14 +59,19 @@ impl Player {
         let mut bench = Bench::new();
         let (data, small) = (bench.room(ROOM), bench.room(4096));
         let null = bench.open("/dev/null", c::O_RDWR).unwrap();
-        bench.with_path(nr::chdir, "/tmp", &[]).or_else(|_| bench.with_path(nr::mkdir, "/tmp", &[0o777])).unwrap();
+        bench
+            .with_path(nr::chdir, "/tmp", &[])
+            .or_else(|_| bench.with_path(nr::mkdir, "/tmp", &[0o777]))
+            .unwrap();
         bench.with_path(nr::chdir, "/tmp", &[]).unwrap();
         Player { bench, slots: [0; SLOTS], counter: 0, data, small, null }
     }
 
     fn put(&mut self, at: u64, bytes: &[u8]) {
         let b = &mut self.bench;
-        crate::ctx::Ctx::new(&mut b.node, b.tid, &mut b.base, &mut b.decisions).write_bytes(at, bytes).unwrap();
+        crate::ctx::Ctx::new(&mut b.node, b.tid, &mut b.base, &mut b.decisions)
+            .write_bytes(at, bytes)
+            .unwrap();
     }
 
     fn get(&mut self, at: u64, len: usize) -> Vec<u8> {
@@ -215,7 +222,8 @@ impl Player {
             "pair" => {
                 self.bench.call(nr::socketpair, &[c::AF_UNIX, Self::kind(args[2]), 0, self.small])?;
                 let fds = self.get(self.small, 8);
-                (self.slots[slot], self.slots[num(1) as usize]) = (word(&fds, 0).into(), word(&fds, 4).into());
+                (self.slots[slot], self.slots[num(1) as usize]) =
+                    (word(&fds, 0).into(), word(&fds, 4).into());
                 Ok("ok".into())
             }
             "bind" => self.with_address(nr::bind, fd, args[1]).map(|_| "ok".into()),

@@ -1,0 +1,84 @@
+//! Options that are kept and shown again, and have no effect that a program here could see.
+
+use bloodhound_abi::consts as c;
+
+/// Values of an option that is only kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// 0 or 1; anything else counts as 1.
+    Flag,
+    /// EINVAL outside.
+    Range(i32, i32),
+    /// The low byte of what is given.
+    Byte,
+}
+
+/// Options that are kept: level, name, default, values.
+const KEPT: &[(u64, u64, i32, Shape)] = {
+    use Shape::{Byte, Flag, Range};
+    const ANY: Shape = Range(i32::MIN, i32::MAX);
+    &[
+        (c::SOL_SOCKET, c::SO_DONTROUTE, 0, Flag),
+        (c::SOL_SOCKET, c::SO_BROADCAST, 0, Flag),
+        (c::SOL_SOCKET, c::SO_OOBINLINE, 0, Flag),
+        (c::SOL_SOCKET, c::SO_NO_CHECK, 0, Flag),
+        (c::SOL_SOCKET, c::SO_RXQ_OVFL, 0, Flag),
+        (c::SOL_SOCKET, c::SO_PRIORITY, 0, ANY),
+        (c::SOL_SOCKET, c::SO_INCOMING_CPU, -1, ANY),
+        (c::SOL_SOCKET, c::SO_MAX_PACING_RATE, -1, ANY),
+        (c::SOL_SOCKET, c::SO_BUSY_POLL, 0, Range(0, i32::MAX)),
+        (c::IPPROTO_IP, c::IP_TOS, 0, Byte),
+        (c::IPPROTO_IP, c::IP_TRANSPARENT, 0, Flag),
+        (c::IPPROTO_IP, c::IP_TTL, 64, Range(1, 255)),
+        (c::IPPROTO_IP, c::IP_PKTINFO, 0, Flag),
+        (c::IPPROTO_IP, c::IP_RECVTTL, 0, Flag),
+        (c::IPPROTO_IP, c::IP_RECVTOS, 0, Flag),
+        (c::IPPROTO_IP, c::IP_RECVERR, 0, Flag),
+        (c::IPPROTO_IP, c::IP_FREEBIND, 0, Flag),
+        (c::IPPROTO_IP, c::IP_BIND_ADDRESS_NO_PORT, 0, Flag),
+        (c::IPPROTO_IP, c::IP_MTU_DISCOVER, 1, Range(0, 5)),
+        (c::IPPROTO_IP, c::IP_MULTICAST_TTL, 1, Range(0, 255)),
+        (c::IPPROTO_IP, c::IP_MULTICAST_LOOP, 1, Flag),
+        (c::IPPROTO_IP, c::IP_MULTICAST_ALL, 1, Range(0, 1)),
+        (c::IPPROTO_IPV6, c::IPV6_UNICAST_HOPS, 64, Range(0, 255)),
+        (c::IPPROTO_IPV6, c::IPV6_MULTICAST_HOPS, 1, Range(0, 255)),
+        (c::IPPROTO_IPV6, c::IPV6_MULTICAST_LOOP, 1, Range(0, 1)),
+        (c::IPPROTO_IPV6, c::IPV6_MULTICAST_ALL, 1, Flag),
+        (c::IPPROTO_IPV6, c::IPV6_MTU_DISCOVER, 1, Range(0, 5)),
+        (c::IPPROTO_IPV6, c::IPV6_RECVERR, 0, Flag),
+        (c::IPPROTO_IPV6, c::IPV6_RECVPKTINFO, 0, Flag),
+        (c::IPPROTO_IPV6, c::IPV6_RECVHOPLIMIT, 0, Flag),
+        (c::IPPROTO_IPV6, c::IPV6_RECVTCLASS, 0, Flag),
+        (c::IPPROTO_IPV6, c::IPV6_TCLASS, 0, Range(-1, 255)),
+        (c::IPPROTO_IPV6, c::IPV6_DONTFRAG, 0, Flag),
+        (c::IPPROTO_IPV6, c::IPV6_AUTOFLOWLABEL, 1, Flag),
+        (c::IPPROTO_IPV6, c::IPV6_ADDR_PREFERENCES, 0, Range(0, 0xffff)),
+        (c::IPPROTO_IPV6, c::IPV6_FREEBIND, 0, Flag),
+        (c::IPPROTO_TCP, c::TCP_DEFER_ACCEPT, 0, ANY),
+        (c::IPPROTO_TCP, c::TCP_WINDOW_CLAMP, 0, ANY),
+        (c::IPPROTO_TCP, c::TCP_FASTOPEN, 0, Range(0, i32::MAX)),
+        (c::IPPROTO_TCP, c::TCP_NOTSENT_LOWAT, 0, ANY),
+        (c::IPPROTO_TCP, c::TCP_THIN_LINEAR_TIMEOUTS, 0, Range(0, 1)),
+        (c::IPPROTO_TCP, c::TCP_SAVE_SYN, 0, Range(0, 2)),
+    ]
+};
+
+/// Options of socket(7) that unix sockets keep and the network stack gives an effect: name and default.
+pub(super) const KEPT_BY_UNIX: &[(u64, i32)] =
+    &[(c::SO_REUSEADDR, 0), (c::SO_REUSEPORT, 0), (c::SO_KEEPALIVE, 0), (c::SO_RCVLOWAT, 1)];
+
+pub(super) fn kept(level: u64, name: u64) -> Option<(i32, Shape)> {
+    KEPT.iter().find(|k| (k.0, k.1) == (level, name)).map(|k| (k.2, k.3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_options_are_listed_once() {
+        for (i, a) in KEPT.iter().enumerate() {
+            assert!(KEPT[i + 1..].iter().all(|b| (a.0, a.1) != (b.0, b.1)), "{a:?}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! setsockopt(2).
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::{Linger, Timeval};
+use bloodhound_net::{Proto, SockOpt, SocketId, TcpState};
+
+use super::CONGESTION_NAME;
+use super::kept::{KEPT_BY_UNIX, Shape, kept};
+use crate::ctx::*;
+use crate::sys::socket::Sock;
+use crate::unix::BUFFER;
+use crate::wait::{Stop, SysResult};
+
+/// SOCK_MIN_SNDBUF and SOCK_MIN_RCVBUF.
+const MIN_SNDBUF: u32 = 4608;
+const MIN_RCVBUF: u32 = 2304;
+/// A tick of Linux with HZ=250: timeouts are whole ticks.
+const JIFFY: u64 = 4_000_000;
+/// What getsockopt(2) shows for the longest SO_LINGER: the low bits of MAX_SCHEDULE_TIMEOUT in seconds.
+const LINGER_MAX: i32 = 0x978d_4fdf_u32 as i32;
+/// TCP_FIN_TIMEOUT_MAX, seconds.
+const FIN_TIMEOUT_MAX: i32 = 120;
+
+fn unsupported<T>(what: &str) -> SysResult<T> {
+    Err(Stop::Unsupported(format!("setsockopt {what}")))
+}
+
+impl Ctx<'_> {
+    fn int_option(&mut self, value: Ptr, len: u32) -> Result<i32, Errno> {
+        if len < 4 {
+            return Err(Errno::EINVAL);
+        }
+        self.read_obj(value)
+    }
+
+    fn set_stack_option(&mut self, id: SocketId, option: SockOpt) -> SysResult<()> {
+        let now = self.now();
+        Ok(self.node.net.set_option(id, option, now)?)
+    }
+
+    pub(super) fn set_socket_option(&mut self, sock: Sock, name: u64, value: Ptr, len: u32) -> SysResult<()> {
+        match name {
+            c::SO_BINDTODEVICE => return self.bind_to_device(value, len),
+            c::SO_ATTACH_FILTER
+            | c::SO_ATTACH_BPF
+            | c::SO_ATTACH_REUSEPORT_CBPF
+            | c::SO_ATTACH_REUSEPORT_EBPF => {
+                return unsupported("SO_ATTACH_* (packet filters)");
+            }
+            _ => {}
+        }
+        let number = self.int_option(value, len)?;
+        match name {
+            c::SO_TYPE | c::SO_PROTOCOL | c::SO_DOMAIN | c::SO_ERROR | c::SO_ACCEPTCONN | c::SO_SNDLOWAT => {
+                err(Errno::ENOPROTOOPT)
+            }
+            c::SO_DEBUG if number != 0 => err(Errno::EACCES),
+            c::SO_DEBUG | c::SO_DETACH_FILTER => Ok(()),
+            // These need CAP_NET_ADMIN, which containers do not have.
+            c::SO_MARK | c::SO_SNDBUFFORCE | c::SO_RCVBUFFORCE => err(Errno::EPERM),
+            c::SO_PRIORITY if !(0..=6).contains(&number) => err(Errno::EPERM),
+            c::SO_TIMESTAMP | c::SO_TIMESTAMPNS | c::SO_TIMESTAMPING if number != 0 => {
+                unsupported("SO_TIMESTAMP*")
+            }
+            c::SO_TIMESTAMP_NEW | c::SO_TIMESTAMPNS_NEW | c::SO_TIMESTAMPING_NEW if number != 0 => {
+                unsupported("SO_TIMESTAMP*")
+            }
+            c::SO_TIMESTAMP | c::SO_TIMESTAMPNS | c::SO_TIMESTAMPING => Ok(()),
+            c::SO_RCVTIMEO | c::SO_RCVTIMEO_NEW | c::SO_SNDTIMEO | c::SO_SNDTIMEO_NEW => {
+                let timeout = self.timeout_option(value, len)?;
+                let generic = self.generic(sock)?;
+                if matches!(name, c::SO_RCVTIMEO | c::SO_RCVTIMEO_NEW) {
+                    generic.rcvtimeo = timeout;
+                } else {
+                    generic.sndtimeo = timeout;
+                }
+                Ok(())
+            }
+            c::SO_LINGER if len < 8 => err(Errno::EINVAL),
+            c::SO_LINGER => {
+                let linger: Linger = self.read_obj(value)?;
+                let on = linger.onoff != 0;
+                // The time is kept even when lingering is off; a negative one is the longest that fits into jiffies.
+                let secs = if !on || linger.linger >= 0 { linger.linger } else { LINGER_MAX };
+                self.generic(sock)?.kept.insert((c::SOL_SOCKET, c::SO_LINGER), secs);
+                match sock {
+                    Sock::Inet(id) => self.set_stack_option(id, SockOpt::Linger(on.then_some(secs as u32))),
+                    Sock::Unix(_) => {
+                        self.generic(sock)?.linger = on;
+                        Ok(())
+                    }
+                }
+            }
+            _ => self.set_common_number(sock, name, number),
+        }
+    }
+
+    /// Options of socket(7) with an int.
+    fn set_common_number(&mut self, sock: Sock, name: u64, number: i32) -> SysResult<()> {
+        if let Some((_, shape)) = kept(c::SOL_SOCKET, name) {
+            return self.keep(sock, (c::SOL_SOCKET, name), number, shape);
+        }
+        let on = number != 0;
+        match sock {
+            Sock::Unix(id) => {
+                let unix = self.node.unix.get_mut(id);
+                // "Ensure val * 2 fits into an int"; a negative number is a large unsigned one.
+                let doubled = (number as u32).min(BUFFER) * 2;
+                match name {
+                    c::SO_SNDBUF => unix.sndbuf = doubled.max(MIN_SNDBUF),
+                    c::SO_RCVBUF => unix.rcvbuf = doubled.max(MIN_RCVBUF),
+                    c::SO_PASSCRED => unix.passcred = on,
+                    c::SO_REUSEPORT if on => return err(Errno::EOPNOTSUPP),
+                    c::SO_RCVLOWAT => {
+                        let lowat = if number < 0 { i32::MAX } else { number.max(1) };
+                        unix.generic.kept.insert((c::SOL_SOCKET, name), lowat);
+                    }
+                    _ if KEPT_BY_UNIX.iter().any(|k| k.0 == name) => {
+                        unix.generic.kept.insert((c::SOL_SOCKET, name), i32::from(on));
+                    }
+                    _ => return err(Errno::ENOPROTOOPT),
+                }
+                Ok(())
+            }
+            Sock::Inet(id) => {
+                let option = match name {
+                    c::SO_REUSEADDR => SockOpt::ReuseAddr(on),
+                    c::SO_REUSEPORT => SockOpt::ReusePort(on),
+                    c::SO_KEEPALIVE => SockOpt::KeepAlive(on),
+                    c::SO_SNDBUF => SockOpt::SndBuf(number as u32),
+                    c::SO_RCVBUF => SockOpt::RcvBuf(number as u32),
+                    c::SO_RCVLOWAT if number < 0 => SockOpt::RcvLowat(i32::MAX as u32),
+                    c::SO_RCVLOWAT => SockOpt::RcvLowat(number as u32),
+                    // Meaningless but allowed on Linux.
+                    c::SO_PASSCRED => return Ok(()),
+                    _ => return err(Errno::ENOPROTOOPT),
+                };
+                self.set_stack_option(id, option)
+            }
+        }
+    }
+
+    fn keep(&mut self, sock: Sock, option: (u64, u64), number: i32, shape: Shape) -> SysResult<()> {
+        let value = match shape {
+            Shape::Flag => i32::from(number != 0),
+            Shape::Range(low, high) if (low..=high).contains(&number) => number,
+            Shape::Range(..) => return err(Errno::EINVAL),
+            Shape::Byte => number & 0xff,
+        };
+        self.generic(sock)?.kept.insert(option, value);
+        Ok(())
+    }
+
+    /// SO_RCVTIMEO's value, ns. socket(7): "If the timeout is set to zero (the default), then the operation will never
+    /// timeout"; EDOM for bad microseconds; a negative time is one that is over at once. Times are whole jiffies.
+    fn timeout_option(&mut self, value: Ptr, len: u32) -> Result<Option<u64>, Errno> {
+        if (len as usize) < size_of::<Timeval>() {
+            return Err(Errno::EINVAL);
+        }
+        let tv: Timeval = self.read_obj(value)?;
+        if !(0..1_000_000).contains(&tv.usec) {
+            return Err(Errno::EDOM);
+        }
+        Ok(match tv.to_ns() {
+            None => Some(0),
+            Some(0) => None,
+            Some(ns) => Some(ns.checked_next_multiple_of(JIFFY).unwrap_or(u64::MAX)),
+        })
+    }
+
+    fn bind_to_device(&mut self, value: Ptr, len: u32) -> SysResult<()> {
+        let mut name = vec![0; (len as usize).min(15)];
+        self.read_bytes(value.0, &mut name)?;
+        let name: Vec<u8> = name.into_iter().take_while(|b| *b != 0).collect();
+        if name.is_empty() {
+            return Ok(());
+        }
+        if crate::inet::interfaces(self.node).iter().any(|i| i.name.as_bytes() == name) {
+            return unsupported("SO_BINDTODEVICE");
+        }
+        err(Errno::ENODEV)
+    }
+
+    pub(super) fn set_protocol_option(
+        &mut self,
+        id: SocketId,
+        level: u64,
+        name: u64,
+        value: Ptr,
+        len: u32,
+    ) -> SysResult<()> {
+        let socket = self.inet(id)?;
+        let (v6, tcp) = (socket.v6, socket.proto == Proto::Tcp);
+        match level {
+            c::IPPROTO_TCP if tcp => self.set_tcp_option(id, name, value, len),
+            c::IPPROTO_IP => self.set_ip_option(id, tcp, name, value, len),
+            c::IPPROTO_IPV6 if v6 => self.set_ipv6_option(id, tcp, name, value, len),
+            c::IPPROTO_UDP if !tcp => match (name, self.int_option(value, len)?) {
+                (c::UDP_CORK, 0) => Ok(()),
+                (c::UDP_CORK, _) => unsupported("UDP_CORK"),
+                _ => err(Errno::ENOPROTOOPT),
+            },
+            _ => err(Errno::ENOPROTOOPT),
+        }
+    }
+
+    fn set_ip_option(&mut self, id: SocketId, tcp: bool, name: u64, value: Ptr, len: u32) -> SysResult<()> {
+        let number = self.short_option(value, len)?;
+        let level = c::IPPROTO_IP;
+        match name {
+            c::IP_TRANSPARENT
+            | c::IP_FREEBIND
+            | c::IP_MULTICAST_TTL
+            | c::IP_MULTICAST_LOOP
+            | c::IP_MULTICAST_ALL
+                if len == 0 =>
+            {
+                err(Errno::EINVAL)
+            }
+            c::IP_TRANSPARENT if number != 0 => err(Errno::EPERM),
+            c::IP_ADD_MEMBERSHIP | c::IP_MULTICAST_IF | c::MCAST_JOIN_GROUP => unsupported("IP multicast"),
+            c::IP_RECVORIGDSTADDR if number != 0 => unsupported("IP_RECVORIGDSTADDR"),
+            c::IP_MULTICAST_TTL if tcp => err(Errno::EINVAL),
+            // "val &= ~INET_ECN_MASK": the two low bits are TCP's own.
+            c::IP_TOS if tcp => self.keep_protocol(id, (level, name), number & 0xfc),
+            // -1 stands for the default.
+            c::IP_TTL | c::IP_MULTICAST_TTL if number == -1 => self.reset(id, level, name),
+            _ => self.keep_protocol(id, (level, name), number),
+        }
+    }
+
+    fn set_ipv6_option(&mut self, id: SocketId, tcp: bool, name: u64, value: Ptr, len: u32) -> SysResult<()> {
+        let level = c::IPPROTO_IPV6;
+        let number = match len {
+            0..4 if name == c::IPV6_DONTFRAG => 0,
+            _ if tcp && name == c::IPV6_MULTICAST_HOPS => return err(Errno::ENOPROTOOPT),
+            0..4 if name != c::IPV6_V6ONLY && kept(level, name).is_none() => return err(Errno::ENOPROTOOPT),
+            _ => self.int_option(value, len)?,
+        };
+        match name {
+            c::IPV6_V6ONLY => self.set_stack_option(id, SockOpt::V6Only(number != 0)),
+            c::IPV6_ADD_MEMBERSHIP | c::IPV6_MULTICAST_IF | c::MCAST_JOIN_GROUP => {
+                unsupported("IPv6 multicast")
+            }
+            c::IPV6_UNICAST_HOPS | c::IPV6_MULTICAST_HOPS | c::IPV6_TCLASS if number == -1 => {
+                self.reset(id, level, name)
+            }
+            c::IPV6_TCLASS if tcp && (0..=255).contains(&number) => {
+                self.keep_protocol(id, (level, name), number & 0xfc)
+            }
+            _ => self.keep_protocol(id, (level, name), number),
+        }
+    }
+
+    /// Options of ip(7) may be given as an int or as a byte.
+    fn short_option(&mut self, value: Ptr, len: u32) -> Result<i32, Errno> {
+        match len {
+            0 => Ok(0),
+            1..=3 => self.read_obj::<u8>(value).map(i32::from),
+            _ => self.read_obj(value),
+        }
+    }
+
+    fn keep_protocol(&mut self, id: SocketId, option: (u64, u64), number: i32) -> SysResult<()> {
+        let (_, shape) = kept(option.0, option.1).ok_or(Errno::ENOPROTOOPT)?;
+        self.keep(Sock::Inet(id), option, number, shape)
+    }
+
+    fn reset(&mut self, id: SocketId, level: u64, name: u64) -> SysResult<()> {
+        self.generic(Sock::Inet(id))?.kept.remove(&(level, name));
+        Ok(())
+    }
+
+    fn set_tcp_option(&mut self, id: SocketId, name: u64, value: Ptr, len: u32) -> SysResult<()> {
+        match name {
+            c::TCP_CONGESTION => {
+                let mut name = vec![0; (len as usize).min(CONGESTION_NAME - 1)];
+                self.read_bytes(value.0, &mut name)?;
+                let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+                return match &name[..end] {
+                    b"" => err(Errno::EINVAL),
+                    // The stack has Reno; what it is called makes no difference to a program.
+                    b"reno" | b"cubic" => Ok(()),
+                    _ => err(Errno::ENOENT),
+                };
+            }
+            // No upper-layer protocol (kTLS) is available.
+            c::TCP_ULP => return err(Errno::ENOENT),
+            _ => {}
+        }
+        let number = self.int_option(value, len)?;
+        let (on, unsigned) = (number != 0, number as u32);
+        let option = match name {
+            c::TCP_NODELAY => SockOpt::NoDelay(on),
+            c::TCP_CORK => SockOpt::Cork(on),
+            c::TCP_QUICKACK => {
+                self.keep(Sock::Inet(id), (c::IPPROTO_TCP, name), number, Shape::Flag)?;
+                SockOpt::QuickAck(on)
+            }
+            c::TCP_KEEPIDLE => SockOpt::KeepIdle(unsigned),
+            c::TCP_KEEPINTVL => SockOpt::KeepIntvl(unsigned),
+            c::TCP_KEEPCNT => SockOpt::KeepCnt(unsigned),
+            c::TCP_SYNCNT => SockOpt::SynCnt(unsigned),
+            c::TCP_LINGER2 => SockOpt::Linger2(number.clamp(-1, FIN_TIMEOUT_MAX)),
+            // Not below half of SOCK_MIN_RCVBUF, but for 0, which means no limit.
+            c::TCP_WINDOW_CLAMP if number != 0 => {
+                let clamp = number.max(MIN_RCVBUF as i32 / 2);
+                return self.keep_protocol(id, (c::IPPROTO_TCP, name), clamp);
+            }
+            c::TCP_THIN_DUPACK if (0..=1).contains(&number) => return Ok(()),
+            c::TCP_THIN_DUPACK => return err(Errno::EINVAL),
+            c::TCP_USER_TIMEOUT if number < 0 => return err(Errno::EINVAL),
+            c::TCP_USER_TIMEOUT => SockOpt::UserTimeout(unsigned),
+            // 0 gives the choice back to the kernel: what a socket without a limit has anyway.
+            c::TCP_MAXSEG if number == 0 && self.node.net.options(id)?.max_seg.is_none() => return Ok(()),
+            c::TCP_MAXSEG => SockOpt::MaxSeg(u16::try_from(number).map_err(|_| Errno::EINVAL)?),
+            c::TCP_FASTOPEN
+                if !matches!(self.node.net.state(id), Some(TcpState::Close | TcpState::Listen)) =>
+            {
+                return err(Errno::EINVAL);
+            }
+            c::TCP_FASTOPEN_CONNECT if on => return err(Errno::EOPNOTSUPP),
+            c::TCP_FASTOPEN_CONNECT => return Ok(()),
+            _ => return self.keep_protocol(id, (c::IPPROTO_TCP, name), number),
+        };
+        self.set_stack_option(id, option)
+    }
+}
