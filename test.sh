@@ -5,4 +5,3 @@ set -eu
 cd "$(dirname "$0")"
 examples/build.sh
 cargo test --release --workspace --no-fail-fast
-cargo test --release --manifest-path examples/distributed-kv/Cargo.toml --target-dir "${CARGO_TARGET_DIR:-target}"

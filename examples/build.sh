@@ -5,7 +5,7 @@ set -eu
 examples=$(cd "$(dirname "$0")" && pwd)
 target=${CARGO_TARGET_DIR:-$examples/../target}
 for name in distributed-kv; do
-    cargo build --release --manifest-path "$examples/$name/Cargo.toml" --target-dir "$target"
+    cargo build --release --manifest-path "$examples/../Cargo.toml" --target-dir "$target" -p "$name"
     mkdir -p "$examples/$name/bin"
     # A new file, so that a binary in use is replaced, not written to.
     cp "$target/release/$name" "$examples/$name/bin/$name.new"

@@ -39,7 +39,8 @@ pub struct Args {
     /// Boot the stack for every seed instead of starting from the snapshot of one boot
     #[arg(long)]
     boot_each: bool,
-    /// Share of all properties' situations that must have been reached, for example 80%
+    /// Least share of the configured kinds of faults (crash, pause, partition, reset) that must have been injected,
+    /// for example 80%
     #[arg(long, value_parser = percent, value_name = "PERCENT")]
     coverage_threshold: Option<u32>,
     /// Directory for reports and findings (default: the configuration's `output.dir`)

@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use bloodhound_decisions::DecisionLog;
+use bloodhound_vfs::TreeId;
 use bloodhound_vfs::host::{HostBase, Input, InputKind};
 use serde::{Deserialize, Serialize};
 
@@ -166,36 +167,38 @@ pub fn unchanged(record: &Record, session: &Session) -> Result<(), Failure> {
             record.config.display()
         )));
     }
-    Ok(())
-}
-
-/// Compares the inputs of a replayed run with the recorded ones.
-///
-/// # Errors
-/// The files that differ.
-pub fn same_inputs(record: &Record, session: &Session) -> Result<(), Failure> {
-    let now: std::collections::BTreeMap<(u32, String, String), String> =
-        inputs(&session.base).into_iter().map(|i| ((i.tree, i.path, i.kind), i.sha256)).collect();
-    let changed: Vec<String> = record
-        .inputs
-        .iter()
-        .filter(|i| {
-            let key = (i.tree, i.path.clone(), i.kind.clone());
-            let same_kind = now.get(&key);
-            match same_kind {
-                Some(sha) => *sha != i.sha256,
-                // Not looked at this time, or of another kind now.
-                None => now.keys().any(|k| k.0 == i.tree && k.1 == i.path) && i.kind == "content",
-            }
-        })
-        .map(|i| format!("/{} ({})", i.path.trim_start_matches('/'), i.kind))
-        .collect();
+    let changed = session.base.changed(&recorded_inputs(record)?);
     if changed.is_empty() {
         return Ok(());
     }
-    let shown = changed.iter().take(10).cloned().collect::<Vec<_>>().join("\n  ");
+    let mut lines: Vec<String> =
+        changed.iter().map(|i| format!("{} ({})", String::from_utf8_lossy(&i.path), kind_name(i.kind))).collect();
+    lines.sort();
+    lines.dedup();
+    let more = lines.len().saturating_sub(10);
+    lines.truncate(10);
+    let rest = if more > 0 { format!("\n  and {more} more") } else { String::new() };
     Err(Failure::usage(format!(
-        "{} input file(s) have changed since the finding was made:\n  {shown}\nhelp: restore them, or look for the finding again with `bloodhound test`",
-        changed.len()
+        "input files have changed since the finding was made:\n  {}{rest}\nhelp: restore them, or look for the finding again with `bloodhound test`",
+        lines.join("\n  ")
     )))
+}
+
+/// The record's inputs as the base layer names them. Trees have the same numbers, for the same plan adds them.
+fn recorded_inputs(record: &Record) -> Result<Vec<Input>, Failure> {
+    let malformed = || Failure::usage("finding.json: an input is malformed");
+    let input = |i: &InputRecord| -> Option<Input> {
+        let mut sha256 = [0; 32];
+        if i.sha256.len() != 64 {
+            return None;
+        }
+        for (at, byte) in sha256.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(i.sha256.get(at * 2..at * 2 + 2)?, 16).ok()?;
+        }
+        let kind = [InputKind::Content, InputKind::Entry, InputKind::Listing, InputKind::Absent]
+            .into_iter()
+            .find(|k| kind_name(*k) == i.kind)?;
+        Some(Input { tree: TreeId(i.tree), path: i.path.clone().into_bytes(), kind, size: i.size, sha256 })
+    };
+    record.inputs.iter().map(|i| input(i).ok_or_else(malformed)).collect()
 }
