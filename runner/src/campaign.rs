@@ -126,7 +126,8 @@ fn run_seeds(
     interrupt: &Arc<AtomicBool>,
 ) -> Result<Totals, Failure> {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs = args.jobs.or(session.plan.workers).unwrap_or(cpus).clamp(1, cpus.max(1)).min(seeds.max(1) as usize);
+    let jobs =
+        args.jobs.or(session.plan.workers).unwrap_or(cpus).clamp(1, cpus.max(1)).min(seeds.max(1) as usize);
     let next = Arc::new(AtomicU64::new(0));
     let stop = Arc::new(AtomicBool::new(false));
     let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
@@ -219,7 +220,8 @@ fn collect(
         for violation in outcome.violations.clone() {
             let dir = finding::save(out, session, args.source.compose.as_deref(), &outcome, &violation)
                 .map_err(|e| Failure::environment(format!("writing a finding: {e}")))?;
-            progress.say(&format!("seed {}: {} violated at {}", outcome.seed, violation.property, violation.at));
+            progress
+                .say(&format!("seed {}: {} violated at {}", outcome.seed, violation.property, violation.at));
             totals.findings.push((outcome.clone(), violation, dir));
             if args.fail_fast {
                 stop.store(true, Ordering::Relaxed);
@@ -258,7 +260,12 @@ impl Progress {
         if self.bar {
             let width = 30;
             let filled = (done * width / self.total.max(1)) as usize;
-            eprint!("\r\x1b[2K[{}{}] {done}/{} seeds, {findings} findings", "#".repeat(filled), " ".repeat(width as usize - filled), self.total);
+            eprint!(
+                "\r\x1b[2K[{}{}] {done}/{} seeds, {findings} findings",
+                "#".repeat(filled),
+                " ".repeat(width as usize - filled),
+                self.total
+            );
         } else {
             eprintln!("bloodhound: {done}/{} seeds, {findings} findings", self.total);
         }
@@ -271,10 +278,18 @@ impl Progress {
     }
 }
 
-fn finish(args: &Args, session: &Session, out: &std::path::Path, seeds: u64, started: Instant, totals: Totals) -> Result<u8, Failure> {
+fn finish(
+    args: &Args,
+    session: &Session,
+    out: &std::path::Path,
+    seeds: u64,
+    started: Instant,
+    totals: Totals,
+) -> Result<u8, Failure> {
     let suite = suite(session, &totals);
     let xml = junit::render(&suite).map_err(Failure::environment)?;
-    let write = |path: &std::path::Path| write_file(path, &xml).map_err(|e| Failure::environment(e.to_string()));
+    let write =
+        |path: &std::path::Path| write_file(path, &xml).map_err(|e| Failure::environment(e.to_string()));
     write(&out.join("junit.xml"))?;
     if let Some(path) = &args.junit {
         write(path)?;
@@ -298,7 +313,10 @@ fn verdict(args: &Args, seeds: u64, totals: &Totals, coverage: u32) -> u8 {
     if totals.interrupted {
         return exit::INTERRUPTED;
     }
-    if !totals.undecided.is_empty() || totals.seeds < seeds.min(1) || (totals.seeds < seeds && !totals.timed_out) {
+    if !totals.undecided.is_empty()
+        || totals.seeds < seeds.min(1)
+        || (totals.seeds < seeds && !totals.timed_out)
+    {
         return exit::INCONCLUSIVE;
     }
     if args.coverage_threshold.is_some_and(|t| coverage < t) {
@@ -327,7 +345,9 @@ fn suite(session: &Session, totals: &Totals) -> Suite {
         let failing = totals.findings.iter().find(|(_, v, _)| v.property == p.name);
         let status = match (failing, totals.undecided.get(&p.name), totals.seeds) {
             (Some((outcome, violation, dir)), _, _) => failure_status(outcome, violation, dir),
-            (None, Some(why), _) => Status::Error { kind: "undecided".into(), message: "no verdict".into(), text: why.clone() },
+            (None, Some(why), _) => {
+                Status::Error { kind: "undecided".into(), message: "no verdict".into(), text: why.clone() }
+            }
             (None, None, 0) => Status::Skipped { reason: "no seed was run".into() },
             _ => Status::Pass,
         };
@@ -342,13 +362,23 @@ fn suite(session: &Session, totals: &Totals) -> Suite {
     }
     // Findings of the machine that belong to no property.
     for (outcome, violation, dir) in &totals.findings {
-        if session.plan.properties.iter().any(|p| p.name == violation.property) || cases.iter().any(|c| c.name == violation.property) {
+        if session.plan.properties.iter().any(|p| p.name == violation.property)
+            || cases.iter().any(|c| c.name == violation.property)
+        {
             continue;
         }
         let status = failure_status(outcome, violation, dir);
-        cases.push(Case { name: violation.property.clone(), kind: violation.kind.clone(), file: None, line: None, status, facts: Vec::new() });
+        cases.push(Case {
+            name: violation.property.clone(),
+            kind: violation.kind.clone(),
+            file: None,
+            line: None,
+            status,
+            facts: Vec::new(),
+        });
     }
-    let facts = vec![("seeds_run".into(), totals.seeds.to_string()), ("plan".into(), session.plan_digest.clone())];
+    let facts =
+        vec![("seeds_run".into(), totals.seeds.to_string()), ("plan".into(), session.plan_digest.clone())];
     Suite { name: config, facts, time: None, cases }
 }
 
@@ -372,7 +402,15 @@ fn failure_status(outcome: &Outcome, violation: &Violation, dir: &std::path::Pat
     Status::Fail { kind: violation.kind.clone(), message: format!("seed {}: {first}", outcome.seed), text }
 }
 
-fn print_human(args: &Args, session: &Session, out: &std::path::Path, seeds: u64, started: Instant, totals: &Totals, coverage: u32) {
+fn print_human(
+    args: &Args,
+    session: &Session,
+    out: &std::path::Path,
+    seeds: u64,
+    started: Instant,
+    totals: &Totals,
+    coverage: u32,
+) {
     let secs = started.elapsed().as_millis();
     for p in &session.plan.properties {
         let failing: Vec<_> = totals.findings.iter().filter(|(_, v, _)| v.property == p.name).collect();
@@ -415,7 +453,13 @@ fn print_human(args: &Args, session: &Session, out: &std::path::Path, seeds: u64
         if faults.is_empty() { "none".to_string() } else { faults.join(", ") }
     );
     if let Some(threshold) = args.coverage_threshold {
-        println!("coverage of the configured fault kinds: {}.{}% (threshold {}.{}%)", coverage / 10, coverage % 10, threshold / 10, threshold % 10);
+        println!(
+            "coverage of the configured fault kinds: {}.{}% (threshold {}.{}%)",
+            coverage / 10,
+            coverage % 10,
+            threshold / 10,
+            threshold % 10
+        );
     }
     println!("reports: {}", out.join("junit.xml").display());
 }

@@ -134,7 +134,9 @@ fn binds(base: &HostBase, more: &[PathBuf]) -> Result<Vec<(String, MountSpec)>, 
     let mut mounts: Vec<(String, MountSpec)> = Vec::new();
     for path in more.iter().filter(|p| ["/tmp", "/run", "/dev"].iter().any(|d| p.starts_with(d))) {
         let text = path.to_string_lossy().into_owned();
-        if mounts.iter().any(|(p, _)| path.starts_with(p)) || ["/tmp", "/run", "/dev"].contains(&text.as_str()) {
+        if mounts.iter().any(|(p, _)| path.starts_with(p))
+            || ["/tmp", "/run", "/dev"].contains(&text.as_str())
+        {
             continue;
         }
         if !path.exists() {

@@ -95,7 +95,8 @@ pub fn inputs(base: &HostBase) -> Vec<InputRecord> {
 
 /// Where a finding is stored.
 pub fn directory(out: &Path, seed: u64, violation: &Violation) -> PathBuf {
-    let safe: String = violation.property.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let safe: String =
+        violation.property.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     out.join("findings").join(format!("seed-{seed}-{safe}"))
 }
 
@@ -103,7 +104,13 @@ pub fn directory(out: &Path, seed: u64, violation: &Violation) -> PathBuf {
 ///
 /// # Errors
 /// The host's.
-pub fn save(out: &Path, session: &Session, compose: Option<&Path>, outcome: &Outcome, violation: &Violation) -> std::io::Result<PathBuf> {
+pub fn save(
+    out: &Path,
+    session: &Session,
+    compose: Option<&Path>,
+    outcome: &Outcome,
+    violation: &Violation,
+) -> std::io::Result<PathBuf> {
     let dir = directory(out, outcome.seed, violation);
     let absolute = |p: &Path| std::path::absolute(p).unwrap_or_else(|_| p.to_path_buf());
     let record = Record {
@@ -138,14 +145,26 @@ pub fn load(dir: &Path) -> Result<(Record, DecisionLog), Failure> {
     let dir = if dir.is_file() { dir.parent().unwrap_or(Path::new(".")) } else { dir };
     let read = |name: &str| {
         let path = dir.join(name);
-        std::fs::read(&path).map_err(|e| Failure::usage(format!("{}: {e}\nhelp: give the directory of a finding, <out>/findings/<id>", path.display())))
+        std::fs::read(&path).map_err(|e| {
+            Failure::usage(format!(
+                "{}: {e}\nhelp: give the directory of a finding, <out>/findings/<id>",
+                path.display()
+            ))
+        })
     };
-    let parse_error = |name: &str, e: serde_json::Error| Failure::usage(format!("{}: {e}", dir.join(name).display()));
-    let record: Record = serde_json::from_slice(&read("finding.json")?).map_err(|e| parse_error("finding.json", e))?;
+    let parse_error =
+        |name: &str, e: serde_json::Error| Failure::usage(format!("{}: {e}", dir.join(name).display()));
+    let record: Record =
+        serde_json::from_slice(&read("finding.json")?).map_err(|e| parse_error("finding.json", e))?;
     if record.format != FORMAT {
-        return Err(Failure::usage(format!("{}: format {} is not {FORMAT}, the one that this version reads", dir.display(), record.format)));
+        return Err(Failure::usage(format!(
+            "{}: format {} is not {FORMAT}, the one that this version reads",
+            dir.display(),
+            record.format
+        )));
     }
-    let log = serde_json::from_slice(&read("decisions.json")?).map_err(|e| parse_error("decisions.json", e))?;
+    let log =
+        serde_json::from_slice(&read("decisions.json")?).map_err(|e| parse_error("decisions.json", e))?;
     Ok((record, log))
 }
 
@@ -171,8 +190,10 @@ pub fn unchanged(record: &Record, session: &Session) -> Result<(), Failure> {
     if changed.is_empty() {
         return Ok(());
     }
-    let mut lines: Vec<String> =
-        changed.iter().map(|i| format!("{} ({})", String::from_utf8_lossy(&i.path), kind_name(i.kind))).collect();
+    let mut lines: Vec<String> = changed
+        .iter()
+        .map(|i| format!("{} ({})", String::from_utf8_lossy(&i.path), kind_name(i.kind)))
+        .collect();
     lines.sort();
     lines.dedup();
     let more = lines.len().saturating_sub(10);

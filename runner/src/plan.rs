@@ -106,7 +106,14 @@ impl Plan {
         let properties = planner.properties()?;
         let scenario = planner.scenario()?;
         let config = &project.config;
-        Ok(Plan { scenario, properties, config: config.source.path.clone(), out: config.output.dir.clone(), seeds: config.simulation.seeds, workers: config.exploration.parallel_workers.map(|n| n as usize) })
+        Ok(Plan {
+            scenario,
+            properties,
+            config: config.source.path.clone(),
+            out: config.output.dir.clone(),
+            seeds: config.simulation.seeds,
+            workers: config.exploration.parallel_workers.map(|n| n as usize),
+        })
     }
 }
 
@@ -114,11 +121,16 @@ impl Planner<'_> {
     /// Instances of a service in order.
     fn instances(&self) -> Vec<(&Service, String)> {
         let compose = &self.project.compose;
-        compose.start_order.iter().flat_map(|i| compose.services[*i].instances().into_iter().map(|n| (&compose.services[*i], n))).collect()
+        compose
+            .start_order
+            .iter()
+            .flat_map(|i| compose.services[*i].instances().into_iter().map(|n| (&compose.services[*i], n)))
+            .collect()
     }
 
     fn assign_addresses(&mut self) -> Result<(), String> {
-        let names: Vec<(Service, String)> = self.instances().into_iter().map(|(s, n)| (s.clone(), n)).collect();
+        let names: Vec<(Service, String)> =
+            self.instances().into_iter().map(|(s, n)| (s.clone(), n)).collect();
         for (number, (_, name)) in names.iter().enumerate() {
             self.ids.insert(name.clone(), NodeId(number as u32 + 1));
         }
@@ -128,7 +140,9 @@ impl Planner<'_> {
             let size = 1u32.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
             let mut taken: Vec<Ipv4Addr> = vec![Ipv4Addr::from(first + 1)];
             taken.extend(network.gateway);
-            taken.extend(names.iter().flat_map(|(s, _)| s.networks.iter().filter(|a| a.network == network.name).filter_map(|a| a.ipv4)));
+            taken.extend(names.iter().flat_map(|(s, _)| {
+                s.networks.iter().filter(|a| a.network == network.name).filter_map(|a| a.ipv4)
+            }));
             let mut next = 2;
             for (service, name) in &names {
                 let Some(at) = service.networks.iter().find(|a| a.network == network.name) else { continue };
@@ -159,7 +173,8 @@ impl Planner<'_> {
                 if !networks.is_empty() && !networks.contains(network) {
                     continue;
                 }
-                let aliases = service.networks.iter().filter(|a| a.network == *network).flat_map(|a| a.aliases.clone());
+                let aliases =
+                    service.networks.iter().filter(|a| a.network == *network).flat_map(|a| a.aliases.clone());
                 let mut names: Vec<String> = vec![service.name.clone(), name.clone()];
                 names.extend(service.container_name.clone().into_iter().chain(aliases));
                 names.extend(service.hostname.clone().filter(|_| service.replicas == 1));
@@ -181,17 +196,25 @@ impl Planner<'_> {
             return Ok(ip);
         }
         let hosts = self.hosts(&[]);
-        hosts.get(host).and_then(|l| l.first().copied()).ok_or_else(|| format!("{host}: no service has this name"))
+        hosts
+            .get(host)
+            .and_then(|l| l.first().copied())
+            .ok_or_else(|| format!("{host}: no service has this name"))
     }
 
     fn scenario(mut self) -> Result<Scenario, String> {
         let config = &self.project.config;
         let services = self.services()?;
         let simulation = &config.simulation;
-        let link = LinkConfig { latency: simulation.latency_ns.max(1000), jitter: simulation.latency_jitter_ns, ..LinkConfig::default() };
+        let link = LinkConfig {
+            latency: simulation.latency_ns.max(1000),
+            jitter: simulation.latency_jitter_ns,
+            ..LinkConfig::default()
+        };
         let workload = config.workload.as_ref().map(|w| self.workload(w)).transpose()?;
         let clients = workload.as_ref().map_or(0, |w| w.clients);
-        let ip = |group: u8, n: u32| IpAddr::V4(Ipv4Addr::new(10, group, (n / 250) as u8, (n % 250) as u8 + 1));
+        let ip =
+            |group: u8, n: u32| IpAddr::V4(Ipv4Addr::new(10, group, (n / 250) as u8, (n % 250) as u8 + 1));
         let fault_time = if config.faults == Default::default() { 0 } else { config.fault_phase_ns() };
         Ok(Scenario {
             services,
@@ -251,7 +274,9 @@ impl Planner<'_> {
         let mut out = Vec::new();
         for (service, name) in self.instances() {
             let is_faulty = faulty.is_none_or(|list| list.iter().any(|l| l.value == service.name));
-            let spec = self.service(service, &name, is_faulty).map_err(|e| format!("service {}: {e}", service.name))?;
+            let spec = self
+                .service(service, &name, is_faulty)
+                .map_err(|e| format!("service {}: {e}", service.name))?;
             out.push(spec);
         }
         Ok(out)
@@ -268,7 +293,10 @@ impl Planner<'_> {
             }
         }
         match users.iter().find(|(_, list)| list.len() > 1) {
-            Some((name, list)) => Err(format!("volume {name} is used by {}: a volume shared by several services is not available yet; give each its own", list.join(" and "))),
+            Some((name, list)) => Err(format!(
+                "volume {name} is used by {}: a volume shared by several services is not available yet; give each its own",
+                list.join(" and ")
+            )),
             None => Ok(()),
         }
     }
@@ -285,7 +313,9 @@ impl Planner<'_> {
                 }
                 host::host_root(self.base, &more).map_err(|e| format!("the host's root directory: {e}"))?
             }
-            Rootfs::Dir(dir) => self.base.add_tree(dir, Allow::All).map_err(|e| format!("rootfs {}: {e}", dir.display()))?,
+            Rootfs::Dir(dir) => {
+                self.base.add_tree(dir, Allow::All).map_err(|e| format!("rootfs {}: {e}", dir.display()))?
+            }
         };
         let mut mounts = Vec::new();
         for mount in &service.mounts {
@@ -307,7 +337,11 @@ impl Planner<'_> {
         };
         let health = service.healthcheck.as_ref().filter(|h| !h.test.is_empty()).map(|h| Health {
             program: program(&h.test),
-            interval: if h.start_period_ns > 0 { h.start_interval_ns.min(h.interval_ns) } else { h.interval_ns },
+            interval: if h.start_period_ns > 0 {
+                h.start_interval_ns.min(h.interval_ns)
+            } else {
+                h.interval_ns
+            },
             timeout: h.timeout_ns,
             retries: h.retries,
             start_period: h.start_period_ns,
@@ -317,7 +351,13 @@ impl Planner<'_> {
             node: id,
             name: name.to_string(),
             hostname: service.hostname.clone().unwrap_or_else(|| name.to_string()),
-            addresses: self.addresses.get(name).into_iter().flatten().map(|(_, ip, p)| (IpAddr::V4(*ip), *p)).collect(),
+            addresses: self
+                .addresses
+                .get(name)
+                .into_iter()
+                .flatten()
+                .map(|(_, ip, p)| (IpAddr::V4(*ip), *p))
+                .collect(),
             hosts: self.hosts(&networks),
             program: program(&argv),
             root: Some(root),
@@ -360,8 +400,12 @@ impl Planner<'_> {
             // Docker makes a missing host directory; here it is an empty one of the simulation's.
             MountSource::Bind(path) if !path.exists() => Ok(MountSpec::Volume { read_only: mount.read_only }),
             MountSource::Bind(path) => self.bind(path, mount.read_only),
-            MountSource::Volume(_) | MountSource::Anonymous => Ok(MountSpec::Volume { read_only: mount.read_only }),
-            MountSource::Tmpfs { size, mode } => Ok(MountSpec::Tmpfs { mode: mode.unwrap_or(0o1777), size: *size }),
+            MountSource::Volume(_) | MountSource::Anonymous => {
+                Ok(MountSpec::Volume { read_only: mount.read_only })
+            }
+            MountSource::Tmpfs { size, mode } => {
+                Ok(MountSpec::Tmpfs { mode: mode.unwrap_or(0o1777), size: *size })
+            }
         }
     }
 
@@ -375,16 +419,21 @@ impl Planner<'_> {
                     let e = &endpoint.value;
                     let address = SocketAddr::new(self.resolve(&e.host)?, e.port);
                     let target = driver::Target { host: host_header(e), address, prefix: String::new() };
-                    let request = driver::request::Request { method: method.clone(), ..driver::request::Request::get(&e.path) };
+                    let request = driver::request::Request {
+                        method: method.clone(),
+                        ..driver::request::Request::get(&e.path)
+                    };
                     let statuses = status.iter().filter_map(|s| match s {
                         config::Outcome::Status { first, last } => Some((*first, *last)),
                         _ => None,
                     });
-                    let expect = driver::Expect { statuses: statuses.collect(), body_contains: body_contains.clone() };
+                    let expect =
+                        driver::Expect { statuses: statuses.collect(), body_contains: body_contains.clone() };
                     self.check(p, *interval_ns, Action::Http { target, request, expect })
                 }
                 Check::Custom { script, args, service, interval_ns } => {
-                    let action = self.script(&script.value, args, service.as_ref().map(|s| s.value.as_str()))?;
+                    let action =
+                        self.script(&script.value, args, service.as_ref().map(|s| s.value.as_str()))?;
                     self.check(p, *interval_ns, action)
                 }
             };
@@ -395,7 +444,8 @@ impl Planner<'_> {
 
     fn linearizable(&self, operations: &[usize], model: config::Model) -> Judge {
         let all = self.project.config.workload.as_ref().map(|w| w.operations.as_slice()).unwrap_or_default();
-        let operations = operations.iter().filter_map(|i| Some(all.get(*i)?.kind.as_str().to_string())).collect();
+        let operations =
+            operations.iter().filter_map(|i| Some(all.get(*i)?.kind.as_str().to_string())).collect();
         let model = match model {
             config::Model::Register => Model::Register,
             config::Model::CasRegister => Model::CasRegister,
@@ -416,7 +466,14 @@ impl Planner<'_> {
             PropertyKind::Invariant => CheckKind::Invariant,
         };
         let patience = PATIENCE.min(p.timeout_ns.max(1_000_000));
-        self.checks.push(CheckSpec { name: p.name.clone(), kind, timeout: p.timeout_ns, interval, patience, action });
+        self.checks.push(CheckSpec {
+            name: p.name.clone(),
+            kind,
+            timeout: p.timeout_ns,
+            interval,
+            patience,
+            action,
+        });
         Judge::Check(self.checks.len() - 1)
     }
 
@@ -424,11 +481,21 @@ impl Planner<'_> {
     fn script(&mut self, script: &Path, args: &[String], service: Option<&str>) -> Result<Action, String> {
         let path = script.canonicalize().map_err(|e| format!("{}: {e}", script.display()))?;
         let dir = path.parent().unwrap_or(Path::new("/")).to_path_buf();
-        let argv: Vec<Vec<u8>> = std::iter::once(os_bytes(&path)).chain(args.iter().map(|a| a.clone().into_bytes())).collect();
-        let envp = vec![format!("PATH={DEFAULT_PATH}").into_bytes(), b"HOME=/root".to_vec(), b"LANG=C.UTF-8".to_vec()];
+        let argv: Vec<Vec<u8>> =
+            std::iter::once(os_bytes(&path)).chain(args.iter().map(|a| a.clone().into_bytes())).collect();
+        let envp = vec![
+            format!("PATH={DEFAULT_PATH}").into_bytes(),
+            b"HOME=/root".to_vec(),
+            b"LANG=C.UTF-8".to_vec(),
+        ];
         let program = Program { path: os_bytes(&path), argv, envp, cwd: os_bytes(&dir), uid: 0, gid: 0 };
         if let Some(service) = service {
-            let id = *self.ids.iter().find(|(n, _)| *n == service || n.starts_with(&format!("{service}-"))).ok_or_else(|| format!("{service}: no such service"))?.1;
+            let id = *self
+                .ids
+                .iter()
+                .find(|(n, _)| *n == service || n.starts_with(&format!("{service}-")))
+                .ok_or_else(|| format!("{service}: no such service"))?
+                .1;
             self.script_mounts.entry(id).or_default().push(dir);
             return Ok(Action::Script { node: id, program });
         }

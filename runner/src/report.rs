@@ -36,14 +36,21 @@ pub fn log_line(entry: &bloodhound_sim::world::LogEntry) -> String {
 
 /// The injected faults of a run as lines.
 pub fn faults(log: &[bloodhound_sim::world::LogEntry]) -> Vec<String> {
-    let fault = |e: &&bloodhound_sim::world::LogEntry| matches!(e.what, bloodhound_sim::world::Notice::Fault(_));
+    let fault =
+        |e: &&bloodhound_sim::world::LogEntry| matches!(e.what, bloodhound_sim::world::Notice::Fault(_));
     log.iter().filter(fault).map(log_line).collect()
 }
 
 /// Faults, services and output of a run in order of time.
 pub fn trace(outcome: &crate::session::Outcome) -> String {
-    let mut lines: Vec<(bloodhound_abi::SimTime, String)> = outcome.log.iter().map(|e| (e.at, log_line(e))).collect();
-    lines.extend(outcome.console.iter().map(|(at, who, line)| (*at, format!("{at} output   {who} | {}", printable(line)))));
+    let mut lines: Vec<(bloodhound_abi::SimTime, String)> =
+        outcome.log.iter().map(|e| (e.at, log_line(e))).collect();
+    lines.extend(
+        outcome
+            .console
+            .iter()
+            .map(|(at, who, line)| (*at, format!("{at} output   {who} | {}", printable(line)))),
+    );
     lines.sort_by_key(|(at, _)| *at);
     let mut out = format!("seed {}\nfaults of this seed: {}\n", outcome.seed, outcome.profile);
     for (_, line) in lines {

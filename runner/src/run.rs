@@ -117,7 +117,10 @@ fn print(outcome: &Outcome, format: Format) {
                 println!("unsupported: {what}");
             }
             println!("operations: {}", outcome.history.operations().len());
-            println!("digest: {}\nsteps: {}\nvirtual_time_ns: {}", outcome.digest, outcome.steps, outcome.virtual_time.0);
+            println!(
+                "digest: {}\nsteps: {}\nvirtual_time_ns: {}",
+                outcome.digest, outcome.steps, outcome.virtual_time.0
+            );
         }
     }
 }
@@ -157,7 +160,8 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     worker.boot()?;
     let outcome = worker.run(record.seed, Decisions::replay(log)).map_err(host_failure)?;
     print(&outcome, args.format);
-    let same = outcome.violations.iter().any(|v| v.property == record.property && v.at.0 == record.virtual_time_ns);
+    let same =
+        outcome.violations.iter().any(|v| v.property == record.property && v.at.0 == record.virtual_time_ns);
     if outcome.digest != record.digest || !same {
         let text = format!(
             "the replay differs from the finding: digest {} instead of {}, {}",
@@ -191,7 +195,10 @@ fn several(args: &VerifyArgs) -> Result<u8, Failure> {
             let mut w = Worker::new(session.clone(), None, interrupt())?;
             let steps: Steps = Arc::default();
             let sink = steps.clone();
-            w.listen(Listen::Steps, Box::new(move |s| sink.lock().unwrap_or_else(|e| e.into_inner()).push(s)));
+            w.listen(
+                Listen::Steps,
+                Box::new(move |s| sink.lock().unwrap_or_else(|e| e.into_inner()).push(s)),
+            );
             let snapshot = w.boot()?;
             steps.lock().unwrap_or_else(|e| e.into_inner()).clear();
             worker = Some((w, snapshot, steps));
@@ -208,7 +215,10 @@ fn several(args: &VerifyArgs) -> Result<u8, Failure> {
             None => first = Some((outcome, steps)),
             Some((reference, expected)) => {
                 if let Some(text) = difference(expected, &steps, reference, &outcome) {
-                    return Err(Failure { code: exit::NONDETERMINISM, text: format!("run {number} differs from run 1: {text}") });
+                    return Err(Failure {
+                        code: exit::NONDETERMINISM,
+                        text: format!("run {number} differs from run 1: {text}"),
+                    });
                 }
             }
         }
@@ -234,7 +244,13 @@ fn difference(a: &[StepRecord], b: &[StepRecord], x: &Outcome, y: &Outcome) -> O
         None => "the run is over".to_string(),
         Some(s) => {
             let call = bloodhound_abi::table::info(s.nr).map_or("signal", |i| i.name);
-            format!("node {} task {} {call} = {} at {}", s.node.0, s.tid, bloodhound_sim::strace::format_result(s.result), s.at)
+            format!(
+                "node {} task {} {call} = {} at {}",
+                s.node.0,
+                s.tid,
+                bloodhound_sim::strace::format_result(s.result),
+                s.at
+            )
         }
     };
     let at = (0..a.len().max(b.len())).find(|i| a.get(*i).map(|s| s.digest) != b.get(*i).map(|s| s.digest));
@@ -243,7 +259,9 @@ fn difference(a: &[StepRecord], b: &[StepRecord], x: &Outcome, y: &Outcome) -> O
             let step = a.get(i).or(b.get(i)).map_or(0, |s| s.step);
             Some(format!("step {step}:\n  first: {}\n  now:   {}", describe(a.get(i)), describe(b.get(i))))
         }
-        None if x.digest != y.digest => Some(format!("digest {} and {} after equal steps", x.digest, y.digest)),
+        None if x.digest != y.digest => {
+            Some(format!("digest {} and {} after equal steps", x.digest, y.digest))
+        }
         None => None,
     }
 }

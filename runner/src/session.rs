@@ -166,11 +166,16 @@ impl Worker {
     ///
     /// # Errors
     /// What the platform or the setup says.
-    pub fn new(session: Arc<Session>, cpu: Option<usize>, interrupt: Arc<AtomicBool>) -> Result<Worker, Failure> {
+    pub fn new(
+        session: Arc<Session>,
+        cpu: Option<usize>,
+        interrupt: Arc<AtomicBool>,
+    ) -> Result<Worker, Failure> {
         let (platform, patch) = host::platform(cpu).map_err(Failure::environment)?;
         let mut base = session.base.clone();
         let decisions = Decisions::seeded(BOOT_SEED);
-        let world = host::world(&session.scenario, &mut base, decisions, patch).map_err(Failure::environment)?;
+        let world =
+            host::world(&session.scenario, &mut base, decisions, patch).map_err(Failure::environment)?;
         let mut machine = Machine::new(world, session.scenario.clone(), platform, Box::new(base));
         machine.set_interrupt(interrupt);
         Ok(Worker { machine, session })
@@ -192,14 +197,18 @@ impl Worker {
             Ended::Interrupted => Err(Failure { code: exit::INTERRUPTED, text: "interrupted".into() }),
             Ended::Fatal(f) => Err(self.boot_failure(&f)),
             Ended::Quiet => {
-                let text = format!("the services wait for each other and never become ready\n{}", crate::report::waiting(&self.machine.world));
+                let text = format!(
+                    "the services wait for each other and never become ready\n{}",
+                    crate::report::waiting(&self.machine.world)
+                );
                 Err(Failure::environment(text))
             }
         }
     }
 
     fn boot_failure(&self, finding: &Finding) -> Failure {
-        let code = if finding.kind == FindingKind::Unsupported { exit::UNSUPPORTED } else { exit::ENVIRONMENT };
+        let code =
+            if finding.kind == FindingKind::Unsupported { exit::UNSUPPORTED } else { exit::ENVIRONMENT };
         let mut text = format!("the stack did not start: {}", finding.text);
         for e in &self.machine.world.log {
             text.push_str(&format!("\n  {}", crate::report::log_line(e)));
@@ -248,13 +257,18 @@ impl Worker {
         };
         match ended {
             Ended::Interrupted => outcome.stopped = Some(Stopped::Interrupted),
-            Ended::Fatal(f) if f.kind == FindingKind::Unsupported => outcome.stopped = Some(Stopped::Unsupported(f.text)),
+            Ended::Fatal(f) if f.kind == FindingKind::Unsupported => {
+                outcome.stopped = Some(Stopped::Unsupported(f.text))
+            }
             Ended::Fatal(f) => outcome.violations.push(machine_violation(&f)),
             Ended::Quiet => outcome.violations.push(Violation {
                 property: "deadlock".into(),
                 kind: "deadlock".into(),
                 at: world.now,
-                text: format!("every task waits for something that cannot happen\n{}", crate::report::waiting(world)),
+                text: format!(
+                    "every task waits for something that cannot happen\n{}",
+                    crate::report::waiting(world)
+                ),
             }),
             Ended::Condition => {}
         }
@@ -269,11 +283,17 @@ impl Worker {
     fn judge(&self, property: &Property, outcome: &mut Outcome) {
         let world = &self.machine.world;
         let mut violated = |at, text| {
-            outcome.violations.push(Violation { property: property.name.clone(), kind: property.kind.into(), at, text });
+            outcome.violations.push(Violation {
+                property: property.name.clone(),
+                kind: property.kind.into(),
+                at,
+                text,
+            });
         };
         match &property.judge {
             Judge::Linearizable { operations, model } => {
-                let wanted = outcome.history.filtered(|o| operations.iter().any(|n| n == operation_name(&o.call)));
+                let wanted =
+                    outcome.history.filtered(|o| operations.iter().any(|n| n == operation_name(&o.call)));
                 match linearizability::check(&wanted, *model, Budget::default()) {
                     Ok(linearizability::Verdict::Violation(v)) => {
                         let at = v.culprit.complete.unwrap_or(v.culprit.invoke);
@@ -292,11 +312,14 @@ impl Worker {
                 Verdict::Failed(at, why) => violated(*at, why.clone()),
                 Verdict::Passed(_) => {}
                 Verdict::Open => {
-                    outcome.undecided.insert(property.name.clone(), "the run ended before the check had an answer".into());
+                    outcome
+                        .undecided
+                        .insert(property.name.clone(), "the run ended before the check had an answer".into());
                 }
             },
             Judge::NoCrash(nodes) => {
-                let crash = |f: &&Finding| f.kind == FindingKind::Crash && f.node.is_some_and(|n| nodes.contains(&n));
+                let crash =
+                    |f: &&Finding| f.kind == FindingKind::Crash && f.node.is_some_and(|n| nodes.contains(&n));
                 if let Some(f) = world.findings.iter().find(crash) {
                     violated(f.at, f.text.clone());
                 }

@@ -192,6 +192,23 @@ fn service_list(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<Located<St
 
 /// A path of the user's, relative to the directory of the file that names it.
 pub(crate) fn resolve(base: &Path, text: &str) -> PathBuf {
-    let path = Path::new(text.strip_prefix("./").unwrap_or(text));
+    let path = match text.strip_prefix("./").unwrap_or(text) {
+        // "./" is the directory itself.
+        "" => Path::new("."),
+        rest => Path::new(rest),
+    };
     if path.is_absolute() || base == Path::new(".") { path.to_owned() } else { base.join(path) }
+}
+
+#[cfg(test)]
+mod resolve_tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_named_by_a_dot_is_itself() {
+        assert_eq!(resolve(Path::new("."), "./"), Path::new("."));
+        assert_eq!(resolve(Path::new("/a"), "./"), Path::new("/a/."));
+        assert_eq!(resolve(Path::new("."), "./b"), Path::new("b"));
+        assert_eq!(resolve(Path::new("/a"), "/b"), Path::new("/b"));
+    }
 }

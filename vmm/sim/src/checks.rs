@@ -165,7 +165,9 @@ impl Machine {
 
     /// A process ended; true if it was a check's script.
     pub(crate) fn script_ended(&mut self, node: NodeId, pid: Pid, status: ExitStatus) -> bool {
-        let Some(index) = self.world.checks.iter().position(|c| c.script == Some((node, pid))) else { return false };
+        let Some(index) = self.world.checks.iter().position(|c| c.script == Some((node, pid))) else {
+            return false;
+        };
         self.world.checks[index].script = None;
         let output: Vec<u8> = self
             .world
@@ -178,7 +180,10 @@ impl Machine {
         let shown: String = text.trim().chars().take(400).collect();
         let result = match status {
             ExitStatus::Code(0) => Ok(()),
-            other => Err(format!("the script ended with {other}{}{shown}", if shown.is_empty() { "" } else { ": " })),
+            other => Err(format!(
+                "the script ended with {other}{}{shown}",
+                if shown.is_empty() { "" } else { ": " }
+            )),
         };
         self.attempt_ended(index, result);
         true
@@ -244,13 +249,21 @@ impl Machine {
         }
         let scenario = self.scenario.clone();
         let open = |kind| {
-            scenario.checks.iter().zip(&self.world.checks).any(|(s, c)| s.kind == kind && c.verdict == Verdict::Open)
+            scenario
+                .checks
+                .iter()
+                .zip(&self.world.checks)
+                .any(|(s, c)| s.kind == kind && c.verdict == Verdict::Open)
         };
         if open(CheckKind::Liveness) {
             return;
         }
         if open(CheckKind::Safety) {
-            let busy = scenario.checks.iter().zip(&self.world.checks).any(|(s, c)| s.kind == CheckKind::Safety && c.busy());
+            let busy = scenario
+                .checks
+                .iter()
+                .zip(&self.world.checks)
+                .any(|(s, c)| s.kind == CheckKind::Safety && c.busy());
             if !busy && !self.world.final_checks {
                 self.world.final_checks = true;
                 self.schedule_checks(CheckKind::Safety);
@@ -265,7 +278,10 @@ impl Machine {
         let scenario = self.scenario.clone();
         for (index, spec) in scenario.checks.iter().enumerate() {
             let state = &self.world.checks[index];
-            if spec.kind == CheckKind::Liveness && state.verdict == Verdict::Open && self.out_of_time(spec.timeout) {
+            if spec.kind == CheckKind::Liveness
+                && state.verdict == Verdict::Open
+                && self.out_of_time(spec.timeout)
+            {
                 let why = state.last.clone().unwrap_or_else(|| "no attempt ended".into());
                 let text = format!("not within {} ms after the heal: {why}", spec.timeout / 1_000_000);
                 self.world.checks[index].verdict = Verdict::Failed(self.world.now, text);

@@ -48,7 +48,8 @@ impl Clients {
     /// When something must happen without a packet.
     fn deadline(&self, probe: Option<SimTime>) -> Option<SimTime> {
         let stacks = self.nodes.iter().chain(&self.prober).filter_map(|n| n.stack.next_deadline());
-        let driver = self.driver.iter().flat_map(|d| (0..self.nodes.len() as u32).filter_map(|c| d.next_wakeup(c)));
+        let driver =
+            self.driver.iter().flat_map(|d| (0..self.nodes.len() as u32).filter_map(|c| d.next_wakeup(c)));
         stacks.chain(driver).chain(probe).min()
     }
 }
@@ -69,7 +70,13 @@ impl Machine {
                 self.run_client(index, now);
             }
         }
-        let prober_due = self.world.clients.prober.as_ref().and_then(|p| p.stack.next_deadline()).is_some_and(|at| at <= now);
+        let prober_due = self
+            .world
+            .clients
+            .prober
+            .as_ref()
+            .and_then(|p| p.stack.next_deadline())
+            .is_some_and(|at| at <= now);
         if prober_due || self.probe_deadline().is_some_and(|at| at <= now) {
             self.run_prober(now);
         }

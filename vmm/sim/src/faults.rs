@@ -200,7 +200,8 @@ impl Machine {
     }
 
     fn pause(&mut self, id: NodeId, profile: &FaultSpec) {
-        if self.world.paused.contains_key(&id) {
+        let running = matches!(self.world.services[&id].state, State::Running(_));
+        if !running || self.world.paused.contains_key(&id) {
             return;
         }
         let (low, high) = profile.pause_ns;

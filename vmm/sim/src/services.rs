@@ -53,7 +53,13 @@ pub struct Service {
 
 impl Machine {
     pub(crate) fn spec(&self, id: NodeId) -> Option<Arc<ServiceSpec>> {
-        self.scenario.services.iter().chain(&self.scenario.helpers).find(|s| s.node == id).cloned().map(Arc::new)
+        self.scenario
+            .services
+            .iter()
+            .chain(&self.scenario.helpers)
+            .find(|s| s.node == id)
+            .cloned()
+            .map(Arc::new)
     }
 
     fn service(&mut self, id: NodeId) -> &mut Service {

@@ -1,0 +1,241 @@
+//! The main job, as users start it: campaigns over the distributed-kv example (whose binary `examples/build.sh` makes)
+//! and over a small stack of Python services; replay, verify, exit codes.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository")
+}
+
+fn bloodhound(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
+    command.current_dir(dir).args(args).env("NO_COLOR", "1").stdin(std::process::Stdio::null());
+    command.output().expect("the bloodhound binary runs")
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or(-1)
+}
+
+fn text(output: &Output) -> String {
+    format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The last line of standard output as JSON.
+fn json(output: &Output) -> serde_json::Value {
+    let out = String::from_utf8_lossy(&output.stdout);
+    let line = out.lines().last().unwrap_or_default();
+    serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {}", text(output)))
+}
+
+/// A fresh directory.
+fn scratch(name: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    match std::fs::remove_dir_all(&dir) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{}: {e}", dir.display()),
+        _ => {}
+    }
+    std::fs::create_dir_all(&dir).expect("a directory for the test");
+    dir
+}
+
+fn example() -> PathBuf {
+    let dir = root().join("examples/distributed-kv");
+    assert!(dir.join("bin/distributed-kv").exists(), "run examples/build.sh first (test.sh does)");
+    dir
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a directory");
+    for entry in std::fs::read_dir(from).expect("a directory to copy") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("a type").is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("a copy");
+        }
+    }
+}
+
+#[test]
+fn the_correct_service_holds_under_all_faults() {
+    let out = scratch("kv-correct");
+    let result = bloodhound(
+        &example(),
+        &["test", "--seeds", "12", "--format", "json", "--out", &out.to_string_lossy()],
+    );
+    assert_eq!(code(&result), 0, "{}", text(&result));
+    let summary = json(&result);
+    assert_eq!(summary["seeds_run"], 12);
+    assert_eq!(summary["findings"].as_array().map(Vec::len), Some(0));
+    assert!(summary["operations"].as_u64() > Some(2000), "the workload ran: {summary}");
+    let junit = std::fs::read_to_string(out.join("junit.xml")).expect("junit.xml");
+    assert!(junit.contains("failures=\"0\"") && junit.contains("name=\"linearizable\""), "{junit}");
+}
+
+/// The bug is found, reported with its place, and its replay is the same run every time.
+fn finds(bug: &str) {
+    let out = scratch(bug);
+    let config = format!("bugs/{bug}.yaml");
+    let out_text = out.to_string_lossy().into_owned();
+    let result = bloodhound(
+        &example(),
+        &[
+            "test",
+            "--config",
+            &config,
+            "--seeds",
+            "100",
+            "--fail-fast",
+            "--format",
+            "json",
+            "--out",
+            &out_text,
+        ],
+    );
+    assert_eq!(code(&result), 1, "{}", text(&result));
+    let finding = json(&result)["findings"][0].clone();
+    assert_eq!(finding["property"], "linearizable", "{finding}");
+    let junit = std::fs::read_to_string(out.join("junit.xml")).expect("junit.xml");
+    assert!(junit.contains("<failure") && junit.contains("replay: bloodhound replay"), "{junit}");
+    let directory = finding["replay"].as_str().expect("a directory");
+    for _ in 0..3 {
+        let again = bloodhound(&example(), &["replay", directory, "--format", "json"]);
+        assert_eq!(code(&again), 1, "{}", text(&again));
+        assert_eq!(json(&again)["digest"], finding["digest"]);
+    }
+}
+
+#[test]
+fn stale_reads_are_found() {
+    finds("stale-read");
+}
+
+#[test]
+fn acknowledging_before_commit_is_found() {
+    finds("ack-before-commit");
+}
+
+#[test]
+fn voting_twice_is_found() {
+    finds("vote-twice");
+}
+
+#[test]
+fn snapshot_and_full_boot_and_repetition_give_one_digest() {
+    let digest = |output: &Output| json(output)["digest"].clone();
+    let run = bloodhound(&example(), &["run", "--seed", "3", "--format", "json"]);
+    assert_eq!(code(&run), 0, "{}", text(&run));
+    // Every second run of `verify` starts from the snapshot, the others boot anew.
+    let verify = bloodhound(&example(), &["verify", "--seed", "3", "--times", "4", "--format", "json"]);
+    assert_eq!(code(&verify), 0, "{}", text(&verify));
+    assert_eq!(digest(&run), digest(&verify));
+    let other = bloodhound(&example(), &["run", "--seed", "4", "--format", "json"]);
+    assert_ne!(digest(&run), digest(&other), "another seed is another run");
+}
+
+#[test]
+fn a_replay_of_changed_inputs_is_refused() {
+    let dir = scratch("changed");
+    copy(&example(), &dir);
+    let out = dir.join("out");
+    let result = bloodhound(
+        &dir,
+        &[
+            "test",
+            "--config",
+            "bugs/stale-read.yaml",
+            "--seeds",
+            "50",
+            "--fail-fast",
+            "--format",
+            "json",
+            "--out",
+            &out.to_string_lossy(),
+        ],
+    );
+    assert_eq!(code(&result), 1, "{}", text(&result));
+    let finding = json(&result)["findings"][0]["replay"].as_str().expect("a directory").to_string();
+    let binary = dir.join("bin/distributed-kv");
+    let mut bytes = std::fs::read(&binary).expect("the binary");
+    bytes.push(0);
+    std::fs::write(&binary, &bytes).expect("a changed binary");
+    let refused = bloodhound(&dir, &["replay", &finding]);
+    assert_eq!(code(&refused), 2, "{}", text(&refused));
+    assert!(text(&refused).contains("distributed-kv (content)"), "{}", text(&refused));
+    bytes.pop();
+    std::fs::write(&binary, &bytes).expect("the binary as it was");
+    let config = dir.join("bugs/stale-read.yaml");
+    let yaml = std::fs::read_to_string(&config).expect("the configuration");
+    std::fs::write(&config, yaml.replace("drop_rate: 0.01", "drop_rate: 0.02"))
+        .expect("a changed configuration");
+    let refused = bloodhound(&dir, &["replay", &finding]);
+    assert_eq!(code(&refused), 2, "{}", text(&refused));
+    assert!(text(&refused).contains("has changed since the finding was made"), "{}", text(&refused));
+}
+
+fn python_kv(name: &str) -> PathBuf {
+    let dir = scratch(name);
+    copy(&root().join("runner/tests/data/python-kv"), &dir);
+    dir
+}
+
+#[test]
+fn a_python_stack_with_scripts_as_checks() {
+    let dir = python_kv("python-kv");
+    let result = bloodhound(&dir, &["test", "--format", "json"]);
+    assert_eq!(code(&result), 0, "{}", text(&result));
+    assert_eq!(json(&result)["seeds_run"], 3);
+}
+
+#[test]
+fn a_script_that_fails_is_a_finding_with_its_output() {
+    let dir = python_kv("python-kv-failing");
+    std::fs::write(dir.join("checks/up.sh"), "#!/bin/sh\necho it is never up\nexit 1\n").expect("a script");
+    let result = bloodhound(&dir, &["test", "--seeds", "1"]);
+    assert_eq!(code(&result), 1, "{}", text(&result));
+    assert!(text(&result).contains("it is never up"), "{}", text(&result));
+}
+
+#[test]
+fn a_service_that_ends_by_itself_is_a_crash() {
+    let dir = python_kv("python-kv-crashing");
+    let server = std::fs::read_to_string(dir.join("server.py")).expect("the server");
+    let broken = server.replace("def do_DELETE(self):", "def do_DELETE(self):\n        os.abort()");
+    std::fs::write(dir.join("server.py"), broken).expect("a broken server");
+    let yaml = std::fs::read_to_string(dir.join("bloodhound.yaml")).expect("the configuration");
+    let with = yaml.replace(
+        "properties:",
+        "properties:\n  - name: alive\n    kind: safety\n    check: {type: no-crash}",
+    );
+    std::fs::write(dir.join("bloodhound.yaml"), with).expect("a configuration");
+    let result = bloodhound(&dir, &["test", "--seeds", "1"]);
+    assert_eq!(code(&result), 1, "{}", text(&result));
+    assert!(text(&result).contains("SIGABRT"), "{}", text(&result));
+}
+
+#[test]
+fn a_service_that_cannot_start_is_an_environment_error() {
+    let dir = python_kv("python-kv-missing");
+    std::fs::write(dir.join("server.py"), "raise SystemExit('no configuration')\n").expect("a server");
+    let result = bloodhound(&dir, &["test", "--seeds", "1"]);
+    assert_eq!(code(&result), 5, "{}", text(&result));
+    assert!(text(&result).contains("no configuration"), "its output is shown: {}", text(&result));
+}
+
+#[test]
+fn an_unsupported_call_is_named() {
+    let dir = python_kv("python-kv-unsupported");
+    let server = std::fs::read_to_string(dir.join("server.py")).expect("the server");
+    // process_vm_readv
+    let asking = server.replace(
+        "print('listening'",
+        "import ctypes\nctypes.CDLL(None).syscall(310, 0, 0, 0, 0, 0, 0)\nprint('listening'",
+    );
+    std::fs::write(dir.join("server.py"), asking).expect("a server");
+    let result = bloodhound(&dir, &["test", "--seeds", "1"]);
+    assert_eq!(code(&result), 7, "{}", text(&result));
+    assert!(text(&result).contains("process_vm_readv"), "{}", text(&result));
+}
