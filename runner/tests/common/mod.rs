@@ -1,0 +1,103 @@
+//! Running programs under `bloodhound exec`, for the tests which compare its results.
+#![allow(dead_code)] // every test file uses its part
+
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long any program may take on the host before it counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// The root of the repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository")
+}
+
+/// What a program left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    /// The line of `--summary` with the digest.
+    pub fn digest(&self) -> Option<&str> {
+        self.stderr.lines().rev().find(|line| line.starts_with("digest: "))
+    }
+}
+
+/// Runs a command to its end with `input` as standard input.
+pub fn finish(command: &mut Command, input: &[u8]) -> Ran {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let mut stdin = child.stdin.take().expect("piped");
+    let (mut stdout, mut stderr) = (child.stdout.take().expect("piped"), child.stderr.take().expect("piped"));
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let status = std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // A program need not read its input.
+            let _ignored = stdin.write_all(input);
+        });
+        scope.spawn(|| stdout.read_to_end(&mut out));
+        scope.spawn(|| stderr.read_to_end(&mut err));
+        wait(&mut child)
+    });
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    match status {
+        Some(status) => Ran { code: status.code(), stdout: text(out), stderr: text(err) },
+        None => panic!("{command:?} does not end\n{}\n{}", text(out), text(err)),
+    }
+}
+
+fn wait(child: &mut std::process::Child) -> Option<ExitStatus> {
+    let start = Instant::now();
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
+        }
+        if start.elapsed() > PATIENCE {
+            let _ignored = child.kill();
+            let _ignored = child.wait();
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// `bloodhound exec`, with options before the program.
+pub fn exec(options: &[&str], program: &[OsString]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
+    command.arg("exec").args(options).arg("--").args(program);
+    command
+}
+
+/// Calls `work` for all items, on as many threads as there are processors, in any order.
+pub fn in_parallel<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
+    let next = AtomicUsize::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get()).min(8);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    work(item);
+                }
+            });
+        }
+    });
+}
+
+/// Whether a program is installed.
+pub fn installed(program: &str) -> bool {
+    ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
+        .iter()
+        .any(|dir| Path::new(dir).join(program).is_file())
+}

@@ -1,0 +1,156 @@
+//! The programs of conformance/, which hold natively, hold under `bloodhound exec` as well: every check is ok, two runs have
+//! one digest, and so has a run with the standing tests (platform state dropped, sleepers woken for nothing, the world
+//! cloned every few steps).
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, OnceLock};
+
+use common::{Ran, exec, finish, in_parallel, installed, repository};
+
+/// Programs that print no checks: `nondet` has a test of its own, `tokio-server` serves until it is ended.
+const OTHERS: [&str; 2] = ["nondet", "tokio-server"];
+
+/// Builds the programs; `None`, said aloud, without a C compiler.
+fn programs() -> Option<PathBuf> {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let build = || {
+        if !installed("gcc") {
+            println!("SKIPPED: no gcc to build the conformance programs with");
+            return None;
+        }
+        let root = repository().join("conformance");
+        let built = Command::new("sh").arg(root.join("build.sh")).output().expect("sh");
+        assert!(built.status.success(), "build.sh: {}", String::from_utf8_lossy(&built.stderr));
+        Some(root.join("bin"))
+    };
+    BUILT.get_or_init(build).clone()
+}
+
+fn run(options: &[&str], program: &PathBuf) -> Ran {
+    finish(&mut exec(options, &[program.into()]), b"")
+}
+
+/// What is wrong with the runs of a program.
+fn judge(program: &PathBuf) -> Result<(), String> {
+    let first = run(&["--summary"], program);
+    let failed: Vec<&str> =
+        first.stdout.lines().filter(|l| l.starts_with("not ok") || l.starts_with('#')).collect();
+    if first.code != Some(0) || !failed.is_empty() || !first.stdout.contains("\n1..") {
+        return Err(format!("exit {:?}\n{}\n{}", first.code, failed.join("\n"), first.stderr));
+    }
+    let digest = first.digest().ok_or("no digest")?;
+    for options in [&["--summary"][..], &["--summary", "--torment", "3"]] {
+        let again = run(options, program);
+        if again.code != Some(0) || again.stdout != first.stdout {
+            return Err(format!("{options:?}: another output, exit {:?}\n{}", again.code, again.stderr));
+        }
+        if again.digest() != Some(digest) {
+            return Err(format!("{options:?}: another digest: {:?} instead of {digest}", again.digest()));
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_conformance_programs_hold() {
+    let Some(bin) = programs() else { return };
+    let mut all = Vec::new();
+    for kind in ["static", "dynamic"] {
+        let listing = std::fs::read_dir(bin.join(kind)).expect("bin");
+        let names = listing.map(|e| e.expect("an entry").file_name().into_string().expect("a name"));
+        let mut names: Vec<String> =
+            names.filter(|n| !OTHERS.contains(&n.as_str()) && !n.contains('.')).collect();
+        names.sort();
+        all.extend(names.into_iter().map(|name| format!("{kind}/{name}")));
+    }
+    assert!(all.len() >= 30, "programs are missing: {all:?}");
+    let known: BTreeSet<&str> =
+        include_str!("conformance-known-failures.txt").lines().filter(|l| !l.starts_with('#')).collect();
+    let wrong = Mutex::new(Vec::new());
+    in_parallel(&all, |name| {
+        let text = match (judge(&bin.join(name)), known.contains(name.as_str())) {
+            (Err(what), false) => format!("{name}: {what}"),
+            (Ok(()), true) => format!("{name} holds: take it out of conformance-known-failures.txt"),
+            _ => return,
+        };
+        wrong.lock().expect("no panic").push(text);
+    });
+    let wrong = wrong.into_inner().expect("no panic");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// Runs on one processor only.
+fn on_cpu(cpu: usize, options: &[&str], program: &PathBuf) -> Ran {
+    let mut command = exec(options, &[program.into()]);
+    let pin = move || {
+        // SAFETY: a cpu_set_t is a plain bit array, for which zeroes are valid; CPU_SET stays within it; the call reads it.
+        let result = unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            libc::CPU_SET(cpu, &mut set);
+            libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+        };
+        if result == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+    unsafe { command.pre_exec(pin) };
+    finish(&mut command, b"")
+}
+
+/// The processors that this process may use, the first and the last of them.
+fn two_cpus() -> (usize, usize) {
+    // SAFETY: as in `on_cpu`; the call fills the set.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set);
+        set
+    };
+    // SAFETY: CPU_ISSET reads within the set.
+    let mut cpus = (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) });
+    let first = cpus.next().unwrap_or(0);
+    (first, cpus.last().unwrap_or(first))
+}
+
+fn lines<'a>(ran: &'a Ran, start: &str) -> Vec<&'a str> {
+    ran.stdout.lines().filter(|line| line.starts_with(start)).collect()
+}
+
+/// A program that shows what differs between runs of an ordinary system: threads racing on a counter, time, ids, random
+/// bytes, rdtsc, cpuid, addresses, directory order, what old stack frames left.
+#[test]
+fn nothing_differs_between_runs_with_one_seed() {
+    let Some(bin) = programs() else { return };
+    let (first_cpu, last_cpu) = two_cpus();
+    for kind in ["static", "dynamic"] {
+        let program = bin.join(kind).join("nondet");
+        let seeded = |seed: &'static str| ["--summary", "--seed", seed];
+        let one = on_cpu(first_cpu, &seeded("1"), &program);
+        assert_eq!(one.code, Some(0), "{kind}: {}", one.stderr);
+        assert!(one.digest().is_some());
+        assert_eq!(one, on_cpu(last_cpu, &seeded("1"), &program), "{kind}: on another processor");
+        let tormented = on_cpu(first_cpu, &["--summary", "--seed", "1", "--torment", "5"], &program);
+        assert_eq!(one, tormented, "{kind}: with the standing tests");
+        let two = on_cpu(first_cpu, &seeded("2"), &program);
+        assert_ne!(one.digest(), two.digest());
+        for varies in ["counter", "children", "urandom", "getrandom", "AT_RANDOM", "mkstemp", "stack"] {
+            assert_ne!(
+                lines(&one, varies),
+                lines(&two, varies),
+                "{kind}: {varies} is the same for two seeds"
+            );
+        }
+        for constant in ["cpuid", "pid", "uname", "cpu "] {
+            assert!(!lines(&one, constant).is_empty(), "{kind}: no line {constant}");
+            assert_eq!(
+                lines(&one, constant),
+                lines(&two, constant),
+                "{kind}: {constant} depends on the seed"
+            );
+        }
+    }
+}
