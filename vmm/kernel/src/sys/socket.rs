@@ -7,6 +7,8 @@
 mod options;
 #[cfg(test)]
 mod recorded;
+#[cfg(test)]
+mod tests;
 
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Ucred;

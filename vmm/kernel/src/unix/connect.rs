@@ -237,7 +237,8 @@ impl UnixSockets {
         let Some(s) = self.sockets.remove(id) else { return Vec::new() };
         self.effects.retries.push_back(id);
         if let Some(name) = s.name.as_ref().filter(|_| s.charged > 0) {
-            self.keep_name(id, name);
+            let receivers = if s.kind.connects() { self.connected_to(id, &s) } else { self.ids() };
+            self.keep_name(id, name, &receivers);
         }
         if let Some(ino) = s.ino {
             self.paths.remove(&ino);
@@ -251,8 +252,7 @@ impl UnixSockets {
         }
         // An empty packet does not count as unread, if it is the only one (kernels with out-of-band data skip it).
         let unread = s.queue.len() > 1 || s.queue.front().is_some_and(|m| m.left() > 0);
-        let connected: Vec<UnixId> =
-            self.sockets.iter().filter(|(_, o)| o.peer == Peer::Alive(id)).map(|(o, _)| o).collect();
+        let connected = self.connected_to(id, &s);
         for other in connected {
             let o = &mut self.sockets[other];
             o.peer = Peer::Dead(s.name.clone());
@@ -270,5 +270,18 @@ impl UnixSockets {
             self.discard(message);
         }
         s.pending.into_iter().rev().collect()
+    }
+
+    /// The sockets whose peer is `id`, which was `s`. Of a connection that can only be the other end.
+    fn connected_to(&self, id: UnixId, s: &UnixSocket) -> Vec<UnixId> {
+        match s.peer {
+            Peer::Alive(peer) if s.kind.connects() => vec![peer],
+            _ if s.kind.connects() => Vec::new(),
+            _ => self.sockets.iter().filter(|(_, o)| o.peer == Peer::Alive(id)).map(|(o, _)| o).collect(),
+        }
+    }
+
+    fn ids(&self) -> Vec<UnixId> {
+        self.sockets.iter().map(|(id, _)| id).collect()
     }
 }

@@ -309,9 +309,10 @@ impl UnixSockets {
         }
     }
 
-    /// A sender is gone: its name stays with what it sent.
-    pub(super) fn keep_name(&mut self, sender: UnixId, name: &Name) {
-        for (_, s) in self.sockets.iter_mut() {
+    /// A sender is gone: its name stays with what it sent to `receivers`.
+    pub(super) fn keep_name(&mut self, sender: UnixId, name: &Name, receivers: &[UnixId]) {
+        for id in receivers {
+            let Some(s) = self.sockets.get_mut(*id) else { continue };
             for message in s.queue.iter_mut().filter(|m| m.sender == sender) {
                 message.from = Some(name.clone());
             }
