@@ -1,10 +1,9 @@
 //! Panics of ours: what is printed, and exit code 70.
 //!
-//! [`install`] once at the start of the process; [`catch`] around work whose panic the caller wants to report with
-//! more than the hook knows (its seed, say) and which must not end the process.
+//! [`install`] once at the start of the process; [`doing`] says what a thread is at, so that the report has it.
 
-use std::cell::Cell;
-use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::cell::RefCell;
+use std::panic::PanicHookInfo;
 use std::sync::Mutex;
 
 use crate::{exit, output};
@@ -13,9 +12,12 @@ use crate::{exit, output};
 static REPORTING: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    /// What the panic under way on this thread says, where [`catch`] wants it.
-    static CAUGHT: Cell<Option<String>> = const { Cell::new(None) };
-    static CATCHING: Cell<u32> = const { Cell::new(0) };
+    static DOING: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// What this thread does from now on, for the report: the seed that it runs, for instance.
+pub fn doing(what: String) {
+    DOING.with_borrow_mut(|doing| *doing = what);
 }
 
 /// From now on a panic prints a report for us and ends the process with [`exit::BUG`].
@@ -25,10 +27,6 @@ pub fn install() {
 
 fn hook(info: &PanicHookInfo<'_>) {
     let message = message(info);
-    if CATCHING.get() > 0 {
-        CAUGHT.set(Some(message));
-        return;
-    }
     if message.starts_with("failed printing to ") {
         // `println!` to a pipe that nobody reads.
         output::eprint(&format!("bloodhound: {message}\n"));
@@ -36,7 +34,9 @@ fn hook(info: &PanicHookInfo<'_>) {
     }
     // A second thread that panics as well waits here until the first has ended the process.
     let _first = REPORTING.lock();
-    output::eprint(&report(&message, &std::env::args().collect::<Vec<_>>()));
+    let doing = DOING.with(|doing| doing.try_borrow().map(|text| text.clone()).unwrap_or_default());
+    let arguments: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+    output::eprint(&report(&message, &doing, &arguments));
     let backtrace = std::backtrace::Backtrace::capture();
     if backtrace.status() == std::backtrace::BacktraceStatus::Captured {
         output::eprint(&format!("{backtrace}\n"));
@@ -54,18 +54,20 @@ fn message(info: &PanicHookInfo<'_>) -> String {
     }
 }
 
-/// What is printed about a bug.
-pub fn report(message: &str, arguments: &[String]) -> String {
+/// What is printed about a bug. `doing` may be empty.
+fn report(message: &str, doing: &str, arguments: &[String]) -> String {
+    let command = arguments.iter().map(|a| quote(a)).collect::<Vec<_>>().join(" ");
+    let mut facts = vec![("version", env!("CARGO_PKG_VERSION")), ("command", &command)];
+    if !doing.is_empty() {
+        facts.push(("doing", doing));
+    }
+    let facts: String = facts.iter().map(|(name, value)| format!("  {name}: {value}\n")).collect();
     format!(
-        "bloodhound: internal error: {message}\n\
-         \n\
+        "bloodhound: internal error: {message}\n\n\
          This is a bug of Bloodhound, not of the services it runs. Please report it with these lines:\n\
-         \x20 version: {}\n\
-         \x20 command: {}\n\
+         {facts}\
          and, if you can, bloodhound.yaml, the compose file, the seed, and the output of `bloodhound doctor`.\n\
-         RUST_BACKTRACE=1 adds a backtrace.\n",
-        env!("CARGO_PKG_VERSION"),
-        arguments.iter().map(|a| quote(a)).collect::<Vec<_>>().join(" "),
+         RUST_BACKTRACE=1 adds a backtrace.\n"
     )
 }
 
@@ -78,18 +80,6 @@ pub fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Runs `work`; a panic in it becomes an error with its message and place. The caller drops whatever `work` left
-/// half done.
-///
-/// # Errors
-/// The text of the panic.
-pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    CATCHING.set(CATCHING.get() + 1);
-    let result = catch_unwind(AssertUnwindSafe(work));
-    CATCHING.set(CATCHING.get() - 1);
-    result.map_err(|_| CAUGHT.take().unwrap_or_else(|| "a panic without text".to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,28 +87,26 @@ mod tests {
     #[test]
     fn the_report_says_what_is_needed() {
         let arguments = ["bloodhound", "test", "--config", "my file's.yaml"].map(str::to_owned);
-        let text = report("index out of bounds\n  at src/x.rs:3", &arguments);
+        let text = report("index out of bounds\n  at src/x.rs:3", "seed 7", &arguments);
         assert!(text.starts_with("bloodhound: internal error: index out of bounds\n  at src/x.rs:3\n"));
         assert!(text.contains("This is a bug of Bloodhound"));
         assert!(text.contains("command: bloodhound test --config 'my file'\\''s.yaml'\n"), "{text}");
         assert!(text.contains(env!("CARGO_PKG_VERSION")));
-    }
-
-    /// The hook is the process's: these run in a process of their own, as tests that are ignored otherwise.
-    fn child(name: &str) -> std::process::Output {
-        std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "--nocapture", "--test-threads=1", name])
-            .env_remove("RUST_BACKTRACE")
-            .output()
-            .unwrap()
+        assert!(text.contains("\n  doing: seed 7\n"), "{text}");
     }
 
     #[test]
     fn a_panic_ends_the_process_with_70_and_a_report() {
-        let output = child("bug::tests::panicking");
+        // The hook is the process's and ends it: so in a process of its own.
+        let output = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "--nocapture", "--test-threads=1", "bug::tests::panicking"])
+            .env_remove("RUST_BACKTRACE")
+            .output()
+            .unwrap();
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(70), "{text}");
         assert!(text.contains("internal error: 2 + 2 = 5\n  at "), "{text}");
+        assert!(text.contains("\n  doing: seed 42\n"), "{text}");
         assert!(text.contains("This is a bug of Bloodhound"), "{text}");
     }
 
@@ -126,24 +114,10 @@ mod tests {
     #[ignore = "run by a_panic_ends_the_process_with_70_and_a_report"]
     fn panicking() {
         install();
-        std::thread::spawn(|| panic!("2 + 2 = {}", 5)).join().unwrap();
-    }
-
-    #[test]
-    fn a_caught_panic_is_an_error_and_nothing_is_printed() {
-        let output = child("bug::tests::catching");
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "{text}");
-        assert!(!text.contains("internal error"), "{text}");
-    }
-
-    #[test]
-    #[ignore = "run by a_caught_panic_is_an_error_and_nothing_is_printed"]
-    fn catching() {
-        install();
-        assert_eq!(catch(|| 3), Ok(3));
-        let text = catch(|| -> u8 { panic!("seed {}", 7) }).unwrap_err();
-        assert!(text.starts_with("seed 7\n  at "), "{text}");
-        assert_eq!(catch(|| catch(|| panic!("inner")).is_err()), Ok(true));
+        let thread = std::thread::spawn(|| {
+            doing("seed 42".into());
+            panic!("2 + 2 = {}", 5)
+        });
+        thread.join().unwrap();
     }
 }

@@ -1,7 +1,6 @@
 //! The `bloodhound` command.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // the host side: times and threads of the host never enter a world
 
-#[allow(dead_code)] // `catch` is for campaigns
 mod bug;
 mod campaign;
 mod check;
@@ -16,7 +15,6 @@ mod github;
 mod host;
 mod interrupt;
 mod junit;
-#[allow(dead_code)] // `write_file` is for the reports of `test`
 mod output;
 mod plan;
 mod report;

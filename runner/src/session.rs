@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bloodhound_abi::SimTime;
-use bloodhound_config::compose::Variables;
-use bloodhound_config::{Diagnostic, Project, render};
+use bloodhound_config::Project;
 use bloodhound_decisions::{DecisionLog, Decisions};
 use bloodhound_sim::checks::Verdict;
 use bloodhound_sim::machine::{Listen, Listener};
@@ -22,7 +21,7 @@ use bloodhound_workloads::history::History;
 use bloodhound_workloads::linearizability::{self, Budget};
 
 use crate::plan::{Judge, Plan, Property};
-use crate::{exit, host};
+use crate::{exit, host, validate};
 
 /// Seed of the boot: the same for every run, so that all seeds start from one snapshot.
 pub const BOOT_SEED: u64 = 0;
@@ -60,28 +59,14 @@ pub struct Session {
     pub plan_digest: String,
 }
 
-/// The process's environment, for interpolation in the compose file.
-pub fn environment() -> Variables {
-    std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect()
-}
-
-/// Prints diagnostics to standard error.
-pub fn show(diagnostics: &[Diagnostic]) {
-    use std::io::IsTerminal;
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    for d in diagnostics {
-        eprintln!("{}", render::text(d, colour));
-    }
-}
-
 impl Session {
     /// Loads and plans.
     ///
     /// # Errors
     /// Configuration errors (already printed with their places) and what the host lacks.
     pub fn load(config: &Path, compose: Option<&Path>) -> Result<Session, Failure> {
-        let (project, diagnostics) = Project::load(config, compose, &environment());
-        show(&diagnostics);
+        let (project, diagnostics) = Project::load(config, compose, &validate::environment());
+        validate::show(&diagnostics, validate::Format::Human);
         let Some(project) = project else {
             return Err(Failure::usage(format!("{} cannot be used; see the errors above", config.display())));
         };
@@ -230,6 +215,7 @@ impl Worker {
     /// # Errors
     /// Host errors.
     pub fn run(&mut self, seed: u64, decisions: Decisions) -> Result<Outcome, MachineError> {
+        crate::bug::doing(format!("seed {seed}"));
         self.machine.world.decisions = decisions;
         let profile = self.machine.begin_faults();
         self.machine.begin_workload();
