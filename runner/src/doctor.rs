@@ -161,7 +161,7 @@ impl Report {
         let host = &self.host;
         let unknown = || "unknown".to_owned();
         let gib = |bytes: Option<u64>| {
-            bytes.map_or_else(unknown, |b| format!("{}.{} GiB", b >> 30, (b % (1 << 30)) * 10 >> 30))
+            bytes.map_or_else(unknown, |b| format!("{}.{} GiB", b >> 30, ((b % (1 << 30)) * 10) >> 30))
         };
         let mut out = String::new();
         // Writing into a String cannot fail.

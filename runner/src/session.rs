@@ -106,8 +106,6 @@ pub struct Outcome {
     pub virtual_time: SimTime,
     /// The faults it drew.
     pub profile: FaultSpec,
-    /// Faults injected.
-    pub faults: u64,
     /// What happened.
     pub log: Vec<LogEntry>,
     /// What went wrong.
@@ -131,13 +129,6 @@ pub enum Stopped {
     Unsupported(String),
     /// The user interrupted.
     Interrupted,
-}
-
-impl Outcome {
-    /// The whole run held.
-    pub fn passed(&self) -> bool {
-        self.violations.is_empty() && self.stopped.is_none() && self.undecided.is_empty()
-    }
 }
 
 /// A machine on one CPU.
@@ -232,7 +223,6 @@ impl Worker {
             steps: world.steps,
             virtual_time: world.now,
             profile,
-            faults: world.faults.injected,
             log: world.log.clone(),
             violations: Vec::new(),
             undecided: BTreeMap::new(),

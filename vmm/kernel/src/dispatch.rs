@@ -21,6 +21,7 @@ macro_rules! handle {
         Err(Stop::Unsupported(String::new()))
     };
     ($k:ident, $a:ident, $nr:literal, $name:ident, ($($arg:ident : $kind:tt),*), $status:ident) => {{
+        #[allow(unused_mut)] // calls without arguments read none
         let mut regs = $a.iter();
         $(let $arg: arg_type!($kind) = FromReg::from_reg(*regs.next().unwrap_or(&0));)*
         let _ = regs;

@@ -20,7 +20,7 @@ pub enum Stop {
     /// An error for the guest.
     Errno(Errno),
     /// The task sleeps.
-    Block(Wait),
+    Block(Box<Wait>),
     /// The task is gone (exit, exec of a sibling, fatal signal).
     Exited,
     /// Registers were set by the handler (rt_sigreturn, execve): there is no return value to store.
@@ -211,13 +211,13 @@ impl Wait {
 
 impl From<Wait> for Stop {
     fn from(w: Wait) -> Stop {
-        Stop::Block(w)
+        Stop::Block(Box::new(w))
     }
 }
 
 impl Node {
     /// Puts `tid` to sleep as `wait` says. Called by the dispatcher only.
-    pub(crate) fn block(&mut self, tid: Tid, wait: Wait) {
+    pub(crate) fn block(&mut self, tid: Tid, wait: Box<Wait>) {
         for on in &wait.on {
             self.waiters.entry(*on).or_default().push(tid);
         }
@@ -226,7 +226,7 @@ impl Node {
         }
         self.run_queue.retain(|t| *t != tid);
         let task = self.task_mut(tid);
-        task.state = TaskState::Blocked(Box::new(wait));
+        task.state = TaskState::Blocked(wait);
     }
 
     /// Makes a sleeping task runnable; its call runs again. `timed_out` tells it that its deadline has passed.

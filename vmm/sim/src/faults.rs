@@ -21,8 +21,6 @@ pub struct Faults {
     pub profile: Option<FaultSpec>,
     /// Partitions in force.
     pub partitions: Vec<PartitionId>,
-    /// Faults injected, for the report.
-    pub injected: u64,
 }
 
 impl fmt::Display for FaultSpec {
@@ -169,7 +167,6 @@ impl Machine {
 
     fn fault(&mut self, node: Option<NodeId>, text: String) {
         self.world.digest.bytes(text.as_bytes());
-        self.world.faults.injected += 1;
         self.world.note(node, Notice::Fault(text));
     }
 

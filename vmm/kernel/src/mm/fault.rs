@@ -29,6 +29,7 @@ pub struct PageMapping {
 
 /// What a fault means.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // lives on the stack of one trap; a box would cost an allocation per fault
 pub enum Fault {
     /// Map these and go on.
     Map(SmallVec<[PageMapping; 16]>),
@@ -84,7 +85,7 @@ impl Node {
                     // A writable private page of a program is nearly always written (relocations, .data): it is copied
                     // at once instead of by a second fault. Of other files the page follows the file until then.
                     let copy = writable && (access == Access::Write || self.vfs.is_pristine(ino));
-                    if !writable && !(exec && self.config.patch_cpuid.is_some()) {
+                    if !(writable || exec && self.config.patch_cpuid.is_some()) {
                         return Some(mapping(&frame, false));
                     }
                     match self.patched(ino, index, &frame, exec) {

@@ -63,7 +63,7 @@ impl Node {
 impl Ctx<'_> {
     /// The identity of the word at `addr`.
     pub(crate) fn futex_key(&mut self, addr: u64, private: bool) -> SysResult<FutexKey> {
-        if addr % 4 != 0 {
+        if !addr.is_multiple_of(4) {
             return err(Errno::EINVAL);
         }
         let mm = self.process().mm;
@@ -99,7 +99,7 @@ impl Ctx<'_> {
                 return err(Errno::ETIMEDOUT);
             }
             // A spurious wake: sleep on at the same place of the queue.
-            return Err(Stop::Block(r.wait));
+            return Err(r.wait.into());
         }
         let current: u32 = self.read_obj(uaddr)?;
         if current != val {

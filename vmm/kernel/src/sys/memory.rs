@@ -108,7 +108,7 @@ fn counted(vma: &Vma) -> bool {
 
 pub fn mmap(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex, flags: Hex, fd: Fd, offset: u64) -> SysResult {
     let flags = flags.0;
-    if len == 0 || offset % PAGE != 0 {
+    if len == 0 || !offset.is_multiple_of(PAGE) {
         return err(Errno::EINVAL);
     }
     let kind = flags & c::MAP_TYPE;
@@ -131,7 +131,7 @@ pub fn mmap(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex, flags: Hex, fd: Fd,
     let fixed = flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) != 0;
     let start = if fixed {
         let end = addr.0.checked_add(len).filter(|e| *e <= TASK_SIZE).ok_or(Errno::ENOMEM)?;
-        if addr.0 % PAGE != 0 {
+        if !addr.0.is_multiple_of(PAGE) {
             return err(Errno::EINVAL);
         }
         if addr.0 < MMAP_MIN {
@@ -200,7 +200,7 @@ impl Ctx<'_> {
 }
 
 fn range(addr: u64, len: u64) -> Result<(u64, u64), Errno> {
-    if addr % PAGE != 0 {
+    if !addr.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL);
     }
     let end = page_up(len).and_then(|l| addr.checked_add(l)).ok_or(Errno::EINVAL)?;
@@ -218,7 +218,8 @@ pub fn munmap(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
 }
 
 pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex) -> SysResult {
-    let (start, end) = range(addr.0, len).map_err(|e| if addr.0 % PAGE == 0 { Errno::ENOMEM } else { e })?;
+    let (start, end) =
+        range(addr.0, len).map_err(|e| if addr.0.is_multiple_of(PAGE) { Errno::ENOMEM } else { e })?;
     if prot.0 & !(c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC | 0x0300_0000) != 0 {
         return err(Errno::EINVAL);
     }
@@ -277,14 +278,16 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
 
 pub fn mremap(k: &mut Ctx<'_>, old: Ptr, old_len: u64, new_len: u64, flags: Hex, new: Ptr) -> SysResult {
     let flags = flags.0;
-    if flags & !(c::MREMAP_MAYMOVE | c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) != 0 || old.0 % PAGE != 0 {
+    if flags & !(c::MREMAP_MAYMOVE | c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) != 0
+        || !old.0.is_multiple_of(PAGE)
+    {
         return err(Errno::EINVAL);
     }
     if flags & c::MREMAP_DONTUNMAP != 0 {
         return Err(Stop::Unsupported("mremap with MREMAP_DONTUNMAP".into()));
     }
     let fixed = flags & c::MREMAP_FIXED != 0;
-    if (fixed && (flags & c::MREMAP_MAYMOVE == 0 || new.0 % PAGE != 0)) || new_len == 0 {
+    if (fixed && (flags & c::MREMAP_MAYMOVE == 0 || !new.0.is_multiple_of(PAGE))) || new_len == 0 {
         return err(Errno::EINVAL);
     }
     if old_len == 0 {
@@ -498,7 +501,7 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: Hex) -> SysResult {
     let seg = segment(k, id)?;
     let len = k.node.shm[seg].size;
     let mm = k.process().mm;
-    if addr.0 % PAGE != 0 {
+    if !addr.0.is_multiple_of(PAGE) {
         return err(Errno::EINVAL);
     }
     let start = k.node.mms[mm].find_free(addr.0, len)?;

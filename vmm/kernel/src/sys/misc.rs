@@ -203,7 +203,7 @@ pub fn sched_yield(k: &mut Ctx<'_>) -> SysResult {
 }
 
 pub fn sched_getaffinity(k: &mut Ctx<'_>, _pid: i32, size: u64, mask: Ptr) -> SysResult {
-    if size < 8 || size % 8 != 0 {
+    if size < 8 || !size.is_multiple_of(8) {
         return err(Errno::EINVAL);
     }
     k.write_obj(mask, &1u64)?;

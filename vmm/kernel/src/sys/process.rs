@@ -90,7 +90,7 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
     {
         let waiting =
             k.node.tasks.values().any(|t| t.pid == Pid(child as u32) && t.vfork_parent == Some(k.tid));
-        return if waiting { Err(Stop::Block(resumed.wait)) } else { Ok(child) };
+        return if waiting { Err(resumed.wait.into()) } else { Ok(child) };
     }
     let has = |flag| r.flags & flag != 0;
     if has(c::CLONE_SIGHAND) && !has(c::CLONE_VM) || has(c::CLONE_THREAD) && !has(c::CLONE_SIGHAND) {
@@ -469,7 +469,8 @@ pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: Hex, rusage: Ptr) 
     let which = match pid {
         -1 => Which::Any,
         0 => Which::Group(k.process().pgid),
-        i32::MIN => return err(Errno::ESRCH),
+        // The negation of the smallest number is none ("ESRCH", kernel_wait4).
+        _ if pid == i32::MIN => return err(Errno::ESRCH),
         ..-1 => Which::Group(Pid(pid.unsigned_abs())),
         _ => Which::Pid(Pid(pid as u32)),
     };

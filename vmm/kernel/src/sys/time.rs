@@ -53,7 +53,7 @@ impl Ctx<'_> {
         if let Some(r) = &self.resumed
             && !r.timed_out
         {
-            return Err(Stop::Block(r.wait.clone()));
+            return Err(r.wait.clone().into());
         }
         if self.timed_out() || deadline <= self.now() {
             return Ok(0);

@@ -34,9 +34,12 @@ fn align(len: usize) -> usize {
     len.next_multiple_of(8)
 }
 
+/// Level, type and data of a control message.
+type Part<'a> = (u64, u64, &'a [u8]);
+
 /// The messages in a control buffer: level, type, data. EINVAL for a length that is too small or points out of the
 /// buffer (`CMSG_OK`).
-fn split(mut buf: &[u8]) -> Result<Vec<(u64, u64, &[u8])>, Errno> {
+fn split(mut buf: &[u8]) -> Result<Vec<Part<'_>>, Errno> {
     let mut out = Vec::new();
     while let Ok((hdr, _)) = Cmsghdr::read_from_prefix(buf) {
         let len = usize::try_from(hdr.len).map_err(|_| Errno::EINVAL)?;
