@@ -50,7 +50,13 @@ impl Node {
             return Fault::Signal(c::SIGBUS as u32, c::BUS_ADRERR as i32, addr);
         };
         let mut out = SmallVec::new();
-        let around = if matches!(vma.backing, Backing::Anon) { AROUND_ANON } else { AROUND_FILE };
+        let around = match vma.backing {
+            Backing::Anon => AROUND_ANON,
+            // Pages of a shared file become writable one by one (a store makes them dirty). The neighbours would be mapped
+            // read-only, also those that have been written: a store across two pages would never get both.
+            Backing::File { .. } if vma.shared && access == Access::Write => 1,
+            _ => AROUND_FILE,
+        };
         let block = page & !(around * PAGE - 1);
         let (low, high) = (block.max(vma.start), (block + around * PAGE).min(vma.end));
         for at in (low..high).step_by(PAGE as usize) {

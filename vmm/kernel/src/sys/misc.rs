@@ -144,8 +144,10 @@ pub fn prctl(k: &mut Ctx<'_>, option: u32, a2: u64, a3: u64, _a4: u64, _a5: u64)
         c::PR_GET_SECCOMP | c::PR_GET_KEEPCAPS | c::PR_GET_SECUREBITS | c::PR_GET_THP_DISABLE => Ok(0),
         c::PR_SET_KEEPCAPS | c::PR_SET_THP_DISABLE | c::PR_SET_TIMERSLACK | c::PR_SET_SECUREBITS => Ok(0),
         c::PR_GET_TIMERSLACK => Ok(50_000),
-        c::PR_CAPBSET_READ if a2 <= 40 => Ok(0xa004_25fb >> a2 & 1),
-        c::PR_CAPBSET_DROP if a2 <= 40 => Ok(0),
+        // "EINVAL option is PR_CAPBSET_READ and arg2 does not specify a valid capability": programs look for the last one.
+        c::PR_CAPBSET_READ | c::PR_CAPBSET_DROP if a2 > 40 => err(Errno::EINVAL),
+        c::PR_CAPBSET_READ => Ok(0xa004_25fb >> a2 & 1),
+        c::PR_CAPBSET_DROP => Ok(0),
         c::PR_CAP_AMBIENT => Ok(0),
         c::PR_GET_TSC => {
             k.write_obj(Ptr(a2), &1i32)?;
