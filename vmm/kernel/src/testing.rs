@@ -88,13 +88,18 @@ impl Bench {
         Bench { node, base, decisions, tid: Tid(pid.0), next: 0 }
     }
 
-    /// Makes a call; what comes of it.
-    pub(crate) fn start(&mut self, tid: Tid, nr: u64, args: &[u64]) -> Outcome {
+    /// Sets the registers for a call.
+    pub(crate) fn prepare(&mut self, tid: Tid, nr: u64, args: &[u64]) {
         let regs = &mut self.node.task_mut(tid).regs;
         let mut all = [0; 6];
         all[..args.len()].copy_from_slice(args);
         regs.orig_rax = nr;
         [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = all;
+    }
+
+    /// Makes a call; what comes of it.
+    pub(crate) fn start(&mut self, tid: Tid, nr: u64, args: &[u64]) -> Outcome {
+        self.prepare(tid, nr, args);
         self.node.syscall(tid, &mut self.base, &mut self.decisions)
     }
 

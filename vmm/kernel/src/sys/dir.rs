@@ -179,4 +179,6 @@ pub fn rmdir(k: &mut Ctx<'_>, path: Path) -> SysResult {
 }
 
 #[cfg(test)]
+mod storm;
+#[cfg(test)]
 mod tests;
