@@ -15,6 +15,7 @@ pub mod machine;
 pub mod scenario;
 pub mod services;
 pub mod setup;
+mod snapshot;
 mod step;
 pub mod strace;
 pub mod world;

@@ -15,6 +15,7 @@ use bloodhound_vfs::BaseFs;
 
 use crate::event::Event;
 use crate::scenario::Scenario;
+use crate::snapshot::Foreign;
 use crate::world::{Finding, FindingKind, World};
 
 /// A step as a listener sees it.
@@ -108,6 +109,7 @@ pub struct Machine {
     pub(crate) listener: Option<Listener>,
     pub(crate) modes: TestModes,
     pub(crate) spaces: BTreeSet<u64>,
+    pub(crate) foreign: Foreign,
     pub(crate) scratch: Vec<Mapping>,
     pub(crate) interrupt: Option<Arc<std::sync::atomic::AtomicBool>>,
 }
@@ -129,6 +131,7 @@ impl Machine {
             listener: None,
             modes: TestModes::default(),
             spaces: BTreeSet::new(),
+            foreign: Foreign::new(),
             scratch: Vec::new(),
             interrupt: None,
         }
@@ -220,7 +223,9 @@ impl Machine {
         match (runner, timed) {
             (Some((clock, id)), t) if t.is_none_or(|t| clock <= t) => {
                 let lookahead = self.scenario.link.latency;
-                let limit = second.after(lookahead).min(t.unwrap_or(SimTime::MAX));
+                // At most a time step, so that whoever waits for a condition or an interrupt gets to look.
+                let slice = clock.after(self.scenario.time_step);
+                let limit = second.after(lookahead).min(t.unwrap_or(SimTime::MAX)).min(slice);
                 self.run_node(id, limit)?;
                 Ok(true)
             }
@@ -239,7 +244,7 @@ impl Machine {
         loop {
             let sent = self.step(id)?;
             let node = &self.world.nodes[&id];
-            if sent || node.run_queue.is_empty() || node.clock > limit {
+            if sent || node.run_queue.is_empty() || node.clock > limit || node.stdin.wanted {
                 return Ok(());
             }
         }
@@ -358,52 +363,6 @@ impl Machine {
         };
         self.world.find(FindingKind::Hang, Some(id), text);
         true
-    }
-
-    /// Saves everything that only the platform holds into the world and write-protects its mappings, so that the world
-    /// can be cloned.
-    ///
-    /// # Errors
-    /// Host errors.
-    pub fn detach(&mut self) -> Result<(), MachineError> {
-        let ids: Vec<NodeId> = self.world.nodes.keys().copied().collect();
-        for id in ids {
-            let spaces: Vec<u64> = self.world.nodes[&id].mms.iter().map(|(_, m)| m.space).collect();
-            for space in spaces {
-                self.save_xstate(id, SpaceId(space))?;
-                self.platform.write_protect(SpaceId(space));
-            }
-        }
-        Ok(())
-    }
-
-    /// A clone of the world.
-    ///
-    /// # Errors
-    /// Host errors.
-    pub fn snapshot(&mut self) -> Result<World, MachineError> {
-        self.detach()?;
-        Ok(self.world.clone())
-    }
-
-    /// Replaces the world. Spaces keep their host resources and forget their mappings.
-    pub fn restore(&mut self, world: World) {
-        let live: BTreeSet<u64> =
-            world.nodes.values().flat_map(|n| n.mms.iter().map(|(_, m)| m.space)).collect();
-        for space in std::mem::take(&mut self.spaces) {
-            if live.contains(&space) {
-                self.platform.reset_space(SpaceId(space));
-                self.spaces.insert(space);
-            } else {
-                self.platform.drop_space(SpaceId(space));
-            }
-        }
-        self.world = world;
-        for node in self.world.nodes.values_mut() {
-            for task in Arc::make_mut(node).tasks.values_mut() {
-                task.xstate_dirty = true;
-            }
-        }
     }
 
     pub(crate) fn host<T>(&self, result: Result<T, PlatformError>) -> Result<T, MachineError> {

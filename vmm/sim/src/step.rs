@@ -156,7 +156,7 @@ impl Machine {
         let task = node.task(tid);
         if node.pending_for(tid) & !task.sigmask != 0 {
             let space = SpaceId(node.mms[node.process(task.pid).mm].space);
-            if self.platform.xstate_owner(space) == Some(key(id, tid)) && !task.xstate_dirty {
+            if self.xstate_owner(space) == Some(key(id, tid)) && !task.xstate_dirty {
                 self.save_xstate(id, space)?;
             }
         }
@@ -241,19 +241,6 @@ impl Machine {
         }
     }
 
-    /// Reads the extended state that the platform holds for a space into its owner's task.
-    pub(crate) fn save_xstate(&mut self, id: NodeId, space: SpaceId) -> Result<(), MachineError> {
-        let saved = self.platform.save_xstate(space);
-        let Some((owner, state)) = self.host(saved)? else { return Ok(()) };
-        let tid = Tid(owner.0 as u32);
-        if let Some(task) = self.world.node_mut(id).tasks.get_mut(&tid)
-            && !task.xstate_dirty
-        {
-            task.xstate = Some(convert::xstate_bytes(&state));
-        }
-        Ok(())
-    }
-
     /// Makes the platform ready for the task: stale mappings gone, its extended state loaded.
     fn load(&mut self, id: NodeId, tid: Tid, space: SpaceId, mm: MmId) -> Result<(), MachineError> {
         if self.spaces.insert(space.0) {
@@ -264,16 +251,19 @@ impl Machine {
         for (addr, len) in node.mms[mm].invalid.drain(..) {
             self.platform.unmap(space, addr, len);
         }
-        if self.platform.xstate_owner(space) == Some(key(id, tid)) && !node.task(tid).xstate_dirty {
+        let dirty = node.task(tid).xstate_dirty;
+        let owns = self.xstate_owner(space) == Some(key(id, tid));
+        if owns && !dirty {
             return Ok(());
         }
-        if self.platform.xstate_owner(space) != Some(key(id, tid)) {
+        if !owns {
             self.save_xstate(id, space)?;
         }
         let task = self.world.node_mut(id).task_mut(tid);
         task.xstate_dirty = false;
         let state = convert::xstate(task.xstate.as_ref());
         let loaded = self.platform.load_xstate(space, key(id, tid), &state);
+        self.foreign.remove(&space.0);
         self.host(loaded)
     }
 

@@ -7,6 +7,7 @@
 
 pub mod fault;
 pub mod pages;
+pub mod shown;
 pub mod user;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,258 @@
+//! What steps, memory, processes, messages and snapshots cost on the ptrace platform, each figure beside the same
+//! program run natively in the same run: `cargo bench -p bloodhound-sim --bench machine [name...]`. Needs a C compiler.
+//! docs/performance.md tells how to read it.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)] // measures host time
+
+mod bare;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bloodhound_abi::SimTime;
+use bloodhound_decisions::Decisions;
+use bloodhound_kernel::exec::Program;
+use bloodhound_kernel::node::PatchCpuid;
+use bloodhound_kernel::process::ExitStatus;
+use bloodhound_net::{LinkConfig, NodeId};
+use bloodhound_platform::{CpuidTrap, Platform, patch_cpuid};
+use bloodhound_platform_ptrace::{PtracePlatform, with_host_clock};
+use bloodhound_sim::scenario::{RestartPolicy, Scenario, ServiceSpec};
+use bloodhound_sim::services::State;
+use bloodhound_sim::{Ended, Machine, setup};
+use bloodhound_vfs::MountSpec;
+use bloodhound_vfs::host::{Allow, HostBase};
+
+/// Everything runs on this CPU.
+const CPU: usize = 0;
+
+fn service(node: u32, base: &HostBase, path: &Path, args: &[&str]) -> ServiceSpec {
+    let root = base.add_tree(Path::new("/"), Allow::All).expect("the root");
+    let folder = path.parent().expect("a folder");
+    // /tmp, where the guest may be, is empty in a simulated container.
+    let tree = base.add_tree(folder, Allow::All).expect("the program's folder");
+    let path = Path::new("/mnt").join(path.file_name().expect("a name"));
+    let path = path.to_str().expect("a path of text");
+    ServiceSpec {
+        node: NodeId(node),
+        name: format!("n{node}"),
+        hostname: format!("n{node}"),
+        addresses: vec![([10, 0, 0, node as u8].into(), 24)],
+        hosts: BTreeMap::new(),
+        program: Program {
+            path: path.into(),
+            argv: std::iter::once(path).chain(args.iter().copied()).map(Into::into).collect(),
+            envp: vec![b"PATH=/usr/bin:/bin".to_vec(), b"LANG=C.UTF-8".to_vec()],
+            cwd: b"/".to_vec(),
+            uid: 0,
+            gid: 0,
+        },
+        root: Some(root),
+        mounts: vec![("/mnt".into(), MountSpec::Bind { tree, read_only: true })],
+        depends_on: Vec::new(),
+        health: None,
+        restart: RestartPolicy::No,
+        stdin: Vec::new(),
+        faulty: false,
+    }
+}
+
+/// A machine whose nodes 1, 2, ... run the program with these arguments.
+fn machine(path: &Path, nodes: &[&[&str]]) -> Machine {
+    let mut base = HostBase::new();
+    let services =
+        nodes.iter().zip(1..).map(|(args, node)| service(node, &base, path, args)).collect::<Vec<_>>();
+    let scenario = Arc::new(Scenario {
+        services,
+        link: LinkConfig::default(),
+        costs: Default::default(),
+        epoch_ns: 1_735_689_600_000_000_000,
+        memory: 4 << 30,
+        time_step: 100_000,
+        boot_timeout: u64::MAX,
+        max_time: u64::MAX >> 1,
+        fault_start: 0,
+        fault_time: 0,
+        heal: true,
+        faults: Default::default(),
+        settle: u64::MAX >> 1,
+        vdso: true,
+        workload: None,
+        clients: Vec::new(),
+        prober: None,
+        helpers: Vec::new(),
+        checks: Vec::new(),
+    });
+    let platform = PtracePlatform::new(Some(CPU)).expect("the platform");
+    let patch = (platform.abilities().cpuid == CpuidTrap::NeedsPatch).then_some(patch_cpuid as PatchCpuid);
+    let world = setup::world(&scenario, &mut base, Decisions::seeded(1), patch).expect("a world");
+    Machine::new(world, scenario, Box::new(platform), Box::new(base))
+}
+
+/// Runs until the program of a node ended; host time in us.
+fn finish(machine: &mut Machine, node: u32) -> f64 {
+    let start = Instant::now();
+    let ended = machine.run(|w| matches!(w.services[&NodeId(node)].state, State::Ended(_)));
+    let time = start.elapsed().as_secs_f64() * 1e6;
+    assert_eq!(ended.expect("the host works"), Ended::Condition, "{:?}", machine.world.findings);
+    let state = machine.world.services[&NodeId(node)].state;
+    assert_eq!(state, State::Ended(ExitStatus::Code(0)), "{:?}", machine.world.console);
+    time
+}
+
+/// Least of several.
+fn best(times: u32, mut work: impl FnMut() -> f64) -> f64 {
+    (0..times).map(|_| work()).fold(f64::MAX, f64::min)
+}
+
+/// Host time of a native run, us.
+fn native(path: &Path, args: &[&str]) -> f64 {
+    best(5, || {
+        let mut command = Command::new(path);
+        command.args(args).env_clear();
+        let start = Instant::now();
+        let status = command.status().expect("the program starts");
+        assert!(status.success());
+        start.elapsed().as_secs_f64() * 1e6
+    })
+}
+
+fn report(what: &str, ours: f64, reference: f64, unit: &str, than: &str) {
+    println!(
+        "{what:<46} {ours:>10.2} {unit:<3} {than:>10} {reference:>9.2} {unit:<3} ratio {:.2}",
+        ours / reference
+    );
+}
+
+/// One mode of the guest: time per repetition, here and natively.
+fn mode(guest: &Path, what: &str, mode: &str, count: u32) {
+    let per = |with: f64, without: f64| (with - without) / f64::from(count);
+    let text = count.to_string();
+    let there = with_host_clock(|| per(native(guest, &[mode, &text]), native(guest, &[mode, "0"])));
+    let run = |count: &str| best(3, || finish(&mut machine(guest, &[&[mode, count]]), 1));
+    report(what, per(run(&text), run("0")), there, "us", "native");
+}
+
+fn system_call(guest: &Path) {
+    let mut m = machine(guest, &[&["getppid", "1000000000"]]);
+    let mut steps = |n: u64| {
+        let until = m.world.steps + n;
+        let start = Instant::now();
+        let ended = m.run(|w| w.steps >= until).expect("the host works");
+        assert_eq!(ended, Ended::Condition, "{:?}", m.world.findings);
+        start.elapsed().as_secs_f64() * 1e6 / n as f64
+    };
+    steps(200);
+    let bare = bare::Bare::new();
+    // In turns, so that a busy host disturbs both alike.
+    let (mut ours, mut theirs) = (f64::MAX, f64::MAX);
+    for _ in 0..20 {
+        ours = ours.min(steps(500));
+        let start = Instant::now();
+        (0..500).for_each(|_| bare.round());
+        theirs = theirs.min(start.elapsed().as_secs_f64() * 1e6 / 500.0);
+    }
+    report("getppid", ours, theirs, "us", "bare loop");
+}
+
+fn echo(guest: &Path) {
+    let count = 500;
+    let run = |n: u32| {
+        best(3, || finish(&mut machine(guest, &[&["serve"], &["ask", &n.to_string(), "10.0.0.1"]]), 2))
+    };
+    let ours = (run(count) - run(0)) / f64::from(count);
+    let there = with_host_clock(|| {
+        let mut server = Command::new(guest).arg("serve").spawn().expect("the guest");
+        let run = |n: u32| native(guest, &["ask", &n.to_string(), "127.0.0.1"]);
+        let per = (run(20_000) - run(0)) / 20_000.0;
+        server.kill().and_then(|()| server.wait()).expect("the server ends");
+        per
+    });
+    report("TCP echo of 64 bytes between two nodes", ours, there, "us", "loopback");
+}
+
+fn start_up(what: &str, path: &Path, args: &[&str]) {
+    if !path.exists() {
+        return;
+    }
+    let there = with_host_clock(|| native(path, args));
+    let mut steps = 0;
+    let ours = best(5, || {
+        let mut m = machine(path, &[args]);
+        let time = finish(&mut m, 1);
+        steps = m.world.steps;
+        time
+    });
+    report(&format!("{what} ({steps} steps)"), ours / 1e3, there / 1e3, "ms", "native");
+}
+
+/// Three nodes of a service with 8 MB each that exchange messages.
+fn snapshots(guest: &Path) {
+    let args: &[&str] = &["member", "1000000000"];
+    let mut m = machine(guest, &[args, args, args]);
+    let mut until = 100_000_000;
+    let go = |m: &mut Machine, until: u64| {
+        let start = Instant::now();
+        let ended = m.run(|w| w.now >= SimTime(until)).expect("the host works");
+        assert_eq!(ended, Ended::Condition, "{:?}", m.world.findings);
+        start.elapsed().as_secs_f64() * 1e6
+    };
+    go(&mut m, until);
+    let mut steady = f64::MAX;
+    for _ in 0..5 {
+        until += 20_000_000;
+        steady = steady.min(go(&mut m, until));
+    }
+    let (mut take, mut restore, mut resumed) = (f64::MAX, f64::MAX, f64::MAX);
+    let snapshot = m.snapshot().expect("the host works");
+    for _ in 0..10 {
+        let start = Instant::now();
+        drop(m.snapshot().expect("the host works"));
+        take = take.min(start.elapsed().as_secs_f64() * 1e6);
+        let start = Instant::now();
+        m.restore(snapshot.clone());
+        restore = restore.min(start.elapsed().as_secs_f64() * 1e6);
+        let again = go(&mut m, until + 20_000_000);
+        resumed = resumed.min(again);
+    }
+    println!("{:<46} {take:>10.2} us", "snapshot of three nodes of 8 MB");
+    println!("{:<46} {restore:>10.2} us", "restore of it after 20 ms");
+    report("20 ms after a restore", resumed, steady, "us", "steady");
+}
+
+/// Compiles the program that the benchmark runs.
+fn guest() -> PathBuf {
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-guest");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/guest.c");
+    let cc = std::env::var_os("CC").unwrap_or("cc".into());
+    let status = Command::new(cc).args(["-O1", "-static", "-pthread", "-o"]).arg(&out).arg(source).status();
+    assert!(status.expect("a C compiler").success());
+    out
+}
+
+fn main() {
+    let guest = guest();
+    let guest = guest.as_path();
+    let chosen: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let all: [(&str, &dyn Fn()); 12] = [
+        ("getppid", &|| system_call(guest)),
+        ("clock", &|| mode(guest, "clock_gettime", "clock", 20_000)),
+        ("pipe", &|| mode(guest, "pipe: write and read of 64 bytes", "pipe", 2_000)),
+        ("pingpong", &|| mode(guest, "pipe ping-pong of two threads", "pingpong", 1_000)),
+        ("echo", &|| echo(guest)),
+        ("pages", &|| mode(guest, "touching an anonymous page", "pages", 2_000)),
+        ("fork", &|| mode(guest, "fork, exit, wait", "fork", 100)),
+        ("empty", &|| start_up("start of a static program", guest, &["getppid", "0"])),
+        ("true", &|| start_up("start of /bin/true", Path::new("/bin/true"), &[])),
+        ("shell", &|| start_up("start of dash", Path::new("/bin/dash"), &["-c", "exit 0"])),
+        ("python", &|| start_up("start of python3", Path::new("/usr/bin/python3"), &["-c", "pass"])),
+        ("snapshots", &|| snapshots(guest)),
+    ];
+    for (name, run) in all {
+        if chosen.is_empty() || chosen.iter().any(|c| c == name) {
+            run();
+        }
+    }
+}

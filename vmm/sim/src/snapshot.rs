@@ -1,0 +1,110 @@
+//! Snapshots: what only the platform holds comes back into the world, the world is cloned; and a world takes the place
+//! of another, with all mappings kept that are the same in both.
+//!
+//! Neighbours: [`crate::machine`] (the loop), `bloodhound_kernel::mm::shown` (which pages are the same).
+
+use std::collections::BTreeSet;
+
+use bloodhound_kernel::ids::Tid;
+use bloodhound_kernel::mm::Mm;
+use bloodhound_kernel::mm::shown::Shown;
+use bloodhound_kernel::node::Node;
+use bloodhound_net::NodeId;
+use bloodhound_platform::{Mapping, SpaceId, TaskKey};
+
+use crate::convert;
+use crate::machine::{Machine, MachineError};
+use crate::world::World;
+
+impl Machine {
+    /// Saves everything that only the platform holds into the world and write-protects its mappings, so that the world
+    /// can be cloned.
+    ///
+    /// # Errors
+    /// Host errors.
+    pub fn detach(&mut self) -> Result<(), MachineError> {
+        let ids: Vec<NodeId> = self.world.nodes.keys().copied().collect();
+        for id in ids {
+            let spaces: Vec<u64> = self.world.nodes[&id].mms.iter().map(|(_, m)| m.space).collect();
+            for space in spaces {
+                self.save_xstate(id, SpaceId(space))?;
+                self.platform.write_protect(SpaceId(space));
+            }
+        }
+        Ok(())
+    }
+
+    /// A clone of the world.
+    ///
+    /// # Errors
+    /// Host errors.
+    pub fn snapshot(&mut self) -> Result<World, MachineError> {
+        self.detach()?;
+        Ok(self.world.clone())
+    }
+
+    /// Replaces the world. Spaces keep their host resources and those mappings which are right for the new world too.
+    pub fn restore(&mut self, world: World) {
+        // The old world holds its frames until the end of the comparison: a frame's number means one content.
+        let old = std::mem::replace(&mut self.world, world);
+        let mut unused = std::mem::take(&mut self.spaces);
+        let mut mapped = Vec::new();
+        for node in self.world.nodes.values() {
+            for (_, mm) in node.mms.iter().filter(|(_, mm)| unused.remove(&mm.space)) {
+                let space = SpaceId(mm.space);
+                // Both worlds may be others' clones: nothing may be written in place.
+                self.platform.write_protect(space);
+                mapped.clear();
+                self.platform.mapped(space, &mut mapped);
+                for (addr, len) in differing(node, mm, &mapped) {
+                    self.platform.unmap(space, addr, len);
+                }
+                self.spaces.insert(mm.space);
+            }
+        }
+        for space in unused {
+            self.platform.drop_space(SpaceId(space));
+        }
+        self.foreign = self.spaces.clone();
+        drop(old);
+    }
+
+    /// The task whose extended state the platform has loaded in a space, if it is that of this world.
+    pub(crate) fn xstate_owner(&self, space: SpaceId) -> Option<TaskKey> {
+        if self.foreign.contains(&space.0) { None } else { self.platform.xstate_owner(space) }
+    }
+
+    /// Reads the extended state that the platform holds for a space into its owner's task.
+    pub(crate) fn save_xstate(&mut self, id: NodeId, space: SpaceId) -> Result<(), MachineError> {
+        if self.foreign.contains(&space.0) {
+            return Ok(());
+        }
+        let saved = self.platform.save_xstate(space);
+        let Some((owner, state)) = self.host(saved)? else { return Ok(()) };
+        let tid = Tid(owner.0 as u32);
+        let Some(task) = self.world.nodes[&id].tasks.get(&tid) else { return Ok(()) };
+        // Looked at first: a node that another world shares would have to be copied.
+        let kept = task.xstate.as_ref().is_some_and(|kept| kept[..] == state.area()[..]);
+        if !kept && !task.xstate_dirty {
+            self.world.node_mut(id).task_mut(tid).xstate = Some(convert::xstate_bytes(&state));
+        }
+        Ok(())
+    }
+}
+
+/// Ranges (address, bytes) of what a platform has mapped that are something else in `mm`.
+fn differing(node: &Node, mm: &Mm, mapped: &[Mapping]) -> Vec<(u64, u64)> {
+    let mut out: Vec<(u64, u64)> = Vec::new();
+    for m in mapped {
+        let shown =
+            Shown { addr: m.addr, pages: u64::from(m.pages), frame: m.frame_offset, exec: m.prot.exec };
+        node.stale(mm, shown, |addr, len| match out.last_mut() {
+            Some((at, n)) if *at + *n == addr => *n += len,
+            _ => out.push((addr, len)),
+        });
+    }
+    out
+}
+
+/// Spaces whose loaded extended state is that of a task of another world, or of none.
+pub(crate) type Foreign = BTreeSet<u64>;
