@@ -28,6 +28,9 @@ enum Content {
 
 use Content::{Bytes, Fixed, Text};
 
+/// The capability bounding set, as prctl(2) with PR_CAPBSET_READ shows it.
+const BOUNDING: u64 = 0xa004_25fb;
+
 const OPEN: u32 = 0o444;
 const OWN: u32 = 0o400;
 /// Written to by programs; see [`crate::ctx::Ctx::synthetic_write`].
@@ -225,7 +228,9 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let name = comm(who);
     let mut out = format!("{} (", who.tid).into_bytes();
     out.extend_from_slice(&name);
-    let times = format!("0 {} 0 {}", system::ticks(p.cpu_ns), system::ticks(p.children_cpu_ns));
+    // In halves for user and system, as getrusage(2) and times(2) tell it.
+    let halves = |ns: u64| format!("{} {}", system::ticks(ns - ns / 2), system::ticks(ns / 2));
+    let times = format!("{} {}", halves(p.cpu_ns), halves(p.children_cpu_ns));
     out.extend_from_slice(
         format!(
             ") {} {} {} {} 0 -1 4194304 0 0 0 0 {times} 20 0 {threads} 0 {} {size} {} {limit} 1 1 {stack} 0 0 {} {} \
@@ -289,8 +294,8 @@ fn status_signals(who: &Who<'_>) -> String {
     let own = who.task.map_or(0, |t| t.pending.mask());
     let blocked = who.task.map_or(0, |t| t.sigmask);
     let queued = own.count_ones() + p.pending.mask().count_ones();
-    // What capget(2) answers: root has all up to CAP_CHECKPOINT_RESTORE, others none.
-    let all: u64 = if p.cred.is_root() { 0x1ff_ffff_ffff } else { 0 };
+    // What capget(2) answers: root has docker's default set, others none.
+    let all = if p.cred.is_root() { BOUNDING } else { 0 };
     format!(
         "Threads:\t{}\nSigQ:\t{queued}/{}\nSigPnd:\t{own:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{blocked:016x}\n\
          SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\nCapInh:\t{:016x}\nCapPrm:\t{all:016x}\nCapEff:\t{all:016x}\n\
@@ -302,7 +307,7 @@ fn status_signals(who: &Who<'_>) -> String {
         p.limits[c::RLIMIT_SIGPENDING as usize].cur,
         p.pending.mask(),
         0,
-        0x1ff_ffff_ffffu64,
+        BOUNDING,
         0,
         u32::from(p.no_new_privs),
     )

@@ -123,6 +123,16 @@ fn status_and_limits_have_linux_s_form() {
     {
         assert!(status.lines().any(|l| l == line), "{line} not in {status}");
     }
+    // The same as by capget(2) and prctl(2).
+    let (header, caps) = (b.put_as(b.tid, &[0x22, 0x05, 0x08, 0x20, 0, 0, 0, 0]), b.room(24));
+    b.call(nr::capget, &[header, caps]).unwrap();
+    let effective: u32 = b.object(b.tid, caps);
+    assert!(status.contains(&format!("\nCapEff:\t{effective:016x}\n")));
+    let mut bounding = 0;
+    for bit in 0..=40 {
+        bounding |= b.call(nr::prctl, &[c::PR_CAPBSET_READ, bit]).unwrap() << bit;
+    }
+    assert!(status.contains(&format!("\nCapBnd:\t{bounding:016x}\n")));
     let rss = status.lines().find(|l| l.starts_with("VmRSS:")).unwrap();
     assert!(rss.ends_with(" kB"));
     let limits = b.content("/proc/self/limits").unwrap();
