@@ -85,7 +85,7 @@ impl Ctx<'_> {
         }
         let cred = self.process().cred.clone();
         self.node.vfs.exec_start(self.base, ino, &cred)?;
-        // The mappings keep the file from now on; ETXTBSY for writers of a running program is not modelled.
+        // Only the program itself stays busy, until its last address space is gone ([`Mm::exe`]).
         self.node.vfs.exec_end(ino);
         Ok((ino, self.node.vfs.stat_ino(ino)?))
     }
@@ -214,6 +214,8 @@ impl Ctx<'_> {
             c::PROT_READ | c::PROT_WRITE | exec,
         ));
         let vdso = self.node.map_vdso(&mut mm);
+        mm.exe = Some(image.ino);
+        self.node.vfs.exec_share(image.ino);
         let mm_id = self.node.mms.insert(mm);
         let vmas: Vec<Vma> = self.node.mms[mm_id].vmas().cloned().collect();
         for vma in &vmas {

@@ -124,6 +124,11 @@ impl Vfs {
         Ok(())
     }
 
+    /// One more address space runs the program `ino`, whose content is loaded.
+    pub fn exec_share(&mut self, ino: Ino) {
+        self.change_handles(ino, |handles| handles.execs += 1);
+    }
+
     /// The program that [`Vfs::exec_start`] noted is gone.
     pub fn exec_end(&mut self, ino: Ino) {
         self.change_handles(ino, |handles| handles.execs = handles.execs.saturating_sub(1));

@@ -140,6 +140,8 @@ pub struct Mm {
     pub vdso: Arc<Vec<Frame>>,
     /// Bytes mapped.
     pub total: u64,
+    /// The program's file, which nobody can write meanwhile (ETXTBSY).
+    pub exe: Option<Ino>,
 }
 
 impl Mm {
@@ -156,6 +158,7 @@ impl Mm {
             stack_top: TASK_SIZE,
             vdso: Arc::new(Vec::new()),
             total: 0,
+            exe: None,
         }
     }
 

@@ -103,7 +103,7 @@ impl Ctx<'_> {
             FileKind::TimerFd(timer) => self.timerfd_read(timer, max, nonblock)?,
             FileKind::SignalFd(s) => self.signalfd_read(s, max, nonblock)?,
             FileKind::Epoll(_) => return err(Errno::EINVAL),
-            FileKind::Console(_) => self.console_read(max),
+            FileKind::Console(_) => self.console_read(max)?,
         };
         if at.is_none() && seekable && !device {
             self.node.files[id].offset = offset + data.len() as u64;
@@ -121,12 +121,16 @@ impl Ctx<'_> {
         Ok(out)
     }
 
-    fn console_read(&mut self, max: usize) -> Vec<u8> {
-        let (data, at) = &mut self.node.stdin;
-        let end = (*at + max).min(data.len());
-        let out = data[*at..end].to_vec();
-        *at = end;
-        out
+    fn console_read(&mut self, max: usize) -> SysResult<Vec<u8>> {
+        let stdin = &mut self.node.stdin;
+        let Some(data) = &stdin.data else {
+            stdin.wanted = true;
+            return Err(Wait::on(crate::wait::WaitOn::Stdin).into());
+        };
+        let end = (stdin.at + max).min(data.len());
+        let out = data[stdin.at..end].to_vec();
+        stdin.at = end;
+        Ok(out)
     }
 
     fn timerfd_read(&mut self, id: TimerFdId, max: usize, nonblock: bool) -> SysResult<Vec<u8>> {
@@ -356,18 +360,48 @@ pub fn pwritev(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64)
 }
 
 pub fn preadv2(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64, flags: Hex) -> SysResult {
-    if flags.0 != 0 {
-        return Err(Stop::Unsupported(format!("preadv2 flags {:#x}", flags.0)));
-    }
+    k.check_rw_flags(fd, flags)?;
     // "If offset is -1, the current file offset is used and updated."
     k.read_vectors(fd, iov, count, if lo == u64::MAX { None } else { Some(lo) })
 }
 
 pub fn pwritev2(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64, flags: Hex) -> SysResult {
-    if flags.0 != 0 {
-        return Err(Stop::Unsupported(format!("pwritev2 flags {:#x}", flags.0)));
+    k.check_rw_flags(fd, flags)?;
+    let (mut at, kind) = (if lo == u64::MAX { None } else { Some(lo) }, k.file(fd)?.kind.clone());
+    let FileKind::Regular(ino) = kind else { return k.write_vectors(fd, iov, count, at) };
+    if flags.0 & RWF_APPEND != 0 {
+        // "The offset argument does not affect the write operation; the data is always appended to the end of the file.
+        // However, if the offset argument is -1, the current file offset is updated."
+        let end = k.node.vfs.size(ino);
+        if at.is_none() {
+            k.file_mut(fd)?.offset = end;
+        } else {
+            at = Some(end);
+        }
     }
-    k.write_vectors(fd, iov, count, if lo == u64::MAX { None } else { Some(lo) })
+    let n = k.write_vectors(fd, iov, count, at)?;
+    if n > 0 && flags.0 & (RWF_DSYNC | RWF_SYNC) != 0 {
+        k.sync_inode(ino)?;
+    }
+    Ok(n)
+}
+
+/// Flags of preadv2(2), linux/fs.h.
+const RWF_HIPRI: u64 = 1;
+const RWF_DSYNC: u64 = 2;
+const RWF_SYNC: u64 = 4;
+const RWF_NOWAIT: u64 = 8;
+const RWF_APPEND: u64 = 16;
+
+impl Ctx<'_> {
+    /// "EOPNOTSUPP: An unknown flag is specified in flags." Files never wait, so RWF_NOWAIT means nothing for them;
+    /// other kinds do not know it.
+    fn check_rw_flags(&self, fd: Fd, flags: Hex) -> SysResult<()> {
+        let flags = flags.0 & 0xffff_ffff;
+        let regular = matches!(self.file(fd)?.kind, FileKind::Regular(_));
+        let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | if regular { RWF_NOWAIT } else { 0 };
+        if flags & !known != 0 { err(Errno::EOPNOTSUPP) } else { Ok(()) }
+    }
 }
 
 /// The fields of a signal's kind, as signalfd_copyinfo chooses them.

@@ -85,6 +85,9 @@ impl Node {
         for vma in &vmas {
             self.backing_unref(id, vma);
         }
+        if let Some(exe) = self.mms[id].exe {
+            self.vfs.exec_end(exe);
+        }
         self.dead_spaces.push(space);
         self.mms.remove(id);
     }
@@ -94,6 +97,9 @@ impl Node {
         let space = self.new_space();
         let child = self.mms[id].fork(space);
         let vmas: Vec<Vma> = child.vmas().cloned().collect();
+        if let Some(exe) = child.exe {
+            self.vfs.exec_share(exe);
+        }
         let new = self.mms.insert(child);
         for vma in &vmas {
             self.backing_ref(new, vma);

@@ -152,7 +152,8 @@ impl Ctx<'_> {
         (child.pid, child.ppid, child.mm) = (pid, self.pid, mm);
         child.threads = Vec::new();
         child.pending = Default::default();
-        child.exit_signal = r.exit_signal;
+        // clone takes any byte for the signal; one that does not exist is never sent (do_notify_parent).
+        child.exit_signal = if r.exit_signal <= 64 { r.exit_signal } else { 0 };
         child.event = None;
         // "The child does not inherit timers from its parent (setitimer(2), alarm(2), timer_create(2))."
         (child.itimer, child.timers) = (None, Default::default());

@@ -72,7 +72,9 @@ impl Ctx<'_> {
         let _ignored = match left {
             Left::Timespec(at) => self.write_obj(Ptr(at), &Timespec::from_ns(ns)),
             // Rounded up, so that what is left never reads as nothing.
-            Left::Timeval(at) => self.write_obj(Ptr(at), &Timeval::from_ns(ns.next_multiple_of(1000))),
+            Left::Timeval(at) => {
+                self.write_obj(Ptr(at), &Timeval::from_ns(ns.checked_next_multiple_of(1000).unwrap_or(ns)))
+            }
         };
     }
 
