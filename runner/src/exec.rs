@@ -1,7 +1,7 @@
 //! `bloodhound exec`: one program of this machine's file system, deterministically.
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Read, Write};
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -69,10 +69,6 @@ fn scenario(args: &Args, base: &HostBase) -> Result<Scenario, String> {
     }
     let root = host::host_root(base, &more).map_err(|e| format!("the root directory: {e}"))?;
     let mounts = binds(base, &more)?;
-    let mut stdin = Vec::new();
-    if !std::io::stdin().is_terminal() {
-        std::io::stdin().read_to_end(&mut stdin).map_err(|e| format!("standard input: {e}"))?;
-    }
     let mut envp: Vec<Vec<u8>> = vec![
         b"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_vec(),
         b"HOME=/root".to_vec(),
@@ -103,7 +99,7 @@ fn scenario(args: &Args, base: &HostBase) -> Result<Scenario, String> {
         depends_on: Vec::new(),
         health: None,
         restart: RestartPolicy::No,
-        stdin,
+        stdin: None,
         faulty: false,
     };
     Ok(Scenario {
@@ -182,10 +178,17 @@ fn try_run(args: &Args) -> Result<u8, String> {
             .run(|w| {
                 w.console.len() > shown
                     || w.now > deadline
+                    || w.nodes[&NODE].stdin.wanted
                     || matches!(w.services[&NODE].state, State::Ended(_))
             })
             .map_err(|e| e.to_string())?;
         shown = print_console(&machine, shown);
+        if machine.world.nodes[&NODE].stdin.wanted {
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes).map_err(|e| format!("standard input: {e}"))?;
+            machine.world.node_mut(NODE).supply_stdin(bytes);
+            continue;
+        }
         let world = &machine.world;
         let code = match (world.services[&NODE].state, ended) {
             (State::Ended(status), _) => exit_code(status),

@@ -369,7 +369,7 @@ impl Planner<'_> {
                 Restart::Always | Restart::UnlessStopped => RestartPolicy::Always,
                 Restart::OnFailure { max_retries } => RestartPolicy::OnFailure(max_retries),
             },
-            stdin: Vec::new(),
+            stdin: Some(Vec::new()),
             faulty,
         })
     }
@@ -515,7 +515,7 @@ impl Planner<'_> {
             depends_on: Vec::new(),
             health: None,
             restart: RestartPolicy::No,
-            stdin: Vec::new(),
+            stdin: Some(Vec::new()),
             faulty: false,
         });
         Ok(Action::Script { node, program })

@@ -59,6 +59,8 @@ pub enum WaitOn {
     Child(Pid),
     /// A vfork child released its parent's address space.
     Vfork(Pid),
+    /// Standard input is known.
+    Stdin,
     /// A file lock on the inode was released.
     Lock(bloodhound_vfs::Ino),
     /// The other side of the fifo is being opened.

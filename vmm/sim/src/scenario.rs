@@ -74,8 +74,8 @@ pub struct ServiceSpec {
     pub health: Option<Health>,
     /// What happens at its end.
     pub restart: RestartPolicy,
-    /// Standard input.
-    pub stdin: Vec<u8>,
+    /// Standard input; `None`: it is asked for when a program reads it ([`crate::Machine::run`] returns then).
+    pub stdin: Option<Vec<u8>>,
     /// Faults may hit it.
     pub faulty: bool,
 }

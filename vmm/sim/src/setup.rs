@@ -156,7 +156,7 @@ fn node(
     let net = stack(spec, decisions);
     let boot_id = [decisions.word(Stream::GuestRandom), decisions.word(Stream::GuestRandom)];
     let mut node = Node::new(config, vfs, net, boot_id);
-    node.stdin = (Arc::new(spec.stdin.clone()), 0);
+    node.stdin.data = spec.stdin.clone().map(Arc::new);
     Ok(node)
 }
 
