@@ -113,7 +113,7 @@ fn two_cpus() -> (usize, usize) {
     // SAFETY: CPU_ISSET reads within the set.
     let mut cpus = (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) });
     let first = cpus.next().unwrap_or(0);
-    (first, cpus.last().unwrap_or(first))
+    (first, cpus.next_back().unwrap_or(first))
 }
 
 fn lines<'a>(ran: &'a Ran, start: &str) -> Vec<&'a str> {

@@ -537,6 +537,8 @@ impl Node {
                 self.exit_task(tid, ExitStatus::Code(127), base);
                 self.ends.pop();
                 self.processes.remove(&pid);
+                // Nobody saw the number: the next try (another directory of PATH) gets it again.
+                self.next_pid = pid.0;
                 Err(e)
             }
         }

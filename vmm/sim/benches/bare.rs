@@ -5,6 +5,7 @@ pub struct Bare(libc::pid_t);
 
 impl Bare {
     /// Starts the child, on the calling thread's CPU.
+    #[allow(clippy::new_without_default)] // starting a process is no default
     pub fn new() -> Bare {
         // SAFETY: the child only makes raw system calls, for ever; the parent's calls have no memory effects but
         // on `status`.

@@ -220,7 +220,7 @@ fn a_full_datagram_queue_stops_senders() {
     wakes(&mut u);
     u.recv_packet(b, 1, false, true).unwrap();
     assert!(u.effects.retries.contains(&b));
-    assert!(wakes(&mut u).iter().any(|w| *w == (a, WRITABLE)));
+    assert!(wakes(&mut u).contains(&(a, WRITABLE)));
     assert!(has(u.ready_bits(a), c::EPOLLOUT));
 }
 

@@ -15,8 +15,8 @@ fn text(image: &[u8], at: usize) -> String {
 
 /// The program header of a type: offset and size.
 fn segment(image: &[u8], kind: usize) -> (usize, usize) {
-    let all = (0..number(image, 56, 2)).map(|i| number(image, 32, 8) + 56 * i);
-    let at = all.filter(|at| number(image, *at, 4) == kind).last().expect("a segment of the type");
+    let mut all = (0..number(image, 56, 2)).map(|i| number(image, 32, 8) + 56 * i);
+    let at = all.rfind(|at| number(image, *at, 4) == kind).expect("a segment of the type");
     assert_eq!(number(image, at + 8, 8), number(image, at + 16, 8), "addresses are offsets");
     (number(image, at + 8, 8), number(image, at + 32, 8))
 }
