@@ -2,6 +2,7 @@
 //! line; it checks everything, then blocks, then changes.
 
 mod attr;
+mod descriptor;
 mod dir;
 mod exec;
 mod futex;
@@ -28,6 +29,7 @@ mod time;
 mod xattr;
 
 pub use attr::*;
+pub use descriptor::*;
 pub use dir::*;
 pub use exec::*;
 pub use futex::*;

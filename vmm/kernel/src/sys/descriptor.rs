@@ -1,0 +1,215 @@
+//! Descriptors: close(2), dup(2), fcntl(2), ioctl(2), pipe(2), eventfd(2). Reading and writing are in [`super::io`].
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+
+use crate::ctx::*;
+use crate::eventfd::EventFd;
+use crate::file::{Console, File, FileKind};
+use crate::ids::*;
+use crate::process::FdEntry;
+use crate::wait::{Stop, SysResult};
+
+pub fn close(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
+    let entry = k.process_mut().fds.take(fd.0)?;
+    k.release_posix_locks(entry.file);
+    k.node.file_unref(entry.file, k.base);
+    Ok(0)
+}
+
+pub fn close_range(k: &mut Ctx<'_>, first: u32, last: u32, flags: Hex) -> SysResult {
+    if first > last || flags.0 & !(c::CLOSE_RANGE_UNSHARE | c::CLOSE_RANGE_CLOEXEC) != 0 {
+        return err(Errno::EINVAL);
+    }
+    let open: Vec<i32> = k.process().fds.iter().map(|(fd, _)| fd).collect();
+    for fd in open.into_iter().filter(|fd| (first..=last).contains(&(*fd as u32))) {
+        if flags.0 & c::CLOSE_RANGE_CLOEXEC != 0 {
+            k.process_mut().fds.get_mut(fd)?.cloexec = true;
+        } else {
+            close(k, Fd(fd))?;
+        }
+    }
+    Ok(0)
+}
+
+pub fn dup(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
+    let file = k.fd(fd)?.file;
+    k.node.file_ref(file);
+    Ok(k.install(file, false)?)
+}
+
+pub fn dup2(k: &mut Ctx<'_>, old: Fd, new: Fd) -> SysResult {
+    let file = k.fd(old)?.file;
+    // "If oldfd is a valid file descriptor, and newfd has the same value as oldfd, then dup2() does nothing".
+    if old == new {
+        return Ok(new.0 as u64);
+    }
+    k.dup_onto(file, new, false)
+}
+
+pub fn dup3(k: &mut Ctx<'_>, old: Fd, new: Fd, flags: Hex) -> SysResult {
+    if old == new || flags.0 & !c::O_CLOEXEC != 0 {
+        return err(Errno::EINVAL);
+    }
+    let file = k.fd(old)?.file;
+    k.dup_onto(file, new, flags.0 & c::O_CLOEXEC != 0)
+}
+
+impl Ctx<'_> {
+    fn dup_onto(&mut self, file: FileId, new: Fd, cloexec: bool) -> SysResult {
+        let limit = self.process().limits[c::RLIMIT_NOFILE as usize].cur;
+        let slot = usize::try_from(new.0).ok().filter(|n| (*n as u64) < limit).ok_or(Errno::EBADF)?;
+        self.node.file_ref(file);
+        if let Some(old) = self.process_mut().fds.set(slot, FdEntry { file, cloexec }) {
+            self.release_posix_locks(old.file);
+            self.node.file_unref(old.file, self.base);
+        }
+        Ok(slot as u64)
+    }
+}
+
+pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
+    let entry = k.fd(fd)?;
+    let path_only = matches!(k.node.files[entry.file].kind, FileKind::Path(_));
+    let cmd = u64::from(cmd);
+    if path_only && !matches!(cmd, c::F_DUPFD | c::F_DUPFD_CLOEXEC | c::F_GETFD | c::F_SETFD | c::F_GETFL) {
+        return err(Errno::EBADF);
+    }
+    match cmd {
+        c::F_DUPFD | c::F_DUPFD_CLOEXEC => {
+            let limit = k.process().limits[c::RLIMIT_NOFILE as usize].cur;
+            let from =
+                usize::try_from(arg as i32).ok().filter(|n| (*n as u64) < limit).ok_or(Errno::EINVAL)?;
+            k.node.file_ref(entry.file);
+            Ok(k.install_from(from, entry.file, cmd == c::F_DUPFD_CLOEXEC)?)
+        }
+        c::F_GETFD => Ok(u64::from(entry.cloexec)),
+        c::F_SETFD => {
+            k.process_mut().fds.get_mut(fd.0)?.cloexec = arg & c::FD_CLOEXEC != 0;
+            Ok(0)
+        }
+        // "O_CLOEXEC ... and creation flags are not returned"; 64-bit files always show O_LARGEFILE.
+        c::F_GETFL => Ok(k.node.files[entry.file].flags),
+        c::F_SETFL => {
+            let may = c::O_APPEND | c::O_ASYNC | c::O_DIRECT | c::O_NOATIME | c::O_NONBLOCK;
+            let file = &mut k.node.files[entry.file];
+            file.flags = (file.flags & !may) | (arg & may);
+            Ok(0)
+        }
+        c::F_GETLK | c::F_SETLK | c::F_SETLKW | c::F_OFD_GETLK | c::F_OFD_SETLK | c::F_OFD_SETLKW => {
+            k.fcntl_lock(fd, cmd, arg)
+        }
+        c::F_SETOWN => {
+            k.node.files[entry.file].owner = arg as i32;
+            Ok(0)
+        }
+        c::F_GETOWN => Ok(k.node.files[entry.file].owner as i64 as u64),
+        c::F_GETPIPE_SZ | c::F_SETPIPE_SZ => {
+            let FileKind::Pipe { pipe, .. } = k.node.files[entry.file].kind else { return err(Errno::EBADF) };
+            let p = &mut k.node.pipes[pipe];
+            if cmd == c::F_SETPIPE_SZ {
+                let wanted = usize::try_from(arg as i32).map_err(|_| Errno::EINVAL)?;
+                return Ok(p.set_capacity(wanted)? as u64);
+            }
+            Ok(p.capacity() as u64)
+        }
+        c::F_ADD_SEALS => k.add_seals(fd, arg),
+        c::F_GET_SEALS => k.get_seals(fd),
+        c::F_GETSIG => Ok(0),
+        c::F_SETSIG | c::F_SETOWN_EX | c::F_GETOWN_EX | 1024..=1029 => {
+            Err(Stop::Unsupported(format!("fcntl command {cmd}")))
+        }
+        _ => err(Errno::EINVAL),
+    }
+}
+
+pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
+    let id = k.file_id(fd)?;
+    let kind = k.node.files[id].kind.clone();
+    match cmd.0 & 0xffff_ffff {
+        c::FIOCLEX | c::FIONCLEX => {
+            k.process_mut().fds.get_mut(fd.0)?.cloexec = cmd.0 == c::FIOCLEX;
+            Ok(0)
+        }
+        c::FIONBIO => {
+            let on: i32 = k.read_obj(arg)?;
+            let file = &mut k.node.files[id];
+            file.flags = if on != 0 { file.flags | c::O_NONBLOCK } else { file.flags & !c::O_NONBLOCK };
+            Ok(0)
+        }
+        c::FIOASYNC => {
+            let on: i32 = k.read_obj(arg)?;
+            let file = &mut k.node.files[id];
+            file.flags = if on != 0 { file.flags | c::O_ASYNC } else { file.flags & !c::O_ASYNC };
+            Ok(0)
+        }
+        cmd => match kind {
+            FileKind::Inet(_) | FileKind::Unix(_) => k.socket_ioctl(id, cmd, arg),
+            FileKind::Pipe { pipe, .. } if cmd == c::FIONREAD => {
+                let n = k.node.pipes[pipe].len() as i32;
+                k.write_obj(arg, &n)?;
+                Ok(0)
+            }
+            FileKind::Regular(ino) if cmd == c::FIONREAD => {
+                let left = k.node.vfs.size(ino).saturating_sub(k.node.files[id].offset);
+                k.write_obj(arg, &(left as i32))?;
+                Ok(0)
+            }
+            _ => err(Errno::ENOTTY),
+        },
+    }
+}
+
+pub fn pipe(k: &mut Ctx<'_>, fds: Ptr) -> SysResult {
+    pipe2(k, fds, Hex(0))
+}
+
+pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: Hex) -> SysResult {
+    if flags.0 & !(c::O_CLOEXEC | c::O_NONBLOCK | c::O_DIRECT) != 0 {
+        return err(Errno::EINVAL);
+    }
+    if flags.0 & c::O_DIRECT != 0 {
+        return Err(Stop::Unsupported("pipe2 with O_DIRECT (packet mode)".into()));
+    }
+    k.check_user(fds.0, 8, crate::mm::Access::Write)?;
+    let cloexec = flags.0 & c::O_CLOEXEC != 0;
+    let (r, w) = k.node.new_pipe(flags.0 & c::O_NONBLOCK);
+    let read = match k.install(r, cloexec) {
+        Ok(fd) => fd,
+        Err(e) => {
+            k.node.file_unref(w, k.base);
+            return err(e);
+        }
+    };
+    let write = match k.install(w, cloexec) {
+        Ok(fd) => fd,
+        Err(e) => {
+            close(k, Fd(read as i32))?;
+            return err(e);
+        }
+    };
+    k.write_obj(fds, &[read as i32, write as i32])?;
+    Ok(0)
+}
+
+pub fn eventfd(k: &mut Ctx<'_>, initval: u32) -> SysResult {
+    eventfd2(k, initval, Hex(0))
+}
+
+pub fn eventfd2(k: &mut Ctx<'_>, initval: u32, flags: Hex) -> SysResult {
+    if flags.0 & !(c::O_CLOEXEC | c::O_NONBLOCK | c::EFD_SEMAPHORE) != 0 {
+        return err(Errno::EINVAL);
+    }
+    let semaphore = flags.0 & c::EFD_SEMAPHORE != 0;
+    let id = k.node.events.insert(EventFd { count: u64::from(initval), semaphore });
+    let file = File::new(FileKind::Event(id), c::O_RDWR | flags.0 & c::O_NONBLOCK);
+    Ok(k.open_file(file, flags.0 & c::O_CLOEXEC != 0)?)
+}
+
+impl Ctx<'_> {
+    /// Descriptions for the three standard streams of a node's root process.
+    pub(crate) fn console_file(stream: Console) -> File {
+        let access = if stream == Console::In { c::O_RDONLY } else { c::O_WRONLY };
+        File::new(FileKind::Console(stream), access)
+    }
+}
