@@ -1,0 +1,89 @@
+//! A program that makes system calls with senseless arguments (hostile/hostile.c) neither brings Bloodhound down nor reaches
+//! the host. It may be stopped by what is not supported: then it runs again without that call.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use bloodhound_abi::table::{Status, TABLE};
+use common::{exec, finish, in_parallel, installed};
+
+/// Exit codes of ours: see `exit.rs`.
+const FINDINGS: i32 = 1;
+const UNSUPPORTED: i32 = 7;
+/// How often a seed is run again without what stopped it.
+const AGAIN: usize = 5;
+
+fn build(dir: &Path) -> Option<PathBuf> {
+    if !installed("gcc") {
+        println!("SKIPPED: no gcc to build the hostile program with");
+        return None;
+    }
+    let program = dir.join("hostile");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile/hostile.c");
+    let built = Command::new("gcc")
+        .args(["-w", "-O1", "-static", "-o"])
+        .arg(&program)
+        .arg(source)
+        .output()
+        .expect("gcc");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(program)
+}
+
+/// The call that a finding about something unsupported names.
+fn culprit(stderr: &str) -> Option<u64> {
+    // The program itself may have written to standard error, without a newline.
+    let (_, finding) = stderr.rsplit_once("bloodhound: process ")?;
+    let (_, call) = finding.split_once("): ")?;
+    let (name, _) = call.split_once('(')?;
+    TABLE.iter().find(|e| e.name == name).map(|e| e.nr)
+}
+
+fn attack(program: &Path, cwd: &Path, seed: u64) -> Result<(), String> {
+    let supported = TABLE.iter().filter(|e| e.status != Status::Unsupported).map(|e| e.nr);
+    let mut numbers: BTreeSet<u64> = supported.collect();
+    for _ in 0..=AGAIN {
+        let mut command: Vec<OsString> = vec![program.into(), seed.to_string().into()];
+        command.extend(numbers.iter().map(|n| OsString::from(n.to_string())));
+        let ran = finish(exec(&["--seed", &seed.to_string()], &command).current_dir(cwd), b"");
+        match ran.code {
+            // A deadlock counts as a finding: the program may well make one.
+            Some(0 | FINDINGS) => return Ok(()),
+            Some(UNSUPPORTED) => match culprit(&ran.stderr) {
+                Some(nr) if numbers.remove(&nr) => {}
+                _ => return Err(format!("seed {seed}: an unsupported call without a name: {}", ran.stderr)),
+            },
+            // A clone with another exit signal, or a call that unmaps the program, ends it by a signal.
+            Some(code @ 129..=192) if !ran.stderr.contains("panicked") => {
+                println!("seed {seed} ended by signal {}", code - 128);
+                return Ok(());
+            }
+            _ => return Err(format!("seed {seed}: exit {:?}\n{}\n{}", ran.code, ran.stdout, ran.stderr)),
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn senseless_calls_bring_nothing_down() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile");
+    let cwd = dir.join("cwd");
+    std::fs::create_dir_all(&cwd).expect("a directory");
+    let Some(program) = build(&dir) else { return };
+    let seeds: Vec<u64> = (1..=20).collect();
+    let wrong = Mutex::new(Vec::new());
+    in_parallel(&seeds, |seed| {
+        if let Err(text) = attack(&program, &cwd, *seed) {
+            wrong.lock().expect("no panic").push(text);
+        }
+    });
+    let wrong = wrong.into_inner().expect("no panic");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert_eq!(std::fs::read_dir(&cwd).expect("cwd").count(), 0, "files appeared on the host");
+}
