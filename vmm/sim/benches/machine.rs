@@ -54,7 +54,7 @@ fn service(node: u32, base: &HostBase, path: &Path, args: &[&str]) -> ServiceSpe
         depends_on: Vec::new(),
         health: None,
         restart: RestartPolicy::No,
-        stdin: Vec::new(),
+        stdin: None,
         faulty: false,
     }
 }
