@@ -19,10 +19,11 @@ pub struct Faults {
     pub network: NetworkFaults,
     /// What happens to nodes.
     pub process: ProcessFaults,
-    /// Whether each seed draws which kinds of faults are on and how strong, with the written figures as the
+    /// Whether each seed draws which kinds of faults are on and how strong, from a quarter of the written figures to four
     /// times them; if not, every seed uses the written figures.
     pub swarm: bool,
-    /// Whether faults end and are healed before progress is demanded; if not, no more begin and those under way end at their time.
+    /// Whether faults end and are healed before progress is demanded; if not, no more begin and those under way end
+    /// at their time.
     pub heal: bool,
     /// Virtual time from the start of the workload to the first possible fault, in nanoseconds.
     pub start_after_ns: u64,
