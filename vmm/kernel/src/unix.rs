@@ -317,6 +317,15 @@ impl UnixSockets {
         self.sockets[id].charged
     }
 
+    /// SO_SNDBUF; more room may wake senders.
+    pub fn set_sndbuf(&mut self, id: UnixId, bytes: u32) {
+        let s = &mut self.sockets[id];
+        s.sndbuf = bytes;
+        if s.writable() {
+            self.wake(id, WRITABLE);
+        }
+    }
+
     fn wake(&mut self, id: UnixId, bits: u32) {
         self.effects.wakes.push_back((id, bits));
     }

@@ -164,9 +164,11 @@ impl UnixSockets {
         s.state = if target.is_some() { State::Established } else { State::Unconnected };
         let new = target.map_or(Peer::None, Peer::Alive);
         let old = std::mem::replace(&mut s.peer, new.clone());
+        if old != Peer::None {
+            self.wake(id, WRITABLE);
+        }
         if old != Peer::None && old != new {
             self.datagram_disconnected(id, &old);
-            self.wake(id, WRITABLE);
         }
         Ok(())
     }
@@ -257,7 +259,10 @@ impl UnixSockets {
             let o = &mut self.sockets[other];
             o.peer = Peer::Dead(s.name.clone());
             if !o.kind.connects() {
-                self.wake(other, WRITABLE);
+                // Senders that wait for the queue's length; see `room_at`.
+                if s.queue_full() && s.peer != Peer::Alive(other) {
+                    self.wake(other, WRITABLE);
+                }
                 continue;
             }
             (o.shut_read, o.shut_write) = (true, true);

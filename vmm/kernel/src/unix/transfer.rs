@@ -6,7 +6,7 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::structs::Ucred;
 
-use super::{Kind, Name, Peer, READABLE, Stall, State, UnixSockets};
+use super::{Kind, Name, Peer, READABLE, Stall, State, UnixSockets, WRITABLE};
 use crate::ids::*;
 
 /// Bytes of `struct sk_buff` and of `struct skb_shared_info`, as the slab allocator rounds them.
@@ -107,6 +107,7 @@ impl UnixSockets {
             // "Keep two messages in the pipe so it schedules better" (af_unix.c).
             let most = (s.sndbuf as usize / 2 - 64).min(STREAM_HEAD + STREAM_FRAGS);
             if self.sockets[peer].shut_read {
+                self.not_sent(id);
                 return if sent > 0 { Ok(sent) } else { Err(Errno::EPIPE.into()) };
             }
             let size = (data.len() - sent).min(most);
@@ -160,7 +161,18 @@ impl UnixSockets {
         if s.charged >= s.sndbuf as usize {
             return Err(Stall::Until(id));
         }
-        if !named && s.peer == Peer::None { Err(Errno::ENOTCONN.into()) } else { Ok(()) }
+        if !named && s.peer == Peer::None {
+            self.not_sent(id);
+            return Err(Errno::ENOTCONN.into());
+        }
+        Ok(())
+    }
+
+    /// A message that had its buffer already is given up. Linux wakes the sender as if room had become free.
+    pub fn not_sent(&mut self, id: UnixId) {
+        if self.sockets[id].writable() {
+            self.wake(id, WRITABLE);
+        }
     }
 
     /// Sends a datagram or packet, to `to` or the peer. ENOTCONN, EMSGSIZE, EPIPE, EPERM (the receiver is connected to
@@ -175,6 +187,22 @@ impl UnixSockets {
         // "msg->msg_namelen = 0": addresses are ignored on sequenced packets.
         let to = to.filter(|_| self.sockets[id].kind == Kind::Datagram);
         self.check_packet(id, to.is_some(), data.len())?;
+        let result = self.receiver_of(id, to);
+        match result {
+            Ok(target) => {
+                let charge = truesize(data.len(), DATAGRAM_HEAD, DATAGRAM_FRAGS);
+                self.push(id, target, data, anc, charge);
+                Ok(data.len())
+            }
+            Err(stall) => {
+                self.not_sent(id);
+                Err(stall)
+            }
+        }
+    }
+
+    /// Who gets a packet to `to` or the peer, if there is room.
+    fn receiver_of(&mut self, id: UnixId, to: Option<UnixId>) -> Result<UnixId, Stall> {
         let s = &mut self.sockets[id];
         let target = match (to, s.peer.clone()) {
             (Some(to), _) => to,
@@ -195,9 +223,7 @@ impl UnixSockets {
         if target != id && receiver.peer != Peer::Alive(id) && receiver.queue_full() {
             return Err(Stall::Until(target));
         }
-        let charge = truesize(data.len(), DATAGRAM_HEAD, DATAGRAM_FRAGS);
-        self.push(id, target, data, anc, charge);
-        Ok(data.len())
+        Ok(target)
     }
 
     /// Receives from a stream: what is there, up to `max`. EINVAL when not connected, a pending error; `Until` itself

@@ -2,7 +2,8 @@
 """Makes random calls on unix sockets of a real Linux and writes what they gave, one call per line.
 
 Usage: record_unix.py FIRST_SEED LAST_SEED > unix.txt. The kernel's tests make the same calls and compare. All sockets are non-blocking, so
-that every call ends at once. Names given by autobind are written as `auto`.
+that every call ends at once. Names given by autobind are written as `auto`. All sockets are watched by an epoll instance,
+edge-triggered; what it reports after a call stands behind `|`.
 """
 
 import array
@@ -136,13 +137,26 @@ def run(op, args):
     raise KeyError(op)
 
 
+def edges(watched):
+    """Watches new sockets and returns the edges since the last call."""
+    for i, s in enumerate(slots):
+        if s is None or watched.get(i) is not s:
+            watched.pop(i, None)
+        if s is not None and i not in watched:
+            epoll.register(s, 0x201F | select.EPOLLET)
+            watched[i] = s
+    fds = {s.fileno(): i for i, s in watched.items()}
+    return sorted((fds[fd], events) for fd, events in epoll.poll(0))
+
+
 def call(*args):
     op, args = args[0], [str(a) for a in args[1:]]
     try:
         result = run(op, args)
     except OSError as e:
         result = errno.errorcode[e.errno].replace("ENOTSUP", "EOPNOTSUPP")
-    print(op, *args, "=", result)
+    seen = ",".join(f"{i}:{events:x}" for i, events in edges(watched))
+    print(op, *args, "=", result, *(["|", seen] if seen else []))
 
 
 def step(rng, names):
@@ -190,14 +204,14 @@ def step(rng, names):
 
 
 def main():
-    global null, counter
+    global null, counter, epoll, watched
     null = os.open("/dev/null", os.O_RDWR)
     for seed in range(int(sys.argv[1]), int(sys.argv[2])):
         with tempfile.TemporaryDirectory() as where:
             os.chdir(where)
             names = ["p0", "p1", "@a0", "@a1", "@a2"]
             print("start", seed)
-            counter = 0
+            counter, epoll, watched = 0, select.epoll(), {}
             rng = random.Random(seed)
             for _ in range(150):
                 step(rng, names)

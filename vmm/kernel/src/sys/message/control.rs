@@ -162,11 +162,11 @@ impl Ctx<'_> {
     ) -> Result<Vec<(u64, u64, Vec<u8>)>, Errno> {
         let generic = &self.inet(id)?.generic;
         let on = |level, name| generic.is_set(level, name);
-        let index = crate::inet::interface_of(self.node, dst.ip());
+        let index = || crate::inet::interface_of(self.node, dst.ip());
         let mut out = Vec::new();
         if let IpAddr::V4(ip) = dst.ip().to_canonical() {
             if on(c::IPPROTO_IP, c::IP_PKTINFO) {
-                let mut info = index.to_le_bytes().to_vec();
+                let mut info = index().to_le_bytes().to_vec();
                 info.extend_from_slice(&ip.octets());
                 info.extend_from_slice(&ip.octets());
                 out.push((c::IPPROTO_IP, c::IP_PKTINFO, info));
@@ -181,7 +181,7 @@ impl Ctx<'_> {
         if let IpAddr::V6(ip) = dst.ip() {
             if on(c::IPPROTO_IPV6, c::IPV6_RECVPKTINFO) {
                 let mut info = ip.octets().to_vec();
-                info.extend_from_slice(&index.to_le_bytes());
+                info.extend_from_slice(&index().to_le_bytes());
                 out.push((c::IPPROTO_IPV6, c::IPV6_PKTINFO, info));
             }
             if on(c::IPPROTO_IPV6, c::IPV6_RECVHOPLIMIT) {

@@ -184,7 +184,10 @@ impl Ctx<'_> {
         let checked = self.node.unix.check_packet(id, name.is_some(), msg.source.len() as usize);
         self.unix_result(checked, msg.nonblock, timeout)?;
         let to = match name {
-            Some(name) => Some(self.find_unix(&name, kind)?),
+            Some(name) => Some(self.find_unix(&name, kind).inspect_err(|_| {
+                self.node.unix.not_sent(id);
+                self.node.settle_unix(self.base);
+            })?),
             None => None,
         };
         let data = match &msg.source {

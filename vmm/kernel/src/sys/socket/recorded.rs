@@ -3,6 +3,7 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::table::nr;
+use zerocopy::IntoBytes;
 
 use crate::testing::Bench;
 
@@ -17,6 +18,9 @@ struct Player {
     data: u64,
     small: u64,
     null: u64,
+    epoll: u64,
+    /// Descriptors that the epoll instance watches, by slot; 0 for none.
+    watched: [u64; SLOTS],
 }
 
 fn fnv(data: &[u8]) -> String {
@@ -64,7 +68,8 @@ impl Player {
             .or_else(|_| bench.with_path(nr::mkdir, "/tmp", &[0o777]))
             .unwrap();
         bench.with_path(nr::chdir, "/tmp", &[]).unwrap();
-        Player { bench, slots: [0; SLOTS], counter: 0, data, small, null }
+        let epoll = bench.call(nr::epoll_create1, &[0]).unwrap();
+        Player { bench, slots: [0; SLOTS], counter: 0, data, small, null, epoll, watched: [0; SLOTS] }
     }
 
     fn put(&mut self, at: u64, bytes: &[u8]) {
@@ -198,6 +203,27 @@ impl Player {
         self.ok(nr::setsockopt, &[fd, c::SOL_SOCKET, name, self.small, 4])
     }
 
+    /// Watches new sockets; the edges since the last call as the recorder writes them.
+    fn edges(&mut self) -> String {
+        for slot in 0..SLOTS {
+            if self.slots[slot] != self.watched[slot] {
+                self.watched[slot] = self.slots[slot];
+                if self.slots[slot] != 0 {
+                    let event = [0x201f | c::EPOLLET as u32, slot as u32, 0];
+                    self.put(self.small, event.as_bytes());
+                    let args = [self.epoll, c::EPOLL_CTL_ADD, self.slots[slot], self.small];
+                    self.bench.call(nr::epoll_ctl, &args).unwrap();
+                }
+            }
+        }
+        let n = self.bench.call(nr::epoll_wait, &[self.epoll, self.small, 32, 0]).unwrap() as usize;
+        let events = self.get(self.small, 12 * n);
+        let mut seen: Vec<(u32, u32)> = events.chunks_exact(12).map(|e| (word(e, 4), word(e, 0))).collect();
+        seen.sort_unstable();
+        let seen: Vec<String> = seen.iter().map(|(slot, bits)| format!("{slot}:{bits:x}")).collect();
+        if seen.is_empty() { String::new() } else { format!(" | {}", seen.join(",")) }
+    }
+
     fn kind(text: &str) -> u64 {
         c::SOCK_NONBLOCK
             | match text {
@@ -248,7 +274,10 @@ impl Player {
             "sendfds" => self.sendfds(fd, num(1) as usize, num(2) as usize),
             "recv" => self.recv(fd, num(1) as usize, num(2) as usize, args[3]),
             "shutdown" => self.ok(nr::shutdown, &[fd, num(1)]),
-            "close" => self.ok(nr::close, &[fd]),
+            "close" => {
+                (self.slots[slot], self.watched[slot]) = (0, 0);
+                self.ok(nr::close, &[fd])
+            }
             "poll" => {
                 let mut entry = (fd as u32).to_le_bytes().to_vec();
                 entry.extend_from_slice(&0x23dfu16.to_le_bytes());
@@ -290,7 +319,7 @@ fn replay(text: &str) {
         let mut words = call.split(' ');
         let op = words.next().unwrap();
         let args: Vec<&str> = words.collect();
-        let got = player.run(op, &args).unwrap_or_else(|e| e.name().into());
+        let got = player.run(op, &args).unwrap_or_else(|e| e.name().into()) + &player.edges();
         assert_eq!(got, want, "line {}, seed {seed}: {call}", number + 1);
     }
     // Everything was closed: nothing may be left but the process's own files.

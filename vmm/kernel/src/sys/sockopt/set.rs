@@ -108,7 +108,7 @@ impl Ctx<'_> {
                 // "Ensure val * 2 fits into an int"; a negative number is a large unsigned one.
                 let doubled = (number as u32).min(BUFFER) * 2;
                 match name {
-                    c::SO_SNDBUF => unix.sndbuf = doubled.max(MIN_SNDBUF),
+                    c::SO_SNDBUF => self.node.unix.set_sndbuf(id, doubled.max(MIN_SNDBUF)),
                     c::SO_RCVBUF => unix.rcvbuf = doubled.max(MIN_RCVBUF),
                     c::SO_PASSCRED => unix.passcred = on,
                     c::SO_REUSEPORT if on => return err(Errno::EOPNOTSUPP),
