@@ -77,6 +77,17 @@ impl Frame {
         frame
     }
 
+    /// New frames with copies of `sources`, by rising offset and as contiguous as can be had.
+    #[must_use]
+    pub fn copied_run<'a>(sources: impl ExactSizeIterator<Item = &'a FrameBytes>) -> Vec<Frame> {
+        let mut frames: Vec<Frame> = (0..sources.len()).map(|_| Frame(arena::alloc_dirty())).collect();
+        frames.sort_unstable_by_key(|frame| frame.0);
+        for (frame, source) in frames.iter().zip(sources) {
+            frame.write_shared(0, source);
+        }
+        frames
+    }
+
     /// A new frame that starts with `data` (at most 4096 bytes; the rest is ignored) and is zero behind it.
     #[must_use]
     pub fn from_slice(data: &[u8]) -> Frame {

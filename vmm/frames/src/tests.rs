@@ -26,6 +26,14 @@ fn a_run_rises() {
 }
 
 #[test]
+fn a_run_of_copies_keeps_their_order() {
+    let sources: Vec<Frame> = (0..20).map(|n| Frame::from_bytes(&[n; FRAME_SIZE])).collect();
+    let run = Frame::copied_run(sources.iter().rev().map(Frame::bytes));
+    assert!(run.windows(2).all(|w| w[0].offset() < w[1].offset()));
+    assert!(run.iter().zip(sources.iter().rev()).all(|(copy, source)| copy == source && !copy.same(source)));
+}
+
+#[test]
 fn clone_shares_and_write_copies() {
     let mut a = Frame::from_bytes(&[7; FRAME_SIZE]);
     assert!(a.is_unique());

@@ -187,6 +187,8 @@ pub struct Node {
     pub vvar: Option<Frame>,
     /// The vDSO's image.
     pub vdso: Arc<Vec<Frame>>,
+    /// Executable pages of unchanged files with their cpuid instructions patched; `None` for those that have none.
+    pub patched: Arc<BTreeMap<(bloodhound_vfs::Ino, u64), Option<Frame>>>,
     /// Address spaces that map an inode, so that writes reach their platform mappings.
     pub mapped: BTreeMap<bloodhound_vfs::Ino, BTreeMap<MmId, u32>>,
     /// Address spaces that are gone, for the platform to drop; see [`Mm::space`].
@@ -235,6 +237,7 @@ impl Node {
             boot_id,
             vvar: None,
             vdso: Default::default(),
+            patched: Default::default(),
             mapped: BTreeMap::new(),
             dead_spaces: Vec::new(),
             yielded: false,

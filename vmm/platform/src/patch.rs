@@ -54,13 +54,14 @@ fn is_instruction(code: &[u8], at: usize) -> bool {
     // For each start: where its stream goes is the same as where the stream of its first instruction's end goes.
     // `lands[n]` answers for `first + n`: on the pair (true), over it (false), or into nonsense (none).
     let first = at.saturating_sub(REACH);
+    let seen: Vec<Option<Seen>> = (first..at).map(|start| see(code, start)).collect();
     let mut lands: Vec<Option<bool>> = vec![None; at - first + 1];
     lands[at - first] = Some(true);
     for start in (first..at).rev() {
-        lands[start - first] = match length(code, start) {
+        lands[start - first] = match &seen[start - first] {
             None => None,
-            Some(len) if start + len > at => Some(false),
-            Some(len) => lands[start + len - first],
+            Some(Seen { len, .. }) if start + len > at => Some(false),
+            Some(Seen { len, .. }) => lands[start + len - first],
         };
         match lands[start - first] {
             Some(true) => hits += 1,
@@ -77,7 +78,8 @@ fn is_instruction(code: &[u8], at: usize) -> bool {
     let last = if at - first > 2 * SYNCHRONISED { at - SYNCHRONISED } else { at };
     let starts = first..=last;
     let total = last - first + 1;
-    let good = starts.filter(|&start| lands[start - first] == Some(true) && code_precedes(code, start, at));
+    let good =
+        starts.filter(|&start| lands[start - first] == Some(true) && code_precedes(&seen[start - first..]));
     good.count() * 10 >= total
 }
 
@@ -97,21 +99,35 @@ fn code_follows(code: &[u8], at: usize) -> bool {
     true
 }
 
-/// Whether the last instructions of a stream before the pair are such as code has.
-fn code_precedes(code: &[u8], start: usize, at: usize) -> bool {
+/// What an instruction in front of the pair tells.
+struct Seen {
+    len: usize,
+    plausible: bool,
+    /// Before the beginning of a function or behind the end of one there may be anything.
+    ends: bool,
+}
+
+fn see(code: &[u8], at: usize) -> Option<Seen> {
+    let instruction = decode(code, at)?;
+    let ends = ends_flow(&instruction) || matches!(instruction.mnemonic(), Mnemonic::Endbr64 | Mnemonic::Nop);
+    Some(Seen { len: instruction.len(), plausible: plausible(&instruction), ends })
+}
+
+/// Whether the last instructions of a stream before the pair, which begins at the first of `seen` and ends behind the
+/// last, are such as code has.
+fn code_precedes(seen: &[Option<Seen>]) -> bool {
     let mut stream = Vec::new();
-    let mut next = start;
-    while next < at {
-        let Some(instruction) = decode(code, next) else { return false };
-        next = instruction.next_ip() as usize;
+    let mut next = 0;
+    while let Some(instruction) = seen.get(next) {
+        let Some(instruction) = instruction else { return false };
+        next += instruction.len;
         stream.push(instruction);
     }
     for instruction in stream.iter().rev().take(12) {
-        if !plausible(instruction) {
+        if !instruction.plausible {
             return false;
         }
-        // Before the beginning of a function or behind the end of one there may be anything.
-        if ends_flow(instruction) || matches!(instruction.mnemonic(), Mnemonic::Endbr64 | Mnemonic::Nop) {
+        if instruction.ends {
             break;
         }
     }
@@ -212,11 +228,6 @@ fn decode(code: &[u8], at: usize) -> Option<Instruction> {
     let bytes = code.get(at..end)?;
     let instruction = Decoder::with_ip(64, bytes, at as u64, DecoderOptions::NONE).decode();
     (!instruction.is_invalid()).then_some(instruction)
-}
-
-/// Length of the instruction at an offset, unless it is invalid or cut off.
-fn length(code: &[u8], at: usize) -> Option<usize> {
-    decode(code, at).map(|instruction| instruction.len())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // measures host time
 
 mod bare;
+mod counted;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ use bloodhound_sim::services::State;
 use bloodhound_sim::{Ended, Machine, setup};
 use bloodhound_vfs::MountSpec;
 use bloodhound_vfs::host::{Allow, HostBase};
+use counted::{Counted, Counts};
 
 /// Everything runs on this CPU.
 const CPU: usize = 0;
@@ -61,6 +63,11 @@ fn service(node: u32, base: &HostBase, path: &Path, args: &[&str]) -> ServiceSpe
 
 /// A machine whose nodes 1, 2, ... run the program with these arguments.
 fn machine(path: &Path, nodes: &[&[&str]]) -> Machine {
+    counted(path, nodes).0
+}
+
+/// As `machine`, with what it asks of the platform.
+fn counted(path: &Path, nodes: &[&[&str]]) -> (Machine, Arc<Counts>) {
     let mut base = HostBase::new();
     let services =
         nodes.iter().zip(1..).map(|(args, node)| service(node, &base, path, args)).collect::<Vec<_>>();
@@ -88,7 +95,9 @@ fn machine(path: &Path, nodes: &[&[&str]]) -> Machine {
     let platform = PtracePlatform::new(Some(CPU)).expect("the platform");
     let patch = (platform.abilities().cpuid == CpuidTrap::NeedsPatch).then_some(patch_cpuid as PatchCpuid);
     let world = setup::world(&scenario, &mut base, Decisions::seeded(1), patch).expect("a world");
-    Machine::new(world, scenario, Box::new(platform), Box::new(base))
+    let counts = Arc::new(Counts::default());
+    let platform = Counted(platform, counts.clone());
+    (Machine::new(world, scenario, Box::new(platform), Box::new(base)), counts)
 }
 
 /// Runs until the program of a node ended; host time in us.
@@ -131,7 +140,7 @@ fn mode(guest: &Path, what: &str, mode: &str, count: u32) {
     let per = |with: f64, without: f64| (with - without) / f64::from(count);
     let text = count.to_string();
     let there = with_host_clock(|| per(native(guest, &[mode, &text]), native(guest, &[mode, "0"])));
-    let run = |count: &str| best(3, || finish(&mut machine(guest, &[&[mode, count]]), 1));
+    let run = |count: &str| best(5, || finish(&mut machine(guest, &[&[mode, count]]), 1));
     report(what, per(run(&text), run("0")), there, "us", "native");
 }
 
@@ -178,20 +187,21 @@ fn start_up(what: &str, path: &Path, args: &[&str]) {
         return;
     }
     let there = with_host_clock(|| native(path, args));
-    let mut steps = 0;
+    let mut line = String::new();
     let ours = best(5, || {
-        let mut m = machine(path, &[args]);
+        let (mut m, counts) = counted(path, &[args]);
         let time = finish(&mut m, 1);
-        steps = m.world.steps;
+        line = format!("{} steps, {}", m.world.steps, counts.line());
         time
     });
-    report(&format!("{what} ({steps} steps)"), ours / 1e3, there / 1e3, "ms", "native");
+    report(what, ours / 1e3, there / 1e3, "ms", "native");
+    println!("    {line}");
 }
 
 /// Three nodes of a service with 8 MB each that exchange messages.
 fn snapshots(guest: &Path) {
     let args: &[&str] = &["member", "1000000000"];
-    let mut m = machine(guest, &[args, args, args]);
+    let (mut m, counts) = counted(guest, &[args, args, args]);
     let mut until = 100_000_000;
     let go = |m: &mut Machine, until: u64| {
         let start = Instant::now();
@@ -220,6 +230,7 @@ fn snapshots(guest: &Path) {
     println!("{:<46} {take:>10.2} us", "snapshot of three nodes of 8 MB");
     println!("{:<46} {restore:>10.2} us", "restore of it after 20 ms");
     report("20 ms after a restore", resumed, steady, "us", "steady");
+    println!("    {}", counts.line());
 }
 
 /// Compiles the program that the benchmark runs.
@@ -239,8 +250,8 @@ fn main() {
     let all: [(&str, &dyn Fn()); 12] = [
         ("getppid", &|| system_call(guest)),
         ("clock", &|| mode(guest, "clock_gettime", "clock", 20_000)),
-        ("pipe", &|| mode(guest, "pipe: write and read of 64 bytes", "pipe", 2_000)),
-        ("pingpong", &|| mode(guest, "pipe ping-pong of two threads", "pingpong", 1_000)),
+        ("pipe", &|| mode(guest, "pipe: write and read of 64 bytes", "pipe", 500)),
+        ("pingpong", &|| mode(guest, "pipe ping-pong of two threads", "pingpong", 300)),
         ("echo", &|| echo(guest)),
         ("pages", &|| mode(guest, "touching an anonymous page", "pages", 2_000)),
         ("fork", &|| mode(guest, "fork, exit, wait", "fork", 100)),

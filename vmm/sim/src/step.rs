@@ -245,11 +245,15 @@ impl Machine {
     fn load(&mut self, id: NodeId, tid: Tid, space: SpaceId, mm: MmId) -> Result<(), MachineError> {
         if self.spaces.insert(space.0) {
             self.platform.reset_space(space);
+            self.inherit(id, space, mm);
         }
         let arc = self.world.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}"));
         let node = Arc::make_mut(arc);
         for (addr, len) in node.mms[mm].invalid.drain(..) {
             self.platform.unmap(space, addr, len);
+        }
+        if std::mem::take(&mut node.mms[mm].protect) {
+            self.platform.write_protect(space);
         }
         let dirty = node.task(tid).xstate_dirty;
         let owns = self.xstate_owner(space) == Some(key(id, tid));

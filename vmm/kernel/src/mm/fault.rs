@@ -1,18 +1,20 @@
 //! Page faults: which frames answer an access, in batches around it. Residency is a cache (design rule 2): a fault
 //! changes no time and no decision, and whether a zero page exists already is not visible to programs.
 
+use std::sync::Arc;
+
 use bloodhound_abi::consts as c;
 use bloodhound_frames::Frame;
 use smallvec::SmallVec;
 
 use super::{Access, Backing, PAGE, Vma};
 use crate::ids::*;
-use crate::node::Node;
+use crate::node::{Node, PatchCpuid};
 
 /// Pages mapped at once around a fault in a file mapping.
-const AROUND_FILE: u64 = 16;
+const AROUND_FILE: u64 = 32;
 /// Pages allocated at once by a fault in anonymous memory.
-const AROUND_ANON: u64 = 8;
+const AROUND_ANON: u64 = 16;
 
 /// A page for the platform to map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +34,7 @@ pub struct PageMapping {
 #[allow(clippy::large_enum_variant)] // lives on the stack of one trap; a box would cost an allocation per fault
 pub enum Fault {
     /// Map these and go on.
-    Map(SmallVec<[PageMapping; 16]>),
+    Map(SmallVec<[PageMapping; AROUND_FILE as usize]>),
     /// The program gets a signal: number, si_code, address.
     Signal(u32, i32, u64),
 }
@@ -46,10 +48,6 @@ impl Node {
             Err(code) => return Fault::Signal(c::SIGSEGV as u32, code, addr),
         };
         let page = addr & !(PAGE - 1);
-        let Some(first) = self.resident(mm, &vma, page, access) else {
-            return Fault::Signal(c::SIGBUS as u32, c::BUS_ADRERR as i32, addr);
-        };
-        let mut out = SmallVec::new();
         let around = match vma.backing {
             Backing::Anon => AROUND_ANON,
             // Pages of a shared file become writable one by one (a store makes them dirty). The neighbours would be mapped
@@ -59,14 +57,39 @@ impl Node {
         };
         let block = page & !(around * PAGE - 1);
         let (low, high) = (block.max(vma.start), (block + around * PAGE).min(vma.end));
+        self.fill_block(mm, &vma, low, high, access);
+        let mut out = SmallVec::new();
+        let mut found = false;
         for at in (low..high).step_by(PAGE as usize) {
-            if at == page {
-                out.push(first);
-            } else if let Some(m) = self.resident(mm, &vma, at, Access::Read) {
+            let access = if at == page { access } else { Access::Read };
+            if let Some(m) = self.resident(mm, &vma, at, access) {
                 out.push(m);
+                found |= at == page;
             }
         }
+        if !found {
+            return Fault::Signal(c::SIGBUS as u32, c::BUS_ADRERR as i32, addr);
+        }
         Fault::Map(out)
+    }
+
+    /// Makes the frames of a block of private pages at once, as neighbours: the platform maps them in one go. Fresh ones
+    /// for anonymous memory; for a store also copies of those that are shared with another world or address space.
+    fn fill_block(&mut self, mm: MmId, vma: &Vma, low: u64, high: u64, access: Access) {
+        if vma.shared || vma.prot & c::PROT_WRITE == 0 {
+            return;
+        }
+        let pages = &mut self.mms[mm].pages;
+        if vma.backing == Backing::Anon {
+            let missing = (low / PAGE..high / PAGE).filter(|p| pages.get(*p).is_none());
+            let missing: SmallVec<[u64; AROUND_ANON as usize]> = missing.collect();
+            for (page, frame) in missing.iter().zip(Frame::zeroed_run(missing.len())) {
+                pages.set(*page, frame);
+            }
+        }
+        if access == Access::Write {
+            pages.make_run_exclusive(low / PAGE, high / PAGE);
+        }
     }
 
     /// Makes one page of `vma` resident for `access`; `None` beyond the end of a file.
@@ -107,13 +130,29 @@ impl Node {
         if !writable {
             return self.mms[mm].pages.get(page).map(|f| mapping(f, false));
         }
+        // A read does not need a copy of its own; the neighbours of a store have theirs by now.
+        if access != Access::Write && !self.mms[mm].pages.is_exclusive(page) {
+            return self.mms[mm].pages.get(page).map(|f| mapping(f, false));
+        }
         let (frame, _) = self.mms[mm].pages.make_exclusive(page)?;
         Some(mapping(frame, true))
     }
 
     /// A copy of an executable page with its cpuid instructions made to trap, if it has any.
-    fn patched(&self, ino: bloodhound_vfs::Ino, index: u64, frame: &Frame, exec: bool) -> Option<Frame> {
+    fn patched(&mut self, ino: bloodhound_vfs::Ino, index: u64, frame: &Frame, exec: bool) -> Option<Frame> {
         let patch = self.config.patch_cpuid.filter(|_| exec)?;
+        let pristine = self.vfs.is_pristine(ino);
+        if pristine && let Some(known) = self.patched.get(&(ino, index)) {
+            return known.clone();
+        }
+        let copy = self.patch(patch, ino, index, frame);
+        if pristine {
+            Arc::make_mut(&mut self.patched).insert((ino, index), copy.clone());
+        }
+        copy
+    }
+
+    fn patch(&self, patch: PatchCpuid, ino: bloodhound_vfs::Ino, index: u64, frame: &Frame) -> Option<Frame> {
         let bytes = frame.bytes();
         if !bytes.windows(2).any(|w| w == [0x0f, 0xa2]) && bytes[4095] != 0x0f {
             return None;

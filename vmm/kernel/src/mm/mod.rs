@@ -130,6 +130,10 @@ pub struct Mm {
     pub pages: PageTable,
     /// Ranges (address, bytes) whose platform mappings are stale.
     pub invalid: Vec<(u64, u64)>,
+    /// Writable platform mappings are stale: private pages have become shared.
+    pub protect: bool,
+    /// The address space which this one was forked from: what the platform shows there will do here, read-only.
+    pub parent: Option<u64>,
     /// Start and current end of the heap.
     pub brk: (u64, u64),
     /// mmap places mappings below this.
@@ -153,6 +157,8 @@ impl Mm {
             vmas: BTreeMap::new(),
             pages: PageTable::default(),
             invalid: Vec::new(),
+            protect: false,
+            parent: None,
             brk: (0, 0),
             mmap_base: TASK_SIZE - (64 << 20),
             stack_top: TASK_SIZE,
@@ -165,11 +171,12 @@ impl Mm {
     /// The copy that fork makes. Private pages become shared until written: the parent's platform mappings are
     /// stale as well.
     pub fn fork(&mut self, space: u64) -> Mm {
-        self.invalid.clear();
-        self.invalid.push((0, TASK_SIZE));
+        self.protect = true;
         let mut child = self.clone();
         child.space = space;
         child.users = 1;
+        child.protect = false;
+        child.parent = Some(self.space);
         child.invalid.clear();
         let special: Vec<Vma> = child.vmas.values().filter(|v| v.on_fork != OnFork::Copy).cloned().collect();
         for vma in special {

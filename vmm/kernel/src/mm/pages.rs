@@ -52,6 +52,33 @@ impl PageTable {
         Some((frame, copied))
     }
 
+    /// Whether [`PageTable::make_exclusive`] would change nothing.
+    pub fn is_exclusive(&mut self, page: u64) -> bool {
+        let Some(chunks) = Arc::get_mut(&mut self.chunks) else { return false };
+        let Some(chunk) = chunks.get_mut(&(page / CHUNK)).and_then(Arc::get_mut) else { return false };
+        chunk.frames[(page % CHUNK) as usize].as_ref().is_some_and(Frame::is_unique)
+    }
+
+    /// Makes all pages of `first..end` that have a frame exclusive; the copies are neighbours, as far as can be had.
+    pub fn make_run_exclusive(&mut self, first: u64, end: u64) {
+        if (first..end).all(|p| self.get(p).is_none() || self.is_exclusive(p)) {
+            return;
+        }
+        let chunks = Arc::make_mut(&mut self.chunks);
+        for key in first / CHUNK..=(end - 1) / CHUNK {
+            let Some(chunk) = chunks.get_mut(&key) else { continue };
+            let chunk = Arc::make_mut(chunk);
+            let inside = |page: u64| (page.clamp(key * CHUNK, (key + 1) * CHUNK) - key * CHUNK) as usize;
+            let frames = &mut chunk.frames[inside(first)..inside(end)];
+            let shared = |f: &&mut Frame| !f.is_unique();
+            let shared: Vec<&mut Frame> = frames.iter_mut().flatten().filter(shared).collect();
+            let copies = Frame::copied_run(shared.iter().map(|f| f.bytes()));
+            for (frame, copy) in shared.into_iter().zip(copies) {
+                *frame = copy;
+            }
+        }
+    }
+
     /// Drops all pages in `first..end`.
     pub fn remove_range(&mut self, first: u64, end: u64) {
         let hit = |k: &u64| *k >= first / CHUNK && *k <= (end.saturating_sub(1)) / CHUNK;

@@ -1,0 +1,114 @@
+//! A platform that counts what is asked of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use bloodhound_platform::{
+    Abilities, Mapping, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, XState,
+};
+use bloodhound_platform_ptrace::PtracePlatform;
+
+/// Counts since the platform was made.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Traps of any kind.
+    pub traps: AtomicU64,
+    /// Page faults.
+    pub faults: AtomicU64,
+    /// Mapping operations: each is a system call in the stub.
+    pub maps: AtomicU64,
+    /// Pages mapped.
+    pub pages: AtomicU64,
+    /// Ranges unmapped.
+    pub unmaps: AtomicU64,
+    /// Vector states loaded.
+    pub loads: AtomicU64,
+}
+
+impl Counts {
+    /// One line.
+    pub fn line(&self) -> String {
+        let n = |c: &AtomicU64| c.load(Relaxed);
+        format!(
+            "{} traps, {} of them page faults; {} pages in {} runs mapped, {} ranges unmapped, {} vector states loaded",
+            n(&self.traps),
+            n(&self.faults),
+            n(&self.pages),
+            n(&self.maps),
+            n(&self.unmaps),
+            n(&self.loads)
+        )
+    }
+}
+
+/// The ptrace platform with counts.
+pub struct Counted(pub PtracePlatform, pub Arc<Counts>);
+
+fn add(count: &AtomicU64, n: u64) {
+    count.fetch_add(n, Relaxed);
+}
+
+impl Platform for Counted {
+    fn run(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
+        let trap = self.0.run(space, task, regs);
+        add(&self.1.traps, 1);
+        add(&self.1.faults, u64::from(matches!(trap, Ok(Trap::PageFault { .. }))));
+        trap
+    }
+
+    fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
+        self.0.step(space, task, regs)
+    }
+
+    fn analyse_spin(&mut self, s: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Spin, PlatformError> {
+        self.0.analyse_spin(s, task, regs)
+    }
+
+    fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {
+        add(&self.1.maps, mappings.len() as u64);
+        add(&self.1.pages, mappings.iter().map(|m| u64::from(m.pages)).sum());
+        self.0.map(space, mappings);
+    }
+
+    fn unmap(&mut self, space: SpaceId, addr: u64, len: u64) {
+        add(&self.1.unmaps, 1);
+        self.0.unmap(space, addr, len);
+    }
+
+    fn write_protect(&mut self, space: SpaceId) {
+        self.0.write_protect(space);
+    }
+
+    fn mapped(&self, space: SpaceId, out: &mut Vec<Mapping>) {
+        self.0.mapped(space, out);
+    }
+
+    fn xstate_owner(&self, space: SpaceId) -> Option<TaskKey> {
+        self.0.xstate_owner(space)
+    }
+
+    fn save_xstate(&mut self, space: SpaceId) -> Result<Option<(TaskKey, XState)>, PlatformError> {
+        self.0.save_xstate(space)
+    }
+
+    fn load_xstate(&mut self, space: SpaceId, task: TaskKey, state: &XState) -> Result<(), PlatformError> {
+        add(&self.1.loads, 1);
+        self.0.load_xstate(space, task, state)
+    }
+
+    fn reset_space(&mut self, space: SpaceId) {
+        self.0.reset_space(space);
+    }
+
+    fn drop_space(&mut self, space: SpaceId) {
+        self.0.drop_space(space);
+    }
+
+    fn evict_all(&mut self) {
+        self.0.evict_all();
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.0.abilities()
+    }
+}
