@@ -54,7 +54,7 @@ impl Node {
         let in_out = c::EPOLLIN | c::EPOLLRDNORM | c::EPOLLOUT | c::EPOLLWRNORM;
         let bits = match file.kind {
             FileKind::Pipe { pipe, read, write, .. } => self.pipes[pipe].ready(read, write),
-            FileKind::Inet(id) => u64::from(crate::inet::epoll_bits(self.net.readiness(id))),
+            FileKind::Inet(id) => u64::from(crate::inet::ready_bits(self, id)),
             FileKind::Unix(id) => u64::from(self.unix.ready_bits(id)),
             FileKind::Event(id) => self.events[id].ready(),
             FileKind::TimerFd(id) if self.timerfds[id].expired > 0 => c::EPOLLIN | c::EPOLLRDNORM,

@@ -30,9 +30,30 @@ pub struct InetSocket {
 /// All internet sockets of a node that a descriptor refers to.
 pub type InetSockets = BTreeMap<SocketId, InetSocket>;
 
+/// What a wake-up of the network stack tells as EPOLL* bits: data with every kind of reading
+/// (`sock_def_readable`), room with every kind of writing (`sk_stream_write_space`).
+pub fn wake_bits(key: ReadyFlags) -> u32 {
+    let mut bits = epoll_bits(key);
+    if key.contains(ReadyFlags::READ) {
+        bits |= (c::EPOLLPRI | c::EPOLLRDBAND) as u32;
+    }
+    if key.contains(ReadyFlags::WRITE) {
+        bits |= c::EPOLLWRBAND as u32;
+    }
+    bits
+}
+
+/// Readiness of a socket as EPOLL* bits. `datagram_poll` reports EPOLLWRBAND with EPOLLOUT, `tcp_poll` does not.
+pub fn ready_bits(node: &Node, id: SocketId) -> u32 {
+    let ready = node.net.readiness(id);
+    let datagram = node.inet.get(&id).is_some_and(|s| s.proto == Proto::Udp);
+    let band = datagram && ready.contains(ReadyFlags::WRITE);
+    epoll_bits(ready) | if band { c::EPOLLWRBAND as u32 } else { 0 }
+}
+
 /// Readiness of the network stack as EPOLL* bits. Linux's `tcp_poll` and `datagram_poll` report EPOLLRDNORM and
 /// EPOLLWRNORM with EPOLLIN and EPOLLOUT.
-pub fn epoll_bits(ready: ReadyFlags) -> u32 {
+fn epoll_bits(ready: ReadyFlags) -> u32 {
     let mut bits = ready.bits();
     if ready.contains(ReadyFlags::READ) {
         bits |= c::EPOLLRDNORM as u32;

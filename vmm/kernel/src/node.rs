@@ -332,7 +332,7 @@ impl Node {
     /// Turns the network stack's readiness changes into wake-ups.
     pub fn drain_net(&mut self) {
         for (id, ready) in self.net.take_events() {
-            self.notify_object(crate::wait::Object::Inet(id), crate::inet::epoll_bits(ready));
+            self.notify_object(crate::wait::Object::Inet(id), crate::inet::wake_bits(ready));
         }
     }
 
