@@ -69,8 +69,8 @@ fn inode_of_inet(id: SocketId) -> u64 {
 }
 
 impl Node {
-    /// The last description of a TCP or UDP socket is gone. The connection ends by itself. See
-    /// [`Node::inet_linger`] for SO_LINGER.
+    /// The last description of a TCP or UDP socket is gone. The connection ends by itself; close(2) waits for that with
+    /// SO_LINGER ([`Node::inet_linger`]).
     pub fn close_inet(&mut self, id: SocketId) {
         self.inet.remove(&id);
         // EBADF would mean that the stack forgot a socket that a description names: a bug, but no harm here.

@@ -4,6 +4,9 @@
 //! would, they give [`Stall::Until`] with the socket whose change is worth another try. Wake-ups and the descriptions
 //! that fall out of lost messages are collected as effects and carried out by [`Node::settle_unix`].
 //!
+//! Not modelled: the collector of descriptors that are only reachable through messages of each other; such cycles stay
+//! until the node ends.
+//!
 //! Modules: [`connect`] (names, listening, connecting, closing), [`transfer`] (messages and buffers). Neighbour:
 //! `sys::socket` (the system calls).
 

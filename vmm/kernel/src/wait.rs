@@ -130,6 +130,8 @@ pub enum Resume {
         /// Set by the other side, which has counted the sleeper in and taken a reference for it.
         granted: bool,
     },
+    /// A close that waits for the end of this connection (SO_LINGER).
+    Linger(bloodhound_net::SocketId),
     /// A futex wait; true when FUTEX_WAKE (or a requeue's wake) chose it.
     Futex {
         /// Set by the waker.

@@ -11,6 +11,16 @@ use crate::process::FdEntry;
 use crate::wait::{Stop, SysResult};
 
 pub fn close(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
+    if let Some(id) = k.lingers_on() {
+        return k.linger(id, 0);
+    }
+    let last = k.linger_of(k.fd(fd)?.file);
+    close_now(k, fd)?;
+    last.map_or(Ok(0), |(id, ns)| k.linger(id, ns))
+}
+
+/// Closes a descriptor without waiting for anything.
+fn close_now(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
     let entry = k.process_mut().fds.take(fd.0)?;
     k.release_posix_locks(entry.file);
     k.node.file_unref(entry.file, k.base);
@@ -26,7 +36,7 @@ pub fn close_range(k: &mut Ctx<'_>, first: u32, last: u32, flags: Hex) -> SysRes
         if flags.0 & c::CLOSE_RANGE_CLOEXEC != 0 {
             k.process_mut().fds.get_mut(fd)?.cloexec = true;
         } else {
-            close(k, Fd(fd))?;
+            close_now(k, Fd(fd))?;
         }
     }
     Ok(0)

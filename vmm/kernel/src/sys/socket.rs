@@ -24,7 +24,7 @@ use crate::mm::Access;
 use crate::path::Reached;
 use crate::socket::{ADDRESS_MAX, Address, Generic, inet_bytes, unix_bytes};
 use crate::unix::{Halves, Kind, Name, Stall};
-use crate::wait::{Object, Restart, Stop, SysResult, Wait};
+use crate::wait::{Object, Restart, Resume, Stop, SysResult, Wait};
 
 /// SOCK_TYPE_MASK.
 const TYPE_MASK: u64 = 0xf;
@@ -167,6 +167,34 @@ impl Ctx<'_> {
     }
 }
 
+impl Ctx<'_> {
+    /// How long the close of a description has to linger, ns: it is the last one of a connection with SO_LINGER.
+    pub(crate) fn linger_of(&self, file: FileId) -> Option<(SocketId, u64)> {
+        let file = &self.node.files[file];
+        let FileKind::Inet(id) = file.kind else { return None };
+        if file.refs > 1 { None } else { Some((id, self.node.inet_linger(id)?)) }
+    }
+
+    /// The connection that this close(2), woken again, has waited for.
+    pub(crate) fn lingers_on(&self) -> Option<SocketId> {
+        match self.resumed.as_ref()?.wait.resume {
+            Resume::Linger(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Waits until a closed connection has delivered its data. socket(7): "a close(2) or shutdown(2) will not return until
+    /// all queued messages for the socket have been successfully sent or the linger timeout has been reached"; a signal
+    /// ends the wait, too, and close(2) succeeds all the same.
+    pub(crate) fn linger(&mut self, id: SocketId, ns: u64) -> SysResult {
+        if self.timed_out() || !self.node.net.lingering(id) {
+            return Ok(0);
+        }
+        let wait = Wait::object(Object::Inet(id)).deadline(self.deadline(Some(ns)));
+        Err(wait.restart(Restart::Partial(0)).resume(Resume::Linger(id)).into())
+    }
+}
+
 fn unix_kind(kind: u64, protocol: u64) -> Result<Kind, Errno> {
     if protocol != 0 && protocol != c::AF_UNIX {
         return Err(Errno::EPROTONOSUPPORT);
@@ -257,7 +285,13 @@ pub fn bind(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
                 }
                 other => other?,
             };
-            k.node.net.bind(id, local)?;
+            let free = k.inet(id)?.generic.is_set(c::IPPROTO_IP, c::IP_FREEBIND);
+            match k.node.net.bind(id, local) {
+                Err(Errno::EADDRNOTAVAIL) if free => {
+                    return Err(Stop::Unsupported(format!("bind to {local} with IP_FREEBIND")));
+                }
+                other => other?,
+            }
         }
         Sock::Unix(id) => match addr.to_unix()? {
             None => k.node.unix.autobind(id)?,

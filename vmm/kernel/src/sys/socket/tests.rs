@@ -245,6 +245,27 @@ fn tcp_over_loopback() {
 }
 
 #[test]
+fn closing_lingers_until_the_data_is_there() {
+    let mut b = Bench::new();
+    let (_, client, server) = connection(&mut b);
+    let on = b.put_as(b.tid, &[1, 0, 0, 0, 5, 0, 0, 0]);
+    b.call(nr::setsockopt, &[client, c::SOL_SOCKET, c::SO_LINGER, on, 8]).unwrap();
+    let copy = b.call(nr::dup, &[client]).unwrap();
+    assert_eq!(b.call(nr::close, &[copy]), Ok(0), "not the last one");
+    let tid = b.tid;
+    send(&mut b, tid, client, b"bye").unwrap();
+    let start = b.node.clock;
+    assert_eq!(b.start(tid, nr::close, &[client]), Outcome::Blocked);
+    while b.sleeps(tid) {
+        pass(&mut b);
+    }
+    assert!(b.node.clock.since(start) < 1_000_000_000, "the acknowledgement ended it, not the time");
+    assert_eq!(b.resume(b.tid), Ok(0));
+    assert_eq!(b.call(nr::close, &[client]), Err(Errno::EBADF));
+    assert_eq!(recv(&mut b, server, 9, 0).unwrap(), b"bye");
+}
+
+#[test]
 fn refused_connections_say_so() {
     let mut b = Bench::new();
     let fd = inet(&mut b, c::SOCK_STREAM);
