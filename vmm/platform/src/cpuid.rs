@@ -49,8 +49,9 @@ pub fn cpuid_profile(leaf: u32, subleaf: u32) -> [u32; 4] {
         0 => [MAX_BASIC, word(b"Genu"), word(b"ntel"), word(b"ineI")],
         // ebx: CLFLUSH line of 8 quadwords, one logical processor, APIC id 0.
         1 => [SIGNATURE, 0x0001_0800, LEAF1_ECX, LEAF1_EDX],
-        // TLB descriptors; the 0xff among them says that leaf 4 describes the caches.
-        2 => [0x7603_6301, 0x00f0_b5ff, 0, 0x00c1_0000],
+        // TLB descriptors and, in ecx, the caches of leaf 4: 0xe4 L3, 0x2c L1 data, 0x30 L1 instruction, 0x21 L2. Newer
+        // processors have 0xff for "see leaf 4" there; then glibc asks for leaf 4 some forty times at each start.
+        2 => [0x7603_6301, 0x00f0_b500, 0x2130_2ce4, 0x00c1_0000],
         4 => cache(subleaf),
         7 if subleaf == 0 => [0, LEAF7_EBX, 0, 0],
         0xd => match subleaf {

@@ -12,7 +12,7 @@ use crate::ids::*;
 use crate::node::{Node, PatchCpuid};
 
 /// Pages mapped at once around a fault in a file mapping.
-const AROUND_FILE: u64 = 32;
+const AROUND_FILE: u64 = 64;
 /// Pages allocated at once by a fault in anonymous memory.
 const AROUND_ANON: u64 = 16;
 
