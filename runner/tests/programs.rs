@@ -216,7 +216,7 @@ print(set(socket.getaddrinfo(\"localhost\", 80, socket.AF_INET, socket.SOCK_STRE
 '",
     },
     Case {
-        name: "files",
+        name: "python and files",
         needs: &["python3"],
         script: "python3 -c '
 import tempfile, os, mmap, json, ssl, hashlib, sqlite3, shutil, fcntl
