@@ -52,6 +52,12 @@ impl Extents {
         self.runs.insert(start, run);
     }
 
+    /// Whether any page of the range is mapped.
+    pub fn touches(&self, addr: u64, len: u64) -> bool {
+        let end = addr.saturating_add(len);
+        self.runs.range(..end).next_back().is_some_and(|(start, run)| start + run.pages * PAGE > addr)
+    }
+
     /// Unmaps a range; runs that reach out of it are cut.
     pub fn remove(&mut self, addr: u64, len: u64) {
         let end = addr.saturating_add(len);
@@ -163,6 +169,9 @@ mod tests {
         assert_eq!(listed(&e), [(10, 100, 2), (15, 105, 5)]);
         e.insert(&mapping(11, 7, 5, Prot::RX));
         assert_eq!(listed(&e), [(10, 100, 1), (11, 7, 5), (16, 106, 4)]);
+        let touched: Vec<u64> = (8..22).filter(|p| e.touches(p * PAGE, PAGE)).collect();
+        assert_eq!(touched, [10, 11, 12, 13, 14, 15, 16, 17, 18, 19]);
+        assert!(e.touches(0, 11 * PAGE) && !e.touches(0, 10 * PAGE) && !e.touches(20 * PAGE, u64::MAX));
         e.remove(0, u64::MAX);
         assert_eq!(listed(&e), []);
     }

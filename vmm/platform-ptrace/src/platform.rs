@@ -354,8 +354,11 @@ impl Platform for PtracePlatform {
             return;
         }
         let space = self.space(space);
-        space.extents.remove(addr, len);
-        space.queue.push(Change::Unmap { addr, len });
+        // Often nothing was ever touched there, and a batch for nothing costs as much as a trap.
+        if space.extents.touches(addr, len) {
+            space.extents.remove(addr, len);
+            space.queue.push(Change::Unmap { addr, len });
+        }
     }
 
     fn write_protect(&mut self, space: SpaceId) {
