@@ -500,6 +500,7 @@ impl Node {
             cwd: root,
             cwd_synthetic: None,
             umask: 0o022,
+            nice: 0,
             cred,
             real_ids: [program.uid, program.uid, program.gid, program.gid],
             actions: Arc::new(vec![Sigaction::default(); 64]),

@@ -127,6 +127,8 @@ pub struct Process {
     pub cwd_synthetic: Option<Arc<Vec<u8>>>,
     /// umask(2).
     pub umask: u32,
+    /// nice(2), -20 to 19: kept and shown, without effect on the scheduler.
+    pub nice: i32,
     /// Credentials.
     pub cred: Cred,
     /// Real and saved ids: ruid, suid, rgid, sgid.

@@ -233,12 +233,14 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let times = format!("{} {}", halves(p.cpu_ns), halves(p.children_cpu_ns));
     out.extend_from_slice(
         format!(
-            ") {} {} {} {} 0 -1 4194304 0 0 0 0 {times} 20 0 {threads} 0 {} {size} {} {limit} 1 1 {stack} 0 0 {} {} \
+            ") {} {} {} {} 0 -1 4194304 0 0 0 0 {times} {} {} {threads} 0 {} {size} {} {limit} 1 1 {stack} 0 0 {} {} \
              {ignored} {caught} 0 0 0 {} 0 0 0 0 0 0 0 0 0 0 0 0 0 {code}\n",
             state(who).0,
             p.ppid.0,
             p.pgid.0,
             p.sid.0,
+            20 + p.nice,
+            p.nice,
             system::ticks(p.started.0),
             resident / 4096,
             // "It is obsolete because it does not provide information on real-time signals": 31 bits.

@@ -226,16 +226,25 @@ pub fn munmap(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
 pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex) -> SysResult {
     let (start, end) =
         range(addr.0, len).map_err(|e| if addr.0.is_multiple_of(PAGE) { Errno::ENOMEM } else { e })?;
-    if prot.0 & !(c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC | 0x0300_0000) != 0 {
+    const GROWSDOWN: u64 = 0x0100_0000;
+    // On x86 nothing grows up.
+    if prot.0 & !(c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC | GROWSDOWN) != 0 {
         return err(Errno::EINVAL);
-    }
-    if prot.0 & 0x0300_0000 != 0 {
-        return Err(Stop::Unsupported("mprotect with PROT_GROWSDOWN or PROT_GROWSUP".into()));
     }
     if start == end {
         return Ok(0);
     }
     let mm = k.process().mm;
+    let mut start = start;
+    if prot.0 & GROWSDOWN != 0 {
+        // "Apply the protection mode up to the beginning of a mapping that grows downward (which should be a stack
+        // segment [...])": ld.so makes stacks executable so.
+        let m = &k.node.mms[mm];
+        start = match m.find(start) {
+            Some(v) if v.end == m.stack_top => v.start,
+            _ => return err(Errno::EINVAL),
+        };
+    }
     if !k.node.mms[mm].covered(start, end) {
         return err(Errno::ENOMEM);
     }

@@ -228,6 +228,17 @@ pub fn sched_getparam(k: &mut Ctx<'_>, _pid: i32, param: Ptr) -> SysResult {
     Ok(0)
 }
 
+/// What a task of SCHED_OTHER shows; nothing is scheduled by it.
+pub fn sched_rr_get_interval(k: &mut Ctx<'_>, pid: i32, interval: Ptr) -> SysResult {
+    // "EINVAL Invalid PID." "ESRCH Could not find a process with the ID pid."
+    let tid = Tid(u32::try_from(pid).map_err(|_| Errno::EINVAL)?);
+    if tid.0 != 0 && !k.node.tasks.contains_key(&tid) {
+        return err(Errno::ESRCH);
+    }
+    k.write_obj(interval, &bloodhound_abi::structs::Timespec::from_ns(4_000_000))?;
+    Ok(0)
+}
+
 pub fn sched_setscheduler(_k: &mut Ctx<'_>, _pid: i32, policy: u32, _param: Ptr) -> SysResult {
     // SCHED_OTHER, BATCH and IDLE; real-time policies need CAP_SYS_NICE, which a container lacks.
     match policy & 0xff {
@@ -269,13 +280,47 @@ pub fn sched_getattr(k: &mut Ctx<'_>, _pid: i32, attr: Ptr, size: u32, _flags: H
     Ok(0)
 }
 
-pub fn getpriority(_k: &mut Ctx<'_>, which: u32, _who: i32) -> SysResult {
-    // The system call returns 20 - nice.
-    if which > 2 { err(Errno::EINVAL) } else { Ok(20) }
+impl Ctx<'_> {
+    /// The processes that `which` and `who` of getpriority(2) mean; ESRCH if there is none.
+    fn priority_targets(&self, which: u32, who: i32) -> SysResult<Vec<Pid>> {
+        let me = self.process();
+        let pid = Pid(who as u32);
+        let hit = |p: &crate::process::Process| match (which, who) {
+            (0, 0) => p.pid == me.pid,
+            // A thread's number means its process: threads have no nice value of their own here.
+            (0, _) => p.pid == pid || self.node.tasks.get(&Tid(pid.0)).is_some_and(|t| t.pid == p.pid),
+            (1, 0) => p.pgid == me.pgid,
+            (1, _) => p.pgid == pid,
+            (2, 0) => p.real_ids[0] == me.real_ids[0],
+            _ => p.real_ids[0] == who as u32,
+        };
+        if which > 2 {
+            return err(Errno::EINVAL);
+        }
+        let found: Vec<Pid> = self.node.processes.values().filter(|p| hit(p)).map(|p| p.pid).collect();
+        if found.is_empty() { err(Errno::ESRCH) } else { Ok(found) }
+    }
 }
 
-pub fn setpriority(_k: &mut Ctx<'_>, which: u32, _who: i32, _nice: i32) -> SysResult {
-    if which > 2 { err(Errno::EINVAL) } else { Ok(0) }
+pub fn getpriority(k: &mut Ctx<'_>, which: u32, who: i32) -> SysResult {
+    let found = k.priority_targets(which, who)?;
+    // "the raw system call returns [...] 20-nice" of the most favoured process.
+    let nice = found.iter().map(|p| k.node.process(*p).nice).min().unwrap_or(0);
+    Ok((20 - nice) as u64)
+}
+
+pub fn setpriority(k: &mut Ctx<'_>, which: u32, who: i32, nice: i32) -> SysResult {
+    let found = k.priority_targets(which, who)?;
+    let (nice, root) = (nice.clamp(-20, 19), k.process().cred.is_root());
+    for pid in found {
+        let process = k.node.process_mut(pid);
+        // "EACCES The caller attempted to set a lower nice value [...], but did not have the required privilege".
+        if nice < process.nice && !root {
+            return err(Errno::EACCES);
+        }
+        process.nice = nice;
+    }
+    Ok(0)
 }
 
 pub fn getcpu(k: &mut Ctx<'_>, cpu: Ptr, node: Ptr, _cache: Ptr) -> SysResult {
