@@ -275,7 +275,7 @@ mod tests {
     }
 
     fn abilities(traps_rdtsc: bool, trap_cost_ns: u64) -> Abilities {
-        Abilities { traps_rdtsc, cpuid: CpuidTrap::NeedsPatch, trap_cost_ns }
+        Abilities { traps_rdtsc, cpuid: CpuidTrap::NeedsPatch, traps_steps: true, trap_cost_ns }
     }
 
     #[test]

@@ -427,7 +427,7 @@ impl Platform for PtracePlatform {
 
     fn abilities(&self) -> Abilities {
         let cpuid = if self.factory.cpuid_faults { CpuidTrap::Faulting } else { CpuidTrap::NeedsPatch };
-        Abilities { traps_rdtsc: true, cpuid, trap_cost_ns: self.trap_cost_ns }
+        Abilities { traps_rdtsc: true, cpuid, traps_steps: true, trap_cost_ns: self.trap_cost_ns }
     }
 }
 

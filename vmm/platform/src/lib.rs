@@ -12,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod code;
 mod cpuid;
 mod patch;
 mod regs;
@@ -99,6 +100,8 @@ pub struct Abilities {
     pub traps_rdtsc: bool,
     /// How `cpuid` traps.
     pub cpuid: CpuidTrap,
+    /// A single step traps. Without it loops without side effects cannot be told from work.
+    pub traps_steps: bool,
     /// Host nanoseconds per trap, measured once; for `doctor` and for choosing a platform.
     pub trap_cost_ns: u64,
 }

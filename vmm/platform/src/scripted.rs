@@ -462,7 +462,7 @@ impl Platform for Scripted {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { traps_rdtsc: true, cpuid: CpuidTrap::Faulting, trap_cost_ns: 0 }
+        Abilities { traps_rdtsc: true, cpuid: CpuidTrap::Faulting, traps_steps: true, trap_cost_ns: 0 }
     }
 }
 

@@ -122,6 +122,16 @@ pub enum PlatformError {
     },
     /// The host has no memory left for a frame (SIGBUS on shared memory).
     HostMemory,
+    /// The virtual machine cannot go on: its hypervisor gave up on an instruction, or stopped for a reason that is no
+    /// trap.
+    Vm {
+        /// What happened.
+        what: String,
+        /// Where.
+        rip: u64,
+        /// The instruction's bytes, as far as they could be read.
+        code: Vec<u8>,
+    },
     /// `run` of a task whose x87/SSE/AVX state is not loaded: a bug of the caller.
     XStateNotLoaded,
     /// A bug: the platform saw what cannot be.
@@ -138,6 +148,13 @@ impl fmt::Display for PlatformError {
                 write!(f, "a process that runs application code was killed (signal {signal})")
             }
             PlatformError::HostMemory => f.write_str("the host has no memory left for the simulation"),
+            PlatformError::Vm { what, rip, code } => {
+                write!(f, "the virtual machine failed: {what}, at {rip:#x}")?;
+                match code.is_empty() {
+                    true => f.write_str(" (no code is mapped there)"),
+                    false => write!(f, ", instruction {}", crate::code::describe(code)),
+                }
+            }
             PlatformError::XStateNotLoaded => {
                 f.write_str("a task was run whose floating-point state is not loaded")
             }

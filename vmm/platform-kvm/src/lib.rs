@@ -1,0 +1,1 @@
+//! The KVM platform: application code in a virtual machine of our own.
