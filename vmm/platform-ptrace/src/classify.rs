@@ -1,31 +1,20 @@
 //! From a stub's stop to a [`Trap`] ([`classify`]).
 
+use bloodhound_platform::decode;
+use bloodhound_platform::extents::Extents;
+use bloodhound_platform::x86::{self, NOT_YET, SEGV_ACCERR, SEGV_MAPERR, SI_KERNEL, TRAP_TRACE, USER_CS};
 use bloodhound_platform::{Access, Exception, ExceptionKind, PlatformError, Regs, Trap, Unsupported};
 use iced_x86::InstructionInfoFactory;
 use libc::user_regs_struct;
 
-use crate::decode;
-use crate::extents::Extents;
 use crate::stub;
 use crate::sys::{SigInfo, Stop, Tracee};
 
-/// "Sent by the kernel" (asm-generic/siginfo.h): general protection, `int3`.
-const SI_KERNEL: i32 = 0x80;
-const SEGV_MAPERR: i32 = 1;
-const SEGV_ACCERR: i32 = 2;
+// `si_code` of SIGBUS on shared memory that the host cannot provide.
 const BUS_ADRERR: i32 = 2;
 const BUS_MCEERR_AR: i32 = 4;
 const BUS_MCEERR_AO: i32 = 5;
-const TRAP_TRACE: i32 = 2;
 const SYS_SECCOMP: i32 = 1;
-/// 64-bit user code segment.
-const USER_CS: u64 = 0x33;
-/// -ENOSYS, what rax holds at the entry of a system call.
-const NOT_YET: u64 = (-38i64) as u64;
-
-/// The vsyscall page, its three entries 0x400 apart, and the calls that they make.
-const VSYSCALL: u64 = 0xffff_ffff_ff60_0000;
-const VSYSCALLS: [u64; 3] = [libc::SYS_gettimeofday as u64, libc::SYS_time as u64, libc::SYS_getcpu as u64];
 
 /// A stop and what goes with it.
 pub(crate) struct Seen<'a> {
@@ -75,7 +64,7 @@ pub(crate) fn classify(
             SI_KERNEL => Trap::Breakpoint,
             TRAP_TRACE => {
                 if seen.stepping_pushf {
-                    hide_trap_flag(memory, regs);
+                    x86::hide_trap_flag(memory, regs);
                 }
                 Trap::Step
             }
@@ -88,7 +77,7 @@ pub(crate) fn classify(
         libc::SIGFPE => exception(ExceptionKind::Fpe),
         libc::SIGILL => exception(ExceptionKind::Ill),
         // The filter raises it for the vsyscall page alone; the host has already returned to the caller.
-        libc::SIGSYS if code == SYS_SECCOMP && vsyscall_at(addr).is_some() => {
+        libc::SIGSYS if code == SYS_SECCOMP && x86::vsyscall_at(addr).is_some() => {
             regs.orig_rax = siginfo.syscall as u64;
             regs.rax = NOT_YET;
             Ok(Some(Trap::Syscall))
@@ -135,44 +124,16 @@ fn in_stub(signal: i32, regs: &mut Regs) -> Option<Trap> {
 fn segv(memory: &Extents, info: &mut InstructionInfoFactory, regs: &mut Regs, siginfo: &SigInfo) -> Trap {
     let SigInfo { code, addr, .. } = *siginfo;
     match code {
-        SI_KERNEL => decode::trapped(memory, regs.rip).unwrap_or(Trap::Exception(Exception {
-            kind: ExceptionKind::Segv,
-            code,
-            addr,
-        })),
+        SI_KERNEL => x86::general_protection(memory, regs),
         SEGV_MAPERR | SEGV_ACCERR => {
+            // A host without the vsyscall page.
             if addr == regs.rip
-                && let Some(nr) = vsyscall_at(addr)
-                && let Some(back) = memory.read_u64(regs.rsp)
+                && let Some(call) = x86::vsyscall(memory, regs)
             {
-                // A host without the vsyscall page: do what one with it does.
-                regs.rip = back;
-                regs.rsp = regs.rsp.wrapping_add(8);
-                regs.orig_rax = nr;
-                regs.rax = NOT_YET;
-                return Trap::Syscall;
+                return call;
             }
             Trap::PageFault { addr, access: decode::fault_access(memory, info, regs, addr), rip: regs.rip }
         }
         _ => Trap::Exception(Exception { kind: ExceptionKind::Segv, code, addr }),
-    }
-}
-
-/// The call that an address in the vsyscall page makes.
-fn vsyscall_at(addr: u64) -> Option<u64> {
-    let entry = addr.checked_sub(VSYSCALL)?;
-    (entry.is_multiple_of(0x400)).then(|| VSYSCALLS.get((entry / 0x400) as usize).copied()).flatten()
-}
-
-/// `pushf` under a step pushes the trap flag that the tracer set: takes it out of the application's memory.
-fn hide_trap_flag(memory: &Extents, regs: &Regs) {
-    // Bit 8 is the lowest bit of the word's second byte, for the 16-bit form as well.
-    let at = regs.rsp.wrapping_add(1);
-    let mut byte = [0];
-    if memory.read(at, &mut byte) == 1
-        && let Some((offset, _)) = memory.get(at)
-        && bloodhound_frames::write_at(offset, &[byte[0] & !1]).is_none()
-    {
-        debug_assert!(false, "a mapping outside of the arena");
     }
 }

@@ -7,17 +7,14 @@
 //! mmap, munmap and mprotect from that code and kills the process for anything else.
 //!
 //! Modules: `platform` the trait's implementation, `classify` from stops to traps, `process` stub processes,
-//! `stub` their contents, `extents` the platform's page table, `decode` instructions, `spin` loops without side
-//! effects, `watchdog` host time, `tsc` the tracer's own clock, `sys` host calls.
+//! `stub` their contents, `watchdog` host time, `tsc` the tracer's own clock, `sys` host calls. Page tables, decoding
+//! and loops without side effects are `bloodhound_platform`'s.
 //!
 //! Stubs are traced by the thread that made the platform, and die with it.
 
 mod classify;
-mod decode;
-mod extents;
 mod platform;
 mod process;
-mod spin;
 mod stub;
 mod sys;
 mod tsc;

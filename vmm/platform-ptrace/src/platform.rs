@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
+use bloodhound_platform::decode;
+use bloodhound_platform::extents::Extents;
+use bloodhound_platform::spin::{self, Memory};
 use bloodhound_platform::{
     Abilities, CpuidTrap, GUEST_TOP, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, Spin, TaskKey,
     Trap, XState,
@@ -11,7 +14,6 @@ use iced_x86::InstructionInfoFactory;
 use libc::user_regs_struct;
 
 use crate::classify::{Seen, classify};
-use crate::extents::Extents;
 use crate::process::{Factory, Stub, bare_regs};
 use crate::stub::{ARENA_FD, BATCH_MAX, COMMAND_WORDS};
 use crate::sys::{self, Stop};
@@ -243,7 +245,7 @@ impl PtracePlatform {
         space.known = None;
         // Always: hardly a trap is answered without changing a register.
         tracee.set_regs(&to_host(regs))?;
-        let stepping_pushf = mode == Mode::Step && crate::decode::is_pushf(&space.extents, regs.rip);
+        let stepping_pushf = mode == Mode::Step && decode::is_pushf(&space.extents, regs.rip);
         loop {
             self.watchdog.begin(tracee.0);
             match mode {
@@ -293,9 +295,11 @@ impl PtracePlatform {
             self.watchdog.while_quiet(|| factory.destroy(stub));
         }
     }
+}
 
-    pub(crate) fn extents(&self, id: SpaceId) -> Option<&Extents> {
-        self.spaces.get(&id).map(|space| &space.extents)
+impl Memory for PtracePlatform {
+    fn extents(&self, space: SpaceId) -> Option<&Extents> {
+        self.spaces.get(&space).map(|space| &space.extents)
     }
 }
 
@@ -320,7 +324,7 @@ impl Platform for PtracePlatform {
         task: TaskKey,
         regs: &mut Regs,
     ) -> Result<Spin, PlatformError> {
-        crate::spin::analyse(self, space, task, regs)
+        spin::analyse(self, space, task, regs)
     }
 
     fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {

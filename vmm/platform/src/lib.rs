@@ -4,6 +4,9 @@
 //! that applications see; [`Scripted`], a platform for tests that needs no processor at
 //! all; [`patch_cpuid`], which makes `cpuid` trap on hosts that cannot.
 //!
+//! What every platform on an x86-64 processor needs: [`extents`] its page tables, [`decode`] instructions, [`x86`] from
+//! faults to traps, [`spin`] loops without side effects.
+//!
 //! Neighbours: `bloodhound-sim` drives a platform and is the only one to know it; `bloodhound-frames` holds the
 //! bytes that are mapped; `bloodhound-platform-ptrace` is an implementation.
 //!
@@ -14,10 +17,14 @@
 
 mod code;
 mod cpuid;
+pub mod decode;
+pub mod extents;
 mod patch;
 mod regs;
 mod scripted;
+pub mod spin;
 mod trap;
+pub mod x86;
 mod xstate;
 
 pub use cpuid::{XSAVE_SIZE, cpuid_profile};

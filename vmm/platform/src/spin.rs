@@ -9,15 +9,18 @@
 //!
 //! What cannot be followed exactly makes the answer `Progressing`: traps, vector and x87 registers that are
 //! written, string instructions, memory that is not mapped.
+//!
+//! Neighbours: a platform that can step calls this from [`Platform::analyse_spin`] and gives its page table by
+//! [`Memory`].
 
-use bloodhound_platform::{Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap};
 use iced_x86::{CpuidFeature, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
 
-use crate::PtracePlatform;
 use crate::decode;
 use crate::extents::Extents;
+use crate::{Access, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap};
 
-/// Steps until a loop counts as making progress. One step costs some 20 us.
+/// Steps until a loop counts as making progress. The same on all platforms, as the answer depends on it. One step
+/// costs some 20 us under ptrace.
 const STEPS: usize = 1024;
 /// The widest write that is followed, in bytes.
 const WIDEST: usize = 16;
@@ -34,9 +37,18 @@ struct Write {
     before: [u8; WIDEST],
 }
 
+/// A platform whose page tables can be looked at.
+pub trait Memory: Platform {
+    /// What a space maps, queued changes included. `None` if the space is not known.
+    fn extents(&self, space: SpaceId) -> Option<&Extents>;
+}
+
 /// See the module's text. `regs` are moved on.
-pub(crate) fn analyse(
-    platform: &mut PtracePlatform,
+///
+/// # Errors
+/// Those of [`Platform::step`].
+pub fn analyse<P: Memory + ?Sized>(
+    platform: &mut P,
     space: SpaceId,
     task: TaskKey,
     regs: &mut Regs,
@@ -68,8 +80,8 @@ pub(crate) fn analyse(
 }
 
 /// One step; false if it trapped, with `regs` as if the trap had not been taken, so that it comes again.
-fn step_once(
-    platform: &mut PtracePlatform,
+fn step_once<P: Memory + ?Sized>(
+    platform: &mut P,
     space: SpaceId,
     task: TaskKey,
     regs: &mut Regs,
@@ -137,7 +149,7 @@ fn note_writes(
         }
     }
     for used in info.used_memory() {
-        if decode::access_of(used.access()) != Some(bloodhound_platform::Access::Write) {
+        if decode::access_of(used.access()) != Some(Access::Write) {
             continue;
         }
         let (addr, len) = (decode::effective(used, regs)?, used.memory_size().size());
@@ -151,8 +163,8 @@ fn note_writes(
 }
 
 /// Steps on to the canonical state of a cycle.
-fn park(
-    platform: &mut PtracePlatform,
+fn park<P: Memory + ?Sized>(
+    platform: &mut P,
     space: SpaceId,
     task: TaskKey,
     regs: &mut Regs,

@@ -1,27 +1,31 @@
 //! Looks at instructions: what kind of access faulted ([`fault_access`]), and which trapped instruction stands
 //! at an address ([`trapped`]).
+//!
+//! Neighbours: `x86`, which turns faults into traps; `spin`, which follows what instructions write.
 
-use bloodhound_platform::{Access, Regs, Trap};
 use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register, UsedMemory,
 };
 
 use crate::extents::Extents;
+use crate::{Access, Regs, Trap};
 
 /// The longest instruction in bytes.
-pub(crate) const MAX_INSTRUCTION: usize = 15;
+pub const MAX_INSTRUCTION: usize = 15;
 const PAGE: u64 = 4096;
 
 /// The instruction at rip, if its bytes are mapped and it is valid.
-pub(crate) fn at(memory: &Extents, rip: u64) -> Option<Instruction> {
+#[must_use]
+pub fn at(memory: &Extents, rip: u64) -> Option<Instruction> {
     let mut code = [0; MAX_INSTRUCTION];
     let len = memory.read(rip, &mut code);
     let instruction = Decoder::with_ip(64, &code[..len], rip, DecoderOptions::NONE).decode();
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// `rdtsc`, `rdtscp`, `cpuid` (or its patched form, see `bloodhound_platform::patch`) at rip.
-pub(crate) fn trapped(memory: &Extents, rip: u64) -> Option<Trap> {
+/// `rdtsc`, `rdtscp`, `cpuid` (or its patched form, see [`crate::patch_cpuid`]) at rip.
+#[must_use]
+pub fn trapped(memory: &Extents, rip: u64) -> Option<Trap> {
     let mut code = [0; 3];
     let len = memory.read(rip, &mut code);
     match &code[..len] {
@@ -33,13 +37,15 @@ pub(crate) fn trapped(memory: &Extents, rip: u64) -> Option<Trap> {
 }
 
 /// Whether `pushf` in one of its forms stands at rip.
-pub(crate) fn is_pushf(memory: &Extents, rip: u64) -> bool {
+#[must_use]
+pub fn is_pushf(memory: &Extents, rip: u64) -> bool {
     at(memory, rip)
         .is_some_and(|i| matches!(i.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq))
 }
 
-/// The kind of access that faulted at `addr`. The host says only whether something was mapped there.
-pub(crate) fn fault_access(
+/// The kind of access that faulted at `addr`, for a platform whose host says only whether something was mapped there.
+#[must_use]
+pub fn fault_access(
     memory: &Extents,
     factory: &mut InstructionInfoFactory,
     regs: &Regs,

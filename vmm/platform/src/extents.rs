@@ -1,9 +1,11 @@
-//! What a space maps, as runs of pages ([`Extents`]): the platform's own page table, for telling kinds of
+//! What a space maps, as runs of pages ([`Extents`]): a platform's own page table, for telling kinds of
 //! faults apart, for reading application memory, and for the diff after a restore.
+//!
+//! Neighbours: platforms keep one for each space; `decode`, `spin` and `x86` read application memory through it.
 
 use std::collections::BTreeMap;
 
-use bloodhound_platform::{Mapping, Prot};
+use crate::{Mapping, Prot};
 
 const PAGE: u64 = 4096;
 
@@ -16,7 +18,7 @@ struct Run {
 
 /// Runs of mapped pages, by address; they do not overlap, and neighbours that continue each other are one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Extents {
+pub struct Extents {
     runs: BTreeMap<u64, Run>,
 }
 

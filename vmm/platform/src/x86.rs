@@ -1,0 +1,132 @@
+//! From the faults of an x86-64 processor to traps, as far as it is the same for all platforms: Linux's numbers, the
+//! vsyscall page ([`vsyscall`]), instructions that trap by a general protection fault ([`general_protection`]), and
+//! what a single step leaves in memory ([`hide_trap_flag`]).
+//!
+//! Neighbours: `decode` looks at the instruction; platforms call this where their host shows a fault.
+
+use crate::extents::Extents;
+use crate::{Exception, ExceptionKind, Regs, Trap, decode};
+
+/// "Sent by the kernel" (asm-generic/siginfo.h): general protection, `int3`.
+pub const SI_KERNEL: i32 = 0x80;
+/// `si_code` of SIGILL for an invalid opcode.
+pub const ILL_ILLOPN: i32 = 2;
+/// `si_code` of SIGFPE: integer division by zero, or a quotient that does not fit.
+pub const FPE_INTDIV: i32 = 1;
+/// `si_code` of SIGSEGV: nothing is mapped there.
+pub const SEGV_MAPERR: i32 = 1;
+/// `si_code` of SIGSEGV: what is mapped there does not allow it.
+pub const SEGV_ACCERR: i32 = 2;
+/// `si_code` of SIGBUS: alignment check.
+pub const BUS_ADRALN: i32 = 1;
+/// `si_code` of SIGTRAP: `int1`.
+pub const TRAP_BRKPT: i32 = 1;
+/// `si_code` of SIGTRAP: a single step.
+pub const TRAP_TRACE: i32 = 2;
+
+/// The selectors of 64-bit code and of data and stack at user level.
+pub const USER_CS: u64 = 0x33;
+/// See [`USER_CS`].
+pub const USER_SS: u64 = 0x2b;
+
+/// -ENOSYS, what rax holds at the entry of a system call.
+pub const NOT_YET: u64 = (-38i64) as u64;
+
+/// The vsyscall page, its three entries 0x400 apart, and the calls that they make: gettimeofday, time, getcpu.
+pub const VSYSCALL: u64 = 0xffff_ffff_ff60_0000;
+const VSYSCALLS: [u64; 3] = [96, 201, 309];
+
+/// The call that an address in the vsyscall page makes.
+#[must_use]
+pub fn vsyscall_at(addr: u64) -> Option<u64> {
+    let entry = addr.checked_sub(VSYSCALL)?;
+    (entry.is_multiple_of(0x400)).then(|| VSYSCALLS.get((entry / 0x400) as usize).copied()).flatten()
+}
+
+/// A fetch at rip faulted: if that is an entry of the vsyscall page, makes the call as a host with that page does, and
+/// goes back to the caller. `None`, and nothing changed, if it is not, or if the caller's stack cannot be read.
+pub fn vsyscall(memory: &Extents, regs: &mut Regs) -> Option<Trap> {
+    let nr = vsyscall_at(regs.rip)?;
+    let back = memory.read_u64(regs.rsp)?;
+    regs.rip = back;
+    regs.rsp = regs.rsp.wrapping_add(8);
+    regs.orig_rax = nr;
+    regs.rax = NOT_YET;
+    Some(Trap::Syscall)
+}
+
+/// The trap of a general protection fault at rip: `rdtsc`, `rdtscp`, `cpuid`, or SIGSEGV.
+#[must_use]
+pub fn general_protection(memory: &Extents, regs: &Regs) -> Trap {
+    decode::trapped(memory, regs.rip).unwrap_or(Trap::Exception(Exception {
+        kind: ExceptionKind::Segv,
+        code: SI_KERNEL,
+        addr: 0,
+    }))
+}
+
+/// `pushf` under a step pushes the trap flag that the platform set: takes it out of the application's memory. To be
+/// called after a step over an instruction that [`decode::is_pushf`].
+pub fn hide_trap_flag(memory: &Extents, regs: &Regs) {
+    // Bit 8 is the lowest bit of the word's second byte, for the 16-bit form as well.
+    let at = regs.rsp.wrapping_add(1);
+    let mut byte = [0];
+    if memory.read(at, &mut byte) == 1
+        && let Some((offset, _)) = memory.get(at)
+        && bloodhound_frames::write_at(offset, &[byte[0] & !1]).is_none()
+    {
+        debug_assert!(false, "a mapping outside of the arena");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bloodhound_frames::Frame;
+
+    use super::*;
+    use crate::{Mapping, Prot};
+
+    const STACK: u64 = 0x7000;
+
+    fn stack() -> (Extents, Frame) {
+        let frame = Frame::zeroed();
+        let mut memory = Extents::default();
+        let mapping = Mapping { addr: STACK, frame_offset: frame.offset(), pages: 1, prot: Prot::RW };
+        memory.insert(&mapping);
+        (memory, frame)
+    }
+
+    #[test]
+    fn vsyscalls_return_to_their_caller() {
+        let (memory, frame) = stack();
+        frame.write_shared(0x10, &0x40_1234u64.to_le_bytes());
+        let at = |rip, rsp| {
+            let mut regs = Regs { rip, rsp, ..Regs::default() };
+            (vsyscall(&memory, &mut regs), regs)
+        };
+        let (trap, regs) = at(VSYSCALL + 0x400, STACK + 0x10);
+        assert_eq!(trap, Some(Trap::Syscall));
+        let called = (regs.rip, regs.rsp, regs.orig_rax, regs.rax as i64);
+        assert_eq!(called, (0x40_1234, STACK + 0x18, 201, -38));
+        for (rip, rsp) in [
+            (VSYSCALL + 0x401, STACK),
+            (VSYSCALL + 0xc00, STACK),
+            (VSYSCALL - 0x400, STACK),
+            (VSYSCALL, STACK + 0xff9),
+            (VSYSCALL, 0),
+        ] {
+            let (trap, regs) = at(rip, rsp);
+            assert_eq!((trap, regs), (None, Regs { rip, rsp, ..Regs::default() }));
+        }
+    }
+
+    #[test]
+    fn only_the_trap_flag_is_hidden() {
+        let (memory, frame) = stack();
+        frame.write_shared(8, &u64::MAX.to_le_bytes());
+        hide_trap_flag(&memory, &Regs { rsp: STACK + 8, ..Regs::default() });
+        assert_eq!((frame.load_u64(0), frame.load_u64(8), frame.load_u64(16)), (0, !0x100, 0));
+        // Where nothing is mapped there is nothing to hide.
+        hide_trap_flag(&memory, &Regs { rsp: u64::MAX, ..Regs::default() });
+    }
+}
