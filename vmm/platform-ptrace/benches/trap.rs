@@ -3,15 +3,12 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // measures host time
 
-#[path = "../tests/common/mod.rs"]
-mod common;
-
 use std::time::Instant;
 
 use bloodhound_frames::Frame;
 use bloodhound_platform::{Mapping, Platform, Prot, SpaceId, TaskKey, Trap, XState};
 use bloodhound_platform_ptrace::PtracePlatform;
-use common::{CODE, DATA, Guest, PAGE};
+use bloodhound_platform_tests::{CODE, DATA, Guest, PAGE};
 
 /// Best of several rounds, in microseconds per repetition.
 fn best(repetitions: u32, mut work: impl FnMut()) -> f64 {

@@ -2,21 +2,20 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // waits for the host
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bloodhound_platform::{Platform, SpaceId, TaskKey, XState};
 use bloodhound_platform_ptrace::PtracePlatform;
+use bloodhound_platform_tests::Guest;
 
 /// Not a test of its own: the process that is killed. Says which processes it has, then waits with one of them
 /// running.
 #[test]
 #[ignore = "started by the test below"]
 fn victim() {
-    let mut guest = common::Guest::new(b"\xeb\xfe"); // jmp to itself
+    let mut guest = Guest::new(|cpu| PtracePlatform::new(cpu).unwrap(), b"\xeb\xfe"); // jmp to itself
     for n in 10..15 {
         guest.platform.load_xstate(SpaceId(n), TaskKey(n), &XState::initial()).unwrap();
     }

@@ -1,12 +1,11 @@
-//! A tiny kernel for tests: code and data pages in frames, page faults answered from a table.
-
-#![allow(dead_code)] // each test file uses a part
+//! A tiny kernel for tests ([`Guest`]): code and data pages in frames, page faults answered from a table.
+//!
+//! Neighbours: every set of cases in this crate, and the platforms' own tests and benches.
 
 use std::collections::BTreeMap;
 
 use bloodhound_frames::Frame;
 use bloodhound_platform::{Mapping, Platform, Prot, Regs, SpaceId, TaskKey, Trap, XState};
-use bloodhound_platform_ptrace::PtracePlatform;
 
 /// Where test code is.
 pub const CODE: u64 = 0x40_0000;
@@ -15,10 +14,17 @@ pub const DATA: u64 = 0x50_0000;
 /// Where the stack page is; the stack pointer starts at its end.
 pub const STACK: u64 = 0x7ff_f000_0000;
 
+/// Bytes of a page.
 pub const PAGE: u64 = 4096;
 
+/// Makes a platform on the calling thread; with a number, bound to that processor.
+pub type Make<P> = fn(Option<usize>) -> P;
+
 /// Runs to the next trap that is not the watchdog's.
-pub fn run(platform: &mut PtracePlatform, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Trap {
+///
+/// # Panics
+/// On errors of the platform.
+pub fn run<P: Platform>(platform: &mut P, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Trap {
     loop {
         match platform.run(space, task, regs).expect("run") {
             Trap::BudgetSpent => {}
@@ -27,22 +33,33 @@ pub fn run(platform: &mut PtracePlatform, space: SpaceId, task: TaskKey, regs: &
     }
 }
 
-pub struct Guest {
-    pub platform: PtracePlatform,
+/// One task in one space, with three pages: code, data, stack.
+pub struct Guest<P> {
+    /// What it runs on.
+    pub platform: P,
+    /// Its space.
     pub space: SpaceId,
+    /// Itself.
     pub task: TaskKey,
+    /// Its registers.
     pub regs: Regs,
-    /// By page address.
+    /// What page faults are answered with, by page address.
     pub pages: BTreeMap<u64, (Frame, Prot)>,
+    /// How many faults were answered.
     pub faults: u64,
 }
 
-impl Guest {
-    pub fn new(code: &[u8]) -> Guest {
-        Guest::on(PtracePlatform::new(None).expect("ptrace platform"), code)
+impl<P: Platform> Guest<P> {
+    /// A guest on a platform of its own, about to execute `code` (at [`CODE`], at most a page).
+    pub fn new(make: Make<P>, code: &[u8]) -> Guest<P> {
+        Guest::on(make(None), code)
     }
 
-    pub fn on(platform: PtracePlatform, code: &[u8]) -> Guest {
+    /// A guest on a platform that there is, which must not have a space 1.
+    ///
+    /// # Panics
+    /// On errors of the platform.
+    pub fn on(platform: P, code: &[u8]) -> Guest<P> {
         let mut pages = BTreeMap::new();
         pages.insert(CODE, (Frame::from_slice(code), Prot::RX));
         pages.insert(DATA, (Frame::zeroed(), Prot::RW));
@@ -53,6 +70,13 @@ impl Guest {
         guest
     }
 
+    /// Drops the space and gives the platform back.
+    pub fn end(mut self) -> P {
+        self.platform.drop_space(self.space);
+        self.platform
+    }
+
+    /// Maps a page of the table.
     pub fn map(&mut self, addr: u64) {
         let (frame, prot) = &self.pages[&addr];
         let mapping = Mapping { addr, frame_offset: frame.offset(), pages: 1, prot: *prot };
@@ -65,6 +89,9 @@ impl Guest {
     }
 
     /// Runs to the next trap that is no fault on a page of the table.
+    ///
+    /// # Panics
+    /// On errors of the platform, and if the same page faults for ever.
     pub fn run(&mut self) -> Trap {
         loop {
             let trap = self.trap();
@@ -85,6 +112,9 @@ impl Guest {
     }
 
     /// A system call is expected: its number.
+    ///
+    /// # Panics
+    /// If anything else comes.
     pub fn syscall(&mut self) -> u64 {
         match self.run() {
             Trap::Syscall => self.regs.orig_rax,

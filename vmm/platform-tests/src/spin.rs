@@ -1,0 +1,161 @@
+//! Loops without side effects are recognised and parked at one place; others are not.
+
+#![allow(missing_docs)] // the names say it
+
+use bloodhound_frames::Frame;
+use bloodhound_platform::{Access, Platform, Prot, Regs, Spin, Trap};
+
+use crate::{CODE, DATA, Guest, Make, STACK};
+
+/// Runs `steps` instructions from the start, then asks.
+fn analyse<P: Platform>(platform: P, code: &[u8], steps: usize) -> (P, (Spin, Regs)) {
+    let mut guest = Guest::on(platform, code);
+    guest.regs.rdi = DATA;
+    for page in [CODE, DATA, STACK] {
+        guest.map(page);
+    }
+    for _ in 0..steps {
+        let trap = guest.platform.step(guest.space, guest.task, &mut guest.regs).unwrap();
+        assert_eq!(trap, Trap::Step);
+    }
+    let spin = guest.platform.analyse_spin(guest.space, guest.task, &mut guest.regs).unwrap();
+    let regs = guest.regs;
+    (guest.end(), (spin, regs))
+}
+
+/// Stopped after any of so many steps, the task is parked at the same place with the same registers.
+fn parks_at<P: Platform>(make: Make<P>, code: &[u8], steps: std::ops::Range<usize>, rip: u64) {
+    let mut platform = make(None);
+    if !crate::steps(&platform.abilities(), "parking a loop") {
+        return;
+    }
+    let mut first = None;
+    for steps in steps {
+        let (back, (spin, regs)) = analyse(platform, code, steps);
+        platform = back;
+        assert_eq!((spin, regs.rip), (Spin::Parked, rip), "after {steps} steps");
+        assert_eq!(regs, *first.get_or_insert(regs), "after {steps} steps");
+    }
+}
+
+pub fn waiting_for_a_flag<P: Platform>(make: Make<P>) {
+    // nop; loop: pause; cmp dword [rdi], 0; je loop
+    parks_at(make, b"\x90\xf3\x90\x83\x3f\x00\x74\xf9", 3..40, CODE + 1);
+}
+
+pub fn jump_to_itself<P: Platform>(make: Make<P>) {
+    parks_at(make, b"\xeb\xfe", 3..40, CODE);
+}
+
+pub fn cycle_of_several_rounds<P: Platform>(make: Make<P>) {
+    // loop: inc ecx; and ecx, 3; jmp loop
+    parks_at(make, b"\xff\xc1\x83\xe1\x03\xeb\xf9", 3..40, CODE);
+}
+
+pub fn spin_lock_that_is_held<P: Platform>(make: Make<P>) {
+    // mov dword [rdi], 1; loop: mov eax, 1; xchg [rdi], eax; test eax, eax; jne loop
+    let code = b"\xc7\x07\x01\0\0\0\xb8\x01\0\0\0\x87\x07\x85\xc0\x75\xf5";
+    parks_at(make, code, 3..40, CODE + 6);
+    // mov dword [rdi], 1; mov ecx, 2; loop: xor eax, eax; lock cmpxchg [rdi], ecx; jne loop
+    let code = b"\xc7\x07\x01\0\0\0\xb9\x02\0\0\0\x31\xc0\xf0\x0f\xb1\x0f\x75\xf8";
+    parks_at(make, code, 3..40, CODE + 11);
+}
+
+pub fn calling_a_function_each_time<P: Platform>(make: Make<P>) {
+    // jmp loop; f: mov eax, [rdi]; ret; loop: push rcx; call f; pop rcx; test eax, eax; je loop
+    let code = b"\xeb\x03\x8b\x07\xc3\x51\xe8\xf7\xff\xff\xff\x59\x85\xc0\x74\xf5";
+    parks_at(make, code, 30..50, CODE + 2);
+}
+
+pub fn progress_is_no_spin<P: Platform>(make: Make<P>) {
+    let cases: [(&str, &[u8]); 4] = [
+        ("a counter in a register", b"\x48\xff\xc1\xeb\xfb"),
+        ("a counter in memory", b"\xff\x07\xeb\xfc"),
+        ("a counter in a vector register", b"\x66\x0f\xfa\xc1\xeb\xfa"),
+        ("a counter on the x87 stack", b"\xd9\xe8\xeb\xfc"),
+    ];
+    let mut platform = make(None);
+    for (name, code) in cases {
+        let mut long = code.to_vec();
+        long.resize(64, 0x90);
+        let (back, (spin, _)) = analyse(platform, &long, 0);
+        platform = back;
+        assert_eq!(spin, Spin::Progressing, "{name}");
+    }
+}
+
+pub fn a_trap_in_the_loop_comes_again_afterwards<P: Platform>(make: Make<P>) {
+    // nop; mov eax, 24; syscall; jmp to the start
+    let mut guest = Guest::new(make, b"\x90\xb8\x18\0\0\0\x0f\x05\xeb\xf6");
+    let abilities = guest.platform.abilities();
+    if !crate::steps(&abilities, "a_trap_in_the_loop_comes_again_afterwards") {
+        return;
+    }
+    guest.map(CODE);
+    let spin = guest.platform.analyse_spin(guest.space, guest.task, &mut guest.regs).unwrap();
+    assert_eq!((spin, guest.regs.rip), (Spin::Progressing, CODE + 6));
+    assert_eq!(guest.syscall(), 24);
+    if !crate::rdtsc(&abilities, "rdtsc in a loop") {
+        return;
+    }
+    // rdtsc in a loop
+    let mut guest = Guest::new(make, b"\x0f\x31\xeb\xfc");
+    guest.map(CODE);
+    let spin = guest.platform.analyse_spin(guest.space, guest.task, &mut guest.regs).unwrap();
+    assert_eq!(spin, Spin::Progressing);
+    assert_eq!(guest.run(), Trap::Rdtsc { aux: false });
+}
+
+pub fn the_watchdog_ends_a_run_and_the_flag_ends_the_spin<P: Platform>(make: Make<P>) {
+    // loop: pause; cmp dword [rdi], 0; je loop; mov eax, 99; syscall
+    let mut guest = Guest::new(make, b"\xf3\x90\x83\x3f\x00\x74\xf9\xb8\x63\0\0\0\x0f\x05");
+    guest.regs.rdi = DATA;
+    guest.map(CODE);
+    guest.map(DATA);
+    let steps = crate::steps(&guest.platform.abilities(), "parking after the watchdog");
+    for _ in 0..3 {
+        let trap = guest.platform.run(guest.space, guest.task, &mut guest.regs).unwrap();
+        assert_eq!(trap, Trap::BudgetSpent);
+        let spin = guest.platform.analyse_spin(guest.space, guest.task, &mut guest.regs).unwrap();
+        if steps {
+            assert_eq!((spin, guest.regs.rip), (Spin::Parked, CODE));
+        }
+    }
+    guest.pages[&DATA].0.write_shared(0, &[1]);
+    assert_eq!(guest.syscall(), 99);
+}
+
+pub fn long_computation_is_not_disturbed<P: Platform>(make: Make<P>) {
+    // mov ecx, 1 << 30; loop: dec ecx; jne loop; syscall
+    let mut guest = Guest::new(make, b"\xb9\0\0\0\x40\xff\xc9\x75\xfc\x0f\x05");
+    guest.map(CODE);
+    loop {
+        match guest.platform.run(guest.space, guest.task, &mut guest.regs).unwrap() {
+            Trap::BudgetSpent => {
+                let spin = guest.platform.analyse_spin(guest.space, guest.task, &mut guest.regs).unwrap();
+                assert_eq!(spin, Spin::Progressing);
+            }
+            other => {
+                assert_eq!((other, guest.regs.rip), (Trap::Syscall, CODE + 11));
+                break;
+            }
+        }
+    }
+}
+
+pub fn a_page_that_is_missing_is_left_to_run<P: Platform>(make: Make<P>) {
+    // loop: mov eax, [rdi]; jmp loop, with rdi not mapped
+    let mut guest = Guest::new(make, b"\x8b\x07\xeb\xfc");
+    guest.regs.rdi = 0x77_0000;
+    guest.map(CODE);
+    let spin = guest.platform.analyse_spin(guest.space, guest.task, &mut guest.regs).unwrap();
+    assert_eq!(spin, Spin::Progressing);
+    assert_eq!(guest.run(), Trap::PageFault { addr: 0x77_0000, access: Some(Access::Read), rip: CODE });
+    guest.pages.insert(0x77_0000, (Frame::zeroed(), Prot::RW));
+    guest.map(0x77_0000);
+    if !crate::steps(&guest.platform.abilities(), "parking with all pages there") {
+        return;
+    }
+    let spin = guest.platform.analyse_spin(guest.space, guest.task, &mut guest.regs).unwrap();
+    assert_eq!(spin, Spin::Parked);
+}
