@@ -7,7 +7,7 @@
 //! mmap, munmap and mprotect from that code and kills the process for anything else.
 //!
 //! Modules: `platform` the trait's implementation, `classify` from stops to traps, `process` stub processes,
-//! `stub` their contents, `watchdog` host time, `tsc` the tracer's own clock, `sys` host calls. Page tables, decoding
+//! `stub` their contents, `tsc` the tracer's own clock, `sys` host calls. Page tables, decoding
 //! and loops without side effects are `bloodhound_platform`'s.
 //!
 //! Stubs are traced by the thread that made the platform, and die with it.
@@ -18,7 +18,6 @@ mod process;
 mod stub;
 mod sys;
 mod tsc;
-mod watchdog;
 
 pub use platform::PtracePlatform;
 pub use tsc::with_host_clock;

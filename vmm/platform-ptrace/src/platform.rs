@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use bloodhound_platform::decode;
 use bloodhound_platform::extents::Extents;
 use bloodhound_platform::spin::{self, Memory};
+use bloodhound_platform::watchdog::Watchdog;
 use bloodhound_platform::{
     Abilities, CpuidTrap, GUEST_TOP, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, Spin, TaskKey,
     Trap, XState,
@@ -18,7 +19,6 @@ use crate::process::{Factory, Stub, bare_regs};
 use crate::stub::{ARENA_FD, BATCH_MAX, COMMAND_WORDS};
 use crate::sys::{self, Stop};
 use crate::tsc::TscOff;
-use crate::watchdog::Watchdog;
 
 /// Stubs that are kept for new spaces.
 const POOL: usize = 16;
@@ -107,10 +107,7 @@ impl PtracePlatform {
             return Err(PlatformError::Host { what: "x86-64-v3 processor needed", errno: libc::ENOSYS });
         }
         // Before pinning: the watchdog's thread belongs on another processor.
-        let watchdog = Watchdog::new().map_err(|error| PlatformError::Host {
-            what: "starting the watchdog thread",
-            errno: error.raw_os_error().unwrap_or(0),
-        })?;
+        let watchdog = Watchdog::new(sys::nudge)?;
         if let Some(cpu) = cpu {
             sys::pin(cpu)?;
         }
@@ -247,7 +244,7 @@ impl PtracePlatform {
         tracee.set_regs(&to_host(regs))?;
         let stepping_pushf = mode == Mode::Step && decode::is_pushf(&space.extents, regs.rip);
         loop {
-            self.watchdog.begin(tracee.0);
+            self.watchdog.begin(tracee.0 as u32);
             match mode {
                 Mode::Run => tracee.sysemu()?,
                 Mode::Step => tracee.step()?,
@@ -257,7 +254,7 @@ impl PtracePlatform {
                 self.watchdog.end();
                 return Err(PlatformError::StubDied { signal });
             }
-            let nudged = stop == Stop::Signal(crate::watchdog::NUDGE) && self.watchdog.nudged();
+            let nudged = stop == Stop::Signal(sys::NUDGE) && self.watchdog.nudged();
             self.watchdog.end();
             let host = tracee.regs()?;
             from_host(&host, regs);

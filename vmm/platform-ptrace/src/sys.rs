@@ -12,6 +12,16 @@ use std::ptr::NonNull;
 use bloodhound_platform::PlatformError;
 use libc::{c_int, c_void, pid_t, user_regs_struct};
 
+/// The watchdog's nudge. By default ignored, so that a stray one harms nobody.
+pub(crate) const NUDGE: libc::c_int = libc::SIGURG;
+
+/// Nudges a stub.
+pub(crate) fn nudge(pid: u32) {
+    // SAFETY: no memory effects. The stub cannot have been reaped: that takes the watchdog's lock, or the wait of the
+    // run itself, after which a stray signal is one that is ignored by default.
+    unsafe { libc::kill(pid as libc::pid_t, NUDGE) };
+}
+
 /// "Stop at entry of the next system call, which will not be executed" and the same for single-stepping;
 /// arch/x86/include/uapi/asm/ptrace-abi.h.
 const PTRACE_SYSEMU: u32 = 31;

@@ -24,6 +24,7 @@ mod regs;
 mod scripted;
 pub mod spin;
 mod trap;
+pub mod watchdog;
 pub mod x86;
 mod xstate;
 

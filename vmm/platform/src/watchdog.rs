@@ -1,8 +1,9 @@
 //! Watches for application code that runs long without a trap ([`Watchdog`]).
 //!
-//! A thread of its own looks every [`TICK`] whether the same run is still going on, and then nudges the stub
-//! with a signal that the tracer sees and the application does not. The trap path pays two plain stores. When
-//! the nudge comes is a matter of host time; it only triggers a check (`Trap::BudgetSpent`), never a result.
+//! A thread of its own looks every [`TICK`] whether the same run is still going on, and then nudges whatever runs it
+//! in the platform's way, with a signal as a rule. The trap path pays two plain stores. When the nudge comes is a
+//! matter of host time; it only triggers a check (`Trap::BudgetSpent`), never a result. A nudge that comes too early,
+//! before the run has really begun, is lost: the next tick brings another.
 
 #![allow(clippy::disallowed_methods)] // a thread of the host, which decides nothing
 
@@ -11,49 +12,57 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::PlatformError;
+
 /// How often the watchdog looks.
 const TICK: Duration = Duration::from_millis(10);
-/// The nudge. By default ignored, so that a stray one harms nobody.
-pub(crate) const NUDGE: libc::c_int = libc::SIGURG;
 /// Ticks until the first nudge of a run, and the most that patience grows to (about two seconds).
 const FIRST: u32 = 2;
 const MOST: u32 = 200;
 
 #[derive(Default)]
 struct Slot {
-    /// Number of the run that is going on in the upper half, the stub's pid in the lower; 0: none.
+    /// Number of the run that is going on in the upper half, the id of what runs it in the lower; 0: none.
     running: AtomicU64,
     /// The run that was nudged last.
     nudged: AtomicU64,
     patience: AtomicU32,
     stop: AtomicBool,
-    /// Held while a stub is reaped and while one is nudged, so that a pid is never used after its reuse.
+    /// Held while something is nudged, and while the platform does away with it: an id is never used after its reuse.
     reaping: Mutex<()>,
 }
 
 /// The watchdog of one platform object.
-pub(crate) struct Watchdog {
+pub struct Watchdog {
     slot: Arc<Slot>,
     thread: Option<JoinHandle<()>>,
     run: u32,
 }
 
 impl Watchdog {
-    /// Starts the thread; to be called before the calling thread is pinned, since affinity is inherited.
-    pub fn new() -> std::io::Result<Watchdog> {
+    /// Starts the thread; to be called before the calling thread is pinned, since affinity is inherited. `nudge` gets
+    /// the id that the run began with.
+    ///
+    /// # Errors
+    /// The host has no more threads.
+    pub fn new(nudge: impl Fn(u32) + Send + 'static) -> Result<Watchdog, PlatformError> {
         let slot = Arc::new(Slot { patience: AtomicU32::new(FIRST), ..Slot::default() });
         let watched = Arc::clone(&slot);
         let thread = std::thread::Builder::new()
             .name("bloodhound-watchdog".into())
             .stack_size(64 << 10)
-            .spawn(move || watch(&watched))?;
+            .spawn(move || watch(&watched, &nudge))
+            .map_err(|error| PlatformError::Host {
+                what: "starting the watchdog thread",
+                errno: error.raw_os_error().unwrap_or(0),
+            })?;
         Ok(Watchdog { slot, thread: Some(thread), run: 0 })
     }
 
-    /// A run begins.
-    pub fn begin(&mut self, pid: libc::pid_t) {
+    /// A run begins; `id` names what runs it.
+    pub fn begin(&mut self, id: u32) {
         self.run = self.run.wrapping_add(1).max(1);
-        let value = u64::from(self.run) << 32 | u64::from(pid as u32);
+        let value = u64::from(self.run) << 32 | u64::from(id);
         self.slot.running.store(value, Ordering::Relaxed);
     }
 
@@ -63,6 +72,7 @@ impl Watchdog {
     }
 
     /// Whether the nudge that just came was meant for the run that is going on, and not a late one.
+    #[must_use]
     pub fn nudged(&self) -> bool {
         self.slot.running.load(Ordering::Relaxed) == self.slot.nudged.load(Ordering::Acquire)
     }
@@ -83,7 +93,7 @@ impl Watchdog {
         }
     }
 
-    /// Runs `work`, which reaps a stub, while no nudge can be on its way.
+    /// Runs `work`, which does away with what is nudged, while no nudge can be on its way.
     pub fn while_quiet<T>(&self, work: impl FnOnce() -> T) -> T {
         let _guard = self.slot.reaping.lock().unwrap_or_else(PoisonError::into_inner);
         self.slot.running.store(0, Ordering::Relaxed);
@@ -102,7 +112,7 @@ impl Drop for Watchdog {
     }
 }
 
-fn watch(slot: &Slot) {
+fn watch(slot: &Slot, nudge: &dyn Fn(u32)) {
     let (mut seen, mut ticks) = (0, 0);
     while !slot.stop.load(Ordering::Relaxed) {
         std::thread::park_timeout(TICK);
@@ -118,9 +128,7 @@ fn watch(slot: &Slot) {
         let _guard = slot.reaping.lock().unwrap_or_else(PoisonError::into_inner);
         if slot.running.load(Ordering::Relaxed) == running {
             slot.nudged.store(running, Ordering::Release);
-            // SAFETY: no memory effects. The stub cannot have been reaped: that takes the lock, or the wait of
-            // the run itself, after which a stray signal is one that is ignored by default.
-            unsafe { libc::kill(running as u32 as libc::pid_t, NUDGE) };
+            nudge(running as u32);
         }
     }
 }
