@@ -124,6 +124,10 @@ fn in_stub(signal: i32, regs: &mut Regs) -> Option<Trap> {
 fn segv(memory: &Extents, info: &mut InstructionInfoFactory, regs: &mut Regs, siginfo: &SigInfo) -> Trap {
     let SigInfo { code, addr, .. } = *siginfo;
     match code {
+        // The host has the vsyscall page, but the caller's stack is not mapped yet.
+        SI_KERNEL if x86::vsyscall_at(regs.rip).is_some() => {
+            x86::vsyscall(memory, regs).unwrap_or_else(|| x86::general_protection(memory, regs))
+        }
         SI_KERNEL => x86::general_protection(memory, regs),
         SEGV_MAPERR | SEGV_ACCERR => {
             // A host without the vsyscall page.

@@ -47,6 +47,7 @@ macro_rules! platform_tests {
             int80_is_recognised_whatever_rcx_holds,
             far_jump_to_32_bit_code_is_recognised,
             vsyscall_is_a_system_call,
+            a_vsyscall_with_its_stack_not_mapped_yet_faults_there,
             reading_the_vsyscall_page_faults,
             single_steps,
             vector_state_is_saved_loaded_and_kept_apart,

@@ -119,6 +119,11 @@ pub fn time_stamp_counter_traps<P: Platform>(make: Make<P>) {
     guest.regs.set_rdtsc(0x3_0000_0004, Some(0));
     assert_eq!(guest.run(), Trap::Syscall);
     assert_eq!((guest.regs.rax as i64, guest.regs.orig_rax, guest.regs.rdx), (-38, 4, 3));
+    // With prefixes that mean nothing: rep rex.w rdtsc; syscall
+    let mut guest = Guest::on(guest.end(), b"\xf3\x48\x0f\x31\x0f\x05");
+    assert_eq!(guest.run(), Trap::Rdtsc { aux: false });
+    guest.regs.set_rdtsc(0x1_0000_0002, None);
+    assert_eq!((guest.syscall(), guest.regs.rdx), (2, 1));
 }
 
 pub fn cpuid_traps_patched_or_faulting<P: Platform>(make: Make<P>) {
@@ -185,6 +190,15 @@ pub fn vsyscall_is_a_system_call<P: Platform>(make: Make<P>) {
     guest.regs.rax = 77;
     guest.syscall();
     assert_eq!(guest.regs.rbx, 77);
+}
+
+pub fn a_vsyscall_with_its_stack_not_mapped_yet_faults_there<P: Platform>(make: Make<P>) {
+    // jmp rax
+    let mut guest = Guest::new(make, b"\xff\xe0");
+    guest.pages[&STACK].0.write_shared(0xff8, &(CODE + 0x10).to_le_bytes());
+    guest.regs = Regs { rax: 0xffff_ffff_ff60_0400, rsp: STACK + 0xff8, ..guest.regs };
+    assert_eq!(guest.syscall(), 201);
+    assert_eq!((guest.regs.rip, guest.regs.rsp), (CODE + 0x10, STACK + PAGE));
 }
 
 pub fn reading_the_vsyscall_page_faults<P: Platform>(make: Make<P>) {

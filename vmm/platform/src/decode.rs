@@ -23,17 +23,27 @@ pub fn at(memory: &Extents, rip: u64) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// `rdtsc`, `rdtscp`, `cpuid` (or its patched form, see [`crate::patch_cpuid`]) at rip.
+/// `rdtsc`, `rdtscp`, `cpuid` (or its patched form, see [`crate::patch_cpuid`]) at rip, and how many prefixes without a
+/// meaning stand before it.
 #[must_use]
-pub fn trapped(memory: &Extents, rip: u64) -> Option<Trap> {
-    let mut code = [0; 3];
+pub fn trapped(memory: &Extents, rip: u64) -> Option<(Trap, usize)> {
+    let mut code = [0; MAX_INSTRUCTION];
     let len = memory.read(rip, &mut code);
-    match &code[..len] {
-        [0x0f, 0x31, ..] => Some(Trap::Rdtsc { aux: false }),
-        [0x0f, 0x01, 0xf9] => Some(Trap::Rdtsc { aux: true }),
-        [0x0f | 0xf4, 0xa2, ..] => Some(Trap::Cpuid),
-        _ => None,
+    let code = &code[..len];
+    // Operand and address size, segments, repeats; then REX.
+    let legacy =
+        |byte: &u8| matches!(byte, 0x66 | 0x67 | 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0xf2 | 0xf3);
+    let mut prefixes = code.iter().take_while(|byte| legacy(byte)).count();
+    if code.get(prefixes).is_some_and(|byte| byte & 0xf0 == 0x40) {
+        prefixes += 1;
     }
+    let trap = match code.get(prefixes..)? {
+        [0x0f, 0x31, ..] => Trap::Rdtsc { aux: false },
+        [0x0f, 0x01, 0xf9, ..] => Trap::Rdtsc { aux: true },
+        [0x0f | 0xf4, 0xa2, ..] => Trap::Cpuid,
+        _ => return None,
+    };
+    Some((trap, prefixes))
 }
 
 /// Whether `pushf` in one of its forms stands at rip.
@@ -134,4 +144,31 @@ fn register_value(regs: &Regs, register: Register) -> Option<u64> {
         },
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use bloodhound_frames::Frame;
+
+    use super::*;
+    use crate::{Mapping, Prot};
+
+    #[test]
+    fn trapped_instructions_with_and_without_prefixes() {
+        let ask = |code: &[u8]| {
+            let frame = Frame::from_slice(code);
+            let mut memory = Extents::default();
+            let frame_offset = frame.offset();
+            memory.insert(&Mapping { addr: PAGE, frame_offset, pages: 1, prot: Prot::RX });
+            trapped(&memory, PAGE)
+        };
+        assert_eq!(ask(b"\x0f\x31"), Some((Trap::Rdtsc { aux: false }, 0)));
+        assert_eq!(ask(b"\x66\xf3\x48\x0f\x31"), Some((Trap::Rdtsc { aux: false }, 3)));
+        assert_eq!(ask(b"\x0f\x01\xf9"), Some((Trap::Rdtsc { aux: true }, 0)));
+        assert_eq!(ask(b"\x2e\xf4\xa2"), Some((Trap::Cpuid, 1)));
+        assert_eq!(ask(b"\x0f\x01\xf8"), None, "swapgs");
+        assert_eq!(ask(b"\xf4\xa3"), None, "hlt");
+        // 16 bytes are no instruction.
+        assert_eq!(ask(b"\x66\x66\x66\x66\x66\x66\x66\x66\x66\x66\x66\x66\x66\x66\x0f\x31"), None);
+    }
 }

@@ -5,7 +5,7 @@
 //! Neighbours: `decode` looks at the instruction; platforms call this where their host shows a fault.
 
 use crate::extents::Extents;
-use crate::{Exception, ExceptionKind, Regs, Trap, decode};
+use crate::{Access, Exception, ExceptionKind, Regs, Trap, decode};
 
 /// "Sent by the kernel" (asm-generic/siginfo.h): general protection, `int3`.
 pub const SI_KERNEL: i32 = 0x80;
@@ -43,26 +43,34 @@ pub fn vsyscall_at(addr: u64) -> Option<u64> {
     (entry.is_multiple_of(0x400)).then(|| VSYSCALLS.get((entry / 0x400) as usize).copied()).flatten()
 }
 
-/// A fetch at rip faulted: if that is an entry of the vsyscall page, makes the call as a host with that page does, and
-/// goes back to the caller. `None`, and nothing changed, if it is not, or if the caller's stack cannot be read.
+/// A fetch at rip faulted, or the host could not do a call by the vsyscall page: if rip is one of its entries, makes
+/// the call as Linux does and goes back to the caller. If the caller's stack is not there, that is the fault. `None`, and
+/// nothing changed, if rip is somewhere else.
 pub fn vsyscall(memory: &Extents, regs: &mut Regs) -> Option<Trap> {
     let nr = vsyscall_at(regs.rip)?;
-    let back = memory.read_u64(regs.rsp)?;
-    regs.rip = back;
+    let mut back = [0; 8];
+    let read = memory.read(regs.rsp, &mut back);
+    if read < back.len() {
+        let addr = regs.rsp.wrapping_add(read as u64);
+        return Some(Trap::PageFault { addr, access: Some(Access::Read), rip: regs.rip });
+    }
+    regs.rip = u64::from_le_bytes(back);
     regs.rsp = regs.rsp.wrapping_add(8);
     regs.orig_rax = nr;
     regs.rax = NOT_YET;
     Some(Trap::Syscall)
 }
 
-/// The trap of a general protection fault at rip: `rdtsc`, `rdtscp`, `cpuid`, or SIGSEGV.
-#[must_use]
-pub fn general_protection(memory: &Extents, regs: &Regs) -> Trap {
-    decode::trapped(memory, regs.rip).unwrap_or(Trap::Exception(Exception {
-        kind: ExceptionKind::Segv,
-        code: SI_KERNEL,
-        addr: 0,
-    }))
+/// The trap of a general protection fault at rip: `rdtsc`, `rdtscp`, `cpuid`, or SIGSEGV. Prefixes before the first three
+/// are skipped, so that the answers in [`Regs`] fit.
+pub fn general_protection(memory: &Extents, regs: &mut Regs) -> Trap {
+    match decode::trapped(memory, regs.rip) {
+        Some((trap, prefixes)) => {
+            regs.rip = regs.rip.wrapping_add(prefixes as u64);
+            trap
+        }
+        None => Trap::Exception(Exception { kind: ExceptionKind::Segv, code: SI_KERNEL, addr: 0 }),
+    }
 }
 
 /// `pushf` under a step pushes the trap flag that the platform set: takes it out of the application's memory. To be
@@ -108,15 +116,14 @@ mod tests {
         assert_eq!(trap, Some(Trap::Syscall));
         let called = (regs.rip, regs.rsp, regs.orig_rax, regs.rax as i64);
         assert_eq!(called, (0x40_1234, STACK + 0x18, 201, -38));
-        for (rip, rsp) in [
-            (VSYSCALL + 0x401, STACK),
-            (VSYSCALL + 0xc00, STACK),
-            (VSYSCALL - 0x400, STACK),
-            (VSYSCALL, STACK + 0xff9),
-            (VSYSCALL, 0),
-        ] {
+        for (rip, rsp) in [(VSYSCALL + 0x401, STACK), (VSYSCALL + 0xc00, STACK), (VSYSCALL - 0x400, STACK)] {
             let (trap, regs) = at(rip, rsp);
             assert_eq!((trap, regs), (None, Regs { rip, rsp, ..Regs::default() }));
+        }
+        for (rsp, addr) in [(STACK + 0xff9, STACK + 0x1000), (0, 0), (u64::MAX - 2, u64::MAX - 2)] {
+            let (trap, regs) = at(VSYSCALL, rsp);
+            assert_eq!(trap, Some(Trap::PageFault { addr, access: Some(Access::Read), rip: VSYSCALL }));
+            assert_eq!(regs, Regs { rip: VSYSCALL, rsp, ..Regs::default() });
         }
     }
 
