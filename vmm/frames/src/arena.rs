@@ -83,6 +83,13 @@ pub fn arena_fd() -> BorrowedFd<'static> {
     arena().fd.as_fd()
 }
 
+/// Where the memory file lies in this process, and its size in bytes: for platforms that show it to a virtual machine.
+/// It stays there as long as the process lives.
+#[must_use]
+pub fn arena_region() -> (NonNull<u8>, usize) {
+    (arena().base, ARENA_BYTES)
+}
+
 /// Counts of frames, for reports and tests. Depends on the host's history: no part of any world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stats {

@@ -23,7 +23,7 @@
 
 mod arena;
 
-pub use arena::{Stats, arena_fd, init, stats};
+pub use arena::{Stats, arena_fd, arena_region, init, stats};
 
 use std::fmt;
 use std::hash::{Hash, Hasher};

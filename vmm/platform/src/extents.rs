@@ -54,6 +54,23 @@ impl Extents {
         self.runs.insert(start, run);
     }
 
+    /// The runs within a range, cut to it, by rising address.
+    pub fn within(&self, addr: u64, len: u64) -> impl Iterator<Item = Mapping> {
+        let end = addr.saturating_add(len);
+        let before = self.runs.range(..addr).next_back();
+        before.into_iter().chain(self.runs.range(addr..end)).filter_map(move |(&start, run)| {
+            let (from, to) = (start.max(addr), (start + run.pages * PAGE).min(end));
+            // More than u32::MAX pages do not fit below GUEST_TOP in frames of the arena.
+            let pages = u32::try_from(to.checked_sub(from)? / PAGE).ok().filter(|pages| *pages > 0)?;
+            Some(Mapping {
+                addr: from,
+                frame_offset: run.frame_offset + (from - start),
+                pages,
+                prot: run.prot,
+            })
+        })
+    }
+
     /// Whether any page of the range is mapped.
     pub fn touches(&self, addr: u64, len: u64) -> bool {
         let end = addr.saturating_add(len);
@@ -207,6 +224,15 @@ mod tests {
                     }
                 }
             }
+            let (page, pages) = (next(70), next(20));
+            let within: Vec<(u64, u64)> = e
+                .within(page * PAGE, pages * PAGE)
+                .flat_map(|m| {
+                    (0..u64::from(m.pages)).map(move |n| (m.addr / PAGE + n, m.frame_offset + n * PAGE))
+                })
+                .collect();
+            let want: Vec<(u64, u64)> = plain.range(page..page + pages).map(|(p, v)| (*p, v.0)).collect();
+            assert_eq!(within, want);
             for page in 0..80 {
                 let want = plain.get(&page).map(|&(frame, prot)| (frame + 5, prot));
                 assert_eq!(e.get(page * PAGE + 5), want, "page {page}");
