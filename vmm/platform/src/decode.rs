@@ -53,6 +53,13 @@ pub fn is_pushf(memory: &Extents, rip: u64) -> bool {
         .is_some_and(|i| matches!(i.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq))
 }
 
+/// Whether an instruction stands at rip that loads the trap flag: `popf` or `iret` in one of their forms.
+#[must_use]
+pub fn loads_flags(memory: &Extents, rip: u64) -> bool {
+    use Mnemonic::{Iret, Iretd, Iretq, Popf, Popfd, Popfq};
+    at(memory, rip).is_some_and(|i| matches!(i.mnemonic(), Popf | Popfd | Popfq | Iret | Iretd | Iretq))
+}
+
 /// The kind of access that faulted at `addr`, for a platform whose host says only whether something was mapped there.
 #[must_use]
 pub fn fault_access(

@@ -1,0 +1,140 @@
+//! From what the processor pushed to a [`Trap`] ([`classify`]), by Linux's rules (arch/x86/kernel/traps.c).
+
+use bloodhound_platform::extents::Extents;
+use bloodhound_platform::x86::{
+    self, BUS_ADRALN, FPE_INTDIV, ILL_ILLOPN, NOT_YET, SI_KERNEL, TRAP_BRKPT, USER_CS,
+};
+use bloodhound_platform::{Access, Exception, ExceptionKind, PlatformError, Regs, Trap, Unsupported, XState};
+
+use crate::vm::TrapFrame;
+
+/// Intel SDM, volume 3, table 6-1.
+mod vector {
+    pub const DE: u64 = 0;
+    pub const DB: u64 = 1;
+    pub const BP: u64 = 3;
+    pub const OF: u64 = 4;
+    pub const BR: u64 = 5;
+    pub const UD: u64 = 6;
+    pub const TS: u64 = 10;
+    pub const NP: u64 = 11;
+    pub const SS: u64 = 12;
+    pub const GP: u64 = 13;
+    pub const PF: u64 = 14;
+    pub const MF: u64 = 16;
+    pub const AC: u64 = 17;
+    pub const XM: u64 = 19;
+    pub const INT80: u64 = 0x80;
+}
+
+const PF_WRITE: u64 = 1 << 1;
+const PF_RESERVED: u64 = 1 << 3;
+const PF_FETCH: u64 = 1 << 4;
+const TF: u64 = 1 << 8;
+
+/// What a trap frame means.
+pub(crate) enum Meaning {
+    /// A trap of the application.
+    Trap(Trap),
+    /// SIGFPE of x87 or SSE; its si_code stands in their state.
+    Float,
+}
+
+/// The meaning of a trap. `regs` are the application's at the trap; they are corrected where the convention of
+/// [`bloodhound_platform::Platform::run`] wants it.
+pub(crate) fn classify(
+    frame: &TrapFrame,
+    memory: &Extents,
+    regs: &mut Regs,
+) -> Result<Meaning, PlatformError> {
+    if frame.cs != USER_CS {
+        return Ok(Meaning::Trap(Trap::Unsupported(Unsupported::Compat)));
+    }
+    let exception = |kind, code, addr| Ok(Meaning::Trap(Trap::Exception(Exception { kind, code, addr })));
+    match frame.vector {
+        vector::DE => exception(ExceptionKind::Fpe, FPE_INTDIV, regs.rip),
+        vector::DB => Ok(Meaning::Trap(debug(frame, memory, regs))),
+        vector::BP => Ok(Meaning::Trap(Trap::Breakpoint)),
+        vector::OF | vector::BR | vector::TS => exception(ExceptionKind::Segv, SI_KERNEL, 0),
+        vector::UD => Ok(Meaning::Trap(invalid_opcode(memory, regs))),
+        vector::NP | vector::SS => exception(ExceptionKind::Bus, SI_KERNEL, 0),
+        vector::GP => Ok(Meaning::Trap(x86::general_protection(memory, regs))),
+        vector::PF if frame.error & PF_RESERVED == 0 => Ok(Meaning::Trap(page_fault(frame, memory, regs))),
+        vector::MF | vector::XM => Ok(Meaning::Float),
+        vector::AC => exception(ExceptionKind::Bus, BUS_ADRALN, 0),
+        vector::INT80 => Ok(Meaning::Trap(Trap::Unsupported(Unsupported::Int80))),
+        other => {
+            let what = format!("exception {other} (error code {:#x}) in application code", frame.error);
+            Err(PlatformError::Vm { what, rip: frame.rip, code: Vec::new() })
+        }
+    }
+}
+
+/// A system call: `regs` become what Linux's `pt_regs` hold at its entry.
+pub(crate) fn syscall(regs: &mut Regs) -> Trap {
+    regs.rip = regs.rcx;
+    regs.rflags = regs.r11;
+    regs.orig_rax = regs.rax;
+    regs.rax = NOT_YET;
+    Trap::Syscall
+}
+
+fn debug(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
+    if frame.rflags & TF != 0 {
+        return Trap::Step;
+    }
+    // int1 is a trap: rip is behind it. A software KVM raises it as a fault.
+    let mut code = [0; 2];
+    if memory.read(regs.rip.wrapping_sub(1), &mut code) == 2 && code[1] == 0xf1 && code[0] != 0xf1 {
+        regs.rip = regs.rip.wrapping_add(1);
+    }
+    Trap::Exception(Exception { kind: ExceptionKind::Trap, code: TRAP_BRKPT, addr: regs.rip })
+}
+
+fn invalid_opcode(memory: &Extents, regs: &mut Regs) -> Trap {
+    let mut code = [0; 2];
+    memory.read(regs.rip, &mut code);
+    match code {
+        // `int n` is a valid opcode; a software KVM does not know it and says #UD where the processor says #GP.
+        [0xcd, 0x80] => {
+            regs.rip = regs.rip.wrapping_add(2);
+            Trap::Unsupported(Unsupported::Int80)
+        }
+        [0xcd, _] => Trap::Exception(Exception { kind: ExceptionKind::Segv, code: SI_KERNEL, addr: 0 }),
+        _ => Trap::Exception(Exception { kind: ExceptionKind::Ill, code: ILL_ILLOPN, addr: regs.rip }),
+    }
+}
+
+fn page_fault(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
+    let access = if frame.error & PF_FETCH != 0 {
+        Access::Exec
+    } else if frame.error & PF_WRITE != 0 {
+        Access::Write
+    } else {
+        Access::Read
+    };
+    if access == Access::Exec
+        && frame.cr2 == regs.rip
+        && let Some(call) = x86::vsyscall(memory, regs)
+    {
+        return call;
+    }
+    Trap::PageFault { addr: frame.cr2, access: Some(access), rip: regs.rip }
+}
+
+/// SIGFPE with the si_code that the state of x87 or SSE tells (fpu__exception_code).
+pub(crate) fn float(frame: &TrapFrame, state: &XState, rip: u64) -> Trap {
+    let area = state.area();
+    let half = |at: usize| u32::from(u16::from_le_bytes([area[at], area[at + 1]]));
+    let raised = if frame.vector == vector::MF {
+        // Status word without what the control word masks.
+        half(2) & !half(0) & 0x3f
+    } else {
+        state.mxcsr() & !(state.mxcsr() >> 7) & 0x3f
+    };
+    // FPE_FLTINV, FLTDIV, FLTOVF, FLTUND, FLTRES, in the order of the bits that Linux looks at.
+    let code = [(0x01, 7), (0x04, 3), (0x08, 4), (0x12, 5), (0x20, 6)]
+        .into_iter()
+        .find_map(|(bits, code)| (raised & bits != 0).then_some(code));
+    Trap::Exception(Exception { kind: ExceptionKind::Fpe, code: code.unwrap_or(0), addr: rip })
+}

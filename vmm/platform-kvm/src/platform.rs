@@ -1,0 +1,478 @@
+//! [`KvmPlatform`]: spaces, whose page tables and vector state are caches, and the run loop.
+
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+use bloodhound_platform::extents::Extents;
+use bloodhound_platform::spin::Memory;
+use bloodhound_platform::watchdog::Watchdog;
+use bloodhound_platform::{
+    Abilities, GUEST_TOP, Mapping, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, XState,
+    decode, spin, x86,
+};
+use bloodhound_platform::{Exception, ExceptionKind, Unsupported};
+use kvm_bindings::kvm_xsave;
+use kvm_ioctls::Kvm;
+
+use crate::classify::{self, Meaning, classify};
+use crate::layout::ARENA_SLOT;
+use crate::probe;
+use crate::sys;
+use crate::tables::{Changes, Full, Pool, Tables};
+use crate::vm::{Exit, Vm};
+
+const PAGE: u64 = 4096;
+const TF: u64 = 1 << 8;
+/// Runs that a space keeps when page tables for all of it do not fit.
+const KEPT: usize = 64;
+
+/// An address space.
+#[derive(Default)]
+struct Space {
+    extents: Extents,
+    /// Ranges (address, bytes) where `tables` may differ from `extents`.
+    changed: Vec<(u64, u64)>,
+    tables: Option<Tables>,
+    owner: Option<TaskKey>,
+    /// The owner's vector state, unless it has run since: then the vCPU has it.
+    known: Option<XState>,
+}
+
+/// How to run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Run,
+    Step,
+}
+
+/// Runs application code in a virtual machine. Bound to the thread that made it: a vCPU is.
+pub struct KvmPlatform {
+    spaces: BTreeMap<SpaceId, Space>,
+    vm: Option<Vm>,
+    pool: Pool,
+    kvm: Kvm,
+    /// The space whose owner's vector state the vCPU has.
+    loaded: Option<SpaceId>,
+    /// Parts of the frame store that any mapping ever named.
+    arena: u64,
+    changes: Changes,
+    watchdog: Watchdog,
+    thread: u32,
+    abilities: Abilities,
+    _thread: PhantomData<*const ()>,
+}
+
+impl KvmPlatform {
+    /// Starts the platform on the calling thread, and measures what it can do here. With `cpu` the thread is bound
+    /// to that processor.
+    ///
+    /// # Errors
+    /// When there is no usable /dev/kvm, memory is short, or the processor is older than x86-64-v3.
+    pub fn new(cpu: Option<usize>) -> Result<KvmPlatform, PlatformError> {
+        // Not asked from KVM: a software one may not know that its application code has them.
+        if !std::is_x86_feature_detected!("avx2") || !std::is_x86_feature_detected!("bmi2") {
+            return Err(PlatformError::Host { what: "x86-64-v3 processor needed", errno: libc::ENOSYS });
+        }
+        let kvm = Kvm::new().map_err(sys::kvm("opening /dev/kvm"))?;
+        // "Applications should refuse to run if KVM_GET_API_VERSION returns a value other than 12."
+        if kvm.get_api_version() != 12 {
+            return Err(PlatformError::Host { what: "KVM_GET_API_VERSION", errno: libc::ENOSYS });
+        }
+        bloodhound_frames::init().map_err(|error| PlatformError::Host {
+            what: "making the frame store",
+            errno: error.raw_os_error().unwrap_or(0),
+        })?;
+        sys::catch_kicks()?;
+        // Before pinning: the watchdog's thread belongs on another processor.
+        let watchdog = Watchdog::new(sys::kick)?;
+        if let Some(cpu) = cpu {
+            sys::pin(cpu)?;
+        }
+        let mut platform = KvmPlatform {
+            spaces: BTreeMap::new(),
+            vm: None,
+            pool: Pool::new(),
+            kvm,
+            loaded: None,
+            arena: 0,
+            changes: Changes::default(),
+            watchdog,
+            thread: sys::thread_id(),
+            abilities: probe::UNKNOWN,
+            _thread: PhantomData,
+        };
+        platform.abilities = probe::measure(&mut platform)?;
+        Ok(platform)
+    }
+
+    fn space(&mut self, id: SpaceId) -> &mut Space {
+        self.spaces.entry(id).or_default()
+    }
+
+    fn provide_vm(&mut self) -> Result<(), PlatformError> {
+        if self.vm.is_none() {
+            self.vm = Some(Vm::new(&self.kvm)?);
+            self.forget_tables();
+        }
+        Ok(())
+    }
+
+    /// All page tables are gone; they are built again as spaces run.
+    fn forget_tables(&mut self) {
+        self.pool = Pool::new();
+        self.changes.clear();
+        for space in self.spaces.values_mut() {
+            space.tables = None;
+        }
+    }
+
+    /// Brings the page tables of a space up to date, as far as that is done from here; the rest is in `changes`.
+    fn update(&mut self, id: SpaceId) -> Result<u64, PlatformError> {
+        for attempt in 0.. {
+            self.changes.clear();
+            match self.try_update(id) {
+                Ok(root) => return Ok(root),
+                // Too many changes for the monitor, or no room: a new tree for this space, then for everyone.
+                Err(Full) if attempt == 0 => self.space(id).tables = None,
+                Err(Full) if attempt == 1 => self.start_over()?,
+                Err(Full) if attempt == 2 => {
+                    // It maps so little of so much that its tables alone do not fit.
+                    self.start_over()?;
+                    self.keep_little(id);
+                }
+                Err(Full) => break,
+            }
+        }
+        Err(PlatformError::Internal("the page tables of a few pages do not fit"))
+    }
+
+    fn try_update(&mut self, id: SpaceId) -> Result<u64, Full> {
+        let Some(vm) = &self.vm else { return Err(Full) };
+        let space = self.spaces.entry(id).or_default();
+        let mut pool = &mut self.pool;
+        let tables = match &mut space.tables {
+            Some(tables) => tables,
+            missing => {
+                space.changed.clear();
+                space.changed.push((0, GUEST_TOP));
+                missing.insert(Tables::new(&vm.low, pool)?)
+            }
+        };
+        if !space.changed.is_empty() {
+            tables.update((&vm.low, &mut pool), &space.extents, &space.changed, &mut self.changes)?;
+            space.changed.clear();
+        }
+        Ok(tables.root)
+    }
+
+    /// Gives all page tables back.
+    fn start_over(&mut self) -> Result<(), PlatformError> {
+        self.forget_tables();
+        self.vm.as_mut().map_or(Ok(()), Vm::clear_tables)
+    }
+
+    /// Forgets what a space maps, but for what was mapped last; the rest comes back by faults.
+    fn keep_little(&mut self, id: SpaceId) {
+        let space = self.space(id);
+        let mut kept = Vec::new();
+        for &(addr, len) in space.changed.iter().rev() {
+            kept.extend(space.extents.within(addr, len).take(KEPT - kept.len()));
+        }
+        space.extents.clear();
+        kept.iter().for_each(|mapping| space.extents.insert(mapping));
+    }
+
+    /// Makes the vCPU's vector state that of the space's owner.
+    fn load_vectors(&mut self, id: SpaceId) -> Result<(), PlatformError> {
+        if self.loaded == Some(id) {
+            return Ok(());
+        }
+        self.stash_vectors()?;
+        let state = self.space(id).known.clone().unwrap_or_default();
+        if let Some(vm) = &self.vm {
+            vm.set_xstate(&to_area(&state))?;
+        }
+        self.loaded = Some(id);
+        Ok(())
+    }
+
+    /// Reads the vector state that only the vCPU has into the space whose it is.
+    fn stash_vectors(&mut self) -> Result<(), PlatformError> {
+        if let Some(space) = self.loaded.and_then(|id| self.spaces.get_mut(&id))
+            && space.known.is_none()
+            && let Some(vm) = &self.vm
+        {
+            space.known = Some(from_area(&vm.xstate()?)?);
+        }
+        Ok(())
+    }
+
+    fn go(&mut self, id: SpaceId, task: TaskKey, regs: &mut Regs, mode: Mode) -> Result<Trap, PlatformError> {
+        self.spaces
+            .get(&id)
+            .filter(|space| space.owner == Some(task))
+            .ok_or(PlatformError::XStateNotLoaded)?;
+        regs.orig_rax = u64::MAX;
+        if !canonical(regs.rip) {
+            // iretq would fault in ring 0; Linux makes this of it.
+            let code = x86::SI_KERNEL;
+            return Ok(Trap::Exception(Exception { kind: ExceptionKind::Segv, code, addr: 0 }));
+        }
+        let done = self.go_on(id, regs, mode);
+        done.map_err(|error| self.abandon(id, error))
+    }
+
+    fn go_on(&mut self, id: SpaceId, regs: &mut Regs, mode: Mode) -> Result<Trap, PlatformError> {
+        self.provide_vm()?;
+        let root = self.update(id)?;
+        self.load_vectors(id)?;
+        regs.canonical_rflags();
+        let before = *regs;
+        let Some(vm) = &mut self.vm else { return Err(PlatformError::Internal("no VM")) };
+        vm.show_arena(self.arena)?;
+        vm.prepare(regs, mode == Mode::Step, root, &self.changes);
+        self.pool.seen();
+        let Some(space) = self.spaces.get_mut(&id) else { return Err(PlatformError::XStateNotLoaded) };
+        space.known = None;
+        loop {
+            self.watchdog.begin(self.thread);
+            let exit = vm.run();
+            let nudged = self.watchdog.nudged();
+            self.watchdog.end();
+            let exit = exit?;
+            take_general(vm, regs);
+            let trap = match exit {
+                Exit::Kicked if !vm.stopped_in_user() => continue,
+                Exit::Kicked => {
+                    let vcpu = vm.regs();
+                    (regs.rip, regs.rsp, regs.rflags) = (vcpu.rip, vcpu.rsp, vcpu.rflags);
+                    regs.canonical_rflags();
+                    if nudged && mode == Mode::Run {
+                        self.watchdog.more_patience();
+                        return Ok(Trap::BudgetSpent);
+                    }
+                    // A signal from elsewhere, or before the one instruction: go on.
+                    self.changes.clear();
+                    vm.prepare(regs, mode == Mode::Step, root, &self.changes);
+                    continue;
+                }
+                Exit::Syscall => {
+                    regs.rsp = vm.rsp_of_syscall();
+                    classify::syscall(regs)
+                }
+                Exit::Compat => Trap::Unsupported(Unsupported::Compat),
+                Exit::Trap(frame) => {
+                    (regs.rip, regs.rsp, regs.rflags) = (frame.rip, frame.rsp, frame.rflags);
+                    match classify(&frame, &space.extents, regs)? {
+                        Meaning::Trap(trap) => trap,
+                        Meaning::Float => {
+                            let state = from_area(&vm.xstate()?)?;
+                            classify::float(&frame, &state, regs.rip)
+                        }
+                    }
+                }
+            };
+            self.watchdog.less_patience();
+            regs.canonical_rflags();
+            if mode == Mode::Step {
+                hide_step(&space.extents, &before, regs, trap);
+            }
+            return Ok(trap);
+        }
+    }
+
+    /// After an error: if the machine itself failed it is given up. The application's state went with it.
+    fn abandon(&mut self, id: SpaceId, error: PlatformError) -> PlatformError {
+        self.vm = None;
+        self.loaded = None;
+        self.forget_tables();
+        let Some(space) = self.spaces.get_mut(&id) else { return error };
+        space.owner = None;
+        match error {
+            PlatformError::Vm { what, rip, .. } => {
+                let mut code = vec![0; decode::MAX_INSTRUCTION];
+                let len = space.extents.read(rip, &mut code);
+                code.truncate(len);
+                PlatformError::Vm { what, rip, code }
+            }
+            other => other,
+        }
+    }
+}
+
+impl Memory for KvmPlatform {
+    fn extents(&self, space: SpaceId) -> Option<&Extents> {
+        self.spaces.get(&space).map(|space| &space.extents)
+    }
+}
+
+impl Platform for KvmPlatform {
+    fn run(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
+        self.go(space, task, regs, Mode::Run)
+    }
+
+    fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
+        self.go(space, task, regs, Mode::Step)
+    }
+
+    fn analyse_spin(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+    ) -> Result<Spin, PlatformError> {
+        spin::analyse(self, space, task, regs)
+    }
+
+    fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {
+        for &mapping in mappings {
+            let bytes = u64::from(mapping.pages) * PAGE;
+            assert!(
+                mapping.addr.is_multiple_of(PAGE)
+                    && mapping.frame_offset.is_multiple_of(PAGE)
+                    && mapping.pages > 0
+                    && mapping.addr.saturating_add(bytes) <= GUEST_TOP,
+                "a mapping that is no run of guest pages"
+            );
+            for part in mapping.frame_offset / ARENA_SLOT..=(mapping.frame_offset + bytes - 1) / ARENA_SLOT {
+                self.arena |= 1 << part;
+            }
+            let space = self.space(space);
+            space.extents.insert(&mapping);
+            space.note(mapping.addr, bytes);
+        }
+    }
+
+    fn unmap(&mut self, space: SpaceId, addr: u64, len: u64) {
+        assert!(addr.is_multiple_of(PAGE) && len.is_multiple_of(PAGE), "unmap of parts of pages");
+        let len = len.min(GUEST_TOP.saturating_sub(addr));
+        let space = self.space(space);
+        if len > 0 && space.extents.touches(addr, len) {
+            space.extents.remove(addr, len);
+            space.note(addr, len);
+        }
+    }
+
+    fn write_protect(&mut self, space: SpaceId) {
+        let Space { extents, changed, .. } = self.space(space);
+        extents.write_protect(|addr, len, _| changed.push((addr, len)));
+    }
+
+    fn mapped(&self, space: SpaceId, out: &mut Vec<Mapping>) {
+        if let Some(space) = self.spaces.get(&space) {
+            space.extents.list(out);
+        }
+    }
+
+    fn xstate_owner(&self, space: SpaceId) -> Option<TaskKey> {
+        self.spaces.get(&space)?.owner
+    }
+
+    fn save_xstate(&mut self, space: SpaceId) -> Result<Option<(TaskKey, XState)>, PlatformError> {
+        if self.loaded == Some(space) {
+            self.stash_vectors()?;
+        }
+        let Some(space) = self.spaces.get(&space) else { return Ok(None) };
+        Ok(space.owner.zip(space.known.clone()))
+    }
+
+    fn load_xstate(&mut self, space: SpaceId, task: TaskKey, state: &XState) -> Result<(), PlatformError> {
+        let loaded = self.loaded == Some(space);
+        let target = self.space(space);
+        let kept = loaded && target.known.as_ref() == Some(state);
+        target.owner = Some(task);
+        target.known = Some(state.clone());
+        if loaded && !kept {
+            self.loaded = None;
+        }
+        Ok(())
+    }
+
+    fn reset_space(&mut self, space: SpaceId) {
+        if let Some(space) = self.spaces.get_mut(&space) {
+            *space = Space::default();
+        }
+        self.unload(space);
+    }
+
+    fn drop_space(&mut self, space: SpaceId) {
+        self.spaces.remove(&space);
+        self.unload(space);
+    }
+
+    fn evict_all(&mut self) {
+        self.spaces.clear();
+        self.loaded = None;
+        self.vm = None;
+        self.forget_tables();
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.abilities
+    }
+}
+
+impl KvmPlatform {
+    fn unload(&mut self, space: SpaceId) {
+        if self.loaded == Some(space) {
+            self.loaded = None;
+        }
+    }
+}
+
+impl Space {
+    /// A range of pages has changed.
+    fn note(&mut self, addr: u64, len: u64) {
+        match self.changed.last_mut() {
+            Some((start, bytes)) if *start + *bytes == addr => *bytes += len,
+            _ => self.changed.push((addr, len)),
+        }
+    }
+}
+
+/// Whether the upper bits repeat bit 47.
+fn canonical(addr: u64) -> bool {
+    let upper = addr >> 47;
+    upper == 0 || upper == 0x1_ffff
+}
+
+/// The general registers of an exit; rip, rsp and rflags are those of the monitor.
+fn take_general(vm: &mut Vm, r: &mut Regs) {
+    let v = vm.regs();
+    (r.rax, r.rbx, r.rcx, r.rdx) = (v.rax, v.rbx, v.rcx, v.rdx);
+    (r.rsi, r.rdi, r.rbp) = (v.rsi, v.rdi, v.rbp);
+    (r.r8, r.r9, r.r10, r.r11) = (v.r8, v.r9, v.r10, v.r11);
+    (r.r12, r.r13, r.r14, r.r15) = (v.r12, v.r13, v.r14, v.r15);
+}
+
+/// Takes the trap flag of a step out of what the application can see of it.
+fn hide_step(memory: &Extents, before: &Regs, regs: &mut Regs, trap: Trap) {
+    if before.rflags & TF != 0 {
+        return;
+    }
+    // Those that load the flags have loaded the trap flag as well.
+    if trap != Trap::Step || !decode::loads_flags(memory, before.rip) {
+        regs.rflags &= !TF;
+    }
+    match trap {
+        Trap::Syscall => regs.r11 &= !TF,
+        Trap::Step if decode::is_pushf(memory, before.rip) => x86::hide_trap_flag(memory, regs),
+        _ => {}
+    }
+}
+
+fn to_area(state: &XState) -> kvm_xsave {
+    let mut area = kvm_xsave::default();
+    for (word, bytes) in area.region.iter_mut().zip(state.area().chunks_exact(4)) {
+        *word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte));
+    }
+    area
+}
+
+fn from_area(area: &kvm_xsave) -> Result<XState, PlatformError> {
+    let mut bytes = [0; 4096];
+    for (bytes, word) in bytes.chunks_exact_mut(4).zip(area.region) {
+        bytes.copy_from_slice(&word.to_le_bytes());
+    }
+    XState::from_area(&bytes).ok_or(PlatformError::Internal("a short XSAVE area"))
+}

@@ -1,0 +1,55 @@
+//! Host calls that are not KVM's.
+
+use bloodhound_platform::PlatformError;
+
+/// What kicks a vCPU out of KVM_RUN. By default ignored, so that a stray one harms nobody.
+const KICK: libc::c_int = libc::SIGURG;
+
+/// The last failed call as an error.
+pub(crate) fn last(what: &'static str) -> PlatformError {
+    PlatformError::Host { what, errno: std::io::Error::last_os_error().raw_os_error().unwrap_or(0) }
+}
+
+/// KVM's error as ours.
+pub(crate) fn kvm(what: &'static str) -> impl Fn(kvm_ioctls::Error) -> PlatformError {
+    move |error| PlatformError::Host { what, errno: error.errno() }
+}
+
+/// Binds the calling thread to a processor.
+pub(crate) fn pin(cpu: usize) -> Result<(), PlatformError> {
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(PlatformError::Host { what: "binding to a processor", errno: libc::EINVAL });
+    }
+    // SAFETY: `set` is a plain bit set, valid when zero; `cpu` is within it.
+    let done = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)
+    };
+    if done == 0 { Ok(()) } else { Err(last("binding to a processor")) }
+}
+
+/// The calling thread's id.
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: no memory effects.
+    unsafe { libc::gettid() as u32 }
+}
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+/// Makes [`kick`] interrupt KVM_RUN: an ignored signal would not.
+pub(crate) fn catch_kicks() -> Result<(), PlatformError> {
+    // SAFETY: all zero is a valid sigaction, without SA_RESTART; the handler does nothing.
+    let done = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+        libc::sigaction(KICK, &raw const action, std::ptr::null_mut())
+    };
+    if done == 0 { Ok(()) } else { Err(last("sigaction")) }
+}
+
+/// Kicks a thread of this process out of KVM_RUN.
+pub(crate) fn kick(thread: u32) {
+    // SAFETY: no memory effects. The thread lives: its platform joins the watchdog's thread before it goes.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread as libc::pid_t, KICK) };
+}

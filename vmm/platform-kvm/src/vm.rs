@@ -1,0 +1,391 @@
+//! The virtual machine ([`Vm`]): one vCPU, memory slots, and the way to application code and back.
+//!
+//! Going in: the general registers through KVM's sync area, the rest (rip, rflags, rsp) in the frame that the
+//! monitor's `iretq` takes. Coming out: `out` of the monitor, with the registers in the sync area again and, for
+//! anything but a system call, what the processor pushed. No other ioctl is on that path.
+
+use bloodhound_platform::{PlatformError, Regs};
+use kvm_bindings::{
+    KVM_CAP_DISABLE_QUIRKS2, KVM_X86_QUIRK_FIX_HYPERCALL_INSN, Msrs, kvm_dtable, kvm_enable_cap,
+    kvm_msr_entry, kvm_regs, kvm_segment, kvm_sregs, kvm_userspace_memory_region, kvm_xcrs, kvm_xsave,
+};
+use kvm_ioctls::{Kvm, SyncReg, VcpuExit, VcpuFd, VmFd};
+
+use crate::cpuid;
+use crate::layout::{
+    ARENA, ARENA_SLOT, BASES, FRAME, GDT, IDT, KERNEL_CS, KERNEL_SS, LOW_END, MONITOR_BASE, PORT_COMPAT,
+    PORT_SYSCALL, PORT_TRAP, SCRATCH, SLOT_ARENA, SLOT_MONITOR, SLOT_TABLES, STALE, TABLES, TRAP_STACK_TOP,
+    TSS, TSS_LIMIT, TSS_SELECTOR, USER_CS, USER_SS, USER32_CS, WRITES,
+};
+use crate::memory::Low;
+use crate::monitor::{GDT_LIMIT, Monitor};
+use crate::sys;
+use crate::tables::Changes;
+
+const RFLAGS_FIXED: u64 = 2;
+const RFLAGS_TF: u64 = 1 << 8;
+const RFLAGS_IF: u64 = 1 << 9;
+
+const CR0: u64 = 1 << 31 | 1 << 18 | 1 << 16 | 1 << 5 | 1 << 4 | 1 << 1 | 1; // PG AM WP NE ET MP PE
+const CR4: u64 = 1 << 2 | 1 << 5 | 1 << 9 | 1 << 10 | 1 << 18; // TSD PAE OSFXSR OSXMMEXCPT OSXSAVE
+const EFER: u64 = 1 | 1 << 8 | 1 << 10 | 1 << 11; // SCE LME LMA NXE
+/// x87, SSE, AVX.
+const XCR0: u64 = 7;
+
+const MSR_STAR: u32 = 0xc000_0081;
+const MSR_LSTAR: u32 = 0xc000_0082;
+const MSR_CSTAR: u32 = 0xc000_0083;
+const MSR_FMASK: u32 = 0xc000_0084;
+const MSR_PLATFORM_INFO: u32 = 0xce;
+const MSR_MISC_FEATURES: u32 = 0x140;
+/// MSR_PLATFORM_INFO: cpuid faulting exists. MSR_MISC_FEATURES: it is on.
+const CPUID_FAULTING: (u64, u64) = (1 << 31, 1);
+/// Cleared by SYSCALL: TF, IF, DF, IOPL, NT, RF, AC, ID, arithmetic flags.
+const FMASK: u64 = 0x25_7fd5;
+
+/// What the processor pushed at a trap.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TrapFrame {
+    pub vector: u64,
+    pub error: u64,
+    pub rip: u64,
+    pub cs: u64,
+    pub rflags: u64,
+    pub rsp: u64,
+    /// For page faults.
+    pub cr2: u64,
+}
+
+/// Why application code stopped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Exit {
+    /// SYSCALL; rcx and r11 hold rip and rflags.
+    Syscall,
+    /// SYSCALL in a 32-bit segment.
+    Compat,
+    /// An exception.
+    Trap(TrapFrame),
+    /// KVM_RUN was interrupted.
+    Kicked,
+}
+
+/// One virtual machine with its vCPU.
+pub(crate) struct Vm {
+    vm: VmFd,
+    vcpu: VcpuFd,
+    pub low: Low,
+    monitor: Monitor,
+    /// System registers as the monitor needs them.
+    kernel: kvm_sregs,
+    /// The vCPU was stopped in application code, or has no page tables: the monitor cannot be entered as it is.
+    in_user: bool,
+    /// Which parts of the frame store are shown, a bit each.
+    shown: u64,
+    root: u64,
+    bases: (u64, u64),
+    syscall_rsp: u64,
+}
+
+impl Vm {
+    pub fn new(kvm: &Kvm) -> Result<Vm, PlatformError> {
+        let vm = kvm.create_vm().map_err(sys::kvm("KVM_CREATE_VM"))?;
+        // A foreign hypercall instruction shall be an invalid opcode, not be rewritten. Where KVM cannot be told it
+        // only costs a page fault on the code.
+        let quirks = kvm_enable_cap {
+            cap: KVM_CAP_DISABLE_QUIRKS2,
+            args: [u64::from(KVM_X86_QUIRK_FIX_HYPERCALL_INSN), 0, 0, 0],
+            ..kvm_enable_cap::default()
+        };
+        let _ = vm.enable_cap(&quirks);
+        let low = Low::new()?;
+        let monitor = Monitor::load(&low)?;
+        let vcpu = vm.create_vcpu(0).map_err(sys::kvm("KVM_CREATE_VCPU"))?;
+        let mut machine = Vm {
+            vm,
+            vcpu,
+            low,
+            monitor,
+            kernel: kvm_sregs::default(),
+            in_user: true,
+            shown: 0,
+            root: 0,
+            bases: (0, 0),
+            syscall_rsp: 0,
+        };
+        machine.slot(SLOT_MONITOR, 0, TABLES)?;
+        machine.slot(SLOT_TABLES, TABLES, LOW_END - TABLES)?;
+        machine.set_up_vcpu(kvm)?;
+        Ok(machine)
+    }
+
+    /// Shows a part of low memory to the vCPU, or with a size of 0 hides it.
+    fn slot(&self, slot: u32, at: u64, size: u64) -> Result<(), PlatformError> {
+        let region = kvm_userspace_memory_region {
+            slot,
+            flags: 0,
+            guest_phys_addr: at,
+            memory_size: size,
+            userspace_addr: self.low.host_address(at),
+        };
+        // SAFETY: the memory lives as long as the Vm, whose fields are dropped in order: KVM's first.
+        unsafe { self.vm.set_user_memory_region(region) }.map_err(sys::kvm("KVM_SET_USER_MEMORY_REGION"))
+    }
+
+    /// Shows the parts of the frame store that a set of bits names.
+    pub fn show_arena(&mut self, parts: u64) -> Result<(), PlatformError> {
+        let (base, size) = bloodhound_frames::arena_region();
+        let mut missing = parts & !self.shown;
+        while missing != 0 {
+            let part = u64::from(missing.trailing_zeros());
+            missing &= missing - 1;
+            let at = part * ARENA_SLOT;
+            let region = kvm_userspace_memory_region {
+                slot: SLOT_ARENA + part as u32,
+                flags: 0,
+                guest_phys_addr: ARENA + at,
+                memory_size: ARENA_SLOT.min((size as u64).saturating_sub(at)),
+                userspace_addr: base.as_ptr() as u64 + at,
+            };
+            // SAFETY: the arena is mapped as long as the process lives. The application code that writes to it
+            // obeys the rule in the frame store's text: only what a world may write is mapped writable.
+            unsafe { self.vm.set_user_memory_region(region) }
+                .map_err(sys::kvm("KVM_SET_USER_MEMORY_REGION"))?;
+            self.shown |= 1 << part;
+        }
+        Ok(())
+    }
+
+    /// Makes KVM forget all page tables, and their memory zero.
+    pub fn clear_tables(&mut self) -> Result<(), PlatformError> {
+        self.slot(SLOT_TABLES, TABLES, 0)?;
+        self.low.clear_tables()?;
+        self.slot(SLOT_TABLES, TABLES, LOW_END - TABLES)?;
+        // Not even the monitor is mapped any more: the next root comes with the system registers.
+        self.root = 0;
+        self.in_user = true;
+        Ok(())
+    }
+
+    fn set_up_vcpu(&mut self, kvm: &Kvm) -> Result<(), PlatformError> {
+        let ids = cpuid::entries(kvm)?;
+        self.vcpu.set_cpuid2(&ids).map_err(sys::kvm("KVM_SET_CPUID2"))?;
+        let mut sregs = self.vcpu.get_sregs().map_err(sys::kvm("KVM_GET_SREGS"))?;
+        kernel_state(&mut sregs);
+        sregs.cr4 |= cpuid::protections(&ids);
+        self.vcpu.set_sregs(&sregs).map_err(sys::kvm("KVM_SET_SREGS"))?;
+        self.kernel = sregs;
+        let mut xcrs = kvm_xcrs { nr_xcrs: 1, ..kvm_xcrs::default() };
+        xcrs.xcrs[0].value = XCR0;
+        self.vcpu.set_xcrs(&xcrs).map_err(sys::kvm("KVM_SET_XCRS"))?;
+        let star = u64::from(KERNEL_CS) << 32 | u64::from(USER32_CS) << 48;
+        for (index, data) in [
+            (MSR_STAR, star),
+            (MSR_LSTAR, self.monitor.syscall_entry),
+            (MSR_CSTAR, self.monitor.compat_entry),
+            (MSR_FMASK, FMASK),
+        ] {
+            if !self.set_msr(index, data)? {
+                return Err(PlatformError::Host { what: "KVM_SET_MSRS", errno: libc::EINVAL });
+            }
+        }
+        // Where there is no such thing cpuid does not fault: the probe finds that out.
+        let _ = self.set_msr(MSR_PLATFORM_INFO, CPUID_FAULTING.0)?
+            && self.set_msr(MSR_MISC_FEATURES, CPUID_FAULTING.1)?;
+        self.vcpu.set_sync_valid_reg(SyncReg::Register);
+        Ok(())
+    }
+
+    /// False if KVM does not take it.
+    fn set_msr(&self, index: u32, data: u64) -> Result<bool, PlatformError> {
+        let entry = kvm_msr_entry { index, data, ..kvm_msr_entry::default() };
+        let msrs =
+            Msrs::from_entries(&[entry]).map_err(|_| PlatformError::Internal("one MSR is too many"))?;
+        Ok(self.vcpu.set_msrs(&msrs).map_err(sys::kvm("KVM_SET_MSRS"))? == 1)
+    }
+
+    /// Prepares the vCPU to go to application code: in `regs`, with the page tables at `root`, after `changes`.
+    pub fn prepare(&mut self, regs: &Regs, step: bool, root: u64, changes: &Changes) {
+        let trap_flag = if step { RFLAGS_TF } else { 0 };
+        let frame = [regs.rip, u64::from(USER_CS), regs.rflags | trap_flag, regs.rsp, u64::from(USER_SS)];
+        for (at, value) in (FRAME..).step_by(8).zip(frame) {
+            self.low.write(at, value);
+        }
+        let bases = (regs.fs_base, regs.gs_base);
+        if self.in_user {
+            self.enter_kernel(root, bases);
+        }
+        let plain = changes.is_empty() && root == self.root && bases == self.bases;
+        let mut vcpu = general(regs);
+        (vcpu.rip, vcpu.rsp, vcpu.rflags) = (self.monitor.resume, MONITOR_BASE + FRAME, RFLAGS_FIXED);
+        if !plain {
+            for (at, value) in (SCRATCH..)
+                .step_by(8)
+                .zip([regs.r15, regs.rbx, regs.rdi, regs.rsi, regs.rdx, regs.rcx, regs.rax])
+            {
+                self.low.write(at, value);
+            }
+            self.write_changes(changes);
+            vcpu.rip = self.monitor.apply;
+            vcpu.rsp = MONITOR_BASE + SCRATCH;
+            vcpu.rcx = changes.writes.len() as u64;
+            vcpu.rdx = if changes.flush { 0 } else { changes.stale.len() as u64 };
+            vcpu.rax = if changes.flush || root != self.root { root } else { 0 };
+            vcpu.rsi = u64::from(bases != self.bases);
+            self.low.write(BASES, bases.0);
+            self.low.write(BASES + 8, bases.1);
+            (self.root, self.bases) = (root, bases);
+        }
+        self.vcpu.sync_regs_mut().regs = vcpu;
+        self.vcpu.set_sync_dirty_reg(SyncReg::Register);
+    }
+
+    fn write_changes(&self, changes: &Changes) {
+        for (at, &(entry, value)) in (WRITES..).step_by(16).zip(&changes.writes) {
+            self.low.write(at, entry);
+            self.low.write(at + 8, value);
+        }
+        for (at, &addr) in (STALE..).step_by(8).zip(&changes.stale) {
+            self.low.write(at, addr);
+        }
+    }
+
+    /// Makes the vCPU ready for ring 0, with these page tables and bases of fs and gs.
+    fn enter_kernel(&mut self, root: u64, bases: (u64, u64)) {
+        (self.root, self.bases) = (root, bases);
+        self.kernel.cr3 = root;
+        (self.kernel.fs.base, self.kernel.gs.base) = bases;
+        self.vcpu.sync_regs_mut().sregs = self.kernel;
+        self.vcpu.set_sync_dirty_reg(SyncReg::SystemRegister);
+        self.in_user = false;
+    }
+
+    /// Runs until the application traps, once prepared.
+    pub fn run(&mut self) -> Result<Exit, PlatformError> {
+        let port = match self.vcpu.run() {
+            Ok(VcpuExit::IoOut(port, _)) => port,
+            Ok(other) => {
+                let what = format!("KVM stopped with {other:?}");
+                return Err(self.failed(what));
+            }
+            Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => {
+                // In the monitor it goes on as it is.
+                self.in_user = self.vcpu.sync_regs_mut().regs.rip < MONITOR_BASE;
+                return Ok(Exit::Kicked);
+            }
+            Err(error) => {
+                let what = format!("KVM_RUN: {error}");
+                return Err(self.failed(what));
+            }
+        };
+        match port {
+            PORT_SYSCALL => {
+                self.syscall_rsp = self.vcpu.sync_regs_mut().regs.rsp;
+                Ok(Exit::Syscall)
+            }
+            PORT_COMPAT => Ok(Exit::Compat),
+            PORT_TRAP => self.trap(),
+            _ => Err(self.failed(format!("an exit by port {port:#x}"))),
+        }
+    }
+
+    /// Whether the vCPU was stopped in application code, after [`Exit::Kicked`].
+    pub fn stopped_in_user(&self) -> bool {
+        self.in_user
+    }
+
+    fn trap(&mut self) -> Result<Exit, PlatformError> {
+        let word = |n: u64| self.low.read(TRAP_STACK_TOP - 8 * n);
+        let frame = TrapFrame {
+            rsp: word(2),
+            rflags: word(3),
+            cs: word(4),
+            rip: word(5),
+            error: word(6),
+            vector: word(7),
+            cr2: word(8),
+        };
+        if frame.cs & 3 == 0 {
+            let what = format!(
+                "exception {} (error code {:#x}, cr2 {:#x}) in the monitor",
+                frame.vector, frame.error, frame.cr2
+            );
+            return Err(PlatformError::Vm { what, rip: frame.rip, code: Vec::new() });
+        }
+        // A software KVM takes SYSCALL to the monitor's address without leaving ring 3, where the page is the
+        // supervisor's. A jump to that address is another matter: only SYSCALL clears the interrupt flag.
+        let entry = frame.rip == self.monitor.syscall_entry && frame.rflags & RFLAGS_IF == 0;
+        if entry && frame.vector == 14 {
+            self.syscall_rsp = frame.rsp;
+            return Ok(Exit::Syscall);
+        }
+        Ok(Exit::Trap(frame))
+    }
+
+    fn failed(&mut self, what: String) -> PlatformError {
+        PlatformError::Vm { what, rip: self.vcpu.sync_regs_mut().regs.rip, code: Vec::new() }
+    }
+
+    /// The application's rsp, after [`Exit::Syscall`].
+    pub fn rsp_of_syscall(&self) -> u64 {
+        self.syscall_rsp
+    }
+
+    /// The general registers of the last exit.
+    pub fn regs(&mut self) -> &kvm_regs {
+        &self.vcpu.sync_regs_mut().regs
+    }
+
+    /// The x87, SSE and AVX state.
+    pub fn xstate(&self) -> Result<kvm_xsave, PlatformError> {
+        self.vcpu.get_xsave().map_err(sys::kvm("KVM_GET_XSAVE"))
+    }
+
+    /// Sets it.
+    pub fn set_xstate(&self, area: &kvm_xsave) -> Result<(), PlatformError> {
+        // SAFETY: a whole kvm_xsave of 4096 bytes; larger areas need features that no thread of ours asked for.
+        unsafe { self.vcpu.set_xsave(area) }.map_err(sys::kvm("KVM_SET_XSAVE"))
+    }
+}
+
+/// The application's registers for the vCPU, but for those that the frame holds.
+fn general(r: &Regs) -> kvm_regs {
+    kvm_regs {
+        rax: r.rax,
+        rbx: r.rbx,
+        rcx: r.rcx,
+        rdx: r.rdx,
+        rsi: r.rsi,
+        rdi: r.rdi,
+        rbp: r.rbp,
+        r8: r.r8,
+        r9: r.r9,
+        r10: r.r10,
+        r11: r.r11,
+        r12: r.r12,
+        r13: r.r13,
+        r14: r.r14,
+        r15: r.r15,
+        ..kvm_regs::default()
+    }
+}
+
+/// 64-bit mode in ring 0, with the monitor's tables.
+fn kernel_state(sregs: &mut kvm_sregs) {
+    let flat = kvm_segment { limit: u32::MAX, present: 1, s: 1, g: 1, ..kvm_segment::default() };
+    // Types: 11 code, readable, accessed; 3 data, writable, accessed. As a task segment 11 is a busy 64-bit one.
+    sregs.cs = kvm_segment { selector: KERNEL_CS, type_: 11, l: 1, ..flat };
+    sregs.ss = kvm_segment { selector: KERNEL_SS, type_: 3, db: 1, ..flat };
+    let null = kvm_segment { unusable: 1, ..kvm_segment::default() };
+    (sregs.ds, sregs.es, sregs.fs, sregs.gs, sregs.ldt) = (null, null, null, null, null);
+    sregs.tr = kvm_segment {
+        base: MONITOR_BASE + TSS,
+        limit: TSS_LIMIT,
+        selector: TSS_SELECTOR,
+        type_: 11,
+        present: 1,
+        ..kvm_segment::default()
+    };
+    sregs.gdt = kvm_dtable { base: MONITOR_BASE + GDT, limit: GDT_LIMIT, ..kvm_dtable::default() };
+    sregs.idt = kvm_dtable { base: MONITOR_BASE + IDT, limit: 0xfff, ..kvm_dtable::default() };
+    (sregs.cr0, sregs.cr4, sregs.efer) = (CR0, CR4, EFER);
+}

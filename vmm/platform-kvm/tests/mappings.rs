@@ -1,0 +1,5 @@
+//! Mappings, copy-on-write, eviction.
+
+use bloodhound_platform_kvm::KvmPlatform;
+
+bloodhound_platform_tests::platform_tests!(mappings, |cpu| KvmPlatform::new(cpu).unwrap());
