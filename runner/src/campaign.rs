@@ -12,6 +12,7 @@ use bloodhound_sim::World;
 
 use crate::junit::{Case, Status, Suite};
 use crate::output::{Format, write_file};
+use crate::platform::{self, Choice, Chosen};
 use crate::run::{Source, fail};
 use crate::session::{Failure, Outcome, Session, Stopped, Violation, Worker, host_failure};
 use crate::{exit, finding, junit, report};
@@ -21,6 +22,8 @@ use crate::{exit, finding, junit, report};
 pub struct Args {
     #[command(flatten)]
     source: Source,
+    #[command(flatten)]
+    platform: Choice,
     /// How many seeds to run (default: the configuration's `simulation.seeds`)
     #[arg(long)]
     seeds: Option<u64>,
@@ -89,16 +92,24 @@ struct Totals {
 
 /// `bloodhound test`.
 pub fn test(args: &Args) -> u8 {
-    campaign(args).unwrap_or_else(|f| fail(&f))
+    let run = || {
+        let session = Session::load(&args.source.config, args.source.compose.as_deref())?;
+        campaign(args, Arc::new(session), platform::choose(args.platform.wanted)?)
+    };
+    run().unwrap_or_else(|f| fail(&f))
 }
 
-fn campaign(args: &Args) -> Result<u8, Failure> {
+/// `test` on a platform that is chosen.
+///
+/// # Errors
+/// What the host says, services that do not start.
+pub fn campaign(args: &Args, session: Arc<Session>, chosen: Chosen) -> Result<u8, Failure> {
     let started = Instant::now();
-    let session = Arc::new(Session::load(&args.source.config, args.source.compose.as_deref())?);
     let out = args.out.clone().unwrap_or_else(|| session.plan.out.clone());
     let seeds = args.seeds.unwrap_or(session.plan.seeds);
     let interrupt = crate::interrupt::flag();
-    let mut first = Worker::new(session.clone(), Some(0), interrupt.clone())?;
+    eprintln!("bloodhound: platform {}", chosen.line());
+    let mut first = Worker::new(session.clone(), &chosen, Some(0), interrupt.clone())?;
     let snapshot = Arc::new(first.boot()?);
     eprintln!(
         "bloodhound: {} services ready after {} of virtual time, {} steps ({} ms); seeds {}..{}",
@@ -109,8 +120,8 @@ fn campaign(args: &Args) -> Result<u8, Failure> {
         args.first_seed,
         args.first_seed + seeds
     );
-    let totals = run_seeds(args, &session, first, snapshot, seeds, &out, started, &interrupt)?;
-    finish(args, &session, &out, seeds, started, totals)
+    let totals = run_seeds(args, &session, &chosen, first, snapshot, seeds, &out, started, &interrupt)?;
+    finish(args, &session, &chosen, &out, seeds, started, totals)
 }
 
 /// The seeds on all workers. Results are put in order of seeds, so that reports do not depend on timing.
@@ -118,6 +129,7 @@ fn campaign(args: &Args) -> Result<u8, Failure> {
 fn run_seeds(
     args: &Args,
     session: &Arc<Session>,
+    chosen: &Chosen,
     first: Worker,
     snapshot: Arc<World>,
     seeds: u64,
@@ -143,7 +155,7 @@ fn run_seeds(
             drop(first.take());
             scope.spawn(move || {
                 let job = || -> Result<(), Failure> {
-                    let mut worker = Worker::new(session.clone(), Some(cpu), interrupt.clone())?;
+                    let mut worker = Worker::new(session.clone(), chosen, Some(cpu), interrupt.clone())?;
                     loop {
                         let late = deadline.is_some_and(|d| Instant::now() >= d);
                         if stop.load(Ordering::Relaxed) || interrupt.load(Ordering::Relaxed) || late {
@@ -154,13 +166,19 @@ fn run_seeds(
                             return Ok(());
                         }
                         if boot_each {
-                            worker = Worker::new(session.clone(), Some(cpu), interrupt.clone())?;
+                            worker = Worker::new(session.clone(), chosen, Some(cpu), interrupt.clone())?;
                             worker.boot()?;
                         } else {
                             worker.restore(&snapshot);
                         }
                         let seed = base + number;
-                        let outcome = worker.run(seed, Decisions::seeded(seed)).map_err(host_failure)?;
+                        let outcome = worker.run(seed, Decisions::seeded(seed)).map_err(|e| {
+                            let failure = host_failure(e);
+                            Failure {
+                                text: format!("seed {seed} on {}: {}", chosen.name, failure.text),
+                                ..failure
+                            }
+                        })?;
                         if sender.send(Ok(outcome)).is_err() {
                             return Ok(());
                         }
@@ -281,6 +299,7 @@ impl Progress {
 fn finish(
     args: &Args,
     session: &Session,
+    chosen: &Chosen,
     out: &std::path::Path,
     seeds: u64,
     started: Instant,
@@ -298,7 +317,7 @@ fn finish(
     let code = verdict(args, seeds, &totals, coverage);
     match args.format {
         Format::Human => print_human(args, session, out, seeds, started, &totals, coverage),
-        Format::Json => print_json(out, seeds, &totals, coverage, code),
+        Format::Json => print_json(chosen, out, seeds, &totals, coverage, code),
     }
     Ok(code)
 }
@@ -472,7 +491,7 @@ fn print_finding(outcome: &Outcome, violation: &Violation, dir: &std::path::Path
     println!("      replay: bloodhound replay {}", dir.display());
 }
 
-fn print_json(out: &std::path::Path, seeds: u64, totals: &Totals, coverage: u32, code: u8) {
+fn print_json(chosen: &Chosen, out: &std::path::Path, seeds: u64, totals: &Totals, coverage: u32, code: u8) {
     let findings: Vec<_> = totals
         .findings
         .iter()
@@ -485,6 +504,7 @@ fn print_json(out: &std::path::Path, seeds: u64, totals: &Totals, coverage: u32,
         .collect();
     let result = serde_json::json!({
         "schema": "bloodhound.test/v1",
+        "platform": chosen.json(),
         "seeds_run": totals.seeds,
         "seeds_wanted": seeds,
         "findings": findings,

@@ -20,8 +20,8 @@ pub enum Command {
     Run(crate::run::RunArgs),
     /// Reproduce a finding exactly
     Replay(crate::run::ReplayArgs),
-    /// Run a seed several times and compare step by step
-    Verify(crate::run::VerifyArgs),
+    /// Run a seed, or a program, several times and compare step by step
+    Verify(crate::verify::Args),
     /// Run one program of this machine deterministically
     Exec(crate::exec::Args),
     /// Judge a recorded history

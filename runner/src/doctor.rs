@@ -1,17 +1,17 @@
 //! `bloodhound doctor`: whether this machine can run simulations, how fast, and what is in the way.
 //!
-//! Key type: [`Report`]: facts of the host from /proc, and the ptrace platform as it is when started on a thread of
-//! its own. Nothing is changed.
+//! Key type: [`Report`]: facts of the host from /proc, and both platforms as they are when started on threads of their
+//! own. Nothing is changed. Neighbours: `platform` (which one is taken), `kvm` (what is in the way of /dev/kvm).
 
 use std::fmt::Write as _;
 use std::fs;
 
-use bloodhound_platform::{Abilities, CpuidTrap, Platform};
-use bloodhound_platform_ptrace::PtracePlatform;
+use bloodhound_platform::Abilities;
 use serde_json::{Value as Json, json};
 
-use crate::exit;
 use crate::output::{self, Format};
+use crate::platform::{self, Cpuid, Name, Probed, best, microseconds, missing};
+use crate::{exit, kvm};
 
 /// Arguments of `doctor`.
 #[derive(clap::Args, Debug)]
@@ -54,34 +54,24 @@ struct Host {
 /// Everything that is told.
 struct Report {
     host: Host,
-    ptrace: Result<Abilities, String>,
+    device: kvm::Device,
+    ptrace: Probed,
+    kvm: Probed,
 }
 
 /// Examines the machine; the exit code.
 pub fn run(args: &Args) -> u8 {
-    let report = Report { host: Host::read(), ptrace: probe() };
+    let report = Report {
+        host: Host::read(),
+        device: kvm::Device::read(),
+        ptrace: platform::probe(Name::Ptrace),
+        kvm: platform::probe(Name::Kvm),
+    };
     match args.format {
         Format::Human => output::print(&report.text()),
         Format::Json => output::print_json(&report.json()),
     }
     if report.usable() { exit::PASS } else { exit::ENVIRONMENT }
-}
-
-/// Starts the platform as a worker of a campaign does: on its own thread, bound to one CPU.
-fn probe() -> Result<Abilities, String> {
-    let start = || {
-        let platform = PtracePlatform::new(first_cpu()).map_err(|e| e.to_string())?;
-        Ok(platform.abilities())
-    };
-    let thread = std::thread::Builder::new().name("doctor".into()).spawn(start);
-    let thread = thread.map_err(|e| format!("starting a thread: {e}"))?;
-    thread.join().unwrap_or_else(|_| Err("the platform panicked".into()))
-}
-
-/// The lowest CPU that this process may use.
-fn first_cpu() -> Option<usize> {
-    let list = status_field("Cpus_allowed_list")?;
-    list.split([',', '-']).next()?.trim().parse().ok()
 }
 
 fn status_field(name: &str) -> Option<String> {
@@ -128,23 +118,36 @@ impl Host {
     }
 }
 
+/// Whether the platform starts and can do everything that it must.
+fn complete(probed: &Probed) -> bool {
+    probed.as_ref().is_ok_and(|abilities| missing(abilities).is_empty())
+}
+
 impl Report {
+    fn platforms(&self) -> [(Name, &Probed); 2] {
+        [(Name::Ptrace, &self.ptrace), (Name::Kvm, &self.kvm)]
+    }
+
     fn usable(&self) -> bool {
-        self.ptrace.as_ref().is_ok_and(|abilities| abilities.traps_rdtsc)
+        self.platforms().iter().any(|(_, probed)| complete(probed))
     }
 
     /// What is in the way, or makes things slow, and what to do about it.
     fn hints(&self) -> Vec<String> {
         let mut hints = Vec::new();
         let host = &self.host;
-        match &self.ptrace {
-            Err(_) => why_not(host, &mut hints),
-            Ok(abilities) if abilities.trap_cost_ns > SLOW_TRAP_NS => hints.push(format!(
+        if self.ptrace.is_err() {
+            why_not(host, &mut hints);
+        }
+        if self.kvm.is_err() {
+            hints.extend(self.device.hints());
+        }
+        if let Some(cost) = self.cost().filter(|cost| *cost > SLOW_TRAP_NS) {
+            hints.push(format!(
                 "a trap takes {} us here; nested virtualisation or mitigations are the usual reasons, and runs are \
                  only slower for it",
-                abilities.trap_cost_ns / 1000
-            )),
-            Ok(_) => {}
+                cost / 1000
+            ));
         }
         if host.available.is_some_and(|bytes| bytes < LITTLE_MEMORY) {
             hints.push("less than 1 GiB of memory is available; run fewer seeds at a time".to_owned());
@@ -155,6 +158,13 @@ impl Report {
             ));
         }
         hints
+    }
+
+    /// What a trap costs on the platform that `auto` takes.
+    fn cost(&self) -> Option<u64> {
+        let (name, _) = best(&self.ptrace, &self.kvm).ok()?;
+        let (_, probed) = self.platforms().into_iter().find(|(n, _)| *n == name)?;
+        Some(probed.as_ref().ok()?.trap_cost_ns)
     }
 
     fn text(&self) -> String {
@@ -170,27 +180,14 @@ impl Report {
         let _ = writeln!(out, "processor         {}", host.cpu.clone().unwrap_or_else(unknown));
         let _ = writeln!(out, "usable CPUs       {}", host.cpus);
         let _ = writeln!(out, "memory            {}, {} available", gib(host.memory), gib(host.available));
-        match &self.ptrace {
-            Ok(abilities) => {
-                let ok = if self.usable() { "usable" } else { "not usable: time leaks in" };
-                let cpuid = match abilities.cpuid {
-                    CpuidTrap::Faulting => "trapped",
-                    CpuidTrap::NeedsPatch => "patched in the code (this processor cannot make it fault)",
-                };
-                let _ = writeln!(out, "ptrace platform   {ok}");
-                let _ = writeln!(
-                    out,
-                    "  rdtsc           {}",
-                    if abilities.traps_rdtsc { "trapped" } else { "not trapped" }
-                );
-                let _ = writeln!(out, "  cpuid           {cpuid}");
-                let (us, tenths) = (abilities.trap_cost_ns / 1000, abilities.trap_cost_ns % 1000 / 100);
-                let _ = writeln!(out, "  cost of a trap  {us}.{tenths} us");
-            }
-            Err(error) => {
-                let _ = writeln!(out, "ptrace platform   not usable: {error}");
-            }
+        for (name, probed) in self.platforms() {
+            describe(&mut out, name, probed);
         }
+        let auto = match best(&self.ptrace, &self.kvm) {
+            Ok((name, why)) => format!("{name} ({why})"),
+            Err(why) => format!("nothing ({why})"),
+        };
+        let _ = writeln!(out, "auto takes        {auto}");
         for hint in self.hints() {
             let _ = writeln!(out, "hint: {hint}");
         }
@@ -205,11 +202,11 @@ impl Report {
 
     fn json(&self) -> Json {
         let host = &self.host;
-        let abilities = self.ptrace.as_ref().ok();
-        let cpuid = abilities.map(|a| match a.cpuid {
-            CpuidTrap::Faulting => "faulting",
-            CpuidTrap::NeedsPatch => "patched",
-        });
+        let (auto, why) = match best(&self.ptrace, &self.kvm) {
+            Ok((name, why)) => (Some(name.as_str()), why),
+            Err(why) => (None, why),
+        };
+        let platforms = self.platforms().map(|(name, probed)| platform_json(name, probed));
         json!({
             "schema": "bloodhound.doctor/v1",
             "version": env!("CARGO_PKG_VERSION"),
@@ -225,17 +222,57 @@ impl Report {
                 "cap_sys_ptrace": host.cap_sys_ptrace,
                 "max_map_count": host.max_map_count,
             },
-            "platforms": [{
-                "name": "ptrace",
-                "usable": self.usable(),
-                "traps_rdtsc": abilities.map(|a| a.traps_rdtsc),
-                "cpuid": cpuid,
-                "trap_cost_ns": abilities.map(|a| a.trap_cost_ns),
-                "error": self.ptrace.as_ref().err(),
-            }],
+            "platforms": platforms,
+            "auto": {"platform": auto, "reason": why},
             "hints": self.hints(),
         })
     }
+}
+
+/// A platform for people.
+fn describe(out: &mut String, name: Name, probed: &Probed) {
+    let title = format!("{name} platform");
+    let abilities = match probed {
+        Ok(abilities) => abilities,
+        Err(error) => {
+            let _ = writeln!(out, "{title:<17} not usable: {error}");
+            return;
+        }
+    };
+    let missing = missing(abilities);
+    let verdict = if missing.is_empty() { "usable" } else { "incomplete: taken only if it is asked for" };
+    let _ = writeln!(out, "{title:<17} {verdict}");
+    for (label, ability) in [("rdtsc", "traps_rdtsc"), ("single steps", "traps_steps")] {
+        let state = missing
+            .iter()
+            .find(|m| m.ability == ability)
+            .map_or_else(|| "trapped".to_owned(), |m| format!("NOT trapped: {}", m.consequence));
+        let _ = writeln!(out, "  {label:<15} {state}");
+    }
+    let cpuid = match platform::cpuid_name(abilities.cpuid) {
+        Cpuid::Faulting => "trapped",
+        Cpuid::Patched => "patched in the code (it cannot be made to trap here)",
+    };
+    let _ = writeln!(out, "  {:<15} {cpuid}", "cpuid");
+    let _ = writeln!(out, "  {:<15} {}", "cost of a trap", microseconds(abilities.trap_cost_ns));
+}
+
+fn platform_json(name: Name, probed: &Probed) -> Json {
+    let abilities: Option<&Abilities> = probed.as_ref().ok();
+    let missing: Vec<Json> = abilities.map_or_else(Vec::new, |a| {
+        let each = |m: platform::Missing| json!({"ability": m.ability, "consequence": m.consequence});
+        missing(a).into_iter().map(each).collect()
+    });
+    json!({
+        "name": name.as_str(),
+        "usable": complete(probed),
+        "traps_rdtsc": abilities.map(|a| a.traps_rdtsc),
+        "cpuid": abilities.map(|a| platform::cpuid_name(a.cpuid)),
+        "traps_steps": abilities.map(|a| a.traps_steps),
+        "trap_cost_ns": abilities.map(|a| a.trap_cost_ns),
+        "missing": missing,
+        "error": probed.as_ref().err().map(ToString::to_string),
+    })
 }
 
 /// Why ptrace may be forbidden.
@@ -268,14 +305,20 @@ fn why_not(host: &Host, hints: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
+    use bloodhound_platform::{CpuidTrap, PlatformError};
+
     use super::*;
 
-    fn report(ptrace: Result<Abilities, String>, host: Host) -> Report {
-        Report { host, ptrace }
+    fn report(ptrace: Probed, kvm: Probed, host: Host) -> Report {
+        Report { host, device: kvm::Device::default(), ptrace, kvm }
     }
 
     fn abilities(traps_rdtsc: bool, trap_cost_ns: u64) -> Abilities {
         Abilities { traps_rdtsc, cpuid: CpuidTrap::NeedsPatch, traps_steps: true, trap_cost_ns }
+    }
+
+    fn no_device() -> Probed {
+        Err(PlatformError::Host { what: "opening /dev/kvm", errno: libc::EACCES })
     }
 
     #[test]
@@ -289,36 +332,87 @@ mod tests {
 
     #[test]
     fn a_usable_machine_has_its_figures_and_no_hints() {
-        let report =
-            report(Ok(abilities(true, 5_432)), Host { cpus: 2, memory: Some(3 << 29), ..Host::default() });
+        let host = Host { cpus: 2, memory: Some(3 << 29), ..Host::default() };
+        let report = report(Ok(abilities(true, 5_432)), Ok(abilities(true, 1_999)), host);
         let text = report.text();
-        assert!(text.contains("cost of a trap  5.4 us\n"), "{text}");
+        assert!(text.contains("ptrace platform   usable\n"), "{text}");
+        assert!(text.contains("kvm platform      usable\n"), "{text}");
+        assert!(text.contains("  cost of a trap  5.4 us\n"), "{text}");
+        assert!(
+            text.contains("auto takes        kvm (a trap takes 5.4 us on ptrace and 1.9 us on kvm)\n"),
+            "{text}"
+        );
         assert!(text.contains("memory            1.5 GiB, unknown available\n"), "{text}");
         assert!(text.ends_with("this machine can run simulations\n"), "{text}");
         assert!(!text.contains("hint:"), "{text}");
-        assert_eq!(report.json()["platforms"][0]["cpuid"], "patched");
+        let json = report.json();
+        assert_eq!(json["platforms"][0]["cpuid"], "patched");
+        assert_eq!(
+            (&json["platforms"][1]["name"], &json["auto"]["platform"]),
+            (&"kvm".into(), &"kvm".into())
+        );
     }
 
     #[test]
     fn a_machine_without_ptrace_gets_the_reason_that_fits() {
-        let forbidden = || Err("PTRACE_TRACEME: Operation not permitted".to_owned());
-        let hints = |host: Host| report(forbidden(), host).hints().join("\n");
+        let forbidden = || Err(PlatformError::Host { what: "PTRACE_TRACEME", errno: libc::EPERM });
+        let hints = |host: Host| report(forbidden(), no_device(), host).hints().join("\n");
         assert!(hints(Host { yama: Some(3), ..Host::default() }).contains("ptrace_scope is 3"));
         assert!(hints(Host { yama: Some(2), ..Host::default() }).contains("ptrace_scope is 2"));
         let root = Host { yama: Some(2), cap_sys_ptrace: true, seccomp: Some(2), ..Host::default() };
         let text = hints(root);
         assert!(text.contains("--cap-add SYS_PTRACE") && !text.contains("ptrace_scope"), "{text}");
         assert!(hints(Host::default()).contains("x86-64-v3"));
-        let report = report(forbidden(), Host::default());
-        assert!(!report.usable());
-        assert!(report.text().contains("not usable: PTRACE_TRACEME"));
-        assert_eq!(report.json()["platforms"][0]["error"], "PTRACE_TRACEME: Operation not permitted");
+        let neither = report(forbidden(), no_device(), Host::default());
+        assert!(!neither.usable());
+        let why = "PTRACE_TRACEME: Operation not permitted (os error 1)";
+        assert!(
+            neither.text().contains(&format!("ptrace platform   not usable: {why}\n")),
+            "{}",
+            neither.text()
+        );
+        assert!(neither.text().ends_with("this machine cannot run simulations\n"));
+        let json = neither.json();
+        assert_eq!(json["platforms"][0]["error"], why);
+        assert_eq!(json["auto"]["platform"], Json::Null);
+        // One platform is enough.
+        assert!(report(forbidden(), Ok(abilities(true, 1_000)), Host::default()).usable());
     }
 
     #[test]
-    fn a_platform_that_lets_time_through_is_not_usable() {
-        let report = report(Ok(abilities(false, 900_000)), Host::default());
-        assert!(!report.usable());
-        assert!(report.hints().join("").contains("900 us"));
+    fn a_device_that_may_not_be_opened_gets_the_rule() {
+        let mut report = report(Ok(abilities(true, 5_000)), no_device(), Host::default());
+        report.device.errno = Some(libc::EACCES);
+        assert!(report.usable());
+        let text = report.text();
+        assert!(text.contains("kvm platform      not usable: opening /dev/kvm: Permission denied"), "{text}");
+        assert!(text.contains(kvm::UDEV_RULE), "{text}");
+        assert!(text.contains("auto takes        ptrace (kvm cannot start: opening /dev/kvm: "), "{text}");
+    }
+
+    #[test]
+    fn what_a_platform_lacks_is_named_with_its_consequence() {
+        let lacking = report(Ok(abilities(true, 5_000)), Ok(abilities(false, 1_000)), Host::default());
+        assert!(lacking.usable());
+        let text = lacking.text();
+        assert!(text.contains("kvm platform      incomplete"), "{text}");
+        assert!(
+            text.contains("  rdtsc           NOT trapped: programs that read the time-stamp counter"),
+            "{text}"
+        );
+        assert!(text.contains("auto takes        ptrace (kvm does not trap rdtsc)\n"), "{text}");
+        let json = &lacking.json()["platforms"][1];
+        assert_eq!((&json["usable"], &json["traps_rdtsc"]), (&false.into(), &false.into()));
+        assert_eq!(json["missing"][0]["ability"], "traps_rdtsc");
+        let neither = report(Ok(abilities(false, 900_000)), no_device(), Host::default());
+        assert!(!neither.usable());
+    }
+
+    #[test]
+    fn slow_traps_are_told() {
+        let slow = report(Ok(abilities(true, 900_000)), no_device(), Host::default());
+        assert!(slow.hints().join("").contains("900 us"));
+        let other = report(Ok(abilities(true, 900_000)), Ok(abilities(true, 2_000)), Host::default());
+        assert!(other.hints().is_empty(), "auto takes the fast one");
     }
 }

@@ -1,4 +1,7 @@
 //! `bloodhound exec`: one program of this machine's file system, deterministically.
+//!
+//! Key types: [`Single`] (the program and what it sees of the host), [`End`] (how it ended). `verify` runs programs with
+//! the same parts.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -13,13 +16,32 @@ use bloodhound_net::{LinkConfig, NodeId};
 use bloodhound_sim::machine::{Listen, StepRecord, TestModes};
 use bloodhound_sim::scenario::{RestartPolicy, Scenario, ServiceSpec};
 use bloodhound_sim::services::State;
-use bloodhound_sim::world::FindingKind;
+use bloodhound_sim::world::{Finding, FindingKind, World};
 use bloodhound_sim::{Ended, Machine};
 use bloodhound_vfs::MountSpec;
 use bloodhound_vfs::host::{Allow, HostBase};
 
-use crate::exit;
-use crate::host;
+use crate::platform::{self, Choice, Chosen};
+use crate::run::fail;
+use crate::session::{Failure, host_failure};
+use crate::{exit, host};
+
+/// What a single program is run with; `verify` takes the same.
+#[derive(clap::Args, Debug)]
+pub struct Surroundings {
+    /// Stop after so much virtual time (for example 30s, 5m)
+    #[arg(long, default_value = "1h", value_parser = crate::cli::duration, requires = "command")]
+    max_time: u64,
+    /// Let the program read this file or directory as well (it sees its own, the current directory and the system's)
+    #[arg(long = "read", value_name = "PATH", requires = "command")]
+    read: Vec<PathBuf>,
+    /// Set an environment variable of the program
+    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", requires = "command")]
+    env: Vec<String>,
+    /// Do not offer the vDSO: every clock read is a system call
+    #[arg(long, hide = true, requires = "command")]
+    no_vdso: bool,
+}
 
 /// Arguments of `exec`.
 #[derive(clap::Args, Debug)]
@@ -27,44 +49,68 @@ pub struct Args {
     /// Seed of every choice: scheduling, randomness, address-space layout
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    #[command(flatten)]
+    platform: Choice,
     /// Print every system call with its result to standard error
     #[arg(long)]
     strace: bool,
-    /// Print digest, steps and virtual time to standard error at the end
+    /// Print platform, digest, steps and virtual time to standard error at the end
     #[arg(long)]
     summary: bool,
-    /// Stop after so much virtual time (for example 30s, 5m)
-    #[arg(long, default_value = "1h", value_parser = crate::cli::duration)]
-    max_time: u64,
-    /// Let the program read this file or directory as well (it sees its own, the current directory and the system's)
-    #[arg(long = "read", value_name = "PATH")]
-    read: Vec<PathBuf>,
-    /// Set an environment variable of the program
-    #[arg(long = "env", short = 'e', value_name = "NAME=VALUE")]
-    env: Vec<String>,
+    #[command(flatten)]
+    surroundings: Surroundings,
     /// Standing tests: drop platform state, wake sleepers for nothing, clone the world, every N steps
     #[arg(long, hide = true, default_value_t = 0)]
     torment: u64,
-    /// Do not offer the vDSO: every clock read is a system call
-    #[arg(long, hide = true)]
-    no_vdso: bool,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     command: Vec<String>,
 }
 
-/// The node that `exec` runs on.
-const NODE: NodeId = NodeId(1);
+/// The node that a single program runs on.
+pub const NODE: NodeId = NodeId(1);
 
-fn scenario(args: &Args, base: &HostBase) -> Result<Scenario, String> {
+/// A program of this machine's file system, ready to be run any number of times.
+pub struct Single {
+    scenario: Arc<Scenario>,
+    /// Host files; clones share what was read, so every run sees the same.
+    base: HostBase,
+}
+
+impl Single {
+    /// Looks up what the program may see of this machine.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn new(surroundings: &Surroundings, command: &[String]) -> Result<Single, Failure> {
+        let base = HostBase::new();
+        let scenario = Arc::new(scenario(surroundings, command, &base).map_err(Failure::environment)?);
+        Ok(Single { scenario, base })
+    }
+
+    /// A machine with the program about to start.
+    ///
+    /// # Errors
+    /// What the platform or the setup says.
+    pub fn machine(&self, chosen: &Chosen, seed: u64) -> Result<Machine, Failure> {
+        let (platform, patch) = chosen.open(None)?;
+        let mut base = self.base.clone();
+        let world = host::world(&self.scenario, &mut base, Decisions::seeded(seed), patch)
+            .map_err(Failure::environment)?;
+        Ok(Machine::new(world, self.scenario.clone(), platform, Box::new(base)))
+    }
+}
+
+fn scenario(surroundings: &Surroundings, command: &[String], base: &HostBase) -> Result<Scenario, String> {
     let cwd = std::env::current_dir().map_err(|e| format!("the current directory: {e}"))?;
-    let mut more = args.read.iter().map(|p| cwd.join(p)).collect::<Vec<_>>();
+    let mut more = surroundings.read.iter().map(|p| cwd.join(p)).collect::<Vec<_>>();
     // Home directories and the root are too much to show because somebody stands in them.
     if cwd != Path::new("/") {
         more.push(cwd.clone());
     }
-    let program = Path::new(&args.command[0]);
-    if args.command[0].contains('/') {
+    let name = command.first().ok_or("no program is named")?;
+    let program = Path::new(name);
+    if name.contains('/') {
         more.push(cwd.join(program));
     }
     let root = host::host_root(base, &more).map_err(|e| format!("the root directory: {e}"))?;
@@ -74,21 +120,18 @@ fn scenario(args: &Args, base: &HostBase) -> Result<Scenario, String> {
         b"HOME=/root".to_vec(),
         b"LANG=C.UTF-8".to_vec(),
     ];
-    envp.extend(args.env.iter().map(|e| e.as_bytes().to_vec()));
-    let path = if args.command[0].contains('/') {
-        host::os_bytes(&cwd.join(program))
-    } else {
-        args.command[0].clone().into_bytes()
-    };
+    envp.extend(surroundings.env.iter().map(|e| e.as_bytes().to_vec()));
+    let path =
+        if name.contains('/') { host::os_bytes(&cwd.join(program)) } else { name.clone().into_bytes() };
     let service = ServiceSpec {
         node: NODE,
-        name: args.command[0].clone(),
+        name: name.clone(),
         hostname: "bloodhound".into(),
         addresses: vec![([10, 0, 0, 1].into(), 24)],
         hosts: BTreeMap::new(),
         program: Program {
             path,
-            argv: args.command.iter().map(|a| a.clone().into_bytes()).collect(),
+            argv: command.iter().map(|a| a.clone().into_bytes()).collect(),
             envp,
             cwd: host::os_bytes(&cwd),
             uid: 0,
@@ -110,13 +153,13 @@ fn scenario(args: &Args, base: &HostBase) -> Result<Scenario, String> {
         memory: crate::MEMORY,
         time_step: 10_000_000,
         boot_timeout: u64::MAX,
-        max_time: args.max_time,
+        max_time: surroundings.max_time,
         fault_start: 0,
         fault_time: 0,
         heal: true,
         faults: Default::default(),
-        settle: args.max_time,
-        vdso: !args.no_vdso,
+        settle: surroundings.max_time,
+        vdso: !surroundings.no_vdso,
         workload: None,
         clients: Vec::new(),
         prober: None,
@@ -146,21 +189,17 @@ fn binds(base: &HostBase, more: &[PathBuf]) -> Result<Vec<(String, MountSpec)>, 
 
 /// Runs the program; its exit code, or one of ours.
 pub fn run(args: &Args) -> u8 {
-    match try_run(args) {
-        Ok(code) => code,
-        Err(text) => {
-            eprintln!("bloodhound: {text}");
-            exit::ENVIRONMENT
-        }
-    }
+    let chosen = platform::choose(args.platform.wanted);
+    chosen.and_then(|chosen| run_on(args, &chosen)).unwrap_or_else(|failure| fail(&failure))
 }
 
-fn try_run(args: &Args) -> Result<u8, String> {
-    let mut base = HostBase::new();
-    let scenario = Arc::new(scenario(args, &base)?);
-    let (platform, patch) = host::platform(None)?;
-    let world = host::world(&scenario, &mut base, Decisions::seeded(args.seed), patch)?;
-    let mut machine = Machine::new(world, scenario, platform, Box::new(base));
+/// `exec` on a platform that is chosen.
+///
+/// # Errors
+/// What the host says.
+pub fn run_on(args: &Args, chosen: &Chosen) -> Result<u8, Failure> {
+    let single = Single::new(&args.surroundings, &args.command)?;
+    let mut machine = single.machine(chosen, args.seed)?;
     if args.strace {
         machine.set_listener(Listen::Text, Box::new(print_step));
     }
@@ -171,7 +210,87 @@ fn try_run(args: &Args) -> Result<u8, String> {
             clone_every: args.torment * 3,
         });
     }
-    let deadline = bloodhound_abi::SimTime(args.max_time);
+    let mut stdin = || {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).map(|_| bytes)
+    };
+    let end = drive(&mut machine, &mut stdin, &mut print_console)?;
+    let world = &machine.world;
+    match &end {
+        End::Exited(_) | End::Interrupted => {}
+        other => eprintln!("bloodhound: {}", other.text(world)),
+    }
+    if args.summary {
+        eprintln!(
+            "platform: {}\ndigest: {}\nsteps: {}\nvirtual_time_ns: {}",
+            chosen.line(),
+            world.digest,
+            world.steps,
+            world.now.0
+        );
+    }
+    Ok(end.code())
+}
+
+/// How a single program ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It ended by itself or by a signal.
+    Exited(ExitStatus),
+    /// Its virtual time is over.
+    TimedOut,
+    /// Everything in it waits; for what, by task.
+    Deadlock(String),
+    /// The simulation stopped it.
+    Fatal(Finding),
+    /// The user did.
+    Interrupted,
+}
+
+impl End {
+    /// The exit code of `exec`.
+    pub fn code(&self) -> u8 {
+        match self {
+            End::Exited(status) => exit_code(*status),
+            End::TimedOut => exit::INCONCLUSIVE,
+            End::Deadlock(_) => exit::FINDINGS,
+            End::Fatal(finding) => match finding.kind {
+                FindingKind::Unsupported => exit::UNSUPPORTED,
+                FindingKind::NotReady => 127,
+                _ => exit::FINDINGS,
+            },
+            End::Interrupted => exit::INTERRUPTED,
+        }
+    }
+
+    /// For people.
+    pub fn text(&self, world: &World) -> String {
+        match self {
+            End::Exited(ExitStatus::Code(code)) => format!("exit code {code}"),
+            End::Exited(ExitStatus::Signal { signo, .. }) => {
+                format!("killed by {}", bloodhound_kernel::signal::name(*signo))
+            }
+            End::TimedOut => format!("stopped after {} of virtual time (--max-time)", world.now),
+            End::Deadlock(waiting) => {
+                format!("deadlock: every task waits for something that cannot happen\n{waiting}")
+            }
+            End::Fatal(finding) => finding.text.clone(),
+            End::Interrupted => "interrupted".into(),
+        }
+    }
+}
+
+/// Runs the program of a [`Single`] to its end. `stdin` gives all of standard input when the program first wants some;
+/// `console` shows output from the given chunk on and says how many there are.
+///
+/// # Errors
+/// What the host says.
+pub fn drive(
+    machine: &mut Machine,
+    stdin: &mut dyn FnMut() -> std::io::Result<Vec<u8>>,
+    console: &mut dyn FnMut(&Machine, usize) -> usize,
+) -> Result<End, Failure> {
+    let deadline = bloodhound_abi::SimTime(machine.scenario().max_time);
     let mut shown = 0;
     loop {
         let ended = machine
@@ -181,43 +300,22 @@ fn try_run(args: &Args) -> Result<u8, String> {
                     || w.nodes[&NODE].stdin.wanted
                     || matches!(w.services[&NODE].state, State::Ended(_))
             })
-            .map_err(|e| e.to_string())?;
-        shown = print_console(&machine, shown);
+            .map_err(host_failure)?;
+        shown = console(machine, shown);
         if machine.world.nodes[&NODE].stdin.wanted {
-            let mut bytes = Vec::new();
-            std::io::stdin().read_to_end(&mut bytes).map_err(|e| format!("standard input: {e}"))?;
+            let bytes = stdin().map_err(|e| Failure::environment(format!("standard input: {e}")))?;
             machine.world.node_mut(NODE).supply_stdin(bytes);
             continue;
         }
         let world = &machine.world;
-        let code = match (world.services[&NODE].state, ended) {
-            (State::Ended(status), _) => exit_code(status),
-            (_, Ended::Condition) if world.now > deadline => {
-                eprintln!("bloodhound: stopped after {} of virtual time (--max-time)", world.now);
-                exit::INCONCLUSIVE
-            }
+        return Ok(match (world.services[&NODE].state, ended) {
+            (State::Ended(status), _) => End::Exited(status),
+            (_, Ended::Condition) if world.now > deadline => End::TimedOut,
             (_, Ended::Condition) => continue,
-            (_, Ended::Quiet) => {
-                eprintln!(
-                    "bloodhound: deadlock: every task waits for something that cannot happen\n{}",
-                    crate::report::waiting(world)
-                );
-                exit::FINDINGS
-            }
-            (_, Ended::Fatal(f)) => {
-                eprintln!("bloodhound: {}", f.text);
-                match f.kind {
-                    FindingKind::Unsupported => exit::UNSUPPORTED,
-                    FindingKind::NotReady => 127,
-                    _ => exit::FINDINGS,
-                }
-            }
-            (_, Ended::Interrupted) => exit::INTERRUPTED,
-        };
-        if args.summary {
-            eprintln!("digest: {}\nsteps: {}\nvirtual_time_ns: {}", world.digest, world.steps, world.now.0);
-        }
-        return Ok(code);
+            (_, Ended::Quiet) => End::Deadlock(crate::report::waiting(world)),
+            (_, Ended::Fatal(finding)) => End::Fatal(finding),
+            (_, Ended::Interrupted) => End::Interrupted,
+        });
     }
 }
 

@@ -12,11 +12,12 @@ use bloodhound_vfs::host::{HostBase, Input, InputKind};
 use serde::{Deserialize, Serialize};
 
 use crate::output::write_file;
-use crate::report;
+use crate::platform::Chosen;
 use crate::session::{Failure, Outcome, Session, Violation};
+use crate::{platform, report};
 
-/// Version of the format.
-const FORMAT: u32 = 1;
+/// Version of the format. 2: `platform` says what the platform could do; before, it was a name.
+const FORMAT: u32 = 2;
 
 /// A file of the host that the run saw.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -62,8 +63,8 @@ pub struct Record {
     pub compose: Option<PathBuf>,
     /// Digest of the plan: configuration, compose file, environment.
     pub plan: String,
-    /// How cpuid was answered: by trapping or by patched instructions.
-    pub platform: String,
+    /// What the run was made on.
+    pub platform: platform::Record,
     /// Host files that the run saw.
     pub inputs: Vec<InputRecord>,
 }
@@ -127,7 +128,7 @@ pub fn save(
         config: absolute(&session.plan.config),
         compose: compose.map(absolute),
         plan: session.plan_digest.clone(),
-        platform: "ptrace".into(),
+        platform: outcome.platform.record(),
         inputs: inputs(&session.base),
     };
     write_file(&dir.join("decisions.json"), serde_json::to_vec(&outcome.decisions)?)?;
@@ -154,18 +155,50 @@ pub fn load(dir: &Path) -> Result<(Record, DecisionLog), Failure> {
     };
     let parse_error =
         |name: &str, e: serde_json::Error| Failure::usage(format!("{}: {e}", dir.join(name).display()));
-    let record: Record =
+    // The version first: a record of another one has other fields.
+    let value: serde_json::Value =
         serde_json::from_slice(&read("finding.json")?).map_err(|e| parse_error("finding.json", e))?;
-    if record.format != FORMAT {
-        return Err(Failure::usage(format!(
-            "{}: format {} is not {FORMAT}, the one that this version reads",
-            dir.display(),
-            record.format
-        )));
+    if value["format"] != FORMAT {
+        return Err(Failure::usage(other_format(dir, &value)));
     }
+    let record: Record = serde_json::from_value(value).map_err(|e| parse_error("finding.json", e))?;
     let log =
         serde_json::from_slice(&read("decisions.json")?).map_err(|e| parse_error("decisions.json", e))?;
     Ok((record, log))
+}
+
+/// Why a record of another version cannot be read.
+fn other_format(dir: &Path, value: &serde_json::Value) -> String {
+    let Some(format) = value["format"].as_u64() else {
+        return format!("{}: finding.json is no finding: it has no `format`", dir.display());
+    };
+    let by = value["bloodhound"].as_str().map_or_else(String::new, |v| format!(", made by Bloodhound {v}"));
+    format!(
+        "{}: the finding has format {format}{by}; this version ({}) reads format {FORMAT}\nhelp: replay it with the \
+         version that made it, or look for it again with `bloodhound test --first-seed {} --seeds 1`",
+        dir.display(),
+        env!("CARGO_PKG_VERSION"),
+        value["seed"].as_u64().unwrap_or_default(),
+    )
+}
+
+/// What to say about the platforms of the finding and of its replay, if they could or can not do everything.
+pub fn compare_platforms(record: &platform::Record, chosen: &Chosen) -> String {
+    let now = platform::missing(&chosen.abilities);
+    let mut out = String::new();
+    for m in record.missing() {
+        out += &format!(
+            "bloodhound: warning: the finding was made on the {} platform of a machine where it does not {}:\n  {}\n",
+            record.name, m.what, m.consequence
+        );
+    }
+    for m in now.iter().filter(|m| !record.missing().contains(m)) {
+        out += &format!(
+            "bloodhound: warning: the finding was made where the platform ({}) does {}, and here it ({}) does not\n",
+            record.name, m.what, chosen.name
+        );
+    }
+    out
 }
 
 /// Says what has changed since the finding was made, if anything.

@@ -1,9 +1,7 @@
-//! The host side of a run: which of its files services may read, and the platform that runs them.
+//! The host side of a run: which of its files services may read, and the world that is built from them.
 
 use std::path::{Path, PathBuf};
 
-use bloodhound_platform::{CpuidTrap, Platform, patch_cpuid};
-use bloodhound_platform_ptrace::PtracePlatform;
 use bloodhound_sim::setup;
 use bloodhound_vfs::TreeId;
 use bloodhound_vfs::host::{Allow, HostBase};
@@ -67,23 +65,6 @@ pub fn host_root(base: &HostBase, more: &[PathBuf]) -> std::io::Result<TreeId> {
 pub fn os_bytes(path: &Path) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;
     path.as_os_str().as_bytes().to_vec()
-}
-
-/// Opens the ptrace platform on one CPU and says whether cpuid has to be patched.
-///
-/// # Errors
-/// What the platform says, as text for the user.
-pub fn platform(
-    cpu: Option<usize>,
-) -> Result<(Box<dyn Platform>, Option<bloodhound_kernel::node::PatchCpuid>), String> {
-    let platform = PtracePlatform::new(cpu).map_err(|e| {
-        format!("the ptrace platform cannot start: {e}\nhelp: `bloodhound doctor` tells what this machine lacks; in a container, allow ptrace (docker run --cap-add SYS_PTRACE)")
-    })?;
-    let patch = match platform.abilities().cpuid {
-        CpuidTrap::Faulting => None,
-        CpuidTrap::NeedsPatch => Some(patch_cpuid as bloodhound_kernel::node::PatchCpuid),
-    };
-    Ok((Box::new(platform), patch))
 }
 
 /// Builds the world of a scenario; errors as text for the user.

@@ -10,17 +10,22 @@ mod docs;
 mod doctor;
 mod exec;
 mod exit;
+#[cfg(test)]
+mod faulty;
 mod finding;
 mod github;
 mod host;
 mod interrupt;
 mod junit;
+mod kvm;
 mod output;
 mod plan;
+mod platform;
 mod report;
 mod run;
 mod session;
 mod validate;
+mod verify;
 
 use clap::Parser;
 
@@ -36,7 +41,7 @@ fn main() {
         cli::Command::Test(args) => campaign::test(args),
         cli::Command::Run(args) => run::run(args),
         cli::Command::Replay(args) => run::replay(args),
-        cli::Command::Verify(args) => run::verify(args),
+        cli::Command::Verify(args) => verify::verify(args),
         cli::Command::Exec(args) => exec::run(args),
         cli::Command::Check(args) => check::run(args),
         cli::Command::Validate(args) => validate::run(args),

@@ -21,6 +21,7 @@ use bloodhound_workloads::history::History;
 use bloodhound_workloads::linearizability::{self, Budget};
 
 use crate::plan::{Judge, Plan, Property};
+use crate::platform::Chosen;
 use crate::{exit, host, validate};
 
 /// Seed of the boot: the same for every run, so that all seeds start from one snapshot.
@@ -98,6 +99,8 @@ pub struct Violation {
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
+    /// What it ran on.
+    pub platform: Chosen,
     /// Digest of the whole run, boot included.
     pub digest: String,
     /// Steps, boot included.
@@ -135,6 +138,7 @@ pub enum Stopped {
 pub struct Worker {
     machine: Machine,
     session: Arc<Session>,
+    platform: Chosen,
 }
 
 impl Worker {
@@ -144,17 +148,18 @@ impl Worker {
     /// What the platform or the setup says.
     pub fn new(
         session: Arc<Session>,
+        chosen: &Chosen,
         cpu: Option<usize>,
         interrupt: Arc<AtomicBool>,
     ) -> Result<Worker, Failure> {
-        let (platform, patch) = host::platform(cpu).map_err(Failure::environment)?;
+        let (platform, patch) = chosen.open(cpu)?;
         let mut base = session.base.clone();
         let decisions = Decisions::seeded(BOOT_SEED);
         let world =
             host::world(&session.scenario, &mut base, decisions, patch).map_err(Failure::environment)?;
         let mut machine = Machine::new(world, session.scenario.clone(), platform, Box::new(base));
         machine.set_interrupt(interrupt);
-        Ok(Worker { machine, session })
+        Ok(Worker { machine, session, platform: *chosen })
     }
 
     /// Calls `listener` at every step.
@@ -219,6 +224,7 @@ impl Worker {
         let history = world.clients.driver.as_ref().map(|d| d.history().clone()).unwrap_or_default();
         let mut outcome = Outcome {
             seed,
+            platform: self.platform,
             digest: world.digest.to_string(),
             steps: world.steps,
             virtual_time: world.now,

@@ -1,0 +1,353 @@
+//! `bloodhound verify`: one seed several times, on one platform or on several, compared step by step; of a stack, or of a
+//! single program as with `exec`.
+//!
+//! Key types: [`Subject`] (a stack or a program), [`Run`] (all that one run did), [`Difference`] (the first step that two
+//! runs do not share). A digest covers
+//! everything before it, so the first step with another digest is the first at which the runs were not the same.
+
+use std::cell::OnceCell;
+use std::io::Read;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bloodhound_abi::SimTime;
+use bloodhound_decisions::Decisions;
+use bloodhound_sim::machine::{Listen, Listener, StepRecord};
+use bloodhound_sim::world::{FindingKind, World};
+use serde_json::{Value as Json, json};
+
+use crate::exec::{End, Single, Surroundings, drive};
+use crate::exit;
+use crate::output::{self, Format};
+use crate::platform::{self, Chosen, Name, Wanted};
+use crate::run::{Source, fail, interrupt};
+use crate::session::{Failure, Session, Stopped, Worker, host_failure};
+
+/// Arguments of `verify`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(flatten)]
+    source: Source,
+    /// The seed
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// How often it is run on each platform
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..), value_name = "N")]
+    times: u32,
+    /// What runs it; several, such as `ptrace,kvm`, are compared with each other
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "auto", value_name = "LIST")]
+    platform: Vec<Wanted>,
+    #[command(flatten)]
+    surroundings: Surroundings,
+    /// How to answer
+    #[arg(long, value_enum, default_value = "human")]
+    format: Format,
+    /// A program and its arguments, run as `exec` does, instead of a stack
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["config", "compose"])]
+    command: Vec<String>,
+}
+
+/// Everything that one run did.
+struct Run {
+    steps: Vec<StepRecord>,
+    digest: String,
+    /// Number of steps, those of the boot included.
+    total: u64,
+    virtual_time: SimTime,
+    /// What a program came to.
+    end: Option<String>,
+    /// The exit code of `verify` if all runs are equal to this one.
+    code: u8,
+}
+
+/// Which run it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Which {
+    /// From 1, in the order in which they are made.
+    number: u32,
+    platform: Name,
+}
+
+impl std::fmt::Display for Which {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "run {} ({})", self.number, self.platform)
+    }
+}
+
+/// The first place at which two runs differ.
+#[derive(Debug, PartialEq, Eq)]
+struct Difference {
+    /// Number of the step; `None` if all steps are equal and only what came after the last one differs.
+    step: Option<u64>,
+    /// What each of them did there.
+    sides: [String; 2],
+}
+
+/// What is run over and over on one platform.
+trait Subject {
+    /// Runs it once more.
+    ///
+    /// # Errors
+    /// What the host says, services that do not start, an interruption.
+    fn run(&mut self, seed: u64) -> Result<Run, Failure>;
+}
+
+/// `bloodhound verify`.
+pub fn verify(args: &Args) -> u8 {
+    platforms(args).and_then(|chosen| several(args, &chosen)).unwrap_or_else(|f| fail(&f))
+}
+
+/// `verify` on platforms that are chosen.
+///
+/// # Errors
+/// Nondeterminism; what the host says.
+pub fn several(args: &Args, chosen: &[Chosen]) -> Result<u8, Failure> {
+    if args.command.is_empty() {
+        let session = Arc::new(Session::load(&args.source.config, args.source.compose.as_deref())?);
+        compare(args, chosen, &|chosen| {
+            Box::new(Stack { session: session.clone(), chosen, current: None, fresh: true })
+        })
+    } else {
+        let single = Single::new(&args.surroundings, &args.command)?;
+        let stdin = OnceCell::new();
+        compare(args, chosen, &|chosen| Box::new(Program { single: &single, chosen, stdin: &stdin }))
+    }
+}
+
+/// The platforms to run on, each once.
+fn platforms(args: &Args) -> Result<Vec<Chosen>, Failure> {
+    let mut chosen: Vec<Chosen> = Vec::new();
+    for (at, wanted) in args.platform.iter().enumerate() {
+        if args.platform[..at].contains(wanted) {
+            continue;
+        }
+        let next = platform::choose(*wanted)?;
+        if chosen.iter().all(|c| c.name != next.name) {
+            chosen.push(next);
+        }
+    }
+    if args.times == 1 && chosen.len() == 1 {
+        return Err(Failure::usage(format!(
+            "one run on {} has nothing to be compared with\nhelp: `--times 2`, or two platforms: `--platform ptrace,kvm`",
+            chosen[0].name
+        )));
+    }
+    Ok(chosen)
+}
+
+/// Makes all runs and compares each with the first.
+fn compare<'a>(
+    args: &Args,
+    chosen: &[Chosen],
+    subject: &dyn Fn(Chosen) -> Box<dyn Subject + 'a>,
+) -> Result<u8, Failure> {
+    let mut first: Option<(Which, Run)> = None;
+    let mut number = 0;
+    for platform in chosen {
+        // One at a time: the next platform begins when the last one is gone.
+        let mut subject = subject(*platform);
+        for _ in 0..args.times {
+            number += 1;
+            let which = Which { number, platform: platform.name };
+            let named = |f: Failure| Failure { code: f.code, text: format!("{which}: {}", f.text) };
+            let run = subject.run(args.seed).map_err(named)?;
+            match &first {
+                None => first = Some((which, run)),
+                Some((reference, expected)) => {
+                    if let Some(difference) = difference(expected, &run) {
+                        return Err(differs(args, chosen, &difference, [*reference, which]));
+                    }
+                }
+            }
+        }
+    }
+    let Some((_, run)) = first else { return Ok(exit::PASS) };
+    match args.format {
+        Format::Human => {
+            let names: Vec<String> = chosen.iter().map(Chosen::line).collect();
+            println!("{number} runs of seed {} are equal\nplatform: {}", args.seed, names.join(", "));
+            if let Some(end) = &run.end {
+                println!("end: {end}");
+            }
+            println!("digest: {}\nsteps: {}\nvirtual_time_ns: {}", run.digest, run.total, run.virtual_time.0);
+        }
+        Format::Json => {
+            let mut json = header(args, chosen, true);
+            json["digest"] = json!(run.digest);
+            json["steps"] = json!(run.total);
+            json["virtual_time_ns"] = json!(run.virtual_time.0);
+            json["end"] = json!(run.end);
+            output::print_json(&json);
+        }
+    }
+    Ok(run.code)
+}
+
+/// What JSON says in either case. `times` is per platform.
+fn header(args: &Args, chosen: &[Chosen], equal: bool) -> Json {
+    json!({
+        "schema": "bloodhound.verify/v1",
+        "equal": equal,
+        "times": args.times,
+        "seed": args.seed,
+        "platforms": chosen.iter().map(Chosen::json).collect::<Vec<_>>(),
+    })
+}
+
+/// Tells of a difference in JSON if that is wanted, and makes it the failure of the command.
+fn differs(args: &Args, chosen: &[Chosen], difference: &Difference, which: [Which; 2]) -> Failure {
+    let Difference { step, sides } = difference;
+    if args.format == Format::Json {
+        let side = |i: usize| json!({"run": which[i].number, "platform": which[i].platform.as_str(), "did": sides[i]});
+        let mut json = header(args, chosen, false);
+        json["difference"] = json!({"step": step, "sides": [side(0), side(1)]});
+        output::print_json(&json);
+    }
+    let place = step.map_or_else(|| "after equal steps".to_owned(), |step| format!("step {step}"));
+    let mut text = format!("{} differs from {}: {place}", which[1], which[0]);
+    for (which, did) in which.iter().zip(sides) {
+        text += &format!("\n  {which}: {did}");
+    }
+    if sides[0] == sides[1] {
+        text +=
+            "\n  the same call: what differs is what it wrote, or packets and output since the step before";
+    }
+    for lacking in chosen.iter().filter(|c| !platform::missing(&c.abilities).is_empty()) {
+        text += &format!("\n  {}: such a difference may be no bug of ours", lacking.line());
+    }
+    Failure { code: exit::NONDETERMINISM, text }
+}
+
+/// The first difference between two runs, with both sides.
+fn difference(a: &Run, b: &Run) -> Option<Difference> {
+    let digest = |run: &Run, i: usize| run.steps.get(i).map(|s| s.digest);
+    let at = (0..a.steps.len().max(b.steps.len())).find(|i| digest(a, *i) != digest(b, *i));
+    match at {
+        Some(i) => {
+            let sides = [a.steps.get(i), b.steps.get(i)];
+            let step = sides.iter().flatten().next().map(|s| s.step);
+            Some(Difference { step, sides: sides.map(describe) })
+        }
+        None if a.digest != b.digest => {
+            Some(Difference { step: None, sides: [a, b].map(|r| format!("digest {}", r.digest)) })
+        }
+        None => None,
+    }
+}
+
+fn describe(step: Option<&StepRecord>) -> String {
+    let Some(s) = step else { return "the run is over".to_owned() };
+    let call = bloodhound_abi::table::info(s.nr).map_or("signal", |i| i.name);
+    let result = bloodhound_sim::strace::format_result(s.result);
+    format!("node {} task {} {call} = {result} at {}", s.node.0, s.tid, s.at)
+}
+
+/// Steps as they are made.
+#[derive(Clone, Default)]
+struct Steps(Arc<Mutex<Vec<StepRecord>>>);
+
+impl Steps {
+    fn listener(&self) -> Listener {
+        let sink = self.clone();
+        Box::new(move |step| sink.0.lock().unwrap_or_else(PoisonError::into_inner).push(step))
+    }
+
+    fn take(&self) -> Vec<StepRecord> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The services of a configuration. Every other run boots anew, the others start from the snapshot of the run before: both
+/// must agree.
+struct Stack {
+    session: Arc<Session>,
+    chosen: Chosen,
+    current: Option<(Worker, World, Steps)>,
+    fresh: bool,
+}
+
+impl Subject for Stack {
+    fn run(&mut self, seed: u64) -> Result<Run, Failure> {
+        let fresh = self.fresh;
+        self.fresh = !fresh;
+        let (worker, steps) = match &mut self.current {
+            Some((worker, snapshot, steps)) if !fresh => {
+                worker.restore(snapshot);
+                (worker, steps)
+            }
+            current => {
+                // The one before is dropped first: a thread should have one platform.
+                *current = None;
+                let mut worker = Worker::new(self.session.clone(), &self.chosen, None, interrupt())?;
+                let steps = Steps::default();
+                worker.listen(Listen::Steps, steps.listener());
+                let snapshot = worker.boot()?;
+                steps.take();
+                let (worker, _, steps) = current.insert((worker, snapshot, steps));
+                (worker, steps)
+            }
+        };
+        let outcome = worker.run(seed, Decisions::seeded(seed)).map_err(host_failure)?;
+        let code = match &outcome.stopped {
+            Some(Stopped::Interrupted) => return Err(interrupted()),
+            Some(Stopped::Unsupported(_)) => exit::UNSUPPORTED,
+            None => exit::PASS,
+        };
+        let end = match outcome.stopped {
+            Some(Stopped::Unsupported(what)) => Some(format!("unsupported: {what}")),
+            _ => None,
+        };
+        Ok(Run {
+            steps: steps.take(),
+            digest: outcome.digest,
+            total: outcome.steps,
+            virtual_time: outcome.virtual_time,
+            end,
+            code,
+        })
+    }
+}
+
+/// One program, as with `exec`. Its output is not shown: it is part of the digest.
+struct Program<'a> {
+    single: &'a Single,
+    chosen: Chosen,
+    /// Standard input, read when the first run wants it.
+    stdin: &'a OnceCell<Vec<u8>>,
+}
+
+impl Subject for Program<'_> {
+    fn run(&mut self, seed: u64) -> Result<Run, Failure> {
+        let mut machine = self.single.machine(&self.chosen, seed)?;
+        machine.set_interrupt(interrupt());
+        let steps = Steps::default();
+        machine.set_listener(Listen::Steps, steps.listener());
+        let mut stdin = || {
+            if let Some(bytes) = self.stdin.get() {
+                return Ok(bytes.clone());
+            }
+            let mut bytes = Vec::new();
+            std::io::stdin().read_to_end(&mut bytes)?;
+            Ok(self.stdin.get_or_init(|| bytes).clone())
+        };
+        let end = drive(&mut machine, &mut stdin, &mut |machine, _| machine.world.console.len())?;
+        let world = &machine.world;
+        let code = match &end {
+            End::Interrupted => return Err(interrupted()),
+            End::Fatal(f) if f.kind == FindingKind::Unsupported => exit::UNSUPPORTED,
+            End::Fatal(f) if f.kind == FindingKind::NotReady => exit::ENVIRONMENT,
+            _ => exit::PASS,
+        };
+        Ok(Run {
+            steps: steps.take(),
+            digest: world.digest.to_string(),
+            total: world.steps,
+            virtual_time: world.now,
+            end: Some(end.text(world)),
+            code,
+        })
+    }
+}
+
+fn interrupted() -> Failure {
+    Failure { code: exit::INTERRUPTED, text: "interrupted".into() }
+}
