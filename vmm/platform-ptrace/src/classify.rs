@@ -90,17 +90,14 @@ fn syscall(seen: &Seen<'_>, memory: &Extents, regs: &mut Regs) -> Trap {
     if stub::contains(regs.rip) {
         return stray_jump(regs);
     }
-    // SYSCALL stores the address of the next instruction in rcx; `int $0x80` does not, and both stop here.
-    if regs.rcx != regs.rip {
-        let mut code = [0; 2];
-        memory.read(regs.rip.wrapping_sub(2), &mut code);
-        if code == [0xcd, 0x80] {
-            return Trap::Unsupported(Unsupported::Int80);
-        }
-    } else {
-        // What r11 holds is rflags, to which stepping adds the trap flag.
-        regs.r11 = regs.rflags;
+    // Both stop here. That SYSCALL stores the address of the next instruction in rcx tells nothing: it may be there.
+    let mut code = [0; 2];
+    memory.read(regs.rip.wrapping_sub(2), &mut code);
+    if code == [0xcd, 0x80] {
+        return Trap::Unsupported(Unsupported::Int80);
     }
+    // What r11 holds is rflags, to which stepping adds the trap flag.
+    regs.r11 = regs.rflags;
     regs.orig_rax = seen.host.orig_rax;
     regs.rax = NOT_YET;
     Trap::Syscall

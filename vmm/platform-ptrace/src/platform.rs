@@ -7,6 +7,7 @@ use bloodhound_platform::decode;
 use bloodhound_platform::extents::Extents;
 use bloodhound_platform::spin::{self, Memory};
 use bloodhound_platform::watchdog::Watchdog;
+use bloodhound_platform::x86::USER_CS;
 use bloodhound_platform::{
     Abilities, CpuidTrap, GUEST_TOP, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, Spin, TaskKey,
     Trap, XState,
@@ -15,8 +16,8 @@ use iced_x86::InstructionInfoFactory;
 use libc::user_regs_struct;
 
 use crate::classify::{Seen, classify};
-use crate::process::{Factory, Stub, bare_regs};
-use crate::stub::{ARENA_FD, BATCH_MAX, COMMAND_WORDS};
+use crate::process::{Factory, ID_FLAG, Stub, bare_regs};
+use crate::stub::{ARENA_FD, BATCH_MAX, COMMAND_WORDS, TASK_SIZE};
 use crate::sys::{self, Stop};
 use crate::tsc::TscOff;
 
@@ -66,6 +67,8 @@ pub(crate) struct Space {
     owner: Option<TaskKey>,
     /// The owner's state, while it is known to be what the stub has: from a load or save until the next run.
     known: Option<XState>,
+    /// The owner's ds, es, fs and gs, as long as no trap was answered since: when the watchdog looks must not show.
+    selectors: Option<[u64; 4]>,
 }
 
 /// How to run.
@@ -237,11 +240,10 @@ impl PtracePlatform {
 
     fn go_on(&mut self, id: SpaceId, regs: &mut Regs, mode: Mode) -> Result<Trap, PlatformError> {
         let space = self.spaces.get_mut(&id).ok_or(PlatformError::XStateNotLoaded)?;
-        let Some(stub) = &space.stub else { return Err(PlatformError::XStateNotLoaded) };
+        let Some(stub) = &mut space.stub else { return Err(PlatformError::XStateNotLoaded) };
         let tracee = stub.tracee;
         space.known = None;
-        // Always: hardly a trap is answered without changing a register.
-        tracee.set_regs(&to_host(regs))?;
+        set_regs(&self.factory, stub, regs, space.selectors.take())?;
         let stepping_pushf = mode == Mode::Step && decode::is_pushf(&space.extents, regs.rip);
         loop {
             self.watchdog.begin(tracee.0 as u32);
@@ -258,14 +260,18 @@ impl PtracePlatform {
             self.watchdog.end();
             let host = tracee.regs()?;
             from_host(&host, regs);
-            // A nudge comes before the instruction: a step is just made again.
-            if nudged && mode == Mode::Run {
+            stub.id_flag = regs.rflags & ID_FLAG != 0;
+            let selectors = Some([host.ds, host.es, host.fs, host.gs]);
+            // A nudge comes before the instruction: a step is just made again. 32-bit code cannot be gone on with.
+            if nudged && mode == Mode::Run && host.cs == USER_CS {
                 self.watchdog.more_patience();
+                space.selectors = selectors;
                 return Ok(Trap::BudgetSpent);
             }
             let seen = Seen { tracee, host: &host, stop, stepping_pushf };
             if let Some(trap) = classify(&seen, &space.extents, &mut self.info, regs)? {
                 self.watchdog.less_patience();
+                space.selectors = selectors.filter(|_| mode == Mode::Step && trap == Trap::Step);
                 return Ok(trap);
             }
             // A signal from elsewhere: not for the application.
@@ -393,6 +399,7 @@ impl Platform for PtracePlatform {
         let space = self.space(space);
         let Some(stub) = &space.stub else { return Err(PlatformError::Internal("no stub")) };
         space.owner = None;
+        space.selectors = None;
         if space.known.as_ref() != Some(state) {
             stub.tracee.set_xstate(state.area(), size)?;
         }
@@ -429,6 +436,29 @@ impl Platform for PtracePlatform {
     fn abilities(&self) -> Abilities {
         let cpuid = if self.factory.cpuid_faults { CpuidTrap::Faulting } else { CpuidTrap::NeedsPatch };
         Abilities { traps_rdtsc: true, cpuid, traps_steps: true, trap_cost_ns: self.trap_cost_ns }
+    }
+}
+
+/// Sets a stub's registers. Always all of them: hardly a trap is answered without changing one.
+fn set_regs(
+    factory: &Factory,
+    stub: &mut Stub,
+    regs: &Regs,
+    selectors: Option<[u64; 4]>,
+) -> Result<(), PlatformError> {
+    let id_flag = regs.rflags & ID_FLAG != 0;
+    if id_flag != stub.id_flag {
+        factory.set_id_flag(stub, id_flag)?;
+    }
+    let mut host = to_host(regs);
+    if let Some([ds, es, fs, gs]) = selectors {
+        (host.ds, host.es, host.fs, host.gs) = (ds, es, fs, gs);
+    }
+    // "TASK_SIZE_MAX" and above: putreg in arch/x86/kernel/ptrace.c refuses these.
+    if host.fs_base < TASK_SIZE && host.gs_base < TASK_SIZE {
+        stub.tracee.set_regs(&host)
+    } else {
+        stub.set_regs_and_bases(&host)
     }
 }
 

@@ -21,6 +21,8 @@ const TEMPLATE_CALLS: [i64; 5] =
     [libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mprotect, libc::SYS_clone, libc::SYS_seccomp];
 const STUB_CALLS: &[i64] = TEMPLATE_CALLS.split_at(3).0;
 
+/// Bit 21 of rflags: may be changed where there is `cpuid`.
+pub(crate) const ID_FLAG: u64 = 1 << 21;
 /// `arch_prctl(2)`: "Enable or disable the CPUID instruction for the calling thread".
 const ARCH_SET_CPUID: c_long = 0x1012;
 
@@ -29,6 +31,8 @@ const ARCH_SET_CPUID: c_long = 0x1012;
 pub(crate) struct Stub {
     pub tracee: Tracee,
     slot: usize,
+    /// Whether the ID flag is set, which PTRACE_SETREGS leaves as it is.
+    pub id_flag: bool,
 }
 
 /// Makes stubs.
@@ -61,8 +65,11 @@ impl Factory {
             0 => unsafe { template_main(parent, fds) },
             pid => pid,
         };
-        let template = Stub { tracee: Tracee(pid), slot: 0 };
-        match confine_template(&template, &file) {
+        let mut template = Stub { tracee: Tracee(pid), slot: 0, id_flag: true };
+        // Every fork begins without the ID flag.
+        let confined = confine_template(&template, &file)
+            .and_then(|faults| template.set_id_flag(&file, false).map(|()| faults));
+        match confined {
             Ok(cpuid_faults) => Ok(Factory { file, template, free: Vec::new(), next: 1, cpuid_faults }),
             Err(error) => {
                 template.tracee.kill();
@@ -86,7 +93,7 @@ impl Factory {
                 return Err(error);
             }
         };
-        let stub = Stub { tracee, slot };
+        let stub = Stub { tracee, slot, id_flag: false };
         match stub.confine(&self.file) {
             Ok(()) => Ok(stub),
             Err(error) => {
@@ -125,12 +132,19 @@ impl Factory {
             ..bare_regs()
         };
         stub.run_own_code(&regs)?;
+        // Applications can read these pages, and offsets of frames are the host's.
+        self.file.clear(slot_offset(stub.slot), commands.len() * 8);
         let left = stub.tracee.reg(std::mem::offset_of!(user_regs_struct, rbp))?;
         if left == 0 {
             return Ok(Ok(()));
         }
         let rax = stub.tracee.reg(std::mem::offset_of!(user_regs_struct, rax))?;
         Ok(Err((count.saturating_sub(left as usize), -(rax as i64) as i32)))
+    }
+
+    /// Sets a stub's ID flag; its other registers are lost.
+    pub fn set_id_flag(&self, stub: &mut Stub, on: bool) -> Result<(), PlatformError> {
+        stub.set_id_flag(&self.file, on)
     }
 
     fn fork_template(&self) -> Result<Tracee, PlatformError> {
@@ -197,6 +211,25 @@ impl Stub {
         }
     }
 
+    fn set_id_flag(&mut self, file: &SharedFile, on: bool) -> Result<(), PlatformError> {
+        let flags = if on { ID_FLAG | 0x202 } else { 0x202 };
+        file.write_words(slot_offset(self.slot), &[flags]);
+        let regs = user_regs_struct { rip: stub::CODE + stub::FLAGS, rsp: stub::COMMANDS, ..bare_regs() };
+        let done = self.run_own_code(&regs);
+        file.clear(slot_offset(self.slot), 8);
+        self.id_flag = on;
+        done
+    }
+
+    /// Sets all registers, with bases that ptrace refuses: those outside of the user half. An application has them from
+    /// `wrfsbase`, so the host has these instructions.
+    pub fn set_regs_and_bases(&self, regs: &user_regs_struct) -> Result<(), PlatformError> {
+        let rip = stub::CODE + stub::BASES;
+        let bases = user_regs_struct { rip, rbx: regs.fs_base, rbp: regs.gs_base, ..bare_regs() };
+        self.run_own_code(&bases)?;
+        self.tracee.set_regs_without_bases(regs)
+    }
+
     /// One system call by stub code at `code`.
     fn call_at(&self, code: u64, what: &'static str, nr: i64, args: [u64; 6]) -> Result<u64, PlatformError> {
         self.run_own_code(&call_regs(code, nr, args))?;
@@ -240,7 +273,9 @@ impl Stub {
         // SPEC_ALLOW: without it older kernels slow the process down by disabling speculation features.
         let flags = libc::SECCOMP_FILTER_FLAG_SPEC_ALLOW;
         let args = [u64::from(libc::SECCOMP_SET_MODE_FILTER), flags, stub::COMMANDS, 0, 0, 0];
-        self.call("installing a stub's seccomp filter", libc::SYS_seccomp, args).map(|_| ())
+        let done = self.call("installing a stub's seccomp filter", libc::SYS_seccomp, args);
+        file.clear(at, stub::COMMAND_BYTES);
+        done.map(|_| ())
     }
 }
 

@@ -1,8 +1,8 @@
 //! What a stub process contains besides the application: one page of code, a few pages of commands that the
 //! tracer writes and the stub only reads, and a seccomp filter.
 //!
-//! The code can do two things: one system call ([`SYSCALL`]), and a list of them ([`BATCH`]). Both end at an
-//! `int3`. It runs under PTRACE_CONT, the only time when a stub's system calls reach the host; the application
+//! The code can do four things: one system call ([`SYSCALL`]), a list of them ([`BATCH`]), and set what ptrace does not:
+//! the ID flag ([`FLAGS`]) and bases of fs and gs in the kernel's half ([`BASES`]). All end at an `int3`. It runs under PTRACE_CONT, the only time when a stub's system calls reach the host; the application
 //! runs under PTRACE_SYSEMU, where none does, from whatever address it is made.
 
 use bloodhound_platform::GUEST_TOP;
@@ -28,9 +28,13 @@ pub(crate) const BATCH_MAX: usize = COMMAND_BYTES / (COMMAND_WORDS * 8);
 
 /// `syscall; int3`: one call, everything in registers.
 pub(crate) const SYSCALL: u64 = 0;
+/// `popfq; int3`: all of rflags from where rsp points.
+pub(crate) const FLAGS: u64 = 3;
+/// `wrfsbase rbx; wrgsbase rbp; int3`: only for hosts where applications have these instructions.
+pub(crate) const BASES: u64 = 5;
 /// The loop: rbx points at commands, rbp counts them. At its end rbp says how many were not done; if that is
 /// not zero, rax is the error of the first of them.
-pub(crate) const BATCH: u64 = 3;
+pub(crate) const BATCH: u64 = 16;
 
 std::arch::global_asm!(
     ".pushsection .rodata.bloodhound_stub, \"a\", @progbits",
@@ -39,6 +43,13 @@ std::arch::global_asm!(
     "bloodhound_stub_begin:",
     // SYSCALL
     "    syscall",
+    "    int3",
+    // FLAGS
+    "    popfq",
+    "    int3",
+    // BASES
+    "    wrfsbase rbx",
+    "    wrgsbase rbp",
     "    int3",
     // BATCH
     "2:  test rbp, rbp",
@@ -125,6 +136,8 @@ mod tests {
     fn code_is_laid_out_as_the_constants_say() {
         let code = code();
         assert_eq!(code[..3], [0x0f, 0x05, 0xcc], "syscall; int3");
+        assert_eq!(code[FLAGS as usize..][..2], [0x9d, 0xcc], "popfq; int3");
+        assert_eq!(code[BASES as usize..][..5], [0xf3, 0x48, 0x0f, 0xae, 0xd3], "wrfsbase rbx");
         assert_eq!(code[BATCH as usize..][..3], [0x48, 0x85, 0xed], "test rbp, rbp");
         assert_eq!(code.last(), Some(&0xcc));
         assert!(code.len() < 4096);

@@ -27,6 +27,7 @@ pub(crate) fn nudge(pid: u32) {
 const PTRACE_SYSEMU: u32 = 31;
 const PTRACE_SYSEMU_SINGLESTEP: u32 = 32;
 const PTRACE_GET_RSEQ_CONFIGURATION: u32 = 0x420f;
+const NT_PRSTATUS: usize = 1;
 const NT_X86_XSTATE: usize = 0x202;
 /// More than any host's XSAVE area (AMX ends at 11008).
 const XSTATE_MAX: usize = 16384;
@@ -119,6 +120,16 @@ impl Tracee {
 
     pub fn set_regs(self, regs: &user_regs_struct) -> Result<(), PlatformError> {
         self.request(libc::PTRACE_SETREGS as u32, 0, std::ptr::from_ref(regs) as usize)
+            .map_err(|e| self.gone(e))
+    }
+
+    /// The same without fs_base, gs_base and what comes behind them (the other selectors): those stay as they are.
+    pub fn set_regs_without_bases(self, regs: &user_regs_struct) -> Result<(), PlatformError> {
+        let iov = libc::iovec {
+            iov_base: std::ptr::from_ref(regs).cast_mut().cast(),
+            iov_len: std::mem::offset_of!(user_regs_struct, fs_base),
+        };
+        self.request(libc::PTRACE_SETREGSET as u32, NT_PRSTATUS, &raw const iov as usize)
             .map_err(|e| self.gone(e))
     }
 
@@ -283,6 +294,13 @@ impl SharedFile {
         assert!(at <= self.len && data.len() <= self.len - at, "write past the shared file");
         // SAFETY: in bounds (checked); no references into the mapping are ever made, and the stubs only read it.
         unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.base.as_ptr().add(at), data.len()) };
+    }
+
+    /// Writes zeros.
+    pub fn clear(&self, at: usize, len: usize) {
+        assert!(at <= self.len && len <= self.len - at, "clearing past the shared file");
+        // SAFETY: as in `write`.
+        unsafe { std::ptr::write_bytes(self.base.as_ptr().add(at), 0, len) };
     }
 
     /// Writes 64-bit words.

@@ -30,9 +30,10 @@ pub struct Regs {
     pub r15: u64,
     pub rip: u64,
     pub rflags: u64,
-    /// Base of fs: the thread pointer. Must be a canonical user address.
+    /// Base of fs: the thread pointer. Must be canonical. The kernel only gives addresses of the user half; `wrfsbase`
+    /// makes others, on a platform that cannot keep it from programs.
     pub fs_base: u64,
-    /// Base of gs. Must be a canonical user address.
+    /// Base of gs. As `fs_base`.
     pub gs_base: u64,
     /// Number of the system call that the task is in, or -1.
     pub orig_rax: u64,
