@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Sets: `traps` every kind of trap and what the registers show, `mappings` queues, copy-on-write and eviction, `spin`
-//! loops without side effects, `stress` many spaces on many threads, `leaks` descriptors and processes. `leaks` counts
-//! what the whole process has, so it belongs into a file of its own.
+//! loops without side effects, `escape` code that tries to break out, `stress` many spaces on many threads, `leaks`
+//! descriptors and processes. `leaks` counts what the whole process has, so it belongs into a file of its own.
 //!
 //! A case that asks for what a platform cannot do by its own [`Abilities`] says so on stderr and is left out.
 //!
@@ -20,9 +20,11 @@ use std::io::Write as _;
 
 use bloodhound_platform::Abilities;
 
+pub mod escape;
 mod guest;
 pub mod leaks;
 pub mod mappings;
+pub mod native;
 pub mod spin;
 pub mod stress;
 pub mod traps;
@@ -81,6 +83,32 @@ macro_rules! platform_tests {
     };
     (stress, $($rest:tt)+) => {
         $crate::cases!(stress: [spaces_compute_what_they_would_alone], ($($rest)+));
+    };
+    (escape, $($rest:tt)+) => {
+        $crate::cases!(escape: [
+            jumps_and_calls,
+            kernel_addresses,
+            unmapped_user_addresses,
+            non_canonical_addresses,
+            wild_stacks,
+            wild_starts,
+            the_platforms_own_addresses,
+            privileged_instructions,
+            of_uncertain_outcome,
+            every_interrupt,
+            bases_that_no_address_may_have,
+            selectors,
+            far_transfers,
+            interrupt_returns,
+            compatibility_mode,
+            selectors_stay_between_traps,
+            illegal_instructions,
+            long_and_crossing_instructions,
+            self_modifying_code,
+            every_flag,
+            arithmetic_exceptions,
+            the_id_flag_is_a_tasks_own,
+        ], ($($rest)+));
     };
     (leaks, $($rest:tt)+) => {
         $crate::cases!(leaks: [a_thousand_spaces_leak_nothing], ($($rest)+));
