@@ -165,6 +165,91 @@ static void sharing(void)
 	munmap((void *)private, PAGE);
 }
 
+/* Three processes take turns at one page, which the kernel writes too: each sees what the one before left. */
+static void turns(void)
+{
+	enum { ROUNDS = 12, PLAYERS = 3 };
+	volatile unsigned char *p = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int ring[PLAYERS][2];
+	for (int i = 0; i < PLAYERS; i++)
+		REQUIRE(pipe(ring[i]) == 0);
+	int me = 0;
+	for (int i = 1; i < PLAYERS && me == 0; i++)
+		if (fork() == 0)
+			me = i;
+	int wrong = 0;
+	for (int round = 0; round < ROUNDS; round++) {
+		int turn = round * PLAYERS + me;
+		char c;
+		if (turn > 0)
+			REQUIRE(read(ring[me][0], &c, 1) == 1);
+		/* What is looked at first is another page than the one that is written, and the other way round. */
+		wrong += p[turn % 2 * PAGE] != turn / 2 * 2 || p[PAGE + 7] != (turn > 0 ? 'k' : 0);
+		/* The next player's byte goes through the kernel and the page. */
+		int scratch[2];
+		REQUIRE(pipe(scratch) == 0 && write(scratch[1], "k", 1) == 1);
+		REQUIRE(read(scratch[0], (void *)(p + PAGE + 7), 1) == 1);
+		close(scratch[0]), close(scratch[1]);
+		p[turn % 2 * PAGE] = (unsigned char)(turn / 2 * 2 + 2);
+		if (turn + 1 < ROUNDS * PLAYERS)
+			REQUIRE(write(ring[(me + 1) % PLAYERS][1], "t", 1) == 1);
+	}
+	if (me != 0)
+		_exit(wrong != 0);
+	CHECK_EQ(wrong, 0);
+	int status, failed = 0;
+	for (int i = 1; i < PLAYERS; i++)
+		failed += wait(&status) < 0 || status != 0;
+	CHECK_EQ(failed, 0);
+	/* Taken from one process, the memory is gone from all. */
+	if (fork() == 0)
+		_exit(madvise((void *)p, 2 * PAGE, MADV_REMOVE) != 0);
+	CHECK(wait(&status) > 0 && status == 0);
+	CHECK(p[0] == 0 && p[PAGE] == 0 && p[PAGE + 7] == 0);
+	munmap((void *)p, 2 * PAGE);
+	for (int i = 0; i < PLAYERS; i++)
+		close(ring[i][0]), close(ring[i][1]);
+}
+
+/* A file becomes shorter: what lies behind its end is gone from all mappings, holes and private copies too. */
+static void shortened(void)
+{
+	char *directory = tap_directory();
+	int fd = open("f", O_RDWR | O_CREAT, 0600);
+	REQUIRE(fd >= 0);
+	for (int how = 0; how < 3; how++) {
+		REQUIRE(ftruncate(fd, 3 * PAGE) == 0 && pwrite(fd, "data", 4, PAGE) == 4);
+		volatile char *shared = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+		volatile char *private = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+		volatile char *second = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 2 * PAGE);
+		CHECK(shared[0] == 0 && shared[PAGE] == 'd' && shared[2 * PAGE] == 0 && second[0] == 0);
+		private[0] = private[PAGE] = private[2 * PAGE] = 'p';
+		if (how == 0)
+			CHECK_EQ(ftruncate(fd, 100), 0);
+		else if (how == 1)
+			CHECK_EQ(truncate("f", 100), 0);
+		else
+			CHECK_EQ(close(open("f", O_RDWR | O_TRUNC)), 0);
+		int kept = how < 2;
+		CHECK(!kept || (shared[0] == 0 && private[0] == 'p'));
+		CHECK(kept || FAULTS((void)shared[0], SIGBUS, BUS_ADRERR, shared));
+		CHECK(kept || FAULTS((void)private[0], SIGBUS, BUS_ADRERR, private));
+		CHECK(FAULTS((void)shared[PAGE], SIGBUS, BUS_ADRERR, shared + PAGE));
+		CHECK(FAULTS((void)shared[2 * PAGE], SIGBUS, BUS_ADRERR, shared + 2 * PAGE));
+		CHECK(FAULTS((void)second[0], SIGBUS, BUS_ADRERR, second));
+		CHECK(FAULTS((void)private[PAGE], SIGBUS, BUS_ADRERR, private + PAGE));
+		CHECK(FAULTS((void)private[2 * PAGE], SIGBUS, BUS_ADRERR, private + 2 * PAGE));
+		CHECK_EQ(ftruncate(fd, 3 * PAGE), 0);
+		CHECK(private[PAGE] == 0 && shared[PAGE] == 0 && second[0] == 0);
+		munmap((void *)shared, 3 * PAGE);
+		munmap((void *)private, 3 * PAGE);
+		munmap((void *)second, PAGE);
+	}
+	close(fd);
+	unlink("f");
+	REQUIRE(chdir("/") == 0 && rmdir(directory) == 0);
+}
+
 static void of_files(void)
 {
 	char *directory = tap_directory();
@@ -331,7 +416,9 @@ int main(void)
 	anonymous();
 	protection();
 	sharing();
+	turns();
 	of_files();
+	shortened();
 	moving();
 	advising();
 	breaks();

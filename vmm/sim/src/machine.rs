@@ -59,7 +59,7 @@ pub struct TestModes {
     pub evict_every: u64,
     /// Wake a sleeping task for nothing every so many steps.
     pub spurious_every: u64,
-    /// Clone the world every so many steps and go on with the clone.
+    /// Clone the world every so many steps and go on with the clone; the original is kept until the next time.
     pub clone_every: u64,
 }
 
@@ -108,6 +108,8 @@ pub struct Machine {
     pub(crate) listen: Listen,
     pub(crate) listener: Option<Listener>,
     pub(crate) modes: TestModes,
+    /// What the test mode of cloning keeps.
+    pub(crate) kept: Option<World>,
     pub(crate) spaces: BTreeSet<u64>,
     pub(crate) foreign: Foreign,
     pub(crate) scratch: Vec<Mapping>,
@@ -130,6 +132,7 @@ impl Machine {
             listen: Listen::Off,
             listener: None,
             modes: TestModes::default(),
+            kept: None,
             spaces: BTreeSet::new(),
             foreign: Foreign::new(),
             scratch: Vec::new(),

@@ -46,8 +46,9 @@ impl Machine {
         Ok(self.world.clone())
     }
 
-    /// Replaces the world. Spaces keep their host resources and those mappings which are right for the new world too.
-    pub fn restore(&mut self, world: World) {
+    /// Replaces the world, which is returned. Spaces keep their host resources and those mappings which are right for the
+    /// new world too.
+    pub fn restore(&mut self, world: World) -> World {
         // The old world holds its frames until the end of the comparison: a frame's number means one content.
         let old = std::mem::replace(&mut self.world, world);
         let mut unused = std::mem::take(&mut self.spaces);
@@ -69,7 +70,7 @@ impl Machine {
             self.platform.drop_space(SpaceId(space));
         }
         self.foreign = self.spaces.clone();
-        drop(old);
+        old
     }
 
     /// Begins a forked space with what its parent shows, read-only: cheaper than a fault for each of its pages.

@@ -416,14 +416,17 @@ impl Machine {
         let (modes, steps) = (self.modes, self.world.steps);
         let due = |every: u64| every > 0 && steps % every == 0;
         if due(modes.clone_every) {
+            // The old world lives on until the next time, as the one does that a campaign returns to: all frames have two
+            // owners meanwhile.
             let copy = self.snapshot()?;
-            self.restore(copy);
+            self.kept = Some(self.restore(copy));
         }
         if due(modes.evict_every) {
             self.detach()?;
             self.platform.evict_all();
             self.spaces.clear();
             let copy = self.world.clone();
+            self.kept = None;
             self.restore(copy);
         }
         if due(modes.spurious_every) {

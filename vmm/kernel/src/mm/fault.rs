@@ -7,7 +7,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_frames::Frame;
 use smallvec::SmallVec;
 
-use super::{Access, Backing, PAGE, Vma};
+use super::{Access, Backing, Mm, PAGE, Vma};
 use crate::ids::*;
 use crate::node::{Node, PatchCpuid};
 
@@ -57,11 +57,17 @@ impl Node {
         };
         let block = page & !(around * PAGE - 1);
         let (low, high) = (block.max(vma.start), (block + around * PAGE).min(vma.end));
+        let fresh = self.mms[mm].pages.get(page / PAGE).is_none();
         self.fill_block(mm, &vma, low, high, access);
         let mut out = SmallVec::new();
         let mut found = false;
         for at in (low..high).step_by(PAGE as usize) {
             let access = if at == page { access } else { Access::Read };
+            if !fresh && self.copied_at_once(&vma) && self.mms[mm].pages.get(at / PAGE).is_none() {
+                // Only the first access to a page brings copies of its neighbours: that one faults always, others when the
+                // platform has forgotten the page.
+                continue;
+            }
             if let Some(m) = self.resident(mm, &vma, at, access) {
                 out.push(m);
                 found |= at == page;
@@ -100,9 +106,8 @@ impl Node {
         let mapping = |frame: &Frame, write| PageMapping { addr, frame: frame.offset(), write, exec };
         if vma.shared || matches!(vma.backing, Backing::Shm { .. } | Backing::Special(_)) {
             let write = writable && access == Access::Write;
-            let frame = self.shared_frame(mm, vma, addr, write)?;
-            let write = write || (writable && !matches!(vma.backing, Backing::File { .. }));
-            return Some(PageMapping { addr, frame, write, exec });
+            let (frame, own) = self.shared_frame(mm, vma, addr, write)?;
+            return Some(PageMapping { addr, frame, write: writable && own, exec });
         }
         if self.mms[mm].pages.get(page).is_none() {
             let frame = match vma.backing {
@@ -111,9 +116,7 @@ impl Node {
                 Backing::File { ino, offset } => {
                     let index = (offset + (addr - vma.start)) / PAGE;
                     let frame = self.vfs.page(ino, index)?;
-                    // A writable private page of a program is nearly always written (relocations, .data): it is copied
-                    // at once instead of by a second fault. Of other files the page follows the file until then.
-                    let copy = writable && (access == Access::Write || self.vfs.is_pristine(ino));
+                    let copy = writable && (access == Access::Write || self.copied_at_once(vma));
                     if !(writable || exec && self.config.patch_cpuid.is_some()) {
                         return Some(mapping(&frame, false));
                     }
@@ -136,6 +139,18 @@ impl Node {
         }
         let (frame, _) = self.mms[mm].pages.make_exclusive(page)?;
         Some(mapping(frame, true))
+    }
+
+    /// Whether a page of the mapping is copied by the first access of any kind. A writable private page of a program is
+    /// nearly always written (relocations, .data): that saves a second fault. Of other files a page follows the file
+    /// until it is written.
+    pub(super) fn copied_at_once(&self, vma: &Vma) -> bool {
+        match vma.backing {
+            Backing::File { ino, .. } => {
+                !vma.shared && vma.prot & c::PROT_WRITE != 0 && self.vfs.is_pristine(ino)
+            }
+            _ => false,
+        }
     }
 
     /// A copy of an executable page with its cpuid instructions made to trap, if it has any.
@@ -166,37 +181,58 @@ impl Node {
         (sites > 0).then_some(copy)
     }
 
-    /// Offset of the frame behind a shared mapping.
-    fn shared_frame(&mut self, mm: MmId, vma: &Vma, addr: u64, write: bool) -> Option<u64> {
+    /// Offset of the frame behind a shared mapping, and whether a store may go there: not if another world has it too, and
+    /// not into a file's page that nobody has asked to write.
+    fn shared_frame(&mut self, mm: MmId, vma: &Vma, addr: u64, write: bool) -> Option<(u64, bool)> {
         match &vma.backing {
             Backing::File { ino, offset } => {
                 let index = (offset + (addr - vma.start)) / PAGE;
                 if !write {
-                    return self.vfs.page(*ino, index).map(|f| f.offset());
+                    return self.vfs.page(*ino, index).map(|f| (f.offset(), false));
                 }
                 let now = self.clock;
                 let frame = self.vfs.page_mut(*ino, index, now).ok()??.offset();
                 self.drop_moved_pages();
-                Some(frame)
+                Some((frame, true))
             }
             Backing::Shm { id, offset } => {
                 let index = (offset + (addr - vma.start)) / PAGE;
-                let shm = &mut self.shm[*id];
-                let frame = shm.pages.entry(index).or_insert_with(Frame::zeroed);
-                // After a clone of the world the frame is shared with the clone: take an own copy. Every other
-                // mapping was dropped with the clone, so nothing is stale.
-                frame.make_unique();
-                Some(frame.offset())
+                if write {
+                    return Some((self.shm_page(*id, index).offset(), true));
+                }
+                let frame = self.shm[*id].pages.entry(index).or_insert_with(Frame::zeroed);
+                Some((frame.offset(), frame.is_unique()))
             }
             Backing::Special("[vvar]") => self.vvar.as_mut().map(|f| {
                 f.make_unique();
-                f.offset()
+                (f.offset(), true)
             }),
             Backing::Special(_) => {
                 let index = ((addr - vma.start) / PAGE) as usize;
-                self.mms[mm].vdso.get(index).map(|f| f.offset())
+                self.mms[mm].vdso.get(index).map(|f| (f.offset(), false))
             }
             Backing::Anon => unreachable!("shared anonymous memory is a Shm object"),
+        }
+    }
+
+    /// A page of a shared object, as this world's own. After a clone of the world that is another frame, and whoever
+    /// maps the old one must let go of it.
+    pub(super) fn shm_page(&mut self, id: ShmId, index: u64) -> &Frame {
+        let frame = self.shm[id].pages.entry(index).or_insert_with(Frame::zeroed);
+        if !frame.is_unique() {
+            frame.make_unique();
+            self.invalidate_shm(id, index * PAGE, PAGE);
+        }
+        &self.shm[id].pages[&index]
+    }
+
+    /// Other frames hold a range of a shared object now, or none: drop stale platform mappings.
+    pub(crate) fn invalidate_shm(&mut self, id: ShmId, from: u64, len: u64) {
+        for (_, mm) in self.mms.iter_mut() {
+            mm.invalidate_backing(from, len, &|backing: &Backing| match backing {
+                Backing::Shm { id: i, offset } if *i == id => Some(*offset),
+                _ => None,
+            });
         }
     }
 
@@ -206,24 +242,55 @@ impl Node {
         let ids: Vec<MmId> = users.keys().copied().collect();
         for id in ids {
             let Some(mm) = self.mms.get_mut(id) else { continue };
-            let hits: Vec<(u64, u64)> = mm
-                .vmas()
-                .filter_map(|v| match v.backing {
-                    Backing::File { ino: i, offset } if i == ino => {
-                        let size = v.end - v.start;
-                        let low = from.max(offset);
-                        let high = from.saturating_add(len).min(offset + size);
-                        (low < high).then(|| {
-                            let start = v.start + ((low - offset) & !(PAGE - 1));
-                            (start, v.start + (high - offset) - start)
-                        })
-                    }
-                    _ => None,
-                })
-                .collect();
-            for (start, len) in hits {
-                mm.invalidate(start, len.div_ceil(PAGE) * PAGE);
+            mm.invalidate_backing(from, len, &|backing: &Backing| match backing {
+                Backing::File { ino: i, offset } if *i == ino => Some(*offset),
+                _ => None,
+            });
+        }
+    }
+}
+
+impl Node {
+    /// A file became shorter. Accesses behind its end are SIGBUS from now on, also where a private mapping has a copy: "If
+    /// the size of the mapped file changes after the call to mmap() [...]" leaves it open (POSIX), Linux drops them.
+    pub(crate) fn forget_beyond_end(&mut self, ino: bloodhound_vfs::Ino) {
+        let Some(users) = self.mapped.get(&ino) else { return };
+        let end = self.vfs.size(ino).div_ceil(PAGE) * PAGE;
+        for id in users.keys().copied().collect::<Vec<_>>() {
+            let Some(mm) = self.mms.get_mut(id) else { continue };
+            let beyond = |v: &Vma| match v.backing {
+                Backing::File { ino: i, offset } if i == ino => {
+                    let start = v.start + end.saturating_sub(offset);
+                    (start < v.end).then_some((start, v.end))
+                }
+                _ => None,
+            };
+            for (start, end) in mm.vmas().filter_map(beyond).collect::<Vec<_>>() {
+                mm.pages.remove_range(start / PAGE, end / PAGE);
+                mm.invalidate(start, end - start);
             }
+        }
+    }
+}
+
+impl Mm {
+    /// The platform forgets the bytes `from..from + len` of an object, wherever it is mapped; `offset_of` is where in
+    /// the object a mapping of it begins.
+    fn invalidate_backing(&mut self, from: u64, len: u64, offset_of: &impl Fn(&Backing) -> Option<u64>) {
+        let hits: Vec<(u64, u64)> = self
+            .vmas()
+            .filter_map(|v| {
+                let offset = offset_of(&v.backing)?;
+                let low = from.max(offset);
+                let high = from.saturating_add(len).min(offset + (v.end - v.start));
+                (low < high).then(|| {
+                    let start = v.start + ((low - offset) & !(PAGE - 1));
+                    (start, v.start + (high - offset) - start)
+                })
+            })
+            .collect();
+        for (start, len) in hits {
+            self.invalidate(start, len.div_ceil(PAGE) * PAGE);
         }
     }
 }

@@ -57,6 +57,8 @@ impl Node {
         let into = addr - vma.start;
         match vma.backing {
             Backing::Anon => Some(Frame::shared_zero().offset()),
+            // Its first access makes a copy, which a mapping of the file's page would put off.
+            Backing::File { .. } if self.copied_at_once(vma) => None,
             Backing::File { ino, offset } => Some(self.vfs.page(ino, (offset + into) / PAGE)?.offset()),
             Backing::Shm { id, offset } => {
                 Some(self.shm.get(id)?.pages.get(&((offset + into) / PAGE))?.offset())

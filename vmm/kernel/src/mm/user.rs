@@ -148,10 +148,7 @@ impl Ctx<'_> {
         let (page, into) = (addr / PAGE, addr - vma.start);
         match vma.backing {
             Backing::Shm { id, offset } => {
-                let frame =
-                    self.node.shm[id].pages.entry((offset + into) / PAGE).or_insert_with(Frame::zeroed);
-                frame.make_unique();
-                act(frame);
+                act(self.node.shm_page(id, (offset + into) / PAGE));
             }
             Backing::File { ino, offset } if vma.shared => {
                 let index = (offset + into) / PAGE;

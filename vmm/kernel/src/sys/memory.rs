@@ -386,7 +386,7 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
                     Backing::Shm { id, offset } => {
                         let (first, last) = (offset / PAGE, (offset + vma.end - vma.start) / PAGE);
                         k.node.shm[id].pages.retain(|p, _| *p < first || *p >= last);
-                        k.node.mms[mm].invalidate(vma.start, vma.end - vma.start);
+                        k.node.invalidate_shm(id, offset, vma.end - vma.start);
                     }
                     _ => return Err(Stop::Unsupported("madvise MADV_REMOVE on a file".into())),
                 }

@@ -133,6 +133,9 @@ impl Ctx<'_> {
     fn opened(&mut self, opened: Opened, flags: u64) -> SysResult<File> {
         self.node.drop_moved_pages();
         let Opened { ino, kind, writer, .. } = opened;
+        if flags & c::O_TRUNC != 0 {
+            self.node.forget_beyond_end(ino);
+        }
         if flags & c::O_PATH != 0 {
             return Ok(File::new(FileKind::Path(ino), flags & (c::O_PATH | c::O_DIRECTORY | c::O_NOFOLLOW)));
         }

@@ -41,6 +41,10 @@ pub fn truncate(k: &mut Ctx<'_>, path: Path, len: i64) -> SysResult {
         Reached::At(_) => return err(Errno::EINVAL),
     }
     k.node.drop_moved_pages();
+    // Which of them the path names is not known here.
+    for ino in k.node.mapped.keys().copied().collect::<Vec<_>>() {
+        k.node.forget_beyond_end(ino);
+    }
     Ok(0)
 }
 
@@ -59,6 +63,7 @@ pub fn ftruncate(k: &mut Ctx<'_>, fd: Fd, len: i64) -> SysResult {
     k.node.vfs.truncate_to(ino, len, now)?;
     k.node.vfs.drop_set_id(ino, &cred, now)?;
     k.node.drop_moved_pages();
+    k.node.forget_beyond_end(ino);
     Ok(0)
 }
 
