@@ -202,21 +202,13 @@ impl PtracePlatform {
             self.commands.extend(part.iter().flat_map(|change| change.command()));
             match self.factory.batch(stub, &self.commands)? {
                 Ok(()) => at += part.len(),
-                // Too many mappings (vm.max_map_count): forget all but the newest, which the next instruction
-                // needs. The rest comes back by faults.
+                // Too many mappings (vm.max_map_count): forget all of them, those just queued too, as it is not known which
+                // of these were undone behind them. What is needed comes back by faults.
                 Err((_, libc::ENOMEM)) if !forgot => {
                     forgot = true;
                     at = 0;
-                    let last = space.queue.len().saturating_sub(BATCH_MAX / 2);
-                    space.queue.drain(..last);
-                    space.queue.retain(|change| matches!(change, Change::Map(_)));
                     space.extents.clear();
-                    for change in &space.queue {
-                        if let Change::Map(mapping) = change {
-                            space.extents.insert(mapping);
-                        }
-                    }
-                    space.queue.insert(0, Change::CLEAR);
+                    space.queue = vec![Change::CLEAR];
                 }
                 Err((_, errno)) => {
                     return Err(PlatformError::Host { what: "mapping memory in a stub", errno });
