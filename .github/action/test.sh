@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Second step of action.yml: runs `bloodhound test` and reports. Everything comes through the environment: BLOODHOUND
+# Third step of action.yml: runs `bloodhound test` and reports. Everything comes through the environment: BLOODHOUND
 # (the binary) and INPUT_*. The exit code is that of `bloodhound test` unless the input fail-on forgives it.
 set -euo pipefail
 
@@ -15,8 +15,8 @@ case ${INPUT_FAIL_ON:-any} in
     *) fail "the input fail-on is ${INPUT_FAIL_ON}; any, findings and never are known" ;;
 esac
 case ${INPUT_PLATFORM:-auto} in
-    auto | ptrace) ;;
-    *) fail "the input platform is ${INPUT_PLATFORM}; auto and ptrace are known" ;;
+    auto | ptrace | kvm) ;;
+    *) fail "the input platform is ${INPUT_PLATFORM}; auto, ptrace and kvm are known" ;;
 esac
 
 config=${INPUT_CONFIG:-bloodhound.yaml}
@@ -36,6 +36,7 @@ if [ "${INPUT_ANNOTATIONS:-true}" = true ]; then
 fi
 
 arguments=("${files[@]}" --out="$out" --format=json)
+if [ "${INPUT_PLATFORM:-auto}" != auto ]; then arguments+=(--platform="$INPUT_PLATFORM"); fi
 if [ -n "${INPUT_SEEDS:-}" ]; then arguments+=(--seeds="$INPUT_SEEDS"); fi
 if [ -n "${INPUT_TIMEOUT:-}" ]; then arguments+=(--timeout="$INPUT_TIMEOUT"); fi
 if [ -n "${INPUT_COVERAGE_THRESHOLD:-}" ]; then arguments+=(--coverage-threshold="$INPUT_COVERAGE_THRESHOLD"); fi

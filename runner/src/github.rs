@@ -137,6 +137,19 @@ impl Report {
         known.map_or_else(|| format!("exit code {}", self.code), |(_, meaning)| (*meaning).to_owned())
     }
 
+    /// ", on ptrace"; and aloud what the platform did not do.
+    fn platform(&self) -> String {
+        let platform = &self.result["platform"];
+        let Some(name) = platform["name"].as_str().map(inline) else { return String::new() };
+        let lacks = |ability: &str| platform[ability] == false;
+        match (lacks("traps_rdtsc"), lacks("traps_steps")) {
+            (false, false) => format!(", on {name}"),
+            (true, false) => format!(", on {name}, **which does not trap rdtsc**"),
+            (false, true) => format!(", on {name}, **which does not trap single steps**"),
+            (true, true) => format!(", on {name}, **which traps neither rdtsc nor single steps**"),
+        }
+    }
+
     fn seeds_run(&self) -> u64 {
         self.result["seeds_run"].as_u64().unwrap_or_default()
     }
@@ -197,12 +210,13 @@ impl Report {
         let number = |key: &str| self.result[key].as_u64().unwrap_or_default();
         let _ = writeln!(
             out,
-            "{} of {} seeds, {} findings, {} operations, {} of virtual time.\n",
+            "{} of {} seeds, {} findings, {} operations, {} of virtual time{}.\n",
             self.seeds_run(),
             number("seeds_wanted").max(self.seeds_run()),
             self.findings.len(),
             number("operations"),
             seconds(number("virtual_time_ns")),
+            self.platform(),
         );
         if !self.properties.is_empty() {
             out.push_str("| property | kind | verdict |\n|---|---|---|\n");
@@ -365,6 +379,11 @@ mod tests {
         assert!(text.contains("| slow | liveness | ⚠️ no verdict |"));
         assert!(text.contains("| fine | safety | ✅ held |"));
         assert!(text.contains("20 of 200 seeds, 2 findings"));
+        let mut on = report(exit::PASS, "");
+        on.result["platform"] = serde_json::json!({"name": "kvm", "traps_rdtsc": true, "traps_steps": true});
+        assert!(on.summary().contains(" of virtual time, on kvm.\n"), "{}", on.summary());
+        on.result["platform"]["traps_rdtsc"] = false.into();
+        assert!(on.summary().contains(", on kvm, **which does not trap rdtsc**.\n"), "{}", on.summary());
         assert!(text.contains("````text\n``` </details>[31m\n````\n"), "{text}");
         let huge = report(exit::FINDINGS, &"é".repeat(3 << 20)).summary();
         assert!(huge.len() < 1 << 20, "{}", huge.len());

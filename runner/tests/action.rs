@@ -84,6 +84,9 @@ impl Fake {
         fs::create_dir_all(dir.join("temp")).expect("a directory");
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", dir.join("bin").display());
         let fake = Fake { dir, inputs: BTreeMap::new(), path };
+        // No test may change the machine that it runs on.
+        fake.program("id", "echo 1001");
+        fake.sudo("exit 1");
         fake.write(
             "bloodhound.yaml",
             "compose: compose.yaml\nproperties:\n  - name: stays up\n    kind: safety\n    check: {type: no-crash}\n",
@@ -123,6 +126,37 @@ impl Fake {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
     }
 
+    /// A program in the PATH of the steps.
+    fn program(&self, name: &str, script: &str) {
+        let path = self.dir.join("bin").join(name);
+        fs::write(&path, format!("#!/usr/bin/env bash\nset -eu\n{script}\n")).expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
+    }
+
+    /// A `sudo` that keeps what it was asked for, a line for each call, and then does `script` with $1 as the program.
+    fn sudo(&self, script: &str) {
+        let log = self.dir.join("sudo");
+        let keep = format!("[ \"$1\" = -n ] && shift\necho \"$@\" >> '{}'\n", log.display());
+        self.program("sudo", &(keep + script));
+    }
+
+    /// What `sudo` was asked for.
+    fn sudone(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.dir.join("sudo")).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
+    }
+
+    /// Stands for /dev/kvm.
+    fn device(&self) -> PathBuf {
+        self.dir.join("kvm")
+    }
+
+    /// A device that cannot be opened, not even by root: a directory. Shell code that makes it one that can.
+    fn closed_device(&self) -> String {
+        fs::create_dir_all(self.device()).expect("a directory");
+        format!("[ ! -d '{0}' ] || rmdir '{0}'; : > '{0}'", self.device().display())
+    }
+
     fn arguments(&self) -> Vec<String> {
         let bytes = fs::read(self.dir.join("args")).expect("the fake was run");
         let words = bytes.split(|b| *b == 0).map(|w| String::from_utf8_lossy(w).into_owned());
@@ -140,8 +174,13 @@ impl Fake {
             assert!(!template.contains("${{"), "a template within a text: {template}");
             return template.to_owned();
         };
+        // `a || 'b'`: what is empty is false.
+        let (expression, otherwise) = match expression.split_once(" || ") {
+            Some((first, second)) => (first, second.trim().trim_matches('\'')),
+            None => (expression, ""),
+        };
         let parts: Vec<&str> = expression.trim().split('.').collect();
-        match parts[..] {
+        let value = match parts[..] {
             ["inputs", name] => {
                 let declared = get(&action.inputs, name).unwrap_or_else(|| panic!("no input {name}"));
                 let default = text(get(&map(Some(declared)), "default"));
@@ -151,7 +190,8 @@ impl Fake {
                 steps.get(step).and_then(|outputs| outputs.get(name)).cloned().unwrap_or_default()
             }
             _ => panic!("unknown expression {expression}"),
-        }
+        };
+        if value.is_empty() { otherwise.to_owned() } else { value }
     }
 
     fn run(&self) -> Job {
@@ -192,6 +232,7 @@ impl Fake {
             command.current_dir(self.dir.join("work")).env("PATH", &self.path).env("HOME", &self.dir);
             command.env("GITHUB_ACTIONS", "true").env("GITHUB_WORKSPACE", self.dir.join("work"));
             command.env("GITHUB_ACTION_PATH", root()).env("RUNNER_TEMP", self.dir.join("temp"));
+            command.env("BLOODHOUND_KVM_DEVICE", self.device());
             command.env("GITHUB_OUTPUT", &file).env("GITHUB_STEP_SUMMARY", &summary);
             for (name, node) in map(get(step, "env")) {
                 command.env(name, self.evaluate(&text(Some(&node)).unwrap_or_default(), &action, &steps));
@@ -401,7 +442,7 @@ fn inputs_are_words_and_never_code() {
     ] {
         assert!(arguments.contains(&expected), "{expected} is not among {arguments:?}");
     }
-    for name in ["working-directory", "platform", "fail-on", "build", "bloodhound-path"] {
+    for name in ["working-directory", "platform", "enable-kvm", "fail-on", "build", "bloodhound-path"] {
         let mut fake = Fake::new(&format!("injection-{name}"));
         fake.fake_binary(0, PASSED);
         fake.input(name, &format!("{evil}\n::set-env name=A::b"));
@@ -421,6 +462,125 @@ fn assert_no_file(dir: &Path, name: &str) {
             assert_no_file(&path, name);
         }
     }
+}
+
+/// A job with a fake binary and a device that `prepare` makes.
+fn kvm_job(name: &str, inputs: &[(&str, &str)], prepare: impl FnOnce(&Fake)) -> (Fake, Job) {
+    let mut fake = Fake::new(&format!("kvm-{name}"));
+    fake.fake_binary(0, PASSED);
+    for (name, value) in inputs {
+        fake.input(name, value);
+    }
+    prepare(&fake);
+    let job = fake.run();
+    (fake, job)
+}
+
+const NOTICE: &str = "::notice title=Bloodhound::KVM cannot be used: ";
+
+#[test]
+fn a_device_that_is_open_is_left_alone() {
+    for enable in ["auto", "true"] {
+        let (fake, job) = kvm_job("open", &[("enable-kvm", enable)], |fake| {
+            fs::write(fake.device(), "as it was").expect("a file");
+        });
+        assert_eq!((job.code, fake.sudone().len()), (0, 0), "{}", job.log);
+        assert_eq!(fs::read(fake.device()).expect("a device"), b"as it was");
+        assert!(!job.log.contains("::notice"), "{}", job.log);
+    }
+}
+
+#[test]
+fn a_closed_device_is_opened_by_the_rule() {
+    let (fake, job) = kvm_job("rule", &[("enable-kvm", "true")], |fake| {
+        let open = fake.closed_device();
+        let rule = fake.dir.join("rule");
+        // tee's input is the rule; udev applies it when it is triggered.
+        fake.sudo(&format!("case \"$*\" in tee*) cat > '{}' ;; *trigger*) {open} ;; esac", rule.display()));
+    });
+    assert_eq!(job.code, 0, "{}", job.log);
+    assert_eq!(
+        fake.sudone(),
+        [
+            "tee /etc/udev/rules.d/99-kvm4all.rules",
+            "udevadm control --reload-rules",
+            "udevadm trigger --name-match=kvm",
+            "udevadm settle --timeout=10",
+        ]
+    );
+    assert_eq!(
+        fs::read_to_string(fake.dir.join("rule")).expect("a rule"),
+        "KERNEL==\"kvm\", GROUP=\"kvm\", MODE=\"0666\", OPTIONS+=\"static_node=kvm\"\n"
+    );
+    assert!(job.log.contains("can be opened now."), "{}", job.log);
+}
+
+#[test]
+fn chmod_helps_where_udev_does_not() {
+    for (case, udev) in [("deaf", "udevadm*) ;;"), ("missing", "tee*) exit 1 ;;")] {
+        let (fake, job) = kvm_job(case, &[], |fake| {
+            let open = fake.closed_device();
+            fake.sudo(&format!("case \"$*\" in {udev} chmod*) {open} ;; esac"));
+        });
+        assert_eq!(job.code, 0, "{case}: {}", job.log);
+        let last = fake.sudone().pop().expect("sudo was called");
+        assert_eq!(last, format!("chmod 0666 {}", fake.device().display()), "{case}");
+        assert!(
+            job.log.contains("can be opened now.") && !job.log.contains("::notice"),
+            "{case}: {}",
+            job.log
+        );
+    }
+}
+
+#[test]
+fn without_kvm_auto_goes_on_and_true_fails() {
+    // (what is there, what is said)
+    let cases: [(&str, bool, &str); 2] =
+        [("absent", false, "there is no "), ("forbidden", true, "cannot be opened for reading and writing")];
+    for (case, there, said) in cases {
+        let prepare = |fake: &Fake| {
+            if there {
+                let _never = fake.closed_device();
+            }
+        };
+        let (fake, job) = kvm_job(case, &[], prepare);
+        assert_eq!((job.code, &*job.outputs["result"]), (0, "passed"), "{case}: {}", job.log);
+        let notice = job.log.lines().find(|line| line.starts_with(NOTICE)).expect("a notice");
+        assert!(notice.contains(said) && notice.ends_with("Services run on ptrace."), "{case}: {notice}");
+        assert!(!job.log.contains("::error"), "{case}: {}", job.log);
+        assert!(fake.arguments().iter().all(|a| !a.starts_with("--platform")), "auto is the command's own");
+        assert_eq!(fake.sudone().is_empty(), !there, "{case}");
+
+        let (fake, job) = kvm_job(&format!("{case}-true"), &[("enable-kvm", "true")], prepare);
+        assert_eq!((job.code, &*job.outputs["result"]), (5, "error"), "{case}: {}", job.log);
+        let error =
+            job.log.lines().find(|line| line.starts_with("::error title=Bloodhound::")).expect("an error");
+        assert!(error.contains("KVM cannot be used: ") && error.contains(said), "{case}: {error}");
+        assert!(!fake.dir.join("args").exists(), "nothing was tested");
+    }
+}
+
+#[test]
+fn the_platform_decides_whether_the_device_matters() {
+    for (inputs, passed) in [
+        (&[("platform", "ptrace")][..], Some("--platform=ptrace")),
+        (&[("enable-kvm", "false")], None),
+        (&[("enable-kvm", "false"), ("platform", "kvm")], Some("--platform=kvm")),
+    ] {
+        let (fake, job) = kvm_job("left", inputs, |fake| {
+            let _never = fake.closed_device();
+        });
+        assert_eq!((job.code, fake.sudone().len()), (0, 0), "{inputs:?}: {}", job.log);
+        assert!(!job.log.contains("::notice"), "{inputs:?}: {}", job.log);
+        let arguments = fake.arguments();
+        let platform = arguments.iter().find(|a| a.starts_with("--platform"));
+        assert_eq!(platform.map(String::as_str), passed);
+    }
+    // The command says itself why it cannot start.
+    let (fake, job) = kvm_job("kvm", &[("platform", "kvm")], |_| {});
+    assert!(job.log.contains(NOTICE) && !job.log.contains("Services run on ptrace"), "{}", job.log);
+    assert!(fake.arguments().contains(&"--platform=kvm".to_owned()));
 }
 
 #[test]
