@@ -9,6 +9,7 @@ use std::fmt;
 
 use bloodhound_kernel::node::PatchCpuid;
 use bloodhound_platform::{Abilities, CpuidTrap, Platform, PlatformError, patch_cpuid};
+use bloodhound_platform_kvm::KvmPlatform;
 use bloodhound_platform_ptrace::PtracePlatform;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
@@ -67,8 +68,8 @@ fn open_ptrace(cpu: Option<usize>) -> Result<Box<dyn Platform>, PlatformError> {
     Ok(Box::new(PtracePlatform::new(cpu)?))
 }
 
-fn open_kvm(_cpu: Option<usize>) -> Result<Box<dyn Platform>, PlatformError> {
-    Err(PlatformError::Host { what: "this build has no KVM platform", errno: libc::ENOSYS })
+fn open_kvm(cpu: Option<usize>) -> Result<Box<dyn Platform>, PlatformError> {
+    Ok(Box::new(KvmPlatform::new(cpu)?))
 }
 
 fn opener(name: Name) -> Open {
