@@ -21,6 +21,7 @@
     .extern WRITES
     .extern STALE
     .extern BASES
+    .extern ZERO
 
     // What the VMM finds its way by: the entry of the ELF file is this table.
     .section .entry, "a"
@@ -28,6 +29,7 @@
 entries:
     .quad syscall_entry
     .quad resume
+    .quad resume_keeping
     .quad apply
     .quad compat_entry
     .quad vectors
@@ -48,10 +50,16 @@ compat_entry:
     out PORT_COMPAT, al
     ud2
 
-// To application code. rsp: the frame that iretq takes; all other registers are the application's.
+// To application code. rsp: the frame that iretq takes; all other registers are the application's. Selectors that the
+// application loaded last until its next trap, so the usual way clears them; the other keeps them, for traps that it
+// does not know of.
     .balign 64
     .globl resume
 resume:
+    mov ds, word ptr [ZERO]
+    mov es, word ptr [ZERO]
+    .globl resume_keeping
+resume_keeping:
     iretq
 
 // Changes page tables and what belongs to a task, then goes to application code.
@@ -87,8 +95,6 @@ apply:
     jz 6f
     // Selectors first: on some processors loading one clears the base.
     xor eax, eax
-    mov ds, eax
-    mov es, eax
     mov fs, eax
     mov gs, eax
     mov rdi, offset BASES

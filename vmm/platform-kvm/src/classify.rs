@@ -4,7 +4,9 @@ use bloodhound_platform::extents::Extents;
 use bloodhound_platform::x86::{
     self, BUS_ADRALN, FPE_INTDIV, ILL_ILLOPN, NOT_YET, SI_KERNEL, TRAP_BRKPT, USER_CS,
 };
-use bloodhound_platform::{Access, Exception, ExceptionKind, PlatformError, Regs, Trap, Unsupported, XState};
+use bloodhound_platform::{
+    Access, Exception, ExceptionKind, GUEST_TOP, PlatformError, Regs, Trap, Unsupported, XState, decode,
+};
 
 use crate::vm::TrapFrame;
 
@@ -31,6 +33,16 @@ const PF_WRITE: u64 = 1 << 1;
 const PF_RESERVED: u64 = 1 << 3;
 const PF_FETCH: u64 = 1 << 4;
 const TF: u64 = 1 << 8;
+const INT1: u8 = 0xf1;
+
+const GENERAL_PROTECTION: Trap =
+    Trap::Exception(Exception { kind: ExceptionKind::Segv, code: SI_KERNEL, addr: 0 });
+
+/// Whether the upper bits of an address repeat bit 47.
+pub(crate) fn canonical(addr: u64) -> bool {
+    let upper = addr >> 47;
+    upper == 0 || upper == 0x1_ffff
+}
 
 /// What a trap frame means.
 pub(crate) enum Meaning {
@@ -57,9 +69,14 @@ pub(crate) fn classify(
         vector::BP => Ok(Meaning::Trap(Trap::Breakpoint)),
         vector::OF | vector::BR | vector::TS => exception(ExceptionKind::Segv, SI_KERNEL, 0),
         vector::UD => Ok(Meaning::Trap(invalid_opcode(memory, regs))),
-        vector::NP | vector::SS => exception(ExceptionKind::Bus, SI_KERNEL, 0),
-        vector::GP => Ok(Meaning::Trap(x86::general_protection(memory, regs))),
-        vector::PF if frame.error & PF_RESERVED == 0 => Ok(Meaning::Trap(page_fault(frame, memory, regs))),
+        // All our segments are present, and a processor looks at the type first; a software KVM does not.
+        vector::SS if frame.error == 0 => exception(ExceptionKind::Bus, SI_KERNEL, 0),
+        vector::NP | vector::SS => exception(ExceptionKind::Segv, SI_KERNEL, 0),
+        vector::GP => Ok(Meaning::Trap(general_protection(memory, regs))),
+        // Reserved bits are a bug of ours where our page tables map something, which is below the gap.
+        vector::PF if frame.error & PF_RESERVED == 0 || frame.cr2 >= GUEST_TOP => {
+            Ok(Meaning::Trap(page_fault(frame, memory, regs)))
+        }
         vector::MF | vector::XM => Ok(Meaning::Float),
         vector::AC => exception(ExceptionKind::Bus, BUS_ADRALN, 0),
         vector::INT80 => Ok(Meaning::Trap(Trap::Unsupported(Unsupported::Int80))),
@@ -84,28 +101,53 @@ fn debug(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
         return Trap::Step;
     }
     // int1 is a trap: rip is behind it. A software KVM raises it as a fault.
-    let mut code = [0; 2];
-    if memory.read(regs.rip.wrapping_sub(1), &mut code) == 2 && code[1] == 0xf1 && code[0] != 0xf1 {
+    let byte = |at: u64| {
+        let mut byte = [0];
+        (memory.read(at, &mut byte) == 1).then_some(byte[0])
+    };
+    if byte(regs.rip) == Some(INT1) && byte(regs.rip.wrapping_sub(1)) != Some(INT1) {
         regs.rip = regs.rip.wrapping_add(1);
     }
     Trap::Exception(Exception { kind: ExceptionKind::Trap, code: TRAP_BRKPT, addr: regs.rip })
 }
 
+/// SIGILL, where the processor says it. A software KVM says it as well of valid instructions that it does not emulate.
 fn invalid_opcode(memory: &Extents, regs: &mut Regs) -> Trap {
     let mut code = [0; 2];
     memory.read(regs.rip, &mut code);
     match code {
-        // `int n` is a valid opcode; a software KVM does not know it and says #UD where the processor says #GP.
         [0xcd, 0x80] => {
             regs.rip = regs.rip.wrapping_add(2);
-            Trap::Unsupported(Unsupported::Int80)
+            return Trap::Unsupported(Unsupported::Int80);
         }
-        [0xcd, _] => Trap::Exception(Exception { kind: ExceptionKind::Segv, code: SI_KERNEL, addr: 0 }),
-        _ => Trap::Exception(Exception { kind: ExceptionKind::Ill, code: ILL_ILLOPN, addr: regs.rip }),
+        [0xcc, _] => {
+            regs.rip = regs.rip.wrapping_add(1);
+            return Trap::Breakpoint;
+        }
+        _ => {}
     }
+    if decode::at(memory, regs.rip).is_some_and(|instruction| decode::faults_by_operand(&instruction)) {
+        return GENERAL_PROTECTION;
+    }
+    Trap::Exception(Exception { kind: ExceptionKind::Ill, code: ILL_ILLOPN, addr: regs.rip })
+}
+
+/// SIGSEGV, or one of the instructions that trap this way.
+fn general_protection(memory: &Extents, regs: &mut Regs) -> Trap {
+    // Not in our processor; a software KVM finds them privileged.
+    let mut code = [0; 3];
+    memory.read(regs.rip, &mut code);
+    if matches!(code, [0x0f, 0x01, 0xc8 | 0xc9]) {
+        return Trap::Exception(Exception { kind: ExceptionKind::Ill, code: ILL_ILLOPN, addr: regs.rip });
+    }
+    x86::general_protection(memory, regs)
 }
 
 fn page_fault(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
+    if !canonical(frame.cr2) {
+        // A processor says #GP, or #SS for the stack; a software KVM that emulates the instruction does not.
+        return GENERAL_PROTECTION;
+    }
     let access = if frame.error & PF_FETCH != 0 {
         Access::Exec
     } else if frame.error & PF_WRITE != 0 {

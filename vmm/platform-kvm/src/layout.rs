@@ -21,7 +21,7 @@ pub const TRAP_STACK_TOP: u64 = 0x6000;
 pub const SCRATCH: u64 = FRAME - 7 * 8;
 /// The frame that `iretq` takes.
 pub const FRAME: u64 = 0x7800;
-/// Bases of fs and gs.
+/// Bases of fs and gs; behind them a word that stays zero.
 pub const BASES: u64 = 0x7f00;
 /// Page-table writes: pairs of address and value.
 pub const WRITES: u64 = 0x8000;

@@ -20,6 +20,7 @@ static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/monitor.elf"));
 pub(crate) struct Monitor {
     pub syscall_entry: u64,
     pub resume: u64,
+    pub resume_keeping: u64,
     pub apply: u64,
     pub compat_entry: u64,
 }
@@ -32,11 +33,17 @@ impl Monitor {
         let table =
             loaded.kernel_load.0 - if loaded.kernel_load.0 >= MONITOR_BASE { MONITOR_BASE } else { 0 };
         let entry = |n: u64| low.read(table + 8 * n);
-        let vectors = entry(4);
+        let vectors = entry(5);
         descriptors(low);
         gates(low, vectors);
         own_pages(low);
-        Ok(Monitor { syscall_entry: entry(0), resume: entry(1), apply: entry(2), compat_entry: entry(3) })
+        Ok(Monitor {
+            syscall_entry: entry(0),
+            resume: entry(1),
+            resume_keeping: entry(2),
+            apply: entry(3),
+            compat_entry: entry(4),
+        })
     }
 }
 
@@ -53,7 +60,7 @@ fn descriptors(low: &Low) {
         | 0x8b << 40
         | (base >> 24 & 0xff) << 56;
     // Selectors 0, 0x08, 0x10, ...
-    let table = [0, 0, CODE64, DATA, CODE32 | USER, DATA | USER, CODE64 | USER, 0, tss, base >> 32];
+    let table = [0, CODE32, CODE64, DATA, CODE32 | USER, DATA | USER, CODE64 | USER, 0, tss, base >> 32];
     assert_eq!(usize::from(TSS_SELECTOR / 8), 8);
     for (n, descriptor) in (0..).zip(table) {
         low.write(GDT + 8 * n, descriptor);

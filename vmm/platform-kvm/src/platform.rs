@@ -14,12 +14,12 @@ use bloodhound_platform::{Exception, ExceptionKind, Unsupported};
 use kvm_bindings::kvm_xsave;
 use kvm_ioctls::Kvm;
 
-use crate::classify::{self, Meaning, classify};
+use crate::classify::{self, Meaning, canonical, classify};
 use crate::layout::ARENA_SLOT;
 use crate::probe;
 use crate::sys;
 use crate::tables::{Changes, Full, Pool, Tables};
-use crate::vm::{Exit, Vm};
+use crate::vm::{Exit, How, Vm};
 
 const PAGE: u64 = 4096;
 const TF: u64 = 1 << 8;
@@ -36,6 +36,8 @@ struct Space {
     owner: Option<TaskKey>,
     /// The owner's vector state, unless it has run since: then the vCPU has it.
     known: Option<XState>,
+    /// The owner was stopped without knowing it: by the watchdog or after a step.
+    unaware: bool,
 }
 
 /// How to run.
@@ -59,6 +61,8 @@ pub struct KvmPlatform {
     watchdog: Watchdog,
     thread: u32,
     abilities: Abilities,
+    /// Application code has wrfsbase, though it should not.
+    wrfsbase: bool,
     _thread: PhantomData<*const ()>,
 }
 
@@ -99,8 +103,10 @@ impl KvmPlatform {
             watchdog,
             thread: sys::thread_id(),
             abilities: probe::UNKNOWN,
+            wrfsbase: false,
             _thread: PhantomData,
         };
+        platform.wrfsbase = probe::wrfsbase(&mut platform)?;
         platform.abilities = probe::measure(&mut platform)?;
         Ok(platform)
     }
@@ -111,7 +117,11 @@ impl KvmPlatform {
 
     fn provide_vm(&mut self) -> Result<(), PlatformError> {
         if self.vm.is_none() {
-            self.vm = Some(Vm::new(&self.kvm)?);
+            let mut vm = Vm::new(&self.kvm)?;
+            if self.wrfsbase {
+                vm.follow_bases();
+            }
+            self.vm = Some(vm);
             self.forget_tables();
         }
         Ok(())
@@ -230,10 +240,12 @@ impl KvmPlatform {
         let before = *regs;
         let Some(vm) = &mut self.vm else { return Err(PlatformError::Internal("no VM")) };
         vm.show_arena(self.arena)?;
-        vm.prepare(regs, mode == Mode::Step, root, &self.changes);
-        self.pool.seen();
         let Some(space) = self.spaces.get_mut(&id) else { return Err(PlatformError::XStateNotLoaded) };
+        let how = How { step: mode == Mode::Step, keep_selectors: space.unaware };
+        vm.prepare(regs, how, root, &self.changes);
+        self.pool.seen();
         space.known = None;
+        space.unaware = false;
         loop {
             self.watchdog.begin(self.thread);
             let exit = vm.run();
@@ -241,19 +253,21 @@ impl KvmPlatform {
             self.watchdog.end();
             let exit = exit?;
             take_general(vm, regs);
+            (regs.fs_base, regs.gs_base) = vm.bases();
             let trap = match exit {
-                Exit::Kicked if !vm.stopped_in_user() => continue,
+                Exit::KickedInMonitor => continue,
                 Exit::Kicked => {
                     let vcpu = vm.regs();
                     (regs.rip, regs.rsp, regs.rflags) = (vcpu.rip, vcpu.rsp, vcpu.rflags);
                     regs.canonical_rflags();
                     if nudged && mode == Mode::Run {
                         self.watchdog.more_patience();
+                        space.unaware = true;
                         return Ok(Trap::BudgetSpent);
                     }
                     // A signal from elsewhere, or before the one instruction: go on.
                     self.changes.clear();
-                    vm.prepare(regs, mode == Mode::Step, root, &self.changes);
+                    vm.prepare(regs, How { keep_selectors: true, ..how }, root, &self.changes);
                     continue;
                 }
                 Exit::Syscall => {
@@ -275,6 +289,7 @@ impl KvmPlatform {
             self.watchdog.less_patience();
             regs.canonical_rflags();
             if mode == Mode::Step {
+                space.unaware = trap == Trap::Step;
                 hide_step(&space.extents, &before, regs, trap);
             }
             return Ok(trap);
@@ -428,12 +443,6 @@ impl Space {
             _ => self.changed.push((addr, len)),
         }
     }
-}
-
-/// Whether the upper bits repeat bit 47.
-fn canonical(addr: u64) -> bool {
-    let upper = addr >> 47;
-    upper == 0 || upper == 0x1_ffff
 }
 
 /// The general registers of an exit; rip, rsp and rflags are those of the monitor.

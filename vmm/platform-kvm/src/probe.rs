@@ -40,6 +40,16 @@ pub(crate) fn measure(platform: &mut KvmPlatform) -> Result<Abilities, PlatformE
     })
 }
 
+/// Whether application code can change the base of fs by itself, which CR4.FSGSBASE forbids on ordinary KVMs.
+///
+/// # Errors
+/// Host errors.
+pub(crate) fn wrfsbase(platform: &mut KvmPlatform) -> Result<bool, PlatformError> {
+    let can = first_trap(platform, b"\xf3\x48\x0f\xae\xd0\x0f\x05", false)? == Trap::Syscall;
+    platform.evict_all();
+    Ok(can)
+}
+
 /// A program's first trap, or that of its first step.
 fn first_trap(platform: &mut KvmPlatform, code: &[u8], step: bool) -> Result<Trap, PlatformError> {
     let frame = Frame::from_slice(code);

@@ -56,6 +56,15 @@ pub(crate) struct TrapFrame {
     pub cr2: u64,
 }
 
+/// How to go to application code.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    /// For one instruction.
+    pub step: bool,
+    /// The application does not know that it was stopped: ds and es stay as they are.
+    pub keep_selectors: bool,
+}
+
 /// Why application code stopped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Exit {
@@ -65,8 +74,10 @@ pub(crate) enum Exit {
     Compat,
     /// An exception.
     Trap(TrapFrame),
-    /// KVM_RUN was interrupted.
+    /// KVM_RUN was interrupted while it ran application code.
     Kicked,
+    /// KVM_RUN was interrupted while the monitor ran: it goes on as it is.
+    KickedInMonitor,
 }
 
 /// One virtual machine with its vCPU.
@@ -83,6 +94,8 @@ pub(crate) struct Vm {
     shown: u64,
     root: u64,
     bases: (u64, u64),
+    /// Application code can change the bases by itself (wrfsbase): they are read at each exit.
+    follow_bases: bool,
     syscall_rsp: u64,
 }
 
@@ -110,6 +123,7 @@ impl Vm {
             shown: 0,
             root: 0,
             bases: (0, 0),
+            follow_bases: false,
             syscall_rsp: 0,
         };
         machine.slot(SLOT_MONITOR, 0, TABLES)?;
@@ -204,8 +218,8 @@ impl Vm {
     }
 
     /// Prepares the vCPU to go to application code: in `regs`, with the page tables at `root`, after `changes`.
-    pub fn prepare(&mut self, regs: &Regs, step: bool, root: u64, changes: &Changes) {
-        let trap_flag = if step { RFLAGS_TF } else { 0 };
+    pub fn prepare(&mut self, regs: &Regs, how: How, root: u64, changes: &Changes) {
+        let trap_flag = if how.step { RFLAGS_TF } else { 0 };
         let frame = [regs.rip, u64::from(USER_CS), regs.rflags | trap_flag, regs.rsp, u64::from(USER_SS)];
         for (at, value) in (FRAME..).step_by(8).zip(frame) {
             self.low.write(at, value);
@@ -217,6 +231,9 @@ impl Vm {
         let plain = changes.is_empty() && root == self.root && bases == self.bases;
         let mut vcpu = general(regs);
         (vcpu.rip, vcpu.rsp, vcpu.rflags) = (self.monitor.resume, MONITOR_BASE + FRAME, RFLAGS_FIXED);
+        if how.keep_selectors {
+            vcpu.rip = self.monitor.resume_keeping;
+        }
         if !plain {
             for (at, value) in (SCRATCH..)
                 .step_by(8)
@@ -268,9 +285,7 @@ impl Vm {
                 return Err(self.failed(what));
             }
             Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => {
-                // In the monitor it goes on as it is.
-                self.in_user = self.vcpu.sync_regs_mut().regs.rip < MONITOR_BASE;
-                return Ok(Exit::Kicked);
+                return self.kicked();
             }
             Err(error) => {
                 let what = format!("KVM_RUN: {error}");
@@ -288,9 +303,15 @@ impl Vm {
         }
     }
 
-    /// Whether the vCPU was stopped in application code, after [`Exit::Kicked`].
-    pub fn stopped_in_user(&self) -> bool {
-        self.in_user
+    fn kicked(&mut self) -> Result<Exit, PlatformError> {
+        if self.vcpu.sync_regs_mut().regs.rip >= MONITOR_BASE {
+            return Ok(Exit::KickedInMonitor);
+        }
+        // The way back to ring 0 is by the system registers; what the application loaded into its selectors stays.
+        let now = self.vcpu.get_sregs().map_err(sys::kvm("KVM_GET_SREGS"))?;
+        (self.kernel.ds, self.kernel.es, self.kernel.fs, self.kernel.gs) = (now.ds, now.es, now.fs, now.gs);
+        self.in_user = true;
+        Ok(if now.cs.selector == USER_CS { Exit::Kicked } else { Exit::Compat })
     }
 
     fn trap(&mut self) -> Result<Exit, PlatformError> {
@@ -304,6 +325,10 @@ impl Vm {
             vector: word(7),
             cr2: word(8),
         };
+        // A software KVM cuts CSTAR to 32 bits.
+        if frame.rip == self.monitor.compat_entry & 0xffff_ffff && frame.cr2 == frame.rip {
+            return Ok(Exit::Compat);
+        }
         if frame.cs & 3 == 0 {
             let what = format!(
                 "exception {} (error code {:#x}, cr2 {:#x}) in the monitor",
@@ -323,6 +348,21 @@ impl Vm {
 
     fn failed(&mut self, what: String) -> PlatformError {
         PlatformError::Vm { what, rip: self.vcpu.sync_regs_mut().regs.rip, code: Vec::new() }
+    }
+
+    /// Reads the bases of fs and gs at each exit from now on: for a KVM that does not forbid wrfsbase.
+    pub fn follow_bases(&mut self) {
+        self.follow_bases = true;
+        self.vcpu.set_sync_valid_reg(SyncReg::SystemRegister);
+    }
+
+    /// The bases of fs and gs as the application has them.
+    pub fn bases(&mut self) -> (u64, u64) {
+        if self.follow_bases {
+            let sregs = &self.vcpu.sync_regs_mut().sregs;
+            self.bases = (sregs.fs.base, sregs.gs.base);
+        }
+        self.bases
     }
 
     /// The application's rsp, after [`Exit::Syscall`].

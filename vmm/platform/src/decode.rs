@@ -60,6 +60,37 @@ pub fn loads_flags(memory: &Extents, rip: u64) -> bool {
     at(memory, rip).is_some_and(|i| matches!(i.mnemonic(), Popf | Popfd | Popfq | Iret | Iretd | Iretq))
 }
 
+/// Whether a valid instruction raises a general protection fault for what its operands are: far transfers, `int n`,
+/// segment loads, and loads of control words with reserved bits.
+#[must_use]
+pub fn faults_by_operand(instruction: &Instruction) -> bool {
+    use Mnemonic::{
+        Fxrstor, Fxrstor64, Int, Iret, Iretd, Iretq, Ldmxcsr, Lfs, Lgs, Lss, Retf, Vldmxcsr, Xrstor, Xrstor64,
+    };
+    instruction.is_call_far()
+        || instruction.is_call_far_indirect()
+        || instruction.is_jmp_far()
+        || instruction.is_jmp_far_indirect()
+        || instruction.op0_register().is_segment_register()
+        || matches!(
+            instruction.mnemonic(),
+            Fxrstor
+                | Fxrstor64
+                | Int
+                | Iret
+                | Iretd
+                | Iretq
+                | Ldmxcsr
+                | Lfs
+                | Lgs
+                | Lss
+                | Retf
+                | Vldmxcsr
+                | Xrstor
+                | Xrstor64
+        )
+}
+
 /// The kind of access that faulted at `addr`, for a platform whose host says only whether something was mapped there.
 #[must_use]
 pub fn fault_access(
