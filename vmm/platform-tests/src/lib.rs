@@ -13,6 +13,8 @@
 //!
 //! A case that asks for what a platform cannot do by its own [`Abilities`] says so on stderr and is left out.
 //!
+//! [`bench`] measures what traps cost, the same for all.
+//!
 //! Neighbours: `bloodhound-platform`, whose promises these are; the platform crates, which depend on this one for their
 //! tests only.
 
@@ -20,6 +22,7 @@ use std::io::Write as _;
 
 use bloodhound_platform::Abilities;
 
+pub mod bench;
 pub mod escape;
 mod guest;
 pub mod leaks;
