@@ -261,29 +261,43 @@ impl Steps {
 struct Stack {
     session: Arc<Session>,
     chosen: Chosen,
-    current: Option<(Worker, World, Steps)>,
+    current: Option<Booted>,
     fresh: bool,
+}
+
+/// A worker whose services are up.
+struct Booted {
+    worker: Worker,
+    snapshot: World,
+    steps: Steps,
+    /// The steps of the boot, which every run begins with.
+    boot: Vec<StepRecord>,
+}
+
+impl Booted {
+    fn new(session: Arc<Session>, chosen: &Chosen) -> Result<Booted, Failure> {
+        let mut worker = Worker::new(session, chosen, None, interrupt())?;
+        let steps = Steps::default();
+        worker.listen(Listen::Steps, steps.listener());
+        let snapshot = worker.boot()?;
+        let boot = steps.take();
+        Ok(Booted { worker, snapshot, steps, boot })
+    }
 }
 
 impl Subject for Stack {
     fn run(&mut self, seed: u64) -> Result<Run, Failure> {
         let fresh = self.fresh;
         self.fresh = !fresh;
-        let (worker, steps) = match &mut self.current {
-            Some((worker, snapshot, steps)) if !fresh => {
-                worker.restore(snapshot);
-                (worker, steps)
+        let Booted { worker, steps, boot, .. } = match &mut self.current {
+            Some(booted) if !fresh => {
+                booted.worker.restore(&booted.snapshot);
+                booted
             }
             current => {
                 // The one before is dropped first: a thread should have one platform.
                 *current = None;
-                let mut worker = Worker::new(self.session.clone(), &self.chosen, None, interrupt())?;
-                let steps = Steps::default();
-                worker.listen(Listen::Steps, steps.listener());
-                let snapshot = worker.boot()?;
-                steps.take();
-                let (worker, _, steps) = current.insert((worker, snapshot, steps));
-                (worker, steps)
+                current.insert(Booted::new(self.session.clone(), &self.chosen)?)
             }
         };
         let outcome = worker.run(seed, Decisions::seeded(seed)).map_err(host_failure)?;
@@ -296,8 +310,10 @@ impl Subject for Stack {
             Some(Stopped::Unsupported(what)) => Some(format!("unsupported: {what}")),
             _ => None,
         };
+        let mut all = boot.clone();
+        all.append(&mut steps.take());
         Ok(Run {
-            steps: steps.take(),
+            steps: all,
             digest: outcome.digest,
             total: outcome.steps,
             virtual_time: outcome.virtual_time,
