@@ -8,7 +8,7 @@
 use std::fmt;
 
 use bloodhound_kernel::node::PatchCpuid;
-use bloodhound_platform::{Abilities, CpuidTrap, Platform, PlatformError, patch_cpuid};
+use bloodhound_platform::{Abilities, CpuidTrap, Platform, PlatformError, patch_both, patch_cpuid, patch_rdtsc};
 use bloodhound_platform_kvm::KvmPlatform;
 use bloodhound_platform_ptrace::PtracePlatform;
 use serde::{Deserialize, Serialize};
@@ -223,9 +223,12 @@ impl Chosen {
     /// What the platform says.
     pub fn open(&self, cpu: Option<usize>) -> Result<(Box<dyn Platform>, Option<PatchCpuid>), Failure> {
         let platform = (self.open)(cpu).map_err(|error| cannot_start(self.name, &error))?;
-        let patch = match platform.abilities().cpuid {
-            CpuidTrap::Faulting => None,
-            CpuidTrap::NeedsPatch => Some(patch_cpuid as PatchCpuid),
+        let Abilities { cpuid, traps_rdtsc, .. } = platform.abilities();
+        let patch = match (cpuid, traps_rdtsc) {
+            (CpuidTrap::Faulting, true) => None,
+            (CpuidTrap::NeedsPatch, true) => Some(patch_cpuid as PatchCpuid),
+            (CpuidTrap::Faulting, false) => Some(patch_rdtsc as PatchCpuid),
+            (CpuidTrap::NeedsPatch, false) => Some(patch_both as PatchCpuid),
         };
         Ok((platform, patch))
     }

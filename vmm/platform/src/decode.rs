@@ -8,6 +8,7 @@ use iced_x86::{
 };
 
 use crate::extents::Extents;
+use crate::patch::PATCHED_RDTSC;
 use crate::{Access, Regs, Trap};
 
 /// The longest instruction in bytes.
@@ -44,6 +45,18 @@ pub fn trapped(memory: &Extents, rip: u64) -> Option<(Trap, usize)> {
         _ => return None,
     };
     Some((trap, prefixes))
+}
+
+/// `rdtsc` or `rdtscp` at rip in its patched form (see [`crate::patch_rdtsc`]), which is an invalid opcode.
+#[must_use]
+pub fn patched_rdtsc(memory: &Extents, rip: u64) -> Option<Trap> {
+    let mut code = [0; 3];
+    let len = memory.read(rip, &mut code);
+    match &code[..len] {
+        [PATCHED_RDTSC, 0x31, ..] => Some(Trap::Rdtsc { aux: false }),
+        [PATCHED_RDTSC, 0x01, 0xf9] => Some(Trap::Rdtsc { aux: true }),
+        _ => None,
+    }
 }
 
 /// Whether `pushf` in one of its forms stands at rip.

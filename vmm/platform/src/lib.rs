@@ -29,7 +29,7 @@ pub mod x86;
 mod xstate;
 
 pub use cpuid::{XSAVE_SIZE, cpuid_profile};
-pub use patch::patch_cpuid;
+pub use patch::{patch_both, patch_cpuid, patch_rdtsc};
 pub use regs::{Regs, USER_RFLAGS};
 pub use scripted::{Arg, Reg, Scripted, Step, scripted_elf};
 pub use trap::{Access, Exception, ExceptionKind, PlatformError, Trap, Unsupported};
@@ -104,7 +104,8 @@ pub enum CpuidTrap {
 /// What a platform can do on this host, and what it costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// `rdtsc` and `rdtscp` trap. Without it time leaks in and the platform is not deterministic.
+    /// `rdtsc` and `rdtscp` trap. Without it run [`patch_rdtsc`] over executable pages before they are mapped; the host's
+    /// time still leaks into code that is written at run time, so the platform is not deterministic for every program.
     pub traps_rdtsc: bool,
     /// How `cpuid` traps.
     pub cpuid: CpuidTrap,

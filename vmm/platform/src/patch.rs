@@ -1,10 +1,11 @@
-//! Makes `cpuid` trap on processors that cannot make it fault ([`patch_cpuid`]).
+//! Makes `cpuid` and `rdtsc` trap where the host cannot ([`patch_cpuid`], [`patch_rdtsc`], [`patch_both`]).
 //!
 //! `cpuid` is 0f a2. With the first byte replaced by f4 it is `hlt`, which is privileged and faults; the second
 //! byte stays and says what it was. One byte is replaced, so a jump to the instruction and the length of it
-//! stay right.
+//! stay right. `rdtsc` is 0f 31 and `rdtscp` 0f 01 f9; their first byte becomes 06, an invalid opcode, as a `hlt` before
+//! a `xor` (31) is nothing unusual.
 //!
-//! The pair may also be part of a longer instruction or of data among the code. What it is shows by decoding
+//! The bytes may also be part of a longer instruction or of data among the code. What it is shows by decoding
 //! from many places before it: x86 code synchronises itself, so nearly all of the streams run into the true one
 //! after a few instructions, and either land on the pair or step over it.
 
@@ -17,18 +18,47 @@ const REACH: usize = 96;
 const SYNCHRONISED: usize = 16;
 /// Bytes of the neighbouring pages that are looked at, at most.
 pub(crate) const CONTEXT: usize = REACH;
-/// The byte that makes the pair fault.
-const HLT: u8 = 0xf4;
+/// An instruction that is to fault: 0f and the rest of it, and what takes the place of 0f.
+struct Pattern {
+    rest: &'static [u8],
+    with: u8,
+}
+
+const CPUID: Pattern = Pattern { rest: &[0xa2], with: 0xf4 };
+const RDTSC: Pattern = Pattern { rest: &[0x31], with: PATCHED_RDTSC };
+const RDTSCP: Pattern = Pattern { rest: &[0x01, 0xf9], with: PATCHED_RDTSC };
+
+/// What stands for the first byte of a patched `rdtsc` or `rdtscp`.
+pub(crate) const PATCHED_RDTSC: u8 = 0x06;
 
 /// Replaces the `cpuid` instructions of an executable page. `before` and `after` are the bytes next to the page
 /// (at most 96 each are used), empty if they are not code or not known. How many were replaced.
 ///
 /// The last byte of a page is judged together with the first of `after`.
 pub fn patch_cpuid(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize {
+    patch(page, before, after, &[CPUID])
+}
+
+/// As [`patch_cpuid`], for `rdtsc` and `rdtscp`.
+pub fn patch_rdtsc(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize {
+    patch(page, before, after, &[RDTSC, RDTSCP])
+}
+
+/// [`patch_cpuid`] and [`patch_rdtsc`].
+pub fn patch_both(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize {
+    patch(page, before, after, &[CPUID, RDTSC, RDTSCP])
+}
+
+fn patch(page: &mut [u8; PAGE], before: &[u8], after: &[u8], patterns: &[Pattern]) -> usize {
+    let byte = |at: usize| page.get(at).or_else(|| after.get(at - PAGE)).copied();
+    let pattern_at = |at: usize| {
+        let stands = |p: &&Pattern| (1..).zip(p.rest).all(|(n, rest)| byte(at + n) == Some(*rest));
+        patterns.iter().find(stands)
+    };
     // The usual page has none.
-    let candidates: Vec<usize> = (0..PAGE)
+    let candidates: Vec<(usize, &Pattern)> = (0..PAGE)
         .filter(|&at| page[at] == 0x0f)
-        .filter(|&at| page.get(at + 1).or(after.first()) == Some(&0xa2))
+        .filter_map(|at| pattern_at(at).map(|pattern| (at, pattern)))
         .collect();
     if candidates.is_empty() {
         return 0;
@@ -37,10 +67,13 @@ pub fn patch_cpuid(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize 
     let mut code = before.to_vec();
     code.extend_from_slice(page);
     code.extend_from_slice(&after[..after.len().min(CONTEXT)]);
-    let real: Vec<usize> =
-        candidates.into_iter().filter(|&at| is_instruction(&code, before.len() + at)).collect();
-    for &at in &real {
-        page[at] = HLT;
+    let real: Vec<(usize, u8)> = candidates
+        .into_iter()
+        .filter(|(at, pattern)| is_instruction(&code, before.len() + at, 1 + pattern.rest.len()))
+        .map(|(at, pattern)| (at, pattern.with))
+        .collect();
+    for &(at, with) in &real {
+        page[at] = with;
     }
     real.len()
 }
@@ -49,7 +82,7 @@ pub fn patch_cpuid(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize 
 ///
 /// Tables in executable pages are real: libcrypto has 150 KiB of curve points there, and some linkers put all
 /// constants there. A pair in them must stay, or signatures go wrong; so the neighbourhood has to look like code.
-fn is_instruction(code: &[u8], at: usize) -> bool {
+fn is_instruction(code: &[u8], at: usize, len: usize) -> bool {
     let (mut hits, mut misses) = (0u32, 0u32);
     // For each start: where its stream goes is the same as where the stream of its first instruction's end goes.
     // `lands[n]` answers for `first + n`: on the pair (true), over it (false), or into nonsense (none).
@@ -69,7 +102,7 @@ fn is_instruction(code: &[u8], at: usize) -> bool {
             None => {}
         }
     }
-    if hits < misses || !code_follows(code, at) {
+    if hits < misses || !code_follows(code, at + len) {
         return false;
     }
     // Streams that begin in zeros synchronise late, so the furthest is not always the true one. Before the
@@ -83,9 +116,8 @@ fn is_instruction(code: &[u8], at: usize) -> bool {
     good.count() * 10 >= total
 }
 
-/// Whether the instructions after the pair are such as code has, as far as there are bytes.
-fn code_follows(code: &[u8], at: usize) -> bool {
-    let mut next = at + 2;
+/// Whether the instructions from `next` on are such as code has, as far as there are bytes.
+fn code_follows(code: &[u8], mut next: usize) -> bool {
     for _ in 0..12 {
         let Some(instruction) = decode(code, next) else { return next + 15 > code.len() };
         if !plausible(&instruction) {

@@ -153,7 +153,7 @@ impl Node {
         }
     }
 
-    /// A copy of an executable page with its cpuid instructions made to trap, if it has any.
+    /// A copy of an executable page with its instructions made to trap that the host lets through, if it has any.
     fn patched(&mut self, ino: bloodhound_vfs::Ino, index: u64, frame: &Frame, exec: bool) -> Option<Frame> {
         let patch = self.config.patch_cpuid.filter(|_| exec)?;
         let pristine = self.vfs.is_pristine(ino);
@@ -169,7 +169,9 @@ impl Node {
 
     fn patch(&self, patch: PatchCpuid, ino: bloodhound_vfs::Ino, index: u64, frame: &Frame) -> Option<Frame> {
         let bytes = frame.bytes();
-        if !bytes.windows(2).any(|w| w == [0x0f, 0xa2]) && bytes[4095] != 0x0f {
+        // The second bytes of cpuid, rdtsc and rdtscp. The usual page has none.
+        let may_be = |w: &[u8]| w[0] == 0x0f && matches!(w[1], 0xa2 | 0x31 | 0x01);
+        if !bytes.windows(2).any(may_be) && bytes[4095] != 0x0f {
             return None;
         }
         // Instructions are found by decoding from before the page, so its neighbours are needed.

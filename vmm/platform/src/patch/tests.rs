@@ -23,6 +23,25 @@ fn instructions_are_replaced_wherever_they_stand() {
 }
 
 #[test]
+fn time_stamp_counters_are_replaced() {
+    // lfence; rdtsc; shl rdx, 32; or rax, rdx; ret, and rdtscp; mov [rdi], eax; ret
+    let code = b"\x0f\xae\xe8\x0f\x31\x48\xc1\xe2\x20\x48\x09\xd0\xc3\x0f\x01\xf9\x89\x07\xc3";
+    let mut replaced = page(code, 500);
+    assert_eq!(patch_rdtsc(&mut replaced, &[], &[]), 2);
+    assert_eq!((replaced[503], replaced[504], replaced[513], replaced[514]), (6, 0x31, 6, 1));
+    let mut other = page(code, 500);
+    assert_eq!(patch_cpuid(&mut other, &[], &[]), 0);
+    assert_eq!(patch_both(&mut other, &[], &[]), 2);
+    assert_eq!(other, replaced);
+    // mov eax, 0x310f
+    assert_eq!(patch_rdtsc(&mut page(b"\xb8\x0f\x31\0\0\xc3", 500), &[], &[]), 0);
+    // rdtscp across the page's end.
+    let mut first = page(b"\x0f\x01", PAGE - 2);
+    assert_eq!(patch_rdtsc(&mut first, &[], b"\xf9\x89\x07\xc3"), 1);
+    assert_eq!(patch_rdtsc(&mut page(b"\x0f\x01", PAGE - 2), &[], b"\xf8\x89\x07\xc3"), 0, "swapgs");
+}
+
+#[test]
 fn pairs_inside_other_instructions_are_left() {
     let cases: [&[u8]; 4] = [
         b"\xb8\x0f\xa2\0\0\xc3",             // mov eax, 0xa20f
@@ -43,7 +62,7 @@ fn a_pair_across_the_pages_end() {
     whole[PAGE - 3..PAGE - 3 + code.len()].copy_from_slice(code);
     let mut first: [u8; PAGE] = whole[..PAGE].try_into().unwrap();
     assert_eq!(patch_cpuid(&mut first, &[], &whole[PAGE..]), 1);
-    assert_eq!(first[PAGE - 1], HLT);
+    assert_eq!(first[PAGE - 1], 0xf4);
     let mut second: [u8; PAGE] = whole[PAGE..].try_into().unwrap();
     assert_eq!(patch_cpuid(&mut second, &whole[..PAGE], &[]), 0, "its second byte stays");
     // The same bytes, as the operand of an instruction that begins in the first page.
@@ -72,7 +91,7 @@ fn patched_addresses(elf: &[u8]) -> BTreeSet<u64> {
             let end = len.min(start + PAGE);
             let mut page = [0; PAGE];
             page[..end - start].copy_from_slice(&segment[start..end]);
-            patch_cpuid(&mut page, &segment[..start], &segment[end..]);
+            patch_both(&mut page, &segment[..start], &segment[end..]);
             let changed = segment[start..end].iter().zip(&page).enumerate().filter(|(_, (a, b))| a != b);
             found.extend(changed.map(|(n, _)| address + (start + n) as u64));
         }
@@ -89,7 +108,9 @@ fn compare_with_objdump(path: &str) -> Option<usize> {
     for (n, (address, text)) in lines.iter().enumerate() {
         // objdump disassembles tables as well, and stumbles there every few lines.
         let around = &lines[n.saturating_sub(12)..lines.len().min(n + 12)];
-        if text.trim_end() == "cpuid" && !around.iter().any(|(_, text)| text.contains("(bad)")) {
+        if matches!(text.trim_end(), "cpuid" | "rdtsc" | "rdtscp")
+            && !around.iter().any(|(_, text)| text.contains("(bad)"))
+        {
             want.insert(u64::from_str_radix(address.trim(), 16).unwrap());
         }
     }
