@@ -16,8 +16,8 @@ for source in "$here"/c/*.c; do
         flags=
         [ $kind = static ] && flags=-static
         # The programs pass wrong arguments on purpose.
-        $cc -std=gnu11 -O1 -Wall -Wextra -Wno-stringop-overflow -Wno-stringop-overread -Wno-nonnull -pthread $flags -o "$binary.new" "$source"
-        mv "$binary.new" "$binary"
+        $cc -std=gnu11 -O1 -Wall -Wextra -Wno-stringop-overflow -Wno-stringop-overread -Wno-nonnull -pthread $flags -o "$binary.new.$$" "$source"
+        mv "$binary.new.$$" "$binary"
     done
 done
 
@@ -33,6 +33,10 @@ for kind in dynamic static; do
         --target x86_64-unknown-linux-gnu --target-dir "$target/$kind"
     for binary in "$target/$kind"/x86_64-unknown-linux-gnu/release/*; do
         [ -f "$binary" ] && [ -x "$binary" ] || continue
-        cp "$binary" "$here/bin/$kind/"
+        # In one go, and not for nothing: another test may be running the program just now.
+        installed=$here/bin/$kind/$(basename "$binary")
+        cmp -s "$binary" "$installed" && continue
+        cp "$binary" "$installed.new.$$"
+        mv "$installed.new.$$" "$installed"
     done
 done

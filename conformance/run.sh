@@ -10,7 +10,7 @@ failed=0
 for kind in ${KINDS:-static dynamic}; do
     for path in "$here/bin/$kind"/*; do
         name=$(basename "$path")
-        case $name in tokio-server | nondet | *.new) continue ;; esac
+        case $name in tokio-server | nondet | *.new.*) continue ;; esac
         case " ${PROGRAMS:-$name} " in *" $name "*) ;; *) continue ;; esac
         output=$(timeout "${SECONDS_EACH:-60}" "$@" "$path" 2>&1 </dev/null)
         status=$?

@@ -301,17 +301,21 @@ fn check(case: &Case) -> Result<(), String> {
     let port = format!("PORT={}", free_port());
     let home = format!("HOME={}", dir.display());
     let script = format!("{UP}\n{}", case.script);
-    let simulated = || {
-        let options = ["--summary", "--seed", "5", "-e", &port, "-e", &home];
+    let simulated = |torment: &str| {
+        let options = ["--summary", "--seed", "5", "-e", &port, "-e", &home, "--torment", torment];
         finish(exec(&options, &["bash".into(), "-c".into(), (&script).into()]).current_dir(&dir), b"")
     };
     let before = listing(&dir);
-    let (first, second) = (simulated(), simulated());
+    let first = simulated("0");
+    // Real programs have the many mappings and processes that conformance programs have not.
+    for torment in ["0", "17"] {
+        let again = simulated(torment);
+        if first.determined() != again.determined() {
+            return Err(format!("--torment {torment} gives something else:\n{first:#?}\n{again:#?}"));
+        }
+    }
     if listing(&dir) != before {
         return Err("the host's files have changed".into());
-    }
-    if first != second {
-        return Err(format!("two runs differ:\n{first:#?}\n{second:#?}"));
     }
     let mut command = Command::new("env");
     command.args(["-i", PATH, &home, "LANG=C.UTF-8", &port, "bash", "-c", &script]).current_dir(&dir);
@@ -355,9 +359,12 @@ fn what_is_around_a_program_passes_through() {
     let sorted = run(&["sort", "-n"], &input);
     assert_eq!((sorted.code, sorted.stdout.lines().count()), (Some(0), 30_000));
     assert!(sorted.stdout.starts_with("0\n0\n") && sorted.stdout.ends_with("999\n999\n"));
-    assert_eq!(
-        run(&["sh", "-c", "echo out; echo err >&2; exit 42"], b""),
-        Ran { code: Some(42), stdout: "out\n".into(), stderr: "err\n".into() }
+    let both = run(&["sh", "-c", "echo out; echo err >&2; exit 42"], b"");
+    assert_eq!((both.code, both.stdout.as_str()), (Some(42), "out\n"));
+    // Before it there may be a warning of what the platform cannot do.
+    assert!(
+        both.stderr == "err\n"
+            || both.stderr.starts_with("bloodhound: warning") && both.stderr.ends_with("\nerr\n")
     );
     // As a shell tells the end by a signal.
     assert_eq!(run(&["sh", "-c", "kill -KILL $$"], b"").code, Some(128 + 9));
@@ -391,7 +398,7 @@ fn tokio_serves_curl() {
         let first = run(&[]);
         assert_eq!(first.code, Some(0), "{first:#?}");
         assert!(first.stdout.contains("served 8 requests"), "{first:#?}");
-        assert_eq!(first, run(&["--torment", "11"]), "{kind}");
+        assert_eq!(first.determined(), run(&["--torment", "11"]).determined(), "{kind}");
         outputs.push(first.stdout);
     }
     assert_eq!(outputs[0], outputs[1]);

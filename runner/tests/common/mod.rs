@@ -27,7 +27,23 @@ pub struct Ran {
 impl Ran {
     /// The line of `--summary` with the digest.
     pub fn digest(&self) -> Option<&str> {
-        self.stderr.lines().rev().find(|line| line.starts_with("digest: "))
+        self.summary("digest: ")
+    }
+
+    /// The last line of standard error that begins so.
+    pub fn summary(&self, start: &str) -> Option<&str> {
+        self.stderr.lines().rev().find(|line| line.starts_with(start))
+    }
+
+    /// Whether the platform warned that it does not trap `rdtsc`.
+    pub fn rdtsc_leaks(&self) -> bool {
+        self.stderr.contains("does not trap rdtsc")
+    }
+
+    /// What one seed determines: result, output, digest, steps, virtual time.
+    pub fn determined(&self) -> (Option<i32>, &str, [Option<&str>; 3]) {
+        let summary = ["digest: ", "steps: ", "virtual_time_ns: "].map(|start| self.summary(start));
+        (self.code, &self.stdout, summary)
     }
 }
 
@@ -73,11 +89,31 @@ fn wait(child: &mut std::process::Child) -> Option<ExitStatus> {
     }
 }
 
-/// `bloodhound exec`, with options before the program.
+/// The platform that the tests are to run programs on. `None`: whichever `bloodhound` takes by itself.
+pub fn platform() -> Option<String> {
+    std::env::var("BLOODHOUND_TEST_PLATFORM").ok().filter(|name| !name.is_empty())
+}
+
+/// `bloodhound exec`, with options before the program, on the platform of [`platform`].
 pub fn exec(options: &[&str], program: &[OsString]) -> Command {
+    exec_on(platform().as_deref(), options, program)
+}
+
+/// `bloodhound exec` on a platform.
+pub fn exec_on(platform: Option<&str>, options: &[&str], program: &[OsString]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-    command.arg("exec").args(options).arg("--").args(program);
+    command.arg("exec").args(options);
+    if let Some(platform) = platform {
+        command.args(["--platform", platform]);
+    }
+    command.arg("--").args(program);
     command
+}
+
+/// Prints a line that is seen although the test succeeds.
+pub fn say(text: &str) {
+    // Past the capture of the test harness, which only knows the macros. Standard error may be closed: no matter.
+    let _ignored = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Calls `work` for all items, on as many threads as there are processors, in any order.
