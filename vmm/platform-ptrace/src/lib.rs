@@ -10,6 +10,11 @@
 //! `stub` their contents, `tsc` the tracer's own clock, `sys` host calls. Page tables, decoding
 //! and loops without side effects are `bloodhound_platform`'s.
 //!
+//! What application code can see of the host, since nothing makes it trap: instructions that `cpuid` does not offer
+//! (`rdrand`, `rdseed`, `rdpid`, AVX-512, `wrfsbase` and the like), `xgetbv`, the number of the processor by `lsl` of
+//! selector 0x7b, `sgdt` and its kin where the processor has no UMIP. It can read the stub's pages, which hold the same in
+//! every stub while it runs. An `int 4` right before an `rdtsc` passes for the `rdtsc`.
+//!
 //! Stubs are traced by the thread that made the platform, and die with it.
 
 mod classify;
