@@ -397,7 +397,7 @@ mod tests {
         let text = lacking.text();
         assert!(text.contains("kvm platform      incomplete"), "{text}");
         assert!(
-            text.contains("  rdtsc           NOT trapped: programs that read the time-stamp counter"),
+            text.contains("  rdtsc           NOT trapped: it is replaced in the code of programs, but "),
             "{text}"
         );
         assert!(text.contains("auto takes        ptrace (kvm does not trap rdtsc)\n"), "{text}");

@@ -8,7 +8,9 @@
 use std::fmt;
 
 use bloodhound_kernel::node::PatchCpuid;
-use bloodhound_platform::{Abilities, CpuidTrap, Platform, PlatformError, patch_both, patch_cpuid, patch_rdtsc};
+use bloodhound_platform::{
+    Abilities, CpuidTrap, Platform, PlatformError, patch_both, patch_cpuid, patch_rdtsc,
+};
 use bloodhound_platform_kvm::KvmPlatform;
 use bloodhound_platform_ptrace::PtracePlatform;
 use serde::{Deserialize, Serialize};
@@ -116,7 +118,8 @@ pub struct Missing {
 const RDTSC: Missing = Missing {
     ability: "traps_rdtsc",
     what: "trap rdtsc",
-    consequence: "programs that read the time-stamp counter see the host's; a replay is exact only if none does",
+    consequence: "it is replaced in the code of programs, but code that they write at run time and that reads the time-stamp \
+                  counter sees the host's; a replay is exact only if none does",
 };
 const STEPS: Missing = Missing {
     ability: "traps_steps",
@@ -217,7 +220,7 @@ impl Chosen {
         Chosen { name, abilities, open }
     }
 
-    /// Opens it for the calling thread; also how `cpuid` is to be patched, if it is.
+    /// Opens it for the calling thread; also how `cpuid` and `rdtsc` are to be patched, if they are.
     ///
     /// # Errors
     /// What the platform says.
@@ -382,8 +385,8 @@ mod tests {
         let lacking = chosen(without(true, false));
         assert_eq!(lacking.line(), "kvm (does not trap rdtsc)");
         assert!(lacking.warnings().starts_with("bloodhound: warning: the kvm platform does not trap rdtsc"));
-        assert!(lacking.warnings().contains(
-            "programs that read the time-stamp counter see the host's; a replay is exact only if none does\n"
+        assert!(lacking.warnings().ends_with(
+            "that reads the time-stamp counter sees the host's; a replay is exact only if none does\n"
         ));
         assert_eq!(lacking.record().missing(), [RDTSC]);
         let json = lacking.json();

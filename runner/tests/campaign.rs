@@ -124,7 +124,7 @@ fn voting_twice_is_found() {
 }
 
 #[test]
-fn snapshot_and_full_boot_and_repetition_give_one_digest() {
+fn snapshot_and_full_boot_and_repetition_and_platforms_give_one_digest() {
     let digest = |output: &Output| json(output)["digest"].clone();
     let run = bloodhound(&example(), &["run", "--seed", "3", "--format", "json"]);
     assert_eq!(code(&run), 0, "{}", text(&run));
@@ -132,6 +132,17 @@ fn snapshot_and_full_boot_and_repetition_give_one_digest() {
     let verify = bloodhound(&example(), &["verify", "--seed", "3", "--times", "4", "--format", "json"]);
     assert_eq!(code(&verify), 0, "{}", text(&verify));
     assert_eq!(digest(&run), digest(&verify));
+    let doctor = bloodhound(&example(), &["doctor", "--format", "json"]);
+    match json(&doctor)["platforms"][1]["error"].as_str() {
+        Some(error) => println!("SKIPPED the part on KVM: {error}"),
+        None => {
+            let args =
+                ["verify", "--seed", "3", "--platform", "ptrace,kvm", "--times", "2", "--format", "json"];
+            let both = bloodhound(&example(), &args);
+            assert_eq!(code(&both), 0, "{}", text(&both));
+            assert_eq!(digest(&run), digest(&both));
+        }
+    }
     let other = bloodhound(&example(), &["run", "--seed", "4", "--format", "json"]);
     assert_ne!(digest(&run), digest(&other), "another seed is another run");
 }
