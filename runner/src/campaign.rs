@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use bloodhound_decisions::Decisions;
-use bloodhound_sim::World;
+use bloodhound_sim::{MachineError, World};
 
 use crate::junit::{Case, Status, Suite};
 use crate::output::{Format, write_file};
@@ -172,13 +172,8 @@ fn run_seeds(
                             worker.restore(&snapshot);
                         }
                         let seed = base + number;
-                        let outcome = worker.run(seed, Decisions::seeded(seed)).map_err(|e| {
-                            let failure = host_failure(e);
-                            Failure {
-                                text: format!("seed {seed} on {}: {}", chosen.name, failure.text),
-                                ..failure
-                            }
-                        })?;
+                        let ran = worker.run(seed, Decisions::seeded(seed));
+                        let outcome = ran.map_err(|e| seed_failure(seed, chosen, e))?;
                         if sender.send(Ok(outcome)).is_err() {
                             return Ok(());
                         }
@@ -197,6 +192,12 @@ fn run_seeds(
     totals.timed_out = totals.seeds < seeds && deadline.is_some_and(|d| Instant::now() >= d);
     totals.findings.sort_by_key(|(o, _, _)| o.seed);
     Ok(totals)
+}
+
+/// A host error, with the seed that it ended.
+fn seed_failure(seed: u64, chosen: &Chosen, error: MachineError) -> Failure {
+    let Failure { code, text } = host_failure(error);
+    Failure { code, text: format!("seed {seed} on {}: {text}", chosen.name) }
 }
 
 fn collect(
