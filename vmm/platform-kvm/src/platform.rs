@@ -40,6 +40,10 @@ struct Space {
     unaware: bool,
 }
 
+/// The virtual machine goes at every so many evictions: that takes a hundred times as long as the rest, since KVM
+/// waits for all processors then.
+const EVICTIONS_OF_A_VM: u32 = 16;
+
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -61,6 +65,7 @@ pub struct KvmPlatform {
     watchdog: Watchdog,
     thread: u32,
     abilities: Abilities,
+    evictions: u32,
     /// Application code has wrfsbase, though it should not.
     wrfsbase: bool,
     _thread: PhantomData<*const ()>,
@@ -103,6 +108,7 @@ impl KvmPlatform {
             watchdog,
             thread: sys::thread_id(),
             abilities: probe::UNKNOWN,
+            evictions: 0,
             wrfsbase: false,
             _thread: PhantomData,
         };
@@ -418,8 +424,11 @@ impl Platform for KvmPlatform {
     fn evict_all(&mut self) {
         self.spaces.clear();
         self.loaded = None;
-        self.vm = None;
-        self.forget_tables();
+        self.evictions += 1;
+        if self.evictions.is_multiple_of(EVICTIONS_OF_A_VM) {
+            self.vm = None;
+            self.forget_tables();
+        }
     }
 
     fn abilities(&self) -> Abilities {

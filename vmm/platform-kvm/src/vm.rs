@@ -231,7 +231,7 @@ impl Vm {
         let plain = changes.is_empty() && root == self.root && bases == self.bases;
         let mut vcpu = general(regs);
         (vcpu.rip, vcpu.rsp, vcpu.rflags) = (self.monitor.resume, MONITOR_BASE + FRAME, RFLAGS_FIXED);
-        if how.keep_selectors {
+        if how.keep_selectors || self.follow_bases && self.selectors_are_clear() {
             vcpu.rip = self.monitor.resume_keeping;
         }
         if !plain {
@@ -354,6 +354,12 @@ impl Vm {
     pub fn follow_bases(&mut self) {
         self.follow_bases = true;
         self.vcpu.set_sync_valid_reg(SyncReg::SystemRegister);
+    }
+
+    /// Whether ds and es hold nothing, as far as the last exit told.
+    fn selectors_are_clear(&mut self) -> bool {
+        let sregs = &self.vcpu.sync_regs_mut().sregs;
+        sregs.ds.selector | sregs.es.selector == 0
     }
 
     /// The bases of fs and gs as the application has them.
