@@ -113,6 +113,7 @@ impl KvmPlatform {
             _thread: PhantomData,
         };
         platform.wrfsbase = probe::wrfsbase(&mut platform)?;
+        platform.end_vm();
         platform.abilities = probe::measure(&mut platform)?;
         Ok(platform)
     }
@@ -131,6 +132,12 @@ impl KvmPlatform {
             self.forget_tables();
         }
         Ok(())
+    }
+
+    fn end_vm(&mut self) {
+        self.vm = None;
+        self.loaded = None;
+        self.forget_tables();
     }
 
     /// All page tables are gone; they are built again as spaces run.
@@ -304,9 +311,7 @@ impl KvmPlatform {
 
     /// After an error: if the machine itself failed it is given up. The application's state went with it.
     fn abandon(&mut self, id: SpaceId, error: PlatformError) -> PlatformError {
-        self.vm = None;
-        self.loaded = None;
-        self.forget_tables();
+        self.end_vm();
         let Some(space) = self.spaces.get_mut(&id) else { return error };
         space.owner = None;
         match error {
@@ -426,8 +431,7 @@ impl Platform for KvmPlatform {
         self.loaded = None;
         self.evictions += 1;
         if self.evictions.is_multiple_of(EVICTIONS_OF_A_VM) {
-            self.vm = None;
-            self.forget_tables();
+            self.end_vm();
         }
     }
 

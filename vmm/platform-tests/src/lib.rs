@@ -150,6 +150,44 @@ pub fn left_out(case: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "left out: {case}: {reason}");
 }
 
+/// A processor or KVM that is not quite one: some cases end otherwise there, through no fault of the platform.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Oddity {
+    /// None.
+    Plain,
+    /// The host's processor is QEMU's TCG.
+    Tcg,
+    /// The KVM is a software one, which does not trap `rdtsc` and emulates what it cannot run.
+    SoftwareKvm,
+}
+
+impl Oddity {
+    /// That of this host and platform.
+    #[must_use]
+    pub fn of(abilities: &Abilities) -> Oddity {
+        // The hypervisor's signature: "TCGTCGTCGTCG".
+        let leaf = core::arch::x86_64::__cpuid(0x4000_0000);
+        let tcg = u32::from_le_bytes(*b"TCGT");
+        if leaf.ebx == tcg {
+            Oddity::Tcg
+        } else if !abilities.traps_rdtsc {
+            Oddity::SoftwareKvm
+        } else {
+            Oddity::Plain
+        }
+    }
+
+    /// Whether a case is not to be judged on this host; then says so.
+    #[must_use]
+    pub fn excuses(self, only: Oddity, case: &str) -> bool {
+        let excused = self == only;
+        if excused {
+            left_out(case, &format!("it ends otherwise on this host ({self:?})"));
+        }
+        excused
+    }
+}
+
 /// Whether single steps trap; if not, says that `case` is left out.
 #[must_use]
 pub fn steps(abilities: &Abilities, case: &str) -> bool {

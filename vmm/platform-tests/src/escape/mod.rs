@@ -36,7 +36,7 @@ pub use segments::{
 };
 
 use crate::native::{Observed, Program, observe};
-use crate::{CODE, DATA, Guest, Make, PAGE, STACK, run};
+use crate::{CODE, DATA, Guest, Make, Oddity, PAGE, STACK, run};
 
 /// How a piece of code ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,15 +181,38 @@ impl Case {
     }
 }
 
+/// What ends otherwise on odd hosts. A software KVM emulates some instructions of ring 3, and not all checks with them.
+const ODD: &[(Oddity, &str)] = &[
+    (Oddity::SoftwareKvm, "int 23"),
+    (Oddity::SoftwareKvm, "int 25"),
+    // It is its own way to ask for cpuid.
+    (Oddity::SoftwareKvm, "int 26"),
+    (Oddity::SoftwareKvm, "cs 0x2b"),
+    (Oddity::SoftwareKvm, "ss 0x23"),
+    (Oddity::SoftwareKvm, "ss 0x33"),
+    (Oddity::SoftwareKvm, "to 0x8000000000000000"),
+    (Oddity::SoftwareKvm, "to 0x4141414141414141"),
+];
+
+fn is_odd(odd: Oddity, case: &str) -> bool {
+    // The code follows in parentheses.
+    ODD.iter().any(|(on, name)| *on == odd && case.split(" (").next() == Some(*name))
+}
+
 /// Runs all cases on one platform, natively first.
 fn check<P: Platform>(make: Make<P>, cases: &[Case]) {
     let native: Vec<Option<Observed>> =
         cases.iter().map(|case| (case.rule != Rule::NotAsked).then(|| observe(&case.program))).collect();
     let mut witness = Witness::new(make(None));
+    let odd = Oddity::of(&witness.guest.platform.abilities());
     let mut wrong = Vec::new();
     for (index, (case, native)) in cases.iter().zip(native).enumerate() {
         let (end, regs) = witness.attack(SpaceId(100 + index as u64), &case.program);
-        wrong.extend(case.judge(end, &regs, native));
+        if let Some(verdict) = case.judge(end, &regs, native)
+            && !(is_odd(odd, &case.name) && odd.excuses(odd, &verdict))
+        {
+            wrong.push(verdict);
+        }
         witness.works(&case.name);
     }
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
