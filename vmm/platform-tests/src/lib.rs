@@ -23,6 +23,7 @@ use std::io::Write as _;
 use bloodhound_platform::Abilities;
 
 pub mod bench;
+pub mod differential;
 pub mod escape;
 mod guest;
 pub mod leaks;

@@ -2,7 +2,7 @@
 //! ([`registers`], [`vectors`], [`data`]).
 
 use bloodhound_platform::{Regs, XState};
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind};
 
 use super::known;
 use super::random::Random;
@@ -13,36 +13,36 @@ const MAX_INSTRUCTION: usize = 15;
 
 /// Instructions that deserve to come often, most of them without their operands.
 const FAVOURITES: &[&[u8]] = &[
-    b"\xf3\xa4",         // rep movsb
-    b"\xf3\x48\xa5",     // rep movsq
-    b"\xf3\xaa",         // rep stosb
-    b"\xf3\x48\xab",     // rep stosq
-    b"\xf3\xa6",         // repe cmpsb
-    b"\xf2\xae",         // repne scasb
-    b"\xf3\x48\xad",     // rep lodsq
-    b"\x9c",             // pushfq
-    b"\x66\x9c",         // pushf
-    b"\x9d",             // popfq
-    b"\x66\x9d",         // popf
-    b"\x0f\x05",         // syscall
-    b"\xcc",             // int3
-    b"\xf1",             // int1
-    b"\xc9",             // leave
-    b"\xc3",             // ret
-    b"\xdb\xe3",         // fninit
-    b"\xdb\xe2",         // fnclex
-    b"\x9b",             // fwait
-    b"\xd9\xe8",         // fld1
-    b"\xd9\xee",         // fldz
-    b"\xde\xf9",         // fdivp
-    b"\xd9\xfa",         // fsqrt
-    b"\xc5\xf8\x77",     // vzeroupper
-    b"\xfd",             // std
-    b"\xfc",             // cld
-    b"\x9e",             // sahf
-    b"\xd7",             // xlatb
-    b"\x0f\x01\xd5",     // xend
-    b"\x0f\x0b",         // ud2
+    b"\xf3\xa4",     // rep movsb
+    b"\xf3\x48\xa5", // rep movsq
+    b"\xf3\xaa",     // rep stosb
+    b"\xf3\x48\xab", // rep stosq
+    b"\xf3\xa6",     // repe cmpsb
+    b"\xf2\xae",     // repne scasb
+    b"\xf3\x48\xad", // rep lodsq
+    b"\x9c",         // pushfq
+    b"\x66\x9c",     // pushf
+    b"\x9d",         // popfq
+    b"\x66\x9d",     // popf
+    b"\x0f\x05",     // syscall
+    b"\xcc",         // int3
+    b"\xf1",         // int1
+    b"\xc9",         // leave
+    b"\xc3",         // ret
+    b"\xdb\xe3",     // fninit
+    b"\xdb\xe2",     // fnclex
+    b"\x9b",         // fwait
+    b"\xd9\xe8",     // fld1
+    b"\xd9\xee",     // fldz
+    b"\xde\xf9",     // fdivp
+    b"\xd9\xfa",     // fsqrt
+    b"\xc5\xf8\x77", // vzeroupper
+    b"\xfd",         // std
+    b"\xfc",         // cld
+    b"\x9e",         // sahf
+    b"\xd7",         // xlatb
+    b"\x0f\x01\xd5", // xend
+    b"\x0f\x0b",     // ud2
 ];
 
 /// Opcodes with a ModRM byte that deserve to come often, and the digit of its middle field, if it matters.
@@ -125,16 +125,14 @@ fn instruction(random: &mut Random) -> Vec<u8> {
 
 /// Makes a branch go a short way, and mostly forward.
 fn aim(random: &mut Random, decoded: &Instruction, code: &mut [u8]) {
-    use FlowControl::{Call, ConditionalBranch, UnconditionalBranch};
-    if !matches!(decoded.flow_control(), Call | ConditionalBranch | UnconditionalBranch) {
+    if decoded.op0_kind() != OpKind::NearBranch64 {
         return;
     }
     let forward = random.below(24) as i64;
     let way = if random.once_in(40) { -forward } else { forward };
     let bytes = way.to_le_bytes();
-    // Short ones, conditional and not, loops, jrcxz; and after a prefix.
-    let opcode = code.len() - 2;
-    let field = if matches!(code[opcode], 0x70..=0x7f | 0xe0..=0xe3 | 0xeb) && decoded.len() < 5 { 1 } else { 4 };
+    let long = decoded.is_jcc_near() || decoded.is_jmp_near() || decoded.is_call_near();
+    let field = if long { 4 } else { 1 };
     let at = code.len() - field;
     code[at..].copy_from_slice(&bytes[..field]);
 }
@@ -172,7 +170,9 @@ fn candidate(random: &mut Random) -> Vec<u8> {
 }
 
 fn prefixes(random: &mut Random, code: &mut Vec<u8>) {
-    for (prefixes, odds) in [(&[0x66][..], 6), (&[0xf2, 0xf3], 6), (&[0x67], 24), (&[0x64, 0x65, 0x2e], 24), (&[0xf0], 12)] {
+    for (prefixes, odds) in
+        [(&[0x66][..], 6), (&[0xf2, 0xf3], 6), (&[0x67], 24), (&[0x64, 0x65, 0x2e], 24), (&[0xf0], 12)]
+    {
         if random.once_in(odds) {
             code.push(random.of(prefixes));
         }
@@ -203,7 +203,8 @@ fn operand(random: &mut Random, code: &mut Vec<u8>, digit: Option<u8>) {
     code.push(mode << 6 | middle << 3 | base);
     if mode != 3 && base == 4 {
         // No index, rcx, or any.
-        let index = random.of(&[4, 4, 4, 1, random.byte() & 7]);
+        let any = random.byte() & 7;
+        let index = random.of(&[4, 4, 4, 1, any]);
         code.push(random.byte() & 0xc7 | index << 3);
     }
     let near = random.below(80) as i64 - 40;
@@ -216,7 +217,8 @@ fn operand(random: &mut Random, code: &mut Vec<u8>, digit: Option<u8>) {
     let mut rest = [0; 8];
     random.fill(&mut rest);
     if random.once_in(2) {
-        rest[1..].fill(if rest[0] >= 0x80 { 0xff } else { 0 });
+        let sign = if rest[0] >= 0x80 { 0xff } else { 0 };
+        rest[1..].fill(sign);
     }
     code.extend_from_slice(&rest);
 }
@@ -287,7 +289,17 @@ pub(crate) fn vectors(random: &mut Random) -> XState {
     // Numbers that make exceptions: infinities, not a number, tiny, zero; as single, double and extended.
     for _ in 0..random.below(24) {
         let at = 32 + 8 * random.below(48) as usize;
-        let special = random.of(&[0u64, 1, 1 << 63, 0x7ff0 << 48, 0x7ff8 << 48, 0x7ff4 << 48, 0x3ff0 << 48, 0x7f80_0000_7fc0_0000, 0x3f80_0000_0000_0001]);
+        let special = random.of(&[
+            0u64,
+            1,
+            1 << 63,
+            0x7ff0 << 48,
+            0x7ff8 << 48,
+            0x7ff4 << 48,
+            0x3ff0 << 48,
+            0x7f80_0000_7fc0_0000,
+            0x3f80_0000_0000_0001,
+        ]);
         area[at..at + 8].copy_from_slice(&special.to_le_bytes());
     }
     if random.once_in(4) {
