@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bloodhound_platform::{
     Abilities, Mapping, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, XState,
 };
-use bloodhound_platform_ptrace::PtracePlatform;
 
 /// Counts since the platform was made.
 #[derive(Debug, Default)]
@@ -41,8 +40,8 @@ impl Counts {
     }
 }
 
-/// The ptrace platform with counts.
-pub struct Counted(pub PtracePlatform, pub Arc<Counts>);
+/// A platform with counts.
+pub struct Counted(pub Box<dyn Platform>, pub Arc<Counts>);
 
 fn add(count: &AtomicU64, n: u64) {
     count.fetch_add(n, Relaxed);

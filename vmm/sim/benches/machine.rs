@@ -1,5 +1,6 @@
-//! What steps, memory, processes, messages and snapshots cost on the ptrace platform, each figure beside the same
-//! program run natively in the same run: `cargo bench -p bloodhound-sim --bench machine [name...]`. Needs a C compiler.
+//! What steps, memory, processes, messages and snapshots cost on the ptrace platform (with the word `kvm` on that one),
+//! each figure beside the same program run natively in the same run:
+//! `cargo bench -p bloodhound-sim --bench machine [-- [kvm] name...]`. Needs a C compiler.
 //! docs/performance.md tells how to read it.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)] // measures host time
 
@@ -18,7 +19,8 @@ use bloodhound_kernel::exec::Program;
 use bloodhound_kernel::node::PatchCpuid;
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_net::{LinkConfig, NodeId};
-use bloodhound_platform::{CpuidTrap, Platform, patch_cpuid};
+use bloodhound_platform::{CpuidTrap, Platform, patch_both, patch_cpuid};
+use bloodhound_platform_kvm::KvmPlatform;
 use bloodhound_platform_ptrace::{PtracePlatform, with_host_clock};
 use bloodhound_sim::scenario::{RestartPolicy, Scenario, ServiceSpec};
 use bloodhound_sim::services::State;
@@ -61,6 +63,11 @@ fn service(node: u32, base: &HostBase, path: &Path, args: &[&str]) -> ServiceSpe
     }
 }
 
+/// Whether the command line asks for KVM.
+fn on_kvm() -> bool {
+    std::env::args().any(|word| word == "kvm")
+}
+
 /// A machine whose nodes 1, 2, ... run the program with these arguments.
 fn machine(path: &Path, nodes: &[&[&str]]) -> Machine {
     counted(path, nodes).0
@@ -92,8 +99,16 @@ fn counted(path: &Path, nodes: &[&[&str]]) -> (Machine, Arc<Counts>) {
         helpers: Vec::new(),
         checks: Vec::new(),
     });
-    let platform = PtracePlatform::new(Some(CPU)).expect("the platform");
-    let patch = (platform.abilities().cpuid == CpuidTrap::NeedsPatch).then_some(patch_cpuid as PatchCpuid);
+    let platform: Box<dyn Platform> = match on_kvm() {
+        true => Box::new(KvmPlatform::new(Some(CPU)).expect("/dev/kvm")),
+        false => Box::new(PtracePlatform::new(Some(CPU)).expect("the platform")),
+    };
+    let able = platform.abilities();
+    let patch = match (able.cpuid, able.traps_rdtsc) {
+        (CpuidTrap::Faulting, true) => None,
+        (CpuidTrap::NeedsPatch, true) => Some(patch_cpuid as PatchCpuid),
+        _ => Some(patch_both as PatchCpuid),
+    };
     let world = setup::world(&scenario, &mut base, Decisions::seeded(1), patch).expect("a world");
     let counts = Arc::new(Counts::default());
     let platform = Counted(platform, counts.clone());
@@ -163,7 +178,8 @@ fn system_call(guest: &Path) {
         (0..500).for_each(|_| bare.round());
         theirs = theirs.min(start.elapsed().as_secs_f64() * 1e6 / 500.0);
     }
-    report("getppid", ours, theirs, "us", "bare loop");
+    // On KVM the bare loop to compare with is that of `cargo bench -p bloodhound-platform-kvm`.
+    report("getppid", ours, theirs, "us", "bare ptrace");
 }
 
 fn echo(guest: &Path) {
@@ -246,7 +262,8 @@ fn guest() -> PathBuf {
 fn main() {
     let guest = guest();
     let guest = guest.as_path();
-    let chosen: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let chosen: Vec<String> =
+        std::env::args().skip(1).filter(|a| !a.starts_with('-') && a != "kvm").collect();
     let all: [(&str, &dyn Fn()); 12] = [
         ("getppid", &|| system_call(guest)),
         ("clock", &|| mode(guest, "clock_gettime", "clock", 20_000)),
