@@ -50,6 +50,9 @@ pub struct Args {
     /// Processors of the virtual machine
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
     cpus: u8,
+    /// QEMU's processor. Five-level page tables are taken out because most machines have none
+    #[arg(long, value_name = "MODEL", default_value = "max,-la57")]
+    cpu: String,
     /// The kernel's package, if not the distribution's usual one
     #[arg(long, value_name = "NAME")]
     kernel_package: Option<String>,
@@ -102,6 +105,7 @@ pub fn run(args: &Args) -> Result<u8, Failure> {
         files: &run.path,
         memory_mib: args.memory,
         cpus: args.cpus,
+        cpu: &args.cpu,
         interactive: args.shell,
         timeout: args.timeout(),
     };

@@ -71,7 +71,8 @@ const VARIABLES: [&str; 9] = [
 /// # Errors
 /// A build that fails.
 pub fn commands(work: &Work, platform: Platform, place: &Place) -> Result<String, Failure> {
-    let mut script = Script::new(platform);
+    let mut script = Script::new(if *work == Work::Short { 200 } else { 3000 });
+    script.environment(platform);
     let here = std::env::current_dir().unwrap_or_else(|_| place.workspace.clone());
     match work {
         Work::Shell => script.line("shell", &[&here.to_string_lossy()]),
@@ -79,7 +80,7 @@ pub fn commands(work: &Work, platform: Platform, place: &Place) -> Result<String
         Work::Probe => script.only(&here, &[probe()?, "probe-kvm".into()]),
         Work::Short | Work::Full => tests(*work == Work::Short, platform, place, &mut script)?,
     }
-    Ok(script.0)
+    Ok(script.text)
 }
 
 /// This program, which also runs there.
@@ -121,28 +122,34 @@ fn tests(short: bool, platform: Platform, place: &Place, script: &mut Script) ->
 }
 
 /// A shell script of calls to the functions in guest.sh.
-struct Script(String);
+struct Script {
+    text: String,
+    /// After so many seconds a test is ended, so that the others have their turn.
+    limit: u32,
+}
 
 impl Script {
-    fn new(platform: Platform) -> Script {
-        let mut script = Script(String::new());
+    fn new(limit: u32) -> Script {
+        Script { text: String::new(), limit }
+    }
+
+    fn environment(&mut self, platform: Platform) {
         for name in VARIABLES {
             if let Some(value) = std::env::var_os(name) {
-                script.line("export", &[&format!("{name}={}", value.to_string_lossy())]);
+                self.line("export", &[&format!("{name}={}", value.to_string_lossy())]);
             }
         }
         for (name, value) in std::env::vars_os() {
             if let Some(name) = name.to_str().filter(|name| name.starts_with("BLOODHOUND_")) {
-                script.line("export", &[&format!("{name}={}", value.to_string_lossy())]);
+                self.line("export", &[&format!("{name}={}", value.to_string_lossy())]);
             }
         }
-        script.line("export", &[&format!("BLOODHOUND_TEST_PLATFORM={}", platform.name())]);
-        script
+        self.line("export", &[&format!("BLOODHOUND_TEST_PLATFORM={}", platform.name())]);
     }
 
     fn run(&mut self, title: &str, directory: &Path, words: &[&str]) {
-        let directory = directory.to_string_lossy();
-        let mut all = vec![title, &directory];
+        let (limit, directory) = (self.limit.to_string(), directory.to_string_lossy());
+        let mut all = vec![limit.as_str(), title, &directory];
         all.extend(words);
         self.line("run", &all);
     }
@@ -155,12 +162,12 @@ impl Script {
     }
 
     fn line(&mut self, function: &str, words: &[&str]) {
-        self.0.push_str(function);
+        self.text.push_str(function);
         for word in words {
             // Writing to a string cannot fail.
-            let _infallible = write!(self.0, " {}", quoted(word));
+            let _infallible = write!(self.text, " {}", quoted(word));
         }
-        self.0.push('\n');
+        self.text.push('\n');
     }
 }
 
@@ -257,9 +264,9 @@ mod tests {
     #[test]
     fn words_reach_the_shell_unchanged() {
         let words = ["plain", "", "two words", "it's", "$HOME `id` \\ \" *", "line\nline"];
-        let mut script = Script(String::new());
+        let mut script = Script::new(1);
         script.line("printf '%s|'", &words);
-        let output = Command::new("sh").arg("-c").arg(&script.0).output().expect("sh");
+        let output = Command::new("sh").arg("-c").arg(&script.text).output().expect("sh");
         let text = String::from_utf8(output.stdout).expect("text");
         assert_eq!(text, words.map(|word| format!("{word}|")).concat());
     }

@@ -36,6 +36,8 @@ pub struct Machine<'a> {
     pub memory_mib: u32,
     /// Processors.
     pub cpus: u8,
+    /// QEMU's name of the processor, with what is added and taken away.
+    pub cpu: &'a str,
     /// Whether the console is the terminal.
     pub interactive: bool,
     /// When to give up.
@@ -91,8 +93,7 @@ impl Machine<'_> {
         let mut all: Vec<String> = Vec::new();
         let mut add = |words: &[&str]| all.extend(words.iter().map(|word| (*word).to_string()));
         add(&["-nodefaults", "-no-user-config", "-no-reboot", "-display", "none"]);
-        // la57 is taken out because five-level page tables are not what most machines have.
-        add(&["-accel", "tcg,thread=multi", "-cpu", "max,-la57"]);
+        add(&["-accel", "tcg,thread=multi", "-cpu", self.cpu]);
         add(&["-m", &self.memory_mib.to_string(), "-smp", &self.cpus.to_string()]);
         add(&["-kernel", &self.kernel.to_string_lossy(), "-initrd", &self.initramfs.to_string_lossy()]);
         add(&["-append", KERNEL_ARGUMENTS]);
@@ -203,6 +204,7 @@ mod tests {
             files: Path::new("/a,b"),
             memory_mib: 512,
             cpus: 1,
+            cpu: "max",
             interactive: false,
             timeout: None,
         };

@@ -18,16 +18,19 @@ seconds() {
     echo "${up%%.*}"
 }
 
-# run TITLE DIRECTORY COMMAND...: runs a command; one that fails is told at the end, and the others run all the same.
+# run LIMIT TITLE DIRECTORY COMMAND...: runs a command for at most LIMIT seconds; one that fails is told at the end, and the
+# others run all the same.
 failed=
 run() {
-    title=$1
-    directory=$2
-    shift 2
+    limit=$1
+    title=$2
+    directory=$3
+    shift 3
     echo "== $title" >&3
     start=$(seconds)
-    (cd "$directory" && exec "$@") </dev/null >&3 2>&4 3>&- 4>&-
+    (cd "$directory" && exec timeout -k 5 "$limit" "$@") </dev/null >&3 2>&4 3>&- 4>&-
     result=$?
+    if [ $result -eq 124 ] || [ $result -eq 137 ]; then echo "== $title: ended after $limit s" >&3; fi
     echo "== $title: exit $result after $(($(seconds) - start)) s" >&3
     if [ $result -ne 0 ]; then
         failed="$failed

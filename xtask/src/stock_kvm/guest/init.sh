@@ -32,6 +32,11 @@ for directory in proc sys dev; do
     $busybox mkdir -p "/new/$directory"
     mount --move "/$directory" "/new/$directory"
 done
+# What udev would make.
+$busybox ln -s /proc/self/fd /new/dev/fd
+for link in 0:stdin 1:stdout 2:stderr; do
+    $busybox ln -s "fd/${link%:*}" "/new/dev/${link#*:}"
+done
 $busybox mkdir -p /new/dev/pts /new/dev/shm /new/run
 mount -t devpts devpts /new/dev/pts
 mount -t tmpfs tmpfs /new/dev/shm
