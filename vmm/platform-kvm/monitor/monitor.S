@@ -21,7 +21,6 @@
     .extern WRITES
     .extern STALE
     .extern BASES
-    .extern ZERO
 
     // What the VMM finds its way by: the entry of the ELF file is this table.
     .section .entry, "a"
@@ -50,67 +49,73 @@ compat_entry:
     out PORT_COMPAT, al
     ud2
 
-// To application code. rsp: the frame that iretq takes; all other registers are the application's. Selectors that the
-// application loaded last until its next trap, so the usual way clears them; the other keeps them, for traps that it
-// does not know of.
+// Clears the selectors that application code may have loaded, and loads the bases of fs and gs, which loading a
+// selector may have changed. Clobbers rax, rcx and rdx.
+    .macro clear_selectors
+    xor eax, eax
+    mov ds, eax
+    mov es, eax
+    mov fs, eax
+    mov gs, eax
+    mov ecx, MSR_FS_BASE
+    mov eax, [BASES]
+    mov edx, [BASES + 4]
+    wrmsr
+    mov ecx, MSR_GS_BASE
+    mov eax, [BASES + 8]
+    mov edx, [BASES + 12]
+    wrmsr
+    .endm
+
+// To application code. rsp: its rdx, rcx, rax, then the frame that iretq takes; all other registers are as it wants
+// them. What it loaded into selectors lasts until its next trap: that must not depend on what ran in between.
     .balign 64
     .globl resume
 resume:
-    mov ds, word ptr [ZERO]
-    mov es, word ptr [ZERO]
+    clear_selectors
+    pop rdx
+    pop rcx
+    pop rax
+    iretq
+
+// The same for traps that the application does not know of: nothing is cleared. rsp: the frame; all registers are set.
+    .balign 64
     .globl resume_keeping
 resume_keeping:
     iretq
 
-// Changes page tables and what belongs to a task, then goes to application code.
-//   rcx: number of page-table writes (pairs of address and value) in WRITES
-//   rdx: number of stale addresses in STALE, for invlpg
-//   rax: page-table root, or 0 to keep it (and what is cached of it)
-//   rsi: whether to load the bases of fs and gs from BASES
-//   rsp: the application's r15, rbx, rdi, rsi, rdx, rcx, rax, then the frame for iretq
+// Changes page tables, then does what resume does.
+//   r8: number of page-table writes (pairs of address and value) in WRITES
+//   r9: number of stale addresses in STALE, for invlpg
+//   r10: page-table root, or 0 to keep it (and what is cached of it)
+//   rsp: the application's r10, r9, r8, rdx, rcx, rax, then the frame for iretq
     .balign 64
     .globl apply
 apply:
-    mov rdi, offset WRITES
-    test rcx, rcx
+    mov rdx, offset WRITES
+    test r8, r8
     jz 2f
-1:  mov rbx, [rdi]
-    mov r15, [rdi + 8]
-    mov [rbx], r15
-    add rdi, 16
-    dec rcx
+1:  mov rax, [rdx]
+    mov rcx, [rdx + 8]
+    mov [rax], rcx
+    add rdx, 16
+    dec r8
     jnz 1b
-2:  mov rdi, offset STALE
-    test rdx, rdx
+2:  mov rdx, offset STALE
+    test r9, r9
     jz 4f
-3:  mov rbx, [rdi]
-    invlpg [rbx]
-    add rdi, 8
-    dec rdx
+3:  mov rax, [rdx]
+    invlpg [rax]
+    add rdx, 8
+    dec r9
     jnz 3b
-4:  test rax, rax
+4:  test r10, r10
     jz 5f
-    mov cr3, rax
-5:  test rsi, rsi
-    jz 6f
-    // Selectors first: on some processors loading one clears the base.
-    xor eax, eax
-    mov fs, eax
-    mov gs, eax
-    mov rdi, offset BASES
-    mov ecx, MSR_FS_BASE
-    mov eax, [rdi]
-    mov edx, [rdi + 4]
-    wrmsr
-    mov ecx, MSR_GS_BASE
-    mov eax, [rdi + 8]
-    mov edx, [rdi + 12]
-    wrmsr
-6:
-    pop r15
-    pop rbx
-    pop rdi
-    pop rsi
+    mov cr3, r10
+5:  pop r10
+    pop r9
+    pop r8
+    clear_selectors
     pop rdx
     pop rcx
     pop rax

@@ -1,5 +1,6 @@
 //! From what the processor pushed to a [`Trap`] ([`classify`]), by Linux's rules (arch/x86/kernel/traps.c).
 
+use bloodhound_platform::decode::BadOperand;
 use bloodhound_platform::extents::Extents;
 use bloodhound_platform::x86::{
     self, BUS_ADRALN, FPE_INTDIV, ILL_ILLOPN, NOT_YET, SI_KERNEL, TRAP_BRKPT, USER_CS,
@@ -38,6 +39,8 @@ const INT1: u8 = 0xf1;
 const GENERAL_PROTECTION: Trap =
     Trap::Exception(Exception { kind: ExceptionKind::Segv, code: SI_KERNEL, addr: 0 });
 
+const STACK_SEGMENT: Trap = Trap::Exception(Exception { kind: ExceptionKind::Bus, code: SI_KERNEL, addr: 0 });
+
 /// Whether the upper bits of an address repeat bit 47.
 pub(crate) fn canonical(addr: u64) -> bool {
     let upper = addr >> 47;
@@ -53,11 +56,12 @@ pub(crate) enum Meaning {
 }
 
 /// The meaning of a trap. `regs` are the application's at the trap; they are corrected where the convention of
-/// [`bloodhound_platform::Platform::run`] wants it.
+/// [`bloodhound_platform::Platform::run`] wants it. `stepped`: the trap flag was set at the start.
 pub(crate) fn classify(
     frame: &TrapFrame,
     memory: &Extents,
     regs: &mut Regs,
+    stepped: bool,
 ) -> Result<Meaning, PlatformError> {
     if frame.cs != USER_CS {
         return Ok(Meaning::Trap(Trap::Unsupported(Unsupported::Compat)));
@@ -65,12 +69,14 @@ pub(crate) fn classify(
     let exception = |kind, code, addr| Ok(Meaning::Trap(Trap::Exception(Exception { kind, code, addr })));
     match frame.vector {
         vector::DE => exception(ExceptionKind::Fpe, FPE_INTDIV, regs.rip),
-        vector::DB => Ok(Meaning::Trap(debug(frame, memory, regs))),
+        vector::DB => Ok(Meaning::Trap(debug(frame, memory, regs, stepped))),
         vector::BP => Ok(Meaning::Trap(Trap::Breakpoint)),
         vector::OF | vector::BR | vector::TS => exception(ExceptionKind::Segv, SI_KERNEL, 0),
         vector::UD => Ok(Meaning::Trap(invalid_opcode(memory, regs))),
         // All our segments are present, and a processor looks at the type first; a software KVM does not.
-        vector::SS if frame.error == 0 => exception(ExceptionKind::Bus, SI_KERNEL, 0),
+        vector::SS if frame.error == 0 => {
+            Ok(Meaning::Trap(bad_operand(memory, regs).unwrap_or(STACK_SEGMENT)))
+        }
         vector::NP | vector::SS => exception(ExceptionKind::Segv, SI_KERNEL, 0),
         vector::GP => Ok(Meaning::Trap(general_protection(memory, regs))),
         // Reserved bits are a bug of ours where our page tables map something, which is below the gap.
@@ -96,8 +102,9 @@ pub(crate) fn syscall(regs: &mut Regs) -> Trap {
     Trap::Syscall
 }
 
-fn debug(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
-    if frame.rflags & TF != 0 {
+fn debug(frame: &TrapFrame, memory: &Extents, regs: &mut Regs, stepped: bool) -> Trap {
+    // `popf` may have cleared the flag: the processor looks at it when an instruction begins.
+    if stepped || frame.rflags & TF != 0 {
         return Trap::Step;
     }
     // int1 is a trap: rip is behind it. A software KVM raises it as a fault.
@@ -132,7 +139,18 @@ fn invalid_opcode(memory: &Extents, regs: &mut Regs) -> Trap {
     if decode::at(memory, regs.rip).is_some_and(|instruction| decode::faults_by_operand(&instruction)) {
         return GENERAL_PROTECTION;
     }
+    if let Some(trap) = bad_operand(memory, regs) {
+        return trap;
+    }
     Trap::Exception(Exception { kind: ExceptionKind::Ill, code: ILL_ILLOPN, addr: regs.rip })
+}
+
+/// An operand that is not aligned or whose address is not canonical: a processor says so before it says anything else.
+fn bad_operand(memory: &Extents, regs: &Regs) -> Option<Trap> {
+    Some(match decode::bad_operand(memory, regs)? {
+        BadOperand::Protection => GENERAL_PROTECTION,
+        BadOperand::Stack => STACK_SEGMENT,
+    })
 }
 
 /// SIGSEGV, or one of the instructions that trap this way.
@@ -149,6 +167,13 @@ fn general_protection(memory: &Extents, regs: &mut Regs) -> Trap {
 fn page_fault(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
     if !canonical(frame.cr2) {
         // A processor says #GP, or #SS for the stack; a software KVM that emulates the instruction does not.
+        return bad_operand(memory, regs).unwrap_or(GENERAL_PROTECTION);
+    }
+    // The same goes for operands that have to be aligned.
+    if !frame.cr2.is_multiple_of(16)
+        && frame.error & PF_FETCH == 0
+        && decode::misaligned(memory, regs, frame.cr2)
+    {
         return GENERAL_PROTECTION;
     }
     let access = if frame.error & PF_FETCH != 0 {

@@ -17,11 +17,11 @@ pub const IDT: u64 = 0x2000;
 pub const TSS: u64 = 0x3000;
 /// The stack of all traps (IST 1) ends here.
 pub const TRAP_STACK_TOP: u64 = 0x6000;
-/// What `apply` pops before the frame: r15, rbx, rdi, rsi, rdx, rcx, rax.
-pub const SCRATCH: u64 = FRAME - 7 * 8;
+/// What `apply` pops before the frame: r10, r9, r8, rdx, rcx, rax; `resume` only pops the last three.
+pub const SCRATCH: u64 = FRAME - 6 * 8;
 /// The frame that `iretq` takes.
 pub const FRAME: u64 = 0x7800;
-/// Bases of fs and gs; behind them a word that stays zero.
+/// Bases of fs and gs.
 pub const BASES: u64 = 0x7f00;
 /// Page-table writes: pairs of address and value.
 pub const WRITES: u64 = 0x8000;

@@ -23,8 +23,6 @@ use crate::vm::{Exit, How, Vm};
 
 const PAGE: u64 = 4096;
 const TF: u64 = 1 << 8;
-/// Runs that a space keeps when page tables for all of it do not fit.
-const KEPT: usize = 64;
 
 /// An address space.
 #[derive(Default)]
@@ -40,9 +38,15 @@ struct Space {
     unaware: bool,
 }
 
+/// Ranges that are looked at one by one; more of them are the whole space.
+const MOST_RANGES: usize = 1024;
+
 /// The virtual machine goes at every so many evictions: that takes a hundred times as long as the rest, since KVM
 /// waits for all processors then.
 const EVICTIONS_OF_A_VM: u32 = 16;
+
+/// Kicks in a row after which the monitor, or a step, counts as stuck. The watchdog makes one in 10 ms at most.
+const MOST_KICKS: u32 = 200;
 
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -159,14 +163,14 @@ impl KvmPlatform {
                 Err(Full) if attempt == 0 => self.space(id).tables = None,
                 Err(Full) if attempt == 1 => self.start_over()?,
                 Err(Full) if attempt == 2 => {
-                    // It maps so little of so much that its tables alone do not fit.
+                    // It maps so little of so much that its tables alone do not fit. What is needed comes back by faults.
                     self.start_over()?;
-                    self.keep_little(id);
+                    self.space(id).extents.clear();
                 }
                 Err(Full) => break,
             }
         }
-        Err(PlatformError::Internal("the page tables of a few pages do not fit"))
+        Err(PlatformError::Internal("the page tables of nothing do not fit"))
     }
 
     fn try_update(&mut self, id: SpaceId) -> Result<u64, Full> {
@@ -192,17 +196,6 @@ impl KvmPlatform {
     fn start_over(&mut self) -> Result<(), PlatformError> {
         self.forget_tables();
         self.vm.as_mut().map_or(Ok(()), Vm::clear_tables)
-    }
-
-    /// Forgets what a space maps, but for what was mapped last; the rest comes back by faults.
-    fn keep_little(&mut self, id: SpaceId) {
-        let space = self.space(id);
-        let mut kept = Vec::new();
-        for &(addr, len) in space.changed.iter().rev() {
-            kept.extend(space.extents.within(addr, len).take(KEPT - kept.len()));
-        }
-        space.extents.clear();
-        kept.iter().for_each(|mapping| space.extents.insert(mapping));
     }
 
     /// Makes the vCPU's vector state that of the space's owner.
@@ -259,6 +252,7 @@ impl KvmPlatform {
         self.pool.seen();
         space.known = None;
         space.unaware = false;
+        let mut kicks = 0;
         loop {
             self.watchdog.begin(self.thread);
             let exit = vm.run();
@@ -268,7 +262,11 @@ impl KvmPlatform {
             take_general(vm, regs);
             (regs.fs_base, regs.gs_base) = vm.bases();
             let trap = match exit {
-                Exit::KickedInMonitor => continue,
+                Exit::KickedInMonitor if kicks < MOST_KICKS => {
+                    kicks += 1;
+                    continue;
+                }
+                Exit::KickedInMonitor => return Err(vm.stuck()),
                 Exit::Kicked => {
                     let vcpu = vm.regs();
                     (regs.rip, regs.rsp, regs.rflags) = (vcpu.rip, vcpu.rsp, vcpu.rflags);
@@ -276,6 +274,11 @@ impl KvmPlatform {
                     if nudged && mode == Mode::Run {
                         self.watchdog.more_patience();
                         space.unaware = true;
+                        return Ok(Trap::BudgetSpent);
+                    }
+                    kicks += 1;
+                    if kicks > MOST_KICKS && mode == Mode::Step {
+                        // Steps do not trap here: the probe wants to know.
                         return Ok(Trap::BudgetSpent);
                     }
                     // A signal from elsewhere, or before the one instruction: go on.
@@ -287,10 +290,14 @@ impl KvmPlatform {
                     regs.rsp = vm.rsp_of_syscall();
                     classify::syscall(regs)
                 }
-                Exit::Compat => Trap::Unsupported(Unsupported::Compat),
+                Exit::Compat { rip, rsp } => {
+                    (regs.rip, regs.rsp) = (rip, rsp);
+                    Trap::Unsupported(Unsupported::Compat)
+                }
                 Exit::Trap(frame) => {
                     (regs.rip, regs.rsp, regs.rflags) = (frame.rip, frame.rsp, frame.rflags);
-                    match classify(&frame, &space.extents, regs)? {
+                    let stepped = mode == Mode::Step || before.rflags & TF != 0;
+                    match classify(&frame, &space.extents, regs, stepped)? {
                         Meaning::Trap(trap) => trap,
                         Meaning::Float => {
                             let state = from_area(&vm.xstate()?)?;
@@ -303,7 +310,7 @@ impl KvmPlatform {
             regs.canonical_rflags();
             if mode == Mode::Step {
                 space.unaware = trap == Trap::Step;
-                hide_step(&space.extents, &before, regs, trap);
+                x86::hide_step(&space.extents, &before, regs, trap);
             }
             return Ok(trap);
         }
@@ -311,6 +318,10 @@ impl KvmPlatform {
 
     /// After an error: if the machine itself failed it is given up. The application's state went with it.
     fn abandon(&mut self, id: SpaceId, error: PlatformError) -> PlatformError {
+        // That of the task whose vector state only the vCPU had as well.
+        if let Some(space) = self.loaded.and_then(|id| self.spaces.get_mut(&id)) {
+            space.owner = space.owner.filter(|_| space.known.is_some());
+        }
         self.end_vm();
         let Some(space) = self.spaces.get_mut(&id) else { return error };
         space.owner = None;
@@ -347,6 +358,10 @@ impl Platform for KvmPlatform {
         task: TaskKey,
         regs: &mut Regs,
     ) -> Result<Spin, PlatformError> {
+        if !self.abilities.traps_steps {
+            // A step would be a run.
+            return Ok(Spin::Progressing);
+        }
         spin::analyse(self, space, task, regs)
     }
 
@@ -380,8 +395,10 @@ impl Platform for KvmPlatform {
     }
 
     fn write_protect(&mut self, space: SpaceId) {
-        let Space { extents, changed, .. } = self.space(space);
-        extents.write_protect(|addr, len, _| changed.push((addr, len)));
+        let space = self.space(space);
+        let mut extents = std::mem::take(&mut space.extents);
+        extents.write_protect(|addr, len, _| space.note(addr, len));
+        space.extents = extents;
     }
 
     fn mapped(&self, space: SpaceId, out: &mut Vec<Mapping>) {
@@ -406,6 +423,7 @@ impl Platform for KvmPlatform {
         let loaded = self.loaded == Some(space);
         let target = self.space(space);
         let kept = loaded && target.known.as_ref() == Some(state);
+        target.unaware &= target.owner == Some(task);
         target.owner = Some(task);
         target.known = Some(state.clone());
         if loaded && !kept {
@@ -451,9 +469,16 @@ impl KvmPlatform {
 impl Space {
     /// A range of pages has changed.
     fn note(&mut self, addr: u64, len: u64) {
-        match self.changed.last_mut() {
-            Some((start, bytes)) if *start + *bytes == addr => *bytes += len,
-            _ => self.changed.push((addr, len)),
+        if let Some((start, bytes)) = self.changed.last_mut()
+            && *start + *bytes == addr
+        {
+            *bytes += len;
+        } else if self.changed.len() < MOST_RANGES {
+            self.changed.push((addr, len));
+        } else {
+            // A space that is changed without being run.
+            self.changed.clear();
+            self.changed.push((0, GUEST_TOP));
         }
     }
 }
@@ -465,22 +490,6 @@ fn take_general(vm: &mut Vm, r: &mut Regs) {
     (r.rsi, r.rdi, r.rbp) = (v.rsi, v.rdi, v.rbp);
     (r.r8, r.r9, r.r10, r.r11) = (v.r8, v.r9, v.r10, v.r11);
     (r.r12, r.r13, r.r14, r.r15) = (v.r12, v.r13, v.r14, v.r15);
-}
-
-/// Takes the trap flag of a step out of what the application can see of it.
-fn hide_step(memory: &Extents, before: &Regs, regs: &mut Regs, trap: Trap) {
-    if before.rflags & TF != 0 {
-        return;
-    }
-    // Those that load the flags have loaded the trap flag as well.
-    if trap != Trap::Step || !decode::loads_flags(memory, before.rip) {
-        regs.rflags &= !TF;
-    }
-    match trap {
-        Trap::Syscall => regs.r11 &= !TF,
-        Trap::Step if decode::is_pushf(memory, before.rip) => x86::hide_trap_flag(memory, regs),
-        _ => {}
-    }
 }
 
 fn to_area(state: &XState) -> kvm_xsave {

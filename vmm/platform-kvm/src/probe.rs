@@ -16,6 +16,8 @@ pub(crate) const UNKNOWN: Abilities =
 const SPACE: SpaceId = SpaceId(u64::MAX);
 const TASK: TaskKey = TaskKey(0);
 const CODE: u64 = 0x1000;
+/// How often the watchdog may come before a program counts as one that does not trap.
+const BUDGETS: u32 = 50;
 /// Rounds of the measurement, and traps in each.
 const ROUNDS: u32 = 5;
 const TRAPS: u32 = 20;
@@ -26,7 +28,11 @@ const TRAPS: u32 = 20;
 /// When not even a system call traps, and host errors.
 pub(crate) fn measure(platform: &mut KvmPlatform) -> Result<Abilities, PlatformError> {
     // syscall; jmp to it
-    let cost = trap_cost(platform, b"\x0f\x05\xeb\xfc")?;
+    let loops = b"\x0f\x05\xeb\xfc";
+    if first_trap(platform, loops, false)? != Trap::Syscall {
+        return Err(PlatformError::Internal("a system call does not trap"));
+    }
+    let cost = trap_cost(platform, loops)?;
     let rdtsc = first_trap(platform, b"\x0f\x31\x0f\x05", false)?;
     let rdtscp = first_trap(platform, b"\x0f\x01\xf9\x0f\x05", false)?;
     let cpuid = first_trap(platform, b"\x0f\xa2\x0f\x05", false)?;
@@ -54,7 +60,7 @@ pub(crate) fn wrfsbase(platform: &mut KvmPlatform) -> Result<bool, PlatformError
 fn first_trap(platform: &mut KvmPlatform, code: &[u8], step: bool) -> Result<Trap, PlatformError> {
     let frame = Frame::from_slice(code);
     let mut regs = start(platform, &frame)?;
-    loop {
+    for _ in 0..BUDGETS {
         let trap = match step {
             true => platform.step(SPACE, TASK, &mut regs)?,
             false => platform.run(SPACE, TASK, &mut regs)?,
@@ -63,6 +69,7 @@ fn first_trap(platform: &mut KvmPlatform, code: &[u8], step: bool) -> Result<Tra
             return Ok(trap);
         }
     }
+    Ok(Trap::BudgetSpent)
 }
 
 /// Host time of a trap in nanoseconds: the best of a few short rounds.
@@ -75,6 +82,7 @@ fn trap_cost(platform: &mut KvmPlatform, code: &[u8]) -> Result<u64, PlatformErr
         let start = std::time::Instant::now();
         for _ in 0..TRAPS {
             match platform.run(SPACE, TASK, &mut regs)? {
+                // Another process had the processor for long.
                 Trap::Syscall | Trap::BudgetSpent => {}
                 _ => return Err(PlatformError::Internal("the first system call did not trap")),
             }

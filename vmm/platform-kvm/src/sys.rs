@@ -37,12 +37,14 @@ pub(crate) fn thread_id() -> u32 {
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-/// Makes [`kick`] interrupt KVM_RUN: an ignored signal would not.
+/// Makes [`kick`] interrupt KVM_RUN: an ignored signal would not. With SA_RESTART, so that a late one does not disturb
+/// other calls; KVM_RUN is never restarted (signal(7)).
 pub(crate) fn catch_kicks() -> Result<(), PlatformError> {
-    // SAFETY: all zero is a valid sigaction, without SA_RESTART; the handler does nothing.
+    // SAFETY: all zero is a valid sigaction; the handler does nothing.
     let done = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+        action.sa_flags = libc::SA_RESTART;
         libc::sigaction(KICK, &raw const action, std::ptr::null_mut())
     };
     if done == 0 { Ok(()) } else { Err(last("sigaction")) }

@@ -70,8 +70,8 @@ pub(crate) struct How {
 pub(crate) enum Exit {
     /// SYSCALL; rcx and r11 hold rip and rflags.
     Syscall,
-    /// SYSCALL in a 32-bit segment.
-    Compat,
+    /// 32-bit code: where, and its stack pointer.
+    Compat { rip: u64, rsp: u64 },
     /// An exception.
     Trap(TrapFrame),
     /// KVM_RUN was interrupted while it ran application code.
@@ -228,29 +228,30 @@ impl Vm {
         if self.in_user {
             self.enter_kernel(root, bases);
         }
-        let plain = changes.is_empty() && root == self.root && bases == self.bases;
+        let plain = changes.is_empty() && root == self.root;
+        // Where they are read at each exit it is known when nothing has to be cleared.
+        let keep = how.keep_selectors || self.follow_bases && self.selectors_are_clear();
+        let keep = keep && bases == self.bases;
         let mut vcpu = general(regs);
-        (vcpu.rip, vcpu.rsp, vcpu.rflags) = (self.monitor.resume, MONITOR_BASE + FRAME, RFLAGS_FIXED);
-        if how.keep_selectors || self.follow_bases && self.selectors_are_clear() {
-            vcpu.rip = self.monitor.resume_keeping;
-        }
-        if !plain {
-            for (at, value) in (SCRATCH..)
-                .step_by(8)
-                .zip([regs.r15, regs.rbx, regs.rdi, regs.rsi, regs.rdx, regs.rcx, regs.rax])
+        (vcpu.rip, vcpu.rsp, vcpu.rflags) = (self.monitor.resume_keeping, MONITOR_BASE + FRAME, RFLAGS_FIXED);
+        if !plain || !keep {
+            for (at, value) in
+                (SCRATCH..).step_by(8).zip([regs.r10, regs.r9, regs.r8, regs.rdx, regs.rcx, regs.rax])
             {
                 self.low.write(at, value);
             }
-            self.write_changes(changes);
-            vcpu.rip = self.monitor.apply;
-            vcpu.rsp = MONITOR_BASE + SCRATCH;
-            vcpu.rcx = changes.writes.len() as u64;
-            vcpu.rdx = if changes.flush { 0 } else { changes.stale.len() as u64 };
-            vcpu.rax = if changes.flush || root != self.root { root } else { 0 };
-            vcpu.rsi = u64::from(bases != self.bases);
             self.low.write(BASES, bases.0);
             self.low.write(BASES + 8, bases.1);
-            (self.root, self.bases) = (root, bases);
+            self.bases = bases;
+            (vcpu.rip, vcpu.rsp) = (self.monitor.resume, MONITOR_BASE + FRAME - 3 * 8);
+        }
+        if !plain {
+            self.write_changes(changes);
+            (vcpu.rip, vcpu.rsp) = (self.monitor.apply, MONITOR_BASE + SCRATCH);
+            vcpu.r8 = changes.writes.len() as u64;
+            vcpu.r9 = if changes.flush { 0 } else { changes.stale.len() as u64 };
+            vcpu.r10 = if changes.flush || root != self.root { root } else { 0 };
+            self.root = root;
         }
         self.vcpu.sync_regs_mut().regs = vcpu;
         self.vcpu.set_sync_dirty_reg(SyncReg::Register);
@@ -280,12 +281,29 @@ impl Vm {
     pub fn run(&mut self) -> Result<Exit, PlatformError> {
         let port = match self.vcpu.run() {
             Ok(VcpuExit::IoOut(port, _)) => port,
+            Ok(VcpuExit::InternalError) => {
+                let what = self.internal_error();
+                return Err(self.failed(what));
+            }
+            Ok(VcpuExit::Shutdown) => return Err(self.failed("a triple fault".to_owned())),
+            Ok(VcpuExit::MmioRead(at, _) | VcpuExit::MmioWrite(at, _)) => {
+                let what = format!("an access to guest-physical address {at:#x}, where there is no memory");
+                return Err(self.failed(what));
+            }
+            Ok(VcpuExit::FailEntry(reason, _)) => {
+                return Err(self.failed(format!("KVM cannot enter the guest (hardware reason {reason:#x})")));
+            }
+            // "EFAULT", "EHWPOISON": the host cannot provide the memory behind a page.
+            Ok(VcpuExit::MemoryFault { .. }) => return Err(PlatformError::HostMemory),
             Ok(other) => {
                 let what = format!("KVM stopped with {other:?}");
                 return Err(self.failed(what));
             }
             Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => {
                 return self.kicked();
+            }
+            Err(error) if matches!(error.errno(), libc::EFAULT | libc::ENOMEM | libc::EHWPOISON) => {
+                return Err(PlatformError::HostMemory);
             }
             Err(error) => {
                 let what = format!("KVM_RUN: {error}");
@@ -297,7 +315,10 @@ impl Vm {
                 self.syscall_rsp = self.vcpu.sync_regs_mut().regs.rsp;
                 Ok(Exit::Syscall)
             }
-            PORT_COMPAT => Ok(Exit::Compat),
+            PORT_COMPAT => {
+                let regs = &self.vcpu.sync_regs_mut().regs;
+                Ok(Exit::Compat { rip: regs.rcx, rsp: regs.rsp })
+            }
             PORT_TRAP => self.trap(),
             _ => Err(self.failed(format!("an exit by port {port:#x}"))),
         }
@@ -310,8 +331,11 @@ impl Vm {
         // The way back to ring 0 is by the system registers; what the application loaded into its selectors stays.
         let now = self.vcpu.get_sregs().map_err(sys::kvm("KVM_GET_SREGS"))?;
         (self.kernel.ds, self.kernel.es, self.kernel.fs, self.kernel.gs) = (now.ds, now.es, now.fs, now.gs);
+        self.bases = (now.fs.base, now.gs.base);
         self.in_user = true;
-        Ok(if now.cs.selector == USER_CS { Exit::Kicked } else { Exit::Compat })
+        let regs = &self.vcpu.sync_regs_mut().regs;
+        let compat = Exit::Compat { rip: regs.rip, rsp: regs.rsp };
+        Ok(if now.cs.selector == USER_CS { Exit::Kicked } else { compat })
     }
 
     fn trap(&mut self) -> Result<Exit, PlatformError> {
@@ -325,9 +349,13 @@ impl Vm {
             vector: word(7),
             cr2: word(8),
         };
-        // A software KVM cuts CSTAR to 32 bits.
-        if frame.rip == self.monitor.compat_entry & 0xffff_ffff && frame.cr2 == frame.rip {
-            return Ok(Exit::Compat);
+        // A software KVM takes SYSCALL to the monitor's address without leaving ring 3, where the page is the
+        // supervisor's. A jump to that address is another matter: only SYSCALL clears the interrupt flag.
+        let called = frame.vector == 14 && frame.rflags & RFLAGS_IF == 0 && frame.cr2 == frame.rip;
+        // In 32-bit code it cuts CSTAR to 32 bits.
+        if called && frame.rip == self.monitor.compat_entry & 0xffff_ffff {
+            let rip = self.vcpu.sync_regs_mut().regs.rcx;
+            return Ok(Exit::Compat { rip, rsp: frame.rsp });
         }
         if frame.cs & 3 == 0 {
             let what = format!(
@@ -336,14 +364,32 @@ impl Vm {
             );
             return Err(PlatformError::Vm { what, rip: frame.rip, code: Vec::new() });
         }
-        // A software KVM takes SYSCALL to the monitor's address without leaving ring 3, where the page is the
-        // supervisor's. A jump to that address is another matter: only SYSCALL clears the interrupt flag.
-        let entry = frame.rip == self.monitor.syscall_entry && frame.rflags & RFLAGS_IF == 0;
-        if entry && frame.vector == 14 {
+        if called && frame.rip == self.monitor.syscall_entry {
             self.syscall_rsp = frame.rsp;
             return Ok(Exit::Syscall);
         }
         Ok(Exit::Trap(frame))
+    }
+
+    /// The monitor does not come to an end.
+    pub fn stuck(&mut self) -> PlatformError {
+        self.failed("ring 0 does not come to an end".to_owned())
+    }
+
+    /// KVM_EXIT_INTERNAL_ERROR in words (Documentation/virt/kvm/api.rst).
+    fn internal_error(&mut self) -> String {
+        // SAFETY: after KVM_EXIT_INTERNAL_ERROR this is the member of the union that KVM has filled; plain integers.
+        let error = unsafe { self.vcpu.get_kvm_run().__bindgen_anon_1.internal };
+        let kind = match error.suberror {
+            1 => "it could not emulate an instruction",
+            2 => "exceptions at the same time",
+            3 => "it could not deliver an event",
+            4 => "an exit that it does not know",
+            _ => "unknown",
+        };
+        let data: Vec<String> =
+            error.data.iter().take(error.ndata as usize).map(|d| format!("{d:#x}")).collect();
+        format!("KVM internal error {} ({kind}), data [{}]", error.suberror, data.join(", "))
     }
 
     fn failed(&mut self, what: String) -> PlatformError {
