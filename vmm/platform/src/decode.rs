@@ -4,7 +4,8 @@
 //! Neighbours: `x86`, which turns faults into traps; `spin`, which follows what instructions write.
 
 use iced_x86::{
-    Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register, UsedMemory,
+    CpuidFeature, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic,
+    OpAccess, OpKind, Register, UsedMemory,
 };
 
 use crate::extents::Extents;
@@ -104,6 +105,119 @@ pub fn faults_by_operand(instruction: &Instruction) -> bool {
         )
 }
 
+/// Why an instruction's operand in memory makes it fault whatever is mapped there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadOperand {
+    /// It has to be aligned and is not, or its address is not canonical: a general protection fault.
+    Protection,
+    /// Its address is not canonical, on the stack: a stack segment fault.
+    Stack,
+}
+
+/// Whether the instruction at rip faults for the address alone that an operand has. For a platform whose host looks at
+/// such instructions itself and then says something else. Only for instructions of our processor, as others are invalid
+/// first.
+#[must_use]
+pub fn bad_operand(memory: &Extents, regs: &Regs) -> Option<BadOperand> {
+    let instruction = at(memory, regs.rip).filter(is_ours)?;
+    let (addr, size) = operand(&instruction, regs)?;
+    if !addr.is_multiple_of(alignment(&instruction, size)) {
+        return Some(BadOperand::Protection);
+    }
+    let canonical = |addr: u64| matches!(addr >> 47, 0 | 0x1_ffff);
+    // Prefixes for the other segments mean nothing in 64-bit code.
+    let stack = matches!(instruction.memory_base().full_register(), Register::RSP | Register::RBP)
+        && !matches!(instruction.segment_prefix(), Register::FS | Register::GS);
+    (!canonical(addr) || !canonical(addr.wrapping_add(size - 1)))
+        .then_some(if stack { BadOperand::Stack } else { BadOperand::Protection })
+}
+
+/// Whether a page fault at `addr` was for an operand that is not aligned as it has to be, which faults first.
+#[must_use]
+pub fn misaligned(memory: &Extents, regs: &Regs, addr: u64) -> bool {
+    at(memory, regs.rip).filter(is_ours).is_some_and(|instruction| {
+        operand(&instruction, regs).is_some_and(|(start, size)| {
+            !start.is_multiple_of(alignment(&instruction, size)) && addr.wrapping_sub(start) < size
+        })
+    })
+}
+
+/// Address and size of the operand in memory that an instruction has besides the stack.
+fn operand(instruction: &Instruction, regs: &Regs) -> Option<(u64, u64)> {
+    let place = (0..instruction.op_count()).find(|&op| instruction.op_kind(op) == OpKind::Memory)?;
+    if matches!(instruction.mnemonic(), Mnemonic::Lea | Mnemonic::Nop) {
+        return None;
+    }
+    let addr = instruction.virtual_address(place, 0, |register, _, _| register_value(regs, register))?;
+    Some((addr, instruction.memory_size().size().max(1) as u64))
+}
+
+/// Whether our processor has an instruction (see [`crate::cpuid_profile`]).
+#[must_use]
+pub fn is_ours(instruction: &Instruction) -> bool {
+    use CpuidFeature::{
+        AES, AVX, AVX2, BMI1, BMI2, CLFSH, CMOV, CMPXCHG16B, CX8, F16C, FMA, FPU, FPU287, FPU387, FXSR,
+        INTEL186, INTEL286, INTEL386, INTEL486, INTEL8086, LZCNT, MMX, MOVBE, MULTIBYTENOP, PAUSE, PCLMULQDQ,
+        POPCNT, SSE, SSE2, SSE3, SSE4_1, SSE4_2, SSSE3, X64,
+    };
+    const OURS: [CpuidFeature; 34] = [
+        AES,
+        AVX,
+        AVX2,
+        BMI1,
+        BMI2,
+        CLFSH,
+        CMOV,
+        CMPXCHG16B,
+        CX8,
+        F16C,
+        FMA,
+        FPU,
+        FPU287,
+        FPU387,
+        FXSR,
+        INTEL186,
+        INTEL286,
+        INTEL386,
+        INTEL486,
+        INTEL8086,
+        LZCNT,
+        MMX,
+        MOVBE,
+        MULTIBYTENOP,
+        PAUSE,
+        PCLMULQDQ,
+        POPCNT,
+        SSE,
+        SSE2,
+        SSE3,
+        SSE4_1,
+        SSE4_2,
+        SSSE3,
+        X64,
+    ];
+    !matches!(instruction.mnemonic(), Mnemonic::Ud0 | Mnemonic::Ud1 | Mnemonic::Ud2)
+        && instruction.cpuid_features().iter().all(|feature| OURS.contains(feature))
+}
+
+/// What the address of an operand of `size` bytes must be a multiple of (Intel SDM, volume 1, 14.9; volume 2, 2.4).
+fn alignment(instruction: &Instruction, size: u64) -> u64 {
+    use Mnemonic::{
+        Fxrstor, Fxrstor64, Fxsave, Fxsave64, Lddqu, Movdqu, Movupd, Movups, Pcmpestri, Pcmpestri64,
+        Pcmpestrm, Pcmpestrm64, Pcmpistri, Pcmpistrm, Vmovapd, Vmovaps, Vmovdqa, Vmovntdq, Vmovntdqa,
+        Vmovntpd, Vmovntps,
+    };
+    match instruction.mnemonic() {
+        Fxsave | Fxsave64 | Fxrstor | Fxrstor64 => 16,
+        Lddqu | Movdqu | Movupd | Movups | Pcmpestri | Pcmpestri64 | Pcmpestrm | Pcmpestrm64 | Pcmpistri
+        | Pcmpistrm => 1,
+        Vmovapd | Vmovaps | Vmovdqa | Vmovntdq | Vmovntdqa | Vmovntpd | Vmovntps => size,
+        // Nothing but SSE and cmpxchg16b has operands of 16 bytes.
+        _ if instruction.encoding() == EncodingKind::Legacy && size == 16 => 16,
+        _ => 1,
+    }
+}
+
 /// The kind of access that faulted at `addr`, for a platform whose host says only whether something was mapped there.
 #[must_use]
 pub fn fault_access(
@@ -156,7 +270,8 @@ fn by_address(operands: &[UsedMemory], regs: &Regs, addr: u64) -> Option<Access>
         let size = used.memory_size().size().max(1) as u64;
         effective(used, regs).is_some_and(|start| addr.wrapping_sub(start) < size)
     });
-    hit.filter_map(|used| access_of(used.access())).max()
+    // An instruction reads before it writes.
+    hit.filter_map(|used| access_of(used.access())).min()
 }
 
 /// The address that an operand means, if it only depends on general registers.

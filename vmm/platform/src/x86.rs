@@ -1,6 +1,6 @@
 //! From the faults of an x86-64 processor to traps, as far as it is the same for all platforms: Linux's numbers, the
 //! vsyscall page ([`vsyscall`]), instructions that trap by a general protection fault ([`general_protection`]), and
-//! what a single step leaves in memory ([`hide_trap_flag`]).
+//! what a single step leaves behind ([`hide_step`]).
 //!
 //! Neighbours: `decode` looks at the instruction; platforms call this where their host shows a fault.
 
@@ -28,6 +28,9 @@ pub const TRAP_TRACE: i32 = 2;
 pub const USER_CS: u64 = 0x33;
 /// See [`USER_CS`].
 pub const USER_SS: u64 = 0x2b;
+
+/// The trap flag.
+const TF: u64 = 1 << 8;
 
 /// -ENOSYS, what rax holds at the entry of a system call.
 pub const NOT_YET: u64 = (-38i64) as u64;
@@ -73,9 +76,24 @@ pub fn general_protection(memory: &Extents, regs: &mut Regs) -> Trap {
     }
 }
 
-/// `pushf` under a step pushes the trap flag that the platform set: takes it out of the application's memory. To be
-/// called after a step over an instruction that [`decode::is_pushf`].
-pub fn hide_trap_flag(memory: &Extents, regs: &Regs) {
+/// Takes the trap flag of a step from `before` out of what the application can see of it.
+pub fn hide_step(memory: &Extents, before: &Regs, regs: &mut Regs, trap: Trap) {
+    if before.rflags & TF != 0 {
+        return;
+    }
+    // Those that load the flags have loaded the trap flag as well.
+    if trap != Trap::Step || !decode::loads_flags(memory, before.rip) {
+        regs.rflags &= !TF;
+    }
+    match trap {
+        Trap::Syscall => regs.r11 &= !TF,
+        Trap::Step if decode::is_pushf(memory, before.rip) => hide_trap_flag(memory, regs),
+        _ => {}
+    }
+}
+
+/// `pushf` under a step pushes the trap flag that the platform set: takes it out of the application's memory.
+fn hide_trap_flag(memory: &Extents, regs: &Regs) {
     // Bit 8 is the lowest bit of the word's second byte, for the 16-bit form as well.
     let at = regs.rsp.wrapping_add(1);
     let mut byte = [0];

@@ -47,6 +47,7 @@ impl XState {
         let mut out = initial_bytes();
         if present & 1 != 0 {
             out[..MXCSR].copy_from_slice(&legacy[..MXCSR]);
+            canonical_x87(&mut out);
             // Eight registers of 10 bytes in slots of 16; the rest of a slot is reserved.
             for slot in (32..160).step_by(16) {
                 out[slot..slot + 10].copy_from_slice(&legacy[slot..slot + 10]);
@@ -89,6 +90,22 @@ fn initial_bytes() -> [u8; XSTATE_SIZE] {
     out[MXCSR_MASK..MXCSR_MASK + 4].copy_from_slice(&MXCSR_BITS.to_le_bytes());
     out[XSTATE_BV..XSTATE_BV + 8].copy_from_slice(&COMPONENTS.to_le_bytes());
     out
+}
+
+/// Brings the reserved and the derived bits of the control word, status word, tag word and last opcode into the form that
+/// the processor gives them when it loads and stores them.
+fn canonical_x87(area: &mut [u8; XSTATE_SIZE]) {
+    // Bit 6 reads as one; 7 and 13 to 15 as zero.
+    area[0] = area[0] & 0x3f | 0x40;
+    area[1] &= 0x1f;
+    // "Error summary": an exception that is not masked; "busy" is the same.
+    let pending = area[2] & !area[0] & 0x3f != 0;
+    let summary = if pending { 0x80 } else { 0 };
+    area[2] = area[2] & 0x7f | summary;
+    area[3] = area[3] & 0x7f | summary;
+    area[5] = 0;
+    // An opcode without its first five bits.
+    area[7] &= 7;
 }
 
 impl Default for XState {
