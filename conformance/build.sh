@@ -10,7 +10,7 @@ for source in "$here"/c/*.c; do
     name=$(basename "$source" .c)
     for kind in dynamic static; do
         binary=$here/bin/$kind/$name
-        if [ "$binary" -nt "$source" ] && [ "$binary" -nt "$here/c/tap.h" ]; then
+        if [ "$binary" -nt "$source" ] && [ "$binary" -nt "$here/c/tap.h" ] && [ "$binary" -nt "$here/c/act.h" ]; then
             continue
         fi
         flags=

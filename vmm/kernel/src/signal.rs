@@ -5,9 +5,10 @@
 //! look at it.
 
 mod frame;
+mod restore;
 
 pub use frame::initial_xstate;
-pub(crate) use frame::on_stack;
+pub(crate) use frame::on_alternate;
 
 use std::collections::BTreeMap;
 
@@ -400,6 +401,12 @@ impl Node {
                             self.task_mut(tid).sigmask = mask;
                             continue;
                         }
+                        if let Some(err) = self.bad_selector(tid) {
+                            let cr2 = self.task(tid).exception.cr2;
+                            let info = fault_info(c::SIGSEGV as u32, c::SI_KERNEL as i32, 0);
+                            self.force_fault(tid, info, Exception { trapno: 13, err, cr2 });
+                            continue;
+                        }
                         return true;
                     }
                 },
@@ -446,8 +453,12 @@ impl Node {
         }
         let mut ctx = Ctx::new(self, tid, base, decisions);
         if ctx.push_frame(signo, &info, &action).is_err() {
-            // No stack for the frame: Linux forces SIGSEGV, which then kills.
-            let status = ExitStatus::Signal { signo: c::SIGSEGV as u32, core: true };
+            // No stack for the frame: Linux forces SIGSEGV, which has a stack of its own perhaps; if not, it kills.
+            if signo != c::SIGSEGV as u32 {
+                self.force_signal(tid, fault_info(c::SIGSEGV as u32, c::SI_KERNEL as i32, 0));
+                return true;
+            }
+            let status = ExitStatus::Signal { signo, core: true };
             self.exit_group(tid, status, base);
             return false;
         }

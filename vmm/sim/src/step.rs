@@ -29,6 +29,10 @@ use crate::world::FindingKind;
 const MAX_TURN: u64 = 48;
 /// Watchdog checks in a row without a trap after which a task counts as hanging (each is at least 20 ms of host time).
 const HANG_CHECKS: u32 = 6_000;
+/// TF of rflags.
+const TRAP_FLAG: u64 = 0x100;
+/// ES in the low byte of the x87 status word.
+const X87_ERROR: u8 = 0x80;
 
 /// The vector of an exception, which the platform tells as a signal only.
 fn vector(e: platform::Exception) -> u64 {
@@ -87,6 +91,9 @@ impl Machine {
             match self.run_task(id, tid)? {
                 Ran::Syscall => self.enter(id, tid)?,
                 Ran::Fault(signo) => {
+                    // A program that returns to what faults must not stop time.
+                    let cost = self.scenario.costs.syscall;
+                    self.world.node_mut(id).charge(tid, cost);
                     self.record(id, tid, u64::MAX, u64::from(signo), None);
                     return Ok(self.flush(id));
                 }
@@ -333,12 +340,12 @@ impl Machine {
                 // One tick is one nanosecond of virtual time.
                 regs.set_rdtsc(node.clock.0, aux.then_some(0));
                 self.keep(id, tid, regs);
-                None
+                self.single_step(id, tid, regs)
             }
             Trap::Cpuid => {
                 regs.set_cpuid();
                 self.keep(id, tid, regs);
-                None
+                self.single_step(id, tid, regs)
             }
             Trap::PageFault { addr, access, .. } => {
                 self.keep(id, tid, regs);
@@ -360,13 +367,7 @@ impl Machine {
                         None
                     }
                     Fault::Signal(signo, code, at) => {
-                        let protection = signo == c::SIGSEGV as u32 && code == c::SEGV_ACCERR as i32;
-                        let kind = match access {
-                            Access::Read => 0,
-                            Access::Write => 2,
-                            Access::Exec => 16,
-                        };
-                        let err = u64::from(protection) | kind | 4;
+                        let err = self.world.nodes[&id].fault_error(mm, addr, access);
                         let exception = Exception { trapno: 14, err, cr2: at };
                         Some(self.fault_signal(id, tid, fault_info(signo, code, at), exception))
                     }
@@ -383,15 +384,14 @@ impl Machine {
             }
             Trap::Step => {
                 self.keep(id, tid, regs);
-                // TRAP_TRACE
-                let info = fault_info(c::SIGTRAP as u32, 2, regs.rip);
-                Some(self.fault_signal(id, tid, info, Exception { trapno: 1, ..Exception::default() }))
+                Some(self.trace_trap(id, tid, regs))
             }
             Trap::Exception(e) => {
                 self.keep(id, tid, regs);
                 let info = fault_info(e.kind.signal() as u32, e.code, e.addr);
-                let exception = Exception { trapno: vector(e), ..Exception::default() };
-                Some(self.fault_signal(id, tid, info, exception))
+                let x87 = e.kind == platform::ExceptionKind::Fpe && self.x87_waits(id, space);
+                let trapno = if x87 { 16 } else { vector(e) };
+                Some(self.fault_signal(id, tid, info, Exception { trapno, ..Exception::default() }))
             }
             Trap::Unsupported(what) => {
                 self.keep(id, tid, regs);
@@ -399,6 +399,28 @@ impl Machine {
             }
             Trap::BudgetSpent => None,
         }
+    }
+
+    /// After an instruction that was carried out for the program: the trap flag wants its due.
+    fn single_step(&mut self, id: NodeId, tid: Tid, regs: &platform::Regs) -> Option<Ran> {
+        (regs.rflags & TRAP_FLAG != 0).then(|| self.trace_trap(id, tid, regs))
+    }
+
+    fn trace_trap(&mut self, id: NodeId, tid: Tid, regs: &platform::Regs) -> Ran {
+        // TRAP_TRACE
+        let info = fault_info(c::SIGTRAP as u32, 2, regs.rip);
+        self.fault_signal(id, tid, info, Exception { trapno: 1, ..Exception::default() })
+    }
+
+    /// Whether the x87 of the task that ran in `space` has an exception to tell: the error summary of its status word. An
+    /// error of the host's shows at the next run.
+    fn x87_waits(&mut self, id: NodeId, space: SpaceId) -> bool {
+        if self.save_xstate(id, space).is_err() {
+            return false;
+        }
+        let owner = self.xstate_owner(space).map(|key| Tid(key.0 as u32));
+        let task = owner.and_then(|tid| self.world.nodes[&id].tasks.get(&tid));
+        task.and_then(|task| task.xstate.as_ref()).is_some_and(|state| state[2] & X87_ERROR != 0)
     }
 
     fn fault_signal(&mut self, id: NodeId, tid: Tid, info: Siginfo, mut exception: Exception) -> Ran {

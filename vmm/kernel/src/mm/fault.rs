@@ -16,6 +16,9 @@ const AROUND_FILE: u64 = 64;
 /// Pages allocated at once by a fault in anonymous memory.
 const AROUND_ANON: u64 = 16;
 
+/// First address that Linux does not count as user space (`TASK_SIZE_MAX`).
+const USER_END: u64 = 0x7fff_ffff_f000;
+
 /// A page for the platform to map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageMapping {
@@ -77,6 +80,25 @@ impl Node {
             return Fault::Signal(c::SIGBUS as u32, c::BUS_ADRERR as i32, addr);
         }
         Fault::Map(out)
+    }
+
+    /// The error code of a page fault that is answered with a signal: bit 0 protection, 1 write, 2 user, 4 fetch.
+    pub fn fault_error(&self, mm: MmId, addr: u64, access: Access) -> u64 {
+        let kind = match access {
+            Access::Read => 0,
+            Access::Write => 2,
+            Access::Exec => 16,
+        };
+        // Linux says of its own addresses that something is there, whatever is ("To avoid leaking information about the
+        // kernel page table layout"). A page of PROT_NONE is not present; others of a mapping count as touched.
+        let protection = match self.mms[mm].find(addr) {
+            Some(vma) => {
+                let readable = vma.prot & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC) != 0;
+                readable && self.mms[mm].check(addr, access).is_err()
+            }
+            None => addr >= USER_END,
+        };
+        4 | kind | u64::from(protection)
     }
 
     /// Makes the frames of a block of private pages at once, as neighbours: the platform maps them in one go. Fresh ones

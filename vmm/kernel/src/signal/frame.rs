@@ -1,30 +1,37 @@
-//! The frame that a signal handler runs on: Linux's `struct rt_sigframe` with a full XSAVE area, written at delivery and
-//! read back by rt_sigreturn(2). Neighbour: [`super`] decides what is delivered.
+//! The frame that a signal handler runs on: Linux's `struct rt_sigframe` with a full XSAVE area, written at delivery.
+//! Neighbours: [`super`] decides what is delivered, [`super::restore`] reads frames back.
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Sigaction, Sigcontext, Siginfo, StackT, Ucontext};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::*;
-use crate::ctx::{Ctx, Ptr};
+use crate::ctx::Ctx;
 
 /// Byte size of the extended state in a frame: XSAVE standard format with AVX (x87 512 + header 64 + AVX 256).
-const XSAVE_SIZE: usize = 832;
+pub(super) const XSAVE_SIZE: usize = 832;
 /// `FP_XSTATE_MAGIC1` and `2` (asm/sigcontext.h).
-const MAGIC1: u32 = 0x4650_5853;
-const MAGIC2: u32 = 0x4650_5845;
+pub(super) const MAGIC1: u32 = 0x4650_5853;
+pub(super) const MAGIC2: u32 = 0x4650_5845;
+
+/// Selectors of 64-bit user code and data (asm/segment.h).
+pub(super) const USER_CS: u64 = 0x33;
+pub(super) const USER_SS: u64 = 0x2b;
 
 impl Ctx<'_> {
     /// Writes the rt_sigframe and points the task at the handler.
     pub(super) fn push_frame(&mut self, signo: u32, info: &Siginfo, action: &Sigaction) -> Result<(), Errno> {
+        // "if (ksig->ka.sa.sa_flags & SA_RESTORER) ... else return -EFAULT" (arch/x86): the C library always gives one.
+        if action.flags & c::SA_RESTORER == 0 {
+            return Err(Errno::EFAULT);
+        }
         let task = self.task();
         let (regs, altstack) = (task.regs, task.altstack);
         let mask = task.restore_mask.unwrap_or(task.sigmask);
+        // Leaf functions use 128 bytes below their stack pointer (the red zone of the ABI).
         let mut sp = regs.rsp.wrapping_sub(128);
-        let on_alt = on_stack(&altstack, regs.rsp);
-        let usable = altstack.flags as u64 & c::SS_DISABLE == 0;
-        if action.flags & c::SA_ONSTACK != 0 && usable && !on_alt {
+        let enters = action.flags & c::SA_ONSTACK != 0 && altstack.size > 0 && !on_alternate(&altstack, sp);
+        if enters {
             sp = altstack.sp.wrapping_add(altstack.size);
         }
         let xstate = self.xstate_bytes();
@@ -38,13 +45,14 @@ impl Ctx<'_> {
         fp_bytes.extend_from_slice(&MAGIC2.to_le_bytes());
         let size = (8 + size_of::<Ucontext>() + size_of::<Siginfo>()) as u64;
         let frame = (fp.wrapping_sub(size) & !15).wrapping_sub(8);
+        // "If we are on the alternate signal stack and would overflow it, don't."
+        if (enters || on_alternate(&altstack, regs.rsp)) && !on_stack(&altstack, frame) {
+            return Err(Errno::EFAULT);
+        }
         let mut uc = Ucontext::new_zeroed();
         // UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_RESTORE_SS
         uc.flags = 7;
         uc.stack = altstack;
-        if on_alt {
-            uc.stack.flags |= c::SS_ONSTACK as i32;
-        }
         uc.sigmask = mask;
         uc.mcontext = context(&regs, fp);
         // Every frame shows the thread's last exception, whatever its signal.
@@ -56,8 +64,8 @@ impl Ctx<'_> {
         self.write_bytes(frame + 8, uc.as_bytes())?;
         let info_at = frame + 8 + size_of::<Ucontext>() as u64;
         self.write_bytes(info_at, info.as_bytes())?;
-        if altstack.flags as u64 & c::SS_AUTODISARM != 0 {
-            self.task_mut().altstack.flags = c::SS_DISABLE as i32;
+        if altstack.flags as u32 as u64 & c::SS_AUTODISARM != 0 {
+            self.task_mut().altstack = StackT { flags: c::SS_DISABLE as i32, ..StackT::default() };
         }
         let task = self.task_mut();
         task.xstate = None;
@@ -67,6 +75,7 @@ impl Ctx<'_> {
         (r.rax, r.rsp, r.rip, r.orig_rax) = (0, frame, action.handler, u64::MAX);
         // Direction, resume and trap flags are clear in a handler.
         r.eflags &= !0x1_0500;
+        (r.cs, r.ss) = (USER_CS, USER_SS);
         Ok(())
     }
 
@@ -78,42 +87,6 @@ impl Ctx<'_> {
         bytes.resize(XSAVE_SIZE, 0);
         bytes
     }
-
-    /// rt_sigreturn(2): back to the state in the frame at the stack pointer.
-    pub(crate) fn sigreturn(&mut self) -> Result<(), Stop> {
-        let frame = self.task().regs.rsp.wrapping_sub(8);
-        let uc: Ucontext = self.read_obj(Ptr(frame.wrapping_add(8)))?;
-        let m = uc.mcontext;
-        if m.fpstate != 0 {
-            let mut bytes = vec![0; XSAVE_SIZE];
-            self.read_bytes(m.fpstate, &mut bytes)?;
-            let magic = u32::from_le_bytes([bytes[464], bytes[465], bytes[466], bytes[467]]);
-            if magic != MAGIC1 {
-                bytes[512..].fill(0);
-                bytes[512] = 3;
-            }
-            bytes[464..512].fill(0);
-            sanitise_xstate(&mut bytes);
-            self.task_mut().xstate = Some(std::sync::Arc::new(bytes));
-        } else {
-            self.task_mut().xstate = None;
-        }
-        let task = self.task_mut();
-        task.xstate_dirty = true;
-        task.sigmask = uc.sigmask & !UNBLOCKABLE;
-        task.altstack = uc.stack;
-        task.altstack.flags &= !(c::SS_ONSTACK as i32);
-        let r = &mut task.regs;
-        (r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15) =
-            (m.r8, m.r9, m.r10, m.r11, m.r12, m.r13, m.r14, m.r15);
-        (r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx) = (m.rdi, m.rsi, m.rbp, m.rbx, m.rdx, m.rax, m.rcx);
-        (r.rsp, r.rip) = (m.rsp, m.rip);
-        // Only the flags user code may change (FIX_EFLAGS in arch/x86).
-        const USER_FLAGS: u64 = 0x0005_0dd5;
-        r.eflags = (m.eflags & USER_FLAGS) | 0x202;
-        r.orig_rax = u64::MAX;
-        Ok(())
-    }
 }
 
 /// Whether a stack pointer is on the alternate signal stack (`__on_sig_stack`).
@@ -121,13 +94,9 @@ pub(crate) fn on_stack(stack: &StackT, sp: u64) -> bool {
     stack.size > 0 && sp > stack.sp && sp - stack.sp <= stack.size
 }
 
-/// Header bits a processor would reject are cleared, so that no frame can break the platform.
-fn sanitise_xstate(bytes: &mut [u8]) {
-    // MXCSR: reserved bits must be zero.
-    let mxcsr = u32::from_le_bytes([bytes[24], bytes[25], bytes[26], bytes[27]]) & 0xffff;
-    bytes[24..28].copy_from_slice(&mxcsr.to_le_bytes());
-    bytes[512] &= 7;
-    bytes[513..576].fill(0);
+/// The same as it counts for a new signal: a stack that is disarmed at delivery is never in use (`on_sig_stack`).
+pub(crate) fn on_alternate(stack: &StackT, sp: u64) -> bool {
+    stack.flags as u32 as u64 & c::SS_AUTODISARM == 0 && on_stack(stack, sp)
 }
 
 /// The state after FNINIT with MXCSR 0x1f80.

@@ -182,6 +182,7 @@ impl Ctx<'_> {
         let mut task = Task::new(tid, pid, regs);
         task.xstate = parent.xstate.clone();
         task.sigmask = parent.sigmask;
+        task.exception = parent.exception;
         task.comm = parent.comm.clone();
         // "A child created via fork inherits the alternate stack; clone with CLONE_VM and not CLONE_VFORK clears it".
         if r.flags & c::CLONE_VM == 0 || r.flags & c::CLONE_VFORK != 0 {

@@ -63,10 +63,14 @@ pub fn rt_sigprocmask(k: &mut Ctx<'_>, how: u32, set: Ptr, old: Ptr, size: u64) 
 }
 
 pub fn rt_sigreturn(k: &mut Ctx<'_>) -> SysResult {
-    if k.sigreturn().is_err() {
-        // A frame that cannot be read: SIGSEGV, as the kernel's `badframe` does.
-        let info = crate::signal::fault_info(c::SIGSEGV as u32, c::SI_KERNEL as i32, 0);
-        k.node.force_signal(k.tid, info);
+    match k.sigreturn() {
+        Err(Stop::Unsupported(what)) => return Err(Stop::Unsupported(what)),
+        // A bad frame.
+        Err(_) => {
+            let info = crate::signal::fault_info(c::SIGSEGV as u32, c::SI_KERNEL as i32, 0);
+            k.node.force_signal(k.tid, info);
+        }
+        Ok(()) => {}
     }
     Err(Stop::NoReturn)
 }
@@ -121,34 +125,19 @@ pub fn rt_sigtimedwait(k: &mut Ctx<'_>, set: Ptr, info: Ptr, timeout: Ptr, size:
 pub fn sigaltstack(k: &mut Ctx<'_>, ss: Ptr, old: Ptr) -> SysResult {
     let current = k.task().altstack;
     let sp = k.task().regs.rsp;
-    let on = crate::signal::on_stack(&current, sp) && current.flags as u64 & c::SS_DISABLE == 0;
     if !ss.is_null() {
         let new: StackT = k.read_obj(ss)?;
-        if on {
-            return err(Errno::EPERM);
-        }
-        let flags = new.flags as u32 as u64;
-        if !matches!(flags & !c::SS_AUTODISARM, 0 | c::SS_ONSTACK | c::SS_DISABLE) {
-            return err(Errno::EINVAL);
-        }
-        let disable = flags & c::SS_DISABLE != 0;
-        // MINSIGSTKSZ
-        if !disable && new.size < 2048 {
-            return err(Errno::ENOMEM);
-        }
-        let keep = (flags & (c::SS_AUTODISARM | c::SS_DISABLE)) as i32;
-        k.task_mut().altstack = if disable {
-            StackT { flags: keep, ..StackT::default() }
-        } else {
-            StackT { flags: keep, pad: 0, ..new }
-        };
+        k.set_altstack(new, sp)?;
     }
     if !old.is_null() {
-        let mut shown = current;
-        if on {
-            shown.flags |= c::SS_ONSTACK as i32;
-        }
-        k.write_obj(old, &shown)?;
+        // The mode is told by where the task is; of what was set only the flag bits show.
+        let mode = match current.size {
+            0 => c::SS_DISABLE,
+            _ if crate::signal::on_alternate(&current, sp) => c::SS_ONSTACK,
+            _ => 0,
+        };
+        let flags = mode | current.flags as u32 as u64 & c::SS_AUTODISARM;
+        k.write_obj(old, &StackT { flags: flags as u32 as i32, ..current })?;
     }
     Ok(0)
 }
