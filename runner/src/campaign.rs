@@ -109,7 +109,8 @@ pub fn campaign(args: &Args, session: Arc<Session>, chosen: Chosen) -> Result<u8
     let seeds = args.seeds.unwrap_or(session.plan.seeds);
     let interrupt = crate::interrupt::flag();
     eprintln!("bloodhound: platform {}", chosen.line());
-    let mut first = Worker::new(session.clone(), &chosen, Some(0), interrupt.clone())?;
+    let mut first =
+        Worker::new(session.clone(), &chosen, platform::allowed_cpus().first().copied(), interrupt.clone())?;
     let snapshot = Arc::new(first.boot()?);
     eprintln!(
         "bloodhound: {} services ready after {} of virtual time, {} steps ({} ms); seeds {}..{}",
@@ -137,9 +138,10 @@ fn run_seeds(
     started: Instant,
     interrupt: &Arc<AtomicBool>,
 ) -> Result<Totals, Failure> {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let jobs =
-        args.jobs.or(session.plan.workers).unwrap_or(cpus).clamp(1, cpus.max(1)).min(seeds.max(1) as usize);
+    let cpus = platform::allowed_cpus();
+    // Of a quota of CPU time the list says nothing.
+    let most = std::thread::available_parallelism().map_or(1, usize::from).max(1);
+    let jobs = args.jobs.or(session.plan.workers).unwrap_or(most).clamp(1, most).min(seeds.max(1) as usize);
     let next = Arc::new(AtomicU64::new(0));
     let stop = Arc::new(AtomicBool::new(false));
     let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
@@ -147,15 +149,16 @@ fn run_seeds(
     let mut first = Some(first);
     let mut totals = Totals::default();
     std::thread::scope(|scope| {
-        for cpu in 0..jobs {
-            // A platform belongs to the thread that made it: only the first worker can run on this one.
+        // A platform belongs to the thread that made it: the worker that booted makes room for those.
+        for job in 0..jobs {
+            let cpu = cpus.get(job).copied();
             let (session, snapshot, sender) = (session.clone(), snapshot.clone(), sender.clone());
             let (next, stop, interrupt) = (next.clone(), stop.clone(), interrupt.clone());
             let (boot_each, base) = (args.boot_each, args.first_seed);
             drop(first.take());
             scope.spawn(move || {
                 let job = || -> Result<(), Failure> {
-                    let mut worker = Worker::new(session.clone(), chosen, Some(cpu), interrupt.clone())?;
+                    let mut worker = Worker::new(session.clone(), chosen, cpu, interrupt.clone())?;
                     loop {
                         let late = deadline.is_some_and(|d| Instant::now() >= d);
                         if stop.load(Ordering::Relaxed) || interrupt.load(Ordering::Relaxed) || late {
@@ -166,7 +169,7 @@ fn run_seeds(
                             return Ok(());
                         }
                         if boot_each {
-                            worker = Worker::new(session.clone(), chosen, Some(cpu), interrupt.clone())?;
+                            worker = Worker::new(session.clone(), chosen, cpu, interrupt.clone())?;
                             worker.boot()?;
                         } else {
                             worker.restore(&snapshot);

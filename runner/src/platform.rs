@@ -87,7 +87,7 @@ pub type Probed = Result<Abilities, PlatformError>;
 /// Starts a platform as a worker of a campaign does, on a thread of its own and bound to one CPU, and lets it measure.
 pub fn probe(name: Name) -> Probed {
     let open = opener(name);
-    let start = move || open(first_cpu()).map(|platform| platform.abilities());
+    let start = move || open(allowed_cpus().first().copied()).map(|platform| platform.abilities());
     let thread = std::thread::Builder::new().name(format!("probe-{name}")).spawn(start);
     let thread = thread.map_err(|e| PlatformError::Host {
         what: "starting a thread",
@@ -97,11 +97,22 @@ pub fn probe(name: Name) -> Probed {
     thread.join().unwrap_or(Err(PlatformError::Internal("it panicked")))
 }
 
-/// The lowest CPU that this process may use.
-fn first_cpu() -> Option<usize> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
-    list.split([',', '-']).next()?.trim().parse().ok()
+/// The CPUs that this process may use, by rising number: a container or taskset(1) may leave it any.
+#[must_use]
+pub fn allowed_cpus() -> Vec<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.map_or(Vec::new(), |list| cpu_list(list.trim()))
+}
+
+/// A list in the kernel's form, such as `0-3,8` (cpuset(7), "List format"). What is malformed is left out.
+fn cpu_list(text: &str) -> Vec<usize> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (first.trim().parse().ok()?, last.trim().parse::<usize>().ok()?);
+        Some(first..=last.min(first + 4096))
+    };
+    text.split(',').filter_map(range).flatten().collect()
 }
 
 /// Something that a platform cannot do on this machine.
@@ -327,6 +338,14 @@ pub fn choose(wanted: Wanted) -> Result<Chosen, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(cpu_list("0-3,8"), [0, 1, 2, 3, 8]);
+        assert_eq!(cpu_list("5"), [5]);
+        assert_eq!(cpu_list("x,2-1,7"), [7]);
+        assert!(!allowed_cpus().is_empty());
+    }
 
     fn can(trap_cost_ns: u64) -> Probed {
         Ok(Abilities { traps_rdtsc: true, cpuid: CpuidTrap::NeedsPatch, traps_steps: true, trap_cost_ns })

@@ -12,7 +12,7 @@ use bloodhound_platform::{
 };
 use bloodhound_platform::{Exception, ExceptionKind, Unsupported};
 use kvm_bindings::kvm_xsave;
-use kvm_ioctls::Kvm;
+use kvm_ioctls::{Cap, Kvm};
 
 use crate::classify::{self, Meaning, canonical, classify};
 use crate::layout::ARENA_SLOT;
@@ -84,12 +84,21 @@ impl KvmPlatform {
     pub fn new(cpu: Option<usize>) -> Result<KvmPlatform, PlatformError> {
         // Not asked from KVM: a software one may not know that its application code has them.
         if !std::is_x86_feature_detected!("avx2") || !std::is_x86_feature_detected!("bmi2") {
-            return Err(PlatformError::Host { what: "x86-64-v3 processor needed", errno: libc::ENOSYS });
+            return Err(PlatformError::Lacks("a processor of x86-64-v3 (AVX2, BMI2)"));
         }
         let kvm = Kvm::new().map_err(sys::kvm("opening /dev/kvm"))?;
         // "Applications should refuse to run if KVM_GET_API_VERSION returns a value other than 12."
         if kvm.get_api_version() != 12 {
-            return Err(PlatformError::Host { what: "KVM_GET_API_VERSION", errno: libc::ENOSYS });
+            return Err(PlatformError::Lacks("version 12 of KVM's interface"));
+        }
+        let needed = [
+            (Cap::UserMemory, "user memory in KVM"),
+            (Cap::Xsave, "KVM_GET_XSAVE"),
+            (Cap::Xcrs, "KVM_GET_XCRS"),
+            (Cap::SyncRegs, "registers that KVM shares (KVM_CAP_SYNC_REGS, Linux 4.17)"),
+        ];
+        if let Some((_, what)) = needed.into_iter().find(|(cap, _)| !kvm.check_extension(*cap)) {
+            return Err(PlatformError::Lacks(what));
         }
         bloodhound_frames::init().map_err(|error| PlatformError::Host {
             what: "making the frame store",

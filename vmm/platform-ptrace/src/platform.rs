@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use bloodhound_platform::decode;
 use bloodhound_platform::extents::Extents;
 use bloodhound_platform::spin::{self, Memory};
 use bloodhound_platform::watchdog::Watchdog;
-use bloodhound_platform::x86::USER_CS;
+use bloodhound_platform::x86::{self, USER_CS};
 use bloodhound_platform::{
     Abilities, CpuidTrap, GUEST_TOP, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, Spin, TaskKey,
     Trap, XState,
@@ -107,7 +106,7 @@ impl PtracePlatform {
     /// older than x86-64-v3.
     pub fn new(cpu: Option<usize>) -> Result<PtracePlatform, PlatformError> {
         if !std::is_x86_feature_detected!("avx2") || !std::is_x86_feature_detected!("bmi2") {
-            return Err(PlatformError::Host { what: "x86-64-v3 processor needed", errno: libc::ENOSYS });
+            return Err(PlatformError::Lacks("a processor of x86-64-v3 (AVX2, BMI2)"));
         }
         // Before pinning: the watchdog's thread belongs on another processor.
         let watchdog = Watchdog::new(sys::nudge)?;
@@ -236,7 +235,7 @@ impl PtracePlatform {
         let tracee = stub.tracee;
         space.known = None;
         set_regs(&self.factory, stub, regs, space.selectors.take())?;
-        let stepping_pushf = mode == Mode::Step && decode::is_pushf(&space.extents, regs.rip);
+        let before = *regs;
         loop {
             self.watchdog.begin(tracee.0 as u32);
             match mode {
@@ -260,9 +259,13 @@ impl PtracePlatform {
                 space.selectors = selectors;
                 return Ok(Trap::BudgetSpent);
             }
-            let seen = Seen { tracee, host: &host, stop, stepping_pushf };
+            let seen = Seen { tracee, host: &host, stop };
             if let Some(trap) = classify(&seen, &space.extents, &mut self.info, regs)? {
                 self.watchdog.less_patience();
+                // Linux hides it as well, but not after a step over a `popf`, until the next run.
+                if mode == Mode::Step {
+                    x86::hide_step(&space.extents, &before, regs, trap);
+                }
                 space.selectors = selectors.filter(|_| mode == Mode::Step && trap == Trap::Step);
                 return Ok(trap);
             }
@@ -444,7 +447,8 @@ fn set_regs(
     }
     let mut host = to_host(regs);
     if let Some([ds, es, fs, gs]) = selectors {
-        (host.ds, host.es, host.fs, host.gs) = (ds, es, fs, gs);
+        (host.ds, host.es, host.fs, host.gs) =
+            (acceptable(ds), acceptable(es), acceptable(fs), acceptable(gs));
     }
     // "TASK_SIZE_MAX" and above: putreg in arch/x86/kernel/ptrace.c refuses these.
     if host.fs_base < TASK_SIZE && host.gs_base < TASK_SIZE {
@@ -452,6 +456,12 @@ fn set_regs(
     } else {
         stub.set_regs_and_bases(&host)
     }
+}
+
+/// A selector that is accepted in place of what application code could load: "value != 0 && (value & SEGMENT_RPL_MASK) !=
+/// USER_RPL" is refused (invalid_selector in arch/x86/kernel/ptrace.c). Nulls stay null.
+fn acceptable(selector: u64) -> u64 {
+    if selector < 4 { 0 } else { selector | 3 }
 }
 
 fn to_host(regs: &Regs) -> user_regs_struct {

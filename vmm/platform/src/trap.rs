@@ -115,6 +115,8 @@ pub enum PlatformError {
         /// The host's errno.
         errno: i32,
     },
+    /// The host lacks something that no setting can give it.
+    Lacks(&'static str),
     /// The process that runs the space's code died: killed from outside, or for lack of memory.
     StubDied {
         /// The signal that killed it, or 0.
@@ -144,6 +146,7 @@ impl fmt::Display for PlatformError {
             PlatformError::Host { what, errno } => {
                 write!(f, "{what}: {}", std::io::Error::from_raw_os_error(*errno))
             }
+            PlatformError::Lacks(what) => write!(f, "this machine lacks {what}"),
             PlatformError::StubDied { signal } => {
                 write!(f, "a process that runs application code was killed (signal {signal})")
             }
