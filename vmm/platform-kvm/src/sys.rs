@@ -55,3 +55,24 @@ pub(crate) fn kick(thread: u32) {
     // SAFETY: no memory effects. The thread lives: its platform joins the watchdog's thread before it goes.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread as libc::pid_t, KICK) };
 }
+
+/// Clears the calling thread's data selectors. A software KVM leaves there what application code has loaded, and a new
+/// machine's code would find it.
+pub(crate) fn clear_selectors() {
+    /// HWCAP2_FSGSBASE (asm/hwcap2.h): rdfsbase and wrfsbase may be used.
+    const FSGSBASE: libc::c_ulong = 1 << 1;
+    // SAFETY: no memory effects.
+    let can = unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE != 0;
+    // SAFETY: null selectors may be loaded in 64-bit code, which uses nothing of ds and es. This thread's gs is not in use.
+    unsafe {
+        std::arch::asm!("mov ds, {null:e}", "mov es, {null:e}", "mov gs, {null:e}", null = in(reg) 0,
+            options(nostack, nomem, preserves_flags));
+    }
+    if can {
+        // SAFETY: as above; the base of fs, which loading a selector may change, is the same again afterwards.
+        unsafe {
+            std::arch::asm!("rdfsbase {base}", "mov fs, {null:e}", "wrfsbase {base}", base = out(reg) _,
+                null = in(reg) 0, options(nostack, nomem, preserves_flags));
+        }
+    }
+}

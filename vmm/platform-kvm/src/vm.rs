@@ -101,6 +101,7 @@ pub(crate) struct Vm {
 
 impl Vm {
     pub fn new(kvm: &Kvm) -> Result<Vm, PlatformError> {
+        sys::clear_selectors();
         let vm = kvm.create_vm().map_err(sys::kvm("KVM_CREATE_VM"))?;
         // A foreign hypercall instruction shall be an invalid opcode, not be rewritten. Where KVM cannot be told it
         // only costs a page fault on the code.
@@ -225,14 +226,12 @@ impl Vm {
             self.low.write(at, value);
         }
         let bases = (regs.fs_base, regs.gs_base);
-        // A software KVM does not know what another machine's code has left in the processor's ds and es.
-        let entering = self.in_user;
-        if entering {
+        if self.in_user {
             self.enter_kernel(root, bases);
         }
         let plain = changes.is_empty() && root == self.root;
         // Where they are read at each exit it is known when nothing has to be cleared.
-        let keep = how.keep_selectors || !entering && self.follow_bases && self.selectors_are_clear();
+        let keep = how.keep_selectors || self.follow_bases && self.selectors_are_clear();
         let keep = keep && bases == self.bases;
         let mut vcpu = general(regs);
         (vcpu.rip, vcpu.rsp, vcpu.rflags) = (self.monitor.resume_keeping, MONITOR_BASE + FRAME, RFLAGS_FIXED);

@@ -21,8 +21,6 @@ pub(crate) struct Seen<'a> {
     pub tracee: Tracee,
     pub host: &'a user_regs_struct,
     pub stop: Stop,
-    /// One instruction was to be executed, and it is a `pushf`.
-    pub stepping_pushf: bool,
 }
 
 /// The trap that a stop means; `None` for signals from outside, which the application must not see. `regs` are
@@ -62,12 +60,7 @@ pub(crate) fn classify(
         libc::SIGSEGV => Ok(Some(segv(memory, info, regs, &siginfo))),
         libc::SIGTRAP => Ok(Some(match code {
             SI_KERNEL => Trap::Breakpoint,
-            TRAP_TRACE => {
-                if seen.stepping_pushf {
-                    x86::hide_trap_flag(memory, regs);
-                }
-                Trap::Step
-            }
+            TRAP_TRACE => Trap::Step,
             _ => Trap::Exception(Exception { kind: ExceptionKind::Trap, code, addr }),
         })),
         libc::SIGBUS if matches!(code, BUS_ADRERR | BUS_MCEERR_AR | BUS_MCEERR_AO) => {

@@ -128,8 +128,11 @@ pub fn bad_operand(memory: &Extents, regs: &Regs) -> Option<BadOperand> {
     // Prefixes for the other segments mean nothing in 64-bit code.
     let stack = matches!(instruction.memory_base().full_register(), Register::RSP | Register::RBP)
         && !matches!(instruction.segment_prefix(), Register::FS | Register::GS);
-    (!canonical(addr) || !canonical(addr.wrapping_add(size - 1)))
-        .then_some(if stack { BadOperand::Stack } else { BadOperand::Protection })
+    (!canonical(addr) || !canonical(addr.wrapping_add(size - 1))).then_some(if stack {
+        BadOperand::Stack
+    } else {
+        BadOperand::Protection
+    })
 }
 
 /// Whether a page fault at `addr` was for an operand that is not aligned as it has to be, which faults first.

@@ -1,14 +1,77 @@
-//! Instructions whose result differs between platforms or from run to run, as is known ([`differs`]).
+//! Instructions whose result differs between platforms or from run to run, as is known ([`at`]).
 //!
 //! They show the host (time, processor, random numbers, its descriptor tables), or belong to what one platform can
 //! forbid and another cannot. What they do at least, which is not to break out, is tested by `escape`.
 
-use iced_x86::{EncodingKind, Instruction, Mnemonic};
+use bloodhound_platform::{GUEST_TOP, Regs, Trap, decode};
+use iced_x86::{Code, EncodingKind, Instruction, Mnemonic, OpKind, Register};
 
-/// Whether this is one of them.
+/// Why what an instruction does with these registers is not the same everywhere.
+pub(crate) fn at(instruction: &Instruction, code: &[u8], regs: &Regs) -> Option<String> {
+    if differs(instruction) {
+        return Some(format!("{:?}", instruction.mnemonic()));
+    }
+    // A software KVM cannot enter application code with such a stack: it emulates what it can, and no vectors.
+    if !matches!(regs.rsp >> 47, 0 | 0x1_ffff) {
+        return Some("a wild stack pointer".to_owned());
+    }
+    // It reads the operand of a selector load before it looks at the selector.
+    if instruction.is_invalid() && code.contains(&0x8e) {
+        return Some("an invalid selector".to_owned());
+    }
+    if wild(instruction, regs) {
+        return Some("an address that is not canonical".to_owned());
+    }
+    // It also emulates these where they fault, and does not mind.
+    let state = matches!(
+        instruction.mnemonic(),
+        Mnemonic::Fxsave | Mnemonic::Fxsave64 | Mnemonic::Fxrstor | Mnemonic::Fxrstor64
+    );
+    let addr = instruction.virtual_address(0, 0, |register, _, _| value(regs, register));
+    (state && addr.is_none_or(|addr| addr % 16 != 0)).then(|| "unaligned FXSAVE".to_owned())
+}
+
+/// Whether an instruction of several operands, or of MMX, has an address that is not canonical. A software KVM emulates it
+/// and so does a part of it.
+fn wild(instruction: &Instruction, regs: &Regs) -> bool {
+    let several = instruction.is_string_instruction()
+        || (0..instruction.op_count()).any(|n| instruction.op_register(n).is_mm())
+        || instruction.is_stack_instruction();
+    let memory = |n: &u32| {
+        !matches!(instruction.op_kind(*n), OpKind::Register) && instruction.op_kind(*n) >= OpKind::MemorySegSI
+    };
+    several
+        && (0..instruction.op_count()).filter(memory).any(|n| {
+            let addr = instruction.virtual_address(n, 0, |register, _, _| value(regs, register));
+            addr.is_some_and(|addr| !matches!(addr >> 47, 0 | 0x1_ffff))
+        })
+}
+
+/// Whether a trap is a fault where some platform has pages of its own, which application code may read.
+pub(crate) fn platforms_own(trap: &Trap) -> bool {
+    matches!(trap, Trap::PageFault { addr, .. } if (GUEST_TOP..1 << 47).contains(addr))
+}
+
+fn value(regs: &Regs, register: Register) -> Option<u64> {
+    let r = regs;
+    let all = [
+        r.rax, r.rcx, r.rdx, r.rbx, r.rsp, r.rbp, r.rsi, r.rdi, r.r8, r.r9, r.r10, r.r11, r.r12, r.r13,
+        r.r14, r.r15,
+    ];
+    match register {
+        Register::FS => Some(r.fs_base),
+        Register::GS => Some(r.gs_base),
+        segment if segment.is_segment_register() => Some(0),
+        wide if wide.is_gpr64() => all.get(wide.number()).copied(),
+        narrow if narrow.is_gpr32() => all.get(narrow.number()).map(|value| value & 0xffff_ffff),
+        _ => None,
+    }
+}
+
+/// Whether an instruction is one of them, whatever it is given.
 pub(crate) fn differs(instruction: &Instruction) -> bool {
     use Mnemonic::{
-        Clac, Cpuid, Hlt, Int, Invlpga, Iret, Iretd, Iretq, Lar, Lfs, Lgs, Lsl, Lss, Monitor, Monitorx,
+        Clac, Cpuid, Hlt, Int, Int1, Invlpga, Iret, Iretd, Iretq, Lar, Lfs, Lgs, Lsl, Lss, Monitor, Monitorx,
         Mwait, Mwaitx, Rdfsbase, Rdgsbase, Rdpid, Rdpkru, Rdpmc, Rdpru, Rdrand, Rdseed, Rdtsc, Rdtscp, Retf,
         Sgdt, Sidt, Sldt, Smsw, Stac, Str, Swapgs, Sysenter, Sysexit, Verr, Verw, Vmcall, Vmfunc, Vmmcall,
         Wrfsbase, Wrgsbase, Wrpkru, Xbegin, Xgetbv, Xrstor, Xrstor64, Xrstors, Xrstors64, Xsave, Xsave64,
@@ -21,12 +84,13 @@ pub(crate) fn differs(instruction: &Instruction) -> bool {
         || instruction.is_call_far_indirect()
         || instruction.is_jmp_far()
         || instruction.is_jmp_far_indirect();
-    // XSAVE and its kin write as much as the host has; FXSAVE has one form. Clac and Stac are general protection on one processor and invalid on another.
+    // Int1 is a fault or a trap, and a step or none, where the host is a virtual machine itself. XSAVE and its kin write as much as the host has; FXSAVE has one form. Clac and Stac are general protection on one processor and invalid on another.
     let named = matches!(
         instruction.mnemonic(),
         Clac | Cpuid
             | Hlt
             | Int
+            | Int1
             | Invlpga
             | Iret
             | Iretd
@@ -84,7 +148,15 @@ pub(crate) fn differs(instruction: &Instruction) -> bool {
             | Xsaves64
             | Xsetbv
     );
-    named || avx512 || far || segment(instruction)
+    // What our processor does not have, others may have: a software KVM then says that it is invalid where its operand in
+    // memory faults. AMD's prefetch of a register is invalid, or not where it is emulated.
+    let foreign = !decode::is_ours(instruction)
+        && (0..instruction.op_count()).any(|n| instruction.op_kind(n) == OpKind::Memory);
+    let prefetch = matches!(
+        instruction.code(),
+        Code::Reservednop_rm16_r16_0F0D | Code::Reservednop_rm32_r32_0F0D | Code::Reservednop_rm64_r64_0F0D
+    );
+    named || avx512 || foreign || prefetch || far || segment(instruction)
 }
 
 /// Loads a segment register.
@@ -100,11 +172,12 @@ mod tests {
     #[test]
     fn what_shows_the_host_is_left_out_and_nothing_else() {
         let differs = |code: &[u8]| super::differs(&Decoder::new(64, code, DecoderOptions::NONE).decode());
-        let out: [&[u8]; 8] = [
+        let out: [&[u8]; 9] = [
             b"\x0f\x31",
             b"\x0f\xa2",
             b"\x0f\xc7\xf0",
             b"\xcd\x80",
+            b"\xf1",
             b"\x0f\xae\x20",
             b"\x8e\xd8",
             b"\x62\xf1\x7c\x48\x58\xc1",

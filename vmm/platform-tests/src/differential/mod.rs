@@ -7,10 +7,11 @@
 //! is known to differ, the case does not count.
 //!
 //! Modules: `program` makes the programs, `known` has the instructions that are left out, `side` is one platform with its
-//! frames, `random` a stream of numbers.
+//! frames, `random` a stream of numbers, `found` what was found.
 //!
 //! Neighbours: `bloodhound-platform-kvm`, whose test `differential` compares it with the ptrace platform.
 
+pub mod found;
 mod known;
 mod program;
 mod random;
@@ -50,6 +51,9 @@ const TRAPS: u32 = 64;
 const STEPS: u32 = 20_000;
 /// How often one platform may use up its budget where the other trapped at once.
 const PATIENCE: u32 = 8;
+
+/// Nested task: a flag without a meaning in 64-bit code.
+const NT: u64 = 1 << 14;
 
 /// A task: where it runs and its state while it is not loaded.
 struct Task {
@@ -92,6 +96,8 @@ pub enum Outcome {
 pub struct Lockstep<A, B> {
     first: Side<A>,
     second: Side<B>,
+    /// The case has set the nested-task flag, which a software KVM loses at each exit, seen or not.
+    nested: bool,
 }
 
 /// Why a case stopped early.
@@ -104,7 +110,7 @@ enum Stop {
 impl<A: Platform, B: Platform> Lockstep<A, B> {
     /// Spaces 1 and 2 of both are used.
     pub fn new(first: A, second: B) -> Lockstep<A, B> {
-        Lockstep { first: Side::new(first), second: Side::new(second) }
+        Lockstep { first: Side::new(first), second: Side::new(second), nested: false }
     }
 
     /// Runs the case of a seed. Even seeds are instructions, odd ones bytes.
@@ -128,6 +134,7 @@ impl<A: Platform, B: Platform> Lockstep<A, B> {
         match again {
             Err(Stop::Known(what)) => Outcome::Known(what),
             Err(Stop::Differs(what)) => Outcome::Differs(format!("seed {seed}: {found}\nby steps: {what}")),
+            Ok(_) if self.nested => Outcome::Known("the nested-task flag".to_owned()),
             Ok(_) => Outcome::Differs(format!("seed {seed}: {found}\nnot found again by steps")),
             Err(Stop::Endless) => Outcome::Differs(format!("seed {seed}: {found}\nendless by steps")),
         }
@@ -140,6 +147,7 @@ impl<A: Platform, B: Platform> Lockstep<A, B> {
 
     fn attempt(&mut self, seed: u64, by_steps: bool) -> Result<u32, Stop> {
         let mut world = self.begin(seed);
+        self.nested = false;
         let mut now = 0;
         let mut steps = 0;
         for trap in 0..TRAPS {
@@ -300,10 +308,20 @@ impl<A: Platform, B: Platform> Lockstep<A, B> {
                 second = self.second.go(task.space, key, &mut other, step);
             }
         }
+        self.nested |= (one.rflags | other.rflags) & NT != 0;
+        for regs in [&mut one, &mut other] {
+            regs.rflags &= !NT;
+            if first == Trap::Syscall {
+                regs.r11 &= !NT;
+            }
+        }
         let kind = same_trap(first, second);
         match kind {
             Some(trap) if one == other => Ok((trap, one)),
-            _ => Err(differ("trap", &(first, one), &(second, other))),
+            _ if [first, second].iter().any(known::platforms_own) => {
+                Err(Stop::Known("a page of the platform's own".to_owned()))
+            }
+            _ => Err(differ(&format!("trap, with {}", apart(&one, &other)), &first, &second)),
         }
     }
 
@@ -323,8 +341,8 @@ impl<A: Platform, B: Platform> Lockstep<A, B> {
                 return Err(Stop::Endless);
             }
             let (code, instruction) = self.first.instruction(task.space, task.regs.rip);
-            if known::differs(&instruction) {
-                return Err(Stop::Known(format!("{:?}", instruction.mnemonic())));
+            if let Some(why) = known::at(&instruction, &code, &task.regs) {
+                return Err(Stop::Known(why));
             }
             let before = task.regs;
             let done = self.both(task, now, true);
@@ -336,8 +354,8 @@ impl<A: Platform, B: Platform> Lockstep<A, B> {
                 other => other,
             })?;
             if !self.first.contents().eq(self.second.contents()) {
-                let name = instruction.code();
-                return Err(Stop::Differs(format!("memory after {name:?} {code:02x?} with {before:x?}")));
+                let (name, what) = (instruction.code(), self.memory());
+                return Err(Stop::Differs(format!("{what:?} after {name:?} {code:02x?} with {before:x?}")));
             }
             let (first, second) = (self.first.save(task.space), self.second.save(task.space));
             if let (Some((_, first)), Some((_, second))) = (first, second)
@@ -399,17 +417,23 @@ impl<A: Platform, B: Platform> Lockstep<A, B> {
                 return Err(differ("mappings", &first, &second));
             }
         }
-        let (first, second) = (self.first.contents(), self.second.contents());
-        match first.zip(second).position(|(first, second)| first != second) {
+        match self.memory() {
             None => Ok(()),
-            Some(frame) => {
-                let (first, second) = (self.first.frames[frame].bytes(), self.second.frames[frame].bytes());
+            Some((what, first, second)) => Err(differ(&what, &first, &second)),
+        }
+    }
+
+    /// The first word of memory that differs, and its neighbour.
+    fn memory(&self) -> Option<(String, Vec<u8>, Vec<u8>)> {
+        let (first, second) = (self.first.contents(), self.second.contents());
+        first.zip(second).enumerate().find(|(_, (first, second))| first != second).map(
+            |(frame, (first, second))| {
                 let at = (0..PAGE as usize).find(|&at| first[at] != second[at]).unwrap_or(0) & !7;
                 let part = at..at + 16.min(PAGE as usize - at);
                 let what = format!("frame {frame} at {at:#x}");
-                Err(differ(&what, &&first[part.clone()], &&second[part]))
-            }
-        }
+                (what, first[part.clone()].to_vec(), second[part].to_vec())
+            },
+        )
     }
 }
 
@@ -463,6 +487,14 @@ fn same_trap(first: Trap, second: Trap) -> Option<Trap> {
 
 fn differ(what: &str, first: &dyn fmt::Debug, second: &dyn fmt::Debug) -> Stop {
     Stop::Differs(format!("{what}:\n  {first:x?}\n  {second:x?}"))
+}
+
+/// Registers that differ.
+fn apart(first: &Regs, second: &Regs) -> String {
+    let (first, second) = (format!("{first:x?}"), format!("{second:x?}"));
+    let pairs = first.split(", ").zip(second.split(", "));
+    let list: Vec<String> = pairs.filter(|(a, b)| a != b).map(|(a, b)| format!("{a} or {b}")).collect();
+    if list.is_empty() { "equal registers".to_owned() } else { list.join("; ") }
 }
 
 /// Where two states differ.
