@@ -262,3 +262,6 @@ fn flags(prot: Prot) -> u64 {
     let no_exec = if prot.exec { 0 } else { NO_EXEC };
     PRESENT | USER | ACCESSED | DIRTY | write | no_exec
 }
+
+#[cfg(test)]
+mod tests;
