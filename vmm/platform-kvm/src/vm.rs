@@ -76,7 +76,7 @@ pub(crate) enum Exit {
     Trap(TrapFrame),
     /// KVM_RUN was interrupted while it ran application code.
     Kicked,
-    /// KVM_RUN was interrupted while the monitor ran: it goes on as it is.
+    /// KVM_RUN was interrupted while the monitor ran, or on the way to it: it goes on as it is.
     KickedInMonitor,
 }
 
@@ -327,6 +327,11 @@ impl Vm {
 
     fn kicked(&mut self) -> Result<Exit, PlatformError> {
         if self.vcpu.sync_regs_mut().regs.rip >= MONITOR_BASE {
+            return Ok(Exit::KickedInMonitor);
+        }
+        // An exception that is on its way to the monitor would hit whatever runs next.
+        let events = self.vcpu.get_vcpu_events().map_err(sys::kvm("KVM_GET_VCPU_EVENTS"))?;
+        if events.exception.injected != 0 || events.exception.pending != 0 {
             return Ok(Exit::KickedInMonitor);
         }
         // The way back to ring 0 is by the system registers; what the application loaded into its selectors stays.
