@@ -87,7 +87,8 @@ pub(crate) fn classify(
         vector::AC => exception(ExceptionKind::Bus, BUS_ADRALN, 0),
         vector::INT80 => Ok(Meaning::Trap(Trap::Unsupported(Unsupported::Int80))),
         other => {
-            let what = format!("exception {other} (error code {:#x}) in application code", frame.error);
+            let at = if other == vector::PF { format!(", address {:#x}", frame.cr2) } else { String::new() };
+            let what = format!("exception {other} (error code {:#x}{at}) in application code", frame.error);
             Err(PlatformError::Vm { what, rip: frame.rip, code: Vec::new() })
         }
     }

@@ -516,3 +516,6 @@ fn from_area(area: &kvm_xsave) -> Result<XState, PlatformError> {
     }
     XState::from_area(&bytes).ok_or(PlatformError::Internal("a short XSAVE area"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 //! tables are needed that the memory for them runs out again and again.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use bloodhound_frames::Frame;
 use bloodhound_platform::{Access, GUEST_TOP, Mapping, Platform, Prot, Regs, SpaceId, TaskKey, Trap, XState};
@@ -78,8 +79,8 @@ impl World {
 
     /// The space, with the probing code and a task.
     fn provide(&mut self, space: u64) {
-        if !self.spaces.contains_key(&space) {
-            self.spaces.insert(space, Model::new());
+        if let Entry::Vacant(new) = self.spaces.entry(space) {
+            new.insert(Model::new());
             self.platform.load_xstate(SpaceId(space), TASK, &XState::initial()).unwrap();
         }
         let frame_offset = self.code.offset();
