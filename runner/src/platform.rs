@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use bloodhound_kernel::node::PatchCpuid;
+use bloodhound_kernel::node::PatchCode;
 use bloodhound_platform::{
     Abilities, CpuidTrap, Platform, PlatformError, patch_both, patch_cpuid, patch_rdtsc,
 };
@@ -235,14 +235,14 @@ impl Chosen {
     ///
     /// # Errors
     /// What the platform says.
-    pub fn open(&self, cpu: Option<usize>) -> Result<(Box<dyn Platform>, Option<PatchCpuid>), Failure> {
+    pub fn open(&self, cpu: Option<usize>) -> Result<(Box<dyn Platform>, Option<PatchCode>), Failure> {
         let platform = (self.open)(cpu).map_err(|error| cannot_start(self.name, &error))?;
         let Abilities { cpuid, traps_rdtsc, .. } = platform.abilities();
         let patch = match (cpuid, traps_rdtsc) {
             (CpuidTrap::Faulting, true) => None,
-            (CpuidTrap::NeedsPatch, true) => Some(patch_cpuid as PatchCpuid),
-            (CpuidTrap::Faulting, false) => Some(patch_rdtsc as PatchCpuid),
-            (CpuidTrap::NeedsPatch, false) => Some(patch_both as PatchCpuid),
+            (CpuidTrap::NeedsPatch, true) => Some(patch_cpuid as PatchCode),
+            (CpuidTrap::Faulting, false) => Some(patch_rdtsc as PatchCode),
+            (CpuidTrap::NeedsPatch, false) => Some(patch_both as PatchCode),
         };
         Ok((platform, patch))
     }

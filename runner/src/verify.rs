@@ -2,8 +2,8 @@
 //! single program as with `exec`.
 //!
 //! Key types: [`Subject`] (a stack or a program), [`Run`] (all that one run did), [`Difference`] (the first step that two
-//! runs do not share). A digest covers
-//! everything before it, so the first step with another digest is the first at which the runs were not the same.
+//! runs do not share). A digest covers everything before it, so the first step with another digest is the first at which
+//! the runs were not the same.
 
 use std::cell::OnceCell;
 use std::io::Read;

@@ -43,8 +43,8 @@ impl Default for Costs {
     }
 }
 
-/// Patches the cpuid instructions of a page, given what stands before and after it; returns how many.
-pub type PatchCpuid = fn(&mut [u8; 4096], &[u8], &[u8]) -> usize;
+/// Makes instructions of a page trap that the host lets through, given what stands before and after it; returns how many.
+pub type PatchCode = fn(&mut [u8; 4096], &[u8], &[u8]) -> usize;
 
 /// What a node is at its start.
 #[derive(Clone, Debug)]
@@ -59,8 +59,8 @@ pub struct NodeConfig {
     pub memory: u64,
     /// Prices.
     pub costs: Costs,
-    /// The platform cannot trap cpuid: executable pages get their cpuid instructions patched.
-    pub patch_cpuid: Option<PatchCpuid>,
+    /// The platform cannot trap cpuid or rdtsc: executable pages get them patched.
+    pub patch_code: Option<PatchCode>,
     /// Offer the vDSO.
     pub vdso: bool,
 }

@@ -134,8 +134,8 @@ fn invalid_opcode(memory: &Extents, regs: &mut Regs) -> Trap {
         }
         _ => {}
     }
-    if let Some(rdtsc) = decode::patched_rdtsc(memory, regs.rip) {
-        return rdtsc;
+    if let Some(trap) = decode::patched(memory, regs.rip) {
+        return trap;
     }
     if decode::at(memory, regs.rip).is_some_and(|instruction| decode::faults_by_operand(&instruction)) {
         return GENERAL_PROTECTION;

@@ -5,7 +5,7 @@
 //! make them so (RDRAND, RDSEED, RDPID), and the monitor gets its protections.
 
 use bloodhound_platform::{PlatformError, cpuid_profile};
-use kvm_bindings::CpuId;
+use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES};
 use kvm_ioctls::Kvm;
 
 use crate::sys;
@@ -16,15 +16,13 @@ const SMAP: (u32, u64) = (1 << 20, 1 << 21);
 const RDTSCP: u32 = 1 << 27;
 const NX_LM_SYSCALL: u32 = 1 << 11 | 1 << 20 | 1 << 29;
 
-/// KVM's own limit (KVM_MAX_CPUID_ENTRIES of Linux 5.17); the one that kvm-bindings has is an older one.
-const MOST_ENTRIES: usize = 256;
-
 /// Leaves for KVM_SET_CPUID2: what KVM supports, without what the profile lacks.
 ///
 /// # Errors
 /// Host errors.
 pub(crate) fn entries(kvm: &Kvm) -> Result<CpuId, PlatformError> {
-    let mut ids = kvm.get_supported_cpuid(MOST_ENTRIES).map_err(sys::kvm("KVM_GET_SUPPORTED_CPUID"))?;
+    let mut ids =
+        kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(sys::kvm("KVM_GET_SUPPORTED_CPUID"))?;
     let lacks = |leaf: u32, subleaf: u32, register: usize| !cpuid_profile(leaf, subleaf)[register];
     for entry in ids.as_mut_slice() {
         match (entry.function, entry.index) {

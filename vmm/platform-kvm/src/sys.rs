@@ -61,6 +61,16 @@ pub(crate) fn kick(thread: u32) {
 pub(crate) fn clear_selectors() {
     /// HWCAP2_FSGSBASE (asm/hwcap2.h): rdfsbase and wrfsbase may be used.
     const FSGSBASE: libc::c_ulong = 1 << 1;
+    let (ds, es, fs, gs): (u16, u16, u16, u16);
+    // SAFETY: reads registers.
+    unsafe {
+        std::arch::asm!("mov {0:x}, ds", "mov {1:x}, es", "mov {2:x}, fs", "mov {3:x}, gs", out(reg) ds, out(reg) es,
+            out(reg) fs, out(reg) gs, options(nostack, nomem, preserves_flags));
+    }
+    // The usual case. Otherwise this thread is without its own memory for two instructions, which a signal could hit.
+    if ds | es | fs | gs == 0 {
+        return;
+    }
     // SAFETY: no memory effects.
     let can = unsafe { libc::getauxval(libc::AT_HWCAP2) } & FSGSBASE != 0;
     // SAFETY: null selectors may be loaded in 64-bit code, which uses nothing of ds and es. This thread's gs is not in use.

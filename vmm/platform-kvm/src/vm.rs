@@ -227,7 +227,8 @@ impl Vm {
         }
         let bases = (regs.fs_base, regs.gs_base);
         if self.in_user {
-            self.enter_kernel(root, bases);
+            let keep = how.keep_selectors && bases == self.bases;
+            self.enter_kernel(root, bases, keep);
         }
         let plain = changes.is_empty() && root == self.root;
         // Where they are read at each exit it is known when nothing has to be cleared.
@@ -268,11 +269,14 @@ impl Vm {
         }
     }
 
-    /// Makes the vCPU ready for ring 0, with these page tables and bases of fs and gs.
-    fn enter_kernel(&mut self, root: u64, bases: (u64, u64)) {
+    /// Makes the vCPU ready for ring 0, with these page tables, and bases of fs and gs unless they are kept: what loading a
+    /// selector did to them lasts until the next trap, whether the watchdog looked in between or not.
+    fn enter_kernel(&mut self, root: u64, bases: (u64, u64), keep: bool) {
         (self.root, self.bases) = (root, bases);
         self.kernel.cr3 = root;
-        (self.kernel.fs.base, self.kernel.gs.base) = bases;
+        if !keep {
+            (self.kernel.fs.base, self.kernel.gs.base) = bases;
+        }
         self.vcpu.sync_regs_mut().sregs = self.kernel;
         self.vcpu.set_sync_dirty_reg(SyncReg::SystemRegister);
         self.in_user = false;
@@ -337,7 +341,6 @@ impl Vm {
         // The way back to ring 0 is by the system registers; what the application loaded into its selectors stays.
         let now = self.vcpu.get_sregs().map_err(sys::kvm("KVM_GET_SREGS"))?;
         (self.kernel.ds, self.kernel.es, self.kernel.fs, self.kernel.gs) = (now.ds, now.es, now.fs, now.gs);
-        self.bases = (now.fs.base, now.gs.base);
         self.in_user = true;
         let regs = &self.vcpu.sync_regs_mut().regs;
         let compat = Exit::Compat { rip: regs.rip, rsp: regs.rsp };
@@ -408,10 +411,10 @@ impl Vm {
         self.vcpu.set_sync_valid_reg(SyncReg::SystemRegister);
     }
 
-    /// Whether ds and es hold nothing, as far as the last exit told.
+    /// Whether the data selectors hold nothing, as far as the last exit told.
     fn selectors_are_clear(&mut self) -> bool {
         let sregs = &self.vcpu.sync_regs_mut().sregs;
-        sregs.ds.selector | sregs.es.selector == 0
+        sregs.ds.selector | sregs.es.selector | sregs.fs.selector | sregs.gs.selector == 0
     }
 
     /// The bases of fs and gs as the application has them.

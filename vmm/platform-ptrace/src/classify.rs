@@ -68,7 +68,10 @@ pub(crate) fn classify(
         }
         libc::SIGBUS => exception(ExceptionKind::Bus),
         libc::SIGFPE => exception(ExceptionKind::Fpe),
-        libc::SIGILL => exception(ExceptionKind::Ill),
+        libc::SIGILL => match decode::patched(memory, regs.rip) {
+            None => exception(ExceptionKind::Ill),
+            patched => Ok(patched),
+        },
         // The filter raises it for the vsyscall page alone; the host has already returned to the caller.
         libc::SIGSYS if code == SYS_SECCOMP && x86::vsyscall_at(addr).is_some() => {
             regs.orig_rax = siginfo.syscall as u64;

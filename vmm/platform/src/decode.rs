@@ -9,7 +9,7 @@ use iced_x86::{
 };
 
 use crate::extents::Extents;
-use crate::patch::PATCHED_RDTSC;
+use crate::patch::INVALID;
 use crate::{Access, Regs, Trap};
 
 /// The longest instruction in bytes.
@@ -48,14 +48,22 @@ pub fn trapped(memory: &Extents, rip: u64) -> Option<(Trap, usize)> {
     Some((trap, prefixes))
 }
 
-/// `rdtsc` or `rdtscp` at rip in its patched form (see [`crate::patch_rdtsc`]), which is an invalid opcode.
+/// `rdtsc`, `rdtscp` or `cpuid` at rip in its patched form that is an invalid opcode (see [`crate::patch_rdtsc`]).
+///
+/// The processor faults on the first byte alone, where it would have fetched the rest of the true instruction. So if that
+/// lies in a page that is not mapped now, this is the fault of that fetch.
 #[must_use]
-pub fn patched_rdtsc(memory: &Extents, rip: u64) -> Option<Trap> {
+pub fn patched(memory: &Extents, rip: u64) -> Option<Trap> {
     let mut code = [0; 3];
     let len = memory.read(rip, &mut code);
     match &code[..len] {
-        [PATCHED_RDTSC, 0x31, ..] => Some(Trap::Rdtsc { aux: false }),
-        [PATCHED_RDTSC, 0x01, 0xf9] => Some(Trap::Rdtsc { aux: true }),
+        [INVALID, 0x31, ..] => Some(Trap::Rdtsc { aux: false }),
+        [INVALID, 0x01, 0xf9] => Some(Trap::Rdtsc { aux: true }),
+        [INVALID, 0xa2, ..] => Some(Trap::Cpuid),
+        [INVALID] | [INVALID, 0x01] => {
+            let addr = rip.wrapping_add(len as u64);
+            Some(Trap::PageFault { addr, access: Some(Access::Exec), rip })
+        }
         _ => None,
     }
 }
@@ -147,7 +155,8 @@ pub fn misaligned(memory: &Extents, regs: &Regs, addr: u64) -> bool {
 
 /// Address and size of the operand in memory that an instruction has besides the stack.
 fn operand(instruction: &Instruction, regs: &Regs) -> Option<(u64, u64)> {
-    let place = (0..instruction.op_count()).find(|&op| instruction.op_kind(op) == OpKind::Memory)?;
+    let place = (0..instruction.op_count())
+        .find(|&op| matches!(instruction.op_kind(op), OpKind::Memory | OpKind::MemorySegRDI))?;
     if matches!(instruction.mnemonic(), Mnemonic::Lea | Mnemonic::Nop) {
         return None;
     }
@@ -206,14 +215,14 @@ pub fn is_ours(instruction: &Instruction) -> bool {
 /// What the address of an operand of `size` bytes must be a multiple of (Intel SDM, volume 1, 14.9; volume 2, 2.4).
 fn alignment(instruction: &Instruction, size: u64) -> u64 {
     use Mnemonic::{
-        Fxrstor, Fxrstor64, Fxsave, Fxsave64, Lddqu, Movdqu, Movupd, Movups, Pcmpestri, Pcmpestri64,
-        Pcmpestrm, Pcmpestrm64, Pcmpistri, Pcmpistrm, Vmovapd, Vmovaps, Vmovdqa, Vmovntdq, Vmovntdqa,
-        Vmovntpd, Vmovntps,
+        Fxrstor, Fxrstor64, Fxsave, Fxsave64, Lddqu, Maskmovdqu, Movdqu, Movupd, Movups, Pcmpestri,
+        Pcmpestri64, Pcmpestrm, Pcmpestrm64, Pcmpistri, Pcmpistrm, Vmovapd, Vmovaps, Vmovdqa, Vmovntdq,
+        Vmovntdqa, Vmovntpd, Vmovntps,
     };
     match instruction.mnemonic() {
         Fxsave | Fxsave64 | Fxrstor | Fxrstor64 => 16,
-        Lddqu | Movdqu | Movupd | Movups | Pcmpestri | Pcmpestri64 | Pcmpestrm | Pcmpestrm64 | Pcmpistri
-        | Pcmpistrm => 1,
+        Lddqu | Maskmovdqu | Movdqu | Movupd | Movups | Pcmpestri | Pcmpestri64 | Pcmpestrm | Pcmpestrm64
+        | Pcmpistri | Pcmpistrm => 1,
         Vmovapd | Vmovaps | Vmovdqa | Vmovntdq | Vmovntdqa | Vmovntpd | Vmovntps => size,
         // Nothing but SSE and cmpxchg16b has operands of 16 bytes.
         _ if instruction.encoding() == EncodingKind::Legacy && size == 16 => 16,
@@ -250,6 +259,8 @@ pub fn fault_access(
             None => found = Some(kind),
             Some(other) if other == kind => {}
             // Both: it depends on which operand's address it is.
+            // It pushes the frame pointer before it reads anything.
+            Some(_) if instruction.code().mnemonic() == Mnemonic::Enter => return Some(Access::Write),
             Some(_) => return by_address(factory.info(&instruction).used_memory(), regs, addr),
         }
     }
@@ -321,6 +332,26 @@ mod tests {
 
     use super::*;
     use crate::{Mapping, Prot};
+
+    #[test]
+    fn a_patched_instruction_goes_on_in_the_next_page() {
+        let ask = |last: &[u8]| {
+            let mut page = [0x90; 4096];
+            page[4096 - last.len()..].copy_from_slice(last);
+            let frame = Frame::from_bytes(&page);
+            let mut memory = Extents::default();
+            let frame_offset = frame.offset();
+            memory.insert(&Mapping { addr: PAGE, frame_offset, pages: 1, prot: Prot::RX });
+            patched(&memory, 2 * PAGE - last.len() as u64)
+        };
+        let fetch =
+            |len| Some(Trap::PageFault { addr: 2 * PAGE, access: Some(Access::Exec), rip: 2 * PAGE - len });
+        assert_eq!((ask(b"\x06"), ask(b"\x06\x01")), (fetch(1), fetch(2)));
+        assert_eq!(ask(b"\x06\x31"), Some(Trap::Rdtsc { aux: false }));
+        assert_eq!(ask(b"\x06\x01\xf9"), Some(Trap::Rdtsc { aux: true }));
+        assert_eq!(ask(b"\x06\xa2\x90"), Some(Trap::Cpuid));
+        assert_eq!((ask(b"\xf4"), ask(b"\x90"), ask(b"\x06\x90")), (None, None, None));
+    }
 
     #[test]
     fn trapped_instructions_with_and_without_prefixes() {

@@ -2,13 +2,13 @@
 //!
 //! Key types: [`Platform`], [`Trap`], [`Regs`], [`XState`], [`Mapping`]; [`cpuid_profile`], the one processor
 //! that applications see; [`Scripted`], a platform for tests that needs no processor at
-//! all; [`patch_cpuid`], which makes `cpuid` trap on hosts that cannot.
+//! all; [`patch_cpuid`] and [`patch_rdtsc`], which make instructions trap that a host lets through.
 //!
 //! What every platform on an x86-64 processor needs: [`extents`] its page tables, [`decode`] instructions, [`x86`] from
-//! faults to traps, [`spin`] loops without side effects.
+//! faults to traps, [`spin`] loops without side effects, [`watchdog`] code that does not trap.
 //!
 //! Neighbours: `bloodhound-sim` drives a platform and is the only one to know it; `bloodhound-frames` holds the
-//! bytes that are mapped; `bloodhound-platform-ptrace` is an implementation.
+//! bytes that are mapped; `bloodhound-platform-ptrace` and `bloodhound-platform-kvm` are the implementations.
 //!
 //! All that a platform holds is a cache (mappings, loaded registers): it may forget mappings at any time, and
 //! then says so by a page fault which the kernel answers by mapping the page again.

@@ -3,7 +3,8 @@
 //! `cpuid` is 0f a2. With the first byte replaced by f4 it is `hlt`, which is privileged and faults; the second
 //! byte stays and says what it was. One byte is replaced, so a jump to the instruction and the length of it
 //! stay right. `rdtsc` is 0f 31 and `rdtscp` 0f 01 f9; their first byte becomes 06, an invalid opcode, as a `hlt` before
-//! a `xor` (31) is nothing unusual.
+//! a `xor` (31) is nothing unusual. So does that of a `cpuid` whose second byte is in the next page: a `hlt` at the end of
+//! a page shall stay one, also while the next page is not mapped.
 //!
 //! The bytes may also be part of a longer instruction or of data among the code. What it is shows by decoding
 //! from many places before it: x86 code synchronises itself, so nearly all of the streams run into the true one
@@ -25,11 +26,11 @@ struct Pattern {
 }
 
 const CPUID: Pattern = Pattern { rest: &[0xa2], with: 0xf4 };
-const RDTSC: Pattern = Pattern { rest: &[0x31], with: PATCHED_RDTSC };
-const RDTSCP: Pattern = Pattern { rest: &[0x01, 0xf9], with: PATCHED_RDTSC };
+const RDTSC: Pattern = Pattern { rest: &[0x31], with: INVALID };
+const RDTSCP: Pattern = Pattern { rest: &[0x01, 0xf9], with: INVALID };
 
-/// What stands for the first byte of a patched `rdtsc` or `rdtscp`.
-pub(crate) const PATCHED_RDTSC: u8 = 0x06;
+/// What stands for the first byte of a patched `rdtsc` or `rdtscp`, and of a `cpuid` across the page's end.
+pub(crate) const INVALID: u8 = 0x06;
 
 /// Replaces the `cpuid` instructions of an executable page. `before` and `after` are the bytes next to the page
 /// (at most 96 each are used), empty if they are not code or not known. How many were replaced.
@@ -70,7 +71,7 @@ fn patch(page: &mut [u8; PAGE], before: &[u8], after: &[u8], patterns: &[Pattern
     let real: Vec<(usize, u8)> = candidates
         .into_iter()
         .filter(|(at, pattern)| is_instruction(&code, before.len() + at, 1 + pattern.rest.len()))
-        .map(|(at, pattern)| (at, pattern.with))
+        .map(|(at, pattern)| (at, if at + 1 == PAGE { INVALID } else { pattern.with }))
         .collect();
     for &(at, with) in &real {
         page[at] = with;

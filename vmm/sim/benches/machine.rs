@@ -16,7 +16,7 @@ use std::time::Instant;
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::Decisions;
 use bloodhound_kernel::exec::Program;
-use bloodhound_kernel::node::PatchCpuid;
+use bloodhound_kernel::node::PatchCode;
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_net::{LinkConfig, NodeId};
 use bloodhound_platform::{CpuidTrap, Platform, patch_both, patch_cpuid};
@@ -106,8 +106,8 @@ fn counted(path: &Path, nodes: &[&[&str]]) -> (Machine, Arc<Counts>) {
     let able = platform.abilities();
     let patch = match (able.cpuid, able.traps_rdtsc) {
         (CpuidTrap::Faulting, true) => None,
-        (CpuidTrap::NeedsPatch, true) => Some(patch_cpuid as PatchCpuid),
-        _ => Some(patch_both as PatchCpuid),
+        (CpuidTrap::NeedsPatch, true) => Some(patch_cpuid as PatchCode),
+        _ => Some(patch_both as PatchCode),
     };
     let world = setup::world(&scenario, &mut base, Decisions::seeded(1), patch).expect("a world");
     let counts = Arc::new(Counts::default());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::{Decisions, Stream};
-use bloodhound_kernel::node::{Node, NodeConfig, PatchCpuid};
+use bloodhound_kernel::node::{Node, NodeConfig, PatchCode};
 use bloodhound_kernel::procfs;
 use bloodhound_net::{Fabric, NodeId, Stack};
 use bloodhound_vfs::{BaseFs, Fail, Vfs};
@@ -53,20 +53,20 @@ pub fn world(
     scenario: &Scenario,
     base: &mut dyn BaseFs,
     mut decisions: Decisions,
-    patch_cpuid: Option<PatchCpuid>,
+    patch_code: Option<PatchCode>,
 ) -> Result<World, SetupError> {
     let mut fabric = Fabric::new(scenario.link.clone());
     let mut nodes = BTreeMap::new();
     let mut services = BTreeMap::new();
     for spec in &scenario.services {
-        let node = node(scenario, spec, base, &mut decisions, patch_cpuid)?;
+        let node = node(scenario, spec, base, &mut decisions, patch_code)?;
         let addresses: Vec<_> = spec.addresses.iter().map(|a| a.0).collect();
         fabric.add_node(spec.node, &addresses);
         nodes.insert(spec.node, Arc::new(node));
         services.insert(spec.node, Service::default());
     }
     for spec in &scenario.helpers {
-        let node = node(scenario, spec, base, &mut decisions, patch_cpuid)?;
+        let node = node(scenario, spec, base, &mut decisions, patch_code)?;
         let addresses: Vec<_> = spec.addresses.iter().map(|a| a.0).collect();
         fabric.add_node(spec.node, &addresses);
         nodes.insert(spec.node, Arc::new(node));
@@ -124,7 +124,7 @@ fn node(
     spec: &ServiceSpec,
     base: &mut dyn BaseFs,
     decisions: &mut Decisions,
-    patch_cpuid: Option<PatchCpuid>,
+    patch_code: Option<PatchCode>,
 ) -> Result<Node, SetupError> {
     let fault = |what: String, errno| SetupError { service: spec.name.clone(), what, errno };
     let config = bloodhound_vfs::Config {
@@ -150,7 +150,7 @@ fn node(
         epoch_ns: scenario.epoch_ns,
         memory: scenario.memory,
         costs: scenario.costs,
-        patch_cpuid,
+        patch_code,
         vdso: scenario.vdso,
     };
     let net = stack(spec, decisions);

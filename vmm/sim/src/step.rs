@@ -389,7 +389,8 @@ impl Machine {
             Trap::Exception(e) => {
                 self.keep(id, tid, regs);
                 let info = fault_info(e.kind.signal() as u32, e.code, e.addr);
-                let x87 = e.kind == platform::ExceptionKind::Fpe && self.x87_waits(id, space);
+                // Of an integer division (FPE_INTDIV) nothing is to be asked.
+                let x87 = e.kind == platform::ExceptionKind::Fpe && e.code != 1 && self.x87_waits(id, space);
                 let trapno = if x87 { 16 } else { vector(e) };
                 Some(self.fault_signal(id, tid, info, Exception { trapno, ..Exception::default() }))
             }

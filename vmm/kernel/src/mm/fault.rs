@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::{Access, Backing, Mm, PAGE, Vma};
 use crate::ids::*;
-use crate::node::{Node, PatchCpuid};
+use crate::node::{Node, PatchCode};
 
 /// Pages mapped at once around a fault in a file mapping.
 const AROUND_FILE: u64 = 64;
@@ -139,7 +139,7 @@ impl Node {
                     let index = (offset + (addr - vma.start)) / PAGE;
                     let frame = self.vfs.page(ino, index)?;
                     let copy = writable && (access == Access::Write || self.copied_at_once(vma));
-                    if !(writable || exec && self.config.patch_cpuid.is_some()) {
+                    if !(writable || exec && self.config.patch_code.is_some()) {
                         return Some(mapping(&frame, false));
                     }
                     match self.patched(ino, index, &frame, exec) {
@@ -177,7 +177,7 @@ impl Node {
 
     /// A copy of an executable page with its instructions made to trap that the host lets through, if it has any.
     fn patched(&mut self, ino: bloodhound_vfs::Ino, index: u64, frame: &Frame, exec: bool) -> Option<Frame> {
-        let patch = self.config.patch_cpuid.filter(|_| exec)?;
+        let patch = self.config.patch_code.filter(|_| exec)?;
         let pristine = self.vfs.is_pristine(ino);
         if pristine && let Some(known) = self.patched.get(&(ino, index)) {
             return known.clone();
@@ -189,7 +189,7 @@ impl Node {
         copy
     }
 
-    fn patch(&self, patch: PatchCpuid, ino: bloodhound_vfs::Ino, index: u64, frame: &Frame) -> Option<Frame> {
+    fn patch(&self, patch: PatchCode, ino: bloodhound_vfs::Ino, index: u64, frame: &Frame) -> Option<Frame> {
         let bytes = frame.bytes();
         // The second bytes of cpuid, rdtsc and rdtscp. The usual page has none.
         let may_be = |w: &[u8]| w[0] == 0x0f && matches!(w[1], 0xa2 | 0x31 | 0x01);

@@ -62,7 +62,7 @@ fn a_pair_across_the_pages_end() {
     whole[PAGE - 3..PAGE - 3 + code.len()].copy_from_slice(code);
     let mut first: [u8; PAGE] = whole[..PAGE].try_into().unwrap();
     assert_eq!(patch_cpuid(&mut first, &[], &whole[PAGE..]), 1);
-    assert_eq!(first[PAGE - 1], 0xf4);
+    assert_eq!(first[PAGE - 1], INVALID);
     let mut second: [u8; PAGE] = whole[PAGE..].try_into().unwrap();
     assert_eq!(patch_cpuid(&mut second, &whole[..PAGE], &[]), 0, "its second byte stays");
     // The same bytes, as the operand of an instruction that begins in the first page.
