@@ -259,9 +259,11 @@ pub fn fault_access(
             None => found = Some(kind),
             Some(other) if other == kind => {}
             // Both: it depends on which operand's address it is.
-            // It pushes the frame pointer before it reads anything.
-            Some(_) if instruction.code().mnemonic() == Mnemonic::Enter => return Some(Access::Write),
-            Some(_) => return by_address(factory.info(&instruction).used_memory(), regs, addr),
+            Some(_) => {
+                let kinds = by_address(factory.info(&instruction).used_memory(), regs, addr);
+                // An instruction reads before it writes, but for `enter`, which begins with a push.
+                return if instruction.mnemonic() == Mnemonic::Enter { kinds.max() } else { kinds.min() };
+            }
         }
     }
     found
@@ -278,14 +280,14 @@ pub(crate) fn access_of(access: OpAccess) -> Option<Access> {
     }
 }
 
-fn by_address(operands: &[UsedMemory], regs: &Regs, addr: u64) -> Option<Access> {
+/// The kinds of access of the operands that an address lies in.
+fn by_address(operands: &[UsedMemory], regs: &Regs, addr: u64) -> impl Iterator<Item = Access> {
     // A page that begins in the operand counts too: the fault's address is then the page's.
-    let hit = operands.iter().filter(|used| {
+    let hit = operands.iter().filter(move |used| {
         let size = used.memory_size().size().max(1) as u64;
         effective(used, regs).is_some_and(|start| addr.wrapping_sub(start) < size)
     });
-    // An instruction reads before it writes.
-    hit.filter_map(|used| access_of(used.access())).min()
+    hit.filter_map(|used| access_of(used.access()))
 }
 
 /// The address that an operand means, if it only depends on general registers.

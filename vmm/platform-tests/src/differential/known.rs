@@ -15,9 +15,14 @@ pub(crate) fn at(instruction: &Instruction, code: &[u8], regs: &Regs) -> Option<
     if !matches!(regs.rsp >> 47, 0 | 0x1_ffff) {
         return Some("a wild stack pointer".to_owned());
     }
-    // It reads the operand of a selector load before it looks at the selector.
-    if instruction.is_invalid() && code.contains(&0x8e) {
-        return Some("an invalid selector".to_owned());
+    // It emulates selector loads and iret even where they are invalid; and what it needs for a guest that is patched.
+    if instruction.is_invalid()
+        && (code.contains(&0x8e) || code.contains(&0xcf) || code.first() == Some(&0x06))
+    {
+        return Some("an invalid instruction that is emulated".to_owned());
+    }
+    if segments(code) > 1 {
+        return Some("several segment prefixes".to_owned());
     }
     if wild(instruction, regs) {
         return Some("an address that is not canonical".to_owned());
@@ -31,12 +36,22 @@ pub(crate) fn at(instruction: &Instruction, code: &[u8], regs: &Regs) -> Option<
     (state && addr.is_none_or(|addr| addr % 16 != 0)).then(|| "unaligned FXSAVE".to_owned())
 }
 
+/// Number of segment prefixes: of several a processor takes another one than an emulator.
+fn segments(code: &[u8]) -> usize {
+    let segment = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65);
+    let prefix = |byte: &&u8| segment(byte) || matches!(byte, 0x40..=0x4f | 0x66 | 0x67 | 0xf0 | 0xf2 | 0xf3);
+    code.iter().take_while(prefix).filter(segment).count()
+}
+
 /// Whether an instruction of several operands, or of MMX, has an address that is not canonical. A software KVM emulates it
 /// and so does a part of it.
 fn wild(instruction: &Instruction, regs: &Regs) -> bool {
     let several = instruction.is_string_instruction()
         || (0..instruction.op_count()).any(|n| instruction.op_register(n).is_mm())
         || instruction.is_stack_instruction();
+    if instruction.is_vsib() {
+        return true;
+    }
     let memory = |n: &u32| {
         !matches!(instruction.op_kind(*n), OpKind::Register) && instruction.op_kind(*n) >= OpKind::MemorySegSI
     };
@@ -73,9 +88,9 @@ pub(crate) fn differs(instruction: &Instruction) -> bool {
     use Mnemonic::{
         Clac, Cpuid, Hlt, Int, Int1, Invlpga, Iret, Iretd, Iretq, Lar, Lfs, Lgs, Lsl, Lss, Monitor, Monitorx,
         Mwait, Mwaitx, Rdfsbase, Rdgsbase, Rdpid, Rdpkru, Rdpmc, Rdpru, Rdrand, Rdseed, Rdtsc, Rdtscp, Retf,
-        Sgdt, Sidt, Sldt, Smsw, Stac, Str, Swapgs, Sysenter, Sysexit, Verr, Verw, Vmcall, Vmfunc, Vmmcall,
-        Wrfsbase, Wrgsbase, Wrpkru, Xbegin, Xgetbv, Xrstor, Xrstor64, Xrstors, Xrstors64, Xsave, Xsave64,
-        Xsavec, Xsavec64, Xsaveopt, Xsaveopt64, Xsaves, Xsaves64, Xsetbv,
+        Serialize, Sgdt, Sidt, Sldt, Smsw, Stac, Str, Swapgs, Sysenter, Sysexit, Tpause, Umonitor, Umwait,
+        Verr, Verw, Vmcall, Vmfunc, Vmmcall, Wrfsbase, Wrgsbase, Wrpkru, Xbegin, Xgetbv, Xrstor, Xrstor64,
+        Xrstors, Xrstors64, Xsave, Xsave64, Xsavec, Xsavec64, Xsaveopt, Xsaveopt64, Xsaves, Xsaves64, Xsetbv,
     };
     // AVX-512 and its masks are of the host's processor, not of ours.
     let avx512 = instruction.encoding() == EncodingKind::EVEX
@@ -115,6 +130,7 @@ pub(crate) fn differs(instruction: &Instruction) -> bool {
             | Rdtsc
             | Rdtscp
             | Retf
+            | Serialize
             | Sgdt
             | Sidt
             | Sldt
@@ -124,6 +140,9 @@ pub(crate) fn differs(instruction: &Instruction) -> bool {
             | Swapgs
             | Sysenter
             | Sysexit
+            | Tpause
+            | Umonitor
+            | Umwait
             | Verr
             | Verw
             | Vmcall
