@@ -78,7 +78,7 @@ pub(crate) fn classify(
             Ok(Meaning::Trap(bad_operand(memory, regs).unwrap_or(STACK_SEGMENT)))
         }
         vector::NP | vector::SS => exception(ExceptionKind::Segv, SI_KERNEL, 0),
-        vector::GP => Ok(Meaning::Trap(general_protection(memory, regs))),
+        vector::GP => Ok(Meaning::Trap(general_protection(frame, memory, regs))),
         // Reserved bits are a bug of ours where our page tables map something, which is below the gap.
         vector::PF if frame.error & PF_RESERVED == 0 || frame.cr2 >= GUEST_TOP => {
             Ok(Meaning::Trap(page_fault(frame, memory, regs)))
@@ -155,7 +155,14 @@ fn bad_operand(memory: &Extents, regs: &Regs) -> Option<Trap> {
 }
 
 /// SIGSEGV, or one of the instructions that trap this way.
-fn general_protection(memory: &Extents, regs: &mut Regs) -> Trap {
+fn general_protection(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
+    // Of two vectors a software KVM says it behind the `int n`, and without the vector in the error code.
+    let mut before = [0; 2];
+    let at = regs.rip.wrapping_sub(2);
+    if frame.error == 0 && memory.read(at, &mut before) == 2 && matches!(before, [0xcd, 23 | 25]) {
+        regs.rip = at;
+        return GENERAL_PROTECTION;
+    }
     // Not in our processor; a software KVM finds them privileged.
     let mut code = [0; 3];
     memory.read(regs.rip, &mut code);

@@ -183,8 +183,6 @@ impl Case {
 
 /// What ends otherwise on odd hosts. A software KVM emulates some instructions of ring 3, and not all checks with them.
 const ODD: &[(Oddity, &str)] = &[
-    (Oddity::SoftwareKvm, "int 23"),
-    (Oddity::SoftwareKvm, "int 25"),
     // It is its own way to ask for cpuid.
     (Oddity::SoftwareKvm, "int 26"),
     (Oddity::SoftwareKvm, "cs 0x2b"),
