@@ -194,6 +194,9 @@ impl World {
 
 #[test]
 fn every_page_of_many_sparse_spaces_is_what_it_should_be() {
+    if bloodhound_platform_tests::without_kvm("every_page_of_many_sparse_spaces_is_what_it_should_be") {
+        return;
+    }
     let mut world = World::new(11);
     for _ in 0..4_000 {
         let space = 1 + world.random.below(150);
@@ -211,6 +214,9 @@ fn every_page_of_many_sparse_spaces_is_what_it_should_be() {
 /// A space whose tables alone do not fit forgets pages, says so, and shows the right ones again when they are mapped.
 #[test]
 fn a_space_too_sparse_for_its_tables_works() {
+    if bloodhound_platform_tests::without_kvm("a_space_too_sparse_for_its_tables_works") {
+        return;
+    }
     let mut world = World::new(12);
     let mut addresses: Vec<u64> =
         (0..20_000).map(|_| (world.random.below(GUEST_TOP / PAGE - 16) + 16) * PAGE).collect();

@@ -2,4 +2,8 @@
 
 use bloodhound_platform_kvm::KvmPlatform;
 
-bloodhound_platform_tests::platform_tests!(traps, |cpu| KvmPlatform::new(cpu).unwrap());
+bloodhound_platform_tests::platform_tests!(
+    traps,
+    |cpu| KvmPlatform::new(cpu).unwrap(),
+    unless bloodhound_platform_tests::no_kvm()
+);

@@ -151,6 +151,24 @@ pub fn left_out(case: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "left out: {case}: {reason}");
 }
 
+/// Why KVM cannot be tested on this host, if it cannot: the device is not there or may not be opened. Anything else that is
+/// wrong with it is for the tests to find.
+#[must_use]
+pub fn no_kvm() -> Option<String> {
+    let opened = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    opened.err().map(|error| format!("/dev/kvm: {error}"))
+}
+
+/// Whether KVM cannot be tested here; if so, says that `case` is left out.
+#[must_use]
+pub fn without_kvm(case: &str) -> bool {
+    let reason = no_kvm();
+    if let Some(reason) = &reason {
+        left_out(case, reason);
+    }
+    reason.is_some()
+}
+
 /// A processor or KVM that is not quite one: some cases end otherwise there, through no fault of the platform.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Oddity {

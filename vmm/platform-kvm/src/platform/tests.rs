@@ -104,6 +104,9 @@ const NOWHERE: u64 = 3 << 30;
 
 #[test]
 fn a_load_and_a_store_where_there_is_no_memory() {
+    if bloodhound_platform_tests::without_kvm("a_load_and_a_store_where_there_is_no_memory") {
+        return;
+    }
     const { assert!(LOW_END < NOWHERE && NOWHERE < ARENA) };
     for rip in [CODE, STORE] {
         let mut broken = Broken::new();
@@ -118,6 +121,9 @@ fn a_load_and_a_store_where_there_is_no_memory() {
 
 #[test]
 fn code_where_there_is_no_memory() {
+    if bloodhound_platform_tests::without_kvm("code_where_there_is_no_memory") {
+        return;
+    }
     let mut broken = Broken::new();
     broken.spoil(CODE, NOWHERE | GOOD);
     let (what, at, _) = broken.fails(CODE);
@@ -126,6 +132,9 @@ fn code_where_there_is_no_memory() {
 
 #[test]
 fn a_reserved_bit_in_a_page_table() {
+    if bloodhound_platform_tests::without_kvm("a_reserved_bit_in_a_page_table") {
+        return;
+    }
     let mut broken = Broken::new();
     // Beyond what any processor has for addresses.
     broken.spoil(DATA, 1 << 51 | GOOD);
@@ -138,6 +147,9 @@ fn a_reserved_bit_in_a_page_table() {
 
 #[test]
 fn page_tables_without_the_monitor() {
+    if bloodhound_platform_tests::without_kvm("page_tables_without_the_monitor") {
+        return;
+    }
     let mut broken = Broken::new();
     let root = broken.platform.update(SPOILED).unwrap();
     broken.platform.vm.as_ref().unwrap().low.write(root + 8 * (MONITOR_BASE >> 39 & 511), 0);
@@ -147,6 +159,9 @@ fn page_tables_without_the_monitor() {
 
 #[test]
 fn a_monitor_that_never_ends() {
+    if bloodhound_platform_tests::without_kvm("a_monitor_that_never_ends") {
+        return;
+    }
     let mut broken = Broken::new();
     let vm = broken.platform.vm.as_ref().unwrap();
     // jmp to itself, in place of all of the monitor's code.
