@@ -216,7 +216,7 @@ fn run_here(command: &mut Command, text: &str) -> Result<(), Failure> {
 }
 
 /// A test executable.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Test {
     title: String,
     executable: String,
@@ -239,7 +239,10 @@ fn test_executables(place: &Place, selected: &[&str]) -> Result<Vec<Test>, Failu
     if !output.status.success() {
         return Err(Failure::Broken(format!("{text}: {}", output.status)));
     }
-    Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(test).collect())
+    let mut tests: Vec<Test> = String::from_utf8_lossy(&output.stdout).lines().filter_map(test).collect();
+    // Cargo tells them as they are ready.
+    tests.sort();
+    Ok(tests)
 }
 
 /// Reads one message of cargo.

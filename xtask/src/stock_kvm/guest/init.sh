@@ -24,7 +24,7 @@ for module in /modules/*.ko; do
 done
 [ -c /dev/kvm ] || die "kvm-amd made no /dev/kvm"
 
-mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=524288 host /host
+mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=512000 host /host
 mount -t tmpfs tmpfs /upper
 $busybox mkdir /upper/files /upper/work
 mount -t overlay -o lowerdir=/host,upperdir=/upper/files,workdir=/upper/work overlay /new
