@@ -1,0 +1,389 @@
+//! Whole worlds on the `Scripted` platform, which needs no processor: three nodes whose processes fork, execute, wait, share
+//! memory, sleep, are signalled, write files and talk over TCP, while services crash and start again, stand still, lose
+//! packets and connections, and are cut off. What happens is a function of the seed, whatever the platform forgets, whoever
+//! is woken for nothing, and how often the world is cloned.
+
+#[path = "scripted/program.rs"]
+mod program;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bloodhound_abi::SimTime;
+use bloodhound_decisions::Decisions;
+use bloodhound_kernel::exec::Program;
+use bloodhound_net::{LinkConfig, NodeId};
+use bloodhound_platform::{
+    Abilities, Mapping, Platform, PlatformError, Regs, Scripted, SpaceId, TaskKey, Trap, XState, scripted_elf,
+};
+use bloodhound_sim::machine::{Listen, StepRecord, TestModes};
+use bloodhound_sim::scenario::{FaultSpec, RestartPolicy, Scenario, ServiceSpec};
+use bloodhound_sim::world::{Notice, Phase, World};
+use bloodhound_sim::{Ended, Machine, setup};
+use bloodhound_vfs::{MemBase, TreeId};
+
+const NODES: u32 = 3;
+const TREE: TreeId = TreeId(1);
+const MS: u64 = 1_000_000;
+/// Faults are injected for so long, and the run goes on for so long behind them.
+const FAULT_TIME: u64 = 1_500 * MS;
+const MAX_TIME: u64 = 2_000 * MS;
+const HELPER: u64 = 0x4000_0000;
+
+fn base_of(node: u32) -> u64 {
+    u64::from(node) << 24
+}
+
+fn ip(node: u32) -> [u8; 4] {
+    [10, 0, 0, node as u8]
+}
+
+/// The programs of all nodes.
+fn platform() -> Scripted {
+    let mut platform = Scripted::new();
+    for node in 1..=NODES {
+        platform.program(base_of(node), program::service(base_of(node), ip(node % NODES + 1)));
+    }
+    platform.program(HELPER, program::helper(HELPER));
+    platform
+}
+
+/// Their executables.
+fn files() -> MemBase {
+    let mut base = MemBase::new();
+    for node in 1..=NODES {
+        let steps = program::service(base_of(node), ip(node % NODES + 1)).len();
+        base.file(TREE, &format!("bin/service{node}"), 0o755, &scripted_elf(base_of(node), steps));
+    }
+    base.file(TREE, "bin/helper", 0o755, &scripted_elf(HELPER, program::helper(HELPER).len()));
+    base
+}
+
+fn service(node: u32) -> ServiceSpec {
+    let path = format!("/bin/service{node}").into_bytes();
+    ServiceSpec {
+        node: NodeId(node),
+        name: format!("n{node}"),
+        hostname: format!("n{node}"),
+        addresses: vec![(ip(node).into(), 24)],
+        hosts: BTreeMap::new(),
+        program: Program {
+            path: path.clone(),
+            argv: vec![path],
+            envp: Vec::new(),
+            cwd: b"/".to_vec(),
+            uid: 0,
+            gid: 0,
+        },
+        root: Some(TREE),
+        mounts: Vec::new(),
+        depends_on: Vec::new(),
+        health: None,
+        restart: RestartPolicy::Always,
+        stdin: None,
+        faulty: true,
+    }
+}
+
+fn scenario() -> Arc<Scenario> {
+    let faults = FaultSpec {
+        drop: 5_000_000,
+        delay: 10_000_000,
+        delay_ns: 3 * MS,
+        jitter_ns: MS / 2,
+        duplicate: 20_000_000,
+        reorder: 20_000_000,
+        partition: 6_000_000,
+        partition_ns: (10 * MS, 40 * MS),
+        reset: 5_000_000,
+        crash: 2_000_000,
+        restart_ns: (5 * MS, 30 * MS),
+        pause: 3_000_000,
+        pause_ns: (5 * MS, 30 * MS),
+        ..FaultSpec::default()
+    };
+    Arc::new(Scenario {
+        services: (1..=NODES).map(service).collect(),
+        link: LinkConfig::default(),
+        costs: Default::default(),
+        epoch_ns: 1_735_689_600_000_000_000,
+        memory: 1 << 30,
+        time_step: MS,
+        boot_timeout: 10_000 * MS,
+        max_time: MAX_TIME,
+        fault_start: 0,
+        fault_time: FAULT_TIME,
+        heal: true,
+        faults,
+        settle: 10 * MS,
+        vdso: true,
+        workload: None,
+        clients: Vec::new(),
+        prober: None,
+        helpers: Vec::new(),
+        checks: Vec::new(),
+    })
+}
+
+fn machine_on(platform: Box<dyn Platform>, modes: TestModes) -> Machine {
+    let (scenario, mut base) = (scenario(), files());
+    let world = setup::world(&scenario, &mut base, Decisions::seeded(1), None).expect("a world");
+    let mut machine = Machine::new(world, scenario, platform, Box::new(base));
+    machine.set_modes(modes);
+    machine
+}
+
+fn machine(modes: TestModes) -> Machine {
+    machine_on(Box::new(platform()), modes)
+}
+
+fn go(machine: &mut Machine, done: impl FnMut(&World) -> bool) {
+    let ended = machine.run(done).expect("the platform works");
+    assert_eq!(ended, Ended::Condition, "{:?}", machine.world.findings);
+}
+
+/// Boots, and runs a seed from there.
+fn boot(machine: &mut Machine) {
+    go(machine, |world| world.ready_at.is_some());
+}
+
+fn run_seed(machine: &mut Machine, seed: u64) -> Outcome {
+    machine.world.decisions = Decisions::seeded(seed);
+    machine.begin_faults();
+    go(machine, |world| world.phase == Phase::Done);
+    Outcome::of(&machine.world)
+}
+
+/// All that a user could see of a run.
+#[derive(Clone, PartialEq, Eq)]
+struct Outcome {
+    digest: String,
+    steps: u64,
+    now: SimTime,
+    log: Vec<String>,
+    console: Vec<String>,
+    findings: Vec<String>,
+    /// All choices that were drawn.
+    choices: String,
+}
+
+impl Outcome {
+    fn of(world: &World) -> Outcome {
+        Outcome {
+            digest: world.digest.to_string(),
+            steps: world.steps,
+            now: world.now,
+            log: world.log.iter().map(|entry| format!("{entry:?}")).collect(),
+            console: world.console.iter().map(|chunk| format!("{chunk:?}")).collect(),
+            findings: world.findings.iter().map(|finding| format!("{finding:?}")).collect(),
+            choices: format!("{:?}", world.decisions.log()),
+        }
+    }
+
+    /// Notices with this text.
+    fn count(&self, text: &str) -> usize {
+        self.log.iter().filter(|line| line.contains(text)).count()
+    }
+}
+
+impl std::fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} after {} steps at {}", self.digest, self.steps, self.now)
+    }
+}
+
+fn plain(seed: u64) -> Outcome {
+    let mut machine = machine(TestModes::default());
+    boot(&mut machine);
+    run_seed(&mut machine, seed)
+}
+
+const SEEDS: [u64; 4] = [3, 7, 11, 12];
+
+/// What the seeds do is worth comparing: each kind of fault comes, services are killed, and come back, and nothing goes wrong that
+/// the programs would have noticed.
+#[test]
+fn the_worlds_are_eventful() {
+    let mut all: BTreeMap<&str, usize> = BTreeMap::new();
+    for seed in SEEDS {
+        let outcome = plain(seed);
+        assert_eq!(outcome.findings, Vec::<String>::new(), "seed {seed}: {:#?}", outcome.log);
+        assert!(outcome.steps > 5_000, "seed {seed}: {outcome:?}");
+        assert!(outcome.console.len() > 20, "seed {seed}: the helper ran {} times", outcome.console.len());
+        for what in
+            ["crash", "pause", "partition [", "-/->", "bridge", "isolate", "reset", "partition healed"]
+        {
+            *all.entry(what).or_default() += outcome.count(what);
+        }
+        let starts = outcome.count(" started");
+        // What is down at the end comes back no more.
+        assert!(starts >= outcome.count("crash n"), "seed {seed}: {starts} starts");
+    }
+    assert!(all.values().all(|count| *count > 0), "{all:?}");
+}
+
+#[test]
+fn equal_seeds_make_equal_runs_and_others_do_not() {
+    let outcomes: Vec<Outcome> = SEEDS.map(plain).to_vec();
+    for (seed, outcome) in SEEDS.into_iter().zip(&outcomes) {
+        assert_eq!(plain(seed), *outcome, "seed {seed}");
+    }
+    let mut digests: Vec<&str> = outcomes.iter().map(|outcome| outcome.digest.as_str()).collect();
+    digests.sort_unstable();
+    digests.dedup();
+    assert_eq!(digests.len(), SEEDS.len());
+}
+
+/// The first step in which two runs differ.
+fn first_difference(seed: u64, modes: TestModes) -> String {
+    let record = |modes| {
+        let (steps, mut machine) = (Arc::new(std::sync::Mutex::new(Vec::new())), machine(modes));
+        let sink = steps.clone();
+        let listener = move |step: StepRecord| sink.lock().expect("one thread").push(step);
+        machine.set_listener(Listen::Text, Box::new(listener));
+        boot(&mut machine);
+        run_seed(&mut machine, seed);
+        steps.lock().expect("one thread").clone()
+    };
+    let (one, other) = (record(TestModes::default()), record(modes));
+    match one.iter().zip(&other).find(|(one, other)| one != other) {
+        Some((one, other)) => format!("{one:?}\nbecame {other:?}"),
+        None => format!("{} steps became {}", one.len(), other.len()),
+    }
+}
+
+#[test]
+fn nothing_shows_what_the_platform_forgets_and_who_is_woken_for_nothing() {
+    let off = TestModes::default();
+    let modes = [
+        TestModes { clone_every: 1, ..off },
+        TestModes { spurious_every: 1, ..off },
+        TestModes { evict_every: 1, ..off },
+        TestModes { clone_every: 3, spurious_every: 2, evict_every: 7 },
+        TestModes { clone_every: 11, spurious_every: 5, evict_every: 13 },
+    ];
+    for seed in SEEDS {
+        let want = plain(seed);
+        for modes in modes {
+            let mut machine = machine(modes);
+            boot(&mut machine);
+            let got = run_seed(&mut machine, seed);
+            assert!(got == want, "seed {seed}, {modes:?}: {}", first_difference(seed, modes));
+        }
+    }
+}
+
+/// A machine takes up a world that another left, at any time, and what it was before does not matter.
+#[test]
+fn snapshots_go_on_as_the_original_does() {
+    let seed = SEEDS[1];
+    let want = plain(seed);
+    let mut first = machine(TestModes::default());
+    boot(&mut first);
+    first.world.decisions = Decisions::seeded(seed);
+    first.begin_faults();
+    let mut snapshots = Vec::new();
+    for n in 1..=8 {
+        let until = first.world.steps + want.steps / 10;
+        go(&mut first, |world| world.steps >= until);
+        snapshots.push((n, first.snapshot().expect("the platform works")));
+    }
+    go(&mut first, |world| world.phase == Phase::Done);
+    assert_eq!(Outcome::of(&first.world), want, "snapshots disturb the run");
+    // From the last to the first, twice, in a machine that ran something else before.
+    let mut other = machine(TestModes { evict_every: 5, ..TestModes::default() });
+    boot(&mut other);
+    run_seed(&mut other, SEEDS[0]);
+    for round in 0..2 {
+        for (n, snapshot) in snapshots.iter().rev() {
+            other.restore(snapshot.clone());
+            go(&mut other, |world| world.phase == Phase::Done);
+            assert_eq!(Outcome::of(&other.world), want, "snapshot {n}, round {round}");
+        }
+    }
+}
+
+/// A platform with a mistake: stores go on into pages that were write-protected.
+struct Careless(Scripted);
+
+impl Platform for Careless {
+    fn run(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
+        self.0.run(space, task, regs)
+    }
+    fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
+        self.0.step(space, task, regs)
+    }
+    fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {
+        self.0.map(space, mappings);
+    }
+    fn unmap(&mut self, space: SpaceId, addr: u64, len: u64) {
+        self.0.unmap(space, addr, len);
+    }
+    fn write_protect(&mut self, _: SpaceId) {}
+    fn mapped(&self, space: SpaceId, out: &mut Vec<Mapping>) {
+        self.0.mapped(space, out);
+    }
+    fn xstate_owner(&self, space: SpaceId) -> Option<TaskKey> {
+        self.0.xstate_owner(space)
+    }
+    fn save_xstate(&mut self, space: SpaceId) -> Result<Option<(TaskKey, XState)>, PlatformError> {
+        self.0.save_xstate(space)
+    }
+    fn load_xstate(&mut self, space: SpaceId, task: TaskKey, state: &XState) -> Result<(), PlatformError> {
+        self.0.load_xstate(space, task, state)
+    }
+    fn reset_space(&mut self, space: SpaceId) {
+        self.0.reset_space(space);
+    }
+    fn drop_space(&mut self, space: SpaceId) {
+        self.0.drop_space(space);
+    }
+    fn evict_all(&mut self) {
+        self.0.evict_all();
+    }
+    fn abilities(&self) -> Abilities {
+        self.0.abilities()
+    }
+}
+
+/// The comparisons would notice: such a platform writes into what belongs to the snapshot as well.
+#[test]
+fn a_platform_that_forgets_to_protect_is_found_out() {
+    let careful: fn() -> Box<dyn Platform> = || Box::new(platform());
+    let careless: fn() -> Box<dyn Platform> = || Box::new(Careless(platform()));
+    for (make, equal) in [(careful, true), (careless, false)] {
+        let mut machine = machine_on(make(), TestModes::default());
+        boot(&mut machine);
+        machine.world.decisions = Decisions::seeded(SEEDS[0]);
+        let until = machine.world.steps + 1_000;
+        go(&mut machine, |world| world.steps >= until);
+        let snapshot = machine.snapshot().expect("the platform works");
+        let mut runs = Vec::new();
+        for _ in 0..2 {
+            machine.restore(snapshot.clone());
+            let until = machine.world.steps + 1_000;
+            machine.run(|world| world.steps >= until).expect("the platform works");
+            runs.push(Outcome::of(&machine.world));
+        }
+        assert_eq!(runs[0] == runs[1], equal, "{runs:?}");
+    }
+}
+
+/// The programs' own complaints reach the findings: one that expects another status of its helper ends on SIGILL.
+#[test]
+fn a_program_that_is_wrong_is_found_out() {
+    let mut platform = platform();
+    let mut helper = program::helper(HELPER);
+    let last = helper.len() - 1;
+    helper[last] = bloodhound_platform::Step::syscall(
+        bloodhound_abi::table::nr::exit_group,
+        &[(program::HELPER_STATUS + 1).into()],
+    );
+    platform.program(HELPER, helper);
+    let mut machine = machine_on(Box::new(platform), TestModes::default());
+    let done = |world: &World| world.now > SimTime(1_000 * MS) || !world.findings.is_empty();
+    machine.run(done).expect("the platform works");
+    assert!(machine.world.findings.iter().any(|f| f.text.contains("SIGILL")), "{:?}", machine.world.findings);
+    let crashed = |entry: &&bloodhound_sim::world::LogEntry| matches!(&entry.what, Notice::Service(_));
+    assert!(machine.world.log.iter().filter(crashed).count() >= NODES as usize);
+}
