@@ -6,7 +6,7 @@
 use std::fs;
 use std::time::Instant;
 
-use kvm_bindings::kvm_userspace_memory_region;
+use kvm_bindings::{KVM_MAX_CPUID_ENTRIES, kvm_userspace_memory_region};
 use kvm_ioctls::{Cap, Kvm, VcpuExit, VcpuFd};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryBackend, GuestMemoryMmap};
 
@@ -112,6 +112,9 @@ fn guest(kvm: &Kvm) -> Result<u128, Failure> {
     // SAFETY: the region is the mapping that `memory` owns, which lives until after the last run of the processor below.
     unsafe { vm.set_user_memory_region(region) }.map_err(broken("KVM_SET_USER_MEMORY_REGION"))?;
     let mut vcpu = vm.create_vcpu(0).map_err(broken("KVM_CREATE_VCPU"))?;
+    // Newer kernels refuse registers that the vCPU's cpuid does not allow.
+    let cpuid = kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(broken("KVM_GET_SUPPORTED_CPUID"))?;
+    vcpu.set_cpuid2(&cpuid).map_err(broken("KVM_SET_CPUID2"))?;
     start_at(&vcpu, HALT).map_err(broken("registers of the guest"))?;
     match vcpu.run().map_err(broken("KVM_RUN"))? {
         VcpuExit::Hlt => {}
