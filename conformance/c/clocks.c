@@ -1,5 +1,6 @@
 /* Time: clock_gettime(2), nanosleep(2), clock_nanosleep(2), gettimeofday(2), time(2), times(2), getrusage(2). */
 #include "tap.h"
+#include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -100,9 +101,36 @@ static void accounting(void)
 	CHECK(clock() != (clock_t)-1);
 }
 
+/* Two threads hand over by spinning: what one has read of the clock is not later than what the other reads. */
+static volatile int published, released;
+static volatile long long before, after;
+
+static void *reader(void *argument)
+{
+	while (!published)
+		__builtin_ia32_pause();
+	after = now(CLOCK_MONOTONIC);
+	released = 1;
+	return argument;
+}
+
+static void spinning(void)
+{
+	pthread_t thread;
+	REQUIRE(pthread_create(&thread, NULL, reader, NULL) == 0);
+	for (int i = 0; i < 60; i++)
+		before = now(CLOCK_MONOTONIC);
+	published = 1;
+	while (!released)
+		__builtin_ia32_pause();
+	REQUIRE(pthread_join(thread, NULL) == 0);
+	CHECK(after >= before);
+}
+
 int main(void)
 {
 	reading();
+	spinning();
 	sleeping();
 	accounting();
 	return tap_done();

@@ -98,7 +98,10 @@ impl Machine {
                     return Ok(self.flush(id));
                 }
                 Ran::Parked => {
-                    self.world.node_mut(id).run_queue.retain(|t| *t != tid);
+                    let node = self.world.node_mut(id);
+                    // It may have read the clock on its way into the loop.
+                    node.take_clock(tid);
+                    node.run_queue.retain(|t| *t != tid);
                     let sent = self.flush(id);
                     self.world.spinning.insert((id, tid));
                     return Ok(sent);
