@@ -8,9 +8,20 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository")
 }
 
+/// The platform that BLOODHOUND_TEST_PLATFORM names, if the tests are to run on one.
+#[allow(clippy::disallowed_methods)] // chooses what is tested
+fn chosen_platform() -> Option<String> {
+    std::env::var("BLOODHOUND_TEST_PLATFORM").ok().filter(|name| !name.is_empty())
+}
+
 fn bloodhound(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-    command.current_dir(dir).args(args).env("NO_COLOR", "1").stdin(std::process::Stdio::null());
+    command.current_dir(dir).arg(args[0]);
+    let runs = matches!(args[0], "test" | "run" | "replay" | "verify");
+    if let Some(platform) = chosen_platform().filter(|_| runs && !args.contains(&"--platform")) {
+        command.args(["--platform", &platform]);
+    }
+    command.args(&args[1..]).env("NO_COLOR", "1").stdin(std::process::Stdio::null());
     command.output().expect("the bloodhound binary runs")
 }
 
