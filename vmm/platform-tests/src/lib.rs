@@ -75,6 +75,7 @@ macro_rules! platform_tests {
         $crate::cases!(spin: [
             waiting_for_a_flag,
             jump_to_itself,
+            program_that_steps_itself,
             cycle_of_several_rounds,
             spin_lock_that_is_held,
             calling_a_function_each_time,

@@ -47,6 +47,17 @@ pub fn jump_to_itself<P: Platform>(make: Make<P>) {
     parks_at(make, b"\xeb\xfe", 3..40, CODE);
 }
 
+/// Its traps would be taken for those of the analysis.
+pub fn program_that_steps_itself<P: Platform>(make: Make<P>) {
+    // jmp to itself
+    let mut guest = Guest::new(make, b"\xeb\xfe");
+    guest.regs.rflags |= 1 << 8;
+    let before = guest.regs;
+    let spin = guest.platform.analyse_spin(guest.space, guest.task, &mut guest.regs).unwrap();
+    assert_eq!((spin, guest.regs), (Spin::Progressing, before));
+    assert_eq!(guest.run(), Trap::Step);
+}
+
 pub fn cycle_of_several_rounds<P: Platform>(make: Make<P>) {
     // loop: inc ecx; and ecx, 3; jmp loop
     parks_at(make, b"\xff\xc1\x83\xe1\x03\xeb\xf9", 3..40, CODE);

@@ -13,7 +13,9 @@
 //! Neighbours: a platform that can step calls this from [`Platform::analyse_spin`] and gives its page table by
 //! [`Memory`].
 
-use iced_x86::{CpuidFeature, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess};
+use iced_x86::{
+    CpuidFeature, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
+};
 
 use crate::decode;
 use crate::extents::Extents;
@@ -22,6 +24,8 @@ use crate::{Access, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap}
 /// Steps until a loop counts as making progress. The same on all platforms, as the answer depends on it. One step
 /// costs some 20 us under ptrace.
 const STEPS: usize = 1024;
+/// The trap flag of rflags.
+const TF: u64 = 1 << 8;
 /// The widest write that is followed, in bytes.
 const WIDEST: usize = 16;
 
@@ -56,6 +60,10 @@ pub fn analyse<P: Memory + ?Sized>(
     let mut states = vec![*regs];
     let mut writes: Vec<Write> = Vec::new();
     for step in 0..STEPS {
+        // A program that steps itself has traps of its own to take.
+        if regs.rflags & TF != 0 {
+            return Ok(Spin::Progressing);
+        }
         let Some(memory) = platform.extents(space) else { return Ok(Spin::Progressing) };
         let before = writes.len();
         let followed = decode::at(memory, regs.rip).and_then(|i| {
@@ -143,7 +151,9 @@ fn note_writes(
     }
     let info = factory.info(instruction);
     for used in info.used_registers() {
-        let general = used.register().is_gpr() || used.register().is_segment_register();
+        // A step over a load of ss takes the next instruction as well.
+        let segment = used.register().is_segment_register() && used.register() != Register::SS;
+        let general = used.register().is_gpr() || segment;
         if !general && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::None) {
             return None;
         }
