@@ -290,7 +290,11 @@ impl Vm {
                 let what = self.internal_error();
                 return Err(self.failed(what));
             }
-            Ok(VcpuExit::Shutdown) => return Err(self.failed("a triple fault".to_owned())),
+            Ok(VcpuExit::Shutdown) => {
+                // The vCPU is reset by then: all that is known is where application code was entered.
+                let (what, rip) = ("a triple fault, after the entry".to_owned(), self.low.read(FRAME));
+                return Err(PlatformError::Vm { what, rip, code: Vec::new() });
+            }
             Ok(VcpuExit::MmioRead(at, _) | VcpuExit::MmioWrite(at, _)) => {
                 let what = format!("an access to guest-physical address {at:#x}, where there is no memory");
                 return Err(self.failed(what));
