@@ -1,5 +1,6 @@
 //! A program that makes system calls with senseless arguments (hostile/hostile.c) neither brings Bloodhound down nor reaches
-//! the host. It may be stopped by what is not supported: then it runs again without that call.
+//! the host. It may be stopped by what is not supported: then it runs again without that call. Nor does one whose signal
+//! frames hold garbage.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
 mod common;
@@ -11,7 +12,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use bloodhound_abi::table::{Status, TABLE};
-use common::{exec, finish, in_parallel, installed};
+use common::{exec, finish, in_parallel, installed, repository, say};
 
 /// Exit codes of ours: see `exit.rs`.
 const FINDINGS: i32 = 1;
@@ -19,15 +20,18 @@ const UNSUPPORTED: i32 = 7;
 /// How often a seed is run again without what stopped it.
 const AGAIN: usize = 5;
 
-fn build(dir: &Path) -> Option<PathBuf> {
+fn build(dir: &Path, name: &str) -> Option<PathBuf> {
     if !installed("gcc") {
-        println!("SKIPPED: no gcc to build the hostile program with");
+        println!("SKIPPED: no gcc to build the hostile programs with");
         return None;
     }
-    let program = dir.join("hostile");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile/hostile.c");
+    std::fs::create_dir_all(dir).expect("a directory");
+    let program = dir.join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile").join(format!("{name}.c"));
     let built = Command::new("gcc")
-        .args(["-w", "-O1", "-static", "-o"])
+        .args(["-w", "-O1", "-static", "-pthread", "-I"])
+        .arg(repository().join("conformance/c"))
+        .arg("-o")
         .arg(&program)
         .arg(source)
         .output()
@@ -85,7 +89,7 @@ fn senseless_calls_bring_nothing_down() {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile");
     let cwd = dir.join("cwd");
     std::fs::create_dir_all(&cwd).expect("a directory");
-    let Some(program) = build(&dir) else { return };
+    let Some(program) = build(&dir, "hostile") else { return };
     let seeds = seeds();
     let wrong = Mutex::new(Vec::new());
     in_parallel(&seeds, |seed| {
@@ -96,4 +100,26 @@ fn senseless_calls_bring_nothing_down() {
     let wrong = wrong.into_inner().expect("no panic");
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
     assert_eq!(std::fs::read_dir(&cwd).expect("cwd").count(), 0, "files appeared on the host");
+}
+
+/// Frames of signal handlers with garbage in them (hostile/frames.c) end a program as they do natively, register by
+/// register.
+#[test]
+fn garbage_in_frames_ends_as_natively() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hostile frames");
+    let Some(program) = build(&dir, "frames") else { return };
+    let range = ["0", "1500"];
+    let native = finish(Command::new(&program).args(range), b"");
+    let mut command = vec![OsString::from(&program)];
+    command.extend(range.map(OsString::from));
+    let ran = finish(&mut exec(&[], &command), b"");
+    if ran.rdtsc_leaks() {
+        say("SKIPPED: a KVM in software emulates what runs on odd stacks, and not all of it");
+        return;
+    }
+    assert_eq!((native.code, ran.code), (Some(0), Some(0)), "{}", ran.stderr);
+    assert_eq!(native.stdout.lines().count(), 1501);
+    let differ = native.stdout.lines().zip(ran.stdout.lines()).filter(|(one, other)| one != other);
+    let differ: Vec<String> = differ.map(|(one, other)| format!("{one}\n  became {other}")).collect();
+    assert!(differ.is_empty(), "{} of 1500:\n{}", differ.len(), differ.join("\n"));
 }

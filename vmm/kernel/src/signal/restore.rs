@@ -53,9 +53,11 @@ impl Ctx<'_> {
         if u64::from(m.cs) | 3 == COMPAT_CS {
             return Err(Stop::Unsupported("rt_sigreturn to 32-bit code".into()));
         }
-        let task = self.task_mut();
-        task.sigmask = uc.sigmask & !UNBLOCKABLE;
-        let r = &mut task.regs;
+        self.task_mut().sigmask = uc.sigmask & !UNBLOCKABLE;
+        // Before the registers since Linux 6.12: a handler on the alternate stack cannot change it. "Squash all but EFAULT",
+        // and that is none here.
+        let _squashed = self.set_altstack(uc.stack, frame.wrapping_add(8));
+        let r = &mut self.task_mut().regs;
         (r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15) =
             (m.r8, m.r9, m.r10, m.r11, m.r12, m.r13, m.r14, m.r15);
         (r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx) = (m.rdi, m.rsi, m.rbp, m.rbx, m.rdx, m.rax, m.rcx);
@@ -75,9 +77,6 @@ impl Ctx<'_> {
             self.task_mut().regs.rax = 0;
             return Err(e.into());
         }
-        let sp = self.task().regs.rsp;
-        // "squash all but EFAULT", and that is none here.
-        let _squashed = self.set_altstack(uc.stack, sp);
         Ok(())
     }
 
