@@ -47,8 +47,9 @@ pub struct Args {
     /// Memory of the virtual machine in MiB
     #[arg(long, value_name = "MIB", default_value_t = 3072, value_parser = clap::value_parser!(u32).range(512..))]
     memory: u32,
-    /// Processors of the virtual machine
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    /// Processors of the virtual machine. With more than one QEMU before 8.1 may run old code where the kernel has patched
+    /// itself, and hangs; threads that wait for each other are faster on one, too
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     cpus: u8,
     /// QEMU's processor. Five-level page tables are taken out because most machines have none
     #[arg(long, value_name = "MODEL", default_value = "max,-la57")]
