@@ -111,6 +111,36 @@ static void scheduling(void)
 	CHECK(sched_getparam(0, &parameter) == 0 && parameter.sched_priority == 0);
 	CHECK(sched_get_priority_min(SCHED_FIFO) == 1 && sched_get_priority_max(SCHED_FIFO) == 99);
 	CHECK_EQ(sched_yield(), 0);
+	/* Who is not there, and what makes no sense. */
+	const pid_t nobody = 4000000;
+	CHECK_ERRNO(sched_getscheduler(-1), EINVAL);
+	CHECK_ERRNO(sched_getscheduler(nobody), ESRCH);
+	CHECK_ERRNO(sched_getparam(-1, &parameter), EINVAL);
+	CHECK_ERRNO(sched_getparam(nobody, &parameter), ESRCH);
+	CHECK_ERRNO(sched_getparam(0, NULL), EINVAL);
+	CHECK_ERRNO(sched_setparam(-1, &parameter), EINVAL);
+	CHECK_ERRNO(sched_setparam(nobody, &parameter), ESRCH);
+	CPU_SET(0, &set);
+	CHECK_ERRNO(sched_getaffinity(-1, sizeof set, &set), ESRCH);
+	CHECK_ERRNO(sched_getaffinity(nobody, sizeof set, &set), ESRCH);
+	CHECK_ERRNO(sched_setaffinity(-1, sizeof set, &set), ESRCH);
+	CHECK_ERRNO(sched_setscheduler(-1, SCHED_OTHER, &parameter), EINVAL);
+	CHECK_ERRNO(sched_setscheduler(0, 99, &parameter), EINVAL);
+	CHECK_ERRNO(sched_setscheduler(0, -1, &parameter), EINVAL);
+	CHECK_ERRNO(sched_setscheduler(nobody, SCHED_OTHER, &parameter), ESRCH);
+	CHECK_EQ(sched_setparam(0, &parameter), 0);
+	parameter.sched_priority = 5;
+	CHECK_ERRNO(sched_setparam(0, &parameter), EINVAL);
+	CHECK_ERRNO(sched_setscheduler(0, SCHED_BATCH, &parameter), EINVAL);
+	parameter.sched_priority = 0;
+	CHECK_EQ(sched_setscheduler(0, SCHED_BATCH, &parameter), 0);
+	CHECK_EQ(sched_getscheduler(0), SCHED_BATCH);
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(sched_getscheduler(0));
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == SCHED_BATCH);
+	CHECK_EQ(sched_setscheduler(0, SCHED_OTHER, &parameter), 0);
 }
 
 static void controls(void)

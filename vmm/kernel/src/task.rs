@@ -68,6 +68,8 @@ pub struct Task {
     pub pending: crate::signal::Pending,
     /// The alternate signal stack.
     pub altstack: StackT,
+    /// Scheduling policy, with SCHED_RESET_ON_FORK; nothing is scheduled by it.
+    pub policy: u32,
     /// CLONE_CHILD_CLEARTID's word.
     pub clear_child_tid: u64,
     /// set_robust_list's head.
@@ -104,6 +106,7 @@ impl Task {
             sigmask: 0,
             restore_mask: None,
             pending: Default::default(),
+            policy: 0,
             altstack: StackT { flags: bloodhound_abi::consts::SS_DISABLE as i32, ..StackT::default() },
             clear_child_tid: 0,
             robust_list: 0,

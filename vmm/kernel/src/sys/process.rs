@@ -183,6 +183,7 @@ impl Ctx<'_> {
         task.xstate = parent.xstate.clone();
         task.sigmask = parent.sigmask;
         task.exception = parent.exception;
+        task.policy = super::sched::inherited(parent.policy);
         task.comm = parent.comm.clone();
         // "A child created via fork inherits the alternate stack; clone with CLONE_VM and not CLONE_VFORK clears it".
         if r.flags & c::CLONE_VM == 0 || r.flags & c::CLONE_VFORK != 0 {
@@ -535,62 +536,6 @@ pub fn gettid(k: &mut Ctx<'_>) -> SysResult {
 
 pub fn getppid(k: &mut Ctx<'_>) -> SysResult {
     Ok(u64::from(k.process().ppid.0))
-}
-
-pub fn getpgrp(k: &mut Ctx<'_>) -> SysResult {
-    Ok(u64::from(k.process().pgid.0))
-}
-
-fn target(k: &Ctx<'_>, pid: i32) -> SysResult<Pid> {
-    let pid = if pid == 0 { k.pid } else { Pid(u32::try_from(pid).map_err(|_| Errno::ESRCH)?) };
-    if k.node.processes.contains_key(&pid) { Ok(pid) } else { err(Errno::ESRCH) }
-}
-
-pub fn getpgid(k: &mut Ctx<'_>, pid: i32) -> SysResult {
-    let pid = target(k, pid)?;
-    Ok(u64::from(k.node.process(pid).pgid.0))
-}
-
-pub fn getsid(k: &mut Ctx<'_>, pid: i32) -> SysResult {
-    let pid = target(k, pid)?;
-    Ok(u64::from(k.node.process(pid).sid.0))
-}
-
-pub fn setpgid(k: &mut Ctx<'_>, pid: i32, pgid: i32) -> SysResult {
-    if pgid < 0 {
-        return err(Errno::EINVAL);
-    }
-    let pid = target(k, pid)?;
-    let pgid = if pgid == 0 { pid } else { Pid(pgid as u32) };
-    let p = k.node.process(pid);
-    if pid != k.pid && p.ppid != k.pid {
-        return err(Errno::ESRCH);
-    }
-    // "EACCES An attempt was made to change the process group ID of one of the children of the calling process and the
-    // child had already performed an execve(2)".
-    if pid != k.pid && p.did_exec {
-        return err(Errno::EACCES);
-    }
-    let sid = k.process().sid;
-    if p.sid != sid || p.sid == pid {
-        return err(Errno::EPERM);
-    }
-    if pgid != pid && !k.node.processes.values().any(|q| q.pgid == pgid && q.sid == sid) {
-        return err(Errno::EPERM);
-    }
-    k.node.process_mut(pid).pgid = pgid;
-    Ok(0)
-}
-
-pub fn setsid(k: &mut Ctx<'_>) -> SysResult {
-    let pid = k.pid;
-    // "EPERM The process group ID of any process equals the PID of the calling process."
-    if k.node.processes.values().any(|p| p.pgid == pid) {
-        return err(Errno::EPERM);
-    }
-    let p = k.process_mut();
-    (p.sid, p.pgid) = (pid, pid);
-    Ok(u64::from(pid.0))
 }
 
 pub fn getrusage(k: &mut Ctx<'_>, who: i32, usage_ptr: Ptr) -> SysResult {
