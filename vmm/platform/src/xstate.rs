@@ -1,7 +1,8 @@
 //! The x87, SSE and AVX state of a task ([`XState`]), in the standard format of XSAVE.
 //!
 //! Only these three components exist in our processor, and their form here is one for all hosts: always marked
-//! as present, nothing of the host's in the reserved bytes. So equal states are equal bytes.
+//! as present, nothing of the host's in the reserved bytes, and no trace of the last x87 instruction, which not all processors
+//! keep. So equal states are equal bytes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ const MXCSR_MASK: usize = 28;
 const MXCSR_INITIAL: u32 = 0x1f80;
 /// The bits of MXCSR that every x86-64 processor has; AMD's misaligned mode (bit 17) is not among them.
 const MXCSR_BITS: u32 = 0xffff;
+/// FOP, FIP (FCS) and FDP (FDS): opcode and addresses of the last x87 instruction.
+const LAST_INSTRUCTION: std::ops::Range<usize> = 6..24;
 /// FCW after FNINIT.
 const FCW_INITIAL: u16 = 0x037f;
 
@@ -92,8 +95,8 @@ fn initial_bytes() -> [u8; XSTATE_SIZE] {
     out
 }
 
-/// Brings the reserved and the derived bits of the control word, status word, tag word and last opcode into the form that
-/// the processor gives them when it loads and stores them.
+/// Brings the reserved and the derived bits of the control word, status word and tag word into the form that the processor
+/// gives them when it loads and stores them, and forgets the last instruction.
 fn canonical_x87(area: &mut [u8; XSTATE_SIZE]) {
     // Bit 6 reads as one; 7 and 13 to 15 as zero.
     area[0] = area[0] & 0x3f | 0x40;
@@ -104,8 +107,9 @@ fn canonical_x87(area: &mut [u8; XSTATE_SIZE]) {
     area[2] = area[2] & 0x7f | summary;
     area[3] = area[3] & 0x7f | summary;
     area[5] = 0;
-    // An opcode without its first five bits.
-    area[7] &= 7;
+    // Where the last instruction stood, its operand and its opcode. Processors of AMD do not keep them over the host's task
+    // switches ("the fxsave leak" of arch/x86/kernel/fpu/core.c), which come at any time.
+    area[LAST_INSTRUCTION].fill(0);
 }
 
 impl Default for XState {
@@ -143,6 +147,7 @@ mod tests {
         area[576] = 0x43; // ymm0's upper half
         area[32] = 0x44; // st0
         area[28..32].copy_from_slice(&0x2_ffffu32.to_le_bytes());
+        area[6..24].fill(0xff); // what and where the last x87 instruction was
         area[464..472].fill(0xff); // the host's feature mask in the software bytes
         area[1000] = 1; // AVX-512
         let state = XState::from_area(&area).unwrap();
@@ -150,6 +155,7 @@ mod tests {
         let out = state.area();
         assert_eq!((out[160], out[576], out[32], out[464]), (0x42, 0x43, 0x44, 0));
         assert_eq!(out[28..32], 0xffffu32.to_le_bytes());
+        assert_eq!(out[6..24], [0; 18]);
         assert_ne!(state, XState::initial());
     }
 

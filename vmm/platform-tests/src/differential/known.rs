@@ -62,6 +62,20 @@ fn wild(instruction: &Instruction, regs: &Regs) -> bool {
         })
 }
 
+/// Where an instruction stores what and where the last x87 instruction was. Whether a processor still knows that depends
+/// on its maker and on whether the host switched tasks in between, and nothing traps these instructions.
+pub(crate) fn last_instruction(instruction: &Instruction, regs: &Regs) -> Option<Vec<u64>> {
+    let area = instruction.virtual_address(0, 0, |register, _, _| value(regs, register))?;
+    // "Protected Mode x87 FPU State Image in Memory" (Intel SDM 8.1.10), 32-bit and 16-bit; "FXSAVE Area" (10.5.1).
+    let part = match instruction.code() {
+        Code::Fnstenv_m28byte | Code::Fnsave_m108byte => 12..28,
+        Code::Fnstenv_m14byte | Code::Fnsave_m94byte => 6..14,
+        Code::Fxsave_m512byte | Code::Fxsave64_m512byte => 6..24,
+        _ => return None,
+    };
+    Some(part.map(|n| area.wrapping_add(n)).collect())
+}
+
 /// Whether a trap is a fault where some platform has pages of its own, which application code may read.
 pub(crate) fn platforms_own(trap: &Trap) -> bool {
     matches!(trap, Trap::PageFault { addr, .. } if (GUEST_TOP..1 << 47).contains(addr))

@@ -80,20 +80,27 @@ impl<P: Platform> Side<P> {
         self.frames.iter().map(Frame::bytes)
     }
 
+    /// The frame that a space maps at an address, and where in it.
+    fn place(&self, space: usize, addr: u64) -> Option<(usize, usize)> {
+        let page = addr & !(PAGE - 1);
+        let number =
+            self.mapped(space).into_iter().find(|(at, ..)| *at == page).and_then(|(_, frame, _)| frame);
+        number.map(|number| (number, (addr - page) as usize))
+    }
+
+    /// Overwrites what a space maps with zeros.
+    pub fn clear(&mut self, space: usize, addrs: impl Iterator<Item = u64>) {
+        for addr in addrs {
+            if let Some((frame, at)) = self.place(space, addr) {
+                self.frames[frame].write_shared(at, &[0]);
+            }
+        }
+    }
+
     /// The instruction at an address, as far as it is mapped, and its bytes.
     pub fn instruction(&self, space: usize, rip: u64) -> (Vec<u8>, Instruction) {
-        let mut list = Vec::new();
-        self.platform.mapped(id(space), &mut list);
-        let mut code = Vec::new();
-        for addr in (0..MAX_INSTRUCTION as u64).map(|n| rip.wrapping_add(n)) {
-            let within = |m: &&Mapping| addr.wrapping_sub(m.addr) < u64::from(m.pages) * PAGE;
-            let Some(m) = list.iter().find(within) else { break };
-            let mut byte = [0];
-            if bloodhound_frames::read_at(m.frame_offset + (addr - m.addr), &mut byte).is_none() {
-                break;
-            }
-            code.push(byte[0]);
-        }
+        let places = (0..MAX_INSTRUCTION as u64).map_while(|n| self.place(space, rip.wrapping_add(n)));
+        let mut code: Vec<u8> = places.map(|(frame, at)| self.frames[frame].bytes()[at]).collect();
         let instruction = Decoder::with_ip(64, &code, rip, DecoderOptions::NONE).decode();
         code.truncate(instruction.len().max(1));
         (code, instruction)
