@@ -2,6 +2,7 @@
 
 use bloodhound_platform::decode::BadOperand;
 use bloodhound_platform::extents::Extents;
+use bloodhound_platform::umip::{self, Emulated};
 use bloodhound_platform::x86::{
     self, BUS_ADRALN, FPE_INTDIV, ILL_ILLOPN, NOT_YET, SI_KERNEL, TRAP_BRKPT, USER_CS,
 };
@@ -51,6 +52,8 @@ pub(crate) fn canonical(addr: u64) -> bool {
 pub(crate) enum Meaning {
     /// A trap of the application.
     Trap(Trap),
+    /// None: an instruction was done for the application, as Linux does it. It goes on.
+    Done,
     /// SIGFPE of x87 or SSE; its si_code stands in their state.
     Float,
 }
@@ -78,7 +81,7 @@ pub(crate) fn classify(
             Ok(Meaning::Trap(bad_operand(memory, regs).unwrap_or(STACK_SEGMENT)))
         }
         vector::NP | vector::SS => exception(ExceptionKind::Segv, SI_KERNEL, 0),
-        vector::GP => Ok(Meaning::Trap(general_protection(frame, memory, regs))),
+        vector::GP => Ok(general_protection(frame, memory, regs)),
         // Reserved bits are a bug of ours where our page tables map something, which is below the gap.
         vector::PF if frame.error & PF_RESERVED == 0 || frame.cr2 >= GUEST_TOP => {
             Ok(Meaning::Trap(page_fault(frame, memory, regs)))
@@ -155,21 +158,26 @@ fn bad_operand(memory: &Extents, regs: &Regs) -> Option<Trap> {
 }
 
 /// SIGSEGV, or one of the instructions that trap this way.
-fn general_protection(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
+fn general_protection(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Meaning {
     // Of two vectors a software KVM says it behind the `int n`, and without the vector in the error code.
     let mut before = [0; 2];
     let at = regs.rip.wrapping_sub(2);
     if frame.error == 0 && memory.read(at, &mut before) == 2 && matches!(before, [0xcd, 23 | 25]) {
         regs.rip = at;
-        return GENERAL_PROTECTION;
+        return Meaning::Trap(GENERAL_PROTECTION);
     }
     // Not in our processor; a software KVM finds them privileged.
     let mut code = [0; 3];
     memory.read(regs.rip, &mut code);
     if matches!(code, [0x0f, 0x01, 0xc8 | 0xc9]) {
-        return Trap::Exception(Exception { kind: ExceptionKind::Ill, code: ILL_ILLOPN, addr: regs.rip });
+        let code = ILL_ILLOPN;
+        return Meaning::Trap(Trap::Exception(Exception { kind: ExceptionKind::Ill, code, addr: regs.rip }));
     }
-    x86::general_protection(memory, regs)
+    match umip::emulate(memory, regs) {
+        Some(Emulated::Done) => Meaning::Done,
+        Some(Emulated::Fault(fault)) => Meaning::Trap(fault),
+        None => Meaning::Trap(x86::general_protection(memory, regs)),
+    }
 }
 
 fn page_fault(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {

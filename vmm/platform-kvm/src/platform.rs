@@ -19,7 +19,7 @@ use crate::layout::ARENA_SLOT;
 use crate::probe;
 use crate::sys;
 use crate::tables::{Changes, Full, Pool, Tables};
-use crate::vm::{Exit, How, Vm};
+use crate::vm::{Exit, How, TrapFrame, Vm};
 
 const PAGE: u64 = 4096;
 const TF: u64 = 1 << 8;
@@ -47,6 +47,10 @@ const EVICTIONS_OF_A_VM: u32 = 16;
 
 /// Kicks in a row after which the monitor, or a step, counts as stuck. The watchdog makes one in 10 ms at most.
 const MOST_KICKS: u32 = 200;
+
+/// Instructions done for the application in a row after which somebody should look whether it gets anywhere: the watchdog
+/// does not come between them.
+const MOST_DONE: u32 = 1000;
 
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -261,7 +265,7 @@ impl KvmPlatform {
         self.pool.seen();
         space.known = None;
         space.unaware = false;
-        let mut kicks = 0;
+        let (mut kicks, mut done) = (0, 0);
         loop {
             self.watchdog.begin(self.thread);
             let exit = vm.run();
@@ -291,8 +295,7 @@ impl KvmPlatform {
                         return Ok(Trap::BudgetSpent);
                     }
                     // A signal from elsewhere, or before the one instruction: go on.
-                    self.changes.clear();
-                    vm.prepare(regs, How { keep_selectors: true, ..how }, root, &self.changes);
+                    go_back(vm, &mut self.changes, regs, how, root);
                     continue;
                 }
                 Exit::Syscall => {
@@ -304,13 +307,21 @@ impl KvmPlatform {
                     Trap::Unsupported(Unsupported::Compat)
                 }
                 Exit::Trap(frame) => {
-                    (regs.rip, regs.rsp, regs.rflags) = (frame.rip, frame.rsp, frame.rflags);
                     let stepped = mode == Mode::Step || before.rflags & TF != 0;
-                    match classify(&frame, &space.extents, regs, stepped)? {
-                        Meaning::Trap(trap) => trap,
-                        Meaning::Float => {
-                            let state = from_area(&vm.xstate()?)?;
-                            classify::float(&frame, &state, regs.rip)
+                    match trapped(vm, &frame, &space.extents, regs, stepped)? {
+                        Some(trap) => trap,
+                        None if done == MOST_DONE => {
+                            space.unaware = true;
+                            return Ok(Trap::BudgetSpent);
+                        }
+                        None => {
+                            done += 1;
+                            // A step goes on to the next instruction, as Linux's does.
+                            if mode == Mode::Step && before.rflags & TF == 0 {
+                                regs.rflags &= !TF;
+                            }
+                            go_back(vm, &mut self.changes, regs, how, root);
+                            continue;
                         }
                     }
                 }
@@ -490,6 +501,31 @@ impl Space {
             self.changed.push((0, GUEST_TOP));
         }
     }
+}
+
+/// The trap of an exception; `None` if the instruction was done for the application, which goes on.
+fn trapped(
+    vm: &Vm,
+    frame: &TrapFrame,
+    memory: &Extents,
+    regs: &mut Regs,
+    stepped: bool,
+) -> Result<Option<Trap>, PlatformError> {
+    (regs.rip, regs.rsp, regs.rflags) = (frame.rip, frame.rsp, frame.rflags);
+    Ok(match classify(frame, memory, regs, stepped)? {
+        Meaning::Trap(trap) => Some(trap),
+        Meaning::Float => Some(classify::float(frame, &from_area(&vm.xstate()?)?, regs.rip)),
+        Meaning::Done => {
+            regs.canonical_rflags();
+            None
+        }
+    })
+}
+
+/// To application code again, which does not know that it was stopped.
+fn go_back(vm: &mut Vm, changes: &mut Changes, regs: &Regs, how: How, root: u64) {
+    changes.clear();
+    vm.prepare(regs, How { keep_selectors: true, ..how }, root, changes);
 }
 
 /// The general registers of an exit; rip, rsp and rflags are those of the monitor.

@@ -3,7 +3,7 @@
 use bloodhound_platform::decode;
 use bloodhound_platform::extents::Extents;
 use bloodhound_platform::x86::{self, NOT_YET, SEGV_ACCERR, SEGV_MAPERR, SI_KERNEL, TRAP_TRACE, USER_CS};
-use bloodhound_platform::{Access, Exception, ExceptionKind, PlatformError, Regs, Trap, Unsupported};
+use bloodhound_platform::{Access, Exception, ExceptionKind, PlatformError, Regs, Trap, Unsupported, umip};
 use iced_x86::InstructionInfoFactory;
 use libc::user_regs_struct;
 
@@ -128,6 +128,10 @@ fn segv(memory: &Extents, info: &mut InstructionInfoFactory, regs: &mut Regs, si
                 && let Some(call) = x86::vsyscall(memory, regs)
             {
                 return call;
+            }
+            // The host's own store, for an instruction that it did: the byte that it could not write.
+            if let Some(fault) = umip::missing(memory, regs, addr) {
+                return fault;
             }
             Trap::PageFault { addr, access: decode::fault_access(memory, info, regs, addr), rip: regs.rip }
         }

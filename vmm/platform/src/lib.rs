@@ -5,7 +5,8 @@
 //! all; [`patch_cpuid`] and [`patch_rdtsc`], which make instructions trap that a host lets through.
 //!
 //! What every platform on an x86-64 processor needs: [`extents`] its page tables, [`decode`] instructions, [`x86`] from
-//! faults to traps, [`spin`] loops without side effects, [`watchdog`] code that does not trap.
+//! faults to traps, [`umip`] instructions that Linux does itself, [`spin`] loops without side effects, [`watchdog`] code
+//! that does not trap.
 //!
 //! Neighbours: `bloodhound-sim` drives a platform and is the only one to know it; `bloodhound-frames` holds the
 //! bytes that are mapped; `bloodhound-platform-ptrace` and `bloodhound-platform-kvm` are the implementations.
@@ -24,6 +25,7 @@ mod regs;
 mod scripted;
 pub mod spin;
 mod trap;
+pub mod umip;
 pub mod watchdog;
 pub mod x86;
 mod xstate;

@@ -19,7 +19,7 @@ use iced_x86::{
 
 use crate::decode;
 use crate::extents::Extents;
-use crate::{Access, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap};
+use crate::{Access, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, umip};
 
 /// Steps until a loop counts as making progress. The same on all platforms, as the answer depends on it. One step
 /// costs some 20 us under ptrace.
@@ -66,9 +66,11 @@ pub fn analyse<P: Memory + ?Sized>(
         }
         let Some(memory) = platform.extents(space) else { return Ok(Spin::Progressing) };
         let before = writes.len();
-        let followed = decode::at(memory, regs.rip).and_then(|i| {
-            note_writes(memory, &mut InstructionInfoFactory::new(), &i, regs, step, &mut writes)
-        });
+        // A step over an instruction that Linux does itself takes the next one as well.
+        let followed =
+            decode::at(memory, regs.rip).filter(|_| !umip::is_at(memory, regs.rip)).and_then(|i| {
+                note_writes(memory, &mut InstructionInfoFactory::new(), &i, regs, step, &mut writes)
+            });
         if followed.is_none() {
             return Ok(Spin::Progressing);
         }

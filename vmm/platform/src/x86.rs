@@ -5,7 +5,7 @@
 //! Neighbours: `decode` looks at the instruction; platforms call this where their host shows a fault.
 
 use crate::extents::Extents;
-use crate::{Access, Exception, ExceptionKind, Regs, Trap, decode};
+use crate::{Access, Exception, ExceptionKind, Regs, Trap, decode, umip};
 
 /// "Sent by the kernel" (asm-generic/siginfo.h): general protection, `int3`.
 pub const SI_KERNEL: i32 = 0x80;
@@ -81,13 +81,14 @@ pub fn hide_step(memory: &Extents, before: &Regs, regs: &mut Regs, trap: Trap) {
     if before.rflags & TF != 0 {
         return;
     }
+    let rip = umip::stepped(memory, before.rip, regs.rip);
     // Those that load the flags have loaded the trap flag as well.
-    if trap != Trap::Step || !decode::loads_flags(memory, before.rip) {
+    if trap != Trap::Step || !decode::loads_flags(memory, rip) {
         regs.rflags &= !TF;
     }
     match trap {
         Trap::Syscall => regs.r11 &= !TF,
-        Trap::Step if decode::is_pushf(memory, before.rip) => hide_trap_flag(memory, regs),
+        Trap::Step if decode::is_pushf(memory, rip) => hide_trap_flag(memory, regs),
         _ => {}
     }
 }
