@@ -58,19 +58,35 @@ pub(crate) enum Meaning {
     Float,
 }
 
+/// What else there is to know of a trap.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Circumstances {
+    /// The trap flag was set at the start.
+    pub stepped: bool,
+    /// The processor has UMIP.
+    pub umip: bool,
+}
+
 /// The meaning of a trap. `regs` are the application's at the trap; they are corrected where the convention of
-/// [`bloodhound_platform::Platform::run`] wants it. `stepped`: the trap flag was set at the start.
+/// [`bloodhound_platform::Platform::run`] wants it.
 pub(crate) fn classify(
     frame: &TrapFrame,
     memory: &Extents,
     regs: &mut Regs,
-    stepped: bool,
+    circumstances: Circumstances,
 ) -> Result<Meaning, PlatformError> {
     if frame.cs != USER_CS {
         return Ok(Meaning::Trap(Trap::Unsupported(Unsupported::Compat)));
     }
+    let Circumstances { stepped, umip: has_umip } = circumstances;
     let exception = |kind, code, addr| Ok(Meaning::Trap(Trap::Exception(Exception { kind, code, addr })));
     match frame.vector {
+        // The processor forbids them before it looks at their operand; a KVM that emulates them looks first.
+        vector::SS | vector::PF
+            if has_umip && frame.error & PF_FETCH == 0 && umip::forbids(memory, regs.rip) =>
+        {
+            Ok(general_protection(frame, memory, regs))
+        }
         vector::DE => exception(ExceptionKind::Fpe, FPE_INTDIV, regs.rip),
         vector::DB => Ok(Meaning::Trap(debug(frame, memory, regs, stepped))),
         vector::BP => Ok(Meaning::Trap(Trap::Breakpoint)),

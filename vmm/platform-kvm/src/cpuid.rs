@@ -10,7 +10,8 @@ use kvm_ioctls::Kvm;
 
 use crate::sys;
 
-const UMIP: (u32, u64) = (1 << 2, 1 << 11);
+/// The feature's bit in leaf 7, and that of CR4.
+pub(crate) const UMIP: (u32, u64) = (1 << 2, 1 << 11);
 const SMEP: (u32, u64) = (1 << 7, 1 << 20);
 const SMAP: (u32, u64) = (1 << 20, 1 << 21);
 const RDTSCP: u32 = 1 << 27;

@@ -14,7 +14,7 @@ use bloodhound_platform::{Exception, ExceptionKind, Unsupported};
 use kvm_bindings::kvm_xsave;
 use kvm_ioctls::{Cap, Kvm};
 
-use crate::classify::{self, Meaning, canonical, classify};
+use crate::classify::{self, Circumstances, Meaning, canonical, classify};
 use crate::layout::ARENA_SLOT;
 use crate::probe;
 use crate::sys;
@@ -512,7 +512,8 @@ fn trapped(
     stepped: bool,
 ) -> Result<Option<Trap>, PlatformError> {
     (regs.rip, regs.rsp, regs.rflags) = (frame.rip, frame.rsp, frame.rflags);
-    Ok(match classify(frame, memory, regs, stepped)? {
+    let circumstances = Circumstances { stepped, umip: vm.umip() };
+    Ok(match classify(frame, memory, regs, circumstances)? {
         Meaning::Trap(trap) => Some(trap),
         Meaning::Float => Some(classify::float(frame, &from_area(&vm.xstate()?)?, regs.rip)),
         Meaning::Done => {

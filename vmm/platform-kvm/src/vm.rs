@@ -430,6 +430,11 @@ impl Vm {
         self.bases
     }
 
+    /// Whether application code may not execute `sgdt` and its kin.
+    pub fn umip(&self) -> bool {
+        self.kernel.cr4 & cpuid::UMIP.1 != 0
+    }
+
     /// The application's rsp, after [`Exit::Syscall`].
     pub fn rsp_of_syscall(&self) -> u64 {
         self.syscall_rsp

@@ -113,6 +113,10 @@ macro_rules! platform_tests {
             every_flag,
             arithmetic_exceptions,
             the_id_flag_is_a_tasks_own,
+            what_umip_forbids,
+            a_forbidden_store_is_repeated,
+            a_step_over_what_umip_forbids,
+            a_loop_of_what_umip_forbids,
         ], ($($rest)+));
     };
     (leaks, $($rest:tt)+) => {

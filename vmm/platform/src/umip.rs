@@ -9,7 +9,9 @@
 //! Neighbours: a platform whose host does not do this itself calls [`emulate`]; one whose host does asks [`missing`] about
 //! its page faults; `x86` and `spin` know that a single step over such an instruction takes the next one as well.
 
-use crate::decode::MAX_INSTRUCTION;
+use iced_x86::Mnemonic;
+
+use crate::decode::{self, MAX_INSTRUCTION};
 use crate::extents::Extents;
 use crate::{Access, Regs, Trap};
 
@@ -95,10 +97,17 @@ pub(crate) fn stepped(memory: &Extents, mut rip: u64, to: u64) -> u64 {
     rip
 }
 
-/// Whether one of these stands at rip.
+/// Whether one of these stands at rip that Linux does.
 #[must_use]
-pub fn is_at(memory: &Extents, rip: u64) -> bool {
+pub(crate) fn is_at(memory: &Extents, rip: u64) -> bool {
     at(memory, rip).is_some()
+}
+
+/// Whether one of these stands at rip, may Linux understand it or not.
+#[must_use]
+pub fn forbids(memory: &Extents, rip: u64) -> bool {
+    use Mnemonic::{Sgdt, Sidt, Sldt, Smsw, Str};
+    decode::at(memory, rip).is_some_and(|i| matches!(i.mnemonic(), Sgdt | Sidt | Sldt | Smsw | Str))
 }
 
 fn fault(addr: u64, rip: u64) -> Trap {
@@ -250,7 +259,7 @@ fn register(regs: &mut Regs, number: u8) -> &mut u64 {
 fn at(memory: &Extents, rip: u64) -> Option<Form> {
     let mut code = [0; MAX_INSTRUCTION];
     let len = memory.read(rip, &mut code);
-    decode(&code[..len])
+    parse(&code[..len])
 }
 
 /// What stands before the opcode.
@@ -314,7 +323,7 @@ fn prefixes(code: &[u8]) -> Prefixes {
 }
 
 /// One of these instructions at the beginning of some bytes.
-fn decode(code: &[u8]) -> Option<Form> {
+fn parse(code: &[u8]) -> Option<Form> {
     let before = prefixes(code);
     let rex = |bit: u8| if before.rex & bit != 0 { 8 } else { 0 };
     let &[0x0f, opcode @ (0 | 1), modrm, ref rest @ ..] = code.get(before.len..)? else { return None };

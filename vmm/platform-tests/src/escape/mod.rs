@@ -6,7 +6,7 @@
 //!
 //! Modules: `addresses` wild jumps and accesses, `privileged` instructions of rings that are not ours and interrupts,
 //! `segments` selectors, `bytes` instruction bytes that are odd, crossing pages or changing, `flags` the flags register
-//! and arithmetic exceptions.
+//! and arithmetic exceptions, `umip` instructions that Linux does itself.
 
 #![allow(missing_docs)] // the names say it
 
@@ -15,6 +15,7 @@ mod bytes;
 mod flags;
 mod privileged;
 mod segments;
+mod umip;
 
 use bloodhound_frames::Frame;
 use bloodhound_platform::x86::{ILL_ILLOPN, SEGV_ACCERR, SEGV_MAPERR, SI_KERNEL, TRAP_TRACE};
@@ -33,6 +34,10 @@ pub use privileged::{
 };
 pub use segments::{
     compatibility_mode, far_transfers, interrupt_returns, selectors, selectors_stay_between_traps,
+};
+pub use umip::{
+    a_forbidden_store_is_repeated, a_loop_of_what_umip_forbids, a_step_over_what_umip_forbids,
+    what_umip_forbids,
 };
 
 use crate::native::{Observed, Program, observe};

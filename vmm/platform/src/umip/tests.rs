@@ -176,6 +176,9 @@ fn what_linux_does_not_understand_stays_a_fault() {
         assert_eq!(pages.bytes(0, 64), [0x11; 64], "{code:02x?}");
         assert!(missing(&pages.memory, &start(), DATA + 8).is_none(), "{code:02x?}");
     }
+    let forbidden = |code: &[u8]| forbids(&Pages::new(code, None).memory, CODE);
+    assert!(forbidden(b"\x2e\x3e\x0f\x01\x07") && forbidden(b"\x48\x66\x0f\x01\xe0"));
+    assert!(!forbidden(b"\x0f\x01\x17") && !forbidden(b"\x0f\x00\xd0") && !forbidden(b""));
     // The same with segments that are counted once.
     for code in
         [&b"\x66\x3e\xf2\x0f\x01\x07"[..], b"\x3e\x3e\x3e\x0f\x01\x07", b"\x66\xf2\xf3\x3e\x0f\x01\x07"]
