@@ -95,7 +95,7 @@ impl Single {
     pub fn machine(&self, chosen: &Chosen, seed: u64) -> Result<Machine, Failure> {
         let (platform, patch) = chosen.open(None)?;
         let mut base = self.base.clone();
-        let world = host::world(&self.scenario, &mut base, Decisions::seeded(seed), patch)
+        let world = host::world(&self.scenario, &mut base, Decisions::seeded(seed), Some(patch))
             .map_err(Failure::environment)?;
         Ok(Machine::new(world, self.scenario.clone(), platform, Box::new(base)))
     }

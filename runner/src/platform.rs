@@ -7,10 +7,7 @@
 
 use std::fmt;
 
-use bloodhound_kernel::node::PatchCode;
-use bloodhound_platform::{
-    Abilities, CpuidTrap, Platform, PlatformError, patch_both, patch_cpuid, patch_rdtsc,
-};
+use bloodhound_platform::{Abilities, CpuidTrap, PatchCode, Platform, PlatformError, patcher};
 use bloodhound_platform_kvm::KvmPlatform;
 use bloodhound_platform_ptrace::PtracePlatform;
 use serde::{Deserialize, Serialize};
@@ -129,8 +126,8 @@ pub struct Missing {
 const RDTSC: Missing = Missing {
     ability: "traps_rdtsc",
     what: "trap rdtsc",
-    consequence: "it is replaced in the code of programs, but code that they write at run time and that reads the time-stamp \
-                  counter sees the host's; a replay is exact only if none does",
+    consequence: "it is replaced in the code of programs, but code that they write over what has run already and that reads \
+                  the time-stamp counter sees the host's; a replay is exact only if none does",
 };
 const STEPS: Missing = Missing {
     ability: "traps_steps",
@@ -231,19 +228,13 @@ impl Chosen {
         Chosen { name, abilities, open }
     }
 
-    /// Opens it for the calling thread; also how `cpuid` and `rdtsc` are to be patched, if they are.
+    /// Opens it for the calling thread; also what is to be patched in the code of programs.
     ///
     /// # Errors
     /// What the platform says.
-    pub fn open(&self, cpu: Option<usize>) -> Result<(Box<dyn Platform>, Option<PatchCode>), Failure> {
+    pub fn open(&self, cpu: Option<usize>) -> Result<(Box<dyn Platform>, PatchCode), Failure> {
         let platform = (self.open)(cpu).map_err(|error| cannot_start(self.name, &error))?;
-        let Abilities { cpuid, traps_rdtsc, .. } = platform.abilities();
-        let patch = match (cpuid, traps_rdtsc) {
-            (CpuidTrap::Faulting, true) => None,
-            (CpuidTrap::NeedsPatch, true) => Some(patch_cpuid as PatchCode),
-            (CpuidTrap::Faulting, false) => Some(patch_rdtsc as PatchCode),
-            (CpuidTrap::NeedsPatch, false) => Some(patch_both as PatchCode),
-        };
+        let patch = patcher(&platform.abilities());
         Ok((platform, patch))
     }
 

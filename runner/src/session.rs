@@ -155,8 +155,8 @@ impl Worker {
         let (platform, patch) = chosen.open(cpu)?;
         let mut base = session.base.clone();
         let decisions = Decisions::seeded(BOOT_SEED);
-        let world =
-            host::world(&session.scenario, &mut base, decisions, patch).map_err(Failure::environment)?;
+        let world = host::world(&session.scenario, &mut base, decisions, Some(patch))
+            .map_err(Failure::environment)?;
         let mut machine = Machine::new(world, session.scenario.clone(), platform, Box::new(base));
         machine.set_interrupt(interrupt);
         Ok(Worker { machine, session, platform: *chosen })

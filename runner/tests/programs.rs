@@ -68,7 +68,7 @@ const SHELL: &[Case] = &[
         script: "cat <<< here; cat <<END
 a $((3 * 4))
 END
-            diff <(seq 3) <(seq 4); for i in 1 2 3; do (sleep 0.0$i; echo $i) & done; wait
+            diff <(seq 3) <(seq 4); (for i in 1 2 3; do (sleep 0.0$i; echo $i) & done; wait) | sort
             a=(x y z); echo ${#a[@]} ${a[1]}; declare -A h=([k]=v); echo ${h[k]}; [[ abc =~ b(.) ]] && echo ${BASH_REMATCH[1]}
             coproc cat; echo ping >&${COPROC[1]}; read -u ${COPROC[0]} line; echo $line; kill $COPROC_PID; wait $COPROC_PID; echo $?
             read -t 0.1 x < p; exec 3> three; echo z >&3; exec 3>&-; cat three; f() { local v=$1; return $v; }; f 7; echo $?

@@ -109,6 +109,36 @@ pub fn parse(head: &[u8]) -> Result<Elf, Errno> {
     Ok(elf)
 }
 
+/// Where a file has machine code: the places (offset, end) of its sections of instructions. `None` if it is no 64-bit ELF
+/// file with sections, so that any of it may be code. `read` gives some bytes of the file, or `None` behind its end.
+pub fn code_sections(read: &dyn Fn(u64, usize) -> Option<Vec<u8>>) -> Option<Vec<(u64, u64)>> {
+    /// SHF_EXECINSTR: "This section contains executable machine instructions"; SHT_NOBITS occupies no space in the file.
+    const EXECINSTR: u64 = 4;
+    const NOBITS: u32 = 8;
+    const ENTRY: u64 = 64;
+    let head = read(0, 64).filter(|head| head[..6] == [0x7f, b'E', b'L', b'F', 2, 1])?;
+    let (shoff, size, count) = (u64_at(&head, 40).ok()?, u16_at(&head, 58).ok()?, u16_at(&head, 60).ok()?);
+    if shoff == 0 || u64::from(size) != ENTRY {
+        return None;
+    }
+    // "If the number of entries in the section header table is larger than or equal to SHN_LORESERVE (0xff00), e_shnum holds
+    // the value zero and the real number [...] is held in the sh_size member of the initial entry" (elf(5)).
+    let count = match count {
+        0 => u64_at(&read(shoff, ENTRY as usize)?, 32).ok()?.min(1 << 20),
+        count => u64::from(count),
+    };
+    let mut found = Vec::new();
+    for n in 0..count {
+        let entry = read(shoff.checked_add(n * ENTRY)?, ENTRY as usize)?;
+        let (kind, flags) = (u32_at(&entry, 4).ok()?, u64_at(&entry, 8).ok()?);
+        let (offset, len) = (u64_at(&entry, 24).ok()?, u64_at(&entry, 32).ok()?);
+        if flags & EXECINSTR != 0 && kind != NOBITS {
+            found.push((offset, offset.saturating_add(len)));
+        }
+    }
+    (!found.is_empty()).then_some(found)
+}
+
 impl Elf {
     /// Lowest and highest page-aligned address of the image, unrelocated.
     pub fn span(&self) -> (u64, u64) {
@@ -133,6 +163,45 @@ mod tests {
         assert_eq!(parse(b""), Err(Errno::ENOEXEC));
         assert_eq!(parse(b"#!/bin/sh\n"), Err(Errno::ENOEXEC));
         assert_eq!(parse(&[0x7f, b'E', b'L', b'F', 2, 1]), Err(Errno::ENOEXEC));
+    }
+
+    #[test]
+    fn sections_of_code() {
+        let section = |kind: u32, flags: u64, offset: u64, len: u64| {
+            let mut entry = vec![0; 64];
+            entry[4..8].copy_from_slice(&kind.to_le_bytes());
+            entry[8..16].copy_from_slice(&flags.to_le_bytes());
+            entry[24..32].copy_from_slice(&offset.to_le_bytes());
+            entry[32..40].copy_from_slice(&len.to_le_bytes());
+            entry
+        };
+        let mut file = vec![0; 64];
+        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        file[40..48].copy_from_slice(&64u64.to_le_bytes());
+        file[58..60].copy_from_slice(&64u16.to_le_bytes());
+        file[60..62].copy_from_slice(&4u16.to_le_bytes());
+        for entry in [
+            section(0, 0, 0, 4),
+            section(1, 6, 0x1000, 0x20),
+            section(1, 2, 0x2000, 9),
+            section(1, 6, 0x3000, 1),
+        ] {
+            file.extend(entry);
+        }
+        let ask = |file: &[u8]| code_sections(&|at, len| Some(file.get(at as usize..)?.get(..len)?.to_vec()));
+        let code = vec![(0x1000, 0x1020), (0x3000, 0x3001)];
+        assert_eq!(ask(&file), Some(code.clone()));
+        // More sections than the header can count.
+        let mut many = file.clone();
+        many[60..62].fill(0);
+        assert_eq!(ask(&many), Some(code));
+        // Cut off, without sections, and no ELF file.
+        assert_eq!(ask(&file[..200]), None);
+        file[40..48].fill(0);
+        assert_eq!(ask(&file), None);
+        assert_eq!(ask(&[0; 400]), None);
+        file[40..48].fill(0xff);
+        assert_eq!(ask(&file[..64]), None);
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub struct NodeConfig {
     pub memory: u64,
     /// Prices.
     pub costs: Costs,
-    /// The platform cannot trap cpuid or rdtsc: executable pages get them patched.
+    /// Run over code before it may be executed.
     pub patch_code: Option<PatchCode>,
     /// Offer the vDSO.
     pub vdso: bool,

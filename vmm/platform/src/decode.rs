@@ -25,7 +25,7 @@ pub fn at(memory: &Extents, rip: u64) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// `rdtsc`, `rdtscp`, `cpuid` (or its patched form, see [`crate::patch_cpuid`]) at rip, and how many prefixes without a
+/// `rdtsc`, `rdtscp`, `cpuid` (or its patched form, see [`crate::patcher`]) at rip, and how many prefixes without a
 /// meaning stand before it.
 #[must_use]
 pub fn trapped(memory: &Extents, rip: u64) -> Option<(Trap, usize)> {
@@ -48,7 +48,7 @@ pub fn trapped(memory: &Extents, rip: u64) -> Option<(Trap, usize)> {
     Some((trap, prefixes))
 }
 
-/// `rdtsc`, `rdtscp` or `cpuid` at rip in its patched form that is an invalid opcode (see [`crate::patch_rdtsc`]).
+/// `xgetbv`, `rdtsc`, `rdtscp` or `cpuid` at rip in its patched form that is an invalid opcode (see [`crate::patcher`]).
 ///
 /// The processor faults on the first byte alone, where it would have fetched the rest of the true instruction. So if that
 /// lies in a page that is not mapped now, this is the fault of that fetch.
@@ -59,6 +59,7 @@ pub fn patched(memory: &Extents, rip: u64) -> Option<Trap> {
     match &code[..len] {
         [INVALID, 0x31, ..] => Some(Trap::Rdtsc { aux: false }),
         [INVALID, 0x01, 0xf9] => Some(Trap::Rdtsc { aux: true }),
+        [INVALID, 0x01, 0xd0] => Some(Trap::Xgetbv),
         [INVALID, 0xa2, ..] => Some(Trap::Cpuid),
         [INVALID] | [INVALID, 0x01] => {
             let addr = rip.wrapping_add(len as u64);
@@ -351,6 +352,7 @@ mod tests {
         assert_eq!((ask(b"\x06"), ask(b"\x06\x01")), (fetch(1), fetch(2)));
         assert_eq!(ask(b"\x06\x31"), Some(Trap::Rdtsc { aux: false }));
         assert_eq!(ask(b"\x06\x01\xf9"), Some(Trap::Rdtsc { aux: true }));
+        assert_eq!(ask(b"\x06\x01\xd0"), Some(Trap::Xgetbv));
         assert_eq!(ask(b"\x06\xa2\x90"), Some(Trap::Cpuid));
         assert_eq!((ask(b"\xf4"), ask(b"\x90"), ask(b"\x06\x90")), (None, None, None));
     }

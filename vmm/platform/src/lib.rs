@@ -2,7 +2,7 @@
 //!
 //! Key types: [`Platform`], [`Trap`], [`Regs`], [`XState`], [`Mapping`]; [`cpuid_profile`], the one processor
 //! that applications see; [`Scripted`], a platform for tests that needs no processor at
-//! all; [`patch_cpuid`] and [`patch_rdtsc`], which make instructions trap that a host lets through.
+//! all; [`patcher`], which makes instructions trap that a host lets through.
 //!
 //! What every platform on an x86-64 processor needs: [`extents`] its page tables, [`decode`] instructions, [`x86`] from
 //! faults to traps, [`umip`] instructions that Linux does itself, [`spin`] loops without side effects, [`watchdog`] code
@@ -31,7 +31,7 @@ pub mod x86;
 mod xstate;
 
 pub use cpuid::{XSAVE_SIZE, cpuid_profile};
-pub use patch::{patch_both, patch_cpuid, patch_rdtsc};
+pub use patch::{PatchCode, patcher};
 pub use regs::{Regs, USER_RFLAGS};
 pub use scripted::{Arg, Reg, Scripted, Step, scripted_elf};
 pub use trap::{Access, Exception, ExceptionKind, PlatformError, Trap, Unsupported};
@@ -99,15 +99,15 @@ pub struct Mapping {
 pub enum CpuidTrap {
     /// The processor traps it.
     Faulting,
-    /// It does not: run [`patch_cpuid`] over executable pages before they are mapped.
+    /// It does not: [`patcher`] makes it trap.
     NeedsPatch,
 }
 
 /// What a platform can do on this host, and what it costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// `rdtsc` and `rdtscp` trap. Without it run [`patch_rdtsc`] over executable pages before they are mapped; the host's
-    /// time still leaks into code that is written at run time, so the platform is not deterministic for every program.
+    /// `rdtsc` and `rdtscp` trap. Without it [`patcher`] makes them trap; the host's time still leaks into code that is written
+    /// where code has run already, so the platform is not deterministic for every program.
     pub traps_rdtsc: bool,
     /// How `cpuid` traps.
     pub cpuid: CpuidTrap,

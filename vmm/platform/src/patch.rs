@@ -1,15 +1,16 @@
-//! Makes `cpuid` and `rdtsc` trap where the host cannot ([`patch_cpuid`], [`patch_rdtsc`], [`patch_both`]).
+//! Makes `xgetbv` trap, and `cpuid` and `rdtsc` where the host cannot ([`patcher`]).
 //!
 //! `cpuid` is 0f a2. With the first byte replaced by f4 it is `hlt`, which is privileged and faults; the second
 //! byte stays and says what it was. One byte is replaced, so a jump to the instruction and the length of it
-//! stay right. `rdtsc` is 0f 31 and `rdtscp` 0f 01 f9; their first byte becomes 06, an invalid opcode, as a `hlt` before
-//! a `xor` (31) is nothing unusual. So does that of a `cpuid` whose second byte is in the next page: a `hlt` at the end of
+//! stay right. `rdtsc` is 0f 31, `rdtscp` 0f 01 f9 and `xgetbv` 0f 01 d0; their first byte becomes 06, an invalid opcode, as
+//! a `hlt` before a `xor` (31) is nothing unusual. So does that of a `cpuid` whose second byte is in the next page: a `hlt` at the end of
 //! a page shall stay one, also while the next page is not mapped.
 //!
 //! The bytes may also be part of a longer instruction or of data among the code. What it is shows by decoding
 //! from many places before it: x86 code synchronises itself, so nearly all of the streams run into the true one
 //! after a few instructions, and either land on the pair or step over it.
 
+use crate::{Abilities, CpuidTrap};
 use iced_x86::{Code, CpuidFeature, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
 
 const PAGE: usize = 4096;
@@ -17,37 +18,58 @@ const PAGE: usize = 4096;
 const REACH: usize = 96;
 /// Bytes after which a stream is most likely the true one.
 const SYNCHRONISED: usize = 16;
+/// So many zeros in a row are part of no instruction.
+const ZEROS: usize = 4;
 /// Bytes of the neighbouring pages that are looked at, at most.
 pub(crate) const CONTEXT: usize = REACH;
 /// An instruction that is to fault: 0f and the rest of it, and what takes the place of 0f.
 struct Pattern {
     rest: &'static [u8],
     with: u8,
+    /// Some instruction before it sets ecx, or it is none: 0f 01 d0 is common in tables of exception handlers.
+    ecx: bool,
 }
 
-const CPUID: Pattern = Pattern { rest: &[0xa2], with: 0xf4 };
-const RDTSC: Pattern = Pattern { rest: &[0x31], with: INVALID };
-const RDTSCP: Pattern = Pattern { rest: &[0x01, 0xf9], with: INVALID };
+const CPUID: Pattern = Pattern { rest: &[0xa2], with: 0xf4, ecx: false };
+const RDTSC: Pattern = Pattern { rest: &[0x31], with: INVALID, ecx: false };
+const RDTSCP: Pattern = Pattern { rest: &[0x01, 0xf9], with: INVALID, ecx: false };
+/// No processor can trap it: it tells which state the host's kernel has enabled.
+const XGETBV: Pattern = Pattern { rest: &[0x01, 0xd0], with: INVALID, ecx: true };
 
-/// What stands for the first byte of a patched `rdtsc` or `rdtscp`, and of a `cpuid` across the page's end.
+/// What stands for the first byte of a patched instruction but `cpuid`, and of a `cpuid` across the page's end.
 pub(crate) const INVALID: u8 = 0x06;
 
-/// Replaces the `cpuid` instructions of an executable page. `before` and `after` are the bytes next to the page
-/// (at most 96 each are used), empty if they are not code or not known. How many were replaced.
+/// Replaces instructions of an executable page. The last two arguments are the bytes before and after the page (at most 96
+/// each are used), as far as they are code, patched or not; empty if they are not known. The answer is how many were replaced.
 ///
-/// The last byte of a page is judged together with the first of `after`.
-pub fn patch_cpuid(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize {
-    patch(page, before, after, &[CPUID])
+/// The last bytes of a page are judged together with the first of those after it.
+pub type PatchCode = fn(&mut [u8; PAGE], &[u8], &[u8]) -> usize;
+
+/// What has to be run over pages of code before they are mapped on a platform of these abilities.
+#[must_use]
+pub fn patcher(abilities: &Abilities) -> PatchCode {
+    match (abilities.cpuid, abilities.traps_rdtsc) {
+        (CpuidTrap::Faulting, true) => patch_xgetbv,
+        (CpuidTrap::NeedsPatch, true) => patch_cpuid,
+        (CpuidTrap::Faulting, false) => patch_rdtsc,
+        (CpuidTrap::NeedsPatch, false) => patch_all,
+    }
 }
 
-/// As [`patch_cpuid`], for `rdtsc` and `rdtscp`.
-pub fn patch_rdtsc(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize {
-    patch(page, before, after, &[RDTSC, RDTSCP])
+fn patch_xgetbv(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize {
+    patch(page, before, after, &[XGETBV])
 }
 
-/// [`patch_cpuid`] and [`patch_rdtsc`].
-pub fn patch_both(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize {
-    patch(page, before, after, &[CPUID, RDTSC, RDTSCP])
+fn patch_cpuid(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize {
+    patch(page, before, after, &[XGETBV, CPUID])
+}
+
+fn patch_rdtsc(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize {
+    patch(page, before, after, &[XGETBV, RDTSC, RDTSCP])
+}
+
+fn patch_all(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize {
+    patch(page, before, after, &[XGETBV, CPUID, RDTSC, RDTSCP])
 }
 
 fn patch(page: &mut [u8; PAGE], before: &[u8], after: &[u8], patterns: &[Pattern]) -> usize {
@@ -68,9 +90,10 @@ fn patch(page: &mut [u8; PAGE], before: &[u8], after: &[u8], patterns: &[Pattern
     let mut code = before.to_vec();
     code.extend_from_slice(page);
     code.extend_from_slice(&after[..after.len().min(CONTEXT)]);
+    restore(&mut code);
     let real: Vec<(usize, u8)> = candidates
         .into_iter()
-        .filter(|(at, pattern)| is_instruction(&code, before.len() + at, 1 + pattern.rest.len()))
+        .filter(|(at, pattern)| is_instruction(&code, before.len() + at, pattern))
         .map(|(at, pattern)| (at, if at + 1 == PAGE { INVALID } else { pattern.with }))
         .collect();
     for &(at, with) in &real {
@@ -79,11 +102,21 @@ fn patch(page: &mut [u8; PAGE], before: &[u8], after: &[u8], patterns: &[Pattern
     real.len()
 }
 
+/// Undoes what has been replaced already: it is no code that anybody writes, and would count against what stands next to it.
+fn restore(code: &mut [u8]) {
+    for at in 0..code.len() {
+        let stands = |p: &Pattern, with: u8| code[at] == with && code[at + 1..].starts_with(p.rest);
+        if [XGETBV, CPUID, RDTSC, RDTSCP].iter().any(|p| stands(p, INVALID) || stands(p, p.with)) {
+            code[at] = 0x0f;
+        }
+    }
+}
+
 /// Whether an instruction begins at `at`, by the vote of the streams before it, and whether it stands among code.
 ///
 /// Tables in executable pages are real: libcrypto has 150 KiB of curve points there, and some linkers put all
 /// constants there. A pair in them must stay, or signatures go wrong; so the neighbourhood has to look like code.
-fn is_instruction(code: &[u8], at: usize, len: usize) -> bool {
+fn is_instruction(code: &[u8], at: usize, pattern: &Pattern) -> bool {
     let (mut hits, mut misses) = (0u32, 0u32);
     // For each start: where its stream goes is the same as where the stream of its first instruction's end goes.
     // `lands[n]` answers for `first + n`: on the pair (true), over it (false), or into nonsense (none).
@@ -103,7 +136,7 @@ fn is_instruction(code: &[u8], at: usize, len: usize) -> bool {
             None => {}
         }
     }
-    if hits < misses || !code_follows(code, at + len) {
+    if hits < misses || !code_follows(code, at + 1 + pattern.rest.len()) {
         return false;
     }
     // Streams that begin in zeros synchronise late, so the furthest is not always the true one. Before the
@@ -112,8 +145,9 @@ fn is_instruction(code: &[u8], at: usize, len: usize) -> bool {
     let last = if at - first > 2 * SYNCHRONISED { at - SYNCHRONISED } else { at };
     let starts = first..=last;
     let total = last - first + 1;
-    let good =
-        starts.filter(|&start| lands[start - first] == Some(true) && code_precedes(&seen[start - first..]));
+    let good = starts.filter(|&start| {
+        lands[start - first] == Some(true) && code_precedes(&seen[start - first..], pattern.ecx)
+    });
     good.count() * 10 >= total
 }
 
@@ -138,17 +172,25 @@ struct Seen {
     plausible: bool,
     /// Before the beginning of a function or behind the end of one there may be anything.
     ends: bool,
+    /// Writes ecx.
+    ecx: bool,
 }
 
 fn see(code: &[u8], at: usize) -> Option<Seen> {
+    // In a row of zeros nothing has been written yet, or it is padding. What follows it begins with its first byte.
+    if code[..at + 1].ends_with(&[0; ZEROS]) {
+        let len = code[at..].iter().position(|byte| *byte != 0)?;
+        return Some(Seen { len, plausible: true, ends: true, ecx: false });
+    }
     let instruction = decode(code, at)?;
     let ends = ends_flow(&instruction) || matches!(instruction.mnemonic(), Mnemonic::Endbr64 | Mnemonic::Nop);
-    Some(Seen { len: instruction.len(), plausible: plausible(&instruction), ends })
+    let ecx = matches!(instruction.op0_register(), Register::ECX | Register::RCX);
+    Some(Seen { len: instruction.len(), plausible: plausible(&instruction), ends, ecx })
 }
 
 /// Whether the last instructions of a stream before the pair, which begins at the first of `seen` and ends behind the
 /// last, are such as code has.
-fn code_precedes(seen: &[Option<Seen>]) -> bool {
+fn code_precedes(seen: &[Option<Seen>], ecx: bool) -> bool {
     let mut stream = Vec::new();
     let mut next = 0;
     while let Some(instruction) = seen.get(next) {
@@ -156,15 +198,19 @@ fn code_precedes(seen: &[Option<Seen>]) -> bool {
         next += instruction.len;
         stream.push(instruction);
     }
+    let mut set = !ecx;
     for instruction in stream.iter().rev().take(12) {
         if !instruction.plausible {
             return false;
         }
+        set |= instruction.ecx;
         if instruction.ends {
+            // Where it may have been set is somewhere else.
+            set = true;
             break;
         }
     }
-    true
+    set
 }
 
 fn ends_flow(instruction: &Instruction) -> bool {
@@ -239,11 +285,6 @@ fn plausible(instruction: &Instruction) -> bool {
             | Code::Mov_moffs32_EAX
             | Code::Mov_moffs64_RAX
     );
-    // 00 00: two zero bytes.
-    let zeros = instruction.code() == Code::Add_rm8_r8
-        && instruction.memory_base() == Register::RAX
-        && instruction.len() == 2
-        && instruction.op1_register() == Register::AL;
     let x87 = [CpuidFeature::FPU, CpuidFeature::FPU287, CpuidFeature::FPU387];
     let x87 = instruction.cpuid_features().iter().any(|feature| x87.contains(feature));
     !(strange_mnemonic
@@ -252,8 +293,16 @@ fn plausible(instruction: &Instruction) -> bool {
         || moves_segment
         || far
         || absolute
-        || zeros
+        || zeros(instruction)
         || x87)
+}
+
+/// 00 00: two zero bytes.
+fn zeros(instruction: &Instruction) -> bool {
+    instruction.code() == Code::Add_rm8_r8
+        && instruction.memory_base() == Register::RAX
+        && instruction.len() == 2
+        && instruction.op1_register() == Register::AL
 }
 
 fn decode(code: &[u8], at: usize) -> Option<Instruction> {

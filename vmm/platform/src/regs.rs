@@ -111,6 +111,19 @@ impl Regs {
         self.rdx = u64::from(edx);
         self.rip = self.rip.wrapping_add(2);
     }
+
+    /// Answers `xgetbv` (three bytes): x87, SSE and AVX are enabled in XCR0. False, and nothing changed, if another register
+    /// is asked for: "#GP(0) If an invalid XCR is specified in ECX"; our processor does not have XCR1.
+    #[must_use]
+    pub fn set_xgetbv(&mut self) -> bool {
+        if self.rcx as u32 != 0 {
+            return false;
+        }
+        self.rax = 7;
+        self.rdx = 0;
+        self.rip = self.rip.wrapping_add(3);
+        true
+    }
 }
 
 #[cfg(test)]
@@ -127,6 +140,13 @@ mod tests {
         regs.rax = 0xffff_ffff_0000_0000;
         regs.set_cpuid();
         assert_eq!((regs.rbx, regs.rip), (u64::from(u32::from_le_bytes(*b"Genu")), 0x1007));
+        (regs.rcx, regs.rdx) = (0xffff_ffff_0000_0000, u64::MAX);
+        assert!(regs.set_xgetbv());
+        assert_eq!((regs.rax, regs.rdx, regs.rip), (7, 0, 0x100a));
+        regs.rcx = 1;
+        let before = regs;
+        assert!(!regs.set_xgetbv());
+        assert_eq!(regs, before);
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub enum Trap {
     },
     /// `cpuid`; leaf in eax, subleaf in ecx. Answer with [`crate::Regs::set_cpuid`].
     Cpuid,
+    /// `xgetbv`; register in ecx. Answer with [`crate::Regs::set_xgetbv`].
+    Xgetbv,
     /// `int3`.
     Breakpoint,
     /// One instruction was executed ([`crate::Platform::step`], or the application set the trap flag).

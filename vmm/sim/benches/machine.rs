@@ -16,10 +16,9 @@ use std::time::Instant;
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::Decisions;
 use bloodhound_kernel::exec::Program;
-use bloodhound_kernel::node::PatchCode;
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_net::{LinkConfig, NodeId};
-use bloodhound_platform::{CpuidTrap, Platform, patch_both, patch_cpuid};
+use bloodhound_platform::{Platform, patcher};
 use bloodhound_platform_kvm::KvmPlatform;
 use bloodhound_platform_ptrace::{PtracePlatform, with_host_clock};
 use bloodhound_sim::scenario::{RestartPolicy, Scenario, ServiceSpec};
@@ -103,13 +102,8 @@ fn counted(path: &Path, nodes: &[&[&str]]) -> (Machine, Arc<Counts>) {
         true => Box::new(KvmPlatform::new(Some(CPU)).expect("/dev/kvm")),
         false => Box::new(PtracePlatform::new(Some(CPU)).expect("the platform")),
     };
-    let able = platform.abilities();
-    let patch = match (able.cpuid, able.traps_rdtsc) {
-        (CpuidTrap::Faulting, true) => None,
-        (CpuidTrap::NeedsPatch, true) => Some(patch_cpuid as PatchCode),
-        _ => Some(patch_both as PatchCode),
-    };
-    let world = setup::world(&scenario, &mut base, Decisions::seeded(1), patch).expect("a world");
+    let patch = patcher(&platform.abilities());
+    let world = setup::world(&scenario, &mut base, Decisions::seeded(1), Some(patch)).expect("a world");
     let counts = Arc::new(Counts::default());
     let platform = Counted(platform, counts.clone());
     (Machine::new(world, scenario, Box::new(platform), Box::new(base)), counts)

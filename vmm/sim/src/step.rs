@@ -350,6 +350,15 @@ impl Machine {
                 self.keep(id, tid, regs);
                 self.single_step(id, tid, regs)
             }
+            Trap::Xgetbv => {
+                let answered = regs.set_xgetbv();
+                self.keep(id, tid, regs);
+                if answered {
+                    return self.single_step(id, tid, regs);
+                }
+                let info = fault_info(c::SIGSEGV as u32, c::SI_KERNEL as i32, 0);
+                Some(self.fault_signal(id, tid, info, Exception { trapno: 13, ..Exception::default() }))
+            }
             Trap::PageFault { addr, access, .. } => {
                 self.keep(id, tid, regs);
                 let access = match access {

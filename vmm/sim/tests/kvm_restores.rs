@@ -9,11 +9,8 @@ use std::sync::{Arc, Barrier};
 use bloodhound_decisions::Decisions;
 use bloodhound_frames::Frame;
 use bloodhound_kernel::exec::Program;
-use bloodhound_kernel::node::PatchCode;
 use bloodhound_net::{LinkConfig, NodeId};
-use bloodhound_platform::{
-    CpuidTrap, Mapping, Platform, Prot, Regs, SpaceId, TaskKey, Trap, XState, patch_both, patch_cpuid,
-};
+use bloodhound_platform::{Mapping, Platform, Prot, Regs, SpaceId, TaskKey, Trap, XState, patcher};
 use bloodhound_platform_kvm::KvmPlatform;
 use bloodhound_sim::scenario::{RestartPolicy, Scenario, ServiceSpec};
 use bloodhound_sim::{Ended, Machine, setup};
@@ -103,13 +100,8 @@ fn machine(path: &Path) -> Machine {
         checks: Vec::new(),
     });
     let platform = KvmPlatform::new(None).expect("/dev/kvm");
-    let able = platform.abilities();
-    let patch = match (able.cpuid, able.traps_rdtsc) {
-        (CpuidTrap::Faulting, true) => None,
-        (CpuidTrap::NeedsPatch, true) => Some(patch_cpuid as PatchCode),
-        _ => Some(patch_both as PatchCode),
-    };
-    let world = setup::world(&scenario, &mut base, Decisions::seeded(1), patch).expect("a world");
+    let patch = patcher(&platform.abilities());
+    let world = setup::world(&scenario, &mut base, Decisions::seeded(1), Some(patch)).expect("a world");
     Machine::new(world, scenario, Box::new(platform), Box::new(base))
 }
 

@@ -1,15 +1,13 @@
 //! Page faults: which frames answer an access, in batches around it. Residency is a cache (design rule 2): a fault
 //! changes no time and no decision, and whether a zero page exists already is not visible to programs.
 
-use std::sync::Arc;
-
 use bloodhound_abi::consts as c;
 use bloodhound_frames::Frame;
 use smallvec::SmallVec;
 
 use super::{Access, Backing, Mm, PAGE, Vma};
 use crate::ids::*;
-use crate::node::{Node, PatchCode};
+use crate::node::Node;
 
 /// Pages mapped at once around a fault in a file mapping.
 const AROUND_FILE: u64 = 64;
@@ -62,6 +60,9 @@ impl Node {
         let (low, high) = (block.max(vma.start), (block + around * PAGE).min(vma.end));
         let fresh = self.mms[mm].pages.get(page / PAGE).is_none();
         self.fill_block(mm, &vma, low, high, access);
+        if access == Access::Exec {
+            self.look(mm, &vma, page, (low, high));
+        }
         let mut out = SmallVec::new();
         let mut found = false;
         for at in (low..high).step_by(PAGE as usize) {
@@ -132,6 +133,7 @@ impl Node {
             return Some(PageMapping { addr, frame, write: writable && own, exec });
         }
         if self.mms[mm].pages.get(page).is_none() {
+            let mut looked = false;
             let frame = match vma.backing {
                 Backing::Anon if writable => Frame::zeroed(),
                 Backing::Anon => return Some(mapping(&Frame::shared_zero(), false)),
@@ -142,6 +144,7 @@ impl Node {
                     if !(writable || exec && self.config.patch_code.is_some()) {
                         return Some(mapping(&frame, false));
                     }
+                    looked = exec;
                     match self.patched(ino, index, &frame, exec) {
                         Some(patched) => patched,
                         None if copy => Frame::from_bytes(frame.bytes()),
@@ -151,7 +154,12 @@ impl Node {
                 _ => unreachable!("handled above"),
             };
             self.mms[mm].pages.set(page, frame);
+            if looked {
+                self.mms[mm].pages.set_code(page);
+            }
         }
+        let exec = exec && self.is_code(mm, page);
+        let mapping = |frame: &Frame, write| PageMapping { addr, frame: frame.offset(), write, exec };
         if !writable {
             return self.mms[mm].pages.get(page).map(|f| mapping(f, false));
         }
@@ -173,36 +181,6 @@ impl Node {
             }
             _ => false,
         }
-    }
-
-    /// A copy of an executable page with its instructions made to trap that the host lets through, if it has any.
-    fn patched(&mut self, ino: bloodhound_vfs::Ino, index: u64, frame: &Frame, exec: bool) -> Option<Frame> {
-        let patch = self.config.patch_code.filter(|_| exec)?;
-        let pristine = self.vfs.is_pristine(ino);
-        if pristine && let Some(known) = self.patched.get(&(ino, index)) {
-            return known.clone();
-        }
-        let copy = self.patch(patch, ino, index, frame);
-        if pristine {
-            Arc::make_mut(&mut self.patched).insert((ino, index), copy.clone());
-        }
-        copy
-    }
-
-    fn patch(&self, patch: PatchCode, ino: bloodhound_vfs::Ino, index: u64, frame: &Frame) -> Option<Frame> {
-        let bytes = frame.bytes();
-        // The second bytes of cpuid, rdtsc and rdtscp. The usual page has none.
-        let may_be = |w: &[u8]| w[0] == 0x0f && matches!(w[1], 0xa2 | 0x31 | 0x01);
-        if !bytes.windows(2).any(may_be) && bytes[4095] != 0x0f {
-            return None;
-        }
-        // Instructions are found by decoding from before the page, so its neighbours are needed.
-        let before = index.checked_sub(1).and_then(|i| self.vfs.page(ino, i));
-        let after = self.vfs.page(ino, index + 1);
-        let around = |f: &Option<Frame>| f.as_ref().map_or(Vec::new(), |f| f.bytes().to_vec());
-        let mut copy = Frame::from_bytes(bytes);
-        let sites = patch(copy.make_unique(), &around(&before), &around(&after));
-        (sites > 0).then_some(copy)
     }
 
     /// Offset of the frame behind a shared mapping, and whether a store may go there: not if another world has it too, and

@@ -2,7 +2,8 @@
 //! snapshots clone one `Arc`.
 //!
 //! A page may be mapped writable into the platform only while its frame is *exclusive*: no other clone of the world or
-//! of the address space shares it. [`PageTable::make_exclusive`] is the one way to get there.
+//! of the address space shares it. [`PageTable::make_exclusive`] is the one way to get there. It may be mapped executable
+//! only while it is *code*: it has been looked at for instructions that must not reach the host ([`PageTable::set_code`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ const CHUNK: u64 = 64;
 struct Chunk {
     frames: [Option<Frame>; CHUNK as usize],
     used: u32,
+    /// Bit by bit, whether a page is code.
+    code: u64,
 }
 
 /// Private pages by page number (address / 4096).
@@ -29,14 +32,41 @@ impl PageTable {
         self.chunks.get(&(page / CHUNK))?.frames[(page % CHUNK) as usize].as_ref()
     }
 
-    /// Sets the frame of `page`.
+    /// Sets the frame of `page`, which is no code then.
     pub fn set(&mut self, page: u64, frame: Frame) {
-        let chunk = Arc::make_mut(&mut self.chunks)
-            .entry(page / CHUNK)
-            .or_insert_with(|| Arc::new(Chunk { frames: [const { None }; CHUNK as usize], used: 0 }));
+        let chunk = Arc::make_mut(&mut self.chunks).entry(page / CHUNK).or_insert_with(|| {
+            Arc::new(Chunk { frames: [const { None }; CHUNK as usize], used: 0, code: 0 })
+        });
         let chunk = Arc::make_mut(chunk);
+        chunk.code &= !(1 << (page % CHUNK));
         if chunk.frames[(page % CHUNK) as usize].replace(frame).is_none() {
             chunk.used += 1;
+        }
+    }
+
+    /// Whether a page is code.
+    pub fn is_code(&self, page: u64) -> bool {
+        self.chunks.get(&(page / CHUNK)).is_some_and(|chunk| chunk.code & (1 << (page % CHUNK)) != 0)
+    }
+
+    /// Makes a page code, if it has a frame.
+    pub fn set_code(&mut self, page: u64) {
+        if self.get(page).is_some()
+            && !self.is_code(page)
+            && let Some(chunk) = Arc::make_mut(&mut self.chunks).get_mut(&(page / CHUNK))
+        {
+            Arc::make_mut(chunk).code |= 1 << (page % CHUNK);
+        }
+    }
+
+    /// The pages of `first..end` are no code any more: they may become other code before they are executed again.
+    pub fn forget_code(&mut self, first: u64, end: u64) {
+        let code: Vec<u64> =
+            self.range(first, end).map(|(page, _)| page).filter(|p| self.is_code(*p)).collect();
+        for page in code {
+            if let Some(chunk) = Arc::make_mut(&mut self.chunks).get_mut(&(page / CHUNK)) {
+                Arc::make_mut(chunk).code &= !(1 << (page % CHUNK));
+            }
         }
     }
 
@@ -98,6 +128,7 @@ impl PageTable {
             for page in first.max(base)..end.min(base + CHUNK) {
                 if chunk.frames[(page - base) as usize].take().is_some() {
                     chunk.used -= 1;
+                    chunk.code &= !(1 << (page - base));
                 }
             }
             if chunk.used == 0 {
@@ -108,11 +139,16 @@ impl PageTable {
 
     /// Moves the pages of `from..from + count` to `to..` (mremap).
     pub fn move_range(&mut self, from: u64, count: u64, to: u64) {
-        let moved: Vec<(u64, Frame)> =
-            self.range(from, from + count).map(|(p, f)| (p - from + to, f.clone())).collect();
+        let moved: Vec<(u64, Frame, bool)> = self
+            .range(from, from + count)
+            .map(|(page, frame)| (page - from + to, frame.clone(), self.is_code(page)))
+            .collect();
         self.remove_range(from, from + count);
-        for (page, frame) in moved {
+        for (page, frame, code) in moved {
             self.set(page, frame);
+            if code {
+                self.set_code(page);
+            }
         }
     }
 

@@ -32,7 +32,7 @@ impl Node {
             }
             let right = vma.is_some_and(|v| {
                 v.prot & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC) != 0
-                    && (v.prot & c::PROT_EXEC != 0) == run.exec
+                    && self.executable(mm, v, addr) == run.exec
                     && self.shown(mm, v, addr) == Some(run.frame + n * PAGE)
             });
             match (right, from) {
@@ -47,6 +47,12 @@ impl Node {
         if let Some(first) = from {
             stale(first, run.addr + run.pages * PAGE - first);
         }
+    }
+
+    fn executable(&self, mm: &Mm, vma: &Vma, addr: u64) -> bool {
+        let page = addr / PAGE;
+        let own = !vma.shared && mm.pages.get(page).is_some();
+        vma.prot & c::PROT_EXEC != 0 && (!own || self.config.patch_code.is_none() || mm.pages.is_code(page))
     }
 
     /// Offset of the frame that a read of the page sees, if it is there without a fault that changes something.

@@ -254,6 +254,9 @@ pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex) -> SysResult {
         return err(Errno::EACCES);
     }
     k.node.with_recount(mm, |m| m.change(start, end, |v| v.prot = prot));
+    if prot & c::PROT_EXEC == 0 {
+        k.node.mms[mm].pages.forget_code(start / PAGE, end / PAGE);
+    }
     Ok(0)
 }
 

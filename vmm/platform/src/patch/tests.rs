@@ -31,7 +31,7 @@ fn time_stamp_counters_are_replaced() {
     assert_eq!((replaced[503], replaced[504], replaced[513], replaced[514]), (6, 0x31, 6, 1));
     let mut other = page(code, 500);
     assert_eq!(patch_cpuid(&mut other, &[], &[]), 0);
-    assert_eq!(patch_both(&mut other, &[], &[]), 2);
+    assert_eq!(patch_all(&mut other, &[], &[]), 2);
     assert_eq!(other, replaced);
     // mov eax, 0x310f
     assert_eq!(patch_rdtsc(&mut page(b"\xb8\x0f\x31\0\0\xc3", 500), &[], &[]), 0);
@@ -39,6 +39,49 @@ fn time_stamp_counters_are_replaced() {
     let mut first = page(b"\x0f\x01", PAGE - 2);
     assert_eq!(patch_rdtsc(&mut first, &[], b"\xf9\x89\x07\xc3"), 1);
     assert_eq!(patch_rdtsc(&mut page(b"\x0f\x01", PAGE - 2), &[], b"\xf8\x89\x07\xc3"), 0, "swapgs");
+}
+
+#[test]
+fn extended_control_registers_are_replaced_always() {
+    // mov ecx, edi; xgetbv; shl rdx, 32; or rax, rdx; ret
+    let code = b"\x89\xf9\x0f\x01\xd0\x48\xc1\xe2\x20\x48\x09\xd0\xc3";
+    for cpuid in [CpuidTrap::Faulting, CpuidTrap::NeedsPatch] {
+        for traps_rdtsc in [false, true] {
+            let patch = patcher(&Abilities { traps_rdtsc, cpuid, traps_steps: true, trap_cost_ns: 0 });
+            for at in [0, 100, 4000] {
+                let mut page = page(code, at);
+                assert_eq!(patch(&mut page, &[], &[]), 1);
+                assert_eq!(page[at + 2..at + 5], [6, 1, 0xd0]);
+            }
+        }
+    }
+    // From a table of exception handlers.
+    let table = b"\x3c\xbf\x01\x01\x0f\x01\xd0\x01\x63\xbf\x01\x01\x0f\x01\xd0\x01\xdb\x01\xbf\x01\x01\x0f\x01\xd0\x01\x12\x00";
+    let mut whole = [0x33; PAGE];
+    whole[1000..1000 + table.len()].copy_from_slice(table);
+    assert_eq!(patch_xgetbv(&mut whole, &[], &[]), 0);
+}
+
+#[test]
+fn code_behind_zeros_and_behind_what_is_replaced() {
+    let code = b"\x53\x31\xc9\xb8\x07\0\0\0\x0f\xa2\x89\x1f\x5b\xc3";
+    for at in [0, 1, 100, 101, 1000] {
+        let mut page = [0; PAGE];
+        page[at..at + code.len()].copy_from_slice(code);
+        page[at + 40..at + 40 + code.len()].copy_from_slice(code);
+        assert_eq!(patch_cpuid(&mut page, &[], &[]), 2, "at {at}");
+        // Written behind it later, and behind the end of the page.
+        page[at + 60..at + 60 + code.len()].copy_from_slice(code);
+        assert_eq!(patch_cpuid(&mut page, &[], &[]), 1, "at {at}");
+    }
+    let mut before = page(code, PAGE - code.len());
+    assert_eq!(patch_cpuid(&mut before, &[], &[]), 1);
+    assert_eq!(patch_cpuid(&mut page(code, 0), &before, &[]), 1);
+    // Numbers in a table.
+    let numbers: Vec<u8> = (0..400u32).flat_map(|n| (0xa201 + n * 14).to_le_bytes()).collect();
+    let mut table = [0; PAGE];
+    table[800..800 + numbers.len()].copy_from_slice(&numbers);
+    assert_eq!(patch_all(&mut table, &[], &[]), 0);
 }
 
 #[test]
@@ -91,7 +134,7 @@ fn patched_addresses(elf: &[u8]) -> BTreeSet<u64> {
             let end = len.min(start + PAGE);
             let mut page = [0; PAGE];
             page[..end - start].copy_from_slice(&segment[start..end]);
-            patch_both(&mut page, &segment[..start], &segment[end..]);
+            patch_all(&mut page, &segment[..start], &segment[end..]);
             let changed = segment[start..end].iter().zip(&page).enumerate().filter(|(_, (a, b))| a != b);
             found.extend(changed.map(|(n, _)| address + (start + n) as u64));
         }
@@ -108,7 +151,7 @@ fn compare_with_objdump(path: &str) -> Option<usize> {
     for (n, (address, text)) in lines.iter().enumerate() {
         // objdump disassembles tables as well, and stumbles there every few lines.
         let around = &lines[n.saturating_sub(12)..lines.len().min(n + 12)];
-        if matches!(text.trim_end(), "cpuid" | "rdtsc" | "rdtscp")
+        if matches!(text.trim_end(), "cpuid" | "rdtsc" | "rdtscp" | "xgetbv")
             && !around.iter().any(|(_, text)| text.contains("(bad)"))
         {
             want.insert(u64::from_str_radix(address.trim(), 16).unwrap());

@@ -1,0 +1,198 @@
+/* Code that a program writes at run time, as just-in-time compilers do: it sees the same processor as compiled code does,
+ * however its pages became executable. */
+#include "tap.h"
+#include <cpuid.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <x86intrin.h>
+
+#define PAGE 4096UL
+#define RW (PROT_READ | PROT_WRITE)
+#define RX (PROT_READ | PROT_EXEC)
+#define RWX (RW | PROT_EXEC)
+
+/* push rbx; mov eax, edi; mov ecx, esi; mov r8, rdx; cpuid; mov [r8], eax; mov [r8 + 4], ebx; mov [r8 + 8], ecx;
+ * mov [r8 + 12], edx; pop rbx; ret */
+static const unsigned char cpuid_code[] = {
+	0x53, 0x89, 0xf8, 0x89, 0xf1, 0x49, 0x89, 0xd0, 0x0f, 0xa2, 0x41, 0x89, 0x00, 0x41, 0x89, 0x58, 0x04, 0x41, 0x89,
+	0x48, 0x08, 0x41, 0x89, 0x50, 0x0c, 0x5b, 0xc3,
+};
+#define CPUID_AT 8
+/* mov ecx, edi; xgetbv; shl rdx, 32; or rax, rdx; ret */
+static const unsigned char xgetbv_code[] = {
+	0x89, 0xf9, 0x0f, 0x01, 0xd0, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0xc3,
+};
+/* lfence; rdtsc; lfence; shl rdx, 32; or rax, rdx; ret */
+static const unsigned char rdtsc_code[] = {
+	0x0f, 0xae, 0xe8, 0x0f, 0x31, 0x0f, 0xae, 0xe8, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0xc3,
+};
+/* rdtscp; shl rdx, 32; or rax, rdx; ret */
+static const unsigned char rdtscp_code[] = { 0x0f, 0x01, 0xf9, 0x48, 0xc1, 0xe2, 0x20, 0x48, 0x09, 0xd0, 0xc3 };
+
+typedef void cpuid_function(unsigned leaf, unsigned subleaf, unsigned answer[4]);
+typedef unsigned long function(unsigned long);
+
+/* Whether cpuid at run time is cpuid. The leaf with the number of the processor is left out, and its word in leaf 1. */
+static int same_processor(const void *at)
+{
+	static const unsigned leaves[] = { 0, 1, 7, 0x80000000, 0x80000001, 0x80000002, 0x80000003, 0x80000004 };
+	int same = 1;
+	for (size_t i = 0; i < sizeof leaves / sizeof *leaves; i++) {
+		unsigned a[4], b[4];
+		((cpuid_function *)at)(leaves[i], 0, a);
+		__cpuid_count(leaves[i], 0, b[0], b[1], b[2], b[3]);
+		if (leaves[i] == 1)
+			a[1] = b[1] = 0;
+		same = same && memcmp(a, b, sizeof a) == 0;
+	}
+	return same;
+}
+
+static unsigned long compiled_xgetbv(void)
+{
+	unsigned low, high;
+	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+	return (unsigned long)high << 32 | low;
+}
+
+static int same_time(const void *at)
+{
+	unsigned aux;
+	unsigned long before = __rdtscp(&aux), now = ((function *)at)(0), after = __rdtscp(&aux);
+	return before <= now && now <= after;
+}
+
+static unsigned char *memory(size_t len, int prot)
+{
+	unsigned char *at = mmap(NULL, len, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(at != MAP_FAILED);
+	return at;
+}
+
+static void all_instructions(void)
+{
+	unsigned char *at = memory(4 * PAGE, RWX);
+	memcpy(at + 100, cpuid_code, sizeof cpuid_code);
+	memcpy(at + 200, xgetbv_code, sizeof xgetbv_code);
+	memcpy(at + 300, rdtsc_code, sizeof rdtsc_code);
+	memcpy(at + 400, rdtscp_code, sizeof rdtscp_code);
+	CHECK(same_processor(at + 100));
+	CHECK(((function *)(at + 200))(0) == compiled_xgetbv());
+	CHECK(same_time(at + 300));
+	CHECK(same_time(at + 400));
+	/* Nothing but instructions of that kind changes: the neighbours can be read as they were written. */
+	CHECK(memcmp(at + 100, cpuid_code, CPUID_AT) == 0);
+	CHECK(memcmp(at + 100 + CPUID_AT + 1, cpuid_code + CPUID_AT + 1, sizeof cpuid_code - CPUID_AT - 1) == 0);
+	/* mov eax, 0xa20f; ret. mov eax, 0x310f; ret. In one page with the others, and they stay what they are. */
+	static const unsigned char numbers[] = { 0xb8, 0x0f, 0xa2, 0, 0, 0xc3, 0xb8, 0x0f, 0x31, 0, 0, 0xc3 };
+	memcpy(at + 2 * PAGE, numbers, sizeof numbers);
+	CHECK_EQ(((function *)(at + 2 * PAGE))(0), 0xa20f);
+	CHECK_EQ(((function *)(at + 2 * PAGE + 6))(0), 0x310f);
+	/* Over the end of a page. */
+	memcpy(at + 2 * PAGE - CPUID_AT - 1, cpuid_code, sizeof cpuid_code);
+	unsigned char *crossing = memory(2 * PAGE, RW);
+	memcpy(crossing + PAGE - CPUID_AT - 1, cpuid_code, sizeof cpuid_code);
+	REQUIRE(mprotect(crossing, 2 * PAGE, RX) == 0);
+	CHECK(same_processor(crossing + PAGE - CPUID_AT - 1));
+	munmap(at, 4 * PAGE), munmap(crossing, 2 * PAGE);
+}
+
+/* The ways to executable memory. */
+static void ways(void)
+{
+	unsigned char *at = memory(PAGE, RW);
+	memcpy(at, cpuid_code, sizeof cpuid_code);
+	REQUIRE(mprotect(at, PAGE, RX) == 0);
+	CHECK(same_processor(at));
+	/* And again, with something else in between. */
+	REQUIRE(mprotect(at, PAGE, RW) == 0);
+	memcpy(at, xgetbv_code, sizeof xgetbv_code);
+	REQUIRE(mprotect(at, PAGE, RX) == 0);
+	CHECK(((function *)at)(0) == compiled_xgetbv());
+	REQUIRE(mprotect(at, PAGE, RW) == 0);
+	memcpy(at, cpuid_code, sizeof cpuid_code);
+	REQUIRE(mprotect(at, PAGE, RX) == 0);
+	CHECK(same_processor(at));
+	/* Moved. */
+	unsigned char *to = memory(PAGE, RW);
+	REQUIRE(mremap(at, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to) == to);
+	CHECK(same_processor(to));
+	munmap(to, PAGE);
+	/* read(2) into memory that has not been executed. */
+	int fds[2];
+	REQUIRE(pipe(fds) == 0 && write(fds[1], cpuid_code, sizeof cpuid_code) == sizeof cpuid_code);
+	at = memory(PAGE, RWX);
+	REQUIRE(read(fds[0], at, sizeof cpuid_code) == sizeof cpuid_code);
+	CHECK(same_processor(at));
+	munmap(at, PAGE);
+	/* A private copy of a file, written before it is executed; then the file itself. */
+	char name[] = "code.XXXXXX";
+	int fd = mkstemp(name);
+	REQUIRE(fd >= 0 && unlink(name) == 0);
+	REQUIRE(write(fd, xgetbv_code, sizeof xgetbv_code) == sizeof xgetbv_code && ftruncate(fd, PAGE) == 0);
+	at = mmap(NULL, PAGE, RW, MAP_PRIVATE, fd, 0);
+	REQUIRE(at != MAP_FAILED);
+	memcpy(at + 64, cpuid_code, sizeof cpuid_code);
+	REQUIRE(mprotect(at, PAGE, RX) == 0);
+	CHECK(same_processor(at + 64));
+	CHECK(((function *)at)(0) == compiled_xgetbv());
+	munmap(at, PAGE);
+	at = mmap(NULL, PAGE, RX, MAP_PRIVATE, fd, 0);
+	REQUIRE(at != MAP_FAILED);
+	CHECK(((function *)at)(0) == compiled_xgetbv());
+	CHECK(memcmp(at + 64, "\0\0\0\0", 4) == 0);
+	munmap(at, PAGE);
+	close(fd), close(fds[0]), close(fds[1]);
+}
+
+/* Many pages of code, some of them written while others have run; and their copies after a fork. */
+static void many(void)
+{
+	enum { PAGES = 80 };
+	unsigned char *at = memory(PAGES * PAGE, RWX);
+	unsigned long sum = 0;
+	for (int i = 0; i < PAGES; i++) {
+		/* lea rax, [rdi + i]; ret */
+		unsigned char code[] = { 0x48, 0x8d, 0x87, (unsigned char)i, 0, 0, 0, 0xc3 };
+		memcpy(at + (unsigned)i * PAGE, code, sizeof code);
+		memcpy(at + (unsigned)i * PAGE + 2048, cpuid_code, sizeof cpuid_code);
+		sum += ((function *)(at + (unsigned)i / 2 * PAGE))(1);
+	}
+	CHECK_EQ(sum, 80 + 2 * (39 * 40 / 2));
+	int same = 0;
+	for (int i = 0; i < PAGES; i += 7)
+		same += same_processor(at + (unsigned)i * PAGE + 2048);
+	CHECK_EQ(same, 12);
+	/* Code in pages that have run already: changed, and another function behind it. */
+	at[3] = 100;
+	static const unsigned char seven[] = { 0xb8, 7, 0, 0, 0, 0xc3 };
+	memcpy(at + 1024, seven, sizeof seven);
+	CHECK_EQ(((function *)at)(1), 101);
+	CHECK_EQ(((function *)(at + 1024))(0), 7);
+	pid_t pid = fork();
+	if (pid == 0) {
+		at[3] = 50;
+		memcpy(at + 60 * PAGE + 1024, seven, sizeof seven);
+		int held = ((function *)at)(0) == 50 && ((function *)(at + 60 * PAGE + 1024))(0) == 7 &&
+			   same_processor(at + 61 * PAGE + 2048);
+		_exit(held);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 1);
+	CHECK_EQ(((function *)at)(1), 101);
+	CHECK(same_processor(at + 62 * PAGE + 2048));
+	/* New memory in the place of the old. */
+	REQUIRE(madvise(at, 2 * PAGE, MADV_DONTNEED) == 0);
+	memcpy(at, cpuid_code, sizeof cpuid_code);
+	CHECK(same_processor(at));
+	munmap(at, PAGES * PAGE);
+}
+
+int main(void)
+{
+	all_instructions();
+	ways();
+	many();
+	return tap_done();
+}
