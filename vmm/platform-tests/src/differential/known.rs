@@ -76,6 +76,13 @@ pub(crate) fn last_instruction(instruction: &Instruction, regs: &Regs) -> Option
     Some(part.map(|n| area.wrapping_add(n)).collect())
 }
 
+/// Whether an instruction shows ds, es, fs or gs: on a software KVM these stay as another task has loaded them.
+pub(crate) fn shows_selector(instruction: &Instruction) -> bool {
+    let data =
+        |n| matches!(instruction.op_register(n), Register::DS | Register::ES | Register::FS | Register::GS);
+    (0..instruction.op_count()).any(data)
+}
+
 /// Whether a trap is a fault where some platform has pages of its own, which application code may read.
 pub(crate) fn platforms_own(trap: &Trap) -> bool {
     matches!(trap, Trap::PageFault { addr, .. } if (GUEST_TOP..1 << 47).contains(addr))

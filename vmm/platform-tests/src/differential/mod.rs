@@ -22,9 +22,11 @@ use std::fmt;
 
 use bloodhound_platform::{Access, GUEST_TOP, Platform, Prot, Regs, Trap, XState};
 
+use iced_x86::Instruction;
+
 use self::random::Random;
 use self::side::Side;
-use crate::{CODE, PAGE};
+use crate::{CODE, Oddity, PAGE};
 
 /// Pages of code.
 const CODE_PAGES: u64 = 2;
@@ -357,27 +359,41 @@ impl<A: Platform, B: Platform> Lockstep<A, B> {
                 }
                 other => other,
             })?;
-            if let Some(shown) = known::last_instruction(&instruction, &before) {
-                self.excuse = Some("what the last x87 instruction was");
-                self.first.clear(task.space, shown.iter().copied());
-                self.second.clear(task.space, shown.iter().copied());
-            }
-            if !self.first.contents().eq(self.second.contents()) {
-                let (name, what) = (instruction.code(), self.memory());
-                return Err(Stop::Differs(format!("{what:?} after {name:?} {code:02x?} with {before:x?}")));
-            }
-            let (first, second) = (self.first.save(task.space), self.second.save(task.space));
-            if let (Some((_, first)), Some((_, second))) = (first, second)
-                && first != second
-            {
-                let (name, parts) = (instruction.code(), differing(&first, &second));
-                return Err(Stop::Differs(format!("vector state after {name:?} {code:02x?}: {parts:?}")));
-            }
+            self.same_state(task.space, &instruction, &before).map_err(|stop| match stop {
+                Stop::Differs(what) => Stop::Differs(format!(
+                    "{what} after {:?} {code:02x?} with {before:x?}",
+                    instruction.code()
+                )),
+                other => other,
+            })?;
             task.regs = regs;
             if trap != Trap::Step || before.rflags & TF != 0 || once {
                 return Ok((trap, regs));
             }
         }
+    }
+
+    /// Memory and vector state must be the same after an instruction.
+    fn same_state(&mut self, space: usize, instruction: &Instruction, before: &Regs) -> Result<(), Stop> {
+        if let Some(shown) = known::last_instruction(instruction, before) {
+            self.excuse = Some("what the last x87 instruction was");
+            self.first.clear(space, shown.iter().copied());
+            self.second.clear(space, shown.iter().copied());
+        }
+        if !self.first.contents().eq(self.second.contents()) {
+            let software = Oddity::of(&self.first.platform.abilities()) == Oddity::SoftwareKvm;
+            if software && known::shows_selector(instruction) {
+                return Err(Stop::Known("a selector that stayed".to_owned()));
+            }
+            return Err(Stop::Differs(format!("{:?}", self.memory())));
+        }
+        let (first, second) = (self.first.save(space), self.second.save(space));
+        if let (Some((_, first)), Some((_, second))) = (first, second)
+            && first != second
+        {
+            return Err(Stop::Differs(format!("vector state {:?}", differing(&first, &second))));
+        }
+        Ok(())
     }
 
     /// Answers a trap; false if the task cannot go on in a way that would tell anything.
