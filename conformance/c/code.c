@@ -182,6 +182,34 @@ static void many(void)
 	CHECK(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 1);
 	CHECK_EQ(((function *)at)(1), 101);
 	CHECK(same_processor(at + 62 * PAGE + 2048));
+	/* Other instructions in the place of what has run, by the program and by read(2). */
+	unsigned char *one = memory(PAGE, RWX);
+	int fds[2];
+	REQUIRE(pipe(fds) == 0);
+	for (int i = 0; i < 3; i++) {
+		memcpy(one, xgetbv_code, sizeof xgetbv_code);
+		CHECK(((function *)one)(0) == compiled_xgetbv());
+		REQUIRE(write(fds[1], cpuid_code, sizeof cpuid_code) == sizeof cpuid_code);
+		REQUIRE(read(fds[0], one, sizeof cpuid_code) == sizeof cpuid_code);
+		CHECK(same_processor(one));
+	}
+	/* Code that writes to its own page: add dword [rip + n], 1; mov eax, [rip + m]; ret */
+	static const unsigned char counting[] = {
+		0x83, 0x05, 0xf9, 0, 0, 0, 1, 0x8b, 0x05, 0xf3, 0, 0, 0, 0xc3,
+	};
+	memset(one, 0, PAGE);
+	memcpy(one, counting, sizeof counting);
+	for (int i = 0; i < 20; i++)
+		((function *)one)(0);
+	CHECK_EQ(((function *)one)(0), 21);
+	/* And to the page behind it, from an instruction that lies in both. */
+	unsigned char *two = memory(2 * PAGE, RWX);
+	memcpy(two + PAGE - 3, counting, sizeof counting);
+	for (int i = 0; i < 20; i++)
+		((function *)(two + PAGE - 3))(0);
+	CHECK_EQ(((function *)(two + PAGE - 3))(0), 21);
+	munmap(one, PAGE), munmap(two, 2 * PAGE);
+	close(fds[0]), close(fds[1]);
 	/* New memory in the place of the old. */
 	REQUIRE(madvise(at, 2 * PAGE, MADV_DONTNEED) == 0);
 	memcpy(at, cpuid_code, sizeof cpuid_code);

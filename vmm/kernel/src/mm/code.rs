@@ -2,7 +2,8 @@
 //! ([`crate::node::NodeConfig::patch_code`]).
 //!
 //! Pages of files are patched when they are mapped. Private pages that a program has written itself become code, in the page
-//! table's sense, when it executes them for the first time, and cease to be code when they lose the right to be executed.
+//! table's sense, when it executes them, and cease to be code when it writes to them or may not execute them any more. So a
+//! page is writable or executable, unless both alternate too often.
 //!
 //! Neighbours: [`super::fault`] calls this; [`super::pages`] knows what is code; `bloodhound-platform`'s `patch` finds the
 //! instructions.
@@ -73,7 +74,7 @@ impl Node {
         self.config.patch_code.is_none() || self.mms[mm].pages.is_code(page)
     }
 
-    /// The program executes a private page of its own, for the first time since it could write it: what it has put there is
+    /// The program executes a private page of its own for the first time since it wrote there: what it has put there is
     /// patched now, as files are. This moment is the program's, whatever the platform has forgotten. The neighbours are
     /// looked at as well if they cannot change any more.
     pub(super) fn look(&mut self, mm: MmId, vma: &Vma, page: u64, (low, high): (u64, u64)) {

@@ -63,6 +63,9 @@ impl Node {
         if access == Access::Exec {
             self.look(mm, &vma, page, (low, high));
         }
+        if access == Access::Write {
+            self.mms[mm].pages.write_code(page / PAGE);
+        }
         let mut out = SmallVec::new();
         let mut found = false;
         for at in (low..high).step_by(PAGE as usize) {
@@ -160,7 +163,9 @@ impl Node {
         }
         let exec = exec && self.is_code(mm, page);
         let mapping = |frame: &Frame, write| PageMapping { addr, frame: frame.offset(), write, exec };
-        if !writable {
+        // Code that is to be written ceases to be code first.
+        let closed = exec && self.config.patch_code.is_some() && !self.mms[mm].pages.is_code_for_good(page);
+        if !writable || closed {
             return self.mms[mm].pages.get(page).map(|f| mapping(f, false));
         }
         // A read does not need a copy of its own; the neighbours of a store have theirs by now.

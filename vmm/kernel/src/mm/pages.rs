@@ -3,7 +3,8 @@
 //!
 //! A page may be mapped writable into the platform only while its frame is *exclusive*: no other clone of the world or
 //! of the address space shares it. [`PageTable::make_exclusive`] is the one way to get there. It may be mapped executable
-//! only while it is *code*: it has been looked at for instructions that must not reach the host ([`PageTable::set_code`]).
+//! only while it is *code*: it has been looked at for instructions that must not reach the host ([`PageTable::set_code`]), and
+//! not been written since.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,13 +12,23 @@ use std::sync::Arc;
 use bloodhound_frames::Frame;
 
 const CHUNK: u64 = 64;
+/// A page that has become code so often is one which its program writes all the time while it runs it. It stays code.
+const LOOKS: u8 = 8;
+
+/// What is known of a page as code.
+#[derive(Clone, Copy, Debug, Default)]
+struct Code {
+    /// It may be executed.
+    now: bool,
+    /// How often it has become code.
+    looks: u8,
+}
 
 #[derive(Clone, Debug)]
 struct Chunk {
     frames: [Option<Frame>; CHUNK as usize],
     used: u32,
-    /// Bit by bit, whether a page is code.
-    code: u64,
+    code: [Code; CHUNK as usize],
 }
 
 /// Private pages by page number (address / 4096).
@@ -32,13 +43,16 @@ impl PageTable {
         self.chunks.get(&(page / CHUNK))?.frames[(page % CHUNK) as usize].as_ref()
     }
 
-    /// Sets the frame of `page`, which is no code then.
+    /// Sets the frame of `page`.
     pub fn set(&mut self, page: u64, frame: Frame) {
         let chunk = Arc::make_mut(&mut self.chunks).entry(page / CHUNK).or_insert_with(|| {
-            Arc::new(Chunk { frames: [const { None }; CHUNK as usize], used: 0, code: 0 })
+            Arc::new(Chunk {
+                frames: [const { None }; CHUNK as usize],
+                used: 0,
+                code: [Code::default(); CHUNK as usize],
+            })
         });
         let chunk = Arc::make_mut(chunk);
-        chunk.code &= !(1 << (page % CHUNK));
         if chunk.frames[(page % CHUNK) as usize].replace(frame).is_none() {
             chunk.used += 1;
         }
@@ -46,27 +60,49 @@ impl PageTable {
 
     /// Whether a page is code.
     pub fn is_code(&self, page: u64) -> bool {
-        self.chunks.get(&(page / CHUNK)).is_some_and(|chunk| chunk.code & (1 << (page % CHUNK)) != 0)
+        self.code(page).now
+    }
+
+    /// Whether a page is code and stays so, whatever is written.
+    pub fn is_code_for_good(&self, page: u64) -> bool {
+        let code = self.code(page);
+        code.now && code.looks >= LOOKS
+    }
+
+    fn code(&self, page: u64) -> Code {
+        self.chunks.get(&(page / CHUNK)).map_or(Code::default(), |chunk| chunk.code[(page % CHUNK) as usize])
+    }
+
+    fn change_code(&mut self, page: u64, to: Code) {
+        if let Some(chunk) = Arc::make_mut(&mut self.chunks).get_mut(&(page / CHUNK)) {
+            Arc::make_mut(chunk).code[(page % CHUNK) as usize] = to;
+        }
     }
 
     /// Makes a page code, if it has a frame.
     pub fn set_code(&mut self, page: u64) {
-        if self.get(page).is_some()
-            && !self.is_code(page)
-            && let Some(chunk) = Arc::make_mut(&mut self.chunks).get_mut(&(page / CHUNK))
-        {
-            Arc::make_mut(chunk).code |= 1 << (page % CHUNK);
+        if self.get(page).is_some() && !self.is_code(page) {
+            let looks = self.code(page).looks.saturating_add(1);
+            self.change_code(page, Code { now: true, looks });
         }
     }
 
-    /// The pages of `first..end` are no code any more: they may become other code before they are executed again.
+    /// A page is about to be written: it is no code any more, unless it is for good. Whether that changed anything.
+    pub fn write_code(&mut self, page: u64) -> bool {
+        let code = self.code(page);
+        let changes = code.now && code.looks < LOOKS;
+        if changes {
+            self.change_code(page, Code { now: false, ..code });
+        }
+        changes
+    }
+
+    /// The pages of `first..end` may not be executed any more.
     pub fn forget_code(&mut self, first: u64, end: u64) {
-        let code: Vec<u64> =
-            self.range(first, end).map(|(page, _)| page).filter(|p| self.is_code(*p)).collect();
-        for page in code {
-            if let Some(chunk) = Arc::make_mut(&mut self.chunks).get_mut(&(page / CHUNK)) {
-                Arc::make_mut(chunk).code &= !(1 << (page % CHUNK));
-            }
+        let known = |page: &u64| self.code(*page).looks > 0;
+        let pages: Vec<u64> = self.range(first, end).map(|(page, _)| page).filter(known).collect();
+        for page in pages {
+            self.change_code(page, Code::default());
         }
     }
 
@@ -128,7 +164,7 @@ impl PageTable {
             for page in first.max(base)..end.min(base + CHUNK) {
                 if chunk.frames[(page - base) as usize].take().is_some() {
                     chunk.used -= 1;
-                    chunk.code &= !(1 << (page - base));
+                    chunk.code[(page - base) as usize] = Code::default();
                 }
             }
             if chunk.used == 0 {
@@ -139,15 +175,15 @@ impl PageTable {
 
     /// Moves the pages of `from..from + count` to `to..` (mremap).
     pub fn move_range(&mut self, from: u64, count: u64, to: u64) {
-        let moved: Vec<(u64, Frame, bool)> = self
+        let moved: Vec<(u64, Frame, Code)> = self
             .range(from, from + count)
-            .map(|(page, frame)| (page - from + to, frame.clone(), self.is_code(page)))
+            .map(|(page, frame)| (page - from + to, frame.clone(), self.code(page)))
             .collect();
         self.remove_range(from, from + count);
         for (page, frame, code) in moved {
             self.set(page, frame);
-            if code {
-                self.set_code(page);
+            if code.looks > 0 {
+                self.change_code(page, code);
             }
         }
     }
