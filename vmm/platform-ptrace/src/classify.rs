@@ -129,8 +129,11 @@ fn segv(memory: &Extents, info: &mut InstructionInfoFactory, regs: &mut Regs, si
             {
                 return call;
             }
-            // The host's own store, for an instruction that it did: the byte that it could not write.
-            if let Some(fault) = umip::missing(memory, regs, addr) {
+            // The host's own store, for an instruction that it did: the byte that it could not write. It always says this code,
+            // and a fetch from a page that is there never does.
+            if code == SEGV_MAPERR
+                && let Some(fault) = umip::missing(memory, regs, addr)
+            {
                 return fault;
             }
             Trap::PageFault { addr, access: decode::fault_access(memory, info, regs, addr), rip: regs.rip }
