@@ -5,6 +5,9 @@
 // `out`. Only instructions that a software KVM emulates stand here: iretq, out, invlpg, mov to cr3, wrmsr, but no
 // sysretq, swapgs or int3.
 //
+// There are two sets of entries. What loading a selector does to the base of fs or gs only the processor knows. A KVM that
+// leaves these bases to applications tells them at each exit anyway; for others the second set asks the processor.
+//
 // linux-loader places it at 64 KiB of guest-physical memory.
 
     .intel_syntax noprefix
@@ -21,6 +24,9 @@
     .extern WRITES
     .extern STALE
     .extern BASES
+    .extern SAVED
+    .extern TOLD_BASES
+    .extern SELECTORS
 
     // What the VMM finds its way by: the entry of the ELF file is this table.
     .section .entry, "a"
@@ -32,8 +38,30 @@ entries:
     .quad apply
     .quad compat_entry
     .quad vectors
+    .quad syscall_entry_telling
+    .quad compat_entry_telling
+    .quad vectors_telling
 
     .text
+
+// Tells the VMM the data selectors and the bases of fs and gs. rax, rcx and rdx are in memory afterwards.
+    .macro tell
+    mov [SAVED], rax
+    mov [SAVED + 8], rcx
+    mov [SAVED + 16], rdx
+    mov word ptr [SELECTORS], ds
+    mov word ptr [SELECTORS + 2], es
+    mov word ptr [SELECTORS + 4], fs
+    mov word ptr [SELECTORS + 6], gs
+    mov ecx, MSR_FS_BASE
+    rdmsr
+    mov [TOLD_BASES], eax
+    mov [TOLD_BASES + 4], edx
+    mov ecx, MSR_GS_BASE
+    rdmsr
+    mov [TOLD_BASES + 8], eax
+    mov [TOLD_BASES + 12], edx
+    .endm
 
 // LSTAR. rcx holds the application's rip and r11 its rflags; nothing else has changed.
     .balign 64
@@ -42,10 +70,24 @@ syscall_entry:
     out PORT_SYSCALL, al
     ud2
 
+    .balign 64
+    .globl syscall_entry_telling
+syscall_entry_telling:
+    tell
+    out PORT_SYSCALL, al
+    ud2
+
 // CSTAR: SYSCALL in a 32-bit segment.
     .balign 64
     .globl compat_entry
 compat_entry:
+    out PORT_COMPAT, al
+    ud2
+
+    .balign 64
+    .globl compat_entry_telling
+compat_entry_telling:
+    tell
     out PORT_COMPAT, al
     ud2
 
@@ -123,10 +165,8 @@ apply:
 
 // One entry of 16 bytes for each vector. They all use the same stack (IST 1), so what the processor and these
 // entries push lies at fixed addresses: ss, rsp, rflags, cs, rip, error code (0 where the processor has none),
-// vector, and for page faults cr2.
-    .balign 64
-    .globl vectors
-vectors:
+// vector, and for page faults cr2. Then they leave in the way that is given.
+    .macro vector_table leave:vararg
     .set n, 0
     .rept 256
     .balign 16
@@ -140,7 +180,24 @@ vectors:
     mov rax, cr2
     xchg rax, [rsp]
     .endif
-    out PORT_TRAP, al
+    \leave
     .set n, n + 1
     .endr
     .balign 16
+    .endm
+
+    .balign 64
+    .globl vectors
+vectors:
+    vector_table out PORT_TRAP, al
+
+    .balign 64
+leave_telling:
+    tell
+    out PORT_TRAP, al
+    ud2
+
+    .balign 64
+    .globl vectors_telling
+vectors_telling:
+    vector_table jmp leave_telling

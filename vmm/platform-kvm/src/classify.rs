@@ -65,6 +65,8 @@ pub(crate) struct Circumstances {
     pub stepped: bool,
     /// The processor has UMIP.
     pub umip: bool,
+    /// The KVM is a software one.
+    pub software: bool,
 }
 
 /// The meaning of a trap. `regs` are the application's at the trap; they are corrected where the convention of
@@ -78,14 +80,14 @@ pub(crate) fn classify(
     if frame.cs != USER_CS {
         return Ok(Meaning::Trap(Trap::Unsupported(Unsupported::Compat)));
     }
-    let Circumstances { stepped, umip: has_umip } = circumstances;
+    let Circumstances { stepped, umip: has_umip, software } = circumstances;
     let exception = |kind, code, addr| Ok(Meaning::Trap(Trap::Exception(Exception { kind, code, addr })));
     match frame.vector {
         // The processor forbids them before it looks at their operand; a KVM that emulates them looks first.
         vector::SS | vector::PF
             if has_umip && frame.error & PF_FETCH == 0 && umip::forbids(memory, regs.rip) =>
         {
-            Ok(general_protection(frame, memory, regs))
+            Ok(general_protection(frame, memory, regs, software))
         }
         vector::DE => exception(ExceptionKind::Fpe, FPE_INTDIV, regs.rip),
         vector::DB => Ok(Meaning::Trap(debug(frame, memory, regs, stepped))),
@@ -97,7 +99,7 @@ pub(crate) fn classify(
             Ok(Meaning::Trap(bad_operand(memory, regs).unwrap_or(STACK_SEGMENT)))
         }
         vector::NP | vector::SS => exception(ExceptionKind::Segv, SI_KERNEL, 0),
-        vector::GP => Ok(general_protection(frame, memory, regs)),
+        vector::GP => Ok(general_protection(frame, memory, regs, software)),
         // Reserved bits are a bug of ours where our page tables map something, which is below the gap.
         vector::PF if frame.error & PF_RESERVED == 0 || frame.cr2 >= GUEST_TOP => {
             Ok(Meaning::Trap(page_fault(frame, memory, regs)))
@@ -174,11 +176,12 @@ fn bad_operand(memory: &Extents, regs: &Regs) -> Option<Trap> {
 }
 
 /// SIGSEGV, or one of the instructions that trap this way.
-fn general_protection(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Meaning {
+fn general_protection(frame: &TrapFrame, memory: &Extents, regs: &mut Regs, software: bool) -> Meaning {
     // Of two vectors a software KVM says it behind the `int n`, and without the vector in the error code.
     let mut before = [0; 2];
     let at = regs.rip.wrapping_sub(2);
-    if frame.error == 0 && memory.read(at, &mut before) == 2 && matches!(before, [0xcd, 23 | 25]) {
+    if software && frame.error == 0 && memory.read(at, &mut before) == 2 && matches!(before, [0xcd, 23 | 25])
+    {
         regs.rip = at;
         return Meaning::Trap(GENERAL_PROTECTION);
     }

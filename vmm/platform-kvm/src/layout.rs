@@ -23,6 +23,12 @@ pub const SCRATCH: u64 = FRAME - 6 * 8;
 pub const FRAME: u64 = 0x7800;
 /// Bases of fs and gs.
 pub const BASES: u64 = 0x7f00;
+/// What the telling entries leave: rax, rcx, rdx.
+pub const SAVED: u64 = 0x7f40;
+/// The same: the bases of fs and gs as application code had them.
+pub const TOLD_BASES: u64 = 0x7f58;
+/// The same: ds, es, fs, gs, 16 bits each.
+pub const SELECTORS: u64 = 0x7f68;
 /// Page-table writes: pairs of address and value.
 pub const WRITES: u64 = 0x8000;
 /// How many of them there is room for.

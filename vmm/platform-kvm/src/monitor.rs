@@ -26,23 +26,24 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Loads it.
-    pub fn load(low: &Low) -> Result<Monitor, PlatformError> {
+    /// Loads it. `telling`: with the entries that tell what application code did to its selectors.
+    pub fn load(low: &Low, telling: bool) -> Result<Monitor, PlatformError> {
         let loaded = Elf::load(low.guest(), None, &mut Cursor::new(IMAGE), None)
             .map_err(|_| PlatformError::Internal("the monitor cannot be loaded"))?;
         let table =
             loaded.kernel_load.0 - if loaded.kernel_load.0 >= MONITOR_BASE { MONITOR_BASE } else { 0 };
         let entry = |n: u64| low.read(table + 8 * n);
-        let vectors = entry(5);
+        let (syscall_entry, compat_entry, vectors) =
+            if telling { (entry(6), entry(7), entry(8)) } else { (entry(0), entry(4), entry(5)) };
         descriptors(low);
         gates(low, vectors);
         own_pages(low);
         Ok(Monitor {
-            syscall_entry: entry(0),
+            syscall_entry,
             resume: entry(1),
             resume_keeping: entry(2),
             apply: entry(3),
-            compat_entry: entry(4),
+            compat_entry,
         })
     }
 }

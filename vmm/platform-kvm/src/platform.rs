@@ -19,7 +19,7 @@ use crate::layout::ARENA_SLOT;
 use crate::probe;
 use crate::sys;
 use crate::tables::{Changes, Full, Pool, Tables};
-use crate::vm::{Exit, How, TrapFrame, Vm};
+use crate::vm::{Exit, How, Told, Vm};
 
 const PAGE: u64 = 4096;
 const TF: u64 = 1 << 8;
@@ -74,8 +74,7 @@ pub struct KvmPlatform {
     thread: u32,
     abilities: Abilities,
     evictions: u32,
-    /// Application code has wrfsbase, though it should not.
-    wrfsbase: bool,
+    told: Told,
     _thread: PhantomData<*const ()>,
 }
 
@@ -126,11 +125,16 @@ impl KvmPlatform {
             thread: sys::thread_id(),
             abilities: probe::UNKNOWN,
             evictions: 0,
-            wrfsbase: false,
+            told: Told::Never,
             _thread: PhantomData,
         };
-        platform.wrfsbase = probe::wrfsbase(&mut platform)?;
+        let wrfsbase = probe::wrfsbase(&mut platform)?;
         platform.end_vm();
+        platform.told = if wrfsbase { Told::ByKvm } else { Told::ByMonitor };
+        if !wrfsbase && !probe::bases(&mut platform)? {
+            platform.end_vm();
+            platform.told = Told::Never;
+        }
         platform.abilities = probe::measure(&mut platform)?;
         Ok(platform)
     }
@@ -141,11 +145,7 @@ impl KvmPlatform {
 
     fn provide_vm(&mut self) -> Result<(), PlatformError> {
         if self.vm.is_none() {
-            let mut vm = Vm::new(&self.kvm)?;
-            if self.wrfsbase {
-                vm.follow_bases();
-            }
-            self.vm = Some(vm);
+            self.vm = Some(Vm::new(&self.kvm, self.told)?);
             self.forget_tables();
         }
         Ok(())
@@ -267,11 +267,7 @@ impl KvmPlatform {
         space.unaware = false;
         let (mut kicks, mut done) = (0, 0);
         loop {
-            self.watchdog.begin(self.thread);
-            let exit = vm.run();
-            let nudged = self.watchdog.nudged();
-            self.watchdog.end();
-            let exit = exit?;
+            let (exit, nudged) = watched(vm, &mut self.watchdog, self.thread)?;
             take_general(vm, regs);
             (regs.fs_base, regs.gs_base) = vm.bases();
             let trap = match exit {
@@ -298,17 +294,9 @@ impl KvmPlatform {
                     go_back(vm, &mut self.changes, regs, how, root);
                     continue;
                 }
-                Exit::Syscall => {
-                    regs.rsp = vm.rsp_of_syscall();
-                    classify::syscall(regs)
-                }
-                Exit::Compat { rip, rsp } => {
-                    (regs.rip, regs.rsp) = (rip, rsp);
-                    Trap::Unsupported(Unsupported::Compat)
-                }
-                Exit::Trap(frame) => {
+                Exit::Syscall | Exit::Compat { .. } | Exit::Trap(_) => {
                     let stepped = mode == Mode::Step || before.rflags & TF != 0;
-                    match trapped(vm, &frame, &space.extents, regs, stepped)? {
+                    match trapped(vm, exit, &space.extents, regs, stepped)? {
                         Some(trap) => trap,
                         None if done == MOST_DONE => {
                             space.unaware = true;
@@ -503,23 +491,45 @@ impl Space {
     }
 }
 
-/// The trap of an exception; `None` if the instruction was done for the application, which goes on.
+/// Runs until the next exit; also says whether the watchdog wanted it.
+fn watched(vm: &mut Vm, watchdog: &mut Watchdog, thread: u32) -> Result<(Exit, bool), PlatformError> {
+    watchdog.begin(thread);
+    let exit = vm.run();
+    let nudged = watchdog.nudged();
+    watchdog.end();
+    Ok((exit?, nudged))
+}
+
+/// The trap of an exit that is no kick; `None` if the instruction was done for the application, which goes on.
 fn trapped(
     vm: &Vm,
-    frame: &TrapFrame,
+    exit: Exit,
     memory: &Extents,
     regs: &mut Regs,
     stepped: bool,
 ) -> Result<Option<Trap>, PlatformError> {
-    (regs.rip, regs.rsp, regs.rflags) = (frame.rip, frame.rsp, frame.rflags);
-    let circumstances = Circumstances { stepped, umip: vm.umip() };
-    Ok(match classify(frame, memory, regs, circumstances)? {
-        Meaning::Trap(trap) => Some(trap),
-        Meaning::Float => Some(classify::float(frame, &from_area(&vm.xstate()?)?, regs.rip)),
-        Meaning::Done => {
-            regs.canonical_rflags();
-            None
+    Ok(match exit {
+        Exit::Syscall => {
+            regs.rsp = vm.rsp_of_syscall();
+            Some(classify::syscall(regs))
         }
+        Exit::Compat { rip, rsp } => {
+            (regs.rip, regs.rsp) = (rip, rsp);
+            Some(Trap::Unsupported(Unsupported::Compat))
+        }
+        Exit::Trap(frame) => {
+            (regs.rip, regs.rsp, regs.rflags) = (frame.rip, frame.rsp, frame.rflags);
+            let circumstances = Circumstances { stepped, umip: vm.umip(), software: vm.is_software() };
+            match classify(&frame, memory, regs, circumstances)? {
+                Meaning::Trap(trap) => Some(trap),
+                Meaning::Float => Some(classify::float(&frame, &from_area(&vm.xstate()?)?, regs.rip)),
+                Meaning::Done => {
+                    regs.canonical_rflags();
+                    None
+                }
+            }
+        }
+        Exit::Kicked | Exit::KickedInMonitor => return Err(PlatformError::Internal("a kick is no trap")),
     })
 }
 

@@ -8,6 +8,7 @@ use bloodhound_platform::{
 };
 
 use crate::KvmPlatform;
+use crate::layout::USER_SS;
 
 /// Before anything is measured.
 pub(crate) const UNKNOWN: Abilities =
@@ -56,14 +57,40 @@ pub(crate) fn wrfsbase(platform: &mut KvmPlatform) -> Result<bool, PlatformError
     Ok(can)
 }
 
+/// Whether what application code does to the bases of fs and gs is told.
+///
+/// # Errors
+/// Host errors.
+pub(crate) fn bases(platform: &mut KvmPlatform) -> Result<bool, PlatformError> {
+    let mut told = true;
+    // syscall; ud2
+    for end in [b"\x0f\x05", b"\x0f\x0b"] {
+        // mov fs, edx; mov gs, edx
+        for (before, want) in [(&b""[..], (0x1000, 0x2000)), (b"\x8e\xe2\x8e\xea", (0, 0))] {
+            let frame = Frame::from_slice(&[before, end].concat());
+            let mut regs = start(platform, &frame)?;
+            (regs.fs_base, regs.gs_base, regs.rdx) = (0x1000, 0x2000, u64::from(USER_SS));
+            trap_of(platform, &mut regs, false)?;
+            told &= (regs.fs_base, regs.gs_base, regs.rdx) == (want.0, want.1, u64::from(USER_SS));
+        }
+    }
+    platform.evict_all();
+    Ok(told)
+}
+
 /// A program's first trap, or that of its first step.
 fn first_trap(platform: &mut KvmPlatform, code: &[u8], step: bool) -> Result<Trap, PlatformError> {
     let frame = Frame::from_slice(code);
     let mut regs = start(platform, &frame)?;
+    trap_of(platform, &mut regs, step)
+}
+
+/// The next trap, or that of the next step.
+fn trap_of(platform: &mut KvmPlatform, regs: &mut Regs, step: bool) -> Result<Trap, PlatformError> {
     for _ in 0..BUDGETS {
         let trap = match step {
-            true => platform.step(SPACE, TASK, &mut regs)?,
-            false => platform.run(SPACE, TASK, &mut regs)?,
+            true => platform.step(SPACE, TASK, regs)?,
+            false => platform.run(SPACE, TASK, regs)?,
         };
         if trap != Trap::BudgetSpent {
             return Ok(trap);

@@ -14,8 +14,8 @@ use kvm_ioctls::{Kvm, SyncReg, VcpuExit, VcpuFd, VmFd};
 use crate::cpuid;
 use crate::layout::{
     ARENA, ARENA_SLOT, BASES, FRAME, GDT, IDT, KERNEL_CS, KERNEL_SS, LOW_END, MONITOR_BASE, PORT_COMPAT,
-    PORT_SYSCALL, PORT_TRAP, SCRATCH, SLOT_ARENA, SLOT_MONITOR, SLOT_TABLES, STALE, TABLES, TRAP_STACK_TOP,
-    TSS, TSS_LIMIT, TSS_SELECTOR, USER_CS, USER_SS, USER32_CS, WRITES,
+    PORT_SYSCALL, PORT_TRAP, SAVED, SCRATCH, SELECTORS, SLOT_ARENA, SLOT_MONITOR, SLOT_TABLES, STALE, TABLES,
+    TOLD_BASES, TRAP_STACK_TOP, TSS, TSS_LIMIT, TSS_SELECTOR, USER_CS, USER_SS, USER32_CS, WRITES,
 };
 use crate::memory::Low;
 use crate::monitor::{GDT_LIMIT, Monitor};
@@ -65,6 +65,17 @@ pub(crate) struct How {
     pub keep_selectors: bool,
 }
 
+/// Who tells what application code did to the bases of fs and gs: loading a selector changes them, and `wrfsbase` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// Nobody: they count as what they were.
+    Never,
+    /// KVM, at each exit: where application code has `wrfsbase` though it should not.
+    ByKvm,
+    /// The monitor, at each trap.
+    ByMonitor,
+}
+
 /// Why application code stopped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Exit {
@@ -94,13 +105,12 @@ pub(crate) struct Vm {
     shown: u64,
     root: u64,
     bases: (u64, u64),
-    /// Application code can change the bases by itself (wrfsbase): they are read at each exit.
-    follow_bases: bool,
+    told: Told,
     syscall_rsp: u64,
 }
 
 impl Vm {
-    pub fn new(kvm: &Kvm) -> Result<Vm, PlatformError> {
+    pub fn new(kvm: &Kvm, told: Told) -> Result<Vm, PlatformError> {
         sys::clear_selectors();
         let vm = kvm.create_vm().map_err(sys::kvm("KVM_CREATE_VM"))?;
         // A foreign hypercall instruction shall be an invalid opcode, not be rewritten. Where KVM cannot be told it
@@ -112,7 +122,7 @@ impl Vm {
         };
         let _ = vm.enable_cap(&quirks);
         let low = Low::new()?;
-        let monitor = Monitor::load(&low)?;
+        let monitor = Monitor::load(&low, told == Told::ByMonitor)?;
         let vcpu = vm.create_vcpu(0).map_err(sys::kvm("KVM_CREATE_VCPU"))?;
         let mut machine = Vm {
             vm,
@@ -124,7 +134,7 @@ impl Vm {
             shown: 0,
             root: 0,
             bases: (0, 0),
-            follow_bases: false,
+            told,
             syscall_rsp: 0,
         };
         machine.slot(SLOT_MONITOR, 0, TABLES)?;
@@ -207,6 +217,9 @@ impl Vm {
         let _ = self.set_msr(MSR_PLATFORM_INFO, CPUID_FAULTING.0)?
             && self.set_msr(MSR_MISC_FEATURES, CPUID_FAULTING.1)?;
         self.vcpu.set_sync_valid_reg(SyncReg::Register);
+        if self.told == Told::ByKvm {
+            self.vcpu.set_sync_valid_reg(SyncReg::SystemRegister);
+        }
         Ok(())
     }
 
@@ -231,8 +244,8 @@ impl Vm {
             self.enter_kernel(root, bases, keep);
         }
         let plain = changes.is_empty() && root == self.root;
-        // Where they are read at each exit it is known when nothing has to be cleared.
-        let keep = how.keep_selectors || self.follow_bases && self.selectors_are_clear();
+        // Where they are told it is known when nothing has to be cleared.
+        let keep = how.keep_selectors || self.selectors_are_clear();
         let keep = keep && bases == self.bases;
         let mut vcpu = general(regs);
         (vcpu.rip, vcpu.rsp, vcpu.rflags) = (self.monitor.resume_keeping, MONITOR_BASE + FRAME, RFLAGS_FIXED);
@@ -319,6 +332,9 @@ impl Vm {
                 return Err(self.failed(what));
             }
         };
+        if self.told == Told::ByMonitor {
+            self.take_told();
+        }
         match port {
             PORT_SYSCALL => {
                 self.syscall_rsp = self.vcpu.sync_regs_mut().regs.rsp;
@@ -331,6 +347,15 @@ impl Vm {
             PORT_TRAP => self.trap(),
             _ => Err(self.failed(format!("an exit by port {port:#x}"))),
         }
+    }
+
+    /// What a telling entry of the monitor left.
+    fn take_told(&mut self) {
+        let word = |n: u64| self.low.read(SAVED + 8 * n);
+        let saved = [word(0), word(1), word(2)];
+        self.bases = (self.low.read(TOLD_BASES), self.low.read(TOLD_BASES + 8));
+        let regs = &mut self.vcpu.sync_regs_mut().regs;
+        [regs.rax, regs.rcx, regs.rdx] = saved;
     }
 
     fn kicked(&mut self) -> Result<Exit, PlatformError> {
@@ -346,6 +371,12 @@ impl Vm {
         let now = self.vcpu.get_sregs().map_err(sys::kvm("KVM_GET_SREGS"))?;
         (self.kernel.ds, self.kernel.es, self.kernel.fs, self.kernel.gs) = (now.ds, now.es, now.fs, now.gs);
         self.in_user = true;
+        if self.told == Told::ByMonitor {
+            // It has told nothing this time.
+            self.bases = (now.fs.base, now.gs.base);
+            let selectors = [now.ds, now.es, now.fs, now.gs].map(|segment| u64::from(segment.selector));
+            self.low.write(SELECTORS, selectors.iter().rev().fold(0, |word, selector| word << 16 | selector));
+        }
         let regs = &self.vcpu.sync_regs_mut().regs;
         let compat = Exit::Compat { rip: regs.rip, rsp: regs.rsp };
         Ok(if now.cs.selector == USER_CS { Exit::Kicked } else { compat })
@@ -409,21 +440,21 @@ impl Vm {
         PlatformError::Vm { what, rip: self.vcpu.sync_regs_mut().regs.rip, code: Vec::new() }
     }
 
-    /// Reads the bases of fs and gs at each exit from now on: for a KVM that does not forbid wrfsbase.
-    pub fn follow_bases(&mut self) {
-        self.follow_bases = true;
-        self.vcpu.set_sync_valid_reg(SyncReg::SystemRegister);
-    }
-
-    /// Whether the data selectors hold nothing, as far as the last exit told.
+    /// Whether it is known that the data selectors hold nothing, as far as the last exit told.
     fn selectors_are_clear(&mut self) -> bool {
-        let sregs = &self.vcpu.sync_regs_mut().sregs;
-        sregs.ds.selector | sregs.es.selector | sregs.fs.selector | sregs.gs.selector == 0
+        match self.told {
+            Told::Never => false,
+            Told::ByMonitor => self.low.read(SELECTORS) == 0,
+            Told::ByKvm => {
+                let sregs = &self.vcpu.sync_regs_mut().sregs;
+                sregs.ds.selector | sregs.es.selector | sregs.fs.selector | sregs.gs.selector == 0
+            }
+        }
     }
 
     /// The bases of fs and gs as the application has them.
     pub fn bases(&mut self) -> (u64, u64) {
-        if self.follow_bases {
+        if self.told == Told::ByKvm {
             let sregs = &self.vcpu.sync_regs_mut().sregs;
             self.bases = (sregs.fs.base, sregs.gs.base);
         }
@@ -433,6 +464,11 @@ impl Vm {
     /// Whether application code may not execute `sgdt` and its kin.
     pub fn umip(&self) -> bool {
         self.kernel.cr4 & cpuid::UMIP.1 != 0
+    }
+
+    /// Whether no hardware is below this KVM, as far as is known: one that cannot forbid `wrfsbase`.
+    pub fn is_software(&self) -> bool {
+        self.told == Told::ByKvm
     }
 
     /// The application's rsp, after [`Exit::Syscall`].

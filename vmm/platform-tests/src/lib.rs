@@ -107,6 +107,8 @@ macro_rules! platform_tests {
             interrupt_returns,
             compatibility_mode,
             selectors_stay_between_traps,
+            a_loaded_selector_has_its_base,
+            a_step_over_a_load_shows_its_base,
             illegal_instructions,
             long_and_crossing_instructions,
             self_modifying_code,
@@ -115,6 +117,7 @@ macro_rules! platform_tests {
             the_id_flag_is_a_tasks_own,
             what_umip_forbids,
             a_forbidden_store_is_repeated,
+            a_forbidden_store_is_fetched_first,
             a_step_over_what_umip_forbids,
             a_loop_of_what_umip_forbids,
         ], ($($rest)+));

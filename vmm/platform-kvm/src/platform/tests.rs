@@ -173,7 +173,7 @@ fn a_monitor_that_never_ends() {
     let mut broken = Broken::new();
     let vm = broken.platform.vm.as_ref().unwrap();
     // jmp to itself, in place of all of the monitor's code.
-    for at in (0x1_0000..0x1_2000).step_by(8) {
+    for at in (0x1_0000..0x1_4000).step_by(8) {
         vm.low.write(at, 0x9090_9090_9090_feeb);
     }
     let (what, at, _) = broken.fails(CODE);

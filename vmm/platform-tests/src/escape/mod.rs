@@ -33,11 +33,12 @@ pub use privileged::{
     bases_that_no_address_may_have, every_interrupt, of_uncertain_outcome, privileged_instructions,
 };
 pub use segments::{
-    compatibility_mode, far_transfers, interrupt_returns, selectors, selectors_stay_between_traps,
+    a_loaded_selector_has_its_base, a_step_over_a_load_shows_its_base, compatibility_mode, far_transfers,
+    interrupt_returns, selectors, selectors_stay_between_traps,
 };
 pub use umip::{
-    a_forbidden_store_is_repeated, a_loop_of_what_umip_forbids, a_step_over_what_umip_forbids,
-    what_umip_forbids,
+    a_forbidden_store_is_fetched_first, a_forbidden_store_is_repeated, a_loop_of_what_umip_forbids,
+    a_step_over_what_umip_forbids, what_umip_forbids,
 };
 
 use crate::native::{Observed, Program, observe};
@@ -190,6 +191,8 @@ impl Case {
 const ODD: &[(Oddity, &str)] = &[
     // It is its own way to ask for cpuid.
     (Oddity::SoftwareKvm, "int 26"),
+    // It faults behind some of them.
+    (Oddity::SoftwareKvm, "hlt behind what looks like int 23"),
     (Oddity::SoftwareKvm, "cs 0x2b"),
     (Oddity::SoftwareKvm, "ss 0x23"),
     (Oddity::SoftwareKvm, "ss 0x33"),

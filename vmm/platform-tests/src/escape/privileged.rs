@@ -157,6 +157,8 @@ pub fn every_interrupt<P: Platform>(make: Make<P>) {
         })
         .collect();
     cases.push(Case::new("int3", b"\xcc", BREAK));
+    // jmp over the bytes of an interrupt; hlt
+    cases.push(Case::new("hlt behind what looks like int 23", b"\xeb\x02\xcd\x17\xf4", GP));
     // The address is behind it; some hypervisors report the instruction itself.
     cases.push(Case::new("int1", b"\xf1", End::Signal(5, TRAP_BRKPT, CODE + 1)).or(&[]));
     // As if it were a system call that has just been made.

@@ -3,10 +3,10 @@
 //! Linux's descriptors (asm/segment.h): 0x08 32-bit kernel code, 0x10 kernel code, 0x18 kernel data, 0x20 32-bit user
 //! code, 0x28 user data, 0x30 user code, 0x40 the task state, 0x60 to 0x70 thread areas, 0x78 the processor's number.
 
-use bloodhound_platform::{Platform, Trap};
+use bloodhound_platform::{Access, Mapping, Platform, Regs, SpaceId, TaskKey, Trap, XState};
 
 use super::{BREAK, COMPAT, Case, GP, Rule, SS, check, fault, ill};
-use crate::{CODE, DATA, Guest, Make, STACK};
+use crate::{CODE, DATA, Guest, Make, PAGE, STACK, run, steps};
 
 /// Where far transfers go: some way into the code page, where `int3` is.
 const TARGET: u64 = CODE + 0x100;
@@ -200,5 +200,119 @@ pub fn selectors_stay_between_traps<P: Platform>(make: Make<P>) {
                 break;
             }
         }
+    }
+}
+
+/// Bases that a task starts with.
+const BASES: (u64, u64) = (DATA + 0x100, DATA + 0x200);
+
+/// Ways to load fs and gs with eax, or with what rdi points at, and whether it is fs.
+const LOADS: [(&str, &[u8], bool); 6] = [
+    ("mov fs, eax", b"\x8e\xe0", true),
+    ("mov gs, eax", b"\x8e\xe8", false),
+    ("push rax; pop fs", b"\x50\x0f\xa1", true),
+    ("push rax; pop gs", b"\x50\x0f\xa9", false),
+    ("lfs eax, [rdi]", b"\x0f\xb4\x07", true),
+    ("lgs eax, [rdi]", b"\x0f\xb5\x07", false),
+];
+
+/// A guest about to load a selector and then to do something.
+fn loading<P: Platform>(platform: P, load: &[u8], selector: u16, end: &[u8]) -> Guest<P> {
+    let mut guest = Guest::on(platform, &[load, end].concat());
+    for page in [CODE, DATA, STACK] {
+        guest.map(page);
+    }
+    guest.pages[&DATA].0.write_shared(4, &selector.to_le_bytes());
+    let rax = u64::from(selector);
+    guest.regs = Regs { rax, rdi: DATA, fs_base: BASES.0, gs_base: BASES.1, ..guest.regs };
+    guest
+}
+
+/// Loading fs or gs makes its base 0, or with a null selector on old processors leaves it; the other one's stays. That shows
+/// at the next trap, and it stays so.
+pub fn a_loaded_selector_has_its_base<P: Platform>(make: Make<P>) {
+    let mut platform = make(None);
+    for (name, load, fs) in LOADS {
+        for selector in [0, 3, 0x2b, 0x33] {
+            // syscall; ud2; int3; a page fault; none of them but a loop that the watchdog ends
+            for end in [&b"\x0f\x05"[..], b"\x0f\x0b", b"\xcc", b"\x8b\x04\x25\0\0\0\0", b"\xeb\xfe"] {
+                let what = format!("{name} with {selector:#x}, {end:02x?}");
+                let mut guest = loading(platform, load, selector, end);
+                let trap = guest.platform.run(guest.space, guest.task, &mut guest.regs).expect("run");
+                assert!(end != b"\xeb\xfe" || trap == Trap::BudgetSpent, "{what}: {trap:x?}");
+                let now = (guest.regs.fs_base, guest.regs.gs_base);
+                let want = if fs { (0, BASES.1) } else { (BASES.0, 0) };
+                assert!(now == want || selector < 4 && now == BASES, "{what}: {now:x?}");
+                platform = stays(guest, &what);
+            }
+        }
+    }
+}
+
+/// What a guest shows at a trap is what it has afterwards, also if another task has run in between; and it can be given
+/// other bases.
+fn stays<P: Platform>(mut guest: Guest<P>, what: &str) -> P {
+    let shown = (guest.regs.fs_base, guest.regs.gs_base);
+    // mov ecx, fs:[8]; mov ecx, gs:[16]; syscall
+    let code = b"\x64\x8b\x0c\x25\x08\0\0\0\x65\x8b\x0c\x25\x10\0\0\0\x0f\x05";
+    guest.pages[&CODE].0.write_shared(0x200, code);
+    for bases in [shown, shown, (DATA + 0x300, DATA + 0x400)] {
+        let regs = Regs { fs_base: bases.0, gs_base: bases.1, ..guest.regs };
+        for (rip, addr) in [(CODE + 0x200, bases.0 + 8), (CODE + 0x208, bases.1 + 16)] {
+            let mut regs = Regs { rip, ..regs };
+            let trap = run(&mut guest.platform, guest.space, guest.task, &mut regs);
+            let want = match addr & !(PAGE - 1) == DATA {
+                // On to the next one, or to the call.
+                true if rip == CODE + 0x200 && bases.1 < DATA => {
+                    Trap::PageFault { addr: bases.1 + 16, access: Some(Access::Read), rip: CODE + 0x208 }
+                }
+                true => Trap::Syscall,
+                false => Trap::PageFault { addr, access: Some(Access::Read), rip },
+            };
+            assert_eq!((trap, (regs.fs_base, regs.gs_base)), (want, bases), "{what}");
+        }
+        // Somebody else, with bases of its own and selectors that he loads: mov fs, eax; mov gs, eax; syscall
+        let (space, task) = (SpaceId(77), TaskKey(77));
+        guest.platform.load_xstate(space, task, &XState::initial()).expect("load_xstate");
+        let (frame, prot) = &guest.pages[&CODE];
+        frame.write_shared(0x300, b"\x0f\x05\x8e\xe0\x8e\xe8\x0f\x05");
+        let mapping = Mapping { addr: CODE, frame_offset: frame.offset(), pages: 1, prot: *prot };
+        guest.platform.map(space, &[mapping]);
+        let mut other =
+            Regs { rip: CODE + 0x300, rax: 0x2b, fs_base: 0x1234, gs_base: 0x5678, ..Regs::default() };
+        for want in [(0x1234, 0x5678), (0, 0)] {
+            let trap = run(&mut guest.platform, space, task, &mut other);
+            assert_eq!(
+                (trap, (other.fs_base, other.gs_base)),
+                (Trap::Syscall, want),
+                "{what}, somebody else"
+            );
+            other.rax = 0x2b;
+        }
+        guest.platform.drop_space(space);
+    }
+    guest.end()
+}
+
+/// The same by single steps.
+pub fn a_step_over_a_load_shows_its_base<P: Platform>(make: Make<P>) {
+    let mut platform = make(None);
+    if !steps(&platform.abilities(), "a_step_over_a_load_shows_its_base") {
+        return;
+    }
+    for selector in [0x2b, 0x33] {
+        // mov fs, eax; nop; mov gs, eax; syscall
+        let mut guest = loading(platform, b"\x8e\xe0\x90\x8e\xe8", selector, b"\x0f\x05");
+        for want in [(0, BASES.1), (0, BASES.1), (0, 0), (0, 0)] {
+            let trap = guest.platform.step(guest.space, guest.task, &mut guest.regs).expect("step");
+            assert!(matches!(trap, Trap::Step | Trap::Syscall), "{trap:x?}");
+            assert_eq!(
+                (guest.regs.fs_base, guest.regs.gs_base),
+                want,
+                "{selector:#x} at {:#x}",
+                guest.regs.rip
+            );
+        }
+        platform = guest.end();
     }
 }

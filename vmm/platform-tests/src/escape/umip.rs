@@ -269,6 +269,19 @@ pub fn a_forbidden_store_is_repeated<P: Platform>(make: Make<P>) {
     assert_eq!(frames[1].bytes()[0xfb..0xff], *b"\x5a\x40\x00\x5a");
 }
 
+/// One that would store over itself, in a page that may not be executed: the fetch is what faults.
+pub fn a_forbidden_store_is_fetched_first<P: Platform>(make: Make<P>) {
+    // sgdt [rip - 7]; smsw [rip - 7]
+    for code in [b"\x0f\x01\x05\xf9\xff\xff\xff", b"\x0f\x01\x25\xf9\xff\xff\xff"] {
+        let mut guest = Guest::new(make, b"");
+        guest.pages[&DATA].0.write_shared(0, code);
+        guest.map(DATA);
+        guest.regs.rip = DATA;
+        let trap = run(&mut guest.platform, guest.space, guest.task, &mut guest.regs);
+        assert_eq!(trap, Trap::PageFault { addr: DATA, access: Some(Access::Exec), rip: DATA });
+    }
+}
+
 /// A platform's own step over one of them takes the next instruction as well, and shows nothing of its trap flag.
 pub fn a_step_over_what_umip_forbids<P: Platform>(make: Make<P>) {
     if !answered(make, "a_step_over_what_umip_forbids") {
