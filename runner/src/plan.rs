@@ -1,62 +1,36 @@
 //! From bloodhound.yaml and the compose file to a [`Scenario`]: addresses, file systems, names, programs, checks.
 //!
 //! Key types: [`Plan`] (the scenario with what reports need), [`Judge`] (how a property is decided).
+//!
+//! Modules: `properties` (checks and the scripts that they run), `workload` (the requests of clients).
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use bloodhound_config::Project;
 use bloodhound_config::compose::{Condition as Depends, MountSource, Restart, Rootfs, Service};
-use bloodhound_config::config::{self, Check, PropertyKind};
+use bloodhound_config::config;
 use bloodhound_kernel::exec::Program;
 use bloodhound_net::{LinkConfig, NodeId};
-use bloodhound_sim::checks::{Action, CheckKind, CheckSpec};
+use bloodhound_sim::checks::CheckSpec;
 use bloodhound_sim::scenario::*;
 use bloodhound_vfs::MountSpec;
 use bloodhound_vfs::host::{Allow, HostBase};
-use bloodhound_workloads::http as driver;
-use bloodhound_workloads::model::Model;
 
-use crate::host::{self, os_bytes};
+use crate::host;
+
+mod properties;
+mod workload;
+
+pub use properties::{Judge, Property};
 
 /// First node ids of clients, the prober and script nodes; services count from 1.
 const CLIENTS: u32 = 1000;
 const PROBER: u32 = 2000;
 const HELPERS: u32 = 3000;
-/// Time for one attempt of a check, ns.
-const PATIENCE: u64 = 5_000_000_000;
 /// A service without a health check is ready after this time, ns.
 const SETTLE: u64 = 1_000_000_000;
-
-/// How a property is decided.
-#[derive(Clone, Debug)]
-pub enum Judge {
-    /// By the history of these operations.
-    Linearizable {
-        /// Kinds of operations that belong to it: put, get, delete, cas.
-        operations: Vec<String>,
-        /// The model.
-        model: Model,
-    },
-    /// By a check inside the simulation, by its index.
-    Check(usize),
-    /// By crashes of these services.
-    NoCrash(Vec<NodeId>),
-}
-
-/// A property for reports.
-#[derive(Clone, Debug)]
-pub struct Property {
-    /// Its name.
-    pub name: String,
-    /// safety, liveness or invariant.
-    pub kind: &'static str,
-    /// Line in bloodhound.yaml.
-    pub line: u32,
-    /// How it is decided.
-    pub judge: Judge,
-}
 
 /// A run, planned.
 #[derive(Clone, Debug)]
@@ -408,151 +382,10 @@ impl Planner<'_> {
             }
         }
     }
-
-    fn properties(&mut self) -> Result<Vec<Property>, String> {
-        let mut out = Vec::new();
-        for p in &self.project.config.properties {
-            let judge = match &p.check {
-                Check::Linearizability { operations, model } => self.linearizable(operations, *model),
-                Check::NoCrash { services } => Judge::NoCrash(self.crash_nodes(services.as_deref())),
-                Check::Http { endpoint, method, status, body_contains, interval_ns } => {
-                    let e = &endpoint.value;
-                    let address = SocketAddr::new(self.resolve(&e.host)?, e.port);
-                    let target = driver::Target { host: host_header(e), address, prefix: String::new() };
-                    let request = driver::request::Request {
-                        method: method.clone(),
-                        ..driver::request::Request::get(&e.path)
-                    };
-                    let statuses = status.iter().filter_map(|s| match s {
-                        config::Outcome::Status { first, last } => Some((*first, *last)),
-                        _ => None,
-                    });
-                    let expect =
-                        driver::Expect { statuses: statuses.collect(), body_contains: body_contains.clone() };
-                    self.check(p, *interval_ns, Action::Http { target, request, expect })
-                }
-                Check::Custom { script, args, service, interval_ns } => {
-                    let action =
-                        self.script(&script.value, args, service.as_ref().map(|s| s.value.as_str()))?;
-                    self.check(p, *interval_ns, action)
-                }
-            };
-            out.push(Property { name: p.name.clone(), kind: p.kind.as_str(), line: p.at.line, judge });
-        }
-        Ok(out)
-    }
-
-    fn linearizable(&self, operations: &[usize], model: config::Model) -> Judge {
-        let all = self.project.config.workload.as_ref().map(|w| w.operations.as_slice()).unwrap_or_default();
-        let operations =
-            operations.iter().filter_map(|i| Some(all.get(*i)?.kind.as_str().to_string())).collect();
-        let model = match model {
-            config::Model::Register => Model::Register,
-            config::Model::CasRegister => Model::CasRegister,
-            config::Model::Kv => Model::Kv,
-        };
-        Judge::Linearizable { operations, model }
-    }
-
-    fn crash_nodes(&self, services: Option<&[bloodhound_config::Located<String>]>) -> Vec<NodeId> {
-        let named = |s: &Service| services.is_none_or(|list| list.iter().any(|l| l.value == s.name));
-        self.instances().into_iter().filter(|(s, _)| named(s)).map(|(_, n)| self.ids[&n]).collect()
-    }
-
-    fn check(&mut self, p: &config::Property, interval: u64, action: Action) -> Judge {
-        let kind = match p.kind {
-            PropertyKind::Safety => CheckKind::Safety,
-            PropertyKind::Liveness => CheckKind::Liveness,
-            PropertyKind::Invariant => CheckKind::Invariant,
-        };
-        let patience = PATIENCE.min(p.timeout_ns.max(1_000_000));
-        self.checks.push(CheckSpec {
-            name: p.name.clone(),
-            kind,
-            timeout: p.timeout_ns,
-            interval,
-            patience,
-            action,
-        });
-        Judge::Check(self.checks.len() - 1)
-    }
-
-    /// A script on a node of its own (or of a service), with its directory mounted read-only at its own path.
-    fn script(&mut self, script: &Path, args: &[String], service: Option<&str>) -> Result<Action, String> {
-        let path = script.canonicalize().map_err(|e| format!("{}: {e}", script.display()))?;
-        let dir = path.parent().unwrap_or(Path::new("/")).to_path_buf();
-        let argv: Vec<Vec<u8>> =
-            std::iter::once(os_bytes(&path)).chain(args.iter().map(|a| a.clone().into_bytes())).collect();
-        let envp = vec![
-            format!("PATH={DEFAULT_PATH}").into_bytes(),
-            b"HOME=/root".to_vec(),
-            b"LANG=C.UTF-8".to_vec(),
-        ];
-        let program = Program { path: os_bytes(&path), argv, envp, cwd: os_bytes(&dir), uid: 0, gid: 0 };
-        if let Some(service) = service {
-            let id = *self
-                .ids
-                .iter()
-                .find(|(n, _)| *n == service || n.starts_with(&format!("{service}-")))
-                .ok_or_else(|| format!("{service}: no such service"))?
-                .1;
-            self.script_mounts.entry(id).or_default().push(dir);
-            return Ok(Action::Script { node: id, program });
-        }
-        let number = self.helpers.len() as u32;
-        let node = NodeId(HELPERS + number);
-        let root = host::host_root(self.base, &[]).map_err(|e| format!("the host's root directory: {e}"))?;
-        let mounts = vec![(dir.to_string_lossy().into_owned(), self.bind(&dir, true)?)];
-        self.helpers.push(ServiceSpec {
-            node,
-            name: format!("check-{number}"),
-            hostname: format!("check-{number}"),
-            addresses: vec![(IpAddr::V4(Ipv4Addr::new(10, 252, 0, number as u8 + 1)), 16)],
-            hosts: self.hosts(&[]),
-            program: program.clone(),
-            root: Some(root),
-            mounts,
-            depends_on: Vec::new(),
-            health: None,
-            restart: RestartPolicy::No,
-            stdin: Some(Vec::new()),
-            faulty: false,
-        });
-        Ok(Action::Script { node, program })
-    }
-
-    fn workload(&self, w: &config::Workload) -> Result<driver::HttpConfig, String> {
-        let mut targets = Vec::new();
-        for t in &w.targets {
-            let e = &t.value;
-            let address = SocketAddr::new(self.resolve(&e.host)?, e.port);
-            let prefix = e.path.trim_end_matches('/').to_string();
-            targets.push(driver::Target { host: host_header(e), address, prefix });
-        }
-        let workers = w.concurrency.max(w.clients).max(1);
-        Ok(driver::HttpConfig {
-            targets,
-            arrivals: match w.qps_milli {
-                Some(milli) => driver::Arrivals::Open { per_kilosecond: milli },
-                None => driver::Arrivals::Closed,
-            },
-            workers,
-            clients: w.clients.clamp(1, workers),
-            duration_ns: w.duration_ns,
-            max_operations: w.max_operations,
-            timeout_ns: w.timeout_ns,
-            keep_alive: w.keep_alive,
-            operations: w.operations.iter().map(operation).collect(),
-        })
-    }
 }
 
 /// Where programs are looked up.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-fn host_header(e: &bloodhound_config::Endpoint) -> String {
-    if e.port == 80 { e.host.clone() } else { format!("{}:{}", e.host, e.port) }
-}
 
 fn environment(service: &Service, name: &str) -> Vec<Vec<u8>> {
     let hostname = service.hostname.clone().unwrap_or_else(|| name.to_string());
@@ -592,63 +425,4 @@ fn user_ids(service: &Service) -> Result<(u32, u32), String> {
         },
     };
     Ok((uid, gid))
-}
-
-fn pattern(p: &bloodhound_config::pattern::Pattern) -> driver::Pattern {
-    use bloodhound_config::pattern::Part as From;
-    let part = |part: &From| match part {
-        From::Literal(text) => driver::Part::Literal(text.clone()),
-        From::Random { min, max } => driver::Part::Random { min: *min, max: *max },
-        From::Seq => driver::Part::Seq,
-        From::Uuid => driver::Part::Uuid,
-        From::Client => driver::Part::Client,
-        From::Key => driver::Part::Key,
-        From::Value => driver::Part::Value,
-        From::Old => driver::Part::Old,
-        From::New => driver::Part::New,
-    };
-    driver::Pattern(p.parts.iter().map(part).collect())
-}
-
-fn operation(o: &config::Operation) -> driver::Operation {
-    let matches = |list: &[config::Outcome]| -> Vec<driver::Match> {
-        let one = |m: &config::Outcome| match m {
-            config::Outcome::Status { first, last } => driver::Match::Status { first: *first, last: *last },
-            config::Outcome::Timeout => driver::Match::Timeout,
-            config::Outcome::Reset => driver::Match::Reset,
-            config::Outcome::Refused => driver::Match::Refused,
-        };
-        list.iter().map(one).collect()
-    };
-    let r = &o.request;
-    driver::Operation {
-        name: o.name.clone(),
-        kind: match o.kind {
-            config::OperationKind::Put => driver::Kind::Put,
-            config::OperationKind::Get => driver::Kind::Get,
-            config::OperationKind::Delete => driver::Kind::Delete,
-            config::OperationKind::Cas => driver::Kind::Cas,
-            config::OperationKind::Custom => driver::Kind::Custom,
-        },
-        weight: o.weight,
-        key: pattern(&o.key),
-        value: pattern(&o.value),
-        request: driver::config::RequestTemplate {
-            method: r.method.clone(),
-            path: r.path.as_ref().map(pattern),
-            headers: r.headers.iter().map(|(k, v)| (k.clone(), pattern(v))).collect(),
-            body: r.body.as_ref().map(pattern),
-        },
-        rules: driver::Rules {
-            ok: matches(&o.response.ok),
-            fail: matches(&o.response.fail),
-            unknown: matches(&o.response.unknown),
-            not_found: matches(&o.response.not_found),
-            mismatch: matches(&o.response.mismatch),
-            value: match &o.response.value {
-                Some(config::ValueSource::JsonPointer(p)) => driver::ValueSource::JsonPointer(p.clone()),
-                _ => driver::ValueSource::Body,
-            },
-        },
-    }
 }

@@ -1,0 +1,163 @@
+//! Properties: how each is decided ([`Judge`]), and the checks that are made for them inside the simulation.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use bloodhound_config::compose::Service;
+use bloodhound_config::config::{self, Check, PropertyKind};
+use bloodhound_kernel::exec::Program;
+use bloodhound_net::NodeId;
+use bloodhound_sim::checks::{Action, CheckKind, CheckSpec};
+use bloodhound_sim::scenario::*;
+use bloodhound_workloads::http as driver;
+use bloodhound_workloads::model::Model;
+
+use super::workload::host_header;
+use super::{DEFAULT_PATH, HELPERS, Planner};
+use crate::host::{self, os_bytes};
+
+/// Time for one attempt of a check, ns.
+const PATIENCE: u64 = 5_000_000_000;
+
+/// How a property is decided.
+#[derive(Clone, Debug)]
+pub enum Judge {
+    /// By the history of these operations.
+    Linearizable {
+        /// Kinds of operations that belong to it: put, get, delete, cas.
+        operations: Vec<String>,
+        /// The model.
+        model: Model,
+    },
+    /// By a check inside the simulation, by its index.
+    Check(usize),
+    /// By crashes of these services.
+    NoCrash(Vec<NodeId>),
+}
+
+/// A property for reports.
+#[derive(Clone, Debug)]
+pub struct Property {
+    /// Its name.
+    pub name: String,
+    /// safety, liveness or invariant.
+    pub kind: &'static str,
+    /// Line in bloodhound.yaml.
+    pub line: u32,
+    /// How it is decided.
+    pub judge: Judge,
+}
+
+impl Planner<'_> {
+    pub(super) fn properties(&mut self) -> Result<Vec<Property>, String> {
+        let mut out = Vec::new();
+        for p in &self.project.config.properties {
+            let judge = match &p.check {
+                Check::Linearizability { operations, model } => self.linearizable(operations, *model),
+                Check::NoCrash { services } => Judge::NoCrash(self.crash_nodes(services.as_deref())),
+                Check::Http { endpoint, method, status, body_contains, interval_ns } => {
+                    let e = &endpoint.value;
+                    let address = SocketAddr::new(self.resolve(&e.host)?, e.port);
+                    let target = driver::Target { host: host_header(e), address, prefix: String::new() };
+                    let request = driver::request::Request {
+                        method: method.clone(),
+                        ..driver::request::Request::get(&e.path)
+                    };
+                    let statuses = status.iter().filter_map(|s| match s {
+                        config::Outcome::Status { first, last } => Some((*first, *last)),
+                        _ => None,
+                    });
+                    let expect =
+                        driver::Expect { statuses: statuses.collect(), body_contains: body_contains.clone() };
+                    self.check(p, *interval_ns, Action::Http { target, request, expect })
+                }
+                Check::Custom { script, args, service, interval_ns } => {
+                    let action =
+                        self.script(&script.value, args, service.as_ref().map(|s| s.value.as_str()))?;
+                    self.check(p, *interval_ns, action)
+                }
+            };
+            out.push(Property { name: p.name.clone(), kind: p.kind.as_str(), line: p.at.line, judge });
+        }
+        Ok(out)
+    }
+
+    fn linearizable(&self, operations: &[usize], model: config::Model) -> Judge {
+        let all = self.project.config.workload.as_ref().map(|w| w.operations.as_slice()).unwrap_or_default();
+        let operations =
+            operations.iter().filter_map(|i| Some(all.get(*i)?.kind.as_str().to_string())).collect();
+        let model = match model {
+            config::Model::Register => Model::Register,
+            config::Model::CasRegister => Model::CasRegister,
+            config::Model::Kv => Model::Kv,
+        };
+        Judge::Linearizable { operations, model }
+    }
+
+    fn crash_nodes(&self, services: Option<&[bloodhound_config::Located<String>]>) -> Vec<NodeId> {
+        let named = |s: &Service| services.is_none_or(|list| list.iter().any(|l| l.value == s.name));
+        self.instances().into_iter().filter(|(s, _)| named(s)).map(|(_, n)| self.ids[&n]).collect()
+    }
+
+    fn check(&mut self, p: &config::Property, interval: u64, action: Action) -> Judge {
+        let kind = match p.kind {
+            PropertyKind::Safety => CheckKind::Safety,
+            PropertyKind::Liveness => CheckKind::Liveness,
+            PropertyKind::Invariant => CheckKind::Invariant,
+        };
+        let patience = PATIENCE.min(p.timeout_ns.max(1_000_000));
+        self.checks.push(CheckSpec {
+            name: p.name.clone(),
+            kind,
+            timeout: p.timeout_ns,
+            interval,
+            patience,
+            action,
+        });
+        Judge::Check(self.checks.len() - 1)
+    }
+
+    /// A script on a node of its own (or of a service), with its directory mounted read-only at its own path.
+    fn script(&mut self, script: &Path, args: &[String], service: Option<&str>) -> Result<Action, String> {
+        let path = script.canonicalize().map_err(|e| format!("{}: {e}", script.display()))?;
+        let dir = path.parent().unwrap_or(Path::new("/")).to_path_buf();
+        let argv: Vec<Vec<u8>> =
+            std::iter::once(os_bytes(&path)).chain(args.iter().map(|a| a.clone().into_bytes())).collect();
+        let envp = vec![
+            format!("PATH={DEFAULT_PATH}").into_bytes(),
+            b"HOME=/root".to_vec(),
+            b"LANG=C.UTF-8".to_vec(),
+        ];
+        let program = Program { path: os_bytes(&path), argv, envp, cwd: os_bytes(&dir), uid: 0, gid: 0 };
+        if let Some(service) = service {
+            let id = *self
+                .ids
+                .iter()
+                .find(|(n, _)| *n == service || n.starts_with(&format!("{service}-")))
+                .ok_or_else(|| format!("{service}: no such service"))?
+                .1;
+            self.script_mounts.entry(id).or_default().push(dir);
+            return Ok(Action::Script { node: id, program });
+        }
+        let number = self.helpers.len() as u32;
+        let node = NodeId(HELPERS + number);
+        let root = host::host_root(self.base, &[]).map_err(|e| format!("the host's root directory: {e}"))?;
+        let mounts = vec![(dir.to_string_lossy().into_owned(), self.bind(&dir, true)?)];
+        self.helpers.push(ServiceSpec {
+            node,
+            name: format!("check-{number}"),
+            hostname: format!("check-{number}"),
+            addresses: vec![(IpAddr::V4(Ipv4Addr::new(10, 252, 0, number as u8 + 1)), 16)],
+            hosts: self.hosts(&[]),
+            program: program.clone(),
+            root: Some(root),
+            mounts,
+            depends_on: Vec::new(),
+            health: None,
+            restart: RestartPolicy::No,
+            stdin: Some(Vec::new()),
+            faulty: false,
+        });
+        Ok(Action::Script { node, program })
+    }
+}
