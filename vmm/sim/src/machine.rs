@@ -305,6 +305,11 @@ impl Machine {
     /// packets were sent.
     pub(crate) fn flush(&mut self, id: NodeId) -> bool {
         self.wake_spinners(id);
+        self.hand_out(id)
+    }
+
+    /// The same where nothing changed that a spinning task could wait for.
+    pub(crate) fn hand_out(&mut self, id: NodeId) -> bool {
         let Some(arc) = self.world.nodes.get_mut(&id) else { return false };
         let node = Arc::make_mut(arc);
         for space in node.dead_spaces.drain(..) {
@@ -347,6 +352,7 @@ impl Machine {
             let node = self.world.node_mut(id);
             if node.tasks.contains_key(&tid) {
                 node.enqueue(tid);
+                self.world.looking.insert((id, tid));
             }
         }
     }

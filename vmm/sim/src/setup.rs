@@ -92,6 +92,7 @@ pub fn world(
         paused: BTreeMap::new(),
         turns: BTreeMap::new(),
         spinning: Default::default(),
+        looking: Default::default(),
         decisions,
         digest: Digest::default(),
         steps: 0,

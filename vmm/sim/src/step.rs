@@ -61,8 +61,8 @@ enum Ran {
     Syscall,
     /// It got a signal from the processor.
     Fault(u32),
-    /// It does not want the CPU any more.
-    Parked,
+    /// It loops and waits for another task. `still`: since it was parked the last time it went round only.
+    Parked { still: bool },
     /// Something is not modelled.
     Unsupported(String),
     /// It will never trap.
@@ -97,15 +97,7 @@ impl Machine {
                     self.record(id, tid, u64::MAX, u64::from(signo), None);
                     return Ok(self.flush(id));
                 }
-                Ran::Parked => {
-                    let node = self.world.node_mut(id);
-                    // It may have read the clock on its way into the loop.
-                    node.take_clock(tid);
-                    node.run_queue.retain(|t| *t != tid);
-                    let sent = self.flush(id);
-                    self.world.spinning.insert((id, tid));
-                    return Ok(sent);
-                }
+                Ran::Parked { still } => return Ok(self.park(id, tid, still)),
                 Ran::Unsupported(what) => (u64::MAX, None, Outcome::Unsupported(what)),
                 Ran::Hang(text) => {
                     self.world.find(FindingKind::Hang, Some(id), text);
@@ -118,6 +110,25 @@ impl Machine {
         self.conclude(id, tid, nr, text, outcome);
         self.test_modes(id)?;
         Ok(self.flush(id) || fatal)
+    }
+
+    /// Takes a task in a loop without side effects off the CPU. True as for [`Machine::step`].
+    fn park(&mut self, id: NodeId, tid: Tid, still: bool) -> bool {
+        let cost = self.scenario.costs.syscall;
+        let node = self.world.node_mut(id);
+        // It may have read the clock on its way into the loop.
+        node.take_clock(tid);
+        node.run_queue.retain(|t| *t != tid);
+        let sent = if still {
+            // Others that wait so would look for nothing, park, and wake this one: for ever, and time would stand.
+            self.hand_out(id)
+        } else {
+            // What it wrote before may be what others wait for. Tasks that hand on a token in memory must not stop time.
+            node.charge(tid, cost);
+            self.flush(id)
+        };
+        self.world.spinning.insert((id, tid));
+        sent
     }
 
     /// Chooses who runs: the current task until its turn is over, then one drawn from the runnable.
@@ -290,16 +301,23 @@ impl Machine {
         self.world.node_mut(id).lend_clock();
         self.load(id, tid, space, mm)?;
         let mut checks = 0;
+        // Looks come first: running would find out no more, and would take until the watchdog comes.
+        let mut still = self.world.looking.remove(&(id, tid));
         loop {
             let mut regs = convert::to_platform(&self.world.nodes[&id].task(tid).regs);
+            if still && self.spins(id, tid, space, &mut regs)? {
+                return Ok(Ran::Parked { still });
+            }
+            let before = regs;
             let ran = self.platform.run(space, key(id, tid), &mut regs);
             let trap = self.host(ran)?;
+            // A page that the platform does not know yet ends a look without an answer, and is the next trap at the same
+            // place. Everything else that was not followed is no part of a loop that was parked.
+            still &= regs == before && matches!(trap, Trap::PageFault { .. } | Trap::BudgetSpent);
             let trap = if trap == Trap::BudgetSpent {
                 checks += 1;
-                let spin = self.platform.analyse_spin(space, key(id, tid), &mut regs);
-                self.keep(id, tid, &regs);
-                if self.host(spin)? == platform::Spin::Parked {
-                    return Ok(Ran::Parked);
+                if self.spins(id, tid, space, &mut regs)? {
+                    return Ok(Ran::Parked { still });
                 }
                 if checks > HANG_CHECKS {
                     return Ok(Ran::Hang(format!(
@@ -317,6 +335,19 @@ impl Machine {
                 return Ok(ran);
             }
         }
+    }
+
+    /// Whether the task is in a loop without side effects. It is moved on.
+    fn spins(
+        &mut self,
+        id: NodeId,
+        tid: Tid,
+        space: SpaceId,
+        regs: &mut platform::Regs,
+    ) -> Result<bool, MachineError> {
+        let spin = self.platform.analyse_spin(space, key(id, tid), regs);
+        self.keep(id, tid, regs);
+        Ok(self.host(spin)? == platform::Spin::Parked)
     }
 
     fn keep(&mut self, id: NodeId, tid: Tid, regs: &platform::Regs) {
@@ -361,29 +392,7 @@ impl Machine {
             }
             Trap::PageFault { addr, access, .. } => {
                 self.keep(id, tid, regs);
-                let access = match access {
-                    None | Some(platform::Access::Read) => Access::Read,
-                    Some(platform::Access::Write) => Access::Write,
-                    Some(platform::Access::Exec) => Access::Exec,
-                };
-                match self.world.node_mut(id).page_fault(mm, addr, access) {
-                    Fault::Map(pages) => {
-                        let mut scratch = std::mem::take(&mut self.scratch);
-                        convert::mappings(&pages, &mut scratch);
-                        let node = self.world.node_mut(id);
-                        for (at, len) in node.mms[mm].invalid.drain(..) {
-                            self.platform.unmap(space, at, len);
-                        }
-                        self.platform.map(space, &scratch);
-                        self.scratch = scratch;
-                        None
-                    }
-                    Fault::Signal(signo, code, at) => {
-                        let err = self.world.nodes[&id].fault_error(mm, addr, access);
-                        let exception = Exception { trapno: 14, err, cr2: at };
-                        Some(self.fault_signal(id, tid, fault_info(signo, code, at), exception))
-                    }
-                }
+                self.page_fault(id, tid, (mm, space), addr, access)
             }
             Trap::Syscall => {
                 self.keep(id, tid, regs);
@@ -411,6 +420,40 @@ impl Machine {
                 Some(Ran::Unsupported(what.to_string()))
             }
             Trap::BudgetSpent => None,
+        }
+    }
+
+    /// Shows the program its page, or gives it a signal.
+    fn page_fault(
+        &mut self,
+        id: NodeId,
+        tid: Tid,
+        (mm, space): (MmId, SpaceId),
+        addr: u64,
+        access: Option<platform::Access>,
+    ) -> Option<Ran> {
+        let access = match access {
+            None | Some(platform::Access::Read) => Access::Read,
+            Some(platform::Access::Write) => Access::Write,
+            Some(platform::Access::Exec) => Access::Exec,
+        };
+        match self.world.node_mut(id).page_fault(mm, addr, access) {
+            Fault::Map(pages) => {
+                let mut scratch = std::mem::take(&mut self.scratch);
+                convert::mappings(&pages, &mut scratch);
+                let node = self.world.node_mut(id);
+                for (at, len) in node.mms[mm].invalid.drain(..) {
+                    self.platform.unmap(space, at, len);
+                }
+                self.platform.map(space, &scratch);
+                self.scratch = scratch;
+                None
+            }
+            Fault::Signal(signo, code, at) => {
+                let err = self.world.nodes[&id].fault_error(mm, addr, access);
+                let exception = Exception { trapno: 14, err, cr2: at };
+                Some(self.fault_signal(id, tid, fault_info(signo, code, at), exception))
+            }
         }
     }
 

@@ -115,6 +115,8 @@ pub struct World {
     pub turns: BTreeMap<NodeId, Turn>,
     /// Tasks in loops without side effects, parked until something on their node changes.
     pub spinning: BTreeSet<(NodeId, Tid)>,
+    /// Tasks that were parked so and are to look whether their loop goes on.
+    pub looking: BTreeSet<(NodeId, Tid)>,
     /// The source of choice.
     pub decisions: Decisions,
     /// Digest of all steps.

@@ -104,15 +104,22 @@ fn value(regs: &Regs, register: Register) -> Option<u64> {
     }
 }
 
-/// Whether an instruction is one of them, whatever it is given.
-pub(crate) fn differs(instruction: &Instruction) -> bool {
-    use Mnemonic::{
+/// They show the host, or do what one platform can forbid and another cannot. `int1` is a fault or a trap, and a step or none,
+/// where the host is a virtual machine itself. XSAVE and its kin write as much as the host has; FXSAVE has one form. `clac` and
+/// `stac` are general protection on one processor and invalid on another.
+const NAMED: &[Mnemonic] = {
+    use Mnemonic::*;
+    &[
         Clac, Cpuid, Hlt, Int, Int1, Invlpga, Iret, Iretd, Iretq, Lar, Lfs, Lgs, Lsl, Lss, Monitor, Monitorx,
         Mwait, Mwaitx, Rdfsbase, Rdgsbase, Rdpid, Rdpkru, Rdpmc, Rdpru, Rdrand, Rdseed, Rdtsc, Rdtscp, Retf,
         Serialize, Sgdt, Sidt, Sldt, Smsw, Stac, Str, Swapgs, Sysenter, Sysexit, Tpause, Umonitor, Umwait,
         Verr, Verw, Vmcall, Vmfunc, Vmmcall, Wrfsbase, Wrgsbase, Wrpkru, Xbegin, Xgetbv, Xrstor, Xrstor64,
         Xrstors, Xrstors64, Xsave, Xsave64, Xsavec, Xsavec64, Xsaveopt, Xsaveopt64, Xsaves, Xsaves64, Xsetbv,
-    };
+    ]
+};
+
+/// Whether an instruction is one of them, whatever it is given.
+pub(crate) fn differs(instruction: &Instruction) -> bool {
     // AVX-512 and its masks are of the host's processor, not of ours.
     let avx512 = instruction.encoding() == EncodingKind::EVEX
         || (0..instruction.op_count()).any(|n| instruction.op_register(n).is_k());
@@ -120,74 +127,7 @@ pub(crate) fn differs(instruction: &Instruction) -> bool {
         || instruction.is_call_far_indirect()
         || instruction.is_jmp_far()
         || instruction.is_jmp_far_indirect();
-    // Int1 is a fault or a trap, and a step or none, where the host is a virtual machine itself. XSAVE and its kin write as much as the host has; FXSAVE has one form. Clac and Stac are general protection on one processor and invalid on another.
-    let named = matches!(
-        instruction.mnemonic(),
-        Clac | Cpuid
-            | Hlt
-            | Int
-            | Int1
-            | Invlpga
-            | Iret
-            | Iretd
-            | Iretq
-            | Lar
-            | Lfs
-            | Lgs
-            | Lsl
-            | Lss
-            | Monitor
-            | Monitorx
-            | Mwait
-            | Mwaitx
-            | Rdfsbase
-            | Rdgsbase
-            | Rdpid
-            | Rdpkru
-            | Rdpmc
-            | Rdpru
-            | Rdrand
-            | Rdseed
-            | Rdtsc
-            | Rdtscp
-            | Retf
-            | Serialize
-            | Sgdt
-            | Sidt
-            | Sldt
-            | Smsw
-            | Stac
-            | Str
-            | Swapgs
-            | Sysenter
-            | Sysexit
-            | Tpause
-            | Umonitor
-            | Umwait
-            | Verr
-            | Verw
-            | Vmcall
-            | Vmfunc
-            | Vmmcall
-            | Wrfsbase
-            | Wrgsbase
-            | Wrpkru
-            | Xbegin
-            | Xgetbv
-            | Xrstor
-            | Xrstor64
-            | Xrstors
-            | Xrstors64
-            | Xsave
-            | Xsave64
-            | Xsavec
-            | Xsavec64
-            | Xsaveopt
-            | Xsaveopt64
-            | Xsaves
-            | Xsaves64
-            | Xsetbv
-    );
+    let named = NAMED.contains(&instruction.mnemonic());
     // What our processor does not have, others may have: a software KVM then says that it is invalid where its operand in
     // memory faults. AMD's prefetch of a register is invalid, or not where it is emulated.
     let foreign = !decode::is_ours(instruction)
