@@ -122,6 +122,8 @@ pub struct Abilities {
 pub enum Spin {
     /// The task is in a loop without side effects; its registers are now at the loop's canonical point.
     Parked,
+    /// The same, and it was in that loop before the check already: since then it changed nothing.
+    Still,
     /// No proof of that: let it run on. The registers have moved on.
     Progressing,
 }

@@ -82,7 +82,9 @@ pub fn analyse<P: Memory + ?Sized>(
         if let Some(start) = cycle_start(memory, &states, &writes, regs) {
             let cycle = &states[start..];
             let goal = cycle.iter().min_by_key(|state| order(state)).copied().unwrap_or(*regs);
-            return park(platform, space, task, regs, &goal, cycle.len());
+            let spin = park(platform, space, task, regs, &goal, cycle.len())?;
+            // The first state that comes again is the one of the beginning, if that is on the cycle at all.
+            return Ok(if spin == Spin::Parked && start == 0 { Spin::Still } else { spin });
         }
         states.push(*regs);
     }

@@ -303,10 +303,11 @@ impl Machine {
         let mut checks = 0;
         // Looks come first: running would find out no more, and would take until the watchdog comes.
         let mut still = self.world.looking.remove(&(id, tid));
+        let woken = convert::to_platform(&self.world.nodes[&id].task(tid).regs);
         loop {
             let mut regs = convert::to_platform(&self.world.nodes[&id].task(tid).regs);
-            if still && self.spins(id, tid, space, &mut regs)? {
-                return Ok(Ran::Parked { still });
+            if still && let Some(there) = self.spins(id, tid, space, &mut regs)? {
+                return Ok(Ran::Parked { still: there && regs == woken });
             }
             let before = regs;
             let ran = self.platform.run(space, key(id, tid), &mut regs);
@@ -316,8 +317,8 @@ impl Machine {
             still &= regs == before && matches!(trap, Trap::PageFault { .. } | Trap::BudgetSpent);
             let trap = if trap == Trap::BudgetSpent {
                 checks += 1;
-                if self.spins(id, tid, space, &mut regs)? {
-                    return Ok(Ran::Parked { still });
+                if let Some(there) = self.spins(id, tid, space, &mut regs)? {
+                    return Ok(Ran::Parked { still: still && there && regs == woken });
                 }
                 if checks > HANG_CHECKS {
                     return Ok(Ran::Hang(format!(
@@ -337,17 +338,21 @@ impl Machine {
         }
     }
 
-    /// Whether the task is in a loop without side effects. It is moved on.
+    /// Whether the task is in a loop without side effects, and if so, whether it was there before. It is moved on.
     fn spins(
         &mut self,
         id: NodeId,
         tid: Tid,
         space: SpaceId,
         regs: &mut platform::Regs,
-    ) -> Result<bool, MachineError> {
+    ) -> Result<Option<bool>, MachineError> {
         let spin = self.platform.analyse_spin(space, key(id, tid), regs);
         self.keep(id, tid, regs);
-        Ok(self.host(spin)? == platform::Spin::Parked)
+        Ok(match self.host(spin)? {
+            platform::Spin::Parked => Some(false),
+            platform::Spin::Still => Some(true),
+            platform::Spin::Progressing => None,
+        })
     }
 
     fn keep(&mut self, id: NodeId, tid: Tid, regs: &platform::Regs) {
