@@ -271,15 +271,10 @@ impl KvmPlatform {
             take_general(vm, regs);
             (regs.fs_base, regs.gs_base) = vm.bases();
             let trap = match exit {
-                Exit::KickedInMonitor if kicks < MOST_KICKS => {
-                    kicks += 1;
-                    continue;
-                }
-                Exit::KickedInMonitor => return Err(vm.stuck()),
                 Exit::Kicked => {
                     let vcpu = vm.regs();
                     (regs.rip, regs.rsp, regs.rflags) = (vcpu.rip, vcpu.rsp, vcpu.rflags);
-                    regs.canonical_rflags();
+                    own_flags(regs, &before, how);
                     if nudged && mode == Mode::Run {
                         self.watchdog.more_patience();
                         space.unaware = true;
@@ -294,20 +289,22 @@ impl KvmPlatform {
                     go_back(vm, &mut self.changes, regs, how, root);
                     continue;
                 }
-                Exit::Syscall | Exit::Compat { .. } | Exit::Trap(_) => {
-                    let stepped = mode == Mode::Step || before.rflags & TF != 0;
-                    match trapped(vm, exit, &space.extents, regs, stepped)? {
+                exit => {
+                    let circumstances = Circumstances {
+                        stepped: mode == Mode::Step || before.rflags & TF != 0,
+                        umip: vm.umip(),
+                        software: !self.abilities.traps_rdtsc,
+                    };
+                    match trapped(vm, exit, &space.extents, regs, circumstances)? {
                         Some(trap) => trap,
-                        None if done == MOST_DONE => {
-                            space.unaware = true;
-                            return Ok(Trap::BudgetSpent);
-                        }
                         None => {
-                            done += 1;
-                            // A step goes on to the next instruction, as Linux's does.
-                            if mode == Mode::Step && before.rflags & TF == 0 {
-                                regs.rflags &= !TF;
+                            own_flags(regs, &before, how);
+                            if done == MOST_DONE {
+                                space.unaware = true;
+                                return Ok(Trap::BudgetSpent);
                             }
+                            // A step goes on to the next instruction, as Linux's does.
+                            done += 1;
                             go_back(vm, &mut self.changes, regs, how, root);
                             continue;
                         }
@@ -491,13 +488,19 @@ impl Space {
     }
 }
 
-/// Runs until the next exit; also says whether the watchdog wanted it.
+/// Runs until the next exit that is not in the monitor; also says whether the watchdog wanted it.
 fn watched(vm: &mut Vm, watchdog: &mut Watchdog, thread: u32) -> Result<(Exit, bool), PlatformError> {
-    watchdog.begin(thread);
-    let exit = vm.run();
-    let nudged = watchdog.nudged();
-    watchdog.end();
-    Ok((exit?, nudged))
+    for _ in 0..=MOST_KICKS {
+        watchdog.begin(thread);
+        let exit = vm.run();
+        let nudged = watchdog.nudged();
+        watchdog.end();
+        match exit? {
+            Exit::KickedInMonitor => {}
+            exit => return Ok((exit, nudged)),
+        }
+    }
+    Err(vm.stuck())
 }
 
 /// The trap of an exit that is no kick; `None` if the instruction was done for the application, which goes on.
@@ -506,7 +509,7 @@ fn trapped(
     exit: Exit,
     memory: &Extents,
     regs: &mut Regs,
-    stepped: bool,
+    circumstances: Circumstances,
 ) -> Result<Option<Trap>, PlatformError> {
     Ok(match exit {
         Exit::Syscall => {
@@ -519,18 +522,22 @@ fn trapped(
         }
         Exit::Trap(frame) => {
             (regs.rip, regs.rsp, regs.rflags) = (frame.rip, frame.rsp, frame.rflags);
-            let circumstances = Circumstances { stepped, umip: vm.umip(), software: vm.is_software() };
             match classify(&frame, memory, regs, circumstances)? {
                 Meaning::Trap(trap) => Some(trap),
                 Meaning::Float => Some(classify::float(&frame, &from_area(&vm.xstate()?)?, regs.rip)),
-                Meaning::Done => {
-                    regs.canonical_rflags();
-                    None
-                }
+                Meaning::Done => None,
             }
         }
         Exit::Kicked | Exit::KickedInMonitor => return Err(PlatformError::Internal("a kick is no trap")),
     })
+}
+
+/// Takes the trap flag of a step out of an application's registers, unless it began with it.
+fn own_flags(regs: &mut Regs, before: &Regs, how: How) {
+    regs.canonical_rflags();
+    if how.step && before.rflags & TF == 0 {
+        regs.rflags &= !TF;
+    }
 }
 
 /// To application code again, which does not know that it was stopped.

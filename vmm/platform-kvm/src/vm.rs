@@ -466,11 +466,6 @@ impl Vm {
         self.kernel.cr4 & cpuid::UMIP.1 != 0
     }
 
-    /// Whether no hardware is below this KVM, as far as is known: one that cannot forbid `wrfsbase`.
-    pub fn is_software(&self) -> bool {
-        self.told == Told::ByKvm
-    }
-
     /// The application's rsp, after [`Exit::Syscall`].
     pub fn rsp_of_syscall(&self) -> u64 {
         self.syscall_rsp
