@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bloodhound_platform::{
-    Abilities, CpuidTrap, Mapping, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, XState,
+    Abilities, CpuidTrap, Look, Mapping, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, XState,
 };
 use bloodhound_platform_ptrace::PtracePlatform;
 use clap::Parser;
@@ -46,8 +46,9 @@ impl Platform for Wrapped {
         space: SpaceId,
         task: TaskKey,
         regs: &mut Regs,
+        look: &mut Look,
     ) -> Result<Spin, PlatformError> {
-        self.inner.analyse_spin(space, task, regs)
+        self.inner.analyse_spin(space, task, regs, look)
     }
 
     fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {

@@ -7,7 +7,7 @@ use bloodhound_platform::extents::Extents;
 use bloodhound_platform::spin::Memory;
 use bloodhound_platform::watchdog::Watchdog;
 use bloodhound_platform::{
-    Abilities, GUEST_TOP, Mapping, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, XState,
+    Abilities, GUEST_TOP, Look, Mapping, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, XState,
     decode, spin, x86,
 };
 use bloodhound_platform::{Exception, ExceptionKind, Unsupported};
@@ -362,12 +362,13 @@ impl Platform for KvmPlatform {
         space: SpaceId,
         task: TaskKey,
         regs: &mut Regs,
+        look: &mut Look,
     ) -> Result<Spin, PlatformError> {
         if !self.abilities.traps_steps {
             // A step would be a run.
             return Ok(Spin::Progressing);
         }
-        spin::analyse(self, space, task, regs)
+        spin::analyse(self, space, task, regs, look)
     }
 
     fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {

@@ -8,8 +8,8 @@ use bloodhound_platform::spin::{self, Memory};
 use bloodhound_platform::watchdog::Watchdog;
 use bloodhound_platform::x86::{self, USER_CS};
 use bloodhound_platform::{
-    Abilities, CpuidTrap, GUEST_TOP, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, Spin, TaskKey,
-    Trap, XState,
+    Abilities, CpuidTrap, GUEST_TOP, Look, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, Spin,
+    TaskKey, Trap, XState,
 };
 use iced_x86::InstructionInfoFactory;
 use libc::user_regs_struct;
@@ -321,8 +321,9 @@ impl Platform for PtracePlatform {
         space: SpaceId,
         task: TaskKey,
         regs: &mut Regs,
+        look: &mut Look,
     ) -> Result<Spin, PlatformError> {
-        spin::analyse(self, space, task, regs)
+        spin::analyse(self, space, task, regs, look)
     }
 
     fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {

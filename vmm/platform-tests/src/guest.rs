@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use bloodhound_frames::Frame;
-use bloodhound_platform::{Mapping, Platform, Prot, Regs, SpaceId, TaskKey, Trap, XState};
+use bloodhound_platform::{Look, Mapping, Platform, Prot, Regs, SpaceId, Spin, TaskKey, Trap, XState};
 
 /// Where test code is.
 pub const CODE: u64 = 0x40_0000;
@@ -109,6 +109,15 @@ impl<P: Platform> Guest<P> {
                 _ => return trap,
             }
         }
+    }
+
+    /// Checks once whether it spins.
+    ///
+    /// # Panics
+    /// On errors of the platform.
+    pub fn look(&mut self) -> Spin {
+        let mut look = Look::default();
+        self.platform.analyse_spin(self.space, self.task, &mut self.regs, &mut look).expect("analyse_spin")
     }
 
     /// A system call is expected: its number.

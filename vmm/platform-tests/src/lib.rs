@@ -78,6 +78,7 @@ macro_rules! platform_tests {
             program_that_steps_itself,
             cycle_of_several_rounds,
             what_came_before_the_loop_is_told,
+            a_fault_does_not_change_the_answer,
             spin_lock_that_is_held,
             calling_a_function_each_time,
             progress_is_no_spin,

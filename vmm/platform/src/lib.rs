@@ -34,6 +34,7 @@ pub use cpuid::{XSAVE_SIZE, cpuid_profile};
 pub use patch::{PatchCode, patcher};
 pub use regs::{Regs, USER_RFLAGS};
 pub use scripted::{Arg, Reg, Scripted, Step, scripted_elf};
+pub use spin::Look;
 pub use trap::{Access, Exception, ExceptionKind, PlatformError, Trap, Unsupported};
 pub use xstate::{XSTATE_SIZE, XState};
 
@@ -163,8 +164,9 @@ pub trait Platform {
         space: SpaceId,
         task: TaskKey,
         regs: &mut Regs,
+        look: &mut Look,
     ) -> Result<Spin, PlatformError> {
-        let _ = (space, task, regs);
+        let _ = (space, task, regs, look);
         Ok(Spin::Progressing)
     }
 

@@ -8,7 +8,8 @@
 //! stopped: of all states on the cycle the one with the lowest rip, and of several there the least.
 //!
 //! What cannot be followed exactly makes the answer `Progressing`: traps, vector and x87 registers that are
-//! written, string instructions, memory that is not mapped.
+//! written, string instructions, memory that is not mapped. Memory is mapped when a run faults on it; a [`Look`] keeps what was
+//! found until then, so that the answer is the same as if all of it had been mapped.
 //!
 //! Neighbours: a platform that can step calls this from [`Platform::analyse_spin`] and gives its page table by
 //! [`Memory`].
@@ -41,6 +42,24 @@ struct Write {
     before: [u8; WIDEST],
 }
 
+/// A check of a task, as far as it has come. A new one asks for a new check; one that a page fault interrupted goes on with it
+/// when the fault has been answered.
+#[derive(Debug, Default)]
+pub struct Look {
+    /// From the beginning to where it has come.
+    states: Vec<Regs>,
+    writes: Vec<Write>,
+}
+
+impl Look {
+    /// To be called after each run: only one that met a page fault at once has changed nothing of what was seen.
+    pub fn after_run(&mut self, before: &Regs, regs: &Regs, trap: Trap) {
+        if before != regs || !matches!(trap, Trap::PageFault { .. }) {
+            *self = Look::default();
+        }
+    }
+}
+
 /// A platform whose page tables can be looked at.
 pub trait Memory: Platform {
     /// What a space maps, queued changes included. `None` if the space is not known.
@@ -56,10 +75,14 @@ pub fn analyse<P: Memory + ?Sized>(
     space: SpaceId,
     task: TaskKey,
     regs: &mut Regs,
+    look: &mut Look,
 ) -> Result<Spin, PlatformError> {
-    let mut states = vec![*regs];
-    let mut writes: Vec<Write> = Vec::new();
-    for step in 0..STEPS {
+    let Look { mut states, mut writes } = std::mem::take(look);
+    if states.last() != Some(regs) {
+        states = vec![*regs];
+        writes.clear();
+    }
+    for step in states.len() - 1..STEPS {
         // A program that steps itself has traps of its own to take.
         if regs.rflags & TF != 0 {
             return Ok(Spin::Progressing);
@@ -71,11 +94,9 @@ pub fn analyse<P: Memory + ?Sized>(
             decode::at(memory, regs.rip).filter(|_| !umip::is_at(memory, regs.rip)).and_then(|i| {
                 note_writes(memory, &mut InstructionInfoFactory::new(), &i, regs, step, &mut writes)
             });
-        if followed.is_none() {
-            return Ok(Spin::Progressing);
-        }
-        debug_assert!(writes.len() >= before);
-        if !step_once(platform, space, task, regs)? {
+        if followed.is_none() || !step_once(platform, space, task, regs)? {
+            writes.truncate(before);
+            *look = Look { states, writes };
             return Ok(Spin::Progressing);
         }
         let Some(memory) = platform.extents(space) else { return Ok(Spin::Progressing) };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bloodhound_platform::{
-    Abilities, Mapping, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, XState,
+    Abilities, Look, Mapping, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, XState,
 };
 
 /// Counts since the platform was made.
@@ -59,8 +59,14 @@ impl Platform for Counted {
         self.0.step(space, task, regs)
     }
 
-    fn analyse_spin(&mut self, s: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Spin, PlatformError> {
-        self.0.analyse_spin(s, task, regs)
+    fn analyse_spin(
+        &mut self,
+        s: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+        look: &mut Look,
+    ) -> Result<Spin, PlatformError> {
+        self.0.analyse_spin(s, task, regs, look)
     }
 
     fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {

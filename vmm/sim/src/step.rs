@@ -18,7 +18,7 @@ use bloodhound_kernel::signal::fault_info;
 use bloodhound_kernel::task::{Exception, TaskState};
 use bloodhound_net::NodeId;
 use bloodhound_platform as platform;
-use bloodhound_platform::{SpaceId, TaskKey, Trap};
+use bloodhound_platform::{Look, SpaceId, TaskKey, Trap};
 
 use crate::convert;
 use crate::machine::{Listen, Machine, MachineError, StepRecord};
@@ -304,20 +304,22 @@ impl Machine {
         // Looks come first: running would find out no more, and would take until the watchdog comes.
         let mut still = self.world.looking.remove(&(id, tid));
         let woken = convert::to_platform(&self.world.nodes[&id].task(tid).regs);
+        let mut look = Look::default();
         loop {
             let mut regs = convert::to_platform(&self.world.nodes[&id].task(tid).regs);
-            if still && let Some(there) = self.spins(id, tid, space, &mut regs)? {
+            if still && let Some(there) = self.spins(id, tid, space, &mut regs, &mut look)? {
                 return Ok(Ran::Parked { still: there && regs == woken });
             }
             let before = regs;
             let ran = self.platform.run(space, key(id, tid), &mut regs);
             let trap = self.host(ran)?;
+            look.after_run(&before, &regs, trap);
             // A page that the platform does not know yet ends a look without an answer, and is the next trap at the same
             // place. Everything else that was not followed is no part of a loop that was parked.
             still &= regs == before && matches!(trap, Trap::PageFault { .. } | Trap::BudgetSpent);
             let trap = if trap == Trap::BudgetSpent {
                 checks += 1;
-                if let Some(there) = self.spins(id, tid, space, &mut regs)? {
+                if let Some(there) = self.spins(id, tid, space, &mut regs, &mut look)? {
                     return Ok(Ran::Parked { still: still && there && regs == woken });
                 }
                 if checks > HANG_CHECKS {
@@ -345,8 +347,9 @@ impl Machine {
         tid: Tid,
         space: SpaceId,
         regs: &mut platform::Regs,
+        look: &mut Look,
     ) -> Result<Option<bool>, MachineError> {
-        let spin = self.platform.analyse_spin(space, key(id, tid), regs);
+        let spin = self.platform.analyse_spin(space, key(id, tid), regs, look);
         self.keep(id, tid, regs);
         Ok(match self.host(spin)? {
             platform::Spin::Parked => Some(false),

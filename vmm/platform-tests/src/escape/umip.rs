@@ -3,7 +3,7 @@
 
 use bloodhound_frames::Frame;
 use bloodhound_platform::x86::TRAP_TRACE;
-use bloodhound_platform::{Access, Mapping, Platform, Prot, Regs, Spin, Trap};
+use bloodhound_platform::{Access, Look, Mapping, Platform, Prot, Regs, Spin, Trap};
 
 use super::{BREAK, Case, End, GP, Rule, check, fault, ill};
 use crate::native::{Observed, observe};
@@ -327,14 +327,16 @@ pub fn a_loop_of_what_umip_forbids<P: Platform>(make: Make<P>) {
     guest.regs.rdi = DATA;
     guest.map(CODE);
     guest.map(DATA);
-    assert_eq!(
-        guest.platform.analyse_spin(guest.space, guest.task, &mut guest.regs).expect("analyse_spin"),
-        Spin::Progressing
-    );
+    assert_eq!(guest.look(), Spin::Progressing);
     loop {
         match guest.platform.run(guest.space, guest.task, &mut guest.regs).expect("run") {
             Trap::BudgetSpent => {
-                let found = guest.platform.analyse_spin(guest.space, guest.task, &mut guest.regs);
+                let found = guest.platform.analyse_spin(
+                    guest.space,
+                    guest.task,
+                    &mut guest.regs,
+                    &mut Look::default(),
+                );
                 assert_eq!(found, Ok(Spin::Progressing));
             }
             trap => {
@@ -351,7 +353,8 @@ pub fn a_loop_of_what_umip_forbids<P: Platform>(make: Make<P>) {
     for _ in 0..3 {
         let trap = guest.platform.run(guest.space, guest.task, &mut guest.regs).expect("run");
         assert_eq!(trap, Trap::BudgetSpent);
-        let found = guest.platform.analyse_spin(guest.space, guest.task, &mut guest.regs);
+        let found =
+            guest.platform.analyse_spin(guest.space, guest.task, &mut guest.regs, &mut Look::default());
         assert_eq!(found, Ok(Spin::Progressing));
     }
 }
