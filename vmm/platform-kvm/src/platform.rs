@@ -48,10 +48,6 @@ const EVICTIONS_OF_A_VM: u32 = 16;
 /// Kicks in a row after which the monitor, or a step, counts as stuck. The watchdog makes one in 10 ms at most.
 const MOST_KICKS: u32 = 200;
 
-/// Instructions done for the application in a row after which somebody should look whether it gets anywhere: the watchdog
-/// does not come between them.
-const MOST_DONE: u32 = 1000;
-
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
@@ -248,6 +244,7 @@ impl KvmPlatform {
             return Ok(Trap::Exception(Exception { kind: ExceptionKind::Segv, code, addr: 0 }));
         }
         let done = self.go_on(id, regs, mode);
+        self.watchdog.end();
         done.map_err(|error| self.abandon(id, error))
     }
 
@@ -265,9 +262,12 @@ impl KvmPlatform {
         self.pool.seen();
         space.known = None;
         space.unaware = false;
-        let (mut kicks, mut done) = (0, 0);
+        let mut kicks = 0;
+        // One run for the watchdog, whatever is done for the application in between.
+        self.watchdog.begin(self.thread);
         loop {
-            let (exit, nudged) = watched(vm, &mut self.watchdog, self.thread)?;
+            let exit = leave(vm)?;
+            let nudged = self.watchdog.nudged();
             take_general(vm, regs);
             (regs.fs_base, regs.gs_base) = vm.bases();
             let trap = match exit {
@@ -299,21 +299,23 @@ impl KvmPlatform {
                         Some(trap) => trap,
                         None => {
                             own_flags(regs, &before, how);
-                            if done == MOST_DONE {
+                            // It may have come while the vCPU did not run.
+                            if nudged {
+                                self.watchdog.more_patience();
                                 space.unaware = true;
                                 return Ok(Trap::BudgetSpent);
                             }
                             // A step goes on to the next instruction, as Linux's does.
-                            done += 1;
                             go_back(vm, &mut self.changes, regs, how, root);
                             continue;
                         }
                     }
                 }
             };
-            self.watchdog.less_patience();
             regs.canonical_rflags();
-            if mode == Mode::Step {
+            if mode == Mode::Run {
+                self.watchdog.less_patience();
+            } else {
                 space.unaware = trap == Trap::Step;
                 x86::hide_step(&space.extents, &before, regs, trap);
             }
@@ -489,16 +491,12 @@ impl Space {
     }
 }
 
-/// Runs until the next exit that is not in the monitor; also says whether the watchdog wanted it.
-fn watched(vm: &mut Vm, watchdog: &mut Watchdog, thread: u32) -> Result<(Exit, bool), PlatformError> {
+/// Runs until the next exit that is not in the monitor.
+fn leave(vm: &mut Vm) -> Result<Exit, PlatformError> {
     for _ in 0..=MOST_KICKS {
-        watchdog.begin(thread);
-        let exit = vm.run();
-        let nudged = watchdog.nudged();
-        watchdog.end();
-        match exit? {
+        match vm.run()? {
             Exit::KickedInMonitor => {}
-            exit => return Ok((exit, nudged)),
+            exit => return Ok(exit),
         }
     }
     Err(vm.stuck())
