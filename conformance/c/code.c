@@ -3,8 +3,12 @@
 #include "tap.h"
 #include <cpuid.h>
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <x86intrin.h>
 
 #define PAGE 4096UL
@@ -217,10 +221,79 @@ static void many(void)
 	munmap(at, PAGES * PAGE);
 }
 
+static unsigned char *signal_code;
+static volatile int right;
+
+static void on_signal(int number)
+{
+	(void)number;
+	right += same_processor(signal_code) && ((function *)(signal_code + 64))(0) == compiled_xgetbv();
+}
+
+/* Pages that are code and stack, or code and the kernel's to write to, at once. */
+static void shared_pages(void)
+{
+	unsigned char *at = memory(8 * PAGE, RWX);
+	for (int i = 0; i < 4; i++) {
+		memcpy(at + (unsigned)i * PAGE, cpuid_code, sizeof cpuid_code);
+		memcpy(at + (unsigned)i * PAGE + 64, xgetbv_code, sizeof xgetbv_code);
+	}
+	/* A signal's frame and its handler's calls go to the page whose code the handler runs. */
+	stack_t stack = { .ss_sp = at, .ss_size = 4 * PAGE }, none = { .ss_flags = SS_DISABLE };
+	struct sigaction act = { .sa_handler = on_signal, .sa_flags = SA_ONSTACK };
+	REQUIRE(sigaltstack(&stack, NULL) == 0 && sigaction(SIGUSR1, &act, NULL) == 0);
+	signal_code = at + 3 * PAGE;
+	for (int i = 0; i < 20; i++)
+		raise(SIGUSR1);
+	CHECK_EQ(right, 20);
+	REQUIRE(sigaltstack(&none, NULL) == 0);
+	/* Code on the stack, with its return address in the same page. push rax; pop rax; lea eax, [rdi + 7]; ret */
+	static const unsigned char pushing[] = { 0x50, 0x58, 0x8d, 0x47, 0x07, 0xc3 };
+	unsigned char local[256] __attribute__((aligned(256)));
+	REQUIRE(mprotect((void *)((unsigned long)local & -PAGE), PAGE, RWX) == 0);
+	memcpy(local, pushing, sizeof pushing);
+	memcpy(local + 64, cpuid_code, sizeof cpuid_code);
+	CHECK(same_processor(local + 64));
+	int sums = 0;
+	for (unsigned long i = 0; i < 20; i++)
+		sums += ((function *)local)(i) == i + 7;
+	CHECK_EQ(sums, 20);
+	/* xchg rsp, rdi; push 5; pop rax; xchg rsp, rdi; ret. The push lies in the page of the code and in the one before. */
+	static const unsigned char own_stack[] = { 0x48, 0x87, 0xe7, 0x6a, 5, 0x58, 0x48, 0x87, 0xe7, 0xc3 };
+	memcpy(at + 5 * PAGE + 16, own_stack, sizeof own_stack);
+	int fives = 0;
+	for (int i = 0; i < 20; i++)
+		fives += ((function *)(at + 5 * PAGE + 16))((unsigned long)at + 5 * PAGE + 4) == 5;
+	CHECK_EQ(fives, 20);
+	/* rep movsb, which copies its own page to the next one, where it ends. lea rsi, [rdi]; add rdi, 4096; mov ecx, 4096; rep
+	 * movsb; mov eax, ecx; ret */
+	static const unsigned char moving[] = {
+		0x48, 0x8d, 0x37, 0x48, 0x81, 0xc7, 0, 0x10, 0, 0, 0xb9, 0, 0x10, 0, 0, 0xf3, 0xa4, 0x89, 0xc8, 0xc3,
+	};
+	unsigned char *first = at + 6 * PAGE;
+	memcpy(first + PAGE - 16, moving, sizeof moving);
+	memcpy(first, moving + 16, sizeof moving - 16);
+	memcpy(first + 100, cpuid_code, sizeof cpuid_code);
+	CHECK_EQ(((function *)(first + PAGE - 16))((unsigned long)first), 0);
+	CHECK(same_processor(first + PAGE + 100) && same_processor(first + 100));
+	/* What the kernel stores in a page that has run: its code stays what it was. */
+	CHECK(same_processor(at));
+	struct timespec *now = (struct timespec *)(at + 1024);
+	CHECK(clock_gettime(CLOCK_MONOTONIC, now) == 0 && same_processor(at));
+	CHECK(syscall(SYS_clock_gettime, CLOCK_MONOTONIC, now) == 0 && same_processor(at));
+	*(int *)(at + 2048) = 1;
+	CHECK(((function *)(at + 64))(0) == compiled_xgetbv());
+	/* FUTEX_OP_SET of 7 */
+	CHECK_EQ(syscall(SYS_futex, at + 2048, FUTEX_WAKE_OP_PRIVATE, 1, 1, at + 2052, 7 << 12), 0);
+	CHECK(*(int *)(at + 2052) == 7 && same_processor(at));
+	munmap(at, 8 * PAGE);
+}
+
 int main(void)
 {
 	all_instructions();
 	ways();
 	many();
+	shared_pages();
 	return tap_done();
 }
