@@ -36,6 +36,10 @@ impl Monitor {
         let (syscall_entry, compat_entry, vectors) =
             if telling { (entry(6), entry(7), entry(8)) } else { (entry(0), entry(4), entry(5)) };
         descriptors(low);
+        if telling {
+            // A software KVM shows the host's, and takes ours for code.
+            low.write(GDT + u64::from(GDT_LIMIT) - 7, CPU_NODE);
+        }
         gates(low, vectors);
         own_pages(low);
         Ok(Monitor {
@@ -54,8 +58,6 @@ fn descriptors(low: &Low) {
     const CODE32: u64 = 0x00cf_9b00_0000_ffff;
     const DATA: u64 = 0x00cf_9300_0000_ffff;
     const USER: u64 = 3 << 45;
-    /// Number of the processor and of its node, in a limit: data, expanding down, that may be read (vdso/processor.h).
-    const CPU_NODE: u64 = 0x0040_f500_0000_0000;
     let base = MONITOR_BASE + TSS;
     let tss = u64::from(TSS_LIMIT)
         | (base & 0xff_ffff) << 16
@@ -68,13 +70,15 @@ fn descriptors(low: &Low) {
     for (n, descriptor) in (0..).zip(table) {
         low.write(GDT + 8 * n, descriptor);
     }
-    low.write(GDT + u64::from(GDT_LIMIT) - 7, CPU_NODE);
     // IST 1 at offset 0x24, which is not aligned for words; the I/O map's offset at 0x66 is the limit: no port allowed.
     let top = MONITOR_BASE + TRAP_STACK_TOP;
     low.write(TSS + 0x20, (top & 0xffff_ffff) << 32);
     low.write(TSS + 0x28, top >> 32);
     low.write(TSS + 0x60, u64::from(TSS_LIMIT + 1) << 48);
 }
+
+/// Number of the processor and of its node, in a limit: data, expanding down, that may be read (vdso/processor.h).
+const CPU_NODE: u64 = 0x0040_f500_0000_0000;
 
 /// As in Linux: no local descriptor table and no thread areas behind the task state; then the number of the processor.
 pub(crate) const GDT_LIMIT: u16 = 16 * 8 - 1;
