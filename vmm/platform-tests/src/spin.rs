@@ -5,7 +5,7 @@
 use bloodhound_frames::Frame;
 use bloodhound_platform::{Access, Look, Platform, Prot, Regs, Spin, Trap};
 
-use crate::{CODE, DATA, Guest, Make, PAGE, STACK};
+use crate::{CODE, DATA, Guest, Make, Oddity, PAGE, STACK};
 
 /// Runs `steps` instructions from the start, then asks.
 fn analyse<P: Platform>(platform: P, code: &[u8], steps: usize) -> (P, (Spin, Regs)) {
@@ -195,6 +195,8 @@ pub fn the_watchdog_ends_a_run_and_the_flag_ends_the_spin<P: Platform>(make: Mak
     guest.map(CODE);
     guest.map(DATA);
     let steps = crate::steps(&guest.platform.abilities(), "parking after the watchdog");
+    // Its step over `pause` takes the next instruction as well; the watchdog stops between them.
+    let tcg = Oddity::of(&guest.platform.abilities()) == Oddity::Tcg;
     // On a busy host the watchdog may come the first time before the loop has begun.
     let mut parked = false;
     for _ in 0..3 {
@@ -202,7 +204,7 @@ pub fn the_watchdog_ends_a_run_and_the_flag_ends_the_spin<P: Platform>(make: Mak
         assert_eq!(trap, Trap::BudgetSpent);
         let spin = guest.look();
         if steps {
-            assert!(spin == Spin::Still || !parked && spin == Spin::Parked, "{spin:?}");
+            assert!(spin == Spin::Still || (tcg || !parked) && spin == Spin::Parked, "{spin:?}");
             assert_eq!(guest.regs.rip, CODE);
             parked = true;
         }
