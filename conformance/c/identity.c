@@ -1,5 +1,6 @@
 /* Who and where a process is: credentials(7), getrlimit(2), uname(2), sysinfo(2), prctl(2), sched_getaffinity(2). */
 #include "tap.h"
+#include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/auxv.h>
@@ -42,6 +43,91 @@ static void credentials(void)
 	}
 	int status;
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+}
+
+#define SETGID_SETUID_SETPCAP (1u << CAP_SETGID | 1u << CAP_SETUID | 1u << CAP_SETPCAP)
+
+static struct __user_cap_data_struct caps[2];
+
+static long capabilities_of(pid_t pid)
+{
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, pid };
+	return syscall(SYS_capget, &header, caps);
+}
+
+static long set_capabilities(pid_t pid)
+{
+	struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, pid };
+	return syscall(SYS_capset, &header, caps);
+}
+
+/* What programs do that start as root and go on as somebody else, setpriv(1) for one. */
+static void keep_capabilities(void)
+{
+	REQUIRE(prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) == 0 && prctl(PR_GET_KEEPCAPS, 0, 0, 0, 0) == 1);
+	REQUIRE(setresuid(1000, 1000, 1000) == 0 && capabilities_of(0) == 0);
+	/* Kept, but not in effect. */
+	REQUIRE(caps[0].effective == 0 && caps[0].permitted & 1u << CAP_SETGID);
+	REQUIRE(setresgid(1000, 1000, 1000) == -1 && errno == EPERM);
+	caps[0].permitted = caps[0].effective = SETGID_SETUID_SETPCAP;
+	caps[1].permitted = caps[1].effective = 0;
+	REQUIRE(set_capabilities(0) == 0);
+	REQUIRE(setresgid(1000, 1000, 1000) == 0 && setgroups(0, NULL) == 0 && setresuid(1001, 1001, 1001) == 0);
+	/* Nothing comes back that was given away. */
+	caps[0].permitted |= 1u << CAP_CHOWN;
+	REQUIRE(set_capabilities(0) == -1 && errno == EPERM);
+	caps[0].permitted = 1u << CAP_SETGID;
+	REQUIRE(set_capabilities(0) == -1 && errno == EPERM);
+	caps[0].effective = 0;
+	REQUIRE(set_capabilities(1 << 22) == -1 && errno == EPERM);
+	REQUIRE(set_capabilities(getpid()) == 0 && capabilities_of(getpid()) == 0);
+	REQUIRE(caps[0].permitted == 1u << CAP_SETGID && setuid(0) == -1 && errno == EPERM);
+}
+
+static void bound_capabilities(void)
+{
+	REQUIRE(prctl(PR_CAPBSET_READ, CAP_CHOWN, 0, 0, 0) == 1 && prctl(PR_CAPBSET_DROP, CAP_CHOWN, 0, 0, 0) == 0);
+	REQUIRE(prctl(PR_CAPBSET_READ, CAP_CHOWN, 0, 0, 0) == 0);
+	/* The effective set follows the effective user id. */
+	REQUIRE(setresuid(-1, 1000, -1) == 0 && capabilities_of(0) == 0);
+	REQUIRE(caps[0].effective == 0 && caps[0].permitted & 1u << CAP_SETUID);
+	REQUIRE(prctl(PR_CAPBSET_DROP, CAP_KILL, 0, 0, 0) == -1 && errno == EPERM);
+	REQUIRE(setresuid(-1, 0, -1) == 0 && capabilities_of(0) == 0 && caps[0].effective == caps[0].permitted);
+	/* Ambient ones need to be permitted and inheritable. */
+	REQUIRE(prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SETUID, 0, 0) == -1 && errno == EPERM);
+	caps[0].inheritable |= 1u << CAP_SETUID;
+	REQUIRE(set_capabilities(0) == 0 && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_SETUID, 0, 0) == 0);
+	REQUIRE(prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, CAP_SETUID, 0, 0) == 1);
+	REQUIRE(prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, CAP_SETUID, 1, 0) == -1 && errno == EINVAL);
+	REQUIRE(prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) == 0);
+	REQUIRE(prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, CAP_SETUID, 0, 0) == 0);
+	/* Without its capabilities root is nobody who may take other ids. */
+	memset(caps, 0, sizeof caps);
+	REQUIRE(set_capabilities(0) == 0 && setresuid(5, 5, 5) == -1 && errno == EPERM);
+	REQUIRE(setgroups(0, NULL) == -1 && errno == EPERM);
+}
+
+static void capabilities(void)
+{
+	void (*bodies[])(void) = { keep_capabilities, bound_capabilities };
+	struct __user_cap_header_struct header = { 1, 0 };
+	CHECK(syscall(SYS_capget, &header, NULL) == 0 && header.version == _LINUX_CAPABILITY_VERSION_3);
+	header.version = 1;
+	CHECK_ERRNO(syscall(SYS_capget, &header, caps), EINVAL);
+	CHECK_ERRNO(capabilities_of(1 << 22), ESRCH);
+	CHECK_ERRNO(capabilities_of(-1), EINVAL);
+	CHECK_OK(capabilities_of(0));
+	for (int i = 0; i < 2; i++) {
+		int status;
+		pid_t pid = fork();
+		if (pid == 0) {
+			/* The rest is for root, with what root has in a container. */
+			if ((caps[0].effective & SETGID_SETUID_SETPCAP) == SETGID_SETUID_SETPCAP)
+				bodies[i]();
+			_exit(0);
+		}
+		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	}
 }
 
 static void limits(void)
@@ -165,6 +251,7 @@ static void controls(void)
 int main(void)
 {
 	credentials();
+	capabilities();
 	limits();
 	system_facts();
 	scheduling();

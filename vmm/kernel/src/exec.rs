@@ -287,6 +287,7 @@ impl Ctx<'_> {
             process.cred.gid = image.owner.1;
         }
         (process.real_ids[1], process.real_ids[3]) = (process.cred.uid, process.cred.gid);
+        process.caps.after_exec(process.real_ids[0], process.cred.uid);
         // "The dispositions of any signals that are being caught are reset to the default"; ignored stay ignored.
         for action in Arc::make_mut(&mut process.actions).iter_mut() {
             let ignore = action.handler == c::SIG_IGN;
@@ -503,6 +504,7 @@ impl Node {
             nice: 0,
             cred,
             real_ids: [program.uid, program.uid, program.gid, program.gid],
+            caps: crate::caps::Caps::of(program.uid),
             actions: Arc::new(vec![Sigaction::default(); 64]),
             pending: Default::default(),
             limits: default_limits(),

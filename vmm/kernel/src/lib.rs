@@ -9,6 +9,7 @@
 //! `mm/` is memory, `signal` delivery, `exec` program loading, `procfs` what /proc and /sys show.
 #![forbid(unsafe_code)]
 
+pub mod caps;
 pub mod ctx;
 pub mod dispatch;
 pub mod elf;

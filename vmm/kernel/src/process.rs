@@ -133,6 +133,8 @@ pub struct Process {
     pub cred: Cred,
     /// Real and saved ids: ruid, suid, rgid, sgid.
     pub real_ids: [u32; 4],
+    /// Capabilities.
+    pub caps: crate::caps::Caps,
     /// Signal actions by number - 1.
     pub actions: Arc<Vec<Sigaction>>,
     /// Signals for the whole process.

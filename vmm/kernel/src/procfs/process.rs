@@ -4,6 +4,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 
 use super::{Entry, Link, View, anonymous_ino, memory, net, system, table_entry, table_names};
+use crate::caps::Caps;
 use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::path::{Place, cwd_place, place_of};
@@ -27,9 +28,6 @@ enum Content {
 }
 
 use Content::{Bytes, Fixed, Text};
-
-/// The capability bounding set, as prctl(2) with PR_CAPBSET_READ shows it.
-const BOUNDING: u64 = 0xa004_25fb;
 
 const OPEN: u32 = 0o444;
 const OWN: u32 = 0o400;
@@ -296,21 +294,17 @@ fn status_signals(who: &Who<'_>) -> String {
     let own = who.task.map_or(0, |t| t.pending.mask());
     let blocked = who.task.map_or(0, |t| t.sigmask);
     let queued = own.count_ones() + p.pending.mask().count_ones();
-    // What capget(2) answers: root has docker's default set, others none.
-    let all = if p.cred.is_root() { BOUNDING } else { 0 };
+    let Caps { inheritable, permitted, effective, bounding, ambient, .. } = p.caps;
     format!(
         "Threads:\t{}\nSigQ:\t{queued}/{}\nSigPnd:\t{own:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{blocked:016x}\n\
-         SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\nCapInh:\t{:016x}\nCapPrm:\t{all:016x}\nCapEff:\t{all:016x}\n\
-         CapBnd:\t{:016x}\nCapAmb:\t{:016x}\nNoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0\n\
+         SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\nCapInh:\t{inheritable:016x}\n\
+         CapPrm:\t{permitted:016x}\nCapEff:\t{effective:016x}\nCapBnd:\t{bounding:016x}\nCapAmb:\t{ambient:016x}\nNoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0\n\
          Speculation_Store_Bypass:\tnot vulnerable\nSpeculationIndirectBranch:\tunknown\nCpus_allowed:\t1\n\
          Cpus_allowed_list:\t0\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\n\
          nonvoluntary_ctxt_switches:\t0\n",
         p.threads.len(),
         p.limits[c::RLIMIT_SIGPENDING as usize].cur,
         p.pending.mask(),
-        0,
-        BOUNDING,
-        0,
         u32::from(p.no_new_privs),
     )
 }

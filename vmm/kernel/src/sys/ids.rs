@@ -1,9 +1,10 @@
-//! User and group ids (credentials(7)), capabilities(7) as a fixed set.
+//! User and group ids (credentials(7)).
 
 use std::sync::Arc;
 
 use bloodhound_abi::Errno;
 
+use crate::caps::{CAP_SETGID, CAP_SETUID};
 use crate::ctx::*;
 use crate::wait::SysResult;
 
@@ -26,12 +27,17 @@ pub fn getegid(k: &mut Ctx<'_>) -> SysResult {
     Ok(u64::from(k.process().cred.gid))
 }
 
+/// Whether any id may be taken; `at` as below.
+fn may_set(k: &Ctx<'_>, at: usize) -> bool {
+    k.process().caps.has(if at == 0 { CAP_SETUID } else { CAP_SETGID })
+}
+
 /// Sets real, effective and saved id of one kind; `at` is 0 for users, 2 for groups.
 fn set_ids(k: &mut Ctx<'_>, at: usize, real: u32, effective: u32, saved: u32) -> SysResult {
     let p = k.process();
     let now = if at == 0 { p.cred.uid } else { p.cred.gid };
     let mine = [p.real_ids[at], now, p.real_ids[at + 1]];
-    if !p.cred.is_root() && [real, effective, saved].iter().any(|id| *id != KEEP && !mine.contains(id)) {
+    if !may_set(k, at) && [real, effective, saved].iter().any(|id| *id != KEEP && !mine.contains(id)) {
         return err(Errno::EPERM);
     }
     let p = k.process_mut();
@@ -46,6 +52,10 @@ fn set_ids(k: &mut Ctx<'_>, at: usize, real: u32, effective: u32, saved: u32) ->
         } else {
             p.cred.gid = effective;
         }
+    }
+    if at == 0 {
+        let now = [p.real_ids[0], p.cred.uid, p.real_ids[1]];
+        p.caps.after_ids(mine, now);
     }
     Ok(0)
 }
@@ -80,11 +90,11 @@ pub fn setregid(k: &mut Ctx<'_>, r: u32, e: u32) -> SysResult {
 }
 
 pub fn setuid(k: &mut Ctx<'_>, uid: u32) -> SysResult {
-    if k.process().cred.is_root() { set_ids(k, 0, uid, uid, uid) } else { set_ids(k, 0, KEEP, uid, KEEP) }
+    if may_set(k, 0) { set_ids(k, 0, uid, uid, uid) } else { set_ids(k, 0, KEEP, uid, KEEP) }
 }
 
 pub fn setgid(k: &mut Ctx<'_>, gid: u32) -> SysResult {
-    if k.process().cred.is_root() { set_ids(k, 2, gid, gid, gid) } else { set_ids(k, 2, KEEP, gid, KEEP) }
+    if may_set(k, 2) { set_ids(k, 2, gid, gid, gid) } else { set_ids(k, 2, KEEP, gid, KEEP) }
 }
 
 pub fn setfsuid(k: &mut Ctx<'_>, _uid: u32) -> SysResult {
@@ -128,37 +138,11 @@ pub fn getgroups(k: &mut Ctx<'_>, size: i32, list: Ptr) -> SysResult {
 }
 
 pub fn setgroups(k: &mut Ctx<'_>, size: i32, list: Ptr) -> SysResult {
-    if !k.process().cred.is_root() {
+    if !may_set(k, 2) {
         return err(Errno::EPERM);
     }
     let size = usize::try_from(size).ok().filter(|n| *n <= 65536).ok_or(Errno::EINVAL)?;
     let groups: Vec<u32> = k.read_vec(list.0, size)?;
     k.process_mut().cred.groups = Arc::from(groups);
-    Ok(0)
-}
-
-/// _LINUX_CAPABILITY_VERSION_3
-const CAP_V3: u32 = 0x2008_0522;
-
-pub fn capget(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult {
-    let version: u32 = k.read_obj(hdr)?;
-    if version != CAP_V3 {
-        k.write_obj(hdr, &CAP_V3)?;
-        return if data.is_null() { Ok(0) } else { err(Errno::EINVAL) };
-    }
-    if !data.is_null() {
-        // docker's default set for root: a00425fb; effective, permitted, inheritable, twice 32 bits.
-        let caps = if k.process().cred.is_root() { 0xa004_25fb_u32 } else { 0 };
-        k.write_obj(data, &[caps, caps, 0, 0, 0, 0])?;
-    }
-    Ok(0)
-}
-
-pub fn capset(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult {
-    let version: u32 = k.read_obj(hdr)?;
-    if version != CAP_V3 {
-        return err(Errno::EINVAL);
-    }
-    let _wanted: [u32; 6] = k.read_obj(data)?;
     Ok(0)
 }

@@ -86,7 +86,7 @@ pub fn prlimit64(k: &mut Ctx<'_>, pid: i32, resource: u32, new: Ptr, old: Ptr) -
     Ok(0)
 }
 
-pub fn prctl(k: &mut Ctx<'_>, option: u32, a2: u64, a3: u64, _a4: u64, _a5: u64) -> SysResult {
+pub fn prctl(k: &mut Ctx<'_>, option: u32, a2: u64, a3: u64, a4: u64, a5: u64) -> SysResult {
     match u64::from(option) {
         c::PR_SET_NAME => {
             let mut name = [0u8; 15];
@@ -141,14 +141,15 @@ pub fn prctl(k: &mut Ctx<'_>, option: u32, a2: u64, a3: u64, _a4: u64, _a5: u64)
             k.write_obj(Ptr(a2), &on)?;
             Ok(0)
         }
-        c::PR_GET_SECCOMP | c::PR_GET_KEEPCAPS | c::PR_GET_SECUREBITS | c::PR_GET_THP_DISABLE => Ok(0),
-        c::PR_SET_KEEPCAPS | c::PR_SET_THP_DISABLE | c::PR_SET_TIMERSLACK | c::PR_SET_SECUREBITS => Ok(0),
+        c::PR_GET_SECCOMP | c::PR_GET_THP_DISABLE | c::PR_SET_THP_DISABLE | c::PR_SET_TIMERSLACK => Ok(0),
         c::PR_GET_TIMERSLACK => Ok(50_000),
-        // "EINVAL option is PR_CAPBSET_READ and arg2 does not specify a valid capability": programs look for the last one.
-        c::PR_CAPBSET_READ | c::PR_CAPBSET_DROP if a2 > 40 => err(Errno::EINVAL),
-        c::PR_CAPBSET_READ => Ok(0xa004_25fb >> a2 & 1),
-        c::PR_CAPBSET_DROP => Ok(0),
-        c::PR_CAP_AMBIENT => Ok(0),
+        option @ (c::PR_GET_KEEPCAPS
+        | c::PR_SET_KEEPCAPS
+        | c::PR_GET_SECUREBITS
+        | c::PR_SET_SECUREBITS
+        | c::PR_CAPBSET_READ
+        | c::PR_CAPBSET_DROP
+        | c::PR_CAP_AMBIENT) => super::caps::prctl(k, option, [a2, a3, a4, a5]),
         c::PR_GET_TSC => {
             k.write_obj(Ptr(a2), &1i32)?;
             Ok(0)

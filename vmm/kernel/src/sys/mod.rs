@@ -2,6 +2,7 @@
 //! line; it checks everything, then blocks, then changes.
 
 mod attr;
+mod caps;
 mod descriptor;
 mod dir;
 mod exec;
@@ -31,6 +32,7 @@ mod time;
 mod xattr;
 
 pub use attr::*;
+pub use caps::{capget, capset};
 pub use descriptor::*;
 pub use dir::*;
 pub use exec::*;

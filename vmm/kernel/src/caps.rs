@@ -1,0 +1,91 @@
+//! Capabilities of a process ([`Caps`], capabilities(7)): the sets, and what changes of ids and execve do to them.
+//!
+//! They decide who may change ids and groups. What the file system and signals permit follows the user id alone.
+//! Neighbours: `sys::caps` the calls, `sys::ids` the ids, `exec` a new program.
+
+/// What Docker gives to root: the bounding set of every process at its start.
+pub const DOCKER: u64 = 0xa004_25fb;
+/// The last capability of Linux 6.1, CAP_CHECKPOINT_RESTORE.
+pub const LAST: u64 = 40;
+/// Capabilities that are asked for.
+pub const CAP_SETGID: u32 = 6;
+/// As above.
+pub const CAP_SETUID: u32 = 7;
+/// As above.
+pub const CAP_SETPCAP: u32 = 8;
+
+/// SECBIT_NOROOT: no capabilities for root at execve.
+const NOROOT: u32 = 1;
+/// SECBIT_NO_SETUID_FIXUP: none lost or won by other ids.
+const NO_SETUID_FIXUP: u32 = 1 << 2;
+/// SECBIT_KEEP_CAPS
+pub const KEEP_CAPS: u32 = 1 << 4;
+/// SECBIT_NO_CAP_AMBIENT_RAISE
+pub const NO_AMBIENT_RAISE: u32 = 1 << 6;
+/// The bits that lock the one below them.
+pub const LOCKS: u32 = 0xaa;
+
+/// The sets of a process, a bit for each capability, and its securebits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// What counts.
+    pub effective: u64,
+    /// What it may make count.
+    pub permitted: u64,
+    /// What a program that it executes may be given.
+    pub inheritable: u64,
+    /// What it can ever get by execve.
+    pub bounding: u64,
+    /// What a program keeps that is executed without being root's.
+    pub ambient: u64,
+    /// SECBIT_*
+    pub securebits: u32,
+}
+
+impl Caps {
+    /// Of the first process of a service.
+    pub fn of(uid: u32) -> Caps {
+        let all = if uid == 0 { DOCKER } else { 0 };
+        Caps { effective: all, permitted: all, inheritable: 0, bounding: DOCKER, ambient: 0, securebits: 0 }
+    }
+
+    /// Whether a capability counts now.
+    pub fn has(&self, cap: u32) -> bool {
+        self.effective >> cap & 1 != 0
+    }
+
+    /// Real, effective and saved user id were `before` and are `now`.
+    pub fn after_ids(&mut self, before: [u32; 3], now: [u32; 3]) {
+        if self.securebits & NO_SETUID_FIXUP != 0 {
+            return;
+        }
+        // "If one or more of the real, effective, or saved set user IDs was previously 0, and as a result of the UID changes all
+        // of these IDs have a nonzero value, then all capabilities are cleared from the permitted, effective, and ambient
+        // capability sets."
+        if before.contains(&0) && !now.contains(&0) {
+            if self.securebits & KEEP_CAPS == 0 {
+                (self.permitted, self.effective) = (0, 0);
+            }
+            self.ambient = 0;
+        }
+        match (before[1], now[1]) {
+            (0, 1..) => self.effective = 0,
+            (1.., 0) => self.effective = self.permitted,
+            _ => {}
+        }
+    }
+
+    /// A program begins with these ids. Files have no capabilities of their own.
+    pub fn after_exec(&mut self, real: u32, effective: u32) {
+        if real != effective {
+            self.ambient = 0;
+        }
+        let root = self.securebits & NOROOT == 0;
+        self.permitted = self.ambient;
+        if root && (real == 0 || effective == 0) {
+            self.permitted |= self.inheritable | self.bounding;
+        }
+        self.effective = if root && effective == 0 { self.permitted } else { self.ambient };
+        self.securebits &= !KEEP_CAPS;
+    }
+}
