@@ -71,7 +71,8 @@ pub fn prctl(k: &mut Ctx<'_>, option: u64, [a2, a3, a4, a5]: [u64; 4]) -> SysRes
         c::PR_SET_KEEPCAPS if a2 > 1 => err(Errno::EINVAL),
         c::PR_SET_KEEPCAPS if caps.securebits & KEEP_CAPS << 1 != 0 => err(Errno::EPERM),
         c::PR_SET_KEEPCAPS => {
-            k.process_mut().caps.securebits = caps.securebits & !KEEP_CAPS | KEEP_CAPS * a2 as u32;
+            let keep = if a2 == 1 { KEEP_CAPS } else { 0 };
+            k.process_mut().caps.securebits = caps.securebits & !KEEP_CAPS | keep;
             Ok(0)
         }
         c::PR_GET_SECUREBITS => Ok(u64::from(caps.securebits)),
