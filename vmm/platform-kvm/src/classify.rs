@@ -177,14 +177,6 @@ fn bad_operand(memory: &Extents, regs: &Regs) -> Option<Trap> {
 
 /// SIGSEGV, or one of the instructions that trap this way.
 fn general_protection(frame: &TrapFrame, memory: &Extents, regs: &mut Regs, software: bool) -> Meaning {
-    // Of two vectors a software KVM says it behind the `int n`, and without the vector in the error code.
-    let mut before = [0; 2];
-    let at = regs.rip.wrapping_sub(2);
-    if software && frame.error == 0 && memory.read(at, &mut before) == 2 && matches!(before, [0xcd, 23 | 25])
-    {
-        regs.rip = at;
-        return Meaning::Trap(GENERAL_PROTECTION);
-    }
     // Not in our processor; a software KVM finds them privileged.
     let mut code = [0; 3];
     memory.read(regs.rip, &mut code);
@@ -193,10 +185,23 @@ fn general_protection(frame: &TrapFrame, memory: &Extents, regs: &mut Regs, soft
         return Meaning::Trap(Trap::Exception(Exception { kind: ExceptionKind::Ill, code, addr: regs.rip }));
     }
     match umip::emulate(memory, regs) {
-        Some(Emulated::Done) => Meaning::Done,
-        Some(Emulated::Fault(fault)) => Meaning::Trap(fault),
-        None => Meaning::Trap(x86::general_protection(memory, regs)),
+        Some(Emulated::Done) => return Meaning::Done,
+        Some(Emulated::Fault(fault)) => return Meaning::Trap(fault),
+        None => {}
     }
+    let trap = x86::general_protection(memory, regs);
+    // Of two vectors a software KVM says it behind the `int n`, and without the vector in the error code.
+    let mut before = [0; 2];
+    let at = regs.rip.wrapping_sub(2);
+    if software
+        && trap == GENERAL_PROTECTION
+        && frame.error == 0
+        && memory.read(at, &mut before) == 2
+        && matches!(before, [0xcd, 23 | 25])
+    {
+        regs.rip = at;
+    }
+    Meaning::Trap(trap)
 }
 
 fn page_fault(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {

@@ -180,6 +180,9 @@ fn bytes() -> Vec<Case> {
     for (name, opcode, digit) in STORES {
         cases.push(Case::new(format!("lock {name}"), &[0xf0, 0x0f, opcode, 7 | digit << 3], ill(CODE)));
     }
+    // Behind what looks like an interrupt: jmp over it.
+    let behind = Case::new("behind what looks like int 23", b"\xeb\x02\xcd\x17\x0f\x01\xe0", BREAK);
+    cases.push(filled(behind));
     // To the end of the page, and beyond it.
     for (code, whole) in [(&b"\x0f\x01\x07"[..], true), (b"\x0f\x01\xe0", true), (b"\x0f\x01\x47", false)] {
         let mut case = Case::new("the end of a page", &[], fault(CODE + PAGE));
