@@ -312,10 +312,9 @@ impl KvmPlatform {
                     }
                 }
             };
+            self.watchdog.less_patience();
             regs.canonical_rflags();
-            if mode == Mode::Run {
-                self.watchdog.less_patience();
-            } else {
+            if mode == Mode::Step {
                 space.unaware = trap == Trap::Step;
                 x86::hide_step(&space.extents, &before, regs, trap);
             }

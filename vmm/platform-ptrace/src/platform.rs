@@ -261,10 +261,7 @@ impl PtracePlatform {
             }
             let seen = Seen { tracee, host: &host, stop };
             if let Some(trap) = classify(&seen, &space.extents, &mut self.info, regs)? {
-                // Steps of an analysis say nothing of how long the program computes.
-                if mode == Mode::Run {
-                    self.watchdog.less_patience();
-                }
+                self.watchdog.less_patience();
                 // Linux hides it as well, but not after a step over a `popf`, until the next run.
                 if mode == Mode::Step {
                     x86::hide_step(&space.extents, &before, regs, trap);
