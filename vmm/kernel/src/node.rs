@@ -43,8 +43,9 @@ impl Default for Costs {
     }
 }
 
-/// Makes instructions of a page trap that the host lets through, given what stands before and after it; returns how many.
-pub type PatchCode = fn(&mut [u8; 4096], &[u8], &[u8]) -> usize;
+/// Makes instructions of a page trap that the host lets through, given what stands before and after it, and an offset at which
+/// an instruction begins, if one is known; returns how many.
+pub type PatchCode = fn(&mut [u8; 4096], &[u8], &[u8], Option<usize>) -> usize;
 
 /// What a node is at its start.
 #[derive(Clone, Debug)]

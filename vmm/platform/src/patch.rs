@@ -42,8 +42,9 @@ pub(crate) const INVALID: u8 = 0x06;
 /// Replaces instructions of an executable page. The last two arguments are the bytes before and after the page (at most 96
 /// each are used), as far as they are code, patched or not; empty if they are not known. The answer is how many were replaced.
 ///
-/// The last bytes of a page are judged together with the first of those after it.
-pub type PatchCode = fn(&mut [u8; PAGE], &[u8], &[u8]) -> usize;
+/// The last bytes of a page are judged together with the first of those after it. At the offset that may be given an
+/// instruction begins, for certain.
+pub type PatchCode = fn(&mut [u8; PAGE], &[u8], &[u8], Option<usize>) -> usize;
 
 /// What has to be run over pages of code before they are mapped on a platform of these abilities.
 #[must_use]
@@ -56,23 +57,29 @@ pub fn patcher(abilities: &Abilities) -> PatchCode {
     }
 }
 
-fn patch_xgetbv(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize {
-    patch(page, before, after, &[XGETBV])
+fn patch_xgetbv(page: &mut [u8; PAGE], before: &[u8], after: &[u8], entry: Option<usize>) -> usize {
+    patch(page, before, after, entry, &[XGETBV])
 }
 
-fn patch_cpuid(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize {
-    patch(page, before, after, &[XGETBV, CPUID])
+fn patch_cpuid(page: &mut [u8; PAGE], before: &[u8], after: &[u8], entry: Option<usize>) -> usize {
+    patch(page, before, after, entry, &[XGETBV, CPUID])
 }
 
-fn patch_rdtsc(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize {
-    patch(page, before, after, &[XGETBV, RDTSC, RDTSCP])
+fn patch_rdtsc(page: &mut [u8; PAGE], before: &[u8], after: &[u8], entry: Option<usize>) -> usize {
+    patch(page, before, after, entry, &[XGETBV, RDTSC, RDTSCP])
 }
 
-fn patch_all(page: &mut [u8; PAGE], before: &[u8], after: &[u8]) -> usize {
-    patch(page, before, after, &[XGETBV, CPUID, RDTSC, RDTSCP])
+fn patch_all(page: &mut [u8; PAGE], before: &[u8], after: &[u8], entry: Option<usize>) -> usize {
+    patch(page, before, after, entry, &[XGETBV, CPUID, RDTSC, RDTSCP])
 }
 
-fn patch(page: &mut [u8; PAGE], before: &[u8], after: &[u8], patterns: &[Pattern]) -> usize {
+fn patch(
+    page: &mut [u8; PAGE],
+    before: &[u8],
+    after: &[u8],
+    entry: Option<usize>,
+    patterns: &[Pattern],
+) -> usize {
     let byte = |at: usize| page.get(at).or_else(|| after.get(at - PAGE)).copied();
     let pattern_at = |at: usize| {
         let stands = |p: &&Pattern| (1..).zip(p.rest).all(|(n, rest)| byte(at + n) == Some(*rest));
@@ -91,15 +98,32 @@ fn patch(page: &mut [u8; PAGE], before: &[u8], after: &[u8], patterns: &[Pattern
     code.extend_from_slice(page);
     code.extend_from_slice(&after[..after.len().min(CONTEXT)]);
     restore(&mut code);
+    let certain = entry.map_or(Vec::new(), |entry| stream(&code, before.len() + entry));
     let real: Vec<(usize, u8)> = candidates
         .into_iter()
-        .filter(|(at, pattern)| is_instruction(&code, before.len() + at, pattern))
+        .filter(|(at, pattern)| {
+            let at = before.len() + at;
+            certain.contains(&at) || is_instruction(&code, at, pattern)
+        })
         .map(|(at, pattern)| (at, if at + 1 == PAGE { INVALID } else { pattern.with }))
         .collect();
     for &(at, with) in &real {
         page[at] = with;
     }
     real.len()
+}
+
+/// Where the instructions begin that are executed from `at` on, until one does not go on to the next.
+fn stream(code: &[u8], mut at: usize) -> Vec<usize> {
+    let mut starts = Vec::new();
+    while let Some(instruction) = decode(code, at) {
+        starts.push(at);
+        if ends_flow(&instruction) {
+            break;
+        }
+        at = instruction.next_ip() as usize;
+    }
+    starts
 }
 
 /// Undoes what has been replaced already: it is no code that anybody writes, and would count against what stands next to it.

@@ -319,6 +319,9 @@ impl Vfs {
                 if let Node::Regular { data, .. } = &mut self.inode_mut(ino)?.node {
                     *data = Data::Own(pages);
                 }
+                if self.is_mapped(ino) {
+                    self.copied_up.push(ino);
+                }
             }
             Node::Regular { .. } => return Err(Errno::EIO),
             _ => return Err(not_regular(inode.is_dir())),

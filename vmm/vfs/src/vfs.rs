@@ -116,6 +116,8 @@ pub struct Vfs {
     pub(crate) by_point: Arc<BTreeMap<Ino, MountId>>,
     pub(crate) handles: Arc<BTreeMap<Ino, Handles>>,
     pub(crate) moved: Vec<PageMoved>,
+    /// Mapped files that were the base layer's until now.
+    pub(crate) copied_up: Vec<Ino>,
     /// Pages that application code may store into without notice, since [`Vfs::page_mut`] gave them out.
     pub(crate) stored: Arc<BTreeMap<Ino, BTreeSet<u64>>>,
     /// What power failures are computed from; `None` if there are none in this run.
@@ -138,6 +140,7 @@ impl Vfs {
             by_point: Arc::default(),
             handles: Arc::default(),
             moved: Vec::new(),
+            copied_up: Vec::new(),
             stored: Arc::default(),
             journal: None,
         };
@@ -182,6 +185,12 @@ impl Vfs {
     /// operation that can change file bytes, and drops its mappings of these pages.
     pub fn take_moved(&mut self) -> Vec<PageMoved> {
         std::mem::take(&mut self.moved)
+    }
+
+    /// Takes the list of mapped files that have content of their own since the last call ([`Vfs::is_pristine`]). To be called
+    /// when [`Vfs::take_moved`] is.
+    pub fn take_copied_up(&mut self) -> Vec<Ino> {
+        std::mem::take(&mut self.copied_up)
     }
 
     pub(crate) fn stamp(&self, now: SimTime) -> Timestamp {

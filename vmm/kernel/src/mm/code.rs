@@ -10,28 +10,24 @@
 
 use std::sync::Arc;
 
-use bloodhound_abi::consts as c;
 use bloodhound_frames::Frame;
 use bloodhound_vfs::Ino;
 
-use super::pages::PageTable;
-use super::{PAGE, Vma};
+use super::{Backing, PAGE, Vma};
 use crate::elf;
 use crate::ids::MmId;
 use crate::node::{Node, PatchCode};
 
 impl Node {
-    /// A copy of an executable page with its instructions made to trap that the host lets through, if it has any.
+    /// A copy of an executable page of an unchanged file with its instructions made to trap that the host lets through, if it
+    /// has any.
     pub(super) fn patched(&mut self, ino: Ino, index: u64, frame: &Frame, exec: bool) -> Option<Frame> {
         let patch = self.config.patch_code.filter(|_| exec)?;
-        let pristine = self.vfs.is_pristine(ino);
-        if pristine && let Some(known) = self.patched.get(&(ino, index)) {
+        if let Some(known) = self.patched.get(&(ino, index)) {
             return known.clone();
         }
         let copy = self.patch(patch, ino, index, frame);
-        if pristine {
-            Arc::make_mut(&mut self.patched).insert((ino, index), copy.clone());
-        }
+        Arc::make_mut(&mut self.patched).insert((ino, index), copy.clone());
         copy
     }
 
@@ -42,7 +38,7 @@ impl Node {
         // Instructions are found by decoding from before the page, so its neighbours are needed.
         let before = index.checked_sub(1).and_then(|i| self.vfs.page(ino, i));
         let after = self.vfs.page(ino, index + 1);
-        let mut copy = patched_copy(patch, frame, before.as_ref(), after.as_ref())?;
+        let mut copy = patched_copy(patch, frame, before.as_ref(), after.as_ref(), None)?;
         // Tables look like code sometimes, and the file says where it has some.
         if let Some(sections) = elf::code_sections(&|at, len| self.bytes_of(ino, at, len)) {
             let code = |at: u64| sections.iter().any(|(start, end)| (*start..*end).contains(&at));
@@ -74,34 +70,65 @@ impl Node {
         self.config.patch_code.is_none() || self.mms[mm].pages.is_code(page)
     }
 
-    /// The program executes a private page of its own for the first time since it wrote there: what it has put there is
-    /// patched now, as files are. This moment is the program's, whatever the platform has forgotten. The neighbours are
-    /// looked at as well if they cannot change any more.
-    pub(super) fn look(&mut self, mm: MmId, vma: &Vma, page: u64, (low, high): (u64, u64)) {
+    /// The program executes a private page for the first time since it wrote there, at an address in it: what it has put there
+    /// is patched now, as files are. This moment is the program's, whatever the platform has forgotten, and nothing else
+    /// decides: not which neighbours exist already. A page of a file that was written in the simulation becomes a copy.
+    pub(super) fn look(&mut self, mm: MmId, vma: &Vma, addr: u64) {
         let Some(patch) = self.config.patch_code else { return };
-        let first = page / PAGE;
-        let there = |pages: &PageTable, at: u64| pages.get(at).is_some() && !pages.is_code(at);
-        if vma.shared || !there(&self.mms[mm].pages, first) {
+        let page = addr / PAGE;
+        let kept = self.mms[mm].pages.get(page).is_some();
+        let own = match vma.backing {
+            Backing::Anon => true,
+            // Those of unchanged files are patched when they are mapped.
+            Backing::File { ino, .. } => !vma.shared && (kept || !self.vfs.is_pristine(ino)),
+            _ => false,
+        };
+        if !own || self.mms[mm].pages.is_code(page) {
             return;
         }
-        let fixed = vma.prot & c::PROT_WRITE == 0;
-        let range = if fixed { low / PAGE..high / PAGE } else { first..first + 1 };
-        for at in range {
-            let pages = &mut self.mms[mm].pages;
-            if !there(pages, at) {
-                continue;
+        let Some(frame) = self.seen(mm, vma, page) else { return };
+        if !kept {
+            self.mms[mm].pages.set(page, Frame::from_bytes(frame.bytes()));
+        }
+        if may_need_patch(&frame) {
+            let before = page.checked_sub(1).and_then(|at| self.seen(mm, vma, at));
+            let after = self.seen(mm, vma, page + 1);
+            // A fetch that faults at the beginning of a page may be the rest of an instruction.
+            let entry = (!addr.is_multiple_of(PAGE)).then_some((addr % PAGE) as usize);
+            if let Some(copy) = patched_copy(patch, &frame, before.as_ref(), after.as_ref(), entry) {
+                self.mms[mm].pages.set(page, copy);
             }
-            let inside = |at: u64| (vma.start / PAGE..vma.end / PAGE).contains(&at);
-            let neighbour = |at: u64| pages.get(at).filter(|_| inside(at));
-            let frame = pages.get(at).filter(|frame| may_need_patch(frame));
-            let copy = frame.and_then(|frame| {
-                patched_copy(patch, frame, at.checked_sub(1).and_then(neighbour), neighbour(at + 1))
-            });
-            if let Some(copy) = copy {
-                pages.set(at, copy);
-                self.mms[mm].invalidate(at * PAGE, PAGE);
+        }
+        self.mms[mm].pages.set_code(page, false);
+        self.mms[mm].invalidate(page * PAGE, PAGE);
+    }
+
+    /// What a private mapping shows at a page. Anonymous memory that does not exist yet is zeros.
+    fn seen(&self, mm: MmId, vma: &Vma, page: u64) -> Option<Frame> {
+        if !(vma.start / PAGE..vma.end / PAGE).contains(&page) {
+            return None;
+        }
+        match (self.mms[mm].pages.get(page), &vma.backing) {
+            (Some(frame), _) => Some(frame.clone()),
+            (None, Backing::Anon) => Some(Frame::shared_zero()),
+            (None, Backing::File { ino, offset }) => {
+                self.vfs.page(*ino, (offset + (page * PAGE - vma.start)) / PAGE)
             }
-            self.mms[mm].pages.set_code(at);
+            _ => None,
+        }
+    }
+
+    /// A file that was pristine was written: what was mapped of it as code has to be looked at again when it is executed.
+    pub(crate) fn forget_pristine(&mut self, ino: Ino) {
+        let Some(users) = self.mapped.get(&ino) else { return };
+        for id in users.keys().copied().collect::<Vec<_>>() {
+            let Some(mm) = self.mms.get_mut(id) else { continue };
+            let of_file = |v: &&Vma| matches!(v.backing, Backing::File { ino: i, .. } if i == ino);
+            let ranges: Vec<(u64, u64)> = mm.vmas().filter(of_file).map(|v| (v.start, v.end)).collect();
+            for (start, end) in ranges {
+                mm.pages.drop_of_file(start / PAGE, end / PAGE);
+                mm.invalidate(start, end - start);
+            }
         }
     }
 }
@@ -114,15 +141,16 @@ fn may_need_patch(frame: &Frame) -> bool {
     bytes.windows(2).any(may_be) || bytes[4095] == 0x0f
 }
 
-/// A copy of a page with its instructions made to trap, if there are any.
+/// A copy of a page with its instructions made to trap, if there are any. At `entry`, an offset, an instruction begins.
 fn patched_copy(
     patch: PatchCode,
     frame: &Frame,
     before: Option<&Frame>,
     after: Option<&Frame>,
+    entry: Option<usize>,
 ) -> Option<Frame> {
     let around = |frame: Option<&Frame>| frame.map_or(Vec::new(), |frame| frame.bytes().to_vec());
     let mut copy = Frame::from_bytes(frame.bytes());
-    let sites = patch(copy.make_unique(), &around(before), &around(after));
+    let sites = patch(copy.make_unique(), &around(before), &around(after), entry);
     (sites > 0).then_some(copy)
 }

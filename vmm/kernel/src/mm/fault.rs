@@ -61,7 +61,7 @@ impl Node {
         let fresh = self.mms[mm].pages.get(page / PAGE).is_none();
         self.fill_block(mm, &vma, low, high, access);
         if access == Access::Exec {
-            self.look(mm, &vma, page, (low, high));
+            self.look(mm, &vma, addr);
         }
         if access == Access::Write {
             self.mms[mm].pages.write_code(page / PAGE);
@@ -136,29 +136,34 @@ impl Node {
             return Some(PageMapping { addr, frame, write: writable && own, exec });
         }
         if self.mms[mm].pages.get(page).is_none() {
-            let mut looked = false;
+            let mut of_file = None;
             let frame = match vma.backing {
                 Backing::Anon if writable => Frame::zeroed(),
-                Backing::Anon => return Some(mapping(&Frame::shared_zero(), false)),
+                Backing::Anon => {
+                    let exec = exec && self.config.patch_code.is_none();
+                    return Some(PageMapping { exec, ..mapping(&Frame::shared_zero(), false) });
+                }
                 Backing::File { ino, offset } => {
                     let index = (offset + (addr - vma.start)) / PAGE;
                     let frame = self.vfs.page(ino, index)?;
                     let copy = writable && (access == Access::Write || self.copied_at_once(vma));
-                    if !(writable || exec && self.config.patch_code.is_some()) {
-                        return Some(mapping(&frame, false));
-                    }
-                    looked = exec;
-                    match self.patched(ino, index, &frame, exec) {
+                    // What the program itself may have written there it has to execute first.
+                    let pristine = self.vfs.is_pristine(ino);
+                    of_file = (exec && pristine).then_some(!copy);
+                    match self.patched(ino, index, &frame, exec && pristine) {
                         Some(patched) => patched,
                         None if copy => Frame::from_bytes(frame.bytes()),
-                        None => return Some(mapping(&frame, false)),
+                        None => {
+                            let exec = exec && (pristine || self.config.patch_code.is_none());
+                            return Some(PageMapping { exec, ..mapping(&frame, false) });
+                        }
                     }
                 }
                 _ => unreachable!("handled above"),
             };
             self.mms[mm].pages.set(page, frame);
-            if looked {
-                self.mms[mm].pages.set_code(page);
+            if let Some(of_file) = of_file {
+                self.mms[mm].pages.set_code(page, of_file);
             }
         }
         let exec = exec && self.is_code(mm, page);

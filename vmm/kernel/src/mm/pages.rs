@@ -22,6 +22,8 @@ struct Code {
     now: bool,
     /// How often it has become code.
     looks: u8,
+    /// It is the page of a file but for what was patched.
+    of_file: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -79,11 +81,12 @@ impl PageTable {
         }
     }
 
-    /// Makes a page code, if it has a frame.
-    pub fn set_code(&mut self, page: u64) {
+    /// Makes a page code, if it has a frame. `of_file`: it is the page of a file but for what was patched, and would not be
+    /// here otherwise.
+    pub fn set_code(&mut self, page: u64, of_file: bool) {
         if self.get(page).is_some() && !self.is_code(page) {
             let looks = self.code(page).looks.saturating_add(1);
-            self.change_code(page, Code { now: true, looks });
+            self.change_code(page, Code { now: true, looks, of_file });
         }
     }
 
@@ -92,13 +95,23 @@ impl PageTable {
         let code = self.code(page);
         let changes = code.now && code.looks < LOOKS;
         if changes {
-            self.change_code(page, Code { now: false, ..code });
+            self.change_code(page, Code { now: false, of_file: false, ..code });
         }
         changes
     }
 
+    /// Drops the pages of `first..end` that are a file's but for what was patched.
+    pub fn drop_of_file(&mut self, first: u64, end: u64) {
+        let pages: Vec<u64> =
+            self.range(first, end).map(|(page, _)| page).filter(|page| self.code(*page).of_file).collect();
+        for page in pages {
+            self.remove_range(page, page + 1);
+        }
+    }
+
     /// The pages of `first..end` may not be executed any more.
     pub fn forget_code(&mut self, first: u64, end: u64) {
+        self.drop_of_file(first, end);
         let known = |page: &u64| self.code(*page).looks > 0;
         let pages: Vec<u64> = self.range(first, end).map(|(page, _)| page).filter(known).collect();
         for page in pages {

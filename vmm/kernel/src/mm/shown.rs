@@ -51,8 +51,15 @@ impl Node {
 
     fn executable(&self, mm: &Mm, vma: &Vma, addr: u64) -> bool {
         let page = addr / PAGE;
-        let own = !vma.shared && mm.pages.get(page).is_some();
-        vma.prot & c::PROT_EXEC != 0 && (!own || self.config.patch_code.is_none() || mm.pages.is_code(page))
+        if vma.prot & c::PROT_EXEC == 0 || vma.shared || self.config.patch_code.is_none() {
+            return vma.prot & c::PROT_EXEC != 0;
+        }
+        match vma.backing {
+            _ if mm.pages.get(page).is_some() => mm.pages.is_code(page),
+            Backing::File { ino, .. } => self.vfs.is_pristine(ino),
+            Backing::Anon => false,
+            Backing::Shm { .. } | Backing::Special(_) => true,
+        }
     }
 
     /// Offset of the frame that a read of the page sees, if it is there without a fault that changes something.

@@ -294,6 +294,9 @@ impl Ctx<'_> {
 impl Node {
     /// Tells address spaces about file pages whose frames changed.
     pub fn drop_moved_pages(&mut self) {
+        for ino in self.vfs.take_copied_up() {
+            self.forget_pristine(ino);
+        }
         for moved in self.vfs.take_moved() {
             self.invalidate_file(moved.ino, moved.index * crate::mm::PAGE, crate::mm::PAGE);
         }

@@ -16,9 +16,9 @@ fn instructions_are_replaced_wherever_they_stand() {
     let code = b"\x53\x31\xc9\xb8\x07\0\0\0\x0f\xa2\x89\x1f\x5b\xc3";
     for at in [0, 1, 100, 4000, PAGE - code.len()] {
         let mut page = page(code, at);
-        assert_eq!(patch_cpuid(&mut page, &[], &[]), 1, "at {at}");
+        assert_eq!(patch_cpuid(&mut page, &[], &[], None), 1, "at {at}");
         assert_eq!(page[at + 8..at + 10], [0xf4, 0xa2]);
-        assert_eq!(patch_cpuid(&mut page, &[], &[]), 0, "once is enough");
+        assert_eq!(patch_cpuid(&mut page, &[], &[], None), 0, "once is enough");
     }
 }
 
@@ -27,18 +27,18 @@ fn time_stamp_counters_are_replaced() {
     // lfence; rdtsc; shl rdx, 32; or rax, rdx; ret, and rdtscp; mov [rdi], eax; ret
     let code = b"\x0f\xae\xe8\x0f\x31\x48\xc1\xe2\x20\x48\x09\xd0\xc3\x0f\x01\xf9\x89\x07\xc3";
     let mut replaced = page(code, 500);
-    assert_eq!(patch_rdtsc(&mut replaced, &[], &[]), 2);
+    assert_eq!(patch_rdtsc(&mut replaced, &[], &[], None), 2);
     assert_eq!((replaced[503], replaced[504], replaced[513], replaced[514]), (6, 0x31, 6, 1));
     let mut other = page(code, 500);
-    assert_eq!(patch_cpuid(&mut other, &[], &[]), 0);
-    assert_eq!(patch_all(&mut other, &[], &[]), 2);
+    assert_eq!(patch_cpuid(&mut other, &[], &[], None), 0);
+    assert_eq!(patch_all(&mut other, &[], &[], None), 2);
     assert_eq!(other, replaced);
     // mov eax, 0x310f
-    assert_eq!(patch_rdtsc(&mut page(b"\xb8\x0f\x31\0\0\xc3", 500), &[], &[]), 0);
+    assert_eq!(patch_rdtsc(&mut page(b"\xb8\x0f\x31\0\0\xc3", 500), &[], &[], None), 0);
     // rdtscp across the page's end.
     let mut first = page(b"\x0f\x01", PAGE - 2);
-    assert_eq!(patch_rdtsc(&mut first, &[], b"\xf9\x89\x07\xc3"), 1);
-    assert_eq!(patch_rdtsc(&mut page(b"\x0f\x01", PAGE - 2), &[], b"\xf8\x89\x07\xc3"), 0, "swapgs");
+    assert_eq!(patch_rdtsc(&mut first, &[], b"\xf9\x89\x07\xc3", None), 1);
+    assert_eq!(patch_rdtsc(&mut page(b"\x0f\x01", PAGE - 2), &[], b"\xf8\x89\x07\xc3", None), 0, "swapgs");
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn extended_control_registers_are_replaced_always() {
             let patch = patcher(&Abilities { traps_rdtsc, cpuid, traps_steps: true, trap_cost_ns: 0 });
             for at in [0, 100, 4000] {
                 let mut page = page(code, at);
-                assert_eq!(patch(&mut page, &[], &[]), 1);
+                assert_eq!(patch(&mut page, &[], &[], None), 1);
                 assert_eq!(page[at + 2..at + 5], [6, 1, 0xd0]);
             }
         }
@@ -59,7 +59,7 @@ fn extended_control_registers_are_replaced_always() {
     let table = b"\x3c\xbf\x01\x01\x0f\x01\xd0\x01\x63\xbf\x01\x01\x0f\x01\xd0\x01\xdb\x01\xbf\x01\x01\x0f\x01\xd0\x01\x12\x00";
     let mut whole = [0x33; PAGE];
     whole[1000..1000 + table.len()].copy_from_slice(table);
-    assert_eq!(patch_xgetbv(&mut whole, &[], &[]), 0);
+    assert_eq!(patch_xgetbv(&mut whole, &[], &[], None), 0);
 }
 
 #[test]
@@ -69,19 +69,38 @@ fn code_behind_zeros_and_behind_what_is_replaced() {
         let mut page = [0; PAGE];
         page[at..at + code.len()].copy_from_slice(code);
         page[at + 40..at + 40 + code.len()].copy_from_slice(code);
-        assert_eq!(patch_cpuid(&mut page, &[], &[]), 2, "at {at}");
+        assert_eq!(patch_cpuid(&mut page, &[], &[], None), 2, "at {at}");
         // Written behind it later, and behind the end of the page.
         page[at + 60..at + 60 + code.len()].copy_from_slice(code);
-        assert_eq!(patch_cpuid(&mut page, &[], &[]), 1, "at {at}");
+        assert_eq!(patch_cpuid(&mut page, &[], &[], None), 1, "at {at}");
     }
     let mut before = page(code, PAGE - code.len());
-    assert_eq!(patch_cpuid(&mut before, &[], &[]), 1);
-    assert_eq!(patch_cpuid(&mut page(code, 0), &before, &[]), 1);
+    assert_eq!(patch_cpuid(&mut before, &[], &[], None), 1);
+    assert_eq!(patch_cpuid(&mut page(code, 0), &before, &[], None), 1);
     // Numbers in a table.
     let numbers: Vec<u8> = (0..400u32).flat_map(|n| (0xa201 + n * 14).to_le_bytes()).collect();
     let mut table = [0; PAGE];
     table[800..800 + numbers.len()].copy_from_slice(&numbers);
-    assert_eq!(patch_all(&mut table, &[], &[]), 0);
+    assert_eq!(patch_all(&mut table, &[], &[], None), 0);
+}
+
+#[test]
+fn code_behind_data() {
+    let code = b"\x53\x31\xc9\xb8\x07\0\0\0\x0f\xa2\x89\x1f\x5b\xc3";
+    let mut number = 1u64;
+    for _ in 0..50 {
+        let mut page = [0; PAGE];
+        for byte in &mut page[..1000] {
+            number = number.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            *byte = (number >> 56) as u8;
+        }
+        page[1000..1000 + code.len()].copy_from_slice(code);
+        // Where an instruction begins there is nothing to be guessed.
+        patch_cpuid(&mut page, &[], &[], Some(1000));
+        assert_eq!(page[1008..1010], [0xf4, 0xa2]);
+        // What does not follow from it is.
+        assert_eq!(patch_cpuid(&mut [0x0f; PAGE], &[], &[], Some(1000)), 0);
+    }
 }
 
 #[test]
@@ -94,7 +113,7 @@ fn pairs_inside_other_instructions_are_left() {
     ];
     for code in cases {
         let mut page = page(code, 1000);
-        assert_eq!(patch_cpuid(&mut page, &[], &[]), 0, "{code:x?}");
+        assert_eq!(patch_cpuid(&mut page, &[], &[], None), 0, "{code:x?}");
     }
 }
 
@@ -104,16 +123,16 @@ fn a_pair_across_the_pages_end() {
     let mut whole = vec![0x90; 2 * PAGE];
     whole[PAGE - 3..PAGE - 3 + code.len()].copy_from_slice(code);
     let mut first: [u8; PAGE] = whole[..PAGE].try_into().unwrap();
-    assert_eq!(patch_cpuid(&mut first, &[], &whole[PAGE..]), 1);
+    assert_eq!(patch_cpuid(&mut first, &[], &whole[PAGE..], None), 1);
     assert_eq!(first[PAGE - 1], INVALID);
     let mut second: [u8; PAGE] = whole[PAGE..].try_into().unwrap();
-    assert_eq!(patch_cpuid(&mut second, &whole[..PAGE], &[]), 0, "its second byte stays");
+    assert_eq!(patch_cpuid(&mut second, &whole[..PAGE], &[], None), 0, "its second byte stays");
     // The same bytes, as the operand of an instruction that begins in the first page.
     whole[PAGE - 4] = 0xb8;
     whole[PAGE - 3..PAGE + 1].copy_from_slice(&[1, 2, 0x0f, 0xa2]);
     let mut first: [u8; PAGE] = whole[..PAGE].try_into().unwrap();
     first[PAGE - 3..].copy_from_slice(&[1, 2, 0x0f]);
-    assert_eq!(patch_cpuid(&mut first, &[], &whole[PAGE..]), 0);
+    assert_eq!(patch_cpuid(&mut first, &[], &whole[PAGE..], None), 0);
 }
 
 /// Executable segments of an ELF file: (file offset, address, length).
@@ -134,7 +153,7 @@ fn patched_addresses(elf: &[u8]) -> BTreeSet<u64> {
             let end = len.min(start + PAGE);
             let mut page = [0; PAGE];
             page[..end - start].copy_from_slice(&segment[start..end]);
-            patch_all(&mut page, &segment[..start], &segment[end..]);
+            patch_all(&mut page, &segment[..start], &segment[end..], None);
             let changed = segment[start..end].iter().zip(&page).enumerate().filter(|(_, (a, b))| a != b);
             found.extend(changed.map(|(n, _)| address + (start + n) as u64));
         }
