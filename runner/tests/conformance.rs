@@ -12,7 +12,9 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
-use common::{Ran, exec, exec_on, finish, in_parallel, installed, platform, repository, say};
+use common::{
+    Ran, emulated_processor, exec, exec_on, finish, in_parallel, installed, platform, repository, say,
+};
 
 /// Programs that print no checks: `nondet` has a test of its own, `tokio-server` serves until it is ended.
 const OTHERS: [&str; 2] = ["nondet", "tokio-server"];
@@ -36,11 +38,17 @@ fn programs() -> Option<PathBuf> {
     BUILT.get_or_init(build).clone()
 }
 
-/// Tells programs of a KVM that is done in software, which does not run all instructions as a processor does.
+/// Tells programs of a KVM that is done in software, or of a processor that is, which do not run all instructions as a
+/// processor does.
 fn excuse() -> &'static [&'static str] {
-    static LEAKS: OnceLock<bool> = OnceLock::new();
-    let leaks = || finish(&mut exec(&[], &["true".into()]), b"").rdtsc_leaks();
-    if *LEAKS.get_or_init(leaks) { &["-e", "SOFTWARE_KVM=1"] } else { &[] }
+    static EXCUSE: OnceLock<&[&str]> = OnceLock::new();
+    EXCUSE.get_or_init(|| {
+        if emulated_processor() {
+            return &["-e", "EMULATED_PROCESSOR=1"];
+        }
+        let leaks = finish(&mut exec(&[], &["true".into()]), b"").rdtsc_leaks();
+        if leaks { &["-e", "SOFTWARE_KVM=1"] } else { &[] }
+    })
 }
 
 fn run(options: &[&str], program: &PathBuf) -> Ran {

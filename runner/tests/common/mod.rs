@@ -89,6 +89,12 @@ fn wait(child: &mut std::process::Child) -> Option<ExitStatus> {
     }
 }
 
+/// Whether the host's processor is QEMU's TCG, which does not do all as a processor does.
+pub fn emulated_processor() -> bool {
+    // The hypervisor's signature: "TCGTCGTCGTCG".
+    core::arch::x86_64::__cpuid(0x4000_0000).ebx == u32::from_le_bytes(*b"TCGT")
+}
+
 /// The platform that the tests are to run programs on. `None`: whichever `bloodhound` takes by itself.
 pub fn platform() -> Option<String> {
     std::env::var("BLOODHOUND_TEST_PLATFORM").ok().filter(|name| !name.is_empty())

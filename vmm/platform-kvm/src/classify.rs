@@ -31,10 +31,13 @@ mod vector {
     pub const INT80: u64 = 0x80;
 }
 
+const PF_PRESENT: u64 = 1;
 const PF_WRITE: u64 = 1 << 1;
+const PF_USER: u64 = 1 << 2;
 const PF_RESERVED: u64 = 1 << 3;
 const PF_FETCH: u64 = 1 << 4;
 const TF: u64 = 1 << 8;
+const PAGE: u64 = 4096;
 const INT1: u8 = 0xf1;
 
 const GENERAL_PROTECTION: Trap =
@@ -100,6 +103,14 @@ pub(crate) fn classify(
         }
         vector::NP | vector::SS => exception(ExceptionKind::Segv, SI_KERNEL, 0),
         vector::GP => Ok(general_protection(frame, memory, regs, software)),
+        // The processor's own access, as of descriptors, which no page table of ours forbids. QEMU's TCG reads the stack of a
+        // far return so, and SMAP forbids that.
+        vector::PF
+            if frame.error & (PF_USER | PF_PRESENT) == PF_PRESENT
+                && memory.get(frame.cr2 & !(PAGE - 1)).is_some_and(|(_, prot)| prot.read) =>
+        {
+            Ok(Meaning::Trap(GENERAL_PROTECTION))
+        }
         // Reserved bits are a bug of ours where our page tables map something, which is below the gap.
         vector::PF if frame.error & PF_RESERVED == 0 || frame.cr2 >= GUEST_TOP => {
             Ok(Meaning::Trap(page_fault(frame, memory, regs)))
@@ -208,6 +219,14 @@ fn page_fault(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
     if !canonical(frame.cr2) {
         // A processor says #GP, or #SS for the stack; a software KVM that emulates the instruction does not.
         return bad_operand(memory, regs).unwrap_or(GENERAL_PROTECTION);
+    }
+    // So it does where an operand begins below the gap and ends in it.
+    if frame.cr2 > (1 << 47) - 64
+        && frame.cr2 < 1 << 47
+        && frame.error & PF_FETCH == 0
+        && let Some(trap) = bad_operand(memory, regs)
+    {
+        return trap;
     }
     // The same goes for operands that have to be aligned.
     if !frame.cr2.is_multiple_of(16)

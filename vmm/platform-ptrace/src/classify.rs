@@ -121,6 +121,10 @@ fn segv(memory: &Extents, info: &mut InstructionInfoFactory, regs: &mut Regs, si
         SI_KERNEL if x86::vsyscall_at(regs.rip).is_some() => {
             x86::vsyscall(memory, regs).unwrap_or_else(|| x86::general_protection(memory, regs))
         }
+        // Off its entries.
+        SI_KERNEL if x86::in_vsyscall_page(regs.rip) => {
+            Trap::PageFault { addr: regs.rip, access: Some(Access::Exec), rip: regs.rip }
+        }
         SI_KERNEL => x86::general_protection(memory, regs),
         SEGV_MAPERR | SEGV_ACCERR => {
             // A host without the vsyscall page.

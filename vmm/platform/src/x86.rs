@@ -39,6 +39,12 @@ pub const NOT_YET: u64 = (-38i64) as u64;
 pub const VSYSCALL: u64 = 0xffff_ffff_ff60_0000;
 const VSYSCALLS: [u64; 3] = [96, 201, 309];
 
+/// Whether an address lies in the vsyscall page.
+#[must_use]
+pub fn in_vsyscall_page(addr: u64) -> bool {
+    addr & !0xfff == VSYSCALL
+}
+
 /// The call that an address in the vsyscall page makes.
 #[must_use]
 pub fn vsyscall_at(addr: u64) -> Option<u64> {

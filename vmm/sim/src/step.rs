@@ -460,7 +460,7 @@ impl Machine {
             }
             Fault::Signal(signo, code, at) => {
                 let err = self.world.nodes[&id].fault_error(mm, addr, access);
-                let exception = Exception { trapno: 14, err, cr2: at };
+                let exception = Exception { trapno: 14, err, cr2: addr };
                 Some(self.fault_signal(id, tid, fault_info(signo, code, at), exception))
             }
         }

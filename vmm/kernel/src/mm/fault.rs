@@ -30,6 +30,9 @@ pub struct PageMapping {
     pub exec: bool,
 }
 
+/// The vsyscall page. Platforms make the calls of its entries.
+const VSYSCALL: u64 = 0xffff_ffff_ff60_0000;
+
 /// What a fault means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // lives on the stack of one trap; a box would cost an allocation per fault
@@ -44,6 +47,11 @@ impl Node {
     /// Answers a fault of a task of `mm` at `addr`. An unknown kind of access counts as a read first; the platform
     /// knows a write from a second fault on a page that it has mapped read-only.
     pub fn page_fault(&mut self, mm: MmId, addr: u64, access: Access) -> Fault {
+        if access == Access::Exec && (VSYSCALL..VSYSCALL + PAGE).contains(&addr) {
+            // Off the entries of the vsyscall page: "misaligned vsyscall (exploit attempt or buggy program)", which forces a
+            // SIGSEGV without an address (arch/x86/entry/vsyscall/vsyscall_64.c).
+            return Fault::Signal(c::SIGSEGV as u32, c::SI_KERNEL as i32, 0);
+        }
         let vma = match self.mms[mm].check(addr, access) {
             Ok(vma) => vma.clone(),
             Err(code) => return Fault::Signal(c::SIGSEGV as u32, code, addr),
@@ -100,7 +108,7 @@ impl Node {
                 let readable = vma.prot & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC) != 0;
                 readable && self.mms[mm].check(addr, access).is_err()
             }
-            None => addr >= USER_END,
+            None => addr >= USER_END && !(VSYSCALL..VSYSCALL + PAGE).contains(&addr),
         };
         4 | kind | u64::from(protection)
     }
