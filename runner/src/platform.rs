@@ -126,8 +126,8 @@ pub struct Missing {
 const RDTSC: Missing = Missing {
     ability: "traps_rdtsc",
     what: "trap rdtsc",
-    consequence: "it is replaced in the code of programs, but code that they write into a page which they have rewritten many \
-                  times and that reads the time-stamp counter sees the host's; a replay is exact only if none does",
+    consequence: "it is replaced in the code of programs, but code that is not known for such (docs/platforms.md, \"Patched \
+                  instructions\") and that reads the time-stamp counter sees the host's; a replay is exact only if none does",
 };
 const STEPS: Missing = Missing {
     ability: "traps_steps",
