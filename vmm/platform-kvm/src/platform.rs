@@ -312,9 +312,10 @@ impl KvmPlatform {
                     }
                 }
             };
-            self.watchdog.less_patience();
             regs.canonical_rflags();
-            if mode == Mode::Step {
+            if mode == Mode::Run {
+                self.watchdog.less_patience();
+            } else {
                 space.unaware = trap == Trap::Step;
                 x86::hide_step(&space.extents, &before, regs, trap);
             }
@@ -369,7 +370,9 @@ impl Platform for KvmPlatform {
             // A step would be a run.
             return Ok(Spin::Progressing);
         }
-        spin::analyse(self, space, task, regs, look)
+        let spin = spin::analyse(self, space, task, regs, look)?;
+        self.watchdog.looked(spin);
+        Ok(spin)
     }
 
     fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {

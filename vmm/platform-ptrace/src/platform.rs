@@ -261,7 +261,10 @@ impl PtracePlatform {
             }
             let seen = Seen { tracee, host: &host, stop };
             if let Some(trap) = classify(&seen, &space.extents, &mut self.info, regs)? {
-                self.watchdog.less_patience();
+                // Steps of a look say nothing of how long the program computes.
+                if mode == Mode::Run {
+                    self.watchdog.less_patience();
+                }
                 // Linux hides it as well, but not after a step over a `popf`, until the next run.
                 if mode == Mode::Step {
                     x86::hide_step(&space.extents, &before, regs, trap);
@@ -323,7 +326,9 @@ impl Platform for PtracePlatform {
         regs: &mut Regs,
         look: &mut Look,
     ) -> Result<Spin, PlatformError> {
-        spin::analyse(self, space, task, regs, look)
+        let spin = spin::analyse(self, space, task, regs, look)?;
+        self.watchdog.looked(spin);
+        Ok(spin)
     }
 
     fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {

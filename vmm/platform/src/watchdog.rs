@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::PlatformError;
+use crate::{PlatformError, Spin};
 
 /// How often the watchdog looks.
 const TICK: Duration = Duration::from_millis(10);
@@ -81,6 +81,13 @@ impl Watchdog {
     pub fn more_patience(&self) {
         let now = self.slot.patience.load(Ordering::Relaxed);
         self.slot.patience.store((now * 2).min(MOST), Ordering::Relaxed);
+    }
+
+    /// A look found something: who waits in a loop is to be found at once, who computes is not to be disturbed.
+    pub fn looked(&self, spin: Spin) {
+        if spin != Spin::Progressing {
+            self.slot.patience.store(FIRST, Ordering::Relaxed);
+        }
     }
 
     /// A trap came: patience shrinks back. Not at once, so that a program that computes long between its traps

@@ -27,8 +27,9 @@ use crate::world::FindingKind;
 
 /// Longest turn of a task in steps when others are runnable; the length is drawn.
 const MAX_TURN: u64 = 48;
-/// Watchdog checks in a row without a trap after which a task counts as hanging (each is at least 20 ms of host time).
-const HANG_CHECKS: u32 = 6_000;
+/// Watchdog checks in a row without a trap after which a task counts as hanging. The first comes after 20 ms of host time,
+/// each after twice the time of the one before, up to two seconds: some five minutes.
+const HANG_CHECKS: u32 = 150;
 /// TF of rflags.
 const TRAP_FLAG: u64 = 0x100;
 /// ES in the low byte of the x87 status word.
