@@ -69,7 +69,13 @@ fn judge(program: &PathBuf) -> Result<String, String> {
         false => Err(format!("{how}: {}", difference(&first, again))),
     };
     same("the second run", &run(&["--summary"], program))?;
-    for every in TORMENTS {
+    // Looks at loops are steps, and QEMU's TCG steps over `pause` and the next instruction at once: where a page fault comes in
+    // between shows.
+    let odd_steps = emulated_processor() && program.ends_with("spins");
+    if odd_steps {
+        say("SKIPPED: spins under torment, on a processor that does not step over pause alone");
+    }
+    for every in TORMENTS.iter().filter(|_| !odd_steps) {
         same(&format!("--torment {every}"), &run(&["--summary", "--torment", every], program))?;
     }
     if platform().is_some_and(|name| name != "ptrace") {

@@ -49,13 +49,23 @@ pub struct Look {
     /// From the beginning to where it has come.
     states: Vec<Regs>,
     writes: Vec<Write>,
+    /// What interrupted it has not been answered.
+    waits: bool,
 }
 
 impl Look {
-    /// To be called after each run: only one that met a page fault at once has changed nothing of what was seen.
+    /// To be called after each run. Only one that met a page fault at once has changed nothing of what was seen; and one that
+    /// the watchdog ended before it came to the fault that interrupted the look.
     pub fn after_run(&mut self, before: &Regs, regs: &Regs, trap: Trap) {
-        if before != regs || !matches!(trap, Trap::PageFault { .. }) {
-            *self = Look::default();
+        let nothing = before == regs
+            && match trap {
+                Trap::PageFault { .. } => true,
+                Trap::BudgetSpent => self.waits,
+                _ => false,
+            };
+        match nothing {
+            true => self.waits &= trap == Trap::BudgetSpent,
+            false => *self = Look::default(),
         }
     }
 }
@@ -77,7 +87,7 @@ pub fn analyse<P: Memory + ?Sized>(
     regs: &mut Regs,
     look: &mut Look,
 ) -> Result<Spin, PlatformError> {
-    let Look { mut states, mut writes } = std::mem::take(look);
+    let Look { mut states, mut writes, .. } = std::mem::take(look);
     if states.last() != Some(regs) {
         states = vec![*regs];
         writes.clear();
@@ -96,7 +106,7 @@ pub fn analyse<P: Memory + ?Sized>(
             });
         if followed.is_none() || !step_once(platform, space, task, regs)? {
             writes.truncate(before);
-            *look = Look { states, writes };
+            *look = Look { states, writes, waits: true };
             return Ok(Spin::Progressing);
         }
         let Some(memory) = platform.extents(space) else { return Ok(Spin::Progressing) };
