@@ -57,6 +57,9 @@ impl Look {
     /// To be called after each run. Only one that met a page fault at once has changed nothing of what was seen; and one that
     /// the watchdog ended before it came to the fault that interrupted the look.
     pub fn after_run(&mut self, before: &Regs, regs: &Regs, trap: Trap) {
+        if self.states.is_empty() {
+            return;
+        }
         let nothing = before == regs
             && match trap {
                 Trap::PageFault { .. } => true,

@@ -304,12 +304,12 @@ impl Machine {
         let mut checks = 0;
         // Looks come first: running would find out no more, and would take until the watchdog comes.
         let mut still = self.world.looking.remove(&(id, tid));
-        let woken = convert::to_platform(&self.world.nodes[&id].task(tid).regs);
+        let woken = still.then(|| convert::to_platform(&self.world.nodes[&id].task(tid).regs));
         let mut look = Look::default();
         loop {
             let mut regs = convert::to_platform(&self.world.nodes[&id].task(tid).regs);
             if still && let Some(there) = self.spins(id, tid, space, &mut regs, &mut look)? {
-                return Ok(Ran::Parked { still: there && regs == woken });
+                return Ok(Ran::Parked { still: there && Some(regs) == woken });
             }
             let before = regs;
             let ran = self.platform.run(space, key(id, tid), &mut regs);
@@ -321,7 +321,7 @@ impl Machine {
             let trap = if trap == Trap::BudgetSpent {
                 checks += 1;
                 if let Some(there) = self.spins(id, tid, space, &mut regs, &mut look)? {
-                    return Ok(Ran::Parked { still: still && there && regs == woken });
+                    return Ok(Ran::Parked { still: still && there && Some(regs) == woken });
                 }
                 if checks > HANG_CHECKS {
                     return Ok(Ran::Hang(format!(
