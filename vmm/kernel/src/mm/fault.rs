@@ -156,9 +156,9 @@ impl Node {
                     let frame = self.vfs.page(ino, index)?;
                     let copy = writable && (access == Access::Write || self.copied_at_once(vma));
                     // What the program itself may have written there it has to execute first.
-                    let pristine = self.vfs.is_pristine(ino);
-                    of_file = (exec && pristine).then_some(!copy);
-                    match self.patched(ino, index, &frame, exec && pristine) {
+                    let pristine = exec && self.vfs.is_pristine(ino);
+                    of_file = pristine.then_some(!copy);
+                    match self.patched(ino, index, &frame, pristine) {
                         Some(patched) => patched,
                         None if copy => Frame::from_bytes(frame.bytes()),
                         None => {

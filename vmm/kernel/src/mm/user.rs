@@ -171,7 +171,8 @@ impl Ctx<'_> {
                     self.node.mms[mm].pages.set(page, frame);
                     self.node.mms[mm].invalidate(page * PAGE, PAGE);
                 }
-                let uncoded = self.node.mms[mm].pages.write_code(page);
+                let exec = vma.prot & bloodhound_abi::consts::PROT_EXEC != 0;
+                let uncoded = exec && self.node.mms[mm].pages.write_code(page);
                 let (frame, copied) = self.node.mms[mm].pages.make_exclusive(page).ok_or(Errno::EFAULT)?;
                 act(frame);
                 if copied || uncoded {
