@@ -10,8 +10,8 @@ use bloodhound_platform::Abilities;
 use serde_json::{Value as Json, json};
 
 use crate::output::{self, Format};
-use crate::platform::{self, Cpuid, Name, Probed, best, microseconds, missing};
-use crate::{exit, kvm};
+use crate::platform::{self, Cpuid, Name, Probed, best, complete, microseconds, missing};
+use crate::{cpus, exit, kvm};
 
 /// Arguments of `doctor`.
 #[derive(clap::Args, Debug)]
@@ -105,7 +105,7 @@ impl Host {
         Host {
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease").ok().map(|text| text.trim().to_owned()),
             cpu: field(&cpuinfo, "model name"),
-            cpus: std::thread::available_parallelism().map_or(1, usize::from),
+            cpus: cpus::jobs(),
             memory: memory(&meminfo, "MemTotal"),
             available: memory(&meminfo, "MemAvailable"),
             yama: number("/proc/sys/kernel/yama/ptrace_scope"),
@@ -116,11 +116,6 @@ impl Host {
             traced: status_field("TracerPid").is_some_and(|pid| pid != "0"),
         }
     }
-}
-
-/// Whether the platform starts and can do everything that it must.
-fn complete(probed: &Probed) -> bool {
-    probed.as_ref().is_ok_and(|abilities| missing(abilities).is_empty())
 }
 
 impl Report {

@@ -13,6 +13,7 @@ use bloodhound_kernel::exec::Program;
 use bloodhound_kernel::file::Console;
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_net::{LinkConfig, NodeId};
+use bloodhound_platform::{PatchCode, Platform};
 use bloodhound_sim::machine::{Listen, StepRecord, TestModes};
 use bloodhound_sim::scenario::{RestartPolicy, Scenario, ServiceSpec};
 use bloodhound_sim::services::State;
@@ -93,7 +94,15 @@ impl Single {
     /// # Errors
     /// What the platform or the setup says.
     pub fn machine(&self, chosen: &Chosen, seed: u64) -> Result<Machine, Failure> {
-        let (platform, patch) = chosen.open(None)?;
+        self.machine_on(chosen.open()?, seed)
+    }
+
+    /// The same on a platform that is open, with what is to be patched in code.
+    fn machine_on(
+        &self,
+        (platform, patch): (Box<dyn Platform>, PatchCode),
+        seed: u64,
+    ) -> Result<Machine, Failure> {
         let mut base = self.base.clone();
         let world = host::world(&self.scenario, &mut base, Decisions::seeded(seed), Some(patch))
             .map_err(Failure::environment)?;
@@ -189,17 +198,24 @@ fn binds(base: &HostBase, more: &[PathBuf]) -> Result<Vec<(String, MountSpec)>, 
 
 /// Runs the program; its exit code, or one of ours.
 pub fn run(args: &Args) -> u8 {
-    let chosen = platform::choose(args.platform.wanted);
-    chosen.and_then(|chosen| run_on(args, &chosen)).unwrap_or_else(|failure| fail(&failure))
+    let started = platform::start(args.platform.wanted);
+    started
+        .and_then(|(chosen, platform, patch)| run_with(args, &chosen, (platform, patch)))
+        .unwrap_or_else(|failure| fail(&failure))
 }
 
 /// `exec` on a platform that is chosen.
 ///
 /// # Errors
 /// What the host says.
+#[cfg(test)]
 pub fn run_on(args: &Args, chosen: &Chosen) -> Result<u8, Failure> {
+    run_with(args, chosen, chosen.open()?)
+}
+
+fn run_with(args: &Args, chosen: &Chosen, open: (Box<dyn Platform>, PatchCode)) -> Result<u8, Failure> {
     let single = Single::new(&args.surroundings, &args.command)?;
-    let mut machine = single.machine(chosen, args.seed)?;
+    let mut machine = single.machine_on(open, args.seed)?;
     if args.strace {
         machine.set_listener(Listen::Text, Box::new(print_step));
     }

@@ -24,10 +24,19 @@ pub struct Device {
 /// The rule that opens the device to everybody. `static_node` has it created at boot, before the module is loaded.
 pub const UDEV_RULE: &str = r#"KERNEL=="kvm", GROUP="kvm", MODE="0666", OPTIONS+="static_node=kvm""#;
 
+fn open() -> std::io::Result<fs::File> {
+    fs::OpenOptions::new().read(true).write(true).open("/dev/kvm")
+}
+
+/// Whether there is a device that this process may use.
+pub fn openable() -> bool {
+    open().is_ok()
+}
+
 impl Device {
     /// Looks at this host.
     pub fn read() -> Device {
-        let opened = fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+        let opened = open();
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or_default();
         let flag = |name: &str| flags.split_whitespace().any(|word| word == name);

@@ -5,6 +5,7 @@ mod bug;
 mod campaign;
 mod check;
 mod cli;
+mod cpus;
 #[cfg(test)]
 mod docs;
 mod doctor;
@@ -21,6 +22,7 @@ mod kvm;
 mod output;
 mod plan;
 mod platform;
+mod remember;
 mod report;
 mod run;
 mod session;
@@ -36,6 +38,7 @@ pub const MEMORY: u64 = 4 << 30;
 
 fn main() {
     bug::install();
+    cpus::init();
     let cli = cli::Cli::parse();
     let code = match &cli.command {
         cli::Command::Test(args) => campaign::test(args),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::session::Failure;
-use crate::{kvm, output};
+use crate::{cpus, kvm, output, remember};
 
 /// What `--platform` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -84,7 +84,7 @@ pub type Probed = Result<Abilities, PlatformError>;
 /// Starts a platform as a worker of a campaign does, on a thread of its own and bound to one CPU, and lets it measure.
 pub fn probe(name: Name) -> Probed {
     let open = opener(name);
-    let start = move || open(allowed_cpus().first().copied()).map(|platform| platform.abilities());
+    let start = move || open(cpus::mine()).map(|platform| platform.abilities());
     let thread = std::thread::Builder::new().name(format!("probe-{name}")).spawn(start);
     let thread = thread.map_err(|e| PlatformError::Host {
         what: "starting a thread",
@@ -92,24 +92,6 @@ pub fn probe(name: Name) -> Probed {
     })?;
     // A panic has ended the process by then (`bug::install`).
     thread.join().unwrap_or(Err(PlatformError::Internal("it panicked")))
-}
-
-/// The CPUs that this process may use, by rising number: a container or taskset(1) may leave it any.
-#[must_use]
-pub fn allowed_cpus() -> Vec<usize> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
-    list.map_or(Vec::new(), |list| cpu_list(list.trim()))
-}
-
-/// A list in the kernel's form, such as `0-3,8` (cpuset(7), "List format"). What is malformed is left out.
-fn cpu_list(text: &str) -> Vec<usize> {
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (first.trim().parse().ok()?, last.trim().parse::<usize>().ok()?);
-        Some(first..=last.min(first + 4096))
-    };
-    text.split(',').filter_map(range).flatten().collect()
 }
 
 /// Something that a platform cannot do on this machine.
@@ -228,12 +210,12 @@ impl Chosen {
         Chosen { name, abilities, open }
     }
 
-    /// Opens it for the calling thread; also what is to be patched in the code of programs.
+    /// Opens it for the calling thread, on this thread's processor; also what is to be patched in the code of programs.
     ///
     /// # Errors
     /// What the platform says.
-    pub fn open(&self, cpu: Option<usize>) -> Result<(Box<dyn Platform>, PatchCode), Failure> {
-        let platform = (self.open)(cpu).map_err(|error| cannot_start(self.name, &error))?;
+    pub fn open(&self) -> Result<(Box<dyn Platform>, PatchCode), Failure> {
+        let platform = (self.open)(cpus::mine()).map_err(|error| cannot_start(self.name, &error))?;
         let patch = patcher(&platform.abilities());
         Ok((platform, patch))
     }
@@ -299,44 +281,81 @@ fn cannot_start(name: Name, error: &PlatformError) -> Failure {
     Failure::environment(format!("the {name} platform cannot start: {error}{help}"))
 }
 
+/// Whether the platform starts and can do everything that it must.
+pub fn complete(probed: &Probed) -> bool {
+    probed.as_ref().is_ok_and(|abilities| missing(abilities).is_empty())
+}
+
+/// The platform that will be taken if it can do what it must, as far as that is known without starting any: starting a
+/// virtual machine only to find that it is not wanted takes longer than a small program runs.
+fn likely(wanted: Wanted) -> Option<Name> {
+    match wanted {
+        Wanted::Ptrace => Some(Name::Ptrace),
+        Wanted::Kvm => Some(Name::Kvm),
+        Wanted::Auto if kvm::openable() => remember::platform(),
+        Wanted::Auto => Some(Name::Ptrace),
+    }
+}
+
+/// Whether that will do: one that was asked for by its name does as it is.
+fn will_do(wanted: Wanted, probed: &Probed) -> bool {
+    wanted != Wanted::Auto || complete(probed)
+}
+
 /// Measures, chooses, and warns on standard error of what the platform cannot do. Once per process and wish.
 ///
 /// # Errors
 /// Environment: the platform that is asked for does not start, or for `auto` none can do what it must.
 pub fn choose(wanted: Wanted) -> Result<Chosen, Failure> {
-    let named = |name: Name, probed: Probed| match probed {
-        Ok(abilities) => Ok(Chosen { name, abilities, open: opener(name) }),
-        Err(error) => Err(cannot_start(name, &error)),
+    let known = likely(wanted).map(|name| (name, probe(name))).filter(|(_, probed)| will_do(wanted, probed));
+    let (name, probed) = match known {
+        Some(known) => known,
+        None => compare()?,
     };
-    let chosen = match wanted {
-        Wanted::Ptrace => named(Name::Ptrace, probe(Name::Ptrace)),
-        Wanted::Kvm => named(Name::Kvm, probe(Name::Kvm)),
-        Wanted::Auto => {
-            let (ptrace, kvm) = (probe(Name::Ptrace), probe(Name::Kvm));
-            match best(&ptrace, &kvm) {
-                Ok((Name::Ptrace, _)) => named(Name::Ptrace, ptrace),
-                Ok((Name::Kvm, _)) => named(Name::Kvm, kvm),
-                Err(why) => Err(Failure::environment(format!(
-                    "no platform can do what it must: {why}\nhelp: `bloodhound doctor` tells what this machine lacks; `--platform` takes one all the same"
-                ))),
-            }
+    Ok(chosen(name, &probed.map_err(|error| cannot_start(name, &error))?))
+}
+
+/// The same for a command that needs one platform, on the calling thread: opens it as well, and does not start another one
+/// first if it can be helped. Also what is to be patched in the code of programs.
+///
+/// # Errors
+/// As [`choose`].
+pub fn start(wanted: Wanted) -> Result<(Chosen, Box<dyn Platform>, PatchCode), Failure> {
+    if let Some(name) = likely(wanted) {
+        let opened = opener(name)(cpus::mine());
+        let probed = opened.as_ref().map(|platform| platform.abilities()).map_err(Clone::clone);
+        if will_do(wanted, &probed) {
+            let platform = opened.map_err(|error| cannot_start(name, &error))?;
+            let abilities = platform.abilities();
+            return Ok((chosen(name, &abilities), platform, patcher(&abilities)));
         }
-    }?;
+    }
+    let chosen = choose(wanted)?;
+    let (platform, patch) = chosen.open()?;
+    Ok((chosen, platform, patch))
+}
+
+fn chosen(name: Name, abilities: &Abilities) -> Chosen {
+    let chosen = Chosen { name, abilities: *abilities, open: opener(name) };
     output::eprint(&chosen.warnings());
-    Ok(chosen)
+    chosen
+}
+
+/// Starts all platforms and takes the best one.
+fn compare() -> Result<(Name, Probed), Failure> {
+    let (ptrace, kvm) = (probe(Name::Ptrace), probe(Name::Kvm));
+    let (name, _) = best(&ptrace, &kvm).map_err(|why| {
+        Failure::environment(format!(
+            "no platform can do what it must: {why}\nhelp: `bloodhound doctor` tells what this machine lacks; `--platform` takes one all the same"
+        ))
+    })?;
+    remember::set_platform(name);
+    Ok((name, if name == Name::Kvm { kvm } else { ptrace }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn lists_of_cpus() {
-        assert_eq!(cpu_list("0-3,8"), [0, 1, 2, 3, 8]);
-        assert_eq!(cpu_list("5"), [5]);
-        assert_eq!(cpu_list("x,2-1,7"), [7]);
-        assert!(!allowed_cpus().is_empty());
-    }
 
     fn can(trap_cost_ns: u64) -> Probed {
         Ok(Abilities { traps_rdtsc: true, cpuid: CpuidTrap::NeedsPatch, traps_steps: true, trap_cost_ns })
@@ -404,7 +423,7 @@ mod tests {
         assert_eq!((&json["cpuid"], &json["trap_cost_ns"]), (&"patched".into(), &1.into()));
         let back: Record = serde_json::from_value(json).expect("a record");
         assert_eq!(back, lacking.record());
-        let Err(failure) = lacking.open(None) else { panic!("it opened") };
+        let Err(failure) = lacking.open() else { panic!("it opened") };
         assert_eq!(failure.code, crate::exit::ENVIRONMENT);
         assert!(failure.text.contains("--platform ptrace"), "{}", failure.text);
     }

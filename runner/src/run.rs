@@ -79,7 +79,7 @@ pub fn run(args: &RunArgs) -> u8 {
 /// # Errors
 /// What the host says, services that do not start.
 pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, Failure> {
-    let mut worker = Worker::new(session, &chosen, None, interrupt())?;
+    let mut worker = Worker::new(session, &chosen, interrupt())?;
     if args.strace {
         worker.listen(Listen::Text, Box::new(crate::exec::print_step));
     }
@@ -155,7 +155,7 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     finding::unchanged(&record, &session)?;
     let chosen = platform::choose(args.platform.wanted)?;
     output::eprint(&finding::compare_platforms(&record.platform, &chosen));
-    let mut worker = Worker::new(session.clone(), &chosen, None, interrupt())?;
+    let mut worker = Worker::new(session.clone(), &chosen, interrupt())?;
     worker.boot()?;
     let outcome = worker.run(record.seed, Decisions::replay(log)).map_err(host_failure)?;
     print(&outcome, args.format);

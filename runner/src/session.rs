@@ -149,10 +149,9 @@ impl Worker {
     pub fn new(
         session: Arc<Session>,
         chosen: &Chosen,
-        cpu: Option<usize>,
         interrupt: Arc<AtomicBool>,
     ) -> Result<Worker, Failure> {
-        let (platform, patch) = chosen.open(cpu)?;
+        let (platform, patch) = chosen.open()?;
         let mut base = session.base.clone();
         let decisions = Decisions::seeded(BOOT_SEED);
         let world = host::world(&session.scenario, &mut base, decisions, Some(patch))

@@ -276,7 +276,7 @@ struct Booted {
 
 impl Booted {
     fn new(session: Arc<Session>, chosen: &Chosen) -> Result<Booted, Failure> {
-        let mut worker = Worker::new(session, chosen, None, interrupt())?;
+        let mut worker = Worker::new(session, chosen, interrupt())?;
         let steps = Steps::default();
         worker.listen(Listen::Steps, steps.listener());
         let snapshot = worker.boot()?;

@@ -10,7 +10,7 @@ use std::time::Instant;
 use crate::output::{Format, write_file};
 use crate::platform::{self, Choice, Chosen};
 use crate::run::{Source, fail};
-use crate::session::{Failure, Session, Worker};
+use crate::session::{Failure, Session};
 use crate::{cli, junit};
 
 mod print;
@@ -80,9 +80,7 @@ pub fn campaign(args: &Args, session: Arc<Session>, chosen: Chosen) -> Result<u8
     let seeds = args.seeds.unwrap_or(session.plan.seeds);
     let interrupt = crate::interrupt::flag();
     eprintln!("bloodhound: platform {}", chosen.line());
-    let mut first =
-        Worker::new(session.clone(), &chosen, platform::allowed_cpus().first().copied(), interrupt.clone())?;
-    let snapshot = Arc::new(first.boot()?);
+    let snapshot = workers::boot(&session, &chosen, &interrupt)?;
     eprintln!(
         "bloodhound: {} services ready after {} of virtual time, {} steps ({} ms); seeds {}..{}",
         session.scenario.services.len(),
@@ -92,8 +90,7 @@ pub fn campaign(args: &Args, session: Arc<Session>, chosen: Chosen) -> Result<u8
         args.first_seed,
         args.first_seed + seeds
     );
-    let totals =
-        workers::run_seeds(args, &session, &chosen, first, snapshot, seeds, &out, started, &interrupt)?;
+    let totals = workers::run_seeds(args, &session, &chosen, snapshot, seeds, &out, started, &interrupt)?;
     finish(args, &session, &chosen, &out, seeds, started, totals)
 }
 

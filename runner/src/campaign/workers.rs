@@ -11,9 +11,22 @@ use bloodhound_sim::{MachineError, World};
 use super::Args;
 use super::progress::Progress;
 use super::totals::Totals;
-use crate::platform::{self, Chosen};
+use crate::platform::Chosen;
 use crate::session::{Failure, Outcome, Session, Stopped, Worker, host_failure};
-use crate::{finding, report};
+use crate::{cpus, finding, report};
+
+/// Boots the stack and gives its snapshot. On a thread of its own: a platform binds its thread to a processor, and what
+/// the main thread starts afterwards must not inherit that.
+pub fn boot(
+    session: &Arc<Session>,
+    chosen: &Chosen,
+    interrupt: &Arc<AtomicBool>,
+) -> Result<Arc<World>, Failure> {
+    let boot = || Worker::new(session.clone(), chosen, interrupt.clone())?.boot().map(Arc::new);
+    // A panic has ended the process by then (`bug::install`).
+    std::thread::scope(|scope| scope.spawn(boot).join())
+        .unwrap_or_else(|_| Err(Failure::environment("the boot panicked")))
+}
 
 /// The seeds on all workers. Results are put in order of seeds, so that reports do not depend on timing.
 #[allow(clippy::too_many_arguments)]
@@ -21,34 +34,27 @@ pub fn run_seeds(
     args: &Args,
     session: &Arc<Session>,
     chosen: &Chosen,
-    first: Worker,
     snapshot: Arc<World>,
     seeds: u64,
     out: &Path,
     started: Instant,
     interrupt: &Arc<AtomicBool>,
 ) -> Result<Totals, Failure> {
-    let cpus = platform::allowed_cpus();
-    // Of a quota of CPU time the list says nothing.
-    let most = std::thread::available_parallelism().map_or(1, usize::from).max(1);
+    let most = cpus::jobs();
     let jobs = args.jobs.or(session.plan.workers).unwrap_or(most).clamp(1, most).min(seeds.max(1) as usize);
     let next = Arc::new(AtomicU64::new(0));
     let stop = Arc::new(AtomicBool::new(false));
     let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
     let (sender, receiver) = mpsc::channel::<Result<Outcome, Failure>>();
-    let mut first = Some(first);
     let mut totals = Totals::default();
     std::thread::scope(|scope| {
-        // A platform belongs to the thread that made it: the worker that booted makes room for those.
-        for job in 0..jobs {
-            let cpu = cpus.get(job).copied();
+        for _ in 0..jobs {
             let (session, snapshot, sender) = (session.clone(), snapshot.clone(), sender.clone());
             let (next, stop, interrupt) = (next.clone(), stop.clone(), interrupt.clone());
             let (boot_each, base) = (args.boot_each, args.first_seed);
-            drop(first.take());
             scope.spawn(move || {
                 let job = || -> Result<(), Failure> {
-                    let mut worker = Worker::new(session.clone(), chosen, cpu, interrupt.clone())?;
+                    let mut worker = Worker::new(session.clone(), chosen, interrupt.clone())?;
                     loop {
                         let late = deadline.is_some_and(|d| Instant::now() >= d);
                         if stop.load(Ordering::Relaxed) || interrupt.load(Ordering::Relaxed) || late {
@@ -59,7 +65,7 @@ pub fn run_seeds(
                             return Ok(());
                         }
                         if boot_each {
-                            worker = Worker::new(session.clone(), chosen, cpu, interrupt.clone())?;
+                            worker = Worker::new(session.clone(), chosen, interrupt.clone())?;
                             worker.boot()?;
                         } else {
                             worker.restore(&snapshot);
