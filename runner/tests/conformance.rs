@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::{Mutex, OnceLock};
 
 use common::{
-    Ran, emulated_processor, exec, exec_on, finish, in_parallel, installed, platform, repository, say,
+    Ran, emulated_processor, exec, exec_on, finish, have, in_parallel, left_out, platform, repository, say,
 };
 
 /// Programs that print no checks: `nondet` has a test of its own, `tokio-server` serves until it is ended.
@@ -26,8 +26,7 @@ const TORMENTS: [&str; 4] = ["1", "3", "5", "16"];
 fn programs() -> Option<PathBuf> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let build = || {
-        if !installed("gcc") {
-            println!("SKIPPED: no gcc to build the conformance programs with");
+        if !have(&["gcc"], "the conformance programs") {
             return None;
         }
         let root = repository().join("conformance");
@@ -73,7 +72,7 @@ fn judge(program: &PathBuf) -> Result<String, String> {
     // between shows.
     let odd_steps = emulated_processor() && program.ends_with("spins");
     if odd_steps {
-        say("SKIPPED: spins under torment, on a processor that does not step over pause alone");
+        left_out("spins under torment", "this processor does not step over pause alone");
     }
     for every in TORMENTS.iter().filter(|_| !odd_steps) {
         same(&format!("--torment {every}"), &run(&["--summary", "--torment", every], program))?;

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use bloodhound_abi::table::{Status, TABLE};
-use common::{emulated_processor, exec, finish, in_parallel, installed, repository, say};
+use common::{emulated_processor, exec, finish, have, in_parallel, left_out, repository};
 
 /// Exit codes of ours: see `exit.rs`.
 const FINDINGS: i32 = 1;
@@ -21,8 +21,7 @@ const UNSUPPORTED: i32 = 7;
 const AGAIN: usize = 5;
 
 fn build(dir: &Path, name: &str) -> Option<PathBuf> {
-    if !installed("gcc") {
-        println!("SKIPPED: no gcc to build the hostile programs with");
+    if !have(&["gcc"], "the hostile programs") {
         return None;
     }
     std::fs::create_dir_all(dir).expect("a directory");
@@ -114,8 +113,8 @@ fn garbage_in_frames_ends_as_natively() {
     command.extend(range.map(OsString::from));
     let ran = finish(&mut exec(&[], &command), b"");
     if ran.rdtsc_leaks() || emulated_processor() {
-        say("SKIPPED: a KVM or processor in software emulates what runs on odd stacks, and not all of it");
-        return;
+        let reason = "a KVM or processor in software emulates what runs on odd stacks, and not all of it";
+        return left_out("garbage_in_frames_ends_as_natively", reason);
     }
     assert_eq!((native.code, ran.code), (Some(0), Some(0)), "{}", ran.stderr);
     assert_eq!(native.stdout.lines().count(), 1501);

@@ -9,7 +9,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Ran, finish, installed};
+use common::{Ran, finish, have, left_out};
 use serde_json::Value;
 
 fn bloodhound(dir: &Path, args: &[&str]) -> Ran {
@@ -32,15 +32,12 @@ fn platform(name: &str) -> Value {
     all.into_iter().find(|p| p["name"] == name).unwrap_or_else(|| panic!("doctor does not know {name}"))
 }
 
-/// The KVM platform if it starts here; otherwise the reason is printed.
-fn kvm() -> Option<Value> {
+/// The KVM platform if it starts here; otherwise the reason.
+fn kvm() -> Result<Value, String> {
     let kvm = platform("kvm");
     match kvm["error"].as_str() {
-        None => Some(kvm),
-        Some(error) => {
-            println!("SKIPPED: the KVM platform does not start here: {error}");
-            None
-        }
+        None => Ok(kvm),
+        Some(error) => Err(error.to_owned()),
     }
 }
 
@@ -147,7 +144,7 @@ fn exec_says_what_it_ran_on() {
         let line = ran.stderr.lines().find(|l| l.starts_with("platform: ")).expect("a platform");
         let auto = format!("platform: {}", doctor()["auto"]["platform"].as_str().unwrap_or("none"));
         // Two platforms of about the same speed may change places from one measurement to the next.
-        if expected.is_some() || kvm().is_none_or(|k| k["usable"] == false) {
+        if expected.is_some() || kvm().map_or(true, |k| k["usable"] == false) {
             assert_eq!(line, expected.unwrap_or(&auto));
         }
     }
@@ -156,7 +153,7 @@ fn exec_says_what_it_ran_on() {
 #[test]
 fn kvm_is_used_if_it_is_asked_for_or_it_is_said_why_not() {
     let ran = bloodhound(Path::new("/"), &["exec", "--platform", "kvm", "--summary", "--", "/bin/true"]);
-    let Some(kvm) = kvm() else {
+    let Ok(kvm) = kvm() else {
         assert_eq!(ran.code, Some(5), "{ran:#?}");
         assert!(ran.stderr.starts_with("bloodhound: the kvm platform cannot start: "), "{ran:#?}");
         assert!(ran.stderr.contains("help: "), "{ran:#?}");
@@ -171,9 +168,11 @@ fn kvm_is_used_if_it_is_asked_for_or_it_is_said_why_not() {
 /// On all platforms that start here: programs, and a stack.
 #[test]
 fn runs_on_all_platforms_are_one_run() {
-    let Some(_) = kvm() else { return };
-    if !installed("busybox") {
-        println!("SKIPPED: no busybox");
+    let name = "runs_on_all_platforms_are_one_run";
+    if let Err(reason) = kvm() {
+        return left_out(name, &format!("needs /dev/kvm: {reason}"));
+    }
+    if !have(&["busybox"], name) {
         return;
     }
     let script = "i=0; while [ $i -lt 20 ]; do i=$((i+1)); done; ls / > /tmp/l; sleep 1; busybox wc -c < /tmp/l; kill -9 $$";
@@ -224,10 +223,14 @@ fn runs_on_all_platforms_are_one_run() {
     // The dynamic loader of glibc reads the time-stamp counter, and python does much else.
     let python = "import hashlib, threading, time; t = threading.Thread(target=time.sleep, args=(0.1,)); t.start(); t.join(); \
                   print(hashlib.sha256(b'x' * 100000).hexdigest(), time.time())";
-    let program = if installed("python3") { &["python3", "-c", python][..] } else { &["ls", "-l", "/usr"] };
     let verify = ["verify", "--platform", "ptrace,kvm", "--"];
-    let verified = bloodhound(Path::new("/"), &[&verify[..], program].concat());
-    assert_eq!(verified.code, Some(0), "{verified:#?}");
+    let ls = &["ls", "-l", "/usr"][..];
+    let python = &["python3", "-c", python][..];
+    let there = have(&["python3"], "python on all platforms");
+    for program in if there { vec![ls, python] } else { vec![ls] } {
+        let verified = bloodhound(Path::new("/"), &[&verify[..], program].concat());
+        assert_eq!(verified.code, Some(0), "{program:?}: {verified:#?}");
+    }
 
     let dir = stack("verified");
     let verified = bloodhound(&dir, &["verify", "--platform", "ptrace,kvm"]);

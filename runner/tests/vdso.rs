@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use common::{exec, finish, installed};
+use common::{exec, finish, have};
 
 const READS: usize = 6400;
 
@@ -22,8 +22,7 @@ fn calls(options: &[&str], program: &[OsString]) -> usize {
 
 #[test]
 fn c_programs_trap_at_few_reads() {
-    if !installed("gcc") {
-        println!("SKIPPED: no gcc");
+    if !have(&["gcc"], "c_programs_trap_at_few_reads") {
         return;
     }
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR"));
@@ -47,8 +46,7 @@ fn c_programs_trap_at_few_reads() {
 
 #[test]
 fn python_traps_at_few_reads() {
-    if !installed("python3") {
-        println!("SKIPPED: no python3");
+    if !have(&["python3"], "python_traps_at_few_reads") {
         return;
     }
     let script = format!("import time\nfor i in range({READS}): time.monotonic()");

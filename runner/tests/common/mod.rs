@@ -8,6 +8,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+pub use bloodhound_platform_tests::left_out;
+
 /// How long any program may take on the host before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -116,7 +118,7 @@ pub fn exec_on(platform: Option<&str>, options: &[&str], program: &[OsString]) -
     command
 }
 
-/// Prints a line that is seen although the test succeeds.
+/// Prints a line that is seen although the test succeeds. What does not run here: [`left_out`].
 pub fn say(text: &str) {
     // Past the capture of the test harness, which only knows the macros. Standard error may be closed: no matter.
     let _ignored = writeln!(std::io::stderr(), "{text}");
@@ -137,8 +139,23 @@ pub fn in_parallel<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
     });
 }
 
+/// Whether all these programs are installed. If not, it is said that `what` is left out; where everything must be there
+/// (BLOODHOUND_TEST_NO_SKIP=1, as .ci/run sets it), that is a failure.
+pub fn have(programs: &[&str], what: &str) -> bool {
+    let missing: Vec<&str> = programs.iter().copied().filter(|program| !installed(program)).collect();
+    if missing.is_empty() {
+        return true;
+    }
+    let reason = format!("not installed: {}", missing.join(", "));
+    let strict =
+        std::env::var("BLOODHOUND_TEST_NO_SKIP").is_ok_and(|value| !value.is_empty() && value != "0");
+    assert!(!strict, "{what}: {reason}; BLOODHOUND_TEST_NO_SKIP wants every test to run");
+    left_out(what, &reason);
+    false
+}
+
 /// Whether a program is installed.
-pub fn installed(program: &str) -> bool {
+fn installed(program: &str) -> bool {
     ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
         .iter()
         .any(|dir| Path::new(dir).join(program).is_file())

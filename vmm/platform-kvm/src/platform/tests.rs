@@ -71,12 +71,18 @@ impl Broken {
 
     /// Builds the spoiled space's tables and changes the entry of a page, which the processor has not seen yet.
     fn spoil(&mut self, addr: u64, entry: u64) {
+        self.change(addr, &[39, 30, 21], |_| entry);
+    }
+
+    /// As `spoil`, for an entry of any level: the one that the walk to `addr` finds after the tables of these shifts.
+    fn change(&mut self, addr: u64, above: &[u32], new: impl FnOnce(u64) -> u64) {
         let mut table = self.platform.update(SPOILED).unwrap();
         let low = &self.platform.vm.as_ref().unwrap().low;
-        for shift in [39, 30, 21] {
+        for shift in above {
             table = low.read(table + 8 * (addr >> shift & 511)) & !0xfff;
         }
-        low.write(table + 8 * (addr >> 12 & 511), entry);
+        let place = table + 8 * (addr >> (39 - 9 * above.len()) & 511);
+        low.write(place, new(low.read(place)));
     }
 
     /// The spoiled space fails; afterwards everything works, that space too.
@@ -99,6 +105,8 @@ impl Broken {
 }
 
 const GOOD: u64 = PRESENT | WRITE | USER | ACCESSED | DIRTY;
+/// In an entry above the last table: it is no table but a large page (PS, bit 7).
+const LARGE: u64 = 1 << 7;
 /// Guest-physical, between low memory and the frame store.
 const NOWHERE: u64 = 3 << 30;
 
@@ -144,13 +152,43 @@ fn a_reserved_bit_in_a_page_table() {
         return;
     }
     let mut broken = Broken::new();
-    // Beyond what any processor has for addresses.
-    broken.spoil(DATA, 1 << 51 | GOOD);
+    // On every processor: the first table has no large pages, so the bit that asks for one "must be 0" there.
+    broken.change(CODE, &[], |entry| entry | LARGE);
     let (what, at, code) = broken.fails(CODE);
     assert!(
-        at == CODE && code.starts_with(PROGRAM) && what.contains("0x410000"),
+        at == CODE && code.starts_with(PROGRAM) && what.contains("0x400000"),
         "{what} at {at:#x}, {code:x?}"
     );
+}
+
+/// How many bits a physical address has, as the vCPU is told.
+fn physical_bits() -> u32 {
+    let ids = crate::cpuid::entries(&Kvm::new().unwrap()).unwrap();
+    let leaf = ids.as_slice().iter().find(|entry| entry.function == 0x8000_0008);
+    // What processors without this leaf have (Intel's manual, volume 3A, 4.1.4).
+    leaf.map_or(36, |entry| entry.eax & 0xff)
+}
+
+#[test]
+fn an_address_that_is_too_long_in_a_page_table() {
+    let name = "an_address_that_is_too_long_in_a_page_table";
+    if bloodhound_platform_tests::without_kvm(name) {
+        return;
+    }
+    // An entry has room for 52 bits; those from the processor's width on are reserved, if there are any.
+    let width = physical_bits();
+    if width >= 52 {
+        return bloodhound_platform_tests::left_out(name, "all 52 bits are addresses on this processor");
+    }
+    for bit in [width, 51] {
+        let mut broken = Broken::new();
+        broken.spoil(DATA, 1 << bit | GOOD);
+        let (what, at, code) = broken.fails(CODE);
+        assert!(
+            at == CODE && code.starts_with(PROGRAM) && what.contains("0x410000"),
+            "bit {bit} of {width}: {what} at {at:#x}, {code:x?}"
+        );
+    }
 }
 
 #[test]
