@@ -179,10 +179,12 @@ fn scenario(surroundings: &Surroundings, command: &[String], base: &HostBase) ->
 
 /// Named paths below directories that are fresh in every container (/tmp, /run, /dev) are bound there.
 fn binds(base: &HostBase, more: &[PathBuf]) -> Result<Vec<(String, MountSpec)>, String> {
-    let mut mounts: Vec<(String, MountSpec)> = Vec::new();
+    // What the host has there is no business of a program's, nor what an earlier run left.
+    let fresh = |path: &str, mode| (path.to_string(), MountSpec::Tmpfs { mode, size: None });
+    let mut mounts: Vec<(String, MountSpec)> = vec![fresh("/tmp", 0o1777), fresh("/run", 0o755)];
     for path in more.iter().filter(|p| ["/tmp", "/run", "/dev"].iter().any(|d| p.starts_with(d))) {
         let text = path.to_string_lossy().into_owned();
-        if mounts.iter().any(|(p, _)| path.starts_with(p))
+        if mounts.iter().skip(2).any(|(p, _)| path.starts_with(p))
             || ["/tmp", "/run", "/dev"].contains(&text.as_str())
         {
             continue;

@@ -9,7 +9,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use bloodhound_config::Project;
-use bloodhound_config::compose::{Condition as Depends, MountSource, Restart, Rootfs, Service};
+use bloodhound_config::compose::{
+    Condition as Depends, MountSource, Network, Restart, Rootfs, Service, overlap,
+};
 use bloodhound_config::config;
 use bloodhound_kernel::exec::Program;
 use bloodhound_net::{LinkConfig, NodeId};
@@ -29,6 +31,9 @@ pub use properties::{Judge, Property};
 const CLIENTS: u32 = 1000;
 const PROBER: u32 = 2000;
 const HELPERS: u32 = 3000;
+/// Networks without a subnet of their own get 10.89.0.0/16 and so on; 10.252.0.0/16 and above are for nodes outside.
+const FIRST_NETWORK: u8 = 89;
+const OWN_NETWORKS: u8 = 252;
 /// A service without a health check is ready after this time, ns.
 const SETTLE: u64 = 1_000_000_000;
 
@@ -102,14 +107,23 @@ impl Planner<'_> {
             .collect()
     }
 
+    /// The subnet of each network: the declared one, else the next of 10.89.0.0/16 and those behind it that overlaps none.
+    fn subnets(&self) -> Result<Vec<(Ipv4Addr, u8)>, String> {
+        let networks = &self.project.compose.networks;
+        let mut free = (0..OWN_NETWORKS - FIRST_NETWORK)
+            .map(|n| (Ipv4Addr::new(10, FIRST_NETWORK + n, 0, 0), 16))
+            .filter(|own| networks.iter().filter_map(|n| n.subnet).all(|given| !overlap(*own, given)));
+        let subnet = |n: &Network| n.subnet.or_else(|| free.next()).ok_or("too many networks".to_string());
+        networks.iter().map(subnet).collect()
+    }
+
     fn assign_addresses(&mut self) -> Result<(), String> {
         let names: Vec<(Service, String)> =
             self.instances().into_iter().map(|(s, n)| (s.clone(), n)).collect();
         for (number, (_, name)) in names.iter().enumerate() {
             self.ids.insert(name.clone(), NodeId(number as u32 + 1));
         }
-        for (index, network) in self.project.compose.networks.iter().enumerate() {
-            let (net, prefix) = network.subnet.unwrap_or((Ipv4Addr::new(10, 89 + index as u8, 0, 0), 16));
+        for (network, (net, prefix)) in self.project.compose.networks.iter().zip(self.subnets()?) {
             let first = u32::from(net);
             let size = 1u32.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
             let mut taken: Vec<Ipv4Addr> = vec![Ipv4Addr::from(first + 1)];

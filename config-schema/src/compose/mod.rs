@@ -17,6 +17,7 @@ mod types;
 use std::path::{Path, PathBuf};
 
 pub use interpolate::Variables;
+pub use network::overlap;
 pub use types::{
     Attachment, Compose, Condition, Dependency, Healthcheck, Mount, MountSource, Network, Restart, Rootfs,
     Service, User, Volume,

@@ -76,6 +76,12 @@ pub(super) fn contains(subnet: (Ipv4Addr, u8), address: Ipv4Addr) -> bool {
     u32::from(address) & mask(subnet.1) == u32::from(subnet.0)
 }
 
+/// Whether two subnets have addresses in common.
+pub fn overlap(a: (Ipv4Addr, u8), b: (Ipv4Addr, u8)) -> bool {
+    let (wide, narrow) = if a.1 <= b.1 { (a, b) } else { (b, a) };
+    contains(wide, narrow.0)
+}
+
 fn address(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Ipv4Addr> {
     let text = ctx.string(node, path)?;
     let parsed = text.parse().ok();
@@ -151,6 +157,10 @@ mod tests {
         assert_eq!(net, (Ipv4Addr::new(10, 5, 0, 0), 16));
         assert!(contains(net, Ipv4Addr::new(10, 5, 255, 1)));
         assert!(!contains(net, Ipv4Addr::new(10, 6, 0, 1)));
+        assert!(
+            overlap(net, (Ipv4Addr::new(10, 0, 0, 0), 8)) && overlap((Ipv4Addr::new(10, 5, 7, 0), 24), net)
+        );
+        assert!(!overlap(net, (Ipv4Addr::new(10, 6, 0, 0), 24)));
         for text in ["10.5.0.0", "10.5.0.0/33", "10.5.0.0/0", "x/8", "fd00::/8"] {
             assert_eq!(subnet(text), None, "{text}");
         }

@@ -9,12 +9,13 @@ use crate::diagnostic::{Code, quoted};
 use crate::suggest::nearest;
 use crate::tree::{Span, Spot};
 
-use super::network::contains;
+use super::network::{contains, overlap};
 use super::types::{Attachment, Compose, Condition, Network};
 
 /// Completes and checks a decoded file. `left_out` are services whose profile is not active.
 pub(super) fn resolve(ctx: &mut Ctx, compose: &mut Compose, left_out: &[String]) {
     attach(ctx, compose);
+    subnets(ctx, compose);
     addresses(ctx, compose);
     instances(ctx, compose);
     dependencies(ctx, compose, left_out);
@@ -54,6 +55,22 @@ fn attach(ctx: &mut Ctx, compose: &mut Compose) {
 fn span_at(ctx: &Ctx, at: Spot, length: usize) -> Span {
     let start = ctx.source.offset(at);
     Span { start, end: start + length }
+}
+
+/// No address belongs to two networks.
+fn subnets(ctx: &mut Ctx, compose: &Compose) {
+    for (index, network) in compose.networks.iter().enumerate() {
+        let Some(own) = network.subnet else { continue };
+        let earlier = &compose.networks[..index];
+        let same = earlier.iter().find(|other| other.subnet.is_some_and(|subnet| overlap(subnet, own)));
+        let Some(other) = same else { continue };
+        let span = span_at(ctx, network.at, network.name.len());
+        let place = ctx.source.place(span_at(ctx, other.at, other.name.len()));
+        let names = (quoted(&network.name), quoted(&other.name));
+        ctx.error(Code::Conflict, span, format!("the subnets of {} and {} overlap", names.0, names.1))
+            .relate(place, "the other network")
+            .help("give each network a subnet of its own, or none");
+    }
 }
 
 /// Fixed addresses are in their network's subnet, and no two services have the same one.

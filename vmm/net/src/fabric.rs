@@ -3,6 +3,7 @@
 //! [`crate::Stack`]. Loopback never comes here.
 
 use crate::Packet;
+use crate::iface::same_network;
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::SECS;
 use bloodhound_decisions::{Decisions, Stream};
@@ -117,6 +118,8 @@ pub struct Delivery {
 pub enum DropReason {
     /// No node has the address.
     NoRoute,
+    /// A node has it, in a network of which the sender is no member.
+    OtherNetwork,
     /// Lost by the link's loss rate.
     Loss,
     /// Lost by the link's corruption rate.
@@ -176,6 +179,8 @@ pub struct Fabric {
     links: BTreeMap<(NodeId, NodeId), LinkConfig>,
     state: BTreeMap<(NodeId, NodeId), LinkState>,
     routes: BTreeMap<IpAddr, NodeId>,
+    /// The networks (address and prefix length) of the nodes that are in some only.
+    members: BTreeMap<NodeId, Vec<(IpAddr, u8)>>,
     down: BTreeSet<NodeId>,
     partitions: BTreeMap<PartitionId, PartitionKind>,
     /// Which partitions block a directed pair.
@@ -189,10 +194,29 @@ impl Fabric {
         Fabric { default, ..Fabric::default() }
     }
 
-    /// Gives addresses to a node; an address that another one had moves over.
+    /// Gives addresses to a node that reaches, and is reached from, all networks; an address that another one had moves
+    /// over.
     pub fn add_node(&mut self, node: NodeId, addresses: &[IpAddr]) {
         for ip in addresses {
             self.routes.insert(ip.to_canonical(), node);
+        }
+    }
+
+    /// Gives addresses to a node that is a member of their networks only, each an address with its prefix length. Members
+    /// reach each other in a network that they have in common: there is no way from one network to another, as between
+    /// the bridges of a container engine, which drops what goes from one to the other.
+    pub fn add_member(&mut self, node: NodeId, addresses: &[(IpAddr, u8)]) {
+        let all: Vec<IpAddr> = addresses.iter().map(|(ip, _)| *ip).collect();
+        self.add_node(node, &all);
+        let canonical = addresses.iter().map(|(ip, prefix)| (ip.to_canonical(), *prefix));
+        self.members.entry(node).or_default().extend(canonical);
+    }
+
+    /// Whether `from` has no way to `ip`, which `to` has.
+    fn separate(&self, from: NodeId, to: NodeId, ip: IpAddr) -> bool {
+        match (self.members.get(&from), self.members.get(&to)) {
+            (Some(own), Some(_)) => !own.iter().any(|(net, prefix)| same_network(*net, ip, *prefix)),
+            _ => false,
         }
     }
 
@@ -286,6 +310,9 @@ impl Fabric {
         let Some(to) = self.node_of(packet.dst.ip()) else {
             return Routed::dropped(DropReason::NoRoute);
         };
+        if self.separate(from, to, packet.dst.ip().to_canonical()) {
+            return Routed::dropped(DropReason::OtherNetwork);
+        }
         if let Some(down) = [from, to].into_iter().find(|node| self.is_down(*node)) {
             return Routed::dropped(DropReason::NodeDown(down));
         }

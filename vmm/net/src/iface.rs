@@ -99,7 +99,8 @@ pub(crate) fn loopback(v6: bool) -> IpAddr {
     if v6 { IpAddr::V6(Ipv6Addr::LOCALHOST) } else { IpAddr::V4(Ipv4Addr::LOCALHOST) }
 }
 
-fn same_network(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
+/// Whether two addresses are in one network with this prefix length.
+pub(crate) fn same_network(a: IpAddr, b: IpAddr, prefix: u8) -> bool {
     let (a, b, bits) = match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (u128::from(a.to_bits()), u128::from(b.to_bits()), 32u32),
         (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),

@@ -85,6 +85,35 @@ fn a_heal_removes_exactly_its_partition() {
 }
 
 #[test]
+fn members_reach_each_other_in_common_networks_only() {
+    let mut fabric = Fabric::new(LinkConfig::default());
+    let a = |text: &str| text.parse::<std::net::IpAddr>().unwrap();
+    fabric.add_member(n(0), &[(a("10.1.0.2"), 16)]);
+    fabric.add_member(n(1), &[(a("10.1.0.3"), 16), (a("10.2.0.3"), 16)]);
+    fabric.add_member(n(2), &[(a("10.2.0.4"), 16)]);
+    fabric.add_node(n(3), &[a("10.254.0.1")]);
+    let mut decisions = Decisions::seeded(1);
+    let mut passes = |from: u32, to: &str| {
+        let packet =
+            Packet { src: at(0, 1), dst: (a(to), 2).into(), body: Body::Udp(Bytes::from(vec![0; 1])) };
+        fabric.route(packet, n(from), SimTime::ZERO, &mut decisions).dropped
+    };
+    let other = Some(DropReason::OtherNetwork);
+    assert_eq!(passes(0, "10.1.0.3"), None);
+    assert_eq!(passes(1, "10.1.0.2"), None);
+    assert_eq!(passes(0, "10.2.0.3"), other, "the other side of a neighbour");
+    assert_eq!(passes(0, "10.2.0.4"), other);
+    assert_eq!(passes(2, "10.1.0.2"), other);
+    assert_eq!(passes(1, "10.2.0.4"), None);
+    for to in ["10.1.0.2", "10.1.0.3", "10.2.0.3", "10.2.0.4"] {
+        assert_eq!(passes(3, to), None, "from outside to {to}");
+    }
+    for from in 0..3 {
+        assert_eq!(passes(from, "10.254.0.1"), None, "the way back to the outside");
+    }
+}
+
+#[test]
 fn unknown_addresses_and_dead_nodes_get_nothing() {
     let (mut fabric, mut decisions) = fabric(2, LinkConfig::default());
     let mut why = |fabric: &mut Fabric, from: usize, to: usize| {

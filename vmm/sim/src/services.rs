@@ -121,11 +121,13 @@ impl Machine {
         self.flush(id);
     }
 
-    /// A restarted container has a fresh network stack and empty tmpfs mounts; its files stay.
+    /// A restarted container has a fresh network stack and IPC namespace, and empty tmpfs mounts (/dev/shm, those of the
+    /// compose file); its files stay, those in /tmp and /run too.
     fn renew(&mut self, id: NodeId, spec: &ServiceSpec) -> Result<(), Errno> {
         let net = crate::setup::stack(spec, &mut self.world.decisions);
         let (node, base, _) = self.parts(id);
         node.net = net;
+        node.remove_segments();
         node.vfs.restart(base)
     }
 

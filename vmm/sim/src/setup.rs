@@ -60,11 +60,11 @@ pub fn world(
     let mut services = BTreeMap::new();
     for spec in &scenario.services {
         let node = node(scenario, spec, base, &mut decisions, patch_code)?;
-        let addresses: Vec<_> = spec.addresses.iter().map(|a| a.0).collect();
-        fabric.add_node(spec.node, &addresses);
+        fabric.add_member(spec.node, &spec.addresses);
         nodes.insert(spec.node, Arc::new(node));
         services.insert(spec.node, Service::default());
     }
+    // What stands outside reaches every service, as the host of the containers does: scripts, clients, the prober.
     for spec in &scenario.helpers {
         let node = node(scenario, spec, base, &mut decisions, patch_code)?;
         let addresses: Vec<_> = spec.addresses.iter().map(|a| a.0).collect();

@@ -72,17 +72,19 @@ impl Tree {
     }
 }
 
-/// Mounts what every container has: /proc, /sys, /dev with its nodes, /dev/shm, /tmp and /run.
+/// Mounts what every container has: /proc, /sys, /dev with its nodes, /dev/shm; and makes /tmp and /run, which are
+/// directories of the root file system as in a container: what is in them stays when it is started again.
 ///
 /// # Errors
-/// Those of [`Vfs::mount`]: something else is in the way.
+/// Those of [`Vfs::mount`] and [`Vfs::put_dir`]: something else is in the way.
 pub fn mount_standard(vfs: &mut Vfs, base: &mut dyn BaseFs) -> Result<(), Fail> {
     for tree in [Tree::Proc, Tree::Sys] {
         vfs.mount(base, tree.root(), MountSpec::Synthetic { tag: tree.tag(), fstype: tree.fstype() })?;
     }
     vfs.mount(base, b"/dev", MountSpec::Dev)?;
-    for (path, mode) in [(&b"/dev/shm"[..], 0o1777), (b"/tmp", 0o1777), (b"/run", 0o755)] {
-        vfs.mount(base, path, MountSpec::Tmpfs { mode, size: None })?;
+    vfs.mount(base, b"/dev/shm", MountSpec::Tmpfs { mode: 0o1777, size: None })?;
+    for (path, mode) in [(b"/tmp", 0o1777), (b"/run", 0o755)] {
+        vfs.put_dir(base, path, mode)?;
     }
     Ok(())
 }

@@ -56,6 +56,15 @@ impl Node {
         }
     }
 
+    /// Removes all SysV segments, as the end of an IPC namespace does. No process may be left.
+    pub fn remove_segments(&mut self) {
+        self.sysv.clear();
+        let ids: Vec<ShmId> = self.shm.iter().filter(|(_, s)| s.sysv.is_some()).map(|(id, _)| id).collect();
+        for id in ids {
+            self.shm.remove(id);
+        }
+    }
+
     /// Changes the VMAs of a range with exact reference counts: the number of references is that of the VMAs, which
     /// splitting and merging change, so they are recounted around the change.
     pub(crate) fn with_recount<T>(&mut self, mm: MmId, change: impl FnOnce(&mut crate::mm::Mm) -> T) -> T {
