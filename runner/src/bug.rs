@@ -13,6 +13,25 @@ static REPORTING: Mutex<()> = Mutex::new(());
 
 thread_local! {
     static DOING: RefCell<String> = const { RefCell::new(String::new()) };
+    /// Whether a panic of this thread is to be told and no more, and what was told.
+    static CONTAINED: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs `work`; a panic in it is reported as one that ends the process, and does not end it: whoever asked has results to
+/// save first. What `work` had in its hands must not be used any more.
+///
+/// # Errors
+/// The panic's message, with its place.
+pub fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    let before = CONTAINED.replace(Some(String::new()));
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+    let told = CONTAINED.replace(before).unwrap_or_default();
+    // Without the hook (in tests) there is the payload only.
+    result.map_err(|payload| {
+        let text = payload.downcast_ref::<&str>().map(|t| (*t).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_default();
+        if told.is_empty() { text } else { told }
+    })
 }
 
 /// What this thread does from now on, for the report: the seed that it runs, for instance.
@@ -32,7 +51,7 @@ fn hook(info: &PanicHookInfo<'_>) {
         output::eprint(&format!("bloodhound: {message}\n"));
         std::process::exit(i32::from(exit::ENVIRONMENT));
     }
-    // A second thread that panics as well waits here until the first has ended the process.
+    // A second thread that panics as well waits here until the first has ended the process, or told what it has to.
     let _first = REPORTING.lock();
     let doing = DOING.with(|doing| doing.try_borrow().map(|text| text.clone()).unwrap_or_default());
     let arguments: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
@@ -40,6 +59,12 @@ fn hook(info: &PanicHookInfo<'_>) {
     let backtrace = std::backtrace::Backtrace::capture();
     if backtrace.status() == std::backtrace::BacktraceStatus::Captured {
         output::eprint(&format!("{backtrace}\n"));
+    }
+    let contained = CONTAINED.with(|told| {
+        told.try_borrow_mut().is_ok_and(|mut told| told.as_mut().map(|told| *told = message).is_some())
+    });
+    if contained {
+        return;
     }
     std::process::exit(i32::from(exit::BUG));
 }

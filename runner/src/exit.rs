@@ -7,9 +7,9 @@ pub const PASS: u8 = 0;
 pub const FINDINGS: u8 = 1;
 /// Wrong usage or configuration.
 pub const USAGE: u8 = 2;
-/// Coverage below the threshold.
+/// Fault coverage below the threshold.
 pub const COVERAGE: u8 = 3;
-/// The budget ended before a verdict.
+/// No verdict: the budget ended before it, or nothing was done that could have violated a property.
 pub const INCONCLUSIVE: u8 = 4;
 /// The environment: platform, host, a service that did not start.
 pub const ENVIRONMENT: u8 = 5;
@@ -27,14 +27,23 @@ pub const TABLE: &[(u8, &str)] = &[
     (PASS, "all properties held"),
     (FINDINGS, "findings"),
     (USAGE, "wrong usage or configuration"),
-    (COVERAGE, "coverage below the threshold"),
-    (INCONCLUSIVE, "inconclusive: the budget ended before a verdict"),
+    (COVERAGE, "fault coverage below the threshold"),
+    (INCONCLUSIVE, "inconclusive: no verdict, too few seeds, or a property that nothing exercised"),
     (ENVIRONMENT, "environment: platform or host failed, or a service did not start"),
     (NONDETERMINISM, "nondeterminism detected"),
     (UNSUPPORTED, "something unsupported was needed"),
     (BUG, "a bug of Bloodhound"),
     (INTERRUPTED, "interrupted"),
 ];
+
+/// Which code is told if several apply.
+pub const ORDER: &[u8] =
+    &[BUG, FINDINGS, UNSUPPORTED, ENVIRONMENT, NONDETERMINISM, USAGE, INTERRUPTED, INCONCLUSIVE, COVERAGE];
+
+/// The one of `codes` that is told; [`PASS`] if there is none.
+pub fn first(codes: &[u8]) -> u8 {
+    ORDER.iter().copied().find(|code| codes.contains(code)).unwrap_or(PASS)
+}
 
 /// The table as text for `--help`.
 pub fn help() -> String {

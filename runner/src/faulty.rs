@@ -190,18 +190,52 @@ fn a_failing_vm_ends_run_with_5_in_the_boot_and_after_it() {
     std::fs::remove_dir_all(config.parent().expect("a directory")).expect("no directory");
 }
 
+/// `test` over [`stack`] on a platform, with more arguments: the exit code and the JUnit file.
+fn tested(name: &str, open: Open, more: &[&str]) -> (u8, String) {
+    let config = stack(name);
+    let out = config.with_file_name("out");
+    let (path, dir) = (config.to_string_lossy(), out.to_string_lossy());
+    let words = [&["test", "--config", &path, "--out", &dir], more].concat();
+    let Command::Test(args) = parse(&words) else { panic!("test") };
+    let code = campaign::campaign(&args, session(&config), || Ok(kvm(open))).map_err(|f| f.text);
+    let junit = std::fs::read_to_string(out.join("junit.xml")).expect("a report");
+    std::fs::remove_dir_all(config.parent().expect("a directory")).expect("no directory");
+    (code.expect("a campaign"), junit)
+}
+
 #[test]
 fn a_failing_vm_ends_test_with_5_and_the_seed() {
-    let config = stack("test");
-    let out = config.with_file_name("out").to_string_lossy().into_owned();
-    let words = ["test", "--config", &config.to_string_lossy(), "--first-seed", "41", "--out", &out];
     for (open, seed) in [(at_once as Open, false), (later, true)] {
-        let words = [&words[..], &["--seeds", "1"]].concat();
-        let Command::Test(args) = parse(&words) else { panic!("test") };
-        let text = is_told(campaign::campaign(&args, session(&config), kvm(open)));
-        assert_eq!(text.starts_with("seed 41 on kvm: "), seed, "{text}");
+        let (code, junit) = tested("test", open, &["--first-seed", "41", "--seeds", "1"]);
+        assert_eq!(code, exit::ENVIRONMENT, "{junit}");
+        let told =
+            "the virtual machine failed: KVM_EXIT_INTERNAL_ERROR, suberror 1, at 0x401000, instruction ";
+        assert!(junit.contains(told), "{junit}");
+        assert_eq!(junit.contains("seed 41 on kvm: "), seed, "{junit}");
     }
-    std::fs::remove_dir_all(config.parent().expect("a directory")).expect("no directory");
+}
+
+/// Panics when the service of [`stack`] has been up for a while.
+fn panicking(cpu: Option<usize>) -> Result<Box<dyn Platform>, PlatformError> {
+    Wrapped::open(cpu, |trap, regs| match trap {
+        Trap::Syscall if regs.orig_rax == 95 => panic!("this seed is one too many"),
+        _ => Ok(trap),
+    })
+}
+
+#[test]
+fn a_bug_of_ours_ends_test_with_70_and_a_report() {
+    let (code, junit) = tested("bug", panicking, &["--seeds", "3", "--jobs", "1"]);
+    assert_eq!(code, exit::BUG, "{junit}");
+    assert!(junit.contains("seed 0 not judged: a bug of Bloodhound: this seed is one too many"), "{junit}");
+    assert!(junit.contains("<error"), "{junit}");
+}
+
+#[test]
+fn a_good_platform_passes() {
+    let (code, junit) = tested("good", honest, &["--seeds", "2"]);
+    assert_eq!(code, exit::PASS, "{junit}");
+    assert!(!junit.contains("<error") && !junit.contains("<failure"), "{junit}");
 }
 
 fn verified(chosen: Open, program: &[&str]) -> Result<u8, Failure> {

@@ -4,6 +4,7 @@
 //! `history.jsonl` (what the clients saw), `trace.txt` (faults, services, output). The seed alone would do as well; the
 //! log is what is followed, and it is what later gets shortened.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use bloodhound_decisions::DecisionLog;
@@ -94,27 +95,128 @@ pub fn inputs(base: &HostBase) -> Vec<InputRecord> {
     base.inputs().into_iter().map(record).collect()
 }
 
-/// Where a finding is stored.
-pub fn directory(out: &Path, seed: u64, violation: &Violation) -> PathBuf {
-    let safe: String =
-        violation.property.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    out.join("findings").join(format!("seed-{seed}-{safe}"))
+/// Where findings are stored.
+pub fn directory(out: &Path) -> PathBuf {
+    out.join("findings")
 }
 
-/// Writes a finding; returns its directory.
+/// The name of a finding, without the number that tells it from others of its name.
+fn id(seed: u64, violation: &Violation) -> String {
+    let safe: String =
+        violation.property.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    format!("seed-{seed}-{safe}")
+}
+
+/// How directories begin that are not whole yet.
+const UNFINISHED: &str = ".unfinished-";
+
+/// Removes what a campaign that was killed had begun to write.
 ///
 /// # Errors
 /// The host's.
+pub fn clean(out: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(directory(out))? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            std::fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// The names of the findings that are there.
+pub fn names(out: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory(out)).into_iter().flatten().flatten();
+    let whole = entries.filter(|e| e.path().join("finding.json").exists());
+    let mut names: Vec<String> = whole.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+/// A finding that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// Its directory.
+    pub dir: PathBuf,
+    /// The directory of another run's finding of the same name, which stays, if there is one.
+    pub beside: Option<PathBuf>,
+}
+
+/// Writes a finding. Whoever sees its directory sees all of it, whenever this process or the machine ends: it is written and
+/// brought to the disk under another name first. A finding of an earlier campaign is replaced by the same one only, which
+/// has its digest.
+///
+/// # Errors
+/// The host's; nothing is left behind then.
 pub fn save(
     out: &Path,
     session: &Session,
     compose: Option<&Path>,
     outcome: &Outcome,
     violation: &Violation,
-) -> std::io::Result<PathBuf> {
-    let dir = directory(out, outcome.seed, violation);
+) -> std::io::Result<Saved> {
+    let record = record(session, compose, outcome, violation);
+    let files: [(&str, Vec<u8>); 4] = [
+        ("decisions.json", serde_json::to_vec(&outcome.decisions)?),
+        ("history.jsonl", outcome.history.to_json_lines().into()),
+        ("trace.txt", report::trace(outcome).into()),
+        ("finding.json", serde_json::to_vec_pretty(&record)?),
+    ];
+    store(&directory(out), &id(outcome.seed, violation), &record, &files)
+}
+
+/// Puts files into a directory with this name, or with a number behind it if the name is taken by another finding.
+fn store(findings: &Path, id: &str, record: &Record, files: &[(&str, Vec<u8>)]) -> std::io::Result<Saved> {
+    let first = findings.join(id);
+    let mut dir = first.clone();
+    let mut number = 1;
+    while let Ok(there) = std::fs::symlink_metadata(&dir) {
+        if there.is_dir() && is_same(&dir, record) {
+            // File by file: at any moment it is a whole finding of this run.
+            for (name, bytes) in files {
+                write_file(&dir.join(name), bytes)?;
+            }
+            break;
+        }
+        number += 1;
+        dir = findings.join(format!("{id}-{number}"));
+    }
+    if !dir.exists() {
+        let unfinished = findings.join(format!("{UNFINISHED}{id}-{}", std::process::id()));
+        let written = whole(&unfinished, files).and_then(|()| std::fs::rename(&unfinished, &dir));
+        if let Err(error) = written {
+            // Nothing can be done if this fails as well.
+            let _ignored = std::fs::remove_dir_all(&unfinished);
+            return Err(std::io::Error::new(error.kind(), format!("{}: {error}", dir.display())));
+        }
+    }
+    std::fs::File::open(findings)?.sync_all()?;
+    Ok(Saved { beside: (dir != first).then_some(first), dir })
+}
+
+/// Makes a directory with files, all of it on the disk.
+fn whole(dir: &Path, files: &[(&str, Vec<u8>)]) -> std::io::Result<()> {
+    std::fs::create_dir_all(dir)?;
+    for (name, bytes) in files {
+        let mut file = std::fs::File::create(dir.join(name))?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+    }
+    std::fs::File::open(dir)?.sync_all()
+}
+
+/// Whether a finding of the same run is in the directory.
+fn is_same(dir: &Path, record: &Record) -> bool {
+    let there = std::fs::read(dir.join("finding.json")).unwrap_or_default();
+    let there: serde_json::Value = serde_json::from_slice(&there).unwrap_or_default();
+    there["digest"] == record.digest.as_str()
+        && there["property"] == record.property.as_str()
+        && there["virtual_time_ns"] == record.virtual_time_ns
+}
+
+fn record(session: &Session, compose: Option<&Path>, outcome: &Outcome, violation: &Violation) -> Record {
     let absolute = |p: &Path| std::path::absolute(p).unwrap_or_else(|_| p.to_path_buf());
-    let record = Record {
+    Record {
         format: FORMAT,
         bloodhound: env!("CARGO_PKG_VERSION").into(),
         property: violation.property.clone(),
@@ -130,12 +232,7 @@ pub fn save(
         plan: session.plan_digest.clone(),
         platform: outcome.platform.record(),
         inputs: inputs(&session.base),
-    };
-    write_file(&dir.join("decisions.json"), serde_json::to_vec(&outcome.decisions)?)?;
-    write_file(&dir.join("history.jsonl"), outcome.history.to_json_lines())?;
-    write_file(&dir.join("trace.txt"), report::trace(outcome))?;
-    write_file(&dir.join("finding.json"), serde_json::to_vec_pretty(&record)?)?;
-    Ok(dir)
+    }
 }
 
 /// Reads a finding.
@@ -255,4 +352,63 @@ fn recorded_inputs(record: &Record) -> Result<Vec<Input>, Failure> {
         Some(Input { tree: TreeId(i.tree), path: i.path.clone().into_bytes(), kind, size: i.size, sha256 })
     };
     record.inputs.iter().map(|i| input(i).ok_or_else(malformed)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(digest: &str) -> Record {
+        let platform = serde_json::json!({
+            "name": "ptrace", "traps_rdtsc": true, "cpuid": "faulting", "traps_steps": true,
+        });
+        Record {
+            format: FORMAT,
+            bloodhound: "0".into(),
+            property: "p".into(),
+            kind: "safety".into(),
+            seed: 3,
+            virtual_time_ns: 5,
+            digest: digest.into(),
+            steps: 1,
+            text: String::new(),
+            faults: Vec::new(),
+            config: PathBuf::new(),
+            compose: None,
+            plan: String::new(),
+            platform: serde_json::from_value(platform).expect("a record"),
+            inputs: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn another_run_does_not_overwrite_a_finding() {
+        let out = std::env::temp_dir().join(format!("bloodhound-finding-{}", std::process::id()));
+        let _ignored = std::fs::remove_dir_all(&out);
+        let findings = directory(&out);
+        std::fs::create_dir_all(findings.join(".unfinished-seed-9-p-1")).expect("a directory");
+        clean(&out).expect("cleaned");
+        let put = |digest: &str, text: &str| {
+            let record = record(digest);
+            let json = serde_json::to_vec(&record).expect("JSON");
+            let files = [("trace.txt", text.as_bytes().to_vec()), ("finding.json", json)];
+            store(&findings, "seed-3-p", &record, &files).expect("stored")
+        };
+        let first = findings.join("seed-3-p");
+        let other = findings.join("seed-3-p-2");
+        assert_eq!(put("aa", "one"), Saved { dir: first.clone(), beside: None });
+        assert_eq!(put("bb", "two"), Saved { dir: other.clone(), beside: Some(first.clone()) });
+        // The same run again: its place, whichever that was.
+        assert_eq!(put("bb", "three").dir, other);
+        assert_eq!(put("aa", "four").dir, first);
+        let text = |dir: &Path| std::fs::read_to_string(dir.join("trace.txt")).expect("a trace");
+        assert_eq!((text(&first), text(&other)), ("four".to_owned(), "three".to_owned()));
+        assert_eq!(names(&out), ["seed-3-p", "seed-3-p-2"]);
+        // One that is not whole is not ours to touch.
+        std::fs::remove_file(first.join("finding.json")).expect("removed");
+        assert_eq!(put("aa", "five").dir, findings.join("seed-3-p-3"));
+        let refused = store(Path::new("/proc/nowhere"), "x", &record("cc"), &[]).expect_err("refused");
+        assert!(refused.to_string().starts_with("/proc/nowhere/x: "), "{refused}");
+        std::fs::remove_dir_all(out).expect("no directory");
+    }
 }

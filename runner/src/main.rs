@@ -17,6 +17,7 @@ mod finding;
 mod github;
 mod host;
 mod interrupt;
+mod judge;
 mod junit;
 mod kvm;
 mod output;

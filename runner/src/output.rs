@@ -56,7 +56,9 @@ fn temporary(directory: &Path, path: &Path) -> io::Result<PathBuf> {
 fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     // create_new: what lies there (a link, say) is not ours to write through.
     let mut file = std::fs::OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(bytes)
+    file.write_all(bytes)?;
+    // A rename may reach the disk before what it names.
+    file.sync_all()
 }
 
 /// Writes to standard output. A reader that went away is no error: there is nobody left to tell.

@@ -36,9 +36,16 @@ pub fn log_line(entry: &bloodhound_sim::world::LogEntry) -> String {
 
 /// The injected faults of a run as lines.
 pub fn faults(log: &[bloodhound_sim::world::LogEntry]) -> Vec<String> {
-    let fault =
-        |e: &&bloodhound_sim::world::LogEntry| matches!(e.what, bloodhound_sim::world::Notice::Fault(_));
-    log.iter().filter(fault).map(log_line).collect()
+    log.iter().filter(|e| is_fault(e)).map(log_line).collect()
+}
+
+/// Those of them until a time.
+pub fn faults_until(log: &[bloodhound_sim::world::LogEntry], at: bloodhound_abi::SimTime) -> Vec<String> {
+    log.iter().filter(|e| is_fault(e) && e.at <= at).map(log_line).collect()
+}
+
+fn is_fault(entry: &bloodhound_sim::world::LogEntry) -> bool {
+    matches!(entry.what, bloodhound_sim::world::Notice::Fault(_))
 }
 
 /// Faults, services and output of a run in order of time.

@@ -7,6 +7,8 @@ use std::sync::atomic::AtomicBool;
 use bloodhound_decisions::Decisions;
 use bloodhound_sim::machine::Listen;
 
+use crate::campaign::totals::{Found, Totals};
+use crate::campaign::verdict::{Judgement, Verdict};
 use crate::output::{self, Format};
 use crate::platform::{self, Choice, Chosen};
 use crate::session::{Failure, Outcome, Session, Stopped, Worker, host_failure};
@@ -79,38 +81,39 @@ pub fn run(args: &RunArgs) -> u8 {
 /// # Errors
 /// What the host says, services that do not start.
 pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, Failure> {
-    let mut worker = Worker::new(session, &chosen, interrupt())?;
+    let mut worker = Worker::new(session.clone(), &chosen, interrupt())?;
     if args.strace {
         worker.listen(Listen::Text, Box::new(crate::exec::print_step));
     }
     worker.boot()?;
     let outcome = worker.run(args.seed, Decisions::seeded(args.seed)).map_err(host_failure)?;
-    print(&outcome, args.format);
-    Ok(code(&outcome))
+    let judgement = judge(&session, &outcome);
+    print(&outcome, &judgement, args.format);
+    Ok(judgement.code)
 }
 
-/// The exit code that a single run stands for.
-pub fn code(outcome: &Outcome) -> u8 {
-    match &outcome.stopped {
-        Some(Stopped::Unsupported(_)) => exit::UNSUPPORTED,
-        Some(Stopped::Interrupted) => exit::INTERRUPTED,
-        None if !outcome.violations.is_empty() => exit::FINDINGS,
-        None if !outcome.undecided.is_empty() => exit::INCONCLUSIVE,
-        None => exit::PASS,
-    }
+/// What a single run says: the rule of campaigns, for one seed.
+fn judge(session: &Session, outcome: &Outcome) -> Judgement {
+    let mut totals = Totals::new(session.plan.properties.len(), 1, 1);
+    totals.add(outcome);
+    let found = |v| Found::new(outcome, v, Err("a single run keeps none".into()));
+    totals.findings.extend(outcome.violations.iter().map(found));
+    Judgement::of(&session.plan.properties, &totals)
 }
 
-fn print(outcome: &Outcome, format: Format) {
+fn print(outcome: &Outcome, judgement: &Judgement, format: Format) {
     match format {
-        Format::Json => println!("{}", json(outcome)),
+        Format::Json => println!("{}", json(outcome, judgement)),
         Format::Human => {
             println!("platform: {}", outcome.platform.line());
             print!("{}", report::trace(outcome));
-            for (property, why) in &outcome.undecided {
-                println!("undecided: {property}: {why}");
-            }
             if let Some(Stopped::Unsupported(what)) = &outcome.stopped {
                 println!("unsupported: {what}");
+            }
+            // What was violated is in the trace.
+            let open = |v: &Verdict| !matches!(v, Verdict::Passed | Verdict::Failed);
+            for item in judgement.items.iter().filter(|i| !i.is_campaign() && open(&i.verdict)) {
+                println!("{}: {}: {}", item.verdict.word(), item.name, item.verdict.reason());
             }
             println!("operations: {}", outcome.history.operations().len());
             println!(
@@ -121,12 +124,20 @@ fn print(outcome: &Outcome, format: Format) {
     }
 }
 
-fn json(outcome: &Outcome) -> serde_json::Value {
+fn json(outcome: &Outcome, judgement: &Judgement) -> serde_json::Value {
     let violations: Vec<_> = outcome
         .violations
         .iter()
         .map(|v| serde_json::json!({"property": v.property, "kind": v.kind, "virtual_time_ns": v.at.0, "text": v.text}))
         .collect();
+    let items = judgement.items.iter().filter(|i| !i.is_campaign());
+    let properties: Vec<_> = items
+        .clone()
+        .map(|i| serde_json::json!({"name": i.name, "kind": i.kind, "verdict": i.verdict.word(), "reason": i.verdict.reason()}))
+        .collect();
+    let undecided = items.filter(|i| matches!(i.verdict, Verdict::Undecided(_)));
+    let undecided: serde_json::Map<String, serde_json::Value> =
+        undecided.map(|i| (i.name.clone(), i.verdict.reason().into())).collect();
     serde_json::json!({
         "schema": "bloodhound.run/v1",
         "platform": outcome.platform.json(),
@@ -138,7 +149,9 @@ fn json(outcome: &Outcome) -> serde_json::Value {
         "faults": report::faults(&outcome.log),
         "profile": outcome.profile.to_string(),
         "findings": violations,
-        "undecided": outcome.undecided,
+        "properties": properties,
+        "undecided": undecided,
+        "exit_code": judgement.code,
         "unsupported": match &outcome.stopped { Some(Stopped::Unsupported(t)) => Some(t), _ => None },
     })
 }
@@ -158,7 +171,10 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     let mut worker = Worker::new(session.clone(), &chosen, interrupt())?;
     worker.boot()?;
     let outcome = worker.run(record.seed, Decisions::replay(log)).map_err(host_failure)?;
-    print(&outcome, args.format);
+    print(&outcome, &judge(&session, &outcome), args.format);
+    if outcome.stopped == Some(Stopped::Interrupted) {
+        return Err(Failure { code: exit::INTERRUPTED, text: "interrupted".into() });
+    }
     let same =
         outcome.violations.iter().any(|v| v.property == record.property && v.at.0 == record.virtual_time_ns);
     if outcome.digest != record.digest || !same {
@@ -178,7 +194,7 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     Ok(exit::FINDINGS)
 }
 
-/// Becomes true at Ctrl-C or SIGTERM; a second one ends the process at once.
+/// Becomes true at Ctrl-C, SIGTERM or SIGHUP.
 pub fn interrupt() -> Arc<AtomicBool> {
     crate::interrupt::flag()
 }

@@ -1,9 +1,8 @@
-//! A planned run on this host: boot once, snapshot, then seeds from the snapshot; and the verdict over a run.
+//! A planned run on this host: boot once, snapshot, then seeds from the snapshot.
 //!
 //! Key types: [`Session`] (plan and host files, shared by all workers), [`Worker`] (a platform on one CPU with a
 //! machine), [`Outcome`] (what one seed gave).
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,16 +10,15 @@ use std::sync::atomic::AtomicBool;
 use bloodhound_abi::SimTime;
 use bloodhound_config::Project;
 use bloodhound_decisions::{DecisionLog, Decisions};
-use bloodhound_sim::checks::Verdict;
 use bloodhound_sim::machine::{Listen, Listener};
 use bloodhound_sim::scenario::{FaultSpec, Scenario};
 use bloodhound_sim::world::{Finding, FindingKind, LogEntry, Phase};
 use bloodhound_sim::{Digest, Ended, Machine, MachineError, World};
 use bloodhound_vfs::host::HostBase;
 use bloodhound_workloads::history::History;
-use bloodhound_workloads::linearizability::{self, Budget};
 
-use crate::plan::{Judge, Plan, Property};
+use crate::judge::{self, Judged};
+use crate::plan::Plan;
 use crate::platform::Chosen;
 use crate::{exit, host, validate};
 
@@ -84,6 +82,8 @@ impl Session {
 /// Why a run violated a property, or could not go on.
 #[derive(Clone, Debug)]
 pub struct Violation {
+    /// The property's place in the plan; `None` for a finding of the machine that belongs to none.
+    pub index: Option<usize>,
     /// The property, or the kind of the machine's finding.
     pub property: String,
     /// What it is: safety, liveness, invariant, crash, unsupported, hang, deadlock.
@@ -113,8 +113,8 @@ pub struct Outcome {
     pub log: Vec<LogEntry>,
     /// What went wrong.
     pub violations: Vec<Violation>,
-    /// Properties without a verdict, and why.
-    pub undecided: BTreeMap<String, String>,
+    /// What the seed says about each property, in the plan's order.
+    pub judged: Vec<Judged>,
     /// The client's history.
     pub history: History,
     /// What was decided.
@@ -230,12 +230,13 @@ impl Worker {
             profile,
             log: world.log.clone(),
             violations: Vec::new(),
-            undecided: BTreeMap::new(),
+            judged: Vec::new(),
             history,
             decisions: world.decisions.log(),
             console: self.console(),
             stopped: None,
         };
+        let finished = ended == Ended::Condition;
         match ended {
             Ended::Interrupted => outcome.stopped = Some(Stopped::Interrupted),
             Ended::Fatal(f) if f.kind == FindingKind::Unsupported => {
@@ -243,6 +244,7 @@ impl Worker {
             }
             Ended::Fatal(f) => outcome.violations.push(machine_violation(&f)),
             Ended::Quiet => outcome.violations.push(Violation {
+                index: None,
                 property: "deadlock".into(),
                 kind: "deadlock".into(),
                 at: world.now,
@@ -253,58 +255,31 @@ impl Worker {
             }),
             Ended::Condition => {}
         }
-        if outcome.stopped.is_none() {
-            for property in &self.session.plan.properties {
-                self.judge(property, &mut outcome);
-            }
-        }
+        self.judge(&mut outcome, finished);
         outcome
     }
 
-    fn judge(&self, property: &Property, outcome: &mut Outcome) {
+    /// Judges all properties. What was violated before a run could not go on was violated all the same; where the host ended
+    /// it, nothing is said, for it would end elsewhere the next time.
+    fn judge(&self, outcome: &mut Outcome, finished: bool) {
         let world = &self.machine.world;
-        let mut violated = |at, text| {
-            outcome.violations.push(Violation {
-                property: property.name.clone(),
-                kind: property.kind.into(),
-                at,
-                text,
-            });
-        };
-        match &property.judge {
-            Judge::Linearizable { operations, model } => {
-                let wanted =
-                    outcome.history.filtered(|o| operations.iter().any(|n| n == operation_name(&o.call)));
-                match linearizability::check(&wanted, *model, Budget::default()) {
-                    Ok(linearizability::Verdict::Violation(v)) => {
-                        let at = v.culprit.complete.unwrap_or(v.culprit.invoke);
-                        violated(at, v.to_string());
-                    }
-                    Ok(linearizability::Verdict::Linearizable { .. }) => {}
-                    Ok(other) => {
-                        outcome.undecided.insert(property.name.clone(), other.to_string());
-                    }
-                    Err(e) => {
-                        outcome.undecided.insert(property.name.clone(), e.to_string());
-                    }
-                }
+        let interrupted = outcome.stopped == Some(Stopped::Interrupted);
+        for (index, property) in self.session.plan.properties.iter().enumerate() {
+            let judged = if interrupted {
+                Judged::Unfinished
+            } else {
+                judge::judge(property, world, &self.session.scenario, &outcome.history, finished)
+            };
+            if let Judged::Violated(at, text) = &judged {
+                outcome.violations.push(Violation {
+                    index: Some(index),
+                    property: property.name.clone(),
+                    kind: property.kind.into(),
+                    at: *at,
+                    text: text.clone(),
+                });
             }
-            Judge::Check(index) => match &world.checks[*index].verdict {
-                Verdict::Failed(at, why) => violated(*at, why.clone()),
-                Verdict::Passed(_) => {}
-                Verdict::Open => {
-                    outcome
-                        .undecided
-                        .insert(property.name.clone(), "the run ended before the check had an answer".into());
-                }
-            },
-            Judge::NoCrash(nodes) => {
-                let crash =
-                    |f: &&Finding| f.kind == FindingKind::Crash && f.node.is_some_and(|n| nodes.contains(&n));
-                if let Some(f) = world.findings.iter().find(crash) {
-                    violated(f.at, f.text.clone());
-                }
-            }
+            outcome.judged.push(judged);
         }
     }
 
@@ -324,17 +299,6 @@ impl Worker {
     }
 }
 
-fn operation_name(call: &bloodhound_workloads::history::Call) -> &str {
-    use bloodhound_workloads::history::Call;
-    match call {
-        Call::Read => "get",
-        Call::Write(_) => "put",
-        Call::Delete => "delete",
-        Call::Cas { .. } => "cas",
-        Call::Other(name) => name,
-    }
-}
-
 fn machine_violation(f: &Finding) -> Violation {
     let kind = match f.kind {
         FindingKind::Crash => "crash",
@@ -343,7 +307,7 @@ fn machine_violation(f: &Finding) -> Violation {
         FindingKind::Unsupported => "unsupported",
         FindingKind::NotReady => "not-ready",
     };
-    Violation { property: kind.into(), kind: kind.into(), at: f.at, text: f.text.clone() }
+    Violation { index: None, property: kind.into(), kind: kind.into(), at: f.at, text: f.text.clone() }
 }
 
 /// A host error as a failure of the command.

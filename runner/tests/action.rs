@@ -92,7 +92,7 @@ impl Fake {
         fake.sudo("exit 1");
         fake.write(
             "bloodhound.yaml",
-            "compose: compose.yaml\nproperties:\n  - name: stays up\n    kind: safety\n    check: {type: no-crash}\n",
+            "compose: compose.yaml\nproperties:\n  - name: stays up\n    kind: safety\n    check: {type: no-crash}\nsimulation: {max_time: 5s}\nfaults: {network: {drop_rate: 0.01}}\n",
         );
         fake.write(
             "compose.yaml",

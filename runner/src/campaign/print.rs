@@ -1,110 +1,165 @@
 //! The answer of a campaign, for people and for machines.
 
+use std::fmt::Write as _;
 use std::path::Path;
-use std::time::Instant;
+use std::time::Duration;
 
-use super::Args;
-use super::totals::Totals;
+use serde_json::{Value as Json, json};
+
+use super::totals::{Found, Totals};
+use super::verdict::{Item, Judgement, Verdict, percent};
+use crate::judge::thousands;
 use crate::platform::Chosen;
-use crate::session::{Outcome, Session, Violation};
+use crate::{exit, output};
 
-pub fn human(
-    args: &Args,
-    session: &Session,
-    out: &Path,
-    seeds: u64,
-    started: Instant,
-    totals: &Totals,
-    coverage: u32,
-) {
-    let secs = started.elapsed().as_millis();
-    for p in &session.plan.properties {
-        let failing: Vec<_> = totals.findings.iter().filter(|(_, v, _)| v.property == p.name).collect();
-        let mark = if !failing.is_empty() {
-            "FAIL"
-        } else if totals.undecided.contains_key(&p.name) {
-            "????"
-        } else {
-            "ok"
-        };
-        println!("{mark:<5} {} ({})", p.name, p.kind);
-        if let Some(why) = totals.undecided.get(&p.name) {
-            println!("      no verdict: {why}");
-        }
-        if let Some((outcome, violation, dir)) = failing.first() {
-            finding(outcome, violation, dir);
-            if failing.len() > 1 {
-                println!("      and {} more seeds", failing.len() - 1);
-            }
-        }
+/// Prints the answer.
+///
+/// # Errors
+/// What the host says of standard output, other than that its reader has gone.
+pub fn answer(text: &str) -> std::io::Result<()> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e),
+        _ => Ok(()),
     }
-    for (outcome, violation, dir) in &totals.findings {
-        if session.plan.properties.iter().all(|p| p.name != violation.property) {
-            println!("FAIL  {} (found by the simulation)", violation.property);
-            finding(outcome, violation, dir);
-        }
+}
+
+/// Says something on standard error.
+pub fn say(text: &str) {
+    output::eprint(&format!("bloodhound: {text}\n"));
+}
+
+/// What an item begins with. Each line that is not `ok` says why.
+fn mark(verdict: &Verdict) -> &'static str {
+    match verdict {
+        Verdict::Passed => "ok",
+        Verdict::Failed | Verdict::TooLow(_) => "FAIL",
+        Verdict::Troubled(_) => "ERROR",
+        Verdict::NotRun(_) => "-",
+        Verdict::Undecided(_) | Verdict::NotJudged(_) | Verdict::NotExercised(_) => "????",
     }
-    if let Some(what) = &totals.unsupported {
-        println!("unsupported: {what}");
+}
+
+/// For people.
+pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duration) -> String {
+    let mut out = String::new();
+    for item in &judgement.items {
+        // A campaign that went well is no news.
+        if !(item.is_campaign() && item.verdict == Verdict::Passed) {
+            describe(&mut out, item);
+        }
     }
     let faults: Vec<String> = totals.faults.iter().map(|(k, n)| format!("{n} {k}")).collect();
-    println!(
-        "\n{} of {seeds} seeds, {} findings, {} operations, {} s of virtual time in {}.{:01} s; faults: {}",
-        totals.seeds,
+    let millis = took.as_millis();
+    // Writing into a String cannot fail.
+    let _ = writeln!(
+        out,
+        "\n{} of {} seeds, {} findings, {} operations, {} s of virtual time in {}.{:01} s; faults: {}",
+        totals.judged,
+        totals.wanted,
         totals.findings.len(),
-        totals.operations,
+        thousands(totals.operations),
         totals.virtual_ns / 1_000_000_000,
-        secs / 1000,
-        secs % 1000 / 100,
+        millis / 1000,
+        millis % 1000 / 100,
         if faults.is_empty() { "none".to_string() } else { faults.join(", ") }
     );
-    if let Some(threshold) = args.coverage_threshold {
-        println!(
-            "coverage of the configured fault kinds: {}.{}% (threshold {}.{}%)",
-            coverage / 10,
-            coverage % 10,
-            threshold / 10,
-            threshold % 10
-        );
+    if let Some(least) = totals.least_coverage {
+        let share = percent(totals.coverage);
+        let _ = writeln!(out, "fault coverage: {share} (at least {} are wanted)", percent(least));
     }
-    println!("reports: {}", out.join("junit.xml").display());
+    if judgement.code != exit::PASS {
+        let meaning = exit::TABLE.iter().find(|(code, _)| *code == judgement.code).map_or("", |(_, m)| m);
+        let _ = writeln!(out, "exit code {}: {meaning}", judgement.code);
+    }
+    let _ = writeln!(out, "reports: {}", junit.display());
+    out
 }
 
-fn finding(outcome: &Outcome, violation: &Violation, dir: &Path) {
-    println!("      seed {} at {}", outcome.seed, violation.at);
-    for line in violation.text.lines() {
-        println!("      {line}");
+fn describe(out: &mut String, item: &Item) {
+    let kind = if item.line.is_none() && item.verdict == Verdict::Failed {
+        "found by the simulation"
+    } else {
+        &item.kind
+    };
+    let _ = writeln!(out, "{:<5} {} ({kind})", mark(&item.verdict), item.name);
+    for text in reasons(&item.verdict) {
+        let _ = writeln!(out, "      {text}");
     }
-    println!("      replay: bloodhound replay {}", dir.display());
+    if let Some(found) = item.findings.first() {
+        finding(out, found);
+        if item.findings.len() > 1 {
+            let _ = writeln!(out, "      and {} more seeds", item.findings.len() - 1);
+        }
+    }
 }
 
-pub fn json(chosen: &Chosen, out: &Path, seeds: u64, totals: &Totals, coverage: u32, code: u8) {
-    let findings: Vec<_> = totals
+/// One line for each reason: the rest of long ones was said when it happened.
+fn reasons(verdict: &Verdict) -> Vec<String> {
+    let first = |text: &str| text.lines().next().unwrap_or_default().to_owned();
+    match verdict {
+        Verdict::Passed | Verdict::Failed => Vec::new(),
+        Verdict::Troubled(list) => list.iter().map(|t| first(&t.text)).collect(),
+        Verdict::NotRun(why) => vec![format!("not run: {}", first(why))],
+        Verdict::NotExercised(why) => vec![format!("not exercised: {}", first(why))],
+        Verdict::Undecided(why) | Verdict::NotJudged(why) | Verdict::TooLow(why) => vec![first(why)],
+    }
+}
+
+fn finding(out: &mut String, found: &Found) {
+    let _ = writeln!(out, "      seed {} at {}", found.seed, found.violation.at);
+    for line in found.violation.text.lines() {
+        let _ = writeln!(out, "      {line}");
+    }
+    let _ = writeln!(out, "      {}", found.replay());
+}
+
+/// For machines.
+pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option<&Chosen>) -> String {
+    let findings: Vec<Json> = totals
         .findings
         .iter()
-        .map(|(o, v, dir)| {
-            serde_json::json!({
-                "property": v.property, "kind": v.kind, "seed": o.seed, "virtual_time_ns": v.at.0,
-                "replay": dir, "digest": o.digest, "text": v.text,
+        .map(|found| {
+            let v = &found.violation;
+            json!({
+                "property": v.property, "kind": v.kind, "seed": found.seed, "virtual_time_ns": v.at.0,
+                "replay": found.kept.as_ref().ok(), "digest": found.digest, "text": v.text,
             })
         })
         .collect();
-    let result = serde_json::json!({
+    let item = |i: &Item| {
+        json!({
+            "name": i.name, "kind": i.kind, "verdict": i.verdict.word(), "reason": i.verdict.reason(),
+            "findings": i.findings.len(),
+        })
+    };
+    let items = |campaign| judgement.items.iter().filter(move |i| i.is_campaign() == campaign).map(item);
+    let undecided = judgement.items.iter().filter(|i| matches!(i.verdict, Verdict::Undecided(_)));
+    let undecided: serde_json::Map<String, Json> =
+        undecided.map(|i| (i.name.clone(), i.verdict.reason().into())).collect();
+    let unjudged = totals.unjudged.iter().map(|(seed, why)| json!({"seed": seed, "reason": why.text()}));
+    let unsupported = totals.unjudged.iter().find(|(_, why)| why.code() == exit::UNSUPPORTED);
+    let result = json!({
         "schema": "bloodhound.test/v1",
-        "platform": chosen.json(),
-        "seeds_run": totals.seeds,
-        "seeds_wanted": seeds,
+        "platform": chosen.map(Chosen::json),
+        "seeds_wanted": totals.wanted,
+        "seeds_run": totals.run(),
+        "seeds_judged": totals.judged,
+        "seeds_not_judged": unjudged.collect::<Vec<_>>(),
+        "properties": items(false).collect::<Vec<_>>(),
+        "campaign": items(true).collect::<Vec<_>>(),
         "findings": findings,
-        "undecided": totals.undecided,
-        "unsupported": totals.unsupported,
+        "undecided": undecided,
+        "unsupported": unsupported.map(|(seed, why)| format!("seed {seed}: {}", why.text())),
         "interrupted": totals.interrupted,
         "steps": totals.steps,
         "virtual_time_ns": totals.virtual_ns,
         "operations": totals.operations,
         "faults": totals.faults,
-        "coverage_per_mille": coverage,
-        "junit": out.join("junit.xml"),
-        "exit_code": code,
+        "fault_coverage_per_mille": totals.coverage,
+        "junit": junit,
+        "exit_code": judgement.code,
     });
-    println!("{result}");
+    format!("{result}\n")
 }

@@ -3,6 +3,8 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use crate::output;
+
 /// A progress bar on a terminal, a line every few seconds elsewhere.
 pub struct Progress {
     total: u64,
@@ -18,7 +20,7 @@ impl Progress {
 
     pub fn say(&self, line: &str) {
         let clear = if self.bar { "\r\x1b[2K" } else { "" };
-        eprintln!("{clear}bloodhound: {line}");
+        output::eprint(&format!("{clear}bloodhound: {line}\n"));
     }
 
     pub fn show(&mut self, done: u64, findings: usize) {
@@ -29,21 +31,21 @@ impl Progress {
         self.last = Instant::now();
         if self.bar {
             let width = 30;
-            let filled = (done * width / self.total.max(1)) as usize;
-            eprint!(
+            let filled = (u128::from(done) * width / u128::from(self.total.max(1))) as usize;
+            output::eprint(&format!(
                 "\r\x1b[2K[{}{}] {done}/{} seeds, {findings} findings",
                 "#".repeat(filled),
-                " ".repeat(width as usize - filled),
+                " ".repeat((width as usize).saturating_sub(filled)),
                 self.total
-            );
+            ));
         } else {
-            eprintln!("bloodhound: {done}/{} seeds, {findings} findings", self.total);
+            output::eprint(&format!("bloodhound: {done}/{} seeds, {findings} findings\n", self.total));
         }
     }
 
     pub fn end(&self) {
         if self.bar {
-            eprint!("\r\x1b[2K");
+            output::eprint("\r\x1b[2K");
         }
     }
 }

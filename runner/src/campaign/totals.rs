@@ -1,21 +1,251 @@
 //! What all seeds of a campaign gave together.
+//!
+//! Key types: [`Totals`], [`Found`], [`Unjudged`]. Nothing in them depends on the order in which seeds end, except the order of
+//! findings, which [`Totals::sort`] sets right.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use crate::session::{Outcome, Violation};
+use bloodhound_abi::SimTime;
+use bloodhound_sim::scenario::FaultSpec;
+
+use crate::judge::{Exercise, Judged};
+use crate::session::{Outcome, Stopped, Violation};
+use crate::{exit, report};
+
+/// Faults before a violation that a report shows.
+const RECENT: usize = 12;
+
+/// A finding.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub seed: u64,
+    pub violation: Violation,
+    /// Digest of the run.
+    pub digest: String,
+    /// The faults that the seed drew, and the last ones before the violation.
+    pub profile: String,
+    pub faults: Vec<String>,
+    /// Its directory; or why there is none.
+    pub kept: Result<PathBuf, String>,
+}
+
+impl Found {
+    pub fn new(outcome: &Outcome, violation: &Violation, kept: Result<PathBuf, String>) -> Found {
+        let mut faults = report::faults_until(&outcome.log, violation.at);
+        faults.drain(..faults.len().saturating_sub(RECENT));
+        Found {
+            seed: outcome.seed,
+            violation: violation.clone(),
+            digest: outcome.digest.clone(),
+            profile: outcome.profile.to_string(),
+            faults,
+            kept,
+        }
+    }
+
+    /// The command that shows it again.
+    pub fn replay(&self) -> String {
+        match &self.kept {
+            Ok(dir) => format!("replay: bloodhound replay {}", crate::bug::quote(&dir.to_string_lossy())),
+            Err(why) => format!(
+                "its files could not be written ({why}); to see it again: bloodhound test --first-seed {} --seeds 1",
+                self.seed
+            ),
+        }
+    }
+}
+
+/// Why a seed that was begun has no verdict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unjudged {
+    /// A panic of ours, with its report.
+    Bug(String),
+    /// Something that is not modelled was needed.
+    Unsupported(String),
+    /// The host failed.
+    Host(String),
+    /// The user interrupted.
+    Interrupted,
+    /// It went on for too long after the end of `--timeout`.
+    TimedOut,
+}
+
+impl Unjudged {
+    /// The exit code that it stands for.
+    pub fn code(&self) -> u8 {
+        match self {
+            Unjudged::Bug(_) => exit::BUG,
+            Unjudged::Unsupported(_) => exit::UNSUPPORTED,
+            Unjudged::Host(_) => exit::ENVIRONMENT,
+            Unjudged::Interrupted => exit::INTERRUPTED,
+            Unjudged::TimedOut => exit::INCONCLUSIVE,
+        }
+    }
+
+    /// In words.
+    pub fn text(&self) -> String {
+        match self {
+            Unjudged::Bug(text) => format!("a bug of Bloodhound: {text}"),
+            Unjudged::Unsupported(text) => format!("unsupported: {text}"),
+            Unjudged::Host(text) => text.clone(),
+            Unjudged::Interrupted => "interrupted".to_owned(),
+            Unjudged::TimedOut => "stopped because --timeout was over and it did not end".to_owned(),
+        }
+    }
+}
+
+/// Something that went wrong with a campaign as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// The exit code that it stands for.
+    pub code: u8,
+    /// For the user.
+    pub text: String,
+}
+
+/// What all seeds said about one property.
+#[derive(Clone, Debug, Default)]
+pub struct OfProperty {
+    /// Seeds in which it held to the end, and in how many of these something could have violated it.
+    pub held: u64,
+    pub exercised: u64,
+    /// Seeds without a verdict, and why.
+    pub undecided: BTreeMap<u64, String>,
+    /// Seeds that ended before it was judged.
+    pub unfinished: BTreeSet<u64>,
+    /// What was done altogether; the texts are those of the lowest seed.
+    exercise: Option<(u64, Exercise)>,
+}
+
+impl OfProperty {
+    pub fn add(&mut self, seed: u64, judged: &Judged) {
+        match judged {
+            Judged::Held(exercise) => {
+                self.held += 1;
+                self.exercised += u64::from(exercise.done());
+                self.exercise = Some(match self.exercise.take() {
+                    None => (seed, exercise.clone()),
+                    Some((other, before)) => {
+                        let (tried, worked) =
+                            (before.tried + exercise.tried, before.worked + exercise.worked);
+                        let texts = if seed < other { exercise.clone() } else { before };
+                        (seed.min(other), Exercise { tried, worked, ..texts })
+                    }
+                });
+            }
+            Judged::Violated(..) => {}
+            Judged::Undecided(why) => {
+                self.undecided.insert(seed, why.clone());
+            }
+            Judged::Unfinished => {
+                self.unfinished.insert(seed);
+            }
+        }
+    }
+
+    /// Why nothing could have violated it.
+    pub fn why_not_exercised(&self) -> String {
+        self.exercise.as_ref().map(|(_, e)| e.why_not()).unwrap_or_default()
+    }
+}
 
 /// What all seeds gave together.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Totals {
-    pub seeds: u64,
+    /// Seeds that were asked for, and how many of them must be judged.
+    pub wanted: u64,
+    pub least: u64,
+    /// Seeds that ran to an end and were judged there.
+    pub judged: u64,
+    /// Seeds that were begun and were not.
+    pub unjudged: BTreeMap<u64, Unjudged>,
+    /// In the plan's order.
+    pub properties: Vec<OfProperty>,
+    pub findings: Vec<Found>,
+    /// What belongs to no seed.
+    pub troubles: Vec<Trouble>,
+    /// What ended the campaign before all seeds were begun.
+    pub interrupted: bool,
+    pub timed_out: bool,
+    pub failed_fast: bool,
+    /// Share of the configured kinds of faults that were injected and the least that is wanted, in thousandths.
+    pub coverage: u32,
+    pub least_coverage: Option<u32>,
     pub steps: u64,
     pub virtual_ns: u64,
     pub operations: u64,
     pub faults: BTreeMap<String, u64>,
-    pub findings: Vec<(Outcome, Violation, PathBuf)>,
-    pub undecided: BTreeMap<String, String>,
-    pub unsupported: Option<String>,
-    pub interrupted: bool,
-    pub timed_out: bool,
+}
+
+impl Totals {
+    /// Nothing yet, for so many properties.
+    pub fn new(properties: usize, wanted: u64, least: u64) -> Totals {
+        let properties = vec![OfProperty::default(); properties];
+        Totals { wanted, least, properties, coverage: 1000, ..Totals::default() }
+    }
+
+    /// Seeds that were begun.
+    pub fn run(&self) -> u64 {
+        self.judged + self.unjudged.len() as u64
+    }
+
+    /// Adds a seed that ran; its findings are added by [`Found::new`].
+    pub fn add(&mut self, outcome: &Outcome) {
+        match &outcome.stopped {
+            None => self.judged += 1,
+            Some(Stopped::Interrupted) => {
+                self.unjudged.insert(outcome.seed, Unjudged::Interrupted);
+                return;
+            }
+            Some(Stopped::Unsupported(what)) => {
+                self.unjudged.insert(outcome.seed, Unjudged::Unsupported(what.clone()));
+            }
+        }
+        for (property, judged) in self.properties.iter_mut().zip(&outcome.judged) {
+            property.add(outcome.seed, judged);
+        }
+        self.steps += outcome.steps;
+        self.virtual_ns += outcome.virtual_time.0;
+        self.operations += outcome.history.operations().len() as u64;
+        for line in report::faults(&outcome.log) {
+            let kind = line.split_whitespace().nth(2).unwrap_or("?").to_string();
+            *self.faults.entry(kind).or_default() += 1;
+        }
+    }
+
+    /// Adds something that went wrong with the campaign as a whole.
+    pub fn trouble(&mut self, code: u8, text: impl Into<String>) {
+        self.troubles.push(Trouble { code, text: text.into() });
+    }
+
+    /// Puts findings in the order of seeds, and of properties in the plan.
+    pub fn sort(&mut self) {
+        let key = |f: &Found| (f.seed, f.violation.index.is_none(), f.violation.index);
+        self.findings.sort_by_key(key);
+    }
+
+    /// Measures the share of the configured kinds of faults that were injected at least once.
+    pub fn measure_faults(&mut self, spec: &FaultSpec) {
+        let kinds = [
+            ("crash", spec.crash),
+            ("pause", spec.pause),
+            ("partition", spec.partition),
+            ("reset", spec.reset),
+        ];
+        let asked: Vec<&str> = kinds.iter().filter(|(_, rate)| *rate > 0).map(|(name, _)| *name).collect();
+        let seen = asked.iter().filter(|name| self.faults.contains_key(**name)).count();
+        self.coverage = (seen * 1000).checked_div(asked.len()).map_or(1000, |share| share as u32);
+    }
+
+    /// Findings of a property of the plan; for `None`, of the machine itself.
+    pub fn findings_of(&self, index: Option<usize>) -> impl Iterator<Item = &Found> {
+        self.findings.iter().filter(move |f| f.violation.index == index)
+    }
+
+    /// When the first finding was, for the texts of seeds that ended early.
+    pub fn ended_early(&self, seed: u64) -> Option<(SimTime, &str)> {
+        let found = self.findings.iter().find(|f| f.seed == seed && f.violation.index.is_none())?;
+        Some((found.violation.at, found.violation.kind.as_str()))
+    }
 }

@@ -1,108 +1,317 @@
-//! From what all seeds gave to the exit code and to the cases of the report.
+//! The one rule: from what all seeds gave to the verdict on each property, on the campaign itself, and to the exit code.
+//!
+//! Key types: [`Judgement`], [`Item`], [`Verdict`]. Terminal, JSON, JUnit and the action show the items; the exit code is the
+//! first of the items' codes in the order of [`exit::ORDER`]. So a report has a failure or an error exactly when the exit code
+//! is not 0.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
-use super::Args;
-use super::totals::Totals;
+use super::totals::{Found, Totals, Trouble};
+use crate::exit;
 use crate::junit::{Case, Status, Suite};
-use crate::session::{Outcome, Session, Violation};
-use crate::{exit, report};
+use crate::plan::Property;
 
-pub fn exit_code(args: &Args, seeds: u64, totals: &Totals, coverage: u32) -> u8 {
-    if totals.unsupported.is_some() {
-        return exit::UNSUPPORTED;
-    }
-    if !totals.findings.is_empty() {
-        return exit::FINDINGS;
-    }
-    if totals.interrupted {
-        return exit::INTERRUPTED;
-    }
-    if !totals.undecided.is_empty()
-        || totals.seeds < seeds.min(1)
-        || (totals.seeds < seeds && !totals.timed_out)
-    {
-        return exit::INCONCLUSIVE;
-    }
-    if args.coverage_threshold.is_some_and(|t| coverage < t) {
-        return exit::COVERAGE;
-    }
-    exit::PASS
+/// Seeds that a text lists.
+const LISTED: usize = 8;
+
+/// What came of something that is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every seed that ran judged it to the end, and at least one exercised it.
+    Passed,
+    /// There are findings.
+    Failed,
+    /// No telling in some seed, and why.
+    Undecided(String),
+    /// Some seeds ended before it was judged.
+    NotJudged(String),
+    /// Nothing that was done could have violated it.
+    NotExercised(String),
+    /// No seed was run.
+    NotRun(String),
+    /// Fewer kinds of faults than wanted were injected.
+    TooLow(String),
+    /// What went wrong with the campaign.
+    Troubled(Vec<Trouble>),
 }
 
-/// Kinds of faults that the configuration asks for and that were injected at least once, in thousandths. (Code coverage
-/// of the services is not measured yet.)
-pub fn coverage(session: &Session, totals: &Totals) -> u32 {
-    let f = &session.scenario.faults;
-    let kinds = [("crash", f.crash), ("pause", f.pause), ("partition", f.partition), ("reset", f.reset)];
-    let asked: Vec<&str> = kinds.iter().filter(|(_, rate)| *rate > 0).map(|(name, _)| *name).collect();
-    if asked.is_empty() {
-        return 1000;
-    }
-    let seen = asked.iter().filter(|name| totals.faults.contains_key(**name)).count();
-    (seen * 1000 / asked.len()) as u32
-}
-
-pub fn suite(session: &Session, totals: &Totals) -> Suite {
-    let config = session.plan.config.display().to_string();
-    let mut cases: Vec<Case> = Vec::new();
-    for p in &session.plan.properties {
-        let failing = totals.findings.iter().find(|(_, v, _)| v.property == p.name);
-        let status = match (failing, totals.undecided.get(&p.name), totals.seeds) {
-            (Some((outcome, violation, dir)), _, _) => failure_status(outcome, violation, dir),
-            (None, Some(why), _) => {
-                Status::Error { kind: "undecided".into(), message: "no verdict".into(), text: why.clone() }
-            }
-            (None, None, 0) => Status::Skipped { reason: "no seed was run".into() },
-            _ => Status::Pass,
-        };
-        cases.push(Case {
-            name: p.name.clone(),
-            kind: p.kind.into(),
-            file: Some(config.clone()),
-            line: Some(p.line),
-            status,
-            facts: Vec::new(),
-        });
-    }
-    // Findings of the machine that belong to no property.
-    for (outcome, violation, dir) in &totals.findings {
-        if session.plan.properties.iter().any(|p| p.name == violation.property)
-            || cases.iter().any(|c| c.name == violation.property)
-        {
-            continue;
+impl Verdict {
+    /// As JSON and reports name it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Verdict::Passed => "passed",
+            Verdict::Failed | Verdict::TooLow(_) => "failed",
+            Verdict::Undecided(_) => "undecided",
+            Verdict::NotJudged(_) => "not judged",
+            Verdict::NotExercised(_) => "not exercised",
+            Verdict::NotRun(_) => "not run",
+            Verdict::Troubled(_) => "error",
         }
-        let status = failure_status(outcome, violation, dir);
-        cases.push(Case {
-            name: violation.property.clone(),
-            kind: violation.kind.clone(),
-            file: None,
-            line: None,
-            status,
-            facts: Vec::new(),
-        });
     }
-    let facts =
-        vec![("seeds_run".into(), totals.seeds.to_string()), ("plan".into(), session.plan_digest.clone())];
-    Suite { name: config, facts, time: None, cases }
+
+    /// Everything but findings in words; empty if it passed.
+    pub fn reason(&self) -> String {
+        match self {
+            Verdict::Passed | Verdict::Failed => String::new(),
+            Verdict::Undecided(why)
+            | Verdict::NotJudged(why)
+            | Verdict::NotExercised(why)
+            | Verdict::NotRun(why)
+            | Verdict::TooLow(why) => why.clone(),
+            Verdict::Troubled(list) => list.iter().map(|t| t.text.as_str()).collect::<Vec<_>>().join("\n"),
+        }
+    }
+
+    /// The exit codes that it stands for.
+    fn codes(&self) -> Vec<u8> {
+        match self {
+            // What kept seeds from being run is told by the campaign's own item, with its code.
+            Verdict::Passed | Verdict::NotRun(_) => Vec::new(),
+            Verdict::Failed => vec![exit::FINDINGS],
+            Verdict::Undecided(_) | Verdict::NotJudged(_) | Verdict::NotExercised(_) => {
+                vec![exit::INCONCLUSIVE]
+            }
+            Verdict::TooLow(_) => vec![exit::COVERAGE],
+            Verdict::Troubled(list) => list.iter().map(|t| t.code).collect(),
+        }
+    }
 }
 
-fn failure_status(outcome: &Outcome, violation: &Violation, dir: &Path) -> Status {
-    let first = violation.text.lines().next().unwrap_or_default().to_string();
-    let active: Vec<String> = report::faults(&outcome.log)
-        .into_iter()
-        .zip(outcome.log.iter().filter(|e| matches!(e.what, bloodhound_sim::world::Notice::Fault(_))))
-        .filter(|(_, e)| e.at <= violation.at)
-        .map(|(line, _)| line)
-        .collect();
-    let recent = active[active.len().saturating_sub(12)..].join("\n");
-    let text = format!(
-        "{}\n\nseed: {}\nvirtual time: {}\nfaults of this seed: {}\nlast faults before it:\n{recent}\n\nreplay: bloodhound replay {}\n",
-        violation.text,
-        outcome.seed,
-        violation.at,
-        outcome.profile,
-        dir.display()
-    );
-    Status::Fail { kind: violation.kind.clone(), message: format!("seed {}: {first}", outcome.seed), text }
+/// Something that is judged.
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// The property; the kind of a finding of the machine; or something about the campaign itself.
+    pub name: String,
+    /// safety, liveness, invariant; the kind of a finding of the machine; `campaign`.
+    pub kind: String,
+    /// The line of a property in bloodhound.yaml.
+    pub line: Option<u32>,
+    /// What came of it.
+    pub verdict: Verdict,
+    /// What violated it, by rising seed.
+    pub findings: Vec<Found>,
 }
+
+impl Item {
+    /// Whether it is about the campaign itself.
+    pub fn is_campaign(&self) -> bool {
+        self.kind == CAMPAIGN
+    }
+}
+
+/// Kind of the items about the campaign itself.
+const CAMPAIGN: &str = "campaign";
+
+/// Everything that is judged, and the exit code.
+#[derive(Clone, Debug)]
+pub struct Judgement {
+    /// Properties in the plan's order, then findings of the machine, then the campaign itself.
+    pub items: Vec<Item>,
+    /// The exit code.
+    pub code: u8,
+}
+
+impl Judgement {
+    /// Judges.
+    pub fn of(properties: &[Property], totals: &Totals) -> Judgement {
+        let mut items: Vec<Item> =
+            properties.iter().enumerate().map(|(index, p)| property(index, p, totals)).collect();
+        items.extend(machine(totals));
+        items.extend(campaign(totals));
+        let codes: Vec<u8> = items.iter().flat_map(|item| item.verdict.codes()).collect();
+        Judgement { items, code: exit::first(&codes) }
+    }
+
+    /// As a JUnit suite.
+    pub fn suite(&self, config: &str, facts: Vec<(String, String)>) -> Suite {
+        let case = |item: &Item| Case {
+            name: item.name.clone(),
+            kind: item.kind.clone(),
+            file: item.line.map(|_| config.to_owned()),
+            line: item.line,
+            status: status(item),
+            facts: Vec::new(),
+        };
+        Suite { name: config.to_owned(), facts, time: None, cases: self.items.iter().map(case).collect() }
+    }
+}
+
+fn property(index: usize, property: &Property, totals: &Totals) -> Item {
+    let findings: Vec<Found> = totals.findings_of(Some(index)).cloned().collect();
+    let of = &totals.properties[index];
+    let mut unfinished: BTreeMap<u64, String> =
+        of.unfinished.iter().map(|seed| (*seed, early(*seed, totals))).collect();
+    unfinished.extend(totals.unjudged.iter().map(|(seed, why)| (*seed, first_line(&why.text()))));
+    let verdict = if !findings.is_empty() {
+        Verdict::Failed
+    } else if !of.undecided.is_empty() {
+        Verdict::Undecided(some_seeds("no verdict", &of.undecided, totals))
+    } else if !unfinished.is_empty() {
+        Verdict::NotJudged(some_seeds("not judged", &unfinished, totals))
+    } else if of.held == 0 {
+        Verdict::NotRun("no seed was run".to_owned())
+    } else if of.exercised == 0 {
+        Verdict::NotExercised(of.why_not_exercised())
+    } else {
+        Verdict::Passed
+    };
+    let (name, kind) = (property.name.clone(), property.kind.to_owned());
+    Item { name, kind, line: Some(property.line), verdict, findings }
+}
+
+/// Why a run ended that was judged and did not come to its end.
+fn early(seed: u64, totals: &Totals) -> String {
+    match totals.ended_early(seed) {
+        Some((at, kind)) => format!("the run ended at {at} with a {kind}"),
+        None => "the run ended early".to_owned(),
+    }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// `not judged in 3 of 20 seeds (4, 7, 9): why the first was not`.
+fn some_seeds(what: &str, seeds: &BTreeMap<u64, String>, totals: &Totals) -> String {
+    let why = seeds.values().next().map(String::as_str).unwrap_or_default();
+    if totals.wanted == 1 {
+        return why.to_owned();
+    }
+    format!("{what} in {} of {} seeds ({}): {why}", seeds.len(), totals.run(), list(seeds.keys()))
+}
+
+fn list<'a>(seeds: impl ExactSizeIterator<Item = &'a u64>) -> String {
+    let more = seeds.len().saturating_sub(LISTED);
+    let mut words: Vec<String> = seeds.take(LISTED).map(u64::to_string).collect();
+    if more > 0 {
+        words.push(format!("and {more} more"));
+    }
+    words.join(", ")
+}
+
+/// Findings of the machine that belong to no property: an item for each kind.
+fn machine(totals: &Totals) -> Vec<Item> {
+    let mut kinds: BTreeMap<&str, Vec<Found>> = BTreeMap::new();
+    for found in totals.findings_of(None) {
+        kinds.entry(&found.violation.kind).or_default().push(found.clone());
+    }
+    let item = |(kind, findings): (&str, Vec<Found>)| Item {
+        name: kind.to_owned(),
+        kind: kind.to_owned(),
+        line: None,
+        verdict: Verdict::Failed,
+        findings,
+    };
+    kinds.into_iter().map(item).collect()
+}
+
+/// The campaign itself: whether all its seeds were judged, and enough faults injected.
+fn campaign(totals: &Totals) -> Vec<Item> {
+    let troubles = troubles(totals);
+    let verdict = if troubles.is_empty() { Verdict::Passed } else { Verdict::Troubled(troubles) };
+    let item = |name: &str, verdict| Item {
+        name: name.to_owned(),
+        kind: CAMPAIGN.to_owned(),
+        line: None,
+        verdict,
+        findings: Vec::new(),
+    };
+    let mut items = vec![item("seeds", verdict)];
+    if let Some(least) = totals.least_coverage {
+        let verdict = match totals.coverage {
+            _ if totals.judged == 0 => Verdict::NotRun("no seed was judged".to_owned()),
+            share if share >= least => Verdict::Passed,
+            share => Verdict::TooLow(format!(
+                "{} of the configured kinds of faults were injected, at least {} are wanted",
+                percent(share),
+                percent(least)
+            )),
+        };
+        items.push(item("fault-coverage", verdict));
+    }
+    items
+}
+
+/// Thousandths as people read them.
+pub fn percent(share: u32) -> String {
+    format!("{}.{}%", share / 10, share % 10)
+}
+
+/// What kept seeds from being judged.
+fn troubles(totals: &Totals) -> Vec<Trouble> {
+    let mut troubles = totals.troubles.clone();
+    // One for each reason, with the seeds that it stopped.
+    let mut reasons: Vec<(u8, String, Vec<u64>)> = Vec::new();
+    for (seed, why) in &totals.unjudged {
+        let (code, text) = (why.code(), why.text());
+        match reasons.iter_mut().find(|(c, t, _)| *c == code && *t == text) {
+            Some((_, _, seeds)) => seeds.push(*seed),
+            None => reasons.push((code, text, vec![*seed])),
+        }
+    }
+    troubles.extend(reasons.into_iter().map(|(code, text, seeds)| {
+        let noun = if seeds.len() == 1 { "seed" } else { "seeds" };
+        Trouble { code, text: format!("{noun} {} not judged: {text}", list(seeds.iter())) }
+    }));
+    let begun = totals.run();
+    if totals.interrupted {
+        let text = format!("interrupted: {begun} of {} seeds were begun", totals.wanted);
+        troubles.push(Trouble { code: exit::INTERRUPTED, text });
+    }
+    // Who stops at the first finding, or for another reason that is told, wants no more seeds.
+    let explained = begun > 0 && totals.failed_fast || !troubles.is_empty() && !totals.timed_out;
+    if totals.judged < totals.least && !explained {
+        let time = if totals.timed_out { " when --timeout was over" } else { "" };
+        let text = format!(
+            "{} of {} seeds were judged{time}, at least {} are wanted",
+            totals.judged, totals.wanted, totals.least
+        );
+        troubles.push(Trouble { code: exit::INCONCLUSIVE, text });
+    }
+    troubles
+}
+
+fn status(item: &Item) -> Status {
+    let reason = item.verdict.reason();
+    let error = |message: String| Status::Error {
+        kind: item.verdict.word().replace(' ', "-"),
+        message,
+        text: reason.clone(),
+    };
+    match &item.verdict {
+        Verdict::Passed => Status::Pass,
+        Verdict::NotRun(why) => Status::Skipped { reason: format!("not run: {why}") },
+        Verdict::Failed => item.findings.first().map_or_else(
+            || error("a finding without its text".to_owned()),
+            |found| failure(found, item.findings.len()),
+        ),
+        Verdict::TooLow(why) => {
+            Status::Fail { kind: "fault-coverage".into(), message: why.clone(), text: why.clone() }
+        }
+        Verdict::NotExercised(why) => error(format!("not exercised: {why}")),
+        Verdict::Undecided(why) | Verdict::NotJudged(why) => error(why.clone()),
+        Verdict::Troubled(_) => error(first_line(&reason)),
+    }
+}
+
+fn failure(found: &Found, count: usize) -> Status {
+    let first = first_line(&found.violation.text);
+    let more = if count > 1 { format!("\nand {} more seeds", count - 1) } else { String::new() };
+    let text = format!(
+        "{}\n\nseed: {}\nvirtual time: {}\nfaults of this seed: {}\nlast faults before it:\n{}{more}\n\n{}\n",
+        found.violation.text,
+        found.seed,
+        found.violation.at,
+        found.profile,
+        found.faults.join("\n"),
+        found.replay(),
+    );
+    Status::Fail {
+        kind: found.violation.kind.clone(),
+        message: format!("seed {}: {first}", found.seed),
+        text,
+    }
+}
+
+#[cfg(test)]
+mod tests;

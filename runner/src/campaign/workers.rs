@@ -1,152 +1,279 @@
 //! The threads of a campaign: each takes the next seed until there is none left, and the main thread collects.
+//!
+//! What goes wrong in one seed takes nothing from the others. Something unsupported stops that seed alone; after a failure of
+//! the host or a bug of ours no further seed is begun, and those that run come to their end.
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use bloodhound_decisions::Decisions;
-use bloodhound_sim::{MachineError, World};
+use bloodhound_sim::World;
 
-use super::Args;
+use super::Seeds;
 use super::progress::Progress;
-use super::totals::Totals;
+use super::reports::Reports;
+use super::totals::{Found, Totals, Unjudged};
+use super::watch::Watch;
 use crate::platform::Chosen;
-use crate::session::{Failure, Outcome, Session, Stopped, Worker, host_failure};
-use crate::{cpus, finding, report};
+use crate::session::{Failure, Outcome, Session, Stopped, Violation, Worker, host_failure};
+use crate::{bug, exit, finding};
 
-/// Boots the stack and gives its snapshot. On a thread of its own: a platform binds its thread to a processor, and what
-/// the main thread starts afterwards must not inherit that.
-pub fn boot(
-    session: &Arc<Session>,
-    chosen: &Chosen,
-    interrupt: &Arc<AtomicBool>,
-) -> Result<Arc<World>, Failure> {
-    let boot = || Worker::new(session.clone(), chosen, interrupt.clone())?.boot().map(Arc::new);
-    // A panic has ended the process by then (`bug::install`).
-    std::thread::scope(|scope| scope.spawn(boot).join())
-        .unwrap_or_else(|_| Err(Failure::environment("the boot panicked")))
+/// How often the main thread looks whether all has to stop.
+const LOOK: Duration = Duration::from_millis(50);
+/// Time for a seed to stop when it is asked to; after that it is left behind.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What all workers share.
+pub struct Shared {
+    pub session: Arc<Session>,
+    pub chosen: Chosen,
+    pub snapshot: Arc<World>,
+    pub watch: Arc<Watch>,
+    pub seeds: Seeds,
+    /// Boot for every seed.
+    pub boot_each: bool,
+    /// How many seeds were taken.
+    pub next: AtomicU64,
 }
 
-/// The seeds on all workers. Results are put in order of seeds, so that reports do not depend on timing.
-#[allow(clippy::too_many_arguments)]
-pub fn run_seeds(
-    args: &Args,
-    session: &Arc<Session>,
-    chosen: &Chosen,
-    snapshot: Arc<World>,
-    seeds: u64,
-    out: &Path,
-    started: Instant,
-    interrupt: &Arc<AtomicBool>,
-) -> Result<Totals, Failure> {
-    let most = cpus::jobs();
-    let jobs = args.jobs.or(session.plan.workers).unwrap_or(most).clamp(1, most).min(seeds.max(1) as usize);
-    let next = Arc::new(AtomicU64::new(0));
-    let stop = Arc::new(AtomicBool::new(false));
-    let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
-    let (sender, receiver) = mpsc::channel::<Result<Outcome, Failure>>();
-    let mut totals = Totals::default();
-    std::thread::scope(|scope| {
-        for _ in 0..jobs {
-            let (session, snapshot, sender) = (session.clone(), snapshot.clone(), sender.clone());
-            let (next, stop, interrupt) = (next.clone(), stop.clone(), interrupt.clone());
-            let (boot_each, base) = (args.boot_each, args.first_seed);
-            scope.spawn(move || {
-                let job = || -> Result<(), Failure> {
-                    let mut worker = Worker::new(session.clone(), chosen, interrupt.clone())?;
-                    loop {
-                        let late = deadline.is_some_and(|d| Instant::now() >= d);
-                        if stop.load(Ordering::Relaxed) || interrupt.load(Ordering::Relaxed) || late {
-                            return Ok(());
-                        }
-                        let number = next.fetch_add(1, Ordering::Relaxed);
-                        if number >= seeds {
-                            return Ok(());
-                        }
-                        if boot_each {
-                            worker = Worker::new(session.clone(), chosen, interrupt.clone())?;
-                            worker.boot()?;
-                        } else {
-                            worker.restore(&snapshot);
-                        }
-                        let seed = base + number;
-                        let ran = worker.run(seed, Decisions::seeded(seed));
-                        let outcome = ran.map_err(|e| seed_failure(seed, chosen, e))?;
-                        if sender.send(Ok(outcome)).is_err() {
-                            return Ok(());
-                        }
-                    }
-                };
-                if let Err(f) = job() {
-                    // The receiver may be gone after an earlier failure.
-                    let _ignored = sender.send(Err(f));
-                }
-            });
+/// What workers tell.
+enum Message {
+    /// A seed was begun.
+    Begun(u64),
+    /// It ran.
+    Ran(Box<Outcome>),
+    /// It did not.
+    Lost(u64, Unjudged),
+    /// A worker failed before its first seed.
+    Failed(Failure),
+}
+
+impl Shared {
+    /// The next seed, if one is to be begun.
+    fn take(&self) -> Option<u64> {
+        if self.watch.is_closed() {
+            return None;
         }
-        drop(sender);
-        collect(args, session, out, seeds, &receiver, &stop, &mut totals)
-    })?;
-    totals.interrupted = interrupt.load(Ordering::Relaxed);
-    totals.timed_out = totals.seeds < seeds && deadline.is_some_and(|d| Instant::now() >= d);
-    totals.findings.sort_by_key(|(o, _, _)| o.seed);
-    Ok(totals)
+        self.seeds.number(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn worker(&self) -> Result<Worker, Failure> {
+        Worker::new(self.session.clone(), &self.chosen, self.watch.halt())
+    }
+
+    /// The life of a worker.
+    fn work(&self, sender: &mpsc::Sender<Message>) {
+        let current = Cell::new(None);
+        let ended = bug::contain(|| self.run(sender, &current));
+        let message = match (ended, current.get()) {
+            (Ok(Ok(())), _) => return,
+            (Ok(Err(failure)), None) => Message::Failed(failure),
+            (Ok(Err(failure)), Some(seed)) => Message::Lost(seed, self.lost(seed, failure)),
+            (Err(text), None) => Message::Failed(Failure { code: exit::BUG, text }),
+            (Err(text), Some(seed)) => Message::Lost(seed, Unjudged::Bug(text)),
+        };
+        // Whoever collects may have gone on without this worker.
+        let _ignored = sender.send(message);
+    }
+
+    fn run(&self, sender: &mpsc::Sender<Message>, current: &Cell<Option<u64>>) -> Result<(), Failure> {
+        let mut worker = None;
+        while let Some(seed) = self.take() {
+            current.set(Some(seed));
+            // Nobody to tell: then nobody waits for results either.
+            if sender.send(Message::Begun(seed)).is_err() {
+                return Ok(());
+            }
+            let begun = Instant::now();
+            if self.boot_each {
+                // The one before goes first: a thread should have one platform.
+                drop(worker.take());
+                worker.insert(self.worker()?).boot()?;
+            } else {
+                if worker.is_none() {
+                    worker = Some(self.worker()?);
+                }
+                if let Some(worker) = &mut worker {
+                    worker.restore(&self.snapshot);
+                }
+            }
+            let Some(worker) = &mut worker else { return Ok(()) };
+            let outcome = worker.run(seed, Decisions::seeded(seed)).map_err(host_failure)?;
+            self.watch.took(begun.elapsed());
+            if sender.send(Message::Ran(Box::new(outcome))).is_err() {
+                return Ok(());
+            }
+            current.set(None);
+        }
+        Ok(())
+    }
+
+    /// Why a seed has no outcome.
+    fn lost(&self, seed: u64, failure: Failure) -> Unjudged {
+        match failure.code {
+            exit::INTERRUPTED => stopped(&self.watch),
+            exit::UNSUPPORTED => Unjudged::Unsupported(failure.text),
+            _ => Unjudged::Host(format!("seed {seed} on {}: {}", self.chosen.name, failure.text)),
+        }
+    }
 }
 
-/// A host error, with the seed that it ended.
-fn seed_failure(seed: u64, chosen: &Chosen, error: MachineError) -> Failure {
-    let Failure { code, text } = host_failure(error);
-    Failure { code, text: format!("seed {seed} on {}: {text}", chosen.name) }
+/// Why a seed was stopped from outside.
+fn stopped(watch: &Watch) -> Unjudged {
+    match watch.halted() {
+        Some(true) => Unjudged::TimedOut,
+        _ => Unjudged::Interrupted,
+    }
 }
 
-fn collect(
-    args: &Args,
-    session: &Arc<Session>,
-    out: &Path,
-    seeds: u64,
-    receiver: &mpsc::Receiver<Result<Outcome, Failure>>,
-    stop: &AtomicBool,
-    totals: &mut Totals,
-) -> Result<(), Failure> {
-    let mut progress = Progress::new(seeds);
-    let mut failure = None;
-    while let Ok(result) = receiver.recv() {
-        let outcome = match result {
-            Ok(o) => o,
-            Err(f) => {
-                stop.store(true, Ordering::Relaxed);
-                failure.get_or_insert(f);
-                continue;
+/// Runs the seeds on so many workers until all are done or something ends it.
+pub fn run(shared: &Arc<Shared>, jobs: usize, collector: &mut Collector<'_>) -> Result<(), Failure> {
+    let (sender, receiver) = mpsc::channel();
+    let mut threads = Vec::new();
+    for job in 0..jobs {
+        let (shared, sender) = (shared.clone(), sender.clone());
+        let spawned = std::thread::Builder::new()
+            .name(format!("worker-{job}"))
+            .spawn(move || shared.work(&sender))
+            .map_err(|e| Failure::environment(format!("starting a thread: {e}")));
+        match spawned {
+            Ok(thread) => threads.push(thread),
+            Err(failure) if threads.is_empty() => return Err(failure),
+            // Those that are there do the work.
+            Err(_) => break,
+        }
+    }
+    drop(sender);
+    if collector.collect(&receiver) {
+        for thread in threads {
+            // A panic of its own was contained.
+            let _ignored = thread.join();
+        }
+    }
+    Ok(())
+}
+
+/// Takes what workers tell: results into the totals, findings onto the disk.
+pub struct Collector<'a> {
+    pub session: &'a Session,
+    pub compose: Option<&'a Path>,
+    pub fail_fast: bool,
+    pub reports: &'a Reports,
+    pub watch: &'a Watch,
+    pub progress: Progress,
+    pub totals: &'a mut Totals,
+    /// Seeds that were begun and are under way.
+    pub running: BTreeSet<u64>,
+}
+
+impl Collector<'_> {
+    /// Until all workers have ended: true; or have not although they should: false.
+    fn collect(&mut self, receiver: &mpsc::Receiver<Message>) -> bool {
+        let mut halted: Option<Instant> = None;
+        loop {
+            match receiver.recv_timeout(LOOK) {
+                Ok(message) => self.take(message),
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    self.progress.end();
+                    return true;
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) if self.watch.halted().is_some() => {
+                    if halted.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                        self.leave();
+                        return false;
+                    }
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Goes on without the seeds that do not stop.
+    fn leave(&mut self) {
+        for seed in std::mem::take(&mut self.running) {
+            self.totals.unjudged.insert(seed, stopped(self.watch));
+        }
+        self.progress.end();
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Begun(seed) => {
+                self.running.insert(seed);
+            }
+            Message::Ran(outcome) => {
+                self.running.remove(&outcome.seed);
+                self.ran(&outcome);
+            }
+            Message::Lost(seed, why) => {
+                self.running.remove(&seed);
+                self.lost(seed, why);
+                self.watch.close();
+            }
+            Message::Failed(failure) => {
+                self.progress.say(&failure.text);
+                self.totals.trouble(failure.code, failure.text);
+                self.watch.close();
+            }
+        }
+        self.progress.show(self.totals.run(), self.totals.findings.len());
+    }
+
+    /// A seed without a verdict; each reason is said once.
+    fn lost(&mut self, seed: u64, why: Unjudged) {
+        let known = self.totals.unjudged.values().any(|other| *other == why);
+        if !known && why != Unjudged::Interrupted {
+            self.progress.say(&format!("seed {seed} is not judged: {}", why.text()));
+        }
+        self.totals.unjudged.insert(seed, why);
+    }
+
+    fn ran(&mut self, outcome: &Outcome) {
+        match &outcome.stopped {
+            Some(Stopped::Interrupted) => return self.lost(outcome.seed, stopped(self.watch)),
+            Some(Stopped::Unsupported(what)) => {
+                self.lost(outcome.seed, Unjudged::Unsupported(what.clone()));
+            }
+            None => {}
+        }
+        self.totals.add(outcome);
+        for violation in &outcome.violations {
+            self.found(outcome, violation);
+        }
+    }
+
+    /// A finding is announced when its files are there.
+    fn found(&mut self, outcome: &Outcome, violation: &Violation) {
+        let (seed, property) = (outcome.seed, &violation.property);
+        let saved = finding::save(&self.reports.dir, self.session, self.compose, outcome, violation);
+        let kept = match saved {
+            Ok(saved) => {
+                let beside = saved.beside.map_or_else(String::new, |other| {
+                    format!(" ({} is the finding of another run)", other.display())
+                });
+                self.progress.say(&format!(
+                    "seed {seed}: {property} violated at {}: {}{beside}",
+                    violation.at,
+                    saved.dir.display()
+                ));
+                Ok(saved.dir)
+            }
+            Err(error) => {
+                let text = format!("the finding of seed {seed} ({property}) cannot be written: {error}");
+                self.progress.say(&text);
+                self.totals.trouble(exit::ENVIRONMENT, text);
+                self.watch.close();
+                Err(error.to_string())
             }
         };
-        if outcome.stopped == Some(Stopped::Interrupted) {
-            continue;
+        self.totals.findings.push(Found::new(outcome, violation, kept));
+        if self.fail_fast {
+            self.totals.failed_fast = true;
+            self.watch.close();
         }
-        totals.seeds += 1;
-        totals.steps += outcome.steps;
-        totals.virtual_ns += outcome.virtual_time.0;
-        totals.operations += outcome.history.operations().len() as u64;
-        for line in report::faults(&outcome.log) {
-            let kind = line.split_whitespace().nth(2).unwrap_or("?").to_string();
-            *totals.faults.entry(kind).or_default() += 1;
-        }
-        totals.undecided.extend(outcome.undecided.clone());
-        if let Some(Stopped::Unsupported(what)) = &outcome.stopped {
-            totals.unsupported.get_or_insert_with(|| format!("seed {}: {what}", outcome.seed));
-            stop.store(true, Ordering::Relaxed);
-        }
-        for violation in outcome.violations.clone() {
-            let dir = finding::save(out, session, args.source.compose.as_deref(), &outcome, &violation)
-                .map_err(|e| Failure::environment(format!("writing a finding: {e}")))?;
-            progress
-                .say(&format!("seed {}: {} violated at {}", outcome.seed, violation.property, violation.at));
-            totals.findings.push((outcome.clone(), violation, dir));
-            if args.fail_fast {
-                stop.store(true, Ordering::Relaxed);
-            }
-        }
-        progress.show(totals.seeds, totals.findings.len());
     }
-    progress.end();
-    failure.map_or(Ok(()), Err)
 }

@@ -75,6 +75,8 @@ pub enum Verdict {
     Passed(SimTime),
     /// It did not.
     Failed(SimTime, String),
+    /// It cannot be asked, which says nothing about the services: its script does not start.
+    Impossible(String),
 }
 
 /// A check's state.
@@ -82,6 +84,12 @@ pub enum Verdict {
 pub struct CheckState {
     /// Its verdict.
     pub verdict: Verdict,
+    /// Attempts that ended.
+    pub asked: u64,
+    /// Those of them that had an answer, right or wrong: a response, an exit code.
+    pub answered: u64,
+    /// Why the first of the others had none.
+    pub unanswered: Option<String>,
     /// A request under way.
     probe: Option<Box<Probe>>,
     /// A script under way.
@@ -126,7 +134,8 @@ impl Machine {
         let scenario = self.scenario.clone();
         let spec = &scenario.checks[index];
         let state = &self.world.checks[index];
-        if state.busy() || matches!(state.verdict, Verdict::Failed(..)) || self.world.phase == Phase::Done {
+        let settled = matches!(state.verdict, Verdict::Failed(..) | Verdict::Impossible(_));
+        if state.busy() || settled || self.world.phase == Phase::Done {
             return;
         }
         let now = self.world.now;
@@ -145,7 +154,10 @@ impl Machine {
                 }
                 Err(e) => {
                     let path = String::from_utf8_lossy(&program.path).into_owned();
-                    self.attempt_ended(index, Err(format!("the script {path} cannot be run: {e}")));
+                    let why = format!("the script {path} cannot be run: {e}");
+                    self.world.note(None, Notice::Check(format!("{}: {why}", spec.name)));
+                    self.world.checks[index].verdict = Verdict::Impossible(why);
+                    self.conclude_run();
                 }
             },
         }
@@ -158,7 +170,8 @@ impl Machine {
             let Some(probe) = &mut self.world.checks[index].probe else { continue };
             if let Some(result) = probe.poll(&mut prober.stack, now) {
                 self.world.checks[index].probe = None;
-                self.attempt_ended(index, result);
+                let answered = !result.as_ref().is_err_and(|why| why.starts_with("no response"));
+                self.attempt_ended(index, result, answered);
             }
         }
     }
@@ -185,7 +198,8 @@ impl Machine {
                 if shown.is_empty() { "" } else { ": " }
             )),
         };
-        self.attempt_ended(index, result);
+        let answered = matches!(status, ExitStatus::Code(_));
+        self.attempt_ended(index, result, answered);
         true
     }
 
@@ -200,10 +214,17 @@ impl Machine {
         self.world.node_mut(node).send_process(running, info);
     }
 
-    fn attempt_ended(&mut self, index: usize, result: Result<(), String>) {
+    /// `answered`: there was an answer, right or wrong.
+    fn attempt_ended(&mut self, index: usize, result: Result<(), String>, answered: bool) {
         let scenario = self.scenario.clone();
         let spec = &scenario.checks[index];
         let now = self.world.now;
+        let state = &mut self.world.checks[index];
+        state.asked += 1;
+        state.answered += u64::from(answered);
+        if let (false, Err(why), None) = (answered, &result, &state.unanswered) {
+            state.unanswered = Some(why.clone());
+        }
         let next = now.after(spec.interval);
         match (spec.kind, result) {
             (CheckKind::Invariant, Ok(())) => {
@@ -211,7 +232,7 @@ impl Machine {
                 self.world.events.push(next, Event::Check(index));
             }
             // No answer under faults says nothing about what must always hold; a wrong answer does.
-            (CheckKind::Invariant, Err(why)) if why.starts_with("no response") => {
+            (CheckKind::Invariant, Err(_)) if !answered => {
                 self.world.events.push(next, Event::Check(index));
             }
             (CheckKind::Liveness, Err(why)) if !self.out_of_time(spec.timeout) => {

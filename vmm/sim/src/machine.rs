@@ -173,13 +173,18 @@ impl Machine {
             if let Some(f) = self.fatal() {
                 return Ok(Ended::Fatal(f));
             }
-            if self.interrupt.as_ref().is_some_and(|i| i.load(std::sync::atomic::Ordering::Relaxed)) {
+            if self.interrupted() {
                 return Ok(Ended::Interrupted);
             }
             if !self.advance()? {
                 return Ok(Ended::Quiet);
             }
         }
+    }
+
+    /// Whether the host asked to stop.
+    pub(crate) fn interrupted(&self) -> bool {
+        self.interrupt.as_ref().is_some_and(|i| i.load(std::sync::atomic::Ordering::Relaxed))
     }
 
     fn fatal(&self) -> Option<Finding> {

@@ -68,6 +68,8 @@ enum Ran {
     Unsupported(String),
     /// It will never trap.
     Hang(String),
+    /// The host asked to stop: nothing came of it.
+    Interrupted,
 }
 
 impl Machine {
@@ -104,6 +106,7 @@ impl Machine {
                     self.world.find(FindingKind::Hang, Some(id), text);
                     return Ok(true);
                 }
+                Ran::Interrupted => return Ok(true),
             }
         };
         let (nr, text, outcome) = outcome;
@@ -307,6 +310,11 @@ impl Machine {
         let woken = still.then(|| convert::to_platform(&self.world.nodes[&id].task(tid).regs));
         let mut look = Look::default();
         loop {
+            // A program that only computes, or that only reads clocks, comes to no step at which the loop could look.
+            if self.interrupted() {
+                self.world.node_mut(id).take_clock(tid);
+                return Ok(Ran::Interrupted);
+            }
             let mut regs = convert::to_platform(&self.world.nodes[&id].task(tid).regs);
             if still && let Some(there) = self.spins(id, tid, space, &mut regs, &mut look)? {
                 return Ok(Ran::Parked { still: there && Some(regs) == woken });
