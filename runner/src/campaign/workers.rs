@@ -72,7 +72,7 @@ impl Shared {
         let message = match (ended, current.get()) {
             (Ok(Ok(())), _) => return,
             (Ok(Err(failure)), None) => Message::Failed(failure),
-            (Ok(Err(failure)), Some(seed)) => Message::Lost(seed, self.lost(seed, failure)),
+            (Ok(Err(failure)), Some(seed)) => Message::Lost(seed, self.lost(failure)),
             (Err(text), None) => Message::Failed(Failure { code: exit::BUG, text }),
             (Err(text), Some(seed)) => Message::Lost(seed, Unjudged::Bug(text)),
         };
@@ -113,11 +113,11 @@ impl Shared {
     }
 
     /// Why a seed has no outcome.
-    fn lost(&self, seed: u64, failure: Failure) -> Unjudged {
+    fn lost(&self, failure: Failure) -> Unjudged {
         match failure.code {
             exit::INTERRUPTED => stopped(&self.watch),
             exit::UNSUPPORTED => Unjudged::Unsupported(failure.text),
-            _ => Unjudged::Host(format!("seed {seed} on {}: {}", self.chosen.name, failure.text)),
+            _ => Unjudged::Host(format!("on {}: {}", self.chosen.name, failure.text)),
         }
     }
 }
