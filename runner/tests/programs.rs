@@ -122,6 +122,15 @@ END
             c set a 1; c incr a; c lpush l x y z; c lrange l 0 -1; c expire a 1; sleep 1.5; c get a; c shutdown nosave; wait; echo $?",
     },
     Case {
+        name: "nginx",
+        needs: &["nginx", "curl"],
+        // `user` is for root only: nobody else's processes may look into the directory.
+        script: "mkdir t; printf 'daemon off; user root root; worker_processes 2; pid t/pid; events {} http { access_log off; client_body_temp_path t/a; proxy_temp_path t/b;
+            fastcgi_temp_path t/c; uwsgi_temp_path t/e; scgi_temp_path t/g; server { listen 127.0.0.1:%s; root d; location /moved { return 301 /x; } } }' $PORT > t/conf
+            nginx -p $PWD -c t/conf -e stderr & up; c() { curl -s \"$@\"; }; c http://127.0.0.1:$PORT/x; c -o /dev/null -w '%{http_code}\n' http://127.0.0.1:$PORT/moved; c -r 1-2 http://127.0.0.1:$PORT/x; echo
+            kill -HUP $!; c http://127.0.0.1:$PORT/x; kill -QUIT $!; wait $!; echo $?",
+    },
+    Case {
         name: "node",
         needs: &["node"],
         script: r#"node -e 'const h = require("http").createServer((q, r) => r.end("ok " + q.url)).listen(+process.env.PORT, "127.0.0.1", () => require("http").get("http://127.0.0.1:" + process.env.PORT + "/p", r => r.on("data", d => { console.log(d.toString()); h.close(); require("child_process").exec("echo child", (e, o) => console.log(o.trim())) })))'"#,
