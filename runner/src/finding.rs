@@ -100,10 +100,17 @@ pub fn directory(out: &Path) -> PathBuf {
     out.join("findings")
 }
 
+/// Letters of a property's name in the name of a directory, which has its limit.
+const NAME: usize = 100;
+
 /// The name of a finding, without the number that tells it from others of its name.
 fn id(seed: u64, violation: &Violation) -> String {
-    let safe: String =
-        violation.property.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let safe: String = violation
+        .property
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .take(NAME)
+        .collect();
     format!("seed-{seed}-{safe}")
 }
 
