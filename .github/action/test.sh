@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Third step of action.yml: runs `bloodhound test` and reports. Everything comes through the environment: BLOODHOUND
-# (the binary) and INPUT_*. The exit code is that of `bloodhound test` unless the input fail-on forgives it.
+# (the binary) and INPUT_*. The exit code is that of `bloodhound test` unless the input fail-on forgives it. Of a job that is
+# cancelled GitHub sends SIGINT to this script, SIGTERM 7.5 s later, and SIGKILL after 2.5 s more: they are passed on, so that
+# what was found until then is written, reported and uploaded.
 set -euo pipefail
 
 fail() {
@@ -18,6 +20,10 @@ case ${INPUT_PLATFORM:-auto} in
     auto | ptrace | kvm) ;;
     *) fail "the input platform is ${INPUT_PLATFORM}; auto, ptrace and kvm are known" ;;
 esac
+
+if [ -n "${INPUT_COVERAGE_THRESHOLD:-}" ]; then
+    fail "the input coverage-threshold has no meaning yet: code coverage is not measured; the share of the configured kinds of faults that were injected is fault-coverage-threshold"
+fi
 
 config=${INPUT_CONFIG:-bloodhound.yaml}
 out=${INPUT_OUTPUT_DIR:-bloodhound-output}
@@ -39,7 +45,9 @@ arguments=("${files[@]}" --out="$out" --format=json)
 if [ "${INPUT_PLATFORM:-auto}" != auto ]; then arguments+=(--platform="$INPUT_PLATFORM"); fi
 if [ -n "${INPUT_SEEDS:-}" ]; then arguments+=(--seeds="$INPUT_SEEDS"); fi
 if [ -n "${INPUT_TIMEOUT:-}" ]; then arguments+=(--timeout="$INPUT_TIMEOUT"); fi
-if [ -n "${INPUT_COVERAGE_THRESHOLD:-}" ]; then arguments+=(--coverage-threshold="$INPUT_COVERAGE_THRESHOLD"); fi
+if [ -n "${INPUT_FAULT_COVERAGE_THRESHOLD:-}" ]; then
+    arguments+=(--fault-coverage-threshold="$INPUT_FAULT_COVERAGE_THRESHOLD")
+fi
 while IFS= read -r argument; do
     if [ -n "$argument" ]; then arguments+=("$argument"); fi
 done <<< "${INPUT_ARGS:-}"
@@ -47,9 +55,38 @@ done <<< "${INPUT_ARGS:-}"
 # Services print what they like: between the markers nothing is taken for a workflow command.
 token=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 result=${RUNNER_TEMP:-/tmp}/bloodhound-result-$token.json
-code=0
+# Known from now on: should this script not come to its end, what is there is uploaded all the same.
+case $out in
+    *$'\n'*) fail "the input output-dir has a line break" ;;
+esac
+printf 'report-dir=%s\n' "$out" >> "$GITHUB_OUTPUT"
+
+pid=
+passed_on=
+pass_on() {
+    passed_on=1
+    if [ -n "$pid" ]; then kill -s "$1" "$pid" 2>/dev/null || true; fi
+}
+trap 'pass_on INT' INT
+trap 'pass_on TERM' TERM
+
 echo "::stop-commands::$token"
-"$BLOODHOUND" test "${arguments[@]}" > "$result" || code=$?
+# In the background, for bash runs a trap only when the program that it waits for has ended; with job control, for without it
+# SIGINT is ignored there.
+set -m
+"$BLOODHOUND" test "${arguments[@]}" > "$result" < /dev/null &
+pid=$!
+set +m
+# One that came before there was a process.
+if [ -n "$passed_on" ]; then kill -s INT "$pid" 2>/dev/null || true; fi
+while :; do
+    passed_on=
+    code=0
+    wait "$pid" || code=$?
+    # A signal ends the waiting, and not the program; who has ended is waited for once more with the same answer.
+    if [ -z "$passed_on" ]; then break; fi
+done
+pid=
 cat -- "$result"
 # On a line of its own, whatever came before.
 printf '\n::%s::\n' "$token"
@@ -62,7 +99,7 @@ fi
     --outputs="$GITHUB_OUTPUT" "${summary[@]}" "${annotations[@]}"
 rm -f -- "$result"
 
-# 1 findings, 3 coverage below the threshold, 4 no verdict; everything else is an error.
+# 1 findings, 3 fault coverage below the threshold, 4 no verdict; everything else is an error.
 case ${INPUT_FAIL_ON:-any}:$code in
     findings:3 | findings:4 | never:1 | never:3 | never:4)
         echo "bloodhound test ended with exit code $code, which the input fail-on forgives."

@@ -55,6 +55,32 @@ struct Finding {
     text: String,
 }
 
+/// A property, or the campaign itself, and what came of it.
+struct Item {
+    name: String,
+    kind: String,
+    verdict: String,
+    reason: String,
+}
+
+impl Item {
+    /// The items of a list in the result.
+    fn list(json: &Json) -> Vec<Item> {
+        let item = |i: &Json| Item {
+            name: string(i, "name"),
+            kind: string(i, "kind"),
+            verdict: string(i, "verdict"),
+            reason: string(i, "reason"),
+        };
+        json.as_array().into_iter().flatten().map(item).collect()
+    }
+
+    /// Whether there is something to say that is neither good nor a finding, which is told with its text.
+    fn is_open(&self) -> bool {
+        !matches!(&*self.verdict, "passed" | "not run") && !self.reason.is_empty()
+    }
+}
+
 /// Everything to tell.
 struct Report {
     code: u8,
@@ -64,6 +90,8 @@ struct Report {
     config: String,
     /// Names, kinds and lines of the properties.
     properties: Vec<(String, String, u32)>,
+    /// What came of them and of the campaign, as `test` says.
+    items: Vec<Item>,
     out: PathBuf,
 }
 
@@ -112,10 +140,12 @@ impl Report {
         });
         let config = Config::load(&args.config, FileChecks::Lenient).0;
         let properties = config.iter().flat_map(|config| &config.properties);
+        let items = ["properties", "campaign"].map(|key| Item::list(&result[key]));
         Report {
             code: args.exit_code,
             findings: findings.collect(),
-            config: args.config.display().to_string(),
+            items: items.into_iter().flatten().collect(),
+            config: in_workspace(&args.config),
             properties: properties.map(|p| (p.name.clone(), p.kind.as_str().to_owned(), p.at.line)).collect(),
             out: args.out.clone(),
             result,
@@ -174,10 +204,7 @@ impl Report {
     fn annotations(&self) -> String {
         let mut out = String::new();
         for (finding, count) in self.by_property().into_iter().take(ANNOTATIONS) {
-            let line = self.properties.iter().find(|(name, _, _)| *name == finding.property);
-            let place = line.map_or(String::new(), |(_, _, line)| {
-                format!("file={},line={line},", property(&self.config))
-            });
+            let place = self.place(&finding.property);
             let more = if count > 1 { format!(" (and {} more)", count - 1) } else { String::new() };
             let message = format!(
                 "seed {} at {}{more}\n{}\nreplay: {}",
@@ -190,10 +217,25 @@ impl Report {
             // Writing into a String cannot fail.
             let _ = writeln!(out, "::error {place}title={title}::{}", data(&message));
         }
-        if self.findings.is_empty() && self.code != exit::PASS {
+        let room = ANNOTATIONS.saturating_sub(out.lines().count());
+        for item in self.items.iter().filter(|i| i.is_open()).take(room) {
+            let title = match &*item.kind {
+                "campaign" => format!("Bloodhound: {}", item.name),
+                _ => format!("{} {}", item.name, item.verdict),
+            };
+            let (place, title) = (self.place(&item.name), property(&title));
+            let _ = writeln!(out, "::error {place}title={title}::{}", data(cut(&item.reason, 2000)));
+        }
+        if out.is_empty() && self.code != exit::PASS {
             let _ = writeln!(out, "::error title=Bloodhound::{}", data(&self.meaning()));
         }
         out
+    }
+
+    /// Where a property is written, if the name is one.
+    fn place(&self, name: &str) -> String {
+        let line = self.properties.iter().find(|(other, _, _)| other == name);
+        line.map_or(String::new(), |(_, _, line)| format!("file={},line={line},", property(&self.config)))
     }
 
     fn summary(&self) -> String {
@@ -211,7 +253,7 @@ impl Report {
         let _ = writeln!(
             out,
             "{} of {} seeds, {} findings, {} operations, {} of virtual time{}.\n",
-            self.seeds_run(),
+            self.result["seeds_judged"].as_u64().unwrap_or(self.seeds_run()),
             number("seeds_wanted").max(self.seeds_run()),
             self.findings.len(),
             number("operations"),
@@ -224,6 +266,10 @@ impl Report {
                 let _ = writeln!(out, "| {} | {kind} | {} |", inline(name), self.verdict(name));
             }
             out.push('\n');
+        }
+        for item in self.items.iter().filter(|i| i.kind == "campaign" && i.is_open()) {
+            let lines: Vec<String> = cut(&item.reason, TEXT).lines().map(inline).collect();
+            let _ = writeln!(out, "⚠️ {}: {}\n", inline(&item.name), lines.join("<br>"));
         }
         for (finding, _) in self.by_property().into_iter().take(SHOWN) {
             let fence = fence(&finding.text);
@@ -245,10 +291,12 @@ impl Report {
         if seeds > 0 {
             return format!("❌ violated by {seeds} {}", if seeds == 1 { "seed" } else { "seeds" });
         }
-        match self.result["undecided"].get(name) {
-            Some(_) => "⚠️ no verdict".to_owned(),
-            None if self.seeds_run() == 0 => "not tested".to_owned(),
-            None => "✅ held".to_owned(),
+        match self.items.iter().find(|i| i.name == name && i.kind != "campaign") {
+            Some(item) if item.verdict == "passed" => "✅ held".to_owned(),
+            Some(item) if item.is_open() => {
+                format!("⚠️ {}: {}", inline(&item.verdict), inline(cut(&item.reason, 500)))
+            }
+            _ => "not run".to_owned(),
         }
     }
 
@@ -275,8 +323,25 @@ impl Report {
     }
 }
 
-/// The command to copy.
+/// A path as GitHub's annotations want it: relative to the workspace, if it is below it.
+pub fn in_workspace(path: &Path) -> String {
+    let workspace = std::env::var_os("GITHUB_WORKSPACE").filter(|w| !w.is_empty());
+    let below = workspace.and_then(|workspace| below(path, Path::new(&workspace)));
+    below.unwrap_or_else(|| path.to_path_buf()).display().to_string()
+}
+
+/// `path` relative to `top`. The file itself need not be there.
+fn below(path: &Path, top: &Path) -> Option<PathBuf> {
+    let directory = path.parent().filter(|p| *p != Path::new("")).unwrap_or(Path::new("."));
+    let directory = directory.canonicalize().ok()?;
+    Some(directory.strip_prefix(top.canonicalize().ok()?).ok()?.join(path.file_name()?))
+}
+
+/// The command to copy; nothing if the finding has no files.
 fn replay(finding: &Finding) -> String {
+    if finding.replay.is_empty() {
+        return String::new();
+    }
     format!("bloodhound replay {}", crate::bug::quote(&finding.replay))
 }
 
@@ -333,6 +398,24 @@ fn property(text: &str) -> String {
 mod tests {
     use super::*;
 
+    fn items(code: u8) -> Vec<Item> {
+        let item = |name: &str, kind: &str, verdict: &str, reason: &str| Item {
+            name: name.into(),
+            kind: kind.into(),
+            verdict: verdict.into(),
+            reason: reason.into(),
+        };
+        match code {
+            exit::FINDINGS => vec![
+                item("a|b", "safety", "failed", ""),
+                item("slow", "liveness", "not exercised", "0 of 3 requests had an answer"),
+                item("fine", "safety", "passed", ""),
+                item("seeds", "campaign", "error", "seed 4 not judged: <x>\nand more"),
+            ],
+            _ => Vec::new(),
+        }
+    }
+
     fn report(code: u8, text: &str) -> Report {
         let finding = |property: &str, seed| Finding {
             property: property.into(),
@@ -345,8 +428,9 @@ mod tests {
             if code == exit::FINDINGS { vec![finding("a|b", 7), finding("a|b", 9)] } else { Vec::new() };
         Report {
             code,
-            result: serde_json::json!({"seeds_run": 20, "seeds_wanted": 200, "undecided": {"slow": "x"}}),
+            result: serde_json::json!({"seeds_run": 20, "seeds_wanted": 200}),
             findings,
+            items: items(code),
             config: "dir,x/bloodhound.yaml".into(),
             properties: vec![
                 ("a|b".into(), "safety".into(), 12),
@@ -360,7 +444,14 @@ mod tests {
     #[test]
     fn one_annotation_per_property_and_nothing_unescaped() {
         let text = report(exit::FINDINGS, "stale\n::set-output name=x::y\r100%").annotations();
-        assert_eq!(text.lines().count(), 1, "{text}");
+        assert_eq!(text.lines().count(), 3, "{text}");
+        assert!(text.contains(
+            "\n::error file=dir%2Cx/bloodhound.yaml,line=20,title=slow not exercised::0 of 3 requests had an answer\n"
+        ));
+        assert!(
+            text.contains("\n::error title=Bloodhound%3A seeds::seed 4 not judged: <x>%0Aand more\n"),
+            "{text}"
+        );
         assert!(text.starts_with("::error file=dir%2Cx/bloodhound.yaml,line=12,title=a|b violated::seed 7 at 12.345 s (and 1 more)%0A"));
         assert!(
             text.contains("stale%0A::set-output name=x::y%0D100%25%0Areplay: bloodhound replay 'out dir/")
@@ -376,7 +467,12 @@ mod tests {
     fn the_summary_has_a_verdict_for_every_property() {
         let text = report(exit::FINDINGS, "``` </details>\u{1b}[31m").summary();
         assert!(text.contains("| a\\|b | safety | ❌ violated by 2 seeds |"), "{text}");
-        assert!(text.contains("| slow | liveness | ⚠️ no verdict |"));
+        assert!(
+            text.contains("| slow | liveness | ⚠️ not exercised: 0 of 3 requests had an answer |"),
+            "{text}"
+        );
+        assert!(text.contains("⚠️ seeds: seed 4 not judged: &lt;x&gt;<br>and more\n"), "{text}");
+        assert!(report(exit::ENVIRONMENT, "").summary().contains("| fine | safety | not run |"));
         assert!(text.contains("| fine | safety | ✅ held |"));
         assert!(text.contains("20 of 200 seeds, 2 findings"));
         let mut on = report(exit::PASS, "");

@@ -9,8 +9,7 @@ use bloodhound_config::compose::Variables;
 use bloodhound_config::{Compose, Diagnostic, Project, has_errors, render};
 use serde_json::json;
 
-use crate::exit;
-use crate::output;
+use crate::{exit, github, output};
 
 /// The configuration where none is named.
 pub const DEFAULT_CONFIG: &str = "bloodhound.yaml";
@@ -119,7 +118,11 @@ pub fn show(diagnostics: &[Diagnostic], format: Format) {
         match format {
             Format::Human => output::eprint(&format!("{}\n", render::text(diagnostic, colour))),
             Format::Json => output::print_json(&render::json(diagnostic)),
-            Format::Github => output::print(&format!("{}\n", render::github(diagnostic))),
+            Format::Github => {
+                let file = github::in_workspace(Path::new(&diagnostic.file));
+                let placed = Diagnostic { file, ..diagnostic.clone() };
+                output::print(&format!("{}\n", render::github(&placed)));
+            }
         }
     }
 }

@@ -6,8 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+#[path = "action/cancel.rs"]
+mod cancel;
 #[path = "action/kvm.rs"]
 mod kvm;
+#[path = "action/release.rs"]
+mod release;
 
 use bloodhound_config::tree::{self, Node, Source, Value};
 
@@ -64,6 +68,10 @@ fn action() -> Action {
 struct Fake {
     dir: PathBuf,
     inputs: BTreeMap<String, String>,
+    /// The `github` context.
+    github: BTreeMap<String, String>,
+    /// Sent to the script that runs `test` as soon as the fake binary has begun.
+    cancel: Option<i32>,
     /// The PATH of the steps; a directory for a `bloodhound` comes first.
     path: String,
 }
@@ -86,10 +94,12 @@ impl Fake {
         fs::create_dir_all(dir.join("bin")).expect("a directory");
         fs::create_dir_all(dir.join("temp")).expect("a directory");
         let path = format!("{}:/usr/local/bin:/usr/bin:/bin", dir.join("bin").display());
-        let fake = Fake { dir, inputs: BTreeMap::new(), path };
+        let fake = Fake { dir, inputs: BTreeMap::new(), github: BTreeMap::new(), cancel: None, path };
         // No test may change the machine that it runs on.
         fake.program("id", "echo 1001");
         fake.sudo("exit 1");
+        // Nor ask another one.
+        fake.program("curl", "echo 'no network' >&2; exit 22");
         fake.write(
             "bloodhound.yaml",
             "compose: compose.yaml\nproperties:\n  - name: stays up\n    kind: safety\n    check: {type: no-crash}\nsimulation: {max_time: 5s}\nfaults: {network: {drop_rate: 0.01}}\n",
@@ -189,6 +199,7 @@ impl Fake {
                 let default = text(get(&map(Some(declared)), "default"));
                 self.inputs.get(name).cloned().or(default).unwrap_or_default()
             }
+            ["github", name] => self.github.get(name).cloned().unwrap_or_default(),
             ["steps", step, "outputs", name] => {
                 steps.get(step).and_then(|outputs| outputs.get(name)).cloned().unwrap_or_default()
             }
@@ -240,8 +251,13 @@ impl Fake {
             for (name, node) in map(get(step, "env")) {
                 command.env(name, self.evaluate(&text(Some(&node)).unwrap_or_default(), &action, &steps));
             }
-            let output = command.output().expect("bash starts");
-            job.code = output.status.code().expect("no signal");
+            let is_test = text(get(step, "id")).as_deref() == Some("test");
+            let output = match self.cancel.filter(|_| is_test) {
+                Some(signal) => cancel::cancelled(&mut command, &self.dir.join("begun"), signal),
+                None => command.output().expect("bash starts"),
+            };
+            // A runner tells a killed script from others no better.
+            job.code = output.status.code().unwrap_or(137);
             job.log += &String::from_utf8_lossy(&output.stdout);
             job.log += &String::from_utf8_lossy(&output.stderr);
             let outputs = fs::read_to_string(&file).expect("outputs");
@@ -257,14 +273,18 @@ impl Fake {
             job.outputs.insert(name.clone(), self.evaluate(&template, &action, &steps));
         }
         job.summary = fs::read_to_string(&summary).expect("the summary");
-        let left: Vec<_> = fs::read_dir(self.dir.join("temp")).expect("a directory").collect();
+        let kept = ["bloodhound-release", "bloodhound-target"];
+        let left = fs::read_dir(self.dir.join("temp")).expect("a directory").flatten();
+        // A script that is killed cannot clean up.
+        let killed = self.cancel == Some(libc::SIGKILL);
+        let left: Vec<_> =
+            left.filter(|e| !killed && !kept.contains(&&*e.file_name().to_string_lossy())).collect();
         assert!(left.is_empty(), "left behind: {left:?}");
         job
     }
 }
 
-const PASSED: &str =
-    r#"{"schema":"bloodhound.test/v1","seeds_run":20,"seeds_wanted":20,"findings":[],"undecided":{}}"#;
+const PASSED: &str = r#"{"schema":"bloodhound.test/v1","seeds_run":20,"seeds_judged":20,"seeds_wanted":20,"findings":[],"properties":[{"name":"stays up","kind":"safety","verdict":"passed","reason":""}]}"#;
 
 fn failed(text: &str) -> String {
     serde_json::json!({
@@ -274,7 +294,7 @@ fn failed(text: &str) -> String {
             "property": "stays up", "kind": "safety", "seed": 6, "virtual_time_ns": 1_500_000_000u64,
             "replay": "out/findings/seed-6", "digest": "00", "text": text,
         }],
-        "undecided": {},
+        "properties": [{"name": "stays up", "kind": "safety", "verdict": "failed", "reason": ""}],
     })
     .to_string()
 }
@@ -319,7 +339,7 @@ fn a_passing_campaign() {
     fake.fake_binary(0, PASSED);
     fake.input("seeds", "20");
     fake.input("timeout", "5m");
-    fake.input("coverage-threshold", "80%");
+    fake.input("fault-coverage-threshold", "80%");
     fake.input("args", "--jobs=2\n\n--first-seed\n7\n");
     let job = fake.run();
     assert_eq!(job.code, 0, "{}", job.log);
@@ -342,7 +362,7 @@ fn a_passing_campaign() {
             "--format=json",
             "--seeds=20",
             "--timeout=5m",
-            "--coverage-threshold=80%",
+            "--fault-coverage-threshold=80%",
             "--jobs=2",
             "--first-seed",
             "7"
@@ -428,7 +448,7 @@ fn inputs_are_words_and_never_code() {
     fake.input("compose", evil);
     fake.input("seeds", evil);
     fake.input("timeout", evil);
-    fake.input("coverage-threshold", evil);
+    fake.input("fault-coverage-threshold", evil);
     fake.input("output-dir", evil);
     fake.input("args", &format!("--name={evil}"));
     let job = fake.run();
@@ -439,7 +459,7 @@ fn inputs_are_words_and_never_code() {
         format!("--compose={evil}"),
         format!("--seeds={evil}"),
         format!("--timeout={evil}"),
-        format!("--coverage-threshold={evil}"),
+        format!("--fault-coverage-threshold={evil}"),
         format!("--out={}/{evil}", fake.dir.join("work").display()),
         format!("--name={evil}"),
     ] {
@@ -486,7 +506,13 @@ fn the_binary_comes_from_where_it_is_said() {
     fake.input("build", "never");
     let job = fake.run();
     assert_eq!(job.code, 2);
-    assert!(job.log.contains("::error title=Bloodhound::there is no bloodhound in PATH"), "{}", job.log);
+    assert!(
+        job.log.contains(
+            "::error title=Bloodhound::there is no bloodhound in PATH and no release of this version"
+        ),
+        "{}",
+        job.log
+    );
     fake.binary("#!/bin/sh\nexit 3\n");
     let job = fake.run();
     assert!(job.log.contains("does not run"), "{}", job.log);
@@ -501,7 +527,75 @@ fn the_real_thing_reports_mistakes_at_their_lines() {
     assert_eq!((job.code, &*job.outputs["result"]), (2, "error"), "{}", job.log);
     assert!(job.log.contains("::error file=bloodhound.yaml,line=3,"), "{}", job.log);
     assert!(job.summary.contains("wrong usage or configuration"), "{}", job.summary);
-    assert_eq!(job.outputs["junit"], "");
+    let junit = fs::read_to_string(&job.outputs["junit"]).expect("a report, so that no older one speaks for this run");
+    assert!(junit.contains("<error"), "{junit}");
+}
+
+#[test]
+fn places_are_relative_to_the_workspace() {
+    let mut fake = Fake::new("places");
+    let sub = fake.dir.join("work/services/kv");
+    fs::create_dir_all(&sub).expect("a directory");
+    for name in ["bloodhound.yaml", "compose.yaml"] {
+        fs::copy(fake.dir.join("work").join(name), sub.join(name)).expect("a copy");
+    }
+    fake.input("working-directory", "services/kv");
+    fake.fake_binary(1, &failed("a reason"));
+    let job = fake.run();
+    assert!(
+        job.log.contains("::error file=services/kv/bloodhound.yaml,line=3,title=stays up"),
+        "{}",
+        job.log
+    );
+    // Mistakes as well, in either file; and from below, and from elsewhere.
+    fs::write(sub.join("compose.yaml"), "services:\n  nap: {comand: x}\n").expect("a file");
+    let job = fake.run();
+    assert!(job.log.contains(" file=services/kv/compose.yaml,line=2,"), "{}", job.log);
+    fs::create_dir_all(sub.join("deep")).expect("a directory");
+    fake.input("working-directory", "services/kv/deep");
+    fake.input("config", "../bloodhound.yaml");
+    let job = fake.run();
+    assert!(
+        job.log.contains("::error file=services/kv/bloodhound.yaml,line=3,title=stays up"),
+        "{}",
+        job.log
+    );
+}
+
+#[test]
+fn what_was_not_judged_is_said_with_its_reason() {
+    let fake = Fake::new("reasons");
+    let reason = "0 of 1,490 operations succeeded, first: connection refused";
+    let result = serde_json::json!({
+        "seeds_run": 9, "seeds_judged": 8, "seeds_wanted": 9, "findings": [],
+        "properties": [{"name": "stays up", "kind": "safety", "verdict": "not exercised", "reason": reason}],
+        "campaign": [{"name": "seeds", "kind": "campaign", "verdict": "error", "reason": "seed 4 not judged: semget"}],
+    });
+    fake.fake_binary(7, &result.to_string());
+    let job = fake.run();
+    assert_eq!((job.code, &*job.outputs["result"]), (7, "error"), "{}", job.log);
+    let place = format!("::error file=bloodhound.yaml,line=3,title=stays up not exercised::{reason}\n");
+    assert!(job.log.contains(&place), "{}", job.log);
+    assert!(
+        job.log.contains("::error title=Bloodhound%3A seeds::seed 4 not judged: semget\n"),
+        "{}",
+        job.log
+    );
+    assert!(job.summary.contains("8 of 9 seeds") && !job.summary.contains('✅'), "{}", job.summary);
+    assert!(job.summary.contains("not exercised: 0 of 1,490 operations"), "{}", job.summary);
+}
+
+#[test]
+fn a_threshold_of_code_coverage_is_an_error() {
+    let mut fake = Fake::new("code-coverage");
+    fake.fake_binary(0, PASSED);
+    fake.input("coverage-threshold", "80%");
+    let job = fake.run();
+    assert_eq!((job.code, &*job.outputs["result"]), (2, "error"), "{}", job.log);
+    assert!(
+        job.log.contains("code coverage is not measured") && job.log.contains("fault-coverage-threshold")
+    );
+    assert!(!fake.dir.join("args").exists(), "nothing is run");
 }
 
 #[test]
