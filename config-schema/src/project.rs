@@ -38,6 +38,15 @@ impl Project {
         Project::load_with(config, compose, environment, FileChecks::Lenient).1
     }
 
+    /// As [`Project::validate`], with the project if there is no error and everything is there.
+    pub fn check(
+        config: &Path,
+        compose: Option<&Path>,
+        environment: &Variables,
+    ) -> (Option<Project>, Vec<Diagnostic>) {
+        Project::load_with(config, compose, environment, FileChecks::Lenient)
+    }
+
     fn load_with(
         config: &Path,
         compose: Option<&Path>,
@@ -83,10 +92,7 @@ fn compose_path(
         if named.value.is_file() {
             return Ok(named.value.clone());
         }
-        let message = format!("the compose file {} does not exist", named.value.display());
-        let mut d = Diagnostic::at(Code::MissingFile, severity, source.place(named.span), message);
-        d.help("paths are relative to the directory of this file");
-        return Err(Box::new(d));
+        return Err(Box::new(no_file(config, named, severity)));
     }
     let dir = source.dir();
     let usual = COMPOSE_NAMES.iter().map(|name| crate::config::resolve(&dir, name)).find(|p| p.is_file());
@@ -96,6 +102,29 @@ fn compose_path(
         d.help(format!("without the key, {} are looked for beside this file", listed(COMPOSE_NAMES, "and")));
         Box::new(d)
     })
+}
+
+/// Why the compose file that the configuration names is none.
+fn no_file(config: &Config, named: &Located<PathBuf>, severity: Severity) -> Diagnostic {
+    let (path, place) = (named.value.display(), config.source.place(named.span));
+    if !named.value.exists() {
+        let message = format!("the compose file {path} does not exist");
+        let mut d = Diagnostic::at(Code::MissingFile, severity, place, message);
+        d.help("paths are relative to the directory of this file");
+        return d;
+    }
+    // What is there will not become a file by itself: an error also where files may be missing.
+    let at = |message| Diagnostic::at(Code::Unreadable, Severity::Error, place, message);
+    if !named.value.is_dir() {
+        return at(format!("the compose file {path} is not a file"));
+    }
+    let mut d = at(format!("`compose` names a directory: {path}"));
+    let inside = COMPOSE_NAMES.iter().map(|name| named.value.join(name)).find(|path| path.is_file());
+    match inside {
+        Some(inside) => d.help(format!("name the file in it: {}", inside.display())),
+        None => d.help("name the compose file itself"),
+    };
+    d
 }
 
 /// Checks that every service and host that a configuration names is in the compose file.

@@ -295,6 +295,19 @@ fn syntax_error(source: &Source, error: &serde_saphyr::Error) -> Diagnostic {
         d.help("an anchor is written `&name` before the value, and above its aliases");
         return d;
     }
+    let bomb = matches!(
+        error,
+        serde_saphyr::Error::AliasReplayLimitExceeded { .. }
+            | serde_saphyr::Error::AliasReplayCounterOverflow { .. }
+            | serde_saphyr::Error::AliasReplayStackDepthExceeded { .. }
+            | serde_saphyr::Error::AliasExpansionLimitExceeded { .. }
+    );
+    if bomb {
+        let message = format!("the aliases of this file stand for more than {MAX_NODES} values");
+        let mut d = Diagnostic::at(Code::Limit, Severity::Error, place, message);
+        d.label("expanded here").help("aliases of lists of aliases multiply: write out what is meant");
+        return d;
+    }
     let mut message = UserMessageFormatter.format_message(error).into_owned();
     message = message.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let code = match error {
@@ -303,9 +316,13 @@ fn syntax_error(source: &Source, error: &serde_saphyr::Error) -> Diagnostic {
     };
     let mut d = Diagnostic::at(code, Severity::Error, place, message);
     let line = d.place.as_ref().map_or("", |p| p.source_line.as_str());
+    // `{Y: ${Y:?message}}` and `key: ${X:?a: b}` are other things to YAML than they look like.
+    let variable = line.contains("${") && !line.contains("\"${") && !line.contains("'${");
     let indent: String = line.chars().take_while(|c| c.is_whitespace()).collect();
     if indent.contains('\t') {
         d.help("YAML is indented with spaces, never with tabs");
+    } else if variable {
+        d.help("put quotes around a value with a variable: `\"${NAME:?message}\"`");
     } else if d.message.contains("mapping values are not allowed") {
         d.help("put quotes around a value that contains `: `, and check the indentation of this line");
     } else if d.message.contains("flow") || line.contains(['[', '{']) {

@@ -1,5 +1,7 @@
 //! The command line.
 
+use std::io::IsTerminal;
+
 use clap::{CommandFactory, Parser, Subcommand};
 
 /// Deterministic simulation testing of unmodified Linux services.
@@ -37,6 +39,21 @@ pub enum Command {
     /// Tell GitHub what `test` found; for the action
     #[command(hide = true)]
     GithubReport(crate::github::Args),
+}
+
+/// Prints what the parser has to say: help and version on standard output, errors on standard error. The exit code.
+pub fn answer(answer: &clap::Error) -> i32 {
+    let text = answer.render();
+    if answer.use_stderr() || std::io::stdout().is_terminal() {
+        // With colours where they are wanted. That it fails leaves nobody to tell.
+        let _ignored = answer.print();
+    } else {
+        crate::output::print(&text.to_string());
+    }
+    match answer.exit_code() {
+        0 => i32::from(crate::output::finish(crate::exit::PASS)),
+        code => code,
+    }
 }
 
 /// Arguments of `completions`.

@@ -19,6 +19,10 @@ pub const NONDETERMINISM: u8 = 6;
 pub const UNSUPPORTED: u8 = 7;
 /// A bug of Bloodhound.
 pub const BUG: u8 = 70;
+/// `exec`: the program is there but cannot be executed.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// `exec`: there is no such program.
+pub const NOT_FOUND: u8 = 127;
 /// Interrupted.
 pub const INTERRUPTED: u8 = 130;
 
@@ -33,6 +37,8 @@ pub const TABLE: &[(u8, &str)] = &[
     (NONDETERMINISM, "nondeterminism detected"),
     (UNSUPPORTED, "something unsupported was needed"),
     (BUG, "a bug of Bloodhound"),
+    (NOT_EXECUTABLE, "`exec`: the program cannot be executed"),
+    (NOT_FOUND, "`exec`: the program was not found"),
     (INTERRUPTED, "interrupted"),
 ];
 

@@ -52,13 +52,35 @@ const READABLE: &[&str] = &[
 pub fn host_root(base: &HostBase, more: &[PathBuf]) -> std::io::Result<TreeId> {
     let mut paths: Vec<Vec<u8>> = READABLE.iter().map(|p| p.as_bytes().to_vec()).collect();
     for path in more {
-        paths.push(os_bytes(path));
-        // A path that leads through links needs their targets as well.
-        if let Ok(real) = path.canonicalize() {
-            paths.push(os_bytes(&real));
-        }
+        paths.extend(way(path).iter().map(|path| os_bytes(path)));
     }
     base.add_tree(Path::new("/"), Allow::Only(paths))
+}
+
+/// What must be visible for an absolute path to lead where it does on the host: each symbolic link on the way, and the end.
+/// None of these goes through a link or has `..` in it.
+pub fn way(path: &Path) -> Vec<PathBuf> {
+    let parts = |path: &Path| path.components().map(|c| c.as_os_str().to_owned()).rev().collect::<Vec<_>>();
+    let (mut at, mut rest, mut links) = (PathBuf::from("/"), parts(path), Vec::new());
+    while let Some(part) = rest.pop() {
+        if part == "/" {
+            at = PathBuf::from("/");
+        } else if part == ".." {
+            at.pop();
+        } else if part != "." {
+            at.push(part);
+            // As many links as Linux follows: beyond that they lead nowhere.
+            if links.len() < 40
+                && let Ok(target) = at.read_link()
+            {
+                links.push(at.clone());
+                at.pop();
+                rest.extend(parts(&target));
+            }
+        }
+    }
+    links.push(at);
+    links
 }
 
 /// The bytes of a path.
@@ -78,4 +100,27 @@ pub fn world(
     patch: Option<bloodhound_kernel::node::PatchCode>,
 ) -> Result<bloodhound_sim::World, String> {
     setup::world(scenario, base, decisions, patch).map_err(|e| e.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_way_has_every_link_and_no_dots() {
+        let top = std::env::temp_dir().canonicalize().expect("a directory");
+        let top = top.join(format!("bloodhound-way-{}", std::process::id()));
+        std::fs::create_dir_all(top.join("real/deep")).expect("a directory");
+        std::os::unix::fs::symlink("real", top.join("link")).expect("a link");
+        std::os::unix::fs::symlink(top.join("link/deep"), top.join("other")).expect("a link");
+        let named = |path: &str| -> Vec<PathBuf> { way(&top.join(path)) };
+        assert_eq!(named("real/deep"), [top.join("real/deep")]);
+        assert_eq!(named("real/../real/./deep/x"), [top.join("real/deep/x")]);
+        assert_eq!(named("link/x"), [top.join("link"), top.join("real/x")]);
+        assert_eq!(named("other/x"), [top.join("other"), top.join("link"), top.join("real/deep/x")]);
+        assert_eq!(named("link/../x"), [top.join("link"), top.join("x")], "above where the link leads");
+        std::os::unix::fs::symlink("loop", top.join("loop")).expect("a link");
+        assert_eq!(named("loop").len(), 41);
+        std::fs::remove_dir_all(top).expect("removed");
+    }
 }

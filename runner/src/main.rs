@@ -1,6 +1,9 @@
 //! The `bloodhound` command.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // the host side: times and threads of the host never enter a world
 
+#[macro_use]
+mod output;
+
 mod bug;
 mod campaign;
 mod check;
@@ -16,11 +19,12 @@ mod faulty;
 mod finding;
 mod github;
 mod host;
+mod inputs;
 mod interrupt;
 mod judge;
 mod junit;
 mod kvm;
-mod output;
+mod passwd;
 mod plan;
 mod platform;
 mod remember;
@@ -40,7 +44,7 @@ pub const MEMORY: u64 = 4 << 30;
 fn main() {
     bug::install();
     cpus::init();
-    let cli = cli::Cli::parse();
+    let cli = cli::Cli::try_parse().unwrap_or_else(|answer| std::process::exit(cli::answer(&answer)));
     let code = match &cli.command {
         cli::Command::Test(args) => campaign::test(args),
         cli::Command::Run(args) => run::run(args),
@@ -54,5 +58,5 @@ fn main() {
         cli::Command::Doctor(args) => doctor::run(args),
         cli::Command::GithubReport(args) => github::run(args),
     };
-    std::process::exit(i32::from(code));
+    std::process::exit(i32::from(output::finish(code)));
 }

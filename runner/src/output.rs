@@ -2,11 +2,31 @@
 //!
 //! Functions: [`write_file`] for every file that a command leaves behind, [`print`] and [`eprint`] for the streams,
 //! [`colour`] for whether to use colours. Knows nothing of what is written.
+//!
+//! The macros `print!`, `println!`, `eprint!` and `eprintln!` are these functions here: those of the standard library panic where
+//! a stream is closed, and a campaign does not end because nobody listens.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::exec::closed_at_start;
+use crate::exit;
+
+macro_rules! print {
+    ($($part:tt)*) => { $crate::output::print(&::std::format!($($part)*)) };
+}
+macro_rules! println {
+    ($($part:tt)*) => { $crate::output::print(&(::std::format!($($part)*) + "\n")) };
+}
+macro_rules! eprint {
+    ($($part:tt)*) => { $crate::output::eprint(&::std::format!($($part)*)) };
+}
+macro_rules! eprintln {
+    ($($part:tt)*) => { $crate::output::eprint(&(::std::format!($($part)*) + "\n")) };
+}
 
 /// How a command answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -61,10 +81,30 @@ fn create(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Writes to standard output. A reader that went away is no error: there is nobody left to tell.
+/// Why standard output did not take everything, if so.
+static UNWRITTEN: Mutex<Option<String>> = Mutex::new(None);
+
+/// Writes to standard output. That it failed (a full disk, a reader that went away) does not stop the command, which may have
+/// more to do than to print: [`finish`] tells it at the end.
 pub fn print(text: &str) {
     let mut out = io::stdout().lock();
-    let _ignored = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let written = if closed_at_start(libc::STDOUT_FILENO) {
+        Err(io::Error::from_raw_os_error(libc::EBADF))
+    } else {
+        out.write_all(text.as_bytes()).and_then(|()| out.flush())
+    };
+    if let Err(error) = written {
+        let mut unwritten = UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
+        unwritten.get_or_insert_with(|| error.to_string());
+    }
+}
+
+/// The exit code of a command that would end with `code`: not 0 if its answer could not be written, which is said.
+pub fn finish(code: u8) -> u8 {
+    let unwritten = UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(error) = unwritten else { return code };
+    eprint(&format!("bloodhound: writing to standard output: {error}\n"));
+    if code == exit::PASS { exit::ENVIRONMENT } else { code }
 }
 
 /// Writes to standard error; see [`print`].

@@ -20,7 +20,7 @@ use bloodhound_sim::scenario::*;
 use bloodhound_vfs::MountSpec;
 use bloodhound_vfs::host::{Allow, HostBase};
 
-use crate::host;
+use crate::{host, passwd};
 
 mod properties;
 mod workload;
@@ -307,14 +307,14 @@ impl Planner<'_> {
         };
         let mut mounts = Vec::new();
         for mount in &service.mounts {
-            mounts.push((mount.target.clone(), self.mount(mount)?));
+            mounts.push((mount.target.clone().into_bytes(), self.mount(mount)?));
         }
         for dir in self.script_mounts.get(&id).into_iter().flatten() {
-            mounts.push((dir.to_string_lossy().into_owned(), self.bind(dir, true)?));
+            mounts.push((host::os_bytes(dir), self.bind(dir, true)?));
         }
-        mounts.sort_by_key(|(path, _)| path.matches('/').count());
+        mounts.sort_by_key(|(path, _)| path.iter().filter(|b| **b == b'/').count());
         let (uid, gid) = user_ids(service)?;
-        let envp = environment(service, name);
+        let envp = environment(service, name, uid);
         let program = |argv: &[String]| Program {
             path: argv[0].clone().into_bytes(),
             argv: argv.iter().map(|a| a.clone().into_bytes()).collect(),
@@ -401,41 +401,44 @@ impl Planner<'_> {
 /// Where programs are looked up.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-fn environment(service: &Service, name: &str) -> Vec<Vec<u8>> {
+fn environment(service: &Service, name: &str, uid: u32) -> Vec<Vec<u8>> {
     let hostname = service.hostname.clone().unwrap_or_else(|| name.to_string());
-    let mut env: BTreeMap<String, String> = BTreeMap::from([
-        ("PATH".into(), DEFAULT_PATH.into()),
-        ("HOME".into(), "/root".into()),
-        ("HOSTNAME".into(), hostname),
+    let mut env: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::from([
+        (b"PATH".to_vec(), DEFAULT_PATH.into()),
+        (b"HOME".to_vec(), passwd::home(&root_of(service), uid)),
+        (b"HOSTNAME".to_vec(), hostname.into()),
     ]);
-    env.extend(service.environment.iter().cloned());
-    env.into_iter().map(|(k, v)| format!("{k}={v}").into_bytes()).collect()
+    env.extend(service.environment.iter().map(|(name, value)| (name.clone().into(), value.clone().into())));
+    env.into_iter().map(|(name, value)| [&name[..], b"=", &value].concat()).collect()
+}
+
+/// The service's root directory on the host.
+fn root_of(service: &Service) -> PathBuf {
+    match &service.rootfs {
+        Rootfs::Host => PathBuf::from("/"),
+        Rootfs::Dir(dir) => dir.clone(),
+    }
 }
 
 /// `user:` as numbers; names are looked up in the root file system's /etc/passwd and /etc/group.
 fn user_ids(service: &Service) -> Result<(u32, u32), String> {
     let Some(user) = &service.user else { return Ok((0, 0)) };
-    let root = match &service.rootfs {
-        Rootfs::Host => PathBuf::from("/"),
-        Rootfs::Dir(dir) => dir.clone(),
-    };
-    let lookup = |file: &str, name: &str| -> Option<(u32, u32)> {
-        let text = std::fs::read_to_string(root.join(file)).ok()?;
-        let line = text.lines().find(|l| l.split(':').next() == Some(name))?;
-        let mut fields = line.split(':').skip(2);
-        let id = fields.next()?.parse().ok()?;
-        Some((id, fields.next().and_then(|g| g.parse().ok()).unwrap_or(id)))
-    };
+    let root = root_of(service);
     let unknown = |what: &str, name: &str| format!("user: no {what} `{name}` in its /etc files");
     let (uid, primary) = match user.user.parse() {
-        Ok(uid) => (uid, 0),
-        Err(_) => lookup("etc/passwd", &user.user).ok_or_else(|| unknown("user", &user.user))?,
+        // As Docker has it: the group of a number that is listed, otherwise root's.
+        Ok(uid) => (uid, passwd::primary_group(&root, uid).unwrap_or(0)),
+        Err(_) => {
+            let (uid, group) = passwd::numbers(&root, "etc/passwd", &user.user)
+                .ok_or_else(|| unknown("user", &user.user))?;
+            (uid, group.unwrap_or(uid))
+        }
     };
     let gid = match &user.group {
         None => primary,
         Some(g) => match g.parse() {
             Ok(gid) => gid,
-            Err(_) => lookup("etc/group", g).ok_or_else(|| unknown("group", g))?.0,
+            Err(_) => passwd::numbers(&root, "etc/group", g).ok_or_else(|| unknown("group", g))?.0,
         },
     };
     Ok((uid, gid))

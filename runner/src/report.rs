@@ -29,6 +29,7 @@ pub fn log_line(entry: &bloodhound_sim::world::LogEntry) -> String {
         Notice::Fault(t) => ("fault", t),
         Notice::Service(t) => ("service", t),
         Notice::Phase(t) => ("phase", t),
+        Notice::Output(t) => ("output", t),
         Notice::Check(t) => ("check", t),
     };
     format!("{} {what:<8} {text}", entry.at)

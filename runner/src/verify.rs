@@ -5,8 +5,8 @@
 //! runs do not share). A digest covers everything before it, so the first step with another digest is the first at which
 //! the runs were not the same.
 
-use std::cell::OnceCell;
-use std::io::Read;
+use std::cell::RefCell;
+use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bloodhound_abi::SimTime;
@@ -15,7 +15,7 @@ use bloodhound_sim::machine::{Listen, Listener, StepRecord};
 use bloodhound_sim::world::{FindingKind, World};
 use serde_json::{Value as Json, json};
 
-use crate::exec::{End, Single, Surroundings, drive};
+use crate::exec::{End, Kept, Single, Surroundings, drive};
 use crate::exit;
 use crate::output::{self, Format};
 use crate::platform::{self, Chosen, Name, Wanted};
@@ -43,7 +43,7 @@ pub struct Args {
     format: Format,
     /// A program and its arguments, run as `exec` does, instead of a stack
     #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["config", "compose"])]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 /// Everything that one run did.
@@ -108,7 +108,7 @@ pub fn several(args: &Args, chosen: &[Chosen]) -> Result<u8, Failure> {
         })
     } else {
         let single = Single::new(&args.surroundings, &args.command)?;
-        let stdin = OnceCell::new();
+        let stdin = RefCell::new(None);
         compare(args, chosen, &|chosen| Box::new(Program { single: &single, chosen, stdin: &stdin }))
     }
 }
@@ -327,8 +327,8 @@ impl Subject for Stack {
 struct Program<'a> {
     single: &'a Single,
     chosen: Chosen,
-    /// Standard input, read when the first run wants it.
-    stdin: &'a OnceCell<Vec<u8>>,
+    /// Standard input, read as the runs want it.
+    stdin: &'a RefCell<Option<Kept>>,
 }
 
 impl Subject for Program<'_> {
@@ -337,20 +337,18 @@ impl Subject for Program<'_> {
         machine.set_interrupt(interrupt());
         let steps = Steps::default();
         machine.set_listener(Listen::Steps, steps.listener());
-        let mut stdin = || {
-            if let Some(bytes) = self.stdin.get() {
-                return Ok(bytes.clone());
-            }
-            let mut bytes = Vec::new();
-            std::io::stdin().read_to_end(&mut bytes)?;
-            Ok(self.stdin.get_or_init(|| bytes).clone())
+        let mut at = 0;
+        let mut stdin = |wanted| {
+            let supply = self.stdin.borrow_mut().get_or_insert_with(Kept::standard).supply(at, wanted);
+            at += supply.bytes.len();
+            supply
         };
-        let end = drive(&mut machine, &mut stdin, &mut |machine, _| machine.world.console.len())?;
+        let end = drive(&mut machine, &mut stdin)?;
         let world = &machine.world;
         let code = match &end {
             End::Interrupted => return Err(interrupted()),
             End::Fatal(f) if f.kind == FindingKind::Unsupported => exit::UNSUPPORTED,
-            End::Fatal(f) if f.kind == FindingKind::NotReady => exit::ENVIRONMENT,
+            End::NotStarted(..) => exit::ENVIRONMENT,
             _ => exit::PASS,
         };
         Ok(Run {

@@ -29,6 +29,9 @@ pub struct Simulation {
     pub latency_jitter_ns: u64,
 }
 
+/// Shorter steps take longer to draw for than programs to run, without giving faults that matter at other times.
+pub const SHORTEST_STEP_NS: u64 = 100_000;
+
 impl Default for Simulation {
     fn default() -> Simulation {
         Simulation {
@@ -57,6 +60,12 @@ pub(super) fn simulation(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Simul
             .get(ctx, "latency_jitter", Ctx::duration)
             .unwrap_or(default.latency_jitter_ns),
     };
+    if out.time_step_ns < SHORTEST_STEP_NS {
+        let (step, least) = (show_duration(out.time_step_ns), show_duration(SHORTEST_STEP_NS));
+        let span = fields.node("time_step").map_or(node.span, |n| n.span);
+        ctx.error(Code::OutOfRange, span, format!("the time step ({step}) is too short: at least {least}"))
+            .help("probabilities of faults are drawn once per step: with a shorter one a run would draw for ever");
+    }
     if out.time_step_ns > out.max_time_ns {
         let (step, max) = (show_duration(out.time_step_ns), show_duration(out.max_time_ns));
         let span = fields.node("time_step").or(fields.node("max_time")).map_or(node.span, |n| n.span);

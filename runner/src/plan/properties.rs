@@ -142,7 +142,7 @@ impl Planner<'_> {
         let number = self.helpers.len() as u32;
         let node = NodeId(HELPERS + number);
         let root = host::host_root(self.base, &[]).map_err(|e| format!("the host's root directory: {e}"))?;
-        let mounts = vec![(dir.to_string_lossy().into_owned(), self.bind(&dir, true)?)];
+        let mounts = vec![(host::os_bytes(&dir), self.bind(&dir, true)?)];
         self.helpers.push(ServiceSpec {
             node,
             name: format!("check-{number}"),

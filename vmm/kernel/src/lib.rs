@@ -28,6 +28,7 @@ pub mod process;
 pub mod procfs;
 pub mod signal;
 pub mod socket;
+pub mod stdin;
 mod sys;
 pub mod task;
 #[cfg(test)]

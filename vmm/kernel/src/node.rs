@@ -18,6 +18,7 @@ use crate::mm::Mm;
 use crate::pipe::Pipe;
 use crate::process::{ExitStatus, Process};
 use crate::signal::SignalFd;
+use crate::stdin::Stdin;
 use crate::task::Task;
 use crate::timer::{TimerFd, TimerKey};
 use crate::wait::{FutexKey, WaitOn};
@@ -77,18 +78,6 @@ pub struct ConsoleChunk {
     pub stream: Console,
     /// What.
     pub bytes: Vec<u8>,
-}
-
-/// Standard input of a node. It is an input of the run, but it is fetched only when a program reads: what hands it over
-/// (a pipe that nobody closes) may have none for programs that do not ask.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stdin {
-    /// The bytes, once they are known.
-    pub data: Option<Arc<Vec<u8>>>,
-    /// How much was read.
-    pub at: usize,
-    /// A task sleeps until the bytes are supplied.
-    pub wanted: bool,
 }
 
 /// The end of a process, for the runner's checks.
@@ -174,7 +163,7 @@ pub struct Node {
     pub locks: crate::locks::Locks,
     /// Output of the services.
     pub console: Vec<ConsoleChunk>,
-    /// Standard input of the node, and how much was read.
+    /// Standard input of the node.
     pub stdin: Stdin,
     /// Ends of processes since the sim last took them.
     pub ends: Vec<ProcessEnd>,
@@ -335,12 +324,6 @@ impl Node {
         for (id, ready) in self.net.take_events() {
             self.notify_object(crate::wait::Object::Inet(id), crate::inet::wake_bits(ready));
         }
-    }
-
-    /// Answers a program's wish for standard input.
-    pub fn supply_stdin(&mut self, bytes: Vec<u8>) {
-        self.stdin = Stdin { data: Some(Arc::new(bytes)), at: 0, wanted: false };
-        self.notify(WaitOn::Stdin);
     }
 
     /// Charges `ns` of virtual time to the node and the task's process.

@@ -139,7 +139,12 @@ impl Ctx<'_> {
                 Spot::Vfs { dir, path, links } => {
                     match self.fs_as(cred, links, |vfs, ctx| op(vfs, ctx, At { dir, path: &path })) {
                         Ok(value) => return Ok(Reached::Done(value)),
-                        Err(Fail::Errno(e)) => return Err(e.into()),
+                        Err(Fail::Errno(e)) => {
+                            if e == Errno::ENOENT && self.base.notes_missed() {
+                                self.missed(dir, &path);
+                            }
+                            return Err(e.into());
+                        }
                         Err(Fail::Synthetic(s)) => {
                             let tree = Tree::from_tag(s.tag).ok_or(Errno::ENOENT)?;
                             Spot::Synth { at: Synth { tree, path: Vec::new() }, path: s.rest, links: s.links }
@@ -148,6 +153,17 @@ impl Ctx<'_> {
                 }
             };
         }
+    }
+
+    /// Tells the base layer of a path that was asked for in vain.
+    fn missed(&mut self, dir: Ino, path: &[u8]) {
+        let vfs = &self.node.vfs;
+        let Some(tree) = vfs.root_tree() else { return };
+        let whole = match path {
+            [b'/', ..] => path.to_vec(),
+            _ => [&vfs.path_of(vfs.root(), dir), &b"/"[..], path].concat(),
+        };
+        self.base.missed(tree, &whole);
     }
 
     /// What a path names.

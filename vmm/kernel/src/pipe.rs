@@ -166,7 +166,15 @@ impl Ctx<'_> {
 
     /// SIGPIPE for the calling thread.
     pub(crate) fn raise_sigpipe(&mut self) {
-        let info = crate::signal::user_info(c::SIGPIPE as u32, 0, self.pid, self.process().real_ids[0]);
-        self.node.send_task(self.tid, info);
+        self.node.raise_sigpipe(self.tid);
+    }
+}
+
+impl Node {
+    /// SIGPIPE for a thread that wrote where nobody reads.
+    pub fn raise_sigpipe(&mut self, tid: Tid) {
+        let process = self.process(self.task(tid).pid);
+        let info = crate::signal::user_info(c::SIGPIPE as u32, 0, process.pid, process.real_ids[0]);
+        self.send_task(tid, info);
     }
 }

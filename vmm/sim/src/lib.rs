@@ -12,6 +12,7 @@ pub mod digest;
 pub mod event;
 pub mod faults;
 pub mod machine;
+pub mod output;
 pub mod scenario;
 pub mod services;
 pub mod setup;

@@ -14,6 +14,7 @@ use bloodhound_platform::{Mapping, Platform, PlatformError, SpaceId};
 use bloodhound_vfs::BaseFs;
 
 use crate::event::Event;
+use crate::output::{Computing, Output};
 use crate::scenario::Scenario;
 use crate::snapshot::Foreign;
 use crate::world::{Finding, FindingKind, World};
@@ -114,6 +115,8 @@ pub struct Machine {
     pub(crate) foreign: Foreign,
     pub(crate) scratch: Vec<Mapping>,
     pub(crate) interrupt: Option<Arc<std::sync::atomic::AtomicBool>>,
+    pub(crate) output: Option<Output>,
+    pub(crate) computing: Option<Computing>,
 }
 
 impl Machine {
@@ -137,6 +140,8 @@ impl Machine {
             foreign: Foreign::new(),
             scratch: Vec::new(),
             interrupt: None,
+            output: None,
+            computing: None,
         }
     }
 
@@ -252,7 +257,7 @@ impl Machine {
         loop {
             let sent = self.step(id)?;
             let node = &self.world.nodes[&id];
-            if sent || node.run_queue.is_empty() || node.clock > limit || node.stdin.wanted {
+            if sent || node.run_queue.is_empty() || node.clock > limit || node.stdin.wanted.is_some() {
                 return Ok(());
             }
         }
@@ -323,7 +328,9 @@ impl Machine {
         }
         for chunk in node.console.drain(..) {
             self.world.digest.bytes(&chunk.bytes);
-            self.world.console.push((id, chunk));
+            if self.output.is_none() {
+                self.world.console.push((id, chunk));
+            }
         }
         let packets = node.net.take_output();
         let (ends, clock) = (std::mem::take(&mut node.ends), node.clock);

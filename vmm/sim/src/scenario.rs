@@ -67,7 +67,7 @@ pub struct ServiceSpec {
     /// Tree of the base layer that is its root; `None` for an empty root.
     pub root: Option<TreeId>,
     /// Further mounts by path, outer ones first.
-    pub mounts: Vec<(String, MountSpec)>,
+    pub mounts: Vec<(Vec<u8>, MountSpec)>,
     /// Services that must be there first.
     pub depends_on: Vec<(NodeId, Condition)>,
     /// How its health is checked.

@@ -49,6 +49,8 @@ pub struct Service {
     pub probe: Option<Pid>,
     /// Failed health checks in a row.
     pub failures: u32,
+    /// Why its command could not be started.
+    pub refused: Option<Errno>,
 }
 
 impl Machine {
@@ -113,6 +115,7 @@ impl Machine {
                 self.dependencies_changed();
             }
             Err(e) => {
+                self.service(id).refused = Some(e);
                 let path = String::from_utf8_lossy(&spec.program.path).into_owned();
                 let text = format!("service {}: cannot run {path}: {e}", spec.name);
                 self.world.find(FindingKind::NotReady, Some(id), text);

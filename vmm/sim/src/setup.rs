@@ -7,6 +7,7 @@ use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::{Decisions, Stream};
 use bloodhound_kernel::node::{Node, NodeConfig, PatchCode};
 use bloodhound_kernel::procfs;
+use bloodhound_kernel::stdin::Stdin;
 use bloodhound_net::{Fabric, NodeId, Stack};
 use bloodhound_vfs::{BaseFs, Fail, Vfs};
 
@@ -138,8 +139,8 @@ fn node(
     procfs::mount_standard(&mut vfs, base)
         .map_err(|f| fault("mounting /proc, /sys and /dev".into(), errno(f)))?;
     for (path, mount) in &spec.mounts {
-        vfs.mount(base, path.as_bytes(), mount.clone())
-            .map_err(|f| fault(format!("mounting {path}"), errno(f)))?;
+        vfs.mount(base, path, mount.clone())
+            .map_err(|f| fault(format!("mounting {}", String::from_utf8_lossy(path)), errno(f)))?;
     }
     for (path, text) in etc_files(spec) {
         vfs.put_file(base, path.as_bytes(), 0o644, text.as_bytes())
@@ -157,7 +158,7 @@ fn node(
     let net = stack(spec, decisions);
     let boot_id = [decisions.word(Stream::GuestRandom), decisions.word(Stream::GuestRandom)];
     let mut node = Node::new(config, vfs, net, boot_id);
-    node.stdin.data = spec.stdin.clone().map(Arc::new);
+    node.stdin = spec.stdin.clone().map(Stdin::whole).unwrap_or_default();
     Ok(node)
 }
 

@@ -110,6 +110,7 @@ impl Machine {
             }
         };
         let (nr, text, outcome) = outcome;
+        let outcome = self.hand_over(id, tid, outcome);
         let fatal = matches!(outcome, Outcome::Unsupported(_));
         self.conclude(id, tid, nr, text, outcome);
         self.test_modes(id)?;
@@ -328,6 +329,9 @@ impl Machine {
             still &= regs == before && matches!(trap, Trap::PageFault { .. } | Trap::BudgetSpent);
             let trap = if trap == Trap::BudgetSpent {
                 checks += 1;
+                if let Some(computing) = &mut self.computing {
+                    computing(id, tid, self.world.steps);
+                }
                 if let Some(there) = self.spins(id, tid, space, &mut regs, &mut look)? {
                     return Ok(Ran::Parked { still: still && there && Some(regs) == woken });
                 }

@@ -38,6 +38,8 @@ pub enum Notice {
     Check(String),
     /// A phase begins.
     Phase(String),
+    /// The host did not take output of a program.
+    Output(String),
 }
 
 /// What went wrong, besides violated properties (which the runner judges).

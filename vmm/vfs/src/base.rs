@@ -104,6 +104,15 @@ pub trait BaseFs {
     /// # Errors
     /// EACCES if the layer may not read it, EIO if it cannot.
     fn load(&mut self, content: ContentId) -> Result<Arc<FileImage>, Errno>;
+
+    /// Whether [`BaseFs::missed`] does anything.
+    fn notes_missed(&self) -> bool {
+        false
+    }
+
+    /// A program asked in vain for this absolute path, in a world whose root file system lies over `tree`. It changes
+    /// nothing for the world.
+    fn missed(&mut self, _tree: TreeId, _path: &[u8]) {}
 }
 
 /// A base layer with nothing in it.

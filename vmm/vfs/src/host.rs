@@ -4,7 +4,7 @@
 //! answered stays its answer while the process runs, so that every world sees the same even if the host changes.
 //! It keeps a digest of every answer ([`HostBase::inputs`]); a replay compares them ([`HostBase::changed`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -63,7 +63,14 @@ pub struct Input {
 #[derive(Clone, Debug, Default)]
 pub struct HostBase {
     shared: Arc<Mutex<Inner>>,
+    /// Paths that programs asked for in vain. Of its own, because it is touched far more often.
+    missed: Arc<Mutex<BTreeSet<Key>>>,
 }
+
+/// Paths in vain that are kept: programs try many.
+const MISSED_KEPT: usize = 10_000;
+/// Directories that no world takes from the host.
+const NEVER: [&[u8]; 3] = [b"proc", b"sys", b"dev"];
 
 type Key = (TreeId, Vec<u8>);
 
@@ -157,6 +164,21 @@ impl HostBase {
         all
     }
 
+    /// Absolute paths that programs asked for in vain and that the host has, but does not show them. Sorted.
+    pub fn hidden(&self) -> Vec<Vec<u8>> {
+        let missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let inner = self.lock();
+        let hidden = |key: &Key| {
+            inner.sight(key) != Sight::Full
+                && !NEVER.iter().any(|top| within(&key.1, top))
+                // A directory on the way to something allowed is seen.
+                && inner.host_path(key).is_ok_and(|path| {
+                    path.symlink_metadata().is_ok_and(|m| inner.sight(key) == Sight::Hidden || !m.is_dir())
+                })
+        };
+        missed.into_iter().filter(hidden).map(|(_, path)| [b"/", &path[..]].concat()).collect()
+    }
+
     /// Those of `recorded` which are not so any more. Reads the files again unless this process has.
     pub fn changed(&self, recorded: &[Input]) -> Vec<Input> {
         recorded.iter().filter(|input| !self.holds(input)).cloned().collect()
@@ -218,6 +240,25 @@ impl BaseFs for HostBase {
         let image = read_image(&path).map(Arc::new).map_err(|error| guest_errno(&error));
         inner.contents[index].image = Some(image.clone());
         image
+    }
+
+    fn notes_missed(&self) -> bool {
+        true
+    }
+
+    fn missed(&mut self, tree: TreeId, path: &[u8]) {
+        let mut parts: Vec<&[u8]> = Vec::new();
+        for part in path.split(|b| *b == b'/') {
+            match part {
+                b"" | b"." => {}
+                b".." => drop(parts.pop()),
+                name => parts.push(name),
+            }
+        }
+        let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
+        if missed.len() < MISSED_KEPT {
+            missed.insert((tree, parts.join(&b'/')));
+        }
     }
 }
 

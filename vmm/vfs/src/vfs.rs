@@ -110,6 +110,7 @@ pub struct Vfs {
     pub(crate) inodes: Arena,
     pub(crate) next_ino: u64,
     pub(crate) root: Ino,
+    root_tree: Option<TreeId>,
     pub(crate) filesystems: Arc<BTreeMap<FsId, Fs>>,
     pub(crate) mounts: Arc<BTreeMap<MountId, Mount>>,
     /// Mounts by the inode that they cover.
@@ -135,6 +136,7 @@ impl Vfs {
             inodes: Arena::default(),
             next_ino: 1,
             root: Ino(1),
+            root_tree: config.root,
             filesystems: Arc::default(),
             mounts: Arc::default(),
             by_point: Arc::default(),
@@ -158,6 +160,11 @@ impl Vfs {
         vfs.journal =
             config.disk.map(|model| Arc::new(Journal::new(model, vfs.inodes.clone(), config.order)));
         Ok(vfs)
+    }
+
+    /// The base tree below the root file system.
+    pub fn root_tree(&self) -> Option<TreeId> {
+        self.root_tree
     }
 
     /// The root directory.

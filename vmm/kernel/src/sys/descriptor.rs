@@ -160,6 +160,11 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
                 k.write_obj(arg, &n)?;
                 Ok(0)
             }
+            FileKind::Console(_) if cmd == c::FIONREAD => {
+                let n = if k.node.files[id].readable() { k.console_readable()? } else { 0 };
+                k.write_obj(arg, &(n as i32))?;
+                Ok(0)
+            }
             FileKind::Regular(ino) if cmd == c::FIONREAD => {
                 let left = k.node.vfs.size(ino).saturating_sub(k.node.files[id].offset);
                 k.write_obj(arg, &(left as i32))?;

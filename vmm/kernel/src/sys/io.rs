@@ -119,18 +119,6 @@ impl Ctx<'_> {
         Ok(out)
     }
 
-    fn console_read(&mut self, max: usize) -> SysResult<Vec<u8>> {
-        let stdin = &mut self.node.stdin;
-        let Some(data) = &stdin.data else {
-            stdin.wanted = true;
-            return Err(Wait::on(crate::wait::WaitOn::Stdin).into());
-        };
-        let end = (stdin.at + max).min(data.len());
-        let out = data[stdin.at..end].to_vec();
-        stdin.at = end;
-        Ok(out)
-    }
-
     fn timerfd_read(&mut self, id: TimerFdId, max: usize, nonblock: bool) -> SysResult<Vec<u8>> {
         if max < 8 {
             return err(Errno::EINVAL);

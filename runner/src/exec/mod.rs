@@ -1,0 +1,296 @@
+//! `bloodhound exec`: one program of this machine's file system, deterministically.
+//!
+//! Key types: [`Single`] (the program and what it sees of the host), [`End`] (how it ended). `verify` runs programs with
+//! the same parts. Modules: `view` (what the program sees), `streams` (the host's standard streams), `end`.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bloodhound_decisions::Decisions;
+use bloodhound_kernel::stdin::Supply;
+use bloodhound_net::NodeId;
+use bloodhound_platform::{PatchCode, Platform};
+use bloodhound_sim::machine::{Listen, StepRecord, TestModes};
+use bloodhound_sim::scenario::Scenario;
+use bloodhound_sim::services::State;
+use bloodhound_sim::world::{FindingKind, Notice, World};
+use bloodhound_sim::{Digest, Ended, Machine};
+use bloodhound_vfs::host::HostBase;
+
+use crate::output::eprint;
+use crate::platform::{self, Choice, Chosen};
+use crate::run::fail;
+use crate::session::{Failure, host_failure};
+use crate::{host, inputs};
+
+mod end;
+mod streams;
+mod view;
+
+pub use end::End;
+use streams::{Input, Outputs, Source};
+pub use streams::{Kept, closed_at_start};
+pub use view::Surroundings;
+
+/// Arguments of `exec`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Seed of every choice: scheduling, randomness, address-space layout
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    #[command(flatten)]
+    platform: Choice,
+    /// Print every system call with its result to standard error
+    #[arg(long)]
+    strace: bool,
+    /// Print platform, digests of the inputs and of the run, steps and virtual time to standard error at the end
+    #[arg(long)]
+    summary: bool,
+    /// Give standard input to the program line by line, as on a terminal; otherwise a read waits until it is filled or the
+    /// input ends, so that it does not show how the input arrives
+    #[arg(long, short = 'i')]
+    interactive: bool,
+    #[command(flatten)]
+    surroundings: Surroundings,
+    /// Standing tests: drop platform state, wake sleepers for nothing, clone the world, every N steps
+    #[arg(long, hide = true, default_value_t = 0)]
+    torment: u64,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// The node that a single program runs on.
+pub const NODE: NodeId = NodeId(1);
+/// Host time after which a program that makes no system call is told of on a terminal.
+const SILENCE: Duration = Duration::from_secs(5);
+/// Hidden paths that are named at most.
+const HIDDEN_SHOWN: usize = 10;
+
+/// A program of this machine's file system, ready to be run any number of times.
+pub struct Single {
+    scenario: Arc<Scenario>,
+    /// Host files; clones share what was read, so every run sees the same.
+    base: HostBase,
+}
+
+impl Single {
+    /// Looks up what the program may see of this machine.
+    ///
+    /// # Errors
+    /// The host's; a `--read` of nothing.
+    pub fn new(surroundings: &Surroundings, command: &[OsString]) -> Result<Single, Failure> {
+        let base = HostBase::new();
+        let scenario = Arc::new(view::scenario(surroundings, command, &base)?);
+        Ok(Single { scenario, base })
+    }
+
+    /// A machine with the program about to start.
+    ///
+    /// # Errors
+    /// What the platform or the setup says.
+    pub fn machine(&self, chosen: &Chosen, seed: u64) -> Result<Machine, Failure> {
+        self.machine_on(chosen.open()?, seed)
+    }
+
+    /// The same on a platform that is open, with what is to be patched in code.
+    fn machine_on(
+        &self,
+        (platform, patch): (Box<dyn Platform>, PatchCode),
+        seed: u64,
+    ) -> Result<Machine, Failure> {
+        let mut base = self.base.clone();
+        let world = host::world(&self.scenario, &mut base, Decisions::seeded(seed), Some(patch))
+            .map_err(Failure::environment)?;
+        Ok(Machine::new(world, self.scenario.clone(), platform, Box::new(base)))
+    }
+
+    /// Digest of everything that went into a run but its seed: host files, command line, standard input, and what the host
+    /// answered to writes.
+    fn inputs(&self, input: Digest, world: &World) -> Digest {
+        let scenario = format!("{:?}", self.scenario);
+        let refused = world.log.iter().filter(|e| matches!(e.what, Notice::Output(_)));
+        let refused: String = refused.map(|e| crate::report::log_line(e) + "\n").collect();
+        inputs::digest(&self.base, &[scenario.as_bytes(), input.to_string().as_bytes(), refused.as_bytes()])
+    }
+}
+
+/// Runs the program; its exit code, or one of ours.
+pub fn run(args: &Args) -> u8 {
+    let started = platform::start(args.platform.wanted);
+    started
+        .and_then(|(chosen, platform, patch)| run_with(args, &chosen, (platform, patch)))
+        .unwrap_or_else(|failure| fail(&failure))
+}
+
+/// `exec` on a platform that is chosen.
+///
+/// # Errors
+/// What the host says.
+#[cfg(test)]
+pub fn run_on(args: &Args, chosen: &Chosen) -> Result<u8, Failure> {
+    run_with(args, chosen, chosen.open()?)
+}
+
+fn run_with(args: &Args, chosen: &Chosen, open: (Box<dyn Platform>, PatchCode)) -> Result<u8, Failure> {
+    let single = Single::new(&args.surroundings, &args.command)?;
+    let mut machine = single.machine_on(open, args.seed)?;
+    if args.strace {
+        machine.set_listener(Listen::Text, Box::new(print_step));
+    }
+    if args.torment > 0 {
+        machine.set_modes(TestModes {
+            evict_every: args.torment * 7,
+            spurious_every: args.torment,
+            clone_every: args.torment * 3,
+        });
+    }
+    let mut input = Input::standard(args.interactive);
+    machine.world.node_mut(NODE).stdin.lines = input.lines;
+    let mut outputs = Outputs::standard();
+    machine.set_output(Box::new(move |chunk| outputs.write(chunk)));
+    if std::io::stderr().is_terminal() {
+        let mut silence = Silence::default();
+        machine.set_computing(Box::new(move |_, tid, steps| silence.look(tid.0, steps, Instant::now())));
+    }
+    let end = drive(&mut machine, &mut |wanted| input.supply(wanted))?;
+    let world = &machine.world;
+    match &end {
+        End::Exited(_) | End::Interrupted => {}
+        other => eprint(&format!("bloodhound: {}\n", other.text(world))),
+    }
+    if end.code() != 0 {
+        eprint(&hidden_text(&single.base, "`--read PATH` shows one to the program"));
+    }
+    if args.summary {
+        for entry in world.log.iter().filter(|e| matches!(e.what, Notice::Output(_))) {
+            eprint(&format!("{}\n", crate::report::log_line(entry)));
+        }
+        eprint(&format!(
+            "platform: {}\ninputs: {}\ndigest: {}\nsteps: {}\nvirtual_time_ns: {}\n",
+            chosen.line(),
+            single.inputs(input.digest, world),
+            world.digest,
+            world.steps,
+            world.now.0
+        ));
+    }
+    Ok(end.code())
+}
+
+/// Paths that programs asked for in vain although this machine has them, with what to do about it; nothing if there are none.
+pub fn hidden_text(base: &HostBase, help: &str) -> String {
+    let hidden = base.hidden();
+    if hidden.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from(
+        "bloodhound: the program asked for these, which this machine has but which are hidden from it:\n",
+    );
+    for path in hidden.iter().take(HIDDEN_SHOWN) {
+        text += &format!("  {}\n", String::from_utf8_lossy(path));
+    }
+    if hidden.len() > HIDDEN_SHOWN {
+        text += &format!("  and {} more\n", hidden.len() - HIDDEN_SHOWN);
+    }
+    text + &format!("help: {help}\n")
+}
+
+/// Tells once of a program that computes and computes: nothing seems to happen then.
+#[derive(Default)]
+struct Silence {
+    /// The number of steps, and since when it has not changed.
+    since: Option<(u64, Instant)>,
+    told: bool,
+}
+
+impl Silence {
+    fn look(&mut self, task: u32, steps: u64, now: Instant) {
+        if self.is_long(steps, now) {
+            eprint(&format!(
+                "bloodhound: task {task} has been computing for {} s without a system call; virtual time stands still meanwhile\n",
+                SILENCE.as_secs()
+            ));
+        }
+    }
+
+    fn is_long(&mut self, steps: u64, now: Instant) -> bool {
+        match self.since {
+            Some((before, at)) if before == steps => {
+                let long = !self.told && now.duration_since(at) >= SILENCE;
+                self.told |= long;
+                long
+            }
+            _ => {
+                self.since = Some((steps, now));
+                false
+            }
+        }
+    }
+}
+
+/// Runs the program of a [`Single`] to its end. `stdin` gives so many bytes of standard input, as the program reads it.
+///
+/// # Errors
+/// What the host says.
+pub fn drive(machine: &mut Machine, stdin: &mut dyn FnMut(usize) -> Supply) -> Result<End, Failure> {
+    let deadline = bloodhound_abi::SimTime(machine.scenario().max_time);
+    loop {
+        let ended = machine
+            .run(|w| {
+                w.now > deadline
+                    || w.nodes[&NODE].stdin.wanted.is_some()
+                    || matches!(w.services[&NODE].state, State::Ended(_))
+            })
+            .map_err(host_failure)?;
+        if let Some(wanted) = machine.world.nodes[&NODE].stdin.wanted {
+            let supply = stdin(wanted);
+            machine.world.node_mut(NODE).supply_stdin(supply);
+            continue;
+        }
+        let world = &machine.world;
+        let service = &world.services[&NODE];
+        return Ok(match (service.state, ended) {
+            (State::Ended(status), _) => End::Exited(status),
+            (_, Ended::Condition) if world.now > deadline => End::TimedOut,
+            (_, Ended::Condition) => continue,
+            (_, Ended::Quiet) => End::Deadlock(crate::report::waiting(world)),
+            (_, Ended::Fatal(finding)) => match service.refused {
+                Some(errno) if finding.kind == FindingKind::NotReady => {
+                    End::NotStarted(errno, machine.scenario().services[0].name.clone())
+                }
+                _ => End::Fatal(finding),
+            },
+            (_, Ended::Interrupted) => End::Interrupted,
+        });
+    }
+}
+
+/// A step as a line on standard error.
+pub fn print_step(step: StepRecord) {
+    let what = step.text.unwrap_or_else(|| match step.nr {
+        u64::MAX => format!("--- {} ---", bloodhound_kernel::signal::name(step.result as u32)),
+        nr => format!("system call {nr} = {}", bloodhound_sim::strace::format_result(step.result)),
+    });
+    eprint(&format!("{} [{}] {what}\n", step.at, step.tid));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_computation_is_told_of_once_and_only_if_it_is_long() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut silence = Silence::default();
+        assert!(!silence.is_long(1, at(0)) && !silence.is_long(1, at(4)));
+        assert!(!silence.is_long(2, at(8)), "it made a step meanwhile");
+        assert!(!silence.is_long(2, at(12)));
+        assert!(silence.is_long(2, at(13)));
+        assert!(!silence.is_long(2, at(60)), "once");
+        assert!(!silence.is_long(3, at(70)) && !silence.is_long(3, at(90)));
+    }
+}
