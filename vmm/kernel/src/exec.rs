@@ -301,7 +301,7 @@ impl Ctx<'_> {
         }
         let task = self.task_mut();
         task.regs = regs;
-        (task.xstate, task.xstate_dirty) = (None, true);
+        task.vectors = crate::task::Vectors::INITIAL;
         task.altstack = bloodhound_abi::structs::StackT { flags: c::SS_DISABLE as i32, ..Default::default() };
         (task.clear_child_tid, task.robust_list) = (0, 0);
         task.comm = comm;

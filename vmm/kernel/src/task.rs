@@ -41,6 +41,36 @@ pub struct Exception {
     pub cr2: u64,
 }
 
+/// The x87, SSE and AVX registers of a task: at any time in one place only, either here or on the platform.
+///
+/// A task's registers are `Loaded` from its first run in a space until somebody needs them. Whatever a platform still holds of a
+/// task whose registers are `Held` (from before an execve(2), or of another world) is old and means nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Vectors {
+    /// Here, in the standard format of XSAVE; `None` is the initial state.
+    Held(Option<Arc<Vec<u8>>>),
+    /// The platform has them, loaded in this address space ([`crate::mm::Mm::space`]).
+    Loaded(u64),
+}
+
+impl Vectors {
+    /// What a program starts with.
+    pub const INITIAL: Vectors = Vectors::Held(None);
+
+    /// The registers, to be read; `None` is the initial state.
+    ///
+    /// # Panics
+    /// If the platform has them: the machine loop brings them here before the kernel reads them.
+    pub fn held(&self) -> Option<&Arc<Vec<u8>>> {
+        match self {
+            Vectors::Held(bytes) => bytes.as_ref(),
+            Vectors::Loaded(space) => {
+                panic!("the vector registers of a task are still on the platform, in space {space:#x}")
+            }
+        }
+    }
+}
+
 /// One thread.
 #[derive(Clone, Debug)]
 pub struct Task {
@@ -50,10 +80,8 @@ pub struct Task {
     pub pid: Pid,
     /// Registers at its last trap.
     pub regs: Regs,
-    /// Extended state in XSAVE standard format; `None` is the initial state.
-    pub xstate: Option<Arc<Vec<u8>>>,
-    /// The platform holds an older extended state than `xstate`.
-    pub xstate_dirty: bool,
+    /// Its x87, SSE and AVX registers.
+    pub vectors: Vectors,
     /// What it does.
     pub state: TaskState,
     /// A system call is in progress (it blocked and runs again).
@@ -98,8 +126,7 @@ impl Task {
             tid,
             pid,
             regs,
-            xstate: None,
-            xstate_dirty: true,
+            vectors: Vectors::INITIAL,
             state: TaskState::Runnable,
             in_syscall: false,
             resumed: None,

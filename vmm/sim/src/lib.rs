@@ -19,6 +19,7 @@ pub mod setup;
 mod snapshot;
 mod step;
 pub mod strace;
+mod vectors;
 pub mod world;
 
 pub use digest::Digest;

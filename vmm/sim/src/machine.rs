@@ -16,7 +16,6 @@ use bloodhound_vfs::BaseFs;
 use crate::event::Event;
 use crate::output::{Computing, Output};
 use crate::scenario::Scenario;
-use crate::snapshot::Foreign;
 use crate::world::{Finding, FindingKind, World};
 
 /// A step as a listener sees it.
@@ -112,7 +111,6 @@ pub struct Machine {
     /// What the test mode of cloning keeps.
     pub(crate) kept: Option<World>,
     pub(crate) spaces: BTreeSet<u64>,
-    pub(crate) foreign: Foreign,
     pub(crate) scratch: Vec<Mapping>,
     pub(crate) interrupt: Option<Arc<std::sync::atomic::AtomicBool>>,
     pub(crate) output: Option<Output>,
@@ -137,7 +135,6 @@ impl Machine {
             modes: TestModes::default(),
             kept: None,
             spaces: BTreeSet::new(),
-            foreign: Foreign::new(),
             scratch: Vec::new(),
             interrupt: None,
             output: None,

@@ -3,16 +3,13 @@
 //!
 //! Neighbours: [`crate::machine`] (the loop), `bloodhound_kernel::mm::shown` (which pages are the same).
 
-use std::collections::BTreeSet;
-
-use bloodhound_kernel::ids::{MmId, Tid};
+use bloodhound_kernel::ids::MmId;
 use bloodhound_kernel::mm::Mm;
 use bloodhound_kernel::mm::shown::Shown;
 use bloodhound_kernel::node::Node;
 use bloodhound_net::NodeId;
-use bloodhound_platform::{Mapping, SpaceId, TaskKey};
+use bloodhound_platform::{Mapping, SpaceId};
 
-use crate::convert;
 use crate::machine::{Machine, MachineError};
 use crate::world::World;
 
@@ -28,10 +25,9 @@ impl Machine {
     pub fn detach(&mut self) -> Result<(), MachineError> {
         let ids: Vec<NodeId> = self.world.nodes.keys().copied().collect();
         for id in ids {
-            let spaces: Vec<u64> = self.world.nodes[&id].mms.iter().map(|(_, m)| m.space).collect();
-            for space in spaces {
-                self.save_xstate(id, SpaceId(space))?;
-                self.platform.write_protect(SpaceId(space));
+            self.fetch_all_vectors(id)?;
+            for (_, mm) in self.world.nodes[&id].mms.iter() {
+                self.platform.write_protect(SpaceId(mm.space));
             }
         }
         Ok(())
@@ -69,7 +65,6 @@ impl Machine {
         for space in unused {
             self.platform.drop_space(SpaceId(space));
         }
-        self.foreign = self.spaces.clone();
         old
     }
 
@@ -92,28 +87,6 @@ impl Machine {
         }
         self.scratch = mapped;
     }
-
-    /// The task whose extended state the platform has loaded in a space, if it is that of this world.
-    pub(crate) fn xstate_owner(&self, space: SpaceId) -> Option<TaskKey> {
-        if self.foreign.contains(&space.0) { None } else { self.platform.xstate_owner(space) }
-    }
-
-    /// Reads the extended state that the platform holds for a space into its owner's task.
-    pub(crate) fn save_xstate(&mut self, id: NodeId, space: SpaceId) -> Result<(), MachineError> {
-        if self.foreign.contains(&space.0) {
-            return Ok(());
-        }
-        let saved = self.platform.save_xstate(space);
-        let Some((owner, state)) = self.host(saved)? else { return Ok(()) };
-        let tid = Tid(owner.0 as u32);
-        let Some(task) = self.world.nodes[&id].tasks.get(&tid) else { return Ok(()) };
-        // Looked at first: a node that another world shares would have to be copied.
-        let kept = task.xstate.as_ref().is_some_and(|kept| kept[..] == state.area()[..]);
-        if !kept && !task.xstate_dirty {
-            self.world.node_mut(id).task_mut(tid).xstate = Some(convert::xstate_bytes(&state));
-        }
-        Ok(())
-    }
 }
 
 /// Ranges (address, bytes) of what a platform has mapped that are something else in `mm`.
@@ -129,6 +102,3 @@ fn differing(node: &Node, mm: &Mm, mapped: &[Mapping]) -> Vec<(u64, u64)> {
     }
     out
 }
-
-/// Spaces whose loaded extended state is that of a task of another world, or of none.
-pub(crate) type Foreign = BTreeSet<u64>;

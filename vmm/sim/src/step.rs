@@ -52,7 +52,7 @@ fn vector(e: platform::Exception) -> u64 {
 }
 
 /// How the platform names a task.
-fn key(node: NodeId, tid: Tid) -> TaskKey {
+pub(crate) fn key(node: NodeId, tid: Tid) -> TaskKey {
     TaskKey((u64::from(node.0) << 32) | u64::from(tid.0))
 }
 
@@ -180,11 +180,11 @@ impl Machine {
     fn return_to_user(&mut self, id: NodeId, tid: Tid) -> Result<bool, MachineError> {
         let node = &self.world.nodes[&id];
         let task = node.task(tid);
-        if node.pending_for(tid) & !task.sigmask != 0 {
-            let space = SpaceId(node.mms[node.process(task.pid).mm].space);
-            if self.xstate_owner(space) == Some(key(id, tid)) && !task.xstate_dirty {
-                self.save_xstate(id, space)?;
-            }
+        // Blocked now, and still blocked once the mask of a sigsuspend(2) is taken back.
+        let blocked = task.sigmask & task.restore_mask.unwrap_or(task.sigmask);
+        if node.pending_for(tid) & !blocked != 0 {
+            // A signal frame holds them.
+            self.fetch_vectors(id, tid)?;
         }
         let (node, base, decisions) = self.parts(id);
         Ok(node.before_user(tid, base, decisions))
@@ -192,11 +192,10 @@ impl Machine {
 
     /// The system call in the task's registers.
     fn enter(&mut self, id: NodeId, tid: Tid) -> Result<(u64, Option<String>, Outcome), MachineError> {
-        let node = &self.world.nodes[&id];
-        let (call, pid) = (node.task(tid).regs.orig_rax, node.task(tid).pid);
+        let call = self.world.nodes[&id].task(tid).regs.orig_rax;
         if matches!(call, nr::clone | nr::clone3 | nr::fork | nr::vfork) {
-            let space = SpaceId(node.mms[node.process(pid).mm].space);
-            self.save_xstate(id, space)?;
+            // The child begins with a copy.
+            self.fetch_vectors(id, tid)?;
         }
         let text = self.call_text(id, tid);
         let (node, base, decisions) = self.parts(id);
@@ -281,20 +280,7 @@ impl Machine {
         if std::mem::take(&mut node.mms[mm].protect) {
             self.platform.write_protect(space);
         }
-        let dirty = node.task(tid).xstate_dirty;
-        let owns = self.xstate_owner(space) == Some(key(id, tid));
-        if owns && !dirty {
-            return Ok(());
-        }
-        if !owns {
-            self.save_xstate(id, space)?;
-        }
-        let task = self.world.node_mut(id).task_mut(tid);
-        task.xstate_dirty = false;
-        let state = convert::xstate(task.xstate.as_ref());
-        let loaded = self.platform.load_xstate(space, key(id, tid), &state);
-        self.foreign.remove(&space.0);
-        self.host(loaded)
+        self.load_vectors(id, tid, space)
     }
 
     /// Runs the task until something that is a step.
@@ -433,7 +419,7 @@ impl Machine {
                 self.keep(id, tid, regs);
                 let info = fault_info(e.kind.signal() as u32, e.code, e.addr);
                 // Of an integer division (FPE_INTDIV) nothing is to be asked.
-                let x87 = e.kind == platform::ExceptionKind::Fpe && e.code != 1 && self.x87_waits(id, space);
+                let x87 = e.kind == platform::ExceptionKind::Fpe && e.code != 1 && self.x87_waits(id, tid);
                 let trapno = if x87 { 16 } else { vector(e) };
                 Some(self.fault_signal(id, tid, info, Exception { trapno, ..Exception::default() }))
             }
@@ -490,15 +476,14 @@ impl Machine {
         self.fault_signal(id, tid, info, Exception { trapno: 1, ..Exception::default() })
     }
 
-    /// Whether the x87 of the task that ran in `space` has an exception to tell: the error summary of its status word. An
+    /// Whether the x87 of the task has an exception to tell: the error summary of its status word. An
     /// error of the host's shows at the next run.
-    fn x87_waits(&mut self, id: NodeId, space: SpaceId) -> bool {
-        if self.save_xstate(id, space).is_err() {
+    fn x87_waits(&mut self, id: NodeId, tid: Tid) -> bool {
+        if self.fetch_vectors(id, tid).is_err() {
             return false;
         }
-        let owner = self.xstate_owner(space).map(|key| Tid(key.0 as u32));
-        let task = owner.and_then(|tid| self.world.nodes[&id].tasks.get(&tid));
-        task.and_then(|task| task.xstate.as_ref()).is_some_and(|state| state[2] & X87_ERROR != 0)
+        let state = self.world.nodes[&id].task(tid).vectors.held();
+        state.is_some_and(|state| state[2] & X87_ERROR != 0)
     }
 
     fn fault_signal(&mut self, id: NodeId, tid: Tid, info: Siginfo, mut exception: Exception) -> Ran {

@@ -7,6 +7,7 @@ use bloodhound_abi::structs::{Sigaction, Sigcontext, Siginfo, StackT, Ucontext};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::ctx::Ctx;
+use crate::task::Vectors;
 
 /// Byte size of the extended state in a frame: XSAVE standard format with AVX (x87 512 + header 64 + AVX 256).
 pub(super) const XSAVE_SIZE: usize = 832;
@@ -68,8 +69,7 @@ impl Ctx<'_> {
             self.task_mut().altstack = StackT { flags: c::SS_DISABLE as i32, ..StackT::default() };
         }
         let task = self.task_mut();
-        task.xstate = None;
-        task.xstate_dirty = true;
+        task.vectors = Vectors::INITIAL;
         let r = &mut task.regs;
         (r.rdi, r.rsi, r.rdx) = (u64::from(signo), info_at, frame + 8);
         (r.rax, r.rsp, r.rip, r.orig_rax) = (0, frame, action.handler, u64::MAX);
@@ -80,7 +80,7 @@ impl Ctx<'_> {
     }
 
     fn xstate_bytes(&self) -> Vec<u8> {
-        let mut bytes = match &self.task().xstate {
+        let mut bytes = match self.task().vectors.held() {
             Some(x) => x.as_ref().clone(),
             None => initial_xstate(),
         };

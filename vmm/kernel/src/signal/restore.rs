@@ -12,6 +12,7 @@ use bloodhound_abi::structs::{StackT, Ucontext};
 use super::frame::{MAGIC1, MAGIC2, USER_CS, USER_SS, XSAVE_SIZE, on_alternate};
 use super::*;
 use crate::ctx::{Ctx, Ptr};
+use crate::task::Vectors;
 
 /// `MINSIGSTKSZ`.
 const LEAST_STACK: u64 = 2048;
@@ -69,10 +70,8 @@ impl Ctx<'_> {
             r.ss = USER_SS;
         }
         let state = self.frame_state(m.fpstate);
-        let task = self.task_mut();
-        task.xstate_dirty = true;
         // After an error the state is initial.
-        task.xstate = state.as_ref().ok().cloned().flatten();
+        self.task_mut().vectors = Vectors::Held(state.as_ref().ok().cloned().flatten());
         if let Err(e) = state {
             self.task_mut().regs.rax = 0;
             return Err(e.into());

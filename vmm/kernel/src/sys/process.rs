@@ -9,7 +9,7 @@ use crate::ctx::*;
 use crate::ids::*;
 use crate::node::{Node, ProcessEnd};
 use crate::process::{ChildEvent, ExitStatus, Process};
-use crate::task::{Task, TaskState};
+use crate::task::{Task, TaskState, Vectors};
 use crate::wait::{Stop, SysResult, Wait, WaitOn};
 
 /// What clone(2) was asked for, from either of its calls.
@@ -180,7 +180,7 @@ impl Ctx<'_> {
     fn new_task(&mut self, tid: Tid, pid: Pid, regs: Regs, r: &CloneRequest) -> SysResult<()> {
         let parent = self.task();
         let mut task = Task::new(tid, pid, regs);
-        task.xstate = parent.xstate.clone();
+        task.vectors = Vectors::Held(parent.vectors.held().cloned());
         task.sigmask = parent.sigmask;
         task.exception = parent.exception;
         task.policy = super::sched::inherited(parent.policy);
