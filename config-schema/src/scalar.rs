@@ -23,6 +23,12 @@ impl Ppb {
         (parts <= Self::ONE.0).then_some(Ppb(parts))
     }
 
+    /// From a constant of parts per billion, at most one billion.
+    pub(crate) const fn of(parts: u32) -> Ppb {
+        assert!(parts <= Self::ONE.0);
+        Ppb(parts)
+    }
+
     /// Parts per billion, 0 to 1,000,000,000.
     pub fn get(self) -> u32 {
         self.0

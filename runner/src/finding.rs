@@ -1,24 +1,25 @@
 //! Findings on disk: everything that is needed to reproduce one, and the check that nothing of it has changed.
 //!
-//! A finding is a directory with `finding.json` ([`Record`]), `decisions.json` (the decision log that a replay follows),
+//! A finding is a directory with `finding.json` ([`Record`]), `decisions.json` (what a replay follows: the decision logs of the
+//! boot and of the run),
 //! `history.jsonl` (what the clients saw), `trace.txt` (faults, services, output). The seed alone would do as well; the
 //! log is what is followed, and it is what later gets shortened.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use bloodhound_decisions::DecisionLog;
 use bloodhound_vfs::TreeId;
 use bloodhound_vfs::host::{HostBase, Input, InputKind};
 use serde::{Deserialize, Serialize};
 
 use crate::output::write_file;
 use crate::platform::Chosen;
-use crate::session::{Failure, Outcome, Session, Violation};
-use crate::{platform, report};
+use crate::session::{Decided, Failure, Outcome, Session, Violation};
+use crate::{boots, platform, report};
 
-/// Version of the format. 2: `platform` says what the platform could do; before, it was a name.
-const FORMAT: u32 = 2;
+/// Version of the format. 2: `platform` says what the platform could do; before, it was a name. 3: `decisions.json` has those of the
+/// boot as well.
+const FORMAT: u32 = 3;
 
 /// A file of the host that the run saw.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,6 +49,8 @@ pub struct Record {
     pub kind: String,
     /// The seed.
     pub seed: u64,
+    /// The boot from which the seed goes on (`simulation.boots`).
+    pub boot: u64,
     /// When it was violated, ns of virtual time.
     pub virtual_time_ns: u64,
     /// Digest of the whole run.
@@ -229,6 +232,7 @@ fn record(session: &Session, compose: Option<&Path>, outcome: &Outcome, violatio
         property: violation.property.clone(),
         kind: violation.kind.clone(),
         seed: outcome.seed,
+        boot: boots::boot_of(outcome.seed, session.plan.boots),
         virtual_time_ns: violation.at.0,
         digest: outcome.digest.clone(),
         steps: outcome.steps,
@@ -246,7 +250,7 @@ fn record(session: &Session, compose: Option<&Path>, outcome: &Outcome, violatio
 ///
 /// # Errors
 /// What is missing or malformed, with the path.
-pub fn load(dir: &Path) -> Result<(Record, DecisionLog), Failure> {
+pub fn load(dir: &Path) -> Result<(Record, Decided), Failure> {
     let dir = if dir.is_file() { dir.parent().unwrap_or(Path::new(".")) } else { dir };
     let read = |name: &str| {
         let path = dir.join(name);
@@ -375,6 +379,7 @@ mod tests {
             property: "p".into(),
             kind: "safety".into(),
             seed: 3,
+            boot: 0,
             virtual_time_ns: 5,
             digest: digest.into(),
             steps: 1,

@@ -4,6 +4,7 @@
 #[macro_use]
 mod output;
 
+mod boots;
 mod bug;
 mod campaign;
 mod check;

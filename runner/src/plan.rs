@@ -50,6 +50,8 @@ pub struct Plan {
     pub out: PathBuf,
     /// Seeds that `test` runs.
     pub seeds: u64,
+    /// How many boots of the stack they start from.
+    pub boots: u64,
     /// Seeds at the same time.
     pub workers: Option<usize>,
 }
@@ -91,6 +93,7 @@ impl Plan {
             config: config.source.path.clone(),
             out: config.output.dir.clone(),
             seeds: config.simulation.seeds,
+            boots: config.simulation.boots,
             workers: config.exploration.parallel_workers.map(|n| n as usize),
         })
     }
@@ -208,6 +211,11 @@ impl Planner<'_> {
             services,
             link,
             costs: Default::default(),
+            spread: Spread {
+                start_ns: simulation.start_spread_ns,
+                clock_ns: simulation.clock_spread_ns,
+                cost_ppb: simulation.cost_spread.get(),
+            },
             epoch_ns: crate::EPOCH_NS,
             memory: crate::MEMORY,
             time_step: simulation.time_step_ns,

@@ -12,7 +12,7 @@ use crate::campaign::verdict::{Judgement, Verdict};
 use crate::output::{self, Format};
 use crate::platform::{self, Choice, Chosen};
 use crate::session::{Failure, Outcome, Session, Stopped, Worker, host_failure};
-use crate::{exit, finding, report};
+use crate::{boots, exit, finding, report};
 
 /// Which configuration is run.
 #[derive(clap::Args, Clone, Debug)]
@@ -81,11 +81,12 @@ pub fn run(args: &RunArgs) -> u8 {
 /// # Errors
 /// What the host says, services that do not start.
 pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, Failure> {
+    let boot = boots::boot_of(args.seed, session.plan.boots);
     let mut worker = Worker::new(session.clone(), &chosen, interrupt())?;
     if args.strace {
         worker.listen(Listen::Text, Box::new(crate::exec::print_step));
     }
-    worker.boot()?;
+    worker.boot(boots::decisions(boot))?;
     let outcome = worker.run(args.seed, Decisions::seeded(args.seed)).map_err(host_failure)?;
     let judgement = judge(&session, &outcome);
     print(&outcome, &judgement, args.format);
@@ -162,15 +163,15 @@ pub fn replay(args: &ReplayArgs) -> u8 {
 }
 
 fn again(args: &ReplayArgs) -> Result<u8, Failure> {
-    let (record, log) = finding::load(&args.finding)?;
+    let (record, decided) = finding::load(&args.finding)?;
     let config = args.config.as_ref().unwrap_or(&record.config);
     let session = Arc::new(Session::load(config, args.compose.as_deref().or(record.compose.as_deref()))?);
     finding::unchanged(&record, &session)?;
     let chosen = platform::choose(args.platform.wanted)?;
     output::eprint(&finding::compare_platforms(&record.platform, &chosen));
     let mut worker = Worker::new(session.clone(), &chosen, interrupt())?;
-    worker.boot()?;
-    let outcome = worker.run(record.seed, Decisions::replay(log)).map_err(host_failure)?;
+    worker.boot(Decisions::replay(decided.boot))?;
+    let outcome = worker.run(record.seed, Decisions::replay(decided.run)).map_err(host_failure)?;
     print(&outcome, &judge(&session, &outcome), args.format);
     if outcome.stopped == Some(Stopped::Interrupted) {
         return Err(Failure { code: exit::INTERRUPTED, text: "interrupted".into() });

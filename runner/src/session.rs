@@ -1,4 +1,4 @@
-//! A planned run on this host: boot once, snapshot, then seeds from the snapshot.
+//! A planned run on this host: boot, snapshot, then seeds from the snapshot.
 //!
 //! Key types: [`Session`] (plan and host files, shared by all workers), [`Worker`] (a platform on one CPU with a
 //! machine), [`Outcome`] (what one seed gave).
@@ -10,20 +10,19 @@ use std::sync::atomic::AtomicBool;
 use bloodhound_abi::SimTime;
 use bloodhound_config::Project;
 use bloodhound_decisions::{DecisionLog, Decisions};
+use bloodhound_platform::PatchCode;
 use bloodhound_sim::machine::{Listen, Listener};
 use bloodhound_sim::scenario::{FaultSpec, Scenario};
 use bloodhound_sim::world::{Finding, FindingKind, LogEntry, Phase};
 use bloodhound_sim::{Digest, Ended, Machine, MachineError, World};
 use bloodhound_vfs::host::HostBase;
 use bloodhound_workloads::history::History;
+use serde::{Deserialize, Serialize};
 
 use crate::judge::{self, Judged};
 use crate::plan::Plan;
 use crate::platform::Chosen;
-use crate::{exit, host, validate};
-
-/// Seed of the boot: the same for every run, so that all seeds start from one snapshot.
-pub const BOOT_SEED: u64 = 0;
+use crate::{boots, exit, host, validate};
 
 /// Errors that end a command, with its exit code.
 #[derive(Debug)]
@@ -94,6 +93,15 @@ pub struct Violation {
     pub text: String,
 }
 
+/// Everything that was decided in a run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Decided {
+    /// While the stack booted.
+    pub boot: DecisionLog,
+    /// From then on.
+    pub run: DecisionLog,
+}
+
 /// What a run gave.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -118,7 +126,7 @@ pub struct Outcome {
     /// The client's history.
     pub history: History,
     /// What was decided.
-    pub decisions: DecisionLog,
+    pub decisions: Decided,
     /// Output of the services: (service, stream line).
     pub console: Vec<(SimTime, String, String)>,
     /// Why the loop ended before the run was over: unsupported, interrupted.
@@ -139,6 +147,7 @@ pub struct Worker {
     machine: Machine,
     session: Arc<Session>,
     platform: Chosen,
+    patch: PatchCode,
 }
 
 impl Worker {
@@ -153,12 +162,12 @@ impl Worker {
     ) -> Result<Worker, Failure> {
         let (platform, patch) = chosen.open()?;
         let mut base = session.base.clone();
-        let decisions = Decisions::seeded(BOOT_SEED);
-        let world = host::world(&session.scenario, &mut base, decisions, Some(patch))
+        // A world before its boot; `boot` puts its own in its place.
+        let world = host::world(&session.scenario, &mut base, boots::decisions(0), Some(patch))
             .map_err(Failure::environment)?;
         let mut machine = Machine::new(world, session.scenario.clone(), platform, Box::new(base));
         machine.set_interrupt(interrupt);
-        Ok(Worker { machine, session, platform: *chosen })
+        Ok(Worker { machine, session, platform: *chosen, patch })
     }
 
     /// Calls `listener` at every step.
@@ -166,11 +175,14 @@ impl Worker {
         self.machine.set_listener(listen, listener);
     }
 
-    /// Boots the stack and returns the snapshot.
+    /// Boots the stack with these decisions ([`crate::boots`]) and returns the snapshot.
     ///
     /// # Errors
     /// Services that do not become ready; unsupported calls.
-    pub fn boot(&mut self) -> Result<World, Failure> {
+    pub fn boot(&mut self, decisions: Decisions) -> Result<World, Failure> {
+        let mut base = self.session.base.clone();
+        let world = host::world(&self.session.scenario, &mut base, decisions, Some(self.patch));
+        self.machine.restore(world.map_err(Failure::environment)?);
         let ended = self.machine.run(|w| w.ready_at.is_some()).map_err(host_failure)?;
         match ended {
             Ended::Condition => self.machine.snapshot().map_err(host_failure),
@@ -211,14 +223,15 @@ impl Worker {
     /// Host errors.
     pub fn run(&mut self, seed: u64, decisions: Decisions) -> Result<Outcome, MachineError> {
         crate::bug::doing(format!("seed {seed}"));
+        let boot = self.machine.world.decisions.log();
         self.machine.world.decisions = decisions;
         let profile = self.machine.begin_faults();
         self.machine.begin_workload();
         let ended = self.machine.run(|w| w.phase == Phase::Done)?;
-        Ok(self.outcome(seed, profile, ended))
+        Ok(self.outcome(seed, boot, profile, ended))
     }
 
-    fn outcome(&self, seed: u64, profile: FaultSpec, ended: Ended) -> Outcome {
+    fn outcome(&self, seed: u64, boot: DecisionLog, profile: FaultSpec, ended: Ended) -> Outcome {
         let world = &self.machine.world;
         let history = world.clients.driver.as_ref().map(|d| d.history().clone()).unwrap_or_default();
         let mut outcome = Outcome {
@@ -232,7 +245,7 @@ impl Worker {
             violations: Vec::new(),
             judged: Vec::new(),
             history,
-            decisions: world.decisions.log(),
+            decisions: Decided { boot, run: world.decisions.log() },
             console: self.console(),
             stopped: None,
         };

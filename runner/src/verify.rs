@@ -16,11 +16,11 @@ use bloodhound_sim::world::{FindingKind, World};
 use serde_json::{Value as Json, json};
 
 use crate::exec::{End, Kept, Single, Surroundings, drive};
-use crate::exit;
 use crate::output::{self, Format};
 use crate::platform::{self, Chosen, Name, Wanted};
 use crate::run::{Source, fail, interrupt};
 use crate::session::{Failure, Session, Stopped, Worker, host_failure};
+use crate::{boots, exit};
 
 /// Arguments of `verify`.
 #[derive(clap::Args, Debug)]
@@ -267,6 +267,8 @@ struct Stack {
 
 /// A worker whose services are up.
 struct Booted {
+    /// Number of its boot.
+    number: u64,
     worker: Worker,
     snapshot: World,
     steps: Steps,
@@ -275,13 +277,13 @@ struct Booted {
 }
 
 impl Booted {
-    fn new(session: Arc<Session>, chosen: &Chosen) -> Result<Booted, Failure> {
+    fn new(session: Arc<Session>, chosen: &Chosen, number: u64) -> Result<Booted, Failure> {
         let mut worker = Worker::new(session, chosen, interrupt())?;
         let steps = Steps::default();
         worker.listen(Listen::Steps, steps.listener());
-        let snapshot = worker.boot()?;
+        let snapshot = worker.boot(boots::decisions(number))?;
         let boot = steps.take();
-        Ok(Booted { worker, snapshot, steps, boot })
+        Ok(Booted { number, worker, snapshot, steps, boot })
     }
 }
 
@@ -289,15 +291,16 @@ impl Subject for Stack {
     fn run(&mut self, seed: u64) -> Result<Run, Failure> {
         let fresh = self.fresh;
         self.fresh = !fresh;
+        let number = boots::boot_of(seed, self.session.plan.boots);
         let Booted { worker, steps, boot, .. } = match &mut self.current {
-            Some(booted) if !fresh => {
+            Some(booted) if !fresh && booted.number == number => {
                 booted.worker.restore(&booted.snapshot);
                 booted
             }
             current => {
                 // The one before is dropped first: a thread should have one platform.
                 *current = None;
-                current.insert(Booted::new(self.session.clone(), &self.chosen)?)
+                current.insert(Booted::new(self.session.clone(), &self.chosen, number)?)
             }
         };
         let outcome = worker.run(seed, Decisions::seeded(seed)).map_err(host_failure)?;

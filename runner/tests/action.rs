@@ -527,7 +527,8 @@ fn the_real_thing_reports_mistakes_at_their_lines() {
     assert_eq!((job.code, &*job.outputs["result"]), (2, "error"), "{}", job.log);
     assert!(job.log.contains("::error file=bloodhound.yaml,line=3,"), "{}", job.log);
     assert!(job.summary.contains("wrong usage or configuration"), "{}", job.summary);
-    let junit = fs::read_to_string(&job.outputs["junit"]).expect("a report, so that no older one speaks for this run");
+    let junit = fs::read_to_string(&job.outputs["junit"])
+        .expect("a report, so that no older one speaks for this run");
     assert!(junit.contains("<error"), "{junit}");
 }
 

@@ -145,7 +145,8 @@ fn commands_that_print_say_so_if_nobody_takes_it() {
         command.args(args).stdin(Stdio::null());
         command
     };
-    for args in [&["schema"][..], &["completions", "bash"], &["--help"], &["--version"], &["exec", "--help"]] {
+    for args in [&["schema"][..], &["completions", "bash"], &["--help"], &["--version"], &["exec", "--help"]]
+    {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
         let output = bloodhound(args).stdout(full).output().expect("it runs");
         let err = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -153,7 +154,8 @@ fn commands_that_print_say_so_if_nobody_takes_it() {
         assert!(err.contains("standard output: No space left on device"), "{args:?}: {err}");
         // Closed, by a shell.
         let command = format!("exec \"$0\" {} >&-", args.join(" "));
-        let closed = Command::new("/bin/sh").args(["-c", &command, env!("CARGO_BIN_EXE_bloodhound")]).output();
+        let closed =
+            Command::new("/bin/sh").args(["-c", &command, env!("CARGO_BIN_EXE_bloodhound")]).output();
         assert_eq!(closed.expect("it runs").status.code(), Some(5), "{args:?}");
     }
 }

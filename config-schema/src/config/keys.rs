@@ -5,8 +5,18 @@
 
 pub(crate) const TOP: &[&str] =
     &["compose", "simulation", "workload", "properties", "faults", "exploration", "output", "debug"];
-pub(crate) const SIMULATION: &[&str] =
-    &["max_time", "time_step", "seeds", "start_timeout", "latency", "latency_jitter"];
+pub(crate) const SIMULATION: &[&str] = &[
+    "max_time",
+    "time_step",
+    "seeds",
+    "boots",
+    "start_timeout",
+    "latency",
+    "latency_jitter",
+    "start_spread",
+    "clock_spread",
+    "cost_spread",
+];
 pub(crate) const WORKLOAD: &[&str] = &["driver", "config"];
 pub(crate) const HTTP_DRIVER: &[&str] = &[
     "target",

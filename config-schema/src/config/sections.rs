@@ -7,10 +7,15 @@ use std::path::PathBuf;
 
 use crate::decode::Ctx;
 use crate::diagnostic::Code;
-use crate::scalar::show_duration;
+use crate::scalar::{Ppb, show_duration};
 use crate::tree::Node;
 
 use super::{keys, not_available_yet};
+
+/// Most boots of a campaign.
+const MOST_BOOTS: u64 = 1000;
+const FIVE_PERCENT: Ppb = Ppb::of(50_000_000);
+const MOST_COST_SPREAD: Ppb = Ppb::of(500_000_000);
 
 /// The section `simulation`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +32,14 @@ pub struct Simulation {
     pub latency_ns: u64,
     /// Upper bound of a random addition to `latency_ns`, in nanoseconds.
     pub latency_jitter_ns: u64,
+    /// How many boots of the stack the seeds start from: seed s from boot s mod `boots`.
+    pub boots: u64,
+    /// Each service starts up to so many nanoseconds later than it could.
+    pub start_spread_ns: u64,
+    /// The wall clock of each node is up to so many nanoseconds before or behind the true time.
+    pub clock_spread_ns: u64,
+    /// System calls of each node cost up to this share more or less.
+    pub cost_spread: Ppb,
 }
 
 /// Shorter steps take longer to draw for than programs to run, without giving faults that matter at other times.
@@ -41,6 +54,10 @@ impl Default for Simulation {
             start_timeout_ns: 60_000_000_000,
             latency_ns: 200_000,
             latency_jitter_ns: 50_000,
+            boots: 4,
+            start_spread_ns: 50_000_000,
+            clock_spread_ns: 5_000_000,
+            cost_spread: FIVE_PERCENT,
         }
     }
 }
@@ -59,12 +76,20 @@ pub(super) fn simulation(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Simul
         latency_jitter_ns: fields
             .get(ctx, "latency_jitter", Ctx::duration)
             .unwrap_or(default.latency_jitter_ns),
+        boots: fields.get(ctx, "boots", |c, n, p| c.integer(n, p, 1, MOST_BOOTS)).unwrap_or(default.boots),
+        start_spread_ns: fields.get(ctx, "start_spread", Ctx::duration).unwrap_or(default.start_spread_ns),
+        clock_spread_ns: fields.get(ctx, "clock_spread", Ctx::duration).unwrap_or(default.clock_spread_ns),
+        cost_spread: fields.get(ctx, "cost_spread", Ctx::rate).unwrap_or(default.cost_spread),
     };
     if out.time_step_ns < SHORTEST_STEP_NS {
         let (step, least) = (show_duration(out.time_step_ns), show_duration(SHORTEST_STEP_NS));
         let span = fields.node("time_step").map_or(node.span, |n| n.span);
         ctx.error(Code::OutOfRange, span, format!("the time step ({step}) is too short: at least {least}"))
             .help("probabilities of faults are drawn once per step: with a shorter one a run would draw for ever");
+    }
+    if out.cost_spread > MOST_COST_SPREAD {
+        let span = fields.node("cost_spread").map_or(node.span, |n| n.span);
+        ctx.error(Code::OutOfRange, span, format!("`{}` must be at most 0.5", fields.path("cost_spread")));
     }
     if out.time_step_ns > out.max_time_ns {
         let (step, max) = (show_duration(out.time_step_ns), show_duration(out.max_time_ns));

@@ -63,6 +63,9 @@ struct Simulation {
     /// How many seeds `bloodhound test` runs.
     #[schemars(range(min = 1), extend("default" = 100))]
     seeds: u64,
+    /// How many boots of the stack the seeds start from: seed s from boot s mod `boots`.
+    #[schemars(range(min = 1, max = 1_000), extend("default" = 4))]
+    boots: u64,
     /// Longest virtual time until all services are ready.
     #[schemars(extend("default" = "60s"))]
     start_timeout: Duration,
@@ -72,6 +75,15 @@ struct Simulation {
     /// Upper bound of a random addition to `latency`.
     #[schemars(extend("default" = "50us"))]
     latency_jitter: Duration,
+    /// Each service starts up to this much later than it could.
+    #[schemars(extend("default" = "50ms"))]
+    start_spread: Duration,
+    /// The wall clock of each node is up to this much before or behind the true time.
+    #[schemars(extend("default" = "5ms"))]
+    clock_spread: Duration,
+    /// System calls of each node cost up to this share more or less, at most 0.5.
+    #[schemars(extend("default" = 0.05, "maximum" = 0.5))]
+    cost_spread: Rate,
 }
 
 /// Client traffic.

@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use bloodhound_sim::World;
-
+use crate::boots::Boots;
 use crate::output::Format;
 use crate::platform::{self, Choice, Chosen};
 use crate::run::{Source, fail};
@@ -54,7 +53,7 @@ pub struct Args {
     /// Seeds at the same time (default: exploration.parallel_workers, at most the number of CPUs)
     #[arg(long, short = 'j')]
     jobs: Option<usize>,
-    /// Boot the stack for every seed instead of starting from the snapshot of one boot
+    /// Boot the stack for every seed instead of starting from a snapshot of its boot
     #[arg(long)]
     boot_each: bool,
     /// Least number of seeds that must be judged when --timeout is over (default: 1; without --timeout, all)
@@ -203,9 +202,9 @@ impl Campaign<'_> {
         let ran = bug::contain(|| {
             let platform = chosen.insert(choose()?);
             print::say(&format!("platform {}", platform.line()));
-            let snapshot = self.boot(platform)?;
+            let boots = self.boot(platform)?;
             self.watch.seeding();
-            self.run_seeds(*platform, snapshot, totals)
+            self.run_seeds(*platform, boots, totals)
         });
         let failure = match ran {
             Ok(Ok(())) => None,
@@ -226,13 +225,17 @@ impl Campaign<'_> {
         chosen
     }
 
-    /// Boots the stack. On a thread of its own: a platform binds its thread to a processor, and what the main thread starts
+    /// Boots the stack as the first seed needs it. On a thread of its own: a platform binds its thread to a processor, and what the main thread starts
     /// afterwards must not inherit that.
-    fn boot(&self, chosen: &Chosen) -> Result<Arc<World>, Failure> {
-        let boot = || Worker::new(self.session.clone(), chosen, self.watch.halt())?.boot();
+    fn boot(&self, chosen: &Chosen) -> Result<Boots, Failure> {
+        let boots = Boots::new(self.session.plan.boots);
+        let boot = || {
+            let mut worker = Worker::new(self.session.clone(), chosen, self.watch.halt())?;
+            boots.of(&mut worker, self.args.first_seed)
+        };
         let booted = std::thread::scope(|scope| scope.spawn(|| bug::contain(boot)).join());
         let snapshot = match booted {
-            Ok(Ok(booted)) => Arc::new(booted?),
+            Ok(Ok(booted)) => booted?,
             Ok(Err(text)) => return Err(Failure { code: exit::BUG, text }),
             Err(_) => return Err(Failure { code: exit::BUG, text: "the boot panicked".into() }),
         };
@@ -244,17 +247,17 @@ impl Campaign<'_> {
             self.started.elapsed().as_millis(),
             self.seeds
         ));
-        Ok(snapshot)
+        Ok(boots)
     }
 
-    fn run_seeds(&self, chosen: Chosen, snapshot: Arc<World>, totals: &mut Totals) -> Result<(), Failure> {
+    fn run_seeds(&self, chosen: Chosen, boots: Boots, totals: &mut Totals) -> Result<(), Failure> {
         let most = cpus::jobs();
         let jobs = self.args.jobs.or(self.session.plan.workers).unwrap_or(most).clamp(1, most);
         let jobs = usize::try_from(self.seeds.count).map_or(jobs, |count| jobs.min(count));
         let shared = workers::Shared {
             session: self.session.clone(),
             chosen,
-            snapshot,
+            boots,
             watch: self.watch.clone(),
             seeds: self.seeds,
             boot_each: self.args.boot_each,

@@ -11,13 +11,13 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use bloodhound_decisions::Decisions;
-use bloodhound_sim::World;
 
 use super::Seeds;
 use super::progress::Progress;
 use super::reports::Reports;
 use super::totals::{Found, Totals, Unjudged};
 use super::watch::Watch;
+use crate::boots::{self, Boots};
 use crate::platform::Chosen;
 use crate::session::{Failure, Outcome, Session, Stopped, Violation, Worker, host_failure};
 use crate::{bug, exit, finding};
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Shared {
     pub session: Arc<Session>,
     pub chosen: Chosen,
-    pub snapshot: Arc<World>,
+    pub boots: Boots,
     pub watch: Arc<Watch>,
     pub seeds: Seeds,
     /// Boot for every seed.
@@ -92,13 +92,15 @@ impl Shared {
             if self.boot_each {
                 // The one before goes first: a thread should have one platform.
                 drop(worker.take());
-                worker.insert(self.worker()?).boot()?;
+                let boot = boots::boot_of(seed, self.session.plan.boots);
+                worker.insert(self.worker()?).boot(boots::decisions(boot))?;
             } else {
                 if worker.is_none() {
                     worker = Some(self.worker()?);
                 }
                 if let Some(worker) = &mut worker {
-                    worker.restore(&self.snapshot);
+                    let booted = self.boots.of(worker, seed)?;
+                    worker.restore(&booted);
                 }
             }
             let Some(worker) = &mut worker else { return Ok(()) };

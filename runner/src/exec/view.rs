@@ -90,6 +90,7 @@ pub fn scenario(
         services: vec![service],
         link: LinkConfig::default(),
         costs: Default::default(),
+        spread: Default::default(),
         epoch_ns: crate::EPOCH_NS,
         memory: crate::MEMORY,
         time_step: 10_000_000,

@@ -27,10 +27,12 @@ pub enum Stream {
     Workload = 4,
     /// Which faults happen, where and when.
     Faults = 5,
+    /// How nodes differ from each other: start, clock, costs.
+    Nodes = 6,
 }
 
 /// Number of streams.
-pub const STREAMS: usize = 6;
+pub const STREAMS: usize = 7;
 
 /// The recorded choices of a run, per stream, in the order in which they were drawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -38,6 +38,24 @@ pub struct Costs {
     pub process: u64,
 }
 
+impl Costs {
+    /// All prices times `factor / whole`. One that is not nothing stays at least 1 ns.
+    #[must_use]
+    pub fn scaled(self, factor: u64, whole: u64) -> Costs {
+        let scale = |ns: u64| {
+            let scaled = u128::from(ns) * u128::from(factor) / u128::from(whole);
+            u64::try_from(scaled).unwrap_or(u64::MAX).max(ns.min(1))
+        };
+        Costs {
+            syscall: scale(self.syscall),
+            kib: scale(self.kib),
+            time_read: scale(self.time_read),
+            fsync: scale(self.fsync),
+            process: scale(self.process),
+        }
+    }
+}
+
 impl Default for Costs {
     fn default() -> Self {
         Costs { syscall: 1_000, kib: 100, time_read: 50, fsync: 500_000, process: 100_000 }
@@ -159,6 +177,8 @@ pub struct Node {
     pub timers: BTreeSet<(SimTime, TimerKey)>,
     /// Runnable tasks; the scheduler picks from it.
     pub run_queue: Vec<Tid>,
+    /// How often a task became runnable.
+    pub woken: u64,
     /// File locks (flock and POSIX record locks).
     pub locks: crate::locks::Locks,
     /// Output of the services.
@@ -218,6 +238,7 @@ impl Node {
             seals: BTreeMap::new(),
             timers: BTreeSet::new(),
             run_queue: Vec::new(),
+            woken: 0,
             locks: Default::default(),
             console: Vec::new(),
             stdin: Default::default(),
@@ -264,6 +285,7 @@ impl Node {
     pub fn enqueue(&mut self, tid: Tid) {
         if !self.run_queue.contains(&tid) {
             self.run_queue.push(tid);
+            self.woken += 1;
         }
     }
 

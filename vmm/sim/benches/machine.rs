@@ -81,6 +81,7 @@ fn counted(path: &Path, nodes: &[&[&str]]) -> (Machine, Arc<Counts>) {
         services,
         link: LinkConfig::default(),
         costs: Default::default(),
+        spread: Default::default(),
         epoch_ns: 1_735_689_600_000_000_000,
         memory: 4 << 30,
         time_step: 100_000,

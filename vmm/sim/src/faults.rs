@@ -92,7 +92,9 @@ impl Machine {
     /// The stack is ready: draws the profile and lets faults begin. Returns the profile.
     pub fn begin_faults(&mut self) -> FaultSpec {
         let profile = swarm(&self.scenario.faults, &mut self.world.decisions);
+        let policy = self.begin_schedule();
         self.world.phase = Phase::Faults;
+        self.world.note(None, Notice::Phase(format!("scheduling: {policy}")));
         self.world.note(None, Notice::Phase(format!("faults: {profile}")));
         let (now, step) = (self.world.now, self.scenario.time_step);
         self.world.faults.profile = Some(profile.clone());
@@ -310,15 +312,15 @@ impl Machine {
         self.world.events.remove_if(|e| {
             matches!(e, Event::Start(_) | Event::FaultTick | Event::Heal(_) | Event::Unpause(_))
         });
-        let down: Vec<NodeId> = self
+        let down: Vec<(NodeId, u64)> = self
             .world
             .services
             .iter()
             .filter(|(_, s)| s.state == State::Crashed)
-            .map(|(id, _)| *id)
+            .map(|(id, s)| (*id, s.start_offset))
             .collect();
-        for id in down {
-            self.world.events.push(now, Event::Start(id));
+        for (id, offset) in down {
+            self.world.events.push(now.after(offset), Event::Start(id));
         }
         self.world.note(None, Notice::Phase("healed: the system must recover".into()));
         self.recovery_begins();

@@ -14,6 +14,7 @@ pub mod faults;
 pub mod machine;
 pub mod output;
 pub mod scenario;
+pub mod schedule;
 pub mod services;
 pub mod setup;
 mod snapshot;

@@ -132,6 +132,18 @@ pub enum PartitionName {
     Bridge,
 }
 
+/// By how much machines of one kind differ from each other. Equal nodes that do the same at the same nanosecond draw equal random
+/// numbers where they seed themselves from time and process id, and their timers fire together for ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// A service starts up to so much later than it could, ns.
+    pub start_ns: u64,
+    /// Its machine's CLOCK_REALTIME is up to so much before or behind the true time, ns.
+    pub clock_ns: u64,
+    /// Its machine's prices are up to so much higher or lower, parts per billion; below one.
+    pub cost_ppb: u32,
+}
+
 /// The whole input of a run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -141,6 +153,8 @@ pub struct Scenario {
     pub link: LinkConfig,
     /// Prices of calls.
     pub costs: Costs,
+    /// How nodes differ.
+    pub spread: Spread,
     /// CLOCK_REALTIME at virtual time 0, ns since 1970.
     pub epoch_ns: u64,
     /// Memory that nodes show, bytes.

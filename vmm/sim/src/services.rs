@@ -45,6 +45,8 @@ pub struct Service {
     pub started: SimTime,
     /// How often it was started.
     pub starts: u32,
+    /// It starts so much later than it could, ns; see [`crate::scenario::Spread`].
+    pub start_offset: u64,
     /// A running health check.
     pub probe: Option<Pid>,
     /// Failed health checks in a row.
@@ -153,7 +155,8 @@ impl Machine {
             };
             if spec.depends_on.iter().all(met) {
                 self.world.events.remove_if(|e| matches!(e, Event::Start(n) if *n == spec.node));
-                self.world.events.push(now, Event::Start(spec.node));
+                let at = now.after(service.start_offset);
+                self.world.events.push(at, Event::Start(spec.node));
             }
         }
         self.check_ready();

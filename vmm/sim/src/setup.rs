@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::{Decisions, Stream};
-use bloodhound_kernel::node::{Node, NodeConfig, PatchCode};
+use bloodhound_kernel::node::{Costs, Node, NodeConfig, PatchCode};
 use bloodhound_kernel::procfs;
 use bloodhound_kernel::stdin::Stdin;
 use bloodhound_net::{Fabric, NodeId, Stack};
@@ -16,9 +16,13 @@ use crate::clients::Clients;
 use crate::digest::Digest;
 use crate::event::{Event, EventQueue};
 use crate::faults::Faults;
-use crate::scenario::{Scenario, ServiceSpec};
+use crate::scenario::{Scenario, ServiceSpec, Spread};
+use crate::schedule::Policy;
 use crate::services::Service;
 use crate::world::{Phase, World};
+
+/// One in parts per billion.
+const WHOLE: u64 = 1_000_000_000;
 
 /// What could not be set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,14 +64,18 @@ pub fn world(
     let mut nodes = BTreeMap::new();
     let mut services = BTreeMap::new();
     for spec in &scenario.services {
-        let node = node(scenario, spec, base, &mut decisions, patch_code)?;
+        let traits = Traits::draw(scenario, &mut decisions);
+        let node = node(scenario, spec, traits, base, &mut decisions, patch_code)?;
         fabric.add_member(spec.node, &spec.addresses);
         nodes.insert(spec.node, Arc::new(node));
-        services.insert(spec.node, Service::default());
+        let start_offset = decisions.between(Stream::Nodes, 0, scenario.spread.start_ns);
+        services.insert(spec.node, Service { start_offset, ..Service::default() });
     }
     // What stands outside reaches every service, as the host of the containers does: scripts, clients, the prober.
     for spec in &scenario.helpers {
-        let node = node(scenario, spec, base, &mut decisions, patch_code)?;
+        // Scripts look on from outside: their clock is the true one.
+        let traits = Traits { epoch_ns: scenario.epoch_ns, costs: scenario.costs };
+        let node = node(scenario, spec, traits, base, &mut decisions, patch_code)?;
         let addresses: Vec<_> = spec.addresses.iter().map(|a| a.0).collect();
         fabric.add_node(spec.node, &addresses);
         nodes.insert(spec.node, Arc::new(node));
@@ -79,8 +87,9 @@ pub fn world(
     let mut events = EventQueue::default();
     events.push(SimTime(scenario.boot_timeout), Event::BootTimeout);
     for spec in scenario.services.iter().filter(|s| s.depends_on.is_empty()) {
-        events.push(SimTime::ZERO, Event::Start(spec.node));
+        events.push(SimTime(services[&spec.node].start_offset), Event::Start(spec.node));
     }
+    let policy = Policy::draw(&mut decisions);
     Ok(World {
         now: SimTime::ZERO,
         ready_at: None,
@@ -91,6 +100,7 @@ pub fn world(
         services,
         faults: Faults::default(),
         paused: BTreeMap::new(),
+        policy,
         turns: BTreeMap::new(),
         spinning: Default::default(),
         looking: Default::default(),
@@ -121,9 +131,31 @@ pub fn stack(spec: &ServiceSpec, decisions: &mut Decisions) -> Stack {
     net
 }
 
+/// What tells a machine from others of its kind.
+#[derive(Clone, Copy, Debug)]
+struct Traits {
+    /// Its CLOCK_REALTIME at virtual time 0.
+    epoch_ns: u64,
+    /// Its prices.
+    costs: Costs,
+}
+
+impl Traits {
+    /// Draws within the scenario's [`Spread`]. Always as many draws, so that one bound shifts no other node's.
+    fn draw(scenario: &Scenario, decisions: &mut Decisions) -> Traits {
+        let Spread { clock_ns, cost_ppb, .. } = scenario.spread;
+        let early = scenario.epoch_ns.saturating_sub(clock_ns);
+        let epoch_ns = early.saturating_add(decisions.between(Stream::Nodes, 0, clock_ns.saturating_mul(2)));
+        let cost_ppb = u64::from(cost_ppb);
+        let factor = WHOLE - cost_ppb + decisions.between(Stream::Nodes, 0, 2 * cost_ppb);
+        Traits { epoch_ns, costs: scenario.costs.scaled(factor, WHOLE) }
+    }
+}
+
 fn node(
     scenario: &Scenario,
     spec: &ServiceSpec,
+    traits: Traits,
     base: &mut dyn BaseFs,
     decisions: &mut Decisions,
     patch_code: Option<PatchCode>,
@@ -131,7 +163,7 @@ fn node(
     let fault = |what: String, errno| SetupError { service: spec.name.clone(), what, errno };
     let config = bloodhound_vfs::Config {
         root: spec.root,
-        epoch_ns: scenario.epoch_ns,
+        epoch_ns: traits.epoch_ns,
         order: bloodhound_vfs::Order::Hashed(decisions.word(Stream::GuestRandom)),
         ..Default::default()
     };
@@ -149,9 +181,9 @@ fn node(
     let config = NodeConfig {
         id: spec.node,
         hostname: spec.hostname.clone(),
-        epoch_ns: scenario.epoch_ns,
+        epoch_ns: traits.epoch_ns,
         memory: scenario.memory,
-        costs: scenario.costs,
+        costs: traits.costs,
         patch_code,
         vdso: scenario.vdso,
     };

@@ -25,8 +25,6 @@ use crate::machine::{Listen, Machine, MachineError, StepRecord};
 use crate::strace;
 use crate::world::FindingKind;
 
-/// Longest turn of a task in steps when others are runnable; the length is drawn.
-const MAX_TURN: u64 = 48;
 /// Watchdog checks in a row without a trap after which a task counts as hanging. The first comes after 20 ms of host time,
 /// each after twice the time of the one before, up to two seconds: some five minutes.
 const HANG_CHECKS: u32 = 150;
@@ -95,8 +93,8 @@ impl Machine {
                 Ran::Syscall => self.enter(id, tid)?,
                 Ran::Fault(signo) => {
                     // A program that returns to what faults must not stop time.
-                    let cost = self.scenario.costs.syscall;
-                    self.world.node_mut(id).charge(tid, cost);
+                    let node = self.world.node_mut(id);
+                    node.charge(tid, node.config.costs.syscall);
                     self.record(id, tid, u64::MAX, u64::from(signo), None);
                     return Ok(self.flush(id));
                 }
@@ -119,8 +117,8 @@ impl Machine {
 
     /// Takes a task in a loop without side effects off the CPU. True as for [`Machine::step`].
     fn park(&mut self, id: NodeId, tid: Tid, still: bool) -> bool {
-        let cost = self.scenario.costs.syscall;
         let node = self.world.node_mut(id);
+        let cost = node.config.costs.syscall;
         // It may have read the clock on its way into the loop.
         node.take_clock(tid);
         node.run_queue.retain(|t| *t != tid);
@@ -134,37 +132,6 @@ impl Machine {
         };
         self.world.spinning.insert((id, tid));
         sent
-    }
-
-    /// Chooses who runs: the current task until its turn is over, then one drawn from the runnable.
-    fn pick(&mut self, id: NodeId) -> Option<Tid> {
-        let node = Arc::make_mut(self.world.nodes.get_mut(&id)?);
-        let turn = self.world.turns.entry(id).or_default();
-        let yielded = std::mem::take(&mut node.yielded);
-        if let Some(tid) = turn.task
-            && turn.left > 0
-            && !yielded
-            && node.run_queue.contains(&tid)
-        {
-            turn.left -= 1;
-            return Some(tid);
-        }
-        let before = turn.task.filter(|_| yielded);
-        // sched_yield: somebody else first, if there is somebody.
-        let others: Vec<Tid> = node.run_queue.iter().copied().filter(|t| Some(*t) != before).collect();
-        let pool = if others.is_empty() { node.run_queue.clone() } else { others };
-        if pool.is_empty() {
-            turn.task = None;
-            return None;
-        }
-        let decisions = &mut self.world.decisions;
-        let index = decisions.below(bloodhound_decisions::Stream::Scheduler, pool.len() as u64);
-        turn.task = Some(pool[index as usize]);
-        turn.left = match pool.len() {
-            1 => MAX_TURN,
-            _ => decisions.below(bloodhound_decisions::Stream::Scheduler, MAX_TURN),
-        };
-        turn.task
     }
 
     /// The node, the base layer and the decisions at once.
@@ -374,8 +341,8 @@ impl Machine {
     ) -> Option<Ran> {
         match trap {
             Trap::Rdtsc { aux } => {
-                let cost = self.scenario.costs.time_read;
                 let node = self.world.node_mut(id);
+                let cost = node.config.costs.time_read;
                 node.take_clock(tid);
                 node.charge(tid, cost);
                 node.return_clock();

@@ -14,6 +14,7 @@ use crate::clients::Clients;
 use crate::digest::Digest;
 use crate::event::EventQueue;
 use crate::faults::Faults;
+use crate::schedule::{Policy, Turn};
 use crate::services::Service;
 
 /// Something worth telling, with its time: faults, starts and ends of services, phases.
@@ -83,15 +84,6 @@ pub enum Phase {
     Done,
 }
 
-/// Whose turn it is on a node's CPU.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Turn {
-    /// The task.
-    pub task: Option<Tid>,
-    /// Steps left.
-    pub left: u64,
-}
-
 /// Everything that a run is.
 #[derive(Clone, Debug)]
 pub struct World {
@@ -113,7 +105,9 @@ pub struct World {
     pub faults: Faults,
     /// Nodes that stand still until a time.
     pub paused: BTreeMap<NodeId, SimTime>,
-    /// CPU turns.
+    /// How the processors of nodes are shared out.
+    pub policy: Policy,
+    /// Whose turn it is on each of them.
     pub turns: BTreeMap<NodeId, Turn>,
     /// Tasks in loops without side effects, parked until something on their node changes.
     pub spinning: BTreeSet<(NodeId, Tid)>,

@@ -82,6 +82,7 @@ fn machine(path: &Path) -> Machine {
         services: vec![service(1, &base, path), service(2, &base, path)],
         link: LinkConfig::default(),
         costs: Default::default(),
+        spread: Default::default(),
         epoch_ns: 1_735_689_600_000_000_000,
         memory: 1 << 30,
         time_step: 100_000,

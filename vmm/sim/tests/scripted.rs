@@ -106,6 +106,7 @@ fn scenario() -> Arc<Scenario> {
         services: (1..=NODES).map(service).collect(),
         link: LinkConfig::default(),
         costs: Default::default(),
+        spread: Default::default(),
         epoch_ns: 1_735_689_600_000_000_000,
         memory: 1 << 30,
         time_step: MS,
