@@ -1,0 +1,110 @@
+//! Nodes that are alike are no twins: they start at other times, with other clocks, at other speeds, and so in each boot. Programs
+//! that seed themselves from time and process id depend on it.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Ran, finish, have, platform, repository};
+
+const COMPOSE: &str = r#"
+x-node: &node
+  x-bloodhound: {rootfs: host}
+  command: ["python3", "/app/seed.py"]
+  volumes: ["./:/app:ro"]
+services: {a: *node, b: *node, c: *node}
+"#;
+/// What redis, among many others, seeds itself from.
+const SEED: &str = r#"
+import os, time
+now = time.time_ns()
+print("seed", now // 10**9 ^ os.getpid() ^ now // 1000 % 10**6, "pid", os.getpid(), flush=True)
+time.sleep(1000)
+"#;
+const CONFIG: &str = "compose: docker-compose.yml\nproperties: [{name: up, kind: safety, check: {type: no-crash}}]\n";
+
+fn stack(name: &str, simulation: &str) -> PathBuf {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let config = format!("{CONFIG}simulation: {{max_time: 2s, time_step: 10ms{simulation}}}\n");
+    for (file, text) in [("docker-compose.yml", COMPOSE), ("seed.py", SEED), ("bloodhound.yaml", &config)] {
+        std::fs::write(dir.join(file), text).expect("a file");
+    }
+    dir
+}
+
+fn bloodhound(dir: &Path, arguments: &[&str]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
+    command.current_dir(dir).args(arguments);
+    if let Some(platform) = platform() {
+        command.args(["--platform", &platform]);
+    }
+    finish(&mut command, b"")
+}
+
+/// What the three services print in a run of a seed.
+fn numbers(dir: &Path, seed: u64) -> Vec<String> {
+    let ran = bloodhound(dir, &["run", "--seed", &seed.to_string()]);
+    let lines = ran.stdout.lines().filter_map(|line| line.split("| seed ").nth(1));
+    let numbers: Vec<String> = lines.map(str::to_owned).collect();
+    assert_eq!(numbers.len(), 3, "{}\n{}", ran.stdout, ran.stderr);
+    for number in &numbers {
+        assert!(number.ends_with(" pid 1"), "a service is process 1, as in a container: {number}");
+    }
+    numbers
+}
+
+#[test]
+fn equal_services_draw_other_numbers_in_each_boot() {
+    if !have(&["python3"], "services that seed themselves") {
+        return;
+    }
+    let dir = stack("nodes-no-twins", "");
+    let boots: Vec<Vec<String>> = (0..4).map(|seed| numbers(&dir, seed)).collect();
+    let all: BTreeSet<&String> = boots.iter().flatten().collect();
+    assert_eq!(all.len(), 12, "{boots:?}");
+    // Seed 5 goes on from boot 1, as seed 1 does.
+    assert_eq!(numbers(&dir, 5), boots[1]);
+}
+
+/// The canary of the test above: without any spread they are twins.
+#[test]
+fn without_spread_equal_services_are_twins() {
+    if !have(&["python3"], "services that seed themselves") {
+        return;
+    }
+    let spread = ", start_spread: 0, clock_spread: 0, cost_spread: 0";
+    let numbers = numbers(&stack("nodes-twins", spread), 0);
+    // Not to the microsecond: their scheduling is drawn one after the other. But time and again.
+    let distinct: BTreeSet<&String> = numbers.iter().collect();
+    assert!(distinct.len() < 3, "{numbers:?}");
+}
+
+#[test]
+fn a_seed_is_one_run_from_its_snapshot_and_from_its_boot() {
+    if !have(&["python3"], "services that seed themselves") {
+        return;
+    }
+    let dir = stack("nodes-boots", ", boots: 3");
+    for seed in ["0", "1", "2", "7"] {
+        let ran = bloodhound(&dir, &["verify", "--seed", seed, "--times", "4"]);
+        assert_eq!(ran.code, Some(0), "seed {seed}: {}\n{}", ran.stdout, ran.stderr);
+    }
+}
+
+/// Three sentinels that are alike to the byte elect a new master while the old one is down. In lockstep each of them votes for
+/// itself at the same time, over and over.
+#[test]
+fn redis_sentinels_fail_over() {
+    if !have(&["redis-server", "redis-cli"], "redis sentinels") {
+        return;
+    }
+    let dir = repository().join("runner/tests/data/sentinels");
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nodes-sentinels");
+    let ran = bloodhound(&dir, &["test", "--out", &out.to_string_lossy()]);
+    assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
+    assert!(ran.stdout.contains("4 of 4 seeds, 0 findings"), "{}", ran.stdout);
+}
