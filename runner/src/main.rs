@@ -9,6 +9,7 @@ mod bug;
 mod campaign;
 mod check;
 mod cli;
+mod console;
 mod cpus;
 #[cfg(test)]
 mod docs;
@@ -32,6 +33,7 @@ mod remember;
 mod report;
 mod run;
 mod session;
+mod unready;
 mod validate;
 mod verify;
 

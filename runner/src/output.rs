@@ -21,6 +21,7 @@ macro_rules! print {
 macro_rules! println {
     ($($part:tt)*) => { $crate::output::print(&(::std::format!($($part)*) + "\n")) };
 }
+#[allow(unused_macros)] // as long as nobody prints half a line
 macro_rules! eprint {
     ($($part:tt)*) => { $crate::output::eprint(&::std::format!($($part)*)) };
 }

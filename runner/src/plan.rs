@@ -68,12 +68,40 @@ struct Planner<'a> {
     script_mounts: BTreeMap<NodeId, Vec<PathBuf>>,
 }
 
+/// Why a run cannot be planned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// For the user.
+    pub text: String,
+    /// It is this machine that lacks a file; on another one the same files may do.
+    pub missing: bool,
+}
+
+impl From<String> for Refusal {
+    fn from(text: String) -> Refusal {
+        Refusal { text, missing: false }
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(text: &str) -> Refusal {
+        text.to_owned().into()
+    }
+}
+
+impl Refusal {
+    /// The host has no `what`.
+    fn host(what: impl std::fmt::Display, error: &std::io::Error) -> Refusal {
+        Refusal { text: format!("{what}: {error}"), missing: true }
+    }
+}
+
 impl Plan {
     /// Plans a run.
     ///
     /// # Errors
-    /// What the host lacks or the simulation cannot do yet, as text.
-    pub fn new(project: &Project, base: &HostBase) -> Result<Plan, String> {
+    /// What the host lacks or the simulation cannot do yet.
+    pub fn new(project: &Project, base: &HostBase) -> Result<Plan, Refusal> {
         let mut planner = Planner {
             project,
             base,
@@ -120,7 +148,7 @@ impl Planner<'_> {
         networks.iter().map(subnet).collect()
     }
 
-    fn assign_addresses(&mut self) -> Result<(), String> {
+    fn assign_addresses(&mut self) -> Result<(), Refusal> {
         let names: Vec<(Service, String)> =
             self.instances().into_iter().map(|(s, n)| (s.clone(), n)).collect();
         for (number, (_, name)) in names.iter().enumerate() {
@@ -148,7 +176,8 @@ impl Planner<'_> {
                     }
                 };
                 if next >= size.saturating_sub(1) {
-                    return Err(format!("network {}: no address is left in {net}/{prefix}", network.name));
+                    let text = format!("network {}: no address is left in {net}/{prefix}", network.name);
+                    return Err(text.into());
                 }
                 self.addresses.entry(name.clone()).or_default().push((network.name.clone(), ip, prefix));
             }
@@ -182,7 +211,7 @@ impl Planner<'_> {
         hosts
     }
 
-    fn resolve(&self, host: &str) -> Result<IpAddr, String> {
+    fn resolve(&self, host: &str) -> Result<IpAddr, Refusal> {
         if let Ok(ip) = host.parse() {
             return Ok(ip);
         }
@@ -190,10 +219,10 @@ impl Planner<'_> {
         hosts
             .get(host)
             .and_then(|l| l.first().copied())
-            .ok_or_else(|| format!("{host}: no service has this name"))
+            .ok_or_else(|| format!("{host}: no service has this name").into())
     }
 
-    fn scenario(mut self) -> Result<Scenario, String> {
+    fn scenario(mut self) -> Result<Scenario, Refusal> {
         let config = &self.project.config;
         let services = self.services()?;
         let simulation = &config.simulation;
@@ -264,40 +293,20 @@ impl Planner<'_> {
         }
     }
 
-    fn services(&self) -> Result<Vec<ServiceSpec>, String> {
-        self.check_volumes()?;
+    fn services(&self) -> Result<Vec<ServiceSpec>, Refusal> {
         let faulty = self.project.config.faults.process.services.as_ref();
         let mut out = Vec::new();
         for (service, name) in self.instances() {
             let is_faulty = faulty.is_none_or(|list| list.iter().any(|l| l.value == service.name));
             let spec = self
                 .service(service, &name, is_faulty)
-                .map_err(|e| format!("service {}: {e}", service.name))?;
+                .map_err(|r| Refusal { text: format!("service {}: {}", service.name, r.text), ..r })?;
             out.push(spec);
         }
         Ok(out)
     }
 
-    /// A volume of several nodes would be memory shared between machines, which is not modelled.
-    fn check_volumes(&self) -> Result<(), String> {
-        let mut users: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for service in &self.project.compose.services {
-            for mount in &service.mounts {
-                if let MountSource::Volume(name) = &mount.source {
-                    users.entry(name).or_default().push(&service.name);
-                }
-            }
-        }
-        match users.iter().find(|(_, list)| list.len() > 1) {
-            Some((name, list)) => Err(format!(
-                "volume {name} is used by {}: a volume shared by several services is not available yet; give each its own",
-                list.join(" and ")
-            )),
-            None => Ok(()),
-        }
-    }
-
-    fn service(&self, service: &Service, name: &str, faulty: bool) -> Result<ServiceSpec, String> {
+    fn service(&self, service: &Service, name: &str, faulty: bool) -> Result<ServiceSpec, Refusal> {
         let argv = service.argv();
         let first = argv.first().ok_or("it has no command: give `command` or `entrypoint`")?;
         let id = self.ids[name];
@@ -307,11 +316,13 @@ impl Planner<'_> {
                 if first.starts_with('/') {
                     more.push(PathBuf::from(first));
                 }
-                host::host_root(self.base, &more).map_err(|e| format!("the host's root directory: {e}"))?
+                host::host_root(self.base, &more)
+                    .map_err(|e| Refusal::host("the host's root directory", &e))?
             }
-            Rootfs::Dir(dir) => {
-                self.base.add_tree(dir, Allow::All).map_err(|e| format!("rootfs {}: {e}", dir.display()))?
-            }
+            Rootfs::Dir(dir) => self
+                .base
+                .add_tree(dir, Allow::All)
+                .map_err(|e| Refusal::host(format!("rootfs {}", dir.display()), &e))?,
         };
         let mut mounts = Vec::new();
         for mount in &service.mounts {
@@ -386,12 +397,12 @@ impl Planner<'_> {
         out
     }
 
-    fn bind(&self, path: &Path, read_only: bool) -> Result<MountSpec, String> {
-        let tree = self.base.add_tree(path, Allow::All).map_err(|e| format!("{}: {e}", path.display()))?;
+    fn bind(&self, path: &Path, read_only: bool) -> Result<MountSpec, Refusal> {
+        let tree = self.base.add_tree(path, Allow::All).map_err(|e| Refusal::host(path.display(), &e))?;
         Ok(MountSpec::Bind { tree, read_only })
     }
 
-    fn mount(&self, mount: &bloodhound_config::compose::Mount) -> Result<MountSpec, String> {
+    fn mount(&self, mount: &bloodhound_config::compose::Mount) -> Result<MountSpec, Refusal> {
         match &mount.source {
             // Docker makes a missing host directory; here it is an empty one of the simulation's.
             MountSource::Bind(path) if !path.exists() => Ok(MountSpec::Volume { read_only: mount.read_only }),

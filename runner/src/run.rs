@@ -12,7 +12,7 @@ use crate::campaign::verdict::{Judgement, Verdict};
 use crate::output::{self, Format};
 use crate::platform::{self, Choice, Chosen};
 use crate::session::{Failure, Outcome, Session, Stopped, Worker, host_failure};
-use crate::{boots, exit, finding, report};
+use crate::{boots, exit, finding, inputs, report};
 
 /// Which configuration is run.
 #[derive(clap::Args, Clone, Debug)]
@@ -89,7 +89,7 @@ pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, 
     worker.boot(boots::decisions(boot))?;
     let outcome = worker.run(args.seed, Decisions::seeded(args.seed)).map_err(host_failure)?;
     let judgement = judge(&session, &outcome);
-    print(&outcome, &judgement, args.format);
+    print(&outcome, &session, &judgement, args.format);
     Ok(judgement.code)
 }
 
@@ -102,9 +102,10 @@ fn judge(session: &Session, outcome: &Outcome) -> Judgement {
     Judgement::of(&session.plan.properties, &totals)
 }
 
-fn print(outcome: &Outcome, judgement: &Judgement, format: Format) {
+fn print(outcome: &Outcome, session: &Session, judgement: &Judgement, format: Format) {
+    let inputs = inputs::digest(&session.base, &[session.plan_digest.as_bytes()]);
     match format {
-        Format::Json => println!("{}", json(outcome, judgement)),
+        Format::Json => println!("{}", json(outcome, judgement, &inputs.to_string())),
         Format::Human => {
             println!("platform: {}", outcome.platform.line());
             print!("{}", report::trace(outcome));
@@ -118,14 +119,14 @@ fn print(outcome: &Outcome, judgement: &Judgement, format: Format) {
             }
             println!("operations: {}", outcome.history.operations().len());
             println!(
-                "digest: {}\nsteps: {}\nvirtual_time_ns: {}",
+                "inputs: {inputs}\ndigest: {}\nsteps: {}\nvirtual_time_ns: {}",
                 outcome.digest, outcome.steps, outcome.virtual_time.0
             );
         }
     }
 }
 
-fn json(outcome: &Outcome, judgement: &Judgement) -> serde_json::Value {
+fn json(outcome: &Outcome, judgement: &Judgement, inputs: &str) -> serde_json::Value {
     let violations: Vec<_> = outcome
         .violations
         .iter()
@@ -143,6 +144,7 @@ fn json(outcome: &Outcome, judgement: &Judgement) -> serde_json::Value {
         "schema": "bloodhound.run/v1",
         "platform": outcome.platform.json(),
         "seed": outcome.seed,
+        "inputs_digest": inputs,
         "digest": outcome.digest,
         "steps": outcome.steps,
         "virtual_time_ns": outcome.virtual_time.0,
@@ -172,7 +174,7 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     let mut worker = Worker::new(session.clone(), &chosen, interrupt())?;
     worker.boot(Decisions::replay(decided.boot))?;
     let outcome = worker.run(record.seed, Decisions::replay(decided.run)).map_err(host_failure)?;
-    print(&outcome, &judge(&session, &outcome), args.format);
+    print(&outcome, &session, &judge(&session, &outcome), args.format);
     if outcome.stopped == Some(Stopped::Interrupted) {
         return Err(Failure { code: exit::INTERRUPTED, text: "interrupted".into() });
     }

@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 use bloodhound_abi::SimTime;
 use bloodhound_config::Project;
 use bloodhound_decisions::{DecisionLog, Decisions};
+use bloodhound_net::NodeId;
 use bloodhound_platform::PatchCode;
 use bloodhound_sim::machine::{Listen, Listener};
 use bloodhound_sim::scenario::{FaultSpec, Scenario};
@@ -69,7 +70,7 @@ impl Session {
             return Err(Failure::usage(format!("{} cannot be used; see the errors above", config.display())));
         };
         let base = HostBase::new();
-        let plan = Plan::new(&project, &base).map_err(Failure::environment)?;
+        let plan = Plan::new(&project, &base).map_err(|refusal| Failure::environment(refusal.text))?;
         let mut digest = Digest::default();
         digest.bytes(format!("{:?}", plan.scenario).as_bytes());
         digest.bytes(format!("{:?}", plan.properties).as_bytes());
@@ -201,13 +202,16 @@ impl Worker {
     fn boot_failure(&self, finding: &Finding) -> Failure {
         let code =
             if finding.kind == FindingKind::Unsupported { exit::UNSUPPORTED } else { exit::ENVIRONMENT };
-        let mut text = format!("the stack did not start: {}", finding.text);
-        for e in &self.machine.world.log {
-            text.push_str(&format!("\n  {}", crate::report::log_line(e)));
-        }
-        let console = self.console();
-        for (at, who, line) in console.iter().rev().take(20).rev() {
-            text.push_str(&format!("\n  {at} {who} | {line}"));
+        let world = &self.machine.world;
+        let lines = crate::console::lines(&world.console, &world.log);
+        let mut text = crate::unready::text(finding, world, &lines, &|id| self.service_name(id));
+        let hidden = crate::exec::hidden_text(
+            &self.session.base,
+            "`x-bloodhound: {rootfs: host, read: [PATH]}` in the compose file shows one to a service",
+        );
+        if !hidden.is_empty() {
+            text.push('\n');
+            text.push_str(hidden.trim_end());
         }
         Failure { code, text }
     }
@@ -296,19 +300,16 @@ impl Worker {
         }
     }
 
-    fn console(&self) -> Vec<(SimTime, String, String)> {
+    /// The name of a service or of the node of a script.
+    fn service_name(&self, id: NodeId) -> String {
         let scenario = &self.session.scenario;
-        let name = |id| {
-            let spec = scenario.services.iter().chain(&scenario.helpers).find(|s| s.node == id);
-            spec.map_or_else(|| format!("{id:?}"), |s| s.name.clone())
-        };
-        let mut out = Vec::new();
-        for (id, chunk) in &self.machine.world.console {
-            for line in String::from_utf8_lossy(&chunk.bytes).lines() {
-                out.push((chunk.at, name(*id), line.to_string()));
-            }
-        }
-        out
+        let spec = scenario.services.iter().chain(&scenario.helpers).find(|s| s.node == id);
+        spec.map_or_else(|| format!("{id:?}"), |s| s.name.clone())
+    }
+
+    fn console(&self) -> Vec<(SimTime, String, String)> {
+        let lines = crate::console::lines(&self.machine.world.console, &self.machine.world.log);
+        lines.into_iter().map(|l| (l.at, self.service_name(l.node), l.text)).collect()
     }
 }
 

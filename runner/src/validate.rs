@@ -6,9 +6,13 @@
 use std::path::{Path, PathBuf};
 
 use bloodhound_config::compose::Variables;
-use bloodhound_config::{Compose, Diagnostic, Project, has_errors, render};
+use bloodhound_config::config::{Config, FileChecks};
+use bloodhound_config::tree::Source;
+use bloodhound_config::{Code, Compose, Diagnostic, Project, Severity, has_errors, render};
+use bloodhound_vfs::host::HostBase;
 use serde_json::json;
 
+use crate::plan::{Plan, Refusal};
 use crate::{exit, github, output};
 
 /// The configuration where none is named.
@@ -86,22 +90,47 @@ fn check(args: &Args) -> (PathBuf, Vec<Diagnostic>) {
         (None, Some(compose)) if !Path::new(DEFAULT_CONFIG).exists() => Some(compose),
         _ => None,
     };
-    if let Some(compose) = alone {
-        return (compose.clone(), Compose::load(compose, &environment).1);
+    if let Some(path) = alone {
+        let (compose, diagnostics) = Compose::load(path, &environment);
+        // A run of these services alone.
+        let config = Config::decode(Source::new(path, "properties: []"), FileChecks::Lenient).0;
+        let project = config.zip(compose).map(|(config, compose)| Project { config, compose });
+        return (path.clone(), planned(project, diagnostics, args.strict));
     }
     let config = named.cloned().unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG));
-    let diagnostics = if args.strict {
-        Project::load(&config, args.compose.as_deref(), &environment).1
-    } else {
-        Project::validate(&config, args.compose.as_deref(), &environment)
-    };
-    (config, diagnostics)
+    let load = if args.strict { Project::load } else { Project::check };
+    let (project, diagnostics) = load(&config, args.compose.as_deref(), &environment);
+    (config, planned(project, diagnostics, args.strict))
 }
 
-/// Whether a file is a compose file, by its name: compose.yaml, docker-compose.yml, stale-read.compose.yml.
+/// With what a run would refuse: it is planned as `run` does. What only this machine lacks is a warning unless it is strict.
+fn planned(project: Option<Project>, mut diagnostics: Vec<Diagnostic>, strict: bool) -> Vec<Diagnostic> {
+    let Some(project) = project else { return diagnostics };
+    if let Err(Refusal { text, missing }) = Plan::new(&project, &HostBase::new()) {
+        let (code, severity) = match missing {
+            true if strict => (Code::MissingFile, Severity::Error),
+            true => (Code::MissingFile, Severity::Warning),
+            false => (Code::ComposeNotSupported, Severity::Error),
+        };
+        let file = &project.compose.source.name;
+        diagnostics.push(Diagnostic::about_file(code, severity, file, text));
+    }
+    diagnostics
+}
+
+/// Whether a file is a compose file: by its name (compose.yaml, docker-compose.yml, stale-read.compose.yml) or by its key
+/// `services`, which bloodhound.yaml does not have.
 fn is_compose(path: &Path) -> bool {
     let name = path.file_name().map(|n| n.to_string_lossy().to_lowercase()).unwrap_or_default();
-    name.ends_with("compose.yaml") || name.ends_with("compose.yml")
+    let has_services = || {
+        let Ok(source) = Source::read(path) else { return false };
+        source.text.lines().any(|line| {
+            let key = line.trim_start_matches(['"', '\'']);
+            key.strip_prefix("services")
+                .is_some_and(|rest| rest.trim_start_matches(['"', '\'']).trim_start().starts_with(':'))
+        })
+    };
+    name.ends_with("compose.yaml") || name.ends_with("compose.yml") || has_services()
 }
 
 /// The caller's environment, as the compose file's variables. Variables that are not text are left out.

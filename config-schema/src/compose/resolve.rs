@@ -10,7 +10,7 @@ use crate::suggest::nearest;
 use crate::tree::{Span, Spot};
 
 use super::network::{contains, overlap};
-use super::types::{Attachment, Compose, Condition, Network};
+use super::types::{Attachment, Compose, Condition, MountSource, Network};
 
 /// Completes and checks a decoded file. `left_out` are services whose profile is not active.
 pub(super) fn resolve(ctx: &mut Ctx, compose: &mut Compose, left_out: &[String]) {
@@ -20,6 +20,24 @@ pub(super) fn resolve(ctx: &mut Ctx, compose: &mut Compose, left_out: &[String])
     instances(ctx, compose);
     dependencies(ctx, compose, left_out);
     order(ctx, compose);
+    volumes(ctx, compose);
+}
+
+/// A volume of several nodes would be memory shared between machines, which is not modelled.
+fn volumes(ctx: &mut Ctx, compose: &Compose) {
+    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+    for service in &compose.services {
+        for mount in &service.mounts {
+            let MountSource::Volume(name) = &mount.source else { continue };
+            let user = *first.entry(name).or_insert(&service.name);
+            if user != service.name {
+                let span = span_at(ctx, mount.at, name.len());
+                let (name, who) = (quoted(name), format!("{} and {}", quoted(user), quoted(&service.name)));
+                ctx.error(Code::ComposeNotSupported, span, format!("the volume {name} is used by {who}"))
+                    .help("a volume shared by several services is not available yet; give each its own");
+            }
+        }
+    }
 }
 
 /// Every service without networks is in `default`; every network that is named is declared.

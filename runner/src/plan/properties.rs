@@ -13,7 +13,7 @@ use bloodhound_workloads::http as driver;
 use bloodhound_workloads::model::Model;
 
 use super::workload::host_header;
-use super::{DEFAULT_PATH, HELPERS, Planner};
+use super::{DEFAULT_PATH, HELPERS, Planner, Refusal};
 use crate::host::{self, os_bytes};
 
 /// Time for one attempt of a check, ns.
@@ -49,7 +49,7 @@ pub struct Property {
 }
 
 impl Planner<'_> {
-    pub(super) fn properties(&mut self) -> Result<Vec<Property>, String> {
+    pub(super) fn properties(&mut self) -> Result<Vec<Property>, Refusal> {
         let mut out = Vec::new();
         for p in &self.project.config.properties {
             let judge = match &p.check {
@@ -118,8 +118,8 @@ impl Planner<'_> {
     }
 
     /// A script on a node of its own (or of a service), with its directory mounted read-only at its own path.
-    fn script(&mut self, script: &Path, args: &[String], service: Option<&str>) -> Result<Action, String> {
-        let path = script.canonicalize().map_err(|e| format!("{}: {e}", script.display()))?;
+    fn script(&mut self, script: &Path, args: &[String], service: Option<&str>) -> Result<Action, Refusal> {
+        let path = script.canonicalize().map_err(|e| Refusal::host(script.display(), &e))?;
         let dir = path.parent().unwrap_or(Path::new("/")).to_path_buf();
         let argv: Vec<Vec<u8>> =
             std::iter::once(os_bytes(&path)).chain(args.iter().map(|a| a.clone().into_bytes())).collect();
@@ -141,7 +141,8 @@ impl Planner<'_> {
         }
         let number = self.helpers.len() as u32;
         let node = NodeId(HELPERS + number);
-        let root = host::host_root(self.base, &[]).map_err(|e| format!("the host's root directory: {e}"))?;
+        let root =
+            host::host_root(self.base, &[]).map_err(|e| Refusal::host("the host's root directory", &e))?;
         let mounts = vec![(host::os_bytes(&dir), self.bind(&dir, true)?)];
         self.helpers.push(ServiceSpec {
             node,

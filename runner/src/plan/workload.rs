@@ -5,10 +5,10 @@ use std::net::SocketAddr;
 use bloodhound_config::config;
 use bloodhound_workloads::http as driver;
 
-use super::Planner;
+use super::{Planner, Refusal};
 
 impl Planner<'_> {
-    pub(super) fn workload(&self, w: &config::Workload) -> Result<driver::HttpConfig, String> {
+    pub(super) fn workload(&self, w: &config::Workload) -> Result<driver::HttpConfig, Refusal> {
         let mut targets = Vec::new();
         for t in &w.targets {
             let e = &t.value;

@@ -166,8 +166,7 @@ impl Machine {
         if self.world.ready_at.is_some() {
             return;
         }
-        let ready = |s: &Service| s.healthy || s.state == State::Ended(ExitStatus::Code(0));
-        if self.world.services.values().all(ready) {
+        if self.world.services.values().all(is_ready) {
             self.world.ready_at = Some(self.world.now);
             self.world.events.remove_if(|e| matches!(e, Event::BootTimeout));
             self.world.note(None, Notice::Phase("all services are ready".into()));
@@ -182,7 +181,7 @@ impl Machine {
             .scenario
             .services
             .iter()
-            .filter(|s| !self.world.services[&s.node].healthy)
+            .filter(|s| !is_ready(&self.world.services[&s.node]))
             .map(|s| format!("{} ({})", s.name, self.describe(s.node)))
             .collect();
         let text =
@@ -314,6 +313,11 @@ impl Machine {
         self.dependencies_changed();
         self.flush(id);
     }
+}
+
+/// It serves, or it was a job that is done.
+fn is_ready(service: &Service) -> bool {
+    service.healthy || service.state == State::Ended(ExitStatus::Code(0))
 }
 
 /// Paths to try for a program.
