@@ -264,3 +264,72 @@ fn an_unsupported_call_is_named() {
     assert_eq!(code(&result), 7, "{}", text(&result));
     assert!(text(&result).contains("process_vm_readv"), "{}", text(&result));
 }
+
+/// A stack of shell scripts that never gets ready.
+fn restless(dir: &Path) -> Output {
+    let compose = r#"
+services:
+  job:
+    x-bloodhound: {rootfs: host}
+    command: [/bin/sh, -c, "printf 'the job '; echo is done"]
+  again:
+    x-bloodhound: {rootfs: host}
+    command: [/bin/sh, -c, "printf 'no '; echo luck; ls /root/../home/nobody-is-here; exit 3"]
+    restart: always
+"#;
+    std::fs::write(dir.join("compose.yaml"), compose).expect("a file");
+    std::fs::write(dir.join("bloodhound.yaml"), "compose: compose.yaml\nproperties: []\n").expect("a file");
+    bloodhound(dir, &["run"])
+}
+
+#[test]
+fn a_boot_that_fails_is_told_in_few_words() {
+    let result = restless(&scratch("restless"));
+    assert_eq!(code(&result), 5, "{}", text(&result));
+    let err = String::from_utf8_lossy(&result.stderr).into_owned();
+    let not_ready = err.lines().find(|l| l.contains("not ready after")).expect("why");
+    assert!(not_ready.contains("again") && !not_ready.contains("job"), "{not_ready}");
+    assert_eq!(err.matches("again started").count(), 1, "{err}");
+    assert!(err.contains(" times, the last time it ended with "), "{err}");
+    let lines = err.matches("again | no luck\n").count();
+    assert!((1..=5).contains(&lines), "{err}");
+    assert!(err.contains("job | the job is done\n"), "a line is one event: {err}");
+}
+
+#[test]
+fn a_service_is_at_home_where_its_user_is() {
+    let dir = scratch("homes");
+    std::fs::create_dir_all(dir.join("checks")).expect("a directory");
+    let service = |name: &str, user: &str| {
+        format!(
+            "  {name}:\n    x-bloodhound: {{rootfs: host}}\n    command: [/bin/sh, -c, 'echo \"home of {name}: $$HOME\"']\n{user}"
+        )
+    };
+    let compose = format!(
+        "services:\n{}{}{}",
+        service("root", ""),
+        service("stranger", "    user: \"4711:4711\"\n"),
+        service("daemon", "    user: daemon\n")
+    );
+    std::fs::write(dir.join("compose.yaml"), compose).expect("a file");
+    std::fs::write(
+        dir.join("bloodhound.yaml"),
+        "compose: compose.yaml\nsimulation: {max_time: 2s}\nproperties: []\n",
+    )
+    .expect("a file");
+    let result = bloodhound(&dir, &["run"]);
+    let said = text(&result);
+    assert!(said.contains("home of stranger: /\n"), "{said}");
+    let passwd = std::fs::read_to_string("/etc/passwd").expect("users");
+    let home = |name: &str| {
+        let line = passwd.lines().find(|l| l.starts_with(&format!("{name}:"))).expect("a user");
+        line.split(':').nth(5).expect("a home").to_owned()
+    };
+    for name in ["root", "daemon"] {
+        assert!(said.contains(&format!("home of {name}: {}\n", home(name))), "{said}");
+    }
+    let inputs = |result: &Output| {
+        text(result).lines().find(|l| l.starts_with("inputs: ")).expect("a digest of the inputs").to_owned()
+    };
+    assert_eq!(inputs(&result), inputs(&bloodhound(&dir, &["run", "--seed", "1"])), "of any seed");
+}

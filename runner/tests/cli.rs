@@ -206,6 +206,79 @@ fn validate_tells_right_from_wrong() {
 }
 
 #[test]
+fn validate_finds_what_a_run_refuses() {
+    let dir = scratch("refused");
+    let validate = |name: &str, text: &str| {
+        std::fs::write(dir.join(name), text).expect("a file");
+        let output = bloodhound().args(["validate", name]).current_dir(&dir).output().expect("it starts");
+        (code(&output), err(&output))
+    };
+    // A compose file by its key, whatever it is called.
+    let service = |name: &str, more: &str| {
+        format!("  {name}:\n    x-bloodhound: {{rootfs: host}}\n    command: [/bin/true]\n{more}")
+    };
+    let stack = |more: [&str; 2]| {
+        format!("services:\n{}{}volumes: {{v: {{}}}}\n", service("a", more[0]), service("b", more[1]))
+    };
+    let (code, text) = validate("stack.yml", &stack(["", ""]));
+    assert_eq!(code, 0, "{text}");
+    let shared = "    volumes: [\"v:/data\"]\n";
+    let (code, text) = validate("stack.yml", &stack([shared, shared]));
+    assert_eq!(code, 2);
+    assert!(text.contains("the volume `v` is used by `a` and `b`"), "{text}");
+    assert!(text.contains("stack.yml:9:15"), "{text}");
+    let nobody = "    user: nobody-here\n";
+    let (code, text) = validate("stack.yml", &stack([nobody, ""]));
+    assert_eq!(code, 2);
+    assert!(text.contains("no user `nobody-here`"), "{text}");
+    // What this machine lacks may be on another.
+    let elsewhere = stack(["", ""]).replace("rootfs: host", "rootfs: ./not-here");
+    let (code, text) = validate("stack.yml", &elsewhere);
+    assert!(text.contains("not-here"), "{text}");
+    let strict = bloodhound().args(["validate", "--strict", "stack.yml"]).current_dir(&dir).output();
+    assert_eq!(strict.expect("it starts").status.code(), Some(2), "{code}: {text}");
+}
+
+#[test]
+fn odd_configurations_get_messages_of_their_own() {
+    let dir = scratch("odd");
+    std::fs::create_dir_all(dir.join("stack")).expect("a directory");
+    std::fs::write(dir.join("stack/compose.yaml"), "services: {}\n").expect("a file");
+    let validate = |name: &str, text: &str| {
+        std::fs::write(dir.join(name), text).expect("a file");
+        let output = bloodhound().args(["validate", name]).current_dir(&dir).output().expect("it starts");
+        assert_eq!(code(&output), 2, "{}", err(&output));
+        err(&output)
+    };
+    let text = validate("bloodhound.yaml", "compose: ./stack\nproperties: []\n");
+    assert!(
+        text.contains("`compose` names a directory: stack") && text.contains("bloodhound.yaml:1:10"),
+        "{text}"
+    );
+    assert!(text.contains("stack/compose.yaml"), "{text}");
+    let text = validate("bloodhound.yaml", "compose: x.yml\nsimulation:\n  time_step: 1ns\nproperties: []\n");
+    assert!(text.contains("the time step (1ns) is too short: at least 100us"), "{text}");
+    assert!(text.contains("bloodhound.yaml:3:14"), "{text}");
+    let mut bomb = String::from("a: &a [x, x, x, x, x, x, x, x, x, x]\n");
+    for (above, name) in ["a", "b", "c", "d", "e", "f"].iter().zip(["b", "c", "d", "e", "f", "g"]) {
+        bomb += &format!("{name}: &{name} [{}]\n", vec![format!("*{above}"); 10].join(", "));
+    }
+    let text = validate("bomb.compose.yml", &(bomb + "services: {}\n"));
+    assert!(text.contains("the aliases of this file stand for more than 100000 values"), "{text}");
+    let service = "services:\n  a:\n    x-bloodhound: {rootfs: host}\n    command: [/bin/true]\n";
+    let quoted = validate(
+        "stack.compose.yml",
+        &format!("{service}    hostname: \"${{NOT_SET_ANYWHERE:?say who}}\"\n"),
+    );
+    assert!(quoted.contains("`NOT_SET_ANYWHERE` is required: say who"), "{quoted}");
+    let bare = validate(
+        "stack.compose.yml",
+        &format!("{service}    environment: {{A: ${{NOT_SET_ANYWHERE:?say who}}}}\n"),
+    );
+    assert!(bare.contains("put quotes around a value with a variable"), "{bare}");
+}
+
+#[test]
 fn validate_strict_wants_files_and_no_warnings() {
     let dir = scratch("strict");
     std::fs::write(dir.join("bloodhound.yaml"), "compose: missing.yml\nsimulation: {seeds: 3}\n")
