@@ -19,12 +19,7 @@ const FIRST_LINES: usize = 5;
 const LAST_LINES: usize = 20;
 
 /// The message. `name` is a service's name.
-pub fn text(
-    finding: &Finding,
-    world: &World,
-    console: &[Line],
-    name: &dyn Fn(NodeId) -> String,
-) -> String {
+pub fn text(finding: &Finding, world: &World, console: &[Line], name: &dyn Fn(NodeId) -> String) -> String {
     let restless: BTreeSet<NodeId> =
         world.services.iter().filter(|(_, s)| s.starts >= AGAIN_AND_AGAIN).map(|(id, _)| *id).collect();
     let mut text = format!("the stack did not start: {}", finding.text);

@@ -24,7 +24,8 @@ now = time.time_ns()
 print("seed", now // 10**9 ^ os.getpid() ^ now // 1000 % 10**6, "pid", os.getpid(), flush=True)
 time.sleep(1000)
 "#;
-const CONFIG: &str = "compose: docker-compose.yml\nproperties: [{name: up, kind: safety, check: {type: no-crash}}]\n";
+const CONFIG: &str =
+    "compose: docker-compose.yml\nproperties: [{name: up, kind: safety, check: {type: no-crash}}]\n";
 
 fn stack(name: &str, simulation: &str) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
