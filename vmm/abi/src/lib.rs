@@ -4,6 +4,7 @@
 
 pub mod consts;
 pub mod errno;
+pub mod names;
 pub mod regs;
 pub mod structs;
 pub mod table;

@@ -516,6 +516,8 @@ impl Node {
             subreaper: false,
             dumpable: 1,
             no_new_privs: false,
+            thp_disable: false,
+            knobs: Default::default(),
             exe: Vec::new(),
             cmdline: Vec::new(),
             environ: Vec::new(),

@@ -157,6 +157,10 @@ pub struct Process {
     pub dumpable: u64,
     /// PR_SET_NO_NEW_PRIVS.
     pub no_new_privs: bool,
+    /// PR_SET_THP_DISABLE.
+    pub thp_disable: bool,
+    /// What is kept of files in /proc/PID.
+    pub knobs: crate::procfs::Knobs,
     /// Path of the executable.
     pub exe: Vec<u8>,
     /// argv as /proc/PID/cmdline shows it.

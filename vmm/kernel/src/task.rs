@@ -8,6 +8,9 @@ use bloodhound_abi::{Regs, SimTime};
 use crate::ids::*;
 use crate::wait::{Left, Wait};
 
+/// The timer slack of the first process, ns.
+pub const TIMER_SLACK: u64 = 50_000;
+
 /// What a task is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskState {
@@ -98,6 +101,8 @@ pub struct Task {
     pub altstack: StackT,
     /// Scheduling policy, with SCHED_RESET_ON_FORK; nothing is scheduled by it.
     pub policy: u32,
+    /// PR_SET_TIMERSLACK, ns; sleeps end on time here.
+    pub timer_slack: u64,
     /// CLONE_CHILD_CLEARTID's word.
     pub clear_child_tid: u64,
     /// set_robust_list's head.
@@ -134,6 +139,7 @@ impl Task {
             restore_mask: None,
             pending: Default::default(),
             policy: 0,
+            timer_slack: TIMER_SLACK,
             altstack: StackT { flags: bloodhound_abi::consts::SS_DISABLE as i32, ..StackT::default() },
             clear_child_tid: 0,
             robust_list: 0,

@@ -311,6 +311,25 @@ impl Mm {
         if top >= MMAP_MIN + len { Ok(top - len) } else { Err(Errno::ENOMEM) }
     }
 
+    /// A free range for MAP_32BIT: "in the first 2 Gigabytes of the process address space", in fact in the second, from
+    /// below. ENOMEM.
+    pub fn find_free_low(&self, hint: u64, len: u64) -> Result<u64, Errno> {
+        const LOW: (u64, u64) = (0x4000_0000, 0x8000_0000);
+        let fits = |at: u64| at.checked_add(len).is_some_and(|end| end <= LOW.1);
+        let hint = hint & !(PAGE - 1);
+        if hint >= MMAP_MIN && fits(hint) && !self.overlaps(hint, hint + len) {
+            return Ok(hint);
+        }
+        let mut at = LOW.0;
+        for vma in self.vmas.values().filter(|v| v.end > LOW.0) {
+            if vma.start >= at && vma.start - at >= len {
+                break;
+            }
+            at = at.max(vma.end);
+        }
+        if fits(at) { Ok(at) } else { Err(Errno::ENOMEM) }
+    }
+
     /// Checks the protection of an access as the CPU would: SEGV_MAPERR or SEGV_ACCERR.
     pub fn check(&self, addr: u64, access: Access) -> Result<&Vma, i32> {
         let vma = self.find(addr).ok_or(c::SEGV_MAPERR as i32)?;

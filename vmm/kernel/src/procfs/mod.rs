@@ -5,6 +5,7 @@
 //! these trees, `sys::open` fixes a file's text when it is opened. The parts: [`process`] (`/proc/PID`), [`system`]
 //! (`/proc/meminfo` and its kind), [`sysctl`] (`/proc/sys`), [`net`] (`/proc/net`), [`sysfs`] (`/sys`).
 
+mod knobs;
 mod memory;
 mod net;
 mod process;
@@ -13,6 +14,8 @@ mod sysfs;
 pub mod system;
 #[cfg(test)]
 mod tests;
+
+pub use knobs::Knobs;
 
 use bloodhound_abi::Errno;
 use bloodhound_vfs::flags::{PROC_MAGIC, S_IFDIR, S_IFLNK, S_IFREG, SYSFS_MAGIC};

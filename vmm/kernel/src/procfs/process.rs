@@ -31,35 +31,43 @@ use Content::{Bytes, Fixed, Text};
 
 const OPEN: u32 = 0o444;
 const OWN: u32 = 0o400;
-/// Written to by programs; see [`crate::ctx::Ctx::synthetic_write`].
+/// Written to by programs; see [`super::knobs`].
 const WRITE: u32 = 0o644;
+
+/// All ids are themselves.
+const ID_MAP: &str = "         0          0 4294967295\n";
 
 const FILES: &[(&str, u32, Content)] = &[
     ("cgroup", OPEN, Fixed("0::/\n")),
     ("clear_refs", 0o200, Fixed("")),
     ("cmdline", OPEN, Bytes(|_, who| who.process.cmdline.clone())),
     ("comm", WRITE, Bytes(|_, who| [&comm(who)[..], b"\n"].concat())),
-    ("coredump_filter", WRITE, Fixed("00000033\n")),
+    ("coredump_filter", WRITE, Text(|_, who| format!("{:08x}\n", who.process.knobs.coredump_filter))),
     ("cpuset", OPEN, Fixed("/\n")),
     ("environ", OWN, Bytes(|_, who| who.process.environ.clone())),
     ("io", OWN, Text(io)),
     ("limits", OPEN, Text(limits)),
-    ("loginuid", WRITE, Fixed("4294967295")),
+    ("gid_map", WRITE, Fixed(ID_MAP)),
+    ("loginuid", WRITE, Text(|_, who| who.process.knobs.login.0.to_string())),
     ("maps", OPEN, Bytes(|view, who| memory::maps(view, who.process))),
     ("mountinfo", OPEN, Text(|view, _| system::mountinfo(view))),
     ("mounts", OPEN, Text(|view, _| system::mounts(view))),
-    ("oom_adj", WRITE, Fixed("0\n")),
-    ("oom_score", OPEN, Fixed("666\n")),
-    ("oom_score_adj", WRITE, Fixed("0\n")),
+    ("oom_adj", WRITE, Text(|_, who| format!("{}\n", who.process.knobs.oom_adj()))),
+    ("oom_score", OPEN, Text(|_, who| format!("{}\n", who.process.knobs.oom_score()))),
+    ("oom_score_adj", WRITE, Text(|_, who| format!("{}\n", who.process.knobs.oom_score_adj))),
     ("personality", OWN, Fixed("00000000\n")),
+    ("projid_map", WRITE, Fixed(ID_MAP)),
     ("schedstat", OPEN, Text(|_, who| format!("{} 0 0\n", who.process.cpu_ns))),
-    ("sessionid", OPEN, Fixed("4294967295")),
+    ("sessionid", OPEN, Text(|_, who| who.process.knobs.login.1.to_string())),
+    ("setgroups", WRITE, Fixed("allow\n")),
     ("smaps", OPEN, Bytes(|view, who| memory::smaps(view, who.process))),
     ("smaps_rollup", OPEN, Bytes(|view, who| memory::smaps_rollup(view, who.process))),
     ("stat", OPEN, Bytes(stat)),
     ("statm", OPEN, Text(|view, who| memory::statm(view, who.process))),
     ("status", OPEN, Bytes(status)),
     ("syscall", OWN, Fixed("running\n")),
+    ("timerslack_ns", 0o666, Text(|_, who| format!("{}\n", who.task.map_or(0, |t| t.timer_slack)))),
+    ("uid_map", WRITE, Fixed(ID_MAP)),
     ("wchan", OPEN, Fixed("0")),
 ];
 

@@ -264,7 +264,8 @@ fn the_trees_cannot_be_changed() {
     assert_eq!(b.call(nr::rename, &[old, new]), Err(Errno::EXDEV));
     assert_eq!(b.call(nr::link, &[old, new]), Err(Errno::EXDEV));
     let fd = b.open("/proc/self/oom_score_adj", c::O_WRONLY).unwrap();
-    assert_eq!(b.write(fd, b"-500"), Ok(4));
+    assert_eq!(b.write(fd, b"500"), Ok(3));
+    assert_eq!(b.write(fd, b"-500"), Err(Errno::EACCES), "CAP_SYS_RESOURCE");
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Ctx<'_> {
 
 /// chmod(2).
 pub fn chmod(k: &mut Ctx<'_>, path: Path, mode: u32) -> SysResult {
-    fchmodat2(k, CWD, path, mode, Hex(0))
+    fchmodat(k, CWD, path, mode)
 }
 
 /// fchmod(2).
@@ -64,17 +64,9 @@ pub fn fchmod(k: &mut Ctx<'_>, fd: Fd, mode: u32) -> SysResult {
     k.chmod_place(place, mode)
 }
 
-/// fchmodat(2) as the kernel has it: without flags.
+/// fchmodat(2) as the kernel has it: without flags (fchmodat2(2) is newer than Linux 6.1).
 pub fn fchmodat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, mode: u32) -> SysResult {
-    fchmodat2(k, dirfd, path, mode, Hex(0))
-}
-
-/// fchmodat2(2).
-pub fn fchmodat2(k: &mut Ctx<'_>, dirfd: Fd, path: Path, mode: u32, flags: Hex) -> SysResult {
-    if flags.0 & !(c::AT_SYMLINK_NOFOLLOW | c::AT_EMPTY_PATH) != 0 {
-        return err(Errno::EINVAL);
-    }
-    let place = k.resolve_arg(dirfd, path, flags.0)?;
+    let place = k.resolve_arg(dirfd, path, 0)?;
     k.chmod_place(place, mode)
 }
 

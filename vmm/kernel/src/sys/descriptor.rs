@@ -1,7 +1,8 @@
-//! Descriptors: close(2), dup(2), fcntl(2), ioctl(2), pipe(2), eventfd(2). Reading and writing are in [`super::io`].
+//! Descriptors: close(2), dup(2), fcntl(2), pipe(2), eventfd(2). Reading and writing are in [`super::io`].
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
+use bloodhound_abi::names;
 
 use crate::ctx::*;
 use crate::eventfd::EventFd;
@@ -78,6 +79,10 @@ impl Ctx<'_> {
     }
 }
 
+const F_GETLEASE: u64 = 1025;
+const F_GET_RW_HINT: u64 = 1035;
+const F_SET_RW_HINT: u64 = 1036;
+
 pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
     let entry = k.fd(fd)?;
     let path_only = matches!(k.node.files[entry.file].kind, FileKind::Path(_));
@@ -126,52 +131,11 @@ pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
         c::F_ADD_SEALS => k.add_seals(fd, arg),
         c::F_GET_SEALS => k.get_seals(fd),
         c::F_GETSIG => Ok(0),
-        c::F_SETSIG | c::F_SETOWN_EX | c::F_GETOWN_EX | 1024..=1029 => {
-            Err(Stop::Unsupported(format!("fcntl command {cmd}")))
-        }
-        _ => err(Errno::EINVAL),
-    }
-}
-
-pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
-    let id = k.file_id(fd)?;
-    let kind = k.node.files[id].kind.clone();
-    match cmd.0 & 0xffff_ffff {
-        c::FIOCLEX | c::FIONCLEX => {
-            k.process_mut().fds.get_mut(fd.0)?.cloexec = cmd.0 == c::FIOCLEX;
-            Ok(0)
-        }
-        c::FIONBIO => {
-            let on: i32 = k.read_obj(arg)?;
-            let file = &mut k.node.files[id];
-            file.flags = if on != 0 { file.flags | c::O_NONBLOCK } else { file.flags & !c::O_NONBLOCK };
-            Ok(0)
-        }
-        c::FIOASYNC => {
-            let on: i32 = k.read_obj(arg)?;
-            let file = &mut k.node.files[id];
-            file.flags = if on != 0 { file.flags | c::O_ASYNC } else { file.flags & !c::O_ASYNC };
-            Ok(0)
-        }
-        cmd => match kind {
-            FileKind::Inet(_) | FileKind::Unix(_) => k.socket_ioctl(id, cmd, arg),
-            FileKind::Pipe { pipe, .. } if cmd == c::FIONREAD => {
-                let n = k.node.pipes[pipe].len() as i32;
-                k.write_obj(arg, &n)?;
-                Ok(0)
-            }
-            FileKind::Console(_) if cmd == c::FIONREAD => {
-                let n = if k.node.files[id].readable() { k.console_readable()? } else { 0 };
-                k.write_obj(arg, &(n as i32))?;
-                Ok(0)
-            }
-            FileKind::Regular(ino) if cmd == c::FIONREAD => {
-                let left = k.node.vfs.size(ino).saturating_sub(k.node.files[id].offset);
-                k.write_obj(arg, &(left as i32))?;
-                Ok(0)
-            }
-            _ => err(Errno::ENOTTY),
-        },
+        // No leases: none is held.
+        F_GETLEASE => Ok(c::F_UNLCK),
+        // Hints about lifetimes: as of a kernel older than 4.13, which storage engines take for an answer.
+        F_GET_RW_HINT | F_SET_RW_HINT => err(Errno::EINVAL),
+        _ => super::unmodelled("fcntl", names::FCNTL, cmd, Errno::EINVAL),
     }
 }
 
@@ -184,7 +148,7 @@ pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: Hex) -> SysResult {
         return err(Errno::EINVAL);
     }
     if flags.0 & c::O_DIRECT != 0 {
-        return Err(Stop::Unsupported("pipe2 with O_DIRECT (packet mode)".into()));
+        return Err(Stop::Unsupported("pipe2 O_DIRECT (packet mode)".into()));
     }
     k.check_user(fds.0, 8, crate::mm::Access::Write)?;
     let cloexec = flags.0 & c::O_CLOEXEC != 0;

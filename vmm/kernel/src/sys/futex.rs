@@ -2,13 +2,14 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
+use bloodhound_abi::names;
 use bloodhound_abi::structs::Timespec;
 
 use crate::ctx::*;
 use crate::ids::*;
 use crate::mm::{Access, Backing};
 use crate::node::Node;
-use crate::wait::{FutexKey, Restart, Resume, Stop, SysResult, Wait, WaitOn};
+use crate::wait::{FutexKey, Restart, Resume, SysResult, Wait, WaitOn};
 
 impl Node {
     /// A task stops waiting for whatever futex it was queued on.
@@ -128,13 +129,20 @@ pub fn futex(
     let private = op.0 & c::FUTEX_PRIVATE_FLAG != 0;
     let realtime = op.0 & c::FUTEX_CLOCK_REALTIME != 0;
     let any = c::FUTEX_BITSET_MATCH_ANY as u32;
-    match op.0 & 0x7f {
+    let cmd = op.0 & 0xffff_ffff & !(c::FUTEX_PRIVATE_FLAG | c::FUTEX_CLOCK_REALTIME);
+    // "ENOSYS The FUTEX_CLOCK_REALTIME option was specified in futex_op, but the accompanying operation is neither
+    // FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, nor FUTEX_LOCK_PI2."
+    if realtime && !matches!(cmd, c::FUTEX_WAIT_BITSET | 11 | 13) {
+        return err(Errno::ENOSYS);
+    }
+    match cmd {
         c::FUTEX_WAIT => {
             let ns = k.read_timeout(timeout)?;
             let restart = restart_of(ns);
             let deadline = k.deadline(ns);
             k.futex_wait(uaddr, val, deadline, any, private, restart)
         }
+        c::FUTEX_WAIT_BITSET if val3 == 0 => err(Errno::EINVAL),
         c::FUTEX_WAIT_BITSET => {
             // "the timeout is interpreted as an absolute time"
             let ns = k.read_timeout(timeout)?;
@@ -164,10 +172,12 @@ pub fn futex(
             Ok(woken + k.node.futex_requeue(from, to, timeout.0 & 0xffff_ffff))
         }
         c::FUTEX_WAKE_OP => wake_op(k, uaddr, val, timeout, uaddr2, val3, private),
-        c::FUTEX_LOCK_PI | c::FUTEX_UNLOCK_PI | c::FUTEX_TRYLOCK_PI | 11..=13 => {
-            Err(Stop::Unsupported(format!("futex operation {:#x} (priority inheritance)", op.0)))
+        // "EPERM The caller does not own the lock represented by the futex word": how C libraries ask whether there are locks
+        // with priority inheritance.
+        c::FUTEX_UNLOCK_PI if k.read_obj::<u32>(uaddr)? & c::FUTEX_TID_MASK as u32 != k.tid.0 => {
+            err(Errno::EPERM)
         }
-        _ => err(Errno::ENOSYS),
+        _ => super::unmodelled("futex", names::FUTEX, cmd, Errno::ENOSYS),
     }
 }
 
@@ -237,7 +247,11 @@ pub fn get_robust_list(k: &mut Ctx<'_>, pid: i32, head: Ptr, len: Ptr) -> SysRes
     Ok(0)
 }
 
-pub fn membarrier(_k: &mut Ctx<'_>, cmd: u32, _flags: Hex, _cpu: i32) -> SysResult {
+pub fn membarrier(_k: &mut Ctx<'_>, cmd: u32, flags: Hex, _cpu: i32) -> SysResult {
+    // MEMBARRIER_CMD_FLAG_CPU goes with the commands about restartable sequences, which there are not.
+    if flags.0 & 0xffff_ffff != 0 {
+        return err(Errno::EINVAL);
+    }
     // One CPU: every barrier has happened. QUERY lists GLOBAL, the expedited kinds and their registrations.
     match cmd {
         0 => Ok(0x7f),

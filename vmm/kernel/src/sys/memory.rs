@@ -2,6 +2,7 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
+use bloodhound_abi::names;
 
 use crate::ctx::*;
 use crate::file::FileKind;
@@ -13,6 +14,32 @@ use crate::wait::{Stop, SysResult};
 /// madvise(2), linux/mman.h.
 const MADV_WIPEONFORK: u64 = 18;
 const MADV_KEEPONFORK: u64 = 19;
+const MADV_MERGEABLE: u64 = 12;
+const MADV_UNMERGEABLE: u64 = 13;
+const MADV_DONTNEED_LOCKED: u64 = 24;
+const MADV_HWPOISON: u64 = 100;
+const MADV_SOFT_OFFLINE: u64 = 101;
+/// linux/mman.h.
+const MAP_32BIT: u64 = 0x40;
+const MAP_UNINITIALIZED: u64 = 0x400_0000;
+const MAP_HUGE_SIZES: u64 = 0x3f << 26;
+/// LEGACY_MAP_MASK: what MAP_SHARED_VALIDATE knows of any file.
+const VALIDATED: u64 = c::MAP_TYPE
+    | c::MAP_FIXED
+    | c::MAP_ANONYMOUS
+    | MAP_32BIT
+    | c::MAP_GROWSDOWN
+    | c::MAP_DENYWRITE
+    | c::MAP_EXECUTABLE
+    | c::MAP_LOCKED
+    | c::MAP_NORESERVE
+    | c::MAP_POPULATE
+    | c::MAP_NONBLOCK
+    | c::MAP_STACK
+    | c::MAP_HUGETLB
+    | c::MAP_FIXED_NOREPLACE
+    | MAP_UNINITIALIZED
+    | MAP_HUGE_SIZES;
 
 impl Node {
     /// One more VMA refers to its backing.
@@ -134,8 +161,14 @@ pub fn mmap(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex, flags: Hex, fd: Fd,
     if flags & c::MAP_HUGETLB != 0 {
         return err(Errno::ENOMEM);
     }
-    if kind == c::MAP_SHARED_VALIDATE && flags & c::MAP_SYNC != 0 {
-        return err(Errno::EOPNOTSUPP);
+    if kind == c::MAP_SHARED_VALIDATE {
+        // do_mmap knows it for files only; "EOPNOTSUPP if flags contains an unknown flag", and MAP_SYNC is one for these files.
+        if flags & c::MAP_ANONYMOUS != 0 {
+            return err(Errno::EINVAL);
+        }
+        if flags & 0xffff_ffff & !VALIDATED != 0 {
+            return err(Errno::EOPNOTSUPP);
+        }
     }
     let len = page_up(len).filter(|l| *l <= TASK_SIZE).ok_or(Errno::ENOMEM)?;
     if offset.checked_add(len).is_none() {
@@ -156,6 +189,8 @@ pub fn mmap(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex, flags: Hex, fd: Fd,
             return err(Errno::EEXIST);
         }
         addr.0
+    } else if flags & MAP_32BIT != 0 {
+        k.node.mms[mm].find_free_low(addr.0, len)?
     } else {
         k.node.mms[mm].find_free(addr.0, len)?
     };
@@ -236,8 +271,9 @@ pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex) -> SysResult {
     let (start, end) =
         range(addr.0, len).map_err(|e| if addr.0.is_multiple_of(PAGE) { Errno::ENOMEM } else { e })?;
     const GROWSDOWN: u64 = 0x0100_0000;
+    const SEM: u64 = 8;
     // On x86 nothing grows up.
-    if prot.0 & !(c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC | GROWSDOWN) != 0 {
+    if prot.0 & !(c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC | SEM | GROWSDOWN) != 0 {
         return err(Errno::EINVAL);
     }
     if start == end {
@@ -311,7 +347,7 @@ pub fn mremap(k: &mut Ctx<'_>, old: Ptr, old_len: u64, new_len: u64, flags: Hex,
         return err(Errno::EINVAL);
     }
     if flags & c::MREMAP_DONTUNMAP != 0 {
-        return Err(Stop::Unsupported("mremap with MREMAP_DONTUNMAP".into()));
+        return Err(Stop::Unsupported("mremap MREMAP_DONTUNMAP".into()));
     }
     let fixed = flags & c::MREMAP_FIXED != 0;
     if (fixed && (flags & c::MREMAP_MAYMOVE == 0 || !new.0.is_multiple_of(PAGE))) || new_len == 0 {
@@ -382,7 +418,7 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
     let mm = k.process().mm;
     let covered = start == end || k.node.mms[mm].covered(start, end);
     match u64::from(advice) {
-        c::MADV_DONTNEED | c::MADV_FREE => {
+        c::MADV_DONTNEED | MADV_DONTNEED_LOCKED | c::MADV_FREE => {
             // MADV_FREE lets the kernel free "when memory pressure occurs"; freeing at once is one of its outcomes.
             let m = &mut k.node.mms[mm];
             for vma in m.slices(start, end) {
@@ -430,7 +466,12 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
         | c::MADV_DONTDUMP
         | c::MADV_DODUMP
         | c::MADV_COLD
-        | c::MADV_PAGEOUT => {}
+        | c::MADV_PAGEOUT
+        | MADV_MERGEABLE
+        | MADV_UNMERGEABLE => {}
+        // CAP_SYS_ADMIN.
+        MADV_HWPOISON | MADV_SOFT_OFFLINE => return err(Errno::EPERM),
+        // MADV_COLLAPSE as well: there are no huge pages.
         _ => return err(Errno::EINVAL),
     }
     // "ENOMEM Addresses in the specified range are not currently mapped" - after acting on the mapped part.
@@ -482,7 +523,8 @@ pub fn munlock(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
 }
 
 pub fn mlockall(_k: &mut Ctx<'_>, flags: Hex) -> SysResult {
-    if flags.0 == 0 || flags.0 > 7 { err(Errno::EINVAL) } else { Ok(0) }
+    // MCL_ONFAULT says how, not what.
+    if matches!(flags.0 & 0xffff_ffff, 0 | 4 | 8..) { err(Errno::EINVAL) } else { Ok(0) }
 }
 
 pub fn munlockall(_k: &mut Ctx<'_>) -> SysResult {
@@ -528,8 +570,15 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: Hex) -> SysResult {
     let seg = segment(k, id)?;
     let len = k.node.shm[seg].size;
     let mm = k.process().mm;
-    if !addr.0.is_multiple_of(PAGE) {
+    const RND: u64 = 0o20000;
+    const REMAP: u64 = 0o40000;
+    // "SHM_RND: the attach occurs at the address equal to shmaddr rounded down to the nearest multiple of SHMLBA."
+    let addr = if flags.0 & RND != 0 { Ptr(addr.0 & !(PAGE - 1)) } else { addr };
+    if !addr.0.is_multiple_of(PAGE) || addr.is_null() && flags.0 & REMAP != 0 {
         return err(Errno::EINVAL);
+    }
+    if flags.0 & REMAP != 0 {
+        return Err(Stop::Unsupported("shmat SHM_REMAP".into()));
     }
     let start = k.node.mms[mm].find_free(addr.0, len)?;
     if !addr.is_null() && start != addr.0 {
@@ -554,9 +603,18 @@ pub fn shmdt(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
 }
 
 pub fn shmctl(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
+    const RMID: u64 = 0;
+    const SET: u64 = 1;
+    const STAT: u64 = 2;
+    const LOCK: u64 = 11;
+    const UNLOCK: u64 = 12;
+    let cmd = u64::from(cmd);
+    if !matches!(cmd, RMID | SET | STAT | LOCK | UNLOCK) {
+        return super::unmodelled("shmctl", names::SHMCTL, cmd, Errno::EINVAL);
+    }
     let seg = segment(k, id)?;
-    match cmd & 0xff {
-        0 => {
+    match cmd {
+        RMID => {
             let shm = &mut k.node.shm[seg];
             let key = shm.sysv.map_or(0, |s| s.0);
             shm.sysv = Some((0, true));
@@ -564,18 +622,17 @@ pub fn shmctl(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
                 k.node.shm.remove(seg);
             }
             k.node.sysv.retain(|kk, v| !(*kk == key && *v == seg));
-            Ok(0)
         }
-        1 => Ok(0),
-        2 => {
+        STAT => {
             // struct shmid64_ds: ipc64_perm (48 bytes), size, times, pids, nattch
             let shm = &k.node.shm[seg];
             let mut words = [0u64; 14];
             words[0] = shm.sysv.map_or(0, |s| s.0) as u32 as u64;
             (words[6], words[11]) = (shm.size, u64::from(shm.refs));
             k.write_obj(buf, &words)?;
-            Ok(0)
         }
-        other => Err(Stop::Unsupported(format!("shmctl command {other}"))),
+        // Owners are not modelled, and memory is never swapped.
+        _ => {}
     }
+    Ok(0)
 }

@@ -1,4 +1,4 @@
-//! uname(2), sysinfo(2), limits, prctl(2), scheduling, randomness.
+//! uname(2), sysinfo(2), limits, priorities, randomness.
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
@@ -7,7 +7,7 @@ use bloodhound_decisions::Stream;
 
 use crate::ctx::*;
 use crate::ids::*;
-use crate::wait::{Stop, SysResult};
+use crate::wait::SysResult;
 
 /// The release that programs see; new enough for every call in the table.
 pub const RELEASE: &str = "6.1.0-bloodhound";
@@ -84,120 +84,6 @@ pub fn prlimit64(k: &mut Ctx<'_>, pid: i32, resource: u32, new: Ptr, old: Ptr) -
         k.write_obj(old, &current)?;
     }
     Ok(0)
-}
-
-pub fn prctl(k: &mut Ctx<'_>, option: u32, a2: u64, a3: u64, a4: u64, a5: u64) -> SysResult {
-    match u64::from(option) {
-        c::PR_SET_NAME => {
-            let mut name = [0u8; 15];
-            let mut n = 0;
-            while n < 15 {
-                let byte: u8 = k.read_obj(Ptr(a2 + n as u64))?;
-                if byte == 0 {
-                    break;
-                }
-                name[n] = byte;
-                n += 1;
-            }
-            k.task_mut().comm = name[..n].to_vec();
-            Ok(0)
-        }
-        c::PR_GET_NAME => {
-            let mut name = [0u8; 16];
-            let comm = k.task().comm.clone();
-            name[..comm.len().min(15)].copy_from_slice(&comm[..comm.len().min(15)]);
-            k.write_bytes(a2, &name)?;
-            Ok(0)
-        }
-        c::PR_SET_PDEATHSIG => {
-            if a2 > 64 {
-                return err(Errno::EINVAL);
-            }
-            k.process_mut().pdeathsig = a2 as u32;
-            Ok(0)
-        }
-        c::PR_GET_PDEATHSIG => {
-            let signal = k.process().pdeathsig;
-            k.write_obj(Ptr(a2), &signal)?;
-            Ok(0)
-        }
-        c::PR_GET_DUMPABLE => Ok(k.process().dumpable),
-        c::PR_SET_DUMPABLE if a2 > 1 => err(Errno::EINVAL),
-        c::PR_SET_DUMPABLE => {
-            k.process_mut().dumpable = a2;
-            Ok(0)
-        }
-        c::PR_SET_NO_NEW_PRIVS if a2 == 1 => {
-            k.process_mut().no_new_privs = true;
-            Ok(0)
-        }
-        c::PR_GET_NO_NEW_PRIVS => Ok(u64::from(k.process().no_new_privs)),
-        c::PR_SET_CHILD_SUBREAPER => {
-            k.process_mut().subreaper = a2 != 0;
-            Ok(0)
-        }
-        c::PR_GET_CHILD_SUBREAPER => {
-            let on = i32::from(k.process().subreaper);
-            k.write_obj(Ptr(a2), &on)?;
-            Ok(0)
-        }
-        c::PR_GET_SECCOMP | c::PR_GET_THP_DISABLE | c::PR_SET_THP_DISABLE | c::PR_SET_TIMERSLACK => Ok(0),
-        c::PR_GET_TIMERSLACK => Ok(50_000),
-        option @ (c::PR_GET_KEEPCAPS
-        | c::PR_SET_KEEPCAPS
-        | c::PR_GET_SECUREBITS
-        | c::PR_SET_SECUREBITS
-        | c::PR_CAPBSET_READ
-        | c::PR_CAPBSET_DROP
-        | c::PR_CAP_AMBIENT) => super::caps::prctl(k, option, [a2, a3, a4, a5]),
-        c::PR_GET_TSC => {
-            k.write_obj(Ptr(a2), &1i32)?;
-            Ok(0)
-        }
-        // PR_SET_TSC asks for a trap that programs handle themselves.
-        c::PR_SET_TSC if a2 == 1 => Ok(0),
-        // Naming anonymous memory is a debugging aid which needs CONFIG_ANON_VMA_NAME.
-        c::PR_SET_VMA | c::PR_SET_MM => err(Errno::EINVAL),
-        _ => {
-            let known = matches!(u64::from(option), 1..=66);
-            if known {
-                return Err(Stop::Unsupported(format!("prctl option {option} (arguments {a2:#x}, {a3:#x})")));
-            }
-            err(Errno::EINVAL)
-        }
-    }
-}
-
-pub fn arch_prctl(k: &mut Ctx<'_>, code: Hex, addr: Ptr) -> SysResult {
-    match code.0 & 0xffff_ffff {
-        c::ARCH_SET_FS | c::ARCH_SET_GS => {
-            if addr.0 >= crate::mm::TASK_SIZE {
-                return err(Errno::EPERM);
-            }
-            let regs = &mut k.task_mut().regs;
-            if code.0 == c::ARCH_SET_FS {
-                regs.fs_base = addr.0;
-            } else {
-                regs.gs_base = addr.0;
-            }
-            Ok(0)
-        }
-        c::ARCH_GET_FS | c::ARCH_GET_GS => {
-            let regs = k.task().regs;
-            let base = if code.0 == c::ARCH_GET_FS { regs.fs_base } else { regs.gs_base };
-            k.write_obj(addr, &base)?;
-            Ok(0)
-        }
-        c::ARCH_GET_CPUID => Ok(1),
-        _ => err(Errno::EINVAL),
-    }
-}
-
-pub fn personality(_k: &mut Ctx<'_>, persona: Hex) -> SysResult {
-    match persona.0 & 0xffff_ffff {
-        0 | 0xffff_ffff => Ok(0),
-        other => Err(Stop::Unsupported(format!("personality {other:#x}"))),
-    }
 }
 
 impl Ctx<'_> {

@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
+use bloodhound_abi::names;
 
 use crate::ctx::*;
 use crate::ids::*;
@@ -19,6 +20,31 @@ const NAME: usize = 16;
 const RUNNING: u16 = 0x41;
 const LOOPBACK: u16 = RUNNING | 0x8;
 const ETHERNET: u16 = RUNNING | 0x2 | 0x1000;
+const FIOSETOWN: u64 = 0x8901;
+const SIOCSPGRP: u64 = 0x8902;
+const FIOGETOWN: u64 = 0x8903;
+const SIOCGPGRP: u64 = 0x8904;
+const SIOCGIFDSTADDR: u64 = 0x8917;
+const SIOCGIFMETRIC: u64 = 0x891d;
+const SIOCGIFCOUNT: u64 = 0x8938;
+const SIOCGIFTXQLEN: u64 = 0x8942;
+const SIOCETHTOOL: u64 = 0x8946;
+const SIOCGMIIPHY: u64 = 0x8947;
+const SIOCGMIIREG: u64 = 0x8948;
+const SIOCGIFMAP: u64 = 0x8970;
+const SIOCGHWTSTAMP: u64 = 0x89b1;
+/// Questions of wireless extensions.
+const WIRELESS: std::ops::RangeInclusive<u64> = 0x8b00..=0x8bff;
+/// What changes routes, addresses, neighbours or interfaces needs CAP_NET_ADMIN: SIOCADDRT, SIOCDELRT, SIOCSIFLINK,
+/// SIOCSIFFLAGS, SIOCSIFADDR, SIOCSIFDSTADDR, SIOCSIFBRDADDR, SIOCSIFNETMASK, SIOCSIFMETRIC, SIOCSIFMTU, SIOCSIFNAME,
+/// SIOCSIFHWADDR, SIOCSIFSLAVE, SIOCADDMULTI, SIOCDELMULTI, SIOCSIFPFLAGS, SIOCDIFADDR, SIOCSIFHWBROADCAST, SIOCSIFBR,
+/// SIOCSIFTXQLEN, SIOCSMIIREG, SIOCDARP, SIOCSARP, SIOCSIFMAP, SIOCSIFVLAN, SIOCBRADDBR, SIOCBRDELBR, SIOCSHWTSTAMP,
+/// SIOCUNIXFILE.
+const ADMIN: [u64; 29] = [
+    0x890b, 0x890c, 0x8911, 0x8914, 0x8916, 0x8918, 0x891a, 0x891c, 0x891e, 0x8922, 0x8923, 0x8924, 0x8930,
+    0x8931, 0x8932, 0x8934, 0x8936, 0x8937, 0x8941, 0x8943, 0x8949, 0x8953, 0x8955, 0x8971, 0x8983, 0x89a0,
+    0x89a1, 0x89b0, 0x89e0,
+];
 /// ARPHRD_ETHER and ARPHRD_LOOPBACK.
 const ARPHRD_ETHER: u16 = 1;
 const ARPHRD_LOOPBACK: u16 = 772;
@@ -34,6 +60,11 @@ impl Ctx<'_> {
             (c::TIOCOUTQ, Sock::Unix(id)) => self.node.unix.unreceived_bytes(id),
             // Never at the urgent mark.
             (c::SIOCATMARK, Sock::Inet(_)) => 0,
+            (FIOSETOWN | SIOCSPGRP, _) => {
+                self.node.files[file].owner = self.read_obj(arg)?;
+                return Ok(0);
+            }
+            (FIOGETOWN | SIOCGPGRP, _) => self.node.files[file].owner as u32 as usize,
             (c::SIOCGIFCONF, _) => return self.interface_list(arg),
             (
                 c::SIOCGIFNAME
@@ -43,10 +74,21 @@ impl Ctx<'_> {
                 | c::SIOCGIFNETMASK
                 | c::SIOCGIFMTU
                 | c::SIOCGIFHWADDR
-                | c::SIOCGIFINDEX,
+                | c::SIOCGIFINDEX
+                | SIOCGIFDSTADDR
+                | SIOCGIFMETRIC
+                | SIOCGIFTXQLEN
+                | SIOCETHTOOL
+                | SIOCGMIIPHY
+                | SIOCGMIIREG
+                | SIOCGIFMAP
+                | SIOCGHWTSTAMP,
                 _,
             ) => return self.interface_query(cmd, arg),
-            _ => return err(Errno::ENOTTY),
+            _ if WIRELESS.contains(&cmd) => return self.interface_query(cmd, arg),
+            _ if ADMIN.contains(&cmd) => return err(Errno::EPERM),
+            (SIOCGIFCOUNT, _) => return err(Errno::EINVAL),
+            _ => return super::unmodelled("ioctl", names::IOCTL_SOCKET, cmd, Errno::ENOTTY),
         };
         self.write_obj(arg, &(number as i32))?;
         Ok(0)
@@ -104,13 +146,23 @@ impl Ctx<'_> {
                 put(&mut out, &family.to_le_bytes());
                 out[NAME + 2..NAME + 8].copy_from_slice(&interface.hardware());
             }
-            c::SIOCGIFADDR | c::SIOCGIFNETMASK | c::SIOCGIFBRDADDR if interface.v4().is_none() => {
+            c::SIOCGIFADDR | SIOCGIFDSTADDR | c::SIOCGIFNETMASK | c::SIOCGIFBRDADDR
+                if interface.v4().is_none() =>
+            {
                 return err(Errno::EADDRNOTAVAIL);
             }
-            c::SIOCGIFADDR => put(&mut out, &address(ip.to_bits())),
+            // An interface without a peer shows its own address.
+            c::SIOCGIFADDR | SIOCGIFDSTADDR => put(&mut out, &address(ip.to_bits())),
+            // "always 0": Linux has no metric.
+            SIOCGIFMETRIC => put(&mut out, &0i32.to_le_bytes()),
+            SIOCGIFTXQLEN => put(&mut out, &1000i32.to_le_bytes()),
+            SIOCGIFMAP => put(&mut out, &[0; IFREQ - NAME]),
             c::SIOCGIFNETMASK => put(&mut out, &address(mask)),
             c::SIOCGIFBRDADDR if interface.is_loopback() => put(&mut out, &address(0)),
             c::SIOCGIFBRDADDR => put(&mut out, &address(ip.to_bits() | !mask)),
+            // What a driver would answer.
+            SIOCETHTOOL | SIOCGMIIPHY | SIOCGMIIREG | SIOCGHWTSTAMP => return err(Errno::EOPNOTSUPP),
+            _ if WIRELESS.contains(&cmd) => return err(Errno::EOPNOTSUPP),
             _ => {}
         }
         self.write_bytes(arg.0, &out)?;

@@ -266,8 +266,9 @@ impl Ctx<'_> {
                 let (read, write) = sides(flags);
                 let want = if read { MAY_READ } else { 0 } | if write { MAY_WRITE } else { 0 };
                 if write && mode & 0o200 == 0 {
-                    // Container runtimes mount /sys and /proc/sys read-only.
-                    let read_only = synth.tree == Tree::Sys || synth.path.starts_with(b"sys/");
+                    // Container runtimes mount /sys and /proc/sys read-only; whose files they are not hears of the mode first.
+                    let read_only =
+                        cred.is_root() && (synth.tree == Tree::Sys || synth.path.starts_with(b"sys/"));
                     return err(if read_only { Errno::EROFS } else { Errno::EACCES });
                 }
                 view.permit(synth, cred, want)?;
@@ -353,22 +354,16 @@ impl Ctx<'_> {
         }
     }
 
-    /// write(2) to a file of /proc. A thread's name can be set ("comm"); the knobs that steer memory pressure and core
-    /// dumps are accepted and do nothing.
+    /// write(2) to a file of /proc: a thread's name ("comm"), and what [`crate::procfs::Knobs`] keeps.
     pub(crate) fn synthetic_write(&mut self, path: &[u8], data: &[u8]) -> SysResult {
         let synth = Synth::from_absolute(path).ok_or(Errno::EIO)?;
         let text = std::str::from_utf8(&synth.path).map_err(|_| Errno::EIO)?;
-        let name = text.rsplit('/').next().unwrap_or_default();
+        let (directory, name) = text.rsplit_once('/').ok_or(Errno::EIO)?;
+        let number = directory.rsplit('/').next().and_then(|d| d.parse().ok()).ok_or(Errno::EIO)?;
         if name != "comm" {
-            return match name {
-                "oom_score_adj" | "oom_adj" | "loginuid" | "coredump_filter" | "clear_refs" => {
-                    Ok(data.len() as u64)
-                }
-                _ => err(Errno::EIO),
-            };
+            return self.write_knob(number, name, data);
         }
-        let directory = text.strip_suffix("/comm").and_then(|d| d.rsplit('/').next());
-        let tid = Tid(directory.and_then(|d| d.parse().ok()).ok_or(Errno::EIO)?);
+        let tid = Tid(number);
         let pid = self.pid;
         let task = self.node.tasks.get_mut(&tid).ok_or(Errno::ESRCH)?;
         // "A thread may modify its comm value, or that of any of other thread in the same thread group".

@@ -1,6 +1,7 @@
 //! fork(2), clone(2), exit(2), wait(2), kill(2)'s relatives of identity: process groups and sessions.
 
 use bloodhound_abi::consts as c;
+use bloodhound_abi::names;
 use bloodhound_abi::structs::{CloneArgs, Rusage, Siginfo, Timeval};
 use bloodhound_abi::{Errno, Regs};
 use bloodhound_vfs::BaseFs;
@@ -50,12 +51,25 @@ pub fn clone3(k: &mut Ctx<'_>, args: Ptr, size: u64) -> SysResult {
     }
     let mut raw = CloneArgs::default();
     let n = (size as usize).min(size_of::<CloneArgs>());
+    k.check_newer_fields(args, n as u64, size)?;
     k.read_bytes(args.0, &mut zerocopy::IntoBytes::as_mut_bytes(&mut raw)[..n])?;
-    if raw.set_tid_size != 0 || raw.flags & 0x2_0000_0000 != 0 {
-        return Err(Stop::Unsupported("clone3 with set_tid or CLONE_INTO_CGROUP".into()));
+    // "EINVAL One of the values specified in flags is not recognized"; what clone(2) takes for a signal is none.
+    const CSIGNAL: u64 = 0xff;
+    let unknown = raw.flags & !(0xffff_ffff | c::CLONE_CLEAR_SIGHAND | CLONE_INTO_CGROUP);
+    if unknown != 0 || raw.flags & (c::CLONE_DETACHED | CSIGNAL & !CLONE_NEWTIME) != 0 {
+        return err(Errno::EINVAL);
+    }
+    let both = c::CLONE_SIGHAND | c::CLONE_CLEAR_SIGHAND;
+    let silent = raw.flags & (c::CLONE_THREAD | c::CLONE_PARENT) != 0 && raw.exit_signal != 0;
+    if raw.flags & both == both || silent || (raw.set_tid == 0) != (raw.set_tid_size == 0) {
+        return err(Errno::EINVAL);
     }
     if (raw.stack == 0) != (raw.stack_size == 0) || raw.exit_signal > 64 {
         return err(Errno::EINVAL);
+    }
+    // CAP_CHECKPOINT_RESTORE.
+    if raw.set_tid_size != 0 {
+        return err(Errno::EPERM);
     }
     do_clone(
         k,
@@ -68,6 +82,22 @@ pub fn clone3(k: &mut Ctx<'_>, args: Ptr, size: u64) -> SysResult {
             tls: raw.tls,
         },
     )
+}
+
+const CLONE_NEWTIME: u64 = 0x80;
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+impl Ctx<'_> {
+    /// A structure that is longer than the kernel knows may have zeros only behind what it knows (copy_struct_from_user):
+    /// E2BIG, also for more than a page.
+    fn check_newer_fields(&mut self, at: Ptr, known: u64, size: u64) -> SysResult<()> {
+        if size > 4096 {
+            return err(Errno::E2BIG);
+        }
+        let mut rest = vec![0; size.saturating_sub(known) as usize];
+        self.read_bytes(at.0 + known, &mut rest)?;
+        if rest.iter().all(|b| *b == 0) { Ok(()) } else { err(Errno::E2BIG) }
+    }
 }
 
 pub fn fork(k: &mut Ctx<'_>) -> SysResult {
@@ -102,20 +132,27 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
         | c::CLONE_NEWIPC
         | c::CLONE_NEWUSER
         | c::CLONE_NEWPID
-        | c::CLONE_NEWNET;
+        | c::CLONE_NEWNET
+        | CLONE_NEWTIME;
+    // A file system root and working directory in another namespace than those who share it: "EINVAL".
+    if has(c::CLONE_FS) && r.flags & (c::CLONE_NEWNS | c::CLONE_NEWUSER) != 0
+        || has(c::CLONE_THREAD) && r.flags & (c::CLONE_NEWUSER | c::CLONE_NEWPID) != 0
+    {
+        return err(Errno::EINVAL);
+    }
     if r.flags & namespaces != 0 {
         return err(Errno::EPERM);
     }
-    if has(c::CLONE_PIDFD) || (has(c::CLONE_PARENT) && !has(c::CLONE_THREAD)) {
-        return Err(Stop::Unsupported(format!("clone flags {:#x}", r.flags)));
+    let mut missing = r.flags & (c::CLONE_PIDFD | CLONE_INTO_CGROUP);
+    if !has(c::CLONE_THREAD) {
+        missing |= r.flags & (c::CLONE_PARENT | c::CLONE_FILES);
+        missing |= if has(c::CLONE_VFORK) { 0 } else { r.flags & c::CLONE_VM };
     }
-    if has(c::CLONE_FILES) != has(c::CLONE_THREAD)
-        || (has(c::CLONE_VM) && !has(c::CLONE_THREAD) && !has(c::CLONE_VFORK))
-    {
-        return Err(Stop::Unsupported(format!(
-            "clone flags {:#x}: memory or descriptors shared between processes",
-            r.flags
-        )));
+    if missing != 0 {
+        return Err(Stop::Unsupported(format!("clone {}", names::bits(names::CLONE, missing))));
+    }
+    if has(c::CLONE_THREAD) && !has(c::CLONE_FILES) {
+        return Err(Stop::Unsupported("clone CLONE_THREAD without CLONE_FILES".into()));
     }
     let tid = Tid(k.node.new_pid());
     let mut regs = k.task().regs;
@@ -184,6 +221,7 @@ impl Ctx<'_> {
         task.sigmask = parent.sigmask;
         task.exception = parent.exception;
         task.policy = super::sched::inherited(parent.policy);
+        task.timer_slack = parent.timer_slack;
         task.comm = parent.comm.clone();
         // "A child created via fork inherits the alternate stack; clone with CLONE_VM and not CLONE_VFORK clears it".
         if r.flags & c::CLONE_VM == 0 || r.flags & c::CLONE_VFORK != 0 {
@@ -505,6 +543,8 @@ pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: Hex, rus
         c::P_PID if id > 0 => Which::Pid(Pid(id as u32)),
         c::P_PGID if id > 0 => Which::Group(Pid(id as u32)),
         c::P_PGID if id == 0 => Which::Group(k.process().pgid),
+        // "EBADF idtype was P_PIDFD and id is not a valid PID file descriptor": nothing makes one.
+        c::P_PIDFD if id >= 0 => return err(Errno::EBADF),
         _ => return err(Errno::EINVAL),
     };
     let news = k.wait_child(which, options.0)?;

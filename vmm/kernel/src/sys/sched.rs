@@ -13,6 +13,12 @@ const REAL_TIME: [u32; 3] = [1, 2, 6];
 const RESET_ON_FORK: u32 = 0x4000_0000;
 /// Size of the first struct sched_attr.
 const ATTR_SIZE: u32 = 48;
+/// Size of the one that Linux 6.1 knows, with utilization clamps.
+const ATTR_KNOWN: u32 = 56;
+/// SCHED_FLAG_ALL; of it SCHED_FLAG_KEEP_POLICY and SCHED_FLAG_UTIL_CLAMP.
+const ATTR_FLAGS: u32 = 0x7f;
+const KEEP_POLICY: u32 = 8;
+const UTIL_CLAMP: u32 = 0x60;
 
 impl Ctx<'_> {
     /// The task that a pid argument names. "ESRCH The thread whose ID is pid could not be found."
@@ -139,7 +145,31 @@ pub fn sched_setattr(k: &mut Ctx<'_>, pid: i32, attr: Ptr, flags: Hex) -> SysRes
     if flags.0 & 0xffff_ffff != 0 {
         return err(Errno::EINVAL);
     }
-    k.scheduled(pid)?;
+    // size, policy, flags (64 bits), nice, priority.
+    let [size, policy, low, high, _nice, priority]: [u32; 6] = k.read_obj(attr)?;
+    if size != 0 && !(ATTR_SIZE..=4096).contains(&size) {
+        // "E2BIG [...] the kernel [...] returns the size that it knows".
+        k.write_obj(attr, &ATTR_KNOWN)?;
+        return err(Errno::E2BIG);
+    }
+    if high != 0 || low & !ATTR_FLAGS != 0 {
+        return err(Errno::EINVAL);
+    }
+    // SCHED_FLAG_UTIL_CLAMP needs CONFIG_UCLAMP_TASK.
+    if low & UTIL_CLAMP != 0 {
+        return err(Errno::EOPNOTSUPP);
+    }
+    let tid = k.scheduled(pid)?;
+    if low & KEEP_POLICY != 0 {
+        return Ok(0);
+    }
+    if REAL_TIME.contains(&policy) {
+        return err(Errno::EPERM);
+    }
+    if !FAIR.contains(&policy) || priority != 0 {
+        return err(Errno::EINVAL);
+    }
+    k.node.task_mut(tid).policy = policy | if low & 1 != 0 { RESET_ON_FORK } else { 0 };
     Ok(0)
 }
 

@@ -2,11 +2,12 @@
 //!
 //! Three kinds of options: those with an effect in the network stack ([`bloodhound_net::SockOpt`]) or in the kernel
 //! (timeouts, SO_PASSCRED); those that are kept and shown again without an effect that a program here could see (module
-//! [`kept`]); and all others, which fail with ENOPROTOOPT. An option whose effect matters and is not modelled stops the
-//! run instead of being ignored.
+//! [`kept`]); and all others ([`other`]), which fail with ENOPROTOOPT if Linux 6.1 does not know them. An option whose effect
+//! matters and is not modelled stops the run instead of being ignored.
 
 mod get;
 mod kept;
+mod other;
 mod set;
 
 use bloodhound_abi::Errno;

@@ -3,6 +3,7 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::SimTime;
 use bloodhound_abi::consts as c;
+use bloodhound_abi::names;
 use bloodhound_abi::structs::{Itimerspec, Itimerval, Timespec, Timeval, Tms};
 
 use crate::ctx::*;
@@ -44,7 +45,13 @@ impl Ctx<'_> {
         match clock {
             c::CLOCK_REALTIME | c::CLOCK_REALTIME_ALARM | c::CLOCK_TAI => Ok(true),
             c::CLOCK_MONOTONIC | c::CLOCK_BOOTTIME | c::CLOCK_BOOTTIME_ALARM => Ok(false),
-            c::CLOCK_PROCESS_CPUTIME_ID => Err(Stop::Unsupported("a timer on a CPU-time clock".into())),
+            c::CLOCK_PROCESS_CPUTIME_ID | c::CLOCK_THREAD_CPUTIME_ID => {
+                super::unmodelled("a timer on", names::CPU_CLOCKS, clock, Errno::EINVAL)
+            }
+            // Clocks that can only be read.
+            c::CLOCK_MONOTONIC_RAW | c::CLOCK_REALTIME_COARSE | c::CLOCK_MONOTONIC_COARSE => {
+                err(Errno::EOPNOTSUPP)
+            }
             _ => err(Errno::EINVAL),
         }
     }
@@ -149,6 +156,11 @@ pub fn nanosleep(k: &mut Ctx<'_>, req: Ptr, rem: Ptr) -> SysResult {
 pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: Hex, req: Ptr, rem: Ptr) -> SysResult {
     let ts: Timespec = k.read_obj(req)?;
     let ns = ts.to_ns().ok_or(Errno::EINVAL)?;
+    // "EINVAL clockid was invalid. (CLOCK_THREAD_CPUTIME_ID is not a permitted value for clockid.)": the C library says so, the
+    // kernel's clock has no sleep.
+    if clock as u64 == c::CLOCK_THREAD_CPUTIME_ID {
+        return err(Errno::EOPNOTSUPP);
+    }
     let realtime = Ctx::timer_clock(clock as u64)?;
     let absolute = flags.0 & c::TIMER_ABSTIME != 0;
     let deadline =
@@ -195,9 +207,9 @@ pub fn setitimer(k: &mut Ctx<'_>, which: u32, value: Ptr, old: Ptr) -> SysResult
         (new.value.to_ns().ok_or(Errno::EINVAL)?, new.interval.to_ns().ok_or(Errno::EINVAL)?);
     if u64::from(which) != c::ITIMER_REAL {
         if ns > 0 {
-            return Err(Stop::Unsupported(
-                "setitimer on a CPU-time clock (user computation costs no virtual time)".into(),
-            ));
+            // User computation costs no virtual time.
+            let name = if u64::from(which) == c::ITIMER_VIRTUAL { "ITIMER_VIRTUAL" } else { "ITIMER_PROF" };
+            return Err(Stop::Unsupported(format!("setitimer {name}")));
         }
         return Ok(0);
     }
@@ -288,7 +300,7 @@ pub fn timerfd_create(k: &mut Ctx<'_>, clock: u32, flags: Hex) -> SysResult {
         return err(Errno::EINVAL);
     }
     let realtime = match u64::from(clock) {
-        c::CLOCK_PROCESS_CPUTIME_ID | c::CLOCK_TAI => return err(Errno::EINVAL),
+        c::CLOCK_PROCESS_CPUTIME_ID..=c::CLOCK_MONOTONIC_COARSE | c::CLOCK_TAI => return err(Errno::EINVAL),
         other => Ctx::timer_clock(other)?,
     };
     let id = k.node.timerfds.insert(TimerFd { realtime, ..TimerFd::default() });

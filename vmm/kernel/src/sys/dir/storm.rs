@@ -12,7 +12,7 @@ use crate::ids::*;
 use crate::task::TaskState;
 use crate::testing::Bench;
 
-const CALLS: [&str; 91] = [
+const CALLS: [&str; 90] = [
     "read",
     "write",
     "open",
@@ -100,7 +100,6 @@ const CALLS: [&str; 91] = [
     "pwritev2",
     "statx",
     "faccessat2",
-    "fchmodat2",
     "sendfile",
     "pipe",
     "eventfd2",

@@ -8,11 +8,16 @@ use zerocopy::IntoBytes;
 
 use super::CONGESTION_NAME;
 use super::kept::{KEPT_BY_UNIX, kept};
+use super::other::{Call, other};
 use crate::ctx::*;
 use crate::ids::*;
 use crate::socket::Generic;
 use crate::sys::socket::Sock;
 use crate::wait::SysResult;
+
+const SO_BSDCOMPAT: u64 = 14;
+const TCP_CC_INFO: u64 = 26;
+const TCP_SAVED_SYN: u64 = 28;
 
 fn int(number: i32) -> Vec<u8> {
     number.to_le_bytes().to_vec()
@@ -49,7 +54,11 @@ impl Ctx<'_> {
                 | c::SO_INCOMING_NAPI_ID
                 | c::SO_TIMESTAMP
                 | c::SO_TIMESTAMPNS
-                | c::SO_TIMESTAMPING,
+                | c::SO_TIMESTAMPING
+                | c::SO_TIMESTAMP_NEW
+                | c::SO_TIMESTAMPNS_NEW
+                | c::SO_TIMESTAMPING_NEW
+                | SO_BSDCOMPAT,
                 _,
             ) => int(0),
             (c::SO_PEERNAME, _) => {
@@ -89,7 +98,7 @@ impl Ctx<'_> {
             // No peer credentials: pid 0, ids -1.
             c::SO_PEERCRED => [0u32, u32::MAX, u32::MAX].as_bytes().to_vec(),
             c::SO_BINDTODEVICE => Vec::new(),
-            _ => return err(Errno::ENOPROTOOPT),
+            _ => return other(Call::Get, c::SOL_SOCKET, name),
         })
     }
 
@@ -108,7 +117,9 @@ impl Ctx<'_> {
             c::SO_LINGER => linger(socket.generic.linger, &socket.generic),
             c::SO_BINDTODEVICE => Vec::new(),
             _ => {
-                let (_, default) = KEPT_BY_UNIX.iter().find(|k| k.0 == name).ok_or(Errno::ENOPROTOOPT)?;
+                let Some((_, default)) = KEPT_BY_UNIX.iter().find(|k| k.0 == name) else {
+                    return other(Call::Get, c::SOL_SOCKET, name);
+                };
                 int(socket.generic.kept.get(&(c::SOL_SOCKET, name)).copied().unwrap_or(*default))
             }
         })
@@ -152,7 +163,7 @@ impl Ctx<'_> {
             }
             (c::IPPROTO_IP, c::IP_RECVORIGDSTADDR) => Ok(int(0)),
             (c::IPPROTO_UDP, c::UDP_CORK) => Ok(int(0)),
-            _ => err(Errno::ENOPROTOOPT),
+            _ => other(Call::Get, level, name),
         }
     }
 
@@ -192,8 +203,9 @@ impl Ctx<'_> {
                 }
             },
             c::TCP_FASTOPEN_CONNECT | c::TCP_THIN_DUPACK => int(0),
-            c::TCP_ULP => Vec::new(),
-            _ => return err(Errno::ENOPROTOOPT),
+            // Reno has nothing to tell, and no SYN was saved: both have no bytes.
+            c::TCP_ULP | TCP_CC_INFO | TCP_SAVED_SYN => Vec::new(),
+            _ => return other(Call::Get, c::IPPROTO_TCP, name),
         })
     }
 }

@@ -23,6 +23,11 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::SOL_SOCKET, c::SO_OOBINLINE, 0, Flag),
         (c::SOL_SOCKET, c::SO_NO_CHECK, 0, Flag),
         (c::SOL_SOCKET, c::SO_RXQ_OVFL, 0, Flag),
+        // SO_PASSSEC, SO_WIFI_STATUS, SO_NOFCS, SO_SELECT_ERR_QUEUE: labels, radios, and a queue that is always empty.
+        (c::SOL_SOCKET, 34, 0, Flag),
+        (c::SOL_SOCKET, 41, 0, Flag),
+        (c::SOL_SOCKET, 43, 0, Flag),
+        (c::SOL_SOCKET, 45, 0, Flag),
         (c::SOL_SOCKET, c::SO_PRIORITY, 0, ANY),
         (c::SOL_SOCKET, c::SO_INCOMING_CPU, -1, ANY),
         (c::SOL_SOCKET, c::SO_MAX_PACING_RATE, -1, ANY),
@@ -60,6 +65,8 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::IPPROTO_TCP, c::TCP_NOTSENT_LOWAT, 0, ANY),
         (c::IPPROTO_TCP, c::TCP_THIN_LINEAR_TIMEOUTS, 0, Range(0, 1)),
         (c::IPPROTO_TCP, c::TCP_SAVE_SYN, 0, Range(0, 2)),
+        // TCP_FASTOPEN_NO_COOKIE
+        (c::IPPROTO_TCP, 34, 0, Range(0, 1)),
     ]
 };
 

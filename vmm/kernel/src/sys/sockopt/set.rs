@@ -2,16 +2,20 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
+use bloodhound_abi::names;
 use bloodhound_abi::structs::{Linger, Timeval};
 use bloodhound_net::{Proto, SockOpt, SocketId, TcpState};
 
 use super::CONGESTION_NAME;
 use super::kept::{KEPT_BY_UNIX, Shape, kept};
+use super::other::{Call, other};
 use crate::ctx::*;
 use crate::sys::socket::Sock;
 use crate::unix::BUFFER;
 use crate::wait::{Stop, SysResult};
 
+const SO_BSDCOMPAT: u64 = 14;
+const SO_PEEK_OFF: u64 = 42;
 /// SOCK_MIN_SNDBUF and SOCK_MIN_RCVBUF.
 const MIN_SNDBUF: u32 = 4608;
 const MIN_RCVBUF: u32 = 2304;
@@ -22,8 +26,10 @@ const LINGER_MAX: i32 = 0x978d_4fdf_u32 as i32;
 /// TCP_FIN_TIMEOUT_MAX, seconds.
 const FIN_TIMEOUT_MAX: i32 = 120;
 
-fn unsupported<T>(what: &str) -> SysResult<T> {
-    Err(Stop::Unsupported(format!("setsockopt {what}")))
+/// The effect of this option matters and is not modelled.
+fn unsupported<T>(level: u64, name: u64) -> SysResult<T> {
+    let known = names::name_of(names::socket_options(level), name).unwrap_or("of an unknown name");
+    Err(Stop::Unsupported(format!("setsockopt {known}")))
 }
 
 impl Ctx<'_> {
@@ -46,7 +52,7 @@ impl Ctx<'_> {
             | c::SO_ATTACH_BPF
             | c::SO_ATTACH_REUSEPORT_CBPF
             | c::SO_ATTACH_REUSEPORT_EBPF => {
-                return unsupported("SO_ATTACH_* (packet filters)");
+                return unsupported(c::SOL_SOCKET, name);
             }
             _ => {}
         }
@@ -61,12 +67,23 @@ impl Ctx<'_> {
             c::SO_MARK | c::SO_SNDBUFFORCE | c::SO_RCVBUFFORCE => err(Errno::EPERM),
             c::SO_PRIORITY if !(0..=6).contains(&number) => err(Errno::EPERM),
             c::SO_TIMESTAMP | c::SO_TIMESTAMPNS | c::SO_TIMESTAMPING if number != 0 => {
-                unsupported("SO_TIMESTAMP*")
+                unsupported(c::SOL_SOCKET, name)
             }
             c::SO_TIMESTAMP_NEW | c::SO_TIMESTAMPNS_NEW | c::SO_TIMESTAMPING_NEW if number != 0 => {
-                unsupported("SO_TIMESTAMP*")
+                unsupported(c::SOL_SOCKET, name)
             }
-            c::SO_TIMESTAMP | c::SO_TIMESTAMPNS | c::SO_TIMESTAMPING => Ok(()),
+            c::SO_TIMESTAMP
+            | c::SO_TIMESTAMPNS
+            | c::SO_TIMESTAMPING
+            | c::SO_TIMESTAMP_NEW
+            | c::SO_TIMESTAMPNS_NEW
+            | c::SO_TIMESTAMPING_NEW => Ok(()),
+            // "This option enables BSD bug-to-bug compatibility": ignored since Linux 2.2.
+            SO_BSDCOMPAT => Ok(()),
+            // Not of stream sockets; "EOPNOTSUPP" (sock_setsockopt).
+            SO_PEEK_OFF if matches!(sock, Sock::Inet(id) if self.inet(id)?.proto == Proto::Tcp) => {
+                err(Errno::EOPNOTSUPP)
+            }
             c::SO_RCVTIMEO | c::SO_RCVTIMEO_NEW | c::SO_SNDTIMEO | c::SO_SNDTIMEO_NEW => {
                 let timeout = self.timeout_option(value, len)?;
                 let generic = self.generic(sock)?;
@@ -119,7 +136,7 @@ impl Ctx<'_> {
                     _ if KEPT_BY_UNIX.iter().any(|k| k.0 == name) => {
                         unix.generic.kept.insert((c::SOL_SOCKET, name), i32::from(on));
                     }
-                    _ => return err(Errno::ENOPROTOOPT),
+                    _ => return other(Call::Set, c::SOL_SOCKET, name),
                 }
                 Ok(())
             }
@@ -134,7 +151,7 @@ impl Ctx<'_> {
                     c::SO_RCVLOWAT => SockOpt::RcvLowat(number as u32),
                     // Meaningless but allowed on Linux.
                     c::SO_PASSCRED => return Ok(()),
-                    _ => return err(Errno::ENOPROTOOPT),
+                    _ => return other(Call::Set, c::SOL_SOCKET, name),
                 };
                 self.set_stack_option(id, option)
             }
@@ -177,7 +194,7 @@ impl Ctx<'_> {
             return Ok(());
         }
         if crate::inet::interfaces(self.node).iter().any(|i| i.name.as_bytes() == name) {
-            return unsupported("SO_BINDTODEVICE");
+            return unsupported(c::SOL_SOCKET, c::SO_BINDTODEVICE);
         }
         err(Errno::ENODEV)
     }
@@ -198,8 +215,8 @@ impl Ctx<'_> {
             c::IPPROTO_IPV6 if v6 => self.set_ipv6_option(id, tcp, name, value, len),
             c::IPPROTO_UDP if !tcp => match (name, self.int_option(value, len)?) {
                 (c::UDP_CORK, 0) => Ok(()),
-                (c::UDP_CORK, _) => unsupported("UDP_CORK"),
-                _ => err(Errno::ENOPROTOOPT),
+                (c::UDP_CORK, _) => unsupported(level, name),
+                _ => other(Call::Set, level, name),
             },
             _ => err(Errno::ENOPROTOOPT),
         }
@@ -219,8 +236,8 @@ impl Ctx<'_> {
                 err(Errno::EINVAL)
             }
             c::IP_TRANSPARENT if number != 0 => err(Errno::EPERM),
-            c::IP_ADD_MEMBERSHIP | c::IP_MULTICAST_IF | c::MCAST_JOIN_GROUP => unsupported("IP multicast"),
-            c::IP_RECVORIGDSTADDR if number != 0 => unsupported("IP_RECVORIGDSTADDR"),
+            c::IP_ADD_MEMBERSHIP | c::IP_MULTICAST_IF | c::MCAST_JOIN_GROUP => unsupported(level, name),
+            c::IP_RECVORIGDSTADDR if number != 0 => unsupported(level, name),
             c::IP_MULTICAST_TTL if tcp => err(Errno::EINVAL),
             // "val &= ~INET_ECN_MASK": the two low bits are TCP's own.
             c::IP_TOS if tcp => self.keep_protocol(id, (level, name), number & 0xfc),
@@ -240,9 +257,7 @@ impl Ctx<'_> {
         };
         match name {
             c::IPV6_V6ONLY => self.set_stack_option(id, SockOpt::V6Only(number != 0)),
-            c::IPV6_ADD_MEMBERSHIP | c::IPV6_MULTICAST_IF | c::MCAST_JOIN_GROUP => {
-                unsupported("IPv6 multicast")
-            }
+            c::IPV6_ADD_MEMBERSHIP | c::IPV6_MULTICAST_IF | c::MCAST_JOIN_GROUP => unsupported(level, name),
             c::IPV6_UNICAST_HOPS | c::IPV6_MULTICAST_HOPS | c::IPV6_TCLASS if number == -1 => {
                 self.reset(id, level, name)
             }
@@ -263,7 +278,9 @@ impl Ctx<'_> {
     }
 
     fn keep_protocol(&mut self, id: SocketId, option: (u64, u64), number: i32) -> SysResult<()> {
-        let (_, shape) = kept(option.0, option.1).ok_or(Errno::ENOPROTOOPT)?;
+        let Some((_, shape)) = kept(option.0, option.1) else {
+            return other(Call::Set, option.0, option.1);
+        };
         self.keep(Sock::Inet(id), option, number, shape)
     }
 

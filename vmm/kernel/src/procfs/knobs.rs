@@ -1,0 +1,174 @@
+//! Files of /proc/PID that programs write (proc(5)): what memory pressure, core dumps and audit would do with a process.
+//! The values are kept, checked and inherited as in Linux; nothing here acts upon them.
+
+use bloodhound_abi::Errno;
+
+use super::View;
+use crate::ctx::*;
+use crate::ids::*;
+use crate::task::TIMER_SLACK;
+use crate::wait::SysResult;
+
+const CAP_SYS_NICE: u32 = 23;
+const CAP_SYS_RESOURCE: u32 = 24;
+const CAP_AUDIT_CONTROL: u32 = 30;
+/// OOM_SCORE_ADJ_MAX; the least value is its negative.
+const OOM_MAX: i64 = 1000;
+/// -OOM_DISABLE, the scale of the older oom_adj, and OOM_ADJUST_MAX.
+const OOM_ADJ_SCALE: i64 = 17;
+const OOM_ADJ_MAX: i64 = 15;
+/// PROC_NUMBUF without the end: more is not looked at.
+const NUMBER: usize = 12;
+/// MMF_DUMP_FILTER_MASK.
+const DUMP_FILTER: u32 = 0x1ff;
+/// No login.
+const UNSET: u32 = u32::MAX;
+
+/// What a process keeps; a child starts with its parent's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Knobs {
+    /// oom_score_adj, -1000 to 1000.
+    pub oom_score_adj: i16,
+    /// The least that may be set without CAP_SYS_RESOURCE.
+    pub oom_score_adj_min: i16,
+    /// coredump_filter.
+    pub coredump_filter: u32,
+    /// loginuid and sessionid.
+    pub login: (u32, u32),
+}
+
+impl Default for Knobs {
+    fn default() -> Knobs {
+        Knobs { oom_score_adj: 0, oom_score_adj_min: 0, coredump_filter: 0x33, login: (UNSET, UNSET) }
+    }
+}
+
+impl Knobs {
+    /// oom_adj, "for backward compatibility [...] scaled".
+    pub(super) fn oom_adj(&self) -> i64 {
+        (i64::from(self.oom_score_adj) * OOM_ADJ_SCALE / OOM_MAX).min(OOM_ADJ_MAX)
+    }
+
+    /// oom_score of a process that uses next to nothing of the machine's memory.
+    pub(super) fn oom_score(&self) -> i64 {
+        (OOM_MAX + i64::from(self.oom_score_adj)) * 2 / 3
+    }
+}
+
+/// A number as kstrtol reads it: one sign, in base 0 a prefix for the base, at most one newline behind it.
+fn number(text: &[u8], base: u32) -> Result<i64, Errno> {
+    let text = std::str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let (negative, digits) = match text.as_bytes().first() {
+        Some(b'-') => (true, &text[1..]),
+        Some(b'+') => (false, &text[1..]),
+        _ => (false, text),
+    };
+    let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+    let (digits, radix) = match (base, hex) {
+        (0, Some(hex)) => (hex, 16),
+        (0, None) if digits.len() > 1 && digits.starts_with('0') => (&digits[1..], 8),
+        (0, None) => (digits, 10),
+        (base, _) => (digits, base),
+    };
+    if digits.is_empty() || !digits.bytes().all(|b| char::from(b).is_digit(radix)) {
+        return Err(Errno::EINVAL);
+    }
+    let value = i64::from_str_radix(digits, radix).map_err(|_| Errno::ERANGE)?;
+    Ok(if negative { -value } else { value })
+}
+
+impl Ctx<'_> {
+    /// write(2) to `/proc/number/name`. EINVAL for what is no value of it, EACCES and EPERM, ESRCH; EIO for what is not
+    /// written to.
+    pub(crate) fn write_knob(&mut self, of: u32, name: &str, data: &[u8]) -> SysResult {
+        let view = View { node: self.node, pid: self.pid, tid: self.tid };
+        let pid = view.process(of).ok_or(Errno::ESRCH)?.pid;
+        let caps = self.process().caps;
+        match name {
+            "oom_score_adj" | "oom_adj" => {
+                let taken = &data[..data.len().min(NUMBER)];
+                let value = number(taken.trim_ascii(), 0)?;
+                self.set_oom(pid, value, name == "oom_adj", caps.has(CAP_SYS_RESOURCE))?;
+                return Ok(taken.len() as u64);
+            }
+            "coredump_filter" => {
+                let value = u32::try_from(number(data, 0)?).map_err(|_| Errno::ERANGE)?;
+                self.node.process_mut(pid).knobs.coredump_filter = value & DUMP_FILTER;
+            }
+            "timerslack_ns" => {
+                let slack = u64::try_from(number(data, 10)?).map_err(|_| Errno::EINVAL)?;
+                if of != self.tid.0 && !caps.has(CAP_SYS_NICE) {
+                    return err(Errno::EPERM);
+                }
+                let task = self.node.tasks.get_mut(&Tid(of)).ok_or(Errno::ESRCH)?;
+                task.timer_slack = if slack == 0 { TIMER_SLACK } else { slack };
+            }
+            "loginuid" => self.set_login(of, number(data, 10)?, caps.has(CAP_AUDIT_CONTROL))?,
+            // What proc(5) lists; nothing is counted.
+            "clear_refs" if (1..=5).contains(&number(data, 10)?) => {}
+            "clear_refs" => return err(Errno::EINVAL),
+            // The first user namespace has all ids, for good.
+            "uid_map" | "gid_map" | "projid_map" | "setgroups" => return err(Errno::EPERM),
+            _ => return err(Errno::EIO),
+        }
+        Ok(data.len() as u64)
+    }
+
+    fn set_oom(&mut self, pid: Pid, value: i64, legacy: bool, privileged: bool) -> SysResult<()> {
+        let knobs = &mut self.node.process_mut(pid).knobs;
+        let (range, scaled) = match (legacy, value) {
+            (true, OOM_ADJ_MAX) => (-OOM_ADJ_SCALE..=OOM_ADJ_MAX, OOM_MAX),
+            (true, v) => (-OOM_ADJ_SCALE..=OOM_ADJ_MAX, v.saturating_mul(OOM_MAX) / OOM_ADJ_SCALE),
+            (false, v) => (-OOM_MAX..=OOM_MAX, v),
+        };
+        if !range.contains(&value) {
+            return err(Errno::EINVAL);
+        }
+        let least = i64::from(if legacy { knobs.oom_score_adj } else { knobs.oom_score_adj_min });
+        // "lowering [...] requires CAP_SYS_RESOURCE": below what somebody with it has set last, 0 at first.
+        if scaled < least && !privileged {
+            return err(Errno::EACCES);
+        }
+        knobs.oom_score_adj = scaled as i16;
+        if !legacy && privileged {
+            knobs.oom_score_adj_min = scaled as i16;
+        }
+        Ok(())
+    }
+
+    /// Only a thread itself says who has logged in, and only once without CAP_AUDIT_CONTROL.
+    fn set_login(&mut self, of: u32, value: i64, privileged: bool) -> SysResult<()> {
+        let uid = u32::try_from(value).map_err(|_| Errno::ERANGE)?;
+        let (pid, tid) = (self.pid, self.tid.0);
+        let knobs = &mut self.process_mut().knobs;
+        if of != tid && of != pid.0 || knobs.login.0 != UNSET && !privileged {
+            return err(Errno::EPERM);
+        }
+        knobs.login = (uid, if uid == UNSET { UNSET } else { pid.0 });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_the_kernel_does() {
+        for (text, base, value) in [
+            ("12", 0, Ok(12)),
+            ("-0x10\n", 0, Ok(-16)),
+            ("+010", 0, Ok(8)),
+            ("0", 0, Ok(0)),
+            ("010", 10, Ok(10)),
+            ("", 0, Err(Errno::EINVAL)),
+            ("1 2", 0, Err(Errno::EINVAL)),
+            ("--1", 0, Err(Errno::EINVAL)),
+            ("1\n\n", 0, Err(Errno::EINVAL)),
+            ("99999999999999999999", 10, Err(Errno::ERANGE)),
+        ] {
+            assert_eq!(number(text.as_bytes(), base), value, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! ioctl(2): what every descriptor takes, and commands of files, devices and timers. Those of sockets are in
+//! [`super::netdevice`]. No descriptor is a terminal, so terminal queries get ENOTTY, as on a pipe.
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::names;
+
+use crate::ctx::*;
+use crate::file::FileKind;
+use crate::ids::*;
+use crate::wait::SysResult;
+
+const FIBMAP: u64 = 1;
+const FIGETBSZ: u64 = 2;
+const FIOQSIZE: u64 = 0x5460;
+const FICLONERANGE: u64 = 0x4020_940d;
+const FIDEDUPERANGE: u64 = 0xc018_9436;
+const FS_IOC_FIEMAP: u64 = 0xc020_660b;
+const RNDGETENTCNT: u64 = 0x8004_5200;
+/// RNDADDTOENTCNT, RNDADDENTROPY, RNDZAPENTCNT, RNDCLEARPOOL, RNDRESEEDCRNG.
+const RANDOM_ADMIN: [u64; 5] = [0x4004_5201, 0x4008_5203, 0x5204, 0x5206, 0x5207];
+/// Block size of every file system here.
+const BLOCK: i32 = 4096;
+
+pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
+    let id = k.file_id(fd)?;
+    let kind = k.node.files[id].kind.clone();
+    let cmd = cmd.0 & 0xffff_ffff;
+    match cmd {
+        c::FIOCLEX | c::FIONCLEX => {
+            k.process_mut().fds.get_mut(fd.0)?.cloexec = cmd == c::FIOCLEX;
+            Ok(0)
+        }
+        c::FIONBIO => k.switch_flag(id, c::O_NONBLOCK, arg),
+        c::FIOASYNC => k.switch_flag(id, c::O_ASYNC, arg),
+        _ => match kind {
+            FileKind::Inet(_) | FileKind::Unix(_) => k.socket_ioctl(id, cmd, arg),
+            FileKind::Pipe { pipe, .. } if cmd == c::FIONREAD => {
+                let n = k.node.pipes[pipe].len() as i32;
+                k.write_obj(arg, &n)?;
+                Ok(0)
+            }
+            FileKind::Console(_) if cmd == c::FIONREAD => {
+                let n = if k.node.files[id].readable() { k.console_readable()? } else { 0 };
+                k.write_obj(arg, &(n as i32))?;
+                Ok(0)
+            }
+            FileKind::Regular(ino) if cmd == c::FIONREAD => {
+                let left = k.node.vfs.size(ino).saturating_sub(k.node.files[id].offset);
+                k.write_obj(arg, &(left as i32))?;
+                Ok(0)
+            }
+            FileKind::Regular(ino) => k.file_ioctl(ino, true, cmd, arg),
+            FileKind::Dir(ino) => k.file_ioctl(ino, false, cmd, arg),
+            FileKind::Device { dev, .. } if dev.major == 1 && matches!(dev.minor, 8 | 9) => match cmd {
+                RNDGETENTCNT => {
+                    k.write_obj(arg, &256i32)?;
+                    Ok(0)
+                }
+                // CAP_SYS_ADMIN.
+                _ if RANDOM_ADMIN.contains(&cmd) => err(Errno::EPERM),
+                _ => err(Errno::EINVAL),
+            },
+            FileKind::TimerFd(_) => super::unmodelled("ioctl", names::IOCTL_TIMERFD, cmd, Errno::ENOTTY),
+            _ => err(Errno::ENOTTY),
+        },
+    }
+}
+
+impl Ctx<'_> {
+    /// FIONBIO and FIOASYNC.
+    fn switch_flag(&mut self, id: FileId, flag: u64, arg: Ptr) -> SysResult {
+        let on: i32 = self.read_obj(arg)?;
+        let file = &mut self.node.files[id];
+        file.flags = if on != 0 { file.flags | flag } else { file.flags & !flag };
+        Ok(0)
+    }
+
+    /// Commands of files and directories. Attributes of inodes (FS_IOC_GETFLAGS and its kind) are ENOTTY, as of a file
+    /// system that has none; programs go on without.
+    fn file_ioctl(&mut self, ino: bloodhound_vfs::Ino, regular: bool, cmd: u64, arg: Ptr) -> SysResult {
+        match cmd {
+            FIGETBSZ => self.write_obj(arg, &BLOCK)?,
+            FIOQSIZE => {
+                let bytes = self.node.vfs.stat_ino(ino)?.blocks * 512;
+                self.write_obj(arg, &bytes)?;
+            }
+            // CAP_SYS_RAWIO.
+            FIBMAP if regular => return err(Errno::EPERM),
+            // No reflinks, no extents: cp(1) and its kind copy bytes then.
+            c::FICLONE | FICLONERANGE | FIDEDUPERANGE | FS_IOC_FIEMAP => return err(Errno::EOPNOTSUPP),
+            _ => return super::unmodelled("ioctl", names::IOCTL_FILE, cmd, Errno::ENOTTY),
+        }
+        Ok(0)
+    }
+}
