@@ -59,6 +59,22 @@ fn numbers(dir: &Path, seed: u64) -> Vec<String> {
 }
 
 #[test]
+fn a_restarted_service_is_process_1_again() {
+    if !have(&["python3"], "services that seed themselves") {
+        return;
+    }
+    let faults = "faults: {swarm: false, duration: 1500ms, process: {crash_probability: 0.02, crash_restart_ms: [100, 200]}}\n";
+    let dir = stack("nodes-restarted", "");
+    let config = dir.join("bloodhound.yaml");
+    let text = std::fs::read_to_string(&config).expect("the configuration");
+    std::fs::write(&config, text + faults).expect("the configuration");
+    let ran = bloodhound(&dir, &["run", "--seed", "0"]);
+    let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.contains("| seed ")).collect();
+    assert!(lines.len() > 3, "nothing was restarted: {}\n{}", ran.stdout, ran.stderr);
+    assert!(lines.iter().all(|line| line.ends_with(" pid 1")), "{lines:?}");
+}
+
+#[test]
 fn equal_services_draw_other_numbers_in_each_boot() {
     if !have(&["python3"], "services that seed themselves") {
         return;

@@ -127,11 +127,17 @@ impl Machine {
     }
 
     /// A restarted container has a fresh network stack and IPC namespace, and empty tmpfs mounts (/dev/shm, those of the
-    /// compose file); its files stay, those in /tmp and /run too.
+    /// compose file), and its command is process 1 again; its files stay, those in /tmp and /run too.
     fn renew(&mut self, id: NodeId, spec: &ServiceSpec) -> Result<(), Errno> {
+        // Nothing may take the new processes for those that had their numbers.
+        self.world.turns.remove(&id);
+        self.world.spinning.retain(|(node, _)| *node != id);
+        self.world.looking.retain(|(node, _)| *node != id);
+        self.world.events.remove_if(|e| matches!(e, Event::ProbeTimeout(node, _) if *node == id));
         let net = crate::setup::stack(spec, &mut self.world.decisions);
         let (node, base, _) = self.parts(id);
         node.net = net;
+        node.next_pid = 1;
         node.remove_segments();
         node.vfs.restart(base)
     }
