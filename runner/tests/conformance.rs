@@ -205,3 +205,14 @@ fn nothing_differs_between_runs_with_one_seed() {
         }
     }
 }
+
+/// Which task stored its vector registers over whose depends on who ran when: seeds differ in it.
+#[test]
+fn vector_registers_survive_in_every_seed() {
+    let Some(bin) = programs() else { return };
+    let seeds: Vec<String> = (0..12).map(|seed| seed.to_string()).collect();
+    in_parallel(&seeds, |seed| {
+        let ran = run(&["--seed", seed], &bin.join("static/vectors"));
+        assert_eq!(ran.code, Some(0), "seed {seed}: {}\n{}", ran.stdout, ran.stderr);
+    });
+}
