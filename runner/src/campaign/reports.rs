@@ -51,6 +51,7 @@ impl Reports {
             cannot(&reserve, &e)
         })?;
         finding::clean(dir).map_err(|e| cannot(&findings, &e))?;
+        remove_unfinished(dir);
         let begun = junit::render(&not_ended(config)).map_err(Failure::environment)?;
         for path in std::iter::once(dir.join("junit.xml")).chain(junit.map(Path::to_path_buf)) {
             if reports.files.iter().any(|other| same(other, &path)) {
@@ -106,6 +107,17 @@ impl Drop for Reports {
 pub fn replace(path: &Path, text: &str) {
     // Said is another failure already.
     let _ignored = claim(path, text);
+}
+
+/// Removes reports that a killed campaign had begun to write: the lock says that nobody writes them.
+fn remove_unfinished(dir: &Path) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(".junit.xml.") && name.ends_with(".tmp") {
+            // One that stays is in nobody's way.
+            let _ignored = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// What a report says until the campaign is over.
@@ -242,6 +254,8 @@ mod tests {
         let again = Reports::prepare(&dir.join("a"), Some(&own), config).expect("it is free again");
         assert_eq!(again.files.len(), 1, "the same file under another name");
         drop(again);
+        std::fs::write(dir.join("a/.junit.xml.1.tmp"), "half").expect("a file");
+        drop(Reports::prepare(&dir.join("a"), None, config).expect("it is free"));
         let left = std::fs::read_dir(dir.join("a")).expect("the directory").flatten();
         let mut left: Vec<_> = left.map(|e| e.file_name()).collect();
         left.sort();
