@@ -232,7 +232,7 @@ fn record(session: &Session, compose: Option<&Path>, outcome: &Outcome, violatio
         property: violation.property.clone(),
         kind: violation.kind.clone(),
         seed: outcome.seed,
-        boot: boots::boot_of(outcome.seed, session.plan.boots),
+        boot: boots::number(&outcome.decisions.boot),
         virtual_time_ns: violation.at.0,
         digest: outcome.digest.clone(),
         steps: outcome.steps,

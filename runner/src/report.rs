@@ -60,7 +60,9 @@ pub fn trace(outcome: &crate::session::Outcome) -> String {
             .map(|(at, who, line)| (*at, format!("{at} output   {who} | {}", printable(line)))),
     );
     lines.sort_by_key(|(at, _)| *at);
-    let mut out = format!("seed {}\nfaults of this seed: {}\n", outcome.seed, outcome.profile);
+    let boot = crate::boots::number(&outcome.decisions.boot);
+    let mut out =
+        format!("seed {}, from boot {boot}\nfaults of this seed: {}\n", outcome.seed, outcome.profile);
     for (_, line) in lines {
         out.push_str(&line);
         out.push('\n');

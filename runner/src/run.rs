@@ -144,6 +144,7 @@ fn json(outcome: &Outcome, judgement: &Judgement, inputs: &str) -> serde_json::V
         "schema": "bloodhound.run/v1",
         "platform": outcome.platform.json(),
         "seed": outcome.seed,
+        "boot": boots::number(&outcome.decisions.boot),
         "inputs_digest": inputs,
         "digest": outcome.digest,
         "steps": outcome.steps,
