@@ -106,15 +106,17 @@ fn value(regs: &Regs, register: Register) -> Option<u64> {
 
 /// They show the host, or do what one platform can forbid and another cannot. `int1` is a fault or a trap, and a step or none,
 /// where the host is a virtual machine itself. XSAVE and its kin write as much as the host has; FXSAVE has one form. `clac` and
-/// `stac` are general protection on one processor and invalid on another.
+/// `stac` are general protection on one processor and invalid on another, and so is `xend`, with or without transactions, of
+/// which what KVM gives its guest need not be what the host has.
 const NAMED: &[Mnemonic] = {
     use Mnemonic::*;
     &[
         Clac, Cpuid, Hlt, Int, Int1, Invlpga, Iret, Iretd, Iretq, Lar, Lfs, Lgs, Lsl, Lss, Monitor, Monitorx,
         Mwait, Mwaitx, Rdfsbase, Rdgsbase, Rdpid, Rdpkru, Rdpmc, Rdpru, Rdrand, Rdseed, Rdtsc, Rdtscp, Retf,
         Serialize, Sgdt, Sidt, Sldt, Smsw, Stac, Str, Swapgs, Sysenter, Sysexit, Tpause, Umonitor, Umwait,
-        Verr, Verw, Vmcall, Vmfunc, Vmmcall, Wrfsbase, Wrgsbase, Wrpkru, Xbegin, Xgetbv, Xrstor, Xrstor64,
-        Xrstors, Xrstors64, Xsave, Xsave64, Xsavec, Xsavec64, Xsaveopt, Xsaveopt64, Xsaves, Xsaves64, Xsetbv,
+        Verr, Verw, Vmcall, Vmfunc, Vmmcall, Wrfsbase, Wrgsbase, Wrpkru, Xabort, Xbegin, Xend, Xgetbv,
+        Xrstor, Xrstor64, Xrstors, Xrstors64, Xsave, Xsave64, Xsavec, Xsavec64, Xsaveopt, Xsaveopt64, Xsaves,
+        Xsaves64, Xsetbv, Xtest,
     ]
 };
 
