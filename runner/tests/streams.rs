@@ -1,5 +1,6 @@
 //! `exec` and the host around it: standard streams, the command line, files that are named or hidden; and printing where
 //! nobody takes it.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // what is tested is a process of this host
 
 mod common;
 
