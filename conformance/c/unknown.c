@@ -45,7 +45,8 @@ static void multiplexers(void)
 	CHECK_ERRNO(syscall(SYS_futex, &one, 0x200, 0, NULL, NULL, 0), ENOSYS);
 	CHECK_ERRNO(syscall(SYS_futex, &one, FUTEX_WAIT_BITSET, 1, NULL, NULL, 0), EINVAL);
 	/* How C libraries ask for locks with priority inheritance. */
-	CHECK_ERRNO(syscall(SYS_futex, &one, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0), EPERM);
+	int lock = 0;
+	CHECK_ERRNO(syscall(SYS_futex, &lock, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0), EPERM);
 	CHECK_ERRNO(syscall(SYS_membarrier, 1 << 20, 0, 0), EINVAL);
 	CHECK_ERRNO(syscall(SYS_membarrier, 1, 1 << 20, 0), EINVAL);
 	int ep = epoll_create1(0);
