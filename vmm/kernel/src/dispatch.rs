@@ -94,7 +94,15 @@ impl Node {
 
     fn run_call(&mut self, tid: Tid, base: &mut dyn BaseFs, decisions: &mut Decisions) -> Outcome {
         let regs = self.task(tid).regs;
-        let resumed = self.task_mut(tid).resumed.take();
+        let mut resumed = self.task_mut(tid).resumed.take();
+        if let Some(resumed) = &mut resumed
+            && resumed.wait.deadline.is_some_and(|end| end <= self.clock)
+            && self.signal_deliverable(tid)
+        {
+            // A signal came before the deadline was noticed. Linux's timers fire by themselves; each call then has its own
+            // order of deadline and signal.
+            resumed.timed_out = true;
+        }
         let mut ctx = Ctx::new(self, tid, base, decisions);
         ctx.resumed = resumed.clone();
         ctx.restart_deadline = ctx.task_mut().restart_deadline.take();
@@ -104,7 +112,8 @@ impl Node {
             Ok(value) => value,
             Err(Stop::Errno(e)) => e.as_ret(),
             Err(Stop::Block(wait)) => {
-                // A signal that is already there interrupts before the first sleep.
+                // Nothing is there that the call waits for. Only now do signals count: one that was there before the first
+                // sleep, or that woke the task ([`Node::kick`]).
                 if self.interrupts(tid, &wait) {
                     return self.interrupt(tid, &wait);
                 }
@@ -119,7 +128,8 @@ impl Node {
             Err(Stop::Unsupported(what)) => return Outcome::Unsupported(what),
         };
         if let Some(mask) = resumed.and_then(|r| r.wait.saved_mask) {
-            self.task_mut(tid).restore_mask = Some(mask);
+            // Signals that only the temporary mask let in stay pending (restore_saved_sigmask_unless).
+            self.task_mut(tid).sigmask = mask;
         }
         self.finish_call(tid, value);
         Outcome::Done(value)
@@ -136,6 +146,9 @@ impl Node {
     pub(crate) fn interrupt(&mut self, tid: Tid, wait: &Wait) -> Outcome {
         let code = crate::signal::restart_code(wait.restart);
         let now = self.clock;
+        if matches!(wait.resume, crate::wait::Resume::Futex { .. }) {
+            self.futex_forget(tid);
+        }
         let task = self.task_mut(tid);
         if wait.saved_mask.is_some() {
             task.restore_mask = wait.saved_mask;

@@ -277,39 +277,37 @@ impl Node {
         }
     }
 
-    /// The task sleeps in rt_sigtimedwait for the signal: its wait has no object and `resume` holds the mask.
+    /// The signals for which a task sleeps in rt_sigtimedwait, whose wait has no object and whose `resume` holds the mask.
+    fn waits_for_any(&self, wait: &Wait) -> u64 {
+        match wait.resume {
+            crate::wait::Resume::Done(mask) if wait.on.is_empty() => mask,
+            _ => 0,
+        }
+    }
+
     fn waits_for(&self, tid: Tid, signo: u32) -> bool {
         match &self.task(tid).state {
-            TaskState::Blocked(w) => {
-                matches!(w.resume, crate::wait::Resume::Done(mask) if w.on.is_empty() && mask & bit(signo) != 0)
-            }
+            TaskState::Blocked(wait) => self.waits_for_any(wait) & bit(signo) != 0,
             _ => false,
         }
     }
 
-    /// Interrupts a sleeping task if it has a signal to take.
+    /// Wakes a sleeping task if it has a signal to take. The signal does not end the call by itself: as in Linux, where every
+    /// wait is a loop around `schedule`, the call looks for its event first (do_wait scans the children, do_poll the
+    /// descriptors, pipe_read the buffer), and only one that would sleep again is interrupted (`run_call`).
     pub(crate) fn kick(&mut self, tid: Tid) {
         let Some(task) = self.tasks.get(&tid) else { return };
         let TaskState::Blocked(wait) = &task.state else { return };
-        let timedwait = matches!(wait.resume, crate::wait::Resume::Done(_)) && wait.on.is_empty();
-        if timedwait && self.pending_for(tid) != 0 {
-            let crate::wait::Resume::Done(mask) = wait.resume else { return };
-            if self.pending_for(tid) & mask != 0 {
-                self.wake(tid, false);
-                return;
-            }
-        }
-        if self.interrupts(tid, wait) {
-            self.break_off(tid);
+        if self.interrupts(tid, wait) || self.waits_for_any(wait) & self.pending_for(tid) != 0 {
+            self.wake(tid, false);
         }
     }
 
-    /// Takes a sleeping task out of its call.
+    /// Takes a sleeping task out of its call, without another look: it is about to be stopped.
     fn break_off(&mut self, tid: Tid) {
         let TaskState::Blocked(wait) = &self.task(tid).state else { return };
         let wait = (**wait).clone();
         self.wake(tid, false);
-        self.futex_forget(tid);
         self.interrupt(tid, &wait);
     }
 

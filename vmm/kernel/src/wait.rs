@@ -3,6 +3,8 @@
 //! A handler that cannot go on returns `Err(Stop::Block(wait))`. The task then sleeps until one of the things it
 //! waits for is notified, its deadline passes, or a signal arrives; then the handler runs again from the start with
 //! [`crate::ctx::Ctx::resumed`] telling what happened. Handlers therefore check everything first and mutate last.
+//! They look for the event first and never for signals: the dispatcher interrupts a call that would sleep although a
+//! signal is pending.
 
 use bloodhound_abi::{Errno, SimTime};
 use smallvec::SmallVec;
@@ -277,3 +279,6 @@ impl Node {
         self.notify(WaitOn::Object(object));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use crate::ctx::*;
 use crate::ids::*;
 use crate::mm::{Access, Backing};
 use crate::node::Node;
+use crate::task::TaskState;
 use crate::wait::{FutexKey, Restart, Resume, SysResult, Wait, WaitOn};
 
 impl Node {
@@ -28,7 +29,14 @@ impl Node {
             if woken == count {
                 break;
             }
-            let crate::task::TaskState::Blocked(wait) = &mut self.task_mut(tid).state else { continue };
+            let task = self.task_mut(tid);
+            // A signal or its deadline may have ended its sleep; as long as its call has not run it stands in the queue, and a
+            // wake-up takes it from there (futex_unqueue tells it so).
+            let (sleeps, wait) = match (&mut task.state, &mut task.resumed) {
+                (TaskState::Blocked(wait), _) => (true, &mut **wait),
+                (_, Some(resumed)) => (false, &mut resumed.wait),
+                _ => continue,
+            };
             let Resume::Futex { woken: flag, bitset: mask } = &mut wait.resume else { continue };
             if *mask & bitset == 0 {
                 continue;
@@ -41,7 +49,9 @@ impl Node {
                     self.futexes.remove(&key);
                 }
             }
-            self.wake(tid, false);
+            if sleeps {
+                self.wake(tid, false);
+            }
         }
         woken
     }
@@ -241,7 +251,12 @@ pub fn set_robust_list(k: &mut Ctx<'_>, head: Ptr, len: u64) -> SysResult {
 
 pub fn get_robust_list(k: &mut Ctx<'_>, pid: i32, head: Ptr, len: Ptr) -> SysResult {
     let tid = if pid == 0 { k.tid } else { Tid(pid as u32) };
-    let list = k.node.tasks.get(&tid).ok_or(Errno::ESRCH)?.robust_list;
+    let task = k.node.tasks.get(&tid).ok_or(Errno::ESRCH)?;
+    // "EPERM The calling process does not have permission to see the robust futex list": PTRACE_MODE_READ_REALCREDS.
+    if !k.same_ids(k.node.process(task.pid)) && !k.process().cred.is_root() {
+        return err(Errno::EPERM);
+    }
+    let list = task.robust_list;
     k.write_obj(head, &list)?;
     k.write_obj(len, &24u64)?;
     Ok(0)

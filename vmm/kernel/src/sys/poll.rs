@@ -42,6 +42,12 @@ impl Ctx<'_> {
         (hits, on)
     }
 
+    /// Whether poll or select has waited long enough. A pending signal goes before the timeout, even one of zero: do_poll
+    /// sets `count = -ERESTARTNOHAND` where nothing is ready, before it looks at `timed_out`. (ep_poll has it the other way.)
+    fn poll_over(&self, timeout: Option<u64>) -> bool {
+        (timeout == Some(0) || self.timed_out()) && !self.node.signal_deliverable(self.tid)
+    }
+
     fn do_poll(
         &mut self,
         ptr: Ptr,
@@ -56,7 +62,7 @@ impl Ctx<'_> {
         }
         let mut fds: Vec<PollFd> = self.read_vec(ptr.0, nfds as usize)?;
         let (hits, on) = self.poll_set(&mut fds);
-        if hits > 0 || timeout == Some(0) || self.timed_out() {
+        if hits > 0 || self.poll_over(timeout) {
             self.write_bytes(ptr.0, fds.as_bytes())?;
             return Ok(hits);
         }
@@ -81,11 +87,11 @@ impl Ctx<'_> {
         Ok(Some(old))
     }
 
-    /// Puts the mask back when a p-call ends without sleeping.
+    /// Puts the mask back when a p-call ends without sleeping: at once, so that a signal which only the temporary mask let in
+    /// stays pending, unless it interrupts the call (restore_saved_sigmask_unless).
     fn unswap<T>(&mut self, saved: Option<u64>, result: SysResult<T>) -> SysResult<T> {
         if let (Some(mask), false) = (saved, matches!(result, Err(Stop::Block(_)))) {
-            // Signals let in by the temporary mask are delivered before it is put back.
-            self.task_mut().restore_mask = Some(mask);
+            self.task_mut().sigmask = mask;
         }
         result
     }
@@ -172,7 +178,7 @@ impl Ctx<'_> {
                 on.push(WaitOn::Object(o));
             }
         }
-        if hits > 0 || timeout == Some(0) || self.timed_out() {
+        if hits > 0 || self.poll_over(timeout) {
             for (set, ptr) in output.iter().zip(&sets) {
                 if !ptr.is_null() {
                     self.write_bytes(ptr.0, &set[..bytes])?;
