@@ -1,5 +1,5 @@
-//! The programs of conformance/, which hold natively, hold under `bloodhound exec` as well: every check is ok, two runs have
-//! one digest, and so has a run with the standing tests (platform state dropped, sleepers woken for nothing, the world
+//! The programs of conformance/, which hold natively, hold under `bloodhound exec` as well: every check is ok but those of
+//! conformance-known-failures.txt, which must fail, two runs have one digest, and so has a run with the standing tests (platform state dropped, sleepers woken for nothing, the world
 //! cloned every few steps), at several rhythms. BLOODHOUND_TEST_PLATFORM chooses the platform; on another than ptrace the
 //! digests must be those of ptrace too, where that is to be had.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
@@ -54,14 +54,57 @@ fn run(options: &[&str], program: &PathBuf) -> Ran {
     finish(&mut exec(&[options, excuse()].concat(), &[program.into()]), b"")
 }
 
-/// Runs a program in all ways; the platform that it ran on, or what is wrong.
-fn judge(program: &PathBuf) -> Result<String, String> {
-    let first = run(&["--summary"], program);
-    let failed: Vec<&str> =
-        first.stdout.lines().filter(|l| l.starts_with("not ok") || l.starts_with('#')).collect();
-    if first.code != Some(0) || !failed.is_empty() || !first.stdout.contains("\n1..") {
-        return Err(format!("exit {:?}\n{}\n{}", first.code, failed.join("\n"), first.stderr));
+/// The checks of each program that are known to fail.
+fn known_failures() -> BTreeMap<&'static str, BTreeSet<&'static str>> {
+    let list = include_str!("conformance-known-failures.txt");
+    let mut known: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for line in list.lines().filter(|l| !l.starts_with('#')) {
+        let (program, check) = line.split_once(": ").expect("PROGRAM: CHECK");
+        known.entry(program).or_default().insert(check);
     }
+    known
+}
+
+/// What is wrong with the checks of a run, of which `known` must fail.
+fn judge_checks(stdout: &str, code: Option<i32>, known: &BTreeSet<&str>) -> Result<(), String> {
+    let checks = |kind: &str| -> BTreeSet<&str> {
+        let lines = stdout.lines().filter_map(|line| line.strip_prefix(kind));
+        lines.map(|rest| rest.split_once(" - ").map_or(rest, |(_, text)| text)).collect()
+    };
+    let (failed, held) = (checks("not ok "), checks("ok "));
+    let expected = Some(i32::from(!known.is_empty()));
+    let all_there = stdout.contains("\n1..");
+    if failed == *known && code == expected && all_there {
+        return Ok(());
+    }
+    let mut wrong = vec![format!("exit {code:?}{}", if all_there { "" } else { ", no plan at the end" })];
+    wrong.extend(failed.difference(known).map(|check| format!("not ok: {check}")));
+    for check in known.difference(&failed) {
+        let what = if held.contains(check) { "holds" } else { "did not run" };
+        wrong.push(format!("known failure {what}, take it out of conformance-known-failures.txt: {check}"));
+    }
+    wrong.extend(stdout.lines().filter(|line| line.starts_with('#')).map(str::to_owned));
+    Err(wrong.join("\n"))
+}
+
+#[test]
+fn known_failures_must_fail_and_nothing_else() {
+    let known = BTreeSet::from(["two"]);
+    let both = "ok 1 - one\nnot ok 2 - two\n# why\n1..2\n";
+    assert_eq!(judge_checks(both, Some(1), &known), Ok(()));
+    assert!(judge_checks(both, Some(1), &BTreeSet::new()).is_err_and(|e| e.contains("not ok: two")));
+    let held = judge_checks("ok 1 - one\nok 2 - two\n1..2\n", Some(0), &known);
+    assert!(held.is_err_and(|e| e.contains("known failure holds")));
+    let cut = judge_checks("ok 1 - one\n", Some(98), &known);
+    assert!(cut.is_err_and(|e| e.contains("no plan") && e.contains("did not run")));
+    assert_eq!(judge_checks("ok 1 - one\n1..1\n", Some(0), &BTreeSet::new()), Ok(()));
+    assert!(judge_checks("ok 1 - one\n1..1\n", Some(1), &BTreeSet::new()).is_err());
+}
+
+/// Runs a program in all ways; the platform that it ran on, or what is wrong.
+fn judge(program: &PathBuf, known: &BTreeSet<&str>) -> Result<String, String> {
+    let first = run(&["--summary"], program);
+    judge_checks(&first.stdout, first.code, known).map_err(|e| format!("{e}\n{}", first.stderr))?;
     first.digest().ok_or("no digest")?;
     let same = |how: &str, again: &Ran| match again.determined() == first.determined() {
         true => Ok(()),
@@ -110,21 +153,18 @@ fn the_conformance_programs_hold() {
         all.extend(names.into_iter().map(|name| format!("{kind}/{name}")));
     }
     assert!(all.len() >= 30, "programs are missing: {all:?}");
-    let known: BTreeSet<&str> =
-        include_str!("conformance-known-failures.txt").lines().filter(|l| !l.starts_with('#')).collect();
+    let (known, none) = (known_failures(), BTreeSet::new());
+    for program in known.keys() {
+        assert!(all.contains(&format!("static/{program}")), "known failures of no program: {program}");
+    }
     let wrong = Mutex::new(Vec::new());
     let ran = Mutex::new(BTreeMap::<String, usize>::new());
     in_parallel(&all, |name| {
-        let text = match (judge(&bin.join(name)), known.contains(name.as_str())) {
-            (Err(what), false) => format!("{name}: {what}"),
-            (Ok(_), true) => format!("{name} holds: take it out of conformance-known-failures.txt"),
-            (Ok(platform), false) => {
-                *ran.lock().expect("no panic").entry(platform).or_default() += 1;
-                return;
-            }
-            _ => return,
-        };
-        wrong.lock().expect("no panic").push(text);
+        let program = name.rsplit('/').next().expect("a name");
+        match judge(&bin.join(name), known.get(program).unwrap_or(&none)) {
+            Ok(platform) => *ran.lock().expect("no panic").entry(platform).or_default() += 1,
+            Err(what) => wrong.lock().expect("no panic").push(format!("{name}: {what}")),
+        }
     });
     for (platform, count) in ran.into_inner().expect("no panic") {
         say(&format!("conformance: {count} of {} programs hold on {platform}", all.len()));
