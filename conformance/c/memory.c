@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -397,6 +398,89 @@ static void memory_files(void)
 	CHECK_ERRNO(memfd_create("x", 0x8000), EINVAL);
 }
 
+/* Seals hold against all ways to change a file, also through its name in /proc. */
+static void seals(void)
+{
+	char path[64];
+	int fd = memfd_create("sealed", MFD_ALLOW_SEALING);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	REQUIRE(fd >= 0 && write(fd, "0123456789", 10) == 10 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+	CHECK_ERRNO(open(path, O_RDWR | O_TRUNC), EPERM);
+	CHECK_ERRNO(open(path, O_WRONLY | O_TRUNC), EPERM);
+	CHECK_ERRNO(open(path, O_RDONLY | O_TRUNC), EPERM);
+	CHECK_ERRNO(creat(path, 0600), EPERM);
+	CHECK_ERRNO(truncate(path, 3), EPERM);
+	CHECK_ERRNO(ftruncate(fd, 3), EPERM);
+	CHECK_EQ(lseek(fd, 0, SEEK_END), 10);
+	int again = open(path, O_RDWR);
+	CHECK(again >= 0 && close(again) == 0);
+	CHECK_EQ(truncate(path, 20), 0);
+	REQUIRE(fcntl(fd, F_ADD_SEALS, F_SEAL_GROW) == 0);
+	CHECK_ERRNO(truncate(path, 30), EPERM);
+	CHECK_ERRNO(fallocate(fd, 0, 0, 30), EPERM);
+	CHECK_ERRNO(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 30), EPERM);
+	CHECK_EQ(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, 20), 0);
+	CHECK_EQ(fallocate(fd, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 0, 4), 0);
+	REQUIRE(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) == 0);
+	CHECK_ERRNO(fallocate(fd, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 0, 4), EPERM);
+	CHECK_ERRNO(pwrite(fd, "x", 1, 0), EPERM);
+	close(fd);
+	/* An empty file cannot shrink. */
+	fd = memfd_create("empty", MFD_ALLOW_SEALING);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	REQUIRE(fd >= 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0);
+	again = open(path, O_RDWR | O_TRUNC);
+	CHECK(again >= 0 && close(again) == 0);
+	close(fd);
+}
+
+/* Which of several errors mmap(2) tells. */
+static void refused(void)
+{
+	int fds[2], fd = memfd_create("m", 0), reader = open("/proc/self/exe", O_RDONLY), place = open("/", O_PATH);
+	char page[PAGE] __attribute__((aligned(4096)));
+	page[0] = 0;
+	REQUIRE(fd >= 0 && reader >= 0 && place >= 0 && pipe(fds) == 0 && ftruncate(fd, PAGE) == 0);
+	const int rw = PROT_READ | PROT_WRITE;
+#define REFUSED(error, ...) CHECK_ERRNO((long)mmap(__VA_ARGS__), error)
+	REFUSED(EBADF, NULL, PAGE, rw, MAP_PRIVATE, -1, 0);
+	REFUSED(EBADF, NULL, PAGE, rw, MAP_SHARED, 999, 0);
+	REFUSED(EBADF, NULL, PAGE, PROT_READ, MAP_SHARED, place, 0);
+	/* The descriptor goes before length, kind, address and huge pages; the offset before it. */
+	REFUSED(EBADF, NULL, 0, rw, MAP_PRIVATE, -1, 0);
+	REFUSED(EBADF, NULL, PAGE, rw, 0, -1, 0);
+	REFUSED(EBADF, (void *)1, PAGE, rw, MAP_PRIVATE | MAP_FIXED, -1, 0);
+	REFUSED(EBADF, NULL, PAGE, rw, MAP_PRIVATE | MAP_HUGETLB, -1, 0);
+	CHECK_ERRNO(syscall(SYS_mmap, NULL, PAGE, rw, MAP_PRIVATE, -1, 1), EINVAL);
+	REFUSED(EINVAL, NULL, 0, rw, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	REFUSED(EINVAL, NULL, 0, rw, 0, fd, 0);
+	REFUSED(EINVAL, NULL, PAGE, rw, MAP_PRIVATE | MAP_HUGETLB, fd, 0);
+	REFUSED(ENOMEM, NULL, -1UL, rw, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	REFUSED(ENOMEM, NULL, 1UL << 62, rw, 0, fd, 0);
+	REFUSED(EOVERFLOW, NULL, 2 * PAGE, PROT_READ, MAP_SHARED, fd, -PAGE);
+	REFUSED(EOVERFLOW, NULL, 2 * PAGE, PROT_READ, MAP_SHARED, fd, (off_t)(~0UL >> 1 & -PAGE));
+	/* The address before kind and rights. */
+	REFUSED(EINVAL, page + 1, PAGE, rw, MAP_SHARED | MAP_FIXED, reader, 0);
+	REFUSED(ENOMEM, (void *)-PAGE, PAGE, rw, MAP_FIXED, reader, 0);
+	REFUSED(EEXIST, page, PAGE, rw, MAP_SHARED | MAP_FIXED_NOREPLACE, reader, 0);
+	/* The kind. */
+	REFUSED(EINVAL, NULL, PAGE, rw, 0, fd, 0);
+	REFUSED(EINVAL, NULL, PAGE, rw, MAP_ANONYMOUS, -1, 0);
+	REFUSED(EINVAL, NULL, PAGE, rw, MAP_SHARED_VALIDATE | MAP_ANONYMOUS, -1, 0);
+	REFUSED(EOPNOTSUPP, NULL, PAGE, rw, MAP_SHARED_VALIDATE | MAP_SYNC, fd, 0);
+	REFUSED(EOPNOTSUPP, NULL, PAGE, rw, MAP_SHARED_VALIDATE | 1 << 25, fd, 0);
+	/* Rights before what cannot be mapped at all. */
+	REFUSED(EACCES, NULL, PAGE, rw, MAP_SHARED, reader, 0);
+	REFUSED(EACCES, NULL, PAGE, rw, MAP_SHARED, fds[0], 0);
+	REFUSED(EACCES, NULL, PAGE, PROT_READ, MAP_PRIVATE, fds[1], 0);
+	REFUSED(ENODEV, NULL, PAGE, rw, MAP_PRIVATE, fds[0], 0);
+	void *map = mmap(NULL, PAGE, rw, MAP_SHARED_VALIDATE | MAP_NORESERVE, fd, 0);
+	CHECK(map != MAP_FAILED && munmap(map, PAGE) == 0);
+	map = mmap(NULL, PAGE, rw, MAP_PRIVATE | MAP_ANONYMOUS, 999, 0);
+	CHECK(map != MAP_FAILED && munmap(map, PAGE) == 0);
+	close(fd), close(reader), close(place), close(fds[0]), close(fds[1]);
+}
+
 /* The stack grows by itself. */
 __attribute__((noinline)) static int deep(int n)
 {
@@ -423,6 +507,8 @@ int main(void)
 	advising();
 	breaks();
 	memory_files();
+	seals();
+	refused();
 	CHECK_EQ(deep(1000), 0);
 	return tap_done();
 }

@@ -148,54 +148,45 @@ fn counted(vma: &Vma) -> bool {
     matches!(vma.backing, Backing::File { .. } | Backing::Shm { .. })
 }
 
+/// mmap(2). Which of several errors shows is decided by the order in Linux: ksys_mmap_pgoff looks at the descriptor, do_mmap
+/// at length, offset and address, and then at flags and rights.
 pub fn mmap(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex, flags: Hex, fd: Fd, offset: u64) -> SysResult {
     let flags = flags.0;
-    if len == 0 || !offset.is_multiple_of(PAGE) {
+    if !offset.is_multiple_of(PAGE) {
         return err(Errno::EINVAL);
     }
-    let kind = flags & c::MAP_TYPE;
-    if !matches!(kind, c::MAP_SHARED | c::MAP_PRIVATE | c::MAP_SHARED_VALIDATE) {
-        return err(Errno::EINVAL);
-    }
-    let shared = kind != c::MAP_PRIVATE;
+    // "EBADF fd is not a valid file descriptor (and MAP_ANONYMOUS was not set)."
+    let file = if flags & c::MAP_ANONYMOUS == 0 { Some(k.file_id(fd)?) } else { None };
     if flags & c::MAP_HUGETLB != 0 {
-        return err(Errno::ENOMEM);
+        // There are no huge pages, and no files of them.
+        return err(if file.is_some() { Errno::EINVAL } else { Errno::ENOMEM });
     }
-    if kind == c::MAP_SHARED_VALIDATE {
-        // do_mmap knows it for files only; "EOPNOTSUPP if flags contains an unknown flag", and MAP_SYNC is one for these files.
-        if flags & c::MAP_ANONYMOUS != 0 {
-            return err(Errno::EINVAL);
-        }
-        if flags & 0xffff_ffff & !VALIDATED != 0 {
-            return err(Errno::EOPNOTSUPP);
-        }
+    if len == 0 {
+        return err(Errno::EINVAL);
     }
-    let len = page_up(len).filter(|l| *l <= TASK_SIZE).ok_or(Errno::ENOMEM)?;
+    let len = page_up(len).filter(|l| *l > 0).ok_or(Errno::ENOMEM)?;
     if offset.checked_add(len).is_none() {
         return err(Errno::EOVERFLOW);
     }
-    let (backing, may_write) = k.mmap_backing(len, prot.0, flags, shared, fd, offset)?;
-    let mm = k.process().mm;
-    let fixed = flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) != 0;
-    let start = if fixed {
-        let end = addr.0.checked_add(len).filter(|e| *e <= TASK_SIZE).ok_or(Errno::ENOMEM)?;
-        if !addr.0.is_multiple_of(PAGE) {
-            return err(Errno::EINVAL);
-        }
-        if addr.0 < MMAP_MIN {
-            return err(Errno::EPERM);
-        }
-        if flags & c::MAP_FIXED_NOREPLACE != 0 && k.node.mms[mm].overlaps(addr.0, end) {
-            return err(Errno::EEXIST);
-        }
-        addr.0
-    } else if flags & MAP_32BIT != 0 {
-        k.node.mms[mm].find_free_low(addr.0, len)?
-    } else {
-        k.node.mms[mm].find_free(addr.0, len)?
+    let start = k.mmap_address(addr, len, flags)?;
+    // file_mmap_ok: what no file can have.
+    if file.is_some() && offset + len > i64::MAX as u64 {
+        return err(Errno::EOVERFLOW);
+    }
+    let shared = match (flags & c::MAP_TYPE, file) {
+        (c::MAP_SHARED, _) => true,
+        (c::MAP_PRIVATE, _) => false,
+        (c::MAP_SHARED_VALIDATE, Some(_)) if flags & 0xffff_ffff & !VALIDATED != 0 => return err(Errno::EOPNOTSUPP),
+        (c::MAP_SHARED_VALIDATE, Some(_)) => true,
+        _ => return err(Errno::EINVAL),
+    };
+    let (backing, may_write) = match file {
+        Some(id) => k.mmap_file(id, len, prot.0, shared, offset)?,
+        None => (k.mmap_anonymous(len, shared), true),
     };
     let prot = prot.0 & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC);
     let vma = Vma { start, end: start + len, prot, shared, backing, on_fork: OnFork::Copy, may_write };
+    let (mm, fixed) = (k.process().mm, flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) != 0);
     k.node.with_recount(mm, |m| {
         if fixed {
             m.remove(start, start + len);
@@ -206,23 +197,49 @@ pub fn mmap(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex, flags: Hex, fd: Fd,
 }
 
 impl Ctx<'_> {
-    fn mmap_backing(
+    /// Where the mapping goes (get_unmapped_area).
+    fn mmap_address(&mut self, addr: Ptr, len: u64, flags: u64) -> SysResult {
+        let mm = self.process().mm;
+        if len > TASK_SIZE {
+            return err(Errno::ENOMEM);
+        }
+        if flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) == 0 {
+            let mm = &self.node.mms[mm];
+            let low = flags & MAP_32BIT != 0;
+            return Ok(if low { mm.find_free_low(addr.0, len)? } else { mm.find_free(addr.0, len)? });
+        }
+        let end = addr.0.checked_add(len).filter(|e| *e <= TASK_SIZE).ok_or(Errno::ENOMEM)?;
+        if !addr.0.is_multiple_of(PAGE) {
+            return err(Errno::EINVAL);
+        }
+        if addr.0 < MMAP_MIN {
+            return err(Errno::EPERM);
+        }
+        if flags & c::MAP_FIXED_NOREPLACE != 0 && self.node.mms[mm].overlaps(addr.0, end) {
+            return err(Errno::EEXIST);
+        }
+        Ok(addr.0)
+    }
+
+    /// Memory without a file; shared memory is an unnamed object.
+    fn mmap_anonymous(&mut self, len: u64, shared: bool) -> Backing {
+        if !shared {
+            return Backing::Anon;
+        }
+        let id = self.node.shm.insert(Shm { size: len, ..Shm::default() });
+        Backing::Shm { id, offset: 0 }
+    }
+
+    /// What stands behind a mapping of a file, and whether it may ever become writable.
+    fn mmap_file(
         &mut self,
+        id: FileId,
         len: u64,
         prot: u64,
-        flags: u64,
         shared: bool,
-        fd: Fd,
         offset: u64,
     ) -> SysResult<(Backing, bool)> {
-        if flags & c::MAP_ANONYMOUS != 0 {
-            if !shared {
-                return Ok((Backing::Anon, true));
-            }
-            let id = self.node.shm.insert(Shm { size: len, ..Shm::default() });
-            return Ok((Backing::Shm { id, offset: 0 }, true));
-        }
-        let file = self.file(fd)?;
+        let file = &self.node.files[id];
         let (readable, writable) = (file.readable(), file.writable());
         let kind = file.kind.clone();
         // "EACCES A file mapping was requested, but fd is not open for reading. Or MAP_SHARED was requested and PROT_WRITE
@@ -236,13 +253,9 @@ impl Ctx<'_> {
                 Ok((Backing::File { ino, offset }, writable && open))
             }
             FileKind::Regular(ino) => Ok((Backing::File { ino, offset }, true)),
+            // /dev/zero: private mappings are anonymous memory, shared ones an unnamed object (mem(4)).
             FileKind::Device { dev, .. } if dev.major == 1 && dev.minor == 5 => {
-                // /dev/zero: private mappings are anonymous memory, shared ones an unnamed object (mem(4)).
-                if !shared {
-                    return Ok((Backing::Anon, true));
-                }
-                let id = self.node.shm.insert(Shm { size: len, ..Shm::default() });
-                Ok((Backing::Shm { id, offset: 0 }, true))
+                Ok((self.mmap_anonymous(len, shared), true))
             }
             _ => err(Errno::ENODEV),
         }

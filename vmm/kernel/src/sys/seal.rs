@@ -84,6 +84,17 @@ impl Ctx<'_> {
         Ok(())
     }
 
+    /// EPERM if the seals forbid that fallocate(2) changes this range: a hole is a write, and Linux's shmem_fallocate looks
+    /// for growth even where the size is to stay.
+    pub(crate) fn may_allocate(&self, ino: Ino, hole: bool, end: u64) -> Result<(), Errno> {
+        let seals = self.seals(ino);
+        let forbidden = match hole {
+            true => seals & (WRITE | FUTURE_WRITE) != 0,
+            false => seals & GROW != 0 && end > self.node.vfs.size(ino),
+        };
+        if forbidden { Err(Errno::EPERM) } else { Ok(()) }
+    }
+
     /// Whether a shared mapping may be made: EPERM for a writable one of a file that is sealed against writing; false if
     /// it must never become writable.
     pub(crate) fn may_share(&self, ino: Ino, writable: bool) -> Result<bool, Errno> {

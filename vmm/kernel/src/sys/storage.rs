@@ -25,13 +25,14 @@ pub fn truncate(k: &mut Ctx<'_>, path: Path, len: i64) -> SysResult {
         Reached::Done(()) => {}
         Reached::At(Place::Ino(ino)) => {
             // Through a magic link: the rights count that the caller has now.
-            let cred = k.process().cred.clone();
+            let cred = k.fs_cred();
             match k.node.vfs.stat_ino(ino)?.kind {
                 Kind::Regular => {}
                 Kind::Directory => return err(Errno::EISDIR),
                 _ => return err(Errno::EINVAL),
             }
             k.node.vfs.access_ino(ino, &cred, MAY_WRITE)?;
+            k.may_resize(ino, len)?;
             done(k.fs(|vfs, ctx| {
                 vfs.load(ctx.base, ino)?;
                 vfs.truncate_to(ino, len, ctx.now)?;
@@ -58,7 +59,7 @@ pub fn ftruncate(k: &mut Ctx<'_>, fd: Fd, len: i64) -> SysResult {
         return err(Errno::EINVAL);
     }
     k.check_file_size(Some(ino), len)?;
-    let (cred, now) = (k.process().cred.clone(), k.now());
+    let (cred, now) = (k.fs_cred(), k.now());
     k.may_resize(ino, len)?;
     k.node.vfs.truncate_to(ino, len, now)?;
     k.node.vfs.drop_set_id(ino, &cred, now)?;
@@ -91,12 +92,9 @@ pub fn fallocate(k: &mut Ctx<'_>, fd: Fd, mode: Hex, offset: i64, len: i64) -> S
     if u64::from(mode) & c::FALLOC_FL_KEEP_SIZE == 0 {
         k.check_file_size(Some(ino), end)?;
     }
-    if u64::from(mode) & c::FALLOC_FL_KEEP_SIZE == 0 {
-        k.may_resize(ino, end.max(k.node.vfs.size(ino)))?;
-    } else {
-        k.may_store(ino, from, 0)?;
-    }
-    let (cred, now) = (k.process().cred.clone(), k.now());
+    let erases = c::FALLOC_FL_PUNCH_HOLE | c::FALLOC_FL_ZERO_RANGE | c::FALLOC_FL_COLLAPSE_RANGE;
+    k.may_allocate(ino, u64::from(mode) & erases != 0, end)?;
+    let (cred, now) = (k.fs_cred(), k.now());
     k.node.vfs.fallocate(ino, mode, from, count, now)?;
     k.node.vfs.drop_set_id(ino, &cred, now)?;
     k.node.drop_moved_pages();
