@@ -11,7 +11,9 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
@@ -368,6 +370,108 @@ static void copying(void)
 	unlink("in"), unlink("out");
 }
 
+/* A pattern that no shift maps to itself. */
+static char pattern(size_t at)
+{
+	return (char)(at * 2654435761u >> 24);
+}
+
+#define MUCH 3000000
+
+/* sendfile(2) and copy_file_range(2) move all that was asked for, also where they have to wait. */
+static void copying_much(void)
+{
+	static char data[MUCH], back[MUCH];
+	for (size_t i = 0; i < MUCH; i++)
+		data[i] = pattern(i);
+	int in = make("in", ""), out = make("out", ""), fds[2];
+	REQUIRE(pwrite(in, data, MUCH, 0) == MUCH && pipe(fds) == 0);
+	CHECK_EQ(sendfile(out, in, NULL, 1 << 30), MUCH);
+	CHECK(lseek(in, 0, SEEK_CUR) == MUCH && lseek(out, 0, SEEK_CUR) == MUCH);
+	CHECK(pread(out, back, MUCH, 0) == MUCH && memcmp(data, back, MUCH) == 0);
+	off_t at = 5;
+	CHECK_EQ(sendfile(out, in, &at, MUCH - 10), MUCH - 10);
+	CHECK_EQ(at, MUCH - 5);
+	REQUIRE(ftruncate(out, 0) == 0);
+	off64_t from = 1, to = 0;
+	CHECK_EQ(copy_file_range(in, &from, out, &to, MUCH, 0), MUCH - 1);
+	CHECK(from == MUCH && to == MUCH - 1);
+	CHECK(pread(out, back, MUCH, 0) == MUCH - 1 && memcmp(data + 1, back, MUCH - 1) == 0);
+
+	/* Through a socket to a slow reader. */
+	REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(fds[1]);
+		size_t got = 0;
+		ssize_t n;
+		while ((n = read(fds[0], back + got, 30000)) > 0)
+			got += n;
+		_exit(got != MUCH - 3 || memcmp(back, data + 3, got) != 0);
+	}
+	close(fds[0]);
+	at = 3;
+	CHECK_EQ(sendfile(fds[1], in, &at, MUCH), MUCH - 3);
+	CHECK_EQ(at, MUCH);
+	close(fds[1]);
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+
+	/* A pipe is filled once, by pages of the file, after it has room for one. */
+	REQUIRE(pipe(fds) == 0);
+	at = 3;
+	CHECK(sendfile(fds[1], in, &at, MUCH) == 65533 && at == 65536);
+	pid = fork();
+	if (pid == 0) {
+		usleep(5000);
+		_exit(read(fds[0], back, 65533) != 65533 || memcmp(back, data + 3, 65533) != 0);
+	}
+	CHECK(sendfile(fds[1], in, &at, MUCH) > 0 && at > 65536);
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+	close(fds[0]), close(fds[1]);
+	REQUIRE(pipe2(fds, O_NONBLOCK) == 0);
+	at = 0;
+	CHECK(sendfile(fds[1], in, &at, MUCH) == 65536 && at == 65536);
+	CHECK_ERRNO(sendfile(fds[1], in, &at, MUCH), EAGAIN);
+	CHECK_EQ(at, 65536);
+	close(fds[0]);
+	signal(SIGPIPE, SIG_IGN);
+	CHECK_ERRNO(sendfile(fds[1], in, &at, MUCH), EPIPE);
+	signal(SIGPIPE, SIG_DFL);
+	close(fds[1]);
+	close(in), close(out);
+	unlink("in"), unlink("out");
+}
+
+static volatile sig_atomic_t alarms;
+
+static void on_alarm(int signal)
+{
+	(void)signal;
+	alarms++;
+}
+
+/* A signal ends a transfer that has moved something; the offset tells how much. */
+static void interrupted_copy(void)
+{
+	static char data[MUCH];
+	int in = make("in", ""), fds[2];
+	REQUIRE(pwrite(in, data, MUCH, 0) == MUCH && socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+	struct sigaction action = { .sa_handler = on_alarm }, old;
+	sigaction(SIGALRM, &action, &old);
+	struct itimerval soon = { .it_value = { 0, 20000 } };
+	setitimer(ITIMER_REAL, &soon, NULL);
+	ssize_t moved = sendfile(fds[1], in, NULL, MUCH);
+	CHECK(moved > 0 && moved < MUCH && alarms == 1);
+	CHECK_EQ(lseek(in, 0, SEEK_CUR) - moved, 0);
+	setitimer(ITIMER_REAL, &soon, NULL);
+	CHECK_ERRNO(sendfile(fds[1], in, NULL, MUCH), EINTR);
+	CHECK(alarms == 2 && lseek(in, 0, SEEK_CUR) == moved);
+	sigaction(SIGALRM, &old, NULL);
+	close(in), close(fds[0]), close(fds[1]);
+	unlink("in");
+}
+
 static void devices(void)
 {
 	unsigned char buffer[64];
@@ -433,6 +537,8 @@ int main(void)
 	duplicates();
 	locks();
 	copying();
+	copying_much();
+	interrupted_copy();
 	devices();
 	unlinked();
 	CHECK_EQ(chdir("/"), 0);

@@ -6,14 +6,14 @@ use bloodhound_abi::consts as c;
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::*;
-use crate::wait::SysResult;
+use crate::pipe::PIPE_BUF;
+use crate::wait::{Object, Restart, Resume, Stop, SysResult, Wait};
 
-/// Bytes moved by one call at most. "Note that a successful call to sendfile() may write fewer bytes than requested; the
-/// caller should be prepared to retry the call" (sendfile(2)); large pieces to a slow reader would be read again and
-/// again.
-const CHUNK: u64 = 256 << 10;
-/// The same for copies between files, which never wait.
-const COPY: u64 = 1 << 20;
+/// Bytes moved at once: as much as the pipe holds through which Linux does it (splice_direct_to_actor).
+const PIECE: u64 = 64 << 10;
+/// Linux moves at most this much in one call (MAX_RW_COUNT): "sendfile() will transfer at most 0x7ffff000 (2,147,479,552)
+/// bytes" (sendfile(2)).
+const MAX_RW: u64 = 0x7fff_f000;
 
 /// An offset argument: where to read or write, and where to store the new value.
 enum Offset {
@@ -38,10 +38,16 @@ impl Offset {
         }
     }
 
-    fn advance(self, k: &mut Ctx<'_>, by: u64) -> SysResult<()> {
+    fn advance(&mut self, k: &mut Ctx<'_>, by: u64) -> SysResult<()> {
         match self {
-            Offset::Own(file, at) => k.node.files[file].offset = at + by,
-            Offset::User(ptr, at) => k.write_obj(ptr, &((at + by) as i64))?,
+            Offset::Own(file, at) => {
+                *at += by;
+                k.node.files[*file].offset = *at;
+            }
+            Offset::User(ptr, at) => {
+                *at += by;
+                k.write_obj(*ptr, &(*at as i64))?;
+            }
         }
         Ok(())
     }
@@ -63,21 +69,98 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
     if sink.flags & c::O_APPEND != 0 {
         return err(Errno::EINVAL);
     }
-    let at = Offset::of(k, from, offset)?;
+    let mut at = Offset::of(k, from, offset)?;
     if let Offset::User(ptr, _) = at {
         k.check_user(ptr.0, 8, crate::mm::Access::Write)?;
     }
     if i64::try_from(count).is_err() {
         return err(Errno::EINVAL);
     }
-    let data = k.read_file(from, count.min(CHUNK), Some(at.at()))?;
+    let count = count.min(MAX_RW);
+    if let FileKind::Pipe { pipe, .. } = k.node.files[to].kind {
+        return fill_pipe(k, from, to, pipe, at, count);
+    }
+    // What earlier runs of this call have moved; the offset has gone along with it.
+    let mut done = match k.resumed.as_ref().map(|r| &r.wait.resume) {
+        Some(Resume::Done(n)) => *n,
+        _ => 0,
+    };
+    while done < count {
+        let result = move_piece(k, from, to, &at, count - done);
+        // Only the first piece has slept.
+        k.resumed = None;
+        let (moved, end) = match result {
+            Ok(moved) => (moved, None),
+            Err(Stop::Block(wait)) => match wait.resume {
+                Resume::Done(moved) => (moved, Some(Stop::Block(wait))),
+                _ => (0, Some(Stop::Block(wait))),
+            },
+            Err(stop) => (0, Some(stop)),
+        };
+        at.advance(k, moved)?;
+        done += moved;
+        match end {
+            None if moved == 0 => break,
+            None => {}
+            // "If the transfer was successful, the number of bytes written [...] is returned": also of a part.
+            Some(Stop::Errno(_)) if done > 0 => break,
+            Some(Stop::Block(wait)) => {
+                let restart = if done > 0 { Restart::Partial(done) } else { wait.restart };
+                return Err(wait.restart(restart).resume(Resume::Done(done)).into());
+            }
+            Some(stop) => return Err(stop),
+        }
+    }
+    Ok(done)
+}
+
+/// sendfile(2) to a pipe: splice_file_to_pipe waits until it has room for a page, and fills it once. The pages are those of
+/// the file, so that the first one may be short.
+fn fill_pipe(
+    k: &mut Ctx<'_>,
+    from: FileId,
+    to: FileId,
+    pipe: PipeId,
+    mut at: Offset,
+    count: u64,
+) -> SysResult {
+    let p = &k.node.pipes[pipe];
+    if p.readers == 0 {
+        k.raise_sigpipe();
+        return err(Errno::EPIPE);
+    }
+    let pages = ((p.capacity() - p.len()) / PIPE_BUF) as u64;
+    if pages == 0 {
+        if k.node.files[to].nonblocking() {
+            return err(Errno::EAGAIN);
+        }
+        return Err(Wait::object(Object::Pipe(pipe)).into());
+    }
+    let room = pages * PIPE_BUF as u64 - at.at() % PIPE_BUF as u64;
+    let data = k.read_file(from, count.min(room), Some(at.at()))?;
     if data.is_empty() {
         return Ok(0);
     }
-    // A call that waits is run again from the start: it reads the same bytes, and the write goes on where it was.
+    // A sleep before has left nothing half done.
+    k.resumed = None;
     let n = k.write_file(to, &data, None)?;
     at.advance(k, n)?;
     Ok(n)
+}
+
+/// Moves the next bytes, at most [`PIECE`]; 0 at the end of the file. Bytes that a sleeping write has written already are in
+/// the [`Resume::Done`] of its wait, and are not read again.
+fn move_piece(k: &mut Ctx<'_>, from: FileId, to: FileId, at: &Offset, most: u64) -> SysResult {
+    let resumed = k.resumed.take();
+    let data = k.read_file(from, most.min(PIECE), Some(at.at()))?;
+    if data.is_empty() {
+        return Ok(0);
+    }
+    k.resumed = resumed;
+    if let Some(resumed) = &mut k.resumed {
+        resumed.wait.resume = Resume::Done(0);
+    }
+    k.write_file(to, &data, None)
 }
 
 /// copy_file_range(2).
@@ -95,8 +178,8 @@ pub fn copy_file_range(
     if flags.0 != 0 {
         return err(Errno::EINVAL);
     }
-    let source = Offset::of(k, from, in_off)?;
-    let sink = Offset::of(k, to, out_off)?;
+    let mut source = Offset::of(k, from, in_off)?;
+    let mut sink = Offset::of(k, to, out_off)?;
     let inode = |id: FileId| match k.node.files[id].kind {
         FileKind::Regular(ino) => Ok(ino),
         FileKind::Dir(_) | FileKind::SyntheticDir { .. } => Err(Errno::EISDIR),
@@ -125,12 +208,23 @@ pub fn copy_file_range(
     if in_ino == out_ino && !apart {
         return err(Errno::EINVAL);
     }
-    let data = k.read_file(from, len.min(COPY), Some(source.at()))?;
-    if data.is_empty() {
-        return Ok(0);
+    let mut done = 0;
+    while done < len.min(MAX_RW) {
+        let data = k.read_file(from, (len - done).min(PIECE), Some(source.at()))?;
+        if data.is_empty() {
+            break;
+        }
+        let n = match k.write_file(to, &data, Some(sink.at())) {
+            Ok(n) => n,
+            Err(Stop::Errno(_)) if done > 0 => break,
+            Err(stop) => return Err(stop),
+        };
+        source.advance(k, n)?;
+        sink.advance(k, n)?;
+        done += n;
+        if n < data.len() as u64 {
+            break;
+        }
     }
-    let n = k.write_file(to, &data, Some(sink.at()))?;
-    source.advance(k, n)?;
-    sink.advance(k, n)?;
-    Ok(n)
+    Ok(done)
 }
