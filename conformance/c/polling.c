@@ -2,13 +2,17 @@
 #include "tap.h"
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -164,6 +168,112 @@ static void nesting(void)
 	close(inner), close(outer), close(fds[0]), close(fds[1]);
 }
 
+/* The error of an ADD, or 0. */
+static int added(int outer, int inner)
+{
+	return ctl(outer, EPOLL_CTL_ADD, inner, EPOLLIN, 0) == 0 ? 0 : errno;
+}
+
+/* A chain of instances may have five of them, from wherever it is made longer. Older kernels say EINVAL where the chain ends with
+ * another file. */
+static void deep_nesting(void)
+{
+	int ep[6], fds[2];
+	for (int i = 0; i < 6; i++)
+		ep[i] = epoll_create1(0);
+	REQUIRE(pipe(fds) == 0 && added(ep[0], fds[0]) == 0);
+	/* Upwards. */
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(added(ep[i + 1], ep[i]), 0);
+	int error = added(ep[5], ep[4]);
+	CHECK(error == ELOOP || error == EINVAL);
+	REQUIRE(write(fds[1], "x", 1) == 1);
+	CHECK_EQ(ready(ep[4]), 1);
+	CHECK_ERRNO(ctl(ep[0], EPOLL_CTL_ADD, ep[4], EPOLLIN, 0), ELOOP);
+	CHECK_ERRNO(ctl(ep[0], EPOLL_CTL_ADD, ep[0], EPOLLIN, 0), EINVAL);
+	/* A branch at the side has its own length. */
+	CHECK_EQ(added(ep[5], ep[3]), 0);
+	for (int i = 0; i < 6; i++)
+		close(ep[i]);
+	close(fds[0]), close(fds[1]);
+}
+
+static int exclusive_source;
+static atomic_int sleeping_in[2], woken;
+
+static void *wait_exclusively(void *number)
+{
+	int index = (int)(intptr_t)number, ep = epoll_create1(0);
+	struct epoll_event event;
+	uint32_t events = EPOLLIN | (index < 2 ? EPOLLEXCLUSIVE : 0);
+	REQUIRE(ctl(ep, EPOLL_CTL_ADD, exclusive_source, events, 1) == 0);
+	atomic_store(&sleeping_in[index % 2], syscall(SYS_gettid));
+	REQUIRE(epoll_wait(ep, &event, 1, -1) == 1);
+	atomic_fetch_add(&woken, 1);
+	close(ep);
+	return NULL;
+}
+
+/* Waits until a thread sleeps. */
+static void until_asleep(atomic_int *tid)
+{
+	char path[64], text[512], *state;
+	do {
+		sched_yield();
+		snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(tid));
+		int fd = open(path, O_RDONLY);
+		ssize_t n = read(fd, text, sizeof text - 1);
+		close(fd);
+		text[n > 0 ? n : 0] = 0;
+		state = strrchr(text, ')');
+	} while (!state || state[2] != 'S');
+}
+
+static void until_woken(int count)
+{
+	while (atomic_load(&woken) < count)
+		sched_yield();
+	nanosleep(&(struct timespec){ 0, 5000000 }, NULL);
+}
+
+/* "one or more of the epoll file descriptors will receive an event" (epoll_ctl(2), EPOLLEXCLUSIVE): one where one sleeps. */
+static void exclusive(void)
+{
+	pthread_t threads[2];
+	for (int kind = 0; kind < 2; kind++) {
+		exclusive_source = eventfd(0, 0);
+		atomic_store(&woken, 0);
+		for (int i = 0; i < 2; i++) {
+			atomic_store(&sleeping_in[i], 0);
+			void *number = (void *)(intptr_t)(2 * kind + i);
+			REQUIRE(pthread_create(&threads[i], NULL, wait_exclusively, number) == 0);
+			until_asleep(&sleeping_in[i]);
+		}
+		REQUIRE(eventfd_write(exclusive_source, 1) == 0);
+		until_woken(kind + 1);
+		CHECK_EQ(atomic_load(&woken), kind + 1);
+		/* The one that is awake does not stand in the way of the other. */
+		REQUIRE(eventfd_write(exclusive_source, 1) == 0);
+		until_woken(2);
+		CHECK_EQ(atomic_load(&woken), 2);
+		pthread_join(threads[0], NULL);
+		pthread_join(threads[1], NULL);
+		close(exclusive_source);
+	}
+	int ep = epoll_create1(0), inner = epoll_create1(0), event = eventfd(0, 0);
+	CHECK_ERRNO(ctl(ep, EPOLL_CTL_ADD, event, EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT, 1), EINVAL);
+	CHECK_ERRNO(ctl(ep, EPOLL_CTL_ADD, event, EPOLLIN | EPOLLEXCLUSIVE | EPOLLRDHUP, 1), EINVAL);
+	CHECK_ERRNO(ctl(ep, EPOLL_CTL_ADD, inner, EPOLLIN | EPOLLEXCLUSIVE, 1), EINVAL);
+	CHECK_ERRNO(ctl(ep, EPOLL_CTL_MOD, event, EPOLLIN | EPOLLEXCLUSIVE, 1), EINVAL);
+	CHECK_EQ(ctl(ep, EPOLL_CTL_ADD, event, EPOLLIN | EPOLLEXCLUSIVE | EPOLLET, 1), 0);
+	CHECK_ERRNO(ctl(ep, EPOLL_CTL_MOD, event, EPOLLIN, 1), EINVAL);
+	CHECK_ERRNO(ctl(ep, EPOLL_CTL_ADD, event, EPOLLIN, 1), EEXIST);
+	/* Without a sleeper the event is there for whoever looks next. */
+	REQUIRE(ctl(inner, EPOLL_CTL_ADD, event, EPOLLIN | EPOLLEXCLUSIVE, 1) == 0 && eventfd_write(event, 1) == 0);
+	CHECK(ready(ep) == 1 && ready(inner) == 1);
+	close(ep), close(inner), close(event);
+}
+
 static void half_closed(void)
 {
 	int s[2], ep = epoll_create1(0);
@@ -313,6 +423,8 @@ int main(void)
 	errors();
 	levels_and_edges();
 	nesting();
+	deep_nesting();
+	exclusive();
 	half_closed();
 	polls();
 	eventfds();

@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, VecDeque};
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::EpollEvent;
+use bloodhound_abi::table::nr;
 
 use crate::file::FileKind;
 use crate::ids::*;
 use crate::node::Node;
-use crate::wait::Object;
+use crate::wait::{Object, WaitOn};
 
 /// A watch is named by descriptor number and description (epoll(7), Q0: "The key is the combination of the file
 /// descriptor number and the open file description").
@@ -44,8 +45,12 @@ pub struct Epoll {
 const ALWAYS: u32 = (c::EPOLLERR | c::EPOLLHUP) as u32;
 /// Bits of `events` that are flags, not conditions.
 const FLAGS: u32 = 0xf000_0000;
-/// Deepest nesting of epoll instances (EP_MAX_NESTS).
+/// Longest chain of epoll instances: so many watch the next one (EP_MAX_NESTS).
 const MAX_NESTS: usize = 4;
+/// What may stand beside EPOLLEXCLUSIVE (EPOLLEXCLUSIVE_OK_BITS).
+const EXCLUSIVE_OK: u32 =
+    (c::EPOLLIN | c::EPOLLOUT | c::EPOLLERR | c::EPOLLHUP | c::EPOLLWAKEUP | c::EPOLLET | c::EPOLLEXCLUSIVE)
+        as u32;
 
 impl Node {
     /// Readiness of a description: EPOLL* bits. Files that cannot block are always readable and writable.
@@ -84,22 +89,63 @@ impl Node {
         if hit { (c::EPOLLIN | c::EPOLLRDNORM) as u32 } else { 0 }
     }
 
-    /// A wake-up of `object` for `events`: its watches go to the ready lists.
+    /// A wake-up of `object` for `events`: its watches go to the ready lists, those with EPOLLEXCLUSIVE only until one has
+    /// woken a task. "When a wakeup event occurs and multiple epoll file descriptors are attached to the same target file
+    /// using EPOLLEXCLUSIVE, one or more of the epoll file descriptors will receive an event with epoll_wait(2)"; the others
+    /// all receive it (epoll_ctl(2)).
     pub(crate) fn epoll_mark(&mut self, object: Object, events: u32) {
         let Some(watches) = self.epoll_watch.get(&object).cloned() else { return };
-        for w in watches {
-            let Some(ep) = self.epolls.get_mut(w.epoll) else { continue };
-            let Some(item) = ep.items.get_mut(&w.key) else { continue };
-            let interest = item.events & !FLAGS;
-            if interest == 0 || events & (interest | ALWAYS) == 0 {
-                continue;
+        // The end of a connection or a pipe is told to all (wake_up_interruptible_all).
+        let all = events & (c::EPOLLHUP | c::EPOLLRDHUP) as u32 != 0;
+        let mut taken = false;
+        // Exclusive watches are at the end of Linux's list, in the order in which they were made.
+        for exclusive in [false, true] {
+            for w in &watches {
+                if self.is_exclusive(w) != exclusive || taken {
+                    continue;
+                }
+                taken = self.mark(w, events) && exclusive && !all;
             }
-            if !item.queued {
-                item.queued = true;
-                ep.ready.push_back(w.key);
-            }
-            self.notify_object(Object::Epoll(w.epoll), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
         }
+    }
+
+    fn is_exclusive(&self, w: &WatchKey) -> bool {
+        let item = self.epolls.get(w.epoll).and_then(|ep| ep.items.get(&w.key));
+        item.is_some_and(|i| i.events & c::EPOLLEXCLUSIVE as u32 != 0)
+    }
+
+    /// Queues one watch if it asks for `events`; whether an exclusive one has thereby taken the wake-up: somebody slept in
+    /// epoll_wait on its instance, for just this (ep_poll_callback's `ewake`).
+    fn mark(&mut self, w: &WatchKey, events: u32) -> bool {
+        let Some(ep) = self.epolls.get_mut(w.epoll) else { return false };
+        let Some(item) = ep.items.get_mut(&w.key) else { return false };
+        let interest = item.events & !FLAGS;
+        if interest == 0 || events & (interest | ALWAYS) == 0 {
+            return false;
+        }
+        if !item.queued {
+            item.queued = true;
+            ep.ready.push_back(w.key);
+        }
+        let wanted = match u64::from(events) & (c::EPOLLIN | c::EPOLLOUT) {
+            0 => true,
+            c::EPOLLIN => u64::from(interest) & c::EPOLLIN != 0,
+            c::EPOLLOUT => u64::from(interest) & c::EPOLLOUT != 0,
+            // Both at once are taken by nobody.
+            _ => false,
+        };
+        let takes = wanted && self.sleeps_in_epoll_wait(w.epoll);
+        self.notify_object(Object::Epoll(w.epoll), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+        takes
+    }
+
+    /// Whether a task sleeps in epoll_wait on the instance; those that poll its descriptor do not count.
+    fn sleeps_in_epoll_wait(&self, ep: EpollId) -> bool {
+        let waits = |tid: &Tid| {
+            let call = self.tasks.get(tid).map(|t| t.regs.orig_rax);
+            matches!(call, Some(nr::epoll_wait | nr::epoll_pwait | nr::epoll_pwait2))
+        };
+        self.waiters.get(&WaitOn::Object(Object::Epoll(ep))).is_some_and(|list| list.iter().any(waits))
     }
 
     /// EPOLL_CTL_ADD and EPOLL_CTL_MOD.
@@ -117,15 +163,28 @@ impl Node {
         if object == Object::Epoll(ep) {
             return Err(Errno::EINVAL);
         }
+        let exclusive = |events: u32| events & c::EPOLLEXCLUSIVE as u32 != 0;
+        // "EINVAL An invalid event type was specified along with EPOLLEXCLUSIVE in events"; "op was EPOLL_CTL_MOD and events
+        // included EPOLLEXCLUSIVE"; "EPOLLEXCLUSIVE was specified in event and fd refers to an epoll instance."
+        let nested = matches!(object, Object::Epoll(_));
+        if exclusive(event.events) && (!add || nested || event.events & !EXCLUSIVE_OK != 0) {
+            return Err(Errno::EINVAL);
+        }
+        // "ELOOP fd refers to an epoll instance and this EPOLL_CTL_ADD operation would result in a circular loop of epoll
+        // instances monitoring one another or a nesting depth of epoll instances greater than 5."
         if let Object::Epoll(inner) = object
             && add
-            && (self.reaches(inner, ep, 0) || self.depth(inner) >= MAX_NESTS)
+            && (self.reaches(inner, ep) || self.below(inner) + 1 + self.above(ep) > MAX_NESTS)
         {
             return Err(Errno::ELOOP);
         }
         let epoll = &mut self.epolls[ep];
         if add == epoll.items.contains_key(&key) {
             return Err(if add { Errno::EEXIST } else { Errno::ENOENT });
+        }
+        // "op was EPOLL_CTL_MOD and the EPOLLEXCLUSIVE flag has previously been applied to this epfd, fd pair."
+        if epoll.items.get(&key).is_some_and(|i| exclusive(i.events)) {
+            return Err(Errno::EINVAL);
         }
         // "EPOLLERR, EPOLLHUP: epoll_wait(2) will always report for this event; it is not necessary to set it in events":
         // the kernel sets them here, so that an empty set still reports them while a spent one-shot watch does not.
@@ -213,21 +272,26 @@ impl Node {
         out
     }
 
-    fn reaches(&self, from: EpollId, target: EpollId, depth: usize) -> bool {
-        from == target
-            || depth > MAX_NESTS
-            || self.epolls[from].items.values().any(|i| match i.object {
-                Object::Epoll(next) => self.reaches(next, target, depth + 1),
-                _ => false,
-            })
+    fn inner(&self, ep: EpollId) -> impl Iterator<Item = EpollId> {
+        self.epolls[ep].items.values().filter_map(|i| match i.object {
+            Object::Epoll(next) => Some(next),
+            _ => None,
+        })
     }
 
-    fn depth(&self, ep: EpollId) -> usize {
-        let inner = self.epolls[ep].items.values().filter_map(|i| match i.object {
-            Object::Epoll(next) => Some(self.depth(next)),
-            _ => None,
-        });
-        1 + inner.max().unwrap_or(0)
+    fn reaches(&self, from: EpollId, target: EpollId) -> bool {
+        from == target || self.inner(from).any(|next| self.reaches(next, target))
+    }
+
+    /// How many steps lead down from an instance to those that it watches; there is no circle, and never a long chain.
+    fn below(&self, ep: EpollId) -> usize {
+        self.inner(ep).map(|next| 1 + self.below(next)).max().unwrap_or(0)
+    }
+
+    /// The same upwards, to those that watch it.
+    fn above(&self, ep: EpollId) -> usize {
+        let outer = self.epoll_watch.get(&Object::Epoll(ep)).into_iter().flatten();
+        outer.map(|w| 1 + self.above(w.epoll)).max().unwrap_or(0)
     }
 
     /// /proc/PID/fdinfo's "tfd:" lines: descriptor, events, data.
