@@ -1,11 +1,13 @@
 /* Time: clock_gettime(2), nanosleep(2), clock_nanosleep(2), gettimeofday(2), time(2), times(2), getrusage(2). */
 #include "tap.h"
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/times.h>
+#include <sys/wait.h>
 #include <time.h>
 
 static long long now(clockid_t clock)
@@ -54,6 +56,107 @@ static void reading(void)
 	CHECK(seconds >= real / 1000000000 - 1 && seconds <= now(CLOCK_REALTIME) / 1000000000);
 	CHECK(time(&stored) == stored);
 	CHECK(seconds > 1500000000);
+}
+
+static pid_t waiting_child(void)
+{
+	pid_t pid = fork();
+	if (pid == 0) {
+		pause();
+		_exit(0);
+	}
+	REQUIRE(pid > 0);
+	return pid;
+}
+
+static pid_t other_thread;
+
+static void *show_id(void *unused)
+{
+	__atomic_store_n(&other_thread, syscall(SYS_gettid), __ATOMIC_SEQ_CST);
+	while (__atomic_load_n(&other_thread, __ATOMIC_SEQ_CST))
+		sched_yield();
+	return unused;
+}
+
+/* Clocks below 0: of processes and threads, ~number << 3 | thread << 2 | kind, and of descriptors, ~fd << 3 | 3. */
+#define PROCESS_CLOCK(pid, kind) ((clockid_t)(~(unsigned)(pid) << 3 | (kind)))
+#define THREAD_CLOCK(tid, kind) ((clockid_t)(~(unsigned)(tid) << 3 | 4 | (kind)))
+#define FD_CLOCK(fd) PROCESS_CLOCK(fd, 3)
+
+static void numbered(void)
+{
+	struct timespec t, tick;
+	for (int kind = 0; kind < 3; kind++) {
+		CHECK_EQ(clock_gettime(PROCESS_CLOCK(0, kind), &t), 0);
+		CHECK_EQ(clock_gettime(PROCESS_CLOCK(getpid(), kind), &t), 0);
+		CHECK_EQ(clock_gettime(THREAD_CLOCK(0, kind), &t), 0);
+		CHECK_EQ(clock_gettime(THREAD_CLOCK(getpid(), kind), &t), 0);
+		CHECK(clock_getres(PROCESS_CLOCK(getpid(), kind), &tick) == 0 && tick.tv_sec == 0);
+		CHECK((tick.tv_nsec == 1) == (kind == 2));
+	}
+	/* What no clock has as its kind; -1 is of this sort. */
+	static const clockid_t none[] = { -1,		   -5,		       FD_CLOCK(0),	     FD_CLOCK(1),
+					  FD_CLOCK(99),	   THREAD_CLOCK(0, 3), PROCESS_CLOCK(0, 3),  PROCESS_CLOCK(1 << 22, 2),
+					  THREAD_CLOCK(1 << 22, 2), 12, 99, 1 << 30, (clockid_t)0x80000003 };
+	int refused = 1;
+	for (unsigned i = 0; i < sizeof none / sizeof *none; i++) {
+		refused &= clock_gettime(none[i], &t) == -1 && errno == EINVAL;
+		refused &= syscall(SYS_clock_gettime, none[i], BAD) == -1 && errno == EINVAL;
+		refused &= clock_getres(none[i], &t) == -1 && errno == EINVAL;
+		/* What has a descriptor's form has no sleep and no timers; a number is looked at after the time. */
+		int fd_like = none[i] < 0 && (none[i] & 7) == 3, number = none[i] < 0 && !fd_like;
+		struct timespec soon = { 0, 1 };
+		refused &= syscall(SYS_clock_nanosleep, none[i], 0, &soon, NULL) == -1 &&
+			   errno == (fd_like ? EOPNOTSUPP : EINVAL);
+		refused &= syscall(SYS_clock_nanosleep, none[i], 0, BAD, NULL) == -1 &&
+			   errno == (fd_like ? EOPNOTSUPP : number ? EFAULT : EINVAL);
+		timer_t timer;
+		refused &= timer_create(none[i], NULL, &timer) == -1 && errno == (fd_like ? EOPNOTSUPP : EINVAL);
+		refused &= clock_settime(none[i], &soon) == -1 && errno == EINVAL;
+	}
+	CHECK(refused);
+	/* A process has a clock until it was waited for; its threads have theirs for themselves only. */
+	pid_t pid = waiting_child();
+	clockid_t clock;
+	CHECK_EQ(clock_getcpuclockid(pid, &clock), 0);
+	CHECK_EQ(clock, PROCESS_CLOCK(pid, 2));
+	CHECK_EQ(clock_gettime(clock, &t), 0);
+	CHECK_ERRNO(clock_gettime(THREAD_CLOCK(pid, 2), &t), EINVAL);
+	kill(pid, SIGKILL);
+	siginfo_t info;
+	REQUIRE(waitid(P_PID, pid, &info, WEXITED | WNOWAIT) == 0);
+	CHECK_EQ(clock_gettime(clock, &t), 0);
+	REQUIRE(waitpid(pid, NULL, 0) == pid);
+	CHECK_ERRNO(clock_gettime(clock, &t), EINVAL);
+	CHECK_ERRNO(clock_getres(clock, &t), EINVAL);
+	/* The number of a thread that leads no process is no process's. */
+	pthread_t thread;
+	REQUIRE(pthread_create(&thread, NULL, show_id, NULL) == 0);
+	while (!__atomic_load_n(&other_thread, __ATOMIC_SEQ_CST))
+		sched_yield();
+	CHECK_EQ(clock_gettime(THREAD_CLOCK(other_thread, 2), &t), 0);
+	CHECK_ERRNO(clock_gettime(PROCESS_CLOCK(other_thread, 2), &t), EINVAL);
+	__atomic_store_n(&other_thread, 0, __ATOMIC_SEQ_CST);
+	pthread_join(thread, NULL);
+	/* Clocks that only tell the time. */
+	CHECK_ERRNO(syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC_RAW, 0, BAD, NULL), EOPNOTSUPP);
+	CHECK_ERRNO(syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC_COARSE, 0, BAD, NULL), EOPNOTSUPP);
+	CHECK_ERRNO(syscall(SYS_clock_nanosleep, CLOCK_THREAD_CPUTIME_ID, 0, BAD, NULL), EOPNOTSUPP);
+	CHECK_ERRNO(syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, BAD, NULL), EFAULT);
+	struct timespec soon = { 0, 1 };
+	CHECK_ERRNO(syscall(SYS_clock_nanosleep, THREAD_CLOCK(0, 2), 0, &soon, NULL), EINVAL);
+	CHECK_ERRNO(syscall(SYS_clock_nanosleep, THREAD_CLOCK(getpid(), 2), 0, &soon, NULL), EINVAL);
+	/* And only one can be set. */
+	CHECK_ERRNO(clock_settime(CLOCK_MONOTONIC, &soon), EINVAL);
+	CHECK_ERRNO(clock_settime(CLOCK_BOOTTIME, &soon), EINVAL);
+	CHECK_ERRNO(clock_settime(CLOCK_PROCESS_CPUTIME_ID, &soon), EINVAL);
+	CHECK_ERRNO(clock_settime(PROCESS_CLOCK(0, 2), &soon), EPERM);
+	CHECK_ERRNO(syscall(SYS_clock_settime, CLOCK_REALTIME, BAD), EFAULT);
+	soon.tv_nsec = 1000000000;
+	CHECK_ERRNO(clock_settime(CLOCK_REALTIME, &soon), EINVAL);
+	timer_t timer;
+	CHECK_ERRNO(timer_create(CLOCK_REALTIME_COARSE, NULL, &timer), EOPNOTSUPP);
 }
 
 static void sleeping(void)
@@ -130,6 +233,7 @@ static void spinning(void)
 int main(void)
 {
 	reading();
+	numbered();
 	spinning();
 	sleeping();
 	accounting();

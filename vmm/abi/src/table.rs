@@ -288,7 +288,7 @@ macro_rules! syscalls {
             [224 timer_gettime (id: i32, value: Ptr) full ""]
             [225 timer_getoverrun (id: i32) full ""]
             [226 timer_delete (id: i32) full ""]
-            [227 clock_settime () errno EPERM "a container may not set the clock"]
+            [227 clock_settime (clock: i32, tp: Ptr) partial "EPERM: a container may not set the clock"]
             [228 clock_gettime (clock: i32, tp: Ptr) full ""]
             [229 clock_getres (clock: i32, tp: Ptr) full ""]
             [230 clock_nanosleep (clock: i32, flags: Hex, req: Ptr, rem: Ptr) full ""]

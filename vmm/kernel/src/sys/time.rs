@@ -20,15 +20,7 @@ impl Ctx<'_> {
     fn clock(&self, clock: i32) -> SysResult {
         let (mono, real) = (self.now().0, self.node.realtime());
         if clock < 0 {
-            // A CPU clock of a process or thread (clock_getcpuclockid(3)): !pid << 3 | kind.
-            let pid = !(clock >> 3) as u32;
-            let thread = clock & 4 != 0;
-            let owner = match (pid, thread) {
-                (0, _) => self.pid,
-                (tid, true) => self.node.tasks.get(&Tid(tid)).ok_or(Errno::EINVAL)?.pid,
-                (pid, false) => Pid(pid),
-            };
-            return Ok(self.node.processes.get(&owner).ok_or(Errno::EINVAL)?.cpu_ns);
+            return Ok(self.node.process(self.cpu_clock(clock, true)?).cpu_ns);
         }
         Ok(match clock as u64 {
             c::CLOCK_REALTIME | c::CLOCK_REALTIME_ALARM | c::CLOCK_TAI => real,
@@ -40,18 +32,46 @@ impl Ctx<'_> {
         })
     }
 
-    /// Whether a clock for sleeping and timers is CLOCK_REALTIME; EINVAL for others.
-    fn timer_clock(clock: u64) -> SysResult<bool> {
-        match clock {
+    /// The process that a negative clock id means. A CPU clock of a process or thread (clock_getcpuclockid(3)) is
+    /// `!number << 3 | thread << 2 | kind`, a clock behind a descriptor `!fd << 3 | 3` (dynamic posix clocks, which no
+    /// device here has). The rules are pid_for_clock's; `time` says that the time itself is asked for.
+    fn cpu_clock(&self, clock: i32, time: bool) -> Result<Pid, Errno> {
+        // CPUCLOCK_PROF, CPUCLOCK_VIRT and CPUCLOCK_SCHED; 3 is a descriptor's or none.
+        if clock & 3 == 3 {
+            return Err(Errno::EINVAL);
+        }
+        let (number, thread) = (!(clock >> 3) as u32, clock & 4 != 0);
+        match (number, thread) {
+            (0, _) => Ok(self.pid),
+            // Threads of other processes have none that can be seen.
+            (tid, true) => {
+                let task = self.node.tasks.get(&Tid(tid)).filter(|t| t.pid == self.pid);
+                task.map(|t| t.pid).ok_or(Errno::EINVAL)
+            }
+            // "allow finding the process by with the pid of the current task".
+            (tid, false) if time && tid == self.tid.0 => Ok(self.pid),
+            (pid, false) if self.node.processes.contains_key(&Pid(pid)) => Ok(Pid(pid)),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    /// Whether a clock for sleeping and timers is CLOCK_REALTIME. EINVAL for what is no clock, `cannot` for one that does
+    /// not do this (Linux asks for its `nsleep` or `timer_create`).
+    fn timer_clock(&self, clock: i32, cannot: Errno) -> SysResult<bool> {
+        if clock < 0 {
+            if clock & 7 == 3 {
+                return err(cannot);
+            }
+            self.cpu_clock(clock, false)?;
+            return Err(Stop::Unsupported("a timer on a CPU-time clock".into()));
+        }
+        match clock as u64 {
             c::CLOCK_REALTIME | c::CLOCK_REALTIME_ALARM | c::CLOCK_TAI => Ok(true),
             c::CLOCK_MONOTONIC | c::CLOCK_BOOTTIME | c::CLOCK_BOOTTIME_ALARM => Ok(false),
             c::CLOCK_PROCESS_CPUTIME_ID | c::CLOCK_THREAD_CPUTIME_ID => {
-                super::unmodelled("a timer on", names::CPU_CLOCKS, clock, Errno::EINVAL)
+                super::unmodelled("a timer on", names::CPU_CLOCKS, clock as u64, Errno::EINVAL)
             }
-            // Clocks that can only be read.
-            c::CLOCK_MONOTONIC_RAW | c::CLOCK_REALTIME_COARSE | c::CLOCK_MONOTONIC_COARSE => {
-                err(Errno::EOPNOTSUPP)
-            }
+            c::CLOCK_MONOTONIC_RAW | c::CLOCK_REALTIME_COARSE | c::CLOCK_MONOTONIC_COARSE => err(cannot),
             _ => err(Errno::EINVAL),
         }
     }
@@ -103,9 +123,31 @@ pub fn clock_gettime(k: &mut Ctx<'_>, clock: i32, tp: Ptr) -> SysResult {
     Ok(0)
 }
 
+/// clock_settime(2). Only CLOCK_REALTIME has a `clock_set` that somebody could use, who would need CAP_SYS_TIME.
+pub fn clock_settime(k: &mut Ctx<'_>, clock: i32, tp: Ptr) -> SysResult {
+    let cpu = clock < 0 && clock & 7 != 3;
+    if !cpu && clock as u64 != c::CLOCK_REALTIME {
+        return err(Errno::EINVAL);
+    }
+    let ts: Timespec = k.read_obj(tp)?;
+    if cpu {
+        k.cpu_clock(clock, false)?;
+    } else {
+        ts.to_ns().ok_or(Errno::EINVAL)?;
+    }
+    err(Errno::EPERM)
+}
+
 pub fn clock_getres(k: &mut Ctx<'_>, clock: i32, tp: Ptr) -> SysResult {
-    k.clock(clock)?;
-    let coarse = matches!(clock as u64, c::CLOCK_REALTIME_COARSE | c::CLOCK_MONOTONIC_COARSE);
+    // What is measured in ticks: the coarse clocks, and the CPU clocks of the kinds PROF and VIRT, which are below 0 and
+    // need a valid number (posix_cpu_clock_getres).
+    if clock < 0 {
+        k.cpu_clock(clock, false)?;
+    } else {
+        k.clock(clock)?;
+    }
+    let coarse = clock < 0 && clock & 3 < 2
+        || matches!(clock as u64, c::CLOCK_REALTIME_COARSE | c::CLOCK_MONOTONIC_COARSE);
     if !tp.is_null() {
         k.write_obj(tp, &Timespec::from_ns(if coarse { COARSE } else { 1 }))?;
     }
@@ -154,14 +196,22 @@ pub fn nanosleep(k: &mut Ctx<'_>, req: Ptr, rem: Ptr) -> SysResult {
 }
 
 pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: Hex, req: Ptr, rem: Ptr) -> SysResult {
-    let ts: Timespec = k.read_obj(req)?;
-    let ns = ts.to_ns().ok_or(Errno::EINVAL)?;
-    // "EINVAL clockid was invalid. (CLOCK_THREAD_CPUTIME_ID is not a permitted value for clockid.)": the C library says so, the
-    // kernel's clock has no sleep.
+    // A thread has timers on its CPU clock, but cannot sleep on it (no `nsleep` in clock_thread).
     if clock as u64 == c::CLOCK_THREAD_CPUTIME_ID {
         return err(Errno::EOPNOTSUPP);
     }
-    let realtime = Ctx::timer_clock(clock as u64)?;
+    // The clock is looked at first, then the time; but whose CPU clock it is comes last.
+    let cpu = clock < 0 && clock & 7 != 3;
+    if !cpu {
+        k.timer_clock(clock, Errno::EOPNOTSUPP)?;
+    }
+    let ts: Timespec = k.read_obj(req)?;
+    let ns = ts.to_ns().ok_or(Errno::EINVAL)?;
+    // "EINVAL [...] clockid is [...] the CPU-time clock of the calling thread" (clock_nanosleep(2)).
+    if cpu && clock & 4 != 0 && [0, k.tid.0].contains(&(!(clock >> 3) as u32)) {
+        return err(Errno::EINVAL);
+    }
+    let realtime = k.timer_clock(clock, Errno::EOPNOTSUPP)?;
     let absolute = flags.0 & c::TIMER_ABSTIME != 0;
     let deadline =
         if absolute { k.clock_deadline(ns, realtime) } else { k.deadline(Some(ns)).unwrap_or(k.now()) };
@@ -229,7 +279,8 @@ pub fn alarm(k: &mut Ctx<'_>, seconds: u32) -> SysResult {
 }
 
 pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResult {
-    let realtime = Ctx::timer_clock(u64::from(clock))?;
+    let clock = clock as i32;
+    let realtime = k.timer_clock(clock, Errno::EOPNOTSUPP)?;
     // struct sigevent: value, signo, notify, thread id. NULL means SIGALRM with the timer's id as value.
     let next = k.process().timers.keys().next_back().map_or(0, |n| n + 1);
     let (mut signo, mut value, mut thread) = (c::SIGALRM as u32, next as u64, None);
@@ -296,13 +347,15 @@ pub fn timer_delete(k: &mut Ctx<'_>, id: i32) -> SysResult {
 }
 
 pub fn timerfd_create(k: &mut Ctx<'_>, clock: u32, flags: Hex) -> SysResult {
+    let clock = clock as i32;
     if flags.0 & !(c::O_CLOEXEC | c::O_NONBLOCK) != 0 {
         return err(Errno::EINVAL);
     }
-    let realtime = match u64::from(clock) {
-        c::CLOCK_PROCESS_CPUTIME_ID..=c::CLOCK_MONOTONIC_COARSE | c::CLOCK_TAI => return err(Errno::EINVAL),
-        other => Ctx::timer_clock(other)?,
-    };
+    // No CPU clocks here, not even other processes' ones.
+    if clock < 0 || matches!(clock as u64, c::CLOCK_PROCESS_CPUTIME_ID..=c::CLOCK_MONOTONIC_COARSE | c::CLOCK_TAI) {
+        return err(Errno::EINVAL);
+    }
+    let realtime = k.timer_clock(clock, Errno::EINVAL)?;
     let id = k.node.timerfds.insert(TimerFd { realtime, ..TimerFd::default() });
     let file = File::new(FileKind::TimerFd(id), c::O_RDWR | flags.0 & c::O_NONBLOCK);
     Ok(k.open_file(file, flags.0 & c::O_CLOEXEC != 0)?)
