@@ -1,6 +1,7 @@
 //! Capabilities of a process ([`Caps`], capabilities(7)): the sets, and what changes of ids and execve do to them.
 //!
-//! They decide who may change ids and groups. What the file system and signals permit follows the user id alone.
+//! They decide who may change ids and groups, signal others and bind low ports. What the file system and the scheduling
+//! calls permit follows the user id alone.
 //! Neighbours: `sys::caps` the calls, `sys::ids` the ids, `exec` a new program.
 
 /// What Docker gives to root: the bounding set of every process at its start.
@@ -8,11 +9,15 @@ pub const DOCKER: u64 = 0xa004_25fb;
 /// The last capability of Linux 6.1, CAP_CHECKPOINT_RESTORE.
 pub const LAST: u64 = 40;
 /// Capabilities that are asked for.
+pub const CAP_KILL: u32 = 5;
+/// As above.
 pub const CAP_SETGID: u32 = 6;
 /// As above.
 pub const CAP_SETUID: u32 = 7;
 /// As above.
 pub const CAP_SETPCAP: u32 = 8;
+/// As above.
+pub const CAP_NET_BIND_SERVICE: u32 = 10;
 
 /// SECBIT_NOROOT: no capabilities for root at execve.
 const NOROOT: u32 = 1;

@@ -3,7 +3,7 @@
 
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Decisions;
-use bloodhound_vfs::{BaseFs, Fail};
+use bloodhound_vfs::{BaseFs, Cred, Fail};
 
 use crate::file::File;
 use crate::ids::*;
@@ -61,6 +61,12 @@ impl<'a> Ctx<'a> {
     /// The caller's process.
     pub fn process_mut(&mut self) -> &mut Process {
         self.node.process_mut(self.pid)
+    }
+
+    /// Whose rights to files count: the effective ids, unless the thread has others for this purpose (setfsuid(2)).
+    pub(crate) fn fs_cred(&self) -> Cred {
+        let (cred, [uid, gid]) = (&self.process().cred, self.task().fs_ids);
+        Cred { uid: uid.unwrap_or(cred.uid), gid: gid.unwrap_or(cred.gid), groups: cred.groups.clone() }
     }
 
     /// The caller's address space.

@@ -83,7 +83,7 @@ impl Ctx<'_> {
         if !follow && self.node.vfs.stat_ino(ino)?.kind == Kind::Symlink {
             return err(Errno::ELOOP);
         }
-        let cred = self.process().cred.clone();
+        let cred = self.fs_cred();
         self.node.vfs.exec_start(self.base, ino, &cred)?;
         // Only the program itself stays busy, until its last address space is gone ([`Mm::exe`]).
         self.node.vfs.exec_end(ino);
@@ -260,6 +260,7 @@ impl Ctx<'_> {
             }
         }
         self.become_leader();
+        self.task_mut().fs_ids = [None; 2];
         self.node.vfork_done(self.tid);
         let old = std::mem::replace(&mut self.process_mut().mm, mm_id);
         self.node.mm_release(old);
@@ -286,6 +287,7 @@ impl Ctx<'_> {
         if image.stat_mode as u64 & c::S_ISGID != 0 && !process.no_new_privs {
             process.cred.gid = image.owner.1;
         }
+        // "After an execve(2) [...] the file system user ID is made the same as the effective user ID" (credentials(7)).
         (process.real_ids[1], process.real_ids[3]) = (process.cred.uid, process.cred.gid);
         process.caps.after_exec(process.real_ids[0], process.cred.uid);
         // "The dispositions of any signals that are being caught are reset to the default"; ignored stay ignored.
@@ -501,7 +503,6 @@ impl Node {
             cwd: root,
             cwd_synthetic: None,
             umask: 0o022,
-            nice: 0,
             cred,
             real_ids: [program.uid, program.uid, program.gid, program.gid],
             caps: crate::caps::Caps::of(program.uid),

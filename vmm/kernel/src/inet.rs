@@ -27,6 +27,10 @@ pub struct InetSocket {
     pub generic: Generic,
 }
 
+/// The first port that needs no CAP_NET_BIND_SERVICE (net.ipv4.ip_unprivileged_port_start): Linux's own default, although
+/// some container engines set 0.
+pub const UNPRIVILEGED_PORT_START: u16 = 1024;
+
 /// All internet sockets of a node that a descriptor refers to.
 pub type InetSockets = BTreeMap<SocketId, InetSocket>;
 

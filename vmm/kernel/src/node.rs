@@ -281,6 +281,13 @@ impl Node {
         self.processes.get_mut(&pid).unwrap_or_else(|| panic!("no process {pid:?}"))
     }
 
+    /// The process that a number names as a thread's or its own: what Linux's find_task_by_vpid leads to.
+    pub fn process_of(&self, number: i32) -> Option<Pid> {
+        let number = u32::try_from(number).ok()?;
+        let own = || self.processes.contains_key(&Pid(number)).then_some(Pid(number));
+        self.tasks.get(&Tid(number)).map(|t| t.pid).or_else(own)
+    }
+
     /// Puts a task at the end of the run queue, once.
     pub fn enqueue(&mut self, tid: Tid) {
         if !self.run_queue.contains(&tid) {

@@ -93,7 +93,7 @@ enum Spot {
 impl Ctx<'_> {
     /// Runs a VFS operation with the caller's credentials, at the node's time.
     pub(crate) fn fs<T>(&mut self, op: impl FnOnce(&mut Vfs, &mut VfsCtx<'_>) -> Outcome<T>) -> Outcome<T> {
-        let cred = self.process().cred.clone();
+        let cred = self.fs_cred();
         self.fs_as(&cred, 0, op)
     }
 
@@ -118,7 +118,7 @@ impl Ctx<'_> {
         follow: bool,
         op: impl FnMut(&mut Vfs, &mut VfsCtx<'_>, At<'_>) -> Outcome<T>,
     ) -> SysResult<Reached<T>> {
-        let cred = self.process().cred.clone();
+        let cred = self.fs_cred();
         self.at_as(&cred, dirfd, path, follow, op)
     }
 
@@ -168,7 +168,7 @@ impl Ctx<'_> {
 
     /// What a path names.
     pub(crate) fn resolve(&mut self, dirfd: Fd, path: &[u8], follow: bool) -> SysResult<Place> {
-        let cred = self.process().cred.clone();
+        let cred = self.fs_cred();
         self.resolve_as(&cred, dirfd, path, follow)
     }
 

@@ -127,9 +127,7 @@ pub struct Process {
     pub cwd_synthetic: Option<Arc<Vec<u8>>>,
     /// umask(2).
     pub umask: u32,
-    /// nice(2), -20 to 19: kept and shown, without effect on the scheduler.
-    pub nice: i32,
-    /// Credentials.
+    /// Effective ids and the groups; those for files are [`crate::ctx::Ctx::fs_cred`].
     pub cred: Cred,
     /// Real and saved ids: ruid, suid, rgid, sgid.
     pub real_ids: [u32; 4],

@@ -99,6 +99,11 @@ pub struct Task {
     pub pending: crate::signal::Pending,
     /// The alternate signal stack.
     pub altstack: StackT,
+    /// User and group id for files where they are not the effective ones (setfsuid(2), setfsgid(2)).
+    pub fs_ids: [Option<u32>; 2],
+    /// nice(2), -20 to 19: kept and shown, without effect on the scheduler. "The nice value is a per-thread attribute"
+    /// (setpriority(2), "C library/kernel differences").
+    pub nice: i32,
     /// Scheduling policy, with SCHED_RESET_ON_FORK; nothing is scheduled by it.
     pub policy: u32,
     /// PR_SET_TIMERSLACK, ns; sleeps end on time here.
@@ -138,6 +143,8 @@ impl Task {
             sigmask: 0,
             restore_mask: None,
             pending: Default::default(),
+            fs_ids: [None; 2],
+            nice: 0,
             policy: 0,
             timer_slack: TIMER_SLACK,
             altstack: StackT { flags: bloodhound_abi::consts::SS_DISABLE as i32, ..StackT::default() },

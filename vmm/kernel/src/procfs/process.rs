@@ -226,6 +226,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let (ignored, caught) = signal_masks(p);
     let pending = who.task.map_or(0, |t| t.pending.mask());
     let blocked = who.task.map_or(0, |t| t.sigmask);
+    let nice = who.task.map_or(0, |t| t.nice);
     let code = match p.zombie {
         Some(status) => status.wait_word(),
         None => 0,
@@ -245,8 +246,8 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
             p.ppid.0,
             p.pgid.0,
             p.sid.0,
-            20 + p.nice,
-            p.nice,
+            20 + nice,
+            nice,
             system::ticks(p.started.0),
             resident / 4096,
             // "It is obsolete because it does not provide information on real-time signals": 31 bits.
@@ -273,10 +274,11 @@ fn status(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
             byte => out.push(byte),
         }
     }
+    let [fsuid, fsgid] = who.task.map_or([None; 2], |t| t.fs_ids);
     let groups: String = p.cred.groups.iter().map(|g| format!("{g} ")).collect();
     let mut text = format!(
         "\nUmask:\t{:04o}\nState:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\nTracerPid:\t0\n\
-         Uid:\t{ruid}\t{uid}\t{suid}\t{uid}\nGid:\t{rgid}\t{gid}\t{sgid}\t{gid}\nFDSize:\t{}\nGroups:\t{groups}\n\
+         Uid:\t{ruid}\t{uid}\t{suid}\t{fsuid}\nGid:\t{rgid}\t{gid}\t{sgid}\t{fsgid}\nFDSize:\t{}\nGroups:\t{groups}\n\
          NStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{}\nNSsid:\t{}\n",
         p.umask,
         p.pid.0,
@@ -289,6 +291,8 @@ fn status(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
         p.sid.0,
         uid = p.cred.uid,
         gid = p.cred.gid,
+        fsuid = fsuid.unwrap_or(p.cred.uid),
+        fsgid = fsgid.unwrap_or(p.cred.gid),
     );
     text.push_str(&memory::status(view, p));
     text.push_str(&status_signals(who));

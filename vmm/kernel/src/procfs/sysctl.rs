@@ -54,7 +54,7 @@ pub(super) const TABLE: Table = &[
     ("net/ipv4/ip_forward", Text("0\n")),
     ("net/ipv4/ip_local_port_range", Text("32768\t60999\n")),
     ("net/ipv4/ip_nonlocal_bind", Text("0\n")),
-    ("net/ipv4/ip_unprivileged_port_start", Text("0\n")),
+    ("net/ipv4/ip_unprivileged_port_start", Make(port_start)),
     ("net/ipv4/tcp_available_congestion_control", Text("reno cubic\n")),
     ("net/ipv4/tcp_congestion_control", Text("cubic\n")),
     ("net/ipv4/tcp_ecn", Text("2\n")),
@@ -99,6 +99,10 @@ pub(super) const TABLE: Table = &[
 /// "the number of allocated file handles; the number of free file handles; and the maximum number" (proc(5)).
 fn file_nr(view: &View<'_>) -> String {
     format!("{}\t0\t9223372036854775807\n", view.node.files.len())
+}
+
+fn port_start(_: &View<'_>) -> String {
+    format!("{}\n", crate::inet::UNPRIVILEGED_PORT_START)
 }
 
 fn hostname(view: &View<'_>) -> String {

@@ -26,7 +26,7 @@ impl Ctx<'_> {
     }
 
     fn chmod_place(&mut self, place: Place, mode: u32) -> SysResult {
-        let (cred, now) = (self.process().cred.clone(), self.now());
+        let (cred, now) = (self.fs_cred(), self.now());
         if let Some(ino) = self.changeable(place)? {
             self.node.vfs.chmod(ino, &cred, mode & 0o7777, now)?;
         }
@@ -36,7 +36,7 @@ impl Ctx<'_> {
     fn chown_place(&mut self, place: Place, uid: u32, gid: u32) -> SysResult {
         // "If the owner or group is specified as -1, then that ID is not changed."
         let id = |id: u32| Some(id).filter(|id| *id != u32::MAX);
-        let (cred, now) = (self.process().cred.clone(), self.now());
+        let (cred, now) = (self.fs_cred(), self.now());
         if let Some(ino) = self.changeable(place)? {
             self.node.vfs.chown(ino, &cred, id(uid), id(gid), now)?;
         }
@@ -139,7 +139,7 @@ fn set_time(time: Timespec) -> Result<SetTime, Errno> {
 }
 
 fn set_times(k: &mut Ctx<'_>, place: Place, [atime, mtime]: [SetTime; 2]) -> SysResult {
-    let (cred, now) = (k.process().cred.clone(), k.now());
+    let (cred, now) = (k.fs_cred(), k.now());
     if let Some(ino) = k.changeable(place)? {
         k.node.vfs.set_times(ino, &cred, atime, mtime, now)?;
     }

@@ -120,9 +120,10 @@ impl Ctx<'_> {
             Place::Ino(ino) => ino,
             Place::File(_) => return err(Errno::ENOTDIR),
             Place::Synth(at) => {
+                let cred = self.fs_cred();
                 let view = View { node: self.node, pid: self.pid, tid: self.tid };
                 match view.entry(&at) {
-                    Some(Entry::Dir { .. }) => view.permit(&at, &self.process().cred, MAY_EXEC)?,
+                    Some(Entry::Dir { .. }) => view.permit(&at, &cred, MAY_EXEC)?,
                     Some(_) => return err(Errno::ENOTDIR),
                     None => return err(Errno::ENOENT),
                 }
@@ -133,7 +134,7 @@ impl Ctx<'_> {
         if self.node.vfs.stat_ino(ino)?.kind != Kind::Directory {
             return err(Errno::ENOTDIR);
         }
-        let cred = self.process().cred.clone();
+        let cred = self.fs_cred();
         self.node.vfs.access_ino(ino, &cred, MAY_EXEC)?;
         self.node.vfs.hold(ino);
         let old = std::mem::replace(&mut self.process_mut().cwd, ino);

@@ -6,6 +6,7 @@ use bloodhound_abi::Errno;
 
 use crate::caps::{CAP_SETGID, CAP_SETUID};
 use crate::ctx::*;
+use crate::process::Process;
 use crate::wait::SysResult;
 
 /// "-1: unchanged" of the set calls.
@@ -25,6 +26,19 @@ pub fn getgid(k: &mut Ctx<'_>) -> SysResult {
 
 pub fn getegid(k: &mut Ctx<'_>) -> SysResult {
     Ok(u64::from(k.process().cred.gid))
+}
+
+impl Ctx<'_> {
+    /// Whether all ids of another process are the caller's real ones, as prlimit(2) and the ptrace access modes ask:
+    /// "the real, effective, and saved set user IDs of the target process must match the real user ID of the caller and the
+    /// real, effective, and saved set group IDs of the target process must match the real group ID of the caller". A process
+    /// may always look at itself.
+    pub(super) fn same_ids(&self, target: &Process) -> bool {
+        let [uid, _, gid, _] = self.process().real_ids;
+        let same =
+            target.real_ids == [uid, uid, gid, gid] && (target.cred.uid, target.cred.gid) == (uid, gid);
+        same || target.pid == self.pid
+    }
 }
 
 /// Whether any id may be taken; `at` as below.
@@ -56,6 +70,11 @@ fn set_ids(k: &mut Ctx<'_>, at: usize, real: u32, effective: u32, saved: u32) ->
     if at == 0 {
         let now = [p.real_ids[0], p.cred.uid, p.real_ids[1]];
         p.caps.after_ids(mine, now);
+    }
+    // "The file-system user ID is also set to the same value as the effective user ID" (setreuid(2)); the ids of a process
+    // are those of all its threads here.
+    for tid in p.threads.clone() {
+        k.node.task_mut(tid).fs_ids[at / 2] = None;
     }
     Ok(0)
 }
@@ -97,12 +116,26 @@ pub fn setgid(k: &mut Ctx<'_>, gid: u32) -> SysResult {
     if may_set(k, 2) { set_ids(k, 2, gid, gid, gid) } else { set_ids(k, 2, KEEP, gid, KEEP) }
 }
 
-pub fn setfsuid(k: &mut Ctx<'_>, _uid: u32) -> SysResult {
-    Ok(u64::from(k.process().cred.uid))
+/// "setfsuid() will succeed only if the caller is the superuser or if fsuid matches either the caller's real user ID,
+/// effective user ID, saved set-user-ID, or current filesystem user ID"; "On both success and failure, this call returns
+/// the previous filesystem user ID of the caller." No user has the id -1. `at` as above. What Linux does to capabilities
+/// here, the VFS does by looking at the id (CAP_DAC_OVERRIDE and its kin go with root's).
+fn set_fs_id(k: &mut Ctx<'_>, at: usize, id: u32) -> SysResult {
+    let (p, cred) = (k.process(), k.fs_cred());
+    let (old, effective) = if at == 0 { (cred.uid, p.cred.uid) } else { (cred.gid, p.cred.gid) };
+    let own = [p.real_ids[at], p.real_ids[at + 1], effective, old].contains(&id);
+    if id != KEEP && (own || may_set(k, at)) {
+        k.task_mut().fs_ids[at / 2] = Some(id).filter(|id| *id != effective);
+    }
+    Ok(u64::from(old))
 }
 
-pub fn setfsgid(k: &mut Ctx<'_>, _gid: u32) -> SysResult {
-    Ok(u64::from(k.process().cred.gid))
+pub fn setfsuid(k: &mut Ctx<'_>, uid: u32) -> SysResult {
+    set_fs_id(k, 0, uid)
+}
+
+pub fn setfsgid(k: &mut Ctx<'_>, gid: u32) -> SysResult {
+    set_fs_id(k, 2, gid)
 }
 
 fn three(k: &mut Ctx<'_>, values: [u32; 3], ptrs: [Ptr; 3]) -> SysResult {

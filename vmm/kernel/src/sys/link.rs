@@ -66,7 +66,7 @@ pub fn linkat(k: &mut Ctx<'_>, olddir: Fd, old: Path, newdir: Fd, new: Path, fla
     let new = k.read_path(new)?;
     let place = if old.is_empty() && flags.0 & c::AT_EMPTY_PATH != 0 {
         // "The caller must have the CAP_DAC_READ_SEARCH capability in order to use this flag."
-        if !k.process().cred.is_root() {
+        if !k.fs_cred().is_root() {
             return err(Errno::ENOENT);
         }
         k.fd_place(olddir)?
@@ -108,7 +108,7 @@ pub fn readlinkat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, buf: Ptr, size: u64) -
     let mut target = match place {
         Place::Ino(ino) => k.node.vfs.readlink_ino(ino).map_err(|_| not_a_link)?.to_vec(),
         Place::Synth(synth) => {
-            let cred = k.process().cred.clone();
+            let cred = k.fs_cred();
             View { node: k.node, pid: k.pid, tid: k.tid }.readlink(&synth, &cred)?
         }
         Place::File(_) => return err(not_a_link),

@@ -6,7 +6,6 @@ use bloodhound_abi::structs::{Rlimit, Sysinfo};
 use bloodhound_decisions::Stream;
 
 use crate::ctx::*;
-use crate::ids::*;
 use crate::wait::SysResult;
 
 /// The release that programs see; new enough for every call in the table.
@@ -64,67 +63,29 @@ pub fn setrlimit(k: &mut Ctx<'_>, resource: u32, limit: Ptr) -> SysResult {
 }
 
 pub fn prlimit64(k: &mut Ctx<'_>, pid: i32, resource: u32, new: Ptr, old: Ptr) -> SysResult {
-    let pid = if pid == 0 { k.pid } else { Pid(pid as u32) };
+    let wanted: Option<Rlimit> = if new.is_null() { None } else { Some(k.read_obj(new)?) };
+    let pid = if pid == 0 { k.pid } else { k.node.process_of(pid).ok_or(Errno::ESRCH)? };
+    let (me, target) = (k.process(), k.node.process(pid));
+    // The caller must "have the CAP_SYS_RESOURCE capability [...]", or the ids must match (prlimit(2)): for reading, too.
+    if !k.same_ids(target) && !me.cred.is_root() {
+        return err(Errno::EPERM);
+    }
     let index = resource as usize;
     if index >= 16 {
         return err(Errno::EINVAL);
     }
-    let current = k.node.processes.get(&pid).ok_or(Errno::ESRCH)?.limits[index];
-    if !new.is_null() {
-        let wanted: Rlimit = k.read_obj(new)?;
+    let current = target.limits[index];
+    if let Some(wanted) = wanted {
         if wanted.cur > wanted.max {
             return err(Errno::EINVAL);
         }
-        if wanted.max > current.max && !k.process().cred.is_root() {
+        if wanted.max > current.max && !me.cred.is_root() {
             return err(Errno::EPERM);
         }
         k.node.process_mut(pid).limits[index] = wanted;
     }
     if !old.is_null() {
         k.write_obj(old, &current)?;
-    }
-    Ok(0)
-}
-
-impl Ctx<'_> {
-    /// The processes that `which` and `who` of getpriority(2) mean; ESRCH if there is none.
-    fn priority_targets(&self, which: u32, who: i32) -> SysResult<Vec<Pid>> {
-        let me = self.process();
-        let pid = Pid(who as u32);
-        let hit = |p: &crate::process::Process| match (which, who) {
-            (0, 0) => p.pid == me.pid,
-            // A thread's number means its process: threads have no nice value of their own here.
-            (0, _) => p.pid == pid || self.node.tasks.get(&Tid(pid.0)).is_some_and(|t| t.pid == p.pid),
-            (1, 0) => p.pgid == me.pgid,
-            (1, _) => p.pgid == pid,
-            (2, 0) => p.real_ids[0] == me.real_ids[0],
-            _ => p.real_ids[0] == who as u32,
-        };
-        if which > 2 {
-            return err(Errno::EINVAL);
-        }
-        let found: Vec<Pid> = self.node.processes.values().filter(|p| hit(p)).map(|p| p.pid).collect();
-        if found.is_empty() { err(Errno::ESRCH) } else { Ok(found) }
-    }
-}
-
-pub fn getpriority(k: &mut Ctx<'_>, which: u32, who: i32) -> SysResult {
-    let found = k.priority_targets(which, who)?;
-    // "the raw system call returns [...] 20-nice" of the most favoured process.
-    let nice = found.iter().map(|p| k.node.process(*p).nice).min().unwrap_or(0);
-    Ok((20 - nice) as u64)
-}
-
-pub fn setpriority(k: &mut Ctx<'_>, which: u32, who: i32, nice: i32) -> SysResult {
-    let found = k.priority_targets(which, who)?;
-    let (nice, root) = (nice.clamp(-20, 19), k.process().cred.is_root());
-    for pid in found {
-        let process = k.node.process_mut(pid);
-        // "EACCES The caller attempted to set a lower nice value [...], but did not have the required privilege".
-        if nice < process.nice && !root {
-            return err(Errno::EACCES);
-        }
-        process.nice = nice;
     }
     Ok(0)
 }

@@ -67,7 +67,7 @@ pub fn memfd_create(k: &mut Ctx<'_>, name: Path, flags: Hex) -> SysResult {
     }
     // "The name supplied in name [...] names can be up to 249 bytes in length".
     k.read_cstr(name.0, 249, Errno::EINVAL)?;
-    let cred = k.process().cred.clone();
+    let cred = k.fs_cred();
     let opened = [&b"/dev/shm"[..], b"/tmp", b"/"].into_iter().find_map(|dir| {
         let flags = (c::O_TMPFILE | c::O_EXCL | c::O_RDWR) as u32;
         let (root, now) = (k.node.vfs.root(), k.now());
@@ -115,6 +115,9 @@ impl Ctx<'_> {
                 if is_dir && making & c::O_CREAT != 0 {
                     return err(Errno::EISDIR);
                 }
+                if flags & c::O_TRUNC != 0 {
+                    self.may_truncate(ino, flags)?;
+                }
                 let opened = if is_dir && making & TMPFILE_BIT != 0 {
                     done(self.fs(|vfs, ctx| {
                         vfs.open(ctx, At { dir: ino, path: b"." }, flags as u32, mode & 0o7777)
@@ -127,6 +130,18 @@ impl Ctx<'_> {
             Place::Synth(synth) => self.open_synth(&synth, flags),
             Place::File(id) => self.reopen(id, flags),
         }
+    }
+
+    /// EPERM for O_TRUNC of a file that is sealed against shrinking. A missing right is told first: may_open goes before
+    /// handle_truncate in Linux.
+    fn may_truncate(&mut self, ino: Ino, flags: u64) -> SysResult<()> {
+        if let Err(sealed) = self.may_resize(ino, 0) {
+            let without = (flags & !c::O_TRUNC) as u32;
+            let opened = done(self.fs(|vfs, ctx| Ok(vfs.open_ino(ctx, ino, without)?)))?;
+            self.node.vfs.close_ref(ino, opened.writer);
+            return Err(sealed.into());
+        }
+        Ok(())
     }
 
     /// Makes the description for an inode of which the VFS has given a reference.
@@ -235,9 +250,9 @@ impl Ctx<'_> {
 
     /// Opens a file or directory of /proc or /sys.
     fn open_synth(&mut self, synth: &Synth, flags: u64) -> SysResult<File> {
+        let cred = &self.fs_cred();
         let view = View { node: self.node, pid: self.pid, tid: self.tid };
         let entry = view.entry(synth).ok_or(Errno::ENOENT)?;
-        let cred = &self.node.processes[&self.pid].cred;
         let path = Arc::new(synth.absolute());
         let kept = if flags & c::O_PATH != 0 {
             flags & (c::O_PATH | c::O_DIRECTORY | c::O_NOFOLLOW)

@@ -220,7 +220,8 @@ impl Ctx<'_> {
         task.vectors = Vectors::Held(parent.vectors.held().cloned());
         task.sigmask = parent.sigmask;
         task.exception = parent.exception;
-        task.policy = super::sched::inherited(parent.policy);
+        (task.policy, task.nice) = super::sched::inherited(parent);
+        task.fs_ids = parent.fs_ids;
         task.timer_slack = parent.timer_slack;
         task.comm = parent.comm.clone();
         // "A child created via fork inherits the alternate stack; clone with CLONE_VM and not CLONE_VFORK clears it".

@@ -1,24 +1,26 @@
 //! sched(7): one processor, and policies that are kept but schedule nothing.
 
 use bloodhound_abi::Errno;
+use zerocopy::IntoBytes;
 
 use crate::ctx::*;
 use crate::ids::*;
+use crate::task::Task;
 use crate::wait::SysResult;
 
 /// SCHED_OTHER, SCHED_BATCH, SCHED_IDLE: those without priorities. FIFO, RR and DEADLINE need CAP_SYS_NICE.
 const FAIR: [u32; 3] = [0, 3, 5];
-const REAL_TIME: [u32; 3] = [1, 2, 6];
+const IDLE: u32 = 5;
+const REAL_TIME: [u32; 2] = [1, 2];
+const DEADLINE: u32 = 6;
+/// Highest real-time priority.
+const PRIORITY_MAX: u32 = 99;
 /// SCHED_RESET_ON_FORK.
 const RESET_ON_FORK: u32 = 0x4000_0000;
 /// Size of the first struct sched_attr.
 const ATTR_SIZE: u32 = 48;
-/// Size of the one that Linux 6.1 knows, with utilization clamps.
-const ATTR_KNOWN: u32 = 56;
-/// SCHED_FLAG_ALL; of it SCHED_FLAG_KEEP_POLICY and SCHED_FLAG_UTIL_CLAMP.
-const ATTR_FLAGS: u32 = 0x7f;
-const KEEP_POLICY: u32 = 8;
-const UTIL_CLAMP: u32 = 0x60;
+/// Size of that of Linux 6.1.
+const ATTR_SIZE_NOW: u32 = 56;
 
 impl Ctx<'_> {
     /// The task that a pid argument names. "ESRCH The thread whose ID is pid could not be found."
@@ -27,16 +29,63 @@ impl Ctx<'_> {
         if self.node.tasks.contains_key(&tid) { Ok(tid) } else { Err(Errno::ESRCH) }
     }
 
-    /// Checks the priority that goes with a policy: "EINVAL param does not make sense for the specified policy".
-    fn check_priority(&mut self, param: Ptr) -> Result<(), Errno> {
-        let priority: i32 = self.read_obj(param)?;
-        if priority == 0 { Ok(()) } else { Err(Errno::EINVAL) }
+    /// Whether the caller may change how a task is scheduled (check_same_owner): "the caller's effective user ID must match
+    /// the real or effective user ID" of the task's process, or be that of the superuser, who has CAP_SYS_NICE here.
+    pub(super) fn owns_task(&self, tid: Tid) -> bool {
+        let (me, target) = (&self.process().cred, self.node.process(self.node.task(tid).pid));
+        me.is_root() || me.uid == target.cred.uid || me.uid == target.real_ids[0]
+    }
+
+    /// The end of all calls that set a policy, with the checks in the order of __sched_setscheduler.
+    fn set_policy(&mut self, tid: Tid, want: &Wanted) -> SysResult {
+        let plain = want.policy & !RESET_ON_FORK;
+        let real_time = REAL_TIME.contains(&plain);
+        // "EINVAL policy is not one of the recognized policies"; "param does not make sense for the specified policy".
+        if !(FAIR.contains(&plain) || real_time || plain == DEADLINE)
+            || want.priority > PRIORITY_MAX
+            || real_time != (want.priority != 0)
+            || plain == DEADLINE && !want.deadline
+        {
+            return err(Errno::EINVAL);
+        }
+        // No process has CAP_SYS_NICE and a limit for real-time priorities.
+        if real_time || plain == DEADLINE {
+            return err(Errno::EPERM);
+        }
+        let (root, task) = (self.process().cred.is_root(), self.node.task(tid));
+        // "Linux-specific: since 2.6.39 [...] an unprivileged thread operating under SCHED_IDLE can switch to [...] another
+        // policy so long as its nice value falls in the range permitted by its RLIMIT_NICE"; nor may such a thread lower its
+        // nice value, or take back that its children get the normal policy (sched(7)).
+        let forbidden = want.nice.is_some_and(|nice| nice < task.nice)
+            || task.policy & !RESET_ON_FORK == IDLE && plain != IDLE
+            || task.policy & RESET_ON_FORK != 0 && want.policy & RESET_ON_FORK == 0;
+        if !self.owns_task(tid) || (forbidden && !root) {
+            return err(Errno::EPERM);
+        }
+        let task = self.node.task_mut(tid);
+        task.policy = want.policy;
+        task.nice = want.nice.unwrap_or(task.nice);
+        Ok(0)
     }
 }
 
-/// The policy of a child.
-pub(super) fn inherited(policy: u32) -> u32 {
-    if policy & RESET_ON_FORK == 0 { policy } else { 0 }
+/// What a call asks for.
+#[derive(Default)]
+struct Wanted {
+    /// With SCHED_RESET_ON_FORK.
+    policy: u32,
+    /// As an unsigned number, so that a negative one is too large.
+    priority: u32,
+    nice: Option<i32>,
+    /// The parameters of SCHED_DEADLINE make sense.
+    deadline: bool,
+}
+
+/// Policy and nice value of a child. "If SCHED_RESET_ON_FORK is set: [...] If the calling thread has a negative nice value,
+/// the nice value is reset to zero in child processes" (sched(7)).
+pub(super) fn inherited(parent: &Task) -> (u32, i32) {
+    let reset = parent.policy & RESET_ON_FORK != 0;
+    (parent.policy & !RESET_ON_FORK, if reset { parent.nice.max(0) } else { parent.nice })
 }
 
 /// "EINVAL Invalid arguments: param is NULL or pid is negative".
@@ -61,20 +110,20 @@ pub fn sched_getaffinity(k: &mut Ctx<'_>, pid: i32, size: u64, mask: Ptr) -> Sys
 pub fn sched_setaffinity(k: &mut Ctx<'_>, pid: i32, size: u64, mask: Ptr) -> SysResult {
     let mut word = [0u8; 8];
     k.read_bytes(mask.0, &mut word[..size.min(8) as usize])?;
-    k.scheduled(pid)?;
+    let tid = k.scheduled(pid)?;
+    if !k.owns_task(tid) {
+        return err(Errno::EPERM);
+    }
     // One CPU, number 0.
     if word[0] & 1 == 0 { err(Errno::EINVAL) } else { Ok(0) }
 }
 
 pub fn sched_setparam(k: &mut Ctx<'_>, pid: i32, param: Ptr) -> SysResult {
     valid(pid, param)?;
-    let priority = k.check_priority(param);
-    if priority == Err(Errno::EFAULT) {
-        return err(Errno::EFAULT);
-    }
-    k.scheduled(pid)?;
-    priority?;
-    Ok(0)
+    let priority: u32 = k.read_obj(param)?;
+    let tid = k.scheduled(pid)?;
+    let policy = k.node.task(tid).policy;
+    k.set_policy(tid, &Wanted { policy, priority, ..Wanted::default() })
 }
 
 pub fn sched_getparam(k: &mut Ctx<'_>, pid: i32, param: Ptr) -> SysResult {
@@ -96,24 +145,13 @@ pub fn sched_rr_get_interval(k: &mut Ctx<'_>, pid: i32, interval: Ptr) -> SysRes
 }
 
 pub fn sched_setscheduler(k: &mut Ctx<'_>, pid: i32, policy: u32, param: Ptr) -> SysResult {
-    if policy as i32 >= 0 {
-        valid(pid, param)?;
-        let priority = k.check_priority(param);
-        if priority == Err(Errno::EFAULT) {
-            return err(Errno::EFAULT);
-        }
-        let tid = k.scheduled(pid)?;
-        let plain = policy & !RESET_ON_FORK;
-        if REAL_TIME.contains(&plain) {
-            return err(Errno::EPERM);
-        }
-        if FAIR.contains(&plain) {
-            priority?;
-            k.node.task_mut(tid).policy = policy;
-            return Ok(0);
-        }
+    if (policy as i32) < 0 {
+        return err(Errno::EINVAL);
     }
-    err(Errno::EINVAL)
+    valid(pid, param)?;
+    let priority: u32 = k.read_obj(param)?;
+    let tid = k.scheduled(pid)?;
+    k.set_policy(tid, &Wanted { policy, priority, ..Wanted::default() })
 }
 
 pub fn sched_getscheduler(k: &mut Ctx<'_>, pid: i32) -> SysResult {
@@ -140,37 +178,71 @@ pub fn sched_get_priority_min(_k: &mut Ctx<'_>, policy: u32) -> SysResult {
     }
 }
 
+/// struct sched_attr as 32-bit words: size, policy, flags (two), nice, priority; then runtime, deadline, period of 64 bits;
+/// then the bounds of utilization.
+type Attr = [u32; (ATTR_SIZE_NOW / 4) as usize];
+
+/// sched_copy_attr: "E2BIG The buffer specified by size and attr [...] all bytes beyond those known to the kernel must be
+/// zero; [...] the kernel sets the size field to the size that it knows" (sched_setattr(2)).
+fn read_attr(k: &mut Ctx<'_>, attr: Ptr) -> SysResult<Attr> {
+    let given: u32 = k.read_obj(attr)?;
+    let size = if given == 0 { ATTR_SIZE } else { given };
+    let mut fits = (ATTR_SIZE..=4096).contains(&size);
+    if fits && size > ATTR_SIZE_NOW {
+        let mut rest = vec![0; (size - ATTR_SIZE_NOW) as usize];
+        k.read_bytes(attr.0 + u64::from(ATTR_SIZE_NOW), &mut rest)?;
+        fits = rest.iter().all(|byte| *byte == 0);
+    }
+    if !fits {
+        k.write_obj(attr, &ATTR_SIZE_NOW)?;
+        return err(Errno::E2BIG);
+    }
+    let mut words = Attr::default();
+    k.read_bytes(attr.0, &mut words.as_mut_bytes()[..size.min(ATTR_SIZE_NOW) as usize])?;
+    words[0] = size;
+    Ok(words)
+}
+
 pub fn sched_setattr(k: &mut Ctx<'_>, pid: i32, attr: Ptr, flags: Hex) -> SysResult {
+    const FLAG_RESET_ON_FORK: u32 = 1;
+    const FLAG_KEEP_POLICY: u32 = 8;
+    const FLAG_KEEP_PARAMS: u32 = 0x10;
+    const FLAG_UTIL_CLAMP: u32 = 0x60;
+    const FLAGS_ALL: u32 = 0x7f;
     valid(pid, attr)?;
     if flags.0 & 0xffff_ffff != 0 {
         return err(Errno::EINVAL);
     }
-    // size, policy, flags (64 bits), nice, priority.
-    let [size, policy, low, high, _nice, priority]: [u32; 6] = k.read_obj(attr)?;
-    if size != 0 && !(ATTR_SIZE..=4096).contains(&size) {
-        // "E2BIG [...] the kernel [...] returns the size that it knows".
-        k.write_obj(attr, &ATTR_KNOWN)?;
-        return err(Errno::E2BIG);
-    }
-    if high != 0 || low & !ATTR_FLAGS != 0 {
+    let words = read_attr(k, attr)?;
+    let [size, mut policy, flags, more, nice, priority, ..] = words;
+    let clamps = flags & FLAG_UTIL_CLAMP != 0;
+    if clamps && size < ATTR_SIZE_NOW || (policy as i32) < 0 {
         return err(Errno::EINVAL);
-    }
-    // SCHED_FLAG_UTIL_CLAMP needs CONFIG_UCLAMP_TASK.
-    if low & UTIL_CLAMP != 0 {
-        return err(Errno::EOPNOTSUPP);
     }
     let tid = k.scheduled(pid)?;
-    if low & KEEP_POLICY != 0 {
-        return Ok(0);
+    let task = k.node.task(tid);
+    if flags & FLAG_KEEP_POLICY != 0 {
+        policy = task.policy & !RESET_ON_FORK;
     }
-    if REAL_TIME.contains(&policy) {
-        return err(Errno::EPERM);
-    }
-    if !FAIR.contains(&policy) || priority != 0 {
+    if flags & !FLAGS_ALL != 0 || more != 0 || policy & RESET_ON_FORK != 0 {
         return err(Errno::EINVAL);
     }
-    k.node.task_mut(tid).policy = policy | if low & 1 != 0 { RESET_ON_FORK } else { 0 };
-    Ok(0)
+    // Without CONFIG_UCLAMP_TASK.
+    if clamps {
+        return err(Errno::EOPNOTSUPP);
+    }
+    let keep = flags & FLAG_KEEP_PARAMS != 0;
+    let long = |at: usize| u64::from(words[at + 1]) << 32 | u64::from(words[at]);
+    let (runtime, deadline, period) = (long(6), long(8), long(10));
+    let want = Wanted {
+        policy: if flags & FLAG_RESET_ON_FORK != 0 { policy | RESET_ON_FORK } else { policy },
+        priority: if keep { 0 } else { priority },
+        // "SCHED_OTHER and SCHED_BATCH" have a nice value; others ignore it.
+        nice: (!keep && matches!(policy, 0 | 3)).then_some((nice as i32).clamp(-20, 19)),
+        // __checkparam_dl: at least 1024 ns of runtime, in order.
+        deadline: runtime >= 1 << 10 && runtime <= deadline && (period == 0 || deadline <= period),
+    };
+    k.set_policy(tid, &want)
 }
 
 pub fn sched_getattr(k: &mut Ctx<'_>, pid: i32, attr: Ptr, size: u32, flags: Hex) -> SysResult {
@@ -179,11 +251,11 @@ pub fn sched_getattr(k: &mut Ctx<'_>, pid: i32, attr: Ptr, size: u32, flags: Hex
         return err(Errno::EINVAL);
     }
     let tid = k.scheduled(pid)?;
-    let policy = k.node.task(tid).policy & !RESET_ON_FORK;
-    let nice = k.node.process(k.node.task(tid).pid).nice;
-    // struct sched_attr: size, policy, flags (64 bits), nice, priority; then runtime, deadline, period of 64 bits.
-    let mut words = [0u32; (ATTR_SIZE / 4) as usize];
-    (words[0], words[1], words[4]) = (ATTR_SIZE, policy, nice as u32);
-    k.write_obj(attr, &words)?;
+    let task = k.node.task(tid);
+    let known = size.min(ATTR_SIZE_NOW);
+    let mut words = Attr::default();
+    (words[0], words[1], words[4]) = (known, task.policy & !RESET_ON_FORK, task.nice as u32);
+    words[2] = u32::from(task.policy & RESET_ON_FORK != 0);
+    k.write_bytes(attr.0, &words.as_bytes()[..known as usize])?;
     Ok(0)
 }

@@ -10,9 +10,9 @@ pub fn getpgrp(k: &mut Ctx<'_>) -> SysResult {
     Ok(u64::from(k.process().pgid.0))
 }
 
+/// The process of which a pid argument names any thread.
 fn target(k: &Ctx<'_>, pid: i32) -> SysResult<Pid> {
-    let pid = if pid == 0 { k.pid } else { Pid(u32::try_from(pid).map_err(|_| Errno::ESRCH)?) };
-    if k.node.processes.contains_key(&pid) { Ok(pid) } else { err(Errno::ESRCH) }
+    if pid == 0 { Ok(k.pid) } else { Ok(k.node.process_of(pid).ok_or(Errno::ESRCH)?) }
 }
 
 pub fn getpgid(k: &mut Ctx<'_>, pid: i32) -> SysResult {
@@ -29,7 +29,12 @@ pub fn setpgid(k: &mut Ctx<'_>, pid: i32, pgid: i32) -> SysResult {
     if pgid < 0 {
         return err(Errno::EINVAL);
     }
-    let pid = target(k, pid)?;
+    let number = pid;
+    let pid = target(k, number)?;
+    // Only the number of a whole process will do (thread_group_leader in setpgid's source).
+    if number != 0 && number != pid.0 as i32 {
+        return err(Errno::EINVAL);
+    }
     let pgid = if pgid == 0 { pid } else { Pid(pgid as u32) };
     let p = k.node.process(pid);
     if pid != k.pid && p.ppid != k.pid {

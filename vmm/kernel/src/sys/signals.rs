@@ -4,6 +4,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Sigaction, Siginfo, StackT};
 
+use crate::caps::CAP_KILL;
 use crate::ctx::*;
 use crate::file::{File, FileKind};
 use crate::ids::*;
@@ -143,25 +144,39 @@ pub fn sigaltstack(k: &mut Ctx<'_>, ss: Ptr, old: Ptr) -> SysResult {
 }
 
 impl Ctx<'_> {
-    /// "the real or effective user ID of the sending process must equal the real or saved set-user-ID of the target".
+    /// Whether the caller may send `signo` to the process (check_kill_permission). "For a process to have permission to send
+    /// a signal, it must either be privileged (under Linux: have the CAP_KILL capability [...]), or the real or effective
+    /// user ID of the sending process must equal the real or saved set-user-ID of the target process. In the case of
+    /// SIGCONT, it suffices when the sending and receiving processes belong to the same session" (kill(2)); its own threads
+    /// any process may signal.
     fn may_signal(&self, target: &Process, signo: u32) -> bool {
         let me = self.process();
         let same = |id| id == target.real_ids[0] || id == target.real_ids[1];
-        me.cred.is_root()
+        me.pid == target.pid
+            || me.caps.has(CAP_KILL)
             || same(me.cred.uid)
             || same(me.real_ids[0])
             || (u64::from(signo) == c::SIGCONT && me.sid == target.sid)
     }
 
-    fn signal_process(&mut self, pid: Pid, signo: u32, info: Siginfo) -> SysResult {
-        let target = self.node.processes.get(&pid).ok_or(Errno::ESRCH)?;
-        if !self.may_signal(target, signo) {
+    /// Sends a signal to the process that `number` names, by its own id or by that of any of its threads: "kill_pid_info"
+    /// looks for a task and signals its group.
+    fn signal_process(&mut self, number: i32, sig: i32, info: Siginfo) -> SysResult {
+        let pid = self.node.process_of(number).ok_or(Errno::ESRCH)?;
+        // Linux finds the target first: an unknown signal for nobody is ESRCH.
+        let signo = check(sig)?;
+        if !self.may_signal(self.node.process(pid), signo) {
             return err(Errno::EPERM);
         }
         if signo != 0 {
             self.node.send_process(pid, info);
         }
         Ok(0)
+    }
+
+    /// A signal from the caller itself.
+    fn own_info(&self, sig: i32, code: u64) -> Siginfo {
+        user_info(sig as u32, code as i32, self.pid, self.process().real_ids[0])
     }
 }
 
@@ -170,10 +185,9 @@ fn check(sig: i32) -> SysResult<u32> {
 }
 
 pub fn kill(k: &mut Ctx<'_>, pid: i32, sig: i32) -> SysResult {
-    let signo = check(sig)?;
-    let info = user_info(signo, c::SI_USER as i32, k.pid, k.process().real_ids[0]);
+    let info = k.own_info(sig, c::SI_USER);
     if pid > 0 {
-        return k.signal_process(Pid(pid as u32), signo, info);
+        return k.signal_process(pid, sig, info);
     }
     let group = match pid {
         0 => Some(k.process().pgid),
@@ -196,16 +210,19 @@ pub fn kill(k: &mut Ctx<'_>, pid: i32, sig: i32) -> SysResult {
     if targets.is_empty() {
         return err(Errno::ESRCH);
     }
-    let mut result = err(Errno::EPERM);
-    for pid in targets {
-        if k.signal_process(pid, signo, info).is_ok() {
-            result = Ok(0);
-        }
+    let results: Vec<SysResult> =
+        targets.into_iter().map(|pid| k.signal_process(pid.0 as i32, sig, info)).collect();
+    let last = results.iter().rev();
+    match group {
+        // A group succeeds if one member could be signalled, and has the last one's error else (__kill_pgrp_info).
+        Some(_) if results.iter().any(|r| r.is_ok()) => Ok(0),
+        Some(_) => last.cloned().next().unwrap_or(Ok(0)),
+        // For all processes a missing permission does not count at all (kill_something_info).
+        None => last.filter(|r| **r != err(Errno::EPERM)).cloned().next().unwrap_or(Ok(0)),
     }
-    result
 }
 
-fn thread_kill(k: &mut Ctx<'_>, tgid: Option<i32>, tid: i32, signo: u32, info: Siginfo) -> SysResult {
+fn thread_kill(k: &mut Ctx<'_>, tgid: Option<i32>, tid: i32, sig: i32, info: Siginfo) -> SysResult {
     if tid <= 0 || tgid.is_some_and(|g| g <= 0) {
         return err(Errno::EINVAL);
     }
@@ -214,6 +231,7 @@ fn thread_kill(k: &mut Ctx<'_>, tgid: Option<i32>, tid: i32, signo: u32, info: S
     if tgid.is_some_and(|g| task.pid != Pid(g as u32)) {
         return err(Errno::ESRCH);
     }
+    let signo = check(sig)?;
     if !k.may_signal(k.node.process(task.pid), signo) {
         return err(Errno::EPERM);
     }
@@ -224,36 +242,33 @@ fn thread_kill(k: &mut Ctx<'_>, tgid: Option<i32>, tid: i32, signo: u32, info: S
 }
 
 pub fn tkill(k: &mut Ctx<'_>, tid: i32, sig: i32) -> SysResult {
-    let signo = check(sig)?;
-    let info = user_info(signo, c::SI_TKILL as i32, k.pid, k.process().real_ids[0]);
-    thread_kill(k, None, tid, signo, info)
+    let info = k.own_info(sig, c::SI_TKILL);
+    thread_kill(k, None, tid, sig, info)
 }
 
 pub fn tgkill(k: &mut Ctx<'_>, tgid: i32, tid: i32, sig: i32) -> SysResult {
-    let signo = check(sig)?;
-    let info = user_info(signo, c::SI_TKILL as i32, k.pid, k.process().real_ids[0]);
-    thread_kill(k, Some(tgid), tid, signo, info)
+    let info = k.own_info(sig, c::SI_TKILL);
+    thread_kill(k, Some(tgid), tid, sig, info)
 }
 
-fn queued(k: &mut Ctx<'_>, sig: i32, ptr: Ptr) -> SysResult<(u32, Siginfo)> {
-    let signo = check(sig)?;
+/// The siginfo_t of a call that sends one to `number`. "Not even root can pretend to send signals from the kernel. Nor can
+/// they impersonate a kill()/tgkill(), which adds source info" (do_rt_sigqueueinfo): EPERM, but for the calling thread.
+fn queued(k: &mut Ctx<'_>, number: i32, sig: i32, ptr: Ptr) -> SysResult<Siginfo> {
     let mut info: Siginfo = k.read_obj(ptr)?;
-    // "EPERM ... si_code is not allowed to be nonnegative": only the kernel may claim to be the kernel.
-    if info.code >= 0 || info.code == c::SI_TKILL as i32 {
-        return err(Errno::EPERM);
-    }
     info.signo = sig;
-    Ok((signo, info))
+    let forged = info.code >= 0 || info.code == c::SI_TKILL as i32;
+    if forged && number != k.tid.0 as i32 { err(Errno::EPERM) } else { Ok(info) }
 }
 
 pub fn rt_sigqueueinfo(k: &mut Ctx<'_>, pid: i32, sig: i32, info: Ptr) -> SysResult {
-    let (signo, info) = queued(k, sig, info)?;
-    k.signal_process(Pid(u32::try_from(pid).map_err(|_| Errno::ESRCH)?), signo, info)
+    let info = queued(k, pid, sig, info)?;
+    k.signal_process(pid, sig, info)
 }
 
 pub fn rt_tgsigqueueinfo(k: &mut Ctx<'_>, tgid: i32, tid: i32, sig: i32, info: Ptr) -> SysResult {
-    let (signo, info) = queued(k, sig, info)?;
-    thread_kill(k, Some(tgid), tid, signo, info)
+    let bad = tgid <= 0 || tid <= 0;
+    let info = queued(k, if bad { k.tid.0 as i32 } else { tid }, sig, info)?;
+    thread_kill(k, Some(tgid), tid, sig, info)
 }
 
 pub fn signalfd(k: &mut Ctx<'_>, fd: Fd, mask: Ptr, size: u64) -> SysResult {

@@ -10,6 +10,8 @@ mod recorded;
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
+
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Ucred;
 use bloodhound_abi::{Errno, SimTime};
@@ -286,6 +288,7 @@ pub fn bind(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
                 other => other?,
             };
             let free = k.inet(id)?.generic.is_set(c::IPPROTO_IP, c::IP_FREEBIND);
+            k.may_bind(local, free)?;
             match k.node.net.bind(id, local) {
                 Err(Errno::EADDRNOTAVAIL) if free => {
                     return Err(Stop::Unsupported(format!("bind to {local} with IP_FREEBIND")));
@@ -300,6 +303,20 @@ pub fn bind(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
         },
     }
     Ok(0)
+}
+
+impl Ctx<'_> {
+    /// "EACCES The address is protected, and the user is not the superuser" (bind(2)). As in `__inet_bind` this goes before
+    /// EINVAL and EADDRINUSE, but an address that no interface has is told first.
+    fn may_bind(&self, local: SocketAddr, any_address: bool) -> Result<(), Errno> {
+        let low = (1..crate::inet::UNPRIVILEGED_PORT_START).contains(&local.port());
+        if !low || self.process().caps.has(crate::caps::CAP_NET_BIND_SERVICE) {
+            return Ok(());
+        }
+        let ip = local.ip().to_canonical();
+        let ours = any_address || ip.is_unspecified() || crate::inet::is_local(self.node, ip);
+        if ours { Err(Errno::EACCES) } else { Ok(()) }
+    }
 }
 
 /// Makes the socket's inode. As on Linux the name is made first, so an existing one is EADDRINUSE even for a socket that
@@ -329,7 +346,7 @@ impl Ctx<'_> {
             Name::Path(path) => path,
         };
         let ino = self.resolve_ino(Fd(c::AT_FDCWD), path, true)?;
-        let cred = self.process().cred.clone();
+        let cred = self.fs_cred();
         self.node.vfs.access_ino(ino, &cred, bloodhound_vfs::flags::MAY_WRITE)?;
         if self.node.vfs.kind(ino) != Some(InodeKind::Socket) {
             return err(Errno::ECONNREFUSED);

@@ -109,7 +109,7 @@ pub fn faccessat2(k: &mut Ctx<'_>, dirfd: Fd, path: Path, mode: u32, flags: Hex)
     }
     // "The check is done using the calling process's real UID and GID, rather than the effective IDs" (access(2)).
     let cred = if flags.0 & c::AT_EACCESS != 0 {
-        k.process().cred.clone()
+        k.fs_cred()
     } else {
         let [ruid, _, rgid, _] = k.process().real_ids;
         Cred { uid: ruid, gid: rgid, groups: k.process().cred.groups.clone() }

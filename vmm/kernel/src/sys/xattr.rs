@@ -50,7 +50,7 @@ fn set(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64, flags: 
     }
     let mut bytes = vec![0; size as usize];
     k.read_bytes(value.0, &mut bytes)?;
-    let (cred, now) = (k.process().cred.clone(), k.now());
+    let (cred, now) = (k.fs_cred(), k.now());
     k.node.vfs.set_xattr(inode(place)?, &cred, &name, &bytes, flags.0 as u32, now)?;
     Ok(0)
 }
@@ -69,7 +69,7 @@ fn give(k: &mut Ctx<'_>, bytes: &[u8], buf: Ptr, size: u64) -> SysResult {
 
 fn get(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64) -> SysResult {
     let name = k.xattr_name(name)?;
-    let cred = k.process().cred.clone();
+    let cred = k.fs_cred();
     let bytes = k.node.vfs.get_xattr(inode(place)?, &cred, &name)?;
     give(k, &bytes, value, size)
 }
@@ -93,7 +93,7 @@ fn list(k: &mut Ctx<'_>, place: Place, buf: Ptr, size: u64) -> SysResult {
 
 fn remove(k: &mut Ctx<'_>, place: Place, name: Path) -> SysResult {
     let name = k.xattr_name(name)?;
-    let (cred, now) = (k.process().cred.clone(), k.now());
+    let (cred, now) = (k.fs_cred(), k.now());
     k.node.vfs.remove_xattr(inode(place)?, &cred, &name, now)?;
     Ok(0)
 }
