@@ -125,6 +125,8 @@ static void file_ids(void)
 	CHECK(close(open("open/file", O_CREAT | O_WRONLY, 0600)) == 0 && stat("open/file", &st) == 0 && st.st_uid == USER &&
 	      st.st_gid == USER + 1);
 	CHECK(status_shows("\nUid:\t0\t0\t0\t1000\n"));
+	/* What is its own in /proc stays within reach. */
+	CHECK(opens("/proc/self/fd") && opens("/proc/self/exe") && readlink("/proc/self/cwd", (char[9]){ 0 }, 9) > 0);
 	CHECK(status_shows("\nGid:\t0\t0\t0\t1001\n"));
 	/* They are the thread's own; new threads and processes inherit them. */
 	atomic_store(&turn, 1);

@@ -253,6 +253,8 @@ impl View<'_> {
     pub(crate) fn follow(&self, at: &Synth, cred: &Cred, link: Link) -> Result<Link, Errno> {
         let guarded = matches!(link, Link::Place(_)) || at.path.ends_with(b"/exe");
         match self.owner(at) {
+            // "If the calling thread and the target thread are in the same thread group, access is always allowed" (ptrace(2)).
+            Some(process) if process.pid == self.pid => Ok(link),
             Some(process) if guarded && !cred.is_root() && process.cred.uid != cred.uid => Err(Errno::EACCES),
             _ => Ok(link),
         }
@@ -261,7 +263,10 @@ impl View<'_> {
     /// Checks permission bits.
     pub(crate) fn permit(&self, at: &Synth, cred: &Cred, want: u32) -> Result<(), Errno> {
         let attr = self.attr(at).ok_or(Errno::ENOENT)?;
-        if cred.is_root() {
+        // The descriptors of its own a process may always look at (proc_fd_permission).
+        let descriptors = [&b"/fd"[..], b"/fdinfo"].iter().any(|name| at.path.ends_with(name));
+        let own = descriptors && self.owner(at).is_some_and(|process| process.pid == self.pid);
+        if cred.is_root() || own {
             return Ok(());
         }
         let shift = if cred.uid == attr.uid {
