@@ -117,7 +117,11 @@ fn judge(program: &PathBuf, known: &BTreeSet<&str>) -> Result<String, String> {
     if odd_steps {
         left_out("spins under torment", "this processor does not step over pause alone");
     }
-    for every in TORMENTS.iter().filter(|_| !odd_steps) {
+    // A blocked call that looks at the wrong thing ends by a wake-up for nothing, which stops the run by an assertion.
+    if !known.is_empty() {
+        say("conformance: a program with known failures is not tormented");
+    }
+    for every in TORMENTS.iter().filter(|_| !odd_steps && known.is_empty()) {
         same(&format!("--torment {every}"), &run(&["--summary", "--torment", every], program))?;
     }
     if platform().is_some_and(|name| name != "ptrace") {

@@ -86,21 +86,26 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
         _ => 0,
     };
     while done < count {
-        let result = move_piece(k, from, to, &at, count - done);
-        // Only the first piece has slept.
+        // Only the first piece of a run can have slept, in its middle. It is cut as before, so that a wake-up for nothing finds
+        // the same write.
+        let within = if k.resumed.is_some() { done % PIECE } else { 0 };
+        let piece = PIECE.min(count - done + within);
+        let result = move_piece(k, from, to, at.at() - within, piece, within);
         k.resumed = None;
-        let (moved, end) = match result {
-            Ok(moved) => (moved, None),
+        let (reached, end) = match result {
+            Ok(reached) => (reached, None),
             Err(Stop::Block(wait)) => match wait.resume {
-                Resume::Done(moved) => (moved, Some(Stop::Block(wait))),
-                _ => (0, Some(Stop::Block(wait))),
+                Resume::Done(reached) => (reached, Some(Stop::Block(wait))),
+                _ => (within, Some(Stop::Block(wait))),
             },
-            Err(stop) => (0, Some(stop)),
+            Err(stop) => (within, Some(stop)),
         };
+        let moved = reached.saturating_sub(within);
         at.advance(k, moved)?;
         done += moved;
         match end {
-            None if moved == 0 => break,
+            // The end of the file, or what takes no more now.
+            None if reached < PIECE => break,
             None => {}
             // "If the transfer was successful, the number of bytes written [...] is returned": also of a part.
             Some(Stop::Errno(_)) if done > 0 => break,
@@ -148,17 +153,17 @@ fn fill_pipe(
     Ok(n)
 }
 
-/// Moves the next bytes, at most [`PIECE`]; 0 at the end of the file. Bytes that a sleeping write has written already are in
-/// the [`Resume::Done`] of its wait, and are not read again.
-fn move_piece(k: &mut Ctx<'_>, from: FileId, to: FileId, at: &Offset, most: u64) -> SysResult {
+/// Moves the `piece` bytes at `at`, of which `within` were written before the call slept; how many that makes, which is 0 at the
+/// end of the file. Those that a write has written before it sleeps are in the [`Resume::Done`] of its wait.
+fn move_piece(k: &mut Ctx<'_>, from: FileId, to: FileId, at: u64, piece: u64, within: u64) -> SysResult {
     let resumed = k.resumed.take();
-    let data = k.read_file(from, most.min(PIECE), Some(at.at()))?;
+    let data = k.read_file(from, piece, Some(at))?;
     if data.is_empty() {
         return Ok(0);
     }
     k.resumed = resumed;
     if let Some(resumed) = &mut k.resumed {
-        resumed.wait.resume = Resume::Done(0);
+        resumed.wait.resume = Resume::Done(within);
     }
     k.write_file(to, &data, None)
 }
