@@ -5,6 +5,7 @@
 #include "tap.h"
 #include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
@@ -399,7 +400,14 @@ static void copying_much(void)
 	CHECK(pread(out, back, MUCH, 0) == MUCH - 1 && memcmp(data + 1, back, MUCH - 1) == 0);
 
 	/* Through a socket to a slow reader. */
-	REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, fds) == 0);
+	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t length = sizeof address;
+	int server = socket(AF_INET, SOCK_STREAM, 0);
+	fds[1] = socket(AF_INET, SOCK_STREAM, 0);
+	REQUIRE(bind(server, (void *)&address, length) == 0 && listen(server, 1) == 0);
+	REQUIRE(getsockname(server, (void *)&address, &length) == 0);
+	REQUIRE(connect(fds[1], (void *)&address, length) == 0 && (fds[0] = accept(server, NULL, NULL)) >= 0);
+	close(server);
 	pid_t pid = fork();
 	if (pid == 0) {
 		close(fds[1]);
