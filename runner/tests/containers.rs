@@ -1,5 +1,6 @@
 //! What services are to each other and to their past, as containers of an engine: who reaches whom, by name and by
 //! address, and which files are still there when a service starts again.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
 mod common;
 
