@@ -176,7 +176,9 @@ pub fn mmap(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex, flags: Hex, fd: Fd,
     let shared = match (flags & c::MAP_TYPE, file) {
         (c::MAP_SHARED, _) => true,
         (c::MAP_PRIVATE, _) => false,
-        (c::MAP_SHARED_VALIDATE, Some(_)) if flags & 0xffff_ffff & !VALIDATED != 0 => return err(Errno::EOPNOTSUPP),
+        (c::MAP_SHARED_VALIDATE, Some(_)) if flags & 0xffff_ffff & !VALIDATED != 0 => {
+            return err(Errno::EOPNOTSUPP);
+        }
         (c::MAP_SHARED_VALIDATE, Some(_)) => true,
         _ => return err(Errno::EINVAL),
     };

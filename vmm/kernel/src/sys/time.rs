@@ -352,7 +352,9 @@ pub fn timerfd_create(k: &mut Ctx<'_>, clock: u32, flags: Hex) -> SysResult {
         return err(Errno::EINVAL);
     }
     // No CPU clocks here, not even other processes' ones.
-    if clock < 0 || matches!(clock as u64, c::CLOCK_PROCESS_CPUTIME_ID..=c::CLOCK_MONOTONIC_COARSE | c::CLOCK_TAI) {
+    if clock < 0
+        || matches!(clock as u64, c::CLOCK_PROCESS_CPUTIME_ID..=c::CLOCK_MONOTONIC_COARSE | c::CLOCK_TAI)
+    {
         return err(Errno::EINVAL);
     }
     let realtime = k.timer_clock(clock, Errno::EINVAL)?;
