@@ -212,13 +212,13 @@ pub fn kill(k: &mut Ctx<'_>, pid: i32, sig: i32) -> SysResult {
     }
     let results: Vec<SysResult> =
         targets.into_iter().map(|pid| k.signal_process(pid.0 as i32, sig, info)).collect();
-    let last = results.iter().rev();
+    let mut last = results.iter().rev();
     match group {
         // A group succeeds if one member could be signalled, and has the last one's error else (__kill_pgrp_info).
         Some(_) if results.iter().any(|r| r.is_ok()) => Ok(0),
-        Some(_) => last.cloned().next().unwrap_or(Ok(0)),
+        Some(_) => last.next().cloned().unwrap_or(Ok(0)),
         // For all processes a missing permission does not count at all (kill_something_info).
-        None => last.filter(|r| **r != err(Errno::EPERM)).cloned().next().unwrap_or(Ok(0)),
+        None => last.find(|r| **r != err(Errno::EPERM)).cloned().unwrap_or(Ok(0)),
     }
 }
 
