@@ -1,8 +1,7 @@
-//! mmap(2), munmap(2), mprotect(2), mremap(2), brk(2), madvise(2), msync(2), mlock(2), SysV shared memory.
+//! mmap(2), munmap(2), mprotect(2), mremap(2), brk(2), madvise(2), msync(2), mlock(2).
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_abi::names;
 
 use crate::ctx::*;
 use crate::file::FileKind;
@@ -79,15 +78,6 @@ impl Node {
         let shm = &mut self.shm[id];
         shm.refs = shm.refs.saturating_sub(1);
         if shm.refs == 0 && shm.sysv.is_none_or(|(_, removed)| removed) {
-            self.shm.remove(id);
-        }
-    }
-
-    /// Removes all SysV segments, as the end of an IPC namespace does. No process may be left.
-    pub fn remove_segments(&mut self) {
-        self.sysv.clear();
-        let ids: Vec<ShmId> = self.shm.iter().filter(|(_, s)| s.sysv.is_some()).map(|(id, _)| id).collect();
-        for id in ids {
             self.shm.remove(id);
         }
     }
@@ -543,111 +533,5 @@ pub fn mlockall(_k: &mut Ctx<'_>, flags: Hex) -> SysResult {
 }
 
 pub fn munlockall(_k: &mut Ctx<'_>) -> SysResult {
-    Ok(0)
-}
-
-/// IPC_CREAT, IPC_EXCL, IPC_RMID, IPC_SET, IPC_STAT (sys/ipc.h).
-const IPC_CREAT: u64 = 0o1000;
-const IPC_EXCL: u64 = 0o2000;
-
-pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: Hex) -> SysResult {
-    if key != 0
-        && let Some(id) = k.node.sysv.get(&key).copied()
-    {
-        if flags.0 & IPC_CREAT != 0 && flags.0 & IPC_EXCL != 0 {
-            return err(Errno::EEXIST);
-        }
-        if size > k.node.shm[id].size {
-            return err(Errno::EINVAL);
-        }
-        return Ok(u64::from(id.0));
-    }
-    if key != 0 && flags.0 & IPC_CREAT == 0 {
-        return err(Errno::ENOENT);
-    }
-    let len = page_up(size).filter(|l| *l > 0).ok_or(Errno::EINVAL)?;
-    let id = k.node.shm.insert(Shm { size: len, sysv: Some((key, false)), ..Shm::default() });
-    if key != 0 {
-        k.node.sysv.insert(key, id);
-    }
-    Ok(u64::from(id.0))
-}
-
-fn segment(k: &Ctx<'_>, id: i32) -> SysResult<ShmId> {
-    let id = ShmId(u32::try_from(id).map_err(|_| Errno::EINVAL)?);
-    match k.node.shm.get(id) {
-        Some(s) if s.sysv.is_some() => Ok(id),
-        _ => err(Errno::EINVAL),
-    }
-}
-
-pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: Hex) -> SysResult {
-    let seg = segment(k, id)?;
-    let len = k.node.shm[seg].size;
-    let mm = k.process().mm;
-    const RND: u64 = 0o20000;
-    const REMAP: u64 = 0o40000;
-    // "SHM_RND: the attach occurs at the address equal to shmaddr rounded down to the nearest multiple of SHMLBA."
-    let addr = if flags.0 & RND != 0 { Ptr(addr.0 & !(PAGE - 1)) } else { addr };
-    if !addr.0.is_multiple_of(PAGE) || addr.is_null() && flags.0 & REMAP != 0 {
-        return err(Errno::EINVAL);
-    }
-    if flags.0 & REMAP != 0 {
-        return Err(Stop::Unsupported("shmat SHM_REMAP".into()));
-    }
-    let start = k.node.mms[mm].find_free(addr.0, len)?;
-    if !addr.is_null() && start != addr.0 {
-        return err(Errno::EINVAL);
-    }
-    // SHM_RDONLY
-    let prot = if flags.0 & 0o10000 != 0 { c::PROT_READ } else { c::PROT_READ | c::PROT_WRITE };
-    let backing = Backing::Shm { id: seg, offset: 0 };
-    let vma =
-        Vma { start, end: start + len, prot, shared: true, backing, on_fork: OnFork::Copy, may_write: true };
-    k.node.with_recount(mm, |m| m.insert(vma));
-    k.process_mut().shm_attached.insert(start, id);
-    Ok(start)
-}
-
-pub fn shmdt(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
-    let id = k.process_mut().shm_attached.remove(&addr.0).ok_or(Errno::EINVAL)?;
-    let len = k.node.shm.get(ShmId(id as u32)).map_or(0, |s| s.size);
-    let mm = k.process().mm;
-    k.node.with_recount(mm, |m| m.remove(addr.0, addr.0 + len));
-    Ok(0)
-}
-
-pub fn shmctl(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
-    const RMID: u64 = 0;
-    const SET: u64 = 1;
-    const STAT: u64 = 2;
-    const LOCK: u64 = 11;
-    const UNLOCK: u64 = 12;
-    let cmd = u64::from(cmd);
-    if !matches!(cmd, RMID | SET | STAT | LOCK | UNLOCK) {
-        return super::unmodelled("shmctl", names::SHMCTL, cmd, Errno::EINVAL);
-    }
-    let seg = segment(k, id)?;
-    match cmd {
-        RMID => {
-            let shm = &mut k.node.shm[seg];
-            let key = shm.sysv.map_or(0, |s| s.0);
-            shm.sysv = Some((0, true));
-            if shm.refs == 0 {
-                k.node.shm.remove(seg);
-            }
-            k.node.sysv.retain(|kk, v| !(*kk == key && *v == seg));
-        }
-        STAT => {
-            // struct shmid64_ds: ipc64_perm (48 bytes), size, times, pids, nattch
-            let shm = &k.node.shm[seg];
-            let mut words = [0u64; 14];
-            words[0] = shm.sysv.map_or(0, |s| s.0) as u32 as u64;
-            (words[6], words[11]) = (shm.size, u64::from(shm.refs));
-            k.write_obj(buf, &words)?;
-        }
-        // Owners are not modelled, and memory is never swapped.
-        _ => {}
-    }
     Ok(0)
 }
