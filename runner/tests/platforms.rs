@@ -103,12 +103,13 @@ fn the_platform_is_named_in_every_answer_and_in_the_finding() {
     let finding = json(&tested)["findings"][0]["replay"].as_str().expect("a finding").to_owned();
     let path = dir.join(&finding).join("finding.json");
     let record: Value = serde_json::from_slice(&std::fs::read(&path).expect("a finding")).expect("JSON");
-    assert_eq!(record["format"], 2);
+    assert_eq!(record["format"], 3);
+    assert_eq!(record["boot"], 0);
     is_platform(&record["platform"], "ptrace");
     assert_eq!(record["platform"].get("trap_cost_ns"), None, "findings do not depend on the host's speed");
 
     let ran = bloodhound(&dir, &["run", "--platform", "ptrace"]);
-    assert!(ran.stdout.starts_with("platform: ptrace\nseed 0\n"), "{ran:#?}");
+    assert!(ran.stdout.starts_with("platform: ptrace\nseed 0, from boot 0\n"), "{ran:#?}");
     let replayed = bloodhound(&dir, &["replay", &finding, "--platform", "ptrace", "--format", "json"]);
     assert_eq!(replayed.code, Some(1), "{replayed:#?}");
     is_platform(&json(&replayed)["platform"], "ptrace");
@@ -262,9 +263,11 @@ fn verify_wants_something_to_compare_and_no_options_for_nothing() {
 fn help_and_completions_know_the_platforms() {
     for command in ["test", "run", "replay", "verify", "exec"] {
         let help = bloodhound(Path::new("/"), &[command, "-h"]).stdout;
-        let line =
-            help.lines().find(|l| l.contains("--platform")).unwrap_or_else(|| panic!("{command}: {help}"));
-        assert!(line.contains("[default: auto] [possible values: auto, ptrace, kvm]"), "{command}: {line}");
+        // Lines are broken where a long option of the command makes it so.
+        let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        let option = words.split("--platform").nth(1).unwrap_or_else(|| panic!("{command}: {help}"));
+        let option = option.split(" --").next().unwrap_or_default();
+        assert!(option.contains("[default: auto] [possible values: auto, ptrace, kvm]"), "{command}: {help}");
     }
     for shell in ["bash", "zsh", "fish"] {
         let script = bloodhound(Path::new("/"), &["completions", shell]).stdout;

@@ -72,11 +72,12 @@ fn what_is_there_is_uploaded_although_the_script_is_killed() {
 #[test]
 fn the_real_thing_ends_with_a_report() {
     let mut fake = Fake::new("cancel-real");
-    // Begun is what follows the wish to test.
-    let begun = fake.dir.join("begun");
+    // It has begun when its report is there, which says so far that it has not ended.
+    let dir = fake.dir.display();
     fake.binary(&format!(
-        "#!/usr/bin/env bash\n[ \"$1\" = test ] && touch '{}'\nexec {REAL} \"$@\"\n",
-        begun.display()
+        "#!/usr/bin/env bash\nif [ \"$1\" = test ]; then\n\
+         (until [ -e '{dir}/work/bloodhound-output/junit.xml' ]; do sleep 0.02; done; touch '{dir}/begun') >&- 2>&- &\n\
+         fi\nexec {REAL} \"$@\"\n"
     ));
     fake.input("seeds", "1000000");
     fake.cancel = Some(libc::SIGINT);

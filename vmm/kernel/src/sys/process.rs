@@ -95,7 +95,7 @@ impl Ctx<'_> {
             return err(Errno::E2BIG);
         }
         let mut rest = vec![0; size.saturating_sub(known) as usize];
-        self.read_bytes(at.0 + known, &mut rest)?;
+        self.read_bytes(at.0.wrapping_add(known), &mut rest)?;
         if rest.iter().all(|b| *b == 0) { Ok(()) } else { err(Errno::E2BIG) }
     }
 }
