@@ -356,8 +356,14 @@ fn clocks_and_policies() {
         assert_eq!(answer(&mut bench, nr::sched_setscheduler, &[0, policy, at]), Ok(Err(Errno::EINVAL)));
         assert_eq!(answer(&mut bench, nr::sched_get_priority_max, &[policy]), Ok(Err(Errno::EINVAL)));
     }
-    for (policy, flags, errno) in [(99, 0, Errno::EINVAL), (1, 0, Errno::EPERM), (0, 0x80, Errno::EINVAL)] {
-        let words = [48u32, policy, flags, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    // A real-time policy wants a priority before it wants a privilege (__sched_setscheduler).
+    for (policy, flags, priority, errno) in [
+        (99, 0, 0, Errno::EINVAL),
+        (1, 0, 0, Errno::EINVAL),
+        (1, 0, 1, Errno::EPERM),
+        (0, 0x80, 0, Errno::EINVAL),
+    ] {
+        let words = [48u32, policy, flags, 0, 0, priority, 0, 0, 0, 0, 0, 0];
         let attr = bench.put_as(bench.tid, zerocopy::IntoBytes::as_bytes(&words));
         assert_eq!(
             answer(&mut bench, nr::sched_setattr, &[0, attr, 0]),
