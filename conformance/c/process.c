@@ -145,6 +145,8 @@ static void waits(void)
 	int status = 1, fds[2];
 	CHECK_ERRNO(waitpid(-1, NULL, 0), ECHILD);
 	CHECK_ERRNO(waitpid(getpid(), NULL, 0), ECHILD);
+	/* CLONE_SETTLS with a base that no processor takes. */
+	CHECK_ERRNO(syscall(SYS_clone, 0x80000 | SIGCHLD, NULL, NULL, NULL, 0x61b95b547c320f90), EPERM);
 	CHECK_ERRNO(waitpid(-1, NULL, 0x10000), EINVAL);
 	REQUIRE(pipe(fds) == 0);
 	pid_t pid = IN_CHILD({

@@ -154,6 +154,10 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
     if has(c::CLONE_THREAD) && !has(c::CLONE_FILES) {
         return Err(Stop::Unsupported("clone CLONE_THREAD without CLONE_FILES".into()));
     }
+    // As arch_prctl(2) with ARCH_SET_FS, through which copy_thread sets it: no processor takes such a base.
+    if has(c::CLONE_SETTLS) && r.tls >= crate::mm::TASK_SIZE {
+        return err(Errno::EPERM);
+    }
     let tid = Tid(k.node.new_pid());
     let mut regs = k.task().regs;
     (regs.rax, regs.orig_rax) = (0, u64::MAX);
