@@ -13,6 +13,26 @@ use crate::process::{FdEntry, Process};
 use crate::task::{Resumed, Task};
 use crate::wait::{Stop, SysResult};
 
+/// What the kernel sees outside of the node on which it runs.
+pub struct Outside<'a> {
+    /// Read-only files below the node's own.
+    pub base: &'a mut dyn BaseFs,
+    /// The source of choice.
+    pub decisions: &'a mut Decisions,
+}
+
+impl<'a> Outside<'a> {
+    /// A view of both.
+    pub fn new(base: &'a mut dyn BaseFs, decisions: &'a mut Decisions) -> Outside<'a> {
+        Outside { base, decisions }
+    }
+
+    /// The same view for a shorter time.
+    pub fn reborrow(&mut self) -> Outside<'_> {
+        Outside { base: &mut *self.base, decisions: &mut *self.decisions }
+    }
+}
+
 /// See the module's text.
 pub struct Ctx<'a> {
     /// The node on which the call happens.
@@ -21,10 +41,8 @@ pub struct Ctx<'a> {
     pub tid: Tid,
     /// The caller's process.
     pub pid: Pid,
-    /// Read-only files below the node's own.
-    pub base: &'a mut dyn BaseFs,
-    /// The source of choice.
-    pub decisions: &'a mut Decisions,
+    /// What lies outside of the node.
+    pub outside: Outside<'a>,
     /// Set when the call runs again after sleeping; the handler takes it.
     pub resumed: Option<Resumed>,
     /// Set when a signal without a handler had interrupted the call: when its relative timeout ends.
@@ -33,14 +51,9 @@ pub struct Ctx<'a> {
 
 impl<'a> Ctx<'a> {
     /// A view for `tid`.
-    pub fn new(
-        node: &'a mut Node,
-        tid: Tid,
-        base: &'a mut dyn BaseFs,
-        decisions: &'a mut Decisions,
-    ) -> Ctx<'a> {
+    pub fn new(node: &'a mut Node, tid: Tid, outside: Outside<'a>) -> Ctx<'a> {
         let pid = node.task(tid).pid;
-        Ctx { node, tid, pid, base, decisions, resumed: None, restart_deadline: None }
+        Ctx { node, tid, pid, outside, resumed: None, restart_deadline: None }
     }
 
     /// The caller.
@@ -120,7 +133,7 @@ impl<'a> Ctx<'a> {
                 Ok(fd as u64)
             }
             Err(e) => {
-                self.node.file_unref(file, self.base);
+                self.node.file_unref(file, self.outside.base);
                 Err(e)
             }
         }

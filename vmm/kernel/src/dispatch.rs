@@ -4,10 +4,8 @@
 //! inside a call gets the CPU again, [`Node::before_user`] before a task returns to user code (signals).
 
 use bloodhound_abi::{Errno, syscalls};
-use bloodhound_decisions::Decisions;
-use bloodhound_vfs::BaseFs;
 
-use crate::ctx::{Ctx, FromReg};
+use crate::ctx::{Ctx, FromReg, Outside};
 use crate::ids::*;
 use crate::node::Node;
 use crate::task::TaskState;
@@ -78,21 +76,21 @@ pub enum Outcome {
 
 impl Node {
     /// Runs the call in the task's registers (`orig_rax` and arguments as at the trap).
-    pub fn syscall(&mut self, tid: Tid, base: &mut dyn BaseFs, decisions: &mut Decisions) -> Outcome {
+    pub fn syscall(&mut self, tid: Tid, outside: &mut Outside<'_>) -> Outcome {
         let cost = self.config.costs.syscall;
         self.charge(tid, cost);
         let task = self.task_mut(tid);
         task.in_syscall = true;
         task.syscalls += 1;
-        self.run_call(tid, base, decisions)
+        self.run_call(tid, outside)
     }
 
     /// Runs a call again whose task was woken.
-    pub fn resume_syscall(&mut self, tid: Tid, base: &mut dyn BaseFs, decisions: &mut Decisions) -> Outcome {
-        self.run_call(tid, base, decisions)
+    pub fn resume_syscall(&mut self, tid: Tid, outside: &mut Outside<'_>) -> Outcome {
+        self.run_call(tid, outside)
     }
 
-    fn run_call(&mut self, tid: Tid, base: &mut dyn BaseFs, decisions: &mut Decisions) -> Outcome {
+    fn run_call(&mut self, tid: Tid, outside: &mut Outside<'_>) -> Outcome {
         let regs = self.task(tid).regs;
         let mut resumed = self.task_mut(tid).resumed.take();
         if let Some(resumed) = &mut resumed
@@ -103,7 +101,7 @@ impl Node {
             // order of deadline and signal.
             resumed.timed_out = true;
         }
-        let mut ctx = Ctx::new(self, tid, base, decisions);
+        let mut ctx = Ctx::new(self, tid, outside.reborrow());
         ctx.resumed = resumed.clone();
         ctx.restart_deadline = ctx.task_mut().restart_deadline.take();
         let result = dispatch(&mut ctx, regs.orig_rax, regs.syscall_args());

@@ -1,13 +1,14 @@
 //! execve(2): resolving scripts, mapping an ELF image and its interpreter, building the initial stack; and starting
 //! the first process of a node ([`Node::spawn`]).
 
+use crate::ctx::Outside;
 use std::sync::Arc;
 
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Rlimit, Sigaction};
 use bloodhound_abi::{Errno, Regs};
-use bloodhound_decisions::{Decisions, Stream};
-use bloodhound_vfs::{BaseFs, Cred, Ino, Kind};
+use bloodhound_decisions::Stream;
+use bloodhound_vfs::{Cred, Ino, Kind};
 
 use crate::ctx::*;
 use crate::elf::{self, Elf};
@@ -84,7 +85,7 @@ impl Ctx<'_> {
             return err(Errno::ELOOP);
         }
         let cred = self.fs_cred();
-        self.node.vfs.exec_start(self.base, ino, &cred)?;
+        self.node.vfs.exec_start(self.outside.base, ino, &cred)?;
         // Only the program itself stays busy, until its last address space is gone ([`Mm::exe`]).
         self.node.vfs.exec_end(ino);
         Ok((ino, self.node.vfs.stat_ino(ino)?))
@@ -185,7 +186,7 @@ impl Ctx<'_> {
         // The new memory is complete before the old is given up, so that an error changes nothing.
         let space = self.node.new_space();
         let mut mm = Mm::new(space);
-        let mut word = || self.decisions.word(Stream::GuestRandom);
+        let mut word = || self.outside.decisions.word(Stream::GuestRandom);
         // Linux randomises 28 bits of mmap base, 22 of the stack, 13 of the heap gap: a part of that is plenty.
         let (mmap_slack, stack_slack, brk_slack, pie_slack) =
             (word() % 0x10_0000, word() % 0x4000, word() % 0x2000, word() % 0x10_0000);
@@ -256,7 +257,7 @@ impl Ctx<'_> {
                 if matches!(self.node.task(other).state, TaskState::Blocked(_)) {
                     self.node.wake(other, false);
                 }
-                self.node.exit_task(other, ExitStatus::Code(0), self.base);
+                self.node.exit_task(other, ExitStatus::Code(0), &mut self.outside);
             }
         }
         self.become_leader();
@@ -268,7 +269,7 @@ impl Ctx<'_> {
         for (fd, entry) in closing {
             if self.process_mut().fds.take(fd).is_ok() {
                 self.release_posix_locks(entry.file);
-                self.node.file_unref(entry.file, self.base);
+                self.node.file_unref(entry.file, self.outside.base);
             }
         }
         let comm: Vec<u8> =
@@ -474,12 +475,7 @@ pub(crate) const AT_CWD: Fd = Fd(c::AT_FDCWD);
 
 impl Node {
     /// Starts a root process (a service's command, or a health check) as the node's init would.
-    pub fn spawn(
-        &mut self,
-        program: &Program,
-        base: &mut dyn BaseFs,
-        decisions: &mut Decisions,
-    ) -> Result<Pid, Errno> {
+    pub fn spawn(&mut self, program: &Program, outside: &mut Outside<'_>) -> Result<Pid, Errno> {
         let pid = Pid(self.new_pid());
         let tid = Tid(pid.0);
         let space = self.new_space();
@@ -532,7 +528,7 @@ impl Node {
         };
         self.processes.insert(pid, process);
         self.tasks.insert(tid, Task::new(tid, pid, Regs::default()));
-        let mut ctx = Ctx::new(self, tid, base, decisions);
+        let mut ctx = Ctx::new(self, tid, outside.reborrow());
         let result = ctx.start_program(program);
         match result {
             Ok(()) => {
@@ -540,7 +536,7 @@ impl Node {
                 Ok(pid)
             }
             Err(e) => {
-                self.exit_task(tid, ExitStatus::Code(127), base);
+                self.exit_task(tid, ExitStatus::Code(127), outside);
                 self.ends.pop();
                 self.processes.remove(&pid);
                 // Nobody saw the number: the next try (another directory of PATH) gets it again.

@@ -106,7 +106,7 @@ impl Ctx<'_> {
         let umask = self.process().umask;
         let vfs = &mut self.node.vfs;
         let (root, now) = (vfs.root(), self.node.clock);
-        op(vfs, &mut VfsCtx { base: &mut *self.base, cred, root, now, umask, links })
+        op(vfs, &mut VfsCtx { base: &mut *self.outside.base, cred, root, now, umask, links })
     }
 
     /// Runs a VFS operation on a path. `follow` says whether a link of the kernel's own trees is followed as last
@@ -140,7 +140,7 @@ impl Ctx<'_> {
                     match self.fs_as(cred, links, |vfs, ctx| op(vfs, ctx, At { dir, path: &path })) {
                         Ok(value) => return Ok(Reached::Done(value)),
                         Err(Fail::Errno(e)) => {
-                            if e == Errno::ENOENT && self.base.notes_missed() {
+                            if e == Errno::ENOENT && self.outside.base.notes_missed() {
                                 self.missed(dir, &path);
                             }
                             return Err(e.into());
@@ -163,7 +163,7 @@ impl Ctx<'_> {
             [b'/', ..] => path.to_vec(),
             _ => [&vfs.path_of(vfs.root(), dir), &b"/"[..], path].concat(),
         };
-        self.base.missed(tree, &whole);
+        self.outside.base.missed(tree, &whole);
     }
 
     /// What a path names.

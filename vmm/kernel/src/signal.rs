@@ -15,10 +15,8 @@ use std::collections::BTreeMap;
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Sigaction, Siginfo};
-use bloodhound_decisions::Decisions;
-use bloodhound_vfs::BaseFs;
 
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, Outside};
 use crate::ids::*;
 use crate::node::Node;
 use crate::process::{ChildEvent, ExitStatus};
@@ -374,7 +372,7 @@ impl Node {
 
     /// Runs before a task returns to user code: delivers a signal if one is due. False if the task is gone or
     /// stopped.
-    pub fn before_user(&mut self, tid: Tid, base: &mut dyn BaseFs, decisions: &mut Decisions) -> bool {
+    pub fn before_user(&mut self, tid: Tid, outside: &mut Outside<'_>) -> bool {
         loop {
             let Some(task) = self.tasks.get(&tid) else { return false };
             if !matches!(task.state, TaskState::Runnable) {
@@ -382,12 +380,12 @@ impl Node {
             }
             let pid = task.pid;
             if let Some(status) = self.process(pid).exiting {
-                self.exit_task(tid, status, base);
+                self.exit_task(tid, status, outside);
                 return false;
             }
             let unblocked = !task.sigmask;
             if let Some((left, ns)) = self.task_mut(tid).left.take() {
-                Ctx::new(self, tid, base, decisions).report_left(left, ns);
+                Ctx::new(self, tid, outside.reborrow()).report_left(left, ns);
             }
             let info = match self.task_mut(tid).pending.take(unblocked) {
                 Some(info) => info,
@@ -409,21 +407,14 @@ impl Node {
                     }
                 },
             };
-            if !self.deliver(tid, pid, info, base, decisions) {
+            if !self.deliver(tid, pid, info, outside) {
                 return false;
             }
         }
     }
 
     /// Acts on one signal. False if the task is gone or stopped.
-    fn deliver(
-        &mut self,
-        tid: Tid,
-        pid: Pid,
-        info: Siginfo,
-        base: &mut dyn BaseFs,
-        decisions: &mut Decisions,
-    ) -> bool {
+    fn deliver(&mut self, tid: Tid, pid: Pid, info: Siginfo, outside: &mut Outside<'_>) -> bool {
         let signo = info.signo as u32;
         let action = self.action(pid, signo);
         if action.handler == c::SIG_IGN {
@@ -439,7 +430,7 @@ impl Node {
                 }
                 kind => {
                     let status = ExitStatus::Signal { signo, core: kind == Default_::Core };
-                    self.exit_group(tid, status, base);
+                    self.exit_group(tid, status, outside);
                     false
                 }
             };
@@ -449,7 +440,7 @@ impl Node {
             let actions = std::sync::Arc::make_mut(&mut self.process_mut(pid).actions);
             actions[signo as usize - 1].handler = c::SIG_DFL;
         }
-        let mut ctx = Ctx::new(self, tid, base, decisions);
+        let mut ctx = Ctx::new(self, tid, outside.reborrow());
         if ctx.push_frame(signo, &info, &action).is_err() {
             // No stack for the frame: Linux forces SIGSEGV, which has a stack of its own perhaps; if not, it kills.
             if signo != c::SIGSEGV as u32 {
@@ -457,7 +448,7 @@ impl Node {
                 return true;
             }
             let status = ExitStatus::Signal { signo, core: true };
-            self.exit_group(tid, status, base);
+            self.exit_group(tid, status, outside);
             return false;
         }
         let task = self.task_mut(tid);

@@ -1,5 +1,6 @@
 //! A node with one process for tests of system calls: no platform, no program that runs, only calls.
 
+use crate::ctx::Outside;
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::table::nr;
@@ -74,7 +75,7 @@ impl Bench {
             envp: vec![b"A=b".to_vec()],
             ..Program::default()
         };
-        let pid = node.spawn(&program, &mut base, &mut decisions).expect("a process");
+        let pid = node.spawn(&program, &mut Outside::new(&mut base, &mut decisions)).expect("a process");
         let mm = node.process(pid).mm;
         node.mms[mm].insert(Vma {
             start: SCRATCH,
@@ -100,7 +101,7 @@ impl Bench {
     /// Makes a call; what comes of it.
     pub(crate) fn start(&mut self, tid: Tid, nr: u64, args: &[u64]) -> Outcome {
         self.prepare(tid, nr, args);
-        self.node.syscall(tid, &mut self.base, &mut self.decisions)
+        self.node.syscall(tid, &mut Outside::new(&mut self.base, &mut self.decisions))
     }
 
     /// Makes a call that must end at once.
@@ -117,7 +118,7 @@ impl Bench {
     /// Runs a call again whose task was woken.
     pub(crate) fn resume(&mut self, tid: Tid) -> Result<u64, Errno> {
         assert!(!self.sleeps(tid), "nothing woke {tid:?}");
-        let outcome = self.node.resume_syscall(tid, &mut self.base, &mut self.decisions);
+        let outcome = self.node.resume_syscall(tid, &mut Outside::new(&mut self.base, &mut self.decisions));
         value(outcome)
     }
 
@@ -141,7 +142,8 @@ impl Bench {
     /// Puts bytes into a process's memory.
     pub(crate) fn put_as(&mut self, tid: Tid, bytes: &[u8]) -> u64 {
         let at = self.room(bytes.len());
-        let mut ctx = crate::ctx::Ctx::new(&mut self.node, tid, &mut self.base, &mut self.decisions);
+        let mut ctx =
+            crate::ctx::Ctx::new(&mut self.node, tid, Outside::new(&mut self.base, &mut self.decisions));
         ctx.write_bytes(at, bytes).expect("scratch memory");
         at
     }
@@ -154,7 +156,8 @@ impl Bench {
     /// Reads a process's memory.
     pub(crate) fn get_as(&mut self, tid: Tid, at: u64, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];
-        let mut ctx = crate::ctx::Ctx::new(&mut self.node, tid, &mut self.base, &mut self.decisions);
+        let mut ctx =
+            crate::ctx::Ctx::new(&mut self.node, tid, Outside::new(&mut self.base, &mut self.decisions));
         ctx.read_bytes(at, &mut out).expect("scratch memory");
         out
     }

@@ -1,5 +1,5 @@
 //! [`Fabric`]: directed links between nodes, what goes wrong on them, and which node has which address. It decides
-//! what becomes of each packet; the World's event queue carries it there. Stacks on its two ends are
+//! what becomes of each packet; the World's queue carries it there. Stacks on its two ends are
 //! [`crate::Stack`]. Loopback never comes here.
 
 use crate::Packet;

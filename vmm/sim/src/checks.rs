@@ -12,8 +12,8 @@ use bloodhound_net::NodeId;
 use bloodhound_workloads::http::request::Request;
 use bloodhound_workloads::http::{Expect, Probe, Target};
 
-use crate::event::Event;
 use crate::machine::Machine;
+use crate::queue::Due;
 use crate::world::{Notice, Phase};
 
 /// When a check has to hold.
@@ -125,7 +125,7 @@ impl Machine {
         let now = self.world.now;
         for (index, check) in self.scenario.checks.iter().enumerate().filter(|(_, c)| c.kind == kind) {
             let first = if kind == CheckKind::Invariant { check.interval } else { 0 };
-            self.world.events.push(now.after(first), Event::Check(index));
+            self.world.queue.push(now.after(first), Due::Check(index));
         }
     }
 
@@ -150,7 +150,7 @@ impl Machine {
             Action::Script { node, program } => match self.spawn(*node, program) {
                 Ok(pid) => {
                     self.world.checks[index].script = Some((*node, pid));
-                    self.world.events.push(deadline, Event::CheckTimeout(index, pid.0));
+                    self.world.queue.push(deadline, Due::CheckTimeout(index, pid.0));
                 }
                 Err(e) => {
                     let path = String::from_utf8_lossy(&program.path).into_owned();
@@ -229,15 +229,15 @@ impl Machine {
         match (spec.kind, result) {
             (CheckKind::Invariant, Ok(())) => {
                 self.world.checks[index].verdict = Verdict::Passed(now);
-                self.world.events.push(next, Event::Check(index));
+                self.world.queue.push(next, Due::Check(index));
             }
             // No answer under faults says nothing about what must always hold; a wrong answer does.
             (CheckKind::Invariant, Err(_)) if !answered => {
-                self.world.events.push(next, Event::Check(index));
+                self.world.queue.push(next, Due::Check(index));
             }
             (CheckKind::Liveness, Err(why)) if !self.out_of_time(spec.timeout) => {
                 self.world.checks[index].last = Some(why);
-                self.world.events.push(next, Event::Check(index));
+                self.world.queue.push(next, Due::Check(index));
             }
             (_, Ok(())) => {
                 self.world.checks[index].verdict = Verdict::Passed(now);

@@ -8,8 +8,8 @@ use std::fmt;
 use bloodhound_decisions::{Decisions, Stream};
 use bloodhound_net::{LinkConfig, NodeId, PartitionId, PartitionKind};
 
-use crate::event::Event;
 use crate::machine::Machine;
+use crate::queue::Due;
 use crate::scenario::{FaultSpec, PartitionName};
 use crate::services::State;
 use crate::world::{Notice, Phase};
@@ -99,12 +99,12 @@ impl Machine {
         let (now, step) = (self.world.now, self.scenario.time_step);
         self.world.faults.profile = Some(profile.clone());
         let start = now.after(self.scenario.fault_start);
-        self.world.events.push(start.after(step), Event::FaultTick);
-        self.world.events.push(start.after(self.scenario.fault_time), Event::HealPhase);
+        self.world.queue.push(start.after(step), Due::FaultTick);
+        self.world.queue.push(start.after(self.scenario.fault_time), Due::HealPhase);
         if self.scenario.fault_start == 0 {
             self.set_links(Some(&profile));
         }
-        self.world.events.push(now.after(self.scenario.max_time), Event::End);
+        self.world.queue.push(now.after(self.scenario.max_time), Due::End);
         profile
     }
 
@@ -132,7 +132,7 @@ impl Machine {
             return;
         }
         let at = self.world.now.after(self.scenario.time_step);
-        self.world.events.push(at, Event::FaultTick);
+        self.world.queue.push(at, Due::FaultTick);
         let Some(profile) = self.world.faults.profile.clone() else { return };
         if self.scenario.fault_start > 0 {
             self.set_links(Some(&profile));
@@ -191,11 +191,11 @@ impl Machine {
         if let Some(s) = self.world.services.get_mut(&id) {
             (s.state, s.healthy, s.probe) = (State::Crashed, false, None);
         }
-        let (node, base, _) = self.parts(id);
-        node.kill_all(base);
+        let (node, mut outside) = self.parts(id);
+        node.kill_all(&mut outside);
         self.flush(id);
         let at = self.world.now.after(down);
-        self.world.events.push(at, Event::Start(id));
+        self.world.queue.push(at, Due::Start(id));
     }
 
     fn pause(&mut self, id: NodeId, profile: &FaultSpec) {
@@ -208,7 +208,7 @@ impl Machine {
         self.fault(Some(id), format!("pause {} for {} ms", self.name(id), time / 1_000_000));
         let until = self.world.now.after(time);
         self.world.paused.insert(id, until);
-        self.world.events.push(until, Event::Unpause(id));
+        self.world.queue.push(until, Due::Unpause(id));
     }
 
     pub(crate) fn unpause(&mut self, id: NodeId) {
@@ -254,7 +254,7 @@ impl Machine {
         let id = self.world.fabric.partition(kind);
         self.world.faults.partitions.push(id);
         let at = self.world.now.after(time);
-        self.world.events.push(at, Event::Heal(id));
+        self.world.queue.push(at, Due::Heal(id));
     }
 
     fn describe_partition(&self, kind: &PartitionKind) -> String {
@@ -309,9 +309,9 @@ impl Machine {
             self.world.catch_up(id);
         }
         let now = self.world.now;
-        self.world.events.remove_if(|e| {
-            matches!(e, Event::Start(_) | Event::FaultTick | Event::Heal(_) | Event::Unpause(_))
-        });
+        self.world
+            .queue
+            .remove_if(|e| matches!(e, Due::Start(_) | Due::FaultTick | Due::Heal(_) | Due::Unpause(_)));
         let down: Vec<(NodeId, u64)> = self
             .world
             .services
@@ -320,7 +320,7 @@ impl Machine {
             .map(|(id, s)| (*id, s.start_offset))
             .collect();
         for (id, offset) in down {
-            self.world.events.push(now.after(offset), Event::Start(id));
+            self.world.queue.push(now.after(offset), Due::Start(id));
         }
         self.world.note(None, Notice::Phase("healed: the system must recover".into()));
         self.recovery_begins();

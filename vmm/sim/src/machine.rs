@@ -13,8 +13,8 @@ use bloodhound_net::NodeId;
 use bloodhound_platform::{Mapping, Platform, PlatformError, SpaceId};
 use bloodhound_vfs::BaseFs;
 
-use crate::event::Event;
 use crate::output::{Computing, Output};
+use crate::queue::Due;
 use crate::scenario::Scenario;
 use crate::world::{Finding, FindingKind, World};
 
@@ -223,7 +223,7 @@ impl Machine {
             |(id, n): &(&NodeId, &Arc<Node>)| n.run_queue.is_empty() || self.world.paused.contains_key(*id);
         let deadlines =
             self.world.nodes.iter().filter(idle).filter_map(|(_, n)| Some(n.next_deadline()?.max(n.clock)));
-        deadlines.chain(self.world.events.next_time()).chain(self.client_deadline()).min()
+        deadlines.chain(self.world.queue.next_time()).chain(self.client_deadline()).min()
     }
 
     /// One slice of a node or the events of one time. False if nothing can happen.
@@ -275,26 +275,26 @@ impl Machine {
         }
         self.run_clients(t);
         self.conclude_run();
-        while let Some((at, event)) = self.world.events.pop_due(t) {
+        while let Some((at, due)) = self.world.queue.pop_due(t) {
             self.world.now = self.world.now.max(at);
-            self.event(event);
+            self.due(due);
         }
     }
 
-    fn event(&mut self, event: Event) {
-        match event {
-            Event::Deliver(id, packet) => self.deliver(id, *packet),
-            Event::FaultTick => self.fault_tick(),
-            Event::Heal(partition) => self.heal_partition(partition),
-            Event::Unpause(id) => self.unpause(id),
-            Event::Start(id) => self.start_service(id),
-            Event::Probe(id) => self.probe(id),
-            Event::ProbeTimeout(id, pid) => self.probe_timeout(id, pid),
-            Event::Check(index) => self.check_due(index),
-            Event::CheckTimeout(index, pid) => self.check_timeout(index, pid),
-            Event::BootTimeout => self.boot_timeout(),
-            Event::HealPhase => self.heal_phase(),
-            Event::End => self.end_of_time(),
+    fn due(&mut self, due: Due) {
+        match due {
+            Due::Deliver(id, packet) => self.deliver(id, *packet),
+            Due::FaultTick => self.fault_tick(),
+            Due::Heal(partition) => self.heal_partition(partition),
+            Due::Unpause(id) => self.unpause(id),
+            Due::Start(id) => self.start_service(id),
+            Due::Probe(id) => self.probe(id),
+            Due::ProbeTimeout(id, pid) => self.probe_timeout(id, pid),
+            Due::Check(index) => self.check_due(index),
+            Due::CheckTimeout(index, pid) => self.check_timeout(index, pid),
+            Due::BootTimeout => self.boot_timeout(),
+            Due::HealPhase => self.heal_phase(),
+            Due::End => self.end_of_time(),
         }
     }
 
@@ -345,7 +345,7 @@ impl Machine {
             let routed = self.world.fabric.route(packet, id, clock, &mut self.world.decisions);
             for d in routed.deliveries() {
                 self.world.digest.time(d.at);
-                self.world.events.push(d.at, Event::Deliver(d.to, Box::new(d.packet)));
+                self.world.queue.push(d.at, Due::Deliver(d.to, Box::new(d.packet)));
             }
         }
     }

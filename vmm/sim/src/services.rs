@@ -10,8 +10,8 @@ use bloodhound_kernel::node::ProcessEnd;
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_net::NodeId;
 
-use crate::event::Event;
 use crate::machine::Machine;
+use crate::queue::Due;
 use crate::scenario::{Condition, RestartPolicy, ServiceSpec};
 use crate::world::{FindingKind, Notice, Phase};
 
@@ -78,8 +78,8 @@ impl Machine {
         for path in candidates {
             let mut candidate = program.clone();
             candidate.path = path;
-            let (node, base, decisions) = self.parts(id);
-            result = node.spawn(&candidate, base, decisions);
+            let (node, mut outside) = self.parts(id);
+            result = node.spawn(&candidate, &mut outside);
             if !matches!(result, Err(Errno::ENOENT | Errno::EACCES | Errno::ENOTDIR)) {
                 break;
             }
@@ -113,7 +113,7 @@ impl Machine {
                     .health
                     .as_ref()
                     .map_or(self.scenario.settle, |h| h.interval.min(self.scenario.settle));
-                self.world.events.push(now.after(first), Event::Probe(id));
+                self.world.queue.push(now.after(first), Due::Probe(id));
                 self.dependencies_changed();
             }
             Err(e) => {
@@ -133,13 +133,13 @@ impl Machine {
         self.world.turns.remove(&id);
         self.world.spinning.retain(|(node, _)| *node != id);
         self.world.looking.retain(|(node, _)| *node != id);
-        self.world.events.remove_if(|e| matches!(e, Event::ProbeTimeout(node, _) if *node == id));
+        self.world.queue.remove_if(|e| matches!(e, Due::ProbeTimeout(node, _) if *node == id));
         let net = crate::setup::stack(spec, &mut self.world.decisions);
-        let (node, base, _) = self.parts(id);
+        let (node, outside) = self.parts(id);
         node.net = net;
         node.next_pid = 1;
         node.remove_segments();
-        node.vfs.restart(base)
+        node.vfs.restart(outside.base)
     }
 
     /// Starts services whose dependencies are met now.
@@ -160,9 +160,9 @@ impl Machine {
                 }
             };
             if spec.depends_on.iter().all(met) {
-                self.world.events.remove_if(|e| matches!(e, Event::Start(n) if *n == spec.node));
+                self.world.queue.remove_if(|e| matches!(e, Due::Start(n) if *n == spec.node));
                 let at = now.after(service.start_offset);
-                self.world.events.push(at, Event::Start(spec.node));
+                self.world.queue.push(at, Due::Start(spec.node));
             }
         }
         self.check_ready();
@@ -174,7 +174,7 @@ impl Machine {
         }
         if self.world.services.values().all(is_ready) {
             self.world.ready_at = Some(self.world.now);
-            self.world.events.remove_if(|e| matches!(e, Event::BootTimeout));
+            self.world.queue.remove_if(|e| matches!(e, Due::BootTimeout));
             self.world.note(None, Notice::Phase("all services are ready".into()));
         }
     }
@@ -225,7 +225,7 @@ impl Machine {
         match self.spawn(id, &health.program) {
             Ok(pid) => {
                 self.service(id).probe = Some(pid);
-                self.world.events.push(now.after(health.timeout), Event::ProbeTimeout(id, pid.0));
+                self.world.queue.push(now.after(health.timeout), Due::ProbeTimeout(id, pid.0));
             }
             Err(e) => {
                 let text = format!("service {}: cannot run its health check: {e}", spec.name);
@@ -260,7 +260,7 @@ impl Machine {
         if now.since(service.started) > health.start_period {
             service.failures += 1;
         }
-        self.world.events.push(now.after(health.interval), Event::Probe(id));
+        self.world.queue.push(now.after(health.interval), Due::Probe(id));
     }
 
     /// A process of a node is gone.
@@ -296,8 +296,8 @@ impl Machine {
         let Some(spec) = self.spec(id) else { return };
         self.world.now = self.world.now.max(end.at);
         let now = self.world.now;
-        let (node, base, _) = self.parts(id);
-        node.kill_all(base);
+        let (node, mut outside) = self.parts(id);
+        node.kill_all(&mut outside);
         let service = self.service(id);
         let starts = service.starts;
         (service.state, service.healthy, service.probe) = (State::Ended(end.status), false, None);
@@ -314,7 +314,7 @@ impl Machine {
         };
         if again {
             let delay = (RESTART_DELAY << starts.min(10)).min(60_000_000_000);
-            self.world.events.push(now.after(delay), Event::Start(id));
+            self.world.queue.push(now.after(delay), Due::Start(id));
         }
         self.dependencies_changed();
         self.flush(id);

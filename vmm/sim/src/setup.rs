@@ -14,8 +14,8 @@ use bloodhound_vfs::{BaseFs, Fail, Vfs};
 use crate::checks::CheckState;
 use crate::clients::Clients;
 use crate::digest::Digest;
-use crate::event::{Event, EventQueue};
 use crate::faults::Faults;
+use crate::queue::{Due, Queue};
 use crate::scenario::{Scenario, ServiceSpec, Spread};
 use crate::schedule::Policy;
 use crate::services::Service;
@@ -84,10 +84,10 @@ pub fn world(
         fabric.add_node(*id, &[*ip]);
     }
     let clients = Clients::new(scenario, decisions.word(Stream::GuestRandom));
-    let mut events = EventQueue::default();
-    events.push(SimTime(scenario.boot_timeout), Event::BootTimeout);
+    let mut queue = Queue::default();
+    queue.push(SimTime(scenario.boot_timeout), Due::BootTimeout);
     for spec in scenario.services.iter().filter(|s| s.depends_on.is_empty()) {
-        events.push(SimTime(services[&spec.node].start_offset), Event::Start(spec.node));
+        queue.push(SimTime(services[&spec.node].start_offset), Due::Start(spec.node));
     }
     let policy = Policy::draw(&mut decisions);
     Ok(World {
@@ -96,7 +96,7 @@ pub fn world(
         phase: Phase::Boot,
         nodes,
         fabric,
-        events,
+        queue,
         services,
         faults: Faults::default(),
         paused: BTreeMap::new(),

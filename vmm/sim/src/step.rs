@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Siginfo;
 use bloodhound_abi::table::nr;
+use bloodhound_kernel::ctx::Outside;
 use bloodhound_kernel::dispatch::Outcome;
 use bloodhound_kernel::ids::MmId;
 use bloodhound_kernel::ids::Tid;
@@ -83,8 +84,8 @@ impl Machine {
         let outcome = if node.task(tid).in_syscall {
             let nr = node.task(tid).regs.orig_rax;
             let text = self.call_text(id, tid);
-            let (node, base, decisions) = self.parts(id);
-            (nr, text, node.resume_syscall(tid, base, decisions))
+            let (node, mut outside) = self.parts(id);
+            (nr, text, node.resume_syscall(tid, &mut outside))
         } else {
             if !self.return_to_user(id, tid)? {
                 return Ok(self.flush(id));
@@ -134,13 +135,10 @@ impl Machine {
         sent
     }
 
-    /// The node, the base layer and the decisions at once.
-    pub(crate) fn parts(
-        &mut self,
-        id: NodeId,
-    ) -> (&mut Node, &mut dyn bloodhound_vfs::BaseFs, &mut bloodhound_decisions::Decisions) {
+    /// The node and what it sees outside of itself at once.
+    pub(crate) fn parts(&mut self, id: NodeId) -> (&mut Node, Outside<'_>) {
         let arc = self.world.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}"));
-        (Arc::make_mut(arc), self.base.as_mut(), &mut self.world.decisions)
+        (Arc::make_mut(arc), Outside::new(self.base.as_mut(), &mut self.world.decisions))
     }
 
     /// Delivers signals. False if the task does not go back to user code.
@@ -153,8 +151,8 @@ impl Machine {
             // A signal frame holds them.
             self.fetch_vectors(id, tid)?;
         }
-        let (node, base, decisions) = self.parts(id);
-        Ok(node.before_user(tid, base, decisions))
+        let (node, mut outside) = self.parts(id);
+        Ok(node.before_user(tid, &mut outside))
     }
 
     /// The system call in the task's registers.
@@ -165,16 +163,16 @@ impl Machine {
             self.fetch_vectors(id, tid)?;
         }
         let text = self.call_text(id, tid);
-        let (node, base, decisions) = self.parts(id);
-        Ok((call, text, node.syscall(tid, base, decisions)))
+        let (node, mut outside) = self.parts(id);
+        Ok((call, text, node.syscall(tid, &mut outside)))
     }
 
     fn call_text(&mut self, id: NodeId, tid: Tid) -> Option<String> {
         if self.listen != Listen::Text {
             return None;
         }
-        let (node, base, _) = self.parts(id);
-        Some(strace::format_call(node, tid, base))
+        let (node, outside) = self.parts(id);
+        Some(strace::format_call(node, tid, outside.base))
     }
 
     fn conclude(&mut self, id: NodeId, tid: Tid, nr: u64, text: Option<String>, outcome: Outcome) {
@@ -193,10 +191,10 @@ impl Machine {
     }
 
     fn unsupported_text(&mut self, id: NodeId, tid: Tid, nr: u64, what: &str) -> String {
-        let (node, base, _) = self.parts(id);
+        let (node, outside) = self.parts(id);
         let comm =
             node.tasks.get(&tid).map(|t| String::from_utf8_lossy(&t.comm).into_owned()).unwrap_or_default();
-        let call = if nr == u64::MAX { String::new() } else { strace::format_call(node, tid, base) };
+        let call = if nr == u64::MAX { String::new() } else { strace::format_call(node, tid, outside.base) };
         let entry = bloodhound_abi::table::info(nr)
             .map_or(String::new(), |e| format!(" (system call {} of the table: {:?})", e.nr, e.status));
         let detail = if what.is_empty() { "not modelled".to_string() } else { what.to_string() };
@@ -502,7 +500,7 @@ impl Machine {
         for (tid, before) in sleepers {
             node.wake_spuriously(tid);
             let call = node.task(tid).regs.orig_rax;
-            let outcome = node.resume_syscall(tid, self.base.as_mut(), &mut decisions);
+            let outcome = node.resume_syscall(tid, &mut Outside::new(self.base.as_mut(), &mut decisions));
             assert_eq!(
                 outcome,
                 Outcome::Blocked,

@@ -12,8 +12,8 @@ use bloodhound_net::{Fabric, NodeId};
 use crate::checks::CheckState;
 use crate::clients::Clients;
 use crate::digest::Digest;
-use crate::event::EventQueue;
 use crate::faults::Faults;
+use crate::queue::Queue;
 use crate::schedule::{Policy, Turn};
 use crate::services::Service;
 
@@ -98,7 +98,7 @@ pub struct World {
     /// The network between them.
     pub fabric: Fabric,
     /// What will happen.
-    pub events: EventQueue,
+    pub queue: Queue,
     /// Supervision of the services.
     pub services: BTreeMap<NodeId, Service>,
     /// Fault injection.

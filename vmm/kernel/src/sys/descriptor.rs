@@ -24,7 +24,7 @@ pub fn close(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
 fn close_now(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
     let entry = k.process_mut().fds.take(fd.0)?;
     k.release_posix_locks(entry.file);
-    k.node.file_unref(entry.file, k.base);
+    k.node.file_unref(entry.file, k.outside.base);
     Ok(0)
 }
 
@@ -73,7 +73,7 @@ impl Ctx<'_> {
         self.node.file_ref(file);
         if let Some(old) = self.process_mut().fds.set(slot, FdEntry { file, cloexec }) {
             self.release_posix_locks(old.file);
-            self.node.file_unref(old.file, self.base);
+            self.node.file_unref(old.file, self.outside.base);
         }
         Ok(slot as u64)
     }
@@ -156,7 +156,7 @@ pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: Hex) -> SysResult {
     let read = match k.install(r, cloexec) {
         Ok(fd) => fd,
         Err(e) => {
-            k.node.file_unref(w, k.base);
+            k.node.file_unref(w, k.outside.base);
             return err(e);
         }
     };

@@ -36,7 +36,7 @@ pub fn getdents64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
         FileKind::Dir(ino) => {
             let (ino, now) = (*ino, k.now());
             let limit = (room / (HEADER + 5) + 1).min(BATCH);
-            let list = k.node.vfs.read_dir(k.base, ino, offset, limit)?;
+            let list = k.node.vfs.read_dir(k.outside.base, ino, offset, limit)?;
             if k.node.files[id].flags & c::O_NOATIME == 0 {
                 k.node.vfs.accessed(ino, now);
             }

@@ -208,7 +208,7 @@ impl Ctx<'_> {
 
     fn drop_files(&mut self, files: Vec<FileId>) {
         for file in files {
-            self.node.file_unref(file, self.base);
+            self.node.file_unref(file, self.outside.base);
         }
     }
 

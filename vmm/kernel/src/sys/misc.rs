@@ -49,7 +49,7 @@ pub fn getrandom(k: &mut Ctx<'_>, buf: Ptr, len: u64, flags: Hex) -> SysResult {
     let n = len.min(0x1ff_ffff);
     k.check_user(buf.0, n, crate::mm::Access::Write)?;
     let mut out = vec![0; n as usize];
-    k.decisions.bytes(Stream::GuestRandom, &mut out);
+    k.outside.decisions.bytes(Stream::GuestRandom, &mut out);
     k.write_bytes(buf.0, &out)?;
     Ok(n)
 }

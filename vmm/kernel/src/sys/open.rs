@@ -72,8 +72,14 @@ pub fn memfd_create(k: &mut Ctx<'_>, name: Path, flags: Hex) -> SysResult {
         let flags = (c::O_TMPFILE | c::O_EXCL | c::O_RDWR) as u32;
         let (root, now) = (k.node.vfs.root(), k.now());
         let superuser = Cred::root();
-        let mut ctx =
-            bloodhound_vfs::Ctx { base: &mut *k.base, cred: &superuser, root, now, umask: 0, links: 0 };
+        let mut ctx = bloodhound_vfs::Ctx {
+            base: &mut *k.outside.base,
+            cred: &superuser,
+            root,
+            now,
+            umask: 0,
+            links: 0,
+        };
         k.node.vfs.open(&mut ctx, At { dir: root, path: dir }, flags, 0o777).ok()
     });
     let opened = opened.ok_or(Errno::ENOMEM)?;
@@ -352,7 +358,7 @@ impl Ctx<'_> {
             RANDOM | URANDOM => {
                 // Linux serves at most 32 MiB - 1 at once; a smaller piece keeps the decision log short.
                 let mut out = vec![0; max.min(1 << 20)];
-                self.decisions.bytes(Stream::GuestRandom, &mut out);
+                self.outside.decisions.bytes(Stream::GuestRandom, &mut out);
                 Ok(out)
             }
             _ => err(Errno::ENXIO),

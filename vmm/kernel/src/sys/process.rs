@@ -1,10 +1,10 @@
 //! fork(2), clone(2), exit(2), wait(2), kill(2)'s relatives of identity: process groups and sessions.
 
+use crate::ctx::Outside;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
 use bloodhound_abi::structs::{CloneArgs, Rusage, Siginfo, Timeval};
 use bloodhound_abi::{Errno, Regs};
-use bloodhound_vfs::BaseFs;
 
 use crate::ctx::*;
 use crate::ids::*;
@@ -252,27 +252,27 @@ impl Ctx<'_> {
 
 impl Node {
     /// Ends every thread of the caller's process. The caller itself is gone on return.
-    pub(crate) fn exit_group(&mut self, tid: Tid, status: ExitStatus, base: &mut dyn BaseFs) {
+    pub(crate) fn exit_group(&mut self, tid: Tid, status: ExitStatus, outside: &mut Outside<'_>) {
         let pid = self.task(tid).pid;
         let process = self.process_mut(pid);
         let status = *process.exiting.get_or_insert(status);
         for other in process.threads.clone() {
             if other != tid {
-                self.reap_thread(other, status, base);
+                self.reap_thread(other, status, outside);
             }
         }
-        self.exit_task(tid, status, base);
+        self.exit_task(tid, status, outside);
     }
 
-    fn reap_thread(&mut self, tid: Tid, status: ExitStatus, base: &mut dyn BaseFs) {
+    fn reap_thread(&mut self, tid: Tid, status: ExitStatus, outside: &mut Outside<'_>) {
         if matches!(self.task(tid).state, TaskState::Blocked(_)) {
             self.wake(tid, false);
         }
-        self.exit_task(tid, status, base);
+        self.exit_task(tid, status, outside);
     }
 
     /// Kills every process of the node at once, as the end of a container does, and forgets the dead.
-    pub fn kill_all(&mut self, base: &mut dyn BaseFs) {
+    pub fn kill_all(&mut self, outside: &mut Outside<'_>) {
         let status = ExitStatus::Signal { signo: c::SIGKILL as u32, core: false };
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
         for pid in pids {
@@ -281,7 +281,7 @@ impl Node {
                 if matches!(self.task(tid).state, TaskState::Blocked(_)) {
                     self.wake(tid, false);
                 }
-                self.exit_group(tid, status, base);
+                self.exit_group(tid, status, outside);
             }
         }
         self.processes.clear();
@@ -290,11 +290,10 @@ impl Node {
     }
 
     /// Ends one thread; the last one ends the process.
-    pub(crate) fn exit_task(&mut self, tid: Tid, status: ExitStatus, base: &mut dyn BaseFs) {
+    pub(crate) fn exit_task(&mut self, tid: Tid, status: ExitStatus, outside: &mut Outside<'_>) {
         let pid = self.task(tid).pid;
-        let mut decisions = bloodhound_decisions::Decisions::seeded(0);
         {
-            let mut ctx = Ctx::new(self, tid, base, &mut decisions);
+            let mut ctx = Ctx::new(self, tid, outside.reborrow());
             ctx.exit_robust_list();
             let word = ctx.task().clear_child_tid;
             // set_tid_address(2): "the kernel will write 0 at this address and wake a futex" if others share the memory.
@@ -315,7 +314,7 @@ impl Node {
         process.threads.retain(|t| *t != tid);
         if process.threads.is_empty() {
             let status = process.exiting.unwrap_or(status);
-            self.exit_process(pid, status, base);
+            self.exit_process(pid, status, outside);
         }
     }
 
@@ -327,7 +326,7 @@ impl Node {
         }
     }
 
-    fn exit_process(&mut self, pid: Pid, status: ExitStatus, base: &mut dyn BaseFs) {
+    fn exit_process(&mut self, pid: Pid, status: ExitStatus, outside: &mut Outside<'_>) {
         let process = self.process_mut(pid);
         let (fds, mm, cwd) = (std::mem::take(&mut process.fds), process.mm, process.cwd);
         let (itimer, timers) = (process.itimer.take(), std::mem::take(&mut process.timers));
@@ -338,7 +337,7 @@ impl Node {
         }
         self.release_locks_of_process(pid);
         for (_, entry) in fds.iter() {
-            self.file_unref(entry.file, base);
+            self.file_unref(entry.file, outside.base);
         }
         self.vfs.close_ref(cwd, false);
         self.mm_release(mm);
@@ -412,13 +411,13 @@ impl Node {
 
 pub fn exit(k: &mut Ctx<'_>, status: i32) -> SysResult {
     let code = ExitStatus::Code(status as u8);
-    k.node.exit_task(k.tid, code, k.base);
+    k.node.exit_task(k.tid, code, &mut k.outside);
     Err(Stop::Exited)
 }
 
 pub fn exit_group(k: &mut Ctx<'_>, status: i32) -> SysResult {
     let code = ExitStatus::Code(status as u8);
-    k.node.exit_group(k.tid, code, k.base);
+    k.node.exit_group(k.tid, code, &mut k.outside);
     Err(Stop::Exited)
 }
 

@@ -107,7 +107,7 @@ impl Ctx<'_> {
         nonblock: bool,
         timeout: Option<u64>,
     ) -> SysResult<T> {
-        self.node.settle_unix(self.base);
+        self.node.settle_unix(self.outside.base);
         match result {
             Ok(value) => Ok(value),
             Err(Stall::Errno(e)) => err(e),
@@ -258,7 +258,7 @@ pub fn socketpair(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32, fds: P
     let first = match k.open_socket(Sock::Unix(a), flags) {
         Ok(fd) => fd,
         Err(e) => {
-            k.node.close_unix(b, k.base);
+            k.node.close_unix(b, k.outside.base);
             return err(e);
         }
     };
@@ -266,7 +266,7 @@ pub fn socketpair(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32, fds: P
         Ok(fd) => fd,
         Err(e) => {
             let entry = k.process_mut().fds.take(first as i32)?;
-            k.node.file_unref(entry.file, k.base);
+            k.node.file_unref(entry.file, k.outside.base);
             return err(e);
         }
     };
@@ -472,7 +472,7 @@ pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: Hex) -> SysR
     if let Err(e) = stored {
         match new {
             Sock::Inet(id) => k.node.close_inet(id),
-            Sock::Unix(id) => k.node.close_unix(id, k.base),
+            Sock::Unix(id) => k.node.close_unix(id, k.outside.base),
         }
         return err(e);
     }
@@ -549,7 +549,7 @@ pub fn shutdown(k: &mut Ctx<'_>, fd: Fd, how: u32) -> SysResult {
         }
         Sock::Unix(id) => {
             k.node.unix.shutdown(id, halves);
-            k.node.settle_unix(k.base);
+            k.node.settle_unix(k.outside.base);
         }
     }
     Ok(0)

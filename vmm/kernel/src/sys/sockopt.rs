@@ -34,7 +34,7 @@ pub fn setsockopt(k: &mut Ctx<'_>, fd: Fd, level: u32, name: u32, value: Ptr, le
     }
     // Stopping a wait for room or changing a buffer may wake somebody.
     k.node.drain_net();
-    k.node.settle_unix(k.base);
+    k.node.settle_unix(k.outside.base);
     Ok(0)
 }
 

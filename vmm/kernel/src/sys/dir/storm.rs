@@ -1,6 +1,7 @@
 //! Random file-system calls with good and bad arguments: none may panic, a call that sleeps must sleep again in the same
 //! way when it is woken for nothing, and a clone of the node must answer as the node does.
 
+use crate::ctx::Outside;
 use std::collections::BTreeMap;
 
 use bloodhound_abi::consts as c;
@@ -241,9 +242,9 @@ impl Storm {
         let bench = &mut self.bench;
         bench.prepare(tid, info.nr, &args);
         let copy = forked.then(|| (bench.node.clone(), bench.decisions.clone()));
-        let outcome = bench.node.syscall(tid, &mut bench.base, &mut bench.decisions);
+        let outcome = bench.node.syscall(tid, &mut Outside::new(&mut bench.base, &mut bench.decisions));
         if let Some((mut node, mut decisions)) = copy {
-            let again = node.syscall(tid, &mut bench.base, &mut decisions);
+            let again = node.syscall(tid, &mut Outside::new(&mut bench.base, &mut decisions));
             assert_eq!(outcome, again, "{name} {args:x?} answers differently on a clone");
         }
         self.made.entry(name).or_insert([0; 2])
@@ -258,7 +259,10 @@ impl Storm {
             panic!("{name} does not sleep")
         };
         self.bench.node.wake(tid, false);
-        let outcome = self.bench.node.resume_syscall(tid, &mut self.bench.base, &mut self.bench.decisions);
+        let outcome = self
+            .bench
+            .node
+            .resume_syscall(tid, &mut Outside::new(&mut self.bench.base, &mut self.bench.decisions));
         assert_eq!(outcome, Outcome::Blocked, "{name} {args:x?} ends when woken for nothing");
         let TaskState::Blocked(same) = self.bench.node.task(tid).state.clone() else { panic!("{name}") };
         assert_eq!(wait, same, "{name} sleeps differently when woken for nothing");

@@ -1,5 +1,6 @@
 //! Lock semantics through system calls: several processes on one file.
 
+use crate::ctx::Outside;
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Flock;
@@ -62,7 +63,7 @@ fn record_locks_exclude_and_wake() {
     // Unlocking another part wakes it for nothing: it sleeps again.
     assert_eq!(lock(&mut b, one, x, c::F_SETLK, NONE, (0, 9)), Ok(0));
     assert!(!b.sleeps(two));
-    let outcome = b.node.resume_syscall(two, &mut b.base, &mut b.decisions);
+    let outcome = b.node.resume_syscall(two, &mut Outside::new(&mut b.base, &mut b.decisions));
     assert_eq!(outcome, Outcome::Blocked);
     // A read lock in place of the write lock is enough.
     assert_eq!(lock(&mut b, one, x, c::F_SETLK, READ, (9, 1)), Ok(0));

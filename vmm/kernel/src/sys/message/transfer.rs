@@ -139,7 +139,7 @@ impl Ctx<'_> {
                 anc.files.clear();
             }
             let result = self.pass_files(anc, |k, anc| k.node.unix.send_stream(id, &data, anc));
-            self.node.settle_unix(self.base);
+            self.node.settle_unix(self.outside.base);
             match result {
                 Ok(n) if done + n as u64 == total => return Ok(total),
                 Ok(n) => done += n as u64,
@@ -186,7 +186,7 @@ impl Ctx<'_> {
         let to = match name {
             Some(name) => Some(self.find_unix(&name, kind).inspect_err(|_| {
                 self.node.unix.not_sent(id);
-                self.node.settle_unix(self.base);
+                self.node.settle_unix(self.outside.base);
             })?),
             None => None,
         };
@@ -339,7 +339,7 @@ impl Ctx<'_> {
                 return err(e);
             }
             let result = self.node.unix.recv_stream(id, (total - done) as usize, peek);
-            self.node.settle_unix(self.base);
+            self.node.settle_unix(self.outside.base);
             match result {
                 Ok(mut received) => {
                     let stop = received.stop;

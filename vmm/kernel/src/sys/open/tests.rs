@@ -1,5 +1,6 @@
 //! Opening: creation, fifos, devices, descriptors; and copies between files.
 
+use crate::ctx::Outside;
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Rlimit;
@@ -143,7 +144,7 @@ fn a_fifo_s_sleeper_that_is_killed_leaves_nothing() {
         if !woken {
             b.node.wake(two, false);
         }
-        b.node.exit_task(two, status, &mut b.base);
+        b.node.exit_task(two, status, &mut Outside::new(&mut b.base, &mut b.decisions));
         if let Some(writer) = writer {
             // The other side is gone: SIGPIPE and EPIPE.
             assert_eq!(b.write(writer, b"x"), Err(Errno::EPIPE));
@@ -211,7 +212,10 @@ fn sendfile_fills_a_pipe_once() {
     let at = b.room(65536);
     // Room for a page is needed, and used.
     assert_eq!(b.call_as(reader, nr::read, &[r as u64, at, 4000]), Ok(4000));
-    assert!(matches!(b.node.resume_syscall(b.tid, &mut b.base, &mut b.decisions), Outcome::Blocked));
+    assert!(matches!(
+        b.node.resume_syscall(b.tid, &mut Outside::new(&mut b.base, &mut b.decisions)),
+        Outcome::Blocked
+    ));
     assert_eq!(b.call_as(reader, nr::read, &[r as u64, at, 97]), Ok(97));
     assert_eq!(b.resume(b.tid), Ok(4096));
     assert_eq!(b.call_as(reader, nr::read, &[r as u64, at, 65536]), Ok(65535));
@@ -234,7 +238,7 @@ fn sendfile_to_a_full_socket_goes_on_where_it_was() {
         let n = b.call_as(reader, nr::read, &[r as u64, at, 65536]).unwrap();
         got.extend(b.get_as(reader, at, n as usize));
         if b.node.task(b.tid).in_syscall && !b.sleeps(b.tid) {
-            let _more = b.node.resume_syscall(b.tid, &mut b.base, &mut b.decisions);
+            let _more = b.node.resume_syscall(b.tid, &mut Outside::new(&mut b.base, &mut b.decisions));
         }
     }
     assert!(got == bytes);

@@ -1,5 +1,6 @@
 //! Makes the calls that tests/linux/record_unix.py made on a real Linux and compares what they give.
 
+use crate::ctx::Outside;
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::table::nr;
@@ -92,7 +93,7 @@ impl Player {
 
     fn put(&mut self, at: u64, bytes: &[u8]) {
         let b = &mut self.bench;
-        crate::ctx::Ctx::new(&mut b.node, b.tid, &mut b.base, &mut b.decisions)
+        crate::ctx::Ctx::new(&mut b.node, b.tid, Outside::new(&mut b.base, &mut b.decisions))
             .write_bytes(at, bytes)
             .unwrap();
     }

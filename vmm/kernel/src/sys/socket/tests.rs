@@ -1,5 +1,6 @@
 //! Socket calls that sleep, cross process borders, or come with bad arguments.
 
+use crate::ctx::Outside;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Timeval;
 use bloodhound_abi::table::nr;
@@ -122,7 +123,10 @@ fn waitall_collects_over_sleeps() {
     send(&mut b, other, y, b"one ").unwrap();
     assert_eq!(b.start(b.tid, nr::recvfrom, &[x, at, 11, c::MSG_WAITALL, 0, 0]), Outcome::Blocked);
     send(&mut b, other, y, b"two ").unwrap();
-    assert!(matches!(b.node.resume_syscall(b.tid, &mut b.base, &mut b.decisions), Outcome::Blocked));
+    assert!(matches!(
+        b.node.resume_syscall(b.tid, &mut Outside::new(&mut b.base, &mut b.decisions)),
+        Outcome::Blocked
+    ));
     send(&mut b, other, y, b"three").unwrap();
     assert_eq!(b.resume(b.tid), Ok(11));
     assert_eq!(b.get_as(b.tid, at, 11), b"one two thr");
@@ -140,7 +144,7 @@ fn a_sleeping_send_goes_on_and_a_signal_makes_it_short() {
     while got < 400_000 {
         got += b.call(nr::recvfrom, &[y, at, 100_000, 0, 0, 0]).unwrap();
         if b.node.task(other).in_syscall && !b.sleeps(other) {
-            let _more = b.node.resume_syscall(other, &mut b.base, &mut b.decisions);
+            let _more = b.node.resume_syscall(other, &mut Outside::new(&mut b.base, &mut b.decisions));
         }
     }
     assert_eq!((got, b.node.task(other).regs.rax), (400_000, 400_000));
@@ -300,7 +304,7 @@ fn udp_carries_addresses_and_lengths() {
     // msghdr: name, iov of 4 bytes, control.
     let at = b.room(512);
     let tid = b.tid;
-    let mut ctx = crate::ctx::Ctx::new(&mut b.node, tid, &mut b.base, &mut b.decisions);
+    let mut ctx = crate::ctx::Ctx::new(&mut b.node, tid, Outside::new(&mut b.base, &mut b.decisions));
     let hdr: [u64; 7] = [at + 64, 16, at + 128, 1, at + 192, 64, 0];
     ctx.write_bytes(at, hdr.as_bytes()).unwrap();
     ctx.write_bytes(at + 128, [at + 256, 4u64].as_bytes()).unwrap();
@@ -331,7 +335,8 @@ fn send_fds_at(bench: &mut Bench, via: u64, fds: &[u64], at: u64) -> Result<u64,
     control.extend(fds.iter().flat_map(|fd| (*fd as u32).to_le_bytes()));
     control.resize(control.len().next_multiple_of(8), 0);
     let tid = bench.tid;
-    let mut ctx = crate::ctx::Ctx::new(&mut bench.node, tid, &mut bench.base, &mut bench.decisions);
+    let mut ctx =
+        crate::ctx::Ctx::new(&mut bench.node, tid, Outside::new(&mut bench.base, &mut bench.decisions));
     let hdr: [u64; 7] = [0, 0, at + 64, 1, at + 128, control.len() as u64, 0];
     ctx.write_bytes(at, hdr.as_bytes()).unwrap();
     ctx.write_bytes(at + 64, [at, 1u64].as_bytes()).unwrap();
@@ -351,7 +356,7 @@ fn descriptors_travel_between_processes() {
     assert_eq!(send_fds(&mut b, x, &[x; 254]), Err(Errno::EINVAL));
     // Room for one descriptor only.
     let at = b.room(256);
-    let mut ctx = crate::ctx::Ctx::new(&mut b.node, other, &mut b.base, &mut b.decisions);
+    let mut ctx = crate::ctx::Ctx::new(&mut b.node, other, Outside::new(&mut b.base, &mut b.decisions));
     let hdr: [u64; 7] = [0, 0, at + 64, 1, at + 128, 20, 0];
     ctx.write_bytes(at, hdr.as_bytes()).unwrap();
     ctx.write_bytes(at + 64, [at + 200, 1u64].as_bytes()).unwrap();
@@ -398,7 +403,7 @@ fn many_messages_in_one_call() {
     let (x, y) = pair(&mut b, c::SOCK_DGRAM);
     let at = b.room(1024);
     let tid = b.tid;
-    let mut ctx = crate::ctx::Ctx::new(&mut b.node, tid, &mut b.base, &mut b.decisions);
+    let mut ctx = crate::ctx::Ctx::new(&mut b.node, tid, Outside::new(&mut b.base, &mut b.decisions));
     for i in 0..3 {
         let hdr: [u64; 8] = [0, 0, at + 512 + i * 16, 1, 0, 0, 0, 0];
         ctx.write_bytes(at + i * 64, hdr.as_bytes()).unwrap();
@@ -428,7 +433,7 @@ fn interfaces_answer_ioctls() {
     let fd = inet(&mut b, c::SOCK_DGRAM);
     let at = b.room(256);
     let tid = b.tid;
-    let mut ctx = crate::ctx::Ctx::new(&mut b.node, tid, &mut b.base, &mut b.decisions);
+    let mut ctx = crate::ctx::Ctx::new(&mut b.node, tid, Outside::new(&mut b.base, &mut b.decisions));
     ctx.write_bytes(at, [100u64, at + 64].as_bytes()).unwrap();
     b.call(nr::ioctl, &[fd, c::SIOCGIFCONF, at]).unwrap();
     assert_eq!(int(&mut b, at), 80);
@@ -561,7 +566,7 @@ fn wild_arguments_never_panic() {
         let garbage: Vec<u8> = (0..16).flat_map(|_| values[next(values.len())].to_le_bytes()).collect();
         let at = buf + 8 * next(400) as u64;
         let tid = b.tid;
-        crate::ctx::Ctx::new(&mut b.node, tid, &mut b.base, &mut b.decisions)
+        crate::ctx::Ctx::new(&mut b.node, tid, Outside::new(&mut b.base, &mut b.decisions))
             .write_bytes(at, &garbage)
             .unwrap();
         let nr = calls[next(calls.len())];

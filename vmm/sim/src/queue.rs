@@ -1,4 +1,4 @@
-//! The event queue: what will happen at a known virtual time outside of any node's own timers.
+//! The queue of what is due: what will happen at a known virtual time outside of any node's own timers.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use bloodhound_net::{NodeId, Packet};
 
 /// Something that happens at a time.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum Due {
     /// A packet arrives.
     Deliver(NodeId, Box<Packet>),
     /// The fault injector draws (every `time_step`).
@@ -34,47 +34,47 @@ pub enum Event {
     End,
 }
 
-/// Events by time; those of one time in the order in which they were scheduled.
+/// What is due by time; entries of one time in the order in which they were scheduled.
 #[derive(Clone, Debug, Default)]
-pub struct EventQueue {
-    events: BTreeMap<(SimTime, u64), Event>,
+pub struct Queue {
+    entries: BTreeMap<(SimTime, u64), Due>,
     next: u64,
 }
 
-impl EventQueue {
-    /// Adds an event.
-    pub fn push(&mut self, at: SimTime, event: Event) {
-        self.events.insert((at, self.next), event);
+impl Queue {
+    /// Adds an entry.
+    pub fn push(&mut self, at: SimTime, due: Due) {
+        self.entries.insert((at, self.next), due);
         self.next += 1;
     }
 
-    /// Time of the first event.
+    /// Time of the first entry.
     pub fn next_time(&self) -> Option<SimTime> {
-        self.events.first_key_value().map(|((at, _), _)| *at)
+        self.entries.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Takes the first event if it is due at `now`.
-    pub fn pop_due(&mut self, now: SimTime) -> Option<(SimTime, Event)> {
-        let entry = self.events.first_entry()?;
+    /// Takes the first entry if it is due at `now`.
+    pub fn pop_due(&mut self, now: SimTime) -> Option<(SimTime, Due)> {
+        let entry = self.entries.first_entry()?;
         if entry.key().0 > now {
             return None;
         }
-        let ((at, _), event) = entry.remove_entry();
-        Some((at, event))
+        let ((at, _), due) = entry.remove_entry();
+        Some((at, due))
     }
 
-    /// Drops events for which `gone` says so.
-    pub fn remove_if(&mut self, mut gone: impl FnMut(&Event) -> bool) {
-        self.events.retain(|_, e| !gone(e));
+    /// Drops entries for which `gone` says so.
+    pub fn remove_if(&mut self, mut gone: impl FnMut(&Due) -> bool) {
+        self.entries.retain(|_, e| !gone(e));
     }
 
-    /// Number of events.
+    /// Number of entries.
     pub fn len(&self) -> usize {
-        self.events.len()
+        self.entries.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.events.is_empty()
+        self.entries.is_empty()
     }
 }
