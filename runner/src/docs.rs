@@ -100,7 +100,7 @@ fn argument(kind: ArgKind) -> &'static str {
         ArgKind::Fd => "fd",
         ArgKind::Ptr => "address",
         ArgKind::Path => "text",
-        ArgKind::Hex => "bits",
+        ArgKind::Hex | ArgKind::Flags(_) => "bits",
         ArgKind::I32 => "i32",
         ArgKind::U32 => "u32",
         ArgKind::I64 => "i64",

@@ -1,9 +1,12 @@
 //! The Linux x86-64 application binary interface as data: error numbers, constants, structures, the
-//! system-call table, and virtual time. Everything here is pure; neighbours are `net` and `kernel`, which give
+//! system-call table, calls as data, and virtual time. Everything here is pure; neighbours are `net` and `kernel`, which give
 //! it behaviour.
 
+pub mod args;
+pub mod call;
 pub mod consts;
 pub mod errno;
+pub mod flags;
 pub mod names;
 pub mod regs;
 pub mod structs;

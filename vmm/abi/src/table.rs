@@ -1,32 +1,16 @@
 //! The one list of system calls (x86-64 numbers). [`syscalls!`](crate::syscalls) hands it to a macro of the caller: this
-//! module makes [`TABLE`] of it (names, argument kinds, status), the kernel its dispatcher.
+//! module makes [`TABLE`] of it (names, argument kinds, status), [`crate::call`] the type of calls, the kernel its dispatcher.
 //!
-//! An entry is `[number name (argument: Kind, ...) status "note"]`, with status
+//! An entry is `[number name (argument: Type, ...) status "note"]`; the types are those of [`crate::args`] and
+//! [`crate::flags`]. The status is one of
 //! - `full`: everything programs rely on is modelled;
 //! - `partial`: the note says what is;
 //! - `errno E`: answered with that error on purpose, because programs are known to cope (the note says how);
 //! - `unsupported`: the run stops with a finding that names the call.
 
-/// How an argument is decoded and printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArgKind {
-    /// A file descriptor.
-    Fd,
-    /// A user-space address.
-    Ptr,
-    /// The address of a NUL-terminated string, printed as its text.
-    Path,
-    /// A bit set, printed in hexadecimal.
-    Hex,
-    /// A signed 32-bit number.
-    I32,
-    /// An unsigned 32-bit number.
-    U32,
-    /// A signed 64-bit number.
-    I64,
-    /// An unsigned 64-bit number.
-    U64,
-}
+pub use crate::args::ArgKind;
+use crate::args::{Argument, Fd, Hex, Path, Ptr};
+use crate::flags::*;
 
 /// How far a call is modelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,15 +47,15 @@ macro_rules! syscalls {
         $callback! {
             [0 read (fd: Fd, buf: Ptr, count: u64) full ""]
             [1 write (fd: Fd, buf: Ptr, count: u64) full ""]
-            [2 open (path: Path, flags: Hex, mode: u32) full ""]
+            [2 open (path: Path, flags: OpenFlags, mode: u32) full ""]
             [3 close (fd: Fd) full ""]
             [4 stat (path: Path, buf: Ptr) full ""]
             [5 fstat (fd: Fd, buf: Ptr) full ""]
             [6 lstat (path: Path, buf: Ptr) full ""]
             [7 poll (fds: Ptr, nfds: u64, timeout: i32) full ""]
             [8 lseek (fd: Fd, offset: i64, whence: u32) full ""]
-            [9 mmap (addr: Ptr, len: u64, prot: Hex, flags: Hex, fd: Fd, offset: u64) partial "MAP_HUGETLB fails with ENOMEM, MAP_SYNC with EOPNOTSUPP, MAP_GROWSDOWN does not grow"]
-            [10 mprotect (addr: Ptr, len: u64, prot: Hex) full ""]
+            [9 mmap (addr: Ptr, len: u64, prot: Prot, flags: MapFlags, fd: Fd, offset: u64) partial "MAP_HUGETLB fails with ENOMEM, MAP_SYNC with EOPNOTSUPP, MAP_GROWSDOWN does not grow"]
+            [10 mprotect (addr: Ptr, len: u64, prot: Prot) full ""]
             [11 munmap (addr: Ptr, len: u64) full ""]
             [12 brk (addr: Ptr) full ""]
             [13 rt_sigaction (sig: i32, act: Ptr, old: Ptr, size: u64) full ""]
@@ -86,12 +70,12 @@ macro_rules! syscalls {
             [22 pipe (fds: Ptr) full ""]
             [23 select (nfds: i32, readfds: Ptr, writefds: Ptr, exceptfds: Ptr, timeout: Ptr) full ""]
             [24 sched_yield () full ""]
-            [25 mremap (old: Ptr, old_len: u64, new_len: u64, flags: Hex, new: Ptr) full ""]
-            [26 msync (addr: Ptr, len: u64, flags: Hex) full ""]
+            [25 mremap (old: Ptr, old_len: u64, new_len: u64, flags: RemapFlags, new: Ptr) full ""]
+            [26 msync (addr: Ptr, len: u64, flags: MsyncFlags) full ""]
             [27 mincore (addr: Ptr, len: u64, vec: Ptr) partial "every mapped page counts as resident"]
             [28 madvise (addr: Ptr, len: u64, advice: u32) partial "DONTNEED, FREE, REMOVE, DONTFORK, WIPEONFORK act; the others are hints and do nothing; MADV_COLLAPSE EINVAL, as without huge pages"]
-            [29 shmget (key: i32, size: u64, flags: Hex) full ""]
-            [30 shmat (id: i32, addr: Ptr, flags: Hex) full ""]
+            [29 shmget (key: i32, size: u64, flags: IpcFlags) full ""]
+            [30 shmat (id: i32, addr: Ptr, flags: ShmatFlags) full ""]
             [31 shmctl (id: i32, cmd: u32, buf: Ptr) partial "IPC_RMID, IPC_STAT, IPC_SET; SHM_LOCK and SHM_UNLOCK do nothing"]
             [32 dup (fd: Fd) full ""]
             [33 dup2 (old: Fd, new: Fd) full ""]
@@ -105,10 +89,10 @@ macro_rules! syscalls {
             [41 socket (domain: u32, kind: u32, protocol: u32) partial "AF_INET, AF_INET6, AF_UNIX; AF_NETLINK, AF_PACKET, AF_ALG, AF_VSOCK and others EAFNOSUPPORT, as without their modules; MPTCP EPROTONOSUPPORT, raw sockets EPERM"]
             [42 connect (fd: Fd, addr: Ptr, len: u32) full ""]
             [43 accept (fd: Fd, addr: Ptr, len: Ptr) full ""]
-            [44 sendto (fd: Fd, buf: Ptr, len: u64, flags: Hex, addr: Ptr, addrlen: u32) partial "no MSG_OOB"]
-            [45 recvfrom (fd: Fd, buf: Ptr, len: u64, flags: Hex, addr: Ptr, addrlen: Ptr) partial "no MSG_OOB, MSG_ERRQUEUE is empty"]
-            [46 sendmsg (fd: Fd, msg: Ptr, flags: Hex) partial "ancillary data: SCM_RIGHTS, SCM_CREDENTIALS"]
-            [47 recvmsg (fd: Fd, msg: Ptr, flags: Hex) partial "ancillary data: SCM_RIGHTS, SCM_CREDENTIALS"]
+            [44 sendto (fd: Fd, buf: Ptr, len: u64, flags: MsgFlags, addr: Ptr, addrlen: u32) partial "no MSG_OOB"]
+            [45 recvfrom (fd: Fd, buf: Ptr, len: u64, flags: MsgFlags, addr: Ptr, addrlen: Ptr) partial "no MSG_OOB, MSG_ERRQUEUE is empty"]
+            [46 sendmsg (fd: Fd, msg: Ptr, flags: MsgFlags) partial "ancillary data: SCM_RIGHTS, SCM_CREDENTIALS"]
+            [47 recvmsg (fd: Fd, msg: Ptr, flags: MsgFlags) partial "ancillary data: SCM_RIGHTS, SCM_CREDENTIALS"]
             [48 shutdown (fd: Fd, how: u32) full ""]
             [49 bind (fd: Fd, addr: Ptr, len: u32) full ""]
             [50 listen (fd: Fd, backlog: i32) full ""]
@@ -117,24 +101,24 @@ macro_rules! syscalls {
             [53 socketpair (domain: u32, kind: u32, protocol: u32, fds: Ptr) full ""]
             [54 setsockopt (fd: Fd, level: u32, name: u32, value: Ptr, len: u32) partial "the options servers use; SO_ZEROCOPY, SO_TXTIME, SO_PEERGROUPS, TCP_INQ, UDP_SEGMENT, UDP_GRO ENOPROTOOPT, as of older kernels"]
             [55 getsockopt (fd: Fd, level: u32, name: u32, value: Ptr, len: Ptr) partial "as setsockopt"]
-            [56 clone (flags: Hex, stack: Ptr, parent_tid: Ptr, child_tid: Ptr, tls: Ptr) partial "no namespaces, no CLONE_PIDFD"]
+            [56 clone (flags: CloneFlags, stack: Ptr, parent_tid: Ptr, child_tid: Ptr, tls: Ptr) partial "no namespaces, no CLONE_PIDFD"]
             [57 fork () full ""]
             [58 vfork () full ""]
             [59 execve (path: Path, argv: Ptr, envp: Ptr) full ""]
             [60 exit (status: i32) full ""]
-            [61 wait4 (pid: i32, status: Ptr, options: Hex, rusage: Ptr) full ""]
+            [61 wait4 (pid: i32, status: Ptr, options: WaitFlags, rusage: Ptr) full ""]
             [62 kill (pid: i32, sig: i32) full ""]
             [63 uname (buf: Ptr) full ""]
-            [64 semget (key: i32, count: i32, flags: Hex) unsupported ""]
+            [64 semget (key: i32, count: i32, flags: IpcFlags) unsupported ""]
             [65 semop (id: i32, ops: Ptr, count: u64) unsupported ""]
             [66 semctl (id: i32, number: i32, cmd: u32, arg: Ptr) unsupported ""]
             [67 shmdt (addr: Ptr) full ""]
-            [68 msgget (key: i32, flags: Hex) unsupported ""]
-            [69 msgsnd (id: i32, msg: Ptr, size: u64, flags: Hex) unsupported ""]
-            [70 msgrcv (id: i32, msg: Ptr, size: u64, kind: i64, flags: Hex) unsupported ""]
+            [68 msgget (key: i32, flags: IpcFlags) unsupported ""]
+            [69 msgsnd (id: i32, msg: Ptr, size: u64, flags: IpcFlags) unsupported ""]
+            [70 msgrcv (id: i32, msg: Ptr, size: u64, kind: i64, flags: IpcFlags) unsupported ""]
             [71 msgctl (id: i32, cmd: u32, buf: Ptr) unsupported ""]
             [72 fcntl (fd: Fd, cmd: u32, arg: u64) partial "no leases, no F_NOTIFY, no F_SETSIG, O_ASYNC sends no signal; F_GET_RW_HINT and F_SET_RW_HINT EINVAL, as of older kernels"]
-            [73 flock (fd: Fd, op: Hex) full ""]
+            [73 flock (fd: Fd, op: FlockOp) full ""]
             [74 fsync (fd: Fd) full ""]
             [75 fdatasync (fd: Fd) full ""]
             [76 truncate (path: Path, len: i64) full ""]
@@ -212,7 +196,7 @@ macro_rules! syscalls {
             [148 sched_rr_get_interval (pid: i32, interval: Ptr) full ""]
             [149 mlock (addr: Ptr, len: u64) partial "accepted, no effect"]
             [150 munlock (addr: Ptr, len: u64) partial "accepted, no effect"]
-            [151 mlockall (flags: Hex) partial "accepted, no effect"]
+            [151 mlockall (flags: MlockallFlags) partial "accepted, no effect"]
             [152 munlockall () partial "accepted, no effect"]
             [153 vhangup () errno EPERM "no terminals"]
             [154 modify_ldt () errno ENOSYS "as of a kernel without CONFIG_MODIFY_LDT_SYSCALL"]
@@ -249,9 +233,9 @@ macro_rules! syscalls {
             [185 security () errno ENOSYS "a call of the past: Linux 6.1 has no such call for 64-bit programs"]
             [186 gettid () full ""]
             [187 readahead (fd: Fd, offset: u64, count: u64) partial "a hint, does nothing"]
-            [188 setxattr (path: Path, name: Path, value: Ptr, size: u64, flags: Hex) full ""]
-            [189 lsetxattr (path: Path, name: Path, value: Ptr, size: u64, flags: Hex) full ""]
-            [190 fsetxattr (fd: Fd, name: Path, value: Ptr, size: u64, flags: Hex) full ""]
+            [188 setxattr (path: Path, name: Path, value: Ptr, size: u64, flags: XattrFlags) full ""]
+            [189 lsetxattr (path: Path, name: Path, value: Ptr, size: u64, flags: XattrFlags) full ""]
+            [190 fsetxattr (fd: Fd, name: Path, value: Ptr, size: u64, flags: XattrFlags) full ""]
             [191 getxattr (path: Path, name: Path, value: Ptr, size: u64) full ""]
             [192 lgetxattr (path: Path, name: Path, value: Ptr, size: u64) full ""]
             [193 fgetxattr (fd: Fd, name: Path, value: Ptr, size: u64) full ""]
@@ -263,7 +247,7 @@ macro_rules! syscalls {
             [199 fremovexattr (fd: Fd, name: Path) full ""]
             [200 tkill (tid: i32, sig: i32) full ""]
             [201 time (t: Ptr) full ""]
-            [202 futex (uaddr: Ptr, op: Hex, val: u32, timeout: Ptr, uaddr2: Ptr, val3: u32) partial "no priority inheritance, but the question of C libraries for it"]
+            [202 futex (uaddr: Ptr, op: FutexOp, val: u32, timeout: Ptr, uaddr2: Ptr, val3: u32) partial "no priority inheritance, but the question of C libraries for it"]
             [203 sched_setaffinity (pid: i32, size: u64, mask: Ptr) full ""]
             [204 sched_getaffinity (pid: i32, size: u64, mask: Ptr) full ""]
             [205 set_thread_area () errno ENOSYS "a call of the past: Linux 6.1 has no such call for 64-bit programs"]
@@ -284,14 +268,14 @@ macro_rules! syscalls {
             [220 semtimedop () unsupported ""]
             [221 fadvise64 (fd: Fd, offset: i64, len: i64, advice: u32) partial "a hint, does nothing"]
             [222 timer_create (clock: u32, event: Ptr, id: Ptr) partial "CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME; SIGEV_SIGNAL, SIGEV_NONE, SIGEV_THREAD_ID"]
-            [223 timer_settime (id: i32, flags: Hex, value: Ptr, old: Ptr) full ""]
+            [223 timer_settime (id: i32, flags: TimerFlags, value: Ptr, old: Ptr) full ""]
             [224 timer_gettime (id: i32, value: Ptr) full ""]
             [225 timer_getoverrun (id: i32) full ""]
             [226 timer_delete (id: i32) full ""]
             [227 clock_settime (clock: i32, tp: Ptr) partial "EPERM: a container may not set the clock"]
             [228 clock_gettime (clock: i32, tp: Ptr) full ""]
             [229 clock_getres (clock: i32, tp: Ptr) full ""]
-            [230 clock_nanosleep (clock: i32, flags: Hex, req: Ptr, rem: Ptr) full ""]
+            [230 clock_nanosleep (clock: i32, flags: TimerFlags, req: Ptr, rem: Ptr) full ""]
             [231 exit_group (status: i32) full ""]
             [232 epoll_wait (epfd: Fd, events: Ptr, max: i32, timeout: i32) full ""]
             [233 epoll_ctl (epfd: Fd, op: u32, fd: Fd, event: Ptr) full ""]
@@ -308,7 +292,7 @@ macro_rules! syscalls {
             [244 mq_notify () unsupported ""]
             [245 mq_getsetattr () unsupported ""]
             [246 kexec_load () errno EPERM "as in a container: CAP_SYS_BOOT"]
-            [247 waitid (which: u32, id: i32, info: Ptr, options: Hex, rusage: Ptr) full ""]
+            [247 waitid (which: u32, id: i32, info: Ptr, options: WaitFlags, rusage: Ptr) full ""]
             [248 add_key () errno EPERM "as in a container: the runtime refuses it: key rings are not per container"]
             [249 request_key () errno EPERM "as in a container: the runtime refuses it: key rings are not per container"]
             [250 keyctl () errno EPERM "as in a container: the runtime refuses it: key rings are not per container"]
@@ -318,15 +302,15 @@ macro_rules! syscalls {
             [254 inotify_add_watch (fd: Fd, path: Path, mask: Hex) partial "inotify_init gives no descriptor: EBADF, EINVAL"]
             [255 inotify_rm_watch (fd: Fd, watch: i32) partial "inotify_init gives no descriptor: EBADF, EINVAL"]
             [256 migrate_pages () errno EPERM "as in a container: CAP_SYS_NICE; one memory node"]
-            [257 openat (dirfd: Fd, path: Path, flags: Hex, mode: u32) full ""]
+            [257 openat (dirfd: Fd, path: Path, flags: OpenFlags, mode: u32) full ""]
             [258 mkdirat (dirfd: Fd, path: Path, mode: u32) full ""]
             [259 mknodat (dirfd: Fd, path: Path, mode: u32, dev: u64) partial "regular files, fifos and sockets"]
-            [260 fchownat (dirfd: Fd, path: Path, uid: u32, gid: u32, flags: Hex) full ""]
+            [260 fchownat (dirfd: Fd, path: Path, uid: u32, gid: u32, flags: AtFlags) full ""]
             [261 futimesat (dirfd: Fd, path: Path, times: Ptr) full ""]
-            [262 newfstatat (dirfd: Fd, path: Path, buf: Ptr, flags: Hex) full ""]
-            [263 unlinkat (dirfd: Fd, path: Path, flags: Hex) full ""]
+            [262 newfstatat (dirfd: Fd, path: Path, buf: Ptr, flags: AtFlags) full ""]
+            [263 unlinkat (dirfd: Fd, path: Path, flags: AtFlags) full ""]
             [264 renameat (olddir: Fd, old: Path, newdir: Fd, new: Path) full ""]
-            [265 linkat (olddir: Fd, old: Path, newdir: Fd, new: Path, flags: Hex) full ""]
+            [265 linkat (olddir: Fd, old: Path, newdir: Fd, new: Path, flags: AtFlags) full ""]
             [266 symlinkat (target: Path, newdir: Fd, link: Path) full ""]
             [267 readlinkat (dirfd: Fd, path: Path, buf: Ptr, size: u64) full ""]
             [268 fchmodat (dirfd: Fd, path: Path, mode: u32) full ""]
@@ -338,29 +322,29 @@ macro_rules! syscalls {
             [274 get_robust_list (pid: i32, head: Ptr, len: Ptr) full ""]
             [275 splice () errno EINVAL "programs fall back to read and write"]
             [276 tee () errno EINVAL "programs fall back to read and write"]
-            [277 sync_file_range (fd: Fd, offset: i64, count: i64, flags: Hex) partial "a hint, makes nothing durable"]
+            [277 sync_file_range (fd: Fd, offset: i64, count: i64, flags: SyncRangeFlags) partial "a hint, makes nothing durable"]
             [278 vmsplice () errno EINVAL "programs fall back to read and write"]
             [279 move_pages () errno EPERM "as in a container: CAP_SYS_NICE; one memory node"]
-            [280 utimensat (dirfd: Fd, path: Path, times: Ptr, flags: Hex) full ""]
+            [280 utimensat (dirfd: Fd, path: Path, times: Ptr, flags: AtFlags) full ""]
             [281 epoll_pwait (epfd: Fd, events: Ptr, max: i32, timeout: i32, sigmask: Ptr, size: u64) full ""]
             [282 signalfd (fd: Fd, mask: Ptr, size: u64) full ""]
-            [283 timerfd_create (clock: u32, flags: Hex) full ""]
+            [283 timerfd_create (clock: u32, flags: FdFlags) full ""]
             [284 eventfd (initval: u32) full ""]
-            [285 fallocate (fd: Fd, mode: Hex, offset: i64, len: i64) full ""]
-            [286 timerfd_settime (fd: Fd, flags: Hex, value: Ptr, old: Ptr) full ""]
+            [285 fallocate (fd: Fd, mode: FallocateMode, offset: i64, len: i64) full ""]
+            [286 timerfd_settime (fd: Fd, flags: TimerFlags, value: Ptr, old: Ptr) full ""]
             [287 timerfd_gettime (fd: Fd, value: Ptr) full ""]
-            [288 accept4 (fd: Fd, addr: Ptr, len: Ptr, flags: Hex) full ""]
-            [289 signalfd4 (fd: Fd, mask: Ptr, size: u64, flags: Hex) full ""]
-            [290 eventfd2 (initval: u32, flags: Hex) full ""]
-            [291 epoll_create1 (flags: Hex) full ""]
-            [292 dup3 (old: Fd, new: Fd, flags: Hex) full ""]
-            [293 pipe2 (fds: Ptr, flags: Hex) full ""]
+            [288 accept4 (fd: Fd, addr: Ptr, len: Ptr, flags: FdFlags) full ""]
+            [289 signalfd4 (fd: Fd, mask: Ptr, size: u64, flags: FdFlags) full ""]
+            [290 eventfd2 (initval: u32, flags: FdFlags) full ""]
+            [291 epoll_create1 (flags: FdFlags) full ""]
+            [292 dup3 (old: Fd, new: Fd, flags: FdFlags) full ""]
+            [293 pipe2 (fds: Ptr, flags: FdFlags) full ""]
             [294 inotify_init1 () errno ENOSYS "no program of the survey uses inotify"]
             [295 preadv (fd: Fd, iov: Ptr, iovcnt: u64, lo: u64, hi: u64) full ""]
             [296 pwritev (fd: Fd, iov: Ptr, iovcnt: u64, lo: u64, hi: u64) full ""]
             [297 rt_tgsigqueueinfo (tgid: i32, tid: i32, sig: i32, info: Ptr) full ""]
             [298 perf_event_open () errno EPERM "as in a container: CAP_PERFMON; no performance counters"]
-            [299 recvmmsg (fd: Fd, vec: Ptr, vlen: u32, flags: Hex, timeout: Ptr) full ""]
+            [299 recvmmsg (fd: Fd, vec: Ptr, vlen: u32, flags: MsgFlags, timeout: Ptr) full ""]
             [300 fanotify_init () errno EPERM "as in a container: CAP_SYS_ADMIN"]
             [301 fanotify_mark (fd: Fd, flags: Hex, mask: Hex, dirfd: Fd, path: Path) partial "fanotify_init gives no descriptor: EBADF, EINVAL"]
             [302 prlimit64 (pid: i32, resource: u32, new: Ptr, old: Ptr) full ""]
@@ -368,7 +352,7 @@ macro_rules! syscalls {
             [304 open_by_handle_at () errno EPERM "as in a container: CAP_DAC_READ_SEARCH"]
             [305 clock_adjtime (clock: i32, buf: Ptr) partial "reads; setting EPERM, as in a container"]
             [306 syncfs (fd: Fd) full ""]
-            [307 sendmmsg (fd: Fd, vec: Ptr, vlen: u32, flags: Hex) full ""]
+            [307 sendmmsg (fd: Fd, vec: Ptr, vlen: u32, flags: MsgFlags) full ""]
             [308 setns () errno EPERM "as in a container: CAP_SYS_ADMIN; no namespaces"]
             [309 getcpu (cpu: Ptr, node: Ptr, cache: Ptr) full ""]
             [310 process_vm_readv () unsupported ""]
@@ -377,23 +361,23 @@ macro_rules! syscalls {
             [313 finit_module () errno EPERM "as in a container: CAP_SYS_MODULE"]
             [314 sched_setattr (pid: i32, attr: Ptr, flags: Hex) partial "policies without priorities; kept, no effect; SCHED_FLAG_UTIL_CLAMP EOPNOTSUPP"]
             [315 sched_getattr (pid: i32, attr: Ptr, size: u32, flags: Hex) partial "SCHED_OTHER"]
-            [316 renameat2 (olddir: Fd, old: Path, newdir: Fd, new: Path, flags: Hex) full ""]
+            [316 renameat2 (olddir: Fd, old: Path, newdir: Fd, new: Path, flags: RenameFlags) full ""]
             [317 seccomp () errno EINVAL "as of a kernel without CONFIG_SECCOMP_FILTER: programs go on without their filter"]
-            [318 getrandom (buf: Ptr, len: u64, flags: Hex) full ""]
-            [319 memfd_create (name: Path, flags: Hex) full ""]
+            [318 getrandom (buf: Ptr, len: u64, flags: RandomFlags) full ""]
+            [319 memfd_create (name: Path, flags: MemfdFlags) full ""]
             [320 kexec_file_load () errno EPERM "as in a container: CAP_SYS_BOOT"]
             [321 bpf () errno EPERM "as for an unprivileged process"]
-            [322 execveat (dirfd: Fd, path: Path, argv: Ptr, envp: Ptr, flags: Hex) full ""]
+            [322 execveat (dirfd: Fd, path: Path, argv: Ptr, envp: Ptr, flags: AtFlags) full ""]
             [323 userfaultfd () errno EPERM "as for an unprivileged process"]
             [324 membarrier (cmd: u32, flags: Hex, cpu: i32) full ""]
-            [325 mlock2 (addr: Ptr, len: u64, flags: Hex) partial "accepted, no effect"]
+            [325 mlock2 (addr: Ptr, len: u64, flags: MlockFlags) partial "accepted, no effect"]
             [326 copy_file_range (input: Fd, in_off: Ptr, out: Fd, out_off: Ptr, len: u64, flags: Hex) full ""]
-            [327 preadv2 (fd: Fd, iov: Ptr, iovcnt: u64, lo: u64, hi: u64, flags: Hex) full ""]
-            [328 pwritev2 (fd: Fd, iov: Ptr, iovcnt: u64, lo: u64, hi: u64, flags: Hex) full ""]
-            [329 pkey_mprotect (addr: Ptr, len: u64, prot: Hex, pkey: i32) partial "with key -1, as mprotect; no protection keys: EINVAL"]
+            [327 preadv2 (fd: Fd, iov: Ptr, iovcnt: u64, lo: u64, hi: u64, flags: RwFlags) full ""]
+            [328 pwritev2 (fd: Fd, iov: Ptr, iovcnt: u64, lo: u64, hi: u64, flags: RwFlags) full ""]
+            [329 pkey_mprotect (addr: Ptr, len: u64, prot: Prot, pkey: i32) partial "with key -1, as mprotect; no protection keys: EINVAL"]
             [330 pkey_alloc () errno ENOSPC "no protection keys"]
             [331 pkey_free () errno EINVAL "no protection keys"]
-            [332 statx (dirfd: Fd, path: Path, flags: Hex, mask: Hex, buf: Ptr) full ""]
+            [332 statx (dirfd: Fd, path: Path, flags: AtFlags, mask: StatxMask, buf: Ptr) full ""]
             [333 io_pgetevents () errno ENOSYS "as of a kernel without CONFIG_AIO: programs fall back to plain reads and writes"]
             [334 rseq () errno ENOSYS "glibc falls back; a restartable sequence would need preemption inside user code"]
             [424 pidfd_send_signal () errno ENOSYS "programs fall back to kill"]
@@ -408,10 +392,10 @@ macro_rules! syscalls {
             [433 fspick () errno EPERM "as in a container: CAP_SYS_ADMIN"]
             [434 pidfd_open () errno ENOSYS "programs fall back to wait4"]
             [435 clone3 (args: Ptr, size: u64) partial "no namespaces, no CLONE_PIDFD, no set_tid"]
-            [436 close_range (first: u32, last: u32, flags: Hex) full ""]
+            [436 close_range (first: u32, last: u32, flags: CloseRangeFlags) full ""]
             [437 openat2 () errno ENOSYS "programs fall back to openat"]
             [438 pidfd_getfd () errno ENOSYS "no process descriptors, see pidfd_open"]
-            [439 faccessat2 (dirfd: Fd, path: Path, mode: u32, flags: Hex) full ""]
+            [439 faccessat2 (dirfd: Fd, path: Path, mode: u32, flags: AtFlags) full ""]
             [440 process_madvise () errno ENOSYS "no process descriptors, see pidfd_open"]
             [441 epoll_pwait2 (epfd: Fd, events: Ptr, max: i32, timeout: Ptr, sigmask: Ptr, size: u64) full ""]
             [442 mount_setattr () errno EPERM "as in a container: CAP_SYS_ADMIN"]
@@ -444,33 +428,6 @@ macro_rules! syscalls {
     };
 }
 
-macro_rules! arg_kind {
-    (Fd) => {
-        ArgKind::Fd
-    };
-    (Ptr) => {
-        ArgKind::Ptr
-    };
-    (Path) => {
-        ArgKind::Path
-    };
-    (Hex) => {
-        ArgKind::Hex
-    };
-    (i32) => {
-        ArgKind::I32
-    };
-    (u32) => {
-        ArgKind::U32
-    };
-    (i64) => {
-        ArgKind::I64
-    };
-    (u64) => {
-        ArgKind::U64
-    };
-}
-
 macro_rules! status {
     (full) => {
         Status::Full
@@ -487,13 +444,13 @@ macro_rules! status {
 }
 
 macro_rules! make_table {
-    ($([$nr:literal $name:ident ($($arg:ident : $kind:tt),*) $status:ident $($errno:ident)? $note:literal])*) => {
+    ($([$nr:literal $name:ident ($($arg:ident : $kind:ident),*) $status:ident $($errno:ident)? $note:literal])*) => {
         /// All known system calls in order of number.
         pub static TABLE: &[SyscallInfo] = &[
             $(SyscallInfo {
                 nr: $nr,
                 name: stringify!($name),
-                args: &[$((stringify!($arg), arg_kind!($kind))),*],
+                args: &[$((stringify!($arg), <$kind as Argument>::KIND)),*],
                 status: status!($status $($errno)?),
                 note: $note,
             }),*

@@ -1,6 +1,8 @@
 //! A system call's view of the world: the node, the calling task, and what lies outside of the node (the read-only
 //! base file system, the decisions).
 
+pub use bloodhound_abi::args::{Fd, Hex, Path, Ptr};
+pub use bloodhound_abi::flags::*;
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Decisions;
 use bloodhound_vfs::{BaseFs, Cred, Fail};
@@ -165,49 +167,6 @@ impl<'a> Ctx<'a> {
             self.node.charge(self.tid, ns);
         }
     }
-}
-
-/// A file descriptor argument.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fd(pub i32);
-
-/// A user-space address argument.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ptr(pub u64);
-
-impl Ptr {
-    /// NULL.
-    pub fn is_null(self) -> bool {
-        self.0 == 0
-    }
-}
-
-/// A path (or other string) argument: the address of a NUL-terminated string.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Path(pub u64);
-
-/// A bit-set argument.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hex(pub u64);
-
-/// How a register becomes a handler's argument.
-pub trait FromReg {
-    /// Takes what the C prototype's type keeps of the register.
-    fn from_reg(reg: u64) -> Self;
-}
-
-macro_rules! from_reg {
-    ($($ty:ty => $e:expr;)*) => { $(impl FromReg for $ty { fn from_reg(reg: u64) -> Self { let f: fn(u64) -> $ty = $e; f(reg) } })* };
-}
-from_reg! {
-    Fd => |r| Fd(r as i32);
-    Ptr => Ptr;
-    Path => Path;
-    Hex => Hex;
-    i32 => |r| r as i32;
-    u32 => |r| r as u32;
-    i64 => |r| r as i64;
-    u64 => |r| r;
 }
 
 /// Shorthand for `Err(Stop::Errno(e))`.

@@ -3,55 +3,35 @@
 //! [`Node::syscall`] is called by the machine loop when a task traps, [`Node::resume_syscall`] when a task that slept
 //! inside a call gets the CPU again, [`Node::before_user`] before a task returns to user code (signals).
 
+use bloodhound_abi::call::Call;
 use bloodhound_abi::{Errno, syscalls};
 
-use crate::ctx::{Ctx, FromReg, Outside};
+use crate::ctx::{Ctx, Outside};
 use crate::ids::*;
 use crate::node::Node;
 use crate::task::TaskState;
 use crate::wait::{Restart, Stop, SysResult, Wait};
 
 macro_rules! handle {
-    ($k:ident, $a:ident, $nr:literal, $name:ident, ($($arg:ident : $kind:tt),*), errno $e:ident) => {
+    ($k:ident, $name:ident, ($($arg:ident),*), errno $e:ident) => {
         Err(Stop::Errno(Errno::$e))
     };
-    ($k:ident, $a:ident, $nr:literal, $name:ident, ($($arg:ident : $kind:tt),*), unsupported) => {
+    ($k:ident, $name:ident, ($($arg:ident),*), unsupported) => {
         Err(Stop::Unsupported(String::new()))
     };
-    ($k:ident, $a:ident, $nr:literal, $name:ident, ($($arg:ident : $kind:tt),*), $status:ident) => {{
-        #[allow(unused_mut)] // calls without arguments read none
-        let mut regs = $a.iter();
-        $(let $arg: arg_type!($kind) = FromReg::from_reg(*regs.next().unwrap_or(&0));)*
-        let _ = regs;
+    ($k:ident, $name:ident, ($($arg:ident),*), $status:ident) => {
         crate::sys::$name($k $(, $arg)*)
-    }};
-}
-
-macro_rules! arg_type {
-    (Fd) => {
-        crate::ctx::Fd
-    };
-    (Ptr) => {
-        crate::ctx::Ptr
-    };
-    (Path) => {
-        crate::ctx::Path
-    };
-    (Hex) => {
-        crate::ctx::Hex
-    };
-    ($t:ident) => {
-        $t
     };
 }
 
 macro_rules! make_dispatch {
-    ($([$nr:literal $name:ident ($($arg:ident : $kind:tt),*) $status:ident $($errno:ident)? $note:literal])*) => {
-        fn dispatch(k: &mut Ctx<'_>, nr: u64, a: [u64; 6]) -> SysResult {
-            match nr {
-                $($nr => handle!(k, a, $nr, $name, ($($arg: $kind),*), $status $($errno)?),)*
+    ($([$nr:literal $name:ident ($($arg:ident : $kind:ident),*) $status:ident $($errno:ident)? $note:literal])*) => {
+        #[allow(unused_variables)] // arguments of calls that have no handler
+        fn dispatch(k: &mut Ctx<'_>, call: Call) -> SysResult {
+            match call {
+                $(Call::$name { $($arg),* } => handle!(k, $name, ($($arg),*), $status $($errno)?),)*
                 // A number that no Linux defines: "ENOSYS: The requested system call function is not implemented".
-                _ => Err(Stop::Errno(Errno::ENOSYS)),
+                Call::Unknown { .. } => Err(Stop::Errno(Errno::ENOSYS)),
             }
         }
     };
@@ -75,23 +55,23 @@ pub enum Outcome {
 }
 
 impl Node {
-    /// Runs the call in the task's registers (`orig_rax` and arguments as at the trap).
-    pub fn syscall(&mut self, tid: Tid, outside: &mut Outside<'_>) -> Outcome {
+    /// Runs a call that the task has made.
+    pub fn syscall(&mut self, tid: Tid, call: Call, outside: &mut Outside<'_>) -> Outcome {
         let cost = self.config.costs.syscall;
         self.charge(tid, cost);
         let task = self.task_mut(tid);
         task.in_syscall = true;
         task.syscalls += 1;
-        self.run_call(tid, outside)
+        self.run_call(tid, call, outside)
     }
 
     /// Runs a call again whose task was woken.
     pub fn resume_syscall(&mut self, tid: Tid, outside: &mut Outside<'_>) -> Outcome {
-        self.run_call(tid, outside)
+        let regs = self.task(tid).regs;
+        self.run_call(tid, Call::decode(regs.orig_rax, regs.syscall_args()), outside)
     }
 
-    fn run_call(&mut self, tid: Tid, outside: &mut Outside<'_>) -> Outcome {
-        let regs = self.task(tid).regs;
+    fn run_call(&mut self, tid: Tid, call: Call, outside: &mut Outside<'_>) -> Outcome {
         let mut resumed = self.task_mut(tid).resumed.take();
         if let Some(resumed) = &mut resumed
             && resumed.wait.deadline.is_some_and(|end| end <= self.clock)
@@ -104,7 +84,7 @@ impl Node {
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         ctx.resumed = resumed.clone();
         ctx.restart_deadline = ctx.task_mut().restart_deadline.take();
-        let result = dispatch(&mut ctx, regs.orig_rax, regs.syscall_args());
+        let result = dispatch(&mut ctx, call);
         self.drain_net();
         let value = match result {
             Ok(value) => value,

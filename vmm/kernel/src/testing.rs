@@ -2,6 +2,7 @@
 
 use crate::ctx::Outside;
 use bloodhound_abi::Errno;
+use bloodhound_abi::call::Call;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::table::nr;
 use bloodhound_decisions::Decisions;
@@ -98,10 +99,17 @@ impl Bench {
         [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = all;
     }
 
+    /// The call in a task's registers.
+    pub(crate) fn call_in(&self, tid: Tid) -> Call {
+        let regs = &self.node.task(tid).regs;
+        Call::decode(regs.orig_rax, regs.syscall_args())
+    }
+
     /// Makes a call; what comes of it.
     pub(crate) fn start(&mut self, tid: Tid, nr: u64, args: &[u64]) -> Outcome {
         self.prepare(tid, nr, args);
-        self.node.syscall(tid, &mut Outside::new(&mut self.base, &mut self.decisions))
+        let call = self.call_in(tid);
+        self.node.syscall(tid, call, &mut Outside::new(&mut self.base, &mut self.decisions))
     }
 
     /// Makes a call that must end at once.

@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
+use bloodhound_abi::call::Call;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Siginfo;
-use bloodhound_abi::table::nr;
 use bloodhound_kernel::ctx::Outside;
 use bloodhound_kernel::dispatch::Outcome;
 use bloodhound_kernel::ids::MmId;
@@ -157,14 +157,15 @@ impl Machine {
 
     /// The system call in the task's registers.
     fn enter(&mut self, id: NodeId, tid: Tid) -> Result<(u64, Option<String>, Outcome), MachineError> {
-        let call = self.world.nodes[&id].task(tid).regs.orig_rax;
-        if matches!(call, nr::clone | nr::clone3 | nr::fork | nr::vfork) {
+        let regs = &self.world.nodes[&id].task(tid).regs;
+        let call = Call::decode(regs.orig_rax, regs.syscall_args());
+        if matches!(call, Call::clone { .. } | Call::clone3 { .. } | Call::fork {} | Call::vfork {}) {
             // The child begins with a copy.
             self.fetch_vectors(id, tid)?;
         }
         let text = self.call_text(id, tid);
         let (node, mut outside) = self.parts(id);
-        Ok((call, text, node.syscall(tid, &mut outside)))
+        Ok((call.nr(), text, node.syscall(tid, call, &mut outside)))
     }
 
     fn call_text(&mut self, id: NodeId, tid: Tid) -> Option<String> {

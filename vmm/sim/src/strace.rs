@@ -29,7 +29,7 @@ pub fn format_call(node: &mut Node, tid: Tid, base: &mut dyn BaseFs) -> String {
                 Err(_) => format!("{value:#x}"),
             },
             ArgKind::Ptr if value == 0 => "NULL".to_string(),
-            ArgKind::Ptr | ArgKind::Hex => format!("{value:#x}"),
+            ArgKind::Ptr | ArgKind::Hex | ArgKind::Flags(_) => format!("{value:#x}"),
             ArgKind::I32 => (value as i32).to_string(),
             ArgKind::U32 => (value as u32).to_string(),
             ArgKind::I64 => (value as i64).to_string(),

@@ -72,12 +72,12 @@ pub fn fchmodat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, mode: u32) -> SysResult 
 
 /// chown(2).
 pub fn chown(k: &mut Ctx<'_>, path: Path, uid: u32, gid: u32) -> SysResult {
-    fchownat(k, CWD, path, uid, gid, Hex(0))
+    fchownat(k, CWD, path, uid, gid, AtFlags::empty())
 }
 
 /// lchown(2).
 pub fn lchown(k: &mut Ctx<'_>, path: Path, uid: u32, gid: u32) -> SysResult {
-    fchownat(k, CWD, path, uid, gid, Hex(c::AT_SYMLINK_NOFOLLOW))
+    fchownat(k, CWD, path, uid, gid, AtFlags::AT_SYMLINK_NOFOLLOW)
 }
 
 /// fchown(2).
@@ -87,11 +87,11 @@ pub fn fchown(k: &mut Ctx<'_>, fd: Fd, uid: u32, gid: u32) -> SysResult {
 }
 
 /// fchownat(2).
-pub fn fchownat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, uid: u32, gid: u32, flags: Hex) -> SysResult {
-    if flags.0 & !(c::AT_SYMLINK_NOFOLLOW | c::AT_EMPTY_PATH) != 0 {
+pub fn fchownat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, uid: u32, gid: u32, flags: AtFlags) -> SysResult {
+    if flags.exceeds(AtFlags::AT_SYMLINK_NOFOLLOW | AtFlags::AT_EMPTY_PATH) {
         return err(Errno::EINVAL);
     }
-    let place = k.resolve_arg(dirfd, path, flags.0)?;
+    let place = k.resolve_arg(dirfd, path, flags.bits())?;
     k.chown_place(place, uid, gid)
 }
 
@@ -102,7 +102,7 @@ pub fn umask(k: &mut Ctx<'_>, mask: u32) -> SysResult {
 }
 
 /// utimensat(2); futimens(3) passes no path.
-pub fn utimensat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, times: Ptr, flags: Hex) -> SysResult {
+pub fn utimensat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, times: Ptr, flags: AtFlags) -> SysResult {
     let times = match times.is_null() {
         true => [SetTime::Now; 2],
         false => {
@@ -116,16 +116,16 @@ pub fn utimensat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, times: Ptr, flags: Hex)
         return Ok(0);
     }
     if path.0 == 0 && dirfd.0 != c::AT_FDCWD {
-        if flags.0 != 0 {
+        if !flags.is_empty() {
             return err(Errno::EINVAL);
         }
         let place = k.open_place(dirfd)?;
         return set_times(k, place, times);
     }
-    if flags.0 & !(c::AT_SYMLINK_NOFOLLOW | c::AT_EMPTY_PATH) != 0 {
+    if flags.exceeds(AtFlags::AT_SYMLINK_NOFOLLOW | AtFlags::AT_EMPTY_PATH) {
         return err(Errno::EINVAL);
     }
-    let place = k.resolve_arg(dirfd, path, flags.0)?;
+    let place = k.resolve_arg(dirfd, path, flags.bits())?;
     set_times(k, place, times)
 }
 

@@ -28,13 +28,15 @@ fn close_now(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
     Ok(0)
 }
 
-pub fn close_range(k: &mut Ctx<'_>, first: u32, last: u32, flags: Hex) -> SysResult {
-    if first > last || flags.0 & !(c::CLOSE_RANGE_UNSHARE | c::CLOSE_RANGE_CLOEXEC) != 0 {
+pub fn close_range(k: &mut Ctx<'_>, first: u32, last: u32, flags: CloseRangeFlags) -> SysResult {
+    if first > last
+        || flags.exceeds(CloseRangeFlags::CLOSE_RANGE_UNSHARE | CloseRangeFlags::CLOSE_RANGE_CLOEXEC)
+    {
         return err(Errno::EINVAL);
     }
     let open: Vec<i32> = k.process().fds.iter().map(|(fd, _)| fd).collect();
     for fd in open.into_iter().filter(|fd| (first..=last).contains(&(*fd as u32))) {
-        if flags.0 & c::CLOSE_RANGE_CLOEXEC != 0 {
+        if flags.contains(CloseRangeFlags::CLOSE_RANGE_CLOEXEC) {
             k.process_mut().fds.get_mut(fd)?.cloexec = true;
         } else {
             close_now(k, Fd(fd))?;
@@ -58,12 +60,12 @@ pub fn dup2(k: &mut Ctx<'_>, old: Fd, new: Fd) -> SysResult {
     k.dup_onto(file, new, false)
 }
 
-pub fn dup3(k: &mut Ctx<'_>, old: Fd, new: Fd, flags: Hex) -> SysResult {
-    if old == new || flags.0 & !c::O_CLOEXEC != 0 {
+pub fn dup3(k: &mut Ctx<'_>, old: Fd, new: Fd, flags: FdFlags) -> SysResult {
+    if old == new || flags.exceeds(FdFlags::O_CLOEXEC) {
         return err(Errno::EINVAL);
     }
     let file = k.fd(old)?.file;
-    k.dup_onto(file, new, flags.0 & c::O_CLOEXEC != 0)
+    k.dup_onto(file, new, flags.contains(FdFlags::O_CLOEXEC))
 }
 
 impl Ctx<'_> {
@@ -140,19 +142,19 @@ pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
 }
 
 pub fn pipe(k: &mut Ctx<'_>, fds: Ptr) -> SysResult {
-    pipe2(k, fds, Hex(0))
+    pipe2(k, fds, FdFlags::empty())
 }
 
-pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: Hex) -> SysResult {
-    if flags.0 & !(c::O_CLOEXEC | c::O_NONBLOCK | c::O_DIRECT) != 0 {
+pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: FdFlags) -> SysResult {
+    if flags.exceeds(FdFlags::O_CLOEXEC | FdFlags::O_NONBLOCK | FdFlags::O_DIRECT) {
         return err(Errno::EINVAL);
     }
-    if flags.0 & c::O_DIRECT != 0 {
+    if flags.contains(FdFlags::O_DIRECT) {
         return Err(Stop::Unsupported("pipe2 O_DIRECT (packet mode)".into()));
     }
     k.check_user(fds.0, 8, crate::mm::Access::Write)?;
-    let cloexec = flags.0 & c::O_CLOEXEC != 0;
-    let (r, w) = k.node.new_pipe(flags.0 & c::O_NONBLOCK);
+    let cloexec = flags.contains(FdFlags::O_CLOEXEC);
+    let (r, w) = k.node.new_pipe(flags.bits() & c::O_NONBLOCK);
     let read = match k.install(r, cloexec) {
         Ok(fd) => fd,
         Err(e) => {
@@ -172,17 +174,17 @@ pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: Hex) -> SysResult {
 }
 
 pub fn eventfd(k: &mut Ctx<'_>, initval: u32) -> SysResult {
-    eventfd2(k, initval, Hex(0))
+    eventfd2(k, initval, FdFlags::empty())
 }
 
-pub fn eventfd2(k: &mut Ctx<'_>, initval: u32, flags: Hex) -> SysResult {
-    if flags.0 & !(c::O_CLOEXEC | c::O_NONBLOCK | c::EFD_SEMAPHORE) != 0 {
+pub fn eventfd2(k: &mut Ctx<'_>, initval: u32, flags: FdFlags) -> SysResult {
+    if flags.exceeds(FdFlags::O_CLOEXEC | FdFlags::O_NONBLOCK | FdFlags::EFD_SEMAPHORE) {
         return err(Errno::EINVAL);
     }
-    let semaphore = flags.0 & c::EFD_SEMAPHORE != 0;
+    let semaphore = flags.contains(FdFlags::EFD_SEMAPHORE);
     let id = k.node.events.insert(EventFd { count: u64::from(initval), semaphore });
-    let file = File::new(FileKind::Event(id), c::O_RDWR | flags.0 & c::O_NONBLOCK);
-    Ok(k.open_file(file, flags.0 & c::O_CLOEXEC != 0)?)
+    let file = File::new(FileKind::Event(id), c::O_RDWR | flags.bits() & c::O_NONBLOCK);
+    Ok(k.open_file(file, flags.contains(FdFlags::O_CLOEXEC))?)
 }
 
 impl Ctx<'_> {

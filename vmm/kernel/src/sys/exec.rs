@@ -1,7 +1,6 @@
 //! execve(2), execveat(2).
 
 use bloodhound_abi::Errno;
-use bloodhound_abi::consts as c;
 
 use crate::ctx::*;
 use crate::exec::Origin;
@@ -34,12 +33,12 @@ pub fn execve(k: &mut Ctx<'_>, path: Path, argv: Ptr, envp: Ptr) -> SysResult {
     run(k, Origin::default(), path, argv, envp)
 }
 
-pub fn execveat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, argv: Ptr, envp: Ptr, flags: Hex) -> SysResult {
-    if flags.0 & 0xffff_ffff & !(c::AT_EMPTY_PATH | c::AT_SYMLINK_NOFOLLOW) != 0 {
+pub fn execveat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, argv: Ptr, envp: Ptr, flags: AtFlags) -> SysResult {
+    if flags.exceeds(AtFlags::AT_EMPTY_PATH | AtFlags::AT_SYMLINK_NOFOLLOW) {
         return err(Errno::EINVAL);
     }
     let path = k.read_path(path)?;
-    run(k, Origin { dirfd, flags: flags.0 }, path, argv, envp)
+    run(k, Origin { dirfd, flags: flags.bits() }, path, argv, envp)
 }
 
 fn run(k: &mut Ctx<'_>, from: Origin, path: Vec<u8>, argv: Ptr, envp: Ptr) -> SysResult {

@@ -130,16 +130,16 @@ impl Ctx<'_> {
 pub fn futex(
     k: &mut Ctx<'_>,
     uaddr: Ptr,
-    op: Hex,
+    op: FutexOp,
     val: u32,
     timeout: Ptr,
     uaddr2: Ptr,
     val3: u32,
 ) -> SysResult {
-    let private = op.0 & c::FUTEX_PRIVATE_FLAG != 0;
-    let realtime = op.0 & c::FUTEX_CLOCK_REALTIME != 0;
+    let private = op.contains(FutexOp::FUTEX_PRIVATE_FLAG);
+    let realtime = op.contains(FutexOp::FUTEX_CLOCK_REALTIME);
     let any = c::FUTEX_BITSET_MATCH_ANY as u32;
-    let cmd = op.0 & 0xffff_ffff & !(c::FUTEX_PRIVATE_FLAG | c::FUTEX_CLOCK_REALTIME);
+    let cmd = op.command();
     // "ENOSYS The FUTEX_CLOCK_REALTIME option was specified in futex_op, but the accompanying operation is neither
     // FUTEX_WAIT_BITSET, FUTEX_WAIT_REQUEUE_PI, nor FUTEX_LOCK_PI2."
     if realtime && !matches!(cmd, c::FUTEX_WAIT_BITSET | 11 | 13) {

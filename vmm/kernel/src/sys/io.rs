@@ -348,17 +348,33 @@ pub fn pwritev(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64)
     k.write_vectors(fd, iov, count, Some(lo))
 }
 
-pub fn preadv2(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64, flags: Hex) -> SysResult {
+pub fn preadv2(
+    k: &mut Ctx<'_>,
+    fd: Fd,
+    iov: Ptr,
+    count: u64,
+    lo: u64,
+    _hi: u64,
+    flags: RwFlags,
+) -> SysResult {
     k.check_rw_flags(fd, flags)?;
     // "If offset is -1, the current file offset is used and updated."
     k.read_vectors(fd, iov, count, if lo == u64::MAX { None } else { Some(lo) })
 }
 
-pub fn pwritev2(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64, flags: Hex) -> SysResult {
+pub fn pwritev2(
+    k: &mut Ctx<'_>,
+    fd: Fd,
+    iov: Ptr,
+    count: u64,
+    lo: u64,
+    _hi: u64,
+    flags: RwFlags,
+) -> SysResult {
     k.check_rw_flags(fd, flags)?;
     let (mut at, kind) = (if lo == u64::MAX { None } else { Some(lo) }, k.file(fd)?.kind.clone());
     let FileKind::Regular(ino) = kind else { return k.write_vectors(fd, iov, count, at) };
-    if flags.0 & RWF_APPEND != 0 {
+    if flags.contains(RwFlags::RWF_APPEND) {
         // "The offset argument does not affect the write operation; the data is always appended to the end of the file.
         // However, if the offset argument is -1, the current file offset is updated."
         let end = k.node.vfs.size(ino);
@@ -369,27 +385,19 @@ pub fn pwritev2(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64
         }
     }
     let n = k.write_vectors(fd, iov, count, at)?;
-    if n > 0 && flags.0 & (RWF_DSYNC | RWF_SYNC) != 0 {
+    if n > 0 && flags.intersects(RwFlags::RWF_DSYNC | RwFlags::RWF_SYNC) {
         k.sync_inode(ino)?;
     }
     Ok(n)
 }
 
-/// Flags of preadv2(2), linux/fs.h.
-const RWF_HIPRI: u64 = 1;
-const RWF_DSYNC: u64 = 2;
-const RWF_SYNC: u64 = 4;
-const RWF_NOWAIT: u64 = 8;
-const RWF_APPEND: u64 = 16;
-
 impl Ctx<'_> {
     /// "EOPNOTSUPP: An unknown flag is specified in flags." Files never wait, so RWF_NOWAIT means nothing for them;
     /// other kinds do not know it.
-    fn check_rw_flags(&self, fd: Fd, flags: Hex) -> SysResult<()> {
-        let flags = flags.0 & 0xffff_ffff;
+    fn check_rw_flags(&self, fd: Fd, flags: RwFlags) -> SysResult<()> {
         let regular = matches!(self.file(fd)?.kind, FileKind::Regular(_));
-        let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | if regular { RWF_NOWAIT } else { 0 };
-        if flags & !known != 0 { err(Errno::EOPNOTSUPP) } else { Ok(()) }
+        let known = if regular { RwFlags::all() } else { RwFlags::all() - RwFlags::RWF_NOWAIT };
+        if flags.exceeds(known) { err(Errno::EOPNOTSUPP) } else { Ok(()) }
     }
 }
 

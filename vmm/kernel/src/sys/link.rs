@@ -13,16 +13,16 @@ const CWD: Fd = Fd(c::AT_FDCWD);
 
 /// unlink(2).
 pub fn unlink(k: &mut Ctx<'_>, path: Path) -> SysResult {
-    unlinkat(k, CWD, path, Hex(0))
+    unlinkat(k, CWD, path, AtFlags::empty())
 }
 
 /// unlinkat(2).
-pub fn unlinkat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: Hex) -> SysResult {
-    if flags.0 & !c::AT_REMOVEDIR != 0 {
+pub fn unlinkat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: AtFlags) -> SysResult {
+    if flags.exceeds(AtFlags::AT_REMOVEDIR) {
         return err(Errno::EINVAL);
     }
     let path = k.read_path(path)?;
-    if flags.0 & c::AT_REMOVEDIR != 0 {
+    if flags.contains(AtFlags::AT_REMOVEDIR) {
         k.name_op(dirfd, &path, false, |vfs, ctx, at| vfs.rmdir(ctx, at))?;
     } else {
         k.name_op(dirfd, &path, false, |vfs, ctx, at| vfs.unlink(ctx, at))?;
@@ -32,17 +32,24 @@ pub fn unlinkat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: Hex) -> SysResult
 
 /// rename(2).
 pub fn rename(k: &mut Ctx<'_>, old: Path, new: Path) -> SysResult {
-    renameat2(k, CWD, old, CWD, new, Hex(0))
+    renameat2(k, CWD, old, CWD, new, RenameFlags::empty())
 }
 
 /// renameat(2).
 pub fn renameat(k: &mut Ctx<'_>, olddir: Fd, old: Path, newdir: Fd, new: Path) -> SysResult {
-    renameat2(k, olddir, old, newdir, new, Hex(0))
+    renameat2(k, olddir, old, newdir, new, RenameFlags::empty())
 }
 
 /// renameat2(2).
-pub fn renameat2(k: &mut Ctx<'_>, olddir: Fd, old: Path, newdir: Fd, new: Path, flags: Hex) -> SysResult {
-    let flags = u32::try_from(flags.0 & 0xffff_ffff).unwrap_or(u32::MAX);
+pub fn renameat2(
+    k: &mut Ctx<'_>,
+    olddir: Fd,
+    old: Path,
+    newdir: Fd,
+    new: Path,
+    flags: RenameFlags,
+) -> SysResult {
+    let flags = u32::try_from(flags.bits()).unwrap_or(u32::MAX);
     let (old, new) = (k.read_path(old)?, k.read_path(new)?);
     let (old_dir, old) = k.locate(olddir, &old)?;
     let (new_dir, new) = k.locate(newdir, &new)?;
@@ -54,24 +61,24 @@ pub fn renameat2(k: &mut Ctx<'_>, olddir: Fd, old: Path, newdir: Fd, new: Path, 
 /// link(2): "POSIX.1-2001 says that link() should dereference oldpath if it is a symbolic link. However, since Linux
 /// 2.0, Linux does not do so".
 pub fn link(k: &mut Ctx<'_>, old: Path, new: Path) -> SysResult {
-    linkat(k, CWD, old, CWD, new, Hex(0))
+    linkat(k, CWD, old, CWD, new, AtFlags::empty())
 }
 
 /// linkat(2).
-pub fn linkat(k: &mut Ctx<'_>, olddir: Fd, old: Path, newdir: Fd, new: Path, flags: Hex) -> SysResult {
-    if flags.0 & !(c::AT_SYMLINK_FOLLOW | c::AT_EMPTY_PATH) != 0 {
+pub fn linkat(k: &mut Ctx<'_>, olddir: Fd, old: Path, newdir: Fd, new: Path, flags: AtFlags) -> SysResult {
+    if flags.exceeds(AtFlags::AT_SYMLINK_FOLLOW | AtFlags::AT_EMPTY_PATH) {
         return err(Errno::EINVAL);
     }
     let old = k.read_path(old)?;
     let new = k.read_path(new)?;
-    let place = if old.is_empty() && flags.0 & c::AT_EMPTY_PATH != 0 {
+    let place = if old.is_empty() && flags.contains(AtFlags::AT_EMPTY_PATH) {
         // "The caller must have the CAP_DAC_READ_SEARCH capability in order to use this flag."
         if !k.fs_cred().is_root() {
             return err(Errno::ENOENT);
         }
         k.fd_place(olddir)?
     } else {
-        k.resolve(olddir, &old, flags.0 & c::AT_SYMLINK_FOLLOW != 0)?
+        k.resolve(olddir, &old, flags.contains(AtFlags::AT_SYMLINK_FOLLOW))?
     };
     let Place::Ino(ino) = place else { return err(Errno::EXDEV) };
     k.name_op(newdir, &new, true, |vfs, ctx, at| vfs.link_ino(ctx, ino, at))?;

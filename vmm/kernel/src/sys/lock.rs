@@ -11,10 +11,10 @@ use crate::locks::{Flock, Owner, Request, lockable};
 use crate::wait::{SysResult, Wait, WaitOn};
 
 /// flock(2).
-pub fn flock(k: &mut Ctx<'_>, fd: Fd, op: Hex) -> SysResult {
+pub fn flock(k: &mut Ctx<'_>, fd: Fd, op: FlockOp) -> SysResult {
     let id = k.file_id(fd)?;
     // The operation is an int.
-    let op = op.0 & 0xffff_ffff;
+    let op = op.bits();
     let exclusive = match op & !c::LOCK_NB {
         c::LOCK_SH => false,
         c::LOCK_EX => true,

@@ -140,8 +140,16 @@ fn counted(vma: &Vma) -> bool {
 
 /// mmap(2). Which of several errors shows is decided by the order in Linux: ksys_mmap_pgoff looks at the descriptor, do_mmap
 /// at length, offset and address, and then at flags and rights.
-pub fn mmap(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex, flags: Hex, fd: Fd, offset: u64) -> SysResult {
-    let flags = flags.0;
+pub fn mmap(
+    k: &mut Ctx<'_>,
+    addr: Ptr,
+    len: u64,
+    prot: Prot,
+    flags: MapFlags,
+    fd: Fd,
+    offset: u64,
+) -> SysResult {
+    let flags = flags.bits();
     if !offset.is_multiple_of(PAGE) {
         return err(Errno::EINVAL);
     }
@@ -173,10 +181,10 @@ pub fn mmap(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex, flags: Hex, fd: Fd,
         _ => return err(Errno::EINVAL),
     };
     let (backing, may_write) = match file {
-        Some(id) => k.mmap_file(id, len, prot.0, shared, offset)?,
+        Some(id) => k.mmap_file(id, len, prot.bits(), shared, offset)?,
         None => (k.mmap_anonymous(len, shared), true),
     };
-    let prot = prot.0 & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC);
+    let prot = prot.access();
     let vma = Vma { start, end: start + len, prot, shared, backing, on_fork: OnFork::Copy, may_write };
     let (mm, fixed) = (k.process().mm, flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) != 0);
     k.node.with_recount(mm, |m| {
@@ -272,13 +280,11 @@ pub fn munmap(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
     Ok(0)
 }
 
-pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex) -> SysResult {
+pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Prot) -> SysResult {
     let (start, end) =
         range(addr.0, len).map_err(|e| if addr.0.is_multiple_of(PAGE) { Errno::ENOMEM } else { e })?;
-    const GROWSDOWN: u64 = 0x0100_0000;
-    const SEM: u64 = 8;
     // On x86 nothing grows up.
-    if prot.0 & !(c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC | SEM | GROWSDOWN) != 0 {
+    if prot.exceeds(Prot::all() - Prot::PROT_GROWSUP) {
         return err(Errno::EINVAL);
     }
     if start == end {
@@ -286,7 +292,7 @@ pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex) -> SysResult {
     }
     let mm = k.process().mm;
     let mut start = start;
-    if prot.0 & GROWSDOWN != 0 {
+    if prot.contains(Prot::PROT_GROWSDOWN) {
         // "Apply the protection mode up to the beginning of a mapping that grows downward (which should be a stack
         // segment [...])": ld.so makes stacks executable so.
         let m = &k.node.mms[mm];
@@ -298,7 +304,7 @@ pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex) -> SysResult {
     if !k.node.mms[mm].covered(start, end) {
         return err(Errno::ENOMEM);
     }
-    let prot = prot.0 & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC);
+    let prot = prot.access();
     let slices = k.node.mms[mm].slices(start, end);
     if prot & c::PROT_WRITE != 0 && slices.iter().any(|v| v.shared && !v.may_write) {
         return err(Errno::EACCES);
@@ -344,8 +350,15 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
     Ok(wanted)
 }
 
-pub fn mremap(k: &mut Ctx<'_>, old: Ptr, old_len: u64, new_len: u64, flags: Hex, new: Ptr) -> SysResult {
-    let flags = flags.0;
+pub fn mremap(
+    k: &mut Ctx<'_>,
+    old: Ptr,
+    old_len: u64,
+    new_len: u64,
+    flags: RemapFlags,
+    new: Ptr,
+) -> SysResult {
+    let flags = flags.bits();
     if flags & !(c::MREMAP_MAYMOVE | c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) != 0
         || !old.0.is_multiple_of(PAGE)
     {
@@ -483,14 +496,14 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
     if covered { Ok(0) } else { err(Errno::ENOMEM) }
 }
 
-pub fn msync(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: Hex) -> SysResult {
-    let both = c::MS_SYNC | c::MS_ASYNC;
-    if flags.0 & !(both | c::MS_INVALIDATE) != 0 || flags.0 & both == both {
+pub fn msync(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: MsyncFlags) -> SysResult {
+    let both = MsyncFlags::MS_SYNC | MsyncFlags::MS_ASYNC;
+    if flags.exceeds(MsyncFlags::all()) || flags.contains(both) {
         return err(Errno::EINVAL);
     }
     let (start, end) = range(addr.0, len)?;
     let mm = k.process().mm;
-    if flags.0 & c::MS_SYNC != 0 {
+    if flags.contains(MsyncFlags::MS_SYNC) {
         for vma in k.node.mms[mm].slices(start, end) {
             if let Backing::File { ino, .. } = vma.backing
                 && vma.shared
@@ -519,17 +532,17 @@ pub fn mlock(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
     if start >= end || k.node.mms[mm].covered(start, end) { Ok(0) } else { err(Errno::ENOMEM) }
 }
 
-pub fn mlock2(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: Hex) -> SysResult {
-    if flags.0 > 1 { err(Errno::EINVAL) } else { mlock(k, addr, len) }
+pub fn mlock2(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: MlockFlags) -> SysResult {
+    if flags.exceeds(MlockFlags::MLOCK_ONFAULT) { err(Errno::EINVAL) } else { mlock(k, addr, len) }
 }
 
 pub fn munlock(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
     mlock(k, addr, len)
 }
 
-pub fn mlockall(_k: &mut Ctx<'_>, flags: Hex) -> SysResult {
+pub fn mlockall(_k: &mut Ctx<'_>, flags: MlockallFlags) -> SysResult {
     // MCL_ONFAULT says how, not what.
-    if matches!(flags.0 & 0xffff_ffff, 0 | 4 | 8..) { err(Errno::EINVAL) } else { Ok(0) }
+    if matches!(flags.bits(), 0 | 4 | 8..) { err(Errno::EINVAL) } else { Ok(0) }
 }
 
 pub fn munlockall(_k: &mut Ctx<'_>) -> SysResult {

@@ -6,7 +6,6 @@
 mod control;
 mod transfer;
 
-use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Iovec, Mmsghdr, Msghdr, Timespec};
 use bloodhound_abi::{Errno, SimTime};
 
@@ -89,7 +88,7 @@ impl Source<'_> {
 pub(crate) struct Outgoing<'a> {
     source: Source<'a>,
     /// MSG_* flags.
-    flags: u64,
+    flags: MsgFlags,
     /// The socket or the call does not block.
     nonblock: bool,
     to: Option<Address>,
@@ -118,7 +117,7 @@ impl Sink<'_> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Incoming<'a> {
     sink: Sink<'a>,
-    flags: u64,
+    flags: MsgFlags,
     nonblock: bool,
 }
 
@@ -130,7 +129,7 @@ pub(crate) struct Got {
     /// Bytes for [`Sink::Collect`].
     data: Vec<u8>,
     /// msg_flags.
-    flags: u64,
+    flags: MsgFlags,
     /// Sender's address; empty for one without a name.
     name: Vec<u8>,
     /// Ancillary data but descriptors: level, type, bytes.
@@ -191,7 +190,8 @@ impl Ctx<'_> {
         if max == 0 {
             return Ok(Vec::new());
         }
-        let got = self.recv_message(sock, &Incoming { sink: Sink::Collect(max), flags: 0, nonblock })?;
+        let got = self
+            .recv_message(sock, &Incoming { sink: Sink::Collect(max), flags: MsgFlags::empty(), nonblock })?;
         self.drop_files(got.files);
         Ok(got.data)
     }
@@ -202,7 +202,7 @@ impl Ctx<'_> {
         let control = self.no_control();
         self.send_message(
             sock,
-            &Outgoing { source: Source::Bytes(data), flags: 0, nonblock, to: None, control },
+            &Outgoing { source: Source::Bytes(data), flags: MsgFlags::empty(), nonblock, to: None, control },
         )
     }
 
@@ -231,12 +231,12 @@ impl Ctx<'_> {
         self.read_address(Ptr(hdr.name), hdr.namelen.min(ADDRESS_MAX as u32)).map(Some)
     }
 
-    fn send_hdr(&mut self, fd: Fd, hdr: &Msghdr, flags: u64) -> SysResult {
+    fn send_hdr(&mut self, fd: Fd, hdr: &Msghdr, flags: MsgFlags) -> SysResult {
         let (file, sock) = self.sock(fd)?;
         let to = self.message_address(hdr)?;
         let segments = self.message_iovecs(hdr)?;
         let control = self.read_control(sock, hdr)?;
-        let nonblock = flags & c::MSG_DONTWAIT != 0 || self.node.files[file].nonblocking();
+        let nonblock = flags.contains(MsgFlags::MSG_DONTWAIT) || self.node.files[file].nonblocking();
         let sent = self.send_message(
             sock,
             &Outgoing { source: Source::User(&segments), flags, nonblock, to, control },
@@ -245,13 +245,13 @@ impl Ctx<'_> {
         Ok(sent)
     }
 
-    fn recv_hdr(&mut self, fd: Fd, at: Ptr, hdr: &Msghdr, flags: u64) -> SysResult {
+    fn recv_hdr(&mut self, fd: Fd, at: Ptr, hdr: &Msghdr, flags: MsgFlags) -> SysResult {
         let (file, sock) = self.sock(fd)?;
         if (hdr.namelen as i32) < 0 && hdr.name != 0 {
             return err(Errno::EINVAL);
         }
         let segments = self.message_iovecs(hdr)?;
-        let nonblock = flags & c::MSG_DONTWAIT != 0 || self.node.files[file].nonblocking();
+        let nonblock = flags.contains(MsgFlags::MSG_DONTWAIT) || self.node.files[file].nonblocking();
         let got = self.recv_message(sock, &Incoming { sink: Sink::User(&segments), flags, nonblock })?;
         let (value, name) = (got.value, got.name.clone());
         self.charge_bytes(value);
@@ -260,29 +260,35 @@ impl Ctx<'_> {
         if hdr.name != 0 {
             self.write_address(&name, Ptr(hdr.name), Ptr(at.0.wrapping_add(8)))?;
         }
-        let mut shown = got.flags | flags & c::MSG_CMSG_CLOEXEC;
+        let mut shown = got.flags | flags & MsgFlags::MSG_CMSG_CLOEXEC;
         if truncated {
-            shown |= c::MSG_CTRUNC;
+            shown |= MsgFlags::MSG_CTRUNC;
         }
-        self.write_obj(Ptr(at.0.wrapping_add(48)), &(shown as u32))?;
+        self.write_obj(Ptr(at.0.wrapping_add(48)), &(shown.bits() as u32))?;
         self.write_obj(Ptr(at.0.wrapping_add(40)), &used)?;
         Ok(value)
     }
 }
 
-/// The flags argument is an int; MSG_CMSG_COMPAT is for the kernel itself.
-fn message_flags(flags: Hex) -> Result<u64, Errno> {
-    let flags = flags.0 & 0xffff_ffff;
-    if flags & c::MSG_CMSG_COMPAT != 0 { Err(Errno::EINVAL) } else { Ok(flags) }
+/// MSG_CMSG_COMPAT is for the kernel itself.
+fn message_flags(flags: MsgFlags) -> Result<MsgFlags, Errno> {
+    if flags.contains(MsgFlags::MSG_CMSG_COMPAT) { Err(Errno::EINVAL) } else { Ok(flags) }
 }
 
-pub fn sendto(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, len: u64, flags: Hex, addr: Ptr, addrlen: u32) -> SysResult {
+pub fn sendto(
+    k: &mut Ctx<'_>,
+    fd: Fd,
+    buf: Ptr,
+    len: u64,
+    flags: MsgFlags,
+    addr: Ptr,
+    addrlen: u32,
+) -> SysResult {
     let (file, sock) = k.sock(fd)?;
-    let flags = flags.0 & 0xffff_ffff;
     let to =
         if addr.is_null() { None } else { Some(k.read_address(addr, addrlen)?).filter(|a| !a.is_empty()) };
     let segments = Segments::one(buf, len);
-    let nonblock = flags & c::MSG_DONTWAIT != 0 || k.node.files[file].nonblocking();
+    let nonblock = flags.contains(MsgFlags::MSG_DONTWAIT) || k.node.files[file].nonblocking();
     let control = k.no_control();
     let sent =
         k.send_message(sock, &Outgoing { source: Source::User(&segments), flags, nonblock, to, control })?;
@@ -295,14 +301,13 @@ pub fn recvfrom(
     fd: Fd,
     buf: Ptr,
     len: u64,
-    flags: Hex,
+    flags: MsgFlags,
     addr: Ptr,
     addrlen: Ptr,
 ) -> SysResult {
     let (file, sock) = k.sock(fd)?;
-    let flags = flags.0 & 0xffff_ffff;
     let segments = Segments::one(buf, len);
-    let nonblock = flags & c::MSG_DONTWAIT != 0 || k.node.files[file].nonblocking();
+    let nonblock = flags.contains(MsgFlags::MSG_DONTWAIT) || k.node.files[file].nonblocking();
     let got = k.recv_message(sock, &Incoming { sink: Sink::User(&segments), flags, nonblock })?;
     k.drop_files(got.files);
     k.charge_bytes(got.value);
@@ -312,14 +317,14 @@ pub fn recvfrom(
     Ok(got.value)
 }
 
-pub fn sendmsg(k: &mut Ctx<'_>, fd: Fd, msg: Ptr, flags: Hex) -> SysResult {
+pub fn sendmsg(k: &mut Ctx<'_>, fd: Fd, msg: Ptr, flags: MsgFlags) -> SysResult {
     let flags = message_flags(flags)?;
     k.sock(fd)?;
     let hdr: Msghdr = k.read_obj(msg)?;
     k.send_hdr(fd, &hdr, flags)
 }
 
-pub fn recvmsg(k: &mut Ctx<'_>, fd: Fd, msg: Ptr, flags: Hex) -> SysResult {
+pub fn recvmsg(k: &mut Ctx<'_>, fd: Fd, msg: Ptr, flags: MsgFlags) -> SysResult {
     let flags = message_flags(flags)?;
     k.sock(fd)?;
     let hdr: Msghdr = k.read_obj(msg)?;
@@ -384,7 +389,7 @@ fn entry(vec: Ptr, index: u32) -> Ptr {
     Ptr(vec.0.wrapping_add(u64::from(index) * size_of::<Mmsghdr>() as u64))
 }
 
-pub fn sendmmsg(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u32, flags: Hex) -> SysResult {
+pub fn sendmmsg(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u32, flags: MsgFlags) -> SysResult {
     let flags = message_flags(flags)?;
     k.sock(fd)?;
     let mut batch = Batch::resume(k, None);
@@ -399,7 +404,7 @@ pub fn sendmmsg(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u32, flags: Hex) -> Sys
     Ok(u64::from(batch.done))
 }
 
-pub fn recvmmsg(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u32, flags: Hex, timeout: Ptr) -> SysResult {
+pub fn recvmmsg(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u32, flags: MsgFlags, timeout: Ptr) -> SysResult {
     let mut flags = message_flags(flags)?;
     k.sock(fd)?;
     let end = if timeout.is_null() {
@@ -410,11 +415,11 @@ pub fn recvmmsg(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u32, flags: Hex, timeou
     };
     let mut batch = Batch::resume(k, end);
     while batch.done < vlen.min(IOV_MAX as u32) {
-        if batch.done > 0 && flags & c::MSG_WAITFORONE != 0 {
-            flags |= c::MSG_DONTWAIT;
+        if batch.done > 0 && flags.contains(MsgFlags::MSG_WAITFORONE) {
+            flags |= MsgFlags::MSG_DONTWAIT;
         }
         let at = entry(vec, batch.done);
-        let one = flags & !c::MSG_WAITFORONE;
+        let one = flags.difference(MsgFlags::MSG_WAITFORONE);
         let result =
             k.read_obj::<Msghdr>(at).map_err(Stop::from).and_then(|hdr| k.recv_hdr(fd, at, &hdr, one));
         match result {

@@ -38,10 +38,10 @@ pub fn sysinfo(k: &mut Ctx<'_>, info: Ptr) -> SysResult {
     Ok(0)
 }
 
-pub fn getrandom(k: &mut Ctx<'_>, buf: Ptr, len: u64, flags: Hex) -> SysResult {
+pub fn getrandom(k: &mut Ctx<'_>, buf: Ptr, len: u64, flags: RandomFlags) -> SysResult {
     let known = c::GRND_NONBLOCK | c::GRND_RANDOM | c::GRND_INSECURE;
-    if flags.0 & !known != 0
-        || flags.0 & (c::GRND_RANDOM | c::GRND_INSECURE) == c::GRND_RANDOM | c::GRND_INSECURE
+    if flags.bits() & !known != 0
+        || flags.bits() & (c::GRND_RANDOM | c::GRND_INSECURE) == c::GRND_RANDOM | c::GRND_INSECURE
     {
         return err(Errno::EINVAL);
     }

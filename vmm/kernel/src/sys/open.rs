@@ -32,19 +32,19 @@ const URANDOM: Dev = Dev { major: 1, minor: 9 };
 const CONSOLE: Dev = Dev { major: 5, minor: 1 };
 
 /// open(2).
-pub fn open(k: &mut Ctx<'_>, path: Path, flags: Hex, mode: u32) -> SysResult {
+pub fn open(k: &mut Ctx<'_>, path: Path, flags: OpenFlags, mode: u32) -> SysResult {
     openat(k, Fd(c::AT_FDCWD), path, flags, mode)
 }
 
 /// creat(2): "A call to creat() is equivalent to calling open() with flags equal to O_CREAT|O_WRONLY|O_TRUNC."
 pub fn creat(k: &mut Ctx<'_>, path: Path, mode: u32) -> SysResult {
-    open(k, path, Hex(c::O_CREAT | c::O_WRONLY | c::O_TRUNC), mode)
+    open(k, path, OpenFlags::O_CREAT | OpenFlags::O_WRONLY | OpenFlags::O_TRUNC, mode)
 }
 
 /// openat(2).
-pub fn openat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: Hex, mode: u32) -> SysResult {
+pub fn openat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: OpenFlags, mode: u32) -> SysResult {
     // The flags are an int.
-    let flags = flags.0 & 0xffff_ffff;
+    let flags = flags.bits();
     let cloexec = flags & c::O_CLOEXEC != 0;
     if let Some(ino) = granted_fifo(k) {
         let file = fifo_file(k, ino, flags)?;
@@ -59,10 +59,10 @@ pub fn openat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: Hex, mode: u32) -> 
 }
 
 /// memfd_create(2): a file of /dev/shm without a name.
-pub fn memfd_create(k: &mut Ctx<'_>, name: Path, flags: Hex) -> SysResult {
+pub fn memfd_create(k: &mut Ctx<'_>, name: Path, flags: MemfdFlags) -> SysResult {
     // MFD_NOEXEC_SEAL and MFD_EXEC came with Linux 6.3; older kernels answer EINVAL, and so for huge pages without
     // hugetlbfs.
-    if flags.0 & !(c::MFD_CLOEXEC | c::MFD_ALLOW_SEALING) != 0 {
+    if flags.exceeds(MemfdFlags::MFD_CLOEXEC | MemfdFlags::MFD_ALLOW_SEALING) {
         return err(Errno::EINVAL);
     }
     // "The name supplied in name [...] names can be up to 249 bytes in length".
@@ -85,9 +85,9 @@ pub fn memfd_create(k: &mut Ctx<'_>, name: Path, flags: Hex) -> SysResult {
     let opened = opened.ok_or(Errno::ENOMEM)?;
     let now = k.now();
     k.node.vfs.chown(opened.ino, &Cred::root(), Some(cred.uid), Some(cred.gid), now)?;
-    k.seal_new(opened.ino, flags.0 & c::MFD_ALLOW_SEALING != 0);
+    k.seal_new(opened.ino, flags.contains(MemfdFlags::MFD_ALLOW_SEALING));
     let file = File::new(FileKind::Regular(opened.ino), c::O_RDWR | c::O_LARGEFILE);
-    Ok(k.open_file(file, flags.0 & c::MFD_CLOEXEC != 0)?)
+    Ok(k.open_file(file, flags.contains(MemfdFlags::MFD_CLOEXEC))?)
 }
 
 impl Ctx<'_> {

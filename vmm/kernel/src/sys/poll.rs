@@ -253,15 +253,15 @@ pub fn epoll_create(k: &mut Ctx<'_>, size: i32) -> SysResult {
     if size <= 0 {
         return err(Errno::EINVAL);
     }
-    epoll_create1(k, Hex(0))
+    epoll_create1(k, FdFlags::empty())
 }
 
-pub fn epoll_create1(k: &mut Ctx<'_>, flags: Hex) -> SysResult {
-    if flags.0 & !c::EPOLL_CLOEXEC != 0 {
+pub fn epoll_create1(k: &mut Ctx<'_>, flags: FdFlags) -> SysResult {
+    if flags.exceeds(FdFlags::O_CLOEXEC) {
         return err(Errno::EINVAL);
     }
     let id = k.node.epolls.insert(Epoll::default());
-    Ok(k.open_file(File::new(FileKind::Epoll(id), c::O_RDWR), flags.0 & c::EPOLL_CLOEXEC != 0)?)
+    Ok(k.open_file(File::new(FileKind::Epoll(id), c::O_RDWR), flags.contains(FdFlags::O_CLOEXEC))?)
 }
 
 pub fn epoll_ctl(k: &mut Ctx<'_>, epfd: Fd, op: u32, fd: Fd, event: Ptr) -> SysResult {

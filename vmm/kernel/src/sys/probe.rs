@@ -69,7 +69,7 @@ pub fn chroot(k: &mut Ctx<'_>, path: Path) -> SysResult {
 }
 
 /// pkey_mprotect(2): "if pkey is -1 [...] the same as mprotect()"; there are no keys.
-pub fn pkey_mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Hex, pkey: i32) -> SysResult {
+pub fn pkey_mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Prot, pkey: i32) -> SysResult {
     if pkey == -1 { super::mprotect(k, addr, len, prot) } else { err(Errno::EINVAL) }
 }
 

@@ -25,17 +25,17 @@ struct CloneRequest {
 
 pub fn clone(
     k: &mut Ctx<'_>,
-    flags: Hex,
+    flags: CloneFlags,
     stack: Ptr,
     parent_tid: Ptr,
     child_tid: Ptr,
     tls: Ptr,
 ) -> SysResult {
-    let exit_signal = (flags.0 & 0xff) as u32;
+    let exit_signal = (flags.bits() & 0xff) as u32;
     do_clone(
         k,
         CloneRequest {
-            flags: flags.0 & !0xff & 0xffff_ffff,
+            flags: flags.bits() & !0xff & 0xffff_ffff,
             exit_signal,
             stack: stack.0,
             parent_tid,
@@ -503,12 +503,9 @@ fn usage(cpu_ns: u64) -> Rusage {
     }
 }
 
-pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: Hex, rusage: Ptr) -> SysResult {
-    if options.0
-        & !(c::WNOHANG | c::WUNTRACED | c::WCONTINUED | c::__WALL | 0x8000_0000 | 0x2000_0000)
-        & 0xffff_ffff
-        != 0
-    {
+pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: WaitFlags, rusage: Ptr) -> SysResult {
+    let kinds = WaitFlags::__WNOTHREAD | WaitFlags::__WALL | WaitFlags::__WCLONE;
+    if options.exceeds(kinds | WaitFlags::WNOHANG | WaitFlags::WUNTRACED | WaitFlags::WCONTINUED) {
         return err(Errno::EINVAL);
     }
     let which = match pid {
@@ -519,7 +516,7 @@ pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: Hex, rusage: Ptr) 
         ..-1 => Which::Group(Pid(pid.unsigned_abs())),
         _ => Which::Pid(Pid(pid as u32)),
     };
-    let Some(news) = k.wait_child(which, (options.0 & 0xff) | c::WEXITED)? else { return Ok(0) };
+    let Some(news) = k.wait_child(which, (options.bits() & 0xff) | c::WEXITED)? else { return Ok(0) };
     if !status.is_null() {
         k.write_obj(status, &news.word)?;
     }
@@ -529,17 +526,9 @@ pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: Hex, rusage: Ptr) 
     Ok(u64::from(news.pid.0))
 }
 
-pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: Hex, rusage: Ptr) -> SysResult {
-    let allowed = c::WNOHANG
-        | c::WEXITED
-        | c::WSTOPPED
-        | c::WCONTINUED
-        | c::WNOWAIT
-        | c::__WALL
-        | 0x8000_0000
-        | 0x2000_0000;
-    if options.0 & 0xffff_ffff & !allowed != 0 || options.0 & (c::WEXITED | c::WSTOPPED | c::WCONTINUED) == 0
-    {
+pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: WaitFlags, rusage: Ptr) -> SysResult {
+    let news = WaitFlags::WEXITED | WaitFlags::WUNTRACED | WaitFlags::WCONTINUED;
+    if options.exceeds(WaitFlags::all()) || !options.intersects(news) {
         return err(Errno::EINVAL);
     }
     let which = match u64::from(which) {
@@ -551,7 +540,7 @@ pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: Hex, rus
         c::P_PIDFD if id >= 0 => return err(Errno::EBADF),
         _ => return err(Errno::EINVAL),
     };
-    let news = k.wait_child(which, options.0)?;
+    let news = k.wait_child(which, options.bits())?;
     let mut out = Siginfo::default();
     if let Some(n) = &news {
         out = crate::signal::child_info(n.code, n.pid, n.uid, n.value);

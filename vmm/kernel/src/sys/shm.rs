@@ -21,15 +21,11 @@ impl Node {
     }
 }
 
-/// IPC_CREAT, IPC_EXCL, IPC_RMID, IPC_SET, IPC_STAT (sys/ipc.h).
-const IPC_CREAT: u64 = 0o1000;
-const IPC_EXCL: u64 = 0o2000;
-
-pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: Hex) -> SysResult {
+pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: IpcFlags) -> SysResult {
     if key != 0
         && let Some(id) = k.node.sysv.get(&key).copied()
     {
-        if flags.0 & IPC_CREAT != 0 && flags.0 & IPC_EXCL != 0 {
+        if flags.contains(IpcFlags::IPC_CREAT) && flags.contains(IpcFlags::IPC_EXCL) {
             return err(Errno::EEXIST);
         }
         if size > k.node.shm[id].size {
@@ -37,7 +33,7 @@ pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: Hex) -> SysResult {
         }
         return Ok(u64::from(id.0));
     }
-    if key != 0 && flags.0 & IPC_CREAT == 0 {
+    if key != 0 && !flags.contains(IpcFlags::IPC_CREAT) {
         return err(Errno::ENOENT);
     }
     let len = page_up(size).filter(|l| *l > 0).ok_or(Errno::EINVAL)?;
@@ -56,18 +52,16 @@ fn segment(k: &Ctx<'_>, id: i32) -> SysResult<ShmId> {
     }
 }
 
-pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: Hex) -> SysResult {
+pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResult {
     let seg = segment(k, id)?;
     let len = k.node.shm[seg].size;
     let mm = k.process().mm;
-    const RND: u64 = 0o20000;
-    const REMAP: u64 = 0o40000;
     // "SHM_RND: the attach occurs at the address equal to shmaddr rounded down to the nearest multiple of SHMLBA."
-    let addr = if flags.0 & RND != 0 { Ptr(addr.0 & !(PAGE - 1)) } else { addr };
-    if !addr.0.is_multiple_of(PAGE) || addr.is_null() && flags.0 & REMAP != 0 {
+    let addr = if flags.contains(ShmatFlags::SHM_RND) { Ptr(addr.0 & !(PAGE - 1)) } else { addr };
+    if !addr.0.is_multiple_of(PAGE) || addr.is_null() && flags.contains(ShmatFlags::SHM_REMAP) {
         return err(Errno::EINVAL);
     }
-    if flags.0 & REMAP != 0 {
+    if flags.contains(ShmatFlags::SHM_REMAP) {
         return Err(Stop::Unsupported("shmat SHM_REMAP".into()));
     }
     let start = k.node.mms[mm].find_free(addr.0, len)?;
@@ -75,7 +69,8 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: Hex) -> SysResult {
         return err(Errno::EINVAL);
     }
     // SHM_RDONLY
-    let prot = if flags.0 & 0o10000 != 0 { c::PROT_READ } else { c::PROT_READ | c::PROT_WRITE };
+    let prot =
+        if flags.contains(ShmatFlags::SHM_RDONLY) { c::PROT_READ } else { c::PROT_READ | c::PROT_WRITE };
     let backing = Backing::Shm { id: seg, offset: 0 };
     let vma =
         Vma { start, end: start + len, prot, shared: true, backing, on_fork: OnFork::Copy, may_write: true };

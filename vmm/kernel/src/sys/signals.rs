@@ -272,11 +272,11 @@ pub fn rt_tgsigqueueinfo(k: &mut Ctx<'_>, tgid: i32, tid: i32, sig: i32, info: P
 }
 
 pub fn signalfd(k: &mut Ctx<'_>, fd: Fd, mask: Ptr, size: u64) -> SysResult {
-    signalfd4(k, fd, mask, size, Hex(0))
+    signalfd4(k, fd, mask, size, FdFlags::empty())
 }
 
-pub fn signalfd4(k: &mut Ctx<'_>, fd: Fd, mask: Ptr, size: u64, flags: Hex) -> SysResult {
-    if size != 8 || flags.0 & !(c::O_NONBLOCK | c::O_CLOEXEC) != 0 {
+pub fn signalfd4(k: &mut Ctx<'_>, fd: Fd, mask: Ptr, size: u64, flags: FdFlags) -> SysResult {
+    if size != 8 || flags.exceeds(FdFlags::O_NONBLOCK | FdFlags::O_CLOEXEC) {
         return err(Errno::EINVAL);
     }
     let mask: u64 = k.read_obj::<u64>(mask)? & !UNBLOCKABLE;
@@ -286,6 +286,6 @@ pub fn signalfd4(k: &mut Ctx<'_>, fd: Fd, mask: Ptr, size: u64, flags: Hex) -> S
         return Ok(fd.0 as u64);
     }
     let id = k.node.signalfds.insert(SignalFd { mask });
-    let file = File::new(FileKind::SignalFd(id), c::O_RDWR | flags.0 & c::O_NONBLOCK);
-    Ok(k.open_file(file, flags.0 & c::O_CLOEXEC != 0)?)
+    let file = File::new(FileKind::SignalFd(id), c::O_RDWR | flags.bits() & c::O_NONBLOCK);
+    Ok(k.open_file(file, flags.contains(FdFlags::O_CLOEXEC))?)
 }

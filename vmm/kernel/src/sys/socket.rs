@@ -444,11 +444,11 @@ pub fn listen(k: &mut Ctx<'_>, fd: Fd, backlog: i32) -> SysResult {
 }
 
 pub fn accept(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
-    accept4(k, fd, addr, len, Hex(0))
+    accept4(k, fd, addr, len, FdFlags::empty())
 }
 
-pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: Hex) -> SysResult {
-    if flags.0 as u32 as u64 & !(c::SOCK_CLOEXEC | c::SOCK_NONBLOCK) != 0 {
+pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: FdFlags) -> SysResult {
+    if flags.exceeds(FdFlags::O_CLOEXEC | FdFlags::O_NONBLOCK) {
         return err(Errno::EINVAL);
     }
     let file = k.file_id(fd)?;
@@ -476,7 +476,7 @@ pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: Hex) -> SysR
         }
         return err(e);
     }
-    Ok(k.open_socket(new, flags.0)?)
+    Ok(k.open_socket(new, flags.bits())?)
 }
 
 fn accept_inet(

@@ -13,22 +13,17 @@ use crate::path::{Place, Synth};
 use crate::procfs::{Entry, Tree, View, anonymous_ino};
 use crate::wait::SysResult;
 
-/// statx(2) flags: AT_STATX_FORCE_SYNC, AT_STATX_DONT_SYNC.
-const SYNC_TYPE: u64 = 0x6000;
-/// The mask bit "reserved for future struct statx expansion".
-const STATX_RESERVED: u64 = 0x8000_0000;
 /// STATX_BASIC_STATS | STATX_BTIME.
 const STATX_SHOWN: u32 = 0x7ff | 0x800;
-const STATX_MNT_ID: u64 = 0x1000;
 
 /// stat(2).
 pub fn stat(k: &mut Ctx<'_>, path: Path, buf: Ptr) -> SysResult {
-    newfstatat(k, Fd(c::AT_FDCWD), path, buf, Hex(0))
+    newfstatat(k, Fd(c::AT_FDCWD), path, buf, AtFlags::empty())
 }
 
 /// lstat(2).
 pub fn lstat(k: &mut Ctx<'_>, path: Path, buf: Ptr) -> SysResult {
-    newfstatat(k, Fd(c::AT_FDCWD), path, buf, Hex(c::AT_SYMLINK_NOFOLLOW))
+    newfstatat(k, Fd(c::AT_FDCWD), path, buf, AtFlags::AT_SYMLINK_NOFOLLOW)
 }
 
 /// fstat(2); O_PATH descriptors are allowed since Linux 3.6.
@@ -42,32 +37,34 @@ pub fn fstat(k: &mut Ctx<'_>, fd: Fd, buf: Ptr) -> SysResult {
 }
 
 /// fstatat(2).
-pub fn newfstatat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, buf: Ptr, flags: Hex) -> SysResult {
-    if flags.0 & !(c::AT_SYMLINK_NOFOLLOW | c::AT_NO_AUTOMOUNT | c::AT_EMPTY_PATH) != 0 {
+pub fn newfstatat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, buf: Ptr, flags: AtFlags) -> SysResult {
+    if flags.exceeds(AtFlags::AT_SYMLINK_NOFOLLOW | AtFlags::AT_NO_AUTOMOUNT | AtFlags::AT_EMPTY_PATH) {
         return err(Errno::EINVAL);
     }
-    let place = k.resolve_arg(dirfd, path, flags.0)?;
+    let place = k.resolve_arg(dirfd, path, flags.bits())?;
     let stat = k.place_stat(&place)?;
     k.write_obj(buf, &stat_out(&stat))?;
     Ok(0)
 }
 
 /// statx(2).
-pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: Hex, mask: Hex, buf: Ptr) -> SysResult {
-    let known = c::AT_SYMLINK_NOFOLLOW | c::AT_NO_AUTOMOUNT | c::AT_EMPTY_PATH | SYNC_TYPE;
-    if mask.0 & STATX_RESERVED != 0 || flags.0 & !known != 0 || flags.0 & SYNC_TYPE == SYNC_TYPE {
+pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: AtFlags, mask: StatxMask, buf: Ptr) -> SysResult {
+    let sync = AtFlags::AT_STATX_FORCE_SYNC | AtFlags::AT_STATX_DONT_SYNC;
+    let known = sync | AtFlags::AT_SYMLINK_NOFOLLOW | AtFlags::AT_NO_AUTOMOUNT | AtFlags::AT_EMPTY_PATH;
+    if mask.contains(StatxMask::STATX_RESERVED) || flags.exceeds(known) || flags.contains(sync) {
         return err(Errno::EINVAL);
     }
-    let place = k.resolve_arg(dirfd, path, flags.0)?;
+    let place = k.resolve_arg(dirfd, path, flags.bits())?;
     let stat = k.place_stat(&place)?;
     let time = |t: Timestamp| StatxTime { sec: t.secs, nsec: t.nanos, pad: 0 };
     // Looking for the mount takes longer than all else here, and few programs ask for it.
-    let mount = match mask.0 & STATX_MNT_ID {
-        0 => None,
-        _ => k.node.vfs.mounts().into_iter().find(|m| m.dev == stat.dev).map(|m| u64::from(m.id.0)),
+    let mount = if mask.contains(StatxMask::STATX_MNT_ID) {
+        k.node.vfs.mounts().into_iter().find(|m| m.dev == stat.dev).map(|m| u64::from(m.id.0))
+    } else {
+        None
     };
     let out = Statx {
-        mask: STATX_SHOWN | if mount.is_some() { STATX_MNT_ID as u32 } else { 0 },
+        mask: STATX_SHOWN | if mount.is_some() { StatxMask::STATX_MNT_ID.bits() as u32 } else { 0 },
         blksize: stat.blksize,
         nlink: stat.nlink,
         uid: stat.uid,
@@ -93,32 +90,32 @@ pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: Hex, mask: Hex, buf:
 
 /// access(2).
 pub fn access(k: &mut Ctx<'_>, path: Path, mode: u32) -> SysResult {
-    faccessat2(k, Fd(c::AT_FDCWD), path, mode, Hex(0))
+    faccessat2(k, Fd(c::AT_FDCWD), path, mode, AtFlags::empty())
 }
 
 /// faccessat(2) as the kernel has it: without flags.
 pub fn faccessat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, mode: u32) -> SysResult {
-    faccessat2(k, dirfd, path, mode, Hex(0))
+    faccessat2(k, dirfd, path, mode, AtFlags::empty())
 }
 
 /// faccessat2(2).
-pub fn faccessat2(k: &mut Ctx<'_>, dirfd: Fd, path: Path, mode: u32, flags: Hex) -> SysResult {
-    let known = c::AT_EACCESS | c::AT_SYMLINK_NOFOLLOW | c::AT_EMPTY_PATH;
-    if mode & !7 != 0 || flags.0 & !known != 0 {
+pub fn faccessat2(k: &mut Ctx<'_>, dirfd: Fd, path: Path, mode: u32, flags: AtFlags) -> SysResult {
+    let known = AtFlags::AT_EACCESS | AtFlags::AT_SYMLINK_NOFOLLOW | AtFlags::AT_EMPTY_PATH;
+    if mode & !7 != 0 || flags.exceeds(known) {
         return err(Errno::EINVAL);
     }
     // "The check is done using the calling process's real UID and GID, rather than the effective IDs" (access(2)).
-    let cred = if flags.0 & c::AT_EACCESS != 0 {
+    let cred = if flags.contains(AtFlags::AT_EACCESS) {
         k.fs_cred()
     } else {
         let [ruid, _, rgid, _] = k.process().real_ids;
         Cred { uid: ruid, gid: rgid, groups: k.process().cred.groups.clone() }
     };
     let path = k.read_path(path)?;
-    let place = if path.is_empty() && flags.0 & c::AT_EMPTY_PATH != 0 {
+    let place = if path.is_empty() && flags.contains(AtFlags::AT_EMPTY_PATH) {
         k.fd_place(dirfd)?
     } else {
-        k.resolve_as(&cred, dirfd, &path, flags.0 & c::AT_SYMLINK_NOFOLLOW == 0)?
+        k.resolve_as(&cred, dirfd, &path, !flags.contains(AtFlags::AT_SYMLINK_NOFOLLOW))?
     };
     match place {
         Place::Ino(ino) => k.node.vfs.access_ino(ino, &cred, mode)?,

@@ -10,8 +10,6 @@ use crate::file::FileKind;
 use crate::path::{Place, Reached, done};
 use crate::wait::SysResult;
 
-/// sync_file_range(2): WAIT_BEFORE, WRITE, WAIT_AFTER.
-const SYNC_FILE_RANGE: u64 = 7;
 /// posix_fadvise(2): POSIX_FADV_NORMAL to POSIX_FADV_NOREUSE.
 const ADVICES: std::ops::RangeInclusive<u32> = 0..=5;
 
@@ -69,7 +67,7 @@ pub fn ftruncate(k: &mut Ctx<'_>, fd: Fd, len: i64) -> SysResult {
 }
 
 /// fallocate(2).
-pub fn fallocate(k: &mut Ctx<'_>, fd: Fd, mode: Hex, offset: i64, len: i64) -> SysResult {
+pub fn fallocate(k: &mut Ctx<'_>, fd: Fd, mode: FallocateMode, offset: i64, len: i64) -> SysResult {
     let file = k.file(fd)?;
     let (kind, writable) = (file.kind.clone(), file.writable());
     // "EINVAL: offset was less than 0, or len was less than or equal to 0."
@@ -88,7 +86,7 @@ pub fn fallocate(k: &mut Ctx<'_>, fd: Fd, mode: Hex, offset: i64, len: i64) -> S
         _ => return err(Errno::ENODEV),
     };
     let end = from.checked_add(count).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;
-    let mode = u32::try_from(mode.0 & 0xffff_ffff).map_err(|_| Errno::EOPNOTSUPP)?;
+    let mode = u32::try_from(mode.bits()).map_err(|_| Errno::EOPNOTSUPP)?;
     if u64::from(mode) & c::FALLOC_FL_KEEP_SIZE == 0 {
         k.check_file_size(Some(ino), end)?;
     }
@@ -177,9 +175,10 @@ pub fn syncfs(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
 }
 
 /// sync_file_range(2): "does not flush disk write caches and thus does not provide any data integrity".
-pub fn sync_file_range(k: &mut Ctx<'_>, fd: Fd, offset: i64, count: i64, flags: Hex) -> SysResult {
+pub fn sync_file_range(k: &mut Ctx<'_>, fd: Fd, offset: i64, count: i64, flags: SyncRangeFlags) -> SysResult {
     let kind = &k.file(fd)?.kind;
-    if flags.0 & !SYNC_FILE_RANGE != 0 || offset < 0 || count < 0 || offset.checked_add(count).is_none() {
+    if flags.exceeds(SyncRangeFlags::all()) || offset < 0 || count < 0 || offset.checked_add(count).is_none()
+    {
         return err(Errno::EINVAL);
     }
     // "ESPIPE: fd refers to something other than a regular file, a block device, or a directory."

@@ -195,7 +195,7 @@ pub fn nanosleep(k: &mut Ctx<'_>, req: Ptr, rem: Ptr) -> SysResult {
     k.sleep(deadline, rem, false)
 }
 
-pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: Hex, req: Ptr, rem: Ptr) -> SysResult {
+pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: TimerFlags, req: Ptr, rem: Ptr) -> SysResult {
     // A thread has timers on its CPU clock, but cannot sleep on it (no `nsleep` in clock_thread).
     if clock as u64 == c::CLOCK_THREAD_CPUTIME_ID {
         return err(Errno::EOPNOTSUPP);
@@ -212,7 +212,7 @@ pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: Hex, req: Ptr, rem: P
         return err(Errno::EINVAL);
     }
     let realtime = k.timer_clock(clock, Errno::EOPNOTSUPP)?;
-    let absolute = flags.0 & c::TIMER_ABSTIME != 0;
+    let absolute = flags.contains(TimerFlags::TIMER_ABSTIME);
     let deadline =
         if absolute { k.clock_deadline(ns, realtime) } else { k.deadline(Some(ns)).unwrap_or(k.now()) };
     k.sleep(deadline, rem, absolute)
@@ -312,11 +312,11 @@ pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResu
     Ok(0)
 }
 
-pub fn timer_settime(k: &mut Ctx<'_>, id: i32, flags: Hex, value: Ptr, old: Ptr) -> SysResult {
+pub fn timer_settime(k: &mut Ctx<'_>, id: i32, flags: TimerFlags, value: Ptr, old: Ptr) -> SysResult {
     let spec: Itimerspec = k.read_obj(value)?;
     let timer = k.process().timers.get(&id).ok_or(Errno::EINVAL)?;
     let (realtime, before) = (timer.realtime, timer.schedule);
-    let new = k.schedule(&spec, flags.0 & c::TIMER_ABSTIME != 0, realtime)?;
+    let new = k.schedule(&spec, flags.contains(TimerFlags::TIMER_ABSTIME), realtime)?;
     if !old.is_null() {
         let shown = before.show(k.now());
         k.write_obj(old, &shown)?;
@@ -346,9 +346,9 @@ pub fn timer_delete(k: &mut Ctx<'_>, id: i32) -> SysResult {
     Ok(0)
 }
 
-pub fn timerfd_create(k: &mut Ctx<'_>, clock: u32, flags: Hex) -> SysResult {
+pub fn timerfd_create(k: &mut Ctx<'_>, clock: u32, flags: FdFlags) -> SysResult {
     let clock = clock as i32;
-    if flags.0 & !(c::O_CLOEXEC | c::O_NONBLOCK) != 0 {
+    if flags.exceeds(FdFlags::O_CLOEXEC | FdFlags::O_NONBLOCK) {
         return err(Errno::EINVAL);
     }
     // No CPU clocks here, not even other processes' ones.
@@ -359,8 +359,8 @@ pub fn timerfd_create(k: &mut Ctx<'_>, clock: u32, flags: Hex) -> SysResult {
     }
     let realtime = k.timer_clock(clock, Errno::EINVAL)?;
     let id = k.node.timerfds.insert(TimerFd { realtime, ..TimerFd::default() });
-    let file = File::new(FileKind::TimerFd(id), c::O_RDWR | flags.0 & c::O_NONBLOCK);
-    Ok(k.open_file(file, flags.0 & c::O_CLOEXEC != 0)?)
+    let file = File::new(FileKind::TimerFd(id), c::O_RDWR | flags.bits() & c::O_NONBLOCK);
+    Ok(k.open_file(file, flags.contains(FdFlags::O_CLOEXEC))?)
 }
 
 fn timerfd(k: &Ctx<'_>, fd: Fd) -> SysResult<TimerFdId> {
@@ -370,14 +370,14 @@ fn timerfd(k: &Ctx<'_>, fd: Fd) -> SysResult<TimerFdId> {
     }
 }
 
-pub fn timerfd_settime(k: &mut Ctx<'_>, fd: Fd, flags: Hex, value: Ptr, old: Ptr) -> SysResult {
-    if flags.0 & !(c::TIMER_ABSTIME | c::TFD_TIMER_CANCEL_ON_SET) != 0 {
+pub fn timerfd_settime(k: &mut Ctx<'_>, fd: Fd, flags: TimerFlags, value: Ptr, old: Ptr) -> SysResult {
+    if flags.exceeds(TimerFlags::TIMER_ABSTIME | TimerFlags::TFD_TIMER_CANCEL_ON_SET) {
         return err(Errno::EINVAL);
     }
     let spec: Itimerspec = k.read_obj(value)?;
     let id = timerfd(k, fd)?;
     let (realtime, before) = (k.node.timerfds[id].realtime, k.node.timerfds[id].schedule);
-    let new = k.schedule(&spec, flags.0 & c::TIMER_ABSTIME != 0, realtime)?;
+    let new = k.schedule(&spec, flags.contains(TimerFlags::TIMER_ABSTIME), realtime)?;
     if !old.is_null() {
         let shown = before.show(k.now());
         k.write_obj(old, &shown)?;

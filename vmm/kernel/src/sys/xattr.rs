@@ -40,8 +40,8 @@ fn inode(place: Place) -> Result<Ino, Errno> {
     }
 }
 
-fn set(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64, flags: Hex) -> SysResult {
-    if flags.0 & !(c::XATTR_CREATE | c::XATTR_REPLACE) != 0 {
+fn set(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64, flags: XattrFlags) -> SysResult {
+    if flags.exceeds(XattrFlags::all()) {
         return err(Errno::EINVAL);
     }
     let name = k.xattr_name(name)?;
@@ -51,7 +51,7 @@ fn set(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64, flags: 
     let mut bytes = vec![0; size as usize];
     k.read_bytes(value.0, &mut bytes)?;
     let (cred, now) = (k.fs_cred(), k.now());
-    k.node.vfs.set_xattr(inode(place)?, &cred, &name, &bytes, flags.0 as u32, now)?;
+    k.node.vfs.set_xattr(inode(place)?, &cred, &name, &bytes, flags.bits() as u32, now)?;
     Ok(0)
 }
 
@@ -99,19 +99,33 @@ fn remove(k: &mut Ctx<'_>, place: Place, name: Path) -> SysResult {
 }
 
 /// setxattr(2).
-pub fn setxattr(k: &mut Ctx<'_>, path: Path, name: Path, value: Ptr, size: u64, flags: Hex) -> SysResult {
+pub fn setxattr(
+    k: &mut Ctx<'_>,
+    path: Path,
+    name: Path,
+    value: Ptr,
+    size: u64,
+    flags: XattrFlags,
+) -> SysResult {
     let place = k.xattr_path(path, true)?;
     set(k, place, name, value, size, flags)
 }
 
 /// lsetxattr(2).
-pub fn lsetxattr(k: &mut Ctx<'_>, path: Path, name: Path, value: Ptr, size: u64, flags: Hex) -> SysResult {
+pub fn lsetxattr(
+    k: &mut Ctx<'_>,
+    path: Path,
+    name: Path,
+    value: Ptr,
+    size: u64,
+    flags: XattrFlags,
+) -> SysResult {
     let place = k.xattr_path(path, false)?;
     set(k, place, name, value, size, flags)
 }
 
 /// fsetxattr(2).
-pub fn fsetxattr(k: &mut Ctx<'_>, fd: Fd, name: Path, value: Ptr, size: u64, flags: Hex) -> SysResult {
+pub fn fsetxattr(k: &mut Ctx<'_>, fd: Fd, name: Path, value: Ptr, size: u64, flags: XattrFlags) -> SysResult {
     let place = k.xattr_fd(fd)?;
     set(k, place, name, value, size, flags)
 }

@@ -215,9 +215,9 @@ impl Storm {
                 let n = self.below(self.memory.len() as u64) as usize;
                 self.memory[n]
             }
-            (ArgKind::Hex, _) if bad => self.dice.word(Stream::Workload),
-            (ArgKind::Hex, "op") => 1 << self.below(4),
-            (ArgKind::Hex, _) => match self.below(4) {
+            (ArgKind::Hex | ArgKind::Flags(_), _) if bad => self.dice.word(Stream::Workload),
+            (ArgKind::Hex | ArgKind::Flags(_), "op") => 1 << self.below(4),
+            (ArgKind::Hex | ArgKind::Flags(_), _) => match self.below(4) {
                 0 => 1 << self.below(22),
                 1 => c::O_RDWR | c::O_CREAT | 1 << self.below(22),
                 _ => 0,
@@ -241,10 +241,11 @@ impl Storm {
         let forked = self.below(16) == 0;
         let bench = &mut self.bench;
         bench.prepare(tid, info.nr, &args);
+        let call = bench.call_in(tid);
         let copy = forked.then(|| (bench.node.clone(), bench.decisions.clone()));
-        let outcome = bench.node.syscall(tid, &mut Outside::new(&mut bench.base, &mut bench.decisions));
+        let outcome = bench.node.syscall(tid, call, &mut Outside::new(&mut bench.base, &mut bench.decisions));
         if let Some((mut node, mut decisions)) = copy {
-            let again = node.syscall(tid, &mut Outside::new(&mut bench.base, &mut decisions));
+            let again = node.syscall(tid, call, &mut Outside::new(&mut bench.base, &mut decisions));
             assert_eq!(outcome, again, "{name} {args:x?} answers differently on a clone");
         }
         self.made.entry(name).or_insert([0; 2])

@@ -202,7 +202,7 @@ impl Ctx<'_> {
         items: Vec<(u64, u64, Vec<u8>)>,
         files: Vec<FileId>,
         passcred: bool,
-        flags: u64,
+        flags: MsgFlags,
     ) -> (u64, bool) {
         if hdr.control == 0 {
             let truncated = passcred || !files.is_empty() || !items.is_empty();
@@ -231,13 +231,13 @@ impl Ctx<'_> {
     }
 
     /// `scm_detach_fds`: as many descriptors as there is room, and as RLIMIT_NOFILE allows. Whether some were lost.
-    fn write_rights(&mut self, at: &mut u64, left: &mut u64, files: Vec<FileId>, flags: u64) -> bool {
+    fn write_rights(&mut self, at: &mut u64, left: &mut u64, files: Vec<FileId>, flags: MsgFlags) -> bool {
         if files.is_empty() {
             return false;
         }
         let room = (left.saturating_sub(HEADER as u64) / 4) as usize;
         let limit = self.process().limits[c::RLIMIT_NOFILE as usize].cur;
-        let cloexec = flags & c::MSG_CMSG_CLOEXEC != 0;
+        let cloexec = flags.contains(MsgFlags::MSG_CMSG_CLOEXEC);
         let mut given = 0;
         for file in files.iter().take(room) {
             let place = at.wrapping_add((HEADER + 4 * given) as u64);

@@ -25,7 +25,7 @@ const NOBODY: u32 = 65534;
 impl Ctx<'_> {
     /// Sends a message, or what is left of one whose sending slept; the result counts from its start.
     pub(super) fn send_message(&mut self, sock: Sock, msg: &Outgoing<'_>) -> SysResult {
-        if msg.flags & c::MSG_OOB != 0 {
+        if msg.flags.contains(MsgFlags::MSG_OOB) {
             return err(Errno::EOPNOTSUPP);
         }
         match sock {
@@ -57,15 +57,15 @@ impl Ctx<'_> {
     }
 
     /// EPIPE with its signal, unless the caller does not want it.
-    fn broken_pipe<T>(&mut self, flags: u64) -> SysResult<T> {
-        if flags & c::MSG_NOSIGNAL == 0 {
+    fn broken_pipe<T>(&mut self, flags: MsgFlags) -> SysResult<T> {
+        if !flags.contains(MsgFlags::MSG_NOSIGNAL) {
             self.raise_sigpipe();
         }
         err(Errno::EPIPE)
     }
 
     fn send_tcp(&mut self, id: SocketId, msg: &Outgoing<'_>) -> SysResult {
-        if msg.flags & c::MSG_FASTOPEN != 0 {
+        if msg.flags.contains(MsgFlags::MSG_FASTOPEN) {
             // As with net.ipv4.tcp_fastopen without its client bit; programs connect first then.
             return err(Errno::EOPNOTSUPP);
         }
@@ -87,7 +87,7 @@ impl Ctx<'_> {
                 Err(_) if done > 0 => return Ok(done),
                 Err(e) => return err(e),
             };
-            let more = msg.flags & c::MSG_MORE != 0 || done + (data.len() as u64) < total;
+            let more = msg.flags.contains(MsgFlags::MSG_MORE) || done + (data.len() as u64) < total;
             let now = self.now();
             match self.node.net.send(id, &data, more, now) {
                 Ok(n) if done + n as u64 == total => return Ok(total),
@@ -105,7 +105,7 @@ impl Ctx<'_> {
         if msg.source.len() > UDP_LEN_MAX {
             return err(Errno::EMSGSIZE);
         }
-        if msg.flags & c::MSG_MORE != 0 {
+        if msg.flags.contains(MsgFlags::MSG_MORE) {
             return Err(Stop::Unsupported("MSG_MORE on a datagram socket".into()));
         }
         let v6 = self.inet(id)?.v6;
@@ -205,11 +205,11 @@ impl Ctx<'_> {
     /// Receives a message. Flags that Linux ignores are ignored.
     pub(super) fn recv_message(&mut self, sock: Sock, want: &Incoming<'_>) -> SysResult<Got> {
         let tcp = matches!(sock, Sock::Inet(id) if self.inet(id)?.proto == Proto::Tcp);
-        if want.flags & c::MSG_OOB != 0 && (tcp || matches!(sock, Sock::Unix(_))) {
+        if want.flags.contains(MsgFlags::MSG_OOB) && (tcp || matches!(sock, Sock::Unix(_))) {
             // There never is urgent data: EINVAL on TCP says just that.
             return err(if tcp { Errno::EINVAL } else { Errno::EOPNOTSUPP });
         }
-        if want.flags & c::MSG_ERRQUEUE != 0 && matches!(sock, Sock::Inet(_)) {
+        if want.flags.contains(MsgFlags::MSG_ERRQUEUE) && matches!(sock, Sock::Inet(_)) {
             return err(Errno::EAGAIN);
         }
         match sock {
@@ -235,7 +235,7 @@ impl Ctx<'_> {
     fn target(&self, want: &Incoming<'_>, lowat: u64) -> u64 {
         match want.sink {
             Sink::Collect(_) => 1,
-            _ if want.flags & c::MSG_WAITALL != 0 => want.sink.len(),
+            _ if want.flags.contains(MsgFlags::MSG_WAITALL) => want.sink.len(),
             _ => lowat.min(want.sink.len()).max(1),
         }
     }
@@ -251,9 +251,9 @@ impl Ctx<'_> {
     fn recv_tcp(&mut self, id: SocketId, want: &Incoming<'_>) -> SysResult<Got> {
         let (total, timeout) = (want.sink.len(), self.inet(id)?.generic.rcvtimeo);
         let target = self.target(want, u64::from(self.node.net.options(id)?.rcvlowat));
-        let peek = want.flags & c::MSG_PEEK != 0;
+        let peek = want.flags.contains(MsgFlags::MSG_PEEK);
         // "MSG_TRUNC ... causes the received bytes of data to be discarded, rather than passed back" (tcp(7)).
-        let discard = want.flags & c::MSG_TRUNC != 0;
+        let discard = want.flags.contains(MsgFlags::MSG_TRUNC);
         let mut got = Got::default();
         let mut done = self.bytes_done();
         loop {
@@ -304,7 +304,7 @@ impl Ctx<'_> {
 
     fn recv_udp(&mut self, id: SocketId, want: &Incoming<'_>) -> SysResult<Got> {
         let timeout = self.inet(id)?.generic.rcvtimeo;
-        let datagram = match self.node.net.recv_from(id, want.flags & c::MSG_PEEK != 0) {
+        let datagram = match self.node.net.recv_from(id, want.flags.contains(MsgFlags::MSG_PEEK)) {
             Ok(datagram) => datagram,
             Err(Errno::EAGAIN) if self.must_not_sleep(want.nonblock, timeout) => return err(Errno::EAGAIN),
             Err(Errno::EAGAIN) if self.node.net.readiness(id).contains(ReadyFlags::RDHUP) => {
@@ -327,7 +327,7 @@ impl Ctx<'_> {
         let (total, timeout) = (want.sink.len(), socket.generic.rcvtimeo);
         let lowat = socket.generic.kept.get(&(c::SOL_SOCKET, c::SO_RCVLOWAT)).map_or(1, |v| *v as u64);
         let target = self.target(want, lowat);
-        let peek = want.flags & c::MSG_PEEK != 0;
+        let peek = want.flags.contains(MsgFlags::MSG_PEEK);
         let mut got = Got::default();
         let mut done = self.bytes_done();
         loop {
@@ -366,7 +366,7 @@ impl Ctx<'_> {
 
     fn recv_unix_packet(&mut self, id: UnixId, want: &Incoming<'_>) -> SysResult<Got> {
         let timeout = self.node.unix.get(id).generic.rcvtimeo;
-        let peek = want.flags & c::MSG_PEEK != 0;
+        let peek = want.flags.contains(MsgFlags::MSG_PEEK);
         let sleeps = !self.must_not_sleep(want.nonblock, timeout);
         let result = self.node.unix.recv_packet(id, want.sink.len() as usize, peek, sleeps);
         let mut received = self.unix_result(result, want.nonblock, timeout)?;
@@ -413,11 +413,11 @@ impl Ctx<'_> {
 
 /// Result and MSG_TRUNC of a packet of `whole` bytes of which `n` were stored. recv(2): MSG_TRUNC as argument returns "the
 /// real length of the packet or datagram".
-fn truncation(got: &mut Got, flags: u64, n: u64, whole: u64) {
+fn truncation(got: &mut Got, flags: MsgFlags, n: u64, whole: u64) {
     if n < whole {
-        got.flags |= c::MSG_TRUNC;
+        got.flags |= MsgFlags::MSG_TRUNC;
     }
-    got.value = if flags & c::MSG_TRUNC != 0 { whole } else { n };
+    got.value = if flags.contains(MsgFlags::MSG_TRUNC) { whole } else { n };
 }
 
 /// The destination of a datagram; `None` is the connected peer.
