@@ -192,7 +192,7 @@ impl Node {
         let queued = epoll.items.get(&key).is_some_and(|i| i.queued);
         epoll.items.insert(key, Item { events: event.events, data: event.data, queued, object });
         if add {
-            self.epoll_watch.entry(object).or_default().push(WatchKey { epoll: ep, key });
+            self.epoll_watch.get_or_default(object).push(WatchKey { epoll: ep, key });
         }
         let tid = self.run_queue.first().copied();
         let bits = match (object, tid) {

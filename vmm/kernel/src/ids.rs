@@ -1,7 +1,7 @@
 //! Typed ids and the arena which hands them out. Ids are never used twice within a node, so that a stale one is
 //! noticed instead of naming something else.
 
-use std::collections::BTreeMap;
+use bloodhound_persistent::Table;
 
 macro_rules! ids {
     ($($(#[$m:meta])* $name:ident),* $(,)?) => {$(
@@ -38,17 +38,17 @@ ids! {
     ShmId,
 }
 
-/// Objects of one kind by id, in id order.
+/// Objects of one kind by id, in id order. A write to an object after a clone of the arena copies that object only.
 #[derive(Clone, Debug)]
 pub struct Arena<I, T> {
-    items: BTreeMap<I, T>,
+    items: Table<I, T>,
     next: u32,
 }
 
-impl<I: Copy + Ord + From<u32> + std::fmt::Debug, T> Arena<I, T> {
+impl<I: Copy + Ord + From<u32> + std::fmt::Debug, T: Clone> Arena<I, T> {
     /// An empty arena whose first id is `first`.
     pub fn starting_at(first: u32) -> Self {
-        Arena { items: BTreeMap::new(), next: first }
+        Arena { items: Table::new(), next: first }
     }
 
     /// Stores `item` under a fresh id.
@@ -95,14 +95,14 @@ impl<I: Copy + Ord + From<u32> + std::fmt::Debug, T> Arena<I, T> {
     }
 }
 
-impl<I: Copy + Ord + From<u32> + std::fmt::Debug, T> std::ops::Index<I> for Arena<I, T> {
+impl<I: Copy + Ord + From<u32> + std::fmt::Debug, T: Clone> std::ops::Index<I> for Arena<I, T> {
     type Output = T;
     fn index(&self, id: I) -> &T {
         self.items.get(&id).unwrap_or_else(|| panic!("no object {id:?}"))
     }
 }
 
-impl<I: Copy + Ord + From<u32> + std::fmt::Debug, T> std::ops::IndexMut<I> for Arena<I, T> {
+impl<I: Copy + Ord + From<u32> + std::fmt::Debug, T: Clone> std::ops::IndexMut<I> for Arena<I, T> {
     fn index_mut(&mut self, id: I) -> &mut T {
         self.items.get_mut(&id).unwrap_or_else(|| panic!("no object {id:?}"))
     }

@@ -3,7 +3,6 @@
 //! The stack has the protocols; here are the family and type of each socket, the options that are only remembered,
 //! closing, and readiness in epoll(7)'s terms.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -32,7 +31,7 @@ pub struct InetSocket {
 pub const UNPRIVILEGED_PORT_START: u16 = 1024;
 
 /// All internet sockets of a node that a descriptor refers to.
-pub type InetSockets = BTreeMap<SocketId, InetSocket>;
+pub type InetSockets = bloodhound_persistent::Table<SocketId, InetSocket>;
 
 /// What a wake-up of the network stack tells as EPOLL* bits: data with every kind of reading
 /// (`sock_def_readable`), room with every kind of writing (`sk_stream_write_space`).

@@ -2,12 +2,13 @@
 //! A plain value; everything a system call can change is in here. Neighbours: [`crate::ctx`] (a system call's view),
 //! [`crate::dispatch`] (traps), `bloodhound-sim` (time, network, scheduling over all nodes).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
 use bloodhound_frames::Frame;
 use bloodhound_net::{NodeId, Stack};
+use bloodhound_persistent::{Map, Set, Table};
 use bloodhound_vfs::Vfs;
 
 use crate::epoll::Epoll;
@@ -134,9 +135,9 @@ pub struct Node {
     /// Its own time; never behind an event it has seen.
     pub clock: SimTime,
     /// All tasks.
-    pub tasks: BTreeMap<Tid, Task>,
+    pub tasks: Table<Tid, Task>,
     /// All processes, zombies included.
-    pub processes: BTreeMap<Pid, Process>,
+    pub processes: Table<Pid, Process>,
     /// Address spaces.
     pub mms: Arena<MmId, Mm>,
     /// Open file descriptions.
@@ -148,7 +149,7 @@ pub struct Node {
     /// Pipes.
     pub pipes: Arena<PipeId, Pipe>,
     /// Fifo buffers by inode.
-    pub fifos: BTreeMap<bloodhound_vfs::Ino, PipeId>,
+    pub fifos: Map<bloodhound_vfs::Ino, PipeId>,
     /// eventfds.
     pub events: Arena<EventId, EventFd>,
     /// timerfds.
@@ -158,7 +159,7 @@ pub struct Node {
     /// epoll instances.
     pub epolls: Arena<EpollId, Epoll>,
     /// Which epoll instances watch an object: (instance, descriptor number, description).
-    pub epoll_watch: BTreeMap<crate::wait::Object, Vec<crate::epoll::WatchKey>>,
+    pub epoll_watch: Map<crate::wait::Object, Vec<crate::epoll::WatchKey>>,
     /// The kernel's part of TCP and UDP sockets.
     pub inet: crate::inet::InetSockets,
     /// Unix sockets.
@@ -166,15 +167,15 @@ pub struct Node {
     /// Unnamed shared memory.
     pub shm: Arena<ShmId, Shm>,
     /// Who waits for what, first come first.
-    pub waiters: BTreeMap<WaitOn, Vec<Tid>>,
+    pub waiters: Map<WaitOn, Vec<Tid>>,
     /// Futex waiters, first come first.
-    pub futexes: BTreeMap<FutexKey, VecDeque<Tid>>,
+    pub futexes: Map<FutexKey, VecDeque<Tid>>,
     /// Deadlines of sleeping tasks.
-    pub sleepers: BTreeSet<(SimTime, Tid)>,
+    pub sleepers: Set<(SimTime, Tid)>,
     /// Seals of memfd files (fcntl(2)).
-    pub seals: BTreeMap<bloodhound_vfs::Ino, u64>,
+    pub seals: Map<bloodhound_vfs::Ino, u64>,
     /// Armed timers.
-    pub timers: BTreeSet<(SimTime, TimerKey)>,
+    pub timers: Set<(SimTime, TimerKey)>,
     /// Runnable tasks; the scheduler picks from it.
     pub run_queue: Vec<Tid>,
     /// How often a task became runnable.
@@ -200,13 +201,13 @@ pub struct Node {
     /// Executable pages of unchanged files with their cpuid instructions patched; `None` for those that have none.
     pub patched: Arc<BTreeMap<(bloodhound_vfs::Ino, u64), Option<Frame>>>,
     /// Address spaces that map an inode, so that writes reach their platform mappings.
-    pub mapped: BTreeMap<bloodhound_vfs::Ino, BTreeMap<MmId, u32>>,
+    pub mapped: Map<bloodhound_vfs::Ino, Map<MmId, u32>>,
     /// Address spaces that are gone, for the platform to drop; see [`Mm::space`].
     pub dead_spaces: Vec<u64>,
     /// The task that just ran asked for another one to go first (sched_yield).
     pub yielded: bool,
     /// SysV keys of shared-memory segments.
-    pub sysv: BTreeMap<i32, ShmId>,
+    pub sysv: Map<i32, ShmId>,
 }
 
 impl Node {
@@ -216,27 +217,27 @@ impl Node {
         Node {
             config,
             clock: SimTime::ZERO,
-            tasks: BTreeMap::new(),
-            processes: BTreeMap::new(),
+            tasks: Table::new(),
+            processes: Table::new(),
             mms: Arena::starting_at(1),
             files: Arena::starting_at(1),
             vfs,
             net,
             pipes: Arena::starting_at(1),
-            fifos: BTreeMap::new(),
+            fifos: Map::new(),
             events: Arena::starting_at(1),
             timerfds: Arena::starting_at(1),
             signalfds: Arena::starting_at(1),
             epolls: Arena::starting_at(1),
-            epoll_watch: BTreeMap::new(),
+            epoll_watch: Map::new(),
             inet: Default::default(),
             unix: Default::default(),
             shm: Arena::starting_at(1),
-            waiters: BTreeMap::new(),
-            futexes: BTreeMap::new(),
-            sleepers: BTreeSet::new(),
-            seals: BTreeMap::new(),
-            timers: BTreeSet::new(),
+            waiters: Map::new(),
+            futexes: Map::new(),
+            sleepers: Set::new(),
+            seals: Map::new(),
+            timers: Set::new(),
             run_queue: Vec::new(),
             woken: 0,
             locks: Default::default(),
@@ -249,10 +250,10 @@ impl Node {
             vvar: None,
             vdso: Default::default(),
             patched: Default::default(),
-            mapped: BTreeMap::new(),
+            mapped: Map::new(),
             dead_spaces: Vec::new(),
             yielded: false,
-            sysv: BTreeMap::new(),
+            sysv: Map::new(),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::structs::{Rlimit, Sigaction};
+use bloodhound_persistent::Map;
 use bloodhound_vfs::{Cred, Ino};
 
 use crate::ids::*;
@@ -21,44 +22,56 @@ pub struct FdEntry {
 /// A descriptor table. Lowest free number first, as POSIX demands.
 #[derive(Clone, Debug, Default)]
 pub struct FdTable {
-    slots: Vec<Option<FdEntry>>,
+    slots: Map<u32, FdEntry>,
+    /// All numbers below this one are open: where the search for a free one begins, so that opening n files is not O(n^2).
+    full_to: u32,
 }
 
 impl FdTable {
     /// The entry of `fd`.
     pub fn get(&self, fd: i32) -> Result<FdEntry, Errno> {
-        usize::try_from(fd).ok().and_then(|i| self.slots.get(i).copied().flatten()).ok_or(Errno::EBADF)
+        u32::try_from(fd).ok().and_then(|fd| self.slots.get(&fd).copied()).ok_or(Errno::EBADF)
     }
 
     /// The entry of `fd`.
     pub fn get_mut(&mut self, fd: i32) -> Result<&mut FdEntry, Errno> {
-        usize::try_from(fd).ok().and_then(|i| self.slots.get_mut(i)?.as_mut()).ok_or(Errno::EBADF)
+        u32::try_from(fd).ok().and_then(|fd| self.slots.get_mut(&fd)).ok_or(Errno::EBADF)
     }
 
     /// Lowest free descriptor of at least `from`, or EMFILE at `limit`.
     pub fn lowest_free(&self, from: usize, limit: u64) -> Result<usize, Errno> {
-        let free = (from..self.slots.len()).find(|i| self.slots[*i].is_none());
-        let fd = free.unwrap_or(self.slots.len().max(from));
-        if fd as u64 >= limit { Err(Errno::EMFILE) } else { Ok(fd) }
+        let from = u32::try_from(from).map_err(|_| Errno::EMFILE)?.max(self.full_to);
+        let fd = self.first_free(from);
+        if u64::from(fd) >= limit { Err(Errno::EMFILE) } else { Ok(fd as usize) }
     }
 
     /// Sets slot `fd`, returning what was there.
     pub fn set(&mut self, fd: usize, entry: FdEntry) -> Option<FdEntry> {
-        if fd >= self.slots.len() {
-            self.slots.resize(fd + 1, None);
+        let fd = u32::try_from(fd).expect("descriptors are below RLIMIT_NOFILE");
+        let old = self.slots.insert(fd, entry);
+        if fd == self.full_to {
+            self.full_to = self.first_free(fd);
         }
-        self.slots[fd].replace(entry)
+        old
+    }
+
+    /// The first number from `from` on that is not open.
+    fn first_free(&self, from: u32) -> u32 {
+        let open = self.slots.range(from..).map(|(fd, _)| *fd);
+        from + open.zip(from..).take_while(|(fd, expected)| fd == expected).count() as u32
     }
 
     /// Empties slot `fd`.
     pub fn take(&mut self, fd: i32) -> Result<FdEntry, Errno> {
-        let slot = usize::try_from(fd).ok().and_then(|i| self.slots.get_mut(i)).ok_or(Errno::EBADF)?;
-        slot.take().ok_or(Errno::EBADF)
+        let fd = u32::try_from(fd).map_err(|_| Errno::EBADF)?;
+        let entry = self.slots.remove(&fd).ok_or(Errno::EBADF)?;
+        self.full_to = self.full_to.min(fd);
+        Ok(entry)
     }
 
     /// All open descriptors in order.
     pub fn iter(&self) -> impl Iterator<Item = (i32, FdEntry)> + '_ {
-        self.slots.iter().enumerate().filter_map(|(i, e)| e.map(|e| (i as i32, e)))
+        self.slots.iter().map(|(fd, entry)| (*fd as i32, *entry))
     }
 }
 

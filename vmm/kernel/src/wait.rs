@@ -225,7 +225,7 @@ impl Node {
     /// Puts `tid` to sleep as `wait` says. Called by the dispatcher only.
     pub(crate) fn block(&mut self, tid: Tid, wait: Box<Wait>) {
         for on in &wait.on {
-            self.waiters.entry(*on).or_default().push(tid);
+            self.waiters.get_or_default(*on).push(tid);
         }
         if let Some(deadline) = wait.deadline {
             self.sleepers.insert((deadline, tid));

@@ -14,7 +14,8 @@ use crate::{
     Config, Options, Packet, Proto, ReadyFlags, SockOpt, SocketId, SocketInfo, TcpInfo, TcpState, seq,
 };
 use bloodhound_abi::{Errno, SimTime};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use bloodhound_persistent::{Map, Set, Table};
+use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 type Result<T, E = Errno> = std::result::Result<T, E>;
@@ -34,16 +35,16 @@ type Pair = (SocketAddr, SocketAddr);
 pub struct Stack {
     net: Interfaces,
     seed: u64,
-    sockets: BTreeMap<SocketId, Socket>,
+    sockets: Table<SocketId, Socket>,
     next_id: u32,
     /// TCP connections: to a connection, to its TIME_WAIT, or to the listener that has it half open.
-    conns: BTreeMap<Pair, SocketId>,
+    conns: Map<Pair, SocketId>,
     /// Who holds which port.
-    ports: BTreeSet<(Proto, u16, SocketId)>,
+    ports: Set<(Proto, u16, SocketId)>,
     /// Listening sockets by port.
-    listeners: BTreeSet<(u16, SocketId)>,
+    listeners: Set<(u16, SocketId)>,
     /// Sockets with a deadline.
-    timers: BTreeSet<(SimTime, SocketId)>,
+    timers: Set<(SimTime, SocketId)>,
     events: Vec<(SocketId, ReadyFlags)>,
     /// Where the search for an ephemeral port goes on, as an offset into the range.
     next_port: u32,
@@ -59,12 +60,12 @@ impl Stack {
         Stack {
             net: Interfaces { config, addresses: Vec::new(), out: Vec::new(), loopback: VecDeque::new() },
             seed,
-            sockets: BTreeMap::new(),
+            sockets: Table::new(),
             next_id: 0,
-            conns: BTreeMap::new(),
-            ports: BTreeSet::new(),
-            listeners: BTreeSet::new(),
-            timers: BTreeSet::new(),
+            conns: Map::new(),
+            ports: Set::new(),
+            listeners: Set::new(),
+            timers: Set::new(),
             events: Vec::new(),
             next_port,
         }
@@ -217,7 +218,7 @@ impl Stack {
     /// sockets, in the order of their ids.
     pub fn sockets(&self) -> Vec<SocketInfo> {
         let mut list = Vec::new();
-        for (id, socket) in &self.sockets {
+        for (id, socket) in self.sockets.iter() {
             let c = &socket.common;
             if !c.holds_port || (c.proto == Proto::Tcp && socket.state() == TcpState::Close) {
                 continue;

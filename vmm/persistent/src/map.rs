@@ -115,7 +115,7 @@ impl<K: Ord, V> Map<K, V> {
     pub fn range<R: RangeBounds<K>>(
         &self,
         range: R,
-    ) -> impl DoubleEndedIterator<Item = (&K, &V)> + use<'_, K, V, R> {
+    ) -> impl DoubleEndedIterator<Item = (&K, &V)> + Clone + use<'_, K, V, R> {
         let count = |included: &dyn Fn(&K) -> bool| {
             let full = self.leaves.partition_point(|leaf| leaf.last().is_some_and(|(k, _)| included(k)));
             let part = self.leaves.get(full).map_or(0, |leaf| leaf.partition_point(|(k, _)| included(k)));

@@ -79,7 +79,10 @@ impl<K: Ord + Clone> Set<K> {
     }
 
     /// The members of a range, in order.
-    pub fn range<R: RangeBounds<K>>(&self, range: R) -> impl DoubleEndedIterator<Item = &K> + use<'_, K, R> {
+    pub fn range<R: RangeBounds<K>>(
+        &self,
+        range: R,
+    ) -> impl DoubleEndedIterator<Item = &K> + Clone + use<'_, K, R> {
         self.map.range(range).map(|(k, ())| k)
     }
 

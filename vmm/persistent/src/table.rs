@@ -96,7 +96,7 @@ impl<K: Ord + Clone, T: Clone> Table<K, T> {
     pub fn range<R: RangeBounds<K>>(
         &self,
         range: R,
-    ) -> impl DoubleEndedIterator<Item = (&K, &T)> + use<'_, K, T, R> {
+    ) -> impl DoubleEndedIterator<Item = (&K, &T)> + Clone + use<'_, K, T, R> {
         self.map.range(range).map(|(k, v)| (k, &**v))
     }
 

@@ -112,7 +112,8 @@ fn a_write_to_a_table_copies_one_value() {
         }
     }
     let copies = std::sync::Arc::default();
-    let mut table: Table<u32, Counted> = (0..1000).map(|k| (k, Counted(std::sync::Arc::clone(&copies)))).collect();
+    let mut table: Table<u32, Counted> =
+        (0..1000).map(|k| (k, Counted(std::sync::Arc::clone(&copies)))).collect();
     let _before = table.clone();
     let _value = table.get_mut(&500).expect("it is there");
     assert_eq!(copies.load(std::sync::atomic::Ordering::Relaxed), 1);

@@ -11,12 +11,12 @@ pub mod pages;
 pub mod shown;
 pub mod user;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_frames::Frame;
+use bloodhound_persistent::Map;
 use bloodhound_vfs::Ino;
 
 use crate::ids::*;
@@ -126,7 +126,7 @@ pub struct Mm {
     pub space: u64,
     /// Processes that use it (vfork shares it).
     pub users: u32,
-    vmas: BTreeMap<u64, Vma>,
+    vmas: Map<u64, Vma>,
     /// Private pages.
     pub pages: PageTable,
     /// Ranges (address, bytes) whose platform mappings are stale.
@@ -155,7 +155,7 @@ impl Mm {
         Mm {
             space,
             users: 1,
-            vmas: BTreeMap::new(),
+            vmas: Map::new(),
             pages: PageTable::default(),
             invalid: Vec::new(),
             protect: false,
@@ -225,10 +225,8 @@ impl Mm {
     pub fn insert(&mut self, mut vma: Vma) {
         debug_assert!(!self.overlaps(vma.start, vma.end) && vma.start < vma.end);
         self.total += vma.end - vma.start;
-        if let Some((_, before)) = self.vmas.range(..vma.start).next_back()
-            && before.continues(&vma)
-        {
-            let before = before.clone();
+        let before = self.vmas.range(..vma.start).next_back().map(|(_, before)| before);
+        if let Some(before) = before.filter(|before| before.continues(&vma)).cloned() {
             self.vmas.remove(&before.start);
             vma = Vma { end: vma.end, ..before };
         }

@@ -15,10 +15,15 @@ use crate::wait::{FutexKey, Restart, Resume, SysResult, Wait, WaitOn};
 impl Node {
     /// A task stops waiting for whatever futex it was queued on.
     pub(crate) fn futex_forget(&mut self, tid: Tid) {
-        self.futexes.retain(|_, queue| {
+        let queued = self.futexes.iter().filter(|(_, queue)| queue.contains(&tid));
+        let keys: Vec<FutexKey> = queued.map(|(key, _)| *key).collect();
+        for key in keys {
+            let queue = self.futexes.get_or_default(key);
             queue.retain(|t| *t != tid);
-            !queue.is_empty()
-        });
+            if queue.is_empty() {
+                self.futexes.remove(&key);
+            }
+        }
     }
 
     /// Wakes up to `count` waiters whose bit sets meet `bitset`, first come first.
@@ -61,7 +66,7 @@ impl Node {
         let mut moved = 0;
         while moved < count {
             let Some(tid) = self.futexes.get_mut(&from).and_then(|q| q.pop_front()) else { break };
-            self.futexes.entry(to).or_default().push_back(tid);
+            self.futexes.get_or_default(to).push_back(tid);
             moved += 1;
         }
         if self.futexes.get(&from).is_some_and(|q| q.is_empty()) {
@@ -120,7 +125,7 @@ impl Ctx<'_> {
             return err(Errno::ETIMEDOUT);
         }
         if !self.node.signal_deliverable(self.tid) {
-            self.node.futexes.entry(key).or_default().push_back(self.tid);
+            self.node.futexes.get_or_default(key).push_back(self.tid);
         }
         let wait = Wait::on(WaitOn::Futex(key)).deadline(deadline).restart(restart);
         Err(wait.resume(Resume::Futex { woken: false, bitset }).into())

@@ -46,7 +46,7 @@ impl Node {
         match vma.backing {
             Backing::File { ino, .. } => {
                 self.vfs.map_start(ino);
-                *self.mapped.entry(ino).or_default().entry(mm).or_insert(0) += 1;
+                *self.mapped.get_or_default(ino).get_or_default(mm) += 1;
             }
             Backing::Shm { id, .. } => self.shm[id].refs += 1,
             _ => {}

@@ -245,7 +245,7 @@ impl Ctx<'_> {
     fn join_fifo(&mut self, ino: Ino, read: bool, write: bool) {
         let node = &mut *self.node;
         let pipes = &mut node.pipes;
-        let id = *node.fifos.entry(ino).or_insert_with(|| pipes.insert(Pipe::default()));
+        let id = *node.fifos.get_or_insert_with(ino, || pipes.insert(Pipe::default()));
         let pipe = &mut node.pipes[id];
         pipe.readers += u32::from(read);
         pipe.writers += u32::from(write);
