@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -70,6 +71,31 @@ static void ask(const char *server, long count)
 			if ((got = read(fd, buffer, 64 - n)) <= 0)
 				exit(1);
 	}
+}
+
+static void *sleeper(void *arg)
+{
+	pause();
+	return arg;
+}
+
+/* A server with many idle threads and connections: `count` threads, ten times as many descriptors, a tenth of them sockets. */
+static void crowd(long count)
+{
+	struct rlimit most = { 20 * count + 100, 20 * count + 100 };
+	pthread_attr_t attr;
+	pthread_t thread;
+	setrlimit(RLIMIT_NOFILE, &most);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, 16384);
+	for (long i = 0; i < count; i++)
+		if (pthread_create(&thread, &attr, sleeper, NULL))
+			exit(1);
+	for (long i = 0; i < 10 * count; i++)
+		if ((i % 10 ? dup(0) : socket(AF_INET, SOCK_DGRAM, 0)) < 0)
+			exit(1);
+	for (;;)
+		usleep(1000);
 }
 
 /* A member of a cluster: 8 MB of memory, and at every millisecond a datagram to the others and 16 dirty pages. */
@@ -141,6 +167,8 @@ int main(int argc, char **argv)
 		ask(argv[3], count);
 	} else if (strcmp(mode, "member") == 0) {
 		member(count);
+	} else if (strcmp(mode, "crowd") == 0) {
+		crowd(count);
 	} else {
 		return 2;
 	}

@@ -244,6 +244,31 @@ fn snapshots(guest: &Path) {
     println!("    {}", counts.line());
 }
 
+/// A clone of a world and the first write to a node of it, with so many tasks and ten times as many descriptors.
+fn crowd(guest: &Path) {
+    for count in ["10", "100", "1000"] {
+        let mut m = machine(guest, &[&["crowd", count]]);
+        let ended = m.run(|w| w.now >= SimTime(1_000_000_000)).expect("the host works");
+        assert_eq!(ended, Ended::Condition, "{:?}", m.world.findings);
+        let node = &m.world.nodes[&NodeId(1)];
+        let (tasks, pid) = (node.tasks.len(), *node.processes.keys().next().expect("a process"));
+        let descriptors = node.process(pid).fds.iter().count();
+        let (tid, fd) = (*node.tasks.keys().last().expect("a task"), descriptors as i32 / 2);
+        let mut best = f64::MAX;
+        for _ in 0..100 {
+            let start = Instant::now();
+            let kept = m.world.clone();
+            let node = m.world.node_mut(NodeId(1));
+            node.task_mut(tid).syscalls += 1;
+            let file = node.process_mut(pid).fds.get_mut(fd).expect("an open descriptor").file;
+            node.files[file].refs += 1;
+            best = best.min(start.elapsed().as_secs_f64() * 1e6);
+            m.world = kept;
+        }
+        println!("{:<46} {best:>10.2} us", format!("clone, write: {tasks} tasks, {descriptors} descriptors"));
+    }
+}
+
 /// Compiles the program that the benchmark runs.
 fn guest() -> PathBuf {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-guest");
@@ -259,7 +284,7 @@ fn main() {
     let guest = guest.as_path();
     let chosen: Vec<String> =
         std::env::args().skip(1).filter(|a| !a.starts_with('-') && a != "kvm").collect();
-    let all: [(&str, &dyn Fn()); 12] = [
+    let all: [(&str, &dyn Fn()); 13] = [
         ("getppid", &|| system_call(guest)),
         ("clock", &|| mode(guest, "clock_gettime", "clock", 20_000)),
         ("pipe", &|| mode(guest, "pipe: write and read of 64 bytes", "pipe", 500)),
@@ -272,6 +297,7 @@ fn main() {
         ("shell", &|| start_up("start of dash", Path::new("/bin/dash"), &["-c", "exit 0"])),
         ("python", &|| start_up("start of python3", Path::new("/usr/bin/python3"), &["-c", "pass"])),
         ("snapshots", &|| snapshots(guest)),
+        ("crowd", &|| crowd(guest)),
     ];
     for (name, run) in all {
         if chosen.is_empty() || chosen.iter().any(|c| c == name) {
