@@ -232,7 +232,7 @@ impl Planner<'_> {
             ..LinkConfig::default()
         };
         let workload = config.workload.as_ref().map(|w| self.workload(w)).transpose()?;
-        let clients = workload.as_ref().map_or(0, |w| w.clients);
+        let clients = workload.as_ref().map_or(0, |w| w.clients());
         let ip =
             |group: u8, n: u32| IpAddr::V4(Ipv4Addr::new(10, group, (n / 250) as u8, (n % 250) as u8 + 1));
         let fault_time = if config.faults == Default::default() { 0 } else { config.fault_phase_ns() };

@@ -136,10 +136,12 @@ pub fn corrupt(history: &History, nth: usize, value: i64) -> History {
             (Call::Read, Outcome::Ok(_)) | (Call::Cas { .. }, Outcome::Ok(_) | Outcome::Mismatch)
         )
     };
-    let candidates = history.operations().iter().filter(|o| changeable(o)).count();
+    let indices =
+        history.operations().iter().enumerate().filter(|(_, o)| changeable(o)).map(|(index, _)| index);
+    let candidates: Vec<usize> = indices.collect();
     let mut changed = history.clone();
-    if let Some(chosen) = nth.checked_rem(candidates)
-        && let Some(operation) = changed.operations_mut().iter_mut().filter(|o| changeable(o)).nth(chosen)
+    if let Some(chosen) = nth.checked_rem(candidates.len())
+        && let Some(operation) = changed.operation_mut(candidates[chosen])
     {
         operation.outcome = match (&operation.call, &operation.outcome) {
             (Call::Read, _) => Outcome::Ok(Value::Int(value)),

@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 
 use bloodhound_config::config;
+use bloodhound_workloads::driver::DriverConfig;
 use bloodhound_workloads::http as driver;
 
 use super::{Planner, Refusal};
 
 impl Planner<'_> {
-    pub(super) fn workload(&self, w: &config::Workload) -> Result<driver::HttpConfig, Refusal> {
+    pub(super) fn workload(&self, w: &config::Workload) -> Result<DriverConfig, Refusal> {
         let mut targets = Vec::new();
         for t in &w.targets {
             let e = &t.value;
@@ -17,7 +18,7 @@ impl Planner<'_> {
             targets.push(driver::Target { host: host_header(e), address, prefix });
         }
         let workers = w.concurrency.max(w.clients).max(1);
-        Ok(driver::HttpConfig {
+        Ok(DriverConfig::Http(driver::HttpConfig {
             targets,
             arrivals: match w.qps_milli {
                 Some(milli) => driver::Arrivals::Open { per_kilosecond: milli },
@@ -30,7 +31,7 @@ impl Planner<'_> {
             timeout_ns: w.timeout_ns,
             keep_alive: w.keep_alive,
             operations: w.operations.iter().map(operation).collect(),
-        })
+        }))
     }
 }
 

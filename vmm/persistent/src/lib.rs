@@ -10,7 +10,7 @@
 //! All are built on [`Map`]'s two levels: an index of leaves, and leaves of at most [`LEAF`] entries, both behind `Arc`. With n
 //! entries, a clone takes O(1), the first write after it O(n / LEAF + LEAF), any other write O(log n + LEAF).
 
-mod log;
+pub mod log;
 mod map;
 mod set;
 mod table;

@@ -56,19 +56,61 @@ impl<T> Log<T> {
     }
 
     /// All items, oldest first.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> + Clone + use<'_, T> {
+    pub fn iter(&self) -> Iter<'_, T> {
         self.iter_from(0)
     }
 
     /// The items from an index on, oldest first.
-    pub fn iter_from(&self, index: usize) -> impl DoubleEndedIterator<Item = &T> + Clone + use<'_, T> {
-        let chunk = (index / LEAF).min(self.full.len());
-        let skip = index - chunk * LEAF;
-        (chunk..self.full.len() + 1).flat_map(move |i| {
-            let items = self.full.get(i).unwrap_or(&self.last);
-            let from = if i == chunk { skip.min(items.len()) } else { 0 };
-            items[from..].iter()
-        })
+    pub fn iter_from(&self, index: usize) -> Iter<'_, T> {
+        Iter { log: self, next: index.min(self.len()), end: self.len() }
+    }
+}
+
+/// Items of a [`Log`], oldest first.
+#[derive(Debug)]
+pub struct Iter<'a, T> {
+    log: &'a Log<T>,
+    next: usize,
+    end: usize,
+}
+
+impl<T> Clone for Iter<'_, T> {
+    fn clone(&self) -> Self {
+        Iter { ..*self }
+    }
+}
+
+impl<'a, T> Iterator for Iter<'a, T> {
+    type Item = &'a T;
+
+    fn next(&mut self) -> Option<&'a T> {
+        let item = (self.next < self.end).then(|| self.log.get(self.next))?;
+        self.next += 1;
+        item
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.end - self.next, Some(self.end - self.next))
+    }
+}
+
+impl<T> DoubleEndedIterator for Iter<'_, T> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        if self.next == self.end {
+            return None;
+        }
+        self.end -= 1;
+        self.log.get(self.end)
+    }
+}
+
+impl<T> ExactSizeIterator for Iter<'_, T> {}
+
+impl<'a, T> IntoIterator for &'a Log<T> {
+    type Item = &'a T;
+    type IntoIter = Iter<'a, T>;
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
     }
 }
 

@@ -1,11 +1,11 @@
-//! Workload clients: nodes of the network without a kernel, each a TCP/IP stack driven by the HTTP driver of
+//! Workload clients: nodes of the network without a kernel, each a TCP/IP stack driven by a driver of
 //! `bloodhound-workloads`; and the prober, from which `http` checks ask.
 
 use std::net::IpAddr;
 
 use bloodhound_abi::SimTime;
 use bloodhound_net::{NodeId, Packet, Stack};
-use bloodhound_workloads::http::HttpDriver;
+use bloodhound_workloads::driver::Driver;
 
 use crate::machine::Machine;
 use crate::scenario::Scenario;
@@ -23,7 +23,7 @@ pub struct ClientNode {
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
     /// The workload.
-    pub driver: Option<HttpDriver>,
+    pub driver: Option<Driver>,
     /// The workload's nodes, in the driver's order.
     pub nodes: Vec<ClientNode>,
     /// Where checks ask from.
@@ -39,7 +39,7 @@ impl Clients {
             ClientNode { id: *id, stack }
         };
         Clients {
-            driver: scenario.workload.clone().map(HttpDriver::new),
+            driver: scenario.workload.clone().map(Driver::new),
             nodes: scenario.clients.iter().map(node).collect(),
             prober: scenario.prober.as_ref().map(node),
         }

@@ -8,7 +8,7 @@ use bloodhound_kernel::exec::Program;
 use bloodhound_kernel::node::Costs;
 use bloodhound_net::{LinkConfig, NodeId};
 use bloodhound_vfs::{MountSpec, TreeId};
-use bloodhound_workloads::http::HttpConfig;
+use bloodhound_workloads::driver::DriverConfig;
 
 use crate::checks::CheckSpec;
 
@@ -178,7 +178,7 @@ pub struct Scenario {
     /// Offer the vDSO to programs.
     pub vdso: bool,
     /// What the clients do.
-    pub workload: Option<HttpConfig>,
+    pub workload: Option<DriverConfig>,
     /// The workload's nodes.
     pub clients: Vec<(NodeId, IpAddr)>,
     /// Where HTTP checks ask from.

@@ -20,6 +20,7 @@ pub mod json;
 pub mod log;
 
 use bloodhound_abi::SimTime;
+use bloodhound_persistent::Log;
 
 pub use form::Value;
 
@@ -97,13 +98,13 @@ pub struct Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OpId(pub usize);
 
-/// Operations in the order of their invocation.
+/// Operations in the order of their invocation. A clone shares what is recorded so far.
 ///
 /// Real-time order is the order of events (`invoke_index`, `complete_index`), not of times: the events of a
 /// simulation are totally ordered even where two happen at the same nanosecond.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    operations: Vec<Operation>,
+    operations: Log<Operation>,
     events: usize,
 }
 
@@ -114,12 +115,12 @@ impl History {
     }
 
     /// All operations, in the order of their invocation.
-    pub fn operations(&self) -> &[Operation] {
+    pub fn operations(&self) -> &Log<Operation> {
         &self.operations
     }
 
-    pub(crate) fn operations_mut(&mut self) -> &mut [Operation] {
-        &mut self.operations
+    pub(crate) fn operation_mut(&mut self, index: usize) -> Option<&mut Operation> {
+        self.operations.get_mut(index)
     }
 
     /// Number of events (invocations and completions).
@@ -152,7 +153,7 @@ impl History {
 
     /// Records what became of an operation. Each operation completes at most once.
     pub fn complete(&mut self, id: OpId, outcome: Outcome, now: SimTime, error: Option<String>) {
-        let operation = &mut self.operations[id.0];
+        let operation = self.operations.get_mut(id.0).unwrap_or_else(|| panic!("no operation {}", id.0));
         assert!(operation.complete_index.is_none(), "operation {} completed twice", id.0);
         operation.outcome = outcome;
         operation.complete = Some(now);

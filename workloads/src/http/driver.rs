@@ -1,11 +1,13 @@
 //! [`HttpDriver`]: the workers and their schedule.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::MILLIS;
 use bloodhound_decisions::{Decisions, Stream};
 use bloodhound_net::{ReadyFlags, SocketId, Stack};
+use bloodhound_persistent::Map;
 
 use super::config::{Arrivals, HttpConfig, Kind, Operation};
 use super::exchange::Exchange;
@@ -24,7 +26,7 @@ const BACKOFF_NS: u64 = 10 * MILLIS;
 /// Clients of a service under test; see [`super`].
 #[derive(Clone, Debug)]
 pub struct HttpDriver {
-    config: HttpConfig,
+    config: Arc<HttpConfig>,
     workers: Vec<Worker>,
     history: History,
     /// When new operations started and cease to start.
@@ -32,7 +34,7 @@ pub struct HttpDriver {
     /// Operations started.
     started: u64,
     /// What the workers know each key to hold: where a cas takes the value that it expects.
-    known: BTreeMap<String, Value>,
+    known: Map<String, Value>,
 }
 
 #[derive(Clone, Debug)]
@@ -82,12 +84,12 @@ impl HttpDriver {
         });
         let workers = workers.collect();
         HttpDriver {
-            config,
+            config: Arc::new(config),
             workers,
             history: History::new(),
             span: None,
             started: 0,
-            known: BTreeMap::new(),
+            known: Map::new(),
         }
     }
 
