@@ -213,10 +213,20 @@ pub const SI_TIMER: u64 = 0xffff_ffff_ffff_fffe;
 pub const SI_TKILL: u64 = 0xffff_ffff_ffff_fffa;
 pub const SEGV_MAPERR: u64 = 1;
 pub const SEGV_ACCERR: u64 = 2;
+pub const BUS_ADRALN: u64 = 1;
 pub const BUS_ADRERR: u64 = 2;
+pub const BUS_MCEERR_AR: u64 = 4;
+pub const BUS_MCEERR_AO: u64 = 5;
 pub const ILL_ILLOPN: u64 = 2;
 pub const FPE_INTDIV: u64 = 1;
+pub const FPE_FLTDIV: u64 = 3;
+pub const FPE_FLTOVF: u64 = 4;
+pub const FPE_FLTUND: u64 = 5;
+pub const FPE_FLTRES: u64 = 6;
+pub const FPE_FLTINV: u64 = 7;
 pub const TRAP_BRKPT: u64 = 1;
+pub const TRAP_TRACE: u64 = 2;
+pub const SYS_SECCOMP: u64 = 1;
 
 // futex (futex(2))
 pub const FUTEX_WAIT: u64 = 0;

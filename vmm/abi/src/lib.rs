@@ -7,6 +7,7 @@ pub mod call;
 pub mod consts;
 pub mod errno;
 pub mod flags;
+pub mod exception;
 pub mod names;
 pub mod regs;
 pub mod structs;
@@ -14,5 +15,6 @@ pub mod table;
 pub mod time;
 
 pub use errno::Errno;
-pub use regs::Regs;
+pub use exception::{Access, Exception};
+pub use regs::{Regs, USER_RFLAGS};
 pub use time::SimTime;

@@ -12,15 +12,16 @@ pub(crate) use frame::on_alternate;
 
 use std::collections::BTreeMap;
 
-use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
+use bloodhound_abi::exception::{Exception, vector};
+use bloodhound_abi::Errno;
 use bloodhound_abi::structs::{Sigaction, Siginfo};
 
 use crate::ctx::{Ctx, Outside};
 use crate::ids::*;
 use crate::node::Node;
 use crate::process::{ChildEvent, ExitStatus};
-use crate::task::{Exception, TaskState};
+use crate::task::TaskState;
 use crate::wait::{Object, Restart, Stop, Wait};
 
 /// ERESTARTSYS and its kind as the kernel keeps them in rax between interruption and delivery (linux/errno.h).
@@ -350,7 +351,11 @@ impl Node {
 
     /// A fault or exception of the task itself: delivered even if blocked or ignored, as force_sig does.
     pub fn force_fault(&mut self, tid: Tid, info: Siginfo, exception: Exception) {
-        self.task_mut(tid).exception = exception;
+        let task = self.task_mut(tid);
+        task.exception = exception;
+        if exception.vector == vector::PF {
+            task.cr2 = exception.address;
+        }
         self.force_signal(tid, info);
     }
 
@@ -398,9 +403,8 @@ impl Node {
                             continue;
                         }
                         if let Some(err) = self.bad_selector(tid) {
-                            let cr2 = self.task(tid).exception.cr2;
                             let info = fault_info(c::SIGSEGV as u32, c::SI_KERNEL as i32, 0);
-                            self.force_fault(tid, info, Exception { trapno: 13, err, cr2 });
+                            self.force_fault(tid, info, Exception::general_protection(err));
                             continue;
                         }
                         return true;

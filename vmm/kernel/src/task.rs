@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bloodhound_abi::structs::{Siginfo, StackT};
-use bloodhound_abi::{Regs, SimTime};
+use bloodhound_abi::{Exception, Regs, SimTime};
 
 use crate::ids::*;
 use crate::wait::{Left, Wait};
@@ -33,15 +33,21 @@ pub struct Resumed {
     pub timed_out: bool,
 }
 
-/// A processor exception as the signal frame's `sigcontext` shows it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exception {
-    /// Vector: 0 division, 3 breakpoint, 6 invalid opcode, 13 general protection, 14 page fault, ...
-    pub trapno: u64,
-    /// Error code; of a page fault: bit 0 protection, 1 write, 2 user, 4 instruction fetch.
-    pub err: u64,
-    /// Address of the last page fault.
-    pub cr2: u64,
+/// The selectors of code and stack that a task goes back to user code with. Only rt_sigreturn(2) makes them others than those of
+/// 64-bit Linux, and then the task gets SIGSEGV on its way back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selectors {
+    /// Code.
+    pub cs: u16,
+    /// Stack.
+    pub ss: u16,
+}
+
+impl Default for Selectors {
+    /// `__USER_CS` and `__USER_DS` (asm/segment.h).
+    fn default() -> Selectors {
+        Selectors { cs: 0x33, ss: 0x2b }
+    }
 }
 
 /// The x87, SSE and AVX registers of a task: at any time in one place only, either here or on the platform.
@@ -83,6 +89,8 @@ pub struct Task {
     pub pid: Pid,
     /// Registers at its last trap.
     pub regs: Regs,
+    /// Its selectors.
+    pub selectors: Selectors,
     /// Its x87, SSE and AVX registers.
     pub vectors: Vectors,
     /// What it does.
@@ -118,8 +126,10 @@ pub struct Task {
     pub vfork_parent: Option<Tid>,
     /// The fault which made the pending synchronous signal, for core messages.
     pub last_fault: Option<Siginfo>,
-    /// The last exception, as signal frames show it.
+    /// The last exception, whose vector and error code signal frames show.
     pub exception: Exception,
+    /// Address of the last page fault that became a signal, which signal frames show as well: only page faults load CR2.
+    pub cr2: u64,
     /// An interrupted call's time left in ns, to be stored before the next return to user code.
     pub left: Option<(Left, u64)>,
     /// When the interrupted call that is restarted next has to end, instead of after its whole relative timeout
@@ -136,6 +146,7 @@ impl Task {
             tid,
             pid,
             regs,
+            selectors: Selectors::default(),
             vectors: Vectors::INITIAL,
             state: TaskState::Runnable,
             in_syscall: false,
@@ -154,6 +165,7 @@ impl Task {
             vfork_parent: None,
             last_fault: None,
             exception: Exception::default(),
+            cr2: 0,
             left: None,
             restart_deadline: None,
             syscalls: 0,

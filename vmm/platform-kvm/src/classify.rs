@@ -1,49 +1,25 @@
 //! From what the processor pushed to a [`Trap`] ([`classify`]), by Linux's rules (arch/x86/kernel/traps.c).
 
+use bloodhound_abi::exception::{page_fault as pf, vector};
 use bloodhound_platform::decode::BadOperand;
 use bloodhound_platform::extents::Extents;
 use bloodhound_platform::umip::{self, Emulated};
-use bloodhound_platform::x86::{
-    self, BUS_ADRALN, FPE_INTDIV, ILL_ILLOPN, NOT_YET, SI_KERNEL, TRAP_BRKPT, USER_CS,
-};
+use bloodhound_platform::x86::{self, NOT_YET, USER_CS};
 use bloodhound_platform::{
-    Access, Exception, ExceptionKind, GUEST_TOP, PlatformError, Regs, Trap, Unsupported, XState, decode,
+    Access, Exception, GUEST_TOP, PlatformError, Regs, Trap, Unsupported, cause, decode,
 };
 
 use crate::vm::TrapFrame;
 
-/// Intel SDM, volume 3, table 6-1.
-mod vector {
-    pub const DE: u64 = 0;
-    pub const DB: u64 = 1;
-    pub const BP: u64 = 3;
-    pub const OF: u64 = 4;
-    pub const BR: u64 = 5;
-    pub const UD: u64 = 6;
-    pub const TS: u64 = 10;
-    pub const NP: u64 = 11;
-    pub const SS: u64 = 12;
-    pub const GP: u64 = 13;
-    pub const PF: u64 = 14;
-    pub const MF: u64 = 16;
-    pub const AC: u64 = 17;
-    pub const XM: u64 = 19;
-    pub const INT80: u64 = 0x80;
-}
-
-const PF_PRESENT: u64 = 1;
-const PF_WRITE: u64 = 1 << 1;
-const PF_USER: u64 = 1 << 2;
-const PF_RESERVED: u64 = 1 << 3;
-const PF_FETCH: u64 = 1 << 4;
+/// `int $0x80`, whose gate is open to applications as in Linux.
+const INT80: u64 = 0x80;
 const TF: u64 = 1 << 8;
 const PAGE: u64 = 4096;
 const INT1: u8 = 0xf1;
 
-const GENERAL_PROTECTION: Trap =
-    Trap::Exception(Exception { kind: ExceptionKind::Segv, code: SI_KERNEL, addr: 0 });
+const GENERAL_PROTECTION: Trap = Trap::Exception(Exception::general_protection(0));
 
-const STACK_SEGMENT: Trap = Trap::Exception(Exception { kind: ExceptionKind::Bus, code: SI_KERNEL, addr: 0 });
+const STACK_SEGMENT: Trap = Trap::Exception(Exception::at(vector::SS, 0));
 
 /// Whether the upper bits of an address repeat bit 47.
 pub(crate) fn canonical(addr: u64) -> bool {
@@ -57,8 +33,6 @@ pub(crate) enum Meaning {
     Trap(Trap),
     /// None: an instruction was done for the application, as Linux does it. It goes on.
     Done,
-    /// SIGFPE of x87 or SSE; its si_code stands in their state.
-    Float,
 }
 
 /// What else there is to know of a trap.
@@ -84,40 +58,46 @@ pub(crate) fn classify(
         return Ok(Meaning::Trap(Trap::Unsupported(Unsupported::Compat)));
     }
     let Circumstances { stepped, umip: has_umip, software } = circumstances;
-    let exception = |kind, code, addr| Ok(Meaning::Trap(Trap::Exception(Exception { kind, code, addr })));
-    match frame.vector {
+    let exception = |address| {
+        let (vector, error_code) = (frame.vector as u8, frame.error as u32);
+        Ok(Meaning::Trap(Trap::Exception(Exception { vector, error_code, address })))
+    };
+    if frame.vector == INT80 {
+        return Ok(Meaning::Trap(Trap::Unsupported(Unsupported::Int80)));
+    }
+    match frame.vector as u8 {
         // The processor forbids them before it looks at their operand; a KVM that emulates them looks first.
         vector::SS | vector::PF
-            if has_umip && frame.error & PF_FETCH == 0 && umip::forbids(memory, regs.rip) =>
+            if has_umip && frame.error as u32 & pf::FETCH == 0 && umip::forbids(memory, regs.rip) =>
         {
             Ok(general_protection(frame, memory, regs, software))
         }
-        vector::DE => exception(ExceptionKind::Fpe, FPE_INTDIV, regs.rip),
+        vector::DE | vector::MF | vector::XM => exception(regs.rip),
         vector::DB => Ok(Meaning::Trap(debug(frame, memory, regs, stepped))),
-        vector::BP => Ok(Meaning::Trap(Trap::Breakpoint)),
-        vector::OF | vector::BR | vector::TS => exception(ExceptionKind::Segv, SI_KERNEL, 0),
+        vector::BP => exception(0),
+        vector::OF | vector::BR | vector::TS | vector::AC => exception(0),
         vector::UD => Ok(Meaning::Trap(invalid_opcode(memory, regs))),
-        // All our segments are present, and a processor looks at the type first; a software KVM does not.
         vector::SS if frame.error == 0 => {
             Ok(Meaning::Trap(bad_operand(memory, regs).unwrap_or(STACK_SEGMENT)))
         }
-        vector::NP | vector::SS => exception(ExceptionKind::Segv, SI_KERNEL, 0),
+        // All our segments are present, and a processor looks at their type first; a software KVM does not.
+        vector::NP | vector::SS => {
+            let fault = Exception::general_protection(frame.error as u32);
+            Ok(Meaning::Trap(Trap::Exception(fault)))
+        }
         vector::GP => Ok(general_protection(frame, memory, regs, software)),
         // The processor's own access, as of descriptors, which no page table of ours forbids. QEMU's TCG reads the stack of a
         // far return so, and SMAP forbids that.
         vector::PF
-            if frame.error & (PF_USER | PF_PRESENT) == PF_PRESENT
+            if frame.error as u32 & (pf::USER | pf::PRESENT) == pf::PRESENT
                 && memory.get(frame.cr2 & !(PAGE - 1)).is_some_and(|(_, prot)| prot.read) =>
         {
             Ok(Meaning::Trap(GENERAL_PROTECTION))
         }
         // Reserved bits are a bug of ours where our page tables map something, which is below the gap.
-        vector::PF if frame.error & PF_RESERVED == 0 || frame.cr2 >= GUEST_TOP => {
+        vector::PF if frame.error as u32 & pf::RESERVED == 0 || frame.cr2 >= GUEST_TOP => {
             Ok(Meaning::Trap(page_fault(frame, memory, regs)))
         }
-        vector::MF | vector::XM => Ok(Meaning::Float),
-        vector::AC => exception(ExceptionKind::Bus, BUS_ADRALN, 0),
-        vector::INT80 => Ok(Meaning::Trap(Trap::Unsupported(Unsupported::Int80))),
         other => {
             let at = if other == vector::PF { format!(", address {:#x}", frame.cr2) } else { String::new() };
             let what = format!("exception {other} (error code {:#x}{at}) in application code", frame.error);
@@ -148,7 +128,7 @@ fn debug(frame: &TrapFrame, memory: &Extents, regs: &mut Regs, stepped: bool) ->
     if byte(regs.rip) == Some(INT1) && byte(regs.rip.wrapping_sub(1)) != Some(INT1) {
         regs.rip = regs.rip.wrapping_add(1);
     }
-    Trap::Exception(Exception { kind: ExceptionKind::Trap, code: TRAP_BRKPT, addr: regs.rip })
+    Trap::Exception(Exception::at(vector::DB, regs.rip))
 }
 
 /// SIGILL, where the processor says it. A software KVM says it as well of valid instructions that it does not emulate.
@@ -162,7 +142,7 @@ fn invalid_opcode(memory: &Extents, regs: &mut Regs) -> Trap {
         }
         [0xcc, _] => {
             regs.rip = regs.rip.wrapping_add(1);
-            return Trap::Breakpoint;
+            return Trap::Exception(Exception::BREAKPOINT);
         }
         _ => {}
     }
@@ -175,7 +155,7 @@ fn invalid_opcode(memory: &Extents, regs: &mut Regs) -> Trap {
     if let Some(trap) = bad_operand(memory, regs) {
         return trap;
     }
-    Trap::Exception(Exception { kind: ExceptionKind::Ill, code: ILL_ILLOPN, addr: regs.rip })
+    Trap::Exception(Exception::at(vector::UD, regs.rip))
 }
 
 /// An operand that is not aligned or whose address is not canonical: a processor says so before it says anything else.
@@ -192,27 +172,29 @@ fn general_protection(frame: &TrapFrame, memory: &Extents, regs: &mut Regs, soft
     let mut code = [0; 3];
     memory.read(regs.rip, &mut code);
     if matches!(code, [0x0f, 0x01, 0xc8 | 0xc9]) {
-        let code = ILL_ILLOPN;
-        return Meaning::Trap(Trap::Exception(Exception { kind: ExceptionKind::Ill, code, addr: regs.rip }));
+        return Meaning::Trap(Trap::Exception(Exception::at(vector::UD, regs.rip)));
     }
     match umip::emulate(memory, regs) {
         Some(Emulated::Done) => return Meaning::Done,
         Some(Emulated::Fault(fault)) => return Meaning::Trap(fault),
         None => {}
     }
-    let trap = x86::general_protection(memory, regs);
-    // Of two vectors a software KVM says it behind the `int n`, and without the vector in the error code.
-    let mut before = [0; 2];
-    let at = regs.rip.wrapping_sub(2);
-    if software
-        && trap == GENERAL_PROTECTION
-        && frame.error == 0
-        && memory.read(at, &mut before) == 2
-        && matches!(before, [0xcd, 23 | 25])
-    {
-        regs.rip = at;
+    let mut error_code = frame.error as u32;
+    if software {
+        // Of two vectors a software KVM says it behind the `int n`, and without the vector in the error code.
+        let mut before = [0; 2];
+        let at = regs.rip.wrapping_sub(2);
+        if decode::trapped(memory, regs.rip).is_none()
+            && error_code == 0
+            && memory.read(at, &mut before) == 2
+            && matches!(before, [0xcd, 23 | 25])
+        {
+            regs.rip = at;
+        }
+        error_code = cause::error_code_at(memory, regs);
     }
-    Meaning::Trap(trap)
+    let exception = Exception::general_protection(error_code);
+    Meaning::Trap(x86::general_protection(memory, regs, exception))
 }
 
 fn page_fault(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
@@ -223,21 +205,21 @@ fn page_fault(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
     // So it does where an operand begins below the gap and ends in it.
     if frame.cr2 > (1 << 47) - 64
         && frame.cr2 < 1 << 47
-        && frame.error & PF_FETCH == 0
+        && frame.error as u32 & pf::FETCH == 0
         && let Some(trap) = bad_operand(memory, regs)
     {
         return trap;
     }
     // The same goes for operands that have to be aligned.
     if !frame.cr2.is_multiple_of(16)
-        && frame.error & PF_FETCH == 0
+        && frame.error as u32 & pf::FETCH == 0
         && decode::misaligned(memory, regs, frame.cr2)
     {
         return GENERAL_PROTECTION;
     }
-    let access = if frame.error & PF_FETCH != 0 {
+    let access = if frame.error as u32 & pf::FETCH != 0 {
         Access::Exec
-    } else if frame.error & PF_WRITE != 0 {
+    } else if frame.error as u32 & pf::WRITE != 0 {
         Access::Write
     } else {
         Access::Read
@@ -249,21 +231,4 @@ fn page_fault(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
         return call;
     }
     Trap::PageFault { addr: frame.cr2, access: Some(access), rip: regs.rip }
-}
-
-/// SIGFPE with the si_code that the state of x87 or SSE tells (fpu__exception_code).
-pub(crate) fn float(frame: &TrapFrame, state: &XState, rip: u64) -> Trap {
-    let area = state.area();
-    let half = |at: usize| u32::from(u16::from_le_bytes([area[at], area[at + 1]]));
-    let raised = if frame.vector == vector::MF {
-        // Status word without what the control word masks.
-        half(2) & !half(0) & 0x3f
-    } else {
-        state.mxcsr() & !(state.mxcsr() >> 7) & 0x3f
-    };
-    // FPE_FLTINV, FLTDIV, FLTOVF, FLTUND, FLTRES, in the order of the bits that Linux looks at.
-    let code = [(0x01, 7), (0x04, 3), (0x08, 4), (0x12, 5), (0x20, 6)]
-        .into_iter()
-        .find_map(|(bits, code)| (raised & bits != 0).then_some(code));
-    Trap::Exception(Exception { kind: ExceptionKind::Fpe, code: code.unwrap_or(0), addr: rip })
 }

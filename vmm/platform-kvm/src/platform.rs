@@ -10,7 +10,7 @@ use bloodhound_platform::{
     Abilities, GUEST_TOP, Look, Mapping, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, XState,
     decode, spin, x86,
 };
-use bloodhound_platform::{Exception, ExceptionKind, Unsupported};
+use bloodhound_platform::{Exception, Unsupported};
 use kvm_bindings::kvm_xsave;
 use kvm_ioctls::{Cap, Kvm};
 
@@ -240,8 +240,7 @@ impl KvmPlatform {
         regs.orig_rax = u64::MAX;
         if !canonical(regs.rip) {
             // iretq would fault in ring 0; Linux makes this of it.
-            let code = x86::SI_KERNEL;
-            return Ok(Trap::Exception(Exception { kind: ExceptionKind::Segv, code, addr: 0 }));
+            return Ok(Trap::Exception(Exception::general_protection(0)));
         }
         let done = self.go_on(id, regs, mode);
         self.watchdog.end();
@@ -525,7 +524,6 @@ fn trapped(
             (regs.rip, regs.rsp, regs.rflags) = (frame.rip, frame.rsp, frame.rflags);
             match classify(&frame, memory, regs, circumstances)? {
                 Meaning::Trap(trap) => Some(trap),
-                Meaning::Float => Some(classify::float(&frame, &from_area(&vm.xstate()?)?, regs.rip)),
                 Meaning::Done => None,
             }
         }

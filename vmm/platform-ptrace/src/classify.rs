@@ -1,20 +1,33 @@
 //! From a stub's stop to a [`Trap`] ([`classify`]).
 
-use bloodhound_platform::decode;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::exception::vector;
 use bloodhound_platform::extents::Extents;
-use bloodhound_platform::x86::{self, NOT_YET, SEGV_ACCERR, SEGV_MAPERR, SI_KERNEL, TRAP_TRACE, USER_CS};
-use bloodhound_platform::{Access, Exception, ExceptionKind, PlatformError, Regs, Trap, Unsupported, umip};
+use bloodhound_platform::x86::{self, NOT_YET, USER_CS};
+use bloodhound_platform::{
+    Access, Exception, PlatformError, Regs, Trap, Unsupported, XState, cause, decode, umip,
+};
 use iced_x86::InstructionInfoFactory;
 use libc::user_regs_struct;
 
 use crate::stub;
 use crate::sys::{SigInfo, Stop, Tracee};
 
+const SI_KERNEL: i32 = c::SI_KERNEL as i32;
+const SEGV_MAPERR: i32 = c::SEGV_MAPERR as i32;
+const SEGV_ACCERR: i32 = c::SEGV_ACCERR as i32;
+const TRAP_TRACE: i32 = c::TRAP_TRACE as i32;
+const FPE_INTDIV: i32 = c::FPE_INTDIV as i32;
+const BUS_ADRALN: i32 = c::BUS_ADRALN as i32;
+const SYS_SECCOMP: i32 = c::SYS_SECCOMP as i32;
 // `si_code` of SIGBUS on shared memory that the host cannot provide.
-const BUS_ADRERR: i32 = 2;
-const BUS_MCEERR_AR: i32 = 4;
-const BUS_MCEERR_AO: i32 = 5;
-const SYS_SECCOMP: i32 = 1;
+const BUS_ADRERR: i32 = c::BUS_ADRERR as i32;
+const BUS_MCEERR_AR: i32 = c::BUS_MCEERR_AR as i32;
+const BUS_MCEERR_AO: i32 = c::BUS_MCEERR_AO as i32;
+
+/// The low byte of the x87 status word, and its error summary: an exception waits for the next x87 instruction.
+const STATUS_WORD: usize = 2;
+const ERROR_SUMMARY: u8 = 0x80;
 
 /// A stop and what goes with it.
 pub(crate) struct Seen<'a> {
@@ -52,24 +65,30 @@ pub(crate) fn classify(
         return Ok(None);
     }
     let SigInfo { code, addr, .. } = siginfo;
-    let exception = |kind| Ok(Some(Trap::Exception(Exception { kind, code, addr })));
+    let exception = |vector, address| Ok(Some(Trap::Exception(Exception::at(vector, address))));
     if let Some(fault) = in_stub(signal, regs) {
         return Ok(Some(fault));
     }
     match signal {
         libc::SIGSEGV => Ok(Some(segv(memory, info, regs, &siginfo))),
         libc::SIGTRAP => Ok(Some(match code {
-            SI_KERNEL => Trap::Breakpoint,
+            SI_KERNEL => Trap::Exception(Exception::BREAKPOINT),
             TRAP_TRACE => Trap::Step,
-            _ => Trap::Exception(Exception { kind: ExceptionKind::Trap, code, addr }),
+            _ => Trap::Exception(Exception::at(vector::DB, addr)),
         })),
         libc::SIGBUS if matches!(code, BUS_ADRERR | BUS_MCEERR_AR | BUS_MCEERR_AO) => {
             Err(PlatformError::HostMemory)
         }
-        libc::SIGBUS => exception(ExceptionKind::Bus),
-        libc::SIGFPE => exception(ExceptionKind::Fpe),
+        libc::SIGBUS if code == BUS_ADRALN => exception(vector::AC, addr),
+        libc::SIGBUS => exception(vector::SS, addr),
+        libc::SIGFPE if code == FPE_INTDIV => exception(vector::DE, addr),
+        libc::SIGFPE => {
+            let state = seen.tracee.xstate(XState::from_area)?;
+            let pending = state.is_some_and(|state| state.area()[STATUS_WORD] & ERROR_SUMMARY != 0);
+            Ok(Some(Trap::Exception(cause::of_float(memory, regs, pending))))
+        }
         libc::SIGILL => match decode::patched(memory, regs.rip) {
-            None => exception(ExceptionKind::Ill),
+            None => exception(vector::UD, addr),
             patched => Ok(patched),
         },
         // The filter raises it for the vsyscall page alone; the host has already returned to the caller.
@@ -119,13 +138,13 @@ fn segv(memory: &Extents, info: &mut InstructionInfoFactory, regs: &mut Regs, si
     match code {
         // The host has the vsyscall page, but the caller's stack is not mapped yet.
         SI_KERNEL if x86::vsyscall_at(regs.rip).is_some() => {
-            x86::vsyscall(memory, regs).unwrap_or_else(|| x86::general_protection(memory, regs))
+            x86::vsyscall(memory, regs).unwrap_or_else(|| general_protection(memory, regs))
         }
         // Off its entries.
         SI_KERNEL if x86::in_vsyscall_page(regs.rip) => {
             Trap::PageFault { addr: regs.rip, access: Some(Access::Exec), rip: regs.rip }
         }
-        SI_KERNEL => x86::general_protection(memory, regs),
+        SI_KERNEL => general_protection(memory, regs),
         SEGV_MAPERR | SEGV_ACCERR => {
             // A host without the vsyscall page.
             if addr == regs.rip
@@ -142,6 +161,12 @@ fn segv(memory: &Extents, info: &mut InstructionInfoFactory, regs: &mut Regs, si
             }
             Trap::PageFault { addr, access: decode::fault_access(memory, info, regs, addr), rip: regs.rip }
         }
-        _ => Trap::Exception(Exception { kind: ExceptionKind::Segv, code, addr }),
+        // Of a protection key or a shadow stack, which our processor does not have.
+        _ => general_protection(memory, regs),
     }
+}
+
+fn general_protection(memory: &Extents, regs: &mut Regs) -> Trap {
+    let exception = cause::of_general_protection(memory, regs);
+    x86::general_protection(memory, regs, exception)
 }

@@ -37,6 +37,10 @@ pub enum Observed {
         code: i32,
         /// `si_addr`.
         addr: u64,
+        /// The exception's vector, as its frame shows it.
+        trapno: u64,
+        /// And its error code.
+        err: u64,
         /// The registers in its frame.
         regs: Regs,
     },
@@ -95,6 +99,8 @@ pub fn observe(program: &Program) -> Observed {
                 signal,
                 code: seen.code,
                 addr: seen.addr,
+                trapno: seen.gregs[libc::REG_TRAPNO as usize] as u64,
+                err: seen.gregs[libc::REG_ERR as usize] as u64,
                 regs: from_gregs(&seen.gregs, &seen.start),
             },
         }

@@ -4,9 +4,10 @@
 
 #![allow(missing_docs)] // the names say it
 
+use bloodhound_abi::exception::vector;
 use bloodhound_frames::Frame;
 use bloodhound_platform::{
-    Access, CpuidTrap, Exception, ExceptionKind, Platform, Prot, Regs, TaskKey, Trap, Unsupported, XState,
+    Access, CpuidTrap, Exception, Platform, Prot, Regs, TaskKey, Trap, Unsupported, XState,
     cpuid_profile,
 };
 
@@ -142,21 +143,22 @@ pub fn cpuid_traps_patched_or_faulting<P: Platform>(make: Make<P>) {
         guest.pages.insert(CODE, (Frame::from_slice(&code), Prot::RX));
     }
     assert_eq!(guest.run(), Trap::Cpuid);
-    guest.regs.set_cpuid();
+    guest.regs.set_cpuid(cpuid_profile(0, 0));
     assert_eq!(guest.run(), Trap::Syscall);
     assert_eq!(guest.regs.rbx as u32, cpuid_profile(0, 0)[1]);
 }
 
 pub fn breakpoint_and_exceptions<P: Platform>(make: Make<P>) {
-    let exception = |kind, code, addr| Trap::Exception(Exception { kind, code, addr });
-    // (bytes, trap, rip behind CODE). ILL_ILLOPN 2, FPE_INTDIV 1, SI_KERNEL 0x80.
+    let protection = Trap::Exception(Exception::general_protection(0));
+    let at = |vector, address| Trap::Exception(Exception::at(vector, address));
+    // (bytes, trap, rip behind CODE)
     let noncanonical = b"\x48\xb8\0\0\0\0\0\0\0\x80\x8b\x00"; // mov rax, 1 << 63; mov eax, [rax]
     let cases: [(&[u8], Trap, u64); 6] = [
-        (b"\xcc", Trap::Breakpoint, 1),
-        (b"\x0f\x0b", exception(ExceptionKind::Ill, 2, CODE), 0),
-        (b"\x31\xc9\xf7\xf1", exception(ExceptionKind::Fpe, 1, CODE + 2), 2),
-        (noncanonical, exception(ExceptionKind::Segv, 0x80, 0), 10),
-        (b"\xf4", exception(ExceptionKind::Segv, 0x80, 0), 0),
+        (b"\xcc", Trap::Exception(Exception::BREAKPOINT), 1),
+        (b"\x0f\x0b", at(vector::UD, CODE), 0),
+        (b"\x31\xc9\xf7\xf1", at(vector::DE, CODE + 2), 2),
+        (noncanonical, protection, 10),
+        (b"\xf4", protection, 0),
         (b"\xcd\x80", Trap::Unsupported(Unsupported::Int80), 2),
     ];
     let mut platform = make(None);
@@ -172,7 +174,7 @@ pub fn stack_segment_fault_is_sigbus<P: Platform>(make: Make<P>) {
     let mut guest = Guest::new(make, b"\x48\xbc\0\0\0\0\0\0\0\x80\x50");
     let Trap::Exception(exception) = guest.run() else { panic!("no exception") };
     if !Oddity::of(&guest.platform.abilities()).excuses(Oddity::Tcg, "stack_segment_fault_is_sigbus") {
-        assert_eq!(exception.kind, ExceptionKind::Bus);
+        assert_eq!(exception, Exception::at(vector::SS, 0));
     }
 }
 

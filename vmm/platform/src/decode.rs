@@ -155,7 +155,7 @@ pub fn misaligned(memory: &Extents, regs: &Regs, addr: u64) -> bool {
 }
 
 /// Address and size of the operand in memory that an instruction has besides the stack.
-fn operand(instruction: &Instruction, regs: &Regs) -> Option<(u64, u64)> {
+pub(crate) fn operand(instruction: &Instruction, regs: &Regs) -> Option<(u64, u64)> {
     let place = (0..instruction.op_count())
         .find(|&op| matches!(instruction.op_kind(op), OpKind::Memory | OpKind::MemorySegRDI))?;
     if matches!(instruction.mnemonic(), Mnemonic::Lea | Mnemonic::Nop) {
@@ -296,7 +296,7 @@ pub(crate) fn effective(used: &UsedMemory, regs: &Regs) -> Option<u64> {
     used.virtual_address(0, |register, _, _| register_value(regs, register))
 }
 
-fn register_value(regs: &Regs, register: Register) -> Option<u64> {
+pub(crate) fn register_value(regs: &Regs, register: Register) -> Option<u64> {
     Some(match register {
         Register::RAX => regs.rax,
         Register::RBX => regs.rbx,

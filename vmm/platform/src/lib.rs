@@ -1,11 +1,11 @@
 //! The platform: how application code is run at user level until it traps.
 //!
-//! Key types: [`Platform`], [`Trap`], [`Regs`], [`XState`], [`Mapping`]; [`cpuid_profile`], the one processor
+//! Key types: [`Platform`], [`Trap`], [`XState`], [`Mapping`]; of `bloodhound-abi` [`Regs`], [`Access`], [`Exception`]; [`cpuid_profile`], the one processor
 //! that applications see; [`Scripted`], a platform for tests that needs no processor at
 //! all; [`patcher`], which makes instructions trap that a host lets through.
 //!
 //! What every platform on an x86-64 processor needs: [`extents`] its page tables, [`decode`] instructions, [`x86`] from
-//! faults to traps, [`umip`] instructions that Linux does itself, [`spin`] loops without side effects, [`watchdog`] code
+//! faults to traps, [`cause`] which exception a host's signal stands for, [`umip`] instructions that Linux does itself, [`spin`] loops without side effects, [`watchdog`] code
 //! that does not trap.
 //!
 //! Neighbours: `bloodhound-sim` drives a platform and is the only one to know it; `bloodhound-frames` holds the
@@ -16,12 +16,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cause;
 mod code;
 mod cpuid;
 pub mod decode;
 pub mod extents;
 mod patch;
-mod regs;
 mod scripted;
 pub mod spin;
 mod trap;
@@ -30,12 +30,12 @@ pub mod watchdog;
 pub mod x86;
 mod xstate;
 
+pub use bloodhound_abi::{Access, Exception, Regs};
 pub use cpuid::{XSAVE_SIZE, cpuid_profile};
 pub use patch::{PatchCode, patcher};
-pub use regs::{Regs, USER_RFLAGS};
 pub use scripted::{Arg, Reg, Scripted, Step, scripted_elf};
 pub use spin::Look;
-pub use trap::{Access, Exception, ExceptionKind, PlatformError, Trap, Unsupported};
+pub use trap::{PlatformError, Trap, Unsupported};
 pub use xstate::{XSTATE_SIZE, XState};
 
 /// First address that no application may map: the platform's own code lies above it. Linux's TASK_SIZE is
@@ -141,7 +141,7 @@ pub trait Platform {
     ///
     /// For [`Trap::Syscall`] `regs` is as Linux's `pt_regs`: `orig_rax` is the call's number, `rax` is -ENOSYS,
     /// `rip` is behind the instruction. For every other trap `orig_rax` is -1 and `rip` is at the instruction
-    /// that trapped ([`Trap::Breakpoint`]: behind the `int3`; [`Trap::Step`] and `BudgetSpent`: at the next one).
+    /// that trapped ([`Exception::BREAKPOINT`]: behind the `int3`; [`Trap::Step`] and `BudgetSpent`: at the next one).
     ///
     /// # Errors
     /// [`PlatformError::XStateNotLoaded`] unless `task` is the space's [`Platform::xstate_owner`]; host errors.

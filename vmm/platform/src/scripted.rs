@@ -9,8 +9,10 @@
 
 use std::collections::BTreeMap;
 
+use bloodhound_abi::exception::vector;
+
 use crate::{
-    Abilities, Access, CpuidTrap, Exception, ExceptionKind, Mapping, Platform, PlatformError, Prot, Regs,
+    Abilities, Access, CpuidTrap, Exception, Mapping, Platform, PlatformError, Prot, Regs,
     SpaceId, TaskKey, Trap, XState,
 };
 
@@ -277,7 +279,7 @@ impl Scripted {
             Step::Cpuid => return Ok(Done::Trap(Trap::Cpuid)),
             Step::Breakpoint => {
                 regs.rip += STEP;
-                return Ok(Done::Trap(Trap::Breakpoint));
+                return Ok(Done::Trap(Trap::Exception(Exception::BREAKPOINT)));
             }
             Step::Raise(exception) => return Ok(Done::Trap(Trap::Exception(exception))),
         }
@@ -345,8 +347,7 @@ impl Scripted {
 }
 
 fn ill(rip: u64) -> Done {
-    // ILL_ILLOPN 2: illegal operand.
-    Done::Trap(Trap::Exception(Exception { kind: ExceptionKind::Ill, code: 2, addr: rip }))
+    Done::Trap(Trap::Exception(Exception::at(vector::UD, rip)))
 }
 
 fn value(regs: &Regs, arg: Arg) -> u64 {

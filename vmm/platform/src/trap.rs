@@ -2,16 +2,7 @@
 
 use std::fmt;
 
-/// How memory was accessed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Access {
-    /// A load.
-    Read,
-    /// A store, or an instruction that both reads and writes.
-    Write,
-    /// An instruction fetch.
-    Exec,
-}
+use bloodhound_abi::{Access, Exception};
 
 /// Why application code stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,56 +28,14 @@ pub enum Trap {
     Cpuid,
     /// `xgetbv`; register in ecx. Answer with [`crate::Regs::set_xgetbv`].
     Xgetbv,
-    /// `int3`.
-    Breakpoint,
     /// One instruction was executed ([`crate::Platform::step`], or the application set the trap flag).
     Step,
-    /// A fault that Linux turns into a signal.
+    /// An exception of the processor that Linux turns into a signal, `int3` among them.
     Exception(Exception),
     /// Host time passed without a trap. No event of the world: run on, after [`crate::Platform::analyse_spin`].
     BudgetSpent,
     /// Something that no supported program does.
     Unsupported(Unsupported),
-}
-
-/// A processor exception, as the signal that Linux makes of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Exception {
-    /// The signal.
-    pub kind: ExceptionKind,
-    /// `si_code`.
-    pub code: i32,
-    /// `si_addr`.
-    pub addr: u64,
-}
-
-/// Signals of processor exceptions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ExceptionKind {
-    /// SIGILL: invalid opcode.
-    Ill,
-    /// SIGTRAP: debug exceptions that are no `int3` and no step.
-    Trap,
-    /// SIGBUS: alignment check, stack segment.
-    Bus,
-    /// SIGFPE: division, x87 and SSE exceptions.
-    Fpe,
-    /// SIGSEGV: general protection, such as an address that is not canonical.
-    Segv,
-}
-
-impl ExceptionKind {
-    /// The signal's number on x86-64.
-    #[must_use]
-    pub fn signal(self) -> i32 {
-        match self {
-            ExceptionKind::Ill => 4,
-            ExceptionKind::Trap => 5,
-            ExceptionKind::Bus => 7,
-            ExceptionKind::Fpe => 8,
-            ExceptionKind::Segv => 11,
-        }
-    }
 }
 
 /// What no supported program does.

@@ -1,28 +1,11 @@
-//! From the faults of an x86-64 processor to traps, as far as it is the same for all platforms: Linux's numbers, the
+//! From the faults of an x86-64 processor to traps, as far as it is the same for all platforms: the
 //! vsyscall page ([`vsyscall`]), instructions that trap by a general protection fault ([`general_protection`]), and
 //! what a single step leaves behind ([`hide_step`]).
 //!
 //! Neighbours: `decode` looks at the instruction; platforms call this where their host shows a fault.
 
 use crate::extents::Extents;
-use crate::{Access, Exception, ExceptionKind, Regs, Trap, decode, umip};
-
-/// "Sent by the kernel" (asm-generic/siginfo.h): general protection, `int3`.
-pub const SI_KERNEL: i32 = 0x80;
-/// `si_code` of SIGILL for an invalid opcode.
-pub const ILL_ILLOPN: i32 = 2;
-/// `si_code` of SIGFPE: integer division by zero, or a quotient that does not fit.
-pub const FPE_INTDIV: i32 = 1;
-/// `si_code` of SIGSEGV: nothing is mapped there.
-pub const SEGV_MAPERR: i32 = 1;
-/// `si_code` of SIGSEGV: what is mapped there does not allow it.
-pub const SEGV_ACCERR: i32 = 2;
-/// `si_code` of SIGBUS: alignment check.
-pub const BUS_ADRALN: i32 = 1;
-/// `si_code` of SIGTRAP: `int1`.
-pub const TRAP_BRKPT: i32 = 1;
-/// `si_code` of SIGTRAP: a single step.
-pub const TRAP_TRACE: i32 = 2;
+use crate::{Access, Exception, Regs, Trap, decode, umip};
 
 /// The selectors of 64-bit code and of data and stack at user level.
 pub const USER_CS: u64 = 0x33;
@@ -70,15 +53,15 @@ pub fn vsyscall(memory: &Extents, regs: &mut Regs) -> Option<Trap> {
     Some(Trap::Syscall)
 }
 
-/// The trap of a general protection fault at rip: `rdtsc`, `rdtscp`, `cpuid`, or SIGSEGV. Prefixes before the first three
-/// are skipped, so that the answers in [`Regs`] fit.
-pub fn general_protection(memory: &Extents, regs: &mut Regs) -> Trap {
+/// The trap of a general protection fault at rip: `rdtsc`, `rdtscp`, `cpuid`, or the exception itself. Prefixes before the
+/// first three are skipped, so that the answers in [`Regs`] fit.
+pub fn general_protection(memory: &Extents, regs: &mut Regs, exception: Exception) -> Trap {
     match decode::trapped(memory, regs.rip) {
         Some((trap, prefixes)) => {
             regs.rip = regs.rip.wrapping_add(prefixes as u64);
             trap
         }
-        None => Trap::Exception(Exception { kind: ExceptionKind::Segv, code: SI_KERNEL, addr: 0 }),
+        None => Trap::Exception(exception),
     }
 }
 

@@ -7,16 +7,17 @@ use std::sync::Arc;
 
 use bloodhound_abi::call::Call;
 use bloodhound_abi::consts as c;
+use bloodhound_abi::exception::vector;
 use bloodhound_abi::structs::Siginfo;
 use bloodhound_kernel::ctx::Outside;
+use bloodhound_abi::{Access, Exception, Regs};
 use bloodhound_kernel::dispatch::Outcome;
 use bloodhound_kernel::ids::MmId;
 use bloodhound_kernel::ids::Tid;
-use bloodhound_kernel::mm::Access;
 use bloodhound_kernel::mm::fault::Fault;
 use bloodhound_kernel::node::Node;
 use bloodhound_kernel::signal::fault_info;
-use bloodhound_kernel::task::{Exception, TaskState};
+use bloodhound_kernel::task::TaskState;
 use bloodhound_net::NodeId;
 use bloodhound_platform as platform;
 use bloodhound_platform::{Look, SpaceId, TaskKey, Trap};
@@ -31,24 +32,6 @@ use crate::world::FindingKind;
 const HANG_CHECKS: u32 = 150;
 /// TF of rflags.
 const TRAP_FLAG: u64 = 0x100;
-/// ES in the low byte of the x87 status word.
-const X87_ERROR: u8 = 0x80;
-
-/// The vector of an exception, which the platform tells as a signal only.
-fn vector(e: platform::Exception) -> u64 {
-    use platform::ExceptionKind as Kind;
-    match e.kind {
-        // FPE_INTDIV; the others are told apart no further: SSE's #XM is the usual one.
-        Kind::Fpe if e.code == 1 => 0,
-        Kind::Fpe => 19,
-        Kind::Ill => 6,
-        Kind::Trap => 1,
-        // BUS_ADRALN; else the stack segment.
-        Kind::Bus if e.code == 1 => 17,
-        Kind::Bus => 12,
-        Kind::Segv => 13,
-    }
-}
 
 /// How the platform names a task.
 pub(crate) fn key(node: NodeId, tid: Tid) -> TaskKey {
@@ -260,7 +243,7 @@ impl Machine {
         let mut checks = 0;
         // Looks come first: running would find out no more, and would take until the watchdog comes.
         let mut still = self.world.looking.remove(&(id, tid));
-        let woken = still.then(|| convert::to_platform(&self.world.nodes[&id].task(tid).regs));
+        let woken = still.then(|| self.world.nodes[&id].task(tid).regs);
         let mut look = Look::default();
         loop {
             // A program that only computes, or that only reads clocks, comes to no step at which the loop could look.
@@ -268,7 +251,7 @@ impl Machine {
                 self.world.node_mut(id).take_clock(tid);
                 return Ok(Ran::Interrupted);
             }
-            let mut regs = convert::to_platform(&self.world.nodes[&id].task(tid).regs);
+            let mut regs = self.world.nodes[&id].task(tid).regs;
             if still && let Some(there) = self.spins(id, tid, space, &mut regs, &mut look)? {
                 return Ok(Ran::Parked { still: there && Some(regs) == woken });
             }
@@ -298,7 +281,7 @@ impl Machine {
                 trap
             };
             checks = 0;
-            let answer = self.trap(id, tid, mm, space, trap, &mut regs);
+            let answer = self.trap(id, tid, mm, space, trap, &mut regs)?;
             if let Some(ran) = answer {
                 self.world.node_mut(id).take_clock(tid);
                 return Ok(ran);
@@ -312,7 +295,7 @@ impl Machine {
         id: NodeId,
         tid: Tid,
         space: SpaceId,
-        regs: &mut platform::Regs,
+        regs: &mut Regs,
         look: &mut Look,
     ) -> Result<Option<bool>, MachineError> {
         let spin = self.platform.analyse_spin(space, key(id, tid), regs, look);
@@ -324,8 +307,8 @@ impl Machine {
         })
     }
 
-    fn keep(&mut self, id: NodeId, tid: Tid, regs: &platform::Regs) {
-        convert::from_platform(regs, &mut self.world.node_mut(id).task_mut(tid).regs);
+    fn keep(&mut self, id: NodeId, tid: Tid, regs: &Regs) {
+        self.world.node_mut(id).task_mut(tid).regs = *regs;
     }
 
     /// Answers a trap. `None`: the task goes on.
@@ -336,9 +319,9 @@ impl Machine {
         mm: MmId,
         space: SpaceId,
         trap: Trap,
-        regs: &mut platform::Regs,
-    ) -> Option<Ran> {
-        match trap {
+        regs: &mut Regs,
+    ) -> Result<Option<Ran>, MachineError> {
+        Ok(match trap {
             Trap::Rdtsc { aux } => {
                 let node = self.world.node_mut(id);
                 let cost = node.config.costs.time_read;
@@ -351,7 +334,7 @@ impl Machine {
                 self.single_step(id, tid, regs)
             }
             Trap::Cpuid => {
-                regs.set_cpuid();
+                regs.set_cpuid(platform::cpuid_profile(regs.rax as u32, regs.rcx as u32));
                 self.keep(id, tid, regs);
                 self.single_step(id, tid, regs)
             }
@@ -359,10 +342,9 @@ impl Machine {
                 let answered = regs.set_xgetbv();
                 self.keep(id, tid, regs);
                 if answered {
-                    return self.single_step(id, tid, regs);
+                    return Ok(self.single_step(id, tid, regs));
                 }
-                let info = fault_info(c::SIGSEGV as u32, c::SI_KERNEL as i32, 0);
-                Some(self.fault_signal(id, tid, info, Exception { trapno: 13, ..Exception::default() }))
+                Some(self.exception(id, tid, Exception::general_protection(0))?)
             }
             Trap::PageFault { addr, access, .. } => {
                 self.keep(id, tid, regs);
@@ -372,29 +354,20 @@ impl Machine {
                 self.keep(id, tid, regs);
                 Some(Ran::Syscall)
             }
-            Trap::Breakpoint => {
-                self.keep(id, tid, regs);
-                let info = fault_info(c::SIGTRAP as u32, c::SI_KERNEL as i32, 0);
-                Some(self.fault_signal(id, tid, info, Exception { trapno: 3, ..Exception::default() }))
-            }
             Trap::Step => {
                 self.keep(id, tid, regs);
                 Some(self.trace_trap(id, tid, regs))
             }
-            Trap::Exception(e) => {
+            Trap::Exception(exception) => {
                 self.keep(id, tid, regs);
-                let info = fault_info(e.kind.signal() as u32, e.code, e.addr);
-                // Of an integer division (FPE_INTDIV) nothing is to be asked.
-                let x87 = e.kind == platform::ExceptionKind::Fpe && e.code != 1 && self.x87_waits(id, tid);
-                let trapno = if x87 { 16 } else { vector(e) };
-                Some(self.fault_signal(id, tid, info, Exception { trapno, ..Exception::default() }))
+                Some(self.exception(id, tid, exception)?)
             }
             Trap::Unsupported(what) => {
                 self.keep(id, tid, regs);
                 Some(Ran::Unsupported(what.to_string()))
             }
             Trap::BudgetSpent => None,
-        }
+        })
     }
 
     /// Shows the program its page, or gives it a signal.
@@ -404,13 +377,10 @@ impl Machine {
         tid: Tid,
         (mm, space): (MmId, SpaceId),
         addr: u64,
-        access: Option<platform::Access>,
+        access: Option<Access>,
     ) -> Option<Ran> {
-        let access = match access {
-            None | Some(platform::Access::Read) => Access::Read,
-            Some(platform::Access::Write) => Access::Write,
-            Some(platform::Access::Exec) => Access::Exec,
-        };
+        // A write that the platform takes for a read faults once more.
+        let access = access.unwrap_or(Access::Read);
         match self.world.node_mut(id).page_fault(mm, addr, access) {
             Fault::Map(pages) => {
                 let mut scratch = std::mem::take(&mut self.scratch);
@@ -424,41 +394,41 @@ impl Machine {
                 None
             }
             Fault::Signal(signo, code, at) => {
-                let err = self.world.nodes[&id].fault_error(mm, addr, access);
-                let exception = Exception { trapno: 14, err, cr2: addr };
+                let error_code = self.world.nodes[&id].fault_error(mm, addr, access);
+                let exception = Exception { vector: vector::PF, error_code, address: addr };
                 Some(self.fault_signal(id, tid, fault_info(signo, code, at), exception))
             }
         }
     }
 
     /// After an instruction that was carried out for the program: the trap flag wants its due.
-    fn single_step(&mut self, id: NodeId, tid: Tid, regs: &platform::Regs) -> Option<Ran> {
+    fn single_step(&mut self, id: NodeId, tid: Tid, regs: &Regs) -> Option<Ran> {
         (regs.rflags & TRAP_FLAG != 0).then(|| self.trace_trap(id, tid, regs))
     }
 
-    fn trace_trap(&mut self, id: NodeId, tid: Tid, regs: &platform::Regs) -> Ran {
-        // TRAP_TRACE
-        let info = fault_info(c::SIGTRAP as u32, 2, regs.rip);
-        self.fault_signal(id, tid, info, Exception { trapno: 1, ..Exception::default() })
+    fn trace_trap(&mut self, id: NodeId, tid: Tid, regs: &Regs) -> Ran {
+        let info = fault_info(c::SIGTRAP as u32, c::TRAP_TRACE as i32, regs.rip);
+        self.fault_signal(id, tid, info, Exception::at(vector::DB, regs.rip))
     }
 
-    /// Whether the x87 of the task has an exception to tell: the error summary of its status word. An
-    /// error of the host's shows at the next run.
-    fn x87_waits(&mut self, id: NodeId, tid: Tid) -> bool {
-        if self.fetch_vectors(id, tid).is_err() {
-            return false;
+    /// An exception of the processor becomes the signal that Linux makes of it.
+    fn exception(&mut self, id: NodeId, tid: Tid, exception: Exception) -> Result<Ran, MachineError> {
+        if matches!(exception.vector, vector::MF | vector::XM) {
+            // Which operation failed stands in the registers of x87 and SSE.
+            self.fetch_vectors(id, tid)?;
         }
-        let state = self.world.nodes[&id].task(tid).vectors.held();
-        state.is_some_and(|state| state[2] & X87_ERROR != 0)
+        let task = self.world.nodes[&id].task(tid);
+        let initial = bloodhound_platform::XState::initial();
+        let code = exception.si_code(|| match task.vectors.held() {
+            Some(state) => state.as_slice(),
+            None => initial.area(),
+        });
+        let info = fault_info(exception.signal(), code, exception.address);
+        Ok(self.fault_signal(id, tid, info, exception))
     }
 
-    fn fault_signal(&mut self, id: NodeId, tid: Tid, info: Siginfo, mut exception: Exception) -> Ran {
-        let node = self.world.node_mut(id);
-        if exception.trapno != 14 {
-            // Only page faults load CR2.
-            exception.cr2 = node.task(tid).exception.cr2;
-        }
-        node.force_fault(tid, info, exception);
+    fn fault_signal(&mut self, id: NodeId, tid: Tid, info: Siginfo, exception: Exception) -> Ran {
+        self.world.node_mut(id).force_fault(tid, info, exception);
         Ran::Fault(info.signo as u32)
     }
 

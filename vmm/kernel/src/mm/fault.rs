@@ -2,6 +2,7 @@
 //! changes no time and no decision, and whether a zero page exists already is not visible to programs.
 
 use bloodhound_abi::consts as c;
+use bloodhound_abi::exception::page_fault as error;
 use bloodhound_frames::Frame;
 use smallvec::SmallVec;
 
@@ -95,11 +96,11 @@ impl Node {
     }
 
     /// The error code of a page fault that is answered with a signal: bit 0 protection, 1 write, 2 user, 4 fetch.
-    pub fn fault_error(&self, mm: MmId, addr: u64, access: Access) -> u64 {
+    pub fn fault_error(&self, mm: MmId, addr: u64, access: Access) -> u32 {
         let kind = match access {
             Access::Read => 0,
-            Access::Write => 2,
-            Access::Exec => 16,
+            Access::Write => error::WRITE,
+            Access::Exec => error::FETCH,
         };
         // Linux says of its own addresses that something is there, whatever is ("To avoid leaking information about the
         // kernel page table layout"). A page of PROT_NONE is not present; others of a mapping count as touched.
@@ -110,7 +111,7 @@ impl Node {
             }
             None => addr >= USER_END && !(VSYSCALL..VSYSCALL + PAGE).contains(&addr),
         };
-        4 | kind | u64::from(protection)
+        error::USER | kind | if protection { error::PRESENT } else { 0 }
     }
 
     /// Makes the frames of a block of private pages at once, as neighbours: the platform maps them in one go. Fresh ones

@@ -13,6 +13,7 @@ pub mod user;
 
 use std::sync::Arc;
 
+pub use bloodhound_abi::Access;
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_frames::Frame;
@@ -339,13 +340,4 @@ impl Mm {
         };
         if allowed { Ok(vma) } else { Err(c::SEGV_ACCERR as i32) }
     }
-}
-
-/// Kinds of memory access.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum Access {
-    Read,
-    Write,
-    Exec,
 }

@@ -7,17 +7,13 @@ use bloodhound_abi::structs::{Sigaction, Sigcontext, Siginfo, StackT, Ucontext};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::ctx::Ctx;
-use crate::task::Vectors;
+use crate::task::{Selectors, Vectors};
 
 /// Byte size of the extended state in a frame: XSAVE standard format with AVX (x87 512 + header 64 + AVX 256).
 pub(super) const XSAVE_SIZE: usize = 832;
 /// `FP_XSTATE_MAGIC1` and `2` (asm/sigcontext.h).
 pub(super) const MAGIC1: u32 = 0x4650_5853;
 pub(super) const MAGIC2: u32 = 0x4650_5845;
-
-/// Selectors of 64-bit user code and data (asm/segment.h).
-pub(super) const USER_CS: u64 = 0x33;
-pub(super) const USER_SS: u64 = 0x2b;
 
 impl Ctx<'_> {
     /// Writes the rt_sigframe and points the task at the handler.
@@ -55,11 +51,12 @@ impl Ctx<'_> {
         uc.flags = 7;
         uc.stack = altstack;
         uc.sigmask = mask;
-        uc.mcontext = context(&regs, fp);
+        uc.mcontext = context(&regs, self.task().selectors, fp);
         // Every frame shows the thread's last exception, whatever its signal.
-        let exception = self.task().exception;
-        (uc.mcontext.trapno, uc.mcontext.err, uc.mcontext.cr2) =
-            (exception.trapno, exception.err, exception.cr2);
+        let task = self.task();
+        uc.mcontext.trapno = u64::from(task.exception.vector);
+        uc.mcontext.err = u64::from(task.exception.error_code);
+        uc.mcontext.cr2 = task.cr2;
         self.write_bytes(fp, &fp_bytes)?;
         self.write_bytes(frame, &action.restorer.to_le_bytes())?;
         self.write_bytes(frame + 8, uc.as_bytes())?;
@@ -70,12 +67,12 @@ impl Ctx<'_> {
         }
         let task = self.task_mut();
         task.vectors = Vectors::INITIAL;
+        task.selectors = Selectors::default();
         let r = &mut task.regs;
         (r.rdi, r.rsi, r.rdx) = (u64::from(signo), info_at, frame + 8);
         (r.rax, r.rsp, r.rip, r.orig_rax) = (0, frame, action.handler, u64::MAX);
         // Direction, resume and trap flags are clear in a handler.
-        r.eflags &= !0x1_0500;
-        (r.cs, r.ss) = (USER_CS, USER_SS);
+        r.rflags &= !0x1_0500;
         Ok(())
     }
 
@@ -109,7 +106,7 @@ pub fn initial_xstate() -> Vec<u8> {
     bytes
 }
 
-fn context(r: &bloodhound_abi::Regs, fpstate: u64) -> Sigcontext {
+fn context(r: &bloodhound_abi::Regs, selectors: Selectors, fpstate: u64) -> Sigcontext {
     Sigcontext {
         r8: r.r8,
         r9: r.r9,
@@ -128,9 +125,9 @@ fn context(r: &bloodhound_abi::Regs, fpstate: u64) -> Sigcontext {
         rcx: r.rcx,
         rsp: r.rsp,
         rip: r.rip,
-        eflags: r.eflags,
-        cs: r.cs as u16,
-        ss: r.ss as u16,
+        eflags: r.rflags,
+        cs: selectors.cs,
+        ss: selectors.ss,
         fpstate,
         ..Sigcontext::default()
     }

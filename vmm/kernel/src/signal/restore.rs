@@ -9,10 +9,10 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{StackT, Ucontext};
 
-use super::frame::{MAGIC1, MAGIC2, USER_CS, USER_SS, XSAVE_SIZE, on_alternate};
+use super::frame::{MAGIC1, MAGIC2, XSAVE_SIZE, on_alternate};
 use super::*;
 use crate::ctx::{Ctx, Ptr};
-use crate::task::Vectors;
+use crate::task::{Selectors, Vectors};
 
 /// `MINSIGSTKSZ`.
 const LEAST_STACK: u64 = 2048;
@@ -23,7 +23,7 @@ const FRAME_FLAGS: u64 = 0x5_0dd5;
 /// `UC_STRICT_RESTORE_SS`.
 const STRICT_SS: u64 = 4;
 /// 32-bit user code.
-const COMPAT_CS: u64 = 0x23;
+const COMPAT_CS: u16 = 0x23;
 
 /// Offsets in the FXSAVE area and the header of XSAVE behind it.
 const MXCSR: usize = 24;
@@ -51,7 +51,7 @@ impl Ctx<'_> {
         let frame = self.task().regs.rsp.wrapping_sub(8);
         let uc: Ucontext = self.read_obj(Ptr(frame.wrapping_add(8)))?;
         let m = uc.mcontext;
-        if u64::from(m.cs) | 3 == COMPAT_CS {
+        if m.cs | 3 == COMPAT_CS {
             return Err(Stop::Unsupported("rt_sigreturn to 32-bit code".into()));
         }
         self.task_mut().sigmask = uc.sigmask & !UNBLOCKABLE;
@@ -63,12 +63,14 @@ impl Ctx<'_> {
             (m.r8, m.r9, m.r10, m.r11, m.r12, m.r13, m.r14, m.r15);
         (r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx) = (m.rdi, m.rsi, m.rbp, m.rbx, m.rdx, m.rax, m.rcx);
         (r.rsp, r.rip) = (m.rsp, m.rip);
-        r.eflags = r.eflags & !FRAME_FLAGS | m.eflags & FRAME_FLAGS;
+        r.rflags = r.rflags & !FRAME_FLAGS | m.eflags & FRAME_FLAGS;
         // With the lowest privilege; what remains wrong is found on the way to user code.
-        (r.cs, r.ss) = (u64::from(m.cs) | 3, u64::from(m.ss) | 3);
-        if uc.flags & STRICT_SS == 0 && r.cs == USER_CS {
-            r.ss = USER_SS;
+        let mut selectors = Selectors { cs: m.cs | 3, ss: m.ss | 3 };
+        let right = Selectors::default();
+        if uc.flags & STRICT_SS == 0 && selectors.cs == right.cs {
+            selectors.ss = right.ss;
         }
+        self.task_mut().selectors = selectors;
         let state = self.frame_state(m.fpstate);
         // After an error the state is initial.
         self.task_mut().vectors = Vectors::Held(state.as_ref().ok().cloned().flatten());
@@ -147,11 +149,11 @@ impl Ctx<'_> {
 impl Node {
     /// Whether the processor would refuse the selectors that the task goes back to user code with: the error code of that
     /// general protection fault.
-    pub(super) fn bad_selector(&self, tid: Tid) -> Option<u64> {
-        let regs = &self.task(tid).regs;
+    pub(super) fn bad_selector(&self, tid: Tid) -> Option<u32> {
+        let (is, right) = (self.task(tid).selectors, Selectors::default());
         // The table and the index, without the privilege.
-        let wrong = |selector: u64, right: u64| (selector != right).then_some(selector & !3);
-        wrong(regs.cs, USER_CS).or_else(|| wrong(regs.ss, USER_SS))
+        let wrong = |selector: u16, right: u16| (selector != right).then_some(u32::from(selector & !3));
+        wrong(is.cs, right.cs).or_else(|| wrong(is.ss, right.ss))
     }
 }
 

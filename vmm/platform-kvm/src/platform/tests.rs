@@ -138,7 +138,7 @@ fn code_where_there_is_no_memory() {
         // An ordinary KVM raises #UD in ring 3 for what it can neither run nor emulate there.
         let mut regs = broken.regs;
         let trap = broken.go(SPOILED, &mut regs);
-        assert!(matches!(trap, Ok(Trap::Exception(e)) if e.addr == CODE), "{trap:x?}");
+        assert!(matches!(trap, Ok(Trap::Exception(e)) if e.address == CODE), "{trap:x?}");
         broken.works();
         return;
     }

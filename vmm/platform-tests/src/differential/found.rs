@@ -75,9 +75,7 @@ pub fn an_instruction_reads_before_it_writes<P: Platform>(make: Make<P>) {
 
 /// An operand that has to be aligned is looked at before its page is.
 pub fn what_is_not_aligned_faults_wherever_it_is<P: Platform>(make: Make<P>) {
-    use bloodhound_platform::x86::SI_KERNEL;
-    use bloodhound_platform::{Exception, ExceptionKind};
-    let protection = Trap::Exception(Exception { kind: ExceptionKind::Segv, code: SI_KERNEL, addr: 0 });
+    let protection = Trap::Exception(bloodhound_platform::Exception::general_protection(0));
     // movaps xmm0, [rdi]; divps xmm1, [rdi]; vmovdqa ymm1, [rdi]; fxsave [rdi]
     let codes: [&[u8]; 4] = [b"\x0f\x28\x07", b"\x0f\x5e\x0f", b"\xc5\xfd\x6f\x0f", b"\x0f\xae\x07"];
     for code in codes {

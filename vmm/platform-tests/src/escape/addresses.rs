@@ -241,7 +241,7 @@ pub fn the_platforms_own_addresses<P: Platform>(make: Make<P>) {
         if busy {
             program.pages.extend((0..64).map(|n| (0x10_0000_0000 + n * 2 * PAGE, 1, Prot::RW)));
         }
-        let (end, regs) = witness.attack(SpaceId(space), &program);
+        let (end, _, regs) = witness.attack(SpaceId(space), &program);
         witness.works(&case.name);
         (end, regs)
     };

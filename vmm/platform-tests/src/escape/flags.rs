@@ -1,17 +1,19 @@
 //! The flags register, and what arithmetic raises.
 
-use bloodhound_platform::x86::{BUS_ADRALN, FPE_INTDIV, TRAP_TRACE};
+use bloodhound_abi::consts as c;
 use bloodhound_platform::{Platform, Regs, SpaceId, TaskKey, Trap, XState};
 
-use super::{BREAK, Case, End, check};
+use super::{BREAK, Case, End, TRAP_TRACE, check};
 use crate::{CODE, DATA, Guest, Make, run};
 
-/// `si_code` of SIGFPE for x87 and SSE: division, overflow, underflow, inexact result, invalid operation.
-const FPE_FLTDIV: i32 = 3;
-const FPE_FLTOVF: i32 = 4;
-const FPE_FLTUND: i32 = 5;
-const FPE_FLTRES: i32 = 6;
-const FPE_FLTINV: i32 = 7;
+/// `si_code` of SIGFPE, for integers, x87 and SSE, and of an alignment check.
+const FPE_INTDIV: i32 = c::FPE_INTDIV as i32;
+const FPE_FLTDIV: i32 = c::FPE_FLTDIV as i32;
+const FPE_FLTOVF: i32 = c::FPE_FLTOVF as i32;
+const FPE_FLTUND: i32 = c::FPE_FLTUND as i32;
+const FPE_FLTRES: i32 = c::FPE_FLTRES as i32;
+const FPE_FLTINV: i32 = c::FPE_FLTINV as i32;
+const BUS_ADRALN: i32 = c::BUS_ADRALN as i32;
 
 const ID: u64 = 1 << 21;
 

@@ -17,10 +17,10 @@ mod privileged;
 mod segments;
 mod umip;
 
+use bloodhound_abi::consts as c;
 use bloodhound_frames::Frame;
-use bloodhound_platform::x86::{ILL_ILLOPN, SEGV_ACCERR, SEGV_MAPERR, SI_KERNEL, TRAP_TRACE};
 use bloodhound_platform::{
-    ExceptionKind, Mapping, Platform, Prot, Regs, SpaceId, TaskKey, Trap, Unsupported, XState,
+    Exception, Mapping, Platform, Prot, Regs, SpaceId, TaskKey, Trap, Unsupported, XState,
 };
 
 pub use addresses::{
@@ -43,6 +43,14 @@ pub use umip::{
 
 use crate::native::{Observed, Program, observe};
 use crate::{CODE, DATA, Guest, Make, Oddity, PAGE, STACK, left_out, run};
+
+/// Signal numbers and `si_code`s, in the type that a C program sees.
+const SIGILL: i32 = c::SIGILL as i32;
+const SI_KERNEL: i32 = c::SI_KERNEL as i32;
+const ILL_ILLOPN: i32 = c::ILL_ILLOPN as i32;
+const SEGV_MAPERR: i32 = c::SEGV_MAPERR as i32;
+const SEGV_ACCERR: i32 = c::SEGV_ACCERR as i32;
+const TRAP_TRACE: i32 = c::TRAP_TRACE as i32;
 
 /// How a piece of code ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +77,7 @@ const COMPAT: End = End::Refused(Unsupported::Compat);
 
 /// Invalid opcode at an address.
 fn ill(at: u64) -> End {
-    End::Signal(ExceptionKind::Ill.signal(), ILL_ILLOPN, at)
+    End::Signal(SIGILL, ILL_ILLOPN, at)
 }
 
 /// A page fault at an address.
@@ -78,11 +86,11 @@ fn fault(addr: u64) -> End {
 }
 
 impl End {
-    fn of_trap(trap: Trap, rip: u64) -> End {
+    /// `state`: the x87 and SSE registers at the trap.
+    fn of_trap(trap: Trap, rip: u64, state: &XState) -> End {
         match trap {
             Trap::PageFault { addr, .. } => fault(addr),
-            Trap::Exception(e) => End::Signal(e.kind.signal(), e.code, e.addr),
-            Trap::Breakpoint => BREAK,
+            Trap::Exception(e) => End::Signal(e.signal() as i32, e.si_code(|| state.area()), e.address),
             Trap::Step => End::Signal(5, TRAP_TRACE, rip),
             Trap::Unsupported(what) => End::Refused(what),
             other => End::Other(other),
@@ -162,7 +170,12 @@ impl Case {
     }
 
     /// What is wrong, if anything.
-    fn judge(&self, end: End, regs: &Regs, native: Option<Observed>) -> Option<String> {
+    fn judge(
+        &self,
+        (end, exception): (End, Option<Exception>),
+        regs: &Regs,
+        native: Option<Observed>,
+    ) -> Option<String> {
         let within = |end: End| match self.rule {
             Rule::AsNative => self.ends.contains(&end),
             Rule::OneOf | Rule::NotAsked => self.ends.iter().any(|want| want.kind() == end.kind()),
@@ -181,6 +194,12 @@ impl Case {
                 && want != *regs
             {
                 wrong.push(format!("registers\n  {regs:x?}\nnatively\n  {want:x?}"));
+            }
+            if self.rule == Rule::AsNative
+                && let (Some(exception), Observed::Signal { trapno, err, .. }) = (exception, observed)
+                && (u64::from(exception.vector), u64::from(exception.error_code)) != (trapno, err)
+            {
+                wrong.push(format!("{exception:x?}, natively trapno {trapno} and err {err:#x}"));
             }
         }
         (!wrong.is_empty()).then(|| format!("{}: {}", self.name, wrong.join("; ")))
@@ -217,8 +236,8 @@ fn check<P: Platform>(make: Make<P>, cases: &[Case]) {
     let mut wrong = Vec::new();
     let mut excused = 0;
     for (index, (case, native)) in cases.iter().zip(native).enumerate() {
-        let (end, regs) = witness.attack(SpaceId(100 + index as u64), &case.program);
-        if let Some(verdict) = case.judge(end, &regs, native) {
+        let (end, exception, regs) = witness.attack(SpaceId(100 + index as u64), &case.program);
+        if let Some(verdict) = case.judge((end, exception), &regs, native) {
             match odd {
                 Oddity::Tcg => excused += 1,
                 _ if is_odd(odd, &case.name) && odd.excuses(odd, &verdict) => {}
@@ -256,7 +275,7 @@ impl<P: Platform> Witness<P> {
     }
 
     /// Runs a program in a space of its own to its end.
-    fn attack(&mut self, space: SpaceId, program: &Program) -> (End, Regs) {
+    fn attack(&mut self, space: SpaceId, program: &Program) -> (End, Option<Exception>, Regs) {
         let platform = &mut self.guest.platform;
         let frames: Vec<Frame> = program.frames.iter().map(|bytes| Frame::from_slice(bytes)).collect();
         let task = TaskKey(space.0);
@@ -274,7 +293,9 @@ impl<P: Platform> Witness<P> {
         platform.map(space, &mappings);
         let mut regs = program.regs;
         let trap = run(platform, space, task, &mut regs);
+        let (_, state) = platform.save_xstate(space).expect("save_xstate").expect("an owner");
         platform.drop_space(space);
-        (End::of_trap(trap, regs.rip), regs)
+        let exception = if let Trap::Exception(exception) = trap { Some(exception) } else { None };
+        (End::of_trap(trap, regs.rip, &state), exception, regs)
     }
 }

@@ -1,7 +1,7 @@
 //! Instructions of rings that are not ours, and software interrupts.
 
-use bloodhound_platform::x86::TRAP_BRKPT;
-use bloodhound_platform::{Platform, Trap, Unsupported};
+use bloodhound_abi::consts as c;
+use bloodhound_platform::{Platform, Trap, Unsupported, XState};
 
 use super::{BREAK, COMPAT, Case, End, GP, Rule, check, fault, ill};
 use crate::{CODE, DATA, Guest, Make};
@@ -160,7 +160,7 @@ pub fn every_interrupt<P: Platform>(make: Make<P>) {
     // jmp over the bytes of an interrupt; hlt
     cases.push(Case::new("hlt behind what looks like int 23", b"\xeb\x02\xcd\x17\xf4", GP));
     // The address is behind it; some hypervisors report the instruction itself.
-    cases.push(Case::new("int1", b"\xf1", End::Signal(5, TRAP_BRKPT, CODE + 1)).or(&[]));
+    cases.push(Case::new("int1", b"\xf1", End::Signal(5, c::TRAP_BRKPT as i32, CODE + 1)).or(&[]));
     // As if it were a system call that has just been made.
     let hidden = Case::new("int 0x80 with rcx behind it", b"\xcd\x80", End::Refused(Unsupported::Int80));
     cases.push(hidden.rule(Rule::NotAsked).regs(|regs| (regs.rcx, regs.r11) = (CODE + 2, 0x202)));
@@ -186,7 +186,7 @@ pub fn bases_that_no_address_may_have<P: Platform>(make: Make<P>) {
             guest.regs.rax = base;
             if guest.run() == Trap::Syscall {
                 let shown = if load == 0x64 { guest.regs.fs_base } else { guest.regs.gs_base };
-                let end = End::of_trap(guest.run(), guest.regs.rip);
+                let end = End::of_trap(guest.run(), guest.regs.rip, &XState::initial());
                 let at = base.wrapping_add(8);
                 let mapped = at == DATA + 8;
                 assert_eq!((shown, end), (base, if mapped { BREAK } else { fault(at) }), "{name} {base:#x}");

@@ -2,10 +2,9 @@
 //! own, and so does every platform. Where it does not have it, or a KVM does not give it on, the cases are left out.
 
 use bloodhound_frames::Frame;
-use bloodhound_platform::x86::TRAP_TRACE;
-use bloodhound_platform::{Access, Look, Mapping, Platform, Prot, Regs, Spin, Trap};
+use bloodhound_platform::{Access, Exception, Look, Mapping, Platform, Prot, Regs, Spin, Trap};
 
-use super::{BREAK, Case, End, GP, Rule, check, fault, ill};
+use super::{BREAK, Case, End, GP, Rule, TRAP_TRACE, check, fault, ill};
 use crate::native::{Observed, observe};
 use crate::{CODE, DATA, Guest, Make, Oddity, PAGE, STACK, left_out, run, steps};
 
@@ -20,7 +19,7 @@ fn answered<P: Platform>(make: Make<P>, case: &str) -> bool {
     let probe = Case::new("sgdt", b"\x0f\x01\x07\x48\x8b\x47\x02", BREAK);
     let mut guest = Guest::new(make, &probe.program.frames[0][..64]);
     guest.regs.rdi = DATA;
-    let here = guest.run() == Trap::Breakpoint && guest.regs.rax == GDT;
+    let here = guest.run() == Trap::Exception(Exception::BREAKPOINT) && guest.regs.rax == GDT;
     let there = matches!(observe(&probe.program), Observed::Signal { regs, .. } if regs.rax == GDT);
     match (here, there) {
         (true, true) => return true,

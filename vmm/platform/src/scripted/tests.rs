@@ -32,7 +32,7 @@ fn system_calls_results_and_loops() {
         assert_eq!((regs.orig_rax, regs.rdi, regs.rsi, regs.rax as i64), (39, 7, round, -38));
         regs.rax = 1234;
     }
-    assert_eq!(platform.run(SPACE, TASK, &mut regs), Ok(Trap::Breakpoint));
+    assert_eq!(platform.run(SPACE, TASK, &mut regs), Ok(Trap::Exception(Exception::BREAKPOINT)));
     assert!(platform.failures().is_empty());
 }
 
@@ -63,7 +63,7 @@ fn memory_faults_until_mapped_for_the_access() {
     assert_eq!(a.load_u64(4088), 0, "nothing is written before the fault");
     platform.map(SPACE, &[Mapping { addr: HEAP + 4096, frame_offset: b.offset(), pages: 1, prot: Prot::RW }]);
     let Ok(Trap::Exception(exception)) = platform.run(SPACE, TASK, &mut regs) else { panic!("no SIGILL") };
-    assert_eq!((exception.kind, exception.addr), (ExceptionKind::Ill, BASE + 4));
+    assert_eq!(exception, Exception::at(vector::UD, BASE + 4));
     assert_eq!(platform.failures().len(), 1);
     assert_eq!(&b.bytes()[..2], b"lo");
     platform.write_protect(SPACE);
@@ -86,7 +86,7 @@ fn trapped_instructions_resume_behind_themselves() {
     assert_eq!(platform.run(SPACE, TASK, &mut regs), Ok(Trap::Rdtsc { aux: false }));
     regs.set_rdtsc(2, None);
     assert_eq!(platform.run(SPACE, TASK, &mut regs), Ok(Trap::Cpuid));
-    regs.set_cpuid();
+    regs.set_cpuid([0; 4]);
     assert_eq!(platform.step(SPACE, TASK, &mut regs), Ok(Trap::Step));
     assert_eq!(platform.run(SPACE, TASK, &mut regs), Ok(Trap::BudgetSpent));
 }
