@@ -12,9 +12,9 @@ pub(crate) use frame::on_alternate;
 
 use std::collections::BTreeMap;
 
+use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::exception::{Exception, vector};
-use bloodhound_abi::Errno;
 use bloodhound_abi::structs::{Sigaction, Siginfo};
 
 use crate::ctx::{Ctx, Outside};

@@ -17,7 +17,11 @@ const TF: u64 = 1 << 8;
 const PAGE: u64 = 4096;
 const INT1: u8 = 0xf1;
 
-const GENERAL_PROTECTION: Trap = Trap::Exception(Exception::general_protection(0));
+/// A general protection fault that the processor reports as something else, or not at all: its error code is that which a
+/// processor would give.
+fn protection(memory: &Extents, regs: &Regs) -> Trap {
+    Trap::Exception(Exception::general_protection(cause::error_code_at(memory, regs)))
+}
 
 const STACK_SEGMENT: Trap = Trap::Exception(Exception::at(vector::SS, 0));
 
@@ -81,10 +85,7 @@ pub(crate) fn classify(
             Ok(Meaning::Trap(bad_operand(memory, regs).unwrap_or(STACK_SEGMENT)))
         }
         // All our segments are present, and a processor looks at their type first; a software KVM does not.
-        vector::NP | vector::SS => {
-            let fault = Exception::general_protection(frame.error as u32);
-            Ok(Meaning::Trap(Trap::Exception(fault)))
-        }
+        vector::NP | vector::SS => Ok(Meaning::Trap(protection(memory, regs))),
         vector::GP => Ok(general_protection(frame, memory, regs, software)),
         // The processor's own access, as of descriptors, which no page table of ours forbids. QEMU's TCG reads the stack of a
         // far return so, and SMAP forbids that.
@@ -92,7 +93,7 @@ pub(crate) fn classify(
             if frame.error as u32 & (pf::USER | pf::PRESENT) == pf::PRESENT
                 && memory.get(frame.cr2 & !(PAGE - 1)).is_some_and(|(_, prot)| prot.read) =>
         {
-            Ok(Meaning::Trap(GENERAL_PROTECTION))
+            Ok(Meaning::Trap(protection(memory, regs)))
         }
         // Reserved bits are a bug of ours where our page tables map something, which is below the gap.
         vector::PF if frame.error as u32 & pf::RESERVED == 0 || frame.cr2 >= GUEST_TOP => {
@@ -150,7 +151,7 @@ fn invalid_opcode(memory: &Extents, regs: &mut Regs) -> Trap {
         return trap;
     }
     if decode::at(memory, regs.rip).is_some_and(|instruction| decode::faults_by_operand(&instruction)) {
-        return GENERAL_PROTECTION;
+        return protection(memory, regs);
     }
     if let Some(trap) = bad_operand(memory, regs) {
         return trap;
@@ -161,7 +162,7 @@ fn invalid_opcode(memory: &Extents, regs: &mut Regs) -> Trap {
 /// An operand that is not aligned or whose address is not canonical: a processor says so before it says anything else.
 fn bad_operand(memory: &Extents, regs: &Regs) -> Option<Trap> {
     Some(match decode::bad_operand(memory, regs)? {
-        BadOperand::Protection => GENERAL_PROTECTION,
+        BadOperand::Protection => protection(memory, regs),
         BadOperand::Stack => STACK_SEGMENT,
     })
 }
@@ -200,7 +201,7 @@ fn general_protection(frame: &TrapFrame, memory: &Extents, regs: &mut Regs, soft
 fn page_fault(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
     if !canonical(frame.cr2) {
         // A processor says #GP, or #SS for the stack; a software KVM that emulates the instruction does not.
-        return bad_operand(memory, regs).unwrap_or(GENERAL_PROTECTION);
+        return bad_operand(memory, regs).unwrap_or_else(|| protection(memory, regs));
     }
     // So it does where an operand begins below the gap and ends in it.
     if frame.cr2 > (1 << 47) - 64
@@ -215,7 +216,7 @@ fn page_fault(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
         && frame.error as u32 & pf::FETCH == 0
         && decode::misaligned(memory, regs, frame.cr2)
     {
-        return GENERAL_PROTECTION;
+        return protection(memory, regs);
     }
     let access = if frame.error as u32 & pf::FETCH != 0 {
         Access::Exec

@@ -7,8 +7,7 @@
 use bloodhound_abi::exception::vector;
 use bloodhound_frames::Frame;
 use bloodhound_platform::{
-    Access, CpuidTrap, Exception, Platform, Prot, Regs, TaskKey, Trap, Unsupported, XState,
-    cpuid_profile,
+    Access, CpuidTrap, Exception, Platform, Prot, Regs, TaskKey, Trap, Unsupported, XState, cpuid_profile,
 };
 
 use crate::{CODE, DATA, Guest, Make, Oddity, PAGE, STACK};

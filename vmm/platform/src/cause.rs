@@ -46,7 +46,8 @@ pub fn of_float(memory: &Extents, regs: &Regs, pending: bool) -> Exception {
 fn waits_for_x87(instruction: &Instruction) -> bool {
     const FEATURES: [CpuidFeature; 4] =
         [CpuidFeature::FPU, CpuidFeature::FPU287, CpuidFeature::FPU387, CpuidFeature::MMX];
-    instruction.cpuid_features().iter().any(|feature| FEATURES.contains(feature))
+    instruction.mnemonic() == Mnemonic::Wait
+        || instruction.cpuid_features().iter().any(|feature| FEATURES.contains(feature))
         || InstructionInfoFactory::new()
             .info(instruction)
             .used_registers()
@@ -94,7 +95,9 @@ fn error_code(memory: &Extents, regs: &Regs, instruction: &Instruction) -> Optio
         let data = if is_iret { stack(4)? } else { DATA_SELECTOR };
         return (data != DATA_SELECTOR).then(|| about(data));
     }
-    if instruction.is_jmp_far_indirect() || instruction.is_call_far_indirect() || loads_far_pointer(instruction)
+    if instruction.is_jmp_far_indirect()
+        || instruction.is_call_far_indirect()
+        || loads_far_pointer(instruction)
     {
         let (addr, size) = decode::operand(instruction, regs)?;
         return word(addr.wrapping_add(size - 2)).map(about);

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use bloodhound_abi::exception::vector;
 
 use crate::{
-    Abilities, Access, CpuidTrap, Exception, Mapping, Platform, PlatformError, Prot, Regs,
-    SpaceId, TaskKey, Trap, XState,
+    Abilities, Access, CpuidTrap, Exception, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, TaskKey,
+    Trap, XState,
 };
 
 const PAGE: u64 = 4096;

@@ -419,7 +419,9 @@ impl<A: Platform, B: Platform> Lockstep<A, B> {
             task.regs.rax = random.word();
             return true;
         }
-        if matches!(trap, Trap::Step | Trap::Exception(bloodhound_platform::Exception::BREAKPOINT)) && !random.once_in(4) {
+        if matches!(trap, Trap::Step | Trap::Exception(bloodhound_platform::Exception::BREAKPOINT))
+            && !random.once_in(4)
+        {
             return true;
         }
         // On with the next instruction, or any.
