@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bloodhound_decisions::{DecisionLog, Decisions};
+use bloodhound_decisions::{Decisions, Log, Mode};
 use bloodhound_sim::World;
 
 use crate::session::{Failure, Worker};
@@ -22,14 +22,14 @@ pub fn boot_of(seed: u64, boots: u64) -> u64 {
     seed % boots.max(1)
 }
 
-/// What a boot draws from.
+/// The decisions of a boot. The run that goes on from it brings its own seed.
 pub fn decisions(boot: u64) -> Decisions {
-    Decisions::seeded(SEEDS + boot)
+    Decisions::new(Log::new(SEEDS.wrapping_add(boot), 0), Mode::Strict)
 }
 
-/// The number of the boot whose decisions these are.
-pub fn number(log: &DecisionLog) -> u64 {
-    log.seed.wrapping_sub(SEEDS)
+/// The number of the boot from which this run goes on.
+pub fn number(log: &Log) -> u64 {
+    log.boot_seed.wrapping_sub(SEEDS)
 }
 
 /// Snapshots of booted stacks, by the number of the boot.
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!((0..6).map(|seed| boot_of(seed, 4)).collect::<Vec<_>>(), [0, 1, 2, 3, 0, 1]);
         assert_eq!(boot_of(u64::MAX, 4), 3);
         assert_eq!(boot_of(9, 1), 0);
-        assert_eq!(number(&decisions(3).log()), 3);
+        assert_eq!(number(decisions(3).log()), 3);
     }
 
     #[test]

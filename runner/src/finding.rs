@@ -1,25 +1,27 @@
 //! Findings on disk: everything that is needed to reproduce one, and the check that nothing of it has changed.
 //!
-//! A finding is a directory with `finding.json` ([`Record`]), `decisions.json` (what a replay follows: the decision logs of the
-//! boot and of the run),
-//! `history.jsonl` (what the clients saw), `trace.txt` (faults, services, output). The seed alone would do as well; the
-//! log is what is followed, and it is what later gets shortened.
+//! A finding is a directory with `finding.json` ([`Record`]), `decisions.json` (what a replay follows: the [`Log`] of the run, its two
+//! seeds and what takes the place of what they say), `digests.json` (the digest after every thousand steps, which shows where a
+//! replay left its record), `history.jsonl` (what the clients saw), `trace.txt` (faults, services, output).
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use bloodhound_decisions::Log;
+use bloodhound_sim::Digest;
+use bloodhound_sim::world::MARK;
 use bloodhound_vfs::TreeId;
 use bloodhound_vfs::host::{HostBase, Input, InputKind};
 use serde::{Deserialize, Serialize};
 
 use crate::output::write_file;
 use crate::platform::Chosen;
-use crate::session::{Decided, Failure, Outcome, Session, Violation};
+use crate::session::{Failure, Outcome, Session, Violation};
 use crate::{boots, platform, report};
 
 /// Version of the format. 2: `platform` says what the platform could do; before, it was a name. 3: `decisions.json` has those of the
-/// boot as well.
-const FORMAT: u32 = 3;
+/// boot as well. 4: `decisions.json` has seeds and overrides by the names of choices instead of lists of drawn numbers.
+const FORMAT: u32 = 4;
 
 /// A file of the host that the run saw.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -84,6 +86,25 @@ fn kind_name(kind: InputKind) -> &'static str {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// digests.json.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Digests {
+    /// Steps between two of them.
+    pub every: u64,
+    /// In order.
+    pub digests: Vec<String>,
+}
+
+/// A finding that was read.
+pub struct Stored {
+    /// What was found.
+    pub record: Record,
+    /// The run.
+    pub log: Log,
+    /// Its digests.
+    pub marks: Digests,
 }
 
 /// The inputs so far, for a record.
@@ -166,8 +187,10 @@ pub fn save(
     violation: &Violation,
 ) -> std::io::Result<Saved> {
     let record = record(session, compose, outcome, violation);
-    let files: [(&str, Vec<u8>); 4] = [
-        ("decisions.json", serde_json::to_vec(&outcome.decisions)?),
+    let digests = Digests { every: MARK, digests: texts(&outcome.marks) };
+    let files: [(&str, Vec<u8>); 5] = [
+        ("decisions.json", serde_json::to_vec_pretty(&*outcome.decisions)?),
+        ("digests.json", serde_json::to_vec(&digests)?),
         ("history.jsonl", outcome.history.to_json_lines().into()),
         ("trace.txt", report::trace(outcome).into()),
         ("finding.json", serde_json::to_vec_pretty(&record)?),
@@ -232,7 +255,7 @@ fn record(session: &Session, compose: Option<&Path>, outcome: &Outcome, violatio
         property: violation.property.clone(),
         kind: violation.kind.clone(),
         seed: outcome.seed,
-        boot: boots::number(&outcome.decisions.boot),
+        boot: boots::number(&outcome.decisions),
         virtual_time_ns: violation.at.0,
         digest: outcome.digest.clone(),
         steps: outcome.steps,
@@ -250,7 +273,7 @@ fn record(session: &Session, compose: Option<&Path>, outcome: &Outcome, violatio
 ///
 /// # Errors
 /// What is missing or malformed, with the path.
-pub fn load(dir: &Path) -> Result<(Record, Decided), Failure> {
+pub fn load(dir: &Path) -> Result<Stored, Failure> {
     let dir = if dir.is_file() { dir.parent().unwrap_or(Path::new(".")) } else { dir };
     let read = |name: &str| {
         let path = dir.join(name);
@@ -272,7 +295,28 @@ pub fn load(dir: &Path) -> Result<(Record, Decided), Failure> {
     let record: Record = serde_json::from_value(value).map_err(|e| parse_error("finding.json", e))?;
     let log =
         serde_json::from_slice(&read("decisions.json")?).map_err(|e| parse_error("decisions.json", e))?;
-    Ok((record, log))
+    let marks: Digests =
+        serde_json::from_slice(&read("digests.json")?).map_err(|e| parse_error("digests.json", e))?;
+    Ok(Stored { record, log, marks })
+}
+
+/// Where a replay left its record, by the digests of both.
+pub fn first_difference(recorded: &Digests, now: &[Digest]) -> Option<String> {
+    let (every, now) = (recorded.every.max(1), texts(now));
+    if every != MARK {
+        return None;
+    }
+    let both = recorded.digests.len().min(now.len());
+    let equal = recorded.digests.iter().zip(&now).take_while(|(a, b)| a == b).count() as u64;
+    let (from, to) = (equal * every + 1, (equal + 1) * every);
+    if equal < both as u64 {
+        return Some(format!("the first difference is between step {from} and step {to}"));
+    }
+    (recorded.digests.len() != now.len()).then(|| format!("the first difference is after step {}", from - 1))
+}
+
+fn texts(digests: &[Digest]) -> Vec<String> {
+    digests.iter().map(Digest::to_string).collect()
 }
 
 /// Why a record of another version cannot be read.
@@ -391,6 +435,40 @@ mod tests {
             platform: serde_json::from_value(platform).expect("a record"),
             inputs: Vec::new(),
         }
+    }
+
+    #[test]
+    fn the_first_thousand_steps_that_differ_are_named() {
+        let digest = |n: u64| {
+            let mut digest = Digest::default();
+            digest.word(n);
+            digest
+        };
+        let now: Vec<Digest> = (0..5).map(digest).collect();
+        let recorded = |numbers: &[u64]| {
+            let digests: Vec<Digest> = numbers.iter().map(|n| digest(*n)).collect();
+            first_difference(&Digests { every: MARK, digests: texts(&digests) }, &now)
+        };
+        assert_eq!(recorded(&[0, 1, 2, 3, 4]), None);
+        let text = |text: &str| Some(format!("the first difference is {text}"));
+        assert_eq!(recorded(&[0, 1, 9, 3, 4]), text("between step 2001 and step 3000"));
+        assert_eq!(recorded(&[9]), text("between step 1 and step 1000"));
+        assert_eq!(recorded(&[0, 1]), text("after step 2000"));
+    }
+
+    #[test]
+    fn findings_of_other_versions_are_refused_by_name() {
+        let dir = std::env::temp_dir().join(format!("bloodhound-finding-format-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let old = serde_json::json!({"format": 3, "bloodhound": "0.0.9", "seed": 17});
+        std::fs::write(dir.join("finding.json"), old.to_string()).expect("a file");
+        let refused = load(&dir).err().expect("refused");
+        assert_eq!(refused.code, crate::exit::USAGE);
+        for part in ["has format 3, made by Bloodhound 0.0.9", "reads format 4", "--first-seed 17 --seeds 1"]
+        {
+            assert!(refused.text.contains(part), "{}", refused.text);
+        }
+        std::fs::remove_dir_all(dir).expect("no directory");
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub fn trace(outcome: &crate::session::Outcome) -> String {
             .map(|(at, who, line)| (*at, format!("{at} output   {who} | {}", printable(line)))),
     );
     lines.sort_by_key(|(at, _)| *at);
-    let boot = crate::boots::number(&outcome.decisions.boot);
+    let boot = crate::boots::number(&outcome.decisions);
     let mut out =
         format!("seed {}, from boot {boot}\nfaults of this seed: {}\n", outcome.seed, outcome.profile);
     for (_, line) in lines {

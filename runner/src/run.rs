@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use bloodhound_decisions::Decisions;
+use bloodhound_decisions::{Decisions, Mode};
 use bloodhound_sim::machine::Listen;
 
 use crate::campaign::totals::{Found, Totals};
@@ -87,7 +87,7 @@ pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, 
         worker.listen(Listen::Text, Box::new(crate::exec::print_step));
     }
     worker.boot(boots::decisions(boot))?;
-    let outcome = worker.run(args.seed, Decisions::seeded(args.seed)).map_err(host_failure)?;
+    let outcome = worker.run(args.seed).map_err(host_failure)?;
     let judgement = judge(&session, &outcome);
     print(&outcome, &session, &judgement, args.format);
     Ok(judgement.code)
@@ -144,7 +144,7 @@ fn json(outcome: &Outcome, judgement: &Judgement, inputs: &str) -> serde_json::V
         "schema": "bloodhound.run/v1",
         "platform": outcome.platform.json(),
         "seed": outcome.seed,
-        "boot": boots::number(&outcome.decisions.boot),
+        "boot": boots::number(&outcome.decisions),
         "inputs_digest": inputs,
         "digest": outcome.digest,
         "steps": outcome.steps,
@@ -166,23 +166,23 @@ pub fn replay(args: &ReplayArgs) -> u8 {
 }
 
 fn again(args: &ReplayArgs) -> Result<u8, Failure> {
-    let (record, decided) = finding::load(&args.finding)?;
+    let finding::Stored { record, log, marks } = finding::load(&args.finding)?;
     let config = args.config.as_ref().unwrap_or(&record.config);
     let session = Arc::new(Session::load(config, args.compose.as_deref().or(record.compose.as_deref()))?);
     finding::unchanged(&record, &session)?;
     let chosen = platform::choose(args.platform.wanted)?;
     output::eprint(&finding::compare_platforms(&record.platform, &chosen));
     let mut worker = Worker::new(session.clone(), &chosen, interrupt())?;
-    worker.boot(Decisions::replay(decided.boot))?;
-    let outcome = worker.run(record.seed, Decisions::replay(decided.run)).map_err(host_failure)?;
+    worker.boot(Decisions::new(log, Mode::Strict))?;
+    let outcome = worker.run(record.seed).map_err(host_failure)?;
     print(&outcome, &session, &judge(&session, &outcome), args.format);
     if outcome.stopped == Some(Stopped::Interrupted) {
         return Err(Failure { code: exit::INTERRUPTED, text: "interrupted".into() });
     }
     let same =
         outcome.violations.iter().any(|v| v.property == record.property && v.at.0 == record.virtual_time_ns);
-    if outcome.digest != record.digest || !same {
-        let text = format!(
+    if outcome.digest != record.digest || !same || !outcome.divergences.is_empty() {
+        let mut text = format!(
             "the replay on {} differs from the finding, made on {}: digest {} instead of {}, {}",
             chosen.name,
             record.platform.name,
@@ -190,6 +190,12 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
             record.digest,
             if same { "the same violation" } else { "another outcome" }
         );
+        for divergence in &outcome.divergences {
+            text.push_str(&format!("\n  {divergence}"));
+        }
+        if let Some(place) = finding::first_difference(&marks, &outcome.marks) {
+            text.push_str(&format!("\n  {place}"));
+        }
         return Err(Failure { code: exit::NONDETERMINISM, text });
     }
     if args.format == Format::Human {

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use bloodhound_abi::SimTime;
 use bloodhound_config::Project;
-use bloodhound_decisions::{DecisionLog, Decisions};
+use bloodhound_decisions::{Decisions, Divergence, Log};
 use bloodhound_net::NodeId;
 use bloodhound_platform::PatchCode;
 use bloodhound_sim::machine::{Listen, Listener};
@@ -18,7 +18,6 @@ use bloodhound_sim::world::{Finding, FindingKind, LogEntry, Phase};
 use bloodhound_sim::{Digest, Ended, Machine, MachineError, World};
 use bloodhound_vfs::host::HostBase;
 use bloodhound_workloads::history::History;
-use serde::{Deserialize, Serialize};
 
 use crate::judge::{self, Judged};
 use crate::plan::Plan;
@@ -94,15 +93,6 @@ pub struct Violation {
     pub text: String,
 }
 
-/// Everything that was decided in a run.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Decided {
-    /// While the stack booted.
-    pub boot: DecisionLog,
-    /// From then on.
-    pub run: DecisionLog,
-}
-
 /// What a run gave.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -126,8 +116,12 @@ pub struct Outcome {
     pub judged: Vec<Judged>,
     /// The client's history.
     pub history: History,
-    /// What was decided.
-    pub decisions: Decided,
+    /// Its seeds, and what takes the place of what they say.
+    pub decisions: Arc<Log>,
+    /// Where a replay is not the recorded run.
+    pub divergences: Vec<Divergence>,
+    /// The digest after every thousand steps.
+    pub marks: Arc<Vec<Digest>>,
     /// Output of the services: (service, stream line).
     pub console: Vec<(SimTime, String, String)>,
     /// Why the loop ended before the run was over: unsupported, interrupted.
@@ -221,21 +215,20 @@ impl Worker {
         self.machine.restore(snapshot.clone());
     }
 
-    /// Runs one seed from a booted world.
+    /// Runs one seed from a booted world. If the boot was made from the log of a run, so is what follows.
     ///
     /// # Errors
     /// Host errors.
-    pub fn run(&mut self, seed: u64, decisions: Decisions) -> Result<Outcome, MachineError> {
+    pub fn run(&mut self, seed: u64) -> Result<Outcome, MachineError> {
         crate::bug::doing(format!("seed {seed}"));
-        let boot = self.machine.world.decisions.log();
-        self.machine.world.decisions = decisions;
+        self.machine.world.decisions.begin_run(seed);
         let profile = self.machine.begin_faults();
         self.machine.begin_workload();
         let ended = self.machine.run(|w| w.phase == Phase::Done)?;
-        Ok(self.outcome(seed, boot, profile, ended))
+        Ok(self.outcome(seed, profile, ended))
     }
 
-    fn outcome(&self, seed: u64, boot: DecisionLog, profile: FaultSpec, ended: Ended) -> Outcome {
+    fn outcome(&self, seed: u64, profile: FaultSpec, ended: Ended) -> Outcome {
         let world = &self.machine.world;
         let history = world.clients.driver.as_ref().map(|d| d.history().clone()).unwrap_or_default();
         let mut outcome = Outcome {
@@ -249,7 +242,9 @@ impl Worker {
             violations: Vec::new(),
             judged: Vec::new(),
             history,
-            decisions: Decided { boot, run: world.decisions.log() },
+            decisions: world.decisions.log().clone(),
+            divergences: world.decisions.divergences(),
+            marks: world.marks.clone(),
             console: self.console(),
             stopped: None,
         };

@@ -10,7 +10,6 @@ use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::Decisions;
 use bloodhound_sim::machine::{Listen, Listener, StepRecord};
 use bloodhound_sim::world::{FindingKind, World};
 use serde_json::{Value as Json, json};
@@ -303,7 +302,7 @@ impl Subject for Stack {
                 current.insert(Booted::new(self.session.clone(), &self.chosen, number)?)
             }
         };
-        let outcome = worker.run(seed, Decisions::seeded(seed)).map_err(host_failure)?;
+        let outcome = worker.run(seed).map_err(host_failure)?;
         let code = match &outcome.stopped {
             Some(Stopped::Interrupted) => return Err(interrupted()),
             Some(Stopped::Unsupported(_)) => exit::UNSUPPORTED,

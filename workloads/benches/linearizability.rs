@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use bloodhound_decisions::Decisions;
+use bloodhound_decisions::Dice;
 use bloodhound_workloads::generate::{Shape, corrupt, generate};
 use bloodhound_workloads::history::{History, parse_any};
 use bloodhound_workloads::linearizability::{Budget, Verdict, check};
@@ -73,8 +73,8 @@ fn generated() {
 /// The seeds are tried in order until a wrong answer in the last tenth makes the history illegal, or, for good ones,
 /// the first is taken.
 fn history(operations: usize, clients: usize, crashes: usize, bad: bool) -> History {
-    let mut decisions = Decisions::seeded(1);
-    let history = generate(Shape::register(operations, clients, crashes), &mut decisions);
+    let mut dice = Dice::new(1);
+    let history = generate(Shape::register(operations, clients, crashes), &mut dice);
     if !bad {
         return history;
     }

@@ -5,7 +5,7 @@
 //! [`corrupt`] changes one answer; mostly that makes the history illegal, but not always.
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_decisions::Dice;
 
 use crate::history::{Call, History, OpId, Operation, Outcome, Value};
 
@@ -55,15 +55,15 @@ struct Pending {
     crashes: bool,
 }
 
-/// A linearizable history; the draws come from [`Stream::Workload`] of `decisions`.
-pub fn generate(shape: Shape, decisions: &mut Decisions) -> History {
+/// A linearizable history; its random numbers come from `dice`.
+pub fn generate(shape: Shape, dice: &mut Dice) -> History {
     let mut history = History::new();
     let mut objects = vec![Value::Nil; shape.keys.max(1) as usize];
     let mut clients: Vec<Option<Pending>> = (0..shape.clients).map(|_| None).collect();
     let mut processes: Vec<u64> = (0..shape.clients as u64).collect();
     let mut started = 0;
     let mut now = 0;
-    let mut draw = |bound: usize| decisions.below(Stream::Workload, bound as u64) as usize;
+    let mut draw = |bound: usize| dice.below(bound as u64) as usize;
     while started < shape.operations || clients.iter().any(Option::is_some) {
         now += 1 + draw(1000) as u64;
         let client = draw(shape.clients);

@@ -2,7 +2,7 @@
 //! of unknown outcome, with wrong answers, with several keys.
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_decisions::Dice;
 use bloodhound_workloads::generate::{Shape, corrupt, generate};
 use bloodhound_workloads::history::{Call, History, Operation, Outcome, Value};
 use bloodhound_workloads::linearizability::{Budget, Verdict, Violation, check};
@@ -142,14 +142,14 @@ struct Tally {
 }
 
 fn compare(model: Model, seed: u64, count: usize, shape: impl Fn(&mut dyn FnMut(u64) -> u64) -> Shape) {
-    let mut decisions = Decisions::seeded(seed);
+    let mut dice = Dice::new(seed);
     let mut tally = Tally::default();
     for round in 0..count {
-        let shape = shape(&mut |bound| decisions.below(Stream::Faults, bound));
-        let mut history = generate(shape, &mut decisions);
-        for _ in 0..decisions.below(Stream::Faults, 3) {
-            let nth = decisions.below(Stream::Faults, 1000) as usize;
-            history = corrupt(&history, nth, decisions.below(Stream::Faults, shape.values) as i64);
+        let shape = shape(&mut |bound| dice.below(bound));
+        let mut history = generate(shape, &mut dice);
+        for _ in 0..dice.below(3) {
+            let nth = dice.below(1000) as usize;
+            history = corrupt(&history, nth, dice.below(shape.values) as i64);
         }
         tally.compare(model, &history, &format!("seed {seed}, round {round}"));
     }
@@ -227,10 +227,10 @@ fn kv_agrees_with_the_definition() {
 
 #[test]
 fn chains_of_unknown_outcomes_agree_with_the_definition() {
-    let mut decisions = Decisions::seeded(5);
+    let mut dice = Dice::new(5);
     let mut tally = Tally::default();
     for round in 0..40_000 {
-        let history = guesswork(&mut |bound| decisions.below(Stream::Faults, bound));
+        let history = guesswork(&mut |bound| dice.below(bound));
         tally.compare(Model::Kv, &history, &format!("round {round}"));
     }
     tally.assert_mixed();

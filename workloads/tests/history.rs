@@ -1,6 +1,6 @@
 //! Readers and writers of histories: the formats agree, malformed input is refused at its place, nothing panics.
 
-use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_decisions::Dice;
 use bloodhound_workloads::generate::{Shape, generate};
 use bloodhound_workloads::history::{Call, History, Operation, Outcome, ParseError, Value, parse_any};
 use bloodhound_workloads::linearizability::{Budget, Verdict, check};
@@ -76,14 +76,14 @@ fn all_formats_give_the_same_history() {
 #[test]
 fn written_histories_read_back_equal() {
     for seed in 0..200 {
-        let mut decisions = Decisions::seeded(seed);
+        let mut dice = Dice::new(seed);
         let shape = Shape {
             keys: seed % 3,
             delete_percent: 20,
             mismatches: seed % 2 == 0,
             ..Shape::register(40, 4, 5)
         };
-        let history = generate(shape, &mut decisions);
+        let history = generate(shape, &mut dice);
         let text = history.to_json_lines();
         assert!(parse(&text) == history, "{text}");
     }
@@ -170,8 +170,8 @@ fn malformed_histories_are_refused_at_their_place() {
 
 #[test]
 fn random_changes_never_panic() {
-    let mut decisions = Decisions::seeded(5);
-    let mut draw = |bound: usize| decisions.below(Stream::Workload, bound as u64) as usize;
+    let mut dice = Dice::new(5);
+    let mut draw = |bound: usize| dice.below(bound as u64) as usize;
     let mut accepted = 0;
     for round in 0..20_000 {
         let mut bytes = [EDN, LOG, JSON][round % 3].as_bytes().to_vec();
@@ -235,7 +235,7 @@ fn a_violation_is_reported_with_its_smallest_part() {
 
 #[test]
 fn an_exhausted_budget_is_no_verdict() {
-    let history = generate(Shape::register(2_000, 10, 0), &mut Decisions::seeded(1));
+    let history = generate(Shape::register(2_000, 10, 0), &mut Dice::new(1));
     for budget in [Budget { steps: 50, ..Budget::default() }, Budget { memory: 1000, ..Budget::default() }] {
         let verdict = check(&history, Model::CasRegister, budget);
         assert!(matches!(verdict, Ok(Verdict::Unknown { .. })), "{verdict:?}");
@@ -245,7 +245,7 @@ fn an_exhausted_budget_is_no_verdict() {
 #[test]
 fn many_clients_at_once_are_judged_too() {
     for clients in [70, 300, 900] {
-        let history = generate(Shape::register(3_000, clients, 0), &mut Decisions::seeded(1));
+        let history = generate(Shape::register(3_000, clients, 0), &mut Dice::new(1));
         let verdict = check(&history, Model::CasRegister, Budget::default());
         assert!(matches!(verdict, Ok(Verdict::Linearizable { .. } | Verdict::Unknown { .. })), "{verdict:?}");
     }

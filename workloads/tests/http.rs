@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::{MILLIS, SECS};
-use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_decisions::Decisions;
 use bloodhound_net::{Config, Delivery, Fabric, LinkConfig, NodeId, SocketId, Stack};
 use bloodhound_workloads::history::{Call, Outcome};
 use bloodhound_workloads::http::config::RequestTemplate;
@@ -437,7 +437,7 @@ fn an_open_loop_keeps_its_rate() {
 fn equal_seeds_give_equal_runs_and_clones_have_equal_futures() {
     let run = |mut world: World| {
         world.run();
-        (world.driver.history().to_json_lines(), world.decisions.log())
+        (world.driver.history().to_json_lines(), world.decisions.trail())
     };
     let first = run(World::new(config(), Mode::Correct, lossy(), 7));
     assert!(first == run(World::new(config(), Mode::Correct, lossy(), 7)));
@@ -451,10 +451,25 @@ fn equal_seeds_give_equal_runs_and_clones_have_equal_futures() {
         world.step();
         steps += 1;
     }
-    // The workload's own draws do not depend on the network's.
-    let calm = World::new(config(), Mode::Correct, LinkConfig::default(), 7);
-    let mut decisions = calm.decisions.clone();
-    assert_eq!(decisions.word(Stream::Network), Decisions::seeded(7).word(Stream::Network));
+}
+
+/// What a worker asks for as its n-th operation does not depend on what the network does to the ones before.
+#[test]
+fn operations_do_not_depend_on_the_network() {
+    let asked = |link: LinkConfig| {
+        let mut world = World::new(config(), Mode::Correct, link, 7);
+        world.decisions.listen(true);
+        world.run();
+        let made = world.decisions.take_made().into_iter();
+        let of_workload =
+            made.filter(|made| made.choice.site.concern() == bloodhound_decisions::Concern::Workload);
+        of_workload.map(|made| (made.choice, made.value)).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let (calm, lossy) = (asked(LinkConfig::default()), asked(lossy()));
+    let both = calm.iter().filter(|(choice, _)| lossy.contains_key(choice));
+    let equal = both.clone().filter(|(choice, value)| lossy[choice] == **value);
+    assert!(both.clone().count() > 100, "{} choices", both.count());
+    assert_eq!(equal.count(), both.count());
 }
 
 #[test]

@@ -10,8 +10,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use bloodhound_decisions::Decisions;
-
 use super::Seeds;
 use super::progress::Progress;
 use super::reports::Reports;
@@ -104,7 +102,7 @@ impl Shared {
                 }
             }
             let Some(worker) = &mut worker else { return Ok(()) };
-            let outcome = worker.run(seed, Decisions::seeded(seed)).map_err(host_failure)?;
+            let outcome = worker.run(seed).map_err(host_failure)?;
             self.watch.took(begun.elapsed());
             if sender.send(Message::Ran(Box::new(outcome))).is_err() {
                 return Ok(());

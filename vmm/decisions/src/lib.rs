@@ -1,229 +1,281 @@
 //! The one source of choice (design rule 4).
 //!
-//! Every nondeterministic decision of a simulation asks [`Decisions`]. There is one independent [`Stream`] per
-//! concern, so that one more draw in one stream shifts none of the others. Each choice is recorded in a
-//! [`DecisionLog`]; the log, not the seed, is what a replay follows.
+//! Every nondeterministic decision of a simulation asks [`Decisions::choose`] with a [`Site`], the name of the choice, and a bound.
+//! The value is a pure function of the seed and the site: no generator has a state, so a choice that is taken away, added or
+//! answered otherwise changes no other one. **0 is the plain choice everywhere**: no fault, the next in the queue, no delay.
 //!
-//! Generator: ChaCha8, key from the seed by `seed_from_u64`, one ChaCha stream number per [`Stream`]; a golden
-//! test pins the values, because a stored seed must keep its meaning.
+//! A run is its [`Log`]: the seed of its boot, its own seed, epochs (from a virtual time on, some concerns have another seed) and
+//! overrides (values in place of drawn ones). Drawn values are not kept, for they can be computed again.
+//!
+//! Modules: `site` the names, `log` what is kept of a run, `mix` the keyed hash, `lineage` names of tasks, `dice` numbers for tests.
 
-use rand_chacha::ChaCha8Rng;
-use rand_core::{Rng, SeedableRng};
-use serde::{Deserialize, Serialize};
+mod dice;
+mod lineage;
+mod log;
+mod mix;
+mod site;
 
-/// A concern with its own stream of decisions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum Stream {
-    /// Which runnable task goes next.
-    Scheduler = 0,
-    /// Loss, delay, duplication and reordering of packets.
-    Network = 1,
-    /// Disk faults and what survives a power failure.
-    Disk = 2,
-    /// What guests see as randomness: getrandom, /dev/urandom, AT_RANDOM, address-space layout.
-    GuestRandom = 3,
-    /// Operations, keys and values of the workload.
-    Workload = 4,
-    /// Which faults happen, where and when.
-    Faults = 5,
-    /// How nodes differ from each other: start, clock, costs.
-    Nodes = 6,
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+pub use dice::Dice;
+pub use lineage::Lineage;
+pub use log::{Choice, Epoch, Log, Override, Part, VERSION};
+use mix::Mix;
+pub use site::{
+    Concern, Fate, NodeRandom, PacketKind, Place, PolicyPart, Site, TaskRandom, Trait, TurnPart, Word,
+};
+
+/// The bound of a choice among all words of 64 bits but the last.
+pub const WORD: u64 = u64::MAX;
+/// One, in parts per billion.
+const WHOLE: u64 = 1_000_000_000;
+
+/// What is done about an override that does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// For replays: it is a [`Divergence`], and so is one that is never asked for. The value is drawn then.
+    Strict,
+    /// For shrinking and branching: a value out of bounds counts as 0, one that is never asked for as nothing.
+    Lenient,
 }
 
-/// Number of streams.
-pub const STREAMS: usize = 7;
-
-/// The recorded choices of a run, per stream, in the order in which they were drawn.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DecisionLog {
-    /// Seed of the run, kept for display; a replay does not draw from it.
-    pub seed: u64,
-    /// Choices by `Stream as usize`.
-    pub choices: [Vec<u64>; STREAMS],
-}
-
-/// A replay that asked for something the log does not hold: the run differs from the recorded one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A replay that is not the recorded run: an override was asked for with another bound, or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Divergence {
-    /// The stream that ran out or held a value out of range.
-    pub stream: Stream,
-    /// Index of the choice within that stream.
-    pub index: usize,
-    /// What was found there: `None` at the end of the log.
-    pub found: Option<u64>,
-    /// The exclusive bound that was asked for.
+    /// The choice.
+    pub choice: Choice,
+    /// What the log has.
+    pub recorded: Override,
+    /// The bound with which it was asked for and the value that was drawn; `None`: it never was.
+    pub asked: Option<Override>,
+}
+
+impl fmt::Display for Divergence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Override { bound, value } = self.recorded;
+        write!(f, "the choice {} is recorded as {value} of {bound}, but ", self.choice)?;
+        match self.asked {
+            Some(Override { bound, value }) => {
+                write!(f, "was asked for with {value} of {bound} as its value")
+            }
+            None => f.write_str("was never asked for"),
+        }
+    }
+}
+
+/// A choice that was made, for listeners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Which.
+    pub choice: Choice,
+    /// Among how many.
     pub bound: u64,
+    /// The value.
+    pub value: u64,
 }
 
-#[derive(Clone, Debug)]
-struct Source {
-    rng: ChaCha8Rng,
-    log: Vec<u64>,
-}
-
-/// All decision streams of one run; see the module's text. A plain value: cloning it forks the future.
+/// All choices of one run; see the module's text. A plain value: cloning it forks the future.
 #[derive(Clone, Debug)]
 pub struct Decisions {
-    seed: u64,
-    streams: Vec<Source>,
-    replay: Option<std::sync::Arc<DecisionLog>>,
-    divergence: Option<Divergence>,
+    log: Arc<Log>,
+    mode: Mode,
+    part: Part,
+    /// The seed of each concern now.
+    seeds: [u64; Concern::ALL.len()],
+    /// How many of the log's epochs have begun.
+    epochs: usize,
+    /// Overrides that were asked for. Empty in a run without overrides.
+    asked: BTreeSet<Choice>,
+    /// Overrides that were asked for with another bound; only in [`Mode::Strict`].
+    misfits: Vec<Divergence>,
+    /// A hash of all choices with their values.
+    trail: u64,
+    /// Choices since they were last taken, if somebody wants to hear of them.
+    made: Option<Vec<Made>>,
 }
 
 impl Decisions {
-    /// Fresh decisions drawn from `seed`.
-    pub fn seeded(seed: u64) -> Self {
-        let streams = (0..STREAMS)
-            .map(|i| {
-                let mut rng = ChaCha8Rng::seed_from_u64(seed);
-                rng.set_stream(i as u64 + 1);
-                Source { rng, log: Vec::new() }
-            })
-            .collect();
-        Decisions { seed, streams, replay: None, divergence: None }
+    /// Decisions of a run, at the beginning of its boot.
+    pub fn new(log: Log, mode: Mode) -> Decisions {
+        let seeds = [log.boot_seed; Concern::ALL.len()];
+        Decisions {
+            log: Arc::new(log),
+            mode,
+            part: Part::Boot,
+            seeds,
+            epochs: 0,
+            asked: BTreeSet::new(),
+            misfits: Vec::new(),
+            trail: 0,
+            made: None,
+        }
     }
 
-    /// Decisions that follow a recorded log exactly. Asking for more than it holds is noted as a
-    /// [`Divergence`] and answered from the log's seed.
-    pub fn replay(log: DecisionLog) -> Self {
-        let mut decisions = Decisions::seeded(log.seed);
-        decisions.replay = Some(std::sync::Arc::new(log));
-        decisions
+    /// Decisions of a run without a boot of its own, as its seed has them.
+    pub fn seeded(seed: u64) -> Decisions {
+        Decisions { part: Part::Run, ..Decisions::new(Log::new(seed, seed), Mode::Lenient) }
     }
 
-    /// The seed of these decisions.
+    /// The boot is over: from now on the choices are those of the run with this seed.
+    pub fn begin_run(&mut self, seed: u64) {
+        if self.log.seed != seed {
+            Arc::make_mut(&mut self.log).seed = seed;
+        }
+        self.part = Part::Run;
+        self.seeds = [seed; Concern::ALL.len()];
+        let begun = self.epochs;
+        self.epochs = 0;
+        while self.epochs < begun {
+            self.next_epoch();
+        }
+    }
+
+    /// The seed of the run; while it boots, that of the boot.
     pub fn seed(&self) -> u64 {
-        self.seed
+        match self.part {
+            Part::Boot => self.log.boot_seed,
+            Part::Run => self.log.seed,
+        }
     }
 
-    /// A number in `0..bound`, uniformly; `bound` must be at least 1. A bound of 1 draws nothing.
-    pub fn below(&mut self, stream: Stream, bound: u64) -> u64 {
+    /// What the run is.
+    pub fn log(&self) -> &Arc<Log> {
+        &self.log
+    }
+
+    /// Whether an epoch has to begin, now that the virtual time is `now`.
+    #[inline]
+    pub fn epoch_is_due(&self, now: u64) -> bool {
+        self.log.epochs.get(self.epochs).is_some_and(|epoch| epoch.from <= now)
+    }
+
+    /// Begins the next epoch of the log. Returns its concerns.
+    pub fn next_epoch(&mut self) -> Vec<Concern> {
+        let Some(epoch) = self.log.epochs.get(self.epochs) else { return Vec::new() };
+        for concern in &epoch.concerns {
+            self.seeds[*concern as usize] = epoch.seed;
+        }
+        self.epochs += 1;
+        epoch.concerns.clone()
+    }
+
+    /// Branches: what comes after `now` is drawn from another seed for these concerns. Epochs that had not begun are forgotten.
+    pub fn branch(&mut self, now: u64, seed: u64, concerns: &[Concern]) {
+        let log = Arc::make_mut(&mut self.log);
+        log.epochs.truncate(self.epochs);
+        log.epochs.push(Epoch { from: now.saturating_add(1), seed, concerns: concerns.to_vec() });
+    }
+
+    /// A number in `0..bound`; `bound` must be at least 1. Where there is no choice, nothing is asked.
+    #[inline]
+    pub fn choose(&mut self, site: Site, bound: u64) -> u64 {
         assert!(bound > 0, "a choice among nothing");
-        if bound == 1 {
-            return 0;
+        let mut mix = Mix::new(self.seeds[site.concern() as usize]);
+        site.feed(&mut mix);
+        let mut value = if bound == 1 { 0 } else { mix.below(bound) };
+        if !self.log.overrides.is_empty() {
+            value = self.overridden(site, bound, value);
         }
-        let value = match self.recorded(stream, bound) {
-            Some(value) => value,
-            None => uniform(&mut self.streams[stream as usize].rng, bound),
-        };
-        self.streams[stream as usize].log.push(value);
-        value
-    }
-
-    /// A number in `low..=high`.
-    pub fn between(&mut self, stream: Stream, low: u64, high: u64) -> u64 {
-        assert!(low <= high, "an empty range");
-        match (high - low).checked_add(1) {
-            Some(span) => low + self.below(stream, span),
-            None => self.word(stream),
-        }
-    }
-
-    /// True with a probability of `ppb` parts in 1,000,000,000. 0 and 1,000,000,000 (and more) draw nothing.
-    pub fn chance(&mut self, stream: Stream, ppb: u32) -> bool {
-        match ppb {
-            0 => false,
-            1_000_000_000.. => true,
-            _ => self.below(stream, 1_000_000_000) < u64::from(ppb),
-        }
-    }
-
-    /// 64 uniform bits.
-    pub fn word(&mut self, stream: Stream) -> u64 {
-        let value = match self.recorded(stream, u64::MAX) {
-            Some(value) => value,
-            None => self.streams[stream as usize].rng.next_u64(),
-        };
-        self.streams[stream as usize].log.push(value);
-        value
-    }
-
-    /// Fills `out` with uniform bytes, eight a draw.
-    pub fn bytes(&mut self, stream: Stream, out: &mut [u8]) {
-        for chunk in out.chunks_mut(8) {
-            let word = self.word(stream).to_le_bytes();
-            chunk.copy_from_slice(&word[..chunk.len()]);
-        }
-    }
-
-    /// Everything decided so far.
-    pub fn log(&self) -> DecisionLog {
-        let mut choices: [Vec<u64>; STREAMS] = Default::default();
-        for (out, source) in choices.iter_mut().zip(&self.streams) {
-            out.clone_from(&source.log);
-        }
-        DecisionLog { seed: self.seed, choices }
-    }
-
-    /// The first point at which a replay left its log, if it did.
-    pub fn divergence(&self) -> Option<&Divergence> {
-        self.divergence.as_ref()
-    }
-
-    fn recorded(&mut self, stream: Stream, bound: u64) -> Option<u64> {
-        let log = self.replay.as_ref()?;
-        let index = self.streams[stream as usize].log.len();
-        let found = log.choices[stream as usize].get(index).copied();
-        match found {
-            Some(value) if bound == u64::MAX || value < bound => Some(value),
-            _ => {
-                self.divergence.get_or_insert(Divergence { stream, index, found, bound });
-                None
+        if bound > 1 {
+            let mut trail = Mix::new(self.trail);
+            trail.word(mix.finish(u64::MAX) ^ bound);
+            trail.word(value);
+            self.trail = trail.finish(0);
+            if let Some(made) = &mut self.made {
+                made.push(Made { choice: Choice { part: self.part, site }, bound, value });
             }
         }
+        value
     }
-}
 
-/// Lemire's multiply-shift with rejection: unbiased, and a fixed function of the generator's output.
-fn uniform(rng: &mut ChaCha8Rng, bound: u64) -> u64 {
-    let threshold = bound.wrapping_neg() % bound;
-    loop {
-        let wide = u128::from(rng.next_u64()) * u128::from(bound);
-        if wide as u64 >= threshold {
-            return (wide >> 64) as u64;
+    /// The value of the log, if it has one that fits.
+    #[cold]
+    fn overridden(&mut self, site: Site, bound: u64, drawn: u64) -> u64 {
+        let choice = Choice { part: self.part, site };
+        let Some(recorded) = self.log.overrides.get(&choice).copied() else { return drawn };
+        self.asked.insert(choice);
+        if self.mode == Mode::Lenient {
+            return if recorded.value < bound { recorded.value } else { 0 };
         }
+        if recorded.bound == bound && recorded.value < bound {
+            return recorded.value;
+        }
+        if !self.misfits.iter().any(|known| known.choice == choice) {
+            let asked = Some(Override { bound, value: drawn });
+            self.misfits.push(Divergence { choice, recorded, asked });
+        }
+        drawn
+    }
+
+    /// A number in `low..=high`; `low` is the plain choice.
+    pub fn between(&mut self, site: Site, low: u64, high: u64) -> u64 {
+        assert!(low <= high, "an empty range");
+        low + self.choose(site, (high - low).saturating_add(1))
+    }
+
+    /// True with a probability of `ppb` parts in 1,000,000,000; false is the plain choice. With 0 and 1,000,000,000 (and more) there
+    /// is no choice.
+    #[inline]
+    pub fn chance(&mut self, site: Site, ppb: u32) -> bool {
+        match u64::from(ppb) {
+            0 => false,
+            WHOLE.. => true,
+            ppb => self.choose(site, WHOLE) >= WHOLE - ppb,
+        }
+    }
+
+    /// A uniform word.
+    pub fn word(&mut self, site: Site) -> u64 {
+        self.choose(site, WORD)
+    }
+
+    /// Fills `out` with uniform bytes: one choice, however many they are.
+    pub fn bytes(&mut self, site: Site, out: &mut [u8]) {
+        let seed = self.word(site);
+        for (at, chunk) in out.chunks_mut(8).enumerate() {
+            let word = match at as u64 {
+                0 => seed,
+                at => {
+                    let mut mix = Mix::new(seed);
+                    mix.word(at);
+                    mix.finish(0)
+                }
+            };
+            chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+        }
+    }
+
+    /// Where the run is not the recorded one, to be asked at its end. Empty in [`Mode::Lenient`].
+    pub fn divergences(&self) -> Vec<Divergence> {
+        if self.mode == Mode::Lenient {
+            return Vec::new();
+        }
+        let unasked = self.log.overrides.iter().filter(|(choice, _)| !self.asked.contains(choice));
+        let never = unasked.map(|(choice, recorded)| Divergence {
+            choice: *choice,
+            recorded: *recorded,
+            asked: None,
+        });
+        self.misfits.iter().copied().chain(never).collect()
+    }
+
+    /// A hash of all choices so far, with their values.
+    pub fn trail(&self) -> u64 {
+        self.trail
+    }
+
+    /// Keeps choices from now on for [`Decisions::take_made`], or no longer.
+    pub fn listen(&mut self, on: bool) {
+        self.made = on.then(Vec::new);
+    }
+
+    /// The choices since this was last called.
+    pub fn take_made(&mut self) -> Vec<Made> {
+        self.made.as_mut().map(std::mem::take).unwrap_or_default()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seed_expansion_is_pinned() {
-        let mut rng = ChaCha8Rng::seed_from_u64(42);
-        assert_eq!(rng.next_u64(), 0xae90_bfb5_395d_5ba1);
-        assert_eq!(rng.next_u64(), 0xf345_3fc6_2579_9188);
-    }
-
-    #[test]
-    fn streams_are_independent() {
-        let (mut a, mut b) = (Decisions::seeded(7), Decisions::seeded(7));
-        a.word(Stream::Network);
-        assert_eq!(a.word(Stream::Faults), b.word(Stream::Faults));
-        assert_ne!(a.word(Stream::Network), b.word(Stream::Network));
-    }
-
-    #[test]
-    fn replay_follows_the_log_and_notices_its_end() {
-        let mut first = Decisions::seeded(3);
-        let drawn: Vec<u64> = (2..50).map(|n| first.below(Stream::Scheduler, n)).collect();
-        let mut again = Decisions::replay(first.log());
-        let replayed: Vec<u64> = (2..50).map(|n| again.below(Stream::Scheduler, n)).collect();
-        assert_eq!(drawn, replayed);
-        assert!(again.divergence().is_none());
-        again.below(Stream::Scheduler, 5);
-        assert_eq!(again.divergence().map(|d| d.index), Some(48));
-    }
-
-    #[test]
-    fn chances_meet_their_rates_and_certainty_draws_nothing() {
-        let mut d = Decisions::seeded(1);
-        let hits = (0..100_000).filter(|_| d.chance(Stream::Network, 250_000_000)).count();
-        assert!((24_000..26_000).contains(&hits), "{hits}");
-        let before = d.log();
-        assert!(!d.chance(Stream::Network, 0) && d.chance(Stream::Network, 1_000_000_000));
-        assert_eq!(before, d.log());
-    }
-}
+mod tests;

@@ -206,10 +206,10 @@ mod tests {
 
     #[test]
     fn no_header_of_random_bytes_panics() {
-        let mut d = bloodhound_decisions::Decisions::seeded(5);
+        let mut d = bloodhound_decisions::Dice::new(5);
         for _ in 0..20_000 {
             let mut head = vec![0; 512];
-            d.bytes(bloodhound_decisions::Stream::Workload, &mut head);
+            d.bytes(&mut head);
             head[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1]);
             head[16..20].copy_from_slice(&[3, 0, 62, 0]);
             head[32..40].copy_from_slice(&64u64.to_le_bytes());

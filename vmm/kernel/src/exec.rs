@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Rlimit, Sigaction};
 use bloodhound_abi::{Errno, Regs};
-use bloodhound_decisions::Stream;
+use bloodhound_decisions::{Lineage, TaskRandom};
 use bloodhound_vfs::{Cred, Ino, Kind};
 
 use crate::ctx::*;
@@ -186,11 +186,18 @@ impl Ctx<'_> {
         // The new memory is complete before the old is given up, so that an error changes nothing.
         let space = self.node.new_space();
         let mut mm = Mm::new(space);
-        let mut word = || self.outside.decisions.word(Stream::GuestRandom);
+        let nth = self.next_random();
+        let mut draw = |part, bound| {
+            let site = self.random_site(part, nth);
+            self.outside.decisions.choose(site, bound)
+        };
         // Linux randomises 28 bits of mmap base, 22 of the stack, 13 of the heap gap: a part of that is plenty.
-        let (mmap_slack, stack_slack, brk_slack, pie_slack) =
-            (word() % 0x10_0000, word() % 0x4000, word() % 0x2000, word() % 0x10_0000);
-        let random = [word(), word()];
+        let mmap_slack = draw(TaskRandom::Mmap, 0x10_0000);
+        let stack_slack = draw(TaskRandom::Stack, 0x4000);
+        let brk_slack = draw(TaskRandom::Heap, 0x2000);
+        let pie_slack = draw(TaskRandom::Pie, 0x10_0000);
+        let mut random = [0; 16];
+        self.outside.decisions.bytes(self.random_site(TaskRandom::Aux, nth), &mut random);
         mm.stack_top = TASK_SIZE - stack_slack * PAGE;
         mm.mmap_base = TASK_SIZE - (0x4000 * PAGE) - (64 << 20) - mmap_slack * PAGE;
         let pie = 0x5555_5555_4000 + pie_slack * PAGE;
@@ -349,7 +356,7 @@ impl Ctx<'_> {
             arg_at.push(push(self, &with_nul(s))?);
         }
         let platform = push(self, b"x86_64\0")?;
-        let random = push(self, &[aux.random[0].to_le_bytes(), aux.random[1].to_le_bytes()].concat())?;
+        let random = push(self, &aux.random)?;
         let cred = self.process().cred.clone();
         let ids = self.process().real_ids;
         let mut auxv: Vec<(u64, u64)> = Vec::new();
@@ -399,7 +406,7 @@ struct Aux {
     base: u64,
     entry: u64,
     vdso: Option<u64>,
-    random: [u64; 2],
+    random: [u8; 16],
 }
 
 fn join0(strings: &[Vec<u8>]) -> Vec<u8> {
@@ -527,7 +534,10 @@ impl Node {
             shm_attached: Default::default(),
         };
         self.processes.insert(pid, process);
-        self.tasks.insert(tid, Task::new(tid, pid, Regs::default()));
+        let mut task = Task::new(tid, pid, Regs::default());
+        task.lineage = Lineage::root(self.roots);
+        self.roots += 1;
+        self.tasks.insert(tid, task);
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         let result = ctx.start_program(program);
         match result {
@@ -541,6 +551,7 @@ impl Node {
                 self.processes.remove(&pid);
                 // Nobody saw the number: the next try (another directory of PATH) gets it again.
                 self.next_pid = pid.0;
+                self.roots -= 1;
                 Err(e)
             }
         }

@@ -26,6 +26,7 @@ pub mod path;
 pub mod pipe;
 pub mod process;
 pub mod procfs;
+mod random;
 pub mod signal;
 pub mod socket;
 pub mod stdin;

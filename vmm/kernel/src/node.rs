@@ -190,6 +190,10 @@ pub struct Node {
     pub ends: Vec<ProcessEnd>,
     /// Next process or task number.
     pub next_pid: u32,
+    /// How often its container was made anew: the life that its choices are named by.
+    pub life: u32,
+    /// Root processes (commands, health checks) of this life.
+    pub roots: u32,
     /// Next address-space name; unique over a world because the node's number is part of it.
     pub next_space: u64,
     /// Deterministic ids for things like boot_id.
@@ -245,6 +249,8 @@ impl Node {
             stdin: Default::default(),
             ends: Vec::new(),
             next_pid: 1,
+            life: 0,
+            roots: 0,
             next_space: space,
             boot_id,
             vvar: None,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::structs::{Siginfo, StackT};
 use bloodhound_abi::{Exception, Regs, SimTime};
+use bloodhound_decisions::Lineage;
 
 use crate::ids::*;
 use crate::wait::{Left, Wait};
@@ -137,6 +138,14 @@ pub struct Task {
     pub restart_deadline: Option<SimTime>,
     /// System calls made, for reports.
     pub syscalls: u64,
+    /// Its name for choices: by descent, for its number depends on which other tasks were made before.
+    pub lineage: Lineage,
+    /// Children (tasks made by clone(2)) that it has had.
+    pub children: u32,
+    /// Random things that it was given.
+    pub randoms: u64,
+    /// Turns on the processor that it has ended.
+    pub turns: u64,
 }
 
 impl Task {
@@ -169,6 +178,10 @@ impl Task {
             left: None,
             restart_deadline: None,
             syscalls: 0,
+            lineage: Lineage::default(),
+            children: 0,
+            randoms: 0,
+            turns: 0,
         }
     }
 }

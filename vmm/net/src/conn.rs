@@ -11,9 +11,11 @@ mod output;
 mod timer;
 
 use crate::buffer::{RecvBuffer, SendBuffer};
+use crate::naming::{Opened, Segments};
 use crate::socket::{Association, Common, Cx, Request};
 use crate::{Flags, Segment, TcpInfo, TcpState};
 use bloodhound_abi::{Errno, SimTime};
+use bloodhound_decisions::Place;
 use congestion::{Congestion, Rtt};
 use std::net::SocketAddr;
 
@@ -28,6 +30,7 @@ pub(crate) struct Conn {
     pub(crate) state: TcpState,
     local: SocketAddr,
     peer: SocketAddr,
+    names: Segments,
 
     /// Data from `snd_una` on.
     pub(crate) snd: SendBuffer,
@@ -104,7 +107,7 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    fn new(local: SocketAddr, peer: SocketAddr, iss: u32, cx: &Cx<'_>) -> Conn {
+    fn new(local: SocketAddr, peer: SocketAddr, iss: u32, opened: Opened, cx: &Cx<'_>) -> Conn {
         let config = &cx.net.config;
         let mss = u32::from(announced_mss(cx.c, cx.net.mss_for(peer.ip())));
         let rcv_wnd = Conn::initial_window(cx.c, mss);
@@ -112,6 +115,7 @@ impl Conn {
             state: TcpState::SynSent,
             local,
             peer,
+            names: Segments::new(opened),
             snd: SendBuffer::default(),
             iss,
             snd_una: iss,
@@ -171,6 +175,12 @@ impl Conn {
         (self.receive_window() >> self.rcv_wscale).min(65535) as u16
     }
 
+    /// The place of its answers in TIME_WAIT; no other segment counts from so far up.
+    pub(crate) fn place_in_time_wait(&self) -> Place {
+        let (offset, ack) = (self.snd_nxt.wrapping_sub(self.iss), self.rcv_nxt.wrapping_sub(self.irs));
+        self.names.opened.place(offset, ack, 1 << 31)
+    }
+
     /// TIME_WAIT took the connection over: the socket is closed.
     pub(crate) fn enter_close(&mut self, cx: &mut Cx<'_>) {
         self.finish(cx);
@@ -178,7 +188,7 @@ impl Conn {
 
     /// An active open: sends the SYN.
     pub(crate) fn open(local: SocketAddr, peer: SocketAddr, iss: u32, cx: &mut Cx<'_>) -> Conn {
-        let mut conn = Conn::new(local, peer, iss, cx);
+        let mut conn = Conn::new(local, peer, iss, cx.c.opened, cx);
         conn.snd_nxt = iss.wrapping_add(1);
         conn.resend_nxt = conn.snd_nxt;
         conn.snd_sml = conn.snd_nxt;
@@ -195,7 +205,7 @@ impl Conn {
         seg: &Segment,
         cx: &mut Cx<'_>,
     ) -> Conn {
-        let mut conn = Conn::new(pair.0, pair.1, request.iss, cx);
+        let mut conn = Conn::new(pair.0, pair.1, request.iss, request.opened, cx);
         conn.snd_nxt = request.iss.wrapping_add(1);
         conn.resend_nxt = conn.snd_nxt;
         conn.snd_sml = conn.snd_nxt;

@@ -6,7 +6,7 @@ use crate::Packet;
 use crate::iface::same_network;
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::SECS;
-use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_decisions::{Decisions, Fate, Site};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -304,8 +304,8 @@ impl Fabric {
         self.blocked.get(&(from, to))?.first().copied()
     }
 
-    /// Decides what becomes of `packet`, sent by `from` at `now`. Draws from [`Stream::Network`] only, and nothing
-    /// for what is switched off.
+    /// Decides what becomes of `packet`, sent by `from` at `now`. Each of its fates is a choice of its own, named by the packet's
+    /// place in its stream; what is switched off is not asked for.
     pub fn route(&mut self, packet: Packet, from: NodeId, now: SimTime, decisions: &mut Decisions) -> Routed {
         let Some(to) = self.node_of(packet.dst.ip()) else {
             return Routed::dropped(DropReason::NoRoute);
@@ -320,16 +320,18 @@ impl Fabric {
             return Routed::dropped(DropReason::Partition(id));
         }
         let link = self.links.get(&(from, to)).unwrap_or(&self.default);
-        if decisions.chance(Stream::Network, link.loss) {
+        let (src, dst, kind, place) = (packet.src, packet.dst, packet.kind(), packet.place);
+        let site = |fate| Site::packet(src, dst, kind, place, fate);
+        if decisions.chance(site(Fate::Loss), link.loss) {
             return Routed::dropped(DropReason::Loss);
         }
-        if decisions.chance(Stream::Network, link.corrupt) {
+        if decisions.chance(site(Fate::Corrupt), link.corrupt) {
             return Routed::dropped(DropReason::Corrupt);
         }
         let state = self.state.entry((from, to)).or_default();
-        let (at, mishaps) = arrival(link, state, &packet, now, decisions);
-        let second = decisions.chance(Stream::Network, link.duplicate).then(|| {
-            let late = decisions.between(Stream::Network, 0, link.latency.max(link.reorder_delay));
+        let (at, mishaps) = arrival(link, state, (packet.wire_len(), now), site, decisions);
+        let second = decisions.chance(site(Fate::Duplicate), link.duplicate).then(|| {
+            let late = decisions.between(site(Fate::DuplicateBy), 0, link.latency.max(link.reorder_delay));
             Delivery { to, at: at.after(late), packet: packet.clone() }
         });
         Routed { first: Some(Delivery { to, at, packet }), second, dropped: None, mishaps }
@@ -340,25 +342,25 @@ impl Fabric {
 fn arrival(
     link: &LinkConfig,
     state: &mut LinkState,
-    packet: &Packet,
-    now: SimTime,
+    (wire_len, now): (u64, SimTime),
+    site: impl Fn(Fate) -> Site,
     decisions: &mut Decisions,
 ) -> (SimTime, Mishaps) {
     let mut mishaps = Mishaps::default();
     let mut sent = now;
     if let Some(rate) = link.bandwidth {
-        let time = u128::from(packet.wire_len()) * u128::from(SECS) / u128::from(rate.max(1));
+        let time = u128::from(wire_len) * u128::from(SECS) / u128::from(rate.max(1));
         sent = state.free.max(now).after(u64::try_from(time).unwrap_or(u64::MAX));
         state.free = sent;
     }
-    let jitter = decisions.between(Stream::Network, 0, link.jitter);
+    let jitter = decisions.between(site(Fate::Jitter), 0, link.jitter);
     let mut at = sent.after(link.latency).after(jitter);
-    if decisions.chance(Stream::Network, link.reorder) {
-        mishaps.reordered = decisions.between(Stream::Network, 0, link.reorder_delay);
+    if decisions.chance(site(Fate::Reorder), link.reorder) {
+        mishaps.reordered = decisions.between(site(Fate::ReorderBy), 0, link.reorder_delay);
         return (at.after(mishaps.reordered), mishaps);
     }
-    if decisions.chance(Stream::Network, link.delay) {
-        mishaps.delay = decisions.between(Stream::Network, 0, link.delay_max);
+    if decisions.chance(site(Fate::Delay), link.delay) {
+        mishaps.delay = decisions.between(site(Fate::DelayBy), 0, link.delay_max);
         at = at.after(mishaps.delay);
     }
     at = at.max(state.last_arrival);

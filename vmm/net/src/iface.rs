@@ -3,6 +3,7 @@
 
 use crate::{Body, Config, Flags, Packet, Segment};
 use bloodhound_abi::{Errno, SimTime};
+use bloodhound_decisions::Place;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -64,7 +65,14 @@ impl Interfaces {
     }
 
     /// Answers `seg` with a reset (RFC 9293, 3.10.7.1), unless it is one itself.
-    pub(crate) fn emit_reset_for(&mut self, src: SocketAddr, dst: SocketAddr, seg: &Segment, now: SimTime) {
+    /// It is named after the segment that it answers.
+    pub(crate) fn emit_reset_for(
+        &mut self,
+        (src, dst): (SocketAddr, SocketAddr),
+        seg: &Segment,
+        place: Place,
+        now: SimTime,
+    ) {
         if seg.flags.contains(Flags::RST) {
             return;
         }
@@ -73,7 +81,7 @@ impl Interfaces {
             false => (0, seg.seq_end(), Flags::RST | Flags::ACK),
         };
         let reset = Segment::control(seq, ack, flags, 0);
-        self.emit(Packet { src: dst, dst: src, body: Body::Tcp(reset) }, now);
+        self.emit(Packet { src: dst, dst: src, body: Body::Tcp(reset), place }, now);
     }
 }
 

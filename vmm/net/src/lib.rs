@@ -6,7 +6,7 @@
 //!
 //! Neither does input or output or knows the time by itself: callers pass virtual time in, take
 //! [`Packet`]s out, and ask for the next deadline. Both are values: `clone` forks the future. Equal calls give
-//! equal results; the only choices are drawn by the fabric from [`bloodhound_decisions::Stream::Network`].
+//! equal results; the only choices are the fabric's, about the fate of each packet.
 //!
 //! How a node is driven, by its kernel or by a workload client:
 //! 1. before a task runs at `now`: if `next_deadline() <= now`, call `on_time(now)` (timers, loopback packets);
@@ -21,6 +21,7 @@ mod config;
 mod conn;
 mod fabric;
 mod iface;
+mod naming;
 mod options;
 mod packet;
 mod seq;

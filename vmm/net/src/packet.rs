@@ -2,6 +2,7 @@
 //! wire format; fields are those of RFC 9293 (TCP), RFC 768 (UDP) and RFC 792 (ICMP unreachable).
 
 use crate::Bytes;
+use bloodhound_decisions::{PacketKind, Place};
 use std::net::SocketAddr;
 
 bitflags::bitflags! {
@@ -100,9 +101,23 @@ pub struct Packet {
     pub dst: SocketAddr,
     /// Content.
     pub body: Body,
+    /// Where it stands in the traffic between the two; no part of what is sent, but of the name of the choices about it.
+    pub place: Place,
 }
 
 impl Packet {
+    /// What it is, for the name of the choices about it.
+    pub fn kind(&self) -> PacketKind {
+        match &self.body {
+            Body::Tcp(s) if s.flags.contains(Flags::SYN) => PacketKind::Syn,
+            Body::Tcp(s) if s.flags.contains(Flags::RST) => PacketKind::Reset,
+            Body::Tcp(s) if s.seq_len() > 0 => PacketKind::Data,
+            Body::Tcp(_) => PacketKind::Ack,
+            Body::Udp(_) => PacketKind::Datagram,
+            Body::Icmp(..) => PacketKind::Unreachable,
+        }
+    }
+
     /// Bytes that the packet would take on an Ethernet wire: IP and transport headers, options and data.
     pub fn wire_len(&self) -> u64 {
         let ip = if self.src.is_ipv6() { 40 } else { 20 };

@@ -3,8 +3,10 @@
 
 use crate::conn::Conn;
 use crate::iface::{Interfaces, unspecified};
+use crate::naming::{Datagrams, Opened};
 use crate::{Config, Datagram, Options, Proto, ReadyFlags, SocketId, TcpState};
 use bloodhound_abi::{Errno, SimTime};
+use bloodhound_decisions::Place;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
@@ -33,6 +35,8 @@ pub(crate) struct Common {
     /// The socket stands in the stack's table of ports (`inet_num`). Without it `local` may still show the port that
     /// it last had, as on Linux.
     pub(crate) holds_port: bool,
+    /// Which use of its port it is.
+    pub(crate) opened: Opened,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) association: Association,
     pub(crate) error: Option<Errno>,
@@ -62,6 +66,7 @@ impl Common {
             bound_addr: false,
             bound_port: false,
             holds_port: false,
+            opened: Opened::default(),
             peer: None,
             association: Association::Unconnected,
             error: None,
@@ -107,6 +112,17 @@ pub(crate) struct Request {
     pub(crate) resend: SimTime,
     /// Timeouts so far.
     pub(crate) timeouts: u32,
+    /// Whose connection it is, and how many segments were sent for it.
+    pub(crate) opened: Opened,
+    pub(crate) sends: u32,
+}
+
+impl Request {
+    /// The place of one more segment for it, at this offset of the stream.
+    pub(crate) fn next_place(&mut self, offset: u32) -> Place {
+        self.sends += 1;
+        self.opened.place(offset, 1, self.sends - 1)
+    }
 }
 
 /// A listening socket.
@@ -136,6 +152,8 @@ pub(crate) struct TimeWait {
     /// When a stray segment was last answered.
     pub(crate) last_stray: Option<SimTime>,
     pub(crate) until: SimTime,
+    /// The place of the next answer.
+    pub(crate) place: Place,
 }
 
 /// What Linux charges a datagram for: struct sk_buff, and a data area of rounded size with room for headers and
@@ -151,6 +169,7 @@ pub(crate) struct Udp {
     /// Datagrams with canonical addresses.
     pub(crate) queue: VecDeque<Datagram>,
     pub(crate) used: usize,
+    pub(crate) names: Datagrams,
 }
 
 impl Udp {

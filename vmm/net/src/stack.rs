@@ -9,6 +9,7 @@ mod demux;
 mod time;
 
 use crate::iface::{Interfaces, shown, unspecified};
+use crate::naming::PortUses;
 use crate::socket::{Common, Cx, Kind, Socket, Udp};
 use crate::{
     Config, Options, Packet, Proto, ReadyFlags, SockOpt, SocketId, SocketInfo, TcpInfo, TcpState, seq,
@@ -46,8 +47,11 @@ pub struct Stack {
     /// Sockets with a deadline.
     timers: Set<(SimTime, SocketId)>,
     events: Vec<(SocketId, ReadyFlags)>,
-    /// Where the search for an ephemeral port goes on, as an offset into the range.
-    next_port: u32,
+    /// Where the search for an ephemeral port goes on, as an offset into the range; rounds through the range are added.
+    next_port: u64,
+    /// Which life of its node it belongs to.
+    life: u32,
+    port_uses: PortUses,
 }
 
 impl Stack {
@@ -56,7 +60,7 @@ impl Stack {
     pub fn new(config: Config, seed: u64) -> Stack {
         let (low, high) = config.local_ports;
         assert!(low > 0 && low <= high, "an empty range of local ports");
-        let next_port = (seq::mix(seed) % (u64::from(high - low) + 1)) as u32;
+        let next_port = seq::mix(seed) % (u64::from(high - low) + 1);
         Stack {
             net: Interfaces { config, addresses: Vec::new(), out: Vec::new(), loopback: VecDeque::new() },
             seed,
@@ -68,7 +72,15 @@ impl Stack {
             timers: Set::new(),
             events: Vec::new(),
             next_port,
+            life: 0,
+            port_uses: PortUses::default(),
         }
+    }
+
+    /// Says which life of its node the stack belongs to: a part of the names of packets.
+    #[must_use]
+    pub fn in_life(self, life: u32) -> Stack {
+        Stack { life, ..self }
     }
 
     /// Gives the node an address; `prefix` is the length of its network's prefix, which decides what is reachable.

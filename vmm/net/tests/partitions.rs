@@ -3,7 +3,7 @@
 mod common;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_decisions::{Decisions, Place};
 use bloodhound_net::*;
 use common::*;
 
@@ -12,7 +12,13 @@ fn n(id: u32) -> NodeId {
 }
 
 fn packet(from: usize, to: usize, len: usize) -> Packet {
-    Packet { src: at(from, 1), dst: at(to, 2), body: Body::Udp(Bytes::from(vec![0; len])) }
+    nth_packet(from, to, len, 0)
+}
+
+/// The n-th packet of its kind; each has fates of its own.
+fn nth_packet(from: usize, to: usize, len: usize, n: u64) -> Packet {
+    let place = Place { offset: n as u32, ..Place::default() };
+    Packet { src: at(from, 1), dst: at(to, 2), body: Body::Udp(Bytes::from(vec![0; len])), place }
 }
 
 fn fabric(nodes: usize, link: LinkConfig) -> (Fabric, Decisions) {
@@ -94,8 +100,7 @@ fn members_reach_each_other_in_common_networks_only() {
     fabric.add_node(n(3), &[a("10.254.0.1")]);
     let mut decisions = Decisions::seeded(1);
     let mut passes = |from: u32, to: &str| {
-        let packet =
-            Packet { src: at(0, 1), dst: (a(to), 2).into(), body: Body::Udp(Bytes::from(vec![0; 1])) };
+        let packet = Packet { dst: (a(to), 2).into(), ..packet(0, 1, 1) };
         fabric.route(packet, n(from), SimTime::ZERO, &mut decisions).dropped
     };
     let other = Some(DropReason::OtherNetwork);
@@ -144,7 +149,7 @@ fn rates_are_met_and_switched_off_faults_draw_nothing() {
     let (mut bad, mut decisions) = fabric(2, link);
     let (mut lost, mut corrupt, mut twice, mut late, mut held) = (0, 0, 0, 0, 0);
     for i in 0..20_000u64 {
-        let routed = bad.route(packet(0, 1, 1), n(0), SimTime(i * MS), &mut decisions);
+        let routed = bad.route(nth_packet(0, 1, 1, i), n(0), SimTime(i * MS), &mut decisions);
         lost += u32::from(routed.dropped == Some(DropReason::Loss));
         corrupt += u32::from(routed.dropped == Some(DropReason::Corrupt));
         twice += u32::from(routed.second.is_some());
@@ -157,10 +162,9 @@ fn rates_are_met_and_switched_off_faults_draw_nothing() {
         assert!((low..high).contains(&count), "{count} is not within {low}..{high}");
     }
     let (mut good, mut decisions) = fabric(2, LinkConfig::default());
-    let before = decisions.log();
+    let before = decisions.trail();
     good.route(packet(0, 1, 1), n(0), SimTime::ZERO, &mut decisions);
-    assert_eq!(decisions.log(), before);
-    assert_eq!(decisions.log().choices[Stream::Faults as usize], []);
+    assert_eq!(decisions.trail(), before);
 }
 
 #[test]
@@ -169,7 +173,7 @@ fn jitter_and_delays_keep_the_order_and_reordering_does_not() {
         let (mut fabric, mut decisions) = fabric(2, link);
         let mut at = Vec::new();
         for i in 0..2000u64 {
-            let routed = fabric.route(packet(0, 1, 1), n(0), SimTime(i * 10_000), &mut decisions);
+            let routed = fabric.route(nth_packet(0, 1, 1, i), n(0), SimTime(i * 10_000), &mut decisions);
             at.extend(routed.first.map(|d| d.at));
         }
         at
@@ -195,7 +199,7 @@ fn a_thin_link_spaces_packets() {
 
 #[test]
 fn links_are_directed() {
-    let (mut fabric, mut decisions) = fabric(2, LinkConfig::default());
+    let (mut fabric, _) = fabric(2, LinkConfig::default());
     let dead = LinkConfig { loss: 1_000_000_000, ..LinkConfig::default() };
     fabric.set_link(n(0), n(1), Some(dead.clone()));
     assert_eq!(reach(&mut fabric, 2), ["1>0"]);
@@ -204,7 +208,6 @@ fn links_are_directed() {
     assert_eq!(reach(&mut fabric, 2), ["0>1", "1>0"]);
     fabric.set_default_link(dead);
     assert_eq!(reach(&mut fabric, 2), Vec::<String>::new());
-    let _ = decisions.word(Stream::Network);
 }
 
 /// Loopback works on a node that is cut off and whose links lose everything.
@@ -226,5 +229,34 @@ fn loopback_is_never_faulted() {
         net.close(0, client);
         net.run(61 * SEC);
     }
-    assert!(net.log.is_empty() && net.decisions.log().choices[Stream::Network as usize].is_empty());
+    assert!(net.log.is_empty() && net.decisions.trail() == 0);
+}
+
+/// The fate of a packet depends on nothing but its place: not on which others there are, nor on which of its fates are switched on.
+#[test]
+fn fates_do_not_depend_on_other_packets_or_other_faults() {
+    let lossy = LinkConfig { loss: 200_000_000, ..LinkConfig::default() };
+    let all = LinkConfig {
+        jitter: MS,
+        duplicate: 300_000_000,
+        reorder: 300_000_000,
+        reorder_delay: MS,
+        delay: 300_000_000,
+        delay_max: MS,
+        ..lossy.clone()
+    };
+    let lost = |link: LinkConfig, sent: &mut dyn Iterator<Item = u64>| {
+        let (mut fabric, mut decisions) = fabric(2, link);
+        let mut lost = Vec::new();
+        for i in sent {
+            let routed = fabric.route(nth_packet(0, 1, 1, i), n(0), SimTime(MS), &mut decisions);
+            lost.extend(routed.dropped.map(|_| i));
+        }
+        lost
+    };
+    let expected = lost(lossy.clone(), &mut (0..1000));
+    assert!((150..250).contains(&expected.len()));
+    assert_eq!(lost(all, &mut (0..1000)), expected);
+    let even: Vec<u64> = expected.iter().copied().filter(|i| i % 2 == 0).collect();
+    assert_eq!(lost(lossy, &mut (0..1000).step_by(2)), even);
 }

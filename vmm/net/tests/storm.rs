@@ -4,7 +4,6 @@
 mod common;
 
 use bloodhound_abi::time::MILLIS;
-use bloodhound_decisions::{Decisions, Stream};
 use bloodhound_net::*;
 use common::*;
 use std::net::SocketAddr;
@@ -14,11 +13,11 @@ fn ignore<T>(result: Result<T, bloodhound_abi::Errno>) {
     let _ = result;
 }
 
-struct Dice(Decisions);
+struct Dice(bloodhound_decisions::Dice);
 
 impl Dice {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0.below(Stream::Workload, bound)
+        self.0.below(bound)
     }
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> Option<T> {
@@ -147,7 +146,7 @@ fn storm(seed: u64, forged: bool) -> (u64, usize) {
         ..LinkConfig::default()
     };
     let mut net = Net::new(2, link, seed);
-    let mut dice = Dice(Decisions::seeded(seed));
+    let mut dice = Dice(bloodhound_decisions::Dice::new(seed));
     let mut ids = [Vec::new(), Vec::new()];
     for (node, ids) in ids.iter_mut().enumerate() {
         ids.push(net.listener(node, 80, 2));

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_decisions::{Decisions, Site, Word};
 use bloodhound_net::{LinkConfig, NodeId, PartitionId, PartitionKind};
 
 use crate::machine::Machine;
@@ -55,12 +55,12 @@ fn swarm(spec: &FaultSpec, decisions: &mut Decisions) -> FaultSpec {
         return spec.clone();
     }
     let mut profile = spec.clone();
-    let mut draw = |rate: &mut u32| {
+    let mut draw = |name: &str, rate: &mut u32| {
         if *rate == 0 {
             return;
         }
         // Off one time in three; else between a quarter and four times the configured rate.
-        let strength = decisions.below(Stream::Faults, 6);
+        let strength = decisions.choose(Site::Swarm { kind: Word::new(name) }, 6);
         let scaled = match strength {
             0 | 1 => 0,
             2 => u64::from(*rate) / 4,
@@ -70,25 +70,33 @@ fn swarm(spec: &FaultSpec, decisions: &mut Decisions) -> FaultSpec {
         };
         *rate = scaled.min(1_000_000_000) as u32;
     };
-    for rate in [
-        &mut profile.drop,
-        &mut profile.delay,
-        &mut profile.duplicate,
-        &mut profile.reorder,
-        &mut profile.partition,
-        &mut profile.reset,
-        &mut profile.crash,
-        &mut profile.pause,
+    for (name, rate) in [
+        ("drop", &mut profile.drop),
+        ("delay", &mut profile.delay),
+        ("duplicate", &mut profile.duplicate),
+        ("reorder", &mut profile.reorder),
+        ("partition", &mut profile.partition),
+        ("reset", &mut profile.reset),
+        ("crash", &mut profile.crash),
+        ("pause", &mut profile.pause),
     ] {
-        draw(rate);
+        draw(name, rate);
     }
-    if decisions.below(Stream::Faults, 2) == 0 {
+    if decisions.choose(Site::Swarm { kind: Word::new("jitter") }, 2) == 0 {
         profile.jitter_ns = 0;
     }
     profile
 }
 
+fn fault_site(now: u64, part: &str) -> Site {
+    Site::Fault { kind: Word::new("tick"), target: 0, nth: now, part: Word::new(part) }
+}
+
 impl Machine {
+    fn fault_site(&self, part: &str) -> Site {
+        fault_site(self.world.now.0, part)
+    }
+
     /// The stack is ready: draws the profile and lets faults begin. Returns the profile.
     pub fn begin_faults(&mut self) -> FaultSpec {
         let profile = swarm(&self.scenario.faults, &mut self.world.decisions);
@@ -150,7 +158,7 @@ impl Machine {
         if total == 0 || nodes == 0 {
             return;
         }
-        let mut value = self.world.decisions.below(Stream::Faults, total.max(1_000_000_000));
+        let mut value = self.world.decisions.choose(self.fault_site("which"), total.max(1_000_000_000));
         for (kind, weight) in weights.into_iter().enumerate() {
             if value >= weight {
                 value -= weight;
@@ -182,7 +190,7 @@ impl Machine {
             return;
         }
         let (low, high) = profile.restart_ns;
-        let down = self.world.decisions.between(Stream::Faults, low, high);
+        let down = self.world.decisions.between(self.fault_site("time"), low, high);
         self.fault(
             Some(id),
             format!("crash {} (SIGKILL), restart after {} ms", self.name(id), down / 1_000_000),
@@ -204,7 +212,7 @@ impl Machine {
             return;
         }
         let (low, high) = profile.pause_ns;
-        let time = self.world.decisions.between(Stream::Faults, low, high);
+        let time = self.world.decisions.between(self.fault_site("time"), low, high);
         self.fault(Some(id), format!("pause {} for {} ms", self.name(id), time / 1_000_000));
         let until = self.world.now.after(time);
         self.world.paused.insert(id, until);
@@ -223,18 +231,20 @@ impl Machine {
             return;
         }
         let mut nodes = targets.to_vec();
+        let now = self.world.now.0;
+        let site = |part: &str| fault_site(now, part);
         let decisions = &mut self.world.decisions;
         // Fisher-Yates.
         for i in (1..nodes.len()).rev() {
-            nodes.swap(i, decisions.below(Stream::Faults, i as u64 + 1) as usize);
+            nodes.swap(i, decisions.choose(site(&format!("order-{i}")), i as u64 + 1) as usize);
         }
         use PartitionName as P;
         let all = [P::Symmetric, P::OneWay, P::Isolate, P::Majority, P::Bridge];
         let kinds: &[P] = if profile.partition_kinds.is_empty() { &all } else { &profile.partition_kinds };
-        let name = kinds[decisions.below(Stream::Faults, kinds.len() as u64) as usize];
-        let cut = 1 + decisions.below(Stream::Faults, nodes.len() as u64 - 1) as usize;
+        let name = kinds[decisions.choose(site("shape"), kinds.len() as u64) as usize];
+        let cut = 1 + decisions.choose(site("cut"), nodes.len() as u64 - 1) as usize;
         let (low, high) = profile.partition_ns;
-        let time = decisions.between(Stream::Faults, low, high);
+        let time = decisions.between(site("time"), low, high);
         let (a, b) = (nodes[..cut].to_vec(), nodes[cut..].to_vec());
         let kind = match name {
             P::Symmetric => PartitionKind::Symmetric(a, b),
@@ -280,7 +290,8 @@ impl Machine {
     }
 
     fn reset(&mut self, targets: &[NodeId]) {
-        let id = targets[self.world.decisions.below(Stream::Faults, targets.len() as u64) as usize];
+        let id =
+            targets[self.world.decisions.choose(self.fault_site("target"), targets.len() as u64) as usize];
         self.fault(Some(id), format!("reset all connections of {}", self.name(id)));
         self.world.catch_up(id);
         let now = self.world.now;

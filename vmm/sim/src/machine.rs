@@ -226,8 +226,16 @@ impl Machine {
         deadlines.chain(self.world.queue.next_time()).chain(self.client_deadline()).min()
     }
 
+    /// Epochs of the log begin at the first time that the world comes to: a branch is made there, and a replay of it does the same.
+    fn begin_epochs(&mut self) {
+        while self.world.decisions.epoch_is_due(self.world.now.0) {
+            self.world.decisions.next_epoch();
+        }
+    }
+
     /// One slice of a node or the events of one time. False if nothing can happen.
     fn advance(&mut self) -> Result<bool, MachineError> {
+        self.begin_epochs();
         let (runner, second) = self.next_runner();
         let timed = self.next_timed();
         match (runner, timed) {

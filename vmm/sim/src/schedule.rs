@@ -10,14 +10,15 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_decisions::{Decisions, Lineage, PolicyPart, Site, TurnPart};
 use bloodhound_kernel::ids::Tid;
+use bloodhound_kernel::node::Node;
 use bloodhound_net::NodeId;
 
 use crate::machine::Machine;
 
 /// Longest turns that a policy can have, in steps.
-const LONGEST: [u64; 6] = [1, 2, 4, 12, 48, 48];
+const LONGEST: [u64; 6] = [48, 48, 12, 4, 2, 1];
 /// How much more often a favoured task is chosen than another one.
 const FAVOUR: u64 = 8;
 
@@ -35,38 +36,51 @@ pub struct Policy {
 impl Policy {
     /// Draws a policy.
     pub fn draw(decisions: &mut Decisions) -> Policy {
-        let mut below = |bound| decisions.below(Stream::Scheduler, bound);
-        let longest = LONGEST[below(LONGEST.len() as u64) as usize];
-        let restless = below(2) == 1;
-        let favours = below(3) == 2;
-        Policy { longest, restless, favour: favours.then(|| decisions.word(Stream::Scheduler)) }
+        let mut choose = |part, bound| decisions.choose(Site::Policy { part }, bound);
+        // The longest turns are the plain ones.
+        let longest = LONGEST[choose(PolicyPart::Longest, LONGEST.len() as u64) as usize];
+        let restless = choose(PolicyPart::Restless, 2) == 1;
+        let favours = choose(PolicyPart::Favours, 3) == 2;
+        let favour = favours.then(|| choose(PolicyPart::Salt, bloodhound_decisions::WORD));
+        Policy { longest, restless, favour }
     }
 
     /// How much weight a task has in the choice.
-    fn weight(&self, node: NodeId, tid: Tid) -> u64 {
+    fn weight(&self, node: NodeId, task: Lineage) -> u64 {
         let Some(salt) = self.favour else { return 1 };
-        // The finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators").
-        let mut x = salt ^ (u64::from(node.0) << 32 | u64::from(tid.0));
-        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        if (x ^ x >> 31) & 1 == 0 { FAVOUR } else { 1 }
+        if task.hash(salt ^ u64::from(node.0)) & 1 == 0 { FAVOUR } else { 1 }
     }
 
-    /// One of the runnable tasks, of which there is at least one.
-    fn choose(&self, node: NodeId, pool: &[Tid], decisions: &mut Decisions) -> Tid {
+    /// One of the runnable tasks; 0 is the first.
+    fn choose(&self, site: Site, node: &Node, pool: Pool<'_>, decisions: &mut Decisions) -> Tid {
         if self.favour.is_none() {
-            return pool[decisions.below(Stream::Scheduler, pool.len() as u64) as usize];
+            return pool.at(decisions.choose(site, pool.len as u64) as usize);
         }
-        let sum = pool.iter().map(|tid| self.weight(node, *tid)).sum();
-        let mut at = decisions.below(Stream::Scheduler, sum);
-        for tid in pool {
-            let weight = self.weight(node, *tid);
-            if at < weight {
-                return *tid;
+        let weight = |tid: Tid| self.weight(node.config.id, node.task(tid).lineage);
+        let all = || (0..pool.len).map(|at| pool.at(at));
+        let mut drawn = decisions.choose(site, all().map(weight).sum());
+        for tid in all() {
+            let weight = weight(tid);
+            if drawn < weight {
+                return tid;
             }
-            at -= weight;
+            drawn -= weight;
         }
         unreachable!("a number below the sum of all weights lies in one of them")
+    }
+}
+
+/// The tasks among which is chosen, of which there is at least one: so many of the queue, from a place on and round.
+#[derive(Clone, Copy)]
+struct Pool<'a> {
+    queue: &'a [Tid],
+    first: usize,
+    len: usize,
+}
+
+impl Pool<'_> {
+    fn at(&self, place: usize) -> Tid {
+        self.queue[(self.first + place) % self.queue.len()]
     }
 }
 
@@ -97,6 +111,25 @@ pub struct Turn {
     alone: bool,
     /// The node's count of tasks that became runnable, at that time.
     woken: u64,
+    /// Turns that began when nobody had one.
+    fresh: u64,
+}
+
+/// What is chosen at the end of a turn: named by the task whose turn it was, and how many it had; or, if that is gone, by how often it was so.
+fn site_of(node: &mut Node, turn: &mut Turn) -> impl Fn(TurnPart) -> Site + use<> {
+    let (id, life) = (node.config.id.0, node.life);
+    let before = turn.task.and_then(|tid| node.tasks.get_mut(&tid)).map(|task| {
+        task.turns += 1;
+        (task.lineage, task.turns - 1)
+    });
+    if before.is_none() {
+        turn.fresh += 1;
+    }
+    let fresh = turn.fresh;
+    move |part| match before {
+        Some((task, nth)) => Site::Turn { node: id, life, task, nth, part },
+        None => Site::FreshTurn { node: id, life, nth: fresh, part },
+    }
 }
 
 impl Machine {
@@ -124,28 +157,35 @@ impl Machine {
             turn.left = turn.left.saturating_sub(1);
             return Some(tid);
         }
-        let queue = &node.run_queue;
-        let before = turn.task.filter(|_| yielded);
-        // sched_yield: somebody else first, if there is somebody.
-        let others: Vec<Tid>;
-        let pool = match before {
-            Some(before) if queue.len() > 1 => {
-                others = queue.iter().copied().filter(|tid| *tid != before).collect();
-                &others
+        if node.run_queue.len() < 2 {
+            let task = node.run_queue.first().copied();
+            *turn = Turn { task, left: 0, alone: true, woken: node.woken, fresh: turn.fresh };
+            if task.is_none() {
+                *turn = Turn { fresh: turn.fresh, ..Turn::default() };
             }
-            _ => queue,
+            return task;
+        }
+        let site = site_of(node, turn);
+        // The next in the queue comes first: the one behind the task whose turn is over. A turn that was only disturbed goes on.
+        let queue = node.run_queue.as_slice();
+        let before = turn.task.and_then(|before| queue.iter().position(|tid| *tid == before));
+        let over = yielded || turn.left == 0 && !turn.alone;
+        let pool = Pool {
+            queue,
+            first: before.map_or(0, |at| at + usize::from(over)),
+            // sched_yield: somebody else.
+            len: queue.len() - usize::from(yielded && before.is_some()),
         };
         let decisions = &mut self.world.decisions;
-        *turn = match pool.as_slice() {
-            [] => Turn::default(),
-            [only] => Turn { task: Some(*only), left: 0, alone: queue.len() == 1, woken: node.woken },
-            _ => Turn {
-                task: Some(policy.choose(id, pool, decisions)),
-                left: decisions.below(Stream::Scheduler, policy.longest),
-                alone: false,
-                woken: node.woken,
-            },
+        let (task, shorter) = match pool.len {
+            1 => (pool.at(0), policy.longest - 1),
+            _ => (
+                policy.choose(site(TurnPart::Who), node, pool, decisions),
+                decisions.choose(site(TurnPart::Length), policy.longest),
+            ),
         };
+        let left = policy.longest - 1 - shorter;
+        *turn = Turn { task: Some(task), left, alone: false, woken: node.woken, fresh: turn.fresh };
         turn.task
     }
 }
@@ -153,6 +193,33 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bloodhound_abi::Regs;
+    use bloodhound_kernel::ids::Pid;
+    use bloodhound_kernel::task::Task;
+    use bloodhound_vfs::MemBase;
+
+    /// A node with tasks that are there in name only.
+    fn node_with(tids: &[Tid]) -> Node {
+        let mut base = MemBase::new();
+        let vfs = bloodhound_vfs::Vfs::new(Default::default(), &mut base).expect("a file system");
+        let config = bloodhound_kernel::node::NodeConfig {
+            id: NodeId(1),
+            hostname: String::new(),
+            epoch_ns: 0,
+            memory: 1 << 30,
+            costs: Default::default(),
+            patch_code: None,
+            vdso: false,
+        };
+        let net = bloodhound_net::Stack::new(Default::default(), 1);
+        let mut node = Node::new(config, vfs, net, [0, 0]);
+        for tid in tids {
+            let mut task = Task::new(*tid, Pid(1), Regs::default());
+            task.lineage = Lineage::root(0).child(tid.0);
+            node.tasks.insert(*tid, task);
+        }
+        node
+    }
 
     #[test]
     fn policies_differ_from_seed_to_seed() {
@@ -168,15 +235,19 @@ mod tests {
     #[test]
     fn favoured_tasks_go_first_and_nobody_starves() {
         let policy = Policy { longest: 1, restless: false, favour: Some(5) };
-        let pool: Vec<Tid> = (1..=20).map(Tid).collect();
+        let queue: Vec<Tid> = (1..=20).map(Tid).collect();
+        let node = node_with(&queue);
+        let pool = Pool { queue: &queue, first: 0, len: queue.len() };
         let mut decisions = Decisions::seeded(1);
         let mut counts = [0u64; 21];
-        for _ in 0..20_000 {
-            counts[policy.choose(NodeId(1), &pool, &mut decisions).0 as usize] += 1;
+        for nth in 0..20_000 {
+            let site = Site::FreshTurn { node: 1, life: 0, nth, part: TurnPart::Who };
+            counts[policy.choose(site, &node, pool, &mut decisions).0 as usize] += 1;
         }
-        let weights: Vec<u64> = pool.iter().map(|tid| policy.weight(NodeId(1), *tid)).collect();
+        let weights: Vec<u64> =
+            queue.iter().map(|tid| policy.weight(node.config.id, node.task(*tid).lineage)).collect();
         assert!(weights.contains(&1) && weights.contains(&FAVOUR));
-        for (tid, weight) in pool.iter().zip(&weights) {
+        for (tid, weight) in queue.iter().zip(&weights) {
             let count = counts[tid.0 as usize];
             assert!(count > 0, "{tid:?} never ran");
             assert_eq!(count > 500, *weight == FAVOUR, "{tid:?} with weight {weight} ran {count} times");

@@ -134,10 +134,11 @@ impl Machine {
         self.world.spinning.retain(|(node, _)| *node != id);
         self.world.looking.retain(|(node, _)| *node != id);
         self.world.queue.remove_if(|e| matches!(e, Due::ProbeTimeout(node, _) if *node == id));
-        let net = crate::setup::stack(spec, &mut self.world.decisions);
+        let life = self.world.nodes[&id].life + 1;
+        let net = crate::setup::stack(spec, life, &mut self.world.decisions);
         let (node, outside) = self.parts(id);
         node.net = net;
-        node.next_pid = 1;
+        (node.next_pid, node.life, node.roots) = (1, life, 0);
         node.remove_segments();
         node.vfs.restart(outside.base)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bloodhound_abi::{Errno, SimTime};
-use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_decisions::{Decisions, NodeRandom, Site, Trait};
 use bloodhound_kernel::node::{Costs, Node, NodeConfig, PatchCode};
 use bloodhound_kernel::procfs;
 use bloodhound_kernel::stdin::Stdin;
@@ -64,11 +64,11 @@ pub fn world(
     let mut nodes = BTreeMap::new();
     let mut services = BTreeMap::new();
     for spec in &scenario.services {
-        let traits = Traits::draw(scenario, &mut decisions);
+        let traits = Traits::draw(scenario, spec, &mut decisions);
         let node = node(scenario, spec, traits, base, &mut decisions, patch_code)?;
         fabric.add_member(spec.node, &spec.addresses);
         nodes.insert(spec.node, Arc::new(node));
-        let start_offset = decisions.between(Stream::Nodes, 0, scenario.spread.start_ns);
+        let start_offset = decisions.between(trait_of(spec, Trait::Start), 0, scenario.spread.start_ns);
         services.insert(spec.node, Service { start_offset, ..Service::default() });
     }
     // What stands outside reaches every service, as the host of the containers does: scripts, clients, the prober.
@@ -83,7 +83,7 @@ pub fn world(
     for (id, ip) in scenario.clients.iter().chain(&scenario.prober) {
         fabric.add_node(*id, &[*ip]);
     }
-    let clients = Clients::new(scenario, decisions.word(Stream::GuestRandom));
+    let clients = Clients::new(scenario, decisions.word(Site::ClientRandom { nth: 0 }));
     let mut queue = Queue::default();
     queue.push(SimTime(scenario.boot_timeout), Due::BootTimeout);
     for spec in scenario.services.iter().filter(|s| s.depends_on.is_empty()) {
@@ -106,6 +106,7 @@ pub fn world(
         looking: Default::default(),
         decisions,
         digest: Digest::default(),
+        marks: Arc::default(),
         steps: 0,
         log: Vec::new(),
         findings: Vec::new(),
@@ -123,8 +124,9 @@ pub(crate) fn network_config() -> bloodhound_net::Config {
 }
 
 /// The network stack of a service; a restarted container gets a fresh one.
-pub fn stack(spec: &ServiceSpec, decisions: &mut Decisions) -> Stack {
-    let mut net = Stack::new(network_config(), decisions.word(Stream::GuestRandom));
+pub fn stack(spec: &ServiceSpec, life: u32, decisions: &mut Decisions) -> Stack {
+    let seed = decisions.word(random_of(spec, life, NodeRandom::Stack, 0));
+    let mut net = Stack::new(network_config(), seed).in_life(life);
     for (ip, prefix) in &spec.addresses {
         net.add_address(*ip, *prefix);
     }
@@ -141,15 +143,34 @@ struct Traits {
 }
 
 impl Traits {
-    /// Draws within the scenario's [`Spread`]. Always as many draws, so that one bound shifts no other node's.
-    fn draw(scenario: &Scenario, decisions: &mut Decisions) -> Traits {
+    /// Chooses within the scenario's [`Spread`].
+    fn draw(scenario: &Scenario, spec: &ServiceSpec, decisions: &mut Decisions) -> Traits {
         let Spread { clock_ns, cost_ppb, .. } = scenario.spread;
-        let early = scenario.epoch_ns.saturating_sub(clock_ns);
-        let epoch_ns = early.saturating_add(decisions.between(Stream::Nodes, 0, clock_ns.saturating_mul(2)));
-        let cost_ppb = u64::from(cost_ppb);
-        let factor = WHOLE - cost_ppb + decisions.between(Stream::Nodes, 0, 2 * cost_ppb);
+        let clock = either_way(clock_ns, trait_of(spec, Trait::Clock), decisions);
+        let epoch_ns = scenario.epoch_ns.saturating_add_signed(clock);
+        let factor = WHOLE.saturating_add_signed(either_way(
+            u64::from(cost_ppb),
+            trait_of(spec, Trait::Cost),
+            decisions,
+        ));
         Traits { epoch_ns, costs: scenario.costs.scaled(factor, WHOLE) }
     }
+}
+
+/// A number from `-most` to `most`; 0 is the plain choice.
+fn either_way(most: u64, site: Site, decisions: &mut Decisions) -> i64 {
+    let most = most.min(i64::MAX as u64 / 2);
+    let value = decisions.between(site, 0, 2 * most) as i64;
+    // 0, 1, -1, 2, -2, ...
+    if value % 2 == 1 { value / 2 + 1 } else { -(value / 2) }
+}
+
+fn trait_of(spec: &ServiceSpec, part: Trait) -> Site {
+    Site::Node { node: spec.node.0, part }
+}
+
+fn random_of(spec: &ServiceSpec, life: u32, part: NodeRandom, nth: u32) -> Site {
+    Site::NodeRandom { node: spec.node.0, life, part, nth }
 }
 
 fn node(
@@ -164,7 +185,7 @@ fn node(
     let config = bloodhound_vfs::Config {
         root: spec.root,
         epoch_ns: traits.epoch_ns,
-        order: bloodhound_vfs::Order::Hashed(decisions.word(Stream::GuestRandom)),
+        order: bloodhound_vfs::Order::Hashed(decisions.word(random_of(spec, 0, NodeRandom::Order, 0))),
         ..Default::default()
     };
     let mut vfs = Vfs::new(config, base).map_err(|e| fault("its root file system".into(), e))?;
@@ -187,8 +208,8 @@ fn node(
         patch_code,
         vdso: scenario.vdso,
     };
-    let net = stack(spec, decisions);
-    let boot_id = [decisions.word(Stream::GuestRandom), decisions.word(Stream::GuestRandom)];
+    let net = stack(spec, 0, decisions);
+    let boot_id = [0, 1].map(|nth| decisions.word(random_of(spec, 0, NodeRandom::BootId, nth)));
     let mut node = Node::new(config, vfs, net, boot_id);
     node.stdin = spec.stdin.clone().map(Stdin::whole).unwrap_or_default();
     Ok(node)

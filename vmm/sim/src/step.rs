@@ -25,7 +25,7 @@ use bloodhound_platform::{Look, SpaceId, TaskKey, Trap};
 use crate::convert;
 use crate::machine::{Listen, Machine, MachineError, StepRecord};
 use crate::strace;
-use crate::world::FindingKind;
+use crate::world::{FindingKind, MARK};
 
 /// Watchdog checks in a row without a trap after which a task counts as hanging. The first comes after 20 ms of host time,
 /// each after twice the time of the one before, up to two seconds: some five minutes.
@@ -156,7 +156,7 @@ impl Machine {
             return None;
         }
         let (node, outside) = self.parts(id);
-        Some(strace::format_call(node, tid, outside.base))
+        Some(strace::format_call(node, tid, outside))
     }
 
     fn conclude(&mut self, id: NodeId, tid: Tid, nr: u64, text: Option<String>, outcome: Outcome) {
@@ -178,7 +178,7 @@ impl Machine {
         let (node, outside) = self.parts(id);
         let comm =
             node.tasks.get(&tid).map(|t| String::from_utf8_lossy(&t.comm).into_owned()).unwrap_or_default();
-        let call = if nr == u64::MAX { String::new() } else { strace::format_call(node, tid, outside.base) };
+        let call = if nr == u64::MAX { String::new() } else { strace::format_call(node, tid, outside) };
         let entry = bloodhound_abi::table::info(nr)
             .map_or(String::new(), |e| format!(" (system call {} of the table: {:?})", e.nr, e.status));
         let detail = if what.is_empty() { "not modelled".to_string() } else { what.to_string() };
@@ -194,6 +194,9 @@ impl Machine {
         world.digest.word((u64::from(id.0) << 48) ^ (u64::from(tid.0) << 16) ^ nr);
         world.digest.word(result);
         world.digest.time(at);
+        if world.steps % MARK == 0 {
+            Arc::make_mut(&mut world.marks).push(world.digest);
+        }
         if self.listen == Listen::Off {
             return;
         }

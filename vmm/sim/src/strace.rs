@@ -2,21 +2,18 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::table::{self, ArgKind};
-use bloodhound_decisions::Decisions;
 use bloodhound_kernel::ctx::{Ctx, Outside, Path};
 use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::Node;
-use bloodhound_vfs::BaseFs;
 
 /// Longest string that is shown.
 const SHOWN: usize = 64;
 
 /// `name(arguments)` of the call that `tid` is about to make.
-pub fn format_call(node: &mut Node, tid: Tid, base: &mut dyn BaseFs) -> String {
+pub fn format_call<'a>(node: &'a mut Node, tid: Tid, outside: Outside<'a>) -> String {
     let regs = node.task(tid).regs;
     let Some(info) = table::info(regs.orig_rax) else { return format!("syscall_{}()", regs.orig_rax) };
-    let mut unused = Decisions::seeded(0);
-    let mut ctx = Ctx::new(node, tid, Outside::new(base, &mut unused));
+    let mut ctx = Ctx::new(node, tid, outside);
     let mut parts = Vec::with_capacity(6);
     for ((_, kind), value) in info.args.iter().zip(regs.syscall_args()) {
         parts.push(match kind {

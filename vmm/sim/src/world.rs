@@ -84,6 +84,9 @@ pub enum Phase {
     Done,
 }
 
+/// Steps between two digests that are kept.
+pub const MARK: u64 = 1000;
+
 /// Everything that a run is.
 #[derive(Clone, Debug)]
 pub struct World {
@@ -117,6 +120,8 @@ pub struct World {
     pub decisions: Decisions,
     /// Digest of all steps.
     pub digest: Digest,
+    /// The digest after every [`MARK`] steps: where a replay left its record.
+    pub marks: Arc<Vec<Digest>>,
     /// Steps made.
     pub steps: u64,
     /// What was told.

@@ -149,7 +149,7 @@ fn boot(machine: &mut Machine) {
 }
 
 fn run_seed(machine: &mut Machine, seed: u64) -> Outcome {
-    machine.world.decisions = Decisions::seeded(seed);
+    machine.world.decisions.begin_run(seed);
     machine.begin_faults();
     go(machine, |world| world.phase == Phase::Done);
     Outcome::of(&machine.world)
@@ -164,7 +164,7 @@ struct Outcome {
     log: Vec<String>,
     console: Vec<String>,
     findings: Vec<String>,
-    /// All choices that were drawn.
+    /// All choices.
     choices: String,
 }
 
@@ -177,7 +177,7 @@ impl Outcome {
             log: world.log.iter().map(|entry| format!("{entry:?}")).collect(),
             console: world.console.iter().map(|chunk| format!("{chunk:?}")).collect(),
             findings: world.findings.iter().map(|finding| format!("{finding:?}")).collect(),
-            choices: format!("{:?}", world.decisions.log()),
+            choices: format!("{:x}", world.decisions.trail()),
         }
     }
 
@@ -281,7 +281,7 @@ fn snapshots_go_on_as_the_original_does() {
     let want = plain(seed);
     let mut first = machine(TestModes::default());
     boot(&mut first);
-    first.world.decisions = Decisions::seeded(seed);
+    first.world.decisions.begin_run(seed);
     first.begin_faults();
     let mut snapshots = Vec::new();
     for n in 1..=8 {
@@ -355,7 +355,7 @@ fn a_platform_that_forgets_to_protect_is_found_out() {
     for (make, equal) in [(careful, true), (careless, false)] {
         let mut machine = machine_on(make(), TestModes::default());
         boot(&mut machine);
-        machine.world.decisions = Decisions::seeded(SEEDS[0]);
+        machine.world.decisions.begin_run(SEEDS[0]);
         let until = machine.world.steps + 1_000;
         go(&mut machine, |world| world.steps >= until);
         let snapshot = machine.snapshot().expect("the platform works");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::MILLIS;
-use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_decisions::{Decisions, Site, Word};
 use bloodhound_net::{ReadyFlags, SocketId, Stack};
 use bloodhound_persistent::Map;
 
@@ -22,6 +22,23 @@ const STAGGER_NS: u64 = 10 * MILLIS;
 /// Pause of a closed loop after an operation that did not succeed: a service that refuses at once must not make a
 /// worker spin without time passing.
 const BACKOFF_NS: u64 = 10 * MILLIS;
+
+/// Names of an operation's choices.
+mod fields {
+    use super::Word;
+
+    pub(super) const OPERATION: Word = Word::new("operation");
+    pub(super) const KEY: Word = Word::new("key");
+    pub(super) const VALUE: Word = Word::new("value");
+    pub(super) const EXPECTED: Word = Word::new("expected");
+    pub(super) const PATH: Word = Word::new("path");
+    pub(super) const BODY: Word = Word::new("body");
+
+    /// The n-th header.
+    pub(super) fn header(n: usize) -> Word {
+        Word::new(&format!("header-{n}"))
+    }
+}
 
 /// Clients of a service under test; see [`super`].
 #[derive(Clone, Debug)]
@@ -47,6 +64,8 @@ struct Worker {
     idle: BTreeMap<usize, SocketId>,
     /// Number of the next arrival among those of all workers (open loop).
     arrival: u64,
+    /// Operations begun.
+    begun: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +100,7 @@ impl HttpDriver {
             target: w as usize % config.targets.len(),
             idle: BTreeMap::new(),
             arrival: u64::from(w),
+            begun: 0,
         });
         let workers = workers.collect();
         HttpDriver {
@@ -109,7 +129,7 @@ impl HttpDriver {
         self.span = Some((now, now.after(self.config.duration_ns)));
         for worker in 0..self.workers.len() {
             let at = match self.config.arrivals {
-                Arrivals::Closed => now.after(decisions.below(Stream::Workload, STAGGER_NS)),
+                Arrivals::Closed => now.after(decisions.choose(self.arrival(worker), STAGGER_NS)),
                 Arrivals::Open { .. } => self.next_arrival(worker, now, decisions),
             };
             self.workers[worker].phase = Phase::Waiting(at);
@@ -199,14 +219,16 @@ impl HttpDriver {
     /// Starts the worker's next operation.
     fn begin(&mut self, worker: usize, now: SimTime, stack: &mut Stack, decisions: &mut Decisions) {
         self.started += 1;
-        let index = self.choose(decisions);
+        let nth = self.workers[worker].begun;
+        self.workers[worker].begun += 1;
+        let mut fill = Fill { seq: self.started, worker: worker as u32, nth, ..Fill::default() };
+        let index = self.choose(fill.site(fields::OPERATION, 0), decisions);
         let operation = &self.config.operations[index];
-        let mut fill = Fill { seq: self.started, worker: worker as u32, ..Fill::default() };
-        let key = operation.key.fill(&fill, decisions, plain);
+        let key = operation.key.fill(&fill, fields::KEY, decisions, plain);
         fill.key = &key;
-        let value = operation.value.fill(&fill, decisions, plain);
+        let value = operation.value.fill(&fill, fields::VALUE, decisions, plain);
         fill.value = &value;
-        let expected = self.expected(operation, &key, &value, decisions);
+        let expected = self.expected(operation, &fill, decisions);
         let old = match &expected {
             Value::Text(text) => text.clone(),
             _ => String::new(),
@@ -236,9 +258,9 @@ impl HttpDriver {
     }
 
     /// Draws an operation by weight.
-    fn choose(&self, decisions: &mut Decisions) -> usize {
+    fn choose(&self, site: Site, decisions: &mut Decisions) -> usize {
         let weights = || self.config.operations.iter().map(|o| u64::from(o.weight));
-        let mut drawn = decisions.below(Stream::Workload, weights().sum());
+        let mut drawn = decisions.choose(site, weights().sum());
         for (index, weight) in weights().enumerate() {
             if drawn < weight {
                 return index;
@@ -249,18 +271,18 @@ impl HttpDriver {
     }
 
     /// The value that a cas expects: mostly what the key was last known to hold, sometimes one that it never held.
-    fn expected(&self, operation: &Operation, key: &str, value: &str, decisions: &mut Decisions) -> Value {
+    fn expected(&self, operation: &Operation, fill: &Fill<'_>, decisions: &mut Decisions) -> Value {
         if operation.kind != Kind::Cas {
             return Value::Nil;
         }
-        let known = self.known.get(key).cloned().unwrap_or_default();
+        let known = self.known.get(fill.key).cloned().unwrap_or_default();
         // A template can only say "no value" in the way of the default one.
         let sayable =
             known != Value::Nil || operation.request.body.is_none() && operation.request.headers.is_empty();
-        if sayable && decisions.below(Stream::Workload, 8) > 0 {
+        if sayable && decisions.choose(fill.site(fields::EXPECTED, 0), 8) < 7 {
             known
         } else {
-            Value::Text(format!("{value}-never"))
+            Value::Text(format!("{}-never", fill.value))
         }
     }
 
@@ -300,7 +322,12 @@ impl HttpDriver {
         // A thousand seconds are 10^12 ns.
         let moment = |n: u64| u64::try_from(u128::from(n) * 1_000_000_000_000 / rate).unwrap_or(u64::MAX);
         let (from, to) = (moment(arrival), moment(arrival.saturating_add(1)));
-        start.after(from).after(decisions.below(Stream::Workload, (to - from).max(1)))
+        start.after(from).after(decisions.choose(self.arrival(worker), (to - from).max(1)))
+    }
+
+    /// The choice of when a worker begins its next operation.
+    fn arrival(&self, worker: usize) -> Site {
+        Site::Arrival { worker: worker as u32, nth: self.workers[worker].begun }
     }
 }
 
@@ -345,17 +372,17 @@ fn build(operation: &Operation, fill: &Fill<'_>, expected: &Value, decisions: &m
     if json {
         headers.push(("Content-Type".to_owned(), "application/json".to_owned()));
     }
-    for (name, value) in &template.headers {
+    for (at, (name, value)) in template.headers.iter().enumerate() {
         headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
-        headers.push((name.clone(), value.fill(fill, decisions, plain)));
+        headers.push((name.clone(), value.fill(fill, fields::header(at), decisions, plain)));
     }
     let body = match &template.body {
-        Some(pattern) => Some(pattern.fill(fill, decisions, plain)),
+        Some(pattern) => Some(pattern.fill(fill, fields::BODY, decisions, plain)),
         None => body,
     };
     Request {
         method: template.method.clone().unwrap_or_else(|| method.to_owned()),
-        path: template.path.as_ref().map_or(path, |p| p.fill(fill, decisions, percent_encode)),
+        path: template.path.as_ref().map_or(path, |p| p.fill(fill, fields::PATH, decisions, percent_encode)),
         headers,
         body: body.map(String::into_bytes),
     }

@@ -2,7 +2,7 @@
 //!
 //! [`HttpDriver`] is a value: the simulation gives it the time, the network stack of a client node and the decisions,
 //! and calls [`HttpDriver::poll`] when a packet arrived at that node or [`HttpDriver::next_wakeup`] has come. It
-//! draws operations, keys and values from [`bloodhound_decisions::Stream::Workload`], speaks HTTP/1.1 over
+//! draws operations, keys and values from choices of the workload ([`bloodhound_decisions::Site::Operation`]), speaks HTTP/1.1 over
 //! [`bloodhound_net::Stack`], classifies each end of a request ([`rules`]) and records a
 //! [`History`](crate::history::History).
 //!

@@ -1,6 +1,6 @@
 //! Texts with placeholders, and their filling.
 
-use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_decisions::{Decisions, Site, Word};
 
 /// A piece of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,22 +40,24 @@ impl Pattern {
         Pattern(vec![Part::Literal(text.to_owned())])
     }
 
-    /// The text with its placeholders filled in; `escape` is applied to what they put in.
+    /// The text with its placeholders filled in; `escape` is applied to what they put in. `field` says what the text is for.
     pub(super) fn fill(
         &self,
         with: &Fill<'_>,
+        field: Word,
         decisions: &mut Decisions,
         escape: fn(&str) -> String,
     ) -> String {
         let mut out = String::new();
-        for part in &self.0 {
+        for (at, part) in self.0.iter().enumerate() {
+            let site = with.site(field, at as u32);
             match part {
                 Part::Literal(text) => out.push_str(text),
                 Part::Random { min, max } => {
-                    out.push_str(&decisions.between(Stream::Workload, *min, (*max).max(*min)).to_string());
+                    out.push_str(&decisions.between(site, *min, (*max).max(*min)).to_string());
                 }
                 Part::Seq => out.push_str(&with.seq.to_string()),
-                Part::Uuid => out.push_str(&uuid(decisions)),
+                Part::Uuid => out.push_str(&uuid(site, decisions)),
                 Part::Client => out.push_str(&with.worker.to_string()),
                 Part::Key => out.push_str(&escape(with.key)),
                 Part::Value | Part::New => out.push_str(&escape(with.value)),
@@ -71,15 +73,24 @@ impl Pattern {
 pub(super) struct Fill<'a> {
     pub(super) seq: u64,
     pub(super) worker: u32,
+    /// How many operations the worker has begun before.
+    pub(super) nth: u64,
     pub(super) key: &'a str,
     pub(super) value: &'a str,
     pub(super) old: &'a str,
 }
 
+impl Fill<'_> {
+    /// The choice for a place in a field of the operation.
+    pub(super) fn site(&self, field: Word, part: u32) -> Site {
+        Site::Operation { worker: self.worker, nth: self.nth, field, part }
+    }
+}
+
 /// RFC 9562, section 5.4: random but for the version (4) and the variant (10).
-fn uuid(decisions: &mut Decisions) -> String {
+fn uuid(site: Site, decisions: &mut Decisions) -> String {
     let mut bytes = [0; 16];
-    decisions.bytes(Stream::Workload, &mut bytes);
+    decisions.bytes(site, &mut bytes);
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
@@ -108,9 +119,11 @@ pub(super) fn percent_encode(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const KEY: Word = Word::new("key");
+
     #[test]
     fn placeholders_are_filled_in_and_escaped() {
-        let with = Fill { seq: 7, worker: 2, key: "a/b c", value: "v", old: "o" };
+        let with = Fill { seq: 7, worker: 2, nth: 3, key: "a/b c", value: "v", old: "o" };
         let parts = vec![
             Part::Literal("/x/".to_owned()),
             Part::Key,
@@ -121,9 +134,9 @@ mod tests {
             Part::Old,
             Part::Random { min: 5, max: 5 },
         ];
-        let filled = Pattern(parts).fill(&with, &mut Decisions::seeded(1), percent_encode);
+        let filled = Pattern(parts).fill(&with, KEY, &mut Decisions::seeded(1), percent_encode);
         assert_eq!(filled, "/x/a%2Fb%20c?72vo5");
-        let uuid = Pattern(vec![Part::Uuid]).fill(&with, &mut Decisions::seeded(1), plain);
+        let uuid = Pattern(vec![Part::Uuid]).fill(&with, KEY, &mut Decisions::seeded(1), plain);
         assert_eq!((uuid.len(), &uuid[14..15]), (36, "4"));
     }
 
@@ -131,8 +144,9 @@ mod tests {
     fn random_numbers_cover_their_range() {
         let pattern = Pattern(vec![Part::Random { min: 1, max: 3 }]);
         let mut decisions = Decisions::seeded(1);
-        let mut seen: Vec<String> =
-            (0..50).map(|_| pattern.fill(&Fill::default(), &mut decisions, plain)).collect();
+        let mut seen: Vec<String> = (0..50)
+            .map(|nth| pattern.fill(&Fill { nth, ..Fill::default() }, KEY, &mut decisions, plain))
+            .collect();
         seen.sort();
         seen.dedup();
         assert_eq!(seen, ["1", "2", "3"]);

@@ -3,7 +3,6 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Rlimit, Sysinfo};
-use bloodhound_decisions::Stream;
 
 use crate::ctx::*;
 use crate::wait::SysResult;
@@ -49,7 +48,7 @@ pub fn getrandom(k: &mut Ctx<'_>, buf: Ptr, len: u64, flags: RandomFlags) -> Sys
     let n = len.min(0x1ff_ffff);
     k.check_user(buf.0, n, crate::mm::Access::Write)?;
     let mut out = vec![0; n as usize];
-    k.outside.decisions.bytes(Stream::GuestRandom, &mut out);
+    k.random_bytes(&mut out);
     k.write_bytes(buf.0, &out)?;
     Ok(n)
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_decisions::Stream;
 use bloodhound_vfs::flags::{MAY_READ, MAY_WRITE};
 use bloodhound_vfs::{At, Cred, Dev, Ino, Kind, Opened};
 
@@ -356,9 +355,9 @@ impl Ctx<'_> {
             NULL => Ok(Vec::new()),
             ZERO | FULL => Ok(vec![0; max]),
             RANDOM | URANDOM => {
-                // Linux serves at most 32 MiB - 1 at once; a smaller piece keeps the decision log short.
+                // Linux serves at most 32 MiB - 1 at once; a program reads on after a smaller piece.
                 let mut out = vec![0; max.min(1 << 20)];
-                self.outside.decisions.bytes(Stream::GuestRandom, &mut out);
+                self.random_bytes(&mut out);
                 Ok(out)
             }
             _ => err(Errno::ENXIO),

@@ -219,8 +219,12 @@ impl Ctx<'_> {
     }
 
     fn new_task(&mut self, tid: Tid, pid: Pid, regs: Regs, r: &CloneRequest) -> SysResult<()> {
+        let parent = self.task_mut();
+        let lineage = parent.lineage.child(parent.children);
+        parent.children = parent.children.wrapping_add(1);
         let parent = self.task();
         let mut task = Task::new(tid, pid, regs);
+        task.lineage = lineage;
         task.vectors = Vectors::Held(parent.vectors.held().cloned());
         task.sigmask = parent.sigmask;
         task.exception = parent.exception;

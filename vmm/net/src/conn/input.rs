@@ -42,7 +42,7 @@ impl Conn {
             if self.retransmits == 0 {
                 self.rtx_at = Some(cx.now.after(8 * MILLIS));
             }
-            cx.net.emit_reset_for(self.peer, self.local, seg, cx.now);
+            self.send_reset_for(seg, cx);
         } else if has(Flags::RST) {
             if has(Flags::ACK) {
                 self.reset(cx);
@@ -113,7 +113,7 @@ impl Conn {
     fn on_ack(&mut self, seg: &Segment, cx: &mut Cx<'_>) -> bool {
         if self.state == TcpState::SynRecv {
             if seg.ack != self.snd_nxt {
-                cx.net.emit_reset_for(self.peer, self.local, seg, cx.now);
+                self.send_reset_for(seg, cx);
                 return false;
             }
             self.rtt.acknowledged(seg.ack, cx.now, &cx.net.config);

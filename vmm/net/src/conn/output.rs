@@ -213,8 +213,19 @@ impl Conn {
         self.emit(seg, cx.net, cx.now);
     }
 
-    fn emit(&self, seg: Segment, net: &mut Interfaces, now: bloodhound_abi::SimTime) {
-        net.emit(Packet { src: self.local, dst: self.peer, body: Body::Tcp(seg) }, now);
+    fn emit(&mut self, seg: Segment, net: &mut Interfaces, now: bloodhound_abi::SimTime) {
+        let place = self.place(&seg);
+        net.emit(Packet { src: self.local, dst: self.peer, body: Body::Tcp(seg), place }, now);
+    }
+
+    fn place(&mut self, seg: &Segment) -> bloodhound_decisions::Place {
+        self.names.place(seg, self.iss, self.irs, self.snd_una, self.snd_nxt)
+    }
+
+    /// Answers a segment that belongs to no connection with a reset.
+    pub(super) fn send_reset_for(&mut self, seg: &Segment, cx: &mut Cx<'_>) {
+        let place = self.place(&Segment::control(seg.ack, 0, Flags::RST, 0));
+        cx.net.emit_reset_for((self.peer, self.local), seg, place, cx.now);
     }
 
     /// What is left of the window offered last.

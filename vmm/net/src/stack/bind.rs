@@ -2,6 +2,7 @@
 
 use super::{Pair, Result, Stack};
 use crate::iface::canonical;
+use crate::naming::Opened;
 use crate::seq::hash_pair;
 use crate::socket::{Common, Kind, Listener};
 use crate::{Proto, SocketId};
@@ -27,13 +28,19 @@ impl Stack {
             return Err(Errno::EADDRNOTAVAIL);
         }
         let proto = c.proto;
+        let opened;
         if local.port() == 0 {
-            local.set_port(self.free_port(proto).ok_or(Errno::EADDRINUSE)?);
+            let (port, round) = self.free_port(proto).ok_or(Errno::EADDRINUSE)?;
+            local.set_port(port);
+            opened = round;
         } else if self.conflicts(id, local) {
             return Err(Errno::EADDRINUSE);
+        } else {
+            opened = self.use_of(local.port());
         }
         let c = &mut self.get_mut(id)?.common;
         c.local = local;
+        c.opened = opened;
         c.bound_addr = !local.ip().is_unspecified();
         c.bound_port = addr.port() != 0;
         self.hold_port(id);
@@ -72,8 +79,10 @@ impl Stack {
     pub(super) fn autobind(&mut self, id: SocketId, full: Errno) -> Result<()> {
         let c = &self.get(id)?.common;
         if !c.holds_port {
-            let port = self.free_port(c.proto).ok_or(full)?;
-            self.get_mut(id)?.common.local.set_port(port);
+            let (port, opened) = self.free_port(c.proto).ok_or(full)?;
+            let c = &mut self.get_mut(id)?.common;
+            c.local.set_port(port);
+            c.opened = opened;
         }
         self.hold_port(id);
         Ok(())
@@ -116,13 +125,13 @@ impl Stack {
     }
 
     /// A port of the local range that nobody holds; the search goes on where the last one ended.
-    pub(super) fn free_port(&mut self, proto: Proto) -> Option<u16> {
+    pub(super) fn free_port(&mut self, proto: Proto) -> Option<(u16, Opened)> {
         self.find_port(|stack, port| stack.holders(proto, port).next().is_none())
     }
 
     /// A local port for a connection from `ip` to `peer`: a free one, else one that other connections use towards
     /// other peers.
-    pub(super) fn connect_port(&mut self, pair: Pair, now: SimTime) -> Option<u16> {
+    pub(super) fn connect_port(&mut self, pair: Pair, now: SimTime) -> Option<(u16, Opened)> {
         self.free_port(Proto::Tcp).or_else(|| {
             self.find_port(|stack, port| {
                 let shared = |id: SocketId| {
@@ -134,18 +143,23 @@ impl Stack {
         })
     }
 
-    fn find_port(&mut self, fits: impl Fn(&Stack, u16) -> bool) -> Option<u16> {
+    fn find_port(&mut self, fits: impl Fn(&Stack, u16) -> bool) -> Option<(u16, Opened)> {
         let (low, high) = self.net.config.local_ports;
-        let count = u32::from(high - low) + 1;
-        for step in 0..count {
-            let offset = (self.next_port + step) % count;
-            let port = low + offset as u16;
+        let count = u64::from(high - low) + 1;
+        for place in self.next_port..self.next_port + count {
+            let port = low + (place % count) as u16;
             if fits(self, port) {
-                self.next_port = (offset + 1) % count;
-                return Some(port);
+                self.next_port = place + 1;
+                // A round gives each port once.
+                return Some((port, Opened { life: self.life, port_use: (place / count) as u32 }));
             }
         }
         None
+    }
+
+    /// One more use of a port that a program chose.
+    pub(super) fn use_of(&mut self, port: u16) -> Opened {
+        Opened { life: self.life, port_use: self.port_uses.count(port) }
     }
 
     /// Whether a connection may take this pair. A TIME_WAIT on loopback may be taken over after a second

@@ -60,11 +60,20 @@ impl Stack {
         } else {
             self.net.check_source(local.ip(), peer.ip())?;
         }
-        if !c.holds_port {
+        let opened;
+        if c.holds_port {
+            opened = self.use_of(local.port());
+        } else {
             local.set_port(0);
-            local.set_port(self.connect_port((local, peer), now).ok_or(Errno::EADDRNOTAVAIL)?);
+            let (port, round) = self.connect_port((local, peer), now).ok_or(Errno::EADDRNOTAVAIL)?;
+            local.set_port(port);
+            opened = round;
         }
-        if self.pair_is_free((local, peer), now) { Ok((local, peer)) } else { Err(Errno::EADDRNOTAVAIL) }
+        if !self.pair_is_free((local, peer), now) {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        self.get_mut(id)?.common.opened = opened;
+        Ok((local, peer))
     }
 
     /// The canonical form of a destination. The unspecified address means this host, as on Linux.

@@ -93,7 +93,10 @@ impl Stack {
         // The datagram leaves the send buffer at once, which Linux reports as new room (`sock_wfree`).
         c.wake(crate::ReadyFlags::WRITE);
         self.settle(id, now);
-        self.net.emit(Packet { src: source, dst: peer, body: Body::Udp(Bytes::copy(data)) }, now);
+        let socket = self.get_mut(id)?;
+        let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
+        let place = udp.names.place(socket.common.opened, peer);
+        self.net.emit(Packet { src: source, dst: peer, body: Body::Udp(Bytes::copy(data)), place }, now);
         Ok(data.len())
     }
 

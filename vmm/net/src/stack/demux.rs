@@ -3,10 +3,12 @@
 
 use super::{Pair, Stack};
 use crate::conn::{Conn, RCV_WSCALE, announced_mss};
+use crate::naming::Opened;
 use crate::seq::{after, before, hash_pair};
 use crate::socket::{Common, Cx, Kind, Request};
 use crate::{Body, Bytes, Datagram, Flags, Packet, Proto, ReadyFlags, Segment, SocketId, Unreachable};
 use bloodhound_abi::{Errno, SimTime};
+use bloodhound_decisions::Place;
 use std::net::{IpAddr, SocketAddr};
 
 impl Stack {
@@ -17,13 +19,13 @@ impl Stack {
         }
         let pair = (packet.dst, packet.src);
         match packet.body {
-            Body::Tcp(seg) => self.input_tcp(pair, &seg, now),
-            Body::Udp(data) => self.input_udp(pair, data, now),
+            Body::Tcp(seg) => self.input_tcp(pair, &seg, packet.place, now),
+            Body::Udp(data) => self.input_udp(pair, data, packet.place, now),
             Body::Icmp(kind, proto) => self.input_icmp(pair, kind, proto, now),
         }
     }
 
-    fn input_tcp(&mut self, pair: Pair, seg: &Segment, now: SimTime) {
+    fn input_tcp(&mut self, pair: Pair, seg: &Segment, place: Place, now: SimTime) {
         if let Some(id) = self.conns.get(&pair).copied()
             && let Some(socket) = self.sockets.get_mut(&id)
         {
@@ -34,7 +36,7 @@ impl Stack {
                     self.settle(id, now);
                     return;
                 }
-                Kind::Listen(_) => return self.input_request(id, pair, seg, now),
+                Kind::Listen(_) => return self.input_request(id, pair, seg, place, now),
                 Kind::TimeWait(_) => {
                     if self.input_time_wait(id, pair, seg, now) {
                         return;
@@ -45,9 +47,9 @@ impl Stack {
         }
         let opens = seg.flags.intersection(Flags::SYN | Flags::ACK | Flags::RST) == Flags::SYN;
         match self.find_listener(pair) {
-            Some(id) if opens => self.input_syn(id, pair, seg, now),
+            Some(id) if opens => self.input_syn(id, pair, seg, Opened::by(place), now),
             Some(_) if seg.flags.intersects(Flags::RST) => {}
-            _ => self.net.emit_reset_for(pair.1, pair.0, seg, now),
+            _ => self.net.emit_reset_for((pair.1, pair.0), seg, place, now),
         }
     }
 
@@ -76,7 +78,7 @@ impl Stack {
     }
 
     /// A SYN for a listener. With a full accept queue it is dropped: the client tries again.
-    fn input_syn(&mut self, id: SocketId, pair: Pair, seg: &Segment, now: SimTime) {
+    fn input_syn(&mut self, id: SocketId, pair: Pair, seg: &Segment, opened: Opened, now: SimTime) {
         let iss = self.initial_seq(pair, now);
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let Kind::Listen(listener) = &mut socket.kind else { return };
@@ -93,6 +95,8 @@ impl Stack {
             sent: now,
             resend: now.after(self.net.config.rto_initial),
             timeouts: 0,
+            opened,
+            sends: 0,
         };
         listener.requests.insert(pair, request);
         self.conns.insert(pair, id);
@@ -101,9 +105,10 @@ impl Stack {
     }
 
     fn send_syn_ack(&mut self, id: SocketId, pair: Pair, now: SimTime) {
-        let Some(socket) = self.sockets.get(&id) else { return };
-        let Kind::Listen(listener) = &socket.kind else { return };
-        let Some(request) = listener.requests.get(&pair) else { return };
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        let Kind::Listen(listener) = &mut socket.kind else { return };
+        let Some(request) = listener.requests.get_mut(&pair) else { return };
+        let place = request.next_place(0);
         let mss = announced_mss(&socket.common, self.net.mss_for(pair.1.ip()));
         let seg = Segment {
             seq: request.iss,
@@ -114,11 +119,11 @@ impl Stack {
             wscale: request.wscale.map(|_| RCV_WSCALE),
             payload: Bytes::default(),
         };
-        self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(seg) }, now);
+        self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(seg), place }, now);
     }
 
     /// A segment for a half-open connection (`tcp_check_req`).
-    fn input_request(&mut self, id: SocketId, pair: Pair, seg: &Segment, now: SimTime) {
+    fn input_request(&mut self, id: SocketId, pair: Pair, seg: &Segment, place: Place, now: SimTime) {
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let Kind::Listen(listener) = &mut socket.kind else { return };
         let Some(request) = listener.requests.get(&pair).cloned() else { return };
@@ -132,7 +137,8 @@ impl Stack {
         if before(seg.seq_end(), expected) || after(seg.seq, window_end) || has(Flags::SYN) {
             if !has(Flags::RST) {
                 let ack = Segment::control(request.iss.wrapping_add(1), expected, Flags::ACK, u16::MAX);
-                self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(ack) }, now);
+                let place = listener.requests.get_mut(&pair).map_or(place, |request| request.next_place(1));
+                self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(ack), place }, now);
             }
             return;
         }
@@ -146,7 +152,7 @@ impl Stack {
             return;
         }
         if seg.ack != request.iss.wrapping_add(1) {
-            self.net.emit_reset_for(pair.1, pair.0, seg, now);
+            self.net.emit_reset_for((pair.1, pair.0), seg, place, now);
             return;
         }
         // The last acknowledgement of the handshake is ignored while the accept queue is full
@@ -240,16 +246,18 @@ impl Stack {
         if (seg.seq != wait.rcv_nxt || seg.seq_len() > 0) && !limited {
             wait.last_stray = Some(now);
             let ack = Segment::control(wait.snd_nxt, wait.rcv_nxt, Flags::ACK, wait.window);
-            self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(ack) }, now);
+            let place = wait.place;
+            wait.place.transmission += 1;
+            self.net.emit(Packet { src: pair.0, dst: pair.1, body: Body::Tcp(ack), place }, now);
         }
         self.settle(id, now);
         true
     }
 
-    fn input_udp(&mut self, pair: Pair, data: Bytes, now: SimTime) {
+    fn input_udp(&mut self, pair: Pair, data: Bytes, place: Place, now: SimTime) {
         let Some(id) = self.best_match(self.holders(Proto::Udp, pair.0.port()), pair) else {
             let body = Body::Icmp(Unreachable::Port, Proto::Udp);
-            self.net.emit(Packet { src: pair.0, dst: pair.1, body }, now);
+            self.net.emit(Packet { src: pair.0, dst: pair.1, body, place }, now);
             return;
         };
         let Some(socket) = self.sockets.get_mut(&id) else { return };

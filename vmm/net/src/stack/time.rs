@@ -143,6 +143,7 @@ impl Stack {
             since: now,
             last_stray: None,
             until: now.after(cx.net.config.time_wait),
+            place: conn.place_in_time_wait(),
         });
         if cx.c.orphan {
             socket.kind = wait;

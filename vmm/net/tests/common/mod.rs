@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use bloodhound_abi::{Errno, SimTime};
-use bloodhound_decisions::{DecisionLog, Decisions};
+use bloodhound_decisions::Decisions;
 use bloodhound_net::*;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -123,8 +123,7 @@ impl Net {
         self.fabric.hash(&mut hasher);
         self.flight.hash(&mut hasher);
         self.log.hash(&mut hasher);
-        let log: DecisionLog = self.decisions.log();
-        log.choices.hash(&mut hasher);
+        self.decisions.trail().hash(&mut hasher);
         hasher.0
     }
 

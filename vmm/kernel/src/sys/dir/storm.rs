@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bloodhound_abi::consts as c;
 use bloodhound_abi::table::{ArgKind, TABLE, nr};
-use bloodhound_decisions::{Decisions, Stream};
+use bloodhound_decisions::Dice;
 
 use crate::dispatch::Outcome;
 use crate::ids::*;
@@ -150,12 +150,12 @@ const PATHS: [&str; 40] = [
 ];
 
 /// Runs, and calls in each.
-const SEEDS: u64 = 3;
+const SEEDS: u64 = 8;
 const STEPS: u32 = 10_000;
 
 struct Storm {
     bench: Bench,
-    dice: Decisions,
+    dice: Dice,
     /// Addresses of good things: strings, structures, room.
     memory: Vec<u64>,
     /// Calls made: how many succeeded and how many failed.
@@ -182,11 +182,11 @@ impl Storm {
         bench.call(nr::symlink, &[text, link]).unwrap();
         let (text, link) = (bench.text("/proc/self/cwd/b"), bench.text("/tmp/link"));
         bench.call(nr::symlink, &[text, link]).unwrap();
-        Storm { bench, dice: Decisions::seeded(seed), memory, made: BTreeMap::new() }
+        Storm { bench, dice: Dice::new(seed), memory, made: BTreeMap::new() }
     }
 
     fn below(&mut self, bound: u64) -> u64 {
-        self.dice.below(Stream::Workload, bound)
+        self.dice.below(bound)
     }
 
     fn pick<T: Copy>(&mut self, list: &[T]) -> T {
@@ -215,7 +215,7 @@ impl Storm {
                 let n = self.below(self.memory.len() as u64) as usize;
                 self.memory[n]
             }
-            (ArgKind::Hex | ArgKind::Flags(_), _) if bad => self.dice.word(Stream::Workload),
+            (ArgKind::Hex | ArgKind::Flags(_), _) if bad => self.dice.word(),
             (ArgKind::Hex | ArgKind::Flags(_), "op") => 1 << self.below(4),
             (ArgKind::Hex | ArgKind::Flags(_), _) => match self.below(4) {
                 0 => 1 << self.below(22),

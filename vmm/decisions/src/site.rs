@@ -1,0 +1,584 @@
+//! [`Site`]: the name of a choice.
+//!
+//! A site is made of what does not move when something else is taken away: the node and the life (incarnation) of its service, the
+//! descent of a task, the ends of a connection, the place of a packet in its stream and its transmission; a number of occurrence
+//! counts only within that. The whole list is below. A site is written as `turn(node=1,life=0,task=0.2,nth=57,part=who)`; that text
+//! is its form in files, and [`std::str::FromStr`] reads it.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use crate::lineage::Lineage;
+use crate::mix::Mix;
+
+/// What a choice is about. An epoch gives some concerns another seed and leaves the others theirs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Concern {
+    /// Which runnable task goes next, and for how long.
+    Scheduler = 0,
+    /// Loss, delay, duplication and reordering of packets.
+    Network = 1,
+    /// Disk faults and what survives a power failure.
+    Disk = 2,
+    /// What programs see as randomness: getrandom(2), /dev/urandom, AT_RANDOM, address-space layout.
+    GuestRandom = 3,
+    /// Operations, keys and values of the workload.
+    Workload = 4,
+    /// Which faults happen, where and when.
+    Faults = 5,
+    /// How nodes differ from each other: start, clock, costs.
+    Nodes = 6,
+}
+
+impl Concern {
+    /// All of them, by number.
+    pub const ALL: [Concern; 7] = [
+        Concern::Scheduler,
+        Concern::Network,
+        Concern::Disk,
+        Concern::GuestRandom,
+        Concern::Workload,
+        Concern::Faults,
+        Concern::Nodes,
+    ];
+
+    /// Its name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Concern::Scheduler => "scheduler",
+            Concern::Network => "network",
+            Concern::Disk => "disk",
+            Concern::GuestRandom => "guest-random",
+            Concern::Workload => "workload",
+            Concern::Faults => "faults",
+            Concern::Nodes => "nodes",
+        }
+    }
+}
+
+impl FromStr for Concern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Concern, String> {
+        let found = Concern::ALL.into_iter().find(|concern| concern.name() == text);
+        found.ok_or_else(|| format!("`{text}` is no concern of choices"))
+    }
+}
+
+/// A short name of small letters, digits and `-`, at most 16 bytes: the kind of a fault, a field of a request.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Word([u8; 16]);
+
+impl Word {
+    /// The name.
+    ///
+    /// # Panics
+    /// If it is empty, too long or has other characters: names are constants of the program.
+    pub const fn new(text: &str) -> Word {
+        match Word::checked(text) {
+            Some(word) => word,
+            None => panic!("a word has 1 to 16 characters of a-z, 0-9 and -"),
+        }
+    }
+
+    const fn checked(text: &str) -> Option<Word> {
+        let bytes = text.as_bytes();
+        if bytes.is_empty() || bytes.len() > 16 {
+            return None;
+        }
+        let mut word = [0; 16];
+        let mut at = 0;
+        while at < bytes.len() {
+            if !matches!(bytes[at], b'a'..=b'z' | b'0'..=b'9' | b'-') {
+                return None;
+            }
+            word[at] = bytes[at];
+            at += 1;
+        }
+        Some(Word(word))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(16);
+        std::str::from_utf8(&self.0[..len]).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Something that a site is named by.
+trait Part: Sized + Copy {
+    fn feed(self, mix: &mut Mix);
+    fn show(self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+    fn read(text: &str) -> Option<Self>;
+}
+
+macro_rules! numbers {
+    ($($kind:ty),*) => { $(
+        impl Part for $kind {
+            #[inline]
+            fn feed(self, mix: &mut Mix) {
+                mix.word(u64::from(self));
+            }
+            fn show(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{self}")
+            }
+            fn read(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+        }
+    )* };
+}
+numbers!(u32, u64);
+
+impl Part for Lineage {
+    #[inline]
+    fn feed(self, mix: &mut Mix) {
+        mix.word(self.word());
+    }
+    fn show(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+impl Part for Word {
+    #[inline]
+    fn feed(self, mix: &mut Mix) {
+        let whole = u128::from_le_bytes(self.0);
+        mix.word(whole as u64);
+        mix.word((whole >> 64) as u64);
+    }
+    fn show(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+    fn read(text: &str) -> Option<Self> {
+        Word::checked(text)
+    }
+}
+
+impl Part for SocketAddr {
+    #[inline]
+    fn feed(self, mix: &mut Mix) {
+        match self.ip() {
+            IpAddr::V4(ip) => mix.word(u64::from(u32::from(ip)) << 16 | u64::from(self.port())),
+            IpAddr::V6(ip) => {
+                let whole = u128::from(ip);
+                mix.word(whole as u64);
+                mix.word((whole >> 64) as u64);
+                mix.word(u64::from(self.port()));
+            }
+        }
+    }
+    fn show(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+/// Enumerations that are a part of a site, with the names of their values.
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$item:meta])* $value:ident = $text:literal,)* })*) => { $(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$item])* $value,)* }
+
+        impl Part for $name {
+            #[inline]
+            fn feed(self, mix: &mut Mix) {
+                mix.word(self as u64);
+            }
+            fn show(self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $($name::$value => $text,)* })
+            }
+            fn read(text: &str) -> Option<Self> {
+                match text { $($text => Some($name::$value),)* _ => None }
+            }
+        }
+
+        #[cfg(test)]
+        impl $name {
+            const ALL: &[$name] = &[$($name::$value,)*];
+        }
+    )* };
+}
+
+words! {
+    /// What tells nodes of one kind apart.
+    Trait {
+        /// How far its wall clock is from the true time.
+        Clock = "clock",
+        /// The factor of its prices.
+        Cost = "cost",
+        /// How much later than it could its service starts.
+        Start = "start",
+    }
+    /// A part of a run's scheduling policy.
+    PolicyPart {
+        /// The longest turn.
+        Longest = "longest",
+        /// Whether a turn ends when a further task becomes runnable.
+        Restless = "restless",
+        /// Whether some tasks are favoured.
+        Favours = "favours",
+        /// Which ones.
+        Salt = "salt",
+    }
+    /// A part of a turn on a node's processor.
+    TurnPart {
+        /// The task that goes next; 0 is the next in the queue.
+        Who = "who",
+        /// How much shorter than the longest its turn is; 0 is a turn that goes on for as long as the policy has it.
+        Length = "length",
+    }
+    /// A random number that a node needs without a task asking.
+    NodeRandom {
+        /// The order of directory entries.
+        Order = "order",
+        /// Ports and sequence numbers.
+        Stack = "stack",
+        /// /proc/sys/kernel/random/boot_id.
+        BootId = "boot-id",
+    }
+    /// What a program is given at random.
+    TaskRandom {
+        /// The base of the area for mmap(2).
+        Mmap = "mmap",
+        /// The top of the stack.
+        Stack = "stack",
+        /// The gap before the heap.
+        Heap = "heap",
+        /// The base of a position-independent program.
+        Pie = "pie",
+        /// AT_RANDOM.
+        Aux = "aux",
+        /// getrandom(2) and /dev/urandom.
+        Bytes = "bytes",
+    }
+    /// What can become of a packet.
+    Fate {
+        /// Whether it is lost.
+        Loss = "loss",
+        /// Whether it is corrupted, and so rejected by its receiver.
+        Corrupt = "corrupt",
+        /// Added latency.
+        Jitter = "jitter",
+        /// Whether later ones overtake it, and by how much it is late then.
+        Reorder = "reorder",
+        /// See [`Fate::Reorder`].
+        ReorderBy = "reorder-by",
+        /// Whether it and those behind it are held up, and for how long.
+        Delay = "delay",
+        /// See [`Fate::Delay`].
+        DelayBy = "delay-by",
+        /// Whether it arrives twice, and how much later its copy comes.
+        Duplicate = "duplicate",
+        /// See [`Fate::Duplicate`].
+        DuplicateBy = "duplicate-by",
+    }
+    /// What a packet is, among those at one place of a stream.
+    PacketKind {
+        /// Opens a connection.
+        Syn = "syn",
+        /// Data, the end of the data, or both.
+        Data = "data",
+        /// An acknowledgement or probe without data.
+        Ack = "ack",
+        /// Resets a connection.
+        Reset = "rst",
+        /// A datagram.
+        Datagram = "udp",
+        /// A report that something cannot be reached.
+        Unreachable = "icmp",
+    }
+}
+
+/// Where a packet stands in the traffic between its two ends. The stack that sends it fills it in: offsets count from the initial
+/// sequence numbers, which depend on the time, so sequence numbers themselves would be no names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The life of the node that opened the connection or sends the datagram.
+    pub life: u32,
+    /// Which use of the opener's port it is, in that life.
+    pub port_use: u32,
+    /// Stream offset of the segment, the SYN being 0; or the number of the datagram among those of its socket to this receiver.
+    pub offset: u32,
+    /// For a segment without data: stream offset that it acknowledges.
+    pub ack: u32,
+    /// How often such a segment was sent before.
+    pub transmission: u32,
+}
+
+/// The list of all sites. `$concern` is what the choice is about; the fields are its name.
+macro_rules! sites {
+    ($($(#[$doc:meta])* $variant:ident, $text:literal, $concern:ident { $($(#[$fdoc:meta])* $field:ident: $kind:ty,)* })*) => {
+        /// The name of a choice; see the module's text.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Site { $($(#[$doc])* $variant { $($(#[$fdoc])* $field: $kind,)* },)* }
+
+        impl Site {
+            /// What the choice is about.
+            #[inline]
+            pub fn concern(&self) -> Concern {
+                match self { $(Site::$variant { .. } => Concern::$concern,)* }
+            }
+
+            /// Absorbs the name.
+            #[inline]
+            pub(crate) fn feed(&self, mix: &mut Mix) {
+                /// The number of each variant.
+                #[repr(u64)]
+                enum Number { $($variant,)* }
+                match *self { $(Site::$variant { $($field,)* } => {
+                    mix.word(Number::$variant as u64);
+                    $($field.feed(mix);)*
+                })* }
+            }
+        }
+
+        impl fmt::Display for Site {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match *self { $(Site::$variant { $($field,)* } => {
+                    f.write_str($text)?;
+                    let mut before = '(';
+                    $(
+                        write!(f, "{}{}=", std::mem::replace(&mut before, ','), stringify!($field))?;
+                        $field.show(f)?;
+                    )*
+                    f.write_str(")")
+                })* }
+            }
+        }
+
+        impl FromStr for Site {
+            type Err = String;
+
+            fn from_str(text: &str) -> Result<Site, String> {
+                let bad = |why: &str| format!("`{text}` names no choice: {why}");
+                let (name, rest) = text.split_once('(').ok_or_else(|| bad("it has no `(`"))?;
+                let rest = rest.strip_suffix(')').ok_or_else(|| bad("it does not end in `)`"))?;
+                let mut fields = rest.split(',');
+                let mut field = |name: &str| {
+                    let item = fields.next().and_then(|item| item.split_once('='));
+                    item.filter(|(key, _)| *key == name).map(|(_, value)| value)
+                };
+                let site = match name {
+                    $($text => Site::$variant {
+                        $($field: {
+                            let name = stringify!($field);
+                            let value = field(name).ok_or_else(|| bad(&format!("`{name}=` is missing")))?;
+                            <$kind>::read(value).ok_or_else(|| bad(&format!("`{name}` cannot be `{value}`")))?
+                        },)*
+                    },)*
+                    _ => return Err(bad("there is no such kind of choice")),
+                };
+                match fields.next() {
+                    Some(more) => Err(bad(&format!("`{more}` is too much"))),
+                    None => Ok(site),
+                }
+            }
+        }
+    };
+}
+
+sites! {
+    /// How a node differs from others of its kind.
+    Node, "node", Nodes {
+        /// The node.
+        node: u32,
+        /// What differs.
+        part: Trait,
+    }
+    /// The scheduling policy of the boot or of the run.
+    Policy, "policy", Scheduler {
+        /// Which part of it.
+        part: PolicyPart,
+    }
+    /// The end of a task's turn: who is next, and for how long.
+    Turn, "turn", Scheduler {
+        /// The node.
+        node: u32,
+        /// The life of its service.
+        life: u32,
+        /// The task whose turn is over.
+        task: Lineage,
+        /// How many turns of this task were over before.
+        nth: u64,
+        /// What is chosen.
+        part: TurnPart,
+    }
+    /// A turn after a time in which nobody had one, because the task before had ended or nothing could run.
+    FreshTurn, "fresh-turn", Scheduler {
+        /// The node.
+        node: u32,
+        /// The life of its service.
+        life: u32,
+        /// How many such turns there were before in this life.
+        nth: u64,
+        /// What is chosen.
+        part: TurnPart,
+    }
+    /// A random number of a node.
+    NodeRandom, "node-random", GuestRandom {
+        /// The node.
+        node: u32,
+        /// The life of its service.
+        life: u32,
+        /// What it is for.
+        part: NodeRandom,
+        /// Which one of them.
+        nth: u32,
+    }
+    /// Ports and sequence numbers of the clients.
+    ClientRandom, "client-random", GuestRandom {
+        /// Which one of them.
+        nth: u32,
+    }
+    /// A random number of a task.
+    TaskRandom, "task-random", GuestRandom {
+        /// The node.
+        node: u32,
+        /// The life of its service.
+        life: u32,
+        /// The task.
+        task: Lineage,
+        /// How many random things it got before: each execve(2), getrandom(2) and read(2) of /dev/urandom counts once.
+        nth: u64,
+        /// What it is for.
+        part: TaskRandom,
+    }
+    /// The fate of a packet.
+    Packet, "packet", Network {
+        /// Its sender.
+        src: SocketAddr,
+        /// Its receiver.
+        dst: SocketAddr,
+        /// What it is.
+        kind: PacketKind,
+        /// See [`Place`].
+        life: u32,
+        /// See [`Place`].
+        port_use: u32,
+        /// See [`Place`].
+        offset: u32,
+        /// See [`Place`].
+        ack: u32,
+        /// See [`Place`].
+        transmission: u32,
+        /// What is chosen.
+        fate: Fate,
+    }
+    /// When a worker of the workload begins an operation.
+    Arrival, "arrival", Workload {
+        /// The worker.
+        worker: u32,
+        /// How many operations it has begun before.
+        nth: u64,
+    }
+    /// What a worker of the workload does.
+    Operation, "operation", Workload {
+        /// The worker.
+        worker: u32,
+        /// How many operations it has begun before.
+        nth: u64,
+        /// The field that is filled in.
+        field: Word,
+        /// The place in that field.
+        part: u32,
+    }
+    /// Which kinds of faults a run has, and how strong.
+    Swarm, "swarm", Faults {
+        /// The kind.
+        kind: Word,
+    }
+    /// An entry of the plan of faults.
+    Fault, "fault", Faults {
+        /// The kind.
+        kind: Word,
+        /// The node, or 0 if the kind has no target of its own.
+        target: u32,
+        /// Which entry for this kind and target.
+        nth: u64,
+        /// What is chosen.
+        part: Word,
+    }
+}
+
+impl Site {
+    /// The fate of a packet.
+    #[inline]
+    pub fn packet(src: SocketAddr, dst: SocketAddr, kind: PacketKind, place: Place, fate: Fate) -> Site {
+        let Place { life, port_use, offset, ack, transmission } = place;
+        Site::Packet { src, dst, kind, life, port_use, offset, ack, transmission, fate }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn examples() -> Vec<Site> {
+        let task = Lineage::root(0).child(3);
+        let (src, dst) = ("10.0.0.2:33001".parse().expect("v4"), "[fd00::3]:80".parse().expect("v6"));
+        let place = Place { life: 1, port_use: 2, offset: 3, ack: 4, transmission: 5 };
+        let mut all = vec![Site::ClientRandom { nth: 1 }, Site::Arrival { worker: 3, nth: 4 }];
+        all.extend(Trait::ALL.iter().map(|part| Site::Node { node: 7, part: *part }));
+        all.extend(PolicyPart::ALL.iter().map(|part| Site::Policy { part: *part }));
+        for part in TurnPart::ALL {
+            all.push(Site::Turn { node: 1, life: 0, task, nth: 57, part: *part });
+            all.push(Site::FreshTurn { node: 1, life: 0, nth: 57, part: *part });
+        }
+        let node = |part: &NodeRandom| Site::NodeRandom { node: 1, life: 2, part: *part, nth: 0 };
+        all.extend(NodeRandom::ALL.iter().map(node));
+        let random = |part: &TaskRandom| Site::TaskRandom { node: 1, life: 2, task, nth: 9, part: *part };
+        all.extend(TaskRandom::ALL.iter().map(random));
+        for kind in PacketKind::ALL {
+            all.extend(Fate::ALL.iter().map(|fate| Site::packet(src, dst, *kind, place, *fate)));
+        }
+        let word = Word::new;
+        all.push(Site::Operation { worker: 1, nth: 2, field: word("header-1"), part: 0 });
+        all.push(Site::Swarm { kind: word("drop") });
+        all.push(Site::Fault { kind: word("crash"), target: 3, nth: 0, part: word("duration") });
+        all
+    }
+
+    #[test]
+    fn sites_are_told_apart_and_read_back() {
+        let mut seen = std::collections::BTreeSet::new();
+        for site in examples() {
+            let mut mix = Mix::new(0);
+            site.feed(&mut mix);
+            assert!(seen.insert(mix.finish(0)), "{site} has the value of another site");
+            assert_eq!(site.to_string().parse(), Ok(site));
+        }
+        let turn = examples().into_iter().find(|site| matches!(site, Site::Turn { .. })).expect("a turn");
+        assert_eq!(turn.to_string(), "turn(node=1,life=0,task=0.3,nth=57,part=who)");
+    }
+
+    #[test]
+    fn what_names_no_site_is_refused_with_the_reason() {
+        for (text, why) in [
+            ("turn", "it has no `(`"),
+            ("turn(node=1", "it does not end in `)`"),
+            ("tern(node=1)", "there is no such kind of choice"),
+            ("swarm()", "`kind=` is missing"),
+            ("swarm(kind=UP)", "`kind` cannot be `UP`"),
+            ("swarm(kind=drop,kind=drop)", "`kind=drop` is too much"),
+            ("node(part=clock,node=1)", "`node=` is missing"),
+        ] {
+            let error = text.parse::<Site>().expect_err(text);
+            assert!(error.ends_with(why), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Tests of [`Decisions`] as a whole.
+
+use super::*;
+
+fn arrival(nth: u64) -> Site {
+    Site::Arrival { worker: 0, nth }
+}
+
+fn turn(nth: u64) -> Site {
+    Site::Turn { node: 1, life: 0, task: Lineage::root(0), nth, part: TurnPart::Who }
+}
+
+fn run(site: Site) -> Choice {
+    Choice { part: Part::Run, site }
+}
+
+/// A replay, in its run.
+fn replayed(log: Log, mode: Mode) -> Decisions {
+    let seed = log.seed;
+    let mut decisions = Decisions::new(log, mode);
+    decisions.begin_run(seed);
+    decisions
+}
+
+#[test]
+fn a_choice_depends_on_its_seed_and_its_site_only() {
+    let (mut a, mut b) = (Decisions::seeded(7), Decisions::seeded(7));
+    let forth: Vec<u64> = (0..100).map(|nth| a.choose(arrival(nth), 1000)).collect();
+    let back: Vec<u64> = (0..100).rev().map(|nth| b.choose(arrival(nth), 1000)).collect();
+    assert!(forth.iter().eq(back.iter().rev()), "{forth:?} {back:?}");
+    let other: Vec<u64> = (0..100).map(|nth| Decisions::seeded(8).choose(arrival(nth), 1000)).collect();
+    assert_ne!(forth, other);
+    assert_ne!(a.trail(), b.trail(), "the order of choices is part of the trail");
+}
+
+#[test]
+fn the_seeds_of_boot_and_run_are_two() {
+    let mut decisions = Decisions::new(Log::new(1, 2), Mode::Strict);
+    let boot = decisions.choose(turn(0), WORD);
+    decisions.begin_run(2);
+    assert_eq!(boot, Decisions::seeded(1).choose(turn(0), WORD));
+    assert_eq!(decisions.choose(turn(0), WORD), Decisions::seeded(2).choose(turn(0), WORD));
+}
+
+/// Chi-squared over neighbouring sites and seeds, as runs have them.
+#[test]
+fn values_are_uniform() {
+    for bound in [2, 3, 6, 10, 48, 1000] {
+        let mut counts = vec![0u64; bound as usize];
+        let draws = bound * 2_000;
+        for draw in 0..draws {
+            let mut decisions = Decisions::seeded(draw % 50);
+            counts[decisions.choose(turn(draw / 50), bound) as usize] += 1;
+        }
+        let square: u64 = counts.iter().map(|n| n.abs_diff(2_000).pow(2)).sum();
+        // The expectation of the statistic is `bound - 1`, its variance twice that: six standard deviations above.
+        let freedom = bound - 1;
+        let limit = freedom + 6 * (2 * freedom).isqrt() + 12;
+        assert!(square / 2_000 <= limit, "bound {bound}: {} above {limit}: {counts:?}", square / 2_000);
+    }
+}
+
+#[test]
+fn chances_meet_their_rates_and_certainty_asks_nothing() {
+    let mut d = Decisions::seeded(1);
+    let hits = (0..100_000).filter(|nth| d.chance(arrival(*nth), 250_000_000)).count();
+    assert!((24_000..26_000).contains(&hits), "{hits}");
+    let before = d.trail();
+    assert!(!d.chance(arrival(0), 0) && d.chance(arrival(0), 1_000_000_000));
+    assert_eq!(before, d.trail());
+}
+
+#[test]
+fn zero_is_the_plain_choice() {
+    let log = |site, bound| Log::new(0, 1).with(run(site), bound, 0);
+    assert!(!replayed(log(arrival(0), WHOLE), Mode::Strict).chance(arrival(0), 999_999_999));
+    assert_eq!(replayed(log(arrival(0), 11), Mode::Strict).between(arrival(0), 5, 15), 5);
+}
+
+#[test]
+fn a_strict_replay_tells_of_overrides_that_do_not_fit() {
+    let log =
+        Log::new(0, 1).with(run(arrival(0)), 10, 9).with(run(arrival(1)), 10, 9).with(run(arrival(2)), 10, 9);
+    let mut decisions = replayed(log.clone(), Mode::Strict);
+    assert_eq!(decisions.choose(arrival(0), 10), 9);
+    let drawn = decisions.choose(arrival(1), 5);
+    let recorded = Override { bound: 10, value: 9 };
+    let asked = Some(Override { bound: 5, value: drawn });
+    let misfit = Divergence { choice: run(arrival(1)), recorded, asked };
+    let unasked = Divergence { choice: run(arrival(2)), recorded, asked: None };
+    assert_eq!(decisions.divergences(), [misfit, unasked]);
+    assert_eq!(
+        unasked.to_string(),
+        "the choice run:arrival(worker=0,nth=2) is recorded as 9 of 10, but was never asked for"
+    );
+    let mut decisions = replayed(log, Mode::Lenient);
+    assert_eq!((decisions.choose(arrival(0), 10), decisions.choose(arrival(1), 5)), (9, 0));
+    assert_eq!(decisions.divergences(), []);
+}
+
+/// A choice of which there is only one left is a misfit too.
+#[test]
+fn a_strict_replay_tells_of_a_choice_that_is_none_any_more() {
+    let mut decisions = replayed(Log::new(0, 1).with(run(arrival(0)), 10, 0), Mode::Strict);
+    assert_eq!(decisions.choose(arrival(0), 1), 0);
+    assert_eq!(decisions.divergences().len(), 1);
+}
+
+#[test]
+fn an_epoch_gives_its_concerns_another_seed_from_its_time_on() {
+    let mut decisions = Decisions::seeded(1);
+    decisions.branch(99, 2, &[Concern::Workload]);
+    assert!(!decisions.epoch_is_due(99) && decisions.epoch_is_due(100));
+    assert_eq!(decisions.choose(arrival(0), WORD), Decisions::seeded(1).choose(arrival(0), WORD));
+    assert_eq!(decisions.next_epoch(), [Concern::Workload]);
+    assert!(!decisions.epoch_is_due(u64::MAX));
+    assert_eq!(decisions.choose(arrival(1), WORD), Decisions::seeded(2).choose(arrival(1), WORD));
+    assert_eq!(decisions.choose(turn(1), WORD), Decisions::seeded(1).choose(turn(1), WORD));
+    // One that began in the boot goes on in the run.
+    decisions.begin_run(5);
+    assert_eq!(decisions.choose(arrival(1), WORD), Decisions::seeded(2).choose(arrival(1), WORD));
+    assert_eq!(decisions.choose(turn(1), WORD), Decisions::seeded(5).choose(turn(1), WORD));
+}
+
+#[test]
+fn a_log_is_read_back_and_others_are_refused() {
+    let mut decisions = Decisions::new(Log::new(3, 4).with(run(turn(1)), 10, 9), Mode::Strict);
+    decisions.branch(5, 6, &[Concern::Faults, Concern::GuestRandom]);
+    let text = serde_json::to_string(&**decisions.log()).expect("JSON");
+    let back: Log = serde_json::from_str(&text).expect("a log");
+    assert_eq!(back, **decisions.log(), "{text}");
+    for (from, to, why) in [
+        ("\"version\":3", "\"version\":2", "has version 2"),
+        ("run:turn", "turn", "begins with neither"),
+        ("guest-random", "guest", "is no concern"),
+        ("\"seed\":4", "\"seed\":-4", "-4"),
+    ] {
+        let error = serde_json::from_str::<Log>(&text.replace(from, to)).expect_err(why).to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn whoever_listens_hears_of_each_choice() {
+    let mut decisions = Decisions::seeded(1);
+    decisions.choose(turn(0), 5);
+    decisions.listen(true);
+    let value = decisions.choose(turn(1), 5);
+    decisions.choose(turn(2), 1);
+    assert_eq!(decisions.take_made(), [Made { choice: run(turn(1)), bound: 5, value }]);
+    assert_eq!(decisions.take_made(), []);
+}
+
+#[test]
+fn random_bytes_are_one_choice() {
+    let mut decisions = Decisions::seeded(1);
+    decisions.listen(true);
+    let (mut short, mut long) = ([0; 5], [0; 4096]);
+    decisions.bytes(turn(0), &mut short);
+    decisions.bytes(turn(0), &mut long);
+    assert_eq!(short, long[..5]);
+    assert_eq!(decisions.take_made().len(), 2);
+    let ones: u32 = long.iter().map(|byte| byte.count_ones()).sum();
+    assert!((16_384 - 600..16_384 + 600).contains(&ones), "{ones} ones");
+}
