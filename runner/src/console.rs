@@ -6,7 +6,8 @@ use bloodhound_abi::SimTime;
 use bloodhound_kernel::ids::Pid;
 use bloodhound_kernel::node::ConsoleChunk;
 use bloodhound_net::NodeId;
-use bloodhound_sim::world::{LogEntry, Notice};
+use bloodhound_sim::notice::{LogEntry, Notice};
+use bloodhound_sim::services::ServiceChange;
 
 /// A longer line is cut: binary data has none.
 const LONGEST: usize = 4096;
@@ -75,7 +76,7 @@ fn line(node: NodeId, part: Part) -> (usize, Line) {
 }
 
 fn started_between(log: &[LogEntry], node: NodeId, first: SimTime, last: SimTime) -> bool {
-    let started = |e: &LogEntry| matches!(&e.what, Notice::Service(text) if text.ends_with(" started"));
+    let started = |e: &LogEntry| e.what == Notice::Service(ServiceChange::Started);
     log.iter().any(|e| e.node == Some(node) && first < e.at && e.at <= last && started(e))
 }
 
@@ -120,7 +121,7 @@ mod tests {
     #[test]
     fn a_service_that_starts_again_begins_a_line() {
         let started =
-            LogEntry { at: SimTime(5), node: Some(NodeId(1)), what: Notice::Service("a started".into()) };
+            LogEntry { at: SimTime(5), node: Some(NodeId(1)), what: Notice::Service(ServiceChange::Started) };
         let chunks = [chunk(1, 1, 1, "half"), chunk(9, 1, 1, "new\n")];
         let want = [(1, 1, "half".to_owned()), (9, 1, "new".into())];
         assert_eq!(shown(&chunks, std::slice::from_ref(&started)), want);

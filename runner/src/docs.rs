@@ -218,3 +218,17 @@ fn configurations_in_the_documentation_are_valid() {
     }
     assert!(checked >= 4, "only {checked} configurations were found");
 }
+
+#[test]
+fn every_kind_of_event_is_documented() {
+    let page = read("docs/events.md");
+    let told: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` | "))
+        .map(|(k, _)| k)
+        .collect();
+    for kind in bloodhound_sim::event::KINDS {
+        assert_eq!(told.iter().filter(|t| **t == kind).count(), 1, "{kind} in docs/events.md");
+    }
+    assert!(page.contains(&format!("`{}`", crate::events::SCHEMA)), "the version of the format");
+}

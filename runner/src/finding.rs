@@ -7,6 +7,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use bloodhound_abi::digest;
 use bloodhound_decisions::Log;
 use bloodhound_sim::Digest;
 use bloodhound_sim::world::MARK;
@@ -21,6 +22,7 @@ use crate::{boots, platform, report};
 
 /// Version of the format. 2: `platform` says what the platform could do; before, it was a name. 3: `decisions.json` has those of the
 /// boot as well. 4: `decisions.json` has seeds and overrides by the names of choices instead of lists of drawn numbers.
+/// And `digest_version`; digests cover the data of a run.
 const FORMAT: u32 = 4;
 
 /// A file of the host that the run saw.
@@ -57,6 +59,8 @@ pub struct Record {
     pub virtual_time_ns: u64,
     /// Digest of the whole run.
     pub digest: String,
+    /// What the digest covers ([`bloodhound_abi::digest::VERSION`]).
+    pub digest_version: u32,
     /// Steps of the run.
     pub steps: u64,
     /// Why.
@@ -258,9 +262,10 @@ fn record(session: &Session, compose: Option<&Path>, outcome: &Outcome, violatio
         boot: boots::number(&outcome.decisions),
         virtual_time_ns: violation.at.0,
         digest: outcome.digest.clone(),
+        digest_version: digest::VERSION,
         steps: outcome.steps,
         text: violation.text.clone(),
-        faults: report::faults(&outcome.log),
+        faults: report::faults(outcome),
         config: absolute(&session.plan.config),
         compose: compose.map(absolute),
         plan: session.plan_digest.clone(),
@@ -365,6 +370,15 @@ pub fn unchanged(record: &Record, session: &Session) -> Result<(), Failure> {
             env!("CARGO_PKG_VERSION")
         )));
     }
+    if record.digest_version != digest::VERSION {
+        return Err(Failure::usage(format!(
+            "the finding has a digest of version {}, this is version {}: they cannot be compared\nhelp: look for the finding again \
+             with `bloodhound test --first-seed {} --seeds 1`",
+            record.digest_version,
+            digest::VERSION,
+            record.seed
+        )));
+    }
     if record.plan != session.plan_digest {
         return Err(Failure::usage(format!(
             "{}, its compose file or an environment variable in them has changed since the finding was made\nhelp: restore them, or look for the finding again with `bloodhound test`",
@@ -426,6 +440,7 @@ mod tests {
             boot: 0,
             virtual_time_ns: 5,
             digest: digest.into(),
+            digest_version: digest::VERSION,
             steps: 1,
             text: String::new(),
             faults: Vec::new(),

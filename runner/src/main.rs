@@ -14,6 +14,7 @@ mod cpus;
 #[cfg(test)]
 mod docs;
 mod doctor;
+mod events;
 mod exec;
 mod exit;
 #[cfg(test)]

@@ -64,7 +64,7 @@ pub fn write_file(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
 }
 
 /// A name beside `path` that no other process or thread uses.
-fn temporary(directory: &Path, path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn temporary(directory: &Path, path: &Path) -> io::Result<PathBuf> {
     let Some(name) = path.file_name() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the name of a file"));
     };

@@ -1,7 +1,11 @@
 //! Text about a world for people.
 
+use bloodhound_abi::SimTime;
 use bloodhound_kernel::task::TaskState;
-use bloodhound_sim::World;
+use bloodhound_sim::notice::{LogEntry, Notice};
+use bloodhound_sim::{World, timeline};
+
+use crate::session::Outcome;
 
 /// What every sleeping task waits for.
 pub fn waiting(world: &World) -> String {
@@ -22,37 +26,22 @@ pub fn waiting(world: &World) -> String {
     out
 }
 
-/// A log entry as a line.
-pub fn log_line(entry: &bloodhound_sim::world::LogEntry) -> String {
-    use bloodhound_sim::world::Notice;
-    let (what, text) = match &entry.what {
-        Notice::Fault(t) => ("fault", t),
-        Notice::Service(t) => ("service", t),
-        Notice::Phase(t) => ("phase", t),
-        Notice::Output(t) => ("output", t),
-        Notice::Check(t) => ("check", t),
-    };
-    format!("{} {what:<8} {text}", entry.at)
-}
-
-/// The injected faults of a run as lines.
-pub fn faults(log: &[bloodhound_sim::world::LogEntry]) -> Vec<String> {
-    log.iter().filter(|e| is_fault(e)).map(log_line).collect()
+/// The injected faults of a run, and the ends of those that last, as lines.
+pub fn faults(outcome: &Outcome) -> Vec<String> {
+    faults_until(outcome, SimTime::MAX)
 }
 
 /// Those of them until a time.
-pub fn faults_until(log: &[bloodhound_sim::world::LogEntry], at: bloodhound_abi::SimTime) -> Vec<String> {
-    log.iter().filter(|e| is_fault(e) && e.at <= at).map(log_line).collect()
-}
-
-fn is_fault(entry: &bloodhound_sim::world::LogEntry) -> bool {
-    matches!(entry.what, bloodhound_sim::world::Notice::Fault(_))
+pub fn faults_until(outcome: &Outcome, at: SimTime) -> Vec<String> {
+    let is_fault = |e: &&LogEntry| matches!(e.what, Notice::Fault(_) | Notice::FaultEnd(_));
+    let until = outcome.log.iter().filter(is_fault).filter(|e| e.at <= at);
+    until.map(|e| timeline::line(e, &outcome.scenario)).collect()
 }
 
 /// Faults, services and output of a run in order of time.
-pub fn trace(outcome: &crate::session::Outcome) -> String {
-    let mut lines: Vec<(bloodhound_abi::SimTime, String)> =
-        outcome.log.iter().map(|e| (e.at, log_line(e))).collect();
+pub fn trace(outcome: &Outcome) -> String {
+    let mut lines: Vec<(SimTime, String)> =
+        outcome.log.iter().map(|e| (e.at, timeline::line(e, &outcome.scenario))).collect();
     lines.extend(
         outcome
             .console

@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use bloodhound_abi::digest;
 use bloodhound_decisions::{Decisions, Mode};
-use bloodhound_sim::machine::Listen;
+use bloodhound_sim::strace::Strace;
 
 use crate::campaign::totals::{Found, Totals};
 use crate::campaign::verdict::{Judgement, Verdict};
+use crate::events::EventFile;
 use crate::output::{self, Format};
 use crate::platform::{self, Choice, Chosen};
 use crate::session::{Failure, Outcome, Session, Stopped, Worker, host_failure};
@@ -38,6 +40,9 @@ pub struct RunArgs {
     /// Print every system call to standard error
     #[arg(long)]
     strace: bool,
+    /// Write everything that happens in the run to a file, as JSON lines (docs/events.md)
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
     /// How to answer
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
@@ -84,12 +89,18 @@ pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, 
     let boot = boots::boot_of(args.seed, session.plan.boots);
     let mut worker = Worker::new(session.clone(), &chosen, interrupt())?;
     if args.strace {
-        worker.listen(Listen::Text, Box::new(crate::exec::print_step));
+        worker.listen(Box::new(Strace::new(output::eprint)));
+    }
+    let file = args.events.as_deref().map(|path| EventFile::create(path, &session.scenario, args.seed));
+    let file = file.transpose()?;
+    if let Some(file) = &file {
+        worker.listen(file.listener(session.scenario.clone()));
     }
     worker.boot(boots::decisions(boot))?;
     let outcome = worker.run(args.seed).map_err(host_failure)?;
     let judgement = judge(&session, &outcome);
     print(&outcome, &session, &judgement, args.format);
+    file.map_or(Ok(()), |file| file.finish(worker.world()))?;
     Ok(judgement.code)
 }
 
@@ -119,8 +130,11 @@ fn print(outcome: &Outcome, session: &Session, judgement: &Judgement, format: Fo
             }
             println!("operations: {}", outcome.history.operations().len());
             println!(
-                "inputs: {inputs}\ndigest: {}\nsteps: {}\nvirtual_time_ns: {}",
-                outcome.digest, outcome.steps, outcome.virtual_time.0
+                "inputs: {inputs}\ndigest: {}\ndigest_version: {}\nsteps: {}\nvirtual_time_ns: {}",
+                outcome.digest,
+                digest::VERSION,
+                outcome.steps,
+                outcome.virtual_time.0
             );
         }
     }
@@ -147,10 +161,11 @@ fn json(outcome: &Outcome, judgement: &Judgement, inputs: &str) -> serde_json::V
         "boot": boots::number(&outcome.decisions),
         "inputs_digest": inputs,
         "digest": outcome.digest,
+        "digest_version": digest::VERSION,
         "steps": outcome.steps,
         "virtual_time_ns": outcome.virtual_time.0,
         "operations": outcome.history.operations().len(),
-        "faults": report::faults(&outcome.log),
+        "faults": report::faults(outcome),
         "profile": outcome.profile.to_string(),
         "findings": violations,
         "properties": properties,

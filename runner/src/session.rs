@@ -10,12 +10,12 @@ use std::sync::atomic::AtomicBool;
 use bloodhound_abi::SimTime;
 use bloodhound_config::Project;
 use bloodhound_decisions::{Decisions, Divergence, Log};
-use bloodhound_net::NodeId;
 use bloodhound_platform::PatchCode;
-use bloodhound_sim::machine::{Listen, Listener};
+use bloodhound_sim::event::Listener;
+use bloodhound_sim::notice::LogEntry;
 use bloodhound_sim::scenario::{FaultSpec, Scenario};
-use bloodhound_sim::world::{Finding, FindingKind, LogEntry, Phase};
-use bloodhound_sim::{Digest, Ended, Machine, MachineError, World};
+use bloodhound_sim::world::{Finding, FindingKind, Phase};
+use bloodhound_sim::{Digest, Ended, Machine, MachineError, World, timeline};
 use bloodhound_vfs::host::HostBase;
 use bloodhound_workloads::history::History;
 
@@ -108,6 +108,8 @@ pub struct Outcome {
     pub virtual_time: SimTime,
     /// The faults it drew.
     pub profile: FaultSpec,
+    /// What was run; with it, the log has names.
+    pub scenario: Arc<Scenario>,
     /// What happened.
     pub log: Vec<LogEntry>,
     /// What went wrong.
@@ -165,16 +167,17 @@ impl Worker {
         Ok(Worker { machine, session, platform: *chosen, patch })
     }
 
-    /// Calls `listener` at every step.
-    pub fn listen(&mut self, listen: Listen, listener: Listener) {
-        self.machine.set_listener(listen, listener);
+    /// `listener` is told everything that happens from now on.
+    pub fn listen(&mut self, listener: Box<dyn Listener>) {
+        self.machine.listen(listener);
     }
 
     /// Boots the stack with these decisions ([`crate::boots`]) and returns the snapshot.
     ///
     /// # Errors
     /// Services that do not become ready; unsupported calls.
-    pub fn boot(&mut self, decisions: Decisions) -> Result<World, Failure> {
+    pub fn boot(&mut self, mut decisions: Decisions) -> Result<World, Failure> {
+        decisions.listen(self.machine.has_listeners());
         let mut base = self.session.base.clone();
         let world = host::world(&self.session.scenario, &mut base, decisions, Some(self.patch));
         self.machine.restore(world.map_err(Failure::environment)?);
@@ -198,7 +201,7 @@ impl Worker {
             if finding.kind == FindingKind::Unsupported { exit::UNSUPPORTED } else { exit::ENVIRONMENT };
         let world = &self.machine.world;
         let lines = crate::console::lines(&world.console, &world.log);
-        let mut text = crate::unready::text(finding, world, &lines, &|id| self.service_name(id));
+        let mut text = crate::unready::text(finding, world, &lines, &self.session.scenario);
         let hidden = crate::exec::hidden_text(
             &self.session.base,
             "`x-bloodhound: {rootfs: host, read: [PATH]}` in the compose file shows one to a service",
@@ -208,6 +211,11 @@ impl Worker {
             text.push_str(hidden.trim_end());
         }
         Failure { code, text }
+    }
+
+    /// The world as it is.
+    pub fn world(&self) -> &World {
+        &self.machine.world
     }
 
     /// Goes back to a snapshot of any worker.
@@ -238,6 +246,7 @@ impl Worker {
             steps: world.steps,
             virtual_time: world.now,
             profile,
+            scenario: self.session.scenario.clone(),
             log: world.log.clone(),
             violations: Vec::new(),
             judged: Vec::new(),
@@ -295,27 +304,14 @@ impl Worker {
         }
     }
 
-    /// The name of a service or of the node of a script.
-    fn service_name(&self, id: NodeId) -> String {
-        let scenario = &self.session.scenario;
-        let spec = scenario.services.iter().chain(&scenario.helpers).find(|s| s.node == id);
-        spec.map_or_else(|| format!("{id:?}"), |s| s.name.clone())
-    }
-
     fn console(&self) -> Vec<(SimTime, String, String)> {
         let lines = crate::console::lines(&self.machine.world.console, &self.machine.world.log);
-        lines.into_iter().map(|l| (l.at, self.service_name(l.node), l.text)).collect()
+        lines.into_iter().map(|l| (l.at, timeline::name(&self.session.scenario, l.node), l.text)).collect()
     }
 }
 
 fn machine_violation(f: &Finding) -> Violation {
-    let kind = match f.kind {
-        FindingKind::Crash => "crash",
-        FindingKind::Deadlock => "deadlock",
-        FindingKind::Hang => "hang",
-        FindingKind::Unsupported => "unsupported",
-        FindingKind::NotReady => "not-ready",
-    };
+    let kind = f.kind.name();
     Violation { index: None, property: kind.into(), kind: kind.into(), at: f.at, text: f.text.clone() }
 }
 

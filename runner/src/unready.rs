@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_net::NodeId;
-use bloodhound_sim::World;
-use bloodhound_sim::services::State;
-use bloodhound_sim::world::{Finding, Notice};
+use bloodhound_sim::notice::Notice;
+use bloodhound_sim::scenario::Scenario;
+use bloodhound_sim::services::{ServiceChange, State};
+use bloodhound_sim::world::Finding;
+use bloodhound_sim::{World, timeline};
 
 use crate::console::Line;
 use crate::report;
@@ -18,15 +20,16 @@ const FIRST_LINES: usize = 5;
 /// Lines of all others that are shown: the last ones.
 const LAST_LINES: usize = 20;
 
-/// The message. `name` is a service's name.
-pub fn text(finding: &Finding, world: &World, console: &[Line], name: &dyn Fn(NodeId) -> String) -> String {
+/// The message.
+pub fn text(finding: &Finding, world: &World, console: &[Line], scenario: &Scenario) -> String {
+    let name = |id| timeline::name(scenario, id);
     let restless: BTreeSet<NodeId> =
         world.services.iter().filter(|(_, s)| s.starts >= AGAIN_AND_AGAIN).map(|(id, _)| *id).collect();
     let mut text = format!("the stack did not start: {}", finding.text);
     for entry in &world.log {
         let told_below = entry.node.is_some_and(|node| restless.contains(&node));
         if !(told_below && matches!(entry.what, Notice::Service(_))) {
-            text.push_str(&format!("\n  {}", report::log_line(entry)));
+            text.push_str(&format!("\n  {}", timeline::line(entry, scenario)));
         }
     }
     for node in &restless {
@@ -52,7 +55,7 @@ fn last_end(world: &World, node: NodeId) -> String {
     }
     let ends = world.log.iter().rev().filter(|e| e.node == Some(node));
     let last = ends.filter_map(|e| match &e.what {
-        Notice::Service(text) => text.split_once(" ended: ").map(|(_, status)| status.to_owned()),
+        Notice::Service(ServiceChange::Ended(status)) => Some(status),
         _ => None,
     });
     last.take(1).map(|status| format!(", the last time it ended with {status}")).collect()

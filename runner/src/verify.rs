@@ -10,7 +10,12 @@ use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bloodhound_abi::SimTime;
-use bloodhound_sim::machine::{Listen, Listener, StepRecord};
+use bloodhound_abi::digest::{self, Digest};
+use bloodhound_kernel::ids::Tid;
+use bloodhound_kernel::watch::Told;
+use bloodhound_net::NodeId;
+use bloodhound_sim::event::{Event, Listener, Moment};
+use bloodhound_sim::strace::format_result;
 use bloodhound_sim::world::{FindingKind, World};
 use serde_json::{Value as Json, json};
 
@@ -47,7 +52,7 @@ pub struct Args {
 
 /// Everything that one run did.
 struct Run {
-    steps: Vec<StepRecord>,
+    marks: Vec<Mark>,
     digest: String,
     /// Number of steps, those of the boot included.
     total: u64,
@@ -167,11 +172,18 @@ fn compare<'a>(
             if let Some(end) = &run.end {
                 println!("end: {end}");
             }
-            println!("digest: {}\nsteps: {}\nvirtual_time_ns: {}", run.digest, run.total, run.virtual_time.0);
+            println!(
+                "digest: {}\ndigest_version: {}\nsteps: {}\nvirtual_time_ns: {}",
+                run.digest,
+                digest::VERSION,
+                run.total,
+                run.virtual_time.0
+            );
         }
         Format::Json => {
             let mut json = header(args, chosen, true);
             json["digest"] = json!(run.digest);
+            json["digest_version"] = json!(digest::VERSION);
             json["steps"] = json!(run.total);
             json["virtual_time_ns"] = json!(run.virtual_time.0);
             json["end"] = json!(run.end);
@@ -207,8 +219,7 @@ fn differs(args: &Args, chosen: &[Chosen], difference: &Difference, which: [Whic
         text += &format!("\n  {which}: {did}");
     }
     if sides[0] == sides[1] {
-        text +=
-            "\n  the same call: what differs is what it wrote, or packets and output since the step before";
+        text += "\n  the same event with other data: `bloodhound run --events FILE` writes all of it";
     }
     for lacking in chosen.iter().filter(|c| !platform::missing(&c.abilities).is_empty()) {
         text += &format!("\n  {}: such a difference may be no bug of ours", lacking.line());
@@ -218,13 +229,13 @@ fn differs(args: &Args, chosen: &[Chosen], difference: &Difference, which: [Whic
 
 /// The first difference between two runs, with both sides.
 fn difference(a: &Run, b: &Run) -> Option<Difference> {
-    let digest = |run: &Run, i: usize| run.steps.get(i).map(|s| s.digest);
-    let at = (0..a.steps.len().max(b.steps.len())).find(|i| digest(a, *i) != digest(b, *i));
+    let digest = |run: &Run, i: usize| run.marks.get(i).map(|m| m.digest);
+    let at = (0..a.marks.len().max(b.marks.len())).find(|i| digest(a, *i) != digest(b, *i));
     match at {
         Some(i) => {
-            let sides = [a.steps.get(i), b.steps.get(i)];
-            let step = sides.iter().flatten().next().map(|s| s.step);
-            Some(Difference { step, sides: sides.map(describe) })
+            let sides = [a.marks.get(i), b.marks.get(i)];
+            let step = sides.iter().flatten().next().map(|m| m.during());
+            Some(Difference { step, sides: [a, b].map(|run| describe(&run.marks[i.min(run.marks.len())..])) })
         }
         None if a.digest != b.digest => {
             Some(Difference { step: None, sides: [a, b].map(|r| format!("digest {}", r.digest)) })
@@ -233,24 +244,100 @@ fn difference(a: &Run, b: &Run) -> Option<Difference> {
     }
 }
 
-fn describe(step: Option<&StepRecord>) -> String {
-    let Some(s) = step else { return "the run is over".to_owned() };
-    let call = bloodhound_abi::table::info(s.nr).map_or("signal", |i| i.name);
-    let result = bloodhound_sim::strace::format_result(s.result);
-    format!("node {} task {} {call} = {result} at {}", s.node.0, s.tid, s.at)
+/// What a run did from here on: of a call that begins, and of the bytes that it copies, how it ends.
+fn describe(rest: &[Mark]) -> String {
+    let Some(mark) = rest.first() else { return "the run is over".to_owned() };
+    let end = |tid| move |m: &&Mark| m.node == mark.node && matches!(m.what, What::Call(t, ..) if t == tid);
+    match mark.what {
+        What::Trap(tid, nr) => match rest.iter().find(end(tid)) {
+            Some(end) => end.text(),
+            None => format!("{} begins {}", mark.task(tid), call(nr)),
+        },
+        What::Moved(tid) => match rest.iter().find(end(tid)) {
+            Some(end) => end.text() + ", and the bytes that it copied",
+            None => format!("{} copies bytes", mark.task(tid)),
+        },
+        _ => mark.text(),
+    }
 }
 
-/// Steps as they are made.
-#[derive(Clone, Default)]
-struct Steps(Arc<Mutex<Vec<StepRecord>>>);
+fn call(nr: u64) -> &'static str {
+    bloodhound_abi::table::info(nr).map_or("a call without a name", |i| i.name)
+}
 
-impl Steps {
-    fn listener(&self) -> Listener {
-        let sink = self.clone();
-        Box::new(move |step| sink.0.lock().unwrap_or_else(PoisonError::into_inner).push(step))
+/// An event of a run, as much of it as a comparison tells.
+#[derive(Clone, Copy)]
+struct Mark {
+    /// Of the run up to the event.
+    digest: Digest,
+    /// Steps made by then.
+    step: u64,
+    node: Option<NodeId>,
+    at: SimTime,
+    what: What,
+}
+
+/// What happened.
+#[derive(Clone, Copy)]
+enum What {
+    /// A task made the call with this number.
+    Trap(Tid, u64),
+    /// It ended with this result.
+    Call(Tid, u64, u64),
+    /// A call of it copied bytes.
+    Moved(Tid),
+    /// Something else, by the name of its kind.
+    Other(&'static str),
+}
+
+impl Mark {
+    fn of(moment: &Moment, event: &Event<'_>) -> Mark {
+        let what = match event {
+            Event::Trap { tid, call, .. } => What::Trap(*tid, call.nr()),
+            Event::Call { tid, call, result, .. } => What::Call(*tid, call.nr(), *result),
+            Event::Task { tid, told: Told::Moved(_), .. } => What::Moved(*tid),
+            other => What::Other(other.kind()),
+        };
+        let Moment { at, node, step, digest } = *moment;
+        Mark { digest, step, node, at, what }
     }
 
-    fn take(&self) -> Vec<StepRecord> {
+    fn task(&self, tid: Tid) -> String {
+        let node = self.node.map_or_else(String::new, |node| format!("node {} ", node.0));
+        format!("{node}task {}", tid.0)
+    }
+
+    fn text(&self) -> String {
+        let at = self.at;
+        match (self.what, self.node) {
+            (What::Call(tid, nr, result), _) => {
+                format!("{} {} = {} at {at}", self.task(tid), call(nr), format_result(result))
+            }
+            (What::Trap(tid, _) | What::Moved(tid), _) => format!("{} at {at}", self.task(tid)),
+            (What::Other(kind), Some(node)) => format!("node {} {kind} at {at}", node.0),
+            (What::Other(kind), None) => format!("{kind} at {at}"),
+        }
+    }
+
+    /// The step that the event belongs to: those between two steps to the second one.
+    fn during(&self) -> u64 {
+        self.step + u64::from(!matches!(self.what, What::Call(..)))
+    }
+}
+
+/// Events as they happen.
+#[derive(Clone, Default)]
+struct Marks(Arc<Mutex<Vec<Mark>>>);
+
+impl Marks {
+    fn listener(&self) -> Box<dyn Listener> {
+        let sink = self.clone();
+        Box::new(move |moment: &Moment, event: &Event<'_>| {
+            sink.0.lock().unwrap_or_else(PoisonError::into_inner).push(Mark::of(moment, event));
+        })
+    }
+
+    fn take(&self) -> Vec<Mark> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -270,19 +357,19 @@ struct Booted {
     number: u64,
     worker: Worker,
     snapshot: World,
-    steps: Steps,
-    /// The steps of the boot, which every run begins with.
-    boot: Vec<StepRecord>,
+    marks: Marks,
+    /// The events of the boot, which every run begins with.
+    boot: Arc<Vec<Mark>>,
 }
 
 impl Booted {
     fn new(session: Arc<Session>, chosen: &Chosen, number: u64) -> Result<Booted, Failure> {
         let mut worker = Worker::new(session, chosen, interrupt())?;
-        let steps = Steps::default();
-        worker.listen(Listen::Steps, steps.listener());
+        let marks = Marks::default();
+        worker.listen(marks.listener());
         let snapshot = worker.boot(boots::decisions(number))?;
-        let boot = steps.take();
-        Ok(Booted { number, worker, snapshot, steps, boot })
+        let boot = Arc::new(marks.take());
+        Ok(Booted { number, worker, snapshot, marks, boot })
     }
 }
 
@@ -291,7 +378,7 @@ impl Subject for Stack {
         let fresh = self.fresh;
         self.fresh = !fresh;
         let number = boots::boot_of(seed, self.session.plan.boots);
-        let Booted { worker, steps, boot, .. } = match &mut self.current {
+        let Booted { worker, marks, boot, .. } = match &mut self.current {
             Some(booted) if !fresh && booted.number == number => {
                 booted.worker.restore(&booted.snapshot);
                 booted
@@ -312,10 +399,8 @@ impl Subject for Stack {
             Some(Stopped::Unsupported(what)) => Some(format!("unsupported: {what}")),
             _ => None,
         };
-        let mut all = boot.clone();
-        all.append(&mut steps.take());
         Ok(Run {
-            steps: all,
+            marks: boot.iter().copied().chain(marks.take()).collect(),
             digest: outcome.digest,
             total: outcome.steps,
             virtual_time: outcome.virtual_time,
@@ -337,8 +422,8 @@ impl Subject for Program<'_> {
     fn run(&mut self, seed: u64) -> Result<Run, Failure> {
         let mut machine = self.single.machine(&self.chosen, seed)?;
         machine.set_interrupt(interrupt());
-        let steps = Steps::default();
-        machine.set_listener(Listen::Steps, steps.listener());
+        let marks = Marks::default();
+        machine.listen(marks.listener());
         let mut at = 0;
         let mut stdin = |wanted| {
             let supply = self.stdin.borrow_mut().get_or_insert_with(Kept::standard).supply(at, wanted);
@@ -354,7 +439,7 @@ impl Subject for Program<'_> {
             _ => exit::PASS,
         };
         Ok(Run {
-            steps: steps.take(),
+            marks: marks.take(),
             digest: world.digest.to_string(),
             total: world.steps,
             virtual_time: world.now,

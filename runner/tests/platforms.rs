@@ -47,7 +47,7 @@ fn stack(name: &str) -> PathBuf {
     let _ignored = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).expect("a directory");
     let compose = "services:\n  box:\n    command: [/bin/busybox, sh, -c, 'n=0; while [ $$n -lt 40 ]; do n=$$((n+1)); echo $$n; /bin/busybox sleep 0.1; done; exit 3']\n    x-bloodhound: {rootfs: host}\n    restart: \"no\"\n";
-    let config = "compose: compose.yaml\nsimulation: {max_time: 20s}\nfaults: {process: {pause_probability: 0.01}}\nproperties:\n  - name: stays up\n    kind: safety\n    check: {type: no-crash}\n";
+    let config = "compose: compose.yaml\nsimulation: {max_time: 20s}\nfaults: {process: {pause_probability: 0.001}}\nproperties:\n  - name: stays up\n    kind: safety\n    check: {type: no-crash}\n";
     std::fs::write(dir.join("compose.yaml"), compose).expect("a file");
     std::fs::write(dir.join("bloodhound.yaml"), config).expect("a file");
     dir
@@ -103,7 +103,8 @@ fn the_platform_is_named_in_every_answer_and_in_the_finding() {
     let finding = json(&tested)["findings"][0]["replay"].as_str().expect("a finding").to_owned();
     let path = dir.join(&finding).join("finding.json");
     let record: Value = serde_json::from_slice(&std::fs::read(&path).expect("a finding")).expect("JSON");
-    assert_eq!(record["format"], 3);
+    assert_eq!(record["format"], 4);
+    assert_eq!(record["digest_version"], 2);
     assert_eq!(record["boot"], 0);
     is_platform(&record["platform"], "ptrace");
     assert_eq!(record["platform"].get("trap_cost_ns"), None, "findings do not depend on the host's speed");

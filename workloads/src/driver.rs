@@ -7,7 +7,7 @@ use bloodhound_abi::SimTime;
 use bloodhound_decisions::Decisions;
 use bloodhound_net::Stack;
 
-use crate::history::History;
+use crate::history::{History, OpId};
 use crate::http::{HttpConfig, HttpDriver};
 
 /// What a driver is made from.
@@ -33,6 +33,15 @@ pub enum Driver {
     Http(HttpDriver),
 }
 
+/// Something that happened to an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It was sent.
+    Began(OpId),
+    /// It has its outcome.
+    Ended(OpId),
+}
+
 impl Driver {
     /// A driver that does nothing until [`Driver::start`].
     pub fn new(config: DriverConfig) -> Driver {
@@ -45,6 +54,13 @@ impl Driver {
     pub fn history(&self) -> &History {
         match self {
             Driver::Http(driver) => driver.history(),
+        }
+    }
+
+    /// What happened to operations since the last call, in order.
+    pub fn take_progress(&mut self) -> Vec<Progress> {
+        match self {
+            Driver::Http(driver) => driver.take_progress(),
         }
     }
 

@@ -157,6 +157,7 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
         "virtual_time_ns": totals.virtual_ns,
         "operations": totals.operations,
         "faults": totals.faults,
+        "digest_version": bloodhound_abi::digest::VERSION,
         "fault_coverage_per_mille": totals.coverage,
         "junit": junit,
         "exit_code": judgement.code,

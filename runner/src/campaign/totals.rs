@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use bloodhound_abi::SimTime;
+use bloodhound_sim::notice::Notice;
 use bloodhound_sim::scenario::FaultSpec;
 
 use crate::judge::{Exercise, Judged};
@@ -32,7 +33,7 @@ pub struct Found {
 
 impl Found {
     pub fn new(outcome: &Outcome, violation: &Violation, kept: Result<PathBuf, String>) -> Found {
-        let mut faults = report::faults_until(&outcome.log, violation.at);
+        let mut faults = report::faults_until(outcome, violation.at);
         faults.drain(..faults.len().saturating_sub(RECENT));
         Found {
             seed: outcome.seed,
@@ -208,9 +209,10 @@ impl Totals {
         self.steps += outcome.steps;
         self.virtual_ns += outcome.virtual_time.0;
         self.operations += outcome.history.operations().len() as u64;
-        for line in report::faults(&outcome.log) {
-            let kind = line.split_whitespace().nth(2).unwrap_or("?").to_string();
-            *self.faults.entry(kind).or_default() += 1;
+        for entry in &outcome.log {
+            if let Notice::Fault(fault) = &entry.what {
+                *self.faults.entry(fault.kind().to_owned()).or_default() += 1;
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,13 +13,16 @@ use bloodhound_decisions::Decisions;
 use bloodhound_kernel::stdin::Supply;
 use bloodhound_net::NodeId;
 use bloodhound_platform::{PatchCode, Platform};
-use bloodhound_sim::machine::{Listen, StepRecord, TestModes};
+use bloodhound_sim::machine::TestModes;
+use bloodhound_sim::notice::{LogEntry, Notice};
 use bloodhound_sim::scenario::Scenario;
 use bloodhound_sim::services::State;
-use bloodhound_sim::world::{FindingKind, Notice, World};
-use bloodhound_sim::{Digest, Ended, Machine};
+use bloodhound_sim::strace::Strace;
+use bloodhound_sim::world::{FindingKind, World};
+use bloodhound_sim::{Digest, Ended, Machine, timeline};
 use bloodhound_vfs::host::HostBase;
 
+use crate::events::EventFile;
 use crate::output::eprint;
 use crate::platform::{self, Choice, Chosen};
 use crate::run::fail;
@@ -45,6 +49,9 @@ pub struct Args {
     /// Print every system call with its result to standard error
     #[arg(long)]
     strace: bool,
+    /// Write everything that happens in the run to a file, as JSON lines (docs/events.md)
+    #[arg(long, value_name = "FILE")]
+    events: Option<PathBuf>,
     /// Print platform, digests of the inputs and of the run, steps and virtual time to standard error at the end
     #[arg(long)]
     summary: bool,
@@ -92,27 +99,32 @@ impl Single {
     /// # Errors
     /// What the platform or the setup says.
     pub fn machine(&self, chosen: &Chosen, seed: u64) -> Result<Machine, Failure> {
-        self.machine_on(chosen.open()?, seed)
+        self.machine_on(chosen.open()?, Decisions::seeded(seed))
     }
 
     /// The same on a platform that is open, with what is to be patched in code.
     fn machine_on(
         &self,
         (platform, patch): (Box<dyn Platform>, PatchCode),
-        seed: u64,
+        decisions: Decisions,
     ) -> Result<Machine, Failure> {
         let mut base = self.base.clone();
-        let world = host::world(&self.scenario, &mut base, Decisions::seeded(seed), Some(patch))
-            .map_err(Failure::environment)?;
+        let world =
+            host::world(&self.scenario, &mut base, decisions, Some(patch)).map_err(Failure::environment)?;
         Ok(Machine::new(world, self.scenario.clone(), platform, Box::new(base)))
+    }
+
+    /// What the host answered to writes that it did not take, as lines.
+    fn refused(&self, world: &World) -> String {
+        let refused = |e: &&LogEntry| matches!(e.what, Notice::Refused(_));
+        world.log.iter().filter(refused).map(|e| timeline::line(e, &self.scenario) + "\n").collect()
     }
 
     /// Digest of everything that went into a run but its seed: host files, command line, standard input, and what the host
     /// answered to writes.
     fn inputs(&self, input: Digest, world: &World) -> Digest {
         let scenario = format!("{:?}", self.scenario);
-        let refused = world.log.iter().filter(|e| matches!(e.what, Notice::Output(_)));
-        let refused: String = refused.map(|e| crate::report::log_line(e) + "\n").collect();
+        let refused = self.refused(world);
         inputs::digest(&self.base, &[scenario.as_bytes(), input.to_string().as_bytes(), refused.as_bytes()])
     }
 }
@@ -136,9 +148,16 @@ pub fn run_on(args: &Args, chosen: &Chosen) -> Result<u8, Failure> {
 
 fn run_with(args: &Args, chosen: &Chosen, open: (Box<dyn Platform>, PatchCode)) -> Result<u8, Failure> {
     let single = Single::new(&args.surroundings, &args.command)?;
-    let mut machine = single.machine_on(open, args.seed)?;
+    let mut decisions = Decisions::seeded(args.seed);
+    decisions.listen(args.events.is_some());
+    let mut machine = single.machine_on(open, decisions)?;
     if args.strace {
-        machine.set_listener(Listen::Text, Box::new(print_step));
+        machine.listen(Box::new(Strace::new(eprint)));
+    }
+    let file = args.events.as_deref().map(|path| EventFile::create(path, &single.scenario, args.seed));
+    let file = file.transpose()?;
+    if let Some(file) = &file {
+        machine.listen(file.listener(single.scenario.clone()));
     }
     if args.torment > 0 {
         machine.set_modes(TestModes {
@@ -165,18 +184,18 @@ fn run_with(args: &Args, chosen: &Chosen, open: (Box<dyn Platform>, PatchCode)) 
         eprint(&hidden_text(&single.base, "`--read PATH` shows one to the program"));
     }
     if args.summary {
-        for entry in world.log.iter().filter(|e| matches!(e.what, Notice::Output(_))) {
-            eprint(&format!("{}\n", crate::report::log_line(entry)));
-        }
+        eprint(&single.refused(world));
         eprint(&format!(
-            "platform: {}\ninputs: {}\ndigest: {}\nsteps: {}\nvirtual_time_ns: {}\n",
+            "platform: {}\ninputs: {}\ndigest: {}\ndigest_version: {}\nsteps: {}\nvirtual_time_ns: {}\n",
             chosen.line(),
             single.inputs(input.digest, world),
             world.digest,
+            bloodhound_abi::digest::VERSION,
             world.steps,
             world.now.0
         ));
     }
+    file.map_or(Ok(()), |file| file.finish(world))?;
     Ok(end.code())
 }
 
@@ -266,15 +285,6 @@ pub fn drive(machine: &mut Machine, stdin: &mut dyn FnMut(usize) -> Supply) -> R
             (_, Ended::Interrupted) => End::Interrupted,
         });
     }
-}
-
-/// A step as a line on standard error.
-pub fn print_step(step: StepRecord) {
-    let what = step.text.unwrap_or_else(|| match step.nr {
-        u64::MAX => format!("--- {} ---", bloodhound_kernel::signal::name(step.result as u32)),
-        nr => format!("system call {nr} = {}", bloodhound_sim::strace::format_result(step.result)),
-    });
-    eprint(&format!("{} [{}] {what}\n", step.at, step.tid));
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 pub mod args;
 pub mod call;
 pub mod consts;
+pub mod digest;
 pub mod errno;
 pub mod exception;
 pub mod flags;

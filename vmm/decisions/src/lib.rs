@@ -266,9 +266,10 @@ impl Decisions {
         self.trail
     }
 
-    /// Keeps choices from now on for [`Decisions::take_made`], or no longer.
+    /// Keeps choices from now on for [`Decisions::take_made`], or no longer. Those that are kept stay.
     pub fn listen(&mut self, on: bool) {
-        self.made = on.then(Vec::new);
+        let kept = self.made.take().unwrap_or_default();
+        self.made = on.then_some(kept);
     }
 
     /// The choices since this was last called.

@@ -2,6 +2,7 @@
 //! base file system, the decisions).
 
 pub use bloodhound_abi::args::{Fd, Hex, Path, Ptr};
+use bloodhound_abi::digest::Moved;
 pub use bloodhound_abi::flags::*;
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Decisions;
@@ -14,6 +15,7 @@ use crate::node::Node;
 use crate::process::{FdEntry, Process};
 use crate::task::{Resumed, Task};
 use crate::wait::{Stop, SysResult};
+use crate::watch::{Told, Watch, Whose};
 
 /// What the kernel sees outside of the node on which it runs.
 pub struct Outside<'a> {
@@ -21,17 +23,35 @@ pub struct Outside<'a> {
     pub base: &'a mut dyn BaseFs,
     /// The source of choice.
     pub decisions: &'a mut Decisions,
+    /// Who is told what happens.
+    pub watch: Option<&'a mut dyn Watch>,
 }
 
 impl<'a> Outside<'a> {
-    /// A view of both.
+    /// A view of both; nobody is told what happens.
     pub fn new(base: &'a mut dyn BaseFs, decisions: &'a mut Decisions) -> Outside<'a> {
-        Outside { base, decisions }
+        Outside { base, decisions, watch: None }
+    }
+
+    /// The same, and `watch` is told what happens.
+    pub fn watched(self, watch: &'a mut dyn Watch) -> Outside<'a> {
+        Outside { watch: Some(watch), ..self }
     }
 
     /// The same view for a shorter time.
     pub fn reborrow(&mut self) -> Outside<'_> {
-        Outside { base: &mut *self.base, decisions: &mut *self.decisions }
+        let watch = match &mut self.watch {
+            Some(watch) => Some(&mut **watch as &mut dyn Watch),
+            None => None,
+        };
+        Outside { base: &mut *self.base, decisions: &mut *self.decisions, watch }
+    }
+
+    /// Tells what happened to a task of `node`.
+    pub(crate) fn tell(&mut self, node: &Node, (pid, tid): (Pid, Tid), told: &Told<'_>) {
+        if let Some(watch) = &mut self.watch {
+            watch.tell(Whose { node: node.config.id, at: node.clock, pid, tid }, told);
+        }
     }
 }
 
@@ -49,13 +69,15 @@ pub struct Ctx<'a> {
     pub resumed: Option<Resumed>,
     /// Set when a signal without a handler had interrupted the call: when its relative timeout ends.
     pub restart_deadline: Option<SimTime>,
+    /// Bytes copied from and to user memory so far; the dispatcher tells of them ([`Told::Moved`]).
+    pub(crate) moved: Moved,
 }
 
 impl<'a> Ctx<'a> {
     /// A view for `tid`.
     pub fn new(node: &'a mut Node, tid: Tid, outside: Outside<'a>) -> Ctx<'a> {
         let pid = node.task(tid).pid;
-        Ctx { node, tid, pid, outside, resumed: None, restart_deadline: None }
+        Ctx { node, tid, pid, outside, resumed: None, restart_deadline: None, moved: Moved::default() }
     }
 
     /// The caller.

@@ -9,8 +9,9 @@ use bloodhound_abi::{Errno, syscalls};
 use crate::ctx::{Ctx, Outside};
 use crate::ids::*;
 use crate::node::Node;
-use crate::task::TaskState;
-use crate::wait::{Restart, Stop, SysResult, Wait};
+use crate::task::{Resumed, TaskState};
+use crate::wait::{Restart, Resume, Stop, SysResult, Wait};
+use crate::watch::Told;
 
 macro_rules! handle {
     ($k:ident, $name:ident, ($($arg:ident),*), errno $e:ident) => {
@@ -54,6 +55,16 @@ pub enum Outcome {
     Unsupported(String),
 }
 
+/// Whether the call came no further than it was: it sleeps for what it waited for already. What it copied then is not told, for
+/// how often a call is woken for nothing is nothing that happens.
+fn is_idle(result: &SysResult, resumed: Option<&Resumed>) -> bool {
+    match (result, resumed) {
+        (Err(Stop::Block(wait)), Some(before)) => wait.resume == before.wait.resume,
+        (Err(Stop::Block(wait)), None) => wait.resume == Resume::Retry,
+        _ => false,
+    }
+}
+
 impl Node {
     /// Runs a call that the task has made.
     pub fn syscall(&mut self, tid: Tid, call: Call, outside: &mut Outside<'_>) -> Outcome {
@@ -84,8 +95,13 @@ impl Node {
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         ctx.resumed = resumed.clone();
         ctx.restart_deadline = ctx.task_mut().restart_deadline.take();
+        let pid = ctx.pid;
         let result = dispatch(&mut ctx, call);
+        let moved = ctx.moved;
         self.drain_net();
+        if !moved.is_empty() && !is_idle(&result, resumed.as_ref()) {
+            outside.tell(self, (pid, tid), &Told::Moved(moved));
+        }
         let value = match result {
             Ok(value) => value,
             Err(Stop::Errno(e)) => e.as_ret(),

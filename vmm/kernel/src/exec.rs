@@ -20,6 +20,7 @@ use crate::path::Place;
 use crate::process::{ExitStatus, FdEntry, FdTable, Process};
 use crate::task::{Task, TaskState};
 use crate::wait::{Stop, SysResult};
+use crate::watch::Told;
 
 /// "BINPRM_BUF_SIZE": how much of a script's first line counts.
 const SCRIPT_LINE: usize = 256;
@@ -315,6 +316,8 @@ impl Ctx<'_> {
         task.altstack = bloodhound_abi::structs::StackT { flags: c::SS_DISABLE as i32, ..Default::default() };
         (task.clear_child_tid, task.robust_list) = (0, 0);
         task.comm = comm;
+        let Ctx { node, tid, outside, .. } = self;
+        outside.tell(node, (pid, *tid), &Told::Exec { path: &node.process(pid).exe });
     }
 
     /// "if the execve() was called by a thread that is not the leader, it takes the leader's thread ID" (execve(2)).
@@ -539,6 +542,7 @@ impl Node {
         self.roots += 1;
         self.tasks.insert(tid, task);
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
+        ctx.outside.tell(ctx.node, (pid, tid), &Told::Began { parent: None });
         let result = ctx.start_program(program);
         match result {
             Ok(()) => {

@@ -38,3 +38,4 @@ pub mod timer;
 pub mod unix;
 pub mod vdso;
 pub mod wait;
+pub mod watch;

@@ -23,6 +23,7 @@ use crate::node::Node;
 use crate::process::{ChildEvent, ExitStatus};
 use crate::task::TaskState;
 use crate::wait::{Object, Restart, Stop, Wait};
+use crate::watch::{Disposition, Told};
 
 /// ERESTARTSYS and its kind as the kernel keeps them in rax between interruption and delivery (linux/errno.h).
 const ERESTARTSYS: u64 = (-512i64) as u64;
@@ -89,6 +90,19 @@ fn default_action(signo: u32) -> Default_ {
         | c::SIGXFSZ
         | c::SIGSYS => Default_::Core,
         _ => Default_::Terminate,
+    }
+}
+
+/// What a signal does, for whoever is told.
+fn disposition(action: &Sigaction, signo: u32) -> Disposition {
+    match action.handler {
+        c::SIG_IGN => Disposition::Ignored,
+        c::SIG_DFL => match default_action(signo) {
+            Default_::Ignore | Default_::Continue => Disposition::Ignored,
+            Default_::Stop => Disposition::Stopped,
+            Default_::Terminate | Default_::Core => Disposition::Killed,
+        },
+        _ => Disposition::Handled,
     }
 }
 
@@ -421,6 +435,8 @@ impl Node {
     fn deliver(&mut self, tid: Tid, pid: Pid, info: Siginfo, outside: &mut Outside<'_>) -> bool {
         let signo = info.signo as u32;
         let action = self.action(pid, signo);
+        let disposition = disposition(&action, signo);
+        outside.tell(self, (pid, tid), &Told::Signal { signo, disposition });
         if action.handler == c::SIG_IGN {
             return true;
         }

@@ -34,7 +34,7 @@ pub use fabric::{
     Delivery, DropReason, Fabric, LinkConfig, Mishaps, NodeId, PartitionId, PartitionKind, Routed,
 };
 pub use options::{
-    Datagram, Options, ReadyFlags, Shutdown, SockOpt, SocketId, SocketInfo, TcpInfo, TcpState,
+    Datagram, Options, ReadyFlags, Shutdown, SockOpt, SocketId, SocketInfo, StateChange, TcpInfo, TcpState,
 };
 pub use packet::{Body, Flags, Packet, Proto, Segment, Unreachable};
 pub use stack::Stack;

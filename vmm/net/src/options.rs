@@ -168,6 +168,38 @@ pub enum TcpState {
     Closing = 11,
 }
 
+impl TcpState {
+    /// Its name, as ss(8) has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TcpState::Established => "established",
+            TcpState::SynSent => "syn-sent",
+            TcpState::SynRecv => "syn-recv",
+            TcpState::FinWait1 => "fin-wait-1",
+            TcpState::FinWait2 => "fin-wait-2",
+            TcpState::TimeWait => "time-wait",
+            TcpState::Close => "closed",
+            TcpState::CloseWait => "close-wait",
+            TcpState::LastAck => "last-ack",
+            TcpState::Listen => "listening",
+            TcpState::Closing => "closing",
+        }
+    }
+}
+
+/// A TCP socket has another state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StateChange {
+    /// The socket; its number is not given again.
+    pub id: SocketId,
+    /// Its address.
+    pub local: SocketAddr,
+    /// The other end, if it has one.
+    pub peer: Option<SocketAddr>,
+    /// The state that it has now.
+    pub state: TcpState,
+}
+
 /// A received datagram.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Datagram {

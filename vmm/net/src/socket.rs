@@ -54,6 +54,8 @@ pub(crate) struct Common {
     pub(crate) wake: ReadyFlags,
     /// Place in the stack's list of events that were not yet taken.
     pub(crate) event: Option<u32>,
+    /// The state in the last [`crate::StateChange`] about the socket.
+    pub(crate) told: TcpState,
 }
 
 impl Common {
@@ -78,6 +80,7 @@ impl Common {
             unaccepted: false,
             wake: ReadyFlags::empty(),
             event: None,
+            told: TcpState::Close,
         }
     }
 

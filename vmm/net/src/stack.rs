@@ -12,7 +12,8 @@ use crate::iface::{Interfaces, shown, unspecified};
 use crate::naming::PortUses;
 use crate::socket::{Common, Cx, Kind, Socket, Udp};
 use crate::{
-    Config, Options, Packet, Proto, ReadyFlags, SockOpt, SocketId, SocketInfo, TcpInfo, TcpState, seq,
+    Config, Options, Packet, Proto, ReadyFlags, SockOpt, SocketId, SocketInfo, StateChange, TcpInfo,
+    TcpState, seq,
 };
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_persistent::{Map, Set, Table};
@@ -47,6 +48,8 @@ pub struct Stack {
     /// Sockets with a deadline.
     timers: Set<(SimTime, SocketId)>,
     events: Vec<(SocketId, ReadyFlags)>,
+    /// Changes of connections that were not yet taken.
+    changes: Vec<StateChange>,
     /// Where the search for an ephemeral port goes on, as an offset into the range; rounds through the range are added.
     next_port: u64,
     /// Which life of its node it belongs to.
@@ -71,6 +74,7 @@ impl Stack {
             listeners: Set::new(),
             timers: Set::new(),
             events: Vec::new(),
+            changes: Vec::new(),
             next_port,
             life: 0,
             port_uses: PortUses::default(),

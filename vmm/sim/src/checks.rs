@@ -10,11 +10,14 @@ use bloodhound_kernel::ids::Pid;
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_net::NodeId;
 use bloodhound_workloads::http::request::Request;
-use bloodhound_workloads::http::{Expect, Probe, Target};
+use bloodhound_workloads::http::{Answer, Expect, Probe, Target};
 
+use crate::event::Event;
 use crate::machine::Machine;
+use crate::notice::{CheckResult, Notice, PhaseChange};
 use crate::queue::Due;
-use crate::world::{Notice, Phase};
+use crate::timeline::evidence;
+use crate::world::Phase;
 
 /// When a check has to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,10 +156,9 @@ impl Machine {
                     self.world.queue.push(deadline, Due::CheckTimeout(index, pid.0));
                 }
                 Err(e) => {
-                    let path = String::from_utf8_lossy(&program.path).into_owned();
-                    let why = format!("the script {path} cannot be run: {e}");
-                    self.world.note(None, Notice::Check(format!("{}: {why}", spec.name)));
-                    self.world.checks[index].verdict = Verdict::Impossible(why);
+                    let result = CheckResult::Impossible { script: program.path.clone(), errno: e };
+                    self.world.checks[index].verdict = Verdict::Impossible(evidence(&result));
+                    self.note(None, Notice::Check { index, result });
                     self.conclude_run();
                 }
             },
@@ -170,8 +172,7 @@ impl Machine {
             let Some(probe) = &mut self.world.checks[index].probe else { continue };
             if let Some(result) = probe.poll(&mut prober.stack, now) {
                 self.world.checks[index].probe = None;
-                let answered = !result.as_ref().is_err_and(|why| why.starts_with("no response"));
-                self.attempt_ended(index, result, answered);
+                self.attempt_ended(index, result);
             }
         }
     }
@@ -191,15 +192,14 @@ impl Machine {
             .collect();
         let text = String::from_utf8_lossy(&output);
         let shown: String = text.trim().chars().take(400).collect();
+        let why =
+            || format!("the script ended with {status}{}{shown}", if shown.is_empty() { "" } else { ": " });
         let result = match status {
-            ExitStatus::Code(0) => Ok(()),
-            other => Err(format!(
-                "the script ended with {other}{}{shown}",
-                if shown.is_empty() { "" } else { ": " }
-            )),
+            ExitStatus::Code(0) => Answer::Right,
+            ExitStatus::Code(_) => Answer::Wrong(why()),
+            ExitStatus::Signal { .. } => Answer::Missing(why()),
         };
-        let answered = matches!(status, ExitStatus::Code(_));
-        self.attempt_ended(index, result, answered);
+        self.attempt_ended(index, result);
         true
     }
 
@@ -214,43 +214,44 @@ impl Machine {
         self.world.node_mut(node).send_process(running, info);
     }
 
-    /// `answered`: there was an answer, right or wrong.
-    fn attempt_ended(&mut self, index: usize, result: Result<(), String>, answered: bool) {
+    /// An attempt to ask came to an answer, or to none.
+    fn attempt_ended(&mut self, index: usize, answer: Answer) {
         let scenario = self.scenario.clone();
         let spec = &scenario.checks[index];
         let now = self.world.now;
         let state = &mut self.world.checks[index];
         state.asked += 1;
-        state.answered += u64::from(answered);
-        if let (false, Err(why), None) = (answered, &result, &state.unanswered) {
-            state.unanswered = Some(why.clone());
+        match &answer {
+            Answer::Right | Answer::Wrong(_) => state.answered += 1,
+            Answer::Missing(why) => {
+                state.unanswered.get_or_insert_with(|| why.clone());
+            }
         }
         let next = now.after(spec.interval);
-        match (spec.kind, result) {
-            (CheckKind::Invariant, Ok(())) => {
+        match (spec.kind, answer) {
+            (CheckKind::Invariant, Answer::Right) => {
                 self.world.checks[index].verdict = Verdict::Passed(now);
                 self.world.queue.push(next, Due::Check(index));
             }
             // No answer under faults says nothing about what must always hold; a wrong answer does.
-            (CheckKind::Invariant, Err(_)) if !answered => {
+            (CheckKind::Invariant, Answer::Missing(_)) => {
                 self.world.queue.push(next, Due::Check(index));
             }
-            (CheckKind::Liveness, Err(why)) if !self.out_of_time(spec.timeout) => {
+            (CheckKind::Liveness, Answer::Wrong(why) | Answer::Missing(why))
+                if !self.out_of_time(spec.timeout) =>
+            {
                 self.world.checks[index].last = Some(why);
                 self.world.queue.push(next, Due::Check(index));
             }
-            (_, Ok(())) => {
+            (_, Answer::Right) => {
                 self.world.checks[index].verdict = Verdict::Passed(now);
-                self.world.note(None, Notice::Check(format!("{} holds", spec.name)));
+                self.note(None, Notice::Check { index, result: CheckResult::Holds });
             }
-            (kind, Err(why)) => {
-                let when = if kind == CheckKind::Liveness {
-                    format!("not within {} ms after the heal: ", spec.timeout / 1_000_000)
-                } else {
-                    String::new()
-                };
-                self.world.note(None, Notice::Check(format!("{} violated: {when}{why}", spec.name)));
-                self.world.checks[index].verdict = Verdict::Failed(now, when + &why);
+            (kind, Answer::Wrong(why) | Answer::Missing(why)) => {
+                let within = (kind == CheckKind::Liveness).then_some(spec.timeout);
+                let result = CheckResult::Violated { within, why };
+                self.world.checks[index].verdict = Verdict::Failed(now, evidence(&result));
+                self.note(None, Notice::Check { index, result });
             }
         }
         self.conclude_run();
@@ -291,7 +292,12 @@ impl Machine {
             }
             return;
         }
+        self.done();
+    }
+
+    fn done(&mut self) {
         self.world.phase = Phase::Done;
+        self.tell(None, &Event::Notice(&Notice::Phase(PhaseChange::Done)));
     }
 
     /// The run ends at its time limit: liveness checks that had their time and did not pass have failed.
@@ -304,10 +310,11 @@ impl Machine {
                 && self.out_of_time(spec.timeout)
             {
                 let why = state.last.clone().unwrap_or_else(|| "no attempt ended".into());
-                let text = format!("not within {} ms after the heal: {why}", spec.timeout / 1_000_000);
-                self.world.checks[index].verdict = Verdict::Failed(self.world.now, text);
+                let result = CheckResult::Violated { within: Some(spec.timeout), why };
+                self.world.checks[index].verdict = Verdict::Failed(self.world.now, evidence(&result));
+                self.tell(None, &Event::Notice(&Notice::Check { index, result }));
             }
         }
-        self.world.phase = Phase::Done;
+        self.done();
     }
 }

@@ -93,6 +93,9 @@ impl Machine {
         }
         let _looked_at_by_polling = node.stack.take_events();
         let (id, packets) = (node.id, node.stack.take_output());
+        node.stack.drain_changes();
+        self.tell_choices();
+        self.tell_operations(id);
         self.send_packets(id, packets, now);
     }
 
@@ -105,6 +108,7 @@ impl Machine {
         let Some(prober) = &mut self.world.clients.prober else { return };
         let _looked_at_by_polling = prober.stack.take_events();
         let (id, packets) = (prober.id, prober.stack.take_output());
+        prober.stack.drain_changes();
         self.send_packets(id, packets, now);
     }
 

@@ -8,11 +8,109 @@ use std::fmt;
 use bloodhound_decisions::{Decisions, Site, Word};
 use bloodhound_net::{LinkConfig, NodeId, PartitionId, PartitionKind};
 
+use crate::event::Event;
 use crate::machine::Machine;
+use crate::notice::{Notice, PhaseChange};
 use crate::queue::Due;
 use crate::scenario::{FaultSpec, PartitionName};
 use crate::services::State;
-use crate::world::{Notice, Phase};
+use crate::world::Phase;
+
+/// A fault that was injected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A service is killed.
+    Crash {
+        /// Its node.
+        node: NodeId,
+        /// It starts again after so long, ns.
+        down: u64,
+    },
+    /// A node stands still.
+    Pause {
+        /// The node.
+        node: NodeId,
+        /// For so long, ns.
+        time: u64,
+    },
+    /// Nodes do not reach each other.
+    Partition {
+        /// Which.
+        kind: PartitionKind,
+        /// For so long, ns.
+        time: u64,
+    },
+    /// All connections of a node are reset.
+    Reset {
+        /// The node.
+        node: NodeId,
+    },
+}
+
+/// A fault that lasts is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultEnd {
+    /// The partition was healed.
+    Partition(PartitionId),
+    /// The node runs again.
+    Pause(NodeId),
+}
+
+impl Fault {
+    /// The name of its kind, as in bloodhound.yaml.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Fault::Crash { .. } => "crash",
+            Fault::Pause { .. } => "pause",
+            Fault::Partition { .. } => "partition",
+            Fault::Reset { .. } => "reset",
+        }
+    }
+
+    /// For people.
+    pub fn words(&self, name: &dyn Fn(NodeId) -> String) -> String {
+        let ms = |ns: &u64| ns / 1_000_000;
+        match self {
+            Fault::Crash { node, down } => {
+                format!("crash {} (SIGKILL), restart after {} ms", name(*node), ms(down))
+            }
+            Fault::Pause { node, time } => format!("pause {} for {} ms", name(*node), ms(time)),
+            Fault::Partition { kind, time } => {
+                format!("partition {} for {} ms", partition_words(kind, name), ms(time))
+            }
+            Fault::Reset { node } => format!("reset all connections of {}", name(*node)),
+        }
+    }
+}
+
+impl FaultEnd {
+    /// The name of the fault's kind.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            FaultEnd::Partition(_) => "partition",
+            FaultEnd::Pause(_) => "pause",
+        }
+    }
+
+    /// For people.
+    pub fn words(&self, name: &dyn Fn(NodeId) -> String) -> String {
+        match self {
+            FaultEnd::Partition(_) => "partition healed".into(),
+            FaultEnd::Pause(node) => format!("{} runs again", name(*node)),
+        }
+    }
+}
+
+fn partition_words(kind: &PartitionKind, name: &dyn Fn(NodeId) -> String) -> String {
+    let names = |ids: &[NodeId]| ids.iter().map(|n| name(*n)).collect::<Vec<_>>().join(" ");
+    match kind {
+        PartitionKind::Symmetric(a, b) => format!("[{}] | [{}]", names(a), names(b)),
+        PartitionKind::OneWay(a, b) => format!("[{}] -/-> [{}]", names(a), names(b)),
+        PartitionKind::Isolate(n, rest) => format!("isolate {} from [{}]", name(*n), names(rest)),
+        PartitionKind::MajorityMinority(a, b) => format!("majority [{}] | minority [{}]", names(a), names(b)),
+        PartitionKind::Bridge(n, a, b) => format!("[{}] | [{}], bridge {}", names(a), names(b), name(*n)),
+    }
+}
 
 /// The faults of one seed.
 #[derive(Clone, Debug, Default)]
@@ -102,8 +200,8 @@ impl Machine {
         let profile = swarm(&self.scenario.faults, &mut self.world.decisions);
         let policy = self.begin_schedule();
         self.world.phase = Phase::Faults;
-        self.world.note(None, Notice::Phase(format!("scheduling: {policy}")));
-        self.world.note(None, Notice::Phase(format!("faults: {profile}")));
+        self.note(None, Notice::Phase(PhaseChange::Scheduling(policy)));
+        self.note(None, Notice::Phase(PhaseChange::Faults(Box::new(profile.clone()))));
         let (now, step) = (self.world.now, self.scenario.time_step);
         self.world.faults.profile = Some(profile.clone());
         let start = now.after(self.scenario.fault_start);
@@ -175,31 +273,19 @@ impl Machine {
         }
     }
 
-    fn fault(&mut self, node: Option<NodeId>, text: String) {
-        self.world.digest.bytes(text.as_bytes());
-        self.world.note(node, Notice::Fault(text));
-    }
-
-    pub(crate) fn name(&self, id: NodeId) -> String {
-        let spec = self.scenario.services.iter().find(|s| s.node == id);
-        spec.map_or_else(|| format!("node {}", id.0), |s| s.name.clone())
-    }
-
     fn crash(&mut self, id: NodeId, profile: &FaultSpec) {
         if !matches!(self.world.services[&id].state, State::Running(_)) {
             return;
         }
         let (low, high) = profile.restart_ns;
         let down = self.world.decisions.between(self.fault_site("time"), low, high);
-        self.fault(
-            Some(id),
-            format!("crash {} (SIGKILL), restart after {} ms", self.name(id), down / 1_000_000),
-        );
+        self.note(Some(id), Notice::Fault(Fault::Crash { node: id, down }));
         self.world.catch_up(id);
         if let Some(s) = self.world.services.get_mut(&id) {
             (s.state, s.healthy, s.probe) = (State::Crashed, false, None);
         }
-        let (node, mut outside) = self.parts(id);
+        let mut parts = self.parts(id);
+        let (node, mut outside) = parts.split();
         node.kill_all(&mut outside);
         self.flush(id);
         let at = self.world.now.after(down);
@@ -213,7 +299,7 @@ impl Machine {
         }
         let (low, high) = profile.pause_ns;
         let time = self.world.decisions.between(self.fault_site("time"), low, high);
-        self.fault(Some(id), format!("pause {} for {} ms", self.name(id), time / 1_000_000));
+        self.note(Some(id), Notice::Fault(Fault::Pause { node: id, time }));
         let until = self.world.now.after(time);
         self.world.paused.insert(id, until);
         self.world.queue.push(until, Due::Unpause(id));
@@ -223,6 +309,7 @@ impl Machine {
         if self.world.paused.get(&id).is_some_and(|until| *until <= self.world.now) {
             self.world.paused.remove(&id);
             self.world.catch_up(id);
+            self.tell(Some(id), &Event::Notice(&Notice::FaultEnd(FaultEnd::Pause(id))));
         }
     }
 
@@ -259,40 +346,24 @@ impl Machine {
                 PartitionKind::Bridge(nodes[0], nodes[1..half].to_vec(), nodes[half..].to_vec())
             }
         };
-        let text = format!("partition {} for {} ms", self.describe_partition(&kind), time / 1_000_000);
-        self.fault(None, text);
+        self.note(None, Notice::Fault(Fault::Partition { kind: kind.clone(), time }));
         let id = self.world.fabric.partition(kind);
         self.world.faults.partitions.push(id);
         let at = self.world.now.after(time);
         self.world.queue.push(at, Due::Heal(id));
     }
 
-    fn describe_partition(&self, kind: &PartitionKind) -> String {
-        let names = |ids: &[NodeId]| ids.iter().map(|n| self.name(*n)).collect::<Vec<_>>().join(" ");
-        match kind {
-            PartitionKind::Symmetric(a, b) => format!("[{}] | [{}]", names(a), names(b)),
-            PartitionKind::OneWay(a, b) => format!("[{}] -/-> [{}]", names(a), names(b)),
-            PartitionKind::Isolate(n, rest) => format!("isolate {} from [{}]", self.name(*n), names(rest)),
-            PartitionKind::MajorityMinority(a, b) => {
-                format!("majority [{}] | minority [{}]", names(a), names(b))
-            }
-            PartitionKind::Bridge(n, a, b) => {
-                format!("[{}] | [{}], bridge {}", names(a), names(b), self.name(*n))
-            }
-        }
-    }
-
     pub(crate) fn heal_partition(&mut self, id: PartitionId) {
         if self.world.fabric.heal(id) {
             self.world.faults.partitions.retain(|p| *p != id);
-            self.world.note(None, Notice::Fault("partition healed".into()));
+            self.note(None, Notice::FaultEnd(FaultEnd::Partition(id)));
         }
     }
 
     fn reset(&mut self, targets: &[NodeId]) {
         let id =
             targets[self.world.decisions.choose(self.fault_site("target"), targets.len() as u64) as usize];
-        self.fault(Some(id), format!("reset all connections of {}", self.name(id)));
+        self.note(Some(id), Notice::Fault(Fault::Reset { node: id }));
         self.world.catch_up(id);
         let now = self.world.now;
         let node = self.world.node_mut(id);
@@ -308,7 +379,7 @@ impl Machine {
         }
         self.world.phase = Phase::Recovery;
         if !self.scenario.heal {
-            self.world.note(None, Notice::Phase("no more faults begin; nothing is healed".into()));
+            self.note(None, Notice::Phase(PhaseChange::Unhealed));
             self.recovery_begins();
             return;
         }
@@ -333,7 +404,7 @@ impl Machine {
         for (id, offset) in down {
             self.world.queue.push(now.after(offset), Due::Start(id));
         }
-        self.world.note(None, Notice::Phase("healed: the system must recover".into()));
+        self.note(None, Notice::Phase(PhaseChange::Healed));
         self.recovery_begins();
     }
 }

@@ -8,11 +8,13 @@
 pub mod checks;
 pub mod clients;
 mod convert;
-pub mod digest;
+pub mod event;
 pub mod faults;
 pub mod machine;
+pub mod notice;
 pub mod output;
 pub mod queue;
+mod record;
 pub mod scenario;
 pub mod schedule;
 pub mod services;
@@ -20,10 +22,11 @@ pub mod setup;
 mod snapshot;
 mod step;
 pub mod strace;
+pub mod timeline;
 mod vectors;
 pub mod world;
 
-pub use digest::Digest;
+pub use bloodhound_abi::digest::Digest;
 pub use machine::{Ended, Machine, MachineError};
 pub use scenario::Scenario;
 pub use world::World;

@@ -13,44 +13,11 @@ use bloodhound_net::NodeId;
 use bloodhound_platform::{Mapping, Platform, PlatformError, SpaceId};
 use bloodhound_vfs::BaseFs;
 
+use crate::event::{Event, Listener};
 use crate::output::{Computing, Output};
 use crate::queue::Due;
 use crate::scenario::Scenario;
 use crate::world::{Finding, FindingKind, World};
-
-/// A step as a listener sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StepRecord {
-    /// Number of the step, from 1.
-    pub step: u64,
-    /// The node.
-    pub node: NodeId,
-    /// Process and task.
-    pub pid: u32,
-    /// The task.
-    pub tid: u32,
-    /// System-call number, or `u64::MAX` for a signal or fault.
-    pub nr: u64,
-    /// Result.
-    pub result: u64,
-    /// The node's clock after it.
-    pub at: SimTime,
-    /// Digest after it.
-    pub digest: crate::digest::Digest,
-    /// The call as text, if texts were asked for.
-    pub text: Option<String>,
-}
-
-/// What a listener wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Listen {
-    /// Nothing: steps cost nothing extra.
-    Off,
-    /// Records without text.
-    Steps,
-    /// Records with the call's text.
-    Text,
-}
 
 /// Test modes that must not change any digest (ARCHITECTURE.md, "Standing tests").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,9 +29,6 @@ pub struct TestModes {
     /// Clone the world every so many steps and go on with the clone; the original is kept until the next time.
     pub clone_every: u64,
 }
-
-/// Receives steps.
-pub type Listener = Box<dyn FnMut(StepRecord)>;
 
 /// Why a run of the loop ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,8 +69,7 @@ pub struct Machine {
     pub(crate) platform: Box<dyn Platform>,
     pub(crate) base: Box<dyn BaseFs>,
     pub(crate) scenario: Arc<Scenario>,
-    pub(crate) listen: Listen,
-    pub(crate) listener: Option<Listener>,
+    pub(crate) listeners: Vec<Box<dyn Listener>>,
     pub(crate) modes: TestModes,
     /// What the test mode of cloning keeps.
     pub(crate) kept: Option<World>,
@@ -130,8 +93,7 @@ impl Machine {
             platform,
             base,
             scenario,
-            listen: Listen::Off,
-            listener: None,
+            listeners: Vec::new(),
             modes: TestModes::default(),
             kept: None,
             spaces: BTreeSet::new(),
@@ -142,10 +104,15 @@ impl Machine {
         }
     }
 
-    /// Calls `listener` at every step from now on.
-    pub fn set_listener(&mut self, listen: Listen, listener: Listener) {
-        self.listen = listen;
-        self.listener = Some(listener);
+    /// `listener` is told everything that happens from now on, after those that listen already.
+    pub fn listen(&mut self, listener: Box<dyn Listener>) {
+        self.listeners.push(listener);
+        self.world.decisions.listen(true);
+    }
+
+    /// Whether somebody listens.
+    pub fn has_listeners(&self) -> bool {
+        !self.listeners.is_empty()
     }
 
     /// Turns standing tests on.
@@ -178,7 +145,9 @@ impl Machine {
             if self.interrupted() {
                 return Ok(Ended::Interrupted);
             }
-            if !self.advance()? {
+            let more = self.advance()?;
+            self.tell_choices();
+            if !more {
                 return Ok(Ended::Quiet);
             }
         }
@@ -291,7 +260,7 @@ impl Machine {
 
     fn due(&mut self, due: Due) {
         match due {
-            Due::Deliver(id, packet) => self.deliver(id, *packet),
+            Due::Deliver(id, number, packet) => self.deliver(id, number, *packet),
             Due::FaultTick => self.fault_tick(),
             Due::Heal(partition) => self.heal_partition(partition),
             Due::Unpause(id) => self.unpause(id),
@@ -306,7 +275,8 @@ impl Machine {
         }
     }
 
-    fn deliver(&mut self, id: NodeId, packet: bloodhound_net::Packet) {
+    fn deliver(&mut self, id: NodeId, number: u64, packet: bloodhound_net::Packet) {
+        self.tell(Some(id), &Event::Delivered { number, packet: &packet });
         if !self.world.nodes.contains_key(&id) {
             self.deliver_to_client(id, packet);
             return;
@@ -331,15 +301,17 @@ impl Machine {
             self.spaces.remove(&space);
             self.platform.drop_space(SpaceId(space));
         }
-        for chunk in node.console.drain(..) {
-            self.world.digest.bytes(&chunk.bytes);
+        let (console, clock) = (std::mem::take(&mut node.console), node.clock);
+        let packets = node.net.take_output();
+        let ends = std::mem::take(&mut node.ends);
+        let sent = !packets.is_empty();
+        self.tell_connections(id);
+        for chunk in console {
+            self.recorder().tell(clock, Some(id), &Event::Output(&chunk));
             if self.output.is_none() {
                 self.world.console.push((id, chunk));
             }
         }
-        let packets = node.net.take_output();
-        let (ends, clock) = (std::mem::take(&mut node.ends), node.clock);
-        let sent = !packets.is_empty();
         self.send_packets(id, packets, clock);
         for end in ends {
             self.process_ended(id, end);
@@ -350,10 +322,22 @@ impl Machine {
     /// Routes packets that `id` sent at `clock`.
     pub(crate) fn send_packets(&mut self, id: NodeId, packets: Vec<bloodhound_net::Packet>, clock: SimTime) {
         for packet in packets {
+            self.world.packets += 1;
+            let number = self.world.packets;
+            self.recorder().tell(clock, Some(id), &Event::Sent { number, packet: &packet });
             let routed = self.world.fabric.route(packet, id, clock, &mut self.world.decisions);
+            self.tell_choices();
+            if let Some(reason) = routed.dropped {
+                self.recorder().tell(clock, Some(id), &Event::Dropped { number, reason });
+            }
+            if let Some(first) = &routed.first {
+                let (to, arrives, mishaps) = (first.to, first.at, routed.mishaps);
+                let copy = routed.second.as_ref().map(|second| second.at);
+                let event = Event::Routed { number, to, arrives, mishaps, copy };
+                self.recorder().tell(clock, Some(id), &event);
+            }
             for d in routed.deliveries() {
-                self.world.digest.time(d.at);
-                self.world.queue.push(d.at, Due::Deliver(d.to, Box::new(d.packet)));
+                self.world.queue.push(d.at, Due::Deliver(d.to, number, Box::new(d.packet)));
             }
         }
     }
@@ -387,7 +371,7 @@ impl Machine {
             ),
             None => return false,
         };
-        self.world.find(FindingKind::Hang, Some(id), text);
+        self.find(FindingKind::Hang, Some(id), text);
         true
     }
 

@@ -10,7 +10,7 @@ use bloodhound_kernel::node::ConsoleChunk;
 use bloodhound_net::NodeId;
 
 use crate::machine::Machine;
-use crate::world::Notice;
+use crate::notice::{Notice, Refusal};
 
 /// Takes what a program writes to its standard output or error; answers as write(2): how much was taken, or why nothing.
 pub type Output = Box<dyn FnMut(&ConsoleChunk) -> Result<usize, Errno>>;
@@ -54,14 +54,8 @@ impl Machine {
         (stream, error, taken): (Console, Option<Errno>, u64),
         outcome: Outcome,
     ) -> Outcome {
-        let what = match (error, stream) {
-            (Some(e), Console::Err) => {
-                format!("write to standard error at step {}: {e}", self.world.steps + 1)
-            }
-            (Some(e), _) => format!("write to standard output at step {}: {e}", self.world.steps + 1),
-            (None, _) => format!("write at step {}: only {taken} bytes were taken", self.world.steps + 1),
-        };
-        self.world.note(Some(id), Notice::Output(what));
+        let step = self.world.steps + 1;
+        self.note(Some(id), Notice::Refused(Refusal { stream, step, error, taken }));
         // A call that sleeps, or is over for good, learns of it at its next write.
         let Outcome::Done(_) = outcome else { return outcome };
         let node = self.world.node_mut(id);

@@ -8,8 +8,8 @@ use bloodhound_net::{NodeId, Packet};
 /// Something that happens at a time.
 #[derive(Clone, Debug)]
 pub enum Due {
-    /// A packet arrives.
-    Deliver(NodeId, Box<Packet>),
+    /// A packet arrives: at which node, and its number.
+    Deliver(NodeId, u64, Box<Packet>),
     /// The fault injector draws (every `time_step`).
     FaultTick,
     /// A partition ends.

@@ -10,10 +10,12 @@ use bloodhound_kernel::node::ProcessEnd;
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_net::NodeId;
 
+use crate::event::Event;
 use crate::machine::Machine;
+use crate::notice::{Notice, PhaseChange};
 use crate::queue::Due;
 use crate::scenario::{Condition, RestartPolicy, ServiceSpec};
-use crate::world::{FindingKind, Notice, Phase};
+use crate::world::{FindingKind, Phase};
 
 /// Where programs are looked up without a PATH of their own.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -32,6 +34,22 @@ pub enum State {
     Ended(ExitStatus),
     /// A fault killed it; it will be started again.
     Crashed,
+}
+
+/// Something happened to a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServiceChange {
+    /// Its command runs.
+    Started,
+    /// Its health check has passed.
+    Healthy,
+    /// A health check has failed.
+    Unhealthy {
+        /// So many in a row, of those that count.
+        failures: u32,
+    },
+    /// Its command ended.
+    Ended(ExitStatus),
 }
 
 /// A service's supervision.
@@ -78,7 +96,8 @@ impl Machine {
         for path in candidates {
             let mut candidate = program.clone();
             candidate.path = path;
-            let (node, mut outside) = self.parts(id);
+            let mut parts = self.parts(id);
+            let (node, mut outside) = parts.split();
             result = node.spawn(&candidate, &mut outside);
             if !matches!(result, Err(Errno::ENOENT | Errno::EACCES | Errno::ENOTDIR)) {
                 break;
@@ -94,7 +113,7 @@ impl Machine {
         }
         let again = self.service(id).starts > 0;
         if again && let Err(e) = self.renew(id, &spec) {
-            self.world.find(
+            self.find(
                 FindingKind::NotReady,
                 Some(id),
                 format!("service {} cannot be restarted: {e}", spec.name),
@@ -108,7 +127,7 @@ impl Machine {
                 (service.state, service.started, service.healthy) = (State::Running(pid), now, false);
                 service.starts += 1;
                 (service.failures, service.probe) = (0, None);
-                self.world.note(Some(id), Notice::Service(format!("{} started", spec.name)));
+                self.note(Some(id), Notice::Service(ServiceChange::Started));
                 let first = spec
                     .health
                     .as_ref()
@@ -120,7 +139,7 @@ impl Machine {
                 self.service(id).refused = Some(e);
                 let path = String::from_utf8_lossy(&spec.program.path).into_owned();
                 let text = format!("service {}: cannot run {path}: {e}", spec.name);
-                self.world.find(FindingKind::NotReady, Some(id), text);
+                self.find(FindingKind::NotReady, Some(id), text);
             }
         }
         self.flush(id);
@@ -136,7 +155,8 @@ impl Machine {
         self.world.queue.remove_if(|e| matches!(e, Due::ProbeTimeout(node, _) if *node == id));
         let life = self.world.nodes[&id].life + 1;
         let net = crate::setup::stack(spec, life, &mut self.world.decisions);
-        let (node, outside) = self.parts(id);
+        let mut parts = self.parts(id);
+        let (node, outside) = parts.split();
         node.net = net;
         (node.next_pid, node.life, node.roots) = (1, life, 0);
         node.remove_segments();
@@ -176,7 +196,7 @@ impl Machine {
         if self.world.services.values().all(is_ready) {
             self.world.ready_at = Some(self.world.now);
             self.world.queue.remove_if(|e| matches!(e, Due::BootTimeout));
-            self.world.note(None, Notice::Phase("all services are ready".into()));
+            self.note(None, Notice::Phase(PhaseChange::Ready));
         }
     }
 
@@ -193,7 +213,7 @@ impl Machine {
             .collect();
         let text =
             format!("not ready after {} s: {}", self.scenario.boot_timeout / 1_000_000_000, names.join(", "));
-        self.world.find(FindingKind::NotReady, None, text);
+        self.find(FindingKind::NotReady, None, text);
     }
 
     /// What a service does, in words.
@@ -230,7 +250,7 @@ impl Machine {
             }
             Err(e) => {
                 let text = format!("service {}: cannot run its health check: {e}", spec.name);
-                self.world.find(FindingKind::NotReady, Some(id), text);
+                self.find(FindingKind::NotReady, Some(id), text);
             }
         }
         self.flush(id);
@@ -254,19 +274,21 @@ impl Machine {
         service.probe = None;
         if passed {
             service.healthy = true;
-            self.world.note(Some(id), Notice::Service(format!("{} is healthy", spec.name)));
+            self.note(Some(id), Notice::Service(ServiceChange::Healthy));
             self.dependencies_changed();
             return;
         }
         if now.since(service.started) > health.start_period {
             service.failures += 1;
         }
+        let failures = service.failures;
+        self.tell(Some(id), &Event::Service(&ServiceChange::Unhealthy { failures }));
         self.world.queue.push(now.after(health.interval), Due::Probe(id));
     }
 
     /// A process of a node is gone.
     pub(crate) fn process_ended(&mut self, id: NodeId, end: ProcessEnd) {
-        self.world.digest.word(u64::from(end.pid.0) << 32 | u64::from(end.status.wait_word()));
+        self.recorder().tell(end.at, Some(id), &Event::Process(&end));
         if self.script_ended(id, end.pid, end.status) {
             return;
         }
@@ -289,7 +311,7 @@ impl Machine {
         {
             let text =
                 format!("process {} ({}): {}", end.pid.0, String::from_utf8_lossy(&end.comm), end.status);
-            self.world.find(FindingKind::Crash, Some(id), text);
+            self.find(FindingKind::Crash, Some(id), text);
         }
     }
 
@@ -297,16 +319,17 @@ impl Machine {
         let Some(spec) = self.spec(id) else { return };
         self.world.now = self.world.now.max(end.at);
         let now = self.world.now;
-        let (node, mut outside) = self.parts(id);
+        let mut parts = self.parts(id);
+        let (node, mut outside) = parts.split();
         node.kill_all(&mut outside);
         let service = self.service(id);
         let starts = service.starts;
         (service.state, service.healthy, service.probe) = (State::Ended(end.status), false, None);
-        self.world.note(Some(id), Notice::Service(format!("{} ended: {}", spec.name, end.status)));
+        self.note(Some(id), Notice::Service(ServiceChange::Ended(end.status)));
         let failed = end.status != ExitStatus::Code(0);
         if failed && self.world.phase != Phase::Done {
             let text = format!("service {} ended: {}", spec.name, end.status);
-            self.world.find(FindingKind::Crash, Some(id), text);
+            self.find(FindingKind::Crash, Some(id), text);
         }
         let again = match spec.restart {
             RestartPolicy::No => false,

@@ -11,9 +11,9 @@ use bloodhound_kernel::stdin::Stdin;
 use bloodhound_net::{Fabric, NodeId, Stack};
 use bloodhound_vfs::{BaseFs, Fail, Vfs};
 
+use crate::Digest;
 use crate::checks::CheckState;
 use crate::clients::Clients;
-use crate::digest::Digest;
 use crate::faults::Faults;
 use crate::queue::{Due, Queue};
 use crate::scenario::{Scenario, ServiceSpec, Spread};
@@ -108,6 +108,8 @@ pub fn world(
         digest: Digest::default(),
         marks: Arc::default(),
         steps: 0,
+        trail: 0,
+        packets: 0,
         log: Vec::new(),
         findings: Vec::new(),
         console: Vec::new(),

@@ -12,10 +12,8 @@ use bloodhound_abi::structs::Siginfo;
 use bloodhound_abi::{Access, Exception, Regs};
 use bloodhound_kernel::ctx::Outside;
 use bloodhound_kernel::dispatch::Outcome;
-use bloodhound_kernel::ids::MmId;
-use bloodhound_kernel::ids::Tid;
+use bloodhound_kernel::ids::{MmId, Pid, Tid};
 use bloodhound_kernel::mm::fault::Fault;
-use bloodhound_kernel::node::Node;
 use bloodhound_kernel::signal::fault_info;
 use bloodhound_kernel::task::TaskState;
 use bloodhound_net::NodeId;
@@ -23,7 +21,9 @@ use bloodhound_platform as platform;
 use bloodhound_platform::{Look, SpaceId, TaskKey, Trap};
 
 use crate::convert;
-use crate::machine::{Listen, Machine, MachineError, StepRecord};
+use crate::event::Event;
+use crate::machine::{Machine, MachineError};
+use crate::record::View;
 use crate::strace;
 use crate::world::{FindingKind, MARK};
 
@@ -64,37 +64,41 @@ impl Machine {
         }
         let Some(tid) = self.pick(id) else { return Ok(self.flush(id)) };
         let node = self.world.node_mut(id);
-        let outcome = if node.task(tid).in_syscall {
-            let nr = node.task(tid).regs.orig_rax;
-            let text = self.call_text(id, tid);
-            let (node, mut outside) = self.parts(id);
-            (nr, text, node.resume_syscall(tid, &mut outside))
+        let pid = node.task(tid).pid;
+        let (call, outcome) = if node.task(tid).in_syscall {
+            let regs = &node.task(tid).regs;
+            let call = Call::decode(regs.orig_rax, regs.syscall_args());
+            let mut parts = self.parts(id);
+            let (node, mut outside) = parts.split();
+            (Some(call), node.resume_syscall(tid, &mut outside))
         } else {
             if !self.return_to_user(id, tid)? {
                 return Ok(self.flush(id));
             }
             match self.run_task(id, tid)? {
-                Ran::Syscall => self.enter(id, tid)?,
+                Ran::Syscall => {
+                    let (call, outcome) = self.enter(id, tid)?;
+                    (Some(call), outcome)
+                }
                 Ran::Fault(signo) => {
                     // A program that returns to what faults must not stop time.
                     let node = self.world.node_mut(id);
                     node.charge(tid, node.config.costs.syscall);
-                    self.record(id, tid, u64::MAX, u64::from(signo), None);
+                    self.record(id, &Event::Exception { pid, tid, signo });
                     return Ok(self.flush(id));
                 }
                 Ran::Parked { still } => return Ok(self.park(id, tid, still)),
-                Ran::Unsupported(what) => (u64::MAX, None, Outcome::Unsupported(what)),
+                Ran::Unsupported(what) => (None, Outcome::Unsupported(what)),
                 Ran::Hang(text) => {
-                    self.world.find(FindingKind::Hang, Some(id), text);
+                    self.find(FindingKind::Hang, Some(id), text);
                     return Ok(true);
                 }
                 Ran::Interrupted => return Ok(true),
             }
         };
-        let (nr, text, outcome) = outcome;
         let outcome = self.hand_over(id, tid, outcome);
         let fatal = matches!(outcome, Outcome::Unsupported(_));
-        self.conclude(id, tid, nr, text, outcome);
+        self.conclude(id, (pid, tid), call, outcome);
         self.test_modes(id)?;
         Ok(self.flush(id) || fatal)
     }
@@ -118,12 +122,6 @@ impl Machine {
         sent
     }
 
-    /// The node and what it sees outside of itself at once.
-    pub(crate) fn parts(&mut self, id: NodeId) -> (&mut Node, Outside<'_>) {
-        let arc = self.world.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}"));
-        (Arc::make_mut(arc), Outside::new(self.base.as_mut(), &mut self.world.decisions))
-    }
-
     /// Delivers signals. False if the task does not go back to user code.
     fn return_to_user(&mut self, id: NodeId, tid: Tid) -> Result<bool, MachineError> {
         let node = &self.world.nodes[&id];
@@ -134,87 +132,62 @@ impl Machine {
             // A signal frame holds them.
             self.fetch_vectors(id, tid)?;
         }
-        let (node, mut outside) = self.parts(id);
+        let mut parts = self.parts(id);
+        let (node, mut outside) = parts.split();
         Ok(node.before_user(tid, &mut outside))
     }
 
     /// The system call in the task's registers.
-    fn enter(&mut self, id: NodeId, tid: Tid) -> Result<(u64, Option<String>, Outcome), MachineError> {
+    fn enter(&mut self, id: NodeId, tid: Tid) -> Result<(Call, Outcome), MachineError> {
         let regs = &self.world.nodes[&id].task(tid).regs;
         let call = Call::decode(regs.orig_rax, regs.syscall_args());
         if matches!(call, Call::clone { .. } | Call::clone3 { .. } | Call::fork {} | Call::vfork {}) {
             // The child begins with a copy.
             self.fetch_vectors(id, tid)?;
         }
-        let text = self.call_text(id, tid);
-        let (node, mut outside) = self.parts(id);
-        Ok((call.nr(), text, node.syscall(tid, call, &mut outside)))
+        let mut parts = self.parts(id);
+        parts.trap(tid, &call);
+        let (node, mut outside) = parts.split();
+        Ok((call, node.syscall(tid, call, &mut outside)))
     }
 
-    fn call_text(&mut self, id: NodeId, tid: Tid) -> Option<String> {
-        if self.listen != Listen::Text {
-            return None;
-        }
-        let (node, outside) = self.parts(id);
-        Some(strace::format_call(node, tid, outside))
-    }
-
-    fn conclude(&mut self, id: NodeId, tid: Tid, nr: u64, text: Option<String>, outcome: Outcome) {
+    fn conclude(&mut self, id: NodeId, (pid, tid): (Pid, Tid), call: Option<Call>, outcome: Outcome) {
         let result = match outcome {
             Outcome::Done(value) => value,
             Outcome::Blocked => return,
             Outcome::Exited => 0,
             Outcome::NoReturn => 0,
             Outcome::Unsupported(what) => {
-                let text = self.unsupported_text(id, tid, nr, &what);
-                self.world.find(FindingKind::Unsupported, Some(id), text);
+                let text = self.unsupported_text(id, tid, call.as_ref(), &what);
+                self.find(FindingKind::Unsupported, Some(id), text);
                 return;
             }
         };
-        self.record(id, tid, nr, result, text);
+        if let Some(call) = &call {
+            self.record(id, &Event::Call { pid, tid, call, result });
+        }
     }
 
-    fn unsupported_text(&mut self, id: NodeId, tid: Tid, nr: u64, what: &str) -> String {
-        let (node, outside) = self.parts(id);
+    fn unsupported_text(&self, id: NodeId, tid: Tid, call: Option<&Call>, what: &str) -> String {
+        let node = &self.world.nodes[&id];
         let comm =
             node.tasks.get(&tid).map(|t| String::from_utf8_lossy(&t.comm).into_owned()).unwrap_or_default();
-        let call = if nr == u64::MAX { String::new() } else { strace::format_call(node, tid, outside) };
-        let entry = bloodhound_abi::table::info(nr)
+        let text = call.map_or(String::new(), |call| strace::format_call(call, &View { node, tid }));
+        let entry = call
+            .and_then(Call::info)
             .map_or(String::new(), |e| format!(" (system call {} of the table: {:?})", e.nr, e.status));
         let detail = if what.is_empty() { "not modelled".to_string() } else { what.to_string() };
-        format!("process {comm} (task {}): {call}{entry}: {detail}", tid.0)
+        format!("process {comm} (task {}): {text}{entry}: {detail}", tid.0)
     }
 
-    /// Counts a step and tells the listener.
-    fn record(&mut self, id: NodeId, tid: Tid, nr: u64, result: u64, text: Option<String>) {
+    /// Counts a step and tells of it.
+    fn record(&mut self, id: NodeId, event: &Event<'_>) {
+        self.world.steps += 1;
+        let at = self.world.nodes[&id].clock;
+        self.recorder().tell(at, Some(id), event);
         let world = &mut self.world;
-        let node = &world.nodes[&id];
-        let at = node.clock;
-        world.steps += 1;
-        world.digest.word((u64::from(id.0) << 48) ^ (u64::from(tid.0) << 16) ^ nr);
-        world.digest.word(result);
-        world.digest.time(at);
         if world.steps % MARK == 0 {
             Arc::make_mut(&mut world.marks).push(world.digest);
-        }
-        if self.listen == Listen::Off {
-            return;
-        }
-        let pid = node.tasks.get(&tid).map_or(tid.0, |t| t.pid.0);
-        let text = text.map(|t| format!("{t} = {}", strace::format_result(result)));
-        let record = StepRecord {
-            step: world.steps,
-            node: id,
-            pid,
-            tid: tid.0,
-            nr,
-            result,
-            at,
-            digest: world.digest,
-            text,
-        };
-        if let Some(listener) = &mut self.listener {
-            listener(record);
         }
     }
 

@@ -1,30 +1,71 @@
-//! System calls as text, in strace(1)'s manner. Made only when somebody listens.
+//! System calls as text, in strace(1)'s manner: a listener of the run's events.
+//!
+//! Key types: [`Strace`] (hands over a line for each call). [`format_call`] serves messages about calls, too.
+
+use std::collections::BTreeMap;
 
 use bloodhound_abi::Errno;
-use bloodhound_abi::table::{self, ArgKind};
-use bloodhound_kernel::ctx::{Ctx, Outside, Path};
+use bloodhound_abi::args::ArgKind;
+use bloodhound_abi::call::Call;
 use bloodhound_kernel::ids::Tid;
-use bloodhound_kernel::node::Node;
+use bloodhound_net::NodeId;
+
+use crate::event::{Event, Listener, Memory, Moment};
 
 /// Longest string that is shown.
 const SHOWN: usize = 64;
+/// Longest path (PATH_MAX).
+const LONGEST_PATH: u64 = 4096;
 
-/// `name(arguments)` of the call that `tid` is about to make.
-pub fn format_call<'a>(node: &'a mut Node, tid: Tid, outside: Outside<'a>) -> String {
-    let regs = node.task(tid).regs;
-    let Some(info) = table::info(regs.orig_rax) else { return format!("syscall_{}()", regs.orig_rax) };
-    let mut ctx = Ctx::new(node, tid, outside);
+/// Makes a line of each call when it ends, as its arguments were when it began.
+pub struct Strace<F: FnMut(&str)> {
+    /// Calls under way.
+    begun: BTreeMap<(Option<NodeId>, Tid), String>,
+    print: F,
+}
+
+impl<F: FnMut(&str)> Strace<F> {
+    /// Lines go to `print`.
+    pub fn new(print: F) -> Strace<F> {
+        Strace { begun: BTreeMap::new(), print }
+    }
+}
+
+impl<F: FnMut(&str)> Listener for Strace<F> {
+    fn hear(&mut self, moment: &Moment, event: &Event<'_>) {
+        let (tid, text) = match event {
+            Event::Trap { tid, call, memory, .. } => {
+                self.begun.insert((moment.node, *tid), format_call(call, *memory));
+                return;
+            }
+            Event::Call { tid, call, result, .. } => {
+                let begun = self.begun.remove(&(moment.node, *tid));
+                let begun = begun.unwrap_or_else(|| format!("{}(...)", call.name()));
+                (tid, format!("{begun} = {}", format_result(*result)))
+            }
+            Event::Exception { tid, signo, .. } => {
+                (tid, format!("--- {} ---", bloodhound_kernel::signal::name(*signo)))
+            }
+            _ => return,
+        };
+        (self.print)(&format!("{} [{}] {text}\n", moment.at, tid.0));
+    }
+}
+
+/// `name(arguments)` of a call that is about to be made.
+pub fn format_call(call: &Call, memory: &dyn Memory) -> String {
+    if let Call::Unknown { nr, .. } = call {
+        return format!("syscall_{nr}()");
+    }
     let mut parts = Vec::with_capacity(6);
-    for ((_, kind), value) in info.args.iter().zip(regs.syscall_args()) {
-        parts.push(match kind {
+    for argument in call.arguments() {
+        let value = argument.value;
+        parts.push(match argument.kind {
             ArgKind::Fd => match value as i32 {
                 bloodhound_abi::consts::AT_FDCWD => "AT_FDCWD".to_string(),
                 fd => fd.to_string(),
             },
-            ArgKind::Path => match ctx.read_path(Path(value)) {
-                Ok(path) => quote(&path),
-                Err(_) => format!("{value:#x}"),
-            },
+            ArgKind::Path => string(memory, value).map_or_else(|| format!("{value:#x}"), |path| quote(&path)),
             ArgKind::Ptr if value == 0 => "NULL".to_string(),
             ArgKind::Ptr | ArgKind::Hex | ArgKind::Flags(_) => format!("{value:#x}"),
             ArgKind::I32 => (value as i32).to_string(),
@@ -33,14 +74,41 @@ pub fn format_call<'a>(node: &'a mut Node, tid: Tid, outside: Outside<'a>) -> St
             ArgKind::U64 => value.to_string(),
         });
     }
-    if matches!(info.name, "write" | "sendto" | "pwrite64") {
-        let [_, at, len, ..] = regs.syscall_args();
+    if let Some((at, len)) = written(call) {
         let mut data = vec![0; (len as usize).min(SHOWN)];
-        if ctx.read_bytes(at, &mut data).is_ok() {
+        if memory.read(at, &mut data) {
             parts[1] = quote(&data) + if len as usize > SHOWN { "..." } else { "" };
         }
     }
-    format!("{}({})", info.name, parts.join(", "))
+    format!("{}({})", call.name(), parts.join(", "))
+}
+
+/// The bytes that a call writes, where its second argument points to them.
+fn written(call: &Call) -> Option<(u64, u64)> {
+    if !matches!(call, Call::write { .. } | Call::sendto { .. } | Call::pwrite64 { .. }) {
+        return None;
+    }
+    let mut values = call.arguments().map(|argument| argument.value).skip(1);
+    Some((values.next()?, values.next()?))
+}
+
+/// The NUL-terminated string at an address.
+fn string(memory: &dyn Memory, addr: u64) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    while (out.len() as u64) < LONGEST_PATH {
+        let at = addr.checked_add(out.len() as u64)?;
+        // Up to the end of the page: what lies behind it may not be there.
+        let mut chunk = vec![0; (4096 - at % 4096) as usize];
+        if !memory.read(at, &mut chunk) {
+            return None;
+        }
+        if let Some(end) = chunk.iter().position(|b| *b == 0) {
+            out.extend_from_slice(&chunk[..end]);
+            return Some(out);
+        }
+        out.extend_from_slice(&chunk);
+    }
+    None
 }
 
 /// The result of a call.

@@ -9,39 +9,14 @@ use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::{ConsoleChunk, Node};
 use bloodhound_net::{Fabric, NodeId};
 
+use crate::Digest;
 use crate::checks::CheckState;
 use crate::clients::Clients;
-use crate::digest::Digest;
 use crate::faults::Faults;
+use crate::notice::LogEntry;
 use crate::queue::Queue;
 use crate::schedule::{Policy, Turn};
 use crate::services::Service;
-
-/// Something worth telling, with its time: faults, starts and ends of services, phases.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogEntry {
-    /// When.
-    pub at: SimTime,
-    /// Which node, if one.
-    pub node: Option<NodeId>,
-    /// What.
-    pub what: Notice,
-}
-
-/// Kinds of log entries.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// An injected fault, in words.
-    Fault(String),
-    /// A service's life.
-    Service(String),
-    /// A check's result.
-    Check(String),
-    /// A phase begins.
-    Phase(String),
-    /// The host did not take output of a program.
-    Output(String),
-}
 
 /// What went wrong, besides violated properties (which the runner judges).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +44,19 @@ pub enum FindingKind {
     Unsupported,
     /// The stack did not become ready.
     NotReady,
+}
+
+impl FindingKind {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            FindingKind::Crash => "crash",
+            FindingKind::Deadlock => "deadlock",
+            FindingKind::Hang => "hang",
+            FindingKind::Unsupported => "unsupported",
+            FindingKind::NotReady => "not-ready",
+        }
+    }
 }
 
 /// Which part of a run it is.
@@ -124,7 +112,11 @@ pub struct World {
     pub marks: Arc<Vec<Digest>>,
     /// Steps made.
     pub steps: u64,
-    /// What was told.
+    /// The decisions' hash of all choices that were told of.
+    pub trail: u64,
+    /// Packets sent into the network.
+    pub packets: u64,
+    /// What the timeline has.
     pub log: Vec<LogEntry>,
     /// What went wrong.
     pub findings: Vec<Finding>,
@@ -141,18 +133,6 @@ pub struct World {
 }
 
 impl World {
-    /// Tells something.
-    pub fn note(&mut self, node: Option<NodeId>, what: Notice) {
-        let at = self.now;
-        self.log.push(LogEntry { at, node, what });
-    }
-
-    /// Records something that went wrong.
-    pub fn find(&mut self, kind: FindingKind, node: Option<NodeId>, text: String) {
-        let at = self.now;
-        self.findings.push(Finding { kind, at, node, text });
-    }
-
     /// The node, to change it.
     pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
         Arc::make_mut(self.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}")))

@@ -12,13 +12,17 @@ use std::sync::Arc;
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::Decisions;
 use bloodhound_kernel::exec::Program;
-use bloodhound_net::{LinkConfig, NodeId};
+use bloodhound_net::{LinkConfig, NodeId, PartitionKind};
 use bloodhound_platform::{
     Abilities, Mapping, Platform, PlatformError, Regs, Scripted, SpaceId, TaskKey, Trap, XState, scripted_elf,
 };
-use bloodhound_sim::machine::{Listen, StepRecord, TestModes};
+use bloodhound_sim::event::{Event, Moment};
+use bloodhound_sim::faults::Fault;
+use bloodhound_sim::machine::TestModes;
+use bloodhound_sim::notice::{LogEntry, Notice};
 use bloodhound_sim::scenario::{FaultSpec, RestartPolicy, Scenario, ServiceSpec};
-use bloodhound_sim::world::{Notice, Phase, World};
+use bloodhound_sim::services::ServiceChange;
+use bloodhound_sim::world::{Phase, World};
 use bloodhound_sim::{Ended, Machine, setup};
 use bloodhound_vfs::{MemBase, TreeId};
 
@@ -161,7 +165,7 @@ struct Outcome {
     digest: String,
     steps: u64,
     now: SimTime,
-    log: Vec<String>,
+    log: Vec<LogEntry>,
     console: Vec<String>,
     findings: Vec<String>,
     /// All choices.
@@ -174,16 +178,16 @@ impl Outcome {
             digest: world.digest.to_string(),
             steps: world.steps,
             now: world.now,
-            log: world.log.iter().map(|entry| format!("{entry:?}")).collect(),
+            log: world.log.clone(),
             console: world.console.iter().map(|chunk| format!("{chunk:?}")).collect(),
             findings: world.findings.iter().map(|finding| format!("{finding:?}")).collect(),
             choices: format!("{:x}", world.decisions.trail()),
         }
     }
 
-    /// Notices with this text.
-    fn count(&self, text: &str) -> usize {
-        self.log.iter().filter(|line| line.contains(text)).count()
+    /// Notices for which `wanted` says so.
+    fn count(&self, wanted: impl Fn(&Notice) -> bool) -> usize {
+        self.log.iter().filter(|entry| wanted(&entry.what)).count()
     }
 }
 
@@ -211,16 +215,25 @@ fn the_worlds_are_eventful() {
         assert_eq!(outcome.findings, Vec::<String>::new(), "seed {seed}: {:#?}", outcome.log);
         assert!(outcome.steps > 5_000, "seed {seed}: {outcome:?}");
         assert!(outcome.console.len() > 20, "seed {seed}: the helper ran {} times", outcome.console.len());
-        for what in
-            ["crash", "pause", "partition [", "-/->", "bridge", "isolate", "reset", "partition healed"]
-        {
-            *all.entry(what).or_default() += outcome.count(what);
+        for entry in &outcome.log {
+            let kind = match &entry.what {
+                Notice::Fault(Fault::Partition { kind: PartitionKind::OneWay(..), .. }) => "one way",
+                Notice::Fault(Fault::Partition { kind: PartitionKind::Bridge(..), .. }) => "bridge",
+                Notice::Fault(Fault::Partition { kind: PartitionKind::Isolate(..), .. }) => "isolate",
+                Notice::Fault(fault) => fault.kind(),
+                Notice::FaultEnd(_) => "healed",
+                _ => continue,
+            };
+            *all.entry(kind).or_default() += 1;
         }
-        let starts = outcome.count(" started");
+        let starts = outcome.count(|n| *n == Notice::Service(ServiceChange::Started));
+        let crashes = outcome.count(|n| matches!(n, Notice::Fault(fault) if fault.kind() == "crash"));
         // What is down at the end comes back no more.
-        assert!(starts >= outcome.count("crash n"), "seed {seed}: {starts} starts");
+        assert!(starts >= crashes, "seed {seed}: {starts} starts");
     }
-    assert!(all.values().all(|count| *count > 0), "{all:?}");
+    let kinds: Vec<&str> = all.keys().copied().collect();
+    let wanted = ["bridge", "crash", "healed", "isolate", "one way", "partition", "pause", "reset"];
+    assert_eq!(kinds, wanted, "{all:?}");
 }
 
 #[test]
@@ -240,8 +253,10 @@ fn first_difference(seed: u64, modes: TestModes) -> String {
     let record = |modes| {
         let (steps, mut machine) = (Arc::new(std::sync::Mutex::new(Vec::new())), machine(modes));
         let sink = steps.clone();
-        let listener = move |step: StepRecord| sink.lock().expect("one thread").push(step);
-        machine.set_listener(Listen::Text, Box::new(listener));
+        let listener = move |moment: &Moment, event: &Event<'_>| {
+            sink.lock().expect("one thread").push((*moment, event.kind()));
+        };
+        machine.listen(Box::new(listener));
         boot(&mut machine);
         run_seed(&mut machine, seed);
         steps.lock().expect("one thread").clone()
@@ -385,6 +400,6 @@ fn a_program_that_is_wrong_is_found_out() {
     let done = |world: &World| world.now > SimTime(1_000 * MS) || !world.findings.is_empty();
     machine.run(done).expect("the platform works");
     assert!(machine.world.findings.iter().any(|f| f.text.contains("SIGILL")), "{:?}", machine.world.findings);
-    let crashed = |entry: &&bloodhound_sim::world::LogEntry| matches!(&entry.what, Notice::Service(_));
+    let crashed = |entry: &&LogEntry| matches!(&entry.what, Notice::Service(_));
     assert!(machine.world.log.iter().filter(crashed).count() >= NODES as usize);
 }

@@ -14,6 +14,7 @@ use super::exchange::Exchange;
 use super::pattern::{Fill, percent_encode, plain};
 use super::request::Request;
 use super::rules::earlier;
+use crate::driver::Progress;
 use crate::history::{Call, History, OpId, Outcome, Value};
 
 /// Workers of a closed loop start within this time, so that they do not all begin at the same moment.
@@ -52,6 +53,8 @@ pub struct HttpDriver {
     started: u64,
     /// What the workers know each key to hold: where a cas takes the value that it expects.
     known: Map<String, Value>,
+    /// What happened to operations that was not yet taken.
+    progress: Vec<Progress>,
 }
 
 #[derive(Clone, Debug)]
@@ -110,6 +113,7 @@ impl HttpDriver {
             span: None,
             started: 0,
             known: Map::new(),
+            progress: Vec::new(),
         }
     }
 
@@ -121,6 +125,11 @@ impl HttpDriver {
     /// What has been recorded so far.
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    /// What happened to operations since the last call, in order.
+    pub fn take_progress(&mut self) -> Vec<Progress> {
+        std::mem::take(&mut self.progress)
     }
 
     /// Begins the workload.
@@ -201,6 +210,7 @@ impl HttpDriver {
                     self.learn(id, &outcome);
                     self.go_on(worker, &outcome, now, decisions);
                     self.history.complete(id, outcome, now, error);
+                    self.progress.push(Progress::Ended(id));
                 }
             }
         }
@@ -254,6 +264,7 @@ impl HttpDriver {
             None => Exchange::open(stack, target.address, &request.method, bytes, deadline),
         };
         let id = self.history.invoke(state.process, Some(key), call, now);
+        self.progress.push(Progress::Began(id));
         state.phase = Phase::Busy(Box::new(Busy { exchange, id, operation: index, target: target_index }));
     }
 

@@ -26,5 +26,5 @@ pub use config::{Arrivals, HttpConfig, Kind, Operation, Target};
 pub use driver::HttpDriver;
 pub use exchange::End;
 pub use pattern::{Part, Pattern};
-pub use probe::{Expect, Probe};
+pub use probe::{Answer, Expect, Probe};
 pub use rules::{Match, Rules, ValueSource};

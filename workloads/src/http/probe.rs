@@ -6,6 +6,7 @@ use bloodhound_net::Stack;
 use super::config::Target;
 use super::exchange::{End, Exchange};
 use super::request::Request;
+use super::response::Response;
 
 /// What a response must be.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -16,14 +17,28 @@ pub struct Expect {
     pub body_contains: Option<String>,
 }
 
+/// What came of an attempt to ask a service, by a request or a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The right answer.
+    Right,
+    /// A wrong one, and what is wrong with it.
+    Wrong(String),
+    /// None, and why.
+    Missing(String),
+}
+
 impl Expect {
-    /// Why `end` is not as expected.
-    pub fn check(&self, end: &End) -> Result<(), String> {
-        let response = match end {
-            End::Response(response) => response,
-            End::Timeout => return Err("no response in time".to_owned()),
-            End::Reset(why) | End::Refused(why) => return Err(format!("no response: {why}")),
-        };
+    /// What `end` is, and why it is not as expected.
+    pub fn check(&self, end: &End) -> Answer {
+        match end {
+            End::Response(response) => self.response(response).map_or_else(Answer::Wrong, |()| Answer::Right),
+            End::Timeout => Answer::Missing("no response in time".to_owned()),
+            End::Reset(why) | End::Refused(why) => Answer::Missing(format!("no response: {why}")),
+        }
+    }
+
+    fn response(&self, response: &Response) -> Result<(), String> {
         let status = response.status;
         if !self.statuses.is_empty()
             && !self.statuses.iter().any(|(low, high)| (*low..=*high).contains(&status))
@@ -72,7 +87,7 @@ impl Probe {
 
     /// Does what can be done at `now`. At the end, says whether the response was as expected, or why not; then the
     /// probe is over.
-    pub fn poll(&mut self, stack: &mut Stack, now: SimTime) -> Option<Result<(), String>> {
+    pub fn poll(&mut self, stack: &mut Stack, now: SimTime) -> Option<Answer> {
         let (end, socket) = self.exchange.poll(stack, now)?;
         if socket.is_some() {
             self.exchange.cancel(stack, now);

@@ -8,7 +8,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{Access, Backing, PAGE, Vma};
 use crate::ctx::Ctx;
-use crate::ids::MmId;
+use crate::ids::{MmId, Tid};
+use crate::node::Node;
 
 impl Ctx<'_> {
     /// Fills `out` from `addr`.
@@ -19,18 +20,8 @@ impl Ctx<'_> {
 
     /// Fills `out` from `addr` of another address space.
     pub fn read_bytes_of(&mut self, mm: MmId, addr: u64, out: &mut [u8]) -> Result<(), Errno> {
-        let mut done = 0;
-        while done < out.len() {
-            let at = addr.checked_add(done as u64).ok_or(Errno::EFAULT)?;
-            let inside = (at % PAGE) as usize;
-            let n = (out.len() - done).min(PAGE as usize - inside);
-            let frame = self.frame_for_read(mm, at)?;
-            match frame {
-                Some(frame) => frame.read(inside, &mut out[done..done + n]),
-                None => out[done..done + n].fill(0),
-            }
-            done += n;
-        }
+        self.node.copy_from_user(mm, addr, out)?;
+        self.moved.read(out);
         Ok(())
     }
 
@@ -51,6 +42,7 @@ impl Ctx<'_> {
             self.with_frame_for_write(mm, at, |frame| frame.write_shared(inside, chunk))?;
             done += n;
         }
+        self.moved.written(data);
         Ok(())
     }
 
@@ -104,9 +96,12 @@ impl Ctx<'_> {
         loop {
             let room = (PAGE - at % PAGE) as usize;
             let mut chunk = vec![0; room];
-            self.read_bytes(at, &mut chunk)?;
+            let mm = self.process().mm;
+            self.node.copy_from_user(mm, at, &mut chunk)?;
             if let Some(end) = chunk.iter().position(|b| *b == 0) {
                 out.extend_from_slice(&chunk[..end]);
+                // What lies behind the string is none of the call's business.
+                self.moved.read(&out);
                 return if out.len() > max { Err(too_long) } else { Ok(out) };
             }
             out.extend_from_slice(&chunk);
@@ -120,27 +115,6 @@ impl Ctx<'_> {
     /// Reads a path: ENAMETOOLONG beyond PATH_MAX (4096 with the NUL).
     pub fn read_path(&mut self, path: crate::ctx::Path) -> Result<Vec<u8>, Errno> {
         self.read_cstr(path.0, 4095, Errno::ENAMETOOLONG)
-    }
-
-    /// The frame that a read sees, `None` for a page of zeroes that does not exist yet.
-    fn frame_for_read(&mut self, mm: MmId, addr: u64) -> Result<Option<Frame>, Errno> {
-        let vma = self.node.mms[mm].check(addr, Access::Read).map_err(|_| Errno::EFAULT)?;
-        if let Some(frame) = self.node.mms[mm].pages.get(addr / PAGE) {
-            return Ok(Some(frame.clone()));
-        }
-        let into = addr - vma.start;
-        match vma.backing {
-            Backing::Anon => Ok(None),
-            Backing::File { ino, offset } => {
-                let page = self.node.vfs.page(ino, (offset + into) / PAGE);
-                page.map(Some).ok_or(Errno::EFAULT)
-            }
-            Backing::Shm { id, offset } => {
-                Ok(self.node.shm[id].pages.get(&((offset + into) / PAGE)).cloned())
-            }
-            Backing::Special("[vvar]") => Ok(self.node.vvar.clone()),
-            Backing::Special(_) => Ok(self.node.mms[mm].vdso.get((into / PAGE) as usize).cloned()),
-        }
     }
 
     fn with_frame_for_write(&mut self, mm: MmId, addr: u64, act: impl FnOnce(&Frame)) -> Result<(), Errno> {
@@ -181,5 +155,49 @@ impl Ctx<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Node {
+    /// Fills `out` from `addr` of an address space.
+    pub(crate) fn copy_from_user(&self, mm: MmId, addr: u64, out: &mut [u8]) -> Result<(), Errno> {
+        let mut done = 0;
+        while done < out.len() {
+            let at = addr.checked_add(done as u64).ok_or(Errno::EFAULT)?;
+            let inside = (at % PAGE) as usize;
+            let n = (out.len() - done).min(PAGE as usize - inside);
+            let frame = self.frame_for_read(mm, at)?;
+            match frame {
+                Some(frame) => frame.read(inside, &mut out[done..done + n]),
+                None => out[done..done + n].fill(0),
+            }
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// Fills `out` from the memory of a task's process, for whoever looks on: no call does it, and nobody is told.
+    pub fn peek(&self, tid: Tid, addr: u64, out: &mut [u8]) -> Result<(), Errno> {
+        let mm = self.process(self.task(tid).pid).mm;
+        self.copy_from_user(mm, addr, out)
+    }
+
+    /// The frame that a read sees, `None` for a page of zeroes that does not exist yet.
+    fn frame_for_read(&self, mm: MmId, addr: u64) -> Result<Option<Frame>, Errno> {
+        let vma = self.mms[mm].check(addr, Access::Read).map_err(|_| Errno::EFAULT)?;
+        if let Some(frame) = self.mms[mm].pages.get(addr / PAGE) {
+            return Ok(Some(frame.clone()));
+        }
+        let into = addr - vma.start;
+        match vma.backing {
+            Backing::Anon => Ok(None),
+            Backing::File { ino, offset } => {
+                let page = self.vfs.page(ino, (offset + into) / PAGE);
+                page.map(Some).ok_or(Errno::EFAULT)
+            }
+            Backing::Shm { id, offset } => Ok(self.shm[id].pages.get(&((offset + into) / PAGE)).cloned()),
+            Backing::Special("[vvar]") => Ok(self.vvar.clone()),
+            Backing::Special(_) => Ok(self.mms[mm].vdso.get((into / PAGE) as usize).cloned()),
+        }
     }
 }

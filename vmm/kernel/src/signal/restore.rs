@@ -93,7 +93,10 @@ impl Ctx<'_> {
             return Err(Errno::EFAULT);
         }
         let mut bytes = initial_xstate();
-        self.read_bytes(at, &mut bytes[..LEGACY])?;
+        // Not counted among the bytes that the call copied ([`Ctx::moved`]): parts of the saved state that mean nothing, such as
+        // the address of the last x87 instruction, are the processor's.
+        let mm = self.process().mm;
+        self.node.copy_from_user(mm, at, &mut bytes[..LEGACY])?;
         let size = word(&bytes, STATE_SIZE);
         let extended = word(&bytes, MAGIC) == MAGIC1
             && (AVX as u32..=XSAVE_SIZE as u32).contains(&size)
@@ -109,7 +112,7 @@ impl Ctx<'_> {
             if !at.is_multiple_of(64) {
                 return Err(Errno::EFAULT);
             }
-            self.read_bytes(at, &mut bytes)?;
+            self.node.copy_from_user(mm, at, &mut bytes)?;
             present &= long(&bytes, XSTATE_BV);
             // "#GP if XSTATE_BV sets a bit that is not set in XCR0 [or] bytes 23:8 of the header are not all zero" (Intel
             // SDM 13.8.1, without XSAVEC).

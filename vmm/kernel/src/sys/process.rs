@@ -1,6 +1,5 @@
 //! fork(2), clone(2), exit(2), wait(2), kill(2)'s relatives of identity: process groups and sessions.
 
-use crate::ctx::Outside;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
 use bloodhound_abi::structs::{CloneArgs, Rusage, Siginfo, Timeval};
@@ -12,6 +11,7 @@ use crate::node::{Node, ProcessEnd};
 use crate::process::{ChildEvent, ExitStatus, Process};
 use crate::task::{Task, TaskState, Vectors};
 use crate::wait::{Stop, SysResult, Wait, WaitOn};
+use crate::watch::Told;
 
 /// What clone(2) was asked for, from either of its calls.
 struct CloneRequest {
@@ -242,6 +242,7 @@ impl Ctx<'_> {
         self.node.process_mut(pid).threads.push(tid);
         self.node.tasks.insert(tid, task);
         self.node.enqueue(tid);
+        self.outside.tell(self.node, (pid, tid), &Told::Began { parent: Some(self.tid) });
         if r.flags & c::CLONE_PARENT_SETTID != 0 {
             self.write_obj(r.parent_tid, &tid.0)?;
         }
@@ -314,6 +315,7 @@ impl Node {
         self.vfork_done(tid);
         self.run_queue.retain(|t| *t != tid);
         self.tasks.remove(&tid);
+        outside.tell(self, (pid, tid), &Told::Ended { status });
         let process = self.process_mut(pid);
         process.threads.retain(|t| *t != tid);
         if process.threads.is_empty() {

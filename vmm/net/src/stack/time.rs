@@ -3,7 +3,7 @@
 
 use super::Stack;
 use crate::socket::{Common, Cx, Kind, Socket, TimeWait};
-use crate::{Proto, ReadyFlags, SocketId, TcpState};
+use crate::{Proto, ReadyFlags, SocketId, StateChange, TcpState};
 use bloodhound_abi::SimTime;
 
 impl Stack {
@@ -68,6 +68,7 @@ impl Stack {
 
     /// After a handler ran on a socket: queues its wakes, moves it on in its life and notes its next deadline.
     pub(super) fn settle(&mut self, id: SocketId, now: SimTime) {
+        self.note_state(id);
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let wake = std::mem::take(&mut socket.common.wake);
         let heard = match socket.common.orphan {
@@ -99,8 +100,32 @@ impl Stack {
         self.schedule(id);
     }
 
+    /// The changes of TCP sockets since the last call, in order. For whoever watches a run; the stack needs them for nothing.
+    pub fn drain_changes(&mut self) -> std::vec::Drain<'_, StateChange> {
+        self.changes.drain(..)
+    }
+
+    /// Notes the state of a TCP socket if it is another one than was told.
+    fn note_state(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get_mut(&id).filter(|s| s.common.proto == Proto::Tcp) else { return };
+        let state = socket.state();
+        if state != std::mem::replace(&mut socket.common.told, state) {
+            let c = &socket.common;
+            self.changes.push(StateChange { id, local: c.local, peer: c.peer, state });
+        }
+    }
+
+    /// Notes that a socket is gone.
+    pub(super) fn note_end(&mut self, id: SocketId, common: &Common) {
+        if common.told != TcpState::Close {
+            let (local, peer) = (common.local, common.peer);
+            self.changes.push(StateChange { id, local, peer, state: TcpState::Close });
+        }
+    }
+
     /// Puts the socket's next deadline into the index.
     fn schedule(&mut self, id: SocketId) {
+        self.note_state(id);
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let next = socket.next_deadline();
         if next != socket.deadline {

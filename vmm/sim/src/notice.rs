@@ -1,0 +1,95 @@
+//! What the timeline of a run has: faults, services, checks, phases, refused output, as data. The world keeps these
+//! ([`crate::world::World::log`]); [`crate::timeline`] puts them into words.
+
+use bloodhound_abi::{Errno, SimTime};
+use bloodhound_kernel::file::Console;
+use bloodhound_net::NodeId;
+
+use crate::faults::{Fault, FaultEnd};
+use crate::scenario::FaultSpec;
+use crate::schedule::Policy;
+use crate::services::ServiceChange;
+
+/// A notice with its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogEntry {
+    /// When.
+    pub at: SimTime,
+    /// Which node, if one.
+    pub node: Option<NodeId>,
+    /// What.
+    pub what: Notice,
+}
+
+/// Something that people want to know of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A fault was injected.
+    Fault(Fault),
+    /// A fault ended that lasts.
+    FaultEnd(FaultEnd),
+    /// A service's life.
+    Service(ServiceChange),
+    /// A check came to a result.
+    Check {
+        /// Its place in the scenario.
+        index: usize,
+        /// The result.
+        result: CheckResult,
+    },
+    /// A part of the run begins.
+    Phase(PhaseChange),
+    /// The host did not take output of a program.
+    Refused(Refusal),
+}
+
+/// What a check came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckResult {
+    /// It holds.
+    Holds,
+    /// It is violated.
+    Violated {
+        /// For a liveness check: the time that it had after the heal, ns.
+        within: Option<u64>,
+        /// The evidence.
+        why: String,
+    },
+    /// It cannot be asked: the script does not start.
+    Impossible {
+        /// The script.
+        script: Vec<u8>,
+        /// Why not.
+        errno: Errno,
+    },
+}
+
+/// A part of the run begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PhaseChange {
+    /// All services are ready: the boot is over.
+    Ready,
+    /// The run's scheduling policy.
+    Scheduling(Policy),
+    /// Faults may happen from now on, as this profile says.
+    Faults(Box<FaultSpec>),
+    /// No more faults begin; those that last stay.
+    Unhealed,
+    /// Everything is healed.
+    Healed,
+    /// The run is over.
+    Done,
+}
+
+/// The host did not take all that a program wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The stream.
+    pub stream: Console,
+    /// The step that the write ends.
+    pub step: u64,
+    /// The host's error; without one it took a part.
+    pub error: Option<Errno>,
+    /// Bytes that it took.
+    pub taken: u64,
+}

@@ -1,0 +1,94 @@
+//! The words of the timeline: a [`LogEntry`] as a line for people. Nothing reads these lines; whoever wants to know what happened
+//! takes the data.
+
+use bloodhound_kernel::file::Console;
+use bloodhound_net::NodeId;
+
+use crate::notice::{CheckResult, LogEntry, Notice, PhaseChange, Refusal};
+use crate::scenario::Scenario;
+use crate::services::ServiceChange;
+
+/// The name of a node: of its service or script, or its number.
+pub fn name(scenario: &Scenario, id: NodeId) -> String {
+    let spec = scenario.services.iter().chain(&scenario.helpers).find(|s| s.node == id);
+    spec.map_or_else(|| format!("node {}", id.0), |s| s.name.clone())
+}
+
+/// `1.234 s fault    crash kv2 (SIGKILL), restart after 310 ms`.
+pub fn line(entry: &LogEntry, scenario: &Scenario) -> String {
+    let word = match &entry.what {
+        Notice::Fault(_) | Notice::FaultEnd(_) => "fault",
+        Notice::Service(_) => "service",
+        Notice::Phase(_) => "phase",
+        Notice::Refused(_) => "output",
+        Notice::Check { .. } => "check",
+    };
+    format!("{} {word:<8} {}", entry.at, words(entry.node, &entry.what, scenario))
+}
+
+/// A notice in words.
+pub fn words(node: Option<NodeId>, notice: &Notice, scenario: &Scenario) -> String {
+    let name_of = |id| name(scenario, id);
+    match notice {
+        Notice::Fault(fault) => fault.words(&name_of),
+        Notice::FaultEnd(end) => end.words(&name_of),
+        Notice::Service(change) => {
+            format!("{} {}", node.map(name_of).unwrap_or_default(), service(change))
+        }
+        Notice::Check { index, result } => {
+            let name = &scenario.checks[*index].name;
+            match result {
+                CheckResult::Holds => format!("{name} holds"),
+                CheckResult::Violated { .. } | CheckResult::Impossible { .. } => {
+                    let verb = if matches!(result, CheckResult::Violated { .. }) { " violated" } else { "" };
+                    format!("{name}{verb}: {}", evidence(result))
+                }
+            }
+        }
+        Notice::Phase(change) => phase(change),
+        Notice::Refused(refusal) => refused(refusal),
+    }
+}
+
+fn service(change: &ServiceChange) -> String {
+    match change {
+        ServiceChange::Started => "started".into(),
+        ServiceChange::Healthy => "is healthy".into(),
+        ServiceChange::Unhealthy { failures } => format!("failed {failures} health checks in a row"),
+        ServiceChange::Ended(status) => format!("ended: {status}"),
+    }
+}
+
+/// Why a check does not hold, or cannot be asked; nothing if it holds.
+pub fn evidence(result: &CheckResult) -> String {
+    match result {
+        CheckResult::Holds => String::new(),
+        CheckResult::Violated { within: Some(ns), why } => {
+            format!("not within {} ms after the heal: {why}", ns / 1_000_000)
+        }
+        CheckResult::Violated { within: None, why } => why.clone(),
+        CheckResult::Impossible { script, errno } => {
+            format!("the script {} cannot be run: {errno}", String::from_utf8_lossy(script))
+        }
+    }
+}
+
+fn phase(change: &PhaseChange) -> String {
+    match change {
+        PhaseChange::Ready => "all services are ready".into(),
+        PhaseChange::Scheduling(policy) => format!("scheduling: {policy}"),
+        PhaseChange::Faults(profile) => format!("faults: {profile}"),
+        PhaseChange::Unhealed => "no more faults begin; nothing is healed".into(),
+        PhaseChange::Healed => "healed: the system must recover".into(),
+        PhaseChange::Done => "the run is over".into(),
+    }
+}
+
+fn refused(refusal: &Refusal) -> String {
+    let Refusal { stream, step, error, taken } = refusal;
+    match (error, stream) {
+        (Some(e), Console::Err) => format!("write to standard error at step {step}: {e}"),
+        (Some(e), _) => format!("write to standard output at step {step}: {e}"),
+        (None, _) => format!("write at step {step}: only {taken} bytes were taken"),
+    }
+}
