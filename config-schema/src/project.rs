@@ -143,7 +143,7 @@ pub fn check_names(config: &Config, compose: &Compose) -> Vec<Diagnostic> {
             Check::Linearizability { .. } | Check::Custom { .. } | Check::NoCrash { .. } => {}
         }
     }
-    for service in config.faults.process.services.iter().flatten() {
+    for service in config.faults.services.iter().flatten() {
         names.service(service);
     }
     names.diagnostics

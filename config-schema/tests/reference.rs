@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use bloodhound_config::config::{
-    Check, Config, FileChecks, Model, OperationKind, Outcome, PARTITION_KINDS, PropertyKind,
-};
+use bloodhound_config::config::{Check, Config, FileChecks, Model, OperationKind, Outcome, PropertyKind};
 use bloodhound_config::tree::Source;
-use bloodhound_config::{Code, RangeNs, Severity};
+use bloodhound_config::{Code, Severity};
+use bloodhound_faults::{Kind, SHAPES};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
@@ -85,16 +84,16 @@ fn properties() {
 #[test]
 fn faults() {
     let (config, _) = reference();
-    let (network, process) = (&config.faults.network, &config.faults.process);
-    assert_eq!(network.drop_rate.get(), 10_000_000);
-    assert_eq!(network.delay_ns, 50 * MS);
-    assert_eq!(network.delay_rate.get(), 50_000_000);
-    assert_eq!(network.partition_probability.get(), 1_000_000);
-    assert_eq!(network.partition_duration, RangeNs { min: SECOND, max: 10 * SECOND });
-    assert_eq!(network.partition_kinds.len(), PARTITION_KINDS.len());
-    assert_eq!(process.crash_probability.get(), 100_000);
-    assert_eq!(process.pause_probability.get(), 500_000);
-    assert!(config.faults.swarm && config.faults.heal);
+    let kinds = &config.faults.kinds;
+    assert_eq!(kinds.get(Kind::Drop).rate, 10_000_000);
+    assert_eq!(kinds.get(Kind::Delay).time, (50 * MS, 50 * MS));
+    assert_eq!(kinds.get(Kind::Delay).rate, 50_000_000);
+    assert_eq!(kinds.get(Kind::Partition).rate, 1_000_000);
+    assert_eq!(kinds.get(Kind::Partition).time, (SECOND, 10 * SECOND));
+    assert_eq!(kinds.get(Kind::Partition).shapes.len(), SHAPES.len());
+    assert_eq!(kinds.get(Kind::Crash).rate, 100_000);
+    assert_eq!(kinds.get(Kind::Pause).rate, 500_000);
+    assert!(config.faults.kinds.swarm && config.faults.heal);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use bloodhound_config::compose::Variables;
 use bloodhound_config::config::{Check, FileChecks};
 use bloodhound_config::tree::Source;
 use bloodhound_config::{Compose, Config, Diagnostic, has_errors, render};
+use bloodhound_faults::Kind;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -47,11 +48,11 @@ fn decode(text: &str) {
             assert!(!judged.is_empty() && judged.iter().all(|i| *i < operations));
         }
     }
-    let faults = &config.faults;
-    let ranges =
-        [faults.network.partition_duration, faults.process.crash_restart, faults.process.pause_duration];
-    assert!(ranges.iter().all(|range| range.min <= range.max));
-    assert!(!faults.network.partition_kinds.is_empty());
+    let kinds = Kind::DECLARATIONS.iter().map(|declaration| config.faults.kinds.get(declaration.kind));
+    assert!(
+        kinds.into_iter().all(|setting| setting.time.0 <= setting.time.1 && setting.rate <= 1_000_000_000)
+    );
+    assert!(!config.faults.kinds.get(Kind::Partition).shapes.is_empty());
 }
 
 fn decode_compose(text: &str) {

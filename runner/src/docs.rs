@@ -163,6 +163,20 @@ fn links(page: &str) -> Vec<String> {
     out
 }
 
+/// The table of docs/faults.md ends where the next paragraph begins.
+#[test]
+fn kinds_of_faults_are_documented() {
+    let marker = "<!-- generated from bloodhound_faults -->\n\n";
+    let page = read("docs/faults.md");
+    let begin = page.find(marker).expect("the marker") + marker.len();
+    let end = begin + page[begin..].find("\n\n").expect("a paragraph behind the table") + 1;
+    let wanted = format!("{}{}{}", &page[..begin], bloodhound_faults::manual(), &page[end..]);
+    if page != wanted && std::env::var_os("BLESS").is_some() {
+        return crate::output::write_file(&root().join("docs/faults.md"), wanted).unwrap();
+    }
+    assert!(page == wanted, "docs/faults.md is out of date: BLESS=1 cargo test -p bloodhound docs");
+}
+
 #[test]
 fn links_lead_to_files() {
     let mut pages: Vec<PathBuf> =

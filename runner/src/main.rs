@@ -8,6 +8,8 @@ mod boots;
 mod bug;
 mod campaign;
 mod check;
+#[cfg(test)]
+mod choices;
 mod cli;
 mod console;
 mod cpus;

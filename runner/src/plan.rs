@@ -12,7 +12,6 @@ use bloodhound_config::Project;
 use bloodhound_config::compose::{
     Condition as Depends, MountSource, Network, Restart, Rootfs, Service, overlap,
 };
-use bloodhound_config::config;
 use bloodhound_kernel::exec::Program;
 use bloodhound_net::{LinkConfig, NodeId};
 use bloodhound_sim::checks::CheckSpec;
@@ -253,7 +252,7 @@ impl Planner<'_> {
             fault_start: config.faults.start_after_ns,
             fault_time,
             heal: config.faults.heal,
-            faults: self.faults(),
+            faults: config.faults.kinds.clone(),
             settle: SETTLE,
             vdso: true,
             workload,
@@ -264,37 +263,8 @@ impl Planner<'_> {
         })
     }
 
-    fn faults(&self) -> FaultSpec {
-        let f = &self.project.config.faults;
-        let kinds = f.network.partition_kinds.iter().map(|k| match k {
-            config::PartitionKind::Symmetric => PartitionName::Symmetric,
-            config::PartitionKind::OneWay => PartitionName::OneWay,
-            config::PartitionKind::Isolate => PartitionName::Isolate,
-            config::PartitionKind::MajorityMinority => PartitionName::Majority,
-            config::PartitionKind::Bridge => PartitionName::Bridge,
-        });
-        FaultSpec {
-            latency_ns: f.network.latency_ns,
-            drop: f.network.drop_rate.get(),
-            delay: f.network.delay_rate.get(),
-            delay_ns: f.network.delay_ns,
-            jitter_ns: f.network.jitter_ns,
-            duplicate: f.network.duplicate_rate.get(),
-            reorder: f.network.reorder_rate.get(),
-            partition: f.network.partition_probability.get(),
-            partition_ns: (f.network.partition_duration.min, f.network.partition_duration.max),
-            partition_kinds: kinds.collect(),
-            reset: f.network.reset_probability.get(),
-            crash: f.process.crash_probability.get(),
-            restart_ns: (f.process.crash_restart.min, f.process.crash_restart.max),
-            pause: f.process.pause_probability.get(),
-            pause_ns: (f.process.pause_duration.min, f.process.pause_duration.max),
-            swarm: f.swarm,
-        }
-    }
-
     fn services(&self) -> Result<Vec<ServiceSpec>, Refusal> {
-        let faulty = self.project.config.faults.process.services.as_ref();
+        let faulty = self.project.config.faults.services.as_ref();
         let mut out = Vec::new();
         for (service, name) in self.instances() {
             let is_faulty = faulty.is_none_or(|list| list.iter().any(|l| l.value == service.name));

@@ -12,6 +12,7 @@ use bloodhound_config::Project;
 use bloodhound_decisions::{Decisions, Divergence, Log};
 use bloodhound_platform::PatchCode;
 use bloodhound_sim::event::Listener;
+use bloodhound_sim::faults::{Effect, Planned};
 use bloodhound_sim::notice::LogEntry;
 use bloodhound_sim::scenario::{FaultSpec, Scenario};
 use bloodhound_sim::world::{Finding, FindingKind, Phase};
@@ -110,6 +111,9 @@ pub struct Outcome {
     pub profile: FaultSpec,
     /// What was run; with it, the log has names.
     pub scenario: Arc<Scenario>,
+    /// What was planned from that, and what became of those whose time came: the first so many.
+    pub plan: Arc<Vec<Planned>>,
+    pub effects: Vec<Effect>,
     /// What happened.
     pub log: Vec<LogEntry>,
     /// What went wrong.
@@ -223,6 +227,29 @@ impl Worker {
         self.machine.restore(snapshot.clone());
     }
 
+    /// Runs what a log says from a booted world, whose boot must be the log's.
+    ///
+    /// # Errors
+    /// Host errors.
+    #[cfg(test)]
+    pub fn run_log(&mut self, log: Log, mode: bloodhound_decisions::Mode) -> Result<Outcome, MachineError> {
+        let seed = log.seed;
+        self.machine.world.decisions.follow(log, mode);
+        self.run(seed)
+    }
+
+    /// Keeps the choices that are made from now on.
+    #[cfg(test)]
+    pub fn listen_to_choices(&mut self) {
+        self.machine.world.decisions.listen(true);
+    }
+
+    /// The choices since then.
+    #[cfg(test)]
+    pub fn take_choices(&mut self) -> Vec<bloodhound_decisions::Made> {
+        self.machine.world.decisions.take_made()
+    }
+
     /// Runs one seed from a booted world. If the boot was made from the log of a run, so is what follows.
     ///
     /// # Errors
@@ -247,6 +274,8 @@ impl Worker {
             virtual_time: world.now,
             profile,
             scenario: self.session.scenario.clone(),
+            plan: world.faults.plan.clone(),
+            effects: world.faults.effects.clone(),
             log: world.log.clone(),
             violations: Vec::new(),
             judged: Vec::new(),

@@ -1,12 +1,13 @@
 //! The section `faults`: what goes wrong in the simulation, and how often.
 //!
-//! Key types: [`Faults`], [`NetworkFaults`], [`ProcessFaults`], [`PartitionKind`]. Rates are per packet;
-//! probabilities are drawn once per `simulation.time_step`, for each node (crash, pause) or for the whole
-//! network (partition, reset).
+//! Key type: [`Faults`]. The kinds of faults with their keys are declared in `bloodhound-faults`; what is decoded here beside them
+//! is about all kinds at once. Rates are per packet; probabilities are drawn for each `simulation.time_step`, for each node (crash,
+//! pause) or for the whole network (partition, reset).
 
-use crate::decode::{Ctx, Fields, Located, RangeNs};
+use bloodhound_faults::{FaultSpec, Kind, SHAPES, Section, Shape, Value};
+
+use crate::decode::{Ctx, Fields, Located};
 use crate::diagnostic::Code;
-use crate::scalar::Ppb;
 use crate::tree::Node;
 
 use super::keys;
@@ -15,13 +16,11 @@ use super::service_list;
 /// What goes wrong during the fault phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// What happens to packets and connections.
-    pub network: NetworkFaults,
-    /// What happens to nodes.
-    pub process: ProcessFaults,
-    /// Whether each seed draws which kinds of faults are on and how strong, from a quarter of the written figures to four
-    /// times them; if not, every seed uses the written figures.
-    pub swarm: bool,
+    /// How often and how strong each kind is. Each seed draws from it which kinds are on and how strong, from a quarter of the
+    /// written figures to four times them; if not (`swarm`), every seed uses the written figures.
+    pub kinds: FaultSpec,
+    /// Which services may be hit; `None`: all.
+    pub services: Option<Vec<Located<String>>>,
     /// Whether faults end and are healed before progress is demanded; if not, no more begin and those under way end
     /// at their time.
     pub heal: bool,
@@ -31,124 +30,22 @@ pub struct Faults {
     pub duration_ns: Option<u64>,
 }
 
-/// Faults of the network, all between different nodes; a node's loopback is never faulted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NetworkFaults {
-    /// How many packets are lost.
-    pub drop_rate: Ppb,
-    /// How much later a delayed packet arrives at most, in nanoseconds.
-    pub delay_ns: u64,
-    /// How many packets are delayed by up to `delay_ns`.
-    pub delay_rate: Ppb,
-    /// Added to the latency of every packet, in nanoseconds.
-    pub latency_ns: u64,
-    /// Upper bound of a random addition to the latency of every packet, in nanoseconds.
-    pub jitter_ns: u64,
-    /// How many packets arrive twice.
-    pub duplicate_rate: Ppb,
-    /// How many packets are overtaken by later ones.
-    pub reorder_rate: Ppb,
-    /// Per time step: all connections between two nodes that are drawn are reset.
-    pub reset_probability: Ppb,
-    /// Per time step: a partition begins, unless one is in force.
-    pub partition_probability: Ppb,
-    /// How long a partition lasts.
-    pub partition_duration: RangeNs,
-    /// Which shapes a partition may take; never empty.
-    pub partition_kinds: Vec<PartitionKind>,
-}
-
-/// The shape of a network partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PartitionKind {
-    /// Two groups that cannot reach each other.
-    Symmetric,
-    /// Packets from one group to the other are lost, the other direction works.
-    OneWay,
-    /// One node is cut off from all others.
-    Isolate,
-    /// A majority and a minority that cannot reach each other.
-    MajorityMinority,
-    /// Two groups that cannot reach each other, and one node that reaches both.
-    Bridge,
-}
-
-/// The partition shapes with their names in the file.
-pub const PARTITION_KINDS: &[(&str, PartitionKind)] = &[
-    ("symmetric", PartitionKind::Symmetric),
-    ("one-way", PartitionKind::OneWay),
-    ("isolate", PartitionKind::Isolate),
-    ("majority-minority", PartitionKind::MajorityMinority),
-    ("bridge", PartitionKind::Bridge),
-];
-
-/// Faults of nodes and their processes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProcessFaults {
-    /// Per time step and node: every process of the node is killed.
-    pub crash_probability: Ppb,
-    /// How long a crashed node stays down before it is started again.
-    pub crash_restart: RangeNs,
-    /// Per time step and node: the node stops running while time goes on.
-    pub pause_probability: Ppb,
-    /// How long a pause lasts.
-    pub pause_duration: RangeNs,
-    /// Which services may be hit; `None`: all.
-    pub services: Option<Vec<Located<String>>>,
-}
-
-const MS: u64 = 1_000_000;
-
 impl Default for Faults {
     fn default() -> Faults {
-        Faults {
-            network: NetworkFaults::default(),
-            process: ProcessFaults::default(),
-            swarm: true,
-            heal: true,
-            start_after_ns: 0,
-            duration_ns: None,
-        }
-    }
-}
-
-impl Default for NetworkFaults {
-    fn default() -> NetworkFaults {
-        NetworkFaults {
-            drop_rate: Ppb::ZERO,
-            delay_ns: 50 * MS,
-            delay_rate: Ppb::ZERO,
-            latency_ns: 0,
-            jitter_ns: 0,
-            duplicate_rate: Ppb::ZERO,
-            reorder_rate: Ppb::ZERO,
-            reset_probability: Ppb::ZERO,
-            partition_probability: Ppb::ZERO,
-            partition_duration: RangeNs { min: 1_000 * MS, max: 10_000 * MS },
-            partition_kinds: PARTITION_KINDS.iter().map(|(_, kind)| *kind).collect(),
-        }
-    }
-}
-
-impl Default for ProcessFaults {
-    fn default() -> ProcessFaults {
-        ProcessFaults {
-            crash_probability: Ppb::ZERO,
-            crash_restart: RangeNs { min: 500 * MS, max: 5_000 * MS },
-            pause_probability: Ppb::ZERO,
-            pause_duration: RangeNs { min: 100 * MS, max: 5_000 * MS },
-            services: None,
-        }
+        let mut kinds = FaultSpec::default();
+        kinds.swarm = true;
+        Faults { kinds, services: None, heal: true, start_after_ns: 0, duration_ns: None }
     }
 }
 
 pub(super) fn faults(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Faults> {
     let fields = ctx.fields(node, path, keys::FAULTS)?;
     let mut out = Faults::default();
-    set(&mut out.network, fields.get(ctx, "network", network));
+    let kinds = &mut out.kinds;
+    fields.get(ctx, "network", |ctx, node, path| network(ctx, node, path, kinds));
     fields.get(ctx, "disk", disk);
-    set(&mut out.process, fields.get(ctx, "process", process));
-    set(&mut out.swarm, fields.get(ctx, "swarm", Ctx::bool));
+    out.services = fields.get(ctx, "process", |ctx, node, path| process(ctx, node, path, kinds)).flatten();
+    set(&mut out.kinds.swarm, fields.get(ctx, "swarm", Ctx::bool));
     set(&mut out.heal, fields.get(ctx, "heal", Ctx::bool));
     set(&mut out.start_after_ns, fields.get(ctx, "start_after", Ctx::duration));
     out.duration_ns = fields.get(ctx, "duration", Ctx::positive_duration);
@@ -161,24 +58,37 @@ fn set<T>(place: &mut T, value: Option<T>) {
     }
 }
 
-fn network(ctx: &mut Ctx, node: &Node, path: &str) -> Option<NetworkFaults> {
+fn network(ctx: &mut Ctx, node: &Node, path: &str, spec: &mut FaultSpec) -> Option<()> {
     let fields = ctx.fields(node, path, keys::NETWORK)?;
-    let mut out = NetworkFaults::default();
-    set(&mut out.drop_rate, fields.get(ctx, "drop_rate", Ctx::rate));
-    set(&mut out.delay_ns, fields.get(ctx, "delay_ms", Ctx::millis));
-    set(&mut out.delay_rate, fields.get(ctx, "delay_rate", Ctx::rate));
-    set(&mut out.latency_ns, fields.get(ctx, "latency_ms", Ctx::millis));
-    set(&mut out.jitter_ns, fields.get(ctx, "jitter_ms", Ctx::millis));
-    set(&mut out.duplicate_rate, fields.get(ctx, "duplicate_rate", Ctx::rate));
-    set(&mut out.reorder_rate, fields.get(ctx, "reorder_rate", Ctx::rate));
-    set(&mut out.reset_probability, fields.get(ctx, "reset_probability", Ctx::rate));
-    set(&mut out.partition_probability, fields.get(ctx, "partition_probability", Ctx::rate));
-    set(&mut out.partition_duration, fields.get(ctx, "partition_duration_ms", Ctx::millis_range));
-    set(&mut out.partition_kinds, fields.get(ctx, "partition_kinds", partition_kinds));
-    useless(ctx, &fields, "delay_ms", "delay_rate");
-    useless(ctx, &fields, "partition_duration_ms", "partition_probability");
-    useless(ctx, &fields, "partition_kinds", "partition_probability");
-    Some(out)
+    kinds(ctx, &fields, Section::Network, spec);
+    Some(())
+}
+
+/// Decodes the keys of all kinds of a section.
+fn kinds(ctx: &mut Ctx, fields: &Fields<'_>, section: Section, spec: &mut FaultSpec) {
+    for declaration in Kind::of_section(section) {
+        let setting = spec.get_mut(declaration.kind);
+        for key in declaration.keys {
+            match key.value {
+                Value::Rate => {
+                    set(&mut setting.rate, fields.get(ctx, key.name, Ctx::rate).map(|rate| rate.get()))
+                }
+                Value::Millis(_) => {
+                    let time = fields.get(ctx, key.name, Ctx::millis);
+                    set(&mut setting.time, time.map(|time| (time, time)));
+                }
+                Value::MillisRange(..) => {
+                    let range = fields.get(ctx, key.name, Ctx::millis_range);
+                    set(&mut setting.time, range.map(|range| (range.min, range.max)));
+                }
+                Value::Shapes => set(&mut setting.shapes, fields.get(ctx, key.name, shapes)),
+            }
+        }
+        let Some(switch) = declaration.switch() else { continue };
+        for key in declaration.keys.iter().filter(|key| *key != switch) {
+            useless(ctx, fields, key.name, switch.name);
+        }
+    }
 }
 
 /// Warns about a key that means nothing because the key that switches it on is not there.
@@ -189,14 +99,14 @@ fn useless(ctx: &mut Ctx, fields: &Fields<'_>, key: &str, switch: &str) {
     }
 }
 
-fn partition_kinds(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<PartitionKind>> {
+fn shapes(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<Shape>> {
     let items = ctx.list(node, path)?;
     if items.is_empty() {
         ctx.error(Code::NothingToDo, node.span, format!("`{path}` must name at least one kind"));
     }
     let mut kinds = Vec::new();
     for item in items {
-        if let Some(kind) = ctx.choice(item, path, PARTITION_KINDS) {
+        if let Some(kind) = ctx.choice(item, path, SHAPES) {
             kinds.push(kind);
         }
     }
@@ -214,17 +124,16 @@ fn disk(ctx: &mut Ctx, node: &Node, path: &str) -> Option<()> {
     Some(())
 }
 
-fn process(ctx: &mut Ctx, node: &Node, path: &str) -> Option<ProcessFaults> {
+/// The services that may be hit, if they are named.
+fn process(
+    ctx: &mut Ctx,
+    node: &Node,
+    path: &str,
+    spec: &mut FaultSpec,
+) -> Option<Option<Vec<Located<String>>>> {
     let fields = ctx.fields(node, path, keys::PROCESS)?;
-    let mut out = ProcessFaults::default();
-    set(&mut out.crash_probability, fields.get(ctx, "crash_probability", Ctx::rate));
-    set(&mut out.crash_restart, fields.get(ctx, "crash_restart_ms", Ctx::millis_range));
-    set(&mut out.pause_probability, fields.get(ctx, "pause_probability", Ctx::rate));
-    set(&mut out.pause_duration, fields.get(ctx, "pause_duration_ms", Ctx::millis_range));
+    kinds(ctx, &fields, Section::Process, spec);
     fields.get(ctx, "oom_probability", Ctx::rate);
-    out.services = fields.get(ctx, "services", service_list);
     super::not_available_yet(ctx, &fields, &["oom_probability"]);
-    useless(ctx, &fields, "crash_restart_ms", "crash_probability");
-    useless(ctx, &fields, "pause_duration_ms", "pause_probability");
-    Some(out)
+    Some(fields.get(ctx, "services", service_list))
 }

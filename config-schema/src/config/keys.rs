@@ -3,6 +3,8 @@
 //! The decoders check against these lists, the messages print them, and a test compares them with the JSON
 //! schema and with docs/configuration.md.
 
+use bloodhound_faults::{Kind, Section};
+
 pub(crate) const TOP: &[&str] =
     &["compose", "simulation", "workload", "properties", "faults", "exploration", "output", "debug"];
 pub(crate) const SIMULATION: &[&str] = &[
@@ -42,28 +44,47 @@ pub(crate) const CHECK_NO_CRASH: &[&str] = &["type", "services"];
 pub(crate) const EXPECT: &[&str] = &["status", "body_contains"];
 pub(crate) const FAULTS: &[&str] =
     &["network", "disk", "process", "swarm", "heal", "start_after", "duration"];
-pub(crate) const NETWORK: &[&str] = &[
-    "drop_rate",
-    "delay_ms",
-    "delay_rate",
-    "latency_ms",
-    "jitter_ms",
-    "duplicate_rate",
-    "reorder_rate",
-    "reset_probability",
-    "partition_probability",
-    "partition_duration_ms",
-    "partition_kinds",
-];
+pub(crate) const NETWORK: &[&str] = &of_kinds::<{ count(Section::Network) }>(Section::Network, &[]);
 pub(crate) const DISK: &[&str] = &["write_fail_rate", "partial_write_rate", "fsync_fail_rate"];
-pub(crate) const PROCESS: &[&str] = &[
-    "crash_probability",
-    "crash_restart_ms",
-    "pause_probability",
-    "pause_duration_ms",
-    "oom_probability",
-    "services",
-];
+pub(crate) const PROCESS: &[&str] =
+    &of_kinds::<{ count(Section::Process) + 2 }>(Section::Process, &["oom_probability", "services"]);
+
+/// How many keys the kinds of faults of a section have.
+const fn count(section: Section) -> usize {
+    let (mut kind, mut count) = (0, 0);
+    while kind < Kind::DECLARATIONS.len() {
+        if Kind::DECLARATIONS[kind].section as u8 == section as u8 {
+            count += Kind::DECLARATIONS[kind].keys.len();
+        }
+        kind += 1;
+    }
+    count
+}
+
+/// The keys of the kinds of faults of a section, in the order of their declarations, and more behind them.
+const fn of_kinds<const N: usize>(section: Section, more: &[&'static str]) -> [&'static str; N] {
+    let mut names = [""; N];
+    let (mut kind, mut at) = (0, 0);
+    while kind < Kind::DECLARATIONS.len() {
+        let mut key = 0;
+        while Kind::DECLARATIONS[kind].section as u8 == section as u8
+            && key < Kind::DECLARATIONS[kind].keys.len()
+        {
+            names[at] = Kind::DECLARATIONS[kind].keys[key].name;
+            at += 1;
+            key += 1;
+        }
+        kind += 1;
+    }
+    let mut key = 0;
+    while key < more.len() {
+        names[at] = more[key];
+        at += 1;
+        key += 1;
+    }
+    names
+}
+
 pub(crate) const EXPLORATION: &[&str] = &[
     "strategy",
     "max_depth",

@@ -12,7 +12,7 @@ mod workload;
 
 use std::path::{Path, PathBuf};
 
-pub use faults::{Faults, NetworkFaults, PARTITION_KINDS, PartitionKind, ProcessFaults};
+pub use faults::Faults;
 pub use properties::{Check, Model, Property, PropertyKind};
 pub use sections::{Exploration, Output, Simulation};
 pub use workload::{

@@ -6,13 +6,15 @@
 // Nothing ever makes a value of these types.
 #![allow(dead_code)]
 
+mod faults;
 mod units;
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 
-use units::{Address, Duration, Millis, MillisRange, OneOrManyServices, Outcomes, Rate, Text};
+use faults::{NetworkFaults, ProcessFaults};
+use units::{Address, Duration, OneOrManyServices, Outcomes, Rate, Text};
 
 /// The JSON schema (draft 2020-12) of bloodhound.yaml as text with a final line break. The file
 /// `bloodhound.schema.json` of this crate has the same content.
@@ -369,60 +371,6 @@ struct Faults {
     duration: Duration,
 }
 
-/// What happens to packets and connections.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields, extend("patternProperties" = {"^x-": true}, "required" = []))]
-struct NetworkFaults {
-    /// How many packets are lost.
-    #[schemars(extend("default" = 0))]
-    drop_rate: Rate,
-    /// How much later a delayed packet arrives at most.
-    #[schemars(extend("default" = 50))]
-    delay_ms: Millis,
-    /// How many packets are delayed by up to `delay_ms`.
-    #[schemars(extend("default" = 0))]
-    delay_rate: Rate,
-    /// Added to the latency of every packet.
-    #[schemars(extend("default" = 0))]
-    latency_ms: Millis,
-    /// Upper bound of a random addition to the latency of every packet.
-    #[schemars(extend("default" = 0))]
-    jitter_ms: Millis,
-    /// How many packets arrive twice.
-    #[schemars(extend("default" = 0))]
-    duplicate_rate: Rate,
-    /// How many packets are overtaken by later ones.
-    #[schemars(extend("default" = 0))]
-    reorder_rate: Rate,
-    /// Per time step: all connections between two nodes that are drawn are reset.
-    #[schemars(extend("default" = 0))]
-    reset_probability: Rate,
-    /// Per time step: a partition begins, unless one is in force.
-    #[schemars(extend("default" = 0))]
-    partition_probability: Rate,
-    /// How long a partition lasts.
-    #[schemars(extend("default" = [1000, 10000]))]
-    partition_duration_ms: MillisRange,
-    /// Which shapes a partition may take. Default: all.
-    #[schemars(length(min = 1))]
-    partition_kinds: Vec<PartitionKind>,
-}
-
-#[derive(JsonSchema)]
-#[schemars(rename_all = "kebab-case")]
-enum PartitionKind {
-    /// Two groups that cannot reach each other.
-    Symmetric,
-    /// Packets from one group to the other are lost, the other direction works.
-    OneWay,
-    /// One node is cut off from all others.
-    Isolate,
-    /// A majority and a minority that cannot reach each other.
-    MajorityMinority,
-    /// Two groups that cannot reach each other, and one node that reaches both.
-    Bridge,
-}
-
 /// What happens to files. Not available yet.
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields, extend("patternProperties" = {"^x-": true}, "required" = []))]
@@ -433,28 +381,6 @@ struct DiskFaults {
     partial_write_rate: Rate,
     /// How many fsync calls fail. Not available yet.
     fsync_fail_rate: Rate,
-}
-
-/// What happens to nodes.
-#[derive(JsonSchema)]
-#[schemars(deny_unknown_fields, extend("patternProperties" = {"^x-": true}, "required" = []))]
-struct ProcessFaults {
-    /// Per time step and node: every process of the node is killed.
-    #[schemars(extend("default" = 0))]
-    crash_probability: Rate,
-    /// How long a crashed node stays down.
-    #[schemars(extend("default" = [500, 5000]))]
-    crash_restart_ms: MillisRange,
-    /// Per time step and node: the node stops running while time goes on.
-    #[schemars(extend("default" = 0))]
-    pause_probability: Rate,
-    /// How long a pause lasts.
-    #[schemars(extend("default" = [100, 5000]))]
-    pause_duration_ms: MillisRange,
-    /// Per time step and node: memory runs out. Not available yet.
-    oom_probability: Rate,
-    /// Which services may be hit. Default: all.
-    services: OneOrManyServices,
 }
 
 /// How seeds are explored.

@@ -1,5 +1,6 @@
 //! The answer of a campaign, for people and for machines.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
@@ -156,8 +157,8 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
         "steps": totals.steps,
         "virtual_time_ns": totals.virtual_ns,
         "operations": totals.operations,
-        "faults": totals.faults,
         "digest_version": bloodhound_abi::digest::VERSION,
+        "faults": totals.faults.iter().map(|(kind, count)| (kind.name(), count)).collect::<BTreeMap<_, _>>(),
         "fault_coverage_per_mille": totals.coverage,
         "junit": junit,
         "exit_code": judgement.code,

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use bloodhound_abi::SimTime;
-use bloodhound_sim::notice::Notice;
+use bloodhound_faults::Kind;
+use bloodhound_sim::faults::Effect;
 use bloodhound_sim::scenario::FaultSpec;
 
 use crate::judge::{Exercise, Judged};
@@ -176,7 +177,8 @@ pub struct Totals {
     pub steps: u64,
     pub virtual_ns: u64,
     pub operations: u64,
-    pub faults: BTreeMap<String, u64>,
+    /// How many faults of each kind began.
+    pub faults: BTreeMap<Kind, u64>,
 }
 
 impl Totals {
@@ -209,9 +211,9 @@ impl Totals {
         self.steps += outcome.steps;
         self.virtual_ns += outcome.virtual_time.0;
         self.operations += outcome.history.operations().len() as u64;
-        for entry in &outcome.log {
-            if let Notice::Fault(fault) = &entry.what {
-                *self.faults.entry(fault.kind().to_owned()).or_default() += 1;
+        for (planned, effect) in outcome.plan.iter().zip(&outcome.effects) {
+            if *effect == Effect::Begun {
+                *self.faults.entry(planned.id.kind).or_default() += 1;
             }
         }
     }
@@ -229,14 +231,10 @@ impl Totals {
 
     /// Measures the share of the configured kinds of faults that were injected at least once.
     pub fn measure_faults(&mut self, spec: &FaultSpec) {
-        let kinds = [
-            ("crash", spec.crash),
-            ("pause", spec.pause),
-            ("partition", spec.partition),
-            ("reset", spec.reset),
-        ];
-        let asked: Vec<&str> = kinds.iter().filter(|(_, rate)| *rate > 0).map(|(name, _)| *name).collect();
-        let seen = asked.iter().filter(|name| self.faults.contains_key(**name)).count();
+        let timed = Kind::DECLARATIONS.iter().filter(|declaration| declaration.is_timed());
+        let asked: Vec<Kind> =
+            timed.map(|declaration| declaration.kind).filter(|kind| spec.is_on(*kind)).collect();
+        let seen = asked.iter().filter(|kind| self.faults.contains_key(kind)).count();
         self.coverage = (seen * 1000).checked_div(asked.len()).map_or(1000, |share| share as u32);
     }
 

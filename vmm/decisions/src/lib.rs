@@ -132,6 +132,14 @@ impl Decisions {
         }
     }
 
+    /// What comes after the boot, at whose end this is called, is to follow this log, which must have the same boot.
+    pub fn follow(&mut self, log: Log, mode: Mode) {
+        assert_eq!(log.boot_seed, self.log.boot_seed, "a run goes on from its own boot");
+        let seed = log.seed;
+        (self.log, self.mode) = (Arc::new(log), mode);
+        self.begin_run(seed);
+    }
+
     /// The seed of the run; while it boots, that of the boot.
     pub fn seed(&self) -> u64 {
         match self.part {

@@ -195,13 +195,6 @@ impl Machine {
         deadlines.chain(self.world.queue.next_time()).chain(self.client_deadline()).min()
     }
 
-    /// Epochs of the log begin at the first time that the world comes to: a branch is made there, and a replay of it does the same.
-    fn begin_epochs(&mut self) {
-        while self.world.decisions.epoch_is_due(self.world.now.0) {
-            self.world.decisions.next_epoch();
-        }
-    }
-
     /// One slice of a node or the events of one time. False if nothing can happen.
     fn advance(&mut self) -> Result<bool, MachineError> {
         self.begin_epochs();
@@ -261,9 +254,9 @@ impl Machine {
     fn due(&mut self, due: Due) {
         match due {
             Due::Deliver(id, number, packet) => self.deliver(id, number, *packet),
-            Due::FaultTick => self.fault_tick(),
-            Due::Heal(partition) => self.heal_partition(partition),
-            Due::Unpause(id) => self.unpause(id),
+            Due::FaultsBegin => self.set_links(true),
+            Due::Fault(entry) => self.fault_due(entry),
+            Due::FaultEnds(entry) => self.fault_ends(entry),
             Due::Start(id) => self.start_service(id),
             Due::Probe(id) => self.probe(id),
             Due::ProbeTimeout(id, pid) => self.probe_timeout(id, pid),

@@ -10,12 +10,12 @@ use bloodhound_net::{NodeId, Packet};
 pub enum Due {
     /// A packet arrives: at which node, and its number.
     Deliver(NodeId, u64, Box<Packet>),
-    /// The fault injector draws (every `time_step`).
-    FaultTick,
-    /// A partition ends.
-    Heal(bloodhound_net::PartitionId),
-    /// A paused node runs again.
-    Unpause(NodeId),
+    /// The phase of faults begins.
+    FaultsBegin,
+    /// An entry of the plan of faults begins.
+    Fault(usize),
+    /// An entry of the plan of faults ends.
+    FaultEnds(usize),
     /// A service starts: at the beginning, after its dependencies, after a crash.
     Start(NodeId),
     /// A service's health check is due.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+pub use bloodhound_faults::FaultSpec;
 use bloodhound_kernel::exec::Program;
 use bloodhound_kernel::node::Costs;
 use bloodhound_net::{LinkConfig, NodeId};
@@ -80,58 +81,6 @@ pub struct ServiceSpec {
     pub faulty: bool,
 }
 
-/// Rates are parts per billion. Those of processes and partitions are per time step.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FaultSpec {
-    /// Added to every link's latency, ns.
-    pub latency_ns: u64,
-    /// A packet is lost.
-    pub drop: u32,
-    /// A packet is delayed by `delay_ns`.
-    pub delay: u32,
-    /// Extra delay, ns.
-    pub delay_ns: u64,
-    /// Uniform jitter up to this, ns.
-    pub jitter_ns: u64,
-    /// A packet arrives twice.
-    pub duplicate: u32,
-    /// A packet overtakes.
-    pub reorder: u32,
-    /// A partition begins.
-    pub partition: u32,
-    /// It lasts so long, ns.
-    pub partition_ns: (u64, u64),
-    /// Kinds of partitions that may be drawn; empty means all.
-    pub partition_kinds: Vec<PartitionName>,
-    /// All connections between two nodes are reset.
-    pub reset: u32,
-    /// A service is killed.
-    pub crash: u32,
-    /// It is down for so long, ns.
-    pub restart_ns: (u64, u64),
-    /// A service is paused.
-    pub pause: u32,
-    /// It stands still for so long, ns.
-    pub pause_ns: (u64, u64),
-    /// Every seed draws which kinds are on and how strong (swarm testing); otherwise all are on at full strength.
-    pub swarm: bool,
-}
-
-/// Kinds of partitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PartitionName {
-    /// Two random halves.
-    Symmetric,
-    /// One half hears the other but is not heard.
-    OneWay,
-    /// One node alone.
-    Isolate,
-    /// A majority and a minority.
-    Majority,
-    /// Two halves with one node that sees both.
-    Bridge,
-}
-
 /// By how much machines of one kind differ from each other. Equal nodes that do the same at the same nanosecond draw equal random
 /// numbers where they seed themselves from time and process id, and their timers fire together for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,7 +108,7 @@ pub struct Scenario {
     pub epoch_ns: u64,
     /// Memory that nodes show, bytes.
     pub memory: u64,
-    /// Interval of fault draws, ns.
+    /// Faults begin at multiples of it, ns.
     pub time_step: u64,
     /// The stack must be ready by then, ns.
     pub boot_timeout: u64,

@@ -10,14 +10,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::Decisions;
+use bloodhound_decisions::{Choice, Concern, Decisions, Log, Mode, Part, Site};
+use bloodhound_faults::Kind;
 use bloodhound_kernel::exec::Program;
 use bloodhound_net::{LinkConfig, NodeId, PartitionKind};
 use bloodhound_platform::{
     Abilities, Mapping, Platform, PlatformError, Regs, Scripted, SpaceId, TaskKey, Trap, XState, scripted_elf,
 };
 use bloodhound_sim::event::{Event, Moment};
-use bloodhound_sim::faults::Fault;
+use bloodhound_sim::faults::{Effect, Fault};
 use bloodhound_sim::machine::TestModes;
 use bloodhound_sim::notice::{LogEntry, Notice};
 use bloodhound_sim::scenario::{FaultSpec, RestartPolicy, Scenario, ServiceSpec};
@@ -89,23 +90,25 @@ fn service(node: u32) -> ServiceSpec {
     }
 }
 
-fn scenario() -> Arc<Scenario> {
-    let faults = FaultSpec {
-        drop: 5_000_000,
-        delay: 10_000_000,
-        delay_ns: 3 * MS,
-        jitter_ns: MS / 2,
-        duplicate: 20_000_000,
-        reorder: 20_000_000,
-        partition: 6_000_000,
-        partition_ns: (10 * MS, 40 * MS),
-        reset: 5_000_000,
-        crash: 2_000_000,
-        restart_ns: (5 * MS, 30 * MS),
-        pause: 3_000_000,
-        pause_ns: (5 * MS, 30 * MS),
-        ..FaultSpec::default()
-    };
+/// All kinds of faults.
+fn all_faults() -> FaultSpec {
+    FaultSpec::default()
+        .with_rate(Kind::Drop, 5_000_000)
+        .with_rate(Kind::Delay, 10_000_000)
+        .with_time(Kind::Delay, (3 * MS, 3 * MS))
+        .with_time(Kind::Jitter, (MS / 2, MS / 2))
+        .with_rate(Kind::Duplicate, 20_000_000)
+        .with_rate(Kind::Reorder, 20_000_000)
+        .with_rate(Kind::Partition, 6_000_000)
+        .with_time(Kind::Partition, (10 * MS, 40 * MS))
+        .with_rate(Kind::Reset, 5_000_000)
+        .with_rate(Kind::Crash, 2_000_000)
+        .with_time(Kind::Crash, (5 * MS, 30 * MS))
+        .with_rate(Kind::Pause, 3_000_000)
+        .with_time(Kind::Pause, (5 * MS, 30 * MS))
+}
+
+fn scenario(faults: FaultSpec) -> Arc<Scenario> {
     Arc::new(Scenario {
         services: (1..=NODES).map(service).collect(),
         link: LinkConfig::default(),
@@ -131,7 +134,11 @@ fn scenario() -> Arc<Scenario> {
 }
 
 fn machine_on(platform: Box<dyn Platform>, modes: TestModes) -> Machine {
-    let (scenario, mut base) = (scenario(), files());
+    machine_with(all_faults(), platform, modes)
+}
+
+fn machine_with(faults: FaultSpec, platform: Box<dyn Platform>, modes: TestModes) -> Machine {
+    let (scenario, mut base) = (scenario(faults), files());
     let world = setup::world(&scenario, &mut base, Decisions::seeded(1), None).expect("a world");
     let mut machine = Machine::new(world, scenario, platform, Box::new(base));
     machine.set_modes(modes);
@@ -317,6 +324,84 @@ fn snapshots_go_on_as_the_original_does() {
             assert_eq!(Outcome::of(&other.world), want, "snapshot {n}, round {round}");
         }
     }
+}
+
+/// A run that branches off another one is a run of its own: its log alone makes it again.
+#[test]
+fn a_branch_is_an_epoch_of_its_log() {
+    let seed = SEEDS[1];
+    let whole = plain(seed);
+    let mut machine = machine(TestModes::default());
+    boot(&mut machine);
+    machine.world.decisions.begin_run(seed);
+    machine.begin_faults();
+    let until = machine.world.steps + whole.steps / 3;
+    go(&mut machine, |world| world.steps >= until);
+    let snapshot = machine.snapshot().expect("the platform works");
+    let mut digests = vec![whole.digest];
+    for concerns in [&[Concern::Network][..], &[Concern::Faults], &[Concern::Scheduler, Concern::GuestRandom]]
+    {
+        let mut branch = snapshot.clone();
+        branch.decisions.branch(branch.now.0, 99, concerns);
+        let _before = machine.restore(branch);
+        go(&mut machine, |world| world.phase == Phase::Done);
+        let branched = Outcome::of(&machine.world);
+        assert!(!digests.contains(&branched.digest), "{concerns:?} change nothing");
+        digests.push(branched.digest.clone());
+        let log = Log::clone(machine.world.decisions.log());
+        let mut other = self::machine(TestModes::default());
+        boot(&mut other);
+        other.world.decisions.follow(log, Mode::Strict);
+        other.begin_faults();
+        go(&mut other, |world| world.phase == Phase::Done);
+        assert_eq!(Outcome::of(&other.world), branched, "{concerns:?}");
+    }
+}
+
+/// The plan goes on as it was, whoever is down; what meets nobody is recorded.
+#[test]
+fn faults_that_meet_a_dead_or_paused_node_are_without_effect() {
+    let often = FaultSpec::default()
+        .with_rate(Kind::Crash, 20_000_000)
+        .with_time(Kind::Crash, (50 * MS, 100 * MS))
+        .with_rate(Kind::Pause, 20_000_000)
+        .with_time(Kind::Pause, (50 * MS, 100 * MS));
+    let mut machine = machine_with(often, Box::new(platform()), TestModes::default());
+    boot(&mut machine);
+    let outcome = run_seed(&mut machine, SEEDS[0]);
+    let faults = &machine.world.faults;
+    assert_eq!(faults.effects.len(), faults.plan.len(), "the time of all has come");
+    let of = |kind: Kind, wanted: fn(&Effect) -> bool| {
+        faults.record().filter(|(planned, effect)| planned.id.kind == kind && wanted(effect)).count()
+    };
+    for (kind, text) in [(Kind::Crash, "SIGKILL"), (Kind::Pause, "pause n")] {
+        let begun = of(kind, |effect| *effect == Effect::Begun);
+        assert!(begun > 5 && of(kind, |effect| *effect != Effect::Begun) > 5, "{kind}: {begun}");
+        assert_eq!(outcome.count(text), begun, "{kind}");
+    }
+    let dead = faults.record().any(|(_, effect)| effect == Effect::None("its service does not run"));
+    let paused = faults.record().any(|(_, effect)| effect == Effect::None("it is paused already"));
+    assert!(dead && paused);
+}
+
+/// An override that is asked for with another bound, or not at all, is told, and changes nothing.
+#[test]
+fn a_strict_replay_tells_where_it_is_another_run() {
+    let seed = SEEDS[0];
+    let whole = plain(seed);
+    let never = Choice { part: Part::Run, site: Site::Arrival { worker: 77, nth: 0 } };
+    let run = |mode: Mode| {
+        let mut machine = machine(TestModes::default());
+        boot(&mut machine);
+        machine.world.decisions.follow(Log::new(1, seed).with(never, 5, 3), mode);
+        machine.begin_faults();
+        go(&mut machine, |world| world.phase == Phase::Done);
+        assert_eq!(Outcome::of(&machine.world), whole);
+        machine.world.decisions.divergences()
+    };
+    let told = run(Mode::Strict);
+    assert!(told.len() == 1 && told[0].choice == never && told[0].asked.is_none(), "{told:?}");
+    assert_eq!(run(Mode::Lenient), []);
 }
 
 /// A platform with a mistake: stores go on into pages that were write-protected.

@@ -1,0 +1,299 @@
+//! Fault injection: a swarm profile per seed, the plan of what begins when, the rooms that do it, and the heal that ends it all.
+//!
+//! Key types: [`Faults`] (the state in the world), [`Fault`] (what is done, by kind), [`Planned`] (an entry of the plan). The kinds
+//! are declared once, in `bloodhound-faults`; what a kind does is in its room: `links` for what links do to packets, `crash`,
+//! `pause`, `partition` and `reset` for what begins at a time. `plan` draws.
+
+mod crash;
+mod links;
+mod partition;
+mod pause;
+mod plan;
+mod reset;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bloodhound_abi::SimTime;
+use bloodhound_decisions::{Concern, Decisions, Site, Word};
+use bloodhound_faults::{FaultSpec, Kind, Swarm, timed_kinds};
+use bloodhound_net::{NodeId, PartitionId};
+
+use crate::machine::Machine;
+use crate::queue::Due;
+use crate::services::State;
+use crate::world::{Notice, Phase};
+
+use plan::{Draw, Phases};
+pub use plan::{FaultId, Planned};
+
+/// What a kind that begins at a time does.
+trait Room: Sized {
+    /// Draws the parameters of an entry; `None` if there is nothing that it could hit.
+    fn draw(draw: &mut Draw<'_>) -> Option<Self>;
+
+    /// The node that it hits, if it is one.
+    fn node(&self) -> Option<NodeId>;
+
+    /// Why it would have no effect now, if it would have none.
+    fn hindered(&self, machine: &Machine) -> Option<&'static str>;
+
+    /// In words. `ms` is its duration.
+    fn describe(&self, machine: &Machine, ms: u64) -> String;
+
+    /// Begins. `entry` names it, `until` is when it ends.
+    fn begin(&self, machine: &mut Machine, entry: usize, until: SimTime);
+
+    /// Ends at its time, unless everything was healed before.
+    fn end(&self, machine: &mut Machine, entry: usize);
+}
+
+/// The enumeration of all kinds that begin at a time, and its way into their rooms.
+macro_rules! rooms {
+    ($($kind:ident in $room:ident,)*) => {
+        /// A fault that begins at a time: its kind with target and parameters.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Fault {
+            $(#[doc = concat!("See `faults/", stringify!($room), ".rs`.")] $kind($room::$kind),)*
+        }
+
+        impl Fault {
+            /// Its kind.
+            pub fn kind(&self) -> Kind {
+                match self { $(Fault::$kind(_) => Kind::$kind,)* }
+            }
+
+            /// The node that it hits, if it is one.
+            pub fn node(&self) -> Option<NodeId> {
+                match self { $(Fault::$kind(fault) => fault.node(),)* }
+            }
+
+            /// Draws a fault of a kind; `None` for kinds of links, and where there is nothing to hit.
+            fn draw(kind: Kind, draw: &mut Draw<'_>) -> Option<Fault> {
+                match kind {
+                    $(Kind::$kind => $room::$kind::draw(draw).map(Fault::$kind),)*
+                    _ => None,
+                }
+            }
+
+            fn hindered(&self, machine: &Machine) -> Option<&'static str> {
+                match self { $(Fault::$kind(fault) => fault.hindered(machine),)* }
+            }
+
+            fn describe(&self, machine: &Machine, ms: u64) -> String {
+                match self { $(Fault::$kind(fault) => fault.describe(machine, ms),)* }
+            }
+
+            fn begin(&self, machine: &mut Machine, entry: usize, until: SimTime) {
+                match self { $(Fault::$kind(fault) => fault.begin(machine, entry, until),)* }
+            }
+
+            fn end(&self, machine: &mut Machine, entry: usize) {
+                match self { $(Fault::$kind(fault) => fault.end(machine, entry),)* }
+            }
+        }
+    };
+}
+timed_kinds!(rooms);
+
+/// What became of an entry of the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It began.
+    Begun,
+    /// It met something that it could do nothing to, and why.
+    None(&'static str),
+}
+
+/// The faults of one seed.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// What this seed drew.
+    pub profile: Option<FaultSpec>,
+    /// What begins when, in order of time.
+    pub plan: Arc<Vec<Planned>>,
+    /// What became of its entries, as far as their time has come: the first so many.
+    pub effects: Vec<Effect>,
+    /// When the phase of faults begins and ends.
+    phases: Phases,
+    /// Partitions in force, by their entries.
+    partitions: BTreeMap<usize, PartitionId>,
+}
+
+impl Faults {
+    /// The entries whose time has come, with what became of them.
+    pub fn record(&self) -> impl Iterator<Item = (&Planned, Effect)> {
+        self.plan.iter().zip(self.effects.iter().copied())
+    }
+}
+
+/// Draws which kinds of faults a seed has and how strong (swarm testing: omitting features at random finds more).
+fn swarm(spec: &FaultSpec, decisions: &mut Decisions) -> FaultSpec {
+    let mut profile = spec.clone();
+    if !spec.swarm {
+        return profile;
+    }
+    for declaration in Kind::DECLARATIONS.iter().filter(|declaration| spec.is_on(declaration.kind)) {
+        let site = Site::Swarm { kind: Word::new(declaration.name) };
+        match declaration.swarm {
+            Swarm::Strength => {
+                let rate = u64::from(spec.get(declaration.kind).rate);
+                // Off one time in three; else between a quarter and four times the configured rate.
+                let scaled = match decisions.choose(site, 6) {
+                    0 | 1 => 0,
+                    2 => rate / 4,
+                    3 => rate,
+                    4 => rate * 2,
+                    _ => rate * 4,
+                };
+                profile.get_mut(declaration.kind).rate = scaled.min(1_000_000_000) as u32;
+            }
+            Swarm::Coin if decisions.choose(site, 2) == 0 => profile.switch_off(declaration.kind),
+            Swarm::Coin | Swarm::Always => {}
+        }
+    }
+    profile
+}
+
+impl Machine {
+    /// The stack is ready: draws the profile and the plan, and lets faults begin. Returns the profile.
+    pub fn begin_faults(&mut self) -> FaultSpec {
+        let profile = swarm(&self.scenario.faults, &mut self.world.decisions);
+        let policy = self.begin_schedule();
+        self.world.phase = Phase::Faults;
+        self.world.note(None, Notice::Phase(format!("scheduling: {policy}")));
+        self.world.note(None, Notice::Phase(format!("faults: {profile}")));
+        let now = self.world.now;
+        let begin = now.after(self.scenario.fault_start);
+        let end = begin.after(self.scenario.fault_time);
+        self.world.faults.profile = Some(profile.clone());
+        self.world.faults.phases = Phases { begin, end, step: self.scenario.time_step };
+        self.plan_faults();
+        self.world.queue.push(end, Due::HealPhase);
+        if begin == now {
+            self.set_links(true);
+        } else {
+            self.world.queue.push(begin, Due::FaultsBegin);
+        }
+        self.world.queue.push(now.after(self.scenario.max_time), Due::End);
+        profile
+    }
+
+    /// Draws the plan, or what of it has not begun, and puts its next entry into the queue.
+    fn plan_faults(&mut self) {
+        let Some(profile) = self.world.faults.profile.clone() else { return };
+        let targets: Vec<NodeId> =
+            self.scenario.services.iter().filter(|s| s.faulty).map(|s| s.node).collect();
+        let begun = self.world.faults.effects.len();
+        let after = if begun > 0 || self.world.phase != Phase::Faults { Some(self.world.now) } else { None };
+        let phases = self.world.faults.phases;
+        let drawn = plan::draw(&profile, &targets, phases, &mut self.world.decisions);
+        let plan = Arc::make_mut(&mut self.world.faults.plan);
+        plan.truncate(begun);
+        plan.extend(drawn.into_iter().filter(|entry| after.is_none_or(|after| entry.begin > after)));
+        self.world.queue.remove_if(|due| matches!(due, Due::Fault(_)));
+        self.queue_fault(begun);
+    }
+
+    fn queue_fault(&mut self, entry: usize) {
+        if let Some(planned) = self.world.faults.plan.get(entry) {
+            self.world.queue.push(planned.begin, Due::Fault(entry));
+        }
+    }
+
+    /// Epochs of the log begin at the first time that the world comes to: a branch is made there, and a replay of it does the same.
+    pub(crate) fn begin_epochs(&mut self) {
+        while self.world.decisions.epoch_is_due(self.world.now.0) {
+            let concerns = self.world.decisions.next_epoch();
+            if concerns.contains(&Concern::Faults) && self.world.phase == Phase::Faults {
+                self.plan_faults();
+            }
+        }
+    }
+
+    /// The links become faulty, or good again.
+    pub(crate) fn set_links(&mut self, faulty: bool) {
+        let mut link = self.scenario.link.clone();
+        if let Some(profile) = self.world.faults.profile.as_ref().filter(|_| faulty) {
+            links::apply(profile, &mut link);
+        }
+        self.world.fabric.set_default_link(link);
+    }
+
+    /// The time of an entry of the plan has come.
+    pub(crate) fn fault_due(&mut self, entry: usize) {
+        let plan = self.world.faults.plan.clone();
+        let Some(planned) = plan.get(entry).filter(|_| self.world.phase == Phase::Faults) else { return };
+        self.queue_fault(entry + 1);
+        let effect = planned.fault.hindered(self).map_or(Effect::Begun, Effect::None);
+        self.world.faults.effects.push(effect);
+        if effect != Effect::Begun {
+            return;
+        }
+        let text = planned.fault.describe(self, planned.duration / 1_000_000);
+        self.world.digest.bytes(text.as_bytes());
+        self.world.note(planned.fault.node(), Notice::Fault(text));
+        let until = self.world.now.after(planned.duration);
+        planned.fault.begin(self, entry, until);
+        if planned.duration > 0 {
+            self.world.queue.push(until, Due::FaultEnds(entry));
+        }
+    }
+
+    /// The time of an entry of the plan is over.
+    pub(crate) fn fault_ends(&mut self, entry: usize) {
+        let plan = self.world.faults.plan.clone();
+        if let Some(planned) = plan.get(entry) {
+            planned.fault.end(self, entry);
+        }
+    }
+
+    /// The name of a service.
+    pub(crate) fn name(&self, id: NodeId) -> String {
+        let spec = self.scenario.services.iter().find(|s| s.node == id);
+        spec.map_or_else(|| format!("node {}", id.0), |s| s.name.clone())
+    }
+
+    fn names(&self, ids: &[NodeId]) -> String {
+        ids.iter().map(|id| self.name(*id)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Why a fault can do nothing to a node.
+    fn not_running(&self, id: NodeId) -> Option<&'static str> {
+        let running = matches!(self.world.services.get(&id).map(|s| s.state), Some(State::Running(_)));
+        (!running).then_some("its service does not run")
+    }
+
+    /// The faults end: the network is whole, everything that is down starts, nothing is paused.
+    pub(crate) fn heal_phase(&mut self) {
+        if self.world.phase != Phase::Faults {
+            return;
+        }
+        self.world.phase = Phase::Recovery;
+        self.world.queue.remove_if(|due| matches!(due, Due::Fault(_)));
+        if !self.scenario.heal {
+            self.world.note(None, Notice::Phase("no more faults begin; nothing is healed".into()));
+            self.recovery_begins();
+            return;
+        }
+        self.world.fabric.heal_all();
+        self.world.faults.partitions.clear();
+        self.set_links(false);
+        let paused: Vec<NodeId> = std::mem::take(&mut self.world.paused).into_keys().collect();
+        for id in paused {
+            self.world.catch_up(id);
+        }
+        let now = self.world.now;
+        self.world.queue.remove_if(|due| matches!(due, Due::Start(_) | Due::FaultEnds(_)));
+        let crashed = self.world.services.iter().filter(|(_, s)| s.state == State::Crashed);
+        let down: Vec<(NodeId, u64)> = crashed.map(|(id, s)| (*id, s.start_offset)).collect();
+        for (id, offset) in down {
+            self.world.queue.push(now.after(offset), Due::Start(id));
+        }
+        self.world.note(None, Notice::Phase("healed: the system must recover".into()));
+        self.recovery_begins();
+    }
+}
+
+#[cfg(test)]
+mod tests;

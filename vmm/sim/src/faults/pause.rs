@@ -1,0 +1,43 @@
+//! A pause: a node stands still while time goes on, as in a long garbage collection.
+
+use bloodhound_abi::SimTime;
+use bloodhound_net::NodeId;
+
+use super::{Draw, Room};
+use crate::machine::Machine;
+
+/// See the module's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// The node.
+    pub node: NodeId,
+}
+
+impl Room for Pause {
+    fn draw(draw: &mut Draw<'_>) -> Option<Pause> {
+        Some(Pause { node: draw.node()? })
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        Some(self.node)
+    }
+
+    fn hindered(&self, machine: &Machine) -> Option<&'static str> {
+        let paused = machine.world.paused.contains_key(&self.node).then_some("it is paused already");
+        machine.not_running(self.node).or(paused)
+    }
+
+    fn describe(&self, machine: &Machine, ms: u64) -> String {
+        format!("pause {} for {ms} ms", machine.name(self.node))
+    }
+
+    fn begin(&self, machine: &mut Machine, _: usize, until: SimTime) {
+        machine.world.paused.insert(self.node, until);
+    }
+
+    fn end(&self, machine: &mut Machine, _: usize) {
+        if machine.world.paused.remove(&self.node).is_some() {
+            machine.world.catch_up(self.node);
+        }
+    }
+}

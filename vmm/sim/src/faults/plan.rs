@@ -1,0 +1,296 @@
+//! The plan: which faults begin when. It is drawn as a list before they begin, so that its cost grows with the faults and not with the
+//! time, and so that each entry can be taken out or changed without another one moving.
+//!
+//! Each kind has, for each of its targets, a chain of entries: from one to the next are as many time steps as independent trials of
+//! the kind's rate take until one succeeds (a geometric distribution). All choices of an entry are named by kind, target and
+//! number in the chain; so another rate of one kind leaves the others where they were. `begins` = 0 takes an entry out. Where budgets
+//! are to limit what happens at the same time, they filter the list that [`draw`] returns.
+
+use bloodhound_abi::SimTime;
+use bloodhound_decisions::{Decisions, Site, WORD, Word};
+use bloodhound_faults::{Begins, FaultSpec, Kind, Setting, Shape};
+use bloodhound_net::NodeId;
+
+use super::Fault;
+
+/// One, in parts per billion.
+const WHOLE: u64 = 1_000_000_000;
+
+/// The name of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FaultId {
+    /// The kind.
+    pub kind: Kind,
+    /// The node for kinds that hit each node at times of its own; 0 for those of the network.
+    pub target: u32,
+    /// The number in the chain of this kind and target.
+    pub nth: u64,
+}
+
+impl FaultId {
+    /// The name of a choice for the entry.
+    pub fn site(self, part: &str) -> Site {
+        let kind = Word::new(self.kind.name());
+        Site::Fault { kind, target: self.target, nth: self.nth, part: Word::new(part) }
+    }
+}
+
+/// An entry of the plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Its name.
+    pub id: FaultId,
+    /// When it begins.
+    pub begin: SimTime,
+    /// How long it lasts, ns; 0 if it is over at once.
+    pub duration: u64,
+    /// What is done.
+    pub fault: Fault,
+}
+
+/// When faults may begin.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Phases {
+    pub(super) begin: SimTime,
+    /// None begins at this time or later.
+    pub(super) end: SimTime,
+    /// Faults begin at whole time steps behind the beginning, ns.
+    pub(super) step: u64,
+}
+
+/// Draws the parameters of one entry.
+pub(super) struct Draw<'a> {
+    id: FaultId,
+    setting: &'a Setting,
+    /// The nodes that faults may hit.
+    pub(super) targets: &'a [NodeId],
+    decisions: &'a mut Decisions,
+}
+
+impl Draw<'_> {
+    /// The node of a kind that hits each node at times of its own.
+    pub(super) fn node(&self) -> Option<NodeId> {
+        (self.id.target > 0).then_some(NodeId(self.id.target))
+    }
+
+    /// A number below `bound`.
+    pub(super) fn choose(&mut self, part: &str, bound: u64) -> u64 {
+        self.decisions.choose(self.id.site(part), bound)
+    }
+
+    /// One of the shapes that the configuration allows.
+    pub(super) fn shape(&mut self) -> Option<Shape> {
+        let count = self.setting.shapes.len() as u64;
+        let place = (count > 0).then(|| self.choose("shape", count))?;
+        self.setting.shapes.get(place as usize).copied()
+    }
+
+    fn duration(&mut self) -> u64 {
+        let (low, high) = self.setting.time;
+        self.decisions.between(self.id.site("duration"), low, high)
+    }
+}
+
+/// Draws the plan, in order of time.
+pub(super) fn draw(
+    profile: &FaultSpec,
+    targets: &[NodeId],
+    phases: Phases,
+    decisions: &mut Decisions,
+) -> Vec<Planned> {
+    let mut plan = Vec::new();
+    if targets.is_empty() {
+        return plan;
+    }
+    for declaration in Kind::DECLARATIONS.iter().filter(|declaration| profile.is_on(declaration.kind)) {
+        let kind = declaration.kind;
+        let setting = profile.get(kind);
+        let mut chain = |target: u32| chain(kind, target, setting, targets, phases, decisions, &mut plan);
+        match declaration.begins {
+            Begins::Link => {}
+            Begins::ByNetwork => chain(0),
+            Begins::ByNode => targets.iter().for_each(|node| chain(node.0)),
+        }
+    }
+    plan.sort_by_key(|entry| (entry.begin, entry.id));
+    plan
+}
+
+/// Draws the entries of one kind and target.
+fn chain(
+    kind: Kind,
+    target: u32,
+    setting: &Setting,
+    targets: &[NodeId],
+    phases: Phases,
+    decisions: &mut Decisions,
+    plan: &mut Vec<Planned>,
+) {
+    let gaps = Gaps::new(setting.rate);
+    let mut begin = phases.begin;
+    for nth in 0.. {
+        let id = FaultId { kind, target, nth };
+        let Some(failures) = gaps.failures(decisions.choose(id.site("gap"), WORD)) else { return };
+        let Some(gap) = phases.step.checked_mul(failures.saturating_add(1)) else { return };
+        begin = begin.after(gap);
+        if begin >= phases.end {
+            return;
+        }
+        if decisions.choose(id.site("begins"), WORD) == 0 {
+            continue;
+        }
+        let mut draw = Draw { id, setting, targets, decisions: &mut *decisions };
+        let duration = draw.duration();
+        if let Some(fault) = Fault::draw(kind, &mut draw) {
+            plan.push(Planned { id, begin, duration, fault });
+        }
+    }
+}
+
+/// How many trials of a rate fail before one succeeds, computed with integers: the powers `q^(2^i)` of the probability of a
+/// failure, as 64-bit fractions.
+struct Gaps {
+    powers: [u64; Gaps::BITS],
+}
+
+impl Gaps {
+    /// Numbers of failures have so many bits at most.
+    const BITS: usize = 34;
+
+    /// For a rate in parts per billion.
+    fn new(rate: u32) -> Gaps {
+        let fails = WHOLE - u64::from(rate).min(WHOLE);
+        let mut power = u64::try_from((u128::from(fails) << 64) / u128::from(WHOLE)).unwrap_or(u64::MAX);
+        let powers = std::array::from_fn(|_| {
+            let this = power;
+            power = product(power, power);
+            this
+        });
+        Gaps { powers }
+    }
+
+    /// The number for a uniform word: the largest k with `q^k > word / 2^64`, for that is so with a probability of `q^k`. `None`: there
+    /// is no success within any time. 0, the plain choice, is none.
+    fn failures(&self, word: u64) -> Option<u64> {
+        if word == 0 {
+            return None;
+        }
+        let (mut left, mut count) = (u64::MAX, 0);
+        for (bit, power) in self.powers.iter().enumerate().rev() {
+            let less = product(left, *power);
+            if less > word {
+                (left, count) = (less, count | 1 << bit);
+            }
+        }
+        Some(count)
+    }
+}
+
+/// The product of two 64-bit fractions.
+fn product(a: u64, b: u64) -> u64 {
+    ((u128::from(a) * u128::from(b)) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bloodhound_decisions::{Choice, Log, Mode, Part};
+
+    const MS: u64 = 1_000_000;
+
+    fn phases() -> Phases {
+        Phases { begin: SimTime(500), end: SimTime(500 + 20_000 * MS), step: 10 * MS }
+    }
+
+    fn profile() -> FaultSpec {
+        FaultSpec::default()
+            .with_rate(Kind::Crash, 1_000_000)
+            .with_rate(Kind::Pause, 500_000)
+            .with_rate(Kind::Partition, 3_000_000)
+            .with_rate(Kind::Reset, 500_000)
+    }
+
+    fn targets() -> Vec<NodeId> {
+        (1..=3).map(NodeId).collect()
+    }
+
+    fn planned(profile: &FaultSpec, log: Log) -> Vec<Planned> {
+        let seed = log.seed;
+        let mut decisions = Decisions::new(log, Mode::Strict);
+        decisions.begin_run(seed);
+        let plan = draw(profile, &targets(), phases(), &mut decisions);
+        assert_eq!(decisions.divergences(), []);
+        plan
+    }
+
+    /// The mean and the tail of the distribution, from a tenth to a millionth.
+    #[test]
+    fn gaps_are_geometric() {
+        let mut dice = bloodhound_decisions::Dice::new(3);
+        for (rate, mean) in [(500_000_000, 1.0), (100_000_000, 9.0), (1_000_000, 999.0), (1_000, 999_999.0)] {
+            let gaps = Gaps::new(rate);
+            let drawn: Vec<u64> = (0..20_000).filter_map(|_| gaps.failures(dice.word())).collect();
+            let average = drawn.iter().sum::<u64>() as f64 / drawn.len() as f64;
+            // The standard deviation of one is about its mean; five of that of the average.
+            assert!(
+                (average - mean).abs() < 5.0 * (mean + 1.0) / 141.0,
+                "{rate}: {average} instead of {mean}"
+            );
+            let longer = drawn.iter().filter(|n| **n as f64 > 2.0 * mean + 1.0).count();
+            assert!(
+                longer > 800 && longer < 4_000,
+                "{rate}: {longer} of 20000 are longer than twice the mean"
+            );
+        }
+        assert_eq!(Gaps::new(1_000_000_000).failures(5), Some(0), "a certain fault begins at every step");
+        assert_eq!(Gaps::new(500_000_000).failures(0), None);
+    }
+
+    /// As many as trials at every step would give.
+    #[test]
+    fn rates_are_per_time_step_and_target() {
+        let mut counts = std::collections::BTreeMap::new();
+        for seed in 0..1_000 {
+            for entry in planned(&profile(), Log::new(0, seed)) {
+                *counts.entry(entry.id.kind).or_insert(0u64) += 1;
+                let (low, high) = profile().get(entry.id.kind).time;
+                assert!((low..=high).contains(&entry.duration));
+                assert!((entry.begin.0 - 500) % (10 * MS) == 0 && entry.begin < phases().end);
+            }
+        }
+        // 1999 steps of a thousand seeds; three nodes.
+        for (kind, expected) in
+            [(Kind::Crash, 5_997), (Kind::Pause, 2_998), (Kind::Partition, 5_997), (Kind::Reset, 1_000)]
+        {
+            let spread = 5 * u64::isqrt(expected);
+            assert!(
+                counts[&kind].abs_diff(expected) < spread,
+                "{kind}: {} instead of {expected}",
+                counts[&kind]
+            );
+        }
+    }
+
+    #[test]
+    fn taking_one_out_changes_no_other() {
+        for seed in 0..50 {
+            let whole = planned(&profile(), Log::new(0, seed));
+            for out in &whole {
+                let choice = Choice { part: Part::Run, site: out.id.site("begins") };
+                let less = planned(&profile(), Log::new(0, seed).with(choice, WORD, 0));
+                let others: Vec<Planned> = whole.iter().filter(|entry| entry.id != out.id).cloned().collect();
+                assert_eq!(less, others, "seed {seed} without {:?}", out.id);
+            }
+        }
+    }
+
+    #[test]
+    fn another_rate_of_one_kind_changes_no_other_kind() {
+        let other = profile().with_rate(Kind::Crash, 9_000_000).with_time(Kind::Crash, (1, 2));
+        let rest = |profile: &FaultSpec| {
+            let plan = planned(profile, Log::new(0, 4)).into_iter();
+            plan.filter(|entry| entry.id.kind != Kind::Crash).collect::<Vec<_>>()
+        };
+        assert_eq!(rest(&profile()), rest(&other));
+    }
+}

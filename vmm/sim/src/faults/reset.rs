@@ -1,0 +1,45 @@
+//! A reset: all connections of a node that is drawn are reset. It is over at once.
+
+use bloodhound_abi::SimTime;
+use bloodhound_net::NodeId;
+
+use super::{Draw, Room};
+use crate::machine::Machine;
+
+/// See the module's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reset {
+    /// The node.
+    pub node: NodeId,
+}
+
+impl Room for Reset {
+    fn draw(draw: &mut Draw<'_>) -> Option<Reset> {
+        let count = draw.targets.len() as u64;
+        let place = (count > 0).then(|| draw.choose("node", count))?;
+        Some(Reset { node: draw.targets[place as usize] })
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        Some(self.node)
+    }
+
+    fn hindered(&self, _: &Machine) -> Option<&'static str> {
+        None
+    }
+
+    fn describe(&self, machine: &Machine, _: u64) -> String {
+        format!("reset all connections of {}", machine.name(self.node))
+    }
+
+    fn begin(&self, machine: &mut Machine, _: usize, _: SimTime) {
+        machine.world.catch_up(self.node);
+        let now = machine.world.now;
+        let node = machine.world.node_mut(self.node);
+        node.net.reset_connections(None, now);
+        node.drain_net();
+        machine.flush(self.node);
+    }
+
+    fn end(&self, _: &mut Machine, _: usize) {}
+}
