@@ -79,7 +79,7 @@ fn take_out(seeds: std::ops::Range<u64>) -> usize {
     taken
 }
 
-/// Each packet that both runs sent has the same fates; and removing a fault did not give all packets other names.
+/// Each packet that both runs sent has the same fates, where they are drawn from the same bounds (during the phase of faults); and removing a fault did not give all packets other names.
 fn same_fates(seed: u64, whole: &[Made], less: &[Made]) {
     let packets = |made: &[Made]| -> BTreeMap<Site, (u64, u64)> {
         let of_packets = made.iter().filter(|made| matches!(made.choice.site, Site::Packet { .. }));
@@ -87,8 +87,9 @@ fn same_fates(seed: u64, whole: &[Made], less: &[Made]) {
     };
     let (whole, less) = (packets(whole), packets(less));
     let both: Vec<_> = less.iter().filter(|(site, _)| whole.contains_key(site)).collect();
-    for (site, fate) in &both {
-        assert_eq!(whole[site], **fate, "seed {seed}: {site}");
+    for (site, (bound, value)) in &both {
+        let (before, fate) = whole[site];
+        assert!(before != *bound || fate == *value, "seed {seed}: {site}: {fate} and {value} of {bound}");
     }
     assert!(
         both.len() * 4 >= less.len(),

@@ -163,18 +163,30 @@ fn links(page: &str) -> Vec<String> {
     out
 }
 
-/// The table of docs/faults.md ends where the next paragraph begins.
+/// Compares the part of a page between two texts, or writes it anew.
+fn generated_between(path: &str, from: &str, to: &str, content: &str) {
+    let page = read(path);
+    let begin = page.find(from).unwrap_or_else(|| panic!("{path} has no {from:?}")) + from.len();
+    let end = begin + page[begin..].find(to).unwrap_or_else(|| panic!("{path} has no {to:?}"));
+    let wanted = format!("{}{content}{}", &page[..begin], &page[end..]);
+    if page != wanted && std::env::var_os("BLESS").is_some() {
+        return crate::output::write_file(&root().join(path), wanted).unwrap();
+    }
+    assert!(page == wanted, "{path} is out of date at {from:?}: BLESS=1 cargo test -p bloodhound docs");
+}
+
 #[test]
 fn kinds_of_faults_are_documented() {
+    use bloodhound_faults::{Section, manual, rows};
     let marker = "<!-- generated from bloodhound_faults -->\n\n";
-    let page = read("docs/faults.md");
-    let begin = page.find(marker).expect("the marker") + marker.len();
-    let end = begin + page[begin..].find("\n\n").expect("a paragraph behind the table") + 1;
-    let wanted = format!("{}{}{}", &page[..begin], bloodhound_faults::manual(), &page[end..]);
-    if page != wanted && std::env::var_os("BLESS").is_some() {
-        return crate::output::write_file(&root().join("docs/faults.md"), wanted).unwrap();
-    }
-    assert!(page == wanted, "docs/faults.md is out of date: BLESS=1 cargo test -p bloodhound docs");
+    generated_between("docs/faults.md", marker, "\nRates are per packet.", &manual());
+    let head = "| key | type | default | meaning | status |\n|---|---|---|---|---|\n";
+    let table = |name: &str, end: &str, section| {
+        let from = format!("<!-- {name} -->\n{head}");
+        generated_between("docs/configuration.md", &from, end, &rows(section));
+    };
+    table("NetworkFaults", "\n| partition |", Section::Network);
+    table("ProcessFaults", "| `oom_probability`", Section::Process);
 }
 
 #[test]

@@ -304,8 +304,8 @@ fn drop_reason(reason: &DropReason) -> &'static str {
 
 fn of_notice(notice: &Notice, scenario: &Scenario) -> Json {
     match notice {
-        Notice::Fault(fault) => json!({"fault": fault.kind()}),
-        Notice::FaultEnd(end) => json!({"fault": end.kind()}),
+        Notice::Fault(planned) => json!({"fault": planned.id.kind.name(), "nth": planned.id.nth, "duration_ns": planned.duration}),
+        Notice::FaultEnd(id) => json!({"fault": id.kind.name(), "nth": id.nth}),
         Notice::Service(change) => service(change),
         Notice::Check { index, result } => {
             let word = match result {

@@ -65,8 +65,10 @@ pub struct Record {
     pub steps: u64,
     /// Why.
     pub text: String,
-    /// Faults that were injected.
+    /// Faults that were injected, as lines of the trace.
     pub faults: Vec<String>,
+    /// The plan of faults, as far as its time came.
+    pub fault_plan: Vec<report::FaultRecord>,
     /// bloodhound.yaml, absolute.
     pub config: PathBuf,
     /// The compose file if it was given on the command line, absolute.
@@ -266,6 +268,7 @@ fn record(session: &Session, compose: Option<&Path>, outcome: &Outcome, violatio
         steps: outcome.steps,
         text: violation.text.clone(),
         faults: report::faults(outcome),
+        fault_plan: outcome.faults.clone(),
         config: absolute(&session.plan.config),
         compose: compose.map(absolute),
         plan: session.plan_digest.clone(),
@@ -444,6 +447,7 @@ mod tests {
             steps: 1,
             text: String::new(),
             faults: Vec::new(),
+            fault_plan: Vec::new(),
             config: PathBuf::new(),
             compose: None,
             plan: String::new(),

@@ -2,8 +2,10 @@
 
 use bloodhound_abi::SimTime;
 use bloodhound_kernel::task::TaskState;
+use bloodhound_sim::faults::{Effect, Faults, Names, Planned};
 use bloodhound_sim::notice::{LogEntry, Notice};
 use bloodhound_sim::{World, timeline};
+use serde::{Deserialize, Serialize};
 
 use crate::session::Outcome;
 
@@ -29,6 +31,38 @@ pub fn waiting(world: &World) -> String {
 /// The injected faults of a run, and the ends of those that last, as lines.
 pub fn faults(outcome: &Outcome) -> Vec<String> {
     faults_until(outcome, SimTime::MAX)
+}
+
+/// A fault of the plan whose time came.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FaultRecord {
+    /// Its kind.
+    pub kind: String,
+    /// The service that it hit, if it was one.
+    pub service: Option<String>,
+    /// Begin and duration, ns of virtual time.
+    pub begin_ns: u64,
+    pub duration_ns: u64,
+    /// In words.
+    pub text: String,
+    /// Why it had no effect, if it had none.
+    pub without_effect: Option<String>,
+}
+
+/// The plan of faults of a run, as far as its time came. `name` gives nodes their names.
+pub fn fault_records(faults: &Faults, name: Names<'_>) -> Vec<FaultRecord> {
+    let record = |(planned, effect): (&Planned, Effect)| FaultRecord {
+        kind: planned.id.kind.name().to_owned(),
+        service: planned.fault.node().map(name),
+        begin_ns: planned.begin.0,
+        duration_ns: planned.duration,
+        text: planned.describe(name),
+        without_effect: match effect {
+            Effect::Begun => None,
+            Effect::None(why) => Some(why.to_owned()),
+        },
+    };
+    faults.record().map(record).collect()
 }
 
 /// Those of them until a time.

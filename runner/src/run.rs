@@ -166,6 +166,7 @@ fn json(outcome: &Outcome, judgement: &Judgement, inputs: &str) -> serde_json::V
         "virtual_time_ns": outcome.virtual_time.0,
         "operations": outcome.history.operations().len(),
         "faults": report::faults(outcome),
+        "fault_plan": outcome.faults,
         "profile": outcome.profile.to_string(),
         "findings": violations,
         "properties": properties,

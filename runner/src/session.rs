@@ -114,6 +114,8 @@ pub struct Outcome {
     /// What was planned from that, and what became of those whose time came: the first so many.
     pub plan: Arc<Vec<Planned>>,
     pub effects: Vec<Effect>,
+    /// The same for reports.
+    pub faults: Vec<crate::report::FaultRecord>,
     /// What happened.
     pub log: Vec<LogEntry>,
     /// What went wrong.
@@ -276,6 +278,7 @@ impl Worker {
             scenario: self.session.scenario.clone(),
             plan: world.faults.plan.clone(),
             effects: world.faults.effects.clone(),
+            faults: crate::report::fault_records(&world.faults, &|id| self.service_name(id)),
             log: world.log.clone(),
             violations: Vec::new(),
             judged: Vec::new(),

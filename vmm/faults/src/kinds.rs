@@ -89,6 +89,14 @@ kinds! { $
             keys: &[millis("jitter_ms", 0, "Upper bound of a random addition to the latency of every packet.")],
             does: "every packet takes longer by a random time",
         }
+        /// A packet is damaged on its way.
+        Corrupt in corrupt {
+            name: "corrupt",
+            section: Section::Network,
+            swarm: Swarm::Strength,
+            keys: &[rate("corrupt_rate", "How many packets are damaged on their way.")],
+            does: "a packet is damaged on its way: its receiver's checksum rejects it, so it is lost",
+        }
         /// A packet arrives twice.
         Duplicate in duplicate {
             name: "duplicate",

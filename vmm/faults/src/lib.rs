@@ -176,6 +176,29 @@ pub fn manual() -> String {
     out
 }
 
+/// The rows of a section's keys in docs/configuration.md.
+pub fn rows(section: Section) -> String {
+    let mut out = String::new();
+    for declaration in Kind::of_section(section) {
+        for key in declaration.keys {
+            let shapes: Vec<String> = SHAPES.iter().map(|(name, _)| format!("`{name}`")).collect();
+            let (kind, default) = match (key.value, declaration.begins) {
+                (Value::Rate, Begins::Link) => ("rate".to_owned(), "0".to_owned()),
+                (Value::Rate, Begins::ByNode) => ("probability, per node".to_owned(), "0".to_owned()),
+                (Value::Rate, Begins::ByNetwork) => ("probability".to_owned(), "0".to_owned()),
+                (Value::Millis(default), _) => ("milliseconds".to_owned(), default.to_string()),
+                (Value::MillisRange(low, high), _) => {
+                    ("range of milliseconds".to_owned(), format!("`[{low}, {high}]`"))
+                }
+                (Value::Shapes, _) => (format!("list of {}", shapes.join(", ")), "all".to_owned()),
+            };
+            let meaning = key.doc.trim_end_matches('.');
+            out.push_str(&format!("| `{}` | {kind} | {default} | {meaning} | yes |\n", key.name));
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

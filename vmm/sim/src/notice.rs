@@ -5,7 +5,7 @@ use bloodhound_abi::{Errno, SimTime};
 use bloodhound_kernel::file::Console;
 use bloodhound_net::NodeId;
 
-use crate::faults::{Fault, FaultEnd};
+use crate::faults::{FaultId, Planned};
 use crate::scenario::FaultSpec;
 use crate::schedule::Policy;
 use crate::services::ServiceChange;
@@ -25,9 +25,9 @@ pub struct LogEntry {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// A fault was injected.
-    Fault(Fault),
+    Fault(Planned),
     /// A fault ended that lasts.
-    FaultEnd(FaultEnd),
+    FaultEnd(FaultId),
     /// A service's life.
     Service(ServiceChange),
     /// A check came to a result.

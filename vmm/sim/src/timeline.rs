@@ -30,8 +30,8 @@ pub fn line(entry: &LogEntry, scenario: &Scenario) -> String {
 pub fn words(node: Option<NodeId>, notice: &Notice, scenario: &Scenario) -> String {
     let name_of = |id| name(scenario, id);
     match notice {
-        Notice::Fault(fault) => fault.words(&name_of),
-        Notice::FaultEnd(end) => end.words(&name_of),
+        Notice::Fault(fault) => fault.describe(&name_of),
+        Notice::FaultEnd(end) => end.over(&name_of),
         Notice::Service(change) => {
             format!("{} {}", node.map(name_of).unwrap_or_default(), service(change))
         }

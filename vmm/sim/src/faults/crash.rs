@@ -3,7 +3,7 @@
 use bloodhound_abi::SimTime;
 use bloodhound_net::NodeId;
 
-use super::{Draw, Room};
+use super::{Draw, Names, Room};
 use crate::machine::Machine;
 use crate::services::State;
 
@@ -27,8 +27,8 @@ impl Room for Crash {
         machine.not_running(self.node)
     }
 
-    fn describe(&self, machine: &Machine, ms: u64) -> String {
-        format!("crash {} (SIGKILL), restart after {ms} ms", machine.name(self.node))
+    fn describe(&self, name: Names<'_>, ms: u64) -> String {
+        format!("crash {} (SIGKILL), restart after {ms} ms", name(self.node))
     }
 
     fn begin(&self, machine: &mut Machine, _: usize, _: SimTime) {
@@ -36,12 +36,15 @@ impl Room for Crash {
         if let Some(service) = machine.world.services.get_mut(&self.node) {
             (service.state, service.healthy, service.probe) = (State::Crashed, false, None);
         }
-        let (node, mut outside) = machine.parts(self.node);
+        let mut parts = machine.parts(self.node);
+        let (node, mut outside) = parts.split();
         node.kill_all(&mut outside);
         machine.flush(self.node);
     }
 
-    fn end(&self, machine: &mut Machine, _: usize) {
+    fn end(&self, machine: &mut Machine, _: usize) -> bool {
         machine.start_service(self.node);
+        // The start is told.
+        false
     }
 }

@@ -34,10 +34,56 @@ fn jitter(setting: &Setting, plain: &LinkConfig, link: &mut LinkConfig) {
     link.jitter = plain.jitter.max(setting.time.1);
 }
 
+fn corrupt(setting: &Setting, _: &LinkConfig, link: &mut LinkConfig) {
+    link.corrupt = setting.rate;
+}
+
 fn duplicate(setting: &Setting, _: &LinkConfig, link: &mut LinkConfig) {
     link.duplicate = setting.rate;
 }
 
 fn reorder(setting: &Setting, plain: &LinkConfig, link: &mut LinkConfig) {
     (link.reorder, link.reorder_delay) = (setting.rate, plain.latency * REORDER_LATENCIES);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(spec: &FaultSpec) -> LinkConfig {
+        let mut link = LinkConfig { jitter: 7, ..LinkConfig::default() };
+        apply(spec, &mut link);
+        link
+    }
+
+    #[test]
+    fn without_faults_a_link_is_as_before() {
+        let spec = Kind::DECLARATIONS.iter().fold(FaultSpec::default(), |mut spec, declaration| {
+            spec.switch_off(declaration.kind);
+            spec
+        });
+        let expected = LinkConfig {
+            jitter: 7,
+            delay_max: 50_000_000,
+            reorder_delay: 1_000_000,
+            ..LinkConfig::default()
+        };
+        assert_eq!(link(&spec), expected);
+    }
+
+    #[test]
+    fn each_kind_has_its_place_in_a_link() {
+        let spec = FaultSpec::default();
+        assert_eq!(link(&spec.clone().with_rate(Kind::Drop, 5)).loss, 5);
+        assert_eq!(link(&spec.clone().with_rate(Kind::Delay, 5).with_time(Kind::Delay, (9, 9))).delay_max, 9);
+        assert_eq!(link(&spec.clone().with_time(Kind::Latency, (9, 9))).latency, 200_009);
+        assert_eq!(link(&spec.clone().with_time(Kind::Jitter, (9, 9))).jitter, 9);
+        assert_eq!(link(&spec.clone().with_rate(Kind::Duplicate, 5)).duplicate, 5);
+        assert_eq!(link(&spec.clone().with_rate(Kind::Reorder, 5)).reorder, 5);
+    }
+
+    #[test]
+    fn corrupted_packets_are_a_share_of_a_link() {
+        assert_eq!(link(&FaultSpec::default().with_rate(Kind::Corrupt, 5)).corrupt, 5);
+    }
 }

@@ -20,12 +20,20 @@ use bloodhound_faults::{FaultSpec, Kind, Swarm, timed_kinds};
 use bloodhound_net::{NodeId, PartitionId};
 
 use crate::machine::Machine;
+use crate::notice::{Notice, PhaseChange};
 use crate::queue::Due;
 use crate::services::State;
-use crate::world::{Notice, Phase};
+use crate::world::Phase;
 
 use plan::{Draw, Phases};
+pub use crash::Crash;
+pub use partition::Partition;
+pub use pause::Pause;
 pub use plan::{FaultId, Planned};
+pub use reset::Reset;
+
+/// Gives nodes their names.
+pub type Names<'a> = &'a dyn Fn(NodeId) -> String;
 
 /// What a kind that begins at a time does.
 trait Room: Sized {
@@ -38,14 +46,14 @@ trait Room: Sized {
     /// Why it would have no effect now, if it would have none.
     fn hindered(&self, machine: &Machine) -> Option<&'static str>;
 
-    /// In words. `ms` is its duration.
-    fn describe(&self, machine: &Machine, ms: u64) -> String;
+    /// In words, with the names of nodes. `ms` is its duration.
+    fn describe(&self, name: Names<'_>, ms: u64) -> String;
 
     /// Begins. `entry` names it, `until` is when it ends.
     fn begin(&self, machine: &mut Machine, entry: usize, until: SimTime);
 
-    /// Ends at its time, unless everything was healed before.
-    fn end(&self, machine: &mut Machine, entry: usize);
+    /// Ends at its time, unless everything was healed before. True if that is worth telling.
+    fn end(&self, machine: &mut Machine, entry: usize) -> bool;
 }
 
 /// The enumeration of all kinds that begin at a time, and its way into their rooms.
@@ -80,15 +88,15 @@ macro_rules! rooms {
                 match self { $(Fault::$kind(fault) => fault.hindered(machine),)* }
             }
 
-            fn describe(&self, machine: &Machine, ms: u64) -> String {
-                match self { $(Fault::$kind(fault) => fault.describe(machine, ms),)* }
+            fn describe(&self, name: Names<'_>, ms: u64) -> String {
+                match self { $(Fault::$kind(fault) => fault.describe(name, ms),)* }
             }
 
             fn begin(&self, machine: &mut Machine, entry: usize, until: SimTime) {
                 match self { $(Fault::$kind(fault) => fault.begin(machine, entry, until),)* }
             }
 
-            fn end(&self, machine: &mut Machine, entry: usize) {
+            fn end(&self, machine: &mut Machine, entry: usize) -> bool {
                 match self { $(Fault::$kind(fault) => fault.end(machine, entry),)* }
             }
         }
@@ -161,8 +169,8 @@ impl Machine {
         let profile = swarm(&self.scenario.faults, &mut self.world.decisions);
         let policy = self.begin_schedule();
         self.world.phase = Phase::Faults;
-        self.world.note(None, Notice::Phase(format!("scheduling: {policy}")));
-        self.world.note(None, Notice::Phase(format!("faults: {profile}")));
+        self.note(None, Notice::Phase(PhaseChange::Scheduling(policy)));
+        self.note(None, Notice::Phase(PhaseChange::Faults(Box::new(profile.clone()))));
         let now = self.world.now;
         let begin = now.after(self.scenario.fault_start);
         let end = begin.after(self.scenario.fault_time);
@@ -230,9 +238,7 @@ impl Machine {
         if effect != Effect::Begun {
             return;
         }
-        let text = planned.fault.describe(self, planned.duration / 1_000_000);
-        self.world.digest.bytes(text.as_bytes());
-        self.world.note(planned.fault.node(), Notice::Fault(text));
+        self.note(planned.fault.node(), Notice::Fault(planned.clone()));
         let until = self.world.now.after(planned.duration);
         planned.fault.begin(self, entry, until);
         if planned.duration > 0 {
@@ -244,18 +250,10 @@ impl Machine {
     pub(crate) fn fault_ends(&mut self, entry: usize) {
         let plan = self.world.faults.plan.clone();
         if let Some(planned) = plan.get(entry) {
-            planned.fault.end(self, entry);
+            if planned.fault.end(self, entry) {
+                self.note(planned.fault.node(), Notice::FaultEnd(planned.id));
+            }
         }
-    }
-
-    /// The name of a service.
-    pub(crate) fn name(&self, id: NodeId) -> String {
-        let spec = self.scenario.services.iter().find(|s| s.node == id);
-        spec.map_or_else(|| format!("node {}", id.0), |s| s.name.clone())
-    }
-
-    fn names(&self, ids: &[NodeId]) -> String {
-        ids.iter().map(|id| self.name(*id)).collect::<Vec<_>>().join(" ")
     }
 
     /// Why a fault can do nothing to a node.
@@ -272,7 +270,7 @@ impl Machine {
         self.world.phase = Phase::Recovery;
         self.world.queue.remove_if(|due| matches!(due, Due::Fault(_)));
         if !self.scenario.heal {
-            self.world.note(None, Notice::Phase("no more faults begin; nothing is healed".into()));
+            self.note(None, Notice::Phase(PhaseChange::Unhealed));
             self.recovery_begins();
             return;
         }
@@ -290,7 +288,7 @@ impl Machine {
         for (id, offset) in down {
             self.world.queue.push(now.after(offset), Due::Start(id));
         }
-        self.world.note(None, Notice::Phase("healed: the system must recover".into()));
+        self.note(None, Notice::Phase(PhaseChange::Healed));
         self.recovery_begins();
     }
 }

@@ -4,9 +4,8 @@ use bloodhound_abi::SimTime;
 use bloodhound_faults::Shape;
 use bloodhound_net::{NodeId, PartitionKind};
 
-use super::{Draw, Room};
+use super::{Draw, Names, Room};
 use crate::machine::Machine;
-use crate::world::Notice;
 
 /// See the module's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,19 +52,19 @@ impl Room for Partition {
         None
     }
 
-    fn describe(&self, machine: &Machine, ms: u64) -> String {
-        let names = |ids: &[NodeId]| machine.names(ids);
+    fn describe(&self, name: Names<'_>, ms: u64) -> String {
+        let names = |ids: &[NodeId]| ids.iter().map(|id| name(*id)).collect::<Vec<_>>().join(" ");
         let who = match &self.cut {
             PartitionKind::Symmetric(a, b) => format!("[{}] | [{}]", names(a), names(b)),
             PartitionKind::OneWay(a, b) => format!("[{}] -/-> [{}]", names(a), names(b)),
             PartitionKind::Isolate(node, rest) => {
-                format!("isolate {} from [{}]", machine.name(*node), names(rest))
+                format!("isolate {} from [{}]", name(*node), names(rest))
             }
             PartitionKind::MajorityMinority(a, b) => {
                 format!("majority [{}] | minority [{}]", names(a), names(b))
             }
             PartitionKind::Bridge(node, a, b) => {
-                format!("[{}] | [{}], bridge {}", names(a), names(b), machine.name(*node))
+                format!("[{}] | [{}], bridge {}", names(a), names(b), name(*node))
             }
         };
         format!("partition {who} for {ms} ms")
@@ -76,11 +75,8 @@ impl Room for Partition {
         machine.world.faults.partitions.insert(entry, id);
     }
 
-    fn end(&self, machine: &mut Machine, entry: usize) {
-        if let Some(id) = machine.world.faults.partitions.remove(&entry)
-            && machine.world.fabric.heal(id)
-        {
-            machine.world.note(None, Notice::Fault("partition healed".into()));
-        }
+    fn end(&self, machine: &mut Machine, entry: usize) -> bool {
+        let id = machine.world.faults.partitions.remove(&entry);
+        id.is_some_and(|id| machine.world.fabric.heal(id))
     }
 }

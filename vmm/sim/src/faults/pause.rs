@@ -3,7 +3,7 @@
 use bloodhound_abi::SimTime;
 use bloodhound_net::NodeId;
 
-use super::{Draw, Room};
+use super::{Draw, Names, Room};
 use crate::machine::Machine;
 
 /// See the module's text.
@@ -27,17 +27,19 @@ impl Room for Pause {
         machine.not_running(self.node).or(paused)
     }
 
-    fn describe(&self, machine: &Machine, ms: u64) -> String {
-        format!("pause {} for {ms} ms", machine.name(self.node))
+    fn describe(&self, name: Names<'_>, ms: u64) -> String {
+        format!("pause {} for {ms} ms", name(self.node))
     }
 
     fn begin(&self, machine: &mut Machine, _: usize, until: SimTime) {
         machine.world.paused.insert(self.node, until);
     }
 
-    fn end(&self, machine: &mut Machine, _: usize) {
-        if machine.world.paused.remove(&self.node).is_some() {
+    fn end(&self, machine: &mut Machine, _: usize) -> bool {
+        let paused = machine.world.paused.remove(&self.node).is_some();
+        if paused {
             machine.world.catch_up(self.node);
         }
+        paused
     }
 }

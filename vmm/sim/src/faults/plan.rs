@@ -11,7 +11,7 @@ use bloodhound_decisions::{Decisions, Site, WORD, Word};
 use bloodhound_faults::{Begins, FaultSpec, Kind, Setting, Shape};
 use bloodhound_net::NodeId;
 
-use super::Fault;
+use super::{Fault, Names};
 
 /// One, in parts per billion.
 const WHOLE: u64 = 1_000_000_000;
@@ -28,6 +28,14 @@ pub struct FaultId {
 }
 
 impl FaultId {
+    /// That it is over, in words, with the names of nodes.
+    pub fn over(self, name: Names<'_>) -> String {
+        match self.target {
+            0 => format!("{} healed", self.kind),
+            node => format!("{} of {} is over", self.kind, name(NodeId(node))),
+        }
+    }
+
     /// The name of a choice for the entry.
     pub fn site(self, part: &str) -> Site {
         let kind = Word::new(self.kind.name());
@@ -46,6 +54,13 @@ pub struct Planned {
     pub duration: u64,
     /// What is done.
     pub fault: Fault,
+}
+
+impl Planned {
+    /// In words, with the names of nodes.
+    pub fn describe(&self, name: Names<'_>) -> String {
+        self.fault.describe(name, self.duration / 1_000_000)
+    }
 }
 
 /// When faults may begin.

@@ -3,7 +3,7 @@
 use bloodhound_abi::SimTime;
 use bloodhound_net::NodeId;
 
-use super::{Draw, Room};
+use super::{Draw, Names, Room};
 use crate::machine::Machine;
 
 /// See the module's text.
@@ -28,8 +28,8 @@ impl Room for Reset {
         None
     }
 
-    fn describe(&self, machine: &Machine, _: u64) -> String {
-        format!("reset all connections of {}", machine.name(self.node))
+    fn describe(&self, name: Names<'_>, _: u64) -> String {
+        format!("reset all connections of {}", name(self.node))
     }
 
     fn begin(&self, machine: &mut Machine, _: usize, _: SimTime) {
@@ -41,5 +41,7 @@ impl Room for Reset {
         machine.flush(self.node);
     }
 
-    fn end(&self, _: &mut Machine, _: usize) {}
+    fn end(&self, _: &mut Machine, _: usize) -> bool {
+        false
+    }
 }

@@ -13,7 +13,8 @@ use bloodhound_kernel::watch::Disposition;
 use bloodhound_net::{DropReason, Flags, Mishaps, PartitionKind, Segment, SocketId, StateChange, TcpState};
 
 use super::*;
-use crate::faults::{Fault, FaultEnd};
+use crate::faults::{Crash, Fault, FaultId, Partition, Pause, Planned, Reset};
+use bloodhound_faults::Kind;
 use crate::notice::{CheckResult, PhaseChange, Refusal};
 use crate::services::ServiceChange;
 
@@ -193,19 +194,23 @@ fn one_choice_counts() {
 
 #[test]
 fn notices_output_and_findings_count() {
-    let fault = |node, down| Notice::Fault(Fault::Crash { node: NodeId(node), down });
-    let partition = |kind| Notice::Fault(Fault::Partition { kind, time: 5 });
+    let planned = |id, duration, fault| Notice::Fault(Planned { id, begin: AT, duration, fault });
+    let id = |kind, target| FaultId { kind, target, nth: 0 };
+    let fault = |node, down| {
+        planned(id(Kind::Crash, node), down, Fault::Crash(Crash { node: NodeId(node) }))
+    };
+    let partition = |cut| planned(id(Kind::Partition, 0), 5, Fault::Partition(Partition { cut }));
     let refused = |error| Notice::Refused(Refusal { stream: Console::Out, step: 1, error, taken: 0 });
     let check = |index, result| Notice::Check { index, result };
     let notices = [
         fault(1, 5),
         fault(2, 5),
         fault(1, 6),
-        Notice::Fault(Fault::Pause { node: NodeId(1), time: 5 }),
-        Notice::Fault(Fault::Reset { node: NodeId(1) }),
+        planned(id(Kind::Pause, 1), 5, Fault::Pause(Pause { node: NodeId(1) })),
+        planned(id(Kind::Reset, 0), 0, Fault::Reset(Reset { node: NodeId(1) })),
         partition(PartitionKind::Symmetric(vec![NodeId(1)], vec![NodeId(2)])),
         partition(PartitionKind::OneWay(vec![NodeId(1)], vec![NodeId(2)])),
-        Notice::FaultEnd(FaultEnd::Pause(NodeId(1))),
+        Notice::FaultEnd(id(Kind::Pause, 1)),
         Notice::Service(ServiceChange::Started),
         Notice::Service(ServiceChange::Healthy),
         Notice::Service(ServiceChange::Ended(ExitStatus::Code(1))),
