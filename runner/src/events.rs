@@ -304,7 +304,9 @@ fn drop_reason(reason: &DropReason) -> &'static str {
 
 fn of_notice(notice: &Notice, scenario: &Scenario) -> Json {
     match notice {
-        Notice::Fault(planned) => json!({"fault": planned.id.kind.name(), "nth": planned.id.nth, "duration_ns": planned.duration}),
+        Notice::Fault(planned) => {
+            json!({"fault": planned.id.kind.name(), "nth": planned.id.nth, "duration_ns": planned.duration})
+        }
         Notice::FaultEnd(id) => json!({"fault": id.kind.name(), "nth": id.nth}),
         Notice::Service(change) => service(change),
         Notice::Check { index, result } => {

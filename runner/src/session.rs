@@ -278,7 +278,7 @@ impl Worker {
             scenario: self.session.scenario.clone(),
             plan: world.faults.plan.clone(),
             effects: world.faults.effects.clone(),
-            faults: crate::report::fault_records(&world.faults, &|id| self.service_name(id)),
+            faults: crate::report::fault_records(&world.faults, &|id| timeline::name(&self.session.scenario, id)),
             log: world.log.clone(),
             violations: Vec::new(),
             judged: Vec::new(),

@@ -229,9 +229,15 @@ fn the_worlds_are_eventful() {
         assert!(outcome.console.len() > 20, "seed {seed}: the helper ran {} times", outcome.console.len());
         for entry in &outcome.log {
             let kind = match &entry.what {
-                Notice::Fault(planned) if cut(planned, |cut| matches!(cut, PartitionKind::OneWay(..))) => "one way",
-                Notice::Fault(planned) if cut(planned, |cut| matches!(cut, PartitionKind::Bridge(..))) => "bridge",
-                Notice::Fault(planned) if cut(planned, |cut| matches!(cut, PartitionKind::Isolate(..))) => "isolate",
+                Notice::Fault(planned) if cut(planned, |cut| matches!(cut, PartitionKind::OneWay(..))) => {
+                    "one way"
+                }
+                Notice::Fault(planned) if cut(planned, |cut| matches!(cut, PartitionKind::Bridge(..))) => {
+                    "bridge"
+                }
+                Notice::Fault(planned) if cut(planned, |cut| matches!(cut, PartitionKind::Isolate(..))) => {
+                    "isolate"
+                }
                 Notice::Fault(planned) => planned.id.kind.name(),
                 Notice::FaultEnd(_) => "healed",
                 _ => continue,
@@ -239,7 +245,8 @@ fn the_worlds_are_eventful() {
             *all.entry(kind).or_default() += 1;
         }
         let starts = outcome.count(|n| *n == Notice::Service(ServiceChange::Started));
-        let crashes = outcome.count(|n| matches!(n, Notice::Fault(planned) if planned.id.kind == Kind::Crash));
+        let crashes =
+            outcome.count(|n| matches!(n, Notice::Fault(planned) if planned.id.kind == Kind::Crash));
         // What is down at the end comes back no more.
         assert!(starts >= crashes, "seed {seed}: {starts} starts");
     }

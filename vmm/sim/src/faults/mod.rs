@@ -25,10 +25,10 @@ use crate::queue::Due;
 use crate::services::State;
 use crate::world::Phase;
 
-use plan::{Draw, Phases};
 pub use crash::Crash;
 pub use partition::Partition;
 pub use pause::Pause;
+use plan::{Draw, Phases};
 pub use plan::{FaultId, Planned};
 pub use reset::Reset;
 

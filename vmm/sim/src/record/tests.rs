@@ -14,9 +14,9 @@ use bloodhound_net::{DropReason, Flags, Mishaps, PartitionKind, Segment, SocketI
 
 use super::*;
 use crate::faults::{Crash, Fault, FaultId, Partition, Pause, Planned, Reset};
-use bloodhound_faults::Kind;
 use crate::notice::{CheckResult, PhaseChange, Refusal};
 use crate::services::ServiceChange;
+use bloodhound_faults::Kind;
 
 const NODE: Option<NodeId> = Some(NodeId(1));
 const AT: SimTime = SimTime(7);
@@ -196,9 +196,7 @@ fn one_choice_counts() {
 fn notices_output_and_findings_count() {
     let planned = |id, duration, fault| Notice::Fault(Planned { id, begin: AT, duration, fault });
     let id = |kind, target| FaultId { kind, target, nth: 0 };
-    let fault = |node, down| {
-        planned(id(Kind::Crash, node), down, Fault::Crash(Crash { node: NodeId(node) }))
-    };
+    let fault = |node, down| planned(id(Kind::Crash, node), down, Fault::Crash(Crash { node: NodeId(node) }));
     let partition = |cut| planned(id(Kind::Partition, 0), 5, Fault::Partition(Partition { cut }));
     let refused = |error| Notice::Refused(Refusal { stream: Console::Out, step: 1, error, taken: 0 });
     let check = |index, result| Notice::Check { index, result };
