@@ -14,14 +14,14 @@ pub fn waiting(world: &World) -> String {
     let mut out = String::new();
     for (id, node) in &world.nodes {
         for task in node.tasks.values() {
-            let TaskState::Blocked(wait) = &task.state else { continue };
-            let call = bloodhound_abi::table::info(task.regs.orig_rax).map_or("?", |i| i.name);
+            let TaskState::Blocked(blocked) = &task.state else { continue };
             out.push_str(&format!(
-                "  node {} task {} ({}): {call}, waits for {:?}\n",
+                "  node {} task {} ({}): {}, waits for {:?}\n",
                 id.0,
                 task.tid.0,
                 String::from_utf8_lossy(&task.comm),
-                wait.on
+                blocked.call.name(),
+                blocked.wait.on
             ));
         }
     }

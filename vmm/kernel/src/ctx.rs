@@ -13,8 +13,8 @@ use crate::ids::*;
 use crate::mm::Mm;
 use crate::node::Node;
 use crate::process::{FdEntry, Process};
-use crate::task::{Resumed, Task};
-use crate::wait::{Stop, SysResult};
+use crate::task::Task;
+use crate::wait::{Pins, Progress, Stop, SysResult, Wait};
 use crate::watch::{Told, Watch, Whose};
 
 /// What the kernel sees outside of the node on which it runs.
@@ -55,6 +55,17 @@ impl<'a> Outside<'a> {
     }
 }
 
+/// What a call finds that runs again after sleeping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resumed {
+    /// What it had waited for.
+    pub wait: Wait,
+    /// How far it had come.
+    pub progress: Progress,
+    /// Its deadline has passed.
+    pub timed_out: bool,
+}
+
 /// See the module's text.
 pub struct Ctx<'a> {
     /// The node on which the call happens.
@@ -65,8 +76,14 @@ pub struct Ctx<'a> {
     pub pid: Pid,
     /// What lies outside of the node.
     pub outside: Outside<'a>,
-    /// Set when the call runs again after sleeping; the handler takes it.
+    /// The descriptions that the call has looked up.
+    pub pins: Pins,
+    /// Set when the call runs again after sleeping.
     pub resumed: Option<Resumed>,
+    /// The relative timeout that the call has read, ns.
+    pub timeout: Option<u64>,
+    /// Bytes for whose move the call has paid, in all its runs.
+    pub paid: u64,
     /// Set when a signal without a handler had interrupted the call: when its relative timeout ends.
     pub restart_deadline: Option<SimTime>,
     /// Bytes copied from and to user memory so far; the dispatcher tells of them ([`Told::Moved`]).
@@ -77,7 +94,18 @@ impl<'a> Ctx<'a> {
     /// A view for `tid`.
     pub fn new(node: &'a mut Node, tid: Tid, outside: Outside<'a>) -> Ctx<'a> {
         let pid = node.task(tid).pid;
-        Ctx { node, tid, pid, outside, resumed: None, restart_deadline: None, moved: Moved::default() }
+        Ctx {
+            node,
+            tid,
+            pid,
+            outside,
+            pins: Pins::default(),
+            resumed: None,
+            timeout: None,
+            paid: 0,
+            moved: Moved::default(),
+            restart_deadline: None,
+        }
     }
 
     /// The caller.
@@ -119,7 +147,17 @@ impl<'a> Ctx<'a> {
 
     /// The descriptor's slot or EBADF.
     pub fn fd(&self, fd: Fd) -> Result<FdEntry, Errno> {
-        self.process().fds.get(fd.0)
+        match self.pins.get(fd) {
+            Some(entry) => Ok(entry),
+            None => self.process().fds.get(fd.0),
+        }
+    }
+
+    /// The description with which the call goes on after a sleep, whatever happens to the descriptor (`fdget`). EBADF.
+    pub fn pin(&mut self, fd: Fd) -> Result<FileId, Errno> {
+        let id = self.file_id(fd)?;
+        self.pins.add(fd, self.fd(fd)?);
+        Ok(id)
     }
 
     /// The open file description behind a descriptor, or EBADF. O_PATH descriptors count as bad for I/O:
@@ -182,9 +220,35 @@ impl<'a> Ctx<'a> {
         self.resumed.as_ref().is_some_and(|r| r.timed_out)
     }
 
-    /// Charges for moving `bytes`.
-    pub fn charge_bytes(&mut self, bytes: u64) {
-        let ns = bytes / 1024 * self.node.config.costs.kib;
+    /// How far the call had come before it slept.
+    pub fn progress(&self) -> Option<&Progress> {
+        self.resumed.as_ref().map(|r| &r.progress)
+    }
+
+    /// Whether neither its deadline nor a signal woke the call: an event of what it waits for, or nothing.
+    pub(crate) fn woken_by_event_only(&self) -> bool {
+        self.resumed.is_some() && !self.timed_out() && !self.node.signal_deliverable(self.tid)
+    }
+
+    /// Goes on sleeping as before.
+    pub fn sleep_on<T>(&self) -> Option<SysResult<T>> {
+        let r = self.resumed.as_ref()?;
+        Some(Err(r.wait.clone().progress(r.progress.clone()).into()))
+    }
+
+    /// What follows is not what the call has slept in, but the next part of its work: a new timeout begins.
+    pub fn begin_part(&mut self) {
+        self.resumed = None;
+        self.paid = 0;
+    }
+
+    /// Charges for moving bytes: `total` are those that the call has moved in all its runs. What is moved is paid for once,
+    /// however often the call is woken.
+    pub fn charge_moved(&mut self, total: u64) {
+        let cost = |bytes: u64, kib: u64| bytes / 1024 * kib;
+        let kib = self.node.config.costs.kib;
+        let ns = cost(total, kib).saturating_sub(cost(self.paid, kib));
+        self.paid = self.paid.max(total);
         if ns > 0 {
             self.node.charge(self.tid, ns);
         }

@@ -5,12 +5,13 @@
 
 use bloodhound_abi::call::Call;
 use bloodhound_abi::{Errno, syscalls};
+use bloodhound_vfs::BaseFs;
 
-use crate::ctx::{Ctx, Outside};
+use crate::ctx::{Ctx, Outside, Resumed};
 use crate::ids::*;
 use crate::node::Node;
-use crate::task::{Resumed, TaskState};
-use crate::wait::{Restart, Resume, Stop, SysResult, Wait};
+use crate::task::TaskState;
+use crate::wait::{Blocked, Pins, Restart, Sleep, Stop, SysResult, Wait, WaitOn, Woken};
 use crate::watch::Told;
 
 macro_rules! handle {
@@ -55,92 +56,114 @@ pub enum Outcome {
     Unsupported(String),
 }
 
-/// Whether the call came no further than it was: it sleeps for what it waited for already. What it copied then is not told, for
-/// how often a call is woken for nothing is nothing that happens.
-fn is_idle(result: &SysResult, resumed: Option<&Resumed>) -> bool {
-    match (result, resumed) {
-        (Err(Stop::Block(wait)), Some(before)) => wait.resume == before.wait.resume,
-        (Err(Stop::Block(wait)), None) => wait.resume == Resume::Retry,
-        _ => false,
-    }
-}
-
 impl Node {
     /// Runs a call that the task has made.
     pub fn syscall(&mut self, tid: Tid, call: Call, outside: &mut Outside<'_>) -> Outcome {
         let cost = self.config.costs.syscall;
         self.charge(tid, cost);
         let task = self.task_mut(tid);
-        task.in_syscall = true;
         task.syscalls += 1;
-        self.run_call(tid, call, outside)
-    }
-
-    /// Runs a call again whose task was woken.
-    pub fn resume_syscall(&mut self, tid: Tid, outside: &mut Outside<'_>) -> Outcome {
-        let regs = self.task(tid).regs;
-        self.run_call(tid, Call::decode(regs.orig_rax, regs.syscall_args()), outside)
-    }
-
-    fn run_call(&mut self, tid: Tid, call: Call, outside: &mut Outside<'_>) -> Outcome {
-        let mut resumed = self.task_mut(tid).resumed.take();
-        if let Some(resumed) = &mut resumed
-            && resumed.wait.deadline.is_some_and(|end| end <= self.clock)
-            && self.signal_deliverable(tid)
-        {
-            // A signal came before the deadline was noticed. Linux's timers fire by themselves; each call then has its own
-            // order of deadline and signal.
-            resumed.timed_out = true;
-        }
+        let restart_deadline = task.restart_deadline.take();
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
-        ctx.resumed = resumed.clone();
-        ctx.restart_deadline = ctx.task_mut().restart_deadline.take();
-        let pid = ctx.pid;
-        let result = dispatch(&mut ctx, call);
+        ctx.restart_deadline = restart_deadline;
+        let (pid, result) = (ctx.pid, dispatch(&mut ctx, call));
+        let run = Run { pins: ctx.pins, timeout: ctx.timeout, paid: ctx.paid };
         let moved = ctx.moved;
         self.drain_net();
-        if !moved.is_empty() && !is_idle(&result, resumed.as_ref()) {
+        if !moved.is_empty() {
             outside.tell(self, (pid, tid), &Told::Moved(moved));
         }
+        match result {
+            Err(Stop::Block(sleep)) => {
+                for file in run.pins.files() {
+                    self.file_ref(file);
+                }
+                self.suspend(tid, call, run, *sleep, outside)
+            }
+            result => self.conclude(tid, None, result),
+        }
+    }
+
+    /// Runs a call again whose task was woken: the same call, with the same descriptions.
+    ///
+    /// # Panics
+    /// If the task is not inside a call.
+    pub fn resume_syscall(&mut self, tid: Tid, outside: &mut Outside<'_>) -> Outcome {
+        let Some(Woken { blocked, timed_out }) = self.task_mut(tid).woken.take() else {
+            panic!("task {} was not woken inside a call", tid.0)
+        };
+        let Blocked { call, files, wait, progress, timeout, paid } = *blocked;
+        // A signal may have come before the deadline was noticed. Linux's timers fire by themselves; each call then has its
+        // own order of deadline and signal.
+        let late = wait.deadline.is_some_and(|end| end <= self.clock) && self.signal_deliverable(tid);
+        let saved_mask = wait.saved_mask;
+        let mut ctx = Ctx::new(self, tid, outside.reborrow());
+        (ctx.pins, ctx.timeout, ctx.paid) = (files, timeout, paid);
+        let before = progress.clone();
+        ctx.resumed = Some(Resumed { wait, progress, timed_out: timed_out || late });
+        let (pid, result) = (ctx.pid, dispatch(&mut ctx, call));
+        let run = Run { pins: ctx.pins, timeout: ctx.timeout, paid: ctx.paid };
+        let moved = ctx.moved;
+        self.drain_net();
+        // What a call has copied that came no further is not told: how often it is woken for nothing is nothing that happens.
+        let idle = matches!(&result, Err(Stop::Block(sleep)) if sleep.progress == before);
+        if !moved.is_empty() && !idle {
+            outside.tell(self, (pid, tid), &Told::Moved(moved));
+        }
+        match result {
+            Err(Stop::Block(sleep)) => self.suspend(tid, call, run, *sleep, outside),
+            result => {
+                self.unpin(&run.pins, outside.base);
+                self.conclude(tid, saved_mask, result)
+            }
+        }
+    }
+
+    /// Nothing is there that the call waits for. Only now do signals count: one that was there before the first sleep, or that
+    /// woke the task ([`Node::kick`]).
+    fn suspend(
+        &mut self,
+        tid: Tid,
+        call: Call,
+        run: Run,
+        sleep: Sleep,
+        outside: &mut Outside<'_>,
+    ) -> Outcome {
+        let Sleep { wait, progress } = sleep;
+        let Run { pins, timeout, paid } = run;
+        if self.interrupts(tid, &wait) {
+            let outcome = self.interrupt(tid, &wait);
+            self.unpin(&pins, outside.base);
+            return outcome;
+        }
+        self.block(tid, Box::new(Blocked { call, files: pins, wait, progress, timeout, paid }));
+        Outcome::Blocked
+    }
+
+    /// The end of a call that does not sleep; `saved_mask` is the signal mask to put back.
+    fn conclude(&mut self, tid: Tid, saved_mask: Option<u64>, result: SysResult) -> Outcome {
         let value = match result {
             Ok(value) => value,
             Err(Stop::Errno(e)) => e.as_ret(),
-            Err(Stop::Block(wait)) => {
-                // Nothing is there that the call waits for. Only now do signals count: one that was there before the first
-                // sleep, or that woke the task ([`Node::kick`]).
-                if self.interrupts(tid, &wait) {
-                    return self.interrupt(tid, &wait);
-                }
-                self.block(tid, wait);
-                return Outcome::Blocked;
-            }
+            Err(Stop::Block(_)) => unreachable!("a call that sleeps has not ended"),
             Err(Stop::Exited) => return Outcome::Exited,
-            Err(Stop::NoReturn) => {
-                self.task_mut(tid).in_syscall = false;
-                return Outcome::NoReturn;
-            }
+            Err(Stop::NoReturn) => return Outcome::NoReturn,
             Err(Stop::Unsupported(what)) => return Outcome::Unsupported(what),
         };
-        if let Some(mask) = resumed.and_then(|r| r.wait.saved_mask) {
+        if let Some(task) = self.tasks.get_mut(&tid) {
             // Signals that only the temporary mask let in stay pending (restore_saved_sigmask_unless).
-            self.task_mut(tid).sigmask = mask;
+            task.sigmask = saved_mask.unwrap_or(task.sigmask);
+            task.regs.rax = value;
         }
-        self.finish_call(tid, value);
         Outcome::Done(value)
     }
 
-    fn finish_call(&mut self, tid: Tid, value: u64) {
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
-        task.regs.rax = value;
-        task.in_syscall = false;
-    }
-
-    /// A signal interrupts a sleeping call: the registers get the restart code, which signal delivery turns into
-    /// EINTR or a restart.
-    pub(crate) fn interrupt(&mut self, tid: Tid, wait: &Wait) -> Outcome {
+    /// A signal interrupts a sleeping call: the registers get the restart code, which signal delivery turns into EINTR or a
+    /// restart. A restarted call is a new one, as on Linux: its registers are decoded and its descriptors looked up again.
+    fn interrupt(&mut self, tid: Tid, wait: &Wait) -> Outcome {
         let code = crate::signal::restart_code(wait.restart);
         let now = self.clock;
-        if matches!(wait.resume, crate::wait::Resume::Futex { .. }) {
+        if matches!(wait.on.first(), Some(WaitOn::Futex(_))) {
             self.futex_forget(tid);
         }
         let task = self.task_mut(tid);
@@ -151,13 +174,39 @@ impl Node {
         if wait.restart == Restart::Block {
             task.restart_deadline = wait.deadline;
         }
-        task.resumed = None;
         task.regs.rax = code;
-        task.in_syscall = false;
         if !matches!(task.state, TaskState::Stopped) {
             task.state = TaskState::Runnable;
             self.enqueue(tid);
         }
         Outcome::Done(code)
     }
+
+    /// Takes a sleeping task out of its call, without another look: it is about to be stopped.
+    pub(crate) fn break_off(&mut self, tid: Tid, base: &mut dyn BaseFs) {
+        if !matches!(self.task(tid).state, TaskState::Blocked(_)) {
+            return;
+        }
+        self.wake(tid, false);
+        let Some(Woken { blocked, .. }) = self.task_mut(tid).woken.take() else { return };
+        self.interrupt(tid, &blocked.wait);
+        self.unpin(&blocked.files, base);
+    }
+
+    /// A task ends that may be inside a call: gives back what the call holds.
+    pub(crate) fn abandon_call(&mut self, tid: Tid, base: &mut dyn BaseFs) {
+        if matches!(self.task(tid).state, TaskState::Blocked(_)) {
+            self.wake(tid, false);
+        }
+        let Some(Woken { blocked, .. }) = self.task_mut(tid).woken.take() else { return };
+        self.forget_fifo_open(&blocked.progress);
+        self.unpin(&blocked.files, base);
+    }
+}
+
+/// What is left of a run of a handler.
+struct Run {
+    pins: Pins,
+    timeout: Option<u64>,
+    paid: u64,
 }

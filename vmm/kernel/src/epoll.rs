@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bloodhound_abi::Errno;
+use bloodhound_abi::call::Call;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::EpollEvent;
-use bloodhound_abi::table::nr;
 
 use crate::file::FileKind;
 use crate::ids::*;
 use crate::node::Node;
+use crate::task::TaskState;
 use crate::wait::{Object, WaitOn};
 
 /// A watch is named by descriptor number and description (epoll(7), Q0: "The key is the combination of the file
@@ -26,7 +27,7 @@ pub struct WatchKey {
     pub key: Key,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Item {
     events: u32,
     data: u64,
@@ -35,7 +36,7 @@ struct Item {
 }
 
 /// An epoll instance.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Epoll {
     items: BTreeMap<Key, Item>,
     ready: VecDeque<Key>,
@@ -81,11 +82,20 @@ impl Node {
         }
     }
 
-    fn epoll_ready(&self, id: EpollId) -> u32 {
+    /// Whether [`Node::epoll_harvest`] by this task would find something.
+    pub(crate) fn epoll_has_events(&self, id: EpollId, tid: Tid) -> bool {
+        self.epoll_any(id, |file| self.ready_bits_for(file, tid))
+    }
+
+    fn epoll_any(&self, id: EpollId, ready: impl Fn(FileId) -> u32) -> bool {
         let ep = &self.epolls[id];
-        let hit = ep.ready.iter().any(|k| {
-            ep.items.get(k).is_some_and(|i| self.ready_bits(k.1) & (i.events & !FLAGS | ALWAYS) != 0)
-        });
+        ep.ready
+            .iter()
+            .any(|k| ep.items.get(k).is_some_and(|i| ready(k.1) & (i.events & !FLAGS | ALWAYS) != 0))
+    }
+
+    fn epoll_ready(&self, id: EpollId) -> u32 {
+        let hit = self.epoll_any(id, |file| self.ready_bits(file));
         if hit { (c::EPOLLIN | c::EPOLLRDNORM) as u32 } else { 0 }
     }
 
@@ -141,9 +151,12 @@ impl Node {
 
     /// Whether a task sleeps in epoll_wait on the instance; those that poll its descriptor do not count.
     fn sleeps_in_epoll_wait(&self, ep: EpollId) -> bool {
-        let waits = |tid: &Tid| {
-            let call = self.tasks.get(tid).map(|t| t.regs.orig_rax);
-            matches!(call, Some(nr::epoll_wait | nr::epoll_pwait | nr::epoll_pwait2))
+        let waits = |tid: &Tid| match self.tasks.get(tid).map(|t| &t.state) {
+            Some(TaskState::Blocked(blocked)) => matches!(
+                blocked.call,
+                Call::epoll_wait { .. } | Call::epoll_pwait { .. } | Call::epoll_pwait2 { .. }
+            ),
+            _ => false,
         };
         self.waiters.get(&WaitOn::Object(Object::Epoll(ep))).is_some_and(|list| list.iter().any(waits))
     }

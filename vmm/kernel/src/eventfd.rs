@@ -8,7 +8,7 @@ use crate::ids::*;
 use crate::wait::{Object, SysResult, Wait};
 
 /// The counter.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventFd {
     /// Its value, at most 2^64 - 2.
     pub count: u64,

@@ -18,7 +18,7 @@ use crate::mm::{Backing, Mm, OnFork, PAGE, TASK_SIZE, Vma, page_up};
 use crate::node::Node;
 use crate::path::Place;
 use crate::process::{ExitStatus, FdEntry, FdTable, Process};
-use crate::task::{Task, TaskState};
+use crate::task::Task;
 use crate::wait::{Stop, SysResult};
 use crate::watch::Told;
 
@@ -32,7 +32,7 @@ const ARG_MAX: usize = 2 << 20;
 const ARG_STRLEN: usize = 131_072;
 
 /// A program to start.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
     /// Path of the executable inside the node.
     pub path: Vec<u8>,
@@ -262,9 +262,6 @@ impl Ctx<'_> {
         self.node.charge(self.tid, cost);
         for other in self.process().threads.clone() {
             if other != self.tid {
-                if matches!(self.node.task(other).state, TaskState::Blocked(_)) {
-                    self.node.wake(other, false);
-                }
                 self.node.exit_task(other, ExitStatus::Code(0), &mut self.outside);
             }
         }

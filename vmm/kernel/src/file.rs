@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use bloodhound_abi::consts as c;
-use bloodhound_vfs::{Dev, Ino};
+use bloodhound_vfs::{BaseFs, Dev, Ino};
 
 use crate::ids::*;
+use crate::node::Node;
 use crate::wait::Object;
 
 /// What is open.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
     Regular(Ino),
@@ -79,7 +80,7 @@ pub enum Console {
 }
 
 /// An open file description.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
     /// What is open.
     pub kind: FileKind,
@@ -87,7 +88,7 @@ pub struct File {
     pub flags: u64,
     /// File offset.
     pub offset: u64,
-    /// References from descriptor tables and messages in flight.
+    /// References from descriptor tables, messages in flight and calls that sleep.
     pub refs: u32,
     /// F_SETOWN.
     pub owner: i32,
@@ -137,6 +138,51 @@ impl File {
             | FileKind::Device { ino, .. } => Some(ino),
             FileKind::Pipe { ino, .. } => ino,
             _ => None,
+        }
+    }
+}
+
+impl Node {
+    /// One more reference to a description (dup, fork, SCM_RIGHTS, a call that sleeps).
+    pub fn file_ref(&mut self, id: FileId) {
+        self.files[id].refs += 1;
+    }
+
+    /// One reference to a description less; the last one closes it.
+    pub fn file_unref(&mut self, id: FileId, base: &mut dyn BaseFs) {
+        let file = &mut self.files[id];
+        file.refs -= 1;
+        if file.refs > 0 {
+            return;
+        }
+        if let Some(object) = file.object() {
+            self.epoll_forget_file(object, id);
+        }
+        self.release_locks_of_file(id);
+        let Some(file) = self.files.remove(id) else { return };
+        let writer = file.writable();
+        match file.kind {
+            FileKind::Regular(ino) => self.vfs.close_ref(ino, writer),
+            FileKind::Dir(ino) | FileKind::Path(ino) | FileKind::Device { ino, .. } => {
+                self.vfs.close_ref(ino, false);
+            }
+            FileKind::Pipe { pipe, read, write, ino } => {
+                self.close_pipe_end(pipe, read, write);
+                if let Some(ino) = ino {
+                    self.vfs.close_ref(ino, false);
+                }
+            }
+            FileKind::Inet(socket) => self.close_inet(socket),
+            FileKind::Unix(socket) => self.close_unix(socket, base),
+            FileKind::Event(event) => drop(self.events.remove(event)),
+            FileKind::TimerFd(timer) => {
+                if let Some(t) = self.timerfds.remove(timer) {
+                    self.rearm(crate::timer::TimerKey::TimerFd(timer), t.schedule.next, None);
+                }
+            }
+            FileKind::SignalFd(s) => drop(self.signalfds.remove(s)),
+            FileKind::Epoll(ep) => self.epoll_close(ep),
+            FileKind::Console(_) | FileKind::Synthetic { .. } | FileKind::SyntheticDir { .. } => {}
         }
     }
 }

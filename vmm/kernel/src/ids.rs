@@ -39,7 +39,7 @@ ids! {
 }
 
 /// Objects of one kind by id, in id order. A write to an object after a clone of the arena copies that object only.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arena<I, T> {
     items: Table<I, T>,
     next: u32,

@@ -16,7 +16,7 @@ use crate::socket::Generic;
 use crate::unix::Name;
 
 /// The kernel's part of an internet socket.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InetSocket {
     /// AF_INET6.
     pub v6: bool,

@@ -2,13 +2,15 @@
 //!
 //! A [`node::Node`] is one simulated machine. The machine loop (crate `bloodhound-sim`) runs its tasks on a platform
 //! and calls back at each trap: [`node::Node::syscall`], [`node::Node::page_fault`], [`node::Node::before_user`],
-//! [`node::Node::on_time`]. Nothing here runs, waits or looks at the host; a blocked call is a [`wait::Wait`].
+//! [`node::Node::on_time`]. Nothing here runs, waits or looks at the host; a blocked call is a [`wait::Blocked`].
 //!
 //! Where things are: `sys/` holds the system calls by subject (the names of the modules are those of the manual
 //! pages' sections); the objects behind descriptors have a module each (`pipe`, `eventfd`, `epoll`, `unix`, `inet`);
+//! `transfer` moves bytes between them and the buffers of programs (`buffers`);
 //! `mm/` is memory, `signal` delivery, `exec` program loading, `procfs` what /proc and /sys show.
 #![forbid(unsafe_code)]
 
+pub mod buffers;
 pub mod caps;
 pub mod ctx;
 pub mod dispatch;
@@ -35,6 +37,7 @@ pub mod task;
 #[cfg(test)]
 mod testing;
 pub mod timer;
+mod transfer;
 pub mod unix;
 pub mod vdso;
 pub mod wait;

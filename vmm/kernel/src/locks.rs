@@ -65,7 +65,7 @@ pub struct Flock {
 }
 
 /// All locks of a node.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Locks {
     /// flock(2) locks by inode, oldest first.
     whole: BTreeMap<Ino, Vec<Flock>>,
@@ -197,7 +197,7 @@ impl Node {
     /// What a sleeping thread of `pid` wants.
     fn lock_wanted_by(&self, pid: Pid) -> Option<(Ino, Request)> {
         let sleeps = |tid: &Tid, ino: Ino| match self.tasks.get(tid).map(|t| &t.state) {
-            Some(TaskState::Blocked(wait)) => wait.on.contains(&WaitOn::Lock(ino)),
+            Some(TaskState::Blocked(blocked)) => blocked.wait.on.contains(&WaitOn::Lock(ino)),
             _ => false,
         };
         let mut wanted = self.locks.wanted.iter();

@@ -2,6 +2,8 @@
 //! A plain value; everything a system call can change is in here. Neighbours: [`crate::ctx`] (a system call's view),
 //! [`crate::dispatch`] (traps), `bloodhound-sim` (time, network, scheduling over all nodes).
 
+mod compare;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -115,7 +117,7 @@ pub struct ProcessEnd {
 }
 
 /// An unnamed shared-memory object.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shm {
     /// Pages that were touched.
     pub pages: BTreeMap<u64, Frame>,
@@ -314,11 +316,6 @@ impl Node {
     pub fn new_space(&mut self) -> u64 {
         self.next_space += 1;
         self.next_space
-    }
-
-    /// One more reference to a description (dup, fork, SCM_RIGHTS).
-    pub fn file_ref(&mut self, id: FileId) {
-        self.files[id].refs += 1;
     }
 
     /// Earliest time at which the node must act by itself: timers, sleeping tasks, TCP.

@@ -5,11 +5,13 @@ use std::collections::VecDeque;
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 
+use crate::buffers::{Buffers, Source};
 use crate::ctx::Ctx;
 use crate::file::{File, FileKind};
 use crate::ids::*;
+use crate::mm::Access;
 use crate::node::Node;
-use crate::wait::{Object, Restart, Resume, SysResult, Wait};
+use crate::wait::{Object, Progress, Restart, SysResult, Wait};
 
 /// "POSIX.1 says that writes of less than PIPE_BUF bytes must be atomic ... On Linux, PIPE_BUF is 4096 bytes."
 pub const PIPE_BUF: usize = 4096;
@@ -18,64 +20,140 @@ const CAPACITY: usize = 65536;
 /// /proc/sys/fs/pipe-max-size.
 const MAX_CAPACITY: usize = 1 << 20;
 
-/// The buffer of a pipe.
-#[derive(Clone, Debug)]
+/// A page of a pipe (`struct pipe_buffer`): what was written to it, and how much of that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Slot {
+    bytes: Vec<u8>,
+    read: usize,
+}
+
+impl Slot {
+    fn left(&self) -> usize {
+        self.bytes.len() - self.read
+    }
+}
+
+/// The buffer of a pipe: as many slots as it has pages. A short write goes into the last slot if it fits, and otherwise takes one
+/// of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pipe {
-    data: VecDeque<u8>,
-    capacity: usize,
+    slots: VecDeque<Slot>,
+    /// Most slots, a power of two.
+    most: usize,
     /// Descriptions open for reading.
-    pub readers: u32,
+    readers: u32,
     /// Descriptions open for writing.
-    pub writers: u32,
-    /// Opens so far, for fifo opens that wait for the other side: (readers, writers).
-    pub opened: (u64, u64),
+    writers: u32,
+    /// Somebody has opened it for writing.
+    written: bool,
 }
 
 impl Default for Pipe {
     fn default() -> Self {
-        Pipe { data: VecDeque::new(), capacity: CAPACITY, readers: 0, writers: 0, opened: (0, 0) }
+        Pipe { slots: VecDeque::new(), most: CAPACITY / PIPE_BUF, readers: 0, writers: 0, written: false }
     }
 }
 
 impl Pipe {
     /// Bytes waiting.
     pub fn len(&self) -> usize {
-        self.data.len()
+        self.slots.iter().map(Slot::left).sum()
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.data.is_empty()
+        self.slots.is_empty()
     }
 
     /// Buffer size (F_GETPIPE_SZ).
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.most * PIPE_BUF
+    }
+
+    /// Pages that can be written.
+    pub fn free_slots(&self) -> usize {
+        self.most.saturating_sub(self.slots.len())
     }
 
     /// F_SETPIPE_SZ: rounded up to a power of two of pages; EBUSY below what is buffered.
     pub fn set_capacity(&mut self, bytes: usize) -> Result<usize, Errno> {
-        let size = bytes.max(4096).next_power_of_two();
+        let size = bytes.max(PIPE_BUF).next_power_of_two();
         if size > MAX_CAPACITY {
             return Err(Errno::EPERM);
         }
-        if size < self.data.len() {
+        if size / PIPE_BUF < self.slots.len() {
             return Err(Errno::EBUSY);
         }
-        self.capacity = size;
+        self.most = size / PIPE_BUF;
         Ok(size)
+    }
+
+    /// One more description of an end, or of both.
+    pub fn open(&mut self, read: bool, write: bool) {
+        self.readers += u32::from(read);
+        self.writers += u32::from(write);
+        self.written |= write;
+    }
+
+    /// A description of an end is gone. Whether that was the last of both.
+    fn close(&mut self, read: bool, write: bool) -> bool {
+        self.readers -= u32::from(read);
+        self.writers -= u32::from(write);
+        self.readers == 0 && self.writers == 0
+    }
+
+    /// Whether somebody has it open for reading.
+    pub fn has_readers(&self) -> bool {
+        self.readers > 0
+    }
+
+    /// Whether somebody has it open for writing.
+    pub fn has_writers(&self) -> bool {
+        self.writers > 0
+    }
+
+    /// How much of `len` bytes a new write can put into the last slot: what is beyond whole pages, if it fits, else nothing.
+    fn fits_last(&self, len: u64) -> usize {
+        let beyond = (len % PIPE_BUF as u64) as usize;
+        self.slots.back().filter(|s| s.bytes.len() + beyond <= PIPE_BUF).map_or(0, |_| beyond)
+    }
+
+    /// Adds to the last slot what [`Pipe::fits_last`] said.
+    fn append(&mut self, bytes: &[u8]) {
+        if let Some(last) = self.slots.back_mut() {
+            last.bytes.extend_from_slice(bytes);
+        }
+    }
+
+    /// Fills a new slot.
+    fn push(&mut self, bytes: Vec<u8>) {
+        self.slots.push_back(Slot { bytes, read: 0 });
+    }
+
+    /// What waits in the first slot.
+    fn front(&self) -> Option<&[u8]> {
+        self.slots.front().map(|s| &s.bytes[s.read..])
+    }
+
+    /// Takes `n` bytes of the first slot.
+    fn take(&mut self, n: usize) {
+        if let Some(first) = self.slots.front_mut() {
+            first.read += n;
+            if first.left() == 0 {
+                self.slots.pop_front();
+            }
+        }
     }
 
     /// Readiness of an end (EPOLL* bits).
     pub fn ready(&self, read: bool, write: bool) -> u64 {
         let mut bits = 0;
         if read {
-            bits |= if self.data.is_empty() { 0 } else { c::EPOLLIN | c::EPOLLRDNORM };
-            bits |= if self.writers == 0 && self.opened.1 > 0 { c::EPOLLHUP } else { 0 };
+            bits |= if self.is_empty() { 0 } else { c::EPOLLIN | c::EPOLLRDNORM };
+            bits |= if self.writers == 0 && self.written { c::EPOLLHUP } else { 0 };
         }
         if write {
-            bits |=
-                if self.capacity - self.data.len() >= PIPE_BUF { c::EPOLLOUT | c::EPOLLWRNORM } else { 0 };
+            bits |= if self.free_slots() > 0 { c::EPOLLOUT | c::EPOLLWRNORM } else { 0 };
             bits |= if self.readers == 0 { c::EPOLLERR } else { 0 };
         }
         bits
@@ -85,7 +163,9 @@ impl Pipe {
 impl Node {
     /// A new pipe with one description for each end: (read end, write end).
     pub fn new_pipe(&mut self, flags: u64) -> (FileId, FileId) {
-        let pipe = self.pipes.insert(Pipe { readers: 1, writers: 1, opened: (1, 1), ..Pipe::default() });
+        let mut pipe = Pipe::default();
+        pipe.open(true, true);
+        let pipe = self.pipes.insert(pipe);
         let file =
             |read, access| File::new(FileKind::Pipe { pipe, read, write: !read, ino: None }, flags | access);
         (self.files.insert(file(true, c::O_RDONLY)), self.files.insert(file(false, c::O_WRONLY)))
@@ -94,9 +174,7 @@ impl Node {
     /// A description of an end is gone.
     pub(crate) fn close_pipe_end(&mut self, pipe: PipeId, read: bool, write: bool) {
         let Some(p) = self.pipes.get_mut(pipe) else { return };
-        p.readers -= u32::from(read);
-        p.writers -= u32::from(write);
-        if p.readers == 0 && p.writers == 0 {
+        if p.close(read, write) {
             self.pipes.remove(pipe);
             self.fifos.retain(|_, id| *id != pipe);
             return;
@@ -106,62 +184,98 @@ impl Node {
 }
 
 impl Ctx<'_> {
-    /// read(2) of a pipe: what is there, up to `max`; 0 at the end of the stream.
-    pub(crate) fn pipe_read(&mut self, pipe: PipeId, max: usize, nonblock: bool) -> SysResult<Vec<u8>> {
-        let p = &mut self.node.pipes[pipe];
-        if p.data.is_empty() && max > 0 {
-            if p.writers == 0 {
-                return Ok(Vec::new());
-            }
+    /// read(2) of a pipe: what is there; 0 at the end of the stream. Each page is moved as a whole or not at all: of one whose
+    /// place in the program is bad in its middle nothing is taken (the kernel's pipe_read).
+    pub(crate) fn pipe_read(&mut self, pipe: PipeId, to: &Buffers, nonblock: bool) -> SysResult {
+        let p = &self.node.pipes[pipe];
+        if to.is_empty() || p.is_empty() && !p.has_writers() {
+            return Ok(0);
+        }
+        if p.is_empty() {
             if nonblock {
                 return Err(Errno::EAGAIN.into());
             }
             return Err(Wait::object(Object::Pipe(pipe)).into());
         }
-        let n = max.min(p.data.len());
-        let out: Vec<u8> = p.data.drain(..n).collect();
-        if n > 0 {
-            self.node.notify_object(Object::Pipe(pipe), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
+        let mut done = 0;
+        while done < to.len() {
+            let Some(front) = self.node.pipes[pipe].front() else { break };
+            let n = (to.len() - done).min(front.len() as u64);
+            let data = front[..n as usize].to_vec();
+            if self.good(to, done, n, Access::Write) < n || self.copy_out(to, done, &data).is_err() {
+                break;
+            }
+            self.node.pipes[pipe].take(n as usize);
+            done += n;
         }
-        Ok(out)
+        if done == 0 {
+            return Err(Errno::EFAULT.into());
+        }
+        self.node.notify_object(Object::Pipe(pipe), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
+        Ok(done)
     }
 
     /// write(2) to a pipe, from `done` on; blocks until all is written ("a write(2) of more than PIPE_BUF bytes may be
-    /// nonatomic ... blocks until n bytes have been written").
-    pub(crate) fn pipe_write(&mut self, pipe: PipeId, data: &[u8], nonblock: bool) -> SysResult {
-        let done = match &self.resumed {
-            Some(r) => match r.wait.resume {
-                Resume::Done(n) => n as usize,
-                _ => 0,
-            },
-            None => 0,
-        };
-        let p = &mut self.node.pipes[pipe];
-        if p.readers == 0 {
+    /// nonatomic ... blocks until n bytes have been written"). Up to PIPE_BUF bytes go into one slot, and so are atomic. A page
+    /// whose source is bad is not written (the kernel's pipe_write).
+    pub(crate) fn pipe_write(&mut self, pipe: PipeId, from: &Source, done: u64, nonblock: bool) -> SysResult {
+        let (total, begun) = (from.len(), done);
+        if total == 0 {
+            return Ok(0);
+        }
+        if !self.node.pipes[pipe].has_readers() {
             if done > 0 {
-                return Ok(done as u64);
+                return Ok(done);
             }
             self.raise_sigpipe();
             return Err(Errno::EPIPE.into());
         }
-        let room = p.capacity - p.data.len();
-        let rest = data.len() - done;
-        let atomic = data.len() <= PIPE_BUF;
-        let n = if atomic && room < rest { 0 } else { room.min(rest) };
-        p.data.extend(&data[done..done + n]);
-        if n > 0 {
+        let (done, bad) = self.fill_slots(pipe, from, done);
+        if done > begun {
+            self.charge_moved(done);
             self.node.notify_object(Object::Pipe(pipe), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
         }
-        let done = done + n;
-        if done == data.len() {
-            return Ok(done as u64);
+        let ends = done == total || nonblock || bad;
+        match done {
+            0 if bad => Err(Errno::EFAULT.into()),
+            0 if nonblock => Err(Errno::EAGAIN.into()),
+            _ if ends => Ok(done),
+            _ => {
+                // "if it is interrupted by a signal handler after having written some bytes, it returns the number" (write(2)).
+                let restart = if done > 0 { Restart::Partial(done) } else { Restart::Sys };
+                let wait = Wait::object(Object::Pipe(pipe)).restart(restart);
+                Err(wait.progress(Progress::Write { source: from.clone(), done }).into())
+            }
         }
-        if nonblock {
-            return if done > 0 { Ok(done as u64) } else { Err(Errno::EAGAIN.into()) };
+    }
+
+    /// Writes from `done` on what there is room for. How far that comes, and whether the source was bad there.
+    fn fill_slots(&mut self, pipe: PipeId, from: &Source, mut done: u64) -> (u64, bool) {
+        let total = from.len();
+        // Only a write that begins looks at the last slot: who waited for room fills new ones.
+        let beyond = if self.resumed.is_none() { self.node.pipes[pipe].fits_last(total - done) } else { 0 };
+        if beyond > 0 {
+            let Ok(bytes) = self.source_bytes(from, done, beyond as u64) else { return (done, true) };
+            self.node.pipes[pipe].append(&bytes);
+            done += beyond as u64;
         }
-        let wait = Wait::object(Object::Pipe(pipe)).resume(Resume::Done(done as u64));
-        // "if it is interrupted by a signal handler after having written some bytes, it returns the number" (write(2)).
-        Err(if done > 0 { wait.restart(Restart::Partial(done as u64)) } else { wait }.into())
+        while done < total && self.node.pipes[pipe].free_slots() > 0 {
+            let n = (total - done).min(PIPE_BUF as u64);
+            let Ok(bytes) = self.source_bytes(from, done, n) else { return (done, true) };
+            let bytes = bytes.into_owned();
+            self.node.pipes[pipe].push(bytes);
+            done += n;
+        }
+        (done, false)
+    }
+
+    /// Puts pages of a file into a pipe that has room for them; the first ends where a page of the file does.
+    pub(crate) fn pipe_splice(&mut self, pipe: PipeId, data: &[u8], first: usize) {
+        let (head, rest) = data.split_at(first.min(data.len()));
+        for page in std::iter::once(head).chain(rest.chunks(PIPE_BUF)).filter(|page| !page.is_empty()) {
+            self.node.pipes[pipe].push(page.to_vec());
+        }
+        self.node.notify_object(Object::Pipe(pipe), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
     }
 
     /// SIGPIPE for the calling thread.

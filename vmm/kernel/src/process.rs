@@ -20,7 +20,7 @@ pub struct FdEntry {
 }
 
 /// A descriptor table. Lowest free number first, as POSIX demands.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FdTable {
     slots: Map<u32, FdEntry>,
     /// All numbers below this one are open: where the search for a free one begins, so that opening n files is not O(n^2).
@@ -118,7 +118,7 @@ pub enum ChildEvent {
 }
 
 /// A process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     /// Its number.
     pub pid: Pid,

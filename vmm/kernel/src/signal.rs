@@ -4,6 +4,7 @@
 //! to user code. The frame is Linux's `struct rt_sigframe` with a full XSAVE area, because programs (the JVM, Go)
 //! look at it.
 
+mod fd;
 mod frame;
 mod restore;
 
@@ -16,13 +17,14 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::exception::{Exception, vector};
 use bloodhound_abi::structs::{Sigaction, Siginfo};
+use bloodhound_vfs::BaseFs;
 
 use crate::ctx::{Ctx, Outside};
 use crate::ids::*;
 use crate::node::Node;
 use crate::process::{ChildEvent, ExitStatus};
 use crate::task::TaskState;
-use crate::wait::{Object, Restart, Stop, Wait};
+use crate::wait::{Blocked, Object, Progress, Restart, Stop, Wait};
 use crate::watch::{Disposition, Told};
 
 /// ERESTARTSYS and its kind as the kernel keeps them in rax between interruption and delivery (linux/errno.h).
@@ -107,7 +109,7 @@ fn disposition(action: &Sigaction, signo: u32) -> Disposition {
 }
 
 /// A set of pending signals. "Standard signals do not queue" (signal(7)); real-time signals do, in order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
     mask: u64,
     infos: BTreeMap<u32, Vec<Siginfo>>,
@@ -162,7 +164,7 @@ impl Pending {
 }
 
 /// A signalfd(2).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignalFd {
     /// Signals it reports.
     pub mask: u64,
@@ -290,38 +292,30 @@ impl Node {
         }
     }
 
-    /// The signals for which a task sleeps in rt_sigtimedwait, whose wait has no object and whose `resume` holds the mask.
-    fn waits_for_any(&self, wait: &Wait) -> u64 {
-        match wait.resume {
-            crate::wait::Resume::Done(mask) if wait.on.is_empty() => mask,
+    /// The signals for which a task sleeps in rt_sigtimedwait.
+    fn waits_for_any(&self, blocked: &Blocked) -> u64 {
+        match blocked.progress {
+            Progress::Signals(mask) => mask,
             _ => 0,
         }
     }
 
     fn waits_for(&self, tid: Tid, signo: u32) -> bool {
         match &self.task(tid).state {
-            TaskState::Blocked(wait) => self.waits_for_any(wait) & bit(signo) != 0,
+            TaskState::Blocked(blocked) => self.waits_for_any(blocked) & bit(signo) != 0,
             _ => false,
         }
     }
 
     /// Wakes a sleeping task if it has a signal to take. The signal does not end the call by itself: as in Linux, where every
     /// wait is a loop around `schedule`, the call looks for its event first (do_wait scans the children, do_poll the
-    /// descriptors, pipe_read the buffer), and only one that would sleep again is interrupted (`run_call`).
+    /// descriptors, pipe_read the buffer), and only one that would sleep again is interrupted (`suspend`).
     pub(crate) fn kick(&mut self, tid: Tid) {
         let Some(task) = self.tasks.get(&tid) else { return };
-        let TaskState::Blocked(wait) = &task.state else { return };
-        if self.interrupts(tid, wait) || self.waits_for_any(wait) & self.pending_for(tid) != 0 {
+        let TaskState::Blocked(blocked) = &task.state else { return };
+        if self.interrupts(tid, &blocked.wait) || self.waits_for_any(blocked) & self.pending_for(tid) != 0 {
             self.wake(tid, false);
         }
-    }
-
-    /// Takes a sleeping task out of its call, without another look: it is about to be stopped.
-    fn break_off(&mut self, tid: Tid) {
-        let TaskState::Blocked(wait) = &self.task(tid).state else { return };
-        let wait = (**wait).clone();
-        self.wake(tid, false);
-        self.interrupt(tid, &wait);
     }
 
     /// Whether a signal is pending that ends the sleep `wait` of a task.
@@ -445,7 +439,7 @@ impl Node {
                 Default_::Ignore | Default_::Continue => true,
                 Default_::Stop => {
                     self.settle_restart(tid, None);
-                    self.stop_process(pid, signo);
+                    self.stop_process(pid, signo, outside.base);
                     false
                 }
                 kind => {
@@ -502,12 +496,13 @@ impl Node {
         task.regs.orig_rax = u64::MAX;
     }
 
-    fn stop_process(&mut self, pid: Pid, signo: u32) {
+    fn stop_process(&mut self, pid: Pid, signo: u32, base: &mut dyn BaseFs) {
         for tid in self.process(pid).threads.clone() {
             // "epoll_wait(2), ... can fail with the error EINTR after the process is stopped by one of the stop signals
             // and then resumed via SIGCONT" (signal(7)): all sleeps are broken off, most of them restart.
-            if !matches!(&self.task(tid).state, TaskState::Blocked(w) if w.restart == Restart::Killable) {
-                self.break_off(tid);
+            if !matches!(&self.task(tid).state, TaskState::Blocked(b) if b.wait.restart == Restart::Killable)
+            {
+                self.break_off(tid, base);
             }
             if matches!(self.task(tid).state, TaskState::Runnable) {
                 self.task_mut(tid).state = TaskState::Stopped;

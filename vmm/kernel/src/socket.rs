@@ -21,7 +21,7 @@ const SIN6_MIN: usize = 24;
 const SUN_LEN: usize = 110;
 
 /// Options that a socket only remembers, and its timeouts.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Generic {
     /// SO_RCVTIMEO, ns; `None` waits for ever.
     pub rcvtimeo: Option<u64>,

@@ -95,12 +95,14 @@ impl Ctx<'_> {
         }
     }
 
-    pub(crate) fn console_read(&mut self, max: usize) -> SysResult<Vec<u8>> {
-        if max == 0 {
-            return Ok(Vec::new());
-        }
-        let ready = self.stdin_ready(max)?;
-        Ok(self.node.stdin.take(ready)?)
+    /// How much a read of standard input of at most `max` bytes gets.
+    pub(crate) fn console_ready(&mut self, max: usize) -> SysResult<usize> {
+        if max == 0 { Ok(0) } else { self.stdin_ready(max) }
+    }
+
+    /// Takes bytes that are there; none if it is the end of the input.
+    pub(crate) fn console_take(&mut self, n: usize) -> SysResult<Vec<u8>> {
+        Ok(self.node.stdin.take(n)?)
     }
 
     /// FIONREAD on standard input: what a read would get, up to a page.

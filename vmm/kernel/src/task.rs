@@ -7,7 +7,7 @@ use bloodhound_abi::{Exception, Regs, SimTime};
 use bloodhound_decisions::Lineage;
 
 use crate::ids::*;
-use crate::wait::{Left, Wait};
+use crate::wait::{Blocked, Left, Woken};
 
 /// The timer slack of the first process, ns.
 pub const TIMER_SLACK: u64 = 50_000;
@@ -18,20 +18,11 @@ pub enum TaskState {
     /// Wants the CPU.
     Runnable,
     /// Inside a system call that waits.
-    Blocked(Box<Wait>),
+    Blocked(Box<Blocked>),
     /// Stopped by SIGSTOP and its kind until SIGCONT.
     Stopped,
     /// The first task of a process whose other tasks still run, after its own exit.
     Dead,
-}
-
-/// Handed to a system call that runs again after sleeping.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resumed {
-    /// What it had waited for.
-    pub wait: Wait,
-    /// Its deadline has passed.
-    pub timed_out: bool,
 }
 
 /// The selectors of code and stack that a task goes back to user code with. Only rt_sigreturn(2) makes them others than those of
@@ -82,7 +73,7 @@ impl Vectors {
 }
 
 /// One thread.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// Its number.
     pub tid: Tid,
@@ -96,10 +87,8 @@ pub struct Task {
     pub vectors: Vectors,
     /// What it does.
     pub state: TaskState,
-    /// A system call is in progress (it blocked and runs again).
-    pub in_syscall: bool,
-    /// Set between a wake-up and the second run of the call.
-    pub resumed: Option<Resumed>,
+    /// A call whose sleep has ended and which has not run again yet.
+    pub woken: Option<Woken>,
     /// Blocked signals, bit n-1 for signal n.
     pub sigmask: u64,
     /// The mask to restore at the next return to user code (sigsuspend and the p-calls).
@@ -158,8 +147,7 @@ impl Task {
             selectors: Selectors::default(),
             vectors: Vectors::INITIAL,
             state: TaskState::Runnable,
-            in_syscall: false,
-            resumed: None,
+            woken: None,
             sigmask: 0,
             restore_mask: None,
             pending: Default::default(),

@@ -49,7 +49,7 @@ impl Schedule {
 }
 
 /// A timerfd.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimerFd {
     /// Counts CLOCK_REALTIME (or a BOOTTIME/MONOTONIC kind).
     pub realtime: bool,
@@ -60,7 +60,7 @@ pub struct TimerFd {
 }
 
 /// A POSIX timer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PosixTimer {
     /// Counts CLOCK_REALTIME.
     pub realtime: bool,

@@ -113,7 +113,7 @@ impl From<Errno> for Stall {
 }
 
 /// A unix-domain socket.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnixSocket {
     /// Socket type.
     pub kind: Kind,
@@ -190,7 +190,7 @@ impl UnixSocket {
 }
 
 /// What an operation did to others.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Effects {
     /// Readiness wake-ups with their EPOLL* bits.
     wakes: VecDeque<(UnixId, u32)>,
@@ -201,7 +201,7 @@ struct Effects {
 }
 
 /// All unix sockets of a node.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnixSockets {
     sockets: Arena<UnixId, UnixSocket>,
     abstract_names: BTreeMap<(Kind, Vec<u8>), UnixId>,

@@ -1,16 +1,27 @@
 //! Blocking as data (design rule 3): why a system call stops ([`Stop`]), what a task waits for ([`Wait`]), and waking.
 //!
-//! A handler that cannot go on returns `Err(Stop::Block(wait))`. The task then sleeps until one of the things it
-//! waits for is notified, its deadline passes, or a signal arrives; then the handler runs again from the start with
-//! [`crate::ctx::Ctx::resumed`] telling what happened. Handlers therefore check everything first and mutate last.
+//! A handler that cannot go on returns `Err(Stop::Block(sleep))`: a [`Wait`], and in [`Progress`] how far it has come. The
+//! task then is [`Blocked`]: it keeps the call, and references to the open file descriptions that the call has looked up. When
+//! one of the things it waits for is notified, its deadline passes, or a signal arrives, the same handler runs again with the
+//! same call and the same descriptions; [`crate::ctx::Ctx::resumed`] tells what happened and how far it had come. Handlers
+//! therefore check everything first and mutate last, and a wake-up for nothing changes nothing.
 //! They look for the event first and never for signals: the dispatcher interrupts a call that would sleep although a
 //! signal is pending.
 
+use bloodhound_abi::args::Fd;
+use bloodhound_abi::call::Call;
+use bloodhound_abi::structs::PollFd;
 use bloodhound_abi::{Errno, SimTime};
+use bloodhound_vfs::{BaseFs, Ino};
 use smallvec::SmallVec;
 
+use crate::buffers::{Buffers, Source};
 use crate::ids::*;
+use crate::locks::Request;
 use crate::node::Node;
+use crate::process::FdEntry;
+use crate::socket::Address;
+use crate::sys::{Batch, Incoming, Outgoing};
 use crate::task::TaskState;
 
 /// Result of a system call.
@@ -22,7 +33,7 @@ pub enum Stop {
     /// An error for the guest.
     Errno(Errno),
     /// The task sleeps.
-    Block(Box<Wait>),
+    Block(Box<Sleep>),
     /// The task is gone (exit, exec of a sibling, fatal signal).
     Exited,
     /// Registers were set by the handler (rt_sigreturn, execve): there is no return value to store.
@@ -64,9 +75,9 @@ pub enum WaitOn {
     /// Standard input is known.
     Stdin,
     /// A file lock on the inode was released.
-    Lock(bloodhound_vfs::Ino),
+    Lock(Ino),
     /// The other side of the fifo is being opened.
-    Fifo(bloodhound_vfs::Ino),
+    Fifo(Ino),
 }
 
 /// Identity of a futex word (futex(2)): private to an address space, or by the memory object behind it.
@@ -75,7 +86,7 @@ pub enum FutexKey {
     /// Address in one address space.
     Private(MmId, u64),
     /// Byte offset in a file.
-    File(bloodhound_vfs::Ino, u64),
+    File(Ino, u64),
     /// Byte offset in an unnamed shared-memory object.
     Shm(ShmId, u64),
 }
@@ -108,25 +119,47 @@ pub enum Left {
     Timeval(u64),
 }
 
-/// What a blocked call must remember for its second run.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub enum Resume {
-    /// Nothing: run the handler again.
+/// How far a call has come that sleeps: what it has read of the program's memory and what it has done. The next run takes it up
+/// from here and reads nothing of that again.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Progress {
+    /// The arguments say it all.
     #[default]
-    Retry,
-    /// Bytes already transferred by a blocking write.
-    Done(u64),
-    /// recvmmsg and sendmmsg.
-    Messages {
-        /// Messages done.
-        done: u32,
-        /// Bytes of the next one done.
-        bytes: u64,
-        /// recvmmsg's timeout as a time.
-        end: Option<SimTime>,
+    None,
+    /// read(2), readv(2) and their kind, which move nothing before they sleep.
+    Read(Buffers),
+    /// write(2), writev(2) and their kind.
+    Write {
+        /// What is to be written.
+        source: Source,
+        /// Bytes written.
+        done: u64,
     },
-    /// An open of a fifo ([`WaitOn::Fifo`]) that waits for the other side.
+    /// send(2) and its kind, and write(2) to a socket.
+    Send(Box<Outgoing>),
+    /// recv(2) and its kind, and read(2) from a socket.
+    Receive(Box<Incoming>),
+    /// sendmmsg(2), recvmmsg(2).
+    Batch(Box<Batch>),
+    /// sendfile(2).
+    Sendfile {
+        /// Where the input is read next, if the caller gave an offset.
+        at: Option<u64>,
+        /// Bytes moved.
+        done: u64,
+    },
+    /// connect(2): the address.
+    Connect(Address),
+    /// poll(2): the set.
+    Poll(Vec<PollFd>),
+    /// select(2): the three sets.
+    Select(Box<[[u8; 128]; 3]>),
+    /// A record lock of fcntl(2).
+    Lock(Ino, Request),
+    /// An open of a fifo that waits for the other side.
     Fifo {
+        /// Its inode.
+        ino: Ino,
         /// Wants to write; otherwise to read.
         write: bool,
         /// Set by the other side, which has counted the sleeper in and taken a reference for it.
@@ -134,13 +167,17 @@ pub enum Resume {
     },
     /// A close that waits for the end of this connection (SO_LINGER).
     Linger(bloodhound_net::SocketId),
-    /// A futex wait; true when FUTEX_WAKE (or a requeue's wake) chose it.
+    /// A futex wait.
     Futex {
-        /// Set by the waker.
+        /// Set by the task whose FUTEX_WAKE (or a requeue's wake) chose the sleeper.
         woken: bool,
         /// FUTEX_WAIT_BITSET's mask.
         bitset: u32,
     },
+    /// vfork(2): the child.
+    Vfork(Tid),
+    /// rt_sigtimedwait(2): the signals that the sleeper takes although they are blocked.
+    Signals(u64),
 }
 
 /// Why and until when a task sleeps.
@@ -152,8 +189,6 @@ pub struct Wait {
     pub deadline: Option<SimTime>,
     /// What an interrupting signal does.
     pub restart: Restart,
-    /// State for the second run.
-    pub resume: Resume,
     /// Signal mask to put back when the call ends (ppoll, epoll_pwait, sigsuspend).
     pub saved_mask: Option<u64>,
     /// Where an interruption stores what is left until the deadline.
@@ -167,7 +202,6 @@ impl Wait {
             on: SmallVec::from_elem(what, 1),
             deadline: None,
             restart: Restart::Sys,
-            resume: Resume::Retry,
             saved_mask: None,
             left: None,
         }
@@ -180,14 +214,7 @@ impl Wait {
 
     /// Waits for time or a signal only.
     pub fn until(deadline: Option<SimTime>) -> Wait {
-        Wait {
-            on: SmallVec::new(),
-            deadline,
-            restart: Restart::Sys,
-            resume: Resume::Retry,
-            saved_mask: None,
-            left: None,
-        }
+        Wait { on: SmallVec::new(), deadline, restart: Restart::Sys, saved_mask: None, left: None }
     }
 
     /// With another deadline.
@@ -208,41 +235,112 @@ impl Wait {
         self
     }
 
-    /// With state for the second run.
-    pub fn resume(mut self, resume: Resume) -> Wait {
-        self.resume = resume;
+    /// With what the next run must know.
+    pub fn progress(self, progress: Progress) -> Sleep {
+        Sleep { wait: self, progress }
+    }
+}
+
+/// What a handler that cannot go on hands to the dispatcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sleep {
+    /// Why and until when.
+    pub wait: Wait,
+    /// How far the call has come.
+    pub progress: Progress,
+}
+
+impl Sleep {
+    /// With another restart kind.
+    pub fn restart(mut self, restart: Restart) -> Sleep {
+        self.wait.restart = restart;
         self
     }
 }
 
+impl From<Sleep> for Stop {
+    fn from(sleep: Sleep) -> Stop {
+        Stop::Block(Box::new(sleep))
+    }
+}
+
+/// A system call that sleeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The call as it was decoded at its trap.
+    pub call: Call,
+    /// The descriptions that it has looked up, with a reference each.
+    pub files: Pins,
+    /// Why and until when it sleeps.
+    pub wait: Wait,
+    /// How far it has come.
+    pub progress: Progress,
+    /// Its relative timeout as it was read when it began, ns; `None` is for ever.
+    pub timeout: Option<u64>,
+    /// Bytes for whose move it has paid.
+    pub paid: u64,
+}
+
+/// A call whose sleep has ended, until it has run again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Woken {
+    /// The call.
+    pub blocked: Box<Blocked>,
+    /// Its deadline has passed.
+    pub timed_out: bool,
+}
+
+/// The open file descriptions that a call has looked up, by descriptor. As with Linux's `fdget`, the call goes on with them,
+/// whatever another thread does to the descriptors meanwhile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pins(SmallVec<[(Fd, FdEntry); 2]>);
+
+impl Pins {
+    /// What the descriptor was when the call looked it up.
+    pub fn get(&self, fd: Fd) -> Option<FdEntry> {
+        self.0.iter().find(|(pinned, _)| *pinned == fd).map(|(_, entry)| *entry)
+    }
+
+    /// Adds a descriptor; the first look counts.
+    pub fn add(&mut self, fd: Fd, entry: FdEntry) {
+        if self.get(fd).is_none() {
+            self.0.push((fd, entry));
+        }
+    }
+
+    /// The descriptions.
+    pub fn files(&self) -> impl Iterator<Item = FileId> + '_ {
+        self.0.iter().map(|(_, entry)| entry.file)
+    }
+}
+
 impl From<Wait> for Stop {
-    fn from(w: Wait) -> Stop {
-        Stop::Block(Box::new(w))
+    fn from(wait: Wait) -> Stop {
+        wait.progress(Progress::None).into()
     }
 }
 
 impl Node {
-    /// Puts `tid` to sleep as `wait` says. Called by the dispatcher only.
-    pub(crate) fn block(&mut self, tid: Tid, wait: Box<Wait>) {
-        for on in &wait.on {
+    /// Puts `tid` to sleep in a call. Called by the dispatcher only.
+    pub(crate) fn block(&mut self, tid: Tid, blocked: Box<Blocked>) {
+        for on in &blocked.wait.on {
             self.waiters.get_or_default(*on).push(tid);
         }
-        if let Some(deadline) = wait.deadline {
+        if let Some(deadline) = blocked.wait.deadline {
             self.sleepers.insert((deadline, tid));
         }
         self.run_queue.retain(|t| *t != tid);
         let task = self.task_mut(tid);
-        task.state = TaskState::Blocked(wait);
+        task.state = TaskState::Blocked(blocked);
     }
 
     /// Makes a sleeping task runnable; its call runs again. `timed_out` tells it that its deadline has passed.
     pub(crate) fn wake(&mut self, tid: Tid, timed_out: bool) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        let TaskState::Blocked(wait) = std::mem::replace(&mut task.state, TaskState::Runnable) else {
+        let TaskState::Blocked(blocked) = std::mem::replace(&mut task.state, TaskState::Runnable) else {
             unreachable!("wake of a task that does not sleep")
         };
-        task.resumed = Some(crate::task::Resumed { wait: (*wait).clone(), timed_out });
-        for on in &wait.on {
+        for on in &blocked.wait.on {
             if let Some(list) = self.waiters.get_mut(on) {
                 list.retain(|t| *t != tid);
                 if list.is_empty() {
@@ -250,10 +348,18 @@ impl Node {
                 }
             }
         }
-        if let Some(deadline) = wait.deadline {
+        if let Some(deadline) = blocked.wait.deadline {
             self.sleepers.remove(&(deadline, tid));
         }
+        task.woken = Some(Woken { blocked, timed_out });
         self.enqueue(tid);
+    }
+
+    /// Gives back the references to descriptions that a call has held while it slept.
+    pub(crate) fn unpin(&mut self, files: &Pins, base: &mut dyn BaseFs) {
+        for file in files.files() {
+            self.file_unref(file, base);
+        }
     }
 
     /// Wakes a sleeping task although nothing happened, for the standing test that no call minds.

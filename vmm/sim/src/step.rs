@@ -65,9 +65,8 @@ impl Machine {
         let Some(tid) = self.pick(id) else { return Ok(self.flush(id)) };
         let node = self.world.node_mut(id);
         let pid = node.task(tid).pid;
-        let (call, outcome) = if node.task(tid).in_syscall {
-            let regs = &node.task(tid).regs;
-            let call = Call::decode(regs.orig_rax, regs.syscall_args());
+        let (call, outcome) = if let Some(woken) = &node.task(tid).woken {
+            let call = woken.blocked.call;
             let mut parts = self.parts(id);
             let (node, mut outside) = parts.split();
             (Some(call), node.resume_syscall(tid, &mut outside))
@@ -432,32 +431,33 @@ impl Machine {
         Ok(())
     }
 
-    /// Wakes sleeping tasks of a copy of the node for nothing: each must block again with an equal wait.
+    /// Wakes sleeping tasks of a copy of the node for nothing: each must block again, and nothing of the node may be changed, its
+    /// clock included.
     fn wake_for_nothing(&mut self, id: NodeId) {
-        let mut node = (*self.world.nodes[&id]).clone();
+        let before = &self.world.nodes[&id];
+        let mut node = (**before).clone();
         let mut decisions = self.world.decisions.clone();
-        let sleepers: Vec<(Tid, TaskState)> = node
+        let sleepers: Vec<(Tid, Call)> = node
             .tasks
             .values()
             // A signal for another thread of the process may be seen by any that wakes up.
             .filter(|t| node.pending_for(t.tid) & !t.sigmask == 0)
-            .filter(|t| matches!(t.state, TaskState::Blocked(_)))
-            .map(|t| (t.tid, t.state.clone()))
+            .filter_map(|t| match &t.state {
+                TaskState::Blocked(blocked) => Some((t.tid, blocked.call)),
+                _ => None,
+            })
             .collect();
-        for (tid, before) in sleepers {
+        for (tid, call) in sleepers {
             node.wake_spuriously(tid);
-            let call = node.task(tid).regs.orig_rax;
             let outcome = node.resume_syscall(tid, &mut Outside::new(self.base.as_mut(), &mut decisions));
-            assert_eq!(
-                outcome,
-                Outcome::Blocked,
-                "a spurious wake ended system call {call} of task {}",
-                tid.0
-            );
-            assert_eq!(
-                node.task(tid).state,
-                before,
-                "a spurious wake changed what system call {call} waits for"
+            assert_eq!(outcome, Outcome::Blocked, "a spurious wake ended {call:?} of task {}", tid.0);
+            let differ = node.differences(before);
+            assert!(
+                differ.is_empty(),
+                "a spurious wake of task {} in {call:?} changed {differ:?} of the node; the task was {:?} and is {:?}",
+                tid.0,
+                before.task(tid).state,
+                node.task(tid).state
             );
         }
     }

@@ -13,7 +13,7 @@ const CHUNK: usize = 64;
 type Chunk = [Option<Arc<Inode>>; CHUNK];
 
 /// See the module's text.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Arena {
     chunks: Arc<Vec<Option<Arc<Chunk>>>>,
     live: u64,

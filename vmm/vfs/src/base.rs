@@ -62,7 +62,7 @@ pub struct BaseEntry {
 }
 
 /// The content of a file as shared pages. Cloning the page map shares every frame.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileImage {
     /// All pages up to `size`; a page of zeros may be absent.
     pub pages: PageMap,

@@ -59,7 +59,7 @@ pub(crate) const COOKIE_DOTDOT: u64 = 2;
 const FIRST_COOKIE: u64 = 3;
 
 /// A directory's content.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dir {
     /// The directory above; a file system's root names itself.
     pub(crate) parent: Ino,

@@ -29,7 +29,7 @@ pub(crate) struct Meta {
 }
 
 /// The bytes of a regular file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Data {
     /// Content of the base layer that nobody has opened yet.
     Unread(ContentId),
@@ -40,7 +40,7 @@ pub(crate) enum Data {
 }
 
 /// What an inode is and what only that kind has.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
     Regular { data: Data, size: u64 },
     Directory(Dir),
@@ -52,7 +52,7 @@ pub(crate) enum Node {
 }
 
 /// One inode.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inode {
     pub(crate) fs: FsId,
     pub(crate) meta: Meta,

@@ -37,7 +37,7 @@ const MAX_PENDING: usize = 1 << 14;
 const MAX_BYTES: u64 = 64 << 20;
 
 /// See the module's text.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Journal {
     pub(crate) model: DiskModel,
     pub(crate) durable: Arena,

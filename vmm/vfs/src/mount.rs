@@ -58,7 +58,7 @@ pub(crate) enum FsKind {
 }
 
 /// A file system.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fs {
     pub(crate) kind: FsKind,
     pub(crate) root: Ino,
@@ -69,7 +69,7 @@ pub(crate) struct Fs {
 }
 
 /// A file system, or the kernel, at a place of the tree.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mount {
     pub(crate) spec: Option<MountSpec>,
     /// The covered inode; `None` for the root mount.

@@ -16,7 +16,7 @@ const CHUNK: u64 = 64;
 type Chunk = [Option<Frame>; CHUNK as usize];
 
 /// Sparse pages of a file. An absent page reads as zeros.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageMap {
     chunks: Arc<BTreeMap<u64, Arc<Chunk>>>,
     present: u64,

@@ -11,7 +11,7 @@ use crate::pages::PAGE;
 use crate::types::{Ino, Name, Timestamp};
 
 /// A name of a directory that gets another meaning.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Edit {
     pub(crate) dir: Ino,
     pub(crate) name: Name,
@@ -20,7 +20,7 @@ pub(crate) struct Edit {
 }
 
 /// A change that is not durable yet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
     /// Bytes were written; the file grows as needed.
     Data { offset: u64, bytes: Arc<[u8]> },
@@ -53,7 +53,7 @@ impl Op {
 }
 
 /// An operation with the inode that it is about (of [`Op::Names`]: the first directory) and its time.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pending {
     pub(crate) ino: Ino,
     pub(crate) time: Timestamp,
@@ -64,7 +64,7 @@ pub(crate) struct Pending {
 const SEGMENT: usize = 128;
 
 /// Changes in the order in which they were made.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PendingList {
     full: VecDeque<Arc<Vec<Pending>>>,
     last: Vec<Pending>,

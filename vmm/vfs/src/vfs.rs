@@ -17,7 +17,7 @@ use crate::mount::{Fs, FsKind, Mount};
 use crate::types::{Cred, FsId, Ino, Kind, MountId, Name, Timestamp};
 
 /// What a new [`Vfs`] is made from.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The base tree below the root file system, `None` for an empty root.
     pub root: Option<TreeId>,
@@ -67,7 +67,7 @@ pub struct Ctx<'a> {
 }
 
 /// A path and the directory that it starts from if it is relative (the `dirfd` of the `*at` calls).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At<'a> {
     /// The start.
     pub dir: Ino,
@@ -104,7 +104,7 @@ pub struct PageMoved {
 }
 
 /// All file systems of one node; see the crate's text.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vfs {
     pub(crate) config: Config,
     pub(crate) inodes: Arena,

@@ -27,7 +27,7 @@ pub(crate) enum Last {
 }
 
 /// A walk that stands in a directory before the last component.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spot {
     /// The directory.
     pub(crate) dir: Ino,

@@ -121,7 +121,7 @@ impl Vma {
 }
 
 /// An address space.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mm {
     /// A name no other address space of this world has, for the platform's cache.
     pub space: u64,

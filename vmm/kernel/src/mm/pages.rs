@@ -16,7 +16,7 @@ const CHUNK: u64 = 64;
 const LOOKS: u8 = 8;
 
 /// What is known of a page as code.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Code {
     /// It may be executed.
     now: bool,
@@ -26,7 +26,7 @@ struct Code {
     of_file: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Chunk {
     frames: [Option<Frame>; CHUNK as usize],
     used: u32,
@@ -34,7 +34,7 @@ struct Chunk {
 }
 
 /// Private pages by page number (address / 4096).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageTable {
     chunks: Arc<BTreeMap<u64, Arc<Chunk>>>,
 }

@@ -60,6 +60,30 @@ impl Ctx<'_> {
         Ok(())
     }
 
+    /// How many of the `len` bytes at `addr` may be accessed so, up to the first that may not.
+    pub fn accessible(&mut self, addr: u64, len: u64, access: Access) -> u64 {
+        let (end, id) = (addr.saturating_add(len), self.process().mm);
+        let mut at = addr;
+        while at < end {
+            let Ok(vma) = self.node.mms[id].check(at, access) else { break };
+            let mut stop = vma.end;
+            match vma.backing {
+                // "SIGBUS: Attempted access to a page of the buffer that lies beyond the end of the mapped file" (mmap(2)).
+                Backing::File { ino, offset } => {
+                    let size = self.node.vfs.size(ino).next_multiple_of(PAGE);
+                    stop = stop.min(vma.start + size.saturating_sub(offset));
+                }
+                Backing::Special(_) if access == Access::Write => break,
+                _ => {}
+            }
+            if stop <= at {
+                break;
+            }
+            at = stop.min(end);
+        }
+        at - addr
+    }
+
     /// Reads a structure.
     pub fn read_obj<T: FromBytes + IntoBytes>(&mut self, ptr: crate::ctx::Ptr) -> Result<T, Errno> {
         let mut value = T::new_zeroed();

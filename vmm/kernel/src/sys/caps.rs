@@ -21,6 +21,7 @@ fn header(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult<Option<u32>> {
     if data.is_null() { Ok(None) } else { err(Errno::EINVAL) }
 }
 
+/// capget(2). EINVAL, with the version that is understood, for an unknown one; ESRCH.
 pub fn capget(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult {
     let pid = match header(k, hdr, data)? {
         None => return Ok(0),
@@ -40,6 +41,7 @@ pub fn capget(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult {
     Ok(0)
 }
 
+/// capset(2). EPERM for more than the permitted set.
 pub fn capset(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult {
     match header(k, hdr, data)? {
         None => return Ok(0),

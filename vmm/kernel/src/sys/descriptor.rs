@@ -9,8 +9,9 @@ use crate::eventfd::EventFd;
 use crate::file::{Console, File, FileKind};
 use crate::ids::*;
 use crate::process::FdEntry;
-use crate::wait::{Stop, SysResult};
+use crate::wait::{Object, Stop, SysResult};
 
+/// close(2). With SO_LINGER it waits for a connection to send what is left; the descriptor is free at once.
 pub fn close(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
     if let Some(id) = k.lingers_on() {
         return k.linger(id, 0);
@@ -28,6 +29,7 @@ fn close_now(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
     Ok(0)
 }
 
+/// close_range(2). EINVAL for a range that ends before it begins.
 pub fn close_range(k: &mut Ctx<'_>, first: u32, last: u32, flags: CloseRangeFlags) -> SysResult {
     if first > last
         || flags.exceeds(CloseRangeFlags::CLOSE_RANGE_UNSHARE | CloseRangeFlags::CLOSE_RANGE_CLOEXEC)
@@ -45,12 +47,14 @@ pub fn close_range(k: &mut Ctx<'_>, first: u32, last: u32, flags: CloseRangeFlag
     Ok(0)
 }
 
+/// dup(2). EMFILE at the limit of descriptors.
 pub fn dup(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
     let file = k.fd(fd)?.file;
     k.node.file_ref(file);
     Ok(k.install(file, false)?)
 }
 
+/// dup2(2): EBADF, not EMFILE, for a number beyond the limit.
 pub fn dup2(k: &mut Ctx<'_>, old: Fd, new: Fd) -> SysResult {
     let file = k.fd(old)?.file;
     // "If oldfd is a valid file descriptor, and newfd has the same value as oldfd, then dup2() does nothing".
@@ -60,6 +64,7 @@ pub fn dup2(k: &mut Ctx<'_>, old: Fd, new: Fd) -> SysResult {
     k.dup_onto(file, new, false)
 }
 
+/// dup3(2): as dup2(2), but two equal descriptors are EINVAL.
 pub fn dup3(k: &mut Ctx<'_>, old: Fd, new: Fd, flags: FdFlags) -> SysResult {
     if old == new || flags.exceeds(FdFlags::O_CLOEXEC) {
         return err(Errno::EINVAL);
@@ -85,6 +90,7 @@ const F_GETLEASE: u64 = 1025;
 const F_GET_RW_HINT: u64 = 1035;
 const F_SET_RW_HINT: u64 = 1036;
 
+/// fcntl(2). EINVAL for commands that Linux does not know; locks are in [`super::lock`].
 pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
     let entry = k.fd(fd)?;
     let path_only = matches!(k.node.files[entry.file].kind, FileKind::Path(_));
@@ -126,7 +132,10 @@ pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
             let p = &mut k.node.pipes[pipe];
             if cmd == c::F_SETPIPE_SZ {
                 let wanted = usize::try_from(arg as i32).map_err(|_| Errno::EINVAL)?;
-                return Ok(p.set_capacity(wanted)? as u64);
+                let size = p.set_capacity(wanted)? as u64;
+                // "This might have made more room for writers" (pipe_set_size).
+                k.node.notify_object(Object::Pipe(pipe), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
+                return Ok(size);
             }
             Ok(p.capacity() as u64)
         }
@@ -141,10 +150,12 @@ pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
     }
 }
 
+/// pipe(2).
 pub fn pipe(k: &mut Ctx<'_>, fds: Ptr) -> SysResult {
     pipe2(k, fds, FdFlags::empty())
 }
 
+/// pipe2(2). EFAULT leaves no descriptor behind; packet mode (O_DIRECT) stops the run.
 pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: FdFlags) -> SysResult {
     if flags.exceeds(FdFlags::O_CLOEXEC | FdFlags::O_NONBLOCK | FdFlags::O_DIRECT) {
         return err(Errno::EINVAL);
@@ -173,10 +184,12 @@ pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: FdFlags) -> SysResult {
     Ok(0)
 }
 
+/// eventfd(2) as it was before it had flags.
 pub fn eventfd(k: &mut Ctx<'_>, initval: u32) -> SysResult {
     eventfd2(k, initval, FdFlags::empty())
 }
 
+/// eventfd(2).
 pub fn eventfd2(k: &mut Ctx<'_>, initval: u32, flags: FdFlags) -> SysResult {
     if flags.exceeds(FdFlags::O_CLOEXEC | FdFlags::O_NONBLOCK | FdFlags::EFD_SEMAPHORE) {
         return err(Errno::EINVAL);

@@ -9,6 +9,7 @@ use bloodhound_vfs::{At, Ctx as VfsCtx, Ino, Kind, Outcome, Vfs};
 
 use crate::ctx::*;
 use crate::file::FileKind;
+use crate::mm::Access;
 use crate::path::{Place, Reached, Synth, cwd_place};
 use crate::procfs::{Entry, View};
 use crate::wait::SysResult;
@@ -50,7 +51,7 @@ pub fn getdents64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
         _ => return err(Errno::ENOTDIR),
     };
     let mut out = Vec::new();
-    let mut last = offset;
+    let mut ends = Vec::new();
     for (name, ino, kind, next) in &entries {
         let length = (HEADER + name.len() + 1).next_multiple_of(8);
         if out.len() + length > room {
@@ -67,11 +68,20 @@ pub fn getdents64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
         out.push(*kind);
         out.extend_from_slice(name);
         out.resize(start + length, 0);
-        last = *next;
+        ends.push((out.len(), *next));
     }
+    // A record that cannot be stored ends the listing, and the next one begins with it; EFAULT if it is the first
+    // (filldir64).
+    let room = k.accessible(buf.0, out.len() as u64, Access::Write);
+    let whole = ends.iter().rfind(|(end, _)| *end as u64 <= room);
+    if let (None, false) = (whole, out.is_empty()) {
+        return err(Errno::EFAULT);
+    }
+    let (len, last) = whole.copied().unwrap_or((0, offset));
+    out.truncate(len);
     k.write_bytes(buf.0, &out)?;
     k.node.files[id].offset = last;
-    k.charge_bytes(out.len() as u64);
+    k.charge_moved(out.len() as u64);
     Ok(out.len() as u64)
 }
 

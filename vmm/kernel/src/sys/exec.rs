@@ -28,11 +28,13 @@ fn strings(k: &mut Ctx<'_>, array: Ptr) -> SysResult<Vec<Vec<u8>>> {
     Ok(out)
 }
 
+/// execve(2). E2BIG for arguments that do not fit, ENOEXEC, ETXTBSY; it returns only if it fails.
 pub fn execve(k: &mut Ctx<'_>, path: Path, argv: Ptr, envp: Ptr) -> SysResult {
     let path = k.read_path(path)?;
     run(k, Origin::default(), path, argv, envp)
 }
 
+/// execveat(2): with AT_EMPTY_PATH the program is the descriptor itself.
 pub fn execveat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, argv: Ptr, envp: Ptr, flags: AtFlags) -> SysResult {
     if flags.exceeds(AtFlags::AT_EMPTY_PATH | AtFlags::AT_SYMLINK_NOFOLLOW) {
         return err(Errno::EINVAL);

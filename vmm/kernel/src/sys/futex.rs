@@ -10,7 +10,7 @@ use crate::ids::*;
 use crate::mm::{Access, Backing};
 use crate::node::Node;
 use crate::task::TaskState;
-use crate::wait::{FutexKey, Restart, Resume, SysResult, Wait, WaitOn};
+use crate::wait::{FutexKey, Progress, Restart, SysResult, Wait, WaitOn};
 
 impl Node {
     /// A task stops waiting for whatever futex it was queued on.
@@ -37,12 +37,12 @@ impl Node {
             let task = self.task_mut(tid);
             // A signal or its deadline may have ended its sleep; as long as its call has not run it stands in the queue, and a
             // wake-up takes it from there (futex_unqueue tells it so).
-            let (sleeps, wait) = match (&mut task.state, &mut task.resumed) {
-                (TaskState::Blocked(wait), _) => (true, &mut **wait),
-                (_, Some(resumed)) => (false, &mut resumed.wait),
+            let (sleeps, blocked) = match (&mut task.state, &mut task.woken) {
+                (TaskState::Blocked(blocked), _) => (true, blocked),
+                (_, Some(woken)) => (false, &mut woken.blocked),
                 _ => continue,
             };
-            let Resume::Futex { woken: flag, bitset: mask } = &mut wait.resume else { continue };
+            let Progress::Futex { woken: flag, bitset: mask } = &mut blocked.progress else { continue };
             if *mask & bitset == 0 {
                 continue;
             }
@@ -106,17 +106,6 @@ impl Ctx<'_> {
             return err(Errno::EINVAL);
         }
         let key = self.futex_key(uaddr.0, private)?;
-        if let Some(r) = self.resumed.take() {
-            if matches!(r.wait.resume, Resume::Futex { woken: true, .. }) {
-                return Ok(0);
-            }
-            if r.timed_out {
-                self.node.futex_forget(self.tid);
-                return err(Errno::ETIMEDOUT);
-            }
-            // A spurious wake: sleep on at the same place of the queue.
-            return Err(r.wait.into());
-        }
         let current: u32 = self.read_obj(uaddr)?;
         if current != val {
             return err(Errno::EAGAIN);
@@ -128,10 +117,25 @@ impl Ctx<'_> {
             self.node.futexes.get_or_default(key).push_back(self.tid);
         }
         let wait = Wait::on(WaitOn::Futex(key)).deadline(deadline).restart(restart);
-        Err(wait.resume(Resume::Futex { woken: false, bitset }).into())
+        Err(wait.progress(Progress::Futex { woken: false, bitset }).into())
+    }
+
+    /// The end of a sleep in a futex wait, whatever the word holds now.
+    fn futex_woken(&mut self) -> Option<SysResult> {
+        let sleep = self.sleep_on()?;
+        if matches!(self.progress(), Some(Progress::Futex { woken: true, .. })) {
+            return Some(Ok(0));
+        }
+        if self.timed_out() {
+            self.node.futex_forget(self.tid);
+            return Some(err(Errno::ETIMEDOUT));
+        }
+        // Woken for nothing: it sleeps on at the same place of the queue.
+        Some(sleep)
     }
 }
 
+/// futex(2). EAGAIN if the word does not hold the expected value; ETIMEDOUT; operations with priority inheritance stop the run.
 pub fn futex(
     k: &mut Ctx<'_>,
     uaddr: Ptr,
@@ -141,6 +145,9 @@ pub fn futex(
     uaddr2: Ptr,
     val3: u32,
 ) -> SysResult {
+    if let Some(end) = k.futex_woken() {
+        return end;
+    }
     let private = op.contains(FutexOp::FUTEX_PRIVATE_FLAG);
     let realtime = op.contains(FutexOp::FUTEX_CLOCK_REALTIME);
     let any = c::FUTEX_BITSET_MATCH_ANY as u32;
@@ -246,6 +253,7 @@ fn wake_op(
     Ok(woken)
 }
 
+/// set_robust_list(2). EINVAL for a head of another size than that of this architecture.
 pub fn set_robust_list(k: &mut Ctx<'_>, head: Ptr, len: u64) -> SysResult {
     if len != 24 {
         return err(Errno::EINVAL);
@@ -254,6 +262,7 @@ pub fn set_robust_list(k: &mut Ctx<'_>, head: Ptr, len: u64) -> SysResult {
     Ok(0)
 }
 
+/// get_robust_list(2). EPERM for threads of other users.
 pub fn get_robust_list(k: &mut Ctx<'_>, pid: i32, head: Ptr, len: Ptr) -> SysResult {
     let tid = if pid == 0 { k.tid } else { Tid(pid as u32) };
     let task = k.node.tasks.get(&tid).ok_or(Errno::ESRCH)?;
@@ -267,6 +276,7 @@ pub fn get_robust_list(k: &mut Ctx<'_>, pid: i32, head: Ptr, len: Ptr) -> SysRes
     Ok(0)
 }
 
+/// membarrier(2). EINVAL for unknown commands.
 pub fn membarrier(_k: &mut Ctx<'_>, cmd: u32, flags: Hex, _cpu: i32) -> SysResult {
     // MEMBARRIER_CMD_FLAG_CPU goes with the commands about restartable sequences, which there are not.
     if flags.0 & 0xffff_ffff != 0 {
@@ -281,13 +291,13 @@ pub fn membarrier(_k: &mut Ctx<'_>, cmd: u32, flags: Hex, _cpu: i32) -> SysResul
 }
 
 impl Ctx<'_> {
-    /// A timespec that may be NULL; EINVAL if malformed.
+    /// A timespec that may be NULL, as it was when the call began; EINVAL if malformed.
     pub(crate) fn read_timeout(&mut self, ptr: Ptr) -> SysResult<Option<u64>> {
-        if ptr.is_null() {
-            return Ok(None);
+        if self.resumed.is_none() && !ptr.is_null() {
+            let ts: Timespec = self.read_obj(ptr)?;
+            self.timeout = Some(ts.to_ns().ok_or(Errno::EINVAL)?);
         }
-        let ts: Timespec = self.read_obj(ptr)?;
-        Ok(Some(ts.to_ns().ok_or(Errno::EINVAL)?))
+        Ok(self.timeout)
     }
 
     /// An absolute time of a clock as a point of the node's clock.

@@ -12,18 +12,22 @@ use crate::wait::SysResult;
 /// "-1: unchanged" of the set calls.
 const KEEP: u32 = u32::MAX;
 
+/// getuid(2): the real user id.
 pub fn getuid(k: &mut Ctx<'_>) -> SysResult {
     Ok(u64::from(k.process().real_ids[0]))
 }
 
+/// geteuid(2): the effective user id.
 pub fn geteuid(k: &mut Ctx<'_>) -> SysResult {
     Ok(u64::from(k.process().cred.uid))
 }
 
+/// getgid(2): the real group id.
 pub fn getgid(k: &mut Ctx<'_>) -> SysResult {
     Ok(u64::from(k.process().real_ids[2]))
 }
 
+/// getegid(2): the effective group id.
 pub fn getegid(k: &mut Ctx<'_>) -> SysResult {
     Ok(u64::from(k.process().cred.gid))
 }
@@ -79,10 +83,12 @@ fn set_ids(k: &mut Ctx<'_>, at: usize, real: u32, effective: u32, saved: u32) ->
     Ok(0)
 }
 
+/// setresuid(2). EPERM for ids that the process does not have.
 pub fn setresuid(k: &mut Ctx<'_>, r: u32, e: u32, s: u32) -> SysResult {
     set_ids(k, 0, r, e, s)
 }
 
+/// setresgid(2). EPERM for ids that the process does not have.
 pub fn setresgid(k: &mut Ctx<'_>, r: u32, e: u32, s: u32) -> SysResult {
     set_ids(k, 2, r, e, s)
 }
@@ -100,18 +106,22 @@ fn set_pair(k: &mut Ctx<'_>, at: usize, real: u32, effective: u32) -> SysResult 
     set_ids(k, at, real, effective, saved)
 }
 
+/// setreuid(2). EPERM for ids that the process does not have.
 pub fn setreuid(k: &mut Ctx<'_>, r: u32, e: u32) -> SysResult {
     set_pair(k, 0, r, e)
 }
 
+/// setregid(2). EPERM for ids that the process does not have.
 pub fn setregid(k: &mut Ctx<'_>, r: u32, e: u32) -> SysResult {
     set_pair(k, 2, r, e)
 }
 
+/// setuid(2): all three ids with CAP_SETUID, else the effective one. EPERM.
 pub fn setuid(k: &mut Ctx<'_>, uid: u32) -> SysResult {
     if may_set(k, 0) { set_ids(k, 0, uid, uid, uid) } else { set_ids(k, 0, KEEP, uid, KEEP) }
 }
 
+/// setgid(2): all three ids with CAP_SETGID, else the effective one. EPERM.
 pub fn setgid(k: &mut Ctx<'_>, gid: u32) -> SysResult {
     if may_set(k, 2) { set_ids(k, 2, gid, gid, gid) } else { set_ids(k, 2, KEEP, gid, KEEP) }
 }
@@ -130,10 +140,12 @@ fn set_fs_id(k: &mut Ctx<'_>, at: usize, id: u32) -> SysResult {
     Ok(u64::from(old))
 }
 
+/// setfsuid(2): returns the id before, also if nothing was changed.
 pub fn setfsuid(k: &mut Ctx<'_>, uid: u32) -> SysResult {
     set_fs_id(k, 0, uid)
 }
 
+/// setfsgid(2): returns the id before, also if nothing was changed.
 pub fn setfsgid(k: &mut Ctx<'_>, gid: u32) -> SysResult {
     set_fs_id(k, 2, gid)
 }
@@ -145,18 +157,21 @@ fn three(k: &mut Ctx<'_>, values: [u32; 3], ptrs: [Ptr; 3]) -> SysResult {
     Ok(0)
 }
 
+/// getresuid(2).
 pub fn getresuid(k: &mut Ctx<'_>, r: Ptr, e: Ptr, s: Ptr) -> SysResult {
     let p = k.process();
     let values = [p.real_ids[0], p.cred.uid, p.real_ids[1]];
     three(k, values, [r, e, s])
 }
 
+/// getresgid(2).
 pub fn getresgid(k: &mut Ctx<'_>, r: Ptr, e: Ptr, s: Ptr) -> SysResult {
     let p = k.process();
     let values = [p.real_ids[2], p.cred.gid, p.real_ids[3]];
     three(k, values, [r, e, s])
 }
 
+/// getgroups(2): their number for a size of 0; EINVAL for a size that is too small.
 pub fn getgroups(k: &mut Ctx<'_>, size: i32, list: Ptr) -> SysResult {
     let groups = k.process().cred.groups.clone();
     if size < 0 || (size > 0 && (size as usize) < groups.len()) {
@@ -170,6 +185,7 @@ pub fn getgroups(k: &mut Ctx<'_>, size: i32, list: Ptr) -> SysResult {
     Ok(groups.len() as u64)
 }
 
+/// setgroups(2). EPERM without CAP_SETGID.
 pub fn setgroups(k: &mut Ctx<'_>, size: i32, list: Ptr) -> SysResult {
     if !may_set(k, 2) {
         return err(Errno::EPERM);

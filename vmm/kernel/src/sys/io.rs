@@ -1,353 +1,125 @@
-//! Reading, writing and descriptors: read(2), write(2), lseek(2), dup(2), close(2), fcntl(2), ioctl(2), pipe(2),
-//! eventfd(2).
+//! Reading and writing: read(2), write(2), their kin with vectors and offsets, lseek(2). What they do to each kind of file is in
+//! [`crate::transfer`].
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_abi::structs::{Iovec, Siginfo, SignalfdSiginfo};
-use bloodhound_vfs::BaseFs;
-use zerocopy::{FromZeros, IntoBytes};
 
+use crate::buffers::{Buffers, Source};
 use crate::ctx::*;
 use crate::file::FileKind;
-use crate::ids::*;
-use crate::node::{ConsoleChunk, Node};
-use crate::wait::{Object, SysResult, Wait};
+use crate::wait::{Progress, Stop, SysResult};
 
-/// Linux moves at most this much at once (MAX_RW_COUNT).
-const MAX_RW: u64 = 0x7fff_f000;
-/// UIO_MAXIOV.
-const IOV_MAX: u64 = 1024;
+/// Where the buffers of a call are.
+#[derive(Clone, Copy)]
+enum Memory {
+    /// An address and a length.
+    One(Ptr, u64),
+    /// An array of `struct iovec`.
+    Vectors(Ptr, u64),
+}
 
-impl Node {
-    /// One reference to a description less; the last one closes it.
-    pub fn file_unref(&mut self, id: FileId, base: &mut dyn BaseFs) {
-        let file = &mut self.files[id];
-        file.refs -= 1;
-        if file.refs > 0 {
-            return;
-        }
-        if let Some(object) = file.object() {
-            self.epoll_forget_file(object, id);
-        }
-        self.release_locks_of_file(id);
-        let Some(file) = self.files.remove(id) else { return };
-        let writer = file.writable();
-        match file.kind {
-            FileKind::Regular(ino) => self.vfs.close_ref(ino, writer),
-            FileKind::Dir(ino) | FileKind::Path(ino) | FileKind::Device { ino, .. } => {
-                self.vfs.close_ref(ino, false);
-            }
-            FileKind::Pipe { pipe, read, write, ino } => {
-                self.close_pipe_end(pipe, read, write);
-                if let Some(ino) = ino {
-                    self.vfs.close_ref(ino, false);
-                }
-            }
-            FileKind::Inet(socket) => self.close_inet(socket),
-            FileKind::Unix(socket) => self.close_unix(socket, base),
-            FileKind::Event(event) => drop(self.events.remove(event)),
-            FileKind::TimerFd(timer) => {
-                if let Some(t) = self.timerfds.remove(timer) {
-                    self.rearm(crate::timer::TimerKey::TimerFd(timer), t.schedule.next, None);
-                }
-            }
-            FileKind::SignalFd(s) => drop(self.signalfds.remove(s)),
-            FileKind::Epoll(ep) => self.epoll_close(ep),
-            FileKind::Console(_) | FileKind::Synthetic { .. } | FileKind::SyntheticDir { .. } => {}
+impl Memory {
+    fn buffers(self, k: &mut Ctx<'_>) -> SysResult<Buffers> {
+        match self {
+            Memory::One(base, len) => Ok(Buffers::one(base, len)?),
+            Memory::Vectors(iov, count) => k.read_buffers(iov, count),
         }
     }
 }
 
 impl Ctx<'_> {
-    /// Reads up to `max` bytes at the description's offset (or `at`).
-    pub(crate) fn read_file(&mut self, id: FileId, max: u64, at: Option<u64>) -> SysResult<Vec<u8>> {
-        let file = &self.node.files[id];
-        if !file.readable() {
-            return err(Errno::EBADF);
-        }
-        let (kind, nonblock, offset) = (file.kind.clone(), file.nonblocking(), at.unwrap_or(file.offset));
-        let max = max.min(MAX_RW) as usize;
-        let seekable =
-            matches!(kind, FileKind::Regular(_) | FileKind::Synthetic { .. } | FileKind::Device { .. });
-        if at.is_some() && !seekable {
-            return err(if matches!(kind, FileKind::Dir(_) | FileKind::SyntheticDir { .. }) {
-                Errno::EISDIR
-            } else {
-                Errno::ESPIPE
-            });
-        }
-        // Character devices have no position (null(4), random(4)).
-        let device = matches!(kind, FileKind::Device { .. });
-        let data = match kind {
-            FileKind::Regular(ino) => {
-                let data = self.read_inode(ino, offset, max)?;
-                if self.node.files[id].flags & c::O_NOATIME == 0 && !data.is_empty() {
-                    let now = self.now();
-                    self.node.vfs.accessed(ino, now);
+    fn read_call(&mut self, fd: Fd, memory: Memory, at: Option<u64>) -> SysResult {
+        let id = self.pin(fd)?;
+        let to = match self.progress() {
+            Some(Progress::Read(buffers)) => buffers.clone(),
+            Some(Progress::Receive(message)) => message.buffers().clone(),
+            _ => {
+                if !self.node.files[id].readable() {
+                    return err(Errno::EBADF);
                 }
-                data
+                memory.buffers(self)?
             }
-            FileKind::Synthetic { data, .. } => {
-                let data = if offset == 0 { self.refresh_synthetic(id)? } else { data };
-                let from = (offset as usize).min(data.len());
-                data[from..(from + max).min(data.len())].to_vec()
-            }
-            FileKind::Device { dev, .. } => self.device_read(dev, max)?,
-            FileKind::Dir(_) | FileKind::SyntheticDir { .. } => return err(Errno::EISDIR),
-            FileKind::Path(_) => return err(Errno::EBADF),
-            FileKind::Pipe { pipe, .. } => self.pipe_read(pipe, max, nonblock)?,
-            FileKind::Inet(_) | FileKind::Unix(_) => self.socket_read(id, max, nonblock)?,
-            FileKind::Event(event) => self.eventfd_read(event, max, nonblock)?,
-            FileKind::TimerFd(timer) => self.timerfd_read(timer, max, nonblock)?,
-            FileKind::SignalFd(s) => self.signalfd_read(s, max, nonblock)?,
-            FileKind::Epoll(_) => return err(Errno::EINVAL),
-            FileKind::Console(_) => self.console_read(max)?,
         };
-        if at.is_none() && seekable && !device {
-            self.node.files[id].offset = offset + data.len() as u64;
+        let mut result = self.read_into(id, &to, at);
+        if let Err(Stop::Block(sleep)) = &mut result
+            && sleep.progress == Progress::None
+        {
+            sleep.progress = Progress::Read(to);
         }
-        self.charge_bytes(data.len() as u64);
-        Ok(data)
+        result
     }
 
-    fn read_inode(&mut self, ino: bloodhound_vfs::Ino, offset: u64, max: usize) -> SysResult<Vec<u8>> {
-        let size = self.node.vfs.size(ino);
-        let n = size.saturating_sub(offset).min(max as u64) as usize;
-        let mut out = vec![0; n];
-        let got = self.node.vfs.read_at(ino, offset, &mut out)?;
-        out.truncate(got);
-        Ok(out)
-    }
-
-    fn timerfd_read(&mut self, id: TimerFdId, max: usize, nonblock: bool) -> SysResult<Vec<u8>> {
-        if max < 8 {
-            return err(Errno::EINVAL);
-        }
-        let timer = &mut self.node.timerfds[id];
-        if timer.expired == 0 {
-            if nonblock {
-                return err(Errno::EAGAIN);
-            }
-            return Err(Wait::object(Object::TimerFd(id)).into());
-        }
-        Ok(std::mem::take(&mut timer.expired).to_le_bytes().to_vec())
-    }
-
-    fn signalfd_read(&mut self, id: SignalFdId, max: usize, nonblock: bool) -> SysResult<Vec<u8>> {
-        let size = size_of::<SignalfdSiginfo>();
-        if max < size {
-            return err(Errno::EINVAL);
-        }
-        let mask = self.node.signalfds[id].mask;
-        let mut out = Vec::new();
-        while out.len() + size <= max {
-            let info = match self.task_mut().pending.take(mask) {
-                Some(i) => Some(i),
-                None => self.process_mut().pending.take(mask),
-            };
-            let Some(info) = info else { break };
-            let mut s = SignalfdSiginfo::new_zeroed();
-            (s.signo, s.errno, s.code) = (info.signo as u32, info.errno, info.code);
-            describe(&mut s, &info);
-            out.extend_from_slice(s.as_bytes());
-        }
-        if !out.is_empty() {
-            return Ok(out);
-        }
-        if nonblock {
-            return err(Errno::EAGAIN);
-        }
-        Err(Wait::object(Object::SignalFd(id)).into())
-    }
-
-    /// Writes at the description's offset (or `at`), honouring O_APPEND.
-    pub(crate) fn write_file(&mut self, id: FileId, data: &[u8], at: Option<u64>) -> SysResult {
-        let file = &self.node.files[id];
-        if !file.writable() {
-            return err(Errno::EBADF);
-        }
-        let (kind, nonblock, offset) = (file.kind.clone(), file.nonblocking(), file.offset);
-        let append = file.flags & c::O_APPEND != 0;
-        self.charge_bytes(data.len() as u64);
-        match kind {
-            FileKind::Regular(ino) => {
-                // "POSIX requires that opening a file with the O_APPEND flag should have no effect on the location at
-                // which pwrite() writes data. However, on Linux ... appends data" (pwrite(2), BUGS).
-                let from = if append { self.node.vfs.size(ino) } else { at.unwrap_or(offset) };
-                let n = self.write_inode(ino, from, data)?;
-                if at.is_none() {
-                    self.node.files[id].offset = from + n;
+    fn write_call(&mut self, fd: Fd, memory: Memory, at: Option<u64>) -> SysResult {
+        let id = self.pin(fd)?;
+        let (source, done) = match self.progress() {
+            Some(Progress::Write { source, done }) => (source.clone(), *done),
+            Some(Progress::Send(message)) => (message.source().clone(), message.done()),
+            _ => {
+                if !self.node.files[id].writable() {
+                    return err(Errno::EBADF);
                 }
-                // O_SYNC contains this bit.
-                if self.node.files[id].flags & c::O_DSYNC != 0 {
-                    self.sync_inode(ino)?;
-                }
-                Ok(n)
+                (Source::User(memory.buffers(self)?), 0)
             }
-            _ if at.is_some() && !matches!(kind, FileKind::Device { .. }) => err(Errno::ESPIPE),
-            FileKind::Device { dev, .. } => self.device_write(dev, data),
-            FileKind::Pipe { pipe, .. } => self.pipe_write(pipe, data, nonblock),
-            FileKind::Inet(_) | FileKind::Unix(_) => self.socket_write(id, data, nonblock),
-            FileKind::Event(event) => self.eventfd_write(event, data, nonblock),
-            FileKind::Console(stream) => {
-                let (at, pid) = (self.now(), self.pid);
-                self.node.console.push(ConsoleChunk { at, pid, stream, bytes: data.to_vec() });
-                Ok(data.len() as u64)
-            }
-            FileKind::Synthetic { path, .. } => self.synthetic_write(&path, data),
-            FileKind::Dir(_) | FileKind::SyntheticDir { .. } | FileKind::Path(_) => err(Errno::EBADF),
-            FileKind::TimerFd(_) | FileKind::SignalFd(_) | FileKind::Epoll(_) => err(Errno::EINVAL),
+        };
+        let mut result = self.write_from(id, &source, done, at);
+        if let Err(Stop::Block(sleep)) = &mut result
+            && sleep.progress == Progress::None
+        {
+            sleep.progress = Progress::Write { source, done };
         }
-    }
-
-    /// Writes file data and drops platform mappings of pages that moved. RLIMIT_FSIZE: EFBIG and SIGXFSZ.
-    pub(crate) fn write_inode(&mut self, ino: bloodhound_vfs::Ino, from: u64, data: &[u8]) -> SysResult {
-        let limit = self.process().limits[c::RLIMIT_FSIZE as usize].cur;
-        let mut data = data;
-        if limit != u64::MAX && from.saturating_add(data.len() as u64) > limit {
-            if from >= limit && !data.is_empty() {
-                let info = crate::signal::user_info(c::SIGXFSZ as u32, 0, self.pid, 0);
-                self.node.send_task(self.tid, info);
-                return err(Errno::EFBIG);
-            }
-            data = &data[..(limit - from) as usize];
-        }
-        self.may_store(ino, from, data.len() as u64)?;
-        let now = self.now();
-        let n = self.node.vfs.write_at(ino, from, data, now)?;
-        self.node.drop_moved_pages();
-        Ok(n as u64)
-    }
-
-    pub(crate) fn read_iovecs(&mut self, iov: Ptr, count: u64) -> SysResult<Vec<Iovec>> {
-        if count > IOV_MAX {
-            return err(Errno::EINVAL);
-        }
-        let iovs: Vec<Iovec> = self.read_vec(iov.0, count as usize)?;
-        let mut total = 0u64;
-        for v in &iovs {
-            if v.len > i64::MAX as u64 {
-                return err(Errno::EINVAL);
-            }
-            total = total.checked_add(v.len).filter(|t| *t <= i64::MAX as u64).ok_or(Errno::EINVAL)?;
-        }
-        Ok(iovs)
-    }
-
-    /// Gathers what the vectors hold, up to MAX_RW.
-    pub(crate) fn gather(&mut self, iovs: &[Iovec]) -> SysResult<Vec<u8>> {
-        let mut out = Vec::new();
-        for v in iovs {
-            let n = v.len.min(MAX_RW - out.len() as u64) as usize;
-            let at = out.len();
-            // Check before allocating: a wild length must be EFAULT, not an allocation of 2 GiB.
-            self.check_user(v.base, n as u64, crate::mm::Access::Read)?;
-            out.resize(at + n, 0);
-            self.read_bytes(v.base, &mut out[at..])?;
-        }
-        Ok(out)
-    }
-
-    /// Scatters `data` over the vectors.
-    pub(crate) fn scatter(&mut self, iovs: &[Iovec], data: &[u8]) -> SysResult<()> {
-        let mut at = 0;
-        for v in iovs {
-            let n = (v.len as usize).min(data.len() - at);
-            self.write_bytes(v.base, &data[at..at + n])?;
-            at += n;
-        }
-        Ok(())
-    }
-
-    fn read_vectors(&mut self, fd: Fd, iov: Ptr, count: u64, at: Option<u64>) -> SysResult {
-        let id = self.file_id(fd)?;
-        let iovs = self.read_iovecs(iov, count)?;
-        for v in &iovs {
-            self.check_user(v.base, v.len.min(MAX_RW), crate::mm::Access::Write)?;
-        }
-        let total = iovs.iter().map(|v| v.len).sum::<u64>();
-        let data = self.read_file(id, total, at)?;
-        self.scatter(&iovs, &data)?;
-        Ok(data.len() as u64)
-    }
-
-    fn write_vectors(&mut self, fd: Fd, iov: Ptr, count: u64, at: Option<u64>) -> SysResult {
-        let id = self.file_id(fd)?;
-        let iovs = self.read_iovecs(iov, count)?;
-        let data = self.gather(&iovs)?;
-        self.write_file(id, &data, at)
+        result
     }
 }
 
-impl Node {
-    /// Tells address spaces about file pages whose frames changed.
-    pub fn drop_moved_pages(&mut self) {
-        for ino in self.vfs.take_copied_up() {
-            self.forget_pristine(ino);
-        }
-        for moved in self.vfs.take_moved() {
-            self.invalidate_file(moved.ino, moved.index * crate::mm::PAGE, crate::mm::PAGE);
-        }
-    }
-}
-
+/// read(2). EFAULT only if not even the first byte could be stored.
 pub fn read(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
-    let id = k.file_id(fd)?;
-    k.check_user(buf.0, count.min(MAX_RW), crate::mm::Access::Write).or_else(|e| {
-        // A short file with a long count is common; only what is read must be writable.
-        if count > 4096 { Ok(()) } else { Err(e) }
-    })?;
-    let data = k.read_file(id, count, None)?;
-    k.write_bytes(buf.0, &data)?;
-    Ok(data.len() as u64)
+    k.read_call(fd, Memory::One(buf, count), None)
 }
 
+/// write(2). A write to a pipe or socket without a reader is EPIPE, with SIGPIPE.
 pub fn write(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
-    let id = k.file_id(fd)?;
-    if !k.node.files[id].writable() {
-        return err(Errno::EBADF);
-    }
-    let data = k.gather(&[Iovec { base: buf.0, len: count }])?;
-    k.write_file(id, &data, None)
+    k.write_call(fd, Memory::One(buf, count), None)
 }
 
+/// pread(2). ESPIPE for what has no offset.
 pub fn pread64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64, offset: i64) -> SysResult {
     let at = u64::try_from(offset).map_err(|_| Errno::EINVAL)?;
-    let id = k.file_id(fd)?;
-    let data = k.read_file(id, count, Some(at))?;
-    k.write_bytes(buf.0, &data)?;
-    Ok(data.len() as u64)
+    k.read_call(fd, Memory::One(buf, count), Some(at))
 }
 
+/// pwrite(2). ESPIPE for what has no offset; O_APPEND appends all the same.
 pub fn pwrite64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64, offset: i64) -> SysResult {
     let at = u64::try_from(offset).map_err(|_| Errno::EINVAL)?;
-    let id = k.file_id(fd)?;
-    let data = k.gather(&[Iovec { base: buf.0, len: count }])?;
-    k.write_file(id, &data, Some(at))
+    k.write_call(fd, Memory::One(buf, count), Some(at))
 }
 
+/// readv(2). EINVAL for more than 1024 vectors.
 pub fn readv(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64) -> SysResult {
-    k.read_vectors(fd, iov, count, None)
+    k.read_call(fd, Memory::Vectors(iov, count), None)
 }
 
+/// writev(2). EINVAL for more than 1024 vectors.
 pub fn writev(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64) -> SysResult {
-    k.write_vectors(fd, iov, count, None)
+    k.write_call(fd, Memory::Vectors(iov, count), None)
 }
 
+/// preadv(2): the offset is in the low half, whatever the high one says.
 pub fn preadv(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64) -> SysResult {
     if (lo as i64) < 0 {
         return err(Errno::EINVAL);
     }
-    k.read_vectors(fd, iov, count, Some(lo))
+    k.read_call(fd, Memory::Vectors(iov, count), Some(lo))
 }
 
+/// pwritev(2): the offset is in the low half, whatever the high one says.
 pub fn pwritev(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64) -> SysResult {
     if (lo as i64) < 0 {
         return err(Errno::EINVAL);
     }
-    k.write_vectors(fd, iov, count, Some(lo))
+    k.write_call(fd, Memory::Vectors(iov, count), Some(lo))
 }
 
+/// preadv2(2). EOPNOTSUPP for flags that the file does not know.
 pub fn preadv2(
     k: &mut Ctx<'_>,
     fd: Fd,
@@ -359,9 +131,10 @@ pub fn preadv2(
 ) -> SysResult {
     k.check_rw_flags(fd, flags)?;
     // "If offset is -1, the current file offset is used and updated."
-    k.read_vectors(fd, iov, count, if lo == u64::MAX { None } else { Some(lo) })
+    k.read_call(fd, Memory::Vectors(iov, count), if lo == u64::MAX { None } else { Some(lo) })
 }
 
+/// pwritev2(2). EOPNOTSUPP for flags that the file does not know.
 pub fn pwritev2(
     k: &mut Ctx<'_>,
     fd: Fd,
@@ -373,7 +146,7 @@ pub fn pwritev2(
 ) -> SysResult {
     k.check_rw_flags(fd, flags)?;
     let (mut at, kind) = (if lo == u64::MAX { None } else { Some(lo) }, k.file(fd)?.kind.clone());
-    let FileKind::Regular(ino) = kind else { return k.write_vectors(fd, iov, count, at) };
+    let FileKind::Regular(ino) = kind else { return k.write_call(fd, Memory::Vectors(iov, count), at) };
     if flags.contains(RwFlags::RWF_APPEND) {
         // "The offset argument does not affect the write operation; the data is always appended to the end of the file.
         // However, if the offset argument is -1, the current file offset is updated."
@@ -384,7 +157,7 @@ pub fn pwritev2(
             at = Some(end);
         }
     }
-    let n = k.write_vectors(fd, iov, count, at)?;
+    let n = k.write_call(fd, Memory::Vectors(iov, count), at)?;
     if n > 0 && flags.intersects(RwFlags::RWF_DSYNC | RwFlags::RWF_SYNC) {
         k.sync_inode(ino)?;
     }
@@ -401,33 +174,7 @@ impl Ctx<'_> {
     }
 }
 
-/// The fields of a signal's kind, as signalfd_copyinfo chooses them.
-fn describe(s: &mut SignalfdSiginfo, info: &Siginfo) {
-    let [first, second] = [info.fields[0], info.fields[1]];
-    let signo = info.signo as u64;
-    let kernel = c::SI_KERNEL as i32;
-    match info.code {
-        code if code == c::SI_TIMER as i32 => {
-            (s.tid, s.overrun) = (first as u32, (first >> 32) as u32);
-            (s.ptr, s.int) = (second, second as i32);
-        }
-        code if code > 0 && code != kernel && signo == c::SIGCHLD => {
-            (s.pid, s.uid, s.status) = (first as u32, (first >> 32) as u32, second as i32);
-            (s.utime, s.stime) = (info.fields[2], info.fields[3]);
-        }
-        code if code > 0 && matches!(signo, c::SIGSEGV | c::SIGBUS | c::SIGILL | c::SIGFPE | c::SIGTRAP) => {
-            s.addr = first;
-        }
-        code => {
-            (s.pid, s.uid) = (first as u32, (first >> 32) as u32);
-            // The value of sigqueue(3) and its kind.
-            if code < 0 && code != c::SI_TKILL as i32 {
-                (s.ptr, s.int) = (second, second as i32);
-            }
-        }
-    }
-}
-
+/// lseek(2). ESPIPE for pipes, sockets and their like; ENXIO for SEEK_DATA and SEEK_HOLE beyond the end.
 pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
     let file = k.file(fd)?;
     let (kind, current) = (file.kind.clone(), file.offset);

@@ -22,6 +22,7 @@ const RANDOM_ADMIN: [u64; 5] = [0x4004_5201, 0x4008_5203, 0x5204, 0x5206, 0x5207
 /// Block size of every file system here.
 const BLOCK: i32 = 4096;
 
+/// ioctl(2). ENOTTY for commands that the kind of file does not have.
 pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
     let id = k.file_id(fd)?;
     let kind = k.node.files[id].kind.clone();

@@ -8,12 +8,11 @@ use bloodhound_vfs::Ino;
 use crate::ctx::*;
 use crate::ids::*;
 use crate::locks::{Flock, Owner, Request, lockable};
-use crate::wait::{SysResult, Wait, WaitOn};
+use crate::wait::{Progress, SysResult, Wait, WaitOn};
 
 /// flock(2).
 pub fn flock(k: &mut Ctx<'_>, fd: Fd, op: FlockOp) -> SysResult {
-    let id = k.file_id(fd)?;
-    // The operation is an int.
+    let id = k.pin(fd)?;
     let op = op.bits();
     let exclusive = match op & !c::LOCK_NB {
         c::LOCK_SH => false,
@@ -58,7 +57,11 @@ impl Ctx<'_> {
     /// The record-lock commands of fcntl(2): F_GETLK, F_SETLK, F_SETLKW and their F_OFD_ kin. `arg` is the address of a
     /// `struct flock`.
     pub(crate) fn fcntl_lock(&mut self, fd: Fd, cmd: u64, arg: u64) -> SysResult {
-        let id = self.file_id(fd)?;
+        let id = self.pin(fd)?;
+        if let Some(Progress::Lock(ino, want)) = self.progress() {
+            let (ino, want) = (*ino, *want);
+            return self.set_lock(ino, want, true);
+        }
         let arg = Ptr(arg);
         let mut lock: FlockArg = self.read_obj(arg)?;
         let ofd = matches!(cmd, c::F_OFD_GETLK | c::F_OFD_SETLK | c::F_OFD_SETLKW);
@@ -96,18 +99,24 @@ impl Ctx<'_> {
             }
             return Ok(0);
         }
+        self.set_lock(ino, want, matches!(cmd, c::F_SETLKW | c::F_OFD_SETLKW))
+    }
+
+    /// Sets a lock, or sleeps until that can be done. EAGAIN for who does not wait, EDEADLK.
+    fn set_lock(&mut self, ino: Ino, want: Request, waits: bool) -> SysResult {
+        self.node.locks.unwant(self.tid);
         if self.node.locks.conflict(ino, &want).is_some() {
-            if matches!(cmd, c::F_SETLK | c::F_OFD_SETLK) {
+            if !waits {
                 return err(Errno::EAGAIN);
             }
-            if !ofd && self.node.lock_deadlock(ino, &want) {
+            if matches!(want.owner, Owner::Process(_)) && self.node.lock_deadlock(ino, &want) {
                 return err(Errno::EDEADLK);
             }
             self.node.locks.want(self.tid, ino, want);
-            return Err(Wait::on(WaitOn::Lock(ino)).into());
+            return Err(Wait::on(WaitOn::Lock(ino)).progress(Progress::Lock(ino, want)).into());
         }
         self.node.locks.set(ino, want);
-        if exclusive == Some(false) {
+        if !want.exclusive {
             // It may have been a write lock before.
             self.node.notify(WaitOn::Lock(ino));
         }

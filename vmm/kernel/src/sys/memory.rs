@@ -270,6 +270,7 @@ fn range(addr: u64, len: u64) -> Result<(u64, u64), Errno> {
     Ok((addr, end))
 }
 
+/// munmap(2). EINVAL for an address that is not aligned, or no length.
 pub fn munmap(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
     let (start, end) = range(addr.0, len)?;
     if start == end || end > TASK_SIZE {
@@ -280,6 +281,7 @@ pub fn munmap(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
     Ok(0)
 }
 
+/// mprotect(2). EACCES for more than the file allows; ENOMEM where nothing is mapped.
 pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Prot) -> SysResult {
     let (start, end) =
         range(addr.0, len).map_err(|e| if addr.0.is_multiple_of(PAGE) { Errno::ENOMEM } else { e })?;
@@ -316,6 +318,7 @@ pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Prot) -> SysResult {
     Ok(0)
 }
 
+/// brk(2) as the kernel has it: the break as it is then, no error.
 pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
     let mm = k.process().mm;
     let (start, current) = k.node.mms[mm].brk;
@@ -350,6 +353,7 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
     Ok(wanted)
 }
 
+/// mremap(2). ENOMEM if it may not move, EFAULT for what is not mapped.
 pub fn mremap(
     k: &mut Ctx<'_>,
     old: Ptr,
@@ -431,6 +435,7 @@ fn move_vma(m: &mut crate::mm::Mm, vma: &Vma, keep: u64, to: u64, new_len: u64) 
     m.invalidate(to, new_len);
 }
 
+/// madvise(2). EINVAL for unknown advice, ENOMEM where nothing is mapped.
 pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
     let (start, end) = range(addr.0, len)?;
     let mm = k.process().mm;
@@ -496,6 +501,7 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
     if covered { Ok(0) } else { err(Errno::ENOMEM) }
 }
 
+/// msync(2). ENOMEM where nothing is mapped, after all else was synchronised.
 pub fn msync(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: MsyncFlags) -> SysResult {
     let both = MsyncFlags::MS_SYNC | MsyncFlags::MS_ASYNC;
     if flags.exceeds(MsyncFlags::all()) || flags.contains(both) {
@@ -515,6 +521,7 @@ pub fn msync(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: MsyncFlags) -> SysResu
     if start == end || k.node.mms[mm].covered(start, end) { Ok(0) } else { err(Errno::ENOMEM) }
 }
 
+/// mincore(2): every mapped page counts as resident. ENOMEM where nothing is mapped.
 pub fn mincore(k: &mut Ctx<'_>, addr: Ptr, len: u64, vec: Ptr) -> SysResult {
     let (start, end) = range(addr.0, len)?;
     let mm = k.process().mm;
@@ -525,6 +532,7 @@ pub fn mincore(k: &mut Ctx<'_>, addr: Ptr, len: u64, vec: Ptr) -> SysResult {
     Ok(0)
 }
 
+/// mlock(2): nothing is ever paged out. ENOMEM where nothing is mapped.
 pub fn mlock(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
     let start = addr.0 & !(PAGE - 1);
     let end = page_up(addr.0.saturating_add(len)).ok_or(Errno::EINVAL)?;
@@ -532,19 +540,23 @@ pub fn mlock(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
     if start >= end || k.node.mms[mm].covered(start, end) { Ok(0) } else { err(Errno::ENOMEM) }
 }
 
+/// mlock2(2). EINVAL for unknown flags.
 pub fn mlock2(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: MlockFlags) -> SysResult {
     if flags.exceeds(MlockFlags::MLOCK_ONFAULT) { err(Errno::EINVAL) } else { mlock(k, addr, len) }
 }
 
+/// munlock(2).
 pub fn munlock(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
     mlock(k, addr, len)
 }
 
+/// mlockall(2). EINVAL for no flags, or MCL_ONFAULT alone.
 pub fn mlockall(_k: &mut Ctx<'_>, flags: MlockallFlags) -> SysResult {
     // MCL_ONFAULT says how, not what.
     if matches!(flags.bits(), 0 | 4 | 8..) { err(Errno::EINVAL) } else { Ok(0) }
 }
 
+/// munlockall(2).
 pub fn munlockall(_k: &mut Ctx<'_>) -> SysResult {
     Ok(0)
 }

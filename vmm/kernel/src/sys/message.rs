@@ -1,124 +1,68 @@
 //! Messages: send(2) and recv(2) in all their forms, ancillary data (cmsg(3)), and read(2) and write(2) of sockets.
 //!
-//! All calls become an [`Outgoing`] or [`Incoming`] and go through `send_message` or `recv_message` (module
-//! [`transfer`]); [`control`] has the ancillary data.
+//! All calls become an [`Outgoing`] or [`Incoming`], which they keep while they sleep, and go through `send_message` or
+//! `recv_message` (module [`transfer`]); [`control`] has the ancillary data.
 
 mod control;
 mod transfer;
 
-use bloodhound_abi::structs::{Iovec, Mmsghdr, Msghdr, Timespec};
+use bloodhound_abi::structs::{Mmsghdr, Msghdr, Timespec};
 use bloodhound_abi::{Errno, SimTime};
 
+use crate::buffers::{Buffers, IOV_MAX, MAX_RW, Source};
 use crate::ctx::*;
 use crate::ids::*;
-use crate::mm::Access;
 use crate::socket::{ADDRESS_MAX, Address};
-use crate::wait::{Restart, Resume, Stop, SysResult};
+use crate::sys::socket::Sock;
+use crate::wait::{Progress, Restart, Sleep, Stop, SysResult};
 
 use control::Control;
 
-/// MAX_RW_COUNT.
-const MAX_RW: u64 = 0x7fff_f000;
-/// UIO_MAXIOV: most vectors of a message and messages of a call.
-const IOV_MAX: u64 = 1024;
-/// Most bytes copied from a program at once.
-const CHUNK: u64 = 256 << 10;
+/// Most bytes copied from a program at once: as much as TCP takes in one piece (SKB_FRAG_PAGE_ORDER).
+const CHUNK: u64 = 32 << 10;
 
-/// Buffers of a program, together at most MAX_RW_COUNT bytes.
-#[derive(Clone, Debug)]
-pub(crate) struct Segments {
-    iovs: Vec<Iovec>,
-    total: u64,
-}
-
-impl Segments {
-    fn new(mut iovs: Vec<Iovec>) -> Segments {
-        let mut total = 0;
-        for v in &mut iovs {
-            v.len = v.len.min(MAX_RW - total);
-            total += v.len;
-        }
-        Segments { iovs, total }
-    }
-
-    fn one(base: Ptr, len: u64) -> Segments {
-        Segments::new(vec![Iovec { base: base.0, len }])
-    }
-
-    /// Addresses and lengths of the bytes `from..from + len`.
-    fn pieces(&self, from: u64, len: u64) -> Vec<(u64, usize)> {
-        let (mut skip, mut left) = (from, len.min(self.total.saturating_sub(from)));
-        let mut out = Vec::new();
-        for v in &self.iovs {
-            if left == 0 {
-                break;
-            }
-            let start = skip.min(v.len);
-            skip -= start;
-            let n = (v.len - start).min(left);
-            if n > 0 {
-                out.push((v.base.wrapping_add(start), n as usize));
-                left -= n;
-            }
-        }
-        out
-    }
-}
-
-/// Where the bytes of an outgoing message are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Source<'a> {
-    /// In the kernel.
-    Bytes(&'a [u8]),
-    /// In the program.
-    User(&'a Segments),
-}
-
-impl Source<'_> {
-    fn len(&self) -> u64 {
-        match self {
-            Source::Bytes(b) => b.len() as u64,
-            Source::User(s) => s.total,
-        }
-    }
-}
-
-/// A message to send.
-#[derive(Debug)]
-pub(crate) struct Outgoing<'a> {
-    source: Source<'a>,
-    /// MSG_* flags.
+/// A message to send, as it was when its call began, and how much of it is sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outgoing {
+    source: Source,
     flags: MsgFlags,
     /// The socket or the call does not block.
     nonblock: bool,
     to: Option<Address>,
     control: Control,
+    /// Bytes sent.
+    done: u64,
 }
 
-/// Where received bytes go.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Sink<'a> {
-    /// Into [`Got::data`], up to so many.
-    Collect(usize),
-    /// Into the program.
-    User(&'a Segments),
-}
+impl Outgoing {
+    /// Where its bytes are.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
 
-impl Sink<'_> {
-    fn len(&self) -> u64 {
-        match self {
-            Sink::Collect(n) => *n as u64,
-            Sink::User(s) => s.total,
-        }
+    /// How many are sent.
+    pub(crate) fn done(&self) -> u64 {
+        self.done
     }
 }
 
-/// A reception.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Incoming<'a> {
-    sink: Sink<'a>,
+/// A reception, as it was when its call began, and how much has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incoming {
+    buffers: Buffers,
     flags: MsgFlags,
     nonblock: bool,
+    /// The caller's `struct msghdr`, for recvmsg(2).
+    header: Option<Msghdr>,
+    /// Bytes received.
+    done: u64,
+}
+
+impl Incoming {
+    /// Where the bytes go.
+    pub(crate) fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
 }
 
 /// What came.
@@ -126,8 +70,6 @@ pub(crate) struct Incoming<'a> {
 pub(crate) struct Got {
     /// The call's result.
     value: u64,
-    /// Bytes for [`Sink::Collect`].
-    data: Vec<u8>,
     /// msg_flags.
     flags: MsgFlags,
     /// Sender's address; empty for one without a name.
@@ -141,69 +83,56 @@ pub(crate) struct Got {
 }
 
 impl Ctx<'_> {
-    /// Copies part of the buffers out of the program.
-    fn read_segments(&mut self, segments: &Segments, from: u64, len: u64) -> Result<Vec<u8>, Errno> {
-        let pieces = segments.pieces(from, len);
-        // A wild length must be EFAULT, not an allocation.
-        for (base, n) in &pieces {
-            self.check_user(*base, *n as u64, Access::Read)?;
-        }
-        let mut out = vec![0; pieces.iter().map(|(_, n)| n).sum()];
-        let mut at = 0;
-        for (base, n) in pieces {
-            self.read_bytes(base, &mut out[at..at + n])?;
-            at += n;
-        }
-        Ok(out)
-    }
-
-    /// Checks that part of the buffers can be written.
-    fn check_segments(&mut self, segments: &Segments, from: u64, len: u64) -> Result<(), Errno> {
-        segments
-            .pieces(from, len)
-            .into_iter()
-            .try_for_each(|(base, n)| self.check_user(base, n as u64, Access::Write))
-    }
-
-    /// Copies bytes into the program's buffers from offset `from` on.
-    fn write_segments(&mut self, segments: &Segments, from: u64, data: &[u8]) -> Result<(), Errno> {
-        let mut at = 0;
-        for (base, n) in segments.pieces(from, data.len() as u64) {
-            self.write_bytes(base, &data[at..at + n])?;
-            at += n;
-        }
-        Ok(())
-    }
-
-    /// Bytes that an earlier run of the call has transferred.
-    fn bytes_done(&self) -> u64 {
-        match self.resumed.as_ref().map(|r| &r.wait.resume) {
-            Some(Resume::Done(n)) => *n,
-            Some(Resume::Messages { bytes, .. }) => *bytes,
-            _ => 0,
-        }
-    }
-
-    /// read(2) of a socket: up to `max` bytes. Ancillary data is dropped.
-    pub(crate) fn socket_read(&mut self, file: FileId, max: usize, nonblock: bool) -> SysResult<Vec<u8>> {
+    /// read(2) of a socket, which is recv(2) without flags. Ancillary data is dropped.
+    pub(crate) fn socket_read(&mut self, file: FileId, to: &Buffers) -> SysResult {
         let sock = self.sock_of(file)?;
-        if max == 0 {
-            return Ok(Vec::new());
+        // "Match SYS5 behaviour": a read of nothing does not wait (sock_read_iter).
+        if to.is_empty() {
+            return Ok(0);
         }
-        let got = self
-            .recv_message(sock, &Incoming { sink: Sink::Collect(max), flags: MsgFlags::empty(), nonblock })?;
+        let got = self.receive(file, sock, |_| Ok((to.clone(), None)), MsgFlags::empty())?.0;
         self.drop_files(got.files);
-        Ok(got.data)
+        Ok(got.value)
     }
 
-    /// write(2) to a socket.
-    pub(crate) fn socket_write(&mut self, file: FileId, data: &[u8], nonblock: bool) -> SysResult {
+    /// write(2) to a socket, which is send(2) without flags. `done` bytes were sent before the call slept.
+    pub(crate) fn socket_write(&mut self, file: FileId, source: &Source, done: u64) -> SysResult {
         let sock = self.sock_of(file)?;
-        let control = self.no_control();
-        self.send_message(
-            sock,
-            &Outgoing { source: Source::Bytes(data), flags: MsgFlags::empty(), nonblock, to: None, control },
-        )
+        let message = match self.progress() {
+            Some(Progress::Send(message)) => (**message).clone(),
+            _ => {
+                let (control, nonblock) = (self.no_control(), self.node.files[file].nonblocking());
+                let source = source.clone();
+                Outgoing { source, flags: MsgFlags::empty(), nonblock, to: None, control, done }
+            }
+        };
+        self.send_message(sock, message)
+    }
+
+    /// Receives a message: the one in which the call has slept, or a new one into the buffers that `memory` gives. What came, and
+    /// the caller's header.
+    fn receive(
+        &mut self,
+        file: FileId,
+        sock: Sock,
+        memory: impl FnOnce(&mut Self) -> SysResult<(Buffers, Option<Msghdr>)>,
+        flags: MsgFlags,
+    ) -> SysResult<(Got, Option<Msghdr>)> {
+        let want = match self.progress() {
+            Some(Progress::Receive(message)) => (**message).clone(),
+            _ => {
+                let (buffers, header) = memory(self)?;
+                let nonblock = self.may_not_sleep(file, flags);
+                Incoming { buffers, flags, nonblock, header, done: 0 }
+            }
+        };
+        let header = want.header;
+        Ok((self.recv_message(sock, want)?, header))
+    }
+
+    /// Whether a transfer fails where it would sleep.
+    fn may_not_sleep(&self, file: FileId, flags: MsgFlags) -> bool {
+        flags.contains(MsgFlags::MSG_DONTWAIT) || self.node.files[file].nonblocking()
     }
 
     fn drop_files(&mut self, files: Vec<FileId>) {
@@ -213,11 +142,11 @@ impl Ctx<'_> {
     }
 
     /// The vectors of a message.
-    fn message_iovecs(&mut self, hdr: &Msghdr) -> SysResult<Segments> {
+    fn message_buffers(&mut self, hdr: &Msghdr) -> SysResult<Buffers> {
         if hdr.iovlen > IOV_MAX {
             return err(Errno::EMSGSIZE);
         }
-        Ok(Segments::new(self.read_iovecs(Ptr(hdr.iov), hdr.iovlen)?))
+        self.read_buffers(Ptr(hdr.iov), hdr.iovlen)
     }
 
     /// The address of a message to send; "no more than sizeof(struct sockaddr_storage) bytes count".
@@ -231,31 +160,36 @@ impl Ctx<'_> {
         self.read_address(Ptr(hdr.name), hdr.namelen.min(ADDRESS_MAX as u32)).map(Some)
     }
 
-    fn send_hdr(&mut self, fd: Fd, hdr: &Msghdr, flags: MsgFlags) -> SysResult {
+    /// Sends the message whose header is at `at`, or goes on with the one in which the call has slept.
+    fn send_hdr(&mut self, fd: Fd, at: Ptr, flags: MsgFlags) -> SysResult {
         let (file, sock) = self.sock(fd)?;
-        let to = self.message_address(hdr)?;
-        let segments = self.message_iovecs(hdr)?;
-        let control = self.read_control(sock, hdr)?;
-        let nonblock = flags.contains(MsgFlags::MSG_DONTWAIT) || self.node.files[file].nonblocking();
-        let sent = self.send_message(
-            sock,
-            &Outgoing { source: Source::User(&segments), flags, nonblock, to, control },
-        )?;
-        self.charge_bytes(sent);
-        Ok(sent)
+        let message = match self.progress() {
+            Some(Progress::Send(message)) => (**message).clone(),
+            _ => {
+                let hdr: Msghdr = self.read_obj(at)?;
+                let to = self.message_address(&hdr)?;
+                let source = Source::User(self.message_buffers(&hdr)?);
+                let control = self.read_control(sock, &hdr)?;
+                Outgoing { source, flags, nonblock: self.may_not_sleep(file, flags), to, control, done: 0 }
+            }
+        };
+        self.send_message(sock, message)
     }
 
-    fn recv_hdr(&mut self, fd: Fd, at: Ptr, hdr: &Msghdr, flags: MsgFlags) -> SysResult {
+    /// Receives into what the header at `at` says, or goes on with what it said when the call began.
+    fn recv_hdr(&mut self, fd: Fd, at: Ptr, flags: MsgFlags) -> SysResult {
         let (file, sock) = self.sock(fd)?;
-        if (hdr.namelen as i32) < 0 && hdr.name != 0 {
-            return err(Errno::EINVAL);
-        }
-        let segments = self.message_iovecs(hdr)?;
-        let nonblock = flags.contains(MsgFlags::MSG_DONTWAIT) || self.node.files[file].nonblocking();
-        let got = self.recv_message(sock, &Incoming { sink: Sink::User(&segments), flags, nonblock })?;
+        let memory = |k: &mut Self| {
+            let hdr: Msghdr = k.read_obj(at)?;
+            if (hdr.namelen as i32) < 0 && hdr.name != 0 {
+                return err(Errno::EINVAL);
+            }
+            Ok((k.message_buffers(&hdr)?, Some(hdr)))
+        };
+        let (got, hdr) = self.receive(file, sock, memory, flags)?;
+        let hdr = hdr.unwrap_or_default();
         let (value, name) = (got.value, got.name.clone());
-        self.charge_bytes(value);
-        let (used, truncated) = self.write_control(hdr, got.control, got.files, got.passcred, flags);
+        let (used, truncated) = self.write_control(&hdr, got.control, got.files, got.passcred, flags);
         // Offsets in struct msghdr: msg_namelen 8, msg_controllen 40, msg_flags 48.
         if hdr.name != 0 {
             self.write_address(&name, Ptr(hdr.name), Ptr(at.0.wrapping_add(8)))?;
@@ -275,6 +209,7 @@ fn message_flags(flags: MsgFlags) -> Result<MsgFlags, Errno> {
     if flags.contains(MsgFlags::MSG_CMSG_COMPAT) { Err(Errno::EINVAL) } else { Ok(flags) }
 }
 
+/// sendto(2), send(2). EPIPE comes with SIGPIPE, unless MSG_NOSIGNAL is given.
 pub fn sendto(
     k: &mut Ctx<'_>,
     fd: Fd,
@@ -285,17 +220,19 @@ pub fn sendto(
     addrlen: u32,
 ) -> SysResult {
     let (file, sock) = k.sock(fd)?;
-    let to =
-        if addr.is_null() { None } else { Some(k.read_address(addr, addrlen)?).filter(|a| !a.is_empty()) };
-    let segments = Segments::one(buf, len);
-    let nonblock = flags.contains(MsgFlags::MSG_DONTWAIT) || k.node.files[file].nonblocking();
-    let control = k.no_control();
-    let sent =
-        k.send_message(sock, &Outgoing { source: Source::User(&segments), flags, nonblock, to, control })?;
-    k.charge_bytes(sent);
-    Ok(sent)
+    let message = match k.progress() {
+        Some(Progress::Send(message)) => (**message).clone(),
+        _ => {
+            let source = Source::User(Buffers::one(buf, len.min(MAX_RW))?);
+            let to = if addr.is_null() { None } else { Some(k.read_address(addr, addrlen)?) };
+            let (nonblock, control) = (k.may_not_sleep(file, flags), k.no_control());
+            Outgoing { source, flags, nonblock, to: to.filter(|a| !a.is_empty()), control, done: 0 }
+        }
+    };
+    k.send_message(sock, message)
 }
 
+/// recvfrom(2), recv(2).
 pub fn recvfrom(
     k: &mut Ctx<'_>,
     fd: Fd,
@@ -306,54 +243,66 @@ pub fn recvfrom(
     addrlen: Ptr,
 ) -> SysResult {
     let (file, sock) = k.sock(fd)?;
-    let segments = Segments::one(buf, len);
-    let nonblock = flags.contains(MsgFlags::MSG_DONTWAIT) || k.node.files[file].nonblocking();
-    let got = k.recv_message(sock, &Incoming { sink: Sink::User(&segments), flags, nonblock })?;
+    let memory = |_: &mut Ctx<'_>| Ok((Buffers::one(buf, len.min(MAX_RW))?, None));
+    let (got, _) = k.receive(file, sock, memory, flags)?;
     k.drop_files(got.files);
-    k.charge_bytes(got.value);
     if !addr.is_null() {
         k.write_address(&got.name, addr, addrlen)?;
     }
     Ok(got.value)
 }
 
+/// sendmsg(2), with ancillary data.
 pub fn sendmsg(k: &mut Ctx<'_>, fd: Fd, msg: Ptr, flags: MsgFlags) -> SysResult {
     let flags = message_flags(flags)?;
-    k.sock(fd)?;
-    let hdr: Msghdr = k.read_obj(msg)?;
-    k.send_hdr(fd, &hdr, flags)
+    k.send_hdr(fd, msg, flags)
 }
 
+/// recvmsg(2), with ancillary data; descriptors that do not fit are closed (MSG_CTRUNC).
 pub fn recvmsg(k: &mut Ctx<'_>, fd: Fd, msg: Ptr, flags: MsgFlags) -> SysResult {
     let flags = message_flags(flags)?;
-    k.sock(fd)?;
-    let hdr: Msghdr = k.read_obj(msg)?;
-    k.recv_hdr(fd, msg, &hdr, flags)
+    k.recv_hdr(fd, msg, flags)
 }
 
-/// Progress of a call with many messages.
-struct Batch {
+/// How far a call with many messages has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Messages done.
     done: u32,
+    /// recvmmsg's timeout as a time.
     end: Option<SimTime>,
+    /// The message in which the call sleeps.
+    part: Progress,
 }
 
 impl Batch {
-    /// Goes on where an earlier run of the call stopped; `end` is when a first run's timeout ends.
-    fn resume(k: &Ctx<'_>, end: Option<SimTime>) -> Batch {
-        match k.resumed.as_ref().map(|r| &r.wait.resume) {
-            Some(Resume::Messages { done, end, .. }) => Batch { done: *done, end: *end },
-            _ => Batch { done: 0, end },
+    /// Goes on where an earlier run of the call stopped; a first run begins with what `end` says of its timeout.
+    fn take_up(
+        k: &mut Ctx<'_>,
+        end: impl FnOnce(&mut Ctx<'_>) -> SysResult<Option<SimTime>>,
+    ) -> SysResult<Batch> {
+        let Some(resumed) = &mut k.resumed else {
+            return Ok(Batch { done: 0, end: end(k)?, part: Progress::None });
+        };
+        match std::mem::take(&mut resumed.progress) {
+            Progress::Batch(mut batch) => {
+                resumed.progress = std::mem::take(&mut batch.part);
+                Ok(*batch)
+            }
+            other => unreachable!("a call with many messages sleeps with {other:?}"),
         }
     }
 
     /// What a stop of the message at `at` means for the whole call: an error counts only if nothing was done before, a
     /// sleep remembers what was.
-    fn stop(&self, k: &mut Ctx<'_>, at: Ptr, stop: Stop) -> SysResult {
+    fn stop(mut self, k: &mut Ctx<'_>, at: Ptr, stop: Stop) -> SysResult {
         match stop {
             Stop::Errno(_) if self.done > 0 => Ok(u64::from(self.done)),
-            Stop::Block(mut wait) => {
-                let bytes = match wait.resume {
-                    Resume::Done(n) => n,
+            Stop::Block(sleep) => {
+                let Sleep { mut wait, progress } = *sleep;
+                let bytes = match &progress {
+                    Progress::Send(message) => message.done,
+                    Progress::Receive(message) => message.done,
                     _ => 0,
                 };
                 // A signal makes a message of which a part went through the last one.
@@ -364,8 +313,8 @@ impl Batch {
                 if done > 0 {
                     wait.restart = Restart::Partial(done);
                 }
-                wait.resume = Resume::Messages { done: self.done, bytes, end: self.end };
-                Err(Stop::Block(wait))
+                self.part = progress;
+                Err(wait.progress(Progress::Batch(Box::new(self))).into())
             }
             other => Err(other),
         }
@@ -373,8 +322,7 @@ impl Batch {
 
     /// Counts a message and stores its length.
     fn count(&mut self, k: &mut Ctx<'_>, at: Ptr, len: u64) -> Result<(), Errno> {
-        // The next message is new: what the sleep before it left behind does not concern it.
-        k.resumed = None;
+        k.begin_part();
         self.done += 1;
         store_len(k, at, len)
     }
@@ -389,14 +337,14 @@ fn entry(vec: Ptr, index: u32) -> Ptr {
     Ptr(vec.0.wrapping_add(u64::from(index) * size_of::<Mmsghdr>() as u64))
 }
 
+/// sendmmsg(2): the number of messages sent; an error counts only for the first.
 pub fn sendmmsg(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u32, flags: MsgFlags) -> SysResult {
     let flags = message_flags(flags)?;
     k.sock(fd)?;
-    let mut batch = Batch::resume(k, None);
+    let mut batch = Batch::take_up(k, |_| Ok(None))?;
     while batch.done < vlen.min(IOV_MAX as u32) {
         let at = entry(vec, batch.done);
-        let result = k.read_obj::<Msghdr>(at).map_err(Stop::from).and_then(|hdr| k.send_hdr(fd, &hdr, flags));
-        match result {
+        match k.send_hdr(fd, at, flags) {
             Ok(sent) => batch.count(k, at, sent)?,
             Err(stop) => return batch.stop(k, at, stop),
         }
@@ -404,25 +352,17 @@ pub fn sendmmsg(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u32, flags: MsgFlags) -
     Ok(u64::from(batch.done))
 }
 
+/// recvmmsg(2): the number of messages received; an error counts only for the first.
 pub fn recvmmsg(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u32, flags: MsgFlags, timeout: Ptr) -> SysResult {
     let mut flags = message_flags(flags)?;
     k.sock(fd)?;
-    let end = if timeout.is_null() {
-        None
-    } else {
-        let ts: Timespec = k.read_obj(timeout)?;
-        Some(k.now().after(ts.to_ns().ok_or(Errno::EINVAL)?))
-    };
-    let mut batch = Batch::resume(k, end);
+    let mut batch = Batch::take_up(k, |k| Ok(k.read_timeout(timeout)?.map(|ns| k.now().after(ns))))?;
     while batch.done < vlen.min(IOV_MAX as u32) {
         if batch.done > 0 && flags.contains(MsgFlags::MSG_WAITFORONE) {
             flags |= MsgFlags::MSG_DONTWAIT;
         }
         let at = entry(vec, batch.done);
-        let one = flags.difference(MsgFlags::MSG_WAITFORONE);
-        let result =
-            k.read_obj::<Msghdr>(at).map_err(Stop::from).and_then(|hdr| k.recv_hdr(fd, at, &hdr, one));
-        match result {
+        match k.recv_hdr(fd, at, flags.difference(MsgFlags::MSG_WAITFORONE)) {
             Ok(got) => batch.count(k, at, got)?,
             Err(stop @ Stop::Block(_)) => return batch.stop(k, at, stop),
             Err(_) if batch.done > 0 => break,

@@ -4,7 +4,9 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Rlimit, Sysinfo};
 
+use crate::buffers::Buffers;
 use crate::ctx::*;
+use crate::mm::Access;
 use crate::wait::SysResult;
 
 /// The release that programs see; new enough for every call in the table.
@@ -12,6 +14,7 @@ pub const RELEASE: &str = "6.1.0-bloodhound";
 /// The version string that programs see.
 pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC";
 
+/// uname(2).
 pub fn uname(k: &mut Ctx<'_>, buf: Ptr) -> SysResult {
     let mut out = [0u8; 65 * 6];
     let host = k.node.config.hostname.clone();
@@ -23,6 +26,7 @@ pub fn uname(k: &mut Ctx<'_>, buf: Ptr) -> SysResult {
     Ok(0)
 }
 
+/// sysinfo(2).
 pub fn sysinfo(k: &mut Ctx<'_>, info: Ptr) -> SysResult {
     let total = k.node.config.memory;
     let out = Sysinfo {
@@ -37,6 +41,7 @@ pub fn sysinfo(k: &mut Ctx<'_>, info: Ptr) -> SysResult {
     Ok(0)
 }
 
+/// getrandom(2). EFAULT only if not even the first byte could be stored.
 pub fn getrandom(k: &mut Ctx<'_>, buf: Ptr, len: u64, flags: RandomFlags) -> SysResult {
     let known = c::GRND_NONBLOCK | c::GRND_RANDOM | c::GRND_INSECURE;
     if flags.bits() & !known != 0
@@ -46,21 +51,24 @@ pub fn getrandom(k: &mut Ctx<'_>, buf: Ptr, len: u64, flags: RandomFlags) -> Sys
     }
     // "reads of up to 33,554,431 (2^25 - 1) bytes"
     let n = len.min(0x1ff_ffff);
-    k.check_user(buf.0, n, crate::mm::Access::Write)?;
+    let n = k.good_bytes(&Buffers::one(buf, n)?, 0, n, Access::Write)?;
     let mut out = vec![0; n as usize];
     k.random_bytes(&mut out);
     k.write_bytes(buf.0, &out)?;
     Ok(n)
 }
 
+/// getrlimit(2).
 pub fn getrlimit(k: &mut Ctx<'_>, resource: u32, limit: Ptr) -> SysResult {
     prlimit64(k, 0, resource, Ptr(0), limit)
 }
 
+/// setrlimit(2).
 pub fn setrlimit(k: &mut Ctx<'_>, resource: u32, limit: Ptr) -> SysResult {
     prlimit64(k, 0, resource, limit, Ptr(0))
 }
 
+/// prlimit(2). EPERM for processes of other users and for raising a hard limit; ESRCH.
 pub fn prlimit64(k: &mut Ctx<'_>, pid: i32, resource: u32, new: Ptr, old: Ptr) -> SysResult {
     let wanted: Option<Rlimit> = if new.is_null() { None } else { Some(k.read_obj(new)?) };
     let pid = if pid == 0 { k.pid } else { k.node.process_of(pid).ok_or(Errno::ESRCH)? };
@@ -89,6 +97,7 @@ pub fn prlimit64(k: &mut Ctx<'_>, pid: i32, resource: u32, new: Ptr, old: Ptr) -
     Ok(0)
 }
 
+/// getcpu(2): there is one processor.
 pub fn getcpu(k: &mut Ctx<'_>, cpu: Ptr, node: Ptr, _cache: Ptr) -> SysResult {
     for ptr in [cpu, node] {
         if !ptr.is_null() {
@@ -98,6 +107,7 @@ pub fn getcpu(k: &mut Ctx<'_>, cpu: Ptr, node: Ptr, _cache: Ptr) -> SysResult {
     Ok(0)
 }
 
+/// restart_syscall(2): EINTR, because interrupted calls are restarted by their own number here.
 pub fn restart_syscall(_k: &mut Ctx<'_>) -> SysResult {
     err(Errno::EINTR)
 }

@@ -1,5 +1,7 @@
 //! The system calls, a module per subject. Every function has the name of its call and the arguments of the table's
-//! line; it checks everything, then blocks, then changes.
+//! line; it checks everything, then blocks, then changes. A call that may block looks its descriptors up with
+//! [`crate::ctx::Ctx::pin`], reads memory of the program before its first sleep only, and keeps the rest in a
+//! [`crate::wait::Progress`].
 
 mod attr;
 mod caps;

@@ -16,7 +16,7 @@ use crate::path::{Place, Reached, Synth, done};
 use crate::pipe::Pipe;
 use crate::procfs::{Entry, Tree, View};
 use crate::task::TaskState;
-use crate::wait::{Object, Restart, Resume, Stop, SysResult, Wait, WaitOn};
+use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait, WaitOn};
 
 /// Flags that F_GETFL never shows (do_dentry_open in Linux).
 const NOT_KEPT: u64 = c::O_CREAT | c::O_EXCL | c::O_NOCTTY | c::O_TRUNC | c::O_CLOEXEC;
@@ -42,12 +42,18 @@ pub fn creat(k: &mut Ctx<'_>, path: Path, mode: u32) -> SysResult {
 
 /// openat(2).
 pub fn openat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: OpenFlags, mode: u32) -> SysResult {
-    // The flags are an int.
     let flags = flags.bits();
     let cloexec = flags & c::O_CLOEXEC != 0;
-    if let Some(ino) = granted_fifo(k) {
-        let file = fifo_file(k, ino, flags)?;
-        return Ok(k.open_file(file, cloexec)?);
+    if let Some(Progress::Fifo { ino, granted, .. }) = k.progress() {
+        // The path has been walked: what it leads to now does not matter.
+        let (ino, granted) = (*ino, *granted);
+        return match k.sleep_on() {
+            Some(sleep) if !granted => sleep,
+            _ => {
+                let file = fifo_file(k, ino, flags)?;
+                Ok(k.open_file(file, cloexec)?)
+            }
+        };
     }
     let path = k.read_path(path)?;
     // Before anything is made: a full descriptor table must not leave a new file behind.
@@ -199,20 +205,20 @@ impl Ctx<'_> {
     /// unless the other end has already been opened. Under Linux, opening a FIFO for read and write will succeed both in
     /// blocking and nonblocking mode."
     ///
-    /// Whoever opens the other side counts the sleeper in at once ([`Resume::Fifo`]), so that it may write and close
+    /// Whoever opens the other side counts the sleeper in at once ([`Progress::Fifo`]), so that it may write and close
     /// before the sleeper runs.
     fn open_fifo(&mut self, ino: Ino, flags: u64) -> SysResult<File> {
         let (read, write) = sides(flags);
         let partner = |k: &Ctx<'_>| {
             let pipe = k.node.fifos.get(&ino).and_then(|id| k.node.pipes.get(*id));
-            pipe.is_some_and(|p| if read { p.writers > 0 } else { p.readers > 0 })
+            pipe.is_some_and(|p| if read { p.has_writers() } else { p.has_readers() })
         };
         let mut sleepers = self.fifo_sleepers(ino);
         sleepers.retain(|(_, writes)| if *writes { read } else { write });
         if !(read && write) && sleepers.is_empty() && !partner(self) {
             if flags & c::O_NONBLOCK == 0 {
                 let wait = Wait::on(WaitOn::Fifo(ino)).restart(Restart::Sys);
-                return Err(wait.resume(Resume::Fifo { write, granted: false }).into());
+                return Err(wait.progress(Progress::Fifo { ino, write, granted: false }).into());
             }
             if write {
                 return err(Errno::ENXIO);
@@ -231,8 +237,8 @@ impl Ctx<'_> {
     fn fifo_sleepers(&self, ino: Ino) -> Vec<(Tid, bool)> {
         let waiting = self.node.waiters.get(&WaitOn::Fifo(ino)).into_iter().flatten();
         let wanted = waiting.filter_map(|tid| match &self.node.task(*tid).state {
-            TaskState::Blocked(wait) => match wait.resume {
-                Resume::Fifo { write, .. } => Some((*tid, write)),
+            TaskState::Blocked(blocked) => match blocked.progress {
+                Progress::Fifo { write, .. } => Some((*tid, write)),
                 _ => None,
             },
             _ => None,
@@ -246,10 +252,7 @@ impl Ctx<'_> {
         let pipes = &mut node.pipes;
         let id = *node.fifos.get_or_insert_with(ino, || pipes.insert(Pipe::default()));
         let pipe = &mut node.pipes[id];
-        pipe.readers += u32::from(read);
-        pipe.writers += u32::from(write);
-        pipe.opened.0 += u64::from(read);
-        pipe.opened.1 += u64::from(write);
+        pipe.open(read, write);
         node.notify_object(Object::Pipe(id), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
     }
 
@@ -340,8 +343,7 @@ impl Ctx<'_> {
             // An unnamed pipe never waits for the other side (fifo_open in Linux: "is_pipe").
             FileKind::Pipe { pipe, ino: None, .. } => {
                 let p = &mut self.node.pipes[pipe];
-                p.readers += u32::from(read);
-                p.writers += u32::from(write);
+                p.open(read, write);
                 Ok(File::new(FileKind::Pipe { pipe, read, write, ino: None }, kept))
             }
             FileKind::Console(stream) => Ok(File::new(FileKind::Console(stream), kept)),
@@ -350,13 +352,24 @@ impl Ctx<'_> {
     }
 
     /// read(2) of a device (null(4), full(4), random(4)).
+    /// How many of `max` bytes a read of a device gets.
+    pub(crate) fn device_readable(&self, dev: Dev, max: u64) -> SysResult {
+        match dev {
+            NULL => Ok(0),
+            ZERO | FULL => Ok(max),
+            // Linux serves at most 32 MiB - 1 at once; a smaller piece keeps the decision log short.
+            RANDOM | URANDOM => Ok(max.min(1 << 20)),
+            _ => err(Errno::ENXIO),
+        }
+    }
+
+    /// Reads from a device what [`Ctx::device_readable`] says there is.
     pub(crate) fn device_read(&mut self, dev: Dev, max: usize) -> SysResult<Vec<u8>> {
         match dev {
             NULL => Ok(Vec::new()),
             ZERO | FULL => Ok(vec![0; max]),
             RANDOM | URANDOM => {
-                // Linux serves at most 32 MiB - 1 at once; a program reads on after a smaller piece.
-                let mut out = vec![0; max.min(1 << 20)];
+                let mut out = vec![0; max];
                 self.random_bytes(&mut out);
                 Ok(out)
             }
@@ -365,10 +378,10 @@ impl Ctx<'_> {
     }
 
     /// write(2) to a device. "Writes to the /dev/full device fail with an ENOSPC error" (full(4)).
-    pub(crate) fn device_write(&mut self, dev: Dev, data: &[u8]) -> SysResult {
+    pub(crate) fn device_write(&mut self, dev: Dev, len: u64) -> SysResult {
         match dev {
-            NULL | ZERO | RANDOM | URANDOM => Ok(data.len() as u64),
-            FULL if data.is_empty() => Ok(0),
+            NULL | ZERO | RANDOM | URANDOM => Ok(len),
+            FULL if len == 0 => Ok(0),
             FULL => err(Errno::ENOSPC),
             _ => err(Errno::ENXIO),
         }
@@ -396,16 +409,16 @@ impl Ctx<'_> {
     }
 }
 
+/// Whether a device looks at what is written to it: of those that there are, the sources of randomness.
+pub(crate) fn reads_writes(dev: Dev) -> bool {
+    dev == RANDOM || dev == URANDOM
+}
+
 impl Node {
     /// A task ends that was woken in the open of a fifo and did not come to finish it: takes back what
     /// [`Node::grant_fifo`] had been told to count.
-    pub(crate) fn forget_fifo_open(&mut self, tid: Tid) {
-        let Some(resumed) = self.task_mut(tid).resumed.take() else { return };
-        let (Resume::Fifo { write, granted: true }, Some(WaitOn::Fifo(ino))) =
-            (&resumed.wait.resume, resumed.wait.on.first())
-        else {
-            return;
-        };
+    pub(crate) fn forget_fifo_open(&mut self, progress: &Progress) {
+        let Progress::Fifo { ino, write, granted: true } = progress else { return };
         if let Some(pipe) = self.fifos.get(ino).copied() {
             self.close_pipe_end(pipe, !write, *write);
         }
@@ -414,8 +427,8 @@ impl Node {
 
     /// Wakes a task that sleeps in the open of a fifo: it has been counted in.
     fn grant_fifo(&mut self, tid: Tid) {
-        if let TaskState::Blocked(wait) = &mut self.task_mut(tid).state
-            && let Resume::Fifo { granted, .. } = &mut wait.resume
+        if let TaskState::Blocked(blocked) = &mut self.task_mut(tid).state
+            && let Progress::Fifo { granted, .. } = &mut blocked.progress
         {
             *granted = true;
             self.wake(tid, false);
@@ -437,15 +450,6 @@ impl View<'_> {
             out.push((name, ino, kind));
         }
         out
-    }
-}
-
-/// The fifo whose other side was opened while the caller slept.
-fn granted_fifo(k: &Ctx<'_>) -> Option<Ino> {
-    let wait = &k.resumed.as_ref()?.wait;
-    match (&wait.resume, wait.on.first()) {
-        (Resume::Fifo { granted: true, .. }, Some(WaitOn::Fifo(ino))) => Some(*ino),
-        _ => None,
     }
 }
 

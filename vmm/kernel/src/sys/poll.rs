@@ -10,19 +10,39 @@ use crate::ctx::*;
 use crate::epoll::Epoll;
 use crate::file::{File, FileKind};
 use crate::ids::*;
+use crate::mm::Access;
 use crate::signal::UNBLOCKABLE;
-use crate::wait::{Left, Object, Restart, Resume, Stop, SysResult, Wait, WaitOn};
+use crate::wait::{Left, Object, Progress, Restart, Stop, SysResult, Wait, WaitOn};
+
+/// The descriptor is closed (poll(2)).
+const POLLNVAL: u32 = 0x20;
+/// `struct epoll_event`.
+const EVENT_SIZE: u64 = 12;
 
 impl Ctx<'_> {
     /// Readiness of a descriptor and what to wait for; POLLNVAL for a closed one.
     fn poll_fd(&mut self, fd: i32) -> (u32, Option<Object>) {
-        let Ok(entry) = self.fd(Fd(fd)) else { return (0x20, None) };
+        // Each look goes by the descriptor (do_pollfd); but what the first has found stays open while the call sleeps.
+        let Ok(entry) = self.process().fds.get(fd) else { return (POLLNVAL, None) };
+        if self.resumed.is_none() {
+            self.pins.add(Fd(fd), entry);
+        }
         let bits = self.node.ready_bits_for(entry.file, self.tid);
         (bits, self.node.files[entry.file].object())
     }
 
+    /// Whether poll or select was woken for nothing: none of the descriptions that it waits for is ready. Only what wakes it makes
+    /// it look at the descriptors again, some of which may be closed by now.
+    fn woken_for_nothing(&self, mut wanted: impl Iterator<Item = (i32, u32)>) -> bool {
+        let ready = |(fd, events): (i32, u32)| {
+            let file = self.pins.get(Fd(fd)).map(|entry| entry.file);
+            file.is_some_and(|file| self.node.ready_bits_for(file, self.tid) & events != 0)
+        };
+        self.woken_by_event_only() && !wanted.any(ready)
+    }
+
     fn poll_set(&mut self, fds: &mut [PollFd]) -> (u64, SmallVec<[WaitOn; 2]>) {
-        let always = (c::EPOLLERR | c::EPOLLHUP) as u32 | 0x20;
+        let always = (c::EPOLLERR | c::EPOLLHUP) as u32 | POLLNVAL;
         let (mut hits, mut on) = (0, SmallVec::new());
         for p in fds {
             p.revents = 0;
@@ -57,17 +77,34 @@ impl Ctx<'_> {
         saved: Option<u64>,
         left: Option<Left>,
     ) -> SysResult {
-        if nfds > self.process().limits[c::RLIMIT_NOFILE as usize].cur {
+        if self.resumed.is_none() && nfds > self.process().limits[c::RLIMIT_NOFILE as usize].cur {
             return err(Errno::EINVAL);
         }
-        let mut fds: Vec<PollFd> = self.read_vec(ptr.0, nfds as usize)?;
+        let mut fds = match self.progress() {
+            Some(Progress::Poll(fds)) => fds.clone(),
+            _ => self.read_vec(ptr.0, nfds as usize)?,
+        };
+        let always = (c::EPOLLERR | c::EPOLLHUP) as u32;
+        if self.woken_for_nothing(fds.iter().map(|p| (p.fd, p.events as u16 as u32 | always)))
+            && let Some(sleep) = self.sleep_on()
+        {
+            return sleep;
+        }
         let (hits, on) = self.poll_set(&mut fds);
         if hits > 0 || self.poll_over(timeout) {
-            self.write_bytes(ptr.0, fds.as_bytes())?;
-            return Ok(hits);
+            return self.store_revents(ptr, &fds).map(|()| hits);
         }
         let deadline = self.deadline(timeout);
-        Err(Wait { on, deadline, restart, resume: Resume::Retry, saved_mask: saved, left }.into())
+        let wait = Wait { on, deadline, restart, saved_mask: saved, left };
+        Err(wait.progress(Progress::Poll(fds)).into())
+    }
+
+    /// Only the answers are written ("unsafe_put_user(fds[j].revents, &ufds->revents)").
+    fn store_revents(&mut self, ptr: Ptr, fds: &[PollFd]) -> SysResult<()> {
+        for (i, p) in fds.iter().enumerate() {
+            self.write_obj(Ptr(ptr.0.wrapping_add(i as u64 * 8 + 6)), &p.revents)?;
+        }
+        Ok(())
     }
 
     /// The temporary signal mask of the p-calls; returns the mask to put back.
@@ -108,11 +145,16 @@ impl Ctx<'_> {
         if max <= 0 {
             return err(Errno::EINVAL);
         }
-        self.check_user(events.0, max.min(64) as u64 * 12, crate::mm::Access::Write)?;
-        let hits = self.node.epoll_harvest(ep, max as usize, self.tid);
+        // An event that cannot be stored stays in the list: "list_add(&epi->rdllink, head); [...] if (!res) res = -EFAULT"
+        // (ep_send_events).
+        let room = self.accessible(events.0, max as u64 * EVENT_SIZE, Access::Write) / EVENT_SIZE;
+        let hits = self.node.epoll_harvest(ep, room as usize, self.tid);
+        if hits.is_empty() && room < max as u64 && self.node.epoll_has_events(ep, self.tid) {
+            return err(Errno::EFAULT);
+        }
         if !hits.is_empty() || timeout == Some(0) || self.timed_out() {
             for (i, e) in hits.iter().enumerate() {
-                self.write_bytes(events.0 + i as u64 * 12, e.as_bytes())?;
+                self.write_bytes(events.0 + i as u64 * EVENT_SIZE, e.as_bytes())?;
             }
             return Ok(hits.len() as u64);
         }
@@ -123,8 +165,9 @@ impl Ctx<'_> {
         Err(wait.into())
     }
 
-    fn epoll_id(&self, fd: Fd) -> SysResult<EpollId> {
-        match self.file(fd)?.kind {
+    fn epoll_id(&mut self, fd: Fd) -> SysResult<EpollId> {
+        let id = self.pin(fd)?;
+        match self.node.files[id].kind {
             FileKind::Epoll(id) => Ok(id),
             _ => err(Errno::EINVAL),
         }
@@ -143,31 +186,36 @@ impl Ctx<'_> {
         }
         let nfds = (nfds as usize).min(1024);
         let bytes = nfds.div_ceil(64) * 8;
-        let mut input = [[0u8; 128]; 3];
-        for (set, ptr) in input.iter_mut().zip(&sets) {
-            if !ptr.is_null() {
-                self.read_bytes(ptr.0, &mut set[..bytes])?;
-            }
-        }
-        // The classes of select(2): "POLLIN_SET", "POLLOUT_SET", "POLLEX_SET".
+        let input = match self.progress() {
+            Some(Progress::Select(input)) => input.clone(),
+            _ => self.read_sets(&sets, bytes)?,
+        };
+        // The classes of select(2): "POLLIN_SET", "POLLOUT_SET", "POLLEX_SET". A descriptor that was closed during the sleep is
+        // in all of them (POLLNVAL).
         let masks = [
-            (c::EPOLLRDNORM | c::EPOLLIN | c::EPOLLHUP | c::EPOLLERR) as u32,
-            (c::EPOLLWRNORM | c::EPOLLOUT | c::EPOLLERR) as u32,
-            c::EPOLLPRI as u32,
+            (c::EPOLLRDNORM | c::EPOLLIN | c::EPOLLHUP | c::EPOLLERR) as u32 | POLLNVAL,
+            (c::EPOLLWRNORM | c::EPOLLOUT | c::EPOLLERR) as u32 | POLLNVAL,
+            c::EPOLLPRI as u32 | POLLNVAL,
         ];
+        let chosen = |fd: usize, i: usize| input[i][fd / 8] & (1 << (fd % 8)) != 0;
+        let wanted = |fd: usize| (0..3).filter(|i| chosen(fd, *i)).fold(0, |bits, i| bits | masks[i]);
+        if self.woken_for_nothing((0..nfds).map(|fd| (fd as i32, wanted(fd))))
+            && let Some(sleep) = self.sleep_on()
+        {
+            return sleep;
+        }
         let mut output = [[0u8; 128]; 3];
         let (mut hits, mut on) = (0, SmallVec::<[WaitOn; 2]>::new());
         for fd in 0..nfds {
-            let bit = |set: &[u8; 128]| set[fd / 8] & (1 << (fd % 8)) != 0;
-            if !input.iter().any(bit) {
+            if !(0..3).any(|i| chosen(fd, i)) {
                 continue;
             }
             let (bits, object) = self.poll_fd(fd as i32);
-            if bits & 0x20 != 0 {
+            if bits & POLLNVAL != 0 && self.resumed.is_none() {
                 return err(Errno::EBADF);
             }
             for i in 0..3 {
-                if bit(&input[i]) && bits & masks[i] != 0 {
+                if chosen(fd, i) && bits & masks[i] != 0 {
                     output[i][fd / 8] |= 1 << (fd % 8);
                     hits += 1;
                 }
@@ -187,8 +235,18 @@ impl Ctx<'_> {
             return Ok(hits);
         }
         let deadline = self.deadline(timeout);
-        let restart = Restart::NoHand;
-        Err(Wait { on, deadline, restart, resume: Resume::Retry, saved_mask: saved, left }.into())
+        let wait = Wait { on, deadline, restart: Restart::NoHand, saved_mask: saved, left };
+        Err(wait.progress(Progress::Select(input)).into())
+    }
+
+    fn read_sets(&mut self, sets: &[Ptr; 3], bytes: usize) -> SysResult<Box<[[u8; 128]; 3]>> {
+        let mut input = Box::new([[0u8; 128]; 3]);
+        for (set, ptr) in input.iter_mut().zip(sets) {
+            if !ptr.is_null() {
+                self.read_bytes(ptr.0, &mut set[..bytes])?;
+            }
+        }
+        Ok(input)
     }
 
     /// "On Linux, select() modifies timeout to reflect the amount of time not slept" (select(2)); so do the system calls
@@ -208,10 +266,12 @@ fn millis(timeout: i32) -> Option<u64> {
     u64::try_from(timeout).ok().map(|ms| ms * 1_000_000)
 }
 
+/// poll(2). A closed descriptor is POLLNVAL, not an error; EINVAL for more entries than descriptors are allowed.
 pub fn poll(k: &mut Ctx<'_>, fds: Ptr, nfds: u64, timeout: i32) -> SysResult {
     k.do_poll(fds, nfds, millis(timeout), Restart::Block, None, None)
 }
 
+/// ppoll(2): with a signal mask for the time of the call; stores the time left.
 pub fn ppoll(k: &mut Ctx<'_>, fds: Ptr, nfds: u64, timeout: Ptr, sigmask: Ptr, size: u64) -> SysResult {
     let ns = k.read_timeout(timeout)?;
     let saved = k.swap_mask(sigmask, size)?;
@@ -221,22 +281,23 @@ pub fn ppoll(k: &mut Ctx<'_>, fds: Ptr, nfds: u64, timeout: Ptr, sigmask: Ptr, s
     k.unswap(saved, result)
 }
 
+/// select(2). EBADF for a closed descriptor; stores the time left.
 pub fn select(k: &mut Ctx<'_>, nfds: i32, r: Ptr, w: Ptr, e: Ptr, timeout: Ptr) -> SysResult {
-    let ns = if timeout.is_null() {
-        None
-    } else {
+    if k.resumed.is_none() && !timeout.is_null() {
         let tv: Timeval = k.read_obj(timeout)?;
-        Some(tv.to_ns().ok_or(Errno::EINVAL)?)
-    };
+        k.timeout = Some(tv.to_ns().ok_or(Errno::EINVAL)?);
+    }
+    let ns = k.timeout;
     let left = (!timeout.is_null()).then_some(Left::Timeval(timeout.0));
     let result = k.do_select(nfds, [r, w, e], ns, None, left);
     k.finish_timeout(left, ns, &result);
     result
 }
 
+/// pselect(2): with a signal mask for the time of the call; stores the time left.
 pub fn pselect6(k: &mut Ctx<'_>, nfds: i32, r: Ptr, w: Ptr, e: Ptr, timeout: Ptr, sigmask: Ptr) -> SysResult {
     let ns = k.read_timeout(timeout)?;
-    let (mask, size) = if sigmask.is_null() {
+    let (mask, size) = if sigmask.is_null() || k.resumed.is_some() {
         (Ptr(0), 8)
     } else {
         let pair: [u64; 2] = k.read_obj(sigmask)?;
@@ -249,6 +310,7 @@ pub fn pselect6(k: &mut Ctx<'_>, nfds: i32, r: Ptr, w: Ptr, e: Ptr, timeout: Ptr
     k.unswap(saved, result)
 }
 
+/// epoll_create(2). EINVAL for a size that is not positive.
 pub fn epoll_create(k: &mut Ctx<'_>, size: i32) -> SysResult {
     if size <= 0 {
         return err(Errno::EINVAL);
@@ -256,6 +318,7 @@ pub fn epoll_create(k: &mut Ctx<'_>, size: i32) -> SysResult {
     epoll_create1(k, FdFlags::empty())
 }
 
+/// epoll_create1(2).
 pub fn epoll_create1(k: &mut Ctx<'_>, flags: FdFlags) -> SysResult {
     if flags.exceeds(FdFlags::O_CLOEXEC) {
         return err(Errno::EINVAL);
@@ -264,6 +327,7 @@ pub fn epoll_create1(k: &mut Ctx<'_>, flags: FdFlags) -> SysResult {
     Ok(k.open_file(File::new(FileKind::Epoll(id), c::O_RDWR), flags.contains(FdFlags::O_CLOEXEC))?)
 }
 
+/// epoll_ctl(2). EEXIST, ENOENT; EPERM for files that are always ready; ELOOP for circles of instances.
 pub fn epoll_ctl(k: &mut Ctx<'_>, epfd: Fd, op: u32, fd: Fd, event: Ptr) -> SysResult {
     let event = if u64::from(op) == c::EPOLL_CTL_DEL { EpollEvent::default() } else { k.read_obj(event)? };
     k.fd(epfd)?;
@@ -287,10 +351,12 @@ pub fn epoll_ctl(k: &mut Ctx<'_>, epfd: Fd, op: u32, fd: Fd, event: Ptr) -> SysR
     Ok(0)
 }
 
+/// epoll_wait(2). Never restarted after a signal handler.
 pub fn epoll_wait(k: &mut Ctx<'_>, epfd: Fd, events: Ptr, max: i32, timeout: i32) -> SysResult {
     k.do_epoll_wait(epfd, events, max, millis(timeout), None)
 }
 
+/// epoll_pwait(2): with a signal mask for the time of the call.
 pub fn epoll_pwait(
     k: &mut Ctx<'_>,
     epfd: Fd,
@@ -305,6 +371,7 @@ pub fn epoll_pwait(
     k.unswap(saved, result)
 }
 
+/// epoll_pwait2(2): as epoll_pwait(2), with a timeout in nanoseconds.
 pub fn epoll_pwait2(
     k: &mut Ctx<'_>,
     epfd: Fd,

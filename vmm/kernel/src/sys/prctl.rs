@@ -14,6 +14,7 @@ const XFEATURES: u64 = 7;
 /// Linux 6.1 counts 19 state components (XFEATURE_MAX).
 const XFEATURE_MAX: u64 = 19;
 
+/// prctl(2). EINVAL for options that Linux does not know.
 pub fn prctl(k: &mut Ctx<'_>, option: u32, a2: u64, a3: u64, a4: u64, a5: u64) -> SysResult {
     let rest = a3 | a4 | a5;
     match u64::from(option) {
@@ -215,6 +216,7 @@ fn speculation(name: &str, [which, control, a4, a5]: [u64; 4]) -> SysResult {
     }
 }
 
+/// arch_prctl(2). EPERM for a base outside of the address space of programs.
 pub fn arch_prctl(k: &mut Ctx<'_>, code: Hex, addr: Ptr) -> SysResult {
     let code = code.0 & 0xffff_ffff;
     match code {

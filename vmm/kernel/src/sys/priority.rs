@@ -35,6 +35,7 @@ impl Ctx<'_> {
     }
 }
 
+/// getpriority(2): the raw call returns 20 minus the nice value. ESRCH.
 pub fn getpriority(k: &mut Ctx<'_>, which: u32, who: i32) -> SysResult {
     let found = k.priority_targets(which, who)?;
     // "the raw system call returns [...] 20-nice" of the most favoured thread.
@@ -42,6 +43,7 @@ pub fn getpriority(k: &mut Ctx<'_>, which: u32, who: i32) -> SysResult {
     Ok((20 - nice) as u64)
 }
 
+/// setpriority(2). EACCES for less nice without CAP_SYS_NICE.
 pub fn setpriority(k: &mut Ctx<'_>, which: u32, who: i32, nice: i32) -> SysResult {
     let found = k.priority_targets(which, who)?;
     let (nice, root) = (nice.clamp(-20, 19), k.process().cred.is_root());

@@ -9,8 +9,8 @@ use crate::ctx::*;
 use crate::ids::*;
 use crate::node::{Node, ProcessEnd};
 use crate::process::{ChildEvent, ExitStatus, Process};
-use crate::task::{Task, TaskState, Vectors};
-use crate::wait::{Stop, SysResult, Wait, WaitOn};
+use crate::task::{Task, Vectors};
+use crate::wait::{Progress, Stop, SysResult, Wait, WaitOn};
 use crate::watch::Told;
 
 /// What clone(2) was asked for, from either of its calls.
@@ -23,6 +23,7 @@ struct CloneRequest {
     tls: u64,
 }
 
+/// clone(2). EINVAL for flags that do not go together; EPERM for namespaces.
 pub fn clone(
     k: &mut Ctx<'_>,
     flags: CloneFlags,
@@ -45,6 +46,7 @@ pub fn clone(
     )
 }
 
+/// clone3(2): as clone(2), with its arguments in a structure that may be longer than known if the rest is 0 (E2BIG).
 pub fn clone3(k: &mut Ctx<'_>, args: Ptr, size: u64) -> SysResult {
     if size < 64 {
         return err(Errno::EINVAL);
@@ -100,10 +102,12 @@ impl Ctx<'_> {
     }
 }
 
+/// fork(2).
 pub fn fork(k: &mut Ctx<'_>) -> SysResult {
     do_clone(k, plain(0))
 }
 
+/// vfork(2): the caller sleeps until the child calls execve(2) or ends.
 pub fn vfork(k: &mut Ctx<'_>) -> SysResult {
     do_clone(k, plain(c::CLONE_VM | c::CLONE_VFORK))
 }
@@ -115,12 +119,9 @@ fn plain(flags: u64) -> CloneRequest {
 
 fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
     // A vfork parent runs again here when the child has let go of its memory.
-    if let Some(resumed) = k.resumed.take()
-        && let crate::wait::Resume::Done(child) = resumed.wait.resume
-    {
-        let waiting =
-            k.node.tasks.values().any(|t| t.pid == Pid(child as u32) && t.vfork_parent == Some(k.tid));
-        return if waiting { Err(resumed.wait.into()) } else { Ok(child) };
+    if let (Some(Progress::Vfork(child)), Some(sleep)) = (k.progress(), k.sleep_on()) {
+        let waiting = k.node.tasks.values().any(|t| t.pid.0 == child.0 && t.vfork_parent == Some(k.tid));
+        return if waiting { sleep } else { Ok(u64::from(child.0)) };
     }
     let has = |flag| r.flags & flag != 0;
     if has(c::CLONE_SIGHAND) && !has(c::CLONE_VM) || has(c::CLONE_THREAD) && !has(c::CLONE_SIGHAND) {
@@ -172,7 +173,7 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
     if has(c::CLONE_VFORK) {
         k.node.task_mut(tid).vfork_parent = Some(k.tid);
         let wait = Wait::on(WaitOn::Vfork(pid)).restart(crate::wait::Restart::Killable);
-        return Err(wait.resume(crate::wait::Resume::Done(u64::from(tid.0))).into());
+        return Err(wait.progress(Progress::Vfork(tid)).into());
     }
     Ok(u64::from(tid.0))
 }
@@ -270,9 +271,6 @@ impl Node {
     }
 
     fn reap_thread(&mut self, tid: Tid, status: ExitStatus, outside: &mut Outside<'_>) {
-        if matches!(self.task(tid).state, TaskState::Blocked(_)) {
-            self.wake(tid, false);
-        }
         self.exit_task(tid, status, outside);
     }
 
@@ -283,9 +281,6 @@ impl Node {
         for pid in pids {
             let first = self.processes.get(&pid).and_then(|p| p.threads.first().copied());
             if let Some(tid) = first {
-                if matches!(self.task(tid).state, TaskState::Blocked(_)) {
-                    self.wake(tid, false);
-                }
                 self.exit_group(tid, status, outside);
             }
         }
@@ -311,7 +306,7 @@ impl Node {
             }
         }
         self.futex_forget(tid);
-        self.forget_fifo_open(tid);
+        self.abandon_call(tid, outside.base);
         self.vfork_done(tid);
         self.run_queue.retain(|t| *t != tid);
         self.tasks.remove(&tid);
@@ -415,12 +410,14 @@ impl Node {
     }
 }
 
+/// _exit(2) of one thread.
 pub fn exit(k: &mut Ctx<'_>, status: i32) -> SysResult {
     let code = ExitStatus::Code(status as u8);
     k.node.exit_task(k.tid, code, &mut k.outside);
     Err(Stop::Exited)
 }
 
+/// exit_group(2): all threads of the process end.
 pub fn exit_group(k: &mut Ctx<'_>, status: i32) -> SysResult {
     let code = ExitStatus::Code(status as u8);
     k.node.exit_group(k.tid, code, &mut k.outside);
@@ -509,6 +506,7 @@ fn usage(cpu_ns: u64) -> Rusage {
     }
 }
 
+/// wait4(2). ECHILD if there is no such child; 0 with WNOHANG if none has news.
 pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: WaitFlags, rusage: Ptr) -> SysResult {
     let kinds = WaitFlags::__WNOTHREAD | WaitFlags::__WALL | WaitFlags::__WCLONE;
     if options.exceeds(kinds | WaitFlags::WNOHANG | WaitFlags::WUNTRACED | WaitFlags::WCONTINUED) {
@@ -532,6 +530,7 @@ pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: WaitFlags, rusage:
     Ok(u64::from(news.pid.0))
 }
 
+/// waitid(2). ECHILD if there is no such child; a structure of zeros with WNOHANG if none has news.
 pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: WaitFlags, rusage: Ptr) -> SysResult {
     let news = WaitFlags::WEXITED | WaitFlags::WUNTRACED | WaitFlags::WCONTINUED;
     if options.exceeds(WaitFlags::all()) || !options.intersects(news) {
@@ -560,23 +559,28 @@ pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: WaitFlag
     Ok(0)
 }
 
+/// set_tid_address(2).
 pub fn set_tid_address(k: &mut Ctx<'_>, tidptr: Ptr) -> SysResult {
     k.task_mut().clear_child_tid = tidptr.0;
     Ok(u64::from(k.tid.0))
 }
 
+/// getpid(2).
 pub fn getpid(k: &mut Ctx<'_>) -> SysResult {
     Ok(u64::from(k.pid.0))
 }
 
+/// gettid(2).
 pub fn gettid(k: &mut Ctx<'_>) -> SysResult {
     Ok(u64::from(k.tid.0))
 }
 
+/// getppid(2): 0 for a process that the run has started.
 pub fn getppid(k: &mut Ctx<'_>) -> SysResult {
     Ok(u64::from(k.process().ppid.0))
 }
 
+/// getrusage(2): half of the virtual time of calls is shown as user time.
 pub fn getrusage(k: &mut Ctx<'_>, who: i32, usage_ptr: Ptr) -> SysResult {
     let ns = match who {
         0 | 1 => k.process().cpu_ns,

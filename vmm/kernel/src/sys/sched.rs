@@ -93,11 +93,13 @@ fn valid(pid: i32, pointer: Ptr) -> Result<(), Errno> {
     if pid < 0 || pointer.is_null() { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
+/// sched_yield(2): another runnable task goes first.
 pub fn sched_yield(k: &mut Ctx<'_>) -> SysResult {
     k.node.yielded = true;
     Ok(0)
 }
 
+/// sched_getaffinity(2): one processor. EINVAL for a mask that is too short.
 pub fn sched_getaffinity(k: &mut Ctx<'_>, pid: i32, size: u64, mask: Ptr) -> SysResult {
     if size < 8 || !size.is_multiple_of(8) {
         return err(Errno::EINVAL);
@@ -107,6 +109,7 @@ pub fn sched_getaffinity(k: &mut Ctx<'_>, pid: i32, size: u64, mask: Ptr) -> Sys
     Ok(8)
 }
 
+/// sched_setaffinity(2). EINVAL for a mask without the one processor.
 pub fn sched_setaffinity(k: &mut Ctx<'_>, pid: i32, size: u64, mask: Ptr) -> SysResult {
     let mut word = [0u8; 8];
     k.read_bytes(mask.0, &mut word[..size.min(8) as usize])?;
@@ -118,6 +121,7 @@ pub fn sched_setaffinity(k: &mut Ctx<'_>, pid: i32, size: u64, mask: Ptr) -> Sys
     if word[0] & 1 == 0 { err(Errno::EINVAL) } else { Ok(0) }
 }
 
+/// sched_setparam(2). EINVAL for a priority that the policy does not have.
 pub fn sched_setparam(k: &mut Ctx<'_>, pid: i32, param: Ptr) -> SysResult {
     valid(pid, param)?;
     let priority: u32 = k.read_obj(param)?;
@@ -126,6 +130,7 @@ pub fn sched_setparam(k: &mut Ctx<'_>, pid: i32, param: Ptr) -> SysResult {
     k.set_policy(tid, &Wanted { policy, priority, ..Wanted::default() })
 }
 
+/// sched_getparam(2).
 pub fn sched_getparam(k: &mut Ctx<'_>, pid: i32, param: Ptr) -> SysResult {
     valid(pid, param)?;
     k.scheduled(pid)?;
@@ -144,6 +149,7 @@ pub fn sched_rr_get_interval(k: &mut Ctx<'_>, pid: i32, interval: Ptr) -> SysRes
     Ok(0)
 }
 
+/// sched_setscheduler(2): kept, without effect. EPERM for policies of real time.
 pub fn sched_setscheduler(k: &mut Ctx<'_>, pid: i32, policy: u32, param: Ptr) -> SysResult {
     if (policy as i32) < 0 {
         return err(Errno::EINVAL);
@@ -154,6 +160,7 @@ pub fn sched_setscheduler(k: &mut Ctx<'_>, pid: i32, policy: u32, param: Ptr) ->
     k.set_policy(tid, &Wanted { policy, priority, ..Wanted::default() })
 }
 
+/// sched_getscheduler(2).
 pub fn sched_getscheduler(k: &mut Ctx<'_>, pid: i32) -> SysResult {
     if pid < 0 {
         return err(Errno::EINVAL);
@@ -162,6 +169,7 @@ pub fn sched_getscheduler(k: &mut Ctx<'_>, pid: i32) -> SysResult {
     Ok(u64::from(k.node.task(tid).policy))
 }
 
+/// sched_get_priority_max(2). EINVAL for unknown policies.
 pub fn sched_get_priority_max(_k: &mut Ctx<'_>, policy: u32) -> SysResult {
     match policy {
         1 | 2 => Ok(99),
@@ -170,6 +178,7 @@ pub fn sched_get_priority_max(_k: &mut Ctx<'_>, policy: u32) -> SysResult {
     }
 }
 
+/// sched_get_priority_min(2). EINVAL for unknown policies.
 pub fn sched_get_priority_min(_k: &mut Ctx<'_>, policy: u32) -> SysResult {
     match policy {
         1 | 2 => Ok(1),
@@ -203,6 +212,7 @@ fn read_attr(k: &mut Ctx<'_>, attr: Ptr) -> SysResult<Attr> {
     Ok(words)
 }
 
+/// sched_setattr(2). E2BIG for a structure with fields that are not known.
 pub fn sched_setattr(k: &mut Ctx<'_>, pid: i32, attr: Ptr, flags: Hex) -> SysResult {
     const FLAG_RESET_ON_FORK: u32 = 1;
     const FLAG_KEEP_POLICY: u32 = 8;
@@ -245,6 +255,7 @@ pub fn sched_setattr(k: &mut Ctx<'_>, pid: i32, attr: Ptr, flags: Hex) -> SysRes
     k.set_policy(tid, &want)
 }
 
+/// sched_getattr(2).
 pub fn sched_getattr(k: &mut Ctx<'_>, pid: i32, attr: Ptr, size: u32, flags: Hex) -> SysResult {
     valid(pid, attr)?;
     if !(ATTR_SIZE..=4096).contains(&size) || flags.0 & 0xffff_ffff != 0 {

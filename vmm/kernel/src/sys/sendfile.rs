@@ -3,17 +3,15 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 
+use crate::buffers::{MAX_RW, Source};
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::*;
 use crate::pipe::PIPE_BUF;
-use crate::wait::{Object, Restart, Resume, Stop, SysResult, Wait};
+use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait};
 
 /// Bytes moved at once: as much as the pipe holds through which Linux does it (splice_direct_to_actor).
 const PIECE: u64 = 64 << 10;
-/// Linux moves at most this much in one call (MAX_RW_COUNT): "sendfile() will transfer at most 0x7ffff000 (2,147,479,552)
-/// bytes" (sendfile(2)).
-const MAX_RW: u64 = 0x7fff_f000;
 
 /// An offset argument: where to read or write, and where to store the new value.
 enum Offset {
@@ -38,7 +36,18 @@ impl Offset {
         }
     }
 
+    /// The offset, if the caller has given one.
+    fn given(&self) -> Option<u64> {
+        match self {
+            Offset::Own(..) => None,
+            Offset::User(_, at) => Some(*at),
+        }
+    }
+
     fn advance(&mut self, k: &mut Ctx<'_>, by: u64) -> SysResult<()> {
+        if by == 0 {
+            return Ok(());
+        }
         match self {
             Offset::Own(file, at) => {
                 *at += by;
@@ -55,7 +64,7 @@ impl Offset {
 
 /// sendfile(2).
 pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) -> SysResult {
-    let (from, to) = (k.file_id(input)?, k.file_id(out)?);
+    let (from, to) = (k.pin(input)?, k.pin(out)?);
     let (source, sink) = (&k.node.files[from], &k.node.files[to]);
     if !source.readable() || !sink.writable() {
         return err(Errno::EBADF);
@@ -69,35 +78,36 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
     if sink.flags & c::O_APPEND != 0 {
         return err(Errno::EINVAL);
     }
-    let mut at = Offset::of(k, from, offset)?;
-    if let Offset::User(ptr, _) = at {
-        k.check_user(ptr.0, 8, crate::mm::Access::Write)?;
-    }
+    // What earlier runs of this call have moved; the offset has gone along with it.
+    let (mut at, mut done) = match k.progress().cloned() {
+        Some(Progress::Sendfile { at: Some(at), done }) => (Offset::User(offset, at), done),
+        Some(Progress::Sendfile { at: None, done }) => (Offset::of(k, from, Ptr(0))?, done),
+        _ => (Offset::of(k, from, offset)?, 0),
+    };
     if i64::try_from(count).is_err() {
         return err(Errno::EINVAL);
     }
+    // "sendfile() will transfer at most 0x7ffff000 (2,147,479,552) bytes".
     let count = count.min(MAX_RW);
     if let FileKind::Pipe { pipe, .. } = k.node.files[to].kind {
         return fill_pipe(k, from, to, pipe, at, count);
     }
-    // What earlier runs of this call have moved; the offset has gone along with it.
-    let mut done = match k.resumed.as_ref().map(|r| &r.wait.resume) {
-        Some(Resume::Done(n)) => *n,
-        _ => 0,
-    };
     while done < count {
         // Only the first piece of a run can have slept, in its middle. It is cut as before, so that a wake-up for nothing finds
         // the same write.
         let within = if k.resumed.is_some() { done % PIECE } else { 0 };
         let piece = PIECE.min(count - done + within);
         let result = move_piece(k, from, to, at.at() - within, piece, within);
-        k.resumed = None;
         let (reached, end) = match result {
             Ok(reached) => (reached, None),
-            Err(Stop::Block(wait)) => match wait.resume {
-                Resume::Done(reached) => (reached, Some(Stop::Block(wait))),
-                _ => (within, Some(Stop::Block(wait))),
-            },
+            Err(Stop::Block(sleep)) => {
+                let reached = match &sleep.progress {
+                    Progress::Write { done, .. } => *done,
+                    Progress::Send(message) => message.done(),
+                    _ => within,
+                };
+                (reached, Some(Stop::Block(sleep)))
+            }
             Err(stop) => (within, Some(stop)),
         };
         let moved = reached.saturating_sub(within);
@@ -106,12 +116,13 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
         match end {
             // The end of the file, or what takes no more now.
             None if reached < PIECE => break,
-            None => {}
+            None => k.begin_part(),
             // "If the transfer was successful, the number of bytes written [...] is returned": also of a part.
             Some(Stop::Errno(_)) if done > 0 => break,
-            Some(Stop::Block(wait)) => {
-                let restart = if done > 0 { Restart::Partial(done) } else { wait.restart };
-                return Err(wait.restart(restart).resume(Resume::Done(done)).into());
+            Some(Stop::Block(sleep)) => {
+                let restart = if done > 0 { Restart::Partial(done) } else { sleep.wait.restart };
+                let progress = Progress::Sendfile { at: at.given(), done };
+                return Err(sleep.wait.restart(restart).progress(progress).into());
             }
             Some(stop) => return Err(stop),
         }
@@ -130,42 +141,44 @@ fn fill_pipe(
     count: u64,
 ) -> SysResult {
     let p = &k.node.pipes[pipe];
-    if p.readers == 0 {
+    if !p.has_readers() {
         k.raise_sigpipe();
         return err(Errno::EPIPE);
     }
-    let pages = ((p.capacity() - p.len()) / PIPE_BUF) as u64;
+    let pages = p.free_slots() as u64;
     if pages == 0 {
         if k.node.files[to].nonblocking() {
             return err(Errno::EAGAIN);
         }
-        return Err(Wait::object(Object::Pipe(pipe)).into());
+        let wait = Wait::object(Object::Pipe(pipe));
+        return Err(wait.progress(Progress::Sendfile { at: at.given(), done: 0 }).into());
     }
-    let room = pages * PIPE_BUF as u64 - at.at() % PIPE_BUF as u64;
-    let data = k.read_file(from, count.min(room), Some(at.at()))?;
+    let into = at.at() % PIPE_BUF as u64;
+    let data = read_piece(k, from, at.at(), count.min(pages * PIPE_BUF as u64 - into))?;
     if data.is_empty() {
         return Ok(0);
     }
-    // A sleep before has left nothing half done.
-    k.resumed = None;
-    let n = k.write_file(to, &data, None)?;
+    let n = data.len() as u64;
+    k.pipe_splice(pipe, &data, PIPE_BUF - into as usize);
+    k.charge_moved(n);
     at.advance(k, n)?;
     Ok(n)
 }
 
 /// Moves the `piece` bytes at `at`, of which `within` were written before the call slept; how many that makes, which is 0 at the
-/// end of the file. Those that a write has written before it sleeps are in the [`Resume::Done`] of its wait.
+/// end of the file. Those that a write has written before it sleeps are in its [`Progress`].
 fn move_piece(k: &mut Ctx<'_>, from: FileId, to: FileId, at: u64, piece: u64, within: u64) -> SysResult {
-    let resumed = k.resumed.take();
-    let data = k.read_file(from, piece, Some(at))?;
+    let data = read_piece(k, from, at, piece)?;
     if data.is_empty() {
         return Ok(0);
     }
-    k.resumed = resumed;
-    if let Some(resumed) = &mut k.resumed {
-        resumed.wait.resume = Resume::Done(within);
-    }
-    k.write_file(to, &data, None)
+    k.write_from(to, &Source::Kernel(data), within, None)
+}
+
+/// Bytes of the input.
+fn read_piece(k: &mut Ctx<'_>, from: FileId, at: u64, piece: u64) -> SysResult<Vec<u8>> {
+    let there = k.readable_at(from, at, piece)?;
+    k.read_bytes_at(from, there, at)
 }
 
 /// copy_file_range(2).
@@ -215,11 +228,12 @@ pub fn copy_file_range(
     }
     let mut done = 0;
     while done < len.min(MAX_RW) {
-        let data = k.read_file(from, (len - done).min(PIECE), Some(source.at()))?;
+        let data = read_piece(k, from, source.at(), (len - done).min(PIECE))?;
         if data.is_empty() {
             break;
         }
-        let n = match k.write_file(to, &data, Some(sink.at())) {
+        k.begin_part();
+        let n = match k.write_from(to, &Source::Kernel(data.clone()), 0, Some(sink.at())) {
             Ok(n) => n,
             Err(Stop::Errno(_)) if done > 0 => break,
             Err(stop) => return Err(stop),

@@ -6,6 +6,7 @@ use crate::ctx::*;
 use crate::ids::*;
 use crate::wait::SysResult;
 
+/// getpgrp(2).
 pub fn getpgrp(k: &mut Ctx<'_>) -> SysResult {
     Ok(u64::from(k.process().pgid.0))
 }
@@ -15,16 +16,19 @@ fn target(k: &Ctx<'_>, pid: i32) -> SysResult<Pid> {
     if pid == 0 { Ok(k.pid) } else { Ok(k.node.process_of(pid).ok_or(Errno::ESRCH)?) }
 }
 
+/// getpgid(2). ESRCH.
 pub fn getpgid(k: &mut Ctx<'_>, pid: i32) -> SysResult {
     let pid = target(k, pid)?;
     Ok(u64::from(k.node.process(pid).pgid.0))
 }
 
+/// getsid(2). ESRCH.
 pub fn getsid(k: &mut Ctx<'_>, pid: i32) -> SysResult {
     let pid = target(k, pid)?;
     Ok(u64::from(k.node.process(pid).sid.0))
 }
 
+/// setpgid(2). EACCES for a child after its execve(2), EPERM across sessions and for session leaders.
 pub fn setpgid(k: &mut Ctx<'_>, pid: i32, pgid: i32) -> SysResult {
     if pgid < 0 {
         return err(Errno::EINVAL);
@@ -56,6 +60,7 @@ pub fn setpgid(k: &mut Ctx<'_>, pid: i32, pgid: i32) -> SysResult {
     Ok(0)
 }
 
+/// setsid(2). EPERM for the leader of a process group.
 pub fn setsid(k: &mut Ctx<'_>) -> SysResult {
     let pid = k.pid;
     // "EPERM The process group ID of any process equals the PID of the calling process."

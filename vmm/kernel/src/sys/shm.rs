@@ -21,6 +21,7 @@ impl Node {
     }
 }
 
+/// shmget(2). EEXIST, ENOENT; EINVAL for more than the segment has.
 pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: IpcFlags) -> SysResult {
     if key != 0
         && let Some(id) = k.node.sysv.get(&key).copied()
@@ -52,6 +53,7 @@ fn segment(k: &Ctx<'_>, id: i32) -> SysResult<ShmId> {
     }
 }
 
+/// shmat(2). EINVAL for an address that is not aligned.
 pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResult {
     let seg = segment(k, id)?;
     let len = k.node.shm[seg].size;
@@ -79,6 +81,7 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResul
     Ok(start)
 }
 
+/// shmdt(2). EINVAL if no segment begins there.
 pub fn shmdt(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
     let id = k.process_mut().shm_attached.remove(&addr.0).ok_or(Errno::EINVAL)?;
     let len = k.node.shm.get(ShmId(id as u32)).map_or(0, |s| s.size);
@@ -87,6 +90,7 @@ pub fn shmdt(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
     Ok(0)
 }
 
+/// shmctl(2). EINVAL for unknown commands and segments.
 pub fn shmctl(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
     const RMID: u64 = 0;
     const SET: u64 = 1;

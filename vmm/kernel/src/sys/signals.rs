@@ -10,8 +10,9 @@ use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::process::Process;
 use crate::signal::{SignalFd, UNBLOCKABLE, bit, user_info};
-use crate::wait::{Restart, Resume, Stop, SysResult, Wait};
+use crate::wait::{Progress, Restart, Stop, SysResult, Wait};
 
+/// sigaction(2). EINVAL for SIGKILL and SIGSTOP.
 pub fn rt_sigaction(k: &mut Ctx<'_>, sig: i32, act: Ptr, old: Ptr, size: u64) -> SysResult {
     if size != 8 || !(1..=64).contains(&sig) {
         return err(Errno::EINVAL);
@@ -42,6 +43,7 @@ pub fn rt_sigaction(k: &mut Ctx<'_>, sig: i32, act: Ptr, old: Ptr, size: u64) ->
     Ok(0)
 }
 
+/// sigprocmask(2): SIGKILL and SIGSTOP are never blocked, without an error.
 pub fn rt_sigprocmask(k: &mut Ctx<'_>, how: u32, set: Ptr, old: Ptr, size: u64) -> SysResult {
     if size != 8 {
         return err(Errno::EINVAL);
@@ -63,6 +65,7 @@ pub fn rt_sigprocmask(k: &mut Ctx<'_>, how: u32, set: Ptr, old: Ptr, size: u64) 
     Ok(0)
 }
 
+/// sigreturn(2): takes all registers from the frame on the stack; SIGSEGV for a bad one.
 pub fn rt_sigreturn(k: &mut Ctx<'_>) -> SysResult {
     match k.sigreturn() {
         Err(Stop::Unsupported(what)) => return Err(Stop::Unsupported(what)),
@@ -76,6 +79,7 @@ pub fn rt_sigreturn(k: &mut Ctx<'_>) -> SysResult {
     Err(Stop::NoReturn)
 }
 
+/// sigpending(2).
 pub fn rt_sigpending(k: &mut Ctx<'_>, set: Ptr, size: u64) -> SysResult {
     if size > 8 {
         return err(Errno::EINVAL);
@@ -85,8 +89,12 @@ pub fn rt_sigpending(k: &mut Ctx<'_>, set: Ptr, size: u64) -> SysResult {
     Ok(0)
 }
 
+/// sigsuspend(2): always ends with EINTR.
 pub fn rt_sigsuspend(k: &mut Ctx<'_>, set: Ptr, size: u64) -> SysResult {
-    if k.resumed.is_none() && size != 8 {
+    if let Some(sleep) = k.sleep_on() {
+        return sleep;
+    }
+    if size != 8 {
         return err(Errno::EINVAL);
     }
     let saved = k.swap_mask(set, size)?;
@@ -95,15 +103,20 @@ pub fn rt_sigsuspend(k: &mut Ctx<'_>, set: Ptr, size: u64) -> SysResult {
     Err(wait.into())
 }
 
+/// pause(2): always ends with EINTR.
 pub fn pause(_k: &mut Ctx<'_>) -> SysResult {
     Err(Wait::until(None).restart(Restart::NoHand).into())
 }
 
+/// sigtimedwait(2). EAGAIN when the time is over.
 pub fn rt_sigtimedwait(k: &mut Ctx<'_>, set: Ptr, info: Ptr, timeout: Ptr, size: u64) -> SysResult {
     if size != 8 {
         return err(Errno::EINVAL);
     }
-    let mask: u64 = k.read_obj::<u64>(set)? & !UNBLOCKABLE;
+    let mask = match k.progress() {
+        Some(Progress::Signals(mask)) => *mask,
+        _ => k.read_obj::<u64>(set)? & !UNBLOCKABLE,
+    };
     let ns = k.read_timeout(timeout)?;
     let found = match k.task_mut().pending.take(mask) {
         Some(i) => Some(i),
@@ -119,10 +132,11 @@ pub fn rt_sigtimedwait(k: &mut Ctx<'_>, set: Ptr, info: Ptr, timeout: Ptr, size:
         return err(Errno::EAGAIN);
     }
     let deadline = k.deadline(ns);
-    // The mask in `resume` tells senders that this thread takes these signals although they are blocked.
-    Err(Wait::until(deadline).restart(Restart::Never).resume(Resume::Done(mask)).into())
+    // The mask tells senders that this thread takes these signals although they are blocked.
+    Err(Wait::until(deadline).restart(Restart::Never).progress(Progress::Signals(mask)).into())
 }
 
+/// sigaltstack(2). EPERM while the stack is in use, ENOMEM for one that is too small.
 pub fn sigaltstack(k: &mut Ctx<'_>, ss: Ptr, old: Ptr) -> SysResult {
     let current = k.task().altstack;
     let sp = k.task().regs.rsp;
@@ -184,6 +198,7 @@ fn check(sig: i32) -> SysResult<u32> {
     if (0..=64).contains(&sig) { Ok(sig as u32) } else { err(Errno::EINVAL) }
 }
 
+/// kill(2). ESRCH, EPERM; signal 0 only asks.
 pub fn kill(k: &mut Ctx<'_>, pid: i32, sig: i32) -> SysResult {
     let info = k.own_info(sig, c::SI_USER);
     if pid > 0 {
@@ -241,11 +256,13 @@ fn thread_kill(k: &mut Ctx<'_>, tgid: Option<i32>, tid: i32, sig: i32, info: Sig
     Ok(0)
 }
 
+/// tkill(2). ESRCH, EPERM.
 pub fn tkill(k: &mut Ctx<'_>, tid: i32, sig: i32) -> SysResult {
     let info = k.own_info(sig, c::SI_TKILL);
     thread_kill(k, None, tid, sig, info)
 }
 
+/// tgkill(2). ESRCH also for a thread of another process.
 pub fn tgkill(k: &mut Ctx<'_>, tgid: i32, tid: i32, sig: i32) -> SysResult {
     let info = k.own_info(sig, c::SI_TKILL);
     thread_kill(k, Some(tgid), tid, sig, info)
@@ -260,21 +277,25 @@ fn queued(k: &mut Ctx<'_>, number: i32, sig: i32, ptr: Ptr) -> SysResult<Siginfo
     if forged && number != k.tid.0 as i32 { err(Errno::EPERM) } else { Ok(info) }
 }
 
+/// rt_sigqueueinfo(2). EPERM for codes that only the kernel may send.
 pub fn rt_sigqueueinfo(k: &mut Ctx<'_>, pid: i32, sig: i32, info: Ptr) -> SysResult {
     let info = queued(k, pid, sig, info)?;
     k.signal_process(pid, sig, info)
 }
 
+/// rt_tgsigqueueinfo(2). EPERM for codes that only the kernel may send.
 pub fn rt_tgsigqueueinfo(k: &mut Ctx<'_>, tgid: i32, tid: i32, sig: i32, info: Ptr) -> SysResult {
     let bad = tgid <= 0 || tid <= 0;
     let info = queued(k, if bad { k.tid.0 as i32 } else { tid }, sig, info)?;
     thread_kill(k, Some(tgid), tid, sig, info)
 }
 
+/// signalfd(2) as it was before it had flags.
 pub fn signalfd(k: &mut Ctx<'_>, fd: Fd, mask: Ptr, size: u64) -> SysResult {
     signalfd4(k, fd, mask, size, FdFlags::empty())
 }
 
+/// signalfd(2): a new descriptor, or another mask for one that is there.
 pub fn signalfd4(k: &mut Ctx<'_>, fd: Fd, mask: Ptr, size: u64, flags: FdFlags) -> SysResult {
     if size != 8 || flags.exceeds(FdFlags::O_NONBLOCK | FdFlags::O_CLOEXEC) {
         return err(Errno::EINVAL);

@@ -26,7 +26,7 @@ use crate::mm::Access;
 use crate::path::Reached;
 use crate::socket::{ADDRESS_MAX, Address, Generic, inet_bytes, unix_bytes};
 use crate::unix::{Halves, Kind, Name, Stall};
-use crate::wait::{Object, Restart, Resume, Stop, SysResult, Wait};
+use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait};
 
 /// SOCK_TYPE_MASK.
 const TYPE_MASK: u64 = 0xf;
@@ -55,8 +55,8 @@ impl Sock {
 
 impl Ctx<'_> {
     /// The socket of a descriptor. EBADF, ENOTSOCK.
-    pub(crate) fn sock(&self, fd: Fd) -> Result<(FileId, Sock), Errno> {
-        let file = self.file_id(fd)?;
+    pub(crate) fn sock(&mut self, fd: Fd) -> Result<(FileId, Sock), Errno> {
+        let file = self.pin(fd)?;
         Ok((file, self.sock_of(file)?))
     }
 
@@ -179,8 +179,8 @@ impl Ctx<'_> {
 
     /// The connection that this close(2), woken again, has waited for.
     pub(crate) fn lingers_on(&self) -> Option<SocketId> {
-        match self.resumed.as_ref()?.wait.resume {
-            Resume::Linger(id) => Some(id),
+        match self.progress()? {
+            Progress::Linger(id) => Some(*id),
             _ => None,
         }
     }
@@ -193,7 +193,7 @@ impl Ctx<'_> {
             return Ok(0);
         }
         let wait = Wait::object(Object::Inet(id)).deadline(self.deadline(Some(ns)));
-        Err(wait.restart(Restart::Partial(0)).resume(Resume::Linger(id)).into())
+        Err(wait.restart(Restart::Partial(0)).progress(Progress::Linger(id)).into())
     }
 }
 
@@ -235,12 +235,14 @@ fn split_type(kind: u32) -> Result<(u64, u64), Errno> {
     Ok((kind, flags))
 }
 
+/// socket(2). EAFNOSUPPORT, ESOCKTNOSUPPORT, EPROTONOSUPPORT; EPERM for raw sockets.
 pub fn socket(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32) -> SysResult {
     let (kind, flags) = split_type(kind)?;
     let sock = k.create_socket(domain, kind, protocol)?;
     Ok(k.open_socket(sock, flags)?)
 }
 
+/// socketpair(2): EOPNOTSUPP for all but Unix sockets. EFAULT leaves no descriptor behind.
 pub fn socketpair(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32, fds: Ptr) -> SysResult {
     let (kind, flags) = split_type(kind)?;
     k.check_user(fds.0, 8, Access::Write)?;
@@ -274,6 +276,7 @@ pub fn socketpair(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32, fds: P
     Ok(0)
 }
 
+/// bind(2). EADDRINUSE, EADDRNOTAVAIL; EACCES for low ports.
 pub fn bind(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
     let (_, sock) = k.sock(fd)?;
     let addr = k.read_address(addr, len)?;
@@ -361,15 +364,31 @@ impl Ctx<'_> {
     }
 }
 
+/// connect(2). EINPROGRESS for a socket that does not block, EALREADY, EISCONN, ECONNREFUSED.
 pub fn connect(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
     let (file, sock) = k.sock(fd)?;
-    let addr = k.read_address(addr, len)?;
+    let addr = match k.progress() {
+        Some(Progress::Connect(addr)) => addr.clone(),
+        _ => k.read_address(addr, len)?,
+    };
+    // After a sleep Linux looks at the timeout, then at signals, and only then whether there is a connection
+    // (__inet_stream_connect, unix_stream_connect).
+    if let Some(stop) = k.sleep_on()
+        && !k.timed_out()
+        && k.node.signal_deliverable(k.tid)
+    {
+        return stop;
+    }
     let nonblock = k.node.files[file].nonblocking();
     let timeout = k.generic(sock)?.sndtimeo;
-    match sock {
+    let mut result = match sock {
         Sock::Inet(id) => connect_inet(k, id, &addr, nonblock, timeout),
         Sock::Unix(id) => connect_unix(k, id, &addr, nonblock, timeout),
+    };
+    if let Err(Stop::Block(sleep)) = &mut result {
+        sleep.progress = Progress::Connect(addr);
     }
+    result
 }
 
 fn connect_inet(
@@ -426,6 +445,7 @@ fn connect_unix(
     Ok(0)
 }
 
+/// listen(2). EOPNOTSUPP for datagram sockets.
 pub fn listen(k: &mut Ctx<'_>, fd: Fd, backlog: i32) -> SysResult {
     let (_, sock) = k.sock(fd)?;
     // "If the backlog argument is greater than the value in /proc/sys/net/core/somaxconn, then it is silently capped";
@@ -443,16 +463,17 @@ pub fn listen(k: &mut Ctx<'_>, fd: Fd, backlog: i32) -> SysResult {
     Ok(0)
 }
 
+/// accept(2).
 pub fn accept(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
     accept4(k, fd, addr, len, FdFlags::empty())
 }
 
+/// accept4(2). EMFILE leaves the connection in the queue; with a bad address it is lost.
 pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: FdFlags) -> SysResult {
     if flags.exceeds(FdFlags::O_CLOEXEC | FdFlags::O_NONBLOCK) {
         return err(Errno::EINVAL);
     }
-    let file = k.file_id(fd)?;
-    let sock = k.sock_of(file)?;
+    let (file, sock) = k.sock(fd)?;
     // Before taking a connection: EMFILE leaves it in the queue.
     k.check_free_fd()?;
     let nonblock = k.node.files[file].nonblocking();
@@ -502,6 +523,7 @@ fn accept_inet(
     }
 }
 
+/// getsockname(2).
 pub fn getsockname(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
     let (_, sock) = k.sock(fd)?;
     let bytes = match sock {
@@ -522,6 +544,7 @@ impl Ctx<'_> {
     }
 }
 
+/// getpeername(2). ENOTCONN.
 pub fn getpeername(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
     let (_, sock) = k.sock(fd)?;
     let bytes = k.peer_bytes(sock)?;
@@ -529,6 +552,7 @@ pub fn getpeername(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
     Ok(0)
 }
 
+/// shutdown(2). ENOTCONN; EINVAL for an unknown half.
 pub fn shutdown(k: &mut Ctx<'_>, fd: Fd, how: u32) -> SysResult {
     let (_, sock) = k.sock(fd)?;
     let halves = match u64::from(how) {

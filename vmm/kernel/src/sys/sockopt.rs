@@ -20,6 +20,7 @@ use crate::wait::SysResult;
 /// Longest name of a congestion control (TCP_CA_NAME_MAX).
 const CONGESTION_NAME: usize = 16;
 
+/// setsockopt(2). ENOPROTOOPT for options that the socket does not have.
 pub fn setsockopt(k: &mut Ctx<'_>, fd: Fd, level: u32, name: u32, value: Ptr, len: u32) -> SysResult {
     if (len as i32) < 0 {
         return err(Errno::EINVAL);
@@ -38,6 +39,7 @@ pub fn setsockopt(k: &mut Ctx<'_>, fd: Fd, level: u32, name: u32, value: Ptr, le
     Ok(0)
 }
 
+/// getsockopt(2). ENOPROTOOPT for options that the socket does not have.
 pub fn getsockopt(k: &mut Ctx<'_>, fd: Fd, level: u32, name: u32, value: Ptr, len: Ptr) -> SysResult {
     let (_, sock) = k.sock(fd)?;
     let (level, name) = (u64::from(level), u64::from(name));

@@ -76,13 +76,14 @@ impl Ctx<'_> {
         }
     }
 
+    /// The end of a sleep that was begun before: nothing is read again.
+    fn slept(&self) -> Option<SysResult> {
+        let sleep = self.sleep_on()?;
+        Some(if self.timed_out() { Ok(0) } else { sleep })
+    }
+
     fn sleep(&mut self, deadline: SimTime, rem: Ptr, absolute: bool) -> SysResult {
-        if let Some(r) = &self.resumed
-            && !r.timed_out
-        {
-            return Err(r.wait.clone().into());
-        }
-        if self.timed_out() || deadline <= self.now() {
+        if deadline <= self.now() {
             return Ok(0);
         }
         let wait = Wait::until(Some(deadline));
@@ -117,6 +118,7 @@ impl Ctx<'_> {
     }
 }
 
+/// clock_gettime(2). EINVAL for unknown clocks.
 pub fn clock_gettime(k: &mut Ctx<'_>, clock: i32, tp: Ptr) -> SysResult {
     let ns = k.clock(clock)?;
     k.write_obj(tp, &Timespec::from_ns(ns))?;
@@ -138,6 +140,7 @@ pub fn clock_settime(k: &mut Ctx<'_>, clock: i32, tp: Ptr) -> SysResult {
     err(Errno::EPERM)
 }
 
+/// clock_getres(2). EINVAL for unknown clocks.
 pub fn clock_getres(k: &mut Ctx<'_>, clock: i32, tp: Ptr) -> SysResult {
     // What is measured in ticks: the coarse clocks, and the CPU clocks of the kinds PROF and VIRT, which are below 0 and
     // need a valid number (posix_cpu_clock_getres).
@@ -154,6 +157,7 @@ pub fn clock_getres(k: &mut Ctx<'_>, clock: i32, tp: Ptr) -> SysResult {
     Ok(0)
 }
 
+/// gettimeofday(2).
 pub fn gettimeofday(k: &mut Ctx<'_>, tv: Ptr, tz: Ptr) -> SysResult {
     let ns = k.node.realtime();
     if !tv.is_null() {
@@ -165,6 +169,7 @@ pub fn gettimeofday(k: &mut Ctx<'_>, tv: Ptr, tz: Ptr) -> SysResult {
     Ok(0)
 }
 
+/// time(2).
 pub fn time(k: &mut Ctx<'_>, t: Ptr) -> SysResult {
     let secs = k.node.realtime() / 1_000_000_000;
     if !t.is_null() {
@@ -173,6 +178,7 @@ pub fn time(k: &mut Ctx<'_>, t: Ptr) -> SysResult {
     Ok(secs)
 }
 
+/// times(2): half of the virtual time of calls is shown as user time.
 pub fn times(k: &mut Ctx<'_>, buf: Ptr) -> SysResult {
     let tick = |ns: u64| (ns / 10_000_000) as i64;
     let p = k.process();
@@ -188,14 +194,22 @@ pub fn times(k: &mut Ctx<'_>, buf: Ptr) -> SysResult {
     Ok(k.now().0 / 10_000_000)
 }
 
+/// nanosleep(2): an interruption stores the time left.
 pub fn nanosleep(k: &mut Ctx<'_>, req: Ptr, rem: Ptr) -> SysResult {
+    if let Some(end) = k.slept() {
+        return end;
+    }
     let ts: Timespec = k.read_obj(req)?;
     let ns = ts.to_ns().ok_or(Errno::EINVAL)?;
     let deadline = k.deadline(Some(ns)).unwrap_or(k.now());
     k.sleep(deadline, rem, false)
 }
 
+/// clock_nanosleep(2). EOPNOTSUPP for clocks on which nobody can sleep; CPU clocks stop the run.
 pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: TimerFlags, req: Ptr, rem: Ptr) -> SysResult {
+    if let Some(end) = k.slept() {
+        return end;
+    }
     // A thread has timers on its CPU clock, but cannot sleep on it (no `nsleep` in clock_thread).
     if clock as u64 == c::CLOCK_THREAD_CPUTIME_ID {
         return err(Errno::EOPNOTSUPP);
@@ -218,6 +232,7 @@ pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: TimerFlags, req: Ptr,
     k.sleep(deadline, rem, absolute)
 }
 
+/// getitimer(2).
 pub fn getitimer(k: &mut Ctx<'_>, which: u32, value: Ptr) -> SysResult {
     let shown = match u64::from(which) {
         c::ITIMER_REAL => k.itimer(),
@@ -248,6 +263,7 @@ impl Ctx<'_> {
     }
 }
 
+/// setitimer(2): timers of CPU time stop the run.
 pub fn setitimer(k: &mut Ctx<'_>, which: u32, value: Ptr, old: Ptr) -> SysResult {
     if u64::from(which) > c::ITIMER_PROF {
         return err(Errno::EINVAL);
@@ -271,6 +287,7 @@ pub fn setitimer(k: &mut Ctx<'_>, which: u32, value: Ptr, old: Ptr) -> SysResult
     Ok(0)
 }
 
+/// alarm(2): returns the seconds that the alarm before had left, rounded up.
 pub fn alarm(k: &mut Ctx<'_>, seconds: u32) -> SysResult {
     let now = k.now();
     let left = k.process().itimer.map_or(0, |(at, _)| at.since(now).div_ceil(1_000_000_000));
@@ -278,6 +295,7 @@ pub fn alarm(k: &mut Ctx<'_>, seconds: u32) -> SysResult {
     Ok(left)
 }
 
+/// timer_create(2). EINVAL for unknown clocks and ways to notify.
 pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResult {
     let clock = clock as i32;
     let realtime = k.timer_clock(clock, Errno::EOPNOTSUPP)?;
@@ -312,6 +330,7 @@ pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResu
     Ok(0)
 }
 
+/// timer_settime(2).
 pub fn timer_settime(k: &mut Ctx<'_>, id: i32, flags: TimerFlags, value: Ptr, old: Ptr) -> SysResult {
     let spec: Itimerspec = k.read_obj(value)?;
     let timer = k.process().timers.get(&id).ok_or(Errno::EINVAL)?;
@@ -329,16 +348,19 @@ pub fn timer_settime(k: &mut Ctx<'_>, id: i32, flags: TimerFlags, value: Ptr, ol
     Ok(0)
 }
 
+/// timer_gettime(2).
 pub fn timer_gettime(k: &mut Ctx<'_>, id: i32, value: Ptr) -> SysResult {
     let shown = k.process().timers.get(&id).ok_or(Errno::EINVAL)?.schedule.show(k.now());
     k.write_obj(value, &shown)?;
     Ok(0)
 }
 
+/// timer_getoverrun(2).
 pub fn timer_getoverrun(k: &mut Ctx<'_>, id: i32) -> SysResult {
     Ok(k.process().timers.get(&id).ok_or(Errno::EINVAL)?.overrun)
 }
 
+/// timer_delete(2).
 pub fn timer_delete(k: &mut Ctx<'_>, id: i32) -> SysResult {
     let timer = k.process_mut().timers.remove(&id).ok_or(Errno::EINVAL)?;
     let key = TimerKey::Posix(k.pid, id);
@@ -346,6 +368,7 @@ pub fn timer_delete(k: &mut Ctx<'_>, id: i32) -> SysResult {
     Ok(0)
 }
 
+/// timerfd_create(2). EINVAL for clocks of CPU time.
 pub fn timerfd_create(k: &mut Ctx<'_>, clock: u32, flags: FdFlags) -> SysResult {
     let clock = clock as i32;
     if flags.exceeds(FdFlags::O_CLOEXEC | FdFlags::O_NONBLOCK) {
@@ -370,6 +393,7 @@ fn timerfd(k: &Ctx<'_>, fd: Fd) -> SysResult<TimerFdId> {
     }
 }
 
+/// timerfd_settime(2): forgets expirations that were not read.
 pub fn timerfd_settime(k: &mut Ctx<'_>, fd: Fd, flags: TimerFlags, value: Ptr, old: Ptr) -> SysResult {
     if flags.exceeds(TimerFlags::TIMER_ABSTIME | TimerFlags::TFD_TIMER_CANCEL_ON_SET) {
         return err(Errno::EINVAL);
@@ -388,6 +412,7 @@ pub fn timerfd_settime(k: &mut Ctx<'_>, fd: Fd, flags: TimerFlags, value: Ptr, o
     Ok(0)
 }
 
+/// timerfd_gettime(2).
 pub fn timerfd_gettime(k: &mut Ctx<'_>, fd: Fd, value: Ptr) -> SysResult {
     let id = timerfd(k, fd)?;
     let shown = k.node.timerfds[id].schedule.show(k.now());

@@ -22,7 +22,7 @@ const STREAM_FRAGS: usize = 32768;
 const DATAGRAM_FRAGS: usize = 17 * PAGE;
 
 /// What goes along with a message.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ancillary {
     /// SCM_RIGHTS: descriptions, each with a reference that belongs to the message once it was sent.
     pub files: Vec<FileId>,
@@ -33,7 +33,7 @@ pub struct Ancillary {
 }
 
 /// A message on its way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message {
     data: Vec<u8>,
     /// Bytes of it that were read.
@@ -80,6 +80,36 @@ fn truesize(len: usize, head: usize, frags: usize) -> usize {
 }
 
 impl UnixSockets {
+    /// Most bytes of one message of a stream. "Keep two messages in the pipe so it schedules better" (af_unix.c).
+    pub fn stream_piece(&self, id: UnixId) -> usize {
+        (self.sockets[id].sndbuf as usize / 2 - 64).min(STREAM_HEAD + STREAM_FRAGS)
+    }
+
+    /// Whether a sender that sleeps for room has something to do: it is woken when the socket becomes writable, or fails.
+    pub fn sender_may_go_on(&self, id: UnixId) -> bool {
+        let s = &self.sockets[id];
+        s.writable() || s.error.is_some() || s.shut_write || !matches!(s.peer, Peer::Alive(_))
+    }
+
+    /// As [`UnixSockets::sender_may_go_on`], for packets, which may have no peer.
+    pub fn packet_may_go_on(&self, id: UnixId) -> bool {
+        let s = &self.sockets[id];
+        s.writable() || s.error.is_some() || s.shut_write
+    }
+
+    /// How many bytes the first messages of a stream have, of which at most `max` are wanted and which end within `room`.
+    pub fn whole_messages(&self, id: UnixId, max: u64, room: u64) -> u64 {
+        let mut whole = 0;
+        for message in &self.sockets[id].queue {
+            let n = (message.left() as u64).min(max - whole);
+            if n == 0 || whole + n > room {
+                break;
+            }
+            whole += n;
+        }
+        whole
+    }
+
     /// Sends on a stream: what fits, at least one byte. ENOTCONN, EPIPE (the caller raises SIGPIPE), a pending error;
     /// `Until` itself when the buffer is full. Descriptions travel with the first byte.
     pub fn send_stream(&mut self, id: UnixId, data: &[u8], anc: Ancillary) -> Result<usize, Stall> {
@@ -104,8 +134,7 @@ impl UnixSockets {
             {
                 return Err(error.into());
             }
-            // "Keep two messages in the pipe so it schedules better" (af_unix.c).
-            let most = (s.sndbuf as usize / 2 - 64).min(STREAM_HEAD + STREAM_FRAGS);
+            let most = self.stream_piece(id);
             if self.sockets[peer].shut_read {
                 self.not_sent(id);
                 return if sent > 0 { Ok(sent) } else { Err(Errno::EPIPE.into()) };

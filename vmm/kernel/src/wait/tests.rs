@@ -90,7 +90,7 @@ fn reads_find_data() {
     };
     finds(nr::read, pipe, put_byte);
     let socket = |b: &mut Bench| {
-        assert_eq!(pair(b, nr::socketpair, &[c::AF_UNIX, c::SOCK_STREAM, 0]), [READ, WRITE]);
+        assert_eq!(pair(b, nr::socketpair, &[c::AF_UNIX, c::SOCK_DGRAM, 0]), [READ, WRITE]);
         read_args(b)
     };
     finds(nr::read, socket, put_byte);
@@ -103,6 +103,21 @@ fn reads_find_data() {
         let one = b.put_as(other, &1u64.to_le_bytes());
         b.call_as(other, nr::write, &[READ, one, 8]).expect("write");
     });
+}
+
+/// As in `unix_stream_read_generic`, which asks for signals right after the sleep.
+#[test]
+fn reads_of_unix_streams_find_signals_first() {
+    let socket = |b: &mut Bench| {
+        assert_eq!(pair(b, nr::socketpair, &[c::AF_UNIX, c::SOCK_STREAM, 0]), [READ, WRITE]);
+        read_args(b)
+    };
+    for call in [nr::read, nr::recvfrom] {
+        let [first, last, alone, plain] = ends(call, socket, put_byte);
+        assert_eq!(plain, Ok(1), "call {call}");
+        assert!(alone.is_err(), "call {call}: {alone:?}");
+        assert_eq!([first, last], [alone; 2], "call {call}, with the signal first and last");
+    }
 }
 
 #[test]

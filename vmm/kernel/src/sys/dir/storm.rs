@@ -10,7 +10,6 @@ use bloodhound_decisions::Dice;
 
 use crate::dispatch::Outcome;
 use crate::ids::*;
-use crate::task::TaskState;
 use crate::testing::Bench;
 
 const CALLS: [&str; 90] = [
@@ -256,21 +255,17 @@ impl Storm {
             node.task_mut(tid).pending.discard(u64::MAX);
             return;
         }
-        let TaskState::Blocked(wait) = self.bench.node.task(tid).state.clone() else {
-            panic!("{name} does not sleep")
-        };
+        let before = self.bench.node.clone();
         self.bench.node.wake(tid, false);
         let outcome = self
             .bench
             .node
             .resume_syscall(tid, &mut Outside::new(&mut self.bench.base, &mut self.bench.decisions));
         assert_eq!(outcome, Outcome::Blocked, "{name} {args:x?} ends when woken for nothing");
-        let TaskState::Blocked(same) = self.bench.node.task(tid).state.clone() else { panic!("{name}") };
-        assert_eq!(wait, same, "{name} sleeps differently when woken for nothing");
+        let differ = self.bench.node.differences(&before);
+        assert!(differ.is_empty(), "{name} {args:x?} changes {differ:?} when woken for nothing");
         // Give up, as if a signal had come.
-        self.bench.node.wake(tid, false);
-        let task = self.bench.node.task_mut(tid);
-        (task.resumed, task.in_syscall) = (None, false);
+        self.bench.node.abandon_call(tid, &mut self.bench.base);
     }
 }
 

@@ -24,8 +24,8 @@ const OPTMEM_MAX: u64 = 20480;
 const MAX_FDS: usize = 253;
 
 /// Ancillary data of a message to send. The files have no reference for the message yet.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Control {
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Control {
     pub(crate) unix: Ancillary,
 }
 
@@ -92,7 +92,9 @@ impl Ctx<'_> {
                 for fd in data.chunks_exact(4) {
                     let fd = i32::from_le_bytes([fd[0], fd[1], fd[2], fd[3]]);
                     // O_PATH descriptors may be passed.
-                    control.unix.files.push(self.fd(Fd(fd))?.file);
+                    let entry = self.fd(Fd(fd))?;
+                    self.pins.add(Fd(fd), entry);
+                    control.unix.files.push(entry.file);
                 }
                 Ok(())
             }

@@ -1,6 +1,5 @@
 //! The one way out of and the one way into a socket, for each kind of socket.
 
-use std::borrow::Cow;
 use std::net::SocketAddr;
 
 use bloodhound_abi::Errno;
@@ -9,13 +8,14 @@ use bloodhound_abi::structs::Ucred;
 use bloodhound_net::{Proto, ReadyFlags, SocketId};
 use zerocopy::IntoBytes;
 
-use super::{CHUNK, Got, Incoming, Outgoing, Sink, Source};
+use super::{CHUNK, Got, Incoming, Outgoing};
 use crate::ctx::*;
 use crate::ids::*;
+use crate::mm::Access;
 use crate::socket::{Address, inet_bytes, unix_bytes};
 use crate::sys::socket::Sock;
 use crate::unix::{Ancillary, Kind, Received, Stall};
-use crate::wait::{Object, Restart, Resume, Stop, SysResult};
+use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait, WaitOn};
 
 /// Largest length of a UDP datagram that is looked at at all.
 const UDP_LEN_MAX: u64 = 0xffff;
@@ -24,24 +24,38 @@ const NOBODY: u32 = 65534;
 
 impl Ctx<'_> {
     /// Sends a message, or what is left of one whose sending slept; the result counts from its start.
-    pub(super) fn send_message(&mut self, sock: Sock, msg: &Outgoing<'_>) -> SysResult {
+    pub(super) fn send_message(&mut self, sock: Sock, mut msg: Outgoing) -> SysResult {
         if msg.flags.contains(MsgFlags::MSG_OOB) {
             return err(Errno::EOPNOTSUPP);
         }
-        match sock {
-            Sock::Inet(id) if self.inet(id)?.proto == Proto::Tcp => self.send_tcp(id, msg),
-            Sock::Inet(id) => self.send_udp(id, msg),
-            Sock::Unix(id) if self.node.unix.get(id).kind == Kind::Stream => self.send_unix_stream(id, msg),
-            Sock::Unix(id) => self.send_unix_packet(id, msg),
+        let mut result = match sock {
+            Sock::Inet(id) if self.inet(id)?.proto == Proto::Tcp => self.send_tcp(id, &mut msg),
+            Sock::Inet(id) => self.send_udp(id, &msg),
+            Sock::Unix(id) if self.node.unix.get(id).kind == Kind::Stream => {
+                self.send_unix_stream(id, &mut msg)
+            }
+            Sock::Unix(id) => self.send_unix_packet(id, &msg),
+        };
+        match &mut result {
+            Ok(sent) => self.charge_moved(*sent),
+            Err(Stop::Block(sleep)) => {
+                self.charge_moved(msg.done);
+                sleep.progress = Progress::Send(Box::new(msg));
+            }
+            Err(_) => {}
         }
+        result
     }
 
-    /// A part of the message's bytes; large ones in the program come in pieces.
-    fn source_chunk<'a>(&mut self, source: &Source<'a>, from: u64) -> Result<Cow<'a, [u8]>, Errno> {
-        match source {
-            Source::Bytes(bytes) => Ok(Cow::Borrowed(&bytes[from as usize..])),
-            Source::User(segments) => Ok(Cow::Owned(self.read_segments(segments, from, CHUNK)?)),
-        }
+    /// Whether a signal ends the sleep of this call before it looks whether it could go on: where Linux, after a sleep, asks
+    /// `signal_pending` first.
+    fn signal_first(&self) -> bool {
+        self.resumed.is_some() && self.node.signal_deliverable(self.tid)
+    }
+
+    /// Whether the call has slept until this object changes.
+    fn slept_on(&self, object: Object) -> bool {
+        self.resumed.as_ref().is_some_and(|r| r.wait.on.contains(&WaitOn::Object(object)))
     }
 
     /// The end of a transfer that cannot go on after `done` bytes: a short count, EAGAIN, or sleep.
@@ -49,11 +63,13 @@ impl Ctx<'_> {
         if self.must_not_sleep(nonblock, timeout) {
             return if done > 0 { Ok(done) } else { err(Errno::EAGAIN) };
         }
-        let mut wait = self.socket_wait(object, timeout).resume(Resume::Done(done));
-        if done > 0 {
-            wait = wait.restart(Restart::Partial(done));
-        }
-        Err(wait.into())
+        Err(self.partial_wait(object, done, timeout).into())
+    }
+
+    /// The wait of a transfer of which `done` bytes have gone: a signal ends it with them.
+    fn partial_wait(&self, object: Object, done: u64, timeout: Option<u64>) -> Wait {
+        let wait = self.socket_wait(object, timeout);
+        if done > 0 { wait.restart(Restart::Partial(done)) } else { wait }
     }
 
     /// EPIPE with its signal, unless the caller does not want it.
@@ -64,25 +80,30 @@ impl Ctx<'_> {
         err(Errno::EPIPE)
     }
 
-    fn send_tcp(&mut self, id: SocketId, msg: &Outgoing<'_>) -> SysResult {
+    fn send_tcp(&mut self, id: SocketId, msg: &mut Outgoing) -> SysResult {
         if msg.flags.contains(MsgFlags::MSG_FASTOPEN) {
             // As with net.ipv4.tcp_fastopen without its client bit; programs connect first then.
             return err(Errno::EOPNOTSUPP);
         }
         let (total, timeout) = (msg.source.len(), self.inet(id)?.generic.sndtimeo);
-        let mut done = self.bytes_done().min(total);
-        // Who sleeps for room waits for as much as makes the socket writable (the kernel's sk_stream_write_space), not for
-        // the first byte.
-        let ready = ReadyFlags::WRITE | ReadyFlags::ERR | ReadyFlags::HUP;
-        if self.resumed.is_some() && !self.node.net.readiness(id).intersects(ready) {
-            return self.short(Object::Inet(id), done, msg.nonblock, timeout);
+        let ready = self.node.net.readiness(id);
+        // After a sleep sk_stream_wait_memory looks for errors, the timeout, a signal and room, in this order. Who sleeps for
+        // room waits for as much as makes the socket writable (sk_stream_write_space), not for the first byte.
+        if self.resumed.is_some() && !ready.intersects(ReadyFlags::ERR | ReadyFlags::HUP) {
+            if self.timed_out() || !ready.contains(ReadyFlags::WRITE) && !self.signal_first() {
+                return self.short(Object::Inet(id), msg.done, msg.nonblock, timeout);
+            }
+            if self.signal_first() {
+                return Err(self.partial_wait(Object::Inet(id), msg.done, timeout).into());
+            }
         }
         loop {
+            let done = msg.done;
             // An error that comes after part of the data stays for the next call.
             if done > 0 && (done == total || self.node.net.readiness(id).contains(ReadyFlags::ERR)) {
                 return Ok(done);
             }
-            let data = match self.source_chunk(&msg.source, done) {
+            let data = match self.source_bytes(&msg.source, done, CHUNK) {
                 Ok(data) => data,
                 Err(_) if done > 0 => return Ok(done),
                 Err(e) => return err(e),
@@ -90,18 +111,20 @@ impl Ctx<'_> {
             let more = msg.flags.contains(MsgFlags::MSG_MORE) || done + (data.len() as u64) < total;
             let now = self.now();
             match self.node.net.send(id, &data, more, now) {
-                Ok(n) if done + n as u64 == total => return Ok(total),
-                Ok(0) => return self.short(Object::Inet(id), done, msg.nonblock, timeout),
-                Ok(n) => done += n as u64,
+                Ok(0) if total > 0 => return self.short(Object::Inet(id), done, msg.nonblock, timeout),
+                Ok(n) => msg.done += n as u64,
                 Err(Errno::EAGAIN) => return self.short(Object::Inet(id), done, msg.nonblock, timeout),
                 Err(_) if done > 0 => return Ok(done),
                 Err(Errno::EPIPE) => return self.broken_pipe(msg.flags),
                 Err(e) => return err(e),
             }
+            if msg.done == total {
+                return Ok(total);
+            }
         }
     }
 
-    fn send_udp(&mut self, id: SocketId, msg: &Outgoing<'_>) -> SysResult {
+    fn send_udp(&mut self, id: SocketId, msg: &Outgoing) -> SysResult {
         if msg.source.len() > UDP_LEN_MAX {
             return err(Errno::EMSGSIZE);
         }
@@ -113,23 +136,29 @@ impl Ctx<'_> {
             Some(addr) => udp_target(addr, v6)?,
             None => None,
         };
-        let data = self.source_chunk(&msg.source, 0)?;
+        let data = self.source_bytes(&msg.source, 0, UDP_LEN_MAX)?;
         let now = self.now();
         Ok(self.node.net.send_to(id, &data, to, now)? as u64)
     }
 
-    fn send_unix_stream(&mut self, id: UnixId, msg: &Outgoing<'_>) -> SysResult {
+    fn send_unix_stream(&mut self, id: UnixId, msg: &mut Outgoing) -> SysResult {
         if msg.to.is_some() {
             let connected = self.node.unix.peer_name(id).is_ok();
             return err(if connected { Errno::EISCONN } else { Errno::EOPNOTSUPP });
         }
         let (total, timeout) = (msg.source.len(), self.node.unix.get(id).generic.sndtimeo);
-        let mut done = self.bytes_done().min(total);
+        // Who sleeps for room is woken when the socket is writable (unix_write_space), not when the first byte fits.
+        if self.woken_by_event_only() && !self.node.unix.sender_may_go_on(id) {
+            return self.short(Object::Unix(id), msg.done, msg.nonblock, timeout);
+        }
         loop {
+            let done = msg.done;
             if done > 0 && done == total {
                 return Ok(done);
             }
-            let data = match self.source_chunk(&msg.source, done) {
+            // A message of the socket takes all of its bytes or none.
+            let piece = self.node.unix.stream_piece(id) as u64;
+            let data = match self.source_bytes(&msg.source, done, piece) {
                 Ok(data) => data,
                 Err(_) if done > 0 => return Ok(done),
                 Err(e) => return err(e),
@@ -141,12 +170,14 @@ impl Ctx<'_> {
             let result = self.pass_files(anc, |k, anc| k.node.unix.send_stream(id, &data, anc));
             self.node.settle_unix(self.outside.base);
             match result {
-                Ok(n) if done + n as u64 == total => return Ok(total),
-                Ok(n) => done += n as u64,
+                Ok(n) => msg.done += n as u64,
                 Err(Stall::Until(on)) => return self.short(Object::Unix(on), done, msg.nonblock, timeout),
                 Err(Stall::Errno(_)) if done > 0 => return Ok(done),
                 Err(Stall::Errno(Errno::EPIPE)) => return self.broken_pipe(msg.flags),
                 Err(Stall::Errno(e)) => return err(e),
+            }
+            if msg.done == total {
+                return Ok(total);
             }
         }
     }
@@ -170,7 +201,7 @@ impl Ctx<'_> {
         result
     }
 
-    fn send_unix_packet(&mut self, id: UnixId, msg: &Outgoing<'_>) -> SysResult {
+    fn send_unix_packet(&mut self, id: UnixId, msg: &Outgoing) -> SysResult {
         let socket = self.node.unix.get(id);
         let (kind, timeout) = (socket.kind, socket.generic.sndtimeo);
         let name = match &msg.to {
@@ -179,6 +210,10 @@ impl Ctx<'_> {
         };
         if kind == Kind::Datagram || self.node.unix.peer_name(id).is_ok() {
             self.autobind_for_credentials(id)?;
+        }
+        let slept_for_room = self.slept_on(Object::Unix(id)) && self.woken_by_event_only();
+        if slept_for_room && !self.node.unix.packet_may_go_on(id) {
+            return Err(self.socket_wait(Object::Unix(id), timeout).into());
         }
         // The receiver is looked up last, when the message could go.
         let checked = self.node.unix.check_packet(id, name.is_some(), msg.source.len() as usize);
@@ -190,10 +225,7 @@ impl Ctx<'_> {
             })?),
             None => None,
         };
-        let data = match &msg.source {
-            Source::Bytes(bytes) => Cow::Borrowed(*bytes),
-            Source::User(segments) => Cow::Owned(self.read_segments(segments, 0, segments.total)?),
-        };
+        let data = self.source_bytes(&msg.source, 0, msg.source.len())?;
         // An empty packet is a message too and takes its files: hence the 1.
         let anc = msg.control.unix.clone();
         let result =
@@ -202,8 +234,8 @@ impl Ctx<'_> {
         Ok(sent - 1)
     }
 
-    /// Receives a message. Flags that Linux ignores are ignored.
-    pub(super) fn recv_message(&mut self, sock: Sock, want: &Incoming<'_>) -> SysResult<Got> {
+    /// Receives a message, or what is left of one whose reception slept. Flags that Linux ignores are ignored.
+    pub(super) fn recv_message(&mut self, sock: Sock, mut want: Incoming) -> SysResult<Got> {
         let tcp = matches!(sock, Sock::Inet(id) if self.inet(id)?.proto == Proto::Tcp);
         if want.flags.contains(MsgFlags::MSG_OOB) && (tcp || matches!(sock, Sock::Unix(_))) {
             // There never is urgent data: EINVAL on TCP says just that.
@@ -212,62 +244,59 @@ impl Ctx<'_> {
         if want.flags.contains(MsgFlags::MSG_ERRQUEUE) && matches!(sock, Sock::Inet(_)) {
             return err(Errno::EAGAIN);
         }
-        match sock {
-            Sock::Inet(id) if tcp => self.recv_tcp(id, want),
-            Sock::Inet(id) => self.recv_udp(id, want),
-            Sock::Unix(id) if self.node.unix.get(id).kind == Kind::Stream => self.recv_unix_stream(id, want),
-            Sock::Unix(id) => self.recv_unix_packet(id, want),
+        let mut result = match sock {
+            Sock::Inet(id) if tcp => self.recv_tcp(id, &mut want),
+            Sock::Inet(id) => self.recv_udp(id, &want),
+            Sock::Unix(id) if self.node.unix.get(id).kind == Kind::Stream => {
+                self.recv_unix_stream(id, &mut want)
+            }
+            Sock::Unix(id) => self.recv_unix_packet(id, &want),
+        };
+        match &mut result {
+            Ok(got) => self.charge_moved(got.value),
+            Err(Stop::Block(sleep)) => {
+                self.charge_moved(want.done);
+                sleep.progress = Progress::Receive(Box::new(want));
+            }
+            Err(_) => {}
+        }
+        result
+    }
+
+    /// How many bytes a stream must have before the call returns ("target" of tcp_recvmsg).
+    fn target(&self, want: &Incoming, lowat: u64) -> u64 {
+        match want.buffers.len() {
+            len if want.flags.contains(MsgFlags::MSG_WAITALL) => len,
+            len => lowat.min(len).max(1),
         }
     }
 
-    /// Stores received bytes at offset `done` of the sink.
-    fn deliver(&mut self, want: &Incoming<'_>, got: &mut Got, done: u64, data: Vec<u8>) -> Result<(), Errno> {
-        match want.sink {
-            Sink::Collect(_) if got.data.is_empty() => got.data = data,
-            Sink::Collect(_) => got.data.extend_from_slice(&data),
-            Sink::User(segments) => self.write_segments(segments, done, &data)?,
-        }
-        Ok(())
-    }
-
-    /// How many bytes a stream must have before the call returns ("target" of tcp_recvmsg). A collected read cannot be
-    /// taken up after a sleep and so takes what is there.
-    fn target(&self, want: &Incoming<'_>, lowat: u64) -> u64 {
-        match want.sink {
-            Sink::Collect(_) => 1,
-            _ if want.flags.contains(MsgFlags::MSG_WAITALL) => want.sink.len(),
-            _ => lowat.min(want.sink.len()).max(1),
-        }
-    }
-
-    /// Checks the next `len` bytes of the sink: unread data must stay if it cannot be stored.
-    fn check_sink(&mut self, want: &Incoming<'_>, done: u64, len: u64) -> Result<(), Errno> {
-        match want.sink {
-            Sink::User(segments) => self.check_segments(segments, done, len),
-            Sink::Collect(_) => Ok(()),
-        }
-    }
-
-    fn recv_tcp(&mut self, id: SocketId, want: &Incoming<'_>) -> SysResult<Got> {
-        let (total, timeout) = (want.sink.len(), self.inet(id)?.generic.rcvtimeo);
+    fn recv_tcp(&mut self, id: SocketId, want: &mut Incoming) -> SysResult<Got> {
+        let (total, timeout) = (want.buffers.len(), self.inet(id)?.generic.rcvtimeo);
         let target = self.target(want, u64::from(self.node.net.options(id)?.rcvlowat));
         let peek = want.flags.contains(MsgFlags::MSG_PEEK);
         // "MSG_TRUNC ... causes the received bytes of data to be discarded, rather than passed back" (tcp(7)).
         let discard = want.flags.contains(MsgFlags::MSG_TRUNC);
-        let mut got = Got::default();
-        let mut done = self.bytes_done();
+        // Who sleeps is woken when SO_RCVLOWAT bytes are there (tcp_data_ready), whatever the call has taken before.
+        let ready = ReadyFlags::READ | ReadyFlags::RDHUP | ReadyFlags::HUP | ReadyFlags::ERR;
+        if self.woken_by_event_only() && !self.node.net.readiness(id).intersects(ready) {
+            want.done = self.short(Object::Inet(id), want.done, want.nonblock, timeout)?;
+            return Ok(Got { value: want.done, ..Got::default() });
+        }
         loop {
+            let done = want.done;
             let here = self.node.net.readiness(id);
             if done > 0 && here.contains(ReadyFlags::ERR) {
                 break;
             }
             let there = self.node.net.readable_bytes(id).unwrap_or(0) as u64;
             let n = (total - done).min(there);
-            if !discard && let Err(e) = self.check_sink(want, done, n) {
+            // What is there lies in one buffer, which is copied as a whole or not at all (skb_copy_datagram_iter).
+            if !discard && self.good(&want.buffers, done, n, Access::Write) < n {
                 if done > 0 {
                     break;
                 }
-                return err(e);
+                return err(Errno::EFAULT);
             }
             // With nothing to read or no room a byte is asked for all the same, unseen: it tells of the end and of errors.
             let probe = n == 0;
@@ -277,32 +306,31 @@ impl Ctx<'_> {
                 Ok(0) => break,
                 Ok(_) if probe => break,
                 Ok(n) => {
-                    buf.truncate(n);
                     if !discard {
-                        self.deliver(want, &mut got, done, buf)?;
+                        self.copy_out(&want.buffers, done, &buf[..n])?;
                     }
-                    done += n as u64;
                     let ended = here.intersects(ReadyFlags::RDHUP | ReadyFlags::HUP);
-                    if peek && done < target && !ended && !self.must_not_sleep(want.nonblock, timeout) {
+                    let seen = done + n as u64;
+                    if peek && seen < target && !ended && !self.must_not_sleep(want.nonblock, timeout) {
                         return Err(self.socket_wait(Object::Inet(id), timeout).into());
                     }
-                    if done >= target || peek {
+                    want.done = seen;
+                    if seen >= target || peek {
                         break;
                     }
                 }
                 Err(Errno::EAGAIN) => {
-                    done = self.short(Object::Inet(id), done, want.nonblock, timeout)?;
+                    want.done = self.short(Object::Inet(id), done, want.nonblock, timeout)?;
                     break;
                 }
                 Err(_) if done > 0 => break,
                 Err(e) => return err(e),
             }
         }
-        got.value = done;
-        Ok(got)
+        Ok(Got { value: want.done, ..Got::default() })
     }
 
-    fn recv_udp(&mut self, id: SocketId, want: &Incoming<'_>) -> SysResult<Got> {
+    fn recv_udp(&mut self, id: SocketId, want: &Incoming) -> SysResult<Got> {
         let timeout = self.inet(id)?.generic.rcvtimeo;
         let datagram = match self.node.net.recv_from(id, want.flags.contains(MsgFlags::MSG_PEEK)) {
             Ok(datagram) => datagram,
@@ -314,61 +342,78 @@ impl Ctx<'_> {
             Err(e) => return err(e),
         };
         let whole = datagram.data.len() as u64;
-        let n = whole.min(want.sink.len());
+        let n = whole.min(want.buffers.len());
         let control = self.datagram_control(id, datagram.dst)?;
         let mut got = Got { name: inet_bytes(datagram.src), control, ..Got::default() };
-        self.deliver(want, &mut got, 0, datagram.data[..n as usize].to_vec())?;
+        // With a bad address the datagram is lost, as on Linux (udp_recvmsg).
+        self.copy_out(&want.buffers, 0, &datagram.data[..n as usize])?;
         truncation(&mut got, want.flags, n, whole);
         Ok(got)
     }
 
-    fn recv_unix_stream(&mut self, id: UnixId, want: &Incoming<'_>) -> SysResult<Got> {
+    fn recv_unix_stream(&mut self, id: UnixId, want: &mut Incoming) -> SysResult<Got> {
         let socket = self.node.unix.get(id);
-        let (total, timeout) = (want.sink.len(), socket.generic.rcvtimeo);
+        let (total, timeout) = (want.buffers.len(), socket.generic.rcvtimeo);
         let lowat = socket.generic.kept.get(&(c::SOL_SOCKET, c::SO_RCVLOWAT)).map_or(1, |v| *v as u64);
         let target = self.target(want, lowat);
         let peek = want.flags.contains(MsgFlags::MSG_PEEK);
+        // "if (signal_pending(current)) { err = sock_intr_errno(timeo); [...] goto out; }" comes right after the sleep
+        // (unix_stream_read_generic).
+        if self.signal_first() {
+            return Err(self.partial_wait(Object::Unix(id), want.done, timeout).into());
+        }
         let mut got = Got::default();
-        let mut done = self.bytes_done();
         loop {
-            let there = self.node.unix.readable_bytes(id).unwrap_or(0) as u64;
-            if let Err(e) = self.check_sink(want, done, (total - done).min(there)) {
+            let done = want.done;
+            let Some(max) = self.stream_room(id, want) else {
                 if done > 0 {
                     break;
                 }
-                return err(e);
-            }
-            let result = self.node.unix.recv_stream(id, (total - done) as usize, peek);
+                return err(Errno::EFAULT);
+            };
+            let result = self.node.unix.recv_stream(id, max as usize, peek);
             self.node.settle_unix(self.outside.base);
             match result {
                 Ok(mut received) => {
                     let stop = received.stop;
                     let data = std::mem::take(&mut received.data);
-                    let n = data.len() as u64;
-                    self.deliver(want, &mut got, done, data)?;
-                    done += n;
+                    self.copy_out(&want.buffers, done, &data)?;
+                    want.done += data.len() as u64;
                     self.take_ancillary(id, &mut got, received, peek);
-                    if stop || done >= target || done == total {
+                    if stop || want.done >= target || want.done == total {
                         break;
                     }
                 }
                 Err(Stall::Until(on)) => {
-                    done = self.short(Object::Unix(on), done, want.nonblock, timeout)?;
+                    want.done = self.short(Object::Unix(on), done, want.nonblock, timeout)?;
                     break;
                 }
                 Err(Stall::Errno(_)) if done > 0 => break,
                 Err(Stall::Errno(e)) => return err(e),
             }
         }
-        got.value = done;
+        got.value = want.done;
         Ok(got)
     }
 
-    fn recv_unix_packet(&mut self, id: UnixId, want: &Incoming<'_>) -> SysResult<Got> {
+    /// How many bytes may be taken of a stream. Of a message that cannot be stored as far as it is wanted nothing is taken
+    /// (unix_stream_read_actor); `None` if that is the first.
+    fn stream_room(&mut self, id: UnixId, want: &Incoming) -> Option<u64> {
+        let left = want.buffers.len() - want.done;
+        let there = (self.node.unix.readable_bytes(id).unwrap_or(0) as u64).min(left);
+        let good = self.good(&want.buffers, want.done, there, Access::Write);
+        if good == there {
+            return Some(left);
+        }
+        let whole = self.node.unix.whole_messages(id, left, good);
+        (whole > 0).then_some(whole)
+    }
+
+    fn recv_unix_packet(&mut self, id: UnixId, want: &Incoming) -> SysResult<Got> {
         let timeout = self.node.unix.get(id).generic.rcvtimeo;
         let peek = want.flags.contains(MsgFlags::MSG_PEEK);
         let sleeps = !self.must_not_sleep(want.nonblock, timeout);
-        let result = self.node.unix.recv_packet(id, want.sink.len() as usize, peek, sleeps);
+        let result = self.node.unix.recv_packet(id, want.buffers.len() as usize, peek, sleeps);
         let mut received = self.unix_result(result, want.nonblock, timeout)?;
         if received.end {
             return Ok(Got::default());
@@ -376,7 +421,8 @@ impl Ctx<'_> {
         let data = std::mem::take(&mut received.data);
         let (n, whole) = (data.len() as u64, received.whole as u64);
         let mut got = Got::default();
-        let stored = self.deliver(want, &mut got, 0, data);
+        // With a bad address the message is lost, as on Linux (unix_dgram_recvmsg).
+        let stored = self.copy_out(&want.buffers, 0, &data);
         self.take_ancillary(id, &mut got, received, peek);
         if let Err(e) = stored {
             let files = std::mem::take(&mut got.files);

@@ -237,7 +237,7 @@ fn sendfile_to_a_full_socket_goes_on_where_it_was() {
     while got.len() < 400_000 {
         let n = b.call_as(reader, nr::read, &[r as u64, at, 65536]).unwrap();
         got.extend(b.get_as(reader, at, n as usize));
-        if b.node.task(b.tid).in_syscall && !b.sleeps(b.tid) {
+        if b.node.task(b.tid).woken.is_some() {
             let _more = b.node.resume_syscall(b.tid, &mut Outside::new(&mut b.base, &mut b.decisions));
         }
     }

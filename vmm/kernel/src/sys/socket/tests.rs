@@ -143,7 +143,7 @@ fn a_sleeping_send_goes_on_and_a_signal_makes_it_short() {
     let mut got = 0;
     while got < 400_000 {
         got += b.call(nr::recvfrom, &[y, at, 100_000, 0, 0, 0]).unwrap();
-        if b.node.task(other).in_syscall && !b.sleeps(other) {
+        if b.node.task(other).woken.is_some() {
             let _more = b.node.resume_syscall(other, &mut Outside::new(&mut b.base, &mut b.decisions));
         }
     }

@@ -1,0 +1,72 @@
+//! signalfd(2): pending signals as records to be read.
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::{Siginfo, SignalfdSiginfo};
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::buffers::Buffers;
+use crate::ctx::{Ctx, err};
+use crate::ids::*;
+use crate::wait::{Object, SysResult, Wait};
+
+impl Ctx<'_> {
+    /// read(2) of a signalfd: as many signals as there are and fit. One that cannot be stored is lost, as on Linux
+    /// (signalfd_read); EFAULT if it is the first.
+    pub(crate) fn signalfd_read(&mut self, id: SignalFdId, to: &Buffers, nonblock: bool) -> SysResult {
+        let size = size_of::<SignalfdSiginfo>() as u64;
+        if to.len() < size {
+            return err(Errno::EINVAL);
+        }
+        let mask = self.node.signalfds[id].mask;
+        let mut done = 0;
+        while done + size <= to.len() {
+            let info = match self.task_mut().pending.take(mask) {
+                Some(i) => Some(i),
+                None => self.process_mut().pending.take(mask),
+            };
+            let Some(info) = info else { break };
+            let mut s = SignalfdSiginfo::new_zeroed();
+            (s.signo, s.errno, s.code) = (info.signo as u32, info.errno, info.code);
+            describe(&mut s, &info);
+            if let Err(e) = self.copy_out(to, done, s.as_bytes()) {
+                return if done > 0 { Ok(done) } else { err(e) };
+            }
+            done += size;
+        }
+        if done > 0 {
+            return Ok(done);
+        }
+        if nonblock {
+            return err(Errno::EAGAIN);
+        }
+        Err(Wait::object(Object::SignalFd(id)).into())
+    }
+}
+
+/// The fields of a signal's kind, as signalfd_copyinfo chooses them.
+fn describe(s: &mut SignalfdSiginfo, info: &Siginfo) {
+    let [first, second] = [info.fields[0], info.fields[1]];
+    let signo = info.signo as u64;
+    let kernel = c::SI_KERNEL as i32;
+    match info.code {
+        code if code == c::SI_TIMER as i32 => {
+            (s.tid, s.overrun) = (first as u32, (first >> 32) as u32);
+            (s.ptr, s.int) = (second, second as i32);
+        }
+        code if code > 0 && code != kernel && signo == c::SIGCHLD => {
+            (s.pid, s.uid, s.status) = (first as u32, (first >> 32) as u32, second as i32);
+            (s.utime, s.stime) = (info.fields[2], info.fields[3]);
+        }
+        code if code > 0 && matches!(signo, c::SIGSEGV | c::SIGBUS | c::SIGILL | c::SIGFPE | c::SIGTRAP) => {
+            s.addr = first;
+        }
+        code => {
+            (s.pid, s.uid) = (first as u32, (first >> 32) as u32);
+            // The value of sigqueue(3) and its kind.
+            if code < 0 && code != c::SI_TKILL as i32 {
+                (s.ptr, s.int) = (second, second as i32);
+            }
+        }
+    }
+}

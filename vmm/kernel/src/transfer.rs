@@ -1,0 +1,240 @@
+//! Bytes between programs and descriptions: what read(2) and write(2) do to each kind of file.
+//!
+//! [`Ctx::read_into`] and [`Ctx::write_from`] are the ways of the calls; [`Ctx::read_bytes_at`] and [`Ctx::write_inode`] those of
+//! copies within the kernel. The objects behind descriptions have their own modules; sockets are in `sys::message`.
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_vfs::Ino;
+
+use crate::buffers::{Buffers, MAX_RW, Source};
+use crate::ctx::*;
+use crate::file::FileKind;
+use crate::ids::*;
+use crate::mm::Access;
+use crate::node::{ConsoleChunk, Node};
+use crate::sys::reads_writes;
+use crate::wait::{Object, SysResult, Wait};
+
+/// Whether a kind of file has a place at which to read: pread(2) of others is ESPIPE.
+fn seekable(kind: &FileKind) -> bool {
+    matches!(kind, FileKind::Regular(_) | FileKind::Synthetic { .. } | FileKind::Device { .. })
+}
+
+impl Ctx<'_> {
+    /// Reads into buffers of the program, at the description's offset (or `at`).
+    ///
+    /// Where a buffer is bad in its middle, files give the part before it. What hands out a number or a record (eventfd(2),
+    /// timerfd_create(2)) has given it away when it turns out that the buffer is bad, as on Linux.
+    pub(crate) fn read_into(&mut self, id: FileId, to: &Buffers, at: Option<u64>) -> SysResult {
+        let file = &self.node.files[id];
+        if !file.readable() {
+            return err(Errno::EBADF);
+        }
+        let (kind, nonblock) = (file.kind.clone(), file.nonblocking());
+        if at.is_some() && !seekable(&kind) {
+            let dir = matches!(kind, FileKind::Dir(_) | FileKind::SyntheticDir { .. });
+            return err(if dir { Errno::EISDIR } else { Errno::ESPIPE });
+        }
+        let max = to.len().min(MAX_RW) as usize;
+        let n = match kind {
+            FileKind::Regular(_) | FileKind::Synthetic { .. } | FileKind::Device { .. } => {
+                return self.read_seekable(id, to, at);
+            }
+            FileKind::Dir(_) | FileKind::SyntheticDir { .. } => return err(Errno::EISDIR),
+            FileKind::Path(_) => return err(Errno::EBADF),
+            FileKind::Epoll(_) => return err(Errno::EINVAL),
+            FileKind::Pipe { pipe, .. } => self.pipe_read(pipe, to, nonblock)?,
+            FileKind::Inet(_) | FileKind::Unix(_) => return self.socket_read(id, to),
+            FileKind::SignalFd(s) => self.signalfd_read(s, to, nonblock)?,
+            FileKind::Event(event) => {
+                let data = self.eventfd_read(event, max, nonblock)?;
+                self.copy_out(to, 0, &data)?;
+                data.len() as u64
+            }
+            FileKind::TimerFd(timer) => {
+                let data = self.timerfd_read(timer, max, nonblock)?;
+                self.copy_out(to, 0, &data)?;
+                data.len() as u64
+            }
+            FileKind::Console(_) if max == 0 => 0,
+            FileKind::Console(_) => {
+                let ready = self.console_ready(max)? as u64;
+                let good = self.good_bytes(to, 0, ready, Access::Write)?;
+                let data = self.console_take(good as usize)?;
+                self.copy_out(to, 0, &data)?;
+                data.len() as u64
+            }
+        };
+        self.charge_moved(n);
+        Ok(n)
+    }
+
+    fn read_seekable(&mut self, id: FileId, to: &Buffers, at: Option<u64>) -> SysResult {
+        let offset = at.unwrap_or(self.node.files[id].offset);
+        let there = self.readable_at(id, offset, to.len().min(MAX_RW))?;
+        let good = self.good_bytes(to, 0, there, Access::Write)?;
+        let data = self.read_bytes_at(id, good, offset)?;
+        self.copy_out(to, 0, &data)?;
+        let n = data.len() as u64;
+        // Character devices have no position (null(4), random(4)).
+        if at.is_none() && !matches!(self.node.files[id].kind, FileKind::Device { .. }) {
+            self.node.files[id].offset = offset + n;
+        }
+        self.charge_moved(n);
+        Ok(n)
+    }
+
+    /// How many of `max` bytes a file of the file system has at an offset.
+    pub(crate) fn readable_at(&mut self, id: FileId, offset: u64, max: u64) -> SysResult {
+        let end = match &self.node.files[id].kind {
+            FileKind::Regular(ino) => self.node.vfs.size(*ino),
+            FileKind::Synthetic { .. } if offset == 0 => self.refresh_synthetic(id)?.len() as u64,
+            FileKind::Synthetic { data, .. } => data.len() as u64,
+            FileKind::Device { dev, .. } => return self.device_readable(*dev, max),
+            _ => 0,
+        };
+        Ok(end.saturating_sub(offset).min(max))
+    }
+
+    /// Reads up to `max` bytes of a file of the file system. The description's offset is neither used nor changed.
+    pub(crate) fn read_bytes_at(&mut self, id: FileId, max: u64, offset: u64) -> SysResult<Vec<u8>> {
+        match self.node.files[id].kind.clone() {
+            FileKind::Regular(ino) => {
+                let data = self.read_inode(ino, offset, max as usize)?;
+                if self.node.files[id].flags & c::O_NOATIME == 0 && !data.is_empty() {
+                    let now = self.now();
+                    self.node.vfs.accessed(ino, now);
+                }
+                Ok(data)
+            }
+            FileKind::Synthetic { data, .. } => {
+                let from = (offset as usize).min(data.len());
+                Ok(data[from..(from + max as usize).min(data.len())].to_vec())
+            }
+            FileKind::Device { dev, .. } => self.device_read(dev, max as usize),
+            _ => err(Errno::EINVAL),
+        }
+    }
+
+    fn read_inode(&mut self, ino: Ino, offset: u64, max: usize) -> SysResult<Vec<u8>> {
+        let size = self.node.vfs.size(ino);
+        let n = size.saturating_sub(offset).min(max as u64) as usize;
+        let mut out = vec![0; n];
+        let got = self.node.vfs.read_at(ino, offset, &mut out)?;
+        out.truncate(got);
+        Ok(out)
+    }
+
+    fn timerfd_read(&mut self, id: TimerFdId, max: usize, nonblock: bool) -> SysResult<Vec<u8>> {
+        if max < 8 {
+            return err(Errno::EINVAL);
+        }
+        let timer = &mut self.node.timerfds[id];
+        if timer.expired == 0 {
+            if nonblock {
+                return err(Errno::EAGAIN);
+            }
+            return Err(Wait::object(Object::TimerFd(id)).into());
+        }
+        Ok(std::mem::take(&mut timer.expired).to_le_bytes().to_vec())
+    }
+
+    /// Writes at the description's offset (or `at`), honouring O_APPEND. `done` bytes were written before the call slept.
+    pub(crate) fn write_from(&mut self, id: FileId, from: &Source, done: u64, at: Option<u64>) -> SysResult {
+        let file = &self.node.files[id];
+        if !file.writable() {
+            return err(Errno::EBADF);
+        }
+        let (kind, nonblock) = (file.kind.clone(), file.nonblocking());
+        let n = match kind {
+            FileKind::Regular(ino) => self.write_regular(id, ino, from, at)?,
+            _ if at.is_some() && !matches!(kind, FileKind::Device { .. }) => return err(Errno::ESPIPE),
+            // The devices of memory take what they are given without a look at it (the kernel's write_null, write_full).
+            FileKind::Device { dev, .. } => {
+                let len = if reads_writes(dev) { self.source_part(from)?.len() as u64 } else { from.len() };
+                self.device_write(dev, len)?
+            }
+            FileKind::Pipe { pipe, .. } => self.pipe_write(pipe, from, done, nonblock)?,
+            FileKind::Inet(_) | FileKind::Unix(_) => return self.socket_write(id, from, done),
+            FileKind::Event(event) => {
+                if from.len() < 8 {
+                    return err(Errno::EINVAL);
+                }
+                let data = self.source_bytes(from, 0, 8)?;
+                self.eventfd_write(event, &data, nonblock)?
+            }
+            FileKind::Console(stream) => {
+                let bytes = self.source_part(from)?;
+                let (at, pid, n) = (self.now(), self.pid, bytes.len() as u64);
+                self.node.console.push(ConsoleChunk { at, pid, stream, bytes });
+                n
+            }
+            FileKind::Synthetic { path, .. } => {
+                let data = self.source_bytes(from, 0, from.len())?;
+                self.synthetic_write(&path, &data)?
+            }
+            FileKind::Dir(_) | FileKind::SyntheticDir { .. } | FileKind::Path(_) => return err(Errno::EBADF),
+            FileKind::TimerFd(_) | FileKind::SignalFd(_) | FileKind::Epoll(_) => return err(Errno::EINVAL),
+        };
+        self.charge_moved(n);
+        Ok(n)
+    }
+
+    /// The bytes of a source up to the first that cannot be read; EFAULT if that is the first of all.
+    fn source_part(&mut self, from: &Source) -> Result<Vec<u8>, Errno> {
+        match self.source_good(from, 0, from.len()) {
+            0 if !from.is_empty() => Err(Errno::EFAULT),
+            good => Ok(self.source_bytes(from, 0, good)?.into_owned()),
+        }
+    }
+
+    fn write_regular(&mut self, id: FileId, ino: Ino, from: &Source, at: Option<u64>) -> SysResult {
+        let file = &self.node.files[id];
+        let (append, offset) = (file.flags & c::O_APPEND != 0, file.offset);
+        let data = self.source_part(from)?;
+        // "POSIX requires that opening a file with the O_APPEND flag should have no effect on the location at
+        // which pwrite() writes data. However, on Linux ... appends data" (pwrite(2), BUGS).
+        let start = if append { self.node.vfs.size(ino) } else { at.unwrap_or(offset) };
+        let n = self.write_inode(ino, start, &data)?;
+        if at.is_none() {
+            self.node.files[id].offset = start + n;
+        }
+        // O_SYNC contains this bit.
+        if self.node.files[id].flags & c::O_DSYNC != 0 {
+            self.sync_inode(ino)?;
+        }
+        Ok(n)
+    }
+
+    /// Writes file data and drops platform mappings of pages that moved. RLIMIT_FSIZE: EFBIG and SIGXFSZ.
+    pub(crate) fn write_inode(&mut self, ino: Ino, from: u64, data: &[u8]) -> SysResult {
+        let limit = self.process().limits[c::RLIMIT_FSIZE as usize].cur;
+        let mut data = data;
+        if limit != u64::MAX && from.saturating_add(data.len() as u64) > limit {
+            if from >= limit && !data.is_empty() {
+                let info = crate::signal::user_info(c::SIGXFSZ as u32, 0, self.pid, 0);
+                self.node.send_task(self.tid, info);
+                return err(Errno::EFBIG);
+            }
+            data = &data[..(limit - from) as usize];
+        }
+        self.may_store(ino, from, data.len() as u64)?;
+        let now = self.now();
+        let n = self.node.vfs.write_at(ino, from, data, now)?;
+        self.node.drop_moved_pages();
+        Ok(n as u64)
+    }
+}
+
+impl Node {
+    /// Tells address spaces about file pages whose frames changed.
+    pub fn drop_moved_pages(&mut self) {
+        for ino in self.vfs.take_copied_up() {
+            self.forget_pristine(ino);
+        }
+        for moved in self.vfs.take_moved() {
+            self.invalidate_file(moved.ino, moved.index * crate::mm::PAGE, crate::mm::PAGE);
+        }
+    }
+}
