@@ -1,6 +1,5 @@
 /* What a blocked call works on is decided when it begins, and what it has not handed over is not lost. Each check runs in a
- * child with an alarm, so that a call that never comes back fails one check only. Those that fail under Bloodhound stand in
- * runner/tests/conformance-known-failures.txt. */
+ * child with an alarm, so that a call that never comes back fails one check only. */
 #include "tap.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
