@@ -4,6 +4,8 @@
 //! the known ones), [`Located`] (a value that keeps its place). Neighbours: `tree` below, `config` and
 //! `compose` above. A decoder returns `None` after it has reported why, so that decoding goes on elsewhere.
 
+use bloodhound_declare::Words;
+
 use crate::diagnostic::{Code, Diagnostic, Severity, listed, quoted};
 use crate::scalar::{self, ParseError, Ppb};
 use crate::suggest::nearest;
@@ -39,11 +41,19 @@ pub struct RangeNs {
 pub(crate) struct Ctx {
     pub(crate) source: Source,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Which declared keys (section, key) have been read, and whether they were written.
+    #[cfg(test)]
+    pub(crate) reads: std::collections::BTreeMap<(&'static str, &'static str), bool>,
 }
 
 impl Ctx {
     pub(crate) fn new(source: Source) -> Ctx {
-        Ctx { source, diagnostics: Vec::new() }
+        Ctx {
+            source,
+            diagnostics: Vec::new(),
+            #[cfg(test)]
+            reads: Default::default(),
+        }
     }
 
     pub(crate) fn report(
@@ -246,16 +256,6 @@ impl Ctx {
         }
     }
 
-    /// A duration that is longer than nothing.
-    pub(crate) fn positive_duration(&mut self, node: &Node, path: &str) -> Option<u64> {
-        let ns = self.duration(node, path)?;
-        if ns == 0 {
-            self.error(Code::OutOfRange, node.span, format!("`{path}` must be longer than 0"));
-            return None;
-        }
-        Some(ns)
-    }
-
     /// `[shortest, longest]` in milliseconds; a single number stands for both.
     pub(crate) fn millis_range(&mut self, node: &Node, path: &str) -> Option<RangeNs> {
         let Value::Seq(items) = &node.value else {
@@ -288,20 +288,29 @@ impl Ctx {
         choices: &[(&'static str, T)],
     ) -> Option<T> {
         let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+        self.one_of(node, path, &words).map(|index| choices[index].1)
+    }
+
+    /// One word out of a declared set, as its index.
+    pub(crate) fn word(&mut self, node: &Node, path: &str, words: &Words) -> Option<usize> {
+        self.one_of(node, path, &words.texts())
+    }
+
+    fn one_of(&mut self, node: &Node, path: &str, words: &[&str]) -> Option<usize> {
         let text = match &node.value {
             Value::Scalar(s) if s.kind != ScalarKind::Null => s.text.clone(),
             _ => {
-                self.wrong_type(node, path, &format!("one of {}", listed(&words, "or")));
+                self.wrong_type(node, path, &format!("one of {}", listed(words, "or")));
                 return None;
             }
         };
-        if let Some((_, value)) = choices.iter().find(|(word, _)| *word == text) {
-            return Some(*value);
+        let index = words.iter().position(|word| *word == text);
+        if index.is_none() {
+            self.error(Code::UnknownValue, node.span, format!("`{path}` cannot be {}", quoted(&text)))
+                .help(format!("allowed: {}", listed(words, "and")))
+                .suggest(nearest(&text, words));
         }
-        self.error(Code::UnknownValue, node.span, format!("`{path}` cannot be {}", quoted(&text)))
-            .help(format!("allowed: {}", listed(&words, "and")))
-            .suggest(nearest(&text, &words));
-        None
+        index
     }
 
     /// The items of a list; nothing counts as an empty list.
@@ -333,7 +342,7 @@ impl Ctx {
         &mut self,
         node: &'n Node,
         path: &str,
-        keys: &'static [&'static str],
+        keys: &[&'static str],
     ) -> Option<Fields<'n>> {
         let entries = self.entries(node, path)?;
         for entry in entries {
@@ -341,7 +350,7 @@ impl Ctx {
                 self.unknown_key(entry, path, keys);
             }
         }
-        Some(Fields { entries, span: node.span, path: path.to_owned(), keys })
+        Some(Fields { entries, span: node.span, path: path.to_owned(), keys: keys.to_vec() })
     }
 
     pub(crate) fn unknown_key(&mut self, entry: &Entry, path: &str, keys: &[&str]) {
@@ -367,7 +376,7 @@ pub(crate) struct Fields<'n> {
     pub(crate) entries: &'n [Entry],
     pub(crate) span: Span,
     pub(crate) path: String,
-    keys: &'static [&'static str],
+    pub(crate) keys: Vec<&'static str>,
 }
 
 impl<'n> Fields<'n> {
@@ -411,17 +420,5 @@ impl<'n> Fields<'n> {
                 None
             }
         }
-    }
-
-    /// Decodes a value and keeps its place.
-    pub(crate) fn located<T>(
-        &self,
-        ctx: &mut Ctx,
-        key: &str,
-        decode: impl FnOnce(&mut Ctx, &'n Node, &str) -> Option<T>,
-    ) -> Option<Located<T>> {
-        let node = self.node(key)?;
-        let value = decode(ctx, node, &self.path(key))?;
-        Some(ctx.located(value, node.span))
     }
 }

@@ -8,15 +8,17 @@ pub mod compose;
 pub mod config;
 mod decode;
 pub mod diagnostic;
+#[cfg(test)]
+mod docs;
 pub mod endpoint;
 pub mod pattern;
 mod project;
 pub mod render;
-pub mod scalar;
 mod schema;
 mod suggest;
 pub mod tree;
 
+pub use bloodhound_declare::scalar;
 pub use compose::Compose;
 pub use config::Config;
 pub use decode::{Located, RangeNs};

@@ -5,7 +5,7 @@ use std::path::Path;
 use bloodhound_config::config::{Check, Config, FileChecks, Model, OperationKind, Outcome, PropertyKind};
 use bloodhound_config::tree::Source;
 use bloodhound_config::{Code, Severity};
-use bloodhound_faults::{Kind, SHAPES};
+use bloodhound_faults::{Kind, Shape};
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
@@ -90,7 +90,7 @@ fn faults() {
     assert_eq!(kinds.get(Kind::Delay).rate, 50_000_000);
     assert_eq!(kinds.get(Kind::Partition).rate, 1_000_000);
     assert_eq!(kinds.get(Kind::Partition).time, (SECOND, 10 * SECOND));
-    assert_eq!(kinds.get(Kind::Partition).shapes.len(), SHAPES.len());
+    assert_eq!(kinds.get(Kind::Partition).shapes.len(), Shape::ALL.len());
     assert_eq!(kinds.get(Kind::Crash).rate, 100_000);
     assert_eq!(kinds.get(Kind::Pause).rate, 500_000);
     assert!(config.faults.kinds.swarm && config.faults.heal);

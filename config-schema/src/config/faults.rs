@@ -1,139 +1,200 @@
 //! The section `faults`: what goes wrong in the simulation, and how often.
 //!
-//! Key type: [`Faults`]. The kinds of faults with their keys are declared in `bloodhound-faults`; what is decoded here beside them
+//! Key type: [`Faults`]. The kinds of faults with their keys are declared in `bloodhound-faults`; what is declared here beside them
 //! is about all kinds at once. Rates are per packet; probabilities are drawn for each `simulation.time_step`, for each node (crash,
 //! pause) or for the whole network (partition, reset).
 
-use bloodhound_faults::{FaultSpec, Kind, SHAPES, Section, Shape, Value};
+use bloodhound_declare::{Key, Section, Shortest, ValueKind};
+use bloodhound_faults::{FaultSpec, Group, Kind, Shape};
 
-use crate::decode::{Ctx, Fields, Located};
+use crate::decode::{Ctx, Located, RangeNs};
 use crate::diagnostic::Code;
-use crate::tree::Node;
+use crate::scalar::Ppb;
 
-use super::keys;
-use super::service_list;
+use super::properties::SERVICES;
+use super::read::{self, Chosen, Settings};
+use super::sections::LONGER_THAN_0;
 
-/// What goes wrong during the fault phase.
+pub(super) static FAULTS: Section = Section::new(
+    "Faults",
+    "what goes wrong",
+    &[
+        Key::section("network", &NETWORK).otherwise("none"),
+        Key::section("disk", &DISK).otherwise("none"),
+        Key::section("process", &PROCESS).otherwise("none"),
+        Key::new(
+            "swarm",
+            ValueKind::Bool,
+            "each seed draws which kinds of faults are on and how strong, from a quarter of the written \
+             figures to four times them; if `false`, every seed uses the written figures",
+        )
+        .default("true"),
+        Key::new(
+            "heal",
+            ValueKind::Bool,
+            "faults end and are healed before progress is demanded; if `false`, no more faults begin then, \
+             and those under way end at their time",
+        )
+        .default("true"),
+        Key::new(
+            "start_after",
+            ValueKind::Duration(Shortest::Zero),
+            "time from the start of the workload to the first possible fault",
+        )
+        .default("0s"),
+        Key::new("duration", LONGER_THAN_0, "how long the fault phase lasts")
+            .otherwise("as long as the workload"),
+    ],
+);
+
+static NETWORK: Section = Section::new(
+    "NetworkFaults",
+    "what happens to packets and connections",
+    &of_kinds::<{ count(Group::Network) }>(Group::Network, &[]),
+);
+
+const RATE: ValueKind = ValueKind::Rate { most: "1" };
+
+static DISK: Section = Section::new(
+    "DiskFaults",
+    "what happens to files",
+    &[
+        Key::new("write_fail_rate", RATE, "writes that fail").default("0").later(),
+        Key::new("partial_write_rate", RATE, "writes that are cut short").default("0").later(),
+        Key::new("fsync_fail_rate", RATE, "fsync calls that fail").default("0").later(),
+    ],
+);
+
+static PROCESS: Section = Section::new(
+    "ProcessFaults",
+    "what happens to nodes",
+    &of_kinds::<{ count(Group::Process) + BESIDE_KINDS.len() }>(Group::Process, BESIDE_KINDS),
+);
+
+/// Keys of `process` that are no kind's.
+const BESIDE_KINDS: &[Key] = &[
+    Key::new("oom_probability", ValueKind::Probability { per: "node" }, "memory runs out")
+        .default("0")
+        .later(),
+    Key::new("services", SERVICES, "which services may be hit").otherwise("all"),
+];
+
+/// How many keys the kinds of faults of a group have.
+const fn count(group: Group) -> usize {
+    let (mut kind, mut count) = (0, 0);
+    while kind < Kind::DECLARATIONS.len() {
+        if Kind::DECLARATIONS[kind].group as u8 == group as u8 {
+            count += Kind::DECLARATIONS[kind].keys.len();
+        }
+        kind += 1;
+    }
+    count
+}
+
+/// The keys of the kinds of faults of a group, in the order of their declarations, and more behind them.
+const fn of_kinds<const N: usize>(group: Group, more: &[Key]) -> [Key; N] {
+    let mut keys = [Key::new("", ValueKind::Bool, ""); N];
+    let (mut kind, mut at) = (0, 0);
+    while kind < Kind::DECLARATIONS.len() {
+        let mut key = 0;
+        while Kind::DECLARATIONS[kind].group as u8 == group as u8 && key < Kind::DECLARATIONS[kind].keys.len()
+        {
+            keys[at] = Kind::DECLARATIONS[kind].keys[key];
+            (key, at) = (key + 1, at + 1);
+        }
+        kind += 1;
+    }
+    let mut key = 0;
+    while key < more.len() {
+        keys[at] = more[key];
+        (key, at) = (key + 1, at + 1);
+    }
+    keys
+}
+
+/// What goes wrong during the fault phase; what the keys mean is declared in `FAULTS` and with the kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
-    /// How often and how strong each kind is. Each seed draws from it which kinds are on and how strong, from a quarter of the
-    /// written figures to four times them; if not (`swarm`), every seed uses the written figures.
+    /// How often and how strong each kind is, and `swarm`.
     pub kinds: FaultSpec,
-    /// Which services may be hit; `None`: all.
+    /// `process.services`; `None`: all.
     pub services: Option<Vec<Located<String>>>,
-    /// Whether faults end and are healed before progress is demanded; if not, no more begin and those under way end
-    /// at their time.
+    /// `heal`.
     pub heal: bool,
-    /// Virtual time from the start of the workload to the first possible fault, in nanoseconds.
+    /// `start_after`, in nanoseconds.
     pub start_after_ns: u64,
-    /// How long the fault phase lasts, in nanoseconds of virtual time; `None`: as long as the workload.
+    /// `duration`, in nanoseconds; `None`: as long as the workload.
     pub duration_ns: Option<u64>,
 }
 
 impl Default for Faults {
     fn default() -> Faults {
-        let mut kinds = FaultSpec::default();
-        kinds.swarm = true;
-        Faults { kinds, services: None, heal: true, start_after_ns: 0, duration_ns: None }
+        read::of_nothing(&FAULTS, faults)
     }
 }
 
-pub(super) fn faults(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Faults> {
-    let fields = ctx.fields(node, path, keys::FAULTS)?;
-    let mut out = Faults::default();
-    let kinds = &mut out.kinds;
-    fields.get(ctx, "network", |ctx, node, path| network(ctx, node, path, kinds));
-    fields.get(ctx, "disk", disk);
-    out.services = fields.get(ctx, "process", |ctx, node, path| process(ctx, node, path, kinds)).flatten();
-    set(&mut out.kinds.swarm, fields.get(ctx, "swarm", Ctx::bool));
-    set(&mut out.heal, fields.get(ctx, "heal", Ctx::bool));
-    set(&mut out.start_after_ns, fields.get(ctx, "start_after", Ctx::duration));
-    out.duration_ns = fields.get(ctx, "duration", Ctx::positive_duration);
-    Some(out)
-}
-
-fn set<T>(place: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *place = value;
+pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
+    // No key of `disk` has an effect yet: to open the section checks them all.
+    settings.section(ctx, "disk");
+    let (network, process) =
+        (settings.section_or_empty(ctx, "network"), settings.section_or_empty(ctx, "process"));
+    let mut spec = FaultSpec::default();
+    spec.swarm = settings.value(ctx, "swarm");
+    kinds(ctx, &network, Group::Network, &mut spec);
+    kinds(ctx, &process, Group::Process, &mut spec);
+    Faults {
+        kinds: spec,
+        services: process.get(ctx, "services"),
+        heal: settings.value(ctx, "heal"),
+        start_after_ns: settings.value(ctx, "start_after"),
+        duration_ns: settings.get(ctx, "duration"),
     }
 }
 
-fn network(ctx: &mut Ctx, node: &Node, path: &str, spec: &mut FaultSpec) -> Option<()> {
-    let fields = ctx.fields(node, path, keys::NETWORK)?;
-    kinds(ctx, &fields, Section::Network, spec);
-    Some(())
-}
-
-/// Decodes the keys of all kinds of a section.
-fn kinds(ctx: &mut Ctx, fields: &Fields<'_>, section: Section, spec: &mut FaultSpec) {
-    for declaration in Kind::of_section(section) {
+/// Reads the keys of all kinds of a group.
+fn kinds(ctx: &mut Ctx, settings: &Settings<'_>, group: Group, spec: &mut FaultSpec) {
+    for declaration in Kind::of_group(group) {
         let setting = spec.get_mut(declaration.kind);
         for key in declaration.keys {
-            match key.value {
-                Value::Rate => {
-                    set(&mut setting.rate, fields.get(ctx, key.name, Ctx::rate).map(|rate| rate.get()))
+            match key.kind {
+                ValueKind::Rate { .. } | ValueKind::Probability { .. } => {
+                    setting.rate = settings.value::<Ppb>(ctx, key.name).get();
                 }
-                Value::Millis(_) => {
-                    let time = fields.get(ctx, key.name, Ctx::millis);
-                    set(&mut setting.time, time.map(|time| (time, time)));
+                ValueKind::Millis => {
+                    let time = settings.value(ctx, key.name);
+                    setting.time = (time, time);
                 }
-                Value::MillisRange(..) => {
-                    let range = fields.get(ctx, key.name, Ctx::millis_range);
-                    set(&mut setting.time, range.map(|range| (range.min, range.max)));
+                ValueKind::MillisRange => {
+                    let range: RangeNs = settings.value(ctx, key.name);
+                    setting.time = (range.min, range.max);
                 }
-                Value::Shapes => set(&mut setting.shapes, fields.get(ctx, key.name, shapes)),
+                ValueKind::NonEmpty(..) => setting.shapes = shapes(ctx, settings, key.name),
+                kind => panic!("{} is declared as {kind:?}, which no setting of a fault is", key.name),
             }
         }
         let Some(switch) = declaration.switch() else { continue };
-        for key in declaration.keys.iter().filter(|key| *key != switch) {
-            useless(ctx, fields, key.name, switch.name);
+        for key in declaration.keys.iter().filter(|key| key.name != switch.name) {
+            without_effect(ctx, settings, key.name, switch.name);
         }
     }
+}
+
+/// The shapes that are named, each once; all if none is.
+fn shapes(ctx: &mut Ctx, settings: &Settings<'_>, key: &str) -> Vec<Shape> {
+    let written: Vec<Chosen<Shape>> = settings.get(ctx, key).unwrap_or_default();
+    let mut shapes: Vec<Shape> = written.into_iter().map(|Chosen(shape)| shape).collect();
+    if shapes.is_empty() {
+        shapes = Shape::ALL.to_vec();
+    }
+    shapes.sort();
+    shapes.dedup();
+    shapes
 }
 
 /// Warns about a key that means nothing because the key that switches it on is not there.
-fn useless(ctx: &mut Ctx, fields: &Fields<'_>, key: &str, switch: &str) {
-    if let (Some(entry), None) = (fields.entry(key), fields.entry(switch)) {
-        let message = format!("`{}` has no effect without `{switch}`", fields.path(key));
+fn without_effect(ctx: &mut Ctx, settings: &Settings<'_>, key: &str, switch: &str) {
+    if let (Some(entry), None) = (settings.entry(key), settings.entry(switch)) {
+        let message = format!("`{}` has no effect without `{switch}`", settings.path(key));
         ctx.warn(Code::NothingToDo, entry.key_span, message);
     }
-}
-
-fn shapes(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<Shape>> {
-    let items = ctx.list(node, path)?;
-    if items.is_empty() {
-        ctx.error(Code::NothingToDo, node.span, format!("`{path}` must name at least one kind"));
-    }
-    let mut kinds = Vec::new();
-    for item in items {
-        if let Some(kind) = ctx.choice(item, path, SHAPES) {
-            kinds.push(kind);
-        }
-    }
-    kinds.sort();
-    kinds.dedup();
-    (!kinds.is_empty()).then_some(kinds)
-}
-
-fn disk(ctx: &mut Ctx, node: &Node, path: &str) -> Option<()> {
-    let fields = ctx.fields(node, path, keys::DISK)?;
-    for key in keys::DISK {
-        fields.get(ctx, key, Ctx::rate);
-    }
-    super::not_available_yet(ctx, &fields, keys::DISK);
-    Some(())
-}
-
-/// The services that may be hit, if they are named.
-fn process(
-    ctx: &mut Ctx,
-    node: &Node,
-    path: &str,
-    spec: &mut FaultSpec,
-) -> Option<Option<Vec<Located<String>>>> {
-    let fields = ctx.fields(node, path, keys::PROCESS)?;
-    kinds(ctx, &fields, Section::Process, spec);
-    fields.get(ctx, "oom_probability", Ctx::rate);
-    super::not_available_yet(ctx, &fields, &["oom_probability"]);
-    Some(fields.get(ctx, "services", service_list))
 }

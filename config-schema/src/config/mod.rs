@@ -5,29 +5,55 @@
 //! parts per billion ([`crate::Ppb`]). What concerns the compose file as well is checked in `project`.
 
 mod faults;
-pub(crate) mod keys;
+mod operation;
 mod properties;
+mod read;
 mod sections;
+#[cfg(test)]
+pub(crate) mod tests;
 mod workload;
 
 use std::path::{Path, PathBuf};
 
 pub use faults::Faults;
+pub use operation::{Operation, OperationKind, Outcome, Request, Response, ValueSource};
 pub use properties::{Check, Model, Property, PropertyKind};
 pub use sections::{Exploration, Output, Simulation};
-pub use workload::{
-    OPERATION_KINDS, Operation, OperationKind, Outcome, Request, Response, ValueSource, Workload,
-};
+pub use workload::Workload;
+
+use bloodhound_declare::{Key, Section, ValueKind};
 
 use crate::decode::{Ctx, Fields, Located};
-use crate::diagnostic::{self, Code, Diagnostic, Severity, has_errors, listed};
+use crate::diagnostic::{self, Code, Diagnostic, Severity, has_errors};
 use crate::scalar::show_duration;
 use crate::tree::{self, Node, Source};
+
+use self::read::Settings;
 
 /// The file names that are tried, in this order, when bloodhound.yaml does not name a compose file. They are
 /// those of the compose specification.
 pub const COMPOSE_NAMES: &[&str] =
     &["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
+
+/// The whole file. Every section of bloodhound.yaml is reached from here.
+pub(crate) static BLOODHOUND: Section = Section::new(
+    "Bloodhound",
+    "the configuration of Bloodhound",
+    &[
+        Key::new("compose", ValueKind::Path, "the compose file").otherwise(
+            "the first of `compose.yaml`, `compose.yml`, `docker-compose.yaml`, `docker-compose.yml` \
+             beside this file",
+        ),
+        Key::section("simulation", &sections::SIMULATION),
+        Key::section("workload", &workload::WORKLOAD).otherwise("no traffic"),
+        Key::new("properties", ValueKind::List(&ValueKind::Section(&properties::PROPERTY)), "what must hold")
+            .otherwise("none, with a warning"),
+        Key::section("faults", &faults::FAULTS).otherwise("no faults"),
+        Key::section("exploration", &sections::EXPLORATION),
+        Key::section("output", &sections::OUTPUT),
+        Key::section("debug", &sections::DEBUG),
+    ],
+);
 
 /// What a missing script means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,35 +129,29 @@ fn top(ctx: &mut Ctx, node: &Node, files: FileChecks) -> Option<Config> {
         ));
         return None;
     }
-    let fields = ctx.fields(node, "", keys::TOP)?;
-    let base = ctx.source.dir();
-    let compose = fields.located(ctx, "compose", Ctx::name).map(|c| c.map(|text| resolve(&base, &text)));
-    let simulation = fields.get(ctx, "simulation", sections::simulation).unwrap_or_default();
-    let has_workload = fields.node("workload").is_some_and(|n| !n.is_null());
-    let workload = fields.node("workload").filter(|_| has_workload);
-    let workload = workload.and_then(|n| workload::workload(ctx, n, "workload"));
+    let top = Settings::open(ctx, node, "", &BLOODHOUND)?;
+    let has_workload = top.node("workload").is_some_and(|n| !n.is_null());
+    let workload = top.section(ctx, "workload").and_then(|section| workload::workload(ctx, &section));
     let around = properties::Surroundings { workload: workload.as_ref(), has_workload, files };
-    let properties = fields
-        .get(ctx, "properties", |c, n, p| Some(properties::properties(c, n, p, around)))
-        .unwrap_or_default();
-    if fields.node("properties").is_none_or(Node::is_null) {
-        ctx.warn(Code::NothingToDo, first_span(&fields), "no `properties`: nothing is checked");
+    let properties = properties::properties(ctx, &top, around);
+    if top.node("properties").is_none_or(Node::is_null) {
+        ctx.warn(Code::NothingToDo, first_span(&top), "no `properties`: nothing is checked");
     }
-    let faults = fields.get(ctx, "faults", faults::faults).unwrap_or_default();
-    let exploration = fields.get(ctx, "exploration", sections::exploration).unwrap_or_default();
-    let output = sections::output(ctx, fields.node("output").filter(|n| !n.is_null()));
-    fields.get(ctx, "debug", sections::debug);
+    // No key of `debug` has an effect yet: to open the section checks them all.
+    top.section(ctx, "debug");
+    let [simulation, faults, exploration, output] =
+        ["simulation", "faults", "exploration", "output"].map(|name| top.section_or_empty(ctx, name));
     let config = Config {
         source: Source::new(&ctx.source.path, ""),
-        compose,
-        simulation,
+        compose: top.get(ctx, "compose"),
+        simulation: sections::simulation(ctx, &simulation),
         workload,
         properties,
-        faults,
-        exploration,
-        output: output?,
+        faults: faults::faults(ctx, &faults),
+        exploration: sections::exploration(ctx, &exploration),
+        output: sections::output(ctx, &output),
     };
-    times_fit(ctx, &fields, &config);
+    times_fit(ctx, &top, &config);
     Some(config)
 }
 
@@ -164,30 +184,6 @@ fn times_fit(ctx: &mut Ctx, fields: &Fields<'_>, config: &Config) {
 
 fn first_span(fields: &Fields<'_>) -> tree::Span {
     fields.entries.first().map_or(fields.span, |entry| entry.key_span)
-}
-
-/// One warning for the keys of a section that are valid but have no effect yet.
-fn not_available_yet(ctx: &mut Ctx, fields: &Fields<'_>, later: &[&str]) {
-    let present: Vec<_> = fields.entries.iter().filter(|e| later.contains(&e.key.as_str())).collect();
-    let Some(first) = present.first() else { return };
-    let names: Vec<String> = present.iter().map(|entry| fields.path(&entry.key)).collect();
-    let verb = if names.len() == 1 { "is" } else { "are" };
-    let message = format!("{} {verb} not available yet", listed(&names, "and"));
-    ctx.warn(Code::NotAvailableYet, first.key_span, message).label("has no effect");
-}
-
-fn service_list(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<Located<String>>> {
-    let items = ctx.list(node, path)?;
-    let mut names = Vec::new();
-    for item in items {
-        if let Some(name) = ctx.name(item, path) {
-            names.push(ctx.located(name, item.span));
-        }
-    }
-    if items.is_empty() {
-        ctx.error(Code::NothingToDo, node.span, format!("`{path}` must name at least one service"));
-    }
-    Some(names)
 }
 
 /// A path of the user's, relative to the directory of the file that names it.

@@ -4,14 +4,132 @@
 
 use std::path::PathBuf;
 
-use crate::decode::{Ctx, Fields, Located};
+use bloodhound_declare::{Key, Section, Syntax, ValueKind, Variants, words};
+
+use crate::decode::{Ctx, Located};
 use crate::diagnostic::{Code, Severity, listed, quoted};
 use crate::endpoint::Endpoint;
 use crate::suggest::nearest;
-use crate::tree::{Node, Spot};
+use crate::tree::{Node, Span, Spot};
 
-use super::workload::{self, Operation, OperationKind, Outcome, Workload};
-use super::{FileChecks, keys, service_list};
+use super::FileChecks;
+use super::operation::{self, METHOD, OUTCOMES, Operation, OperationKind, Outcome};
+use super::read::{self, Chosen, Settings};
+use super::sections::LONGER_THAN_0;
+use super::workload::{ADDRESS, Workload};
+
+pub(super) static PROPERTY: Section = Section::new(
+    "Property",
+    "something that must hold",
+    &[
+        Key::new("name", ValueKind::Name("text, unique"), "its name in reports").required(),
+        Key::new("kind", ValueKind::Word(PropertyKind::WORDS), "when it must hold").required(),
+        Key::new("description", ValueKind::Text, "what it means, for reports").otherwise("none"),
+        Key::new(
+            "timeout",
+            LONGER_THAN_0,
+            "liveness: within this time after the faults have been healed it must hold; else: how long one \
+             check may take",
+        )
+        .default("30s"),
+        Key::new(
+            "check",
+            ValueKind::Variants(&CHECK),
+            "how it is checked; its `type` decides the other keys",
+        )
+        .required(),
+    ],
+);
+
+static CHECK: Variants = Variants {
+    name: "Check",
+    doc: "how a property is checked",
+    tag: "type",
+    words: CheckType::WORDS,
+    sections: &[&LINEARIZABILITY_CHECK, &HTTP_CHECK, &CUSTOM_CHECK, &NO_CRASH_CHECK],
+};
+
+words! {
+    /// The types of checks, in the order of their sections.
+    enum CheckType as "CheckType" {
+        Linearizability = "linearizability": "the history of the workload must be linearizable",
+        Http = "http": "an HTTP request must be answered as expected",
+        Custom = "custom": "a program must exit with 0",
+        NoCrash = "no-crash": "no process may end by a signal or with a status other than 0",
+    }
+}
+
+static LINEARIZABILITY_CHECK: Section = Section::new(
+    "LinearizabilityCheck",
+    "the history of the workload must be linearizable",
+    &[
+        Key::new("type", ValueKind::Tag("linearizability"), "").required(),
+        Key::new(
+            "operations",
+            ValueKind::List(&ValueKind::Own(&OPERATION_NAME)),
+            "what it is about; every other operation that changes state is part of the history as well \
+             (warning `BH0025`), because without it reads would look wrong",
+        )
+        .otherwise("all but `custom`"),
+        Key::new("model", ValueKind::Word(Model::WORDS), "against which model").default("kv"),
+    ],
+);
+
+static OPERATION_NAME: Syntax = Syntax {
+    name: "",
+    written: "name or type of an operation",
+    plural: "names or types of operations",
+    doc: "",
+    schema: r#"{"type": "string"}"#,
+    uses: &[],
+};
+
+static HTTP_CHECK: Section = Section::new(
+    "HttpCheck",
+    "an HTTP request must be answered as expected",
+    &[
+        Key::new("type", ValueKind::Tag("http"), "").required(),
+        Key::new("endpoint", ADDRESS, "where the request goes").required(),
+        Key::new("method", ValueKind::Word(&METHOD), "the HTTP method").default("GET"),
+        Key::section("expect", &EXPECT),
+        Key::new("interval", LONGER_THAN_0, "time between two requests").default("1s"),
+    ],
+);
+
+static EXPECT: Section = Section::new(
+    "Expect",
+    "what is expected of a response",
+    &[
+        Key::new("status", OUTCOMES, "which statuses are right").default("200"),
+        Key::new("body_contains", ValueKind::Text, "what the body must contain").otherwise("anything"),
+    ],
+);
+
+static CUSTOM_CHECK: Section = Section::new(
+    "CustomCheck",
+    "a program must exit with 0",
+    &[
+        Key::new("type", ValueKind::Tag("custom"), "").required(),
+        Key::new("script", ValueKind::Path, "the program").required(),
+        Key::new("service", ValueKind::Name("service"), "in whose file system it runs")
+            .otherwise("a node of its own with this machine's files"),
+        Key::new("args", ValueKind::List(&ValueKind::Scalar), "its arguments").otherwise("none"),
+        Key::new("interval", LONGER_THAN_0, "time between two runs").default("1s"),
+    ],
+);
+
+static NO_CRASH_CHECK: Section = Section::new(
+    "NoCrashCheck",
+    "no process of a service may end by a signal or with a status other than 0, unless a fault killed it",
+    &[
+        Key::new("type", ValueKind::Tag("no-crash"), "").required(),
+        Key::new("services", SERVICES, "which services").otherwise("all"),
+    ],
+);
+
+/// Some of the services of the compose file.
+pub(super) const SERVICES: ValueKind =
+    ValueKind::NonEmpty(&ValueKind::Name("service"), "name at least one service");
 
 /// Something that must hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,49 +149,25 @@ pub struct Property {
     pub at: Spot,
 }
 
-/// When a property must hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PropertyKind {
-    /// Judged once over the whole run: nothing bad happened.
-    Safety,
-    /// Must come to hold after the faults have been healed.
-    Liveness,
-    /// Must hold at every moment at which it is looked at, also while there are faults.
-    Invariant,
-}
-
-impl PropertyKind {
-    /// The name in the file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PropertyKind::Safety => "safety",
-            PropertyKind::Liveness => "liveness",
-            PropertyKind::Invariant => "invariant",
-        }
+words! {
+    /// When a property must hold.
+    pub enum PropertyKind as "PropertyKind" {
+        Safety = "safety": "judged once over the whole run: nothing bad happened",
+        Liveness = "liveness": "must come to hold after the faults have been healed, within `timeout`",
+        Invariant = "invariant": "must hold whenever it is looked at, also while there are faults",
     }
 }
 
-/// The model of a linearizability check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Model {
-    /// One register: read and write.
-    Register,
-    /// One register with compare and set.
-    CasRegister,
-    /// A map of registers with compare and set and delete, checked key by key.
-    Kv,
+words! {
+    /// The model of a linearizability check.
+    pub enum Model as "Model" {
+        Register = "register": "one register: put and get",
+        CasRegister = "cas-register": "one register with compare and set: put, get and cas",
+        Kv = "kv": "a map of registers with put, get, delete and cas, checked key by key",
+    }
 }
 
 impl Model {
-    /// The name in the file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Model::Register => "register",
-            Model::CasRegister => "cas-register",
-            Model::Kv => "kv",
-        }
-    }
-
     fn allows(self, kind: OperationKind) -> bool {
         match kind {
             OperationKind::Put | OperationKind::Get => true,
@@ -126,15 +220,6 @@ pub enum Check {
     },
 }
 
-const SECOND: u64 = 1_000_000_000;
-const KINDS: &[(&str, PropertyKind)] = &[
-    ("safety", PropertyKind::Safety),
-    ("liveness", PropertyKind::Liveness),
-    ("invariant", PropertyKind::Invariant),
-];
-const MODELS: &[(&str, Model)] =
-    &[("register", Model::Register), ("cas-register", Model::CasRegister), ("kv", Model::Kv)];
-
 /// What a property's decoder needs to know of the rest of the file.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings<'a> {
@@ -144,113 +229,84 @@ pub(super) struct Surroundings<'a> {
     pub(super) files: FileChecks,
 }
 
-pub(super) fn properties(ctx: &mut Ctx, node: &Node, path: &str, around: Surroundings<'_>) -> Vec<Property> {
-    let Some(items) = ctx.list(node, path) else { return Vec::new() };
-    let mut names: Vec<(String, &Node)> = Vec::new();
+pub(super) fn properties(ctx: &mut Ctx, top: &Settings<'_>, around: Surroundings<'_>) -> Vec<Property> {
+    let mut names: Vec<(String, Span)> = Vec::new();
     let mut properties = Vec::new();
-    for (item, index) in items.iter().zip(0..) {
-        let path = format!("{path}[{index}]");
-        let Some(fields) = ctx.fields(item, &path, keys::PROPERTY) else { continue };
-        let decoded = property(ctx, item, &fields, around);
-        if let (Some(node), Some(name)) = (fields.node("name"), decoded.0) {
+    for settings in top.sections(ctx, "properties").unwrap_or_default() {
+        let (name, property) = property(ctx, &settings, around);
+        if let (Some(node), Some(name)) = (settings.node("name"), name) {
             if let Some((_, first)) = names.iter().find(|(other, _)| *other == name) {
-                let place = ctx.source.place(first.span);
+                let place = ctx.source.place(*first);
                 let message = format!("two properties are named {}", quoted(&name));
                 ctx.error(Code::DuplicateName, node.span, message).relate(place, "first used here");
             }
-            names.push((name, node));
+            names.push((name, node.span));
         }
-        properties.extend(decoded.1);
+        properties.extend(property);
     }
     properties
 }
 
 fn property(
     ctx: &mut Ctx,
-    node: &Node,
-    fields: &Fields<'_>,
+    settings: &Settings<'_>,
     around: Surroundings<'_>,
 ) -> (Option<String>, Option<Property>) {
-    let name = fields.require(ctx, "name", Ctx::name);
-    let kind = fields.require(ctx, "kind", |c, n, p| c.choice(n, p, KINDS));
-    let description = fields.get(ctx, "description", Ctx::string);
-    let timeout = fields.get(ctx, "timeout", Ctx::positive_duration);
-    let check = fields.require(ctx, "check", |c, n, p| check(c, n, p, kind, around));
+    let name: Option<String> = settings.get(ctx, "name");
+    let kind = settings.get(ctx, "kind").map(|Chosen(kind)| kind);
+    let description = settings.get(ctx, "description");
+    let timeout_ns = settings.value(ctx, "timeout");
+    let check = check(ctx, settings, kind, around);
     let property = || {
         Some(Property {
             name: name.clone()?,
             kind: kind?,
             description,
-            timeout_ns: timeout.unwrap_or(30 * SECOND),
+            timeout_ns,
             check: check?,
-            at: ctx.source.spot(node.span.start),
+            at: ctx.source.spot(settings.span.start),
         })
     };
     let property = property();
     (name, property)
 }
 
-/// Dispatches on `type` before the rest is decoded, so that every message is about the right kind of check.
 fn check(
     ctx: &mut Ctx,
-    node: &Node,
-    path: &str,
+    property: &Settings<'_>,
     kind: Option<PropertyKind>,
     around: Surroundings<'_>,
 ) -> Option<Check> {
-    #[derive(Clone, Copy)]
-    enum Type {
-        Linearizability,
-        Http,
-        Custom,
-        NoCrash,
-    }
-    const TYPES: &[(&str, Type)] = &[
-        ("linearizability", Type::Linearizability),
-        ("http", Type::Http),
-        ("custom", Type::Custom),
-        ("no-crash", Type::NoCrash),
-    ];
-    let entries = ctx.entries(node, path)?;
-    let Some(entry) = entries.iter().find(|entry| entry.key == "type") else {
-        let span = entries.first().map_or(node.span, |entry| entry.key_span);
-        let words: Vec<&str> = TYPES.iter().map(|(word, _)| *word).collect();
-        ctx.error(Code::MissingKey, span, format!("the key `type` is missing in `{path}`"))
-            .label("this mapping has no `type`")
-            .help(format!("allowed: {}", listed(&words, "and")));
-        return None;
-    };
-    let chosen = ctx.choice(&entry.value, &format!("{path}.type"), TYPES)?;
-    let whole_run = matches!(chosen, Type::Linearizability | Type::NoCrash);
+    let (chosen, settings) = property.variant(ctx, "check")?;
+    let whole_run = matches!(chosen, CheckType::Linearizability | CheckType::NoCrash);
     if whole_run && kind.is_some_and(|kind| kind != PropertyKind::Safety) {
+        let span = settings.node("type").map_or(settings.span, |node| node.span);
         let message = "this check looks back on the whole run: the property's kind must be `safety`";
-        ctx.error(Code::Conflict, entry.value.span, message);
+        ctx.error(Code::Conflict, span, message);
     }
     match chosen {
-        Type::Linearizability => linearizability(ctx, node, path, around),
-        Type::Http => http(ctx, node, path),
-        Type::Custom => custom(ctx, node, path, around.files),
-        Type::NoCrash => {
-            let fields = ctx.fields(node, path, keys::CHECK_NO_CRASH)?;
-            Some(Check::NoCrash { services: fields.get(ctx, "services", service_list) })
-        }
+        CheckType::Linearizability => linearizability(ctx, &settings, around),
+        CheckType::Http => http(ctx, &settings),
+        CheckType::Custom => custom(ctx, &settings, around.files),
+        CheckType::NoCrash => Some(Check::NoCrash { services: settings.get(ctx, "services") }),
     }
 }
 
-fn linearizability(ctx: &mut Ctx, node: &Node, path: &str, around: Surroundings<'_>) -> Option<Check> {
-    let fields = ctx.fields(node, path, keys::CHECK_LINEARIZABILITY)?;
-    let model = fields.get(ctx, "model", |c, n, p| c.choice(n, p, MODELS)).unwrap_or(Model::Kv);
+fn linearizability(ctx: &mut Ctx, settings: &Settings<'_>, around: Surroundings<'_>) -> Option<Check> {
+    let Chosen(model): Chosen<Model> = settings.value(ctx, "model");
+    let named = settings.list(ctx, "operations");
     let Some(workload) = around.workload else {
         if !around.has_workload {
-            ctx.missing_workload(node);
+            ctx.missing_workload(settings);
         }
         return None;
     };
     let all = &workload.operations;
     let used = |o: &Operation| o.kind != OperationKind::Custom && o.weight > 0;
-    let named: Vec<usize> = match fields.node("operations") {
+    let named: Vec<usize> = match named {
+        None if settings.node("operations").is_some() => return None,
         None => (0..all.len()).filter(|i| used(&all[*i])).collect(),
-        Some(list) => named_operations(ctx, list, &fields.path("operations"), all)?,
+        Some(list) => named_operations(ctx, list, &settings.path("operations"), all),
     };
     // A history without all writes would show values from nowhere: a sound system would be accused.
     let judged: Vec<usize> = (0..all.len())
@@ -258,7 +314,7 @@ fn linearizability(ctx: &mut Ctx, node: &Node, path: &str, around: Surroundings<
         .collect();
     let added: Vec<&str> =
         judged.iter().filter(|i| !named.contains(i)).map(|i| all[*i].name.as_str()).collect();
-    let place = fields.node("operations").map_or(node.span, |list| list.span);
+    let place = settings.node("operations").map_or(settings.span, |list| list.span);
     if !added.is_empty() {
         let message = format!("{} also changes the keys and is part of the check", listed(&added, "and"));
         ctx.warn(Code::Widened, place, message)
@@ -270,7 +326,7 @@ fn linearizability(ctx: &mut Ctx, node: &Node, path: &str, around: Surroundings<
     for index in &judged {
         let kind = all[*index].kind;
         if !model.allows(kind) {
-            let span = fields.node("model").map_or(place, |n| n.span);
+            let span = settings.node("model").map_or(place, |n| n.span);
             let (model, kind) = (model.as_str(), kind.as_str());
             ctx.error(Code::Conflict, span, format!("the model `{model}` has no operation `{kind}`"))
                 .help("the model `kv` knows put, get, delete and cas");
@@ -280,9 +336,9 @@ fn linearizability(ctx: &mut Ctx, node: &Node, path: &str, around: Surroundings<
     Some(Check::Linearizability { operations: judged, model })
 }
 
-fn named_operations(ctx: &mut Ctx, node: &Node, path: &str, all: &[Operation]) -> Option<Vec<usize>> {
+fn named_operations(ctx: &mut Ctx, items: &[Node], path: &str, all: &[Operation]) -> Vec<usize> {
     let mut named = Vec::new();
-    for item in ctx.list(node, path)? {
+    for item in items {
         let Some(name) = ctx.string(item, path) else { continue };
         let matching = |o: &Operation| o.name == name || o.kind.as_str() == name;
         let indices: Vec<usize> = (0..all.len()).filter(|i| matching(&all[*i])).collect();
@@ -304,51 +360,39 @@ fn named_operations(ctx: &mut Ctx, node: &Node, path: &str, all: &[Operation]) -
     }
     named.sort_unstable();
     named.dedup();
-    Some(named)
+    named
 }
 
-fn http(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Check> {
-    let fields = ctx.fields(node, path, keys::CHECK_HTTP)?;
-    let endpoint = fields.require(ctx, "endpoint", workload::endpoint);
-    let method = fields.get(ctx, "method", workload::method).unwrap_or_else(|| "GET".to_owned());
-    let interval_ns = fields.get(ctx, "interval", Ctx::positive_duration).unwrap_or(SECOND);
-    let expect = fields.get(ctx, "expect", |c, n, p| {
-        let fields = c.fields(n, p, keys::EXPECT)?;
-        let status = fields.get(c, "status", |c, n, p| {
-            let statuses = workload::outcomes(c, n, p);
-            if !statuses.iter().all(|o| matches!(o, Outcome::Status { .. })) {
-                c.error(Code::UnknownValue, n.span, format!("`{p}` must be HTTP statuses"));
-            }
-            Some(statuses)
-        });
-        Some((status, fields.get(c, "body_contains", Ctx::string)))
-    });
-    let (status, body_contains) = expect.unwrap_or_default();
-    let status = status.filter(|s| !s.is_empty());
+fn http(ctx: &mut Ctx, settings: &Settings<'_>) -> Option<Check> {
+    let expect = settings.section_or_empty(ctx, "expect");
+    // An empty list says as little as no list.
+    let status = expect.own(ctx, "status", statuses).filter(|statuses| !statuses.is_empty());
+    let status = status.or_else(|| read::of_nothing(&EXPECT, |c, empty| empty.own(c, "status", statuses)));
+    let endpoint = settings.get(ctx, "endpoint");
     Some(Check::Http {
+        method: settings.value(ctx, "method"),
+        status: status?,
+        body_contains: expect.get(ctx, "body_contains"),
+        interval_ns: settings.value(ctx, "interval"),
         endpoint: endpoint?,
-        method,
-        status: status.unwrap_or_else(|| vec![Outcome::Status { first: 200, last: 200 }]),
-        body_contains,
-        interval_ns,
     })
 }
 
-fn custom(ctx: &mut Ctx, node: &Node, path: &str, files: FileChecks) -> Option<Check> {
-    let fields = ctx.fields(node, path, keys::CHECK_CUSTOM)?;
-    let base = ctx.source.dir();
-    let script = fields.require(ctx, "script", |c, n, p| {
-        let text = c.name(n, p)?;
-        let script = super::resolve(&base, &text);
-        script_exists(c, n, &script, files);
-        Some(c.located(script, n.span))
-    });
-    let args = fields.get(ctx, "args", |c, n, p| {
-        let items = c.list(n, p)?;
-        Some(items.iter().filter_map(|item| c.text(item, p)).collect())
-    });
-    let service = fields.located(ctx, "service", Ctx::name);
-    let interval_ns = fields.get(ctx, "interval", Ctx::positive_duration).unwrap_or(SECOND);
+fn statuses(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<Outcome>> {
+    let statuses = operation::outcomes(ctx, node, path)?;
+    if !statuses.iter().all(|o| matches!(o, Outcome::Status { .. })) {
+        ctx.error(Code::UnknownValue, node.span, format!("`{path}` must be HTTP statuses"));
+    }
+    Some(statuses)
+}
+
+fn custom(ctx: &mut Ctx, settings: &Settings<'_>, files: FileChecks) -> Option<Check> {
+    let script: Option<Located<PathBuf>> = settings.get(ctx, "script");
+    if let (Some(script), Some(node)) = (&script, settings.node("script")) {
+        script_exists(ctx, node, &script.value, files);
+    }
+    let (args, service) = (settings.get(ctx, "args"), settings.get(ctx, "service"));
+    let interval_ns = settings.value(ctx, "interval");
     Some(Check::Custom { script: script?, args: args.unwrap_or_default(), service, interval_ns })
 }
 
@@ -377,11 +421,8 @@ fn script_exists(ctx: &mut Ctx, node: &Node, script: &std::path::Path, files: Fi
 }
 
 impl Ctx {
-    fn missing_workload(&mut self, node: &Node) {
-        let span = match &node.value {
-            crate::tree::Value::Map(entries) => entries.first().map_or(node.span, |entry| entry.value.span),
-            _ => node.span,
-        };
+    fn missing_workload(&mut self, check: &Settings<'_>) {
+        let span = check.entries.first().map_or(check.span, |entry| entry.value.span);
         self.error(Code::MissingKey, span, "a linearizability check needs a `workload`");
     }
 }

@@ -1,6 +1,8 @@
 //! The declarations: all kinds of faults, in the order of the manual.
 
-use crate::{Begins, Declaration, Key, Section, Swarm, Value};
+use bloodhound_declare::{Key, ValueKind};
+
+use crate::{Begins, Declaration, Group, Shape, Swarm};
 
 /// Makes [`Kind`] and its declarations, and a macro each for kinds of links and for kinds that begin at a time, with which
 /// `bloodhound-sim` finds their rooms.
@@ -40,16 +42,22 @@ macro_rules! kinds {
     };
 }
 
+/// How many packets.
 const fn rate(name: &'static str, doc: &'static str) -> Key {
-    Key { name, value: Value::Rate, doc }
+    Key::new(name, ValueKind::Rate { most: "1" }, doc).default("0")
 }
 
-const fn millis(name: &'static str, default: u64, doc: &'static str) -> Key {
-    Key { name, value: Value::Millis(default), doc }
+/// How likely in each time step: for each node, or (`per` is empty) once for the network.
+const fn probability(name: &'static str, per: &'static str, doc: &'static str) -> Key {
+    Key::new(name, ValueKind::Probability { per }, doc).default("0")
 }
 
-const fn range(name: &'static str, low: u64, high: u64, doc: &'static str) -> Key {
-    Key { name, value: Value::MillisRange(low, high), doc }
+const fn millis(name: &'static str, default: &'static str, doc: &'static str) -> Key {
+    Key::new(name, ValueKind::Millis, doc).default(default)
+}
+
+const fn range(name: &'static str, default: &'static str, doc: &'static str) -> Key {
+    Key::new(name, ValueKind::MillisRange, doc).default(default)
 }
 
 kinds! { $
@@ -57,60 +65,60 @@ kinds! { $
         /// A packet is lost.
         Drop in drop {
             name: "drop",
-            section: Section::Network,
+            group: Group::Network,
             swarm: Swarm::Strength,
-            keys: &[rate("drop_rate", "How many packets are lost.")],
+            keys: &[rate("drop_rate", "packets that are lost")],
             does: "a packet is lost; TCP sends it again, UDP does not",
         }
         /// A packet is held up, and those behind it with it.
         Delay in delay {
             name: "delay",
-            section: Section::Network,
+            group: Group::Network,
             swarm: Swarm::Strength,
             keys: &[
-                millis("delay_ms", 50, "How much later a delayed packet arrives at most."),
-                rate("delay_rate", "How many packets are delayed by up to `delay_ms`."),
+                millis("delay_ms", "50", "how much later a delayed packet arrives at most"),
+                rate("delay_rate", "packets that are delayed, by up to `delay_ms`"),
             ],
             does: "a packet arrives up to that much later",
         }
         /// Every packet takes longer, by a fixed time.
         Latency in latency {
             name: "latency",
-            section: Section::Network,
+            group: Group::Network,
             swarm: Swarm::Always,
-            keys: &[millis("latency_ms", 0, "Added to the latency of every packet.")],
+            keys: &[millis("latency_ms", "0", "added to the latency of every packet")],
             does: "every packet takes longer by a fixed time",
         }
         /// Every packet takes longer, by a random time.
         Jitter in jitter {
             name: "jitter",
-            section: Section::Network,
+            group: Group::Network,
             swarm: Swarm::Coin,
-            keys: &[millis("jitter_ms", 0, "Upper bound of a random addition to the latency of every packet.")],
+            keys: &[millis("jitter_ms", "0", "upper bound of a random addition to the latency of every packet")],
             does: "every packet takes longer by a random time",
         }
         /// A packet is damaged on its way.
         Corrupt in corrupt {
             name: "corrupt",
-            section: Section::Network,
+            group: Group::Network,
             swarm: Swarm::Strength,
-            keys: &[rate("corrupt_rate", "How many packets are damaged on their way.")],
+            keys: &[rate("corrupt_rate", "packets that are damaged on their way")],
             does: "a packet is damaged on its way: its receiver's checksum rejects it, so it is lost",
         }
         /// A packet arrives twice.
         Duplicate in duplicate {
             name: "duplicate",
-            section: Section::Network,
+            group: Group::Network,
             swarm: Swarm::Strength,
-            keys: &[rate("duplicate_rate", "How many packets arrive twice.")],
+            keys: &[rate("duplicate_rate", "packets that arrive twice")],
             does: "a packet arrives twice",
         }
         /// A packet is overtaken.
         Reorder in reorder {
             name: "reorder",
-            section: Section::Network,
+            group: Group::Network,
             swarm: Swarm::Strength,
-            keys: &[rate("reorder_rate", "How many packets are overtaken by later ones.")],
+            keys: &[rate("reorder_rate", "packets that are overtaken by later ones")],
             does: "a packet is overtaken by later ones",
         }
     }
@@ -118,46 +126,51 @@ kinds! { $
         /// The connections of a node are reset.
         Reset in reset {
             name: "reset",
-            section: Section::Network,
+            group: Group::Network,
             begins: Begins::ByNetwork,
             swarm: Swarm::Strength,
-            keys: &[rate("reset_probability", "Per time step: all connections of a node that is drawn are reset.")],
+            keys: &[probability("reset_probability", "", "all connections of a node that is drawn are reset")],
             does: "the connections of a node are reset",
         }
         /// Some nodes cannot reach some others.
         Partition in partition {
             name: "partition",
-            section: Section::Network,
+            group: Group::Network,
             begins: Begins::ByNetwork,
             swarm: Swarm::Strength,
             keys: &[
-                rate("partition_probability", "Per time step: a partition begins."),
-                range("partition_duration_ms", 1000, 10_000, "How long a partition lasts."),
-                Key { name: "partition_kinds", value: Value::Shapes, doc: "Which shapes a partition may take. Default: all." },
+                probability("partition_probability", "", "a partition begins"),
+                range("partition_duration_ms", "[1000, 10000]", "how long a partition lasts"),
+                Key::new(
+                    "partition_kinds",
+                    ValueKind::NonEmpty(&ValueKind::Word(Shape::WORDS), "name at least one kind"),
+                    "which shapes a partition may take",
+                )
+                .otherwise("all"),
             ],
             does: "some nodes cannot reach some others, for `partition_duration_ms`",
         }
         /// All processes of a node are killed.
         Crash in crash {
             name: "crash",
-            section: Section::Process,
+            group: Group::Process,
             begins: Begins::ByNode,
             swarm: Swarm::Strength,
             keys: &[
-                rate("crash_probability", "Per time step and node: every process of the node is killed."),
-                range("crash_restart_ms", 500, 5000, "How long a crashed node stays down."),
+                probability("crash_probability", "node", "every process of the node is killed; its files stay"),
+                range("crash_restart_ms", "[500, 5000]", "how long a crashed node stays down before it is started again"),
             ],
             does: "all processes of a node are killed as by SIGKILL; files stay (those in /tmp and /run too), tmpfs mounts are empty; it starts again after `crash_restart_ms`",
         }
         /// A node stands still.
         Pause in pause {
             name: "pause",
-            section: Section::Process,
+            group: Group::Process,
             begins: Begins::ByNode,
             swarm: Swarm::Strength,
             keys: &[
-                rate("pause_probability", "Per time step and node: the node stops running while time goes on."),
-                range("pause_duration_ms", 100, 5000, "How long a pause lasts."),
+                probability("pause_probability", "node", "the node stops running while time goes on"),
+                range("pause_duration_ms", "[100, 5000]", "how long a pause lasts"),
             ],
             does: "a node stands still while time goes on, for `pause_duration_ms`, as in a long garbage collection",
         }

@@ -8,12 +8,14 @@
 mod kinds;
 mod spec;
 
+use bloodhound_declare::{Key, ValueKind, words};
+
 pub use kinds::Kind;
 pub use spec::{FaultSpec, Setting};
 
 /// Where in the section `faults` of bloodhound.yaml the keys of a kind stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Section {
+pub enum Group {
     /// What happens to packets and connections.
     Network,
     /// What happens to nodes.
@@ -42,82 +44,33 @@ pub enum Swarm {
     Always,
 }
 
-/// The shape of a network partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Shape {
-    /// Two groups that cannot reach each other.
-    Symmetric,
-    /// Packets from one group to the other are lost, the other direction works.
-    OneWay,
-    /// One node is cut off from all others.
-    Isolate,
-    /// A majority and a minority that cannot reach each other.
-    MajorityMinority,
-    /// Two groups that cannot reach each other, and one node that reaches both.
-    Bridge,
-}
-
-impl Shape {
-    /// Who cannot reach whom, for the JSON schema.
-    pub fn doc(self) -> &'static str {
-        match self {
-            Shape::Symmetric => "Two groups that cannot reach each other.",
-            Shape::OneWay => "Packets from one group to the other are lost, the other direction works.",
-            Shape::Isolate => "One node is cut off from all others.",
-            Shape::MajorityMinority => "A majority and a minority that cannot reach each other.",
-            Shape::Bridge => "Two groups that cannot reach each other, and one node that reaches both.",
-        }
+words! {
+    /// The shape of a network partition.
+    #[derive(Hash, serde::Serialize, serde::Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Shape as "PartitionKind" {
+        Symmetric = "symmetric": "two groups that cannot reach each other",
+        OneWay = "one-way": "packets from one group to the other are lost, the other direction works",
+        Isolate = "isolate": "one node is cut off from all others",
+        MajorityMinority = "majority-minority": "a majority and a minority that cannot reach each other",
+        Bridge = "bridge": "two groups that cannot reach each other, and one node that reaches both",
     }
 }
 
-/// The shapes with their names in the file.
-pub const SHAPES: &[(&str, Shape)] = &[
-    ("symmetric", Shape::Symmetric),
-    ("one-way", Shape::OneWay),
-    ("isolate", Shape::Isolate),
-    ("majority-minority", Shape::MajorityMinority),
-    ("bridge", Shape::Bridge),
-];
-
-/// What the value of a key is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// How often: a decimal from 0 to 1. It switches the kind on, and is 0 if it is not there.
-    Rate,
-    /// A time in milliseconds, with its default.
-    Millis(u64),
-    /// The shortest and the longest time in milliseconds, with their default.
-    MillisRange(u64, u64),
-    /// A list of [`SHAPES`]; by default all.
-    Shapes,
-}
-
-/// A key of bloodhound.yaml.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Key {
-    /// Its name.
-    pub name: &'static str,
-    /// Its value.
-    pub value: Value,
-    /// What it says, for the JSON schema.
-    pub doc: &'static str,
-}
-
 /// All that is to be said about a kind of faults.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Declaration {
     /// The kind.
     pub kind: Kind,
     /// Its name in reports, profiles and names of choices.
     pub name: &'static str,
     /// Where its keys are.
-    pub section: Section,
+    pub group: Group,
     /// When its faults happen.
     pub begins: Begins,
     /// What a swarm profile does to it.
     pub swarm: Swarm,
-    /// Its keys.
+    /// Its keys: at most one that switches it on and says how often (a rate or a probability), one for a time, one for shapes.
     pub keys: &'static [Key],
     /// What happens, for docs/faults.md.
     pub does: &'static str,
@@ -126,7 +79,9 @@ pub struct Declaration {
 impl Declaration {
     /// The key that switches the kind on.
     pub fn switch(&self) -> Option<&'static Key> {
-        self.keys.iter().find(|key| key.value == Value::Rate)
+        self.keys
+            .iter()
+            .find(|key| matches!(key.kind, ValueKind::Rate { .. } | ValueKind::Probability { .. }))
     }
 
     /// Whether its faults begin at times, so that a plan has them and reports count them.
@@ -154,9 +109,9 @@ impl Kind {
             .map(|declaration| declaration.kind)
     }
 
-    /// The declarations of a section, in the order of the manual.
-    pub fn of_section(section: Section) -> impl Iterator<Item = &'static Declaration> {
-        Kind::DECLARATIONS.iter().filter(move |declaration| declaration.section == section)
+    /// The declarations of a group, in the order of the manual.
+    pub fn of_group(group: Group) -> impl Iterator<Item = &'static Declaration> {
+        Kind::DECLARATIONS.iter().filter(move |declaration| declaration.group == group)
     }
 }
 
@@ -172,29 +127,6 @@ pub fn manual() -> String {
     for declaration in Kind::DECLARATIONS {
         let keys: Vec<String> = declaration.keys.iter().map(|key| format!("`{}`", key.name)).collect();
         out.push_str(&format!("| {} | {} | {} |\n", declaration.name, keys.join(", "), declaration.does));
-    }
-    out
-}
-
-/// The rows of a section's keys in docs/configuration.md.
-pub fn rows(section: Section) -> String {
-    let mut out = String::new();
-    for declaration in Kind::of_section(section) {
-        for key in declaration.keys {
-            let shapes: Vec<String> = SHAPES.iter().map(|(name, _)| format!("`{name}`")).collect();
-            let (kind, default) = match (key.value, declaration.begins) {
-                (Value::Rate, Begins::Link) => ("rate".to_owned(), "0".to_owned()),
-                (Value::Rate, Begins::ByNode) => ("probability, per node".to_owned(), "0".to_owned()),
-                (Value::Rate, Begins::ByNetwork) => ("probability".to_owned(), "0".to_owned()),
-                (Value::Millis(default), _) => ("milliseconds".to_owned(), default.to_string()),
-                (Value::MillisRange(low, high), _) => {
-                    ("range of milliseconds".to_owned(), format!("`[{low}, {high}]`"))
-                }
-                (Value::Shapes, _) => (format!("list of {}", shapes.join(", ")), "all".to_owned()),
-            };
-            let meaning = key.doc.trim_end_matches('.');
-            out.push_str(&format!("| `{}` | {kind} | {default} | {meaning} | yes |\n", key.name));
-        }
     }
     out
 }

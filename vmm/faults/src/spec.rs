@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use crate::{Kind, SHAPES, Shape, Value};
+use bloodhound_declare::{Absent, Key, ValueKind, scalar};
 
-const MS: u64 = 1_000_000;
+use crate::{Kind, Shape};
 
 /// How often and how strong one kind is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,17 +32,26 @@ impl Default for FaultSpec {
         let setting = |kind: Kind| {
             let mut setting = Setting::default();
             for key in kind.declaration().keys {
-                match key.value {
-                    Value::Rate => {}
-                    Value::Millis(time) => setting.time = (time * MS, time * MS),
-                    Value::MillisRange(low, high) => setting.time = (low * MS, high * MS),
-                    Value::Shapes => setting.shapes = SHAPES.iter().map(|(_, shape)| *shape).collect(),
+                match key.kind {
+                    ValueKind::Millis | ValueKind::MillisRange => setting.time = default_time(key),
+                    ValueKind::NonEmpty(..) => setting.shapes = Shape::ALL.to_vec(),
+                    _ => {}
                 }
             }
             setting
         };
         let settings = Kind::DECLARATIONS.iter().map(|declaration| setting(declaration.kind)).collect();
         FaultSpec { settings, swarm: false }
+    }
+}
+
+/// The shortest and the longest time that a key declares for its absence, ns.
+fn default_time(key: &Key) -> (u64, u64) {
+    let Absent::Means(text) = key.absent else { return (0, 0) };
+    let one = |text: &str| scalar::millis(text.trim()).expect("a default is a number of milliseconds");
+    match text.trim_matches(['[', ']']).split_once(',') {
+        Some((shortest, longest)) => (one(shortest), one(longest)),
+        None => (one(text), one(text)),
     }
 }
 
@@ -107,6 +116,8 @@ impl fmt::Display for FaultSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const MS: u64 = 1_000_000;
 
     #[test]
     fn a_profile_is_a_line() {

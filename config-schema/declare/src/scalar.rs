@@ -1,7 +1,7 @@
 //! Exact numbers from text: rates, durations, milliseconds, integers. No floats anywhere.
 //!
 //! Key types: [`Ppb`], [`ParseError`]. The functions take the scalar's source text and say what is wrong in
-//! words for a diagnostic; `decode` adds the place.
+//! words for a diagnostic; `decode` of `bloodhound-config` adds the place.
 
 use std::fmt;
 
@@ -21,12 +21,6 @@ impl Ppb {
     /// From parts per billion; `None` above one billion.
     pub fn new(parts: u32) -> Option<Ppb> {
         (parts <= Self::ONE.0).then_some(Ppb(parts))
-    }
-
-    /// From a constant of parts per billion, at most one billion.
-    pub(crate) const fn of(parts: u32) -> Ppb {
-        assert!(parts <= Self::ONE.0);
-        Ppb(parts)
     }
 
     /// Parts per billion, 0 to 1,000,000,000.

@@ -1,0 +1,183 @@
+//! Keeps the tables of docs/configuration.md equal to the declarations of the keys:
+//! `BLESS=1 cargo test -p bloodhound-config docs` writes them anew.
+
+use std::fmt::Write as _;
+
+use bloodhound_declare::{Absent, Key, Section, Shortest, ValueKind, Words};
+
+use crate::config::tests::sections;
+use crate::diagnostic::Code;
+use crate::schema::available;
+
+const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/configuration.md");
+
+fn manual() -> String {
+    std::fs::read_to_string(PATH).expect(PATH)
+}
+
+/// The manual's table of a section.
+fn table(section: &Section) -> String {
+    let mut out = String::from("| key | type | default | meaning | status |\n|---|---|---|---|---|\n");
+    for key in section.keys {
+        let (kind, absent, status) = (type_of(&key.kind), absent(section, key), status(key));
+        let _ = writeln!(out, "| `{}` | {kind} | {absent} | {} | {status} |", key.name, key.doc);
+    }
+    out.replace("|  |", "| |").replace("|  |", "| |")
+}
+
+/// The manual's table of a set of words, if their meanings are declared.
+fn word_table(words: &Words) -> Option<String> {
+    let mut out = String::from("| word | meaning |\n|---|---|\n");
+    for word in words.words {
+        let _ = writeln!(out, "| `{}` | {} |", word.text, word.doc);
+    }
+    words.words.iter().all(|word| !word.doc.is_empty()).then_some(out)
+}
+
+fn type_of(kind: &ValueKind) -> String {
+    match kind {
+        ValueKind::Bool => "boolean".to_owned(),
+        ValueKind::Text | ValueKind::Scalar => "text".to_owned(),
+        ValueKind::Name(what) => (*what).to_owned(),
+        ValueKind::Path => "path".to_owned(),
+        ValueKind::Integer { least, most: u64::MAX } => format!("whole number, at least {}", grouped(*least)),
+        ValueKind::Integer { least, most } => {
+            format!("whole number, {} to {}", grouped(*least), grouped(*most))
+        }
+        ValueKind::Decimal { least, most } => format!("number, {least} to {}", most.replace('_', ",")),
+        ValueKind::Rate { most: "1" } => "rate".to_owned(),
+        ValueKind::Rate { most } => format!("rate, at most {most}"),
+        ValueKind::Probability { per: "" } => "probability".to_owned(),
+        ValueKind::Probability { per } => format!("probability, per {per}"),
+        ValueKind::Duration(Shortest::Of { least, .. }) => format!("duration, `{least}` or more"),
+        ValueKind::Duration(_) => "duration".to_owned(),
+        ValueKind::Millis => "milliseconds".to_owned(),
+        ValueKind::MillisRange => "range of milliseconds".to_owned(),
+        ValueKind::Word(words) => code_list(words),
+        ValueKind::Tag(word) => format!("`{word}`"),
+        ValueKind::Section(_) | ValueKind::Variants(_) => "section".to_owned(),
+        ValueKind::List(of) | ValueKind::NonEmpty(of, _) => match of {
+            ValueKind::Section(_) => "list".to_owned(),
+            ValueKind::Word(words) => format!("list of {}", code_list(words)),
+            ValueKind::Own(syntax) => format!("list of {}", syntax.plural),
+            of => format!("list of {}s", type_of(of)),
+        },
+        ValueKind::Own(syntax) => syntax.written.to_owned(),
+    }
+}
+
+fn code_list(words: &Words) -> String {
+    words.texts().iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// A number with commas, if it is long.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    if digits.len() < 5 {
+        return digits;
+    }
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn absent(section: &Section, key: &Key) -> String {
+    match key.absent {
+        Absent::Nothing if section.one_of.contains(&key.name) => {
+            let names: Vec<String> = section.one_of.iter().map(|name| format!("`{name}`")).collect();
+            format!("one of {} is required", names.join(", "))
+        }
+        Absent::Refused => "required".to_owned(),
+        Absent::Means(text) if text.chars().all(|c| c.is_ascii_digit() || c == '.') => text.to_owned(),
+        Absent::Means(text) => format!("`{text}`"),
+        Absent::Described(words) => words.to_owned(),
+        Absent::Nothing => String::new(),
+    }
+}
+
+/// How much of a value has an effect yet.
+fn status(key: &Key) -> String {
+    const IN_PART: &str = "in part";
+    match key.kind {
+        _ if key.later => "later".to_owned(),
+        ValueKind::Word(words) if words.words.iter().any(|word| word.later) => {
+            format!("{} only", available(words))
+        }
+        ValueKind::Section(section) => {
+            let all: Vec<String> = section.keys.iter().map(status).collect();
+            match all.first() {
+                Some(first) if all.iter().all(|one| one == first) => first.clone(),
+                _ => IN_PART.to_owned(),
+            }
+        }
+        _ => "yes".to_owned(),
+    }
+}
+
+/// Puts a table in the place of the one below the mark of this name.
+fn replace(manual: &str, name: &str, table: &str) -> String {
+    let mark = format!("<!-- {name} -->\n");
+    let start =
+        manual.find(&mark).unwrap_or_else(|| panic!("docs/configuration.md has no line {mark}")) + mark.len();
+    let old: usize =
+        manual[start..].split_inclusive('\n').take_while(|l| l.starts_with('|')).map(str::len).sum();
+    format!("{}{table}{}", &manual[..start], &manual[start + old..])
+}
+
+#[test]
+fn docs_have_the_declared_keys() {
+    let manual = manual();
+    let mut wanted = manual.clone();
+    for section in sections() {
+        wanted = replace(&wanted, section.name, &table(section));
+        for key in section.keys {
+            let (ValueKind::Word(words)
+            | ValueKind::List(ValueKind::Word(words))
+            | ValueKind::NonEmpty(ValueKind::Word(words), _)) = &key.kind
+            else {
+                continue;
+            };
+            let mark = format!("<!-- {} -->", words.name);
+            if let Some(table) = word_table(words).filter(|_| wanted.contains(&mark)) {
+                wanted = replace(&wanted, words.name, &table);
+            }
+        }
+    }
+    if manual == wanted {
+        return;
+    }
+    if std::env::var_os("BLESS").is_some() {
+        let temporary = format!("{PATH}.new");
+        std::fs::write(&temporary, wanted).expect("writable");
+        return std::fs::rename(&temporary, PATH).expect("renamed");
+    }
+    let line = wanted.lines().zip(manual.lines()).find(|(new, old)| new != old);
+    panic!(
+        "docs/configuration.md is out of date, first at {line:#?}: BLESS=1 cargo test -p bloodhound-config docs"
+    );
+}
+
+#[test]
+fn docs_have_every_code() {
+    let manual = manual();
+    for code in Code::ALL {
+        let row = format!("| {code} | {} |", code.meaning());
+        assert!(manual.contains(&row), "{row}");
+    }
+}
+
+#[test]
+fn docs_have_every_compose_key() {
+    use crate::compose::keys as compose;
+    let manual = manual();
+    let start = manual.find("<!-- Compose -->").expect("the compose part");
+    let lists = [compose::SERVICE, compose::SERVICE_NO_EFFECT, compose::SERVICE_NOT_MODELLED];
+    for key in lists.into_iter().flatten() {
+        assert!(manual[start..].contains(&format!("`{key}`")), "{key}");
+    }
+}
