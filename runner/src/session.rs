@@ -278,7 +278,9 @@ impl Worker {
             scenario: self.session.scenario.clone(),
             plan: world.faults.plan.clone(),
             effects: world.faults.effects.clone(),
-            faults: crate::report::fault_records(&world.faults, &|id| timeline::name(&self.session.scenario, id)),
+            faults: crate::report::fault_records(&world.faults, &|id| {
+                timeline::name(&self.session.scenario, id)
+            }),
             log: world.log.clone(),
             violations: Vec::new(),
             judged: Vec::new(),
