@@ -289,8 +289,81 @@ static void shared_pages(void)
 	munmap(at, 8 * PAGE);
 }
 
+/* push rbx; xor eax, eax; xor ecx, ecx; cpuid; xor ecx, ecx; xgetbv; rdtsc; pop rbx; ret */
+#define OWN_CODE 0x53, 0x31, 0xc0, 0x31, 0xc9, 0x0f, 0xa2, 0x31, 0xc9, 0x0f, 0x01, 0xd0, 0x0f, 0x31, 0x5b, 0xc3
+static const unsigned char own_bytes[] = { OWN_CODE };
+__asm__(".text\n"
+	".globl own_code\n"
+	"own_code:\n"
+	".byte 0x53, 0x31, 0xc0, 0x31, 0xc9, 0x0f, 0xa2, 0x31, 0xc9, 0x0f, 0x01, 0xd0, 0x0f, 0x31, 0x5b, 0xc3\n");
+extern const unsigned char own_code[];
+
+/* What the kernel reads of code for a program is what the program has there, before and after it was executed. */
+static int kernel_reads(const unsigned char *at)
+{
+	unsigned char through_pipe[sizeof own_bytes], from_mem[sizeof own_bytes];
+	int fds[2], mem = open("/proc/self/mem", O_RDONLY);
+	if (mem < 0 || pipe(fds) != 0)
+		return 0;
+	int read_all = write(fds[1], at, sizeof own_bytes) == sizeof own_bytes &&
+		       read(fds[0], through_pipe, sizeof own_bytes) == sizeof own_bytes &&
+		       pread(mem, from_mem, sizeof own_bytes, (off_t)(unsigned long)at) == sizeof own_bytes;
+	close(fds[0]), close(fds[1]), close(mem);
+	return read_all && memcmp(through_pipe, own_bytes, sizeof own_bytes) == 0 &&
+	       memcmp(from_mem, own_bytes, sizeof own_bytes) == 0;
+}
+
+static void original_bytes(void)
+{
+	CHECK(kernel_reads(own_code));
+	((function *)(unsigned long)own_code)(0);
+	CHECK(kernel_reads(own_code));
+	unsigned char *at = memory(PAGE, RWX);
+	memcpy(at + 32, own_bytes, sizeof own_bytes);
+	((function *)(at + 32))(0);
+	CHECK(kernel_reads(at + 32));
+	/* The program itself, once it may not execute its page any more. */
+	REQUIRE(mprotect(at, PAGE, RW) == 0);
+	CHECK(memcmp(at + 32, own_bytes, sizeof own_bytes) == 0);
+	munmap(at, PAGE);
+	/* A copy of its text in a file. */
+	char name[] = "text.XXXXXX";
+	int fd = mkstemp(name);
+	REQUIRE(fd >= 0 && unlink(name) == 0);
+	CHECK_EQ(write(fd, own_code, sizeof own_bytes), sizeof own_bytes);
+	at = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
+	REQUIRE(at != MAP_FAILED);
+	CHECK(memcmp(at, own_bytes, sizeof own_bytes) == 0);
+	munmap(at, PAGE), close(fd);
+}
+
+/* Pages that are written and executed in turns for ever, and have instructions that are answered for the processor. */
+static void in_turns(void)
+{
+	unsigned char *at = memory(PAGE, RWX);
+	int right_each_time = 0;
+	for (int i = 0; i < 40; i++) {
+		memcpy(at, i % 2 ? xgetbv_code : cpuid_code, i % 2 ? sizeof xgetbv_code : sizeof cpuid_code);
+		right_each_time += i % 2 ? ((function *)at)(0) == compiled_xgetbv() : same_processor(at);
+	}
+	CHECK_EQ(right_each_time, 40);
+	/* Code that counts in its own page and asks for the processor there. add dword [rip + n], 1; jmp to the next */
+	static const unsigned char counting[] = { 0x83, 0x05, 0xf9, 0x01, 0, 0, 1 };
+	memset(at, 0x90, PAGE / 2);
+	memset(at + 512, 0, 64);
+	memcpy(at, counting, sizeof counting);
+	memcpy(at + 64, cpuid_code, sizeof cpuid_code);
+	for (int i = 0; i < 40; i++)
+		right_each_time += same_processor(at);
+	CHECK_EQ(right_each_time, 80);
+	CHECK_EQ(*(int *)(at + 512), 40 * 8);
+	munmap(at, PAGE);
+}
+
 int main(void)
 {
+	original_bytes();
+	in_turns();
 	all_instructions();
 	ways();
 	many();

@@ -5,8 +5,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bloodhound_platform::extents::Extents;
 use bloodhound_platform::{
-    Abilities, CpuidTrap, Look, Mapping, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, XState,
+    Abilities, CpuidTrap, Mapping, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap, XState,
 };
 use bloodhound_platform_ptrace::PtracePlatform;
 use clap::Parser;
@@ -32,8 +33,14 @@ impl Wrapped {
 }
 
 impl Platform for Wrapped {
-    fn run(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
-        let trap = self.inner.run(space, task, regs)?;
+    fn run(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+        stops: &mut Stops,
+    ) -> Result<Trap, PlatformError> {
+        let trap = self.inner.run(space, task, regs, stops)?;
         (self.hand)(trap, regs)
     }
 
@@ -41,14 +48,8 @@ impl Platform for Wrapped {
         self.inner.step(space, task, regs)
     }
 
-    fn analyse_spin(
-        &mut self,
-        space: SpaceId,
-        task: TaskKey,
-        regs: &mut Regs,
-        look: &mut Look,
-    ) -> Result<Spin, PlatformError> {
-        self.inner.analyse_spin(space, task, regs, look)
+    fn memory(&self, space: SpaceId) -> Option<&Extents> {
+        self.inner.memory(space)
     }
 
     fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {
@@ -229,6 +230,27 @@ fn a_bug_of_ours_ends_test_with_70_and_a_report() {
     assert_eq!(code, exit::BUG, "{junit}");
     assert!(junit.contains("seed 0 not judged: a bug of Bloodhound: this seed is one too many"), "{junit}");
     assert!(junit.contains("<error"), "{junit}");
+}
+
+/// Makes no progress from umask(2) on, as a program that computes for ever on a slow machine.
+fn endless(cpu: Option<usize>) -> Result<Box<dyn Platform>, PlatformError> {
+    Wrapped::open(cpu, |trap, regs| match trap {
+        Trap::Syscall if regs.orig_rax == 95 => {
+            regs.restart_syscall();
+            Ok(Trap::BudgetSpent)
+        }
+        _ => Ok(trap),
+    })
+}
+
+/// How far a task comes in some minutes depends on the host, so it is no finding that it came to no end.
+#[test]
+fn a_task_that_computes_for_too_long_is_inconclusive_and_no_finding() {
+    let (code, junit) = tested("endless", endless, &["--seeds", "1"]);
+    assert_eq!(code, exit::INCONCLUSIVE, "{junit}");
+    assert!(junit.contains("seed 0 not judged: ") && junit.contains("given up: task "), "{junit}");
+    assert!(junit.contains("has been computing") && junit.contains("<error"), "{junit}");
+    assert!(!junit.contains("<failure") && !junit.contains("hang"), "{junit}");
 }
 
 #[test]

@@ -97,9 +97,8 @@ pub fn world(
     scenario: &bloodhound_sim::Scenario,
     base: &mut HostBase,
     decisions: bloodhound_decisions::Decisions,
-    patch: Option<bloodhound_kernel::node::PatchCode>,
 ) -> Result<bloodhound_sim::World, String> {
-    setup::world(scenario, base, decisions, patch).map_err(|e| e.to_string())
+    setup::world(scenario, base, decisions).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use bloodhound_platform::{Abilities, CpuidTrap, PatchCode, Platform, PlatformError, patcher};
+use bloodhound_platform::{Abilities, CpuidTrap, Platform, PlatformError};
 use bloodhound_platform_kvm::KvmPlatform;
 use bloodhound_platform_ptrace::PtracePlatform;
 use serde::{Deserialize, Serialize};
@@ -210,14 +210,12 @@ impl Chosen {
         Chosen { name, abilities, open }
     }
 
-    /// Opens it for the calling thread, on this thread's processor; also what is to be patched in the code of programs.
+    /// Opens it for the calling thread, on this thread's processor.
     ///
     /// # Errors
     /// What the platform says.
-    pub fn open(&self) -> Result<(Box<dyn Platform>, PatchCode), Failure> {
-        let platform = (self.open)(cpus::mine()).map_err(|error| cannot_start(self.name, &error))?;
-        let patch = patcher(&platform.abilities());
-        Ok((platform, patch))
+    pub fn open(&self) -> Result<Box<dyn Platform>, Failure> {
+        (self.open)(cpus::mine()).map_err(|error| cannot_start(self.name, &error))
     }
 
     /// For a finding.
@@ -316,23 +314,23 @@ pub fn choose(wanted: Wanted) -> Result<Chosen, Failure> {
 }
 
 /// The same for a command that needs one platform, on the calling thread: opens it as well, and does not start another one
-/// first if it can be helped. Also what is to be patched in the code of programs.
+/// first if it can be helped.
 ///
 /// # Errors
 /// As [`choose`].
-pub fn start(wanted: Wanted) -> Result<(Chosen, Box<dyn Platform>, PatchCode), Failure> {
+pub fn start(wanted: Wanted) -> Result<(Chosen, Box<dyn Platform>), Failure> {
     if let Some(name) = likely(wanted) {
         let opened = opener(name)(cpus::mine());
         let probed = opened.as_ref().map(|platform| platform.abilities()).map_err(Clone::clone);
         if will_do(wanted, &probed) {
             let platform = opened.map_err(|error| cannot_start(name, &error))?;
             let abilities = platform.abilities();
-            return Ok((chosen(name, &abilities), platform, patcher(&abilities)));
+            return Ok((chosen(name, &abilities), platform));
         }
     }
     let chosen = choose(wanted)?;
-    let (platform, patch) = chosen.open()?;
-    Ok((chosen, platform, patch))
+    let platform = chosen.open()?;
+    Ok((chosen, platform))
 }
 
 fn chosen(name: Name, abilities: &Abilities) -> Chosen {

@@ -195,6 +195,9 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     if outcome.stopped == Some(Stopped::Interrupted) {
         return Err(Failure { code: exit::INTERRUPTED, text: "interrupted".into() });
     }
+    if let Some(Stopped::Undecided(why)) = &outcome.stopped {
+        return Err(Failure { code: exit::INCONCLUSIVE, text: format!("the replay was given up: {why}") });
+    }
     let same =
         outcome.violations.iter().any(|v| v.property == record.property && v.at.0 == record.virtual_time_ns);
     if outcome.digest != record.digest || !same || !outcome.divergences.is_empty() {

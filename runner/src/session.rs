@@ -10,7 +10,6 @@ use std::sync::atomic::AtomicBool;
 use bloodhound_abi::SimTime;
 use bloodhound_config::Project;
 use bloodhound_decisions::{Decisions, Divergence, Log};
-use bloodhound_platform::PatchCode;
 use bloodhound_sim::event::Listener;
 use bloodhound_sim::faults::{Effect, Planned};
 use bloodhound_sim::notice::LogEntry;
@@ -132,7 +131,7 @@ pub struct Outcome {
     pub marks: Arc<Vec<Digest>>,
     /// Output of the services: (service, stream line).
     pub console: Vec<(SimTime, String, String)>,
-    /// Why the loop ended before the run was over: unsupported, interrupted.
+    /// Why the loop ended before the run was over: unsupported, interrupted, undecided.
     pub stopped: Option<Stopped>,
 }
 
@@ -143,6 +142,8 @@ pub enum Stopped {
     Unsupported(String),
     /// The user interrupted.
     Interrupted,
+    /// A task computed for too long to say anything: which and where.
+    Undecided(String),
 }
 
 /// A machine on one CPU.
@@ -150,7 +151,6 @@ pub struct Worker {
     machine: Machine,
     session: Arc<Session>,
     platform: Chosen,
-    patch: PatchCode,
 }
 
 impl Worker {
@@ -163,14 +163,14 @@ impl Worker {
         chosen: &Chosen,
         interrupt: Arc<AtomicBool>,
     ) -> Result<Worker, Failure> {
-        let (platform, patch) = chosen.open()?;
+        let platform = chosen.open()?;
         let mut base = session.base.clone();
         // A world before its boot; `boot` puts its own in its place.
-        let world = host::world(&session.scenario, &mut base, boots::decisions(0), Some(patch))
-            .map_err(Failure::environment)?;
+        let world =
+            host::world(&session.scenario, &mut base, boots::decisions(0)).map_err(Failure::environment)?;
         let mut machine = Machine::new(world, session.scenario.clone(), platform, Box::new(base));
         machine.set_interrupt(interrupt);
-        Ok(Worker { machine, session, platform: *chosen, patch })
+        Ok(Worker { machine, session, platform: *chosen })
     }
 
     /// `listener` is told everything that happens from now on.
@@ -185,12 +185,16 @@ impl Worker {
     pub fn boot(&mut self, mut decisions: Decisions) -> Result<World, Failure> {
         decisions.listen(self.machine.has_listeners());
         let mut base = self.session.base.clone();
-        let world = host::world(&self.session.scenario, &mut base, decisions, Some(self.patch));
+        let world = host::world(&self.session.scenario, &mut base, decisions);
         self.machine.restore(world.map_err(Failure::environment)?);
         let ended = self.machine.run(|w| w.ready_at.is_some()).map_err(host_failure)?;
         match ended {
             Ended::Condition => self.machine.snapshot().map_err(host_failure),
             Ended::Interrupted => Err(Failure { code: exit::INTERRUPTED, text: "interrupted".into() }),
+            Ended::Undecided(why) => {
+                let text = format!("the services did not become ready: {why}");
+                Err(Failure { code: exit::INCONCLUSIVE, text })
+            }
             Ended::Fatal(f) => Err(self.boot_failure(&f)),
             Ended::Quiet => {
                 let text = format!(
@@ -294,6 +298,7 @@ impl Worker {
         let finished = ended == Ended::Condition;
         match ended {
             Ended::Interrupted => outcome.stopped = Some(Stopped::Interrupted),
+            Ended::Undecided(why) => outcome.stopped = Some(Stopped::Undecided(why)),
             Ended::Fatal(f) if f.kind == FindingKind::Unsupported => {
                 outcome.stopped = Some(Stopped::Unsupported(f.text))
             }
@@ -318,7 +323,7 @@ impl Worker {
     /// it, nothing is said, for it would end elsewhere the next time.
     fn judge(&self, outcome: &mut Outcome, finished: bool) {
         let world = &self.machine.world;
-        let interrupted = outcome.stopped == Some(Stopped::Interrupted);
+        let interrupted = matches!(outcome.stopped, Some(Stopped::Interrupted | Stopped::Undecided(_)));
         for (index, property) in self.session.plan.properties.iter().enumerate() {
             let judged = if interrupted {
                 Judged::Unfinished

@@ -392,6 +392,10 @@ impl Subject for Stack {
         let outcome = worker.run(seed).map_err(host_failure)?;
         let code = match &outcome.stopped {
             Some(Stopped::Interrupted) => return Err(interrupted()),
+            Some(Stopped::Undecided(why)) => {
+                let text = format!("seed {seed} cannot be compared: {why}");
+                return Err(Failure { code: exit::INCONCLUSIVE, text });
+            }
             Some(Stopped::Unsupported(_)) => exit::UNSUPPORTED,
             None => exit::PASS,
         };
@@ -434,6 +438,10 @@ impl Subject for Program<'_> {
         let world = &machine.world;
         let code = match &end {
             End::Interrupted => return Err(interrupted()),
+            End::Undecided(why) => {
+                let text = format!("the runs cannot be compared: {why}");
+                return Err(Failure { code: exit::INCONCLUSIVE, text });
+            }
             End::Fatal(f) if f.kind == FindingKind::Unsupported => exit::UNSUPPORTED,
             End::NotStarted(..) => exit::ENVIRONMENT,
             _ => exit::PASS,

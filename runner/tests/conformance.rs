@@ -115,14 +115,14 @@ fn judge(program: &PathBuf, known: &BTreeSet<&str>) -> Result<String, String> {
     // between shows.
     let odd_steps = emulated_processor() && program.ends_with("spins");
     if odd_steps {
-        left_out("spins under torment", "this processor does not step over pause alone");
+        left_out("spins under stress", "this processor does not step over pause alone");
     }
     // A blocked call that looks at the wrong thing ends by a wake-up for nothing, which stops the run by an assertion.
     if !known.is_empty() {
-        say("conformance: a program with known failures is not tormented");
+        say("conformance: a program with known failures is not stressed");
     }
     for every in TORMENTS.iter().filter(|_| !odd_steps && known.is_empty()) {
-        same(&format!("--torment {every}"), &run(&["--summary", "--torment", every], program))?;
+        same(&format!("--stress {every}"), &run(&["--summary", "--stress", every], program))?;
     }
     if platform().is_some_and(|name| name != "ptrace") {
         let options = [&["--summary"], excuse()].concat();
@@ -227,8 +227,8 @@ fn nothing_differs_between_runs_with_one_seed() {
         let other = on_cpu(last_cpu, &seeded("1"), &program);
         assert_eq!(one.determined(), other.determined(), "{kind}: on another processor");
         for every in TORMENTS {
-            let tormented = on_cpu(first_cpu, &["--summary", "--seed", "1", "--torment", every], &program);
-            assert_eq!(one.determined(), tormented.determined(), "{kind}: --torment {every}");
+            let stressed = on_cpu(first_cpu, &["--summary", "--seed", "1", "--stress", every], &program);
+            assert_eq!(one.determined(), stressed.determined(), "{kind}: --stress {every}");
         }
         let two = on_cpu(first_cpu, &seeded("2"), &program);
         assert_ne!(one.digest(), two.digest());

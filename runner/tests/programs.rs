@@ -309,17 +309,17 @@ fn check(case: &Case) -> Result<(), String> {
     let port = format!("PORT={}", free_port());
     let home = format!("HOME={}", dir.display());
     let script = format!("{UP}\n{}", case.script);
-    let simulated = |torment: &str| {
-        let options = ["--summary", "--seed", "5", "-e", &port, "-e", &home, "--torment", torment];
+    let simulated = |stress: &str| {
+        let options = ["--summary", "--seed", "5", "-e", &port, "-e", &home, "--stress", stress];
         finish(exec(&options, &["bash".into(), "-c".into(), (&script).into()]).current_dir(&dir), b"")
     };
     let before = listing(&dir);
     let first = simulated("0");
     // Real programs have the many mappings and processes that conformance programs have not.
-    for torment in ["0", "17"] {
-        let again = simulated(torment);
+    for stress in ["0", "17"] {
+        let again = simulated(stress);
         if first.determined() != again.determined() {
-            return Err(format!("--torment {torment} gives something else:\n{first:#?}\n{again:#?}"));
+            return Err(format!("--stress {stress} gives something else:\n{first:#?}\n{again:#?}"));
         }
     }
     if listing(&dir) != before {
@@ -406,7 +406,7 @@ fn tokio_serves_curl() {
         let first = run(&[]);
         assert_eq!(first.code, Some(0), "{first:#?}");
         assert!(first.stdout.contains("served 8 requests"), "{first:#?}");
-        assert_eq!(first.determined(), run(&["--torment", "11"]).determined(), "{kind}");
+        assert_eq!(first.determined(), run(&["--stress", "11"]).determined(), "{kind}");
         outputs.push(first.stdout);
     }
     assert_eq!(outputs[0], outputs[1]);

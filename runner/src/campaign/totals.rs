@@ -71,6 +71,8 @@ pub enum Unjudged {
     Interrupted,
     /// It went on for too long after the end of `--timeout`.
     TimedOut,
+    /// A task computed for so long that the run was given up.
+    Undecided(String),
 }
 
 impl Unjudged {
@@ -81,7 +83,7 @@ impl Unjudged {
             Unjudged::Unsupported(_) => exit::UNSUPPORTED,
             Unjudged::Host(_) => exit::ENVIRONMENT,
             Unjudged::Interrupted => exit::INTERRUPTED,
-            Unjudged::TimedOut => exit::INCONCLUSIVE,
+            Unjudged::TimedOut | Unjudged::Undecided(_) => exit::INCONCLUSIVE,
         }
     }
 
@@ -93,6 +95,7 @@ impl Unjudged {
             Unjudged::Host(text) => text.clone(),
             Unjudged::Interrupted => "interrupted".to_owned(),
             Unjudged::TimedOut => "stopped because --timeout was over and it did not end".to_owned(),
+            Unjudged::Undecided(why) => format!("given up: {why}"),
         }
     }
 }
@@ -199,6 +202,10 @@ impl Totals {
             None => self.judged += 1,
             Some(Stopped::Interrupted) => {
                 self.unjudged.insert(outcome.seed, Unjudged::Interrupted);
+                return;
+            }
+            Some(Stopped::Undecided(why)) => {
+                self.unjudged.insert(outcome.seed, Unjudged::Undecided(why.clone()));
                 return;
             }
             Some(Stopped::Unsupported(what)) => {

@@ -235,6 +235,9 @@ impl Collector<'_> {
     fn ran(&mut self, outcome: &Outcome) {
         match &outcome.stopped {
             Some(Stopped::Interrupted) => return self.lost(outcome.seed, stopped(self.watch)),
+            Some(Stopped::Undecided(why)) => {
+                return self.lost(outcome.seed, Unjudged::Undecided(why.clone()));
+            }
             Some(Stopped::Unsupported(what)) => {
                 self.lost(outcome.seed, Unjudged::Unsupported(what.clone()));
             }

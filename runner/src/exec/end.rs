@@ -21,6 +21,8 @@ pub enum End {
     Fatal(Finding),
     /// The user did.
     Interrupted,
+    /// It computed for so long that it was given up.
+    Undecided(String),
 }
 
 impl End {
@@ -34,7 +36,7 @@ impl End {
             // executable utility, the exit status shall be 126." (POSIX, Shell Command Language, 2.8.2)
             End::NotStarted(Errno::ENOENT, _) => exit::NOT_FOUND,
             End::NotStarted(..) => exit::NOT_EXECUTABLE,
-            End::TimedOut => exit::INCONCLUSIVE,
+            End::TimedOut | End::Undecided(_) => exit::INCONCLUSIVE,
             End::Deadlock(_) => exit::FINDINGS,
             End::Fatal(finding) => match finding.kind {
                 FindingKind::Unsupported => exit::UNSUPPORTED,
@@ -58,6 +60,7 @@ impl End {
             }
             End::Fatal(finding) => finding.text.clone(),
             End::Interrupted => "interrupted".into(),
+            End::Undecided(why) => format!("given up: {why}"),
         }
     }
 }

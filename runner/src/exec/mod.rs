@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bloodhound_decisions::Decisions;
 use bloodhound_kernel::stdin::Supply;
 use bloodhound_net::NodeId;
-use bloodhound_platform::{PatchCode, Platform};
+use bloodhound_platform::Platform;
 use bloodhound_sim::machine::TestModes;
 use bloodhound_sim::notice::{LogEntry, Notice};
 use bloodhound_sim::scenario::Scenario;
@@ -62,8 +62,8 @@ pub struct Args {
     #[command(flatten)]
     surroundings: Surroundings,
     /// Standing tests: drop platform state, wake sleepers for nothing, clone the world, every N steps
-    #[arg(long, hide = true, default_value_t = 0)]
-    torment: u64,
+    #[arg(long, alias = "torment", hide = true, default_value_t = 0)]
+    stress: u64,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -103,14 +103,9 @@ impl Single {
     }
 
     /// The same on a platform that is open, with what is to be patched in code.
-    fn machine_on(
-        &self,
-        (platform, patch): (Box<dyn Platform>, PatchCode),
-        decisions: Decisions,
-    ) -> Result<Machine, Failure> {
+    fn machine_on(&self, platform: Box<dyn Platform>, decisions: Decisions) -> Result<Machine, Failure> {
         let mut base = self.base.clone();
-        let world =
-            host::world(&self.scenario, &mut base, decisions, Some(patch)).map_err(Failure::environment)?;
+        let world = host::world(&self.scenario, &mut base, decisions).map_err(Failure::environment)?;
         Ok(Machine::new(world, self.scenario.clone(), platform, Box::new(base)))
     }
 
@@ -133,7 +128,7 @@ impl Single {
 pub fn run(args: &Args) -> u8 {
     let started = platform::start(args.platform.wanted);
     started
-        .and_then(|(chosen, platform, patch)| run_with(args, &chosen, (platform, patch)))
+        .and_then(|(chosen, platform)| run_with(args, &chosen, platform))
         .unwrap_or_else(|failure| fail(&failure))
 }
 
@@ -146,7 +141,7 @@ pub fn run_on(args: &Args, chosen: &Chosen) -> Result<u8, Failure> {
     run_with(args, chosen, chosen.open()?)
 }
 
-fn run_with(args: &Args, chosen: &Chosen, open: (Box<dyn Platform>, PatchCode)) -> Result<u8, Failure> {
+fn run_with(args: &Args, chosen: &Chosen, open: Box<dyn Platform>) -> Result<u8, Failure> {
     let single = Single::new(&args.surroundings, &args.command)?;
     let mut decisions = Decisions::seeded(args.seed);
     decisions.listen(args.events.is_some());
@@ -159,11 +154,11 @@ fn run_with(args: &Args, chosen: &Chosen, open: (Box<dyn Platform>, PatchCode)) 
     if let Some(file) = &file {
         machine.listen(file.listener(single.scenario.clone()));
     }
-    if args.torment > 0 {
+    if args.stress > 0 {
         machine.set_modes(TestModes {
-            evict_every: args.torment * 7,
-            spurious_every: args.torment,
-            clone_every: args.torment * 3,
+            evict_every: args.stress * 7,
+            spurious_every: args.stress,
+            clone_every: args.stress * 3,
         });
     }
     let mut input = Input::standard(args.interactive);
@@ -283,6 +278,7 @@ pub fn drive(machine: &mut Machine, stdin: &mut dyn FnMut(usize) -> Supply) -> R
                 _ => End::Fatal(finding),
             },
             (_, Ended::Interrupted) => End::Interrupted,
+            (_, Ended::Undecided(why)) => End::Undecided(why),
         });
     }
 }

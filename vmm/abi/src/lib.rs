@@ -9,6 +9,7 @@ pub mod digest;
 pub mod errno;
 pub mod exception;
 pub mod flags;
+pub mod instructions;
 pub mod names;
 pub mod regs;
 pub mod structs;

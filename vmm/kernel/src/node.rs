@@ -65,10 +65,6 @@ impl Default for Costs {
     }
 }
 
-/// Makes instructions of a page trap that the host lets through, given what stands before and after it, and an offset at which
-/// an instruction begins, if one is known; returns how many.
-pub type PatchCode = fn(&mut [u8; 4096], &[u8], &[u8], Option<usize>) -> usize;
-
 /// What a node is at its start.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
@@ -82,8 +78,6 @@ pub struct NodeConfig {
     pub memory: u64,
     /// Prices.
     pub costs: Costs,
-    /// Run over code before it may be executed.
-    pub patch_code: Option<PatchCode>,
     /// Offer the vDSO.
     pub vdso: bool,
 }
@@ -204,8 +198,6 @@ pub struct Node {
     pub vvar: Option<Frame>,
     /// The vDSO's image.
     pub vdso: Arc<Vec<Frame>>,
-    /// Executable pages of unchanged files with their cpuid instructions patched; `None` for those that have none.
-    pub patched: Arc<BTreeMap<(bloodhound_vfs::Ino, u64), Option<Frame>>>,
     /// Address spaces that map an inode, so that writes reach their platform mappings.
     pub mapped: Map<bloodhound_vfs::Ino, Map<MmId, u32>>,
     /// Address spaces that are gone, for the platform to drop; see [`Mm::space`].
@@ -257,7 +249,6 @@ impl Node {
             boot_id,
             vvar: None,
             vdso: Default::default(),
-            patched: Default::default(),
             mapped: Map::new(),
             dead_spaces: Vec::new(),
             yielded: false,

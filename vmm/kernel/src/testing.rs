@@ -64,7 +64,6 @@ impl Bench {
             epoch_ns: 1_700_000_000_000_000_000,
             memory: 4 << 30,
             costs: Costs::default(),
-            patch_code: None,
             vdso: false,
         };
         let net = Stack::new(Default::default(), 1);

@@ -6,7 +6,7 @@
 // sysretq, swapgs or int3.
 //
 // There are two sets of entries. What loading a selector does to the base of fs or gs only the processor knows. A KVM that
-// leaves these bases to applications tells them at each exit anyway; for others the second set asks the processor.
+// leaves these bases to applications copies them out at each exit anyway; for others the second set, the reporting entries, reads them.
 //
 // linux-loader places it at 64 KiB of guest-physical memory.
 
@@ -25,7 +25,7 @@
     .extern STALE
     .extern BASES
     .extern SAVED
-    .extern TOLD_BASES
+    .extern REPORTED_BASES
     .extern SELECTORS
 
     // What the VMM finds its way by: the entry of the ELF file is this table.
@@ -38,14 +38,14 @@ entries:
     .quad apply
     .quad compat_entry
     .quad vectors
-    .quad syscall_entry_telling
-    .quad compat_entry_telling
-    .quad vectors_telling
+    .quad syscall_entry_reporting
+    .quad compat_entry_reporting
+    .quad vectors_reporting
 
     .text
 
-// Tells the VMM the data selectors and the bases of fs and gs. rax, rcx and rdx are in memory afterwards.
-    .macro tell
+// Reports the data selectors and the bases of fs and gs to the VMM. rax, rcx and rdx are in memory afterwards.
+    .macro report
     mov [SAVED], rax
     mov [SAVED + 8], rcx
     mov [SAVED + 16], rdx
@@ -55,12 +55,12 @@ entries:
     mov word ptr [SELECTORS + 6], gs
     mov ecx, MSR_FS_BASE
     rdmsr
-    mov [TOLD_BASES], eax
-    mov [TOLD_BASES + 4], edx
+    mov [REPORTED_BASES], eax
+    mov [REPORTED_BASES + 4], edx
     mov ecx, MSR_GS_BASE
     rdmsr
-    mov [TOLD_BASES + 8], eax
-    mov [TOLD_BASES + 12], edx
+    mov [REPORTED_BASES + 8], eax
+    mov [REPORTED_BASES + 12], edx
     .endm
 
 // LSTAR. rcx holds the application's rip and r11 its rflags; nothing else has changed.
@@ -71,9 +71,9 @@ syscall_entry:
     ud2
 
     .balign 64
-    .globl syscall_entry_telling
-syscall_entry_telling:
-    tell
+    .globl syscall_entry_reporting
+syscall_entry_reporting:
+    report
     out PORT_SYSCALL, al
     ud2
 
@@ -85,9 +85,9 @@ compat_entry:
     ud2
 
     .balign 64
-    .globl compat_entry_telling
-compat_entry_telling:
-    tell
+    .globl compat_entry_reporting
+compat_entry_reporting:
+    report
     out PORT_COMPAT, al
     ud2
 
@@ -192,12 +192,12 @@ vectors:
     vector_table out PORT_TRAP, al
 
     .balign 64
-leave_telling:
-    tell
+leave_reporting:
+    report
     out PORT_TRAP, al
     ud2
 
     .balign 64
-    .globl vectors_telling
-vectors_telling:
-    vector_table jmp leave_telling
+    .globl vectors_reporting
+vectors_reporting:
+    vector_table jmp leave_reporting

@@ -1,4 +1,4 @@
-//! What the vCPU is told it is ([`entries`]).
+//! The answers of `cpuid` that KVM derives the vCPU's features from ([`entries`]).
 //!
 //! Application code gets its answers from `bloodhound_platform::cpuid_profile` wherever cpuid faults. These entries
 //! decide what KVM lets the vCPU have: instructions that the profile lacks become invalid where the hardware can

@@ -6,8 +6,8 @@
 //! 1 MiB      page tables               the same
 //! 4 GiB ...  the frame store           what a space maps, user
 //! ```
-//! `monitor/monitor.ld` and `monitor/monitor.S` have the same addresses; what the monitor can tell, its table of
-//! entries tells.
+//! `monitor/monitor.ld` and `monitor/monitor.S` have the same addresses; where the monitor is entered, its
+//! table of entries says.
 
 /// Virtual address at which guest-physical address 0 is mapped for ring 0.
 pub const MONITOR_BASE: u64 = 0xffff_ffff_8000_0000;
@@ -23,10 +23,10 @@ pub const SCRATCH: u64 = FRAME - 6 * 8;
 pub const FRAME: u64 = 0x7800;
 /// Bases of fs and gs.
 pub const BASES: u64 = 0x7f00;
-/// What the telling entries leave: rax, rcx, rdx.
+/// What the reporting entries leave: rax, rcx, rdx.
 pub const SAVED: u64 = 0x7f40;
 /// The same: the bases of fs and gs as application code had them.
-pub const TOLD_BASES: u64 = 0x7f58;
+pub const REPORTED_BASES: u64 = 0x7f58;
 /// The same: ds, es, fs, gs, 16 bits each.
 pub const SELECTORS: u64 = 0x7f68;
 /// Page-table writes: pairs of address and value.

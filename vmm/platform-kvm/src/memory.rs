@@ -1,4 +1,4 @@
-//! Low guest-physical memory ([`Low`]): the monitor, what it is told, and page tables.
+//! Low guest-physical memory ([`Low`]): the monitor, the requests that it works through, and page tables.
 //!
 //! Neighbours: `monitor` loads the monitor into it, `tables` builds page tables in it, `vm` shows it to KVM.
 

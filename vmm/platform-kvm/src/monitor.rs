@@ -26,17 +26,17 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Loads it. `telling`: with the entries that tell what application code did to its selectors.
-    pub fn load(low: &Low, telling: bool) -> Result<Monitor, PlatformError> {
+    /// Loads it. `reporting`: with the entries that report selectors and segment bases.
+    pub fn load(low: &Low, reporting: bool) -> Result<Monitor, PlatformError> {
         let loaded = Elf::load(low.guest(), None, &mut Cursor::new(IMAGE), None)
             .map_err(|_| PlatformError::Internal("the monitor cannot be loaded"))?;
         let table =
             loaded.kernel_load.0 - if loaded.kernel_load.0 >= MONITOR_BASE { MONITOR_BASE } else { 0 };
         let entry = |n: u64| low.read(table + 8 * n);
         let (syscall_entry, compat_entry, vectors) =
-            if telling { (entry(6), entry(7), entry(8)) } else { (entry(0), entry(4), entry(5)) };
+            if reporting { (entry(6), entry(7), entry(8)) } else { (entry(0), entry(4), entry(5)) };
         descriptors(low);
-        if telling {
+        if reporting {
             // A software KVM shows the host's, and takes ours for code.
             low.write(GDT + u64::from(GDT_LIMIT) - 7, CPU_NODE);
         }

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use bloodhound_platform::extents::Extents;
-use bloodhound_platform::spin::Memory;
 use bloodhound_platform::watchdog::Watchdog;
 use bloodhound_platform::{
-    Abilities, GUEST_TOP, Look, Mapping, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, XState,
-    decode, spin, x86,
+    Abilities, Budget, GUEST_TOP, Mapping, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap,
+    XState, decode, stops, x86,
 };
 use bloodhound_platform::{Exception, Unsupported};
 use kvm_bindings::kvm_xsave;
@@ -17,9 +16,10 @@ use kvm_ioctls::{Cap, Kvm};
 use crate::classify::{self, Circumstances, Meaning, canonical, classify};
 use crate::layout::ARENA_SLOT;
 use crate::probe;
+use crate::segments::BaseSource;
 use crate::sys;
 use crate::tables::{Changes, Full, Pool, Tables};
-use crate::vm::{Exit, How, Told, Vm};
+use crate::vm::{Exit, How, Vm};
 
 const PAGE: u64 = 4096;
 const TF: u64 = 1 << 8;
@@ -34,8 +34,8 @@ struct Space {
     owner: Option<TaskKey>,
     /// The owner's vector state, unless it has run since: then the vCPU has it.
     known: Option<XState>,
-    /// The owner was stopped without knowing it: by the watchdog or after a step.
-    unaware: bool,
+    /// The owner was stopped without a trap of its own, by the watchdog or after a step: its selectors stay as they are.
+    stopped_silently: bool,
 }
 
 /// Ranges that are looked at one by one; more of them are the whole space.
@@ -51,7 +51,9 @@ const MOST_KICKS: u32 = 200;
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    Run,
+    /// Until a trap, or until the budget is spent.
+    Run(Budget),
+    /// For one instruction.
     Step,
 }
 
@@ -70,7 +72,7 @@ pub struct KvmPlatform {
     thread: u32,
     abilities: Abilities,
     evictions: u32,
-    told: Told,
+    base_source: BaseSource,
     _thread: PhantomData<*const ()>,
 }
 
@@ -121,15 +123,15 @@ impl KvmPlatform {
             thread: sys::thread_id(),
             abilities: probe::UNKNOWN,
             evictions: 0,
-            told: Told::Never,
+            base_source: BaseSource::None,
             _thread: PhantomData,
         };
         let wrfsbase = probe::wrfsbase(&mut platform)?;
         platform.end_vm();
-        platform.told = if wrfsbase { Told::ByKvm } else { Told::ByMonitor };
+        platform.base_source = if wrfsbase { BaseSource::Kvm } else { BaseSource::Monitor };
         if !wrfsbase && !probe::bases(&mut platform)? {
             platform.end_vm();
-            platform.told = Told::Never;
+            platform.base_source = BaseSource::None;
         }
         platform.abilities = probe::measure(&mut platform)?;
         Ok(platform)
@@ -141,7 +143,7 @@ impl KvmPlatform {
 
     fn provide_vm(&mut self) -> Result<(), PlatformError> {
         if self.vm.is_none() {
-            self.vm = Some(Vm::new(&self.kvm, self.told)?);
+            self.vm = Some(Vm::new(&self.kvm, self.base_source)?);
             self.forget_tables();
         }
         Ok(())
@@ -256,14 +258,15 @@ impl KvmPlatform {
         let Some(vm) = &mut self.vm else { return Err(PlatformError::Internal("no VM")) };
         vm.show_arena(self.arena)?;
         let Some(space) = self.spaces.get_mut(&id) else { return Err(PlatformError::XStateNotLoaded) };
-        let how = How { step: mode == Mode::Step, keep_selectors: space.unaware };
+        let how = How { step: mode == Mode::Step, keep_selectors: space.stopped_silently };
         vm.prepare(regs, how, root, &self.changes);
         self.pool.seen();
         space.known = None;
-        space.unaware = false;
+        space.stopped_silently = false;
         let mut kicks = 0;
         // One run for the watchdog, whatever is done for the application in between.
-        self.watchdog.begin(self.thread);
+        let budget = if let Mode::Run(budget) = mode { budget } else { Budget::SHORT };
+        self.watchdog.begin(self.thread, budget);
         loop {
             let exit = leave(vm)?;
             let nudged = self.watchdog.nudged();
@@ -274,9 +277,8 @@ impl KvmPlatform {
                     let vcpu = vm.regs();
                     (regs.rip, regs.rsp, regs.rflags) = (vcpu.rip, vcpu.rsp, vcpu.rflags);
                     own_flags(regs, &before, how);
-                    if nudged && mode == Mode::Run {
-                        self.watchdog.more_patience();
-                        space.unaware = true;
+                    if nudged && mode != Mode::Step {
+                        space.stopped_silently = true;
                         return Ok(Trap::BudgetSpent);
                     }
                     kicks += 1;
@@ -300,8 +302,7 @@ impl KvmPlatform {
                             own_flags(regs, &before, how);
                             // It may have come while the vCPU did not run.
                             if nudged {
-                                self.watchdog.more_patience();
-                                space.unaware = true;
+                                space.stopped_silently = true;
                                 return Ok(Trap::BudgetSpent);
                             }
                             // A step goes on to the next instruction, as Linux's does.
@@ -312,10 +313,8 @@ impl KvmPlatform {
                 }
             };
             regs.canonical_rflags();
-            if mode == Mode::Run {
-                self.watchdog.less_patience();
-            } else {
-                space.unaware = trap == Trap::Step;
+            if mode == Mode::Step {
+                space.stopped_silently = trap == Trap::Step;
                 x86::hide_step(&space.extents, &before, regs, trap);
             }
             return Ok(trap);
@@ -343,35 +342,26 @@ impl KvmPlatform {
     }
 }
 
-impl Memory for KvmPlatform {
-    fn extents(&self, space: SpaceId) -> Option<&Extents> {
-        self.spaces.get(&space).map(|space| &space.extents)
-    }
-}
-
 impl Platform for KvmPlatform {
-    fn run(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
-        self.go(space, task, regs, Mode::Run)
+    fn run(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+        stops: &mut Stops,
+    ) -> Result<Trap, PlatformError> {
+        if stops.points.is_empty() {
+            return self.go(space, task, regs, Mode::Run(stops.budget));
+        }
+        stops::run_by_steps(self, space, task, regs, stops)
     }
 
     fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
         self.go(space, task, regs, Mode::Step)
     }
 
-    fn analyse_spin(
-        &mut self,
-        space: SpaceId,
-        task: TaskKey,
-        regs: &mut Regs,
-        look: &mut Look,
-    ) -> Result<Spin, PlatformError> {
-        if !self.abilities.traps_steps {
-            // A step would be a run.
-            return Ok(Spin::Progressing);
-        }
-        let spin = spin::analyse(self, space, task, regs, look)?;
-        self.watchdog.looked(spin);
-        Ok(spin)
+    fn memory(&self, space: SpaceId) -> Option<&Extents> {
+        self.spaces.get(&space).map(|space| &space.extents)
     }
 
     fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {
@@ -432,7 +422,7 @@ impl Platform for KvmPlatform {
         let loaded = self.loaded == Some(space);
         let target = self.space(space);
         let kept = loaded && target.known.as_ref() == Some(state);
-        target.unaware &= target.owner == Some(task);
+        target.stopped_silently &= target.owner == Some(task);
         target.owner = Some(task);
         target.known = Some(state.clone());
         if loaded && !kept {
@@ -539,7 +529,7 @@ fn own_flags(regs: &mut Regs, before: &Regs, how: How) {
     }
 }
 
-/// To application code again, which does not know that it was stopped.
+/// To application code again, which was stopped without a trap of its own.
 fn go_back(vm: &mut Vm, changes: &mut Changes, regs: &Regs, how: How, root: u64) {
     changes.clear();
     vm.prepare(regs, How { keep_selectors: true, ..how }, root, changes);

@@ -4,7 +4,7 @@
 
 use bloodhound_frames::Frame;
 use bloodhound_platform::{
-    Abilities, CpuidTrap, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, TaskKey, Trap, XState,
+    Abilities, CpuidTrap, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, Stops, TaskKey, Trap, XState,
 };
 
 use crate::KvmPlatform;
@@ -57,12 +57,12 @@ pub(crate) fn wrfsbase(platform: &mut KvmPlatform) -> Result<bool, PlatformError
     Ok(can)
 }
 
-/// Whether what application code does to the bases of fs and gs is told.
+/// Whether what application code does to the bases of fs and gs is reported.
 ///
 /// # Errors
 /// Host errors.
 pub(crate) fn bases(platform: &mut KvmPlatform) -> Result<bool, PlatformError> {
-    let mut told = true;
+    let mut reported = true;
     // syscall; ud2
     for end in [b"\x0f\x05", b"\x0f\x0b"] {
         // mov fs, edx; mov gs, edx
@@ -71,11 +71,11 @@ pub(crate) fn bases(platform: &mut KvmPlatform) -> Result<bool, PlatformError> {
             let mut regs = start(platform, &frame)?;
             (regs.fs_base, regs.gs_base, regs.rdx) = (0x1000, 0x2000, u64::from(USER_SS));
             trap_of(platform, &mut regs, false)?;
-            told &= (regs.fs_base, regs.gs_base, regs.rdx) == (want.0, want.1, u64::from(USER_SS));
+            reported &= (regs.fs_base, regs.gs_base, regs.rdx) == (want.0, want.1, u64::from(USER_SS));
         }
     }
     platform.evict_all();
-    Ok(told)
+    Ok(reported)
 }
 
 /// A program's first trap, or that of its first step.
@@ -90,7 +90,7 @@ fn trap_of(platform: &mut KvmPlatform, regs: &mut Regs, step: bool) -> Result<Tr
     for _ in 0..BUDGETS {
         let trap = match step {
             true => platform.step(SPACE, TASK, regs)?,
-            false => platform.run(SPACE, TASK, regs)?,
+            false => platform.run(SPACE, TASK, regs, &mut Stops::default())?,
         };
         if trap != Trap::BudgetSpent {
             return Ok(trap);
@@ -108,7 +108,7 @@ fn trap_cost(platform: &mut KvmPlatform, code: &[u8]) -> Result<u64, PlatformErr
     for _ in 0..ROUNDS {
         let start = std::time::Instant::now();
         for _ in 0..TRAPS {
-            match platform.run(SPACE, TASK, &mut regs)? {
+            match platform.run(SPACE, TASK, &mut regs, &mut Stops::default())? {
                 // Another process had the processor for long.
                 Trap::Syscall | Trap::BudgetSpent => {}
                 _ => return Err(PlatformError::Internal("the first system call did not trap")),

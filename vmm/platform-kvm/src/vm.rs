@@ -14,17 +14,19 @@ use kvm_ioctls::{Kvm, SyncReg, VcpuExit, VcpuFd, VmFd};
 use crate::cpuid;
 use crate::layout::{
     ARENA, ARENA_SLOT, BASES, FRAME, GDT, IDT, KERNEL_CS, KERNEL_SS, LOW_END, MONITOR_BASE, PORT_COMPAT,
-    PORT_SYSCALL, PORT_TRAP, SAVED, SCRATCH, SELECTORS, SLOT_ARENA, SLOT_MONITOR, SLOT_TABLES, STALE, TABLES,
-    TOLD_BASES, TRAP_STACK_TOP, TSS, TSS_LIMIT, TSS_SELECTOR, USER_CS, USER_SS, USER32_CS, WRITES,
+    PORT_SYSCALL, PORT_TRAP, REPORTED_BASES, SAVED, SCRATCH, SELECTORS, SLOT_ARENA, SLOT_MONITOR,
+    SLOT_TABLES, STALE, TABLES, TRAP_STACK_TOP, TSS, TSS_LIMIT, TSS_SELECTOR, USER_CS, USER_SS, USER32_CS,
+    WRITES,
 };
 use crate::memory::Low;
 use crate::monitor::{GDT_LIMIT, Monitor};
+use crate::segments::BaseSource;
+use crate::software;
 use crate::sys;
 use crate::tables::Changes;
 
 const RFLAGS_FIXED: u64 = 2;
 const RFLAGS_TF: u64 = 1 << 8;
-const RFLAGS_IF: u64 = 1 << 9;
 
 const CR0: u64 = 1 << 31 | 1 << 18 | 1 << 16 | 1 << 5 | 1 << 4 | 1 << 1 | 1; // PG AM WP NE ET MP PE
 const CR4: u64 = 1 << 2 | 1 << 5 | 1 << 9 | 1 << 10 | 1 << 18; // TSD PAE OSFXSR OSXMMEXCPT OSXSAVE
@@ -61,19 +63,8 @@ pub(crate) struct TrapFrame {
 pub(crate) struct How {
     /// For one instruction.
     pub step: bool,
-    /// The application does not know that it was stopped: ds and es stay as they are.
+    /// The application code was stopped without a trap of its own, so what it loaded into selectors stays.
     pub keep_selectors: bool,
-}
-
-/// Who tells what application code did to the bases of fs and gs: loading a selector changes them, and `wrfsbase` does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// Nobody: they count as what they were.
-    Never,
-    /// KVM, at each exit: where application code has `wrfsbase` though it should not.
-    ByKvm,
-    /// The monitor, at each trap.
-    ByMonitor,
 }
 
 /// Why application code stopped.
@@ -105,12 +96,12 @@ pub(crate) struct Vm {
     shown: u64,
     root: u64,
     bases: (u64, u64),
-    told: Told,
+    base_source: BaseSource,
     syscall_rsp: u64,
 }
 
 impl Vm {
-    pub fn new(kvm: &Kvm, told: Told) -> Result<Vm, PlatformError> {
+    pub fn new(kvm: &Kvm, base_source: BaseSource) -> Result<Vm, PlatformError> {
         sys::clear_selectors();
         let vm = kvm.create_vm().map_err(sys::kvm("KVM_CREATE_VM"))?;
         // A foreign hypercall instruction shall be an invalid opcode, not be rewritten. Where KVM cannot be told it
@@ -122,7 +113,7 @@ impl Vm {
         };
         let _ = vm.enable_cap(&quirks);
         let low = Low::new()?;
-        let monitor = Monitor::load(&low, told == Told::ByMonitor)?;
+        let monitor = Monitor::load(&low, base_source == BaseSource::Monitor)?;
         let vcpu = vm.create_vcpu(0).map_err(sys::kvm("KVM_CREATE_VCPU"))?;
         let mut machine = Vm {
             vm,
@@ -134,7 +125,7 @@ impl Vm {
             shown: 0,
             root: 0,
             bases: (0, 0),
-            told,
+            base_source,
             syscall_rsp: 0,
         };
         machine.slot(SLOT_MONITOR, 0, TABLES)?;
@@ -217,7 +208,7 @@ impl Vm {
         let _ = self.set_msr(MSR_PLATFORM_INFO, CPUID_FAULTING.0)?
             && self.set_msr(MSR_MISC_FEATURES, CPUID_FAULTING.1)?;
         self.vcpu.set_sync_valid_reg(SyncReg::Register);
-        if self.told == Told::ByKvm {
+        if self.base_source == BaseSource::Kvm {
             self.vcpu.set_sync_valid_reg(SyncReg::SystemRegister);
         }
         Ok(())
@@ -244,7 +235,7 @@ impl Vm {
             self.enter_kernel(root, bases, keep);
         }
         let plain = changes.is_empty() && root == self.root;
-        // Where they are told it is known when nothing has to be cleared.
+        // Where selectors are reported it is known when none has to be cleared.
         let keep = how.keep_selectors || self.selectors_are_clear();
         let keep = keep && bases == self.bases;
         let mut vcpu = general(regs);
@@ -332,8 +323,8 @@ impl Vm {
                 return Err(self.failed(what));
             }
         };
-        if self.told == Told::ByMonitor {
-            self.take_told();
+        if self.base_source == BaseSource::Monitor {
+            self.take_report();
         }
         match port {
             PORT_SYSCALL => {
@@ -349,11 +340,11 @@ impl Vm {
         }
     }
 
-    /// What a telling entry of the monitor left.
-    fn take_told(&mut self) {
+    /// What a reporting entry of the monitor left: the registers that it needed itself, and the segment bases.
+    fn take_report(&mut self) {
         let word = |n: u64| self.low.read(SAVED + 8 * n);
         let saved = [word(0), word(1), word(2)];
-        self.bases = (self.low.read(TOLD_BASES), self.low.read(TOLD_BASES + 8));
+        self.bases = (self.low.read(REPORTED_BASES), self.low.read(REPORTED_BASES + 8));
         let regs = &mut self.vcpu.sync_regs_mut().regs;
         [regs.rax, regs.rcx, regs.rdx] = saved;
     }
@@ -371,8 +362,8 @@ impl Vm {
         let now = self.vcpu.get_sregs().map_err(sys::kvm("KVM_GET_SREGS"))?;
         (self.kernel.ds, self.kernel.es, self.kernel.fs, self.kernel.gs) = (now.ds, now.es, now.fs, now.gs);
         self.in_user = true;
-        if self.told == Told::ByMonitor {
-            // It has told nothing this time.
+        if self.base_source == BaseSource::Monitor {
+            // The monitor has not run, so it has reported nothing.
             self.bases = (now.fs.base, now.gs.base);
             let selectors = [now.ds, now.es, now.fs, now.gs].map(|segment| u64::from(segment.selector));
             self.low.write(SELECTORS, selectors.iter().rev().fold(0, |word, selector| word << 16 | selector));
@@ -393,9 +384,7 @@ impl Vm {
             vector: word(7),
             cr2: word(8),
         };
-        // A software KVM takes SYSCALL to the monitor's address without leaving ring 3, where the page is the
-        // supervisor's. A jump to that address is another matter: only SYSCALL clears the interrupt flag.
-        let called = frame.vector == 14 && frame.rflags & RFLAGS_IF == 0 && frame.cr2 == frame.rip;
+        let called = software::is_syscall(&frame);
         // In 32-bit code it cuts CSTAR to 32 bits.
         if called && frame.rip == self.monitor.compat_entry & 0xffff_ffff {
             let rip = self.vcpu.sync_regs_mut().regs.rcx;
@@ -440,12 +429,12 @@ impl Vm {
         PlatformError::Vm { what, rip: self.vcpu.sync_regs_mut().regs.rip, code: Vec::new() }
     }
 
-    /// Whether it is known that the data selectors hold nothing, as far as the last exit told.
+    /// Whether the last exit reported that the data selectors are all null.
     fn selectors_are_clear(&mut self) -> bool {
-        match self.told {
-            Told::Never => false,
-            Told::ByMonitor => self.low.read(SELECTORS) == 0,
-            Told::ByKvm => {
+        match self.base_source {
+            BaseSource::None => false,
+            BaseSource::Monitor => self.low.read(SELECTORS) == 0,
+            BaseSource::Kvm => {
                 let sregs = &self.vcpu.sync_regs_mut().sregs;
                 sregs.ds.selector | sregs.es.selector | sregs.fs.selector | sregs.gs.selector == 0
             }
@@ -454,7 +443,7 @@ impl Vm {
 
     /// The bases of fs and gs as the application has them.
     pub fn bases(&mut self) -> (u64, u64) {
-        if self.told == Told::ByKvm {
+        if self.base_source == BaseSource::Kvm {
             let sregs = &self.vcpu.sync_regs_mut().sregs;
             self.bases = (sregs.fs.base, sregs.gs.base);
         }

@@ -5,7 +5,7 @@ use bloodhound_abi::exception::vector;
 use bloodhound_platform::extents::Extents;
 use bloodhound_platform::x86::{self, NOT_YET, USER_CS};
 use bloodhound_platform::{
-    Access, Exception, PlatformError, Regs, Trap, Unsupported, XState, cause, decode, umip,
+    Access, Exception, PlatformError, Regs, Trap, Unsupported, XState, cause, decode, umip, vsyscall,
 };
 use iced_x86::InstructionInfoFactory;
 use libc::user_regs_struct;
@@ -92,7 +92,7 @@ pub(crate) fn classify(
             patched => Ok(patched),
         },
         // The filter raises it for the vsyscall page alone; the host has already returned to the caller.
-        libc::SIGSYS if code == SYS_SECCOMP && x86::vsyscall_at(addr).is_some() => {
+        libc::SIGSYS if code == SYS_SECCOMP && vsyscall::vsyscall_at(addr).is_some() => {
             regs.orig_rax = siginfo.syscall as u64;
             regs.rax = NOT_YET;
             Ok(Some(Trap::Syscall))
@@ -137,18 +137,18 @@ fn segv(memory: &Extents, info: &mut InstructionInfoFactory, regs: &mut Regs, si
     let SigInfo { code, addr, .. } = *siginfo;
     match code {
         // The host has the vsyscall page, but the caller's stack is not mapped yet.
-        SI_KERNEL if x86::vsyscall_at(regs.rip).is_some() => {
-            x86::vsyscall(memory, regs).unwrap_or_else(|| general_protection(memory, regs))
+        SI_KERNEL if vsyscall::vsyscall_at(regs.rip).is_some() => {
+            vsyscall::vsyscall(memory, regs).unwrap_or_else(|| general_protection(memory, regs))
         }
         // Off its entries.
-        SI_KERNEL if x86::in_vsyscall_page(regs.rip) => {
+        SI_KERNEL if vsyscall::in_vsyscall_page(regs.rip) => {
             Trap::PageFault { addr: regs.rip, access: Some(Access::Exec), rip: regs.rip }
         }
         SI_KERNEL => general_protection(memory, regs),
         SEGV_MAPERR | SEGV_ACCERR => {
             // A host without the vsyscall page.
             if addr == regs.rip
-                && let Some(call) = x86::vsyscall(memory, regs)
+                && let Some(call) = vsyscall::vsyscall(memory, regs)
             {
                 return call;
             }

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
 use bloodhound_platform::extents::Extents;
-use bloodhound_platform::spin::{self, Memory};
 use bloodhound_platform::watchdog::Watchdog;
 use bloodhound_platform::x86::{self, USER_CS};
 use bloodhound_platform::{
-    Abilities, CpuidTrap, GUEST_TOP, Look, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, Spin,
-    TaskKey, Trap, XState,
+    Abilities, Budget, CpuidTrap, GUEST_TOP, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, Stops,
+    TaskKey, Trap, XState, stops,
 };
 use iced_x86::InstructionInfoFactory;
 use libc::user_regs_struct;
@@ -73,7 +72,9 @@ pub(crate) struct Space {
 /// How to run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    Run,
+    /// Until a trap, or until the budget is spent.
+    Run(Budget),
+    /// For one instruction.
     Step,
 }
 
@@ -155,7 +156,7 @@ impl PtracePlatform {
         for _ in 0..5 {
             let start = std::time::Instant::now();
             for _ in 0..20 {
-                match self.run(space, task, &mut regs)? {
+                match self.run(space, task, &mut regs, &mut Stops::default())? {
                     Trap::Syscall | Trap::BudgetSpent => {}
                     _ => return Err(PlatformError::Internal("the first system call did not trap")),
                 }
@@ -237,9 +238,10 @@ impl PtracePlatform {
         set_regs(&self.factory, stub, regs, space.selectors.take())?;
         let before = *regs;
         loop {
-            self.watchdog.begin(tracee.0 as u32);
+            let budget = if let Mode::Run(budget) = mode { budget } else { Budget::SHORT };
+            self.watchdog.begin(tracee.0 as u32, budget);
             match mode {
-                Mode::Run => tracee.sysemu()?,
+                Mode::Run(_) => tracee.sysemu()?,
                 Mode::Step => tracee.step()?,
             }
             let stop = tracee.wait()?;
@@ -254,17 +256,12 @@ impl PtracePlatform {
             stub.id_flag = regs.rflags & ID_FLAG != 0;
             let selectors = Some([host.ds, host.es, host.fs, host.gs]);
             // A nudge comes before the instruction: a step is just made again. 32-bit code cannot be gone on with.
-            if nudged && mode == Mode::Run && host.cs == USER_CS {
-                self.watchdog.more_patience();
+            if nudged && mode != Mode::Step && host.cs == USER_CS {
                 space.selectors = selectors;
                 return Ok(Trap::BudgetSpent);
             }
             let seen = Seen { tracee, host: &host, stop };
             if let Some(trap) = classify(&seen, &space.extents, &mut self.info, regs)? {
-                // Steps of a look say nothing of how long the program computes.
-                if mode == Mode::Run {
-                    self.watchdog.less_patience();
-                }
                 // Linux hides it as well, but not after a step over a `popf`, until the next run.
                 if mode == Mode::Step {
                     x86::hide_step(&space.extents, &before, regs, trap);
@@ -298,12 +295,6 @@ impl PtracePlatform {
     }
 }
 
-impl Memory for PtracePlatform {
-    fn extents(&self, space: SpaceId) -> Option<&Extents> {
-        self.spaces.get(&space).map(|space| &space.extents)
-    }
-}
-
 impl Drop for PtracePlatform {
     fn drop(&mut self) {
         self.evict_all();
@@ -311,24 +302,25 @@ impl Drop for PtracePlatform {
 }
 
 impl Platform for PtracePlatform {
-    fn run(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
-        self.go(space, task, regs, Mode::Run)
+    fn run(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+        stops: &mut Stops,
+    ) -> Result<Trap, PlatformError> {
+        if stops.points.is_empty() {
+            return self.go(space, task, regs, Mode::Run(stops.budget));
+        }
+        stops::run_by_steps(self, space, task, regs, stops)
     }
 
     fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
         self.go(space, task, regs, Mode::Step)
     }
 
-    fn analyse_spin(
-        &mut self,
-        space: SpaceId,
-        task: TaskKey,
-        regs: &mut Regs,
-        look: &mut Look,
-    ) -> Result<Spin, PlatformError> {
-        let spin = spin::analyse(self, space, task, regs, look)?;
-        self.watchdog.looked(spin);
-        Ok(spin)
+    fn memory(&self, space: SpaceId) -> Option<&Extents> {
+        self.spaces.get(&space).map(|space| &space.extents)
     }
 
     fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {

@@ -1,6 +1,6 @@
 //! Mappings; and what happens to the processes that show them.
 
-use bloodhound_platform::{Platform, PlatformError, SpaceId, Trap, XState};
+use bloodhound_platform::{Platform, PlatformError, SpaceId, Stops, Trap, XState};
 use bloodhound_platform_ptrace::PtracePlatform;
 use bloodhound_platform_tests::{CODE, DATA, Guest};
 
@@ -25,7 +25,7 @@ fn a_killed_stub_is_an_error_and_can_be_replaced() {
         // SAFETY: no memory effects; a child of this process.
         unsafe { libc::kill(pid, libc::SIGKILL) };
     }
-    let died = guest.platform.run(guest.space, guest.task, &mut guest.regs);
+    let died = guest.platform.run(guest.space, guest.task, &mut guest.regs, &mut Stops::default());
     assert_eq!(died, Err(PlatformError::StubDied { signal: libc::SIGKILL }));
     guest.platform.load_xstate(guest.space, guest.task, &XState::initial()).unwrap();
     assert_eq!(guest.syscall(), 2);

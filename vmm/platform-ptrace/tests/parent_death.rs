@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use bloodhound_platform::{Platform, SpaceId, TaskKey, XState};
+use bloodhound_platform::{Platform, SpaceId, Stops, TaskKey, XState};
 use bloodhound_platform_ptrace::PtracePlatform;
 use bloodhound_platform_tests::Guest;
 
@@ -22,7 +22,7 @@ fn victim() {
     let children = std::fs::read_to_string("/proc/thread-self/children").unwrap();
     println!("\npids {children}");
     loop {
-        let _ = guest.platform.run(guest.space, guest.task, &mut guest.regs);
+        let _ = guest.platform.run(guest.space, guest.task, &mut guest.regs, &mut Stops::default());
     }
 }
 

@@ -5,7 +5,9 @@
 use std::collections::BTreeMap;
 
 use bloodhound_frames::Frame;
-use bloodhound_platform::{Look, Mapping, Platform, Prot, Regs, SpaceId, Spin, TaskKey, Trap, XState};
+use bloodhound_platform::{
+    Mapping, Platform, Probe, Prot, Regs, SpaceId, Spin, Stops, TaskKey, Trap, XState,
+};
 
 /// Where test code is.
 pub const CODE: u64 = 0x40_0000;
@@ -26,7 +28,7 @@ pub type Make<P> = fn(Option<usize>) -> P;
 /// On errors of the platform.
 pub fn run<P: Platform>(platform: &mut P, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Trap {
     loop {
-        match platform.run(space, task, regs).expect("run") {
+        match platform.run(space, task, regs, &mut Stops::default()).expect("run") {
             Trap::BudgetSpent => {}
             trap => return trap,
         }
@@ -111,13 +113,13 @@ impl<P: Platform> Guest<P> {
         }
     }
 
-    /// Checks once whether it spins.
+    /// Probes once whether it is in a loop without side effects.
     ///
     /// # Panics
     /// On errors of the platform.
-    pub fn look(&mut self) -> Spin {
-        let mut look = Look::default();
-        self.platform.analyse_spin(self.space, self.task, &mut self.regs, &mut look).expect("analyse_spin")
+    pub fn probe(&mut self) -> Spin {
+        let mut probe = Probe::default();
+        probe.go_on(&mut self.platform, self.space, self.task, &mut self.regs).expect("a probe")
     }
 
     /// A system call is expected: its number.

@@ -86,6 +86,7 @@ macro_rules! platform_tests {
             the_watchdog_ends_a_run_and_the_flag_ends_the_spin,
             long_computation_is_not_disturbed,
             a_page_that_is_missing_is_left_to_run,
+            a_stop_point_ends_a_run_after_so_many_passes,
         ], ($($rest)+));
     };
     (stress, $($rest:tt)+) => {

@@ -3,7 +3,9 @@
 #![allow(missing_docs)] // the names say it
 
 use bloodhound_frames::Frame;
-use bloodhound_platform::{Access, Mapping, Platform, PlatformError, Prot, SpaceId, TaskKey, Trap, XState};
+use bloodhound_platform::{
+    Access, Mapping, Platform, PlatformError, Prot, SpaceId, Stops, TaskKey, Trap, XState,
+};
 
 use crate::{CODE, DATA, Guest, Make, PAGE};
 
@@ -63,7 +65,7 @@ pub fn everything_can_be_evicted_at_any_trap<P: Platform>(make: Make<P>) {
         let mut left = Vec::new();
         guest.platform.mapped(guest.space, &mut left);
         assert_eq!((left.len(), guest.platform.xstate_owner(guest.space)), (0, None));
-        let refused = guest.platform.run(guest.space, guest.task, &mut guest.regs);
+        let refused = guest.platform.run(guest.space, guest.task, &mut guest.regs, &mut Stops::default());
         assert_eq!(refused, Err(PlatformError::XStateNotLoaded));
         guest.platform.load_xstate(guest.space, guest.task, &state).unwrap();
     }

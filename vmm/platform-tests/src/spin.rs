@@ -3,7 +3,7 @@
 #![allow(missing_docs)] // the names say it
 
 use bloodhound_frames::Frame;
-use bloodhound_platform::{Access, Look, Platform, Prot, Regs, Spin, Trap};
+use bloodhound_platform::{Access, Platform, Probe, Prot, Regs, Spin, StopPoint, Stops, Trap};
 
 use crate::{CODE, DATA, Guest, Make, Oddity, PAGE, STACK};
 
@@ -18,7 +18,7 @@ fn analyse<P: Platform>(platform: P, code: &[u8], steps: usize) -> (P, (Spin, Re
         let trap = guest.platform.step(guest.space, guest.task, &mut guest.regs).unwrap();
         assert_eq!(trap, Trap::Step);
     }
-    let spin = guest.look();
+    let spin = guest.probe();
     let regs = guest.regs;
     (guest.end(), (spin, regs))
 }
@@ -54,7 +54,7 @@ pub fn program_that_steps_itself<P: Platform>(make: Make<P>) {
     let mut guest = Guest::new(make, b"\xeb\xfe");
     guest.regs.rflags |= 1 << 8;
     let before = guest.regs;
-    let spin = guest.look();
+    let spin = guest.probe();
     assert_eq!((spin, guest.regs), (Spin::Progressing, before));
     assert_eq!(guest.run(), Trap::Step);
 }
@@ -89,20 +89,20 @@ pub fn what_came_before_the_loop_is_told<P: Platform>(make: Make<P>) {
     guest.regs.rdi = DATA;
     guest.map(CODE);
     guest.map(DATA);
-    let mut look = |flag: Option<u8>| {
+    let mut probe = |flag: Option<u8>| {
         if let Some(flag) = flag {
             guest.pages[&DATA].0.write_shared(0, &[flag]);
         }
         let before = guest.regs;
-        let spin = guest.look();
+        let spin = guest.probe();
         (spin, guest.regs == before)
     };
     // Flags of the processor's start are no part of the loop.
-    assert_eq!(look(None), (Spin::Parked, false));
-    assert_eq!(look(None), (Spin::Still, true));
+    assert_eq!(probe(None), (Spin::Parked, false));
+    assert_eq!(probe(None), (Spin::Still, true));
     // Once through all of it: the registers are the same again, and what it wrote is the whole difference.
-    assert_eq!(look(Some(1)), (Spin::Parked, true));
-    assert_eq!(look(None), (Spin::Still, true));
+    assert_eq!(probe(Some(1)), (Spin::Parked, true));
+    assert_eq!(probe(None), (Spin::Still, true));
 }
 
 /// A page that is missing in the middle of it must not show in the answer.
@@ -117,22 +117,22 @@ pub fn a_fault_does_not_change_the_answer<P: Platform>(make: Make<P>) {
         for page in [CODE, CODE + PAGE, DATA] {
             guest.map(page);
         }
-        let first = guest.look();
+        let first = guest.probe();
         guest.pages[&DATA].0.write_shared(0, &[1]);
         for page in missing {
             guest.platform.unmap(guest.space, *page, PAGE);
         }
-        let mut look = Look::default();
+        let mut probe = Probe::default();
         let mut faults = 0;
         loop {
             let (space, task) = (guest.space, guest.task);
-            let spin = guest.platform.analyse_spin(space, task, &mut guest.regs, &mut look).unwrap();
+            let spin = probe.go_on(&mut guest.platform, space, task, &mut guest.regs).unwrap();
             if spin != Spin::Progressing {
                 return (first, spin, guest.regs, faults);
             }
             let before = guest.regs;
-            let trap = guest.platform.run(space, task, &mut guest.regs).unwrap();
-            look.after_run(&before, &guest.regs, trap);
+            let trap = guest.platform.run(space, task, &mut guest.regs, &mut Stops::default()).unwrap();
+            probe.after_run(&before, &guest.regs, trap);
             let Trap::PageFault { addr, .. } = trap else { panic!("{trap:?}") };
             guest.map(addr & !(PAGE - 1));
             faults += 1;
@@ -174,7 +174,7 @@ pub fn a_trap_in_the_loop_comes_again_afterwards<P: Platform>(make: Make<P>) {
         return;
     }
     guest.map(CODE);
-    let spin = guest.look();
+    let spin = guest.probe();
     assert_eq!((spin, guest.regs.rip), (Spin::Progressing, CODE + 6));
     assert_eq!(guest.syscall(), 24);
     if !crate::rdtsc(&abilities, "rdtsc in a loop") {
@@ -183,7 +183,7 @@ pub fn a_trap_in_the_loop_comes_again_afterwards<P: Platform>(make: Make<P>) {
     // rdtsc in a loop
     let mut guest = Guest::new(make, b"\x0f\x31\xeb\xfc");
     guest.map(CODE);
-    let spin = guest.look();
+    let spin = guest.probe();
     assert_eq!(spin, Spin::Progressing);
     assert_eq!(guest.run(), Trap::Rdtsc { aux: false });
 }
@@ -200,9 +200,10 @@ pub fn the_watchdog_ends_a_run_and_the_flag_ends_the_spin<P: Platform>(make: Mak
     // On a busy host the watchdog may come the first time before the loop has begun.
     let mut parked = false;
     for _ in 0..3 {
-        let trap = guest.platform.run(guest.space, guest.task, &mut guest.regs).unwrap();
+        let trap =
+            guest.platform.run(guest.space, guest.task, &mut guest.regs, &mut Stops::default()).unwrap();
         assert_eq!(trap, Trap::BudgetSpent);
-        let spin = guest.look();
+        let spin = guest.probe();
         if steps {
             assert!(spin == Spin::Still || (tcg || !parked) && spin == Spin::Parked, "{spin:?}");
             assert_eq!(guest.regs.rip, CODE);
@@ -218,9 +219,9 @@ pub fn long_computation_is_not_disturbed<P: Platform>(make: Make<P>) {
     let mut guest = Guest::new(make, b"\xb9\0\0\0\x40\xff\xc9\x75\xfc\x0f\x05");
     guest.map(CODE);
     loop {
-        match guest.platform.run(guest.space, guest.task, &mut guest.regs).unwrap() {
+        match guest.platform.run(guest.space, guest.task, &mut guest.regs, &mut Stops::default()).unwrap() {
             Trap::BudgetSpent => {
-                let spin = guest.look();
+                let spin = guest.probe();
                 assert_eq!(spin, Spin::Progressing);
             }
             other => {
@@ -236,7 +237,7 @@ pub fn a_page_that_is_missing_is_left_to_run<P: Platform>(make: Make<P>) {
     let mut guest = Guest::new(make, b"\x8b\x07\xeb\xfc");
     guest.regs.rdi = 0x77_0000;
     guest.map(CODE);
-    let spin = guest.look();
+    let spin = guest.probe();
     assert_eq!(spin, Spin::Progressing);
     assert_eq!(guest.run(), Trap::PageFault { addr: 0x77_0000, access: Some(Access::Read), rip: CODE });
     guest.pages.insert(0x77_0000, (Frame::zeroed(), Prot::RW));
@@ -244,6 +245,30 @@ pub fn a_page_that_is_missing_is_left_to_run<P: Platform>(make: Make<P>) {
     if !crate::steps(&guest.platform.abilities(), "parking with all pages there") {
         return;
     }
-    let spin = guest.look();
+    let spin = guest.probe();
     assert_eq!(spin, Spin::Still);
+}
+
+/// Passes are counted over the traps in between, and the stop comes before the instruction.
+pub fn a_stop_point_ends_a_run_after_so_many_passes<P: Platform>(make: Make<P>) {
+    // mov ebx, 4; loop: dec ebx; mov eax, ebx; syscall; test ebx, ebx; jne loop; int3
+    let mut guest = Guest::new(make, b"\xbb\x04\0\0\0\xff\xcb\x89\xd8\x0f\x05\x85\xdb\x75\xf6\xcc");
+    if !crate::steps(&guest.platform.abilities(), "stop points") {
+        return;
+    }
+    guest.map(CODE);
+    let address = CODE + 5;
+    let mut stops = Stops { points: vec![StopPoint { address, passes: 3 }], ..Stops::default() };
+    let mut run = || loop {
+        let trap = guest.platform.run(guest.space, guest.task, &mut guest.regs, &mut stops).unwrap();
+        if trap != Trap::BudgetSpent {
+            return (trap, guest.regs.rbx, guest.regs.rip);
+        }
+    };
+    assert_eq!(run(), (Trap::Syscall, 3, CODE + 11));
+    assert_eq!(run(), (Trap::Syscall, 2, CODE + 11));
+    assert_eq!(run(), (Trap::StopPoint { address }, 2, address));
+    assert_eq!(run(), (Trap::Syscall, 1, CODE + 11));
+    assert_eq!(run(), (Trap::Syscall, 0, CODE + 11));
+    assert_eq!(run().0, Trap::Exception(bloodhound_platform::Exception::BREAKPOINT));
 }

@@ -4,7 +4,7 @@
 #![allow(missing_docs)] // the names say it
 
 use bloodhound_frames::Frame;
-use bloodhound_platform::{Access, Mapping, Platform, Prot, Regs, SpaceId, TaskKey, Trap, XState};
+use bloodhound_platform::{Access, Mapping, Platform, Prot, Regs, SpaceId, Stops, TaskKey, Trap, XState};
 
 use crate::{CODE, DATA, Make, PAGE, repetitions};
 
@@ -38,7 +38,7 @@ impl Program {
             platform.load_xstate(self.space, task, &self.state).unwrap();
         }
         loop {
-            match platform.run(self.space, task, &mut self.regs).unwrap() {
+            match platform.run(self.space, task, &mut self.regs, &mut Stops::default()).unwrap() {
                 Trap::BudgetSpent => {}
                 Trap::Syscall => break,
                 Trap::PageFault { addr, access: Some(access), .. } => {

@@ -25,7 +25,7 @@ pub fn at(memory: &Extents, rip: u64) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// `rdtsc`, `rdtscp`, `cpuid` (or its patched form, see [`crate::patcher`]) at rip, and how many prefixes without a
+/// `rdtsc`, `rdtscp`, `cpuid` (or its patched form, see [`crate::code_view`]) at rip, and how many prefixes without a
 /// meaning stand before it.
 #[must_use]
 pub fn trapped(memory: &Extents, rip: u64) -> Option<(Trap, usize)> {
@@ -48,7 +48,7 @@ pub fn trapped(memory: &Extents, rip: u64) -> Option<(Trap, usize)> {
     Some((trap, prefixes))
 }
 
-/// `xgetbv`, `rdtsc`, `rdtscp` or `cpuid` at rip in its patched form that is an invalid opcode (see [`crate::patcher`]).
+/// `xgetbv`, `rdtsc`, `rdtscp` or `cpuid` at rip in its patched form that is an invalid opcode (see [`crate::code_view`]).
 ///
 /// The processor faults on the first byte alone, where it would have fetched the rest of the true instruction. So if that
 /// lies in a page that is not mapped now, this is the fault of that fetch.

@@ -2,10 +2,10 @@
 //!
 //! Key types: [`Platform`], [`Trap`], [`XState`], [`Mapping`]; of `bloodhound-abi` [`Regs`], [`Access`], [`Exception`]; [`cpuid_profile`], the one processor
 //! that applications see; [`Scripted`], a platform for tests that needs no processor at
-//! all; [`patcher`], which makes instructions trap that a host lets through.
+//! all; [`code_view`], which makes instructions trap that a host lets through.
 //!
 //! What every platform on an x86-64 processor needs: [`extents`] its page tables, [`decode`] instructions, [`x86`] from
-//! faults to traps, [`cause`] which exception a host's signal stands for, [`umip`] instructions that Linux does itself, [`spin`] loops without side effects, [`watchdog`] code
+//! faults to traps, [`cause`] which exception a host's signal stands for, [`umip`] instructions that Linux does itself, [`spin`] loops without side effects, [`stops`] where runs end, [`watchdog`] code
 //! that does not trap.
 //!
 //! Neighbours: `bloodhound-sim` drives a platform and is the only one to know it; `bloodhound-frames` holds the
@@ -18,25 +18,32 @@
 
 pub mod cause;
 mod code;
+pub mod code_view;
 mod cpuid;
 pub mod decode;
 pub mod extents;
 mod patch;
 mod scripted;
 pub mod spin;
+pub mod stops;
 mod trap;
 pub mod umip;
+pub mod vsyscall;
 pub mod watchdog;
 pub mod x86;
 mod xstate;
 
 pub use bloodhound_abi::{Access, Exception, Regs};
+pub use code_view::Patches;
 pub use cpuid::{XSAVE_SIZE, cpuid_profile};
-pub use patch::{PatchCode, patcher};
+pub use patch::CONTEXT as CODE_CONTEXT;
 pub use scripted::{Arg, Reg, Scripted, Step, scripted_elf};
-pub use spin::Look;
+pub use spin::{Probe, Spin};
+pub use stops::{Budget, StopPoint, Stops};
 pub use trap::{PlatformError, Trap, Unsupported};
 pub use xstate::{XSTATE_SIZE, XState};
+
+use extents::Extents;
 
 /// First address that no application may map: the platform's own code lies above it. Linux's TASK_SIZE is
 /// 0x7fff_ffff_f000; the kernel offers this instead, so that stacks and `mmap` go below it.
@@ -100,14 +107,14 @@ pub struct Mapping {
 pub enum CpuidTrap {
     /// The processor traps it.
     Faulting,
-    /// It does not: [`patcher`] makes it trap.
+    /// It does not: [`code_view`] makes it trap.
     NeedsPatch,
 }
 
 /// What a platform can do on this host, and what it costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// `rdtsc` and `rdtscp` trap. Without it [`patcher`] makes them trap; the host's time still leaks into code that is written
+    /// `rdtsc` and `rdtscp` trap. Without it [`code_view`] makes them trap; the host's time still leaks into code that is written
     /// where code has run already, so the platform is not deterministic for every program.
     pub traps_rdtsc: bool,
     /// How `cpuid` traps.
@@ -118,17 +125,6 @@ pub struct Abilities {
     pub trap_cost_ns: u64,
 }
 
-/// What a check of a task that runs without trapping found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spin {
-    /// The task is in a loop without side effects; its registers are now at the loop's canonical point.
-    Parked,
-    /// The same, and it was in that loop before the check already: since then it changed nothing.
-    Still,
-    /// No proof of that: let it run on. The registers have moved on.
-    Progressing,
-}
-
 /// Runs application code. One object belongs to one host thread and serves any number of address spaces.
 ///
 /// Mapping calls are queued and applied, in order and in one batch, before the space's next run; they cannot
@@ -137,15 +133,22 @@ pub enum Spin {
 /// Stale mappings: a frame may be freed and reused while a space still maps it, as long as that space does not
 /// run before the mapping is replaced, unmapped, or the space is reset.
 pub trait Platform {
-    /// Runs `task` in `space` from `regs` until it traps; `regs` is then its state at the trap.
+    /// Runs `task` in `space` from `regs` until it traps, comes to one of `stops`' points or has spent its budget; `regs` is
+    /// then its state.
     ///
     /// For [`Trap::Syscall`] `regs` is as Linux's `pt_regs`: `orig_rax` is the call's number, `rax` is -ENOSYS,
     /// `rip` is behind the instruction. For every other trap `orig_rax` is -1 and `rip` is at the instruction
-    /// that trapped ([`Exception::BREAKPOINT`]: behind the `int3`; [`Trap::Step`] and `BudgetSpent`: at the next one).
+    /// that trapped ([`Exception::BREAKPOINT`]: behind the `int3`; [`Trap::Step`], `StopPoint` and `BudgetSpent`: at the next one).
     ///
     /// # Errors
     /// [`PlatformError::XStateNotLoaded`] unless `task` is the space's [`Platform::xstate_owner`]; host errors.
-    fn run(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError>;
+    fn run(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+        stops: &mut Stops,
+    ) -> Result<Trap, PlatformError>;
 
     /// As [`Platform::run`], for one instruction: [`Trap::Step`] unless it trapped.
     ///
@@ -153,21 +156,11 @@ pub trait Platform {
     /// As `run`.
     fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError>;
 
-    /// After [`Trap::BudgetSpent`]: decides whether the task is in a loop without side effects, and if so takes
-    /// its registers to a point of the loop that is the same in each run. The result does not depend on where
-    /// in the loop the task was stopped.
-    ///
-    /// # Errors
-    /// As `run`.
-    fn analyse_spin(
-        &mut self,
-        space: SpaceId,
-        task: TaskKey,
-        regs: &mut Regs,
-        look: &mut Look,
-    ) -> Result<Spin, PlatformError> {
-        let _ = (space, task, regs, look);
-        Ok(Spin::Progressing)
+    /// What a space maps, queued changes included, to read application memory by. `None` if the space is not known, or if this
+    /// platform does not run instructions.
+    fn memory(&self, space: SpaceId) -> Option<&Extents> {
+        let _ = space;
+        None
     }
 
     /// Queues mappings; each replaces what its pages showed before.

@@ -1,4 +1,5 @@
-//! Makes `xgetbv` trap, and `cpuid` and `rdtsc` where the host cannot ([`patcher`]).
+//! Makes `xgetbv` trap, and `cpuid` and `rdtsc` where the host cannot ([`patch`]): finds the instructions in a page of code and
+//! replaces a byte of each. Neighbour: `code_view`, which says what is to be patched and keeps the result.
 //!
 //! `cpuid` is 0f a2. With the first byte replaced by f4 it is `hlt`, which is privileged and faults; the second
 //! byte stays and says what it was. One byte is replaced, so a jump to the instruction and the length of it
@@ -10,8 +11,9 @@
 //! from many places before it: x86 code synchronises itself, so nearly all of the streams run into the true one
 //! after a few instructions, and either land on the pair or step over it.
 
-use crate::{Abilities, CpuidTrap};
 use iced_x86::{Code, CpuidFeature, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
+
+use crate::code_view::Patches;
 
 const PAGE: usize = 4096;
 /// Streams begin at each of this many bytes before the pair.
@@ -21,7 +23,7 @@ const SYNCHRONISED: usize = 16;
 /// So many zeros in a row are part of no instruction.
 const ZEROS: usize = 4;
 /// Bytes of the neighbouring pages that are looked at, at most.
-pub(crate) const CONTEXT: usize = REACH;
+pub const CONTEXT: usize = REACH;
 /// An instruction that is to fault: 0f and the rest of it, and what takes the place of 0f.
 struct Pattern {
     rest: &'static [u8],
@@ -39,47 +41,22 @@ const XGETBV: Pattern = Pattern { rest: &[0x01, 0xd0], with: INVALID, ecx: true 
 /// What stands for the first byte of a patched instruction but `cpuid`, and of a `cpuid` across the page's end.
 pub(crate) const INVALID: u8 = 0x06;
 
-/// Replaces instructions of an executable page. The last two arguments are the bytes before and after the page (at most 96
-/// each are used), as far as they are code, patched or not; empty if they are not known. The answer is how many were replaced.
-///
-/// The last bytes of a page are judged together with the first of those after it. At the offset that may be given an
+/// Replaces instructions of an executable page; how many. `before` and `after` are the bytes around the page (at most
+/// [`CONTEXT`] each are used), as far as they are code, patched or not; empty if they are not known. At `entry` an
 /// instruction begins, for certain.
-pub type PatchCode = fn(&mut [u8; PAGE], &[u8], &[u8], Option<usize>) -> usize;
-
-/// What has to be run over pages of code before they are mapped on a platform of these abilities.
-#[must_use]
-pub fn patcher(abilities: &Abilities) -> PatchCode {
-    match (abilities.cpuid, abilities.traps_rdtsc) {
-        (CpuidTrap::Faulting, true) => patch_xgetbv,
-        (CpuidTrap::NeedsPatch, true) => patch_cpuid,
-        (CpuidTrap::Faulting, false) => patch_rdtsc,
-        (CpuidTrap::NeedsPatch, false) => patch_all,
-    }
-}
-
-fn patch_xgetbv(page: &mut [u8; PAGE], before: &[u8], after: &[u8], entry: Option<usize>) -> usize {
-    patch(page, before, after, entry, &[XGETBV])
-}
-
-fn patch_cpuid(page: &mut [u8; PAGE], before: &[u8], after: &[u8], entry: Option<usize>) -> usize {
-    patch(page, before, after, entry, &[XGETBV, CPUID])
-}
-
-fn patch_rdtsc(page: &mut [u8; PAGE], before: &[u8], after: &[u8], entry: Option<usize>) -> usize {
-    patch(page, before, after, entry, &[XGETBV, RDTSC, RDTSCP])
-}
-
-fn patch_all(page: &mut [u8; PAGE], before: &[u8], after: &[u8], entry: Option<usize>) -> usize {
-    patch(page, before, after, entry, &[XGETBV, CPUID, RDTSC, RDTSCP])
-}
-
-fn patch(
+///
+/// The last bytes of a page are judged together with the first of those after it.
+pub(crate) fn patch(
     page: &mut [u8; PAGE],
     before: &[u8],
     after: &[u8],
     entry: Option<usize>,
-    patterns: &[Pattern],
+    patches: Patches,
 ) -> usize {
+    let wanted =
+        [(patches.xgetbv, XGETBV), (patches.cpuid, CPUID), (patches.rdtsc, RDTSC), (patches.rdtsc, RDTSCP)];
+    let patterns: Vec<Pattern> =
+        wanted.into_iter().filter_map(|(on, pattern)| on.then_some(pattern)).collect();
     let byte = |at: usize| page.get(at).or_else(|| after.get(at - PAGE)).copied();
     let pattern_at = |at: usize| {
         let stands = |p: &&Pattern| (1..).zip(p.rest).all(|(n, rest)| byte(at + n) == Some(*rest));

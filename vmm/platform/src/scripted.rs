@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use bloodhound_abi::exception::vector;
 
 use crate::{
-    Abilities, Access, CpuidTrap, Exception, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, TaskKey,
-    Trap, XState,
+    Abilities, Access, CpuidTrap, Exception, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, Stops,
+    TaskKey, Trap, XState,
 };
 
 const PAGE: u64 = 4096;
@@ -382,13 +382,22 @@ fn register(regs: &mut Regs, reg: Reg) -> &mut u64 {
 }
 
 impl Platform for Scripted {
-    fn run(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
+    fn run(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+        stops: &mut Stops,
+    ) -> Result<Trap, PlatformError> {
         self.enter(space, task, regs)?;
         for _ in 0..BUDGET {
             match self.execute(space, regs) {
                 Done::Next => regs.rip += STEP,
                 Done::Go(to) => regs.rip = to,
                 Done::Trap(trap) => return Ok(trap),
+            }
+            if let Some(stop) = stops.reached(regs.rip) {
+                return Ok(stop);
             }
         }
         Ok(Trap::BudgetSpent)

@@ -1,18 +1,19 @@
-//! Loops without side effects ([`analyse`]): `while (!flag) pause;`, a spin lock that is held, a poll of a
-//! counter that nobody advances.
+//! Loops without side effects: `while (!flag) pause;`, a spin lock that is held, a poll of a counter that nobody advances.
+//! [`Probe`] finds out whether a task is in one.
 //!
-//! The task is single-stepped. If it comes back to a state that it was in before, registers and all memory that
-//! it wrote in between, then it goes round for ever as long as no other task runs. (A failing `cmpxchg` writes
-//! back what was there, a call writes the same return address each time round: writes as such are no
-//! progress, changed memory is.) It is parked at one point of the cycle that does not depend on where it was
-//! stopped: of all states on the cycle the one with the lowest rip, and of several there the least.
+//! The task is single-stepped. If it comes back to a state that it was in before, registers and all memory that it wrote in
+//! between, then it goes round for ever as long as no other task runs. (A failing `cmpxchg` writes back what was there, and a
+//! call writes the same return address in each round: a write is no progress, changed memory is.) The task is parked at one
+//! point of the cycle that does not depend on where the probe found it: of all states on the cycle the one with the lowest
+//! rip, and of several there the least.
 //!
-//! What cannot be followed exactly makes the answer `Progressing`: traps, vector and x87 registers that are
-//! written, string instructions, memory that is not mapped. Memory is mapped when a run faults on it; a [`Look`] keeps what was
-//! found until then, so that the answer is the same as if all of it had been mapped.
+//! What cannot be followed exactly makes the answer [`Spin::Progressing`]: traps, vector and x87 registers that are written,
+//! string instructions, memory that is not mapped. Memory is mapped when a run faults on it. The probe then keeps what it has
+//! found so far and goes on after the fault has been answered, so that its answer is the same as if all of the memory had been
+//! mapped.
 //!
-//! Neighbours: a platform that can step calls this from [`Platform::analyse_spin`] and gives its page table by
-//! [`Memory`].
+//! Neighbours: `bloodhound-sim`'s spin detector owns the probe and decides when to use it; [`Platform::step`] and
+//! [`Platform::memory`] are all that it needs of a platform.
 
 use iced_x86::{
     CpuidFeature, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
@@ -20,7 +21,7 @@ use iced_x86::{
 
 use crate::decode;
 use crate::extents::Extents;
-use crate::{Access, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, umip};
+use crate::{Access, Platform, PlatformError, Regs, SpaceId, TaskKey, Trap, umip};
 
 /// Steps until a loop counts as making progress. The same on all platforms, as the answer depends on it. One step
 /// costs some 20 us under ptrace.
@@ -42,91 +43,101 @@ struct Write {
     before: [u8; WIDEST],
 }
 
-/// A check of a task, as far as it has come. A new one asks for a new check; one that a page fault interrupted goes on with it
-/// when the fault has been answered.
-#[derive(Debug, Default)]
-pub struct Look {
-    /// From the beginning to where it has come.
-    states: Vec<Regs>,
-    writes: Vec<Write>,
-    /// What interrupted it has not been answered.
-    waits: bool,
+/// What a probe found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spin {
+    /// The task is in a loop without side effects; its registers are now at the loop's canonical point.
+    Parked,
+    /// The same, and the task was in that loop before the probe already: since then it changed nothing.
+    Still,
+    /// No proof of that: the task has to run on. Its registers have moved on.
+    Progressing,
 }
 
-impl Look {
-    /// To be called after each run. Only one that met a page fault at once has changed nothing of what was seen; and one that
-    /// the watchdog ended before it came to the fault that interrupted the look.
+/// A spin probe of a task, as far as it has come. A new probe begins with [`Probe::default`].
+#[derive(Debug, Default)]
+pub struct Probe {
+    /// The states that the task went through, from the one at the beginning to the present one.
+    states: Vec<Regs>,
+    writes: Vec<Write>,
+    /// The probe was interrupted, and what interrupted it has not been answered yet.
+    interrupted: bool,
+}
+
+impl Probe {
+    /// To be called after each run of the task between two calls of [`Probe::go_on`], with the registers before and after it.
+    /// If the run did more than fault at once, what the probe has seen is not true any more and the probe begins anew. (The
+    /// watchdog may end a run before it comes to the fault that interrupted the probe; that changes nothing either.)
     pub fn after_run(&mut self, before: &Regs, regs: &Regs, trap: Trap) {
         if self.states.is_empty() {
             return;
         }
-        let nothing = before == regs
+        let changed_nothing = before == regs
             && match trap {
                 Trap::PageFault { .. } => true,
-                Trap::BudgetSpent => self.waits,
+                Trap::BudgetSpent => self.interrupted,
                 _ => false,
             };
-        match nothing {
-            true => self.waits &= trap == Trap::BudgetSpent,
-            false => *self = Look::default(),
+        match changed_nothing {
+            true => self.interrupted &= trap == Trap::BudgetSpent,
+            false => *self = Probe::default(),
         }
     }
-}
 
-/// A platform whose page tables can be looked at.
-pub trait Memory: Platform {
-    /// What a space maps, queued changes included. `None` if the space is not known.
-    fn extents(&self, space: SpaceId) -> Option<&Extents>;
-}
-
-/// See the module's text. `regs` are moved on.
-///
-/// # Errors
-/// Those of [`Platform::step`].
-pub fn analyse<P: Memory + ?Sized>(
-    platform: &mut P,
-    space: SpaceId,
-    task: TaskKey,
-    regs: &mut Regs,
-    look: &mut Look,
-) -> Result<Spin, PlatformError> {
-    let Look { mut states, mut writes, .. } = std::mem::take(look);
-    if states.last() != Some(regs) {
-        states = vec![*regs];
-        writes.clear();
-    }
-    for step in states.len() - 1..STEPS {
-        // A program that steps itself has traps of its own to take.
-        if regs.rflags & TF != 0 {
+    /// Steps the task until it is known whether it is in a loop without side effects, and takes its registers on. The answer
+    /// does not depend on where in the loop the task was.
+    ///
+    /// # Errors
+    /// Those of [`Platform::step`].
+    pub fn go_on<P: Platform + ?Sized>(
+        &mut self,
+        platform: &mut P,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+    ) -> Result<Spin, PlatformError> {
+        if !platform.abilities().traps_steps {
+            // A step would be a run.
             return Ok(Spin::Progressing);
         }
-        let Some(memory) = platform.extents(space) else { return Ok(Spin::Progressing) };
-        let before = writes.len();
-        // A step over an instruction that Linux does itself takes the next one as well.
-        let followed =
-            decode::at(memory, regs.rip).filter(|_| !umip::is_at(memory, regs.rip)).and_then(|i| {
-                note_writes(memory, &mut InstructionInfoFactory::new(), &i, regs, step, &mut writes)
-            });
-        if followed.is_none() || !step_once(platform, space, task, regs)? {
-            writes.truncate(before);
-            *look = Look { states, writes, waits: true };
-            return Ok(Spin::Progressing);
+        let Probe { mut states, mut writes, .. } = std::mem::take(self);
+        if states.last() != Some(regs) {
+            states = vec![*regs];
+            writes.clear();
         }
-        let Some(memory) = platform.extents(space) else { return Ok(Spin::Progressing) };
-        if let Some(start) = cycle_start(memory, &states, &writes, regs) {
-            let cycle = &states[start..];
-            let goal = cycle.iter().min_by_key(|state| order(state)).copied().unwrap_or(*regs);
-            let spin = park(platform, space, task, regs, &goal, cycle.len())?;
-            // The first state that comes again is the one of the beginning, if that is on the cycle at all.
-            return Ok(if spin == Spin::Parked && start == 0 { Spin::Still } else { spin });
+        for step in states.len() - 1..STEPS {
+            // A program that steps itself has traps of its own to take.
+            if regs.rflags & TF != 0 {
+                return Ok(Spin::Progressing);
+            }
+            let Some(memory) = platform.memory(space) else { return Ok(Spin::Progressing) };
+            let before = writes.len();
+            // A step over an instruction that Linux emulates takes the next instruction as well.
+            let followed =
+                decode::at(memory, regs.rip).filter(|_| !umip::is_at(memory, regs.rip)).and_then(|i| {
+                    note_writes(memory, &mut InstructionInfoFactory::new(), &i, regs, step, &mut writes)
+                });
+            if followed.is_none() || !step_once(platform, space, task, regs)? {
+                writes.truncate(before);
+                *self = Probe { states, writes, interrupted: true };
+                return Ok(Spin::Progressing);
+            }
+            let Some(memory) = platform.memory(space) else { return Ok(Spin::Progressing) };
+            if let Some(start) = cycle_start(memory, &states, &writes, regs) {
+                let cycle = &states[start..];
+                let goal = cycle.iter().min_by_key(|state| order(state)).copied().unwrap_or(*regs);
+                let spin = park(platform, space, task, regs, &goal, cycle.len())?;
+                // The first state that comes again is the one at the beginning, if that one is on the cycle at all.
+                return Ok(if spin == Spin::Parked && start == 0 { Spin::Still } else { spin });
+            }
+            states.push(*regs);
         }
-        states.push(*regs);
+        Ok(Spin::Progressing)
     }
-    Ok(Spin::Progressing)
 }
 
 /// One step; false if it trapped, with `regs` as if the trap had not been taken, so that it comes again.
-fn step_once<P: Memory + ?Sized>(
+fn step_once<P: Platform + ?Sized>(
     platform: &mut P,
     space: SpaceId,
     task: TaskKey,
@@ -211,7 +222,7 @@ fn note_writes(
 }
 
 /// Steps on to the canonical state of a cycle.
-fn park<P: Memory + ?Sized>(
+fn park<P: Platform + ?Sized>(
     platform: &mut P,
     space: SpaceId,
     task: TaskKey,

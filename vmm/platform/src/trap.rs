@@ -32,7 +32,12 @@ pub enum Trap {
     Step,
     /// An exception of the processor that Linux turns into a signal, `int3` among them.
     Exception(Exception),
-    /// Host time passed without a trap. No event of the world: run on, after [`crate::Platform::analyse_spin`].
+    /// The instruction at one of the run's stop points ([`crate::Stops`]) comes next, and has been reached often enough.
+    StopPoint {
+        /// Its address.
+        address: u64,
+    },
+    /// The run's budget of host time is spent. No event of the world: the task runs on, perhaps after a spin probe.
     BudgetSpent,
     /// Something that no supported program does.
     Unsupported(Unsupported),

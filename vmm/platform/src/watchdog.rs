@@ -1,9 +1,10 @@
-//! Watches for application code that runs long without a trap ([`Watchdog`]).
+//! Ends runs of application code that have spent their budget of host time ([`Watchdog`]).
 //!
-//! A thread of its own looks every [`TICK`] whether the same run is still going on, and then nudges whatever runs it
-//! in the platform's way, with a signal as a rule. The trap path pays two plain stores. When the nudge comes is a
-//! matter of host time; it only triggers a check (`Trap::BudgetSpent`), never a result. A nudge that comes too early,
-//! before the run has really begun, is lost: the next tick brings another.
+//! A thread of the watchdog's own wakes every [`TICK`]. If the same run has been going on for as many ticks as its budget
+//! has, the thread nudges whatever executes the run, in the platform's way, which is a signal as a rule. The path of a trap
+//! pays two plain stores for this. When the nudge comes depends on the host's time, so it only ends the run with
+//! `Trap::BudgetSpent` and decides nothing. A nudge that arrives before the run has really begun is lost; the next tick
+//! brings another.
 
 #![allow(clippy::disallowed_methods)] // a thread of the host, which decides nothing
 
@@ -12,13 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::{PlatformError, Spin};
+use crate::{Budget, PlatformError};
 
-/// How often the watchdog looks.
+/// How often the watchdog's thread wakes: the unit of [`Budget`].
 const TICK: Duration = Duration::from_millis(10);
-/// Ticks until the first nudge of a run, and the most that patience grows to (about two seconds).
-const FIRST: u32 = 2;
-const MOST: u32 = 200;
 
 #[derive(Default)]
 struct Slot {
@@ -26,9 +24,11 @@ struct Slot {
     running: AtomicU64,
     /// The run that was nudged last.
     nudged: AtomicU64,
-    patience: AtomicU32,
+    /// The budget of the run that is going on, in ticks.
+    budget: AtomicU32,
     stop: AtomicBool,
-    /// Held while something is nudged, and while the platform does away with it: an id is never used after its reuse.
+    /// Held while a run is nudged, and while the platform ends what executes it: so an id that the host may give to somebody
+    /// else is never nudged.
     reaping: Mutex<()>,
 }
 
@@ -46,7 +46,7 @@ impl Watchdog {
     /// # Errors
     /// The host has no more threads.
     pub fn new(nudge: impl Fn(u32) + Send + 'static) -> Result<Watchdog, PlatformError> {
-        let slot = Arc::new(Slot { patience: AtomicU32::new(FIRST), ..Slot::default() });
+        let slot = Arc::new(Slot::default());
         let watched = Arc::clone(&slot);
         let thread = std::thread::Builder::new()
             .name("bloodhound-watchdog".into())
@@ -59,8 +59,9 @@ impl Watchdog {
         Ok(Watchdog { slot, thread: Some(thread), run: 0 })
     }
 
-    /// A run begins; `id` names what runs it.
-    pub fn begin(&mut self, id: u32) {
+    /// A run begins; `id` names what executes it.
+    pub fn begin(&mut self, id: u32, budget: Budget) {
+        self.slot.budget.store(budget.0, Ordering::Relaxed);
         self.run = self.run.wrapping_add(1).max(1);
         let value = u64::from(self.run) << 32 | u64::from(id);
         self.slot.running.store(value, Ordering::Relaxed);
@@ -77,30 +78,7 @@ impl Watchdog {
         self.slot.running.load(Ordering::Relaxed) == self.slot.nudged.load(Ordering::Acquire)
     }
 
-    /// The task ran out of its budget: it gets twice as long next time.
-    pub fn more_patience(&self) {
-        let now = self.slot.patience.load(Ordering::Relaxed);
-        self.slot.patience.store((now * 2).min(MOST), Ordering::Relaxed);
-    }
-
-    /// A look found something: who waits in a loop is to be found at once, who computes is not to be disturbed.
-    pub fn looked(&self, spin: Spin) {
-        if spin != Spin::Progressing {
-            self.slot.patience.store(FIRST, Ordering::Relaxed);
-        }
-    }
-
-    /// A trap came: patience shrinks back. Not at once, so that a program that computes long between its traps
-    /// is not checked again and again.
-    pub fn less_patience(&self) {
-        let now = self.slot.patience.load(Ordering::Relaxed);
-        // The usual case is a load only.
-        if now != FIRST {
-            self.slot.patience.store((now * 3 / 4).max(FIRST), Ordering::Relaxed);
-        }
-    }
-
-    /// Runs `work`, which does away with what is nudged, while no nudge can be on its way.
+    /// Runs `work`, which ends what executes runs, while no nudge can be on its way.
     pub fn while_quiet<T>(&self, work: impl FnOnce() -> T) -> T {
         let _guard = self.slot.reaping.lock().unwrap_or_else(PoisonError::into_inner);
         self.slot.running.store(0, Ordering::Relaxed);
@@ -129,7 +107,7 @@ fn watch(slot: &Slot, nudge: &dyn Fn(u32)) {
             continue;
         }
         ticks += 1;
-        if ticks < slot.patience.load(Ordering::Relaxed) {
+        if ticks < slot.budget.load(Ordering::Relaxed) {
             continue;
         }
         let _guard = slot.reaping.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use bloodhound_platform::extents::Extents;
 use bloodhound_platform::{
-    Abilities, Look, Mapping, Platform, PlatformError, Regs, SpaceId, Spin, TaskKey, Trap, XState,
+    Abilities, Mapping, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap, XState,
 };
 
 /// Counts since the platform was made.
@@ -48,8 +49,14 @@ fn add(count: &AtomicU64, n: u64) {
 }
 
 impl Platform for Counted {
-    fn run(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
-        let trap = self.0.run(space, task, regs);
+    fn run(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+        stops: &mut Stops,
+    ) -> Result<Trap, PlatformError> {
+        let trap = self.0.run(space, task, regs, stops);
         add(&self.1.traps, 1);
         add(&self.1.faults, u64::from(matches!(trap, Ok(Trap::PageFault { .. }))));
         trap
@@ -59,14 +66,8 @@ impl Platform for Counted {
         self.0.step(space, task, regs)
     }
 
-    fn analyse_spin(
-        &mut self,
-        s: SpaceId,
-        task: TaskKey,
-        regs: &mut Regs,
-        look: &mut Look,
-    ) -> Result<Spin, PlatformError> {
-        self.0.analyse_spin(s, task, regs, look)
+    fn memory(&self, space: SpaceId) -> Option<&Extents> {
+        self.0.memory(space)
     }
 
     fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {

@@ -18,7 +18,7 @@ use bloodhound_decisions::Decisions;
 use bloodhound_kernel::exec::Program;
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_net::{LinkConfig, NodeId};
-use bloodhound_platform::{Platform, patcher};
+use bloodhound_platform::Platform;
 use bloodhound_platform_kvm::KvmPlatform;
 use bloodhound_platform_ptrace::{PtracePlatform, with_host_clock};
 use bloodhound_sim::scenario::{RestartPolicy, Scenario, ServiceSpec};
@@ -103,8 +103,7 @@ fn counted(path: &Path, nodes: &[&[&str]]) -> (Machine, Arc<Counts>) {
         true => Box::new(KvmPlatform::new(Some(CPU)).expect("/dev/kvm")),
         false => Box::new(PtracePlatform::new(Some(CPU)).expect("the platform")),
     };
-    let patch = patcher(&platform.abilities());
-    let world = setup::world(&scenario, &mut base, Decisions::seeded(1), Some(patch)).expect("a world");
+    let world = setup::world(&scenario, &mut base, Decisions::seeded(1)).expect("a world");
     let counts = Arc::new(Counts::default());
     let platform = Counted(platform, counts.clone());
     (Machine::new(world, scenario, Box::new(platform), Box::new(base)), counts)

@@ -7,6 +7,7 @@
 
 pub mod checks;
 pub mod clients;
+mod code_view;
 mod convert;
 pub mod event;
 pub mod faults;
@@ -16,10 +17,11 @@ pub mod output;
 pub mod queue;
 mod record;
 pub mod scenario;
-pub mod schedule;
+pub mod scheduler;
 pub mod services;
 pub mod setup;
 mod snapshot;
+mod spin;
 mod step;
 pub mod strace;
 pub mod timeline;

@@ -10,13 +10,15 @@ use std::sync::Arc;
 use bloodhound_abi::SimTime;
 use bloodhound_kernel::node::Node;
 use bloodhound_net::NodeId;
-use bloodhound_platform::{Mapping, Platform, PlatformError, SpaceId};
+use bloodhound_platform::{Mapping, Patches, Platform, PlatformError, SpaceId};
 use bloodhound_vfs::BaseFs;
 
+use crate::code_view::CodeView;
 use crate::event::{Event, Listener};
 use crate::output::{Computing, Output};
 use crate::queue::Due;
 use crate::scenario::Scenario;
+use crate::spin::Detector;
 use crate::world::{Finding, FindingKind, World};
 
 /// Test modes that must not change any digest (ARCHITECTURE.md, "Standing tests").
@@ -41,6 +43,9 @@ pub enum Ended {
     Fatal(Finding),
     /// The host asked to stop.
     Interrupted,
+    /// A task computed for so long that the run was given up: which, where and for how long. No property of the run, as a
+    /// faster host comes further in the same time.
+    Undecided(String),
 }
 
 /// A host-side failure, with the place in the run.
@@ -74,10 +79,14 @@ pub struct Machine {
     /// What the test mode of cloning keeps.
     pub(crate) kept: Option<World>,
     pub(crate) spaces: BTreeSet<u64>,
+    pub(crate) code: CodeView,
     pub(crate) scratch: Vec<Mapping>,
     pub(crate) interrupt: Option<Arc<std::sync::atomic::AtomicBool>>,
     pub(crate) output: Option<Output>,
     pub(crate) computing: Option<Computing>,
+    pub(crate) spin: Detector,
+    /// Why the run is to be given up, if it is.
+    pub(crate) undecided: Option<String>,
 }
 
 impl Machine {
@@ -88,9 +97,11 @@ impl Machine {
         platform: Box<dyn Platform>,
         base: Box<dyn BaseFs>,
     ) -> Machine {
+        let code = CodeView::new(Patches::needed(&platform.abilities()));
         Machine {
             world,
             platform,
+            code,
             base,
             scenario,
             listeners: Vec::new(),
@@ -101,6 +112,8 @@ impl Machine {
             interrupt: None,
             output: None,
             computing: None,
+            spin: Detector::default(),
+            undecided: None,
         }
     }
 
@@ -125,6 +138,12 @@ impl Machine {
         self.interrupt = Some(flag);
     }
 
+    /// Shows code with these instructions replaced, instead of those that the platform needs: for tests. To be called before
+    /// anything runs.
+    pub fn set_patches(&mut self, patches: Patches) {
+        self.code = CodeView::new(patches);
+    }
+
     /// The scenario of the run.
     pub fn scenario(&self) -> &Arc<Scenario> {
         &self.scenario
@@ -144,6 +163,9 @@ impl Machine {
             }
             if self.interrupted() {
                 return Ok(Ended::Interrupted);
+            }
+            if let Some(why) = self.undecided.take() {
+                return Ok(Ended::Undecided(why));
             }
             let more = self.advance()?;
             self.tell_choices();
@@ -165,27 +187,6 @@ impl Machine {
         self.world.findings.iter().find(fatal).cloned()
     }
 
-    /// The earliest node that wants its CPU, and the clock of the next one.
-    fn next_runner(&self) -> (Option<(SimTime, NodeId)>, SimTime) {
-        let mut first: Option<(SimTime, NodeId)> = None;
-        let mut second = SimTime::MAX;
-        for (id, node) in &self.world.nodes {
-            if node.run_queue.is_empty() || self.world.paused.contains_key(id) {
-                continue;
-            }
-            match first {
-                Some((at, _)) if node.clock >= at => second = second.min(node.clock),
-                _ => {
-                    if let Some((at, _)) = first {
-                        second = second.min(at);
-                    }
-                    first = Some((node.clock, *id));
-                }
-            }
-        }
-        (first, second)
-    }
-
     /// When the next thing happens that no running task causes.
     fn next_timed(&self) -> Option<SimTime> {
         let idle =
@@ -198,14 +199,14 @@ impl Machine {
     /// One slice of a node or the events of one time. False if nothing can happen.
     fn advance(&mut self) -> Result<bool, MachineError> {
         self.begin_epochs();
-        let (runner, second) = self.next_runner();
+        let next = self.world.scheduler.next_node(&self.world.nodes, &self.world.paused);
         let timed = self.next_timed();
-        match (runner, timed) {
+        match (next.first, timed) {
             (Some((clock, id)), t) if t.is_none_or(|t| clock <= t) => {
                 let lookahead = self.scenario.link.latency;
                 // At most a time step, so that whoever waits for a condition or an interrupt gets to look.
                 let slice = clock.after(self.scenario.time_step);
-                let limit = second.after(lookahead).min(t.unwrap_or(SimTime::MAX)).min(slice);
+                let limit = next.second.after(lookahead).min(t.unwrap_or(SimTime::MAX)).min(slice);
                 self.run_node(id, limit)?;
                 Ok(true)
             }
@@ -214,7 +215,7 @@ impl Machine {
                 self.timed(t);
                 Ok(true)
             }
-            _ => Ok(self.unpark_hopeless()),
+            _ => Ok(self.report_deadlock()),
         }
     }
 
@@ -240,7 +241,7 @@ impl Machine {
                 let node = self.world.node_mut(id);
                 node.clock = node.clock.max(t);
                 node.on_time();
-                self.flush(id);
+                self.node_changed(id);
             }
         }
         self.run_clients(t);
@@ -276,22 +277,24 @@ impl Machine {
         }
         self.world.catch_up(id);
         self.world.node_mut(id).receive(packet);
-        self.flush(id);
+        self.node_changed(id);
     }
 
-    /// Hands a node's packets to the network, its console output and dead address spaces to who wants them. True if
-    /// packets were sent.
-    pub(crate) fn flush(&mut self, id: NodeId) -> bool {
-        self.wake_spinners(id);
-        self.hand_out(id)
+    /// Something on a node changed: parked tasks are woken, and what it has put out is taken ([`Machine::take_output`]). True
+    /// if packets were sent.
+    pub(crate) fn node_changed(&mut self, id: NodeId) -> bool {
+        self.world.scheduler.wake_parked(id, &mut self.world.nodes);
+        self.take_output(id)
     }
 
-    /// The same where nothing changed that a spinning task could wait for.
-    pub(crate) fn hand_out(&mut self, id: NodeId) -> bool {
+    /// Takes what a node has put out: packets go to the network, console output and ends of processes to who wants them, dead
+    /// address spaces away. True if packets were sent.
+    pub(crate) fn take_output(&mut self, id: NodeId) -> bool {
         let Some(arc) = self.world.nodes.get_mut(&id) else { return false };
         let node = Arc::make_mut(arc);
         for space in node.dead_spaces.drain(..) {
             self.spaces.remove(&space);
+            self.code.forget(space);
             self.platform.drop_space(SpaceId(space));
         }
         let (console, clock) = (std::mem::take(&mut node.console), node.clock);
@@ -335,35 +338,16 @@ impl Machine {
         }
     }
 
-    /// Spinning tasks of a node look again: something on it changed.
-    pub(crate) fn wake_spinners(&mut self, id: NodeId) {
-        if self.world.spinning.is_empty() {
-            return;
-        }
-        let tids: Vec<_> = self.world.spinning.iter().filter(|(n, _)| *n == id).map(|(_, t)| *t).collect();
-        for tid in tids {
-            self.world.spinning.remove(&(id, tid));
-            let node = self.world.node_mut(id);
-            if node.tasks.contains_key(&tid) {
-                node.enqueue(tid);
-                self.world.looking.insert((id, tid));
-            }
-        }
-    }
-
-    /// Nothing can happen. If tasks spin, they do so for ever: a finding.
-    fn unpark_hopeless(&mut self) -> bool {
-        let Some((id, tid)) = self.world.spinning.first().copied() else { return false };
-        let node = &self.world.nodes[&id];
-        let text = match node.tasks.get(&tid) {
-            Some(t) => format!(
-                "task {} ({}) loops at {:#x} without side effects and nothing can end it",
-                tid.0,
-                String::from_utf8_lossy(&t.comm),
-                t.regs.rip
-            ),
-            None => return false,
-        };
+    /// Nothing can happen any more. If tasks go round in loops without side effects, nothing can end these either: a finding.
+    fn report_deadlock(&mut self) -> bool {
+        let Some((id, tid)) = self.world.scheduler.deadlocked() else { return false };
+        let Some(task) = self.world.nodes[&id].tasks.get(&tid) else { return false };
+        let text = format!(
+            "task {} ({}) loops at {:#x} without side effects and nothing can end it",
+            tid.0,
+            String::from_utf8_lossy(&task.comm),
+            task.regs.rip
+        );
         self.find(FindingKind::Hang, Some(id), text);
         true
     }

@@ -7,7 +7,7 @@ use bloodhound_net::NodeId;
 
 use crate::faults::{FaultId, Planned};
 use crate::scenario::FaultSpec;
-use crate::schedule::Policy;
+use crate::scheduler::Policy;
 use crate::services::ServiceChange;
 
 /// A notice with its time.

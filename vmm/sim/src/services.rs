@@ -142,16 +142,14 @@ impl Machine {
                 self.find(FindingKind::NotReady, Some(id), text);
             }
         }
-        self.flush(id);
+        self.node_changed(id);
     }
 
     /// A restarted container has a fresh network stack and IPC namespace, and empty tmpfs mounts (/dev/shm, those of the
     /// compose file), and its command is process 1 again; its files stay, those in /tmp and /run too.
     fn renew(&mut self, id: NodeId, spec: &ServiceSpec) -> Result<(), Errno> {
         // Nothing may take the new processes for those that had their numbers.
-        self.world.turns.remove(&id);
-        self.world.spinning.retain(|(node, _)| *node != id);
-        self.world.looking.retain(|(node, _)| *node != id);
+        self.world.scheduler.forget(id);
         self.world.queue.remove_if(|e| matches!(e, Due::ProbeTimeout(node, _) if *node == id));
         let life = self.world.nodes[&id].life + 1;
         let net = crate::setup::stack(spec, life, &mut self.world.decisions);
@@ -253,7 +251,7 @@ impl Machine {
                 self.find(FindingKind::NotReady, Some(id), text);
             }
         }
-        self.flush(id);
+        self.node_changed(id);
     }
 
     pub(crate) fn probe_timeout(&mut self, id: NodeId, pid: u32) {
@@ -341,7 +339,7 @@ impl Machine {
             self.world.queue.push(now.after(delay), Due::Start(id));
         }
         self.dependencies_changed();
-        self.flush(id);
+        self.node_changed(id);
     }
 }
 

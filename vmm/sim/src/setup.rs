@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::{Decisions, NodeRandom, Site, Trait};
-use bloodhound_kernel::node::{Costs, Node, NodeConfig, PatchCode};
+use bloodhound_kernel::node::{Costs, Node, NodeConfig};
 use bloodhound_kernel::procfs;
 use bloodhound_kernel::stdin::Stdin;
 use bloodhound_net::{Fabric, NodeId, Stack};
@@ -17,7 +17,7 @@ use crate::clients::Clients;
 use crate::faults::Faults;
 use crate::queue::{Due, Queue};
 use crate::scenario::{Scenario, ServiceSpec, Spread};
-use crate::schedule::Policy;
+use crate::scheduler::{Policy, Scheduler};
 use crate::services::Service;
 use crate::world::{Phase, World};
 
@@ -58,14 +58,13 @@ pub fn world(
     scenario: &Scenario,
     base: &mut dyn BaseFs,
     mut decisions: Decisions,
-    patch_code: Option<PatchCode>,
 ) -> Result<World, SetupError> {
     let mut fabric = Fabric::new(scenario.link.clone());
     let mut nodes = BTreeMap::new();
     let mut services = BTreeMap::new();
     for spec in &scenario.services {
         let traits = Traits::draw(scenario, spec, &mut decisions);
-        let node = node(scenario, spec, traits, base, &mut decisions, patch_code)?;
+        let node = node(scenario, spec, traits, base, &mut decisions)?;
         fabric.add_member(spec.node, &spec.addresses);
         nodes.insert(spec.node, Arc::new(node));
         let start_offset = decisions.between(trait_of(spec, Trait::Start), 0, scenario.spread.start_ns);
@@ -75,7 +74,7 @@ pub fn world(
     for spec in &scenario.helpers {
         // Scripts look on from outside: their clock is the true one.
         let traits = Traits { epoch_ns: scenario.epoch_ns, costs: scenario.costs };
-        let node = node(scenario, spec, traits, base, &mut decisions, patch_code)?;
+        let node = node(scenario, spec, traits, base, &mut decisions)?;
         let addresses: Vec<_> = spec.addresses.iter().map(|a| a.0).collect();
         fabric.add_node(spec.node, &addresses);
         nodes.insert(spec.node, Arc::new(node));
@@ -100,10 +99,7 @@ pub fn world(
         services,
         faults: Faults::default(),
         paused: BTreeMap::new(),
-        policy,
-        turns: BTreeMap::new(),
-        spinning: Default::default(),
-        looking: Default::default(),
+        scheduler: Scheduler::new(policy),
         decisions,
         digest: Digest::default(),
         marks: Arc::default(),
@@ -181,7 +177,6 @@ fn node(
     traits: Traits,
     base: &mut dyn BaseFs,
     decisions: &mut Decisions,
-    patch_code: Option<PatchCode>,
 ) -> Result<Node, SetupError> {
     let fault = |what: String, errno| SetupError { service: spec.name.clone(), what, errno };
     let config = bloodhound_vfs::Config {
@@ -207,7 +202,6 @@ fn node(
         epoch_ns: traits.epoch_ns,
         memory: scenario.memory,
         costs: traits.costs,
-        patch_code,
         vdso: scenario.vdso,
     };
     let net = stack(spec, 0, decisions);

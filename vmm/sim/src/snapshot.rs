@@ -10,6 +10,7 @@ use bloodhound_kernel::node::Node;
 use bloodhound_net::NodeId;
 use bloodhound_platform::{Mapping, SpaceId};
 
+use crate::code_view::CodeView;
 use crate::machine::{Machine, MachineError};
 use crate::world::World;
 
@@ -56,13 +57,14 @@ impl Machine {
                 self.platform.write_protect(space);
                 mapped.clear();
                 self.platform.mapped(space, &mut mapped);
-                for (addr, len) in differing(node, mm, &mapped) {
+                for (addr, len) in differing(node, mm, &mapped, &self.code) {
                     self.platform.unmap(space, addr, len);
                 }
                 self.spaces.insert(mm.space);
             }
         }
         for space in unused {
+            self.code.forget(space);
             self.platform.drop_space(SpaceId(space));
         }
         old
@@ -80,7 +82,7 @@ impl Machine {
         let few = mapped.len().saturating_sub(INHERITED);
         mapped.drain(..few);
         mapped.iter_mut().for_each(|m| m.prot.write = false);
-        let stale = differing(node, mm, &mapped);
+        let stale = differing(node, mm, &mapped, &self.code);
         self.platform.map(space, &mapped);
         for (addr, len) in stale {
             self.platform.unmap(space, addr, len);
@@ -90,12 +92,13 @@ impl Machine {
 }
 
 /// Ranges (address, bytes) of what a platform has mapped that are something else in `mm`.
-fn differing(node: &Node, mm: &Mm, mapped: &[Mapping]) -> Vec<(u64, u64)> {
+fn differing(node: &Node, mm: &Mm, mapped: &[Mapping], code: &CodeView) -> Vec<(u64, u64)> {
     let mut out: Vec<(u64, u64)> = Vec::new();
     for m in mapped {
         let shown =
             Shown { addr: m.addr, pages: u64::from(m.pages), frame: m.frame_offset, exec: m.prot.exec };
-        node.stale(mm, shown, |addr, len| match out.last_mut() {
+        let stands_for = |page, shown| code.stands_for(page, shown);
+        node.stale(mm, shown, stands_for, |addr, len| match out.last_mut() {
             Some((at, n)) if *at + *n == addr => *n += len,
             _ => out.push((addr, len)),
         });

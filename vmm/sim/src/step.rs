@@ -13,23 +13,22 @@ use bloodhound_abi::{Access, Exception, Regs};
 use bloodhound_kernel::ctx::Outside;
 use bloodhound_kernel::dispatch::Outcome;
 use bloodhound_kernel::ids::{MmId, Pid, Tid};
+use bloodhound_kernel::mm::PAGE;
 use bloodhound_kernel::mm::fault::Fault;
 use bloodhound_kernel::signal::fault_info;
 use bloodhound_kernel::task::TaskState;
 use bloodhound_net::NodeId;
 use bloodhound_platform as platform;
-use bloodhound_platform::{Look, SpaceId, TaskKey, Trap};
+use bloodhound_platform::{Mapping, Prot, SpaceId, TaskKey, Trap};
 
 use crate::convert;
 use crate::event::Event;
 use crate::machine::{Machine, MachineError};
 use crate::record::View;
+use crate::spin::Progress;
 use crate::strace;
-use crate::world::{FindingKind, MARK};
+use crate::world::{FindingKind, MARK, World};
 
-/// Watchdog checks in a row without a trap after which a task counts as hanging. The first comes after 20 ms of host time,
-/// each after twice the time of the one before, up to two seconds: some five minutes.
-const HANG_CHECKS: u32 = 150;
 /// TF of rflags.
 const TRAP_FLAG: u64 = 0x100;
 
@@ -42,27 +41,27 @@ pub(crate) fn key(node: NodeId, tid: Tid) -> TaskKey {
 enum Ran {
     /// A system call is in its registers.
     Syscall,
-    /// It got a signal from the processor.
+    /// The task raised an exception, which became this signal.
     Fault(u32),
-    /// It loops and waits for another task. `still`: since it was parked the last time it went round only.
+    /// The task is in a loop without side effects. `still`: since it was parked there before, it did nothing but go round.
     Parked { still: bool },
     /// Something is not modelled.
     Unsupported(String),
-    /// It will never trap.
-    Hang(String),
-    /// The host asked to stop: nothing came of it.
+    /// The task computes for too long: it made no step, and the run is given up.
+    Undecided,
+    /// The host asked to stop: the task made no step.
     Interrupted,
 }
 
 impl Machine {
     /// One step of `id`. True if the machine loop must look at the whole world: packets were sent, or the run is over.
     pub(crate) fn step(&mut self, id: NodeId) -> Result<bool, MachineError> {
-        let arc = self.world.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}"));
-        let node = Arc::make_mut(arc);
+        let World { nodes, scheduler, decisions, .. } = &mut self.world;
+        let node = Arc::make_mut(nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}")));
         if node.next_deadline().is_some_and(|d| d <= node.clock) {
             node.on_time();
         }
-        let Some(tid) = self.pick(id) else { return Ok(self.flush(id)) };
+        let Some(tid) = scheduler.pick(node, decisions) else { return Ok(self.node_changed(id)) };
         let node = self.world.node_mut(id);
         let pid = node.task(tid).pid;
         let (call, outcome) = if let Some(woken) = &node.task(tid).woken {
@@ -72,7 +71,7 @@ impl Machine {
             (Some(call), node.resume_syscall(tid, &mut outside))
         } else {
             if !self.return_to_user(id, tid)? {
-                return Ok(self.flush(id));
+                return Ok(self.node_changed(id));
             }
             match self.run_task(id, tid)? {
                 Ran::Syscall => {
@@ -80,44 +79,46 @@ impl Machine {
                     (Some(call), outcome)
                 }
                 Ran::Fault(signo) => {
-                    // A program that returns to what faults must not stop time.
+                    // The exception costs time, as a handler may return to the instruction that raised it: a program that
+                    // faults for ever must not stop time.
                     let node = self.world.node_mut(id);
                     node.charge(tid, node.config.costs.syscall);
                     self.record(id, &Event::Exception { pid, tid, signo });
-                    return Ok(self.flush(id));
+                    return Ok(self.node_changed(id));
                 }
                 Ran::Parked { still } => return Ok(self.park(id, tid, still)),
                 Ran::Unsupported(what) => (None, Outcome::Unsupported(what)),
-                Ran::Hang(text) => {
-                    self.find(FindingKind::Hang, Some(id), text);
-                    return Ok(true);
-                }
-                Ran::Interrupted => return Ok(true),
+                Ran::Interrupted | Ran::Undecided => return Ok(true),
             }
         };
         let outcome = self.hand_over(id, tid, outcome);
         let fatal = matches!(outcome, Outcome::Unsupported(_));
         self.conclude(id, (pid, tid), call, outcome);
         self.test_modes(id)?;
-        Ok(self.flush(id) || fatal)
+        Ok(self.node_changed(id) || fatal)
     }
 
-    /// Takes a task in a loop without side effects off the CPU. True as for [`Machine::step`].
+    /// Takes a task in a loop without side effects off the processor. True as for [`Machine::step`].
     fn park(&mut self, id: NodeId, tid: Tid, still: bool) -> bool {
         let node = self.world.node_mut(id);
         let cost = node.config.costs.syscall;
-        // It may have read the clock on its way into the loop.
+        // The task may have read the clock on its way into the loop, which moved the clock on.
         node.take_clock(tid);
-        node.run_queue.retain(|t| *t != tid);
         let sent = if still {
-            // Others that wait so would look for nothing, park, and wake this one: for ever, and time would stand.
-            self.hand_out(id)
+            // It changed nothing. Other parked tasks that were woken would be probed for nothing, be parked, and wake this one
+            // in turn, for ever, and time would stand still.
+            self.take_output(id)
         } else {
-            // What it wrote before may be what others wait for. Tasks that hand on a token in memory must not stop time.
+            // What the task wrote on its way into the loop may be what others wait for. It costs time, as tasks that hand a
+            // token to each other in memory must not stop time.
             node.charge(tid, cost);
-            self.flush(id)
+            self.node_changed(id)
         };
-        self.world.spinning.insert((id, tid));
+        // Only now, or it would be woken by its own change.
+        let World { scheduler, nodes, .. } = &mut self.world;
+        if let Some(node) = nodes.get_mut(&id) {
+            scheduler.park(Arc::make_mut(node), tid);
+        }
         sent
     }
 
@@ -128,7 +129,7 @@ impl Machine {
         // Blocked now, and still blocked once the mask of a sigsuspend(2) is taken back.
         let blocked = task.sigmask & task.restore_mask.unwrap_or(task.sigmask);
         if node.pending_for(tid) & !blocked != 0 {
-            // A signal frame holds them.
+            // The signal frame will hold the vector registers.
             self.fetch_vectors(id, tid)?;
         }
         let mut parts = self.parts(id);
@@ -141,7 +142,7 @@ impl Machine {
         let regs = &self.world.nodes[&id].task(tid).regs;
         let call = Call::decode(regs.orig_rax, regs.syscall_args());
         if matches!(call, Call::clone { .. } | Call::clone3 { .. } | Call::fork {} | Call::vfork {}) {
-            // The child begins with a copy.
+            // The child begins with a copy of the vector registers.
             self.fetch_vectors(id, tid)?;
         }
         let mut parts = self.parts(id);
@@ -190,10 +191,11 @@ impl Machine {
         }
     }
 
-    /// Makes the platform ready for the task: stale mappings gone, its extended state loaded.
+    /// Makes the platform ready for the task: mappings that are out of date are removed, the task's vector registers loaded.
     fn load(&mut self, id: NodeId, tid: Tid, space: SpaceId, mm: MmId) -> Result<(), MachineError> {
         if self.spaces.insert(space.0) {
             self.platform.reset_space(space);
+            self.code.forget(space.0);
             self.inherit(id, space, mm);
         }
         let arc = self.world.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}"));
@@ -207,86 +209,71 @@ impl Machine {
         self.load_vectors(id, tid, space)
     }
 
-    /// Runs the task until something that is a step.
+    /// Runs the task until it has made a step, or cannot make one. Page faults and answered instructions are no steps.
     fn run_task(&mut self, id: NodeId, tid: Tid) -> Result<Ran, MachineError> {
         let node = &self.world.nodes[&id];
         let mm = node.process(node.task(tid).pid).mm;
         let space = SpaceId(node.mms[mm].space);
-        // Before `load`, which drops mappings that this makes stale.
+        // Before `load`, as this may put another frame in the place of the clock's page, and `load` removes the old mapping.
         self.world.node_mut(id).lend_clock();
         self.load(id, tid, space, mm)?;
-        let mut checks = 0;
-        // Looks come first: running would find out no more, and would take until the watchdog comes.
-        let mut still = self.world.looking.remove(&(id, tid));
-        let woken = still.then(|| self.world.nodes[&id].task(tid).regs);
-        let mut look = Look::default();
+        let regs = self.world.nodes[&id].task(tid).regs;
+        let parked = self.world.scheduler.take_probe(id, tid);
+        self.spin.begin(parked.then_some(regs));
         loop {
-            // A program that only computes, or that only reads clocks, comes to no step at which the loop could look.
+            // A program that only computes, or that only reads clocks, comes to no step after which the machine loop would
+            // notice.
             if self.interrupted() {
                 self.world.node_mut(id).take_clock(tid);
                 return Ok(Ran::Interrupted);
             }
             let mut regs = self.world.nodes[&id].task(tid).regs;
-            if still && let Some(there) = self.spins(id, tid, space, &mut regs, &mut look)? {
-                return Ok(Ran::Parked { still: there && Some(regs) == woken });
-            }
-            let before = regs;
-            let ran = self.platform.run(space, key(id, tid), &mut regs);
-            let trap = self.host(ran)?;
-            look.after_run(&before, &regs, trap);
-            // A page that the platform does not know yet ends a look without an answer, and is the next trap at the same
-            // place. Everything else that was not followed is no part of a loop that was parked.
-            still &= regs == before && matches!(trap, Trap::PageFault { .. } | Trap::BudgetSpent);
-            let trap = if trap == Trap::BudgetSpent {
-                checks += 1;
-                if let Some(computing) = &mut self.computing {
-                    computing(id, tid, self.world.steps);
+            let progress = self.spin.run(self.platform.as_mut(), space, key(id, tid), &mut regs);
+            match self.host(progress)? {
+                Progress::Trap(trap) => {
+                    if let Some(ran) = self.trap(id, tid, mm, space, trap, &mut regs)? {
+                        self.world.node_mut(id).take_clock(tid);
+                        return Ok(ran);
+                    }
                 }
-                if let Some(there) = self.spins(id, tid, space, &mut regs, &mut look)? {
-                    return Ok(Ran::Parked { still: still && there && Some(regs) == woken });
+                Progress::Parked { still } => {
+                    self.keep(id, tid, &regs);
+                    return Ok(Ran::Parked { still });
                 }
-                if checks > HANG_CHECKS {
-                    return Ok(Ran::Hang(format!(
-                        "task {} computes at {:#x} without a system call and does not end",
-                        tid.0, regs.rip
-                    )));
+                Progress::Computing { for_long } => {
+                    self.keep(id, tid, &regs);
+                    if let Some(ran) = self.computes(id, tid, for_long) {
+                        return Ok(ran);
+                    }
                 }
-                continue;
-            } else {
-                trap
-            };
-            checks = 0;
-            let answer = self.trap(id, tid, mm, space, trap, &mut regs)?;
-            if let Some(ran) = answer {
-                self.world.node_mut(id).take_clock(tid);
-                return Ok(ran);
             }
         }
     }
 
-    /// Whether the task is in a loop without side effects, and if so, whether it was there before. It is moved on.
-    fn spins(
-        &mut self,
-        id: NodeId,
-        tid: Tid,
-        space: SpaceId,
-        regs: &mut Regs,
-        look: &mut Look,
-    ) -> Result<Option<bool>, MachineError> {
-        let spin = self.platform.analyse_spin(space, key(id, tid), regs, look);
-        self.keep(id, tid, regs);
-        Ok(match self.host(spin)? {
-            platform::Spin::Parked => Some(false),
-            platform::Spin::Still => Some(true),
-            platform::Spin::Progressing => None,
-        })
+    /// A task has spent a budget of host time without a trap, and is not known to loop: whoever wants to know is told. After
+    /// many budgets the run is given up, without a verdict.
+    fn computes(&mut self, id: NodeId, tid: Tid, for_long: bool) -> Option<Ran> {
+        if let Some(computing) = &mut self.computing {
+            computing(id, tid, self.world.steps);
+        }
+        if !for_long {
+            return None;
+        }
+        let task = self.world.node_mut(id).task(tid);
+        let (comm, rip) = (String::from_utf8_lossy(&task.comm).into_owned(), task.regs.rip);
+        self.undecided = Some(format!(
+            "task {} ({comm}) has been computing for minutes of this machine's time, at last at {rip:#x}, without a system call",
+            tid.0
+        ));
+        self.world.node_mut(id).take_clock(tid);
+        Some(Ran::Undecided)
     }
 
     fn keep(&mut self, id: NodeId, tid: Tid, regs: &Regs) {
         self.world.node_mut(id).task_mut(tid).regs = *regs;
     }
 
-    /// Answers a trap. `None`: the task goes on.
+    /// Answers a trap. `None`: the task goes on running.
     fn trap(
         &mut self,
         id: NodeId,
@@ -321,6 +308,12 @@ impl Machine {
                 }
                 Some(self.exception(id, tid, Exception::general_protection(0))?)
             }
+            Trap::PageFault { addr, access: Some(Access::Write), rip }
+                if self.world.nodes[&id].stores_into_its_own_code(mm, addr, rip) =>
+            {
+                self.keep(id, tid, regs);
+                return self.store_into_own_code(id, tid, (mm, space), addr, regs);
+            }
             Trap::PageFault { addr, access, .. } => {
                 self.keep(id, tid, regs);
                 self.page_fault(id, tid, (mm, space), addr, access)
@@ -341,11 +334,12 @@ impl Machine {
                 self.keep(id, tid, regs);
                 Some(Ran::Unsupported(what.to_string()))
             }
-            Trap::BudgetSpent => None,
+            // The spin detector answers the first; nobody sets stop points yet.
+            Trap::BudgetSpent | Trap::StopPoint { .. } => None,
         })
     }
 
-    /// Shows the program its page, or gives it a signal.
+    /// Answers a page fault: maps the page and its neighbours, or gives the task a signal.
     fn page_fault(
         &mut self,
         id: NodeId,
@@ -354,10 +348,14 @@ impl Machine {
         addr: u64,
         access: Option<Access>,
     ) -> Option<Ran> {
-        // A write that the platform takes for a read faults once more.
+        // Where the platform cannot tell, a write that is answered as a read faults once more, and is then known.
         let access = access.unwrap_or(Access::Read);
         match self.world.node_mut(id).page_fault(mm, addr, access) {
-            Fault::Map(pages) => {
+            Fault::Map(mut pages) => {
+                for (space, page) in self.code.take_surplus() {
+                    self.platform.unmap(SpaceId(space), page, PAGE);
+                }
+                self.code.replace(&self.world.nodes[&id], mm, &mut pages);
                 let mut scratch = std::mem::take(&mut self.scratch);
                 convert::mappings(&pages, &mut scratch);
                 let node = self.world.node_mut(id);
@@ -376,7 +374,71 @@ impl Machine {
         }
     }
 
-    /// After an instruction that was carried out for the program: the trap flag wants its due.
+    /// Executes one instruction that stores into its own page, `addr`, where that page is one that the processor is shown with
+    /// other bytes ([`Node::stores_into_its_own_code`]). Such a page is never writable and executable at once, so the
+    /// instruction could not be executed at all. For its sake the processor is shown the program's own bytes, writable: it
+    /// is no instruction that has to trap, since those store nothing. Afterwards the page is no code until it is executed next.
+    fn store_into_own_code(
+        &mut self,
+        id: NodeId,
+        tid: Tid,
+        (mm, space): (MmId, SpaceId),
+        addr: u64,
+        regs: &mut Regs,
+    ) -> Result<Option<Ran>, MachineError> {
+        let mut open = vec![addr & !(PAGE - 1)];
+        let outcome = loop {
+            if let Some(ran) = self.open_for_one_store(id, tid, (mm, space), &open) {
+                break Some(ran);
+            }
+            let stepped = self.platform.step(space, key(id, tid), regs);
+            let trap = self.host(stepped)?;
+            self.keep(id, tid, regs);
+            match trap {
+                Trap::Step => break self.single_step(id, tid, regs),
+                // It lies in two pages and stores into both.
+                Trap::PageFault { addr, access: Some(Access::Write), rip }
+                    if self.world.nodes[&id].stores_into_its_own_code(mm, addr, rip)
+                        && !open.contains(&(addr & !(PAGE - 1))) =>
+                {
+                    open.push(addr & !(PAGE - 1));
+                }
+                Trap::PageFault { addr, access, .. } => {
+                    if let Some(ran) = self.page_fault(id, tid, (mm, space), addr, access) {
+                        break Some(ran);
+                    }
+                }
+                Trap::BudgetSpent => {}
+                other => break self.trap(id, tid, mm, space, other, regs)?,
+            }
+        };
+        for page in open {
+            self.platform.unmap(space, page, PAGE);
+        }
+        Ok(outcome)
+    }
+
+    /// Shows pages as the program sees them, writable and executable.
+    fn open_for_one_store(
+        &mut self,
+        id: NodeId,
+        tid: Tid,
+        (mm, space): (MmId, SpaceId),
+        open: &[u64],
+    ) -> Option<Ran> {
+        for page in open {
+            if let Some(ran) = self.page_fault(id, tid, (mm, space), *page, Some(Access::Write)) {
+                return Some(ran);
+            }
+            let frame = self.world.nodes[&id].mms[mm].pages.get(page / PAGE)?.offset();
+            let mapping = Mapping { addr: *page, frame_offset: frame, pages: 1, prot: Prot::RWX };
+            self.platform.map(space, &[mapping]);
+        }
+        None
+    }
+
+    /// After an instruction that was answered for the program: with the trap flag set it is followed by SIGTRAP, as if the
+    /// processor had executed it.
     fn single_step(&mut self, id: NodeId, tid: Tid, regs: &Regs) -> Option<Ran> {
         (regs.rflags & TRAP_FLAG != 0).then(|| self.trace_trap(id, tid, regs))
     }
@@ -407,7 +469,7 @@ impl Machine {
         Ran::Fault(info.signo as u32)
     }
 
-    /// The standing tests: none of them may change a digest.
+    /// The stress modes of the test suite, none of which may change a digest.
     fn test_modes(&mut self, id: NodeId) -> Result<(), MachineError> {
         let (modes, steps) = (self.modes, self.world.steps);
         let due = |every: u64| every > 0 && steps % every == 0;
@@ -420,6 +482,7 @@ impl Machine {
         if due(modes.evict_every) {
             self.detach()?;
             self.platform.evict_all();
+            self.code.forget_all();
             self.spaces.clear();
             let copy = self.world.clone();
             self.kept = None;

@@ -1,11 +1,10 @@
 //! The world: everything that a run is, as one value. Cloning it is a snapshot.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::Decisions;
-use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::{ConsoleChunk, Node};
 use bloodhound_net::{Fabric, NodeId};
 
@@ -15,7 +14,7 @@ use crate::clients::Clients;
 use crate::faults::Faults;
 use crate::notice::LogEntry;
 use crate::queue::Queue;
-use crate::schedule::{Policy, Turn};
+use crate::scheduler::Scheduler;
 use crate::services::Service;
 
 /// What went wrong, besides violated properties (which the runner judges).
@@ -96,14 +95,8 @@ pub struct World {
     pub faults: Faults,
     /// Nodes that stand still until a time.
     pub paused: BTreeMap<NodeId, SimTime>,
-    /// How the processors of nodes are shared out.
-    pub policy: Policy,
-    /// Whose turn it is on each of them.
-    pub turns: BTreeMap<NodeId, Turn>,
-    /// Tasks in loops without side effects, parked until something on their node changes.
-    pub spinning: BTreeSet<(NodeId, Tid)>,
-    /// Tasks that were parked so and are to look whether their loop goes on.
-    pub looking: BTreeSet<(NodeId, Tid)>,
+    /// Who runs next.
+    pub scheduler: Scheduler,
     /// The source of choice.
     pub decisions: Decisions,
     /// Digest of all steps.

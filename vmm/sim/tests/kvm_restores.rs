@@ -10,7 +10,7 @@ use bloodhound_decisions::Decisions;
 use bloodhound_frames::Frame;
 use bloodhound_kernel::exec::Program;
 use bloodhound_net::{LinkConfig, NodeId};
-use bloodhound_platform::{Mapping, Platform, Prot, Regs, SpaceId, TaskKey, Trap, XState, patcher};
+use bloodhound_platform::{Mapping, Platform, Prot, Regs, SpaceId, Stops, TaskKey, Trap, XState};
 use bloodhound_platform_kvm::KvmPlatform;
 use bloodhound_sim::scenario::{RestartPolicy, Scenario, ServiceSpec};
 use bloodhound_sim::{Ended, Machine, setup};
@@ -101,8 +101,7 @@ fn machine(path: &Path) -> Machine {
         checks: Vec::new(),
     });
     let platform = KvmPlatform::new(None).expect("/dev/kvm");
-    let patch = patcher(&platform.abilities());
-    let world = setup::world(&scenario, &mut base, Decisions::seeded(1), Some(patch)).expect("a world");
+    let world = setup::world(&scenario, &mut base, Decisions::seeded(1)).expect("a world");
     Machine::new(world, scenario, Box::new(platform), Box::new(base))
 }
 
@@ -186,7 +185,7 @@ fn machines_of_their_own() {
         let mapping = Mapping { addr: 0x1_0000, frame_offset: code.offset(), pages: 1, prot: Prot::RX };
         platform.map(space, &[mapping]);
         let mut regs = Regs { rip: 0x1_0000, ..Regs::default() };
-        while platform.run(space, task, &mut regs).unwrap() != Trap::Syscall {}
+        while platform.run(space, task, &mut regs, &mut Stops::default()).unwrap() != Trap::Syscall {}
     };
     (0..VMS / 10).for_each(|_| once());
     let before = usage();

@@ -15,7 +15,8 @@ use bloodhound_faults::Kind;
 use bloodhound_kernel::exec::Program;
 use bloodhound_net::{LinkConfig, NodeId, PartitionKind};
 use bloodhound_platform::{
-    Abilities, Mapping, Platform, PlatformError, Regs, Scripted, SpaceId, TaskKey, Trap, XState, scripted_elf,
+    Abilities, Mapping, Platform, PlatformError, Regs, Scripted, SpaceId, Stops, TaskKey, Trap, XState,
+    scripted_elf,
 };
 use bloodhound_sim::event::{Event, Moment};
 use bloodhound_sim::faults::{Effect, Fault, Planned};
@@ -139,7 +140,7 @@ fn machine_on(platform: Box<dyn Platform>, modes: TestModes) -> Machine {
 
 fn machine_with(faults: FaultSpec, platform: Box<dyn Platform>, modes: TestModes) -> Machine {
     let (scenario, mut base) = (scenario(faults), files());
-    let world = setup::world(&scenario, &mut base, Decisions::seeded(1), None).expect("a world");
+    let world = setup::world(&scenario, &mut base, Decisions::seeded(1)).expect("a world");
     let mut machine = Machine::new(world, scenario, platform, Box::new(base));
     machine.set_modes(modes);
     machine
@@ -421,8 +422,14 @@ fn a_strict_replay_tells_where_it_is_another_run() {
 struct Careless(Scripted);
 
 impl Platform for Careless {
-    fn run(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
-        self.0.run(space, task, regs)
+    fn run(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+        stops: &mut Stops,
+    ) -> Result<Trap, PlatformError> {
+        self.0.run(space, task, regs, stops)
     }
     fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
         self.0.step(space, task, regs)

@@ -29,6 +29,19 @@ pub struct PageMapping {
     pub write: bool,
     /// May be executed.
     pub exec: bool,
+    /// Of a page that may be executed.
+    pub text: Text,
+}
+
+/// What the bytes of an executable page are, for whoever shows a processor other bytes in their place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Text {
+    /// No page of code that could have instructions to be replaced: it is shown as it is.
+    Plain,
+    /// The page of a file that nobody has changed. Its frame is that page and nothing else, as long as anybody holds it.
+    OfFile,
+    /// A page of the program's own that may have instructions to be replaced ([`Node::code_page`]).
+    Private,
 }
 
 /// The vsyscall page. Platforms make the calls of its entries.
@@ -70,7 +83,7 @@ impl Node {
         let fresh = self.mms[mm].pages.get(page / PAGE).is_none();
         self.fill_block(mm, &vma, low, high, access);
         if access == Access::Exec {
-            self.look(mm, &vma, addr);
+            self.executed(mm, &vma, addr);
         }
         if access == Access::Write {
             self.mms[mm].pages.write_code(page / PAGE);
@@ -138,19 +151,24 @@ impl Node {
         let exec = vma.prot & c::PROT_EXEC != 0;
         let writable = vma.prot & c::PROT_WRITE != 0;
         let page = addr / PAGE;
-        let mapping = |frame: &Frame, write| PageMapping { addr, frame: frame.offset(), write, exec };
+        let mapping = |frame: &Frame, write| PageMapping {
+            addr,
+            frame: frame.offset(),
+            write,
+            exec,
+            text: Text::Plain,
+        };
         if vma.shared || matches!(vma.backing, Backing::Shm { .. } | Backing::Special(_)) {
             let write = writable && access == Access::Write;
             let (frame, own) = self.shared_frame(mm, vma, addr, write)?;
-            return Some(PageMapping { addr, frame, write: writable && own, exec });
+            return Some(PageMapping { addr, frame, write: writable && own, exec, text: Text::Plain });
         }
         if self.mms[mm].pages.get(page).is_none() {
-            let mut of_file = None;
+            let mut copied_code = None;
             let frame = match vma.backing {
                 Backing::Anon if writable => Frame::zeroed(),
                 Backing::Anon => {
-                    let exec = exec && self.config.patch_code.is_none();
-                    return Some(PageMapping { exec, ..mapping(&Frame::shared_zero(), false) });
+                    return Some(PageMapping { exec: false, ..mapping(&Frame::shared_zero(), false) });
                 }
                 Backing::File { ino, offset } => {
                     let index = (offset + (addr - vma.start)) / PAGE;
@@ -158,27 +176,26 @@ impl Node {
                     let copy = writable && (access == Access::Write || self.copied_at_once(vma));
                     // What the program itself may have written there it has to execute first.
                     let pristine = exec && self.vfs.is_pristine(ino);
-                    of_file = pristine.then_some(!copy);
-                    match self.patched(ino, index, &frame, pristine) {
-                        Some(patched) => patched,
-                        None if copy => Frame::from_bytes(frame.bytes()),
-                        None => {
-                            let exec = exec && (pristine || self.config.patch_code.is_none());
-                            return Some(PageMapping { exec, ..mapping(&frame, false) });
-                        }
+                    if !copy {
+                        let text = if pristine { Text::OfFile } else { Text::Plain };
+                        return Some(PageMapping { exec: pristine, text, ..mapping(&frame, false) });
                     }
+                    copied_code = pristine.then_some((ino, index));
+                    Frame::from_bytes(frame.bytes())
                 }
                 _ => unreachable!("handled above"),
             };
             self.mms[mm].pages.set(page, frame);
-            if let Some(of_file) = of_file {
-                self.mms[mm].pages.set_code(page, of_file);
+            if let Some((ino, index)) = copied_code {
+                self.copied_from_file(mm, page, ino, index);
             }
         }
-        let exec = exec && self.is_code(mm, page);
-        let mapping = |frame: &Frame, write| PageMapping { addr, frame: frame.offset(), write, exec };
+        let exec = exec && self.mms[mm].pages.is_code(page);
+        let shown_otherwise = exec && self.mms[mm].pages.surroundings(page).is_some();
+        let text = if shown_otherwise { Text::Private } else { Text::Plain };
+        let mapping = |frame: &Frame, write| PageMapping { addr, frame: frame.offset(), write, exec, text };
         // Code that is to be written ceases to be code first.
-        let closed = exec && self.config.patch_code.is_some() && !self.mms[mm].pages.is_code_for_good(page);
+        let closed = exec && !self.mms[mm].pages.is_code_for_good(page);
         if !writable || closed {
             return self.mms[mm].pages.get(page).map(|f| mapping(f, false));
         }

@@ -5,7 +5,7 @@
 //! Neighbours: [`pages`] (private frames), [`fault`] (residency), [`user`] (copies to and from programs),
 //! `sys::memory` (the system calls).
 
-mod code;
+pub mod code;
 pub mod fault;
 pub mod pages;
 pub mod shown;

@@ -3,17 +3,19 @@
 //!
 //! A page may be mapped writable into the platform only while its frame is *exclusive*: no other clone of the world or
 //! of the address space shares it. [`PageTable::make_exclusive`] is the one way to get there. It may be mapped executable
-//! only while it is *code*: it has been looked at for instructions that must not reach the host ([`PageTable::set_code`]), and
-//! not been written since.
+//! only while it is *code*: it has been executed ([`PageTable::set_code`]), and not been written since (`super::code`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bloodhound_frames::Frame;
 
+use super::code::Surroundings;
+
 const CHUNK: u64 = 64;
-/// A page that has become code so often is one which its program writes all the time while it runs it. It stays code.
-const LOOKS: u8 = 8;
+/// A page that has become code so often is one which its program writes all the time while it runs it. It stays code, writable
+/// and executable at once, unless it has bytes that a processor must not be shown.
+const OFTEN: u8 = 8;
 
 /// What is known of a page as code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,9 +23,7 @@ struct Code {
     /// It may be executed.
     now: bool,
     /// How often it has become code.
-    looks: u8,
-    /// It is the page of a file but for what was patched.
-    of_file: bool,
+    times: u8,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ struct Chunk {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageTable {
     chunks: Arc<BTreeMap<u64, Arc<Chunk>>>,
+    /// Of those pages of code which may have instructions that a processor must not be shown: what lay around them. Few have.
+    surroundings: Arc<BTreeMap<u64, Arc<Surroundings>>>,
 }
 
 impl PageTable {
@@ -68,7 +70,7 @@ impl PageTable {
     /// Whether a page is code and stays so, whatever is written.
     pub fn is_code_for_good(&self, page: u64) -> bool {
         let code = self.code(page);
-        code.now && code.looks >= LOOKS
+        code.now && code.times >= OFTEN && !self.surroundings.contains_key(&page)
     }
 
     fn code(&self, page: u64) -> Code {
@@ -81,41 +83,52 @@ impl PageTable {
         }
     }
 
-    /// Makes a page code, if it has a frame. `of_file`: it is the page of a file but for what was patched, and would not be
-    /// here otherwise.
-    pub fn set_code(&mut self, page: u64, of_file: bool) {
-        if self.get(page).is_some() && !self.is_code(page) {
-            let looks = self.code(page).looks.saturating_add(1);
-            self.change_code(page, Code { now: true, looks, of_file });
+    /// Makes a page code, if it has a frame. `around`: what lies around it, if it may have instructions that a processor must
+    /// not be shown.
+    pub fn set_code(&mut self, page: u64, around: Option<Arc<Surroundings>>) {
+        if self.get(page).is_none() || self.is_code(page) {
+            return;
+        }
+        let times = self.code(page).times.saturating_add(1);
+        self.change_code(page, Code { now: true, times });
+        self.keep_surroundings(page, around);
+    }
+
+    /// What lay around a page of code when it became code, if that was kept.
+    pub fn surroundings(&self, page: u64) -> Option<&Arc<Surroundings>> {
+        self.surroundings.get(&page).filter(|_| self.is_code(page))
+    }
+
+    fn keep_surroundings(&mut self, page: u64, around: Option<Arc<Surroundings>>) {
+        match around {
+            Some(around) => {
+                Arc::make_mut(&mut self.surroundings).insert(page, around);
+            }
+            None if self.surroundings.contains_key(&page) => {
+                Arc::make_mut(&mut self.surroundings).remove(&page);
+            }
+            None => {}
         }
     }
 
     /// A page is about to be written: it is no code any more, unless it is for good. Whether that changed anything.
     pub fn write_code(&mut self, page: u64) -> bool {
         let code = self.code(page);
-        let changes = code.now && code.looks < LOOKS;
+        let changes = code.now && !self.is_code_for_good(page);
         if changes {
-            self.change_code(page, Code { now: false, of_file: false, ..code });
+            self.change_code(page, Code { now: false, ..code });
+            self.keep_surroundings(page, None);
         }
         changes
     }
 
-    /// Drops the pages of `first..end` that are a file's but for what was patched.
-    pub fn drop_of_file(&mut self, first: u64, end: u64) {
-        let pages: Vec<u64> =
-            self.range(first, end).map(|(page, _)| page).filter(|page| self.code(*page).of_file).collect();
-        for page in pages {
-            self.remove_range(page, page + 1);
-        }
-    }
-
     /// The pages of `first..end` may not be executed any more.
     pub fn forget_code(&mut self, first: u64, end: u64) {
-        self.drop_of_file(first, end);
-        let known = |page: &u64| self.code(*page).looks > 0;
+        let known = |page: &u64| self.code(*page).times > 0;
         let pages: Vec<u64> = self.range(first, end).map(|(page, _)| page).filter(known).collect();
         for page in pages {
             self.change_code(page, Code::default());
+            self.keep_surroundings(page, None);
         }
     }
 
@@ -164,6 +177,9 @@ impl PageTable {
         if first >= end || !self.chunks.keys().any(hit) {
             return;
         }
+        if self.surroundings.range(first..end).next().is_some() {
+            Arc::make_mut(&mut self.surroundings).retain(|page, _| !(first..end).contains(page));
+        }
         let chunks = Arc::make_mut(&mut self.chunks);
         let keys: Vec<u64> = chunks.range(first / CHUNK..=(end - 1) / CHUNK).map(|(k, _)| *k).collect();
         for key in keys {
@@ -188,15 +204,19 @@ impl PageTable {
 
     /// Moves the pages of `from..from + count` to `to..` (mremap).
     pub fn move_range(&mut self, from: u64, count: u64, to: u64) {
-        let moved: Vec<(u64, Frame, Code)> = self
+        type Moved = (u64, Frame, Code, Option<Arc<Surroundings>>);
+        let moved: Vec<Moved> = self
             .range(from, from + count)
-            .map(|(page, frame)| (page - from + to, frame.clone(), self.code(page)))
+            .map(|(page, frame)| {
+                (page - from + to, frame.clone(), self.code(page), self.surroundings.get(&page).cloned())
+            })
             .collect();
         self.remove_range(from, from + count);
-        for (page, frame, code) in moved {
+        for (page, frame, code, around) in moved {
             self.set(page, frame);
-            if code.looks > 0 {
+            if code.times > 0 {
                 self.change_code(page, code);
+                self.keep_surroundings(page, around);
             }
         }
     }

@@ -21,8 +21,15 @@ pub struct Shown {
 }
 
 impl Node {
-    /// Calls `stale` with the ranges (address, bytes) of `run` at which `mm` has something else.
-    pub fn stale(&self, mm: &Mm, run: Shown, mut stale: impl FnMut(u64, u64)) {
+    /// Calls `stale` with the ranges (address, bytes) of `run` at which `mm` has something else. `stands_for` says of the frame
+    /// of a file's page and of a frame that is shown for execution whether the second one is shown in the place of the first.
+    pub fn stale(
+        &self,
+        mm: &Mm,
+        run: Shown,
+        stands_for: impl Fn(u64, u64) -> bool,
+        mut stale: impl FnMut(u64, u64),
+    ) {
         let mut vma: Option<&Vma> = None;
         let mut from = None;
         for n in 0..run.pages {
@@ -32,8 +39,11 @@ impl Node {
             }
             let right = vma.is_some_and(|v| {
                 v.prot & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC) != 0
-                    && self.executable(mm, v, addr) == run.exec
-                    && self.shown(mm, v, addr) == Some(run.frame + n * PAGE)
+                    && mm.executable(v, addr, |ino| self.vfs.is_pristine(ino)) == run.exec
+                    && self.shown(mm, v, addr).is_some_and(|frame| {
+                        let is = run.frame + n * PAGE;
+                        frame == is || run.exec && stands_for(frame, is)
+                    })
             });
             match (right, from) {
                 (true, Some(first)) => {
@@ -49,23 +59,12 @@ impl Node {
         }
     }
 
-    fn executable(&self, mm: &Mm, vma: &Vma, addr: u64) -> bool {
-        let page = addr / PAGE;
-        if vma.prot & c::PROT_EXEC == 0 || vma.shared || self.config.patch_code.is_none() {
-            return vma.prot & c::PROT_EXEC != 0;
-        }
-        match vma.backing {
-            _ if mm.pages.get(page).is_some() => mm.pages.is_code(page),
-            Backing::File { ino, .. } => self.vfs.is_pristine(ino),
-            Backing::Anon => false,
-            Backing::Shm { .. } | Backing::Special(_) => true,
-        }
-    }
-
     /// Offset of the frame that a read of the page sees, if it is there without a fault that changes something.
     fn shown(&self, mm: &Mm, vma: &Vma, addr: u64) -> Option<u64> {
         if let Some(frame) = mm.pages.get(addr / PAGE) {
-            return Some(frame.offset());
+            // With other bytes in the place of its own, which depend on more than the frame.
+            let itself = mm.pages.surroundings(addr / PAGE).is_none();
+            return itself.then(|| frame.offset());
         }
         let into = addr - vma.start;
         match vma.backing {
@@ -117,7 +116,7 @@ mod tests {
 
     fn stale(b: &Bench, mm: MmId, run: Shown) -> Vec<(u64, u64)> {
         let mut out = Vec::new();
-        b.node.stale(&b.node.mms[mm], run, |at, len| out.push(((at - AT) / PAGE, len / PAGE)));
+        b.node.stale(&b.node.mms[mm], run, |_, _| false, |at, len| out.push(((at - AT) / PAGE, len / PAGE)));
         out
     }
 
@@ -133,7 +132,7 @@ mod tests {
             assert!(!pages.is_empty());
             for p in pages {
                 let run = Shown { addr: p.addr, pages: 1, frame: p.frame, exec: p.exec };
-                b.node.stale(&b.node.mms[mm], run, |at, _| panic!("{at:#x} is stale at once"));
+                b.node.stale(&b.node.mms[mm], run, |_, _| false, |at, _| panic!("{at:#x} is stale at once"));
             }
         }
     }

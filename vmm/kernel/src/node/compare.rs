@@ -59,7 +59,6 @@ impl Node {
                 boot_id,
                 vvar,
                 vdso,
-                patched,
                 mapped,
                 dead_spaces,
                 yielded,

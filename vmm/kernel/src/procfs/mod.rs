@@ -6,6 +6,7 @@
 //! (`/proc/meminfo` and its kind), [`sysctl`] (`/proc/sys`), [`net`] (`/proc/net`), [`sysfs`] (`/sys`).
 
 mod knobs;
+mod mem;
 mod memory;
 mod net;
 mod process;

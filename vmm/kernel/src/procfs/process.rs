@@ -50,6 +50,7 @@ const FILES: &[(&str, u32, Content)] = &[
     ("gid_map", WRITE, Fixed(ID_MAP)),
     ("loginuid", WRITE, Text(|_, who| who.process.knobs.login.0.to_string())),
     ("maps", OPEN, Bytes(|view, who| memory::maps(view, who.process))),
+    ("mem", 0o600, Fixed("")),
     ("mountinfo", OPEN, Text(|view, _| system::mountinfo(view))),
     ("mounts", OPEN, Text(|view, _| system::mounts(view))),
     ("oom_adj", WRITE, Text(|_, who| format!("{}\n", who.process.knobs.oom_adj()))),

@@ -393,6 +393,9 @@ impl Ctx<'_> {
         let text = std::str::from_utf8(&synth.path).map_err(|_| Errno::EIO)?;
         let (directory, name) = text.rsplit_once('/').ok_or(Errno::EIO)?;
         let number = directory.rsplit('/').next().and_then(|d| d.parse().ok()).ok_or(Errno::EIO)?;
+        if name == "mem" {
+            return Err(crate::wait::Stop::Unsupported("a write to /proc/PID/mem".into()));
+        }
         if name != "comm" {
             return self.write_knob(number, name, data);
         }

@@ -51,7 +51,7 @@ impl Broken {
     /// Runs to the next trap.
     fn go(&mut self, space: SpaceId, regs: &mut Regs) -> Result<Trap, PlatformError> {
         loop {
-            match self.platform.run(space, TASK, regs) {
+            match self.platform.run(space, TASK, regs, &mut Stops::default()) {
                 Ok(Trap::BudgetSpent) => {}
                 other => return other,
             }

@@ -1,7 +1,7 @@
 //! One platform with frames of its own ([`Side`]); both sides' frames have the same contents.
 
 use bloodhound_frames::{Frame, FrameBytes};
-use bloodhound_platform::{GUEST_TOP, Mapping, Platform, Prot, Regs, SpaceId, TaskKey, Trap, XState};
+use bloodhound_platform::{GUEST_TOP, Mapping, Platform, Prot, Regs, SpaceId, Stops, TaskKey, Trap, XState};
 use iced_x86::{Decoder, DecoderOptions, Instruction};
 
 use super::FRAMES;
@@ -59,7 +59,7 @@ impl<P: Platform> Side<P> {
         let (space, task) = (id(space), TaskKey(task as u64));
         let done = match step {
             true => self.platform.step(space, task, regs),
-            false => self.platform.run(space, task, regs),
+            false => self.platform.run(space, task, regs, &mut Stops::default()),
         };
         done.expect("the platform works")
     }

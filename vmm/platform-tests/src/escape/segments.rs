@@ -3,7 +3,7 @@
 //! Linux's descriptors (asm/segment.h): 0x08 32-bit kernel code, 0x10 kernel code, 0x18 kernel data, 0x20 32-bit user
 //! code, 0x28 user data, 0x30 user code, 0x40 the task state, 0x60 to 0x70 thread areas, 0x78 the processor's number.
 
-use bloodhound_platform::{Access, Mapping, Platform, Regs, SpaceId, TaskKey, Trap, XState};
+use bloodhound_platform::{Access, Mapping, Platform, Regs, SpaceId, Stops, TaskKey, Trap, XState};
 
 use super::{BREAK, COMPAT, Case, GP, Rule, SS, check, fault, ill};
 use crate::{CODE, DATA, Guest, Make, PAGE, STACK, run, steps};
@@ -188,10 +188,11 @@ pub fn selectors_stay_between_traps<P: Platform>(make: Make<P>) {
     let mut guest = Guest::new(make, code);
     guest.regs.rax = 0x2b;
     loop {
-        let trap = guest.platform.run(guest.space, guest.task, &mut guest.regs).unwrap();
+        let trap =
+            guest.platform.run(guest.space, guest.task, &mut guest.regs, &mut Stops::default()).unwrap();
         match trap {
             Trap::BudgetSpent => {
-                guest.look();
+                guest.probe();
             }
             Trap::PageFault { .. } => guest.map(CODE),
             other => {
@@ -237,7 +238,10 @@ pub fn a_loaded_selector_has_its_base<P: Platform>(make: Make<P>) {
             for end in [&b"\x0f\x05"[..], b"\x0f\x0b", b"\xcc", b"\x8b\x04\x25\0\0\0\0", b"\xeb\xfe"] {
                 let what = format!("{name} with {selector:#x}, {end:02x?}");
                 let mut guest = loading(platform, load, selector, end);
-                let trap = guest.platform.run(guest.space, guest.task, &mut guest.regs).expect("run");
+                let trap = guest
+                    .platform
+                    .run(guest.space, guest.task, &mut guest.regs, &mut Stops::default())
+                    .expect("run");
                 assert!(end != b"\xeb\xfe" || trap == Trap::BudgetSpent, "{what}: {trap:x?}");
                 let now = (guest.regs.fs_base, guest.regs.gs_base);
                 let want = if fs { (0, BASES.1) } else { (BASES.0, 0) };

@@ -2,7 +2,7 @@
 //! own, and so does every platform. Where it does not have it, or a KVM does not give it on, the cases are left out.
 
 use bloodhound_frames::Frame;
-use bloodhound_platform::{Access, Exception, Look, Mapping, Platform, Prot, Regs, Spin, Trap};
+use bloodhound_platform::{Access, Exception, Mapping, Platform, Prot, Regs, Spin, Stops, Trap};
 
 use super::{BREAK, Case, End, GP, Rule, TRAP_TRACE, check, fault, ill};
 use crate::native::{Observed, observe};
@@ -329,17 +329,15 @@ pub fn a_loop_of_what_umip_forbids<P: Platform>(make: Make<P>) {
     guest.regs.rdi = DATA;
     guest.map(CODE);
     guest.map(DATA);
-    assert_eq!(guest.look(), Spin::Progressing);
+    assert_eq!(guest.probe(), Spin::Progressing);
     loop {
-        match guest.platform.run(guest.space, guest.task, &mut guest.regs).expect("run") {
+        match guest
+            .platform
+            .run(guest.space, guest.task, &mut guest.regs, &mut Stops::default())
+            .expect("run")
+        {
             Trap::BudgetSpent => {
-                let found = guest.platform.analyse_spin(
-                    guest.space,
-                    guest.task,
-                    &mut guest.regs,
-                    &mut Look::default(),
-                );
-                assert_eq!(found, Ok(Spin::Progressing));
+                assert_eq!(guest.probe(), Spin::Progressing);
             }
             trap => {
                 assert_eq!((trap, guest.pages[&DATA].0.load_u64(0)), (Trap::Syscall, 3000));
@@ -353,10 +351,9 @@ pub fn a_loop_of_what_umip_forbids<P: Platform>(make: Make<P>) {
     guest.map(CODE);
     guest.map(DATA);
     for _ in 0..3 {
-        let trap = guest.platform.run(guest.space, guest.task, &mut guest.regs).expect("run");
+        let trap =
+            guest.platform.run(guest.space, guest.task, &mut guest.regs, &mut Stops::default()).expect("run");
         assert_eq!(trap, Trap::BudgetSpent);
-        let found =
-            guest.platform.analyse_spin(guest.space, guest.task, &mut guest.regs, &mut Look::default());
-        assert_eq!(found, Ok(Spin::Progressing));
+        assert_eq!(guest.probe(), Spin::Progressing);
     }
 }

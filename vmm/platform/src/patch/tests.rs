@@ -1,8 +1,25 @@
 //! Tests on made-up code, and on the machine's own libraries with objdump as the judge.
 
 use super::*;
+use crate::{Abilities, CpuidTrap};
 use std::collections::BTreeSet;
 use std::process::Command;
+
+const CPUID_TOO: Patches = Patches { cpuid: true, rdtsc: false, xgetbv: true };
+const RDTSC_TOO: Patches = Patches { cpuid: false, rdtsc: true, xgetbv: true };
+const ALL: Patches = Patches { cpuid: true, rdtsc: true, xgetbv: true };
+
+fn patch_cpuid(page: &mut [u8; PAGE], before: &[u8], after: &[u8], entry: Option<usize>) -> usize {
+    patch(page, before, after, entry, CPUID_TOO)
+}
+
+fn patch_rdtsc(page: &mut [u8; PAGE], before: &[u8], after: &[u8], entry: Option<usize>) -> usize {
+    patch(page, before, after, entry, RDTSC_TOO)
+}
+
+fn patch_all(page: &mut [u8; PAGE], before: &[u8], after: &[u8], entry: Option<usize>) -> usize {
+    patch(page, before, after, entry, ALL)
+}
 
 fn page(code: &[u8], at: usize) -> [u8; PAGE] {
     let mut page = [0x90; PAGE];
@@ -47,10 +64,10 @@ fn extended_control_registers_are_replaced_always() {
     let code = b"\x89\xf9\x0f\x01\xd0\x48\xc1\xe2\x20\x48\x09\xd0\xc3";
     for cpuid in [CpuidTrap::Faulting, CpuidTrap::NeedsPatch] {
         for traps_rdtsc in [false, true] {
-            let patch = patcher(&Abilities { traps_rdtsc, cpuid, traps_steps: true, trap_cost_ns: 0 });
+            let abilities = Abilities { traps_rdtsc, cpuid, traps_steps: true, trap_cost_ns: 0 };
             for at in [0, 100, 4000] {
                 let mut page = page(code, at);
-                assert_eq!(patch(&mut page, &[], &[], None), 1);
+                assert_eq!(patch(&mut page, &[], &[], None, Patches::needed(&abilities)), 1);
                 assert_eq!(page[at + 2..at + 5], [6, 1, 0xd0]);
             }
         }
@@ -59,7 +76,7 @@ fn extended_control_registers_are_replaced_always() {
     let table = b"\x3c\xbf\x01\x01\x0f\x01\xd0\x01\x63\xbf\x01\x01\x0f\x01\xd0\x01\xdb\x01\xbf\x01\x01\x0f\x01\xd0\x01\x12\x00";
     let mut whole = [0x33; PAGE];
     whole[1000..1000 + table.len()].copy_from_slice(table);
-    assert_eq!(patch_xgetbv(&mut whole, &[], &[], None), 0);
+    assert_eq!(patch(&mut whole, &[], &[], None, Patches { xgetbv: true, ..Patches::NONE }), 0);
 }
 
 #[test]

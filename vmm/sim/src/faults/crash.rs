@@ -39,7 +39,7 @@ impl Room for Crash {
         let mut parts = machine.parts(self.node);
         let (node, mut outside) = parts.split();
         node.kill_all(&mut outside);
-        machine.flush(self.node);
+        machine.node_changed(self.node);
     }
 
     fn end(&self, machine: &mut Machine, _: usize) -> bool {

@@ -38,7 +38,7 @@ impl Room for Reset {
         let node = machine.world.node_mut(self.node);
         node.net.reset_connections(None, now);
         node.drain_net();
-        machine.flush(self.node);
+        machine.node_changed(self.node);
     }
 
     fn end(&self, _: &mut Machine, _: usize) -> bool {

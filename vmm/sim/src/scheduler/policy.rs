@@ -1,21 +1,15 @@
-//! Which task of a node runs next, and for how long.
+//! How a run shares out the processors of its nodes ([`Policy`]): how long turns are, which tasks are favoured.
 //!
-//! Key types: [`Policy`] (drawn once per run: how long turns are, which tasks are favoured), [`Turn`] (whose turn it is on a node's
-//! processor). Threads change hands at system calls only, so how turns are cut decides which interleavings a run can show: long
-//! turns let a task finish before others begin, short ones put every pair of calls in either order. No single policy shows
-//! everything, hence a policy per seed, as the faults have a profile per seed.
-//!
-//! Neighbours: [`crate::step`] runs what [`Machine::pick`] chose.
+//! Threads change hands at system calls only, so how turns are cut decides which interleavings a run can show: long turns let a
+//! task finish before others begin, short ones put every pair of calls in either order. No single policy shows everything,
+//! hence a policy per seed, as the faults have a profile per seed.
 
 use std::fmt;
-use std::sync::Arc;
 
-use bloodhound_decisions::{Decisions, Lineage, PolicyPart, Site, TurnPart};
+use bloodhound_decisions::{Decisions, Lineage, PolicyPart, Site};
 use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::Node;
 use bloodhound_net::NodeId;
-
-use crate::machine::Machine;
 
 /// Longest turns that a policy can have, in steps.
 const LONGEST: [u64; 6] = [48, 48, 12, 4, 2, 1];
@@ -52,7 +46,7 @@ impl Policy {
     }
 
     /// One of the runnable tasks; 0 is the first.
-    fn choose(&self, site: Site, node: &Node, pool: Pool<'_>, decisions: &mut Decisions) -> Tid {
+    pub(super) fn choose(&self, site: Site, node: &Node, pool: Pool<'_>, decisions: &mut Decisions) -> Tid {
         if self.favour.is_none() {
             return pool.at(decisions.choose(site, pool.len as u64) as usize);
         }
@@ -72,14 +66,14 @@ impl Policy {
 
 /// The tasks among which is chosen, of which there is at least one: so many of the queue, from a place on and round.
 #[derive(Clone, Copy)]
-struct Pool<'a> {
-    queue: &'a [Tid],
-    first: usize,
-    len: usize,
+pub(super) struct Pool<'a> {
+    pub queue: &'a [Tid],
+    pub first: usize,
+    pub len: usize,
 }
 
 impl Pool<'_> {
-    fn at(&self, place: usize) -> Tid {
+    pub(super) fn at(&self, place: usize) -> Tid {
         self.queue[(self.first + place) % self.queue.len()]
     }
 }
@@ -100,98 +94,10 @@ impl fmt::Display for Policy {
     }
 }
 
-/// Whose turn it is on a node's processor.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Turn {
-    /// The task.
-    pub task: Option<Tid>,
-    /// Steps left. Of no meaning while the task is alone.
-    left: u64,
-    /// No other task was runnable when the turn began.
-    alone: bool,
-    /// The node's count of tasks that became runnable, at that time.
-    woken: u64,
-    /// Turns that began when nobody had one.
-    fresh: u64,
-}
-
-/// What is chosen at the end of a turn: named by the task whose turn it was, and how many it had; or, if that is gone, by how often it was so.
-fn site_of(node: &mut Node, turn: &mut Turn) -> impl Fn(TurnPart) -> Site + use<> {
-    let (id, life) = (node.config.id.0, node.life);
-    let before = turn.task.and_then(|tid| node.tasks.get_mut(&tid)).map(|task| {
-        task.turns += 1;
-        (task.lineage, task.turns - 1)
-    });
-    if before.is_none() {
-        turn.fresh += 1;
-    }
-    let fresh = turn.fresh;
-    move |part| match before {
-        Some((task, nth)) => Site::Turn { node: id, life, task, nth, part },
-        None => Site::FreshTurn { node: id, life, nth: fresh, part },
-    }
-}
-
-impl Machine {
-    /// Begins a run of the current decisions: draws its policy.
-    pub(crate) fn begin_schedule(&mut self) -> Policy {
-        let policy = Policy::draw(&mut self.world.decisions);
-        self.world.policy = policy;
-        self.world.turns.clear();
-        policy
-    }
-
-    /// Chooses who runs: the current task until its turn is over, then one drawn from the runnable.
-    pub(crate) fn pick(&mut self, id: NodeId) -> Option<Tid> {
-        let node = Arc::make_mut(self.world.nodes.get_mut(&id)?);
-        let policy = self.world.policy;
-        let turn = self.world.turns.entry(id).or_default();
-        let yielded = std::mem::take(&mut node.yielded);
-        let disturbed = turn.woken != node.woken && (turn.alone || policy.restless);
-        if let Some(tid) = turn.task
-            && (turn.left > 0 || turn.alone)
-            && !yielded
-            && !disturbed
-            && node.run_queue.contains(&tid)
-        {
-            turn.left = turn.left.saturating_sub(1);
-            return Some(tid);
-        }
-        if node.run_queue.len() < 2 {
-            let task = node.run_queue.first().copied();
-            *turn = Turn { task, left: 0, alone: true, woken: node.woken, fresh: turn.fresh };
-            if task.is_none() {
-                *turn = Turn { fresh: turn.fresh, ..Turn::default() };
-            }
-            return task;
-        }
-        let site = site_of(node, turn);
-        // The next in the queue comes first: the one behind the task whose turn is over. A turn that was only disturbed goes on.
-        let queue = node.run_queue.as_slice();
-        let before = turn.task.and_then(|before| queue.iter().position(|tid| *tid == before));
-        let over = yielded || turn.left == 0 && !turn.alone;
-        let pool = Pool {
-            queue,
-            first: before.map_or(0, |at| at + usize::from(over)),
-            // sched_yield: somebody else.
-            len: queue.len() - usize::from(yielded && before.is_some()),
-        };
-        let decisions = &mut self.world.decisions;
-        let (task, shorter) = match pool.len {
-            1 => (pool.at(0), policy.longest - 1),
-            _ => (
-                policy.choose(site(TurnPart::Who), node, pool, decisions),
-                decisions.choose(site(TurnPart::Length), policy.longest),
-            ),
-        };
-        let left = policy.longest - 1 - shorter;
-        *turn = Turn { task: Some(task), left, alone: false, woken: node.woken, fresh: turn.fresh };
-        turn.task
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use bloodhound_decisions::TurnPart;
+
     use super::*;
     use bloodhound_abi::Regs;
     use bloodhound_kernel::ids::Pid;
@@ -208,7 +114,6 @@ mod tests {
             epoch_ns: 0,
             memory: 1 << 30,
             costs: Default::default(),
-            patch_code: None,
             vdso: false,
         };
         let net = bloodhound_net::Stack::new(Default::default(), 1);

@@ -1,0 +1,90 @@
+//! Where a run of application code ends besides at its traps ([`Stops`]), and runs that end at stop points on platforms which
+//! have no faster way than single steps ([`run_by_steps`]).
+//!
+//! Neighbours: [`Platform::run`] takes them; `bloodhound-sim` chooses the budget.
+
+use crate::{Platform, PlatformError, Regs, SpaceId, TaskKey, Trap};
+
+/// How long application code may run without a trap, in ticks of the watchdog (`crate::watchdog`). What it does meanwhile
+/// depends on the host's speed, so what follows from a spent budget must not change the simulated world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Budget(pub u32);
+
+impl Budget {
+    /// About 20 ms: what code that traps now and then does not use up.
+    pub const SHORT: Budget = Budget(2);
+}
+
+/// A place in application code at which a run ends when it has come by often enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StopPoint {
+    /// The address of an instruction.
+    pub address: u64,
+    /// How often the instruction is still to be reached; the run ends before it is executed the last time. Counted down by
+    /// the platform, also in runs that end otherwise.
+    pub passes: u64,
+}
+
+/// Where a run ends besides at its traps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stops {
+    /// [`Trap::BudgetSpent`] after so long.
+    pub budget: Budget,
+    /// [`Trap::StopPoint`] at any of these.
+    pub points: Vec<StopPoint>,
+}
+
+impl Default for Stops {
+    /// No stop points, a short budget.
+    fn default() -> Stops {
+        Stops { budget: Budget::SHORT, points: Vec::new() }
+    }
+}
+
+impl Stops {
+    /// No stop points.
+    #[must_use]
+    pub const fn after(budget: Budget) -> Stops {
+        Stops { budget, points: Vec::new() }
+    }
+
+    /// The next instruction is the one at `rip`: counts a pass. The trap, if it was the last one of a stop point.
+    pub fn reached(&mut self, rip: u64) -> Option<Trap> {
+        let point = self.points.iter_mut().find(|point| point.address == rip && point.passes > 0)?;
+        point.passes -= 1;
+        (point.passes == 0).then_some(Trap::StopPoint { address: rip })
+    }
+}
+
+/// Steps after which a run by steps counts as one whose budget is spent.
+const STEPS: u32 = 1 << 16;
+
+/// Runs application code by single steps until it traps or comes to a stop point. The instruction that a run begins with does
+/// not count as reached: it is where the last run ended.
+///
+/// # Errors
+/// [`PlatformError::Lacks`] if this platform has no single steps; otherwise those of [`Platform::step`].
+pub fn run_by_steps<P: Platform + ?Sized>(
+    platform: &mut P,
+    space: SpaceId,
+    task: TaskKey,
+    regs: &mut Regs,
+    stops: &mut Stops,
+) -> Result<Trap, PlatformError> {
+    /// The trap flag: a program that steps itself takes each step as a trap of its own.
+    const TF: u64 = 1 << 8;
+    if !platform.abilities().traps_steps {
+        return Err(PlatformError::Lacks("single steps, which stop points need"));
+    }
+    for _ in 0..STEPS {
+        let own = regs.rflags & TF != 0;
+        let trap = platform.step(space, task, regs)?;
+        if trap != Trap::Step || own {
+            return Ok(trap);
+        }
+        if let Some(stop) = stops.reached(regs.rip) {
+            return Ok(stop);
+        }
+    }
+    Ok(Trap::BudgetSpent)
+}

@@ -1,0 +1,214 @@
+//! Code with instructions that are replaced in what the processor is shown: the world is the same with and without that, and
+//! copies of a binary share what is shown. On ptrace, with a program made of bytes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use bloodhound_decisions::Decisions;
+use bloodhound_kernel::exec::Program;
+use bloodhound_net::{LinkConfig, NodeId};
+use bloodhound_platform::extents::Extents;
+use bloodhound_platform::{
+    Abilities, Mapping, Patches, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap, XState,
+    scripted_elf,
+};
+use bloodhound_platform_ptrace::PtracePlatform;
+use bloodhound_sim::scenario::{RestartPolicy, Scenario, ServiceSpec};
+use bloodhound_sim::{Ended, Machine, World, setup};
+use bloodhound_vfs::MountSpec;
+use bloodhound_vfs::host::{Allow, HostBase};
+
+const BASE: u64 = 0x40_0000;
+
+/// xor eax, eax; xor ecx, ecx; cpuid; xor ecx, ecx; xgetbv; rdtsc; write(1, BASE, 64); loop: pause(); jmp loop
+const CODE: &[u8] = b"\x31\xc0\x31\xc9\x0f\xa2\x31\xc9\x0f\x01\xd0\x0f\x31\
+    \xb8\x01\0\0\0\xbf\x01\0\0\0\xbe\0\0\x40\0\xba\x40\0\0\0\x0f\x05\
+    \xb8\x22\0\0\0\x0f\x05\xeb\xf7";
+
+/// Where each platform mapping of the program's first page led, by space.
+type Shown = Arc<Mutex<BTreeMap<u64, u64>>>;
+
+/// A platform that notes what it maps for execution.
+struct Noting(PtracePlatform, Shown);
+
+impl Platform for Noting {
+    fn run(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+        stops: &mut Stops,
+    ) -> Result<Trap, PlatformError> {
+        self.0.run(space, task, regs, stops)
+    }
+    fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
+        self.0.step(space, task, regs)
+    }
+    fn memory(&self, space: SpaceId) -> Option<&Extents> {
+        self.0.memory(space)
+    }
+    fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {
+        for m in mappings.iter().filter(|m| m.prot.exec && m.addr == BASE) {
+            self.1.lock().unwrap().insert(space.0, m.frame_offset);
+        }
+        self.0.map(space, mappings);
+    }
+    fn unmap(&mut self, space: SpaceId, addr: u64, len: u64) {
+        self.0.unmap(space, addr, len);
+    }
+    fn write_protect(&mut self, space: SpaceId) {
+        self.0.write_protect(space);
+    }
+    fn mapped(&self, space: SpaceId, out: &mut Vec<Mapping>) {
+        self.0.mapped(space, out);
+    }
+    fn xstate_owner(&self, space: SpaceId) -> Option<TaskKey> {
+        self.0.xstate_owner(space)
+    }
+    fn save_xstate(&mut self, space: SpaceId) -> Result<Option<(TaskKey, XState)>, PlatformError> {
+        self.0.save_xstate(space)
+    }
+    fn load_xstate(&mut self, space: SpaceId, task: TaskKey, state: &XState) -> Result<(), PlatformError> {
+        self.0.load_xstate(space, task, state)
+    }
+    fn reset_space(&mut self, space: SpaceId) {
+        self.0.reset_space(space);
+    }
+    fn drop_space(&mut self, space: SpaceId) {
+        self.0.drop_space(space);
+    }
+    fn evict_all(&mut self) {
+        self.0.evict_all();
+    }
+    fn abilities(&self) -> Abilities {
+        self.0.abilities()
+    }
+}
+
+/// A copy of the program in a directory of its own.
+fn program(name: &str) -> PathBuf {
+    let mut elf = scripted_elf(BASE, 32);
+    elf[4096..4096 + CODE.len()].copy_from_slice(CODE);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("program");
+    std::fs::write(&path, elf).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&path, mode).unwrap();
+    path
+}
+
+fn service(node: u32, base: &HostBase, path: &Path) -> ServiceSpec {
+    let tree = base.add_tree(path.parent().unwrap(), Allow::All).unwrap();
+    let path = format!("/mnt/{}", path.file_name().unwrap().to_str().unwrap());
+    ServiceSpec {
+        node: NodeId(node),
+        name: format!("n{node}"),
+        hostname: format!("n{node}"),
+        addresses: vec![([10, 0, 0, node as u8].into(), 24)],
+        hosts: BTreeMap::new(),
+        program: Program {
+            path: path.clone().into(),
+            argv: vec![path.into()],
+            envp: Vec::new(),
+            cwd: b"/".to_vec(),
+            uid: 0,
+            gid: 0,
+        },
+        root: None,
+        mounts: vec![("/mnt".into(), MountSpec::Bind { tree, read_only: true })],
+        depends_on: Vec::new(),
+        health: None,
+        restart: RestartPolicy::No,
+        stdin: None,
+        faulty: false,
+    }
+}
+
+fn machine(patches: Patches, shown: &Shown) -> Machine {
+    let mut base = HostBase::new();
+    let services =
+        vec![service(1, &base, &program("code-view-one")), service(2, &base, &program("code-view-two"))];
+    let scenario = Arc::new(Scenario {
+        services,
+        link: LinkConfig::default(),
+        costs: Default::default(),
+        spread: Default::default(),
+        epoch_ns: 1_735_689_600_000_000_000,
+        memory: 1 << 30,
+        time_step: 100_000,
+        boot_timeout: u64::MAX,
+        max_time: u64::MAX >> 1,
+        fault_start: 0,
+        fault_time: 0,
+        heal: true,
+        faults: Default::default(),
+        settle: u64::MAX >> 1,
+        vdso: true,
+        workload: None,
+        clients: Vec::new(),
+        prober: None,
+        helpers: Vec::new(),
+        checks: Vec::new(),
+    });
+    let platform = PtracePlatform::new(None).expect("ptrace");
+    let world = setup::world(&scenario, &mut base, Decisions::seeded(1)).expect("a world");
+    let platform = Box::new(Noting(platform, shown.clone()));
+    let mut machine = Machine::new(world, scenario, platform, Box::new(base));
+    machine.set_patches(patches);
+    machine
+}
+
+/// Runs until both programs sleep.
+fn go(machine: &mut Machine) {
+    let ended = machine.run(|world| world.console.len() >= 2).expect("the host works");
+    assert_eq!(ended, Ended::Condition, "{:?}", machine.world.findings);
+}
+
+/// What the world knows of its programs' memory: private pages and mapped bytes of each space.
+fn memory(world: &World) -> Vec<(u64, u64, u64)> {
+    let of_node = world.nodes.values().flat_map(|node| node.mms.iter());
+    of_node.map(|(_, mm)| (mm.space, mm.pages.len(), mm.total)).collect()
+}
+
+const ALL: Patches = Patches { cpuid: true, rdtsc: true, xgetbv: true };
+
+#[test]
+fn the_world_is_the_same_with_and_without_patches() {
+    let run = |patches| {
+        let mut machine = machine(patches, &Shown::default());
+        go(&mut machine);
+        machine.world
+    };
+    let (with, without) = (run(ALL), run(Patches::NONE));
+    assert_eq!(with.digest, without.digest);
+    assert_eq!((with.now, with.steps), (without.now, without.steps));
+    assert_eq!(memory(&with), memory(&without));
+    for world in [with, without] {
+        for (node, chunk) in &world.console {
+            assert_eq!(&chunk.bytes[..CODE.len()], CODE, "what {node:?} wrote of its own text");
+        }
+    }
+}
+
+#[test]
+fn copies_of_a_binary_are_shown_the_same_frame() {
+    let shown = Shown::default();
+    let mut first = machine(ALL, &shown);
+    go(&mut first);
+    let frames: Vec<u64> = shown.lock().unwrap().values().copied().collect();
+    assert_eq!(frames.len(), 2, "two spaces");
+    assert_eq!(frames[0], frames[1], "of two nodes");
+    // Of another world, on another machine of the process.
+    let other = Shown::default();
+    go(&mut machine(ALL, &other));
+    assert!(other.lock().unwrap().values().all(|frame| *frame == frames[0]));
+    // A world that is restored keeps what is shown.
+    let before = first.snapshot().expect("the host works");
+    shown.lock().unwrap().clear();
+    first.restore(before);
+    let steps = first.world.steps;
+    let _ended = first.run(|world| world.steps > steps + 2).expect("the host works");
+    assert!(shown.lock().unwrap().is_empty(), "mapped again: {shown:?}");
+}
