@@ -28,16 +28,15 @@ impl Stack {
             return Err(Errno::EADDRNOTAVAIL);
         }
         let proto = c.proto;
-        let opened;
-        if local.port() == 0 {
+        let opened = if local.port() == 0 {
             let (port, round) = self.free_port(proto).ok_or(Errno::EADDRINUSE)?;
             local.set_port(port);
-            opened = round;
+            round
         } else if self.conflicts(id, local) {
             return Err(Errno::EADDRINUSE);
         } else {
-            opened = self.use_of(local.port());
-        }
+            self.use_of(local.port())
+        };
         let c = &mut self.get_mut(id)?.common;
         c.local = local;
         c.opened = opened;

@@ -60,15 +60,14 @@ impl Stack {
         } else {
             self.net.check_source(local.ip(), peer.ip())?;
         }
-        let opened;
-        if c.holds_port {
-            opened = self.use_of(local.port());
+        let opened = if c.holds_port {
+            self.use_of(local.port())
         } else {
             local.set_port(0);
             let (port, round) = self.connect_port((local, peer), now).ok_or(Errno::EADDRNOTAVAIL)?;
             local.set_port(port);
-            opened = round;
-        }
+            round
+        };
         if !self.pair_is_free((local, peer), now) {
             return Err(Errno::EADDRNOTAVAIL);
         }
