@@ -74,25 +74,15 @@ impl Completions {
     }
 }
 
-/// A duration such as `500ms`, `30s`, `5m`, in ns.
+/// A duration as in bloodhound.yaml (`500ms`, `30s`, `1m30s`), in ns.
 ///
 /// # Errors
 /// What is wrong, for the usage message.
 pub fn duration(text: &str) -> Result<u64, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let scale: u64 = match unit {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return Err("a number with a unit is needed: ns, us, ms, s, m or h (for example 30s)".into()),
-    };
-    let number: u64 =
-        number.parse().map_err(|_| "a whole number with a unit is needed, for example 30s".to_string())?;
-    number.checked_mul(scale).ok_or_else(|| "too long".to_string())
+    bloodhound_config::scalar::duration(text).map_err(|e| match e.suggestion {
+        Some(meant) => format!("{}; did you mean {meant}?", e.message),
+        None => e.message,
+    })
 }
 
 /// `80%`, `80` or `0.8` as thousandths.

@@ -1,60 +1,40 @@
 //! A command line split into words as a shell would, without running one.
 //!
 //! Key function: [`split`]. Compose files may give `command` and `entrypoint` as one text. Quotes and
-//! backslashes work as in POSIX XCU 2.2; operators, variables and wildcards do not exist here.
+//! backslashes work as in POSIX XCU 2.2; operators, variables, wildcards and comments do not exist here.
+
+/// Whether what follows `before` is quoted: a text that ends within quotes, or behind a backslash, has no words.
+fn quotes(before: &str) -> bool {
+    shlex::split(before).is_none()
+}
 
 /// Splits a text into words. The error says what is wrong.
 pub(crate) fn split(text: &str) -> Result<Vec<String>, String> {
-    let mut words = Vec::new();
-    let mut word: Option<String> = None;
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            c if c.is_ascii_whitespace() => words.extend(word.take()),
-            '\'' => {
-                let word = word.get_or_insert_default();
-                loop {
-                    match chars.next() {
-                        Some('\'') => break,
-                        Some(c) => word.push(c),
-                        None => return Err("a single quote is never closed".to_owned()),
-                    }
-                }
-            }
-            '"' => double_quoted(&mut chars, word.get_or_insert_default())?,
-            '\\' => match chars.next() {
-                // A line that ends with a backslash goes on in the next one.
-                Some('\n') => {}
-                Some(c) => word.get_or_insert_default().push(c),
-                None => return Err("the backslash at the end has nothing to escape".to_owned()),
-            },
-            ';' | '|' | '&' | '<' | '>' => {
-                return Err(format!("`{c}` needs a shell, and the text is not run by one"));
-            }
-            c => word.get_or_insert_default().push(c),
+    for (at, c) in text.char_indices() {
+        let before = &text[..at];
+        let begins_word = before.chars().next_back().is_none_or(|c| c.is_ascii_whitespace());
+        if matches!(c, ';' | '|' | '&' | '<' | '>') && !quotes(before) {
+            return Err(format!("`{c}` needs a shell, and the text is not run by one"));
+        }
+        if c == '#' && begins_word && !quotes(before) {
+            return Err("`#` begins a comment in a shell, and the text is not run by one: put it in quotes"
+                .to_owned());
         }
     }
-    words.extend(word);
-    Ok(words)
+    let unfinished = || "a quote is never closed, or a backslash at the end has nothing to escape".to_owned();
+    shlex::split(&joined(text)).ok_or_else(unfinished)
 }
 
-fn double_quoted(chars: &mut std::str::Chars<'_>, word: &mut String) -> Result<(), String> {
-    let unclosed = || "a double quote is never closed".to_owned();
-    loop {
-        match chars.next().ok_or_else(unclosed)? {
-            '"' => return Ok(()),
-            // XCU 2.2.3: within double quotes a backslash escapes only these.
-            '\\' => match chars.next().ok_or_else(unclosed)? {
-                '\n' => {}
-                c @ ('$' | '`' | '"' | '\\') => word.push(c),
-                c => {
-                    word.push('\\');
-                    word.push(c);
-                }
-            },
-            c => word.push(c),
-        }
+/// The text with lines joined that a backslash continues (XCU 2.2.1): the library takes a continuation between two words for a word
+/// without letters.
+fn joined(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for piece in text.split_inclusive('\n') {
+        out.push_str(piece);
+        let continued = out.strip_suffix("\\\n").filter(|before| !quotes(before)).map(str::len);
+        out.truncate(continued.unwrap_or(out.len()));
     }
+    out
 }
 
 #[cfg(test)]
@@ -74,9 +54,9 @@ mod tests {
 
     #[test]
     fn what_needs_a_shell_is_refused() {
-        for text in ["a && b", "a; b", "a > b", "a | b", "'a", "\"a", "a\\"] {
+        for text in ["a && b", "a; b", "a > b", "a | b", "'a", "\"a", "a\\", "a #b", "#"] {
             assert!(super::split(text).is_err(), "{text}");
         }
-        assert!(super::split("'a && b'").is_ok());
+        assert!(super::split("'a && b' a\\;b c#d '#e' \"a;#\"").is_ok());
     }
 }

@@ -3,49 +3,55 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
 use crate::output;
+
+/// Between two lines where there is no terminal.
+const LINES: Duration = Duration::from_secs(10);
 
 /// A progress bar on a terminal, a line every few seconds elsewhere.
 pub struct Progress {
     total: u64,
-    bar: bool,
+    /// Drawn on the terminal; `None` without one.
+    bar: Option<ProgressBar>,
     last: Instant,
 }
 
 impl Progress {
     pub fn new(total: u64) -> Progress {
-        let bar = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
+        let terminal =
+            std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
+        let bar = terminal.then(|| {
+            let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("[{bar:30}] {pos}/{len} seeds, {msg}, {eta} left");
+            bar.set_style(style.expect("a template without mistakes").progress_chars("## "));
+            bar
+        });
         Progress { total, bar, last: Instant::now() }
     }
 
     pub fn say(&self, line: &str) {
-        let clear = if self.bar { "\r\x1b[2K" } else { "" };
-        output::eprint(&format!("{clear}bloodhound: {line}\n"));
+        let print = || output::eprint(&format!("bloodhound: {line}\n"));
+        match &self.bar {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
     }
 
     pub fn show(&mut self, done: u64, findings: usize) {
-        let every = if self.bar { Duration::from_millis(100) } else { Duration::from_secs(10) };
-        if self.last.elapsed() < every {
-            return;
-        }
-        self.last = Instant::now();
-        if self.bar {
-            let width = 30;
-            let filled = (u128::from(done) * width / u128::from(self.total.max(1))) as usize;
-            output::eprint(&format!(
-                "\r\x1b[2K[{}{}] {done}/{} seeds, {findings} findings",
-                "#".repeat(filled),
-                " ".repeat((width as usize).saturating_sub(filled)),
-                self.total
-            ));
-        } else {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{findings} findings"));
+            bar.set_position(done);
+        } else if self.last.elapsed() >= LINES {
+            self.last = Instant::now();
             output::eprint(&format!("bloodhound: {done}/{} seeds, {findings} findings\n", self.total));
         }
     }
 
     pub fn end(&self) {
-        if self.bar {
-            output::eprint("\r\x1b[2K");
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
         }
     }
 }

@@ -1,6 +1,11 @@
 //! ELF executables (elf(5)): the headers an exec needs, parsed from bytes, nothing trusted.
 
 use bloodhound_abi::Errno;
+use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64};
+use object::{LittleEndian, pod};
+
+/// The byte order of x86-64.
+const LE: LittleEndian = LittleEndian;
 
 /// A PT_LOAD segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,36 +43,32 @@ pub struct Elf {
     pub align: u64,
 }
 
-fn u16_at(b: &[u8], at: usize) -> Result<u16, Errno> {
-    Ok(u16::from_le_bytes(*b.get(at..).and_then(|b| b.first_chunk()).ok_or(Errno::ENOEXEC)?))
-}
-
-fn u32_at(b: &[u8], at: usize) -> Result<u32, Errno> {
-    Ok(u32::from_le_bytes(*b.get(at..).and_then(|b| b.first_chunk()).ok_or(Errno::ENOEXEC)?))
-}
-
-fn u64_at(b: &[u8], at: usize) -> Result<u64, Errno> {
-    Ok(u64::from_le_bytes(*b.get(at..).and_then(|b| b.first_chunk()).ok_or(Errno::ENOEXEC)?))
-}
-
 /// Bytes of the file that [`parse`] wants to see: the header and a generous program header table.
 pub const HEAD: usize = 4096;
 
+/// The header, if it is that of a 64-bit little-endian file.
+fn header(head: &[u8]) -> Option<&FileHeader64<LittleEndian>> {
+    let (header, _) = pod::from_bytes::<FileHeader64<LittleEndian>>(head).ok()?;
+    let ident = &header.e_ident;
+    let fits = ident.magic == elf::ELFMAG && ident.class == elf::ELFCLASS64 && ident.data == elf::ELFDATA2LSB;
+    fits.then_some(header)
+}
+
 /// Parses the start of a file. ENOEXEC for anything but an x86-64 executable or shared object.
 pub fn parse(head: &[u8]) -> Result<Elf, Errno> {
-    // Magic, 64-bit, little-endian.
-    if head.get(..6) != Some(&[0x7f, b'E', b'L', b'F', 2, 1]) {
+    const PROGRAM_HEADER: u16 = size_of::<ProgramHeader64<LittleEndian>>() as u16;
+    let header = header(head).ok_or(Errno::ENOEXEC)?;
+    let kind = header.e_type.get(LE);
+    if !matches!(kind, elf::ET_EXEC | elf::ET_DYN)
+        || header.e_machine.get(LE) != elf::EM_X86_64
+        || header.e_phentsize.get(LE) != PROGRAM_HEADER
+    {
         return Err(Errno::ENOEXEC);
     }
-    let (kind, machine) = (u16_at(head, 16)?, u16_at(head, 18)?);
-    // ET_EXEC 2, ET_DYN 3; EM_X86_64 62.
-    if !matches!(kind, 2 | 3) || machine != 62 || u16_at(head, 54)? != 56 {
-        return Err(Errno::ENOEXEC);
-    }
-    let (phoff, phnum) = (u64_at(head, 32)?, u16_at(head, 56)?);
-    let mut elf = Elf {
-        dynamic: kind == 3,
-        entry: u64_at(head, 24)?,
+    let (phoff, phnum) = (header.e_phoff.get(LE), header.e_phnum.get(LE));
+    let mut found = Elf {
+        dynamic: kind == elf::ET_DYN,
+        entry: header.e_entry.get(LE),
         phoff,
         phnum,
         segments: Vec::new(),
@@ -75,65 +76,73 @@ pub fn parse(head: &[u8]) -> Result<Elf, Errno> {
         exec_stack: false,
         align: 4096,
     };
-    for i in 0..usize::from(phnum) {
-        let at =
-            usize::try_from(phoff).map_err(|_| Errno::ENOEXEC)?.checked_add(i * 56).ok_or(Errno::ENOEXEC)?;
-        let (kind, flags) = (u32_at(head, at)?, u32_at(head, at + 4)?);
-        let (offset, vaddr) = (u64_at(head, at + 8)?, u64_at(head, at + 16)?);
-        let (filesz, memsz, align) = (u64_at(head, at + 32)?, u64_at(head, at + 40)?, u64_at(head, at + 48)?);
-        match kind {
-            1 => {
-                let end = vaddr.checked_add(memsz).ok_or(Errno::ENOEXEC)?;
-                if filesz > memsz
-                    || offset % 4096 != vaddr % 4096
-                    || end > crate::mm::TASK_SIZE
-                    || offset.checked_add(filesz).is_none()
-                {
-                    return Err(Errno::ENOEXEC);
-                }
-                if memsz > 0 {
-                    elf.segments.push(Segment { offset, vaddr, filesz, memsz, flags });
-                }
-                if align.is_power_of_two() && align <= 1 << 30 {
-                    elf.align = elf.align.max(align);
-                }
-            }
-            3 => elf.interp = Some((offset, filesz)),
-            0x6474_e551 => elf.exec_stack = flags & 1 != 0,
+    let table = usize::try_from(phoff).ok().and_then(|at| head.get(at..)).ok_or(Errno::ENOEXEC)?;
+    let (headers, _) = pod::slice_from_bytes::<ProgramHeader64<LittleEndian>>(table, usize::from(phnum))
+        .map_err(|()| Errno::ENOEXEC)?;
+    for entry in headers {
+        match entry.p_type.get(LE) {
+            elf::PT_LOAD => load_segment(entry, &mut found)?,
+            elf::PT_INTERP => found.interp = Some((entry.p_offset.get(LE), entry.p_filesz.get(LE))),
+            elf::PT_GNU_STACK => found.exec_stack = entry.p_flags.get(LE).0 & elf::PF_X.0 != 0,
             _ => {}
         }
     }
-    if elf.segments.is_empty() || elf.segments.windows(2).any(|w| w[0].vaddr + w[0].memsz > w[1].vaddr) {
+    let overlap = |w: &[Segment]| w[0].vaddr + w[0].memsz > w[1].vaddr;
+    if found.segments.is_empty() || found.segments.windows(2).any(overlap) {
         return Err(Errno::ENOEXEC);
     }
-    Ok(elf)
+    Ok(found)
+}
+
+/// Adds a PT_LOAD segment, which must lie within the address space and be mappable page by page.
+fn load_segment(entry: &ProgramHeader64<LittleEndian>, found: &mut Elf) -> Result<(), Errno> {
+    let (offset, vaddr) = (entry.p_offset.get(LE), entry.p_vaddr.get(LE));
+    let (filesz, memsz, align) = (entry.p_filesz.get(LE), entry.p_memsz.get(LE), entry.p_align.get(LE));
+    let end = vaddr.checked_add(memsz).ok_or(Errno::ENOEXEC)?;
+    if filesz > memsz
+        || offset % 4096 != vaddr % 4096
+        || end > crate::mm::TASK_SIZE
+        || offset.checked_add(filesz).is_none()
+    {
+        return Err(Errno::ENOEXEC);
+    }
+    if memsz > 0 {
+        found.segments.push(Segment { offset, vaddr, filesz, memsz, flags: entry.p_flags.get(LE).0 });
+    }
+    if align.is_power_of_two() && align <= 1 << 30 {
+        found.align = found.align.max(align);
+    }
+    Ok(())
 }
 
 /// Where a file has machine code: the places (offset, end) of its sections of instructions. `None` if it is no 64-bit ELF
 /// file with sections, so that any of it may be code. `read` gives some bytes of the file, or `None` behind its end.
 pub fn code_sections(read: &dyn Fn(u64, usize) -> Option<Vec<u8>>) -> Option<Vec<(u64, u64)>> {
-    /// SHF_EXECINSTR: "This section contains executable machine instructions"; SHT_NOBITS occupies no space in the file.
-    const EXECINSTR: u64 = 4;
-    const NOBITS: u32 = 8;
-    const ENTRY: u64 = 64;
-    let head = read(0, 64).filter(|head| head[..6] == [0x7f, b'E', b'L', b'F', 2, 1])?;
-    let (shoff, size, count) = (u64_at(&head, 40).ok()?, u16_at(&head, 58).ok()?, u16_at(&head, 60).ok()?);
-    if shoff == 0 || u64::from(size) != ENTRY {
+    const ENTRY: usize = size_of::<SectionHeader64<LittleEndian>>();
+    let section = |at: u64| {
+        let bytes = read(at, ENTRY)?;
+        pod::from_bytes::<SectionHeader64<LittleEndian>>(&bytes).ok().map(|(section, _)| *section)
+    };
+    let head = read(0, size_of::<FileHeader64<LittleEndian>>())?;
+    let header = header(&head)?;
+    let shoff = header.e_shoff.get(LE);
+    if shoff == 0 || usize::from(header.e_shentsize.get(LE)) != ENTRY {
         return None;
     }
     // "If the number of entries in the section header table is larger than or equal to SHN_LORESERVE (0xff00), e_shnum holds
     // the value zero and the real number [...] is held in the sh_size member of the initial entry" (elf(5)).
-    let count = match count {
-        0 => u64_at(&read(shoff, ENTRY as usize)?, 32).ok()?.min(1 << 20),
+    let count = match header.e_shnum.get(LE) {
+        0 => section(shoff)?.sh_size.get(LE).min(1 << 20),
         count => u64::from(count),
     };
     let mut found = Vec::new();
     for n in 0..count {
-        let entry = read(shoff.checked_add(n * ENTRY)?, ENTRY as usize)?;
-        let (kind, flags) = (u32_at(&entry, 4).ok()?, u64_at(&entry, 8).ok()?);
-        let (offset, len) = (u64_at(&entry, 24).ok()?, u64_at(&entry, 32).ok()?);
-        if flags & EXECINSTR != 0 && kind != NOBITS {
-            found.push((offset, offset.saturating_add(len)));
+        let section = section(shoff.checked_add(n * ENTRY as u64)?)?;
+        // SHF_EXECINSTR: "This section contains executable machine instructions"; SHT_NOBITS occupies no space in the file.
+        let code = section.sh_flags.get(LE).0 & elf::SHF_EXECINSTR.0 != 0;
+        if code && section.sh_type.get(LE) != elf::SHT_NOBITS {
+            let offset = section.sh_offset.get(LE);
+            found.push((offset, offset.saturating_add(section.sh_size.get(LE))));
         }
     }
     (!found.is_empty()).then_some(found)

@@ -1,6 +1,7 @@
 //! Texts with placeholders, and their filling.
 
 use bloodhound_decisions::{Decisions, Site, Word};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// A piece of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,15 +105,8 @@ pub(super) fn plain(text: &str) -> String {
 
 /// Percent-encodes all but RFC 3986's unreserved characters.
 pub(super) fn percent_encode(text: &str) -> String {
-    let mut out = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
+    const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(text, RESERVED).to_string()
 }
 
 #[cfg(test)]
