@@ -1,5 +1,6 @@
 //! The record of a run: what the digest covers, and the file of events. Runs of single programs, and one seed of distributed-kv
 //! (whose binary `examples/build.sh` makes).
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // what is tested is a process of this host
 
 mod common;
 
@@ -63,7 +64,7 @@ fn neither_stress_nor_listeners_are_in_the_digest() {
     assert_eq!(digest_with(&["--strace"], script, ""), plain);
     assert_eq!(digest_with(&["--events", &file], script, ""), plain);
     for every in ["1", "3", "10"] {
-        assert_eq!(digest_with(&["--torment", every], script, ""), plain, "every {every} steps");
+        assert_eq!(digest_with(&["--stress", every], script, ""), plain, "every {every} steps");
     }
     // The file says what the command says.
     let lines = parse(Path::new(&file));

@@ -21,8 +21,18 @@ pub(crate) fn split(text: &str) -> Result<Vec<String>, String> {
                 .to_owned());
         }
     }
-    let unfinished = || "a quote is never closed, or a backslash at the end has nothing to escape".to_owned();
-    shlex::split(&joined(text)).ok_or_else(unfinished)
+    shlex::split(&joined(text)).ok_or_else(|| unfinished(text).to_owned())
+}
+
+/// What is missing at the end of a text that cannot be split.
+fn unfinished(text: &str) -> &'static str {
+    if !quotes(&format!("{text}'")) {
+        "a single quote is never closed"
+    } else if !quotes(&format!("{text}\"")) {
+        "a double quote is never closed"
+    } else {
+        "the backslash at the end has nothing to escape"
+    }
 }
 
 /// The text with lines joined that a backslash continues (XCU 2.2.1): the library takes a continuation between two words for a word

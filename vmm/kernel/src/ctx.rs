@@ -40,10 +40,7 @@ impl<'a> Outside<'a> {
 
     /// The same view for a shorter time.
     pub fn reborrow(&mut self) -> Outside<'_> {
-        let watch = match &mut self.watch {
-            Some(watch) => Some(&mut **watch as &mut dyn Watch),
-            None => None,
-        };
+        let watch = self.watch.as_mut().map(|watch| &mut **watch as &mut dyn Watch);
         Outside { base: &mut *self.base, decisions: &mut *self.decisions, watch }
     }
 

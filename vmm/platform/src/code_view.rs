@@ -157,9 +157,10 @@ mod tests {
     fn what_lies_around_decides_as_well() {
         let original = Frame::from_slice(CODE);
         // The section of instructions ends before the pair.
-        let table = CodePage { sections: Some(&[0..4]), ..page(&original) };
-        assert_eq!(frame(&table, CPUID), None);
-        assert!(frame(&CodePage { sections: Some(&[0..7]), ..page(&original) }, CPUID).is_some());
+        let until = |end: usize| std::iter::once(0..end).collect::<Vec<_>>();
+        let (short, long) = (until(4), until(7));
+        assert_eq!(frame(&CodePage { sections: Some(&short), ..page(&original) }, CPUID), None);
+        assert!(frame(&CodePage { sections: Some(&long), ..page(&original) }, CPUID).is_some());
         // The second byte of a cpuid in the next page.
         let mut end = Frame::zeroed();
         end.make_unique().fill(0x90);

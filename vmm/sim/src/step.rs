@@ -186,7 +186,7 @@ impl Machine {
         let at = self.world.nodes[&id].clock;
         self.recorder().tell(at, Some(id), event);
         let world = &mut self.world;
-        if world.steps % MARK == 0 {
+        if world.steps.is_multiple_of(MARK) {
             Arc::make_mut(&mut world.marks).push(world.digest);
         }
     }

@@ -46,6 +46,20 @@ impl Ctx<'_> {
         Ok(())
     }
 
+    /// Copies a structure to `to`, of which the run's digest has `told` instead.
+    pub(crate) fn write_stat<T: IntoBytes + Immutable>(
+        &mut self,
+        to: crate::ctx::Ptr,
+        shown: &T,
+        told: &T,
+    ) -> Result<(), Errno> {
+        let before = self.moved;
+        self.write_obj(to, shown)?;
+        self.moved = before;
+        self.moved.written(told.as_bytes());
+        Ok(())
+    }
+
     /// Whether `len` bytes at `addr` may be accessed so; EFAULT if not. For calls that must not begin otherwise.
     pub fn check_user(&mut self, addr: u64, len: u64, access: Access) -> Result<(), Errno> {
         if len == 0 {

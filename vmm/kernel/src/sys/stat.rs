@@ -32,7 +32,7 @@ pub fn fstat(k: &mut Ctx<'_>, fd: Fd, buf: Ptr) -> SysResult {
     k.fd(fd)?;
     let place = k.fd_place(fd)?;
     let stat = k.place_stat(&place)?;
-    k.write_obj(buf, &stat_out(&stat))?;
+    k.write_stat(buf, &stat_out(&stat), &stat_out(&timeless(&stat)))?;
     Ok(0)
 }
 
@@ -43,7 +43,7 @@ pub fn newfstatat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, buf: Ptr, flags: AtFla
     }
     let place = k.resolve_arg(dirfd, path, flags.bits())?;
     let stat = k.place_stat(&place)?;
-    k.write_obj(buf, &stat_out(&stat))?;
+    k.write_stat(buf, &stat_out(&stat), &stat_out(&timeless(&stat)))?;
     Ok(0)
 }
 
@@ -56,14 +56,20 @@ pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: AtFlags, mask: Statx
     }
     let place = k.resolve_arg(dirfd, path, flags.bits())?;
     let stat = k.place_stat(&place)?;
-    let time = |t: Timestamp| StatxTime { sec: t.secs, nsec: t.nanos, pad: 0 };
     // Looking for the mount takes longer than all else here, and few programs ask for it.
     let mount = if mask.contains(StatxMask::STATX_MNT_ID) {
         k.node.vfs.mounts().into_iter().find(|m| m.dev == stat.dev).map(|m| u64::from(m.id.0))
     } else {
         None
     };
-    let out = Statx {
+    let (shown, told) = (statx_out(&stat, mount), statx_out(&timeless(&stat), mount));
+    k.write_stat(buf, &shown, &told)?;
+    Ok(0)
+}
+
+fn statx_out(stat: &Stat, mount: Option<u64>) -> Statx {
+    let time = |t: Timestamp| StatxTime { sec: t.secs, nsec: t.nanos, pad: 0 };
+    Statx {
         mask: STATX_SHOWN | if mount.is_some() { StatxMask::STATX_MNT_ID.bits() as u32 } else { 0 },
         blksize: stat.blksize,
         nlink: stat.nlink,
@@ -83,9 +89,14 @@ pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: AtFlags, mask: Statx
         dev_minor: stat.dev.minor,
         mnt_id: mount.unwrap_or(0),
         ..Statx::default()
-    };
-    k.write_obj(buf, &out)?;
-    Ok(0)
+    }
+}
+
+/// What a run's digest has of file attributes: all but times. Those of the host's files are no inputs of a run, so that a finding can be
+/// replayed in another checkout; those of files that the simulation made follow from its clocks.
+fn timeless(stat: &Stat) -> Stat {
+    let none = Timestamp::default();
+    Stat { atime: none, mtime: none, ctime: none, btime: none, ..*stat }
 }
 
 /// access(2).

@@ -249,10 +249,10 @@ impl Machine {
     /// The time of an entry of the plan is over.
     pub(crate) fn fault_ends(&mut self, entry: usize) {
         let plan = self.world.faults.plan.clone();
-        if let Some(planned) = plan.get(entry) {
-            if planned.fault.end(self, entry) {
-                self.note(planned.fault.node(), Notice::FaultEnd(planned.id));
-            }
+        if let Some(planned) = plan.get(entry)
+            && planned.fault.end(self, entry)
+        {
+            self.note(planned.fault.node(), Notice::FaultEnd(planned.id));
         }
     }
 

@@ -108,7 +108,7 @@ fn lives_signals_and_bytes_that_calls_copy_count() {
     let end = |status| ProcessEnd { at: AT, pid: Pid(1), comm: b"x".to_vec(), status, fault: None };
     let ends =
         [ExitStatus::Code(0), ExitStatus::Code(1), ExitStatus::Signal { signo: 1, core: true }].map(end);
-    differ(&ends.each_ref().map(|end| Event::Process(end)));
+    differ(&ends.each_ref().map(Event::Process));
 }
 
 fn packet(payload: &[u8]) -> Packet {
@@ -174,7 +174,7 @@ fn one_byte_of_a_packet_and_one_fate_count() {
     };
     let changes =
         [change(TcpState::Established, 80), change(TcpState::Close, 80), change(TcpState::Close, 81)];
-    differ(&changes.each_ref().map(|change| Event::Connection(change)));
+    differ(&changes.each_ref().map(Event::Connection));
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn notices_output_and_findings_count() {
         refused(None),
         refused(Some(Errno::EPIPE)),
     ];
-    differ(&notices.each_ref().map(|notice| Event::Notice(notice)));
+    differ(&notices.each_ref().map(Event::Notice));
     let chunk =
         |pid, stream, bytes: &[u8]| ConsoleChunk { at: AT, pid: Pid(pid), stream, bytes: bytes.to_vec() };
     let chunks = [
@@ -230,9 +230,9 @@ fn notices_output_and_findings_count() {
         chunk(1, Console::Err, b"a"),
         chunk(2, Console::Out, b"a"),
     ];
-    differ(&chunks.each_ref().map(|chunk| Event::Output(chunk)));
+    differ(&chunks.each_ref().map(Event::Output));
     let finding = |kind, text: &str| Finding { kind, at: AT, node: NODE, text: text.into() };
     let findings =
         [finding(FindingKind::Crash, "a"), finding(FindingKind::Crash, "b"), finding(FindingKind::Hang, "a")];
-    differ(&findings.each_ref().map(|finding| Event::Finding(finding)));
+    differ(&findings.each_ref().map(Event::Finding));
 }
