@@ -1,18 +1,21 @@
 // The monitor: all code of the virtual machine that runs in ring 0.
 //
-// It has no state of its own. The VMM writes what it wants into fixed pages (src/layout.rs has the same addresses)
-// and enters at `resume` or `apply`; traps of application code arrive at `syscall_entry` and `vectors` and leave by
-// `out`. Only instructions that a software KVM emulates stand here: iretq, out, invlpg, mov to cr3, wrmsr, but no
-// sysretq, swapgs or int3.
+// It keeps no state between two runs. The VMM writes what the monitor is to do into fixed pages (src/layout.rs has the
+// same addresses) and starts it at `resume`, `resume_keeping` or `apply`, all of which end in application code. When
+// application code traps, the processor enters the monitor at `syscall_entry`, `compat_entry` or in `vectors`, and the
+// monitor executes `out`, which makes KVM return to the VMM. The code has only instructions that a software KVM (one
+// without hardware below it) emulates: iretq, out, invlpg, mov to cr3, wrmsr, but no sysretq, swapgs or int3.
 //
-// There are two sets of entries. What loading a selector does to the base of fs or gs only the processor knows. A KVM that
-// leaves these bases to applications copies them out at each exit anyway; for others the second set, the reporting entries, reads them.
+// There are two sets of the entries for traps, of which the VMM uses one. An application can change the bases of fs and
+// gs by loading a selector, and only the processor knows what they are then. On a KVM that lets application code execute
+// wrfsbase, KVM copies the bases out at each exit, and the plain entries are used. On others the second set is used, where
+// it works: the reporting entries, which store the bases and the selectors in memory (src/segments.rs).
 //
-// linux-loader places it at 64 KiB of guest-physical memory.
+// The crate linux-loader places the monitor at 64 KiB of guest-physical memory.
 
     .intel_syntax noprefix
 
-    // Ports, one for each way out.
+    // Ports for `out`: the port says why the application stopped.
     .equ PORT_SYSCALL, 0x10
     .equ PORT_TRAP, 0x11
     .equ PORT_COMPAT, 0x12
@@ -28,7 +31,7 @@
     .extern REPORTED_BASES
     .extern SELECTORS
 
-    // What the VMM finds its way by: the entry of the ELF file is this table.
+    // The addresses that the VMM needs. The entry point of the ELF file is the address of this table.
     .section .entry, "a"
     .globl entries
 entries:
@@ -44,7 +47,8 @@ entries:
 
     .text
 
-// Reports the data selectors and the bases of fs and gs to the VMM. rax, rcx and rdx are in memory afterwards.
+// Stores the data selectors and the bases of fs and gs in memory for the VMM. Needs rax, rcx and rdx for that, so the
+// application's values of these are stored in memory first.
     .macro report
     mov [SAVED], rax
     mov [SAVED + 8], rcx
@@ -63,7 +67,8 @@ entries:
     mov [REPORTED_BASES + 12], edx
     .endm
 
-// LSTAR. rcx holds the application's rip and r11 its rflags; nothing else has changed.
+// SYSCALL in 64-bit code comes here (the LSTAR register holds this address). rcx holds the application's rip and r11 its
+// rflags; all other registers are still the application's.
     .balign 64
     .globl syscall_entry
 syscall_entry:
@@ -77,7 +82,7 @@ syscall_entry_reporting:
     out PORT_SYSCALL, al
     ud2
 
-// CSTAR: SYSCALL in a 32-bit segment.
+// SYSCALL in 32-bit code comes here (the CSTAR register holds this address).
     .balign 64
     .globl compat_entry
 compat_entry:
@@ -91,8 +96,8 @@ compat_entry_reporting:
     out PORT_COMPAT, al
     ud2
 
-// Clears the selectors that application code may have loaded, and loads the bases of fs and gs, which loading a
-// selector may have changed. Clobbers rax, rcx and rdx.
+// Clears the data selectors, which application code may have loaded. Then sets the bases of fs and gs, as loading a
+// selector may have changed them. Clobbers rax, rcx and rdx.
     .macro clear_selectors
     xor eax, eax
     mov ds, eax
@@ -109,8 +114,9 @@ compat_entry_reporting:
     wrmsr
     .endm
 
-// To application code. rsp: its rdx, rcx, rax, then the frame that iretq takes; all other registers are as it wants
-// them. What it loaded into selectors lasts until its next trap: that must not depend on what ran in between.
+// Goes to application code. rsp points to the application's rdx, rcx and rax, followed by the frame for iretq; all other
+// registers already hold the application's values. The selectors are cleared each time: what an application loads into
+// them lasts until its next trap and no longer, so that it does not depend on what else ran in between.
     .balign 64
     .globl resume
 resume:
@@ -120,7 +126,9 @@ resume:
     pop rax
     iretq
 
-// The same for traps that the application does not know of: nothing is cleared. rsp: the frame; all registers are set.
+// Goes to application code that was stopped without a trap of its own (by a kick, or after a step), which it must not
+// notice: selectors are kept. Also used when nothing has to be cleared. rsp points to the frame for iretq; all other
+// registers already hold the application's values.
     .balign 64
     .globl resume_keeping
 resume_keeping:
@@ -129,7 +137,7 @@ resume_keeping:
 // Changes page tables, then does what resume does.
 //   r8: number of page-table writes (pairs of address and value) in WRITES
 //   r9: number of stale addresses in STALE, for invlpg
-//   r10: page-table root, or 0 to keep it (and what is cached of it)
+//   r10: page-table root to load into cr3, which also flushes cached translations; or 0 to do neither
 //   rsp: the application's r10, r9, r8, rdx, rcx, rax, then the frame for iretq
     .balign 64
     .globl apply
@@ -163,9 +171,9 @@ apply:
     pop rax
     iretq
 
-// One entry of 16 bytes for each vector. They all use the same stack (IST 1), so what the processor and these
-// entries push lies at fixed addresses: ss, rsp, rflags, cs, rip, error code (0 where the processor has none),
-// vector, and for page faults cr2. Then they leave in the way that is given.
+// A table with an entry of 16 bytes for each exception vector. All entries use the same stack (IST 1), so what the processor
+// and these entries push is at fixed addresses, where the VMM reads it: ss, rsp, rflags, cs, rip, error code (0 where
+// the processor pushes none), vector, and for page faults cr2. Each entry ends with the instruction `leave`.
     .macro vector_table leave:vararg
     .set n, 0
     .rept 256

@@ -1,7 +1,8 @@
-//! From what the processor pushed to a [`Trap`] ([`classify`]), by Linux's rules (arch/x86/kernel/traps.c).
+//! Turns what the processor pushed at an exception (the trap frame) into a [`Trap`] ([`classify`]), by the rules by which Linux
+//! turns exceptions into signals (arch/x86/kernel/traps.c).
 //!
-//! Neighbours: `software` corrects what a software KVM reports otherwise than a processor, before anything here looks at it;
-//! `umip` and `vsyscall` of `bloodhound-platform` carry out what Linux does for an application.
+//! Neighbours: [`classify`] first lets `software` turn a frame that a software KVM has made into the one that a processor would
+//! have made; `umip` and `vsyscall` of `bloodhound-platform` do what Linux does for an application at some exceptions.
 
 use bloodhound_abi::exception::{page_fault as pf, vector};
 use bloodhound_platform::extents::Extents;
@@ -29,23 +30,23 @@ pub(crate) fn canonical(addr: u64) -> bool {
 pub(crate) enum Meaning {
     /// A trap of the application.
     Trap(Trap),
-    /// None: an instruction was done for the application, as Linux does it. The application goes on.
+    /// No trap: the VMM has executed the instruction for the application, as Linux does with this one. The application runs on.
     Done,
 }
 
-/// What else there is to know of a trap.
+/// What [`classify`] has to know besides the trap frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Circumstances {
-    /// The trap flag was set at the start.
+    /// The trap flag was set when the application was entered: by itself, or for a step.
     pub stepped: bool,
-    /// The processor has UMIP.
+    /// UMIP is on ([`crate::vm::Vm::umip`]).
     pub umip: bool,
-    /// The KVM is a software one.
+    /// The KVM is taken for a software KVM (one without hardware below it), since `rdtsc` does not trap.
     pub software: bool,
 }
 
-/// The meaning of a trap. `regs` are the application's at the trap; they are corrected where the convention of
-/// [`bloodhound_platform::Platform::run`] wants it.
+/// The meaning of a trap. `regs` are the application's registers at the trap. They are changed to what
+/// [`bloodhound_platform::Platform::run`] promises its caller for this trap, for example which instruction rip points to.
 pub(crate) fn classify(
     frame: &TrapFrame,
     memory: &Extents,
@@ -60,7 +61,8 @@ pub(crate) fn classify(
     let exception = |vector, address| Trap::Exception(Exception { vector, error_code, address });
     let trap = match frame.vector as u8 {
         of @ (vector::DE | vector::MF | vector::XM) => exception(of, regs.rip),
-        // `popf` may have cleared the flag: the processor looks at it when an instruction begins.
+        // `stepped` counts as well as the flag in the frame: the processor tests the flag when an instruction begins, so a
+        // `popf` that clears it is still followed by this exception.
         vector::DB if circumstances.stepped || frame.rflags & TF != 0 => Trap::Step,
         vector::DB => exception(vector::DB, regs.rip),
         vector::UD => decode::patched(memory, regs.rip).unwrap_or_else(|| exception(vector::UD, regs.rip)),
@@ -75,7 +77,8 @@ pub(crate) fn classify(
         of @ (vector::BP | vector::OF | vector::BR | vector::TS | vector::SS | vector::AC) => {
             exception(of, 0)
         }
-        // Reserved bits are a bug of ours where our page tables map something, which is below the gap.
+        // An error code with the bit for reserved bits means that a page-table entry is invalid. Our page tables map application
+        // memory only below `GUEST_TOP`; for an address there that is a bug of ours, which becomes an error below.
         vector::PF if error_code & pf::RESERVED == 0 || frame.cr2 >= GUEST_TOP => {
             page_fault(frame, memory, regs)
         }
@@ -89,7 +92,7 @@ pub(crate) fn classify(
     Ok(Meaning::Trap(trap))
 }
 
-/// A system call: `regs` become what Linux's `pt_regs` hold at its entry.
+/// A system call. `regs` become what Linux's `pt_regs` holds when a system call begins.
 pub(crate) fn syscall(regs: &mut Regs) -> Trap {
     regs.rip = regs.rcx;
     regs.rflags = regs.r11;
@@ -98,6 +101,7 @@ pub(crate) fn syscall(regs: &mut Regs) -> Trap {
     Trap::Syscall
 }
 
+/// A page fault, or the call of a vsyscall function, which is an instruction fetch from an address where nothing is mapped.
 fn page_fault(frame: &TrapFrame, memory: &Extents, regs: &mut Regs) -> Trap {
     let error_code = frame.error as u32;
     let access = if error_code & pf::FETCH != 0 {

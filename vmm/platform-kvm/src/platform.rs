@@ -1,4 +1,9 @@
-//! [`KvmPlatform`]: spaces, whose page tables and vector state are caches, and the run loop.
+//! [`KvmPlatform`]: the spaces (address spaces of applications), and the loop that runs a task in a virtual machine until it
+//! traps.
+//!
+//! What a space maps is kept in its `extents`; the page tables of the virtual machine are only a cache of that. The vector state
+//! in the vCPU is a cache too: of the space whose task ran last. A kick is a signal to this thread, as the watchdog sends one,
+//! which makes KVM_RUN return.
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
@@ -32,23 +37,24 @@ struct Space {
     changed: Vec<(u64, u64)>,
     tables: Option<Tables>,
     owner: Option<TaskKey>,
-    /// The owner's vector state, unless it has run since: then the vCPU has it.
+    /// The owner's vector state (x87, SSE, AVX). `None` once the owner has run: the vCPU has the state then.
     known: Option<XState>,
-    /// The owner was stopped without a trap of its own, by the watchdog or after a step: its selectors stay as they are.
+    /// The owner was last stopped by the platform (by the watchdog, or after a step) and not by a trap of its own. It must not
+    /// notice that, so the segment selectors that it has loaded are kept; after a trap of its own they are cleared.
     stopped_silently: bool,
 }
 
-/// Ranges that are looked at one by one; more of them are the whole space.
+/// The most ranges that [`Space::changed`] lists one by one. If there are more, the whole space counts as changed.
 const MOST_RANGES: usize = 1024;
 
-/// The virtual machine goes at every so many evictions: that takes a hundred times as long as the rest, since KVM
-/// waits for all processors then.
+/// One eviction in so many also ends the virtual machine. That takes a hundred times as long as the rest of an eviction, since
+/// KVM waits for all processors then.
 const EVICTIONS_OF_A_VM: u32 = 16;
 
-/// Kicks in a row after which the monitor, or a step, counts as stuck. The watchdog makes one in 10 ms at most.
+/// After so many kicks in a row the monitor, or a single step, counts as stuck. The watchdog sends one every 10 ms at most.
 const MOST_KICKS: u32 = 200;
 
-/// How to run.
+/// How long to run application code.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Until a trap, or until the budget is spent.
@@ -57,15 +63,15 @@ enum Mode {
     Step,
 }
 
-/// Runs application code in a virtual machine. Bound to the thread that made it: a vCPU is.
+/// Runs application code in a virtual machine. May only be used by the thread that made it, as KVM binds a vCPU to a thread.
 pub struct KvmPlatform {
     spaces: BTreeMap<SpaceId, Space>,
     vm: Option<Vm>,
     pool: Pool,
     kvm: Kvm,
-    /// The space whose owner's vector state the vCPU has.
+    /// The space whose owner's vector state is in the vCPU.
     loaded: Option<SpaceId>,
-    /// Parts of the frame store that any mapping ever named.
+    /// The parts of the frame store (of [`ARENA_SLOT`] bytes, a bit each) that any mapping has ever named.
     arena: u64,
     changes: Changes,
     watchdog: Watchdog,
@@ -83,7 +89,8 @@ impl KvmPlatform {
     /// # Errors
     /// When there is no usable /dev/kvm, memory is short, or the processor is older than x86-64-v3.
     pub fn new(cpu: Option<usize>) -> Result<KvmPlatform, PlatformError> {
-        // Not asked from KVM: a software one may not know that its application code has them.
+        // The host's processor is asked, not KVM: a software KVM (one without hardware below it) may not report these
+        // instructions although application code can use them.
         if !std::is_x86_feature_detected!("avx2") || !std::is_x86_feature_detected!("bmi2") {
             return Err(PlatformError::Lacks("a processor of x86-64-v3 (AVX2, BMI2)"));
         }
@@ -106,7 +113,7 @@ impl KvmPlatform {
             errno: error.raw_os_error().unwrap_or(0),
         })?;
         sys::catch_kicks()?;
-        // Before pinning: the watchdog's thread belongs on another processor.
+        // Before this thread is pinned: a new thread inherits the affinity, and the watchdog's belongs on another processor.
         let watchdog = Watchdog::new(sys::kick)?;
         if let Some(cpu) = cpu {
             sys::pin(cpu)?;
@@ -155,7 +162,7 @@ impl KvmPlatform {
         self.forget_tables();
     }
 
-    /// All page tables are gone; they are built again as spaces run.
+    /// Forgets the page tables of all spaces; each space gets new ones when it runs next.
     fn forget_tables(&mut self) {
         self.pool = Pool::new();
         self.changes.clear();
@@ -164,17 +171,19 @@ impl KvmPlatform {
         }
     }
 
-    /// Brings the page tables of a space up to date, as far as that is done from here; the rest is in `changes`.
+    /// Brings the page tables of a space up to date and returns the address of their root. Tables that the processor may have
+    /// seen are not written here: what the monitor has to write to them is in `changes` afterwards.
     fn update(&mut self, id: SpaceId) -> Result<u64, PlatformError> {
         for attempt in 0.. {
             self.changes.clear();
             match self.try_update(id) {
                 Ok(root) => return Ok(root),
-                // Too many changes for the monitor, or no room: a new tree for this space, then for everyone.
+                // Too many changes for the monitor, or no memory for tables: first this space gets new tables, then every space.
                 Err(Full) if attempt == 0 => self.space(id).tables = None,
                 Err(Full) if attempt == 1 => self.start_over()?,
                 Err(Full) if attempt == 2 => {
-                    // It maps so little of so much that its tables alone do not fit. What is needed comes back by faults.
+                    // Its mappings are scattered so widely that their tables alone do not fit. The space is emptied; the
+                    // pages that are really used are mapped again when they fault.
                     self.start_over()?;
                     self.space(id).extents.clear();
                 }
@@ -203,13 +212,13 @@ impl KvmPlatform {
         Ok(tables.root)
     }
 
-    /// Gives all page tables back.
+    /// Makes all memory for page tables free again: every space loses its tables, and KVM what it knows of them.
     fn start_over(&mut self) -> Result<(), PlatformError> {
         self.forget_tables();
         self.vm.as_mut().map_or(Ok(()), Vm::clear_tables)
     }
 
-    /// Makes the vCPU's vector state that of the space's owner.
+    /// Loads the vector state of the space's owner into the vCPU, unless it is there already.
     fn load_vectors(&mut self, id: SpaceId) -> Result<(), PlatformError> {
         if self.loaded == Some(id) {
             return Ok(());
@@ -223,7 +232,7 @@ impl KvmPlatform {
         Ok(())
     }
 
-    /// Reads the vector state that only the vCPU has into the space whose it is.
+    /// If the vCPU has the only copy of a vector state, reads it into the space to whose owner it belongs.
     fn stash_vectors(&mut self) -> Result<(), PlatformError> {
         if let Some(space) = self.loaded.and_then(|id| self.spaces.get_mut(&id))
             && space.known.is_none()
@@ -234,6 +243,7 @@ impl KvmPlatform {
         Ok(())
     }
 
+    /// Runs the owner of a space until it traps, its budget is spent, or one instruction is done.
     fn go(&mut self, id: SpaceId, task: TaskKey, regs: &mut Regs, mode: Mode) -> Result<Trap, PlatformError> {
         self.spaces
             .get(&id)
@@ -241,7 +251,7 @@ impl KvmPlatform {
             .ok_or(PlatformError::XStateNotLoaded)?;
         regs.orig_rax = u64::MAX;
         if !canonical(regs.rip) {
-            // iretq would fault in ring 0; Linux makes this of it.
+            // The monitor's iretq would fault in ring 0. On Linux the application gets a general protection fault in this case.
             return Ok(Trap::Exception(Exception::general_protection(0)));
         }
         let done = self.go_on(id, regs, mode);
@@ -249,6 +259,7 @@ impl KvmPlatform {
         done.map_err(|error| self.abandon(id, error))
     }
 
+    /// [`KvmPlatform::go`], after its checks.
     fn go_on(&mut self, id: SpaceId, regs: &mut Regs, mode: Mode) -> Result<Trap, PlatformError> {
         self.provide_vm()?;
         let root = self.update(id)?;
@@ -264,7 +275,7 @@ impl KvmPlatform {
         space.known = None;
         space.stopped_silently = false;
         let mut kicks = 0;
-        // One run for the watchdog, whatever is done for the application in between.
+        // The watchdog counts this as one run, even if instructions are done for the application in between.
         let budget = if let Mode::Run(budget) = mode { budget } else { Budget::SHORT };
         self.watchdog.begin(self.thread, budget);
         loop {
@@ -283,10 +294,10 @@ impl KvmPlatform {
                     }
                     kicks += 1;
                     if kicks > MOST_KICKS && mode == Mode::Step {
-                        // Steps do not trap here: the probe wants to know.
+                        // On this host steps do not trap, which `probe::measure` finds out in this way.
                         return Ok(Trap::BudgetSpent);
                     }
-                    // A signal from elsewhere, or before the one instruction: go on.
+                    // The signal was not the watchdog's for this run, or it came before the instruction of a step: go on.
                     go_back(vm, &mut self.changes, regs, how, root);
                     continue;
                 }
@@ -300,12 +311,12 @@ impl KvmPlatform {
                         Some(trap) => trap,
                         None => {
                             own_flags(regs, &before, how);
-                            // It may have come while the vCPU did not run.
+                            // The kick may have come while the vCPU did not run; then KVM_RUN was not interrupted by it.
                             if nudged {
                                 space.stopped_silently = true;
                                 return Ok(Trap::BudgetSpent);
                             }
-                            // A step goes on to the next instruction, as Linux's does.
+                            // The instruction was done for the application. A step executes the next one as well, as on Linux.
                             go_back(vm, &mut self.changes, regs, how, root);
                             continue;
                         }
@@ -321,9 +332,10 @@ impl KvmPlatform {
         }
     }
 
-    /// After an error: if the machine itself failed it is given up. The application's state went with it.
+    /// Gives up the virtual machine after an error in `id`. State of applications that only the vCPU had is lost with it, so
+    /// the spaces that it belonged to have no owner any more. Adds the instruction's bytes to the error where they are known.
     fn abandon(&mut self, id: SpaceId, error: PlatformError) -> PlatformError {
-        // That of the task whose vector state only the vCPU had as well.
+        // Besides `id`, this may be the space whose vector state only the vCPU had.
         if let Some(space) = self.loaded.and_then(|id| self.spaces.get_mut(&id)) {
             space.owner = space.owner.filter(|_| space.known.is_some());
         }
@@ -466,7 +478,7 @@ impl KvmPlatform {
 }
 
 impl Space {
-    /// A range of pages has changed.
+    /// Notes that a range of pages has changed.
     fn note(&mut self, addr: u64, len: u64) {
         if let Some((start, bytes)) = self.changed.last_mut()
             && *start + *bytes == addr
@@ -475,14 +487,14 @@ impl Space {
         } else if self.changed.len() < MOST_RANGES {
             self.changed.push((addr, len));
         } else {
-            // A space that is changed without being run.
+            // This many changes gather if a space is changed again and again and does not run in between.
             self.changed.clear();
             self.changed.push((0, GUEST_TOP));
         }
     }
 }
 
-/// Runs until the next exit that is not in the monitor.
+/// Runs the vCPU until it exits for another reason than a kick while the monitor ran.
 fn leave(vm: &mut Vm) -> Result<Exit, PlatformError> {
     for _ in 0..=MOST_KICKS {
         match vm.run()? {
@@ -493,7 +505,8 @@ fn leave(vm: &mut Vm) -> Result<Exit, PlatformError> {
     Err(vm.stuck())
 }
 
-/// The trap of an exit that is no kick; `None` if the instruction was done for the application, which goes on.
+/// The trap that an exit other than a kick means. `None` if the VMM has done the instruction for the application instead, which
+/// runs on behind it.
 fn trapped(
     vm: &Vm,
     exit: Exit,
@@ -521,7 +534,7 @@ fn trapped(
     })
 }
 
-/// Takes the trap flag of a step out of an application's registers, unless it began with it.
+/// Clears the trap flag that a step has set in an application's registers, unless the application had set it itself before.
 fn own_flags(regs: &mut Regs, before: &Regs, how: How) {
     regs.canonical_rflags();
     if how.step && before.rflags & TF == 0 {
@@ -529,13 +542,13 @@ fn own_flags(regs: &mut Regs, before: &Regs, how: How) {
     }
 }
 
-/// To application code again, which was stopped without a trap of its own.
+/// Prepares to go back to application code that was stopped without a trap of its own: its selectors are kept.
 fn go_back(vm: &mut Vm, changes: &mut Changes, regs: &Regs, how: How, root: u64) {
     changes.clear();
     vm.prepare(regs, How { keep_selectors: true, ..how }, root, changes);
 }
 
-/// The general registers of an exit; rip, rsp and rflags are those of the monitor.
+/// Copies the general registers after an exit. Not rip, rsp and rflags: if the monitor made the exit those are the monitor's.
 fn take_general(vm: &mut Vm, r: &mut Regs) {
     let v = vm.regs();
     (r.rax, r.rbx, r.rcx, r.rdx) = (v.rax, v.rbx, v.rcx, v.rdx);

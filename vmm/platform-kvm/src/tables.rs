@@ -1,11 +1,15 @@
-//! Page tables of a space ([`Tables`]), built from what it maps, and the memory that they take ([`Pool`]).
+//! Page tables of a space ([`Tables`]), built from what the space maps, and the memory that they take ([`Pool`]).
 //!
-//! A KVM without nested paging keeps shadows of page tables and learns of changes only by writes of the guest. So a
-//! table that the processor may have seen is only written by the monitor ([`Changes`]); one that it has not is
-//! written from here, which costs nothing. That is also why tables are not reused one by one: a page that was a
-//! table once may have a shadow for ever. When all are used up everything is forgotten, and the memory slot made anew.
+//! A KVM without nested paging keeps shadows of page tables: copies, which the processor uses in their place. It learns that a
+//! table has changed only when the guest itself writes to the table. So a table that the vCPU may have used is written only by
+//! the monitor, which runs in the guest ([`Changes`] lists the writes). A table that the vCPU has not used yet is written
+//! directly by the VMM, which costs nothing.
 //!
-//! Where more than a few entries of one table change, a new table takes its place: one write instead of many.
+//! For the same reason a single table is never reused: KVM may keep a shadow of its page for ever. When the memory for tables is
+//! used up, all tables of all spaces are forgotten, and the memory slot is removed and made anew: KVM then forgets all shadows.
+//!
+//! If more than a few entries of a lowest table change, a changed copy takes its place: the monitor then writes one entry of the
+//! parent table instead of many entries.
 
 use std::collections::BTreeMap;
 
@@ -24,19 +28,19 @@ pub(crate) const LARGE: u64 = 1 << 7;
 pub(crate) const NO_EXEC: u64 = 1 << 63;
 
 const PAGE: u64 = 4096;
-/// Bytes that a table of the lowest level maps.
+/// Bytes of address space that a table of the lowest level (level 1) maps: a chunk.
 const CHUNK: u64 = 1 << 21;
-/// Changes of one table that the monitor makes one by one.
+/// The most entries of one table that the monitor changes one by one; if there are more, the table is replaced.
 const FEW: usize = 8;
 
-/// All tables are in use.
+/// The memory for tables is used up, or there are more changes than the monitor has room for.
 #[derive(Debug)]
 pub(crate) struct Full;
 
-/// Memory for page tables: handed out from front to back.
+/// Memory for page tables. Tables are taken from front to back and never given back one by one.
 pub(crate) struct Pool {
     next: u64,
-    /// Tables from here on were never seen by the processor.
+    /// Tables from this address on have never been used by the vCPU, so the VMM may write them directly.
     fresh_from: u64,
 }
 
@@ -53,7 +57,7 @@ impl Pool {
         Ok(self.next - PAGE)
     }
 
-    /// The processor is about to see every table.
+    /// To be called before the vCPU runs: from now on it may have used every table that was taken so far.
     pub fn seen(&mut self) {
         self.fresh_from = self.next;
     }
@@ -62,11 +66,11 @@ impl Pool {
 /// What the monitor is to do before application code runs.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
-    /// Address of an entry in the monitor's view, and its value.
+    /// Writes to page-table entries: the virtual address of the entry in the monitor, and its new value.
     pub writes: Vec<(u64, u64)>,
-    /// Pages whose translation may be cached.
+    /// Addresses of pages whose old translation the processor may have cached: for `invlpg`.
     pub stale: Vec<u64>,
-    /// Too many for that: flush all.
+    /// There are too many stale pages for that, or a whole table was replaced: all cached translations are to be flushed.
     pub flush: bool,
 }
 
@@ -92,8 +96,10 @@ impl Changes {
 
 /// Page tables of one space.
 pub(crate) struct Tables {
+    /// Guest-physical address of the table of the highest level, for cr3.
     pub root: u64,
-    /// Tables by level and by what they map: (1, address >> 21) is a lowest one, (3, address >> 39) hangs in the root.
+    /// The tables below the root, by level and by what they map: `(1, address >> 21)` is a table of the lowest level,
+    /// `(3, address >> 39)` is one to which an entry of the root points.
     nodes: BTreeMap<(u8, u64), u64>,
 }
 
@@ -108,7 +114,7 @@ impl Tables {
     /// Makes the tables show what `memory` says, within `ranges` (address, bytes).
     ///
     /// # Errors
-    /// When the pool is used up; the tables are then useless.
+    /// When the pool is used up, or the changes are too many for the monitor. The tables must not be used any more then.
     pub fn update(
         &mut self,
         (low, pool): (&Low, &mut Pool),
@@ -125,14 +131,15 @@ impl Tables {
             let pages = ((to - from) >> 12) as usize;
             self.update_chunk((low, pool), chunk, &wanted[first..first + pages], first, changes)?;
             if changes.writes.len() > WRITES_MAX - 64 {
-                // The caller starts anew with fresh tables, which take no writes of the monitor.
+                // The caller builds new tables instead. Those are written directly, without the monitor.
                 return Err(Full);
             }
         }
         Ok(())
     }
 
-    /// The parts of the ranges where something is mapped or was: from and to, by the number of the lowest table.
+    /// The parts of the ranges where something is mapped or was mapped before, by chunk (address / [`CHUNK`]): the first address
+    /// and the end.
     fn chunks(&self, memory: &Extents, ranges: &[(u64, u64)]) -> BTreeMap<u64, (u64, u64)> {
         let mut parts: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         let mut add = |chunk: u64, start: u64, end: u64| {
@@ -156,6 +163,7 @@ impl Tables {
         parts
     }
 
+    /// Makes the entries of a chunk's table, from entry `first` on, equal to `wanted`.
     fn update_chunk(
         &mut self,
         (low, pool): (&Low, &mut Pool),
@@ -188,7 +196,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Puts a changed copy of a lowest table in its place.
+    /// Replaces a table of the lowest level by a copy of it whose entries from `first` on are `wanted`.
     fn replace(
         &mut self,
         (low, pool): (&Low, &mut Pool),
@@ -210,7 +218,7 @@ impl Tables {
         Ok(())
     }
 
-    /// The table of a level (1 to 3), made if it is not there; 4 is the root.
+    /// The table of a level from 1 to 3, with its index at that level; it is made if it is not there. For level 4, the root.
     fn provide(
         &mut self,
         (low, pool): (&Low, &mut Pool),
@@ -232,7 +240,7 @@ impl Tables {
     }
 }
 
-/// Hangs a table into another one.
+/// Makes the entry of `parent` that `index` selects point to `table`.
 fn link((low, pool): (&Low, &mut Pool), parent: u64, index: u64, table: u64, changes: &mut Changes) {
     let at = parent + 8 * (index & 511);
     let entry = table | PRESENT | WRITE | USER | ACCESSED;
@@ -253,7 +261,8 @@ fn fill(entries: &mut [u64; 512], run: &Mapping) {
     }
 }
 
-/// Accessed and dirty are set at once: nobody looks at them, and the processor need not write them.
+/// The flags of an entry. The accessed and dirty bits are set from the beginning: nobody reads them, and the processor then need
+/// not write them.
 fn flags(prot: Prot) -> u64 {
     if prot == Prot::default() {
         return 0;

@@ -1,8 +1,11 @@
 //! The virtual machine ([`Vm`]): one vCPU, memory slots, and the way to application code and back.
 //!
-//! Going in: the general registers through KVM's sync area, the rest (rip, rflags, rsp) in the frame that the
-//! monitor's `iretq` takes. Coming out: `out` of the monitor, with the registers in the sync area again and, for
-//! anything but a system call, what the processor pushed. No other ioctl is on that path.
+//! To enter application code, the VMM puts the application's general registers into KVM's sync area (memory from which KVM_RUN
+//! loads the vCPU's registers, and to which it stores them), and rip, rflags and rsp into the frame that the monitor's `iretq`
+//! pops.
+//! When the application traps, the monitor executes `out`, which makes KVM_RUN return. The registers are in the sync area then;
+//! for anything but a system call, what the processor pushed at the trap is on the monitor's stack. In the usual case KVM_RUN is
+//! the only ioctl on this path.
 
 use bloodhound_platform::{PlatformError, Regs};
 use kvm_bindings::{
@@ -61,9 +64,9 @@ pub(crate) struct TrapFrame {
 /// How to go to application code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
-    /// For one instruction.
+    /// Stop after one instruction.
     pub step: bool,
-    /// The application code was stopped without a trap of its own, so what it loaded into selectors stays.
+    /// Keep the segment selectors that the application has loaded, as it was stopped without a trap of its own.
     pub keep_selectors: bool,
 }
 
@@ -72,13 +75,14 @@ pub(crate) struct How {
 pub(crate) enum Exit {
     /// SYSCALL; rcx and r11 hold rip and rflags.
     Syscall,
-    /// 32-bit code: where, and its stack pointer.
+    /// The application executed 32-bit code: its rip and rsp.
     Compat { rip: u64, rsp: u64 },
     /// An exception.
     Trap(TrapFrame),
     /// KVM_RUN was interrupted while it ran application code.
     Kicked,
-    /// KVM_RUN was interrupted while the monitor ran, or on the way to it: it goes on as it is.
+    /// KVM_RUN was interrupted while the monitor ran, or while an exception was on its way to the monitor. KVM_RUN is to be
+    /// called again with nothing changed.
     KickedInMonitor,
 }
 
@@ -88,13 +92,16 @@ pub(crate) struct Vm {
     vcpu: VcpuFd,
     pub low: Low,
     monitor: Monitor,
-    /// System registers as the monitor needs them.
+    /// The system registers with which the monitor can be entered.
     kernel: kvm_sregs,
-    /// The vCPU was stopped in application code, or has no page tables: the monitor cannot be entered as it is.
+    /// The vCPU was stopped in application code (by a kick), or has no page tables: before the monitor can be entered, `kernel`
+    /// has to be loaded.
     in_user: bool,
-    /// Which parts of the frame store are shown, a bit each.
+    /// Which parts of the frame store the vCPU can access, a bit each.
     shown: u64,
+    /// The root of the page tables that the vCPU uses; 0: none.
     root: u64,
+    /// The bases of fs and gs, as far as they are known ([`BaseSource`]).
     bases: (u64, u64),
     base_source: BaseSource,
     syscall_rsp: u64,
@@ -104,8 +111,8 @@ impl Vm {
     pub fn new(kvm: &Kvm, base_source: BaseSource) -> Result<Vm, PlatformError> {
         sys::clear_selectors();
         let vm = kvm.create_vm().map_err(sys::kvm("KVM_CREATE_VM"))?;
-        // A foreign hypercall instruction shall be an invalid opcode, not be rewritten. Where KVM cannot be told it
-        // only costs a page fault on the code.
+        // By default KVM rewrites the hypercall instruction of the other vendor's processors in the guest's code. Here it is to
+        // be an invalid opcode. Where KVM does not know this setting, the only consequence is a page fault on the code.
         let quirks = kvm_enable_cap {
             cap: KVM_CAP_DISABLE_QUIRKS2,
             args: [u64::from(KVM_X86_QUIRK_FIX_HYPERCALL_INSN), 0, 0, 0],
@@ -134,7 +141,7 @@ impl Vm {
         Ok(machine)
     }
 
-    /// Shows a part of low memory to the vCPU, or with a size of 0 hides it.
+    /// Makes a part of low memory accessible to the vCPU as a memory slot, or with a size of 0 removes the slot.
     fn slot(&self, slot: u32, at: u64, size: u64) -> Result<(), PlatformError> {
         let region = kvm_userspace_memory_region {
             slot,
@@ -147,7 +154,7 @@ impl Vm {
         unsafe { self.vm.set_user_memory_region(region) }.map_err(sys::kvm("KVM_SET_USER_MEMORY_REGION"))
     }
 
-    /// Shows the parts of the frame store that a set of bits names.
+    /// Makes the parts of the frame store whose bits are set in `parts` accessible to the vCPU.
     pub fn show_arena(&mut self, parts: u64) -> Result<(), PlatformError> {
         let (base, size) = bloodhound_frames::arena_region();
         let mut missing = parts & !self.shown;
@@ -171,12 +178,12 @@ impl Vm {
         Ok(())
     }
 
-    /// Makes KVM forget all page tables, and their memory zero.
+    /// Makes KVM forget all page tables, and fills their memory with zeros.
     pub fn clear_tables(&mut self) -> Result<(), PlatformError> {
         self.slot(SLOT_TABLES, TABLES, 0)?;
         self.low.clear_tables()?;
         self.slot(SLOT_TABLES, TABLES, LOW_END - TABLES)?;
-        // Not even the monitor is mapped any more: the next root comes with the system registers.
+        // Not even the monitor is mapped any more, so it cannot load the next root. That is loaded with the system registers.
         self.root = 0;
         self.in_user = true;
         Ok(())
@@ -204,7 +211,7 @@ impl Vm {
                 return Err(PlatformError::Host { what: "KVM_SET_MSRS", errno: libc::EINVAL });
             }
         }
-        // Where there is no such thing cpuid does not fault: the probe finds that out.
+        // If KVM does not offer cpuid faulting, `cpuid` does not trap, which `probe::measure` finds out.
         let _ = self.set_msr(MSR_PLATFORM_INFO, CPUID_FAULTING.0)?
             && self.set_msr(MSR_MISC_FEATURES, CPUID_FAULTING.1)?;
         self.vcpu.set_sync_valid_reg(SyncReg::Register);
@@ -214,7 +221,7 @@ impl Vm {
         Ok(())
     }
 
-    /// False if KVM does not take it.
+    /// Sets an MSR of the vCPU. False if KVM refuses.
     fn set_msr(&self, index: u32, data: u64) -> Result<bool, PlatformError> {
         let entry = kvm_msr_entry { index, data, ..kvm_msr_entry::default() };
         let msrs =
@@ -222,7 +229,9 @@ impl Vm {
         Ok(self.vcpu.set_msrs(&msrs).map_err(sys::kvm("KVM_SET_MSRS"))? == 1)
     }
 
-    /// Prepares the vCPU to go to application code: in `regs`, with the page tables at `root`, after `changes`.
+    /// Prepares the next KVM_RUN: the monitor makes `changes` to the page tables, switches to those at `root`, and enters
+    /// application code with `regs`. Of the monitor's entries `resume_keeping`, `resume` and `apply` the shortest that suffices
+    /// is taken.
     pub fn prepare(&mut self, regs: &Regs, how: How, root: u64, changes: &Changes) {
         let trap_flag = if how.step { RFLAGS_TF } else { 0 };
         let frame = [regs.rip, u64::from(USER_CS), regs.rflags | trap_flag, regs.rsp, u64::from(USER_SS)];
@@ -235,7 +244,7 @@ impl Vm {
             self.enter_kernel(root, bases, keep);
         }
         let plain = changes.is_empty() && root == self.root;
-        // Where selectors are reported it is known when none has to be cleared.
+        // Selectors need not be cleared either if they are known to be null already.
         let keep = how.keep_selectors || self.selectors_are_clear();
         let keep = keep && bases == self.bases;
         let mut vcpu = general(regs);
@@ -263,6 +272,7 @@ impl Vm {
         self.vcpu.set_sync_dirty_reg(SyncReg::Register);
     }
 
+    /// Writes what the monitor's `apply` is to do to where it reads it.
     fn write_changes(&self, changes: &Changes) {
         for (at, &(entry, value)) in (WRITES..).step_by(16).zip(&changes.writes) {
             self.low.write(at, entry);
@@ -273,8 +283,9 @@ impl Vm {
         }
     }
 
-    /// Makes the vCPU ready for ring 0, with these page tables, and bases of fs and gs unless they are kept: what loading a
-    /// selector did to them lasts until the next trap, whether the watchdog looked in between or not.
+    /// Sets the vCPU's system registers to those of ring 0, with the page tables at `root`. Unless `keep` is set, the bases of fs
+    /// and gs become `bases`. With `keep` they stay what they were when the vCPU was kicked: the effect of loading a selector
+    /// lasts until the application's next trap, whether or not the watchdog kicks the vCPU before that.
     fn enter_kernel(&mut self, root: u64, bases: (u64, u64), keep: bool) {
         (self.root, self.bases) = (root, bases);
         self.kernel.cr3 = root;
@@ -286,7 +297,7 @@ impl Vm {
         self.in_user = false;
     }
 
-    /// Runs until the application traps, once prepared.
+    /// Runs the vCPU, after [`Vm::prepare`], until the application traps or KVM_RUN is interrupted.
     pub fn run(&mut self) -> Result<Exit, PlatformError> {
         let port = match self.vcpu.run() {
             Ok(VcpuExit::IoOut(port, _)) => port,
@@ -295,7 +306,7 @@ impl Vm {
                 return Err(self.failed(what));
             }
             Ok(VcpuExit::Shutdown) => {
-                // The vCPU is reset by then: all that is known is where application code was entered.
+                // KVM has reset the vCPU by then. Only the rip at which application code was entered is still known.
                 let (what, rip) = ("a triple fault, after the entry".to_owned(), self.low.read(FRAME));
                 return Err(PlatformError::Vm { what, rip, code: Vec::new() });
             }
@@ -340,7 +351,8 @@ impl Vm {
         }
     }
 
-    /// What a reporting entry of the monitor left: the registers that it needed itself, and the segment bases.
+    /// Reads what a reporting entry of the monitor has stored: the application's registers that the entry itself uses, and the
+    /// segment bases.
     fn take_report(&mut self) {
         let word = |n: u64| self.low.read(SAVED + 8 * n);
         let saved = [word(0), word(1), word(2)];
@@ -349,16 +361,19 @@ impl Vm {
         [regs.rax, regs.rcx, regs.rdx] = saved;
     }
 
+    /// The exit when KVM_RUN was interrupted by a signal.
     fn kicked(&mut self) -> Result<Exit, PlatformError> {
         if self.vcpu.sync_regs_mut().regs.rip >= MONITOR_BASE {
             return Ok(Exit::KickedInMonitor);
         }
-        // An exception that is on its way to the monitor would hit whatever runs next.
+        // If an exception is about to be delivered to the monitor, it must be delivered first: KVM would otherwise raise it in
+        // whatever the vCPU is prepared to run next.
         let events = self.vcpu.get_vcpu_events().map_err(sys::kvm("KVM_GET_VCPU_EVENTS"))?;
         if events.exception.injected != 0 || events.exception.pending != 0 {
             return Ok(Exit::KickedInMonitor);
         }
-        // The way back to ring 0 is by the system registers; what the application loaded into its selectors stays.
+        // To get back to ring 0 the system registers have to be loaded. In them, the selectors that the application has
+        // loaded are kept.
         let now = self.vcpu.get_sregs().map_err(sys::kvm("KVM_GET_SREGS"))?;
         (self.kernel.ds, self.kernel.es, self.kernel.fs, self.kernel.gs) = (now.ds, now.es, now.fs, now.gs);
         self.in_user = true;
@@ -373,6 +388,7 @@ impl Vm {
         Ok(if now.cs.selector == USER_CS { Exit::Kicked } else { compat })
     }
 
+    /// The exit when the monitor has forwarded an exception: what the processor and the monitor's entry pushed.
     fn trap(&mut self) -> Result<Exit, PlatformError> {
         let word = |n: u64| self.low.read(TRAP_STACK_TOP - 8 * n);
         let frame = TrapFrame {
@@ -385,7 +401,7 @@ impl Vm {
             cr2: word(8),
         };
         let called = software::is_syscall(&frame);
-        // In 32-bit code it cuts CSTAR to 32 bits.
+        // A software KVM reports SYSCALL as a page fault ([`software::is_syscall`]): in 32-bit code at CSTAR's lower 32 bits.
         if called && frame.rip == self.monitor.compat_entry & 0xffff_ffff {
             let rip = self.vcpu.sync_regs_mut().regs.rcx;
             return Ok(Exit::Compat { rip, rsp: frame.rsp });
@@ -404,12 +420,12 @@ impl Vm {
         Ok(Exit::Trap(frame))
     }
 
-    /// The monitor does not come to an end.
+    /// The error when the monitor runs on and on without an exit.
     pub fn stuck(&mut self) -> PlatformError {
         self.failed("ring 0 does not come to an end".to_owned())
     }
 
-    /// KVM_EXIT_INTERNAL_ERROR in words (Documentation/virt/kvm/api.rst).
+    /// Describes a KVM_EXIT_INTERNAL_ERROR (Documentation/virt/kvm/api.rst of Linux).
     fn internal_error(&mut self) -> String {
         // SAFETY: after KVM_EXIT_INTERNAL_ERROR this is the member of the union that KVM has filled; plain integers.
         let error = unsafe { self.vcpu.get_kvm_run().__bindgen_anon_1.internal };
@@ -425,6 +441,7 @@ impl Vm {
         format!("KVM internal error {} ({kind}), data [{}]", error.suberror, data.join(", "))
     }
 
+    /// An error of the virtual machine at the vCPU's present rip.
     fn failed(&mut self, what: String) -> PlatformError {
         PlatformError::Vm { what, rip: self.vcpu.sync_regs_mut().regs.rip, code: Vec::new() }
     }
@@ -450,7 +467,7 @@ impl Vm {
         self.bases
     }
 
-    /// Whether application code may not execute `sgdt` and its kin.
+    /// Whether UMIP is on: `sgdt`, `sidt`, `sldt`, `str` and `smsw` trap in application code.
     pub fn umip(&self) -> bool {
         self.kernel.cr4 & cpuid::UMIP.1 != 0
     }
@@ -470,14 +487,14 @@ impl Vm {
         self.vcpu.get_xsave().map_err(sys::kvm("KVM_GET_XSAVE"))
     }
 
-    /// Sets it.
+    /// Sets the x87, SSE and AVX state.
     pub fn set_xstate(&self, area: &kvm_xsave) -> Result<(), PlatformError> {
         // SAFETY: a whole kvm_xsave of 4096 bytes; larger areas need features that no thread of ours asked for.
         unsafe { self.vcpu.set_xsave(area) }.map_err(sys::kvm("KVM_SET_XSAVE"))
     }
 }
 
-/// The application's registers for the vCPU, but for those that the frame holds.
+/// The application's general registers for the vCPU, without rip, rsp and rflags, which the frame for `iretq` holds.
 fn general(r: &Regs) -> kvm_regs {
     kvm_regs {
         rax: r.rax,
@@ -499,7 +516,7 @@ fn general(r: &Regs) -> kvm_regs {
     }
 }
 
-/// 64-bit mode in ring 0, with the monitor's tables.
+/// Sets system registers for 64-bit mode in ring 0, with the monitor's descriptor tables.
 fn kernel_state(sregs: &mut kvm_sregs) {
     let flat = kvm_segment { limit: u32::MAX, present: 1, s: 1, g: 1, ..kvm_segment::default() };
     // Types: 11 code, readable, accessed; 3 data, writable, accessed. As a task segment 11 is a busy 64-bit one.

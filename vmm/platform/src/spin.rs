@@ -1,19 +1,23 @@
 //! Loops without side effects: `while (!flag) pause;`, a spin lock that is held, a poll of a counter that nobody advances.
-//! [`Probe`] finds out whether a task is in one.
+//! A spin probe ([`Probe`]) finds out whether a task is in such a loop.
 //!
-//! The task is single-stepped. If it comes back to a state that it was in before, registers and all memory that it wrote in
-//! between, then it goes round for ever as long as no other task runs. (A failing `cmpxchg` writes back what was there, and a
-//! call writes the same return address in each round: a write is no progress, changed memory is.) The task is parked at one
-//! point of the cycle that does not depend on where the probe found it: of all states on the cycle the one with the lowest
-//! rip, and of several there the least.
+//! The probe single-steps the task. Suppose that the task comes back to a state that it was in before: the general registers
+//! are the same, and all memory that the task wrote in between holds again what it held then. Then the task repeats this cycle
+//! for ever, as long as no other task runs. Writes alone do not count as progress, only changed memory does: a failing
+//! `cmpxchg` writes back the value that was there, and a call in the loop writes the same return address in each round.
 //!
-//! What cannot be followed exactly makes the answer [`Spin::Progressing`]: traps, vector and x87 registers that are written,
-//! string instructions, memory that is not mapped. Memory is mapped when a run faults on it. The probe then keeps what it has
-//! found so far and goes on after the fault has been answered, so that its answer is the same as if all of the memory had been
-//! mapped.
+//! A task that is found in a cycle is left at one state of the cycle that does not depend on where in the cycle the probe
+//! began, the canonical point: the state with the lowest rip, and if there are several of them, the lowest in the order of their
+//! other registers.
 //!
-//! Neighbours: `bloodhound-sim`'s spin detector owns the probe and decides when to use it; [`Platform::step`] and
-//! [`Platform::memory`] are all that it needs of a platform.
+//! The answer is [`Spin::Progressing`] when the task does something whose effects the probe cannot follow exactly: it traps,
+//! writes vector registers, uses x87 registers, executes a string instruction, or uses memory that is not mapped. Memory is
+//! mapped only when a run of the task faults on it. So a probe that ended keeps what it has found so far, and can be continued
+//! after the fault has been answered ([`Probe::after_run`]): the answer is then the same as if all of the memory had been mapped
+//! from the beginning.
+//!
+//! Neighbours: the spin detector of `bloodhound-sim` owns the probe and decides when to use it. Of a platform the probe uses
+//! only [`Platform::step`], [`Platform::memory`] and [`Platform::abilities`].
 
 use iced_x86::{
     CpuidFeature, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
@@ -23,18 +27,18 @@ use crate::decode;
 use crate::extents::Extents;
 use crate::{Access, Platform, PlatformError, Regs, SpaceId, TaskKey, Trap, umip};
 
-/// Steps until a loop counts as making progress. The same on all platforms, as the answer depends on it. One step
-/// costs some 20 us under ptrace.
+/// After so many steps without a repeated state the answer is [`Spin::Progressing`]. The number is the same on all platforms, as
+/// the answer depends on it. One step costs some 20 us under ptrace.
 const STEPS: usize = 1024;
 /// The trap flag of rflags.
 const TF: u64 = 1 << 8;
 /// The widest write that is followed, in bytes.
 const WIDEST: usize = 16;
 
-/// Instructions on the x87 stack, whose position is no register that the decoder names.
+/// Instructions that use the x87 stack. They change the position of its top, which the decoder does not name as a register.
 const X87: [CpuidFeature; 3] = [CpuidFeature::FPU, CpuidFeature::FPU287, CpuidFeature::FPU387];
 
-/// A write by one step: where, how many bytes, what was there before.
+/// A write to memory by one step: the number of the step, the address, the number of bytes, and what was there before.
 #[derive(Clone, Copy, Debug)]
 struct Write {
     step: usize,
@@ -46,28 +50,31 @@ struct Write {
 /// What a probe found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spin {
-    /// The task is in a loop without side effects; its registers are now at the loop's canonical point.
+    /// The task is in a loop without side effects, and has been stepped to the loop's canonical point.
     Parked,
-    /// The same, and the task was in that loop before the probe already: since then it changed nothing.
+    /// As `Parked`, and moreover the state in which the probe began is on the cycle: the task has changed nothing since then.
     Still,
-    /// No proof of that: the task has to run on. Its registers have moved on.
+    /// There is no proof that the task loops, so it has to run on. The probe may have executed some of its instructions.
     Progressing,
 }
 
-/// A spin probe of a task, as far as it has come. A new probe begins with [`Probe::default`].
+/// What a spin probe of a task has found so far. A new probe begins with [`Probe::default`].
 #[derive(Debug, Default)]
 pub struct Probe {
     /// The states that the task went through, from the one at the beginning to the present one.
     states: Vec<Regs>,
+    /// What the task wrote to memory since the first of `states`, by rising number of the step.
     writes: Vec<Write>,
-    /// The probe was interrupted, and what interrupted it has not been answered yet.
+    /// The probe ended at an instruction that it could not follow or step over, and no run has come to a page fault there since.
     interrupted: bool,
 }
 
 impl Probe {
     /// To be called after each run of the task between two calls of [`Probe::go_on`], with the registers before and after it.
-    /// If the run did more than fault at once, what the probe has seen is not true any more and the probe begins anew. (The
-    /// watchdog may end a run before it comes to the fault that interrupted the probe; that changes nothing either.)
+    /// If the run raised a page fault at its first instruction, the task has executed nothing and the probe can be continued. The
+    /// same holds if the platform's watchdog ended the run before that fault was raised (`BudgetSpent` with unchanged registers
+    /// while the probe is interrupted). After any other run the task may have left the last state of the probe, so what the
+    /// probe has found is forgotten and it begins anew.
     pub fn after_run(&mut self, before: &Regs, regs: &Regs, trap: Trap) {
         if self.states.is_empty() {
             return;
@@ -84,8 +91,8 @@ impl Probe {
         }
     }
 
-    /// Steps the task until it is known whether it is in a loop without side effects, and takes its registers on. The answer
-    /// does not depend on where in the loop the task was.
+    /// Steps the task until it is known whether it is in a loop without side effects. Afterwards `regs` is the state to which the
+    /// task was stepped. The answer does not depend on where in the loop the task was.
     ///
     /// # Errors
     /// Those of [`Platform::step`].
@@ -97,7 +104,7 @@ impl Probe {
         regs: &mut Regs,
     ) -> Result<Spin, PlatformError> {
         if !platform.abilities().traps_steps {
-            // A step would be a run.
+            // `Platform::step` would not stop after one instruction here.
             return Ok(Spin::Progressing);
         }
         let Probe { mut states, mut writes, .. } = std::mem::take(self);
@@ -106,13 +113,13 @@ impl Probe {
             writes.clear();
         }
         for step in states.len() - 1..STEPS {
-            // A program that steps itself has traps of its own to take.
+            // The program itself has set the trap flag, so each step raises an exception that the program has to get.
             if regs.rflags & TF != 0 {
                 return Ok(Spin::Progressing);
             }
             let Some(memory) = platform.memory(space) else { return Ok(Spin::Progressing) };
             let before = writes.len();
-            // A step over an instruction that Linux emulates takes the next instruction as well.
+            // Excluded: instructions that Linux emulates (UMIP). A step over one of them executes the next instruction as well.
             let followed =
                 decode::at(memory, regs.rip).filter(|_| !umip::is_at(memory, regs.rip)).and_then(|i| {
                     note_writes(memory, &mut InstructionInfoFactory::new(), &i, regs, step, &mut writes)
@@ -127,7 +134,7 @@ impl Probe {
                 let cycle = &states[start..];
                 let goal = cycle.iter().min_by_key(|state| order(state)).copied().unwrap_or(*regs);
                 let spin = park(platform, space, task, regs, &goal, cycle.len())?;
-                // The first state that comes again is the one at the beginning, if that one is on the cycle at all.
+                // If the state in which the probe began is on the cycle, it is the first one that is reached again.
                 return Ok(if spin == Spin::Parked && start == 0 { Spin::Still } else { spin });
             }
             states.push(*regs);
@@ -136,7 +143,7 @@ impl Probe {
     }
 }
 
-/// One step; false if it trapped, with `regs` as if the trap had not been taken, so that it comes again.
+/// Makes one step. False if the instruction trapped: `regs` is then unchanged, so that the trap is raised again by the next run.
 fn step_once<P: Platform + ?Sized>(
     platform: &mut P,
     space: SpaceId,
@@ -151,20 +158,21 @@ fn step_once<P: Platform + ?Sized>(
     Ok(stepped)
 }
 
-/// The earliest-found state that equals the present one, memory included: the cycle is from there to now.
+/// The index of the state that begins the cycle which ends with the present state `now`: the latest earlier state that equals
+/// it, memory included. `None` if there is none.
 fn cycle_start(memory: &Extents, states: &[Regs], writes: &[Write], now: &Regs) -> Option<usize> {
-    // From the back: the first hit is the shortest cycle.
+    // Searched from the latest state back, so that the first match gives the shortest cycle.
     let candidates =
         states.iter().enumerate().rev().filter(|(_, state)| state.rip == now.rip && *state == now);
     let mut candidates = candidates.map(|(index, _)| index);
     candidates.find(|&index| unchanged_since(memory, writes, index))
 }
 
-/// Whether everything written since a step holds again what it held before that step.
+/// Whether all memory that was written since a step holds again what it held before that step.
 fn unchanged_since(memory: &Extents, writes: &[Write], step: usize) -> bool {
     let since = &writes[writes.partition_point(|write| write.step < step)..];
-    // The first write to a byte knows what was there at the beginning; later ones to it are covered by it. To
-    // keep it simple all bytes of earlier writes are excluded one by one.
+    // What a byte held before the step is recorded by the first write to it since then. Later writes recorded an intermediate
+    // value, so a byte that an earlier write covers is skipped. For simplicity that is looked up for each byte by itself.
     since.iter().enumerate().all(|(index, write)| {
         (0..write.len).all(|offset| {
             let addr = write.addr.wrapping_add(offset as u64);
@@ -176,7 +184,8 @@ fn unchanged_since(memory: &Extents, writes: &[Write], step: usize) -> bool {
     })
 }
 
-/// Notes what an instruction is about to write. `None` if that cannot be followed.
+/// Appends what an instruction is about to write to memory to `writes`. `None` if the probe cannot follow all effects of the
+/// instruction.
 fn note_writes(
     memory: &Extents,
     factory: &mut InstructionInfoFactory,
@@ -200,7 +209,8 @@ fn note_writes(
     }
     let info = factory.info(instruction);
     for used in info.used_registers() {
-        // A step over a load of ss takes the next instruction as well.
+        // Loads of ss are excluded: after them the processor delays the trap of a step by one instruction, so a step would
+        // execute two instructions.
         let segment = used.register().is_segment_register() && used.register() != Register::SS;
         let general = used.register().is_gpr() || segment;
         if !general && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead | OpAccess::None) {
@@ -221,7 +231,7 @@ fn note_writes(
     Some(())
 }
 
-/// Steps on to the canonical state of a cycle.
+/// Steps the task on, once round the cycle at most, until it is at the canonical state `goal`.
 fn park<P: Platform + ?Sized>(
     platform: &mut P,
     space: SpaceId,
@@ -241,7 +251,7 @@ fn park<P: Platform + ?Sized>(
     Ok(if regs == goal { Spin::Parked } else { Spin::Progressing })
 }
 
-/// A total order of states with rip first.
+/// A key that orders states: by rip, then by the other registers.
 fn order(r: &Regs) -> [u64; 20] {
     [
         r.rip, r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp, r.rsp, r.r8, r.r9, r.r10, r.r11, r.r12,

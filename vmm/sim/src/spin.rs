@@ -1,45 +1,54 @@
-//! Finds tasks that loop without side effects ([`Detector`]), and tells them from tasks that compute.
+//! Finds tasks that loop without side effects ([`Detector`]), and distinguishes them from tasks that compute.
 //!
-//! The host's time only raises a suspicion: a run that spends its budget without a trap is followed by a spin probe
-//! (`bloodhound_platform::spin`), whose answer depends on the program alone. A task in a loop without side effects is parked by
-//! the scheduler until something on its node changes; if nothing is left that could change anything, the run has a `hang`, by
-//! deduction. A task that goes on computing is no finding, however long it takes: how far it comes in a time depends on the
-//! host. After [`UNDECIDED_AFTER`] budgets the run is given up without a verdict.
+//! A budget is an amount of host time for which the platform may run a task before it returns with `Trap::BudgetSpent`. When a
+//! task spends its budget without any other trap, the detector starts a spin probe (`bloodhound_platform::spin`), which
+//! single-steps the task for a limited number of steps and looks for a state that comes again. So host time decides only when a
+//! probe is made; the answer of a probe depends on the program alone.
 //!
-//! All of this is on the host's side. What the world knows (who is parked, who was woken to be probed again) is in
-//! [`crate::scheduler`].
+//! If the probe proves that the task loops without side effects, the scheduler parks the task until something on its node
+//! changes. If nothing is left in the world that could change anything, so that parked tasks would go round for ever, the run
+//! ends with the finding `hang`. A task without such a proof counts as computing. That is never a finding, however long it takes,
+//! since how far a task gets in a given host time depends on the host; but after [`UNDECIDED_AFTER`] budgets in a row the run is
+//! given up without a verdict.
+//!
+//! The detector's state belongs to the host and is no part of the simulated world. The part that the world holds (which tasks
+//! are parked, and which were woken and are to be probed again) is in [`crate::scheduler`].
 //!
 //! Neighbours: [`crate::step`] runs tasks through this.
 
 use bloodhound_abi::Regs;
 use bloodhound_platform::{Budget, Platform, PlatformError, Probe, SpaceId, Spin, Stops, TaskKey, Trap};
 
-/// The largest budget: about two seconds.
+/// The largest budget: about two seconds of host time.
 const LARGEST: Budget = Budget(200);
-/// Budgets that a task spends in a row, without a trap, until its run is given up. The first is 20 ms of host time, each of
-/// the next is twice the one before, up to the largest: some five minutes.
+/// How many budgets a task may spend in a row, without another trap, until its run is given up. The shortest budget is 20 ms of
+/// host time and each further one is twice as large, up to [`LARGEST`], so this takes some five minutes.
 const UNDECIDED_AFTER: u32 = 150;
 
-/// What running a task led to.
+/// Why [`Detector::run`] returned.
 pub(crate) enum Progress {
-    /// A trap.
+    /// The task trapped (never `Trap::BudgetSpent`).
     Trap(Trap),
-    /// The task is in a loop without side effects, at its canonical point. `still`: since the task was woken from this very
-    /// loop it did nothing but go round.
+    /// The task is in a loop without side effects, and its registers are those of the loop's canonical point (the state at which
+    /// a task in this loop is always parked). `still`: the task was parked at this same state before, and since it was woken from
+    /// there it has only gone round the loop.
     Parked { still: bool },
-    /// The task computes. `for_long`: for so long that the run should be given up.
+    /// The task has spent a budget and is not known to loop. `for_long`: it has spent so many in a row that the run should be
+    /// given up.
     Computing { for_long: bool },
 }
 
 /// The spin detector of a machine.
 pub(crate) struct Detector {
-    /// What the next run may take. It grows with each budget that is spent, so that a task which computes is not disturbed
-    /// often, and shrinks with each trap.
+    /// The budget of the next run. It doubles each time it is spent, so that a task which computes is seldom interrupted by
+    /// probes, and shrinks by a quarter with each trap.
     budget: Budget,
     /// Budgets spent since the last trap of the task.
     spent: u32,
+    /// The probe of the task, which may be waiting for the answer of a page fault.
     probe: Probe,
-    /// Where the task was parked, if it was woken from there and has not been seen to leave its loop.
+    /// The registers with which the task was parked, if it was woken to be probed again and has not left its loop since, as far
+    /// as is known.
     parked_at: Option<Regs>,
 }
 
@@ -68,7 +77,8 @@ impl Detector {
         task: TaskKey,
         regs: &mut Regs,
     ) -> Result<Progress, PlatformError> {
-        // A task that was parked is probed first: a run would find out no more, and would take until its budget is spent.
+        // A task that was parked and woken is probed before it runs. If it still loops, a run could only spend its budget, which
+        // takes longer, and would be followed by the same probe.
         if self.parked_at.is_some()
             && let Some(parked) = self.probe(platform, space, task, regs)?
         {
@@ -77,13 +87,16 @@ impl Detector {
         let before = *regs;
         let trap = platform.run(space, task, regs, &mut Stops::after(self.budget))?;
         self.probe.after_run(&before, regs, trap);
-        // A page that the platform has not mapped yet ends a probe without an answer, and is the next trap at the same place.
-        // Whatever else ends a probe is no part of a loop in which a task was parked.
+        // A probe ends without an answer when the task needs a page that the platform has not mapped yet. The run after it then
+        // traps at once for that page, or spends its budget before the trap, with unchanged registers; the task may still be in
+        // the loop in which it was parked. Nothing else that ends a probe without an answer can be part of such a loop, so in
+        // all other cases the task has left it.
         let at_once = *regs == before && matches!(trap, Trap::PageFault { .. } | Trap::BudgetSpent);
         self.parked_at = self.parked_at.filter(|_| at_once);
         if trap != Trap::BudgetSpent {
             self.spent = 0;
-            // Not at once, so that a program which computes long between its traps is not probed again and again.
+            // Reduced by degrees and not to the shortest budget, so that a program which computes for long between its traps is
+            // not probed after each of them.
             self.budget = Budget((self.budget.0 * 3 / 4).max(Budget::SHORT.0));
             return Ok(Progress::Trap(trap));
         }
@@ -95,7 +108,8 @@ impl Detector {
         }
     }
 
-    /// Goes on with the probe. `None` if there is no proof that the task loops.
+    /// Starts the probe of the task, or continues one that a page fault interrupted. `None` if that gives no proof that the task
+    /// loops.
     fn probe(
         &mut self,
         platform: &mut dyn Platform,
@@ -107,7 +121,7 @@ impl Detector {
         if spin == Spin::Progressing {
             return Ok(None);
         }
-        // Where tasks wait in loops, the next one is to be found soon.
+        // Where one task waits in a loop others are likely to do so as well: with a short budget they are found soon.
         self.budget = Budget::SHORT;
         let still = spin == Spin::Still && self.parked_at == Some(*regs);
         Ok(Some(Progress::Parked { still }))

@@ -1,7 +1,8 @@
-//! One step of one task: run it on the platform until a trap that the kernel answers, and let the kernel answer.
+//! One step of one task: the platform runs the task until it traps, and the simulated kernel answers the trap.
 //!
-//! Page faults, cpuid and rdtsc are answered inside; they are no steps (design.md section 4). A step is a completed
-//! or blocked system call, or a signal from the processor.
+//! A step is a system call that completes or blocks, or an exception of the processor that becomes a signal. Traps for page
+//! faults, `cpuid`, `rdtsc` and `xgetbv` do not count as steps: [`Machine::run_task`] answers them and runs the task on
+//! (design.md section 4). A task that is found to loop without side effects is parked instead ([`crate::spin`]).
 
 use std::sync::Arc;
 
@@ -37,24 +38,26 @@ pub(crate) fn key(node: NodeId, tid: Tid) -> TaskKey {
     TaskKey((u64::from(node.0) << 32) | u64::from(tid.0))
 }
 
-/// What running a task led to.
+/// Why [`Machine::run_task`] stopped running a task.
 enum Ran {
-    /// A system call is in its registers.
+    /// The task made a system call, which stands in its registers; the kernel has not answered it yet.
     Syscall,
-    /// The task raised an exception, which became this signal.
+    /// The task raised an exception, for which this signal is now pending.
     Fault(u32),
-    /// The task is in a loop without side effects. `still`: since it was parked there before, it did nothing but go round.
+    /// The task is in a loop without side effects. `still`: it was parked in this loop before, and has only gone round the loop
+    /// since then, so it has changed nothing.
     Parked { still: bool },
-    /// Something is not modelled.
+    /// The task needs something that the simulation does not model; what, in words.
     Unsupported(String),
-    /// The task computes for too long: it made no step, and the run is given up.
+    /// The task has computed for too long without a trap. It made no step, and the run is given up without a verdict.
     Undecided,
-    /// The host asked to stop: the task made no step.
+    /// The host asked the run to stop. The task made no step.
     Interrupted,
 }
 
 impl Machine {
-    /// One step of `id`. True if the machine loop must look at the whole world: packets were sent, or the run is over.
+    /// Makes one step on node `id`. True if the machine loop has to look at the other nodes or at the end of the run before it
+    /// makes the node's next step: packets were sent, or the run is over.
     pub(crate) fn step(&mut self, id: NodeId) -> Result<bool, MachineError> {
         let World { nodes, scheduler, decisions, .. } = &mut self.world;
         let node = Arc::make_mut(nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}")));
@@ -79,8 +82,8 @@ impl Machine {
                     (Some(call), outcome)
                 }
                 Ran::Fault(signo) => {
-                    // The exception costs time, as a handler may return to the instruction that raised it: a program that
-                    // faults for ever must not stop time.
+                    // The exception is charged as virtual time. The signal handler may return to the instruction that raised the
+                    // exception, so a program can do nothing but fault for ever; virtual time has to advance all the same.
                     let node = self.world.node_mut(id);
                     node.charge(tid, node.config.costs.syscall);
                     self.record(id, &Event::Exception { pid, tid, signo });
@@ -98,23 +101,25 @@ impl Machine {
         Ok(self.node_changed(id) || fatal)
     }
 
-    /// Takes a task in a loop without side effects off the processor. True as for [`Machine::step`].
+    /// Parks a task that loops without side effects: it leaves the run queue until something on its node changes. Returns the
+    /// same as [`Machine::step`].
     fn park(&mut self, id: NodeId, tid: Tid, still: bool) -> bool {
         let node = self.world.node_mut(id);
         let cost = node.config.costs.syscall;
-        // The task may have read the clock on its way into the loop, which moved the clock on.
+        // The task may have read the clock through the vDSO on its way into the loop. Each such read advances the clock.
         node.take_clock(tid);
         let sent = if still {
-            // It changed nothing. Other parked tasks that were woken would be probed for nothing, be parked, and wake this one
-            // in turn, for ever, and time would stand still.
+            // The task changed nothing, so the other parked tasks are not woken. If they were, each would be probed in vain and
+            // parked again, and would wake this task in turn: that would go on for ever without virtual time advancing.
             self.take_output(id)
         } else {
-            // What the task wrote on its way into the loop may be what others wait for. It costs time, as tasks that hand a
-            // token to each other in memory must not stop time.
+            // What the task wrote to memory on its way into the loop may be what other parked tasks wait for, so they are woken.
+            // Parking is charged as virtual time: tasks that wake each other through memory alone (each passes a token on and
+            // waits in a loop to get it back) make no steps, and virtual time has to advance all the same.
             node.charge(tid, cost);
             self.node_changed(id)
         };
-        // Only now, or it would be woken by its own change.
+        // After `node_changed`, which wakes all parked tasks of the node: this task must not be woken by its own writes.
         let World { scheduler, nodes, .. } = &mut self.world;
         if let Some(node) = nodes.get_mut(&id) {
             scheduler.park(Arc::make_mut(node), tid);
@@ -122,14 +127,14 @@ impl Machine {
         sent
     }
 
-    /// Delivers signals. False if the task does not go back to user code.
+    /// Delivers signals to the task before it runs. False if the task does not go back to user code.
     fn return_to_user(&mut self, id: NodeId, tid: Tid) -> Result<bool, MachineError> {
         let node = &self.world.nodes[&id];
         let task = node.task(tid);
-        // Blocked now, and still blocked once the mask of a sigsuspend(2) is taken back.
+        // Signals that are blocked by the present mask and also by the mask that is restored at the end of a sigsuspend(2).
         let blocked = task.sigmask & task.restore_mask.unwrap_or(task.sigmask);
         if node.pending_for(tid) & !blocked != 0 {
-            // The signal frame will hold the vector registers.
+            // A signal may be delivered now, and its frame holds the vector registers: read them from the platform.
             self.fetch_vectors(id, tid)?;
         }
         let mut parts = self.parts(id);
@@ -137,12 +142,12 @@ impl Machine {
         Ok(node.before_user(tid, &mut outside))
     }
 
-    /// The system call in the task's registers.
+    /// Lets the kernel execute the system call that stands in the task's registers.
     fn enter(&mut self, id: NodeId, tid: Tid) -> Result<(Call, Outcome), MachineError> {
         let regs = &self.world.nodes[&id].task(tid).regs;
         let call = Call::decode(regs.orig_rax, regs.syscall_args());
         if matches!(call, Call::clone { .. } | Call::clone3 { .. } | Call::fork {} | Call::vfork {}) {
-            // The child begins with a copy of the vector registers.
+            // The child begins with a copy of its parent's vector registers: read them from the platform.
             self.fetch_vectors(id, tid)?;
         }
         let mut parts = self.parts(id);
@@ -151,6 +156,7 @@ impl Machine {
         Ok((call, node.syscall(tid, call, &mut outside)))
     }
 
+    /// Records the result of a system call, or the finding that something is not modelled. A call that blocks has no result yet.
     fn conclude(&mut self, id: NodeId, (pid, tid): (Pid, Tid), call: Option<Call>, outcome: Outcome) {
         let result = match outcome {
             Outcome::Done(value) => value,
@@ -180,7 +186,7 @@ impl Machine {
         format!("process {comm} (task {}): {text}{entry}: {detail}", tid.0)
     }
 
-    /// Counts a step and tells of it.
+    /// Counts a step and passes its event to the recorder. Every [`MARK`] steps the digest of the world is kept.
     fn record(&mut self, id: NodeId, event: &Event<'_>) {
         self.world.steps += 1;
         let at = self.world.nodes[&id].clock;
@@ -191,7 +197,8 @@ impl Machine {
         }
     }
 
-    /// Makes the platform ready for the task: mappings that are out of date are removed, the task's vector registers loaded.
+    /// Makes the platform ready to run the task: removes mappings that are out of date from the task's address space, and loads
+    /// the task's vector registers.
     fn load(&mut self, id: NodeId, tid: Tid, space: SpaceId, mm: MmId) -> Result<(), MachineError> {
         if self.spaces.insert(space.0) {
             self.platform.reset_space(space);
@@ -209,20 +216,22 @@ impl Machine {
         self.load_vectors(id, tid, space)
     }
 
-    /// Runs the task until it has made a step, or cannot make one. Page faults and answered instructions are no steps.
+    /// Runs the task until it comes to a step, or until it is known to make none for now. Traps that are no steps (page faults,
+    /// and instructions that are answered for the program) are answered here, and the task runs on.
     fn run_task(&mut self, id: NodeId, tid: Tid) -> Result<Ran, MachineError> {
         let node = &self.world.nodes[&id];
         let mm = node.process(node.task(tid).pid).mm;
         let space = SpaceId(node.mms[mm].space);
-        // Before `load`, as this may put another frame in the place of the clock's page, and `load` removes the old mapping.
+        // Publishes the clock in the page from which the vDSO reads it. This may replace the frame of that page, so it comes
+        // before `load`, which removes the mapping of the old frame.
         self.world.node_mut(id).lend_clock();
         self.load(id, tid, space, mm)?;
         let regs = self.world.nodes[&id].task(tid).regs;
         let parked = self.world.scheduler.take_probe(id, tid);
         self.spin.begin(parked.then_some(regs));
         loop {
-            // A program that only computes, or that only reads clocks, comes to no step after which the machine loop would
-            // notice.
+            // Asked here as well as in the machine loop: a program that only computes or only reads clocks makes no steps, so
+            // control does not return to the machine loop.
             if self.interrupted() {
                 self.world.node_mut(id).take_clock(tid);
                 return Ok(Ran::Interrupted);
@@ -250,8 +259,8 @@ impl Machine {
         }
     }
 
-    /// A task has spent a budget of host time without a trap, and is not known to loop: whoever wants to know is told. After
-    /// many budgets the run is given up, without a verdict.
+    /// A task has spent a budget of host time without a trap, and is not known to loop: calls the `computing` callback, if one is
+    /// set. `for_long`: the task has spent so many budgets in a row that the run is given up without a verdict.
     fn computes(&mut self, id: NodeId, tid: Tid, for_long: bool) -> Option<Ran> {
         if let Some(computing) = &mut self.computing {
             computing(id, tid, self.world.steps);
@@ -269,11 +278,12 @@ impl Machine {
         Some(Ran::Undecided)
     }
 
+    /// Stores registers that the platform returned in the task.
     fn keep(&mut self, id: NodeId, tid: Tid, regs: &Regs) {
         self.world.node_mut(id).task_mut(tid).regs = *regs;
     }
 
-    /// Answers a trap. `None`: the task goes on running.
+    /// Answers a trap. `None`: the trap was no step, and the task runs on.
     fn trap(
         &mut self,
         id: NodeId,
@@ -334,7 +344,7 @@ impl Machine {
                 self.keep(id, tid, regs);
                 Some(Ran::Unsupported(what.to_string()))
             }
-            // The spin detector answers the first; nobody sets stop points yet.
+            // `BudgetSpent` does not get here, since its callers answer it. `StopPoint` does not occur: no stop points are set.
             Trap::BudgetSpent | Trap::StopPoint { .. } => None,
         })
     }
@@ -348,7 +358,8 @@ impl Machine {
         addr: u64,
         access: Option<Access>,
     ) -> Option<Ran> {
-        // Where the platform cannot tell, a write that is answered as a read faults once more, and is then known.
+        // `None`: the platform does not know what kind of access it was. It is then answered as a read. If it was a write, it
+        // faults again on the page that is mapped by then, and that fault is known to be a write.
         let access = access.unwrap_or(Access::Read);
         match self.world.node_mut(id).page_fault(mm, addr, access) {
             Fault::Map(mut pages) => {
@@ -374,10 +385,12 @@ impl Machine {
         }
     }
 
-    /// Executes one instruction that stores into its own page, `addr`, where that page is one that the processor is shown with
-    /// other bytes ([`Node::stores_into_its_own_code`]). Such a page is never writable and executable at once, so the
-    /// instruction could not be executed at all. For its sake the processor is shown the program's own bytes, writable: it
-    /// is no instruction that has to trap, since those store nothing. Afterwards the page is no code until it is executed next.
+    /// Executes one instruction that stores to address `addr`, in the page that the instruction itself lies in, where this page
+    /// is patched ([`Node::stores_into_its_own_code`]): to make some instructions trap, the processor executes a patched copy of
+    /// the page instead of the program's own bytes. A patched page is never mapped writable and executable at once, so the
+    /// instruction would fault for ever. For this one instruction the program's own, unpatched bytes are mapped, writable and
+    /// executable. That is safe, as the instruction is none of those that patches make trap: those store nothing to memory.
+    /// Afterwards the page is unmapped; when it is executed the next time it faults, and is patched anew.
     fn store_into_own_code(
         &mut self,
         id: NodeId,
@@ -396,7 +409,7 @@ impl Machine {
             self.keep(id, tid, regs);
             match trap {
                 Trap::Step => break self.single_step(id, tid, regs),
-                // It lies in two pages and stores into both.
+                // The instruction crosses a page boundary and stores into the other one of its two pages as well.
                 Trap::PageFault { addr, access: Some(Access::Write), rip }
                     if self.world.nodes[&id].stores_into_its_own_code(mm, addr, rip)
                         && !open.contains(&(addr & !(PAGE - 1))) =>
@@ -418,7 +431,8 @@ impl Machine {
         Ok(outcome)
     }
 
-    /// Shows pages as the program sees them, writable and executable.
+    /// Maps the pages `open` with the program's own, unpatched bytes, writable and executable. `Some` if one of them cannot be
+    /// written by the program, which gets a signal then.
     fn open_for_one_store(
         &mut self,
         id: NodeId,
@@ -437,21 +451,22 @@ impl Machine {
         None
     }
 
-    /// After an instruction that was answered for the program: with the trap flag set it is followed by SIGTRAP, as if the
-    /// processor had executed it.
+    /// To be called after an instruction that was answered for the program instead of being executed by the processor. If the
+    /// program has set its trap flag, the task gets SIGTRAP, as after an instruction that the processor executes.
     fn single_step(&mut self, id: NodeId, tid: Tid, regs: &Regs) -> Option<Ran> {
         (regs.rflags & TRAP_FLAG != 0).then(|| self.trace_trap(id, tid, regs))
     }
 
+    /// Gives the task the SIGTRAP of a single step that the program asked for by its trap flag.
     fn trace_trap(&mut self, id: NodeId, tid: Tid, regs: &Regs) -> Ran {
         let info = fault_info(c::SIGTRAP as u32, c::TRAP_TRACE as i32, regs.rip);
         self.fault_signal(id, tid, info, Exception::at(vector::DB, regs.rip))
     }
 
-    /// An exception of the processor becomes the signal that Linux makes of it.
+    /// Turns an exception of the processor into the signal that Linux makes of it.
     fn exception(&mut self, id: NodeId, tid: Tid, exception: Exception) -> Result<Ran, MachineError> {
         if matches!(exception.vector, vector::MF | vector::XM) {
-            // Which operation failed stands in the registers of x87 and SSE.
+            // The code of the signal names the kind of floating-point error, which stands in the x87 and SSE status registers.
             self.fetch_vectors(id, tid)?;
         }
         let task = self.world.nodes[&id].task(tid);
@@ -474,8 +489,8 @@ impl Machine {
         let (modes, steps) = (self.modes, self.world.steps);
         let due = |every: u64| every > 0 && steps % every == 0;
         if due(modes.clone_every) {
-            // The old world lives on until the next time, as the one does that a campaign returns to: all frames have two
-            // owners meanwhile.
+            // The run goes on with the copy. The original is kept until the next copy is made, as a campaign keeps a world to
+            // which it returns. Meanwhile all frames belong to both worlds, so each write has to copy its frame first.
             let copy = self.snapshot()?;
             self.kept = Some(self.restore(copy));
         }
@@ -494,8 +509,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Wakes sleeping tasks of a copy of the node for nothing: each must block again, and nothing of the node may be changed, its
-    /// clock included.
+    /// Wakes the sleeping tasks of a copy of the node although nothing happened that they wait for. Asserts that each blocks
+    /// again, and that nothing of the node has changed, its clock included.
     fn wake_for_nothing(&mut self, id: NodeId) {
         let before = &self.world.nodes[&id];
         let mut node = (**before).clone();
@@ -503,7 +518,8 @@ impl Machine {
         let sleepers: Vec<(Tid, Call)> = node
             .tasks
             .values()
-            // A signal for another thread of the process may be seen by any that wakes up.
+            // Left out: tasks with a pending signal that they do not block. A signal for the process may be pending while another
+            // thread is about to take it; a thread that wakes would see it, and its call would end instead of blocking again.
             .filter(|t| node.pending_for(t.tid) & !t.sigmask == 0)
             .filter_map(|t| match &t.state {
                 TaskState::Blocked(blocked) => Some((t.tid, blocked.call)),

@@ -1,8 +1,9 @@
-//! Which node runs next, and which task of it, and for how long ([`Scheduler`]). All choices of an interleaving are made here.
+//! Which node runs next, which of its tasks, and for how many steps ([`Scheduler`]). All choices that decide how tasks interleave
+//! are made here. A turn is the time for which a node runs one task: a number of steps that is drawn when the turn begins.
 //!
-//! Tasks that loop without side effects are parked: they are off their node's run queue until something on the node changes, and
-//! are then probed again before they run ([`crate::spin`]). If nothing can happen any more but that parked tasks go round, the
-//! run hangs ([`Scheduler::deadlocked`]).
+//! Tasks that loop without side effects are parked: they leave their node's run queue. When something on the node changes they
+//! are put back, and before they run they are probed: they may still loop ([`crate::spin`]). If parked tasks are all that is left
+//! and nothing else can happen in the world, the run hangs ([`Scheduler::deadlocked`]).
 //!
 //! Neighbours: [`crate::machine`] asks for the next node, [`crate::step`] for the next task; the kernel keeps the run queue of
 //! each node (`Node::run_queue`), as it knows who becomes runnable.
@@ -29,7 +30,7 @@ pub struct Scheduler {
     turns: BTreeMap<NodeId, Turn>,
     /// Tasks in loops without side effects, off their run queues.
     parked: BTreeSet<(NodeId, Tid)>,
-    /// Tasks that were parked and woken, and have not run since: to be probed whether their loop goes on.
+    /// Tasks that were parked and woken, and have not run since. Before they run they are probed for whether they still loop.
     to_probe: BTreeSet<(NodeId, Tid)>,
 }
 
@@ -38,17 +39,18 @@ pub struct Scheduler {
 pub struct Turn {
     /// The task.
     pub task: Option<Tid>,
-    /// Steps left. Of no meaning while the task is alone.
+    /// Steps left. Has no meaning while `alone` is set: such a turn has no end of its own.
     left: u64,
-    /// No other task was runnable when the turn began.
+    /// No other task of the node was runnable when the turn began.
     alone: bool,
-    /// The node's count of tasks that became runnable, at that time.
+    /// `Node::woken` (how often a task of the node became runnable) when the turn began. If that has grown, so has the choice.
     woken: u64,
-    /// Turns that began when nobody had one.
+    /// How many turns of this node were drawn when there was no task whose turn it was before.
     fresh: u64,
 }
 
-/// What is chosen at the end of a turn: named by the task whose turn it was, and how many it had; or, if that is gone, by how often it was so.
+/// Names the choices that are made when a new turn is drawn: by the task whose turn it was, and how many turns of it came to an
+/// end before; or, if there is no such task or it is gone, by how often that was so on this node.
 fn site_of(node: &mut Node, turn: &mut Turn) -> impl Fn(TurnPart) -> Site + use<> {
     let (id, life) = (node.config.id.0, node.life);
     let before = turn.task.and_then(|tid| node.tasks.get_mut(&tid)).map(|task| {
@@ -65,29 +67,29 @@ fn site_of(node: &mut Node, turn: &mut Turn) -> impl Fn(TurnPart) -> Site + use<
     }
 }
 
-/// The node that runs next, and how far the others have come.
+/// The node that runs next, and the clock of the one that comes after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Next {
     /// The earliest node that has a runnable task, and its clock.
     pub first: Option<(SimTime, NodeId)>,
-    /// The clock of the next one; the end of time if there is none.
+    /// The earliest clock of the other nodes that have a runnable task; the end of time if there are none.
     pub second: SimTime,
 }
 
 impl Scheduler {
-    /// Nobody has run yet.
+    /// A scheduler for a world in which no task has run yet.
     pub fn new(policy: Policy) -> Scheduler {
         Scheduler { policy, turns: BTreeMap::new(), parked: BTreeSet::new(), to_probe: BTreeSet::new() }
     }
 
-    /// Begins a run of these decisions: draws its policy.
+    /// Begins a run whose choices come from `decisions`: draws its policy.
     pub(crate) fn begin(&mut self, decisions: &mut Decisions) -> Policy {
         self.policy = Policy::draw(decisions);
         self.turns.clear();
         self.policy
     }
 
-    /// The node whose turn it is: that with the earliest clock of those that can run.
+    /// The node that runs next: of those that have a runnable task and are not paused, the one with the earliest clock.
     pub(crate) fn next_node(
         &self,
         nodes: &BTreeMap<NodeId, Arc<Node>>,
@@ -110,7 +112,8 @@ impl Scheduler {
         next
     }
 
-    /// Chooses who runs on a node: the current task until its turn is over, then one drawn from the runnable.
+    /// Chooses the task that runs next on a node: the current one until its turn is over, then one that is drawn from the
+    /// runnable tasks. `None` if no task is runnable.
     pub(crate) fn pick(&mut self, node: &mut Node, decisions: &mut Decisions) -> Option<Tid> {
         let policy = self.policy;
         let turn = self.turns.entry(node.config.id).or_default();
@@ -134,14 +137,15 @@ impl Scheduler {
             return task;
         }
         let site = site_of(node, turn);
-        // The next in the queue comes first: the one behind the task whose turn is over. A turn that was only disturbed goes on.
+        // Choice 0 is the first of the pool. If the turn is over, that is the task behind the current one in the queue. If the
+        // turn was only disturbed (another task became runnable meanwhile), it is the current task itself.
         let queue = node.run_queue.as_slice();
         let before = turn.task.and_then(|before| queue.iter().position(|tid| *tid == before));
         let over = yielded || turn.left == 0 && !turn.alone;
         let pool = Pool {
             queue,
             first: before.map_or(0, |at| at + usize::from(over)),
-            // sched_yield: somebody else.
+            // After sched_yield(2) the current task, which is the last of the pool, is left out.
             len: queue.len() - usize::from(yielded && before.is_some()),
         };
         let (task, shorter) = match pool.len {
@@ -156,13 +160,13 @@ impl Scheduler {
         turn.task
     }
 
-    /// A task loops without side effects: it leaves the run queue.
+    /// Parks a task, which was found to loop without side effects: it leaves the run queue.
     pub(crate) fn park(&mut self, node: &mut Node, tid: Tid) {
         node.run_queue.retain(|other| *other != tid);
         self.parked.insert((node.config.id, tid));
     }
 
-    /// Something on a node changed: its parked tasks become runnable, and are probed when it is their turn.
+    /// To be called when something on a node changed: its parked tasks become runnable, and are probed when it is their turn.
     pub(crate) fn wake_parked(&mut self, id: NodeId, nodes: &mut BTreeMap<NodeId, Arc<Node>>) {
         if self.parked.is_empty() {
             return;
@@ -180,17 +184,19 @@ impl Scheduler {
         }
     }
 
-    /// Whether a task that is about to run was parked before, and is to be probed first. True once.
+    /// Whether a task that is about to run was parked before, and is to be probed first. True only for the first call after the
+    /// task was woken.
     pub(crate) fn take_probe(&mut self, id: NodeId, tid: Tid) -> bool {
         self.to_probe.remove(&(id, tid))
     }
 
-    /// A task that is parked, of which nothing will ever come if nothing else can happen.
+    /// One of the parked tasks, if there are any. To be asked when nothing else can happen in the world: no parked task will then
+    /// ever be woken, so the run hangs.
     pub(crate) fn deadlocked(&self) -> Option<(NodeId, Tid)> {
         self.parked.first().copied()
     }
 
-    /// A node starts anew.
+    /// Forgets the tasks of a node, which starts anew.
     pub(crate) fn forget(&mut self, id: NodeId) {
         self.turns.remove(&id);
         self.parked.retain(|(node, _)| *node != id);

@@ -1,8 +1,8 @@
-//! How a run shares out the processors of its nodes ([`Policy`]): how long turns are, which tasks are favoured.
+//! How a run shares out the processors of its nodes among their tasks ([`Policy`]): how long turns are, which tasks are favoured.
 //!
-//! Threads change hands at system calls only, so how turns are cut decides which interleavings a run can show: long turns let a
-//! task finish before others begin, short ones put every pair of calls in either order. No single policy shows everything,
-//! hence a policy per seed, as the faults have a profile per seed.
+//! A node switches from one task to another only at the end of a step, so the lengths of turns decide which interleavings a run
+//! can show: with long turns a task can finish before others begin, with short ones any two calls of different tasks can come in
+//! either order. No single policy shows all interleavings, so each seed draws its own, as it draws its own profile of faults.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::Node;
 use bloodhound_net::NodeId;
 
-/// Longest turns that a policy can have, in steps.
+/// The values from which [`Policy::longest`] is drawn, in steps.
 const LONGEST: [u64; 6] = [48, 48, 12, 4, 2, 1];
 /// How much more often a favoured task is chosen than another one.
 const FAVOUR: u64 = 8;
@@ -19,11 +19,12 @@ const FAVOUR: u64 = 8;
 /// How a run shares out the processors of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// A turn takes 1 to so many steps while others are runnable.
+    /// A turn that begins while other tasks are runnable takes from 1 to so many steps.
     pub longest: u64,
-    /// A turn is drawn anew whenever a further task becomes runnable; otherwise only if the task was alone before.
+    /// The turn is drawn anew whenever a further task becomes runnable. If false, only a turn that began when no other task was
+    /// runnable is drawn anew then.
     pub restless: bool,
-    /// Half of the tasks, told by this number, are favoured; `None`: all are alike.
+    /// About half of the tasks are favoured: which ones follows from a hash of the task with this number. `None`: none is.
     pub favour: Option<u64>,
 }
 
@@ -31,7 +32,7 @@ impl Policy {
     /// Draws a policy.
     pub fn draw(decisions: &mut Decisions) -> Policy {
         let mut choose = |part, bound| decisions.choose(Site::Policy { part }, bound);
-        // The longest turns are the plain ones.
+        // Choice 0 stands for the plainest policy: the longest turns, not restless, without favoured tasks.
         let longest = LONGEST[choose(PolicyPart::Longest, LONGEST.len() as u64) as usize];
         let restless = choose(PolicyPart::Restless, 2) == 1;
         let favours = choose(PolicyPart::Favours, 3) == 2;
@@ -39,13 +40,13 @@ impl Policy {
         Policy { longest, restless, favour }
     }
 
-    /// How much weight a task has in the choice.
+    /// The weight of a task when one of several is drawn.
     fn weight(&self, node: NodeId, task: Lineage) -> u64 {
         let Some(salt) = self.favour else { return 1 };
         if task.hash(salt ^ u64::from(node.0)) & 1 == 0 { FAVOUR } else { 1 }
     }
 
-    /// One of the runnable tasks; 0 is the first.
+    /// Draws one of the tasks of `pool`. Choice 0 is the first of them.
     pub(super) fn choose(&self, site: Site, node: &Node, pool: Pool<'_>, decisions: &mut Decisions) -> Tid {
         if self.favour.is_none() {
             return pool.at(decisions.choose(site, pool.len as u64) as usize);
@@ -64,7 +65,8 @@ impl Policy {
     }
 }
 
-/// The tasks among which is chosen, of which there is at least one: so many of the queue, from a place on and round.
+/// The tasks from which one is drawn: `len` tasks of the run queue (at least one), from index `first` on; behind the end of the
+/// queue it goes on at its beginning.
 #[derive(Clone, Copy)]
 pub(super) struct Pool<'a> {
     pub queue: &'a [Tid],
@@ -104,7 +106,7 @@ mod tests {
     use bloodhound_kernel::task::Task;
     use bloodhound_vfs::MemBase;
 
-    /// A node with tasks that are there in name only.
+    /// A node with tasks that have no process, no memory and no program.
     fn node_with(tids: &[Tid]) -> Node {
         let mut base = MemBase::new();
         let vfs = bloodhound_vfs::Vfs::new(Default::default(), &mut base).expect("a file system");
