@@ -25,8 +25,10 @@ extern "C" fn ignore(_: libc::c_int) {}
 
 fn milliseconds() -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a valid timespec; clock_gettime is async-signal-safe (signal-safety(7)).
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    // Not by the vDSO: the signal may be taken by a thread that has given up its time-stamp counter (`platform-ptrace`), where
+    // reading it is a fault.
+    // SAFETY: `time` is a valid timespec, and a system call is async-signal-safe (signal-safety(7)).
+    unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec * 1000 + time.tv_nsec / 1_000_000
 }
 

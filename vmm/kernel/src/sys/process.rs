@@ -346,7 +346,7 @@ impl Node {
         let at = self.clock;
         self.ends.push(ProcessEnd { at, pid, comm, status, fault: None });
         self.adopt_children(pid);
-        self.bury_or_tell(pid, status);
+        self.reap_or_notify(pid, status);
     }
 
     fn comm_of(&self, pid: Pid) -> Vec<u8> {
@@ -387,7 +387,7 @@ impl Node {
         }
     }
 
-    fn bury_or_tell(&mut self, pid: Pid, status: ExitStatus) {
+    fn reap_or_notify(&mut self, pid: Pid, status: ExitStatus) {
         let ppid = self.process(pid).ppid;
         let Some(parent) = self.processes.get(&ppid) else {
             // A root process: the runner learns of it through `ends`; nobody waits for it.
