@@ -26,7 +26,7 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Loads it. `reporting`: with the entries that report selectors and segment bases.
+    /// Loads the monitor. `reporting`: traps enter it by the entries that report selectors and segment bases.
     pub fn load(low: &Low, reporting: bool) -> Result<Monitor, PlatformError> {
         let loaded = Elf::load(low.guest(), None, &mut Cursor::new(IMAGE), None)
             .map_err(|_| PlatformError::Internal("the monitor cannot be loaded"))?;
@@ -37,7 +37,8 @@ impl Monitor {
             if reporting { (entry(6), entry(7), entry(8)) } else { (entry(0), entry(4), entry(5)) };
         descriptors(low);
         if reporting {
-            // A software KVM shows the host's, and takes ours for code.
+            // Not for software KVMs: they show application code the host's descriptor of this kind anyway, and their `iret` takes
+            // ours for a code segment.
             low.write(GDT + u64::from(GDT_LIMIT) - 7, CPU_NODE);
         }
         gates(low, vectors);
@@ -77,7 +78,8 @@ fn descriptors(low: &Low) {
     low.write(TSS + 0x60, u64::from(TSS_LIMIT + 1) << 48);
 }
 
-/// Number of the processor and of its node, in a limit: data, expanding down, that may be read (vdso/processor.h).
+/// The descriptor in whose limit Linux keeps the numbers of the processor and of its NUMA node, for `lsl` in application code
+/// (vdso/processor.h). Both are 0 here. Its type: data, expanding down, that may be read.
 const CPU_NODE: u64 = 0x0040_f500_0000_0000;
 
 /// As in Linux: no local descriptor table and no thread areas behind the task state; then the number of the processor.
