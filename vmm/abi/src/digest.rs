@@ -51,6 +51,7 @@ impl Digest {
     }
 }
 
+#[inline]
 fn fold(x: u64, k: u64) -> u64 {
     let wide = u128::from(x) * u128::from(k);
     (wide as u64) ^ ((wide >> 64) as u64) ^ x.rotate_right(29)

@@ -81,12 +81,16 @@ impl<K, V> Map<K, V> {
 
 impl<K: Ord, V> Map<K, V> {
     /// The place of a key. A key that is not there belongs to the last leaf that begins before it.
+    #[inline]
     fn place<Q: Ord + ?Sized>(&self, key: &Q) -> Place
     where
         K: Borrow<Q>,
     {
-        let after = self.leaves.partition_point(|leaf| leaf[0].0.borrow() <= key);
-        let leaf = after.saturating_sub(1);
+        // Most maps have one leaf, and the kernel looks up tasks and processes many times for a system call.
+        let leaf = match self.leaves.len() {
+            0 | 1 => 0,
+            _ => self.leaves.partition_point(|leaf| leaf[0].0.borrow() <= key).saturating_sub(1),
+        };
         match self.leaves.get(leaf).map(|entries| entries.binary_search_by(|(k, _)| k.borrow().cmp(key))) {
             Some(Ok(at)) => Place { leaf, at, found: true },
             Some(Err(at)) => Place { leaf, at, found: false },
@@ -95,6 +99,7 @@ impl<K: Ord, V> Map<K, V> {
     }
 
     /// The value of a key.
+    #[inline]
     pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -104,6 +109,7 @@ impl<K: Ord, V> Map<K, V> {
     }
 
     /// Whether the key is there.
+    #[inline]
     pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -143,11 +149,13 @@ impl<K: Ord, V> Map<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> Map<K, V> {
+    #[inline]
     fn leaf_mut(&mut self, leaf: usize) -> &mut Vec<(K, V)> {
         Arc::make_mut(&mut Arc::make_mut(&mut self.leaves)[leaf])
     }
 
     /// The value of a key, to change it.
+    #[inline]
     pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut V>
     where
         K: Borrow<Q>,

@@ -69,6 +69,7 @@ impl<K, T> Table<K, T> {
 
 impl<K: Ord + Clone, T: Clone> Table<K, T> {
     /// The value of a key.
+    #[inline]
     pub fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&T>
     where
         K: Borrow<Q>,
@@ -77,6 +78,7 @@ impl<K: Ord + Clone, T: Clone> Table<K, T> {
     }
 
     /// The value of a key, to change it.
+    #[inline]
     pub fn get_mut<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<&mut T>
     where
         K: Borrow<Q>,
@@ -85,6 +87,7 @@ impl<K: Ord + Clone, T: Clone> Table<K, T> {
     }
 
     /// Whether the key is there.
+    #[inline]
     pub fn contains_key<Q: Ord + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -158,6 +161,7 @@ where
     K: Borrow<Q>,
 {
     type Output = T;
+    #[inline]
     fn index(&self, key: &Q) -> &T {
         &self.map[key]
     }
