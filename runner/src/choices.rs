@@ -60,7 +60,7 @@ fn begun(outcome: &Outcome) -> Vec<usize> {
 fn take_out(seeds: std::ops::Range<u64>) -> usize {
     let mut subject = Subject::new();
     let mut dice = Dice::new(seeds.start);
-    let mut taken = 0;
+    let (mut taken, mut recurring, mut all) = (0, 0, 0);
     for seed in seeds {
         let (whole, made) = subject.run(seed, &[]);
         assert_eq!(whole.divergences, []);
@@ -74,13 +74,17 @@ fn take_out(seeds: std::ops::Range<u64>) -> usize {
         assert_eq!(less.divergences, [], "seed {seed}");
         let others: Vec<Planned> = whole.plan.iter().filter(|entry| entry.id != out.id).cloned().collect();
         assert_eq!(*less.plan, others, "seed {seed} without {:?}", out.id);
-        same_fates(seed, &made, &made_less);
+        let (named, packets) = same_fates(seed, &made, &made_less);
+        (recurring, all) = (recurring + named, all + packets);
     }
+    // In a single seed a fault that is taken out early may give nearly all later connections other ports.
+    assert!(recurring * 4 >= all, "{recurring} of {all} packets have their names");
     taken
 }
 
-/// Each packet that both runs sent has the same fates, where they are drawn from the same bounds (during the phase of faults); and removing a fault did not give all packets other names.
-fn same_fates(seed: u64, whole: &[Made], less: &[Made]) {
+/// Each packet that both runs sent has the same fates, where they are drawn from the same bounds (during the phase of faults). Returns
+/// how many choices of packets have names that the whole run has too, and how many there are.
+fn same_fates(seed: u64, whole: &[Made], less: &[Made]) -> (usize, usize) {
     let packets = |made: &[Made]| -> BTreeMap<Site, (u64, u64)> {
         let of_packets = made.iter().filter(|made| matches!(made.choice.site, Site::Packet { .. }));
         of_packets.map(|made| (made.choice.site, (made.bound, made.value))).collect()
@@ -91,12 +95,7 @@ fn same_fates(seed: u64, whole: &[Made], less: &[Made]) {
         let (before, fate) = whole[site];
         assert!(before != *bound || fate == *value, "seed {seed}: {site}: {fate} and {value} of {bound}");
     }
-    assert!(
-        both.len() * 4 >= less.len(),
-        "seed {seed}: {} of {} packets have their names",
-        both.len(),
-        less.len()
-    );
+    (both.len(), less.len())
 }
 
 #[test]
