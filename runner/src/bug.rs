@@ -55,7 +55,14 @@ fn hook(info: &PanicHookInfo<'_>) {
     let _first = REPORTING.lock();
     let doing = DOING.with(|doing| doing.try_borrow().map(|text| text.clone()).unwrap_or_default());
     let arguments: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
-    output::eprint(&report(&message, &doing, &arguments));
+    let host = message.starts_with(bloodhound_vfs::HOST_FAULT);
+    if host {
+        output::eprint(&format!(
+            "bloodhound: {message}\nhelp: `bloodhound image prune` removes what is damaged from the cache of images\n"
+        ));
+    } else {
+        output::eprint(&report(&message, &doing, &arguments));
+    }
     let backtrace = std::backtrace::Backtrace::capture();
     if backtrace.status() == std::backtrace::BacktraceStatus::Captured {
         output::eprint(&format!("{backtrace}\n"));
@@ -66,7 +73,7 @@ fn hook(info: &PanicHookInfo<'_>) {
     if contained {
         return;
     }
-    std::process::exit(i32::from(exit::BUG));
+    std::process::exit(i32::from(if host { exit::ENVIRONMENT } else { exit::BUG }));
 }
 
 fn message(info: &PanicHookInfo<'_>) -> String {

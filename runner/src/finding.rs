@@ -32,7 +32,7 @@ pub struct InputRecord {
     pub tree: u32,
     /// Path in it.
     pub path: String,
-    /// content, entry, listing or absent.
+    /// content, entry, listing, absent or image.
     pub kind: String,
     /// Bytes.
     pub size: u64,
@@ -87,6 +87,7 @@ fn kind_name(kind: InputKind) -> &'static str {
         InputKind::Entry => "entry",
         InputKind::Listing => "listing",
         InputKind::Absent => "absent",
+        InputKind::Image => "image",
     }
 }
 
@@ -418,9 +419,10 @@ fn recorded_inputs(record: &Record) -> Result<Vec<Input>, Failure> {
         for (at, byte) in sha256.iter_mut().enumerate() {
             *byte = u8::from_str_radix(i.sha256.get(at * 2..at * 2 + 2)?, 16).ok()?;
         }
-        let kind = [InputKind::Content, InputKind::Entry, InputKind::Listing, InputKind::Absent]
-            .into_iter()
-            .find(|k| kind_name(*k) == i.kind)?;
+        let kind =
+            [InputKind::Content, InputKind::Entry, InputKind::Listing, InputKind::Absent, InputKind::Image]
+                .into_iter()
+                .find(|k| kind_name(*k) == i.kind)?;
         Some(Input { tree: TreeId(i.tree), path: i.path.clone().into_bytes(), kind, size: i.size, sha256 })
     };
     record.inputs.iter().map(|i| input(i).ok_or_else(malformed)).collect()

@@ -2,16 +2,14 @@
 //!
 //! A world never refers to the host: it stores paths and content numbers, and operations which may need the layer
 //! take `&mut dyn BaseFs`. What such a layer answers must not change while a process runs and must be a function
-//! of the run's inputs, for determinism rests on it. Implementations: [`NoBase`], [`MemBase`] (tests, unpacked
-//! archives) and [`HostBase`](crate::host::HostBase).
+//! of the run's inputs, for determinism rests on it. Implementations: [`NoBase`], [`MemBase`] (tests) and [`HostBase`](crate::host::HostBase).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bloodhound_abi::Errno;
-use bloodhound_frames::Frame;
 
-use crate::pages::{PAGE, PageMap};
+use crate::image::FileImage;
 use crate::types::{Dev, Name, Timestamp};
 
 /// One of the trees that a [`BaseFs`] serves: the root file system, a bind-mounted host directory.
@@ -59,28 +57,25 @@ pub struct BaseEntry {
     pub gid: u32,
     /// Last change of content; the world shows it as atime, ctime and btime as well.
     pub mtime: Timestamp,
+    /// Extended attributes, `None` for none.
+    pub xattrs: Option<Arc<BTreeMap<Vec<u8>, Vec<u8>>>>,
+    /// For something with several names in its tree (hard links): what all of them have in common.
+    pub linked: Option<Linked>,
 }
 
-/// The content of a file as shared pages. Cloning the page map shares every frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileImage {
-    /// All pages up to `size`; a page of zeros may be absent.
-    pub pages: PageMap,
-    /// Size in bytes.
-    pub size: u64,
-    /// SHA-256 of the content.
-    pub sha256: [u8; 32],
+/// Several names of one inode of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linked {
+    /// Equal for all names of the inode, and different for another inode of the tree.
+    pub inode: u64,
+    /// How many names it has.
+    pub names: u32,
 }
 
-impl FileImage {
-    /// An image of `bytes`.
-    pub fn from_bytes(bytes: &[u8]) -> FileImage {
-        use sha2::Digest;
-        let mut pages = PageMap::default();
-        for (index, page) in bytes.chunks(PAGE as usize).enumerate() {
-            pages.set(index as u64, Frame::from_slice(page));
-        }
-        FileImage { pages, size: bytes.len() as u64, sha256: sha2::Sha256::digest(bytes).into() }
+impl BaseEntry {
+    /// An entry with one name and without extended attributes.
+    pub fn new(kind: BaseKind, mode: u32, uid: u32, gid: u32, mtime: Timestamp) -> BaseEntry {
+        BaseEntry { kind, mode, uid, gid, mtime, xattrs: None, linked: None }
     }
 }
 
@@ -167,8 +162,27 @@ impl MemBase {
         self
     }
 
+    /// Makes these names hard links of one inode, the first one's.
+    pub fn link(&mut self, tree: TreeId, paths: &[&str], inode: u64) -> &mut MemBase {
+        let first = self.entries.get(&(tree, paths[0].as_bytes().to_vec())).cloned();
+        for path in paths {
+            let linked = Some(Linked { inode, names: paths.len() as u32 });
+            let entry = first.clone().map(|entry| BaseEntry { linked, ..entry });
+            self.entries.extend(entry.map(|entry| ((tree, path.as_bytes().to_vec()), entry)));
+        }
+        self
+    }
+
+    /// Gives an entry an extended attribute.
+    pub fn set_xattr(&mut self, tree: TreeId, path: &str, name: &[u8], value: &[u8]) -> &mut MemBase {
+        if let Some(entry) = self.entries.get_mut(&(tree, path.as_bytes().to_vec())) {
+            Arc::make_mut(entry.xattrs.get_or_insert_default()).insert(name.to_vec(), value.to_vec());
+        }
+        self
+    }
+
     fn insert(&mut self, tree: TreeId, path: &str, mode: u32, kind: BaseKind, replace: bool) {
-        let entry = BaseEntry { kind, mode, uid: 0, gid: 0, mtime: Timestamp::default() };
+        let entry = BaseEntry::new(kind, mode, 0, 0, Timestamp::default());
         let key = (tree, path.as_bytes().to_vec());
         if replace {
             self.entries.insert(key, entry);

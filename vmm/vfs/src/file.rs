@@ -38,7 +38,7 @@ impl Vfs {
         let len = (*size).saturating_sub(offset).min(out.len() as u64) as usize;
         match data {
             Data::Unread(_) => return Err(Errno::EIO),
-            Data::Image(image) => image.pages.read(offset, &mut out[..len]),
+            Data::Image(image) => image.read(offset, &mut out[..len]),
             Data::Own(pages) => pages.read(offset, &mut out[..len]),
         }
         Ok(len)
@@ -242,12 +242,12 @@ impl Vfs {
         if index >= size.div_ceil(PAGE) {
             return None;
         }
-        let pages = match data {
+        let frame = match data {
             Data::Unread(_) => return None,
-            Data::Image(image) => &image.pages,
-            Data::Own(pages) => pages,
+            Data::Image(image) => image.page(index),
+            Data::Own(pages) => pages.get(index),
         };
-        Some(pages.get(index).cloned().unwrap_or_else(Frame::shared_zero))
+        Some(frame.cloned().unwrap_or_else(Frame::shared_zero))
     }
 
     /// The frame of a page for a shared writable mapping: made present and unshared, so that application code may
@@ -314,7 +314,7 @@ impl Vfs {
         match &inode.node {
             Node::Regular { data: Data::Own(_), .. } => {}
             Node::Regular { data: Data::Image(image), .. } => {
-                let pages = image.pages.clone();
+                let pages = image.pages();
                 self.charge(fs, 0, pages.present());
                 if let Node::Regular { data, .. } = &mut self.inode_mut(ino)?.node {
                     *data = Data::Own(pages);

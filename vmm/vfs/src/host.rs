@@ -1,4 +1,4 @@
-//! [`HostBase`]: the host's files as base layer, read-only and limited to what a run names.
+//! [`HostBase`]: the host's files and container images as base layer, read-only and limited to what a run names.
 //!
 //! This is the host's side: it is never part of a world. All workers of a process share one, and what it has once
 //! answered stays its answer while the process runs, so that every world sees the same even if the host changes.
@@ -16,8 +16,9 @@ use bloodhound_abi::Errno;
 use bloodhound_frames::Frame;
 use sha2::{Digest, Sha256};
 
-use crate::base::{BaseEntry, BaseFs, BaseKind, ContentId, FileImage, TreeId};
+use crate::base::{BaseEntry, BaseFs, BaseKind, ContentId, TreeId};
 use crate::flags::{O_NOFOLLOW, O_NONBLOCK};
+use crate::image::{FileImage, ImageTree};
 use crate::pages::{PAGE, PageMap};
 use crate::types::{Dev, Name, Timestamp};
 
@@ -42,6 +43,8 @@ pub enum InputKind {
     Listing,
     /// That there is nothing under this name (the digest is zero).
     Absent,
+    /// A container image: its digest, which names all of its files. The path is the image's name.
+    Image,
 }
 
 /// One thing that a world has learnt from the host.
@@ -80,15 +83,30 @@ struct Inner {
     entries: BTreeMap<Key, Option<BaseEntry>>,
     listings: BTreeMap<Key, Result<Vec<(Name, BaseEntry)>, Errno>>,
     contents: Vec<Content>,
+    /// Files of images by what names their content, so that images that have layers in common share frames.
+    image_files: BTreeMap<[u8; 32], Arc<FileImage>>,
     content_ids: BTreeMap<Key, ContentId>,
     /// Names that a world asked for, in contrast to those that a listing brought along.
     asked: BTreeMap<Key, ()>,
 }
 
 #[derive(Debug)]
-struct Tree {
-    dir: PathBuf,
-    allow: Allow,
+enum Tree {
+    Host { dir: PathBuf, allow: Allow },
+    Image(Arc<dyn ImageTree>),
+}
+
+/// Marks the number of a content as one of an image; below it are 15 bits of the tree and 48 of the tree's own number.
+const OF_IMAGE: u64 = 1 << 63;
+const TREE_SHIFT: u32 = 48;
+
+/// An entry of an image in which the content's number is unique over all trees.
+fn of_image(tree: TreeId, mut entry: BaseEntry) -> BaseEntry {
+    if let BaseKind::Regular { content: ContentId(number), .. } = &mut entry.kind {
+        assert!(*number >> TREE_SHIFT == 0 && tree.0 < 1 << 15, "too many images or files");
+        *number |= OF_IMAGE | u64::from(tree.0) << TREE_SHIFT;
+    }
+    entry
 }
 
 #[derive(Debug)]
@@ -117,14 +135,18 @@ impl HostBase {
     /// The host's, if there is nothing at `path`.
     pub fn add_tree(&self, path: &Path, allow: Allow) -> io::Result<TreeId> {
         let dir = path.canonicalize()?;
-        let mut inner = self.lock();
-        inner.trees.push(Tree { dir, allow });
-        Ok(TreeId(inner.trees.len() as u32 - 1))
+        Ok(self.lock().add(Tree::Host { dir, allow }))
+    }
+
+    /// Adds a container image.
+    pub fn add_image(&self, image: Arc<dyn ImageTree>) -> TreeId {
+        self.lock().add(Tree::Image(image))
     }
 
     /// Widens what `tree` shows by `path` and all below it. To be called before a world asks.
     pub fn allow(&self, tree: TreeId, path: &[u8]) {
-        if let Some(Tree { allow: Allow::Only(paths), .. }) = self.lock().trees.get_mut(tree.0 as usize) {
+        if let Some(Tree::Host { allow: Allow::Only(paths), .. }) = self.lock().trees.get_mut(tree.0 as usize)
+        {
             paths.push(path.to_vec());
         }
     }
@@ -155,9 +177,15 @@ impl HostBase {
                     tree: *tree,
                     path: path.clone(),
                     kind,
-                    size: image.size,
-                    sha256: image.sha256,
+                    size: image.size(),
+                    sha256: image.sha256(),
                 });
+            }
+        }
+        for (number, tree) in inner.trees.iter().enumerate() {
+            if let Tree::Image(image) = tree {
+                let (tree, path) = (TreeId(number as u32), image.name().into_bytes());
+                all.push(Input { tree, path, kind: InputKind::Image, size: 0, sha256: image.digest() });
             }
         }
         all.sort();
@@ -185,18 +213,21 @@ impl HostBase {
     }
 
     fn holds(&self, input: &Input) -> bool {
+        if input.kind == InputKind::Image {
+            return self.lock().image(input.tree).is_some_and(|image| image.digest() == input.sha256);
+        }
         let (mut base, tree, path) = (self.clone(), input.tree, &input.path[..]);
         let Ok(entry) = base.lookup(tree, path) else { return false };
         match (input.kind, entry) {
             (InputKind::Absent, entry) => entry.is_none(),
-            (_, None) => false,
+            (_, None) | (InputKind::Image, _) => false,
             (InputKind::Entry, Some(entry)) => entry_digest(&entry) == input.sha256,
             (InputKind::Listing, Some(_)) => {
                 base.read_dir(tree, path).is_ok_and(|names| listing_digest(&names) == input.sha256)
             }
             (InputKind::Content, Some(entry)) => match entry.kind {
                 BaseKind::Regular { content, .. } => {
-                    base.load(content).is_ok_and(|image| image.sha256 == input.sha256)
+                    base.load(content).is_ok_and(|image| image.sha256() == input.sha256)
                 }
                 _ => false,
             },
@@ -212,6 +243,9 @@ impl HostBase {
 impl BaseFs for HostBase {
     fn lookup(&mut self, tree: TreeId, path: &[u8]) -> Result<Option<BaseEntry>, Errno> {
         let mut inner = self.lock();
+        if let Some(image) = inner.image(tree) {
+            return Ok(image.lookup(path).map(|entry| of_image(tree, entry)));
+        }
         let key = (tree, path.to_vec());
         let entry = inner.entry(&key)?;
         inner.asked.insert(key, ());
@@ -220,6 +254,12 @@ impl BaseFs for HostBase {
 
     fn read_dir(&mut self, tree: TreeId, path: &[u8]) -> Result<Vec<(Name, BaseEntry)>, Errno> {
         let mut inner = self.lock();
+        if let Some(image) = inner.image(tree) {
+            let Some(listing) = image.read_dir(path) else {
+                return Err(if image.lookup(path).is_some() { Errno::ENOTDIR } else { Errno::ENOENT });
+            };
+            return Ok(listing.into_iter().map(|(name, entry)| (name, of_image(tree, entry))).collect());
+        }
         let key = (tree, path.to_vec());
         if let Some(listing) = inner.listings.get(&key) {
             return listing.clone();
@@ -231,6 +271,9 @@ impl BaseFs for HostBase {
 
     fn load(&mut self, content: ContentId) -> Result<Arc<FileImage>, Errno> {
         let mut inner = self.lock();
+        if content.0 & OF_IMAGE != 0 {
+            return inner.image_file(content);
+        }
         let index = usize::try_from(content.0).map_err(|_| Errno::EIO)?;
         let known = inner.contents.get(index).ok_or(Errno::EIO)?;
         if let Some(image) = &known.image {
@@ -255,6 +298,9 @@ impl BaseFs for HostBase {
                 name => parts.push(name),
             }
         }
+        if self.lock().image(tree).is_some() {
+            return;
+        }
         let mut missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner);
         if missed.len() < MISSED_KEPT {
             missed.insert((tree, parts.join(&b'/')));
@@ -263,8 +309,28 @@ impl BaseFs for HostBase {
 }
 
 impl Inner {
+    fn add(&mut self, tree: Tree) -> TreeId {
+        self.trees.push(tree);
+        TreeId(self.trees.len() as u32 - 1)
+    }
+
+    fn image(&self, tree: TreeId) -> Option<&dyn ImageTree> {
+        match self.trees.get(tree.0 as usize)? {
+            Tree::Image(image) => Some(&**image),
+            Tree::Host { .. } => None,
+        }
+    }
+
+    fn image_file(&mut self, content: ContentId) -> Result<Arc<FileImage>, Errno> {
+        let tree = TreeId(((content.0 & !OF_IMAGE) >> TREE_SHIFT) as u32);
+        let number = ContentId(content.0 & ((1 << TREE_SHIFT) - 1));
+        let file = self.image(tree).and_then(|image| image.content(number)).ok_or(Errno::EIO)?;
+        let new = || Arc::new(FileImage::lazy(file.source, file.size, file.name));
+        Ok(self.image_files.entry(file.name).or_insert_with(new).clone())
+    }
+
     fn host_path(&self, (tree, path): &Key) -> Result<PathBuf, Errno> {
-        let dir = &self.trees.get(tree.0 as usize).ok_or(Errno::EIO)?.dir;
+        let Some(Tree::Host { dir, .. }) = self.trees.get(tree.0 as usize) else { return Err(Errno::EIO) };
         if path.is_empty() {
             return Ok(dir.clone());
         }
@@ -276,8 +342,8 @@ impl Inner {
         if path.split(|b| *b == b'/').any(|part| part == b".." || part == b".") || path.starts_with(b"/") {
             return Sight::Hidden;
         }
-        let Some(tree) = self.trees.get(tree.0 as usize) else { return Sight::Hidden };
-        let Allow::Only(paths) = &tree.allow else { return Sight::Full };
+        let Some(Tree::Host { allow, .. }) = self.trees.get(tree.0 as usize) else { return Sight::Hidden };
+        let Allow::Only(paths) = allow else { return Sight::Full };
         let mut sight = Sight::Hidden;
         for allowed in paths {
             let allowed = trim(allowed);
@@ -356,7 +422,7 @@ impl Inner {
         };
         // Whole seconds: what archives and package managers keep, so that equal installations look equal.
         let mtime = Timestamp { secs: found.mtime(), nanos: 0 };
-        Some(BaseEntry { kind, mode: found.mode() & 0o7777, uid: found.uid(), gid: found.gid(), mtime })
+        Some(BaseEntry::new(kind, found.mode() & 0o7777, found.uid(), found.gid(), mtime))
     }
 
     fn content_id(&mut self, key: &Key) -> ContentId {
@@ -411,7 +477,7 @@ fn read_image(path: &Path) -> io::Result<FileImage> {
         }
         size += len as u64;
         if len < buffer.len() {
-            return Ok(FileImage { pages, size, sha256: hash.finalize().into() });
+            return Ok(FileImage::whole(pages, size, hash.finalize().into()));
         }
     }
 }

@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::base::{ContentId, FileImage};
+use crate::base::ContentId;
 use crate::dir::Dir;
+use crate::image::FileImage;
 use crate::pages::PageMap;
 use crate::types::{Dev, FsId, Ino, Kind, Name, Timestamp};
 

@@ -196,7 +196,7 @@ pub(crate) fn mapped_bytes(live: &Arena, ino: Ino, index: u64) -> Option<Vec<u8>
 fn own_pages(inode: &mut Inode) -> Option<(&mut PageMap, &mut u64)> {
     let Node::Regular { data, size } = &mut inode.node else { return None };
     match data {
-        Data::Image(image) => *data = Data::Own(image.pages.clone()),
+        Data::Image(image) => *data = Data::Own(image.pages()),
         Data::Unread(_) => *data = Data::Own(PageMap::default()),
         Data::Own(_) => {}
     }
@@ -346,7 +346,10 @@ impl Vfs {
         }
         let (Some(journal), Some(inode)) = (self.journal.as_mut(), self.inodes.get(ino)) else { return };
         let journal = Arc::make_mut(journal);
-        journal.durable.put(ino, inode.clone());
+        // Another name of an inode that is known may come when the inode has changed already.
+        if journal.durable.get(ino).is_none() {
+            journal.durable.put(ino, inode.clone());
+        }
         let order = journal.order;
         if let Some(content) = journal.durable.get_mut(dir).and_then(Inode::dir_mut)
             && content.slot(name).is_none()

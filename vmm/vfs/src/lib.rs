@@ -34,6 +34,7 @@ mod dir;
 mod file;
 pub mod flags;
 pub mod host;
+mod image;
 mod inode;
 mod journal;
 mod list;
@@ -51,8 +52,9 @@ mod vfs;
 mod walk;
 
 pub use attr::SetTime;
-pub use base::{BaseEntry, BaseFs, BaseKind, ContentId, FileImage, MemBase, NoBase, TreeId};
+pub use base::{BaseEntry, BaseFs, BaseKind, ContentId, Linked, MemBase, NoBase, TreeId};
 pub use dir::Order;
+pub use image::{Blocks, FileImage, HOST_FAULT, ImageContent, ImageTree};
 pub use journal::DiskModel;
 pub use list::DirEntry;
 pub use mount::{MountInfo, MountSpec};

@@ -160,7 +160,7 @@ impl Vfs {
         let Node::Regular { data: Data::Unread(content), .. } = &self.inode(ino)?.node else { return Ok(()) };
         let image = base.load(*content)?;
         if let Node::Regular { data, size } = &mut self.inode_mut(ino)?.node {
-            *size = image.size;
+            *size = image.size();
             *data = Data::Image(image);
         }
         self.note_loaded(ino);

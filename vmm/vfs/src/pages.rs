@@ -11,9 +11,10 @@ use bloodhound_frames::Frame;
 /// Bytes in a page.
 pub const PAGE: u64 = 4096;
 /// Pages in a chunk.
-const CHUNK: u64 = 64;
+pub(crate) const CHUNK: u64 = 64;
 
-type Chunk = [Option<Frame>; CHUNK as usize];
+/// A chunk's frames.
+pub(crate) type Chunk = [Option<Frame>; CHUNK as usize];
 
 /// Sparse pages of a file. An absent page reads as zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,6 +27,14 @@ pub struct PageMap {
 pub type Moved<'a> = &'a mut dyn FnMut(u64);
 
 impl PageMap {
+    /// A map of these chunks by number.
+    pub(crate) fn from_chunks(chunks: impl Iterator<Item = (u64, Arc<Chunk>)>) -> PageMap {
+        let chunks: BTreeMap<u64, Arc<Chunk>> =
+            chunks.filter(|(_, chunk)| chunk.iter().any(Option::is_some)).collect();
+        let present = chunks.values().map(|chunk| chunk.iter().flatten().count() as u64).sum();
+        PageMap { chunks: Arc::new(chunks), present }
+    }
+
     /// Number of pages present.
     pub fn present(&self) -> u64 {
         self.present

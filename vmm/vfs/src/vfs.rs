@@ -116,6 +116,8 @@ pub struct Vfs {
     /// Mounts by the inode that they cover.
     pub(crate) by_point: Arc<BTreeMap<Ino, MountId>>,
     pub(crate) handles: Arc<BTreeMap<Ino, Handles>>,
+    /// Inodes of a file system's base tree with several names that one of their names has brought in.
+    linked: Arc<BTreeMap<(FsId, u64), Ino>>,
     pub(crate) moved: Vec<PageMoved>,
     /// Mapped files that were the base layer's until now.
     pub(crate) copied_up: Vec<Ino>,
@@ -141,6 +143,7 @@ impl Vfs {
             mounts: Arc::default(),
             by_point: Arc::default(),
             handles: Arc::default(),
+            linked: Arc::default(),
             moved: Vec::new(),
             copied_up: Vec::new(),
             stored: Arc::default(),
@@ -324,10 +327,21 @@ impl Vfs {
         entry: BaseEntry,
     ) -> Result<Ino, Errno> {
         let fs = self.inode(dir)?.fs;
+        let linked = entry.linked.map(|linked| (fs, linked.inode));
+        let known = linked.and_then(|key| self.linked.get(&key).copied());
+        if let Some(ino) = known.filter(|ino| self.inodes.get(*ino).is_some()) {
+            let order = self.config.order;
+            self.dir_mut(dir)?.insert(name.clone(), ino, false, order);
+            self.note_taken_over(dir, &name, ino, false);
+            return Ok(ino);
+        }
         let mut inode = from_base(fs, dir, tree, path, entry);
         inode.seen = Some((dir, name.clone()));
         let is_dir = inode.is_dir();
         let ino = self.alloc(inode);
+        if let Some(key) = linked {
+            Arc::make_mut(&mut self.linked).insert(key, ino);
+        }
         let order = self.config.order;
         self.dir_mut(dir)?.insert(name.clone(), ino, is_dir, order);
         self.note_taken_over(dir, &name, ino, is_dir);
@@ -367,5 +381,8 @@ fn from_base(fs: FsId, parent: Ino, tree: TreeId, path: Vec<u8>, entry: BaseEntr
         BaseKind::Fifo => Node::Fifo,
         BaseKind::Socket => Node::Socket,
     };
-    Inode::new(fs, meta(entry.mode, entry.uid, entry.gid, entry.mtime), node)
+    let mut meta = meta(entry.mode, entry.uid, entry.gid, entry.mtime);
+    meta.nlink = entry.linked.map_or(1, |linked| linked.names);
+    meta.xattrs = entry.xattrs;
+    Inode::new(fs, meta, node)
 }

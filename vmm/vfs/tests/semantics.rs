@@ -106,6 +106,27 @@ fn err<T: std::fmt::Debug>(outcome: Outcome<T>) -> Errno {
 const TMP: MountSpec = MountSpec::Tmpfs { mode: 0o1777, size: None };
 
 #[test]
+fn hard_links_of_a_base_tree_are_one_inode() {
+    let mut tree = MemBase::new();
+    let root = TreeId(0);
+    tree.file(root, "bin/one", 0o755, b"same")
+        .file(root, "bin/two", 0o755, b"same")
+        .file(root, "alone", 0o644, b"x");
+    tree.link(root, &["bin/one", "bin/two"], 7);
+    tree.set_xattr(root, "alone", b"user.colour", b"blue");
+    let mut node = Node::with(tree, Config { root: Some(root), epoch_ns: EPOCH, ..Config::default() });
+    let (one, two) = (node.stat("/bin/one").unwrap(), node.stat("/bin/two").unwrap());
+    assert_eq!((one.ino, one.nlink), (two.ino, 2));
+    node.put("/bin/one", b"changed");
+    assert_eq!(node.get("/bin/two").unwrap(), b"changed", "copied up once, for both names");
+    node.unlink("/bin/one").unwrap();
+    assert_eq!(node.stat("/bin/two").unwrap().nlink, 1);
+    assert_eq!(node.get("/bin/two").unwrap(), b"changed");
+    let alone = node.resolve("/alone").unwrap();
+    assert_eq!(node.vfs.list_xattr(alone).unwrap(), [b"user.colour".to_vec()]);
+}
+
+#[test]
 fn dotdot_and_paths_cross_mounts() {
     let mut node = Node::new();
     node.mount("/a/b", TMP);
