@@ -311,6 +311,7 @@ impl Planner<'_> {
             cwd: service.working_dir.clone().unwrap_or_else(|| "/".into()).into_bytes(),
             uid,
             gid,
+            groups: Vec::new(),
         };
         let health = service.healthcheck.as_ref().filter(|h| !h.test.is_empty()).map(|h| Health {
             program: program(&h.test),

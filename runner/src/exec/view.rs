@@ -77,6 +77,7 @@ pub fn scenario(
             cwd: host::os_bytes(&cwd),
             uid: 0,
             gid: 0,
+            groups: Vec::new(),
         },
         root: Some(root),
         mounts,

@@ -128,7 +128,7 @@ impl Planner<'_> {
             b"HOME=/root".to_vec(),
             b"LANG=C.UTF-8".to_vec(),
         ];
-        let program = Program { path: os_bytes(&path), argv, envp, cwd: os_bytes(&dir), uid: 0, gid: 0 };
+        let program = Program { path: os_bytes(&path), argv, envp, cwd: os_bytes(&dir), uid: 0, gid: 0, groups: Vec::new() };
         if let Some(service) = service {
             let id = *self
                 .ids

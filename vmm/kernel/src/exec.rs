@@ -42,10 +42,12 @@ pub struct Program {
     pub envp: Vec<Vec<u8>>,
     /// Working directory.
     pub cwd: Vec<u8>,
-    /// User and group.
+    /// User.
     pub uid: u32,
-    /// Group.
+    /// Primary group.
     pub gid: u32,
+    /// Further groups.
+    pub groups: Vec<u32>,
 }
 
 /// Where the path of a program starts: execveat(2)'s other arguments.
@@ -494,7 +496,7 @@ impl Node {
             let file = self.files.insert(Ctx::console_file(stream));
             fds.set(fd, FdEntry { file, cloexec: false });
         }
-        let cred = Cred::user(program.uid, program.gid);
+        let cred = Cred { groups: Arc::from(&program.groups[..]), ..Cred::user(program.uid, program.gid) };
         let process = Process {
             pid,
             ppid: Pid(0),

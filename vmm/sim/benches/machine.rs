@@ -51,6 +51,7 @@ fn service(node: u32, base: &HostBase, path: &Path, args: &[&str]) -> ServiceSpe
             cwd: b"/".to_vec(),
             uid: 0,
             gid: 0,
+            groups: Vec::new(),
         },
         root: Some(root),
         mounts: vec![("/mnt".into(), MountSpec::Bind { tree, read_only: true })],

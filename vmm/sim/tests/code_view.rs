@@ -115,6 +115,7 @@ fn service(node: u32, base: &HostBase, path: &Path) -> ServiceSpec {
             cwd: b"/".to_vec(),
             uid: 0,
             gid: 0,
+            groups: Vec::new(),
         },
         root: None,
         mounts: vec![("/mnt".into(), MountSpec::Bind { tree, read_only: true })],

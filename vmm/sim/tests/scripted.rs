@@ -80,6 +80,7 @@ fn service(node: u32) -> ServiceSpec {
             cwd: b"/".to_vec(),
             uid: 0,
             gid: 0,
+            groups: Vec::new(),
         },
         root: Some(TREE),
         mounts: Vec::new(),
