@@ -4,6 +4,8 @@
 //! answered stays its answer while the process runs, so that every world sees the same even if the host changes.
 //! It keeps a digest of every answer ([`HostBase::inputs`]); a replay compares them ([`HostBase::changed`]).
 
+mod record;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -15,6 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bloodhound_abi::Errno;
 use bloodhound_frames::Frame;
 use sha2::{Digest, Sha256};
+
+pub use record::{Record, file_name};
 
 use crate::base::{BaseEntry, BaseFs, BaseKind, ContentId, TreeId};
 use crate::flags::{O_NOFOLLOW, O_NONBLOCK};
@@ -75,7 +79,8 @@ const MISSED_KEPT: usize = 10_000;
 /// Directories that no world takes from the host.
 const NEVER: [&[u8]; 3] = [b"proc", b"sys", b"dev"];
 
-type Key = (TreeId, Vec<u8>);
+/// A path of a tree.
+pub type Key = (TreeId, Vec<u8>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -88,6 +93,10 @@ struct Inner {
     content_ids: BTreeMap<Key, ContentId>,
     /// Names that a world asked for, in contrast to those that a listing brought along.
     asked: BTreeMap<Key, ()>,
+    /// Answers of [`HostBase::exists`].
+    exists: Vec<bool>,
+    /// Where answers come from instead of the host.
+    sealed: Option<record::Sealed>,
 }
 
 #[derive(Debug)]
@@ -134,8 +143,9 @@ impl HostBase {
     /// # Errors
     /// The host's, if there is nothing at `path`.
     pub fn add_tree(&self, path: &Path, allow: Allow) -> io::Result<TreeId> {
-        let dir = path.canonicalize()?;
-        Ok(self.lock().add(Tree::Host { dir, allow }))
+        let mut inner = self.lock();
+        let dir = if inner.sealed.is_some() { path.to_owned() } else { path.canonicalize()? };
+        Ok(inner.add(Tree::Host { dir, allow }))
     }
 
     /// Adds a container image.
@@ -279,8 +289,11 @@ impl BaseFs for HostBase {
         if let Some(image) = &known.image {
             return image.clone();
         }
-        let path = inner.host_path(&known.key)?;
-        let image = read_image(&path).map(Arc::new).map_err(|error| guest_errno(&error));
+        let image = match &inner.sealed {
+            Some(sealed) => sealed.load(&known.key),
+            None => read_image(&inner.host_path(&known.key)?).map_err(|error| guest_errno(&error)),
+        };
+        let image = image.map(Arc::new);
         inner.contents[index].image = Some(image.clone());
         image
     }
@@ -362,6 +375,7 @@ impl Inner {
             return Ok(entry.clone());
         }
         let entry = match self.sight(key) {
+            _ if self.sealed.is_some() => self.sealed_entry(key),
             Sight::Hidden => None,
             sight => {
                 let path = self.host_path(key)?;
@@ -384,8 +398,12 @@ impl Inner {
             Some(_) => {}
         }
         let mut names: Vec<Vec<u8>> = Vec::new();
-        for found in self.host_path(key)?.read_dir().map_err(|error| guest_errno(&error))? {
-            names.push(found.map_err(|error| guest_errno(&error))?.file_name().into_vec());
+        if let Some(sealed) = &self.sealed {
+            names = sealed.names(key)?;
+        } else {
+            for found in self.host_path(key)?.read_dir().map_err(|error| guest_errno(&error))? {
+                names.push(found.map_err(|error| guest_errno(&error))?.file_name().into_vec());
+            }
         }
         names.sort();
         let mut listing = Vec::with_capacity(names.len());
@@ -423,6 +441,15 @@ impl Inner {
         // Whole seconds: what archives and package managers keep, so that equal installations look equal.
         let mtime = Timestamp { secs: found.mtime(), nanos: 0 };
         Some(BaseEntry::new(kind, found.mode() & 0o7777, found.uid(), found.gid(), mtime))
+    }
+
+    /// The recorded entry with a number for its content.
+    fn sealed_entry(&mut self, key: &Key) -> Option<BaseEntry> {
+        let mut entry = self.sealed.as_ref()?.entry(key)?;
+        if let BaseKind::Regular { content, .. } = &mut entry.kind {
+            *content = self.content_id(key);
+        }
+        Some(entry)
     }
 
     fn content_id(&mut self, key: &Key) -> ContentId {

@@ -23,6 +23,9 @@ pub const HOST_FAULT: &str = "the host cannot read what a run needs: ";
 
 /// Where the bytes of a file come from, block by block. What it answers never changes.
 pub trait Blocks: Debug + Send + Sync {
+    /// What is read, for a message.
+    fn name(&self) -> String;
+
     /// Fills `out` from byte `offset`; all of it lies within the file.
     ///
     /// # Errors
@@ -167,7 +170,7 @@ impl FileImage {
             let start = number * BLOCK;
             let mut bytes = vec![0; (self.size - start).min(BLOCK) as usize];
             if let Err(error) = source.read(start, &mut bytes) {
-                panic!("{HOST_FAULT}{source:?}: {error}");
+                panic!("{HOST_FAULT}{}: {error}", source.name());
             }
             Arc::new(chunk(&mut bytes))
         }))
@@ -201,6 +204,10 @@ mod tests {
     }
 
     impl Blocks for Counted {
+        fn name(&self) -> String {
+            "counted".into()
+        }
+
         fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
             self.reads.fetch_add(1, Ordering::Relaxed);
             out.copy_from_slice(&self.bytes[offset as usize..][..out.len()]);

@@ -176,3 +176,37 @@ fn the_hosts_own_root_can_be_walked() {
     assert!(shell == fs::read("/bin/sh").unwrap(), "links inside are followed inside");
     assert_eq!(vfs.get_file(&mut base, b"/etc/passwd"), Err(Errno::ENOENT.into()));
 }
+
+#[test]
+fn a_sealed_layer_answers_as_the_host_did() {
+    let dir = Dir::new("sealed");
+    dir.write("etc/app.conf", b"port = 1");
+    dir.write("etc/other", b"not read");
+    std::os::unix::fs::symlink("app.conf", dir.0.join("etc/link")).unwrap();
+    let look = |base: &mut HostBase| {
+        let tree = base.add_tree(&dir.0, Allow::All).unwrap();
+        let exists = base.exists(&dir.0.join("etc"));
+        let mut vfs = world(base, tree);
+        let listed = names(&mut vfs, base, "/etc");
+        let read = vfs.get_file(base, b"/etc/link").map_err(|_| ());
+        let absent = vfs.get_file(base, b"/nothing").map_err(|_| ());
+        (exists, listed, read, absent, base.inputs())
+    };
+    let mut base = HostBase::new();
+    let first = look(&mut base);
+    assert_eq!((first.0, &first.2), (true, &Ok(b"port = 1".to_vec())));
+    let contents = Dir::new("sealed-contents");
+    let record = base.record(&mut |sha256, image| {
+        let mut bytes = vec![0; image.size() as usize];
+        image.read(0, &mut bytes);
+        contents.write(&bloodhound_vfs::host::file_name(sha256), &bytes);
+        Ok(())
+    });
+    let record = record.unwrap();
+    std::fs::remove_dir_all(&dir.0).unwrap();
+    assert_eq!(look(&mut HostBase::sealed(record.clone(), &contents.0)), first);
+    for entry in std::fs::read_dir(&contents.0).unwrap() {
+        std::fs::write(entry.unwrap().path(), b"port = 2").unwrap();
+    }
+    assert_eq!(look(&mut HostBase::sealed(record, &contents.0)).2, Err(()), "other bytes are no answer");
+}
