@@ -64,7 +64,7 @@ struct Planner<'a> {
     checks: Vec<CheckSpec>,
     helpers: Vec<ServiceSpec>,
     /// Mounts that scripts need in services.
-    script_mounts: BTreeMap<NodeId, Vec<PathBuf>>,
+    script_mounts: BTreeMap<NodeId, Vec<(PathBuf, PathBuf)>>,
 }
 
 /// Why a run cannot be planned.
@@ -298,8 +298,8 @@ impl Planner<'_> {
         for mount in &service.mounts {
             mounts.push((mount.target.clone().into_bytes(), self.mount(mount)?));
         }
-        for dir in self.script_mounts.get(&id).into_iter().flatten() {
-            mounts.push((host::os_bytes(dir), self.bind(dir, true)?));
+        for (dir, place) in self.script_mounts.get(&id).into_iter().flatten() {
+            mounts.push((host::os_bytes(place), self.bind(dir, true)?));
         }
         mounts.sort_by_key(|(path, _)| path.iter().filter(|b| **b == b'/').count());
         let (uid, gid) = user_ids(service)?;

@@ -1,7 +1,7 @@
 //! Properties: how each is decided ([`Judge`]), and the checks that are made for them inside the simulation.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bloodhound_config::compose::Service;
 use bloodhound_config::config::{self, Check, PropertyKind};
@@ -117,10 +117,22 @@ impl Planner<'_> {
         Judge::Check(self.checks.len() - 1)
     }
 
-    /// A script on a node of its own (or of a service), with its directory mounted read-only at its own path.
+    /// Where a script's directory lies in the simulation: below `/bloodhound` as below the directory of bloodhound.yaml, so that a
+    /// finding can be replayed in a checkout that lies elsewhere; a directory outside of that one at its own path.
+    fn place_of(&self, dir: &Path) -> PathBuf {
+        let project = self.project.config.source.dir().canonicalize();
+        match project.ok().and_then(|project| dir.strip_prefix(project).ok().map(Path::to_owned)) {
+            Some(below) => Path::new("/bloodhound").join(below),
+            None => dir.to_owned(),
+        }
+    }
+
+    /// A script on a node of its own (or of a service), with its directory mounted read-only.
     fn script(&mut self, script: &Path, args: &[String], service: Option<&str>) -> Result<Action, Refusal> {
         let path = script.canonicalize().map_err(|e| Refusal::host(script.display(), &e))?;
         let dir = path.parent().unwrap_or(Path::new("/")).to_path_buf();
+        let place = self.place_of(&dir);
+        let path = place.join(path.file_name().unwrap_or_default());
         let argv: Vec<Vec<u8>> =
             std::iter::once(os_bytes(&path)).chain(args.iter().map(|a| a.clone().into_bytes())).collect();
         let envp = vec![
@@ -128,7 +140,15 @@ impl Planner<'_> {
             b"HOME=/root".to_vec(),
             b"LANG=C.UTF-8".to_vec(),
         ];
-        let program = Program { path: os_bytes(&path), argv, envp, cwd: os_bytes(&dir), uid: 0, gid: 0, groups: Vec::new() };
+        let program = Program {
+            path: os_bytes(&path),
+            argv,
+            envp,
+            cwd: os_bytes(&dir),
+            uid: 0,
+            gid: 0,
+            groups: Vec::new(),
+        };
         if let Some(service) = service {
             let id = *self
                 .ids
@@ -136,14 +156,14 @@ impl Planner<'_> {
                 .find(|(n, _)| *n == service || n.starts_with(&format!("{service}-")))
                 .ok_or_else(|| format!("{service}: no such service"))?
                 .1;
-            self.script_mounts.entry(id).or_default().push(dir);
+            self.script_mounts.entry(id).or_default().push((dir, place));
             return Ok(Action::Script { node: id, program });
         }
         let number = self.helpers.len() as u32;
         let node = NodeId(HELPERS + number);
         let root =
             host::host_root(self.base, &[]).map_err(|e| Refusal::host("the host's root directory", &e))?;
-        let mounts = vec![(host::os_bytes(&dir), self.bind(&dir, true)?)];
+        let mounts = vec![(os_bytes(&place), self.bind(&dir, true)?)];
         self.helpers.push(ServiceSpec {
             node,
             name: format!("check-{number}"),
