@@ -4,9 +4,11 @@
 //! the known ones), [`Located`] (a value that keeps its place). Neighbours: `tree` below, `config` and
 //! `compose` above. A decoder returns `None` after it has reported why, so that decoding goes on elsewhere.
 
+use std::path::PathBuf;
+
 use bloodhound_declare::Words;
 
-use crate::diagnostic::{Code, Diagnostic, Severity, listed, quoted};
+use crate::diagnostic::{Code, Diagnostic, Place, Severity, listed, quoted};
 use crate::scalar::{self, ParseError, Ppb};
 use crate::suggest::nearest;
 use crate::tree::{Entry, Node, ScalarKind, Source, Span, Spot, Value};
@@ -39,7 +41,10 @@ pub struct RangeNs {
 
 /// The file that is being decoded and what has been found wrong in it.
 pub(crate) struct Ctx {
+    /// The file; of several, the first one.
     pub(crate) source: Source,
+    /// The other files, in the order of their offsets.
+    pub(crate) more: Vec<Source>,
     pub(crate) diagnostics: Vec<Diagnostic>,
     /// Which declared keys (section, key) have been read, and whether they were written.
     #[cfg(test)]
@@ -50,10 +55,26 @@ impl Ctx {
     pub(crate) fn new(source: Source) -> Ctx {
         Ctx {
             source,
+            more: Vec::new(),
             diagnostics: Vec::new(),
             #[cfg(test)]
             reads: Default::default(),
         }
+    }
+
+    /// The file in which an offset lies.
+    pub(crate) fn file(&self, offset: usize) -> &Source {
+        self.more.iter().rev().find(|source| source.base <= offset).unwrap_or(&self.source)
+    }
+
+    /// The place of a span, in whichever file it is.
+    pub(crate) fn place(&self, span: Span) -> Place {
+        self.file(span.start).place(span)
+    }
+
+    /// A path of the user's, relative to the directory of the file in which it is written.
+    pub(crate) fn path(&self, span: Span, text: &str) -> PathBuf {
+        crate::config::resolve(&self.file(span.start).dir(), text)
     }
 
     pub(crate) fn report(
@@ -63,7 +84,7 @@ impl Ctx {
         span: Span,
         message: impl Into<String>,
     ) -> &mut Diagnostic {
-        let place = self.source.place(span);
+        let place = self.place(span);
         let index = self.diagnostics.len();
         self.diagnostics.push(Diagnostic::at(code, severity, place, message));
         &mut self.diagnostics[index]
@@ -78,7 +99,7 @@ impl Ctx {
     }
 
     pub(crate) fn located<T>(&self, value: T, span: Span) -> Located<T> {
-        Located { value, at: self.source.spot(span.start), span }
+        Located { value, at: self.file(span.start).spot(span.start), span }
     }
 
     pub(crate) fn wrong_type(&mut self, node: &Node, path: &str, expected: &str) {
@@ -404,21 +425,5 @@ impl<'n> Fields<'n> {
         decode: impl FnOnce(&mut Ctx, &'n Node, &str) -> Option<T>,
     ) -> Option<T> {
         decode(ctx, self.node(key)?, &self.path(key))
-    }
-
-    /// Decodes the value of a key that must be there.
-    pub(crate) fn require<T>(
-        &self,
-        ctx: &mut Ctx,
-        key: &str,
-        decode: impl FnOnce(&mut Ctx, &'n Node, &str) -> Option<T>,
-    ) -> Option<T> {
-        match self.node(key) {
-            Some(node) => decode(ctx, node, &self.path(key)),
-            None => {
-                ctx.missing(self, key);
-                None
-            }
-        }
     }
 }

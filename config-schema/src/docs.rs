@@ -171,13 +171,42 @@ fn docs_have_every_code() {
     }
 }
 
+const COMPOSE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/compose.md");
+
+/// The tables of docs/compose.md: every mapping with its keys.
+fn compose_tables() -> String {
+    use crate::compose::keys::{SECTIONS, Treatment};
+    let mut out = String::new();
+    for section in SECTIONS {
+        let title =
+            if section.path.is_empty() { "The top level".to_owned() } else { format!("`{}`", section.path) };
+        let _ = write!(out, "### {title}\n\n| key | treatment | |\n|---|---|---|\n");
+        for key in section.keys {
+            let (treatment, why) = match key.treatment {
+                Treatment::Works(how) => ("works", how),
+                Treatment::NoEffect(why) => ("has no effect here", why),
+                Treatment::Refused(why) => ("refused", why),
+            };
+            let _ = writeln!(out, "| `{}` | {treatment} | {why} |", key.name);
+        }
+        out.push('\n');
+    }
+    out.replace("|  |", "| |")
+}
+
 #[test]
 fn docs_have_every_compose_key() {
-    use crate::compose::keys as compose;
-    let manual = manual();
-    let start = manual.find("<!-- Compose -->").expect("the compose part");
-    let lists = [compose::SERVICE, compose::SERVICE_NO_EFFECT, compose::SERVICE_NOT_MODELLED];
-    for key in lists.into_iter().flatten() {
-        assert!(manual[start..].contains(&format!("`{key}`")), "{key}");
+    const MARK: &str = "<!-- keys: generated from config-schema/src/compose/keys.rs -->\n\n";
+    let manual = std::fs::read_to_string(COMPOSE).expect(COMPOSE);
+    let start = manual.find(MARK).expect("the mark of the tables") + MARK.len();
+    let wanted = format!("{}{}\n", &manual[..start], compose_tables().trim_end());
+    if manual == wanted {
+        return;
     }
+    if std::env::var_os("BLESS").is_some() {
+        let temporary = format!("{COMPOSE}.new");
+        std::fs::write(&temporary, wanted).expect("writable");
+        return std::fs::rename(&temporary, COMPOSE).expect("renamed");
+    }
+    panic!("docs/compose.md is out of date: BLESS=1 cargo test -p bloodhound-config docs");
 }

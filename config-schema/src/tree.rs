@@ -29,6 +29,12 @@ pub struct Span {
     pub end: usize,
 }
 
+impl Span {
+    fn shifted(self, base: usize) -> Span {
+        Span { start: self.start + base, end: self.end + base }
+    }
+}
+
 /// Line and column of something in a file, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Spot {
@@ -48,6 +54,11 @@ pub struct Source {
     /// The text, without a byte order mark.
     pub text: String,
     line_starts: Vec<usize>,
+    /// The offset of the first byte: where several files make one tree, each has a stretch of offsets of its own,
+    /// so that a span also says which file it is in.
+    pub(crate) base: usize,
+    /// The directory against which relative paths are resolved, if it is not the file's own.
+    pub(crate) directory: Option<PathBuf>,
 }
 
 impl Source {
@@ -56,7 +67,8 @@ impl Source {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text).to_owned();
         let mut line_starts = vec![0];
         line_starts.extend(text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1));
-        Source { path: path.to_owned(), name: path.display().to_string(), text, line_starts }
+        let name = path.display().to_string();
+        Source { path: path.to_owned(), name, text, line_starts, base: 0, directory: None }
     }
 
     /// Reads a file. The error says why it cannot be read.
@@ -85,15 +97,23 @@ impl Source {
 
     /// The directory against which relative paths in the file are resolved.
     pub fn dir(&self) -> PathBuf {
+        if let Some(directory) = &self.directory {
+            return directory.clone();
+        }
         match self.path.parent() {
             Some(dir) if !dir.as_os_str().is_empty() => dir.to_owned(),
             _ => PathBuf::from("."),
         }
     }
 
-    /// Line and column of a byte offset.
+    /// The text of a span, as it is written.
+    pub(crate) fn written(&self, span: Span) -> &str {
+        self.text.get(span.start.saturating_sub(self.base)..span.end.saturating_sub(self.base)).unwrap_or("")
+    }
+
+    /// Line and column of an offset.
     pub fn spot(&self, offset: usize) -> Spot {
-        let offset = self.floor(offset);
+        let offset = self.floor(offset.saturating_sub(self.base));
         let line = self.line_starts.partition_point(|start| *start <= offset).max(1);
         let column = self.text[self.line_starts[line - 1]..offset].chars().count() + 1;
         Spot { line: line as u32, column: column as u32 }
@@ -103,8 +123,8 @@ impl Source {
     pub fn place(&self, span: Span) -> Place {
         let spot = self.spot(span.start);
         let source_line = self.line(spot.line);
-        let start = self.floor(span.start);
-        let end = self.floor(span.end).max(start);
+        let start = self.floor(span.start.saturating_sub(self.base));
+        let end = self.floor(span.end.saturating_sub(self.base)).max(start);
         let marked = self.text[start..end].split(['\n', '\r']).next().unwrap_or("").trim_end();
         Place {
             file: self.name.clone(),
@@ -129,11 +149,6 @@ impl Source {
             offset -= 1;
         }
         offset
-    }
-
-    /// The byte offset of a line and column.
-    pub(crate) fn offset(&self, spot: Spot) -> usize {
-        self.span_at(spot.line as usize, spot.column as usize).start
     }
 
     /// The span of one character at a line and column (both from 1).
@@ -204,6 +219,19 @@ pub struct Entry {
 }
 
 impl Node {
+    /// Moves all offsets by `base`.
+    fn shift(&mut self, base: usize) {
+        self.span = self.span.shifted(base);
+        match &mut self.value {
+            Value::Scalar(_) => {}
+            Value::Seq(items) => items.iter_mut().for_each(|item| item.shift(base)),
+            Value::Map(entries) => entries.iter_mut().for_each(|entry| {
+                entry.key_span = entry.key_span.shifted(base);
+                entry.value.shift(base);
+            }),
+        }
+    }
+
     /// Whether the value is absent (`key:`, `~` or `null`).
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar(s) if s.kind == ScalarKind::Null)
@@ -234,7 +262,10 @@ pub fn parse(source: &Source) -> (Option<Node>, Vec<Diagnostic>) {
         match parsed {
             Ok(raw) => {
                 let mut convert = Convert { source, diagnostics, nodes: 0 };
-                let node = convert.node(raw);
+                let mut node = convert.node(raw);
+                if let Some(node) = node.as_mut().filter(|_| source.base > 0) {
+                    node.shift(source.base);
+                }
                 return (node, convert.diagnostics);
             }
             Err(error) => {
@@ -273,7 +304,7 @@ fn syntax_error(source: &Source, error: &serde_saphyr::Error) -> Diagnostic {
     let location = error.location().unwrap_or(Location::UNKNOWN);
     let span = span_of(location)
         .unwrap_or_else(|| source.span_at(location.line() as usize, location.column() as usize));
-    let place = source.place(span);
+    let place = source.place(span.shifted(source.base));
     if let serde_saphyr::Error::DuplicateMappingKey { key, .. } = error {
         let name = key.as_deref().map_or_else(|| "this key".to_owned(), quoted);
         let mut d = Diagnostic::at(
@@ -413,7 +444,7 @@ impl Convert<'_> {
         if self.nodes > MAX_NODES {
             if self.nodes == MAX_NODES + 1 {
                 let message = format!("the file expands to more than {MAX_NODES} values");
-                let place = self.source.place(span);
+                let place = self.source.place(span.shifted(self.source.base));
                 self.diagnostics.push(Diagnostic::at(Code::Limit, Severity::Error, place, message));
             }
             return None;
@@ -460,7 +491,7 @@ impl Convert<'_> {
         let text = match key.value {
             Value::Scalar(s) if s.kind != ScalarKind::Null => s.text,
             _ => {
-                let place = self.source.place(key_span);
+                let place = self.source.place(key_span.shifted(self.source.base));
                 let message = "a key must be a single word or text";
                 self.diagnostics.push(Diagnostic::at(Code::WrongType, Severity::Error, place, message));
                 return None;

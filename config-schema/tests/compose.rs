@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use bloodhound_config::compose::{Condition, MountSource, Restart, Rootfs, Service, Variables};
+use bloodhound_config::compose::{
+    Condition, HealthTest, HealthcheckSetting, MountSource, Restart, Rootfs, Service, Variables,
+};
 use bloodhound_config::tree::Source;
 use bloodhound_config::{Code, Compose, Diagnostic};
 
@@ -68,8 +70,8 @@ fn a_directory_with_all_kinds_of_files() {
             (&MountSource::Tmpfs { size: Some(64 << 20), mode: None }, "/tmp", false),
         ]
     );
-    let check = kv.healthcheck.as_ref().expect("a health check");
-    assert_eq!(check.test, ["/app/kv", "--healthcheck"]);
+    let check = kv.own_healthcheck().expect("a health check");
+    assert_eq!(check.test.argv(None), ["/app/kv", "--healthcheck"]);
     assert_eq!((check.interval_ns, check.retries, check.start_period_ns), (2 * SECOND, 5, 90 * SECOND));
 
     let lb = compose.service("lb").expect("lb");
@@ -107,25 +109,30 @@ fn substituted_values_take_the_type_that_is_asked_for() {
     assert_eq!(diagnostics, []);
     let service = &compose.services[0];
     assert_eq!((service.replicas, service.hostname.as_deref()), (2, Some("2")));
-    assert_eq!(service.healthcheck, None);
+    assert_eq!(service.healthcheck, HealthcheckSetting::Disabled);
 }
 
 #[test]
 fn a_variable_cannot_change_the_structure() {
     let text = "services:\n  s:\n    command: [x, $EVIL]\n    x-bloodhound: {rootfs: host}\n";
     let (compose, _) = decode(text, &[("EVIL", "a]\n    privileged: [true")]);
-    assert_eq!(compose.services[0].command, ["x", "a]\n    privileged: [true"]);
+    assert_eq!(compose.services[0].argv(), ["x", "a]\n    privileged: [true"]);
 }
 
 #[test]
 fn health_checks_in_all_forms() {
-    let test = |yaml: &str| one(&format!("    healthcheck: {{test: {yaml}}}\n")).healthcheck.map(|h| h.test);
+    let test = |yaml: &str| {
+        let service = one(&format!("    healthcheck: {{test: {yaml}}}\n"));
+        service.own_healthcheck().map(|h| h.test.argv(None))
+    };
     let shell = |line: &str| Some(vec!["/bin/sh".to_owned(), "-c".to_owned(), line.to_owned()]);
+    assert_eq!(HealthTest::Shell("x".into()).argv(Some(&["/bin/ash".into()])), ["/bin/ash", "x"]);
     assert_eq!(test("curl -f localhost || exit 1"), shell("curl -f localhost || exit 1"));
     assert_eq!(test("[CMD-SHELL, 'a | b']"), shell("a | b"));
     assert_eq!(test("[CMD, a, b]"), Some(vec!["a".to_owned(), "b".to_owned()]));
     assert_eq!(test("[NONE]"), None);
-    let check = one("    healthcheck: {test: [CMD, a]}\n").healthcheck.expect("a health check");
+    let service = one("    healthcheck: {test: [CMD, a]}\n");
+    let check = service.own_healthcheck().expect("a health check");
     assert_eq!(
         (check.interval_ns, check.timeout_ns, check.retries, check.start_period_ns, check.start_interval_ns),
         (30 * SECOND, 30 * SECOND, 3, 0, 5 * SECOND)
@@ -163,19 +170,58 @@ fn mounts_in_long_syntax() {
 }
 
 #[test]
-fn keys_without_effect_are_accepted_and_others_are_named() {
+fn keys_without_effect_are_accepted_silently() {
     let text = "version: '3'\nx-any: [1]\nservices:\n  s:\n    command: x\n    x-bloodhound: {rootfs: host}\n    \
                 ports: ['80:80']\n    expose: [80]\n    labels: {a: b}\n    logging: {driver: json-file}\n    \
-                x-other: 1\n    cap_add: [NET_ADMIN]\n    deploy: {resources: {limits: {cpus: '1'}}}\n";
-    let (_, diagnostics) = decode(text, &[]);
-    let said: Vec<_> = diagnostics.iter().map(|d| d.message.as_str()).collect();
+                x-other: 1\n    cap_add: [NET_ADMIN]\n    privileged: false\n    devices: []\n    \
+                deploy: {resources: {limits: {cpus: '1'}}}\n";
+    let (compose, diagnostics) = decode(text, &[]);
+    assert_eq!(diagnostics, []);
     assert_eq!(
-        said,
-        [
-            "`services.s.cap_add` is not modelled and has no effect",
-            "`services.s.deploy.resources` is not modelled and has no effect"
-        ]
+        (compose.services[0].cpus_milli, &*compose.services[0].cap_add),
+        (Some(1000), &["NET_ADMIN".into()][..])
     );
+}
+
+#[test]
+fn where_files_come_from() {
+    let text = "x-bloodhound: {rootfs: host, read: [/etc]}\nservices:\n  a: {image: 'redis:7', x-bloodhound: {rootfs: image}}\n  \
+                b: {command: x, x-bloodhound: {read: [/opt]}}\n  c: {image: x, command: x}\n";
+    let (compose, diagnostics) = decode(text, &[]);
+    assert_eq!(diagnostics, []);
+    let found: Vec<_> = compose.services.iter().map(|s| (&s.rootfs, &*s.read)).collect();
+    let etc = &["/etc".to_owned()][..];
+    assert_eq!(found, [(&Rootfs::Image, etc), (&Rootfs::Host, &["/opt".to_owned()]), (&Rootfs::Host, etc)]);
+    let (compose, diagnostics) = decode("services:\n  a: {image: 'redis:7'}\n  b: {build: ./b}\n", &[]);
+    assert_eq!(diagnostics, []);
+    assert!(compose.services.iter().all(|s| s.rootfs == Rootfs::Image && s.command.is_none()));
+    assert!(matches!(compose.services[0].healthcheck, HealthcheckSetting::Inherited(_)));
+}
+
+#[test]
+fn keys_of_a_container() {
+    let service = one(
+        "    init: true\n    stop_signal: int\n    stop_grace_period: 1m30s\n    group_add: [mail, 1000]\n    \
+         cap_add: [CAP_net_admin]\n    cap_drop: [ALL]\n    ulimits: {nofile: {soft: 1024, hard: -1}, nproc: 65535}\n    \
+         mem_limit: 512m\n    pids_limit: 100\n    shm_size: 128mb\n    sysctls: [net.core.somaxconn=1024]\n    \
+         extra_hosts: [\"a:10.0.0.1\", \"b=fd00::1\", \"h:host-gateway\"]\n    dns: 8.8.8.8\n    dns_search: [a.b]\n    \
+         domainname: x.y\n    read_only: true\n    pull_policy: every_3d\n    platform: linux/amd64\n",
+    );
+    assert_eq!((service.init, service.stop_signal.as_deref()), (Some(true), Some("SIGINT")));
+    assert_eq!(service.stop_grace_period_ns, Some(90 * SECOND));
+    assert_eq!(service.group_add, ["mail", "1000"]);
+    assert_eq!((&*service.cap_add, &*service.cap_drop), (&["NET_ADMIN".into()][..], &["ALL".into()][..]));
+    let limits: Vec<_> = service.ulimits.iter().map(|l| (l.name.as_str(), l.soft, l.hard)).collect();
+    assert_eq!(limits, [("nofile", Some(1024), None), ("nproc", Some(65535), Some(65535))]);
+    assert_eq!(
+        (service.mem_limit, service.pids_limit, service.shm_size),
+        (Some(512 << 20), Some(100), Some(128 << 20))
+    );
+    assert_eq!(service.sysctls, [("net.core.somaxconn".to_owned(), "1024".to_owned())]);
+    assert_eq!(service.extra_hosts.len(), 3);
+    assert_eq!(service.dns, ["8.8.8.8".parse::<std::net::IpAddr>().unwrap()]);
+    assert!(service.read_only);
+    assert_eq!(service.pull_policy, bloodhound_config::compose::PullPolicy::Older(3 * 24 * 60 * 60));
 }
 
 #[test]
@@ -207,7 +253,7 @@ fn the_environment_of_this_process_is_not_looked_at() {
     let text = "services:\n  s:\n    command: ['$PATH', '${HOME}']\n    x-bloodhound: {rootfs: host}\n    \
                 environment: [CARGO_MANIFEST_DIR]\n";
     let (compose, diagnostics) = decode(text, &[]);
-    assert_eq!(compose.services[0].command, ["", ""]);
+    assert_eq!(compose.services[0].argv(), ["", ""]);
     assert_eq!(compose.services[0].environment, []);
     assert_eq!(codes(&diagnostics), [Code::UnsetVariable; 3]);
 }

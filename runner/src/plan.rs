@@ -110,6 +110,7 @@ impl Plan {
             helpers: Vec::new(),
             script_mounts: BTreeMap::new(),
         };
+        planner.not_yet()?;
         planner.assign_addresses()?;
         let properties = planner.properties()?;
         let scenario = planner.scenario()?;
@@ -127,6 +128,25 @@ impl Plan {
 }
 
 impl Planner<'_> {
+    /// Refuses what is decoded and not carried out yet.
+    fn not_yet(&self) -> Result<(), Refusal> {
+        let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+        for service in &self.project.compose.services {
+            for mount in &service.mounts {
+                let MountSource::Volume(name) = &mount.source else { continue };
+                let user = *first.entry(name).or_insert(&service.name);
+                if user != service.name {
+                    let text = format!(
+                        "the volume {name} is used by {user} and {}: a volume shared by several services is not available yet; give each its own",
+                        service.name
+                    );
+                    return Err(text.into());
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Instances of a service in order.
     fn instances(&self) -> Vec<(&Service, String)> {
         let compose = &self.project.compose;
@@ -289,6 +309,13 @@ impl Planner<'_> {
                 host::host_root(self.base, &more)
                     .map_err(|e| Refusal::host("the host's root directory", &e))?
             }
+            Rootfs::Image => {
+                let what = service.image.as_ref().map_or("build", |image| image.value.as_str());
+                return Err(format!(
+                    "{what}: container images are not there yet: use x-bloodhound: {{rootfs: ...}}"
+                )
+                .into());
+            }
             Rootfs::Dir(dir) => self
                 .base
                 .add_tree(dir, Allow::All)
@@ -313,8 +340,8 @@ impl Planner<'_> {
             gid,
             groups: Vec::new(),
         };
-        let health = service.healthcheck.as_ref().filter(|h| !h.test.is_empty()).map(|h| Health {
-            program: program(&h.test),
+        let health = service.own_healthcheck().map(|h| Health {
+            program: program(&h.test.argv(None)),
             interval: if h.start_period_ns > 0 {
                 h.start_interval_ns.min(h.interval_ns)
             } else {
@@ -405,7 +432,7 @@ fn environment(service: &Service, name: &str, uid: u32) -> Vec<Vec<u8>> {
 /// The service's root directory on the host.
 fn root_of(service: &Service) -> PathBuf {
     match &service.rootfs {
-        Rootfs::Host => PathBuf::from("/"),
+        Rootfs::Host | Rootfs::Image => PathBuf::from("/"),
         Rootfs::Dir(dir) => dir.clone(),
     }
 }

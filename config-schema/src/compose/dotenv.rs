@@ -25,6 +25,17 @@ pub(crate) fn parse(source: &Source, known: &Variables) -> DotEnv {
     DotEnv { variables: parser.out, diagnostics: parser.diagnostics }
 }
 
+/// A file of the format `raw`: the value is the rest of the line, quotes and dollars included.
+pub(crate) fn raw(source: &Source) -> DotEnv {
+    let lines = source.text.lines().map(|line| line.trim_end_matches('\r'));
+    let lines = lines.filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with('#'));
+    let variable = |line: &str| match line.split_once('=') {
+        Some((name, value)) => (name.trim().to_owned(), Some(value.to_owned())),
+        None => (line.trim().to_owned(), None),
+    };
+    DotEnv { variables: lines.map(variable).collect(), diagnostics: Vec::new() }
+}
+
 struct Parser<'a> {
     source: &'a Source,
     at: usize,

@@ -205,8 +205,7 @@ fn one(ctx: &mut Ctx, scalar: &mut Scalar, span: Span, variables: &Variables) {
 
 /// Where an expression stands inside a value, as far as it is written there as such.
 fn find(ctx: &Ctx, span: Span, expression: &str) -> Span {
-    let written = ctx.source.text.get(span.start..span.end).unwrap_or("");
-    match written.find(expression) {
+    match ctx.file(span.start).written(span).find(expression) {
         Some(offset) => Span { start: span.start + offset, end: span.start + offset + expression.len() },
         None => span,
     }

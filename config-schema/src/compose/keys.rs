@@ -1,143 +1,654 @@
-//! The known keys of a compose file, by what they mean here.
+//! Every key of the compose specification, and what becomes of it here.
 //!
-//! Source: the compose specification. Each service key is in exactly one of the three lists: modelled, without
-//! effect in a simulation by its nature (accepted silently), or not modelled (accepted with a warning, as it
-//! may change what the service does). Keys that cannot be ignored are errors in the decoders.
+//! One declaration, [`SECTIONS`]: for each mapping of a compose file its keys, each with one of three treatments. It works; it has no
+//! effect in a simulation, and why; or it is refused, and why. From it come the messages about unknown and refused keys ([`open`]) and
+//! docs/compose.md; a test compares it with the specification's JSON schema.
+//!
+//! Names of mappings: `*` stands for a name of the user's, `[]` for an item of a list.
 
-pub(crate) const TOP: &[&str] =
-    &["name", "version", "services", "networks", "volumes", "configs", "secrets", "include", "models"];
+use crate::decode::Ctx;
+use crate::diagnostic::{Code, listed, quoted};
+use crate::suggest::nearest;
+use crate::tree::{Entry, Node, ScalarKind, Span, Value};
 
-pub(crate) const SERVICE: &[&str] = &[
-    "image",
-    "build",
-    "command",
-    "entrypoint",
-    "environment",
-    "env_file",
-    "networks",
-    "network_mode",
-    "volumes",
-    "tmpfs",
-    "depends_on",
-    "healthcheck",
-    "hostname",
-    "container_name",
-    "working_dir",
-    "user",
-    "restart",
-    "deploy",
-    "scale",
-    "profiles",
-    "extends",
-    "volumes_from",
-    "configs",
-    "secrets",
-    "x-bloodhound",
+/// What becomes of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Treatment {
+    /// It means what the specification says; or that with a restriction, in words.
+    Works(&'static str),
+    /// It is accepted and changes nothing, for this reason.
+    NoEffect(&'static str),
+    /// It cannot be used, for this reason. A value that asks for nothing (`false`, an empty list) is accepted.
+    Refused(&'static str),
+}
+
+/// A key of a mapping.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key {
+    pub(crate) name: &'static str,
+    pub(crate) treatment: Treatment,
+}
+
+/// A mapping of a compose file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Section {
+    pub(crate) path: &'static str,
+    pub(crate) keys: &'static [Key],
+}
+
+const fn works(name: &'static str) -> Key {
+    Key { name, treatment: Treatment::Works("") }
+}
+
+const fn partly(name: &'static str, how: &'static str) -> Key {
+    Key { name, treatment: Treatment::Works(how) }
+}
+
+const fn none(name: &'static str, why: &'static str) -> Key {
+    Key { name, treatment: Treatment::NoEffect(why) }
+}
+
+const fn refused(name: &'static str, why: &'static str) -> Key {
+    Key { name, treatment: Treatment::Refused(why) }
+}
+
+const LABELS: &str = "nobody looks at labels";
+const BUILDER: &str = "concerns the builder only";
+const SWARM: &str = "the simulation starts all containers at once and replaces none";
+const BLKIO: &str = "a simulated disk has no rate";
+const CPU: &str = "each simulated machine has one processor, and computation takes no time";
+const NO_GPU: &str = "a simulated machine has no graphics processor";
+const NO_DEVICE: &str = "a simulated machine has no devices of the host";
+const MODELS: &str = "a model is run outside of the containers, where the simulation has nothing";
+const WINDOWS: &str = "Windows containers are not simulated";
+const NO_MAC: &str = "the simulated network has no link layer";
+const WATCH: &str = "`docker compose watch` only: files do not change during a run";
+const HOOKS: &str = "commands run in a container after its start and before its stop are not there yet";
+
+const HOOK: &[Key] = &[
+    refused("command", HOOKS),
+    refused("user", HOOKS),
+    refused("privileged", HOOKS),
+    refused("working_dir", HOOKS),
+    refused("environment", HOOKS),
+];
+const RATE: &[Key] = &[none("path", BLKIO), none("rate", BLKIO)];
+const ROLL: &[Key] = &[
+    none("parallelism", SWARM),
+    none("delay", SWARM),
+    none("failure_action", SWARM),
+    none("monitor", SWARM),
+    none("max_failure_ratio", SWARM),
+    none("order", SWARM),
+];
+const RESOURCE_MOUNT: &[Key] = &[
+    works("source"),
+    works("target"),
+    partly("uid", "also with `file`, where an engine ignores it"),
+    partly("gid", "also with `file`, where an engine ignores it"),
+    partly("mode", "also with `file`, where an engine ignores it"),
+];
+const GPU: &[Key] = &[
+    refused("capabilities", NO_GPU),
+    refused("count", NO_GPU),
+    refused("device_ids", NO_GPU),
+    refused("driver", NO_GPU),
+    refused("options", NO_GPU),
 ];
 
-/// The simulated network has no outside, nobody looks at labels, and logs are always kept.
-pub(crate) const SERVICE_NO_EFFECT: &[&str] = &[
-    "ports",
-    "expose",
-    "labels",
-    "label_file",
-    "annotations",
-    "logging",
-    "attach",
-    "pull_policy",
-    "pull_refresh_after",
-    "platform",
-    "develop",
-    "stdin_open",
-    "stop_grace_period",
-    "stop_signal",
+/// Every mapping of a compose file.
+pub(crate) static SECTIONS: &[Section] = &[
+    Section {
+        path: "",
+        keys: &[
+            none("version", "the specification has no versions any more"),
+            works("name"),
+            works("include"),
+            works("services"),
+            refused("models", MODELS),
+            works("networks"),
+            works("volumes"),
+            works("secrets"),
+            works("configs"),
+        ],
+    },
+    Section { path: "include[]", keys: &[works("path"), works("env_file"), works("project_directory")] },
+    Section {
+        path: "services.*",
+        keys: &[
+            none("annotations", LABELS),
+            none("attach", "the output of all services is kept"),
+            none("blkio_config", BLKIO),
+            partly("build", "by an engine, `buildah` or `docker buildx`, where there is one"),
+            works("cap_add"),
+            works("cap_drop"),
+            none("cgroup", "a container sees its own control group only"),
+            none("cgroup_parent", "a container sees its own control group only"),
+            works("command"),
+            works("configs"),
+            partly("container_name", "a name in the network as well"),
+            none("cpu_count", CPU),
+            none("cpu_percent", CPU),
+            none("cpu_period", CPU),
+            none("cpu_quota", CPU),
+            none("cpu_rt_period", CPU),
+            none("cpu_rt_runtime", CPU),
+            none("cpu_shares", CPU),
+            none("cpus", CPU),
+            none("cpuset", CPU),
+            refused("credential_spec", WINDOWS),
+            works("depends_on"),
+            works("deploy"),
+            none("develop", WATCH),
+            none("device_cgroup_rules", NO_DEVICE),
+            refused("devices", NO_DEVICE),
+            works("dns"),
+            works("dns_opt"),
+            works("dns_search"),
+            works("domainname"),
+            works("entrypoint"),
+            works("env_file"),
+            works("environment"),
+            none("expose", "all ports can be reached within a network"),
+            works("extends"),
+            refused(
+                "external_links",
+                "containers that are not part of the project do not exist in the simulation",
+            ),
+            works("extra_hosts"),
+            refused("gpus", NO_GPU),
+            works("group_add"),
+            works("healthcheck"),
+            works("hostname"),
+            works("image"),
+            works("init"),
+            partly("ipc", "`service:NAME`, `private`, `shareable`; `host` is refused"),
+            refused("isolation", WINDOWS),
+            none("label_file", LABELS),
+            none("labels", LABELS),
+            works("links"),
+            none("logging", "the output of services is always kept"),
+            none("mac_address", NO_MAC),
+            partly("mem_limit", "seen in the control group's files"),
+            none("mem_reservation", "a simulated machine has its memory to itself"),
+            none("mem_swappiness", "a simulated machine never swaps"),
+            none("memswap_limit", "a simulated machine never swaps"),
+            refused("models", MODELS),
+            partly("network_mode", "`bridge`, `none`, `service:NAME`; `host` is refused"),
+            works("networks"),
+            none("oom_kill_disable", "memory runs out for a machine, not for a container"),
+            none("oom_score_adj", "memory runs out for a machine, not for a container"),
+            partly("pid", "`service:NAME`; `host` is refused"),
+            partly("pids_limit", "seen in the control group's files"),
+            partly("platform", "`linux/amd64` only"),
+            partly("ports", "the workload reaches them as `localhost:PORT`"),
+            refused("post_start", HOOKS),
+            refused("pre_stop", HOOKS),
+            partly("privileged", "all capabilities; there are no devices of the host"),
+            works("profiles"),
+            refused(
+                "provider",
+                "a service that is run outside of the containers does not exist in the simulation",
+            ),
+            works("pull_policy"),
+            works("pull_refresh_after"),
+            works("read_only"),
+            works("restart"),
+            none("runtime", "the application kernel takes the runtime's place"),
+            works("scale"),
+            works("secrets"),
+            none("security_opt", "the simulation has no security modules"),
+            works("shm_size"),
+            none("stdin_open", "the input of a service is empty"),
+            works("stop_grace_period"),
+            works("stop_signal"),
+            none("storage_opt", "a simulated disk has no size of its own"),
+            works("sysctls"),
+            works("tmpfs"),
+            none("tty", "the output of a service goes to a pipe"),
+            works("ulimits"),
+            refused("use_api_socket", "there is no engine in the simulation"),
+            works("user"),
+            none("userns_mode", "a container's user ids are the machine's"),
+            partly("uts", "`host` is refused"),
+            works("volumes"),
+            works("volumes_from"),
+            works("working_dir"),
+        ],
+    },
+    Section {
+        path: "services.*.build",
+        keys: &[
+            works("additional_contexts"),
+            works("args"),
+            works("cache_from"),
+            none("cache_to", BUILDER),
+            works("context"),
+            works("dockerfile"),
+            works("dockerfile_inline"),
+            none("entitlements", BUILDER),
+            works("extra_hosts"),
+            refused("isolation", WINDOWS),
+            works("labels"),
+            works("network"),
+            works("no_cache"),
+            none("no_cache_filter", BUILDER),
+            partly("platforms", "`linux/amd64` is built"),
+            none("privileged", BUILDER),
+            none("provenance", BUILDER),
+            works("pull"),
+            none("sbom", BUILDER),
+            works("secrets"),
+            works("shm_size"),
+            works("ssh"),
+            works("tags"),
+            works("target"),
+            none("ulimits", BUILDER),
+        ],
+    },
+    Section { path: "services.*.build.secrets[]", keys: RESOURCE_MOUNT },
+    Section { path: "services.*.build.ulimits.*", keys: &[none("hard", BUILDER), none("soft", BUILDER)] },
+    Section {
+        path: "services.*.blkio_config",
+        keys: &[
+            none("device_read_bps", BLKIO),
+            none("device_read_iops", BLKIO),
+            none("device_write_bps", BLKIO),
+            none("device_write_iops", BLKIO),
+            none("weight", BLKIO),
+            none("weight_device", BLKIO),
+        ],
+    },
+    Section { path: "services.*.blkio_config.device_read_bps[]", keys: RATE },
+    Section { path: "services.*.blkio_config.device_read_iops[]", keys: RATE },
+    Section { path: "services.*.blkio_config.device_write_bps[]", keys: RATE },
+    Section { path: "services.*.blkio_config.device_write_iops[]", keys: RATE },
+    Section {
+        path: "services.*.blkio_config.weight_device[]",
+        keys: &[none("path", BLKIO), none("weight", BLKIO)],
+    },
+    Section { path: "services.*.configs[]", keys: RESOURCE_MOUNT },
+    Section {
+        path: "services.*.credential_spec",
+        keys: &[refused("config", WINDOWS), refused("file", WINDOWS), refused("registry", WINDOWS)],
+    },
+    Section {
+        path: "services.*.depends_on.*",
+        keys: &[works("condition"), works("required"), works("restart")],
+    },
+    Section {
+        path: "services.*.deploy",
+        keys: &[
+            none("endpoint_mode", "a name stands for all replicas, as with `dnsrr`"),
+            none("labels", LABELS),
+            partly("mode", "`global` is one container; jobs are refused"),
+            none("placement", "each container has a machine of its own, unless it shares something"),
+            works("replicas"),
+            works("resources"),
+            works("restart_policy"),
+            none("rollback_config", SWARM),
+            none("update_config", SWARM),
+        ],
+    },
+    Section { path: "services.*.deploy.update_config", keys: ROLL },
+    Section { path: "services.*.deploy.rollback_config", keys: ROLL },
+    Section {
+        path: "services.*.deploy.resources",
+        keys: &[works("limits"), none("reservations", "a simulated machine has its resources to itself")],
+    },
+    Section {
+        path: "services.*.deploy.resources.limits",
+        keys: &[none("cpus", CPU), partly("memory", "as `mem_limit`"), partly("pids", "as `pids_limit`")],
+    },
+    Section {
+        path: "services.*.deploy.resources.reservations",
+        keys: &[
+            none("cpus", CPU),
+            refused("devices", NO_DEVICE),
+            none("generic_resources", "a simulated machine has its resources to itself"),
+            none("memory", "a simulated machine has its memory to itself"),
+        ],
+    },
+    Section { path: "services.*.deploy.resources.reservations.devices[]", keys: GPU },
+    Section {
+        path: "services.*.deploy.resources.reservations.generic_resources[]",
+        keys: &[none("discrete_resource_spec", SWARM)],
+    },
+    Section {
+        path: "services.*.deploy.resources.reservations.generic_resources[].discrete_resource_spec",
+        keys: &[none("kind", SWARM), none("value", SWARM)],
+    },
+    Section {
+        path: "services.*.deploy.restart_policy",
+        keys: &[
+            partly("condition", "if `restart` is not written"),
+            works("delay"),
+            works("max_attempts"),
+            works("window"),
+        ],
+    },
+    Section {
+        path: "services.*.deploy.placement",
+        keys: &[none("constraints", SWARM), none("max_replicas_per_node", SWARM), none("preferences", SWARM)],
+    },
+    Section { path: "services.*.deploy.placement.preferences[]", keys: &[none("spread", SWARM)] },
+    Section { path: "services.*.develop", keys: &[none("watch", WATCH)] },
+    Section {
+        path: "services.*.develop.watch[]",
+        keys: &[
+            none("action", WATCH),
+            none("exec", WATCH),
+            none("ignore", WATCH),
+            none("include", WATCH),
+            none("initial_sync", WATCH),
+            none("path", WATCH),
+            none("target", WATCH),
+        ],
+    },
+    Section {
+        path: "services.*.develop.watch[].exec",
+        keys: &[
+            none("command", WATCH),
+            none("environment", WATCH),
+            none("privileged", WATCH),
+            none("user", WATCH),
+            none("working_dir", WATCH),
+        ],
+    },
+    Section {
+        path: "services.*.devices[]",
+        keys: &[
+            refused("permissions", NO_DEVICE),
+            refused("source", NO_DEVICE),
+            refused("target", NO_DEVICE),
+        ],
+    },
+    Section { path: "services.*.env_file[]", keys: &[works("format"), works("path"), works("required")] },
+    Section { path: "services.*.extends", keys: &[works("file"), works("service")] },
+    Section { path: "services.*.gpus[]", keys: GPU },
+    Section {
+        path: "services.*.healthcheck",
+        keys: &[
+            works("disable"),
+            works("interval"),
+            works("retries"),
+            works("start_interval"),
+            works("start_period"),
+            works("test"),
+            works("timeout"),
+        ],
+    },
+    Section {
+        path: "services.*.logging",
+        keys: &[
+            none("driver", "the output of services is always kept"),
+            none("options", "the output of services is always kept"),
+        ],
+    },
+    Section {
+        path: "services.*.models.*",
+        keys: &[refused("endpoint_var", MODELS), refused("model_var", MODELS)],
+    },
+    Section {
+        path: "services.*.networks.*",
+        keys: &[
+            works("aliases"),
+            none("driver_opts", "concerns the host's side of a network"),
+            works("gw_priority"),
+            partly("interface_name", "checked; interfaces are named `eth0`, `eth1` and so on"),
+            works("ipv4_address"),
+            works("ipv6_address"),
+            none("link_local_ips", NO_MAC),
+            none("mac_address", NO_MAC),
+            works("priority"),
+        ],
+    },
+    Section {
+        path: "services.*.ports[]",
+        keys: &[
+            none("app_protocol", "ports carry any protocol"),
+            works("host_ip"),
+            none("mode", "there is no load balancer in front of a port"),
+            none("name", LABELS),
+            works("protocol"),
+            works("published"),
+            works("target"),
+        ],
+    },
+    Section { path: "services.*.post_start[]", keys: HOOK },
+    Section { path: "services.*.pre_stop[]", keys: HOOK },
+    Section {
+        path: "services.*.provider",
+        keys: &[
+            refused("options", "there is nothing outside of the containers"),
+            refused("type", "there is nothing outside of the containers"),
+        ],
+    },
+    Section { path: "services.*.secrets[]", keys: RESOURCE_MOUNT },
+    Section { path: "services.*.ulimits.*", keys: &[works("hard"), works("soft")] },
+    Section {
+        path: "services.*.volumes[]",
+        keys: &[
+            works("bind"),
+            none("consistency", "concerns the host's side of a mount"),
+            refused("image", "an image as a volume is not there yet"),
+            works("read_only"),
+            works("source"),
+            works("target"),
+            works("tmpfs"),
+            partly("type", "`bind`, `volume`, `tmpfs`"),
+            works("volume"),
+        ],
+    },
+    Section {
+        path: "services.*.volumes[].bind",
+        keys: &[
+            works("create_host_path"),
+            none("propagation", "nothing is mounted on the host during a run"),
+            none("recursive", "what is mounted below a bound directory is bound with it"),
+            none("selinux", "the simulation has no security modules"),
+        ],
+    },
+    Section {
+        path: "services.*.volumes[].volume",
+        keys: &[none("labels", LABELS), works("nocopy"), works("subpath")],
+    },
+    Section { path: "services.*.volumes[].tmpfs", keys: &[works("mode"), works("size")] },
+    Section {
+        path: "services.*.volumes[].image",
+        keys: &[refused("subpath", "an image as a volume is not there yet")],
+    },
+    Section {
+        path: "networks.*",
+        keys: &[
+            none("attachable", "nothing is attached from outside of the project"),
+            partly("driver", "every driver but `host` and `none` makes the same simulated network"),
+            none("driver_opts", "concerns the host's side of a network"),
+            none("enable_ipv4", "nodes always have an IPv4 address"),
+            works("enable_ipv6"),
+            partly("external", "made by the simulation: it has the services of the project only"),
+            works("internal"),
+            works("ipam"),
+            none("labels", LABELS),
+            none("name", "the name in the engine, which nothing in the simulation sees"),
+        ],
+    },
+    Section {
+        path: "networks.*.external",
+        keys: &[none("name", "the name in the engine, which nothing in the simulation sees")],
+    },
+    Section {
+        path: "networks.*.ipam",
+        keys: &[
+            works("config"),
+            none("driver", "addresses are given out in the order of the services"),
+            none("options", "addresses are given out in the order of the services"),
+        ],
+    },
+    Section {
+        path: "networks.*.ipam.config[]",
+        keys: &[works("aux_addresses"), works("gateway"), works("ip_range"), works("subnet")],
+    },
+    Section {
+        path: "volumes.*",
+        keys: &[
+            partly("driver", "`local` only"),
+            partly("driver_opts", "binds and `tmpfs`; other file systems are refused"),
+            partly("external", "made by the simulation, empty at first"),
+            none("labels", LABELS),
+            none("name", "the name in the engine, which nothing in the simulation sees"),
+        ],
+    },
+    Section {
+        path: "volumes.*.external",
+        keys: &[none("name", "the name in the engine, which nothing in the simulation sees")],
+    },
+    Section {
+        path: "secrets.*",
+        keys: &[
+            refused("driver", "a secret outside of these files is not known here"),
+            refused("driver_opts", "a secret outside of these files is not known here"),
+            works("environment"),
+            refused("external", "a secret outside of these files is not known here"),
+            works("file"),
+            none("labels", LABELS),
+            none("name", "the name in the engine, which nothing in the simulation sees"),
+            refused("template_driver", "a secret outside of these files is not known here"),
+        ],
+    },
+    Section {
+        path: "secrets.*.external",
+        keys: &[refused("name", "a secret outside of these files is not known here")],
+    },
+    Section {
+        path: "configs.*",
+        keys: &[
+            works("content"),
+            works("environment"),
+            refused("external", "a configuration outside of these files is not known here"),
+            works("file"),
+            none("labels", LABELS),
+            none("name", "the name in the engine, which nothing in the simulation sees"),
+            refused("template_driver", "a configuration outside of these files is not known here"),
+        ],
+    },
+    Section {
+        path: "configs.*.external",
+        keys: &[refused("name", "a configuration outside of these files is not known here")],
+    },
+    Section {
+        path: "models.*",
+        keys: &[
+            refused("context_size", MODELS),
+            refused("model", MODELS),
+            refused("name", MODELS),
+            refused("runtime_flags", MODELS),
+        ],
+    },
 ];
 
-pub(crate) const SERVICE_NOT_MODELLED: &[&str] = &[
-    "blkio_config",
-    "cap_add",
-    "cap_drop",
-    "cgroup",
-    "cgroup_parent",
-    "cpu_count",
-    "cpu_percent",
-    "cpu_period",
-    "cpu_quota",
-    "cpu_rt_period",
-    "cpu_rt_runtime",
-    "cpu_shares",
-    "cpus",
-    "cpuset",
-    "credential_spec",
-    "device_cgroup_rules",
-    "devices",
-    "dns",
-    "dns_opt",
-    "dns_search",
-    "domainname",
-    "external_links",
-    "extra_hosts",
-    "gpus",
-    "group_add",
-    "init",
-    "ipc",
-    "isolation",
-    "links",
-    "mac_address",
-    "mem_limit",
-    "mem_reservation",
-    "mem_swappiness",
-    "memswap_limit",
-    "models",
-    "oom_kill_disable",
-    "oom_score_adj",
-    "pid",
-    "pids_limit",
-    "post_start",
-    "pre_stop",
-    "privileged",
-    "provider",
-    "read_only",
-    "runtime",
-    "security_opt",
-    "shm_size",
-    "storage_opt",
-    "sysctls",
-    "tty",
-    "ulimits",
-    "use_api_socket",
-    "userns_mode",
-    "uts",
-];
+/// `x-bloodhound` of a service and of the top level, which is ours.
+pub(crate) static EXTENSION: &[&str] = &["rootfs", "read", "machine"];
 
-pub(crate) const EXTENSION: &[&str] = &["rootfs", "read"];
-pub(crate) const HEALTHCHECK: &[&str] =
-    &["test", "interval", "timeout", "retries", "start_period", "start_interval", "disable"];
-pub(crate) const DEPENDENCY: &[&str] = &["condition", "restart", "required"];
-pub(crate) const DEPLOY: &[&str] = &["replicas"];
-pub(crate) const DEPLOY_NO_EFFECT: &[&str] = &["labels", "update_config", "rollback_config", "endpoint_mode"];
-pub(crate) const DEPLOY_NOT_MODELLED: &[&str] = &["mode", "resources", "restart_policy", "placement"];
-pub(crate) const ENV_FILE: &[&str] = &["path", "required", "format"];
-pub(crate) const ATTACHMENT: &[&str] = &["aliases", "ipv4_address"];
-pub(crate) const ATTACHMENT_NOT_MODELLED: &[&str] = &[
-    "ipv6_address",
-    "link_local_ips",
-    "mac_address",
-    "driver_opts",
-    "priority",
-    "gw_priority",
-    "interface_name",
-];
-pub(crate) const MOUNT: &[&str] =
-    &["type", "source", "target", "read_only", "bind", "volume", "tmpfs", "consistency"];
-pub(crate) const MOUNT_BIND: &[&str] = &["propagation", "create_host_path", "selinux", "recursive"];
-pub(crate) const MOUNT_VOLUME: &[&str] = &["nocopy", "subpath", "labels"];
-pub(crate) const MOUNT_TMPFS: &[&str] = &["size", "mode"];
-pub(crate) const NETWORK: &[&str] = &["ipam"];
-pub(crate) const NETWORK_NO_EFFECT: &[&str] =
-    &["name", "driver", "attachable", "labels", "internal", "external"];
-pub(crate) const NETWORK_NOT_MODELLED: &[&str] = &["driver_opts", "enable_ipv4", "enable_ipv6"];
-pub(crate) const IPAM: &[&str] = &["driver", "config", "options"];
-pub(crate) const IPAM_CONFIG: &[&str] = &["subnet", "gateway", "ip_range", "aux_addresses"];
-pub(crate) const VOLUME_NO_EFFECT: &[&str] = &["name", "driver", "labels"];
-pub(crate) const VOLUME_NOT_MODELLED: &[&str] = &["driver_opts", "external"];
+fn section(path: &str) -> &'static Section {
+    SECTIONS.iter().find(|section| section.path == path).unwrap_or_else(|| panic!("{path} is declared"))
+}
+
+/// A mapping whose keys have been looked up in the table.
+pub(crate) struct Fields<'n> {
+    pub(crate) entries: &'n [Entry],
+    pub(crate) span: Span,
+    pub(crate) path: String,
+    section: &'static Section,
+}
+
+impl<'n> Fields<'n> {
+    /// The entry of a key; a key that is absent or nothing has none.
+    pub(crate) fn entry(&self, key: &str) -> Option<&'n Entry> {
+        let declared = self.section.keys.iter().any(|k| k.name == key);
+        assert!(declared || key.starts_with("x-"), "{key} is not declared in {}", self.section.path);
+        self.entries.iter().find(|entry| entry.key == key && !entry.value.is_null())
+    }
+
+    pub(crate) fn node(&self, key: &str) -> Option<&'n Node> {
+        self.entry(key).map(|entry| &entry.value)
+    }
+
+    /// The path of a key for messages.
+    pub(crate) fn path(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// Decodes the value of a key; `None` if it is absent or wrong.
+    pub(crate) fn get<T>(
+        &self,
+        ctx: &mut Ctx,
+        key: &str,
+        decode: impl FnOnce(&mut Ctx, &'n Node, &str) -> Option<T>,
+    ) -> Option<T> {
+        decode(ctx, self.node(key)?, &self.path(key))
+    }
+
+    /// Decodes the value of a key that must be there.
+    pub(crate) fn require<T>(
+        &self,
+        ctx: &mut Ctx,
+        key: &str,
+        decode: impl FnOnce(&mut Ctx, &'n Node, &str) -> Option<T>,
+    ) -> Option<T> {
+        match self.node(key) {
+            Some(node) => decode(ctx, node, &self.path(key)),
+            None => {
+                let span = self.entries.first().map_or(self.span, |entry| entry.key_span);
+                let within =
+                    if self.path.is_empty() { String::new() } else { format!(" in `{}`", self.path) };
+                ctx.error(Code::MissingKey, span, format!("the key `{key}` is missing{within}"))
+                    .label(format!("this mapping has no `{key}`"));
+                None
+            }
+        }
+    }
+}
+
+/// The entries of the mapping that the table has as `section`. Keys that are not known and keys that are refused are reported.
+pub(crate) fn open<'n>(ctx: &mut Ctx, node: &'n Node, path: &str, of: &str) -> Option<Fields<'n>> {
+    let entries = ctx.entries(node, path)?;
+    let section = section(of);
+    for entry in entries.iter().filter(|entry| !entry.key.starts_with("x-")) {
+        let name = entry.key.as_str();
+        match section.keys.iter().find(|key| key.name == name).map(|key| key.treatment) {
+            Some(Treatment::Refused(why)) if asks_for_something(&entry.value) => {
+                let shown = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+                ctx.error(Code::ComposeNotSupported, entry.key_span, format!("`{shown}` is not supported"))
+                    .help(format!(
+                        "{why}: remove the key, or reset it (`!reset null`) in an override file for tests"
+                    ));
+            }
+            Some(_) => {}
+            None => unknown(ctx, entry, path, section),
+        }
+    }
+    Some(Fields { entries, span: node.span, path: path.to_owned(), section })
+}
+
+/// `false`, an empty text, list or mapping is what a key means that is absent.
+fn asks_for_something(node: &Node) -> bool {
+    match &node.value {
+        Value::Scalar(s) if s.kind == ScalarKind::Null => false,
+        Value::Scalar(s) => !(s.text.is_empty() || s.text.eq_ignore_ascii_case("false")),
+        Value::Seq(items) => !items.is_empty(),
+        Value::Map(entries) => !entries.is_empty(),
+    }
+}
+
+fn unknown(ctx: &mut Ctx, entry: &Entry, path: &str, section: &Section) {
+    let all: Vec<&str> = section.keys.iter().map(|key| key.name).collect();
+    let help = match all.len() {
+        0..=16 => format!("known keys: {}", listed(&all, "and")),
+        _ => "see the compose specification for the keys of a service".to_owned(),
+    };
+    let within = if path.is_empty() { "at the top level".to_owned() } else { format!("in `{path}`") };
+    ctx.error(Code::UnknownKey, entry.key_span, format!("unknown key {} {within}", quoted(&entry.key)))
+        .help(help)
+        .suggest(nearest(&entry.key, &all));
+}

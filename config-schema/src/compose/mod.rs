@@ -1,32 +1,42 @@
 //! The compose file: services, networks, volumes, and the order in which services start.
 //!
-//! Key type: [`Compose`]; [`Compose::load`] reads, substitutes, decodes and checks. The subset is that of the
-//! compose specification which a simulation can mean something by; `keys` sorts every key of the
-//! specification, so that nothing is ignored without a word that could change what a service does.
+//! Key type: [`Compose`]; [`Compose::load`] reads, substitutes, decodes and checks. `keys` says of every
+//! key of the compose specification what becomes of it.
 
+mod build;
 mod dotenv;
+mod environment;
 mod interpolate;
 pub(crate) mod keys;
 mod mounts;
 mod network;
+mod ports;
+mod process;
 mod resolve;
+mod resources;
 mod service;
 mod shell;
 mod types;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub use interpolate::Variables;
-pub use network::overlap;
+pub use mounts::{Mount, MountSource, VolumesFrom};
+pub use network::{Network, overlap, overlap6};
+pub use process::{
+    HealthOverrides, HealthTest, Healthcheck, HealthcheckSetting, Hook, Restart, Ulimit, User,
+};
+pub use resources::{Content, Resource, ResourceMount, Volume};
 pub use types::{
-    Attachment, Compose, Condition, Dependency, Healthcheck, Mount, MountSource, Network, Restart, Rootfs,
-    Service, User, Volume,
+    Attachment, Build, BuildContext, Compose, Condition, Dependency, ExtraHost, Link, Namespace, NetworkMode,
+    Port, PullPolicy, Rootfs, Service,
 };
 
 use crate::decode::Ctx;
 use crate::diagnostic::{self, Code, Diagnostic, Severity, has_errors, listed, quoted};
-use crate::suggest::nearest;
 use crate::tree::{self, Entry, Node, Source};
+
+use self::service::{Extension, Inputs};
 
 impl Compose {
     /// Reads a compose file. `environment` is what `$NAME` stands for; variables of the file `.env` beside it
@@ -63,16 +73,25 @@ fn top(ctx: &mut Ctx, mut node: Node, environment: &Variables) -> Option<Compose
         return None;
     }
     let base = ctx.source.dir();
-    let mut inputs = Vec::new();
+    let mut inputs = Inputs::default();
     let variables = variables(ctx, &base, environment, &mut inputs);
     interpolate::tree(ctx, &mut node, &variables);
-    let fields = ctx.fields(&node, "", keys::TOP)?;
+    let fields = keys::open(ctx, &node, "", "")?;
     let name = fields.get(ctx, "name", Ctx::name);
     not_supported(ctx, &fields);
+    service::mistyped(ctx, fields.entries);
     let networks = fields.node("networks").map(|n| network::declared(ctx, n)).unwrap_or_default();
-    let volumes = fields.node("volumes").map(|n| network::volumes(ctx, n)).unwrap_or_default();
+    let volumes = fields.node("volumes").map(|n| resources::volumes(ctx, n)).unwrap_or_default();
+    let mut resource = |section| {
+        fields.node(section).map(|n| resources::declared(ctx, n, section, &variables)).unwrap_or_default()
+    };
+    let (secrets, configs) = (resource("secrets"), resource("configs"));
     let volume_names: Vec<String> = volumes.iter().map(|v| v.name.clone()).collect();
-    let around = service::Around { base: &base, variables: &variables, volumes: &volume_names };
+    let extension = fields
+        .node("x-bloodhound")
+        .and_then(|node| service::decode_extension(ctx, node, "x-bloodhound", &Extension::default()));
+    let extension = extension.unwrap_or_default();
+    let around = service::Around { variables: &variables, volumes: &volume_names, extension: &extension };
     let entries = fields.require(ctx, "services", Ctx::entries)?;
     let mut services = Vec::new();
     let mut left_out = Vec::new();
@@ -83,7 +102,10 @@ fn top(ctx: &mut Ctx, mut node: Node, environment: &Variables) -> Option<Compose
         if !active(ctx, entry, &variables) {
             left_out.push(entry.key.clone());
         } else if let Some(service) = service::service(ctx, entry, around, &mut inputs) {
-            services.push(service);
+            match service.replicas {
+                0 => left_out.push(service.name),
+                _ => services.push(service),
+            }
         }
     }
     if services.is_empty() && !has_errors(&ctx.diagnostics) {
@@ -94,19 +116,23 @@ fn top(ctx: &mut Ctx, mut node: Node, environment: &Variables) -> Option<Compose
     let directory = directory.as_deref().and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
     let mut compose = Compose {
         source: ctx.source.clone(),
+        more: ctx.more.clone(),
         name: name.or(directory).unwrap_or_else(|| "project".to_owned()),
         services,
         start_order: Vec::new(),
         networks,
         volumes,
-        inputs,
+        secrets,
+        configs,
+        inputs: inputs.files,
+        env_file_values: inputs.values,
     };
     resolve::resolve(ctx, &mut compose, &left_out);
     Some(compose)
 }
 
 /// The caller's variables, and those of `.env` that the caller does not have.
-fn variables(ctx: &mut Ctx, base: &Path, environment: &Variables, inputs: &mut Vec<PathBuf>) -> Variables {
+fn variables(ctx: &mut Ctx, base: &Path, environment: &Variables, inputs: &mut Inputs) -> Variables {
     let file = base.join(".env");
     let mut variables = Variables::new();
     if file.is_file() {
@@ -115,7 +141,7 @@ fn variables(ctx: &mut Ctx, base: &Path, environment: &Variables, inputs: &mut V
                 let parsed = dotenv::parse(&source, environment);
                 ctx.diagnostics.extend(parsed.diagnostics);
                 variables.extend(parsed.variables.into_iter().filter_map(|(k, v)| Some((k, v?))));
-                inputs.push(file);
+                inputs.files.push(file);
             }
             Err(diagnostic) => ctx.diagnostics.push(*diagnostic),
         }
@@ -124,15 +150,10 @@ fn variables(ctx: &mut Ctx, base: &Path, environment: &Variables, inputs: &mut V
     variables
 }
 
-fn not_supported(ctx: &mut Ctx, fields: &crate::decode::Fields<'_>) {
-    for key in ["include", "configs", "secrets", "models"] {
-        let Some(entry) = fields.entry(key).filter(|entry| !entry.value.is_null()) else { continue };
-        if key == "include" {
-            ctx.error(Code::ComposeNotSupported, entry.key_span, "`include` is not supported")
-                .help("write the services into this file");
-        } else {
-            ctx.warn(Code::ComposeKeyNotModelled, entry.key_span, format!("`{key}` has no effect"));
-        }
+fn not_supported(ctx: &mut Ctx, fields: &keys::Fields<'_>) {
+    if let Some(entry) = fields.entry("include") {
+        ctx.error(Code::ComposeNotSupported, entry.key_span, "`include` is not supported")
+            .help("write the services into this file");
     }
 }
 
@@ -162,33 +183,4 @@ fn active(ctx: &mut Ctx, entry: &Entry, variables: &Variables) -> bool {
     ctx.warn(Code::NothingToDo, profiles.key_span, message)
         .help(format!("set COMPOSE_PROFILES to {}", listed(&names, "or")));
     false
-}
-
-/// The three lists that a mapping's keys are sorted into: modelled, without effect, not modelled.
-type Graded<'k> = (&'k [&'static str], &'k [&'static str], &'k [&'static str]);
-
-/// The entries of a mapping: keys that are not modelled are warned about by name, unknown ones are errors.
-fn graded_fields<'n>(ctx: &mut Ctx, node: &'n Node, path: &str, known: Graded<'_>) -> Option<&'n [Entry]> {
-    let entries = ctx.entries(node, path)?;
-    let (modelled, no_effect, not_modelled) = known;
-    for entry in entries {
-        let key = entry.key.as_str();
-        if modelled.contains(&key) || no_effect.contains(&key) || key.starts_with("x-") {
-            continue;
-        }
-        if not_modelled.contains(&key) {
-            let message = format!("`{path}.{key}` is not modelled and has no effect");
-            ctx.warn(Code::ComposeKeyNotModelled, entry.key_span, message);
-            continue;
-        }
-        let all: Vec<&str> = modelled.iter().chain(no_effect).chain(not_modelled).copied().collect();
-        let help = match all.len() {
-            0..=16 => format!("known keys: {}", listed(&all, "and")),
-            _ => "see the compose specification for the keys of a service".to_owned(),
-        };
-        ctx.error(Code::UnknownKey, entry.key_span, format!("unknown key {} in `{path}`", quoted(key)))
-            .help(help)
-            .suggest(nearest(key, &all));
-    }
-    Some(entries)
 }

@@ -1,23 +1,65 @@
-//! `volumes` and `tmpfs` of a service.
+//! `volumes`, `tmpfs` and `volumes_from` of a service.
 //!
-//! Key functions: [`volumes`], [`tmpfs`]. Short syntax `[source:]target[:mode]` and long syntax; sources that
+//! Key types: [`Mount`], [`MountSource`]; key functions: [`volumes`], [`tmpfs`]. Short syntax `[source:]target[:mode]` and long syntax; sources that
 //! begin with `.`, `/` or `~` are paths of this machine, other words are named volumes.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::decode::Ctx;
+use crate::decode::{Ctx, Located};
 use crate::diagnostic::{Code, quoted};
 use crate::scalar;
 use crate::tree::{Node, Span, Value};
 
 use super::interpolate::Variables;
 use super::keys;
-use super::types::{Mount, MountSource};
+
+/// Something mounted into a service's file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// What is mounted.
+    pub source: MountSource,
+    /// Where, an absolute path.
+    pub target: String,
+    /// Whether it cannot be written.
+    pub read_only: bool,
+    /// With a volume: whether what the image has at the target is left out of an empty volume.
+    pub nocopy: bool,
+    /// With a volume: the directory of the volume that is mounted, a relative path; `None`: all of it.
+    pub subpath: Option<String>,
+    /// Where it is written in the file.
+    pub at: Span,
+}
+
+/// What is mounted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MountSource {
+    /// A file or directory of this machine; its content is copied on write, this machine's stays as it is.
+    Bind(PathBuf),
+    /// A named volume, empty at first, shared by all services that name it.
+    Volume(String),
+    /// A volume of its own, empty at first.
+    Anonymous,
+    /// A file system in memory that is lost when the node crashes.
+    Tmpfs {
+        /// Largest size in bytes.
+        size: Option<u64>,
+        /// Permissions of its root.
+        mode: Option<u32>,
+    },
+}
+
+/// Another service whose mounts a service has as well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumesFrom {
+    /// The other service.
+    pub service: Located<String>,
+    /// Whether they cannot be written.
+    pub read_only: bool,
+}
 
 /// What the decoders of mounts need to know.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
-    pub(super) base: &'a Path,
     pub(super) variables: &'a Variables,
     /// Names of the declared volumes.
     pub(super) declared: &'a [String],
@@ -45,22 +87,59 @@ pub(super) fn tmpfs(ctx: &mut Ctx, node: &Node, path: &str, mounts: &mut Vec<Mou
     };
     for item in items {
         let Some(text) = ctx.name(item, path) else { continue };
+        let mut read_only = false;
         let (target, options) = text.split_once(':').unwrap_or((&text, ""));
         let mut size = None;
         let mut mode = None;
         for option in options.split(',').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
                 Some(("size", value)) => size = bytes(ctx, value, item.span, path),
-                Some(("mode", value)) => mode = u32::from_str_radix(value, 8).ok(),
+                Some(("mode", value)) => mode = octal(ctx, value, item.span, path),
+                None if option == "ro" => read_only = true,
+                // The rest of mount(8)'s options changes nothing here: `exec`, `nosuid`, `uid=0` and the like.
                 _ => {}
             }
         }
         if let Some(target) = target_path(ctx, target, item.span) {
-            let at = ctx.source.spot(item.span.start);
             let source = MountSource::Tmpfs { size, mode };
-            add(ctx, mounts, Mount { source, target, read_only: false, at }, item.span);
+            add(ctx, mounts, Mount { read_only, ..Mount::new(source, target, item.span) }, item.span);
         }
     }
+}
+
+impl Mount {
+    fn new(source: MountSource, target: String, at: Span) -> Mount {
+        Mount { source, target, read_only: false, nocopy: false, subpath: None, at }
+    }
+}
+
+/// Permissions as chmod(1) takes them.
+pub(super) fn octal(ctx: &mut Ctx, text: &str, span: Span, path: &str) -> Option<u32> {
+    let mode = u32::from_str_radix(text.trim_start_matches("0o"), 8).ok().filter(|m| *m <= 0o7777);
+    if mode.is_none() {
+        ctx.error(Code::Malformed, span, format!("`{path}` must be an octal number such as 1777"));
+    }
+    mode
+}
+
+/// `volumes_from`: names of services, with `:ro` or `:rw`.
+pub(super) fn volumes_from(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<VolumesFrom>> {
+    let mut out = Vec::new();
+    for item in ctx.list(node, path)? {
+        let Some(text) = ctx.name(item, path) else { continue };
+        if text.starts_with("container:") {
+            ctx.error(Code::ComposeNotSupported, item.span, format!("{} is outside of this file", quoted(&text)))
+                .help("name a service of this file: containers that are not part of it do not exist in the simulation");
+            continue;
+        }
+        let (name, mode) = text.split_once(':').unwrap_or((&text, "rw"));
+        if !matches!(mode, "ro" | "rw") {
+            ctx.error(Code::UnknownValue, item.span, format!("unknown mount option {}", quoted(mode)))
+                .help("write `ro` or `rw`");
+        }
+        out.push(VolumesFrom { service: ctx.located(name.to_owned(), item.span), read_only: mode == "ro" });
+    }
+    Some(out)
 }
 
 fn add(ctx: &mut Ctx, mounts: &mut Vec<Mount>, mount: Mount, span: Span) {
@@ -85,12 +164,14 @@ fn short(ctx: &mut Ctx, text: &str, span: Span, around: Around<'_>) -> Option<Mo
         }
     };
     let mut read_only = false;
+    let mut nocopy = false;
     for option in mode.split(',').filter(|option| !option.is_empty()) {
         match option {
             "ro" => read_only = true,
             // Labels, propagation and caching concern the host only.
-            "rw" | "z" | "Z" | "cached" | "delegated" | "consistent" | "nocopy" | "rprivate" | "private"
-            | "rshared" | "shared" | "rslave" | "slave" => {}
+            "rw" | "z" | "Z" | "cached" | "delegated" | "consistent" | "rprivate" | "private" | "rshared"
+            | "shared" | "rslave" | "slave" | "U" => {}
+            "nocopy" => nocopy = true,
             _ => {
                 let message = format!("unknown mount option {}", quoted(option));
                 ctx.error(Code::UnknownValue, span, message).help("write `ro` or `rw`");
@@ -107,7 +188,7 @@ fn short(ctx: &mut Ctx, text: &str, span: Span, around: Around<'_>) -> Option<Mo
         path if path.starts_with(['.', '/', '~']) => bind(ctx, path, span, read_only, around)?,
         name => named(ctx, name, span, around)?,
     };
-    Some(Mount { source, target, read_only, at: ctx.source.spot(span.start) })
+    Some(Mount { read_only, nocopy, ..Mount::new(source, target, span) })
 }
 
 fn long(ctx: &mut Ctx, node: &Node, path: &str, around: Around<'_>) -> Option<Mount> {
@@ -117,7 +198,7 @@ fn long(ctx: &mut Ctx, node: &Node, path: &str, around: Around<'_>) -> Option<Mo
         Volume,
         Tmpfs,
     }
-    let fields = ctx.fields(node, path, keys::MOUNT)?;
+    let fields = keys::open(ctx, node, path, "services.*.volumes[]")?;
     let types = [("bind", Type::Bind), ("volume", Type::Volume), ("tmpfs", Type::Tmpfs)];
     let kind = fields.require(ctx, "type", |c, n, p| c.choice(n, p, &types));
     let read_only = fields.get(ctx, "read_only", Ctx::bool).unwrap_or(false);
@@ -125,28 +206,23 @@ fn long(ctx: &mut Ctx, node: &Node, path: &str, around: Around<'_>) -> Option<Mo
         let text = c.name(n, p)?;
         target_path(c, &text, n.span)
     });
-    fields.get(ctx, "bind", |c, n, p| c.fields(n, p, keys::MOUNT_BIND).map(|_| ()));
-    fields.get(ctx, "volume", |c, n, p| c.fields(n, p, keys::MOUNT_VOLUME).map(|_| ()));
+    let create = fields.get(ctx, "bind", |c, n, p| {
+        keys::open(c, n, p, "services.*.volumes[].bind")?.get(c, "create_host_path", Ctx::bool)
+    });
+    let (nocopy, subpath) = fields.get(ctx, "volume", volume_options).unwrap_or_default();
     let options = fields.get(ctx, "tmpfs", |c, n, p| {
-        let fields = c.fields(n, p, keys::MOUNT_TMPFS)?;
-        let size = fields.get(c, "size", |c, n, p| {
-            let text = c.text(n, p)?;
-            bytes(c, &text, n.span, p)
-        });
+        let fields = keys::open(c, n, p, "services.*.volumes[].tmpfs")?;
+        let size = fields.get(c, "size", size);
         let mode = fields.get(c, "mode", |c, n, p| {
             let text = c.text(n, p)?;
-            let mode = u32::from_str_radix(text.trim_start_matches("0o"), 8).ok().filter(|m| *m <= 0o7777);
-            if mode.is_none() {
-                c.error(Code::Malformed, n.span, format!("`{p}` must be an octal number such as 1777"));
-            }
-            mode
+            octal(c, &text, n.span, p)
         });
         Some((size, mode))
     });
     let source = match kind? {
         Type::Bind => fields.require(ctx, "source", |c, n, p| {
             let text = c.name(n, p)?;
-            bind(c, &text, n.span, read_only, around)
+            bind(c, &text, n.span, read_only || create == Some(false), around)
         })?,
         Type::Volume => match fields.node("source") {
             None => MountSource::Anonymous,
@@ -160,7 +236,22 @@ fn long(ctx: &mut Ctx, node: &Node, path: &str, around: Around<'_>) -> Option<Mo
             MountSource::Tmpfs { size, mode }
         }
     };
-    Some(Mount { source, target: target?, read_only, at: ctx.source.spot(node.span.start) })
+    Some(Mount { source, target: target?, read_only, nocopy, subpath, at: node.span })
+}
+
+/// `volume:` of a mount: `nocopy` and `subpath`.
+fn volume_options(ctx: &mut Ctx, node: &Node, path: &str) -> Option<(bool, Option<String>)> {
+    let fields = keys::open(ctx, node, path, "services.*.volumes[].volume")?;
+    let nocopy = fields.get(ctx, "nocopy", Ctx::bool).unwrap_or(false);
+    let subpath = fields.get(ctx, "subpath", |c, n, p| {
+        let text = c.name(n, p)?;
+        if text.starts_with('/') || text.split('/').any(|part| part == "..") {
+            c.error(Code::Malformed, n.span, format!("`{p}` must be a relative path below the volume"));
+            return None;
+        }
+        Some(text)
+    });
+    Some((nocopy, subpath))
 }
 
 fn target_path(ctx: &mut Ctx, text: &str, span: Span) -> Option<String> {
@@ -185,7 +276,7 @@ fn bind(ctx: &mut Ctx, text: &str, span: Span, read_only: bool, around: Around<'
                 return None;
             }
         },
-        _ => crate::config::resolve(around.base, text),
+        _ => ctx.path(span, text),
     };
     if !path.exists() {
         let shown = path.display();
@@ -211,16 +302,23 @@ fn named(ctx: &mut Ctx, name: &str, span: Span, around: Around<'_>) -> Option<Mo
     None
 }
 
+/// A size as a value of its own.
+pub(super) fn size(ctx: &mut Ctx, node: &Node, path: &str) -> Option<u64> {
+    let text = ctx.text(node, path)?;
+    bytes(ctx, &text, node.span, path)
+}
+
 /// A number of bytes with an optional unit: `64m`, `1gb`, `4096`.
-fn bytes(ctx: &mut Ctx, text: &str, span: Span, path: &str) -> Option<u64> {
-    let lower = text.to_ascii_lowercase();
+pub(super) fn bytes(ctx: &mut Ctx, text: &str, span: Span, path: &str) -> Option<u64> {
+    let lower = text.trim().to_ascii_lowercase();
     let split = lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len());
     let (digits, unit) = lower.split_at(split);
-    let shift = match unit {
+    let shift = match unit.trim_start() {
         "" | "b" => Some(0),
-        "k" | "kb" => Some(10),
-        "m" | "mb" => Some(20),
-        "g" | "gb" => Some(30),
+        "k" | "kb" | "kib" => Some(10),
+        "m" | "mb" | "mib" => Some(20),
+        "g" | "gb" | "gib" => Some(30),
+        "t" | "tb" | "tib" => Some(40),
         _ => None,
     };
     let size = scalar::integer(digits).ok().zip(shift).and_then(|(n, shift)| n.checked_mul(1 << shift));

@@ -3,14 +3,18 @@
 //! Key function: [`resolve`]. The order is that of the file, moved only as far as dependencies demand.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
-use crate::decode::Ctx;
+use crate::decode::{Ctx, Located};
 use crate::diagnostic::{Code, quoted};
 use crate::suggest::nearest;
-use crate::tree::{Span, Spot};
+use crate::tree::Span;
 
-use super::network::{contains, overlap};
-use super::types::{Attachment, Compose, Condition, MountSource, Network};
+use super::mounts::MountSource;
+use super::network::{Network, contains, contains6, overlap, overlap6};
+use super::process::HealthcheckSetting;
+use super::resources::all_declared;
+use super::types::{Attachment, Compose, Condition, Dependency, Namespace, NetworkMode, Rootfs};
 
 /// Completes and checks a decoded file. `left_out` are services whose profile is not active.
 pub(super) fn resolve(ctx: &mut Ctx, compose: &mut Compose, left_out: &[String]) {
@@ -18,72 +22,124 @@ pub(super) fn resolve(ctx: &mut Ctx, compose: &mut Compose, left_out: &[String])
     subnets(ctx, compose);
     addresses(ctx, compose);
     instances(ctx, compose);
+    implied(compose);
     dependencies(ctx, compose, left_out);
+    shared(ctx, compose);
     order(ctx, compose);
-    volumes(ctx, compose);
+    volumes(compose);
+    resources(ctx, compose);
 }
 
-/// A volume of several nodes would be memory shared between machines, which is not modelled.
-fn volumes(ctx: &mut Ctx, compose: &Compose) {
-    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+/// Volumes that are a directory of this machine, or memory, are mounted as such.
+fn volumes(compose: &mut Compose) {
+    let backing: BTreeMap<String, MountSource> =
+        compose.volumes.iter().filter_map(|v| Some((v.name.clone(), v.backing.clone()?))).collect();
+    for mount in compose.services.iter_mut().flat_map(|service| &mut service.mounts) {
+        if let MountSource::Volume(name) = &mount.source
+            && let Some(source) = backing.get(name)
+        {
+            mount.source = source.clone();
+        }
+    }
+}
+
+/// Secrets and configurations that services name are declared.
+fn resources(ctx: &mut Ctx, compose: &Compose) {
+    let names = |list: &[super::Resource]| list.iter().map(|r| r.name.clone()).collect::<Vec<_>>();
+    let (secrets, configs) = (names(&compose.secrets), names(&compose.configs));
     for service in &compose.services {
-        for mount in &service.mounts {
-            let MountSource::Volume(name) = &mount.source else { continue };
-            let user = *first.entry(name).or_insert(&service.name);
-            if user != service.name {
-                let span = span_at(ctx, mount.at, name.len());
-                let (name, who) = (quoted(name), format!("{} and {}", quoted(user), quoted(&service.name)));
-                ctx.error(Code::ComposeNotSupported, span, format!("the volume {name} is used by {who}"))
-                    .help("a volume shared by several services is not available yet; give each its own");
+        all_declared(ctx, &service.secrets, &secrets, "secrets");
+        all_declared(ctx, &service.configs, &configs, "configs");
+        if let Some(build) = &service.build {
+            all_declared(ctx, &build.secrets, &secrets, "secrets");
+        }
+    }
+}
+
+/// What a service shares with another one, or links to, is there when it starts: the specification has it depend on them.
+fn implied(compose: &mut Compose) {
+    for service in &mut compose.services {
+        let mut others: Vec<Located<String>> =
+            service.links.iter().map(|link| link.service.clone()).collect();
+        others.extend(service.volumes_from.iter().map(|from| from.service.clone()));
+        if let NetworkMode::Service(name) = &service.network_mode {
+            others.push(name.clone());
+        }
+        for namespace in [&service.pid, &service.ipc] {
+            if let Namespace::Service(name) = namespace {
+                others.push(name.clone());
             }
+        }
+        for other in others {
+            if service.depends_on.iter().all(|d| d.service.value != other.value) {
+                let condition = Condition::Started;
+                service.depends_on.push(Dependency {
+                    service: other,
+                    condition,
+                    restart: false,
+                    required: true,
+                });
+            }
+        }
+    }
+}
+
+/// Who shares a network with another service has none of its own.
+fn shared(ctx: &mut Ctx, compose: &Compose) {
+    for service in &compose.services {
+        let NetworkMode::Service(other) = &service.network_mode else { continue };
+        let wrong = [("ports", !service.ports.is_empty()), ("links", !service.links.is_empty())];
+        for (key, _) in wrong.into_iter().filter(|(_, there)| *there) {
+            let message = format!("`{key}` and `network_mode: service:{}` exclude each other", other.value);
+            ctx.error(Code::Conflict, other.span, message)
+                .help(format!("the network is that of {}: write `{key}` there", quoted(&other.value)));
+        }
+        if service.replicas > 1 || compose.service(&other.value).is_some_and(|s| s.replicas > 1) {
+            ctx.error(Code::Conflict, other.span, "a network cannot be shared between replicas")
+                .help("give both services one container");
         }
     }
 }
 
 /// Every service without networks is in `default`; every network that is named is declared.
 fn attach(ctx: &mut Ctx, compose: &mut Compose) {
-    let top = Spot { line: 1, column: 1 };
     let names: Vec<String> = compose.networks.iter().map(|n| n.name.clone()).collect();
-    let mut default_used = false;
+    let mut default_used = None;
     for service in &mut compose.services {
-        if service.networks.is_empty() {
-            let network = "default".to_owned();
-            service.networks.push(Attachment { network, aliases: Vec::new(), ipv4: None, at: service.at });
+        if service.networks.is_empty() && service.network_mode == NetworkMode::Networks {
+            service.networks.push(Attachment::new("default".to_owned(), service.at));
         }
         for attachment in &service.networks {
             if names.contains(&attachment.network) {
                 continue;
             }
             if attachment.network == "default" {
-                default_used = true;
+                default_used.get_or_insert(attachment.at);
                 continue;
             }
-            let span = span_at(ctx, attachment.at, attachment.network.len());
+            let span = attachment.at;
             let message = format!("the network {} is not declared", quoted(&attachment.network));
             ctx.error(Code::UnknownResource, span, message)
                 .help("declare it under the top-level key `networks`")
                 .suggest(nearest(&attachment.network, &names));
         }
     }
-    if default_used {
-        compose.networks.push(Network { name: "default".to_owned(), subnet: None, gateway: None, at: top });
+    if let Some(at) = default_used {
+        compose.networks.push(Network::new("default".to_owned(), at));
     }
-}
-
-fn span_at(ctx: &Ctx, at: Spot, length: usize) -> Span {
-    let start = ctx.source.offset(at);
-    Span { start, end: start + length }
 }
 
 /// No address belongs to two networks.
 fn subnets(ctx: &mut Ctx, compose: &Compose) {
     for (index, network) in compose.networks.iter().enumerate() {
-        let Some(own) = network.subnet else { continue };
         let earlier = &compose.networks[..index];
-        let same = earlier.iter().find(|other| other.subnet.is_some_and(|subnet| overlap(subnet, own)));
-        let Some(other) = same else { continue };
-        let span = span_at(ctx, network.at, network.name.len());
-        let place = ctx.source.place(span_at(ctx, other.at, other.name.len()));
+        let both = |other: &&Network| {
+            other.subnet.zip(network.subnet).is_some_and(|(a, b)| overlap(a, b))
+                || other.subnet6.zip(network.subnet6).is_some_and(|(a, b)| overlap6(a, b))
+        };
+        let Some(other) = earlier.iter().find(both) else { continue };
+        let span = network.at;
+        let place = ctx.place(other.at);
         let names = (quoted(&network.name), quoted(&other.name));
         ctx.error(Code::Conflict, span, format!("the subnets of {} and {} overlap", names.0, names.1))
             .relate(place, "the other network")
@@ -93,51 +149,72 @@ fn subnets(ctx: &mut Ctx, compose: &Compose) {
 
 /// Fixed addresses are in their network's subnet, and no two services have the same one.
 fn addresses(ctx: &mut Ctx, compose: &Compose) {
-    let mut taken: BTreeMap<(&str, std::net::Ipv4Addr), Spot> = BTreeMap::new();
+    let mut taken: BTreeMap<(&str, IpAddr), Span> = BTreeMap::new();
     for service in &compose.services {
         for attachment in &service.networks {
-            let Some(ip) = attachment.ipv4 else { continue };
-            let span = span_at(ctx, attachment.at, attachment.network.len());
             let network = compose.networks.iter().find(|n| n.name == attachment.network);
-            match network.map(|n| (n.subnet, n.gateway)) {
-                Some((Some(subnet), _)) if !contains(subnet, ip) => {
-                    let (net, prefix) = subnet;
-                    let message = format!("{ip} is not in the network's subnet {net}/{prefix}");
-                    ctx.error(Code::OutOfRange, span, message);
+            let given = [attachment.ipv4.map(IpAddr::V4), attachment.ipv6.map(IpAddr::V6)];
+            for ip in given.into_iter().flatten() {
+                if let Some(network) = network {
+                    address(ctx, attachment, network, ip);
                 }
-                Some((Some(_), Some(gateway))) if gateway == ip => {
-                    ctx.error(Code::Conflict, span, format!("{ip} is the network's gateway"));
+                if service.replicas > 1 {
+                    ctx.error(Code::Conflict, attachment.at, "several replicas cannot have one address");
                 }
-                Some((None, _)) => {
-                    ctx.error(Code::MissingKey, span, "a fixed address needs a network with a subnet")
-                        .help("add ipam: {config: [{subnet: 10.5.0.0/16}]} to the network");
+                if let Some(first) = taken.insert((&attachment.network, ip), attachment.at) {
+                    let place = ctx.place(first);
+                    ctx.error(Code::DuplicateName, attachment.at, format!("{ip} is used twice"))
+                        .relate(place, "first");
                 }
-                _ => {}
-            }
-            if service.replicas > 1 {
-                ctx.error(Code::Conflict, span, "several replicas cannot have one address");
-            }
-            if let Some(first) = taken.insert((&attachment.network, ip), attachment.at) {
-                let place = ctx.source.place(span_at(ctx, first, 1));
-                ctx.error(Code::DuplicateName, span, format!("{ip} is used twice")).relate(place, "first");
             }
         }
     }
 }
 
+/// One fixed address in its network.
+fn address(ctx: &mut Ctx, attachment: &Attachment, network: &Network, ip: IpAddr) {
+    let span = attachment.at;
+    let (subnet, inside, example) = match ip {
+        IpAddr::V4(ip) => {
+            let subnet = network.subnet.map(|(net, prefix)| format!("{net}/{prefix}"));
+            (subnet, network.subnet.is_some_and(|subnet| contains(subnet, ip)), "10.5.0.0/16")
+        }
+        IpAddr::V6(ip) => {
+            let subnet = network.subnet6.map(|(net, prefix)| format!("{net}/{prefix}"));
+            (subnet, network.subnet6.is_some_and(|subnet| contains6(subnet, ip)), "fd00:5::/64")
+        }
+    };
+    match subnet {
+        None => {
+            ctx.error(Code::MissingKey, span, "a fixed address needs a network with a subnet")
+                .help(format!("add ipam: {{config: [{{subnet: {example}}}]}} to the network"));
+        }
+        Some(subnet) if !inside => {
+            ctx.error(Code::OutOfRange, span, format!("{ip} is not in the network's subnet {subnet}"));
+        }
+        Some(_)
+            if network.gateway.map(IpAddr::V4) == Some(ip)
+                || network.gateway6.map(IpAddr::V6) == Some(ip) =>
+        {
+            ctx.error(Code::Conflict, span, format!("{ip} is the network's gateway"));
+        }
+        Some(_) => {}
+    }
+}
+
 /// Node names are unique also with replicas.
 fn instances(ctx: &mut Ctx, compose: &Compose) {
-    let mut taken: BTreeMap<String, Spot> = BTreeMap::new();
+    let mut taken: BTreeMap<String, Span> = BTreeMap::new();
     for service in &compose.services {
         if service.container_name.is_some() && service.replicas > 1 {
-            let span = span_at(ctx, service.at, service.name.len());
+            let span = service.at;
             ctx.error(Code::Conflict, span, "several replicas cannot have one `container_name`");
         }
         let container = service.container_name.iter().filter(|name| **name != service.name).cloned();
         for name in service.instances().into_iter().chain(container) {
             if let Some(first) = taken.insert(name.clone(), service.at) {
-                let span = span_at(ctx, service.at, service.name.len());
-                let place = ctx.source.place(span_at(ctx, first, 1));
+                let span = service.at;
+                let place = ctx.place(first);
                 ctx.error(Code::DuplicateName, span, format!("two nodes are named {}", quoted(&name)))
                     .relate(place, "the other one");
             }
@@ -148,8 +225,14 @@ fn instances(ctx: &mut Ctx, compose: &Compose) {
 /// Dependencies exist and can come to hold.
 fn dependencies(ctx: &mut Ctx, compose: &mut Compose, left_out: &[String]) {
     let names: Vec<String> = compose.services.iter().map(|s| s.name.clone()).collect();
+    // What an image has is known only when it has been read.
+    let may_check = |s: &super::Service| match &s.healthcheck {
+        HealthcheckSetting::Own(_) => true,
+        HealthcheckSetting::Inherited(_) => s.rootfs == Rootfs::Image,
+        HealthcheckSetting::Disabled => false,
+    };
     let checked: Vec<(String, bool)> =
-        compose.services.iter().map(|s| (s.name.clone(), s.healthcheck.is_some())).collect();
+        compose.services.iter().map(|s| (s.name.clone(), may_check(s))).collect();
     for service in &mut compose.services {
         let exists = |name: &String| names.contains(name);
         service

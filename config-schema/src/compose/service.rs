@@ -1,47 +1,38 @@
 //! One service of a compose file.
 //!
 //! Key function: [`service`]. Everything about a service that needs no other service is checked here; what
-//! concerns several is in `resolve`.
+//! concerns several is in `resolve`. Neighbours: `environment`, `process`, `build`, `mounts`, `network`, `ports`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::decode::{Ctx, Fields, Located};
+use crate::decode::{Ctx, Located};
 use crate::diagnostic::{Code, listed, quoted};
 use crate::suggest::nearest;
-use crate::tree::{Entry, Node, ScalarKind, Source, Value};
+use crate::tree::{Entry, Node, Value};
 
 use super::interpolate::Variables;
-use super::types::{Condition, Dependency, Healthcheck, Mount, Restart, Rootfs, Service, User};
-use super::{dotenv, graded_fields, keys, mounts, network, shell};
+use super::keys::{self, Fields};
+use super::mounts::{self, Mount};
+use super::process::{self, HealthcheckSetting, Restart};
+use super::types::{Condition, Dependency, Namespace, NetworkMode, PullPolicy, Rootfs, Service};
+use super::{build, environment, network, ports, resources, shell};
 
 /// What the decoders of services need to know.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
-    pub(super) base: &'a Path,
     pub(super) variables: &'a Variables,
+    /// Names of the declared volumes.
     pub(super) volumes: &'a [String],
+    /// `x-bloodhound` of the top level.
+    pub(super) extension: &'a Extension,
 }
 
-/// Finds the fields of one service; a key that is absent or nothing is `None`.
-struct Keys<'n> {
-    entries: &'n [Entry],
-    path: String,
-}
-
-impl<'n> Keys<'n> {
-    fn node(&self, key: &str) -> Option<&'n Node> {
-        assert!(keys::SERVICE.contains(&key), "{key} is modelled");
-        self.entries.iter().find(|entry| entry.key == key).map(|entry| &entry.value).filter(|n| !n.is_null())
-    }
-
-    fn get<T>(
-        &self,
-        ctx: &mut Ctx,
-        key: &str,
-        decode: impl FnOnce(&mut Ctx, &'n Node, &str) -> Option<T>,
-    ) -> Option<T> {
-        decode(ctx, self.node(key)?, &format!("{}.{key}", self.path))
-    }
+/// What was read besides the compose files.
+#[derive(Default)]
+pub(super) struct Inputs {
+    pub(super) files: Vec<PathBuf>,
+    /// Values of variables that came from an `env_file`.
+    pub(super) values: Vec<(String, String)>,
 }
 
 /// Decodes a service; env files that were read are added to `inputs`.
@@ -49,139 +40,235 @@ pub(super) fn service(
     ctx: &mut Ctx,
     entry: &Entry,
     around: Around<'_>,
-    inputs: &mut Vec<PathBuf>,
+    inputs: &mut Inputs,
 ) -> Option<Service> {
     let path = format!("services.{}", entry.key);
-    let known = (keys::SERVICE, keys::SERVICE_NO_EFFECT, keys::SERVICE_NOT_MODELLED);
-    let keys = Keys { entries: graded_fields(ctx, &entry.value, &path, known)?, path };
-    not_supported(ctx, &keys);
-    let image = keys.get(ctx, "image", Ctx::name);
-    let rootfs = rootfs(ctx, entry, &keys, around);
-    let entrypoint = keys.get(ctx, "entrypoint", words);
-    let command = keys.get(ctx, "command", words);
-    let undecodable = keys.node("entrypoint").is_some() && entrypoint.is_none()
-        || keys.node("command").is_some() && command.is_none();
-    let (entrypoint, command) = (entrypoint.unwrap_or_default(), command.unwrap_or_default());
-    if rootfs.is_some() && !undecodable && entrypoint.is_empty() && command.is_empty() {
-        let message = format!("the service {} has no `command`", quoted(&entry.key));
-        ctx.error(Code::MissingCommand, entry.key_span, message)
-            .help("images are not read, so the command has to be written here");
+    let fields = keys::open(ctx, &entry.value, &path, "services.*")?;
+    if let Some(entry) = fields.entry("extends") {
+        ctx.error(Code::ComposeNotSupported, entry.key_span, "`extends` is not supported")
+            .help("write the settings out, or share them with a YAML anchor (`&name`, `<<: *name`)");
     }
-    let environment = environment(ctx, &keys, around, inputs);
-    let networks = keys.get(ctx, "networks", network::attachments).unwrap_or_default();
-    let around_mounts =
-        mounts::Around { base: around.base, variables: around.variables, declared: around.volumes };
-    let mut mounts: Vec<Mount> =
-        keys.get(ctx, "volumes", |c, n, p| Some(mounts::volumes(c, n, p, around_mounts))).unwrap_or_default();
-    keys.get(ctx, "tmpfs", |c, n, p| {
+    let image = fields.get(ctx, "image", |c, n, p| {
+        let text = c.name(n, p)?;
+        Some(c.located(text, n.span))
+    });
+    let extension = extension(ctx, &fields, around.extension);
+    let rootfs = rootfs(ctx, entry, &fields, &extension);
+    let of_image = rootfs == Some(Rootfs::Image);
+    let (entrypoint, command) = command(ctx, entry, &fields, rootfs.as_ref());
+    let environment = environment::environment(ctx, &fields, around.variables, inputs);
+    let mounts_around = mounts::Around { variables: around.variables, declared: around.volumes };
+    let mut mounts: Vec<Mount> = fields
+        .get(ctx, "volumes", |c, n, p| Some(mounts::volumes(c, n, p, mounts_around)))
+        .unwrap_or_default();
+    fields.get(ctx, "tmpfs", |c, n, p| {
         mounts::tmpfs(c, n, p, &mut mounts);
         Some(())
     });
-    let (rootfs, read) = rootfs.unzip();
-    Some(Service {
+    let healthcheck = fields.get(ctx, "healthcheck", |c, n, p| process::healthcheck(c, n, p, of_image));
+    let deploy = deploy(ctx, &fields);
+    let restart = fields.get(ctx, "restart", process::restart).or(deploy.restart);
+    let (network_mode, networks) = networks(ctx, &fields);
+    let list = |ctx: &mut Ctx, key: &str| {
+        fields.get(ctx, key, |c, n, p| Some(network::names(c, n, p))).unwrap_or_default()
+    };
+    let bytes = |ctx: &mut Ctx, key: &str| fields.get(ctx, key, mounts::size);
+    let privileged = fields.get(ctx, "privileged", Ctx::bool).unwrap_or(false);
+    let mut cap_add = fields.get(ctx, "cap_add", process::capabilities).unwrap_or_default();
+    if privileged {
+        cap_add = vec!["ALL".to_owned()];
+    }
+    let service = Service {
         name: entry.key.clone(),
-        at: ctx.source.spot(entry.key_span.start),
+        at: entry.key_span,
         rootfs: rootfs.unwrap_or(Rootfs::Host),
-        read: read.unwrap_or_default(),
+        read: extension.read,
+        machine: extension.machine,
         image,
+        build: fields.get(ctx, "build", |c, n, p| build::build(c, n, p, around.variables)),
+        pull_policy: pull_policy(ctx, &fields),
+        platform: fields.get(ctx, "platform", platform),
         entrypoint,
         command,
         environment,
         networks,
+        network_mode,
+        links: fields.get(ctx, "links", network::links).unwrap_or_default(),
+        extra_hosts: fields.get(ctx, "extra_hosts", network::extra_hosts).unwrap_or_default(),
+        dns: fields.get(ctx, "dns", network::addresses).unwrap_or_default(),
+        dns_search: list(ctx, "dns_search"),
+        dns_opt: list(ctx, "dns_opt"),
+        ports: fields.get(ctx, "ports", ports::ports).unwrap_or_default(),
+        expose: fields.get(ctx, "expose", texts).unwrap_or_default(),
         mounts,
-        depends_on: keys.get(ctx, "depends_on", depends_on).unwrap_or_default(),
-        healthcheck: keys.get(ctx, "healthcheck", healthcheck).flatten(),
-        hostname: keys.get(ctx, "hostname", host_name),
-        container_name: keys.get(ctx, "container_name", host_name),
-        working_dir: keys.get(ctx, "working_dir", absolute),
-        user: keys.get(ctx, "user", user),
-        restart: keys.get(ctx, "restart", restart).unwrap_or(Restart::No),
-        replicas: replicas(ctx, &keys),
-    })
-}
-
-/// Keys that would change what the service does and that we cannot do.
-fn not_supported(ctx: &mut Ctx, keys: &Keys<'_>) {
-    for (key, help) in [
-        ("extends", "write the settings out, or share them with a YAML anchor (`&name`, `<<: *name`)"),
-        ("volumes_from", "name the volume in both services"),
-        ("configs", "mount the file with `volumes`"),
-        ("secrets", "mount the file with `volumes`"),
-    ] {
-        if let Some(entry) = keys.entries.iter().find(|e| e.key == key && !e.value.is_null()) {
-            ctx.error(Code::ComposeNotSupported, entry.key_span, format!("`{key}` is not supported"))
-                .help(help);
-        }
-    }
-    if let Some(node) = keys.node("network_mode")
-        && let Some(mode) = ctx.string(node, &format!("{}.network_mode", keys.path))
-        && mode != "bridge"
-    {
-        let message = format!("the network mode {} is not supported", quoted(&mode));
-        ctx.error(Code::ComposeNotSupported, node.span, message)
-            .help("every service is a node of its own in the simulated network");
-    }
-}
-
-/// `x-bloodhound`: where the files come from and what may be read. Without it, images would be needed.
-fn rootfs(
-    ctx: &mut Ctx,
-    service: &Entry,
-    keys: &Keys<'_>,
-    around: Around<'_>,
-) -> Option<(Rootfs, Vec<String>)> {
-    let help =
-        "x-bloodhound: {rootfs: host} runs it from this machine's files, {rootfs: ./dir} from a directory";
-    let Some(node) = keys.node("x-bloodhound") else {
-        let mistyped = keys
-            .entries
-            .iter()
-            .find(|e| e.key.starts_with("x-") && nearest(&e.key, &["x-bloodhound"]).is_some());
-        if let Some(entry) = mistyped {
-            ctx.error(Code::UnknownKey, entry.key_span, format!("unknown extension {}", quoted(&entry.key)))
-                .suggest(Some("x-bloodhound"));
-            return None;
-        }
-        let place = |key: &str| keys.entries.iter().find(|e| e.key == key).map(|e| e.key_span);
-        let (code, span, message) = if let Some(span) = place("image") {
-            (Code::ImageNotSupported, span, "images come later; use x-bloodhound: {rootfs: ...}".to_owned())
-        } else if let Some(span) = place("build") {
-            (
-                Code::BuildNotSupported,
-                span,
-                "images are not built; use x-bloodhound: {rootfs: ...}".to_owned(),
-            )
-        } else {
-            let message =
-                format!("the service {} has no x-bloodhound: {{rootfs: ...}}", quoted(&service.key));
-            (Code::MissingKey, service.key_span, message)
-        };
-        ctx.error(code, span, message).help(help);
-        return None;
+        volumes_from: fields.get(ctx, "volumes_from", mounts::volumes_from).unwrap_or_default(),
+        secrets: fields
+            .get(ctx, "secrets", |c, n, p| resources::mounted(c, n, p, "/run/secrets/"))
+            .unwrap_or_default(),
+        configs: fields.get(ctx, "configs", |c, n, p| resources::mounted(c, n, p, "/")).unwrap_or_default(),
+        depends_on: fields.get(ctx, "depends_on", depends_on).unwrap_or_default(),
+        healthcheck: healthcheck.unwrap_or(HealthcheckSetting::Inherited(Default::default())),
+        hostname: fields.get(ctx, "hostname", host_name),
+        domainname: fields.get(ctx, "domainname", host_name),
+        container_name: fields.get(ctx, "container_name", host_name),
+        working_dir: fields.get(ctx, "working_dir", absolute),
+        user: fields.get(ctx, "user", process::user),
+        group_add: fields.get(ctx, "group_add", texts).unwrap_or_default(),
+        restart: restart.unwrap_or(Restart::No),
+        restart_delay_ns: deploy.restart_delay_ns,
+        restart_window_ns: deploy.restart_window_ns,
+        stop_signal: fields.get(ctx, "stop_signal", process::signal),
+        stop_grace_period_ns: fields.get(ctx, "stop_grace_period", Ctx::duration),
+        post_start: Vec::new(),
+        pre_stop: Vec::new(),
+        init: fields.get(ctx, "init", Ctx::bool),
+        tty: fields.get(ctx, "tty", Ctx::bool).unwrap_or(false),
+        cap_add,
+        cap_drop: fields.get(ctx, "cap_drop", process::capabilities).unwrap_or_default(),
+        security_opt: list(ctx, "security_opt"),
+        read_only: fields.get(ctx, "read_only", Ctx::bool).unwrap_or(false),
+        ulimits: fields.get(ctx, "ulimits", process::ulimits).unwrap_or_default(),
+        mem_limit: bytes(ctx, "mem_limit").or(deploy.memory).filter(|n| *n != 0),
+        cpus_milli: fields.get(ctx, "cpus", |c, n, p| c.thousandths(n, p, 0, u64::MAX)).or(deploy.cpus_milli),
+        pids_limit: fields
+            .get(ctx, "pids_limit", process::limit)
+            .flatten()
+            .or(deploy.pids)
+            .filter(|n| *n != 0),
+        shm_size: bytes(ctx, "shm_size"),
+        sysctls: fields.get(ctx, "sysctls", environment::pairs).unwrap_or_default(),
+        oom_score_adj: None,
+        pid: fields.get(ctx, "pid", namespace).unwrap_or_default(),
+        ipc: fields.get(ctx, "ipc", namespace).unwrap_or_default(),
+        labels: fields.get(ctx, "labels", environment::pairs).unwrap_or_default(),
+        replicas: replicas(ctx, &fields, deploy.replicas),
     };
-    let fields = ctx.fields(node, &format!("{}.x-bloodhound", keys.path), keys::EXTENSION)?;
+    fields.get(ctx, "uts", namespace);
+    Some(service)
+}
+
+/// `x-bloodhound` of a service or of the top level.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Extension {
+    /// Whether there is one at the service itself.
+    own: bool,
+    rootfs: Option<Rootfs>,
+    read: Vec<String>,
+    machine: Option<Located<String>>,
+}
+
+/// What `x-bloodhound` says, with `default` for what it leaves out.
+pub(super) fn decode_extension(
+    ctx: &mut Ctx,
+    node: &Node,
+    path: &str,
+    default: &Extension,
+) -> Option<Extension> {
+    let fields = ctx.fields(node, path, keys::EXTENSION)?;
     let read = fields.get(ctx, "read", |c, n, p| {
         let items = c.list(n, p)?;
         Some(items.iter().filter_map(|item| absolute(c, item, p)).collect::<Vec<_>>())
     });
-    let rootfs = fields.require(ctx, "rootfs", |c, n, p| {
+    let rootfs = fields.get(ctx, "rootfs", |c, n, p| {
         let text = c.name(n, p)?;
-        if text == "host" {
-            return Some(Rootfs::Host);
+        match text.as_str() {
+            "host" => return Some(Rootfs::Host),
+            "image" => return Some(Rootfs::Image),
+            _ => {}
         }
-        let dir = crate::config::resolve(around.base, &text);
+        let dir = c.path(n.span, &text);
         if !dir.is_dir() {
             let message = format!("the directory {} does not exist", dir.display());
             c.error(Code::MissingFile, n.span, message)
-                .help("write `host` for this machine's files, or a directory relative to this file")
-                .suggest(nearest(&text, &["host"]));
+                .help("write `host` for this machine's files, `image` for the image's, or a directory relative to this file")
+                .suggest(nearest(&text, &["host", "image"]));
         }
         Some(Rootfs::Dir(dir))
-    })?;
-    if let (Rootfs::Dir(_), Some(entry)) = (&rootfs, fields.entry("read")) {
+    });
+    if let (Some(Rootfs::Dir(_)), Some(entry)) = (&rootfs, fields.entry("read")) {
         ctx.warn(Code::NothingToDo, entry.key_span, "`read` has no effect: all of the directory is readable");
     }
-    Some((rootfs, read.unwrap_or_default()))
+    let machine = fields.get(ctx, "machine", |c, n, p| {
+        let text = c.name(n, p)?;
+        Some(c.located(text, n.span))
+    });
+    Some(Extension {
+        own: true,
+        rootfs: rootfs.or_else(|| default.rootfs.clone()),
+        read: read.unwrap_or_else(|| default.read.clone()),
+        machine: machine.or_else(|| default.machine.clone()),
+    })
+}
+
+/// The service's own `x-bloodhound` over that of the top level.
+fn extension(ctx: &mut Ctx, fields: &Fields<'_>, default: &Extension) -> Extension {
+    mistyped(ctx, fields.entries);
+    match fields.node("x-bloodhound") {
+        Some(node) => {
+            decode_extension(ctx, node, &format!("{}.x-bloodhound", fields.path), default).unwrap_or_default()
+        }
+        None => Extension { own: false, ..default.clone() },
+    }
+}
+
+/// Extensions of others are left alone; one whose name is nearly ours was meant for us.
+pub(super) fn mistyped(ctx: &mut Ctx, entries: &[Entry]) {
+    let wrong = |e: &&Entry| {
+        e.key.starts_with("x-") && e.key != "x-bloodhound" && nearest(&e.key, &["x-bloodhound"]).is_some()
+    };
+    if let Some(entry) = entries.iter().find(wrong) {
+        ctx.error(Code::UnknownKey, entry.key_span, format!("unknown extension {}", quoted(&entry.key)))
+            .suggest(Some("x-bloodhound"));
+    }
+}
+
+/// Where the files come from: what `x-bloodhound` says, else the image.
+fn rootfs(ctx: &mut Ctx, service: &Entry, fields: &Fields<'_>, extension: &Extension) -> Option<Rootfs> {
+    let help = "name an `image`, or write x-bloodhound: {rootfs: host} to run it from this machine's files and \
+                {rootfs: ./dir} from a directory";
+    let image = fields.node("image").is_some() || fields.node("build").is_some();
+    match &extension.rootfs {
+        Some(Rootfs::Image) | None if image => return Some(Rootfs::Image),
+        Some(Rootfs::Image) => {
+            let message = format!("the service {} has no `image` and no `build`", quoted(&service.key));
+            ctx.error(Code::MissingKey, service.key_span, message).help(help);
+            return None;
+        }
+        Some(rootfs) => return Some(rootfs.clone()),
+        None => {}
+    }
+    let node = fields.node("x-bloodhound").filter(|_| extension.own);
+    if let Some(entry) = node.and_then(|node| match &node.value {
+        Value::Map(entries) => entries.first(),
+        _ => None,
+    }) {
+        let path = format!("{}.x-bloodhound", fields.path);
+        ctx.error(Code::MissingKey, entry.key_span, format!("the key `rootfs` is missing in `{path}`"))
+            .label("this mapping has no `rootfs`")
+            .help(help);
+        return None;
+    }
+    let message =
+        format!("the service {} has no `image` and no x-bloodhound: {{rootfs: ...}}", quoted(&service.key));
+    ctx.error(Code::MissingKey, service.key_span, message).help(help);
+    None
+}
+
+type Command = (Option<Vec<String>>, Option<Vec<String>>);
+
+/// `entrypoint` and `command`. Without an image one of them has to be there.
+fn command(ctx: &mut Ctx, service: &Entry, fields: &Fields<'_>, rootfs: Option<&Rootfs>) -> Command {
+    let entrypoint = fields.get(ctx, "entrypoint", words);
+    let command = fields.get(ctx, "command", words);
+    let undecodable = fields.node("entrypoint").is_some() && entrypoint.is_none()
+        || fields.node("command").is_some() && command.is_none();
+    let nothing = entrypoint.iter().chain(&command).all(Vec::is_empty);
+    if matches!(rootfs, Some(Rootfs::Host | Rootfs::Dir(_))) && !undecodable && nothing {
+        let message = format!("the service {} has no `command`", quoted(&service.key));
+        ctx.error(Code::MissingCommand, service.key_span, message)
+            .help("without an image the command has to be written here");
+    }
+    (entrypoint, command)
 }
 
 /// A command: a list of words, or one text that is split as a shell splits it.
@@ -204,132 +291,107 @@ fn words(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<String>> {
     }
 }
 
-/// The entries of a mapping that could have been a list as well.
-fn list_or_mapping<'n>(ctx: &mut Ctx, node: &'n Node, path: &str) -> Option<&'n [Entry]> {
-    match &node.value {
-        Value::Map(entries) => Some(entries),
-        _ => {
-            ctx.wrong_type(node, path, "a list or a mapping");
-            None
-        }
-    }
+/// A list of texts and numbers.
+fn texts(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<String>> {
+    Some(ctx.list(node, path)?.iter().filter_map(|item| ctx.text(item, path)).collect())
 }
 
-fn environment(
-    ctx: &mut Ctx,
-    keys: &Keys<'_>,
-    around: Around<'_>,
-    inputs: &mut Vec<PathBuf>,
-) -> Vec<(String, String)> {
-    let mut out = Variables::new();
-    let path = format!("{}.env_file", keys.path);
-    if let Some(node) = keys.node("env_file") {
-        let items = match &node.value {
-            Value::Seq(items) => items.as_slice(),
-            _ => std::slice::from_ref(node),
-        };
-        for item in items {
-            env_file(ctx, item, &path, around, &mut out, inputs);
-        }
+/// `network_mode` and `networks`, which exclude each other.
+fn networks(ctx: &mut Ctx, fields: &Fields<'_>) -> (NetworkMode, Vec<super::types::Attachment>) {
+    let mode = fields.get(ctx, "network_mode", network::mode).unwrap_or_default();
+    let networks = fields.get(ctx, "networks", network::attachments).unwrap_or_default();
+    if let Some(entry) = fields.entry("networks").filter(|_| fields.node("network_mode").is_some()) {
+        ctx.error(Code::Conflict, entry.key_span, "`networks` and `network_mode` exclude each other")
+            .help("remove one of the two");
     }
-    keys.get(ctx, "environment", |c, node, path| {
-        if let Value::Seq(items) = &node.value {
-            for item in items {
-                let Some(text) = c.text(item, path) else { continue };
-                let (name, value) = match text.split_once('=') {
-                    Some((name, value)) => (name, Some(value.to_owned())),
-                    None => (text.as_str(), None),
-                };
-                variable(c, item, name, value, around, &mut out);
-            }
-            return Some(());
+    (mode, networks)
+}
+
+/// `pid`, `ipc` and `uts`: an own namespace or that of a service.
+fn namespace(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Namespace> {
+    let text = ctx.name(node, path)?;
+    if let Some(name) = text.strip_prefix("service:").filter(|_| !path.ends_with("uts")) {
+        return Some(Namespace::Service(ctx.located(name.to_owned(), node.span)));
+    }
+    if matches!(&*text, "private" | "shareable") && !path.ends_with("pid") {
+        return Some(Namespace::Own);
+    }
+    let help = if text == "host" {
+        "the machine that runs the containers is not simulated: remove the key, or name a service, `service:NAME`"
+    } else {
+        "write `service:NAME` with a service of this file"
+    };
+    ctx.error(Code::ComposeNotSupported, node.span, format!("`{path}` cannot be {}", quoted(&text)))
+        .help(help);
+    None
+}
+
+/// `pull_policy`, and `pull_refresh_after`, its older form.
+fn pull_policy(ctx: &mut Ctx, fields: &Fields<'_>) -> PullPolicy {
+    const SECOND: u64 = 1_000_000_000;
+    const DAY: u64 = 24 * 60 * 60;
+    const WORDS: &[&str] =
+        &["always", "never", "missing", "if_not_present", "build", "daily", "weekly", "every_12h", "refresh"];
+    let refresh = fields.get(ctx, "pull_refresh_after", |c, n, p| {
+        let text = c.text(n, p)?;
+        let seconds = crate::scalar::duration(&text).ok().map(|ns| ns / SECOND).or_else(|| days(&text));
+        if seconds.is_none() {
+            c.error(Code::BadDuration, n.span, format!("`{p}` cannot be {}", quoted(&text)))
+                .help("write 12h or 7d");
         }
-        for entry in list_or_mapping(c, node, path)? {
-            let value = match entry.value.is_null() {
-                true => None,
-                false => match c.text(&entry.value, &format!("{path}.{}", entry.key)) {
-                    Some(value) => Some(value),
-                    None => continue,
-                },
-            };
-            let key = Node { value: Value::Seq(Vec::new()), span: entry.key_span };
-            variable(c, &key, &entry.key, value, around, &mut out);
-        }
-        Some(())
+        seconds
     });
-    out.into_iter().collect()
+    let policy = fields.get(ctx, "pull_policy", |c, n, p| {
+        let text = c.name(n, p)?;
+        Some(match text.as_str() {
+            "always" => PullPolicy::Always,
+            "never" => PullPolicy::Never,
+            "missing" | "if_not_present" => PullPolicy::Missing,
+            "build" => PullPolicy::Build,
+            "refresh" => PullPolicy::Older(refresh.unwrap_or(DAY)),
+            "daily" => PullPolicy::Older(DAY),
+            "weekly" => PullPolicy::Older(7 * DAY),
+            other => {
+                let every = other.strip_prefix("every_");
+                let seconds = every.and_then(|text| {
+                    crate::scalar::duration(text).ok().map(|ns| ns / SECOND).or_else(|| days(text))
+                });
+                match seconds {
+                    Some(seconds) => PullPolicy::Older(seconds),
+                    None => {
+                        c.error(Code::UnknownValue, n.span, format!("`{p}` cannot be {}", quoted(&text)))
+                            .help(format!("allowed: {}", listed(WORDS, "and")))
+                            .suggest(nearest(&text, WORDS));
+                        return None;
+                    }
+                }
+            }
+        })
+    });
+    policy.unwrap_or_else(|| refresh.map_or(PullPolicy::Missing, PullPolicy::Older))
 }
 
-/// A variable without a value is taken from the environment that the caller has given, if it is there.
-fn variable(
-    ctx: &mut Ctx,
-    node: &Node,
-    name: &str,
-    value: Option<String>,
-    around: Around<'_>,
-    out: &mut Variables,
-) {
-    if name.trim().is_empty() || name.contains(['=', '\0']) {
-        ctx.error(Code::Malformed, node.span, format!("{} is not a variable's name", quoted(name)));
-        return;
-    }
-    match value.or_else(|| around.variables.get(name).cloned()) {
-        Some(value) => {
-            out.insert(name.to_owned(), value);
-        }
-        None => {
-            ctx.warn(Code::UnsetVariable, node.span, format!("the variable {} is not set", quoted(name)))
-                .label("left out");
-            out.remove(name);
-        }
-    }
+/// `3d` and `2w`, which durations do not have elsewhere.
+fn days(text: &str) -> Option<u64> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let days = match unit {
+        "d" => 1,
+        "w" => 7,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(days * 24 * 60 * 60)
 }
 
-fn env_file(
-    ctx: &mut Ctx,
-    node: &Node,
-    path: &str,
-    around: Around<'_>,
-    out: &mut Variables,
-    inputs: &mut Vec<PathBuf>,
-) -> Option<()> {
-    let mut required = true;
-    let file = match &node.value {
-        Value::Map(_) => {
-            let fields = ctx.fields(node, path, keys::ENV_FILE)?;
-            required = fields.get(ctx, "required", Ctx::bool).unwrap_or(true);
-            fields.get(ctx, "format", |c, n, p| c.choice(n, p, &[("raw", ())]));
-            fields.require(ctx, "path", Ctx::name)?
-        }
-        _ => ctx.name(node, path)?,
-    };
-    let file = crate::config::resolve(around.base, &file);
-    if !file.exists() {
-        if required {
-            let message = format!("the file {} does not exist", file.display());
-            ctx.error(Code::MissingFile, node.span, message)
-                .help("paths are relative to the directory of this file");
-        }
-        return None;
+/// `platform`: the simulated processor is one of x86-64.
+fn platform(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Located<String>> {
+    let text = ctx.name(node, path)?;
+    if !matches!(text.as_str(), "linux/amd64" | "linux/x86_64" | "linux" | "amd64" | "x86_64")
+        && !text.starts_with("linux/amd64/")
+    {
+        ctx.error(Code::ComposeNotSupported, node.span, format!("`{path}` cannot be {}", quoted(&text)))
+            .help("programs run natively on this machine: write linux/amd64, or remove the key if there is such an image");
     }
-    let source = match Source::read(&file) {
-        Ok(source) => source,
-        Err(diagnostic) => {
-            ctx.error(diagnostic.code, node.span, diagnostic.message);
-            return None;
-        }
-    };
-    let parsed = dotenv::parse(&source, around.variables);
-    ctx.diagnostics.extend(parsed.diagnostics);
-    for (name, value) in parsed.variables {
-        if let Some(value) = value.or_else(|| around.variables.get(&name).cloned()) {
-            out.insert(name, value);
-        }
-    }
-    if !inputs.contains(&file) {
-        inputs.push(file);
-    }
-    Some(())
+    Some(ctx.located(text, node.span))
 }
 
 const CONDITIONS: &[(&str, Condition)] = &[
@@ -344,78 +406,30 @@ fn depends_on(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<Dependency>>
         for item in items {
             if let Some(name) = ctx.name(item, path) {
                 let service = ctx.located(name, item.span);
-                out.push(Dependency { service, condition: Condition::Started, required: true });
+                out.push(Dependency {
+                    service,
+                    condition: Condition::Started,
+                    restart: false,
+                    required: true,
+                });
             }
         }
         return Some(out);
     }
-    for entry in list_or_mapping(ctx, node, path)? {
+    for entry in environment::list_or_mapping(ctx, node, path)? {
         let path = format!("{path}.{}", entry.key);
-        let Some(fields) = ctx.fields(&entry.value, &path, keys::DEPENDENCY) else { continue };
+        let Some(fields) = keys::open(ctx, &entry.value, &path, "services.*.depends_on.*") else { continue };
         let condition = fields.get(ctx, "condition", |c, n, p| c.choice(n, p, CONDITIONS));
-        fields.get(ctx, "restart", Ctx::bool);
+        let restart = fields.get(ctx, "restart", Ctx::bool).unwrap_or(false);
         let required = fields.get(ctx, "required", Ctx::bool).unwrap_or(true);
         let service: Located<String> = ctx.located(entry.key.clone(), entry.key_span);
         let condition = condition.unwrap_or(Condition::Started);
-        out.push(Dependency { service, condition, required });
+        out.push(Dependency { service, condition, restart, required });
     }
     Some(out)
 }
 
-const SECOND: u64 = 1_000_000_000;
-
-/// `Some(None)` stands for a health check that is switched off.
-fn healthcheck(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Option<Healthcheck>> {
-    let fields = ctx.fields(node, path, keys::HEALTHCHECK)?;
-    let disabled = fields.get(ctx, "disable", Ctx::bool).unwrap_or(false);
-    let duration = |ctx: &mut Ctx, key, default| fields.get(ctx, key, Ctx::duration).unwrap_or(default);
-    let interval_ns = duration(ctx, "interval", 30 * SECOND);
-    let timeout_ns = duration(ctx, "timeout", 30 * SECOND);
-    let start_period_ns = duration(ctx, "start_period", 0);
-    let start_interval_ns = duration(ctx, "start_interval", 5 * SECOND);
-    let retries = fields.get(ctx, "retries", |c, n, p| c.integer(n, p, 1, 1_000_000)).unwrap_or(3);
-    if disabled {
-        return Some(None);
-    }
-    let test = fields.require(ctx, "test", |c, n, p| health_test(c, n, p, &fields))?;
-    let Some(test) = test else { return Some(None) };
-    Some(Some(Healthcheck {
-        test,
-        // Docker takes 0 for "the default".
-        interval_ns: if interval_ns == 0 { 30 * SECOND } else { interval_ns },
-        timeout_ns: if timeout_ns == 0 { 30 * SECOND } else { timeout_ns },
-        retries: u32::try_from(retries).ok()?,
-        start_period_ns,
-        start_interval_ns: if start_interval_ns == 0 { 5 * SECOND } else { start_interval_ns },
-    }))
-}
-
-fn health_test(ctx: &mut Ctx, node: &Node, path: &str, fields: &Fields<'_>) -> Option<Option<Vec<String>>> {
-    let shell = |line: String| vec!["/bin/sh".to_owned(), "-c".to_owned(), line];
-    let Value::Seq(items) = &node.value else {
-        let line = ctx.name(node, path)?;
-        return Some(Some(shell(line)));
-    };
-    let words: Vec<String> = items.iter().filter_map(|item| ctx.text(item, path)).collect();
-    if words.len() != items.len() {
-        return None;
-    }
-    match words.split_first() {
-        Some((first, [])) if first == "NONE" => Some(None),
-        Some((first, [line])) if first == "CMD-SHELL" => Some(Some(shell(line.clone()))),
-        Some((first, rest)) if first == "CMD" && !rest.is_empty() => Some(Some(rest.to_vec())),
-        first => {
-            let span = items.first().map_or(fields.span, |item| item.span);
-            let meant = first.and_then(|(word, _)| nearest(word, &["CMD", "CMD-SHELL", "NONE"]));
-            ctx.error(Code::Malformed, span, format!("cannot understand `{path}`"))
-                .help("write [CMD, program, argument...], [CMD-SHELL, \"command line\"] or [NONE]")
-                .suggest(meant.filter(|meant| first.is_some_and(|(word, _)| word != meant)));
-            None
-        }
-    }
-}
-
-fn host_name(ctx: &mut Ctx, node: &Node, path: &str) -> Option<String> {
+pub(super) fn host_name(ctx: &mut Ctx, node: &Node, path: &str) -> Option<String> {
     let text = ctx.name(node, path)?;
     // RFC 1123, section 2.1, and the underscore that container names have.
     let valid = text.len() <= 253
@@ -437,56 +451,75 @@ fn absolute(ctx: &mut Ctx, node: &Node, path: &str) -> Option<String> {
     Some(text)
 }
 
-fn user(ctx: &mut Ctx, node: &Node, path: &str) -> Option<User> {
-    let text = ctx.text(node, path)?;
-    let (user, group) = match text.split_once(':') {
-        Some((user, group)) => (user, Some(group.to_owned())),
-        None => (text.as_str(), None),
-    };
-    if user.is_empty() || group.as_ref().is_some_and(|g| g.is_empty() || g.contains(':')) {
-        ctx.error(Code::Malformed, node.span, format!("`{path}` cannot be {}", quoted(&text)))
-            .help("write user or user:group, as names or numbers");
-    }
-    Some(User { user: user.to_owned(), group })
+/// What `deploy` says about one container.
+#[derive(Default)]
+struct Deploy {
+    replicas: Option<u32>,
+    memory: Option<u64>,
+    cpus_milli: Option<u64>,
+    pids: Option<u64>,
+    restart: Option<Restart>,
+    restart_delay_ns: Option<u64>,
+    restart_window_ns: Option<u64>,
 }
 
-fn restart(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Restart> {
-    const WORDS: &[&str] = &["no", "always", "on-failure", "on-failure:3", "unless-stopped"];
-    // A bare `no` is a string here, but older files quote or misread it.
-    if let Value::Scalar(s) = &node.value
-        && s.kind == ScalarKind::Bool
-        && s.text.eq_ignore_ascii_case("false")
-    {
-        return Some(Restart::No);
-    }
-    let text = ctx.string(node, path)?;
-    let retries = text.strip_prefix("on-failure:").map(|n| n.parse::<u32>().ok());
-    match (text.as_str(), retries) {
-        ("no" | "", _) => Some(Restart::No),
-        ("always", _) => Some(Restart::Always),
-        ("unless-stopped", _) => Some(Restart::UnlessStopped),
-        ("on-failure", _) => Some(Restart::OnFailure { max_retries: None }),
-        (_, Some(Some(n))) => Some(Restart::OnFailure { max_retries: Some(n) }),
-        _ => {
-            ctx.error(Code::UnknownValue, node.span, format!("`{path}` cannot be {}", quoted(&text)))
-                .help(format!("allowed: {}", listed(WORDS, "and")))
-                .suggest(nearest(&text, WORDS));
-            None
+fn count(ctx: &mut Ctx, node: &Node, path: &str) -> Option<u32> {
+    ctx.integer(node, path, 0, 100).and_then(|n| u32::try_from(n).ok())
+}
+
+fn deploy(ctx: &mut Ctx, fields: &Fields<'_>) -> Deploy {
+    let mut out = Deploy::default();
+    let Some(node) = fields.node("deploy") else { return out };
+    let Some(fields) = keys::open(ctx, node, &fields.path("deploy"), "services.*.deploy") else { return out };
+    let words = [("replicated", false), ("global", true)];
+    let global = fields.get(ctx, "mode", |c, n, p| {
+        if let Value::Scalar(s) = &n.value
+            && s.text.ends_with("-job")
+        {
+            c.error(Code::ComposeNotSupported, n.span, format!("`{p}` cannot be {}", quoted(&s.text)))
+                .help("jobs are a thing of Swarm: a service that ends with status 0 is one here as well");
+            return None;
         }
+        c.choice(n, p, &words)
+    });
+    out.replicas = fields.get(ctx, "replicas", count);
+    if global == Some(true) {
+        out.replicas = None;
     }
+    fields.get(ctx, "resources", |c, n, p| {
+        let fields = keys::open(c, n, p, "services.*.deploy.resources")?;
+        fields.get(c, "reservations", |c, n, p| {
+            keys::open(c, n, p, "services.*.deploy.resources.reservations").map(drop)
+        });
+        let limits =
+            fields.get(c, "limits", |c, n, p| keys::open(c, n, p, "services.*.deploy.resources.limits"))?;
+        out.memory = limits.get(c, "memory", mounts::size);
+        out.cpus_milli = limits.get(c, "cpus", process::cpus);
+        out.pids = limits.get(c, "pids", process::limit).flatten();
+        Some(())
+    });
+    fields.get(ctx, "restart_policy", |c, n, p| {
+        let fields = keys::open(c, n, p, "services.*.deploy.restart_policy")?;
+        let attempts = fields.get(c, "max_attempts", |c, n, p| c.integer(n, p, 0, 1_000_000));
+        let max_retries = attempts.and_then(|n| u32::try_from(n).ok());
+        let words = [
+            ("none", Restart::No),
+            ("on-failure", Restart::OnFailure { max_retries }),
+            ("any", Restart::Always),
+        ];
+        let condition = fields.get(c, "condition", |c, n, p| c.choice(n, p, &words));
+        out.restart = Some(condition.unwrap_or(Restart::Always));
+        out.restart_delay_ns = fields.get(c, "delay", Ctx::duration);
+        out.restart_window_ns = fields.get(c, "window", Ctx::duration);
+        Some(())
+    });
+    out
 }
 
-/// `deploy.replicas` or `scale`.
-fn replicas(ctx: &mut Ctx, keys: &Keys<'_>) -> u32 {
-    let count = |c: &mut Ctx, n: &Node, p: &str| c.integer(n, p, 1, 100).and_then(|n| u32::try_from(n).ok());
-    let scale = keys.get(ctx, "scale", count);
-    let deploy = keys.get(ctx, "deploy", |c, n, p| {
-        let known = (keys::DEPLOY, keys::DEPLOY_NO_EFFECT, keys::DEPLOY_NOT_MODELLED);
-        let entries = graded_fields(c, n, p, known)?;
-        let node = &entries.iter().find(|entry| entry.key == "replicas")?.value;
-        count(c, node, &format!("{p}.replicas"))
-    });
-    if let (Some(a), Some(b), Some(node)) = (scale, deploy, keys.node("scale"))
+/// `deploy.replicas` or `scale`. A service of which there is none is left out by the caller.
+fn replicas(ctx: &mut Ctx, fields: &Fields<'_>, deploy: Option<u32>) -> u32 {
+    let scale = fields.get(ctx, "scale", count);
+    if let (Some(a), Some(b), Some(node)) = (scale, deploy, fields.node("scale"))
         && a != b
     {
         ctx.error(Code::Conflict, node.span, "`scale` and `deploy.replicas` say different things");

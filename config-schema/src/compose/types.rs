@@ -1,22 +1,31 @@
-//! The compose model that the simulation runs: services with their processes, mounts, networks and order.
+//! The compose model that the simulation runs: the project and its services.
 //!
-//! Key types: [`Compose`], [`Service`], [`Mount`], [`Healthcheck`], [`Dependency`]. Plain values: durations are
-//! nanoseconds of virtual time, paths on this machine are resolved against the compose file's directory.
+//! Key types: [`Compose`], [`Service`], [`Rootfs`]. Networks are in `network`, what services share in `resources`, what is
+//! mounted in `mounts`, how a process runs in `process`. Plain values: durations are nanoseconds of virtual time, paths on this machine are resolved against the
+//! directory of the file in which they are written. `at` says where something is written ([`Compose::place`]).
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use crate::decode::Located;
-use crate::tree::{Source, Spot};
+use crate::diagnostic::Place;
+use crate::tree::{Source, Span};
 
-/// A compose file, decoded and checked.
+use super::mounts::{Mount, VolumesFrom};
+use super::network::Network;
+use super::process::{Healthcheck, HealthcheckSetting, Hook, Restart, Ulimit, User};
+use super::resources::{Resource, ResourceMount, Volume};
+
+/// A compose project, decoded and checked.
 #[derive(Clone, Debug)]
 pub struct Compose {
-    /// The file with its text (for digests and places).
+    /// The first file with its text (for digests and places).
     pub source: Source,
-    /// The project's name: `name:`, else the name of the file's directory.
+    /// The other files: further compose files, override files, what is included and extended.
+    pub more: Vec<Source>,
+    /// The project's name.
     pub name: String,
-    /// Services in the order of the file, without those of profiles that are not active.
+    /// Services in the order of the files, without those of profiles that are not active.
     pub services: Vec<Service>,
     /// Indices into `services`: every service after those that it depends on, else in the order of the file.
     pub start_order: Vec<usize>,
@@ -24,14 +33,32 @@ pub struct Compose {
     pub networks: Vec<Network>,
     /// Declared named volumes.
     pub volumes: Vec<Volume>,
-    /// Every file that was read besides the compose file itself (.env, env files), for digests.
+    /// Declared secrets.
+    pub secrets: Vec<Resource>,
+    /// Declared configurations.
+    pub configs: Vec<Resource>,
+    /// Every file that was read besides the first compose file (further compose files, .env, env files), for digests.
     pub inputs: Vec<PathBuf>,
+    /// Names of the variables whose values came from an `env_file`.
+    pub env_file_values: Vec<(String, String)>,
 }
 
 impl Compose {
     /// The service of a name.
     pub fn service(&self, name: &str) -> Option<&Service> {
         self.services.iter().find(|service| service.name == name)
+    }
+
+    /// The place of something that was decoded, for a message.
+    pub fn place(&self, at: Span) -> Place {
+        self.more.iter().rev().find(|source| source.base <= at.start).unwrap_or(&self.source).place(at)
+    }
+
+    /// The container's name of a service's instance, counted from 1: its `container_name`, or `project-service-1`, as an engine
+    /// names it.
+    pub fn container_name(&self, service: &Service, instance: u32) -> String {
+        let made = || format!("{}-{}-{instance}", self.name, service.name);
+        service.container_name.clone().unwrap_or_else(made)
     }
 
     /// Every name under which a node can be reached: services, replicas, host names, container names, network
@@ -41,10 +68,12 @@ impl Compose {
         for service in &self.services {
             names.push(service.name.clone());
             names.extend(service.instances());
-            names.extend(service.hostname.iter().chain(&service.container_name).cloned());
+            names.extend(service.hostname.iter().cloned());
+            names.extend((1..=service.replicas).map(|n| self.container_name(service, n)));
             for network in &service.networks {
                 names.extend(network.aliases.iter().cloned());
                 names.extend(network.ipv4.map(|ip| ip.to_string()));
+                names.extend(network.ipv6.map(|ip| ip.to_string()));
             }
         }
         names.sort();
@@ -53,51 +82,137 @@ impl Compose {
     }
 }
 
-/// One service: one node of the simulation for each replica.
+/// One service: one container of the simulation for each replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Its name.
     pub name: String,
     /// Where its name is written.
-    pub at: Spot,
+    pub at: Span,
     /// Where its files come from.
     pub rootfs: Rootfs,
     /// With [`Rootfs::Host`]: absolute paths of this machine that it may read besides what it needs to start.
     pub read: Vec<String>,
-    /// The image's name, for reports; images are not read.
-    pub image: Option<String>,
-    /// The program and its first arguments.
-    pub entrypoint: Vec<String>,
-    /// Arguments after the entrypoint; the program itself if there is no entrypoint.
-    pub command: Vec<String>,
-    /// Variables, sorted by name: `env_file` first, overridden by `environment`.
+    /// `x-bloodhound: {machine: NAME}`: the machine that it shares with the other services of that name.
+    pub machine: Option<Located<String>>,
+    /// The image's reference as it is written.
+    pub image: Option<Located<String>>,
+    /// How its image is built.
+    pub build: Option<Build>,
+    /// When its image is fetched.
+    pub pull_policy: PullPolicy,
+    /// `platform`, such as `linux/amd64`.
+    pub platform: Option<Located<String>>,
+    /// The program and its first arguments; `None`: the image's. An empty one takes the image's away.
+    pub entrypoint: Option<Vec<String>>,
+    /// Arguments after the entrypoint, or the program itself; `None`: the image's, unless `entrypoint` is written.
+    pub command: Option<Vec<String>>,
+    /// Variables, sorted by name: `env_file` first, overridden by `environment`. They come over those of an image.
     pub environment: Vec<(String, String)>,
-    /// Networks it is attached to, at least one.
+    /// Networks it is attached to, at least one unless `network_mode` says otherwise.
     pub networks: Vec<Attachment>,
-    /// What is mounted into its file system, in the order of the file.
+    /// Whose network it has.
+    pub network_mode: NetworkMode,
+    /// Other services under further names.
+    pub links: Vec<Link>,
+    /// Lines of its /etc/hosts.
+    pub extra_hosts: Vec<(String, ExtraHost)>,
+    /// Its name servers, instead of the simulation's.
+    pub dns: Vec<IpAddr>,
+    /// `search` of its resolv.conf.
+    pub dns_search: Vec<String>,
+    /// `options` of its resolv.conf.
+    pub dns_opt: Vec<String>,
+    /// Ports that the host can reach.
+    pub ports: Vec<Port>,
+    /// Ports that it says it listens on, `80` or `80/udp`; nothing follows from them.
+    pub expose: Vec<String>,
+    /// What is mounted into its file system, in the order of the file; `tmpfs` is last.
     pub mounts: Vec<Mount>,
+    /// Services whose mounts it has as well.
+    pub volumes_from: Vec<VolumesFrom>,
+    /// Secrets that it sees as files.
+    pub secrets: Vec<ResourceMount>,
+    /// Configurations that it sees as files.
+    pub configs: Vec<ResourceMount>,
     /// What must have happened before it starts.
     pub depends_on: Vec<Dependency>,
-    /// When it counts as healthy; `None`: it has no health check.
-    pub healthcheck: Option<Healthcheck>,
+    /// When it counts as healthy.
+    pub healthcheck: HealthcheckSetting,
     /// Its host name; `None`: the name of the instance.
     pub hostname: Option<String>,
+    /// Its domain name.
+    pub domainname: Option<String>,
     /// A further name under which it can be reached.
     pub container_name: Option<String>,
-    /// The directory in which it starts; `None`: `/`.
+    /// The directory in which it starts; `None`: the image's, or `/`.
     pub working_dir: Option<String>,
-    /// Whose rights it has; `None`: root.
+    /// Whose rights it has; `None`: the image's, or root.
     pub user: Option<User>,
+    /// Further groups, as names or numbers.
+    pub group_add: Vec<String>,
     /// What happens when its main process ends by itself.
     pub restart: Restart,
-    /// Number of nodes, at least 1.
+    /// `deploy.restart_policy.delay`: time before a restart.
+    pub restart_delay_ns: Option<u64>,
+    /// `deploy.restart_policy.window`: how long it must run before a restart counts as a success.
+    pub restart_window_ns: Option<u64>,
+    /// The signal that asks it to stop, such as `SIGTERM`; `None`: the image's.
+    pub stop_signal: Option<String>,
+    /// How long it may take to stop; `None`: 10 s.
+    pub stop_grace_period_ns: Option<u64>,
+    /// What runs in the container after it has started.
+    pub post_start: Vec<Hook>,
+    /// What runs in the container before it is stopped.
+    pub pre_stop: Vec<Hook>,
+    /// Whether process 1 is an init of ours, which reaps and forwards signals.
+    pub init: Option<bool>,
+    /// Whether it has a terminal.
+    pub tty: bool,
+    /// Capabilities that are added, without `CAP_`; `ALL` for all.
+    pub cap_add: Vec<String>,
+    /// Capabilities that are taken away, without `CAP_`; `ALL` for all.
+    pub cap_drop: Vec<String>,
+    /// Security options as they are written, such as `no-new-privileges:true`.
+    pub security_opt: Vec<String>,
+    /// Whether its root file system cannot be written.
+    pub read_only: bool,
+    /// Limits of its processes.
+    pub ulimits: Vec<Ulimit>,
+    /// Most memory in bytes.
+    pub mem_limit: Option<u64>,
+    /// Most processors, in thousandths.
+    pub cpus_milli: Option<u64>,
+    /// Most tasks.
+    pub pids_limit: Option<u64>,
+    /// Size of /dev/shm in bytes; `None`: 64 MiB.
+    pub shm_size: Option<u64>,
+    /// Kernel parameters of its namespaces.
+    pub sysctls: Vec<(String, String)>,
+    /// `oom_score_adj`, -1000 to 1000.
+    pub oom_score_adj: Option<i32>,
+    /// Whose process ids it sees.
+    pub pid: Namespace,
+    /// Whose System V and POSIX IPC objects it sees.
+    pub ipc: Namespace,
+    /// Its labels, sorted by name.
+    pub labels: Vec<(String, String)>,
+    /// Number of containers, at least 1.
     pub replicas: u32,
 }
 
 impl Service {
-    /// The whole command line; never empty.
+    /// The command line as far as the file says it; without an image, it is never empty.
     pub fn argv(&self) -> Vec<String> {
-        self.entrypoint.iter().chain(&self.command).cloned().collect()
+        self.entrypoint.iter().flatten().chain(self.command.iter().flatten()).cloned().collect()
+    }
+
+    /// The health check that the file itself declares.
+    pub fn own_healthcheck(&self) -> Option<&Healthcheck> {
+        match &self.healthcheck {
+            HealthcheckSetting::Own(check) => Some(check),
+            HealthcheckSetting::Inherited(_) | HealthcheckSetting::Disabled => None,
+        }
     }
 
     /// The names of its nodes: the service's name, or `name-1`, `name-2` and so on if it has replicas.
@@ -116,15 +231,135 @@ pub enum Rootfs {
     Host,
     /// A directory of this machine that holds a whole file system.
     Dir(PathBuf),
+    /// The image that `image` names or `build` makes.
+    Image,
 }
 
-/// `user: name[:group]`, each a name or a number.
+/// How an image is built.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Build {
+    /// Where `build` is written.
+    pub at: Span,
+    /// The directory whose files the build may use, or an address that an engine understands.
+    pub context: BuildContext,
+    /// The Dockerfile, relative to the context unless absolute; `None`: `Dockerfile`.
+    pub dockerfile: Option<String>,
+    /// The text of the Dockerfile.
+    pub dockerfile_inline: Option<String>,
+    /// Build arguments, sorted by name.
+    pub args: Vec<(String, String)>,
+    /// The stage that is built.
+    pub target: Option<String>,
+    /// Further contexts by name: paths of this machine are absolute or relative to this process, others as written.
+    pub additional_contexts: Vec<(String, String)>,
+    /// Labels of the image, sorted by name.
+    pub labels: Vec<(String, String)>,
+    /// Further names of the image.
+    pub tags: Vec<String>,
+    /// Images whose layers may be used, as written.
+    pub cache_from: Vec<String>,
+    /// Names of the secrets that the build may read.
+    pub secrets: Vec<ResourceMount>,
+    /// SSH agents or keys, as written.
+    pub ssh: Vec<String>,
+    /// Lines of /etc/hosts while building, `name=address`.
+    pub extra_hosts: Vec<String>,
+    /// The network of the build, as written.
+    pub network: Option<String>,
+    /// Size of /dev/shm in bytes while building.
+    pub shm_size: Option<u64>,
+    /// Whether no layer of an earlier build may be used.
+    pub no_cache: bool,
+    /// Whether the base images are fetched anew.
+    pub pull: bool,
+    /// Platforms, as written.
+    pub platforms: Vec<String>,
+}
+
+/// What a build takes its files from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
-    /// User name or uid.
-    pub user: String,
-    /// Group name or gid.
-    pub group: Option<String>,
+pub enum BuildContext {
+    /// A directory of this machine.
+    Dir(PathBuf),
+    /// The address of a repository or an archive.
+    Remote(String),
+}
+
+impl Default for BuildContext {
+    fn default() -> BuildContext {
+        BuildContext::Dir(PathBuf::from("."))
+    }
+}
+
+/// When an image is fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PullPolicy {
+    /// If it is not there: `missing`, `if_not_present`.
+    #[default]
+    Missing,
+    /// Each time.
+    Always,
+    /// Never.
+    Never,
+    /// It is built even if it is there.
+    Build,
+    /// If what is there was fetched longer ago, in seconds: `daily`, `weekly`, `every_12h`.
+    Older(u64),
+}
+
+/// Whose network a service has.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum NetworkMode {
+    /// Its own, attached to `networks`.
+    #[default]
+    Networks,
+    /// Its own, with nothing but the loopback interface.
+    None,
+    /// That of another service.
+    Service(Located<String>),
+}
+
+/// A namespace: an own one, or that of another service.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub enum Namespace {
+    /// An own one.
+    #[default]
+    Own,
+    /// That of another service.
+    Service(Located<String>),
+}
+
+/// Another service under a further name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The other service.
+    pub service: Located<String>,
+    /// The name.
+    pub alias: String,
+}
+
+/// What a line of /etc/hosts names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExtraHost {
+    /// An address.
+    Address(IpAddr),
+    /// `host-gateway`: the machine on which containers run.
+    Gateway,
+}
+
+/// A port that the host can reach.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Port {
+    /// The address of the host; `None`: all.
+    pub host: Option<IpAddr>,
+    /// First and last port of the host of which one is taken; `None`: any.
+    pub published: Option<(u16, u16)>,
+    /// The port of the service.
+    pub target: u16,
+    /// Whether it is one of UDP.
+    pub udp: bool,
+    /// Where it is written.
+    pub at: Span,
 }
 
 /// A service's place in a network.
@@ -136,39 +371,29 @@ pub struct Attachment {
     pub aliases: Vec<String>,
     /// A fixed address.
     pub ipv4: Option<Ipv4Addr>,
+    /// A fixed address.
+    pub ipv6: Option<Ipv6Addr>,
+    /// Networks with a higher one come first; that of the highest `gw_priority` has the default route.
+    pub priority: (i64, i64),
+    /// The name of the interface.
+    pub interface: Option<String>,
     /// Where it is written.
-    pub at: Spot,
+    pub at: Span,
 }
 
-/// Something mounted into a service's file system.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
-    /// What is mounted.
-    pub source: MountSource,
-    /// Where, an absolute path.
-    pub target: String,
-    /// Whether it cannot be written.
-    pub read_only: bool,
-    /// Where it is written in the file.
-    pub at: Spot,
-}
-
-/// What is mounted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum MountSource {
-    /// A file or directory of this machine; its content is copied on write, this machine's stays as it is.
-    Bind(PathBuf),
-    /// A named volume, empty at first, shared by all services that name it.
-    Volume(String),
-    /// A volume of its own, empty at first.
-    Anonymous,
-    /// A file system in memory that is lost when the node crashes.
-    Tmpfs {
-        /// Largest size in bytes.
-        size: Option<u64>,
-        /// Permissions of its root.
-        mode: Option<u32>,
-    },
+impl Attachment {
+    /// A place in a network without anything special.
+    pub fn new(network: String, at: Span) -> Attachment {
+        Attachment {
+            network,
+            aliases: Vec::new(),
+            ipv4: None,
+            ipv6: None,
+            priority: (0, 0),
+            interface: None,
+            at,
+        }
+    }
 }
 
 /// A service that must be in some state before another one starts.
@@ -178,6 +403,8 @@ pub struct Dependency {
     pub service: Located<String>,
     /// Its state.
     pub condition: Condition,
+    /// Whether the dependent is restarted when the other service is restarted by the engine.
+    pub restart: bool,
     /// Whether it must exist; a dependency that does not is left out of the decoded file.
     pub required: bool,
 }
@@ -191,59 +418,4 @@ pub enum Condition {
     Healthy,
     /// Its main process has exited with status 0.
     CompletedSuccessfully,
-}
-
-/// A health check. Defaults are those of the Dockerfile reference, HEALTHCHECK.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Healthcheck {
-    /// The program that exits with 0 if the service is healthy: argument vector.
-    pub test: Vec<String>,
-    /// Time between two checks.
-    pub interval_ns: u64,
-    /// When a check counts as failed.
-    pub timeout_ns: u64,
-    /// So many failures in a row make the service unhealthy.
-    pub retries: u32,
-    /// Failures do not count for so long after the start.
-    pub start_period_ns: u64,
-    /// Time between two checks during the start period.
-    pub start_interval_ns: u64,
-}
-
-/// What happens when a service's main process ends by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Restart {
-    /// Nothing.
-    No,
-    /// It is started again.
-    Always,
-    /// It is started again if it ended by a signal or with a status other than 0.
-    OnFailure {
-        /// So many times at most.
-        max_retries: Option<u32>,
-    },
-    /// As `Always`: nothing in the simulation stops a service by hand.
-    UnlessStopped,
-}
-
-/// A network.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Network {
-    /// Its name in the file.
-    pub name: String,
-    /// Address and prefix length from which nodes get their addresses.
-    pub subnet: Option<(Ipv4Addr, u8)>,
-    /// An address that no node gets.
-    pub gateway: Option<Ipv4Addr>,
-    /// Where it is declared; the start of the file for `default`.
-    pub at: Spot,
-}
-
-/// A named volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Volume {
-    /// Its name in the file.
-    pub name: String,
-    /// Where it is declared.
-    pub at: Spot,
 }
