@@ -16,6 +16,7 @@ use bloodhound_vfs::host::{HostBase, Input, InputKind};
 use serde::{Deserialize, Serialize};
 
 use crate::output::write_file;
+use crate::plan::Pin;
 use crate::platform::Chosen;
 use crate::session::{Failure, Outcome, Session, Violation};
 use crate::{boots, platform, report};
@@ -124,6 +125,12 @@ pub fn inputs(base: &HostBase) -> Vec<InputRecord> {
         sha256: hex(&i.sha256),
     };
     base.inputs().into_iter().map(record).collect()
+}
+
+/// The images of a finding by their names.
+pub fn pins(record: &Record) -> Vec<Pin> {
+    let images = record.inputs.iter().filter(|input| input.kind == kind_name(InputKind::Image));
+    images.filter_map(|input| Pin::parse(&input.path, &input.sha256)).collect()
 }
 
 /// Where findings are stored.

@@ -2,28 +2,29 @@
 //!
 //! Key types: [`Plan`] (the scenario with what reports need), [`Judge`] (how a property is decided).
 //!
-//! Modules: `properties` (checks and the scripts that they run), `workload` (the requests of clients).
+//! Modules: `service` (a container), with `image` and `image_tree` (its root file system) and `process` (what runs in it); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bloodhound_config::Project;
-use bloodhound_config::compose::{
-    Condition as Depends, MountSource, Network, Restart, Rootfs, Service, overlap,
-};
-use bloodhound_kernel::exec::Program;
+use bloodhound_config::compose::{MountSource, Network, Service, overlap};
 use bloodhound_net::{LinkConfig, NodeId};
 use bloodhound_sim::checks::CheckSpec;
 use bloodhound_sim::scenario::*;
-use bloodhound_vfs::MountSpec;
-use bloodhound_vfs::host::{Allow, HostBase};
+use bloodhound_vfs::host::HostBase;
 
-use crate::{host, passwd};
-
+mod image;
+mod image_tree;
+mod process;
 mod properties;
+mod service;
 mod workload;
 
+use image::Images;
+pub use image::{Finder, Pin};
+use process::DEFAULT_PATH;
 pub use properties::{Judge, Property};
 
 /// First node ids of clients, the prober and script nodes; services count from 1.
@@ -58,6 +59,7 @@ pub struct Plan {
 struct Planner<'a> {
     project: &'a Project,
     base: &'a HostBase,
+    images: Images,
     /// Addresses of each instance by network.
     addresses: BTreeMap<String, Vec<(String, Ipv4Addr, u8)>>,
     ids: BTreeMap<String, NodeId>,
@@ -100,10 +102,11 @@ impl Plan {
     ///
     /// # Errors
     /// What the host lacks or the simulation cannot do yet.
-    pub fn new(project: &Project, base: &HostBase) -> Result<Plan, Refusal> {
+    pub fn new(project: &Project, base: &HostBase, finder: &Finder<'_>) -> Result<Plan, Refusal> {
         let mut planner = Planner {
             project,
             base,
+            images: Images::find(&project.compose.services, base, finder)?,
             addresses: BTreeMap::new(),
             ids: BTreeMap::new(),
             checks: Vec::new(),
@@ -282,181 +285,4 @@ impl Planner<'_> {
             checks: std::mem::take(&mut self.checks),
         })
     }
-
-    fn services(&self) -> Result<Vec<ServiceSpec>, Refusal> {
-        let faulty = self.project.config.faults.services.as_ref();
-        let mut out = Vec::new();
-        for (service, name) in self.instances() {
-            let is_faulty = faulty.is_none_or(|list| list.iter().any(|l| l.value == service.name));
-            let spec = self
-                .service(service, &name, is_faulty)
-                .map_err(|r| Refusal { text: format!("service {}: {}", service.name, r.text), ..r })?;
-            out.push(spec);
-        }
-        Ok(out)
-    }
-
-    fn service(&self, service: &Service, name: &str, faulty: bool) -> Result<ServiceSpec, Refusal> {
-        let argv = service.argv();
-        let first = argv.first().ok_or("it has no command: give `command` or `entrypoint`")?;
-        let id = self.ids[name];
-        let mut more: Vec<PathBuf> = service.read.iter().map(PathBuf::from).collect();
-        let root = match &service.rootfs {
-            Rootfs::Host => {
-                if first.starts_with('/') {
-                    more.push(PathBuf::from(first));
-                }
-                host::host_root(self.base, &more)
-                    .map_err(|e| Refusal::host("the host's root directory", &e))?
-            }
-            Rootfs::Image => {
-                let what = service.image.as_ref().map_or("build", |image| image.value.as_str());
-                return Err(format!(
-                    "{what}: container images are not there yet: use x-bloodhound: {{rootfs: ...}}"
-                )
-                .into());
-            }
-            Rootfs::Dir(dir) => self
-                .base
-                .add_tree(dir, Allow::All)
-                .map_err(|e| Refusal::host(format!("rootfs {}", dir.display()), &e))?,
-        };
-        let mut mounts = Vec::new();
-        for mount in &service.mounts {
-            mounts.push((mount.target.clone().into_bytes(), self.mount(mount)?));
-        }
-        for (dir, place) in self.script_mounts.get(&id).into_iter().flatten() {
-            mounts.push((host::os_bytes(place), self.bind(dir, true)?));
-        }
-        mounts.sort_by_key(|(path, _)| path.iter().filter(|b| **b == b'/').count());
-        let (uid, gid) = user_ids(service)?;
-        let envp = environment(service, name, uid);
-        let program = |argv: &[String]| Program {
-            path: argv[0].clone().into_bytes(),
-            argv: argv.iter().map(|a| a.clone().into_bytes()).collect(),
-            envp: envp.clone(),
-            cwd: service.working_dir.clone().unwrap_or_else(|| "/".into()).into_bytes(),
-            uid,
-            gid,
-            groups: Vec::new(),
-        };
-        let health = service.own_healthcheck().map(|h| Health {
-            program: program(&h.test.argv(None)),
-            interval: if h.start_period_ns > 0 {
-                h.start_interval_ns.min(h.interval_ns)
-            } else {
-                h.interval_ns
-            },
-            timeout: h.timeout_ns,
-            retries: h.retries,
-            start_period: h.start_period_ns,
-        });
-        let networks: Vec<String> = service.networks.iter().map(|a| a.network.clone()).collect();
-        Ok(ServiceSpec {
-            node: id,
-            name: name.to_string(),
-            hostname: service.hostname.clone().unwrap_or_else(|| name.to_string()),
-            addresses: self
-                .addresses
-                .get(name)
-                .into_iter()
-                .flatten()
-                .map(|(_, ip, p)| (IpAddr::V4(*ip), *p))
-                .collect(),
-            hosts: self.hosts(&networks),
-            program: program(&argv),
-            root: Some(root),
-            mounts,
-            depends_on: self.dependencies(service),
-            health,
-            restart: match service.restart {
-                Restart::No => RestartPolicy::No,
-                Restart::Always | Restart::UnlessStopped => RestartPolicy::Always,
-                Restart::OnFailure { max_retries } => RestartPolicy::OnFailure(max_retries),
-            },
-            stdin: Some(Vec::new()),
-            faulty,
-        })
-    }
-
-    fn dependencies(&self, service: &Service) -> Vec<(NodeId, Condition)> {
-        let compose = &self.project.compose;
-        let mut out = Vec::new();
-        for d in &service.depends_on {
-            let condition = match d.condition {
-                Depends::Started => Condition::Started,
-                Depends::Healthy => Condition::Healthy,
-                Depends::CompletedSuccessfully => Condition::Completed,
-            };
-            for name in compose.service(&d.service.value).map(Service::instances).unwrap_or_default() {
-                out.push((self.ids[&name], condition));
-            }
-        }
-        out
-    }
-
-    fn bind(&self, path: &Path, read_only: bool) -> Result<MountSpec, Refusal> {
-        let tree = self.base.add_tree(path, Allow::All).map_err(|e| Refusal::host(path.display(), &e))?;
-        Ok(MountSpec::Bind { tree, read_only })
-    }
-
-    fn mount(&self, mount: &bloodhound_config::compose::Mount) -> Result<MountSpec, Refusal> {
-        match &mount.source {
-            // Docker makes a missing host directory; here it is an empty one of the simulation's.
-            MountSource::Bind(path) if !path.exists() => Ok(MountSpec::Volume { read_only: mount.read_only }),
-            MountSource::Bind(path) => self.bind(path, mount.read_only),
-            MountSource::Volume(_) | MountSource::Anonymous => {
-                Ok(MountSpec::Volume { read_only: mount.read_only })
-            }
-            MountSource::Tmpfs { size, mode } => {
-                Ok(MountSpec::Tmpfs { mode: mode.unwrap_or(0o1777), size: *size })
-            }
-        }
-    }
-}
-
-/// Where programs are looked up.
-const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
-fn environment(service: &Service, name: &str, uid: u32) -> Vec<Vec<u8>> {
-    let hostname = service.hostname.clone().unwrap_or_else(|| name.to_string());
-    let mut env: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::from([
-        (b"PATH".to_vec(), DEFAULT_PATH.into()),
-        (b"HOME".to_vec(), passwd::home(&root_of(service), uid)),
-        (b"HOSTNAME".to_vec(), hostname.into()),
-    ]);
-    env.extend(service.environment.iter().map(|(name, value)| (name.clone().into(), value.clone().into())));
-    env.into_iter().map(|(name, value)| [&name[..], b"=", &value].concat()).collect()
-}
-
-/// The service's root directory on the host.
-fn root_of(service: &Service) -> PathBuf {
-    match &service.rootfs {
-        Rootfs::Host | Rootfs::Image => PathBuf::from("/"),
-        Rootfs::Dir(dir) => dir.clone(),
-    }
-}
-
-/// `user:` as numbers; names are looked up in the root file system's /etc/passwd and /etc/group.
-fn user_ids(service: &Service) -> Result<(u32, u32), String> {
-    let Some(user) = &service.user else { return Ok((0, 0)) };
-    let root = root_of(service);
-    let unknown = |what: &str, name: &str| format!("user: no {what} `{name}` in its /etc files");
-    let (uid, primary) = match user.user.parse() {
-        // As Docker has it: the group of a number that is listed, otherwise root's.
-        Ok(uid) => (uid, passwd::primary_group(&root, uid).unwrap_or(0)),
-        Err(_) => {
-            let (uid, group) = passwd::numbers(&root, "etc/passwd", &user.user)
-                .ok_or_else(|| unknown("user", &user.user))?;
-            (uid, group.unwrap_or(uid))
-        }
-    };
-    let gid = match &user.group {
-        None => primary,
-        Some(g) => match g.parse() {
-            Ok(gid) => gid,
-            Err(_) => passwd::numbers(&root, "etc/group", g).ok_or_else(|| unknown("group", g))?.0,
-        },
-    };
-    Ok((uid, gid))
 }

@@ -184,7 +184,8 @@ pub fn replay(args: &ReplayArgs) -> u8 {
 fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     let finding::Stored { record, log, marks } = finding::load(&args.finding)?;
     let config = args.config.as_ref().unwrap_or(&record.config);
-    let session = Arc::new(Session::load(config, args.compose.as_deref().or(record.compose.as_deref()))?);
+    let compose = args.compose.as_deref().or(record.compose.as_deref());
+    let session = Arc::new(Session::load_pinned(config, compose, finding::pins(&record))?);
     finding::unchanged(&record, &session)?;
     let chosen = platform::choose(args.platform.wanted)?;
     output::eprint(&finding::compare_platforms(&record.platform, &chosen));

@@ -20,9 +20,9 @@ use bloodhound_vfs::host::HostBase;
 use bloodhound_workloads::history::History;
 
 use crate::judge::{self, Judged};
-use crate::plan::Plan;
+use crate::plan::{Finder, Pin, Plan};
 use crate::platform::Chosen;
-use crate::{boots, exit, host, validate};
+use crate::{boots, exit, host, images, validate};
 
 /// Errors that end a command, with its exit code.
 #[derive(Debug)]
@@ -63,13 +63,27 @@ impl Session {
     /// # Errors
     /// Configuration errors (already printed with their places) and what the host lacks.
     pub fn load(config: &Path, compose: Option<&Path>) -> Result<Session, Failure> {
+        Session::load_pinned(config, compose, Vec::new())
+    }
+
+    /// As [`Session::load`], with these images for their names.
+    ///
+    /// # Errors
+    /// As [`Session::load`], and images that are others now.
+    pub fn load_pinned(config: &Path, compose: Option<&Path>, pins: Vec<Pin>) -> Result<Session, Failure> {
         let (project, diagnostics) = Project::load(config, compose, &validate::environment());
         validate::show(&diagnostics, validate::Format::Human);
         let Some(project) = project else {
             return Err(Failure::usage(format!("{} cannot be used; see the errors above", config.display())));
         };
         let base = HostBase::new();
-        let plan = Plan::new(&project, &base).map_err(|refusal| Failure::environment(refusal.text))?;
+        let resolver = images::resolver_for(&project.compose)?;
+        let finder = match &resolver {
+            Some(resolver) => Finder::Resolver(resolver, pins),
+            None => Finder::Nowhere,
+        };
+        let plan =
+            Plan::new(&project, &base, &finder).map_err(|refusal| Failure::environment(refusal.text))?;
         let mut digest = Digest::default();
         digest.bytes(format!("{:?}", plan.scenario).as_bytes());
         digest.bytes(format!("{:?}", plan.properties).as_bytes());

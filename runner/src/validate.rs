@@ -12,8 +12,8 @@ use bloodhound_config::{Code, Compose, Diagnostic, Project, Severity, has_errors
 use bloodhound_vfs::host::HostBase;
 use serde_json::json;
 
-use crate::plan::{Plan, Refusal};
-use crate::{exit, github, output};
+use crate::plan::{Finder, Plan, Refusal};
+use crate::{exit, github, images, output};
 
 /// The configuration where none is named.
 pub const DEFAULT_CONFIG: &str = "bloodhound.yaml";
@@ -106,7 +106,9 @@ fn check(args: &Args) -> (PathBuf, Vec<Diagnostic>) {
 /// With what a run would refuse: it is planned as `run` does. What only this machine lacks is a warning unless it is strict.
 fn planned(project: Option<Project>, mut diagnostics: Vec<Diagnostic>, strict: bool) -> Vec<Diagnostic> {
     let Some(project) = project else { return diagnostics };
-    if let Err(Refusal { text, missing }) = Plan::new(&project, &HostBase::new()) {
+    let resolver = images::resolver_for(&project.compose).ok().flatten();
+    let finder = resolver.as_ref().map_or(Finder::Nowhere, Finder::IfThere);
+    if let Err(Refusal { text, missing }) = Plan::new(&project, &HostBase::new(), &finder) {
         let (code, severity) = match missing {
             true if strict => (Code::MissingFile, Severity::Error),
             true => (Code::MissingFile, Severity::Warning),

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use bloodhound_kernel::exec::Program;
 use bloodhound_net::LinkConfig;
 use bloodhound_sim::scenario::{RestartPolicy, Scenario, ServiceSpec};
-use bloodhound_vfs::MountSpec;
 use bloodhound_vfs::host::{Allow, HostBase};
+use bloodhound_vfs::{MountSpec, TreeId};
 
 use super::NODE;
+use crate::host;
 use crate::session::Failure;
-use crate::{host, passwd};
+use crate::users::Users;
 
 /// What a single program is run with; `verify` takes the same.
 #[derive(clap::Args, Debug)]
@@ -73,7 +74,7 @@ pub fn scenario(
         program: Program {
             path: name.as_bytes().to_vec(),
             argv: command.iter().map(|a| a.as_bytes().to_vec()).collect(),
-            envp: environment(&surroundings.env),
+            envp: environment(base, root, &surroundings.env),
             cwd: host::os_bytes(&cwd),
             uid: 0,
             gid: 0,
@@ -138,8 +139,8 @@ fn visible(surroundings: &Surroundings, command: &[OsString], cwd: &Path) -> Res
 }
 
 /// The variables that every program gets, and those of the command line, of which the last one of a name counts.
-fn environment(set: &[OsString]) -> Vec<Vec<u8>> {
-    let home = [&b"HOME="[..], &passwd::home(Path::new("/"), 0)].concat();
+fn environment(base: &HostBase, root: TreeId, set: &[OsString]) -> Vec<Vec<u8>> {
+    let home = [&b"HOME="[..], Users::read(base, root).home(0).as_bytes()].concat();
     let own = [
         b"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_vec(),
         home,
@@ -185,7 +186,9 @@ mod tests {
     #[test]
     fn the_last_variable_of_a_name_counts() {
         let set = ["A=1", "HOME=/x", "A=2", "B==="].map(OsString::from);
-        let envp = environment(&set);
+        let base = HostBase::new();
+        let root = host::host_root(&base, &[]).expect("a tree");
+        let envp = environment(&base, root, &set);
         let text: Vec<String> = envp.iter().map(|v| String::from_utf8_lossy(v).into_owned()).collect();
         assert_eq!(text[1], "HOME=/x");
         assert_eq!(text[3..], ["A=2", "B==="]);
