@@ -88,7 +88,10 @@ mod tests {
 
     fn chunk(at: u64, node: u32, pid: u32, text: &str) -> (NodeId, ConsoleChunk) {
         let (stream, bytes) = (Console::Out, text.as_bytes().to_vec());
-        (NodeId(node), ConsoleChunk { at: SimTime(at), pid: Pid(pid), stream, bytes })
+        (
+            NodeId(node),
+            ConsoleChunk { at: SimTime(at), container: NodeId(node), pid: Pid(pid), stream, bytes },
+        )
     }
 
     fn shown(chunks: &[(NodeId, ConsoleChunk)], log: &[LogEntry]) -> Vec<(u64, u32, String)> {

@@ -164,23 +164,23 @@ fn line(moment: &Moment, event: &Event<'_>, scenario: &Scenario) -> Json {
 fn fields(event: &Event<'_>, node: Option<NodeId>, scenario: &Scenario) -> Json {
     match event {
         Event::Trap { pid, tid, call, .. } => {
-            json!({"pid": pid.0, "tid": tid.0, "call": call.name(), "nr": call.nr(), "args": arguments(call)})
+            json!({"pid": pid.number(), "tid": tid.number(), "call": call.name(), "nr": call.nr(), "args": arguments(call)})
         }
         Event::Call { pid, tid, call, result } => {
-            json!({"pid": pid.0, "tid": tid.0, "call": call.name(), "result": *result as i64})
+            json!({"pid": pid.number(), "tid": tid.number(), "call": call.name(), "result": *result as i64})
         }
         Event::Exception { pid, tid, signo } => {
-            json!({"pid": pid.0, "tid": tid.0, "signal": bloodhound_kernel::signal::name(*signo)})
+            json!({"pid": pid.number(), "tid": tid.number(), "signal": bloodhound_kernel::signal::name(*signo)})
         }
         Event::Task { pid, tid, told } => {
             let mut fields = task(told);
-            fields["pid"] = json!(pid.0);
-            fields["tid"] = json!(tid.0);
+            fields["pid"] = json!(pid.number());
+            fields["tid"] = json!(tid.number());
             fields
         }
         Event::Process(end) => {
             let mut fields = status(end.status);
-            fields["pid"] = json!(end.pid.0);
+            fields["pid"] = json!(end.pid.number());
             fields["comm"] = text(&end.comm);
             fields
         }
@@ -211,7 +211,7 @@ fn fields(event: &Event<'_>, node: Option<NodeId>, scenario: &Scenario) -> Json 
         }),
         Event::Output(chunk) => {
             let stream = if chunk.stream == Console::Err { "stderr" } else { "stdout" };
-            json!({"pid": chunk.pid.0, "stream": stream, "bytes": chunk.bytes.len(), "text": text(&chunk.bytes)})
+            json!({"pid": chunk.pid.number(), "stream": stream, "bytes": chunk.bytes.len(), "text": text(&chunk.bytes)})
         }
         Event::Choice(made) => {
             json!({"site": made.choice.to_string(), "bound": made.bound, "value": made.value})
@@ -240,7 +240,7 @@ fn arguments(call: &Call) -> Json {
 
 fn task(told: &Told<'_>) -> Json {
     match told {
-        Told::Began { parent } => json!({"parent": parent.map(|tid| tid.0)}),
+        Told::Began { parent } => json!({"parent": parent.map(|tid| tid.number())}),
         Told::Exec { path } => json!({"path": text(path)}),
         Told::Signal { signo, disposition } => {
             let did = match disposition {

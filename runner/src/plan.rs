@@ -2,14 +2,15 @@
 //!
 //! Key types: [`Plan`] (the scenario with what reports need), [`Judge`] (how a property is decided).
 //!
-//! Modules: `service` (a container), with `image` and `image_tree` (its root file system) and `process` (what runs in it); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
+//! Modules: `service` (a container), with `image` and `image_tree` (its root file system), `mounts` (its further files) and
+//! `process` (what runs in it); `machines` (which services are on one machine); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use bloodhound_config::Project;
-use bloodhound_config::compose::{MountSource, Network, Service, overlap};
+use bloodhound_config::compose::{Network, Service, overlap};
 use bloodhound_net::{LinkConfig, NodeId};
 use bloodhound_sim::checks::CheckSpec;
 use bloodhound_sim::scenario::*;
@@ -17,6 +18,8 @@ use bloodhound_vfs::host::HostBase;
 
 mod image;
 mod image_tree;
+mod machines;
+mod mounts;
 mod process;
 mod properties;
 mod service;
@@ -24,6 +27,8 @@ mod workload;
 
 use image::Images;
 pub use image::{Finder, Pin};
+pub use machines::Machine;
+use machines::Machines;
 use process::DEFAULT_PATH;
 pub use properties::{Judge, Property};
 
@@ -54,6 +59,8 @@ pub struct Plan {
     pub boots: u64,
     /// Seeds at the same time.
     pub workers: Option<usize>,
+    /// Services that share a machine.
+    pub machines: Vec<Machine>,
 }
 
 struct Planner<'a> {
@@ -67,6 +74,8 @@ struct Planner<'a> {
     helpers: Vec<ServiceSpec>,
     /// Mounts that scripts need in services.
     script_mounts: BTreeMap<NodeId, Vec<(PathBuf, PathBuf)>>,
+    /// Which services are on one machine.
+    machines: Machines,
 }
 
 /// Why a run cannot be planned.
@@ -112,10 +121,12 @@ impl Plan {
             checks: Vec::new(),
             helpers: Vec::new(),
             script_mounts: BTreeMap::new(),
+            machines: Machines::default(),
         };
-        planner.not_yet()?;
         planner.assign_addresses()?;
+        planner.group();
         let properties = planner.properties()?;
+        let machines = planner.machines.several.clone();
         let scenario = planner.scenario()?;
         let config = &project.config;
         Ok(Plan {
@@ -126,30 +137,12 @@ impl Plan {
             seeds: config.simulation.seeds,
             boots: config.simulation.boots,
             workers: config.exploration.parallel_workers.map(|n| n as usize),
+            machines,
         })
     }
 }
 
 impl Planner<'_> {
-    /// Refuses what is decoded and not carried out yet.
-    fn not_yet(&self) -> Result<(), Refusal> {
-        let mut first: BTreeMap<&str, &str> = BTreeMap::new();
-        for service in &self.project.compose.services {
-            for mount in &service.mounts {
-                let MountSource::Volume(name) = &mount.source else { continue };
-                let user = *first.entry(name).or_insert(&service.name);
-                if user != service.name {
-                    let text = format!(
-                        "the volume {name} is used by {user} and {}: a volume shared by several services is not available yet; give each its own",
-                        service.name
-                    );
-                    return Err(text.into());
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Instances of a service in order.
     fn instances(&self) -> Vec<(&Service, String)> {
         let compose = &self.project.compose;

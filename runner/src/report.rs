@@ -12,13 +12,13 @@ use crate::session::Outcome;
 /// What every sleeping task waits for.
 pub fn waiting(world: &World) -> String {
     let mut out = String::new();
-    for (id, node) in &world.nodes {
+    for node in world.nodes.values() {
         for task in node.tasks.values() {
             let TaskState::Blocked(blocked) = &task.state else { continue };
             out.push_str(&format!(
                 "  node {} task {} ({}): {}, waits for {:?}\n",
-                id.0,
-                task.tid.0,
+                node.container_of_any(task.pid).id.0,
+                task.tid.number(),
                 String::from_utf8_lossy(&task.comm),
                 blocked.call.name(),
                 blocked.wait.on

@@ -119,6 +119,9 @@ fn print(outcome: &Outcome, session: &Session, judgement: &Judgement, format: Fo
         Format::Json => println!("{}", json(outcome, judgement, &inputs.to_string())),
         Format::Human => {
             println!("platform: {}", outcome.platform.line());
+            for machine in &session.plan.machines {
+                println!("machine: {machine}");
+            }
             print!("{}", report::trace(outcome));
             if let Some(Stopped::Unsupported(what)) = &outcome.stopped {
                 println!("unsupported: {what}");

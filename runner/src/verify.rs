@@ -304,7 +304,7 @@ impl Mark {
 
     fn task(&self, tid: Tid) -> String {
         let node = self.node.map_or_else(String::new, |node| format!("node {} ", node.0));
-        format!("{node}task {}", tid.0)
+        format!("{node}task {}", tid.number())
     }
 
     fn text(&self) -> String {

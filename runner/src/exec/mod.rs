@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bloodhound_decisions::Decisions;
+use bloodhound_kernel::container::ContainerId;
+use bloodhound_kernel::node::MachineId;
 use bloodhound_kernel::stdin::Supply;
 use bloodhound_net::NodeId;
 use bloodhound_platform::Platform;
@@ -71,6 +73,10 @@ pub struct Args {
 
 /// The node that a single program runs on.
 pub const NODE: NodeId = NodeId(1);
+/// Its machine.
+const MACHINE: MachineId = MachineId(NODE.0);
+/// Its container there.
+const CONTAINER: ContainerId = ContainerId(0);
 /// Host time after which a program that makes no system call is told of on a terminal.
 const SILENCE: Duration = Duration::from_secs(5);
 /// Hidden paths that are named at most.
@@ -162,12 +168,13 @@ fn run_with(args: &Args, chosen: &Chosen, open: Box<dyn Platform>) -> Result<u8,
         });
     }
     let mut input = Input::standard(args.interactive);
-    machine.world.node_mut(NODE).stdin.lines = input.lines;
+    machine.world.node_mut(MACHINE).container_mut(CONTAINER).stdin.lines = input.lines;
     let mut outputs = Outputs::standard();
     machine.set_output(Box::new(move |chunk| outputs.write(chunk)));
     if std::io::stderr().is_terminal() {
         let mut silence = Silence::default();
-        machine.set_computing(Box::new(move |_, tid, steps| silence.look(tid.0, steps, Instant::now())));
+        machine
+            .set_computing(Box::new(move |_, tid, steps| silence.look(tid.number(), steps, Instant::now())));
     }
     let end = drive(&mut machine, &mut |wanted| input.supply(wanted))?;
     let world = &machine.world;
@@ -255,13 +262,13 @@ pub fn drive(machine: &mut Machine, stdin: &mut dyn FnMut(usize) -> Supply) -> R
         let ended = machine
             .run(|w| {
                 w.now > deadline
-                    || w.nodes[&NODE].stdin.wanted.is_some()
+                    || w.nodes[&MACHINE].wants_stdin()
                     || matches!(w.services[&NODE].state, State::Ended(_))
             })
             .map_err(host_failure)?;
-        if let Some(wanted) = machine.world.nodes[&NODE].stdin.wanted {
+        if let Some(wanted) = machine.world.nodes[&MACHINE].container(CONTAINER).stdin.wanted {
             let supply = stdin(wanted);
-            machine.world.node_mut(NODE).supply_stdin(supply);
+            machine.world.node_mut(MACHINE).supply_stdin(CONTAINER, supply);
             continue;
         }
         let world = &machine.world;

@@ -277,7 +277,8 @@ mod tests {
         let mut outputs = Outputs { out: Ok(full), err: Ok(File::from(OwnedFd::from(writer))) };
         let mut write = |stream| {
             let (at, pid) = (bloodhound_abi::SimTime::ZERO, bloodhound_kernel::ids::Pid(1));
-            outputs.write(&ConsoleChunk { at, pid, stream, bytes: b"x".to_vec() })
+            let container = bloodhound_net::NodeId(1);
+            outputs.write(&ConsoleChunk { at, container, pid, stream, bytes: b"x".to_vec() })
         };
         assert_eq!(write(Console::Out), Err(Errno::ENOSPC));
         assert_eq!(write(Console::Err), Err(Errno::EPIPE));

@@ -87,6 +87,7 @@ pub fn scenario(
         restart: RestartPolicy::No,
         stdin: None,
         faulty: false,
+        sharing: Default::default(),
     };
     Ok(Scenario {
         services: vec![service],

@@ -29,8 +29,6 @@ pub(super) struct Process {
     identity: Identity,
     /// Its health check with the argument vector.
     pub(super) health: Option<(Healthcheck, Vec<String>)>,
-    /// Directories of the image that are volumes unless the compose file mounts something there.
-    pub(super) volumes: Vec<String>,
 }
 
 impl Process {
@@ -64,7 +62,6 @@ impl Process {
             cwd: cwd.filter(|dir| !dir.is_empty()).unwrap_or_else(|| "/".into()),
             identity,
             health: health(&service.healthcheck, config),
-            volumes: config.volumes.clone(),
         })
     }
 

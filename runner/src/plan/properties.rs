@@ -144,7 +144,7 @@ impl Planner<'_> {
             path: os_bytes(&path),
             argv,
             envp,
-            cwd: os_bytes(&dir),
+            cwd: os_bytes(&place),
             uid: 0,
             gid: 0,
             groups: Vec::new(),
@@ -178,6 +178,7 @@ impl Planner<'_> {
             restart: RestartPolicy::No,
             stdin: Some(Vec::new()),
             faulty: false,
+            sharing: Default::default(),
         });
         Ok(Action::Script { node, program })
     }

@@ -3,14 +3,14 @@
 //! The image's part is `image`, what runs is `process`.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use bloodhound_config::compose::{Condition as Depends, MountSource, Restart, Rootfs, Service};
+use bloodhound_config::compose::{Condition as Depends, Restart, Rootfs, Service};
 use bloodhound_images::ImageConfig;
 use bloodhound_net::NodeId;
 use bloodhound_sim::scenario::*;
+use bloodhound_vfs::TreeId;
 use bloodhound_vfs::host::Allow;
-use bloodhound_vfs::{MountSpec, TreeId};
 
 use super::process::Process;
 use super::{Planner, Refusal};
@@ -52,7 +52,7 @@ impl Planner<'_> {
             hosts: self.hosts(&networks),
             program: process.command(),
             root,
-            mounts: self.mounts(service, id, &process)?,
+            mounts: self.mounts(service, name)?,
             depends_on: self.dependencies(service),
             health: process.health.as_ref().map(|(check, argv)| Health {
                 program: process.program(argv),
@@ -72,6 +72,7 @@ impl Planner<'_> {
             },
             stdin: Some(Vec::new()),
             faulty,
+            sharing: self.sharing(service, name),
         })
     }
 
@@ -96,30 +97,6 @@ impl Planner<'_> {
         Ok((Some(tree), ImageConfig::default()))
     }
 
-    /// What is mounted, outer mounts first.
-    fn mounts(
-        &self,
-        service: &Service,
-        id: NodeId,
-        process: &Process,
-    ) -> Result<Vec<(Vec<u8>, MountSpec)>, Refusal> {
-        let mut mounts = Vec::new();
-        for mount in &service.mounts {
-            mounts.push((mount.target.clone().into_bytes(), self.mount(mount)?));
-        }
-        for target in &process.volumes {
-            let path = trimmed(target);
-            if !service.mounts.iter().any(|mount| trimmed(&mount.target) == path) {
-                mounts.push((path.to_owned().into_bytes(), MountSpec::Volume { read_only: false }));
-            }
-        }
-        for (dir, place) in self.script_mounts.get(&id).into_iter().flatten() {
-            mounts.push((host::os_bytes(place), self.bind(dir, true)?));
-        }
-        mounts.sort_by_key(|(path, _)| path.iter().filter(|b| **b == b'/').count());
-        Ok(mounts)
-    }
-
     fn dependencies(&self, service: &Service) -> Vec<(NodeId, Condition)> {
         let compose = &self.project.compose;
         let mut out = Vec::new();
@@ -135,31 +112,4 @@ impl Planner<'_> {
         }
         out
     }
-
-    pub(super) fn bind(&self, path: &Path, read_only: bool) -> Result<MountSpec, Refusal> {
-        let tree = self.base.add_tree(path, Allow::All).map_err(|e| Refusal::host(path.display(), &e))?;
-        Ok(MountSpec::Bind { tree, read_only })
-    }
-
-    fn mount(&self, mount: &bloodhound_config::compose::Mount) -> Result<MountSpec, Refusal> {
-        match &mount.source {
-            // Docker makes a missing host directory; here it is an empty one of the simulation's.
-            MountSource::Bind(path) if !self.base.exists(path) => {
-                Ok(MountSpec::Volume { read_only: mount.read_only })
-            }
-            MountSource::Bind(path) => self.bind(path, mount.read_only),
-            MountSource::Volume(_) | MountSource::Anonymous => {
-                Ok(MountSpec::Volume { read_only: mount.read_only })
-            }
-            MountSource::Tmpfs { size, mode } => {
-                Ok(MountSpec::Tmpfs { mode: mode.unwrap_or(0o1777), size: *size })
-            }
-        }
-    }
-}
-
-/// A path without slashes at its end.
-fn trimmed(path: &str) -> &str {
-    let trimmed = path.trim_end_matches('/');
-    if trimmed.is_empty() { "/" } else { trimmed }
 }

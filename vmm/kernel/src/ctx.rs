@@ -6,8 +6,10 @@ use bloodhound_abi::digest::Moved;
 pub use bloodhound_abi::flags::*;
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Decisions;
+use bloodhound_net::Stack;
 use bloodhound_vfs::{BaseFs, Cred, Fail};
 
+use crate::container::Container;
 use crate::file::File;
 use crate::ids::*;
 use crate::mm::Mm;
@@ -47,7 +49,8 @@ impl<'a> Outside<'a> {
     /// Tells what happened to a task of `node`.
     pub(crate) fn tell(&mut self, node: &Node, (pid, tid): (Pid, Tid), told: &Told<'_>) {
         if let Some(watch) = &mut self.watch {
-            watch.tell(Whose { node: node.config.id, at: node.clock, pid, tid }, told);
+            let container = node.container_of_any(pid).id;
+            watch.tell(Whose { node: container, at: node.clock, pid, tid }, told);
         }
     }
 }
@@ -91,6 +94,8 @@ impl<'a> Ctx<'a> {
     /// A view for `tid`.
     pub fn new(node: &'a mut Node, tid: Tid, outside: Outside<'a>) -> Ctx<'a> {
         let pid = node.task(tid).pid;
+        let mounts = node.container_of(pid).mounts;
+        node.vfs.enter_namespace(mounts);
         Ctx {
             node,
             tid,
@@ -123,6 +128,21 @@ impl<'a> Ctx<'a> {
     /// The caller's process.
     pub fn process_mut(&mut self) -> &mut Process {
         self.node.process_mut(self.pid)
+    }
+
+    /// The caller's container.
+    pub fn container(&self) -> &Container {
+        self.node.container_of(self.pid)
+    }
+
+    /// The namespace of the process numbers that the caller sees.
+    pub fn pid_ns(&self) -> PidNs {
+        self.pid.ns()
+    }
+
+    /// The caller's network stack.
+    pub fn stack(&self) -> &Stack {
+        self.node.net.stack(self.container().net)
     }
 
     /// Whose rights to files count: the effective ids, unless the thread has others for this purpose (setfsuid(2)).

@@ -10,6 +10,7 @@ use bloodhound_abi::{Errno, Regs};
 use bloodhound_decisions::{Lineage, TaskRandom};
 use bloodhound_vfs::{Cred, Ino, Kind};
 
+use crate::container::{Container, ContainerId};
 use crate::ctx::*;
 use crate::elf::{self, Elf};
 use crate::file::Console;
@@ -483,12 +484,19 @@ impl Ctx<'_> {
 pub(crate) const AT_CWD: Fd = Fd(c::AT_FDCWD);
 
 impl Node {
-    /// Starts a root process (a service's command, or a health check) as the node's init would.
-    pub fn spawn(&mut self, program: &Program, outside: &mut Outside<'_>) -> Result<Pid, Errno> {
-        let pid = Pid(self.new_pid());
+    /// Starts a root process of a container (a service's command, or a health check), as its runtime does.
+    pub fn spawn(
+        &mut self,
+        id: ContainerId,
+        program: &Program,
+        outside: &mut Outside<'_>,
+    ) -> Result<Pid, Errno> {
+        let Container { pids, mounts, roots, .. } = *self.container(id);
+        let pid = Pid(self.new_number(pids));
         let tid = Tid(pid.0);
         let space = self.new_space();
         let mm = self.mms.insert(Mm::new(space));
+        self.vfs.enter_namespace(mounts);
         let root = self.vfs.root();
         self.vfs.hold(root);
         let mut fds = FdTable::default();
@@ -499,7 +507,8 @@ impl Node {
         let cred = Cred { groups: Arc::from(&program.groups[..]), ..Cred::user(program.uid, program.gid) };
         let process = Process {
             pid,
-            ppid: Pid(0),
+            container: id,
+            ppid: Pid::NONE,
             pgid: pid,
             sid: pid,
             threads: vec![tid],
@@ -537,8 +546,8 @@ impl Node {
         };
         self.processes.insert(pid, process);
         let mut task = Task::new(tid, pid, Regs::default());
-        task.lineage = Lineage::root(self.roots);
-        self.roots += 1;
+        task.lineage = Lineage::root(roots);
+        self.container_mut(id).roots += 1;
         self.tasks.insert(tid, task);
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         ctx.outside.tell(ctx.node, (pid, tid), &Told::Began { parent: None });
@@ -553,8 +562,8 @@ impl Node {
                 self.ends.pop();
                 self.processes.remove(&pid);
                 // Nobody saw the number: the next try (another directory of PATH) gets it again.
-                self.next_pid = pid.0;
-                self.roots -= 1;
+                self.next_numbers[pids.0 as usize] = pid.number();
+                self.container_mut(id).roots -= 1;
                 Err(e)
             }
         }

@@ -14,9 +14,10 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A process (thread group), as `getpid(2)` shows it.
+    /// A process (thread group), by a number that is unique on its machine: that of its namespace ([`PidNs`]) above the number
+    /// that `getpid(2)` shows. Nothing of a namespace but the numbers within it may be shown to a program or taken from it.
     Pid,
-    /// A task (thread), as `gettid(2)` shows it. The first task of a process has the process's number.
+    /// A task (thread), likewise. The first task of a process has the process's number.
     Tid,
     /// An address space.
     MmId,
@@ -36,6 +37,58 @@ ids! {
     UnixId,
     /// A shared-memory object without a name (MAP_SHARED|MAP_ANONYMOUS, SysV segments).
     ShmId,
+}
+
+/// A namespace of process numbers (pid_namespaces(7)), by number. The first of a machine is 0, so the numbers in it are those that
+/// programs see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PidNs(pub u32);
+
+impl PidNs {
+    /// Numbers of processes are below PID_MAX_LIMIT, 2^22 (proc(5), /proc/sys/kernel/pid_max).
+    const BITS: u32 = 22;
+
+    /// The process that a number stands for in this namespace; one that cannot exist if it is out of range.
+    pub fn pid(self, number: u32) -> Pid {
+        if number >> PidNs::BITS == 0 { Pid(self.0 << PidNs::BITS | number) } else { Pid(u32::MAX) }
+    }
+
+    /// The task that a number stands for in this namespace.
+    pub fn tid(self, number: u32) -> Tid {
+        Tid(self.pid(number).0)
+    }
+}
+
+impl Pid {
+    /// No process: the parent of one that the run has started.
+    pub const NONE: Pid = Pid(0);
+
+    /// Its namespace.
+    pub fn ns(self) -> PidNs {
+        PidNs(self.0 >> PidNs::BITS)
+    }
+
+    /// The number that it has in its namespace.
+    pub fn number(self) -> u32 {
+        self.0 & ((1 << PidNs::BITS) - 1)
+    }
+
+    /// The number by which a process of `ns` sees it: 0 if it does not (`pid_nr_ns` of Linux).
+    pub fn number_in(self, ns: PidNs) -> u32 {
+        if self.ns() == ns { self.number() } else { 0 }
+    }
+}
+
+impl Tid {
+    /// Its namespace.
+    pub fn ns(self) -> PidNs {
+        Pid(self.0).ns()
+    }
+
+    /// The number that it has in its namespace.
+    pub fn number(self) -> u32 {
+        Pid(self.0).number()
+    }
 }
 
 /// Objects of one kind by id, in id order. A write to an object after a clone of the arena copies that object only.

@@ -7,12 +7,13 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bloodhound_abi::consts as c;
-use bloodhound_net::{Proto, ReadyFlags, SocketId, SocketInfo, TcpState};
+use bloodhound_net::{Proto, ReadyFlags, SocketId, SocketInfo, Stack, TcpState};
 
 use crate::file::FileKind;
 use crate::node::Node;
 use crate::procfs::anonymous_ino;
 use crate::socket::Generic;
+use crate::stacks::NetNs;
 use crate::unix::Name;
 
 /// The kernel's part of an internet socket.
@@ -48,7 +49,7 @@ pub fn wake_bits(key: ReadyFlags) -> u32 {
 
 /// Readiness of a socket as EPOLL* bits. `datagram_poll` reports EPOLLWRBAND with EPOLLOUT, `tcp_poll` does not.
 pub fn ready_bits(node: &Node, id: SocketId) -> u32 {
-    let ready = node.net.readiness(id);
+    let ready = node.net.of(id).readiness(id);
     let datagram = node.inet.get(&id).is_some_and(|s| s.proto == Proto::Udp);
     let band = datagram && ready.contains(ReadyFlags::WRITE);
     epoll_bits(ready) | if band { c::EPOLLWRBAND as u32 } else { 0 }
@@ -77,14 +78,14 @@ impl Node {
     pub fn close_inet(&mut self, id: SocketId) {
         self.inet.remove(&id);
         // EBADF would mean that the stack forgot a socket that a description names: a bug, but no harm here.
-        let _closed = self.net.close(id, self.clock);
+        let _closed = self.net.of_mut(id).close(id, self.clock);
         self.drain_net();
     }
 
     /// How long close(2) of the socket has to wait for [`bloodhound_net::Stack::lingering`] to end, ns: SO_LINGER with
     /// a time above 0. `None`: close does not wait.
     pub fn inet_linger(&self, id: SocketId) -> Option<u64> {
-        let secs = self.net.options(id).ok()?.linger.filter(|secs| *secs > 0)?;
+        let secs = self.net.of(id).options(id).ok()?.linger.filter(|secs| *secs > 0)?;
         Some(u64::from(secs) * bloodhound_abi::time::SECS)
     }
 
@@ -130,11 +131,11 @@ impl Interface {
     }
 }
 
-/// The interfaces of a node: loopback, then one for each IPv4 address with the IPv6 addresses that were given after it.
-pub fn interfaces(node: &Node) -> Vec<Interface> {
+/// The interfaces of a network stack: loopback, then one for each IPv4 address with the IPv6 addresses that were given after it.
+pub fn interfaces(net: &Stack) -> Vec<Interface> {
     let loopback = vec![(IpAddr::from([127, 0, 0, 1]), 8), (IpAddr::V6(std::net::Ipv6Addr::LOCALHOST), 128)];
     let mut out = vec![Interface { name: "lo".into(), index: 1, addresses: loopback }];
-    for (ip, prefix) in node.net.addresses() {
+    for (ip, prefix) in net.addresses() {
         if ip.is_ipv4() || out.len() == 1 {
             let number = out.len() as i32;
             out.push(Interface {
@@ -150,16 +151,16 @@ pub fn interfaces(node: &Node) -> Vec<Interface> {
     out
 }
 
-/// Whether packets to the address stay on the node.
-pub fn is_local(node: &Node, ip: IpAddr) -> bool {
+/// Whether packets to the address stay in the stack.
+pub fn is_local(net: &Stack, ip: IpAddr) -> bool {
     let ip = ip.to_canonical();
-    ip.is_loopback() || node.net.addresses().iter().any(|(own, _)| *own == ip)
+    ip.is_loopback() || net.addresses().iter().any(|(own, _)| *own == ip)
 }
 
 /// Number of the interface with an address; that of loopback for those that no other has.
-pub fn interface_of(node: &Node, ip: IpAddr) -> i32 {
+pub fn interface_of(net: &Stack, ip: IpAddr) -> i32 {
     let ip = ip.to_canonical();
-    interfaces(node).iter().find(|i| i.addresses.iter().any(|(own, _)| *own == ip)).map_or(1, |i| i.index)
+    interfaces(net).iter().find(|i| i.addresses.iter().any(|(own, _)| *own == ip)).map_or(1, |i| i.index)
 }
 
 /// An address as /proc/net shows it: each 32-bit word in the byte order of the machine, so `0100007F` is 127.0.0.1.
@@ -179,14 +180,14 @@ fn hex_addr(addr: SocketAddr) -> String {
     out
 }
 
-fn infos(node: &Node, proto: Proto, v6: bool) -> Vec<SocketInfo> {
-    let mut all = node.net.sockets();
+fn infos(node: &Node, net: NetNs, proto: Proto, v6: bool) -> Vec<SocketInfo> {
+    let mut all = node.net.stack(net).sockets();
     all.retain(|s| s.proto == proto && s.v6 == v6);
     all
 }
 
 /// /proc/net/tcp (or tcp6), as `get_tcp4_sock` prints it; bound but unconnected sockets do not show, as on Linux.
-pub fn proc_net_tcp(node: &Node, v6: bool) -> String {
+pub fn proc_net_tcp(node: &Node, net: NetNs, v6: bool) -> String {
     let head = if v6 {
         "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
             .to_string()
@@ -197,7 +198,7 @@ pub fn proc_net_tcp(node: &Node, v6: bool) -> String {
         )
     };
     let mut out = head;
-    let shown = infos(node, Proto::Tcp, v6).into_iter().filter(|s| s.state != TcpState::Close);
+    let shown = infos(node, net, Proto::Tcp, v6).into_iter().filter(|s| s.state != TcpState::Close);
     for (row, s) in shown.enumerate() {
         let inode = s.id.map_or(0, inode_of_inet);
         let tail = match (s.state, s.id) {
@@ -225,7 +226,7 @@ pub fn proc_net_tcp(node: &Node, v6: bool) -> String {
 }
 
 /// /proc/net/udp (or udp6); unbound sockets do not show.
-pub fn proc_net_udp(node: &Node, v6: bool) -> String {
+pub fn proc_net_udp(node: &Node, net: NetNs, v6: bool) -> String {
     let mut out = if v6 {
         "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n"
             .to_string()
@@ -235,7 +236,7 @@ pub fn proc_net_udp(node: &Node, v6: bool) -> String {
             "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops"
         )
     };
-    for s in infos(node, Proto::Udp, v6).into_iter().filter(|s| s.local.port() != 0) {
+    for s in infos(node, net, Proto::Udp, v6).into_iter().filter(|s| s.local.port() != 0) {
         let line = format!(
             "{:5}: {} {} {:02X} {:08X}:{:08X} 00:00000000 00000000 {:5}        0 {} 2 {:016x} 0",
             s.local.port(),
@@ -254,9 +255,9 @@ pub fn proc_net_udp(node: &Node, v6: bool) -> String {
 }
 
 /// /proc/net/unix. Names that are no UTF-8 show replacement characters.
-pub fn proc_net_unix(node: &Node) -> String {
+pub fn proc_net_unix(node: &Node, net: NetNs) -> String {
     let mut out = String::from("Num       RefCount Protocol Flags    Type St Inode Path\n");
-    for (id, s) in node.unix.iter() {
+    for (id, s) in node.unix.iter().filter(|(_, s)| s.net == net) {
         // __SO_ACCEPTCON, and socket_state: SS_UNCONNECTED 1, SS_CONNECTING 2 (not accepted yet), SS_CONNECTED 3.
         let flags = if node.unix.is_listening(id) { 0x1_0000 } else { 0 };
         let state = match (node.unix.peer_name(id).is_ok(), s.is_accepted()) {

@@ -1,6 +1,6 @@
 //! The application kernel: Linux's system calls as a deterministic state machine over plain data.
 //!
-//! A [`node::Node`] is one simulated machine. The machine loop (crate `bloodhound-sim`) runs its tasks on a platform
+//! A [`node::Node`] is one simulated machine, with one or more containers ([`container::Container`]). The machine loop (crate `bloodhound-sim`) runs its tasks on a platform
 //! and calls back at each trap: [`node::Node::syscall`], [`node::Node::page_fault`], [`node::Node::before_user`],
 //! [`node::Node::on_time`]. Nothing here runs, waits or looks at the host; a blocked call is a [`wait::Blocked`].
 //!
@@ -12,6 +12,7 @@
 
 pub mod buffers;
 pub mod caps;
+pub mod container;
 pub mod ctx;
 pub mod dispatch;
 pub mod elf;
@@ -31,6 +32,7 @@ pub mod procfs;
 mod random;
 pub mod signal;
 pub mod socket;
+pub mod stacks;
 pub mod stdin;
 mod sys;
 pub mod task;

@@ -1,5 +1,5 @@
-//! One simulated machine: a container of the stack with its processes, memory, files and network stack.
-//! A plain value; everything a system call can change is in here. Neighbours: [`crate::ctx`] (a system call's view),
+//! One simulated machine: a clock and a processor, with the processes, memory, files and network stacks of its containers.
+//! A plain value; everything a system call can change is in here. Neighbours: [`crate::container`], [`crate::ctx`] (a system call's view),
 //! [`crate::dispatch`] (traps), `bloodhound-sim` (time, network, scheduling over all nodes).
 
 mod compare;
@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
 use bloodhound_frames::Frame;
-use bloodhound_net::{NodeId, Stack};
+use bloodhound_net::NodeId;
 use bloodhound_persistent::{Map, Set, Table};
 use bloodhound_vfs::Vfs;
 
+use crate::container::{Container, IpcNs};
 use crate::epoll::Epoll;
 use crate::eventfd::EventFd;
 use crate::file::{Console, File};
@@ -21,7 +22,7 @@ use crate::mm::Mm;
 use crate::pipe::Pipe;
 use crate::process::{ExitStatus, Process};
 use crate::signal::SignalFd;
-use crate::stdin::Stdin;
+use crate::stacks::{NetNs, Stacks};
 use crate::task::Task;
 use crate::timer::{TimerFd, TimerKey};
 use crate::wait::{FutexKey, WaitOn};
@@ -65,13 +66,15 @@ impl Default for Costs {
     }
 }
 
+/// A machine of the world, by the number of its first container ([`Container::id`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MachineId(pub u32);
+
 /// What a node is at its start.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
-    /// Its place in the fabric.
-    pub id: NodeId,
-    /// uname(2)'s nodename.
-    pub hostname: String,
+    /// Its number.
+    pub id: MachineId,
     /// CLOCK_REALTIME at virtual time 0, ns since 1970.
     pub epoch_ns: u64,
     /// Memory that sysinfo(2) and /proc/meminfo show, bytes.
@@ -87,6 +90,8 @@ pub struct NodeConfig {
 pub struct ConsoleChunk {
     /// When.
     pub at: SimTime,
+    /// Whose: the container's name.
+    pub container: NodeId,
     /// Who.
     pub pid: Pid,
     /// Which stream.
@@ -100,6 +105,8 @@ pub struct ConsoleChunk {
 pub struct ProcessEnd {
     /// When.
     pub at: SimTime,
+    /// Whose: the container's name.
+    pub container: NodeId,
     /// Who.
     pub pid: Pid,
     /// Its name.
@@ -121,6 +128,8 @@ pub struct Shm {
     pub refs: u32,
     /// SysV: key, marked for removal.
     pub sysv: Option<(i32, bool)>,
+    /// SysV: its namespace.
+    pub ipc: IpcNs,
 }
 
 /// A simulated machine.
@@ -130,6 +139,8 @@ pub struct Node {
     pub config: NodeConfig,
     /// Its own time; never behind an event it has seen.
     pub clock: SimTime,
+    /// Its containers, by [`crate::container::ContainerId`].
+    pub containers: Vec<Container>,
     /// All tasks.
     pub tasks: Table<Tid, Task>,
     /// All processes, zombies included.
@@ -140,8 +151,8 @@ pub struct Node {
     pub files: Arena<FileId, File>,
     /// The file system.
     pub vfs: Vfs,
-    /// The network stack.
-    pub net: Stack,
+    /// The network stacks.
+    pub net: Stacks,
     /// Pipes.
     pub pipes: Arena<PipeId, Pipe>,
     /// Fifo buffers by inode.
@@ -180,16 +191,10 @@ pub struct Node {
     pub locks: crate::locks::Locks,
     /// Output of the services.
     pub console: Vec<ConsoleChunk>,
-    /// Standard input of the node.
-    pub stdin: Stdin,
     /// Ends of processes since the sim last took them.
     pub ends: Vec<ProcessEnd>,
-    /// Next process or task number.
-    pub next_pid: u32,
-    /// How often its container was made anew: the life that its choices are named by.
-    pub life: u32,
-    /// Root processes (commands, health checks) of this life.
-    pub roots: u32,
+    /// Next process or task number of each [`PidNs`].
+    pub next_numbers: Vec<u32>,
     /// Next address-space name; unique over a world because the node's number is part of it.
     pub next_space: u64,
     /// Deterministic ids for things like boot_id.
@@ -205,22 +210,23 @@ pub struct Node {
     /// The task that just ran asked for another one to go first (sched_yield).
     pub yielded: bool,
     /// SysV keys of shared-memory segments.
-    pub sysv: Map<i32, ShmId>,
+    pub sysv: Map<(IpcNs, i32), ShmId>,
 }
 
 impl Node {
-    /// A node without processes.
-    pub fn new(config: NodeConfig, vfs: Vfs, net: Stack, boot_id: [u64; 2]) -> Node {
+    /// A node without containers. The first mount namespace of `vfs` is that of the first one.
+    pub fn new(config: NodeConfig, vfs: Vfs, boot_id: [u64; 2]) -> Node {
         let space = (u64::from(config.id.0) << 32) + 1;
         Node {
             config,
             clock: SimTime::ZERO,
+            containers: Vec::new(),
             tasks: Table::new(),
             processes: Table::new(),
             mms: Arena::starting_at(1),
             files: Arena::starting_at(1),
             vfs,
-            net,
+            net: Stacks::default(),
             pipes: Arena::starting_at(1),
             fifos: Map::new(),
             events: Arena::starting_at(1),
@@ -240,11 +246,8 @@ impl Node {
             woken: 0,
             locks: Default::default(),
             console: Vec::new(),
-            stdin: Default::default(),
             ends: Vec::new(),
-            next_pid: 1,
-            life: 0,
-            roots: 0,
+            next_numbers: Vec::new(),
             next_space: space,
             boot_id,
             vvar: None,
@@ -281,11 +284,11 @@ impl Node {
         self.processes.get_mut(&pid).unwrap_or_else(|| panic!("no process {pid:?}"))
     }
 
-    /// The process that a number names as a thread's or its own: what Linux's find_task_by_vpid leads to.
-    pub fn process_of(&self, number: i32) -> Option<Pid> {
-        let number = u32::try_from(number).ok()?;
-        let own = || self.processes.contains_key(&Pid(number)).then_some(Pid(number));
-        self.tasks.get(&Tid(number)).map(|t| t.pid).or_else(own)
+    /// The process that a number names in a namespace, as a thread's or its own: what Linux's find_task_by_vpid leads to.
+    pub fn process_of(&self, ns: PidNs, number: i32) -> Option<Pid> {
+        let pid = ns.pid(u32::try_from(number).ok()?);
+        let own = || self.processes.contains_key(&pid).then_some(pid);
+        self.tasks.get(&Tid(pid.0)).map(|t| t.pid).or_else(own)
     }
 
     /// Puts a task at the end of the run queue, once.
@@ -294,13 +297,6 @@ impl Node {
             self.run_queue.push(tid);
             self.woken += 1;
         }
-    }
-
-    /// A fresh process or task number.
-    pub fn new_pid(&mut self) -> u32 {
-        let pid = self.next_pid;
-        self.next_pid += 1;
-        pid
     }
 
     /// A fresh name for an address space.
@@ -331,22 +327,26 @@ impl Node {
             self.sleepers.remove(&(at, tid));
             self.wake(tid, true);
         }
-        if self.net.next_deadline().is_some_and(|d| d <= now) {
-            self.net.on_time(now);
+        for (_, stack) in self.net.iter_mut() {
+            if stack.next_deadline().is_some_and(|d| d <= now) {
+                stack.on_time(now);
+            }
         }
         self.drain_net();
     }
 
-    /// A packet for this node.
-    pub fn receive(&mut self, packet: bloodhound_net::Packet) {
-        self.net.input(packet, self.clock);
+    /// A packet for one of the network stacks.
+    pub fn receive(&mut self, ns: NetNs, packet: bloodhound_net::Packet) {
+        self.net.stack_mut(ns).input(packet, self.clock);
         self.drain_net();
     }
 
-    /// Turns the network stack's readiness changes into wake-ups.
+    /// Turns the network stacks' readiness changes into wake-ups.
     pub fn drain_net(&mut self) {
-        for (id, ready) in self.net.take_events() {
-            self.notify_object(crate::wait::Object::Inet(id), crate::inet::wake_bits(ready));
+        for at in 0..self.net.iter().count() as u32 {
+            for (id, ready) in self.net.stack_mut(NetNs(at)).take_events() {
+                self.notify_object(crate::wait::Object::Inet(id), crate::inet::wake_bits(ready));
+            }
         }
     }
 

@@ -122,6 +122,8 @@ pub enum ChildEvent {
 pub struct Process {
     /// Its number.
     pub pid: Pid,
+    /// Its container.
+    pub container: crate::container::ContainerId,
     /// Its parent; 0 for a root process of the node.
     pub ppid: Pid,
     /// Process group.

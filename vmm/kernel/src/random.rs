@@ -16,7 +16,8 @@ impl Ctx<'_> {
 
     /// The name of a choice for the caller's `nth` random thing.
     pub(crate) fn random_site(&self, part: TaskRandom, nth: u64) -> Site {
-        let (node, life) = (self.node.config.id.0, self.node.life);
+        let container = self.container();
+        let (node, life) = (container.id.0, container.life);
         Site::TaskRandom { node, life, task: self.task().lineage, nth, part }
     }
 

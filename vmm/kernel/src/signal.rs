@@ -173,7 +173,8 @@ pub struct SignalFd {
 /// Signal information as kill(2) sends it.
 pub fn user_info(signo: u32, code: i32, pid: Pid, uid: u32) -> Siginfo {
     let mut info = Siginfo { signo: signo as i32, code, ..Siginfo::default() };
-    info.fields[0] = u64::from(pid.0) | (u64::from(uid) << 32);
+    // Sender and receiver are in one namespace: no call names a process of another.
+    info.fields[0] = u64::from(pid.number()) | (u64::from(uid) << 32);
     info
 }
 
@@ -187,7 +188,8 @@ pub fn fault_info(signo: u32, code: i32, addr: u64) -> Siginfo {
 /// SIGCHLD's information.
 pub fn child_info(code: u64, pid: Pid, uid: u32, status: i32) -> Siginfo {
     let mut info = Siginfo { signo: c::SIGCHLD as i32, code: code as i32, ..Siginfo::default() };
-    info.fields[0] = u64::from(pid.0) | (u64::from(uid) << 32);
+    // Sender and receiver are in one namespace: no call names a process of another.
+    info.fields[0] = u64::from(pid.number()) | (u64::from(uid) << 32);
     info.fields[1] = status as u32 as u64;
     info
 }

@@ -6,6 +6,7 @@
 
 use bloodhound_abi::Errno;
 
+use crate::container::ContainerId;
 use crate::ctx::*;
 use crate::node::Node;
 use crate::wait::{SysResult, Wait, WaitOn};
@@ -71,8 +72,8 @@ impl Stdin {
 
 impl Node {
     /// Answers a program's wish for standard input.
-    pub fn supply_stdin(&mut self, supply: Supply) {
-        let stdin = &mut self.stdin;
+    pub fn supply_stdin(&mut self, id: ContainerId, supply: Supply) {
+        let stdin = &mut self.container_mut(id).stdin;
         stdin.pending.extend_from_slice(&supply.bytes);
         stdin.ended |= supply.ended;
         stdin.error = supply.error;
@@ -85,7 +86,8 @@ impl Ctx<'_> {
     /// How much of standard input a read of at most `max` bytes gets. Sleeps until that is known: also for descriptors with
     /// O_NONBLOCK, for which input that is not there yet is a matter of the host's time.
     fn stdin_ready(&mut self, max: usize) -> SysResult<usize> {
-        let stdin = &mut self.node.stdin;
+        let id = self.process().container;
+        let stdin = &mut self.node.container_mut(id).stdin;
         match stdin.ready(max) {
             Some(ready) => Ok(ready),
             None => {
@@ -102,7 +104,8 @@ impl Ctx<'_> {
 
     /// Takes bytes that are there; none if it is the end of the input.
     pub(crate) fn console_take(&mut self, n: usize) -> SysResult<Vec<u8>> {
-        Ok(self.node.stdin.take(n)?)
+        let id = self.process().container;
+        Ok(self.node.container_mut(id).stdin.take(n)?)
     }
 
     /// FIONREAD on standard input: what a read would get, up to a page.

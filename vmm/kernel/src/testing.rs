@@ -7,13 +7,14 @@ use bloodhound_abi::consts as c;
 use bloodhound_abi::table::nr;
 use bloodhound_decisions::Decisions;
 use bloodhound_net::{NodeId, Stack};
-use bloodhound_vfs::{MemBase, TreeId, Vfs};
+use bloodhound_vfs::{MemBase, MountNs, TreeId, Vfs};
 
+use crate::container::{ContainerConfig, Network};
 use crate::dispatch::Outcome;
 use crate::exec::Program;
 use crate::ids::*;
 use crate::mm::{Backing, OnFork, Vma};
-use crate::node::{Costs, Node, NodeConfig};
+use crate::node::{Costs, MachineId, Node, NodeConfig};
 use crate::task::TaskState;
 
 /// Where each process has a megabyte for arguments and results.
@@ -59,15 +60,21 @@ impl Bench {
         let mut vfs = Vfs::new(config, &mut base).expect("a root");
         crate::procfs::mount_standard(&mut vfs, &mut base).expect("mounts");
         let config = NodeConfig {
-            id: NodeId(1),
-            hostname: "alpha".into(),
+            id: MachineId(1),
             epoch_ns: 1_700_000_000_000_000_000,
             memory: 4 << 30,
             costs: Costs::default(),
             vdso: false,
         };
-        let net = Stack::new(Default::default(), 1);
-        let mut node = Node::new(config, vfs, net, [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
+        let mut node = Node::new(config, vfs, [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
+        let container = node.add_container(ContainerConfig {
+            id: NodeId(1),
+            hostname: "alpha".into(),
+            mounts: MountNs(0),
+            net: Network::Own(Box::new(Stack::new(Default::default(), 1))),
+            pids: None,
+            ipc: None,
+        });
         let mut decisions = Decisions::seeded(1);
         let program = Program {
             path: b"/bin/prog".to_vec(),
@@ -75,7 +82,16 @@ impl Bench {
             envp: vec![b"A=b".to_vec()],
             ..Program::default()
         };
-        let pid = node.spawn(&program, &mut Outside::new(&mut base, &mut decisions)).expect("a process");
+        let pid =
+            node.spawn(container, &program, &mut Outside::new(&mut base, &mut decisions)).expect("a process");
+        let mut bench = Bench { node, base, decisions, tid: Tid(pid.0), next: 0 };
+        bench.give_scratch(pid);
+        bench
+    }
+
+    /// Gives a process the memory for arguments and results.
+    pub(crate) fn give_scratch(&mut self, pid: Pid) {
+        let node = &mut self.node;
         let mm = node.process(pid).mm;
         node.mms[mm].insert(Vma {
             start: SCRATCH,
@@ -86,7 +102,6 @@ impl Bench {
             on_fork: OnFork::Copy,
             may_write: true,
         });
-        Bench { node, base, decisions, tid: Tid(pid.0), next: 0 }
     }
 
     /// Sets the registers for a call.

@@ -176,7 +176,8 @@ impl Ctx<'_> {
             FileKind::Console(stream) => {
                 let bytes = self.source_part(from)?;
                 let (at, pid, n) = (self.now(), self.pid, bytes.len() as u64);
-                self.node.console.push(ConsoleChunk { at, pid, stream, bytes });
+                let container = self.container().id;
+                self.node.console.push(ConsoleChunk { at, container, pid, stream, bytes });
                 n
             }
             FileKind::Synthetic { path, .. } => {

@@ -28,6 +28,7 @@ use bloodhound_vfs::{BaseFs, Ino};
 use crate::ids::*;
 use crate::node::Node;
 use crate::socket::Generic;
+use crate::stacks::NetNs;
 use crate::wait::{Object, WaitOn};
 
 use transfer::Message;
@@ -125,6 +126,8 @@ pub struct UnixSocket {
     pub rcvbuf: u32,
     /// SO_PASSCRED.
     pub passcred: bool,
+    /// The network namespace of who made it: where its abstract name counts.
+    pub net: NetNs,
     /// SO_PEERCRED: for a listener who called listen(2), else who is at the other end.
     pub cred: Ucred,
     pub(crate) state: State,
@@ -149,9 +152,10 @@ pub struct UnixSocket {
 const NO_CRED: Ucred = Ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
 
 impl UnixSocket {
-    fn new(kind: Kind, uid: u32) -> UnixSocket {
+    fn new(net: NetNs, kind: Kind, uid: u32) -> UnixSocket {
         UnixSocket {
             kind,
+            net,
             generic: Generic::new(uid),
             sndbuf: BUFFER,
             rcvbuf: BUFFER,
@@ -204,7 +208,8 @@ struct Effects {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnixSockets {
     sockets: Arena<UnixId, UnixSocket>,
-    abstract_names: BTreeMap<(Kind, Vec<u8>), UnixId>,
+    /// "The abstract socket namespace" is one of the network namespace (network_namespaces(7)).
+    abstract_names: BTreeMap<(NetNs, Kind, Vec<u8>), UnixId>,
     paths: BTreeMap<Ino, UnixId>,
     next_auto: u32,
     effects: Effects,

@@ -1,4 +1,4 @@
-//! [`Stack`]: the sockets of one node and the calls on them. This module holds the tables, options and queries;
+//! [`Stack`]: the sockets of one network namespace and the calls on them. This module holds the tables, options and queries;
 //! `bind` names and ports, `connect` opening and closing, `data` sending and receiving, `demux` arriving packets,
 //! `time` timers and events.
 
@@ -85,6 +85,12 @@ impl Stack {
     #[must_use]
     pub fn in_life(self, life: u32) -> Stack {
         Stack { life, ..self }
+    }
+
+    /// Numbers its sockets from `first` on, so that the sockets of several stacks have different names.
+    #[must_use]
+    pub fn numbered_from(self, first: u32) -> Stack {
+        Stack { next_id: first, ..self }
     }
 
     /// Gives the node an address; `prefix` is the length of its network's prefix, which decides what is reachable.

@@ -16,6 +16,7 @@ use std::time::Instant;
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::Decisions;
 use bloodhound_kernel::exec::Program;
+use bloodhound_kernel::node::MachineId;
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_net::{LinkConfig, NodeId};
 use bloodhound_platform::Platform;
@@ -60,6 +61,7 @@ fn service(node: u32, base: &HostBase, path: &Path, args: &[&str]) -> ServiceSpe
         restart: RestartPolicy::No,
         stdin: None,
         faulty: false,
+        sharing: Default::default(),
     }
 }
 
@@ -250,7 +252,7 @@ fn crowd(guest: &Path) {
         let mut m = machine(guest, &[&["crowd", count]]);
         let ended = m.run(|w| w.now >= SimTime(1_000_000_000)).expect("the host works");
         assert_eq!(ended, Ended::Condition, "{:?}", m.world.findings);
-        let node = &m.world.nodes[&NodeId(1)];
+        let node = &m.world.nodes[&MachineId(1)];
         let (tasks, pid) = (node.tasks.len(), *node.processes.keys().next().expect("a process"));
         let descriptors = node.process(pid).fds.iter().count();
         let (tid, fd) = (*node.tasks.keys().last().expect("a task"), descriptors as i32 / 2);
@@ -258,7 +260,7 @@ fn crowd(guest: &Path) {
         for _ in 0..100 {
             let start = Instant::now();
             let kept = m.world.clone();
-            let node = m.world.node_mut(NodeId(1));
+            let node = m.world.node_mut(MachineId(1));
             node.task_mut(tid).syscalls += 1;
             let file = node.process_mut(pid).fds.get_mut(fd).expect("an open descriptor").file;
             node.files[file].refs += 1;

@@ -209,9 +209,10 @@ impl Machine {
         if running != Pid(pid) {
             return;
         }
-        self.world.catch_up(node);
-        let info = bloodhound_kernel::signal::user_info(9, 0, Pid(0), 0);
-        self.world.node_mut(node).send_process(running, info);
+        let machine = self.world.room(node).machine;
+        self.world.catch_up(machine);
+        let info = bloodhound_kernel::signal::user_info(9, 0, Pid::NONE, 0);
+        self.world.node_mut(machine).send_process(running, info);
     }
 
     /// An attempt to ask came to an answer, or to none.

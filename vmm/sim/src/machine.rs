@@ -8,7 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
-use bloodhound_kernel::node::Node;
+use bloodhound_kernel::node::{MachineId, Node};
+use bloodhound_kernel::stacks::NetNs;
 use bloodhound_net::NodeId;
 use bloodhound_platform::{Mapping, Patches, Platform, PlatformError, SpaceId};
 use bloodhound_vfs::BaseFs;
@@ -19,7 +20,7 @@ use crate::output::{Computing, Output};
 use crate::queue::Due;
 use crate::scenario::Scenario;
 use crate::spin::Detector;
-use crate::world::{Finding, FindingKind, World};
+use crate::world::{Finding, FindingKind, Room, World};
 
 /// Test modes that must not change any digest (ARCHITECTURE.md, "Standing tests").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -189,8 +190,9 @@ impl Machine {
 
     /// When the next thing happens that no running task causes.
     fn next_timed(&self) -> Option<SimTime> {
-        let idle =
-            |(id, n): &(&NodeId, &Arc<Node>)| n.run_queue.is_empty() || self.world.paused.contains_key(*id);
+        let idle = |(id, n): &(&MachineId, &Arc<Node>)| {
+            n.run_queue.is_empty() || self.world.paused.contains_key(*id)
+        };
         let deadlines =
             self.world.nodes.iter().filter(idle).filter_map(|(_, n)| Some(n.next_deadline()?.max(n.clock)));
         deadlines.chain(self.world.queue.next_time()).chain(self.client_deadline()).min()
@@ -220,12 +222,12 @@ impl Machine {
     }
 
     /// Runs steps of a node until its clock passes `limit`, it has nothing to run, or it sent something.
-    fn run_node(&mut self, id: NodeId, limit: SimTime) -> Result<(), MachineError> {
+    fn run_node(&mut self, id: MachineId, limit: SimTime) -> Result<(), MachineError> {
         self.world.now = self.world.now.max(self.world.nodes[&id].clock);
         loop {
             let sent = self.step(id)?;
             let node = &self.world.nodes[&id];
-            if sent || node.run_queue.is_empty() || node.clock > limit || node.stdin.wanted.is_some() {
+            if sent || node.run_queue.is_empty() || node.clock > limit || node.wants_stdin() {
                 return Ok(());
             }
         }
@@ -233,7 +235,7 @@ impl Machine {
 
     /// Everything that is due at `t`: timers of idle nodes, clients, events.
     fn timed(&mut self, t: SimTime) {
-        let ids: Vec<NodeId> = self.world.nodes.keys().copied().collect();
+        let ids: Vec<MachineId> = self.world.nodes.keys().copied().collect();
         for id in ids {
             let node = &self.world.nodes[&id];
             let idle = node.run_queue.is_empty() || self.world.paused.contains_key(&id);
@@ -271,25 +273,25 @@ impl Machine {
 
     fn deliver(&mut self, id: NodeId, number: u64, packet: bloodhound_net::Packet) {
         self.tell(Some(id), &Event::Delivered { number, packet: &packet });
-        if !self.world.nodes.contains_key(&id) {
+        let Some(Room { machine, net, .. }) = self.world.rooms.get(&id).copied() else {
             self.deliver_to_client(id, packet);
             return;
-        }
-        self.world.catch_up(id);
-        self.world.node_mut(id).receive(packet);
-        self.node_changed(id);
+        };
+        self.world.catch_up(machine);
+        self.world.node_mut(machine).receive(net, packet);
+        self.node_changed(machine);
     }
 
     /// Something on a node changed: parked tasks are woken, and what it has put out is taken ([`Machine::take_output`]). True
     /// if packets were sent.
-    pub(crate) fn node_changed(&mut self, id: NodeId) -> bool {
+    pub(crate) fn node_changed(&mut self, id: MachineId) -> bool {
         self.world.scheduler.wake_parked(id, &mut self.world.nodes);
         self.take_output(id)
     }
 
     /// Takes what a node has put out: packets go to the network, console output and ends of processes to who wants them, dead
     /// address spaces away. True if packets were sent.
-    pub(crate) fn take_output(&mut self, id: NodeId) -> bool {
+    pub(crate) fn take_output(&mut self, id: MachineId) -> bool {
         let Some(arc) = self.world.nodes.get_mut(&id) else { return false };
         let node = Arc::make_mut(arc);
         for space in node.dead_spaces.drain(..) {
@@ -298,19 +300,33 @@ impl Machine {
             self.platform.drop_space(SpaceId(space));
         }
         let (console, clock) = (std::mem::take(&mut node.console), node.clock);
-        let packets = node.net.take_output();
         let ends = std::mem::take(&mut node.ends);
-        let sent = !packets.is_empty();
         self.tell_connections(id);
         for chunk in console {
-            self.recorder().tell(clock, Some(id), &Event::Output(&chunk));
+            self.recorder().tell(clock, Some(chunk.container), &Event::Output(&chunk));
             if self.output.is_none() {
-                self.world.console.push((id, chunk));
+                self.world.console.push((chunk.container, chunk));
             }
         }
-        self.send_packets(id, packets, clock);
+        let sent = self.take_packets(id, clock);
         for end in ends {
-            self.process_ended(id, end);
+            self.process_ended(end.container, end);
+        }
+        sent
+    }
+
+    /// Sends the packets of a machine's network stacks. True if there were any.
+    fn take_packets(&mut self, id: MachineId, clock: SimTime) -> bool {
+        let mut sent = false;
+        for at in 0..self.world.nodes[&id].net.iter().count() as u32 {
+            let net = NetNs(at);
+            let node = self.world.node_mut(id);
+            let packets = node.net.stack_mut(net).take_output();
+            let owner = node.containers.iter().find(|container| container.net == net);
+            if let Some(owner) = owner.map(|container| container.id).filter(|_| !packets.is_empty()) {
+                sent = true;
+                self.send_packets(owner, packets, clock);
+            }
         }
         sent
     }
@@ -342,13 +358,14 @@ impl Machine {
     fn report_deadlock(&mut self) -> bool {
         let Some((id, tid)) = self.world.scheduler.deadlocked() else { return false };
         let Some(task) = self.world.nodes[&id].tasks.get(&tid) else { return false };
+        let whose = self.world.nodes[&id].container_of_any(task.pid).id;
         let text = format!(
             "task {} ({}) loops at {:#x} without side effects and nothing can end it",
-            tid.0,
+            tid.number(),
             String::from_utf8_lossy(&task.comm),
             task.regs.rip
         );
-        self.find(FindingKind::Hang, Some(id), text);
+        self.find(FindingKind::Hang, Some(whose), text);
         true
     }
 

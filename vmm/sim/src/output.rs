@@ -6,8 +6,7 @@ use bloodhound_abi::Errno;
 use bloodhound_kernel::dispatch::Outcome;
 use bloodhound_kernel::file::Console;
 use bloodhound_kernel::ids::Tid;
-use bloodhound_kernel::node::ConsoleChunk;
-use bloodhound_net::NodeId;
+use bloodhound_kernel::node::{ConsoleChunk, MachineId};
 
 use crate::machine::Machine;
 use crate::notice::{Notice, Refusal};
@@ -22,7 +21,7 @@ impl Machine {
     }
 
     /// Hands over what the call wrote; the outcome of the call is the host's if it does not take everything.
-    pub(crate) fn hand_over(&mut self, id: NodeId, tid: Tid, outcome: Outcome) -> Outcome {
+    pub(crate) fn hand_over(&mut self, id: MachineId, tid: Tid, outcome: Outcome) -> Outcome {
         if self.output.is_none() || self.world.nodes[&id].console.is_empty() {
             return outcome;
         }
@@ -49,13 +48,16 @@ impl Machine {
 
     fn output_failed(
         &mut self,
-        id: NodeId,
+        id: MachineId,
         tid: Tid,
         (stream, error, taken): (Console, Option<Errno>, u64),
         outcome: Outcome,
     ) -> Outcome {
         let step = self.world.steps + 1;
-        self.note(Some(id), Notice::Refused(Refusal { stream, step, error, taken }));
+        let node = &self.world.nodes[&id];
+        let task = node.tasks.get(&tid).map(|task| node.container_of_any(task.pid).id);
+        let who = task.unwrap_or(node.containers[0].id);
+        self.note(Some(who), Notice::Refused(Refusal { stream, step, error, taken }));
         // A call that sleeps, or is over for good, learns of it at its next write.
         let Outcome::Done(_) = outcome else { return outcome };
         let node = self.world.node_mut(id);
@@ -76,7 +78,7 @@ impl Machine {
 }
 
 /// What a machine tells while a task computes and makes no step: its node and the task, at each look of the watchdog.
-pub type Computing = Box<dyn FnMut(NodeId, Tid, u64)>;
+pub type Computing = Box<dyn FnMut(MachineId, Tid, u64)>;
 
 impl Machine {
     /// Calls `computing` from time to time while a task runs without a system call, with the number of steps so far. It is

@@ -12,7 +12,7 @@ use bloodhound_abi::call::Call;
 use bloodhound_abi::digest::Digest;
 use bloodhound_kernel::ctx::Outside;
 use bloodhound_kernel::ids::Tid;
-use bloodhound_kernel::node::Node;
+use bloodhound_kernel::node::{MachineId, Node};
 use bloodhound_kernel::watch::{Told, Watch, Whose};
 use bloodhound_net::{Body, NodeId, Packet};
 use bloodhound_workloads::driver::Progress;
@@ -66,7 +66,8 @@ impl Parts<'_> {
 
     /// A task made a system call.
     pub(crate) fn trap(&mut self, tid: Tid, call: &Call) {
-        let (at, node, pid) = (self.node.clock, self.node.config.id, self.node.task(tid).pid);
+        let (at, pid) = (self.node.clock, self.node.task(tid).pid);
+        let node = self.node.container_of_any(pid).id;
         let memory = View { node: self.node, tid };
         self.record.tell(at, Some(node), &Event::Trap { pid, tid, call, memory: &memory });
     }
@@ -91,7 +92,7 @@ impl Machine {
     }
 
     /// The node and what it sees outside of itself at once.
-    pub(crate) fn parts(&mut self, id: NodeId) -> Parts<'_> {
+    pub(crate) fn parts(&mut self, id: MachineId) -> Parts<'_> {
         let world = &mut self.world;
         let arc = world.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}"));
         Parts {
@@ -142,11 +143,14 @@ impl Machine {
     }
 
     /// Tells of the changes of a node's connections since the last time.
-    pub(crate) fn tell_connections(&mut self, id: NodeId) {
+    pub(crate) fn tell_connections(&mut self, id: MachineId) {
         let Parts { node, mut record, .. } = self.parts(id);
-        let at = node.clock;
-        for change in node.net.drain_changes() {
-            record.tell(at, Some(id), &Event::Connection(&change));
+        let Node { clock, net, containers, .. } = node;
+        for (ns, stack) in net.iter_mut() {
+            let whose = containers.iter().find(|container| container.net == ns).map(|container| container.id);
+            for change in stack.drain_changes() {
+                record.tell(*clock, whose, &Event::Connection(&change));
+            }
         }
     }
 

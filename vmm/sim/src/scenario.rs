@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 pub use bloodhound_faults::FaultSpec;
 use bloodhound_kernel::exec::Program;
-use bloodhound_kernel::node::Costs;
+use bloodhound_kernel::node::{Costs, MachineId};
 use bloodhound_net::{LinkConfig, NodeId};
 use bloodhound_vfs::{MountSpec, TreeId};
 use bloodhound_workloads::driver::DriverConfig;
@@ -50,10 +50,23 @@ pub struct Health {
     pub start_period: u64,
 }
 
+/// With whom a service shares what containers can share. All of it is on one machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sharing {
+    /// The service whose machine it is on, which names the machine; `None`: it has one of its own.
+    pub machine: Option<NodeId>,
+    /// The service whose network stack, host name and names it has (`network_mode: service:x`).
+    pub net: Option<NodeId>,
+    /// The service whose processes it sees (`pid: service:x`).
+    pub pids: Option<NodeId>,
+    /// The service whose System V objects it uses (`ipc: service:x`).
+    pub ipc: Option<NodeId>,
+}
+
 /// One container.
 #[derive(Clone, Debug)]
 pub struct ServiceSpec {
-    /// Its node in the network.
+    /// Its number: its place in the network, and its name in events and choices.
     pub node: NodeId,
     /// Compose service name, with `-N` for further replicas.
     pub name: String,
@@ -79,6 +92,15 @@ pub struct ServiceSpec {
     pub stdin: Option<Vec<u8>>,
     /// Faults may hit it.
     pub faulty: bool,
+    /// With whom it shares its machine, and what of it.
+    pub sharing: Sharing,
+}
+
+impl ServiceSpec {
+    /// The machine on which it runs.
+    pub fn machine(&self) -> MachineId {
+        MachineId(self.sharing.machine.unwrap_or(self.node).0)
+    }
 }
 
 /// By how much machines of one kind differ from each other. Equal nodes that do the same at the same nanosecond draw equal random

@@ -15,7 +15,7 @@ use crate::machine::Machine;
 use crate::notice::{Notice, PhaseChange};
 use crate::queue::Due;
 use crate::scenario::{Condition, RestartPolicy, ServiceSpec};
-use crate::world::{FindingKind, Phase};
+use crate::world::{FindingKind, Phase, Room, World};
 
 /// Where programs are looked up without a PATH of their own.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -88,17 +88,18 @@ impl Machine {
         self.world.services.entry(id).or_default()
     }
 
-    /// Runs a program in a node, looked up in PATH if it is a bare name.
+    /// Runs a program in a container, looked up in PATH if it is a bare name.
     pub(crate) fn spawn(&mut self, id: NodeId, program: &Program) -> Result<Pid, Errno> {
-        self.world.catch_up(id);
+        let Room { machine, container, .. } = self.world.room(id);
+        self.world.catch_up(machine);
         let candidates = candidates(program);
         let mut result = Err(Errno::ENOENT);
         for path in candidates {
             let mut candidate = program.clone();
             candidate.path = path;
-            let mut parts = self.parts(id);
+            let mut parts = self.parts(machine);
             let (node, mut outside) = parts.split();
-            result = node.spawn(&candidate, &mut outside);
+            result = node.spawn(container, &candidate, &mut outside);
             if !matches!(result, Err(Errno::ENOENT | Errno::EACCES | Errno::ENOTDIR)) {
                 break;
             }
@@ -142,23 +143,29 @@ impl Machine {
                 self.find(FindingKind::NotReady, Some(id), text);
             }
         }
-        self.node_changed(id);
+        self.node_changed(self.world.room(id).machine);
     }
 
     /// A restarted container has a fresh network stack and IPC namespace, and empty tmpfs mounts (/dev/shm, those of the
     /// compose file), and its command is process 1 again; its files stay, those in /tmp and /run too.
     fn renew(&mut self, id: NodeId, spec: &ServiceSpec) -> Result<(), Errno> {
         // Nothing may take the new processes for those that had their numbers.
-        self.world.scheduler.forget(id);
-        self.world.queue.remove_if(|e| matches!(e, Due::ProbeTimeout(node, _) if *node == id));
-        let life = self.world.nodes[&id].life + 1;
+        let Room { machine, container, .. } = self.world.room(id);
+        let World { nodes, scheduler, queue, .. } = &mut self.world;
+        scheduler.forget_dead(&nodes[&machine]);
+        queue.remove_if(|e| matches!(e, Due::ProbeTimeout(node, _) if *node == id));
+        let life = nodes[&machine].container(container).life + 1;
         let net = crate::setup::stack(spec, life, &mut self.world.decisions);
-        let mut parts = self.parts(id);
+        let mut parts = self.parts(machine);
         let (node, outside) = parts.split();
-        node.net = net;
-        (node.next_pid, node.life, node.roots) = (1, life, 0);
-        node.remove_segments();
-        node.vfs.restart(outside.base)
+        node.renew_container(container, net, outside.base)
+    }
+
+    /// Kills all processes of a container.
+    pub(crate) fn kill_container(&mut self, room: Room) {
+        let mut parts = self.parts(room.machine);
+        let (node, mut outside) = parts.split();
+        node.kill_container(room.container, &mut outside);
     }
 
     /// Starts services whose dependencies are met now.
@@ -251,7 +258,7 @@ impl Machine {
                 self.find(FindingKind::NotReady, Some(id), text);
             }
         }
-        self.node_changed(id);
+        self.node_changed(self.world.room(id).machine);
     }
 
     pub(crate) fn probe_timeout(&mut self, id: NodeId, pid: u32) {
@@ -259,8 +266,9 @@ impl Machine {
             return;
         }
         let info = bloodhound_kernel::signal::user_info(9, 0, Pid(0), 0);
-        self.world.catch_up(id);
-        self.world.node_mut(id).send_process(Pid(pid), info);
+        let machine = self.world.room(id).machine;
+        self.world.catch_up(machine);
+        self.world.node_mut(machine).send_process(Pid(pid), info);
         self.probe_result(id, false);
     }
 
@@ -307,8 +315,12 @@ impl Machine {
         if let ExitStatus::Signal { core: true, .. } = end.status
             && self.world.services[&id].state != State::Crashed
         {
-            let text =
-                format!("process {} ({}): {}", end.pid.0, String::from_utf8_lossy(&end.comm), end.status);
+            let text = format!(
+                "process {} ({}): {}",
+                end.pid.number(),
+                String::from_utf8_lossy(&end.comm),
+                end.status
+            );
             self.find(FindingKind::Crash, Some(id), text);
         }
     }
@@ -317,9 +329,7 @@ impl Machine {
         let Some(spec) = self.spec(id) else { return };
         self.world.now = self.world.now.max(end.at);
         let now = self.world.now;
-        let mut parts = self.parts(id);
-        let (node, mut outside) = parts.split();
-        node.kill_all(&mut outside);
+        self.kill_container(self.world.room(id));
         let service = self.service(id);
         let starts = service.starts;
         (service.state, service.healthy, service.probe) = (State::Ended(end.status), false, None);
@@ -339,7 +349,7 @@ impl Machine {
             self.world.queue.push(now.after(delay), Due::Start(id));
         }
         self.dependencies_changed();
-        self.node_changed(id);
+        self.node_changed(self.world.room(id).machine);
     }
 }
 

@@ -1,25 +1,26 @@
-//! From a scenario to a world before its first step: nodes with their file systems, addresses and names.
+//! From a scenario to a world before its first step: machines with their containers, file systems, addresses and names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::{Decisions, NodeRandom, Site, Trait};
-use bloodhound_kernel::node::{Costs, Node, NodeConfig};
+use bloodhound_kernel::container::{ContainerConfig, ContainerId, Network};
+use bloodhound_kernel::node::{Costs, MachineId, Node, NodeConfig};
 use bloodhound_kernel::procfs;
 use bloodhound_kernel::stdin::Stdin;
 use bloodhound_net::{Fabric, NodeId, Stack};
-use bloodhound_vfs::{BaseFs, Fail, Vfs};
+use bloodhound_vfs::{BaseFs, Fail, MountNs, RootSpec, Vfs};
 
 use crate::Digest;
 use crate::checks::CheckState;
 use crate::clients::Clients;
 use crate::faults::Faults;
 use crate::queue::{Due, Queue};
-use crate::scenario::{Scenario, ServiceSpec, Spread};
+use crate::scenario::{Scenario, ServiceSpec, Sharing, Spread};
 use crate::scheduler::{Policy, Scheduler};
 use crate::services::Service;
-use crate::world::{Phase, World};
+use crate::world::{Phase, Room, World};
 
 /// One in parts per billion.
 const WHOLE: u64 = 1_000_000_000;
@@ -61,23 +62,38 @@ pub fn world(
 ) -> Result<World, SetupError> {
     let mut fabric = Fabric::new(scenario.link.clone());
     let mut nodes = BTreeMap::new();
+    let mut rooms = BTreeMap::new();
     let mut services = BTreeMap::new();
-    for spec in &scenario.services {
-        let traits = Traits::draw(scenario, spec, &mut decisions);
-        let node = node(scenario, spec, traits, base, &mut decisions)?;
-        fabric.add_member(spec.node, &spec.addresses);
-        nodes.insert(spec.node, Arc::new(node));
-        let start_offset = decisions.between(trait_of(spec, Trait::Start), 0, scenario.spread.start_ns);
-        services.insert(spec.node, Service { start_offset, ..Service::default() });
+    for specs in machines(scenario) {
+        let mut traits = None;
+        for spec in &specs {
+            let first = traits.is_none();
+            let drawn = *traits.get_or_insert_with(|| Traits::draw(scenario, spec, &mut decisions));
+            if first {
+                let node = node(scenario, &specs, drawn, base, &mut decisions)?;
+                nodes.insert(spec.machine(), Arc::new(node));
+            }
+            if spec.sharing.net.is_none() {
+                fabric.add_member(spec.node, &spec.addresses);
+            }
+            let start_offset = decisions.between(trait_of(spec, Trait::Start), 0, scenario.spread.start_ns);
+            services.insert(spec.node, Service { start_offset, ..Service::default() });
+        }
     }
     // What stands outside reaches every service, as the host of the containers does: scripts, clients, the prober.
     for spec in &scenario.helpers {
         // Scripts look on from outside: their clock is the true one.
         let traits = Traits { epoch_ns: scenario.epoch_ns, costs: scenario.costs };
-        let node = node(scenario, spec, traits, base, &mut decisions)?;
+        let node = node(scenario, &[spec], traits, base, &mut decisions)?;
         let addresses: Vec<_> = spec.addresses.iter().map(|a| a.0).collect();
         fabric.add_node(spec.node, &addresses);
-        nodes.insert(spec.node, Arc::new(node));
+        nodes.insert(spec.machine(), Arc::new(node));
+    }
+    for (machine, node) in &nodes {
+        for (at, container) in node.containers.iter().enumerate() {
+            let (machine, at) = (*machine, ContainerId(at as u32));
+            rooms.insert(container.id, Room { machine, container: at, net: container.net });
+        }
     }
     for (id, ip) in scenario.clients.iter().chain(&scenario.prober) {
         fabric.add_node(*id, &[*ip]);
@@ -94,6 +110,7 @@ pub fn world(
         ready_at: None,
         phase: Phase::Boot,
         nodes,
+        rooms: Arc::new(rooms),
         fabric,
         queue,
         services,
@@ -171,44 +188,141 @@ fn random_of(spec: &ServiceSpec, life: u32, part: NodeRandom, nth: u32) -> Site 
     Site::NodeRandom { node: spec.node.0, life, part, nth }
 }
 
+/// The services of each machine in the order in which its containers are made: those before the others that use what is theirs.
+fn machines(scenario: &Scenario) -> Vec<Vec<&ServiceSpec>> {
+    let mut order: Vec<MachineId> = Vec::new();
+    for spec in &scenario.services {
+        if !order.contains(&spec.machine()) {
+            order.push(spec.machine());
+        }
+    }
+    let of = |machine| {
+        let mut left: Vec<&ServiceSpec> =
+            scenario.services.iter().filter(|spec| spec.machine() == machine).collect();
+        let mut made: Vec<&ServiceSpec> = Vec::new();
+        while !left.is_empty() {
+            let there =
+                |other: Option<NodeId>| other.is_none_or(|id| made.iter().any(|spec| spec.node == id));
+            let sharing = |spec: &&ServiceSpec| {
+                let Sharing { net, pids, ipc, .. } = spec.sharing;
+                there(net) && there(pids) && there(ipc)
+            };
+            // Services that wait for each other are an error of the configuration, told there.
+            let next = left.iter().position(sharing).unwrap_or(0);
+            made.push(left.remove(next));
+        }
+        made
+    };
+    order.into_iter().map(of).collect()
+}
+
+/// A machine with the containers of these services, in this order.
 fn node(
     scenario: &Scenario,
-    spec: &ServiceSpec,
+    specs: &[&ServiceSpec],
     traits: Traits,
     base: &mut dyn BaseFs,
     decisions: &mut Decisions,
 ) -> Result<Node, SetupError> {
-    let fault = |what: String, errno| SetupError { service: spec.name.clone(), what, errno };
+    let first = specs[0];
     let config = bloodhound_vfs::Config {
-        root: spec.root,
+        root: first.root,
         epoch_ns: traits.epoch_ns,
-        order: bloodhound_vfs::Order::Hashed(decisions.word(random_of(spec, 0, NodeRandom::Order, 0))),
+        order: bloodhound_vfs::Order::Hashed(decisions.word(random_of(first, 0, NodeRandom::Order, 0))),
         ..Default::default()
     };
-    let mut vfs = Vfs::new(config, base).map_err(|e| fault("its root file system".into(), e))?;
-    procfs::mount_standard(&mut vfs, base)
-        .map_err(|f| fault("mounting /proc, /sys and /dev".into(), errno(f)))?;
-    for (path, mount) in &spec.mounts {
-        vfs.mount(base, path, mount.clone())
-            .map_err(|f| fault(format!("mounting {}", String::from_utf8_lossy(path)), errno(f)))?;
-    }
-    for (path, text) in etc_files(spec) {
-        vfs.put_file(base, path.as_bytes(), 0o644, text.as_bytes())
-            .map_err(|f| fault(format!("writing {path}"), errno(f)))?;
+    let mut vfs = Vfs::new(config, base).map_err(|e| fault(first, "its root file system", e))?;
+    for (at, spec) in specs.iter().enumerate() {
+        if at > 0 {
+            let root = RootSpec { tree: spec.root, ..RootSpec::default() };
+            vfs.add_namespace(root, base).map_err(|e| fault(spec, "its root file system", e))?;
+        }
+        vfs.enter_namespace(MountNs(at as u32));
+        fill(&mut vfs, spec, base, scenario)?;
     }
     let config = NodeConfig {
-        id: spec.node,
-        hostname: spec.hostname.clone(),
+        id: first.machine(),
         epoch_ns: traits.epoch_ns,
         memory: scenario.memory,
         costs: traits.costs,
         vdso: scenario.vdso,
     };
-    let net = stack(spec, 0, decisions);
-    let boot_id = [0, 1].map(|nth| decisions.word(random_of(spec, 0, NodeRandom::BootId, nth)));
-    let mut node = Node::new(config, vfs, net, boot_id);
-    node.stdin = spec.stdin.clone().map(Stdin::whole).unwrap_or_default();
+    let nets: Vec<Option<Stack>> =
+        specs.iter().map(|spec| spec.sharing.net.is_none().then(|| stack(spec, 0, decisions))).collect();
+    let boot_id = [0, 1].map(|nth| decisions.word(random_of(first, 0, NodeRandom::BootId, nth)));
+    let mut node = Node::new(config, vfs, boot_id);
+    for (at, (spec, net)) in specs.iter().zip(nets).enumerate() {
+        add_container(&mut node, specs, spec, MountNs(at as u32), net)?;
+    }
     Ok(node)
+}
+
+fn fault(spec: &ServiceSpec, what: impl Into<String>, errno: Errno) -> SetupError {
+    SetupError { service: spec.name.clone(), what: what.into(), errno }
+}
+
+/// Mounts what a container has, and writes the files of its runtime.
+fn fill(
+    vfs: &mut Vfs,
+    spec: &ServiceSpec,
+    base: &mut dyn BaseFs,
+    scenario: &Scenario,
+) -> Result<(), SetupError> {
+    procfs::mount_standard(vfs, base).map_err(|f| fault(spec, "mounting /proc, /sys and /dev", errno(f)))?;
+    for (path, mount) in &spec.mounts {
+        vfs.mount(base, path, mount.clone())
+            .map_err(|f| fault(spec, format!("mounting {}", String::from_utf8_lossy(path)), errno(f)))?;
+    }
+    // "If a container uses another's network, it has that one's host name, /etc/hosts and resolv.conf" (as engines do it).
+    let names = network_of(scenario, spec);
+    for (path, text) in etc_files(names) {
+        vfs.put_file(base, path.as_bytes(), 0o644, text.as_bytes())
+            .map_err(|f| fault(spec, format!("writing {path}"), errno(f)))?;
+    }
+    Ok(())
+}
+
+/// The service whose network a service uses.
+fn network_of<'a>(scenario: &'a Scenario, spec: &'a ServiceSpec) -> &'a ServiceSpec {
+    let Some(of) = spec.sharing.net else { return spec };
+    scenario.services.iter().find(|other| other.node == of).unwrap_or(spec)
+}
+
+fn add_container(
+    node: &mut Node,
+    specs: &[&ServiceSpec],
+    spec: &ServiceSpec,
+    mounts: MountNs,
+    net: Option<Stack>,
+) -> Result<(), SetupError> {
+    let made = node.containers.len();
+    let container = |of: NodeId| {
+        let at = specs.iter().position(|other| other.node == of).filter(|at| *at < made);
+        at.map(|at| ContainerId(at as u32))
+            .ok_or_else(|| fault(spec, "joining another service that is not on its machine", Errno::EINVAL))
+    };
+    let Sharing { net: net_of, pids, ipc, .. } = spec.sharing;
+    let (net, hostname) = match (net, net_of) {
+        (None, Some(of)) => {
+            let of = container(of)?;
+            (Network::Of(of), node.container(of).hostname.clone())
+        }
+        (net, _) => {
+            let stack = net.ok_or_else(|| fault(spec, "its network", Errno::EINVAL))?;
+            (Network::Own(Box::new(stack)), spec.hostname.clone())
+        }
+    };
+    let config = ContainerConfig {
+        id: spec.node,
+        hostname,
+        mounts,
+        net,
+        pids: pids.map(container).transpose()?,
+        ipc: ipc.map(container).transpose()?,
+    };
+    let id = node.add_container(config);
+    node.container_mut(id).stdin = spec.stdin.clone().map(Stdin::whole).unwrap_or_default();
+    Ok(())
 }
 
 /// What a container runtime writes into every container.

@@ -6,8 +6,7 @@
 use bloodhound_kernel::ids::MmId;
 use bloodhound_kernel::mm::Mm;
 use bloodhound_kernel::mm::shown::Shown;
-use bloodhound_kernel::node::Node;
-use bloodhound_net::NodeId;
+use bloodhound_kernel::node::{MachineId, Node};
 use bloodhound_platform::{Mapping, SpaceId};
 
 use crate::code_view::CodeView;
@@ -24,7 +23,7 @@ impl Machine {
     /// # Errors
     /// Host errors.
     pub fn detach(&mut self) -> Result<(), MachineError> {
-        let ids: Vec<NodeId> = self.world.nodes.keys().copied().collect();
+        let ids: Vec<MachineId> = self.world.nodes.keys().copied().collect();
         for id in ids {
             self.fetch_all_vectors(id)?;
             for (_, mm) in self.world.nodes[&id].mms.iter() {
@@ -71,7 +70,7 @@ impl Machine {
     }
 
     /// Begins a forked space with what its parent shows, read-only: cheaper than a fault for each of its pages.
-    pub(crate) fn inherit(&mut self, id: NodeId, space: SpaceId, mm: MmId) {
+    pub(crate) fn inherit(&mut self, id: MachineId, space: SpaceId, mm: MmId) {
         let node = &self.world.nodes[&id];
         let mm = &node.mms[mm];
         let Some(parent) = mm.parent else { return };

@@ -16,9 +16,9 @@ use bloodhound_kernel::dispatch::Outcome;
 use bloodhound_kernel::ids::{MmId, Pid, Tid};
 use bloodhound_kernel::mm::PAGE;
 use bloodhound_kernel::mm::fault::Fault;
+use bloodhound_kernel::node::MachineId;
 use bloodhound_kernel::signal::fault_info;
 use bloodhound_kernel::task::TaskState;
-use bloodhound_net::NodeId;
 use bloodhound_platform as platform;
 use bloodhound_platform::{Mapping, Prot, SpaceId, TaskKey, Trap};
 
@@ -34,7 +34,7 @@ use crate::world::{FindingKind, MARK, World};
 const TRAP_FLAG: u64 = 0x100;
 
 /// How the platform names a task.
-pub(crate) fn key(node: NodeId, tid: Tid) -> TaskKey {
+pub(crate) fn key(node: MachineId, tid: Tid) -> TaskKey {
     TaskKey((u64::from(node.0) << 32) | u64::from(tid.0))
 }
 
@@ -58,7 +58,7 @@ enum Ran {
 impl Machine {
     /// Makes one step on node `id`. True if the machine loop has to look at the other nodes or at the end of the run before it
     /// makes the node's next step: packets were sent, or the run is over.
-    pub(crate) fn step(&mut self, id: NodeId) -> Result<bool, MachineError> {
+    pub(crate) fn step(&mut self, id: MachineId) -> Result<bool, MachineError> {
         let World { nodes, scheduler, decisions, .. } = &mut self.world;
         let node = Arc::make_mut(nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}")));
         if node.next_deadline().is_some_and(|d| d <= node.clock) {
@@ -86,7 +86,7 @@ impl Machine {
                     // exception, so a program can do nothing but fault for ever; virtual time has to advance all the same.
                     let node = self.world.node_mut(id);
                     node.charge(tid, node.config.costs.syscall);
-                    self.record(id, &Event::Exception { pid, tid, signo });
+                    self.record(id, pid, &Event::Exception { pid, tid, signo });
                     return Ok(self.node_changed(id));
                 }
                 Ran::Parked { still } => return Ok(self.park(id, tid, still)),
@@ -103,7 +103,7 @@ impl Machine {
 
     /// Parks a task that loops without side effects: it leaves the run queue until something on its node changes. Returns the
     /// same as [`Machine::step`].
-    fn park(&mut self, id: NodeId, tid: Tid, still: bool) -> bool {
+    fn park(&mut self, id: MachineId, tid: Tid, still: bool) -> bool {
         let node = self.world.node_mut(id);
         let cost = node.config.costs.syscall;
         // The task may have read the clock through the vDSO on its way into the loop. Each such read advances the clock.
@@ -128,7 +128,7 @@ impl Machine {
     }
 
     /// Delivers signals to the task before it runs. False if the task does not go back to user code.
-    fn return_to_user(&mut self, id: NodeId, tid: Tid) -> Result<bool, MachineError> {
+    fn return_to_user(&mut self, id: MachineId, tid: Tid) -> Result<bool, MachineError> {
         let node = &self.world.nodes[&id];
         let task = node.task(tid);
         // Signals that are blocked by the present mask and also by the mask that is restored at the end of a sigsuspend(2).
@@ -143,7 +143,7 @@ impl Machine {
     }
 
     /// Lets the kernel execute the system call that stands in the task's registers.
-    fn enter(&mut self, id: NodeId, tid: Tid) -> Result<(Call, Outcome), MachineError> {
+    fn enter(&mut self, id: MachineId, tid: Tid) -> Result<(Call, Outcome), MachineError> {
         let regs = &self.world.nodes[&id].task(tid).regs;
         let call = Call::decode(regs.orig_rax, regs.syscall_args());
         if matches!(call, Call::clone { .. } | Call::clone3 { .. } | Call::fork {} | Call::vfork {}) {
@@ -157,7 +157,7 @@ impl Machine {
     }
 
     /// Records the result of a system call, or the finding that something is not modelled. A call that blocks has no result yet.
-    fn conclude(&mut self, id: NodeId, (pid, tid): (Pid, Tid), call: Option<Call>, outcome: Outcome) {
+    fn conclude(&mut self, id: MachineId, (pid, tid): (Pid, Tid), call: Option<Call>, outcome: Outcome) {
         let result = match outcome {
             Outcome::Done(value) => value,
             Outcome::Blocked => return,
@@ -165,16 +165,17 @@ impl Machine {
             Outcome::NoReturn => 0,
             Outcome::Unsupported(what) => {
                 let text = self.unsupported_text(id, tid, call.as_ref(), &what);
-                self.find(FindingKind::Unsupported, Some(id), text);
+                let container = self.world.nodes[&id].container_of_any(pid).id;
+                self.find(FindingKind::Unsupported, Some(container), text);
                 return;
             }
         };
         if let Some(call) = &call {
-            self.record(id, &Event::Call { pid, tid, call, result });
+            self.record(id, pid, &Event::Call { pid, tid, call, result });
         }
     }
 
-    fn unsupported_text(&self, id: NodeId, tid: Tid, call: Option<&Call>, what: &str) -> String {
+    fn unsupported_text(&self, id: MachineId, tid: Tid, call: Option<&Call>, what: &str) -> String {
         let node = &self.world.nodes[&id];
         let comm =
             node.tasks.get(&tid).map(|t| String::from_utf8_lossy(&t.comm).into_owned()).unwrap_or_default();
@@ -183,14 +184,15 @@ impl Machine {
             .and_then(Call::info)
             .map_or(String::new(), |e| format!(" (system call {} of the table: {:?})", e.nr, e.status));
         let detail = if what.is_empty() { "not modelled".to_string() } else { what.to_string() };
-        format!("process {comm} (task {}): {text}{entry}: {detail}", tid.0)
+        format!("process {comm} (task {}): {text}{entry}: {detail}", tid.number())
     }
 
     /// Counts a step and passes its event to the recorder. Every [`MARK`] steps the digest of the world is kept.
-    fn record(&mut self, id: NodeId, event: &Event<'_>) {
+    fn record(&mut self, id: MachineId, pid: Pid, event: &Event<'_>) {
         self.world.steps += 1;
-        let at = self.world.nodes[&id].clock;
-        self.recorder().tell(at, Some(id), event);
+        let node = &self.world.nodes[&id];
+        let (at, container) = (node.clock, node.container_of_any(pid).id);
+        self.recorder().tell(at, Some(container), event);
         let world = &mut self.world;
         if world.steps.is_multiple_of(MARK) {
             Arc::make_mut(&mut world.marks).push(world.digest);
@@ -199,7 +201,7 @@ impl Machine {
 
     /// Makes the platform ready to run the task: removes mappings that are out of date from the task's address space, and loads
     /// the task's vector registers.
-    fn load(&mut self, id: NodeId, tid: Tid, space: SpaceId, mm: MmId) -> Result<(), MachineError> {
+    fn load(&mut self, id: MachineId, tid: Tid, space: SpaceId, mm: MmId) -> Result<(), MachineError> {
         if self.spaces.insert(space.0) {
             self.platform.reset_space(space);
             self.code.forget(space.0);
@@ -218,7 +220,7 @@ impl Machine {
 
     /// Runs the task until it comes to a step, or until it is known to make none for now. Traps that are no steps (page faults,
     /// and instructions that are answered for the program) are answered here, and the task runs on.
-    fn run_task(&mut self, id: NodeId, tid: Tid) -> Result<Ran, MachineError> {
+    fn run_task(&mut self, id: MachineId, tid: Tid) -> Result<Ran, MachineError> {
         let node = &self.world.nodes[&id];
         let mm = node.process(node.task(tid).pid).mm;
         let space = SpaceId(node.mms[mm].space);
@@ -261,7 +263,7 @@ impl Machine {
 
     /// A task has spent a budget of host time without a trap, and is not known to loop: calls the `computing` callback, if one is
     /// set. `for_long`: the task has spent so many budgets in a row that the run is given up without a verdict.
-    fn computes(&mut self, id: NodeId, tid: Tid, for_long: bool) -> Option<Ran> {
+    fn computes(&mut self, id: MachineId, tid: Tid, for_long: bool) -> Option<Ran> {
         if let Some(computing) = &mut self.computing {
             computing(id, tid, self.world.steps);
         }
@@ -272,21 +274,21 @@ impl Machine {
         let (comm, rip) = (String::from_utf8_lossy(&task.comm).into_owned(), task.regs.rip);
         self.undecided = Some(format!(
             "task {} ({comm}) has been computing for minutes of this machine's time, at last at {rip:#x}, without a system call",
-            tid.0
+            tid.number()
         ));
         self.world.node_mut(id).take_clock(tid);
         Some(Ran::Undecided)
     }
 
     /// Stores registers that the platform returned in the task.
-    fn keep(&mut self, id: NodeId, tid: Tid, regs: &Regs) {
+    fn keep(&mut self, id: MachineId, tid: Tid, regs: &Regs) {
         self.world.node_mut(id).task_mut(tid).regs = *regs;
     }
 
     /// Answers a trap. `None`: the trap was no step, and the task runs on.
     fn trap(
         &mut self,
-        id: NodeId,
+        id: MachineId,
         tid: Tid,
         mm: MmId,
         space: SpaceId,
@@ -352,7 +354,7 @@ impl Machine {
     /// Answers a page fault: maps the page and its neighbours, or gives the task a signal.
     fn page_fault(
         &mut self,
-        id: NodeId,
+        id: MachineId,
         tid: Tid,
         (mm, space): (MmId, SpaceId),
         addr: u64,
@@ -393,7 +395,7 @@ impl Machine {
     /// Afterwards the page is unmapped; when it is executed the next time it faults, and is patched anew.
     fn store_into_own_code(
         &mut self,
-        id: NodeId,
+        id: MachineId,
         tid: Tid,
         (mm, space): (MmId, SpaceId),
         addr: u64,
@@ -435,7 +437,7 @@ impl Machine {
     /// written by the program, which gets a signal then.
     fn open_for_one_store(
         &mut self,
-        id: NodeId,
+        id: MachineId,
         tid: Tid,
         (mm, space): (MmId, SpaceId),
         open: &[u64],
@@ -453,18 +455,18 @@ impl Machine {
 
     /// To be called after an instruction that was answered for the program instead of being executed by the processor. If the
     /// program has set its trap flag, the task gets SIGTRAP, as after an instruction that the processor executes.
-    fn single_step(&mut self, id: NodeId, tid: Tid, regs: &Regs) -> Option<Ran> {
+    fn single_step(&mut self, id: MachineId, tid: Tid, regs: &Regs) -> Option<Ran> {
         (regs.rflags & TRAP_FLAG != 0).then(|| self.trace_trap(id, tid, regs))
     }
 
     /// Gives the task the SIGTRAP of a single step that the program asked for by its trap flag.
-    fn trace_trap(&mut self, id: NodeId, tid: Tid, regs: &Regs) -> Ran {
+    fn trace_trap(&mut self, id: MachineId, tid: Tid, regs: &Regs) -> Ran {
         let info = fault_info(c::SIGTRAP as u32, c::TRAP_TRACE as i32, regs.rip);
         self.fault_signal(id, tid, info, Exception::at(vector::DB, regs.rip))
     }
 
     /// Turns an exception of the processor into the signal that Linux makes of it.
-    fn exception(&mut self, id: NodeId, tid: Tid, exception: Exception) -> Result<Ran, MachineError> {
+    fn exception(&mut self, id: MachineId, tid: Tid, exception: Exception) -> Result<Ran, MachineError> {
         if matches!(exception.vector, vector::MF | vector::XM) {
             // The code of the signal names the kind of floating-point error, which stands in the x87 and SSE status registers.
             self.fetch_vectors(id, tid)?;
@@ -479,13 +481,13 @@ impl Machine {
         Ok(self.fault_signal(id, tid, info, exception))
     }
 
-    fn fault_signal(&mut self, id: NodeId, tid: Tid, info: Siginfo, exception: Exception) -> Ran {
+    fn fault_signal(&mut self, id: MachineId, tid: Tid, info: Siginfo, exception: Exception) -> Ran {
         self.world.node_mut(id).force_fault(tid, info, exception);
         Ran::Fault(info.signo as u32)
     }
 
     /// The stress modes of the test suite, none of which may change a digest.
-    fn test_modes(&mut self, id: NodeId) -> Result<(), MachineError> {
+    fn test_modes(&mut self, id: MachineId) -> Result<(), MachineError> {
         let (modes, steps) = (self.modes, self.world.steps);
         let due = |every: u64| every > 0 && steps % every == 0;
         if due(modes.clone_every) {
@@ -511,7 +513,7 @@ impl Machine {
 
     /// Wakes the sleeping tasks of a copy of the node although nothing happened that they wait for. Asserts that each blocks
     /// again, and that nothing of the node has changed, its clock included.
-    fn wake_for_nothing(&mut self, id: NodeId) {
+    fn wake_for_nothing(&mut self, id: MachineId) {
         let before = &self.world.nodes[&id];
         let mut node = (**before).clone();
         let mut decisions = self.world.decisions.clone();

@@ -48,7 +48,7 @@ impl<F: FnMut(&str)> Listener for Strace<F> {
             }
             _ => return,
         };
-        (self.print)(&format!("{} [{}] {text}\n", moment.at, tid.0));
+        (self.print)(&format!("{} [{}] {text}\n", moment.at, tid.number()));
     }
 }
 

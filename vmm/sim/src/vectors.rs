@@ -8,8 +8,8 @@
 //! Neighbours: [`crate::step`] (loads before a run), [`crate::snapshot`] (brings everything back before a clone).
 
 use bloodhound_kernel::ids::Tid;
+use bloodhound_kernel::node::MachineId;
 use bloodhound_kernel::task::Vectors;
-use bloodhound_net::NodeId;
 use bloodhound_platform::{PlatformError, SpaceId};
 
 use crate::convert;
@@ -18,7 +18,7 @@ use crate::step::key;
 
 impl Machine {
     /// Brings the vector registers of a task into the world, for the kernel to read.
-    pub(crate) fn fetch_vectors(&mut self, id: NodeId, tid: Tid) -> Result<(), MachineError> {
+    pub(crate) fn fetch_vectors(&mut self, id: MachineId, tid: Tid) -> Result<(), MachineError> {
         let Vectors::Loaded(space) = self.world.nodes[&id].task(tid).vectors else { return Ok(()) };
         let saved = self.platform.save_xstate(SpaceId(space));
         let state = match self.host(saved)? {
@@ -30,7 +30,7 @@ impl Machine {
     }
 
     /// The same for all tasks of a node.
-    pub(crate) fn fetch_all_vectors(&mut self, id: NodeId) -> Result<(), MachineError> {
+    pub(crate) fn fetch_all_vectors(&mut self, id: MachineId) -> Result<(), MachineError> {
         let loaded = self.world.nodes[&id].tasks.values().filter(|t| matches!(t.vectors, Vectors::Loaded(_)));
         let tids: Vec<Tid> = loaded.map(|t| t.tid).collect();
         tids.into_iter().try_for_each(|tid| self.fetch_vectors(id, tid))
@@ -38,7 +38,12 @@ impl Machine {
 
     /// Makes the platform ready to run a task in a space: its vector registers are loaded there, those of the task that ran
     /// there before are kept.
-    pub(crate) fn load_vectors(&mut self, id: NodeId, tid: Tid, space: SpaceId) -> Result<(), MachineError> {
+    pub(crate) fn load_vectors(
+        &mut self,
+        id: MachineId,
+        tid: Tid,
+        space: SpaceId,
+    ) -> Result<(), MachineError> {
         if self.world.nodes[&id].task(tid).vectors == Vectors::Loaded(space.0) {
             return Ok(());
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::Decisions;
-use bloodhound_kernel::node::{ConsoleChunk, Node};
+use bloodhound_kernel::container::ContainerId;
+use bloodhound_kernel::node::{ConsoleChunk, MachineId, Node};
+use bloodhound_kernel::stacks::NetNs;
 use bloodhound_net::{Fabric, NodeId};
 
 use crate::Digest;
@@ -24,7 +26,7 @@ pub struct Finding {
     pub kind: FindingKind,
     /// When.
     pub at: SimTime,
-    /// Where.
+    /// Where: which service.
     pub node: Option<NodeId>,
     /// In words, with evidence.
     pub text: String,
@@ -71,6 +73,17 @@ pub enum Phase {
     Done,
 }
 
+/// Where a service is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Its machine.
+    pub machine: MachineId,
+    /// Which of its containers it is.
+    pub container: ContainerId,
+    /// Its network stack.
+    pub net: NetNs,
+}
+
 /// Steps between two digests that are kept.
 pub const MARK: u64 = 1000;
 
@@ -83,8 +96,10 @@ pub struct World {
     pub ready_at: Option<SimTime>,
     /// The phase.
     pub phase: Phase,
-    /// Machines of the services.
-    pub nodes: BTreeMap<NodeId, Arc<Node>>,
+    /// The machines.
+    pub nodes: BTreeMap<MachineId, Arc<Node>>,
+    /// In which containers of them the services and scripts are.
+    pub rooms: Arc<BTreeMap<NodeId, Room>>,
     /// The network between them.
     pub fabric: Fabric,
     /// What will happen.
@@ -93,8 +108,8 @@ pub struct World {
     pub services: BTreeMap<NodeId, Service>,
     /// Fault injection.
     pub faults: Faults,
-    /// Nodes that stand still until a time.
-    pub paused: BTreeMap<NodeId, SimTime>,
+    /// Machines that stand still until a time.
+    pub paused: BTreeMap<MachineId, SimTime>,
     /// Who runs next.
     pub scheduler: Scheduler,
     /// The source of choice.
@@ -126,13 +141,23 @@ pub struct World {
 }
 
 impl World {
-    /// The node, to change it.
-    pub fn node_mut(&mut self, id: NodeId) -> &mut Node {
+    /// The machine, to change it.
+    pub fn node_mut(&mut self, id: MachineId) -> &mut Node {
         Arc::make_mut(self.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}")))
     }
 
-    /// Brings an idle node's clock up to the world's.
-    pub fn catch_up(&mut self, id: NodeId) {
+    /// Where a service or script is; it must be one.
+    pub fn room(&self, id: NodeId) -> Room {
+        *self.rooms.get(&id).unwrap_or_else(|| panic!("no container {id:?}"))
+    }
+
+    /// The machine on which a service or script is.
+    pub fn machine_of(&self, id: NodeId) -> &Node {
+        &self.nodes[&self.room(id).machine]
+    }
+
+    /// Brings an idle machine's clock up to the world's.
+    pub fn catch_up(&mut self, id: MachineId) {
         let now = self.now;
         let node = self.node_mut(id);
         node.clock = node.clock.max(now);

@@ -74,6 +74,7 @@ fn service(node: u32, base: &HostBase, path: &Path) -> ServiceSpec {
         restart: RestartPolicy::No,
         stdin: None,
         faulty: false,
+        sharing: Default::default(),
     }
 }
 

@@ -89,6 +89,7 @@ fn service(node: u32) -> ServiceSpec {
         restart: RestartPolicy::Always,
         stdin: None,
         faulty: true,
+        sharing: Default::default(),
     }
 }
 

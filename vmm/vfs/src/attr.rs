@@ -305,7 +305,7 @@ impl Vfs {
         let blocks = fs.quota_pages.unwrap_or(UNLIMITED);
         let free = blocks.saturating_sub(fs.used_pages);
         let ffree = FILES.saturating_sub(self.inodes.live());
-        let read_only = if fs.read_only { ST_RDONLY } else { 0 };
+        let read_only = if self.is_read_only(self.inode(ino)?.fs) { ST_RDONLY } else { 0 };
         Ok(StatFs {
             magic: magic(fs.kind),
             bsize: 4096,

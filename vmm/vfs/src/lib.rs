@@ -1,4 +1,5 @@
-//! The virtual file system as plain data: inodes, names, file pages, mounts and durability of one node.
+//! The virtual file system as plain data: inodes, names, file pages, mounts and durability of one machine, with a mount
+//! namespace for each of its containers.
 //!
 //! [`Vfs`] holds everything below the file descriptors: inodes in a copy-on-write arena, directories, the page
 //! cache, mounts. It knows no descriptors, offsets, locks or blocking; those are the kernel's. Cloning a [`Vfs`]
@@ -40,6 +41,7 @@ mod journal;
 mod list;
 mod mount;
 mod names;
+mod namespace;
 mod open;
 mod pages;
 mod pending;
@@ -58,6 +60,7 @@ pub use image::{Blocks, FileImage, HOST_FAULT, ImageContent, ImageTree};
 pub use journal::DiskModel;
 pub use list::DirEntry;
 pub use mount::{MountInfo, MountSpec};
+pub use namespace::{MountNs, RootSpec};
 pub use open::Opened;
 pub use pages::{PAGE, PageMap};
 pub use power::PowerReport;

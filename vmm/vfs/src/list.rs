@@ -42,7 +42,8 @@ impl Vfs {
         }
         self.complete(base, dir)?;
         let mut entries = Vec::new();
-        let dots = [(COOKIE_DOT, &b"."[..], dir), (COOKIE_DOTDOT, &b".."[..], self.dotdot(dir, self.root)?)];
+        let dots =
+            [(COOKIE_DOT, &b"."[..], dir), (COOKIE_DOTDOT, &b".."[..], self.dotdot(dir, self.root())?)];
         for (next, name, ino) in dots {
             if cookie < next {
                 entries.push(DirEntry { ino, next, kind: Kind::Directory, name: Name::from(name) });
@@ -69,18 +70,17 @@ impl Vfs {
             if at == root {
                 break false;
             }
-            if at == self.root {
+            if at == self.root() {
                 break true;
             }
             let Ok(inode) = self.inode(at) else { break true };
-            if let Some(fs) = self.filesystems.get(&inode.fs)
-                && fs.root == at
-            {
-                match self.mounts.get(&fs.mount).and_then(|mount| mount.point) {
-                    Some(point) => at = point,
-                    None => break true,
+            match self.space().below(at) {
+                Some(Some(point)) => {
+                    at = point;
+                    continue;
                 }
-                continue;
+                Some(None) => break true,
+                None => {}
             }
             let Some((parent, name)) = &inode.seen else { break true };
             let there = self.dir(*parent).ok().and_then(|dir| dir.slot(name));

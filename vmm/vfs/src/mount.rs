@@ -1,7 +1,8 @@
 //! Mounts: the root, tmpfs, bind mounts of base trees, named volumes, `/dev`, and places that the kernel fills.
 //!
-//! Key types: [`MountSpec`], [`MountInfo`]. Each file system is mounted once, so an [`Ino`] says which mount it
-//! is in and `..` needs no more than the mount table.
+//! Key types: [`MountSpec`], [`MountInfo`]. All work in the namespace that was entered ([`crate::namespace`]). What several
+//! containers mount is one file system ([`MountSpec::Shared`]): their mounts differ in place, part and whether they may write.
+//! Where one namespace mounts a file system more than once, it may be written if one of these mounts may.
 
 use std::sync::Arc;
 
@@ -31,11 +32,23 @@ pub enum MountSpec {
         /// Refuse writes with EROFS.
         read_only: bool,
     },
-    /// A named volume. It starts with what the root file system's base has at that place, as docker fills an
+    /// A volume. It starts with what the root file system's base has at that place, as docker fills an
     /// empty volume from the image.
     Volume {
         /// Refuse writes with EROFS.
         read_only: bool,
+    },
+    /// A file system that several mounts of the machine show: a volume or a writable directory of several containers. The first
+    /// mount makes it; a volume that is still empty starts, at a later mount too, with what lies at that mount's place.
+    Shared {
+        /// The same for all of its mounts.
+        key: u32,
+        /// What it is; whether it is read-only holds for this mount.
+        of: Box<MountSpec>,
+        /// The directory in it that is mounted, made if it is missing: no leading slash, empty for all of it.
+        subpath: Vec<u8>,
+        /// A volume starts empty whatever lies at its place (docker's `nocopy`).
+        nocopy: bool,
     },
     /// A tmpfs with the device nodes and links of a container's /dev.
     Dev,
@@ -62,8 +75,8 @@ pub(crate) enum FsKind {
 pub(crate) struct Fs {
     pub(crate) kind: FsKind,
     pub(crate) root: Ino,
+    /// Its first mount, by which statfs(2) names it.
     pub(crate) mount: MountId,
-    pub(crate) read_only: bool,
     pub(crate) quota_pages: Option<u64>,
     pub(crate) used_pages: u64,
 }
@@ -76,6 +89,10 @@ pub(crate) struct Mount {
     pub(crate) point: Option<Ino>,
     /// `None` for synthetic mounts.
     pub(crate) fs: Option<FsId>,
+    /// The inode that is seen there: the root of the file system, or a directory in it. `None` for synthetic mounts.
+    pub(crate) root: Option<Ino>,
+    /// Writes are refused.
+    pub(crate) read_only: bool,
 }
 
 /// A line of `/proc/self/mountinfo`.
@@ -103,15 +120,20 @@ impl Vfs {
     /// EBUSY if something is mounted there already, ENOTDIR/EISDIR if the place is of the wrong kind, ENOENT for a
     /// bind mount of nothing; errors of path resolution.
     pub fn mount(&mut self, base: &mut dyn BaseFs, path: &[u8], spec: MountSpec) -> Result<MountId, Fail> {
-        let is_file = match spec {
+        let is_file = match &spec {
             MountSpec::Bind { tree, .. } => {
-                let entry = base.lookup(tree, b"")?.ok_or(Errno::ENOENT)?;
+                let entry = base.lookup(*tree, b"")?.ok_or(Errno::ENOENT)?;
                 entry.kind != crate::base::BaseKind::Directory
+            }
+            MountSpec::Shared { key, of, subpath, .. } => {
+                self.make_shared(base, *key, of)?;
+                let root = self.shared_root(base, *key, subpath)?;
+                !self.inode(root)?.is_dir()
             }
             _ => false,
         };
         let point = self.make_point(base, path, is_file)?;
-        if self.by_point.contains_key(&point) || point == self.root {
+        if self.is_covered(point) || point == self.root() {
             return Err(Errno::EBUSY.into());
         }
         match (self.inode(point)?.is_dir(), is_file) {
@@ -119,15 +141,17 @@ impl Vfs {
             (false, false) => return Err(Errno::ENOTDIR.into()),
             _ => {}
         }
-        let id = MountId(self.mounts.keys().last().map_or(0, |id| id.0) + 1);
         if matches!(spec, MountSpec::Synthetic { .. }) {
-            self.put_mount(id, Mount { spec: Some(spec), point: Some(point), fs: None });
+            let id = self.space().next_mount();
+            let mount =
+                Mount { spec: Some(spec), point: Some(point), fs: None, root: None, read_only: false };
+            self.put_mount(id, mount);
             self.sync_all();
             return Ok(id);
         }
         let (fs, root, read_only) = self.make_fs(base, point, &spec)?;
         let id = self.attach(fs, root, Some(point), read_only);
-        if let Some(mount) = Arc::make_mut(&mut self.mounts).get_mut(&id) {
+        if let Some(mount) = self.space_mut().mounts.get_mut(&id) {
             mount.spec = Some(spec);
         }
         self.sync_all();
@@ -136,11 +160,14 @@ impl Vfs {
 
     /// All mounts in the order in which they were made.
     pub fn mounts(&self) -> Vec<MountInfo> {
-        self.mounts
+        let space = self.space();
+        let holder = |point: Ino| space.mount_of(self.inode(point).ok()?.fs);
+        space
+            .mounts
             .iter()
             .map(|(id, mount)| {
                 let fs = mount.fs.and_then(|fs| self.filesystems.get(&fs));
-                let parent = mount.point.and_then(|point| self.fs_of(point).ok()).map_or(*id, |fs| fs.mount);
+                let parent = mount.point.and_then(holder).map_or(*id, |(id, _)| id);
                 let fstype = match (&mount.spec, fs.map(|fs| fs.kind)) {
                     (Some(MountSpec::Synthetic { fstype, .. }), _) => fstype,
                     (_, Some(FsKind::Root)) => "overlay",
@@ -150,9 +177,9 @@ impl Vfs {
                 MountInfo {
                     id: *id,
                     parent,
-                    path: mount.point.map_or_else(|| b"/".to_vec(), |point| self.path_of(self.root, point)),
+                    path: mount.point.map_or_else(|| b"/".to_vec(), |point| self.path_of(space.root, point)),
                     fstype,
-                    read_only: fs.is_some_and(|fs| fs.read_only),
+                    read_only: mount.read_only,
                     dev: device(mount.fs, *id),
                 }
             })
@@ -161,12 +188,12 @@ impl Vfs {
 
     /// The directory that `..` of a synthetic mount's root leads to.
     pub fn mount_parent(&self, mount: MountId) -> Ino {
-        let point = self.mounts.get(&mount).and_then(|mount| mount.point);
-        point.map_or(self.root, |point| self.parent_of_point(point))
+        let point = self.space().mounts.get(&mount).and_then(|mount| mount.point);
+        point.map_or(self.root(), |point| self.parent_of_point(point))
     }
 
-    /// Starts the container anew: every reference of the old kernel is dropped, tmpfs mounts are empty again; the
-    /// root file system, bind mounts and volumes keep what was written.
+    /// Starts the machine anew: every reference of the old kernel is dropped, tmpfs mounts of the namespace that was entered are
+    /// empty again; the root file system, bind mounts and volumes keep what was written.
     ///
     /// # Errors
     /// What the base layer reports.
@@ -178,23 +205,42 @@ impl Vfs {
         for ino in held {
             self.reap(ino);
         }
-        let ids: Vec<MountId> = self.mounts.keys().copied().collect();
+        self.restart_namespace(base)
+    }
+
+    /// Starts one container of several anew, whose processes have given back what they held: its tmpfs mounts are empty again,
+    /// but for those that other containers mount too.
+    ///
+    /// # Errors
+    /// What the base layer reports.
+    pub fn restart_namespace(&mut self, base: &mut dyn BaseFs) -> Result<(), Errno> {
+        let ids: Vec<MountId> = self.space().mounts.keys().copied().collect();
         for id in ids {
-            let Some(mount) = self.mounts.get(&id) else { continue };
+            let Some(mount) = self.space().mounts.get(&id) else { continue };
             let (Some(spec), Some(point), Some(old)) = (mount.spec.clone(), mount.point, mount.fs) else {
                 continue;
+            };
+            let spec = match spec {
+                MountSpec::Shared { of, .. } if !self.mounted_elsewhere(old) => *of,
+                spec => spec,
             };
             if !matches!(spec, MountSpec::Tmpfs { .. } | MountSpec::Dev) {
                 continue;
             }
             let keep: Vec<(Ino, Vec<u8>)> = self.points_inside(old);
-            let (fs, root, read_only) = self.make_fs(base, point, &spec)?;
+            let (fs, root, _) = self.make_fs(base, point, &spec)?;
             self.drop_fs(old);
-            if let Some(fs) = Arc::make_mut(&mut self.filesystems).get_mut(&fs) {
-                (fs.root, fs.mount, fs.read_only) = (root, id, read_only);
+            for shared in Arc::make_mut(&mut self.shared).values_mut().filter(|shared| **shared == old) {
+                *shared = fs;
             }
-            if let Some(mount) = Arc::make_mut(&mut self.mounts).get_mut(&id) {
-                mount.fs = Some(fs);
+            if let Some(fs) = Arc::make_mut(&mut self.filesystems).get_mut(&fs) {
+                (fs.root, fs.mount) = (root, id);
+            }
+            let space = self.space_mut();
+            space.by_root.retain(|_, of| *of != id);
+            space.by_root.insert(root, id);
+            if let Some(mount) = space.mounts.get_mut(&id) {
+                (mount.fs, mount.root) = (Some(fs), Some(root));
             }
             self.restore_points(base, keep).map_err(|fail| match fail {
                 Fail::Errno(errno) => errno,
@@ -207,20 +253,23 @@ impl Vfs {
     /// Mount points in `fs` with their paths.
     fn points_inside(&self, fs: FsId) -> Vec<(Ino, Vec<u8>)> {
         let inside = |ino: &Ino| self.inode(*ino).is_ok_and(|inode| inode.fs == fs);
-        self.by_point
+        let space = self.space();
+        space
+            .by_point
             .keys()
             .filter(|ino| inside(ino))
-            .map(|ino| (*ino, self.path_of(self.root, *ino)))
+            .map(|ino| (*ino, self.path_of(space.root, *ino)))
             .collect()
     }
 
     /// Makes the mount points of a file system that was made anew, and moves their mounts there.
     fn restore_points(&mut self, base: &mut dyn BaseFs, points: Vec<(Ino, Vec<u8>)>) -> Result<(), Fail> {
         for (old, path) in points {
-            let Some(id) = Arc::make_mut(&mut self.by_point).remove(&old) else { continue };
+            let Some(id) = self.space_mut().by_point.remove(&old) else { continue };
             let point = self.make_point(base, &path, false)?;
-            Arc::make_mut(&mut self.by_point).insert(point, id);
-            if let Some(mount) = Arc::make_mut(&mut self.mounts).get_mut(&id) {
+            let space = self.space_mut();
+            space.by_point.insert(point, id);
+            if let Some(mount) = space.mounts.get_mut(&id) {
                 mount.point = Some(point);
             }
         }
@@ -256,13 +305,21 @@ impl Vfs {
             MountSpec::Volume { read_only } => {
                 let fs = self.add_fs(FsKind::Volume, None);
                 let root = self.make_root(fs, 0o755);
-                let covered = self.inode(point)?;
-                let (meta, below) = (covered.meta.clone(), covered.dir().and_then(|dir| dir.base.clone()));
-                let inode = self.inode_mut(root)?;
-                inode.meta = meta;
-                inode.node =
-                    Node::Directory(Dir::new(root, below.map(|below| BaseDir { listed: false, ..below })));
+                self.fill_volume(root, point)?;
                 (fs, root, *read_only)
+            }
+            MountSpec::Shared { key, of, subpath, nocopy } => {
+                let fs = self.make_shared(base, *key, of)?;
+                let root = self.shared_root(base, *key, subpath)?;
+                let whole = matches!(**of, MountSpec::Volume { .. }) && subpath.is_empty();
+                if whole && !nocopy && self.is_empty_volume(base, root)? {
+                    self.fill_volume(root, point)?;
+                }
+                let read_only = matches!(
+                    **of,
+                    MountSpec::Volume { read_only: true } | MountSpec::Bind { read_only: true, .. }
+                );
+                (fs, root, read_only)
             }
             MountSpec::Dev => {
                 let fs = self.add_fs(FsKind::Tmpfs, Some(64 << 20));
@@ -272,6 +329,69 @@ impl Vfs {
             }
             MountSpec::Synthetic { .. } => return Err(Errno::EINVAL),
         })
+    }
+
+    /// A volume starts with what its first place in a container has: names, mode and owner of the directory.
+    fn fill_volume(&mut self, root: Ino, point: Ino) -> Result<(), Errno> {
+        let covered = self.inode(point)?;
+        let (meta, below) = (covered.meta.clone(), covered.dir().and_then(|dir| dir.base.clone()));
+        let inode = self.inode_mut(root)?;
+        inode.meta = meta;
+        inode.node = Node::Directory(Dir::new(root, below.map(|below| BaseDir { listed: false, ..below })));
+        Ok(())
+    }
+
+    /// "If you mount an empty volume into a directory in the container in which files or directories exist, these files or
+    /// directories are propagated (copied) into the volume by default" (Docker's manual, Volumes).
+    fn is_empty_volume(&mut self, base: &mut dyn BaseFs, root: Ino) -> Result<bool, Errno> {
+        self.complete(base, root)?;
+        Ok(self.dir(root)?.len() == 0)
+    }
+
+    /// The file system of a key, made if this is its first mount.
+    fn make_shared(&mut self, base: &mut dyn BaseFs, key: u32, of: &MountSpec) -> Result<FsId, Errno> {
+        if let Some(fs) = self.shared.get(&key) {
+            return Ok(*fs);
+        }
+        let (fs, root) = match of {
+            MountSpec::Volume { .. } => {
+                let fs = self.add_fs(FsKind::Volume, None);
+                (fs, self.make_root(fs, 0o755))
+            }
+            MountSpec::Tmpfs { .. } | MountSpec::Bind { .. } => {
+                let (fs, root, _) = self.make_fs(base, self.root(), of)?;
+                (fs, root)
+            }
+            MountSpec::Dev | MountSpec::Synthetic { .. } | MountSpec::Shared { .. } => {
+                return Err(Errno::EINVAL);
+            }
+        };
+        if let Some(fs) = Arc::make_mut(&mut self.filesystems).get_mut(&fs) {
+            fs.root = root;
+        }
+        Arc::make_mut(&mut self.shared).insert(key, fs);
+        Ok(fs)
+    }
+
+    /// What a mount shows of the file system of a key.
+    fn shared_root(&mut self, base: &mut dyn BaseFs, key: u32, subpath: &[u8]) -> Result<Ino, Errno> {
+        let fs = self.shared.get(&key).and_then(|fs| self.filesystems.get(fs)).ok_or(Errno::ESTALE)?;
+        let mut at = fs.root;
+        for part in subpath.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
+            // Neither a link nor `..` may lead out of the volume.
+            if matches!(part, b"." | b"..") {
+                return Err(Errno::EINVAL);
+            }
+            at = match self.child(base, at, part)? {
+                Some(ino) if matches!(self.inode(ino)?.node, Node::Symlink(_)) => return Err(Errno::ELOOP),
+                Some(ino) => ino,
+                None => {
+                    let name = std::str::from_utf8(part).map_err(|_| Errno::EINVAL)?;
+                    self.plant(at, name, 0o755, Node::Directory(Dir::new(at, None)))?
+                }
+            };
+        }
+        Ok(at)
     }
 
     /// The nodes that docker puts into /dev. Directories `pts`, `shm` and `mqueue` are places for mounts.
@@ -318,11 +438,11 @@ impl Vfs {
     /// The inode at `path`, made with all that leads to it if it is missing. Read-only mounts do not stop it.
     fn make_point(&mut self, base: &mut dyn BaseFs, path: &[u8], is_file: bool) -> Result<Ino, Fail> {
         let cred = Cred::root();
-        let mut dir = self.root;
+        let mut dir = self.root();
         let parts: Vec<&[u8]> = path.split(|b| *b == b'/').filter(|part| !part.is_empty()).collect();
         for (i, part) in parts.iter().enumerate() {
             let last = i + 1 == parts.len();
-            let root = self.root;
+            let root = self.root();
             let mut ctx = Ctx { base, cred: &cred, root, now: SimTime::ZERO, umask: 0, links: 0 };
             if last
                 && let Some(ino) = self.child(ctx.base, dir, part)?
@@ -353,7 +473,6 @@ impl Vfs {
             kind,
             root: Ino(0),
             mount: MountId(0),
-            read_only: false,
             quota_pages: quota.map(|bytes| bytes / 4096),
             used_pages: 0,
         };
@@ -362,19 +481,28 @@ impl Vfs {
     }
 
     pub(crate) fn attach(&mut self, fs: FsId, root: Ino, point: Option<Ino>, read_only: bool) -> MountId {
-        let id = MountId(self.mounts.keys().last().map_or(0, |id| id.0) + 1);
-        if let Some(fs) = Arc::make_mut(&mut self.filesystems).get_mut(&fs) {
-            (fs.root, fs.mount, fs.read_only) = (root, id, read_only);
+        let id = self.space().next_mount();
+        if let Some(fs) = Arc::make_mut(&mut self.filesystems).get_mut(&fs)
+            && fs.mount == MountId(0)
+        {
+            fs.mount = id;
+            if fs.root == Ino(0) {
+                fs.root = root;
+            }
         }
-        self.put_mount(id, Mount { spec: None, point, fs: Some(fs) });
+        self.put_mount(id, Mount { spec: None, point, fs: Some(fs), root: Some(root), read_only });
         id
     }
 
     fn put_mount(&mut self, id: MountId, mount: Mount) {
+        let space = self.space_mut();
         if let Some(point) = mount.point {
-            Arc::make_mut(&mut self.by_point).insert(point, id);
+            space.by_point.insert(point, id);
         }
-        Arc::make_mut(&mut self.mounts).insert(id, mount);
+        if let Some(root) = mount.root {
+            space.by_root.entry(root).or_insert(id);
+        }
+        space.mounts.insert(id, mount);
     }
 
     /// The directory above a mount point.
@@ -383,9 +511,9 @@ impl Vfs {
             Ok(inode) => match (inode.dir(), &inode.seen) {
                 (Some(dir), _) => dir.parent,
                 (None, Some((parent, _))) => *parent,
-                (None, None) => self.root,
+                (None, None) => self.root(),
             },
-            Err(_) => self.root,
+            Err(_) => self.root(),
         }
     }
 }

@@ -151,7 +151,7 @@ impl Vfs {
             return Err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR }.into());
         }
         self.may_delete(spot.dir, victim, ctx.cred, false)?;
-        if self.by_point.contains_key(&victim) {
+        if self.is_covered(victim) {
             return Err(Errno::EBUSY.into());
         }
         self.leave(spot.dir, name, victim, ctx.now)?;
@@ -173,7 +173,7 @@ impl Vfs {
         self.want_write(spot.dir)?;
         let victim = self.look(ctx.base, spot.dir, name)?.ok_or(Errno::ENOENT)?;
         self.may_delete(spot.dir, victim, ctx.cred, true)?;
-        if self.by_point.contains_key(&victim) {
+        if self.is_covered(victim) {
             return Err(Errno::EBUSY.into());
         }
         self.complete(ctx.base, victim)?;

@@ -14,6 +14,7 @@ use crate::base::BaseFs;
 use crate::inode::Inode;
 use crate::journal::{DiskModel, Journal, apply_data, mapped_bytes};
 use crate::mount::FsKind;
+use crate::namespace::MountNs;
 use crate::pages::PAGE;
 use crate::pending::{Edit, Op, Pending, PendingList};
 use crate::types::{Ino, Name};
@@ -64,6 +65,13 @@ impl Vfs {
         choose: &mut dyn FnMut(u64) -> u64,
     ) -> Result<PowerReport, Errno> {
         self.restart(base)?;
+        let entered = self.entered();
+        for ns in (0..self.spaces.len()).map(|ns| MountNs(ns as u32)).filter(|ns| *ns != entered) {
+            self.enter_namespace(ns);
+            let restarted = self.restart_namespace(base);
+            self.enter_namespace(entered);
+            restarted?;
+        }
         let Some(journal) = self.journal.take() else { return Ok(PowerReport::default()) };
         let mut failure = Failure {
             journal: Arc::unwrap_or_clone(journal),

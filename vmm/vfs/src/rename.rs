@@ -122,7 +122,7 @@ impl Vfs {
         if is_dir && from.dir != to.dir {
             allows(self.inode(source)?, ctx.cred, MAY_WRITE)?;
         }
-        let covered = |ino: Ino| self.by_point.contains_key(&ino);
+        let covered = |ino: Ino| self.is_covered(ino);
         if covered(source) || target.is_some_and(covered) {
             return Err(Errno::EBUSY);
         }

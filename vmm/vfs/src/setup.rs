@@ -1,4 +1,4 @@
-//! Files that the simulation itself puts into a node, or takes out of it, outside of any system call.
+//! Files that the simulation itself puts into a machine's namespace, or takes out of it, outside of any system call.
 
 use bloodhound_abi::{Errno, SimTime};
 
@@ -72,6 +72,6 @@ impl Vfs {
     }
 
     fn own_ctx<'a>(&self, base: &'a mut dyn BaseFs, cred: &'a Cred) -> Ctx<'a> {
-        Ctx { base, cred, root: self.root, now: SimTime::ZERO, umask: 0, links: 0 }
+        Ctx { base, cred, root: self.root(), now: SimTime::ZERO, umask: 0, links: 0 }
     }
 }

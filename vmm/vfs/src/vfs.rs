@@ -13,8 +13,9 @@ use crate::base::{BaseEntry, BaseFs, BaseKind, TreeId};
 use crate::dir::{BaseDir, Dir, Order, Slot};
 use crate::inode::{Data, Inode, Meta, Node};
 use crate::journal::{DiskModel, Journal};
-use crate::mount::{Fs, FsKind, Mount};
-use crate::types::{Cred, FsId, Ino, Kind, MountId, Name, Timestamp};
+use crate::mount::Fs;
+use crate::namespace::{Entered, MountNs, MountSpace, RootSpec};
+use crate::types::{Cred, FsId, Ino, Kind, Name, Timestamp};
 
 /// What a new [`Vfs`] is made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,12 +110,13 @@ pub struct Vfs {
     pub(crate) config: Config,
     pub(crate) inodes: Arena,
     pub(crate) next_ino: u64,
-    pub(crate) root: Ino,
-    root_tree: Option<TreeId>,
     pub(crate) filesystems: Arc<BTreeMap<FsId, Fs>>,
-    pub(crate) mounts: Arc<BTreeMap<MountId, Mount>>,
-    /// Mounts by the inode that they cover.
-    pub(crate) by_point: Arc<BTreeMap<Ino, MountId>>,
+    /// What the containers see, by [`MountNs`].
+    pub(crate) spaces: Arc<Vec<MountSpace>>,
+    /// The namespace in which operations work.
+    pub(crate) entered: Entered,
+    /// File systems that several namespaces mount, by the key of [`MountSpec::Shared`](crate::MountSpec).
+    pub(crate) shared: Arc<BTreeMap<u32, FsId>>,
     pub(crate) handles: Arc<BTreeMap<Ino, Handles>>,
     /// Inodes of a file system's base tree with several names that one of their names has brought in.
     linked: Arc<BTreeMap<(FsId, u64), Ino>>,
@@ -137,11 +139,10 @@ impl Vfs {
             config,
             inodes: Arena::default(),
             next_ino: 1,
-            root: Ino(1),
-            root_tree: config.root,
             filesystems: Arc::default(),
-            mounts: Arc::default(),
-            by_point: Arc::default(),
+            spaces: Arc::default(),
+            entered: Entered(MountNs(0)),
+            shared: Arc::default(),
             handles: Arc::default(),
             linked: Arc::default(),
             moved: Vec::new(),
@@ -149,30 +150,11 @@ impl Vfs {
             stored: Arc::default(),
             journal: None,
         };
-        let quota = config.root_quota;
-        let fs = vfs.add_fs(FsKind::Root, quota);
-        let root = match config.root {
-            None => vfs.make_root(fs, 0o755),
-            Some(tree) => vfs.base_root(fs, tree, base)?,
-        };
-        if !vfs.inode(root)?.is_dir() {
-            return Err(Errno::ENOTDIR);
-        }
-        vfs.root = root;
-        vfs.attach(fs, root, None, config.read_only);
+        let root = RootSpec { tree: config.root, quota: config.root_quota, read_only: config.read_only };
+        vfs.begin_namespace(root, base)?;
         vfs.journal =
             config.disk.map(|model| Arc::new(Journal::new(model, vfs.inodes.clone(), config.order)));
         Ok(vfs)
-    }
-
-    /// The base tree below the root file system.
-    pub fn root_tree(&self) -> Option<TreeId> {
-        self.root_tree
-    }
-
-    /// The root directory.
-    pub fn root(&self) -> Ino {
-        self.root
     }
 
     /// Nanoseconds from 1970 to `SimTime::ZERO` that file times are computed with. Set it when the node's
@@ -228,9 +210,15 @@ impl Vfs {
         self.filesystems.get(&self.inode(ino)?.fs).ok_or(Errno::ESTALE)
     }
 
-    /// EROFS if changes to the file system of `ino` are refused (mnt_want_write in Linux).
+    /// EROFS if the namespace that was entered has the file system of `ino` mounted for reading only (mnt_want_write in Linux).
     pub(crate) fn want_write(&self, ino: Ino) -> Result<(), Errno> {
-        if self.fs_of(ino)?.read_only { Err(Errno::EROFS) } else { Ok(()) }
+        if self.is_read_only(self.inode(ino)?.fs) { Err(Errno::EROFS) } else { Ok(()) }
+    }
+
+    /// Whether all mounts of a file system in the namespace that was entered refuse changes.
+    pub(crate) fn is_read_only(&self, fs: FsId) -> bool {
+        let mut mounts = self.space().mounts.values().filter(|mount| mount.fs == Some(fs)).peekable();
+        mounts.peek().is_some() && mounts.all(|mount| mount.read_only)
     }
 
     pub(crate) fn handles_of(&self, ino: Ino) -> Handles {

@@ -214,14 +214,15 @@ impl Vfs {
     /// From a mount point to the root of what is mounted there; other inodes stay.
     pub(crate) fn cross(&self, ino: Ino, rest: &[u8], links: u32) -> Outcome<Ino> {
         let mut at = ino;
-        while let Some(id) = self.by_point.get(&at) {
-            let Some(mount) = self.mounts.get(id) else { break };
-            match (&mount.spec, mount.fs.and_then(|fs| self.filesystems.get(&fs))) {
+        let space = self.space();
+        while let Some(id) = space.by_point.get(&at) {
+            let Some(mount) = space.mounts.get(id) else { break };
+            match (&mount.spec, mount.root) {
                 (Some(MountSpec::Synthetic { tag, .. }), _) => {
                     let path = SynthPath { mount: *id, tag: *tag, rest: rest.to_vec(), links };
                     return Err(Fail::Synthetic(Box::new(path)));
                 }
-                (_, Some(fs)) => at = fs.root,
+                (_, Some(root)) => at = root,
                 (_, None) => break,
             }
         }
@@ -232,18 +233,17 @@ impl Vfs {
     pub(crate) fn dotdot(&self, dir: Ino, root: Ino) -> Result<Ino, Errno> {
         let mut at = dir;
         loop {
-            if at == root || at == self.root {
+            if at == root || at == self.root() {
                 return Ok(at);
             }
-            let fs = self.fs_of(at)?;
-            if fs.root != at {
+            match self.space().below(at) {
+                Some(Some(point)) => at = point,
+                Some(None) => return Ok(at),
                 // Of a removed directory even the one above may be gone.
-                let parent = self.dir(at)?.parent;
-                return self.inode(parent).map(|_| parent).map_err(|_| Errno::ENOENT);
-            }
-            match self.mounts.get(&fs.mount).and_then(|mount| mount.point) {
-                Some(point) => at = point,
-                None => return Ok(at),
+                None => {
+                    let parent = self.dir(at)?.parent;
+                    return self.inode(parent).map(|_| parent).map_err(|_| Errno::ENOENT);
+                }
             }
         }
     }

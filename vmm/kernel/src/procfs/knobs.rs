@@ -98,10 +98,10 @@ impl Ctx<'_> {
             }
             "timerslack_ns" => {
                 let slack = u64::try_from(number(data, 10)?).map_err(|_| Errno::EINVAL)?;
-                if of != self.tid.0 && !caps.has(CAP_SYS_NICE) {
+                if of != self.tid.number() && !caps.has(CAP_SYS_NICE) {
                     return err(Errno::EPERM);
                 }
-                let task = self.node.tasks.get_mut(&Tid(of)).ok_or(Errno::ESRCH)?;
+                let task = self.node.tasks.get_mut(&self.pid.ns().tid(of)).ok_or(Errno::ESRCH)?;
                 task.timer_slack = if slack == 0 { TIMER_SLACK } else { slack };
             }
             "loginuid" => self.set_login(of, number(data, 10)?, caps.has(CAP_AUDIT_CONTROL))?,
@@ -140,12 +140,12 @@ impl Ctx<'_> {
     /// Only a thread itself says who has logged in, and only once without CAP_AUDIT_CONTROL.
     fn set_login(&mut self, of: u32, value: i64, privileged: bool) -> SysResult<()> {
         let uid = u32::try_from(value).map_err(|_| Errno::ERANGE)?;
-        let (pid, tid) = (self.pid, self.tid.0);
+        let (pid, tid) = (self.pid, self.tid.number());
         let knobs = &mut self.process_mut().knobs;
-        if of != tid && of != pid.0 || knobs.login.0 != UNSET && !privileged {
+        if of != tid && of != pid.number() || knobs.login.0 != UNSET && !privileged {
             return err(Errno::EPERM);
         }
-        knobs.login = (uid, if uid == UNSET { UNSET } else { pid.0 });
+        knobs.login = (uid, if uid == UNSET { UNSET } else { pid.number() });
         Ok(())
     }
 }

@@ -19,14 +19,17 @@ mod tests;
 pub use knobs::Knobs;
 
 use bloodhound_abi::Errno;
+use bloodhound_net::Stack;
 use bloodhound_vfs::flags::{PROC_MAGIC, S_IFDIR, S_IFLNK, S_IFREG, SYSFS_MAGIC};
 use bloodhound_vfs::{BaseFs, Cred, Fail, MountSpec, Timestamp, Vfs};
 
+use crate::container::Container;
 use crate::file::FileKind;
 use crate::ids::*;
 use crate::node::Node;
 use crate::path::{Place, Synth};
 use crate::process::Process;
+use crate::stacks::NetNs;
 
 /// A tree of the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -162,6 +165,23 @@ pub struct View<'a> {
     pub tid: Tid,
 }
 
+impl<'a> View<'a> {
+    /// The container of who looks.
+    pub(crate) fn container(&self) -> &'a Container {
+        self.node.container_of(self.pid)
+    }
+
+    /// The network namespace of who looks.
+    pub(crate) fn net(&self) -> NetNs {
+        self.container().net
+    }
+
+    /// The network stack of who looks.
+    pub(crate) fn stack(&self) -> &'a Stack {
+        self.node.net.stack(self.container().net)
+    }
+}
+
 impl View<'_> {
     /// What is at a place; `None` for nothing.
     pub fn entry(&self, at: &Synth) -> Option<Entry> {
@@ -170,8 +190,10 @@ impl View<'_> {
             Tree::Sys => table_entry(sysfs::TABLE, path),
             Tree::Proc => match path.split_once('/').unwrap_or((path, "")) {
                 ("", _) => Some(Entry::Dir { mode: 0o555 }),
-                ("self", "") => Some(text(self.pid.0.to_string())),
-                ("thread-self", "") => Some(text(format!("{}/task/{}", self.pid.0, self.tid.0))),
+                ("self", "") => Some(text(self.pid.number().to_string())),
+                ("thread-self", "") => {
+                    Some(text(format!("{}/task/{}", self.pid.number(), self.tid.number())))
+                }
                 ("sys", "") => Some(Entry::Dir { mode: 0o555 }),
                 ("sys", rest) => table_entry(sysctl::TABLE, rest),
                 (first, rest) => match process::number(first) {
@@ -191,7 +213,8 @@ impl View<'_> {
                 ("", _) => {
                     let mut names = table_names(system::TABLE, "");
                     names.extend(["self", "thread-self", "sys"].map(String::from));
-                    names.extend(self.node.processes.keys().map(|pid| pid.0.to_string()));
+                    let seen = self.node.processes.keys().filter(|pid| pid.ns() == self.pid.ns());
+                    names.extend(seen.map(|pid| pid.number().to_string()));
                     names
                 }
                 ("sys", rest) => table_names(sysctl::TABLE, rest),

@@ -23,11 +23,11 @@ pub(super) const TABLE: Table = &[
         "sockstat6",
         Text("TCP6: inuse 0\nUDP6: inuse 0\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n"),
     ),
-    ("tcp", Make(|view| inet::proc_net_tcp(view.node, false))),
-    ("tcp6", Make(|view| inet::proc_net_tcp(view.node, true))),
-    ("udp", Make(|view| inet::proc_net_udp(view.node, false))),
-    ("udp6", Make(|view| inet::proc_net_udp(view.node, true))),
-    ("unix", Make(|view| inet::proc_net_unix(view.node))),
+    ("tcp", Make(|view| inet::proc_net_tcp(view.node, view.net(), false))),
+    ("tcp6", Make(|view| inet::proc_net_tcp(view.node, view.net(), true))),
+    ("udp", Make(|view| inet::proc_net_udp(view.node, view.net(), false))),
+    ("udp6", Make(|view| inet::proc_net_udp(view.node, view.net(), true))),
+    ("unix", Make(|view| inet::proc_net_unix(view.node, view.net()))),
 ];
 
 const RAW: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref \
@@ -40,7 +40,7 @@ fn interfaces(view: &View<'_>) -> Vec<(String, Vec<(IpAddr, u8)>)> {
     let loopback = vec![(IpAddr::from([127, 0, 0, 1]), 8), (IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1u16]), 128)];
     let mut out = vec![("lo".to_string(), loopback)];
     let mut v4 = 0;
-    for (ip, prefix) in view.node.net.addresses() {
+    for (ip, prefix) in view.stack().addresses() {
         if ip.is_ipv4() || out.len() == 1 {
             out.push((format!("eth{v4}"), Vec::new()));
             v4 += 1;
@@ -104,7 +104,7 @@ fn route(view: &View<'_>) -> String {
             let IpAddr::V4(ip) = ip else { continue };
             let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
             let network = ip.to_bits() & mask;
-            if first && view.node.net.config().default_route {
+            if first && view.stack().config().default_route {
                 out.push_str(&row(&name, 0, network + 1, UP | GATEWAY, 0));
             }
             first = false;

@@ -86,8 +86,7 @@ pub(super) fn number(name: &str) -> Option<u32> {
 impl View<'_> {
     /// The process with that number, or that has a thread with that number.
     pub(super) fn process(&self, number: u32) -> Option<&Process> {
-        let by_task = || self.node.tasks.get(&Tid(number)).map(|t| t.pid);
-        let pid = if self.node.processes.contains_key(&Pid(number)) { Pid(number) } else { by_task()? };
+        let pid = self.node.process_of(self.pid.ns(), i32::try_from(number).ok()?)?;
         self.node.processes.get(&pid)
     }
 
@@ -100,7 +99,8 @@ impl View<'_> {
             ("task", "") => Some(Entry::Dir { mode: 0o555 }),
             ("task", tail) => {
                 let (name, inner) = tail.split_once('/').unwrap_or((tail, ""));
-                let tid = self::number(name).filter(|tid| process.threads.contains(&Tid(*tid)))?;
+                let tid =
+                    self::number(name).filter(|tid| process.threads.contains(&self.pid.ns().tid(*tid)))?;
                 // A thread's directory has no "task" of its own.
                 if inner == "task" || inner.starts_with("task/") {
                     return None;
@@ -118,7 +118,10 @@ impl View<'_> {
                 Some(Entry::File { mode: OWN })
             }
             ("cwd", "") => Some(Entry::Link(Link::Place(cwd_place(process)))),
-            ("root", "") => Some(Entry::Link(Link::Place(Place::Ino(self.node.vfs.root())))),
+            ("root", "") => {
+                let mounts = self.node.container(process.container).mounts;
+                Some(Entry::Link(Link::Place(Place::Ino(self.node.vfs.root_of(mounts)))))
+            }
             ("exe", "") if process.exe.is_empty() || process.zombie.is_some() => None,
             ("exe", "") => Some(Entry::Link(Link::Text(process.exe.clone()))),
             (name, "") => FILES
@@ -140,7 +143,7 @@ impl View<'_> {
                 names.extend(FILES.iter().map(|(name, ..)| name.to_string()));
                 names
             }
-            ("task", "") => process.threads.iter().map(|tid| tid.0.to_string()).collect(),
+            ("task", "") => process.threads.iter().map(|tid| tid.number().to_string()).collect(),
             ("task", tail) => {
                 let (name, inner) = tail.split_once('/').unwrap_or((tail, ""));
                 let Some(tid) = self::number(name) else { return Vec::new() };
@@ -172,7 +175,7 @@ impl View<'_> {
             }
             (name, _) => {
                 let (.., make) = FILES.iter().find(|(known, ..)| *known == name).ok_or(Errno::ENOENT)?;
-                let task = self.node.tasks.get(&Tid(number));
+                let task = self.node.tasks.get(&self.pid.ns().tid(number));
                 let who = Who { process, task, tid: number };
                 Ok(match make {
                     Bytes(make) => make(self, &who),
@@ -244,9 +247,9 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
             ") {} {} {} {} 0 -1 4194304 0 0 0 0 {times} {} {} {threads} 0 {} {size} {} {limit} 1 1 {stack} 0 0 {} {} \
              {ignored} {caught} 0 0 0 {} 0 0 0 0 0 0 0 0 0 0 0 0 0 {code}\n",
             state(who).0,
-            p.ppid.0,
-            p.pgid.0,
-            p.sid.0,
+            p.ppid.number(),
+            p.pgid.number(),
+            p.sid.number(),
             20 + nice,
             nice,
             system::ticks(p.started.0),
@@ -282,14 +285,14 @@ fn status(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
          Uid:\t{ruid}\t{uid}\t{suid}\t{fsuid}\nGid:\t{rgid}\t{gid}\t{sgid}\t{fsgid}\nFDSize:\t{}\nGroups:\t{groups}\n\
          NStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{}\nNSsid:\t{}\n",
         p.umask,
-        p.pid.0,
+        p.pid.number(),
         who.tid,
-        p.ppid.0,
+        p.ppid.number(),
         p.fds.iter().count().next_multiple_of(64).max(64),
-        p.pid.0,
+        p.pid.number(),
         who.tid,
-        p.pgid.0,
-        p.sid.0,
+        p.pgid.number(),
+        p.sid.number(),
         uid = p.cred.uid,
         gid = p.cred.gid,
         fsuid = fsuid.unwrap_or(p.cred.uid),

@@ -106,7 +106,7 @@ fn port_start(_: &View<'_>) -> String {
 }
 
 fn hostname(view: &View<'_>) -> String {
-    format!("{}\n", view.node.config.hostname)
+    format!("{}\n", view.container().hostname)
 }
 
 fn boot_id(view: &View<'_>) -> String {

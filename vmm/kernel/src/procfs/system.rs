@@ -132,7 +132,7 @@ fn stat(view: &View<'_>) -> String {
         "cpu  0 0 {busy} {idle} 0 0 0 0 0 0\ncpu0 0 0 {busy} {idle} 0 0 0 0 0 0\nintr 0\nctxt 0\nbtime {}\n\
          processes {}\nprocs_running {running}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n",
         node.config.epoch_ns / 1_000_000_000,
-        node.next_pid - 1,
+        node.last_number(view.pid.ns()),
     )
 }
 
@@ -144,7 +144,7 @@ fn uptime(view: &View<'_>) -> String {
 fn loadavg(view: &View<'_>) -> String {
     let node = view.node;
     let running = node.tasks.values().filter(|t| t.state == TaskState::Runnable).count();
-    format!("0.00 0.00 0.00 {running}/{} {}\n", node.tasks.len(), node.next_pid - 1)
+    format!("0.00 0.00 0.00 {running}/{} {}\n", node.tasks.len(), node.last_number(view.pid.ns()))
 }
 
 fn vmstat(view: &View<'_>) -> String {
@@ -163,13 +163,15 @@ fn locks(view: &View<'_>) -> String {
         format!("{:02x}:{:02x}:{}", dev.major, dev.minor, ino.0)
     };
     let kind = |exclusive| if exclusive { "WRITE" } else { "READ " };
-    let whole = node
-        .locks
-        .whole_locks()
-        .map(|(ino, l)| format!("FLOCK  ADVISORY  {} {} {} 0 EOF", kind(l.exclusive), l.pid.0, device(ino)));
-    let ranges = node.locks.range_locks().map(|(ino, l)| {
+    // "locks owned by a process not visible in the pid namespace of the reader" are left out (locks_show of Linux).
+    let ns = view.pid.ns();
+    let seen = |pid: crate::ids::Pid| pid.ns() == ns;
+    let whole = node.locks.whole_locks().filter(|(_, l)| seen(l.pid)).map(|(ino, l)| {
+        format!("FLOCK  ADVISORY  {} {} {} 0 EOF", kind(l.exclusive), l.pid.number(), device(ino))
+    });
+    let ranges = node.locks.range_locks().filter(|(_, l)| seen(l.pid)).map(|(ino, l)| {
         let (class, pid) = match l.owner {
-            crate::locks::Owner::Process(pid) => ("POSIX ", pid.0 as i32),
+            crate::locks::Owner::Process(pid) => ("POSIX ", pid.number() as i32),
             crate::locks::Owner::File(_) => ("OFDLCK", -1),
         };
         let end = if l.end == crate::locks::Request::TO_END { "EOF".to_string() } else { l.end.to_string() };

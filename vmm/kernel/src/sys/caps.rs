@@ -5,7 +5,6 @@ use bloodhound_abi::consts as c;
 
 use crate::caps::{CAP_SETPCAP, Caps, KEEP_CAPS, LAST, LOCKS, NO_AMBIENT_RAISE};
 use crate::ctx::*;
-use crate::ids::Tid;
 use crate::wait::SysResult;
 
 /// _LINUX_CAPABILITY_VERSION_3, and 2 with the same structure.
@@ -27,7 +26,7 @@ pub fn capget(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult {
         None => return Ok(0),
         Some(0) => k.pid,
         Some(0x8000_0000..) => return err(Errno::EINVAL),
-        Some(tid) => match k.node.tasks.get(&Tid(tid)) {
+        Some(tid) => match k.node.tasks.get(&k.pid_ns().tid(tid)) {
             Some(task) => task.pid,
             None => return err(Errno::ESRCH),
         },
@@ -45,7 +44,7 @@ pub fn capget(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult {
 pub fn capset(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult {
     match header(k, hdr, data)? {
         None => return Ok(0),
-        Some(tid) if tid != 0 && tid != k.tid.0 => return err(Errno::EPERM),
+        Some(tid) if tid != 0 && tid != k.tid.number() => return err(Errno::EPERM),
         Some(_) => {}
     }
     let words: [u32; 6] = k.read_obj(data)?;

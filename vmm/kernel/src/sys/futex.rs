@@ -196,7 +196,7 @@ pub fn futex(
         c::FUTEX_WAKE_OP => wake_op(k, uaddr, val, timeout, uaddr2, val3, private),
         // "EPERM The caller does not own the lock represented by the futex word": how C libraries ask whether there are locks
         // with priority inheritance.
-        c::FUTEX_UNLOCK_PI if k.read_obj::<u32>(uaddr)? & c::FUTEX_TID_MASK as u32 != k.tid.0 => {
+        c::FUTEX_UNLOCK_PI if k.read_obj::<u32>(uaddr)? & c::FUTEX_TID_MASK as u32 != k.tid.number() => {
             err(Errno::EPERM)
         }
         _ => super::unmodelled("futex", names::FUTEX, cmd, Errno::ENOSYS),
@@ -264,7 +264,7 @@ pub fn set_robust_list(k: &mut Ctx<'_>, head: Ptr, len: u64) -> SysResult {
 
 /// get_robust_list(2). EPERM for threads of other users.
 pub fn get_robust_list(k: &mut Ctx<'_>, pid: i32, head: Ptr, len: Ptr) -> SysResult {
-    let tid = if pid == 0 { k.tid } else { Tid(pid as u32) };
+    let tid = if pid == 0 { k.tid } else { k.pid_ns().tid(pid as u32) };
     let task = k.node.tasks.get(&tid).ok_or(Errno::ESRCH)?;
     // "EPERM The calling process does not have permission to see the robust futex list": PTRACE_MODE_READ_REALCREDS.
     if !k.same_ids(k.node.process(task.pid)) && !k.process().cred.is_root() {
@@ -323,7 +323,7 @@ impl Ctx<'_> {
             }
             let word = (entry & !1).wrapping_add(offset);
             let Ok(value) = self.read_obj::<u32>(Ptr(word)) else { break };
-            if value & c::FUTEX_TID_MASK as u32 == self.tid.0 {
+            if value & c::FUTEX_TID_MASK as u32 == self.tid.number() {
                 let died = (value & c::FUTEX_WAITERS as u32) | c::FUTEX_OWNER_DIED as u32;
                 if self.write_obj(Ptr(word), &died).is_err() {
                     break;

@@ -82,7 +82,7 @@ impl Ctx<'_> {
         let owner = if ofd { Owner::File(id) } else { Owner::Process(pid) };
         let want = Request { owner, pid, start, end, exclusive: exclusive == Some(true) };
         if query {
-            show(&mut lock, self.node.locks.conflict(ino, &want));
+            show(&mut lock, self.node.locks.conflict(ino, &want), self.pid_ns());
             self.write_obj(arg, &lock)?;
             return Ok(0);
         }
@@ -152,7 +152,7 @@ impl Ctx<'_> {
 
 /// F_GETLK's answer: "If the lock could be placed, fcntl() does not actually place it, but returns F_UNLCK in the l_type
 /// field of lock and leaves the other fields of the structure unchanged."
-fn show(lock: &mut FlockArg, conflict: Option<Request>) {
+fn show(lock: &mut FlockArg, conflict: Option<Request>, ns: PidNs) {
     let Some(held) = conflict else {
         lock.kind = c::F_UNLCK as i16;
         return;
@@ -163,7 +163,8 @@ fn show(lock: &mut FlockArg, conflict: Option<Request>) {
     lock.len = if held.end == Request::TO_END { 0 } else { (held.end - held.start + 1) as i64 };
     // "If the conflicting lock is an open file description lock, then the l_pid is set to -1."
     lock.pid = match held.owner {
-        Owner::Process(pid) => pid.0 as i32,
+        // Not the number of a process that the caller cannot see (locks_translate_pid).
+        Owner::Process(pid) => pid.number_in(ns) as i32,
         Owner::File(_) => -1,
     };
 }

@@ -17,7 +17,7 @@ pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC";
 /// uname(2).
 pub fn uname(k: &mut Ctx<'_>, buf: Ptr) -> SysResult {
     let mut out = [0u8; 65 * 6];
-    let host = k.node.config.hostname.clone();
+    let host = k.container().hostname.clone();
     for (i, text) in ["Linux", host.as_str(), RELEASE, VERSION, "x86_64", "(none)"].iter().enumerate() {
         let n = text.len().min(64);
         out[i * 65..i * 65 + n].copy_from_slice(&text.as_bytes()[..n]);
@@ -71,7 +71,7 @@ pub fn setrlimit(k: &mut Ctx<'_>, resource: u32, limit: Ptr) -> SysResult {
 /// prlimit(2). EPERM for processes of other users and for raising a hard limit; ESRCH.
 pub fn prlimit64(k: &mut Ctx<'_>, pid: i32, resource: u32, new: Ptr, old: Ptr) -> SysResult {
     let wanted: Option<Rlimit> = if new.is_null() { None } else { Some(k.read_obj(new)?) };
-    let pid = if pid == 0 { k.pid } else { k.node.process_of(pid).ok_or(Errno::ESRCH)? };
+    let pid = if pid == 0 { k.pid } else { k.node.process_of(k.pid_ns(), pid).ok_or(Errno::ESRCH)? };
     let (me, target) = (k.process(), k.node.process(pid));
     // The caller must "have the CAP_SYS_RESOURCE capability [...]", or the ids must match (prlimit(2)): for reading, too.
     if !k.same_ids(target) && !me.cred.is_root() {

@@ -54,9 +54,9 @@ impl Ctx<'_> {
     pub(crate) fn socket_ioctl(&mut self, file: FileId, cmd: u64, arg: Ptr) -> SysResult {
         let sock = self.sock_of(file)?;
         let number = match (cmd, sock) {
-            (c::FIONREAD, Sock::Inet(id)) => self.node.net.readable_bytes(id)?,
+            (c::FIONREAD, Sock::Inet(id)) => self.node.net.of(id).readable_bytes(id)?,
             (c::FIONREAD, Sock::Unix(id)) => self.node.unix.readable_bytes(id)?,
-            (c::TIOCOUTQ, Sock::Inet(id)) => self.node.net.unacked_bytes(id)?,
+            (c::TIOCOUTQ, Sock::Inet(id)) => self.node.net.of(id).unacked_bytes(id)?,
             (c::TIOCOUTQ, Sock::Unix(id)) => self.node.unix.unreceived_bytes(id),
             // Never at the urgent mark.
             (c::SIOCATMARK, Sock::Inet(_)) => 0,
@@ -101,7 +101,7 @@ impl Ctx<'_> {
         let [len, _, low, high]: [u32; 4] = self.read_obj(arg)?;
         let buf = u64::from(low) | u64::from(high) << 32;
         let mut out = Vec::new();
-        for interface in interfaces(self.node) {
+        for interface in interfaces(self.stack()) {
             let Some((ip, _)) = interface.v4() else { continue };
             let mut entry = named(&interface);
             put(&mut entry, &inet_bytes((ip, 0).into()));
@@ -118,7 +118,7 @@ impl Ctx<'_> {
 
     fn interface_query(&mut self, cmd: u64, arg: Ptr) -> SysResult {
         let entry: [u8; IFREQ] = self.read_obj(arg)?;
-        let all = interfaces(self.node);
+        let all = interfaces(self.stack());
         let found = if cmd == c::SIOCGIFNAME {
             let index = i32::from_le_bytes([entry[16], entry[17], entry[18], entry[19]]);
             all.iter().find(|i| i.index == index)

@@ -399,7 +399,7 @@ impl Ctx<'_> {
         if name != "comm" {
             return self.write_knob(number, name, data);
         }
-        let tid = Tid(number);
+        let tid = self.pid_ns().tid(number);
         let pid = self.pid;
         let task = self.node.tasks.get_mut(&tid).ok_or(Errno::ESRCH)?;
         // "A thread may modify its comm value, or that of any of other thread in the same thread group".

@@ -5,7 +5,6 @@ use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
 
 use crate::ctx::*;
-use crate::ids::*;
 use crate::task::TIMER_SLACK;
 use crate::wait::{Stop, SysResult};
 
@@ -150,7 +149,8 @@ fn rare(k: &mut Ctx<'_>, option: u64, args: [u64; 4]) -> SysResult {
         "PR_SET_MM" => err(Errno::EPERM),
         // Who may trace: nobody does. 0 and -1 stand for nobody and anybody.
         "PR_SET_PTRACER" => {
-            let known = matches!(a2 as i32, 0 | -1) || k.node.processes.contains_key(&Pid(a2 as u32));
+            let known =
+                matches!(a2 as i32, 0 | -1) || k.node.processes.contains_key(&k.pid_ns().pid(a2 as u32));
             if known { Ok(0) } else { err(Errno::EINVAL) }
         }
         "PR_GET_SPECULATION_CTRL" | "PR_SET_SPECULATION_CTRL" => speculation(name, args),

@@ -19,15 +19,18 @@ impl Ctx<'_> {
         // threads in the same process can have different nice values": a number names one thread.
         let chosen = |p: &Process| match (which, who) {
             (PRIO_PGRP, 0) => p.pgid == me.pgid,
-            (PRIO_PGRP, _) => p.pgid == Pid(who as u32),
+            (PRIO_PGRP, _) => p.pgid == me.pid.ns().pid(who as u32),
             (_, 0) => p.real_ids[0] == me.real_ids[0],
             _ => p.real_ids[0] == who as u32,
         };
         let found: Vec<Tid> = match (which, who) {
             (PRIO_PROCESS, 0) => vec![self.tid],
-            (PRIO_PROCESS, _) => self.node.tasks.get(&Tid(who as u32)).map(|t| t.tid).into_iter().collect(),
+            (PRIO_PROCESS, _) => {
+                self.node.tasks.get(&self.pid_ns().tid(who as u32)).map(|t| t.tid).into_iter().collect()
+            }
             (PRIO_PGRP | PRIO_USER, _) => {
-                self.node.tasks.values().filter(|t| chosen(self.node.process(t.pid))).map(|t| t.tid).collect()
+                let seen = self.node.tasks.values().filter(|t| t.pid.ns() == self.pid_ns());
+                seen.filter(|t| chosen(self.node.process(t.pid))).map(|t| t.tid).collect()
             }
             _ => return err(Errno::EINVAL),
         };

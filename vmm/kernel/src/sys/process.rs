@@ -121,7 +121,7 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
     // A vfork parent runs again here when the child has let go of its memory.
     if let (Some(Progress::Vfork(child)), Some(sleep)) = (k.progress(), k.sleep_on()) {
         let waiting = k.node.tasks.values().any(|t| t.pid.0 == child.0 && t.vfork_parent == Some(k.tid));
-        return if waiting { sleep } else { Ok(u64::from(child.0)) };
+        return if waiting { sleep } else { Ok(u64::from(child.number())) };
     }
     let has = |flag| r.flags & flag != 0;
     if has(c::CLONE_SIGHAND) && !has(c::CLONE_VM) || has(c::CLONE_THREAD) && !has(c::CLONE_SIGHAND) {
@@ -159,7 +159,7 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
     if has(c::CLONE_SETTLS) && r.tls >= crate::mm::TASK_SIZE {
         return err(Errno::EPERM);
     }
-    let tid = Tid(k.node.new_pid());
+    let tid = Tid(k.node.new_number(k.pid_ns()));
     let mut regs = k.task().regs;
     (regs.rax, regs.orig_rax) = (0, u64::MAX);
     if r.stack != 0 {
@@ -175,7 +175,7 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
         let wait = Wait::on(WaitOn::Vfork(pid)).restart(crate::wait::Restart::Killable);
         return Err(wait.progress(Progress::Vfork(tid)).into());
     }
-    Ok(u64::from(tid.0))
+    Ok(u64::from(tid.number()))
 }
 
 impl Ctx<'_> {
@@ -245,12 +245,12 @@ impl Ctx<'_> {
         self.node.enqueue(tid);
         self.outside.tell(self.node, (pid, tid), &Told::Began { parent: Some(self.tid) });
         if r.flags & c::CLONE_PARENT_SETTID != 0 {
-            self.write_obj(r.parent_tid, &tid.0)?;
+            self.write_obj(r.parent_tid, &tid.number())?;
         }
         if r.flags & c::CLONE_CHILD_SETTID != 0 {
             let mm = self.node.process(pid).mm;
             // A bad address is not an error here: the kernel ignores put_user's result in schedule_tail.
-            let _ignored = self.write_bytes_of(mm, r.child_tid.0, &tid.0.to_le_bytes());
+            let _ignored = self.write_bytes_of(mm, r.child_tid.0, &tid.number().to_le_bytes());
         }
         Ok(())
     }
@@ -272,21 +272,6 @@ impl Node {
 
     fn reap_thread(&mut self, tid: Tid, status: ExitStatus, outside: &mut Outside<'_>) {
         self.exit_task(tid, status, outside);
-    }
-
-    /// Kills every process of the node at once, as the end of a container does, and forgets the dead.
-    pub fn kill_all(&mut self, outside: &mut Outside<'_>) {
-        let status = ExitStatus::Signal { signo: c::SIGKILL as u32, core: false };
-        let pids: Vec<Pid> = self.processes.keys().copied().collect();
-        for pid in pids {
-            let first = self.processes.get(&pid).and_then(|p| p.threads.first().copied());
-            if let Some(tid) = first {
-                self.exit_group(tid, status, outside);
-            }
-        }
-        self.processes.clear();
-        self.run_queue.clear();
-        self.drain_net();
     }
 
     /// Ends one thread; the last one ends the process.
@@ -343,8 +328,8 @@ impl Node {
         self.vfs.close_ref(cwd, false);
         self.mm_release(mm);
         let comm = self.comm_of(pid);
-        let at = self.clock;
-        self.ends.push(ProcessEnd { at, pid, comm, status, fault: None });
+        let (at, container) = (self.clock, self.container_of(pid).id);
+        self.ends.push(ProcessEnd { at, container, pid, comm, status, fault: None });
         self.adopt_children(pid);
         self.reap_or_notify(pid, status);
     }
@@ -354,7 +339,7 @@ impl Node {
         exe.rsplit(|b| *b == b'/').next().unwrap_or_default().to_vec()
     }
 
-    /// Children of a dead process go to the nearest subreaper or to the node's first process.
+    /// Children of a dead process go to the nearest subreaper or to the first process of their namespace.
     fn adopt_children(&mut self, pid: Pid) {
         let mut heir = self.process(pid).ppid;
         while let Some(p) = self.processes.get(&heir) {
@@ -367,15 +352,15 @@ impl Node {
             heir = self
                 .processes
                 .values()
-                .find(|p| p.ppid.0 == 0 && p.zombie.is_none() && p.pid != pid)
-                .map_or(Pid(0), |p| p.pid);
+                .find(|p| p.ppid == Pid::NONE && p.zombie.is_none() && p.pid != pid && p.pid.ns() == pid.ns())
+                .map_or(Pid::NONE, |p| p.pid);
         }
         let children: Vec<Pid> = self.processes.values().filter(|p| p.ppid == pid).map(|p| p.pid).collect();
         for child in children {
             let (death, dead) = (self.process(child).pdeathsig, self.process(child).zombie.is_some());
             self.process_mut(child).ppid = heir;
             if dead {
-                if heir.0 == 0 {
+                if heir == Pid::NONE {
                     self.processes.remove(&child);
                 } else {
                     self.notify(WaitOn::Child(heir));
@@ -517,8 +502,8 @@ pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: WaitFlags, rusage:
         0 => Which::Group(k.process().pgid),
         // The negation of the smallest number is none ("ESRCH", kernel_wait4).
         _ if pid == i32::MIN => return err(Errno::ESRCH),
-        ..-1 => Which::Group(Pid(pid.unsigned_abs())),
-        _ => Which::Pid(Pid(pid as u32)),
+        ..-1 => Which::Group(k.pid_ns().pid(pid.unsigned_abs())),
+        _ => Which::Pid(k.pid_ns().pid(pid as u32)),
     };
     let Some(news) = k.wait_child(which, (options.bits() & 0xff) | c::WEXITED)? else { return Ok(0) };
     if !status.is_null() {
@@ -527,7 +512,7 @@ pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: WaitFlags, rusage:
     if !rusage.is_null() {
         k.write_obj(rusage, &usage(news.cpu_ns))?;
     }
-    Ok(u64::from(news.pid.0))
+    Ok(u64::from(news.pid.number()))
 }
 
 /// waitid(2). ECHILD if there is no such child; a structure of zeros with WNOHANG if none has news.
@@ -538,8 +523,8 @@ pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: WaitFlag
     }
     let which = match u64::from(which) {
         c::P_ALL => Which::Any,
-        c::P_PID if id > 0 => Which::Pid(Pid(id as u32)),
-        c::P_PGID if id > 0 => Which::Group(Pid(id as u32)),
+        c::P_PID if id > 0 => Which::Pid(k.pid_ns().pid(id as u32)),
+        c::P_PGID if id > 0 => Which::Group(k.pid_ns().pid(id as u32)),
         c::P_PGID if id == 0 => Which::Group(k.process().pgid),
         // "EBADF idtype was P_PIDFD and id is not a valid PID file descriptor": nothing makes one.
         c::P_PIDFD if id >= 0 => return err(Errno::EBADF),
@@ -562,22 +547,22 @@ pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: WaitFlag
 /// set_tid_address(2).
 pub fn set_tid_address(k: &mut Ctx<'_>, tidptr: Ptr) -> SysResult {
     k.task_mut().clear_child_tid = tidptr.0;
-    Ok(u64::from(k.tid.0))
+    Ok(u64::from(k.tid.number()))
 }
 
 /// getpid(2).
 pub fn getpid(k: &mut Ctx<'_>) -> SysResult {
-    Ok(u64::from(k.pid.0))
+    Ok(u64::from(k.pid.number()))
 }
 
 /// gettid(2).
 pub fn gettid(k: &mut Ctx<'_>) -> SysResult {
-    Ok(u64::from(k.tid.0))
+    Ok(u64::from(k.tid.number()))
 }
 
 /// getppid(2): 0 for a process that the run has started.
 pub fn getppid(k: &mut Ctx<'_>) -> SysResult {
-    Ok(u64::from(k.process().ppid.0))
+    Ok(u64::from(k.process().ppid.number()))
 }
 
 /// getrusage(2): half of the virtual time of calls is shown as user time.

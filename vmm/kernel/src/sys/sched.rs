@@ -25,7 +25,7 @@ const ATTR_SIZE_NOW: u32 = 56;
 impl Ctx<'_> {
     /// The task that a pid argument names. "ESRCH The thread whose ID is pid could not be found."
     fn scheduled(&self, pid: i32) -> Result<Tid, Errno> {
-        let tid = if pid == 0 { self.tid } else { Tid(pid as u32) };
+        let tid = if pid == 0 { self.tid } else { self.pid_ns().tid(pid as u32) };
         if self.node.tasks.contains_key(&tid) { Ok(tid) } else { Err(Errno::ESRCH) }
     }
 

@@ -8,24 +8,24 @@ use crate::wait::SysResult;
 
 /// getpgrp(2).
 pub fn getpgrp(k: &mut Ctx<'_>) -> SysResult {
-    Ok(u64::from(k.process().pgid.0))
+    Ok(u64::from(k.process().pgid.number()))
 }
 
 /// The process of which a pid argument names any thread.
 fn target(k: &Ctx<'_>, pid: i32) -> SysResult<Pid> {
-    if pid == 0 { Ok(k.pid) } else { Ok(k.node.process_of(pid).ok_or(Errno::ESRCH)?) }
+    if pid == 0 { Ok(k.pid) } else { Ok(k.node.process_of(k.pid_ns(), pid).ok_or(Errno::ESRCH)?) }
 }
 
 /// getpgid(2). ESRCH.
 pub fn getpgid(k: &mut Ctx<'_>, pid: i32) -> SysResult {
     let pid = target(k, pid)?;
-    Ok(u64::from(k.node.process(pid).pgid.0))
+    Ok(u64::from(k.node.process(pid).pgid.number()))
 }
 
 /// getsid(2). ESRCH.
 pub fn getsid(k: &mut Ctx<'_>, pid: i32) -> SysResult {
     let pid = target(k, pid)?;
-    Ok(u64::from(k.node.process(pid).sid.0))
+    Ok(u64::from(k.node.process(pid).sid.number()))
 }
 
 /// setpgid(2). EACCES for a child after its execve(2), EPERM across sessions and for session leaders.
@@ -36,10 +36,10 @@ pub fn setpgid(k: &mut Ctx<'_>, pid: i32, pgid: i32) -> SysResult {
     let number = pid;
     let pid = target(k, number)?;
     // Only the number of a whole process will do (thread_group_leader in setpgid's source).
-    if number != 0 && number != pid.0 as i32 {
+    if number != 0 && number != pid.number() as i32 {
         return err(Errno::EINVAL);
     }
-    let pgid = if pgid == 0 { pid } else { Pid(pgid as u32) };
+    let pgid = if pgid == 0 { pid } else { k.pid_ns().pid(pgid as u32) };
     let p = k.node.process(pid);
     if pid != k.pid && p.ppid != k.pid {
         return err(Errno::ESRCH);
@@ -69,5 +69,5 @@ pub fn setsid(k: &mut Ctx<'_>) -> SysResult {
     }
     let p = k.process_mut();
     (p.sid, p.pgid) = (pid, pid);
-    Ok(u64::from(pid.0))
+    Ok(u64::from(pid.number()))
 }

@@ -4,6 +4,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
 
+use crate::container::IpcNs;
 use crate::ctx::*;
 use crate::ids::*;
 use crate::mm::{Backing, OnFork, PAGE, Vma, page_up};
@@ -11,10 +12,11 @@ use crate::node::{Node, Shm};
 use crate::wait::{Stop, SysResult};
 
 impl Node {
-    /// Removes all SysV segments, as the end of an IPC namespace does. No process may be left.
-    pub fn remove_segments(&mut self) {
-        self.sysv.clear();
-        let ids: Vec<ShmId> = self.shm.iter().filter(|(_, s)| s.sysv.is_some()).map(|(id, _)| id).collect();
+    /// Removes all SysV segments of an IPC namespace, as its end does. No process of it may be left.
+    pub fn remove_segments(&mut self, ns: IpcNs) {
+        self.sysv.retain(|(of, _), _| *of != ns);
+        let theirs = self.shm.iter().filter(|(_, s)| s.sysv.is_some() && s.ipc == ns);
+        let ids: Vec<ShmId> = theirs.map(|(id, _)| id).collect();
         for id in ids {
             self.shm.remove(id);
         }
@@ -23,8 +25,9 @@ impl Node {
 
 /// shmget(2). EEXIST, ENOENT; EINVAL for more than the segment has.
 pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: IpcFlags) -> SysResult {
+    let ns = k.container().ipc;
     if key != 0
-        && let Some(id) = k.node.sysv.get(&key).copied()
+        && let Some(id) = k.node.sysv.get(&(ns, key)).copied()
     {
         if flags.contains(IpcFlags::IPC_CREAT) && flags.contains(IpcFlags::IPC_EXCL) {
             return err(Errno::EEXIST);
@@ -38,9 +41,9 @@ pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: IpcFlags) -> SysResul
         return err(Errno::ENOENT);
     }
     let len = page_up(size).filter(|l| *l > 0).ok_or(Errno::EINVAL)?;
-    let id = k.node.shm.insert(Shm { size: len, sysv: Some((key, false)), ..Shm::default() });
+    let id = k.node.shm.insert(Shm { size: len, sysv: Some((key, false)), ipc: ns, ..Shm::default() });
     if key != 0 {
-        k.node.sysv.insert(key, id);
+        k.node.sysv.insert((ns, key), id);
     }
     Ok(u64::from(id.0))
 }
@@ -48,7 +51,7 @@ pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: IpcFlags) -> SysResul
 fn segment(k: &Ctx<'_>, id: i32) -> SysResult<ShmId> {
     let id = ShmId(u32::try_from(id).map_err(|_| Errno::EINVAL)?);
     match k.node.shm.get(id) {
-        Some(s) if s.sysv.is_some() => Ok(id),
+        Some(s) if s.sysv.is_some() && s.ipc == k.container().ipc => Ok(id),
         _ => err(Errno::EINVAL),
     }
 }
@@ -110,7 +113,8 @@ pub fn shmctl(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
             if shm.refs == 0 {
                 k.node.shm.remove(seg);
             }
-            k.node.sysv.retain(|kk, v| !(*kk == key && *v == seg));
+            let ns = k.container().ipc;
+            k.node.sysv.retain(|of, v| !(*of == (ns, key) && *v == seg));
         }
         STAT => {
             // struct shmid64_ds: ipc64_perm (48 bytes), size, times, pids, nattch

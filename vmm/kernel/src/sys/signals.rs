@@ -176,7 +176,7 @@ impl Ctx<'_> {
     /// Sends a signal to the process that `number` names, by its own id or by that of any of its threads: "kill_pid_info"
     /// looks for a task and signals its group.
     fn signal_process(&mut self, number: i32, sig: i32, info: Siginfo) -> SysResult {
-        let pid = self.node.process_of(number).ok_or(Errno::ESRCH)?;
+        let pid = self.node.process_of(self.pid_ns(), number).ok_or(Errno::ESRCH)?;
         // Linux finds the target first: an unknown signal for nobody is ESRCH.
         let signo = check(sig)?;
         if !self.may_signal(self.node.process(pid), signo) {
@@ -208,7 +208,7 @@ pub fn kill(k: &mut Ctx<'_>, pid: i32, sig: i32) -> SysResult {
         0 => Some(k.process().pgid),
         -1 => None,
         i32::MIN => return err(Errno::ESRCH),
-        _ => Some(Pid(pid.unsigned_abs())),
+        _ => Some(k.pid_ns().pid(pid.unsigned_abs())),
     };
     let me = k.pid;
     let targets: Vec<Pid> = k
@@ -218,7 +218,7 @@ pub fn kill(k: &mut Ctx<'_>, pid: i32, sig: i32) -> SysResult {
         .filter(|p| match group {
             Some(g) => p.pgid == g,
             // "every process for which the calling process has permission to send signals, except for process 1 (init)"
-            None => p.pid != me && p.ppid.0 != 0,
+            None => p.pid != me && p.ppid != Pid::NONE && p.pid.ns() == me.ns(),
         })
         .map(|p| p.pid)
         .collect();
@@ -226,7 +226,7 @@ pub fn kill(k: &mut Ctx<'_>, pid: i32, sig: i32) -> SysResult {
         return err(Errno::ESRCH);
     }
     let results: Vec<SysResult> =
-        targets.into_iter().map(|pid| k.signal_process(pid.0 as i32, sig, info)).collect();
+        targets.into_iter().map(|pid| k.signal_process(pid.number() as i32, sig, info)).collect();
     let mut last = results.iter().rev();
     match group {
         // A group succeeds if one member could be signalled, and has the last one's error else (__kill_pgrp_info).
@@ -241,9 +241,9 @@ fn thread_kill(k: &mut Ctx<'_>, tgid: Option<i32>, tid: i32, sig: i32, info: Sig
     if tid <= 0 || tgid.is_some_and(|g| g <= 0) {
         return err(Errno::EINVAL);
     }
-    let tid = Tid(tid as u32);
+    let tid = k.pid_ns().tid(tid as u32);
     let task = k.node.tasks.get(&tid).ok_or(Errno::ESRCH)?;
-    if tgid.is_some_and(|g| task.pid != Pid(g as u32)) {
+    if tgid.is_some_and(|g| task.pid != k.pid_ns().pid(g as u32)) {
         return err(Errno::ESRCH);
     }
     let signo = check(sig)?;
@@ -274,7 +274,7 @@ fn queued(k: &mut Ctx<'_>, number: i32, sig: i32, ptr: Ptr) -> SysResult<Siginfo
     let mut info: Siginfo = k.read_obj(ptr)?;
     info.signo = sig;
     let forged = info.code >= 0 || info.code == c::SI_TKILL as i32;
-    if forged && number != k.tid.0 as i32 { err(Errno::EPERM) } else { Ok(info) }
+    if forged && number != k.tid.number() as i32 { err(Errno::EPERM) } else { Ok(info) }
 }
 
 /// rt_sigqueueinfo(2). EPERM for codes that only the kernel may send.
@@ -286,7 +286,7 @@ pub fn rt_sigqueueinfo(k: &mut Ctx<'_>, pid: i32, sig: i32, info: Ptr) -> SysRes
 /// rt_tgsigqueueinfo(2). EPERM for codes that only the kernel may send.
 pub fn rt_tgsigqueueinfo(k: &mut Ctx<'_>, tgid: i32, tid: i32, sig: i32, info: Ptr) -> SysResult {
     let bad = tgid <= 0 || tid <= 0;
-    let info = queued(k, if bad { k.tid.0 as i32 } else { tid }, sig, info)?;
+    let info = queued(k, if bad { k.tid.number() as i32 } else { tid }, sig, info)?;
     thread_kill(k, Some(tgid), tid, sig, info)
 }
 

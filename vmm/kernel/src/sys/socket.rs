@@ -88,6 +88,12 @@ impl Ctx<'_> {
         Ucred { pid: self.pid.0 as i32, uid: p.cred.uid, gid: p.cred.gid }
     }
 
+    /// Credentials as the caller sees them: kept with a number of the machine, shown with that of the caller's namespace, 0 for a
+    /// process that it cannot see (`cred_to_ucred` of Linux).
+    pub(crate) fn seen_credentials(&self, cred: Ucred) -> Ucred {
+        Ucred { pid: Pid(cred.pid as u32).number_in(self.pid_ns()) as i32, ..cred }
+    }
+
     /// Whether a call that cannot go on fails now instead of sleeping.
     pub(crate) fn must_not_sleep(&self, nonblock: bool, timeout: Option<u64>) -> bool {
         nonblock || timeout == Some(0) || self.timed_out()
@@ -151,14 +157,17 @@ impl Ctx<'_> {
             c::AF_UNIX => {
                 let kind = unix_kind(kind, protocol)?;
                 let uid = self.process().cred.uid;
-                Ok(Sock::Unix(self.node.unix.create(kind, uid)))
+                let net = self.container().net;
+                Ok(Sock::Unix(self.node.unix.create(net, kind, uid)))
             }
             family @ (c::AF_INET | c::AF_INET6) => {
                 let proto = inet_proto(kind, protocol)?;
                 let v6 = family == c::AF_INET6;
+                let net = self.container().net;
+                let stack = self.node.net.stack_mut(net);
                 let id = match proto {
-                    Proto::Tcp => self.node.net.tcp_socket(v6),
-                    Proto::Udp => self.node.net.udp_socket(v6),
+                    Proto::Tcp => stack.tcp_socket(v6),
+                    Proto::Udp => stack.udp_socket(v6),
                 };
                 let generic = Generic::new(self.process().cred.uid);
                 self.node.inet.insert(id, InetSocket { v6, proto, generic });
@@ -189,7 +198,7 @@ impl Ctx<'_> {
     /// all queued messages for the socket have been successfully sent or the linger timeout has been reached"; a signal
     /// ends the wait, too, and close(2) succeeds all the same.
     pub(crate) fn linger(&mut self, id: SocketId, ns: u64) -> SysResult {
-        if self.timed_out() || !self.node.net.lingering(id) {
+        if self.timed_out() || !self.node.net.of(id).lingering(id) {
             return Ok(0);
         }
         let wait = Wait::object(Object::Inet(id)).deadline(self.deadline(Some(ns)));
@@ -256,7 +265,7 @@ pub fn socketpair(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32, fds: P
     }
     let kind = unix_kind(kind, u64::from(protocol))?;
     let cred = k.peer_cred();
-    let (a, b) = k.node.unix.pair(kind, cred);
+    let (a, b) = k.node.unix.pair(k.container().net, kind, cred);
     let first = match k.open_socket(Sock::Unix(a), flags) {
         Ok(fd) => fd,
         Err(e) => {
@@ -292,7 +301,7 @@ pub fn bind(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
             };
             let free = k.inet(id)?.generic.is_set(c::IPPROTO_IP, c::IP_FREEBIND);
             k.may_bind(local, free)?;
-            match k.node.net.bind(id, local) {
+            match k.node.net.of_mut(id).bind(id, local) {
                 Err(Errno::EADDRNOTAVAIL) if free => {
                     return Err(Stop::Unsupported(format!("bind to {local} with IP_FREEBIND")));
                 }
@@ -317,7 +326,7 @@ impl Ctx<'_> {
             return Ok(());
         }
         let ip = local.ip().to_canonical();
-        let ours = any_address || ip.is_unspecified() || crate::inet::is_local(self.node, ip);
+        let ours = any_address || ip.is_unspecified() || crate::inet::is_local(self.stack(), ip);
         if ours { Err(Errno::EACCES) } else { Ok(()) }
     }
 }
@@ -345,7 +354,9 @@ impl Ctx<'_> {
     /// permission to write, ECONNREFUSED, EPROTOTYPE.
     pub(crate) fn find_unix(&mut self, name: &Name, kind: Kind) -> SysResult<UnixId> {
         let path = match name {
-            Name::Abstract(name) => return Ok(self.node.unix.find_abstract(name, kind)?),
+            Name::Abstract(name) => {
+                return Ok(self.node.unix.find_abstract(self.container().net, name, kind)?);
+            }
             Name::Path(path) => path,
         };
         let ino = self.resolve_ino(Fd(c::AT_FDCWD), path, true)?;
@@ -400,14 +411,14 @@ fn connect_inet(
 ) -> SysResult {
     let now: SimTime = k.now();
     if addr.family().ok_or(Errno::EINVAL)? == c::AF_UNSPEC {
-        k.node.net.disconnect(id, now)?;
+        k.node.net.of_mut(id).disconnect(id, now)?;
         return Ok(0);
     }
     let InetSocket { v6, proto, .. } = *k.inet(id)?;
     // A datagram socket of AF_INET6 takes IPv4 addresses as well.
     let plain = v6 && proto == Proto::Udp && addr.family() == Some(c::AF_INET);
     let peer = addr.to_inet(v6 && !plain)?;
-    match k.node.net.connect(id, peer, now) {
+    match k.node.net.of_mut(id).connect(id, peer, now) {
         Ok(()) => Ok(0),
         Err(Errno::EINPROGRESS | Errno::EALREADY) if !nonblock && timeout != Some(0) => {
             // SO_SNDTIMEO: connect(2) with a timeout that ran out says EINPROGRESS, and the attempt goes on.
@@ -453,7 +464,7 @@ pub fn listen(k: &mut Ctx<'_>, fd: Fd, backlog: i32) -> SysResult {
     let backlog = (backlog as u32).min(SOMAXCONN);
     match sock {
         Sock::Inet(id) if k.inet(id)?.proto == Proto::Udp => return err(Errno::EOPNOTSUPP),
-        Sock::Inet(id) => k.node.net.listen(id, backlog)?,
+        Sock::Inet(id) => k.node.net.of_mut(id).listen(id, backlog)?,
         Sock::Unix(id) => {
             let cred = k.peer_cred();
             let result = k.node.unix.listen(id, backlog, cred).map_err(Stall::Errno);
@@ -510,7 +521,7 @@ fn accept_inet(
     if listener.proto == Proto::Udp {
         return err(Errno::EOPNOTSUPP);
     }
-    match k.node.net.accept(id) {
+    match k.node.net.of_mut(id).accept(id) {
         Ok((new, peer)) => {
             // "the socket returned by accept() ... inherits" all of the listener's options, being its copy.
             k.node.inet.insert(new, listener);
@@ -527,7 +538,7 @@ fn accept_inet(
 pub fn getsockname(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
     let (_, sock) = k.sock(fd)?;
     let bytes = match sock {
-        Sock::Inet(id) => inet_bytes(k.node.net.local_addr(id)?),
+        Sock::Inet(id) => inet_bytes(k.node.net.of(id).local_addr(id)?),
         Sock::Unix(id) => unix_bytes(k.node.unix.local_name(id)),
     };
     k.write_address(&bytes, addr, len)?;
@@ -538,7 +549,7 @@ impl Ctx<'_> {
     /// getpeername(2)'s bytes. ENOTCONN.
     pub(crate) fn peer_bytes(&self, sock: Sock) -> Result<Vec<u8>, Errno> {
         match sock {
-            Sock::Inet(id) => Ok(inet_bytes(self.node.net.peer_addr(id)?)),
+            Sock::Inet(id) => Ok(inet_bytes(self.node.net.of(id).peer_addr(id)?)),
             Sock::Unix(id) => Ok(unix_bytes(self.node.unix.peer_name(id)?)),
         }
     }
@@ -569,7 +580,7 @@ pub fn shutdown(k: &mut Ctx<'_>, fd: Fd, how: u32) -> SysResult {
                 _ => Shutdown::Write,
             };
             let now = k.now();
-            k.node.net.shutdown(id, how, now)?;
+            k.node.net.of_mut(id).shutdown(id, how, now)?;
         }
         Sock::Unix(id) => {
             k.node.unix.shutdown(id, halves);

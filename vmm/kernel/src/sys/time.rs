@@ -45,13 +45,15 @@ impl Ctx<'_> {
             (0, _) => Ok(self.pid),
             // Threads of other processes have none that can be seen.
             (tid, true) => {
-                let task = self.node.tasks.get(&Tid(tid)).filter(|t| t.pid == self.pid);
+                let task = self.node.tasks.get(&self.pid_ns().tid(tid)).filter(|t| t.pid == self.pid);
                 task.map(|t| t.pid).ok_or(Errno::EINVAL)
             }
             // "allow finding the process by with the pid of the current task".
-            (tid, false) if time && tid == self.tid.0 => Ok(self.pid),
-            (pid, false) if self.node.processes.contains_key(&Pid(pid)) => Ok(Pid(pid)),
-            _ => Err(Errno::EINVAL),
+            (tid, false) if time && tid == self.tid.number() => Ok(self.pid),
+            (number, false) => {
+                let pid = self.pid_ns().pid(number);
+                if self.node.processes.contains_key(&pid) { Ok(pid) } else { Err(Errno::EINVAL) }
+            }
         }
     }
 
@@ -222,7 +224,7 @@ pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: TimerFlags, req: Ptr,
     let ts: Timespec = k.read_obj(req)?;
     let ns = ts.to_ns().ok_or(Errno::EINVAL)?;
     // "EINVAL [...] clockid is [...] the CPU-time clock of the calling thread" (clock_nanosleep(2)).
-    if cpu && clock & 4 != 0 && [0, k.tid.0].contains(&(!(clock >> 3) as u32)) {
+    if cpu && clock & 4 != 0 && [0, k.tid.number()].contains(&(!(clock >> 3) as u32)) {
         return err(Errno::EINVAL);
     }
     let realtime = k.timer_clock(clock, Errno::EOPNOTSUPP)?;
@@ -313,7 +315,7 @@ pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResu
                 }
                 signo = sig as u32;
                 if notify == 4 {
-                    let tid = Tid(tid as u32);
+                    let tid = k.pid_ns().tid(tid as u32);
                     if k.node.tasks.get(&tid).is_none_or(|t| t.pid != k.pid) {
                         return err(Errno::EINVAL);
                     }

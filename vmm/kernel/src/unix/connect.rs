@@ -6,19 +6,20 @@ use bloodhound_vfs::Ino;
 
 use super::{CHANGED, Halves, Kind, Name, Peer, READABLE, Stall, State, UnixSocket, UnixSockets, WRITABLE};
 use crate::ids::UnixId;
+use crate::stacks::NetNs;
 
 /// Names that autobind can give: five hexadecimal digits.
 const AUTO_NAMES: u32 = 1 << 20;
 
 impl UnixSockets {
-    /// socket(2); `uid` is the creator for /proc/net/unix.
-    pub fn create(&mut self, kind: Kind, uid: u32) -> UnixId {
-        self.sockets.insert(UnixSocket::new(kind, uid))
+    /// socket(2) in a network namespace; `uid` is the creator for /proc/net/unix.
+    pub fn create(&mut self, net: NetNs, kind: Kind, uid: u32) -> UnixId {
+        self.sockets.insert(UnixSocket::new(net, kind, uid))
     }
 
     /// socketpair(2).
-    pub fn pair(&mut self, kind: Kind, cred: Ucred) -> (UnixId, UnixId) {
-        let (a, b) = (self.create(kind, cred.uid), self.create(kind, cred.uid));
+    pub fn pair(&mut self, net: NetNs, kind: Kind, cred: Ucred) -> (UnixId, UnixId) {
+        let (a, b) = (self.create(net, kind, cred.uid), self.create(net, kind, cred.uid));
         for (id, peer) in [(a, b), (b, a)] {
             let s = &mut self.sockets[id];
             (s.peer, s.state, s.cred) = (Peer::Alive(peer), State::Established, cred);
@@ -49,11 +50,11 @@ impl UnixSockets {
             return Err(Errno::EINVAL);
         }
         // Linux's table is keyed by name and type.
-        let key = (s.kind, name);
+        let key = (s.net, s.kind, name);
         if self.abstract_names.contains_key(&key) {
             return Err(Errno::EADDRINUSE);
         }
-        s.name = Some(Name::Abstract(key.1.clone()));
+        s.name = Some(Name::Abstract(key.2.clone()));
         self.abstract_names.insert(key, id);
         Ok(())
     }
@@ -81,8 +82,8 @@ impl UnixSockets {
     }
 
     /// The socket with an abstract name: ECONNREFUSED if none.
-    pub fn find_abstract(&self, name: &[u8], kind: Kind) -> Result<UnixId, Errno> {
-        self.abstract_names.get(&(kind, name.to_vec())).copied().ok_or(Errno::ECONNREFUSED)
+    pub fn find_abstract(&self, net: NetNs, name: &[u8], kind: Kind) -> Result<UnixId, Errno> {
+        self.abstract_names.get(&(net, kind, name.to_vec())).copied().ok_or(Errno::ECONNREFUSED)
     }
 
     /// listen(2); `cred` is what connecting sockets get as SO_PEERCRED. EOPNOTSUPP for datagrams, EINVAL without a
@@ -118,7 +119,7 @@ impl UnixSockets {
             State::Established => return Err(Errno::EISCONN.into()),
             State::Listening => return Err(Errno::EINVAL.into()),
         }
-        let mut embryo = UnixSocket::new(listener.kind, listener.generic.uid);
+        let mut embryo = UnixSocket::new(listener.net, listener.kind, listener.generic.uid);
         let listener_cred = listener.cred;
         (embryo.name, embryo.peer, embryo.cred) = (listener.name.clone(), Peer::Alive(id), cred);
         (embryo.state, embryo.accepted) = (State::Established, false);
@@ -247,7 +248,7 @@ impl UnixSockets {
         }
         // An accepted socket shows its listener's name without owning it.
         if let Some(Name::Abstract(name)) = &s.name {
-            let key = (s.kind, name.clone());
+            let key = (s.net, s.kind, name.clone());
             if self.abstract_names.get(&key) == Some(&id) {
                 self.abstract_names.remove(&key);
             }

@@ -7,6 +7,7 @@ use bloodhound_vfs::Ino;
 
 use super::*;
 
+const NET: NetNs = NetNs(0);
 const ME: Ucred = Ucred { pid: 7, uid: 1, gid: 2 };
 const YOU: Ucred = Ucred { pid: 8, uid: 3, gid: 4 };
 
@@ -20,7 +21,7 @@ fn with_files(files: &[u32]) -> Ancillary {
 
 fn stream_pair() -> (UnixSockets, UnixId, UnixId) {
     let mut u = UnixSockets::default();
-    let (a, b) = u.pair(Kind::Stream, ME);
+    let (a, b) = u.pair(NET, Kind::Stream, ME);
     (u, a, b)
 }
 
@@ -35,10 +36,10 @@ fn has(bits: u32, want: u64) -> bool {
 /// A listener with an abstract name and a socket connected to it, not accepted yet.
 fn listening(kind: Kind, backlog: u32) -> (UnixSockets, UnixId, UnixId) {
     let mut u = UnixSockets::default();
-    let l = u.create(kind, 0);
+    let l = u.create(NET, kind, 0);
     u.bind_abstract(l, b"srv".to_vec()).unwrap();
     u.listen(l, backlog, ME).unwrap();
-    let client = u.create(kind, 0);
+    let client = u.create(NET, kind, 0);
     u.connect(client, l, YOU).unwrap();
     (u, l, client)
 }
@@ -70,7 +71,7 @@ fn buffers_hold_what_linux_s_hold() {
     assert_eq!(u.send_stream(a, &vec![0; 1 << 20], anc()), Ok(219_264));
     assert_eq!(u.send_stream(a, b"x", anc()), Err(Stall::Until(a)));
     let mut u = UnixSockets::default();
-    let (a, _) = u.pair(Kind::Datagram, ME);
+    let (a, _) = u.pair(NET, Kind::Datagram, ME);
     let mut packets = 0;
     while u.send_packet(a, None, b"x", anc()).is_ok() {
         packets += 1;
@@ -78,7 +79,7 @@ fn buffers_hold_what_linux_s_hold() {
     assert_eq!(packets, 278);
     assert_eq!(u.send_packet(a, None, &vec![0; 212_961], anc()), Err(Errno::EMSGSIZE.into()));
     let mut u = UnixSockets::default();
-    let (a, _) = u.pair(Kind::SeqPacket, ME);
+    let (a, _) = u.pair(NET, Kind::SeqPacket, ME);
     assert_eq!(u.send_packet(a, None, &vec![0; 212_960], anc()), Ok(212_960));
 }
 
@@ -149,16 +150,16 @@ fn connecting_takes_the_listener_s_name_and_credentials() {
     assert_eq!(u.recv_stream(server, 9, false).unwrap().data, b"early");
     u.close(server);
     assert_eq!(u.peer_name(client), Ok(Some(&Name::Abstract(b"srv".to_vec()))), "as Linux still tells");
-    assert_eq!(u.find_abstract(b"srv", Kind::Stream), Ok(l), "the name is the listener's");
-    assert_eq!(u.find_abstract(b"srv", Kind::SeqPacket), Err(Errno::ECONNREFUSED));
+    assert_eq!(u.find_abstract(NET, b"srv", Kind::Stream), Ok(l), "the name is the listener's");
+    assert_eq!(u.find_abstract(NET, b"srv", Kind::SeqPacket), Err(Errno::ECONNREFUSED));
     u.close(l);
-    assert_eq!(u.find_abstract(b"srv", Kind::Stream), Err(Errno::ECONNREFUSED));
+    assert_eq!(u.find_abstract(NET, b"srv", Kind::Stream), Err(Errno::ECONNREFUSED));
 }
 
 #[test]
 fn connect_checks_states() {
     let (mut u, l, client) = listening(Kind::Stream, 0);
-    let late = u.create(Kind::Stream, 0);
+    let late = u.create(NET, Kind::Stream, 0);
     assert_eq!(u.connect(late, l, YOU), Err(Stall::Until(l)), "one more than the backlog is let in, not two");
     u.accept(l, true).unwrap();
     assert_eq!(u.effects.retries, [l], "accepting tells connecters that wait");
@@ -169,7 +170,7 @@ fn connect_checks_states() {
     assert_eq!(u.connect(late, l, YOU), Err(Errno::ECONNREFUSED.into()));
     assert_eq!(u.accept(l, true), Err(Errno::EINVAL.into()));
     assert_eq!(u.listen(client, 1, ME), Err(Errno::EINVAL), "no name");
-    let datagram = u.create(Kind::Datagram, 0);
+    let datagram = u.create(NET, Kind::Datagram, 0);
     assert_eq!(u.listen(datagram, 1, ME), Err(Errno::EOPNOTSUPP));
     assert_eq!(u.accept(datagram, true), Err(Errno::EOPNOTSUPP.into()));
     assert_eq!(u.accept(late, true), Err(Errno::EINVAL.into()));
@@ -189,7 +190,7 @@ fn closing_a_listener_resets_who_waits() {
 #[test]
 fn datagrams_keep_boundaries_and_names() {
     let mut u = UnixSockets::default();
-    let (a, b) = (u.create(Kind::Datagram, 0), u.create(Kind::Datagram, 0));
+    let (a, b) = (u.create(NET, Kind::Datagram, 0), u.create(NET, Kind::Datagram, 0));
     u.bind_path(b, b"/b".to_vec(), Ino(9)).unwrap();
     assert_eq!(u.find_path(Ino(9), Kind::Datagram), Ok(b));
     assert_eq!(u.find_path(Ino(9), Kind::Stream), Err(Errno::EPROTOTYPE));
@@ -210,7 +211,7 @@ fn datagrams_keep_boundaries_and_names() {
 #[test]
 fn a_full_datagram_queue_stops_senders() {
     let mut u = UnixSockets::default();
-    let (a, b) = (u.create(Kind::Datagram, 0), u.create(Kind::Datagram, 0));
+    let (a, b) = (u.create(NET, Kind::Datagram, 0), u.create(NET, Kind::Datagram, 0));
     u.connect_datagram(a, Some(b)).unwrap();
     let mut sent = 0;
     while u.send_packet(a, None, b"x", anc()).is_ok() {
@@ -229,8 +230,11 @@ fn a_full_datagram_queue_stops_senders() {
 #[test]
 fn datagram_peers_come_and_go() {
     let mut u = UnixSockets::default();
-    let (a, b, other) =
-        (u.create(Kind::Datagram, 0), u.create(Kind::Datagram, 0), u.create(Kind::Datagram, 0));
+    let (a, b, other) = (
+        u.create(NET, Kind::Datagram, 0),
+        u.create(NET, Kind::Datagram, 0),
+        u.create(NET, Kind::Datagram, 0),
+    );
     u.connect_datagram(b, Some(other)).unwrap();
     assert_eq!(u.connect_datagram(a, Some(b)), Err(Errno::EPERM), "b speaks with another");
     assert_eq!(u.send_packet(a, Some(b), b"x", anc()), Err(Errno::EPERM.into()));
@@ -239,7 +243,7 @@ fn datagram_peers_come_and_go() {
     assert_eq!(u.send_packet(a, None, b"x", anc()), Err(Errno::ECONNREFUSED.into()));
     assert_eq!(u.send_packet(a, None, b"x", anc()), Err(Errno::ENOTCONN.into()));
     // Reconnecting loses what was queued; a peer that was connected back learns of it.
-    let (x, y) = u.pair(Kind::Datagram, ME);
+    let (x, y) = u.pair(NET, Kind::Datagram, ME);
     u.send_packet(y, None, b"lost", anc()).unwrap();
     u.connect_datagram(x, None).unwrap();
     assert_eq!(u.get(y).charged, 0);
@@ -260,7 +264,7 @@ fn packets_need_a_connection() {
         u.recv_packet(server, 2, false, false).unwrap().data.is_empty(),
         "the end, even without blocking"
     );
-    let lone = u.create(Kind::SeqPacket, 0);
+    let lone = u.create(NET, Kind::SeqPacket, 0);
     assert_eq!(u.send_packet(lone, None, b"x", anc()), Err(Errno::ENOTCONN.into()));
     assert_eq!(u.recv_packet(lone, 2, false, true), Err(Errno::ENOTCONN.into()));
 }
@@ -302,7 +306,7 @@ fn credentials_come_when_asked_for() {
 #[test]
 fn names_are_unique() {
     let mut u = UnixSockets::default();
-    let (a, b) = (u.create(Kind::Stream, 0), u.create(Kind::Stream, 0));
+    let (a, b) = (u.create(NET, Kind::Stream, 0), u.create(NET, Kind::Stream, 0));
     u.bind_abstract(a, b"n".to_vec()).unwrap();
     assert_eq!(u.bind_abstract(b, b"n".to_vec()), Err(Errno::EADDRINUSE));
     assert_eq!(u.bind_abstract(a, b"m".to_vec()), Err(Errno::EINVAL));
@@ -328,7 +332,7 @@ fn charges_are_those_recorded_on_linux() {
         let data = vec![0; size];
         for (kind, want) in [(Kind::Stream, stream), (Kind::Datagram, datagram)] {
             let mut u = UnixSockets::default();
-            let (a, _) = u.pair(kind, ME);
+            let (a, _) = u.pair(NET, kind, ME);
             let (mut sends, mut bytes) = (0, 0);
             let mut send = || match kind {
                 Kind::Stream => u.send_stream(a, &data, anc()),

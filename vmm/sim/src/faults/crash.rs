@@ -1,4 +1,4 @@
-//! A crash: all processes of a node are killed as by SIGKILL; its service starts again at the end.
+//! A crash: all processes of a service's container are killed as by SIGKILL; the service starts again at the end.
 
 use bloodhound_abi::SimTime;
 use bloodhound_net::NodeId;
@@ -32,19 +32,33 @@ impl Room for Crash {
     }
 
     fn begin(&self, machine: &mut Machine, _: usize, _: SimTime) {
-        machine.world.catch_up(self.node);
-        if let Some(service) = machine.world.services.get_mut(&self.node) {
-            (service.state, service.healthy, service.probe) = (State::Crashed, false, None);
+        let room = machine.world.room(self.node);
+        machine.world.catch_up(room.machine);
+        for id in falling(machine, self.node) {
+            if let Some(service) = machine.world.services.get_mut(&id) {
+                (service.state, service.healthy, service.probe) = (State::Crashed, false, None);
+            }
         }
-        let mut parts = machine.parts(self.node);
-        let (node, mut outside) = parts.split();
-        node.kill_all(&mut outside);
-        machine.node_changed(self.node);
+        machine.kill_container(room);
+        machine.node_changed(room.machine);
     }
 
     fn end(&self, machine: &mut Machine, _: usize) -> bool {
-        machine.start_service(self.node);
+        for id in falling(machine, self.node) {
+            machine.start_service(id);
+        }
         // The start is told.
         false
     }
+}
+
+/// The service and those whose processes end with it: they are in its namespace of processes.
+fn falling(machine: &Machine, node: NodeId) -> Vec<NodeId> {
+    let with =
+        machine.scenario.services.iter().filter(|spec| spec.sharing.pids == Some(node)).map(|s| s.node);
+    let down = |id: &NodeId| {
+        let state = machine.world.services.get(id).map(|service| service.state);
+        matches!(state, Some(State::Running(_) | State::Crashed))
+    };
+    std::iter::once(node).chain(with.filter(down)).collect()
 }

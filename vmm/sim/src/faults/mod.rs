@@ -277,7 +277,7 @@ impl Machine {
         self.world.fabric.heal_all();
         self.world.faults.partitions.clear();
         self.set_links(false);
-        let paused: Vec<NodeId> = std::mem::take(&mut self.world.paused).into_keys().collect();
+        let paused: Vec<_> = std::mem::take(&mut self.world.paused).into_keys().collect();
         for id in paused {
             self.world.catch_up(id);
         }

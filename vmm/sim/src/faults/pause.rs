@@ -1,4 +1,4 @@
-//! A pause: a node stands still while time goes on, as in a long garbage collection.
+//! A pause: a service's machine stands still while time goes on, with all services on it, as in a long garbage collection.
 
 use bloodhound_abi::SimTime;
 use bloodhound_net::NodeId;
@@ -23,7 +23,11 @@ impl Room for Pause {
     }
 
     fn hindered(&self, machine: &Machine) -> Option<&'static str> {
-        let paused = machine.world.paused.contains_key(&self.node).then_some("it is paused already");
+        let paused = machine
+            .world
+            .paused
+            .contains_key(&machine.world.room(self.node).machine)
+            .then_some("it is paused already");
         machine.not_running(self.node).or(paused)
     }
 
@@ -32,13 +36,15 @@ impl Room for Pause {
     }
 
     fn begin(&self, machine: &mut Machine, _: usize, until: SimTime) {
-        machine.world.paused.insert(self.node, until);
+        let room = machine.world.room(self.node);
+        machine.world.paused.insert(room.machine, until);
     }
 
     fn end(&self, machine: &mut Machine, _: usize) -> bool {
-        let paused = machine.world.paused.remove(&self.node).is_some();
+        let room = machine.world.room(self.node);
+        let paused = machine.world.paused.remove(&room.machine).is_some();
         if paused {
-            machine.world.catch_up(self.node);
+            machine.world.catch_up(room.machine);
         }
         paused
     }

@@ -33,12 +33,13 @@ impl Room for Reset {
     }
 
     fn begin(&self, machine: &mut Machine, _: usize, _: SimTime) {
-        machine.world.catch_up(self.node);
+        let room = machine.world.room(self.node);
+        machine.world.catch_up(room.machine);
         let now = machine.world.now;
-        let node = machine.world.node_mut(self.node);
-        node.net.reset_connections(None, now);
+        let node = machine.world.node_mut(room.machine);
+        node.net.stack_mut(room.net).reset_connections(None, now);
         node.drain_net();
-        machine.node_changed(self.node);
+        machine.node_changed(room.machine);
     }
 
     fn end(&self, _: &mut Machine, _: usize) -> bool {

@@ -105,7 +105,14 @@ fn lives_signals_and_bytes_that_calls_copy_count() {
     ];
     let events = told.each_ref().map(|told| Event::Task { pid: Pid(1), tid: Tid(1), told });
     differ(&events);
-    let end = |status| ProcessEnd { at: AT, pid: Pid(1), comm: b"x".to_vec(), status, fault: None };
+    let end = |status| ProcessEnd {
+        at: AT,
+        container: NodeId(1),
+        pid: Pid(1),
+        comm: b"x".to_vec(),
+        status,
+        fault: None,
+    };
     let ends =
         [ExitStatus::Code(0), ExitStatus::Code(1), ExitStatus::Signal { signo: 1, core: true }].map(end);
     differ(&ends.each_ref().map(Event::Process));
@@ -222,8 +229,13 @@ fn notices_output_and_findings_count() {
         refused(Some(Errno::EPIPE)),
     ];
     differ(&notices.each_ref().map(Event::Notice));
-    let chunk =
-        |pid, stream, bytes: &[u8]| ConsoleChunk { at: AT, pid: Pid(pid), stream, bytes: bytes.to_vec() };
+    let chunk = |pid, stream, bytes: &[u8]| ConsoleChunk {
+        at: AT,
+        container: NodeId(1),
+        pid: Pid(pid),
+        stream,
+        bytes: bytes.to_vec(),
+    };
     let chunks = [
         chunk(1, Console::Out, b"a"),
         chunk(1, Console::Out, b"b"),

@@ -16,8 +16,7 @@ use std::sync::Arc;
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Decisions, Site, TurnPart};
 use bloodhound_kernel::ids::Tid;
-use bloodhound_kernel::node::Node;
-use bloodhound_net::NodeId;
+use bloodhound_kernel::node::{MachineId, Node};
 
 pub use policy::Policy;
 use policy::Pool;
@@ -27,11 +26,11 @@ use policy::Pool;
 pub struct Scheduler {
     policy: Policy,
     /// Whose turn it is on each node.
-    turns: BTreeMap<NodeId, Turn>,
+    turns: BTreeMap<MachineId, Turn>,
     /// Tasks in loops without side effects, off their run queues.
-    parked: BTreeSet<(NodeId, Tid)>,
+    parked: BTreeSet<(MachineId, Tid)>,
     /// Tasks that were parked and woken, and have not run since. Before they run they are probed for whether they still loop.
-    to_probe: BTreeSet<(NodeId, Tid)>,
+    to_probe: BTreeSet<(MachineId, Tid)>,
 }
 
 /// Whose turn it is on a node's processor.
@@ -52,17 +51,21 @@ pub struct Turn {
 /// Names the choices that are made when a new turn is drawn: by the task whose turn it was, and how many turns of it came to an
 /// end before; or, if there is no such task or it is gone, by how often that was so on this node.
 fn site_of(node: &mut Node, turn: &mut Turn) -> impl Fn(TurnPart) -> Site + use<> {
-    let (id, life) = (node.config.id.0, node.life);
-    let before = turn.task.and_then(|tid| node.tasks.get_mut(&tid)).map(|task| {
+    let before = turn.task.filter(|tid| node.tasks.contains_key(tid)).map(|tid| {
+        let pid = node.task(tid).pid;
+        let container = node.container_of_any(pid);
+        let (id, life) = (container.id.0, container.life);
+        let task = node.task_mut(tid);
         task.turns += 1;
-        (task.lineage, task.turns - 1)
+        (id, life, task.lineage, task.turns - 1)
     });
     if before.is_none() {
         turn.fresh += 1;
     }
-    let fresh = turn.fresh;
+    let (id, fresh) = (node.config.id.0, turn.fresh);
+    let life = node.containers.first().map_or(0, |container| container.life);
     move |part| match before {
-        Some((task, nth)) => Site::Turn { node: id, life, task, nth, part },
+        Some((node, life, task, nth)) => Site::Turn { node, life, task, nth, part },
         None => Site::FreshTurn { node: id, life, nth: fresh, part },
     }
 }
@@ -71,7 +74,7 @@ fn site_of(node: &mut Node, turn: &mut Turn) -> impl Fn(TurnPart) -> Site + use<
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Next {
     /// The earliest node that has a runnable task, and its clock.
-    pub first: Option<(SimTime, NodeId)>,
+    pub first: Option<(SimTime, MachineId)>,
     /// The earliest clock of the other nodes that have a runnable task; the end of time if there are none.
     pub second: SimTime,
 }
@@ -92,8 +95,8 @@ impl Scheduler {
     /// The node that runs next: of those that have a runnable task and are not paused, the one with the earliest clock.
     pub(crate) fn next_node(
         &self,
-        nodes: &BTreeMap<NodeId, Arc<Node>>,
-        paused: &BTreeMap<NodeId, SimTime>,
+        nodes: &BTreeMap<MachineId, Arc<Node>>,
+        paused: &BTreeMap<MachineId, SimTime>,
     ) -> Next {
         let mut next = Next { first: None, second: SimTime::MAX };
         for (id, node) in nodes {
@@ -167,7 +170,7 @@ impl Scheduler {
     }
 
     /// To be called when something on a node changed: its parked tasks become runnable, and are probed when it is their turn.
-    pub(crate) fn wake_parked(&mut self, id: NodeId, nodes: &mut BTreeMap<NodeId, Arc<Node>>) {
+    pub(crate) fn wake_parked(&mut self, id: MachineId, nodes: &mut BTreeMap<MachineId, Arc<Node>>) {
         if self.parked.is_empty() {
             return;
         }
@@ -186,20 +189,28 @@ impl Scheduler {
 
     /// Whether a task that is about to run was parked before, and is to be probed first. True only for the first call after the
     /// task was woken.
-    pub(crate) fn take_probe(&mut self, id: NodeId, tid: Tid) -> bool {
+    pub(crate) fn take_probe(&mut self, id: MachineId, tid: Tid) -> bool {
         self.to_probe.remove(&(id, tid))
     }
 
     /// One of the parked tasks, if there are any. To be asked when nothing else can happen in the world: no parked task will then
     /// ever be woken, so the run hangs.
-    pub(crate) fn deadlocked(&self) -> Option<(NodeId, Tid)> {
+    pub(crate) fn deadlocked(&self) -> Option<(MachineId, Tid)> {
         self.parked.first().copied()
     }
 
-    /// Forgets the tasks of a node, which starts anew.
-    pub(crate) fn forget(&mut self, id: NodeId) {
-        self.turns.remove(&id);
-        self.parked.retain(|(node, _)| *node != id);
-        self.to_probe.retain(|(node, _)| *node != id);
+    /// Forgets the tasks of a node that are gone: others may get their numbers. A node without tasks starts anew.
+    pub(crate) fn forget_dead(&mut self, node: &Node) {
+        let id = node.config.id;
+        let lives = |tid: &Tid| node.tasks.contains_key(tid);
+        if node.tasks.is_empty() {
+            self.turns.remove(&id);
+        } else if let Some(turn) =
+            self.turns.get_mut(&id).filter(|turn| !turn.task.is_some_and(|tid| lives(&tid)))
+        {
+            *turn = Turn { fresh: turn.fresh, ..Turn::default() };
+        }
+        self.parked.retain(|(node, tid)| *node != id || lives(tid));
+        self.to_probe.retain(|(node, tid)| *node != id || lives(tid));
     }
 }

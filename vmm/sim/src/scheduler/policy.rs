@@ -51,7 +51,10 @@ impl Policy {
         if self.favour.is_none() {
             return pool.at(decisions.choose(site, pool.len as u64) as usize);
         }
-        let weight = |tid: Tid| self.weight(node.config.id, node.task(tid).lineage);
+        let weight = |tid: Tid| {
+            let task = node.task(tid);
+            self.weight(node.container_of_any(task.pid).id, task.lineage)
+        };
         let all = || (0..pool.len).map(|at| pool.at(at));
         let mut drawn = decisions.choose(site, all().map(weight).sum());
         for tid in all() {
@@ -102,7 +105,9 @@ mod tests {
 
     use super::*;
     use bloodhound_abi::Regs;
+    use bloodhound_kernel::container::{ContainerConfig, Network};
     use bloodhound_kernel::ids::Pid;
+    use bloodhound_kernel::node::MachineId;
     use bloodhound_kernel::task::Task;
     use bloodhound_vfs::MemBase;
 
@@ -111,15 +116,23 @@ mod tests {
         let mut base = MemBase::new();
         let vfs = bloodhound_vfs::Vfs::new(Default::default(), &mut base).expect("a file system");
         let config = bloodhound_kernel::node::NodeConfig {
-            id: NodeId(1),
-            hostname: String::new(),
+            id: MachineId(1),
             epoch_ns: 0,
             memory: 1 << 30,
             costs: Default::default(),
             vdso: false,
         };
-        let net = bloodhound_net::Stack::new(Default::default(), 1);
-        let mut node = Node::new(config, vfs, net, [0, 0]);
+        let mut node = Node::new(config, vfs, [0, 0]);
+        let net = Network::Own(Box::new(bloodhound_net::Stack::new(Default::default(), 1)));
+        let mounts = bloodhound_vfs::MountNs(0);
+        node.add_container(ContainerConfig {
+            id: NodeId(1),
+            hostname: String::new(),
+            mounts,
+            net,
+            pids: None,
+            ipc: None,
+        });
         for tid in tids {
             let mut task = Task::new(*tid, Pid(1), Regs::default());
             task.lineage = Lineage::root(0).child(tid.0);
@@ -152,7 +165,7 @@ mod tests {
             counts[policy.choose(site, &node, pool, &mut decisions).0 as usize] += 1;
         }
         let weights: Vec<u64> =
-            queue.iter().map(|tid| policy.weight(node.config.id, node.task(*tid).lineage)).collect();
+            queue.iter().map(|tid| policy.weight(NodeId(1), node.task(*tid).lineage)).collect();
         assert!(weights.contains(&1) && weights.contains(&FAVOUR));
         for (tid, weight) in queue.iter().zip(&weights) {
             let count = counts[tid.0 as usize];

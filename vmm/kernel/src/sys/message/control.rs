@@ -100,6 +100,9 @@ impl Ctx<'_> {
             }
             c::SCM_CREDENTIALS => {
                 let cred = Ucred::read_from_bytes(data).map_err(|_| Errno::EINVAL)?;
+                // Kept as a number of the machine until somebody reads it.
+                let pid = self.pid_ns().pid(cred.pid as u32).0 as i32;
+                let cred = Ucred { pid, ..cred };
                 self.check_credentials(&cred)?;
                 control.unix.cred = Some(cred);
                 Ok(())
@@ -113,7 +116,7 @@ impl Ctx<'_> {
     fn check_credentials(&self, cred: &Ucred) -> Result<(), Errno> {
         let p = self.process();
         if p.cred.is_root() {
-            let exists = cred.pid >= 0 && self.node.processes.contains_key(&Pid(cred.pid as u32));
+            let exists = self.node.processes.contains_key(&Pid(cred.pid as u32));
             return if exists { Ok(()) } else { Err(Errno::ESRCH) };
         }
         let [ruid, suid, rgid, sgid] = p.real_ids;
@@ -150,7 +153,7 @@ impl Ctx<'_> {
     /// A source address for a datagram: right without doing anything where the node has no second one to choose from.
     fn check_pktinfo(&self, source: IpAddr) -> SysResult<()> {
         let family = |ip: &&(IpAddr, u8)| ip.0.is_ipv6() == source.is_ipv6();
-        if source.is_unspecified() || self.node.net.addresses().iter().filter(family).count() <= 1 {
+        if source.is_unspecified() || self.stack().addresses().iter().filter(family).count() <= 1 {
             return Ok(());
         }
         Err(Stop::Unsupported("source address by IP_PKTINFO on a node with several addresses".into()))
@@ -164,7 +167,7 @@ impl Ctx<'_> {
     ) -> Result<Vec<(u64, u64, Vec<u8>)>, Errno> {
         let generic = &self.inet(id)?.generic;
         let on = |level, name| generic.is_set(level, name);
-        let index = || crate::inet::interface_of(self.node, dst.ip());
+        let index = || crate::inet::interface_of(self.stack(), dst.ip());
         let mut out = Vec::new();
         if let IpAddr::V4(ip) = dst.ip().to_canonical() {
             if on(c::IPPROTO_IP, c::IP_PKTINFO) {

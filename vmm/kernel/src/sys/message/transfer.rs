@@ -86,7 +86,7 @@ impl Ctx<'_> {
             return err(Errno::EOPNOTSUPP);
         }
         let (total, timeout) = (msg.source.len(), self.inet(id)?.generic.sndtimeo);
-        let ready = self.node.net.readiness(id);
+        let ready = self.node.net.of(id).readiness(id);
         // After a sleep sk_stream_wait_memory looks for errors, the timeout, a signal and room, in this order. Who sleeps for
         // room waits for as much as makes the socket writable (sk_stream_write_space), not for the first byte.
         if self.resumed.is_some() && !ready.intersects(ReadyFlags::ERR | ReadyFlags::HUP) {
@@ -100,7 +100,7 @@ impl Ctx<'_> {
         loop {
             let done = msg.done;
             // An error that comes after part of the data stays for the next call.
-            if done > 0 && (done == total || self.node.net.readiness(id).contains(ReadyFlags::ERR)) {
+            if done > 0 && (done == total || self.node.net.of(id).readiness(id).contains(ReadyFlags::ERR)) {
                 return Ok(done);
             }
             let data = match self.source_bytes(&msg.source, done, CHUNK) {
@@ -110,7 +110,7 @@ impl Ctx<'_> {
             };
             let more = msg.flags.contains(MsgFlags::MSG_MORE) || done + (data.len() as u64) < total;
             let now = self.now();
-            match self.node.net.send(id, &data, more, now) {
+            match self.node.net.of_mut(id).send(id, &data, more, now) {
                 Ok(0) if total > 0 => return self.short(Object::Inet(id), done, msg.nonblock, timeout),
                 Ok(n) => msg.done += n as u64,
                 Err(Errno::EAGAIN) => return self.short(Object::Inet(id), done, msg.nonblock, timeout),
@@ -138,7 +138,7 @@ impl Ctx<'_> {
         };
         let data = self.source_bytes(&msg.source, 0, UDP_LEN_MAX)?;
         let now = self.now();
-        Ok(self.node.net.send_to(id, &data, to, now)? as u64)
+        Ok(self.node.net.of_mut(id).send_to(id, &data, to, now)? as u64)
     }
 
     fn send_unix_stream(&mut self, id: UnixId, msg: &mut Outgoing) -> SysResult {
@@ -273,23 +273,23 @@ impl Ctx<'_> {
 
     fn recv_tcp(&mut self, id: SocketId, want: &mut Incoming) -> SysResult<Got> {
         let (total, timeout) = (want.buffers.len(), self.inet(id)?.generic.rcvtimeo);
-        let target = self.target(want, u64::from(self.node.net.options(id)?.rcvlowat));
+        let target = self.target(want, u64::from(self.node.net.of(id).options(id)?.rcvlowat));
         let peek = want.flags.contains(MsgFlags::MSG_PEEK);
         // "MSG_TRUNC ... causes the received bytes of data to be discarded, rather than passed back" (tcp(7)).
         let discard = want.flags.contains(MsgFlags::MSG_TRUNC);
         // Who sleeps is woken when SO_RCVLOWAT bytes are there (tcp_data_ready), whatever the call has taken before.
         let ready = ReadyFlags::READ | ReadyFlags::RDHUP | ReadyFlags::HUP | ReadyFlags::ERR;
-        if self.woken_by_event_only() && !self.node.net.readiness(id).intersects(ready) {
+        if self.woken_by_event_only() && !self.node.net.of(id).readiness(id).intersects(ready) {
             want.done = self.short(Object::Inet(id), want.done, want.nonblock, timeout)?;
             return Ok(Got { value: want.done, ..Got::default() });
         }
         loop {
             let done = want.done;
-            let here = self.node.net.readiness(id);
+            let here = self.node.net.of(id).readiness(id);
             if done > 0 && here.contains(ReadyFlags::ERR) {
                 break;
             }
-            let there = self.node.net.readable_bytes(id).unwrap_or(0) as u64;
+            let there = self.node.net.of(id).readable_bytes(id).unwrap_or(0) as u64;
             let n = (total - done).min(there);
             // What is there lies in one buffer, which is copied as a whole or not at all (skb_copy_datagram_iter).
             if !discard && self.good(&want.buffers, done, n, Access::Write) < n {
@@ -302,7 +302,7 @@ impl Ctx<'_> {
             let probe = n == 0;
             let mut buf = vec![0; n.max(1) as usize];
             let now = self.now();
-            match self.node.net.recv(id, &mut buf, peek || probe, now) {
+            match self.node.net.of_mut(id).recv(id, &mut buf, peek || probe, now) {
                 Ok(0) => break,
                 Ok(_) if probe => break,
                 Ok(n) => {
@@ -332,10 +332,10 @@ impl Ctx<'_> {
 
     fn recv_udp(&mut self, id: SocketId, want: &Incoming) -> SysResult<Got> {
         let timeout = self.inet(id)?.generic.rcvtimeo;
-        let datagram = match self.node.net.recv_from(id, want.flags.contains(MsgFlags::MSG_PEEK)) {
+        let datagram = match self.node.net.of_mut(id).recv_from(id, want.flags.contains(MsgFlags::MSG_PEEK)) {
             Ok(datagram) => datagram,
             Err(Errno::EAGAIN) if self.must_not_sleep(want.nonblock, timeout) => return err(Errno::EAGAIN),
-            Err(Errno::EAGAIN) if self.node.net.readiness(id).contains(ReadyFlags::RDHUP) => {
+            Err(Errno::EAGAIN) if self.node.net.of(id).readiness(id).contains(ReadyFlags::RDHUP) => {
                 return Ok(Got::default());
             }
             Err(Errno::EAGAIN) => return Err(self.socket_wait(Object::Inet(id), timeout).into()),
@@ -451,7 +451,7 @@ impl Ctx<'_> {
             // At the end of a stream Linux shows the zeroes of a structure that nobody filled.
             let id = if received.end { 0 } else { NOBODY };
             let unknown = Ucred { pid: 0, uid: id, gid: id };
-            let cred = received.cred.unwrap_or(unknown);
+            let cred = self.seen_credentials(received.cred.unwrap_or(unknown));
             got.control.push((c::SOL_SOCKET, c::SCM_CREDENTIALS, cred.as_bytes().to_vec()));
         }
     }

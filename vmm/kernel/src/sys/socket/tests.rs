@@ -9,6 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::dispatch::Outcome;
 use crate::ids::*;
+use crate::stacks::NetNs;
 use crate::testing::Bench;
 
 fn int(bench: &mut Bench, at: u64) -> i32 {
@@ -237,7 +238,7 @@ fn tcp_over_loopback() {
     assert_eq!(recv(&mut b, server, 9, 0), Ok(vec![]));
     assert_eq!(send(&mut b, tid, client, b"x"), Err(Errno::EPIPE));
     assert_ne!(b.node.pending_for(tid) & 1 << (c::SIGPIPE - 1), 0);
-    let text = crate::inet::proc_net_tcp(&b.node, false);
+    let text = crate::inet::proc_net_tcp(&b.node, NetNs(0), false);
     assert!(text.contains("0: 0100007F:0050 00000000:0000 0A 00000000:00000000"), "{text}");
     assert_eq!(text.lines().count(), 4, "a listener and two ends:\n{text}");
     assert!(text.lines().all(|l| l.len() == 149));
@@ -429,7 +430,7 @@ fn many_messages_in_one_call() {
 #[test]
 fn interfaces_answer_ioctls() {
     let mut b = Bench::new();
-    b.node.net.add_address("10.0.0.5".parse().unwrap(), 24);
+    b.node.net.stack_mut(NetNs(0)).add_address("10.0.0.5".parse().unwrap(), 24);
     let fd = inet(&mut b, c::SOCK_DGRAM);
     let at = b.room(256);
     let tid = b.tid;

@@ -80,13 +80,13 @@ impl Ctx<'_> {
     fn get_inet_socket_option(&mut self, id: SocketId, name: u64) -> SysResult<Vec<u8>> {
         let socket = self.inet(id)?;
         let (v6, tcp) = (socket.v6, socket.proto == Proto::Tcp);
-        let options = self.node.net.options(id)?;
+        let options = self.node.net.of(id).options(id)?;
         Ok(match name {
             c::SO_TYPE => int(if tcp { c::SOCK_STREAM } else { c::SOCK_DGRAM } as i32),
             c::SO_PROTOCOL => int(if tcp { c::IPPROTO_TCP } else { c::IPPROTO_UDP } as i32),
             c::SO_DOMAIN => int(if v6 { c::AF_INET6 } else { c::AF_INET } as i32),
-            c::SO_ERROR => int(self.node.net.take_error(id)?.map_or(0, |e| i32::from(e.0))),
-            c::SO_ACCEPTCONN => flag(self.node.net.is_listening(id)),
+            c::SO_ERROR => int(self.node.net.of_mut(id).take_error(id)?.map_or(0, |e| i32::from(e.0))),
+            c::SO_ACCEPTCONN => flag(self.node.net.of(id).is_listening(id)),
             c::SO_REUSEADDR => flag(options.reuseaddr),
             c::SO_REUSEPORT => flag(options.reuseport),
             c::SO_KEEPALIVE => flag(options.keepalive),
@@ -113,7 +113,7 @@ impl Ctx<'_> {
             c::SO_SNDBUF => int(socket.sndbuf as i32),
             c::SO_RCVBUF => int(socket.rcvbuf as i32),
             c::SO_PASSCRED => flag(socket.passcred),
-            c::SO_PEERCRED => socket.cred.as_bytes().to_vec(),
+            c::SO_PEERCRED => self.seen_credentials(socket.cred).as_bytes().to_vec(),
             c::SO_LINGER => linger(socket.generic.linger, &socket.generic),
             c::SO_BINDTODEVICE => Vec::new(),
             _ => {
@@ -156,10 +156,10 @@ impl Ctx<'_> {
         }
         match (level, name) {
             (c::IPPROTO_TCP, _) => self.get_tcp_option(id, name),
-            (c::IPPROTO_IPV6, c::IPV6_V6ONLY) => Ok(flag(self.node.net.options(id)?.v6only)),
+            (c::IPPROTO_IPV6, c::IPV6_V6ONLY) => Ok(flag(self.node.net.of(id).options(id)?.v6only)),
             (c::IPPROTO_IP, c::IP_MTU) | (c::IPPROTO_IPV6, c::IPV6_MTU) => {
-                let peer = self.node.net.peer_addr(id)?;
-                Ok(int(if crate::inet::is_local(self.node, peer.ip()) { 65536 } else { 1500 }))
+                let peer = self.node.net.of(id).peer_addr(id)?;
+                Ok(int(if crate::inet::is_local(self.stack(), peer.ip()) { 65536 } else { 1500 }))
             }
             (c::IPPROTO_IP, c::IP_RECVORIGDSTADDR) => Ok(int(0)),
             (c::IPPROTO_UDP, c::UDP_CORK) => Ok(int(0)),
@@ -168,8 +168,8 @@ impl Ctx<'_> {
     }
 
     fn get_tcp_option(&mut self, id: SocketId, name: u64) -> SysResult<Vec<u8>> {
-        let options = self.node.net.options(id)?;
-        let info = self.node.net.tcp_info(id)?;
+        let options = self.node.net.of(id).options(id)?;
+        let info = self.node.net.of(id).tcp_info(id)?;
         let quick = self.inet(id)?.generic.kept.get(&(c::IPPROTO_TCP, c::TCP_QUICKACK)).copied().unwrap_or(1);
         Ok(match name {
             c::TCP_NODELAY => flag(options.nodelay),
@@ -198,7 +198,7 @@ impl Ctx<'_> {
                 Some(info) => tcp_info_bytes(&info),
                 None => {
                     let mut none = vec![0; TCP_INFO_LEN];
-                    none[0] = self.node.net.state(id).map_or(TcpState::Close as u8, |s| s as u8);
+                    none[0] = self.node.net.of(id).state(id).map_or(TcpState::Close as u8, |s| s as u8);
                     none
                 }
             },

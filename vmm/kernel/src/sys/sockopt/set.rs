@@ -42,7 +42,7 @@ impl Ctx<'_> {
 
     fn set_stack_option(&mut self, id: SocketId, option: SockOpt) -> SysResult<()> {
         let now = self.now();
-        Ok(self.node.net.set_option(id, option, now)?)
+        Ok(self.node.net.of_mut(id).set_option(id, option, now)?)
     }
 
     pub(super) fn set_socket_option(&mut self, sock: Sock, name: u64, value: Ptr, len: u32) -> SysResult<()> {
@@ -193,7 +193,7 @@ impl Ctx<'_> {
         if name.is_empty() {
             return Ok(());
         }
-        if crate::inet::interfaces(self.node).iter().any(|i| i.name.as_bytes() == name) {
+        if crate::inet::interfaces(self.stack()).iter().any(|i| i.name.as_bytes() == name) {
             return unsupported(c::SOL_SOCKET, c::SO_BINDTODEVICE);
         }
         err(Errno::ENODEV)
@@ -330,10 +330,12 @@ impl Ctx<'_> {
             c::TCP_USER_TIMEOUT if number < 0 => return err(Errno::EINVAL),
             c::TCP_USER_TIMEOUT => SockOpt::UserTimeout(unsigned),
             // 0 gives the choice back to the kernel: what a socket without a limit has anyway.
-            c::TCP_MAXSEG if number == 0 && self.node.net.options(id)?.max_seg.is_none() => return Ok(()),
+            c::TCP_MAXSEG if number == 0 && self.node.net.of(id).options(id)?.max_seg.is_none() => {
+                return Ok(());
+            }
             c::TCP_MAXSEG => SockOpt::MaxSeg(u16::try_from(number).map_err(|_| Errno::EINVAL)?),
             c::TCP_FASTOPEN
-                if !matches!(self.node.net.state(id), Some(TcpState::Close | TcpState::Listen)) =>
+                if !matches!(self.node.net.of(id).state(id), Some(TcpState::Close | TcpState::Listen)) =>
             {
                 return err(Errno::EINVAL);
             }
