@@ -171,6 +171,61 @@ fn docs_have_every_code() {
     }
 }
 
+/// The keys of each mapping of the specification's JSON schema (tests/data/compose-spec, under the Apache License 2.0), by the paths of
+/// the table. `seen` are the definitions on the way.
+fn schema_keys(
+    schema: &serde_json::Value,
+    node: &serde_json::Value,
+    path: &str,
+    out: &mut std::collections::BTreeMap<String, std::collections::BTreeSet<String>>,
+) {
+    use crate::compose::keys::WHOLE;
+    if !node.is_object() || WHOLE.contains(&path) {
+        return;
+    }
+    if let Some(reference) = node["$ref"].as_str() {
+        let name = reference.rsplit('/').next().expect("a name");
+        let definitions = if schema["definitions"].is_null() { "$defs" } else { "definitions" };
+        schema_keys(schema, &schema[definitions][name], path, out);
+    }
+    for alternative in ["oneOf", "anyOf", "allOf"].iter().flat_map(|key| node[key].as_array()).flatten() {
+        schema_keys(schema, alternative, path, out);
+    }
+    for (key, value) in node["properties"].as_object().into_iter().flatten() {
+        out.entry(path.to_owned()).or_default().insert(key.clone());
+        let deeper = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+        schema_keys(schema, value, &deeper, out);
+    }
+    let patterns = node["patternProperties"].as_object().into_iter().flatten();
+    let named = patterns.filter(|(pattern, _)| *pattern != "^x-").map(|(_, value)| value);
+    for value in named.chain([&node["additionalProperties"]]) {
+        schema_keys(schema, value, &format!("{path}.*"), out);
+    }
+    schema_keys(schema, &node["items"], &format!("{path}[]"), out);
+}
+
+/// Every key of the specification at every level is in the table, and nothing else is.
+#[test]
+fn the_table_has_the_keys_of_the_specification() {
+    use crate::compose::keys::SECTIONS;
+    let text = include_str!("../tests/data/compose-spec/compose-spec.json");
+    let schema: serde_json::Value = serde_json::from_str(text).expect("a schema");
+    let mut wanted = std::collections::BTreeMap::new();
+    schema_keys(&schema, &schema, "", &mut wanted);
+    let mut declared = std::collections::BTreeMap::new();
+    for section in SECTIONS {
+        let keys: std::collections::BTreeSet<String> =
+            section.keys.iter().map(|k| k.name.to_owned()).collect();
+        assert_eq!(keys.len(), section.keys.len(), "{} has a key twice", section.path);
+        assert!(declared.insert(section.path.to_owned(), keys).is_none(), "{} is there twice", section.path);
+    }
+    assert!(wanted.values().map(|keys| keys.len()).sum::<usize>() > 250);
+    for (path, keys) in &wanted {
+        assert_eq!(declared.get(path), Some(keys), "{path}");
+    }
+    assert_eq!(declared.len(), wanted.len());
+}
+
 const COMPOSE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/compose.md");
 
 /// The tables of docs/compose.md: every mapping with its keys.

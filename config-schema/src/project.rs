@@ -21,27 +21,59 @@ pub struct Project {
     pub compose: Compose,
 }
 
+/// What a command line says about the compose files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection {
+    /// The files, each laid over those before it. None: those that the configuration names, that COMPOSE_FILE names, or those with a usual
+    /// name.
+    pub files: Vec<PathBuf>,
+    /// Profiles that are active besides those of COMPOSE_PROFILES.
+    pub profiles: Vec<String>,
+}
+
+impl Selection {
+    /// One file.
+    pub fn file(path: impl Into<PathBuf>) -> Selection {
+        Selection { files: vec![path.into()], profiles: Vec::new() }
+    }
+
+    /// The environment with the profiles among its variables.
+    pub fn environment(&self, environment: &Variables) -> Variables {
+        let mut environment = environment.clone();
+        if !self.profiles.is_empty() {
+            let all = environment.entry("COMPOSE_PROFILES".to_owned()).or_default();
+            for profile in &self.profiles {
+                if !all.is_empty() {
+                    all.push(',');
+                }
+                all.push_str(profile);
+            }
+        }
+        environment
+    }
+}
+
 impl Project {
-    /// Loads a configuration and its compose file for a run. `compose` overrides the file that the
+    /// Loads a configuration and its compose files for a run. What `compose` names takes the place of the files that the
     /// configuration names; `environment` is what `$NAME` stands for in the compose file.
     /// The result is `None` exactly if there is an error among the diagnostics.
     pub fn load(
         config: &Path,
-        compose: Option<&Path>,
+        compose: &Selection,
         environment: &Variables,
     ) -> (Option<Project>, Vec<Diagnostic>) {
         Project::load_with(config, compose, environment, FileChecks::Strict)
     }
 
     /// Everything that can be said about the files. A compose file or script that is not there is a warning.
-    pub fn validate(config: &Path, compose: Option<&Path>, environment: &Variables) -> Vec<Diagnostic> {
+    pub fn validate(config: &Path, compose: &Selection, environment: &Variables) -> Vec<Diagnostic> {
         Project::load_with(config, compose, environment, FileChecks::Lenient).1
     }
 
     /// As [`Project::validate`], with the project if there is no error and everything is there.
     pub fn check(
         config: &Path,
-        compose: Option<&Path>,
+        compose: &Selection,
         environment: &Variables,
     ) -> (Option<Project>, Vec<Diagnostic>) {
         Project::load_with(config, compose, environment, FileChecks::Lenient)
@@ -49,21 +81,21 @@ impl Project {
 
     fn load_with(
         config: &Path,
-        compose: Option<&Path>,
+        compose: &Selection,
         environment: &Variables,
         files: FileChecks,
     ) -> (Option<Project>, Vec<Diagnostic>) {
         let (config, mut diagnostics) = Config::load(config, files);
         let Some(config) = config else { return (None, diagnostics) };
-        let path = match compose_path(&config, compose, files) {
-            Ok(path) => path,
+        let paths = match compose_paths(&config, compose, environment, files) {
+            Ok(paths) => paths,
             Err(diagnostic) => {
                 diagnostics.push(*diagnostic);
                 diagnostic::sort(&mut diagnostics);
                 return (None, diagnostics);
             }
         };
-        let (compose, about_compose) = Compose::load(&path, environment);
+        let (compose, about_compose) = Compose::load_files(&paths, &compose.environment(environment));
         if let Some(compose) = &compose {
             diagnostics.extend(check_names(&config, compose));
             diagnostic::sort(&mut diagnostics);
@@ -74,14 +106,15 @@ impl Project {
     }
 }
 
-/// The compose file to use: the caller's, the one named by the configuration, or one with a usual name.
-fn compose_path(
+/// The compose files to use: the caller's, those named by COMPOSE_FILE or by the configuration, or those with usual names.
+fn compose_paths(
     config: &Config,
-    given: Option<&Path>,
+    given: &Selection,
+    environment: &Variables,
     files: FileChecks,
-) -> Result<PathBuf, Box<Diagnostic>> {
-    if let Some(path) = given {
-        return Ok(path.to_owned());
+) -> Result<Vec<PathBuf>, Box<Diagnostic>> {
+    if !given.files.is_empty() {
+        return Ok(given.files.clone());
     }
     let severity = match files {
         FileChecks::Strict => Severity::Error,
@@ -90,19 +123,41 @@ fn compose_path(
     let source = &config.source;
     if let Some(named) = &config.compose {
         if named.value.is_file() {
-            return Ok(named.value.clone());
+            return Ok(vec![named.value.clone()]);
         }
         return Err(Box::new(no_file(config, named, severity)));
     }
     let dir = source.dir();
-    let usual = COMPOSE_NAMES.iter().map(|name| crate::config::resolve(&dir, name)).find(|p| p.is_file());
-    usual.ok_or_else(|| {
+    usual_files(&dir, environment).ok_or_else(|| {
         let message = "no compose file: the key `compose` is missing";
         let mut d = Diagnostic::about_file(Code::MissingKey, severity, &source.name, message);
         d.help(format!("without the key, {} are looked for beside this file", listed(COMPOSE_NAMES, "and")));
         Box::new(d)
     })
 }
+
+/// The compose files of a directory where none is named, as an engine finds them: those of COMPOSE_FILE, else the first one with a usual
+/// name and the override file beside it.
+pub fn usual_files(dir: &Path, environment: &Variables) -> Option<Vec<PathBuf>> {
+    if let Some(list) = environment.get("COMPOSE_FILE").filter(|list| !list.is_empty()) {
+        let separator =
+            environment.get("COMPOSE_PATH_SEPARATOR").filter(|s| !s.is_empty()).map_or(":", |s| s);
+        let paths = list.split(separator).filter(|path| !path.is_empty());
+        return Some(paths.map(|path| crate::config::resolve(dir, path)).collect());
+    }
+    let in_dir = |name: &&str| crate::config::resolve(dir, name);
+    let found = COMPOSE_NAMES.iter().map(in_dir).find(|path| path.is_file())?;
+    let overriding = OVERRIDE_NAMES.iter().map(in_dir).find(|path| path.is_file());
+    Some([found].into_iter().chain(overriding).collect())
+}
+
+/// The names of override files, in the order in which they are tried.
+const OVERRIDE_NAMES: &[&str] = &[
+    "compose.override.yaml",
+    "compose.override.yml",
+    "docker-compose.override.yaml",
+    "docker-compose.override.yml",
+];
 
 /// Why the compose file that the configuration names is none.
 fn no_file(config: &Config, named: &Located<PathBuf>, severity: Severity) -> Diagnostic {

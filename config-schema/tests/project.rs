@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use bloodhound_config::compose::Variables;
 use bloodhound_config::config::FileChecks;
 use bloodhound_config::tree::Source;
-use bloodhound_config::{Code, Compose, Config, Diagnostic, Project, check_names, has_errors, render};
+use bloodhound_config::{
+    Code, Compose, Config, Diagnostic, Project, Selection, check_names, has_errors, render,
+};
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
@@ -61,11 +63,11 @@ fn an_unknown_host_reads_well() {
 #[test]
 fn everything_is_there() {
     let environment = Variables::from([("FROM_CALLER".to_owned(), "x".to_owned())]);
-    let (project, diagnostics) = Project::load(&data("every-key.yaml"), None, &environment);
+    let (project, diagnostics) = Project::load(&data("every-key.yaml"), &Selection::default(), &environment);
     // The script of a check is the only thing that is not in the repository's test data.
     assert_eq!(errors(&diagnostics), [(Code::MissingFile, 84)]);
     assert!(project.is_none());
-    let said = Project::validate(&data("every-key.yaml"), None, &environment);
+    let said = Project::validate(&data("every-key.yaml"), &Selection::default(), &environment);
     assert!(!has_errors(&said), "{said:#?}");
     assert!(said.iter().any(|d| d.code == Code::MissingFile));
 }
@@ -73,11 +75,11 @@ fn everything_is_there() {
 #[test]
 fn a_missing_compose_file_is_an_error_for_a_run_only() {
     let reference = data("reference.yaml");
-    let (project, diagnostics) = Project::load(&reference, None, &Variables::new());
+    let (project, diagnostics) = Project::load(&reference, &Selection::default(), &Variables::new());
     assert!(project.is_none());
     // The two scripts; the compose file is not looked for when the configuration itself cannot be used.
     assert_eq!(errors(&diagnostics), [(Code::MissingFile, 45), (Code::MissingFile, 50)]);
-    let said = Project::validate(&reference, None, &Variables::new());
+    let said = Project::validate(&reference, &Selection::default(), &Variables::new());
     assert!(!has_errors(&said), "{said:#?}");
     assert!(said.iter().any(|d| d.message.contains("docker-compose.yml does not exist")));
 }
@@ -90,15 +92,15 @@ fn the_compose_file_can_be_given_or_found() {
     let config = dir.join("bloodhound.yaml");
     std::fs::write(&config, "properties: [{name: p, kind: safety, check: {type: no-crash}}]\n")
         .expect("written");
-    let (project, diagnostics) = Project::load(&config, None, &Variables::new());
+    let (project, diagnostics) = Project::load(&config, &Selection::default(), &Variables::new());
     assert!(project.is_none());
     assert_eq!(errors(&diagnostics), [(Code::MissingKey, 0)]);
     std::fs::write(dir.join("compose.yml"), service).expect("written");
-    let (project, diagnostics) = Project::load(&config, None, &Variables::new());
+    let (project, diagnostics) = Project::load(&config, &Selection::default(), &Variables::new());
     let project = project.unwrap_or_else(|| panic!("{diagnostics:#?}"));
     assert_eq!(project.compose.source.path, dir.join("compose.yml"));
     std::fs::write(dir.join("other.yml"), service.replace("a:", "b:")).expect("written");
-    let (project, _) = Project::load(&config, Some(&dir.join("other.yml")), &Variables::new());
+    let (project, _) = Project::load(&config, &Selection::file(dir.join("other.yml")), &Variables::new());
     assert_eq!(project.expect("a project").compose.services[0].name, "b");
     std::fs::remove_dir_all(&dir).expect("removed");
 }

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use bloodhound_abi::digest;
+use bloodhound_config::Selection;
 use bloodhound_decisions::Log;
 use bloodhound_sim::Digest;
 use bloodhound_sim::world::MARK;
@@ -72,8 +73,12 @@ pub struct Record {
     pub fault_plan: Vec<report::FaultRecord>,
     /// bloodhound.yaml, absolute.
     pub config: PathBuf,
-    /// The compose file if it was given on the command line, absolute.
-    pub compose: Option<PathBuf>,
+    /// The compose files if they were given on the command line, absolute.
+    #[serde(default)]
+    pub compose: Vec<PathBuf>,
+    /// The profiles that were given on the command line.
+    #[serde(default)]
+    pub profiles: Vec<String>,
     /// Digest of the plan: configuration, compose file, environment.
     pub plan: String,
     /// What the run was made on.
@@ -196,7 +201,7 @@ pub struct Saved {
 pub fn save(
     out: &Path,
     session: &Session,
-    compose: Option<&Path>,
+    compose: &Selection,
     outcome: &Outcome,
     violation: &Violation,
 ) -> std::io::Result<Saved> {
@@ -261,7 +266,7 @@ fn is_same(dir: &Path, record: &Record) -> bool {
         && there["virtual_time_ns"] == record.virtual_time_ns
 }
 
-fn record(session: &Session, compose: Option<&Path>, outcome: &Outcome, violation: &Violation) -> Record {
+fn record(session: &Session, compose: &Selection, outcome: &Outcome, violation: &Violation) -> Record {
     let absolute = |p: &Path| std::path::absolute(p).unwrap_or_else(|_| p.to_path_buf());
     Record {
         format: FORMAT,
@@ -278,7 +283,8 @@ fn record(session: &Session, compose: Option<&Path>, outcome: &Outcome, violatio
         faults: report::faults(outcome),
         fault_plan: outcome.faults.clone(),
         config: absolute(&session.plan.config),
-        compose: compose.map(absolute),
+        compose: compose.files.iter().map(|path| absolute(path)).collect(),
+        profiles: compose.profiles.clone(),
         plan: session.plan_digest.clone(),
         platform: outcome.platform.record(),
         inputs: inputs(&session.base),
@@ -458,7 +464,8 @@ mod tests {
             faults: Vec::new(),
             fault_plan: Vec::new(),
             config: PathBuf::new(),
-            compose: None,
+            compose: Vec::new(),
+            profiles: Vec::new(),
             plan: String::new(),
             platform: serde_json::from_value(platform).expect("a record"),
             inputs: Vec::new(),

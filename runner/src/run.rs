@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bloodhound_abi::digest;
+use bloodhound_config::Selection;
 use bloodhound_decisions::{Decisions, Mode};
 use bloodhound_sim::strace::Strace;
 
@@ -22,9 +23,26 @@ pub struct Source {
     /// The configuration
     #[arg(long, default_value = "bloodhound.yaml", value_name = "FILE")]
     pub config: PathBuf,
-    /// The compose file, instead of the configuration's `compose:`
-    #[arg(long, value_name = "FILE")]
-    pub compose: Option<PathBuf>,
+    #[command(flatten)]
+    pub compose: ComposeArgs,
+}
+
+/// Which compose files are run, and what of them.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct ComposeArgs {
+    /// The compose file, instead of the configuration's `compose:`; several times: each is laid over those before it
+    #[arg(long, short = 'f', value_name = "FILE")]
+    pub compose: Vec<PathBuf>,
+    /// A profile of services that are run as well
+    #[arg(long, value_name = "NAME")]
+    pub profile: Vec<String>,
+}
+
+impl ComposeArgs {
+    /// For loading the project.
+    pub fn selection(&self) -> Selection {
+        Selection { files: self.compose.clone(), profiles: self.profile.clone() }
+    }
 }
 
 /// Arguments of `run`.
@@ -56,9 +74,9 @@ pub struct ReplayArgs {
     /// The configuration, if it is not where it was when the finding was made
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The compose file, if it is not where it was
-    #[arg(long, value_name = "FILE")]
-    compose: Option<PathBuf>,
+    /// The compose file, if it is not where it was; several times: each is laid over those before it
+    #[arg(long, short = 'f', value_name = "FILE")]
+    compose: Vec<PathBuf>,
     #[command(flatten)]
     platform: Choice,
     /// How to answer
@@ -75,7 +93,7 @@ pub fn fail(failure: &Failure) -> u8 {
 /// `bloodhound run`.
 pub fn run(args: &RunArgs) -> u8 {
     let run = || {
-        let session = Session::load(&args.source.config, args.source.compose.as_deref())?;
+        let session = Session::load(&args.source.config, &args.source.compose.selection())?;
         one(args, Arc::new(session), platform::choose(args.platform.wanted)?)
     };
     run().unwrap_or_else(|f| fail(&f))
@@ -187,8 +205,9 @@ pub fn replay(args: &ReplayArgs) -> u8 {
 fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     let finding::Stored { record, log, marks } = finding::load(&args.finding)?;
     let config = args.config.as_ref().unwrap_or(&record.config);
-    let compose = args.compose.as_deref().or(record.compose.as_deref());
-    let session = Arc::new(Session::load_pinned(config, compose, finding::pins(&record))?);
+    let files = if args.compose.is_empty() { &record.compose } else { &args.compose };
+    let selection = Selection { files: files.clone(), profiles: record.profiles.clone() };
+    let session = Arc::new(Session::load_pinned(config, &selection, finding::pins(&record))?);
     finding::unchanged(&record, &session)?;
     let chosen = platform::choose(args.platform.wanted)?;
     output::eprint(&finding::compare_platforms(&record.platform, &chosen));

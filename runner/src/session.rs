@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bloodhound_abi::SimTime;
-use bloodhound_config::Project;
+use bloodhound_config::{Project, Selection};
 use bloodhound_decisions::{Decisions, Divergence, Log};
 use bloodhound_sim::event::Listener;
 use bloodhound_sim::faults::{Effect, Planned};
@@ -62,7 +62,7 @@ impl Session {
     ///
     /// # Errors
     /// Configuration errors (already printed with their places) and what the host lacks.
-    pub fn load(config: &Path, compose: Option<&Path>) -> Result<Session, Failure> {
+    pub fn load(config: &Path, compose: &Selection) -> Result<Session, Failure> {
         Session::load_pinned(config, compose, Vec::new())
     }
 
@@ -70,7 +70,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::load`], and images that are others now.
-    pub fn load_pinned(config: &Path, compose: Option<&Path>, pins: Vec<Pin>) -> Result<Session, Failure> {
+    pub fn load_pinned(config: &Path, compose: &Selection, pins: Vec<Pin>) -> Result<Session, Failure> {
         let (project, diagnostics) = Project::load(config, compose, &validate::environment());
         validate::show(&diagnostics, validate::Format::Human);
         let Some(project) = project else {

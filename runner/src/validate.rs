@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use bloodhound_config::compose::Variables;
 use bloodhound_config::config::{Config, FileChecks};
 use bloodhound_config::tree::Source;
-use bloodhound_config::{Code, Compose, Diagnostic, Project, Severity, has_errors, render};
+use bloodhound_config::{Code, Compose, Diagnostic, Project, Selection, Severity, has_errors, render};
 use bloodhound_vfs::host::HostBase;
 use serde_json::json;
 
@@ -35,9 +35,13 @@ pub struct Args {
     /// The configuration [default: bloodhound.yaml]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The compose file, instead of the one that the configuration names; without a configuration it is checked alone
-    #[arg(long, value_name = "FILE")]
-    compose: Option<PathBuf>,
+    /// The compose file, instead of the one that the configuration names; several times: each is laid over those before it; without a
+    /// configuration they are checked alone
+    #[arg(long, short = 'f', value_name = "FILE")]
+    compose: Vec<PathBuf>,
+    /// A profile of services that are run as well
+    #[arg(long, value_name = "NAME")]
+    profile: Vec<String>,
     /// How to answer
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
@@ -85,13 +89,18 @@ fn count(number: usize, noun: &str) -> String {
 fn check(args: &Args) -> (PathBuf, Vec<Diagnostic>) {
     let environment = environment();
     let named = args.file.as_ref().or(args.config.as_ref());
-    let alone = match (named, &args.compose) {
+    let mut selection = Selection { files: args.compose.clone(), profiles: args.profile.clone() };
+    let alone = match (named, args.compose.first()) {
         (Some(file), None) if args.file.is_some() && is_compose(file) => Some(file),
         (None, Some(compose)) if !Path::new(DEFAULT_CONFIG).exists() => Some(compose),
         _ => None,
     };
     if let Some(path) = alone {
-        let (compose, diagnostics) = Compose::load(path, &environment);
+        if selection.files.is_empty() {
+            selection.files.push(path.clone());
+        }
+        let (compose, diagnostics) =
+            Compose::load_files(&selection.files, &selection.environment(&environment));
         // A run of these services alone.
         let config = Config::decode(Source::new(path, "properties: []"), FileChecks::Lenient).0;
         let project = config.zip(compose).map(|(config, compose)| Project { config, compose });
@@ -99,7 +108,7 @@ fn check(args: &Args) -> (PathBuf, Vec<Diagnostic>) {
     }
     let config = named.cloned().unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG));
     let load = if args.strict { Project::load } else { Project::check };
-    let (project, diagnostics) = load(&config, args.compose.as_deref(), &environment);
+    let (project, diagnostics) = load(&config, &selection, &environment);
     (config, planned(project, diagnostics, args.strict))
 }
 

@@ -5,11 +5,11 @@
 use crate::decode::Ctx;
 use crate::tree::{Node, Span, Value};
 
-use super::interpolate::Variables;
+use super::load::Scopes;
 use super::types::{Build, BuildContext};
 use super::{environment, keys, mounts, network, resources};
 
-pub(super) fn build(ctx: &mut Ctx, node: &Node, path: &str, variables: &Variables) -> Option<Build> {
+pub(super) fn build(ctx: &mut Ctx, node: &Node, path: &str, scopes: &Scopes) -> Option<Build> {
     if !matches!(node.value, Value::Map(_)) {
         let text = ctx.name(node, path)?;
         return Some(Build { at: node.span, context: context(ctx, node.span, &text), ..Build::default() });
@@ -32,9 +32,7 @@ pub(super) fn build(ctx: &mut Ctx, node: &Node, path: &str, variables: &Variable
         context,
         dockerfile: fields.get(ctx, "dockerfile", Ctx::name),
         dockerfile_inline: fields.get(ctx, "dockerfile_inline", Ctx::text),
-        args: fields
-            .get(ctx, "args", |c, n, p| environment::arguments(c, n, p, variables))
-            .unwrap_or_default(),
+        args: fields.get(ctx, "args", |c, n, p| environment::arguments(c, n, p, scopes)).unwrap_or_default(),
         target: fields.get(ctx, "target", Ctx::name),
         additional_contexts: fields.get(ctx, "additional_contexts", contexts).unwrap_or_default(),
         labels: fields.get(ctx, "labels", environment::pairs).unwrap_or_default(),

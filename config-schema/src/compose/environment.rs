@@ -11,6 +11,7 @@ use crate::tree::{Entry, Node, Source, Span, Value};
 use super::dotenv;
 use super::interpolate::Variables;
 use super::keys::{self, Fields};
+use super::load::Scopes;
 use super::service::Inputs;
 
 /// The entries of a mapping that could have been a list as well.
@@ -28,7 +29,7 @@ pub(super) fn list_or_mapping<'n>(ctx: &mut Ctx, node: &'n Node, path: &str) -> 
 pub(super) fn environment(
     ctx: &mut Ctx,
     fields: &Fields<'_>,
-    variables: &Variables,
+    scopes: &Scopes,
     inputs: &mut Inputs,
 ) -> Vec<(String, String)> {
     let mut out = Variables::new();
@@ -39,11 +40,11 @@ pub(super) fn environment(
             _ => std::slice::from_ref(node),
         };
         for item in items {
-            env_file(ctx, item, &path, variables, &mut out, inputs);
+            env_file(ctx, item, &path, scopes, &mut out, inputs);
         }
     }
     fields.get(ctx, "environment", |c, node, path| {
-        each(c, node, path, |c, span, name, value| variable(c, span, name, value, variables, &mut out))
+        each(c, node, path, |c, span, name, value| variable(c, span, name, value, scopes, &mut out))
     });
     out.into_iter().collect()
 }
@@ -90,11 +91,11 @@ pub(super) fn arguments(
     ctx: &mut Ctx,
     node: &Node,
     path: &str,
-    variables: &Variables,
+    scopes: &Scopes,
 ) -> Option<Vec<(String, String)>> {
     let mut out = Variables::new();
-    each(ctx, node, path, |_, _, name, value| {
-        if let Some(value) = value.or_else(|| variables.get(name).cloned()) {
+    each(ctx, node, path, |_, span, name, value| {
+        if let Some(value) = value.or_else(|| scopes.at(span).get(name).cloned()) {
             out.insert(name.to_owned(), value);
         }
     })?;
@@ -107,14 +108,14 @@ fn variable(
     span: Span,
     name: &str,
     value: Option<String>,
-    variables: &Variables,
+    scopes: &Scopes,
     out: &mut Variables,
 ) {
     if name.trim().is_empty() || name.contains(['=', '\0']) {
         ctx.error(Code::Malformed, span, format!("{} is not a variable's name", quoted(name)));
         return;
     }
-    match value.or_else(|| variables.get(name).cloned()) {
+    match value.or_else(|| scopes.at(span).get(name).cloned()) {
         Some(value) => {
             out.insert(name.to_owned(), value);
         }
@@ -130,7 +131,7 @@ fn env_file(
     ctx: &mut Ctx,
     node: &Node,
     path: &str,
-    variables: &Variables,
+    scopes: &Scopes,
     out: &mut Variables,
     inputs: &mut Inputs,
 ) -> Option<()> {
@@ -161,6 +162,7 @@ fn env_file(
             return None;
         }
     };
+    let variables = scopes.at(node.span);
     let parsed = if raw { dotenv::raw(&source) } else { dotenv::parse(&source, variables) };
     ctx.diagnostics.extend(parsed.diagnostics);
     for (name, value) in parsed.variables {

@@ -59,6 +59,8 @@ const BLKIO: &str = "a simulated disk has no rate";
 const CPU: &str = "each simulated machine has one processor, and computation takes no time";
 const NO_GPU: &str = "a simulated machine has no graphics processor";
 const NO_DEVICE: &str = "a simulated machine has no devices of the host";
+const NO_SECRET: &str = "its content is not in these files: say it with `file` or `environment`";
+const NO_CONFIG: &str = "its content is not in these files: say it with `file`, `environment` or `content`";
 const MODELS: &str = "a model is run outside of the containers, where the simulation has nothing";
 const WINDOWS: &str = "Windows containers are not simulated";
 const NO_MAC: &str = "the simulated network has no link layer";
@@ -110,6 +112,7 @@ pub(crate) static SECTIONS: &[Section] = &[
             works("volumes"),
             works("secrets"),
             works("configs"),
+            none("jobs", "jobs are started by hand or by a clock, not with the project"),
         ],
     },
     Section { path: "include[]", keys: &[works("path"), works("env_file"), works("project_directory")] },
@@ -183,6 +186,10 @@ pub(crate) static SECTIONS: &[Section] = &[
             partly("platform", "`linux/amd64` only"),
             partly("ports", "the workload reaches them as `localhost:PORT`"),
             refused("post_start", HOOKS),
+            refused(
+                "pre_start",
+                "containers that run before a service are not there yet: make one a service, and wait for it with `depends_on`",
+            ),
             refused("pre_stop", HOOKS),
             partly("privileged", "all capabilities; there are no devices of the host"),
             works("profiles"),
@@ -208,6 +215,7 @@ pub(crate) static SECTIONS: &[Section] = &[
             none("tty", "the output of a service goes to a pipe"),
             works("ulimits"),
             refused("use_api_socket", "there is no engine in the simulation"),
+            refused("umask", "the process of a container starts with the umask 022"),
             works("user"),
             none("userns_mode", "a container's user ids are the machine's"),
             partly("uts", "`host` is refused"),
@@ -401,6 +409,7 @@ pub(crate) static SECTIONS: &[Section] = &[
             none("link_local_ips", NO_MAC),
             none("mac_address", NO_MAC),
             works("priority"),
+            works("use_service_name_alias"),
         ],
     },
     Section {
@@ -506,36 +515,30 @@ pub(crate) static SECTIONS: &[Section] = &[
     Section {
         path: "secrets.*",
         keys: &[
-            refused("driver", "a secret outside of these files is not known here"),
-            refused("driver_opts", "a secret outside of these files is not known here"),
+            refused("driver", NO_SECRET),
+            refused("driver_opts", NO_SECRET),
             works("environment"),
-            refused("external", "a secret outside of these files is not known here"),
+            refused("external", NO_SECRET),
             works("file"),
             none("labels", LABELS),
             none("name", "the name in the engine, which nothing in the simulation sees"),
-            refused("template_driver", "a secret outside of these files is not known here"),
+            refused("template_driver", NO_SECRET),
         ],
     },
-    Section {
-        path: "secrets.*.external",
-        keys: &[refused("name", "a secret outside of these files is not known here")],
-    },
+    Section { path: "secrets.*.external", keys: &[refused("name", NO_SECRET)] },
     Section {
         path: "configs.*",
         keys: &[
             works("content"),
             works("environment"),
-            refused("external", "a configuration outside of these files is not known here"),
+            refused("external", NO_CONFIG),
             works("file"),
             none("labels", LABELS),
             none("name", "the name in the engine, which nothing in the simulation sees"),
-            refused("template_driver", "a configuration outside of these files is not known here"),
+            refused("template_driver", NO_CONFIG),
         ],
     },
-    Section {
-        path: "configs.*.external",
-        keys: &[refused("name", "a configuration outside of these files is not known here")],
-    },
+    Section { path: "configs.*.external", keys: &[refused("name", NO_CONFIG)] },
     Section {
         path: "models.*",
         keys: &[
@@ -546,6 +549,10 @@ pub(crate) static SECTIONS: &[Section] = &[
         ],
     },
 ];
+
+/// Keys below which nothing is listed: their treatment holds for everything in them.
+#[cfg(test)]
+pub(crate) const WHOLE: &[&str] = &["jobs", "services.*.pre_start"];
 
 /// `x-bloodhound` of a service and of the top level, which is ours.
 pub(crate) static EXTENSION: &[&str] = &["rootfs", "read", "machine"];

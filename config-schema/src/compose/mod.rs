@@ -1,6 +1,7 @@
 //! The compose file: services, networks, volumes, and the order in which services start.
 //!
-//! Key type: [`Compose`]; [`Compose::load`] reads, substitutes, decodes and checks. `keys` says of every
+//! Key type: [`Compose`]; [`Compose::load_files`] reads, substitutes, merges, decodes and checks: `load` and `merge`
+//! make one tree of all files, which `service` and its neighbours decode. `keys` says of every
 //! key of the compose specification what becomes of it.
 
 mod build;
@@ -8,6 +9,8 @@ mod dotenv;
 mod environment;
 mod interpolate;
 pub(crate) mod keys;
+mod load;
+mod merge;
 mod mounts;
 mod network;
 mod ports;
@@ -18,7 +21,7 @@ mod service;
 mod shell;
 mod types;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use interpolate::Variables;
 pub use mounts::{Mount, MountSource, VolumesFrom};
@@ -34,27 +37,44 @@ pub use types::{
 
 use crate::decode::Ctx;
 use crate::diagnostic::{self, Code, Diagnostic, Severity, has_errors, listed, quoted};
-use crate::tree::{self, Entry, Node, Source};
+use crate::tree::{self, Entry, Source};
 
+use self::load::{Loader, Project};
 use self::service::{Extension, Inputs};
 
 impl Compose {
-    /// Reads a compose file. `environment` is what `$NAME` stands for; variables of the file `.env` beside it
-    /// are added where `environment` has none. The environment of this process is never looked at.
-    /// The result is `None` exactly if there is an error among the diagnostics.
+    /// Reads a project of one file; see [`Compose::load_files`].
     pub fn load(path: &Path, environment: &Variables) -> (Option<Compose>, Vec<Diagnostic>) {
-        match Source::read(path) {
-            Ok(source) => Compose::decode(source, environment),
+        Compose::load_files(&[path.to_owned()], environment)
+    }
+
+    /// Reads a project: the files in their order, each laid over those before it. `environment` is what `$NAME` stands for; variables of the
+    /// file `.env` beside the first file are added where `environment` has none. The environment of this process is never looked
+    /// at. The result is `None` exactly if there is an error among the diagnostics.
+    pub fn load_files(files: &[PathBuf], environment: &Variables) -> (Option<Compose>, Vec<Diagnostic>) {
+        let Some((first, more)) = files.split_first() else {
+            let message = "no compose file is named";
+            return (None, vec![Diagnostic::about_file(Code::NothingToDo, Severity::Error, "", message)]);
+        };
+        match Source::read(first) {
+            Ok(source) => Compose::decode_with(source, more, environment),
             Err(diagnostic) => (None, vec![*diagnostic]),
         }
     }
 
     /// Decodes a text that has been read already; see [`Compose::load`].
     pub fn decode(source: Source, environment: &Variables) -> (Option<Compose>, Vec<Diagnostic>) {
-        let (node, syntax) = tree::parse(&source);
+        Compose::decode_with(source, &[], environment)
+    }
+
+    fn decode_with(
+        source: Source,
+        more: &[PathBuf],
+        environment: &Variables,
+    ) -> (Option<Compose>, Vec<Diagnostic>) {
         let mut ctx = Ctx::new(source);
-        ctx.diagnostics = syntax;
-        let compose = node.and_then(|node| top(&mut ctx, node, environment));
+        let project = Loader::new(&mut ctx).project(more, environment);
+        let compose = project.and_then(|project| top(&mut ctx, &project));
         let mut diagnostics = ctx.diagnostics;
         diagnostic::sort(&mut diagnostics);
         if has_errors(&diagnostics) {
@@ -65,25 +85,16 @@ impl Compose {
     }
 }
 
-fn top(ctx: &mut Ctx, mut node: Node, environment: &Variables) -> Option<Compose> {
-    if node.is_null() {
-        let name = ctx.source.name.clone();
-        let message = format!("{name} is empty");
-        ctx.diagnostics.push(Diagnostic::about_file(Code::NothingToDo, Severity::Error, &name, message));
-        return None;
-    }
+fn top(ctx: &mut Ctx, project: &Project) -> Option<Compose> {
+    let (node, variables, scopes) = (&project.tree, &project.variables, &project.scopes);
     let base = ctx.source.dir();
-    let mut inputs = Inputs::default();
-    let variables = variables(ctx, &base, environment, &mut inputs);
-    interpolate::tree(ctx, &mut node, &variables);
-    let fields = keys::open(ctx, &node, "", "")?;
-    let name = fields.get(ctx, "name", Ctx::name);
-    not_supported(ctx, &fields);
+    let mut inputs = Inputs { files: project.inputs.clone(), values: Vec::new() };
+    let fields = keys::open(ctx, node, "", "")?;
     service::mistyped(ctx, fields.entries);
     let networks = fields.node("networks").map(|n| network::declared(ctx, n)).unwrap_or_default();
     let volumes = fields.node("volumes").map(|n| resources::volumes(ctx, n)).unwrap_or_default();
     let mut resource = |section| {
-        fields.node(section).map(|n| resources::declared(ctx, n, section, &variables)).unwrap_or_default()
+        fields.node(section).map(|n| resources::declared(ctx, n, section, scopes)).unwrap_or_default()
     };
     let (secrets, configs) = (resource("secrets"), resource("configs"));
     let volume_names: Vec<String> = volumes.iter().map(|v| v.name.clone()).collect();
@@ -91,7 +102,7 @@ fn top(ctx: &mut Ctx, mut node: Node, environment: &Variables) -> Option<Compose
         .node("x-bloodhound")
         .and_then(|node| service::decode_extension(ctx, node, "x-bloodhound", &Extension::default()));
     let extension = extension.unwrap_or_default();
-    let around = service::Around { variables: &variables, volumes: &volume_names, extension: &extension };
+    let around = service::Around { scopes, volumes: &volume_names, extension: &extension };
     let entries = fields.require(ctx, "services", Ctx::entries)?;
     let mut services = Vec::new();
     let mut left_out = Vec::new();
@@ -99,7 +110,7 @@ fn top(ctx: &mut Ctx, mut node: Node, environment: &Variables) -> Option<Compose
         if !service_name(ctx, entry) {
             continue;
         }
-        if !active(ctx, entry, &variables) {
+        if !active(ctx, entry, variables) {
             left_out.push(entry.key.clone());
         } else if let Some(service) = service::service(ctx, entry, around, &mut inputs) {
             match service.replicas {
@@ -113,11 +124,12 @@ fn top(ctx: &mut Ctx, mut node: Node, environment: &Variables) -> Option<Compose
         ctx.error(Code::NothingToDo, span, "there are no services");
     }
     let directory = std::path::absolute(&base).ok();
-    let directory = directory.as_deref().and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
+    let directory =
+        directory.as_deref().and_then(Path::file_name).map(|n| project_name(&n.to_string_lossy()));
     let mut compose = Compose {
         source: ctx.source.clone(),
         more: ctx.more.clone(),
-        name: name.or(directory).unwrap_or_else(|| "project".to_owned()),
+        name: project.name.clone().or(directory).unwrap_or_else(|| "project".to_owned()),
         services,
         start_order: Vec::new(),
         networks,
@@ -131,30 +143,11 @@ fn top(ctx: &mut Ctx, mut node: Node, environment: &Variables) -> Option<Compose
     Some(compose)
 }
 
-/// The caller's variables, and those of `.env` that the caller does not have.
-fn variables(ctx: &mut Ctx, base: &Path, environment: &Variables, inputs: &mut Inputs) -> Variables {
-    let file = base.join(".env");
-    let mut variables = Variables::new();
-    if file.is_file() {
-        match Source::read(&file) {
-            Ok(source) => {
-                let parsed = dotenv::parse(&source, environment);
-                ctx.diagnostics.extend(parsed.diagnostics);
-                variables.extend(parsed.variables.into_iter().filter_map(|(k, v)| Some((k, v?))));
-                inputs.files.push(file);
-            }
-            Err(diagnostic) => ctx.diagnostics.push(*diagnostic),
-        }
-    }
-    variables.extend(environment.iter().map(|(k, v)| (k.clone(), v.clone())));
-    variables
-}
-
-fn not_supported(ctx: &mut Ctx, fields: &keys::Fields<'_>) {
-    if let Some(entry) = fields.entry("include") {
-        ctx.error(Code::ComposeNotSupported, entry.key_span, "`include` is not supported")
-            .help("write the services into this file");
-    }
+/// A directory's name as a project's: engines take lower-case letters, digits, `-` and `_`.
+fn project_name(directory: &str) -> String {
+    let allowed = |c: &char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    let name: String = directory.to_ascii_lowercase().chars().filter(allowed).collect();
+    name.trim_start_matches(['-', '_']).to_owned()
 }
 
 fn service_name(ctx: &mut Ctx, entry: &Entry) -> bool {

@@ -10,8 +10,8 @@ use crate::diagnostic::{Code, quoted};
 use crate::scalar;
 use crate::tree::{Node, Span, Value};
 
-use super::interpolate::Variables;
 use super::keys;
+use super::load::Scopes;
 
 /// Something mounted into a service's file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub struct VolumesFrom {
 /// What the decoders of mounts need to know.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
-    pub(super) variables: &'a Variables,
+    pub(super) scopes: &'a Scopes,
     /// Names of the declared volumes.
     pub(super) declared: &'a [String],
 }
@@ -269,7 +269,7 @@ fn target_path(ctx: &mut Ctx, text: &str, span: Span) -> Option<String> {
 
 fn bind(ctx: &mut Ctx, text: &str, span: Span, read_only: bool, around: Around<'_>) -> Option<MountSource> {
     let path = match text.strip_prefix('~') {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => match around.variables.get("HOME") {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => match around.scopes.at(span).get("HOME") {
             Some(home) => Path::new(home).join(rest.trim_start_matches('/')),
             None => {
                 ctx.error(Code::Malformed, span, "`~` needs the variable `HOME`");

@@ -266,6 +266,7 @@ fn attachment(ctx: &mut Ctx, entry: &Entry, path: &str) -> Attachment {
             "ipv6_address" => attachment.ipv6 = address6(ctx, node, &path),
             "priority" => attachment.priority.0 = number(ctx, node, &path),
             "gw_priority" => attachment.priority.1 = number(ctx, node, &path),
+            "use_service_name_alias" => attachment.by_name = ctx.bool(node, &path).unwrap_or(true),
             "interface_name" => attachment.interface = ctx.name(node, &path),
             _ => {}
         }

@@ -9,8 +9,8 @@ use crate::diagnostic::{Code, quoted};
 use crate::suggest::nearest;
 use crate::tree::{Node, Span, Value};
 
-use super::interpolate::Variables;
 use super::keys;
+use super::load::Scopes;
 use super::mounts::{self, MountSource};
 
 /// A named volume.
@@ -111,7 +111,7 @@ fn driver_options(ctx: &mut Ctx, node: &Node, path: &str) -> Option<MountSource>
 }
 
 /// The sections `secrets` and `configs`.
-pub(super) fn declared(ctx: &mut Ctx, node: &Node, section: &str, variables: &Variables) -> Vec<Resource> {
+pub(super) fn declared(ctx: &mut Ctx, node: &Node, section: &str, scopes: &Scopes) -> Vec<Resource> {
     let Some(entries) = ctx.entries(node, section) else { return Vec::new() };
     let of = if section == "secrets" { "secrets.*" } else { "configs.*" };
     let mut out = Vec::new();
@@ -124,7 +124,7 @@ pub(super) fn declared(ctx: &mut Ctx, node: &Node, section: &str, variables: &Va
             ctx.name(node, &format!("{path}.file")).map(|text| file(ctx, node, &text))
         } else if let Some(node) = node("environment") {
             ctx.name(node, &format!("{path}.environment")).and_then(|name| {
-                let value = variables.get(&name).cloned();
+                let value = scopes.at(node.span).get(&name).cloned();
                 if value.is_none() {
                     ctx.error(
                         Code::RequiredVariable,

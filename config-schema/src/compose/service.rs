@@ -10,8 +10,8 @@ use crate::diagnostic::{Code, listed, quoted};
 use crate::suggest::nearest;
 use crate::tree::{Entry, Node, Value};
 
-use super::interpolate::Variables;
 use super::keys::{self, Fields};
+use super::load::Scopes;
 use super::mounts::{self, Mount};
 use super::process::{self, HealthcheckSetting, Restart};
 use super::types::{Condition, Dependency, Namespace, NetworkMode, PullPolicy, Rootfs, Service};
@@ -20,7 +20,7 @@ use super::{build, environment, network, ports, resources, shell};
 /// What the decoders of services need to know.
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
-    pub(super) variables: &'a Variables,
+    pub(super) scopes: &'a Scopes,
     /// Names of the declared volumes.
     pub(super) volumes: &'a [String],
     /// `x-bloodhound` of the top level.
@@ -44,10 +44,6 @@ pub(super) fn service(
 ) -> Option<Service> {
     let path = format!("services.{}", entry.key);
     let fields = keys::open(ctx, &entry.value, &path, "services.*")?;
-    if let Some(entry) = fields.entry("extends") {
-        ctx.error(Code::ComposeNotSupported, entry.key_span, "`extends` is not supported")
-            .help("write the settings out, or share them with a YAML anchor (`&name`, `<<: *name`)");
-    }
     let image = fields.get(ctx, "image", |c, n, p| {
         let text = c.name(n, p)?;
         Some(c.located(text, n.span))
@@ -56,8 +52,8 @@ pub(super) fn service(
     let rootfs = rootfs(ctx, entry, &fields, &extension);
     let of_image = rootfs == Some(Rootfs::Image);
     let (entrypoint, command) = command(ctx, entry, &fields, rootfs.as_ref());
-    let environment = environment::environment(ctx, &fields, around.variables, inputs);
-    let mounts_around = mounts::Around { variables: around.variables, declared: around.volumes };
+    let environment = environment::environment(ctx, &fields, around.scopes, inputs);
+    let mounts_around = mounts::Around { scopes: around.scopes, declared: around.volumes };
     let mut mounts: Vec<Mount> = fields
         .get(ctx, "volumes", |c, n, p| Some(mounts::volumes(c, n, p, mounts_around)))
         .unwrap_or_default();
@@ -85,7 +81,7 @@ pub(super) fn service(
         read: extension.read,
         machine: extension.machine,
         image,
-        build: fields.get(ctx, "build", |c, n, p| build::build(c, n, p, around.variables)),
+        build: fields.get(ctx, "build", |c, n, p| build::build(c, n, p, around.scopes)),
         pull_policy: pull_policy(ctx, &fields),
         platform: fields.get(ctx, "platform", platform),
         entrypoint,

@@ -369,6 +369,8 @@ pub struct Attachment {
     pub network: String,
     /// Further names of the service in this network.
     pub aliases: Vec<String>,
+    /// Whether the service's own name is one of its names there.
+    pub by_name: bool,
     /// A fixed address.
     pub ipv4: Option<Ipv4Addr>,
     /// A fixed address.
@@ -387,6 +389,7 @@ impl Attachment {
         Attachment {
             network,
             aliases: Vec::new(),
+            by_name: true,
             ipv4: None,
             ipv6: None,
             priority: (0, 0),

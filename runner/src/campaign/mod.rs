@@ -131,7 +131,7 @@ pub fn test(args: &Args) -> u8 {
     // From here on a signal ends with a report.
     let _flag = crate::interrupt::flag();
     let run = || {
-        let session = Session::load(&args.source.config, args.source.compose.as_deref())
+        let session = Session::load(&args.source.config, &args.source.compose.selection())
             .inspect_err(|failure| refused(args, failure))?;
         campaign(args, Arc::new(session), || platform::choose(args.platform.wanted))
     };
@@ -265,7 +265,7 @@ impl Campaign<'_> {
         };
         let mut collector = workers::Collector {
             session: &self.session,
-            compose: self.args.source.compose.as_deref(),
+            compose: self.args.source.compose.selection(),
             fail_fast: self.args.fail_fast,
             reports: &self.reports,
             watch: &self.watch,

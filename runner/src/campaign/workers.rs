@@ -5,10 +5,11 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+
+use bloodhound_config::Selection;
 
 use super::Seeds;
 use super::progress::Progress;
@@ -160,7 +161,7 @@ pub fn run(shared: &Arc<Shared>, jobs: usize, collector: &mut Collector<'_>) -> 
 /// Takes what workers tell: results into the totals, findings onto the disk.
 pub struct Collector<'a> {
     pub session: &'a Session,
-    pub compose: Option<&'a Path>,
+    pub compose: Selection,
     pub fail_fast: bool,
     pub reports: &'a Reports,
     pub watch: &'a Watch,
@@ -252,7 +253,7 @@ impl Collector<'_> {
     /// A finding is announced when its files are there.
     fn found(&mut self, outcome: &Outcome, violation: &Violation) {
         let (seed, property) = (outcome.seed, &violation.property);
-        let saved = finding::save(&self.reports.dir, self.session, self.compose, outcome, violation);
+        let saved = finding::save(&self.reports.dir, self.session, &self.compose, outcome, violation);
         let kept = match saved {
             Ok(saved) => {
                 let beside = saved.beside.map_or_else(String::new, |other| {
