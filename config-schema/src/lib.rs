@@ -24,7 +24,7 @@ pub use config::Config;
 pub use decode::{Located, RangeNs};
 pub use diagnostic::{Code, Diagnostic, Place, Severity, has_errors};
 pub use endpoint::Endpoint;
-pub use project::{Project, Selection, check_names, usual_files};
+pub use project::{DEFAULTS, Project, Selection, check_names, usual_files};
 pub use scalar::Ppb;
 pub use schema::schema;
 pub use tree::Spot;

@@ -11,6 +11,10 @@ use crate::decode::Located;
 use crate::diagnostic::{self, Code, Diagnostic, Severity, has_errors, listed, quoted};
 use crate::endpoint::Endpoint;
 use crate::suggest::nearest;
+use crate::tree::Source;
+
+/// The configuration of a stack without a bloodhound.yaml.
+pub const DEFAULTS: &str = include_str!("defaults.yaml");
 
 /// Everything that a run is made of.
 #[derive(Clone, Debug)]
@@ -85,7 +89,28 @@ impl Project {
         environment: &Variables,
         files: FileChecks,
     ) -> (Option<Project>, Vec<Diagnostic>) {
-        let (config, mut diagnostics) = Config::load(config, files);
+        let (config, diagnostics) = Config::load(config, files);
+        Project::with(config, diagnostics, compose, environment, files)
+    }
+
+    /// A stack whose configuration would be at `config`, but is not there: [`DEFAULTS`] are asked of it.
+    pub fn without_config(
+        config: &Path,
+        compose: &Selection,
+        environment: &Variables,
+        files: FileChecks,
+    ) -> (Option<Project>, Vec<Diagnostic>) {
+        let (config, diagnostics) = Config::decode(Source::new(config, DEFAULTS), files);
+        Project::with(config, diagnostics, compose, environment, files)
+    }
+
+    fn with(
+        config: Option<Config>,
+        mut diagnostics: Vec<Diagnostic>,
+        compose: &Selection,
+        environment: &Variables,
+        files: FileChecks,
+    ) -> (Option<Project>, Vec<Diagnostic>) {
         let Some(config) = config else { return (None, diagnostics) };
         let paths = match compose_paths(&config, compose, environment, files) {
             Ok(paths) => paths,
@@ -194,8 +219,13 @@ pub fn check_names(config: &Config, compose: &Compose) -> Vec<Diagnostic> {
         match &property.check {
             Check::Http { endpoint, .. } => names.host(endpoint),
             Check::Custom { service: Some(service), .. } => names.service(service),
-            Check::NoCrash { services: Some(services) } => services.iter().for_each(|s| names.service(s)),
-            Check::Linearizability { .. } | Check::Custom { .. } | Check::NoCrash { .. } => {}
+            Check::NoCrash { services: Some(services) } | Check::Healthy { services: Some(services), .. } => {
+                services.iter().for_each(|s| names.service(s));
+            }
+            Check::Linearizability { .. }
+            | Check::Custom { .. }
+            | Check::NoCrash { .. }
+            | Check::Healthy { .. } => {}
         }
     }
     for service in config.faults.services.iter().flatten() {

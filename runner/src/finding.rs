@@ -79,6 +79,8 @@ pub struct Record {
     /// The profiles that were given on the command line.
     #[serde(default)]
     pub profiles: Vec<String>,
+    /// Whether there was a bloodhound.yaml; without one, a stack is asked for little.
+    pub configured: bool,
     /// Digest of the plan: configuration, compose file, environment.
     pub plan: String,
     /// What the run was made on.
@@ -285,10 +287,16 @@ fn record(session: &Session, compose: &Selection, outcome: &Outcome, violation: 
         config: absolute(&session.plan.config),
         compose: compose.files.iter().map(|path| absolute(path)).collect(),
         profiles: compose.profiles.clone(),
+        configured: session.configured,
         plan: session.plan_digest.clone(),
         platform: outcome.platform.record(),
         inputs: inputs(&session.base),
     }
+}
+
+/// The directory of a finding that is named by it or by its finding.json.
+pub fn directory_of(named: &Path) -> &Path {
+    if named.is_file() { named.parent().unwrap_or(Path::new(".")) } else { named }
 }
 
 /// Reads a finding.
@@ -296,7 +304,7 @@ fn record(session: &Session, compose: &Selection, outcome: &Outcome, violation: 
 /// # Errors
 /// What is missing or malformed, with the path.
 pub fn load(dir: &Path) -> Result<Stored, Failure> {
-    let dir = if dir.is_file() { dir.parent().unwrap_or(Path::new(".")) } else { dir };
+    let dir = directory_of(dir);
     let read = |name: &str| {
         let path = dir.join(name);
         std::fs::read(&path).map_err(|e| {
@@ -466,6 +474,7 @@ mod tests {
             config: PathBuf::new(),
             compose: Vec::new(),
             profiles: Vec::new(),
+            configured: true,
             plan: String::new(),
             platform: serde_json::from_value(platform).expect("a record"),
             inputs: Vec::new(),

@@ -113,6 +113,7 @@ pub fn judge(
             }
         }
         Judge::Check(index) => check(world, scenario, *index),
+        Judge::Healthy(indices) => healthy(world, scenario, indices),
         Judge::NoCrash(nodes) => no_crash(world, scenario, nodes),
     };
     match judged {
@@ -183,6 +184,37 @@ fn check(world: &World, scenario: &Scenario, index: usize) -> Judged {
         // Nothing to find fault with: so it is with an invariant that nobody answered.
         Verdict::Open if exercise.worked == 0 => Judged::Held(exercise),
         Verdict::Open => Judged::Undecided("the run ended before the check had its answer".into()),
+    }
+}
+
+/// Of all health checks: one that failed is enough for a violation, and all must have been asked.
+fn healthy(world: &World, scenario: &Scenario, indices: &[usize]) -> Judged {
+    let lacking = indices.is_empty().then(|| "none of its services has a health check".to_owned());
+    let mut all = Exercise { unit: Unit::Scripts, tried: 0, worked: 0, lacking, first: None };
+    let mut undecided = None;
+    let mut first: Option<(SimTime, String)> = None;
+    for index in indices {
+        let name = &scenario.checks[*index].name;
+        match check(world, scenario, *index) {
+            Judged::Violated(at, why) if first.as_ref().is_none_or(|(earliest, _)| at < *earliest) => {
+                first = Some((at, format!("{name}: {why}")));
+            }
+            Judged::Violated(..) | Judged::Unfinished => {}
+            Judged::Undecided(why) => undecided = undecided.or(Some(format!("{name}: {why}"))),
+            Judged::Held(one) => {
+                all.tried += one.tried;
+                all.worked += one.worked;
+                all.first = all.first.or(one.first);
+                if one.worked == 0 {
+                    all.lacking = all.lacking.or(Some(format!("{name}: never answered")));
+                }
+            }
+        }
+    }
+    match (first, undecided) {
+        (Some((at, why)), _) => Judged::Violated(at, why),
+        (None, Some(why)) => Judged::Undecided(why),
+        (None, None) => Judged::Held(all),
     }
 }
 

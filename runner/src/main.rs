@@ -6,6 +6,7 @@ mod output;
 
 mod boots;
 mod bug;
+mod bundle;
 mod campaign;
 mod check;
 #[cfg(test)]

@@ -125,9 +125,10 @@ impl Plan {
         };
         planner.assign_addresses()?;
         planner.group();
-        let properties = planner.properties()?;
+        let mut properties = planner.properties()?;
         let machines = planner.machines.several.clone();
-        let scenario = planner.scenario()?;
+        let mut scenario = planner.scenario()?;
+        planner.healthy(&mut properties, &mut scenario);
         let config = &project.config;
         Ok(Plan {
             scenario,
@@ -237,7 +238,7 @@ impl Planner<'_> {
             .ok_or_else(|| format!("{host}: no service has this name").into())
     }
 
-    fn scenario(mut self) -> Result<Scenario, Refusal> {
+    fn scenario(&mut self) -> Result<Scenario, Refusal> {
         let config = &self.project.config;
         let services = self.services()?;
         let simulation = &config.simulation;

@@ -9,19 +9,23 @@ use bloodhound_config::Selection;
 use bloodhound_decisions::{Decisions, Mode};
 use bloodhound_sim::strace::Strace;
 
+use crate::bundle::Bundle;
 use crate::campaign::totals::{Found, Totals};
 use crate::campaign::verdict::{Judgement, Verdict};
 use crate::events::EventFile;
 use crate::output::{self, Format};
 use crate::platform::{self, Choice, Chosen};
-use crate::session::{Failure, Outcome, Session, Stopped, Worker, host_failure};
+use crate::session::{Failure, Origin, Outcome, Session, Stopped, Worker, host_failure};
 use crate::{boots, exit, finding, inputs, report};
+
+/// Where the configuration is looked for.
+pub const DEFAULT_CONFIG: &str = "bloodhound.yaml";
 
 /// Which configuration is run.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Source {
     /// The configuration
-    #[arg(long, default_value = "bloodhound.yaml", value_name = "FILE")]
+    #[arg(long, default_value = DEFAULT_CONFIG, value_name = "FILE")]
     pub config: PathBuf,
     #[command(flatten)]
     pub compose: ComposeArgs,
@@ -94,6 +98,9 @@ pub fn fail(failure: &Failure) -> u8 {
 pub fn run(args: &RunArgs) -> u8 {
     let run = || {
         let session = Session::load(&args.source.config, &args.source.compose.selection())?;
+        if let Some(note) = session.note() {
+            output::eprint(&format!("bloodhound: {note}\n"));
+        }
         one(args, Arc::new(session), platform::choose(args.platform.wanted)?)
     };
     run().unwrap_or_else(|f| fail(&f))
@@ -204,10 +211,7 @@ pub fn replay(args: &ReplayArgs) -> u8 {
 
 fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     let finding::Stored { record, log, marks } = finding::load(&args.finding)?;
-    let config = args.config.as_ref().unwrap_or(&record.config);
-    let files = if args.compose.is_empty() { &record.compose } else { &args.compose };
-    let selection = Selection { files: files.clone(), profiles: record.profiles.clone() };
-    let session = Arc::new(Session::load_pinned(config, &selection, finding::pins(&record))?);
+    let session = Arc::new(recorded(args, &record)?);
     finding::unchanged(&record, &session)?;
     let chosen = platform::choose(args.platform.wanted)?;
     output::eprint(&finding::compare_platforms(&record.platform, &chosen));
@@ -244,6 +248,32 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
         println!("reproduced: {} at {}", record.property, bloodhound_abi::SimTime(record.virtual_time_ns));
     }
     Ok(exit::FINDINGS)
+}
+
+/// The session of a finding: of its own files if it has them with it, else of the ones that it was made from.
+fn recorded(args: &ReplayArgs, record: &finding::Record) -> Result<Session, Failure> {
+    let pins = finding::pins(record);
+    let profiles = record.profiles.clone();
+    let named = args.config.is_some() || !args.compose.is_empty();
+    let bundle = if named { None } else { Bundle::open(finding::directory_of(&args.finding))? };
+    let Some(bundle) = bundle else {
+        let config = args.config.as_ref().unwrap_or(&record.config);
+        let files = if args.compose.is_empty() { &record.compose } else { &args.compose };
+        let selection = Selection { files: files.clone(), profiles };
+        let configured = record.configured || args.config.is_some();
+        return Session::load_from(config, &selection, configured, Origin::Host { pins });
+    };
+    let wanting = bundle.wanting();
+    if !wanting.is_empty() {
+        let names: Vec<String> = wanting.iter().map(|path| format!("\n  {}", path.display())).collect();
+        return Err(Failure::environment(format!(
+            "the bundle leaves out files with secrets; put them back before the replay:{}",
+            names.concat()
+        )));
+    }
+    let selection = Selection { files: bundle.compose(), profiles };
+    let config = bundle.config().unwrap_or_else(|| bundle.project().join(DEFAULT_CONFIG));
+    Session::load_from(&config, &selection, record.configured, Origin::Bundle { bundle: &bundle, pins })
 }
 
 /// Becomes true at Ctrl-C, SIGTERM or SIGHUP.

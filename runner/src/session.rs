@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use bloodhound_abi::SimTime;
-use bloodhound_config::{Project, Selection};
+use bloodhound_config::config::FileChecks;
+use bloodhound_config::{Project, Selection, usual_files};
 use bloodhound_decisions::{Decisions, Divergence, Log};
+use bloodhound_images::Resolver;
 use bloodhound_sim::event::Listener;
 use bloodhound_sim::faults::{Effect, Planned};
 use bloodhound_sim::notice::LogEntry;
@@ -19,10 +21,11 @@ use bloodhound_sim::{Digest, Ended, Machine, MachineError, World, timeline};
 use bloodhound_vfs::host::HostBase;
 use bloodhound_workloads::history::History;
 
+use crate::bundle::{self, Bundle, ProjectFiles};
 use crate::judge::{self, Judged};
 use crate::plan::{Finder, Pin, Plan};
 use crate::platform::Chosen;
-use crate::{boots, exit, host, images, validate};
+use crate::{boots, exit, host, images, run, validate};
 
 /// Errors that end a command, with its exit code.
 #[derive(Debug)]
@@ -55,29 +58,48 @@ pub struct Session {
     pub base: HostBase,
     /// Digest of everything in the plan.
     pub plan_digest: String,
+    /// The files that it was read from.
+    pub files: ProjectFiles,
+    /// Where its images came from, if a service has one.
+    pub resolver: Option<Resolver>,
+    /// Whether there was a configuration.
+    pub configured: bool,
 }
 
 impl Session {
-    /// Loads and plans.
+    /// Loads and plans. Without the configuration, a stack is asked for what [`bloodhound_config::DEFAULTS`] say.
     ///
     /// # Errors
     /// Configuration errors (already printed with their places) and what the host lacks.
     pub fn load(config: &Path, compose: &Selection) -> Result<Session, Failure> {
-        Session::load_pinned(config, compose, Vec::new())
+        let configured = !without_config(config, compose);
+        Session::load_from(config, compose, configured, Origin::Host { pins: Vec::new() })
     }
 
-    /// As [`Session::load`], with these images for their names.
+    /// As [`Session::load`], with the images of a finding or all from its bundle. Not `configured`: there is no configuration.
     ///
     /// # Errors
     /// As [`Session::load`], and images that are others now.
-    pub fn load_pinned(config: &Path, compose: &Selection, pins: Vec<Pin>) -> Result<Session, Failure> {
-        let (project, diagnostics) = Project::load(config, compose, &validate::environment());
+    pub fn load_from(
+        config: &Path,
+        compose: &Selection,
+        configured: bool,
+        origin: Origin<'_>,
+    ) -> Result<Session, Failure> {
+        let environment = validate::environment();
+        let (project, diagnostics) = match configured {
+            true => Project::load(config, compose, &environment),
+            false => Project::without_config(config, compose, &environment, FileChecks::Strict),
+        };
         validate::show(&diagnostics, validate::Format::Human);
         let Some(project) = project else {
-            return Err(Failure::usage(format!("{} cannot be used; see the errors above", config.display())));
+            let name = if configured { config.display().to_string() } else { project_name(compose) };
+            return Err(Failure::usage(format!("{name} cannot be used; see the errors above")));
         };
-        let base = HostBase::new();
-        let resolver = images::resolver_for(&project.compose)?;
+        let (base, resolver, pins) = match origin {
+            Origin::Host { pins } => (HostBase::new(), images::resolver_for(&project.compose)?, pins),
+            Origin::Bundle { bundle, pins } => (bundle.base()?, Some(bundle.resolver()?), pins),
+        };
         let finder = match &resolver {
             Some(resolver) => Finder::Resolver(resolver, pins),
             None => Finder::Nowhere,
@@ -88,8 +110,51 @@ impl Session {
         digest.bytes(format!("{:?}", plan.scenario).as_bytes());
         digest.bytes(format!("{:?}", plan.properties).as_bytes());
         let scenario = Arc::new(plan.scenario.clone());
-        Ok(Session { plan, scenario, base, plan_digest: digest.to_string() })
+        let files = ProjectFiles::of(&project, compose, configured);
+        Ok(Session { plan, scenario, base, plan_digest: digest.to_string(), files, resolver, configured })
     }
+
+    /// The images of the run by their names.
+    pub fn pins(&self) -> Vec<Pin> {
+        bundle::pins(&self.base)
+    }
+
+    /// What is said of a stack that has no configuration.
+    pub fn note(&self) -> Option<String> {
+        (!self.configured).then(|| {
+            "there is no bloodhound.yaml: no service may crash, every health check must pass again after the faults have been healed, \
+             and the faults are mild; `bloodhound init` writes one"
+                .to_owned()
+        })
+    }
+}
+
+/// Whether there is no configuration, but a compose file is named or found.
+fn without_config(config: &Path, compose: &Selection) -> bool {
+    let usual = config == Path::new(run::DEFAULT_CONFIG) && !config.exists();
+    usual && (!compose.files.is_empty() || usual_files(Path::new("."), &validate::environment()).is_some())
+}
+
+/// The files of a selection, for messages.
+fn project_name(compose: &Selection) -> String {
+    let names: Vec<String> = compose.files.iter().map(|path| path.display().to_string()).collect();
+    if names.is_empty() { "the compose file".into() } else { names.join(", ") }
+}
+
+/// Where host files and images come from.
+pub enum Origin<'a> {
+    /// This machine; these names stand for just these images.
+    Host {
+        /// Those of a finding, or none.
+        pins: Vec<Pin>,
+    },
+    /// A finding that has all with it.
+    Bundle {
+        /// It.
+        bundle: &'a Bundle,
+        /// The images.
+        pins: Vec<Pin>,
+    },
 }
 
 /// Why a run violated a property, or could not go on.

@@ -46,7 +46,7 @@ static CHECK: Variants = Variants {
     doc: "how a property is checked",
     tag: "type",
     words: CheckType::WORDS,
-    sections: &[&LINEARIZABILITY_CHECK, &HTTP_CHECK, &CUSTOM_CHECK, &NO_CRASH_CHECK],
+    sections: &[&LINEARIZABILITY_CHECK, &HTTP_CHECK, &CUSTOM_CHECK, &NO_CRASH_CHECK, &HEALTHY_CHECK],
 };
 
 words! {
@@ -56,6 +56,7 @@ words! {
         Http = "http": "an HTTP request must be answered as expected",
         Custom = "custom": "a program must exit with 0",
         NoCrash = "no-crash": "no process may end by a signal or with a status other than 0",
+        Healthy = "healthy": "the health checks of services must pass",
     }
 }
 
@@ -124,6 +125,16 @@ static NO_CRASH_CHECK: Section = Section::new(
     &[
         Key::new("type", ValueKind::Tag("no-crash"), "").required(),
         Key::new("services", SERVICES, "which services").otherwise("all"),
+    ],
+);
+
+static HEALTHY_CHECK: Section = Section::new(
+    "HealthyCheck",
+    "the health check of each service that has one, its own or its image's, must pass",
+    &[
+        Key::new("type", ValueKind::Tag("healthy"), "").required(),
+        Key::new("services", SERVICES, "which services").otherwise("all"),
+        Key::new("interval", LONGER_THAN_0, "time between two checks of a service").default("1s"),
     ],
 );
 
@@ -218,6 +229,13 @@ pub enum Check {
         /// Which services; `None`: all.
         services: Option<Vec<Located<String>>>,
     },
+    /// The health checks of these services must pass.
+    Healthy {
+        /// Which services; `None`: all.
+        services: Option<Vec<Located<String>>>,
+        /// Time between two checks of a service, in nanoseconds of virtual time.
+        interval_ns: u64,
+    },
 }
 
 /// What a property's decoder needs to know of the rest of the file.
@@ -289,6 +307,10 @@ fn check(
         CheckType::Http => http(ctx, &settings),
         CheckType::Custom => custom(ctx, &settings, around.files),
         CheckType::NoCrash => Some(Check::NoCrash { services: settings.get(ctx, "services") }),
+        CheckType::Healthy => Some(Check::Healthy {
+            services: settings.get(ctx, "services"),
+            interval_ns: settings.value(ctx, "interval"),
+        }),
     }
 }
 

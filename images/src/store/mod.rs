@@ -17,6 +17,7 @@
 //! `layers` has the layers, `records` which names there are, `check` the removal of what nothing refers to, and the examination of everything.
 
 mod check;
+mod copy;
 mod layers;
 mod records;
 

@@ -15,7 +15,7 @@ use crate::output::Format;
 use crate::platform::{self, Choice, Chosen};
 use crate::run::{Source, fail};
 use crate::session::{Failure, Session, Worker};
-use crate::{bug, cli, cpus, exit, junit};
+use crate::{bug, cli, cpus, exit, junit, output};
 
 mod print;
 mod progress;
@@ -67,6 +67,9 @@ pub struct Args {
     #[arg(long, value_parser = no_code_coverage, value_name = "PERCENT", hide = true)]
     #[allow(dead_code)] // no value of it is right
     coverage_threshold: Option<u32>,
+    /// Make findings self-contained: each takes along the files and images that its run saw, so that it can be replayed elsewhere
+    #[arg(long)]
+    bundle: bool,
     /// Directory for reports and findings (default: the configuration's `output.dir`)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -133,6 +136,9 @@ pub fn test(args: &Args) -> u8 {
     let run = || {
         let session = Session::load(&args.source.config, &args.source.compose.selection())
             .inspect_err(|failure| refused(args, failure))?;
+        if let Some(note) = session.note() {
+            output::eprint(&format!("bloodhound: {note}\n"));
+        }
         campaign(args, Arc::new(session), || platform::choose(args.platform.wanted))
     };
     run().unwrap_or_else(|f| fail(&f))
@@ -266,6 +272,7 @@ impl Campaign<'_> {
         let mut collector = workers::Collector {
             session: &self.session,
             compose: self.args.source.compose.selection(),
+            bundle: self.args.bundle,
             fail_fast: self.args.fail_fast,
             reports: &self.reports,
             watch: &self.watch,

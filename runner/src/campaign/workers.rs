@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -162,6 +163,8 @@ pub fn run(shared: &Arc<Shared>, jobs: usize, collector: &mut Collector<'_>) -> 
 pub struct Collector<'a> {
     pub session: &'a Session,
     pub compose: Selection,
+    /// Findings take their files along.
+    pub bundle: bool,
     pub fail_fast: bool,
     pub reports: &'a Reports,
     pub watch: &'a Watch,
@@ -250,10 +253,16 @@ impl Collector<'_> {
         }
     }
 
+    /// Adds what a finding needs elsewhere, if this is wanted.
+    fn bundle(&self, dir: &Path) -> std::io::Result<()> {
+        if self.bundle { crate::bundle::add(dir, self.session, &|_| false) } else { Ok(()) }
+    }
+
     /// A finding is announced when its files are there.
     fn found(&mut self, outcome: &Outcome, violation: &Violation) {
         let (seed, property) = (outcome.seed, &violation.property);
-        let saved = finding::save(&self.reports.dir, self.session, &self.compose, outcome, violation);
+        let saved = finding::save(&self.reports.dir, self.session, &self.compose, outcome, violation)
+            .and_then(|saved| self.bundle(&saved.dir).map(|()| saved));
         let kept = match saved {
             Ok(saved) => {
                 let beside = saved.beside.map_or_else(String::new, |other| {

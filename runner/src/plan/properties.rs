@@ -31,6 +31,8 @@ pub enum Judge {
     },
     /// By a check inside the simulation, by its index.
     Check(usize),
+    /// By the health checks of these services, each of which is a check inside the simulation: their indices.
+    Healthy(Vec<usize>),
     /// By crashes of these services.
     NoCrash(Vec<NodeId>),
 }
@@ -48,13 +50,23 @@ pub struct Property {
     pub judge: Judge,
 }
 
+fn check_kind(kind: PropertyKind) -> CheckKind {
+    match kind {
+        PropertyKind::Safety => CheckKind::Safety,
+        PropertyKind::Liveness => CheckKind::Liveness,
+        PropertyKind::Invariant => CheckKind::Invariant,
+    }
+}
+
 impl Planner<'_> {
     pub(super) fn properties(&mut self) -> Result<Vec<Property>, Refusal> {
         let mut out = Vec::new();
         for p in &self.project.config.properties {
             let judge = match &p.check {
                 Check::Linearizability { operations, model } => self.linearizable(operations, *model),
-                Check::NoCrash { services } => Judge::NoCrash(self.crash_nodes(services.as_deref())),
+                Check::NoCrash { services } => Judge::NoCrash(self.nodes_of(services.as_deref())),
+                // Which health checks there are is known when the services are planned: `healthy` adds them.
+                Check::Healthy { .. } => Judge::Healthy(Vec::new()),
                 Check::Http { endpoint, method, status, body_contains, interval_ns } => {
                     let e = &endpoint.value;
                     let address = SocketAddr::new(self.resolve(&e.host)?, e.port);
@@ -94,17 +106,35 @@ impl Planner<'_> {
         Judge::Linearizable { operations, model }
     }
 
-    fn crash_nodes(&self, services: Option<&[bloodhound_config::Located<String>]>) -> Vec<NodeId> {
+    fn nodes_of(&self, services: Option<&[bloodhound_config::Located<String>]>) -> Vec<NodeId> {
         let named = |s: &Service| services.is_none_or(|list| list.iter().any(|l| l.value == s.name));
         self.instances().into_iter().filter(|(s, _)| named(s)).map(|(_, n)| self.ids[&n]).collect()
     }
 
+    /// Adds the health checks of the services to the checks of the properties that are about them.
+    pub(super) fn healthy(&self, properties: &mut [Property], scenario: &mut Scenario) {
+        for (p, property) in self.project.config.properties.iter().zip(properties) {
+            let Check::Healthy { services, interval_ns } = &p.check else { continue };
+            let nodes = self.nodes_of(services.as_deref());
+            let mut indices = Vec::new();
+            for service in scenario.services.iter().filter(|service| nodes.contains(&service.node)) {
+                let Some(health) = &service.health else { continue };
+                indices.push(scenario.checks.len());
+                scenario.checks.push(CheckSpec {
+                    name: format!("{} ({})", p.name, service.name),
+                    kind: check_kind(p.kind),
+                    timeout: p.timeout_ns,
+                    interval: *interval_ns,
+                    patience: health.timeout.min(p.timeout_ns.max(1_000_000)),
+                    action: Action::Script { node: service.node, program: health.program.clone() },
+                });
+            }
+            property.judge = Judge::Healthy(indices);
+        }
+    }
+
     fn check(&mut self, p: &config::Property, interval: u64, action: Action) -> Judge {
-        let kind = match p.kind {
-            PropertyKind::Safety => CheckKind::Safety,
-            PropertyKind::Liveness => CheckKind::Liveness,
-            PropertyKind::Invariant => CheckKind::Invariant,
-        };
+        let kind = check_kind(p.kind);
         let patience = PATIENCE.min(p.timeout_ns.max(1_000_000));
         self.checks.push(CheckSpec {
             name: p.name.clone(),

@@ -139,19 +139,22 @@ pub fn in_parallel<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
     });
 }
 
-/// Whether all these programs are installed. If not, it is said that `what` is left out; where everything must be there
-/// (BLOODHOUND_TEST_NO_SKIP=1, as .ci/run sets it), that is a failure.
+/// Whether all these programs are installed. If not, `what` is left out ([`leave_out`]).
 pub fn have(programs: &[&str], what: &str) -> bool {
     let missing: Vec<&str> = programs.iter().copied().filter(|program| !installed(program)).collect();
     if missing.is_empty() {
         return true;
     }
-    let reason = format!("not installed: {}", missing.join(", "));
+    leave_out(what, &format!("not installed: {}", missing.join(", ")));
+    false
+}
+
+/// Says that `what` is left out; where everything must be there (BLOODHOUND_TEST_NO_SKIP=1, as .ci/run sets it), that is a failure.
+pub fn leave_out(what: &str, reason: &str) {
     let strict =
         std::env::var("BLOODHOUND_TEST_NO_SKIP").is_ok_and(|value| !value.is_empty() && value != "0");
     assert!(!strict, "{what}: {reason}; BLOODHOUND_TEST_NO_SKIP wants every test to run");
-    left_out(what, &reason);
-    false
+    left_out(what, reason);
 }
 
 /// Whether a program is installed.

@@ -1,0 +1,269 @@
+//! Findings that can be replayed on a machine that has none of their files (`--bundle`).
+//!
+//! A bundle is the directory `bundle` of a finding:
+//!
+//! ```text
+//! bundle.json     which files of the project are where, and what the run learnt of the host's files
+//! project/        bloodhound.yaml, compose files, env files and scripts, laid out as they were
+//! files/HEX       contents of the host's files that the run read, named by their SHA-256
+//! images/         a cache of images with those of the stack
+//! ```
+//!
+//! Nothing that holds a secret is taken along: such files are named, and a replay wants them put back. Key types: [`Bundle`];
+//! [`add`] writes one.
+
+mod record;
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use bloodhound_config::config::Check;
+use bloodhound_config::{Project, Selection};
+use bloodhound_images::{Resolver, Store};
+use bloodhound_vfs::host::{HostBase, file_name};
+use serde::{Deserialize, Serialize};
+
+use crate::output::write_file;
+use crate::plan::Pin;
+use crate::session::{Failure, Session};
+
+/// The version of bundle.json.
+const FORMAT: u32 = 1;
+
+/// The files that a project is read from.
+#[derive(Clone, Debug, Default)]
+pub struct ProjectFiles {
+    /// bloodhound.yaml; `None` if there is none.
+    pub config: Option<PathBuf>,
+    /// The compose files that were named or found, in order.
+    pub compose: Vec<PathBuf>,
+    /// Everything else that was read: included files, .env, env files, scripts.
+    pub others: Vec<PathBuf>,
+}
+
+impl ProjectFiles {
+    /// Those of a project that was loaded with this selection, from a configuration or without one.
+    pub fn of(project: &Project, selection: &Selection, configured: bool) -> ProjectFiles {
+        let compose = &project.compose;
+        let scripts = project.config.properties.iter().filter_map(|property| match &property.check {
+            Check::Custom { script, .. } => Some(script.value.clone()),
+            _ => None,
+        });
+        let sources = std::iter::once(&compose.source).chain(&compose.more).map(|source| source.path.clone());
+        let mut others: Vec<PathBuf> = sources.chain(compose.inputs.iter().cloned()).chain(scripts).collect();
+        others.retain(|path| !selection.files.contains(path));
+        ProjectFiles {
+            config: configured.then(|| project.config.source.path.clone()),
+            compose: selection.files.clone(),
+            others,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Manifest {
+    format: u32,
+    /// Paths below `project`.
+    config: Option<PathBuf>,
+    compose: Vec<PathBuf>,
+    /// Files of the project that hold secrets, by their paths below `project`.
+    left_out: Vec<PathBuf>,
+    /// Contents that hold secrets, by their digests.
+    secret_contents: Vec<String>,
+    host: record::Stored,
+}
+
+/// A bundle that was opened.
+#[derive(Debug)]
+pub struct Bundle {
+    dir: PathBuf,
+    manifest: Manifest,
+}
+
+/// Adds a bundle to a finding's directory. `is_secret` says of bytes whether they hold a secret.
+///
+/// # Errors
+/// The host's. Nothing is left behind then.
+pub fn add(finding: &Path, session: &Session, is_secret: &dyn Fn(&[u8]) -> bool) -> io::Result<()> {
+    let unfinished = finding.join(".unfinished-bundle");
+    let place = finding.join("bundle");
+    let remove = |dir: &Path| match fs::remove_dir_all(dir) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
+        _ => Ok(()),
+    };
+    remove(&unfinished)?;
+    let written = fill(&unfinished, session, is_secret).and_then(|()| {
+        remove(&place)?;
+        fs::rename(&unfinished, &place)
+    });
+    if written.is_err() {
+        // The first error is the one to tell.
+        let _ignored = remove(&unfinished);
+    }
+    written
+}
+
+fn fill(dir: &Path, session: &Session, is_secret: &dyn Fn(&[u8]) -> bool) -> io::Result<()> {
+    let files = &session.files;
+    let all = || files.config.iter().chain(&files.compose).chain(&files.others);
+    let mut absolute = Vec::new();
+    for path in all() {
+        absolute.push(clean(&std::path::absolute(path)?));
+    }
+    let top = common(&absolute);
+    let below = |path: &Path| -> io::Result<PathBuf> {
+        let path = clean(&std::path::absolute(path)?);
+        Ok(path.strip_prefix(&top).map(Path::to_owned).unwrap_or(path))
+    };
+    let mut left_out = Vec::new();
+    for path in all() {
+        let bytes = match fs::read(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            bytes => bytes?,
+        };
+        if is_secret(&bytes) {
+            left_out.push(below(path)?);
+            continue;
+        }
+        let target = dir.join("project").join(below(path)?);
+        write_file(&target, bytes)?;
+        // A script must stay one.
+        fs::set_permissions(&target, fs::metadata(path)?.permissions())?;
+    }
+    let contents = dir.join("files");
+    fs::create_dir_all(&contents)?;
+    let mut secret_contents = Vec::new();
+    let record = session.base.record(&mut |sha256, image| {
+        let mut bytes = vec![0; usize::try_from(image.size()).map_err(io::Error::other)?];
+        image.read(0, &mut bytes);
+        match is_secret(&bytes) {
+            true => secret_contents.push(file_name(sha256)),
+            false => write_file(&contents.join(file_name(sha256)), bytes)?,
+        }
+        Ok(())
+    })?;
+    images(&dir.join("images"), session)?;
+    let manifest = Manifest {
+        format: FORMAT,
+        config: files.config.as_deref().map(below).transpose()?,
+        compose: files.compose.iter().map(|path| below(path)).collect::<io::Result<_>>()?,
+        left_out,
+        secret_contents,
+        host: record::Stored::of(&record),
+    };
+    write_file(&dir.join("bundle.json"), serde_json::to_vec(&manifest)?)
+}
+
+/// Copies the images of the run into a cache of their own.
+fn images(dir: &Path, session: &Session) -> io::Result<()> {
+    let Some(resolver) = &session.resolver else { return Ok(()) };
+    let to = Store::open(dir).map_err(io::Error::other)?;
+    let records = resolver.store.records().map_err(io::Error::other)?;
+    for pin in session.pins() {
+        let same = |r: &&bloodhound_images::Record| {
+            r.config.to_string() == pin.config && r.manifest.to_string() == pin.manifest
+        };
+        for record in records.iter().filter(same) {
+            resolver.store.copy(record, &to).map_err(io::Error::other)?;
+        }
+    }
+    Ok(())
+}
+
+impl Bundle {
+    /// The bundle of a finding, if it has one.
+    ///
+    /// # Errors
+    /// It is damaged, or of another version.
+    pub fn open(finding: &Path) -> Result<Option<Bundle>, Failure> {
+        let dir = finding.join("bundle");
+        let path = dir.join("bundle.json");
+        let bytes = match fs::read(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Failure::environment(format!("{}: {e}", path.display()))),
+            Ok(bytes) => bytes,
+        };
+        let manifest: Manifest = serde_json::from_slice(&bytes)
+            .map_err(|e| Failure::usage(format!("{} is no bundle: {e}", path.display())))?;
+        if manifest.format != FORMAT {
+            let text = format!("{}: format {} is not known, only {FORMAT}", path.display(), manifest.format);
+            return Err(Failure::usage(text));
+        }
+        Ok(Some(Bundle { dir, manifest }))
+    }
+
+    /// bloodhound.yaml.
+    pub fn config(&self) -> Option<PathBuf> {
+        self.manifest.config.as_ref().map(|path| self.project().join(path))
+    }
+
+    /// The compose files.
+    pub fn compose(&self) -> Vec<PathBuf> {
+        self.manifest.compose.iter().map(|path| self.project().join(path)).collect()
+    }
+
+    /// The directory of the project's files.
+    pub fn project(&self) -> PathBuf {
+        self.dir.join("project")
+    }
+
+    /// What must be put back before a replay, because it holds secrets and was not taken along.
+    pub fn wanting(&self) -> Vec<PathBuf> {
+        let project = self.manifest.left_out.iter().map(|path| self.project().join(path));
+        let contents = self.manifest.secret_contents.iter().map(|name| self.dir.join("files").join(name));
+        project.chain(contents).filter(|path| !path.exists()).collect()
+    }
+
+    /// The host's files as the run saw them.
+    ///
+    /// # Errors
+    /// The record is damaged.
+    pub fn base(&self) -> Result<HostBase, Failure> {
+        let damaged = || Failure::usage(format!("{}: its record is damaged", self.dir.display()));
+        let record = self.manifest.host.record().ok_or_else(damaged)?;
+        Ok(HostBase::sealed(record, &self.dir.join("files")))
+    }
+
+    /// Where its images come from: nowhere else.
+    ///
+    /// # Errors
+    /// The cache in the bundle cannot be used.
+    pub fn resolver(&self) -> Result<Resolver, Failure> {
+        let store = Store::open(self.dir.join("images")).map_err(|e| Failure::environment(e.to_string()))?;
+        let options = bloodhound_images::Options { offline: true, ..Default::default() };
+        Ok(Resolver::new(store, options))
+    }
+}
+
+/// A path without `.` and `..`, as it is written: links are not followed.
+fn clean(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(out.pop()),
+            part => out.push(part),
+        }
+    }
+    out
+}
+
+/// The directory that all these files lie below.
+fn common(paths: &[PathBuf]) -> PathBuf {
+    let mut top = paths.first().and_then(|path| path.parent()).unwrap_or(Path::new("/")).to_owned();
+    for path in paths {
+        while !path.starts_with(&top) {
+            if !top.pop() {
+                break;
+            }
+        }
+    }
+    top
+}
+
+/// The pins of a run's images.
+pub fn pins(base: &HostBase) -> Vec<Pin> {
+    let images = base.inputs().into_iter().filter(|i| i.kind == bloodhound_vfs::host::InputKind::Image);
+    images.filter_map(|i| Pin::parse(&String::from_utf8_lossy(&i.path), &file_name(&i.sha256))).collect()
+}

@@ -1,0 +1,244 @@
+//! Services that run from container images: what an engine makes of an image's configuration and layers together with a
+//! compose file.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
+
+mod common;
+
+#[path = "common/image.rs"]
+mod image;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::*;
+use image::Layer;
+use serde_json::{Value, json};
+
+/// A directory for a test with a cache of images of its own.
+struct Stack(PathBuf);
+
+impl Stack {
+    fn new(name: &str) -> Stack {
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("images-{name}"));
+        match std::fs::remove_dir_all(&dir) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{}: {e}", dir.display()),
+            _ => {}
+        }
+        std::fs::create_dir_all(&dir).expect("a directory for the test");
+        let stack = Stack(dir);
+        stack.file("bloodhound.yaml", "simulation: {max_time: 20s}\nproperties:\n  - {name: no-crash, kind: safety, check: {type: no-crash}}\n");
+        stack
+    }
+
+    fn file(&self, name: &str, text: &str) {
+        let path = self.0.join(name);
+        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
+        std::fs::write(path, text).expect("a file of the test");
+    }
+
+    /// Adds an image to the cache.
+    fn image(&self, tag: &str, config: Value, layers: Vec<Layer>) {
+        let archive = image::save(&self.0.join("image.tar"), tag, &config, layers);
+        let loaded = self.command(&["image", "load", &archive.to_string_lossy()]);
+        assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
+    }
+
+    fn command(&self, args: &[&str]) -> Ran {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
+        command
+            .current_dir(&self.0)
+            .args(args)
+            .env("NO_COLOR", "1")
+            .env("BLOODHOUND_CACHE", self.0.join("cache"));
+        if let (Some(platform), Some("run" | "test" | "replay")) = (platform(), args.first().copied()) {
+            command.args(["--platform", &platform]);
+        }
+        finish(&mut command, b"")
+    }
+
+    /// What a service prints in a run, which must be the same in two runs.
+    fn output(&self, service: &str) -> Vec<String> {
+        let once = self.command(&["run", "--seed", "3"]);
+        let again = self.command(&["run", "--seed", "3"]);
+        assert_eq!(once.stdout, again.stdout, "two runs of one seed");
+        let begin = format!("{service} | ");
+        let lines = once.stdout.lines().filter(|line| line.contains(" output "));
+        let lines: Vec<String> =
+            lines.filter_map(|line| Some(line.split_once(&begin)?.1.to_owned())).collect();
+        assert!(!lines.is_empty(), "{service} printed nothing\n{}\n{}", once.stdout, once.stderr);
+        lines
+    }
+}
+
+fn busybox() -> Layer {
+    Layer::new().busybox(&[
+        "sh", "cat", "ls", "id", "env", "pwd", "sleep", "stat", "mount", "hostname", "touch", "httpd",
+        "wget", "grep", "sort",
+    ])
+}
+
+const TELL: &str = "#!/bin/sh\nfor word in \"$@\"; do echo \"[$word]\"; done\nexec sleep 100\n";
+
+#[test]
+fn entrypoint_and_command_are_put_together_as_an_engine_does() {
+    let stack = Stack::new("entrypoint");
+    let config = json!({"Entrypoint": ["/tell", "one"], "Cmd": ["two", "three"], "Env": ["PATH=/bin"]});
+    stack.image("tell:1", config, vec![busybox(), Layer::new().file("tell", 0o755, TELL)]);
+    stack.file(
+        "docker-compose.yml",
+        "services:\n  plain: {image: \"tell:1\"}\n  command: {image: \"tell:1\", command: own 'of two'}\n  entrypoint: {image: \"tell:1\", entrypoint: [/tell, other]}\n  \
+         both: {image: \"tell:1\", entrypoint: /tell, command: [x]}\n  empty: {image: \"tell:1\", entrypoint: [], command: [/tell, y]}\n",
+    );
+    assert_eq!(stack.output("plain"), ["[one]", "[two]", "[three]"]);
+    assert_eq!(stack.output("command"), ["[one]", "[own]", "[of two]"]);
+    assert_eq!(stack.output("entrypoint"), ["[other]"], "the image's command goes with its entrypoint");
+    assert_eq!(stack.output("both"), ["[x]"]);
+    assert_eq!(stack.output("empty"), ["[y]"]);
+}
+
+#[test]
+fn user_directory_and_variables_come_from_image_and_compose_file() {
+    let stack = Stack::new("user");
+    let show = "#!/bin/sh\nid\npwd\nenv | sort | grep -v -E '^(SHLVL|_)='\nexec sleep 100\n";
+    let config = json!({
+        "Cmd": ["/show"], "User": "app", "WorkingDir": "/srv/made/by/engine",
+        "Env": ["PATH=/bin", "COLOUR=blue", "SIZE=1"],
+    });
+    stack.image("show:1", config, vec![busybox(), Layer::new().file("show", 0o755, show)]);
+    stack.file(
+        "docker-compose.yml",
+        "services:\n  plain: {image: \"show:1\"}\n  other: {image: \"show:1\", user: \"77:app\", working_dir: /tmp, environment: [SIZE=2, NEW=yes], group_add: [logs]}\n",
+    );
+    let plain = stack.output("plain");
+    assert_eq!(plain[1], "/srv/made/by/engine");
+    assert!(plain[0].contains("uid=1000(app)") && plain[0].contains("4(logs)"), "{}", plain[0]);
+    assert_eq!(
+        plain[2..],
+        ["COLOUR=blue", "HOME=/home/app", "HOSTNAME=plain", "PATH=/bin", "PWD=/srv/made/by/engine", "SIZE=1"]
+    );
+    let other = stack.output("other");
+    assert!(other[0].starts_with("uid=77 gid=1000(app)") && other[0].contains("4(logs)"), "{}", other[0]);
+    assert_eq!(other[1], "/tmp");
+    assert_eq!(
+        other[2..],
+        ["COLOUR=blue", "HOME=/", "HOSTNAME=other", "NEW=yes", "PATH=/bin", "PWD=/tmp", "SIZE=2"]
+    );
+}
+
+#[test]
+fn layers_lie_upon_each_other() {
+    let stack = Stack::new("layers");
+    let look = "#!/bin/sh\nls -A /data /opaque; cat /data/changed; stat -c '%n %a %u:%g %h' /data/link /data/first /owned /suid\nexec sleep 100\n";
+    let lower = busybox()
+        .dir("data", 0o755)
+        .file("data/gone", 0o644, "x")
+        .file("data/changed", 0o644, "old\n")
+        .file("data/first", 0o640, "linked")
+        .hard_link("data/link", "data/first")
+        .dir("opaque", 0o755)
+        .file("opaque/hidden", 0o644, "x");
+    let upper = Layer::new()
+        .file("look", 0o755, look)
+        .file("data/.wh.gone", 0o644, "")
+        .file("data/changed", 0o644, "new\n")
+        .file("opaque/.wh..wh..opq", 0o644, "")
+        .file("opaque/seen", 0o644, "x")
+        .owned("owned", 0o600, (1000, 4), "x")
+        .file("suid", 0o4755, "x");
+    stack.image("look:1", json!({"Cmd": ["/look"], "Env": ["PATH=/bin"]}), vec![lower, upper]);
+    stack.file("docker-compose.yml", "services:\n  look: {image: \"look:1\"}\n");
+    let expected = [
+        "/data:",
+        "changed",
+        "first",
+        "link",
+        "",
+        "/opaque:",
+        "seen",
+        "new",
+        "/data/link 640 0:0 2",
+        "/data/first 640 0:0 2",
+        "/owned 600 1000:4 1",
+        "/suid 4755 0:0 1",
+    ];
+    assert_eq!(stack.output("look"), expected);
+}
+
+#[test]
+fn the_health_check_of_an_image_is_used_and_can_be_changed() {
+    let stack = Stack::new("health");
+    let config = json!({
+        "Cmd": ["sh", "-c", "sleep 3; touch /tmp/ready; exec sleep 100"], "Env": ["PATH=/bin"],
+        "Healthcheck": {"Test": ["CMD-SHELL", "ls /tmp/ready"], "Interval": 1_000_000_000u64},
+    });
+    stack.image("slow:1", config, vec![busybox()]);
+    stack.file(
+        "docker-compose.yml",
+        "services:\n  slow: {image: \"slow:1\", healthcheck: {retries: 10}}\n  never: {image: \"slow:1\", healthcheck: {disable: true}}\n  \
+         after:\n    image: \"slow:1\"\n    command: [sh, -c, \"echo begun; exec sleep 100\"]\n    healthcheck: {test: [NONE]}\n    depends_on: {slow: {condition: service_healthy}}\n",
+    );
+    let run = stack.command(&["run", "--seed", "3"]);
+    let at = |what: &str| {
+        let line = run.stdout.lines().find(|line| line.ends_with(what));
+        let line = line.unwrap_or_else(|| panic!("no {what}\n{}\n{}", run.stdout, run.stderr));
+        line.split('.').next().and_then(|seconds| seconds.parse::<u32>().ok()).expect("seconds")
+    };
+    assert!(at("slow is healthy") >= 3, "{}", run.stdout);
+    assert!(at("after started") >= 3, "{}", run.stdout);
+    assert_eq!(at("never started"), 0);
+}
+
+#[test]
+fn an_image_that_cannot_be_had_is_named_with_what_to_do() {
+    let stack = Stack::new("missing");
+    stack.file(
+        "docker-compose.yml",
+        "services:\n  web: {image: \"127.0.0.1:1/none:3\", pull_policy: never}\n",
+    );
+    let run = stack.command(&["run", "--seed", "1"]);
+    assert_eq!(run.code, Some(5), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("service web") && run.stderr.contains("127.0.0.1:1/none:3"),
+        "{}",
+        run.stderr
+    );
+    stack.file("docker-compose.yml", "services:\n  web: {image: \"web:1\", platform: linux/arm64}\n");
+    let run = stack.command(&["run", "--seed", "1"]);
+    assert!(run.stderr.contains("linux/arm64") && run.stderr.contains("linux/amd64"), "{}", run.stderr);
+    let validated = stack.command(&["validate"]);
+    assert!(
+        validated.code == Some(2)
+            && validated.stdout.contains("linux/arm64") | validated.stderr.contains("linux/arm64"),
+        "{}{}",
+        validated.stdout,
+        validated.stderr
+    );
+}
+
+#[test]
+fn a_finding_is_replayed_with_its_images_and_no_others() {
+    let stack = Stack::new("replay");
+    let config =
+        |code: u32| json!({"Cmd": ["sh", "-c", format!("sleep 2; exit {code}")], "Env": ["PATH=/bin"]});
+    stack.image("bad:1", config(3), vec![busybox()]);
+    stack.file("bloodhound.yaml", "simulation: {max_time: 20s}\nproperties:\n  - {name: no-crash, kind: safety, check: {type: no-crash}}\nfaults: {duration: 10s, network: {drop_rate: 0.01}}\n");
+    stack.file("docker-compose.yml", "services:\n  bad: {image: \"bad:1\", healthcheck: {disable: true}}\n  ok: {image: \"bad:1\", command: [sleep, \"100\"]}\n");
+    let test = stack.command(&["test", "--seeds", "1", "--out", "out"]);
+    assert_eq!(test.code, Some(1), "{}{}", test.stdout, test.stderr);
+    let finding = std::fs::read_dir(stack.0.join("out/findings")).expect("findings").flatten().next();
+    let finding = finding.expect("a finding").path().to_string_lossy().into_owned();
+    let replay = stack.command(&["replay", &finding]);
+    assert_eq!(replay.code, Some(1), "{}{}", replay.stdout, replay.stderr);
+    assert!(replay.stdout.contains("reproduced"), "{}", replay.stdout);
+
+    // The name means another image now, and the cache has the old one no more.
+    std::fs::remove_dir_all(stack.0.join("cache")).expect("removed");
+    stack.image("bad:1", config(4), vec![busybox()]);
+    let replay = stack.command(&["replay", &finding]);
+    assert!(
+        replay.code == Some(5) && replay.stderr.contains("bad:1 is another image now"),
+        "{}{}",
+        replay.stdout,
+        replay.stderr
+    );
+}
