@@ -338,7 +338,9 @@ fn service(change: &ServiceChange) -> Json {
     match change {
         ServiceChange::Started => json!({"change": "started"}),
         ServiceChange::Healthy => json!({"change": "healthy"}),
+        ServiceChange::CheckFailed { failures } => json!({"change": "check-failed", "failures": failures}),
         ServiceChange::Unhealthy { failures } => json!({"change": "unhealthy", "failures": failures}),
+        ServiceChange::Stopping => json!({"change": "stopping"}),
         ServiceChange::Ended(how) => {
             let mut fields = status(*how);
             fields["change"] = json!("ended");

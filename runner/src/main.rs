@@ -37,6 +37,7 @@ mod remember;
 mod report;
 mod run;
 mod session;
+mod share;
 mod unready;
 mod users;
 mod validate;

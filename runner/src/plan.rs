@@ -22,6 +22,7 @@ mod machines;
 mod mounts;
 mod process;
 mod properties;
+mod runtime;
 mod service;
 mod workload;
 
@@ -271,6 +272,7 @@ impl Planner<'_> {
             heal: config.faults.heal,
             faults: config.faults.kinds.clone(),
             settle: SETTLE,
+            health_until_ready: simulation.health_until_ready,
             vdso: true,
             workload,
             clients: (0..clients).map(|n| (NodeId(CLIENTS + n), ip(254, n))).collect(),

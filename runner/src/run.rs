@@ -157,6 +157,9 @@ fn print(outcome: &Outcome, session: &Session, judgement: &Judgement, format: Fo
                 println!("{}: {}: {}", item.verdict.word(), item.name, item.verdict.reason());
             }
             println!("operations: {}", outcome.history.operations().len());
+            if let Some(share) = outcome.share.text() {
+                output::eprint(&format!("bloodhound: {share}\n"));
+            }
             println!(
                 "inputs: {inputs}\ndigest: {}\ndigest_version: {}\nsteps: {}\nvirtual_time_ns: {}",
                 outcome.digest,

@@ -25,6 +25,7 @@ use crate::bundle::{self, Bundle, ProjectFiles};
 use crate::judge::{self, Judged};
 use crate::plan::{Finder, Pin, Plan};
 use crate::platform::Chosen;
+use crate::share::{Meter, Share};
 use crate::{boots, exit, host, images, run, validate};
 
 /// Errors that end a command, with its exit code.
@@ -212,6 +213,8 @@ pub struct Outcome {
     pub console: Vec<(SimTime, String, String)>,
     /// Why the loop ended before the run was over: unsupported, interrupted, undecided.
     pub stopped: Option<Stopped>,
+    /// How much of the host's time health checks took.
+    pub share: Share,
 }
 
 /// Why a run is not over.
@@ -230,6 +233,7 @@ pub struct Worker {
     machine: Machine,
     session: Arc<Session>,
     platform: Chosen,
+    meter: Meter,
 }
 
 impl Worker {
@@ -249,7 +253,9 @@ impl Worker {
             host::world(&session.scenario, &mut base, boots::decisions(0)).map_err(Failure::environment)?;
         let mut machine = Machine::new(world, session.scenario.clone(), platform, Box::new(base));
         machine.set_interrupt(interrupt);
-        Ok(Worker { machine, session, platform: *chosen })
+        let meter = Meter::default();
+        machine.set_meter(meter.look());
+        Ok(Worker { machine, session, platform: *chosen, meter })
     }
 
     /// `listener` is told everything that happens from now on.
@@ -342,6 +348,7 @@ impl Worker {
     pub fn run(&mut self, seed: u64) -> Result<Outcome, MachineError> {
         crate::bug::doing(format!("seed {seed}"));
         self.machine.world.decisions.begin_run(seed);
+        self.meter.begin();
         let profile = self.machine.begin_faults();
         self.machine.begin_workload();
         let ended = self.machine.run(|w| w.phase == Phase::Done)?;
@@ -373,6 +380,7 @@ impl Worker {
             marks: world.marks.clone(),
             console: self.console(),
             stopped: None,
+            share: self.meter.share(),
         };
         let finished = ended == Ended::Condition;
         match ended {

@@ -104,7 +104,7 @@ fn the_platform_is_named_in_every_answer_and_in_the_finding() {
     let path = dir.join(&finding).join("finding.json");
     let record: Value = serde_json::from_slice(&std::fs::read(&path).expect("a finding")).expect("JSON");
     assert_eq!(record["format"], 4);
-    assert_eq!(record["digest_version"], 2);
+    assert_eq!(record["digest_version"], 3);
     assert_eq!(record["boot"], 0);
     is_platform(&record["platform"], "ptrace");
     assert_eq!(record["platform"].get("trap_cost_ns"), None, "findings do not depend on the host's speed");

@@ -204,7 +204,7 @@ pub(crate) static SECTIONS: &[Section] = &[
             none("runtime", "the application kernel takes the runtime's place"),
             works("scale"),
             works("secrets"),
-            none("security_opt", "the simulation has no security modules"),
+            partly("security_opt", "`no-new-privileges`; the simulation has no security modules"),
             works("shm_size"),
             none("stdin_open", "the input of a service is empty"),
             works("stop_grace_period"),

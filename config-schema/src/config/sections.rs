@@ -67,8 +67,25 @@ pub(super) static SIMULATION: Section = Section::new(
             "system calls of each node cost up to this share more or less",
         )
         .default("0.05"),
+        Key::new(
+            "healthchecks",
+            ValueKind::Word(&HEALTHCHECKS),
+            "for how long health checks of services are made",
+        )
+        .default("always"),
     ],
 );
+
+static HEALTHCHECKS: Words = Words {
+    name: "Healthchecks",
+    words: &[
+        Word::new("always", "for the whole run, as an engine does"),
+        Word::new(
+            "until-ready",
+            "until the service is healthy, each time that it starts: less work for each seed",
+        ),
+    ],
+};
 
 /// The section `simulation`; what its keys mean is declared in `SIMULATION`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +110,8 @@ pub struct Simulation {
     pub clock_spread_ns: u64,
     /// `cost_spread`.
     pub cost_spread: Ppb,
+    /// `healthchecks: until-ready`.
+    pub health_until_ready: bool,
 }
 
 impl Default for Simulation {
@@ -113,6 +132,7 @@ pub(super) fn simulation(ctx: &mut Ctx, settings: &Settings<'_>) -> Simulation {
         start_spread_ns: settings.value(ctx, "start_spread"),
         clock_spread_ns: settings.value(ctx, "clock_spread"),
         cost_spread: settings.value(ctx, "cost_spread"),
+        health_until_ready: settings.value::<String>(ctx, "healthchecks") == "until-ready",
     };
     if out.time_step_ns > out.max_time_ns {
         let (step, max) = (show_duration(out.time_step_ns), show_duration(out.max_time_ns));

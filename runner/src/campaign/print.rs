@@ -66,6 +66,9 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
         millis % 1000 / 100,
         if faults.is_empty() { "none".to_string() } else { faults.join(", ") }
     );
+    if let Some(share) = totals.share.text() {
+        let _ = writeln!(out, "{share}");
+    }
     if let Some(least) = totals.least_coverage {
         let share = percent(totals.coverage);
         let _ = writeln!(out, "fault coverage: {share} (at least {} are wanted)", percent(least));

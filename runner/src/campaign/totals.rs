@@ -13,6 +13,7 @@ use bloodhound_sim::scenario::FaultSpec;
 
 use crate::judge::{Exercise, Judged};
 use crate::session::{Outcome, Stopped, Violation};
+use crate::share::Share;
 use crate::{exit, report};
 
 /// Faults before a violation that a report shows.
@@ -182,6 +183,8 @@ pub struct Totals {
     pub operations: u64,
     /// How many faults of each kind began.
     pub faults: BTreeMap<Kind, u64>,
+    /// How much of the host's time health checks took.
+    pub share: Share,
 }
 
 impl Totals {
@@ -215,6 +218,7 @@ impl Totals {
         for (property, judged) in self.properties.iter_mut().zip(&outcome.judged) {
             property.add(outcome.seed, judged);
         }
+        self.share.add(outcome.share);
         self.steps += outcome.steps;
         self.virtual_ns += outcome.virtual_time.0;
         self.operations += outcome.history.operations().len() as u64;

@@ -88,6 +88,7 @@ pub fn scenario(
         stdin: None,
         faulty: false,
         sharing: Default::default(),
+        runtime: Default::default(),
     };
     Ok(Scenario {
         services: vec![service],
@@ -104,6 +105,7 @@ pub fn scenario(
         heal: true,
         faults: Default::default(),
         settle: surroundings.max_time,
+        health_until_ready: false,
         vdso: !surroundings.no_vdso,
         workload: None,
         clients: Vec::new(),

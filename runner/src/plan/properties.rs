@@ -209,6 +209,7 @@ impl Planner<'_> {
             stdin: Some(Vec::new()),
             faulty: false,
             sharing: Default::default(),
+            runtime: Default::default(),
         });
         Ok(Action::Script { node, program })
     }

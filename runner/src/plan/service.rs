@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use bloodhound_config::compose::{Condition as Depends, Restart, Rootfs, Service};
 use bloodhound_images::ImageConfig;
-use bloodhound_net::NodeId;
 use bloodhound_sim::scenario::*;
 use bloodhound_vfs::TreeId;
 use bloodhound_vfs::host::Allow;
@@ -54,13 +53,10 @@ impl Planner<'_> {
             root,
             mounts: self.mounts(service, name)?,
             depends_on: self.dependencies(service),
-            health: process.health.as_ref().map(|(check, argv)| Health {
+            health: process.health.as_ref().map(|(check, argv)| HealthSpec {
                 program: process.program(argv),
-                interval: if check.start_period_ns > 0 {
-                    check.start_interval_ns.min(check.interval_ns)
-                } else {
-                    check.interval_ns
-                },
+                interval: check.interval_ns,
+                start_interval: check.start_interval_ns,
                 timeout: check.timeout_ns,
                 retries: check.retries,
                 start_period: check.start_period_ns,
@@ -73,6 +69,7 @@ impl Planner<'_> {
             stdin: Some(Vec::new()),
             faulty,
             sharing: self.sharing(service, name),
+            runtime: self.runtime(service, config.stop_signal.as_deref())?,
         })
     }
 
@@ -97,7 +94,7 @@ impl Planner<'_> {
         Ok((Some(tree), ImageConfig::default()))
     }
 
-    fn dependencies(&self, service: &Service) -> Vec<(NodeId, Condition)> {
+    fn dependencies(&self, service: &Service) -> Vec<Dependency> {
         let compose = &self.project.compose;
         let mut out = Vec::new();
         for d in &service.depends_on {
@@ -107,7 +104,7 @@ impl Planner<'_> {
                 Depends::CompletedSuccessfully => Condition::Completed,
             };
             for name in compose.service(&d.service.value).map(Service::instances).unwrap_or_default() {
-                out.push((self.ids[&name], condition));
+                out.push(Dependency { service: self.ids[&name], condition, restart: d.restart });
             }
         }
         out

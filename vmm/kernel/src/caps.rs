@@ -4,7 +4,7 @@
 //! calls permit follows the user id alone.
 //! Neighbours: `sys::caps` the calls, `sys::ids` the ids, `exec` a new program.
 
-/// What Docker gives to root: the bounding set of every process at its start.
+/// What Docker gives to root where nothing else is said: the bounding set of every process at its start.
 pub const DOCKER: u64 = 0xa004_25fb;
 /// The last capability of Linux 6.1, CAP_CHECKPOINT_RESTORE.
 pub const LAST: u64 = 40;
@@ -18,6 +18,51 @@ pub const CAP_SETUID: u32 = 7;
 pub const CAP_SETPCAP: u32 = 8;
 /// As above.
 pub const CAP_NET_BIND_SERVICE: u32 = 10;
+
+/// Names of all capabilities by number, without `CAP_`.
+pub const NAMES: [&str; LAST as usize + 1] = [
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "DAC_READ_SEARCH",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "SETGID",
+    "SETUID",
+    "SETPCAP",
+    "LINUX_IMMUTABLE",
+    "NET_BIND_SERVICE",
+    "NET_BROADCAST",
+    "NET_ADMIN",
+    "NET_RAW",
+    "IPC_LOCK",
+    "IPC_OWNER",
+    "SYS_MODULE",
+    "SYS_RAWIO",
+    "SYS_CHROOT",
+    "SYS_PTRACE",
+    "SYS_PACCT",
+    "SYS_ADMIN",
+    "SYS_BOOT",
+    "SYS_NICE",
+    "SYS_RESOURCE",
+    "SYS_TIME",
+    "SYS_TTY_CONFIG",
+    "MKNOD",
+    "LEASE",
+    "AUDIT_WRITE",
+    "AUDIT_CONTROL",
+    "SETFCAP",
+    "MAC_OVERRIDE",
+    "MAC_ADMIN",
+    "SYSLOG",
+    "WAKE_ALARM",
+    "BLOCK_SUSPEND",
+    "AUDIT_READ",
+    "PERFMON",
+    "BPF",
+    "CHECKPOINT_RESTORE",
+];
 
 /// SECBIT_NOROOT: no capabilities for root at execve.
 const NOROOT: u32 = 1;
@@ -48,10 +93,10 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// Of the first process of a service.
-    pub fn of(uid: u32) -> Caps {
-        let all = if uid == 0 { DOCKER } else { 0 };
-        Caps { effective: all, permitted: all, inheritable: 0, bounding: DOCKER, ambient: 0, securebits: 0 }
+    /// Of the first process of a container with this bounding set.
+    pub fn of(uid: u32, bounding: u64) -> Caps {
+        let all = if uid == 0 { bounding } else { 0 };
+        Caps { effective: all, permitted: all, inheritable: 0, bounding, ambient: 0, securebits: 0 }
     }
 
     /// Whether a capability counts now.

@@ -1,9 +1,13 @@
 //! A container of a machine: what its processes see and share that others do not, as Linux's namespaces divide it.
 //!
-//! Key types: [`Container`], [`ContainerId`] (names one within its machine), [`ContainerConfig`]. A [`Node`] is the machine: one
+//! Key types: [`Container`], [`Settings`] (what an engine sets for its processes), [`ContainerId`] (names one within its machine), [`ContainerConfig`]. A [`Node`] is the machine: one
 //! clock, one processor, one page cache. A service is a container: mounts, process numbers, host name, network stack, System V
 //! objects, each its own or another container's (`network_mode: service:x` and its kin). It starts, ends and starts anew by
 //! itself. Neighbours: [`crate::node`], `bloodhound-sim`'s supervision of services.
+
+mod settings;
+
+use std::sync::Arc;
 
 use bloodhound_abi::consts as c;
 use bloodhound_net::{NodeId, Stack};
@@ -15,6 +19,8 @@ use crate::node::Node;
 use crate::process::ExitStatus;
 use crate::stacks::NetNs;
 use crate::stdin::Stdin;
+
+pub use settings::Settings;
 
 /// A container of a machine, by number: 0 is the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,6 +54,8 @@ pub struct ContainerConfig {
     pub pids: Option<ContainerId>,
     /// The earlier container whose System V objects it uses, if not only its own.
     pub ipc: Option<ContainerId>,
+    /// What an engine sets for its processes.
+    pub settings: Settings,
 }
 
 /// See the module's text.
@@ -65,6 +73,8 @@ pub struct Container {
     pub net: NetNs,
     /// Its System V objects.
     pub ipc: IpcNs,
+    /// What an engine sets for its processes.
+    pub settings: Arc<Settings>,
     /// How often it was made anew: the life that its choices are named by.
     pub life: u32,
     /// Root processes (commands, health checks) of this life.
@@ -80,7 +90,7 @@ impl Node {
     /// If it shares with a container that does not exist.
     pub fn add_container(&mut self, config: ContainerConfig) -> ContainerId {
         let id = ContainerId(self.containers.len() as u32);
-        let ContainerConfig { id: name, hostname, mounts, net, pids, ipc } = config;
+        let ContainerConfig { id: name, hostname, mounts, net, pids, ipc, settings } = config;
         let net = match net {
             Network::Own(stack) => self.net.add(*stack),
             Network::Of(other) => self.container(other).net,
@@ -102,6 +112,7 @@ impl Node {
             pids,
             net,
             ipc,
+            settings: Arc::new(settings),
             life: 0,
             roots: 0,
             stdin,

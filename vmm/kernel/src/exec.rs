@@ -1,26 +1,22 @@
-//! execve(2): resolving scripts, mapping an ELF image and its interpreter, building the initial stack; and starting
-//! the first process of a node ([`Node::spawn`]).
+//! execve(2): resolving scripts, mapping an ELF image and its interpreter, building the initial stack.
+//!
+//! Neighbours: `spawn` (the first process of a container), `sys::exec` (the calls).
 
-use crate::ctx::Outside;
 use std::sync::Arc;
 
 use bloodhound_abi::consts as c;
-use bloodhound_abi::structs::{Rlimit, Sigaction};
+use bloodhound_abi::structs::Sigaction;
 use bloodhound_abi::{Errno, Regs};
-use bloodhound_decisions::{Lineage, TaskRandom};
-use bloodhound_vfs::{Cred, Ino, Kind};
+use bloodhound_decisions::TaskRandom;
+use bloodhound_vfs::{Ino, Kind};
 
-use crate::container::{Container, ContainerId};
 use crate::ctx::*;
 use crate::elf::{self, Elf};
-use crate::file::Console;
 use crate::ids::*;
 use crate::mm::{Backing, Mm, OnFork, PAGE, TASK_SIZE, Vma, page_up};
-use crate::node::Node;
 use crate::path::Place;
-use crate::process::{ExitStatus, FdEntry, FdTable, Process};
-use crate::task::Task;
-use crate::wait::{Stop, SysResult};
+use crate::process::{ExitStatus, FdEntry};
+use crate::wait::SysResult;
 use crate::watch::Told;
 
 /// "BINPRM_BUF_SIZE": how much of a script's first line counts.
@@ -482,125 +478,3 @@ impl Ctx<'_> {
 
 /// AT_FDCWD as a descriptor argument.
 pub(crate) const AT_CWD: Fd = Fd(c::AT_FDCWD);
-
-impl Node {
-    /// Starts a root process of a container (a service's command, or a health check), as its runtime does.
-    pub fn spawn(
-        &mut self,
-        id: ContainerId,
-        program: &Program,
-        outside: &mut Outside<'_>,
-    ) -> Result<Pid, Errno> {
-        let Container { pids, mounts, roots, .. } = *self.container(id);
-        let pid = Pid(self.new_number(pids));
-        let tid = Tid(pid.0);
-        let space = self.new_space();
-        let mm = self.mms.insert(Mm::new(space));
-        self.vfs.enter_namespace(mounts);
-        let root = self.vfs.root();
-        self.vfs.hold(root);
-        let mut fds = FdTable::default();
-        for (fd, stream) in [Console::In, Console::Out, Console::Err].into_iter().enumerate() {
-            let file = self.files.insert(Ctx::console_file(stream));
-            fds.set(fd, FdEntry { file, cloexec: false });
-        }
-        let cred = Cred { groups: Arc::from(&program.groups[..]), ..Cred::user(program.uid, program.gid) };
-        let process = Process {
-            pid,
-            container: id,
-            ppid: Pid::NONE,
-            pgid: pid,
-            sid: pid,
-            threads: vec![tid],
-            mm,
-            fds,
-            cwd: root,
-            cwd_synthetic: None,
-            umask: 0o022,
-            cred,
-            real_ids: [program.uid, program.uid, program.gid, program.gid],
-            caps: crate::caps::Caps::of(program.uid),
-            actions: Arc::new(vec![Sigaction::default(); 64]),
-            pending: Default::default(),
-            limits: default_limits(),
-            zombie: None,
-            exiting: None,
-            exit_signal: 0,
-            event: None,
-            pdeathsig: 0,
-            subreaper: false,
-            dumpable: 1,
-            no_new_privs: false,
-            thp_disable: false,
-            knobs: Default::default(),
-            exe: Vec::new(),
-            cmdline: Vec::new(),
-            environ: Vec::new(),
-            itimer: None,
-            timers: Default::default(),
-            cpu_ns: 0,
-            children_cpu_ns: 0,
-            started: self.clock,
-            did_exec: false,
-            shm_attached: Default::default(),
-        };
-        self.processes.insert(pid, process);
-        let mut task = Task::new(tid, pid, Regs::default());
-        task.lineage = Lineage::root(roots);
-        self.container_mut(id).roots += 1;
-        self.tasks.insert(tid, task);
-        let mut ctx = Ctx::new(self, tid, outside.reborrow());
-        ctx.outside.tell(ctx.node, (pid, tid), &Told::Began { parent: None });
-        let result = ctx.start_program(program);
-        match result {
-            Ok(()) => {
-                self.enqueue(tid);
-                Ok(pid)
-            }
-            Err(e) => {
-                self.exit_task(tid, ExitStatus::Code(127), outside);
-                self.ends.pop();
-                self.processes.remove(&pid);
-                // Nobody saw the number: the next try (another directory of PATH) gets it again.
-                self.next_numbers[pids.0 as usize] = pid.number();
-                self.container_mut(id).roots -= 1;
-                Err(e)
-            }
-        }
-    }
-}
-
-impl Ctx<'_> {
-    fn start_program(&mut self, program: &Program) -> Result<(), Errno> {
-        let plain = |s: Stop| match s {
-            Stop::Errno(e) => e,
-            _ => Errno::ENOSYS,
-        };
-        if !program.cwd.is_empty() {
-            let ino = self.resolve_ino(AT_CWD, &program.cwd, true).map_err(plain)?;
-            if self.node.vfs.stat_ino(ino)?.kind != bloodhound_vfs::Kind::Directory {
-                return Err(Errno::ENOTDIR);
-            }
-            self.node.vfs.hold(ino);
-            let old = std::mem::replace(&mut self.process_mut().cwd, ino);
-            self.node.vfs.close_ref(old, false);
-        }
-        let (path, argv, envp) = (program.path.clone(), program.argv.clone(), program.envp.clone());
-        self.exec(Origin::default(), path, argv, envp).map_err(plain)
-    }
-}
-
-fn default_limits() -> [Rlimit; 16] {
-    let unlimited = Rlimit { cur: u64::MAX, max: u64::MAX };
-    let mut limits = [unlimited; 16];
-    limits[c::RLIMIT_STACK as usize] = Rlimit { cur: 8 << 20, max: u64::MAX };
-    limits[c::RLIMIT_CORE as usize] = Rlimit { cur: 0, max: u64::MAX };
-    limits[c::RLIMIT_NOFILE as usize] = Rlimit { cur: 1024, max: 1_048_576 };
-    limits[c::RLIMIT_NPROC as usize] = Rlimit { cur: 32_768, max: 32_768 };
-    limits[c::RLIMIT_MEMLOCK as usize] = Rlimit { cur: 8 << 20, max: 8 << 20 };
-    limits[c::RLIMIT_SIGPENDING as usize] = Rlimit { cur: 32_768, max: 32_768 };
-    limits[c::RLIMIT_MSGQUEUE as usize] = Rlimit { cur: 819_200, max: 819_200 };
-    limits[c::RLIMIT_NICE as usize] = Rlimit { cur: 0, max: 0 };
-    limits[c::RLIMIT_RTPRIO as usize] = Rlimit { cur: 0, max: 0 };
-    limits
-}

@@ -124,6 +124,8 @@ pub struct Process {
     pub pid: Pid,
     /// Its container.
     pub container: crate::container::ContainerId,
+    /// It is a health check, or a child of one.
+    pub is_check: bool,
     /// Its parent; 0 for a root process of the node.
     pub ppid: Pid,
     /// Process group.

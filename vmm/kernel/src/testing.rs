@@ -74,6 +74,7 @@ impl Bench {
             net: Network::Own(Box::new(Stack::new(Default::default(), 1))),
             pids: None,
             ipc: None,
+            settings: Default::default(),
         });
         let mut decisions = Decisions::seeded(1);
         let program = Program {

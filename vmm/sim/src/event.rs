@@ -121,7 +121,7 @@ pub enum Event<'a> {
     Connection(&'a StateChange),
     /// A fault, a check's verdict, a phase, output that the host refused: what the timeline has.
     Notice(&'a Notice),
-    /// A change of a service that the timeline leaves out: failed health checks.
+    /// What happens to a service and the timeline leaves out: failed health checks.
     Service(&'a ServiceChange),
     /// A client of the workload began an operation.
     Begun(usize, &'a Operation),

@@ -86,6 +86,9 @@ pub struct Machine {
     pub(crate) output: Option<Output>,
     pub(crate) computing: Option<Computing>,
     pub(crate) spin: Detector,
+    /// Is told whether what runs is a health check, when that changes.
+    pub(crate) meter: Option<Box<dyn FnMut(bool)>>,
+    pub(crate) metered: bool,
     /// Why the run is to be given up, if it is.
     pub(crate) undecided: Option<String>,
 }
@@ -114,6 +117,8 @@ impl Machine {
             output: None,
             computing: None,
             spin: Detector::default(),
+            meter: None,
+            metered: false,
             undecided: None,
         }
     }
@@ -127,6 +132,12 @@ impl Machine {
     /// Whether somebody listens.
     pub fn has_listeners(&self) -> bool {
         !self.listeners.is_empty()
+    }
+
+    /// Calls `meter` whenever a process of a health check begins or ceases to run, with whether one does: the host's time for
+    /// them is measured so. Nothing that it does may reach the world.
+    pub fn set_meter(&mut self, meter: Box<dyn FnMut(bool)>) {
+        self.meter = Some(meter);
     }
 
     /// Turns standing tests on.
@@ -261,8 +272,9 @@ impl Machine {
             Due::Fault(entry) => self.fault_due(entry),
             Due::FaultEnds(entry) => self.fault_ends(entry),
             Due::Start(id) => self.start_service(id),
-            Due::Probe(id) => self.probe(id),
-            Due::ProbeTimeout(id, pid) => self.probe_timeout(id, pid),
+            Due::HealthCheck(id) => self.check_health(id),
+            Due::HealthTimeout(id, pid) => self.health_timeout(id, pid),
+            Due::StopTimeout(id, pid) => self.stop_timeout(id, pid),
             Due::Check(index) => self.check_due(index),
             Due::CheckTimeout(index, pid) => self.check_timeout(index, pid),
             Due::BootTimeout => self.boot_timeout(),

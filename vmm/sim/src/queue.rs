@@ -19,9 +19,11 @@ pub enum Due {
     /// A service starts: at the beginning, after its dependencies, after a crash.
     Start(NodeId),
     /// A service's health check is due.
-    Probe(NodeId),
-    /// A health check has run out of time.
-    ProbeTimeout(NodeId, u32),
+    HealthCheck(NodeId),
+    /// A health check has run out of time: its process.
+    HealthTimeout(NodeId, u32),
+    /// A service that was asked to end has run out of time: its process.
+    StopTimeout(NodeId, u32),
     /// A property's check is due.
     Check(usize),
     /// A check's script has run out of time.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 pub use bloodhound_faults::FaultSpec;
+use bloodhound_kernel::container::Settings;
 use bloodhound_kernel::exec::Program;
 use bloodhound_kernel::node::{Costs, MachineId};
 use bloodhound_net::{LinkConfig, NodeId};
@@ -24,6 +25,45 @@ pub enum Condition {
     Completed,
 }
 
+/// A service that must be there first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dependency {
+    /// The other service.
+    pub service: NodeId,
+    /// What must be true of it.
+    pub condition: Condition,
+    /// The dependent is restarted when the other service is started again by hand.
+    pub restart: bool,
+}
+
+/// What an engine is told of a container beside its program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runtime {
+    /// The signal that asks it to end.
+    pub stop_signal: u32,
+    /// How long it may take to end, ns.
+    pub stop_grace: u64,
+    /// Process 1 is an init, whose child the command is (`bloodhound_kernel::init`).
+    pub init: bool,
+    /// Size of /dev/shm in bytes, if it is limited.
+    pub shm_size: Option<u64>,
+    /// What is set for its processes.
+    pub settings: Settings,
+}
+
+impl Default for Runtime {
+    /// SIGTERM and 10 s, as Docker has them.
+    fn default() -> Runtime {
+        Runtime {
+            stop_signal: bloodhound_abi::consts::SIGTERM as u32,
+            stop_grace: 10_000_000_000,
+            init: false,
+            shm_size: None,
+            settings: Settings::default(),
+        }
+    }
+}
+
 /// What happens when a service's command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartPolicy {
@@ -37,16 +77,18 @@ pub enum RestartPolicy {
 
 /// A health check (compose specification, `healthcheck`). Times in ns.
 #[derive(Clone, Debug)]
-pub struct Health {
+pub struct HealthSpec {
     /// What is run in the service.
     pub program: Program,
     /// Between checks.
     pub interval: u64,
+    /// Between checks during the start period, until one passes.
+    pub start_interval: u64,
     /// A check that takes longer has failed.
     pub timeout: u64,
     /// So many failures in a row make the service unhealthy.
     pub retries: u32,
-    /// Failures before this age of the service do not count.
+    /// Failures before this age of the service do not count, until a check passes.
     pub start_period: u64,
 }
 
@@ -83,9 +125,9 @@ pub struct ServiceSpec {
     /// Further mounts by path, outer ones first.
     pub mounts: Vec<(Vec<u8>, MountSpec)>,
     /// Services that must be there first.
-    pub depends_on: Vec<(NodeId, Condition)>,
+    pub depends_on: Vec<Dependency>,
     /// How its health is checked.
-    pub health: Option<Health>,
+    pub health: Option<HealthSpec>,
     /// What happens at its end.
     pub restart: RestartPolicy,
     /// Standard input; `None`: it is asked for when a program reads it ([`crate::Machine::run`] returns then).
@@ -94,6 +136,8 @@ pub struct ServiceSpec {
     pub faulty: bool,
     /// With whom it shares its machine, and what of it.
     pub sharing: Sharing,
+    /// What the engine is told of it.
+    pub runtime: Runtime,
 }
 
 impl ServiceSpec {
@@ -146,6 +190,8 @@ pub struct Scenario {
     pub faults: FaultSpec,
     /// A service without a health check counts as ready after running so long, ns.
     pub settle: u64,
+    /// Health checks of a service end when it is healthy.
+    pub health_until_ready: bool,
     /// Offer the vDSO to programs.
     pub vdso: bool,
     /// What the clients do.

@@ -10,7 +10,7 @@ use bloodhound_kernel::node::{Costs, MachineId, Node, NodeConfig};
 use bloodhound_kernel::procfs;
 use bloodhound_kernel::stdin::Stdin;
 use bloodhound_net::{Fabric, NodeId, Stack};
-use bloodhound_vfs::{BaseFs, Fail, MountNs, RootSpec, Vfs};
+use bloodhound_vfs::{BaseFs, Fail, MountNs, MountSpec, RootSpec, Vfs};
 
 use crate::Digest;
 use crate::checks::CheckState;
@@ -21,6 +21,9 @@ use crate::scenario::{Scenario, ServiceSpec, Sharing, Spread};
 use crate::scheduler::{Policy, Scheduler};
 use crate::services::Service;
 use crate::world::{Phase, Room, World};
+
+/// Keys of shared /dev/shm, beside those of the plan for volumes.
+const SHARED_MEMORY: u32 = 1 << 30;
 
 /// One in parts per billion.
 const WHOLE: u64 = 1_000_000_000;
@@ -268,7 +271,20 @@ fn fill(
     base: &mut dyn BaseFs,
     scenario: &Scenario,
 ) -> Result<(), SetupError> {
-    procfs::mount_standard(vfs, base).map_err(|f| fault(spec, "mounting /proc, /sys and /dev", errno(f)))?;
+    // Those who use one IPC namespace have one /dev/shm, where POSIX shared memory lies.
+    let owner = spec.sharing.ipc.unwrap_or(spec.node);
+    let size = scenario.services.iter().find(|other| other.node == owner).unwrap_or(spec).runtime.shm_size;
+    let mut shm = MountSpec::Tmpfs { mode: 0o1777, size };
+    if scenario.services.iter().any(|other| other.sharing.ipc == Some(owner)) {
+        let (key, of) = (SHARED_MEMORY | owner.0, Box::new(shm));
+        shm = MountSpec::Shared { key, of, subpath: Vec::new(), nocopy: false };
+    }
+    procfs::mount_standard_with(vfs, base, shm)
+        .map_err(|f| fault(spec, "mounting /proc, /sys and /dev", errno(f)))?;
+    if spec.runtime.init {
+        vfs.put_file(base, bloodhound_kernel::init::PATH, 0o755, &bloodhound_kernel::init::image())
+            .map_err(|f| fault(spec, "writing its init", errno(f)))?;
+    }
     for (path, mount) in &spec.mounts {
         vfs.mount(base, path, mount.clone())
             .map_err(|f| fault(spec, format!("mounting {}", String::from_utf8_lossy(path)), errno(f)))?;
@@ -319,6 +335,7 @@ fn add_container(
         net,
         pids: pids.map(container).transpose()?,
         ipc: ipc.map(container).transpose()?,
+        settings: spec.runtime.settings.clone(),
     };
     let id = node.add_container(config);
     node.container_mut(id).stdin = spec.stdin.clone().map(Stdin::whole).unwrap_or_default();

@@ -54,7 +54,11 @@ fn service(change: &ServiceChange) -> String {
     match change {
         ServiceChange::Started => "started".into(),
         ServiceChange::Healthy => "is healthy".into(),
-        ServiceChange::Unhealthy { failures } => format!("failed {failures} health checks in a row"),
+        ServiceChange::CheckFailed { failures } => format!("failed {failures} health checks in a row"),
+        ServiceChange::Unhealthy { failures } => {
+            format!("is unhealthy: {failures} health checks failed in a row")
+        }
+        ServiceChange::Stopping => "is asked to stop, to start again".into(),
         ServiceChange::Ended(status) => format!("ended: {status}"),
     }
 }

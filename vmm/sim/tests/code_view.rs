@@ -125,6 +125,7 @@ fn service(node: u32, base: &HostBase, path: &Path) -> ServiceSpec {
         stdin: None,
         faulty: false,
         sharing: Default::default(),
+        runtime: Default::default(),
     }
 }
 
@@ -147,6 +148,7 @@ fn machine(patches: Patches, shown: &Shown) -> Machine {
         heal: true,
         faults: Default::default(),
         settle: u64::MAX >> 1,
+        health_until_ready: false,
         vdso: true,
         workload: None,
         clients: Vec::new(),

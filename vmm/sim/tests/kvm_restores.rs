@@ -75,6 +75,7 @@ fn service(node: u32, base: &HostBase, path: &Path) -> ServiceSpec {
         stdin: None,
         faulty: false,
         sharing: Default::default(),
+        runtime: Default::default(),
     }
 }
 
@@ -95,6 +96,7 @@ fn machine(path: &Path) -> Machine {
         heal: true,
         faults: Default::default(),
         settle: u64::MAX >> 1,
+        health_until_ready: false,
         vdso: true,
         workload: None,
         clients: Vec::new(),

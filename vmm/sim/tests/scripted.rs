@@ -22,7 +22,7 @@ use bloodhound_sim::event::{Event, Moment};
 use bloodhound_sim::faults::{Effect, Fault, Planned};
 use bloodhound_sim::machine::TestModes;
 use bloodhound_sim::notice::{LogEntry, Notice};
-use bloodhound_sim::scenario::{FaultSpec, RestartPolicy, Scenario, ServiceSpec};
+use bloodhound_sim::scenario::{FaultSpec, RestartPolicy, Scenario, ServiceSpec, Sharing};
 use bloodhound_sim::services::ServiceChange;
 use bloodhound_sim::world::{Phase, World};
 use bloodhound_sim::{Ended, Machine, setup};
@@ -90,6 +90,7 @@ fn service(node: u32) -> ServiceSpec {
         stdin: None,
         faulty: true,
         sharing: Default::default(),
+        runtime: Default::default(),
     }
 }
 
@@ -127,6 +128,7 @@ fn scenario(faults: FaultSpec) -> Arc<Scenario> {
         heal: true,
         faults,
         settle: 10 * MS,
+        health_until_ready: false,
         vdso: true,
         workload: None,
         clients: Vec::new(),
@@ -141,7 +143,11 @@ fn machine_on(platform: Box<dyn Platform>, modes: TestModes) -> Machine {
 }
 
 fn machine_with(faults: FaultSpec, platform: Box<dyn Platform>, modes: TestModes) -> Machine {
-    let (scenario, mut base) = (scenario(faults), files());
+    machine_of(scenario(faults), platform, modes)
+}
+
+fn machine_of(scenario: Arc<Scenario>, platform: Box<dyn Platform>, modes: TestModes) -> Machine {
+    let mut base = files();
     let world = setup::world(&scenario, &mut base, Decisions::seeded(1)).expect("a world");
     let mut machine = Machine::new(world, scenario, platform, Box::new(base));
     machine.set_modes(modes);
@@ -307,6 +313,40 @@ fn nothing_shows_what_the_platform_forgets_and_who_is_woken_for_nothing() {
             boot(&mut machine);
             let got = run_seed(&mut machine, seed);
             assert!(got == want, "seed {seed}, {modes:?}: {}", first_difference(seed, modes));
+        }
+    }
+}
+
+/// Two services are containers of one machine, the second with the network of the first: the same holds.
+#[test]
+fn containers_of_one_machine_are_no_less_equal() {
+    let shared = |net| {
+        let mut scenario = Scenario::clone(&scenario(all_faults()));
+        scenario.services[1].sharing = Sharing { machine: Some(NodeId(1)), net, ..Sharing::default() };
+        Arc::new(scenario)
+    };
+    let off = TestModes::default();
+    let stress = TestModes { clone_every: 3, spurious_every: 1, evict_every: 7 };
+    // A service that has another's network cannot listen where that one does, so it only runs at the boot.
+    for (net, seeds) in [(None, &SEEDS[..]), (Some(NodeId(1)), &[])] {
+        let run = |seed: Option<u64>, modes| {
+            let mut machine = machine_of(shared(net), Box::new(platform()), modes);
+            assert_eq!(machine.world.nodes.len(), NODES as usize - 1);
+            match seed {
+                Some(seed) => {
+                    boot(&mut machine);
+                    run_seed(&mut machine, seed)
+                }
+                None => {
+                    let _ended = machine.run(|world| world.steps > 2_000).expect("the platform works");
+                    Outcome::of(&machine.world)
+                }
+            }
+        };
+        for seed in seeds.iter().map(|seed| Some(*seed)).chain([None]) {
+            let want = run(seed, off);
+            assert!(want.steps > 100, "{want:?}");
+            assert!(run(seed, stress) == want, "seed {seed:?}, network {net:?}");
         }
     }
 }

@@ -41,6 +41,7 @@ fn two(net: Option<ContainerId>, pids: Option<ContainerId>) -> (Bench, Tid) {
         net: net.map_or_else(own, Network::Of),
         pids,
         ipc: None,
+        settings: Default::default(),
     };
     assert_eq!(b.node.add_container(config), SECOND);
     let tid = start(&mut b, SECOND);
@@ -227,4 +228,61 @@ fn segments_belong_to_an_ipc_namespace() {
     assert_eq!(b.call(nr::shmget, &[7, 4096, 0]), Ok(mine));
     assert_eq!(b.node.container(SECOND).mounts, MountNs(1));
     assert_eq!(b.node.shm.len(), 1);
+}
+
+#[test]
+fn settings_hold_for_processes_and_are_shown() {
+    let mut b = Bench::new();
+    let settings = Settings {
+        capabilities: 1 << crate::caps::CAP_KILL,
+        memory: Some(64 << 20),
+        pids: Some(10),
+        cpu_milli: Some(1500),
+        no_new_privileges: true,
+        sysctls: [("net/core/somaxconn", "17"), ("net/ipv4/ip_unprivileged_port_start", "80")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into_iter()
+            .collect(),
+        ..Settings::default()
+    };
+    b.node.container_mut(FIRST).settings = Arc::new(settings);
+    for (path, text) in [
+        ("/sys/fs/cgroup/memory.max", "67108864\n"),
+        ("/sys/fs/cgroup/pids.max", "10\n"),
+        ("/sys/fs/cgroup/cpu.max", "150000 100000\n"),
+        ("/sys/fs/cgroup/cgroup.procs", "1\n"),
+        ("/proc/sys/net/core/somaxconn", "17\n"),
+        ("/proc/sys/net/core/rmem_max", "212992\n"),
+    ] {
+        assert_eq!(b.content(path).unwrap(), text, "{path}");
+    }
+    let next = start(&mut b, FIRST);
+    let process = b.node.process(b.node.task(next).pid);
+    assert_eq!(process.caps, crate::caps::Caps::of(0, 1 << crate::caps::CAP_KILL));
+    assert!(process.no_new_privs);
+    // Port 79 needs CAP_NET_BIND_SERVICE, port 80 does not.
+    for (port, outcome) in [(79u8, Err(Errno::EACCES)), (80, Ok(0))] {
+        let address = [&(c::AF_INET as u16).to_le_bytes()[..], &[0, port, 127, 0, 0, 1], &[0; 8]].concat();
+        let socket = b.call_as(next, nr::socket, &[c::AF_INET, c::SOCK_STREAM, 0]).unwrap();
+        let at = b.put_as(next, &address);
+        assert_eq!(b.call_as(next, nr::bind, &[socket, at, 16]), outcome, "port {port}");
+    }
+}
+
+#[test]
+fn an_init_is_process_1_and_the_command_is_its_child() {
+    let mut b = Bench::new();
+    b.node.kill_container(FIRST, &mut Outside::new(&mut b.base, &mut b.decisions));
+    b.node.renew_container(FIRST, Stack::new(Default::default(), 3), &mut b.base).unwrap();
+    let init = crate::init::image();
+    b.node.vfs.put_file(&mut b.base, crate::init::PATH, 0o755, &init).unwrap();
+    let missing = Program { path: b"/bin/missing".to_vec(), ..program() };
+    let mut outside = Outside::new(&mut b.base, &mut b.decisions);
+    assert_eq!(b.node.spawn_with_init(FIRST, &missing, &mut outside), Err(Errno::ENOENT));
+    assert!(b.node.processes.is_empty());
+    let first = b.node.spawn_with_init(FIRST, &program(), &mut outside).unwrap();
+    assert_eq!(first, Pid(1));
+    assert_eq!(b.node.process(Pid(1)).cmdline, b"/sbin/docker-init\0--\0prog\0");
+    assert_eq!(b.node.process(Pid(2)).ppid, Pid(1));
+    assert_eq!(b.node.task(Tid(1)).regs.rbx, 2);
 }

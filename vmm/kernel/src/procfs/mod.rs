@@ -5,6 +5,7 @@
 //! these trees, `sys::open` fixes a file's text when it is opened. The parts: [`process`] (`/proc/PID`), [`system`]
 //! (`/proc/meminfo` and its kind), [`sysctl`] (`/proc/sys`), [`net`] (`/proc/net`), [`sysfs`] (`/sys`).
 
+mod cgroup;
 mod knobs;
 mod mem;
 mod memory;
@@ -85,11 +86,19 @@ impl Tree {
 /// # Errors
 /// Those of [`Vfs::mount`] and [`Vfs::put_dir`]: something else is in the way.
 pub fn mount_standard(vfs: &mut Vfs, base: &mut dyn BaseFs) -> Result<(), Fail> {
+    mount_standard_with(vfs, base, MountSpec::Tmpfs { mode: 0o1777, size: None })
+}
+
+/// As [`mount_standard`], with this at /dev/shm.
+///
+/// # Errors
+/// The same.
+pub fn mount_standard_with(vfs: &mut Vfs, base: &mut dyn BaseFs, shm: MountSpec) -> Result<(), Fail> {
     for tree in [Tree::Proc, Tree::Sys] {
         vfs.mount(base, tree.root(), MountSpec::Synthetic { tag: tree.tag(), fstype: tree.fstype() })?;
     }
     vfs.mount(base, b"/dev", MountSpec::Dev)?;
-    vfs.mount(base, b"/dev/shm", MountSpec::Tmpfs { mode: 0o1777, size: None })?;
+    vfs.mount(base, b"/dev/shm", shm)?;
     for (path, mode) in [(b"/tmp", 0o1777), (b"/run", 0o755)] {
         vfs.put_dir(base, path, mode)?;
     }
@@ -187,7 +196,7 @@ impl View<'_> {
     pub fn entry(&self, at: &Synth) -> Option<Entry> {
         let path = std::str::from_utf8(&at.path).ok()?;
         match at.tree {
-            Tree::Sys => table_entry(sysfs::TABLE, path),
+            Tree::Sys => table_entry(sys_table(path), path),
             Tree::Proc => match path.split_once('/').unwrap_or((path, "")) {
                 ("", _) => Some(Entry::Dir { mode: 0o555 }),
                 ("self", "") => Some(text(self.pid.number().to_string())),
@@ -208,7 +217,7 @@ impl View<'_> {
     pub fn list(&self, at: &Synth) -> Vec<(Vec<u8>, u8)> {
         let Ok(path) = std::str::from_utf8(&at.path) else { return Vec::new() };
         let names = match at.tree {
-            Tree::Sys => table_names(sysfs::TABLE, path),
+            Tree::Sys => table_names(sys_table(path), path),
             Tree::Proc => match path.split_once('/').unwrap_or((path, "")) {
                 ("", _) => {
                     let mut names = table_names(system::TABLE, "");
@@ -248,9 +257,12 @@ impl View<'_> {
         }
         let path = std::str::from_utf8(&at.path).map_err(|_| Errno::ENOENT)?;
         match at.tree {
-            Tree::Sys => self.table_text(sysfs::TABLE, path),
+            Tree::Sys => self.table_text(sys_table(path), path),
             Tree::Proc => match path.split_once('/').unwrap_or((path, "")) {
-                ("sys", rest) => self.table_text(sysctl::TABLE, rest),
+                ("sys", rest) => match self.container().settings.sysctls.get(rest) {
+                    Some(value) => Ok(format!("{value}\n").into_bytes()),
+                    None => self.table_text(sysctl::TABLE, rest),
+                },
                 (first, rest) => match process::number(first) {
                     Some(number) => self.process_text(number, rest),
                     None => self.table_text(system::TABLE, path),
@@ -362,6 +374,17 @@ impl View<'_> {
             Some((_, Source::Dir)) | None => Err(Errno::EISDIR),
         }
     }
+}
+
+/// The table of a path of /sys.
+fn sys_table(path: &str) -> Table {
+    let cgroup = path.strip_prefix("fs/cgroup").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if cgroup { cgroup::TABLE } else { sysfs::TABLE }
+}
+
+/// Whether /proc/sys has a parameter at this path.
+pub fn has_parameter(path: &str) -> bool {
+    sysctl::TABLE.iter().any(|(name, _)| *name == path)
 }
 
 /// Inode number of a place: a hash of its path (FNV-1a), so that it does not depend on what was looked at before.

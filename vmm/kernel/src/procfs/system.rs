@@ -3,10 +3,13 @@
 use bloodhound_vfs::MountInfo;
 
 use super::Source::{Link, Make, Text};
-use super::{Table, View, sysctl};
+use super::{Table, View, cgroup, sysctl};
 use crate::file::FileKind;
 use crate::node::Node;
 use crate::task::TaskState;
+
+/// The number of the mount of /sys/fs/cgroup.
+const CGROUP_MOUNT: u32 = 999;
 
 /// Frequency of the virtual time-stamp counter and processor in MHz.
 const MHZ: &str = "1000.000";
@@ -183,7 +186,7 @@ fn locks(view: &View<'_>) -> String {
 /// /proc/PID/mountinfo.
 pub(super) fn mountinfo(view: &View<'_>) -> String {
     let lines = view.node.vfs.mounts().into_iter().map(|m| {
-        format!(
+        let line = format!(
             "{} {} {}:{} / {} {} - {} {} {}\n",
             m.id.0,
             m.parent.0,
@@ -194,7 +197,10 @@ pub(super) fn mountinfo(view: &View<'_>) -> String {
             m.fstype,
             source(&m),
             if m.read_only { "ro" } else { "rw" },
-        )
+        );
+        // Part of the tree of /sys here, and a mount in it for who looks for one.
+        let cgroup = || format!("{} {} 0:29 / {}\n", CGROUP_MOUNT, m.id.0, cgroup::MOUNT_INFO);
+        if m.fstype == "sysfs" { line + &cgroup() } else { line }
     });
     lines.collect()
 }
@@ -202,7 +208,11 @@ pub(super) fn mountinfo(view: &View<'_>) -> String {
 /// /proc/PID/mounts, in the form of fstab(5).
 pub(super) fn mounts(view: &View<'_>) -> String {
     let mounts = view.node.vfs.mounts().into_iter();
-    mounts.map(|m| format!("{} {} {} {} 0 0\n", source(&m), escape(&m.path), m.fstype, options(&m))).collect()
+    let lines = mounts.map(|m| {
+        let line = format!("{} {} {} {} 0 0\n", source(&m), escape(&m.path), m.fstype, options(&m));
+        if m.fstype == "sysfs" { line + cgroup::MOUNT } else { line }
+    });
+    lines.collect()
 }
 
 fn options(m: &MountInfo) -> &'static str {

@@ -36,7 +36,7 @@ impl Room for Crash {
         machine.world.catch_up(room.machine);
         for id in falling(machine, self.node) {
             if let Some(service) = machine.world.services.get_mut(&id) {
-                (service.state, service.healthy, service.probe) = (State::Crashed, false, None);
+                service.crash();
             }
         }
         machine.kill_container(room);

@@ -190,12 +190,13 @@ impl Machine {
     /// Draws the plan, or what of it has not begun, and puts its next entry into the queue.
     fn plan_faults(&mut self) {
         let Some(profile) = self.world.faults.profile.clone() else { return };
-        let targets: Vec<NodeId> =
-            self.scenario.services.iter().filter(|s| s.faulty).map(|s| s.node).collect();
+        let faulty = || self.scenario.services.iter().filter(|s| s.faulty);
+        let targets: Vec<NodeId> = faulty().map(|s| s.node).collect();
+        let stacks: Vec<NodeId> = faulty().filter(|s| s.sharing.net.is_none()).map(|s| s.node).collect();
         let begun = self.world.faults.effects.len();
         let after = if begun > 0 || self.world.phase != Phase::Faults { Some(self.world.now) } else { None };
         let phases = self.world.faults.phases;
-        let drawn = plan::draw(&profile, &targets, phases, &mut self.world.decisions);
+        let drawn = plan::draw(&profile, (&targets, &stacks), phases, &mut self.world.decisions);
         let plan = Arc::make_mut(&mut self.world.faults.plan);
         plan.truncate(begun);
         plan.extend(drawn.into_iter().filter(|entry| after.is_none_or(|after| entry.begin > after)));
@@ -282,9 +283,13 @@ impl Machine {
             self.world.catch_up(id);
         }
         let now = self.world.now;
-        self.world.queue.remove_if(|due| matches!(due, Due::Start(_) | Due::FaultEnds(_)));
         let crashed = self.world.services.iter().filter(|(_, s)| s.state == State::Crashed);
         let down: Vec<(NodeId, u64)> = crashed.map(|(id, s)| (*id, s.start_offset)).collect();
+        self.world.queue.remove_if(|due| match due {
+            Due::Start(id) => down.iter().any(|(other, _)| other == id),
+            Due::FaultEnds(_) => true,
+            _ => false,
+        });
         for (id, offset) in down {
             self.world.queue.push(now.after(offset), Due::Start(id));
         }

@@ -77,7 +77,7 @@ pub(super) struct Phases {
 pub(super) struct Draw<'a> {
     id: FaultId,
     setting: &'a Setting,
-    /// The nodes that faults may hit.
+    /// The services that faults may hit; for kinds of the network, those that have a network stack of their own.
     pub(super) targets: &'a [NodeId],
     decisions: &'a mut Decisions,
 }
@@ -109,7 +109,7 @@ impl Draw<'_> {
 /// Draws the plan, in order of time.
 pub(super) fn draw(
     profile: &FaultSpec,
-    targets: &[NodeId],
+    (targets, stacks): (&[NodeId], &[NodeId]),
     phases: Phases,
     decisions: &mut Decisions,
 ) -> Vec<Planned> {
@@ -120,7 +120,10 @@ pub(super) fn draw(
     for declaration in Kind::DECLARATIONS.iter().filter(|declaration| profile.is_on(declaration.kind)) {
         let kind = declaration.kind;
         let setting = profile.get(kind);
-        let mut chain = |target: u32| chain(kind, target, setting, targets, phases, decisions, &mut plan);
+        let mut chain = |target: u32| {
+            let targets = if target == 0 { stacks } else { targets };
+            chain(kind, target, setting, targets, phases, decisions, &mut plan);
+        };
         match declaration.begins {
             Begins::Link => {}
             Begins::ByNetwork => chain(0),
@@ -233,7 +236,7 @@ mod tests {
         let seed = log.seed;
         let mut decisions = Decisions::new(log, Mode::Strict);
         decisions.begin_run(seed);
-        let plan = draw(profile, &targets(), phases(), &mut decisions);
+        let plan = draw(profile, (&targets(), &targets()), phases(), &mut decisions);
         assert_eq!(decisions.divergences(), []);
         plan
     }

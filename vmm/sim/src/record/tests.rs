@@ -218,6 +218,8 @@ fn notices_output_and_findings_count() {
         Notice::FaultEnd(id(Kind::Pause, 1)),
         Notice::Service(ServiceChange::Started),
         Notice::Service(ServiceChange::Healthy),
+        Notice::Service(ServiceChange::Unhealthy { failures: 3 }),
+        Notice::Service(ServiceChange::Stopping),
         Notice::Service(ServiceChange::Ended(ExitStatus::Code(1))),
         check(0, CheckResult::Holds),
         check(1, CheckResult::Holds),

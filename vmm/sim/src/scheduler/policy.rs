@@ -132,6 +132,7 @@ mod tests {
             net,
             pids: None,
             ipc: None,
+            settings: Default::default(),
         });
         for tid in tids {
             let mut task = Task::new(*tid, Pid(1), Regs::default());

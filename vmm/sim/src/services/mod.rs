@@ -1,5 +1,11 @@
-//! Supervision of the services, as a container runtime does it: start order, health checks, restarts, and when the
+//! Supervision of the services, as a container engine does it: start order, health checks, restarts, and when the
 //! stack is ready.
+//!
+//! Key types: [`Service`] (what is known of one), [`State`], [`ServiceChange`]. Modules: `health` (checks, for the whole run), `stop`
+//! (restarts after an end, stops in order).
+
+mod health;
+mod stop;
 
 use std::sync::Arc;
 
@@ -14,13 +20,16 @@ use crate::event::Event;
 use crate::machine::Machine;
 use crate::notice::{Notice, PhaseChange};
 use crate::queue::Due;
-use crate::scenario::{Condition, RestartPolicy, ServiceSpec};
+use crate::scenario::{Condition, Dependency, ServiceSpec};
 use crate::world::{FindingKind, Phase, Room, World};
+
+pub use health::{Check, Health};
+pub use stop::Restarts;
 
 /// Where programs are looked up without a PATH of their own.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// Pause before a restart, ns; doubles up to a minute as docker's does.
-const RESTART_DELAY: u64 = 100_000_000;
+/// When a service tries again that joins the namespaces of one that does not run, ns.
+const JOIN_AGAIN: u64 = 100_000_000;
 
 /// What a service does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +39,8 @@ pub enum State {
     Waiting,
     /// Its command runs.
     Running(Pid),
+    /// Its command was asked to end, and starts again then.
+    Stopping(Pid),
     /// Its command ended.
     Ended(ExitStatus),
     /// A fault killed it; it will be started again.
@@ -41,13 +52,20 @@ pub enum State {
 pub enum ServiceChange {
     /// Its command runs.
     Started,
-    /// Its health check has passed.
+    /// Its health check has passed, as it had not since its start or since it became unhealthy.
     Healthy,
     /// A health check has failed.
-    Unhealthy {
+    CheckFailed {
         /// So many in a row, of those that count.
         failures: u32,
     },
+    /// So many health checks in a row have failed that it is unhealthy now.
+    Unhealthy {
+        /// How many.
+        failures: u32,
+    },
+    /// It was asked to end, for it must start again.
+    Stopping,
     /// Its command ended.
     Ended(ExitStatus),
 }
@@ -57,8 +75,8 @@ pub enum ServiceChange {
 pub struct Service {
     /// What it does.
     pub state: State,
-    /// Its health check has passed (or it ran long enough without one).
-    pub healthy: bool,
+    /// What its health checks say.
+    pub health: Health,
     /// When its command was last started.
     pub started: SimTime,
     /// How often it was started.
@@ -66,11 +84,26 @@ pub struct Service {
     /// It starts so much later than it could, ns; see [`crate::scenario::Spread`].
     pub start_offset: u64,
     /// A running health check.
-    pub probe: Option<Pid>,
+    pub check: Option<Check>,
     /// Failed health checks in a row.
     pub failures: u32,
+    /// Its restarts.
+    pub restarts: Restarts,
     /// Why its command could not be started.
     pub refused: Option<Errno>,
+}
+
+impl Service {
+    /// Its command runs.
+    pub fn runs(&self) -> bool {
+        matches!(self.state, State::Running(_))
+    }
+
+    /// A fault kills it. What starts it again is as a start by hand, after which restarts are counted anew.
+    pub(crate) fn crash(&mut self) {
+        (self.state, self.health, self.check) = (State::Crashed, Health::Starting, None);
+        self.restarts = Restarts::default();
+    }
 }
 
 impl Machine {
@@ -90,6 +123,11 @@ impl Machine {
 
     /// Runs a program in a container, looked up in PATH if it is a bare name.
     pub(crate) fn spawn(&mut self, id: NodeId, program: &Program) -> Result<Pid, Errno> {
+        self.spawn_as(id, program, false)
+    }
+
+    /// The same, as the child of an init.
+    fn spawn_as(&mut self, id: NodeId, program: &Program, init: bool) -> Result<Pid, Errno> {
         let Room { machine, container, .. } = self.world.room(id);
         self.world.catch_up(machine);
         let candidates = candidates(program);
@@ -99,7 +137,11 @@ impl Machine {
             candidate.path = path;
             let mut parts = self.parts(machine);
             let (node, mut outside) = parts.split();
-            result = node.spawn(container, &candidate, &mut outside);
+            result = if init {
+                node.spawn_with_init(container, &candidate, &mut outside)
+            } else {
+                node.spawn(container, &candidate, &mut outside)
+            };
             if !matches!(result, Err(Errno::ENOENT | Errno::EACCES | Errno::ENOTDIR)) {
                 break;
             }
@@ -109,9 +151,10 @@ impl Machine {
 
     pub(crate) fn start_service(&mut self, id: NodeId) {
         let Some(spec) = self.spec(id) else { return };
-        if matches!(self.world.services.get(&id).map(|s| s.state), Some(State::Running(_))) {
+        if matches!(self.service(id).state, State::Running(_) | State::Stopping(_)) || self.must_wait(&spec) {
             return;
         }
+        let crashed = self.service(id).state == State::Crashed;
         let again = self.service(id).starts > 0;
         if again && let Err(e) = self.renew(id, &spec) {
             self.find(
@@ -121,20 +164,24 @@ impl Machine {
             );
             return;
         }
-        match self.spawn(id, &spec.program) {
+        match self.spawn_as(id, &spec.program, spec.runtime.init) {
             Ok(pid) => {
                 let now = self.world.now;
                 let service = self.service(id);
-                (service.state, service.started, service.healthy) = (State::Running(pid), now, false);
+                (service.state, service.started, service.health) =
+                    (State::Running(pid), now, Health::Starting);
                 service.starts += 1;
-                (service.failures, service.probe) = (0, None);
+                (service.failures, service.check) = (0, None);
                 self.note(Some(id), Notice::Service(ServiceChange::Started));
-                let first = spec
-                    .health
-                    .as_ref()
-                    .map_or(self.scenario.settle, |h| h.interval.min(self.scenario.settle));
-                self.world.queue.push(now.after(first), Due::Probe(id));
+                let settle = self.scenario.settle;
+                let first = spec.health.as_ref().map_or(settle, |h| h.pause(Health::Starting, 0).min(settle));
+                // What was left of the checks of an earlier life.
+                self.world.queue.remove_if(|due| matches!(due, Due::HealthCheck(of) if *of == id));
+                self.world.queue.push(now.after(first), Due::HealthCheck(id));
                 self.dependencies_changed();
+                if crashed {
+                    self.restart_dependents(id);
+                }
             }
             Err(e) => {
                 self.service(id).refused = Some(e);
@@ -146,6 +193,18 @@ impl Machine {
         self.node_changed(self.world.room(id).machine);
     }
 
+    /// Whether a service joins namespaces of one that does not run: "cannot join PID of a non running container", as engines
+    /// say. It tries again until that one runs.
+    fn must_wait(&mut self, spec: &ServiceSpec) -> bool {
+        let sharing = spec.sharing;
+        let others = [sharing.net, sharing.pids, sharing.ipc];
+        let waits = others.into_iter().flatten().any(|other| !self.service(other).runs());
+        if waits {
+            self.world.queue.push(self.world.now.after(JOIN_AGAIN), Due::Start(spec.node));
+        }
+        waits
+    }
+
     /// A restarted container has a fresh network stack and IPC namespace, and empty tmpfs mounts (/dev/shm, those of the
     /// compose file), and its command is process 1 again; its files stay, those in /tmp and /run too.
     fn renew(&mut self, id: NodeId, spec: &ServiceSpec) -> Result<(), Errno> {
@@ -153,7 +212,7 @@ impl Machine {
         let Room { machine, container, .. } = self.world.room(id);
         let World { nodes, scheduler, queue, .. } = &mut self.world;
         scheduler.forget_dead(&nodes[&machine]);
-        queue.remove_if(|e| matches!(e, Due::ProbeTimeout(node, _) if *node == id));
+        queue.remove_if(|e| matches!(e, Due::HealthTimeout(of, _) | Due::StopTimeout(of, _) if *of == id));
         let life = nodes[&machine].container(container).life + 1;
         let net = crate::setup::stack(spec, life, &mut self.world.decisions);
         let mut parts = self.parts(machine);
@@ -174,24 +233,40 @@ impl Machine {
         let scenario = self.scenario.clone();
         for spec in scenario.services.iter().filter(|s| !s.depends_on.is_empty()) {
             let service = &self.world.services[&spec.node];
-            if service.state != State::Waiting || service.starts > 0 {
-                continue;
-            }
-            let met = |(dep, condition): &(NodeId, Condition)| {
-                let s = &self.world.services[dep];
-                match condition {
-                    Condition::Started => s.starts > 0,
-                    Condition::Healthy => s.healthy,
-                    Condition::Completed => s.state == State::Ended(ExitStatus::Code(0)),
-                }
-            };
-            if spec.depends_on.iter().all(met) {
+            if service.state == State::Waiting && spec.depends_on.iter().all(|on| self.is_met(on)) {
                 self.world.queue.remove_if(|e| matches!(e, Due::Start(n) if *n == spec.node));
                 let at = now.after(service.start_offset);
                 self.world.queue.push(at, Due::Start(spec.node));
             }
         }
         self.check_ready();
+    }
+
+    fn is_met(&self, on: &Dependency) -> bool {
+        let service = &self.world.services[&on.service];
+        match on.condition {
+            Condition::Started => service.starts > 0,
+            Condition::Healthy => service.health == Health::Healthy,
+            Condition::Completed => service.state == State::Ended(ExitStatus::Code(0)),
+        }
+    }
+
+    /// A service has ended and does not start again: while the stack starts, those that wait for more of it wait in vain, and an
+    /// engine gives up ("dependency failed to start", "didn't complete successfully").
+    fn given_up(&mut self, id: NodeId, status: ExitStatus) {
+        if self.world.phase != Phase::Boot || self.world.ready_at.is_some() {
+            return;
+        }
+        let scenario = self.scenario.clone();
+        let waits = |spec: &&ServiceSpec| {
+            let vain =
+                |on: &Dependency| on.service == id && on.condition != Condition::Started && !self.is_met(on);
+            self.world.services[&spec.node].state == State::Waiting && spec.depends_on.iter().any(vain)
+        };
+        let Some(waiting) = scenario.services.iter().find(waits) else { return };
+        let name = self.spec(id).map(|spec| spec.name.clone()).unwrap_or_default();
+        let text = format!("service {} waits for {name}, which ended with {status}", waiting.name);
+        self.find(FindingKind::NotReady, Some(waiting.node), text);
     }
 
     fn check_ready(&mut self) {
@@ -230,80 +305,24 @@ impl Machine {
                 format!("running, {} failed health checks", service.failures)
             }
             State::Running(_) => "running".into(),
+            State::Stopping(_) => "stopping".into(),
             State::Ended(status) => status.to_string(),
             State::Crashed => "crashed".into(),
         }
     }
 
-    /// Time for a health check, or for a service without one to count as ready.
-    pub(crate) fn probe(&mut self, id: NodeId) {
-        let Some(spec) = self.spec(id) else { return };
-        let now = self.world.now;
-        let service = self.service(id);
-        if service.healthy || service.probe.is_some() || !matches!(service.state, State::Running(_)) {
-            return;
-        }
-        let Some(health) = &spec.health else {
-            service.healthy = true;
-            self.dependencies_changed();
-            return;
-        };
-        match self.spawn(id, &health.program) {
-            Ok(pid) => {
-                self.service(id).probe = Some(pid);
-                self.world.queue.push(now.after(health.timeout), Due::ProbeTimeout(id, pid.0));
-            }
-            Err(e) => {
-                let text = format!("service {}: cannot run its health check: {e}", spec.name);
-                self.find(FindingKind::NotReady, Some(id), text);
-            }
-        }
-        self.node_changed(self.world.room(id).machine);
-    }
-
-    pub(crate) fn probe_timeout(&mut self, id: NodeId, pid: u32) {
-        if self.service(id).probe != Some(Pid(pid)) {
-            return;
-        }
-        let info = bloodhound_kernel::signal::user_info(9, 0, Pid(0), 0);
-        let machine = self.world.room(id).machine;
-        self.world.catch_up(machine);
-        self.world.node_mut(machine).send_process(Pid(pid), info);
-        self.probe_result(id, false);
-    }
-
-    fn probe_result(&mut self, id: NodeId, passed: bool) {
-        let Some(spec) = self.spec(id) else { return };
-        let Some(health) = &spec.health else { return };
-        let now = self.world.now;
-        let service = self.service(id);
-        service.probe = None;
-        if passed {
-            service.healthy = true;
-            self.note(Some(id), Notice::Service(ServiceChange::Healthy));
-            self.dependencies_changed();
-            return;
-        }
-        if now.since(service.started) > health.start_period {
-            service.failures += 1;
-        }
-        let failures = service.failures;
-        self.tell(Some(id), &Event::Service(&ServiceChange::Unhealthy { failures }));
-        self.world.queue.push(now.after(health.interval), Due::Probe(id));
-    }
-
-    /// A process of a node is gone.
+    /// A process of a service or script is gone.
     pub(crate) fn process_ended(&mut self, id: NodeId, end: ProcessEnd) {
         self.recorder().tell(end.at, Some(id), &Event::Process(&end));
         if self.script_ended(id, end.pid, end.status) {
             return;
         }
         let Some(service) = self.world.services.get(&id) else { return };
-        if service.probe == Some(end.pid) {
-            self.probe_result(id, end.status == ExitStatus::Code(0));
+        if service.check.is_some_and(|check| check.pid == end.pid) {
+            self.health_checked(id, end.status == ExitStatus::Code(0));
             return;
         }
-        if service.state == State::Running(end.pid) {
+        if matches!(service.state, State::Running(pid) | State::Stopping(pid) if pid == end.pid) {
             self.service_ended(id, end);
             return;
         }
@@ -331,22 +350,23 @@ impl Machine {
         let now = self.world.now;
         self.kill_container(self.world.room(id));
         let service = self.service(id);
-        let starts = service.starts;
-        (service.state, service.healthy, service.probe) = (State::Ended(end.status), false, None);
+        let stopped = matches!(service.state, State::Stopping(_));
+        let ran = now.since(service.started);
+        (service.state, service.health, service.check) = (State::Ended(end.status), Health::Starting, None);
         self.note(Some(id), Notice::Service(ServiceChange::Ended(end.status)));
-        let failed = end.status != ExitStatus::Code(0);
-        if failed && self.world.phase != Phase::Done {
-            let text = format!("service {} ended: {}", spec.name, end.status);
-            self.find(FindingKind::Crash, Some(id), text);
-        }
-        let again = match spec.restart {
-            RestartPolicy::No => false,
-            RestartPolicy::Always => true,
-            RestartPolicy::OnFailure(limit) => failed && limit.is_none_or(|n| starts <= n),
-        };
-        if again {
-            let delay = (RESTART_DELAY << starts.min(10)).min(60_000_000_000);
-            self.world.queue.push(now.after(delay), Due::Start(id));
+        if stopped {
+            // As `compose restart`: it starts again when what it depends on is there.
+            self.service(id).state = State::Waiting;
+        } else {
+            let failed = end.status != ExitStatus::Code(0);
+            if failed && self.world.phase != Phase::Done {
+                let text = format!("service {} ended: {}", spec.name, end.status);
+                self.find(FindingKind::Crash, Some(id), text);
+            }
+            match self.service(id).restarts.next(spec.restart, failed, ran) {
+                Some(pause) => self.world.queue.push(now.after(pause), Due::Start(id)),
+                None => self.given_up(id, end.status),
+            }
         }
         self.dependencies_changed();
         self.node_changed(self.world.room(id).machine);
@@ -355,7 +375,7 @@ impl Machine {
 
 /// It serves, or it was a job that is done.
 fn is_ready(service: &Service) -> bool {
-    service.healthy || service.state == State::Ended(ExitStatus::Code(0))
+    service.health == Health::Healthy || service.state == State::Ended(ExitStatus::Code(0))
 }
 
 /// Paths to try for a program.

@@ -1,0 +1,108 @@
+//! /sys/fs/cgroup (cgroups(7), version 2) as a container with a cgroup namespace of its own sees it: its limits, and what it uses.
+//!
+//! How much memory is resident is not part of a run, so a fixed share counts as used, as in /proc/meminfo.
+
+use super::Source::{Make, Text};
+use super::{Table, View};
+
+/// What is mounted there, in /proc/PID/mounts.
+pub(super) const MOUNT: &str = "cgroup /sys/fs/cgroup cgroup2 ro,nosuid,nodev,noexec,relatime 0 0\n";
+
+/// The same in /proc/PID/mountinfo, behind numbers and root.
+pub(super) const MOUNT_INFO: &str =
+    "/sys/fs/cgroup ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw,nsdelegate,memory_recursiveprot";
+
+pub(super) const TABLE: Table = &[
+    ("fs/cgroup/cgroup.controllers", Text("cpuset cpu io memory hugetlb pids rdma misc\n")),
+    ("fs/cgroup/cgroup.events", Text("populated 1\nfrozen 0\n")),
+    ("fs/cgroup/cgroup.max.depth", Text("max\n")),
+    ("fs/cgroup/cgroup.max.descendants", Text("max\n")),
+    ("fs/cgroup/cgroup.procs", Make(procs)),
+    ("fs/cgroup/cgroup.subtree_control", Text("")),
+    ("fs/cgroup/cgroup.type", Text("domain\n")),
+    ("fs/cgroup/cpu.max", Make(cpu_max)),
+    ("fs/cgroup/cpu.stat", Make(cpu_stat)),
+    ("fs/cgroup/cpu.weight", Text("100\n")),
+    ("fs/cgroup/cpuset.cpus", Text("\n")),
+    ("fs/cgroup/cpuset.cpus.effective", Text("0\n")),
+    ("fs/cgroup/cpuset.mems.effective", Text("0\n")),
+    ("fs/cgroup/memory.current", Make(memory_current)),
+    ("fs/cgroup/memory.events", Text("low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n")),
+    ("fs/cgroup/memory.high", Text("max\n")),
+    ("fs/cgroup/memory.low", Text("0\n")),
+    ("fs/cgroup/memory.max", Make(memory_max)),
+    ("fs/cgroup/memory.min", Text("0\n")),
+    ("fs/cgroup/memory.stat", Make(memory_stat)),
+    ("fs/cgroup/memory.swap.current", Text("0\n")),
+    ("fs/cgroup/memory.swap.max", Make(memory_max)),
+    ("fs/cgroup/pids.current", Make(pids_current)),
+    ("fs/cgroup/pids.max", Make(pids_max)),
+];
+
+/// A limit, or `max`.
+fn limit(value: Option<u64>) -> String {
+    value.map_or("max\n".into(), |value| format!("{value}\n"))
+}
+
+/// The processes of who looks, that it sees.
+fn procs(view: &View<'_>) -> String {
+    let own = view.node.process(view.pid).container;
+    let seen = view.node.processes.values().filter(|p| p.container == own && p.pid.ns() == view.pid.ns());
+    seen.map(|p| format!("{}\n", p.pid.number())).collect()
+}
+
+/// "The maximum bandwidth limit [...] in the following format: $MAX $PERIOD", in microseconds.
+fn cpu_max(view: &View<'_>) -> String {
+    const PERIOD: u64 = 100_000;
+    let quota = view.container().settings.cpu_milli.map(|milli| milli * PERIOD / 1000);
+    format!("{} {PERIOD}\n", quota.map_or("max".into(), |quota| quota.to_string()))
+}
+
+fn cpu_stat(view: &View<'_>) -> String {
+    let own = view.node.process(view.pid).container;
+    let busy: u64 =
+        view.node.processes.values().filter(|p| p.container == own).map(|p| p.cpu_ns / 1000).sum();
+    format!(
+        "usage_usec {busy}\nuser_usec {}\nsystem_usec {}\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n",
+        busy / 2,
+        busy - busy / 2
+    )
+}
+
+fn memory_max(view: &View<'_>) -> String {
+    // Swap is limited to as much again (docker run, "--memory-swap").
+    limit(view.container().settings.memory.map(|bytes| bytes & !4095))
+}
+
+/// A quarter of what there is, as /proc/meminfo has it.
+fn used(view: &View<'_>) -> u64 {
+    let there = view.node.config.memory;
+    view.container().settings.memory.map_or(there, |most| most.min(there)) / 4 & !4095
+}
+
+fn memory_current(view: &View<'_>) -> String {
+    format!("{}\n", used(view))
+}
+
+fn memory_stat(view: &View<'_>) -> String {
+    let used = used(view);
+    format!(
+        "anon {}\nfile {}\nkernel 0\nkernel_stack 0\npagetables 0\nsock 0\nshmem 0\nfile_mapped 0\nfile_dirty 0\n\
+         file_writeback 0\nanon_thp 0\ninactive_anon 0\nactive_anon {}\ninactive_file {}\nactive_file 0\nunevictable 0\n\
+         slab 0\npgfault 0\npgmajfault 0\n",
+        used / 2,
+        used - used / 2,
+        used / 2,
+        used - used / 2
+    )
+}
+
+fn pids_current(view: &View<'_>) -> String {
+    let own = view.node.process(view.pid).container;
+    let of = |p: &&crate::process::Process| p.container == own;
+    format!("{}\n", view.node.processes.values().filter(of).map(|p| p.threads.len()).sum::<usize>())
+}
+
+fn pids_max(view: &View<'_>) -> String {
+    limit(view.container().settings.pids)
+}

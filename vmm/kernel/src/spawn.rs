@@ -1,0 +1,160 @@
+//! Root processes of a container: a service's command, a health check, a script; with an init as process 1, if it is to have one.
+//!
+//! Neighbours: `exec` loads the program, [`crate::container`] has what processes begin with, [`crate::init`] is the init.
+
+use std::sync::Arc;
+
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::Sigaction;
+use bloodhound_abi::{Errno, Regs};
+use bloodhound_decisions::Lineage;
+use bloodhound_vfs::Cred;
+
+use crate::container::{Container, ContainerId};
+use crate::ctx::*;
+use crate::exec::{AT_CWD, Origin, Program};
+use crate::file::Console;
+use crate::ids::*;
+use crate::mm::Mm;
+use crate::node::Node;
+use crate::process::{ExitStatus, FdEntry, FdTable, Process};
+use crate::task::Task;
+use crate::wait::Stop;
+use crate::watch::Told;
+
+impl Node {
+    /// Starts a root process of a container (a service's command, or a health check), as its runtime does.
+    pub fn spawn(
+        &mut self,
+        id: ContainerId,
+        program: &Program,
+        outside: &mut Outside<'_>,
+    ) -> Result<Pid, Errno> {
+        let Container { pids, mounts, roots, .. } = *self.container(id);
+        let settings = self.container(id).settings.clone();
+        let pid = Pid(self.new_number(pids));
+        let tid = Tid(pid.0);
+        let space = self.new_space();
+        let mm = self.mms.insert(Mm::new(space));
+        self.vfs.enter_namespace(mounts);
+        let root = self.vfs.root();
+        self.vfs.hold(root);
+        let mut fds = FdTable::default();
+        for (fd, stream) in [Console::In, Console::Out, Console::Err].into_iter().enumerate() {
+            let file = self.files.insert(Ctx::console_file(stream));
+            fds.set(fd, FdEntry { file, cloexec: false });
+        }
+        let cred = Cred { groups: Arc::from(&program.groups[..]), ..Cred::user(program.uid, program.gid) };
+        let process = Process {
+            pid,
+            container: id,
+            is_check: false,
+            ppid: Pid::NONE,
+            pgid: pid,
+            sid: pid,
+            threads: vec![tid],
+            mm,
+            fds,
+            cwd: root,
+            cwd_synthetic: None,
+            umask: 0o022,
+            cred,
+            real_ids: [program.uid, program.uid, program.gid, program.gid],
+            caps: crate::caps::Caps::of(program.uid, settings.capabilities),
+            actions: Arc::new(vec![Sigaction::default(); 64]),
+            pending: Default::default(),
+            limits: settings.limits,
+            zombie: None,
+            exiting: None,
+            exit_signal: 0,
+            event: None,
+            pdeathsig: 0,
+            subreaper: false,
+            dumpable: 1,
+            no_new_privs: settings.no_new_privileges,
+            thp_disable: false,
+            knobs: Default::default(),
+            exe: Vec::new(),
+            cmdline: Vec::new(),
+            environ: Vec::new(),
+            itimer: None,
+            timers: Default::default(),
+            cpu_ns: 0,
+            children_cpu_ns: 0,
+            started: self.clock,
+            did_exec: false,
+            shm_attached: Default::default(),
+        };
+        self.processes.insert(pid, process);
+        let mut task = Task::new(tid, pid, Regs::default());
+        task.lineage = Lineage::root(roots);
+        self.container_mut(id).roots += 1;
+        self.tasks.insert(tid, task);
+        let mut ctx = Ctx::new(self, tid, outside.reborrow());
+        ctx.outside.tell(ctx.node, (pid, tid), &Told::Began { parent: None });
+        let result = ctx.start_program(program);
+        match result {
+            Ok(()) => {
+                self.enqueue(tid);
+                Ok(pid)
+            }
+            Err(e) => {
+                self.take_back(id, pid, outside);
+                Err(e)
+            }
+        }
+    }
+
+    /// As [`Node::spawn`], as the child of an init that is spawned first: see [`crate::init`]. The process is the init's.
+    pub fn spawn_with_init(
+        &mut self,
+        id: ContainerId,
+        program: &Program,
+        outside: &mut Outside<'_>,
+    ) -> Result<Pid, Errno> {
+        let mut argv = vec![crate::init::PATH.to_vec(), b"--".to_vec()];
+        argv.extend_from_slice(&program.argv);
+        let first = Program { path: crate::init::PATH.to_vec(), argv, ..program.clone() };
+        let init = self.spawn(id, &first, outside)?;
+        let child = match self.spawn(id, program, outside) {
+            Ok(child) => child,
+            Err(e) => {
+                self.take_back(id, init, outside);
+                return Err(e);
+            }
+        };
+        let process = self.process_mut(child);
+        (process.ppid, process.sid, process.exit_signal) = (init, init, c::SIGCHLD as u32);
+        self.task_mut(Tid(init.0)).regs.rbx = u64::from(child.number());
+        Ok(init)
+    }
+
+    /// Takes a root process back that has not run. Nobody saw the number: the next one (another directory of PATH) gets it again.
+    fn take_back(&mut self, id: ContainerId, pid: Pid, outside: &mut Outside<'_>) {
+        self.exit_task(Tid(pid.0), ExitStatus::Code(127), outside);
+        self.ends.pop();
+        self.processes.remove(&pid);
+        self.next_numbers[pid.ns().0 as usize] = pid.number();
+        self.container_mut(id).roots -= 1;
+    }
+}
+
+impl Ctx<'_> {
+    fn start_program(&mut self, program: &Program) -> Result<(), Errno> {
+        let plain = |s: Stop| match s {
+            Stop::Errno(e) => e,
+            _ => Errno::ENOSYS,
+        };
+        if !program.cwd.is_empty() {
+            let ino = self.resolve_ino(AT_CWD, &program.cwd, true).map_err(plain)?;
+            if self.node.vfs.stat_ino(ino)?.kind != bloodhound_vfs::Kind::Directory {
+                return Err(Errno::ENOTDIR);
+            }
+            self.node.vfs.hold(ino);
+            let old = std::mem::replace(&mut self.process_mut().cwd, ino);
+            self.node.vfs.close_ref(old, false);
+        }
+        let (path, argv, envp) = (program.path.clone(), program.argv.clone(), program.envp.clone());
+        self.exec(Origin::default(), path, argv, envp).map_err(plain)
+    }
+}
