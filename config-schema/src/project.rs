@@ -33,12 +33,14 @@ pub struct Selection {
     pub files: Vec<PathBuf>,
     /// Profiles that are active besides those of COMPOSE_PROFILES.
     pub profiles: Vec<String>,
+    /// The files that the project names are not on this machine: what they hold is known otherwise.
+    pub elsewhere: bool,
 }
 
 impl Selection {
     /// One file.
     pub fn file(path: impl Into<PathBuf>) -> Selection {
-        Selection { files: vec![path.into()], profiles: Vec::new() }
+        Selection { files: vec![path.into()], ..Selection::default() }
     }
 
     /// The environment with the profiles among its variables.
@@ -120,7 +122,10 @@ impl Project {
                 return (None, diagnostics);
             }
         };
-        let (compose, about_compose) = Compose::load_files(&paths, &compose.environment(environment));
+        let (compose, about_compose) = match compose.elsewhere {
+            true => Compose::load_elsewhere(&paths, &compose.environment(environment)),
+            false => Compose::load_files(&paths, &compose.environment(environment)),
+        };
         if let Some(compose) = &compose {
             diagnostics.extend(check_names(&config, compose));
             diagnostic::sort(&mut diagnostics);

@@ -45,7 +45,7 @@ pub struct ComposeArgs {
 impl ComposeArgs {
     /// For loading the project.
     pub fn selection(&self) -> Selection {
-        Selection { files: self.compose.clone(), profiles: self.profile.clone() }
+        Selection { files: self.compose.clone(), profiles: self.profile.clone(), elsewhere: false }
     }
 }
 
@@ -262,7 +262,7 @@ fn recorded(args: &ReplayArgs, record: &finding::Record) -> Result<Session, Fail
     let Some(bundle) = bundle else {
         let config = args.config.as_ref().unwrap_or(&record.config);
         let files = if args.compose.is_empty() { &record.compose } else { &args.compose };
-        let selection = Selection { files: files.clone(), profiles };
+        let selection = Selection { files: files.clone(), profiles, elsewhere: false };
         let configured = record.configured || args.config.is_some();
         return Session::load_from(config, &selection, configured, Origin::Host { pins });
     };
@@ -274,7 +274,7 @@ fn recorded(args: &ReplayArgs, record: &finding::Record) -> Result<Session, Fail
             names.concat()
         )));
     }
-    let selection = Selection { files: bundle.compose(), profiles };
+    let selection = Selection { files: bundle.compose(), profiles, elsewhere: true };
     let config = bundle.config().unwrap_or_else(|| bundle.project().join(DEFAULT_CONFIG));
     Session::load_from(&config, &selection, record.configured, Origin::Bundle { bundle: &bundle, pins })
 }

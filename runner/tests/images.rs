@@ -242,3 +242,46 @@ fn a_finding_is_replayed_with_its_images_and_no_others() {
         replay.stderr
     );
 }
+
+#[test]
+fn a_bundled_finding_is_replayed_without_its_project_and_images() {
+    let stack = Stack::new("bundle");
+    stack.image(
+        "bad:1",
+        json!({"Cmd": ["sh", "-c", "cat /conf/text; sleep 2; exit 3"], "Env": ["PATH=/bin"]}),
+        vec![busybox()],
+    );
+    stack.file("conf/text", "the text of the configuration\n");
+    stack.file("checks/true.sh", "#!/bin/sh\nexit 0\n");
+    let script = stack.0.join("checks/true.sh");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&script, executable).expect("an executable script");
+    stack.file(
+        "bloodhound.yaml",
+        "simulation: {max_time: 20s}\nproperties:\n  - {name: no-crash, kind: safety, check: {type: no-crash}}\n  \
+         - {name: script, kind: liveness, timeout: 5s, check: {type: custom, script: checks/true.sh}}\nfaults: {duration: 5s, network: {drop_rate: 0.01}}\n",
+    );
+    stack.file(
+        "docker-compose.yml",
+        "services:\n  bad:\n    image: \"bad:1\"\n    healthcheck: {disable: true}\n    volumes: [\"./conf:/conf:ro\"]\n",
+    );
+    let test = stack.command(&["test", "--seeds", "1", "--out", "out", "--bundle"]);
+    assert_eq!(test.code, Some(1), "{}{}", test.stdout, test.stderr);
+    let elsewhere = Stack::new("bundle-elsewhere");
+    std::fs::remove_file(elsewhere.0.join("bloodhound.yaml")).expect("removed");
+    let finding = elsewhere.0.join("finding");
+    std::fs::rename(stack.0.join("out/findings/seed-0-no-crash"), &finding).expect("moved");
+    std::fs::remove_dir_all(&stack.0).expect("removed");
+    let replay = elsewhere.command(&["replay", "finding"]);
+    assert_eq!(replay.code, Some(1), "{}{}", replay.stdout, replay.stderr);
+    assert!(replay.stdout.contains("reproduced"), "{}", replay.stdout);
+    assert!(replay.stdout.contains("the text of the configuration"), "{}", replay.stdout);
+
+    // Other bytes under a name of the bundle are refused.
+    let contents = finding.join("bundle/files");
+    for file in std::fs::read_dir(contents).expect("contents").flatten() {
+        std::fs::write(file.path(), "other bytes").expect("written");
+    }
+    let replay = elsewhere.command(&["replay", "finding"]);
+    assert_ne!(replay.code, Some(1), "{}{}", replay.stdout, replay.stderr);
+}

@@ -57,25 +57,36 @@ impl Compose {
             return (None, vec![Diagnostic::about_file(Code::NothingToDo, Severity::Error, "", message)]);
         };
         match Source::read(first) {
-            Ok(source) => Compose::decode_with(source, more, environment),
+            Ok(source) => Compose::decode_with(source, more, environment, false),
+            Err(diagnostic) => (None, vec![*diagnostic]),
+        }
+    }
+
+    /// As [`Compose::load_files`], of a project whose other files are not on this machine: it is no error that they are not there.
+    pub fn load_elsewhere(files: &[PathBuf], environment: &Variables) -> (Option<Compose>, Vec<Diagnostic>) {
+        let Some((first, more)) = files.split_first() else { return Compose::load_files(files, environment) };
+        match Source::read(first) {
+            Ok(source) => Compose::decode_with(source, more, environment, true),
             Err(diagnostic) => (None, vec![*diagnostic]),
         }
     }
 
     /// Decodes a text that has been read already; see [`Compose::load`].
     pub fn decode(source: Source, environment: &Variables) -> (Option<Compose>, Vec<Diagnostic>) {
-        Compose::decode_with(source, &[], environment)
+        Compose::decode_with(source, &[], environment, false)
     }
 
     fn decode_with(
         source: Source,
         more: &[PathBuf],
         environment: &Variables,
+        elsewhere: bool,
     ) -> (Option<Compose>, Vec<Diagnostic>) {
         let mut ctx = Ctx::new(source);
         let project = Loader::new(&mut ctx).project(more, environment);
         let compose = project.and_then(|project| top(&mut ctx, &project));
         let mut diagnostics = ctx.diagnostics;
+        diagnostics.retain(|diagnostic| !elsewhere || diagnostic.code != Code::MissingFile);
         diagnostic::sort(&mut diagnostics);
         if has_errors(&diagnostics) {
             return (None, diagnostics);
