@@ -2,7 +2,7 @@
 
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Rlimit;
-use bloodhound_config::compose::Service;
+use bloodhound_config::compose::{Rootfs, Service};
 use bloodhound_kernel::caps;
 use bloodhound_kernel::container::Settings;
 use bloodhound_kernel::procfs;
@@ -23,6 +23,7 @@ impl Planner<'_> {
             Some(name) => signal(name).ok_or_else(|| format!("stop_signal: {name} is no signal"))?,
         };
         Ok(Runtime {
+            engine: service.rootfs == Rootfs::Image,
             stop_signal,
             stop_grace: service.stop_grace_period_ns.unwrap_or(plain.stop_grace),
             init: service.init == Some(true),

@@ -47,6 +47,8 @@ pub struct Runtime {
     pub init: bool,
     /// Size of /dev/shm in bytes, if it is limited.
     pub shm_size: Option<u64>,
+    /// Its root file system is that of an image, in which an engine leaves files by which programs know a container.
+    pub engine: bool,
     /// What is set for its processes.
     pub settings: Settings,
 }
@@ -59,6 +61,7 @@ impl Default for Runtime {
             stop_grace: 10_000_000_000,
             init: false,
             shm_size: None,
+            engine: false,
             settings: Settings::default(),
         }
     }

@@ -295,6 +295,21 @@ fn fill(
         vfs.put_file(base, path.as_bytes(), 0o644, text.as_bytes())
             .map_err(|f| fault(spec, format!("writing {path}"), errno(f)))?;
     }
+    engine_files(vfs, spec, base).map_err(|f| fault(spec, "writing the files of its engine", errno(f)))
+}
+
+/// What an engine leaves in a container; and what glibc needs to look into /etc/hosts and ask the name server, where the root file
+/// system has none of its own.
+fn engine_files(vfs: &mut Vfs, spec: &ServiceSpec, base: &mut dyn BaseFs) -> Result<(), Fail> {
+    const NAMES: &str = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n";
+    if vfs.get_file(base, b"/etc/nsswitch.conf").is_err() {
+        vfs.put_file(base, b"/etc/nsswitch.conf", 0o644, NAMES.as_bytes())?;
+    }
+    if spec.runtime.engine {
+        // Docker's mark, and what it makes of /etc/mtab (moby, daemon/initlayer).
+        vfs.put_file(base, b"/.dockerenv", 0o755, b"")?;
+        vfs.put_link(base, b"/etc/mtab", b"/proc/mounts")?;
+    }
     Ok(())
 }
 
@@ -359,7 +374,6 @@ fn etc_files(spec: &ServiceSpec) -> Vec<(&'static str, String)> {
         ("/etc/hosts", hosts),
         ("/etc/hostname", format!("{}\n", spec.hostname)),
         ("/etc/resolv.conf", "nameserver 127.0.0.11\noptions ndots:0\n".to_string()),
-        ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\nprotocols: files\nservices: files\n".to_string()),
     ]
 }
 

@@ -55,6 +55,20 @@ impl Vfs {
         Ok(dir)
     }
 
+    /// Makes a symbolic link as root, unless there is something under its name.
+    ///
+    /// # Errors
+    /// Those of symlink(2) but EEXIST.
+    pub fn put_link(&mut self, base: &mut dyn BaseFs, path: &[u8], target: &[u8]) -> Result<(), Fail> {
+        let cred = Cred::root();
+        let mut ctx = self.own_ctx(base, &cred);
+        let at = At { dir: ctx.root, path };
+        match self.symlink(&mut ctx, target, at) {
+            Ok(_) | Err(Fail::Errno(Errno::EEXIST)) => Ok(()),
+            Err(fail) => Err(fail),
+        }
+    }
+
     /// Reads a whole file as root.
     ///
     /// # Errors
