@@ -189,6 +189,31 @@ fn the_health_check_of_an_image_is_used_and_can_be_changed() {
 }
 
 #[test]
+fn what_an_engine_leaves_is_there_and_a_read_only_root_refuses_changes() {
+    let stack = Stack::new("engine");
+    let look = "#!/bin/sh\nls /.dockerenv; cat /etc/hostname; touch /new 2>&1; touch /tmp/new && ls /tmp; grep -c . /etc/mtab > /tmp/n && echo mounts; cat /data/seed; touch /data/more && ls /data\nexec sleep 100\n";
+    let config = json!({"Cmd": ["/look"], "Env": ["PATH=/bin"], "Volumes": {"/data": {}}});
+    let layer =
+        Layer::new().file("look", 0o755, look).dir("data", 0o755).file("data/seed", 0o644, "of the image\n");
+    stack.image("look:1", config, vec![busybox(), layer]);
+    stack.file(
+        "docker-compose.yml",
+        "services:\n  look: {image: \"look:1\", read_only: true, tmpfs: /tmp, hostname: own}\n",
+    );
+    let expected = [
+        "/.dockerenv",
+        "own",
+        "touch: /new: Read-only file system",
+        "new",
+        "mounts",
+        "of the image",
+        "more",
+        "seed",
+    ];
+    assert_eq!(stack.output("look"), expected);
+}
+
+#[test]
 fn an_image_that_cannot_be_had_is_named_with_what_to_do() {
     let stack = Stack::new("missing");
     stack.file(

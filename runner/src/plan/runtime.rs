@@ -24,6 +24,7 @@ impl Planner<'_> {
         };
         Ok(Runtime {
             engine: service.rootfs == Rootfs::Image,
+            read_only: service.read_only,
             stop_signal,
             stop_grace: service.stop_grace_period_ns.unwrap_or(plain.stop_grace),
             init: service.init == Some(true),

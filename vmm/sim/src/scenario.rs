@@ -49,6 +49,8 @@ pub struct Runtime {
     pub shm_size: Option<u64>,
     /// Its root file system is that of an image, in which an engine leaves files by which programs know a container.
     pub engine: bool,
+    /// Its root file system cannot be written once the engine has put its own files there.
+    pub read_only: bool,
     /// What is set for its processes.
     pub settings: Settings,
 }
@@ -62,6 +64,7 @@ impl Default for Runtime {
             init: false,
             shm_size: None,
             engine: false,
+            read_only: false,
             settings: Settings::default(),
         }
     }

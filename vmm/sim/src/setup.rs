@@ -295,7 +295,11 @@ fn fill(
         vfs.put_file(base, path.as_bytes(), 0o644, text.as_bytes())
             .map_err(|f| fault(spec, format!("writing {path}"), errno(f)))?;
     }
-    engine_files(vfs, spec, base).map_err(|f| fault(spec, "writing the files of its engine", errno(f)))
+    engine_files(vfs, spec, base).map_err(|f| fault(spec, "writing the files of its engine", errno(f)))?;
+    if spec.runtime.read_only {
+        vfs.protect_root();
+    }
+    Ok(())
 }
 
 /// What an engine leaves in a container; and what glibc needs to look into /etc/hosts and ask the name server, where the root file
@@ -306,6 +310,8 @@ fn engine_files(vfs: &mut Vfs, spec: &ServiceSpec, base: &mut dyn BaseFs) -> Res
         vfs.put_file(base, b"/etc/nsswitch.conf", 0o644, NAMES.as_bytes())?;
     }
     if spec.runtime.engine {
+        // "WORKDIR: if it does not exist, it will be created" (Dockerfile reference), and so does the engine with `working_dir`.
+        vfs.put_dir(base, &spec.program.cwd, 0o755)?;
         // Docker's mark, and what it makes of /etc/mtab (moby, daemon/initlayer).
         vfs.put_file(base, b"/.dockerenv", 0o755, b"")?;
         vfs.put_link(base, b"/etc/mtab", b"/proc/mounts")?;

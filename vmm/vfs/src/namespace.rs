@@ -113,6 +113,13 @@ impl Vfs {
         Ok(ns)
     }
 
+    /// From now on the root file system of the namespace that was entered refuses changes (docker's `read_only: true`).
+    pub fn protect_root(&mut self) {
+        for mount in self.space_mut().mounts.values_mut().filter(|mount| mount.point.is_none()) {
+            mount.read_only = true;
+        }
+    }
+
     /// What follows happens in this namespace.
     ///
     /// # Panics
