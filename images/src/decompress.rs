@@ -54,7 +54,7 @@ pub(crate) fn reader<'a>(inner: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>
     Ok(match compression {
         Compression::None => Box::new(inner),
         Compression::Gzip => Box::new(Gzip(MultiGzDecoder::new(inner))),
-        Compression::Zstd => Box::new(Zstd { frame: FrameDecoder::new(), begun: false, inner }),
+        Compression::Zstd => Box::new(Zstd::new(inner)),
     })
 }
 
@@ -79,7 +79,17 @@ struct Zstd<R> {
     inner: R,
 }
 
+/// A frame with nothing in it.
+const EMPTY: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd, 0, 0, 1, 0, 0];
+
 impl<R: BufRead> Zstd<R> {
+    fn new(inner: R) -> Zstd<R> {
+        let mut frame = FrameDecoder::new();
+        // ruzstd bounds the window of every frame but the first that a decoder sees.
+        let _begun = frame.reset(EMPTY);
+        Zstd { frame, begun: false, inner }
+    }
+
     /// Begins the next frame with content; false at the end.
     fn begin(&mut self) -> io::Result<bool> {
         while !self.inner.fill_buf()?.is_empty() {

@@ -19,6 +19,9 @@ pub struct Limits {
     pub layers: u64,
     /// Bytes of a manifest, an index or a configuration: `BLOODHOUND_IMAGE_MAX_MANIFEST`. Registries stop at 4 MiB.
     pub manifest: u64,
+    /// How many times larger than its compressed form a layer may be that has more than 1 GiB: `BLOODHOUND_IMAGE_MAX_RATIO`.
+    /// Files of programs reach 20, only zeros reach a thousand.
+    pub ratio: u64,
     /// Bytes of the names, links and extended attributes of one layer: `BLOODHOUND_IMAGE_MAX_NAMES`.
     pub names: u64,
 }
@@ -31,6 +34,7 @@ impl Default for Limits {
             entries: 1_000_000,
             layers: 256,
             manifest: 4 * MIB,
+            ratio: 200,
             names: 256 * MIB,
         }
     }
@@ -52,6 +56,7 @@ impl Limits {
             ("BLOODHOUND_IMAGE_MAX_ENTRIES", &mut self.entries),
             ("BLOODHOUND_IMAGE_MAX_LAYERS", &mut self.layers),
             ("BLOODHOUND_IMAGE_MAX_MANIFEST", &mut self.manifest),
+            ("BLOODHOUND_IMAGE_MAX_RATIO", &mut self.ratio),
             ("BLOODHOUND_IMAGE_MAX_NAMES", &mut self.names),
         ];
         for (name, field) in fields {

@@ -20,7 +20,7 @@ pub struct Reference {
     /// The digest of the manifest or index; where there is one the tag means nothing.
     pub digest: Option<Digest>,
     /// Whether the registry was not written.
-    short: bool,
+    pub(crate) short: bool,
 }
 
 impl Reference {
@@ -53,9 +53,11 @@ impl Reference {
             Some((first, path)) if first.contains(['.', ':']) || first == "localhost" => (Some(first), path),
             _ => (None, name),
         };
-        if registry
-            .is_some_and(|host| !host.chars().all(|c| c.is_ascii_alphanumeric() || ".-:[]".contains(c)))
-        {
+        let host = |host: &str| {
+            let word = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
+            host.chars().all(word) && !host.starts_with(['.', '-', ':'])
+        };
+        if registry.is_some_and(|registry| !host(registry)) {
             return Err(wrong("its registry is no host name"));
         }
         let short = registry.is_none();

@@ -23,7 +23,8 @@ impl Subject {
     fn new() -> Subject {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/distributed-kv");
         assert!(dir.join("bin/distributed-kv").exists(), "run examples/build.sh first (test.sh does)");
-        let session = Session::load(&dir.join("bloodhound.yaml"), &Default::default()).expect("a session");
+        let session = Session::load(&dir.join("bloodhound.yaml"), &Default::default(), &Default::default())
+            .expect("a session");
         let count = session.plan.boots;
         let chosen = platform::choose(Wanted::Ptrace).expect("ptrace works where these tests run");
         let mut worker = Worker::new(Arc::new(session), &chosen, run::interrupt()).expect("a worker");

@@ -34,6 +34,8 @@ pub enum Command {
     Schema,
     /// Print a script that completes commands and options in a shell
     Completions(Completions),
+    /// Manage the cache of container images
+    Image(crate::image::Args),
     /// Tell whether this machine can run simulations, and how fast
     Doctor(crate::doctor::Args),
     /// Tell GitHub what `test` found; for the action

@@ -58,13 +58,19 @@ fn the_command_line_is_documented() {
     let mut out = String::new();
     let mut root = crate::cli::Cli::command();
     root.build();
-    for command in root.get_subcommands_mut().filter(|c| c.get_name() != "help" && !c.is_hide_set()) {
-        let name = command.get_name().to_owned();
+    document(&mut root, "bloodhound", &mut out);
+    generated("docs/cli.md", "<!-- generated from the command line -->", out.trim_end_matches('\n'));
+}
+
+/// The help of each command below `above`, and of the commands below those.
+fn document(above: &mut clap::Command, path: &str, out: &mut String) {
+    for command in above.get_subcommands_mut().filter(|c| c.get_name() != "help" && !c.is_hide_set()) {
+        let path = format!("{path} {}", command.get_name());
         let help = command.render_help().to_string();
         let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
-        let _ = write!(out, "## bloodhound {name}\n\n```text\n{}\n```\n\n", lines.join("\n"));
+        let _ = write!(out, "## {path}\n\n```text\n{}\n```\n\n", lines.join("\n"));
+        document(command, &path, out);
     }
-    generated("docs/cli.md", "<!-- generated from the command line -->", out.trim_end_matches('\n'));
 }
 
 #[test]

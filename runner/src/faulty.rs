@@ -160,7 +160,7 @@ fn stack(name: &str) -> PathBuf {
 }
 
 fn session(config: &Path) -> Arc<Session> {
-    Arc::new(Session::load(config, &Default::default()).expect("a session"))
+    Arc::new(Session::load(config, &Default::default(), &Default::default()).expect("a session"))
 }
 
 /// The failure says what the hypervisor said, where, and when in the run; the exit code is that of the environment.

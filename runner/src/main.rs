@@ -25,6 +25,7 @@ mod faulty;
 mod finding;
 mod github;
 mod host;
+mod image;
 mod images;
 mod inputs;
 mod interrupt;
@@ -64,6 +65,7 @@ fn main() {
         cli::Command::Validate(args) => validate::run(args),
         cli::Command::Schema => validate::schema(),
         cli::Command::Completions(args) => args.run(),
+        cli::Command::Image(args) => image::run(args),
         cli::Command::Doctor(args) => doctor::run(args),
         cli::Command::GithubReport(args) => github::run(args),
     };

@@ -16,6 +16,7 @@ use bloodhound_sim::checks::CheckSpec;
 use bloodhound_sim::scenario::*;
 use bloodhound_vfs::host::HostBase;
 
+mod build;
 mod image;
 mod image_tree;
 mod machines;

@@ -13,6 +13,7 @@ use crate::bundle::Bundle;
 use crate::campaign::totals::{Found, Totals};
 use crate::campaign::verdict::{Judgement, Verdict};
 use crate::events::EventFile;
+use crate::images::ImageArgs;
 use crate::output::{self, Format};
 use crate::platform::{self, Choice, Chosen};
 use crate::session::{Failure, Origin, Outcome, Session, Stopped, Worker, host_failure};
@@ -29,6 +30,8 @@ pub struct Source {
     pub config: PathBuf,
     #[command(flatten)]
     pub compose: ComposeArgs,
+    #[command(flatten)]
+    pub images: ImageArgs,
 }
 
 /// Which compose files are run, and what of them.
@@ -82,6 +85,8 @@ pub struct ReplayArgs {
     #[arg(long, short = 'f', value_name = "FILE")]
     compose: Vec<PathBuf>,
     #[command(flatten)]
+    images: ImageArgs,
+    #[command(flatten)]
     platform: Choice,
     /// How to answer
     #[arg(long, value_enum, default_value = "human")]
@@ -97,7 +102,8 @@ pub fn fail(failure: &Failure) -> u8 {
 /// `bloodhound run`.
 pub fn run(args: &RunArgs) -> u8 {
     let run = || {
-        let session = Session::load(&args.source.config, &args.source.compose.selection())?;
+        let source = &args.source;
+        let session = Session::load(&source.config, &source.compose.selection(), &source.images)?;
         if let Some(note) = session.note() {
             output::eprint(&format!("bloodhound: {note}\n"));
         }
@@ -264,7 +270,12 @@ fn recorded(args: &ReplayArgs, record: &finding::Record) -> Result<Session, Fail
         let files = if args.compose.is_empty() { &record.compose } else { &args.compose };
         let selection = Selection { files: files.clone(), profiles, elsewhere: false };
         let configured = record.configured || args.config.is_some();
-        return Session::load_from(config, &selection, configured, Origin::Host { pins });
+        return Session::load_from(
+            config,
+            &selection,
+            configured,
+            Origin::Host { pins, images: &args.images },
+        );
     };
     let wanting = bundle.wanting();
     if !wanting.is_empty() {

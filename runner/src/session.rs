@@ -22,6 +22,7 @@ use bloodhound_vfs::host::HostBase;
 use bloodhound_workloads::history::History;
 
 use crate::bundle::{self, Bundle, ProjectFiles};
+use crate::images::ImageArgs;
 use crate::judge::{self, Judged};
 use crate::plan::{Finder, Pin, Plan};
 use crate::platform::Chosen;
@@ -72,9 +73,9 @@ impl Session {
     ///
     /// # Errors
     /// Configuration errors (already printed with their places) and what the host lacks.
-    pub fn load(config: &Path, compose: &Selection) -> Result<Session, Failure> {
+    pub fn load(config: &Path, compose: &Selection, images: &ImageArgs) -> Result<Session, Failure> {
         let configured = !without_config(config, compose);
-        Session::load_from(config, compose, configured, Origin::Host { pins: Vec::new() })
+        Session::load_from(config, compose, configured, Origin::Host { pins: Vec::new(), images })
     }
 
     /// As [`Session::load`], with the images of a finding or all from its bundle. Not `configured`: there is no configuration.
@@ -98,7 +99,9 @@ impl Session {
             return Err(Failure::usage(format!("{name} cannot be used; see the errors above")));
         };
         let (base, resolver, pins) = match origin {
-            Origin::Host { pins } => (HostBase::new(), images::resolver_for(&project.compose)?, pins),
+            Origin::Host { pins, images } => {
+                (HostBase::new(), images::resolver_for(&project.compose, images)?, pins)
+            }
             Origin::Bundle { bundle, pins } => (bundle.base()?, Some(bundle.resolver()?), pins),
         };
         let finder = match &resolver {
@@ -148,6 +151,8 @@ pub enum Origin<'a> {
     Host {
         /// Those of a finding, or none.
         pins: Vec<Pin>,
+        /// How others are found.
+        images: &'a ImageArgs,
     },
     /// A finding that has all with it.
     Bundle {

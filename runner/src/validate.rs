@@ -116,7 +116,7 @@ fn check(args: &Args) -> (PathBuf, Vec<Diagnostic>) {
 /// With what a run would refuse: it is planned as `run` does. What only this machine lacks is a warning unless it is strict.
 fn planned(project: Option<Project>, mut diagnostics: Vec<Diagnostic>, strict: bool) -> Vec<Diagnostic> {
     let Some(project) = project else { return diagnostics };
-    let resolver = images::resolver_for(&project.compose).ok().flatten();
+    let resolver = images::cache_for(&project.compose);
     let finder = resolver.as_ref().map_or(Finder::Nowhere, Finder::IfThere);
     if let Err(Refusal { text, missing }) = Plan::new(&project, &HostBase::new(), &finder) {
         let (code, severity) = match missing {

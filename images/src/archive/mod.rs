@@ -38,8 +38,20 @@ enum Found {
 pub(crate) fn load(store: &Store, path: &Path, progress: &dyn Progress) -> Result<Vec<Record>, Error> {
     let outer = Outer::open(store, path).map_err(|e| e.at(path.display()))?;
     let stamp = stamp(path)?;
-    let loaded = load_outer(store, &outer, path, &stamp, progress);
+    let origin = Origin::File { path: path.display().to_string(), stamp };
+    let loaded = name_of(path).and_then(|name| load_outer(store, &outer, Some(name), &origin, progress));
     loaded.map_err(|e| e.at(path.display()))
+}
+
+/// Adds the images in a stream, under the names that they have there.
+pub(crate) fn load_all(
+    store: &Store,
+    stream: impl std::io::Read,
+    progress: &dyn Progress,
+) -> Result<Vec<Record>, Error> {
+    let outer = Outer::from_stream(store, stream)?;
+    let origin = Origin::File { path: "a stream".to_owned(), stamp: String::new() };
+    load_outer(store, &outer, None, &origin, progress)
 }
 
 /// Adds the images in a stream, such as an engine's answer; `name` is the one that was asked for.
@@ -60,31 +72,28 @@ pub(crate) fn load_stream(
     Ok(store.record(&names[0])?.into_iter().collect())
 }
 
+/// Adds all images of an archive. An only one gets the archive's own name as well, if it has one.
 fn load_outer(
     store: &Store,
     outer: &Outer,
-    path: &Path,
-    stamp: &str,
+    own: Option<String>,
+    origin: &Origin,
     progress: &dyn Progress,
 ) -> Result<Vec<Record>, Error> {
     let candidates = candidates(outer, store)?;
-    let origin = Origin::File { path: path.display().to_string(), stamp: stamp.to_owned() };
     let mut names = Vec::new();
     for candidate in &candidates {
         let (documents, index) = add(store, outer, candidate, progress)?;
-        let mut own = candidate.names.clone();
+        let mut under = candidate.names.clone();
         if candidates.len() == 1 {
-            own.push(name_of(path)?);
+            under.extend(own.clone());
         }
-        if own.is_empty() {
-            progress.event(Event::Note(format!(
-                "{}: an image without a name is left out: {}",
-                path.display(),
-                documents.parsed.config.digest()?
-            )));
+        if under.is_empty() {
+            let id = documents.parsed.config.digest()?;
+            progress.event(Event::Note(format!("an image without a name is left out: {id}")));
         }
-        store.add_image(&documents, &own, &origin, index)?;
-        names.extend(own);
+        store.add_image(&documents, &under, origin, index)?;
+        names.extend(under);
     }
     names.iter().map(|name| store.record(name)).filter_map(Result::transpose).collect()
 }

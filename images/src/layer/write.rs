@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Index;
 use super::tree::Tree;
@@ -14,6 +15,8 @@ use crate::tar::{Reader, Stream};
 
 /// A hole of a file is made of so many zeros at least.
 const HOLE: usize = 4096;
+/// A layer with less than this may be as much larger than its compressed form as it likes.
+const SMALL: u64 = 1 << 30;
 /// How much is written at once.
 const CHUNK: usize = 256 << 10;
 
@@ -23,9 +26,12 @@ pub(crate) fn layer(
     file: &mut File,
     limits: &Limits,
 ) -> Result<(Digest, Index), Error> {
-    let compressed = decompress::reader(compressed).map_err(|e| Error::damaged(e.to_string()))?;
+    let taken = AtomicU64::new(0);
+    let compressed =
+        decompress::reader(Counted(compressed, &taken)).map_err(|e| Error::damaged(e.to_string()))?;
     let bounded = Bounded::new(compressed, limits.layer, "uncompressed it has", "BLOODHOUND_IMAGE_MAX_LAYER");
-    let mut copy = Copy { inner: bounded, hasher: Hasher::default(), out: Sparse::new(file), failed: None };
+    let inflated = Inflated { inner: bounded, given: 0, taken: &taken, ratio: limits.ratio };
+    let mut copy = Copy { inner: inflated, hasher: Hasher::default(), out: Sparse::new(file), failed: None };
     let read = read(&mut copy, limits);
     // An error of the host's disk is told as what it is, not as damage of the layer.
     if let Some(error) = copy.failed {
@@ -59,6 +65,41 @@ fn read<'a>(source: &mut impl Read, limits: &'a Limits) -> Result<Tree<'a>, Erro
     drop(reader.into_source());
     io::copy(source, &mut io::sink()).map_err(|e| Error::damaged(e.to_string()))?;
     Ok(tree)
+}
+
+/// Counts what is read.
+struct Counted<'a, R>(R, &'a AtomicU64);
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(buffer)?;
+        self.1.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// Ends with an error when what comes out is too much for what went in.
+struct Inflated<'a, R> {
+    inner: R,
+    given: u64,
+    taken: &'a AtomicU64,
+    ratio: u64,
+}
+
+impl<R: Read> Read for Inflated<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.given += read as u64;
+        let taken = self.taken.load(Ordering::Relaxed);
+        if self.given > SMALL && self.given / self.ratio.max(1) > taken {
+            return Err(io::Error::other(format!(
+                "uncompressed it is more than {} times as large ({taken} bytes became {}), which is the limit: \
+                 BLOODHOUND_IMAGE_MAX_RATIO raises it",
+                self.ratio, self.given
+            )));
+        }
+        Ok(read)
+    }
 }
 
 /// Passes bytes on, hashed and written.

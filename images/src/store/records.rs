@@ -24,8 +24,10 @@ pub enum Origin {
         /// Size, times and number of the file; of a layout the digest of its index.
         stamp: String,
     },
-    /// A Docker or Podman engine of this machine, or a build by one.
+    /// A Docker or Podman engine of this machine.
     Engine,
+    /// A build: its name is a digest of what went into it.
+    Build,
 }
 
 /// A name, and the image that it stands for.

@@ -152,12 +152,12 @@ mod tests {
     fn records_are_read() {
         let mut pax = Pax::default();
         let records =
-            b"20 path=a\nb=\xff/long\n30 mtime=1350244992.023960108\n27 SCHILY.xattr.user.x=1\0\n\n";
-        pax.add(&records[..20]).expect("a path");
+            b"19 path=a\nb=\xff/long\n30 mtime=1350244992.023960108\n27 SCHILY.xattr.user.x=1\0\n\n";
+        pax.add(&records[..19]).expect("a path");
         assert_eq!(pax.path.as_deref(), Some(&b"a\nb=\xff/long"[..]));
-        pax.add(&records[20..50]).expect("a time");
+        pax.add(&records[19..49]).expect("a time");
         assert_eq!(pax.mtime, Some((1_350_244_992, 23_960_108)));
-        pax.add(&records[50..]).expect("an attribute");
+        pax.add(&records[49..]).expect("an attribute");
         assert_eq!(pax.xattrs, [(b"user.x".to_vec(), b"1\0\n".to_vec())]);
         assert_eq!(time(b"-1.25"), Some((-2, 750_000_000)));
         for wrong in

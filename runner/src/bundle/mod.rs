@@ -231,7 +231,9 @@ impl Bundle {
     /// The cache in the bundle cannot be used.
     pub fn resolver(&self) -> Result<Resolver, Failure> {
         let store = Store::open(self.dir.join("images")).map_err(|e| Failure::environment(e.to_string()))?;
-        let options = bloodhound_images::Options { offline: true, ..Default::default() };
+        // An engine's image of the same name may be another one by now.
+        let engine = bloodhound_images::EngineChoice::Off;
+        let options = bloodhound_images::Options { offline: true, engine, ..Default::default() };
         Ok(Resolver::new(store, options))
     }
 }

@@ -134,7 +134,8 @@ pub fn test(args: &Args) -> u8 {
     // From here on a signal ends with a report.
     let _flag = crate::interrupt::flag();
     let run = || {
-        let session = Session::load(&args.source.config, &args.source.compose.selection())
+        let source = &args.source;
+        let session = Session::load(&source.config, &source.compose.selection(), &source.images)
             .inspect_err(|failure| refused(args, failure))?;
         if let Some(note) = session.note() {
             output::eprint(&format!("bloodhound: {note}\n"));

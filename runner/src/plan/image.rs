@@ -12,6 +12,7 @@ use bloodhound_vfs::TreeId;
 use bloodhound_vfs::host::HostBase;
 
 use super::Refusal;
+use super::build;
 use super::image_tree::Tree;
 
 /// What programs can be run.
@@ -86,7 +87,11 @@ impl Images {
             platform(service).map_err(|text| Refusal { missing: false, ..refuse(text) })?;
             let found = match finder {
                 Finder::Resolver(resolver, pins) => {
-                    let image = resolve(resolver, pins, &name, service).map_err(refuse)?;
+                    let image = match build::wanted(service, resolver) {
+                        Some(build) => build::image(resolver, pins, &name, service, build),
+                        None => resolve(resolver, pins, &name, service),
+                    };
+                    let image = image.map_err(refuse)?;
                     Found::new(base, &name, image)
                 }
                 Finder::IfThere(resolver) => {
@@ -127,12 +132,8 @@ impl Found {
 fn reference(service: &Service) -> Result<String, Refusal> {
     match (&service.image, &service.build) {
         (Some(image), _) => Ok(image.value.clone()),
-        (None, Some(_)) => Err(format!(
-            "service {}: `build` without `image`: give the image a name, build it (`docker compose build`), and save it \
-             (`docker save NAME | bloodhound image load -`)",
-            service.name
-        )
-        .into()),
+        // No name of an image has a space, so this one is nobody else's.
+        (None, Some(_)) => Ok(format!("{} (build)", service.name)),
         (None, None) => Err(format!("service {}: it has no image", service.name).into()),
     }
 }
