@@ -77,6 +77,13 @@ impl Endpoint {
     }
 }
 
+impl Endpoint {
+    /// Whether it is a port of the machine that runs the containers.
+    pub fn is_local(&self) -> bool {
+        matches!(self.host.as_str(), "localhost" | "127.0.0.1" | "0.0.0.0")
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "http://{}:{}{}", self.host, self.port, self.path)

@@ -257,6 +257,23 @@ impl Names<'_> {
 
     fn host(&mut self, endpoint: &Located<Endpoint>) {
         let host = &endpoint.value.host;
+        if endpoint.value.is_local() {
+            let port = endpoint.value.port;
+            if self.compose.published(port).is_none() {
+                let place = self.config.source.place(endpoint.span);
+                let ports: Vec<String> = self.compose.published_ports().iter().map(u16::to_string).collect();
+                let message = format!("no service in {} publishes the port {port}", self.compose.source.name);
+                let mut d = Diagnostic::at(Code::UnknownService, Severity::Error, place, message);
+                match ports.is_empty() {
+                    true => {
+                        d.help("name the service itself, such as http://web:80, or publish the port: `ports`")
+                    }
+                    false => d.help(format!("published: {}", listed(&ports, "and"))),
+                };
+                self.diagnostics.push(d);
+            }
+            return;
+        }
         if !self.hosts.contains(host) {
             let meant = nearest(host, &self.hosts).map(|known| {
                 let fixed = Endpoint { host: known.to_owned(), ..endpoint.value.clone() };

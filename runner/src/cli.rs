@@ -30,6 +30,8 @@ pub enum Command {
     Check(crate::check::Args),
     /// Check bloodhound.yaml and its compose file
     Validate(crate::validate::Args),
+    /// Write a bloodhound.yaml for a compose file
+    Init(crate::init::Args),
     /// Print the JSON schema of bloodhound.yaml
     Schema,
     /// Print a script that completes commands and options in a shell

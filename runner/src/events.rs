@@ -24,6 +24,7 @@ use bloodhound_sim::{World, timeline};
 use serde_json::{Map, Value as Json, json};
 
 use crate::output::temporary;
+use crate::redact;
 use crate::session::Failure;
 
 /// Name and version of the format: the first line has it.
@@ -50,7 +51,10 @@ impl Out {
         if self.error.is_some() {
             return;
         }
-        let written = serde_json::to_writer(&mut self.writer, line).map_err(io::Error::from);
+        let written = match redact::active() {
+            true => self.writer.write_all(redact::json(&line.to_string()).as_bytes()),
+            false => serde_json::to_writer(&mut self.writer, line).map_err(io::Error::from),
+        };
         self.error = written.and_then(|()| self.writer.write_all(b"\n")).err();
     }
 }

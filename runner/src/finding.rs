@@ -20,7 +20,7 @@ use crate::output::write_file;
 use crate::plan::Pin;
 use crate::platform::Chosen;
 use crate::session::{Failure, Outcome, Session, Violation};
-use crate::{boots, platform, report};
+use crate::{boots, platform, redact, report};
 
 /// Version of the format. 2: `platform` says what the platform could do; before, it was a name. 3: `decisions.json` has those of the
 /// boot as well. 4: `decisions.json` has seeds and overrides by the names of choices instead of lists of drawn numbers.
@@ -212,8 +212,8 @@ pub fn save(
     let files: [(&str, Vec<u8>); 5] = [
         ("decisions.json", serde_json::to_vec_pretty(&*outcome.decisions)?),
         ("digests.json", serde_json::to_vec(&digests)?),
-        ("history.jsonl", outcome.history.to_json_lines().into()),
-        ("trace.txt", report::trace(outcome).into()),
+        ("history.jsonl", redact::json(&outcome.history.to_json_lines()).into_owned().into()),
+        ("trace.txt", redact::text(&report::trace(outcome)).into_owned().into()),
         ("finding.json", serde_json::to_vec_pretty(&record)?),
     ];
     store(&directory(out), &id(outcome.seed, violation), &record, &files)
@@ -281,7 +281,8 @@ fn record(session: &Session, compose: &Selection, outcome: &Outcome, violation: 
         digest: outcome.digest.clone(),
         digest_version: digest::VERSION,
         steps: outcome.steps,
-        text: violation.text.clone(),
+        // Places of files stay as they are: a replay reads them.
+        text: redact::text(&violation.text).into_owned(),
         faults: report::faults(outcome),
         fault_plan: outcome.faults.clone(),
         config: absolute(&session.plan.config),

@@ -27,6 +27,7 @@ mod github;
 mod host;
 mod image;
 mod images;
+mod init;
 mod inputs;
 mod interrupt;
 mod judge;
@@ -34,6 +35,7 @@ mod junit;
 mod kvm;
 mod plan;
 mod platform;
+mod redact;
 mod remember;
 mod report;
 mod run;
@@ -63,6 +65,7 @@ fn main() {
         cli::Command::Exec(args) => exec::run(args),
         cli::Command::Check(args) => check::run(args),
         cli::Command::Validate(args) => validate::run(args),
+        cli::Command::Init(args) => init::run(args),
         cli::Command::Schema => validate::schema(),
         cli::Command::Completions(args) => args.run(),
         cli::Command::Image(args) => image::run(args),

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::exec::closed_at_start;
-use crate::exit;
+use crate::{exit, redact};
 
 macro_rules! print {
     ($($part:tt)*) => { $crate::output::print(&::std::format!($($part)*)) };
@@ -55,7 +55,8 @@ pub fn write_file(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
     };
     std::fs::create_dir_all(directory).map_err(named)?;
     let temporary = temporary(directory, path).map_err(named)?;
-    let written = create(&temporary, bytes.as_ref()).and_then(|()| std::fs::rename(&temporary, path));
+    let written = create(&temporary, &redact::file(path, bytes.as_ref()))
+        .and_then(|()| std::fs::rename(&temporary, path));
     if written.is_err() {
         // Nothing can be done if this fails as well; the first error is the one to tell.
         let _ignored = std::fs::remove_file(&temporary);
@@ -88,6 +89,11 @@ static UNWRITTEN: Mutex<Option<String>> = Mutex::new(None);
 /// Writes to standard output. That it failed (a full disk, a reader that went away) does not stop the command, which may have
 /// more to do than to print: [`finish`] tells it at the end.
 pub fn print(text: &str) {
+    let text: &str = &redact::text(text);
+    write_out(text);
+}
+
+fn write_out(text: &str) {
     let mut out = io::stdout().lock();
     let written = if closed_at_start(libc::STDOUT_FILENO) {
         Err(io::Error::from_raw_os_error(libc::EBADF))
@@ -110,12 +116,12 @@ pub fn finish(code: u8) -> u8 {
 
 /// Writes to standard error; see [`print`].
 pub fn eprint(text: &str) {
-    let _ignored = io::stderr().lock().write_all(text.as_bytes());
+    let _ignored = io::stderr().lock().write_all(redact::text(text).as_bytes());
 }
 
 /// Prints a JSON value, one line, to standard output.
 pub fn print_json(value: &serde_json::Value) {
-    print(&format!("{value}\n"));
+    write_out(&redact::json(&format!("{value}\n")));
 }
 
 /// Whether text on standard error may be coloured.

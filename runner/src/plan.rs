@@ -3,14 +3,14 @@
 //! Key types: [`Plan`] (the scenario with what reports need), [`Judge`] (how a property is decided).
 //!
 //! Modules: `service` (a container), with `image` and `image_tree` (its root file system), `mounts` (its further files) and
-//! `process` (what runs in it); `machines` (which services are on one machine); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
+//! `process` (what runs in it); `machines` (which services are on one machine); `network` (addresses and names); `secrets` (files with secrets and configurations); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use bloodhound_config::Project;
-use bloodhound_config::compose::{Network, Service, overlap};
+use bloodhound_config::compose::Service;
 use bloodhound_net::{LinkConfig, NodeId};
 use bloodhound_sim::checks::CheckSpec;
 use bloodhound_sim::scenario::*;
@@ -21,9 +21,11 @@ mod image;
 mod image_tree;
 mod machines;
 mod mounts;
+mod network;
 mod process;
 mod properties;
 mod runtime;
+mod secrets;
 mod service;
 mod workload;
 
@@ -38,9 +40,6 @@ pub use properties::{Judge, Property};
 const CLIENTS: u32 = 1000;
 const PROBER: u32 = 2000;
 const HELPERS: u32 = 3000;
-/// Networks without a subnet of their own get 10.89.0.0/16 and so on; 10.252.0.0/16 and above are for nodes outside.
-const FIRST_NETWORK: u8 = 89;
-const OWN_NETWORKS: u8 = 252;
 /// A service without a health check is ready after this time, ns.
 const SETTLE: u64 = 1_000_000_000;
 
@@ -70,7 +69,9 @@ struct Planner<'a> {
     base: &'a HostBase,
     images: Images,
     /// Addresses of each instance by network.
-    addresses: BTreeMap<String, Vec<(String, Ipv4Addr, u8)>>,
+    addresses: BTreeMap<String, Vec<network::Address>>,
+    /// The gateway of each network.
+    gateways: BTreeMap<String, Ipv4Addr>,
     ids: BTreeMap<String, NodeId>,
     checks: Vec<CheckSpec>,
     helpers: Vec<ServiceSpec>,
@@ -119,6 +120,7 @@ impl Plan {
             base,
             images: Images::find(&project.compose.services, base, finder)?,
             addresses: BTreeMap::new(),
+            gateways: BTreeMap::new(),
             ids: BTreeMap::new(),
             checks: Vec::new(),
             helpers: Vec::new(),
@@ -154,90 +156,6 @@ impl Planner<'_> {
             .iter()
             .flat_map(|i| compose.services[*i].instances().into_iter().map(|n| (&compose.services[*i], n)))
             .collect()
-    }
-
-    /// The subnet of each network: the declared one, else the next of 10.89.0.0/16 and those behind it that overlaps none.
-    fn subnets(&self) -> Result<Vec<(Ipv4Addr, u8)>, String> {
-        let networks = &self.project.compose.networks;
-        let mut free = (0..OWN_NETWORKS - FIRST_NETWORK)
-            .map(|n| (Ipv4Addr::new(10, FIRST_NETWORK + n, 0, 0), 16))
-            .filter(|own| networks.iter().filter_map(|n| n.subnet).all(|given| !overlap(*own, given)));
-        let subnet = |n: &Network| n.subnet.or_else(|| free.next()).ok_or("too many networks".to_string());
-        networks.iter().map(subnet).collect()
-    }
-
-    fn assign_addresses(&mut self) -> Result<(), Refusal> {
-        let names: Vec<(Service, String)> =
-            self.instances().into_iter().map(|(s, n)| (s.clone(), n)).collect();
-        for (number, (_, name)) in names.iter().enumerate() {
-            self.ids.insert(name.clone(), NodeId(number as u32 + 1));
-        }
-        for (network, (net, prefix)) in self.project.compose.networks.iter().zip(self.subnets()?) {
-            let first = u32::from(net);
-            let size = 1u32.checked_shl(32 - u32::from(prefix)).unwrap_or(0);
-            let mut taken: Vec<Ipv4Addr> = vec![Ipv4Addr::from(first + 1)];
-            taken.extend(network.gateway);
-            taken.extend(names.iter().flat_map(|(s, _)| {
-                s.networks.iter().filter(|a| a.network == network.name).filter_map(|a| a.ipv4)
-            }));
-            let mut next = 2;
-            for (service, name) in &names {
-                let Some(at) = service.networks.iter().find(|a| a.network == network.name) else { continue };
-                let ip = match at.ipv4 {
-                    Some(ip) => ip,
-                    None => {
-                        while taken.contains(&Ipv4Addr::from(first + next)) {
-                            next += 1;
-                        }
-                        next += 1;
-                        Ipv4Addr::from(first + next - 1)
-                    }
-                };
-                if next >= size.saturating_sub(1) {
-                    let text = format!("network {}: no address is left in {net}/{prefix}", network.name);
-                    return Err(text.into());
-                }
-                self.addresses.entry(name.clone()).or_default().push((network.name.clone(), ip, prefix));
-            }
-        }
-        Ok(())
-    }
-
-    /// Names that a member of these networks (all, if empty) can resolve.
-    fn hosts(&self, networks: &[String]) -> BTreeMap<String, Vec<IpAddr>> {
-        let mut hosts: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
-        for (service, name) in self.instances() {
-            for (network, ip, _) in self.addresses.get(&name).into_iter().flatten() {
-                if !networks.is_empty() && !networks.contains(network) {
-                    continue;
-                }
-                let aliases =
-                    service.networks.iter().filter(|a| a.network == *network).flat_map(|a| a.aliases.clone());
-                let mut names: Vec<String> = vec![service.name.clone(), name.clone()];
-                names.extend(service.container_name.clone().into_iter().chain(aliases));
-                names.extend(service.hostname.clone().filter(|_| service.replicas == 1));
-                names.sort();
-                names.dedup();
-                for n in names {
-                    let list = hosts.entry(n).or_default();
-                    if !list.contains(&IpAddr::V4(*ip)) {
-                        list.push(IpAddr::V4(*ip));
-                    }
-                }
-            }
-        }
-        hosts
-    }
-
-    fn resolve(&self, host: &str) -> Result<IpAddr, Refusal> {
-        if let Ok(ip) = host.parse() {
-            return Ok(ip);
-        }
-        let hosts = self.hosts(&[]);
-        hosts
-            .get(host)
-            .and_then(|l| l.first().copied())
-            .ok_or_else(|| format!("{host}: no service has this name").into())
     }
 
     fn scenario(&mut self) -> Result<Scenario, Refusal> {

@@ -147,7 +147,7 @@ fn judge(session: &Session, outcome: &Outcome) -> Judgement {
 fn print(outcome: &Outcome, session: &Session, judgement: &Judgement, format: Format) {
     let inputs = inputs::digest(&session.base, &[session.plan_digest.as_bytes()]);
     match format {
-        Format::Json => println!("{}", json(outcome, judgement, &inputs.to_string())),
+        Format::Json => output::print_json(&json(outcome, judgement, &inputs.to_string())),
         Format::Human => {
             println!("platform: {}", outcome.platform.line());
             for machine in &session.plan.machines {
@@ -161,6 +161,9 @@ fn print(outcome: &Outcome, session: &Session, judgement: &Judgement, format: Fo
             let open = |v: &Verdict| !matches!(v, Verdict::Passed | Verdict::Failed);
             for item in judgement.items.iter().filter(|i| !i.is_campaign() && open(&i.verdict)) {
                 println!("{}: {}: {}", item.verdict.word(), item.name, item.verdict.reason());
+            }
+            for (who, what, count) in &outcome.outside {
+                println!("outside: {who} asked for {what} ({count} times): nothing in its networks has it");
             }
             println!("operations: {}", outcome.history.operations().len());
             if let Some(share) = outcome.share.text() {
@@ -205,6 +208,9 @@ fn json(outcome: &Outcome, judgement: &Judgement, inputs: &str) -> serde_json::V
         "faults": report::faults(outcome),
         "fault_plan": outcome.faults,
         "profile": outcome.profile.to_string(),
+        "outside": outcome.outside.iter().map(|(service, what, count)| serde_json::json!({
+            "service": service, "what": what, "count": count,
+        })).collect::<Vec<_>>(),
         "findings": violations,
         "properties": properties,
         "undecided": undecided,

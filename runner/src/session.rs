@@ -26,6 +26,7 @@ use crate::images::ImageArgs;
 use crate::judge::{self, Judged};
 use crate::plan::{Finder, Pin, Plan};
 use crate::platform::Chosen;
+use crate::redact::{self, Redactor};
 use crate::share::{Meter, Share};
 use crate::{boots, exit, host, images, run, validate};
 
@@ -93,6 +94,9 @@ impl Session {
             true => Project::load(config, compose, &environment),
             false => Project::without_config(config, compose, &environment, FileChecks::Strict),
         };
+        if let Some(project) = &project {
+            redact::install(Redactor::of(project, &environment));
+        }
         validate::show(&diagnostics, validate::Format::Human);
         let Some(project) = project else {
             let name = if configured { config.display().to_string() } else { project_name(compose) };
@@ -214,6 +218,8 @@ pub struct Outcome {
     pub divergences: Vec<Divergence>,
     /// The digest after every thousand steps.
     pub marks: Arc<Vec<Digest>>,
+    /// What services asked for outside of the stack: who, what, how often.
+    pub outside: Vec<(String, String, u64)>,
     /// Output of the services: (service, stream line).
     pub console: Vec<(SimTime, String, String)>,
     /// Why the loop ended before the run was over: unsupported, interrupted, undecided.
@@ -383,6 +389,13 @@ impl Worker {
             decisions: world.decisions.log().clone(),
             divergences: world.decisions.divergences(),
             marks: world.marks.clone(),
+            outside: world
+                .outside
+                .iter()
+                .map(|((who, what), count)| {
+                    (timeline::name(&self.session.scenario, *who), what.clone(), *count)
+                })
+                .collect(),
             console: self.console(),
             stopped: None,
             share: self.meter.share(),

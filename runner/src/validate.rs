@@ -13,6 +13,7 @@ use bloodhound_vfs::host::HostBase;
 use serde_json::json;
 
 use crate::plan::{Finder, Plan, Refusal};
+use crate::redact::{self, Redactor};
 use crate::{exit, github, images, output};
 
 /// The configuration where none is named.
@@ -116,6 +117,7 @@ fn check(args: &Args) -> (PathBuf, Vec<Diagnostic>) {
 /// With what a run would refuse: it is planned as `run` does. What only this machine lacks is a warning unless it is strict.
 fn planned(project: Option<Project>, mut diagnostics: Vec<Diagnostic>, strict: bool) -> Vec<Diagnostic> {
     let Some(project) = project else { return diagnostics };
+    redact::install(Redactor::of(&project, &environment()));
     let resolver = images::cache_for(&project.compose);
     let finder = resolver.as_ref().map_or(Finder::Nowhere, Finder::IfThere);
     if let Err(Refusal { text, missing }) = Plan::new(&project, &HostBase::new(), &finder) {

@@ -25,6 +25,12 @@ pub(crate) fn parse(source: &Source, known: &Variables) -> DotEnv {
     DotEnv { variables: parser.out, diagnostics: parser.diagnostics }
 }
 
+/// A line as it is shown in a message: values may be secrets.
+fn masked(line: &str) -> String {
+    let shown = line.find('=').map_or(0, |equals| equals + 1);
+    line.char_indices().map(|(at, c)| if at < shown || c.is_whitespace() { c } else { '*' }).collect()
+}
+
 /// A file of the format `raw`: the value is the rest of the line, quotes and dollars included.
 pub(crate) fn raw(source: &Source) -> DotEnv {
     let lines = source.text.lines().map(|line| line.trim_end_matches('\r'));
@@ -59,7 +65,8 @@ impl<'a> Parser<'a> {
     }
 
     fn fail(&mut self, code: Code, start: usize, end: usize, message: String) {
-        let place = self.source.place(Span { start, end });
+        let mut place = self.source.place(Span { start, end });
+        place.source_line = masked(&place.source_line);
         self.diagnostics.push(Diagnostic::at(code, Severity::Error, place, message));
     }
 
@@ -181,6 +188,7 @@ impl<'a> Parser<'a> {
             Ok(substituted) => Some(substituted.text),
             Err(mistake) => {
                 let end = self.at.saturating_sub(1).clamp(start, self.source.text.len());
+                // The expression may hold a default, which may be a secret; its message is written for people to see.
                 self.fail(mistake.code, start, end, mistake.message);
                 None
             }

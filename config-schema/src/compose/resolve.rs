@@ -22,6 +22,7 @@ pub(super) fn resolve(ctx: &mut Ctx, compose: &mut Compose, left_out: &[String])
     subnets(ctx, compose);
     addresses(ctx, compose);
     instances(ctx, compose);
+    ports(ctx, compose);
     implied(compose);
     dependencies(ctx, compose, left_out);
     shared(ctx, compose);
@@ -199,6 +200,32 @@ fn address(ctx: &mut Ctx, attachment: &Attachment, network: &Network, ip: IpAddr
             ctx.error(Code::Conflict, span, format!("{ip} is the network's gateway"));
         }
         Some(_) => {}
+    }
+}
+
+/// No port of the host is published twice.
+fn ports(ctx: &mut Ctx, compose: &Compose) {
+    let mut taken: BTreeMap<(Option<IpAddr>, u16, bool), Span> = BTreeMap::new();
+    for service in &compose.services {
+        for port in &service.ports {
+            let Some((first, last)) = port.published else { continue };
+            if service.replicas > u32::from(last - first) + 1 {
+                let message = format!("{} replicas cannot share the port {first}", service.replicas);
+                ctx.error(Code::Conflict, port.at, message)
+                    .help("publish a range with a port for each, such as \"8000-8009:80\", or none: within a network the name is enough");
+            }
+            if first != last {
+                continue;
+            }
+            if let Some(other) =
+                taken.insert((port.host, first, port.udp), port.at).filter(|at| *at != port.at)
+            {
+                let place = ctx.place(other);
+                ctx.error(Code::DuplicateName, port.at, format!("the port {first} is published twice"))
+                    .relate(place, "the other one")
+                    .help("an engine would refuse the second one: choose another port of the host");
+            }
+        }
     }
 }
 

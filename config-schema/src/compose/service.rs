@@ -68,15 +68,7 @@ pub(super) fn service(
     let list = |ctx: &mut Ctx, key: &str| {
         fields.get(ctx, key, |c, n, p| Some(network::names(c, n, p))).unwrap_or_default()
     };
-    let bytes = |ctx: &mut Ctx, key: &str| fields.get(ctx, key, mounts::size);
-    let privileged = fields.get(ctx, "privileged", Ctx::bool).unwrap_or(false);
-    let mut cap_add = fields.get(ctx, "cap_add", process::capabilities).unwrap_or_default();
-    if privileged {
-        cap_add = vec!["ALL".to_owned()];
-    }
-    let service = Service {
-        name: entry.key.clone(),
-        at: entry.key_span,
+    let mut service = Service {
         rootfs: rootfs.unwrap_or(Rootfs::Host),
         read: extension.read,
         machine: extension.machine,
@@ -115,32 +107,37 @@ pub(super) fn service(
         restart_window_ns: deploy.restart_window_ns,
         stop_signal: fields.get(ctx, "stop_signal", process::signal),
         stop_grace_period_ns: fields.get(ctx, "stop_grace_period", Ctx::duration),
-        post_start: Vec::new(),
-        pre_stop: Vec::new(),
-        init: fields.get(ctx, "init", Ctx::bool),
-        tty: fields.get(ctx, "tty", Ctx::bool).unwrap_or(false),
-        cap_add,
-        cap_drop: fields.get(ctx, "cap_drop", process::capabilities).unwrap_or_default(),
-        security_opt: list(ctx, "security_opt"),
-        read_only: fields.get(ctx, "read_only", Ctx::bool).unwrap_or(false),
-        ulimits: fields.get(ctx, "ulimits", process::ulimits).unwrap_or_default(),
-        mem_limit: bytes(ctx, "mem_limit").or(deploy.memory).filter(|n| *n != 0),
-        cpus_milli: fields.get(ctx, "cpus", |c, n, p| c.thousandths(n, p, 0, u64::MAX)).or(deploy.cpus_milli),
-        pids_limit: fields
-            .get(ctx, "pids_limit", process::limit)
-            .flatten()
-            .or(deploy.pids)
-            .filter(|n| *n != 0),
-        shm_size: bytes(ctx, "shm_size"),
-        sysctls: fields.get(ctx, "sysctls", environment::pairs).unwrap_or_default(),
-        oom_score_adj: None,
         pid: fields.get(ctx, "pid", namespace).unwrap_or_default(),
         ipc: fields.get(ctx, "ipc", namespace).unwrap_or_default(),
         labels: fields.get(ctx, "labels", environment::pairs).unwrap_or_default(),
         replicas: replicas(ctx, &fields, deploy.replicas),
+        ..Service::new(entry.key.clone(), entry.key_span)
     };
+    limits(ctx, &fields, &deploy, &mut service);
     fields.get(ctx, "uts", namespace);
     Some(service)
+}
+
+/// What the container may do, and how much it may have.
+fn limits(ctx: &mut Ctx, fields: &Fields<'_>, deploy: &Deploy, service: &mut Service) {
+    let bytes = |ctx: &mut Ctx, key: &str| fields.get(ctx, key, mounts::size);
+    let privileged = fields.get(ctx, "privileged", Ctx::bool).unwrap_or(false);
+    let added = fields.get(ctx, "cap_add", process::capabilities).unwrap_or_default();
+    service.cap_add = if privileged { vec!["ALL".to_owned()] } else { added };
+    service.cap_drop = fields.get(ctx, "cap_drop", process::capabilities).unwrap_or_default();
+    service.security_opt =
+        fields.get(ctx, "security_opt", |c, n, p| Some(network::names(c, n, p))).unwrap_or_default();
+    service.init = fields.get(ctx, "init", Ctx::bool);
+    service.tty = fields.get(ctx, "tty", Ctx::bool).unwrap_or(false);
+    service.read_only = fields.get(ctx, "read_only", Ctx::bool).unwrap_or(false);
+    service.ulimits = fields.get(ctx, "ulimits", process::ulimits).unwrap_or_default();
+    service.mem_limit = bytes(ctx, "mem_limit").or(deploy.memory).filter(|n| *n != 0);
+    let cpus = fields.get(ctx, "cpus", |c, n, p| c.thousandths(n, p, 0, u64::MAX));
+    service.cpus_milli = cpus.or(deploy.cpus_milli);
+    let pids = fields.get(ctx, "pids_limit", process::limit).flatten();
+    service.pids_limit = pids.or(deploy.pids).filter(|n| *n != 0);
+    service.shm_size = bytes(ctx, "shm_size");
+    service.sysctls = fields.get(ctx, "sysctls", environment::pairs).unwrap_or_default();
 }
 
 /// `x-bloodhound` of a service or of the top level.

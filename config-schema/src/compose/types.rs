@@ -54,6 +54,29 @@ impl Compose {
         self.more.iter().rev().find(|source| source.base <= at.start).unwrap_or(&self.source).place(at)
     }
 
+    /// What answers at a published TCP port of the machine that runs the containers: the service, which of its containers (from 0), and the
+    /// port there. A service takes the first port of its range, its second container the next one.
+    pub fn published(&self, port: u16) -> Option<(&Service, usize, u16)> {
+        self.services.iter().find_map(|service| {
+            let found = service.ports.iter().filter(|p| !p.udp).find_map(|p| {
+                let (first, last) = p.published?;
+                let instance = usize::from(port.checked_sub(first)?);
+                let there = port <= last && instance < service.replicas as usize;
+                there.then_some((instance, p.target))
+            });
+            found.map(|(instance, target)| (service, instance, target))
+        })
+    }
+
+    /// All published TCP ports, in order.
+    pub fn published_ports(&self) -> Vec<u16> {
+        let all = self.services.iter().flat_map(|s| &s.ports).filter(|p| !p.udp).filter_map(|p| p.published);
+        let mut all: Vec<u16> = all.map(|(first, _)| first).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
     /// The container's name of a service's instance, counted from 1: its `container_name`, or `project-service-1`, as an engine
     /// names it.
     pub fn container_name(&self, service: &Service, instance: u32) -> String {
@@ -202,6 +225,69 @@ pub struct Service {
 }
 
 impl Service {
+    /// A service of which nothing is written but its name.
+    pub(super) fn new(name: String, at: Span) -> Service {
+        Service {
+            name,
+            at,
+            rootfs: Rootfs::Host,
+            read: Vec::new(),
+            machine: None,
+            image: None,
+            build: None,
+            pull_policy: Default::default(),
+            platform: None,
+            entrypoint: None,
+            command: None,
+            environment: Vec::new(),
+            networks: Vec::new(),
+            network_mode: Default::default(),
+            links: Vec::new(),
+            extra_hosts: Vec::new(),
+            dns: Vec::new(),
+            dns_search: Vec::new(),
+            dns_opt: Vec::new(),
+            ports: Vec::new(),
+            expose: Vec::new(),
+            mounts: Vec::new(),
+            volumes_from: Vec::new(),
+            secrets: Vec::new(),
+            configs: Vec::new(),
+            depends_on: Vec::new(),
+            healthcheck: HealthcheckSetting::Inherited(Default::default()),
+            hostname: None,
+            domainname: None,
+            container_name: None,
+            working_dir: None,
+            user: None,
+            group_add: Vec::new(),
+            restart: Restart::No,
+            restart_delay_ns: None,
+            restart_window_ns: None,
+            stop_signal: None,
+            stop_grace_period_ns: None,
+            post_start: Vec::new(),
+            pre_stop: Vec::new(),
+            init: None,
+            tty: false,
+            cap_add: Vec::new(),
+            cap_drop: Vec::new(),
+            security_opt: Vec::new(),
+            read_only: false,
+            ulimits: Vec::new(),
+            mem_limit: None,
+            cpus_milli: None,
+            pids_limit: None,
+            shm_size: None,
+            sysctls: Vec::new(),
+            oom_score_adj: None,
+            pid: Default::default(),
+            ipc: Default::default(),
+            labels: Vec::new(),
+            replicas: 1,
+        }
+    }
+
     /// The command line as far as the file says it; without an image, it is never empty.
     pub fn argv(&self) -> Vec<String> {
         self.entrypoint.iter().flatten().chain(self.command.iter().flatten()).cloned().collect()

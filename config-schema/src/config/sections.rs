@@ -211,6 +211,13 @@ pub(super) static OUTPUT: Section = Section::new(
         .later(),
         Key::new("summary_report", ValueKind::Bool, "whether a summary of the campaign is written")
             .default("true"),
+        Key::new(
+            "redact",
+            ValueKind::List(&ValueKind::Name("pattern of names")),
+            "variables whose values never appear in what is printed and written, such as `*_PASSWORD`; the contents of `secrets` \
+             and `configs` and the values of `env_file` never do",
+        )
+        .otherwise("none"),
     ],
 );
 
@@ -228,6 +235,8 @@ pub struct Output {
     pub save_violation_traces: bool,
     /// `summary_report`.
     pub summary_report: bool,
+    /// `redact`: patterns with `*` and `?`.
+    pub redact: Vec<String>,
 }
 
 pub(super) fn output(ctx: &mut Ctx, settings: &Settings<'_>) -> Output {
@@ -235,6 +244,7 @@ pub(super) fn output(ctx: &mut Ctx, settings: &Settings<'_>) -> Output {
         dir: settings.value(ctx, "dir"),
         save_violation_traces: settings.value(ctx, "save_violation_traces"),
         summary_report: settings.value(ctx, "summary_report"),
+        redact: settings.get(ctx, "redact").unwrap_or_default(),
     }
 }
 

@@ -11,7 +11,10 @@ use super::totals::{Found, Totals};
 use super::verdict::{Item, Judgement, Verdict, percent};
 use crate::judge::thousands;
 use crate::platform::Chosen;
-use crate::{exit, output};
+use crate::{exit, output, redact};
+
+/// Most lines about what is outside of the stack.
+const OUTSIDE: usize = 20;
 
 /// Prints the answer.
 ///
@@ -19,6 +22,7 @@ use crate::{exit, output};
 /// What the host says of standard output, other than that its reader has gone.
 pub fn answer(text: &str) -> std::io::Result<()> {
     use std::io::Write;
+    let text = if text.starts_with('{') { redact::json(text) } else { redact::text(text) };
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e),
@@ -68,6 +72,15 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
     );
     if let Some(share) = totals.share.text() {
         let _ = writeln!(out, "{share}");
+    }
+    for ((who, what), seeds) in totals.outside.iter().take(OUTSIDE) {
+        let _ = writeln!(
+            out,
+            "outside: {who} asked for {what} (in {seeds} seeds): nothing in its networks has it"
+        );
+    }
+    if totals.outside.len() > OUTSIDE {
+        let _ = writeln!(out, "outside: and {} more, see --format json", totals.outside.len() - OUTSIDE);
     }
     if let Some(least) = totals.least_coverage {
         let share = percent(totals.coverage);
@@ -163,6 +176,9 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
         "digest_version": bloodhound_abi::digest::VERSION,
         "faults": totals.faults.iter().map(|(kind, count)| (kind.name(), count)).collect::<BTreeMap<_, _>>(),
         "fault_coverage_per_mille": totals.coverage,
+        "outside": totals.outside.iter().map(|((service, what), seeds)| json!({
+            "service": service, "what": what, "seeds": seeds,
+        })).collect::<Vec<_>>(),
         "junit": junit,
         "exit_code": judgement.code,
     });

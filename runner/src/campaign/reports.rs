@@ -9,10 +9,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::finding;
 use crate::junit::{self, Case, Status, Suite};
 use crate::output::write_file;
 use crate::session::Failure;
+use crate::{finding, redact};
 
 /// The file that keeps room for the reports.
 const RESERVE: &str = ".bloodhound-reserve";
@@ -153,7 +153,7 @@ fn claim(path: &Path, text: &str) -> Result<File, Failure> {
     let directory = path.parent().filter(|p| *p != Path::new("")).unwrap_or(Path::new("."));
     let written = std::fs::create_dir_all(directory).and_then(|()| {
         let mut file = File::create(&beside)?;
-        file.write_all(text.as_bytes())?;
+        file.write_all(redact::text(text).as_bytes())?;
         file.sync_all()?;
         Ok(file)
     });

@@ -185,6 +185,8 @@ pub struct Totals {
     pub faults: BTreeMap<Kind, u64>,
     /// How much of the host's time health checks took.
     pub share: Share,
+    /// What services asked for outside of the stack (who, what), and in how many seeds.
+    pub outside: BTreeMap<(String, String), u64>,
 }
 
 impl Totals {
@@ -222,6 +224,9 @@ impl Totals {
         self.steps += outcome.steps;
         self.virtual_ns += outcome.virtual_time.0;
         self.operations += outcome.history.operations().len() as u64;
+        for (who, what, _) in &outcome.outside {
+            *self.outside.entry((who.clone(), what.clone())).or_default() += 1;
+        }
         for (planned, effect) in outcome.plan.iter().zip(&outcome.effects) {
             if *effect == Effect::Begun {
                 *self.faults.entry(planned.id.kind).or_default() += 1;

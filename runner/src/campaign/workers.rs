@@ -255,7 +255,7 @@ impl Collector<'_> {
 
     /// Adds what a finding needs elsewhere, if this is wanted.
     fn bundle(&self, dir: &Path) -> std::io::Result<()> {
-        if self.bundle { crate::bundle::add(dir, self.session, &|_| false) } else { Ok(()) }
+        if self.bundle { crate::bundle::add(dir, self.session, &crate::redact::holds) } else { Ok(()) }
     }
 
     /// A finding is announced when its files are there.

@@ -89,6 +89,7 @@ pub fn scenario(
         faulty: false,
         sharing: Default::default(),
         runtime: Default::default(),
+        resolver: Default::default(),
     };
     Ok(Scenario {
         services: vec![service],

@@ -160,6 +160,7 @@ impl Planner<'_> {
         for placed in self.placed(service, name) {
             mounts.push((placed.mount.target.clone().into_bytes(), self.mount(&placed)?));
         }
+        mounts.extend(self.resources(service)?);
         let id = self.ids[name];
         for (dir, place) in self.script_mounts.get(&id).into_iter().flatten() {
             mounts.push((host::os_bytes(place), self.bind(dir, true)?));

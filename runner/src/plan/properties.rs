@@ -1,6 +1,6 @@
 //! Properties: how each is decided ([`Judge`]), and the checks that are made for them inside the simulation.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 
 use bloodhound_config::compose::Service;
@@ -69,7 +69,7 @@ impl Planner<'_> {
                 Check::Healthy { .. } => Judge::Healthy(Vec::new()),
                 Check::Http { endpoint, method, status, body_contains, interval_ns } => {
                     let e = &endpoint.value;
-                    let address = SocketAddr::new(self.resolve(&e.host)?, e.port);
+                    let address = self.target(e)?;
                     let target = driver::Target { host: host_header(e), address, prefix: String::new() };
                     let request = driver::request::Request {
                         method: method.clone(),
@@ -199,7 +199,7 @@ impl Planner<'_> {
             name: format!("check-{number}"),
             hostname: format!("check-{number}"),
             addresses: vec![(IpAddr::V4(Ipv4Addr::new(10, 252, 0, number as u8 + 1)), 16)],
-            hosts: self.hosts(&[]),
+            hosts: self.all_names(),
             program: program.clone(),
             root: Some(root),
             mounts,
@@ -210,6 +210,7 @@ impl Planner<'_> {
             faulty: false,
             sharing: Default::default(),
             runtime: Default::default(),
+            resolver: Default::default(),
         });
         Ok(Action::Script { node, program })
     }

@@ -2,7 +2,6 @@
 //!
 //! The image's part is `image`, what runs is `process`.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use bloodhound_config::compose::{Condition as Depends, Restart, Rootfs, Service};
@@ -36,19 +35,12 @@ impl Planner<'_> {
         let (root, config) = self.root(service)?;
         let users = root.map(|root| Users::read(self.base, root)).unwrap_or_default();
         let process = Process::new(service, &hostname, &config, &users)?;
-        let networks: Vec<String> = service.networks.iter().map(|a| a.network.clone()).collect();
         Ok(ServiceSpec {
             node: id,
             name: name.to_string(),
             hostname,
-            addresses: self
-                .addresses
-                .get(name)
-                .into_iter()
-                .flatten()
-                .map(|(_, ip, p)| (IpAddr::V4(*ip), *p))
-                .collect(),
-            hosts: self.hosts(&networks),
+            addresses: self.addresses_of(name),
+            hosts: self.names_for(service),
             program: process.command(),
             root,
             mounts: self.mounts(service, name)?,
@@ -70,6 +62,7 @@ impl Planner<'_> {
             faulty,
             sharing: self.sharing(service, name),
             runtime: self.runtime(service, config.stop_signal.as_deref())?,
+            resolver: ResolverSpec { search: service.dns_search.clone(), options: service.dns_opt.clone() },
         })
     }
 

@@ -1,7 +1,5 @@
 //! The workload: what clients ask of the services, from the configuration's terms to the driver's.
 
-use std::net::SocketAddr;
-
 use bloodhound_config::config;
 use bloodhound_workloads::driver::DriverConfig;
 use bloodhound_workloads::http as driver;
@@ -13,7 +11,7 @@ impl Planner<'_> {
         let mut targets = Vec::new();
         for t in &w.targets {
             let e = &t.value;
-            let address = SocketAddr::new(self.resolve(&e.host)?, e.port);
+            let address = self.target(e)?;
             let prefix = e.path.trim_end_matches('/').to_string();
             targets.push(driver::Target { host: host_header(e), address, prefix });
         }

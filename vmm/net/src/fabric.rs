@@ -225,6 +225,12 @@ impl Fabric {
         self.routes.get(&ip.to_canonical()).copied()
     }
 
+    /// Whether `ip` is of a network of which the node is a member.
+    pub fn in_own_network(&self, node: NodeId, ip: IpAddr) -> bool {
+        let networks = self.members.get(&node).into_iter().flatten();
+        networks.into_iter().any(|(net, prefix)| same_network(*net, ip.to_canonical(), *prefix))
+    }
+
     /// All nodes with an address, in order.
     pub fn nodes(&self) -> BTreeSet<NodeId> {
         self.routes.values().copied().collect()

@@ -1,7 +1,8 @@
 //! [`Interfaces`]: the addresses of a node, choice of source addresses, and the way out for packets (to the fabric
 //! or back over loopback). Shared by all sockets of a [`crate::Stack`].
 
-use crate::{Body, Config, Flags, Packet, Segment};
+use crate::names::{self, Names};
+use crate::{Body, Bytes, Config, Flags, Packet, Segment};
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Place;
 use std::collections::VecDeque;
@@ -14,6 +15,8 @@ pub(crate) struct Interfaces {
     pub(crate) out: Vec<Packet>,
     /// Loopback packets in flight, in order of arrival time.
     pub(crate) loopback: VecDeque<(SimTime, Packet)>,
+    /// The name server, which is on loopback.
+    pub(crate) names: Names,
 }
 
 impl Interfaces {
@@ -57,6 +60,17 @@ impl Interfaces {
     pub(crate) fn emit(&mut self, packet: Packet, now: SimTime) {
         if !self.is_local(packet.dst.ip()) {
             self.out.push(packet);
+            return;
+        }
+        if packet.dst == names::SERVER
+            && let Body::Udp(data) = &packet.body
+            && self.names.table.is_some()
+        {
+            let answer = self.names.answer(&data.to_vec());
+            if let Some(answer) = answer {
+                let (src, dst, place) = (packet.dst, packet.src, packet.place);
+                self.emit(Packet { src, dst, body: Body::Udp(Bytes::copy(&answer)), place }, now);
+            }
             return;
         }
         let at = now.after(self.config.loopback_delay);

@@ -21,6 +21,7 @@ mod config;
 mod conn;
 mod fabric;
 mod iface;
+mod names;
 mod naming;
 mod options;
 mod packet;

@@ -92,6 +92,17 @@ pub enum Body {
     Icmp(Unreachable, Proto),
 }
 
+impl Body {
+    /// The transport protocol; an ICMP message has none.
+    pub fn proto(&self) -> Option<Proto> {
+        match self {
+            Body::Tcp(_) => Some(Proto::Tcp),
+            Body::Udp(_) => Some(Proto::Udp),
+            Body::Icmp(..) => None,
+        }
+    }
+}
+
 /// A packet. Addresses are canonical: IPv4 is always `SocketAddr::V4`, never `::ffff:a.b.c.d`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Packet {

@@ -9,6 +9,7 @@ mod demux;
 mod time;
 
 use crate::iface::{Interfaces, shown, unspecified};
+use crate::names::Names;
 use crate::naming::PortUses;
 use crate::socket::{Common, Cx, Kind, Socket, Udp};
 use crate::{
@@ -17,8 +18,9 @@ use crate::{
 };
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_persistent::{Map, Set, Table};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 type Result<T, E = Errno> = std::result::Result<T, E>;
 
@@ -65,7 +67,13 @@ impl Stack {
         assert!(low > 0 && low <= high, "an empty range of local ports");
         let next_port = seq::mix(seed) % (u64::from(high - low) + 1);
         Stack {
-            net: Interfaces { config, addresses: Vec::new(), out: Vec::new(), loopback: VecDeque::new() },
+            net: Interfaces {
+                config,
+                addresses: Vec::new(),
+                out: Vec::new(),
+                loopback: VecDeque::new(),
+                names: Names::default(),
+            },
             seed,
             sockets: Table::new(),
             next_id: 0,
@@ -279,6 +287,16 @@ impl Stack {
             }
         }
         list
+    }
+
+    /// Puts a name server at 127.0.0.11 that knows these names (in lower case); every other name does not exist.
+    pub fn serve_names(&mut self, table: Arc<BTreeMap<String, Vec<IpAddr>>>) {
+        self.net.names.table = Some(table);
+    }
+
+    /// The names that did not exist, in the order in which they were asked for.
+    pub fn take_unknown_names(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.net.names.unknown)
     }
 
     /// Packets for the fabric, in the order in which they were sent.

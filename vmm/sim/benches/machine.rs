@@ -63,6 +63,7 @@ fn service(node: u32, base: &HostBase, path: &Path, args: &[&str]) -> ServiceSpe
         faulty: false,
         sharing: Default::default(),
         runtime: Default::default(),
+        resolver: Default::default(),
     }
 }
 

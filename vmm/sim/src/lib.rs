@@ -14,6 +14,7 @@ pub mod faults;
 pub mod machine;
 pub mod notice;
 pub mod output;
+pub mod outside;
 pub mod queue;
 mod record;
 pub mod scenario;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bloodhound_abi::SimTime;
 use bloodhound_kernel::node::{MachineId, Node};
 use bloodhound_kernel::stacks::NetNs;
-use bloodhound_net::NodeId;
+use bloodhound_net::{DropReason, NodeId};
 use bloodhound_platform::{Mapping, Patches, Platform, PlatformError, SpaceId};
 use bloodhound_vfs::BaseFs;
 
@@ -333,9 +333,14 @@ impl Machine {
         for at in 0..self.world.nodes[&id].net.iter().count() as u32 {
             let net = NetNs(at);
             let node = self.world.node_mut(id);
-            let packets = node.net.stack_mut(net).take_output();
+            let stack = node.net.stack_mut(net);
+            let (packets, unknown) = (stack.take_output(), stack.take_unknown_names());
             let owner = node.containers.iter().find(|container| container.net == net);
-            if let Some(owner) = owner.map(|container| container.id).filter(|_| !packets.is_empty()) {
+            let owner = owner.map(|container| container.id);
+            if let Some(owner) = owner.filter(|_| !unknown.is_empty()) {
+                self.names_outside(owner, unknown);
+            }
+            if let Some(owner) = owner.filter(|_| !packets.is_empty()) {
                 sent = true;
                 self.send_packets(owner, packets, clock);
             }
@@ -349,10 +354,14 @@ impl Machine {
             self.world.packets += 1;
             let number = self.world.packets;
             self.recorder().tell(clock, Some(id), &Event::Sent { number, packet: &packet });
+            let about = (packet.src, packet.dst, packet.body.proto(), packet.place);
             let routed = self.world.fabric.route(packet, id, clock, &mut self.world.decisions);
             self.tell_choices();
             if let Some(reason) = routed.dropped {
                 self.recorder().tell(clock, Some(id), &Event::Dropped { number, reason });
+            }
+            if routed.dropped == Some(DropReason::NoRoute) {
+                self.answer_from_router(id, about, clock);
             }
             if let Some(first) = &routed.first {
                 let (to, arrives, mishaps) = (first.to, first.at, routed.mishaps);

@@ -144,6 +144,17 @@ pub struct ServiceSpec {
     pub sharing: Sharing,
     /// What the engine is told of it.
     pub runtime: Runtime,
+    /// What else its resolv.conf says.
+    pub resolver: ResolverSpec,
+}
+
+/// Lines of a container's resolv.conf(5).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResolverSpec {
+    /// Domains in which names without a dot are looked up.
+    pub search: Vec<String>,
+    /// Options.
+    pub options: Vec<String>,
 }
 
 impl ServiceSpec {

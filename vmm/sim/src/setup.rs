@@ -1,6 +1,7 @@
 //! From a scenario to a world before its first step: machines with their containers, file systems, addresses and names.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bloodhound_abi::{Errno, SimTime};
@@ -17,7 +18,7 @@ use crate::checks::CheckState;
 use crate::clients::Clients;
 use crate::faults::Faults;
 use crate::queue::{Due, Queue};
-use crate::scenario::{Scenario, ServiceSpec, Sharing, Spread};
+use crate::scenario::{ResolverSpec, Scenario, ServiceSpec, Sharing, Spread};
 use crate::scheduler::{Policy, Scheduler};
 use crate::services::Service;
 use crate::world::{Phase, Room, World};
@@ -129,6 +130,7 @@ pub fn world(
         log: Vec::new(),
         findings: Vec::new(),
         console: Vec::new(),
+        outside: Arc::default(),
         clients,
         checks: vec![CheckState::default(); scenario.checks.len()],
         healed_at: None,
@@ -136,7 +138,8 @@ pub fn world(
     })
 }
 
-/// Linux's constants with a default route, as containers have one: an unknown address is silence, not ENETUNREACH.
+/// Linux's constants with a default route, as containers have one. Nothing is behind it: the first router says so
+/// ([`crate::outside`]).
 pub(crate) fn network_config() -> bloodhound_net::Config {
     bloodhound_net::Config { default_route: true, ..Default::default() }
 }
@@ -148,6 +151,8 @@ pub fn stack(spec: &ServiceSpec, life: u32, decisions: &mut Decisions) -> Stack 
     for (ip, prefix) in &spec.addresses {
         net.add_address(*ip, *prefix);
     }
+    let lower = |(name, ips): (&String, &Vec<IpAddr>)| (name.to_ascii_lowercase(), ips.clone());
+    net.serve_names(Arc::new(spec.hosts.iter().map(lower).collect()));
     net
 }
 
@@ -379,8 +384,19 @@ fn etc_files(spec: &ServiceSpec) -> Vec<(&'static str, String)> {
     vec![
         ("/etc/hosts", hosts),
         ("/etc/hostname", format!("{}\n", spec.hostname)),
-        ("/etc/resolv.conf", "nameserver 127.0.0.11\noptions ndots:0\n".to_string()),
+        ("/etc/resolv.conf", resolv_conf(&spec.resolver)),
     ]
+}
+
+/// resolv.conf(5). The server is the engine's own; `options ndots:0` is what an engine adds unless there are options.
+fn resolv_conf(resolver: &ResolverSpec) -> String {
+    let mut out = String::from("nameserver 127.0.0.11\n");
+    if !resolver.search.is_empty() {
+        out.push_str(&format!("search {}\n", resolver.search.join(" ")));
+    }
+    let options = if resolver.options.is_empty() { "ndots:0".to_owned() } else { resolver.options.join(" ") };
+    out.push_str(&format!("options {options}\n"));
+    out
 }
 
 /// All services' nodes, in order.

@@ -15,6 +15,7 @@ use crate::checks::CheckState;
 use crate::clients::Clients;
 use crate::faults::Faults;
 use crate::notice::LogEntry;
+use crate::outside::Outside;
 use crate::queue::Queue;
 use crate::scheduler::Scheduler;
 use crate::services::Service;
@@ -130,6 +131,8 @@ pub struct World {
     pub findings: Vec<Finding>,
     /// Output of the services.
     pub console: Vec<(NodeId, ConsoleChunk)>,
+    /// What was asked for outside of the stack, by whom and how often.
+    pub outside: Arc<Outside>,
     /// Workload clients and the prober.
     pub clients: Clients,
     /// Checks, as in the scenario.

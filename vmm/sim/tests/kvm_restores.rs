@@ -76,6 +76,7 @@ fn service(node: u32, base: &HostBase, path: &Path) -> ServiceSpec {
         faulty: false,
         sharing: Default::default(),
         runtime: Default::default(),
+        resolver: Default::default(),
     }
 }
 

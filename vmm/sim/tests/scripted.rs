@@ -91,6 +91,7 @@ fn service(node: u32) -> ServiceSpec {
         faulty: true,
         sharing: Default::default(),
         runtime: Default::default(),
+        resolver: Default::default(),
     }
 }
 
