@@ -77,7 +77,7 @@ fn memory_max(view: &View<'_>) -> String {
 /// A quarter of what there is, as /proc/meminfo has it.
 fn used(view: &View<'_>) -> u64 {
     let there = view.node.config.memory;
-    view.container().settings.memory.map_or(there, |most| most.min(there)) / 4 & !4095
+    (view.container().settings.memory.map_or(there, |most| most.min(there)) / 4) & !4095
 }
 
 fn memory_current(view: &View<'_>) -> String {
