@@ -123,7 +123,10 @@ fn long(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<Port>> {
 mod tests {
     use super::*;
 
-    fn forms(text: &str) -> Option<Vec<(Option<String>, Option<Range>, u16, bool)>> {
+    /// Address, published ports, target and whether it is UDP.
+    type Form = (Option<String>, Option<Range>, u16, bool);
+
+    fn forms(text: &str) -> Option<Vec<Form>> {
         let ports = short(text, Span::default())?;
         Some(
             ports

@@ -91,7 +91,7 @@ fn tree(hasher: &mut Hasher, root: &Path, ignore: &Ignore) -> Result<(), Error> 
             let io = |e: std::io::Error| Error::io(&path, &e);
             let meta = fs::symlink_metadata(&path).map_err(io)?;
             let ignored = ignore.ignores(&relative);
-            if meta.is_dir() && !(ignored && !ignore.has_exceptions()) {
+            if meta.is_dir() && (!ignored || ignore.has_exceptions()) {
                 todo.push(relative.clone());
             }
             if ignored {

@@ -62,7 +62,7 @@ fn read<'a>(source: &mut impl Read, limits: &'a Limits) -> Result<Tree<'a>, Erro
     while let Some(member) = reader.next()? {
         tree.add(member)?;
     }
-    drop(reader.into_source());
+    let _source = reader.into_source();
     io::copy(source, &mut io::sink()).map_err(|e| Error::damaged(e.to_string()))?;
     Ok(tree)
 }
