@@ -35,6 +35,8 @@ pub struct Selection {
     pub profiles: Vec<String>,
     /// The files that the project names are not on this machine: what they hold is known otherwise.
     pub elsewhere: bool,
+    /// The project's name, whatever the environment and the directory say.
+    pub name: Option<String>,
 }
 
 impl Selection {
@@ -43,9 +45,10 @@ impl Selection {
         Selection { files: vec![path.into()], ..Selection::default() }
     }
 
-    /// The environment with the profiles among its variables.
+    /// The environment with the profiles and the project's name among its variables.
     pub fn environment(&self, environment: &Variables) -> Variables {
         let mut environment = environment.clone();
+        environment.extend(self.name.iter().map(|name| ("COMPOSE_PROJECT_NAME".to_owned(), name.clone())));
         if !self.profiles.is_empty() {
             let all = environment.entry("COMPOSE_PROFILES".to_owned()).or_default();
             for profile in &self.profiles {

@@ -79,6 +79,8 @@ pub struct Record {
     /// The profiles that were given on the command line.
     #[serde(default)]
     pub profiles: Vec<String>,
+    /// The project's name, which is part of the names of its containers; by default that of the directory.
+    pub project: String,
     /// Whether there was a bloodhound.yaml; without one, a stack is asked for little.
     pub configured: bool,
     /// Digest of the plan: configuration, compose file, environment.
@@ -288,6 +290,7 @@ fn record(session: &Session, compose: &Selection, outcome: &Outcome, violation: 
         config: absolute(&session.plan.config),
         compose: compose.files.iter().map(|path| absolute(path)).collect(),
         profiles: compose.profiles.clone(),
+        project: session.files.name.clone(),
         configured: session.configured,
         plan: session.plan_digest.clone(),
         platform: outcome.platform.record(),
@@ -475,6 +478,7 @@ mod tests {
             config: PathBuf::new(),
             compose: Vec::new(),
             profiles: Vec::new(),
+            project: "shop".into(),
             configured: true,
             plan: String::new(),
             platform: serde_json::from_value(platform).expect("a record"),

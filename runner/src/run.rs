@@ -48,7 +48,7 @@ pub struct ComposeArgs {
 impl ComposeArgs {
     /// For loading the project.
     pub fn selection(&self) -> Selection {
-        Selection { files: self.compose.clone(), profiles: self.profile.clone(), elsewhere: false }
+        Selection { files: self.compose.clone(), profiles: self.profile.clone(), ..Selection::default() }
     }
 }
 
@@ -268,13 +268,13 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
 /// The session of a finding: of its own files if it has them with it, else of the ones that it was made from.
 fn recorded(args: &ReplayArgs, record: &finding::Record) -> Result<Session, Failure> {
     let pins = finding::pins(record);
-    let profiles = record.profiles.clone();
+    let (profiles, name) = (record.profiles.clone(), Some(record.project.clone()));
     let named = args.config.is_some() || !args.compose.is_empty();
     let bundle = if named { None } else { Bundle::open(finding::directory_of(&args.finding))? };
     let Some(bundle) = bundle else {
         let config = args.config.as_ref().unwrap_or(&record.config);
         let files = if args.compose.is_empty() { &record.compose } else { &args.compose };
-        let selection = Selection { files: files.clone(), profiles, elsewhere: false };
+        let selection = Selection { files: files.clone(), profiles, elsewhere: false, name };
         let configured = record.configured || args.config.is_some();
         return Session::load_from(
             config,
@@ -291,7 +291,7 @@ fn recorded(args: &ReplayArgs, record: &finding::Record) -> Result<Session, Fail
             names.concat()
         )));
     }
-    let selection = Selection { files: bundle.compose(), profiles, elsewhere: true };
+    let selection = Selection { files: bundle.compose(), profiles, elsewhere: true, name };
     let config = bundle.config().unwrap_or_else(|| bundle.project().join(DEFAULT_CONFIG));
     Session::load_from(&config, &selection, record.configured, Origin::Bundle { bundle: &bundle, pins })
 }

@@ -91,7 +91,7 @@ fn check(args: &Args) -> (PathBuf, Vec<Diagnostic>) {
     let environment = environment();
     let named = args.file.as_ref().or(args.config.as_ref());
     let mut selection =
-        Selection { files: args.compose.clone(), profiles: args.profile.clone(), elsewhere: false };
+        Selection { files: args.compose.clone(), profiles: args.profile.clone(), ..Selection::default() };
     let alone = match (named, args.compose.first()) {
         (Some(file), None) if args.file.is_some() && is_compose(file) => Some(file),
         (None, Some(compose)) if !Path::new(DEFAULT_CONFIG).exists() => Some(compose),

@@ -34,6 +34,8 @@ const FORMAT: u32 = 1;
 /// The files that a project is read from.
 #[derive(Clone, Debug, Default)]
 pub struct ProjectFiles {
+    /// The project's name.
+    pub name: String,
     /// bloodhound.yaml; `None` if there is none.
     pub config: Option<PathBuf>,
     /// The compose files that were named or found, in order.
@@ -54,6 +56,7 @@ impl ProjectFiles {
         let mut others: Vec<PathBuf> = sources.chain(compose.inputs.iter().cloned()).chain(scripts).collect();
         others.retain(|path| !selection.files.contains(path));
         ProjectFiles {
+            name: compose.name.clone(),
             config: configured.then(|| project.config.source.path.clone()),
             compose: selection.files.clone(),
             others,
