@@ -66,7 +66,7 @@ impl Interfaces {
             && let Body::Udp(data) = &packet.body
             && self.names.table.is_some()
         {
-            let answer = self.names.answer(&data);
+            let answer = self.names.answer(data);
             if let Some(answer) = answer {
                 let (src, dst, place) = (packet.dst, packet.src, packet.place);
                 self.emit(Packet { src, dst, body: Body::Udp(Bytes::copy(&answer)), place }, now);
