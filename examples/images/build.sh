@@ -56,6 +56,8 @@ for name in "$@"; do
     "${buildah[@]}" bud -q -t "$tag" "$work/$name"
     "${buildah[@]}" push -q "$tag" "docker-archive:$work/$name.tar:$tag"
     mv "$work/$name.tar" "$out/$name.tar"
+    # The storage has a whole copy of every layer.
+    "${buildah[@]}" rmi -f "$tag" >/dev/null
     rm -r "${work:?}/$name"
 done
 rm -rf "$out/.storage"
