@@ -114,6 +114,11 @@ impl Session {
         };
         let plan =
             Plan::new(&project, &base, &finder).map_err(|refusal| Failure::environment(refusal.text))?;
+        let mut plan = plan;
+        if !configured {
+            // Nobody has asked for it of a stack without health checks, of which it would say nothing.
+            plan.properties.retain(|property| !property.judge.is_about_nothing());
+        }
         let mut digest = Digest::default();
         digest.bytes(format!("{:?}", plan.scenario).as_bytes());
         digest.bytes(format!("{:?}", plan.properties).as_bytes());

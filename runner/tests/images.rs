@@ -214,6 +214,18 @@ fn what_an_engine_leaves_is_there_and_a_read_only_root_refuses_changes() {
 }
 
 #[test]
+fn a_stack_without_configuration_and_health_checks_can_pass() {
+    let stack = Stack::new("plain");
+    std::fs::remove_file(stack.0.join("bloodhound.yaml")).expect("removed");
+    stack.image("idle:1", json!({"Cmd": ["sleep", "1000"], "Env": ["PATH=/bin"]}), vec![busybox()]);
+    stack.file("docker-compose.yml", "services:\n  idle: {image: \"idle:1\"}\n");
+    let test = stack.command(&["test", "--compose", "docker-compose.yml", "--seeds", "2"]);
+    assert_eq!(test.code, Some(0), "{}{}", test.stdout, test.stderr);
+    assert!(test.stderr.contains("there is no bloodhound.yaml"), "{}", test.stderr);
+    assert!(test.stdout.contains("no-crash") && !test.stdout.contains("healthy-again"), "{}", test.stdout);
+}
+
+#[test]
 fn an_image_that_cannot_be_had_is_named_with_what_to_do() {
     let stack = Stack::new("missing");
     stack.file(

@@ -37,6 +37,13 @@ pub enum Judge {
     NoCrash(Vec<NodeId>),
 }
 
+impl Judge {
+    /// Whether it is about health checks, and there are none.
+    pub fn is_about_nothing(&self) -> bool {
+        matches!(self, Judge::Healthy(checks) if checks.is_empty())
+    }
+}
+
 /// A property for reports.
 #[derive(Clone, Debug)]
 pub struct Property {
