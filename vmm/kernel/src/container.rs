@@ -153,12 +153,25 @@ impl Node {
         self.containers.iter().any(|container| container.stdin.wanted.is_some())
     }
 
-    /// A fresh process or task number of a namespace.
+    /// A fresh process or task number of a namespace. After the largest one they begin anew, without those that are in use (alloc_pid
+    /// of Linux).
     pub(crate) fn new_number(&mut self, ns: PidNs) -> u32 {
-        let next = &mut self.next_numbers[ns.0 as usize];
-        let number = *next;
-        *next += 1;
-        ns.pid(number).0
+        loop {
+            let next = &mut self.next_numbers[ns.0 as usize];
+            let number = if *next > PidNs::LAST { PidNs::AGAIN } else { *next };
+            *next = number + 1;
+            let pid = ns.pid(number);
+            if !self.number_is_used(pid) {
+                return pid.0;
+            }
+        }
+    }
+
+    /// Whether a number is that of a process, a task, a process group or a session.
+    fn number_is_used(&self, pid: Pid) -> bool {
+        self.tasks.contains_key(&Tid(pid.0))
+            || self.processes.contains_key(&pid)
+            || self.processes.values().any(|process| process.pgid == pid || process.sid == pid)
     }
 
     /// The last number that a namespace has given to a process or task.

@@ -48,6 +48,11 @@ impl PidNs {
     /// Numbers of processes are below PID_MAX_LIMIT, 2^22 (proc(5), /proc/sys/kernel/pid_max).
     const BITS: u32 = 22;
 
+    /// The largest number of a process.
+    pub const LAST: u32 = (1 << PidNs::BITS) - 1;
+    /// Where numbers go on after the last one: "those below are for the kernel's first processes" (RESERVED_PIDS of Linux).
+    pub const AGAIN: u32 = 300;
+
     /// The process that a number stands for in this namespace; one that cannot exist if it is out of range.
     pub fn pid(self, number: u32) -> Pid {
         if number >> PidNs::BITS == 0 { Pid(self.0 << PidNs::BITS | number) } else { Pid(u32::MAX) }

@@ -286,3 +286,22 @@ fn an_init_is_process_1_and_the_command_is_its_child() {
     assert_eq!(b.node.process(Pid(2)).ppid, Pid(1));
     assert_eq!(b.node.task(Tid(1)).regs.rbx, 2);
 }
+
+#[test]
+fn numbers_begin_anew_after_the_largest_and_pass_over_those_in_use() {
+    let (mut b, other) = two(None, None);
+    b.node.next_numbers[1] = PidNs::LAST;
+    let fork = |b: &mut Bench| b.call_as(other, nr::fork, &[]).map(|pid| pid as u32);
+    assert_eq!(fork(&mut b), Ok(PidNs::LAST));
+    assert_eq!(fork(&mut b), Ok(PidNs::AGAIN));
+    // The process is a group and a session of its own, and goes: its number stays in use as long as the group has members.
+    let leader = PidNs(1).tid(PidNs::AGAIN);
+    assert_eq!(b.call_as(leader, nr::setsid, &[]), Ok(u64::from(PidNs::AGAIN)));
+    assert_eq!(b.call_as(leader, nr::fork, &[]), Ok(u64::from(PidNs::AGAIN) + 1));
+    assert_eq!(b.node.processes.remove(&Pid(leader.0)).map(|process| process.pid), Some(Pid(leader.0)));
+    b.node.tasks.remove(&leader);
+    b.node.next_numbers[1] = PidNs::LAST + 1;
+    assert_eq!(fork(&mut b), Ok(PidNs::AGAIN + 2));
+    // Those of the other container are its own.
+    assert_eq!(b.call(nr::fork, &[]), Ok(2));
+}
