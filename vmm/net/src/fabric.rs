@@ -231,6 +231,17 @@ impl Fabric {
         networks.into_iter().any(|(net, prefix)| same_network(*net, ip.to_canonical(), *prefix))
     }
 
+    /// Whether `ip` is the broadcast address of a network of which the node is a member: its last one (RFC 919).
+    pub fn is_own_broadcast(&self, node: NodeId, ip: IpAddr) -> bool {
+        let IpAddr::V4(ip) = ip.to_canonical() else { return false };
+        let networks = self.members.get(&node).into_iter().flatten();
+        networks.into_iter().any(|(net, prefix)| {
+            // Networks of one or two addresses have none (RFC 3021).
+            let host = u32::MAX.checked_shr(u32::from(*prefix)).unwrap_or(0);
+            *prefix < 31 && same_network(*net, IpAddr::V4(ip), *prefix) && ip.to_bits() & host == host
+        })
+    }
+
     /// All nodes with an address, in order.
     pub fn nodes(&self) -> BTreeSet<NodeId> {
         self.routes.values().copied().collect()
@@ -372,4 +383,24 @@ fn arrival(
     at = at.max(state.last_arrival);
     state.last_arrival = at;
     (at, mishaps)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_address_of_a_network_is_its_broadcast_address() {
+        let mut fabric = Fabric::new(LinkConfig::default());
+        let ip = |text: &str| -> IpAddr { text.parse().expect("an address") };
+        let node = NodeId(1);
+        fabric.add_member(node, &[(ip("10.89.0.2"), 16), (ip("10.1.2.4"), 31), (ip("fd00::2"), 64)]);
+        assert!(fabric.is_own_broadcast(node, ip("10.89.255.255")));
+        assert!(fabric.is_own_broadcast(node, ip("::ffff:10.89.255.255")));
+        // A host of its network, one of another network, and one of a network without a broadcast address.
+        for other in ["10.89.1.255", "93.184.216.255", "10.1.2.5", "fd00::ffff:ffff:ffff:ffff"] {
+            assert!(!fabric.is_own_broadcast(node, ip(other)), "{other}");
+        }
+        assert!(!fabric.is_own_broadcast(NodeId(2), ip("10.89.255.255")));
+    }
 }

@@ -51,7 +51,8 @@ impl Machine {
     /// to an IP broadcast or IP multicast address" (RFC 1122, section 3.2.2).
     pub(crate) fn answer_from_router(&mut self, from: NodeId, about: About, clock: SimTime) {
         let (src, dst, proto, place) = about;
-        let Some(proto) = proto.filter(|_| !many(dst.ip())) else { return };
+        let many = many(dst.ip()) || self.world.fabric.is_own_broadcast(from, dst.ip());
+        let Some(proto) = proto.filter(|_| !many) else { return };
         self.asked_outside(from, format!("{dst}/{}", if proto == Proto::Tcp { "tcp" } else { "udp" }));
         let own = self.world.fabric.in_own_network(from, dst.ip());
         let kind = if own { Unreachable::Host } else { Unreachable::Net };
@@ -64,10 +65,10 @@ impl Machine {
     }
 }
 
-/// Whether an address stands for several nodes.
+/// Whether an address stands for several nodes, whatever networks there are.
 fn many(ip: IpAddr) -> bool {
     match ip {
-        IpAddr::V4(ip) => ip.is_broadcast() || ip.is_multicast() || ip.octets()[3] == 255,
+        IpAddr::V4(ip) => ip.is_broadcast() || ip.is_multicast(),
         IpAddr::V6(ip) => ip.is_multicast(),
     }
 }
