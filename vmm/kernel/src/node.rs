@@ -343,7 +343,7 @@ impl Node {
 
     /// Turns the network stacks' readiness changes into wake-ups.
     pub fn drain_net(&mut self) {
-        for at in 0..self.net.iter().count() as u32 {
+        for at in 0..self.net.len() as u32 {
             for (id, ready) in self.net.stack_mut(NetNs(at)).take_events() {
                 self.notify_object(crate::wait::Object::Inet(id), crate::inet::wake_bits(ready));
             }

@@ -64,6 +64,16 @@ impl Stacks {
         if self.stacks.len() == 1 { 0 } else { (id.0 >> SOCKET_BITS) as usize }
     }
 
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.stacks.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.stacks.is_empty()
+    }
+
     /// All stacks in order.
     pub fn iter(&self) -> impl Iterator<Item = (NetNs, &Stack)> {
         self.stacks.iter().enumerate().map(|(at, stack)| (NetNs(at as u32), stack))

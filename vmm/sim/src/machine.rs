@@ -330,20 +330,21 @@ impl Machine {
     /// Sends the packets of a machine's network stacks. True if there were any.
     fn take_packets(&mut self, id: MachineId, clock: SimTime) -> bool {
         let mut sent = false;
-        for at in 0..self.world.nodes[&id].net.iter().count() as u32 {
+        for at in 0..self.world.nodes[&id].net.len() as u32 {
             let net = NetNs(at);
             let node = self.world.node_mut(id);
             let stack = node.net.stack_mut(net);
             let (packets, unknown) = (stack.take_output(), stack.take_unknown_names());
-            let owner = node.containers.iter().find(|container| container.net == net);
-            let owner = owner.map(|container| container.id);
-            if let Some(owner) = owner.filter(|_| !unknown.is_empty()) {
-                self.names_outside(owner, unknown);
+            // So it is after most steps.
+            if packets.is_empty() && unknown.is_empty() {
+                continue;
             }
-            if let Some(owner) = owner.filter(|_| !packets.is_empty()) {
-                sent = true;
-                self.send_packets(owner, packets, clock);
-            }
+            // The first container with a stack is the one that it was made for.
+            let Some(owner) = node.containers.iter().find(|container| container.net == net) else { continue };
+            let owner = owner.id;
+            self.names_outside(owner, unknown);
+            sent |= !packets.is_empty();
+            self.send_packets(owner, packets, clock);
         }
         sent
     }

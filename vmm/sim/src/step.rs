@@ -65,16 +65,14 @@ impl Machine {
             node.on_time();
         }
         let Some(tid) = scheduler.pick(node, decisions) else { return Ok(self.node_changed(id)) };
-        let node = self.world.node_mut(id);
         let pid = node.task(tid).pid;
         if let Some(meter) = &mut self.meter {
-            let check = self.world.nodes[&id].process(pid).is_check;
+            let check = node.process(pid).is_check;
             if check != self.metered {
                 self.metered = check;
                 meter(check);
             }
         }
-        let node = self.world.node_mut(id);
         let (call, outcome) = if let Some(woken) = &node.task(tid).woken {
             let call = woken.blocked.call;
             let mut parts = self.parts(id);
