@@ -18,6 +18,8 @@ pub enum ErrorKind {
     Denied,
     /// A registry or engine could not be reached, or did not answer as its protocol says.
     Network,
+    /// A registry cannot go on where an earlier download ended (status 416).
+    Range,
     /// A file of the host could not be read or written.
     Io,
     /// What was asked for would need the network, which was forbidden.

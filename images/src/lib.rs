@@ -14,6 +14,7 @@
 
 mod archive;
 mod build;
+mod child;
 mod config;
 mod decompress;
 mod digest;

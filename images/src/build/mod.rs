@@ -12,8 +12,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::archive;
+use crate::child::Running;
 use crate::digest::Digest;
-use crate::engine::{Engine, Running, installed};
+use crate::engine::{Engine, installed};
 use crate::error::{Error, ErrorKind};
 use crate::progress::Event;
 use crate::reference::Reference;
@@ -191,7 +192,7 @@ impl Resolver {
     fn watch(&self, command: Command) -> Result<(), Error> {
         let program = command.get_program().to_string_lossy().into_owned();
         let mut running = Running::start(command)?;
-        let (out, err) = (running.0.stdout.take(), running.0.stderr.take());
+        let (out, err) = (running.child.stdout.take(), running.child.stderr.take());
         let last = std::sync::Mutex::new(std::collections::VecDeque::new());
         let line = |line: String| {
             let mut last = last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -215,7 +216,7 @@ impl Resolver {
             let err = err.map(|stream| Box::new(stream) as Box<dyn std::io::Read + Send>);
             scope.spawn(move || each(out));
             scope.spawn(move || each(err));
-            let ended = running.end(PATIENCE);
+            let ended = running.end(PATIENCE).map(|status| status.success());
             // Ends it if it is stuck, and so the two that read from it.
             drop(running);
             ended

@@ -3,10 +3,11 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::archive;
+use crate::child::Running;
 use crate::error::{Error, ErrorKind, shown};
 use crate::http::url::{Scheme, Url, quoted};
 use crate::http::{self, Request, Response, Timeouts};
@@ -145,15 +146,15 @@ impl Engine {
                     .stdin(Stdio::null())
                     .stdout(Stdio::piped())
                     .stderr(Stdio::null());
-                let mut child = Running::start(command)?;
-                let output = child.0.stdout.take();
+                let mut running = Running::start(command)?;
+                let output = running.child.stdout.take();
                 let loaded = archive::load_stream(
                     store,
                     output.into_iter().next().ok_or_else(nothing)?,
                     name,
                     progress,
                 );
-                child.end(EXPORT)?;
+                running.end(EXPORT)?;
                 loaded.map_err(place)?
             }
         };
@@ -212,42 +213,6 @@ fn refused(engine: &Engine, status: u16, response: Response) -> Error {
     Error::new(ErrorKind::Network, text)
 }
 
-/// A program that is ended when nobody waits for it any more.
-pub(crate) struct Running(pub(crate) Child);
-
-impl Running {
-    pub(crate) fn start(mut command: Command) -> Result<Running, Error> {
-        let program = command.get_program().to_string_lossy().into_owned();
-        let started = command.spawn();
-        started.map(Running).map_err(|e| Error::new(ErrorKind::Io, format!("{program} cannot be run: {e}")))
-    }
-
-    /// Waits for its end; true if it was successful.
-    pub(crate) fn end(&mut self, patience: Duration) -> Result<bool, Error> {
-        let begin = Instant::now();
-        loop {
-            match self.0.try_wait() {
-                Ok(Some(status)) => return Ok(status.success()),
-                Ok(None) if begin.elapsed() > patience => {
-                    let text =
-                        format!("a command of the engine does not end within {} s", patience.as_secs());
-                    return Err(Error::new(ErrorKind::Network, text));
-                }
-                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
-                Err(e) => return Err(Error::new(ErrorKind::Io, e.to_string())),
-            }
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // One that has ended cannot be killed, which is no matter.
-        let _ended = self.0.kill();
-        let _status = self.0.wait();
-    }
-}
-
 /// Runs a command to its end: whether it was successful, and what it wrote to its two streams, cut at some length.
 pub(crate) fn finish(mut command: Command, patience: Duration) -> Result<(bool, Vec<u8>, Vec<u8>), Error> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -263,8 +228,8 @@ pub(crate) fn finish(mut command: Command, patience: Duration) -> Result<(bool, 
             bytes
         })
     };
-    let out = drain(running.0.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
-    let err = drain(running.0.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
-    let good = running.end(patience)?;
+    let out = drain(running.child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
+    let err = drain(running.child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
+    let good = running.end(patience)?.success();
     Ok((good, out.join().unwrap_or_default(), err.join().unwrap_or_default()))
 }

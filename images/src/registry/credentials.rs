@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Deserialize;
 
 use super::settings::{Endpoint, Settings};
+use crate::child::Running;
 use crate::error::{Error, ErrorKind, shown};
 use crate::http::base64;
 use crate::progress::{Event, Progress};
@@ -201,32 +202,18 @@ fn ask(name: &str, server: &str, path: &Path) -> Result<Option<Credentials>, Err
     if !name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.')) {
         return Err(wrong(format!("has a name that is none: {}", shown(name.as_bytes()))));
     }
-    let mut child = Command::new(&program)
-        .arg("get")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|e| wrong(format!("cannot be run: {e}")))?;
+    let mut command = Command::new(&program);
+    command.arg("get").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut running = Running::start(command).map_err(|e| wrong(e.to_string()))?;
     // The helper need not read; what it misses, its answer shows.
-    let _sent = child.stdin.take().map(|mut input| input.write_all(format!("{server}\n").as_bytes()));
-    let output = child.stdout.take();
+    let _sent = running.child.stdin.take().map(|mut input| input.write_all(format!("{server}\n").as_bytes()));
+    let output = running.child.stdout.take();
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();
         let read = output.map(|output| output.take(FILE).read_to_end(&mut bytes));
         read.map(|_| bytes)
     });
-    let begin = Instant::now();
-    let status = loop {
-        match child.try_wait().map_err(|e| wrong(e.to_string()))? {
-            Some(status) => break status,
-            None if begin.elapsed() > HELPER => {
-                let _killed = child.kill().and_then(|()| child.wait());
-                return Err(wrong(format!("does not answer within {} s", HELPER.as_secs())));
-            }
-            None => std::thread::sleep(Duration::from_millis(10)),
-        }
-    };
+    let status = running.end(HELPER).map_err(|e| wrong(e.to_string()))?;
     let bytes = reader.join().ok().flatten().unwrap_or_default();
     if !status.success() {
         // "credentials not found in native keychain": the one error that has a fixed text.

@@ -85,7 +85,7 @@ impl Server<'_> {
         let place = format!("blobs/{blob}");
         let response = match self.request("GET", &place, headers, false) {
             // The server does not like the range: from the beginning.
-            Err(e) if have > 0 && e.to_string().contains("status 416") => {
+            Err(e) if have > 0 && e.kind() == ErrorKind::Range => {
                 file.set_len(0).map_err(|e| Error::io(path, &e))?;
                 return Err(Error::new(ErrorKind::Network, "the server cannot continue it"));
             }

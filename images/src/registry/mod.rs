@@ -296,6 +296,7 @@ impl Server<'_> {
                 "{server} has no {} of {repository}{said}",
                 path.replacen('/', " ", 1)
             )),
+            416 => Error::new(ErrorKind::Range, format!("{server} cannot continue {path}{said}")),
             429 => Error::new(
                 ErrorKind::Network,
                 format!("{server} allows no more requests for now{said}: wait, log in, or use a mirror"),
