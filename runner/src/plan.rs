@@ -129,6 +129,7 @@ impl Plan {
         };
         planner.assign_addresses()?;
         planner.group();
+        planner.machines.check()?;
         let mut properties = planner.properties()?;
         let machines = planner.machines.several.clone();
         let mut scenario = planner.scenario()?;

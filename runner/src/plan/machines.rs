@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use bloodhound_kernel::stacks::MOST_STACKS;
 use bloodhound_net::NodeId;
 
 /// A container: a service, or one of its replicas.
@@ -130,6 +131,21 @@ impl Groups {
 }
 
 impl Machines {
+    /// Refuses machines with more containers than one can have.
+    ///
+    /// # Errors
+    /// Which one, and why its containers are together.
+    pub fn check(&self) -> Result<(), String> {
+        let crowded = self.several.iter().find(|machine| machine.members.len() > MOST_STACKS);
+        crowded.map_or(Ok(()), |machine| {
+            let (count, first) = (machine.members.len(), &machine.members[0].1);
+            let reasons = machine.reasons.join(", ");
+            Err(format!(
+                "{count} containers, {first} and others, would be on one machine, because they share {reasons}: a machine can have {MOST_STACKS}"
+            ))
+        })
+    }
+
     /// Groups containers.
     pub fn new(members: &[Member]) -> Machines {
         let mut groups = Groups((0..members.len()).collect());
@@ -274,6 +290,19 @@ mod tests {
         assert_eq!(
             shown(&members),
             ["s1, s2, s4 (share network, pid, volume v)", "s3, s5 (share machine east)"]
+        );
+    }
+
+    #[test]
+    fn a_machine_has_room_for_so_many_containers() {
+        let crowd =
+            |count: u32| -> Vec<Member> { (1..=count).map(|node| member(node, &[("v", false)])).collect() };
+        let most = MOST_STACKS as u32;
+        assert_eq!(Machines::new(&crowd(most)).check(), Ok(()));
+        let text = Machines::new(&crowd(most + 1)).check().expect_err("too many");
+        assert!(
+            text.contains("s1 and others") && text.contains("volume v") && text.contains(&most.to_string()),
+            "{text}"
         );
     }
 }
