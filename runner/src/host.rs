@@ -1,6 +1,6 @@
 //! The host side of a run: which of its files services may read, and the world that is built from them.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use bloodhound_sim::setup;
 use bloodhound_vfs::TreeId;
@@ -81,6 +81,19 @@ pub fn way(path: &Path) -> Vec<PathBuf> {
     }
     links.push(at);
     links
+}
+
+/// A path without `.` and `..`, as it is written: links are not followed.
+pub fn without_dots(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(out.pop()),
+            part => out.push(part),
+        }
+    }
+    out
 }
 
 /// The bytes of a path.

@@ -16,7 +16,7 @@ mod record;
 
 use std::fs;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use bloodhound_config::config::Check;
 use bloodhound_config::{Project, Selection};
@@ -24,6 +24,7 @@ use bloodhound_images::{Resolver, Store};
 use bloodhound_vfs::host::{HostBase, file_name};
 use serde::{Deserialize, Serialize};
 
+use crate::host::without_dots;
 use crate::output::write_file;
 use crate::plan::Pin;
 use crate::session::{Failure, Session};
@@ -112,11 +113,11 @@ fn fill(dir: &Path, session: &Session, is_secret: &dyn Fn(&[u8]) -> bool) -> io:
     let all = || files.config.iter().chain(&files.compose).chain(&files.others);
     let mut absolute = Vec::new();
     for path in all() {
-        absolute.push(clean(&std::path::absolute(path)?));
+        absolute.push(without_dots(&std::path::absolute(path)?));
     }
     let top = common(&absolute);
     let below = |path: &Path| -> io::Result<PathBuf> {
-        let path = clean(&std::path::absolute(path)?);
+        let path = without_dots(&std::path::absolute(path)?);
         Ok(path.strip_prefix(&top).map(Path::to_owned).unwrap_or(path))
     };
     let mut left_out = Vec::new();
@@ -239,19 +240,6 @@ impl Bundle {
         let options = bloodhound_images::Options { offline: true, engine, ..Default::default() };
         Ok(Resolver::new(store, options))
     }
-}
-
-/// A path without `.` and `..`, as it is written: links are not followed.
-fn clean(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => drop(out.pop()),
-            part => out.push(part),
-        }
-    }
-    out
 }
 
 /// The directory that all these files lie below.

@@ -1,7 +1,7 @@
 //! What is mounted into services: volumes, directories of this machine, memory, and the mounts of other services
 //! (`volumes_from`). What several containers share is one file system of their machine ([`super::machines`]).
 
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use bloodhound_config::compose::{Mount, MountSource, Namespace, NetworkMode, Rootfs, Service};
 use bloodhound_net::NodeId;
@@ -24,25 +24,12 @@ impl Placed {
     /// What others could mount too.
     fn source(&self) -> Option<Source> {
         match &self.mount.source {
-            MountSource::Bind(path) => Some(Source::Path(clean(path))),
+            MountSource::Bind(path) => Some(Source::Path(host::without_dots(path))),
             MountSource::Volume(name) => Some(Source::Volume(name.clone())),
             MountSource::Anonymous => Some(Source::Volume(format!("{}:{}", self.owner, self.mount.target))),
             MountSource::Tmpfs { .. } => None,
         }
     }
-}
-
-/// A path by which directories are compared: without `.` and `..`.
-fn clean(path: &Path) -> PathBuf {
-    let mut out = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => drop(out.pop()),
-            part => out.push(part),
-        }
-    }
-    out
 }
 
 /// A path in a container without slashes at its end.

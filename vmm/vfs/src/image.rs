@@ -13,7 +13,7 @@ use bloodhound_frames::Frame;
 use sha2::{Digest, Sha256};
 
 use crate::base::{BaseEntry, ContentId};
-use crate::pages::{CHUNK, Chunk, PAGE, PageMap};
+use crate::pages::{CHUNK, Chunk, PAGE, PageMap, read_pages};
 use crate::types::Name;
 
 /// Bytes that are read at once.
@@ -135,18 +135,7 @@ impl FileImage {
     /// # Panics
     /// If the host fails to read it.
     pub fn read(&self, offset: u64, out: &mut [u8]) {
-        let mut done = 0;
-        while done < out.len() {
-            let at = offset + done as u64;
-            let within = (at % PAGE) as usize;
-            let len = (PAGE as usize - within).min(out.len() - done);
-            let target = &mut out[done..done + len];
-            match self.page(at / PAGE) {
-                Some(frame) => frame.read(within, target),
-                None => target.fill(0),
-            }
-            done += len;
-        }
+        read_pages(|index| self.page(index), offset, out);
     }
 
     /// All pages, for a file that changes from now on ("copied up" in terms of overlayfs).

@@ -26,6 +26,22 @@ pub struct PageMap {
 /// Called with the index of each page whose frame was replaced, added or dropped, so that the kernel can remap.
 pub type Moved<'a> = &'a mut dyn FnMut(u64);
 
+/// Fills `out` from byte `offset` of a file with these pages; absent pages give zeros.
+pub(crate) fn read_pages<'a>(page: impl Fn(u64) -> Option<&'a Frame>, offset: u64, out: &mut [u8]) {
+    let mut done = 0;
+    while done < out.len() {
+        let at = offset + done as u64;
+        let within = (at % PAGE) as usize;
+        let len = (PAGE as usize - within).min(out.len() - done);
+        let target = &mut out[done..done + len];
+        match page(at / PAGE) {
+            Some(frame) => frame.read(within, target),
+            None => target.fill(0),
+        }
+        done += len;
+    }
+}
+
 impl PageMap {
     /// A map of these chunks by number.
     pub(crate) fn from_chunks(chunks: impl Iterator<Item = (u64, Arc<Chunk>)>) -> PageMap {
@@ -70,18 +86,7 @@ impl PageMap {
 
     /// Fills `out` from byte `offset`; absent pages give zeros. The caller bounds it by the file size.
     pub fn read(&self, offset: u64, out: &mut [u8]) {
-        let mut done = 0;
-        while done < out.len() {
-            let at = offset + done as u64;
-            let within = (at % PAGE) as usize;
-            let len = (PAGE as usize - within).min(out.len() - done);
-            let target = &mut out[done..done + len];
-            match self.get(at / PAGE) {
-                Some(frame) => frame.read(within, target),
-                None => target.fill(0),
-            }
-            done += len;
-        }
+        read_pages(|index| self.get(index), offset, out);
     }
 
     /// Writes `data` at byte `offset`.
