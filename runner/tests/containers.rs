@@ -4,33 +4,9 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use common::*;
-
-/// A directory with these files.
-fn stack(name: &str, files: &[(&str, &str)]) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    match std::fs::remove_dir_all(&dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{}: {e}", dir.display()),
-        _ => {}
-    }
-    std::fs::create_dir_all(&dir).expect("a directory for the test");
-    for (file, text) in files {
-        std::fs::write(dir.join(file), text).expect("a file of the test");
-    }
-    dir
-}
-
-fn run(dir: &Path, args: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-    command.current_dir(dir).args(args).env("NO_COLOR", "1");
-    if let Some(platform) = platform() {
-        command.args(["--platform", &platform]);
-    }
-    finish(&mut command, b"")
-}
 
 /// Answers on port 7 (TCP and UDP) with its name and the address at which it was asked.
 const SERVER: &str = r#"
@@ -127,7 +103,7 @@ fn services_reach_each_other_in_common_networks_only_by_name_and_by_address() {
     let dir = stack("networks", &files);
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(dir.join("check.sh"), mode).expect("an executable");
-    let ran = run(&dir, &["run"]);
+    let ran = run_in(&dir, &["run"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     // An address that nobody has fails at once. A name of another network is unknown; an address of another network is silence: the engine's rules drop what goes
     // from one bridge to another.
@@ -200,7 +176,7 @@ fn expected(n: usize) -> String {
 
 #[test]
 fn files_stay_when_a_service_starts_again_and_tmpfs_mounts_do_not() {
-    let ran = run(&counter("restart", "faults: {duration: 5s}\n"), &["run"]);
+    let ran = run_in(&counter("restart", "faults: {duration: 5s}\n"), &["run"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     assert_eq!(starts(&ran), [expected(1), expected(2)], "{ran:#?}");
 }
@@ -208,7 +184,7 @@ fn files_stay_when_a_service_starts_again_and_tmpfs_mounts_do_not() {
 #[test]
 fn files_stay_over_a_crash_too() {
     let faults = "faults:\n  duration: 20s\n  swarm: false\n  process: {crash_probability: 0.01, crash_restart_ms: [100, 200]}\n";
-    let ran = run(&counter("crash", faults), &["run"]);
+    let ran = run_in(&counter("crash", faults), &["run"]);
     let seen = starts(&ran);
     assert!(seen.len() > 3, "it was crashed: {ran:#?}");
     for (index, line) in seen.iter().enumerate() {

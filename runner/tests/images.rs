@@ -7,8 +7,7 @@ mod common;
 #[path = "common/image.rs"]
 mod image;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use common::*;
 use image::Layer;
@@ -19,21 +18,14 @@ struct Stack(PathBuf);
 
 impl Stack {
     fn new(name: &str) -> Stack {
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("images-{name}"));
-        match std::fs::remove_dir_all(&dir) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{}: {e}", dir.display()),
-            _ => {}
-        }
-        std::fs::create_dir_all(&dir).expect("a directory for the test");
+        let dir = scratch(&format!("images-{name}"));
         let stack = Stack(dir);
         stack.file("bloodhound.yaml", "simulation: {max_time: 20s}\nproperties:\n  - {name: no-crash, kind: safety, check: {type: no-crash}}\n");
         stack
     }
 
     fn file(&self, name: &str, text: &str) {
-        let path = self.0.join(name);
-        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory");
-        std::fs::write(path, text).expect("a file of the test");
+        put(&self.0, name, text);
     }
 
     /// Adds an image to the cache.
@@ -44,15 +36,8 @@ impl Stack {
     }
 
     fn command(&self, args: &[&str]) -> Ran {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-        command
-            .current_dir(&self.0)
-            .args(args)
-            .env("NO_COLOR", "1")
-            .env("BLOODHOUND_CACHE", self.0.join("cache"));
-        if let (Some(platform), Some("run" | "test" | "replay")) = (platform(), args.first().copied()) {
-            command.args(["--platform", &platform]);
-        }
+        let mut command = command_on(platform().as_deref(), &self.0, args);
+        command.env("BLOODHOUND_CACHE", self.0.join("cache"));
         finish(&mut command, b"")
     }
 
@@ -61,10 +46,7 @@ impl Stack {
         let once = self.command(&["run", "--seed", "3"]);
         let again = self.command(&["run", "--seed", "3"]);
         assert_eq!(once.stdout, again.stdout, "two runs of one seed");
-        let begin = format!("{service} | ");
-        let lines = once.stdout.lines().filter(|line| line.contains(" output "));
-        let lines: Vec<String> =
-            lines.filter_map(|line| Some(line.split_once(&begin)?.1.to_owned())).collect();
+        let lines: Vec<String> = lines(&once, service).into_iter().map(str::to_owned).collect();
         assert!(!lines.is_empty(), "{service} printed nothing\n{}\n{}", once.stdout, once.stderr);
         lines
     }

@@ -3,33 +3,7 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use common::*;
-
-/// A directory with these files.
-fn stack(name: &str, files: &[(&str, &str)]) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    match std::fs::remove_dir_all(&dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{}: {e}", dir.display()),
-        _ => {}
-    }
-    std::fs::create_dir_all(&dir).expect("a directory for the test");
-    for (file, text) in files {
-        std::fs::write(dir.join(file), text).expect("a file of the test");
-    }
-    dir
-}
-
-fn run(dir: &Path, args: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-    command.current_dir(dir).args(args).env("NO_COLOR", "1");
-    if let Some(platform) = platform().filter(|_| args[0] == "test") {
-        command.args(["--platform", &platform]);
-    }
-    finish(&mut command, b"")
-}
 
 const PUBLISHED: &str = r#"
 services:
@@ -51,7 +25,7 @@ volumes: {data: }
 #[test]
 fn what_is_found_is_written_down() {
     let dir = stack("init-published", &[("compose.yaml", PUBLISHED)]);
-    let ran = run(&dir, &["init"]);
+    let ran = run_in(&dir, &["init"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     let text = std::fs::read_to_string(dir.join("bloodhound.yaml")).expect("written");
     for line in [
@@ -67,10 +41,10 @@ fn what_is_found_is_written_down() {
         assert!(text.lines().any(|l| l == line), "{line} is missing in\n{text}");
     }
     // It is not replaced by accident.
-    let ran = run(&dir, &["init"]);
+    let ran = run_in(&dir, &["init"]);
     assert_eq!(ran.code, Some(2), "{ran:#?}");
     assert!(ran.stderr.contains("--force"), "{ran:#?}");
-    assert_eq!(run(&dir, &["init", "--force"]).code, Some(0));
+    assert_eq!(run_in(&dir, &["init", "--force"]).code, Some(0));
     let again = std::fs::read_to_string(dir.join("bloodhound.yaml")).expect("written");
     assert_eq!(again, text);
 }
@@ -91,11 +65,11 @@ fn what_is_written_is_valid_and_runs() {
         return;
     }
     let dir = stack("init-runs", &[("stack.yml", OWN)]);
-    let ran = run(&dir, &["init", "stack.yml", "--output", "bloodhound.yaml"]);
+    let ran = run_in(&dir, &["init", "stack.yml", "--output", "bloodhound.yaml"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
-    let ran = run(&dir, &["validate", "--strict"]);
+    let ran = run_in(&dir, &["validate", "--strict"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
-    let ran = run(&dir, &["test", "--seeds", "2"]);
+    let ran = run_in(&dir, &["test", "--seeds", "2"]);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
     assert!(ran.stdout.contains("ok    web is healthy again"), "{ran:#?}");
 }
@@ -103,8 +77,8 @@ fn what_is_written_is_valid_and_runs() {
 #[test]
 fn a_compose_file_that_cannot_be_used_leaves_nothing() {
     let dir = stack("init-wrong", &[("compose.yaml", "services: {a: {imag: x}}\n")]);
-    let ran = run(&dir, &["init"]);
+    let ran = run_in(&dir, &["init"]);
     assert_eq!(ran.code, Some(2), "{ran:#?}");
     assert!(!dir.join("bloodhound.yaml").exists());
-    assert_eq!(run(&stack("init-none", &[]), &["init"]).code, Some(2));
+    assert_eq!(run_in(&stack("init-none", &[]), &["init"]).code, Some(2));
 }

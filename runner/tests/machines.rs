@@ -5,47 +5,21 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use common::*;
 
-fn stack(name: &str, compose: &str, config: &str, program: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    match std::fs::remove_dir_all(&dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{}: {e}", dir.display()),
-        _ => {}
-    }
-    std::fs::create_dir_all(dir.join("app")).expect("a directory for the test");
+fn stack_with(name: &str, compose: &str, config: &str, program: &str) -> PathBuf {
     let config = format!("compose: compose.yaml\n{config}");
-    for (file, text) in [("compose.yaml", compose), ("bloodhound.yaml", &config), ("app/prog.py", program)] {
-        std::fs::write(dir.join(file), text).expect("a file of the test");
-    }
-    dir
+    stack(name, &[("compose.yaml", compose), ("bloodhound.yaml", &config), ("app/prog.py", program)])
 }
 
-fn run_on(dir: &Path, platform: Option<&str>, args: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-    command.current_dir(dir).arg("run").args(args).env("NO_COLOR", "1");
-    if let Some(platform) = platform {
-        command.args(["--platform", platform]);
-    }
-    finish(&mut command, b"")
-}
-
-/// Runs the stack twice, which must be the same run, and on all platforms that this host has.
+/// Runs the stack twice, which must be the same run.
 fn run(dir: &Path) -> Ran {
-    let wanted = platform();
-    let ran = run_on(dir, wanted.as_deref(), &[]);
+    let ran = run_in(dir, &["run"]);
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
-    let again = run_on(dir, wanted.as_deref(), &[]);
+    let again = run_in(dir, &["run"]);
     assert_eq!(again.stdout, ran.stdout, "two runs differ");
     ran
-}
-
-/// What a service printed.
-fn lines<'a>(ran: &'a Ran, service: &str) -> Vec<&'a str> {
-    let mark = format!(" {service} | ");
-    ran.stdout.lines().filter_map(|line| line.split_once(&mark).map(|(_, text)| text)).collect()
 }
 
 /// No service ends by itself.
@@ -114,7 +88,7 @@ fn a_volume_of_two_services_is_one_file_system() {
         \x20 second: {<<: *s, command: [python3, /app/prog.py, second], volumes: ['./app:/app:ro', 'data:/shared']}\n\
         \x20 third: {<<: *s, command: [sleep, '1000'], volumes: ['./app:/app:ro']}\n\
         volumes: {data: }\n";
-    let dir = stack("machines-volume", compose, QUIET, SHARED);
+    let dir = stack_with("machines-volume", compose, QUIET, SHARED);
     let ran = run(&dir);
     assert!(ran.stdout.contains("machine: first, second (share volume data)"), "{}", ran.stdout);
     assert_eq!(
@@ -153,9 +127,10 @@ fn services_on_one_machine_run_alike_on_all_platforms() {
     let compose = "x-s: &s {x-bloodhound: {rootfs: host}}\nservices:\n\
         \x20 first: {<<: *s, command: [python3, /app/prog.py, first], volumes: ['./app:/app:ro', './app/data:/shared']}\n\
         \x20 second: {<<: *s, command: [python3, /app/prog.py, second], volumes: ['./app:/app:ro', './app/data:/shared']}\n";
-    let dir = stack("machines-platforms", compose, QUIET, SHARED);
+    let dir = stack_with("machines-platforms", compose, QUIET, SHARED);
     std::fs::create_dir_all(dir.join("app/data")).expect("a directory");
-    let [ptrace, kvm] = ["ptrace", "kvm"].map(|name| run_on(&dir, Some(name), &[]));
+    let [ptrace, kvm] =
+        ["ptrace", "kvm"].map(|name| finish(&mut command_on(Some(name), &dir, &["run"]), b""));
     if kvm.code == Some(5) {
         left_out("services on one machine, on both platforms", "/dev/kvm cannot be used");
         return;
@@ -203,7 +178,7 @@ fn a_sidecar_has_the_network_and_processes_of_its_service() {
     let compose = "x-s: &s {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro']}\nservices:\n\
         \x20 main: {<<: *s, command: [python3, /app/prog.py, main]}\n\
         \x20 side: {<<: *s, command: [python3, /app/prog.py, side], network_mode: 'service:main', pid: 'service:main'}\n";
-    let dir = stack("machines-sidecar", compose, QUIET, JOINED);
+    let dir = stack_with("machines-sidecar", compose, QUIET, JOINED);
     let ran = run(&dir);
     assert!(ran.stdout.contains("machine: main, side (share network, pid)"), "{}", ran.stdout);
     assert_eq!(lines(&ran, "main"), ["asked over localhost", "child ended by 15"]);
@@ -238,7 +213,7 @@ fn a_crash_takes_one_container_and_leaves_the_other_and_the_volume() {
     let config = "simulation: {max_time: 12s, time_step: 10ms}\nfaults: {swarm: false, duration: 8s, \
         process: {services: [falls], crash_probability: 0.01, crash_restart_ms: [100, 400]}}\n\
         properties: [{name: up, kind: safety, check: {type: no-crash}}]\n";
-    let dir = stack("machines-crash", compose, config, CRASHING);
+    let dir = stack_with("machines-crash", compose, config, CRASHING);
     let ran = run(&dir);
     let falls = lines(&ran, "falls");
     assert!(falls.len() > 2, "it did not fall: {}", ran.stdout);
@@ -256,7 +231,7 @@ fn services_that_share_nothing_writable_have_machines_of_their_own() {
         \x20 a: {<<: *s, volumes: ['./app:/app:ro', 'data:/shared:ro']}\n\
         \x20 b: {<<: *s, volumes: ['./app:/app:ro', 'data:/shared:ro']}\n\
         volumes: {data: }\n";
-    let dir = stack("machines-apart", compose, QUIET, "");
+    let dir = stack_with("machines-apart", compose, QUIET, "");
     let ran = run(&dir);
     assert!(!ran.stdout.contains("machine:"), "{}", ran.stdout);
 }
@@ -267,7 +242,7 @@ fn a_name_puts_services_on_one_machine_by_hand() {
         \x20 a: {x-bloodhound: {rootfs: host, machine: east}, command: [sleep, '1000']}\n\
         \x20 b: {x-bloodhound: {rootfs: host}, command: [sleep, '1000']}\n\
         \x20 c: {x-bloodhound: {rootfs: host, machine: east}, command: [sleep, '1000']}\n";
-    let dir = stack("machines-named", compose, QUIET, "");
+    let dir = stack_with("machines-named", compose, QUIET, "");
     let ran = run(&dir);
     assert!(ran.stdout.contains("machine: a, c (share machine east)"), "{}", ran.stdout);
 }

@@ -4,39 +4,15 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use common::*;
 
-/// A directory with these files.
-fn stack(name: &str, files: &[(&str, &str)]) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    match std::fs::remove_dir_all(&dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{}: {e}", dir.display()),
-        _ => {}
-    }
-    std::fs::create_dir_all(&dir).expect("a directory for the test");
-    for (file, text) in files {
-        std::fs::write(dir.join(file), text).expect("a file of the test");
-    }
-    dir
-}
-
-fn run(dir: &Path, args: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-    command.current_dir(dir).args(args).env("NO_COLOR", "1");
-    if let Some(platform) = platform() {
-        command.args(["--platform", &platform]);
-    }
-    finish(&mut command, b"")
-}
-
 /// Runs it twice: what it says must be the same.
 fn twice(dir: &Path, args: &[&str]) -> Ran {
-    let ran = run(dir, args);
+    let ran = run_in(dir, args);
     assert_eq!(ran.code, Some(0), "{ran:#?}");
-    let again = run(dir, args);
+    let again = run_in(dir, args);
     assert_eq!((&ran.stdout, ran.code), (&again.stdout, again.code));
     ran
 }
@@ -185,7 +161,7 @@ fn names_addresses_and_ports_are_those_of_an_engine() {
     said(&ran, "off | [http://93.184.216.34/: OSError 101, at once]");
 
     // The answer of a campaign has the speed of this machine in it.
-    let json = run(&dir, &["test", "--format", "json"]);
+    let json = run_in(&dir, &["test", "--format", "json"]);
     assert!(json.stdout.contains(r#""service":"client","what":"api.stripe.com""#), "{json:#?}");
 }
 
@@ -194,8 +170,7 @@ fn a_target_on_localhost_must_be_published() {
     let config = "compose: compose.yaml\nproperties: []\nworkload: {config: {target: 'http://localhost:8080', operations: [{type: get}]}}\n";
     let compose = "services: {a: {command: x, ports: ['80:80'], x-bloodhound: {rootfs: host}}}\n";
     let dir = stack("compose-published", &[("compose.yaml", compose), ("bloodhound.yaml", config)]);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-    let ran = finish(command.current_dir(&dir).args(["validate"]).env("NO_COLOR", "1"), b"");
+    let ran = run_in(&dir, &["validate"]);
     assert_eq!(ran.code, Some(2), "{ran:#?}");
     said(&ran, "no service in compose.yaml publishes the port 8080");
     said(&ran, "published: `80`");

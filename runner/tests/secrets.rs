@@ -4,32 +4,11 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use common::*;
 
-/// A directory with these files.
-fn stack(name: &str, files: &[(&str, &str)]) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    match std::fs::remove_dir_all(&dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{}: {e}", dir.display()),
-        _ => {}
-    }
-    for (file, text) in files {
-        let path = dir.join(file);
-        std::fs::create_dir_all(path.parent().expect("a parent")).expect("a directory for the test");
-        std::fs::write(path, text).expect("a file of the test");
-    }
-    dir
-}
-
 fn run(dir: &Path, args: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-    command.current_dir(dir).args(args).env("NO_COLOR", "1").env("ENV_SECRET", SECRETS[1]);
-    if let Some(platform) = platform().filter(|_| args[0] != "validate") {
-        command.args(["--platform", &platform]);
-    }
-    finish(&mut command, b"")
+    finish(command_on(platform().as_deref(), dir, args).env("ENV_SECRET", SECRETS[1]), b"")
 }
 
 /// In a file, in the environment, in an `env_file`, in `environment`, in a configuration, and one of several lines.

@@ -7,7 +7,6 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 use common::*;
@@ -43,11 +42,8 @@ fn cache() -> Option<&'static Path> {
 }
 
 fn bloodhound(dir: &Path, cache: &Path, args: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-    command.current_dir(dir).args(args).env("NO_COLOR", "1").env("BLOODHOUND_CACHE", cache);
-    if let (Some(platform), Some("test")) = (platform(), args.first().copied()) {
-        command.args(["--platform", &platform]);
-    }
+    let mut command = command_on(platform().as_deref(), dir, args);
+    command.env("BLOODHOUND_CACHE", cache);
     finish(&mut command, b"")
 }
 

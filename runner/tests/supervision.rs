@@ -5,43 +5,21 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use common::*;
 
-fn stack(name: &str, compose: &str, config: &str) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    match std::fs::remove_dir_all(&dir) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => panic!("{}: {e}", dir.display()),
-        _ => {}
-    }
-    std::fs::create_dir_all(&dir).expect("a directory for the test");
-    let config = format!("compose: compose.yaml\n{config}");
-    for (file, text) in [("compose.yaml", compose), ("bloodhound.yaml", &config)] {
-        std::fs::write(dir.join(file), text).expect("a file of the test");
-    }
-    dir
+fn stack_with(name: &str, compose: &str, config: &str) -> PathBuf {
+    stack(
+        name,
+        &[("compose.yaml", compose), ("bloodhound.yaml", &format!("compose: compose.yaml\n{config}"))],
+    )
 }
 
 /// Runs the stack twice, which must be the same run.
 fn run(dir: &Path) -> Ran {
-    let once = || {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-        command.current_dir(dir).arg("run").env("NO_COLOR", "1");
-        if let Some(platform) = platform() {
-            command.args(["--platform", &platform]);
-        }
-        finish(&mut command, b"")
-    };
-    let ran = once();
-    assert_eq!(once().stdout, ran.stdout, "two runs differ");
+    let ran = run_in(dir, &["run"]);
+    assert_eq!(run_in(dir, &["run"]).stdout, ran.stdout, "two runs differ");
     ran
-}
-
-/// What a service printed.
-fn lines<'a>(ran: &'a Ran, service: &str) -> Vec<&'a str> {
-    let mark = format!(" {service} | ");
-    ran.stdout.lines().filter_map(|line| line.split_once(&mark).map(|(_, text)| text)).collect()
 }
 
 /// What the timeline says of a service, and when, in ms.
@@ -68,7 +46,7 @@ fn restarts_have_pauses_that_double() {
     let compose = "services:\n\
         \x20 again: {x-bloodhound: {rootfs: host}, restart: always, command: [sh, -c, 'sleep 0.01']}\n\
         \x20 stays: {x-bloodhound: {rootfs: host}, command: [sleep, '1000']}\n";
-    let ran = run(&stack("supervision-restart", compose, EXACT));
+    let ran = run(&stack_with("supervision-restart", compose, EXACT));
     let starts: Vec<u64> =
         changes(&ran, "again").iter().filter(|(_, text)| text == "started").map(|(at, _)| *at).collect();
     let gaps: Vec<u64> = starts.windows(2).map(|pair| (pair[1] - pair[0]) / 100).collect();
@@ -83,7 +61,7 @@ const FLAPS: &str = "services:\n\
 
 #[test]
 fn health_checks_go_on_for_the_whole_run() {
-    let ran = run(&stack("supervision-health", FLAPS, EXACT));
+    let ran = run(&stack_with("supervision-health", FLAPS, EXACT));
     let changes = told(&ran, "flaps");
     let expected = ["started", "is healthy", "is unhealthy: 2 health checks failed in a row", "is healthy"];
     assert_eq!(changes, expected, "{}\n{}", ran.stdout, ran.stderr);
@@ -93,7 +71,7 @@ fn health_checks_go_on_for_the_whole_run() {
 #[test]
 fn health_checks_can_end_when_a_service_is_healthy() {
     let config = EXACT.replace("simulation: {", "simulation: {healthchecks: until-ready, ");
-    let ran = run(&stack("supervision-until-ready", FLAPS, &config));
+    let ran = run(&stack_with("supervision-until-ready", FLAPS, &config));
     assert_eq!(told(&ran, "flaps"), ["started", "is healthy"], "{}\n{}", ran.stdout, ran.stderr);
     assert!(!ran.stderr.contains("health checks took "), "{}", ran.stderr);
 }
@@ -105,7 +83,7 @@ fn failures_in_the_start_period_do_not_count() {
         \x20   x-bloodhound: {rootfs: host}\n\
         \x20   command: [sh, -c, 'sleep 6; touch /tmp/ok; sleep 1000']\n\
         \x20   healthcheck: {test: [CMD, test, -e, /tmp/ok], interval: 30s, timeout: 1s, retries: 1, start_period: 10s, start_interval: 500ms}\n";
-    let ran = run(&stack("supervision-start-period", compose, EXACT));
+    let ran = run(&stack_with("supervision-start-period", compose, EXACT));
     let changes = changes(&ran, "slow");
     assert_eq!(changes.len(), 2, "{}\n{}", ran.stdout, ran.stderr);
     assert_eq!(changes[1].1, "is healthy");
@@ -120,7 +98,7 @@ fn a_job_that_fails_ends_the_start_of_those_that_wait_for_it() {
         \x20   x-bloodhound: {rootfs: host}\n\
         \x20   command: [sleep, '1000']\n\
         \x20   depends_on: {migrate: {condition: service_completed_successfully}}\n";
-    let ran = run(&stack("supervision-job", compose, EXACT));
+    let ran = run(&stack_with("supervision-job", compose, EXACT));
     assert_eq!(ran.code, Some(5), "{}", ran.stderr);
     assert!(
         ran.stderr.contains("service web waits for migrate, which ended with exit code 3"),
@@ -151,7 +129,7 @@ fn dependents_are_stopped_in_order_when_what_they_depend_on_starts_again() {
     let config = "simulation: {max_time: 20s}\nfaults: {swarm: false, duration: 15s, \
         process: {services: [db], crash_probability: 0.001, crash_restart_ms: [100, 200]}}\n\
         properties: [{name: up, kind: safety, check: {type: no-crash}}]\n";
-    let ran = run(&stack("supervision-dependents", DEPENDENT, config));
+    let ran = run(&stack_with("supervision-dependents", DEPENDENT, config));
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
     let crashes = told(&ran, "db").iter().filter(|text| *text == "started").count();
     assert!(crashes > 1, "db did not crash: {}", ran.stdout);
@@ -176,7 +154,7 @@ fn an_init_reaps_hands_signals_on_and_ends_as_its_command() {
     )
     .replace('$', "$$");
     let config = EXACT.replace("max_time: 20s", "max_time: 20s, start_timeout: 5s");
-    let ran = run(&stack("supervision-init", &compose, &config));
+    let ran = run(&stack_with("supervision-init", &compose, &config));
     // It ends before the stack is ready, as it is to be seen how.
     assert!(ran.stderr.contains("init (exit code 7)"), "{}\n{}", ran.stdout, ran.stderr);
     let printed: Vec<&str> =
@@ -197,7 +175,7 @@ fn limits_capabilities_and_parameters_are_those_of_the_file() {
         \x20   pids_limit: 50\n\
         \x20   shm_size: 8m\n\
         \x20   sysctls: {net.core.somaxconn: 1024}\n";
-    let ran = run(&stack("supervision-settings", compose, EXACT));
+    let ran = run(&stack_with("supervision-settings", compose, EXACT));
     let printed = lines(&ran, "set");
     assert_eq!(
         printed[..6],

@@ -1,5 +1,7 @@
 //! Running programs under `bloodhound exec`, for the tests which compare its results.
-#![allow(dead_code)] // every test file uses its part
+#![allow(dead_code, unused_imports)] // every test file uses its part
+
+mod stack;
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -9,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub use bloodhound_platform_tests::left_out;
+pub use stack::*;
 
 /// How long any program may take on the host before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(240);
