@@ -13,9 +13,11 @@
 //! 1. through `&mut [u8; 4096]`, which needs the only handle ([`Frame::bytes_mut`], [`Frame::make_unique`]);
 //! 2. through [`Frame::write_shared`], for objects that several handles name on purpose (`MAP_SHARED` pages,
 //!    shared memory segments);
-//! 3. by application code whose address space maps the frame writable.
+//! 3. by application code whose address space maps the frame writable;
+//! 4. one byte at a time through [`Frame::replace_byte`], in frames that show code to processors and that no world has. They may
+//!    be executed and read by others meanwhile.
 //!
-//! No two of them ever overlap in time: one host thread (the worker that owns the world) runs either the
+//! No two of the first three ever overlap in time: one host thread (the worker that owns the world) runs either the
 //! kernel or the application, never both, and a frame that a world may write is reachable from that world only
 //! (`is_unique` is what makes a private writable mapping legal; a shared object's frames are copied when a
 //! world is cloned and then written). So a `&[u8; 4096]` from [`Frame::bytes`] must not be kept over a run of
@@ -178,6 +180,19 @@ impl Frame {
         // is alive, by the rule in the module's text (kernel code is one thread per world). `copy` (memmove)
         // because `data` may come from the same frame (write(2) from a page to itself).
         unsafe { std::ptr::copy(data.as_ptr(), arena::pointer(self.0).add(at), data.len()) };
+    }
+
+    /// Replaces one byte for everyone who is shown the frame, while others may execute it: they see the old byte or the new one. For
+    /// frames of code that no world has (writers of kind 4); nobody borrows their bytes once they are shown.
+    ///
+    /// # Panics
+    /// If `at` is not below 4096.
+    pub fn replace_byte(&self, at: usize, byte: u8) {
+        check(at, 1);
+        // SAFETY: in bounds (checked); lives as long as the handle. Whoever else reads the frame does so by raw copies or as a
+        // processor that executes it, to which a store of one byte is atomic; writers of the other kinds have no such frames.
+        let shown = unsafe { std::sync::atomic::AtomicU8::from_ptr(arena::pointer(self.0).add(at)) };
+        shown.store(byte, std::sync::atomic::Ordering::Release);
     }
 
     /// The little-endian 32-bit word at `at`, a multiple of 4: a futex word, for example.

@@ -2,7 +2,7 @@
 //!
 //! Key types: [`Platform`], [`Trap`], [`XState`], [`Mapping`]; of `bloodhound-abi` [`Regs`], [`Access`], [`Exception`]; [`cpuid_profile`], the one processor
 //! that applications see; [`Scripted`], a platform for tests that needs no processor at
-//! all; [`code_view`], which makes instructions trap that a host lets through.
+//! all; [`code_view`], which makes instructions trap that a host lets through; [`code_points`], which observe what code was executed.
 //!
 //! What every platform on an x86-64 processor needs: [`extents`] its page tables, [`decode`] instructions, [`x86`] from
 //! faults to traps, [`cause`] which exception a host's signal stands for, [`umip`] instructions that Linux does itself, [`spin`] loops without side effects, [`stops`] where runs end, [`watchdog`] code
@@ -18,6 +18,7 @@
 
 pub mod cause;
 mod code;
+pub mod code_points;
 pub mod code_view;
 mod cpuid;
 pub mod decode;
@@ -155,6 +156,12 @@ pub trait Platform {
     /// # Errors
     /// As `run`.
     fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError>;
+
+    /// The instruction at `rip` is the next one that a task of the space executes, and whoever runs the task is about to look at its
+    /// bytes: what stands there for observers only ([`code_points`]) is taken away.
+    fn approach(&mut self, space: SpaceId, rip: u64) {
+        let _ = (space, rip);
+    }
 
     /// What a space maps, queued changes included, to read application memory by. `None` if the space is not known, or if this
     /// platform does not run instructions.

@@ -117,6 +117,7 @@ impl Probe {
             if regs.rflags & TF != 0 {
                 return Ok(Spin::Progressing);
             }
+            platform.approach(space, regs.rip);
             let Some(memory) = platform.memory(space) else { return Ok(Spin::Progressing) };
             let before = writes.len();
             // Excluded: instructions that Linux emulates (UMIP). A step over one of them executes the next instruction as well.

@@ -30,6 +30,7 @@ mod vectors;
 pub mod world;
 
 pub use bloodhound_abi::digest::Digest;
+pub use code_view::{CodeFile, Observer};
 pub use machine::{Ended, Machine, MachineError};
 pub use scenario::Scenario;
 pub use world::World;

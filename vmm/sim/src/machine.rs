@@ -11,10 +11,11 @@ use bloodhound_abi::SimTime;
 use bloodhound_kernel::node::{MachineId, Node};
 use bloodhound_kernel::stacks::NetNs;
 use bloodhound_net::{DropReason, NodeId};
+use bloodhound_platform::code_points::Mark;
 use bloodhound_platform::{Mapping, Patches, Platform, PlatformError, SpaceId};
 use bloodhound_vfs::BaseFs;
 
-use crate::code_view::CodeView;
+use crate::code_view::{CodeView, Observer};
 use crate::event::{Event, Listener};
 use crate::output::{Computing, Output};
 use crate::queue::Due;
@@ -154,6 +155,17 @@ impl Machine {
     /// anything runs.
     pub fn set_patches(&mut self, patches: Patches) {
         self.code = CodeView::new(patches);
+    }
+
+    /// Tells `observer` which code is executed. To be called before anything runs; the platform has to be an `Observing` one with
+    /// the same frames and mark.
+    pub fn observe(&mut self, observer: Observer) {
+        self.code.observe(observer);
+    }
+
+    /// What observers are told of what the machine is doing, if there are any.
+    pub fn mark(&self) -> Option<&Mark> {
+        self.code.observer().map(|observer| &*observer.mark)
     }
 
     /// The scenario of the run.

@@ -374,7 +374,12 @@ impl Machine {
                 for (space, page) in self.code.take_surplus() {
                     self.platform.unmap(SpaceId(space), page, PAGE);
                 }
-                self.code.replace(&self.world.nodes[&id], mm, &mut pages);
+                let node = self.world.node_mut(id);
+                let container = node.container_of_any(node.task(tid).pid);
+                let (service, mounts) = (container.id, container.mounts);
+                // Paths are those that the task sees.
+                node.vfs.enter_namespace(mounts);
+                self.code.replace(&self.world.nodes[&id], mm, service, &mut pages);
                 let mut scratch = std::mem::take(&mut self.scratch);
                 convert::mappings(&pages, &mut scratch);
                 let node = self.world.node_mut(id);

@@ -1,13 +1,15 @@
 //! Code with instructions that are replaced in what the processor is shown: the world is the same with and without that, and
-//! copies of a binary share what is shown. On ptrace, with a program made of bytes.
+//! copies of a binary share what is shown. The same holds for observing points. On ptrace, with a program made of bytes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bloodhound_decisions::Decisions;
 use bloodhound_kernel::exec::Program;
 use bloodhound_net::{LinkConfig, NodeId};
+use bloodhound_platform::code_points::{FilePoints, Mark, Observed, Observing, Reached};
 use bloodhound_platform::extents::Extents;
 use bloodhound_platform::{
     Abilities, Mapping, Patches, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap, XState,
@@ -15,7 +17,7 @@ use bloodhound_platform::{
 };
 use bloodhound_platform_ptrace::PtracePlatform;
 use bloodhound_sim::scenario::{RestartPolicy, Scenario, ServiceSpec};
-use bloodhound_sim::{Ended, Machine, World, setup};
+use bloodhound_sim::{Ended, Machine, Observer, World, setup};
 use bloodhound_vfs::MountSpec;
 use bloodhound_vfs::host::{Allow, HostBase};
 
@@ -92,10 +94,14 @@ fn program(name: &str) -> PathBuf {
     elf[4096..4096 + CODE.len()].copy_from_slice(CODE);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join("program");
-    std::fs::write(&path, elf).unwrap();
+    // Other tests of this process use the same file: they see it whole.
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let (path, new) =
+        (folder.join("program"), folder.join(NUMBER.fetch_add(1, Ordering::Relaxed).to_string()));
+    std::fs::write(&new, elf).unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&path, mode).unwrap();
+    std::fs::set_permissions(&new, mode).unwrap();
+    std::fs::rename(&new, &path).unwrap();
     path
 }
 
@@ -131,6 +137,11 @@ fn service(node: u32, base: &HostBase, path: &Path) -> ServiceSpec {
 }
 
 fn machine(patches: Patches, shown: &Shown) -> Machine {
+    let platform = Box::new(Noting(PtracePlatform::new(None).expect("ptrace"), shown.clone()));
+    machine_on(platform, patches)
+}
+
+fn machine_on(platform: Box<dyn Platform>, patches: Patches) -> Machine {
     let mut base = HostBase::new();
     let services =
         vec![service(1, &base, &program("code-view-one")), service(2, &base, &program("code-view-two"))];
@@ -157,9 +168,7 @@ fn machine(patches: Patches, shown: &Shown) -> Machine {
         helpers: Vec::new(),
         checks: Vec::new(),
     });
-    let platform = PtracePlatform::new(None).expect("ptrace");
     let world = setup::world(&scenario, &mut base, Decisions::seeded(1)).expect("a world");
-    let platform = Box::new(Noting(platform, shown.clone()));
     let mut machine = Machine::new(world, scenario, platform, Box::new(base));
     machine.set_patches(patches);
     machine
@@ -216,4 +225,50 @@ fn copies_of_a_binary_are_shown_the_same_frame() {
     let steps = first.world.steps;
     let _ended = first.run(|world| world.steps > steps + 2).expect("the host works");
     assert!(shown.lock().unwrap().is_empty(), "mapped again: {shown:?}");
+}
+
+/// Where [`CODE`] lies in the file.
+const IN_FILE: u64 = 4096;
+/// Offsets of instructions in [`CODE`]: the first one, cpuid, the write, the call of the loop; and the place behind the
+/// end, to which nothing jumps.
+const POINTS: [u64; 5] = [0, 4, 33, 40, 44];
+
+/// A machine whose programs have these points, with what observes them.
+fn observed(patches: Patches) -> (Machine, Arc<FilePoints>, Arc<Mark>) {
+    let points = Arc::new(FilePoints::new(POINTS.map(|at| IN_FILE + at).to_vec()));
+    let observed = Arc::<Observed>::default();
+    let mark = Arc::<Mark>::default();
+    let ptrace = PtracePlatform::new(None).expect("ptrace");
+    let platform = Observing::new(Box::new(ptrace), observed.clone(), mark.clone());
+    let mut machine = machine_on(Box::new(platform), patches);
+    let known = points.clone();
+    let points_of = move |file: &bloodhound_sim::CodeFile<'_>| {
+        assert_eq!(file.path, b"/mnt/program");
+        Some(known.clone())
+    };
+    machine.observe(Observer { points: Arc::new(points_of), observed, mark: mark.clone() });
+    (machine, points, mark)
+}
+
+#[test]
+fn points_are_reached_and_leave_no_trace() {
+    for patches in [ALL, Patches::NONE] {
+        let mut plain = machine(patches, &Shown::default());
+        go(&mut plain);
+        let (mut machine, points, mark) = observed(patches);
+        mark.seed(7);
+        mark.fault_begins(2);
+        go(&mut machine);
+        let (with, without) = (&machine.world, &plain.world);
+        assert_eq!((with.digest, with.now, with.steps), (without.digest, without.now, without.steps));
+        assert_eq!(memory(with), memory(without));
+        for (_, chunk) in &with.console {
+            assert_eq!(&chunk.bytes[..CODE.len()], CODE, "the program reads its own text as it was");
+        }
+        // Where cpuid is made to trap anyway, nothing can be said of it.
+        assert_eq!(points.is_hidden(1), patches == ALL);
+        let reached: Vec<bool> = (0..POINTS.len()).map(|number| points.reached(number).is_some()).collect();
+        assert_eq!(reached, [true, patches == Patches::NONE, true, true, false]);
+        assert_eq!(points.reached(0), Some(Reached { seed: Some(7), fault: Some(2) }));
+    }
 }

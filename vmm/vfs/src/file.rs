@@ -9,6 +9,7 @@ use bloodhound_abi::{Errno, SimTime};
 use bloodhound_frames::Frame;
 
 use crate::flags::*;
+use crate::image::FileImage;
 use crate::inode::{Data, Node};
 use crate::pages::{PAGE, PageMap};
 use crate::pending::Op;
@@ -232,7 +233,15 @@ impl Vfs {
 
     /// Whether the file's content is still that of the base layer, which nobody changes.
     pub fn is_pristine(&self, ino: Ino) -> bool {
-        self.inode(ino).is_ok_and(|i| matches!(i.node, Node::Regular { data: Data::Image(_), .. }))
+        self.pristine(ino).is_some()
+    }
+
+    /// The file's content, if it is still that of the base layer.
+    pub fn pristine(&self, ino: Ino) -> Option<&Arc<FileImage>> {
+        match &self.inode(ino).ok()?.node {
+            Node::Regular { data: Data::Image(image), .. } => Some(image),
+            _ => None,
+        }
     }
 
     /// The frame of a page for a read-only or private mapping: zeros where the file has a hole, `None` behind its

@@ -242,6 +242,9 @@ impl Machine {
         self.note(planned.fault.node(), Notice::Fault(planned.clone()));
         let until = self.world.now.after(planned.duration);
         planned.fault.begin(self, entry, until);
+        if let Some(mark) = self.mark() {
+            mark.fault_begins(entry);
+        }
         if planned.duration > 0 {
             self.world.queue.push(until, Due::FaultEnds(entry));
         }
@@ -249,6 +252,9 @@ impl Machine {
 
     /// The time of an entry of the plan is over.
     pub(crate) fn fault_ends(&mut self, entry: usize) {
+        if let Some(mark) = self.mark() {
+            mark.fault_ends(entry);
+        }
         let plan = self.world.faults.plan.clone();
         if let Some(planned) = plan.get(entry)
             && planned.fault.end(self, entry)
@@ -292,6 +298,9 @@ impl Machine {
         });
         for (id, offset) in down {
             self.world.queue.push(now.after(offset), Due::Start(id));
+        }
+        if let Some(mark) = self.mark() {
+            mark.healed();
         }
         self.note(None, Notice::Phase(PhaseChange::Healed));
         self.recovery_begins();

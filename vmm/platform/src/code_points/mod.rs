@@ -1,0 +1,19 @@
+//! Code points: instructions of unmodified programs at which a run stops, or of which it is known that they were reached.
+//!
+//! *Observing* points ([`FilePoints`]) say which instructions of a file were executed by any process of any world; code coverage is
+//! made of them. They lie outside of the simulated world: a point takes no virtual time, is no step, and nothing of a world
+//! depends on it. A point is an `int3` in the frame that is shown in the place of a page of the file ([`Observed`]); it is removed by
+//! one store when the first task comes there, for all worlds of the process, and [`Observing`], a platform around another one,
+//! lets that task go on as if nothing had been there. So each point costs one trap, once.
+//!
+//! Neighbours: `code_view` shows pages of files with what must trap; `bloodhound-sim` asks for the points of a file that is about
+//! to be executed; the runner says which instructions are points, and what they mean.
+
+mod observed;
+mod observing;
+
+pub use observed::{FilePoints, Mark, Observed, PageOfFile, Reached};
+pub use observing::Observing;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! The observing points of files ([`FilePoints`]) and the frames that have them ([`Observed`]).
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use bloodhound_frames::{FRAME_SIZE, Frame};
+
+/// `int3`, the instruction of one byte that traps.
+const INT3: u8 = 0xcc;
+
+/// Bytes by which a copy of code is known: as many before a point as behind it.
+pub(super) const AROUND: usize = 17;
+
+/// What a worker is doing, so that a point can say by what it was reached first. Written by the worker's own thread only.
+#[derive(Debug, Default)]
+pub struct Mark {
+    /// The seed plus 1; 0 for the boot of the stack.
+    seed: AtomicU64,
+    /// The number of the fault in the seed's plan plus 1 that was the last to begin and has not ended; 0 for none.
+    fault: AtomicU64,
+}
+
+impl Mark {
+    /// The stack is being booted.
+    pub fn boot(&self) {
+        self.seed.store(0, Ordering::Relaxed);
+        self.fault.store(0, Ordering::Relaxed);
+    }
+
+    /// A seed begins.
+    pub fn seed(&self, seed: u64) {
+        self.seed.store(seed.wrapping_add(1), Ordering::Relaxed);
+        self.fault.store(0, Ordering::Relaxed);
+    }
+
+    /// An entry of the seed's plan of faults begins.
+    pub fn fault_begins(&self, entry: usize) {
+        self.fault.store(entry as u64 + 1, Ordering::Relaxed);
+    }
+
+    /// No fault is active any more.
+    pub fn healed(&self) {
+        self.fault.store(0, Ordering::Relaxed);
+    }
+
+    /// An entry of the plan ends.
+    pub fn fault_ends(&self, entry: usize) {
+        // Another one that began since then stays.
+        let _other = self.fault.compare_exchange(entry as u64 + 1, 0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// By what a point was reached first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reached {
+    /// The seed; `None` for the boot of the stack.
+    pub seed: Option<u64>,
+    /// The number of a fault in the seed's plan that was active.
+    pub fault: Option<usize>,
+}
+
+/// The observing points of one file and what reached them. Points are the same for all who map the file.
+#[derive(Debug)]
+pub struct FilePoints {
+    /// Offsets in the file, rising.
+    offsets: Box<[u64]>,
+    points: Box<[State]>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    reached: AtomicBool,
+    /// As in [`Mark`].
+    seed: AtomicU64,
+    fault: AtomicU64,
+    /// It cannot be observed.
+    hidden: AtomicBool,
+}
+
+impl FilePoints {
+    /// Points at these offsets in a file, in any order. Each has to be the first byte of an instruction, for certain.
+    #[must_use]
+    pub fn new(mut offsets: Vec<u64>) -> FilePoints {
+        offsets.sort_unstable();
+        offsets.dedup();
+        let points = offsets.iter().map(|_| State::default()).collect();
+        FilePoints { offsets: offsets.into(), points }
+    }
+
+    /// The offsets, rising.
+    #[must_use]
+    pub fn offsets(&self) -> &[u64] {
+        &self.offsets
+    }
+
+    /// By what the point with this number was reached first. `None`: it was not.
+    #[must_use]
+    pub fn reached(&self, number: usize) -> Option<Reached> {
+        let state = &self.points[number];
+        state.reached.load(Ordering::Acquire).then(|| Reached {
+            seed: state.seed.load(Ordering::Relaxed).checked_sub(1),
+            fault: state.fault.load(Ordering::Relaxed).checked_sub(1).map(|fault| fault as usize),
+        })
+    }
+
+    /// Whether nothing can be said of a point: the instruction is one that traps anyway (`cpuid`, `rdtsc`, `int3`).
+    #[must_use]
+    pub fn is_hidden(&self, number: usize) -> bool {
+        self.points[number].hidden.load(Ordering::Relaxed)
+    }
+
+    fn reach(&self, number: usize, mark: &Mark) {
+        let state = &self.points[number];
+        if state.reached.load(Ordering::Relaxed) {
+            return;
+        }
+        state.seed.store(mark.seed.load(Ordering::Relaxed), Ordering::Relaxed);
+        state.fault.store(mark.fault.load(Ordering::Relaxed), Ordering::Relaxed);
+        state.reached.store(true, Ordering::Release);
+    }
+
+    /// The numbers of the points in a page.
+    fn in_page(&self, page: u64) -> std::ops::Range<usize> {
+        let begin = page * FRAME_SIZE as u64;
+        let first = self.offsets.partition_point(|at| *at < begin);
+        first..self.offsets.partition_point(|at| *at < begin + FRAME_SIZE as u64)
+    }
+}
+
+/// A page of a file with points.
+#[derive(Clone, Copy, Debug)]
+pub struct PageOfFile<'a> {
+    /// Names the file: equal for equal contents.
+    pub file: [u8; 32],
+    /// Its points.
+    pub points: &'a Arc<FilePoints>,
+    /// The number of the page in the file.
+    pub index: u64,
+    /// What stands there.
+    pub original: &'a Frame,
+    /// What is shown in its place if it has no points.
+    pub shown: &'a Frame,
+}
+
+/// A frame that has points, or had them.
+#[derive(Debug)]
+struct Page {
+    frame: Frame,
+    file: Arc<FilePoints>,
+    /// Offset in the frame, number of the point and the byte that belongs there, by rising offset.
+    points: Box<[(u16, usize, u8)]>,
+}
+
+/// The frames with observing points that all worlds of a campaign are shown. They are made once and kept.
+#[derive(Debug, Default)]
+pub struct Observed {
+    /// By file and number of the page; `None` for a page without points.
+    by_content: Mutex<BTreeMap<([u8; 32], u64), Option<Frame>>>,
+    /// By the frame's offset in the arena.
+    by_frame: RwLock<BTreeMap<u64, Page>>,
+}
+
+impl Observed {
+    /// The frame that is to be shown in the place of a page of a file; `None` if the page has no points.
+    #[must_use]
+    pub fn frame(&self, page: PageOfFile<'_>) -> Option<Frame> {
+        // No code that could panic runs while the locks are held but allocation, so what they guard is whole.
+        let mut by_content = self.by_content.lock().unwrap_or_else(PoisonError::into_inner);
+        by_content.entry((page.file, page.index)).or_insert_with(|| self.make(page)).clone()
+    }
+
+    fn make(&self, page: PageOfFile<'_>) -> Option<Frame> {
+        let begin = page.index * FRAME_SIZE as u64;
+        let (original, shown) = (page.original.bytes(), page.shown.bytes());
+        let mut points = Vec::new();
+        for number in page.points.in_page(page.index) {
+            let at = (page.points.offsets[number] - begin) as usize;
+            if shown[at] != original[at] || original[at] == INT3 {
+                page.points.points[number].hidden.store(true, Ordering::Relaxed);
+                continue;
+            }
+            points.push((at as u16, number, original[at]));
+        }
+        if points.is_empty() {
+            return None;
+        }
+        let mut frame = Frame::from_bytes(shown);
+        let bytes = frame.make_unique();
+        for (at, number, _) in &points {
+            // A point that was reached before the page was shown here: by another campaign's frames, if at all.
+            if page.points.reached(*number).is_none() {
+                bytes[usize::from(*at)] = INT3;
+            }
+        }
+        let mut by_frame = self.by_frame.write().unwrap_or_else(PoisonError::into_inner);
+        let page = Page { frame: frame.clone(), file: page.points.clone(), points: points.into() };
+        by_frame.insert(frame.offset(), page);
+        Some(frame)
+    }
+
+    /// A task is about to execute the instruction at an offset in the arena. If a point stands there, or has stood there until another
+    /// worker came by a moment ago, it counts as reached, and the instruction is there from now on: true.
+    pub fn reach(&self, offset: u64, mark: &Mark) -> bool {
+        let at = (offset % FRAME_SIZE as u64) as u16;
+        let by_frame = self.by_frame.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(page) = by_frame.get(&(offset - u64::from(at))) else { return false };
+        let Ok(found) = page.points.binary_search_by_key(&at, |(at, ..)| *at) else { return false };
+        let (_, number, byte) = page.points[found];
+        page.file.reach(number, mark);
+        page.frame.replace_byte(usize::from(at), byte);
+        true
+    }
+
+    /// The byte that belongs to the place of an `int3` which is in the middle of `around`, if a program has copied that `int3`
+    /// together with the code around it from a frame with points, as V8 does with its built-in functions. `None` if nothing
+    /// like this is known, or if several places are alike but for this byte.
+    #[must_use]
+    pub fn copied(&self, around: &[u8; AROUND]) -> Option<u8> {
+        let by_frame = self.by_frame.read().unwrap_or_else(PoisonError::into_inner);
+        let mut found = None;
+        for page in by_frame.values() {
+            let mut bytes = [0; FRAME_SIZE];
+            page.frame.read(0, &mut bytes);
+            for (at, _, byte) in &page.points {
+                bytes[usize::from(*at)] = *byte;
+            }
+            for (at, _, byte) in &page.points {
+                let Some(from) = usize::from(*at).checked_sub(AROUND / 2) else { continue };
+                let Some(there) = bytes.get(from..from + AROUND) else { continue };
+                // Other points may have been copied as well.
+                if there.iter().zip(around).all(|(there, here)| there == here || *here == INT3) {
+                    if found.is_some_and(|other| other != *byte) {
+                        return None;
+                    }
+                    found = Some(*byte);
+                }
+            }
+        }
+        found
+    }
+}
