@@ -1,0 +1,30 @@
+//! Coverage of services: what can be covered in a program, what was, and reports of it. This crate is on the host's side: it
+//! reads programs, source and reports, and knows nothing of the simulation.
+//!
+//! [`analyse`] takes an executable or a shared library and gives a [`Program`]: its **points**, which are proven starts of
+//! instructions, and the **items** that a percentage counts, which are lines, functions or blocks ([`Unit`]).
+//!
+//! Neighbours: the platforms stop a program at its points, the runner gathers which of them were reached and writes reports.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // the host side: nothing of it reaches the World
+
+mod analyse;
+mod boundaries;
+mod build;
+mod checkout;
+mod debug_files;
+mod dwarf;
+mod elf;
+mod frames;
+mod functions;
+mod names;
+mod pattern;
+mod program;
+mod rules;
+mod tables;
+
+pub use analyse::analyse;
+pub use checkout::Checkout;
+pub use debug_files::{DebugFiles, HostFiles, NoFiles};
+pub use pattern::Pattern;
+pub use program::{Frame, Function, Item, NotMeasured, Places, Point, Program, Row, Scope, Unit};
+pub use rules::Rules;
