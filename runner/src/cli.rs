@@ -89,23 +89,10 @@ pub fn duration(text: &str) -> Result<u64, String> {
     })
 }
 
-/// `80%`, `80` or `0.8` as thousandths.
+/// A share in thousandths.
 ///
 /// # Errors
-/// What is wrong, for the usage message.
+/// It is none.
 pub fn share(text: &str) -> Result<u32, String> {
-    let wrong = || "a share such as 80%, 80 or 0.8 is needed".to_string();
-    let (digits, scale) = match text.strip_suffix('%') {
-        Some(d) => (d, 10u64),
-        None if text.starts_with("0.") || text == "0" || text == "1.0" => (text, 1000),
-        None => (text, 10),
-    };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-    let mut value: u64 = whole.parse::<u64>().map_err(|_| wrong())?.checked_mul(scale).ok_or_else(wrong)?;
-    let mut unit = scale;
-    for c in fraction.chars() {
-        unit /= 10;
-        value += u64::from(c.to_digit(10).ok_or_else(wrong)?) * unit;
-    }
-    if value > 1000 { Err("at most 100%".into()) } else { Ok(value as u32) }
+    bloodhound_config::scalar::share(text)
 }

@@ -67,6 +67,27 @@ impl ParseError {
     }
 }
 
+/// `80%`, `80` or `0.8` as thousandths.
+///
+/// # Errors
+/// What is wrong, for the usage message.
+pub fn share(text: &str) -> Result<u32, String> {
+    let wrong = || "a share such as 80%, 80 or 0.8 is needed".to_string();
+    let (digits, scale) = match text.strip_suffix('%') {
+        Some(d) => (d, 10u64),
+        None if text.starts_with("0.") || text == "0" || text == "1.0" => (text, 1000),
+        None => (text, 10),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let mut value: u64 = whole.parse::<u64>().map_err(|_| wrong())?.checked_mul(scale).ok_or_else(wrong)?;
+    let mut unit = scale;
+    for c in fraction.chars() {
+        unit /= 10;
+        value += u64::from(c.to_digit(10).ok_or_else(wrong)?) * unit;
+    }
+    if value > 1000 { Err("at most 100%".into()) } else { Ok(value as u32) }
+}
+
 /// A decimal number: `mantissa` divided by ten to the power of `places`, never rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Decimal {

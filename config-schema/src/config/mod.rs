@@ -4,6 +4,7 @@
 //! returns everything that is wrong in it at once. Units: durations are nanoseconds of virtual time, rates are
 //! parts per billion ([`crate::Ppb`]). What concerns the compose file as well is checked in `project`.
 
+mod coverage;
 mod faults;
 mod operation;
 mod properties;
@@ -15,6 +16,7 @@ mod workload;
 
 use std::path::{Path, PathBuf};
 
+pub use coverage::{Coverage, CoverageFormat, CoverageUnit, ServiceCoverage};
 pub use faults::Faults;
 pub use operation::{Operation, OperationKind, Outcome, Request, Response, ValueSource};
 pub use properties::{Check, Model, Property, PropertyKind};
@@ -50,6 +52,7 @@ pub(crate) static BLOODHOUND: Section = Section::new(
             .otherwise("none, with a warning"),
         Key::section("faults", &faults::FAULTS).otherwise("no faults"),
         Key::section("exploration", &sections::EXPLORATION),
+        Key::section("coverage", &coverage::COVERAGE).otherwise("not measured"),
         Key::section("output", &sections::OUTPUT),
         Key::section("debug", &sections::DEBUG),
     ],
@@ -81,6 +84,8 @@ pub struct Config {
     pub faults: Faults,
     /// How seeds are explored.
     pub exploration: Exploration,
+    /// Which code is to be reached.
+    pub coverage: Coverage,
     /// Where results go.
     pub output: Output,
 }
@@ -139,8 +144,9 @@ fn top(ctx: &mut Ctx, node: &Node, files: FileChecks) -> Option<Config> {
     }
     // No key of `debug` has an effect yet: to open the section checks them all.
     top.section(ctx, "debug");
-    let [simulation, faults, exploration, output] =
-        ["simulation", "faults", "exploration", "output"].map(|name| top.section_or_empty(ctx, name));
+    let [simulation, faults, exploration, coverage, output] =
+        ["simulation", "faults", "exploration", "coverage", "output"]
+            .map(|name| top.section_or_empty(ctx, name));
     let config = Config {
         source: Source::new(&ctx.source.path, ""),
         compose: top.get(ctx, "compose"),
@@ -149,6 +155,7 @@ fn top(ctx: &mut Ctx, node: &Node, files: FileChecks) -> Option<Config> {
         properties,
         faults: faults::faults(ctx, &faults),
         exploration: sections::exploration(ctx, &exploration),
+        coverage: coverage::coverage(ctx, &coverage, top.node("coverage").is_some_and(|n| !n.is_null())),
         output: sections::output(ctx, &output),
     };
     times_fit(ctx, &top, &config);

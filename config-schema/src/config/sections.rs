@@ -11,6 +11,7 @@ use crate::decode::Ctx;
 use crate::diagnostic::Code;
 use crate::scalar::{Ppb, show_duration};
 
+use super::coverage::{self, CoverageFormat};
 use super::read::{self, Settings};
 
 /// A duration that is longer than nothing.
@@ -205,26 +206,21 @@ pub(super) static OUTPUT: Section = Section::new(
             .later(),
         Key::new(
             "coverage_format",
-            ValueKind::Word(&COVERAGE_FORMAT),
-            "how the code that was reached is shown",
+            coverage::FORMATS,
+            "how the code that was reached is shown, in `<dir>/coverage`",
         )
-        .later(),
+        .otherwise("`html` and `json`, if coverage is measured"),
         Key::new("summary_report", ValueKind::Bool, "whether a summary of the campaign is written")
             .default("true"),
         Key::new(
             "redact",
-            ValueKind::List(&ValueKind::Name("pattern of names")),
+            ValueKind::List(&ValueKind::Name("name pattern")),
             "variables whose values never appear in what is printed and written, such as `*_PASSWORD`; the contents of `secrets` \
              and `configs` and the values of `env_file` never do",
         )
         .otherwise("none"),
     ],
 );
-
-static COVERAGE_FORMAT: Words = Words {
-    name: "CoverageFormat",
-    words: &[Word::new("html", ""), Word::new("json", ""), Word::new("lcov", ""), Word::new("text", "")],
-};
 
 /// The section `output`; what its keys mean is declared in `OUTPUT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -235,6 +231,8 @@ pub struct Output {
     pub save_violation_traces: bool,
     /// `summary_report`.
     pub summary_report: bool,
+    /// `coverage_format`; `None`: it is not written.
+    pub coverage_format: Option<Vec<CoverageFormat>>,
     /// `redact`: patterns with `*` and `?`.
     pub redact: Vec<String>,
 }
@@ -244,6 +242,7 @@ pub(super) fn output(ctx: &mut Ctx, settings: &Settings<'_>) -> Output {
         dir: settings.value(ctx, "dir"),
         save_violation_traces: settings.value(ctx, "save_violation_traces"),
         summary_report: settings.value(ctx, "summary_report"),
+        coverage_format: settings.own(ctx, "coverage_format", coverage::formats),
         redact: settings.get(ctx, "redact").unwrap_or_default(),
     }
 }
