@@ -85,7 +85,7 @@ pub(super) static COVERAGE: Section = Section::new(
         .otherwise("none"),
         Key::new(
             "path_map",
-            ValueKind::List(&ValueKind::Name("directory=directory")),
+            ValueKind::List(&ValueKind::Name("`from=to` pair")),
             "where sources lay when they were built, and where they lie in the checkout: `/build=.`",
         )
         .otherwise("found by the longest common end of paths"),

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Sets: `traps` every kind of trap and what the registers show, `mappings` queues, copy-on-write and eviction, `spin`
-//! loops without side effects, `escape` code that tries to break out, `stress` many spaces on many threads, `leaks`
+//! loops without side effects, `code_points` stop points and observing points, `escape` code that tries to break out, `stress` many spaces on many threads, `leaks`
 //! descriptors and processes. `leaks` counts what the whole process has, so it belongs into a file of its own.
 //!
 //! A case that asks for what a platform cannot do by its own [`Abilities`] says so on stderr and is left out.
@@ -23,6 +23,7 @@ use std::io::Write as _;
 use bloodhound_platform::Abilities;
 
 pub mod bench;
+pub mod code_points;
 pub mod differential;
 pub mod escape;
 mod guest;
@@ -87,6 +88,13 @@ macro_rules! platform_tests {
             long_computation_is_not_disturbed,
             a_page_that_is_missing_is_left_to_run,
             a_stop_point_ends_a_run_after_so_many_passes,
+        ], ($($rest)+));
+    };
+    (code_points, $($rest:tt)+) => {
+        $crate::cases!(code_points: [
+            points_at_all_instructions_count_what_steps_see,
+            a_run_ends_at_the_pass_that_a_point_names,
+            observing_and_stop_points_lie_side_by_side,
         ], ($($rest)+));
     };
     (stress, $($rest:tt)+) => {

@@ -32,12 +32,15 @@ pub struct Stops {
     pub budget: Budget,
     /// [`Trap::StopPoint`] at any of these.
     pub points: Vec<StopPoint>,
+    /// The address of a stop point that was counted and whose instruction has not been executed since: a run that begins there
+    /// does not count it again. Kept by the platform from one run to the next.
+    pub counted: Option<u64>,
 }
 
 impl Default for Stops {
     /// No stop points, a short budget.
     fn default() -> Stops {
-        Stops { budget: Budget::SHORT, points: Vec::new() }
+        Stops::after(Budget::SHORT)
     }
 }
 
@@ -45,7 +48,7 @@ impl Stops {
     /// No stop points.
     #[must_use]
     pub const fn after(budget: Budget) -> Stops {
-        Stops { budget, points: Vec::new() }
+        Stops { budget, points: Vec::new(), counted: None }
     }
 
     /// The next instruction is the one at `rip`: counts a pass. The trap, if it was the last one of a stop point.

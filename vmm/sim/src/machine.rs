@@ -157,8 +157,8 @@ impl Machine {
         self.code = CodeView::new(patches);
     }
 
-    /// Tells `observer` which code is executed. To be called before anything runs; the platform has to be an `Observing` one with
-    /// the same frames and mark.
+    /// Tells `observer` which code is executed. To be called before anything runs; the platform has to be one that observes
+    /// with the same frames and mark (`WithCodePoints::observing`).
     pub fn observe(&mut self, observer: Observer) {
         self.code.observe(observer);
     }

@@ -152,6 +152,15 @@ struct Page {
     points: Box<[(u16, usize, u8)]>,
 }
 
+impl Page {
+    /// The number of the point at an offset in the arena and the byte that belongs there.
+    fn point(&self, offset: u64) -> Option<(usize, u8)> {
+        let at = (offset % FRAME_SIZE as u64) as u16;
+        let found = self.points.binary_search_by_key(&at, |(at, ..)| *at).ok()?;
+        Some((self.points[found].1, self.points[found].2))
+    }
+}
+
 /// The frames with observing points that all worlds of a campaign are shown. They are made once and kept.
 #[derive(Debug, Default)]
 pub struct Observed {
@@ -199,16 +208,22 @@ impl Observed {
         Some(frame)
     }
 
+    /// The byte that belongs to an offset in the arena where an observing point stands or has stood.
+    #[must_use]
+    pub fn byte_at(&self, offset: u64) -> Option<u8> {
+        let by_frame = self.by_frame.read().unwrap_or_else(PoisonError::into_inner);
+        by_frame.get(&(offset - offset % FRAME_SIZE as u64))?.point(offset).map(|(_, byte)| byte)
+    }
+
     /// A task is about to execute the instruction at an offset in the arena. If a point stands there, or has stood there until another
     /// worker came by a moment ago, it counts as reached, and the instruction is there from now on: true.
     pub fn reach(&self, offset: u64, mark: &Mark) -> bool {
-        let at = (offset % FRAME_SIZE as u64) as u16;
+        let at = offset % FRAME_SIZE as u64;
         let by_frame = self.by_frame.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(page) = by_frame.get(&(offset - u64::from(at))) else { return false };
-        let Ok(found) = page.points.binary_search_by_key(&at, |(at, ..)| *at) else { return false };
-        let (_, number, byte) = page.points[found];
+        let Some(page) = by_frame.get(&(offset - at)) else { return false };
+        let Some((number, byte)) = page.point(offset) else { return false };
         page.file.reach(number, mark);
-        page.frame.replace_byte(usize::from(at), byte);
+        page.frame.replace_byte(at as usize, byte);
         true
     }
 

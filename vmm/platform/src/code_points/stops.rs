@@ -1,0 +1,228 @@
+//! The stop points of one space ([`Stopping`]): copies of the frames that it shows, with an `int3` at each point.
+
+use std::collections::BTreeMap;
+
+use bloodhound_frames::{FRAME_SIZE, Frame};
+use iced_x86::{ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+
+use crate::extents::Extents;
+use crate::{Mapping, Prot, Regs, Stops};
+
+const PAGE: u64 = FRAME_SIZE as u64;
+const INT3: u8 = 0xcc;
+
+/// A page that is shown with stop points.
+pub(super) struct Copy {
+    frame: Frame,
+    /// Offset in the arena of the frame in whose place it is shown.
+    original: u64,
+    prot: Prot,
+    /// Points by their offset in the page: the byte that belongs there, and what the instruction does if it is a jump.
+    points: BTreeMap<u16, (u8, Option<Jump>)>,
+}
+
+/// What a jump does, as far as it is a function of registers and flags.
+#[derive(Clone, Copy, Debug)]
+enum Jump {
+    /// To an address if a condition holds, else to the next instruction.
+    Near { condition: ConditionCode, to: u64, next: u64 },
+    /// To the address in a register.
+    Register(Register),
+}
+
+/// See the module's text. By page address.
+#[derive(Default)]
+pub(super) struct Stopping {
+    pages: BTreeMap<u64, Copy>,
+}
+
+impl Copy {
+    /// A byte of the original has changed: an observing point is gone.
+    pub fn take_over(&self, original: u64) {
+        let at = (original % PAGE) as usize;
+        let mut byte = [0];
+        if !self.points.contains_key(&(at as u16))
+            && bloodhound_frames::read_at(original, &mut byte).is_some()
+        {
+            self.frame.replace_byte(at, byte[0]);
+        }
+    }
+}
+
+impl Stopping {
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// Whether a stop point is shown at an address.
+    pub fn is_point(&self, addr: u64) -> bool {
+        self.point(addr).is_some()
+    }
+
+    fn point(&self, addr: u64) -> Option<(&Copy, u8, Option<Jump>)> {
+        let copy = self.pages.get(&(addr & !(PAGE - 1)))?;
+        copy.points.get(&((addr % PAGE) as u16)).map(|(byte, jump)| (copy, *byte, *jump))
+    }
+
+    /// If the space shows one of these copies at an address (whose offset in the arena is `offset`), the offset of the byte that
+    /// the copy stands for.
+    pub fn original(&self, addr: u64, offset: u64) -> Option<(u64, &Copy)> {
+        let copy = self.pages.get(&(addr & !(PAGE - 1)))?;
+        (copy.frame.offset() == offset & !(PAGE - 1)).then(|| (copy.original + addr % PAGE, copy))
+    }
+
+    /// Puts the instruction of a point in its place, or the point again.
+    pub fn lift(&self, addr: u64, lifted: bool) {
+        if let Some((copy, byte, _)) = self.point(addr) {
+            copy.frame.replace_byte((addr % PAGE) as usize, if lifted { byte } else { INT3 });
+        }
+    }
+
+    /// Carries out the instruction at a point if it is a jump.
+    pub fn jump(&self, regs: &mut Regs) -> bool {
+        let Some((_, _, Some(jump))) = self.point(regs.rip) else { return false };
+        regs.rip = match jump {
+            Jump::Near { condition, to, next } => {
+                if holds(condition, regs.rflags) {
+                    to
+                } else {
+                    next
+                }
+            }
+            Jump::Register(register) => match crate::decode::register_value(regs, register) {
+                Some(to) => to,
+                None => return false,
+            },
+        };
+        true
+    }
+
+    /// What has to be mapped so that the space shows just these points, as far as their pages are there and may be executed
+    /// but not written. `observed` tells of an offset in the arena which byte belongs there, if an observing point stands there.
+    pub fn show(
+        &mut self,
+        memory: &Extents,
+        stops: &Stops,
+        observed: impl Fn(u64) -> Option<u8>,
+    ) -> Vec<Mapping> {
+        let mut changes = Vec::new();
+        let wanted = |page: u64| stops.points.iter().any(|point| point.address & !(PAGE - 1) == page);
+        self.pages.retain(|page, copy| {
+            let shown = memory.get(*page).is_some_and(|(offset, _)| offset == copy.frame.offset());
+            if shown && !wanted(*page) {
+                changes.push(Mapping { addr: *page, frame_offset: copy.original, pages: 1, prot: copy.prot });
+            }
+            shown && wanted(*page)
+        });
+        for point in &stops.points {
+            let page = point.address & !(PAGE - 1);
+            if !self.pages.contains_key(&page) {
+                let Some((original, prot)) = memory.get(page) else { continue };
+                let mut bytes = [0; FRAME_SIZE];
+                if !prot.exec || prot.write || bloodhound_frames::read_at(original, &mut bytes).is_none() {
+                    continue;
+                }
+                let frame = Frame::from_bytes(&bytes);
+                changes.push(Mapping { addr: page, frame_offset: frame.offset(), pages: 1, prot });
+                self.pages.insert(page, Copy { frame, original, prot, points: BTreeMap::new() });
+            }
+            let Some(copy) = self.pages.get_mut(&page) else { continue };
+            let at = (point.address % PAGE) as u16;
+            if copy.points.contains_key(&at) {
+                continue;
+            }
+            let mut byte = [0];
+            copy.frame.read(usize::from(at), &mut byte);
+            if byte[0] == INT3 {
+                // An `int3` of the program's own is no point: it traps anyway.
+                let Some(there) = observed(copy.original + u64::from(at)) else { continue };
+                copy.frame.replace_byte(usize::from(at), there);
+                byte[0] = there;
+            }
+            copy.points.insert(at, (byte[0], jump_in(&copy.frame, usize::from(at), point.address)));
+            copy.frame.replace_byte(usize::from(at), INT3);
+        }
+        // Points of earlier runs that are not wanted any more, in pages that are.
+        for (page, copy) in &mut self.pages {
+            let frame = &copy.frame;
+            copy.points.retain(|at, (byte, _)| {
+                let address = page + u64::from(*at);
+                let wanted = stops.points.iter().any(|point| point.address == address);
+                if !wanted {
+                    frame.replace_byte(usize::from(*at), *byte);
+                }
+                wanted
+            });
+        }
+        changes
+    }
+}
+
+/// The jump that stands in a frame; `None` also for one that goes on in the next page.
+fn jump_in(frame: &Frame, at: usize, address: u64) -> Option<Jump> {
+    let mut bytes = [0; FRAME_SIZE];
+    frame.read(0, &mut bytes);
+    let instruction = Decoder::with_ip(64, &bytes[at..], address, DecoderOptions::NONE).decode();
+    (!instruction.is_invalid()).then(|| jump_of(&instruction)).flatten()
+}
+
+fn jump_of(instruction: &Instruction) -> Option<Jump> {
+    let near = instruction.is_jmp_short_or_near() || instruction.is_jcc_short_or_near();
+    match instruction.flow_control() {
+        FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch if near => Some(Jump::Near {
+            condition: instruction.condition_code(),
+            to: instruction.near_branch_target(),
+            next: instruction.next_ip(),
+        }),
+        FlowControl::IndirectBranch
+            if instruction.op0_kind() == OpKind::Register && instruction.op0_register().is_gpr64() =>
+        {
+            Some(Jump::Register(instruction.op0_register()))
+        }
+        _ => None,
+    }
+}
+
+/// Whether a condition holds (Intel SDM, volume 1, appendix B, "EFLAGS condition codes").
+fn holds(condition: ConditionCode, rflags: u64) -> bool {
+    let flag = |bit: u32| rflags >> bit & 1 == 1;
+    let (cf, pf, zf, sf, of) = (flag(0), flag(2), flag(6), flag(7), flag(11));
+    match condition {
+        ConditionCode::None => true,
+        ConditionCode::o => of,
+        ConditionCode::no => !of,
+        ConditionCode::b => cf,
+        ConditionCode::ae => !cf,
+        ConditionCode::e => zf,
+        ConditionCode::ne => !zf,
+        ConditionCode::be => cf || zf,
+        ConditionCode::a => !cf && !zf,
+        ConditionCode::s => sf,
+        ConditionCode::ns => !sf,
+        ConditionCode::p => pf,
+        ConditionCode::np => !pf,
+        ConditionCode::l => sf != of,
+        ConditionCode::ge => sf == of,
+        ConditionCode::le => zf || sf != of,
+        ConditionCode::g => !zf && sf == of,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_hold_as_the_processor_has_them() {
+        // cmp of two numbers, as flags: equal; less by signs and by size; greater.
+        let (equal, less, greater) = (1 << 6 | 1 << 2, 1 | 1 << 7, 0);
+        let of = |flags, conditions: &[ConditionCode]| conditions.iter().all(|c| holds(*c, flags));
+        use ConditionCode as C;
+        assert!(of(equal, &[C::e, C::be, C::ae, C::le, C::ge, C::ns, C::no, C::p, C::None]));
+        assert!(of(less, &[C::ne, C::b, C::be, C::l, C::le, C::s, C::np]));
+        assert!(of(greater, &[C::ne, C::a, C::ae, C::g, C::ge, C::ns]));
+        assert!(!of(equal, &[C::l]) && !of(less, &[C::ge]) && !of(greater, &[C::le]) && !of(equal, &[C::a]));
+        // Overflow turns the sign round.
+        assert!(of(1 << 11, &[C::l, C::le, C::o]) && of(1 << 11 | 1 << 7, &[C::ge, C::g]));
+    }
+}
