@@ -5,8 +5,9 @@ use crate::names::{self, Names};
 use crate::{Body, Bytes, Config, Flags, Packet, Segment};
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Place;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Interfaces {
@@ -17,6 +18,8 @@ pub(crate) struct Interfaces {
     pub(crate) loopback: VecDeque<(SimTime, Packet)>,
     /// The name server, which is on loopback.
     pub(crate) names: Names,
+    /// TCP ports of the loopback addresses behind which another node is, as an engine has them on the machine of its containers.
+    pub(crate) published: Arc<BTreeMap<u16, SocketAddr>>,
 }
 
 impl Interfaces {

@@ -73,6 +73,7 @@ impl Stack {
                 out: Vec::new(),
                 loopback: VecDeque::new(),
                 names: Names::default(),
+                published: Arc::default(),
             },
             seed,
             sockets: Table::new(),
@@ -292,6 +293,11 @@ impl Stack {
     /// Puts a name server at 127.0.0.11 that knows these names (in lower case); every other name does not exist.
     pub fn serve_names(&mut self, table: Arc<BTreeMap<String, Vec<IpAddr>>>) {
         self.net.names.table = Some(table);
+    }
+
+    /// Puts other nodes behind TCP ports of the loopback addresses: a connection to `127.0.0.1:PORT` is one to them.
+    pub fn publish(&mut self, ports: Arc<BTreeMap<u16, SocketAddr>>) {
+        self.net.published = ports;
     }
 
     /// The names that did not exist, in the order in which they were asked for.

@@ -62,6 +62,23 @@ fn bulk_data_over_a_clean_link_and_over_loopback() {
 }
 
 #[test]
+fn a_published_port_of_loopback_leads_to_another_node() {
+    let mut net = Net::new(2, LinkConfig::default(), 1);
+    let listener = net.listener(1, 80, 5);
+    net.stacks[0].publish(std::sync::Arc::new([(8080, at(1, 80))].into()));
+    let client = net.start(0, lo(8080));
+    let other = net.start(0, lo(8081));
+    net.run(MS);
+    let (server, _) = net.stacks[1].accept(listener).expect("accept");
+    assert_eq!(net.send(0, client, b"hello"), Ok(5));
+    net.run(MS);
+    assert_eq!(net.recv(1, server, 100).as_deref(), Ok(&b"hello"[..]));
+    assert!(
+        net.ready(0, other).contains(ReadyFlags::ERR) || net.stacks[0].state(other) == Some(TcpState::Close)
+    );
+}
+
+#[test]
 fn datagrams_and_port_unreachable() {
     let mut net = Net::new(2, LinkConfig::default(), 1);
     let server = net.stacks[1].udp_socket(false);

@@ -52,7 +52,10 @@ impl Stack {
     fn plan_connection(&mut self, id: SocketId, addr: SocketAddr, now: SimTime) -> Result<Pair> {
         let c = &self.get(id)?.common;
         let mut local = c.local;
-        let peer = self.reachable(id, addr)?;
+        let mut peer = self.reachable(id, addr)?;
+        if let Some(behind) = self.net.published.get(&peer.port()).filter(|_| peer.ip().is_loopback()) {
+            peer = self.reachable(id, *behind)?;
+        }
         if local.ip().is_unspecified() {
             local.set_ip(self.net.source_for(peer.ip())?);
         } else if local.is_ipv6() != peer.is_ipv6() {
