@@ -42,7 +42,7 @@ pub use error::{Error, ErrorKind};
 pub use http::Timeouts;
 pub use image::Image;
 pub use limits::Limits;
-pub use progress::{Event, Progress, Silent};
+pub use progress::{Credential, Event, Progress, Silent};
 pub use reference::Reference;
 pub use registry::settings::Settings;
 pub use resolver::{ImageSource, Options, PullPolicy, Resolver};

@@ -33,6 +33,19 @@ pub enum Event {
     },
     /// Something that the user should know: a registry is tried again, a mirror does not answer.
     Note(String),
+    /// A password or token has been read, which must not be shown, not even where a server's answer repeats it.
+    Credential(Credential),
+}
+
+/// A password or token.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credential(pub String);
+
+impl std::fmt::Debug for Credential {
+    /// Without the text.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Credential")
+    }
 }
 
 /// Takes what happens, from several threads.

@@ -15,6 +15,7 @@ use bloodhound_sim::world::MARK;
 use bloodhound_vfs::TreeId;
 use bloodhound_vfs::host::{HostBase, Input, InputKind};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use crate::output::write_file;
 use crate::plan::Pin;
@@ -24,8 +25,9 @@ use crate::{boots, platform, redact, report};
 
 /// Version of the format. 2: `platform` says what the platform could do; before, it was a name. 3: `decisions.json` has those of the
 /// boot as well. 4: `decisions.json` has seeds and overrides by the names of choices instead of lists of drawn numbers.
+/// 5: the digests of small files are salted and slow to compute.
 /// And `digest_version`; digests cover the data of a run.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// A file of the host that the run saw.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,8 +40,21 @@ pub struct InputRecord {
     pub kind: String,
     /// Bytes.
     pub size: u64,
-    /// SHA-256, hexadecimal.
+    /// SHA-256, hexadecimal; of a small file what [`guarded`] makes of it.
     pub sha256: String,
+}
+
+/// Files of at most so many bytes may hold nothing but a password, which everybody could guess who has a plain digest of it.
+const SMALL: u64 = 256;
+/// So many times the digest of such a file is hashed: each guess costs as much.
+const ROUNDS: u32 = 20_000;
+
+/// The digest of a small file as a finding has it: with a salt that no other run has, and slow to compute.
+fn guarded(salt: &str, path: &[u8], sha256: &[u8; 32]) -> [u8; 32] {
+    let first = Sha256::new().chain_update(salt).chain_update([0]).chain_update(path).chain_update(sha256);
+    (0..ROUNDS).fold(first.finalize().into(), |hash: [u8; 32], _| {
+        Sha256::new().chain_update(hash).chain_update(salt).finalize().into()
+    })
 }
 
 /// finding.json.
@@ -124,16 +139,34 @@ pub struct Stored {
     pub marks: Digests,
 }
 
-/// The inputs so far, for a record.
-pub fn inputs(base: &HostBase) -> Vec<InputRecord> {
+/// The inputs so far, for the record of a run with this digest.
+fn inputs(base: &HostBase, run: &str) -> Vec<InputRecord> {
     let record = |i: Input| InputRecord {
         tree: i.tree.0,
         path: String::from_utf8_lossy(&i.path).into_owned(),
         kind: kind_name(i.kind).into(),
         size: i.size,
-        sha256: hex(&i.sha256),
+        sha256: hex(&match is_small(&i) {
+            true => guarded(run, &i.path, &i.sha256),
+            false => i.sha256,
+        }),
     };
     base.inputs().into_iter().map(record).collect()
+}
+
+fn is_small(input: &Input) -> bool {
+    input.kind == InputKind::Content && input.size <= SMALL
+}
+
+/// Those inputs of a record that are others now.
+fn changed(base: &HostBase, record: &Record) -> Result<Vec<Input>, Failure> {
+    let (small, others): (Vec<Input>, Vec<Input>) = recorded_inputs(record)?.into_iter().partition(is_small);
+    let mut changed = base.changed(&others);
+    changed.extend(small.into_iter().filter(|input| {
+        let now = base.content_digest(input.tree, &input.path);
+        now.is_none_or(|now| guarded(&record.digest, &input.path, &now) != input.sha256)
+    }));
+    Ok(changed)
 }
 
 /// The images of a finding by their names.
@@ -294,7 +327,7 @@ fn record(session: &Session, compose: &Selection, outcome: &Outcome, violation: 
         configured: session.configured,
         plan: session.plan_digest.clone(),
         platform: outcome.platform.record(),
-        inputs: inputs(&session.base),
+        inputs: inputs(&session.base, &outcome.digest),
     }
 }
 
@@ -414,7 +447,7 @@ pub fn unchanged(record: &Record, session: &Session) -> Result<(), Failure> {
             record.config.display()
         )));
     }
-    let changed = session.base.changed(&recorded_inputs(record)?);
+    let changed = changed(&session.base, record)?;
     if changed.is_empty() {
         return Ok(());
     }
@@ -513,7 +546,7 @@ mod tests {
         std::fs::write(dir.join("finding.json"), old.to_string()).expect("a file");
         let refused = load(&dir).err().expect("refused");
         assert_eq!(refused.code, crate::exit::USAGE);
-        for part in ["has format 3, made by Bloodhound 0.0.9", "reads format 4", "--first-seed 17 --seeds 1"]
+        for part in ["has format 3, made by Bloodhound 0.0.9", "reads format 5", "--first-seed 17 --seeds 1"]
         {
             assert!(refused.text.contains(part), "{}", refused.text);
         }

@@ -2,7 +2,7 @@
 //!
 //! Key functions: [`install`] (which texts are secret), [`text`] for text and [`json`] for JSON on their way out. What is secret:
 //! contents of `secrets` and `configs` of the compose file, values of `env_file`, variables that `output.redact` names, and the
-//! registries' credentials in the environment. Neighbours: `output`, `events`, `finding`, `campaign::reports`, which call it.
+//! registries' credentials, in the environment and wherever they are found ([`learn`]). Neighbours: `output`, `events`, `finding`, `campaign::reports`, which call it.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -24,11 +24,25 @@ const CREDENTIALS: &[&str] =
 const WORDS: &[&str] = &["true", "false", "null", "none", "info", "debug", "warn", "error", "localhost"];
 
 static SECRETS: RwLock<Option<Arc<Redactor>>> = RwLock::new(None);
+/// What [`learn`] was told.
+static LEARNT: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
 /// From here on these texts do not get out.
-pub fn install(redactor: Redactor) {
+pub fn install(mut redactor: Redactor) {
+    LEARNT.read().unwrap_or_else(PoisonError::into_inner).iter().for_each(|text| redactor.add(text));
+    redactor.sort();
     let redactor = (!redactor.needles.is_empty()).then(|| Arc::new(redactor));
     *SECRETS.write().unwrap_or_else(PoisonError::into_inner) = redactor;
+}
+
+/// This text does not get out either.
+pub fn learn(text: String) {
+    let mut learnt = LEARNT.write().unwrap_or_else(PoisonError::into_inner);
+    if !learnt.contains(&text) {
+        learnt.push(text);
+        drop(learnt);
+        install(current().map_or_else(Redactor::default, |redactor| (*redactor).clone()));
+    }
 }
 
 fn current() -> Option<Arc<Redactor>> {
@@ -70,6 +84,8 @@ pub fn active() -> bool {
 pub struct Redactor {
     /// As they may be written, longest first.
     needles: Vec<String>,
+    /// What is secret and too short to be searched for, by name.
+    short: Vec<String>,
 }
 
 impl std::fmt::Debug for Redactor {
@@ -83,11 +99,17 @@ impl Redactor {
     pub fn of(project: &Project, environment: &Variables) -> Redactor {
         let compose = &project.compose;
         let mut redactor = Redactor::default();
-        for resource in compose.secrets.iter().chain(&compose.configs) {
-            match &resource.content {
-                Content::Text(text) => redactor.whole(text),
+        for (resource, is_secret) in
+            compose.secrets.iter().map(|r| (r, true)).chain(compose.configs.iter().map(|r| (r, false)))
+        {
+            let text = match &resource.content {
+                Content::Text(text) => Cow::Borrowed(text.as_str()),
                 // One that cannot be read is refused elsewhere.
-                Content::File(path) => redactor.whole(&std::fs::read(path).map(lossy).unwrap_or_default()),
+                Content::File(path) => Cow::Owned(std::fs::read(path).map(lossy).unwrap_or_default()),
+            };
+            redactor.whole(&text);
+            if is_secret {
+                redactor.note_short(&text, || format!("the secret {}", resource.name));
             }
         }
         let names = compose.host_names();
@@ -101,10 +123,31 @@ impl Redactor {
         for (name, value) in all {
             if globs.iter().any(|glob| matches(glob, name)) || CREDENTIALS.contains(&name.as_str()) {
                 redactor.whole(value);
+                redactor.note_short(value, || format!("the variable {name}"));
             }
         }
         redactor.sort();
         redactor
+    }
+
+    /// What cannot be kept out of reports, as it is too short to be searched for, in words.
+    pub fn note(&self) -> Option<String> {
+        (!self.short.is_empty()).then(|| {
+            format!(
+                "{}: too short to be kept out of reports ({SHORTEST} bytes, {SHORTEST_NUMBER} digits of a number)",
+                self.short.join(", ")
+            )
+        })
+    }
+
+    fn note_short(&mut self, text: &str, name: impl FnOnce() -> String) {
+        let text = text.trim();
+        if !text.is_empty() && too_short(text) {
+            let name = name();
+            if !self.short.contains(&name) {
+                self.short.push(name);
+            }
+        }
     }
 
     /// A text of several lines is secret as a whole and line by line.
@@ -119,8 +162,7 @@ impl Redactor {
 
     /// A text, and the ways in which it may be written.
     fn add(&mut self, text: &str) {
-        let digits = text.bytes().all(|b| b.is_ascii_digit());
-        if text.len() < SHORTEST || digits && text.len() < SHORTEST_NUMBER {
+        if too_short(text) {
             return;
         }
         let debug = format!("{text:?}");
@@ -182,6 +224,12 @@ impl Redactor {
         out.push_str(rest);
         Cow::Owned(out)
     }
+}
+
+/// Whether a text would be found everywhere.
+fn too_short(text: &str) -> bool {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    text.len() < SHORTEST || digits && text.len() < SHORTEST_NUMBER
 }
 
 /// Where the string ends that begins a text: the place of its closing quote.
@@ -311,6 +359,27 @@ mod tests {
     fn the_longest_secret_counts_and_short_ones_do_not() {
         let r = redactor(&["abcd", "abcdef", "xyz", "80", "12345"]);
         assert_eq!(r.text("abcdef abcd xyz 80 12345"), "[redacted] [redacted] xyz 80 12345");
+    }
+
+    #[test]
+    fn what_is_too_short_is_told_by_name() {
+        let mut r = Redactor::default();
+        assert_eq!(r.note(), None);
+        for (text, name) in
+            [("1234\n", "pin"), ("abc", "abc"), ("abc", "abc"), ("long enough", "long"), ("", "none")]
+        {
+            r.note_short(text, || format!("the secret {name}"));
+        }
+        let note = r.note().expect("a note");
+        assert!(note.starts_with("the secret pin, the secret abc: too short"), "{note}");
+    }
+
+    #[test]
+    fn what_is_learnt_later_is_secret_too() {
+        learn("registry-passw0rd".to_owned());
+        assert_eq!(text("no registry-passw0rd"), "no [redacted]");
+        install(redactor(&["another one"]));
+        assert_eq!(text("another one, registry-passw0rd"), "[redacted], [redacted]");
     }
 
     #[test]

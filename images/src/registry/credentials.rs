@@ -13,7 +13,7 @@ use super::settings::{Endpoint, Settings};
 use crate::child::Running;
 use crate::error::{Error, ErrorKind, shown};
 use crate::http::base64;
-use crate::progress::{Event, Progress};
+use crate::progress::{Credential, Event, Progress};
 use crate::reference::HUB;
 use crate::store::read_bounded;
 
@@ -38,6 +38,14 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
+    /// The texts that must not be shown; those of basic authentication also as they are sent.
+    fn secrets(&self) -> Vec<String> {
+        let pair = format!("{}:{}", self.name, self.password);
+        let tokens = self.identity_token.iter().chain(&self.registry_token).cloned();
+        let password = [self.password.clone(), pair].into_iter().filter(|_| !self.password.is_empty());
+        password.chain(tokens).collect()
+    }
+
     /// The header of basic authentication.
     pub(super) fn basic(&self) -> Option<String> {
         let text = format!("{}:{}", self.name, self.password);
@@ -66,8 +74,20 @@ struct Auth {
     registrytoken: Option<String>,
 }
 
-/// The credentials for a server, from the first place that has some.
+/// The credentials for a server, from the first place that has some. Who listens is told what must not be shown.
 pub(super) fn find(
+    endpoint: &Endpoint,
+    settings: &Settings,
+    progress: &dyn Progress,
+) -> Result<Option<Credentials>, Error> {
+    let found = look(endpoint, settings, progress)?;
+    for secret in found.iter().flat_map(Credentials::secrets) {
+        progress.event(Event::Credential(Credential(secret)));
+    }
+    Ok(found)
+}
+
+fn look(
     endpoint: &Endpoint,
     settings: &Settings,
     progress: &dyn Progress,

@@ -8,7 +8,7 @@ use bloodhound_images::{Digest, Event, Progress};
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::size;
-use crate::output;
+use crate::{output, redact};
 
 /// Bars, or lines.
 pub struct Bars {
@@ -72,6 +72,7 @@ impl Progress for Bars {
                 self.line(&format!("layer {}: another process is fetching it", blob.short()));
             }
             (Event::Note(text), _) => self.line(&text),
+            (Event::Credential(credential), _) => redact::learn(credential.0),
         }
     }
 }

@@ -222,6 +222,15 @@ impl HostBase {
         recorded.iter().filter(|input| !self.holds(input)).cloned().collect()
     }
 
+    /// The digest of a file's content; `None` if there is no such file. Reads it again unless this process has.
+    pub fn content_digest(&self, tree: TreeId, path: &[u8]) -> Option<[u8; 32]> {
+        let mut base = self.clone();
+        match base.lookup(tree, path).ok()??.kind {
+            BaseKind::Regular { content, .. } => base.load(content).ok().map(|image| image.sha256()),
+            _ => None,
+        }
+    }
+
     fn holds(&self, input: &Input) -> bool {
         if input.kind == InputKind::Image {
             return self.lock().image(input.tree).is_some_and(|image| image.digest() == input.sha256);
@@ -235,12 +244,7 @@ impl HostBase {
             (InputKind::Listing, Some(_)) => {
                 base.read_dir(tree, path).is_ok_and(|names| listing_digest(&names) == input.sha256)
             }
-            (InputKind::Content, Some(entry)) => match entry.kind {
-                BaseKind::Regular { content, .. } => {
-                    base.load(content).is_ok_and(|image| image.sha256() == input.sha256)
-                }
-                _ => false,
-            },
+            (InputKind::Content, Some(_)) => self.content_digest(tree, path) == Some(input.sha256),
         }
     }
 
