@@ -24,6 +24,11 @@ pub struct Located<T> {
 }
 
 impl<T> Located<T> {
+    /// Its place in the file in which it is written.
+    pub fn place(&self, source: &Source) -> Place {
+        source.place(self.span)
+    }
+
     /// The same place with another value.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Located<U> {
         Located { value: f(self.value), at: self.at, span: self.span }
@@ -46,6 +51,8 @@ pub(crate) struct Ctx {
     /// The other files, in the order of their offsets.
     pub(crate) more: Vec<Source>,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// A quoted number or truth value is one, as in compose files.
+    pub(crate) lenient: bool,
     /// Which declared keys (section, key) have been read, and whether they were written.
     #[cfg(test)]
     pub(crate) reads: std::collections::BTreeMap<(&'static str, &'static str), bool>,
@@ -57,6 +64,7 @@ impl Ctx {
             source,
             more: Vec::new(),
             diagnostics: Vec::new(),
+            lenient: false,
             #[cfg(test)]
             reads: Default::default(),
         }
@@ -169,6 +177,9 @@ impl Ctx {
                     "no" | "off" | "n" | "false" => Some("false"),
                     _ => None,
                 };
+                if let Some(meant) = meant.filter(|_| self.lenient) {
+                    return Some(meant == "true");
+                }
                 self.wrong_type(node, path, "`true` or `false`");
                 if let Some(last) = self.diagnostics.last_mut() {
                     last.suggest(meant);
@@ -192,7 +203,7 @@ impl Ctx {
         match &node.value {
             Value::Scalar(s) if !matches!(s.kind, ScalarKind::Null | ScalarKind::Bool) => {
                 match parse(&s.text) {
-                    Ok(value) if s.kind != ScalarKind::String => Some(value),
+                    Ok(value) if s.kind != ScalarKind::String || self.lenient => Some(value),
                     Ok(_) => {
                         let meant = s.text.clone();
                         self.wrong_type(node, path, expected);

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use bloodhound_config::compose::{
-    Condition, HealthTest, HealthcheckSetting, MountSource, Restart, Rootfs, Service, Variables,
+    Condition, HealthTest, HealthcheckSetting, MountSource, Namespace, NetworkMode, Restart, Rootfs, Service,
+    Variables,
 };
 use bloodhound_config::tree::Source;
 use bloodhound_config::{Code, Compose, Diagnostic};
@@ -67,7 +68,7 @@ fn a_directory_with_all_kinds_of_files() {
             (&MountSource::Bind(dir.join("bin")), "/app", true),
             (&MountSource::Volume("data".to_owned()), "/var/lib/kv", false),
             (&MountSource::Anonymous, "/scratch", false),
-            (&MountSource::Tmpfs { size: Some(64 << 20), mode: None }, "/tmp", false),
+            (&MountSource::Tmpfs { size: Some(64 << 20), mode: None, owner: (0, 0) }, "/tmp", false),
         ]
     );
     let check = kv.own_healthcheck().expect("a health check");
@@ -155,17 +156,107 @@ fn mounts_in_long_syntax() {
     let service = one(
         "    volumes:\n      - {type: tmpfs, target: /t, tmpfs: {size: 1g, mode: 1777}}\n      \
          - {type: volume, target: //v/./w/}\n      - {type: bind, source: /etc, target: /e, read_only: true}\n    \
-         tmpfs: /run:size=64k,mode=700\n",
+         tmpfs: /run:size=64k,mode=700,uid=7,gid=8\n",
     );
     let mounts: Vec<_> = service.mounts.into_iter().map(|m| (m.source, m.target, m.read_only)).collect();
     assert_eq!(
         mounts,
         [
-            (MountSource::Tmpfs { size: Some(1 << 30), mode: Some(0o1777) }, "/t".to_owned(), false),
+            (
+                MountSource::Tmpfs { size: Some(1 << 30), mode: Some(0o1777), owner: (0, 0) },
+                "/t".to_owned(),
+                false
+            ),
             (MountSource::Anonymous, "/v/w".to_owned(), false),
             (MountSource::Bind(PathBuf::from("/etc")), "/e".to_owned(), true),
-            (MountSource::Tmpfs { size: Some(64 << 10), mode: Some(0o700) }, "/run".to_owned(), false),
+            (
+                MountSource::Tmpfs { size: Some(64 << 10), mode: Some(0o700), owner: (7, 8) },
+                "/run".to_owned(),
+                false
+            ),
         ]
+    );
+}
+
+#[test]
+fn the_projects_name_is_a_variable() {
+    let text = "name: shop\nservices:\n  s: {image: x, container_name: \"${COMPOSE_PROJECT_NAME}_s\", environment: [COMPOSE_PROJECT_NAME]}\n";
+    let (compose, diagnostics) = decode(text, &[]);
+    assert_eq!(diagnostics, []);
+    let service = &compose.services[0];
+    assert_eq!(service.container_name.as_deref(), Some("shop_s"));
+    assert_eq!(service.environment, [("COMPOSE_PROJECT_NAME".to_owned(), "shop".to_owned())]);
+    // Without a name it is that of the directory.
+    let (compose, diagnostics) = decode("services:\n  s: {image: \"a/${COMPOSE_PROJECT_NAME}\"}\n", &[]);
+    assert_eq!(diagnostics, []);
+    let image = compose.services[0].image.as_ref().map(|image| image.value.clone());
+    assert_eq!(image, Some(format!("a/{}", compose.name)));
+}
+
+#[test]
+fn texts_stand_for_numbers_and_truth_values() {
+    let service = one(
+        "    privileged: \"true\"\n    read_only: yes\n    tty: on\n    stdin_open: \"no\"\n    healthcheck: {test: x, retries: \"7\"}\n",
+    );
+    assert_eq!(service.cap_add, ["ALL"]);
+    assert_eq!((service.read_only, service.tty, service.stdin_open), (true, true, false));
+    assert_eq!(service.own_healthcheck().map(|check| check.retries), Some(7));
+}
+
+#[test]
+fn a_container_of_the_file_is_its_service() {
+    let text = "services:\n  vpn: {image: x, container_name: the-vpn}\n  app: {image: x, network_mode: \"container:the-vpn\", pid: \"container:c-vpn2-1\"}\n  vpn2: {image: x}\n";
+    let (compose, diagnostics) = decode(&format!("name: c\n{text}"), &[]);
+    assert_eq!(diagnostics, []);
+    let app = compose.service("app").expect("app");
+    assert!(matches!(&app.network_mode, NetworkMode::Service(name) if name.value == "vpn"), "{app:?}");
+    assert!(matches!(&app.pid, Namespace::Service(name) if name.value == "vpn2"), "{app:?}");
+    let text = "services:\n  app: {image: x, network_mode: \"container:other\"}\n";
+    let (_, diagnostics) = Compose::decode(Source::new(Path::new("c.yaml"), text), &variables(&[]));
+    assert!(
+        diagnostics.iter().any(|d| d.code == Code::ComposeNotSupported && d.message.contains("`other`")),
+        "{diagnostics:?}"
+    );
+}
+
+#[test]
+fn hooks_and_masks() {
+    let service = one(
+        "    umask: \"027\"\n    isolation: default\n    post_start: [{command: \"a 'b c'\", user: root, environment: {X: 1}, privileged: true}]\n    \
+         pre_stop: [{command: [d], working_dir: /e}]\n",
+    );
+    assert_eq!(service.umask, Some(0o27));
+    let [hook] = &service.post_start[..] else { panic!("{:?}", service.post_start) };
+    assert_eq!((&hook.command[..], hook.privileged), (&["a".to_owned(), "b c".to_owned()][..], true));
+    assert_eq!(hook.environment, [("X".to_owned(), "1".to_owned())]);
+    assert_eq!(service.pre_stop[0].working_dir.as_deref(), Some("/e"));
+}
+
+#[test]
+fn mounts_of_what_is_the_machines() {
+    let text = "services:\n  s:\n    image: x\n    volumes: [\"/proc:/host/proc:ro\", \"/sys:/host/sys\", \"/dev/shm:/dev/shm\", \
+                \"/var/run/docker.sock:/var/run/docker.sock\", {type: image, source: \"y:1\", target: /y, image: {subpath: a}}]\n";
+    let (compose, diagnostics) = decode(text, &[]);
+    assert_eq!(codes(&diagnostics), [Code::ComposeKeyNotModelled], "the engine's socket is left out");
+    let sources: Vec<_> = compose.services[0].mounts.iter().map(|mount| &mount.source).collect();
+    assert!(
+        matches!(sources[..3], [MountSource::Proc, MountSource::Sys, MountSource::Tmpfs { .. }]),
+        "{sources:?}"
+    );
+    assert!(matches!(sources[3..], [MountSource::Image(image)] if image.value == "y:1"), "{sources:?}");
+    let (_, diagnostics) = Compose::decode(
+        Source::new(
+            Path::new("compose.yaml"),
+            "services:\n  s: {image: x, volumes: [\"/dev/sda:/dev/sda\", \"./no.conf:/etc/no.conf:ro\", \"./no-dir:/d:ro\"]}\n",
+        ),
+        &variables(&[]),
+    );
+    let expected = [Code::ComposeNotSupported, Code::MissingFile, Code::MissingFile];
+    assert_eq!(codes(&diagnostics), expected, "{diagnostics:?}");
+    assert_eq!(
+        diagnostics.iter().filter(|d| d.is_error()).count(),
+        2,
+        "a directory is made, a file is a mistake"
     );
 }
 

@@ -113,7 +113,7 @@ services:
     assert_eq!(pairs(&web.labels), [("x", "1"), ("y", "2")]);
     assert_eq!(web.ports.iter().map(|p| p.target).collect::<Vec<_>>(), [80, 443, 8080]);
     let mounts: Vec<_> = web.mounts.iter().map(|m| (&m.source, m.target.as_str())).collect();
-    let tmpfs = MountSource::Tmpfs { size: None, mode: None };
+    let tmpfs = MountSource::Tmpfs { size: None, mode: None, owner: (0, 0) };
     assert_eq!(
         mounts,
         [

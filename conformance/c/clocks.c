@@ -230,6 +230,50 @@ static void spinning(void)
 	CHECK(after >= before);
 }
 
+static volatile sig_atomic_t profiled;
+
+static void on_profile(int signal)
+{
+	(void)signal;
+	profiled++;
+}
+
+/* setitimer(2): "ITIMER_PROF counts down against the total CPU time consumed by the process". */
+static void profiling(void)
+{
+	REQUIRE(signal(SIGPROF, on_profile) != SIG_ERR && signal(SIGVTALRM, on_profile) != SIG_ERR);
+	static const int timers[] = { ITIMER_PROF, ITIMER_VIRTUAL };
+	for (int i = 0; i < 2; i++) {
+		struct itimerval set = { .it_value = { 0, 2000 } }, left;
+		profiled = 0;
+		CHECK_EQ(setitimer(timers[i], &set, &left), 0);
+		CHECK(left.it_value.tv_sec == 0 && left.it_value.tv_usec == 0);
+		CHECK_EQ(getitimer(timers[i], &left), 0);
+		CHECK(left.it_value.tv_sec == 0 && left.it_value.tv_usec > 0);
+		/* A child has none of its parent's timers. */
+		pid_t pid = fork();
+		REQUIRE(pid >= 0);
+		if (pid == 0)
+			_exit(getitimer(timers[i], &left) == 0 && left.it_value.tv_usec == 0 ? 0 : 1);
+		int status;
+		CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+		while (!profiled)
+			for (int n = 0; n < 100; n++)
+				syscall(SYS_getppid);
+		CHECK_EQ(profiled, 1);
+		CHECK_EQ(getitimer(timers[i], &left), 0);
+		CHECK(left.it_value.tv_sec == 0 && left.it_value.tv_usec == 0);
+		/* With an interval it goes on until it is set anew; sleeping takes no CPU time. */
+		set = (struct itimerval){ .it_value = { 1000, 0 }, .it_interval = { 5, 0 } };
+		CHECK_EQ(setitimer(timers[i], &set, NULL), 0);
+		nanosleep(&(struct timespec){ 0, 5000000 }, NULL);
+		CHECK_EQ(setitimer(timers[i], &(struct itimerval){ 0 }, &left), 0);
+		CHECK(left.it_value.tv_sec >= 998 && left.it_interval.tv_sec == 5);
+		CHECK_EQ(profiled, 1);
+	}
+	CHECK_ERRNO(setitimer(3, NULL, NULL), EINVAL);
+}
+
 int main(void)
 {
 	reading();
@@ -237,5 +281,6 @@ int main(void)
 	spinning();
 	sleeping();
 	accounting();
+	profiling();
 	return tap_done();
 }

@@ -19,6 +19,8 @@ pub struct Line {
     pub at: SimTime,
     /// Which service.
     pub node: NodeId,
+    /// A health check wrote it: an engine keeps that apart from the service's output.
+    pub check: bool,
     /// Without the line's end.
     pub text: String,
 }
@@ -28,6 +30,7 @@ struct Part {
     at: SimTime,
     /// Where in the order of all chunks it was last added to.
     index: usize,
+    check: bool,
     bytes: Vec<u8>,
 }
 
@@ -43,14 +46,15 @@ pub fn lines(chunks: &[(NodeId, ConsoleChunk)], log: &[LogEntry]) -> Vec<Line> {
         {
             done.extend(parts.remove(&key).map(|part| line(*node, part)));
         }
-        let part = parts.entry(key).or_insert(Part { at: chunk.at, index, bytes: Vec::new() });
+        let part =
+            parts.entry(key).or_insert(Part { at: chunk.at, index, check: chunk.check, bytes: Vec::new() });
         (part.at, part.index) = (chunk.at, index);
         part.bytes.extend_from_slice(&chunk.bytes);
         while let Some((end, next)) = cut(&part.bytes) {
             let rest = part.bytes.split_off(next);
             part.bytes.truncate(end);
             let bytes = std::mem::replace(&mut part.bytes, rest);
-            done.push(line(*node, Part { at: part.at, index, bytes }));
+            done.push(line(*node, Part { at: part.at, index, check: part.check, bytes }));
         }
         if part.bytes.is_empty() {
             parts.remove(&key);
@@ -72,7 +76,8 @@ fn cut(bytes: &[u8]) -> Option<(usize, usize)> {
 
 fn line(node: NodeId, part: Part) -> (usize, Line) {
     let text = String::from_utf8_lossy(&part.bytes);
-    (part.index, Line { at: part.at, node, text: text.strip_suffix('\r').unwrap_or(&text).to_owned() })
+    let text = text.strip_suffix('\r').unwrap_or(&text).to_owned();
+    (part.index, Line { at: part.at, node, check: part.check, text })
 }
 
 fn started_between(log: &[LogEntry], node: NodeId, first: SimTime, last: SimTime) -> bool {
@@ -90,7 +95,14 @@ mod tests {
         let (stream, bytes) = (Console::Out, text.as_bytes().to_vec());
         (
             NodeId(node),
-            ConsoleChunk { at: SimTime(at), container: NodeId(node), pid: Pid(pid), stream, bytes },
+            ConsoleChunk {
+                at: SimTime(at),
+                container: NodeId(node),
+                pid: Pid(pid),
+                stream,
+                check: false,
+                bytes,
+            },
         )
     }
 

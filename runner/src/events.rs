@@ -345,6 +345,9 @@ fn service(change: &ServiceChange) -> Json {
         ServiceChange::CheckFailed { failures } => json!({"change": "check-failed", "failures": failures}),
         ServiceChange::Unhealthy { failures } => json!({"change": "unhealthy", "failures": failures}),
         ServiceChange::Stopping => json!({"change": "stopping"}),
+        ServiceChange::Hook { moment, nth, status } => {
+            json!({"change": moment.key(), "nth": nth, "status": status.to_string()})
+        }
         ServiceChange::Ended(how) => {
             let mut fields = status(*how);
             fields["change"] = json!("ended");

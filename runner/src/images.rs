@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bloodhound_config::compose::{Compose, Rootfs};
+use bloodhound_config::config::Images;
 use bloodhound_images::{EngineChoice, Options, Resolver, Settings, Store};
 
 use crate::image::{Bars, failure};
@@ -45,19 +46,21 @@ fn mirror(text: &str) -> Result<(String, String), String> {
 }
 
 impl ImageArgs {
-    fn options(&self) -> Options {
+    /// What these say, and what a configuration says.
+    fn options(&self, config: &Images) -> Options {
         let mut mirrors: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (registry, url) in &self.registry_mirror {
+        for (registry, url) in self.registry_mirror.iter().chain(&config.mirrors) {
             mirrors.entry(registry.clone()).or_default().push(url.clone());
         }
         let registries = Settings {
             mirrors,
-            ca: self.registry_ca.clone(),
-            insecure: self.insecure_registry.clone(),
-            config: self.registry_config.clone(),
+            ca: [&self.registry_ca[..], &config.registry_ca].concat(),
+            insecure: [&self.insecure_registry[..], &config.insecure_registries].concat(),
+            config: self.registry_config.clone().or_else(|| config.registry_config.clone()),
             ..Settings::default()
         };
-        Options { offline: self.offline, registries, progress: Arc::new(Bars::new()), ..Options::default() }
+        let progress = Arc::new(Bars::new());
+        Options { offline: self.offline || config.offline, registries, progress, ..Options::default() }
     }
 }
 
@@ -65,8 +68,12 @@ impl ImageArgs {
 ///
 /// # Errors
 /// The cache cannot be used.
-pub fn resolver_for(compose: &Compose, args: &ImageArgs) -> Result<Option<Resolver>, Failure> {
-    has_images(compose).then(|| resolver(args)).transpose()
+pub fn resolver_for(
+    compose: &Compose,
+    args: &ImageArgs,
+    config: &Images,
+) -> Result<Option<Resolver>, Failure> {
+    has_images(compose).then(|| resolver_with(args, config)).transpose()
 }
 
 /// A resolver for a look at the files only, which asks nobody else.
@@ -85,7 +92,11 @@ fn has_images(compose: &Compose) -> bool {
 /// # Errors
 /// The cache cannot be used.
 pub fn resolver(args: &ImageArgs) -> Result<Resolver, Failure> {
+    resolver_with(args, &Images::default())
+}
+
+fn resolver_with(args: &ImageArgs, config: &Images) -> Result<Resolver, Failure> {
     let dir = args.image_cache.clone().map_or_else(Store::default_dir, Ok).map_err(|e| failure(&e))?;
     let store = Store::open(dir).map_err(|e| failure(&e))?;
-    Ok(Resolver::new(store, args.options()))
+    Ok(Resolver::new(store, args.options(config)))
 }

@@ -1,8 +1,8 @@
 //! From bloodhound.yaml and the compose file to a [`Scenario`]: addresses, file systems, names, programs, checks.
 //!
-//! Key types: [`Plan`] (the scenario with what reports need), [`Judge`] (how a property is decided).
+//! Key types: [`Plan`] (the scenario with what reports need), [`Judge`] (how a property is decided), [`Refusal`] (why there is none).
 //!
-//! Modules: `service` (a container), with `image` and `image_tree` (its root file system), `mounts` (its further files) and
+//! Modules: `refusal` (what is told of all of it at once); `service` (a container), with `image` and `image_tree` (its root file system), `mounts` (its further files) and
 //! `process` (what runs in it); `machines` (which services are on one machine); `network` (addresses and names); `secrets` (files with secrets and configurations); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
 
 use std::collections::BTreeMap;
@@ -24,6 +24,7 @@ mod mounts;
 mod network;
 mod process;
 mod properties;
+mod refusal;
 mod runtime;
 mod secrets;
 mod service;
@@ -35,6 +36,8 @@ pub use machines::Machine;
 use machines::Machines;
 use process::DEFAULT_PATH;
 pub use properties::{Judge, Property};
+use refusal::Pieces;
+pub use refusal::Refusal;
 
 /// First node ids of clients, the prober and script nodes; services count from 1.
 const CLIENTS: u32 = 1000;
@@ -81,44 +84,17 @@ struct Planner<'a> {
     machines: Machines,
 }
 
-/// Why a run cannot be planned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// For the user.
-    pub text: String,
-    /// It is this machine that lacks a file; on another one the same files may do.
-    pub missing: bool,
-}
-
-impl From<String> for Refusal {
-    fn from(text: String) -> Refusal {
-        Refusal { text, missing: false }
-    }
-}
-
-impl From<&str> for Refusal {
-    fn from(text: &str) -> Refusal {
-        text.to_owned().into()
-    }
-}
-
-impl Refusal {
-    /// The host has no `what`.
-    fn host(what: impl std::fmt::Display, error: &std::io::Error) -> Refusal {
-        Refusal { text: format!("{what}: {error}"), missing: true }
-    }
-}
-
 impl Plan {
     /// Plans a run.
     ///
     /// # Errors
-    /// What the host lacks or the simulation cannot do yet.
-    pub fn new(project: &Project, base: &HostBase, finder: &Finder<'_>) -> Result<Plan, Refusal> {
+    /// What the host lacks or the simulation cannot do yet: all of it.
+    pub fn new(project: &Project, base: &HostBase, finder: &Finder<'_>) -> Result<Plan, Vec<Refusal>> {
+        let mut refused = Vec::new();
         let mut planner = Planner {
             project,
             base,
-            images: Images::find(&project.compose.services, base, finder)?,
+            images: Images::find(&project.compose, base, finder, &mut refused),
             addresses: BTreeMap::new(),
             gateways: BTreeMap::new(),
             ids: BTreeMap::new(),
@@ -127,12 +103,19 @@ impl Plan {
             script_mounts: BTreeMap::new(),
             machines: Machines::default(),
         };
-        planner.assign_addresses()?;
+        if let Err(refusal) = planner.assign_addresses() {
+            // Without addresses nothing that follows can be told from its consequences.
+            refused.push(refusal);
+            return Err(refused);
+        }
         planner.group();
-        planner.machines.check()?;
-        let mut properties = planner.properties()?;
+        refused.extend(planner.machines.check().err().map(Refusal::from));
+        let mut properties = planner.properties(&mut refused);
         let machines = planner.machines.several.clone();
-        let mut scenario = planner.scenario()?;
+        let mut scenario = planner.scenario(&mut refused);
+        if !refused.is_empty() {
+            return Err(Refusal::in_order(refused));
+        }
         planner.healthy(&mut properties, &mut scenario);
         let config = &project.config;
         Ok(Plan {
@@ -159,21 +142,21 @@ impl Planner<'_> {
             .collect()
     }
 
-    fn scenario(&mut self) -> Result<Scenario, Refusal> {
+    fn scenario(&mut self, refused: &mut Vec<Refusal>) -> Scenario {
         let config = &self.project.config;
-        let services = self.services()?;
+        let services = self.services(refused);
         let simulation = &config.simulation;
         let link = LinkConfig {
             latency: simulation.latency_ns.max(1000),
             jitter: simulation.latency_jitter_ns,
             ..LinkConfig::default()
         };
-        let workload = config.workload.as_ref().map(|w| self.workload(w)).transpose()?;
+        let workload = config.workload.as_ref().and_then(|w| self.workload(w, refused));
         let clients = workload.as_ref().map_or(0, |w| w.clients());
         let ip =
             |group: u8, n: u32| IpAddr::V4(Ipv4Addr::new(10, group, (n / 250) as u8, (n % 250) as u8 + 1));
         let fault_time = if config.faults == Default::default() { 0 } else { config.fault_phase_ns() };
-        Ok(Scenario {
+        Scenario {
             services,
             link,
             costs: Default::default(),
@@ -199,6 +182,6 @@ impl Planner<'_> {
             prober: Some((NodeId(PROBER), ip(253, 0))),
             helpers: std::mem::take(&mut self.helpers),
             checks: std::mem::take(&mut self.checks),
-        })
+        }
     }
 }

@@ -28,7 +28,7 @@ use crate::plan::{Finder, Pin, Plan};
 use crate::platform::Chosen;
 use crate::redact::{self, Redactor};
 use crate::share::{Meter, Share};
-use crate::{boots, exit, host, images, run, validate};
+use crate::{boots, exit, host, images, output, run, validate};
 
 /// Errors that end a command, with its exit code.
 #[derive(Debug)]
@@ -95,7 +95,11 @@ impl Session {
             false => Project::without_config(config, compose, &environment, FileChecks::Strict),
         };
         if let Some(project) = &project {
-            redact::install(Redactor::of(project, &environment));
+            let redactor = Redactor::of(project, &environment);
+            if let Some(note) = redactor.note() {
+                output::eprint(&format!("bloodhound: {note}\n"));
+            }
+            redact::install(redactor);
         }
         validate::show(&diagnostics, validate::Format::Human);
         let Some(project) = project else {
@@ -103,18 +107,21 @@ impl Session {
             return Err(Failure::usage(format!("{name} cannot be used; see the errors above")));
         };
         let (base, resolver, pins) = match origin {
-            Origin::Host { pins, images } => {
-                (HostBase::new(), images::resolver_for(&project.compose, images)?, pins)
-            }
+            Origin::Host { pins, images } => (
+                HostBase::new(),
+                images::resolver_for(&project.compose, images, &project.config.images)?,
+                pins,
+            ),
             Origin::Bundle { bundle, pins } => (bundle.base()?, Some(bundle.resolver()?), pins),
         };
         let finder = match &resolver {
             Some(resolver) => Finder::Resolver(resolver, pins),
             None => Finder::Nowhere,
         };
-        let plan =
-            Plan::new(&project, &base, &finder).map_err(|refusal| Failure::environment(refusal.text))?;
-        let mut plan = plan;
+        let mut plan = Plan::new(&project, &base, &finder).map_err(|refused| {
+            let lines: Vec<String> = refused.iter().map(ToString::to_string).collect();
+            Failure::environment(lines.join("\n"))
+        })?;
         if !configured {
             // Nobody has asked for it of a stack without health checks, of which it would say nothing.
             plan.properties.retain(|property| !property.judge.is_about_nothing());
@@ -455,7 +462,8 @@ impl Worker {
 
     fn console(&self) -> Vec<(SimTime, String, String)> {
         let lines = crate::console::lines(&self.machine.world.console, &self.machine.world.log);
-        lines.into_iter().map(|l| (l.at, timeline::name(&self.session.scenario, l.node), l.text)).collect()
+        let lines = lines.into_iter().filter(|line| !line.check);
+        lines.map(|l| (l.at, timeline::name(&self.session.scenario, l.node), l.text)).collect()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::report;
 const AGAIN_AND_AGAIN: u32 = 4;
 /// Lines of such a service that are shown: the first ones, as all tries say the same.
 const FIRST_LINES: usize = 5;
-/// Lines of all others that are shown: the last ones.
+/// Lines of all others that are shown: the last ones, of those that are not ready if they said something.
 const LAST_LINES: usize = 20;
 
 /// The message.
@@ -39,7 +39,14 @@ pub fn text(finding: &Finding, world: &World, console: &[Line], scenario: &Scena
             text.push_str(&format!("\n  {} {name} | {}", line.at, report::printable(&line.text)));
         }
     }
-    let others: Vec<&Line> = console.iter().filter(|l| !restless.contains(&l.node)).collect();
+    let waited_for = |node: &NodeId| {
+        let service = world.services.get(node);
+        finding.node == Some(*node) || service.is_some_and(|s| !s.is_ready() && s.state != State::Waiting)
+    };
+    let mut others: Vec<&Line> = console.iter().filter(|l| !restless.contains(&l.node)).collect();
+    if others.iter().any(|line| waited_for(&line.node)) {
+        others.retain(|line| waited_for(&line.node));
+    }
     for line in &others[others.len().saturating_sub(LAST_LINES)..] {
         text.push_str(&format!("\n  {} {} | {}", line.at, name(line.node), report::printable(&line.text)));
     }

@@ -28,6 +28,8 @@ pub struct Identity {
 pub struct Users {
     passwd: Vec<Vec<String>>,
     group: Vec<Vec<String>>,
+    /// What they say is not known: any name may be there.
+    unknown: bool,
 }
 
 impl Users {
@@ -40,7 +42,12 @@ impl Users {
                 .collect(),
             None => Vec::new(),
         };
-        Users { passwd: lines("etc/passwd"), group: lines("etc/group") }
+        Users { passwd: lines("etc/passwd"), group: lines("etc/group"), unknown: false }
+    }
+
+    /// Those of an image that is not here, for a look at the files only.
+    pub fn unknown() -> Users {
+        Users { unknown: true, ..Users::default() }
     }
 
     /// Where a user is at home: what an engine sets HOME to. Root is at home in /root and everybody who is not listed in
@@ -58,6 +65,9 @@ impl Users {
     /// # Errors
     /// A name that is not listed, in words.
     pub fn identity(&self, user: Option<&User>, more: &[String]) -> Result<Identity, String> {
+        if self.unknown {
+            return Ok(Identity::default());
+        }
         let mut identity = match user {
             Some(user) => self.of(user)?,
             None => self.of(&User { user: "0".into(), group: None })?,

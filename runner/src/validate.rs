@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use bloodhound_config::compose::Variables;
 use bloodhound_config::config::{Config, FileChecks};
 use bloodhound_config::tree::Source;
-use bloodhound_config::{Code, Compose, Diagnostic, Project, Selection, Severity, has_errors, render};
+use bloodhound_config::{Compose, Diagnostic, Project, Selection, has_errors, render};
 use bloodhound_vfs::host::HostBase;
 use serde_json::json;
 
-use crate::plan::{Finder, Plan, Refusal};
+use crate::plan::{Finder, Plan};
 use crate::redact::{self, Redactor};
 use crate::{exit, github, images, output};
 
@@ -120,14 +120,9 @@ fn planned(project: Option<Project>, mut diagnostics: Vec<Diagnostic>, strict: b
     redact::install(Redactor::of(&project, &environment()));
     let resolver = images::cache_for(&project.compose);
     let finder = resolver.as_ref().map_or(Finder::Nowhere, Finder::IfThere);
-    if let Err(Refusal { text, missing }) = Plan::new(&project, &HostBase::new(), &finder) {
-        let (code, severity) = match missing {
-            true if strict => (Code::MissingFile, Severity::Error),
-            true => (Code::MissingFile, Severity::Warning),
-            false => (Code::ComposeNotSupported, Severity::Error),
-        };
+    if let Err(refused) = Plan::new(&project, &HostBase::new(), &finder) {
         let file = &project.compose.source.name;
-        diagnostics.push(Diagnostic::about_file(code, severity, file, text));
+        diagnostics.extend(refused.into_iter().map(|refusal| refusal.diagnostic(file, strict)));
     }
     diagnostics
 }

@@ -7,50 +7,8 @@ mod common;
 #[path = "common/image.rs"]
 mod image;
 
-use std::path::PathBuf;
-
-use common::*;
-use image::Layer;
-use serde_json::{Value, json};
-
-/// A directory for a test with a cache of images of its own.
-struct Stack(PathBuf);
-
-impl Stack {
-    fn new(name: &str) -> Stack {
-        let dir = scratch(&format!("images-{name}"));
-        let stack = Stack(dir);
-        stack.file("bloodhound.yaml", "simulation: {max_time: 20s}\nproperties:\n  - {name: no-crash, kind: safety, check: {type: no-crash}}\n");
-        stack
-    }
-
-    fn file(&self, name: &str, text: &str) {
-        put(&self.0, name, text);
-    }
-
-    /// Adds an image to the cache.
-    fn image(&self, tag: &str, config: Value, layers: Vec<Layer>) {
-        let archive = image::save(&self.0.join("image.tar"), tag, &config, layers);
-        let loaded = self.command(&["image", "load", &archive.to_string_lossy()]);
-        assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
-    }
-
-    fn command(&self, args: &[&str]) -> Ran {
-        let mut command = command_on(platform().as_deref(), &self.0, args);
-        command.env("BLOODHOUND_CACHE", self.0.join("cache"));
-        finish(&mut command, b"")
-    }
-
-    /// What a service prints in a run, which must be the same in two runs.
-    fn output(&self, service: &str) -> Vec<String> {
-        let once = self.command(&["run", "--seed", "3"]);
-        let again = self.command(&["run", "--seed", "3"]);
-        assert_eq!(once.stdout, again.stdout, "two runs of one seed");
-        let lines: Vec<String> = lines(&once, service).into_iter().map(str::to_owned).collect();
-        assert!(!lines.is_empty(), "{service} printed nothing\n{}\n{}", once.stdout, once.stderr);
-        lines
-    }
-}
+use image::{Layer, Stack};
+use serde_json::json;
 
 fn busybox() -> Layer {
     Layer::new().busybox(&[

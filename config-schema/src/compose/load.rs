@@ -35,8 +35,8 @@ pub(super) struct Project {
     /// The project's variables: the caller's, and those of its `.env`.
     pub(super) variables: Variables,
     pub(super) scopes: Scopes,
-    /// The project's name; `None`: that of the directory.
-    pub(super) name: Option<String>,
+    /// The project's name.
+    pub(super) name: String,
     /// Files that were read besides the first one.
     pub(super) inputs: Vec<PathBuf>,
 }
@@ -75,10 +75,10 @@ impl<'a> Loader<'a> {
             let source = self.open(path, None, Some(base.clone()))?;
             trees.push(self.parse(&source)?);
         }
-        let name = self.name(&trees, &variables);
-        if let Some(name) = &name {
-            variables.entry("COMPOSE_PROJECT_NAME".to_owned()).or_insert_with(|| name.clone());
-        }
+        // "Whenever a project name is defined by top-level `name` or by some custom mechanism, it is exposed for interpolation and
+        // environment variable resolution as COMPOSE_PROJECT_NAME" (compose specification, "Version and name").
+        let name = self.name(&trees, &variables).unwrap_or_else(|| directory_name(&base));
+        variables.insert("COMPOSE_PROJECT_NAME".to_owned(), name.clone());
         let mut whole: Option<Node> = None;
         for tree in trees {
             let tree = self.complete(tree, &variables)?;
@@ -89,7 +89,6 @@ impl<'a> Loader<'a> {
         }
         let mut tree = whole?;
         merge::without_resets(self.ctx, &mut tree);
-        let name = variables.get("COMPOSE_PROJECT_NAME").cloned().or(name);
         Some(Project { tree, variables, scopes: self.scopes, name, inputs: self.inputs })
     }
 
@@ -467,5 +466,17 @@ fn env_files(base: &Path, environment: &Variables) -> Vec<(PathBuf, Option<Span>
             .map(|f| (crate::config::resolve(base, f.trim()), Some(Span::default())))
             .collect(),
         None => vec![(base.join(".env"), None)],
+    }
+}
+
+/// The project's name where nothing says it: that of the directory. Engines take lower-case letters, digits, `-` and `_`.
+fn directory_name(base: &Path) -> String {
+    let directory = std::path::absolute(base).ok();
+    let directory = directory.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy());
+    let allowed = |c: &char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    let name: String = directory.unwrap_or_default().to_ascii_lowercase().chars().filter(allowed).collect();
+    match name.trim_start_matches(['-', '_']) {
+        "" => "project".to_owned(),
+        name => name.to_owned(),
     }
 }

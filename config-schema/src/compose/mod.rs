@@ -82,7 +82,7 @@ impl Compose {
         environment: &Variables,
         elsewhere: bool,
     ) -> (Option<Compose>, Vec<Diagnostic>) {
-        let mut ctx = Ctx::new(source);
+        let mut ctx = Ctx { lenient: true, ..Ctx::new(source) };
         let project = Loader::new(&mut ctx).project(more, environment);
         let compose = project.and_then(|project| top(&mut ctx, &project));
         let mut diagnostics = ctx.diagnostics;
@@ -98,7 +98,6 @@ impl Compose {
 
 fn top(ctx: &mut Ctx, project: &Project) -> Option<Compose> {
     let (node, variables, scopes) = (&project.tree, &project.variables, &project.scopes);
-    let base = ctx.source.dir();
     let mut inputs = Inputs { files: project.inputs.clone(), values: Vec::new() };
     let fields = keys::open(ctx, node, "", "")?;
     service::mistyped(ctx, fields.entries);
@@ -134,13 +133,10 @@ fn top(ctx: &mut Ctx, project: &Project) -> Option<Compose> {
         let span = fields.entry("services").map_or(fields.span, |entry| entry.key_span);
         ctx.error(Code::NothingToDo, span, "there are no services");
     }
-    let directory = std::path::absolute(&base).ok();
-    let directory =
-        directory.as_deref().and_then(Path::file_name).map(|n| project_name(&n.to_string_lossy()));
     let mut compose = Compose {
         source: ctx.source.clone(),
         more: ctx.more.clone(),
-        name: project.name.clone().or(directory).unwrap_or_else(|| "project".to_owned()),
+        name: project.name.clone(),
         services,
         start_order: Vec::new(),
         networks,
@@ -152,13 +148,6 @@ fn top(ctx: &mut Ctx, project: &Project) -> Option<Compose> {
     };
     resolve::resolve(ctx, &mut compose, &left_out);
     Some(compose)
-}
-
-/// A directory's name as a project's: engines take lower-case letters, digits, `-` and `_`.
-fn project_name(directory: &str) -> String {
-    let allowed = |c: &char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
-    let name: String = directory.to_ascii_lowercase().chars().filter(allowed).collect();
-    name.trim_start_matches(['-', '_']).to_owned()
 }
 
 fn service_name(ctx: &mut Ctx, entry: &Entry) -> bool {

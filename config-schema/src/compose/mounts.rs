@@ -45,7 +45,15 @@ pub enum MountSource {
         size: Option<u64>,
         /// Permissions of its root.
         mode: Option<u32>,
+        /// User and group of its root.
+        owner: (u32, u32),
     },
+    /// The files of an image; what is written there is the container's alone.
+    Image(Located<String>),
+    /// /proc of the machine that runs the container, which is the simulated one.
+    Proc,
+    /// Its /sys.
+    Sys,
 }
 
 /// Another service whose mounts a service has as well.
@@ -91,17 +99,20 @@ pub(super) fn tmpfs(ctx: &mut Ctx, node: &Node, path: &str, mounts: &mut Vec<Mou
         let (target, options) = text.split_once(':').unwrap_or((&text, ""));
         let mut size = None;
         let mut mode = None;
+        let mut owner = (0, 0);
         for option in options.split(',').filter(|option| !option.is_empty()) {
             match option.split_once('=') {
                 Some(("size", value)) => size = bytes(ctx, value, item.span, path),
                 Some(("mode", value)) => mode = octal(ctx, value, item.span, path),
+                Some(("uid", value)) => owner.0 = id(ctx, value, item.span, path).unwrap_or(0),
+                Some(("gid", value)) => owner.1 = id(ctx, value, item.span, path).unwrap_or(0),
                 None if option == "ro" => read_only = true,
-                // The rest of mount(8)'s options changes nothing here: `exec`, `nosuid`, `uid=0` and the like.
+                // The rest of mount(8)'s options changes nothing here: `exec`, `nosuid` and the like.
                 _ => {}
             }
         }
         if let Some(target) = target_path(ctx, target, item.span) {
-            let source = MountSource::Tmpfs { size, mode };
+            let source = MountSource::Tmpfs { size, mode, owner };
             add(ctx, mounts, Mount { read_only, ..Mount::new(source, target, item.span) }, item.span);
         }
     }
@@ -111,6 +122,19 @@ impl Mount {
     fn new(source: MountSource, target: String, at: Span) -> Mount {
         Mount { source, target, read_only: false, nocopy: false, subpath: None, at }
     }
+}
+
+/// The number of a user or group.
+fn id(ctx: &mut Ctx, text: &str, span: Span, path: &str) -> Option<u32> {
+    let id = text.parse().ok();
+    if id.is_none() {
+        ctx.error(
+            Code::Malformed,
+            span,
+            format!("`{path}` must name users and groups by number, not {}", quoted(text)),
+        );
+    }
+    id
 }
 
 /// Permissions as chmod(1) takes them.
@@ -185,7 +209,10 @@ fn short(ctx: &mut Ctx, text: &str, span: Span, around: Around<'_>) -> Option<Mo
             ctx.error(Code::Malformed, span, format!("the mount {} has no source", quoted(text)));
             return None;
         }
-        path if path.starts_with(['.', '/', '~']) => bind(ctx, path, span, read_only, around)?,
+        path if path.starts_with(['.', '/', '~']) => {
+            let create = !(read_only && (like_file(path) || like_file(&target)));
+            bind(ctx, path, span, create, around)?
+        }
         name => named(ctx, name, span, around)?,
     };
     Some(Mount { read_only, nocopy, ..Mount::new(source, target, span) })
@@ -197,9 +224,11 @@ fn long(ctx: &mut Ctx, node: &Node, path: &str, around: Around<'_>) -> Option<Mo
         Bind,
         Volume,
         Tmpfs,
+        Image,
     }
     let fields = keys::open(ctx, node, path, "services.*.volumes[]")?;
-    let types = [("bind", Type::Bind), ("volume", Type::Volume), ("tmpfs", Type::Tmpfs)];
+    let types =
+        [("bind", Type::Bind), ("volume", Type::Volume), ("tmpfs", Type::Tmpfs), ("image", Type::Image)];
     let kind = fields.require(ctx, "type", |c, n, p| c.choice(n, p, &types));
     let read_only = fields.get(ctx, "read_only", Ctx::bool).unwrap_or(false);
     let target = fields.require(ctx, "target", |c, n, p| {
@@ -210,6 +239,10 @@ fn long(ctx: &mut Ctx, node: &Node, path: &str, around: Around<'_>) -> Option<Mo
         keys::open(c, n, p, "services.*.volumes[].bind")?.get(c, "create_host_path", Ctx::bool)
     });
     let (nocopy, subpath) = fields.get(ctx, "volume", volume_options).unwrap_or_default();
+    let of_image = fields.get(ctx, "image", |c, n, p| {
+        keys::open(c, n, p, "services.*.volumes[].image")?.get(c, "subpath", relative)
+    });
+    let subpath = subpath.or(of_image);
     let options = fields.get(ctx, "tmpfs", |c, n, p| {
         let fields = keys::open(c, n, p, "services.*.volumes[].tmpfs")?;
         let size = fields.get(c, "size", size);
@@ -222,7 +255,8 @@ fn long(ctx: &mut Ctx, node: &Node, path: &str, around: Around<'_>) -> Option<Mo
     let source = match kind? {
         Type::Bind => fields.require(ctx, "source", |c, n, p| {
             let text = c.name(n, p)?;
-            bind(c, &text, n.span, read_only || create == Some(false), around)
+            let file = like_file(&text) || target.as_deref().is_some_and(like_file);
+            bind(c, &text, n.span, create.unwrap_or(!(read_only && file)), around)
         })?,
         Type::Volume => match fields.node("source") {
             None => MountSource::Anonymous,
@@ -233,8 +267,12 @@ fn long(ctx: &mut Ctx, node: &Node, path: &str, around: Around<'_>) -> Option<Mo
         },
         Type::Tmpfs => {
             let (size, mode) = options.unwrap_or_default();
-            MountSource::Tmpfs { size, mode }
+            MountSource::Tmpfs { size, mode, owner: (0, 0) }
         }
+        Type::Image => fields.require(ctx, "source", |c, n, p| {
+            let text = c.name(n, p)?;
+            Some(MountSource::Image(c.located(text, n.span)))
+        })?,
     };
     Some(Mount { source, target: target?, read_only, nocopy, subpath, at: node.span })
 }
@@ -243,15 +281,17 @@ fn long(ctx: &mut Ctx, node: &Node, path: &str, around: Around<'_>) -> Option<Mo
 fn volume_options(ctx: &mut Ctx, node: &Node, path: &str) -> Option<(bool, Option<String>)> {
     let fields = keys::open(ctx, node, path, "services.*.volumes[].volume")?;
     let nocopy = fields.get(ctx, "nocopy", Ctx::bool).unwrap_or(false);
-    let subpath = fields.get(ctx, "subpath", |c, n, p| {
-        let text = c.name(n, p)?;
-        if text.starts_with('/') || text.split('/').any(|part| part == "..") {
-            c.error(Code::Malformed, n.span, format!("`{p}` must be a relative path below the volume"));
-            return None;
-        }
-        Some(text)
-    });
-    Some((nocopy, subpath))
+    Some((nocopy, fields.get(ctx, "subpath", relative)))
+}
+
+/// A path in a volume or in an image.
+fn relative(ctx: &mut Ctx, node: &Node, path: &str) -> Option<String> {
+    let text = ctx.name(node, path)?;
+    if text.starts_with('/') || text.split('/').any(|part| part == "..") {
+        ctx.error(Code::Malformed, node.span, format!("`{path}` must be a relative path below the volume"));
+        return None;
+    }
+    Some(text)
 }
 
 fn target_path(ctx: &mut Ctx, text: &str, span: Span) -> Option<String> {
@@ -267,7 +307,15 @@ fn target_path(ctx: &mut Ctx, text: &str, span: Span) -> Option<String> {
     Some(format!("/{}", parts.join("/")))
 }
 
-fn bind(ctx: &mut Ctx, text: &str, span: Span, read_only: bool, around: Around<'_>) -> Option<MountSource> {
+/// Whether a path names a file and not a directory, by its looks: a configuration that is not there is a mistake, even though an
+/// engine makes a directory for it.
+fn like_file(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default().trim_start_matches('.');
+    name.contains('.') && !name.ends_with(".d")
+}
+
+/// A bind mount. `None` if it is refused, or if nothing is mounted.
+fn bind(ctx: &mut Ctx, text: &str, span: Span, create: bool, around: Around<'_>) -> Option<MountSource> {
     let path = match text.strip_prefix('~') {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => match around.scopes.at(span).get("HOME") {
             Some(home) => Path::new(home).join(rest.trim_start_matches('/')),
@@ -278,18 +326,58 @@ fn bind(ctx: &mut Ctx, text: &str, span: Span, read_only: bool, around: Around<'
         },
         _ => ctx.path(span, text),
     };
+    if path.is_absolute()
+        && let Some(of_system) = system(ctx, &path, span)
+    {
+        return of_system;
+    }
     if !path.exists() {
         let shown = path.display();
-        if read_only {
-            ctx.error(Code::MissingFile, span, format!("{shown} does not exist"))
-                .help("paths are relative to the directory of this file");
-        } else {
-            // Compose makes a directory for a short mount whose source is not there.
+        if create {
+            // Compose makes a directory for a mount whose source is not there.
             ctx.warn(Code::MissingFile, span, format!("{shown} does not exist"))
                 .help("the service finds an empty directory there");
+        } else {
+            ctx.error(Code::MissingFile, span, format!("{shown} does not exist"))
+                .help("paths are relative to the directory of this file");
         }
     }
     Some(MountSource::Bind(path))
+}
+
+/// What belongs to the kernel or the engine of the machine that runs containers. In a simulation that is a simulated machine, and the
+/// files of this one would bring its processes, devices and times into a run. `None`: the path is none of these.
+fn system(ctx: &mut Ctx, path: &Path, span: Span) -> Option<Option<MountSource>> {
+    const ENGINES: &[&str] = &["docker.sock", "podman.sock", "containerd.sock", "crio.sock"];
+    let shown = path.display();
+    let own = |ctx: &mut Ctx, help: &str| {
+        ctx.warn(Code::ComposeKeyNotModelled, span, format!("{shown} is left out")).help(help);
+        Some(None)
+    };
+    if path.file_name().is_some_and(|name| ENGINES.iter().any(|engine| name == *engine)) {
+        return own(ctx, "there is no engine in the simulation: the service finds no socket there");
+    }
+    match path.to_str() {
+        Some("/proc") => return Some(Some(MountSource::Proc)),
+        Some("/sys") => return Some(Some(MountSource::Sys)),
+        // The memory of System V and POSIX objects of all containers of the machine, which are in the simulation or nowhere.
+        Some("/dev/shm") => {
+            return Some(Some(MountSource::Tmpfs { size: None, mode: Some(0o1777), owner: (0, 0) }));
+        }
+        Some("/sys/fs/cgroup") => {
+            return own(ctx, "a container sees its own control group, at /sys/fs/cgroup");
+        }
+        Some("/dev/null" | "/dev/zero" | "/dev/full" | "/dev/random" | "/dev/urandom" | "/dev/tty") => {
+            return own(ctx, "a container has devices of its own, of which none blocks");
+        }
+        _ => {}
+    }
+    let kernel = ["/proc", "/sys", "/dev"].into_iter().find(|tree| path.starts_with(tree))?;
+    ctx.error(Code::ComposeNotSupported, span, format!("{shown} cannot be mounted")).help(format!(
+        "what lies in {kernel} is of this machine's kernel and changes from run to run: remove the mount, or reset it \
+         (`!reset`) in an override file for tests"
+    ));
+    Some(None)
 }
 
 fn named(ctx: &mut Ctx, name: &str, span: Span, around: Around<'_>) -> Option<MountSource> {

@@ -287,6 +287,8 @@ pub(super) fn mode(ctx: &mut Ctx, node: &Node, path: &str) -> Option<NetworkMode
     let text = ctx.name(node, path)?;
     match text.split_once(':') {
         Some(("service", name)) => Some(NetworkMode::Service(ctx.located(name.to_owned(), node.span))),
+        // Which service has it is known when all are.
+        Some(("container", _)) => Some(NetworkMode::Service(ctx.located(text, node.span))),
         None if matches!(&*text, "bridge" | "default") => Some(NetworkMode::Networks),
         None if text == "none" => Some(NetworkMode::None),
         _ => {
@@ -295,10 +297,6 @@ pub(super) fn mode(ctx: &mut Ctx, node: &Node, path: &str) -> Option<NetworkMode
                 "host" => {
                     "the network of the machine that runs the containers is not simulated: remove it, and let the \
                      others reach the service by its name"
-                }
-                _ if text.starts_with("container:") => {
-                    "name a service of this file, `service:NAME`: containers that are not part of it do not exist in \
-                     the simulation"
                 }
                 _ => "write `bridge`, `none` or `service:NAME`",
             };

@@ -7,7 +7,8 @@ use crate::diagnostic::{Code, listed, quoted};
 use crate::suggest::nearest;
 use crate::tree::{Node, ScalarKind, Value};
 
-use super::keys;
+use super::load::Scopes;
+use super::{environment, keys, service};
 
 /// `user: name[:group]`, each a name or a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,6 +142,45 @@ pub struct Hook {
     pub working_dir: Option<String>,
     /// Variables besides the service's, sorted by name.
     pub environment: Vec<(String, String)>,
+}
+
+/// `post_start` and `pre_stop`.
+pub(super) fn hooks(ctx: &mut Ctx, node: &Node, path: &str, of: &str, scopes: &Scopes) -> Option<Vec<Hook>> {
+    let mut out = Vec::new();
+    for item in ctx.list(node, path)? {
+        let Some(fields) = keys::open(ctx, item, path, of) else { continue };
+        let command = fields.require(ctx, "command", service::words);
+        if command.as_ref().is_some_and(|words| words.first().is_none_or(String::is_empty)) {
+            ctx.error(Code::Malformed, item.span, format!("`{path}` has a command that is empty"));
+        }
+        let environment = fields.get(ctx, "environment", |c, n, p| environment::arguments(c, n, p, scopes));
+        out.push(Hook {
+            command: command.unwrap_or_default(),
+            user: fields.get(ctx, "user", user),
+            privileged: fields.get(ctx, "privileged", Ctx::bool).unwrap_or(false),
+            working_dir: fields.get(ctx, "working_dir", Ctx::name),
+            environment: environment.unwrap_or_default(),
+        });
+    }
+    Some(out)
+}
+
+/// `umask`: a number as YAML has it, or octal digits as a text (umask(2): "only the file permission bits of mask are used").
+pub(super) fn umask(ctx: &mut Ctx, node: &Node, path: &str) -> Option<u32> {
+    let Value::Scalar(scalar) = &node.value else {
+        ctx.wrong_type(node, path, "an octal number such as 0022");
+        return None;
+    };
+    let text = scalar.text.trim();
+    let written_octal = text.starts_with('0') || !matches!(scalar.kind, ScalarKind::Number);
+    let digits = text.trim_start_matches("0o");
+    let mask = if written_octal { u32::from_str_radix(digits, 8).ok() } else { text.parse().ok() };
+    let mask = mask.filter(|mask| *mask <= 0o777);
+    if mask.is_none() {
+        ctx.error(Code::Malformed, node.span, format!("`{path}` cannot be {}", quoted(text)))
+            .help("write permission bits as an octal number such as 0022");
+    }
+    mask
 }
 
 pub(super) fn healthcheck(ctx: &mut Ctx, node: &Node, path: &str, image: bool) -> Option<HealthcheckSetting> {

@@ -23,6 +23,7 @@ pub(super) fn resolve(ctx: &mut Ctx, compose: &mut Compose, left_out: &[String])
     addresses(ctx, compose);
     instances(ctx, compose);
     ports(ctx, compose);
+    containers(ctx, compose);
     implied(compose);
     dependencies(ctx, compose, left_out);
     shared(ctx, compose);
@@ -53,6 +54,47 @@ fn resources(ctx: &mut Ctx, compose: &Compose) {
         all_declared(ctx, &service.configs, &configs, "configs");
         if let Some(build) = &service.build {
             all_declared(ctx, &build.secrets, &secrets, "secrets");
+        }
+    }
+}
+
+/// `container:NAME` is the service that has a container of this name.
+fn containers(ctx: &mut Ctx, compose: &mut Compose) {
+    let names: Vec<(String, String)> = compose
+        .services
+        .iter()
+        .flat_map(|s| (1..=s.replicas).map(|n| (compose.container_name(s, n), s.name.clone())))
+        .collect();
+    for service in &mut compose.services {
+        let network = match &mut service.network_mode {
+            NetworkMode::Service(name) => Some(name),
+            NetworkMode::Networks | NetworkMode::None => None,
+        };
+        let namespaces = [&mut service.pid, &mut service.ipc].into_iter().filter_map(|space| match space {
+            Namespace::Service(name) => Some(name),
+            Namespace::Own => None,
+        });
+        for named in network.into_iter().chain(namespaces) {
+            let Some(container) = named.value.strip_prefix("container:") else { continue };
+            match names.iter().find(|(name, _)| name == container) {
+                Some((_, service)) => named.value.clone_from(service),
+                None => {
+                    let message = format!("no service has the container {}", quoted(container));
+                    ctx.error(Code::ComposeNotSupported, named.span, message).help(
+                        "name a service of this file, `service:NAME`: containers that are not part of it do not exist in the simulation",
+                    );
+                }
+            }
+        }
+        // It has been told; what follows from it would be told again.
+        let untold = |name: &Located<String>| name.value.starts_with("container:");
+        if matches!(&service.network_mode, NetworkMode::Service(name) if untold(name)) {
+            service.network_mode = NetworkMode::Networks;
+        }
+        for space in [&mut service.pid, &mut service.ipc] {
+            if matches!(space, Namespace::Service(name) if untold(name)) {
+                *space = Namespace::Own;
+            }
         }
     }
 }

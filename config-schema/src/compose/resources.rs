@@ -103,7 +103,7 @@ fn driver_options(ctx: &mut Ctx, node: &Node, path: &str) -> Option<MountSource>
         let option = |name: &str| options.split(',').find_map(|o| o.strip_prefix(name)?.strip_prefix('='));
         let size = option("size").and_then(|text| mounts::bytes(ctx, text, node.span, path));
         let mode = option("mode").and_then(|text| mounts::octal(ctx, text, node.span, path));
-        return Some(MountSource::Tmpfs { size, mode });
+        return Some(MountSource::Tmpfs { size, mode, owner: (0, 0) });
     }
     ctx.error(Code::ComposeNotSupported, node.span, format!("a volume cannot be of the type {}", quoted(&kind)))
         .help("`{type: none, o: bind, device: DIR}` and `{type: tmpfs}` work; other file systems (nfs, cifs) need a server outside of the simulation");
@@ -151,9 +151,9 @@ pub(super) fn declared(ctx: &mut Ctx, node: &Node, section: &str, scopes: &Scope
             .help("write one of `file`, `environment` and `content`");
             None
         };
-        if let Some(content) = content {
-            out.push(Resource { name: entry.key.clone(), content, at: entry.key_span });
-        }
+        // One that is refused is declared all the same: who names it is not wrong as well.
+        let content = content.unwrap_or(Content::Text(String::new()));
+        out.push(Resource { name: entry.key.clone(), content, at: entry.key_span });
     }
     out
 }

@@ -69,6 +69,7 @@ pub(super) fn service(
         fields.get(ctx, key, |c, n, p| Some(network::names(c, n, p))).unwrap_or_default()
     };
     let mut service = Service {
+        keys: fields.entries.iter().map(|entry| (entry.key.clone(), entry.key_span)).collect(),
         rootfs: rootfs.unwrap_or(Rootfs::Host),
         read: extension.read,
         machine: extension.machine,
@@ -114,7 +115,13 @@ pub(super) fn service(
         ..Service::new(entry.key.clone(), entry.key_span)
     };
     limits(ctx, &fields, &deploy, &mut service);
+    let mut hooks = |key: &str, of: &str| {
+        fields.get(ctx, key, |c, n, p| process::hooks(c, n, p, of, around.scopes)).unwrap_or_default()
+    };
+    service.post_start = hooks("post_start", "services.*.post_start[]");
+    service.pre_stop = hooks("pre_stop", "services.*.pre_stop[]");
     fields.get(ctx, "uts", namespace);
+    fields.get(ctx, "isolation", isolation);
     Some(service)
 }
 
@@ -128,7 +135,9 @@ fn limits(ctx: &mut Ctx, fields: &Fields<'_>, deploy: &Deploy, service: &mut Ser
     service.security_opt =
         fields.get(ctx, "security_opt", |c, n, p| Some(network::names(c, n, p))).unwrap_or_default();
     service.init = fields.get(ctx, "init", Ctx::bool);
+    service.umask = fields.get(ctx, "umask", process::umask);
     service.tty = fields.get(ctx, "tty", Ctx::bool).unwrap_or(false);
+    service.stdin_open = fields.get(ctx, "stdin_open", Ctx::bool).unwrap_or(false);
     service.read_only = fields.get(ctx, "read_only", Ctx::bool).unwrap_or(false);
     service.ulimits = fields.get(ctx, "ulimits", process::ulimits).unwrap_or_default();
     service.mem_limit = bytes(ctx, "mem_limit").or(deploy.memory).filter(|n| *n != 0);
@@ -265,7 +274,7 @@ fn command(ctx: &mut Ctx, service: &Entry, fields: &Fields<'_>, rootfs: Option<&
 }
 
 /// A command: a list of words, or one text that is split as a shell splits it.
-fn words(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<String>> {
+pub(super) fn words(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Vec<String>> {
     if let Value::Seq(items) = &node.value {
         return Some(items.iter().filter_map(|item| ctx.text(item, path)).collect());
     }
@@ -306,6 +315,10 @@ fn namespace(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Namespace> {
     if let Some(name) = text.strip_prefix("service:").filter(|_| !path.ends_with("uts")) {
         return Some(Namespace::Service(ctx.located(name.to_owned(), node.span)));
     }
+    if text.starts_with("container:") && !path.ends_with("uts") {
+        // Which service has it is known when all are.
+        return Some(Namespace::Service(ctx.located(text, node.span)));
+    }
     if matches!(&*text, "private" | "shareable") && !path.ends_with("pid") {
         return Some(Namespace::Own);
     }
@@ -317,6 +330,16 @@ fn namespace(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Namespace> {
     ctx.error(Code::ComposeNotSupported, node.span, format!("`{path}` cannot be {}", quoted(&text)))
         .help(help);
     None
+}
+
+/// `isolation`: Linux has the default one only, as an engine says too.
+pub(super) fn isolation(ctx: &mut Ctx, node: &Node, path: &str) -> Option<()> {
+    let text = ctx.string(node, path)?;
+    if !matches!(&*text, "" | "default") {
+        ctx.error(Code::ComposeNotSupported, node.span, format!("`{path}` cannot be {}", quoted(&text)))
+            .help("Windows containers are not simulated: remove the key, or write `default`");
+    }
+    Some(())
 }
 
 /// `pull_policy`, and `pull_refresh_after`, its older form.

@@ -54,6 +54,12 @@ impl Compose {
         self.more.iter().rev().find(|source| source.base <= at.start).unwrap_or(&self.source).place(at)
     }
 
+    /// The place of a key of a service, or of the service's name where the key is not written.
+    pub fn key_place(&self, service: &Service, key: &str) -> Place {
+        let written = service.keys.iter().find(|(name, _)| name == key);
+        self.place(written.map_or(service.at, |(_, at)| *at))
+    }
+
     /// What answers at a published TCP port of the machine that runs the containers: the service, which of its containers (from 0), and the
     /// port there. A service takes the first port of its range, its second container the next one.
     pub fn published(&self, port: u16) -> Option<(&Service, usize, u16)> {
@@ -68,10 +74,15 @@ impl Compose {
         })
     }
 
-    /// All published TCP ports, in order.
+    /// All published TCP ports behind which there is a container, in order.
     pub fn published_ports(&self) -> Vec<u16> {
-        let all = self.services.iter().flat_map(|s| &s.ports).filter(|p| !p.udp).filter_map(|p| p.published);
-        let mut all: Vec<u16> = all.map(|(first, _)| first).collect();
+        let mut all = Vec::new();
+        for service in &self.services {
+            for (first, last) in service.ports.iter().filter(|p| !p.udp).filter_map(|p| p.published) {
+                let containers = u16::try_from(service.replicas).unwrap_or(u16::MAX);
+                all.extend((first..=last).take(usize::from(containers)));
+            }
+        }
         all.sort_unstable();
         all.dedup();
         all
@@ -112,6 +123,8 @@ pub struct Service {
     pub name: String,
     /// Where its name is written.
     pub at: Span,
+    /// Its keys, and where they are written.
+    pub keys: Vec<(String, Span)>,
     /// Where its files come from.
     pub rootfs: Rootfs,
     /// With [`Rootfs::Host`]: absolute paths of this machine that it may read besides what it needs to start.
@@ -188,10 +201,14 @@ pub struct Service {
     pub post_start: Vec<Hook>,
     /// What runs in the container before it is stopped.
     pub pre_stop: Vec<Hook>,
+    /// The umask of its processes; `None`: 022.
+    pub umask: Option<u32>,
     /// Whether process 1 is an init of ours, which reaps and forwards signals.
     pub init: Option<bool>,
     /// Whether it has a terminal.
     pub tty: bool,
+    /// Whether its standard input stays open.
+    pub stdin_open: bool,
     /// Capabilities that are added, without `CAP_`; `ALL` for all.
     pub cap_add: Vec<String>,
     /// Capabilities that are taken away, without `CAP_`; `ALL` for all.
@@ -230,6 +247,7 @@ impl Service {
         Service {
             name,
             at,
+            keys: Vec::new(),
             rootfs: Rootfs::Host,
             read: Vec::new(),
             machine: None,
@@ -268,8 +286,10 @@ impl Service {
             stop_grace_period_ns: None,
             post_start: Vec::new(),
             pre_stop: Vec::new(),
+            umask: None,
             init: None,
             tty: false,
+            stdin_open: false,
             cap_add: Vec::new(),
             cap_drop: Vec::new(),
             security_opt: Vec::new(),

@@ -6,6 +6,7 @@
 
 mod coverage;
 mod faults;
+mod images;
 mod operation;
 mod properties;
 mod read;
@@ -18,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 pub use coverage::{Coverage, CoverageFormat, CoverageUnit, ServiceCoverage};
 pub use faults::Faults;
+pub use images::Images;
 pub use operation::{Operation, OperationKind, Outcome, Request, Response, ValueSource};
 pub use properties::{Check, Model, Property, PropertyKind};
 pub use sections::{Exploration, Output, Simulation};
@@ -51,6 +53,7 @@ pub(crate) static BLOODHOUND: Section = Section::new(
         Key::new("properties", ValueKind::List(&ValueKind::Section(&properties::PROPERTY)), "what must hold")
             .otherwise("none, with a warning"),
         Key::section("faults", &faults::FAULTS).otherwise("no faults"),
+        Key::section("images", &images::IMAGES),
         Key::section("exploration", &sections::EXPLORATION),
         Key::section("coverage", &coverage::COVERAGE).otherwise("not measured"),
         Key::section("output", &sections::OUTPUT),
@@ -82,6 +85,8 @@ pub struct Config {
     pub properties: Vec<Property>,
     /// What goes wrong.
     pub faults: Faults,
+    /// Where container images come from.
+    pub images: Images,
     /// How seeds are explored.
     pub exploration: Exploration,
     /// Which code is to be reached.
@@ -144,8 +149,8 @@ fn top(ctx: &mut Ctx, node: &Node, files: FileChecks) -> Option<Config> {
     }
     // No key of `debug` has an effect yet: to open the section checks them all.
     top.section(ctx, "debug");
-    let [simulation, faults, exploration, coverage, output] =
-        ["simulation", "faults", "exploration", "coverage", "output"]
+    let [simulation, faults, images, exploration, coverage, output] =
+        ["simulation", "faults", "images", "exploration", "coverage", "output"]
             .map(|name| top.section_or_empty(ctx, name));
     let config = Config {
         source: Source::new(&ctx.source.path, ""),
@@ -154,6 +159,7 @@ fn top(ctx: &mut Ctx, node: &Node, files: FileChecks) -> Option<Config> {
         workload,
         properties,
         faults: faults::faults(ctx, &faults),
+        images: images::images(ctx, &images),
         exploration: sections::exploration(ctx, &exploration),
         coverage: coverage::coverage(ctx, &coverage, top.node("coverage").is_some_and(|n| !n.is_null())),
         output: sections::output(ctx, &output),

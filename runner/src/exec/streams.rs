@@ -278,7 +278,7 @@ mod tests {
         let mut write = |stream| {
             let (at, pid) = (bloodhound_abi::SimTime::ZERO, bloodhound_kernel::ids::Pid(1));
             let container = bloodhound_net::NodeId(1);
-            outputs.write(&ConsoleChunk { at, container, pid, stream, bytes: b"x".to_vec() })
+            outputs.write(&ConsoleChunk { at, container, pid, stream, check: false, bytes: b"x".to_vec() })
         };
         assert_eq!(write(Console::Out), Err(Errno::ENOSPC));
         assert_eq!(write(Console::Err), Err(Errno::EPIPE));

@@ -84,8 +84,10 @@ pub fn scenario(
         mounts,
         depends_on: Vec::new(),
         health: None,
+        hooks: Default::default(),
+        published: Default::default(),
         restart: RestartPolicy::No,
-        stdin: None,
+        stdin: Default::default(),
         faulty: false,
         sharing: Default::default(),
         runtime: Default::default(),
@@ -164,7 +166,7 @@ fn environment(base: &HostBase, root: TreeId, set: &[OsString]) -> Vec<Vec<u8>> 
 /// Named paths below directories that are fresh in every container are bound there.
 fn binds(base: &HostBase, more: &[PathBuf]) -> Result<Vec<(Vec<u8>, MountSpec)>, String> {
     // What the host has there is no business of a program's, nor what an earlier run left.
-    let fresh = |path: &str, mode| (path.into(), MountSpec::Tmpfs { mode, size: None });
+    let fresh = |path: &str, mode| (path.into(), MountSpec::Tmpfs { mode, size: None, owner: (0, 0) });
     let mut mounts: Vec<(Vec<u8>, MountSpec)> = Vec::new();
     let mut places: Vec<PathBuf> = more.iter().flat_map(|path| host::way(path)).collect();
     // What lies in another is there with it.

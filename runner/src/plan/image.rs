@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bloodhound_config::compose::{PullPolicy, Rootfs, Service};
+use bloodhound_config::compose::{Compose, MountSource, PullPolicy, Rootfs, Service};
 use bloodhound_images::{Image, ImageConfig, ImageSource, PullPolicy as Policy, Resolver};
 use bloodhound_vfs::TreeId;
 use bloodhound_vfs::host::HostBase;
 
-use super::Refusal;
 use super::build;
 use super::image_tree::Tree;
+use super::{Pieces, Refusal};
 
 /// What programs can be run.
 const PLATFORMS: [&str; 3] = ["linux/amd64", "linux/x86_64", "linux"];
@@ -70,48 +70,62 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Finds them and adds them to the base layer.
+    /// Finds them and adds them to the base layer. Of one that cannot be had nothing is known.
     pub(super) fn find(
-        services: &[Service],
+        compose: &Compose,
         base: &HostBase,
         finder: &Finder<'_>,
-    ) -> Result<Images, Refusal> {
+        refused: &mut Vec<Refusal>,
+    ) -> Images {
         let mut images = Images::default();
-        for service in services.iter().filter(|service| service.rootfs == Rootfs::Image) {
-            let name = reference(service)?;
+        for service in compose.services.iter().filter(|service| service.rootfs == Rootfs::Image) {
+            let mut pieces = Pieces::new(compose, service, refused);
+            pieces.keep("platform", platform(service));
+            let name = reference(service);
             if images.found.contains_key(&name) {
                 continue;
             }
-            let refuse =
-                |text: String| Refusal { text: format!("service {}: {text}", service.name), missing: true };
-            platform(service).map_err(|text| Refusal { missing: false, ..refuse(text) })?;
-            let found = match finder {
-                Finder::Resolver(resolver, pins) => {
-                    let image = match build::wanted(service, resolver) {
-                        Some(build) => build::image(resolver, pins, &name, service, build),
-                        None => resolve(resolver, pins, &name, service),
-                    };
-                    let image = image.map_err(refuse)?;
-                    Found::new(base, &name, image)
-                }
-                Finder::IfThere(resolver) => {
-                    let source = ImageSource::Reference(name.clone());
-                    match resolver.resolve(&source, Policy::Never) {
-                        Ok(image) => Found::new(base, &name, image),
-                        Err(_) => Found::unknown(),
-                    }
-                }
-                Finder::Nowhere => Found::unknown(),
+            let key = if service.image.is_some() { "image" } else { "build" };
+            let missing = |text: String| Refusal { missing: true, ..text.into() };
+            let image = find(finder, service, &name).map_err(missing);
+            let found = match pieces.keep(key, image).flatten() {
+                Some(image) => Found::new(base, &name, image),
+                None => Found::unknown(),
             };
             images.found.insert(name, found);
         }
-        Ok(images)
+        for service in &compose.services {
+            for mount in &service.mounts {
+                let MountSource::Image(source) = &mount.source else { continue };
+                if images.found.contains_key(&source.value) {
+                    continue;
+                }
+                let image = match finder {
+                    Finder::Resolver(resolver, pins) => {
+                        resolve(resolver, pins, &source.value, Policy::Missing).map(Some)
+                    }
+                    Finder::IfThere(_) | Finder::Nowhere => Ok(None),
+                };
+                let image = image.unwrap_or_else(|text| {
+                    let refusal = Refusal { missing: true, ..text.into() };
+                    Pieces::new(compose, service, refused).refuse(compose.place(mount.at), refusal);
+                    None
+                });
+                let found = image.map_or_else(Found::unknown, |image| Found::new(base, &source.value, image));
+                images.found.insert(source.value.clone(), found);
+            }
+        }
+        images
+    }
+
+    /// The files of an image that is mounted.
+    pub(super) fn tree(&self, name: &str) -> Option<TreeId> {
+        self.found.get(name)?.tree
     }
 
     /// The image of a service that has one.
-    pub(super) fn of(&self, service: &Service) -> Result<&Found, Refusal> {
-        let name = reference(service)?;
-        self.found.get(&name).ok_or_else(|| format!("{name}: this image was not looked for").into())
+    pub(super) fn of(&self, service: &Service) -> Option<&Found> {
+        self.found.get(&reference(service))
     }
 }
 
@@ -123,18 +137,31 @@ impl Found {
 
     /// An image of which nothing is known: it runs something.
     fn unknown() -> Found {
-        let config = ImageConfig { entrypoint: Some(vec!["/unknown".into()]), ..ImageConfig::default() };
+        let config = ImageConfig { cmd: Some(vec!["/unknown".into()]), ..ImageConfig::default() };
         Found { tree: None, config }
     }
 }
 
+/// The image, if it is there or can be had.
+fn find(finder: &Finder<'_>, service: &Service, name: &str) -> Result<Option<Arc<Image>>, String> {
+    match finder {
+        Finder::Resolver(resolver, pins) => match build::wanted(service, resolver) {
+            Some(build) => build::image(resolver, pins, name, service, build).map(Some),
+            None => resolve(resolver, pins, name, policy(service)).map(Some),
+        },
+        Finder::IfThere(resolver) => {
+            Ok(resolver.resolve(&ImageSource::Reference(name.to_owned()), Policy::Never).ok())
+        }
+        Finder::Nowhere => Ok(None),
+    }
+}
+
 /// The name of a service's image.
-fn reference(service: &Service) -> Result<String, Refusal> {
-    match (&service.image, &service.build) {
-        (Some(image), _) => Ok(image.value.clone()),
+fn reference(service: &Service) -> String {
+    match &service.image {
+        Some(image) => image.value.clone(),
         // No name of an image has a space, so this one is nobody else's.
-        (None, Some(_)) => Ok(format!("{} (build)", service.name)),
-        (None, None) => Err(format!("service {}: it has no image", service.name).into()),
+        None => format!("{} (build)", service.name),
     }
 }
 
@@ -157,10 +184,10 @@ fn policy(service: &Service) -> Policy {
     }
 }
 
-fn resolve(resolver: &Resolver, pins: &[Pin], name: &str, service: &Service) -> Result<Arc<Image>, String> {
+fn resolve(resolver: &Resolver, pins: &[Pin], name: &str, policy: Policy) -> Result<Arc<Image>, String> {
     let find = |name: &str, policy| resolver.resolve(&ImageSource::Reference(name.to_owned()), policy);
     let Some(pin) = pins.iter().find(|pin| pin.reference == name) else {
-        return find(name, policy(service)).map_err(|e| e.to_string());
+        return find(name, policy).map_err(|e| e.to_string());
     };
     let wanted = |image: &Arc<Image>| image.config_digest.to_string() == pin.config;
     let by_name = find(name, Policy::Missing);

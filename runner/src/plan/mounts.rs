@@ -4,13 +4,14 @@
 use std::path::Path;
 
 use bloodhound_config::compose::{Mount, MountSource, Namespace, NetworkMode, Rootfs, Service};
+use bloodhound_kernel::procfs::Tree;
 use bloodhound_net::NodeId;
 use bloodhound_sim::scenario::Sharing;
 use bloodhound_vfs::MountSpec;
 use bloodhound_vfs::host::Allow;
 
 use super::machines::{Machines, Member, Mounted, Shared, Source};
-use super::{Planner, Refusal};
+use super::{Pieces, Planner, Refusal};
 use crate::host;
 
 /// A mount of a service, its own or another one's.
@@ -27,7 +28,7 @@ impl Placed {
             MountSource::Bind(path) => Some(Source::Path(host::without_dots(path))),
             MountSource::Volume(name) => Some(Source::Volume(name.clone())),
             MountSource::Anonymous => Some(Source::Volume(format!("{}:{}", self.owner, self.mount.target))),
-            MountSource::Tmpfs { .. } => None,
+            MountSource::Tmpfs { .. } | MountSource::Image(_) | MountSource::Proc | MountSource::Sys => None,
         }
     }
 }
@@ -54,7 +55,10 @@ impl Planner<'_> {
             todo.extend(self.named_mounts(other, read_only));
             let owner = other.instances().into_iter().next().unwrap_or_default();
             for mount in &self.own_mounts(other) {
-                let shared = !matches!(mount.source, MountSource::Tmpfs { .. });
+                let shared = matches!(
+                    mount.source,
+                    MountSource::Bind(_) | MountSource::Volume(_) | MountSource::Anonymous
+                );
                 if shared && all.iter().all(|placed| trimmed(&placed.mount.target) != trimmed(&mount.target))
                 {
                     let mount = Mount { read_only: mount.read_only || read_only, ..mount.clone() };
@@ -69,7 +73,7 @@ impl Planner<'_> {
     fn own_mounts(&self, service: &Service) -> Vec<Mount> {
         let mut all = service.mounts.clone();
         let image = match service.rootfs {
-            Rootfs::Image => self.images.of(service).ok(),
+            Rootfs::Image => self.images.of(service),
             Rootfs::Host | Rootfs::Dir(_) => None,
         };
         for target in image.iter().flat_map(|image| &image.config.volumes) {
@@ -142,18 +146,27 @@ impl Planner<'_> {
     }
 
     /// The mounts of an instance, outer ones first.
-    pub(super) fn mounts(&self, service: &Service, name: &str) -> Result<Vec<(Vec<u8>, MountSpec)>, Refusal> {
+    pub(super) fn mounts(
+        &self,
+        service: &Service,
+        name: &str,
+        pieces: &mut Pieces<'_>,
+    ) -> Vec<(Vec<u8>, MountSpec)> {
         let mut mounts = Vec::new();
         for placed in self.placed(service, name) {
-            mounts.push((placed.mount.target.clone().into_bytes(), self.mount(&placed)?));
+            match self.mount(&placed) {
+                Ok(mount) => mounts.push((placed.mount.target.clone().into_bytes(), mount)),
+                Err(refusal) => pieces.refuse(pieces.compose().place(placed.mount.at), refusal),
+            }
         }
-        mounts.extend(self.resources(service)?);
+        mounts.extend(self.resources(service, pieces));
         let id = self.ids[name];
         for (dir, place) in self.script_mounts.get(&id).into_iter().flatten() {
-            mounts.push((host::os_bytes(place), self.bind(dir, true)?));
+            let mount = pieces.keep("", self.bind(dir, true));
+            mounts.extend(mount.map(|mount| (host::os_bytes(place), mount)));
         }
         mounts.sort_by_key(|(path, _)| path.iter().filter(|b| **b == b'/').count());
-        Ok(mounts)
+        mounts
     }
 
     fn mount(&self, placed: &Placed) -> Result<MountSpec, Refusal> {
@@ -165,9 +178,12 @@ impl Planner<'_> {
         }
         match &mount.source {
             MountSource::Bind(path) => self.directory(path, mount.read_only),
-            MountSource::Tmpfs { size, mode } => {
-                Ok(MountSpec::Tmpfs { mode: mode.unwrap_or(0o1777), size: *size })
+            MountSource::Tmpfs { size, mode, owner } => {
+                Ok(MountSpec::Tmpfs { mode: mode.unwrap_or(0o1777), size: *size, owner: *owner })
             }
+            MountSource::Image(image) => Ok(self.image_mount(placed, &image.value)),
+            MountSource::Proc => Ok(kernel_tree(Tree::Proc)),
+            MountSource::Sys => Ok(kernel_tree(Tree::Sys)),
             MountSource::Volume(_) | MountSource::Anonymous if mount.subpath.is_none() && !mount.nocopy => {
                 Ok(MountSpec::Volume { read_only: mount.read_only })
             }
@@ -176,6 +192,21 @@ impl Planner<'_> {
                 let source = Source::Volume(format!("{}:{}", placed.owner, mount.target));
                 let key = ALONE | self.ids[&placed.owner].0 << 8 | self.nth_mount(placed);
                 self.shared(mount, &Shared { key, of: source.clone() }, &source)
+            }
+        }
+    }
+
+    /// The files of an image, or a directory of them. Of one that nobody has looked for it is an empty directory.
+    fn image_mount(&self, placed: &Placed, image: &str) -> MountSpec {
+        let Mount { read_only, subpath, .. } = &placed.mount;
+        let Some(tree) = self.images.tree(image) else { return MountSpec::Volume { read_only: *read_only } };
+        let of = MountSpec::Bind { tree, read_only: *read_only };
+        match subpath {
+            None => of,
+            Some(path) => {
+                let key = ALONE | self.ids[&placed.owner].0 << 8 | self.nth_mount(placed);
+                let subpath = path.clone().into_bytes();
+                MountSpec::Shared { key, of: Box::new(of), subpath, nocopy: false }
             }
         }
     }
@@ -209,9 +240,19 @@ impl Planner<'_> {
     }
 
     pub(super) fn bind(&self, path: &Path, read_only: bool) -> Result<MountSpec, Refusal> {
-        let tree = self.base.add_tree(path, Allow::All).map_err(|e| Refusal::host(path.display(), &e))?;
+        let tree = match path.parent() {
+            Some(_) => self.base.add_tree(path, Allow::All),
+            // All of this machine: what programs need of it, without its processes, its users' files and its devices.
+            None => host::host_root(self.base, &[]),
+        };
+        let tree = tree.map_err(|e| Refusal::host(path.display(), &e))?;
         Ok(MountSpec::Bind { tree, read_only })
     }
+}
+
+/// The simulated machine's own, where a service looks at "the host".
+fn kernel_tree(tree: Tree) -> MountSpec {
+    MountSpec::Synthetic { tag: tree.tag(), fstype: tree.fstype() }
 }
 
 /// Keys of volumes that one container has for itself.

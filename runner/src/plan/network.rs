@@ -156,22 +156,33 @@ impl Planner<'_> {
         hosts
     }
 
+    /// The published TCP ports, for what stands on the machine of the containers.
+    pub(super) fn published(&self) -> BTreeMap<u16, SocketAddr> {
+        let ports = self.project.compose.published_ports();
+        ports.into_iter().filter_map(|port| Some((port, self.behind(port).ok()?))).collect()
+    }
+
+    /// Which container is behind a published port of `localhost`.
+    fn behind(&self, published: u16) -> Result<SocketAddr, Refusal> {
+        let compose = &self.project.compose;
+        let (service, instance, port) = compose
+            .published(published)
+            .ok_or_else(|| format!("localhost:{published}: no service publishes this port"))?;
+        // Who shares another's network has its ports there.
+        let owner = match &service.network_mode {
+            NetworkMode::Service(other) => compose.service(&other.value).unwrap_or(service),
+            NetworkMode::Networks | NetworkMode::None => service,
+        };
+        let name = owner.instances().get(instance).cloned().unwrap_or_else(|| owner.name.clone());
+        let ip = self.addresses.get(&name).and_then(|list| list.first()).map(|address| address.ip);
+        let ip = ip.ok_or_else(|| format!("localhost:{published}: {name} has no network"))?;
+        Ok(SocketAddr::new(ip, port))
+    }
+
     /// Where a target of the configuration is: a name or an address of the stack, or a published port of `localhost`.
     pub(super) fn target(&self, endpoint: &Endpoint) -> Result<SocketAddr, Refusal> {
-        let compose = &self.project.compose;
         if endpoint.is_local() {
-            let (service, instance, port) = compose
-                .published(endpoint.port)
-                .ok_or_else(|| format!("localhost:{}: no service publishes this port", endpoint.port))?;
-            // Who shares another's network has its ports there.
-            let owner = match &service.network_mode {
-                NetworkMode::Service(other) => compose.service(&other.value).unwrap_or(service),
-                NetworkMode::Networks | NetworkMode::None => service,
-            };
-            let name = owner.instances().get(instance).cloned().unwrap_or_else(|| owner.name.clone());
-            let ip = self.addresses.get(&name).and_then(|list| list.first()).map(|address| address.ip);
-            let ip = ip.ok_or_else(|| format!("localhost:{}: {name} has no network", endpoint.port))?;
-            return Ok(SocketAddr::new(ip, port));
+            return self.behind(endpoint.port);
         }
         Ok(SocketAddr::new(self.resolve(&endpoint.host)?, endpoint.port))
     }

@@ -9,10 +9,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bloodhound_config::compose::{
-    HealthOverrides, HealthTest, Healthcheck, HealthcheckSetting, Service, User,
+    HealthOverrides, HealthTest, Healthcheck, HealthcheckSetting, Hook, Service, User,
 };
 use bloodhound_images::{HealthConfig, ImageConfig};
 use bloodhound_kernel::exec::Program;
+use bloodhound_sim::scenario::{HookSpec, Hooks};
 
 use crate::users::{Identity, Users};
 
@@ -29,40 +30,63 @@ pub(super) struct Process {
     identity: Identity,
     /// Its health check with the argument vector.
     pub(super) health: Option<(Healthcheck, Vec<String>)>,
+    /// What is run after its start and before its stop.
+    pub(super) hooks: Hooks,
 }
 
 impl Process {
     /// Of the instance `hostname`. Without an image `config` is empty.
     ///
     /// # Errors
-    /// What is missing or unknown, in words.
+    /// What is missing or unknown: the key that it is about, and words.
     pub(super) fn new(
         service: &Service,
         hostname: &str,
         config: &ImageConfig,
         users: &Users,
-    ) -> Result<Process, String> {
+    ) -> Result<Process, (&'static str, String)> {
         let argv = argv(service, config);
         if argv.first().is_none_or(String::is_empty) {
             let lacking = match service.image.is_some() || service.build.is_some() {
                 true => "neither it nor its image says what to run: give `command` or `entrypoint`",
                 false => "it has no command: give `command` or `entrypoint`",
             };
-            return Err(lacking.into());
+            return Err(("command", lacking.into()));
         }
         let of_image = config.user.as_deref().filter(|user| !user.is_empty()).map(image_user);
         let user = service.user.clone().or(of_image);
-        let identity =
-            users.identity(user.as_ref(), &service.group_add).map_err(|text| format!("user: {text}"))?;
-        let envp = environment(service, hostname, config, &users.home(identity.uid));
+        let identity = users
+            .identity(user.as_ref(), &service.group_add)
+            .map_err(|text| ("user", format!("user: {text}")))?;
+        let envp = environment(service, hostname, config, &users.home(identity.uid), &[]);
         let cwd = service.working_dir.clone().or_else(|| config.working_dir.clone());
-        Ok(Process {
+        let mut process = Process {
             argv,
             envp,
             cwd: cwd.filter(|dir| !dir.is_empty()).unwrap_or_else(|| "/".into()),
             identity,
             health: health(&service.healthcheck, config),
-        })
+            hooks: Hooks::default(),
+        };
+        let hooks = |key: &'static str, list: &[Hook]| {
+            let made = list.iter().map(|hook| {
+                let identity = match &hook.user {
+                    Some(user) => users.identity(Some(user), &service.group_add),
+                    None => Ok(process.identity.clone()),
+                };
+                let identity = identity.map_err(|text| (key, format!("{key}: user: {text}")))?;
+                let home = users.home(identity.uid);
+                let envp = environment(service, hostname, config, &home, &hook.environment);
+                let cwd = hook.working_dir.clone().unwrap_or_else(|| process.cwd.clone());
+                let of_hook = Process { envp, cwd, identity, ..process.clone() };
+                Ok(HookSpec { program: of_hook.program(&hook.command), privileged: hook.privileged })
+            });
+            made.collect::<Result<Vec<_>, _>>()
+        };
+        let post_start = hooks("post_start", &service.post_start)?;
+        let pre_stop = hooks("pre_stop", &service.pre_stop)?;
+        process.hooks = Hooks { post_start, pre_stop };
+        Ok(process)
     }
 
     /// The service's command.
@@ -88,6 +112,8 @@ impl Process {
 /// the same.
 fn argv(service: &Service, config: &ImageConfig) -> Vec<String> {
     let (entrypoint, default_command) = match &service.entrypoint {
+        // One that is empty takes the image's entrypoint away and leaves the image's command (moby, `merge` of configurations).
+        Some(own) if own.is_empty() => (Vec::new(), config.cmd.clone().unwrap_or_default()),
         Some(own) => (own.clone(), Vec::new()),
         None => (config.entrypoint.clone().unwrap_or_default(), config.cmd.clone().unwrap_or_default()),
     };
@@ -106,14 +132,22 @@ fn image_user(text: &str) -> User {
     }
 }
 
-fn environment(service: &Service, hostname: &str, config: &ImageConfig, home: &str) -> Vec<Vec<u8>> {
+/// Variables of a process, `more` last.
+fn environment(
+    service: &Service,
+    hostname: &str,
+    config: &ImageConfig,
+    home: &str,
+    more: &[(String, String)],
+) -> Vec<Vec<u8>> {
     let mut env: BTreeMap<&str, &str> =
         BTreeMap::from([("PATH", DEFAULT_PATH), ("HOME", home), ("HOSTNAME", hostname)]);
     if service.tty {
         env.insert("TERM", "xterm");
     }
     env.extend(config.env.iter().map(|line| line.split_once('=').unwrap_or((line, ""))));
-    env.extend(service.environment.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    let pairs = service.environment.iter().chain(more);
+    env.extend(pairs.map(|(name, value)| (name.as_str(), value.as_str())));
     env.into_iter().map(|(name, value)| format!("{name}={value}").into_bytes()).collect()
 }
 

@@ -66,39 +66,53 @@ fn check_kind(kind: PropertyKind) -> CheckKind {
 }
 
 impl Planner<'_> {
-    pub(super) fn properties(&mut self) -> Result<Vec<Property>, Refusal> {
+    pub(super) fn properties(&mut self, refused: &mut Vec<Refusal>) -> Vec<Property> {
         let mut out = Vec::new();
         for p in &self.project.config.properties {
-            let judge = match &p.check {
-                Check::Linearizability { operations, model } => self.linearizable(operations, *model),
-                Check::NoCrash { services } => Judge::NoCrash(self.nodes_of(services.as_deref())),
-                // Which health checks there are is known when the services are planned: `healthy` adds them.
-                Check::Healthy { .. } => Judge::Healthy(Vec::new()),
-                Check::Http { endpoint, method, status, body_contains, interval_ns } => {
-                    let e = &endpoint.value;
-                    let address = self.target(e)?;
-                    let target = driver::Target { host: host_header(e), address, prefix: String::new() };
-                    let request = driver::request::Request {
-                        method: method.clone(),
-                        ..driver::request::Request::get(&e.path)
-                    };
-                    let statuses = status.iter().filter_map(|s| match s {
-                        config::Outcome::Status { first, last } => Some((*first, *last)),
-                        _ => None,
-                    });
-                    let expect =
-                        driver::Expect { statuses: statuses.collect(), body_contains: body_contains.clone() };
-                    self.check(p, *interval_ns, Action::Http { target, request, expect })
+            match self.judge(p) {
+                Ok(judge) => {
+                    let (name, kind) = (p.name.clone(), p.kind.as_str());
+                    out.push(Property { name, kind, line: p.at.line, judge });
                 }
-                Check::Custom { script, args, service, interval_ns } => {
-                    let action =
-                        self.script(&script.value, args, service.as_ref().map(|s| s.value.as_str()))?;
-                    self.check(p, *interval_ns, action)
+                Err(refusal) => {
+                    let text = format!("property {}: {}", p.name, refusal.text);
+                    refused.push(Refusal { text, ..refusal });
                 }
-            };
-            out.push(Property { name: p.name.clone(), kind: p.kind.as_str(), line: p.at.line, judge });
+            }
         }
-        Ok(out)
+        out
+    }
+
+    fn judge(&mut self, p: &config::Property) -> Result<Judge, Refusal> {
+        let source = &self.project.config.source;
+        Ok(match &p.check {
+            Check::Linearizability { operations, model } => self.linearizable(operations, *model),
+            Check::NoCrash { services } => Judge::NoCrash(self.nodes_of(services.as_deref())),
+            // Which health checks there are is known when the services are planned: `healthy` adds them.
+            Check::Healthy { .. } => Judge::Healthy(Vec::new()),
+            Check::Http { endpoint, method, status, body_contains, interval_ns } => {
+                let e = &endpoint.value;
+                let address = self.target(e).map_err(|r| r.at(endpoint.place(source)))?;
+                let target = driver::Target { host: host_header(e), address, prefix: String::new() };
+                let request = driver::request::Request {
+                    method: method.clone(),
+                    ..driver::request::Request::get(&e.path)
+                };
+                let statuses = status.iter().filter_map(|s| match s {
+                    config::Outcome::Status { first, last } => Some((*first, *last)),
+                    _ => None,
+                });
+                let expect =
+                    driver::Expect { statuses: statuses.collect(), body_contains: body_contains.clone() };
+                self.check(p, *interval_ns, Action::Http { target, request, expect })
+            }
+            Check::Custom { script, args, service, interval_ns } => {
+                let service = service.as_ref().map(|s| s.value.as_str());
+                let action = self.script(&script.value, args, service);
+                let action = action.map_err(|r| r.at(script.place(source)))?;
+                self.check(p, *interval_ns, action)
+            }
+        })
     }
 
     fn linearizable(&self, operations: &[usize], model: config::Model) -> Judge {
@@ -212,8 +226,10 @@ impl Planner<'_> {
             mounts,
             depends_on: Vec::new(),
             health: None,
+            hooks: Default::default(),
+            published: self.published(),
             restart: RestartPolicy::No,
-            stdin: Some(Vec::new()),
+            stdin: Input::Empty,
             faulty: false,
             sharing: Default::default(),
             runtime: Default::default(),

@@ -8,7 +8,7 @@ use bloodhound_kernel::container::Settings;
 use bloodhound_kernel::procfs;
 use bloodhound_sim::scenario::Runtime;
 
-use super::{Planner, Refusal};
+use super::{Pieces, Planner, Refusal};
 
 /// Size of /dev/shm where nothing is said, as engines have it.
 const SHM_SIZE: u64 = 64 << 20;
@@ -16,29 +16,39 @@ const SHM_SIZE: u64 = 64 << 20;
 const PORT_START: &str = "net/ipv4/ip_unprivileged_port_start";
 
 impl Planner<'_> {
-    pub(super) fn runtime(&self, service: &Service, stop_signal: Option<&str>) -> Result<Runtime, Refusal> {
+    pub(super) fn runtime(
+        &self,
+        service: &Service,
+        stop_signal: Option<&str>,
+        pieces: &mut Pieces<'_>,
+    ) -> Runtime {
         let plain = Runtime::default();
         let stop_signal = match service.stop_signal.as_deref().or(stop_signal) {
-            None => plain.stop_signal,
-            Some(name) => signal(name).ok_or_else(|| format!("stop_signal: {name} is no signal"))?,
+            None => Some(plain.stop_signal),
+            Some(name) => {
+                let known = signal(name).ok_or_else(|| format!("stop_signal: {name} is no signal"));
+                pieces.keep("stop_signal", known)
+            }
         };
-        Ok(Runtime {
+        let stop_signal = stop_signal.unwrap_or(plain.stop_signal);
+        Runtime {
             engine: service.rootfs == Rootfs::Image,
             read_only: service.read_only,
             stop_signal,
             stop_grace: service.stop_grace_period_ns.unwrap_or(plain.stop_grace),
             init: service.init == Some(true),
             shm_size: Some(service.shm_size.unwrap_or(SHM_SIZE)),
-            settings: settings(service)?,
-        })
+            settings: settings(service, pieces),
+        }
     }
 }
 
-fn settings(service: &Service) -> Result<Settings, Refusal> {
+fn settings(service: &Service, pieces: &mut Pieces<'_>) -> Settings {
     let plain = Settings::default();
     let mut limits = plain.limits;
     for limit in &service.ulimits {
-        let number = resource(&limit.name).ok_or_else(|| format!("ulimits: no limit `{}`", limit.name))?;
+        let number = resource(&limit.name).ok_or_else(|| format!("ulimits: no limit `{}`", limit.name));
+        let Some(number) = pieces.keep("ulimits", number) else { continue };
         let [cur, max] = [limit.soft, limit.hard].map(|value| value.unwrap_or(u64::MAX));
         limits[number as usize] = Rlimit { cur, max };
     }
@@ -47,22 +57,25 @@ fn settings(service: &Service) -> Result<Settings, Refusal> {
     for (name, value) in &service.sysctls {
         let path = name.replace('.', "/");
         if !procfs::has_parameter(&path) {
-            return Err(format!("sysctls: the kernel parameter {name} is not simulated").into());
+            let text = format!("sysctls: the kernel parameter {name} is not simulated");
+            pieces.keep::<()>("sysctls", Err(text));
         }
         sysctls.insert(path, value.clone());
     }
     let no_new_privileges = |option: &String| {
         matches!(option.as_str(), "no-new-privileges" | "no-new-privileges:true" | "no-new-privileges=true")
     };
-    Ok(Settings {
-        capabilities: capabilities(plain.capabilities, &service.cap_add, &service.cap_drop)?,
+    let capabilities = capabilities(plain.capabilities, &service.cap_add, &service.cap_drop);
+    Settings {
+        capabilities: pieces.keep("cap_add", capabilities).unwrap_or(plain.capabilities),
         limits,
         no_new_privileges: service.security_opt.iter().any(no_new_privileges),
+        umask: service.umask.unwrap_or(plain.umask),
         sysctls,
         memory: service.mem_limit,
         pids: service.pids_limit,
         cpu_milli: service.cpus_milli,
-    })
+    }
 }
 
 /// The bounding set, as Docker makes it (`TweakCapabilities`): with ALL added, all but what is dropped; with ALL dropped, what is

@@ -13,7 +13,7 @@ use bloodhound_vfs::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{Planner, Refusal};
+use super::{Pieces, Planner, Refusal};
 
 /// Rounds of the digest. A finding may be public, and a secret short: each guess costs as much as this.
 const ROUNDS: u32 = 20_000;
@@ -22,18 +22,20 @@ const LARGEST: u64 = 1000 << 10;
 
 impl Planner<'_> {
     /// The secrets and configurations of a service, as mounts.
-    pub(super) fn resources(&self, service: &Service) -> Result<Vec<(Vec<u8>, MountSpec)>, Refusal> {
+    pub(super) fn resources(&self, service: &Service, pieces: &mut Pieces<'_>) -> Vec<(Vec<u8>, MountSpec)> {
         let compose = &self.project.compose;
-        let secrets = service.secrets.iter().map(|mount| (mount, &compose.secrets, "secret"));
-        let configs = service.configs.iter().map(|mount| (mount, &compose.configs, "configuration"));
+        let secrets = service.secrets.iter().map(|mount| (mount, &compose.secrets, "secret", "secrets"));
+        let configs =
+            service.configs.iter().map(|mount| (mount, &compose.configs, "configuration", "configs"));
         let mut out = Vec::new();
-        for (mount, declared, what) in secrets.chain(configs) {
+        for (mount, declared, what, key) in secrets.chain(configs) {
             let Some(resource) = declared.iter().find(|r| r.name == mount.source.value) else { continue };
             let name = format!("the {what} {}", resource.name);
-            let tree = self.base.add_image(Arc::new(File::new(name, resource, mount)?));
+            let Some(file) = pieces.keep(key, File::new(name, resource, mount)) else { continue };
+            let tree = self.base.add_image(Arc::new(file));
             out.push((mount.target.clone().into_bytes(), MountSpec::Bind { tree, read_only: true }));
         }
-        Ok(out)
+        out
     }
 }
 

@@ -11,31 +11,31 @@ use bloodhound_vfs::TreeId;
 use bloodhound_vfs::host::Allow;
 
 use super::process::Process;
-use super::{Planner, Refusal};
+use super::{Pieces, Planner, Refusal};
 use crate::host;
 use crate::users::Users;
 
 impl Planner<'_> {
-    pub(super) fn services(&self) -> Result<Vec<ServiceSpec>, Refusal> {
-        let faulty = self.project.config.faults.services.as_ref();
-        let mut out = Vec::new();
-        for (service, name) in self.instances() {
-            let is_faulty = faulty.is_none_or(|list| list.iter().any(|l| l.value == service.name));
-            let spec = self
-                .service(service, &name, is_faulty)
-                .map_err(|r| Refusal { text: format!("service {}: {}", service.name, r.text), ..r })?;
-            out.push(spec);
-        }
-        Ok(out)
+    pub(super) fn services(&self, refused: &mut Vec<Refusal>) -> Vec<ServiceSpec> {
+        let instances = self.instances();
+        instances.iter().filter_map(|(service, name)| self.service(service, name, refused)).collect()
     }
 
-    fn service(&self, service: &Service, name: &str, faulty: bool) -> Result<ServiceSpec, Refusal> {
+    /// The container, if nothing of it is refused or what is refused leaves enough to go on.
+    fn service(&self, service: &Service, name: &str, refused: &mut Vec<Refusal>) -> Option<ServiceSpec> {
+        let faulty = self.project.config.faults.services.as_ref();
+        let faulty = faulty.is_none_or(|list| list.iter().any(|l| l.value == service.name));
+        let mut pieces = Pieces::new(&self.project.compose, service, refused);
         let id = self.ids[name];
         let hostname = service.hostname.clone().unwrap_or_else(|| name.to_string());
-        let (root, config) = self.root(service)?;
-        let users = root.map(|root| Users::read(self.base, root)).unwrap_or_default();
-        let process = Process::new(service, &hostname, &config, &users)?;
-        Ok(ServiceSpec {
+        let (root, config) = pieces.keep("x-bloodhound", self.root(service))?;
+        let users = root.map_or_else(Users::unknown, |root| Users::read(self.base, root));
+        let mounts = self.mounts(service, name, &mut pieces);
+        let runtime = self.runtime(service, config.stop_signal.as_deref(), &mut pieces);
+        let process = Process::new(service, &hostname, &config, &users)
+            .map_err(|(key, text)| pieces.keep::<()>(key, Err(text)))
+            .ok()?;
+        Some(ServiceSpec {
             node: id,
             name: name.to_string(),
             hostname,
@@ -43,7 +43,7 @@ impl Planner<'_> {
             hosts: self.names_for(service),
             program: process.command(),
             root,
-            mounts: self.mounts(service, name)?,
+            mounts,
             depends_on: self.dependencies(service),
             health: process.health.as_ref().map(|(check, argv)| HealthSpec {
                 program: process.program(argv),
@@ -53,15 +53,18 @@ impl Planner<'_> {
                 retries: check.retries,
                 start_period: check.start_period_ns,
             }),
+            hooks: process.hooks.clone(),
+            published: Default::default(),
             restart: match service.restart {
                 Restart::No => RestartPolicy::No,
                 Restart::Always | Restart::UnlessStopped => RestartPolicy::Always,
                 Restart::OnFailure { max_retries } => RestartPolicy::OnFailure(max_retries),
             },
-            stdin: Some(Vec::new()),
+            // An engine gives /dev/null without them. Nobody is attached to the other end of a terminal.
+            stdin: if service.tty || service.stdin_open { Input::Silent } else { Input::Empty },
             faulty,
             sharing: self.sharing(service, name),
-            runtime: self.runtime(service, config.stop_signal.as_deref())?,
+            runtime,
             resolver: ResolverSpec { search: service.dns_search.clone(), options: service.dns_opt.clone() },
         })
     }
@@ -76,8 +79,8 @@ impl Planner<'_> {
                     .map_err(|e| Refusal::host("the host's root directory", &e))?
             }
             Rootfs::Image => {
-                let image = self.images.of(service)?;
-                return Ok((image.tree, image.config.clone()));
+                let image = self.images.of(service);
+                return Ok(image.map_or_else(Default::default, |i| (i.tree, i.config.clone())));
             }
             Rootfs::Dir(dir) => self
                 .base

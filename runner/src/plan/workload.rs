@@ -7,16 +7,22 @@ use bloodhound_workloads::http as driver;
 use super::{Planner, Refusal};
 
 impl Planner<'_> {
-    pub(super) fn workload(&self, w: &config::Workload) -> Result<DriverConfig, Refusal> {
+    pub(super) fn workload(&self, w: &config::Workload, refused: &mut Vec<Refusal>) -> Option<DriverConfig> {
         let mut targets = Vec::new();
         for t in &w.targets {
             let e = &t.value;
-            let address = self.target(e)?;
+            let address = match self.target(e) {
+                Ok(address) => address,
+                Err(refusal) => {
+                    refused.push(refusal.at(t.place(&self.project.config.source)));
+                    continue;
+                }
+            };
             let prefix = e.path.trim_end_matches('/').to_string();
             targets.push(driver::Target { host: host_header(e), address, prefix });
         }
         let workers = w.concurrency.max(w.clients).max(1);
-        Ok(DriverConfig::Http(driver::HttpConfig {
+        Some(DriverConfig::Http(driver::HttpConfig {
             targets,
             arrivals: match w.qps_milli {
                 Some(milli) => driver::Arrivals::Open { per_kilosecond: milli },

@@ -1,9 +1,12 @@
-//! Container images made by tests: layers as tars, and the archive that `docker save` writes.
+//! Container images made by tests: layers as tars, the archive that `docker save` writes, and stacks that run from such images.
+#![allow(dead_code)] // each test uses a part of it
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+
+use crate::common::{Ran, command_on, finish, lines, platform, put, scratch};
 
 /// A layer under construction: an uncompressed tar.
 #[derive(Default)]
@@ -104,6 +107,48 @@ pub fn save(archive: &Path, tag: &str, config: &Value, layers: Vec<Layer>) -> Pa
     }
     std::fs::write(archive, outer.tar()).unwrap_or_else(|e| panic!("{}: {e}", archive.display()));
     archive.to_owned()
+}
+
+/// A directory for a test with a cache of images of its own.
+pub struct Stack(pub PathBuf);
+
+impl Stack {
+    /// Empty, but for a configuration that asks for little.
+    pub fn new(name: &str) -> Stack {
+        let dir = scratch(&format!("images-{name}"));
+        let stack = Stack(dir);
+        stack.file("bloodhound.yaml", "simulation: {max_time: 20s}\nproperties:\n  - {name: no-crash, kind: safety, check: {type: no-crash}}\n");
+        stack
+    }
+
+    /// Writes a file.
+    pub fn file(&self, name: &str, text: &str) {
+        put(&self.0, name, text);
+    }
+
+    /// Adds an image to the cache.
+    pub fn image(&self, tag: &str, config: Value, layers: Vec<Layer>) {
+        let archive = save(&self.0.join("image.tar"), tag, &config, layers);
+        let loaded = self.command(&["image", "load", &archive.to_string_lossy()]);
+        assert_eq!(loaded.code, Some(0), "{}", loaded.stderr);
+    }
+
+    /// The command in the directory.
+    pub fn command(&self, args: &[&str]) -> Ran {
+        let mut command = command_on(platform().as_deref(), &self.0, args);
+        command.env("BLOODHOUND_CACHE", self.0.join("cache"));
+        finish(&mut command, b"")
+    }
+
+    /// What a service prints in a run, which must be the same in two runs.
+    pub fn output(&self, service: &str) -> Vec<String> {
+        let once = self.command(&["run", "--seed", "3"]);
+        let again = self.command(&["run", "--seed", "3"]);
+        assert_eq!(once.stdout, again.stdout, "two runs of one seed");
+        let lines: Vec<String> = lines(&once, service).into_iter().map(str::to_owned).collect();
+        assert!(!lines.is_empty(), "{service} printed nothing\n{}\n{}", once.stdout, once.stderr);
+        lines
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {

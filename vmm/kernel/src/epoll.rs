@@ -8,7 +8,7 @@ use bloodhound_abi::call::Call;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::EpollEvent;
 
-use crate::file::FileKind;
+use crate::file::{Console, FileKind};
 use crate::ids::*;
 use crate::node::Node;
 use crate::task::TaskState;
@@ -78,8 +78,13 @@ impl Node {
             Some(FileKind::SignalFd(s)) if self.pending_for(tid) & self.signalfds[*s].mask != 0 => {
                 (c::EPOLLIN | c::EPOLLRDNORM) as u32
             }
+            Some(FileKind::Console(Console::In)) if self.has_silent_input(tid) => 0,
             _ => self.ready_bits(id),
         }
+    }
+
+    fn has_silent_input(&self, tid: Tid) -> bool {
+        self.container(self.process(self.task(tid).pid).container).stdin.silent
     }
 
     /// Whether [`Node::epoll_harvest`] by this task would find something.

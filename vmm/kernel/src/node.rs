@@ -96,6 +96,8 @@ pub struct ConsoleChunk {
     pub pid: Pid,
     /// Which stream.
     pub stream: Console,
+    /// A health check wrote it, or a child of one.
+    pub check: bool,
     /// What.
     pub bytes: Vec<u8>,
 }
@@ -357,6 +359,9 @@ impl Node {
             && let Some(process) = self.processes.get_mut(&pid)
         {
             process.cpu_ns += ns;
+            if process.cpu_timers != [None; 2] {
+                self.fire_cpu_timers(pid);
+            }
         }
     }
 }

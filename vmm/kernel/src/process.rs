@@ -184,6 +184,8 @@ pub struct Process {
     pub environ: Vec<u8>,
     /// ITIMER_REAL: next expiry and interval in ns.
     pub itimer: Option<(bloodhound_abi::SimTime, u64)>,
+    /// ITIMER_VIRTUAL and ITIMER_PROF: at which CPU time each expires, and its interval, in ns.
+    pub cpu_timers: [Option<(u64, u64)>; 2],
     /// POSIX timers by id.
     pub timers: BTreeMap<i32, crate::timer::PosixTimer>,
     /// Virtual time charged to this process, ns.
@@ -196,4 +198,12 @@ pub struct Process {
     pub did_exec: bool,
     /// SysV segments attached: address -> id.
     pub shm_attached: BTreeMap<u64, i32>,
+}
+
+impl Process {
+    /// The CPU time that a timer counts: that of the program itself for ITIMER_VIRTUAL (0), all of it for ITIMER_PROF (1). Of what is
+    /// charged half counts as the program's, as for getrusage(2).
+    pub fn cpu_clock(&self, timer: usize) -> u64 {
+        if timer == 0 { self.cpu_ns / 2 } else { self.cpu_ns }
+    }
 }

@@ -27,6 +27,8 @@ pub struct Stdin {
     pub lines: bool,
     /// A task sleeps until so many bytes are supplied.
     pub wanted: Option<usize>,
+    /// The other end is open and nobody writes there, as with the `stdin_open` of a container to which nobody is attached.
+    pub silent: bool,
 }
 
 /// What the host has for a program.
@@ -44,6 +46,11 @@ impl Stdin {
     /// Input that is all there.
     pub fn whole(bytes: Vec<u8>) -> Stdin {
         Stdin { pending: bytes, ended: true, ..Stdin::default() }
+    }
+
+    /// Input that never comes and never ends.
+    pub fn silent() -> Stdin {
+        Stdin { silent: true, ..Stdin::default() }
     }
 
     /// How much a read of at most `max` bytes gets; `None` if that is not known yet.
@@ -91,15 +98,22 @@ impl Ctx<'_> {
         match stdin.ready(max) {
             Some(ready) => Ok(ready),
             None => {
-                stdin.wanted = Some(max - stdin.pending.len());
+                if !stdin.silent {
+                    stdin.wanted = Some(max - stdin.pending.len());
+                }
                 Err(Wait::on(WaitOn::Stdin).into())
             }
         }
     }
 
     /// How much a read of standard input of at most `max` bytes gets.
-    pub(crate) fn console_ready(&mut self, max: usize) -> SysResult<usize> {
-        if max == 0 { Ok(0) } else { self.stdin_ready(max) }
+    pub(crate) fn console_ready(&mut self, max: usize, nonblock: bool) -> SysResult<usize> {
+        match max {
+            0 => Ok(0),
+            // Nothing of the host's is waited for: as with a pipe, read(2) "will fail with EAGAIN".
+            _ if nonblock && self.container().stdin.silent => Err(Errno::EAGAIN.into()),
+            _ => self.stdin_ready(max),
+        }
     }
 
     /// Takes bytes that are there; none if it is the end of the input.
@@ -110,6 +124,9 @@ impl Ctx<'_> {
 
     /// FIONREAD on standard input: what a read would get, up to a page.
     pub(crate) fn console_readable(&mut self) -> SysResult<usize> {
+        if self.container().stdin.silent {
+            return Ok(0);
+        }
         self.stdin_ready(LOOK_AHEAD)
     }
 }
@@ -135,6 +152,12 @@ mod tests {
             assert_eq!(stdin.ready(100), Some(0), "the end stays");
             assert_eq!(stdin.take(0).as_deref(), Ok(&b""[..]));
         }
+    }
+
+    #[test]
+    fn an_input_where_nobody_writes_is_never_ready() {
+        let stdin = Stdin::silent();
+        assert_eq!((stdin.ready(1), stdin.wanted), (None, None));
     }
 
     #[test]

@@ -113,6 +113,22 @@ impl Node {
         }
     }
 
+    /// Fires the timers of a process's CPU time that are due.
+    #[cold]
+    pub(crate) fn fire_cpu_timers(&mut self, pid: Pid) {
+        for (timer, signal) in [c::SIGVTALRM, c::SIGPROF].into_iter().enumerate() {
+            let Some(process) = self.processes.get_mut(&pid) else { return };
+            let now = process.cpu_clock(timer);
+            let Some((at, interval)) = process.cpu_timers[timer].filter(|(at, _)| *at <= now) else {
+                continue;
+            };
+            let next = |interval: u64| at + (1 + (now - at) / interval) * interval;
+            process.cpu_timers[timer] = (interval > 0).then(|| (next(interval), interval));
+            let info = Siginfo { signo: signal as i32, code: c::SI_KERNEL as i32, ..Siginfo::default() };
+            self.send_process(pid, info);
+        }
+    }
+
     fn fire_posix(&mut self, pid: Pid, id: i32, at: SimTime) {
         let now = self.clock;
         let Some(timer) = self.processes.get_mut(&pid).and_then(|p| p.timers.get_mut(&id)) else { return };

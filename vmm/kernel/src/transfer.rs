@@ -59,7 +59,7 @@ impl Ctx<'_> {
             }
             FileKind::Console(_) if max == 0 => 0,
             FileKind::Console(_) => {
-                let ready = self.console_ready(max)? as u64;
+                let ready = self.console_ready(max, nonblock)? as u64;
                 let good = self.good_bytes(to, 0, ready, Access::Write)?;
                 let data = self.console_take(good as usize)?;
                 self.copy_out(to, 0, &data)?;
@@ -176,8 +176,8 @@ impl Ctx<'_> {
             FileKind::Console(stream) => {
                 let bytes = self.source_part(from)?;
                 let (at, pid, n) = (self.now(), self.pid, bytes.len() as u64);
-                let container = self.container().id;
-                self.node.console.push(ConsoleChunk { at, container, pid, stream, bytes });
+                let (container, check) = (self.container().id, self.process().is_check);
+                self.node.console.push(ConsoleChunk { at, container, pid, stream, check, bytes });
                 n
             }
             FileKind::Synthetic { path, .. } => {

@@ -2,7 +2,7 @@
 //! bloodhound.yaml and the compose file; everything is resolved (addresses, trees of the base layer, paths).
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 pub use bloodhound_faults::FaultSpec;
 use bloodhound_kernel::container::Settings;
@@ -134,10 +134,12 @@ pub struct ServiceSpec {
     pub depends_on: Vec<Dependency>,
     /// How its health is checked.
     pub health: Option<HealthSpec>,
+    /// What is run in it besides.
+    pub hooks: Hooks,
     /// What happens at its end.
     pub restart: RestartPolicy,
-    /// Standard input; `None`: it is asked for when a program reads it ([`crate::Machine::run`] returns then).
-    pub stdin: Option<Vec<u8>>,
+    /// Standard input.
+    pub stdin: Input,
     /// Faults may hit it.
     pub faulty: bool,
     /// With whom it shares its machine, and what of it.
@@ -146,6 +148,38 @@ pub struct ServiceSpec {
     pub runtime: Runtime,
     /// What else its resolv.conf says.
     pub resolver: ResolverSpec,
+    /// TCP ports of its loopback addresses behind which other containers are.
+    pub published: BTreeMap<u16, SocketAddr>,
+}
+
+/// What a container's standard input is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Input {
+    /// It is asked for when a program reads it ([`crate::Machine::run`] returns then).
+    #[default]
+    Asked,
+    /// It ends at once.
+    Empty,
+    /// It never ends, and nothing comes.
+    Silent,
+}
+
+/// Commands that are run in a container after its start and before its stop (compose specification, `post_start` and `pre_stop`).
+#[derive(Clone, Debug, Default)]
+pub struct Hooks {
+    /// After it was started by hand, one after the other. "If any command fails, the container stops."
+    pub post_start: Vec<HookSpec>,
+    /// Before it is stopped. "If any command fails, the container stop is aborted."
+    pub pre_stop: Vec<HookSpec>,
+}
+
+/// Such a command.
+#[derive(Clone, Debug)]
+pub struct HookSpec {
+    /// What is run.
+    pub program: Program,
+    /// It has all capabilities.
+    pub privileged: bool,
 }
 
 /// Lines of a container's resolv.conf(5).

@@ -18,13 +18,16 @@ use crate::checks::CheckState;
 use crate::clients::Clients;
 use crate::faults::Faults;
 use crate::queue::{Due, Queue};
-use crate::scenario::{ResolverSpec, Scenario, ServiceSpec, Sharing, Spread};
+use crate::scenario::{Input, ResolverSpec, Scenario, ServiceSpec, Sharing, Spread};
 use crate::scheduler::{Policy, Scheduler};
 use crate::services::Service;
 use crate::world::{Phase, Room, World};
 
 /// Keys of shared /dev/shm, beside those of the plan for volumes.
 const SHARED_MEMORY: u32 = 1 << 30;
+
+/// Where POSIX shared memory lies (shm_overview(7)).
+const SHM: &[u8] = b"/dev/shm";
 
 /// One in parts per billion.
 const WHOLE: u64 = 1_000_000_000;
@@ -152,6 +155,7 @@ pub fn stack(spec: &ServiceSpec, life: u32, decisions: &mut Decisions) -> Stack 
         net.add_address(*ip, *prefix);
     }
     let lower = |(name, ips): (&String, &Vec<IpAddr>)| (name.to_ascii_lowercase(), ips.clone());
+    net.publish(Arc::new(spec.published.clone()));
     net.serve_names(Arc::new(spec.hosts.iter().map(lower).collect()));
     net
 }
@@ -279,10 +283,14 @@ fn fill(
     // Those who use one IPC namespace have one /dev/shm, where POSIX shared memory lies.
     let owner = spec.sharing.ipc.unwrap_or(spec.node);
     let size = scenario.services.iter().find(|other| other.node == owner).unwrap_or(spec).runtime.shm_size;
-    let mut shm = MountSpec::Tmpfs { mode: 0o1777, size };
+    let mut shm = MountSpec::Tmpfs { mode: 0o1777, size, owner: (0, 0) };
     if scenario.services.iter().any(|other| other.sharing.ipc == Some(owner)) {
         let (key, of) = (SHARED_MEMORY | owner.0, Box::new(shm));
         shm = MountSpec::Shared { key, of, subpath: Vec::new(), nocopy: false };
+    }
+    // What is mounted there takes the place of what every container has.
+    if let Some((_, own)) = spec.mounts.iter().find(|(path, _)| path == SHM) {
+        shm = own.clone();
     }
     procfs::mount_standard_with(vfs, base, shm)
         .map_err(|f| fault(spec, "mounting /proc, /sys and /dev", errno(f)))?;
@@ -290,7 +298,7 @@ fn fill(
         vfs.put_file(base, bloodhound_kernel::init::PATH, 0o755, &bloodhound_kernel::init::image())
             .map_err(|f| fault(spec, "writing its init", errno(f)))?;
     }
-    for (path, mount) in &spec.mounts {
+    for (path, mount) in spec.mounts.iter().filter(|(path, _)| path != SHM) {
         vfs.mount(base, path, mount.clone())
             .map_err(|f| fault(spec, format!("mounting {}", String::from_utf8_lossy(path)), errno(f)))?;
     }
@@ -364,7 +372,11 @@ fn add_container(
         settings: spec.runtime.settings.clone(),
     };
     let id = node.add_container(config);
-    node.container_mut(id).stdin = spec.stdin.clone().map(Stdin::whole).unwrap_or_default();
+    node.container_mut(id).stdin = match spec.stdin {
+        Input::Asked => Stdin::default(),
+        Input::Empty => Stdin::whole(Vec::new()),
+        Input::Silent => Stdin::silent(),
+    };
     Ok(())
 }
 

@@ -58,7 +58,10 @@ fn service(change: &ServiceChange) -> String {
         ServiceChange::Unhealthy { failures } => {
             format!("is unhealthy: {failures} health checks failed in a row")
         }
-        ServiceChange::Stopping => "is asked to stop, to start again".into(),
+        ServiceChange::Stopping => "is asked to stop".into(),
+        ServiceChange::Hook { moment, nth, status } => {
+            format!("command {} of {} ended: {status}", nth + 1, moment.key())
+        }
         ServiceChange::Ended(status) => format!("ended: {status}"),
     }
 }

@@ -24,6 +24,8 @@ pub enum MountSpec {
         mode: u32,
         /// Limit in bytes.
         size: Option<u64>,
+        /// User and group of its root.
+        owner: (u32, u32),
     },
     /// A host directory or a single host file. Writes stay in the simulation.
     Bind {
@@ -102,6 +104,8 @@ pub struct MountInfo {
     pub id: MountId,
     /// The mount that holds its place; its own id for the root.
     pub parent: MountId,
+    /// Which directory or file of its file system is seen there: a path from the file system's root.
+    pub root: Vec<u8>,
     /// Absolute path of its place.
     pub path: Vec<u8>,
     /// Type name.
@@ -177,6 +181,10 @@ impl Vfs {
                 MountInfo {
                     id: *id,
                     parent,
+                    root: match (fs, mount.root) {
+                        (Some(fs), Some(root)) => self.path_within(fs.root, root),
+                        _ => b"/".to_vec(),
+                    },
                     path: mount.point.map_or_else(|| b"/".to_vec(), |point| self.path_of(space.root, point)),
                     fstype,
                     read_only: mount.read_only,
@@ -184,6 +192,18 @@ impl Vfs {
                 }
             })
             .collect()
+    }
+
+    /// The path of an inode from the root of its file system.
+    fn path_within(&self, root: Ino, ino: Ino) -> Vec<u8> {
+        let (mut at, mut path) = (ino, Vec::new());
+        while at != root
+            && let Some((parent, name)) = self.inode(at).ok().and_then(|inode| inode.seen.as_ref())
+        {
+            path = [b"/", &name[..], &path].concat();
+            at = *parent;
+        }
+        if path.is_empty() { b"/".to_vec() } else { path }
     }
 
     /// The directory that `..` of a synthetic mount's root leads to.
@@ -294,9 +314,11 @@ impl Vfs {
         spec: &MountSpec,
     ) -> Result<(FsId, Ino, bool), Errno> {
         Ok(match spec {
-            MountSpec::Tmpfs { mode, size } => {
+            MountSpec::Tmpfs { mode, size, owner } => {
                 let fs = self.add_fs(FsKind::Tmpfs, *size);
-                (fs, self.make_root(fs, *mode), false)
+                let root = self.make_root(fs, *mode);
+                (self.inode_mut(root)?.meta.uid, self.inode_mut(root)?.meta.gid) = *owner;
+                (fs, root, false)
             }
             MountSpec::Bind { tree, read_only } => {
                 let fs = self.add_fs(FsKind::Bind, None);

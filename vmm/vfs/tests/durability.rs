@@ -290,7 +290,7 @@ fn tmpfs_is_empty_after_a_failure_and_volumes_are_disks() {
     let mut node = Node::new(DiskModel::Ordered);
     let mount =
         |node: &mut Node, path: &str, spec| node.vfs.mount(&mut node.base, path.as_bytes(), spec).unwrap();
-    mount(&mut node, "/tmp", MountSpec::Tmpfs { mode: 0o1777, size: None });
+    mount(&mut node, "/tmp", MountSpec::Tmpfs { mode: 0o1777, size: None, owner: (0, 0) });
     mount(&mut node, "/data", MountSpec::Volume { read_only: false });
     node.write("/tmp/x", 0, b"x").unwrap();
     node.write("/data/x", 0, b"x").unwrap();

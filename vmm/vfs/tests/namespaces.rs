@@ -117,7 +117,7 @@ fn what_one_namespace_mounts_in_a_volume_is_not_seen_by_another() {
     let second = pair.second;
     pair.mount(FIRST, "/data", volume(false));
     pair.mount(second, "/data", volume(false));
-    pair.mount(FIRST, "/data/tmp", MountSpec::Tmpfs { mode: 0o1777, size: None });
+    pair.mount(FIRST, "/data/tmp", MountSpec::Tmpfs { mode: 0o1777, size: None, owner: (0, 0) });
     pair.write(FIRST, "/data/tmp/hidden", b"x").unwrap();
     assert_eq!(pair.find(second, "/data/tmp/hidden"), Err(Fail::Errno(Errno::ENOENT)));
     // The place is busy only where something lies over it ("is a mount point in the caller's mount namespace", rmdir(2)).
@@ -142,6 +142,11 @@ fn a_part_of_a_shared_directory_is_the_same_directory() {
     let ino = pair.find(FIRST, "/all/a/b/file").unwrap();
     assert_eq!(pair.path(second, ino), "/part/file");
     assert_eq!(pair.find(second, "/part/.."), pair.find(second, "/"));
+    let roots = |pair: &Pair| pair.vfs.mounts().into_iter().map(|mount| mount.root).collect::<Vec<_>>();
+    pair.vfs.enter_namespace(second);
+    assert_eq!(roots(&pair), [b"/".to_vec(), b"/a/b".to_vec()]);
+    pair.vfs.enter_namespace(FIRST);
+    assert_eq!(roots(&pair), [b"/".to_vec(), b"/".to_vec()]);
     let out = part(b"../..");
     pair.vfs.enter_namespace(second);
     assert_eq!(pair.vfs.mount(&mut pair.base, b"/out", out), Err(Fail::Errno(Errno::EINVAL)));
@@ -166,7 +171,7 @@ fn a_volume_that_is_empty_is_filled_from_the_place_of_each_further_mount() {
 fn a_container_that_starts_anew_leaves_the_others_what_they_have() {
     let mut pair = pair();
     let second = pair.second;
-    let tmpfs = || MountSpec::Tmpfs { mode: 0o1777, size: None };
+    let tmpfs = || MountSpec::Tmpfs { mode: 0o1777, size: None, owner: (0, 0) };
     for ns in [FIRST, second] {
         pair.mount(ns, "/data", volume(false));
         pair.mount(ns, "/tmp", tmpfs());

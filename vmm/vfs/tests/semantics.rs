@@ -103,7 +103,7 @@ fn err<T: std::fmt::Debug>(outcome: Outcome<T>) -> Errno {
     }
 }
 
-const TMP: MountSpec = MountSpec::Tmpfs { mode: 0o1777, size: None };
+const TMP: MountSpec = MountSpec::Tmpfs { mode: 0o1777, size: None, owner: (0, 0) };
 
 #[test]
 fn hard_links_of_a_base_tree_are_one_inode() {
@@ -347,7 +347,7 @@ fn a_moved_base_directory_keeps_its_files() {
 #[test]
 fn quotas_give_short_writes_then_enospc() {
     let mut node = Node::new();
-    node.mount("/small", MountSpec::Tmpfs { mode: 0o755, size: Some(3 * 4096) });
+    node.mount("/small", MountSpec::Tmpfs { mode: 0o755, size: Some(3 * 4096), owner: (0, 0) });
     let file = node.open("/small/f", O_CREAT | O_RDWR).unwrap().ino;
     assert_eq!(node.vfs.write_at(file, 100, &[1; 20_000], node.now), Ok(3 * 4096 - 100));
     assert_eq!(node.vfs.write_at(file, 3 * 4096, &[1], node.now), Err(Errno::ENOSPC));

@@ -33,15 +33,9 @@ const MODELS: &str = "a model is run outside of the containers, where the simula
 const WINDOWS: &str = "Windows containers are not simulated";
 const NO_MAC: &str = "the simulated network has no link layer";
 const WATCH: &str = "`docker compose watch` only: files do not change during a run";
-const HOOKS: &str = "commands run in a container after its start and before its stop are not there yet";
 
-const HOOK: &[Key] = &[
-    refused("command", HOOKS),
-    refused("user", HOOKS),
-    refused("privileged", HOOKS),
-    refused("working_dir", HOOKS),
-    refused("environment", HOOKS),
-];
+const HOOK: &[Key] =
+    &[works("command"), works("user"), works("privileged"), works("working_dir"), works("environment")];
 const RATE: &[Key] = &[none("path", BLKIO), none("rate", BLKIO)];
 const ROLL: &[Key] = &[
     none("parallelism", SWARM),
@@ -133,8 +127,11 @@ pub(crate) static SECTIONS: &[Section] = &[
             works("hostname"),
             works("image"),
             works("init"),
-            partly("ipc", "`service:NAME`, `private`, `shareable`; `host` is refused"),
-            refused("isolation", WINDOWS),
+            partly(
+                "ipc",
+                "`service:NAME`, `container:NAME` of this file, `private`, `shareable`; `host` is refused",
+            ),
+            partly("isolation", "`default`; the others are of Windows containers"),
             none("label_file", LABELS),
             none("labels", LABELS),
             works("links"),
@@ -145,20 +142,29 @@ pub(crate) static SECTIONS: &[Section] = &[
             none("mem_swappiness", "a simulated machine never swaps"),
             none("memswap_limit", "a simulated machine never swaps"),
             refused("models", MODELS),
-            partly("network_mode", "`bridge`, `none`, `service:NAME`; `host` is refused"),
+            partly(
+                "network_mode",
+                "`bridge`, `none`, `service:NAME`, `container:NAME` of this file; `host` is refused",
+            ),
             works("networks"),
             none("oom_kill_disable", "memory runs out for a machine, not for a container"),
             none("oom_score_adj", "memory runs out for a machine, not for a container"),
-            partly("pid", "`service:NAME`; `host` is refused"),
+            partly("pid", "`service:NAME`, `container:NAME` of this file; `host` is refused"),
             partly("pids_limit", "seen in the control group's files"),
             partly("platform", "`linux/amd64` only"),
             partly("ports", "the workload reaches them as `localhost:PORT`"),
-            refused("post_start", HOOKS),
+            partly(
+                "post_start",
+                "after the first start and after a crash, not when `restart` starts the container again",
+            ),
             refused(
                 "pre_start",
                 "containers that run before a service are not there yet: make one a service, and wait for it with `depends_on`",
             ),
-            refused("pre_stop", HOOKS),
+            partly(
+                "pre_stop",
+                "where `depends_on` with `restart: true` stops the container; nothing else stops one",
+            ),
             partly("privileged", "all capabilities; there are no devices of the host"),
             works("profiles"),
             refused(
@@ -174,16 +180,19 @@ pub(crate) static SECTIONS: &[Section] = &[
             works("secrets"),
             partly("security_opt", "`no-new-privileges`; the simulation has no security modules"),
             works("shm_size"),
-            none("stdin_open", "the input of a service is empty"),
+            partly("stdin_open", "a read of standard input waits for ever: nobody writes there"),
             works("stop_grace_period"),
             works("stop_signal"),
             none("storage_opt", "a simulated disk has no size of its own"),
             works("sysctls"),
             works("tmpfs"),
-            none("tty", "the output of a service goes to a pipe"),
+            partly(
+                "tty",
+                "as `stdin_open`, and `TERM` is set; input and output are pipes, so isatty(3) says no",
+            ),
             works("ulimits"),
             refused("use_api_socket", "there is no engine in the simulation"),
-            refused("umask", "the process of a container starts with the umask 022"),
+            works("umask"),
             works("user"),
             none("userns_mode", "a container's user ids are the machine's"),
             partly("uts", "`host` is refused"),
@@ -204,7 +213,7 @@ pub(crate) static SECTIONS: &[Section] = &[
             works("dockerfile_inline"),
             none("entitlements", BUILDER),
             works("extra_hosts"),
-            refused("isolation", WINDOWS),
+            partly("isolation", "`default`; the others are of Windows containers"),
             works("labels"),
             works("network"),
             works("no_cache"),
@@ -408,12 +417,12 @@ pub(crate) static SECTIONS: &[Section] = &[
         keys: &[
             works("bind"),
             none("consistency", "concerns the host's side of a mount"),
-            refused("image", "an image as a volume is not there yet"),
+            works("image"),
             works("read_only"),
             works("source"),
             works("target"),
             works("tmpfs"),
-            partly("type", "`bind`, `volume`, `tmpfs`"),
+            partly("type", "`bind`, `volume`, `tmpfs`, `image`"),
             works("volume"),
         ],
     },
@@ -431,10 +440,7 @@ pub(crate) static SECTIONS: &[Section] = &[
         keys: &[none("labels", LABELS), works("nocopy"), works("subpath")],
     },
     Section { path: "services.*.volumes[].tmpfs", keys: &[works("mode"), works("size")] },
-    Section {
-        path: "services.*.volumes[].image",
-        keys: &[refused("subpath", "an image as a volume is not there yet")],
-    },
+    Section { path: "services.*.volumes[].image", keys: &[works("subpath")] },
     Section {
         path: "networks.*",
         keys: &[

@@ -20,6 +20,8 @@ pub struct Settings {
     pub limits: [Rlimit; 16],
     /// PR_SET_NO_NEW_PRIVS for its processes.
     pub no_new_privileges: bool,
+    /// umask(2) of its processes.
+    pub umask: u32,
     /// Kernel parameters by their path below /proc/sys, instead of what an untouched Linux has.
     pub sysctls: BTreeMap<String, String>,
     /// Most memory in bytes.
@@ -36,6 +38,7 @@ impl Default for Settings {
             capabilities: DOCKER,
             limits: default_limits(),
             no_new_privileges: false,
+            umask: 0o022,
             sysctls: BTreeMap::new(),
             memory: None,
             pids: None,

@@ -86,7 +86,7 @@ impl Tree {
 /// # Errors
 /// Those of [`Vfs::mount`] and [`Vfs::put_dir`]: something else is in the way.
 pub fn mount_standard(vfs: &mut Vfs, base: &mut dyn BaseFs) -> Result<(), Fail> {
-    mount_standard_with(vfs, base, MountSpec::Tmpfs { mode: 0o1777, size: None })
+    mount_standard_with(vfs, base, MountSpec::Tmpfs { mode: 0o1777, size: None, owner: (0, 0) })
 }
 
 /// As [`mount_standard`], with this at /dev/shm.

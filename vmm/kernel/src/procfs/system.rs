@@ -187,11 +187,12 @@ fn locks(view: &View<'_>) -> String {
 pub(super) fn mountinfo(view: &View<'_>) -> String {
     let lines = view.node.vfs.mounts().into_iter().map(|m| {
         let line = format!(
-            "{} {} {}:{} / {} {} - {} {} {}\n",
+            "{} {} {}:{} {} {} {} - {} {} {}\n",
             m.id.0,
             m.parent.0,
             m.dev.major,
             m.dev.minor,
+            escape(&m.root),
             escape(&m.path),
             options(&m),
             m.fstype,

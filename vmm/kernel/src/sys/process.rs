@@ -198,7 +198,7 @@ impl Ctx<'_> {
         child.exit_signal = if r.exit_signal <= 64 { r.exit_signal } else { 0 };
         child.event = None;
         // "The child does not inherit timers from its parent (setitimer(2), alarm(2), timer_create(2))."
-        (child.itimer, child.timers) = (None, Default::default());
+        (child.itimer, child.timers, child.cpu_timers) = (None, Default::default(), [None; 2]);
         (child.cpu_ns, child.children_cpu_ns) = (0, 0);
         child.pdeathsig = 0;
         child.did_exec = false;

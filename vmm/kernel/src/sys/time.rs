@@ -238,7 +238,8 @@ pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: TimerFlags, req: Ptr,
 pub fn getitimer(k: &mut Ctx<'_>, which: u32, value: Ptr) -> SysResult {
     let shown = match u64::from(which) {
         c::ITIMER_REAL => k.itimer(),
-        c::ITIMER_VIRTUAL | c::ITIMER_PROF => Itimerval::default(),
+        c::ITIMER_VIRTUAL => k.cpu_itimer(0),
+        c::ITIMER_PROF => k.cpu_itimer(1),
         _ => return err(Errno::EINVAL),
     };
     k.write_obj(value, &shown)?;
@@ -257,6 +258,15 @@ impl Ctx<'_> {
         }
     }
 
+    /// ITIMER_VIRTUAL (0) or ITIMER_PROF (1).
+    fn cpu_itimer(&self, timer: usize) -> Itimerval {
+        let process = self.process();
+        process.cpu_timers[timer].map_or(Itimerval::default(), |(at, interval)| Itimerval {
+            interval: Timeval::from_ns(interval),
+            value: Timeval::from_ns(at.saturating_sub(process.cpu_clock(timer)).max(1000)),
+        })
+    }
+
     fn set_itimer(&mut self, value: u64, interval: u64) {
         let key = TimerKey::Itimer(self.pid);
         let next = (value > 0).then(|| self.now().after(value));
@@ -265,27 +275,29 @@ impl Ctx<'_> {
     }
 }
 
-/// setitimer(2): timers of CPU time stop the run.
+/// setitimer(2). Computation costs no virtual time, so timers of CPU time count what system calls and the like cost.
 pub fn setitimer(k: &mut Ctx<'_>, which: u32, value: Ptr, old: Ptr) -> SysResult {
-    if u64::from(which) > c::ITIMER_PROF {
-        return err(Errno::EINVAL);
-    }
+    let timer = match u64::from(which) {
+        c::ITIMER_REAL => None,
+        c::ITIMER_VIRTUAL => Some(0),
+        c::ITIMER_PROF => Some(1),
+        _ => return err(Errno::EINVAL),
+    };
     let new: Itimerval = if value.is_null() { Itimerval::default() } else { k.read_obj(value)? };
     let (ns, interval) =
         (new.value.to_ns().ok_or(Errno::EINVAL)?, new.interval.to_ns().ok_or(Errno::EINVAL)?);
-    if u64::from(which) != c::ITIMER_REAL {
-        if ns > 0 {
-            // User computation costs no virtual time.
-            let name = if u64::from(which) == c::ITIMER_VIRTUAL { "ITIMER_VIRTUAL" } else { "ITIMER_PROF" };
-            return Err(Stop::Unsupported(format!("setitimer {name}")));
-        }
-        return Ok(0);
-    }
-    let shown = k.itimer();
+    let shown = timer.map_or_else(|| k.itimer(), |timer| k.cpu_itimer(timer));
     if !old.is_null() {
         k.write_obj(old, &shown)?;
     }
-    k.set_itimer(ns, interval);
+    match timer {
+        None => k.set_itimer(ns, interval),
+        Some(timer) => {
+            let process = k.process_mut();
+            let at = process.cpu_clock(timer).saturating_add(ns);
+            process.cpu_timers[timer] = (ns > 0).then_some((at, interval));
+        }
+    }
     Ok(0)
 }
 

@@ -15,7 +15,7 @@ use bloodhound_net::{DropReason, Flags, Mishaps, PartitionKind, Segment, SocketI
 use super::*;
 use crate::faults::{Crash, Fault, FaultId, Partition, Pause, Planned, Reset};
 use crate::notice::{CheckResult, PhaseChange, Refusal};
-use crate::services::ServiceChange;
+use crate::services::{Moment, ServiceChange};
 use bloodhound_faults::Kind;
 
 const NODE: Option<NodeId> = Some(NodeId(1));
@@ -220,6 +220,8 @@ fn notices_output_and_findings_count() {
         Notice::Service(ServiceChange::Healthy),
         Notice::Service(ServiceChange::Unhealthy { failures: 3 }),
         Notice::Service(ServiceChange::Stopping),
+        Notice::Service(ServiceChange::Hook { moment: Moment::PreStop, nth: 0, status: ExitStatus::Code(1) }),
+        Notice::Service(ServiceChange::Hook { moment: Moment::PreStop, nth: 1, status: ExitStatus::Code(1) }),
         Notice::Service(ServiceChange::Ended(ExitStatus::Code(1))),
         check(0, CheckResult::Holds),
         check(1, CheckResult::Holds),
@@ -236,6 +238,7 @@ fn notices_output_and_findings_count() {
         container: NodeId(1),
         pid: Pid(pid),
         stream,
+        check: false,
         bytes: bytes.to_vec(),
     };
     let chunks = [

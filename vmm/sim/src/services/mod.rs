@@ -1,10 +1,11 @@
 //! Supervision of the services, as a container engine does it: start order, health checks, restarts, and when the
 //! stack is ready.
 //!
-//! Key types: [`Service`] (what is known of one), [`State`], [`ServiceChange`]. Modules: `health` (checks, for the whole run), `stop`
-//! (restarts after an end, stops in order).
+//! Key types: [`Service`] (what is known of one), [`State`], [`ServiceChange`]. Modules: `health` (checks, for the whole run), `hooks`
+//! (commands after a start and before a stop), `stop` (restarts after an end, stops in order).
 
 mod health;
+mod hooks;
 mod stop;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use crate::scenario::{Condition, Dependency, ServiceSpec};
 use crate::world::{FindingKind, Phase, Room, World};
 
 pub use health::{Check, Health};
+pub use hooks::{Hook, Moment};
 pub use stop::Restarts;
 
 /// Where programs are looked up without a PATH of their own.
@@ -64,8 +66,17 @@ pub enum ServiceChange {
         /// How many.
         failures: u32,
     },
-    /// It was asked to end, for it must start again.
+    /// It was asked to end.
     Stopping,
+    /// A command of `post_start` or `pre_stop` has ended.
+    Hook {
+        /// Which list.
+        moment: Moment,
+        /// Which of the list, from 0.
+        nth: usize,
+        /// How.
+        status: ExitStatus,
+    },
     /// Its command ended.
     Ended(ExitStatus),
 }
@@ -85,6 +96,10 @@ pub struct Service {
     pub start_offset: u64,
     /// A running health check.
     pub check: Option<Check>,
+    /// A running command of `post_start` or `pre_stop`.
+    pub hook: Option<Hook>,
+    /// It is asked to end and does not start again.
+    pub stays: bool,
     /// Failed health checks in a row.
     pub failures: u32,
     /// Its restarts.
@@ -99,9 +114,20 @@ impl Service {
         matches!(self.state, State::Running(_))
     }
 
+    /// It serves, or it was a job that is done.
+    pub fn is_ready(&self) -> bool {
+        self.is_up() && (self.health == Health::Healthy || self.state == State::Ended(ExitStatus::Code(0)))
+    }
+
+    /// It was started, with the commands of `post_start`.
+    fn is_up(&self) -> bool {
+        self.starts > 0 && self.hook.is_none_or(|hook| hook.moment != Moment::PostStart)
+    }
+
     /// A fault kills it. What starts it again is as a start by hand, after which restarts are counted anew.
     pub(crate) fn crash(&mut self) {
         (self.state, self.health, self.check) = (State::Crashed, Health::Starting, None);
+        self.hook = None;
         self.restarts = Restarts::default();
     }
 }
@@ -154,7 +180,11 @@ impl Machine {
         if matches!(self.service(id).state, State::Running(_) | State::Stopping(_)) || self.must_wait(&spec) {
             return;
         }
-        let crashed = self.service(id).state == State::Crashed;
+        let (crashed, ended) = match self.service(id).state {
+            State::Crashed => (true, false),
+            State::Ended(_) => (false, true),
+            _ => (false, false),
+        };
         let again = self.service(id).starts > 0;
         if again && let Err(e) = self.renew(id, &spec) {
             self.find(
@@ -171,14 +201,18 @@ impl Machine {
                 (service.state, service.started, service.health) =
                     (State::Running(pid), now, Health::Starting);
                 service.starts += 1;
-                (service.failures, service.check) = (0, None);
+                (service.failures, service.check, service.hook, service.stays) = (0, None, None, false);
                 self.note(Some(id), Notice::Service(ServiceChange::Started));
                 let settle = self.scenario.settle;
                 let first = spec.health.as_ref().map_or(settle, |h| h.pause(Health::Starting, 0).min(settle));
                 // What was left of the checks of an earlier life.
                 self.world.queue.remove_if(|due| matches!(due, Due::HealthCheck(of) if *of == id));
                 self.world.queue.push(now.after(first), Due::HealthCheck(id));
-                self.dependencies_changed();
+                match ended {
+                    // By the engine, which knows of no such commands.
+                    true => self.dependencies_changed(),
+                    false => self.run_hook(id, Moment::PostStart, 0),
+                }
                 if crashed {
                     self.restart_dependents(id);
                 }
@@ -245,8 +279,8 @@ impl Machine {
     fn is_met(&self, on: &Dependency) -> bool {
         let service = &self.world.services[&on.service];
         match on.condition {
-            Condition::Started => service.starts > 0,
-            Condition::Healthy => service.health == Health::Healthy,
+            Condition::Started => service.is_up(),
+            Condition::Healthy => service.is_up() && service.health == Health::Healthy,
             Condition::Completed => service.state == State::Ended(ExitStatus::Code(0)),
         }
     }
@@ -273,7 +307,7 @@ impl Machine {
         if self.world.ready_at.is_some() {
             return;
         }
-        if self.world.services.values().all(is_ready) {
+        if self.world.services.values().all(Service::is_ready) {
             self.world.ready_at = Some(self.world.now);
             self.world.queue.remove_if(|e| matches!(e, Due::BootTimeout));
             self.note(None, Notice::Phase(PhaseChange::Ready));
@@ -288,7 +322,7 @@ impl Machine {
             .scenario
             .services
             .iter()
-            .filter(|s| !is_ready(&self.world.services[&s.node]))
+            .filter(|s| !self.world.services[&s.node].is_ready())
             .map(|s| format!("{} ({})", s.name, self.describe(s.node)))
             .collect();
         let text =
@@ -304,6 +338,9 @@ impl Machine {
             State::Running(_) if service.failures > 0 => {
                 format!("running, {} failed health checks", service.failures)
             }
+            State::Running(_) if service.hook.is_some_and(|hook| hook.moment == Moment::PostStart) => {
+                "a command of its `post_start` runs".into()
+            }
             State::Running(_) => "running".into(),
             State::Stopping(_) => "stopping".into(),
             State::Ended(status) => status.to_string(),
@@ -317,7 +354,10 @@ impl Machine {
         if self.script_ended(id, end.pid, end.status) {
             return;
         }
-        let Some(service) = self.world.services.get(&id) else { return };
+        if !self.world.services.contains_key(&id) || self.hook_ended(id, end.pid, end.status) {
+            return;
+        }
+        let service = &self.world.services[&id];
         if service.check.is_some_and(|check| check.pid == end.pid) {
             self.health_checked(id, end.status == ExitStatus::Code(0));
             return;
@@ -351,10 +391,14 @@ impl Machine {
         self.kill_container(self.world.room(id));
         let service = self.service(id);
         let stopped = matches!(service.state, State::Stopping(_));
+        let stays = service.stays;
+        service.hook = None;
         let ran = now.since(service.started);
         (service.state, service.health, service.check) = (State::Ended(end.status), Health::Starting, None);
         self.note(Some(id), Notice::Service(ServiceChange::Ended(end.status)));
-        if stopped {
+        if stays {
+            self.given_up(id, end.status);
+        } else if stopped {
             // As `compose restart`: it starts again when what it depends on is there.
             self.service(id).state = State::Waiting;
         } else {
@@ -371,11 +415,6 @@ impl Machine {
         self.dependencies_changed();
         self.node_changed(self.world.room(id).machine);
     }
-}
-
-/// It serves, or it was a job that is done.
-fn is_ready(service: &Service) -> bool {
-    service.health == Health::Healthy || service.state == State::Ended(ExitStatus::Code(0))
 }
 
 /// Paths to try for a program.

@@ -7,7 +7,7 @@ use bloodhound_abi::SimTime;
 use bloodhound_kernel::ids::Pid;
 use bloodhound_net::NodeId;
 
-use super::{Health, ServiceChange, State};
+use super::{Health, Moment, ServiceChange, State};
 use crate::machine::Machine;
 use crate::notice::Notice;
 use crate::queue::Due;
@@ -62,13 +62,19 @@ impl Machine {
         }
     }
 
-    /// Asks a service's command to end: "sends a SIGTERM [or stop_signal], and after a grace period, SIGKILL" (docker stop).
+    /// Asks a service to end: first with the commands of its `pre_stop`.
     fn stop_service(&mut self, id: NodeId, pid: Pid) {
-        let Some(spec) = self.spec(id) else { return };
-        let machine = self.world.room(id).machine;
         let service = self.service(id);
         (service.state, service.health, service.check) = (State::Stopping(pid), Health::Starting, None);
         self.note(Some(id), Notice::Service(ServiceChange::Stopping));
+        self.run_hook(id, Moment::PreStop, 0);
+    }
+
+    /// "Sends a SIGTERM [or stop_signal], and after a grace period, SIGKILL" (docker stop).
+    pub(super) fn send_stop(&mut self, id: NodeId) {
+        let Some(spec) = self.spec(id) else { return };
+        let State::Stopping(pid) = self.service(id).state else { return };
+        let machine = self.world.room(id).machine;
         self.world.catch_up(machine);
         let info = bloodhound_kernel::signal::user_info(spec.runtime.stop_signal, 0, Pid::NONE, 0);
         self.world.node_mut(machine).send_process(pid, info);
