@@ -7,6 +7,7 @@
 
 use bloodhound_kernel::caps;
 use bloodhound_kernel::ids::Pid;
+use bloodhound_kernel::node::ProcessEnd;
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_net::NodeId;
 
@@ -84,10 +85,11 @@ impl Machine {
     }
 
     /// A process has ended; whether it was a command of these.
-    pub(super) fn hook_ended(&mut self, id: NodeId, pid: Pid, status: ExitStatus) -> bool {
-        let Some(hook) = self.service(id).hook.filter(|hook| hook.pid == pid) else { return false };
+    pub(super) fn hook_ended(&mut self, id: NodeId, end: &ProcessEnd) -> bool {
+        let Some(hook) = self.service(id).hook.filter(|hook| hook.pid == end.pid) else { return false };
         self.service(id).hook = None;
-        let Hook { moment, nth, .. } = hook;
+        self.world.now = self.world.now.max(end.at);
+        let (Hook { moment, nth, .. }, status) = (hook, end.status);
         self.note(Some(id), Notice::Service(ServiceChange::Hook { moment, nth, status }));
         match status {
             ExitStatus::Code(0) => self.run_hook(id, moment, nth + 1),

@@ -354,7 +354,7 @@ impl Machine {
         if self.script_ended(id, end.pid, end.status) {
             return;
         }
-        if !self.world.services.contains_key(&id) || self.hook_ended(id, end.pid, end.status) {
+        if !self.world.services.contains_key(&id) || self.hook_ended(id, &end) {
             return;
         }
         let service = &self.world.services[&id];
