@@ -134,7 +134,7 @@ impl Redactor {
     pub fn note(&self) -> Option<String> {
         (!self.short.is_empty()).then(|| {
             format!(
-                "{}: too short to be kept out of reports ({SHORTEST} bytes, {SHORTEST_NUMBER} digits of a number)",
+                "{}: too short to be kept out of reports, which takes {SHORTEST} bytes, or {SHORTEST_NUMBER} digits of a number",
                 self.short.join(", ")
             )
         })

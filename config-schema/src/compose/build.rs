@@ -7,7 +7,7 @@ use crate::tree::{Node, Span, Value};
 
 use super::load::Scopes;
 use super::types::{Build, BuildContext};
-use super::{environment, keys, mounts, network, resources};
+use super::{environment, keys, mounts, network, resources, service};
 
 pub(super) fn build(ctx: &mut Ctx, node: &Node, path: &str, scopes: &Scopes) -> Option<Build> {
     if !matches!(node.value, Value::Map(_)) {
@@ -26,6 +26,7 @@ pub(super) fn build(ctx: &mut Ctx, node: &Node, path: &str, scopes: &Scopes) -> 
         }
         None => context(ctx, node.span, "."),
     };
+    fields.get(ctx, "isolation", service::isolation);
     let extra_hosts = fields.get(ctx, "extra_hosts", network::extra_hosts).unwrap_or_default();
     Some(Build {
         at,

@@ -17,7 +17,7 @@ pub(super) static IMAGES: Section = Section::new(
     &[
         Key::new(
             "mirrors",
-            ValueKind::List(&ValueKind::Name("registry=address")),
+            ValueKind::List(&ValueKind::Name("mirror")),
             "servers that are asked before a registry, such as `docker.io=https://mirror.example`",
         )
         .otherwise("none"),
