@@ -8,7 +8,7 @@ use crate::checkout::{Meant, Named, foreign};
 use crate::dwarf::{self, Sections};
 use crate::elf::{Binary, Symbol};
 use crate::tables::Tables;
-use crate::{DebugFiles, NotMeasured, Program, Rules, Unit, debug_files, frames};
+use crate::{DebugFiles, NotMeasured, Program, Rules, Unit, debug_files, frames, golang};
 
 /// Notes of one kind about source files, at most.
 const MOST_NOTES: usize = 8;
@@ -102,7 +102,9 @@ impl<'a> Found<'a> {
             self.take_symbols(symbols.map(owned).collect(), binary);
             return Some(self.dwarf((&path, &debug), binary, files, rules));
         }
-        None
+        let mut tables = golang::read(binary, rules.places, |names| self.choose(binary, names, rules))?;
+        self.notes.append(&mut tables.notes);
+        Some(tables)
     }
 
     fn dwarf(
@@ -128,13 +130,15 @@ impl<'a> Found<'a> {
             path_map: &path_map,
             whole: rules.places,
         };
-        let mut tables = dwarf::read(&source, |names| self.choose(names, rules));
+        let mut tables = dwarf::read(&source, |names| self.choose(binary, names, rules));
         self.notes.append(&mut tables.notes);
         tables
     }
 
     /// Finds the files in the checkout. Gives which count.
-    fn choose(&mut self, names: &[Named], rules: &Rules) -> Vec<bool> {
+    fn choose(&mut self, binary: &Binary<'_>, names: &[Named], rules: &Rules) -> Vec<bool> {
+        let of_go = golang::is_go(binary).then(|| golang::own_files(binary, names));
+        let names = of_go.as_deref().unwrap_or(names);
         let mut notes = Vec::new();
         for meant in rules.checkout.map(names, &rules.path_map) {
             let path = match meant {
@@ -151,6 +155,8 @@ impl<'a> Found<'a> {
             };
             self.sources.paths.push(path);
         }
+        notes.sort_unstable();
+        notes.dedup();
         let more = notes.len().saturating_sub(MOST_NOTES);
         self.notes.extend(notes.into_iter().take(MOST_NOTES));
         if more > 0 {
@@ -180,7 +186,7 @@ fn without_lines(binary: &Binary<'_>, notes: &[String]) -> NotMeasured {
 /// What adds line tables to a build.
 fn flag(binary: &Binary<'_>) -> &'static str {
     let (_, comment) = binary.raw(".comment").unwrap_or_default();
-    if binary.has(".go.buildinfo") || binary.has(".gopclntab") {
+    if golang::is_go(binary) {
         "build it with Go 1.16 or later"
     } else if comment.windows(5).any(|word| word == b"rustc") {
         "set debug = \"line-tables-only\" in its profile in Cargo.toml and do not strip it"

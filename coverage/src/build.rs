@@ -78,14 +78,25 @@ impl<'w, 'a> Build<'w, 'a> {
 
     /// Points for lines: all statements.
     pub(crate) fn lines(mut self, mut tables: Tables) -> Program {
+        self.add_symbols(&mut tables);
         let scopes = nest(std::mem::take(&mut tables.stretches));
         let owner = |address| innermost(&scopes, address).map(|scope| scopes[scope as usize].function);
         let owned = tables.statements.iter().filter_map(|s| Some((owner(s.address)?, s.file, s.line)));
         complete(&mut tables.functions, &scopes, &self.found.symbols, owned);
+        // Where a statement has its beginning, what goes on elsewhere in the same function may have been moved there, before the
+        // condition that it depends on.
+        let scope = |address| innermost(&scopes, address);
+        let begun = tables.statements.iter().filter(|s| !s.later).map(|s| (scope(s.address), s.file, s.line));
+        let begun: BTreeSet<(Option<u32>, u32, u32)> = begun.collect();
         let mut wanted = Vec::with_capacity(tables.statements.len());
         for statement in &tables.statements {
             let Some(file) = self.counted(statement.file) else { continue };
-            let function = owner(statement.address).and_then(|f| self.function(f, &tables.functions));
+            let scope = scope(statement.address);
+            if statement.later && begun.contains(&(scope, statement.file, statement.line)) {
+                continue;
+            }
+            let function = scope.map(|scope| scopes[scope as usize].function);
+            let function = function.and_then(|f| self.function(f, &tables.functions));
             wanted.push(Wanted { address: statement.address, key: (file, statement.line), function });
         }
         self.points(wanted, &tables, |(file, line)| Item {
@@ -95,6 +106,26 @@ impl<'w, 'a> Build<'w, 'a> {
             offset: 0,
         });
         self.finish(tables, scopes)
+    }
+
+    /// Adds the functions of symbols that have statements but no entry of their own: with line tables only, LLVM leaves out functions
+    /// that nothing is inlined into.
+    fn add_symbols(&self, tables: &mut Tables) {
+        let known: BTreeSet<u64> =
+            tables.stretches.iter().filter(|s| s.call.is_none()).map(|s| s.start).collect();
+        let mut added = BTreeSet::new();
+        for symbol in self.found.symbols.iter().filter(|symbol| symbol.size > 0) {
+            let (start, end) = (symbol.address, symbol.address.saturating_add(symbol.size));
+            let first = tables.statements.partition_point(|statement| statement.address < start);
+            let stated = tables.statements.get(first).is_some_and(|statement| statement.address < end);
+            if !stated || known.contains(&start) || !added.insert(start) {
+                continue;
+            }
+            let Ok(function) = u32::try_from(tables.functions.len()) else { break };
+            let name = crate::names::demangle(&symbol.name);
+            tables.functions.push(Declared { name, linked: true, file: None, line: 0 });
+            tables.stretches.push(whole(start, end, function));
+        }
     }
 
     /// Points for functions: where their code and its inlined copies begin; without tables, where symbols are.
@@ -125,14 +156,15 @@ impl<'w, 'a> Build<'w, 'a> {
         }
         let scopes = self.declare(&mut tables);
         let mut wanted = Vec::new();
-        for scope in scopes.iter().filter(|scope| scope.call.is_none()) {
+        // What lies within another function is found from there; looking again from each could take the square of the time.
+        let own = |scope: &&Scope| scope.call.is_none() && scope.parent.is_none();
+        for scope in scopes.iter().filter(own) {
             let Some(function) = self.counted_function(scope.function, &tables) else { continue };
             for address in blocks(self.binary, scope.start, scope.end) {
                 wanted.push(Wanted { address, key: (function, address), function: Some(function) });
             }
         }
         wanted.sort_by_key(|wanted| wanted.address);
-        // A function inside of another one has its blocks twice.
         wanted.dedup_by_key(|wanted| wanted.address);
         let places: Vec<(Option<u32>, u32)> = self.functions.list.iter().map(|f| (f.file, f.line)).collect();
         let binary = self.binary;
@@ -159,6 +191,7 @@ impl<'w, 'a> Build<'w, 'a> {
                 }
             }
         }
+        self.add_symbols(tables);
         let scopes = nest(std::mem::take(&mut tables.stretches));
         let owner = |address| innermost(&scopes, address).map(|scope| scopes[scope as usize].function);
         let owned = tables.statements.iter().filter_map(|s| Some((owner(s.address)?, s.file, s.line)));

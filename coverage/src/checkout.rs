@@ -130,49 +130,8 @@ impl Checkout {
     /// What the files of one program are.
     pub(crate) fn map(&self, names: &[Named], path_map: &[(String, String)]) -> Vec<Meant> {
         let guesses: Vec<Guess> = names.iter().map(|named| self.guess(named, path_map)).collect();
-        // How many files each pair of beginnings explains with at least a directory in common. A build has few such pairs; a file
-        // of a library that happens to have a common name stands alone.
-        let mut roots: BTreeMap<&Root, usize> = BTreeMap::new();
-        for guess in &guesses {
-            if let Guess::Likely { root, parts: 2.., .. } = guess {
-                *roots.entry(root).or_default() += 1;
-            }
-        }
-        // Two paths of the build that claim one file of the checkout: that of the more common root is right.
-        let mut claims: BTreeMap<&str, usize> = BTreeMap::new();
-        for guess in &guesses {
-            if let Guess::Likely { file, root, .. } = guess {
-                let weight = roots.get(root).copied().unwrap_or(0);
-                let most = claims.entry(file).or_default();
-                *most = weight.max(*most);
-            }
-        }
-        let certain = guesses.iter().filter_map(|guess| match guess {
-            Guess::Certain(file) => Some(file.as_str()),
-            _ => None,
-        });
-        let certain: BTreeSet<&str> = certain.collect();
-        let mut meant = Vec::with_capacity(names.len());
-        for guess in &guesses {
-            meant.push(match guess {
-                Guess::Certain(file) => Meant::File(file.clone()),
-                Guess::Changed(file, root) if root.as_ref().is_none_or(|root| roots.contains_key(root)) => {
-                    Meant::Changed(file.clone())
-                }
-                Guess::Ambiguous(one, other) => Meant::Ambiguous(one.clone(), other.clone()),
-                Guess::Likely { file, root, parts } => {
-                    let weight = roots.get(root).copied().unwrap_or(0);
-                    let trusted = weight > 0 || *parts == 1 && roots.is_empty();
-                    if trusted && weight == claims[file.as_str()] && !certain.contains(file.as_str()) {
-                        Meant::File(file.clone())
-                    } else {
-                        Meant::Outside
-                    }
-                }
-                Guess::Changed(..) | Guess::None => Meant::Outside,
-            });
-        }
-        meant
+        let trust = Trust::new(&guesses);
+        guesses.into_iter().map(|guess| trust.judge(guess)).collect()
     }
 
     /// What one file may be, without regard to the others.
@@ -185,11 +144,12 @@ impl Checkout {
         if let Some(file) = below(path, &self.root.to_string_lossy()).filter(|file| self.has(file)) {
             return match self.same(file, named.md5) {
                 Some(false) => Guess::Changed(file.to_owned(), None),
-                _ => Guess::Certain(file.to_owned()),
+                _ if mapped.is_some() => Guess::Certain(file.to_owned()),
+                _ => Guess::Here(file.to_owned()),
             };
         }
-        if mapped.is_some() || foreign(&named.path) {
-            return Guess::None;
+        if mapped.is_some() || named.path.is_empty() || foreign(&named.path) {
+            return Guess::Foreign;
         }
         self.by_end(named)
     }
@@ -229,7 +189,10 @@ impl Checkout {
                 files.iter().copied().filter(|file| file.split('/').count() == parts).collect();
             match whole[..] {
                 [file] => files = vec![file],
-                _ => return Guess::Ambiguous(files[0].to_owned(), files[1].to_owned()),
+                _ => {
+                    let (one, other) = (files[0].to_owned(), files[1].to_owned());
+                    return Guess::Ambiguous { one, other, parts };
+                }
             }
         }
         let (file, root) = (files[0].to_owned(), root_of(files[0], &named.path, parts));
@@ -255,7 +218,72 @@ impl Checkout {
     }
 }
 
+/// What the guesses for all files of a program say about each.
+struct Trust {
+    /// How many files each pair of beginnings explains with at least a directory in common. A build has few such pairs; a file of a
+    /// library that happens to have a common name stands alone.
+    roots: BTreeMap<Root, usize>,
+    /// Of two paths of the build that claim one file of the checkout, that of the more common root is right: the most that claim it.
+    claims: BTreeMap<String, usize>,
+    certain: BTreeSet<String>,
+    /// Whether the build was made in the checkout itself: then its files have their own paths.
+    here: bool,
+    /// Whether names without any directory in common may be believed, as those of a program of few files must be.
+    weak: bool,
+}
+
+impl Trust {
+    fn new(guesses: &[Guess]) -> Trust {
+        let mut roots: BTreeMap<Root, usize> = BTreeMap::new();
+        let (mut certain, mut here, mut weak, mut unknown) = (BTreeSet::new(), false, 0, 0);
+        for guess in guesses {
+            match guess {
+                Guess::Likely { root, parts: 2.., .. } => *roots.entry(root.clone()).or_default() += 1,
+                Guess::Likely { .. } => weak += 1,
+                Guess::Certain(file) => drop(certain.insert(file.clone())),
+                Guess::Here(file) => {
+                    here = true;
+                    certain.insert(file.clone());
+                }
+                Guess::None => unknown += 1,
+                Guess::Foreign | Guess::Changed(..) | Guess::Ambiguous { .. } => {}
+            }
+        }
+        let mut claims: BTreeMap<String, usize> = BTreeMap::new();
+        for guess in guesses {
+            if let Guess::Likely { file, root, .. } = guess {
+                let most = claims.entry(file.clone()).or_default();
+                *most = roots.get(root).copied().unwrap_or(0).max(*most);
+            }
+        }
+        let weak = roots.is_empty() && weak >= unknown;
+        Trust { roots, claims, certain, here, weak }
+    }
+
+    fn judge(&self, guess: Guess) -> Meant {
+        match guess {
+            Guess::Certain(file) | Guess::Here(file) => Meant::File(file),
+            Guess::Changed(file, None) => Meant::Changed(file),
+            Guess::Changed(file, Some(root)) if self.roots.contains_key(&root) && !self.here => {
+                Meant::Changed(file)
+            }
+            Guess::Ambiguous { one, other, parts } if !self.here && (parts > 1 || self.weak) => {
+                Meant::Ambiguous(one, other)
+            }
+            Guess::Likely { file, root, .. } if !self.here && !self.certain.contains(&file) => {
+                let weight = self.roots.get(&root).copied().unwrap_or(0);
+                let trusted = (weight > 0 || self.weak) && Some(&weight) == self.claims.get(&file);
+                if trusted { Meant::File(file) } else { Meant::Outside }
+            }
+            _ => Meant::Outside,
+        }
+    }
+}
+
 enum Guess {
+    /// By its own path, below the checkout.
+    Here(String),
+    /// By its digest, or by the configuration.
     Certain(String),
     Likely {
         file: String,
@@ -265,7 +293,14 @@ enum Guess {
     },
     /// The file, and the root by which it was found; `None`: by its own path.
     Changed(String, Option<Root>),
-    Ambiguous(String, String),
+    Ambiguous {
+        one: String,
+        other: String,
+        /// How many parts are common at the end.
+        parts: usize,
+    },
+    /// Of a compiler, a system or a package.
+    Foreign,
     None,
 }
 
@@ -283,8 +318,15 @@ const DEPENDENCIES: &[&str] = &[
 
 /// Whether a path of a build belongs to a compiler, a system's library or a package manager's cache.
 pub(crate) fn foreign(path: &str) -> bool {
-    const BEGINNINGS: &[&str] =
-        &["/rustc/", "/usr/include/", "/usr/lib/", "/usr/local/include/", "/usr/local/go/", "/usr/share/"];
+    const BEGINNINGS: &[&str] = &[
+        "/rustc/",
+        "/rust/deps/",
+        "/usr/include/",
+        "/usr/lib/",
+        "/usr/local/include/",
+        "/usr/local/go/",
+        "/usr/share/",
+    ];
     const PARTS: &[&str] = &[
         "/.cargo/registry/",
         "/.cargo/git/",

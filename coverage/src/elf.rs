@@ -13,8 +13,11 @@ use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _,
 
 type Header = elf::FileHeader64<LE>;
 
-/// Bytes of one section after decompression, at most.
-const MOST_SECTION: u64 = 4 << 30;
+/// Bytes of one section after decompression, at most; and how many times its compressed size that may be, beside a little for small
+/// ones. Debug information becomes three to ten times as large, a file made to hurt a thousand times.
+const MOST_SECTION: u64 = 2 << 30;
+const MOST_RATIO: u64 = 64;
+const SMALL_SECTION: u64 = 16 << 20;
 
 /// Code in memory and in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -326,7 +329,8 @@ impl<'a> Binary<'a> {
 
 /// Decompresses a section to the length that its header says.
 fn plain(bytes: &[u8], compression: Compression, size: u64) -> Result<Vec<u8>, String> {
-    if size > MOST_SECTION {
+    let most = (bytes.len() as u64).saturating_mul(MOST_RATIO).saturating_add(SMALL_SECTION);
+    if size > most.min(MOST_SECTION) {
         return Err(format!("its header says that it has {size} bytes"));
     }
     let mut plain = Vec::new();

@@ -206,10 +206,12 @@ impl Part {
         for (path, file) in other.files {
             let own = self.files.entry(path).or_default();
             join(&mut own.lines, file.lines, moments);
+            let places = own.functions.iter().map(|function| (function.line, function.name.clone())).zip(0..);
+            let places: BTreeMap<(u32, String), usize> = places.collect();
             for function in file.functions {
-                let same = |own: &&mut Function| own.line == function.line && own.name == function.name;
-                match own.functions.iter_mut().find(same) {
-                    Some(own) => {
+                match places.get(&(function.line, function.name.clone())) {
+                    Some(place) => {
+                        let own = &mut own.functions[*place];
                         own.reached = sooner(own.reached, function.reached, moments);
                         join(&mut own.blocks, function.blocks, moments);
                     }

@@ -26,6 +26,11 @@ impl Unit {
             Unit::Blocks => "blocks",
         }
     }
+
+    /// The unit with this word.
+    pub fn named(name: &str) -> Option<Unit> {
+        [Unit::Lines, Unit::Functions, Unit::Blocks].into_iter().find(|unit| unit.name() == name)
+    }
 }
 
 impl fmt::Display for Unit {
@@ -35,7 +40,7 @@ impl fmt::Display for Unit {
 }
 
 /// What can be covered in one file with native code.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// The path in the service.
     pub name: String,
@@ -63,7 +68,7 @@ pub struct Program {
 }
 
 /// The first byte of an instruction that can be observed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
     /// Where it is in the file.
     pub offset: u64,
@@ -78,7 +83,7 @@ pub struct Point {
 }
 
 /// A line, a function or a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Item {
     /// The source file, by its place in [`Program::files`].
     pub file: Option<u32>,
@@ -91,7 +96,7 @@ pub struct Item {
 }
 
 /// A function of the source. All its copies, inlined or instantiated for several types, are one function.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Function {
     /// The name, demangled.
     pub name: String,
@@ -104,7 +109,7 @@ pub struct Function {
 }
 
 /// Tables of a whole program, from an address to source.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
     /// Where code is: address, length, offset in the file, by rising offset.
     pub code: Vec<(u64, u64, u64)>,
@@ -115,7 +120,7 @@ pub struct Places {
 }
 
 /// From its address to that of the next row, code belongs to a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// The address of the first instruction.
     pub address: u64,
@@ -126,7 +131,7 @@ pub struct Row {
 }
 
 /// A stretch of code that belongs to a function.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scope {
     /// Its first address.
     pub start: u64,

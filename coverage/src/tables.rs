@@ -30,6 +30,9 @@ pub(crate) struct Statement {
     pub address: u64,
     pub file: u32,
     pub line: u32,
+    /// Whether this is not the beginning, but where instructions of the statement go on after others: an optimiser may leave no
+    /// beginning where it has merged statements.
+    pub later: bool,
 }
 
 /// A function as it is declared.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::model::{Coverage, Moment, Part};
-use crate::{NotMeasured, Unit};
+use crate::{Checkout, NotMeasured, Unit};
 
 /// How many of how many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -171,6 +171,33 @@ pub fn growth(coverage: &Coverage) -> BTreeMap<Unit, Vec<(u64, u64)>> {
         })
     };
     steps.into_iter().map(|(unit, steps)| (unit, summed(steps).collect())).collect()
+}
+
+/// Of the files whose lines are counted: how many lines have code in the programs, of how many that have more than a comment or brackets.
+/// An optimiser leaves fewer.
+pub fn source_lines(coverage: &Coverage, checkout: &Checkout) -> Count {
+    let mut count = Count::default();
+    for (path, known) in lines(coverage) {
+        let Some(text) = checkout.text(path) else { continue };
+        let mut comment = false;
+        for (number, line) in (1_u32..).zip(text.lines()) {
+            if has_code(line.trim(), &mut comment) {
+                count.add(known.contains_key(&number));
+            }
+        }
+    }
+    count
+}
+
+/// Whether a line of source has more than a comment or brackets; `comment` says whether it begins within a comment of several lines.
+/// What languages call a comment differs: this knows those of most.
+pub(crate) fn has_code(line: &str, comment: &mut bool) -> bool {
+    if *comment || line.starts_with("/*") {
+        *comment = !line.contains("*/");
+        return false;
+    }
+    let brackets = |c| matches!(c, '{' | '}' | '(' | ')' | '[' | ']' | ';' | ',');
+    !line.starts_with("//") && !line.chars().all(brackets)
 }
 
 /// The lines of all parts, by file: what most reports show. A line that several parts have was reached if it was in one of them.

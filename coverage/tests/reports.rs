@@ -246,13 +246,14 @@ fn changed_lines_are_judged() {
     std::fs::write(source.join("kv.c"), new).expect("written");
     let input = scratch.write("coverage.json", report::json(&record(&program, 0..5).coverage()).as_bytes());
     let (text, count) =
-        command::diff(&[input.clone()], &Base::Revision("HEAD".to_owned()), &source).expect("a diff");
+        command::diff(std::slice::from_ref(&input), &Base::Revision("HEAD".to_owned()), &source)
+            .expect("a diff");
     // Lines 8, 9 and 10 have code; 10 is never reached.
     assert_eq!((count.covered, count.total), (2, 3), "{text}");
     assert!(text.contains("kv.c: 2 of 3, not covered: 10"), "{text}");
     let patch = shell(&source, "git diff").stdout;
     let patch = scratch.write("patch", &patch);
-    let (same, _) = command::diff(&[input.clone()], &Base::File(patch), &source).expect("a diff");
+    let (same, _) = command::diff(std::slice::from_ref(&input), &Base::File(patch), &source).expect("a diff");
     assert_eq!(same, text);
     let error =
         command::diff(&[input], &Base::Revision("--output=x".to_owned()), &source).expect_err("no revision");

@@ -54,6 +54,23 @@ fn a_common_name_alone_is_not_trusted_beside_better_matches() {
 }
 
 #[test]
+fn a_build_in_the_checkout_names_its_own_files() {
+    let files = ["src/main.rs", "src/lib.rs", "other/src/lib.rs"];
+    let names = named(&["/home/me/kv/src/main.rs", "/deps/hash/src/lib.rs", "/x/src/main.rs"]);
+    assert_eq!(checkout(&files).map(&names, &[]), [file("src/main.rs"), Meant::Outside, Meant::Outside]);
+}
+
+#[test]
+fn a_few_common_names_of_a_large_program_are_chance() {
+    let files = ["conformance/c/signal.c", "conformance/c/pipe.c"];
+    let mut names: Vec<String> = (0..20).map(|n| format!("/deps/uv/src/unix/file{n}.c")).collect();
+    names.extend(["/deps/uv/src/unix/signal.c".to_owned(), "/deps/uv/src/unix/pipe.c".to_owned()]);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let meant = checkout(&files).map(&named(&names), &[]);
+    assert!(meant.iter().all(|meant| *meant == Meant::Outside), "{meant:?}");
+}
+
+#[test]
 fn dependencies_with_common_paths_are_outside() {
     let files = ["src/lib.rs", "src/main.rs"];
     let names = named(&[

@@ -63,11 +63,15 @@ fn finish(sequence: &[Row], end: u64, source: &Source<'_, '_>, tables: &mut Tabl
         return;
     }
     let mut counts = false;
+    let mut before = None;
     for row in sequence.iter().filter(|row| row.address >= first.address && row.address < end) {
+        let goes_on = before == Some((row.file, row.line));
+        before = Some((row.file, row.line));
         let chosen = |file: &u32| tables.chosen.get(*file as usize).copied().unwrap_or(false);
         // DWARF 5, 6.2.2: line 0 is that of an instruction that cannot be attributed to any line.
-        if let Some(file) = row.file.filter(chosen).filter(|_| row.statement && row.line > 0) {
-            tables.statements.push(Statement { address: row.address, file, line: row.line });
+        if let Some(file) = row.file.filter(chosen).filter(|_| row.line > 0 && (row.statement || !goes_on)) {
+            let later = !row.statement;
+            tables.statements.push(Statement { address: row.address, file, line: row.line, later });
             counts = true;
         }
         if source.whole {

@@ -34,7 +34,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Report, String> {
                 let Some(name) = &file else { continue };
                 let number = value("number").and_then(|number| number.parse().ok());
                 let number = number.ok_or_else(|| format!("{name}: a <line> has no number"))?;
-                let covered = value("hits").is_some_and(|hits| hits.trim_start_matches('0') != "");
+                let covered = value("hits").is_some_and(|hits| !hits.trim_start_matches('0').is_empty());
                 if in_method {
                     *of_methods.entry(number).or_default() |= covered;
                 } else {

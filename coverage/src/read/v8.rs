@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use super::Report;
+use crate::totals::has_code;
 
 /// Gives the text of a script by its path in the service.
 pub type Scripts<'s> = &'s dyn Fn(&str) -> Option<String>;
@@ -99,14 +100,4 @@ fn read_script(path: &str, text: &str, functions: &[Value], report: &mut Report)
         start = (start + line.len() + 1).min(units.len());
     }
     Ok(())
-}
-
-/// Whether a line has more than a comment or brackets; `comment` says whether it begins within a comment of several lines.
-fn has_code(line: &str, comment: &mut bool) -> bool {
-    if *comment || line.starts_with("/*") {
-        *comment = !line.contains("*/");
-        return false;
-    }
-    let brackets = |c| matches!(c, '{' | '}' | '(' | ')' | '[' | ']' | ';' | ',');
-    !line.starts_with("//") && !line.chars().all(brackets)
 }

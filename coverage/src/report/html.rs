@@ -9,7 +9,7 @@ use super::svg::growth as curve;
 use crate::Checkout;
 use crate::model::Coverage;
 use crate::totals::{
-    Count, Totals, count, functions, growth, lines, services_of, totals, uncovered_functions,
+    Count, Totals, count, functions, growth, lines, services_of, source_lines, totals, uncovered_functions,
 };
 
 type Lines = BTreeMap<u32, Option<u32>>;
@@ -40,7 +40,7 @@ pub fn html(coverage: &Coverage, checkout: &Checkout) -> Vec<(String, String)> {
     }
     let mut index = String::new();
     // Writing to a string cannot fail.
-    let _ = overview(&mut index, coverage, &entries);
+    let _ = overview(&mut index, coverage, &entries, checkout);
     let mut pages =
         vec![("index.html".to_owned(), page("Coverage", &index)), ("style.css".to_owned(), STYLE.to_owned())];
     for entry in &entries {
@@ -63,7 +63,12 @@ fn page_name(path: &str, names: &mut BTreeMap<String, u32>) -> String {
     if *number > 1 { format!("file.{name}.{number}.html") } else { format!("file.{name}.html") }
 }
 
-fn overview(out: &mut String, coverage: &Coverage, entries: &[Entry<'_>]) -> fmt::Result {
+fn overview(
+    out: &mut String,
+    coverage: &Coverage,
+    entries: &[Entry<'_>],
+    checkout: &Checkout,
+) -> fmt::Result {
     let totals = totals(coverage);
     writeln!(out, "<h1>Coverage</h1>\n<p class=\"soft\">{} seeds</p>", coverage.seed_count())?;
     for (unit, count) in &totals.all.units {
@@ -75,6 +80,11 @@ fn overview(out: &mut String, coverage: &Coverage, entries: &[Entry<'_>]) -> fmt
             count.covered,
             count.total
         )?;
+    }
+    let left = source_lines(coverage, checkout);
+    if left.total > 0 {
+        let (left, all) = (left.covered, left.total);
+        writeln!(out, "<p class=\"soft\">{left} of {all} lines of source have code in the programs.</p>")?;
     }
     let seeds =
         (coverage.seeds.first().map_or(0, |range| range.0), coverage.seeds.last().map_or(0, |range| range.1));
