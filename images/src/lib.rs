@@ -37,7 +37,7 @@ mod tar;
 pub use build::{BuildContext, BuildSpec};
 pub use config::{HealthConfig, ImageConfig};
 pub use digest::Digest;
-pub use engine::EngineChoice;
+pub use engine::{About, Control, EngineChoice, EngineError, ExecCommand, Executed, Life, Listed, Rubbish};
 pub use error::{Error, ErrorKind};
 pub use http::Timeouts;
 pub use image::Image;

@@ -40,7 +40,7 @@ impl Podman {
         let begin = Instant::now();
         while UnixStream::connect(&socket).is_err() {
             if let Some(status) = service.try_wait().expect("podman") {
-                left_out(what, &format!("podman's service does not run here: {status}"), false);
+                left_out(what, &format!("podman's service does not run here: {status}"), true);
                 return None;
             }
             assert!(begin.elapsed() < Duration::from_secs(60), "podman does not listen");

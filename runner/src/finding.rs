@@ -242,7 +242,8 @@ pub fn save(
     outcome: &Outcome,
     violation: &Violation,
 ) -> std::io::Result<Saved> {
-    let record = record(session, compose, outcome, violation);
+    let platform = outcome.platform.ok_or_else(|| std::io::Error::other("a live run cannot be replayed"))?;
+    let record = record(session, compose, outcome, violation, platform.record());
     let digests = Digests { every: MARK, digests: texts(&outcome.marks) };
     let files: [(&str, Vec<u8>); 5] = [
         ("decisions.json", serde_json::to_vec_pretty(&*outcome.decisions)?),
@@ -303,7 +304,13 @@ fn is_same(dir: &Path, record: &Record) -> bool {
         && there["virtual_time_ns"] == record.virtual_time_ns
 }
 
-fn record(session: &Session, compose: &Selection, outcome: &Outcome, violation: &Violation) -> Record {
+fn record(
+    session: &Session,
+    compose: &Selection,
+    outcome: &Outcome,
+    violation: &Violation,
+    platform: platform::Record,
+) -> Record {
     let absolute = |p: &Path| std::path::absolute(p).unwrap_or_else(|_| p.to_path_buf());
     Record {
         format: FORMAT,
@@ -326,7 +333,7 @@ fn record(session: &Session, compose: &Selection, outcome: &Outcome, violation: 
         project: session.files.name.clone(),
         configured: session.configured,
         plan: session.plan_digest.clone(),
-        platform: outcome.platform.record(),
+        platform,
         inputs: inputs(&session.base, &outcome.digest),
     }
 }

@@ -1,12 +1,14 @@
 //! What one seed says about each property: violated, held, or neither; and whether anything could have violated it.
 //!
-//! Key types: [`Judged`], [`Exercise`]. A property that nothing could have violated has not been tested: a campaign counts it
+//! Key types: [`Judged`], [`Exercise`], and [`Seen`], what a run shows to a judge. A property that nothing could have violated has not been tested: a campaign counts it
 //! as such (`campaign::verdict`).
+
+use std::collections::BTreeSet;
 
 use bloodhound_abi::SimTime;
 use bloodhound_net::NodeId;
 use bloodhound_sim::World;
-use bloodhound_sim::checks::{Action, Verdict};
+use bloodhound_sim::checks::{Action, CheckState, Verdict};
 use bloodhound_sim::scenario::Scenario;
 use bloodhound_sim::services::State;
 use bloodhound_sim::world::{Finding, FindingKind};
@@ -92,10 +94,37 @@ pub fn thousands(number: u64) -> String {
     out
 }
 
+/// What there is to be seen of a run, in the simulation or on a real engine.
+#[derive(Clone, Debug)]
+pub struct Seen<'a> {
+    /// The checks of the scenario.
+    pub checks: &'a [CheckState],
+    /// What was found beside properties.
+    pub findings: &'a [Finding],
+    /// When the services were ready.
+    pub ready: SimTime,
+    /// When the run was over.
+    pub now: SimTime,
+    /// The services that ran when it began, or started again in it.
+    pub ran: BTreeSet<NodeId>,
+}
+
+impl<'a> Seen<'a> {
+    /// Of a world.
+    pub fn of(world: &'a World) -> Seen<'a> {
+        let ready = world.ready_at.unwrap_or_default();
+        let now =
+            world.services.iter().filter(|(_, s)| matches!(s.state, State::Running(_) | State::Crashed));
+        let told = world.log.iter().filter(|e| e.at > ready).filter_map(|e| e.node);
+        let ran = now.map(|(id, _)| *id).chain(told).collect();
+        Seen { checks: &world.checks, findings: &world.findings, ready, now: world.now, ran }
+    }
+}
+
 /// Judges a property over a run. `finished`: the run came to its end; else only a violation counts.
 pub fn judge(
     property: &Property,
-    world: &World,
+    seen: &Seen<'_>,
     scenario: &Scenario,
     history: &History,
     finished: bool,
@@ -112,9 +141,9 @@ pub fn judge(
                 Err(e) => Judged::Undecided(e.to_string()),
             }
         }
-        Judge::Check(index) => check(world, scenario, *index),
-        Judge::Healthy(indices) => healthy(world, scenario, indices),
-        Judge::NoCrash(nodes) => no_crash(world, scenario, nodes),
+        Judge::Check(index) => check(seen, scenario, *index),
+        Judge::Healthy(indices) => healthy(seen, scenario, indices),
+        Judge::NoCrash(nodes) => no_crash(seen, scenario, nodes),
     };
     match judged {
         Judged::Violated(..) => judged,
@@ -164,8 +193,8 @@ fn operated(history: &History) -> Exercise {
     Exercise { unit: Unit::Operations, tried: all.len() as u64, worked: succeeded, lacking, first }
 }
 
-fn check(world: &World, scenario: &Scenario, index: usize) -> Judged {
-    let state = &world.checks[index];
+fn check(seen: &Seen<'_>, scenario: &Scenario, index: usize) -> Judged {
+    let state = &seen.checks[index];
     let unit = match scenario.checks[index].action {
         Action::Http { .. } => Unit::Requests,
         Action::Script { .. } => Unit::Scripts,
@@ -188,14 +217,14 @@ fn check(world: &World, scenario: &Scenario, index: usize) -> Judged {
 }
 
 /// Of all health checks: one that failed is enough for a violation, and all must have been asked.
-fn healthy(world: &World, scenario: &Scenario, indices: &[usize]) -> Judged {
+fn healthy(seen: &Seen<'_>, scenario: &Scenario, indices: &[usize]) -> Judged {
     let lacking = indices.is_empty().then(|| "none of its services has a health check".to_owned());
     let mut all = Exercise { unit: Unit::Scripts, tried: 0, worked: 0, lacking, first: None };
     let mut undecided = None;
     let mut first: Option<(SimTime, String)> = None;
     for index in indices {
         let name = &scenario.checks[*index].name;
-        match check(world, scenario, *index) {
+        match check(seen, scenario, *index) {
             Judged::Violated(at, why) if first.as_ref().is_none_or(|(earliest, _)| at < *earliest) => {
                 first = Some((at, format!("{name}: {why}")));
             }
@@ -218,22 +247,16 @@ fn healthy(world: &World, scenario: &Scenario, indices: &[usize]) -> Judged {
     }
 }
 
-fn no_crash(world: &World, scenario: &Scenario, nodes: &[NodeId]) -> Judged {
+fn no_crash(seen: &Seen<'_>, scenario: &Scenario, nodes: &[NodeId]) -> Judged {
     let crash = |f: &&Finding| f.kind == FindingKind::Crash && f.node.is_some_and(|n| nodes.contains(&n));
-    if let Some(f) = world.findings.iter().find(crash) {
+    if let Some(f) = seen.findings.iter().find(crash) {
         return Judged::Violated(f.at, f.text.clone());
     }
-    let ready = world.ready_at.unwrap_or_default();
     // One that ended before the run began cannot crash in it.
-    let ran = |id: &&NodeId| {
-        let state = world.services.get(id).map(|s| s.state);
-        matches!(state, Some(State::Running(_) | State::Crashed))
-            || world.log.iter().any(|e| e.node == Some(**id) && e.at > ready)
-    };
-    let worked = nodes.iter().filter(ran).count() as u64;
+    let worked = nodes.iter().filter(|id| seen.ran.contains(id)).count() as u64;
     let lacking = if nodes.is_empty() {
         Some("it has no services".to_owned())
-    } else if world.now <= ready {
+    } else if seen.now <= seen.ready {
         Some(
             "the run was over as soon as its services were ready: it has neither a workload nor faults nor checks \
              that take time"

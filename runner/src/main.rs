@@ -33,6 +33,7 @@ mod interrupt;
 mod judge;
 mod junit;
 mod kvm;
+mod live;
 mod plan;
 mod platform;
 mod redact;

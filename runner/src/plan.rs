@@ -3,7 +3,7 @@
 //! Key types: [`Plan`] (the scenario with what reports need), [`Judge`] (how a property is decided), [`Refusal`] (why there is none).
 //!
 //! Modules: `refusal` (what is told of all of it at once); `service` (a container), with `image` and `image_tree` (its root file system), `mounts` (its further files) and
-//! `process` (what runs in it); `machines` (which services are on one machine); `network` (addresses and names); `secrets` (files with secrets and configurations); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
+//! `process` (what runs in it); `machines` (which services are on one machine); `network` (addresses and names); `secrets` (files with secrets and configurations); `placement` (what a real engine is told); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -22,6 +22,7 @@ mod image_tree;
 mod machines;
 mod mounts;
 mod network;
+mod placement;
 mod process;
 mod properties;
 mod refusal;
@@ -34,6 +35,7 @@ use image::Images;
 pub use image::{Finder, Pin};
 pub use machines::Machine;
 use machines::Machines;
+pub use placement::{Helper, InNetwork, Mounted, Placement};
 use process::DEFAULT_PATH;
 pub use properties::{Judge, Property};
 use refusal::Pieces;
@@ -65,6 +67,9 @@ pub struct Plan {
     pub workers: Option<usize>,
     /// Services that share a machine.
     pub machines: Vec<Machine>,
+    /// The containers as a real engine makes them, and those that scripts of their own need.
+    pub placements: Vec<Placement>,
+    pub helpers: Vec<Helper>,
 }
 
 struct Planner<'a> {
@@ -78,6 +83,8 @@ struct Planner<'a> {
     ids: BTreeMap<String, NodeId>,
     checks: Vec<CheckSpec>,
     helpers: Vec<ServiceSpec>,
+    /// Where the scripts of the helpers are.
+    helper_dirs: Vec<Helper>,
     /// Mounts that scripts need in services.
     script_mounts: BTreeMap<NodeId, Vec<(PathBuf, PathBuf)>>,
     /// Which services are on one machine.
@@ -100,6 +107,7 @@ impl Plan {
             ids: BTreeMap::new(),
             checks: Vec::new(),
             helpers: Vec::new(),
+            helper_dirs: Vec::new(),
             script_mounts: BTreeMap::new(),
             machines: Machines::default(),
         };
@@ -127,6 +135,8 @@ impl Plan {
             boots: config.simulation.boots,
             workers: config.exploration.parallel_workers.map(|n| n as usize),
             machines,
+            placements: planner.placements(),
+            helpers: planner.helper_dirs,
         })
     }
 }

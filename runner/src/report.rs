@@ -2,7 +2,7 @@
 
 use bloodhound_abi::SimTime;
 use bloodhound_kernel::task::TaskState;
-use bloodhound_sim::faults::{Effect, Faults, Names, Planned};
+use bloodhound_sim::faults::{Effect, Names, Planned};
 use bloodhound_sim::notice::{LogEntry, Notice};
 use bloodhound_sim::{World, timeline};
 use serde::{Deserialize, Serialize};
@@ -49,8 +49,11 @@ pub struct FaultRecord {
     pub without_effect: Option<String>,
 }
 
-/// The plan of faults of a run, as far as its time came. `name` gives nodes their names.
-pub fn fault_records(faults: &Faults, name: Names<'_>) -> Vec<FaultRecord> {
+/// The plan of faults of a run with what became of it, as far as its time came. `name` gives nodes their names.
+pub fn fault_records<'a>(
+    faults: impl Iterator<Item = (&'a Planned, Effect)>,
+    name: Names<'_>,
+) -> Vec<FaultRecord> {
     let record = |(planned, effect): (&Planned, Effect)| FaultRecord {
         kind: planned.id.kind.name().to_owned(),
         service: planned.fault.node().map(name),
@@ -62,7 +65,7 @@ pub fn fault_records(faults: &Faults, name: Names<'_>) -> Vec<FaultRecord> {
             Effect::None(why) => Some(why.to_owned()),
         },
     };
-    faults.record().map(record).collect()
+    faults.map(record).collect()
 }
 
 /// Those of them until a time.
@@ -83,9 +86,11 @@ pub fn trace(outcome: &Outcome) -> String {
             .map(|(at, who, line)| (*at, format!("{at} output   {who} | {}", printable(line)))),
     );
     lines.sort_by_key(|(at, _)| *at);
-    let boot = crate::boots::number(&outcome.decisions);
-    let mut out =
-        format!("seed {}, from boot {boot}\nfaults of this seed: {}\n", outcome.seed, outcome.profile);
+    let from = match outcome.platform {
+        Some(_) => format!("from boot {}", crate::boots::number(&outcome.decisions)),
+        None => "live: nothing here is replayable".to_owned(),
+    };
+    let mut out = format!("seed {}, {from}\nfaults of this seed: {}\n", outcome.seed, outcome.profile);
     for (_, line) in lines {
         out.push_str(&line);
         out.push('\n');

@@ -149,7 +149,7 @@ fn print(outcome: &Outcome, session: &Session, judgement: &Judgement, format: Fo
     match format {
         Format::Json => output::print_json(&json(outcome, judgement, &inputs.to_string())),
         Format::Human => {
-            println!("platform: {}", outcome.platform.line());
+            println!("platform: {}", outcome.platform.map(|chosen| chosen.line()).unwrap_or_default());
             for machine in &session.plan.machines {
                 println!("machine: {machine}");
             }
@@ -196,7 +196,7 @@ fn json(outcome: &Outcome, judgement: &Judgement, inputs: &str) -> serde_json::V
         undecided.map(|i| (i.name.clone(), i.verdict.reason().into())).collect();
     serde_json::json!({
         "schema": "bloodhound.run/v1",
-        "platform": outcome.platform.json(),
+        "platform": outcome.platform.map(|chosen| chosen.json()),
         "seed": outcome.seed,
         "boot": boots::number(&outcome.decisions),
         "inputs_digest": inputs,

@@ -23,8 +23,8 @@ use bloodhound_workloads::history::History;
 
 use crate::bundle::{self, Bundle, ProjectFiles};
 use crate::images::ImageArgs;
-use crate::judge::{self, Judged};
-use crate::plan::{Finder, Pin, Plan};
+use crate::judge::{self, Judged, Seen};
+use crate::plan::{Finder, Pin, Plan, Property};
 use crate::platform::Chosen;
 use crate::redact::{self, Redactor};
 use crate::share::{Meter, Share};
@@ -67,6 +67,8 @@ pub struct Session {
     pub resolver: Option<Resolver>,
     /// Whether there was a configuration.
     pub configured: bool,
+    /// What its files say.
+    pub project: Project,
 }
 
 impl Session {
@@ -131,7 +133,8 @@ impl Session {
         digest.bytes(format!("{:?}", plan.properties).as_bytes());
         let scenario = Arc::new(plan.scenario.clone());
         let files = ProjectFiles::of(&project, compose, configured);
-        Ok(Session { plan, scenario, base, plan_digest: digest.to_string(), files, resolver, configured })
+        let plan_digest = digest.to_string();
+        Ok(Session { plan, scenario, base, plan_digest, files, resolver, configured, project })
     }
 
     /// The images of the run by their names.
@@ -199,8 +202,8 @@ pub struct Violation {
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
-    /// What it ran on.
-    pub platform: Chosen,
+    /// What it ran on; `None`: on a real engine ([`crate::live`]), so that nothing about it can be repeated.
+    pub platform: Option<Chosen>,
     /// Digest of the whole run, boot included.
     pub digest: String,
     /// Steps, boot included.
@@ -238,6 +241,30 @@ pub struct Outcome {
     pub stopped: Option<Stopped>,
     /// How much of the host's time health checks took.
     pub share: Share,
+}
+
+impl Outcome {
+    /// Judges all properties over what was seen of the run. `finished`: it came to its end.
+    pub fn judge(&mut self, properties: &[Property], seen: &Seen<'_>, finished: bool) {
+        let interrupted = matches!(self.stopped, Some(Stopped::Interrupted | Stopped::Undecided(_)));
+        for (index, property) in properties.iter().enumerate() {
+            let judged = if interrupted {
+                Judged::Unfinished
+            } else {
+                judge::judge(property, seen, &self.scenario, &self.history, finished)
+            };
+            if let Judged::Violated(at, text) = &judged {
+                self.violations.push(Violation {
+                    index: Some(index),
+                    property: property.name.clone(),
+                    kind: property.kind.into(),
+                    at: *at,
+                    text: text.clone(),
+                });
+            }
+            self.judged.push(judged);
+        }
+    }
 }
 
 /// Why a run is not over.
@@ -383,7 +410,7 @@ impl Worker {
         let history = world.clients.driver.as_ref().map(|d| d.history().clone()).unwrap_or_default();
         let mut outcome = Outcome {
             seed,
-            platform: self.platform,
+            platform: Some(self.platform),
             digest: world.digest.to_string(),
             steps: world.steps,
             virtual_time: world.now,
@@ -391,7 +418,7 @@ impl Worker {
             scenario: self.session.scenario.clone(),
             plan: world.faults.plan.clone(),
             effects: world.faults.effects.clone(),
-            faults: crate::report::fault_records(&world.faults, &|id| {
+            faults: crate::report::fault_records(world.faults.record(), &|id| {
                 timeline::name(&self.session.scenario, id)
             }),
             log: world.log.clone(),
@@ -439,25 +466,7 @@ impl Worker {
     /// Judges all properties. What was violated before a run could not go on was violated all the same; where the host ended
     /// it, nothing is said, for it would end elsewhere the next time.
     fn judge(&self, outcome: &mut Outcome, finished: bool) {
-        let world = &self.machine.world;
-        let interrupted = matches!(outcome.stopped, Some(Stopped::Interrupted | Stopped::Undecided(_)));
-        for (index, property) in self.session.plan.properties.iter().enumerate() {
-            let judged = if interrupted {
-                Judged::Unfinished
-            } else {
-                judge::judge(property, world, &self.session.scenario, &outcome.history, finished)
-            };
-            if let Judged::Violated(at, text) = &judged {
-                outcome.violations.push(Violation {
-                    index: Some(index),
-                    property: property.name.clone(),
-                    kind: property.kind.into(),
-                    at: *at,
-                    text: text.clone(),
-                });
-            }
-            outcome.judged.push(judged);
-        }
+        outcome.judge(&self.session.plan.properties, &Seen::of(&self.machine.world), finished);
     }
 
     fn console(&self) -> Vec<(SimTime, String, String)> {

@@ -5,10 +5,9 @@
 
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::Decisions;
-use bloodhound_net::Stack;
 
 use crate::history::{History, OpId};
-use crate::http::{HttpConfig, HttpDriver};
+use crate::http::{HttpConfig, HttpDriver, Transport};
 
 /// What a driver is made from.
 #[derive(Clone, Debug)]
@@ -93,9 +92,9 @@ impl Driver {
     }
 
     /// Lets the clients on a client node do what they can at `now`.
-    pub fn poll(&mut self, client: u32, now: SimTime, stack: &mut Stack, decisions: &mut Decisions) {
+    pub fn poll(&mut self, client: u32, now: SimTime, net: &mut impl Transport, decisions: &mut Decisions) {
         match self {
-            Driver::Http(driver) => driver.poll(client, now, stack, decisions),
+            Driver::Http(driver) => driver.poll(client, now, net, decisions),
         }
     }
 }

@@ -1,5 +1,13 @@
 //! A Docker or Podman engine of this machine: asked over its socket, or by its command where there is no socket. It has what was built or
-//! loaded there, and is never needed.
+//! loaded there, and is never needed for a simulation.
+//!
+//! Key types: [`EngineChoice`], and [`Control`] for who has an engine run containers (`control` how it is reached, `containers` what it is
+//! asked to do, `exec` programs in a container, `upload` an image on its way to it).
+
+mod containers;
+mod control;
+mod exec;
+mod upload;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -14,6 +22,10 @@ use crate::http::{self, Request, Response, Timeouts};
 use crate::progress::Progress;
 use crate::reference::Reference;
 use crate::store::{Record, Store};
+
+pub use containers::{Life, Listed, Rubbish};
+pub use control::{About, Control, EngineError};
+pub use exec::{Command as ExecCommand, Executed};
 
 /// Bytes of an answer that is a document.
 const DOCUMENT: u64 = 8 << 20;
@@ -196,7 +208,7 @@ pub(crate) fn call(
         window_bytes: 0,
         ..Timeouts::default()
     };
-    http::over_unix(socket, &request, &timeouts).map_err(|e| e.error)
+    http::over_unix(socket, &request, None, &timeouts).map_err(|e| e.error)
 }
 
 fn document(engine: &Engine, response: Response) -> Result<serde_json::Value, Error> {

@@ -144,20 +144,33 @@ impl Client {
     }
 }
 
-/// The answer to a request to a server behind a Unix socket.
+/// The answer to a request to a server behind a Unix socket. With `upload` its body is read from there, so many bytes of it, instead of
+/// from the request.
 pub(crate) fn over_unix(
     path: &std::path::Path,
     request: &Request<'_>,
+    upload: Option<Upload<'_>>,
     timeouts: &Timeouts,
 ) -> Result<Response, Failed> {
-    let failed = |e: io::Error| Failed::new(format!("{}: {e}", path.display()), false);
+    let failed = |e: io::Error| Failed {
+        slow: e.kind() == io::ErrorKind::TimedOut,
+        ..Failed::new(format!("{}: {e}", path.display()), false)
+    };
     let socket = Socket::unix(path, timeouts).map_err(failed)?;
-    exchange(Stream::Plain(socket), request, false, timeouts).map_err(failed)
+    send(Stream::Plain(socket), request, upload, false, timeouts).map_err(failed)
 }
 
-fn exchange(
+/// A body that is not in memory, with its length.
+pub(crate) type Upload<'a> = (&'a mut dyn Read, u64);
+
+fn exchange(stream: Stream, request: &Request<'_>, whole: bool, timeouts: &Timeouts) -> io::Result<Response> {
+    send(stream, request, None, whole, timeouts)
+}
+
+fn send(
     mut stream: Stream,
     request: &Request<'_>,
+    upload: Option<Upload<'_>>,
     whole: bool,
     timeouts: &Timeouts,
 ) -> io::Result<Response> {
@@ -172,13 +185,30 @@ fn exchange(
         }
         head.push_str(&format!("{name}: {value}\r\n"));
     }
-    if !request.body.is_empty() || request.method == "POST" {
-        head.push_str(&format!("Content-Length: {}\r\n", request.body.len()));
+    let length = upload.as_ref().map_or(request.body.len() as u64, |(_, length)| *length);
+    if length > 0 || request.method == "POST" {
+        head.push_str(&format!("Content-Length: {length}\r\n"));
     }
     let agent = concat!("bloodhound/", env!("CARGO_PKG_VERSION"));
     head.push_str(&format!("User-Agent: {agent}\r\nConnection: close\r\n\r\n"));
     stream.write_all(head.as_bytes())?;
-    stream.write_all(&request.body)?;
+    match upload {
+        None => stream.write_all(&request.body)?,
+        Some((body, length)) => {
+            match io::copy(&mut body.take(length), &mut stream) {
+                Ok(written) if written == length => {}
+                Ok(written) => {
+                    let text = format!("the body has {written} bytes and not {length}");
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+                }
+                // Who does not want the rest may have said why.
+                Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
+                Err(e) => return Err(e),
+            }
+            // The time that an answer may take begins when the question has been asked.
+            stream.socket().bound(Some(timeouts.document));
+        }
+    }
     stream.flush()?;
     let mut reader = BufReader::with_capacity(64 << 10, stream);
     let (mut status, mut headers) = head_of(&mut reader)?;

@@ -66,6 +66,15 @@ impl Store {
         Ok(layer)
     }
 
+    /// The uncompressed archive of a layer, with its size, to be read from its beginning.
+    pub(crate) fn layer_archive(&self, digest: &Digest) -> Result<(File, u64), Error> {
+        // What it holds is checked when it is opened as a layer.
+        let size = self.layer(digest)?.index.archive();
+        let path = self.path("layers", digest).join("archive");
+        let file = File::open(&path).map_err(|e| Error::io(&path, &e))?;
+        Ok((file, size))
+    }
+
     fn load_layer(&self, digest: &Digest) -> Result<Layer, Error> {
         let place = self.path("layers", digest);
         let path = place.join("archive");

@@ -1,5 +1,7 @@
 //! `bloodhound test`: many seeds on all cores, verdicts over them, reports.
 //!
+//! With `--live` the seeds are run by [`crate::live`]; everything around them is the same.
+//!
 //! Modules: `reports` (where it writes), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
 //! gave together), `verdict` (the one rule from the totals to each case and to the exit code), `progress` (what is said
 //! meanwhile), `print` (the answer for people and for machines).
@@ -15,14 +17,14 @@ use crate::output::Format;
 use crate::platform::{self, Choice, Chosen};
 use crate::run::{Source, fail};
 use crate::session::{Failure, Session, Worker};
-use crate::{bug, cli, cpus, exit, junit, output};
+use crate::{bug, cli, cpus, exit, junit, live, output};
 
 mod print;
 mod progress;
 mod reports;
 pub mod totals;
 pub mod verdict;
-mod watch;
+pub mod watch;
 mod workers;
 
 use progress::Progress;
@@ -70,6 +72,13 @@ pub struct Args {
     /// Make findings self-contained: each takes along the files and images that its run saw, so that it can be replayed elsewhere
     #[arg(long)]
     bundle: bool,
+    /// Run on this machine's Docker or Podman engine, in real time, with the faults that an engine can do: one seed unless --seeds says more. Nothing
+    /// of it can be replayed (docs/live.md)
+    #[arg(long)]
+    live: bool,
+    /// With --live: leave the containers, networks and volumes of the run where they are
+    #[arg(long, requires = "live")]
+    keep: bool,
     /// Directory for reports and findings (default: the configuration's `output.dir`)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -134,6 +143,7 @@ pub fn test(args: &Args) -> u8 {
     // From here on a signal ends with a report.
     let _flag = crate::interrupt::flag();
     let run = || {
+        without_meaning(args)?;
         let source = &args.source;
         let session = Session::load(&source.config, &source.compose.selection(), &source.images)
             .inspect_err(|failure| refused(args, failure))?;
@@ -143,6 +153,22 @@ pub fn test(args: &Args) -> u8 {
         campaign(args, Arc::new(session), || platform::choose(args.platform.wanted))
     };
     run().unwrap_or_else(|f| fail(&f))
+}
+
+/// Refuses options that mean nothing on a real engine.
+fn without_meaning(args: &Args) -> Result<(), Failure> {
+    let given = [
+        ("--bundle", args.bundle, "nothing of a live run can be replayed"),
+        ("--boot-each", args.boot_each, "each seed of a live run has a stack of its own"),
+        ("--jobs", args.jobs.is_some(), "the seeds of a live run are run one after the other"),
+        ("--platform", args.platform.wanted != platform::Wanted::Auto, "the engine runs the services"),
+    ];
+    match given.iter().find(|(_, given, _)| *given && args.live) {
+        Some((option, _, why)) => {
+            Err(Failure::usage(format!("`{option}` cannot be used with --live: {why}")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Puts the reason why nothing is run into the reports that the command line names: those of an earlier campaign would speak
@@ -167,7 +193,8 @@ pub fn campaign(
     choose: impl FnOnce() -> Result<Chosen, Failure>,
 ) -> Result<u8, Failure> {
     let started = Instant::now();
-    let seeds = Seeds::new(args.first_seed, args.seeds.unwrap_or(session.plan.seeds))
+    let usual = if args.live { 1 } else { session.plan.seeds };
+    let seeds = Seeds::new(args.first_seed, args.seeds.unwrap_or(usual))
         .inspect_err(|failure| refused(args, failure))?;
     let least = args.min_seeds.unwrap_or(if args.timeout.is_some() { 1 } else { seeds.count });
     if least > seeds.count {
@@ -188,7 +215,7 @@ pub fn campaign(
     let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
     let watch = Arc::new(Watch::start(crate::interrupt::flag(), deadline));
     let campaign = Campaign { args, session, seeds, reports, watch, started };
-    let chosen = campaign.run(choose, &mut totals);
+    let chosen = if args.live { campaign.run_live(&mut totals) } else { campaign.run(choose, &mut totals) };
     Ok(campaign.finish(totals, chosen.as_ref()))
 }
 
@@ -213,6 +240,27 @@ impl Campaign<'_> {
             self.watch.seeding();
             self.run_seeds(*platform, boots, totals)
         });
+        self.settle(ran, totals);
+        chosen
+    }
+
+    /// Runs all seeds on a real engine, for which no platform is needed.
+    fn run_live(&self, totals: &mut Totals) -> Option<Chosen> {
+        let order = live::Order {
+            session: &self.session,
+            seeds: &|number| self.seeds.number(number),
+            out: &self.reports.dir,
+            keep: self.args.keep,
+            fail_fast: self.args.fail_fast,
+            watch: &self.watch,
+        };
+        let ran = bug::contain(|| live::run_all(&order, totals));
+        self.settle(ran, totals);
+        None
+    }
+
+    /// Puts what ended the seeds early into the totals.
+    fn settle(&self, ran: Result<Result<(), Failure>, String>, totals: &mut Totals) {
         let failure = match ran {
             Ok(Ok(())) => None,
             Ok(Err(failure)) => Some(failure),
@@ -229,7 +277,6 @@ impl Campaign<'_> {
                 totals.trouble(f.code, f.text);
             }
         }
-        chosen
     }
 
     /// Boots the stack as the first seed needs it. On a thread of its own: a platform binds its thread to a processor, and what the main thread starts
@@ -287,7 +334,11 @@ impl Campaign<'_> {
     /// Writes the reports and the answer. If either cannot be written, that is a trouble of the campaign as well.
     fn finish(&self, mut totals: Totals, chosen: Option<&Chosen>) -> u8 {
         totals.sort();
-        totals.measure_faults(&self.session.scenario.faults);
+        let asked = &self.session.scenario.faults;
+        match self.args.live {
+            true => totals.measure_faults(&live::faults::possible(asked).0),
+            false => totals.measure_faults(asked),
+        }
         let mut judgement = self.write(&mut totals);
         let junit = self.reports.dir.join("junit.xml");
         let answer = match self.args.format {
@@ -311,6 +362,9 @@ impl Campaign<'_> {
                 ("seeds_judged".into(), totals.judged.to_string()),
                 ("plan".into(), self.session.plan_digest.clone()),
             ];
+            let engine =
+                totals.live.as_ref().map(|engine| ("live".into(), format!("{engine}; {}", live::NOTE)));
+            let facts = facts.into_iter().chain(engine).collect();
             let suite = judgement.suite(&self.session.plan.config.display().to_string(), facts);
             let written = junit::render(&suite).and_then(|xml| self.reports.write(&xml));
             (judgement, written)

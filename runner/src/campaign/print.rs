@@ -11,7 +11,7 @@ use super::totals::{Found, Totals};
 use super::verdict::{Item, Judgement, Verdict, percent};
 use crate::judge::thousands;
 use crate::platform::Chosen;
-use crate::{exit, output, redact};
+use crate::{exit, live, output, redact};
 
 /// Most lines about what is outside of the stack.
 const OUTSIDE: usize = 20;
@@ -49,6 +49,9 @@ fn mark(verdict: &Verdict) -> &'static str {
 /// For people.
 pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duration) -> String {
     let mut out = String::new();
+    if let Some(engine) = &totals.live {
+        let _ = writeln!(out, "{} (on {engine})\n", live::NOTE);
+    }
     for item in &judgement.items {
         // A campaign that went well is no news.
         if !(item.is_campaign() && item.verdict == Verdict::Passed) {
@@ -60,12 +63,13 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
     // Writing into a String cannot fail.
     let _ = writeln!(
         out,
-        "\n{} of {} seeds, {} findings, {} operations, {} s of virtual time in {}.{:01} s; faults: {}",
+        "\n{} of {} seeds, {} findings, {} operations, {} s of {} time in {}.{:01} s; faults: {}",
         totals.judged,
         totals.wanted,
         totals.findings.len(),
         thousands(totals.operations),
         totals.virtual_ns / 1_000_000_000,
+        if totals.live.is_some() { "real" } else { "virtual" },
         millis / 1000,
         millis % 1000 / 100,
         if faults.is_empty() { "none".to_string() } else { faults.join(", ") }
@@ -141,7 +145,8 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
             let v = &found.violation;
             json!({
                 "property": v.property, "kind": v.kind, "seed": found.seed, "virtual_time_ns": v.at.0,
-                "replay": found.kept.as_ref().ok(), "digest": found.digest, "text": v.text,
+                "replay": found.kept.as_ref().ok().filter(|_| !found.live),
+                "digest": Some(&found.digest).filter(|_| !found.live), "text": v.text,
             })
         })
         .collect();
@@ -160,6 +165,7 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
     let result = json!({
         "schema": "bloodhound.test/v1",
         "platform": chosen.map(Chosen::json),
+        "live": totals.live.as_ref().map(|engine| json!({ "engine": engine, "replayable": false })),
         "seeds_wanted": totals.wanted,
         "seeds_run": totals.run(),
         "seeds_judged": totals.judged,

@@ -31,6 +31,8 @@ pub struct Found {
     pub faults: Vec<String>,
     /// Its directory; or why there is none.
     pub kept: Result<PathBuf, String>,
+    /// It was found on a real engine, so that nothing shows it again.
+    pub live: bool,
 }
 
 impl Found {
@@ -44,12 +46,17 @@ impl Found {
             profile: outcome.profile.to_string(),
             faults,
             kept,
+            live: outcome.platform.is_none(),
         }
     }
 
     /// The command that shows it again.
     pub fn replay(&self) -> String {
         match &self.kept {
+            Ok(dir) if self.live => format!("{}; what was seen: {}", crate::live::NOTE, dir.display()),
+            Err(why) if self.live => {
+                format!("{}; what was seen could not be written ({why})", crate::live::NOTE)
+            }
             Ok(dir) => format!("replay: bloodhound replay {}", crate::bug::quote(&dir.to_string_lossy())),
             Err(why) => format!(
                 "its files could not be written ({why}); to see it again: bloodhound test --first-seed {} --seeds 1",
@@ -185,6 +192,8 @@ pub struct Totals {
     pub faults: BTreeMap<Kind, u64>,
     /// How much of the host's time health checks took.
     pub share: Share,
+    /// The real engine on which they ran; `None`: the simulation.
+    pub live: Option<String>,
     /// What services asked for outside of the stack (who, what), and in how many seeds.
     pub outside: BTreeMap<(String, String), u64>,
 }

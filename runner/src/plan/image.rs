@@ -61,6 +61,8 @@ impl Pin {
 pub(super) struct Found {
     pub(super) tree: Option<TreeId>,
     pub(super) config: ImageConfig,
+    /// The image itself.
+    pub(super) image: Option<Arc<Image>>,
 }
 
 /// The images of all services.
@@ -132,13 +134,14 @@ impl Images {
 impl Found {
     fn new(base: &HostBase, name: &str, image: Arc<Image>) -> Found {
         let config = image.config.clone();
-        Found { tree: Some(base.add_image(Arc::new(Tree::new(Pin::name(name, &image), image)))), config }
+        let tree = Tree::new(Pin::name(name, &image), image.clone());
+        Found { tree: Some(base.add_image(Arc::new(tree))), config, image: Some(image) }
     }
 
     /// An image of which nothing is known: it runs something.
     fn unknown() -> Found {
         let config = ImageConfig { cmd: Some(vec!["/unknown".into()]), ..ImageConfig::default() };
-        Found { tree: None, config }
+        Found { tree: None, config, image: None }
     }
 }
 

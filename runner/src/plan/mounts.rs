@@ -16,9 +16,9 @@ use crate::host;
 
 /// A mount of a service, its own or another one's.
 pub(super) struct Placed {
-    mount: Mount,
+    pub(super) mount: Mount,
     /// Whose it is: which anonymous volume is meant.
-    owner: String,
+    pub(super) owner: String,
 }
 
 impl Placed {
@@ -42,7 +42,7 @@ fn trimmed(path: &str) -> &str {
 impl Planner<'_> {
     /// The mounts of an instance: its own, then those of the services that it names. "If a service has a mount at the same place,
     /// its own counts" (as engines do it).
-    fn placed(&self, service: &Service, name: &str) -> Vec<Placed> {
+    pub(super) fn placed(&self, service: &Service, name: &str) -> Vec<Placed> {
         let own = |mount: &Mount| Placed { mount: mount.clone(), owner: name.to_owned() };
         let mut all: Vec<Placed> = self.own_mounts(service).iter().map(own).collect();
         let mut todo: Vec<(String, bool)> = self.named_mounts(service, false);

@@ -130,22 +130,10 @@ impl Planner<'_> {
 
     /// Names of the members of networks.
     fn hosts(&self, within: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<IpAddr>> {
-        let compose = &self.project.compose;
         let mut hosts: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
         for (service, name) in self.instances() {
-            let instance = service.instances().iter().position(|n| *n == name).map_or(1, |at| at as u32 + 1);
             for address in self.addresses.get(&name).into_iter().flatten().filter(|a| within(&a.network)) {
-                let at = service.networks.iter().find(|a| a.network == address.network);
-                let mut names = vec![name.clone(), compose.container_name(service, instance)];
-                names.extend(at.into_iter().flat_map(|at| at.aliases.clone()));
-                names.extend(service.hostname.clone().filter(|_| service.replicas == 1));
-                match at.is_none_or(|at| at.by_name) {
-                    true => names.push(service.name.clone()),
-                    false => names.retain(|n| *n != service.name),
-                }
-                names.sort();
-                names.dedup();
-                for n in names {
+                for n in self.names_in(service, &name, &address.network) {
                     let list = hosts.entry(n).or_default();
                     if !list.contains(&address.ip) {
                         list.push(address.ip);
@@ -177,6 +165,22 @@ impl Planner<'_> {
         let ip = self.addresses.get(&name).and_then(|list| list.first()).map(|address| address.ip);
         let ip = ip.ok_or_else(|| format!("localhost:{published}: {name} has no network"))?;
         Ok(SocketAddr::new(ip, port))
+    }
+
+    /// The names of an instance in a network.
+    pub(super) fn names_in(&self, service: &Service, name: &str, network: &str) -> Vec<String> {
+        let instance = service.instances().iter().position(|n| *n == name).map_or(1, |at| at as u32 + 1);
+        let at = service.networks.iter().find(|a| a.network == network);
+        let mut names = vec![name.to_owned(), self.project.compose.container_name(service, instance)];
+        names.extend(at.into_iter().flat_map(|at| at.aliases.clone()));
+        names.extend(service.hostname.clone().filter(|_| service.replicas == 1));
+        match at.is_none_or(|at| at.by_name) {
+            true => names.push(service.name.clone()),
+            false => names.retain(|n| *n != service.name),
+        }
+        names.sort();
+        names.dedup();
+        names
     }
 
     /// Where a target of the configuration is: a name or an address of the stack, or a published port of `localhost`.

@@ -13,7 +13,7 @@ use bloodhound_workloads::http as driver;
 use bloodhound_workloads::model::Model;
 
 use super::workload::host_header;
-use super::{DEFAULT_PATH, HELPERS, Planner, Refusal};
+use super::{DEFAULT_PATH, HELPERS, Helper, Planner, Refusal};
 use crate::host::{self, os_bytes};
 
 /// Time for one attempt of a check, ns.
@@ -215,6 +215,7 @@ impl Planner<'_> {
         let root =
             host::host_root(self.base, &[]).map_err(|e| Refusal::host("the host's root directory", &e))?;
         let mounts = vec![(os_bytes(&place), self.bind(&dir, true)?)];
+        self.helper_dirs.push(Helper { node, dir: (dir, place) });
         self.helpers.push(ServiceSpec {
             node,
             name: format!("check-{number}"),

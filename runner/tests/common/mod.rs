@@ -1,6 +1,7 @@
 //! Running programs under `bloodhound exec`, for the tests which compare its results.
 #![allow(dead_code, unused_imports)] // every test file uses its part
 
+mod engine;
 mod stack;
 
 use std::ffi::OsString;
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub use bloodhound_platform_tests::left_out;
+pub use engine::Engine;
 pub use stack::*;
 
 /// How long any program may take on the host before it counts as stuck.

@@ -68,6 +68,13 @@ pub struct CheckSpec {
     pub action: Action,
 }
 
+impl CheckSpec {
+    /// Whether a liveness check has had its time.
+    fn out_of_time(&self, now: SimTime, healed_at: Option<SimTime>) -> bool {
+        healed_at.is_some_and(|at| now.since(at) >= self.timeout)
+    }
+}
+
 /// What became of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Verdict {
@@ -101,7 +108,80 @@ pub struct CheckState {
     last: Option<String>,
 }
 
+/// What follows an attempt of a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It is asked again at this time.
+    Again(SimTime),
+    /// It has its verdict.
+    Over(CheckResult),
+}
+
 impl CheckState {
+    /// The one rule of what an answer means, in the simulation and outside of it. `healed_at` is when the faults were over.
+    pub fn answered(
+        &mut self,
+        spec: &CheckSpec,
+        answer: Answer,
+        now: SimTime,
+        healed_at: Option<SimTime>,
+    ) -> Next {
+        self.asked += 1;
+        match &answer {
+            Answer::Right | Answer::Wrong(_) => self.answered += 1,
+            Answer::Missing(why) => {
+                self.unanswered.get_or_insert_with(|| why.clone());
+            }
+        }
+        let again = Next::Again(now.after(spec.interval));
+        match (spec.kind, answer) {
+            (CheckKind::Invariant, Answer::Right) => {
+                self.verdict = Verdict::Passed(now);
+                again
+            }
+            // No answer under faults says nothing about what must always hold; a wrong answer does.
+            (CheckKind::Invariant, Answer::Missing(_)) => again,
+            (CheckKind::Liveness, Answer::Wrong(why) | Answer::Missing(why))
+                if !spec.out_of_time(now, healed_at) =>
+            {
+                self.last = Some(why);
+                again
+            }
+            (_, Answer::Right) => {
+                self.verdict = Verdict::Passed(now);
+                Next::Over(CheckResult::Holds)
+            }
+            (_, Answer::Wrong(why) | Answer::Missing(why)) => Next::Over(self.violated(spec, now, why)),
+        }
+    }
+
+    /// The run ends at its time limit: a liveness check that had its time and did not pass has failed.
+    pub fn at_end(
+        &mut self,
+        spec: &CheckSpec,
+        now: SimTime,
+        healed_at: Option<SimTime>,
+    ) -> Option<CheckResult> {
+        let open = spec.kind == CheckKind::Liveness && self.verdict == Verdict::Open;
+        if !open || !spec.out_of_time(now, healed_at) {
+            return None;
+        }
+        let why = self.last.clone().unwrap_or_else(|| "no attempt ended".into());
+        Some(self.violated(spec, now, why))
+    }
+
+    fn violated(&mut self, spec: &CheckSpec, now: SimTime, why: String) -> CheckResult {
+        let within = (spec.kind == CheckKind::Liveness).then_some(spec.timeout);
+        let result = CheckResult::Violated { within, why };
+        self.verdict = Verdict::Failed(now, evidence(&result));
+        result
+    }
+
+    /// Whether nothing can change its verdict any more.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.verdict, Verdict::Failed(..) | Verdict::Impossible(_))
+    }
+
     fn busy(&self) -> bool {
         self.probe.is_some() || self.script.is_some()
     }
@@ -137,8 +217,7 @@ impl Machine {
         let scenario = self.scenario.clone();
         let spec = &scenario.checks[index];
         let state = &self.world.checks[index];
-        let settled = matches!(state.verdict, Verdict::Failed(..) | Verdict::Impossible(_));
-        if state.busy() || settled || self.world.phase == Phase::Done {
+        if state.busy() || state.is_settled() || self.world.phase == Phase::Done {
             return;
         }
         let now = self.world.now;
@@ -218,48 +297,13 @@ impl Machine {
     /// An attempt to ask came to an answer, or to none.
     fn attempt_ended(&mut self, index: usize, answer: Answer) {
         let scenario = self.scenario.clone();
-        let spec = &scenario.checks[index];
         let now = self.world.now;
-        let state = &mut self.world.checks[index];
-        state.asked += 1;
-        match &answer {
-            Answer::Right | Answer::Wrong(_) => state.answered += 1,
-            Answer::Missing(why) => {
-                state.unanswered.get_or_insert_with(|| why.clone());
-            }
-        }
-        let next = now.after(spec.interval);
-        match (spec.kind, answer) {
-            (CheckKind::Invariant, Answer::Right) => {
-                self.world.checks[index].verdict = Verdict::Passed(now);
-                self.world.queue.push(next, Due::Check(index));
-            }
-            // No answer under faults says nothing about what must always hold; a wrong answer does.
-            (CheckKind::Invariant, Answer::Missing(_)) => {
-                self.world.queue.push(next, Due::Check(index));
-            }
-            (CheckKind::Liveness, Answer::Wrong(why) | Answer::Missing(why))
-                if !self.out_of_time(spec.timeout) =>
-            {
-                self.world.checks[index].last = Some(why);
-                self.world.queue.push(next, Due::Check(index));
-            }
-            (_, Answer::Right) => {
-                self.world.checks[index].verdict = Verdict::Passed(now);
-                self.note(None, Notice::Check { index, result: CheckResult::Holds });
-            }
-            (kind, Answer::Wrong(why) | Answer::Missing(why)) => {
-                let within = (kind == CheckKind::Liveness).then_some(spec.timeout);
-                let result = CheckResult::Violated { within, why };
-                self.world.checks[index].verdict = Verdict::Failed(now, evidence(&result));
-                self.note(None, Notice::Check { index, result });
-            }
+        let healed_at = self.world.healed_at;
+        match self.world.checks[index].answered(&scenario.checks[index], answer, now, healed_at) {
+            Next::Again(at) => self.world.queue.push(at, Due::Check(index)),
+            Next::Over(result) => self.note(None, Notice::Check { index, result }),
         }
         self.conclude_run();
-    }
-
-    fn out_of_time(&self, timeout: u64) -> bool {
-        self.world.healed_at.is_some_and(|at| self.world.now.since(at) >= timeout)
     }
 
     /// Ends the run when nothing is left to wait for: the workload is over and every check has its verdict.
@@ -301,18 +345,12 @@ impl Machine {
         self.tell(None, &Event::Notice(&Notice::Phase(PhaseChange::Done)));
     }
 
-    /// The run ends at its time limit: liveness checks that had their time and did not pass have failed.
+    /// The run ends at its time limit.
     pub(crate) fn end_of_time(&mut self) {
         let scenario = self.scenario.clone();
+        let (now, healed_at) = (self.world.now, self.world.healed_at);
         for (index, spec) in scenario.checks.iter().enumerate() {
-            let state = &self.world.checks[index];
-            if spec.kind == CheckKind::Liveness
-                && state.verdict == Verdict::Open
-                && self.out_of_time(spec.timeout)
-            {
-                let why = state.last.clone().unwrap_or_else(|| "no attempt ended".into());
-                let result = CheckResult::Violated { within: Some(spec.timeout), why };
-                self.world.checks[index].verdict = Verdict::Failed(self.world.now, evidence(&result));
+            if let Some(result) = self.world.checks[index].at_end(spec, now, healed_at) {
                 self.tell(None, &Event::Notice(&Notice::Check { index, result }));
             }
         }

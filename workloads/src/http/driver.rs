@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::MILLIS;
 use bloodhound_decisions::{Decisions, Site, Word};
-use bloodhound_net::{ReadyFlags, SocketId, Stack};
+use bloodhound_net::SocketId;
 use bloodhound_persistent::Map;
 
 use super::config::{Arrivals, HttpConfig, Kind, Operation};
@@ -14,6 +14,7 @@ use super::exchange::Exchange;
 use super::pattern::{Fill, percent_encode, plain};
 use super::request::Request;
 use super::rules::earlier;
+use super::transport::Transport;
 use crate::driver::Progress;
 use crate::history::{Call, History, OpId, Outcome, Value};
 
@@ -171,11 +172,11 @@ impl HttpDriver {
         })
     }
 
-    /// Does what can be done at `now` on client node `client`, whose stack is `stack`. The caller then takes the
-    /// stack's output.
-    pub fn poll(&mut self, client: u32, now: SimTime, stack: &mut Stack, decisions: &mut Decisions) {
+    /// Does what can be done at `now` on client node `client`, whose network is `net`. The caller of a simulated one then takes its
+    /// output.
+    pub fn poll(&mut self, client: u32, now: SimTime, net: &mut impl Transport, decisions: &mut Decisions) {
         for worker in self.workers_of(client) {
-            self.run(worker, now, stack, decisions);
+            self.run(worker, now, net, decisions);
         }
     }
 
@@ -184,7 +185,7 @@ impl HttpDriver {
         (client as usize..self.workers.len()).step_by(self.config.clients as usize)
     }
 
-    fn run(&mut self, worker: usize, now: SimTime, stack: &mut Stack, decisions: &mut Decisions) {
+    fn run(&mut self, worker: usize, now: SimTime, net: &mut impl Transport, decisions: &mut Decisions) {
         let Some((_, end)) = self.span else { return };
         loop {
             match &mut self.workers[worker].phase {
@@ -192,15 +193,15 @@ impl HttpDriver {
                 Phase::Waiting(at) => {
                     let spent = self.config.max_operations.is_some_and(|most| self.started >= most);
                     if spent || now >= end || *at >= end {
-                        self.finish(worker, now, stack);
+                        self.finish(worker, now, net);
                     } else if *at > now {
                         return;
                     } else {
-                        self.begin(worker, now, stack, decisions);
+                        self.begin(worker, now, net, decisions);
                     }
                 }
                 Phase::Busy(busy) => {
-                    let Some((result, socket)) = busy.exchange.poll(stack, now) else { return };
+                    let Some((result, socket)) = busy.exchange.poll(net, now) else { return };
                     let Busy { id, operation, target, .. } = **busy;
                     if let Some(socket) = socket {
                         self.workers[worker].idle.insert(target, socket);
@@ -217,17 +218,16 @@ impl HttpDriver {
     }
 
     /// Ends a worker.
-    fn finish(&mut self, worker: usize, now: SimTime, stack: &mut Stack) {
+    fn finish(&mut self, worker: usize, now: SimTime, net: &mut impl Transport) {
         let worker = &mut self.workers[worker];
         worker.phase = Phase::Finished;
         for socket in std::mem::take(&mut worker.idle).into_values() {
-            let closed = stack.close(socket, now);
-            assert_eq!(closed, Ok(()), "closing a connection of our own");
+            net.close(socket, now);
         }
     }
 
     /// Starts the worker's next operation.
-    fn begin(&mut self, worker: usize, now: SimTime, stack: &mut Stack, decisions: &mut Decisions) {
+    fn begin(&mut self, worker: usize, now: SimTime, net: &mut impl Transport, decisions: &mut Decisions) {
         self.started += 1;
         let nth = self.workers[worker].begun;
         self.workers[worker].begun += 1;
@@ -259,9 +259,9 @@ impl HttpDriver {
         let target = &self.config.targets[target_index];
         let bytes = request.to_bytes(target, self.config.keep_alive);
         let deadline = now.after(self.config.timeout_ns);
-        let exchange = match usable(&mut state.idle, target_index, stack, now) {
+        let exchange = match usable(&mut state.idle, target_index, net, now) {
             Some(socket) => Exchange::reuse(socket, target.address, &request.method, bytes, deadline),
-            None => Exchange::open(stack, target.address, &request.method, bytes, deadline),
+            None => Exchange::open(net, target.address, &request.method, bytes, deadline),
         };
         let id = self.history.invoke(state.process, Some(key), call, now);
         self.progress.push(Progress::Began(id));
@@ -346,17 +346,14 @@ impl HttpDriver {
 fn usable(
     idle: &mut BTreeMap<usize, SocketId>,
     target: usize,
-    stack: &mut Stack,
+    net: &mut impl Transport,
     now: SimTime,
 ) -> Option<SocketId> {
     let socket = idle.remove(&target)?;
-    let ready = stack.readiness(socket);
-    let bad = ReadyFlags::READ | ReadyFlags::RDHUP | ReadyFlags::HUP | ReadyFlags::ERR;
-    if !ready.intersects(bad) {
+    if net.is_usable(socket) {
         return Some(socket);
     }
-    let closed = stack.close(socket, now);
-    assert_eq!(closed, Ok(()), "closing a connection of our own");
+    net.close(socket, now);
     None
 }
 

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 
 use bloodhound_abi::{Errno, SimTime};
-use bloodhound_net::{SockOpt, SocketId, Stack};
+use bloodhound_net::SocketId;
 
 use super::response::{Parser, Response};
+use super::transport::Transport;
 
 /// How a request ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,13 +44,13 @@ impl Exchange {
     /// Sends `request` (whose method is `method`) on a new connection to `address`; gives up at `deadline`. Call
     /// [`Exchange::poll`] next.
     pub fn open(
-        stack: &mut Stack,
+        net: &mut impl Transport,
         address: SocketAddr,
         method: &str,
         request: Vec<u8>,
         deadline: SimTime,
     ) -> Self {
-        let socket = stack.tcp_socket(address.is_ipv6());
+        let socket = net.open(address.is_ipv6());
         Exchange { socket, address, phase: Phase::Connecting, request, parser: Parser::new(method), deadline }
     }
 
@@ -71,20 +72,19 @@ impl Exchange {
 
     /// Does what can be done at `now`. At the end, says how it ended, and gives the socket back if it can be used
     /// for another request; otherwise it is closed.
-    pub fn poll(&mut self, stack: &mut Stack, now: SimTime) -> Option<(End, Option<SocketId>)> {
-        let end = self.advance(stack, now).or_else(|| (now >= self.deadline).then(|| self.give_up()))?;
+    pub fn poll(&mut self, net: &mut impl Transport, now: SimTime) -> Option<(End, Option<SocketId>)> {
+        let end = self.advance(net, now).or_else(|| (now >= self.deadline).then(|| self.give_up()))?;
         let reusable = matches!(&end, End::Response(response) if response.keep_alive);
         if !reusable {
-            self.cancel(stack, now);
+            self.cancel(net, now);
         }
         Some((end, reusable.then_some(self.socket)))
     }
 
     /// Closes the connection.
-    pub fn cancel(&mut self, stack: &mut Stack, now: SimTime) {
+    pub fn cancel(&mut self, net: &mut impl Transport, now: SimTime) {
         // It is open: no one else knows the socket.
-        let closed = stack.close(self.socket, now);
-        assert_eq!(closed, Ok(()), "closing a connection of our own");
+        net.close(self.socket, now);
     }
 
     fn give_up(&self) -> End {
@@ -94,20 +94,16 @@ impl Exchange {
         }
     }
 
-    fn advance(&mut self, stack: &mut Stack, now: SimTime) -> Option<End> {
+    fn advance(&mut self, net: &mut impl Transport, now: SimTime) -> Option<End> {
         if self.phase == Phase::Connecting {
-            match stack.connect(self.socket, self.address, now) {
-                Ok(()) => {
-                    // Small requests are to leave at once; a refusal would be a fault of the stack, not of the peer.
-                    let _ = stack.set_option(self.socket, SockOpt::NoDelay(true), now);
-                    self.phase = Phase::Sending(0);
-                }
+            match net.connect(self.socket, self.address, now) {
+                Ok(()) => self.phase = Phase::Sending(0),
                 Err(Errno::EINPROGRESS | Errno::EALREADY) => return None,
                 Err(error) => return Some(End::Refused(error.to_string())),
             }
         }
         while let Phase::Sending(sent) = self.phase {
-            match stack.send(self.socket, &self.request[sent..], false, now) {
+            match net.send(self.socket, &self.request[sent..], now) {
                 Ok(count) if sent + count < self.request.len() => self.phase = Phase::Sending(sent + count),
                 Ok(_) => self.phase = Phase::Receiving,
                 Err(Errno::EAGAIN) => break,
@@ -117,7 +113,7 @@ impl Exchange {
         }
         let mut buffer = [0; 4096];
         loop {
-            match stack.recv(self.socket, &mut buffer, false, now) {
+            match net.recv(self.socket, &mut buffer, now) {
                 Ok(0) => {
                     let cut = if self.parser.has_begun() {
                         "the response was cut off"

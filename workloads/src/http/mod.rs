@@ -3,7 +3,7 @@
 //! [`HttpDriver`] is a value: the simulation gives it the time, the network stack of a client node and the decisions,
 //! and calls [`HttpDriver::poll`] when a packet arrived at that node or [`HttpDriver::next_wakeup`] has come. It
 //! draws operations, keys and values from choices of the workload ([`bloodhound_decisions::Site::Operation`]), speaks HTTP/1.1 over
-//! [`bloodhound_net::Stack`], classifies each end of a request ([`rules`]) and records a
+//! a [`Transport`], in the simulation [`bloodhound_net::Stack`], classifies each end of a request ([`rules`]) and records a
 //! [`History`](crate::history::History).
 //!
 //! A *worker* is one sequential client: a process of the history. Workers live on *client nodes* (worker `w` on node
@@ -21,6 +21,7 @@ mod probe;
 pub mod request;
 pub mod response;
 pub mod rules;
+mod transport;
 
 pub use config::{Arrivals, HttpConfig, Kind, Operation, Target};
 pub use driver::HttpDriver;
@@ -28,3 +29,4 @@ pub use exchange::End;
 pub use pattern::{Part, Pattern};
 pub use probe::{Answer, Expect, Probe};
 pub use rules::{Match, Rules, ValueSource};
+pub use transport::Transport;

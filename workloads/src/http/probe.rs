@@ -1,12 +1,12 @@
 //! A single request with an expectation: the `http` check of a property.
 
 use bloodhound_abi::SimTime;
-use bloodhound_net::Stack;
 
 use super::config::Target;
 use super::exchange::{End, Exchange};
 use super::request::Request;
 use super::response::Response;
+use super::transport::Transport;
 
 /// What a response must be.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -70,14 +70,14 @@ pub struct Probe {
 impl Probe {
     /// Sends `request` to `target`; no response by `deadline` counts as a failure.
     pub fn new(
-        stack: &mut Stack,
+        net: &mut impl Transport,
         target: &Target,
         request: &Request,
         expect: Expect,
         deadline: SimTime,
     ) -> Probe {
         let bytes = request.to_bytes(target, false);
-        Probe { exchange: Exchange::open(stack, target.address, &request.method, bytes, deadline), expect }
+        Probe { exchange: Exchange::open(net, target.address, &request.method, bytes, deadline), expect }
     }
 
     /// When to call [`Probe::poll`] at the latest, if nothing arrives.
@@ -87,10 +87,10 @@ impl Probe {
 
     /// Does what can be done at `now`. At the end, says whether the response was as expected, or why not; then the
     /// probe is over.
-    pub fn poll(&mut self, stack: &mut Stack, now: SimTime) -> Option<Answer> {
-        let (end, socket) = self.exchange.poll(stack, now)?;
+    pub fn poll(&mut self, net: &mut impl Transport, now: SimTime) -> Option<Answer> {
+        let (end, socket) = self.exchange.poll(net, now)?;
         if socket.is_some() {
-            self.exchange.cancel(stack, now);
+            self.exchange.cancel(net, now);
         }
         Some(self.expect.check(&end))
     }

@@ -35,7 +35,15 @@ fn found(seed: u64, index: Option<usize>) -> Found {
         text: "it does <not> hold\nreally".to_owned(),
     };
     let kept = if seed == 0 { Ok("out/f".into()) } else { Err("no space".to_owned()) };
-    Found { seed, violation, digest: "0".into(), profile: "none".into(), faults: Vec::new(), kept }
+    Found {
+        seed,
+        violation,
+        digest: "0".into(),
+        profile: "none".into(),
+        faults: Vec::new(),
+        kept,
+        live: false,
+    }
 }
 
 /// What a seed may come to, with what it says about each of two properties.

@@ -22,6 +22,7 @@ use bloodhound_net::{NodeId, PartitionId};
 use crate::machine::Machine;
 use crate::notice::{Notice, PhaseChange};
 use crate::queue::Due;
+use crate::scenario::Scenario;
 use crate::services::State;
 use crate::world::Phase;
 
@@ -163,6 +164,29 @@ fn swarm(spec: &FaultSpec, decisions: &mut Decisions) -> FaultSpec {
     profile
 }
 
+/// The plan of a profile for the services of a scenario.
+fn plan_of(
+    scenario: &Scenario,
+    profile: &FaultSpec,
+    phases: Phases,
+    decisions: &mut Decisions,
+) -> Vec<Planned> {
+    let faulty = || scenario.services.iter().filter(|s| s.faulty);
+    let targets: Vec<NodeId> = faulty().map(|s| s.node).collect();
+    let stacks: Vec<NodeId> = faulty().filter(|s| s.sharing.net.is_none()).map(|s| s.node).collect();
+    plan::draw(profile, (&targets, &stacks), phases, decisions)
+}
+
+/// Profile and plan that a seed draws for a scenario whose services were ready at a time, for who carries them out elsewhere than in the
+/// simulation.
+pub fn drawn(scenario: &Scenario, ready: SimTime, decisions: &mut Decisions) -> (FaultSpec, Vec<Planned>) {
+    let profile = swarm(&scenario.faults, decisions);
+    let begin = ready.after(scenario.fault_start);
+    let phases = Phases { begin, end: begin.after(scenario.fault_time), step: scenario.time_step };
+    let plan = plan_of(scenario, &profile, phases, decisions);
+    (profile, plan)
+}
+
 impl Machine {
     /// The stack is ready: draws the profile and the plan, and lets faults begin. Returns the profile.
     pub fn begin_faults(&mut self) -> FaultSpec {
@@ -190,13 +214,10 @@ impl Machine {
     /// Draws the plan, or what of it has not begun, and puts its next entry into the queue.
     fn plan_faults(&mut self) {
         let Some(profile) = self.world.faults.profile.clone() else { return };
-        let faulty = || self.scenario.services.iter().filter(|s| s.faulty);
-        let targets: Vec<NodeId> = faulty().map(|s| s.node).collect();
-        let stacks: Vec<NodeId> = faulty().filter(|s| s.sharing.net.is_none()).map(|s| s.node).collect();
         let begun = self.world.faults.effects.len();
         let after = if begun > 0 || self.world.phase != Phase::Faults { Some(self.world.now) } else { None };
         let phases = self.world.faults.phases;
-        let drawn = plan::draw(&profile, (&targets, &stacks), phases, &mut self.world.decisions);
+        let drawn = plan_of(&self.scenario, &profile, phases, &mut self.world.decisions);
         let plan = Arc::make_mut(&mut self.world.faults.plan);
         plan.truncate(begun);
         plan.extend(drawn.into_iter().filter(|entry| after.is_none_or(|after| entry.begin > after)));

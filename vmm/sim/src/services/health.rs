@@ -40,9 +40,22 @@ pub struct Check {
 impl HealthSpec {
     /// How long to wait for the next check. "start interval is the time between health checks during the start period"
     /// (Dockerfile reference): until the first check passes.
-    pub(super) fn pause(&self, health: Health, age: u64) -> u64 {
+    pub fn pause(&self, health: Health, age: u64) -> u64 {
         let starting = health == Health::Starting && age < self.start_period;
         if starting { self.start_interval.min(self.interval) } else { self.interval }
+    }
+
+    /// What a check makes of a service's health and of its failures in a row. `age` is the service's when the check began.
+    pub fn judge(&self, (health, failures): (Health, u32), passed: bool, age: u64) -> (Health, u32) {
+        if passed {
+            return (Health::Healthy, 0);
+        }
+        // "Probe failure during that period will not be counted towards the maximum number of retries" (Dockerfile reference): until
+        // the first check passes.
+        let counts = health != Health::Starting || age >= self.start_period;
+        let failures = failures + u32::from(counts);
+        let unhealthy = counts && failures >= self.retries;
+        (if unhealthy { Health::Unhealthy } else { health }, failures)
     }
 }
 
@@ -111,17 +124,8 @@ impl Machine {
         let service = self.service(id);
         let (before, age) = (service.health, now.since(service.started));
         let begun = service.check.take().map_or(now, |check| check.begun);
-        if passed {
-            (service.failures, service.health) = (0, Health::Healthy);
-        } else {
-            // "Probe failure during that period will not be counted towards the maximum number of retries" (Dockerfile
-            // reference): until the first check passes.
-            let counts = before != Health::Starting || begun.since(service.started) >= health.start_period;
-            service.failures += u32::from(counts);
-            if counts && service.failures >= health.retries {
-                service.health = Health::Unhealthy;
-            }
-        }
+        let judged = health.judge((before, service.failures), passed, begun.since(service.started));
+        (service.health, service.failures) = judged;
         let (after, failures) = (service.health, service.failures);
         self.world.queue.push(now.after(health.pause(after, age)), Due::HealthCheck(id));
         if !passed {

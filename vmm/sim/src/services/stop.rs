@@ -34,7 +34,7 @@ impl Restarts {
     /// previous delay, starting at 100 milliseconds) is added before each restart [...] up to a maximum of 1 minute. [...] If a
     /// container is successfully restarted (the container is started and runs for at least 10 seconds), the delay is reset to its
     /// default value of 100 ms" (docker run, "Restart policies").
-    pub(super) fn next(&mut self, policy: RestartPolicy, failed: bool, ran: u64) -> Option<u64> {
+    pub fn next(&mut self, policy: RestartPolicy, failed: bool, ran: u64) -> Option<u64> {
         if ran >= SETTLED {
             self.pause = 0;
         }
