@@ -60,7 +60,7 @@ workload:
         key_pattern: "only"
         request: {path: "/cgi-bin/get"}
         response: {not_found: [404]}
-simulation: {seeds: 50, max_time: 60s}
+simulation: {seeds: 50, max_time: 180s}
 "#;
 
 const LINEARIZABLE: &str = r#"
@@ -144,9 +144,9 @@ fn a_stack_runs_on_an_engine_with_faults_and_all_checks() {
         r#"
 properties:{LINEARIZABLE}
   - {{name: no-crash, kind: safety, check: {{type: no-crash}}}}
-  - {{name: healthy, kind: liveness, timeout: 20s, check: {{type: healthy}}}}
-  - {{name: page, kind: liveness, timeout: 20s, check: {{type: http, endpoint: "http://shop:8080/", expect: {{status: 200, body_contains: here}}}}}}
-  - {{name: outside, kind: liveness, timeout: 20s, check: {{type: custom, script: ./checks/outside.sh}}}}
+  - {{name: healthy, kind: liveness, timeout: 60s, check: {{type: healthy}}}}
+  - {{name: page, kind: liveness, timeout: 60s, check: {{type: http, endpoint: "http://shop:8080/", expect: {{status: 200, body_contains: here}}}}}}
+  - {{name: outside, kind: liveness, timeout: 60s, check: {{type: custom, script: ./checks/outside.sh}}}}
   - {{name: inside, kind: invariant, check: {{type: custom, service: register, script: ./checks/inside.sh, interval: 2s}}}}
 faults:
   swarm: false
@@ -196,30 +196,40 @@ fn clean(engine: &Engine, dir: &Path) {
     assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
-/// A register that keeps its value in memory: a crash takes it away, and a read that was answered before contradicts one after it.
+/// A register that keeps its value in memory: a crash takes it away, and a read that is answered then contradicts what was acknowledged before.
 #[test]
 fn a_planted_bug_is_found_on_an_engine() {
     let Some((engine, dir)) = engine("live-bug") else { return };
-    let stack = "services: {register: {image: 'register:1', tmpfs: [/data]}}\n";
-    put(&dir, "compose.yaml", stack);
-    let faults = "faults: {swarm: false, duration: 5s, process: {crash_probability: 0.02, crash_restart_ms: [100, 300]}}\n";
+    put(&dir, "compose.yaml", "services: {register: {image: 'register:1', tmpfs: [/data]}}\n");
+    // Mostly reads, so that the first operation after a crash is one; seldom crashes, so that something was written before.
+    let workload = WORKLOAD
+        .replace("- type: put", "- type: put\n        weight: 15")
+        .replace("- type: get", "- type: get\n        weight: 85")
+        .replace("qps: 20", "qps: 40")
+        .replace("duration: 6s", "duration: 14s");
+    let faults = "faults: {swarm: false, start_after: 2s, duration: 8s, process: {crash_probability: 0.004, crash_restart_ms: [100, 300]}}\n";
     put(
         &dir,
         "bloodhound.yaml",
-        &format!("compose: compose.yaml\n{WORKLOAD}properties:{LINEARIZABLE}{faults}"),
+        &format!("compose: compose.yaml\n{workload}properties:{LINEARIZABLE}{faults}"),
     );
-    let ran = engine.bloodhound(&dir, &["test", "--live", "--out", "out", "--first-seed", "1"]);
+    let args = ["test", "--live", "--out", "out", "--first-seed", "1", "--seeds", "4", "--fail-fast"];
+    let ran = engine.bloodhound(&dir, &args);
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    for text in ["live: nothing here is replayable", "FAIL  linearizable", "what was seen: out/live/seed-1"] {
-        assert!(ran.stdout.contains(text), "{text}: {}", ran.stdout);
+    for text in ["live: nothing here is replayable", "FAIL  linearizable", "crash register (SIGKILL)"] {
+        let junit = std::fs::read_to_string(dir.join("out/junit.xml")).expect("a report");
+        assert!(ran.stdout.contains(text) || junit.contains(text), "{text}: {}", ran.stdout);
     }
     assert!(!ran.stdout.contains("bloodhound replay"), "{}", ran.stdout);
+    let (_, seen) = ran.stdout.split_once("what was seen: ").expect("where it is");
+    let seen = seen.lines().next().unwrap_or_default();
+    assert!(seen.starts_with("out/live/seed-"), "{seen}");
     for file in ["trace.txt", "history.jsonl", "logs/register.log"] {
-        assert!(dir.join("out/live/seed-1").join(file).is_file(), "{file}");
+        assert!(dir.join(seen).join(file).is_file(), "{file}");
     }
     // The history is one that `check` reads and judges likewise.
-    let history = "out/live/seed-1/history.jsonl";
-    let checked = engine.bloodhound(&dir, &["check", "--model", "kv", history]);
+    let history = format!("{seen}/history.jsonl");
+    let checked = engine.bloodhound(&dir, &["check", "--model", "kv", &history]);
     assert_eq!(checked.code, Some(1), "{checked:?}");
     assert_eq!(engine.left(), Vec::<String>::new());
     clean(&engine, &dir);
@@ -324,7 +334,7 @@ networks: {fixed: {internal: true, ipam: {config: [{subnet: 10.213.7.0/24}]}}}
 "#;
     put(&dir, "compose.yaml", compose);
     put(&dir, "bound/file", "of this machine");
-    let page = "\n  - {name: page, kind: liveness, timeout: 20s, check: {type: http, endpoint: 'http://localhost:8080/', expect: {status: 200}}}\n";
+    let page = "\n  - {name: page, kind: liveness, timeout: 60s, check: {type: http, endpoint: 'http://localhost:8080/', expect: {status: 200}}}\n";
     put(&dir, "bloodhound.yaml", &format!("compose: compose.yaml\nproperties:{page}"));
     let ran = engine.bloodhound(&dir, &["test", "--live", "--keep", "--out", "out"]);
     assert_eq!(ran.code, Some(0), "{ran:?}");

@@ -134,7 +134,7 @@ impl Control {
         let unknown = || {
             let api = shown(text("ApiVersion").as_bytes());
             EngineError::new(format!(
-                "{} speaks a version of the API that is not known: {api}; versions from {OLDEST} on are",
+                "its version: {} speaks a version of the API that is not known: {api}; versions from {OLDEST} on are",
                 control.about.name
             ))
         };

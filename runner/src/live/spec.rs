@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use bloodhound_config::compose::{
     ExtraHost, MountSource, Namespace, Network, NetworkMode, Service, Ulimit, User,
@@ -144,7 +144,7 @@ fn host(parts: &Parts<'_>, run: &Names) -> Value {
         (NetworkMode::None, _) | (NetworkMode::Networks, None) => "none".to_owned(),
         (NetworkMode::Networks, Some(first)) => run.of(&first.network),
     };
-    let bind = |(path, target): &(PathBuf, String)| json!({ "Type": "bind", "Source": path, "Target": target, "ReadOnly": true });
+    let bind = |(path, target): &(PathBuf, String)| json!({ "Type": "bind", "Source": absolute(path), "Target": target, "ReadOnly": true });
     let mounts: Vec<Value> = placement
         .mounts
         .iter()
@@ -215,11 +215,16 @@ fn hosts(parts: &Parts<'_>, run: &Names) -> Vec<String> {
     extra.chain(links).collect()
 }
 
+/// A path as an engine needs it, which is in another directory.
+pub fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
 fn mount(mounted: &Mounted, run: &Names) -> Value {
     let (target, read_only) = (&mounted.target, mounted.read_only);
     match &mounted.source {
         MountSource::Bind(path) if path.exists() => {
-            json!({ "Type": "bind", "Source": path, "Target": target, "ReadOnly": read_only })
+            json!({ "Type": "bind", "Source": absolute(path), "Target": target, "ReadOnly": read_only })
         }
         // As in the simulation, where it is an empty one: an engine would leave a directory of root's behind.
         MountSource::Bind(_) | MountSource::Anonymous => {

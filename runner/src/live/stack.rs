@@ -302,7 +302,7 @@ impl Stack {
         let seen: Vec<(PathBuf, String)> = seen.filter(|(path, _)| path.exists()).collect();
         for helper in helpers {
             let script = (helper.dir.0.clone(), helper.dir.1.display().to_string());
-            let bind = |(from, to): &(PathBuf, String)| json!({ "Type": "bind", "Source": from, "Target": to, "ReadOnly": true });
+            let bind = |(from, to): &(PathBuf, String)| json!({ "Type": "bind", "Source": spec::absolute(from), "Target": to, "ReadOnly": true });
             let networks: Vec<String> =
                 session.project.compose.networks.iter().map(|n| self.names.of(&n.name)).collect();
             let networks: Vec<String> =
