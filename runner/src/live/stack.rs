@@ -37,6 +37,8 @@ pub struct Stack {
     pub names: Names,
     /// The names of containers, of services and of helpers, by their numbers.
     pub containers: BTreeMap<NodeId, String>,
+    /// The subnets of its networks, by the engine's names for these.
+    subnets: BTreeMap<String, (Ipv4Addr, u8)>,
     /// Files with secrets and configurations that are on no disk otherwise.
     private: PathBuf,
     /// Leave everything where it is.
@@ -56,7 +58,7 @@ impl Stack {
         let prefix = format!("bloodhound-{project}-{run}");
         let private = std::env::temp_dir().join(&prefix);
         let names = Names { prefix, run, ..Names::default() };
-        Stack { control, names, containers: BTreeMap::new(), private, keep }
+        Stack { control, names, containers: BTreeMap::new(), subnets: BTreeMap::new(), private, keep }
     }
 
     /// The label of everything here, as engines filter by it.
@@ -141,6 +143,7 @@ impl Stack {
                 format!("the network {}: the engine does not say which addresses it has", network.name);
             return Err(Failure::environment(text));
         };
+        self.subnets.insert(name, (net, bits));
         for (planned, prefix) in places() {
             let real = match planned {
                 IpAddr::V4(ip) => moved(ip, prefix, (net, bits)).ok_or_else(|| {
@@ -303,24 +306,30 @@ impl Stack {
         for helper in helpers {
             let script = (helper.dir.0.clone(), helper.dir.1.display().to_string());
             let bind = |(from, to): &(PathBuf, String)| json!({ "Type": "bind", "Source": spec::absolute(from), "Target": to, "ReadOnly": true });
-            let networks: Vec<String> =
-                session.project.compose.networks.iter().map(|n| self.names.of(&n.name)).collect();
-            let networks: Vec<String> =
-                networks.into_iter().filter(|name| self.control.network(name).is_ok()).collect();
+            // Addresses from the end of each network: an engine would give it one that belongs to a service.
+            let number = helper.node.0 - session.plan.helpers[0].node.0;
+            let place = |(network, subnet): (&String, &(Ipv4Addr, u8))| {
+                let address = last(*subnet, number).to_string();
+                (network.clone(), json!({ "IPAMConfig": { "IPv4Address": address } }))
+            };
+            let networks: Vec<(String, Value)> = self.subnets.iter().map(place).collect();
             let name = self.names.of(&format!("check-{}", helper.node.0));
-            let document = json!({
+            let mut document = json!({
                 "Image": EMPTY,
                 "Entrypoint": ["/bin/sh", "-c", "exec sleep 2147483647"],
                 "Labels": self.names.labels(),
                 "HostConfig": {
-                    "NetworkMode": networks.first().map_or("none", String::as_str),
+                    "NetworkMode": networks.first().map_or("none", |(network, _)| network.as_str()),
                     "Mounts": seen.iter().chain([&script]).map(bind).collect::<Vec<Value>>(),
                     "Init": false,
                 },
             });
+            if let Some((network, settings)) = networks.first() {
+                document["NetworkingConfig"]["EndpointsConfig"][network] = settings.clone();
+            }
             self.control.create_container(&name, &document).map_err(|e| failed(&e))?;
-            for network in networks.iter().skip(1) {
-                self.control.connect_network(network, &name, &json!({})).map_err(|e| failed(&e))?;
+            for (network, settings) in networks.iter().skip(1) {
+                self.control.connect_network(network, &name, settings).map_err(|e| failed(&e))?;
             }
             self.containers.insert(helper.node, name.clone());
             self.control.start(&name).map_err(|e| failed(&e))?;
@@ -367,6 +376,12 @@ impl Drop for Stack {
 
 fn host(path: &Path, error: &std::io::Error) -> Failure {
     Failure::environment(format!("{}: {error}", path.display()))
+}
+
+/// The n-th address from the end of a subnet, before its broadcast address.
+fn last((net, bits): (Ipv4Addr, u8), number: u32) -> Ipv4Addr {
+    let below = u32::MAX.checked_shr(u32::from(bits)).unwrap_or(0);
+    Ipv4Addr::from((u32::from(net) | below).saturating_sub(1 + number))
 }
 
 /// The first subnet of IPv4 that an engine says of a network.
@@ -427,6 +442,12 @@ mod tests {
         assert_eq!(to([172, 18, 0, 0], 16).as_deref(), Some("172.18.0.7"));
         assert_eq!(to([10, 89, 3, 0], 24).as_deref(), Some("10.89.3.7"));
         assert_eq!(to([10, 89, 3, 0], 29), None, "the last address is the broadcast address");
+    }
+
+    #[test]
+    fn addresses_from_the_end_leave_out_the_broadcast_address() {
+        let of = |number| last((Ipv4Addr::new(10, 89, 3, 0), 24), number).to_string();
+        assert_eq!([of(0), of(2)], ["10.89.3.254", "10.89.3.252"]);
     }
 
     #[test]
