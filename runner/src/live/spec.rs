@@ -83,6 +83,7 @@ pub fn container(parts: &Parts<'_>, run: &Names) -> Value {
         "Env": environment.collect::<Vec<_>>(),
         "Labels": labels,
         "Tty": service.tty,
+        "OpenStdin": service.stdin_open,
         "Healthcheck": { "Test": ["NONE"] },
         "StopTimeout": spec.runtime.stop_grace / 1_000_000_000,
         "HostConfig": host(parts, run),
@@ -241,7 +242,15 @@ fn mount(mounted: &Mounted, run: &Names) -> Value {
             }
             out
         }
-        MountSource::Tmpfs { size, mode } => {
+        MountSource::Proc | MountSource::Sys => {
+            let path = if mounted.source == MountSource::Proc { "/proc" } else { "/sys" };
+            json!({ "Type": "bind", "Source": path, "Target": target, "ReadOnly": read_only })
+        }
+        // Refused before (`stack`).
+        MountSource::Image(image) => {
+            json!({ "Type": "image", "Source": image.value, "Target": target, "ReadOnly": true })
+        }
+        MountSource::Tmpfs { size, mode, .. } => {
             let mut out = json!({ "Type": "tmpfs", "Target": target });
             if let Some(size) = size {
                 out["TmpfsOptions"]["SizeBytes"] = json!(size);

@@ -72,6 +72,7 @@ impl Stack {
     /// What the engine says; images that cannot be had.
     pub fn make(&mut self, session: &Session) -> Result<(), Failure> {
         let compose = &session.project.compose;
+        cannot(session)?;
         let used = |network: &&Network| {
             session.plan.placements.iter().any(|p| p.networks.iter().any(|at| at.network == network.name))
         };
@@ -372,6 +373,26 @@ impl Drop for Stack {
     fn drop(&mut self) {
         self.remove();
     }
+}
+
+/// Refuses what is not carried out on an engine, by name.
+fn cannot(session: &Session) -> Result<(), Failure> {
+    let refused = |service: &str, what: &str| {
+        Err(Failure::usage(format!(
+            "service {service}: {what} with --live\nhelp: run `bloodhound test` without --live, where it works"
+        )))
+    };
+    for service in &session.project.compose.services {
+        if !service.post_start.is_empty() || !service.pre_stop.is_empty() {
+            return refused(&service.name, "`post_start` and `pre_stop` are not carried out");
+        }
+    }
+    for placement in &session.plan.placements {
+        if placement.mounts.iter().any(|mounted| matches!(mounted.source, MountSource::Image(_))) {
+            return refused(&placement.service, "a volume of the type `image` is not made");
+        }
+    }
+    Ok(())
 }
 
 fn host(path: &Path, error: &std::io::Error) -> Failure {

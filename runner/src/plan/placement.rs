@@ -114,7 +114,7 @@ impl Planner<'_> {
             Some((link.alias.clone(), *self.ids.get(instances.first()?)?))
         };
         let image = match service.rootfs {
-            Rootfs::Image => self.images.of(service).ok().and_then(|found| found.image.clone()),
+            Rootfs::Image => self.images.of(service).and_then(|found| found.image.clone()),
             Rootfs::Host | Rootfs::Dir(_) => None,
         };
         Placement {
