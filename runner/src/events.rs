@@ -176,6 +176,7 @@ fn fields(event: &Event<'_>, node: Option<NodeId>, scenario: &Scenario) -> Json 
         Event::Exception { pid, tid, signo } => {
             json!({"pid": pid.number(), "tid": tid.number(), "signal": bloodhound_kernel::signal::name(*signo)})
         }
+        Event::Preempted { pid, tid } => json!({"pid": pid.number(), "tid": tid.number()}),
         Event::Task { pid, tid, told } => {
             let mut fields = task(told);
             fields["pid"] = json!(pid.number());

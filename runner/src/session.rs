@@ -320,10 +320,20 @@ impl Worker {
     pub fn boot(&mut self, mut decisions: Decisions) -> Result<World, Failure> {
         decisions.listen(self.machine.has_listeners());
         let mut base = self.session.base.clone();
-        let world = host::world(&self.session.scenario, &mut base, decisions);
-        self.machine.restore(world.map_err(Failure::environment)?);
-        let ended = self.machine.run(|w| w.ready_at.is_some()).map_err(host_failure)?;
+        let world =
+            host::world(&self.session.scenario, &mut base, decisions).map_err(Failure::environment)?;
+        self.machine.restore(world.clone());
+        self.machine.set_suspicious(true);
+        let ended = loop {
+            match self.machine.run(|w| w.ready_at.is_some()).map_err(host_failure)? {
+                Ended::Suspect(suspicion) => {
+                    self.machine.try_again(world.clone(), suspicion);
+                }
+                ended => break ended,
+            }
+        };
         match ended {
+            Ended::Suspect(_) => unreachable!("the loop goes on"),
             Ended::Condition => self.machine.snapshot().map_err(host_failure),
             Ended::Interrupted => Err(Failure { code: exit::INTERRUPTED, text: "interrupted".into() }),
             Ended::Undecided(why) => {
@@ -397,12 +407,21 @@ impl Worker {
     /// Host errors.
     pub fn run(&mut self, seed: u64) -> Result<Outcome, MachineError> {
         crate::bug::doing(format!("seed {seed}"));
-        self.machine.world.decisions.begin_run(seed);
-        self.meter.begin();
-        let profile = self.machine.begin_faults();
-        self.machine.begin_workload();
-        let ended = self.machine.run(|w| w.phase == Phase::Done)?;
-        Ok(self.outcome(seed, profile, ended))
+        // What a run that is made again begins from. Its frames are shared with the snapshot, if there is one, as they are now.
+        let booted = self.machine.snapshot()?;
+        self.machine.set_suspicious(true);
+        loop {
+            self.machine.world.decisions.begin_run(seed);
+            self.meter.begin();
+            let profile = self.machine.begin_faults();
+            self.machine.begin_workload();
+            match self.machine.run(|w| w.phase == Phase::Done)? {
+                Ended::Suspect(suspicion) => {
+                    self.machine.try_again(booted.clone(), suspicion);
+                }
+                ended => return Ok(self.outcome(seed, profile, ended)),
+            }
+        }
     }
 
     fn outcome(&self, seed: u64, profile: FaultSpec, ended: Ended) -> Outcome {
@@ -443,6 +462,7 @@ impl Worker {
         match ended {
             Ended::Interrupted => outcome.stopped = Some(Stopped::Interrupted),
             Ended::Undecided(why) => outcome.stopped = Some(Stopped::Undecided(why)),
+            Ended::Suspect(_) => unreachable!("such a run is made again"),
             Ended::Fatal(f) if f.kind == FindingKind::Unsupported => {
                 outcome.stopped = Some(Stopped::Unsupported(f.text))
             }

@@ -252,12 +252,48 @@ impl Silence {
     }
 }
 
+/// Standard input that is kept for a run that has to be made again, in bytes; with more the run is not made again.
+const MOST_INPUT: usize = 64 << 20;
+
+/// Standard input as it was supplied, to be supplied again.
+#[derive(Default)]
+struct Supplied {
+    supplied: Vec<Supply>,
+    next: usize,
+    kept: usize,
+}
+
+impl Supplied {
+    /// What was supplied at this place before, else what `more` has.
+    fn next(&mut self, more: impl FnOnce() -> Supply) -> Supply {
+        if let Some(supply) = self.supplied.get(self.next) {
+            self.next += 1;
+            return supply.clone();
+        }
+        let supply = more();
+        if self.kept <= MOST_INPUT {
+            self.kept += supply.bytes.len();
+            self.supplied.push(supply.clone());
+            self.next += 1;
+        }
+        supply
+    }
+
+    /// The run begins again.
+    fn again(&mut self) {
+        self.next = 0;
+    }
+}
+
 /// Runs the program of a [`Single`] to its end. `stdin` gives so many bytes of standard input, as the program reads it.
 ///
 /// # Errors
 /// What the host says.
 pub fn drive(machine: &mut Machine, stdin: &mut dyn FnMut(usize) -> Supply) -> Result<End, Failure> {
     let deadline = bloodhound_abi::SimTime(machine.scenario().max_time);
+    let beginning = machine.snapshot().map_err(host_failure)?;
+    let mut input = Supplied::default();
+    machine.set_suspicious(true);
     loop {
         let ended = machine
             .run(|w| {
@@ -266,8 +302,16 @@ pub fn drive(machine: &mut Machine, stdin: &mut dyn FnMut(usize) -> Supply) -> R
                     || matches!(w.services[&NODE].state, State::Ended(_))
             })
             .map_err(host_failure)?;
+        if let Ended::Suspect(suspicion) = ended {
+            machine.try_again(beginning.clone(), suspicion);
+            input.again();
+            continue;
+        }
         if let Some(wanted) = machine.world.nodes[&MACHINE].container(CONTAINER).stdin.wanted {
-            let supply = stdin(wanted);
+            let supply = input.next(|| stdin(wanted));
+            if input.kept > MOST_INPUT {
+                machine.set_suspicious(false);
+            }
             machine.world.node_mut(MACHINE).supply_stdin(CONTAINER, supply);
             continue;
         }
@@ -286,6 +330,7 @@ pub fn drive(machine: &mut Machine, stdin: &mut dyn FnMut(usize) -> Supply) -> R
             },
             (_, Ended::Interrupted) => End::Interrupted,
             (_, Ended::Undecided(why)) => End::Undecided(why),
+            (_, Ended::Suspect(_)) => unreachable!("such a run is made again"),
         });
     }
 }

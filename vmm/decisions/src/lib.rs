@@ -5,7 +5,7 @@
 //! answered otherwise changes no other one. **0 is the plain choice everywhere**: no fault, the next in the queue, no delay.
 //!
 //! A run is its [`Log`]: the seed of its boot, its own seed, epochs (from a virtual time on, some concerns have another seed) and
-//! overrides (values in place of drawn ones). Drawn values are not kept, for they can be computed again.
+//! overrides (values in place of drawn ones), and the loops that are counted. Drawn values are not kept, for they can be computed again.
 //!
 //! Modules: `site` the names, `log` what is kept of a run, `mix` the keyed hash, `lineage` names of tasks, `dice` numbers for tests.
 
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 pub use dice::Dice;
 pub use lineage::Lineage;
-pub use log::{Choice, Epoch, Log, Override, Part, VERSION};
+pub use log::{Choice, CountedLoop, Epoch, Log, Override, Part, VERSION};
 use mix::Mix;
 pub use site::{
     Concern, Fate, NodeRandom, PacketKind, Place, PolicyPart, Site, TaskRandom, Trait, TurnPart, Word,
@@ -151,6 +151,18 @@ impl Decisions {
     /// What the run is.
     pub fn log(&self) -> &Arc<Log> {
         &self.log
+    }
+
+    /// From now on a loop is counted: what the run is has one thing more.
+    pub fn count_loop(&mut self, counted: CountedLoop) {
+        Arc::make_mut(&mut self.log).counted.push(counted);
+    }
+
+    /// What is known of loops that are counted.
+    pub fn set_counted(&mut self, counted: Vec<CountedLoop>) {
+        if self.log.counted != counted {
+            Arc::make_mut(&mut self.log).counted = counted;
+        }
     }
 
     /// Whether an epoch has to begin, now that the virtual time is `now`.

@@ -74,6 +74,16 @@ pub struct Epoch {
     pub concerns: Vec<Concern>,
 }
 
+/// A loop whose passes are counted, because a task that only computes must be preempted there (`bloodhound-sim`, `computing`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CountedLoop {
+    /// From which step of the run on.
+    pub step: u64,
+    /// Which.
+    pub place: String,
+}
+
 /// See the module's text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
@@ -85,6 +95,8 @@ pub struct Log {
     pub epochs: Vec<Epoch>,
     /// Values in place of drawn ones.
     pub overrides: BTreeMap<Choice, Override>,
+    /// In order of steps.
+    pub counted: Vec<CountedLoop>,
 }
 
 impl Log {
@@ -121,6 +133,8 @@ struct LogText {
     epochs: Vec<Epoch>,
     #[serde(default)]
     overrides: Vec<OverrideText>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    counted: Vec<CountedLoop>,
 }
 
 impl Serialize for Log {
@@ -136,6 +150,7 @@ impl Serialize for Log {
             seed: self.seed,
             epochs: self.epochs.clone(),
             overrides: self.overrides.iter().map(text).collect(),
+            counted: self.counted.clone(),
         }
         .serialize(serializer)
     }
@@ -163,7 +178,13 @@ impl LogText {
                 return Err(format!("`{site}` has two overrides"));
             }
         }
-        Ok(Log { boot_seed: self.boot_seed, seed: self.seed, epochs: self.epochs, overrides })
+        Ok(Log {
+            boot_seed: self.boot_seed,
+            seed: self.seed,
+            epochs: self.epochs,
+            overrides,
+            counted: self.counted,
+        })
     }
 }
 

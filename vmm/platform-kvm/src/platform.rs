@@ -7,9 +7,10 @@
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use bloodhound_platform::extents::Extents;
-use bloodhound_platform::watchdog::Watchdog;
+use bloodhound_platform::watchdog::{Watchdog, processor_time};
 use bloodhound_platform::{
     Abilities, Budget, GUEST_TOP, Mapping, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap,
     XState, decode, stops, x86,
@@ -453,6 +454,11 @@ impl Platform for KvmPlatform {
     fn drop_space(&mut self, space: SpaceId) {
         self.spaces.remove(&space);
         self.unload(space);
+    }
+
+    fn processor_time(&self, _: SpaceId) -> Option<Duration> {
+        // The virtual processor runs on the thread that asks.
+        processor_time("thread-self")
     }
 
     fn evict_all(&mut self) {

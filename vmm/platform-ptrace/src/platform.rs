@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use bloodhound_platform::extents::Extents;
-use bloodhound_platform::watchdog::Watchdog;
+use bloodhound_platform::watchdog::{Watchdog, processor_time};
 use bloodhound_platform::x86::{self, USER_CS};
 use bloodhound_platform::{
     Abilities, Budget, CpuidTrap, GUEST_TOP, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, Stops,
@@ -359,6 +360,11 @@ impl Platform for PtracePlatform {
             space.extents.remove(addr, len);
             space.queue.push(Change::Unmap { addr, len });
         }
+    }
+
+    fn processor_time(&self, space: SpaceId) -> Option<Duration> {
+        let stub = self.spaces.get(&space)?.stub.as_ref()?;
+        processor_time(&stub.tracee.0.to_string())
     }
 
     fn write_protect(&mut self, space: SpaceId) {

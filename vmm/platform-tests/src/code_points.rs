@@ -115,7 +115,8 @@ pub fn observing_and_stop_points_lie_side_by_side<P: Platform + 'static>(make: M
         let page =
             PageOfFile { file: [0; 32], points: &points, index: 0, original: &original, shown: &original };
         let frame = observed.frame(page).expect("points");
-        let platform = WithCodePoints::observing(Box::new(make(None)), observed, Arc::<Mark>::default());
+        let mut platform = WithCodePoints::new(Box::new(make(None)));
+        platform.observe(observed, Arc::<Mark>::default());
         let mut guest = Guest::on(platform, PROGRAM);
         guest.pages.get_mut(&CODE).expect("a page").0 = frame;
         let point = StopPoint { address: CODE + stop, passes: u64::MAX };

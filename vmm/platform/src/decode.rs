@@ -4,8 +4,8 @@
 //! Neighbours: `x86`, which turns faults into traps; `spin`, which follows what instructions write.
 
 use iced_x86::{
-    CpuidFeature, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory, Mnemonic,
-    OpAccess, OpKind, Register, UsedMemory,
+    CpuidFeature, Decoder, DecoderOptions, EncodingKind, FlowControl, Instruction, InstructionInfoFactory,
+    Mnemonic, OpAccess, OpKind, Register, UsedMemory,
 };
 
 use crate::extents::Extents;
@@ -81,6 +81,19 @@ pub fn is_pushf(memory: &Extents, rip: u64) -> bool {
 pub fn loads_flags(memory: &Extents, rip: u64) -> bool {
     use Mnemonic::{Iret, Iretd, Iretq, Popf, Popfd, Popfq};
     at(memory, rip).is_some_and(|i| matches!(i.mnemonic(), Popf | Popfd | Popfq | Iret | Iretd | Iretq))
+}
+
+/// Whether an instruction is a branch by which a loop can go round: a jump to what lies before it, or to where a register or memory
+/// says.
+#[must_use]
+pub fn may_go_back(instruction: &Instruction) -> bool {
+    match instruction.flow_control() {
+        FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
+            instruction.near_branch_target() <= instruction.ip()
+        }
+        FlowControl::IndirectBranch => true,
+        _ => false,
+    }
 }
 
 /// Whether a valid instruction raises a general protection fault for what its operands are: far transfers, `int n`,

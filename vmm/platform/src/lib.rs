@@ -44,6 +44,8 @@ pub use stops::{Budget, StopPoint, Stops};
 pub use trap::{PlatformError, Trap, Unsupported};
 pub use xstate::{XSTATE_SIZE, XState};
 
+use std::time::Duration;
+
 use extents::Extents;
 
 /// First address that no application may map: the platform's own code lies above it. Linux's TASK_SIZE is
@@ -161,6 +163,13 @@ pub trait Platform {
     /// bytes: what stands there for observers only ([`code_points`]) is taken away.
     fn approach(&mut self, space: SpaceId, rip: u64) {
         let _ = (space, rip);
+    }
+
+    /// How much of the host's processor time was spent on what runs code of the space, or of several of them. Only differences mean
+    /// anything, and only to raise a suspicion. `None`: not known.
+    fn processor_time(&self, space: SpaceId) -> Option<Duration> {
+        let _ = space;
+        None
     }
 
     /// What a space maps, queued changes included, to read application memory by. `None` if the space is not known, or if this

@@ -15,6 +15,16 @@ use std::time::Duration;
 
 use crate::{Budget, PlatformError};
 
+/// The processor time of a process or thread of the host, named by its directory below /proc; `None` if the host does not tell.
+///
+/// proc(5) of Linux's documentation, /proc/PID/schedstat: "time spent on the cpu (in nanoseconds)" is the first number.
+#[must_use]
+pub fn processor_time(process: &str) -> Option<Duration> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?;
+    let ns = text.split_ascii_whitespace().next()?.parse().ok()?;
+    Some(Duration::from_nanos(ns)).filter(|time| !time.is_zero())
+}
+
 /// How often the watchdog's thread wakes: the unit of [`Budget`].
 const TICK: Duration = Duration::from_millis(10);
 

@@ -42,7 +42,7 @@ pub struct Observer {
     /// The points of a file; `None` if it is not observed. Asked once for each file and service; the answer is a function of the
     /// file alone, as services share what is shown.
     pub points: Arc<dyn Fn(&CodeFile<'_>) -> Option<Arc<FilePoints>> + Send + Sync>,
-    /// The frames with points. The machine's platform has to be one that observes with the same (`WithCodePoints::observing`).
+    /// The frames with points, which all machines of a campaign share.
     pub observed: Arc<Observed>,
     /// What the machine is doing.
     pub mark: Arc<Mark>,

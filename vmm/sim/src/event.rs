@@ -72,6 +72,13 @@ pub enum Event<'a> {
         /// The signal.
         signo: u32,
     },
+    /// A task that only computes was preempted at a counted loop. This is a step.
+    Preempted {
+        /// The process.
+        pid: Pid,
+        /// The task.
+        tid: Tid,
+    },
     /// The life of a task, as its kernel tells it.
     Task {
         /// The process.
@@ -183,6 +190,7 @@ impl Event<'_> {
             Event::Trap { .. } => "trap",
             Event::Call { .. } => "call",
             Event::Exception { .. } => "exception",
+            Event::Preempted { .. } => "preempted",
             Event::Task { told, .. } => match told {
                 Told::Began { .. } => "task-begin",
                 Told::Exec { .. } => "exec",

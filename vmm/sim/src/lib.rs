@@ -8,6 +8,7 @@
 pub mod checks;
 pub mod clients;
 mod code_view;
+mod computing;
 mod convert;
 pub mod event;
 pub mod faults;
@@ -31,6 +32,7 @@ pub mod world;
 
 pub use bloodhound_abi::digest::Digest;
 pub use code_view::{CodeFile, Observer};
+pub use computing::{Computing, Suspicion};
 pub use machine::{Ended, Machine, MachineError};
 pub use scenario::Scenario;
 pub use world::World;

@@ -11,13 +11,14 @@ use bloodhound_abi::SimTime;
 use bloodhound_kernel::node::{MachineId, Node};
 use bloodhound_kernel::stacks::NetNs;
 use bloodhound_net::{DropReason, NodeId};
-use bloodhound_platform::code_points::Mark;
+use bloodhound_platform::code_points::{Mark, WithCodePoints};
 use bloodhound_platform::{Mapping, Patches, Platform, PlatformError, SpaceId};
 use bloodhound_vfs::BaseFs;
 
 use crate::code_view::{CodeView, Observer};
+use crate::computing::{Suspicion, Trial};
 use crate::event::{Event, Listener};
-use crate::output::{Computing, Output};
+use crate::output::{Answers, Computing, Output};
 use crate::queue::Due;
 use crate::scenario::Scenario;
 use crate::spin::Detector;
@@ -48,6 +49,8 @@ pub enum Ended {
     /// A task computed for so long that the run was given up: which, where and for how long. No property of the run, as a
     /// faster host comes further in the same time.
     Undecided(String),
+    /// A task has computed for long. Only where that is wanted ([`Machine::set_suspicious`]): the run is to be made again.
+    Suspect(Suspicion),
 }
 
 /// A host-side failure, with the place in the run.
@@ -73,7 +76,7 @@ impl std::error::Error for MachineError {}
 pub struct Machine {
     /// The world; change it only between runs of the loop, after [`Machine::detach`].
     pub world: World,
-    pub(crate) platform: Box<dyn Platform>,
+    pub(crate) platform: WithCodePoints,
     pub(crate) base: Box<dyn BaseFs>,
     pub(crate) scenario: Arc<Scenario>,
     pub(crate) listeners: Vec<Box<dyn Listener>>,
@@ -85,6 +88,7 @@ pub struct Machine {
     pub(crate) scratch: Vec<Mapping>,
     pub(crate) interrupt: Option<Arc<std::sync::atomic::AtomicBool>>,
     pub(crate) output: Option<Output>,
+    pub(crate) answers: Answers,
     pub(crate) computing: Option<Computing>,
     pub(crate) spin: Detector,
     /// Is told whether what runs is a health check, when that changes.
@@ -92,6 +96,12 @@ pub struct Machine {
     pub(crate) metered: bool,
     /// Why the run is to be given up, if it is.
     pub(crate) undecided: Option<String>,
+    /// Whether tasks may come under suspicion ([`crate::computing`]), and the steps at which one did.
+    pub(crate) suspicious: bool,
+    pub(crate) tried: BTreeSet<u64>,
+    /// Why the run is to be made again, and why it is.
+    pub(crate) suspicion: Option<Suspicion>,
+    pub(crate) trial: Option<Trial>,
 }
 
 impl Machine {
@@ -105,7 +115,7 @@ impl Machine {
         let code = CodeView::new(Patches::needed(&platform.abilities()));
         Machine {
             world,
-            platform,
+            platform: WithCodePoints::new(platform),
             code,
             base,
             scenario,
@@ -116,11 +126,16 @@ impl Machine {
             scratch: Vec::new(),
             interrupt: None,
             output: None,
+            answers: Answers::default(),
             computing: None,
             spin: Detector::default(),
             meter: None,
             metered: false,
             undecided: None,
+            suspicious: false,
+            tried: BTreeSet::new(),
+            suspicion: None,
+            trial: None,
         }
     }
 
@@ -157,9 +172,9 @@ impl Machine {
         self.code = CodeView::new(patches);
     }
 
-    /// Tells `observer` which code is executed. To be called before anything runs; the platform has to be one that observes
-    /// with the same frames and mark (`WithCodePoints::observing`).
+    /// Tells `observer` which code is executed. To be called before anything runs.
     pub fn observe(&mut self, observer: Observer) {
+        self.platform.observe(observer.observed.clone(), observer.mark.clone());
         self.code.observe(observer);
     }
 
@@ -187,6 +202,9 @@ impl Machine {
             }
             if self.interrupted() {
                 return Ok(Ended::Interrupted);
+            }
+            if let Some(suspicion) = self.suspicion.take() {
+                return Ok(Ended::Suspect(suspicion));
             }
             if let Some(why) = self.undecided.take() {
                 return Ok(Ended::Undecided(why));
@@ -390,6 +408,9 @@ impl Machine {
 
     /// Nothing can happen any more. If tasks go round in loops without side effects, nothing can end these either: a finding.
     fn report_deadlock(&mut self) -> bool {
+        if self.wake_resting() {
+            return true;
+        }
         let Some((id, tid)) = self.world.scheduler.deadlocked() else { return false };
         let Some(task) = self.world.nodes[&id].tasks.get(&tid) else { return false };
         let whose = self.world.nodes[&id].container_of_any(task.pid).id;

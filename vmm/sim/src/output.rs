@@ -2,17 +2,48 @@
 //! (a reader that went away, a full disk) is the write's result. Such an answer is an input of the run, and is logged with
 //! its step. Services have no such listener: their output always succeeds and is kept in the world.
 
+use std::collections::BTreeMap;
+
 use bloodhound_abi::Errno;
 use bloodhound_kernel::dispatch::Outcome;
 use bloodhound_kernel::file::Console;
 use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::{ConsoleChunk, MachineId};
 
+use crate::computing::Trial;
 use crate::machine::Machine;
 use crate::notice::{Notice, Refusal};
 
 /// Takes what a program writes to its standard output or error; answers as write(2): how much was taken, or why nothing.
 pub type Output = Box<dyn FnMut(&ConsoleChunk) -> Result<usize, Errno>>;
+
+/// What the host answered to writes, for a run that is made again: nothing is written twice.
+#[derive(Debug, Default)]
+pub(crate) struct Answers {
+    /// Those that did not take all, by the number of the write.
+    others: BTreeMap<u64, Result<usize, Errno>>,
+    next: u64,
+}
+
+impl Answers {
+    fn keep(&mut self, full: Result<usize, Errno>, answer: Result<usize, Errno>) -> Result<usize, Errno> {
+        if answer != full {
+            self.others.insert(self.next, answer);
+        }
+        self.next += 1;
+        answer
+    }
+
+    fn again(&mut self, full: Result<usize, Errno>) -> Result<usize, Errno> {
+        self.next += 1;
+        self.others.get(&(self.next - 1)).copied().unwrap_or(full)
+    }
+
+    /// The run begins again.
+    pub fn rewind(&mut self) {
+        self.next = 0;
+    }
+}
 
 impl Machine {
     /// Hands console output to `output` from now on, before the call that wrote it ends. It is not kept in the world then.
@@ -29,7 +60,10 @@ impl Machine {
         let (mut taken, mut failure) = (0, None);
         for (index, chunk) in chunks.iter_mut().enumerate() {
             let Some(output) = &mut self.output else { break };
-            let answer = output(chunk);
+            let full = Ok(chunk.bytes.len());
+            let again = self.trial.as_ref().is_some_and(Trial::repeats);
+            let answer =
+                if again { self.answers.again(full) } else { self.answers.keep(full, output(chunk)) };
             let n = answer.unwrap_or(0).min(chunk.bytes.len());
             taken += n as u64;
             if n < chunk.bytes.len() {

@@ -70,6 +70,11 @@ impl Queue {
         self.entries.retain(|_, e| !gone(e));
     }
 
+    /// The first entry.
+    pub fn first(&self) -> Option<&Due> {
+        self.entries.values().next()
+    }
+
     /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -17,6 +17,7 @@ use bloodhound_kernel::watch::{Told, Watch, Whose};
 use bloodhound_net::{Body, NodeId, Packet};
 use bloodhound_workloads::driver::Progress;
 
+use crate::computing::Trial;
 use crate::event::{Event, Listener, Memory, Moment};
 use crate::machine::Machine;
 use crate::notice::{LogEntry, Notice};
@@ -85,21 +86,28 @@ impl Memory for View<'_> {
     }
 }
 
+/// Those who are told what happens: nobody where a run is made again and only repeats what was told.
+fn told<'a>(listeners: &'a mut [Box<dyn Listener>], trial: Option<&Trial>) -> &'a mut [Box<dyn Listener>] {
+    if trial.is_some_and(Trial::repeats) { &mut [] } else { listeners }
+}
+
 impl Machine {
     /// What takes events.
     pub(crate) fn recorder(&mut self) -> Recorder<'_> {
-        Recorder { digest: &mut self.world.digest, step: self.world.steps, listeners: &mut self.listeners }
+        let listeners = told(&mut self.listeners, self.trial.as_ref());
+        Recorder { digest: &mut self.world.digest, step: self.world.steps, listeners }
     }
 
     /// The node and what it sees outside of itself at once.
     pub(crate) fn parts(&mut self, id: MachineId) -> Parts<'_> {
         let world = &mut self.world;
+        let listeners = told(&mut self.listeners, self.trial.as_ref());
         let arc = world.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}"));
         Parts {
             node: std::sync::Arc::make_mut(arc),
             base: self.base.as_mut(),
             decisions: &mut world.decisions,
-            record: Recorder { digest: &mut world.digest, step: world.steps, listeners: &mut self.listeners },
+            record: Recorder { digest: &mut world.digest, step: world.steps, listeners },
         }
     }
 
@@ -126,8 +134,8 @@ impl Machine {
     /// need not be kept where only the digest listens.
     pub(crate) fn tell_choices(&mut self) {
         let world = &mut self.world;
-        let mut record =
-            Recorder { digest: &mut world.digest, step: world.steps, listeners: &mut self.listeners };
+        let listeners = told(&mut self.listeners, self.trial.as_ref());
+        let mut record = Recorder { digest: &mut world.digest, step: world.steps, listeners };
         let trail = world.decisions.trail();
         if trail == world.trail {
             return;
@@ -196,6 +204,7 @@ fn mix(digest: &mut Digest, at: SimTime, node: Option<NodeId>, event: &Event<'_>
             head(3, u64::from(tid.0));
             digest.word(u64::from(*signo));
         }
+        Event::Preempted { tid, .. } => head(17, u64::from(tid.0)),
         Event::Task { tid, told, .. } => {
             head(4, u64::from(tid.0));
             mix_told(digest, told);

@@ -16,6 +16,7 @@ use bloodhound_vfs::{BaseFs, Fail, MountNs, MountSpec, RootSpec, Vfs};
 use crate::Digest;
 use crate::checks::CheckState;
 use crate::clients::Clients;
+use crate::computing::Computing;
 use crate::faults::Faults;
 use crate::queue::{Due, Queue};
 use crate::scenario::{Input, ResolverSpec, Scenario, ServiceSpec, Sharing, Spread};
@@ -112,6 +113,12 @@ pub fn world(
         queue.push(SimTime(services[&spec.node].start_offset), Due::Start(spec.node));
     }
     let policy = Policy::draw(&mut decisions);
+    let counted = &decisions.log().counted;
+    let computing = Computing::of(counted).map_err(|what| SetupError {
+        service: "of the run's log".into(),
+        what,
+        errno: Errno::EINVAL,
+    })?;
     Ok(World {
         now: SimTime::ZERO,
         ready_at: None,
@@ -124,6 +131,7 @@ pub fn world(
         faults: Faults::default(),
         paused: BTreeMap::new(),
         scheduler: Scheduler::new(policy),
+        computing,
         decisions,
         digest: Digest::default(),
         marks: Arc::default(),

@@ -7,7 +7,7 @@ use bloodhound_kernel::ids::MmId;
 use bloodhound_kernel::mm::Mm;
 use bloodhound_kernel::mm::shown::Shown;
 use bloodhound_kernel::node::{MachineId, Node};
-use bloodhound_platform::{Mapping, SpaceId};
+use bloodhound_platform::{Mapping, Platform, SpaceId};
 
 use crate::code_view::CodeView;
 use crate::machine::{Machine, MachineError};

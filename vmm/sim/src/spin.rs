@@ -16,11 +16,15 @@
 //!
 //! Neighbours: [`crate::step`] runs tasks through this.
 
+use std::time::Duration;
+
 use bloodhound_abi::Regs;
 use bloodhound_platform::{Budget, Platform, PlatformError, Probe, SpaceId, Spin, Stops, TaskKey, Trap};
 
 /// The largest budget: about two seconds of host time.
 const LARGEST: Budget = Budget(200);
+/// Milliseconds of a tick, the unit of budgets.
+const TICK_MS: u128 = 10;
 /// How many budgets a task may spend in a row, without another trap, until its run is given up. The shortest budget is 20 ms of
 /// host time and each further one is twice as large, up to [`LARGEST`], so this takes some five minutes.
 const UNDECIDED_AFTER: u32 = 150;
@@ -34,8 +38,8 @@ pub(crate) enum Progress {
     /// there it has only gone round the loop.
     Parked { still: bool },
     /// The task has spent a budget and is not known to loop. `for_long`: it has spent so many in a row that the run should be
-    /// given up.
-    Computing { for_long: bool },
+    /// given up. `ticks`: processor time since its last trap, in ticks of the watchdog.
+    Computing { for_long: bool, ticks: u32 },
 }
 
 /// The spin detector of a machine.
@@ -45,6 +49,10 @@ pub(crate) struct Detector {
     budget: Budget,
     /// Budgets spent since the last trap of the task.
     spent: u32,
+    /// The same in ticks.
+    ticks: u32,
+    /// Processor time when the first of them had been spent, if the platform knows.
+    since: Option<Duration>,
     /// The probe of the task, which may be waiting for the answer of a page fault.
     probe: Probe,
     /// The registers with which the task was parked, if it was woken to be probed again and has not left its loop since, as far
@@ -54,19 +62,19 @@ pub(crate) struct Detector {
 
 impl Default for Detector {
     fn default() -> Detector {
-        Detector { budget: Budget::SHORT, spent: 0, probe: Probe::default(), parked_at: None }
+        Detector { budget: Budget::SHORT, spent: 0, ticks: 0, since: None, probe: Probe::default(), parked_at: None }
     }
 }
 
 impl Detector {
     /// A task is about to run. `parked_at`: its registers, if it was parked and woken to be probed again.
     pub fn begin(&mut self, parked_at: Option<Regs>) {
-        self.spent = 0;
+        (self.spent, self.ticks, self.since) = (0, 0, None);
         self.probe = Probe::default();
         self.parked_at = parked_at;
     }
 
-    /// Runs the task until its next trap, or until it is known to loop, or for one budget.
+    /// Runs the task until its next trap or stop point, or until it is known to loop, or for one budget.
     ///
     /// # Errors
     /// Those of the platform.
@@ -76,6 +84,7 @@ impl Detector {
         space: SpaceId,
         task: TaskKey,
         regs: &mut Regs,
+        stops: &mut Stops,
     ) -> Result<Progress, PlatformError> {
         // A task that was parked and woken is probed before it runs. If it still loops, a run could only spend its budget, which
         // takes longer, and would be followed by the same probe.
@@ -85,7 +94,8 @@ impl Detector {
             return Ok(parked);
         }
         let before = *regs;
-        let trap = platform.run(space, task, regs, &mut Stops::after(self.budget))?;
+        stops.budget = self.budget;
+        let trap = platform.run(space, task, regs, stops)?;
         self.probe.after_run(&before, regs, trap);
         // A probe ends without an answer when the task needs a page that the platform has not mapped yet. The run after it then
         // traps at once for that page, or spends its budget before the trap, with unchanged registers; the task may still be in
@@ -94,17 +104,26 @@ impl Detector {
         let at_once = *regs == before && matches!(trap, Trap::PageFault { .. } | Trap::BudgetSpent);
         self.parked_at = self.parked_at.filter(|_| at_once);
         if trap != Trap::BudgetSpent {
-            self.spent = 0;
+            (self.spent, self.ticks, self.since) = (0, 0, None);
             // Reduced by degrees and not to the shortest budget, so that a program which computes for long between its traps is
             // not probed after each of them.
             self.budget = Budget((self.budget.0 * 3 / 4).max(Budget::SHORT.0));
             return Ok(Progress::Trap(trap));
         }
         self.spent += 1;
+        // A loaded host shall raise no suspicion, so it is processor time that counts, where it is known.
+        match (platform.processor_time(space), self.since) {
+            (Some(now), Some(since)) => {
+                let ms = now.saturating_sub(since).as_millis();
+                self.ticks = u32::try_from(ms / TICK_MS).unwrap_or(u32::MAX);
+            }
+            (Some(now), None) => self.since = Some(now),
+            (None, _) => self.ticks = self.ticks.saturating_add(self.budget.0),
+        }
         self.budget = Budget((self.budget.0 * 2).min(LARGEST.0));
         match self.probe(platform, space, task, regs)? {
             Some(parked) => Ok(parked),
-            None => Ok(Progress::Computing { for_long: self.spent > UNDECIDED_AFTER }),
+            None => Ok(Progress::Computing { for_long: self.spent > UNDECIDED_AFTER, ticks: self.ticks }),
         }
     }
 
@@ -152,9 +171,10 @@ mod tests {
         detector.begin(None);
         let mut budgets = |detector: &mut Detector, regs: &mut Regs| {
             for budget in 1.. {
-                match detector.run(&mut platform, space, task, regs).expect("no host") {
-                    Progress::Computing { for_long: false } => {}
-                    Progress::Computing { for_long: true } => return budget,
+                let mut stops = Stops::default();
+                match detector.run(&mut platform, space, task, regs, &mut stops).expect("no host") {
+                    Progress::Computing { for_long: false, .. } => {}
+                    Progress::Computing { for_long: true, .. } => return budget,
                     Progress::Trap(Trap::Syscall) => return 0,
                     _ => panic!("it neither traps nor loops"),
                 }

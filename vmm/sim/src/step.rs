@@ -20,8 +20,9 @@ use bloodhound_kernel::node::MachineId;
 use bloodhound_kernel::signal::fault_info;
 use bloodhound_kernel::task::TaskState;
 use bloodhound_platform as platform;
-use bloodhound_platform::{Mapping, Prot, SpaceId, TaskKey, Trap};
+use bloodhound_platform::{Mapping, Platform, Prot, SpaceId, TaskKey, Trap};
 
+use crate::computing::{SUSPICIOUS, Suspicion};
 use crate::convert;
 use crate::event::Event;
 use crate::machine::{Machine, MachineError};
@@ -53,6 +54,10 @@ enum Ran {
     Undecided,
     /// The host asked the run to stop. The task made no step.
     Interrupted,
+    /// The task has passed the branch at this address so often that others get their turn ([`crate::computing`]).
+    Preempted(u64),
+    /// The task has computed for long and is to be looked at from its last trap on. The run ends.
+    Suspect(Suspicion),
 }
 
 impl Machine {
@@ -84,10 +89,12 @@ impl Machine {
             }
             match self.run_task(id, tid)? {
                 Ran::Syscall => {
+                    self.world.computing.trapped(id, tid);
                     let (call, outcome) = self.enter(id, tid)?;
                     (Some(call), outcome)
                 }
                 Ran::Fault(signo) => {
+                    self.world.computing.trapped(id, tid);
                     // The exception is charged as virtual time. The signal handler may return to the instruction that raised the
                     // exception, so a program can do nothing but fault for ever; virtual time has to advance all the same.
                     let node = self.world.node_mut(id);
@@ -96,6 +103,11 @@ impl Machine {
                     return Ok(self.node_changed(id));
                 }
                 Ran::Parked { still } => return Ok(self.park(id, tid, still)),
+                Ran::Preempted(address) => return Ok(self.preempt(id, tid, address)),
+                Ran::Suspect(suspicion) => {
+                    self.suspicion = Some(suspicion);
+                    return Ok(true);
+                }
                 Ran::Unsupported(what) => (None, Outcome::Unsupported(what)),
                 Ran::Interrupted | Ran::Undecided => return Ok(true),
             }
@@ -194,7 +206,7 @@ impl Machine {
     }
 
     /// Counts a step and passes its event to the recorder. Every [`MARK`] steps the digest of the world is kept.
-    fn record(&mut self, id: MachineId, pid: Pid, event: &Event<'_>) {
+    pub(crate) fn record(&mut self, id: MachineId, pid: Pid, event: &Event<'_>) {
         self.world.steps += 1;
         let node = &self.world.nodes[&id];
         let (at, container) = (node.clock, node.container_of_any(pid).id);
@@ -235,6 +247,7 @@ impl Machine {
         self.world.node_mut(id).lend_clock();
         self.load(id, tid, space, mm)?;
         let regs = self.world.nodes[&id].task(tid).regs;
+        let mut stops = self.stops(id, tid, mm);
         let parked = self.world.scheduler.take_probe(id, tid);
         self.spin.begin(parked.then_some(regs));
         loop {
@@ -245,8 +258,13 @@ impl Machine {
                 return Ok(Ran::Interrupted);
             }
             let mut regs = self.world.nodes[&id].task(tid).regs;
-            let progress = self.spin.run(self.platform.as_mut(), space, key(id, tid), &mut regs);
+            let progress = self.spin.run(&mut self.platform, space, key(id, tid), &mut regs, &mut stops);
             match self.host(progress)? {
+                Progress::Trap(Trap::StopPoint { address }) => {
+                    self.keep(id, tid, &regs);
+                    self.world.node_mut(id).take_clock(tid);
+                    return Ok(Ran::Preempted(address));
+                }
                 Progress::Trap(trap) => {
                     if let Some(ran) = self.trap(id, tid, mm, space, trap, &mut regs)? {
                         self.world.node_mut(id).take_clock(tid);
@@ -257,7 +275,21 @@ impl Machine {
                     self.keep(id, tid, &regs);
                     return Ok(Ran::Parked { still });
                 }
-                Progress::Computing { for_long } => {
+                Progress::Computing { for_long, ticks } => {
+                    if ticks >= SUSPICIOUS {
+                        let looked = self.suspect(id, tid, (space, ticks), &mut regs);
+                        match self.host(looked)? {
+                            Ok(None) => {}
+                            Ok(Some(suspicion)) => return Ok(Ran::Suspect(suspicion)),
+                            Err(trap) => {
+                                if let Some(ran) = self.trap(id, tid, mm, space, trap, &mut regs)? {
+                                    self.world.node_mut(id).take_clock(tid);
+                                    return Ok(ran);
+                                }
+                                continue;
+                            }
+                        }
+                    }
                     self.keep(id, tid, &regs);
                     if let Some(ran) = self.computes(id, tid, for_long) {
                         return Ok(ran);
@@ -352,7 +384,7 @@ impl Machine {
                 self.keep(id, tid, regs);
                 Some(Ran::Unsupported(what.to_string()))
             }
-            // `BudgetSpent` does not get here, since its callers answer it. `StopPoint` does not occur: no stop points are set.
+            // Neither gets here, since the callers answer them.
             Trap::BudgetSpent | Trap::StopPoint { .. } => None,
         })
     }

@@ -46,6 +46,7 @@ impl<F: FnMut(&str)> Listener for Strace<F> {
             Event::Exception { tid, signo, .. } => {
                 (tid, format!("--- {} ---", bloodhound_kernel::signal::name(*signo)))
             }
+            Event::Preempted { tid, .. } => (tid, "--- preempted while it computes ---".to_owned()),
             _ => return,
         };
         (self.print)(&format!("{} [{}] {text}\n", moment.at, tid.number()));

@@ -10,7 +10,7 @@
 use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::MachineId;
 use bloodhound_kernel::task::Vectors;
-use bloodhound_platform::{PlatformError, SpaceId};
+use bloodhound_platform::{Platform, PlatformError, SpaceId};
 
 use crate::convert;
 use crate::machine::{Machine, MachineError};

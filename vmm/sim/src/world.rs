@@ -13,6 +13,7 @@ use bloodhound_net::{Fabric, NodeId};
 use crate::Digest;
 use crate::checks::CheckState;
 use crate::clients::Clients;
+use crate::computing::Computing;
 use crate::faults::Faults;
 use crate::notice::LogEntry;
 use crate::outside::Outside;
@@ -113,6 +114,8 @@ pub struct World {
     pub paused: BTreeMap<MachineId, SimTime>,
     /// Who runs next.
     pub scheduler: Scheduler,
+    /// Tasks that compute for long.
+    pub computing: Computing,
     /// The source of choice.
     pub decisions: Decisions,
     /// Digest of all steps.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use bloodhound_decisions::Decisions;
 use bloodhound_kernel::exec::Program;
 use bloodhound_net::{LinkConfig, NodeId};
-use bloodhound_platform::code_points::{FilePoints, Mark, Observed, Reached, WithCodePoints};
+use bloodhound_platform::code_points::{FilePoints, Mark, Observed, Reached};
 use bloodhound_platform::extents::Extents;
 use bloodhound_platform::{
     Abilities, Mapping, Patches, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap, XState,
@@ -241,8 +241,7 @@ fn observed(patches: Patches) -> (Machine, Arc<FilePoints>, Arc<Mark>) {
     let observed = Arc::<Observed>::default();
     let mark = Arc::<Mark>::default();
     let ptrace = PtracePlatform::new(None).expect("ptrace");
-    let platform = WithCodePoints::observing(Box::new(ptrace), observed.clone(), mark.clone());
-    let mut machine = machine_on(Box::new(platform), patches);
+    let mut machine = machine_on(Box::new(ptrace), patches);
     let known = points.clone();
     let points_of = move |file: &bloodhound_sim::CodeFile<'_>| {
         assert_eq!(file.path, b"/mnt/program");

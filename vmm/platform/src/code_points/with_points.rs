@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::observed::AROUND;
 use super::stops::Stopping;
@@ -37,14 +38,13 @@ impl WithCodePoints {
         WithCodePoints { inner, observed: None, stopping: BTreeMap::new() }
     }
 
-    /// Spaces are shown frames of `observed`; `mark` is what this platform's worker is doing.
-    #[must_use]
-    pub fn observing(inner: Box<dyn Platform>, observed: Arc<Observed>, mark: Arc<Mark>) -> WithCodePoints {
-        WithCodePoints { observed: Some((observed, mark)), ..WithCodePoints::new(inner) }
+    /// From now on spaces are shown frames of `observed`; `mark` is what this platform's worker is doing.
+    pub fn observe(&mut self, observed: Arc<Observed>, mark: Arc<Mark>) {
+        self.observed = Some((observed, mark));
     }
 
     /// Whether an `int3` at an address was an observing point, which is gone now.
-    fn observe(&self, space: SpaceId, at: u64) -> bool {
+    fn come_by(&self, space: SpaceId, at: u64) -> bool {
         let Some((observed, mark)) = &self.observed else { return false };
         let Some((offset, _)) = self.inner.memory(space).and_then(|memory| memory.get(at)) else {
             return false;
@@ -67,7 +67,7 @@ impl WithCodePoints {
             return false;
         }
         let at = regs.rip.wrapping_sub(INT3_LEN);
-        if !self.observe(space, at) && !self.undo_copied(space, at) {
+        if !self.come_by(space, at) && !self.undo_copied(space, at) {
             return false;
         }
         regs.rip = at;
@@ -112,7 +112,7 @@ impl WithCodePoints {
     /// Lets a task pass the stop point that it is at.
     fn pass(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
         // An observing point may lie below it.
-        self.observe(space, regs.rip);
+        self.come_by(space, regs.rip);
         let Some(stopping) = self.stopping.get(&space) else { return Ok(Trap::Step) };
         if regs.rflags & TF == 0 && stopping.jump(regs) {
             return Ok(Trap::Step);
@@ -212,7 +212,11 @@ impl Platform for WithCodePoints {
     }
 
     fn approach(&mut self, space: SpaceId, rip: u64) {
-        self.observe(space, rip);
+        self.come_by(space, rip);
+    }
+
+    fn processor_time(&self, space: SpaceId) -> Option<Duration> {
+        self.inner.processor_time(space)
     }
 
     fn memory(&self, space: SpaceId) -> Option<&Extents> {

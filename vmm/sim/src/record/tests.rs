@@ -72,6 +72,7 @@ fn one_argument_and_one_result_count() {
         end(&write, 1),
         Event::Exception { pid, tid, signo: 11 },
         Event::Exception { pid, tid, signo: 7 },
+        Event::Preempted { pid, tid },
     ]);
 }
 

@@ -31,6 +31,9 @@ pub struct Scheduler {
     parked: BTreeSet<(MachineId, Tid)>,
     /// Tasks that were parked and woken, and have not run since. Before they run they are probed for whether they still loop.
     to_probe: BTreeSet<(MachineId, Tid)>,
+    /// Tasks that were preempted while they computed when no other task of their node could run: off their run queues until
+    /// something on the node changes.
+    resting: BTreeSet<(MachineId, Tid)>,
 }
 
 /// Whose turn it is on a node's processor.
@@ -82,7 +85,13 @@ pub(crate) struct Next {
 impl Scheduler {
     /// A scheduler for a world in which no task has run yet.
     pub fn new(policy: Policy) -> Scheduler {
-        Scheduler { policy, turns: BTreeMap::new(), parked: BTreeSet::new(), to_probe: BTreeSet::new() }
+        Scheduler {
+            policy,
+            turns: BTreeMap::new(),
+            parked: BTreeSet::new(),
+            to_probe: BTreeSet::new(),
+            resting: BTreeSet::new(),
+        }
     }
 
     /// Begins a run whose choices come from `decisions`: draws its policy.
@@ -169,12 +178,34 @@ impl Scheduler {
         self.parked.insert((node.config.id, tid));
     }
 
-    /// To be called when something on a node changed: its parked tasks become runnable, and are probed when it is their turn.
+    /// Lets a task that was preempted rest: it leaves the run queue.
+    pub(crate) fn rest(&mut self, node: &mut Node, tid: Tid) {
+        node.run_queue.retain(|other| *other != tid);
+        self.resting.insert((node.config.id, tid));
+    }
+
+    /// Wakes one task that rests, if there is one. To be called when nothing else can happen in the world.
+    pub(crate) fn wake_resting(
+        &mut self,
+        nodes: &mut BTreeMap<MachineId, Arc<Node>>,
+    ) -> Option<(MachineId, Tid)> {
+        let (id, tid) = self.resting.pop_first()?;
+        Arc::make_mut(nodes.get_mut(&id)?).enqueue(tid);
+        Some((id, tid))
+    }
+
+    /// To be called when something on a node changed: its resting tasks become runnable. Its parked tasks become runnable, and are probed when it is their turn.
     pub(crate) fn wake_parked(&mut self, id: MachineId, nodes: &mut BTreeMap<MachineId, Arc<Node>>) {
-        if self.parked.is_empty() {
+        if self.parked.is_empty() && self.resting.is_empty() {
             return;
         }
         let of_node = (id, Tid(0))..=(id, Tid(u32::MAX));
+        while let Some((_, tid)) = self.resting.range(of_node.clone()).next().copied() {
+            self.resting.remove(&(id, tid));
+            if let Some(node) = nodes.get_mut(&id).filter(|node| node.tasks.contains_key(&tid)) {
+                Arc::make_mut(node).enqueue(tid);
+            }
+        }
         let woken: Vec<Tid> = self.parked.range(of_node).map(|(_, tid)| *tid).collect();
         let Some(node) = nodes.get_mut(&id).filter(|_| !woken.is_empty()) else { return };
         let node = Arc::make_mut(node);
@@ -212,5 +243,6 @@ impl Scheduler {
         }
         self.parked.retain(|(node, tid)| *node != id || lives(tid));
         self.to_probe.retain(|(node, tid)| *node != id || lives(tid));
+        self.resting.retain(|(node, tid)| *node != id || lives(tid));
     }
 }

@@ -244,8 +244,9 @@ impl Machine {
     fn renew(&mut self, id: NodeId, spec: &ServiceSpec) -> Result<(), Errno> {
         // Nothing may take the new processes for those that had their numbers.
         let Room { machine, container, .. } = self.world.room(id);
-        let World { nodes, scheduler, queue, .. } = &mut self.world;
+        let World { nodes, scheduler, computing, queue, .. } = &mut self.world;
         scheduler.forget_dead(&nodes[&machine]);
+        computing.forget_dead(&nodes[&machine]);
         queue.remove_if(|e| matches!(e, Due::HealthTimeout(of, _) | Due::StopTimeout(of, _) if *of == id));
         let life = nodes[&machine].container(container).life + 1;
         let net = crate::setup::stack(spec, life, &mut self.world.decisions);

@@ -1,0 +1,465 @@
+//! Tasks that compute for long without a trap, such as `while (!stop) i++` in one thread while another one is to set `stop`.
+//!
+//! Nothing on an ordinary machine counts instructions reliably, so a task changes hands at its traps only. A task that waits by
+//! computing would therefore wait for ever. What ends this is a **counted loop**: a branch in the task's code whose passes are
+//! counted by a stop point (`bloodhound_platform::code_points`). After so many passes since the task's last trap the task is preempted:
+//! others run, or, if no other task of its node can, it rests until something on its node changes.
+//!
+//! How a loop is found. A task that has spent [`SUSPICIOUS`] of host time without a trap is under suspicion ([`Suspicion`]): it is
+//! single-stepped for a while to see which branches it comes by. Host time decides only that somebody looks. The run is then made
+//! again up to the task's last trap, and from there these branches are counted: the first one to be passed [`PASSES`] times is the
+//! counted loop. A task that goes round in one loop comes by the same branches wherever it is interrupted, so the answer does not
+//! depend on the host. Loop and step go into the run's log: a replay counts from the beginning and needs no suspicion.
+//!
+//! Each pass that is counted costs a trap of the host. So after some preemptions in a row a task computes **uncounted**, at full speed,
+//! until its next trap: most computations end by themselves. One that does not within seconds is **endless**: the run is made again, with that
+//! in its log, and from there on the task is only ever given [`PASSES`] at a time. If nothing can happen any more that could end it, that is a
+//! `hang`. If all tasks of a machine that could run are endless, one of them is not after all, and each gets four times as long.
+//!
+//! Neighbours: [`crate::spin`] notices that a task computes (loops *without* side effects are parked there, which needs no
+//! counting); [`crate::step`] runs tasks; whoever drives the machine makes the run again ([`Machine::try_again`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::str::FromStr;
+
+use bloodhound_decisions::CountedLoop;
+use bloodhound_kernel::ids::{MmId, Tid};
+use bloodhound_kernel::mm::{Backing, PAGE};
+use bloodhound_kernel::node::{MachineId, Node};
+use bloodhound_platform::{Platform, PlatformError, Regs, SpaceId, StopPoint, Stops, Trap, decode};
+
+use crate::event::Event;
+use crate::machine::Machine;
+use crate::queue::Due;
+use crate::step::key;
+use crate::world::{FindingKind, World};
+
+/// Passes of a counted loop after which a task is preempted first; doubled with each time that it goes on without a trap.
+const PASSES: u64 = 4096;
+/// Preemptions without a trap between them after which the task computes uncounted.
+const MOST: u32 = 4;
+/// Ticks of the watchdog (10 ms each) after which a task that computes uncounted is endless, if other tasks wait for their turn.
+const ENDLESS: u32 = 400;
+/// The same for a task that keeps nobody waiting.
+const ENDLESS_ALONE: u32 = 3000;
+/// Name of an endless task in the log, where that of a loop stands otherwise.
+const ENDLESS_TASK: &str = "endless";
+/// What a preemption costs, in ns of virtual time: tasks that only compute share the processor of their node in slices of this.
+const SLICE: u64 = 1_000_000;
+/// Ticks of the watchdog (10 ms each) without a trap after which a task is under suspicion.
+pub(crate) const SUSPICIOUS: u32 = 100;
+/// Steps for which a task under suspicion is watched.
+const WATCHED: usize = 4096;
+/// Branches that are counted at the same time, at most.
+const MOST_BRANCHES: usize = 256;
+/// Bytes by which the instruction at a place in memory is known again.
+const CODE: usize = 8;
+
+/// Where a counted loop is: a branch instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// In a file of the base layer: digest and offset.
+    File([u8; 32], u64),
+    /// In the memory of an address space, where a program has made code.
+    Memory(MachineId, u64, u64),
+}
+
+/// A counted loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Loop {
+    place: Place,
+    /// The bytes that stand there: other code at this place is not this loop.
+    code: [u8; CODE],
+}
+
+impl fmt::Display for Loop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        match self.place {
+            Place::File(digest, offset) => write!(f, "file:{}:{offset:#x}", hex(&digest))?,
+            Place::Memory(machine, space, address) => write!(f, "memory:{}:{space}:{address:#x}", machine.0)?,
+        }
+        write!(f, ":{}", hex(&self.code))
+    }
+}
+
+impl FromStr for Loop {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Loop, String> {
+        let wrong = || format!("`{text}` names no loop");
+        let hex = |text: &str, out: &mut [u8]| -> Option<()> {
+            if text.len() != out.len() * 2 || !text.is_ascii() {
+                return None;
+            }
+            for (at, byte) in out.iter_mut().enumerate() {
+                *byte = u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).ok()?;
+            }
+            Some(())
+        };
+        let number = |text: &str| match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok(),
+        };
+        let parts: Vec<&str> = text.split(':').collect();
+        let parsed = || {
+            let mut code = [0; CODE];
+            hex(parts.last()?, &mut code)?;
+            let place = match parts[..] {
+                ["file", digest, offset, _] => {
+                    let mut bytes = [0; 32];
+                    hex(digest, &mut bytes)?;
+                    Place::File(bytes, number(offset)?)
+                }
+                ["memory", machine, space, address, _] => {
+                    let machine = MachineId(u32::try_from(number(machine)?).ok()?);
+                    Place::Memory(machine, number(space)?, number(address)?)
+                }
+                _ => return None,
+            };
+            Some(Loop { place, code })
+        };
+        parsed().ok_or_else(wrong)
+    }
+}
+
+/// What the world knows of tasks that compute.
+#[derive(Clone, Debug, Default)]
+pub struct Computing {
+    /// Counted loops, and from which step on.
+    loops: Vec<(u64, Loop)>,
+    /// How often tasks were preempted since their last trap; [`MOST`]: they compute uncounted.
+    preempted: BTreeMap<(MachineId, Tid), u32>,
+    /// Steps after which the task that computes uncounted is endless.
+    endless_from: BTreeSet<u64>,
+    /// Endless tasks, until their next trap.
+    endless: BTreeSet<(MachineId, Tid)>,
+    /// How often all tasks of a machine that could run were endless: one of them is not, and got more time.
+    patience: BTreeMap<MachineId, u32>,
+}
+
+impl Computing {
+    /// Of a run with this log.
+    ///
+    /// # Errors
+    /// An entry of the log is no loop.
+    pub fn of(log: &[CountedLoop]) -> Result<Computing, String> {
+        let mut computing = Computing::default();
+        for entry in log {
+            if entry.place == ENDLESS_TASK {
+                computing.endless_from.insert(entry.step);
+            } else {
+                computing.loops.push((entry.step, entry.place.parse()?));
+            }
+        }
+        Ok(computing)
+    }
+
+    /// Takes over what was found in a run that is made again.
+    fn learn(&mut self, found: Computing) {
+        (self.loops, self.endless_from) = (found.loops, found.endless_from);
+    }
+
+    /// The task has made a step that is no preemption.
+    pub(crate) fn trapped(&mut self, id: MachineId, tid: Tid) {
+        if !self.preempted.is_empty() {
+            self.preempted.remove(&(id, tid));
+            self.endless.remove(&(id, tid));
+        }
+    }
+
+    /// Forgets the tasks of a node that are gone.
+    pub(crate) fn forget_dead(&mut self, node: &Node) {
+        let lives = |(id, tid): &(MachineId, Tid)| *id != node.config.id || node.tasks.contains_key(tid);
+        self.preempted.retain(|task, _| lives(task));
+        self.endless.retain(lives);
+    }
+}
+
+/// A task has computed for long, and is to be looked at from its last trap on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suspicion {
+    /// Steps of the run when the task began to compute.
+    step: u64,
+    /// Its machine.
+    id: MachineId,
+    /// The task.
+    tid: Tid,
+    /// The branches that it came by. None: it is endless.
+    branches: BTreeSet<u64>,
+}
+
+/// What a machine knows of a run that it makes again.
+#[derive(Debug)]
+pub(crate) struct Trial {
+    suspicion: Suspicion,
+    /// The run has come to the place from which it differs from the one before.
+    begun: bool,
+}
+
+impl Trial {
+    /// Whether what happens has happened before, and was told.
+    pub fn repeats(&self) -> bool {
+        !self.begun
+    }
+}
+
+impl Machine {
+    /// Whether tasks may come under suspicion. Who allows it makes the run again from its beginning when it ends with
+    /// [`crate::Ended::Suspect`], by [`Machine::try_again`].
+    pub fn set_suspicious(&mut self, on: bool) {
+        self.suspicious = on;
+        self.tried.clear();
+        self.trial = None;
+    }
+
+    /// Begins the run again, from the world as it was then. What was found about tasks that compute is kept; listeners are not told
+    /// again what they know.
+    pub fn try_again(&mut self, beginning: World, suspicion: Suspicion) {
+        let mut counted = self.world.decisions.log().counted.clone();
+        if suspicion.branches.is_empty() {
+            counted.push(CountedLoop { step: suspicion.step, place: ENDLESS_TASK.into() });
+        }
+        self.restore(beginning);
+        // The log's own words, which have been read before.
+        self.world.computing.learn(Computing::of(&counted).unwrap_or_default());
+        self.world.decisions.set_counted(counted);
+        self.trial = Some(Trial { suspicion, begun: false });
+        self.answers.rewind();
+    }
+
+    /// Where a run of a task ends, besides at its traps.
+    pub(crate) fn stops(&mut self, id: MachineId, tid: Tid, mm: MmId) -> Stops {
+        let mut stops = Stops::default();
+        let steps = self.world.steps;
+        let trial = self.trial.as_mut().map(|trial| {
+            let s = &trial.suspicion;
+            let now = (s.step, s.id, s.tid) == (steps, id, tid);
+            trial.begun |= now;
+            (now, &*trial)
+        });
+        let tried = trial.filter(|(now, _)| *now).map(|(_, trial)| &trial.suspicion.branches);
+        let computing = &mut self.world.computing;
+        if computing.preempted.get(&(id, tid)) == Some(&MOST) && computing.endless_from.contains(&steps) {
+            computing.endless.insert((id, tid));
+            computing.preempted.insert((id, tid), 0);
+        }
+        let Computing { loops, preempted, .. } = &self.world.computing;
+        if loops.is_empty() && tried.is_none() {
+            return stops;
+        }
+        let level = preempted.get(&(id, tid)).copied().unwrap_or(0);
+        if level >= MOST {
+            return stops;
+        }
+        let node = &self.world.nodes[&id];
+        let counted = loops.iter().filter(|(step, _)| *step <= steps);
+        let mut addresses: BTreeMap<u64, u64> = BTreeMap::new();
+        for address in counted.flat_map(|(_, counted)| places_of(node, id, tid, mm, counted)) {
+            addresses.insert(address, PASSES << level);
+        }
+        for address in tried.into_iter().flatten() {
+            addresses.entry(*address).or_insert(PASSES);
+        }
+        let point = |(address, passes)| StopPoint { address, passes };
+        stops.points = addresses.into_iter().map(point).collect();
+        // A step begins there: that is no pass.
+        stops.counted = Some(node.task(tid).regs.rip);
+        stops
+    }
+
+    /// A task has passed a branch so often that it is preempted. True if the machine loop has to look at the other nodes before the
+    /// node's next step.
+    pub(crate) fn preempt(&mut self, id: MachineId, tid: Tid, address: u64) -> bool {
+        let node = &self.world.nodes[&id];
+        let (pid, mm) = (node.task(tid).pid, node.process(node.task(tid).pid).mm);
+        if let Some(found) = loop_at(node, id, tid, mm, address)
+            && !self.world.computing.loops.iter().any(|(_, known)| *known == found)
+        {
+            let step = self.world.steps;
+            self.world.computing.loops.push((step, found));
+            self.world.decisions.count_loop(CountedLoop { step, place: found.to_string() });
+        }
+        let endless = self.world.computing.endless.contains(&(id, tid));
+        let level = self.world.computing.preempted.entry((id, tid)).or_default();
+        *level += u32::from(!endless);
+        let node = self.world.node_mut(id);
+        node.take_clock(tid);
+        node.charge(tid, SLICE);
+        self.record(id, pid, &Event::Preempted { pid, tid });
+        let sent = self.node_changed(id);
+        let waiting = &self.world.nodes[&id].run_queue;
+        if waiting.len() > 1 {
+            let computing = &mut self.world.computing;
+            if waiting.iter().all(|tid| computing.endless.contains(&(id, *tid))) {
+                computing.endless.retain(|(machine, _)| *machine != id);
+                computing.preempted.insert((id, tid), MOST);
+                *computing.patience.entry(id).or_default() += 1;
+            }
+            self.world.node_mut(id).yielded = true;
+            return sent;
+        }
+        if self.only_the_end_is_left(id) {
+            if endless {
+                self.hangs(id, tid);
+            } else {
+                // It may be a computation that ends by itself.
+                self.world.computing.preempted.insert((id, tid), MOST);
+            }
+            return true;
+        }
+        let World { scheduler, nodes, .. } = &mut self.world;
+        if let Some(node) = nodes.get_mut(&id) {
+            scheduler.rest(std::sync::Arc::make_mut(node), tid);
+        }
+        // The other nodes, or the time of the next event.
+        true
+    }
+
+    /// Whether the next thing to happen, if this node does nothing, is that the run ends.
+    fn only_the_end_is_left(&self, id: MachineId) -> bool {
+        let world = &self.world;
+        let others = world.nodes.iter().any(|(other, node)| {
+            *other != id && !node.run_queue.is_empty() || node.next_deadline().is_some()
+        });
+        !others && self.client_deadline().is_none() && matches!(world.queue.first(), None | Some(Due::End | Due::BootTimeout))
+    }
+
+    /// Something has to run when nothing else can happen: a task that rests computes on, uncounted. If it is endless, the run hangs.
+    pub(crate) fn wake_resting(&mut self) -> bool {
+        let World { scheduler, nodes, computing, .. } = &mut self.world;
+        let Some((id, tid)) = scheduler.wake_resting(nodes) else { return false };
+        if computing.endless.contains(&(id, tid)) {
+            self.hangs(id, tid);
+        } else {
+            computing.preempted.insert((id, tid), MOST);
+        }
+        true
+    }
+
+    fn hangs(&mut self, id: MachineId, tid: Tid) {
+        let node = &self.world.nodes[&id];
+        let task = node.task(tid);
+        let whose = node.container_of_any(task.pid).id;
+        let text = format!(
+            "task {} ({}) computes at {:#x} without a system call and does not come to an end, and nothing can happen any more \
+             that could end it",
+            tid.number(),
+            String::from_utf8_lossy(&task.comm),
+            task.regs.rip
+        );
+        self.find(FindingKind::Hang, Some(whose), text);
+    }
+
+    /// A task has computed for long: watches which branches it comes by. `Err` is a trap that came first, so that it was no loop.
+    pub(crate) fn suspect(
+        &mut self,
+        id: MachineId,
+        tid: Tid,
+        (space, ticks): (SpaceId, u32),
+        regs: &mut Regs,
+    ) -> Result<Result<Option<Suspicion>, Trap>, PlatformError> {
+        let step = self.world.steps;
+        if !self.suspicious || !self.platform.abilities().traps_steps || self.tried.contains(&step) {
+            return Ok(Ok(None));
+        }
+        let computing = &self.world.computing;
+        if computing.preempted.get(&(id, tid)) == Some(&MOST) {
+            let alone = self.world.nodes[&id].run_queue.len() < 2;
+            let patience = computing.patience.get(&id).copied().unwrap_or(0).min(4);
+            if ticks < if alone { ENDLESS_ALONE } else { ENDLESS } << (2 * patience) {
+                return Ok(Ok(None));
+            }
+            self.tried.insert(step);
+            return Ok(Ok(Some(Suspicion { step, id, tid, branches: BTreeSet::new() })));
+        }
+        self.tried.insert(step);
+        let mut branches = BTreeSet::new();
+        for _ in 0..WATCHED {
+            self.platform.approach(space, regs.rip);
+            let at = regs.rip;
+            let branch = self.platform.memory(space).and_then(|memory| decode::at(memory, at));
+            let before = *regs;
+            match self.platform.step(space, key(id, tid), regs)? {
+                Trap::Step => {}
+                // The run that follows meets it again.
+                Trap::PageFault { .. } => {
+                    *regs = before;
+                    break;
+                }
+                trap => return Ok(Err(trap)),
+            }
+            if branch.is_some_and(|instruction| decode::may_go_back(&instruction))
+                && branches.len() < MOST_BRANCHES
+            {
+                branches.insert(at);
+            }
+        }
+        let found = Suspicion { step, id, tid, branches };
+        Ok(Ok((!found.branches.is_empty()).then_some(found)))
+    }
+}
+
+/// The branch at an address of a task's memory as a loop.
+fn loop_at(node: &Node, id: MachineId, tid: Tid, mm: MmId, address: u64) -> Option<Loop> {
+    let mut code = [0; CODE];
+    node.peek(tid, address, &mut code).ok()?;
+    let vma = node.mms[mm].find(address)?;
+    let of_file = match vma.backing {
+        Backing::File { ino, offset } => {
+            let image = node.vfs.pristine(ino);
+            image.map(|image| Place::File(image.sha256(), offset + (address - vma.start)))
+        }
+        _ => None,
+    };
+    let place = of_file.unwrap_or(Place::Memory(id, node.mms[mm].space, address));
+    Some(Loop { place, code })
+}
+
+/// Where a loop is in the memory of a task.
+fn places_of(node: &Node, id: MachineId, tid: Tid, mm: MmId, counted: &Loop) -> Vec<u64> {
+    let places: Vec<u64> = match counted.place {
+        Place::Memory(machine, space, address) if (machine, space) == (id, node.mms[mm].space) => {
+            vec![address]
+        }
+        Place::Memory(..) => Vec::new(),
+        Place::File(digest, at) => {
+            let of_file = |vma: &bloodhound_kernel::mm::Vma| match vma.backing {
+                Backing::File { ino, offset }
+                    if (offset..offset + (vma.end - vma.start)).contains(&at)
+                        && vma.prot & bloodhound_abi::consts::PROT_EXEC != 0
+                        && node.vfs.pristine(ino).is_some_and(|image| image.sha256() == digest) =>
+                {
+                    Some(vma.start + (at - offset))
+                }
+                _ => None,
+            };
+            node.mms[mm].vmas().filter_map(of_file).collect()
+        }
+    };
+    let is_there = |address: &u64| {
+        let mut code = [0; CODE];
+        debug_assert!(PAGE > CODE as u64);
+        node.peek(tid, *address, &mut code).is_ok() && code == counted.code
+    };
+    places.into_iter().filter(is_there).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_have_names() {
+        let code = [0x75, 0xf6, 0, 1, 2, 3, 4, 255];
+        for place in [Place::File([0xab; 32], 0x1234), Place::Memory(MachineId(3), 17, 0x7f00_0000_1000)] {
+            let counted = Loop { place, code };
+            assert_eq!(counted.to_string().parse(), Ok(counted));
+        }
+        for wrong in ["", "file", "file:00:0x1:00", "memory:1:2:0x3:75f6", "memory:x:2:0x3:75f6000102030aff"]
+        {
+            assert!(wrong.parse::<Loop>().is_err(), "{wrong}");
+        }
+    }
+}
