@@ -38,6 +38,8 @@ pub enum Command {
     Completions(Completions),
     /// Manage the cache of container images
     Image(crate::image::Args),
+    /// Join and show what code campaigns have reached
+    Coverage(crate::coverage::Args),
     /// Tell whether this machine can run simulations, and how fast
     Doctor(crate::doctor::Args),
     /// Tell GitHub what `test` found; for the action

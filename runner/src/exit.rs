@@ -7,7 +7,7 @@ pub const PASS: u8 = 0;
 pub const FINDINGS: u8 = 1;
 /// Wrong usage or configuration.
 pub const USAGE: u8 = 2;
-/// Fault coverage below the threshold.
+/// Coverage of code or of kinds of faults below its threshold.
 pub const COVERAGE: u8 = 3;
 /// No verdict: the budget ended before it, or nothing was done that could have violated a property.
 pub const INCONCLUSIVE: u8 = 4;
@@ -31,7 +31,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (PASS, "all properties held"),
     (FINDINGS, "findings"),
     (USAGE, "wrong usage or configuration"),
-    (COVERAGE, "fault coverage below the threshold"),
+    (COVERAGE, "coverage of code or of kinds of faults below its threshold"),
     (INCONCLUSIVE, "inconclusive: no verdict, too few seeds, or a property that nothing exercised"),
     (ENVIRONMENT, "environment: platform or host failed, or a service did not start"),
     (NONDETERMINISM, "nondeterminism detected"),

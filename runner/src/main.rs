@@ -13,6 +13,7 @@ mod check;
 mod choices;
 mod cli;
 mod console;
+mod coverage;
 mod cpus;
 #[cfg(test)]
 mod docs;
@@ -70,6 +71,7 @@ fn main() {
         cli::Command::Schema => validate::schema(),
         cli::Command::Completions(args) => args.run(),
         cli::Command::Image(args) => image::run(args),
+        cli::Command::Coverage(args) => coverage::run(args),
         cli::Command::Doctor(args) => doctor::run(args),
         cli::Command::GithubReport(args) => github::run(args),
     };

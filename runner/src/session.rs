@@ -12,6 +12,7 @@ use bloodhound_config::config::FileChecks;
 use bloodhound_config::{Project, Selection, usual_files};
 use bloodhound_decisions::{Decisions, Divergence, Log};
 use bloodhound_images::Resolver;
+use bloodhound_platform::code_points::Mark;
 use bloodhound_sim::event::Listener;
 use bloodhound_sim::faults::{Effect, Planned};
 use bloodhound_sim::notice::LogEntry;
@@ -22,6 +23,7 @@ use bloodhound_vfs::host::HostBase;
 use bloodhound_workloads::history::History;
 
 use crate::bundle::{self, Bundle, ProjectFiles};
+use crate::coverage::{self, Measuring};
 use crate::images::ImageArgs;
 use crate::judge::{self, Judged, Seen};
 use crate::plan::{Finder, Pin, Plan, Property};
@@ -69,6 +71,10 @@ pub struct Session {
     pub configured: bool,
     /// What its files say.
     pub project: Project,
+    /// What it says about coverage.
+    pub coverage: coverage::Settings,
+    /// The coverage of the campaign, if it is measured.
+    pub measuring: Option<Arc<Measuring>>,
 }
 
 impl Session {
@@ -133,8 +139,24 @@ impl Session {
         digest.bytes(format!("{:?}", plan.properties).as_bytes());
         let scenario = Arc::new(plan.scenario.clone());
         let files = ProjectFiles::of(&project, compose, configured);
-        let plan_digest = digest.to_string();
-        Ok(Session { plan, scenario, base, plan_digest, files, resolver, configured, project })
+        let coverage = coverage::Settings {
+            config: project.config.coverage.clone(),
+            formats: project.config.output.coverage_format.clone(),
+            directory: config.parent().unwrap_or(Path::new(".")).to_path_buf(),
+        };
+        let (plan_digest, measuring) = (digest.to_string(), None);
+        Ok(Session {
+            plan,
+            scenario,
+            base,
+            plan_digest,
+            files,
+            resolver,
+            configured,
+            project,
+            coverage,
+            measuring,
+        })
     }
 
     /// The images of the run by their names.
@@ -303,6 +325,9 @@ impl Worker {
             host::world(&session.scenario, &mut base, boots::decisions(0)).map_err(Failure::environment)?;
         let mut machine = Machine::new(world, session.scenario.clone(), platform, Box::new(base));
         machine.set_interrupt(interrupt);
+        if let Some(measuring) = &session.measuring {
+            machine.observe(measuring.observer(Arc::<Mark>::default()));
+        }
         let meter = Meter::default();
         machine.set_meter(meter.look());
         Ok(Worker { machine, session, platform: *chosen, meter })
@@ -319,6 +344,9 @@ impl Worker {
     /// Services that do not become ready; unsupported calls.
     pub fn boot(&mut self, mut decisions: Decisions) -> Result<World, Failure> {
         decisions.listen(self.machine.has_listeners());
+        if let Some(mark) = self.machine.mark() {
+            mark.boot();
+        }
         let mut base = self.session.base.clone();
         let world =
             host::world(&self.session.scenario, &mut base, decisions).map_err(Failure::environment)?;
@@ -412,6 +440,9 @@ impl Worker {
         self.machine.set_suspicious(true);
         loop {
             self.machine.world.decisions.begin_run(seed);
+            if let Some(mark) = self.machine.mark() {
+                mark.seed(seed);
+            }
             self.meter.begin();
             let profile = self.machine.begin_faults();
             self.machine.begin_workload();

@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use crate::boots::Boots;
+use crate::coverage::{self, Measuring};
 use crate::output::Format;
 use crate::platform::{self, Choice, Chosen};
 use crate::run::{Source, fail};
@@ -65,9 +66,11 @@ pub struct Args {
     /// for example 80%
     #[arg(long, value_parser = cli::share, value_name = "PERCENT")]
     fault_coverage_threshold: Option<u32>,
-    /// Not available yet: code coverage is not measured
-    #[arg(long, value_parser = no_code_coverage, value_name = "PERCENT", hide = true)]
-    #[allow(dead_code)] // no value of it is right
+    /// Measure which code of the services is reached, and write reports of it
+    #[arg(long)]
+    coverage: bool,
+    /// Least share of the services' own code that must be reached, for example 80%
+    #[arg(long, value_parser = cli::share, value_name = "PERCENT")]
     coverage_threshold: Option<u32>,
     /// Make findings self-contained: each takes along the files and images that its run saw, so that it can be replayed elsewhere
     #[arg(long)]
@@ -88,13 +91,6 @@ pub struct Args {
     /// How to answer
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
-}
-
-/// What was meant once: the share of faults that were injected. It is never to pass for the other.
-fn no_code_coverage(_: &str) -> Result<u32, String> {
-    Err("code coverage is not measured yet; the share of the configured kinds of faults that were injected is \
-         --fault-coverage-threshold"
-        .into())
 }
 
 /// The seeds of a campaign.
@@ -145,8 +141,9 @@ pub fn test(args: &Args) -> u8 {
     let run = || {
         without_meaning(args)?;
         let source = &args.source;
-        let session = Session::load(&source.config, &source.compose.selection(), &source.images)
+        let mut session = Session::load(&source.config, &source.compose.selection(), &source.images)
             .inspect_err(|failure| refused(args, failure))?;
+        measure(args, &mut session).inspect_err(|failure| refused(args, failure))?;
         if let Some(note) = session.note() {
             output::eprint(&format!("bloodhound: {note}\n"));
         }
@@ -155,6 +152,9 @@ pub fn test(args: &Args) -> u8 {
     run().unwrap_or_else(|f| fail(&f))
 }
 
+/// Why coverage has no meaning with --live.
+const NO_COVERAGE: &str = "code coverage is measured in the simulation only";
+
 /// Refuses options that mean nothing on a real engine.
 fn without_meaning(args: &Args) -> Result<(), Failure> {
     let given = [
@@ -162,6 +162,8 @@ fn without_meaning(args: &Args) -> Result<(), Failure> {
         ("--boot-each", args.boot_each, "each seed of a live run has a stack of its own"),
         ("--jobs", args.jobs.is_some(), "the seeds of a live run are run one after the other"),
         ("--platform", args.platform.wanted != platform::Wanted::Auto, "the engine runs the services"),
+        ("--coverage", args.coverage, NO_COVERAGE),
+        ("--coverage-threshold", args.coverage_threshold.is_some(), NO_COVERAGE),
     ];
     match given.iter().find(|(_, given, _)| *given && args.live) {
         Some((option, _, why)) => {
@@ -169,6 +171,21 @@ fn without_meaning(args: &Args) -> Result<(), Failure> {
         }
         None => Ok(()),
     }
+}
+
+/// Measures coverage if anybody asks for it.
+fn measure(args: &Args, session: &mut Session) -> Result<(), Failure> {
+    if args.live {
+        if session.coverage.wanted() {
+            print::say(&format!("the section `coverage` has no effect with --live: {NO_COVERAGE}"));
+        }
+        return Ok(());
+    }
+    if args.coverage || args.coverage_threshold.is_some() || session.coverage.wanted() {
+        let (settings, scenario) = (session.coverage.clone(), session.scenario.clone());
+        session.measuring = Some(Measuring::new(settings, scenario, args.first_seed)?);
+    }
+    Ok(())
 }
 
 /// Puts the reason why nothing is run into the reports that the command line names: those of an earlier campaign would speak
@@ -339,6 +356,7 @@ impl Campaign<'_> {
             true => totals.measure_faults(&live::faults::possible(asked).0),
             false => totals.measure_faults(asked),
         }
+        self.cover(&mut totals);
         let mut judgement = self.write(&mut totals);
         let junit = self.reports.dir.join("junit.xml");
         let answer = match self.args.format {
@@ -352,6 +370,23 @@ impl Campaign<'_> {
             judgement = self.write(&mut totals);
         }
         judgement.code
+    }
+
+    /// Judges what code was reached, and writes the reports of it.
+    fn cover(&self, totals: &mut Totals) {
+        let Some(measuring) = &self.session.measuring else { return };
+        let coverage = measuring.coverage();
+        let settings = measuring.settings();
+        let least = self.args.coverage_threshold.or(settings.config.threshold);
+        totals.code = coverage::judge(settings, &coverage, least);
+        totals.code_summary = coverage::summary(&coverage);
+        match coverage::write(&self.reports.dir, measuring, &coverage) {
+            Ok(files) => totals.code_reports = files,
+            Err(text) => {
+                print::say(&text);
+                totals.trouble(exit::ENVIRONMENT, text);
+            }
+        }
     }
 
     fn write(&self, totals: &mut Totals) -> Judgement {

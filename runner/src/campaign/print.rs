@@ -90,11 +90,16 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
         let share = percent(totals.coverage);
         let _ = writeln!(out, "fault coverage: {share} (at least {} are wanted)", percent(least));
     }
+    for line in &totals.code_summary {
+        let _ = writeln!(out, "{line}");
+    }
     if judgement.code != exit::PASS {
         let meaning = exit::TABLE.iter().find(|(code, _)| *code == judgement.code).map_or("", |(_, m)| m);
         let _ = writeln!(out, "exit code {}: {meaning}", judgement.code);
     }
-    let _ = writeln!(out, "reports: {}", junit.display());
+    let files = totals.code_reports.iter().map(|path| path.display().to_string());
+    let files = std::iter::once(junit.display().to_string()).chain(files).collect::<Vec<_>>();
+    let _ = writeln!(out, "reports: {}", files.join(", "));
     out
 }
 
@@ -124,7 +129,8 @@ fn reasons(verdict: &Verdict) -> Vec<String> {
         Verdict::Troubled(list) => list.iter().map(|t| first(&t.text)).collect(),
         Verdict::NotRun(why) => vec![format!("not run: {}", first(why))],
         Verdict::NotExercised(why) => vec![format!("not exercised: {}", first(why))],
-        Verdict::Undecided(why) | Verdict::NotJudged(why) | Verdict::TooLow(why) => vec![first(why)],
+        Verdict::TooLow(why) => why.lines().map(str::to_owned).collect(),
+        Verdict::Undecided(why) | Verdict::NotJudged(why) => vec![first(why)],
     }
 }
 
@@ -182,6 +188,14 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
         "digest_version": bloodhound_abi::digest::VERSION,
         "faults": totals.faults.iter().map(|(kind, count)| (kind.name(), count)).collect::<BTreeMap<_, _>>(),
         "fault_coverage_per_mille": totals.coverage,
+        "coverage": totals.code_summary.iter().map(|line| json!({
+            "service": line.service,
+            "units": line.shares.iter().map(|(unit, count)| json!({
+                "unit": unit.name(), "covered": count.covered, "total": count.total,
+                "percent": count.percent(),
+            })).collect::<Vec<_>>(),
+            "not_measured": line.not_measured,
+        })).collect::<Vec<_>>(),
         "outside": totals.outside.iter().map(|((service, what), seeds)| json!({
             "service": service, "what": what, "seeds": seeds,
         })).collect::<Vec<_>>(),

@@ -185,6 +185,11 @@ pub struct Totals {
     /// Share of the configured kinds of faults that were injected and the least that is wanted, in thousandths.
     pub coverage: u32,
     pub least_coverage: Option<u32>,
+    /// What came of the thresholds of code coverage, and what was reached: a line for each service.
+    pub code: Vec<crate::coverage::Judged>,
+    pub code_summary: Vec<crate::coverage::Line>,
+    /// The files of its reports.
+    pub code_reports: Vec<std::path::PathBuf>,
     pub steps: u64,
     pub virtual_ns: u64,
     pub operations: u64,

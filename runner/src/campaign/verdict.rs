@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::totals::{Found, Totals, Trouble};
+use crate::coverage::Wrong;
 use crate::exit;
 use crate::junit::{Case, Status, Suite};
 use crate::plan::Property;
@@ -29,7 +30,7 @@ pub enum Verdict {
     NotExercised(String),
     /// No seed was run.
     NotRun(String),
-    /// Fewer kinds of faults than wanted were injected.
+    /// Less code than wanted was reached, or fewer kinds of faults were injected.
     TooLow(String),
     /// What went wrong with the campaign.
     Troubled(Vec<Trouble>),
@@ -229,6 +230,19 @@ fn campaign(totals: &Totals) -> Vec<Item> {
         };
         items.push(item("fault-coverage", verdict));
     }
+    for judged in &totals.code {
+        let name = match &judged.service {
+            Some(service) => format!("coverage of {service}"),
+            None => "coverage".to_owned(),
+        };
+        let verdict = match &judged.wrong {
+            _ if totals.judged == 0 => Verdict::NotRun("no seed was judged".to_owned()),
+            Some(Wrong::TooLow(why)) => Verdict::TooLow(why.clone()),
+            Some(Wrong::NotMeasured(why)) => Verdict::NotJudged(why.clone()),
+            None => Verdict::Passed,
+        };
+        items.push(item(&name, verdict));
+    }
     items
 }
 
@@ -286,10 +300,11 @@ fn status(item: &Item) -> Status {
             |found| failure(found, item.findings.len()),
         ),
         Verdict::TooLow(why) => {
-            Status::Fail { kind: "fault-coverage".into(), message: why.clone(), text: why.clone() }
+            let kind = item.name.split(' ').next().unwrap_or_default().to_owned();
+            Status::Fail { kind, message: first_line(why), text: why.clone() }
         }
         Verdict::NotExercised(why) => error(format!("not exercised: {why}")),
-        Verdict::Undecided(why) | Verdict::NotJudged(why) => error(why.clone()),
+        Verdict::Undecided(why) | Verdict::NotJudged(why) => error(first_line(why)),
         Verdict::Troubled(_) => error(first_line(&reason)),
     }
 }

@@ -237,6 +237,9 @@ impl Collector<'_> {
     }
 
     fn ran(&mut self, outcome: &Outcome) {
+        if let Some(measuring) = &self.session.measuring {
+            measuring.ran(outcome);
+        }
         match &outcome.stopped {
             Some(Stopped::Interrupted) => return self.lost(outcome.seed, stopped(self.watch)),
             Some(Stopped::Undecided(why)) => {
