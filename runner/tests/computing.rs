@@ -43,7 +43,12 @@ fn runs_as_natively(program: &[OsString]) -> Ran {
     for platform in platforms {
         for _ in 0..RUNS {
             let ran = finish(&mut exec_on(platform, &["--summary"], program), b"");
-            assert_eq!((ran.code, &ran.stdout), (native.code, &native.stdout), "{platform:?}: {}", ran.stderr);
+            assert_eq!(
+                (ran.code, &ran.stdout),
+                (native.code, &native.stdout),
+                "{platform:?}: {}",
+                ran.stderr
+            );
             match &first {
                 // What the host's clock shows does not come again.
                 Some(first) if !ran.rdtsc_leaks() => {
@@ -112,6 +117,7 @@ fn code_that_a_program_makes_while_it_runs() {
     // A Java machine starts slowly on the platforms; once is enough, and its code is elsewhere on each.
     let program: Vec<OsString> = vec!["/usr/bin/java".into(), "-cp".into(), scratch().into(), "Wait".into()];
     let read = scratch().display().to_string();
-    let ran = finish(&mut exec_on(common::platform().as_deref(), &["--summary", "--read", &read], &program), b"");
+    let ran =
+        finish(&mut exec_on(common::platform().as_deref(), &["--summary", "--read", &read], &program), b"");
     assert_eq!((ran.code, &*ran.stdout), (Some(0), "seen\ndone\n"), "{}", ran.stderr);
 }

@@ -153,7 +153,7 @@ fn numbers_that_make_no_campaign_are_refused() {
         (&["--first-seed", last], "at most 1 are left"),
         (&["--seeds", "3", "--min-seeds", "4"], "--min-seeds 4"),
         (&["--min-seeds", "0"], "--min-seeds"),
-        (&["--coverage-threshold", "80%"], "--fault-coverage-threshold"),
+        (&["--coverage-threshold", "120%"], "at most 100%"),
     ] {
         let result = bloodhound(&dir, &[&["test", "--out", "out"], args].concat());
         assert_eq!(code(&result), 2, "{}", text(&result));

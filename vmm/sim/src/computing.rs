@@ -323,7 +323,9 @@ impl Machine {
         let others = world.nodes.iter().any(|(other, node)| {
             *other != id && !node.run_queue.is_empty() || node.next_deadline().is_some()
         });
-        !others && self.client_deadline().is_none() && matches!(world.queue.first(), None | Some(Due::End | Due::BootTimeout))
+        !others
+            && self.client_deadline().is_none()
+            && matches!(world.queue.first(), None | Some(Due::End | Due::BootTimeout))
     }
 
     /// Something has to run when nothing else can happen: a task that rests computes on, uncounted. If it is endless, the run hangs.

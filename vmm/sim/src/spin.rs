@@ -62,7 +62,14 @@ pub(crate) struct Detector {
 
 impl Default for Detector {
     fn default() -> Detector {
-        Detector { budget: Budget::SHORT, spent: 0, ticks: 0, since: None, probe: Probe::default(), parked_at: None }
+        Detector {
+            budget: Budget::SHORT,
+            spent: 0,
+            ticks: 0,
+            since: None,
+            probe: Probe::default(),
+            parked_at: None,
+        }
     }
 }
 
