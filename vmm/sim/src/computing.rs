@@ -323,9 +323,16 @@ impl Machine {
         let others = world.nodes.iter().any(|(other, node)| {
             *other != id && !node.run_queue.is_empty() || node.next_deadline().is_some()
         });
-        !others
-            && self.client_deadline().is_none()
-            && matches!(world.queue.first(), None | Some(Due::End | Due::BootTimeout))
+        // Where nothing comes after readiness, as with a single program, readiness is no event to wait for.
+        let never_ready = self.scenario.settle >= self.scenario.max_time;
+        let end = match world.queue.first() {
+            None | Some(Due::End | Due::BootTimeout) => true,
+            Some(Due::HealthCheck(id)) => {
+                never_ready && self.spec(*id).is_some_and(|spec| spec.health.is_none())
+            }
+            Some(_) => false,
+        };
+        !others && self.client_deadline().is_none() && end
     }
 
     /// Something has to run when nothing else can happen: a task that rests computes on, uncounted. If it is endless, the run hangs.
