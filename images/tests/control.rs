@@ -74,10 +74,13 @@ fn connect(path: &Path) -> Result<Control, EngineError> {
     Control::connect(path, Duration::from_millis(400))
 }
 
+/// What the engine does wrong, its answer, and what is said of it.
+type Case = (&'static str, fn(&str) -> Answer, &'static str);
+
 #[test]
 fn an_engine_that_is_none_is_refused_in_time() {
     let scratch = Scratch::new("control-none");
-    let cases: [(&str, fn(&str) -> Answer, &str); 9] = [
+    let cases: [Case; 9] = [
         ("empty", |_| Answer::Bytes(""), "does not answer"),
         ("ssh", |_| Answer::Bytes("SSH-2.0-OpenSSH\r\n"), "does not speak HTTP"),
         (

@@ -3,7 +3,6 @@
 
 mod common;
 #[path = "common/image.rs"]
-#[allow(dead_code)] // tests of images use the rest
 mod image;
 
 use std::path::{Path, PathBuf};

@@ -36,12 +36,15 @@ pub struct CodeFile<'a> {
     pub image: &'a Arc<FileImage>,
 }
 
+/// Answers with the points of a file.
+pub type PointsOf = dyn Fn(&CodeFile<'_>) -> Option<Arc<FilePoints>> + Send + Sync;
+
 /// Who observes which code is executed. Nothing of it reaches the world.
 #[derive(Clone)]
 pub struct Observer {
     /// The points of a file; `None` if it is not observed. Asked once for each file and service; the answer is a function of the
     /// file alone, as services share what is shown.
-    pub points: Arc<dyn Fn(&CodeFile<'_>) -> Option<Arc<FilePoints>> + Send + Sync>,
+    pub points: Arc<PointsOf>,
     /// The frames with points, which all machines of a campaign share.
     pub observed: Arc<Observed>,
     /// What the machine is doing.

@@ -161,11 +161,14 @@ impl Page {
     }
 }
 
+/// A page by the file's digest and its number in the file.
+type Content = ([u8; 32], u64);
+
 /// The frames with observing points that all worlds of a campaign are shown. They are made once and kept.
 #[derive(Debug, Default)]
 pub struct Observed {
     /// By file and number of the page; `None` for a page without points.
-    by_content: Mutex<BTreeMap<([u8; 32], u64), Option<Frame>>>,
+    by_content: Mutex<BTreeMap<Content, Option<Frame>>>,
     /// By the frame's offset in the arena.
     by_frame: RwLock<BTreeMap<u64, Page>>,
 }

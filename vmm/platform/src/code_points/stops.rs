@@ -1,6 +1,7 @@
 //! The stop points of one space ([`Stopping`]): copies of the frames that it shows, with an `int3` at each point.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use bloodhound_frames::{FRAME_SIZE, Frame};
 use iced_x86::{ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
@@ -116,17 +117,15 @@ impl Stopping {
         });
         for point in &stops.points {
             let page = point.address & !(PAGE - 1);
-            if !self.pages.contains_key(&page) {
-                let Some((original, prot)) = memory.get(page) else { continue };
-                let mut bytes = [0; FRAME_SIZE];
-                if !prot.exec || prot.write || bloodhound_frames::read_at(original, &mut bytes).is_none() {
-                    continue;
+            let copy = match self.pages.entry(page) {
+                Entry::Occupied(copy) => copy.into_mut(),
+                Entry::Vacant(room) => {
+                    let Some(copy) = copy_of(memory, page) else { continue };
+                    let (frame_offset, prot) = (copy.frame.offset(), copy.prot);
+                    changes.push(Mapping { addr: page, frame_offset, pages: 1, prot });
+                    room.insert(copy)
                 }
-                let frame = Frame::from_bytes(&bytes);
-                changes.push(Mapping { addr: page, frame_offset: frame.offset(), pages: 1, prot });
-                self.pages.insert(page, Copy { frame, original, prot, points: BTreeMap::new() });
-            }
-            let Some(copy) = self.pages.get_mut(&page) else { continue };
+            };
             let at = (point.address % PAGE) as u16;
             if copy.points.contains_key(&at) {
                 continue;
@@ -156,6 +155,17 @@ impl Stopping {
         }
         changes
     }
+}
+
+/// A copy of the page that a space shows, if the page may be executed and not written.
+fn copy_of(memory: &Extents, page: u64) -> Option<Copy> {
+    let (original, prot) = memory.get(page)?;
+    let mut bytes = [0; FRAME_SIZE];
+    if !prot.exec || prot.write {
+        return None;
+    }
+    bloodhound_frames::read_at(original, &mut bytes)?;
+    Some(Copy { frame: Frame::from_bytes(&bytes), original, prot, points: BTreeMap::new() })
 }
 
 /// The jump that stands in a frame; `None` also for one that goes on in the next page.
