@@ -312,7 +312,7 @@ services:
     labels: {team: red}
     cap_add: [NET_ADMIN]
     cap_drop: [CHOWN]
-    ulimits: {nofile: {soft: 100, hard: 200}}
+    ulimits: {nofile: {soft: 100, hard: 200}, nproc: 1000}
     sysctls: {net.core.somaxconn: "77"}
     mem_limit: 64m
     pids_limit: 50

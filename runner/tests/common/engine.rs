@@ -151,7 +151,8 @@ impl Engine {
             let found = self.get(&path);
             let all = if list.is_empty() { found } else { found[list].clone() };
             let name = |one: &serde_json::Value| {
-                one["Names"][0].as_str().or(one["Name"].as_str()).unwrap_or_default().to_owned()
+                let name = one["Names"][0].as_str().or(one["Name"].as_str());
+                name.unwrap_or_default().trim_start_matches('/').to_owned()
             };
             out.extend(all.as_array().into_iter().flatten().map(name));
         }
