@@ -45,7 +45,8 @@ impl Platform for Wrapped {
     }
 
     fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
-        self.inner.step(space, task, regs)
+        let trap = self.inner.step(space, task, regs)?;
+        (self.hand)(trap, regs)
     }
 
     fn memory(&self, space: SpaceId) -> Option<&Extents> {

@@ -1,7 +1,7 @@
 //! Which files that services execute are worth a look: a file is read as a whole only if it may have what is counted.
 
-use bloodhound_config::config::CoverageUnit;
-use bloodhound_coverage::{NotMeasured, Rules};
+use bloodhound_config::config::{Coverage, CoverageUnit};
+use bloodhound_coverage::{NotMeasured, Pattern};
 use bloodhound_vfs::FileImage;
 
 /// Sections that say from which lines code was made, or where another file has them.
@@ -14,6 +14,17 @@ const MOST_SECTIONS: u64 = 65_535;
 pub fn is_library(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.ends_with(".so") || name.contains(".so.")
+}
+
+/// Whether a pattern of the configuration is about binaries: it begins at the root of a service's files.
+pub fn is_binary(pattern: &str) -> bool {
+    pattern.starts_with('/')
+}
+
+/// Whether a binary is named by one of the patterns.
+fn names(patterns: &[String], path: &str) -> bool {
+    let binaries = patterns.iter().filter(|text| is_binary(text)).filter_map(|text| Pattern::new(text).ok());
+    binaries.into_iter().any(|pattern| pattern.matches(path.trim_start_matches('/')))
 }
 
 /// Reads a file as a whole.
@@ -31,12 +42,15 @@ pub fn worth_reading(
     image: &FileImage,
     path: &str,
     unit: CoverageUnit,
-    rules: &Rules,
+    config: &Coverage,
 ) -> Result<(), NotMeasured> {
     let none = |reason: &str, hint: &str| NotMeasured { reason: reason.to_owned(), hint: hint.to_owned() };
+    if names(&config.exclude, path) {
+        return Err(none("coverage.exclude names it", "take it out of the list"));
+    }
     if unit != CoverageUnit::Lines {
         // Without lines nothing says whose code a library is.
-        let named = rules.include.iter().any(|pattern| pattern.matches(path.trim_start_matches('/')));
+        let named = names(&config.include, path);
         return match named || !is_library(path) {
             true => Ok(()),
             false => Err(none("it is a library", "name it in coverage.include")),

@@ -67,8 +67,10 @@ impl Settings {
     /// # Errors
     /// What is wrong with it.
     fn rules(&self, unit: CoverageUnit) -> Result<Rules, String> {
-        let patterns =
-            |texts: &[String]| texts.iter().map(|text| Pattern::new(text)).collect::<Result<_, _>>();
+        let patterns = |texts: &[String]| {
+            let sources = texts.iter().filter(|text| !files::is_binary(text));
+            sources.map(|text| Pattern::new(text)).collect::<Result<_, _>>()
+        };
         let source = self.source();
         let checkout =
             Checkout::scan(&source).map_err(|e| format!("coverage.source, {}: {e}", source.display()))?;
@@ -213,7 +215,7 @@ impl Measuring {
         let mut programs = Vec::new();
         let mut bytes = None;
         for (unit, rules) in &self.rules {
-            if let Err(reason) = files::worth_reading(image, path, *unit, rules) {
+            if let Err(reason) = files::worth_reading(image, path, *unit, &self.settings.config) {
                 file.units.insert(*unit, Err(reason));
                 continue;
             }
