@@ -358,8 +358,8 @@ fn signals_at_any_moment_lose_nothing() {
 
 #[test]
 fn a_seed_that_hangs_ends_with_the_timeout() {
-    // Ready after a second, and then it computes for ever.
-    let program = "#!/usr/bin/env python3\nimport time\ntime.sleep(2)\ni = 0\nwhile True: i += 1\n";
+    // Ready after a second, and then two processes compute for ever, each of which the other keeps waiting.
+    let program = "#!/bin/sh\nsleep 2\ni=0\n(while :; do i=$((i+1)); done) &\nwhile :; do i=$((i+1)); done\n";
     let dir = stack("hangs", program, STAYS);
     let mut hung = false;
     // A slow machine may not have booted the stack when a short time is over: then nothing hangs yet, and the time is too short.
