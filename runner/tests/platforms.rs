@@ -103,7 +103,7 @@ fn the_platform_is_named_in_every_answer_and_in_the_finding() {
     let finding = json(&tested)["findings"][0]["replay"].as_str().expect("a finding").to_owned();
     let path = dir.join(&finding).join("finding.json");
     let record: Value = serde_json::from_slice(&std::fs::read(&path).expect("a finding")).expect("JSON");
-    assert_eq!(record["format"], 4);
+    assert_eq!(record["format"], 5);
     assert_eq!(record["digest_version"], 3);
     assert_eq!(record["boot"], 0);
     is_platform(&record["platform"], "ptrace");

@@ -134,7 +134,7 @@ fn dependents_are_stopped_in_order_when_what_they_depend_on_starts_again() {
     let crashes = told(&ran, "db").iter().filter(|text| *text == "started").count();
     assert!(crashes > 1, "db did not crash: {}", ran.stdout);
     let polite = told(&ran, "polite");
-    let stop = polite.iter().position(|text| text == "is asked to stop, to start again").expect("a stop");
+    let stop = polite.iter().position(|text| text == "is asked to stop").expect("a stop");
     assert_eq!(polite[stop + 1..stop + 3], ["ended: exit code 0", "started"], "{polite:?}");
     assert_eq!(lines(&ran, "polite")[..3], ["up", "bye", "up"]);
     let stubborn = told(&ran, "stubborn");
