@@ -5,7 +5,7 @@
 //! answered otherwise changes no other one. **0 is the plain choice everywhere**: no fault, the next in the queue, no delay.
 //!
 //! A run is its [`Log`]: the seed of its boot, its own seed, epochs (from a virtual time on, some concerns have another seed) and
-//! overrides (values in place of drawn ones), and the loops that are counted. Drawn values are not kept, for they can be computed again.
+//! overrides (values in place of drawn ones), the loops that are counted, and the switches of tasks at instructions. Drawn values are not kept, for they can be computed again.
 //!
 //! Modules: `site` the names, `log` what is kept of a run, `mix` the keyed hash, `lineage` names of tasks, `dice` numbers for tests.
 
@@ -21,10 +21,11 @@ use std::sync::Arc;
 
 pub use dice::Dice;
 pub use lineage::Lineage;
-pub use log::{Choice, CountedLoop, Epoch, Log, Override, Part, VERSION};
+pub use log::{Choice, CountedLoop, Epoch, ForcedSwitch, Log, Override, Part, VERSION};
 use mix::Mix;
 pub use site::{
-    Concern, Fate, NodeRandom, PacketKind, Place, PolicyPart, Site, TaskRandom, Trait, TurnPart, Word,
+    Concern, Fate, NodeRandom, PacketKind, Place, PolicyPart, Site, SwitchPart, TaskRandom, Trait, TurnPart,
+    Word,
 };
 
 /// The bound of a choice among all words of 64 bits but the last.
@@ -84,6 +85,8 @@ pub struct Decisions {
     part: Part,
     /// The seed of each concern now.
     seeds: [u64; Concern::ALL.len()],
+    /// Whether all choices of a concern are plain now.
+    plain: [bool; Concern::ALL.len()],
     /// How many of the log's epochs have begun.
     epochs: usize,
     /// Overrides that were asked for. Empty in a run without overrides.
@@ -105,6 +108,7 @@ impl Decisions {
             mode,
             part: Part::Boot,
             seeds,
+            plain: [false; Concern::ALL.len()],
             epochs: 0,
             asked: BTreeSet::new(),
             misfits: Vec::new(),
@@ -125,6 +129,7 @@ impl Decisions {
         }
         self.part = Part::Run;
         self.seeds = [seed; Concern::ALL.len()];
+        self.plain = Concern::ALL.map(|concern| self.log.plain.contains(&concern));
         let begun = self.epochs;
         self.epochs = 0;
         while self.epochs < begun {
@@ -165,6 +170,13 @@ impl Decisions {
         }
     }
 
+    /// Tasks are made to give way at these instructions.
+    pub fn set_switches(&mut self, switches: Vec<ForcedSwitch>) {
+        if self.log.switches.as_ref() != Some(&switches) {
+            Arc::make_mut(&mut self.log).switches = Some(switches);
+        }
+    }
+
     /// Whether an epoch has to begin, now that the virtual time is `now`.
     #[inline]
     pub fn epoch_is_due(&self, now: u64) -> bool {
@@ -192,9 +204,10 @@ impl Decisions {
     #[inline]
     pub fn choose(&mut self, site: Site, bound: u64) -> u64 {
         assert!(bound > 0, "a choice among nothing");
-        let mut mix = Mix::new(self.seeds[site.concern() as usize]);
+        let concern = site.concern() as usize;
+        let mut mix = Mix::new(self.seeds[concern]);
         site.feed(&mut mix);
-        let mut value = if bound == 1 { 0 } else { mix.below(bound) };
+        let mut value = if bound == 1 || self.plain[concern] { 0 } else { mix.below(bound) };
         if !self.log.overrides.is_empty() {
             value = self.overridden(site, bound, value);
         }

@@ -7,6 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::lineage::Lineage;
 use crate::site::{Concern, Site};
 
 /// Version of the log's form in files. 1 and 2 were lists of drawn numbers.
@@ -84,6 +85,38 @@ pub struct CountedLoop {
     pub place: String,
 }
 
+/// A task is made to give way to others right before it executes an instruction (`bloodhound-sim`, `switches`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForcedSwitch {
+    /// The container of the task.
+    pub node: u32,
+    /// The life of its service.
+    pub life: u32,
+    /// The task.
+    #[serde(with = "lineage_text")]
+    pub task: Lineage,
+    /// The instruction.
+    pub place: String,
+    /// At which of the task's passes of the instruction since the run began, from 1.
+    pub nth: u64,
+}
+
+mod lineage_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::lineage::Lineage;
+
+    pub fn serialize<S: Serializer>(task: &Lineage, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(task)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Lineage, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|_| serde::de::Error::custom(format!("`{text}` names no task")))
+    }
+}
+
 /// See the module's text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
@@ -97,6 +130,10 @@ pub struct Log {
     pub overrides: BTreeMap<Choice, Override>,
     /// In order of steps.
     pub counted: Vec<CountedLoop>,
+    /// Switches of tasks at instructions. `None`: they have not been drawn.
+    pub switches: Option<Vec<ForcedSwitch>>,
+    /// Concerns of which all choices after the boot are plain (0) unless there is an override.
+    pub plain: Vec<Concern>,
 }
 
 impl Log {
@@ -135,6 +172,10 @@ struct LogText {
     overrides: Vec<OverrideText>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     counted: Vec<CountedLoop>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    switches: Option<Vec<ForcedSwitch>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    plain: Vec<Concern>,
 }
 
 impl Serialize for Log {
@@ -151,6 +192,8 @@ impl Serialize for Log {
             epochs: self.epochs.clone(),
             overrides: self.overrides.iter().map(text).collect(),
             counted: self.counted.clone(),
+            switches: self.switches.clone(),
+            plain: self.plain.clone(),
         }
         .serialize(serializer)
     }
@@ -184,6 +227,8 @@ impl LogText {
             epochs: self.epochs,
             overrides,
             counted: self.counted,
+            switches: self.switches,
+            plain: self.plain,
         })
     }
 }

@@ -163,3 +163,18 @@ fn random_bytes_are_one_choice() {
     let ones: u32 = long.iter().map(|byte| byte.count_ones()).sum();
     assert!((16_384 - 600..16_384 + 600).contains(&ones), "{ones} ones");
 }
+
+#[test]
+fn a_plain_concern_has_its_overrides_and_nothing_else() {
+    let mut log = Log::new(1, 2).with(run(turn(3)), 10, 7);
+    log.plain = vec![Concern::Scheduler];
+    let text = serde_json::to_string(&log).expect("it has a form");
+    assert_eq!(serde_json::from_str::<Log>(&text).expect("it can be read"), log);
+    let mut decisions = Decisions::new(log.clone(), Mode::Lenient);
+    let drawn = Decisions::seeded(1).choose(turn(0), WORD);
+    assert_eq!(decisions.choose(turn(0), WORD), drawn, "the boot is as it was");
+    decisions.begin_run(2);
+    let turns: Vec<u64> = (0..6).map(|nth| decisions.choose(turn(nth), 10)).collect();
+    assert_eq!(turns, [0, 0, 0, 7, 0, 0]);
+    assert_eq!(decisions.choose(arrival(0), WORD), Decisions::seeded(2).choose(arrival(0), WORD));
+}
