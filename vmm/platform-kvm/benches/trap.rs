@@ -14,6 +14,7 @@ fn main() {
     let platform = match KvmPlatform::new(Some(0)) {
         Ok(platform) => platform,
         Err(error) => {
+            // A measurement, no test: without the device there is nothing to measure.
             println!("left out: no usable /dev/kvm: {error}");
             return;
         }

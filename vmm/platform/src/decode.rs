@@ -178,6 +178,20 @@ pub(crate) fn operand(instruction: &Instruction, regs: &Regs) -> Option<(u64, u6
     Some((addr, instruction.memory_size().size().max(1) as u64))
 }
 
+/// Calls `each` with the address of each operand in memory of the instruction that `code` begins with, and whether it is written. `regs`
+/// are the registers before the instruction is executed, so `rip` is its address.
+pub fn accesses(code: &[u8], regs: &Regs, mut each: impl FnMut(u64, bool)) {
+    let instruction = Decoder::with_ip(64, code, regs.rip, DecoderOptions::NONE).decode();
+    if instruction.is_invalid() {
+        return;
+    }
+    for used in InstructionInfoFactory::new().info(&instruction).used_memory() {
+        if let (Some(access), Some(address)) = (access_of(used.access()), effective(used, regs)) {
+            each(address, access == Access::Write);
+        }
+    }
+}
+
 /// Whether our processor has an instruction (see [`crate::cpuid_profile`]).
 #[must_use]
 pub fn is_ours(instruction: &Instruction) -> bool {

@@ -20,6 +20,7 @@ struct Run {
 #[derive(Clone, Debug, Default)]
 pub struct Extents {
     runs: BTreeMap<u64, Run>,
+    changes: u64,
 }
 
 impl Extents {
@@ -27,6 +28,11 @@ impl Extents {
     pub fn get(&self, addr: u64) -> Option<(u64, Prot)> {
         let (&start, run) = self.runs.range(..=addr).next_back()?;
         (addr - start < run.pages * PAGE).then(|| (run.frame_offset + (addr - start), run.prot))
+    }
+
+    /// How often runs were mapped, unmapped or protected: while it is the same, so are they.
+    pub fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Maps a run over whatever was there.
@@ -79,6 +85,7 @@ impl Extents {
 
     /// Unmaps a range; runs that reach out of it are cut.
     pub fn remove(&mut self, addr: u64, len: u64) {
+        self.changes += 1;
         let end = addr.saturating_add(len);
         // From the back: at each turn the last run that begins before the end.
         while let Some((&start, &run)) = self.runs.range(..end).next_back() {
@@ -105,6 +112,7 @@ impl Extents {
 
     /// Takes write permission away everywhere; calls `each` with the runs that had it.
     pub fn write_protect(&mut self, mut each: impl FnMut(u64, u64, Prot)) {
+        self.changes += 1;
         for (&addr, run) in &mut self.runs {
             if run.prot.write {
                 run.prot.write = false;
@@ -115,6 +123,7 @@ impl Extents {
 
     /// Forgets everything.
     pub fn clear(&mut self) {
+        self.changes += 1;
         self.runs.clear();
     }
 

@@ -23,6 +23,7 @@ pub mod code_view;
 mod cpuid;
 pub mod decode;
 pub mod extents;
+mod forward;
 mod patch;
 mod scripted;
 pub mod spin;

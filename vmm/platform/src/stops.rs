@@ -30,11 +30,13 @@ pub struct StopPoint {
 pub struct Stops {
     /// [`Trap::BudgetSpent`] after so long.
     pub budget: Budget,
-    /// [`Trap::StopPoint`] at any of these.
+    /// [`Trap::StopPoint`] at any of these, which stand by rising address, no two at the same.
     pub points: Vec<StopPoint>,
     /// The address of a stop point that was counted and whose instruction has not been executed since: a run that begins there
     /// does not count it again. Kept by the platform from one run to the next.
     pub counted: Option<u64>,
+    /// A number that the caller gives to this set of addresses, so that it need not be compared with the one of the run before; 0: none.
+    pub set: u64,
 }
 
 impl Default for Stops {
@@ -48,14 +50,22 @@ impl Stops {
     /// No stop points.
     #[must_use]
     pub const fn after(budget: Budget) -> Stops {
-        Stops { budget, points: Vec::new(), counted: None }
+        Stops { budget, points: Vec::new(), counted: None, set: 0 }
     }
 
     /// The next instruction is the one at `rip`: counts a pass. The trap, if it was the last one of a stop point.
     pub fn reached(&mut self, rip: u64) -> Option<Trap> {
-        let point = self.points.iter_mut().find(|point| point.address == rip && point.passes > 0)?;
+        let at = self.points.binary_search_by_key(&rip, |point| point.address).ok()?;
+        let point = self.points.get_mut(at).filter(|point| point.passes > 0)?;
         point.passes -= 1;
         (point.passes == 0).then_some(Trap::StopPoint { address: rip })
+    }
+
+    /// Whether a pass of the instruction at `rip` has to be counted before it is executed.
+    #[must_use]
+    pub fn counts(&self, rip: u64) -> bool {
+        let at = self.points.binary_search_by_key(&rip, |point| point.address);
+        self.counted != Some(rip) && at.is_ok_and(|at| self.points[at].passes > 0)
     }
 }
 

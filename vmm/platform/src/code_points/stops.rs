@@ -35,6 +35,8 @@ enum Jump {
 #[derive(Default)]
 pub(super) struct Stopping {
     pages: BTreeMap<u64, Copy>,
+    /// The set of points that is shown ([`Stops::set`]), and the changes of the space's memory by then.
+    shown: (u64, u64),
 }
 
 impl Copy {
@@ -98,6 +100,16 @@ impl Stopping {
         true
     }
 
+    /// Whether the space shows these points already.
+    pub fn shows(&self, memory: &Extents, stops: &Stops) -> bool {
+        stops.set != 0 && self.shown == (stops.set, memory.changes())
+    }
+
+    /// The space, whose memory is this now, shows these points.
+    pub fn has_shown(&mut self, memory: &Extents, stops: &Stops) {
+        self.shown = (stops.set, memory.changes());
+    }
+
     /// What has to be mapped so that the space shows just these points, as far as their pages are there and may be executed
     /// but not written. `observed` tells of an offset in the arena which byte belongs there, if an observing point stands there.
     pub fn show(
@@ -107,7 +119,11 @@ impl Stopping {
         observed: impl Fn(u64) -> Option<u8>,
     ) -> Vec<Mapping> {
         let mut changes = Vec::new();
-        let wanted = |page: u64| stops.points.iter().any(|point| point.address & !(PAGE - 1) == page);
+        // They stand by rising address.
+        let wanted = |page: u64| {
+            let at = stops.points.partition_point(|point| point.address < page);
+            stops.points.get(at).is_some_and(|point| point.address - page < PAGE)
+        };
         self.pages.retain(|page, copy| {
             let shown = memory.get(*page).is_some_and(|(offset, _)| offset == copy.frame.offset());
             if shown && !wanted(*page) {
@@ -146,7 +162,7 @@ impl Stopping {
             let frame = &copy.frame;
             copy.points.retain(|at, (byte, _)| {
                 let address = page + u64::from(*at);
-                let wanted = stops.points.iter().any(|point| point.address == address);
+                let wanted = stops.points.binary_search_by_key(&address, |point| point.address).is_ok();
                 if !wanted {
                     frame.replace_byte(usize::from(*at), *byte);
                 }

@@ -2,15 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::observed::AROUND;
 use super::stops::Stopping;
 use super::{Mark, Observed};
-use crate::extents::Extents;
-use crate::{
-    Abilities, Exception, Mapping, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap, XState,
-};
+use crate::{Exception, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap};
 
 /// Length of an `int3`.
 const INT3_LEN: u64 = 1;
@@ -91,20 +87,25 @@ impl WithCodePoints {
         bloodhound_frames::write_at(offset, &[byte]).is_some()
     }
 
-    /// Shows the space just these stop points. False if this platform cannot, because it runs no instructions.
-    fn show(&mut self, space: SpaceId, stops: &Stops) -> bool {
+    /// Shows the space just these stop points; runs do so by themselves, single steps meet what was shown last. False if this platform cannot, because it runs no instructions.
+    pub fn show(&mut self, space: SpaceId, stops: &Stops) -> bool {
         if stops.points.is_empty() && !self.stopping.contains_key(&space) {
             return true;
         }
         let Some(memory) = self.inner.memory(space) else { return stops.points.is_empty() };
         let stopping = self.stopping.entry(space).or_default();
+        if stopping.shows(memory, stops) {
+            return true;
+        }
         let observed = self.observed.as_ref();
         let changes = stopping.show(memory, stops, |offset| observed?.0.byte_at(offset));
-        if stopping.is_empty() {
-            self.stopping.remove(&space);
-        }
         if !changes.is_empty() {
             self.inner.map(space, &changes);
+        }
+        if stopping.is_empty() {
+            self.stopping.remove(&space);
+        } else if let Some(memory) = self.inner.memory(space) {
+            stopping.has_shown(memory, stops);
         }
         true
     }
@@ -178,6 +179,8 @@ impl WithCodePoints {
 }
 
 impl Platform for WithCodePoints {
+    crate::forward_platform!(inner: processor_time, memory, map, unmap, write_protect, mapped, xstate_owner, save_xstate, load_xstate, abilities);
+
     fn run(
         &mut self,
         space: SpaceId,
@@ -215,42 +218,6 @@ impl Platform for WithCodePoints {
         self.come_by(space, rip);
     }
 
-    fn processor_time(&self, space: SpaceId) -> Option<Duration> {
-        self.inner.processor_time(space)
-    }
-
-    fn memory(&self, space: SpaceId) -> Option<&Extents> {
-        self.inner.memory(space)
-    }
-
-    fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {
-        self.inner.map(space, mappings);
-    }
-
-    fn unmap(&mut self, space: SpaceId, addr: u64, len: u64) {
-        self.inner.unmap(space, addr, len);
-    }
-
-    fn write_protect(&mut self, space: SpaceId) {
-        self.inner.write_protect(space);
-    }
-
-    fn mapped(&self, space: SpaceId, out: &mut Vec<Mapping>) {
-        self.inner.mapped(space, out);
-    }
-
-    fn xstate_owner(&self, space: SpaceId) -> Option<TaskKey> {
-        self.inner.xstate_owner(space)
-    }
-
-    fn save_xstate(&mut self, space: SpaceId) -> Result<Option<(TaskKey, XState)>, PlatformError> {
-        self.inner.save_xstate(space)
-    }
-
-    fn load_xstate(&mut self, space: SpaceId, task: TaskKey, state: &XState) -> Result<(), PlatformError> {
-        self.inner.load_xstate(space, task, state)
-    }
-
     fn reset_space(&mut self, space: SpaceId) {
         self.stopping.remove(&space);
         self.inner.reset_space(space);
@@ -264,9 +231,5 @@ impl Platform for WithCodePoints {
     fn evict_all(&mut self) {
         self.stopping.clear();
         self.inner.evict_all();
-    }
-
-    fn abilities(&self) -> Abilities {
-        self.inner.abilities()
     }
 }
