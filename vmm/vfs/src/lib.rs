@@ -64,5 +64,6 @@ pub use namespace::{MountNs, RootSpec};
 pub use open::Opened;
 pub use pages::{PAGE, PageMap};
 pub use power::PowerReport;
+pub use setup::path_is_like;
 pub use types::*;
 pub use vfs::{At, Config, Ctx, PageMoved, Vfs};
