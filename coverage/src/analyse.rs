@@ -7,6 +7,7 @@ use crate::build::Build;
 use crate::checkout::{Meant, Named, foreign};
 use crate::dwarf::{self, Sections};
 use crate::elf::{Binary, Symbol};
+use crate::rules::ambiguous;
 use crate::tables::Tables;
 use crate::{DebugFiles, NotMeasured, Program, Rules, Unit, debug_files, frames, golang};
 
@@ -56,6 +57,20 @@ pub fn analyse(
         return Err(NotMeasured { reason, hint });
     }
     Ok(program)
+}
+
+/// Makes [`Program::place`] answer for a program, whatever of it counts for coverage: by its line tables, else by the symbols of its
+/// functions. `None`: the file is no program.
+pub fn symbols(name: &str, bytes: &[u8], files: &dyn DebugFiles) -> Option<Program> {
+    let binary = Binary::read(bytes).ok()?;
+    let rules = Rules { places: true, ..Rules::default() };
+    let mut found = Found::default();
+    found.frames = frames::functions(&binary, &mut found.notes);
+    found.take_symbols(binary.symbols(), &binary);
+    let tables = found.tables(name, &binary, files, &rules);
+    let lines = tables.as_ref().is_some_and(|tables| !tables.names.is_empty());
+    let build = Build::new(name, &binary, &rules, found);
+    Some(if lines { build.lines(tables.unwrap_or_default()) } else { build.functions(tables) })
 }
 
 /// What was read of a program before its points are made.
@@ -148,7 +163,7 @@ impl<'a> Found<'a> {
                     None
                 }
                 Meant::Ambiguous(one, other) if rules.counts(&one) || rules.counts(&other) => {
-                    notes.push(format!("{one} or {other} could be meant: say which in coverage.path_map"));
+                    notes.push(ambiguous(&one, &other));
                     None
                 }
                 _ => None,

@@ -5,7 +5,7 @@
 //! table says of an address inside a function that a better one knows is only believed if instructions, decoded one after another from
 //! the function's start, lead to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 
@@ -102,10 +102,26 @@ fn merged(mut ranges: Ranges) -> Ranges {
 /// The beginnings of the basic blocks of a function: what is reached from its start by jumps with known targets. What only a table of
 /// jumps leads to is not found.
 pub(crate) fn blocks(binary: &Binary<'_>, start: u64, end: u64) -> Vec<u64> {
+    let (leaders, seen) = descent(binary, start, end, |_| {});
+    leaders.into_iter().filter(|at| seen.contains(at)).collect()
+}
+
+/// Calls `each` with the instructions of a function that are reached from its start by jumps with known targets, each once.
+pub(crate) fn instructions(binary: &Binary<'_>, start: u64, end: u64, each: impl FnMut(&Instruction)) {
+    descent(binary, start, end, each);
+}
+
+/// Gives the beginnings of basic blocks, and of all instructions but `int3`, which fills the space between functions or is a
+/// program's own breakpoint.
+fn descent(
+    binary: &Binary<'_>,
+    start: u64,
+    end: u64,
+    mut each: impl FnMut(&Instruction),
+) -> (BTreeSet<u64>, BTreeSet<u64>) {
     let bytes = binary.instructions(start, end);
     let end = start + bytes.len() as u64;
-    // Address of each instruction, and whether a block begins there.
-    let mut seen: BTreeMap<u64, bool> = BTreeMap::new();
+    let mut seen: BTreeSet<u64> = BTreeSet::new();
     let mut todo = vec![start];
     let mut leaders: BTreeSet<u64> = BTreeSet::from([start]);
     let mut instruction = Instruction::default();
@@ -114,13 +130,14 @@ pub(crate) fn blocks(binary: &Binary<'_>, start: u64, end: u64) -> Vec<u64> {
             continue;
         };
         let mut decoder = Decoder::with_ip(64, rest, from, DecoderOptions::NONE);
-        while decoder.can_decode() && !seen.contains_key(&decoder.ip()) {
+        while decoder.can_decode() && !seen.contains(&decoder.ip()) {
             let at = decoder.ip();
             decoder.decode_out(&mut instruction);
             if instruction.is_invalid() {
                 break;
             }
-            seen.insert(at, true);
+            seen.insert(at);
+            each(&instruction);
             let mut lead = |target: u64| {
                 if target >= start && target < end && leaders.insert(target) {
                     todo.push(target);
@@ -144,5 +161,6 @@ pub(crate) fn blocks(binary: &Binary<'_>, start: u64, end: u64) -> Vec<u64> {
         }
     }
     let int3 = |at: &u64| usize::try_from(at - start).is_ok_and(|at| bytes.get(at) == Some(&0xcc));
-    leaders.into_iter().filter(|at| seen.contains_key(at) && !int3(at)).collect()
+    seen.retain(|at| !int3(at));
+    (leaders, seen)
 }

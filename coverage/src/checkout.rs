@@ -117,6 +117,11 @@ impl Checkout {
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Whether some file has the last part of this path as its name: no other path can mean one of them.
+    pub fn has_name(&self, path: &str) -> bool {
+        self.by_name.contains_key(path.rsplit('/').next().unwrap_or(path))
+    }
+
     /// Which file of the checkout a name that some tool wrote means: its own path, or the longest common end. `None` if none or
     /// several fit.
     pub fn find(&self, name: &str, path_map: &[(String, String)]) -> Option<String> {
@@ -137,8 +142,14 @@ impl Checkout {
     /// What one file may be, without regard to the others.
     fn guess(&self, named: &Named, path_map: &[(String, String)]) -> Guess {
         let mapped = path_map.iter().find_map(|(from, to)| {
-            let rest = below(&named.path, from.trim_end_matches('/'))?;
-            Some(normal(&self.root.to_string_lossy(), &format!("{}/{rest}", to.trim_end_matches('/'))))
+            let from = from.trim_end_matches('/');
+            // A file may be mapped as well, as one that is mounted by itself.
+            let to = match below(&named.path, from) {
+                Some(rest) => format!("{}/{rest}", to.trim_end_matches('/')),
+                None if named.path == from => to.clone(),
+                None => return None,
+            };
+            Some(normal(&self.root.to_string_lossy(), &to))
         });
         let path = mapped.as_ref().unwrap_or(&named.path);
         if let Some(file) = below(path, &self.root.to_string_lossy()).filter(|file| self.has(file)) {

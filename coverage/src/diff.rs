@@ -138,6 +138,19 @@ pub fn covered(coverage: &Coverage, changed: &Changed) -> Covered {
 }
 
 impl Covered {
+    /// Stretches of lines that nothing reached: file, first line, last line. Lines between two of them have no code or were not
+    /// changed.
+    pub fn missed(&self) -> Vec<(String, u32, u32)> {
+        let of_file = |(path, lines): (&String, &BTreeMap<u32, Option<Moment>>)| {
+            let path = path.clone();
+            stretches(lines)
+                .into_iter()
+                .map(move |(first, last)| (path.clone(), first, last))
+                .collect::<Vec<_>>()
+        };
+        self.files.iter().flat_map(of_file).collect()
+    }
+
     /// The result as text: each file with the lines that nothing reached, as ranges.
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -156,8 +169,8 @@ impl Covered {
     }
 }
 
-/// Lines that nothing reached; ranges end where a line between them was reached.
-fn ranges(lines: &BTreeMap<u32, Option<Moment>>) -> String {
+/// Lines that nothing reached; a stretch ends where a line was reached.
+fn stretches(lines: &BTreeMap<u32, Option<Moment>>) -> Vec<(u32, u32)> {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     let mut open = false;
     for (line, moment) in lines {
@@ -168,6 +181,12 @@ fn ranges(lines: &BTreeMap<u32, Option<Moment>>) -> String {
         }
         open = moment.is_none();
     }
+    ranges
+}
+
+/// The same as text.
+fn ranges(lines: &BTreeMap<u32, Option<Moment>>) -> String {
+    let ranges = stretches(lines);
     let words = ranges.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
     words.collect::<Vec<String>>().join(", ")
 }

@@ -10,7 +10,7 @@ const MOST: usize = 20_000_000;
 /// The address ranges of `.eh_frame`'s entries whose beginning is code, sorted.
 pub(crate) fn functions(binary: &Binary<'_>, damage: &mut Vec<String>) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
-    let Some((address, bytes)) = binary.raw(".eh_frame").or_else(|| by_header(binary)) else { return found };
+    let Some((address, bytes)) = section(binary) else { return found };
     let frame = EhFrame::new(bytes, LittleEndian);
     let text = binary.code.first().map_or(0, |code| code.address);
     let bases = BaseAddresses::default().set_eh_frame(address).set_text(text);
@@ -40,6 +40,11 @@ pub(crate) fn functions(binary: &Binary<'_>, damage: &mut Vec<String>) -> Vec<(u
     found.sort_unstable();
     found.dedup();
     found
+}
+
+/// The address of `.eh_frame` and its bytes.
+pub(crate) fn section<'a>(binary: &Binary<'a>) -> Option<(u64, &'a [u8])> {
+    binary.raw(".eh_frame").or_else(|| by_header(binary))
 }
 
 /// `.eh_frame` of a program without section headers, by the pointer of `.eh_frame_hdr`.

@@ -4,12 +4,15 @@
 //! [`analyse`] takes an executable or a shared library and gives a [`Program`]: its **points**, which are proven starts of
 //! instructions, and the **items** that a percentage counts, which are lines, functions or blocks ([`Unit`]).
 //!
+//! [`accesses`] gives the instructions that may access shared memory.
+//!
 //! A campaign gathers a [`Record`], which becomes a [`Coverage`]: lines and functions of the source without any address, which shards
 //! are joined by and [`report`]s are made of. What interpreters and compilers report themselves is taken in by [`read`].
 //!
 //! Neighbours: the platforms stop a program at its points, the runner gathers which of them were reached and writes reports.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // the host side: nothing of it reaches the World
 
+mod accesses;
 mod analyse;
 mod boundaries;
 mod build;
@@ -33,8 +36,10 @@ pub mod report;
 mod rules;
 mod tables;
 mod totals;
+pub mod unwind;
 
-pub use analyse::analyse;
+pub use accesses::{Which, accesses};
+pub use analyse::{analyse, symbols};
 pub use cache::analyse_cached;
 pub use checkout::Checkout;
 pub use debug_files::{DebugFiles, HostFiles, NoFiles};

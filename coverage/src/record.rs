@@ -21,7 +21,7 @@ pub struct Record {
     services: BTreeMap<String, Service>,
     ran: BTreeMap<String, BTreeSet<Digest>>,
     /// What other tools reported, by service and tool.
-    reports: BTreeMap<(String, String), BTreeMap<String, Reported>>,
+    reports: BTreeMap<(String, String), Reports>,
     seeds: Vec<(u64, u64)>,
 }
 
@@ -30,6 +30,15 @@ struct Hits {
     program: Arc<Program>,
     /// By point.
     reached: Vec<Option<Arc<Moment>>>,
+}
+
+/// What a tool reported of a service.
+#[derive(Clone, Debug, Default)]
+struct Reports {
+    /// By the name that the tool has for the file. Which file of the checkout that is, is told by all names together.
+    files: BTreeMap<String, Reported>,
+    rules: Arc<Rules>,
+    notes: BTreeSet<String>,
 }
 
 /// What a tool reported of one file.
@@ -77,12 +86,18 @@ impl Record {
     }
 
     /// Adds what another tool reported of a service: files are those of the checkout that count, others are left out.
-    pub fn report(&mut self, service: &str, tool: &str, report: &Report, rules: &Rules, at: &Arc<Moment>) {
+    pub fn report(
+        &mut self,
+        service: &str,
+        tool: &str,
+        report: &Report,
+        rules: &Arc<Rules>,
+        at: &Arc<Moment>,
+    ) {
         let own = self.reports.entry((service.to_owned(), tool.to_owned())).or_default();
+        own.rules = rules.clone();
         for (name, file) in &report.files {
-            let path = rules.checkout.find(name, &rules.path_map);
-            let Some(path) = path.filter(|path| rules.counts(path)) else { continue };
-            let own = own.entry(path).or_default();
+            let own = own.files.entry(name.clone()).or_default();
             for (line, covered) in &file.lines {
                 sooner(own.lines.entry(*line).or_default(), covered.then_some(at));
             }
@@ -90,6 +105,12 @@ impl Record {
                 sooner(own.functions.entry(function.clone()).or_default(), covered.then_some(at));
             }
         }
+    }
+
+    /// Notes something about the report of a tool.
+    pub fn note(&mut self, service: &str, tool: &str, note: String) {
+        let own = self.reports.entry((service.to_owned(), tool.to_owned())).or_default();
+        own.notes.insert(note);
     }
 
     /// Adds what another worker's record has.
@@ -109,16 +130,11 @@ impl Record {
                 own.not_measured.entry(program.clone()).or_insert_with(|| reason.clone());
             }
         }
-        for (part, files) in &other.reports {
-            let own = self.reports.entry(part.clone()).or_default();
-            for (path, file) in files {
-                let own = own.entry(path.clone()).or_default();
-                for (line, at) in &file.lines {
-                    sooner(own.lines.entry(*line).or_default(), at.as_ref());
-                }
-                for (function, at) in &file.functions {
-                    sooner(own.functions.entry(function.clone()).or_default(), at.as_ref());
-                }
+        for (part, reports) in &other.reports {
+            let own = self.reports.entry(part.clone()).or_insert_with(|| reports.clone());
+            own.notes.extend(reports.notes.iter().cloned());
+            for (name, file) in &reports.files {
+                own.files.entry(name.clone()).or_default().join(file);
             }
         }
         self.seeds.extend(&other.seeds);
@@ -137,11 +153,8 @@ impl Record {
             let parts = &mut coverage.services.entry(service.clone()).or_default().parts;
             parts.extend(programs.iter().map(|digest| hex(digest)));
         }
-        for ((service, tool), files) in &self.reports {
-            let mut part = Part { name: tool.clone(), unit: Unit::Lines, ..Part::default() };
-            for (path, reported) in files {
-                part.files.insert(path.clone(), reported.file(&mut moments));
-            }
+        for ((service, tool), reports) in &self.reports {
+            let part = reports.part(tool, &mut moments);
             let name = format!("{service}: {tool}");
             coverage.services.entry(service.clone()).or_default().parts.insert(name.clone());
             coverage.parts.insert(name, part);
@@ -181,7 +194,34 @@ impl Moments {
     }
 }
 
+impl Reports {
+    fn part(&self, tool: &str, moments: &mut Moments) -> Part {
+        let mut part = Part { name: tool.to_owned(), unit: Unit::Lines, ..Part::default() };
+        part.notes = self.notes.clone();
+        let (files, notes) = self.rules.files(self.files.keys());
+        part.notes.extend(notes);
+        // Several names may mean one file: links, or a directory that is mounted twice.
+        let mut by_path: BTreeMap<String, Reported> = BTreeMap::new();
+        for (reported, path) in self.files.values().zip(files) {
+            if let Some(path) = path {
+                by_path.entry(path).or_default().join(reported);
+            }
+        }
+        part.files = by_path.iter().map(|(path, reported)| (path.clone(), reported.file(moments))).collect();
+        part
+    }
+}
+
 impl Reported {
+    fn join(&mut self, other: &Reported) {
+        for (line, at) in &other.lines {
+            sooner(self.lines.entry(*line).or_default(), at.as_ref());
+        }
+        for (function, at) in &other.functions {
+            sooner(self.functions.entry(function.clone()).or_default(), at.as_ref());
+        }
+    }
+
     fn file(&self, moments: &mut Moments) -> File {
         let functions = self.functions.iter().map(|((line, name), at)| model::Function {
             line: *line,

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use crate::checkout::{Meant, Named, normal};
 use crate::{Checkout, Pattern, Unit};
 
 /// What counts in all programs of a campaign.
@@ -31,6 +32,32 @@ impl Rules {
         let excluded = self.exclude.iter().any(|pattern| pattern.matches(path));
         !excluded && (named || self.include.is_empty() && !usually_excluded(path))
     }
+
+    /// Which files of the checkout that count the names of a tool's report mean, and what is to be said of those that could be several.
+    pub(crate) fn files<'n>(
+        &self,
+        names: impl Iterator<Item = &'n String>,
+    ) -> (Vec<Option<String>>, Vec<String>) {
+        let names: Vec<Named> = names.map(|name| Named { path: normal("", name), md5: None }).collect();
+        let mut notes = Vec::new();
+        let meant = self.checkout.map(&names, &self.path_map).into_iter();
+        let files = meant.map(|meant| match meant {
+            Meant::File(path) => Some(path).filter(|path| self.counts(path)),
+            Meant::Ambiguous(one, other) => {
+                if self.counts(&one) || self.counts(&other) {
+                    notes.push(ambiguous(&one, &other));
+                }
+                None
+            }
+            Meant::Changed(_) | Meant::Outside => None,
+        });
+        (files.collect(), notes)
+    }
+}
+
+/// What is said of a name that could mean two files.
+pub(crate) fn ambiguous(one: &str, other: &str) -> String {
+    format!("{one} or {other} could be meant: say which in coverage.path_map")
 }
 
 /// Patterns of what a user did not write or does not mean to cover.

@@ -209,7 +209,7 @@ fn reports_of_other_tools_join_the_sums() {
     for name in ["checkout/app/main.py", "checkout/tests/test_main.py"] {
         scratch.write(name, b"import os\n\nprint(1)\n");
     }
-    let rules = scratch.rules("checkout");
+    let rules = std::sync::Arc::new(scratch.rules("checkout"));
     let text = r#"{"meta":{},"files":{"/srv/app/main.py":{"executed_lines":[1],"missing_lines":[3]},
         "/srv/tests/test_main.py":{"executed_lines":[1],"missing_lines":[3]},"/usr/lib/python3/os.py":{"executed_lines":[1],"missing_lines":[]}}}"#;
     let report = read::read(text.as_bytes(), &|_| None).expect("a report");

@@ -2,7 +2,7 @@
 //!
 //! A line of it is `name.go:line.column,line.column statements count`: a block from its first to its last character.
 
-use super::Report;
+use super::{Report, Reported};
 
 /// Lines of a block, at most: a larger one is damage.
 const MOST_LINES: u64 = 1_000_000;
@@ -15,24 +15,37 @@ pub(super) fn profile(bytes: &[u8]) -> Result<Report, String> {
         if line.is_empty() || line.starts_with("mode:") {
             continue;
         }
-        let block =
+        let (name, block) =
             block(line).ok_or_else(|| format!("line {number} is no block of a Go profile: {line:?}"))?;
-        let file = report.file(block.name);
-        for line in block.first..=block.last {
-            file.line(line, block.covered);
-        }
+        block.add(report.file(name));
     }
     Ok(report)
 }
 
-struct Block<'t> {
-    name: &'t str,
-    first: u64,
+/// A block of a Go program.
+pub(super) struct Block {
+    pub first: u64,
     last: u64,
-    covered: bool,
+    /// It ran.
+    pub covered: bool,
 }
 
-fn block(line: &str) -> Option<Block<'_>> {
+impl Block {
+    /// From its first line to a column of its last one, which has not run yet. `None`: it has no such extent.
+    pub fn new(first: u64, last: u64, column: u64) -> Option<Block> {
+        // A block that ends before the second column ends with the line before: only its brace stands there.
+        let last = if column <= 2 && last > first { last - 1 } else { last };
+        let whole = last >= first && last - first < MOST_LINES;
+        whole.then_some(Block { first, last, covered: false })
+    }
+
+    /// Adds its lines to those of a file.
+    pub fn add(&self, file: &mut Reported) {
+        (self.first..=self.last).for_each(|line| file.line(line, self.covered));
+    }
+}
+
+fn block(line: &str) -> Option<(&str, Block)> {
     let (name, rest) = line.rsplit_once(':')?;
     let mut words = rest.split(' ');
     let (start, end) = words.next()?.split_once(',')?;
@@ -42,8 +55,6 @@ fn block(line: &str) -> Option<Block<'_>> {
         Some((line.parse().ok()?, column.parse().ok()?))
     };
     let ((first, _), (last, column)) = (place(start)?, place(end)?);
-    // A block that ends before the second column ends with the line before: only its brace stands there.
-    let last = if column <= 2 && last > first { last - 1 } else { last };
-    let whole = last >= first && last - first < MOST_LINES && statements < MOST_LINES;
-    whole.then_some(Block { name, first, last, covered: count > 0 })
+    let block = Block::new(first, last, column).filter(|_| statements < MOST_LINES)?;
+    Some((name, Block { covered: count > 0, ..block }))
 }

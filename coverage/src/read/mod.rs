@@ -5,8 +5,12 @@
 
 mod cobertura;
 mod go;
+mod go_data;
+mod jacoco;
 mod json;
 mod lcov;
+pub mod llvm;
+mod python;
 mod v8;
 mod xml;
 
@@ -74,21 +78,38 @@ pub enum Format {
     CoveragePy,
     /// A file of a `NODE_V8_COVERAGE` directory.
     V8,
+    /// JaCoCo's XML.
+    Jacoco,
+    /// What Bloodhound's collector of Python's lines writes.
+    Python,
     /// What `go test -coverprofile` and `go tool covdata textfmt` write.
     GoProfile,
+    /// A raw profile of LLVM, which says nothing without the program that wrote it: see [`llvm`].
+    LlvmProfile,
+    /// A file of a `GOCOVERDIR` directory.
+    GoData,
 }
 
 /// Tells the format of a file by its content.
 pub fn format_of(bytes: &[u8]) -> Option<Format> {
+    if llvm::Profile::is_one(bytes) {
+        return Some(Format::LlvmProfile);
+    }
     let start = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]);
     let start = start.trim_start_matches('\u{feff}').trim_start();
     let line = start.lines().next().unwrap_or_default();
-    if line.starts_with("mode: ") {
+    if go_data::is(bytes) {
+        Some(Format::GoData)
+    } else if line.starts_with(python::FIRST_LINE) {
+        Some(Format::Python)
+    } else if line.starts_with("mode: ") {
         Some(Format::GoProfile)
     } else if ["TN:", "SF:"].iter().any(|word| line.starts_with(word)) {
         Some(Format::Lcov)
     } else if start.starts_with('<') {
-        start.contains("<coverage").then_some(Format::Cobertura)
+        let jacoco = start.contains("<report") || start.contains("-//JACOCO//");
+        let cobertura = || start.contains("<coverage").then_some(Format::Cobertura);
+        jacoco.then_some(Format::Jacoco).or_else(cobertura)
     } else if start.starts_with('{') {
         let python = start.contains("\"meta\"") || start.contains("\"executed_lines\"");
         let v8 = start.contains("\"result\"");
@@ -98,7 +119,8 @@ pub fn format_of(bytes: &[u8]) -> Option<Format> {
     }
 }
 
-/// Reads a file in any of the formats. `scripts` gives the text of a script by its path in the service, which V8's offsets need.
+/// Reads a file in any of the formats. `scripts` gives the text of a script by its path in the service, which V8's offsets and
+/// Python's statements need.
 ///
 /// # Errors
 /// Why it cannot be read, with the place.
@@ -109,10 +131,25 @@ pub fn read(bytes: &[u8], scripts: Scripts<'_>) -> Result<Report, String> {
         Some(Format::CoveragePy) => json::coverage_py(bytes),
         Some(Format::V8) => v8::read(bytes, scripts),
         Some(Format::GoProfile) => go::profile(bytes),
-        None => Err("it is no coverage that can be read: lcov, Cobertura, `coverage json` of coverage.py, NODE_V8_COVERAGE, or a \
-                     profile of Go (go tool covdata textfmt)"
+        Some(Format::LlvmProfile) => Err("a raw profile of LLVM can only be read together with the program that wrote it: name the \
+                                          program, or give what `llvm-cov export -format=lcov` writes"
+            .to_owned()),
+        // What ran and what there is are in different files.
+        Some(Format::GoData) => read_go(&[bytes]),
+        Some(Format::Jacoco) => jacoco::read(bytes),
+        Some(Format::Python) => python::read(bytes, scripts),
+        None => Err("it is no coverage that can be read: lcov, Cobertura, JaCoCo's XML, `coverage json` of coverage.py, NODE_V8_COVERAGE, or \
+                     a profile of Go (go tool covdata textfmt)"
             .to_owned()),
     }
+}
+
+/// Reads the files of a `GOCOVERDIR` directory, which are understood only together.
+///
+/// # Errors
+/// Why they cannot be read.
+pub fn read_go(files: &[&[u8]]) -> Result<Report, String> {
+    go_data::read(files)
 }
 
 #[cfg(test)]

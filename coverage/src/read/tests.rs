@@ -110,3 +110,33 @@ fn damaged_files_do_no_harm() {
         }
     }
 }
+
+#[test]
+fn jacoco_is_read() {
+    let text = "<?xml version=\"1.0\" encoding=\"UTF-8\"?><!DOCTYPE report PUBLIC \"-//JACOCO//DTD Report 1.1//EN\" \"report.dtd\"><report name=\"shop\">\
+        <package name=\"com/shop\"><class name=\"com/shop/Cart\" sourcefilename=\"Cart.java\"><method name=\"add\" desc=\"()V\" line=\"7\">\
+        <counter type=\"LINE\" missed=\"0\" covered=\"2\"/><counter type=\"METHOD\" missed=\"0\" covered=\"1\"/></method>\
+        <method name=\"clear\" desc=\"()V\" line=\"12\"><counter type=\"METHOD\" missed=\"1\" covered=\"0\"/></method>\
+        <counter type=\"METHOD\" missed=\"1\" covered=\"1\"/></class><sourcefile name=\"Cart.java\"><line nr=\"7\" mi=\"0\" ci=\"3\" mb=\"0\" cb=\"0\"/>\
+        <line nr=\"8\" mi=\"2\" ci=\"1\"/><line nr=\"12\" mi=\"4\" ci=\"0\"/></sourcefile></package></report>";
+    let report = parsed(text);
+    assert_eq!(lines(&report, "com/shop/Cart.java"), [(7, true), (8, true), (12, false)]);
+    let functions: Vec<_> = report.files["com/shop/Cart.java"].functions.clone().into_iter().collect();
+    assert_eq!(functions, [((7, "add".to_owned()), true), ((12, "clear".to_owned()), false)]);
+}
+
+#[test]
+fn lines_of_python_are_those_of_statements() {
+    let source = "\"\"\"Text.\"\"\"\ndef f(a,\n      b):\n    'Text.'\n    return (a +\n            b)\n\ndef g(): return 1\n";
+    let scripts = |path: &str| (path == "/app/a.py").then(|| source.to_owned());
+    let text = "bloodhound python 1\nF 7.0 /app/a.py\nF 7.1 /app/b\\\\\\n.py\nC 7.0 1 - 1,2,8\nC 7.0 2 f 2,5,6\nC 7.0 8 g 8\nC 7.1 1 - 1,2\n\
+        L 7.0 1\nL 7.0 2\nL 7.1 2\nL 7.0 6\nL 7.0 ";
+    let report = read(text.as_bytes(), &scripts).expect("a report");
+    assert_eq!(lines(&report, "/app/a.py"), [(2, true), (5, true), (8, false)]);
+    assert_eq!(lines(&report, "/app/b\\\n.py"), [(1, false), (2, true)]);
+    let functions: Vec<_> = report.files["/app/a.py"].functions.clone().into_iter().collect();
+    assert_eq!(functions, [((2, "f".to_owned()), true), ((8, "g".to_owned()), false)]);
+    assert!(read(b"bloodhound python 1\nX 1 2\n", &scripts).unwrap_err().contains("line 2"));
+    assert!(read(b"bloodhound python 1\nL 1 2\n", &scripts).is_err());
+    assert_eq!(read(b"bloodhound python 1\n", &scripts), Ok(Report::default()));
+}
