@@ -3,10 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use bloodhound_platform::extents::Extents;
-use bloodhound_platform::{
-    Abilities, Mapping, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap, XState,
-};
+use bloodhound_platform::{Mapping, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap, XState};
 
 /// Counts since the platform was made.
 #[derive(Debug, Default)]
@@ -49,6 +46,8 @@ fn add(count: &AtomicU64, n: u64) {
 }
 
 impl Platform for Counted {
+    bloodhound_platform::forward_platform!(0: step, approach, processor_time, memory, write_protect, mapped, xstate_owner, save_xstate, reset_space, drop_space, evict_all, abilities);
+
     fn run(
         &mut self,
         space: SpaceId,
@@ -62,14 +61,6 @@ impl Platform for Counted {
         trap
     }
 
-    fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
-        self.0.step(space, task, regs)
-    }
-
-    fn memory(&self, space: SpaceId) -> Option<&Extents> {
-        self.0.memory(space)
-    }
-
     fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {
         add(&self.1.maps, mappings.len() as u64);
         add(&self.1.pages, mappings.iter().map(|m| u64::from(m.pages)).sum());
@@ -81,40 +72,8 @@ impl Platform for Counted {
         self.0.unmap(space, addr, len);
     }
 
-    fn write_protect(&mut self, space: SpaceId) {
-        self.0.write_protect(space);
-    }
-
-    fn mapped(&self, space: SpaceId, out: &mut Vec<Mapping>) {
-        self.0.mapped(space, out);
-    }
-
-    fn xstate_owner(&self, space: SpaceId) -> Option<TaskKey> {
-        self.0.xstate_owner(space)
-    }
-
-    fn save_xstate(&mut self, space: SpaceId) -> Result<Option<(TaskKey, XState)>, PlatformError> {
-        self.0.save_xstate(space)
-    }
-
     fn load_xstate(&mut self, space: SpaceId, task: TaskKey, state: &XState) -> Result<(), PlatformError> {
         add(&self.1.loads, 1);
         self.0.load_xstate(space, task, state)
-    }
-
-    fn reset_space(&mut self, space: SpaceId) {
-        self.0.reset_space(space);
-    }
-
-    fn drop_space(&mut self, space: SpaceId) {
-        self.0.drop_space(space);
-    }
-
-    fn evict_all(&mut self) {
-        self.0.evict_all();
-    }
-
-    fn abilities(&self) -> Abilities {
-        self.0.abilities()
     }
 }

@@ -106,6 +106,7 @@ fn counted(path: &Path, nodes: &[&[&str]]) -> (Machine, Arc<Counts>) {
         prober: None,
         helpers: Vec::new(),
         checks: Vec::new(),
+        schedule: Default::default(),
     });
     let platform: Box<dyn Platform> = match on_kvm() {
         true => Box::new(KvmPlatform::new(Some(CPU)).expect("/dev/kvm")),

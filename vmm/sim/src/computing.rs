@@ -20,15 +20,13 @@
 //! counting); [`crate::step`] runs tasks; whoever drives the machine makes the run again ([`Machine::try_again`]).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::str::FromStr;
 
 use bloodhound_decisions::CountedLoop;
 use bloodhound_kernel::ids::{MmId, Tid};
-use bloodhound_kernel::mm::{Backing, PAGE};
 use bloodhound_kernel::node::{MachineId, Node};
 use bloodhound_platform::{Platform, PlatformError, Regs, SpaceId, StopPoint, Stops, Trap, decode};
 
+use crate::code_place::CodePlace;
 use crate::event::Event;
 use crate::machine::Machine;
 use crate::queue::Due;
@@ -53,82 +51,12 @@ pub(crate) const SUSPICIOUS: u32 = 100;
 const WATCHED: usize = 4096;
 /// Branches that are counted at the same time, at most.
 const MOST_BRANCHES: usize = 256;
-/// Bytes by which the instruction at a place in memory is known again.
-const CODE: usize = 8;
-
-/// Where a counted loop is: a branch instruction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
-    /// In a file of the base layer: digest and offset.
-    File([u8; 32], u64),
-    /// In the memory of an address space, where a program has made code.
-    Memory(MachineId, u64, u64),
-}
-
-/// A counted loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Loop {
-    place: Place,
-    /// The bytes that stand there: other code at this place is not this loop.
-    code: [u8; CODE],
-}
-
-impl fmt::Display for Loop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        match self.place {
-            Place::File(digest, offset) => write!(f, "file:{}:{offset:#x}", hex(&digest))?,
-            Place::Memory(machine, space, address) => write!(f, "memory:{}:{space}:{address:#x}", machine.0)?,
-        }
-        write!(f, ":{}", hex(&self.code))
-    }
-}
-
-impl FromStr for Loop {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Loop, String> {
-        let wrong = || format!("`{text}` names no loop");
-        let hex = |text: &str, out: &mut [u8]| -> Option<()> {
-            if text.len() != out.len() * 2 || !text.is_ascii() {
-                return None;
-            }
-            for (at, byte) in out.iter_mut().enumerate() {
-                *byte = u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).ok()?;
-            }
-            Some(())
-        };
-        let number = |text: &str| match text.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16).ok(),
-            None => text.parse().ok(),
-        };
-        let parts: Vec<&str> = text.split(':').collect();
-        let parsed = || {
-            let mut code = [0; CODE];
-            hex(parts.last()?, &mut code)?;
-            let place = match parts[..] {
-                ["file", digest, offset, _] => {
-                    let mut bytes = [0; 32];
-                    hex(digest, &mut bytes)?;
-                    Place::File(bytes, number(offset)?)
-                }
-                ["memory", machine, space, address, _] => {
-                    let machine = MachineId(u32::try_from(number(machine)?).ok()?);
-                    Place::Memory(machine, number(space)?, number(address)?)
-                }
-                _ => return None,
-            };
-            Some(Loop { place, code })
-        };
-        parsed().ok_or_else(wrong)
-    }
-}
 
 /// What the world knows of tasks that compute.
 #[derive(Clone, Debug, Default)]
 pub struct Computing {
     /// Counted loops, and from which step on.
-    loops: Vec<(u64, Loop)>,
+    loops: Vec<(u64, CodePlace)>,
     /// How often tasks were preempted since their last trap; [`MOST`]: they compute uncounted.
     preempted: BTreeMap<(MachineId, Tid), u32>,
     /// Steps after which the task that computes uncounted is endless.
@@ -256,7 +184,7 @@ impl Machine {
         let node = &self.world.nodes[&id];
         let counted = loops.iter().filter(|(step, _)| *step <= steps);
         let mut addresses: BTreeMap<u64, u64> = BTreeMap::new();
-        for address in counted.flat_map(|(_, counted)| places_of(node, id, tid, mm, counted)) {
+        for address in counted.flat_map(|(_, counted)| counted.addresses(node, id, tid, mm)) {
             addresses.insert(address, PASSES << level);
         }
         for address in tried.into_iter().flatten() {
@@ -274,7 +202,7 @@ impl Machine {
     pub(crate) fn preempt(&mut self, id: MachineId, tid: Tid, address: u64) -> bool {
         let node = &self.world.nodes[&id];
         let (pid, mm) = (node.task(tid).pid, node.process(node.task(tid).pid).mm);
-        if let Some(found) = loop_at(node, id, tid, mm, address)
+        if let Some(found) = CodePlace::at(node, id, tid, mm, address)
             && !self.world.computing.loops.iter().any(|(_, known)| *known == found)
         {
             let step = self.world.steps;
@@ -318,7 +246,7 @@ impl Machine {
     }
 
     /// Whether the next thing to happen, if this node does nothing, is that the run ends.
-    fn only_the_end_is_left(&self, id: MachineId) -> bool {
+    pub(crate) fn only_the_end_is_left(&self, id: MachineId) -> bool {
         let world = &self.world;
         let others = world.nodes.iter().any(|(other, node)| {
             *other != id && !node.run_queue.is_empty() || node.next_deadline().is_some()
@@ -361,12 +289,32 @@ impl Machine {
         self.find(FindingKind::Hang, Some(whose), text);
     }
 
+    /// A task has spent a budget of host time without a trap, and is not known to loop: calls the `computing` callback, if one is
+    /// set. `for_long`: the task has spent so many budgets in a row that the run is given up without a verdict. True if it is.
+    pub(crate) fn computes(&mut self, id: MachineId, tid: Tid, for_long: bool) -> bool {
+        if let Some(computing) = &mut self.computing {
+            computing(id, tid, self.world.steps);
+        }
+        if !for_long {
+            return false;
+        }
+        let task = self.world.node_mut(id).task(tid);
+        let (comm, rip) = (String::from_utf8_lossy(&task.comm).into_owned(), task.regs.rip);
+        self.undecided = Some(format!(
+            "task {} ({comm}) has been computing for minutes of this machine's time, at last at {rip:#x}, without a system call",
+            tid.number()
+        ));
+        self.world.node_mut(id).take_clock(tid);
+        true
+    }
+
     /// A task has computed for long: watches which branches it comes by. `Err` is a trap that came first, so that it was no loop.
     pub(crate) fn suspect(
         &mut self,
         id: MachineId,
         tid: Tid,
         (space, ticks): (SpaceId, u32),
+        stops: &Stops,
         regs: &mut Regs,
     ) -> Result<Result<Option<Suspicion>, Trap>, PlatformError> {
         let step = self.world.steps;
@@ -388,6 +336,10 @@ impl Machine {
         for _ in 0..WATCHED {
             self.platform.approach(space, regs.rip);
             let at = regs.rip;
+            if stops.counts(at) {
+                // A pass of it is to be counted, which the run that follows does.
+                break;
+            }
             let branch = self.platform.memory(space).and_then(|memory| decode::at(memory, at));
             let before = *regs;
             match self.platform.step(space, key(id, tid), regs)? {
@@ -407,68 +359,5 @@ impl Machine {
         }
         let found = Suspicion { step, id, tid, branches };
         Ok(Ok((!found.branches.is_empty()).then_some(found)))
-    }
-}
-
-/// The branch at an address of a task's memory as a loop.
-fn loop_at(node: &Node, id: MachineId, tid: Tid, mm: MmId, address: u64) -> Option<Loop> {
-    let mut code = [0; CODE];
-    node.peek(tid, address, &mut code).ok()?;
-    let vma = node.mms[mm].find(address)?;
-    let of_file = match vma.backing {
-        Backing::File { ino, offset } => {
-            let image = node.vfs.pristine(ino);
-            image.map(|image| Place::File(image.sha256(), offset + (address - vma.start)))
-        }
-        _ => None,
-    };
-    let place = of_file.unwrap_or(Place::Memory(id, node.mms[mm].space, address));
-    Some(Loop { place, code })
-}
-
-/// Where a loop is in the memory of a task.
-fn places_of(node: &Node, id: MachineId, tid: Tid, mm: MmId, counted: &Loop) -> Vec<u64> {
-    let places: Vec<u64> = match counted.place {
-        Place::Memory(machine, space, address) if (machine, space) == (id, node.mms[mm].space) => {
-            vec![address]
-        }
-        Place::Memory(..) => Vec::new(),
-        Place::File(digest, at) => {
-            let of_file = |vma: &bloodhound_kernel::mm::Vma| match vma.backing {
-                Backing::File { ino, offset }
-                    if (offset..offset + (vma.end - vma.start)).contains(&at)
-                        && vma.prot & bloodhound_abi::consts::PROT_EXEC != 0
-                        && node.vfs.pristine(ino).is_some_and(|image| image.sha256() == digest) =>
-                {
-                    Some(vma.start + (at - offset))
-                }
-                _ => None,
-            };
-            node.mms[mm].vmas().filter_map(of_file).collect()
-        }
-    };
-    let is_there = |address: &u64| {
-        let mut code = [0; CODE];
-        debug_assert!(PAGE > CODE as u64);
-        node.peek(tid, *address, &mut code).is_ok() && code == counted.code
-    };
-    places.into_iter().filter(is_there).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn loops_have_names() {
-        let code = [0x75, 0xf6, 0, 1, 2, 3, 4, 255];
-        for place in [Place::File([0xab; 32], 0x1234), Place::Memory(MachineId(3), 17, 0x7f00_0000_1000)] {
-            let counted = Loop { place, code };
-            assert_eq!(counted.to_string().parse(), Ok(counted));
-        }
-        for wrong in ["", "file", "file:00:0x1:00", "memory:1:2:0x3:75f6", "memory:x:2:0x3:75f6000102030aff"]
-        {
-            assert!(wrong.parse::<Loop>().is_err(), "{wrong}");
-        }
     }
 }

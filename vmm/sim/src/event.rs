@@ -72,7 +72,8 @@ pub enum Event<'a> {
         /// The signal.
         signo: u32,
     },
-    /// A task that only computes was preempted at a counted loop. This is a step.
+    /// A task was preempted between two instructions: at a counted loop, as it only computes, or at a switch of the run's log. This is a
+    /// step.
     Preempted {
         /// The process.
         pid: Pid,
@@ -143,11 +144,12 @@ pub enum Event<'a> {
 }
 
 /// All kinds of events, by the names that docs/events.md has.
-pub const KINDS: [&str; 25] = [
+pub const KINDS: [&str; 26] = [
     "trap",
     "moved",
     "call",
     "exception",
+    "preempted",
     "signal",
     "task-begin",
     "exec",

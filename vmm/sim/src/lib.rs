@@ -7,15 +7,18 @@
 
 pub mod checks;
 pub mod clients;
+mod code_place;
 mod code_view;
 mod computing;
 mod convert;
 pub mod event;
 pub mod faults;
+pub mod kept;
 pub mod machine;
 pub mod notice;
 pub mod output;
 pub mod outside;
+pub mod profile;
 pub mod queue;
 mod record;
 pub mod scenario;
@@ -26,11 +29,14 @@ mod snapshot;
 mod spin;
 mod step;
 pub mod strace;
+mod switches;
 pub mod timeline;
+pub mod trace;
 mod vectors;
 pub mod world;
 
 pub use bloodhound_abi::digest::Digest;
+pub use code_place::CodePlace;
 pub use code_view::{CodeFile, Observer};
 pub use computing::{Computing, Suspicion};
 pub use machine::{Ended, Machine, MachineError};

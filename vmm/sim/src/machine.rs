@@ -19,6 +19,7 @@ use crate::code_view::{CodeView, Observer};
 use crate::computing::{Suspicion, Trial};
 use crate::event::{Event, Listener};
 use crate::output::{Answers, Computing, Output};
+use crate::profile::{Profile, Profiler};
 use crate::queue::Due;
 use crate::scenario::Scenario;
 use crate::spin::Detector;
@@ -86,6 +87,8 @@ pub struct Machine {
     pub(crate) spaces: BTreeSet<u64>,
     pub(crate) code: CodeView,
     pub(crate) scratch: Vec<Mapping>,
+    /// The loop looks at its condition after each step of a node.
+    pub(crate) each_step: bool,
     pub(crate) interrupt: Option<Arc<std::sync::atomic::AtomicBool>>,
     pub(crate) output: Option<Output>,
     pub(crate) answers: Answers,
@@ -102,6 +105,9 @@ pub struct Machine {
     /// Why the run is to be made again, and why it is.
     pub(crate) suspicion: Option<Suspicion>,
     pub(crate) trial: Option<Trial>,
+    /// Gathers which instructions access shared memory, and what was gathered so.
+    pub(crate) profiler: Option<Profiler>,
+    pub(crate) profile: Option<Arc<Profile>>,
 }
 
 impl Machine {
@@ -124,6 +130,7 @@ impl Machine {
             kept: None,
             spaces: BTreeSet::new(),
             scratch: Vec::new(),
+            each_step: false,
             interrupt: None,
             output: None,
             answers: Answers::default(),
@@ -136,6 +143,8 @@ impl Machine {
             tried: BTreeSet::new(),
             suspicion: None,
             trial: None,
+            profiler: None,
+            profile: None,
         }
     }
 
@@ -181,6 +190,12 @@ impl Machine {
     /// What observers are told of what the machine is doing, if there are any.
     pub fn mark(&self) -> Option<&Mark> {
         self.code.observer().map(|observer| &*observer.mark)
+    }
+
+    /// Whether [`Machine::run`] looks at its condition after each step, and not only after a slice of virtual time. What happens is the
+    /// same either way.
+    pub fn look_after_each_step(&mut self, on: bool) {
+        self.each_step = on;
     }
 
     /// The scenario of the run.
@@ -268,7 +283,8 @@ impl Machine {
         loop {
             let sent = self.step(id)?;
             let node = &self.world.nodes[&id];
-            if sent || node.run_queue.is_empty() || node.clock > limit || node.wants_stdin() {
+            let over = sent || node.run_queue.is_empty() || node.clock > limit || node.wants_stdin();
+            if over || self.each_step {
                 return Ok(());
             }
         }
@@ -310,6 +326,9 @@ impl Machine {
             Due::BootTimeout => self.boot_timeout(),
             Due::HealPhase => self.heal_phase(),
             Due::End => self.end_of_time(),
+            Due::Rested(id) => {
+                self.node_changed(id);
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bloodhound_abi::SimTime;
+use bloodhound_kernel::node::MachineId;
 use bloodhound_net::{NodeId, Packet};
 
 /// Something that happens at a time.
@@ -34,6 +35,8 @@ pub enum Due {
     HealPhase,
     /// The run ends.
     End,
+    /// Tasks of a machine that gave way while nobody else could run there go on.
+    Rested(MachineId),
 }
 
 /// What is due by time; entries of one time in the order in which they were scheduled.

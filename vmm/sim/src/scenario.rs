@@ -13,6 +13,7 @@ use bloodhound_vfs::{MountSpec, TreeId};
 use bloodhound_workloads::driver::DriverConfig;
 
 use crate::checks::CheckSpec;
+use crate::scheduler::Schedule;
 
 /// When a dependency counts as met (compose specification, `depends_on`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub struct Runtime {
     pub read_only: bool,
     /// What is set for its processes.
     pub settings: Settings,
+    /// Patterns of files that are kept when it is started anew, and asked for at the end of a run ([`crate::kept`]).
+    pub keep: Vec<Vec<u8>>,
 }
 
 impl Default for Runtime {
@@ -66,6 +69,7 @@ impl Default for Runtime {
             engine: false,
             read_only: false,
             settings: Settings::default(),
+            keep: Vec::new(),
         }
     }
 }
@@ -255,4 +259,6 @@ pub struct Scenario {
     pub helpers: Vec<ServiceSpec>,
     /// Checks inside the simulation.
     pub checks: Vec<CheckSpec>,
+    /// How tasks interleave once the services are ready.
+    pub schedule: Schedule,
 }

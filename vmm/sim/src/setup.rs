@@ -20,8 +20,9 @@ use crate::computing::Computing;
 use crate::faults::Faults;
 use crate::queue::{Due, Queue};
 use crate::scenario::{Input, ResolverSpec, Scenario, ServiceSpec, Sharing, Spread};
-use crate::scheduler::{Policy, Scheduler};
+use crate::scheduler::{Policy, Schedule, Scheduler};
 use crate::services::Service;
+use crate::switches::Switches;
 use crate::world::{Phase, Room, World};
 
 /// Keys of shared /dev/shm, beside those of the plan for volumes.
@@ -112,13 +113,12 @@ pub fn world(
     for spec in scenario.services.iter().filter(|s| s.depends_on.is_empty()) {
         queue.push(SimTime(services[&spec.node].start_offset), Due::Start(spec.node));
     }
-    let policy = Policy::draw(&mut decisions);
-    let counted = &decisions.log().counted;
-    let computing = Computing::of(counted).map_err(|what| SetupError {
-        service: "of the run's log".into(),
-        what,
-        errno: Errno::EINVAL,
-    })?;
+    let policy = Policy::draw(&mut decisions, &Schedule::default());
+    let log = decisions.log();
+    let of_log = |what| SetupError { service: "of the run's log".into(), what, errno: Errno::EINVAL };
+    let computing = Computing::of(&log.counted).map_err(of_log)?;
+    // They begin with the run; that they can be read is known from here on.
+    Switches::of(log.switches.as_deref().unwrap_or_default()).map_err(of_log)?;
     Ok(World {
         now: SimTime::ZERO,
         ready_at: None,
@@ -132,6 +132,7 @@ pub fn world(
         paused: BTreeMap::new(),
         scheduler: Scheduler::new(policy),
         computing,
+        switches: Switches::default(),
         decisions,
         digest: Digest::default(),
         marks: Arc::default(),
@@ -141,6 +142,7 @@ pub fn world(
         log: Vec::new(),
         findings: Vec::new(),
         console: Vec::new(),
+        kept: Arc::default(),
         outside: Arc::default(),
         clients,
         checks: vec![CheckState::default(); scenario.checks.len()],

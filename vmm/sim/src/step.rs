@@ -20,7 +20,7 @@ use bloodhound_kernel::node::MachineId;
 use bloodhound_kernel::signal::fault_info;
 use bloodhound_kernel::task::TaskState;
 use bloodhound_platform as platform;
-use bloodhound_platform::{Mapping, Platform, Prot, SpaceId, TaskKey, Trap};
+use bloodhound_platform::{Mapping, Platform, Prot, SpaceId, Stops, TaskKey, Trap};
 
 use crate::computing::{SUSPICIOUS, Suspicion};
 use crate::convert;
@@ -56,6 +56,8 @@ enum Ran {
     Interrupted,
     /// The task has passed the branch at this address so often that others get their turn ([`crate::computing`]).
     Preempted(u64),
+    /// The task is at an instruction at which it gives way to others ([`crate::switches`]).
+    Switched,
     /// The task has computed for long and is to be looked at from its last trap on. The run ends.
     Suspect(Suspicion),
 }
@@ -104,6 +106,7 @@ impl Machine {
                 }
                 Ran::Parked { still } => return Ok(self.park(id, tid, still)),
                 Ran::Preempted(address) => return Ok(self.preempt(id, tid, address)),
+                Ran::Switched => return Ok(self.switch(id, tid)),
                 Ran::Suspect(suspicion) => {
                     self.suspicion = Some(suspicion);
                     return Ok(true);
@@ -246,8 +249,25 @@ impl Machine {
         // before `load`, which removes the mapping of the old frame.
         self.world.node_mut(id).lend_clock();
         self.load(id, tid, space, mm)?;
-        let regs = self.world.nodes[&id].task(tid).regs;
         let mut stops = self.stops(id, tid, mm);
+        let pending = self.add_switches(id, tid, mm, &mut stops);
+        self.add_profile(id, tid, mm, &mut stops);
+        self.platform.show(space, &stops);
+        let ran = self.run_to_stop(id, tid, (mm, space), &mut stops)?;
+        self.give_back_passes(&mut stops);
+        let due = self.count_switches(&pending, &stops);
+        self.take_back_profile(&mut stops);
+        Ok(if due && matches!(ran, Ran::Preempted(_)) { Ran::Switched } else { ran })
+    }
+
+    fn run_to_stop(
+        &mut self,
+        id: MachineId,
+        tid: Tid,
+        (mm, space): (MmId, SpaceId),
+        stops: &mut Stops,
+    ) -> Result<Ran, MachineError> {
+        let regs = self.world.nodes[&id].task(tid).regs;
         let parked = self.world.scheduler.take_probe(id, tid);
         self.spin.begin(parked.then_some(regs));
         loop {
@@ -258,10 +278,13 @@ impl Machine {
                 return Ok(Ran::Interrupted);
             }
             let mut regs = self.world.nodes[&id].task(tid).regs;
-            let progress = self.spin.run(&mut self.platform, space, key(id, tid), &mut regs, &mut stops);
+            let progress = self.spin.run(&mut self.platform, space, key(id, tid), &mut regs, stops);
             match self.host(progress)? {
                 Progress::Trap(Trap::StopPoint { address }) => {
                     self.keep(id, tid, &regs);
+                    if self.profiled(id, tid, mm, &regs, stops) {
+                        continue;
+                    }
                     self.world.node_mut(id).take_clock(tid);
                     return Ok(Ran::Preempted(address));
                 }
@@ -277,7 +300,7 @@ impl Machine {
                 }
                 Progress::Computing { for_long, ticks } => {
                     if ticks >= SUSPICIOUS {
-                        let looked = self.suspect(id, tid, (space, ticks), &mut regs);
+                        let looked = self.suspect(id, tid, (space, ticks), stops, &mut regs);
                         match self.host(looked)? {
                             Ok(None) => {}
                             Ok(Some(suspicion)) => return Ok(Ran::Suspect(suspicion)),
@@ -291,31 +314,12 @@ impl Machine {
                         }
                     }
                     self.keep(id, tid, &regs);
-                    if let Some(ran) = self.computes(id, tid, for_long) {
-                        return Ok(ran);
+                    if self.computes(id, tid, for_long) {
+                        return Ok(Ran::Undecided);
                     }
                 }
             }
         }
-    }
-
-    /// A task has spent a budget of host time without a trap, and is not known to loop: calls the `computing` callback, if one is
-    /// set. `for_long`: the task has spent so many budgets in a row that the run is given up without a verdict.
-    fn computes(&mut self, id: MachineId, tid: Tid, for_long: bool) -> Option<Ran> {
-        if let Some(computing) = &mut self.computing {
-            computing(id, tid, self.world.steps);
-        }
-        if !for_long {
-            return None;
-        }
-        let task = self.world.node_mut(id).task(tid);
-        let (comm, rip) = (String::from_utf8_lossy(&task.comm).into_owned(), task.regs.rip);
-        self.undecided = Some(format!(
-            "task {} ({comm}) has been computing for minutes of this machine's time, at last at {rip:#x}, without a system call",
-            tid.number()
-        ));
-        self.world.node_mut(id).take_clock(tid);
-        Some(Ran::Undecided)
     }
 
     /// Stores registers that the platform returned in the task.
@@ -409,8 +413,10 @@ impl Machine {
                 let node = self.world.node_mut(id);
                 let container = node.container_of_any(node.task(tid).pid);
                 let (service, mounts) = (container.id, container.mounts);
-                // Paths are those that the task sees.
-                node.vfs.enter_namespace(mounts);
+                if self.code.observer().is_some() {
+                    // Paths are those that the task sees.
+                    node.vfs.enter_namespace(mounts);
+                }
                 self.code.replace(&self.world.nodes[&id], mm, service, &mut pages);
                 let mut scratch = std::mem::take(&mut self.scratch);
                 convert::mappings(&pages, &mut scratch);

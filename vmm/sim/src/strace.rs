@@ -46,7 +46,7 @@ impl<F: FnMut(&str)> Listener for Strace<F> {
             Event::Exception { tid, signo, .. } => {
                 (tid, format!("--- {} ---", bloodhound_kernel::signal::name(*signo)))
             }
-            Event::Preempted { tid, .. } => (tid, "--- preempted while it computes ---".to_owned()),
+            Event::Preempted { tid, .. } => (tid, "--- preempted ---".to_owned()),
             _ => return,
         };
         (self.print)(&format!("{} [{}] {text}\n", moment.at, tid.number()));

@@ -15,11 +15,13 @@ use crate::checks::CheckState;
 use crate::clients::Clients;
 use crate::computing::Computing;
 use crate::faults::Faults;
+use crate::kept::Kept;
 use crate::notice::LogEntry;
 use crate::outside::Outside;
 use crate::queue::Queue;
 use crate::scheduler::Scheduler;
 use crate::services::Service;
+use crate::switches::Switches;
 
 /// What went wrong, besides violated properties (which the runner judges).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +118,8 @@ pub struct World {
     pub scheduler: Scheduler,
     /// Tasks that compute for long.
     pub computing: Computing,
+    /// Where tasks are made to give way.
+    pub switches: Switches,
     /// The source of choice.
     pub decisions: Decisions,
     /// Digest of all steps.
@@ -134,6 +138,8 @@ pub struct World {
     pub findings: Vec<Finding>,
     /// Output of the services.
     pub console: Vec<(NodeId, ConsoleChunk)>,
+    /// Files of earlier lives of services that somebody wants.
+    pub kept: Arc<Vec<Kept>>,
     /// What was asked for outside of the stack, by whom and how often.
     pub outside: Arc<Outside>,
     /// Workload clients and the prober.

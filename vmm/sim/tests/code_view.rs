@@ -10,11 +10,7 @@ use bloodhound_decisions::Decisions;
 use bloodhound_kernel::exec::Program;
 use bloodhound_net::{LinkConfig, NodeId};
 use bloodhound_platform::code_points::{FilePoints, Mark, Observed, Reached};
-use bloodhound_platform::extents::Extents;
-use bloodhound_platform::{
-    Abilities, Mapping, Patches, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap, XState,
-    scripted_elf,
-};
+use bloodhound_platform::{Mapping, Patches, Platform, SpaceId, scripted_elf};
 use bloodhound_platform_ptrace::PtracePlatform;
 use bloodhound_sim::scenario::{RestartPolicy, Scenario, ServiceSpec};
 use bloodhound_sim::{Ended, Machine, Observer, World, setup};
@@ -35,56 +31,13 @@ type Shown = Arc<Mutex<BTreeMap<u64, u64>>>;
 struct Noting(PtracePlatform, Shown);
 
 impl Platform for Noting {
-    fn run(
-        &mut self,
-        space: SpaceId,
-        task: TaskKey,
-        regs: &mut Regs,
-        stops: &mut Stops,
-    ) -> Result<Trap, PlatformError> {
-        self.0.run(space, task, regs, stops)
-    }
-    fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
-        self.0.step(space, task, regs)
-    }
-    fn memory(&self, space: SpaceId) -> Option<&Extents> {
-        self.0.memory(space)
-    }
+    bloodhound_platform::forward_platform!(0: run, step, approach, processor_time, memory, unmap, write_protect, mapped, xstate_owner, save_xstate, load_xstate, reset_space, drop_space, evict_all, abilities);
+
     fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {
         for m in mappings.iter().filter(|m| m.prot.exec && m.addr == BASE) {
             self.1.lock().unwrap().insert(space.0, m.frame_offset);
         }
         self.0.map(space, mappings);
-    }
-    fn unmap(&mut self, space: SpaceId, addr: u64, len: u64) {
-        self.0.unmap(space, addr, len);
-    }
-    fn write_protect(&mut self, space: SpaceId) {
-        self.0.write_protect(space);
-    }
-    fn mapped(&self, space: SpaceId, out: &mut Vec<Mapping>) {
-        self.0.mapped(space, out);
-    }
-    fn xstate_owner(&self, space: SpaceId) -> Option<TaskKey> {
-        self.0.xstate_owner(space)
-    }
-    fn save_xstate(&mut self, space: SpaceId) -> Result<Option<(TaskKey, XState)>, PlatformError> {
-        self.0.save_xstate(space)
-    }
-    fn load_xstate(&mut self, space: SpaceId, task: TaskKey, state: &XState) -> Result<(), PlatformError> {
-        self.0.load_xstate(space, task, state)
-    }
-    fn reset_space(&mut self, space: SpaceId) {
-        self.0.reset_space(space);
-    }
-    fn drop_space(&mut self, space: SpaceId) {
-        self.0.drop_space(space);
-    }
-    fn evict_all(&mut self) {
-        self.0.evict_all();
-    }
-    fn abilities(&self) -> Abilities {
-        self.0.abilities()
     }
 }
 
@@ -169,6 +122,7 @@ fn machine_on(platform: Box<dyn Platform>, patches: Patches) -> Machine {
         prober: None,
         helpers: Vec::new(),
         checks: Vec::new(),
+        schedule: Default::default(),
     });
     let world = setup::world(&scenario, &mut base, Decisions::seeded(1)).expect("a world");
     let mut machine = Machine::new(world, scenario, platform, Box::new(base));

@@ -106,6 +106,7 @@ fn machine(path: &Path) -> Machine {
         prober: None,
         helpers: Vec::new(),
         checks: Vec::new(),
+        schedule: Default::default(),
     });
     let platform = KvmPlatform::new(None).expect("/dev/kvm");
     let world = setup::world(&scenario, &mut base, Decisions::seeded(1)).expect("a world");

@@ -14,10 +14,7 @@ use bloodhound_decisions::{Choice, Concern, Decisions, Log, Mode, Part, Site};
 use bloodhound_faults::Kind;
 use bloodhound_kernel::exec::Program;
 use bloodhound_net::{LinkConfig, NodeId, PartitionKind};
-use bloodhound_platform::{
-    Abilities, Mapping, Platform, PlatformError, Regs, Scripted, SpaceId, Stops, TaskKey, Trap, XState,
-    scripted_elf,
-};
+use bloodhound_platform::{Platform, Scripted, SpaceId, scripted_elf};
 use bloodhound_sim::event::{Event, Moment};
 use bloodhound_sim::faults::{Effect, Fault, Planned};
 use bloodhound_sim::machine::TestModes;
@@ -138,6 +135,7 @@ fn scenario(faults: FaultSpec) -> Arc<Scenario> {
         prober: None,
         helpers: Vec::new(),
         checks: Vec::new(),
+        schedule: Default::default(),
     })
 }
 
@@ -467,49 +465,9 @@ fn a_strict_replay_tells_where_it_is_another_run() {
 struct Careless(Scripted);
 
 impl Platform for Careless {
-    fn run(
-        &mut self,
-        space: SpaceId,
-        task: TaskKey,
-        regs: &mut Regs,
-        stops: &mut Stops,
-    ) -> Result<Trap, PlatformError> {
-        self.0.run(space, task, regs, stops)
-    }
-    fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
-        self.0.step(space, task, regs)
-    }
-    fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {
-        self.0.map(space, mappings);
-    }
-    fn unmap(&mut self, space: SpaceId, addr: u64, len: u64) {
-        self.0.unmap(space, addr, len);
-    }
+    bloodhound_platform::forward_platform!(0: run, step, approach, processor_time, map, unmap, mapped, xstate_owner, save_xstate, load_xstate, reset_space, drop_space, evict_all, abilities);
+
     fn write_protect(&mut self, _: SpaceId) {}
-    fn mapped(&self, space: SpaceId, out: &mut Vec<Mapping>) {
-        self.0.mapped(space, out);
-    }
-    fn xstate_owner(&self, space: SpaceId) -> Option<TaskKey> {
-        self.0.xstate_owner(space)
-    }
-    fn save_xstate(&mut self, space: SpaceId) -> Result<Option<(TaskKey, XState)>, PlatformError> {
-        self.0.save_xstate(space)
-    }
-    fn load_xstate(&mut self, space: SpaceId, task: TaskKey, state: &XState) -> Result<(), PlatformError> {
-        self.0.load_xstate(space, task, state)
-    }
-    fn reset_space(&mut self, space: SpaceId) {
-        self.0.reset_space(space);
-    }
-    fn drop_space(&mut self, space: SpaceId) {
-        self.0.drop_space(space);
-    }
-    fn evict_all(&mut self) {
-        self.0.evict_all();
-    }
-    fn abilities(&self) -> Abilities {
-        self.0.abilities()
-    }
 }
 
 /// The comparisons would notice: such a platform writes into what belongs to the snapshot as well.

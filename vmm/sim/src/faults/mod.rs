@@ -191,7 +191,7 @@ impl Machine {
     /// The stack is ready: draws the profile and the plan, and lets faults begin. Returns the profile.
     pub fn begin_faults(&mut self) -> FaultSpec {
         let profile = swarm(&self.scenario.faults, &mut self.world.decisions);
-        let policy = self.world.scheduler.begin(&mut self.world.decisions);
+        let policy = self.begin_schedule();
         self.world.phase = Phase::Faults;
         self.note(None, Notice::Phase(PhaseChange::Scheduling(policy)));
         self.note(None, Notice::Phase(PhaseChange::Faults(Box::new(profile.clone()))));

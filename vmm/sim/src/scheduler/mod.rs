@@ -9,6 +9,7 @@
 //! each node (`Node::run_queue`), as it knows who becomes runnable.
 
 mod policy;
+mod priorities;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,8 +19,10 @@ use bloodhound_decisions::{Decisions, Site, TurnPart};
 use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::{MachineId, Node};
 
-pub use policy::Policy;
 use policy::Pool;
+pub use policy::{Kind, Order, Policy, PreemptAt, Schedule};
+use priorities::Priorities;
+pub(crate) use priorities::named;
 
 /// Who runs next: part of the world.
 #[derive(Clone, Debug)]
@@ -34,6 +37,7 @@ pub struct Scheduler {
     /// Tasks that were preempted while they computed when no other task of their node could run: off their run queues until
     /// something on the node changes.
     resting: BTreeSet<(MachineId, Tid)>,
+    priorities: Priorities,
 }
 
 /// Whose turn it is on a node's processor.
@@ -73,6 +77,22 @@ fn site_of(node: &mut Node, turn: &mut Turn) -> impl Fn(TurnPart) -> Site + use<
     }
 }
 
+fn priorities_of(policy: Policy) -> Priorities {
+    match policy.order {
+        Order::Priorities { rate } => Priorities::new(policy.depth, rate),
+        _ => Priorities::default(),
+    }
+}
+
+/// The task that ran last if it still can and has not yielded, else the one behind it in the queue, which must not be empty.
+fn next_of_queue(node: &Node, before: Option<Tid>, yielded: bool) -> Tid {
+    let queue = node.run_queue.as_slice();
+    match before.and_then(|before| queue.iter().position(|tid| *tid == before)) {
+        Some(at) => queue[(at + usize::from(yielded)) % queue.len()],
+        None => queue[0],
+    }
+}
+
 /// The node that runs next, and the clock of the one that comes after it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Next {
@@ -91,13 +111,20 @@ impl Scheduler {
             parked: BTreeSet::new(),
             to_probe: BTreeSet::new(),
             resting: BTreeSet::new(),
+            priorities: priorities_of(policy),
         }
     }
 
+    /// The policy of the run.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
     /// Begins a run whose choices come from `decisions`: draws its policy.
-    pub(crate) fn begin(&mut self, decisions: &mut Decisions) -> Policy {
-        self.policy = Policy::draw(decisions);
+    pub(crate) fn begin(&mut self, decisions: &mut Decisions, schedule: &Schedule) -> Policy {
+        self.policy = Policy::draw(decisions, schedule);
         self.turns.clear();
+        self.priorities = priorities_of(self.policy);
         self.policy
     }
 
@@ -130,6 +157,17 @@ impl Scheduler {
         let policy = self.policy;
         let turn = self.turns.entry(node.config.id).or_default();
         let yielded = std::mem::take(&mut node.yielded);
+        if policy.order != Order::Turns {
+            let task = if node.run_queue.is_empty() {
+                None
+            } else if policy.order == Order::Queue {
+                Some(next_of_queue(node, turn.task, yielded))
+            } else {
+                Some(self.priorities.pick(node, turn.task, yielded, decisions))
+            };
+            *turn = Turn { task, fresh: turn.fresh, ..Turn::default() };
+            return task;
+        }
         let disturbed = turn.woken != node.woken && (turn.alone || policy.restless);
         if let Some(tid) = turn.task
             && (turn.left > 0 || turn.alone)
@@ -172,6 +210,15 @@ impl Scheduler {
         turn.task
     }
 
+    /// Lets others go before a task, which is about to execute an instruction at which the run switches tasks.
+    pub(crate) fn give_way(&mut self, node: &mut Node, tid: Tid, decisions: &mut Decisions) {
+        if matches!(self.policy.order, Order::Priorities { .. }) {
+            self.priorities.lower(node, tid, decisions);
+        } else {
+            node.yielded = true;
+        }
+    }
+
     /// Parks a task, which was found to loop without side effects: it leaves the run queue.
     pub(crate) fn park(&mut self, node: &mut Node, tid: Tid) {
         node.run_queue.retain(|other| *other != tid);
@@ -194,7 +241,8 @@ impl Scheduler {
         Some((id, tid))
     }
 
-    /// To be called when something on a node changed: its resting tasks become runnable. Its parked tasks become runnable, and are probed when it is their turn.
+    /// To be called when something on a node changed: its resting and its parked tasks become runnable. Those that were parked are
+    /// probed when it is their turn.
     pub(crate) fn wake_parked(&mut self, id: MachineId, nodes: &mut BTreeMap<MachineId, Arc<Node>>) {
         if self.parked.is_empty() && self.resting.is_empty() {
             return;
@@ -244,5 +292,6 @@ impl Scheduler {
         self.parked.retain(|(node, tid)| *node != id || lives(tid));
         self.to_probe.retain(|(node, tid)| *node != id || lives(tid));
         self.resting.retain(|(node, tid)| *node != id || lives(tid));
+        self.priorities.forget_dead(node);
     }
 }

@@ -16,9 +16,74 @@ const LONGEST: [u64; 6] = [48, 48, 12, 4, 2, 1];
 /// How much more often a favoured task is chosen than another one.
 const FAVOUR: u64 = 8;
 
+/// The values from which [`Policy::often`] is drawn.
+const OFTEN: [u64; 4] = [1, 1, 2, 6];
+/// How often, at the rarest, a call changes the priority of its task: once in two to the power of so many times.
+const RAREST: u64 = 12;
+
+/// What decides who is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Turns of a drawn length, each of a drawn task.
+    Turns,
+    /// A task runs until it blocks or yields; then the next of the queue does.
+    Queue,
+    /// The task with the highest priority runs until it blocks ([`super::priorities`]). A call changes priorities once in two to the
+    /// power of `rate` times.
+    Priorities {
+        /// See above.
+        rate: u32,
+    },
+}
+
+/// What the policies of runs are drawn from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// [`Order::Queue`].
+    Fifo,
+    /// [`Order::Turns`].
+    Random,
+    /// [`Order::Priorities`].
+    Pct,
+    /// Each run has one of them.
+    Swarm,
+}
+
+/// Where tasks are preempted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreemptAt {
+    /// At the end of steps: system calls and exceptions.
+    Calls,
+    /// At instructions as well ([`crate::switches`]).
+    Code,
+}
+
+/// How tasks of a run interleave, as far as the configuration says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// What decides who is next.
+    pub kind: Kind,
+    /// How many changes of priority, or switches at instructions, a run has at most.
+    pub depth: u32,
+    /// Where tasks are preempted.
+    pub preempt_at: PreemptAt,
+}
+
+impl Default for Schedule {
+    fn default() -> Schedule {
+        Schedule { kind: Kind::Random, depth: 3, preempt_at: PreemptAt::Calls }
+    }
+}
+
 /// How a run shares out the processors of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
+    /// What decides who is next.
+    pub order: Order,
+    /// Changes of priority, or switches at instructions, at most.
+    pub depth: u32,
+    /// Tasks switch at each so many-th pass of a few instructions on average, instead of a few times in the whole run.
+    pub often: Option<u64>,
     /// A turn that begins while other tasks are runnable takes from 1 to so many steps.
     pub longest: u64,
     /// The turn is drawn anew whenever a further task becomes runnable. If false, only a turn that began when no other task was
@@ -30,14 +95,36 @@ pub struct Policy {
 
 impl Policy {
     /// Draws a policy.
-    pub fn draw(decisions: &mut Decisions) -> Policy {
+    pub fn draw(decisions: &mut Decisions, schedule: &Schedule) -> Policy {
         let mut choose = |part, bound| decisions.choose(Site::Policy { part }, bound);
+        let kind = match schedule.kind {
+            // Priorities find most; the others find what waits for a fair turn.
+            Kind::Swarm => [Kind::Fifo, Kind::Random, Kind::Pct, Kind::Pct, Kind::Pct]
+                [choose(PolicyPart::Order, 5) as usize],
+            kind => kind,
+        };
+        let deep = kind == Kind::Pct || schedule.preempt_at == PreemptAt::Code;
+        let depth = if deep { choose(PolicyPart::Depth, u64::from(schedule.depth) + 1) as u32 } else { 0 };
+        // Every other seed: some bugs need many switches, at any of many moments each.
+        let often = schedule.kind == Kind::Swarm && schedule.preempt_at == PreemptAt::Code;
+        let often = if often { choose(PolicyPart::Often, 2 * OFTEN.len() as u64) as usize } else { 0 };
+        let often = often.checked_sub(OFTEN.len()).map(|at| OFTEN[at]);
+        let plain =
+            Policy { order: Order::Queue, depth, often, longest: u64::MAX, restless: false, favour: None };
+        match kind {
+            Kind::Fifo => return plain,
+            Kind::Pct => {
+                let rate = 1 + choose(PolicyPart::Rate, RAREST) as u32;
+                return Policy { order: Order::Priorities { rate }, ..plain };
+            }
+            Kind::Random | Kind::Swarm => {}
+        }
         // Choice 0 stands for the plainest policy: the longest turns, not restless, without favoured tasks.
         let longest = LONGEST[choose(PolicyPart::Longest, LONGEST.len() as u64) as usize];
         let restless = choose(PolicyPart::Restless, 2) == 1;
         let favours = choose(PolicyPart::Favours, 3) == 2;
         let favour = favours.then(|| choose(PolicyPart::Salt, bloodhound_decisions::WORD));
-        Policy { longest, restless, favour }
+        Policy { order: Order::Turns, depth, often, longest, restless, favour }
     }
 
     /// The weight of a task when one of several is drawn.
@@ -85,6 +172,14 @@ impl Pool<'_> {
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(often) = self.often {
+            write!(f, "switches at one pass in {often} of a few instructions, ")?;
+        }
+        match self.order {
+            Order::Turns => {}
+            Order::Queue => return write!(f, "each task until it blocks, {} switches", self.depth),
+            Order::Priorities { .. } => return write!(f, "by priority, {} changes at most", self.depth),
+        }
         match self.longest {
             1 => f.write_str("turns of 1 step")?,
             n => write!(f, "turns of 1 to {n} steps")?,
@@ -144,18 +239,26 @@ mod tests {
 
     #[test]
     fn policies_differ_from_seed_to_seed() {
-        let drawn: Vec<Policy> = (0..200).map(|seed| Policy::draw(&mut Decisions::seeded(seed))).collect();
+        let drawn: Vec<Policy> =
+            (0..200).map(|seed| Policy::draw(&mut Decisions::seeded(seed), &Schedule::default())).collect();
         for longest in LONGEST {
             assert!(drawn.iter().any(|p| p.longest == longest), "no policy with turns of {longest}");
         }
         assert!(drawn.iter().any(|p| p.restless) && drawn.iter().any(|p| !p.restless));
         assert!(drawn.iter().any(|p| p.favour.is_some()) && drawn.iter().any(|p| p.favour.is_none()));
-        assert_eq!(drawn[7], Policy::draw(&mut Decisions::seeded(7)));
+        assert_eq!(drawn[7], Policy::draw(&mut Decisions::seeded(7), &Schedule::default()));
     }
 
     #[test]
     fn favoured_tasks_go_first_and_nobody_starves() {
-        let policy = Policy { longest: 1, restless: false, favour: Some(5) };
+        let policy = Policy {
+            order: Order::Turns,
+            depth: 0,
+            often: None,
+            longest: 1,
+            restless: false,
+            favour: Some(5),
+        };
         let queue: Vec<Tid> = (1..=20).map(Tid).collect();
         let node = node_with(&queue);
         let pool = Pool { queue: &queue, first: 0, len: queue.len() };

@@ -100,6 +100,8 @@ pub struct Service {
     pub hook: Option<Hook>,
     /// It is asked to end and does not start again.
     pub stays: bool,
+    /// How many of its lives a signal ended, so that they wrote nothing at their end.
+    pub cut_short: u32,
     /// Failed health checks in a row.
     pub failures: u32,
     /// Its restarts.
@@ -126,6 +128,7 @@ impl Service {
 
     /// A fault kills it. What starts it again is as a start by hand, after which restarts are counted anew.
     pub(crate) fn crash(&mut self) {
+        self.cut_short += u32::from(self.runs());
         (self.state, self.health, self.check) = (State::Crashed, Health::Starting, None);
         self.hook = None;
         self.restarts = Restarts::default();
@@ -178,6 +181,10 @@ impl Machine {
     pub(crate) fn start_service(&mut self, id: NodeId) {
         let Some(spec) = self.spec(id) else { return };
         if matches!(self.service(id).state, State::Running(_) | State::Stopping(_)) || self.must_wait(&spec) {
+            return;
+        }
+        // After a run all are asked to end ([`Machine::stop_all`]).
+        if self.world.phase == Phase::Done && self.service(id).stays {
             return;
         }
         let (crashed, ended) = match self.service(id).state {
@@ -242,6 +249,7 @@ impl Machine {
     /// A restarted container has a fresh network stack and IPC namespace, and empty tmpfs mounts (/dev/shm, those of the
     /// compose file), and its command is process 1 again; its files stay, those in /tmp and /run too.
     fn renew(&mut self, id: NodeId, spec: &ServiceSpec) -> Result<(), Errno> {
+        self.keep_files(id);
         // Nothing may take the new processes for those that had their numbers.
         let Room { machine, container, .. } = self.world.room(id);
         let World { nodes, scheduler, computing, queue, .. } = &mut self.world;
@@ -394,6 +402,7 @@ impl Machine {
         let stopped = matches!(service.state, State::Stopping(_));
         let stays = service.stays;
         service.hook = None;
+        service.cut_short += u32::from(matches!(end.status, ExitStatus::Signal { .. }));
         let ran = now.since(service.started);
         (service.state, service.health, service.check) = (State::Ended(end.status), Health::Starting, None);
         self.note(Some(id), Notice::Service(ServiceChange::Ended(end.status)));

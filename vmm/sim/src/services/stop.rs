@@ -63,7 +63,7 @@ impl Machine {
     }
 
     /// Asks a service to end: first with the commands of its `pre_stop`.
-    fn stop_service(&mut self, id: NodeId, pid: Pid) {
+    pub(crate) fn stop_service(&mut self, id: NodeId, pid: Pid) {
         let service = self.service(id);
         (service.state, service.health, service.check) = (State::Stopping(pid), Health::Starting, None);
         self.note(Some(id), Notice::Service(ServiceChange::Stopping));

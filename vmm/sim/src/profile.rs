@@ -1,0 +1,481 @@
+//! Which instructions of a program access memory that several tasks share ([`Profile`]): where switches of tasks can make a
+//! difference ([`crate::switches`]).
+//!
+//! A profile is gathered in a run of its own, in which the task stops at each instruction that may access such memory
+//! ([`CodeAccess`], found by whoever reads the program's file) as often as [`MOST_PASSES`]. An access to memory that two tasks have accessed, one of them
+//! to write, is a shared one. A profile is a function of the program and of the choices of its runs, never of the host. Gathering
+//! changes nothing of the run.
+//!
+//! Neighbours: [`crate::step`] stops tasks for it, `bloodhound_platform::code_points` carries the stops out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bloodhound_decisions::Lineage;
+use bloodhound_kernel::ids::{MmId, Tid};
+use bloodhound_kernel::mm::{Backing, Vma};
+use bloodhound_kernel::node::{MachineId, Node};
+use bloodhound_platform::{Regs, StopPoint, Stops, decode};
+use bloodhound_vfs::Ino;
+
+use crate::code_place::CodePlace;
+use crate::code_view::CodeFile;
+use crate::event::Listener;
+use crate::machine::Machine;
+use crate::output::Output;
+use crate::scheduler::named;
+use crate::trace::{Trace, Traced};
+
+/// Passes of an instruction by one task that are recorded, at most.
+const MOST_PASSES: u64 = 48;
+/// The same where all accesses are traced.
+const MOST_TRACED: u64 = 1000;
+/// Passes that are recorded in one run, at most: a run with more is profiled to there.
+const MOST_RECORDED: u64 = 100_000;
+/// Stop points in one address space, at most.
+const MOST_POINTS: usize = 20_000;
+/// Bytes that count as one place in memory.
+const GRANULE: u64 = 8;
+/// The longest instruction.
+const LONGEST: usize = 15;
+
+/// An instruction in a file that may access memory which tasks share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CodeAccess {
+    /// Where it begins in the file: a proven start of an instruction.
+    pub offset: u64,
+    /// It is atomic.
+    pub atomic: bool,
+}
+
+/// Answers with the accesses of a file, by rising offset.
+pub type AccessesOf = dyn Fn(&CodeFile<'_>) -> Option<Arc<[CodeAccess]>> + Send + Sync;
+
+/// A task as the log names it: container, life of its service, descent.
+pub type TaskName = (u32, u32, Lineage);
+
+/// An instruction that a run has executed.
+#[derive(Clone, Debug)]
+pub struct Accessed {
+    place: CodePlace,
+    atomic: bool,
+    shared: bool,
+    passes: Vec<(TaskName, u64)>,
+}
+
+impl Accessed {
+    /// The instruction.
+    pub fn place(&self) -> &CodePlace {
+        &self.place
+    }
+
+    /// Whether it accessed memory that several tasks share.
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// The tasks that came by it, and how often.
+    pub(crate) fn tasks(&self) -> &[(TaskName, u64)] {
+        &self.passes
+    }
+}
+
+/// See the module's text.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    /// By place.
+    accesses: Vec<Accessed>,
+    /// Those that access shared memory in files of which all accesses are known, and in libraries.
+    own: Vec<u32>,
+    libraries: Vec<u32>,
+}
+
+impl Profile {
+    /// What was gathered.
+    pub fn accesses(&self) -> &[Accessed] {
+        &self.accesses
+    }
+
+    /// Joins what several runs have gathered.
+    #[must_use]
+    pub fn joined(all: &[Profile]) -> Profile {
+        let mut by_place: BTreeMap<CodePlace, (bool, bool, BTreeMap<TaskName, u64>)> = BTreeMap::new();
+        for accessed in all.iter().flat_map(|profile| &profile.accesses) {
+            let known = by_place.entry(accessed.place).or_insert((accessed.atomic, false, BTreeMap::new()));
+            known.1 |= accessed.shared;
+            for (task, passes) in &accessed.passes {
+                let most = known.2.entry(*task).or_default();
+                *most = passes.max(most).to_owned();
+            }
+        }
+        let accesses: Vec<Accessed> = by_place
+            .into_iter()
+            .map(|(place, (atomic, shared, passes))| Accessed {
+                place,
+                atomic,
+                shared,
+                passes: passes.into_iter().collect(),
+            })
+            .collect();
+        // Of a library only atomic instructions are looked at, of programs' own files all.
+        let plain = accesses.iter().filter(|accessed| !accessed.atomic);
+        let own: BTreeSet<[u8; 32]> =
+            plain.filter_map(|accessed| Some(accessed.place.in_file()?.0)).collect();
+        let is_own =
+            |accessed: &Accessed| accessed.place.in_file().is_some_and(|(file, _)| own.contains(&file));
+        let of = |wanted: bool| {
+            let shared = |at: &u32| {
+                let accessed: &Accessed = &accesses[*at as usize];
+                accessed.shared && is_own(accessed) == wanted
+            };
+            (0..accesses.len() as u32).filter(shared).collect()
+        };
+        let (own, libraries) = (of(true), of(false));
+        Profile { accesses, own, libraries }
+    }
+
+    /// The instruction for a switch, by a number below [`Profile::DRAWN`]: six times in ten one of the programs' own that accesses shared
+    /// memory, three times one of a library, such as its locks have, else any. Libraries have many, which every thread comes by when
+    /// it begins and ends.
+    pub(crate) fn drawn(&self, number: u64) -> Option<&Accessed> {
+        let (group, drawn) = (number % 10, number / 10);
+        let pick = |list: &[u32]| list.get((drawn % list.len().max(1) as u64) as usize).copied();
+        let shared = match group {
+            0..6 => pick(&self.own).or_else(|| pick(&self.libraries)),
+            6..9 => pick(&self.libraries).or_else(|| pick(&self.own)),
+            _ => None,
+        };
+        let at = match shared {
+            Some(at) => u64::from(at),
+            None => drawn.checked_rem(self.accesses.len() as u64)?,
+        };
+        self.accesses.get(at as usize)
+    }
+
+    /// The bound of the numbers for [`Profile::drawn`].
+    pub(crate) const DRAWN: u64 = 10 << 40;
+}
+
+/// Memory by what it is, not by where a task has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Object {
+    /// An address space.
+    Space(u64),
+    /// An unnamed shared-memory object.
+    Shm(u64),
+    /// A file.
+    File(u64),
+}
+
+/// Who accessed a place in memory.
+#[derive(Clone, Debug, Default)]
+struct Touched {
+    by: BTreeSet<TaskName>,
+    written: bool,
+}
+
+#[derive(Default)]
+struct Seen {
+    passes: BTreeMap<TaskName, u64>,
+    at: BTreeSet<(Object, u64)>,
+}
+
+/// Code of a file in an address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mapped {
+    start: u64,
+    end: u64,
+    offset: u64,
+    ino: Ino,
+}
+
+/// What a task stops at in an address space.
+struct Armed {
+    /// The code there when this was made.
+    mapped: Vec<Mapped>,
+    places: BTreeMap<u64, (CodePlace, bool)>,
+    points: Vec<StopPoint>,
+    set: u64,
+}
+
+/// Gathers a profile: belongs to the machine, no part of the world.
+pub(crate) struct Profiler {
+    /// Those who are told of runs otherwise.
+    listeners: Vec<Box<dyn Listener>>,
+    output: Option<Output>,
+    accesses_of: Arc<AccessesOf>,
+    files: BTreeMap<[u8; 32], Option<Arc<[CodeAccess]>>>,
+    seen: BTreeMap<CodePlace, (bool, Seen)>,
+    touched: BTreeMap<(Object, u64), Touched>,
+    recorded: u64,
+    armed: BTreeMap<(TaskName, u64), Armed>,
+    /// Number of the last set of stop points.
+    sets: u64,
+    /// Whose run goes on.
+    present: Option<(TaskName, u64)>,
+    /// Switches at instructions where that task stops, with the passes that are left until it gives way.
+    awaited: BTreeMap<u64, u64>,
+    /// If accesses are traced, those so far.
+    pub trace: Option<Trace>,
+}
+
+impl Profiler {
+    fn gathered(&self) -> Profile {
+        let shared = |seen: &Seen| {
+            seen.at
+                .iter()
+                .any(|at| self.touched.get(at).is_some_and(|touched| touched.written && touched.by.len() > 1))
+        };
+        let accesses = self.seen.iter().map(|(place, (atomic, seen))| Accessed {
+            place: *place,
+            atomic: *atomic,
+            shared: shared(seen),
+            passes: seen.passes.iter().map(|(task, passes)| (*task, *passes)).collect(),
+        });
+        Profile::joined(&[Profile { accesses: accesses.collect(), ..Profile::default() }])
+    }
+
+    /// Where a task is to stop.
+    fn points(&mut self, node: &Node, tid: Tid, mm: MmId, stops: &mut Stops) {
+        self.awaited.clear();
+        if let Some(trace) = &mut self.trace {
+            trace.goes_on(node, tid, mm);
+        }
+        if self.recorded >= MOST_RECORDED {
+            return;
+        }
+        let of = (named(node, tid), node.mms[mm].space);
+        let mapped = mapped(node, mm);
+        if self.armed.get(&of).is_none_or(|armed| armed.mapped != mapped) {
+            let places = self.places(node, tid, &mapped);
+            let wanted = |(_, (place, _)): &(&u64, &(CodePlace, bool))| {
+                let passes = self.seen.get(place).and_then(|(_, seen)| seen.passes.get(&of.0));
+                passes.is_none_or(|passes| *passes < self.most_passes())
+            };
+            let point = |(address, _): (&u64, _)| StopPoint { address: *address, passes: 1 };
+            let points = places.iter().filter(wanted).take(MOST_POINTS).map(point).collect();
+            self.sets += 1;
+            self.armed.insert(of, Armed { mapped, places, points, set: self.sets });
+        }
+        let Some(armed) = self.armed.get_mut(&of) else { return };
+        self.present = Some(of);
+        if stops.points.is_empty() {
+            stops.points = std::mem::take(&mut armed.points);
+            stops.set = armed.set;
+            return;
+        }
+        for point in stops.points.iter_mut().filter(|point| armed.places.contains_key(&point.address)) {
+            // Each pass is looked at, and counted here.
+            self.awaited.insert(point.address, std::mem::replace(&mut point.passes, 1));
+        }
+        let known: BTreeSet<u64> = stops.points.iter().map(|point| point.address).collect();
+        stops.points.extend(armed.points.iter().filter(|point| !known.contains(&point.address)));
+        stops.points.sort_unstable_by_key(|point| point.address);
+    }
+
+    /// The run for which [`Profiler::points`] was asked is over.
+    fn take_back(&mut self, stops: &mut Stops) {
+        let Some(armed) = self.present.take().and_then(|of| self.armed.get_mut(&of)) else { return };
+        if stops.set != 0 {
+            armed.points = std::mem::take(&mut stops.points);
+            armed.set = stops.set;
+        }
+    }
+
+    /// The places in mappings, by address.
+    fn places(&mut self, node: &Node, tid: Tid, mapped: &[Mapped]) -> BTreeMap<u64, (CodePlace, bool)> {
+        let mut places = BTreeMap::new();
+        let container = node.container_of_any(node.task(tid).pid).id;
+        for Mapped { start, end, offset, ino } in mapped {
+            let Some(image) = node.vfs.pristine(*ino) else { continue };
+            let digest = image.sha256();
+            let accesses = self.files.entry(digest).or_insert_with(|| {
+                let path = node.vfs.path_of(node.vfs.root(), *ino);
+                (self.accesses_of)(&CodeFile { service: container, path: &path, image })
+            });
+            let Some(accesses) = accesses else { continue };
+            let from = accesses.partition_point(|access| access.offset < *offset);
+            let within = accesses[from..].iter().take_while(|access| access.offset < offset + (end - start));
+            places.extend(within.filter_map(|access| {
+                let address = start + (access.offset - offset);
+                let place = CodePlace::of_file(node, tid, (digest, access.offset), address)?;
+                Some((address, (place, access.atomic)))
+            }));
+        }
+        places
+    }
+
+    /// Passes of an instruction by one task that are looked at.
+    fn most_passes(&self) -> u64 {
+        if self.trace.is_some() { MOST_TRACED } else { MOST_PASSES }
+    }
+
+    /// A switch may stand at an instruction: whether its task gives way there now.
+    fn counts_down(&mut self, address: u64) -> bool {
+        self.awaited.get_mut(&address).is_some_and(|left| {
+            *left -= 1;
+            *left == 0
+        })
+    }
+
+    /// A task is at one of the points, and goes on from there or gives way. Whether it is to stop there again.
+    fn pass(
+        &mut self,
+        node: &Node,
+        (tid, mm): (Tid, MmId),
+        (place, atomic): (CodePlace, bool),
+        regs: &Regs,
+        gives_way: bool,
+    ) -> bool {
+        let most = self.most_passes();
+        let name = named(node, tid);
+        self.recorded += 1;
+        let (_, seen) = self.seen.entry(place).or_insert((atomic, Seen::default()));
+        let passes = seen.passes.entry(name).or_default();
+        *passes += 1;
+        let nth = *passes;
+        let again = nth < most && self.recorded < MOST_RECORDED;
+        let (mut touches, mut addresses) = (Vec::new(), Vec::new());
+        let mut code = [0; LONGEST];
+        let mut length = LONGEST;
+        while length > 0 && node.peek(tid, regs.rip, &mut code[..length]).is_err() {
+            length -= 1;
+        }
+        decode::accesses(&code[..length], regs, |address, write| {
+            let Some(at) = object(node, mm, address) else { return };
+            let touched = self.touched.entry(at).or_default();
+            touched.by.insert(name);
+            touched.written |= write;
+            seen.at.insert(at);
+            if self.trace.is_some() {
+                touches.push((at, write));
+                addresses.push(address);
+            }
+        });
+        if let Some(trace) = &mut self.trace {
+            let access = Traced { task: name, tid, place, nth, touches, addresses };
+            trace.pass(node, (tid, mm), access, regs, gives_way);
+        }
+        again
+    }
+}
+
+/// The code of unchanged files in an address space.
+fn mapped(node: &Node, mm: MmId) -> Vec<Mapped> {
+    let code = |vma: &Vma| match vma.backing {
+        Backing::File { ino, offset } if vma.prot & bloodhound_abi::consts::PROT_EXEC != 0 => {
+            Some(Mapped { start: vma.start, end: vma.end, offset, ino })
+        }
+        _ => None,
+    };
+    node.mms[mm].vmas().filter_map(code).collect()
+}
+
+/// The memory at an address.
+fn object(node: &Node, mm: MmId, address: u64) -> Option<(Object, u64)> {
+    let vma = node.mms[mm].find(address)?;
+    let into = address - vma.start;
+    let (object, at) = match vma.backing {
+        Backing::Shm { id, offset } => (Object::Shm(u64::from(id.0)), offset + into),
+        Backing::File { ino, offset } if vma.shared => (Object::File(ino.0), offset + into),
+        _ => (Object::Space(node.mms[mm].space), address),
+    };
+    Some((object, at / GRANULE))
+}
+
+impl Machine {
+    /// Gathers a profile from now on; `accesses_of` says which instructions of a file are of interest. What was gathered before is lost.
+    /// Nobody else is told of what happens meanwhile.
+    pub fn begin_profile(&mut self, accesses_of: Arc<AccessesOf>) {
+        self.end_profile();
+        self.profiler = Some(Profiler {
+            listeners: std::mem::take(&mut self.listeners),
+            output: self.output.take(),
+            accesses_of,
+            files: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            touched: BTreeMap::new(),
+            recorded: 0,
+            armed: BTreeMap::new(),
+            sets: 0,
+            present: None,
+            awaited: BTreeMap::new(),
+            trace: None,
+        });
+    }
+
+    /// What was gathered; from now on nothing is.
+    pub fn end_profile(&mut self) -> Profile {
+        let Some(mut profiler) = self.profiler.take() else { return Profile::default() };
+        self.listeners = std::mem::take(&mut profiler.listeners);
+        self.output = profiler.output.take();
+        profiler.gathered()
+    }
+
+    /// What switches of tasks are drawn from in runs that begin from now on.
+    pub fn set_profile(&mut self, profile: Arc<Profile>) {
+        self.profile = Some(profile);
+    }
+
+    /// Whether there is something to draw switches from.
+    pub fn has_profile(&self) -> bool {
+        self.profile.is_some()
+    }
+
+    /// Adds what the profile wants to know of to where a run stops.
+    pub(crate) fn add_profile(&mut self, id: MachineId, tid: Tid, mm: MmId, stops: &mut Stops) {
+        if let Some(profiler) = &mut self.profiler {
+            profiler.points(&self.world.nodes[&id], tid, mm, stops);
+        }
+    }
+
+    /// A run of a task is over: where switches stand, its stops have the passes that are left again.
+    pub(crate) fn give_back_passes(&self, stops: &mut Stops) {
+        let Some(profiler) = self.profiler.as_ref().filter(|profiler| !profiler.awaited.is_empty()) else {
+            return;
+        };
+        for point in &mut stops.points {
+            if let Some(left) = profiler.awaited.get(&point.address) {
+                point.passes = *left;
+            }
+        }
+    }
+
+    /// The run for which the profile was asked is over.
+    pub(crate) fn take_back_profile(&mut self, stops: &mut Stops) {
+        if let Some(profiler) = &mut self.profiler {
+            profiler.take_back(stops);
+        }
+    }
+
+    /// A task has come to a stop point. True if it did so for the profile.
+    pub(crate) fn profiled(
+        &mut self,
+        id: MachineId,
+        tid: Tid,
+        mm: MmId,
+        regs: &Regs,
+        stops: &mut Stops,
+    ) -> bool {
+        let Some(profiler) = &mut self.profiler else { return false };
+        let point = profiler.present.and_then(|of| profiler.armed.get(&of)?.places.get(&regs.rip)).copied();
+        let Some(point) = point else { return false };
+        let gives_way = profiler.counts_down(regs.rip);
+        let again = profiler.pass(&self.world.nodes[&id], (tid, mm), point, regs, gives_way);
+        if gives_way {
+            return false;
+        }
+        if let Ok(at) = stops.points.binary_search_by_key(&regs.rip, |point| point.address) {
+            if again || profiler.awaited.contains_key(&regs.rip) {
+                stops.points[at].passes = 1;
+            } else {
+                stops.points.remove(at);
+                if stops.set != 0 {
+                    profiler.sets += 1;
+                    stops.set = profiler.sets;
+                }
+            }
+        }
+        true
+    }
+}

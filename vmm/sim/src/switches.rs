@@ -1,0 +1,324 @@
+//! Switches of tasks at instructions ([`Switches`]): a task is made to give way to others right before it executes an instruction
+//! for the n-th time. Otherwise tasks change hands at system calls and exceptions only, so that a race between two plain accesses to
+//! memory would never show.
+//!
+//! A run has a few such switches; every other one has many, at each so many-th pass of a few instructions. They are drawn when the run
+//! begins, from what a profile ([`crate::profile`]) knows of the program, and stand in the run's log, so that a replay needs no profile.
+//! Only the instructions that were drawn are stop points (`bloodhound_platform::code_points`), and only while their task runs: everything
+//! else runs at full speed.
+//!
+//! Neighbours: [`crate::step`] runs tasks, [`crate::scheduler`] decides who goes first instead, [`crate::computing`] has the other
+//! kind of stop points.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bloodhound_decisions::{Decisions, ForcedSwitch, Lineage, Site, SwitchPart};
+use bloodhound_kernel::ids::{MmId, Tid};
+use bloodhound_kernel::node::{MachineId, Node};
+use bloodhound_platform::{StopPoint, Stops};
+
+use crate::code_place::CodePlace;
+use crate::event::Event;
+use crate::machine::Machine;
+use crate::profile::{Profile, TaskName};
+use crate::queue::Due;
+use crate::scheduler::{Policy, PreemptAt, named};
+use crate::world::{FindingKind, World};
+
+/// Virtual time after which a task that gave way on a machine on which nobody else could run goes on at the latest, ns.
+const REST: u64 = 20_000_000;
+/// Half of the switches that are drawn are at one of so many first passes of their instruction.
+const FIRST_PASSES: u64 = 2;
+/// Instructions at which tasks switch often, at most.
+const MOST_PLACES: u32 = 12;
+/// How often they do in a run, at most.
+const MOST_OFTEN: u32 = 400;
+
+/// A switch that is to happen.
+#[derive(Clone, Debug)]
+struct Planned {
+    /// The container, and the life of its service.
+    of: (u32, u32),
+    /// The task; `None`: whichever comes by.
+    task: Option<Lineage>,
+    place: CodePlace,
+    /// At which pass, from 1.
+    nth: u64,
+}
+
+/// Where tasks are made to give way: part of the world.
+#[derive(Clone, Debug, Default)]
+pub struct Switches {
+    list: Arc<Vec<Planned>>,
+    /// Of each, how many more passes it takes; 0: it has happened.
+    left: Vec<u64>,
+    /// Passes of those that are for any task, by the task.
+    passes: BTreeMap<(usize, Lineage), u64>,
+    often: Option<Often>,
+}
+
+/// Instructions at which each task gives way again and again.
+#[derive(Clone, Debug)]
+struct Often {
+    places: Arc<Vec<CodePlace>>,
+    /// After how many passes on average.
+    mean: u64,
+    /// How many more times.
+    more: u32,
+    /// By container, life of its service, task, and place.
+    tasks: BTreeMap<(TaskName, u32), Turnstile>,
+}
+
+/// A task at one of these instructions.
+#[derive(Clone, Copy, Debug, Default)]
+struct Turnstile {
+    /// Passes until it gives way.
+    left: u64,
+    /// Passes so far.
+    passes: u64,
+    /// How often it gave way.
+    gave_way: u64,
+}
+
+impl Switches {
+    /// Of a run with this log.
+    ///
+    /// # Errors
+    /// An entry of the log names no instruction.
+    pub fn of(log: &[ForcedSwitch]) -> Result<Switches, String> {
+        let parsed = log.iter().map(|switch| {
+            let (of, place) = ((switch.node, switch.life), switch.place.parse()?);
+            Ok(Planned { of, task: Some(switch.task), place, nth: switch.nth })
+        });
+        Ok(Switches::planned(parsed.collect::<Result<_, String>>()?))
+    }
+
+    fn planned(list: Vec<Planned>) -> Switches {
+        let left = list.iter().map(|switch| switch.nth).collect();
+        Switches { list: Arc::new(list), left, passes: BTreeMap::new(), often: None }
+    }
+
+    /// Those for certain tasks, as a log has them.
+    fn logged(&self) -> Vec<ForcedSwitch> {
+        self.list.iter().filter_map(|switch| Some(logged(switch, switch.task?, switch.nth))).collect()
+    }
+
+    /// Where a task is to stop: which switch, and at which address.
+    fn points(
+        &mut self,
+        node: &Node,
+        (id, tid, mm): (MachineId, Tid, MmId),
+        decisions: &Decisions,
+    ) -> Vec<(usize, u64)> {
+        if self.often.is_some() {
+            return self.often_points(node, (id, tid, mm), decisions);
+        }
+        if self.left.iter().all(|left| *left == 0) {
+            return Vec::new();
+        }
+        let (container, life, task) = named(node, tid);
+        let pending = self.list.iter().enumerate().filter(|(at, switch)| {
+            self.left[*at] > 0
+                && switch.of == (container, life)
+                && switch.task.is_none_or(|other| other == task)
+        });
+        let addresses = |(at, switch): (usize, &Planned)| -> Vec<(usize, u64)> {
+            switch.place.addresses(node, id, tid, mm).into_iter().map(|address| (at, address)).collect()
+        };
+        pending.flat_map(addresses).collect()
+    }
+
+    /// As [`Switches::points`], where tasks switch often.
+    fn often_points(
+        &mut self,
+        node: &Node,
+        (id, tid, mm): (MachineId, Tid, MmId),
+        decisions: &Decisions,
+    ) -> Vec<(usize, u64)> {
+        let Some(often) = self.often.as_mut().filter(|often| often.more > 0) else { return Vec::new() };
+        let name = named(node, tid);
+        let mut points = Vec::new();
+        for (at, place) in often.places.iter().enumerate() {
+            let stile = often.tasks.entry((name, at as u32)).or_default();
+            if stile.left == 0 {
+                let (node, life, task) = name;
+                let site = Site::Often { node, life, task, place: at as u32, nth: stile.gave_way };
+                // Its choices are no part of the run, as what comes of them stands in the log.
+                stile.left = 1 + decisions.clone().choose(site, 2 * often.mean);
+            }
+            points.extend(place.addresses(node, id, tid, mm).into_iter().map(|address| (at, address)));
+        }
+        points
+    }
+
+    /// Passes until a task gives way at a switch.
+    fn left(&self, at: usize, task: TaskName) -> u64 {
+        match &self.often {
+            Some(often) => often.tasks.get(&(task, at as u32)).map_or(0, |stile| stile.left),
+            None => self.left[at],
+        }
+    }
+
+    /// A task has passed the instruction of a switch so many times. What stands in the log if it is to give way now, unless that stands
+    /// there already.
+    fn passed(&mut self, at: usize, name: TaskName, passes: u64) -> Option<Option<ForcedSwitch>> {
+        let (node, life, task) = name;
+        if let Some(often) = &mut self.often {
+            let stile = often.tasks.get_mut(&(name, at as u32))?;
+            stile.left -= passes.min(stile.left);
+            stile.passes += passes;
+            if passes == 0 || stile.left > 0 {
+                return None;
+            }
+            stile.gave_way += 1;
+            often.more -= often.more.min(1);
+            let place = often.places[at].to_string();
+            return Some(Some(ForcedSwitch { node, life, task, place, nth: stile.passes }));
+        }
+        self.left[at] -= passes.min(self.left[at]);
+        let switch = &self.list[at];
+        let happens = passes > 0 && self.left[at] == 0;
+        if switch.task.is_some() {
+            return happens.then_some(None);
+        }
+        let nth = self.passes.entry((at, task)).or_default();
+        *nth += passes;
+        happens.then(|| Some(logged(switch, task, *nth)))
+    }
+}
+
+fn logged(switch: &Planned, task: Lineage, nth: u64) -> ForcedSwitch {
+    let (node, life) = switch.of;
+    ForcedSwitch { node, life, task, place: switch.place.to_string(), nth }
+}
+
+/// The switches that concern one run of a task.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    task: TaskName,
+    /// Which switch, its address, the passes of it at the beginning of the run.
+    points: Vec<(usize, u64, u64)>,
+}
+
+impl Machine {
+    /// A run begins, whose choices come from the seed of its decisions from now on: draws how its tasks interleave.
+    pub fn begin_schedule(&mut self) -> Policy {
+        let World { scheduler, decisions, .. } = &mut self.world;
+        let policy = scheduler.begin(decisions, &self.scenario.schedule);
+        let by_log = decisions.log().switches.clone();
+        let switches = match (by_log, self.profile.clone()) {
+            (Some(list), _) => Switches::of(&list),
+            (None, Some(profile)) if self.scenario.schedule.preempt_at == PreemptAt::Code => {
+                Ok(match policy.often {
+                    Some(mean) => self.draw_often(&profile, mean),
+                    None => Switches::planned(self.draw_switches(&profile, policy.depth)),
+                })
+            }
+            _ => return policy,
+        };
+        match switches {
+            Ok(switches) => {
+                self.world.decisions.set_switches(switches.logged());
+                self.world.switches = switches;
+            }
+            Err(what) => self.find(FindingKind::Unsupported, None, format!("the log of the run: {what}")),
+        }
+        policy
+    }
+
+    /// Draws switches. They stand in the log, and whoever follows a log draws none: so these choices are no part of the run. One that
+    /// is for any task comes into the log when it happens, with the task that it happens to.
+    fn draw_switches(&self, profile: &Profile, count: u32) -> Vec<Planned> {
+        let mut decisions = self.world.decisions.clone();
+        let mut list: Vec<Planned> = Vec::new();
+        for nth in 0..count {
+            let mut choose = |part, bound| decisions.choose(Site::Switch { nth, part }, bound);
+            let Some(accesses) = profile.drawn(choose(SwitchPart::Place, Profile::DRAWN)) else { break };
+            let by = accesses.tasks();
+            // Half of the switches are for any task of a container: where many tasks execute the same code, the first of them to come by
+            // is often the one that matters, whichever it is.
+            let drawn = choose(SwitchPart::Task, 2 * by.len() as u64) as usize;
+            let ((node, life, task), passes) = by[drawn % by.len()];
+            let any = drawn >= by.len();
+            let same = |other: &&(TaskName, u64)| (other.0.0, other.0.1) == (node, life);
+            let passes = if any { by.iter().filter(same).map(|(_, passes)| passes).sum() } else { passes };
+            // And half of them are at one of the first passes.
+            let drawn = choose(SwitchPart::Pass, 2 * passes);
+            let nth = 1 + if drawn < passes { drawn % FIRST_PASSES.min(passes) } else { drawn - passes };
+            let task = (!any).then_some(task);
+            list.push(Planned { of: (node, life), task, place: *accesses.place(), nth });
+        }
+        list
+    }
+
+    /// Draws the instructions at which tasks switch often.
+    fn draw_often(&self, profile: &Profile, mean: u64) -> Switches {
+        let mut decisions = self.world.decisions.clone();
+        let mut places: Vec<CodePlace> = Vec::new();
+        for nth in 0..MOST_PLACES {
+            let site = Site::Switch { nth, part: SwitchPart::Place };
+            let Some(accessed) = profile.drawn(decisions.choose(site, Profile::DRAWN)) else { break };
+            if !places.contains(accessed.place()) {
+                places.push(*accessed.place());
+            }
+        }
+        let often = Often { places: Arc::new(places), mean, more: MOST_OFTEN, tasks: BTreeMap::new() };
+        Switches { often: Some(often), ..Switches::default() }
+    }
+
+    /// Adds the switches of a task to where its run stops.
+    pub(crate) fn add_switches(&mut self, id: MachineId, tid: Tid, mm: MmId, stops: &mut Stops) -> Pending {
+        let World { nodes, switches, decisions, .. } = &mut self.world;
+        let node = &nodes[&id];
+        let mut pending = Pending { task: named(node, tid), points: Vec::new() };
+        for (at, address) in switches.points(node, (id, tid, mm), decisions) {
+            let passes = switches.left(at, pending.task);
+            match stops.points.binary_search_by_key(&address, |point| point.address) {
+                Ok(known) => {
+                    let point = &mut stops.points[known];
+                    point.passes = point.passes.min(passes);
+                }
+                Err(room) => stops.points.insert(room, StopPoint { address, passes }),
+            }
+            let first = stops.points.iter().find(|point| point.address == address);
+            pending.points.push((at, address, first.map_or(passes, |point| point.passes)));
+        }
+        pending
+    }
+
+    /// Counts the passes that a run of a task has made. True if the task is to give way now.
+    pub(crate) fn count_switches(&mut self, pending: &Pending, stops: &Stops) -> bool {
+        let mut due = false;
+        for (at, address, before) in &pending.points {
+            let now = stops.points.iter().find(|point| point.address == *address).map_or(0, |p| p.passes);
+            let Some(logged) = self.world.switches.passed(*at, pending.task, before - now) else { continue };
+            due = true;
+            if let Some(logged) = logged {
+                let mut list = self.world.decisions.log().switches.clone().unwrap_or_default();
+                list.push(logged);
+                self.world.decisions.set_switches(list);
+            }
+        }
+        due
+    }
+
+    /// A task gives way before the instruction that it is at. True if the machine loop has to look at the other nodes before the
+    /// node's next step.
+    pub(crate) fn switch(&mut self, id: MachineId, tid: Tid) -> bool {
+        let pid = self.world.nodes[&id].task(tid).pid;
+        self.record(id, pid, &Event::Preempted { pid, tid });
+        let sent = self.node_changed(id);
+        let alone = self.world.nodes[&id].run_queue.len() < 2;
+        let waits = alone && !self.only_the_end_is_left(id);
+        let World { scheduler, nodes, decisions, queue, .. } = &mut self.world;
+        let Some(node) = nodes.get_mut(&id).map(Arc::make_mut) else { return sent };
+        scheduler.give_way(node, tid, decisions);
+        if waits {
+            // Others may become able to run when time passes.
+            queue.push(node.clock.after(REST), Due::Rested(id));
+            scheduler.rest(node, tid);
+        }
+        sent || waits
+    }
+}
