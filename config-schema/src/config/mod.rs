@@ -10,6 +10,7 @@ mod images;
 mod operation;
 mod properties;
 mod read;
+mod schedule;
 mod sections;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -17,11 +18,12 @@ mod workload;
 
 use std::path::{Path, PathBuf};
 
-pub use coverage::{Coverage, CoverageFormat, CoverageUnit, ServiceCoverage};
+pub use coverage::{Collect, CollectFormat, Coverage, CoverageFormat, CoverageUnit, ServiceCoverage};
 pub use faults::Faults;
 pub use images::Images;
 pub use operation::{Operation, OperationKind, Outcome, Request, Response, ValueSource};
 pub use properties::{Check, Model, Property, PropertyKind};
+pub use schedule::{PreemptAt, Schedule, SchedulePolicy};
 pub use sections::{Exploration, Output, Simulation};
 pub use workload::Workload;
 

@@ -13,6 +13,7 @@ use crate::scalar::{Ppb, show_duration};
 
 use super::coverage::{self, CoverageFormat};
 use super::read::{self, Settings};
+use super::schedule::{self, SCHEDULE, Schedule};
 
 /// A duration that is longer than nothing.
 pub(super) const LONGER_THAN_0: ValueKind = ValueKind::Duration(Shortest::Positive);
@@ -165,6 +166,7 @@ pub(super) static EXPLORATION: Section = Section::new(
             "whether runs that came near a violation come first",
         )
         .later(),
+        Key::section("schedule", &SCHEDULE),
     ],
 );
 
@@ -179,16 +181,22 @@ static STRATEGY: Words = Words {
     ],
 };
 
-/// The section `exploration`. Only the number of workers has an effect so far.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+/// The section `exploration`. Only the number of workers and the schedule have an effect so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exploration {
     /// `parallel_workers`; `None`: as many as there are cores.
     pub parallel_workers: Option<u32>,
+    /// `schedule`.
+    pub schedule: Schedule,
 }
 
 pub(super) fn exploration(ctx: &mut Ctx, settings: &Settings<'_>) -> Exploration {
     settings.check(ctx, "strategy");
-    Exploration { parallel_workers: settings.get(ctx, "parallel_workers") }
+    let schedule = settings.section_or_empty(ctx, "schedule");
+    Exploration {
+        parallel_workers: settings.get(ctx, "parallel_workers"),
+        schedule: schedule::schedule(ctx, &schedule),
+    }
 }
 
 pub(super) static OUTPUT: Section = Section::new(
