@@ -5,9 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use bloodhound_platform::extents::Extents;
 use bloodhound_platform::{
-    Abilities, CpuidTrap, Mapping, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap, XState,
+    Abilities, CpuidTrap, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap,
 };
 use bloodhound_platform_ptrace::PtracePlatform;
 use clap::Parser;
@@ -33,6 +32,8 @@ impl Wrapped {
 }
 
 impl Platform for Wrapped {
+    bloodhound_platform::forward_platform!(inner: approach, processor_time, memory, map, unmap, write_protect, mapped, xstate_owner, save_xstate, load_xstate, reset_space, drop_space, evict_all, abilities);
+
     fn run(
         &mut self,
         space: SpaceId,
@@ -47,54 +48,6 @@ impl Platform for Wrapped {
     fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
         let trap = self.inner.step(space, task, regs)?;
         (self.hand)(trap, regs)
-    }
-
-    fn memory(&self, space: SpaceId) -> Option<&Extents> {
-        self.inner.memory(space)
-    }
-
-    fn map(&mut self, space: SpaceId, mappings: &[Mapping]) {
-        self.inner.map(space, mappings);
-    }
-
-    fn unmap(&mut self, space: SpaceId, addr: u64, len: u64) {
-        self.inner.unmap(space, addr, len);
-    }
-
-    fn write_protect(&mut self, space: SpaceId) {
-        self.inner.write_protect(space);
-    }
-
-    fn mapped(&self, space: SpaceId, out: &mut Vec<Mapping>) {
-        self.inner.mapped(space, out);
-    }
-
-    fn xstate_owner(&self, space: SpaceId) -> Option<TaskKey> {
-        self.inner.xstate_owner(space)
-    }
-
-    fn save_xstate(&mut self, space: SpaceId) -> Result<Option<(TaskKey, XState)>, PlatformError> {
-        self.inner.save_xstate(space)
-    }
-
-    fn load_xstate(&mut self, space: SpaceId, task: TaskKey, state: &XState) -> Result<(), PlatformError> {
-        self.inner.load_xstate(space, task, state)
-    }
-
-    fn reset_space(&mut self, space: SpaceId) {
-        self.inner.reset_space(space);
-    }
-
-    fn drop_space(&mut self, space: SpaceId) {
-        self.inner.drop_space(space);
-    }
-
-    fn evict_all(&mut self) {
-        self.inner.evict_all();
-    }
-
-    fn abilities(&self) -> Abilities {
-        self.inner.abilities()
     }
 }
 

@@ -4,6 +4,8 @@
 //! job summary in Markdown and step outputs, appended to the files that GitHub names. Texts of services may be in
 //! the findings, so everything is escaped: no line of theirs becomes a command.
 
+mod coverage;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -12,7 +14,8 @@ use std::path::{Path, PathBuf};
 use bloodhound_config::config::{Config, FileChecks};
 use serde_json::Value as Json;
 
-use crate::{exit, output};
+use crate::{cli, exit, output};
+use coverage::Changes;
 
 /// Arguments of `github-report`.
 #[derive(clap::Args, Debug)]
@@ -38,6 +41,12 @@ pub struct Args {
     /// Print annotations
     #[arg(long)]
     annotations: bool,
+    /// Tell what covers the lines that were changed since this revision (git)
+    #[arg(long, value_name = "REV")]
+    diff_base: Option<String>,
+    /// Least share of the changed lines that must be reached, for example 80%; exit code 3 below it
+    #[arg(long, value_parser = cli::share, value_name = "PERCENT", requires = "diff_base")]
+    changed_lines_threshold: Option<u32>,
 }
 
 /// GitHub shows few annotations of a step: the rest is in the summary.
@@ -93,15 +102,24 @@ struct Report {
     /// What came of them and of the campaign, as `test` says.
     items: Vec<Item>,
     out: PathBuf,
+    /// What covers the lines of the pull request, if somebody asks.
+    changes: Option<Changes>,
 }
 
-/// Reports; the exit code is about the reporting alone.
+/// Reports; the exit code is about the reporting alone, and about the changed lines, of which `test` knows nothing.
 pub fn run(args: &Args) -> u8 {
-    let report = Report::read(args);
+    let mut report = Report::read(args);
+    let too_few = match report.look_at_changes(args) {
+        Ok(too_few) => too_few,
+        Err(error) => {
+            output::eprint(&format!("bloodhound: the changed lines cannot be looked up: {error}\n"));
+            return exit::ENVIRONMENT;
+        }
+    };
     if args.annotations {
         output::print(&report.annotations());
     }
-    let mut code = exit::PASS;
+    let mut code = if too_few { exit::COVERAGE } else { exit::PASS };
     for (path, text) in [(&args.summary, report.summary()), (&args.outputs, report.outputs())] {
         if let Some(path) = path
             && let Err(error) = append(path, &text)
@@ -148,8 +166,46 @@ impl Report {
             config: in_workspace(&args.config),
             properties: properties.map(|p| (p.name.clone(), p.kind.as_str().to_owned(), p.at.line)).collect(),
             out: args.out.clone(),
+            changes: None,
             result,
         }
+    }
+
+    /// Finds out what covers the changed lines. Whether too few of them were reached, which then is a reason for a campaign to fail
+    /// that has passed.
+    fn look_at_changes(&mut self, args: &Args) -> Result<bool, String> {
+        let Some(base) = &args.diff_base else { return Ok(false) };
+        let config = Config::load(&args.config, FileChecks::Lenient).0;
+        let source = config.and_then(|config| config.coverage.source);
+        let directory = args.config.parent().unwrap_or(Path::new("."));
+        let root = crate::coverage::checkout_of(source.as_deref(), directory);
+        self.changes = Changes::read(&self.result, &self.out, &root, base)?;
+        let Some(least) = args.changed_lines_threshold else { return Ok(false) };
+        let (verdict, reason) = match &self.changes {
+            None => (
+                "error",
+                "no code coverage was measured, so nothing is known of the changed lines".to_owned(),
+            ),
+            // Nothing that counts was changed: nothing can be missing.
+            Some(changes) if changes.count().total == 0 => return Ok(false),
+            Some(changes) if changes.count().reaches(u64::from(least) * 10) => return Ok(false),
+            Some(changes) => {
+                let least = crate::campaign::verdict::percent(least);
+                (
+                    "failed",
+                    format!(
+                        "{} of the changed lines were reached, at least {least} are wanted",
+                        changes.count()
+                    ),
+                )
+            }
+        };
+        let [name, kind] = ["changed lines", "campaign"].map(str::to_owned);
+        self.items.push(Item { name, kind, verdict: verdict.to_owned(), reason });
+        if self.code == exit::PASS {
+            self.code = exit::COVERAGE;
+        }
+        Ok(true)
     }
 
     /// One word for the exit code.
@@ -226,6 +282,7 @@ impl Report {
             let (place, title) = (self.place(&item.name), property(&title));
             let _ = writeln!(out, "::error {place}title={title}::{}", data(cut(&item.reason, 2000)));
         }
+        out.push_str(&self.changes.as_ref().map(Changes::annotations).unwrap_or_default());
         if out.is_empty() && self.code != exit::PASS {
             let _ = writeln!(out, "::error title=Bloodhound::{}", data(&self.meaning()));
         }
@@ -267,6 +324,7 @@ impl Report {
             }
             out.push('\n');
         }
+        out.push_str(&coverage::summary(&self.result, self.changes.as_ref()));
         for item in self.items.iter().filter(|i| i.kind == "campaign" && i.is_open()) {
             let lines: Vec<String> = cut(&item.reason, TEXT).lines().map(inline).collect();
             let _ = writeln!(out, "⚠️ {}: {}\n", inline(&item.name), lines.join("<br>"));
@@ -313,6 +371,8 @@ impl Report {
             ("junit", exists(&junit)),
             ("report-dir", exists(&self.out)),
             ("replay", self.findings.first().map(replay).unwrap_or_default()),
+            ("coverage", coverage::share(&self.result)),
+            ("changed-lines", self.changes.as_ref().map(|c| c.count().percent()).unwrap_or_default()),
         ];
         let mut out = String::new();
         for (name, value) in outputs {
@@ -438,6 +498,7 @@ mod tests {
                 ("fine".into(), "safety".into(), 30),
             ],
             out: PathBuf::from("/nonexistent/out"),
+            changes: None,
         }
     }
 
@@ -491,7 +552,7 @@ mod tests {
         report.findings[0].replay = "x\nresult=passed".into();
         let text = report.outputs();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 7, "{text}");
+        assert_eq!(lines.len(), 9, "{text}");
         assert_eq!(lines[..4], ["result=failed", "exit-code=1", "findings=2", "seeds-run=20"]);
         assert_eq!(lines[6], "replay=bloodhound replay 'x result=passed'");
     }

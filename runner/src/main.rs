@@ -30,6 +30,7 @@ mod image;
 mod images;
 mod init;
 mod inputs;
+mod interleave;
 mod interrupt;
 mod judge;
 mod junit;

@@ -2,7 +2,7 @@
 //!
 //! Key types: [`Plan`] (the scenario with what reports need), [`Judge`] (how a property is decided), [`Refusal`] (why there is none).
 //!
-//! Modules: `refusal` (what is told of all of it at once); `service` (a container), with `image` and `image_tree` (its root file system), `mounts` (its further files) and
+//! Modules: `refusal` (what is told of all of it at once); `service` (a container), with `collect` (coverage of its interpreters), `image` and `image_tree` (its root file system), `mounts` (its further files) and
 //! `process` (what runs in it); `machines` (which services are on one machine); `network` (addresses and names); `secrets` (files with secrets and configurations); `placement` (what a real engine is told); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
 
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ use bloodhound_sim::scenario::*;
 use bloodhound_vfs::host::HostBase;
 
 mod build;
+mod collect;
 mod image;
 mod image_tree;
 mod machines;
@@ -31,6 +32,7 @@ mod secrets;
 mod service;
 mod workload;
 
+pub use collect::DIRECTORY as COVERAGE_DIRECTORY;
 use image::Images;
 pub use image::{Finder, Pin};
 pub use machines::Machine;
@@ -70,6 +72,8 @@ pub struct Plan {
     /// The containers as a real engine makes them, and those that scripts of their own need.
     pub placements: Vec<Placement>,
     pub helpers: Vec<Helper>,
+    /// Where directories of this machine are in the instances of services of which coverage is collected: there, and here.
+    pub bound: BTreeMap<NodeId, Vec<(String, String)>>,
 }
 
 struct Planner<'a> {
@@ -136,6 +140,7 @@ impl Plan {
             workers: config.exploration.parallel_workers.map(|n| n as usize),
             machines,
             placements: planner.placements(),
+            bound: planner.bound_directories(),
             helpers: planner.helper_dirs,
         })
     }
@@ -192,6 +197,7 @@ impl Planner<'_> {
             prober: Some((NodeId(PROBER), ip(253, 0))),
             helpers: std::mem::take(&mut self.helpers),
             checks: std::mem::take(&mut self.checks),
+            schedule: crate::interleave::schedule(&config.exploration.schedule),
         }
     }
 }

@@ -3,9 +3,11 @@
 //! Key types: [`Session`] (plan and host files, shared by all workers), [`Worker`] (a platform on one CPU with a
 //! machine), [`Outcome`] (what one seed gave).
 
+mod end;
+
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bloodhound_abi::SimTime;
 use bloodhound_config::config::FileChecks;
@@ -16,7 +18,9 @@ use bloodhound_platform::code_points::Mark;
 use bloodhound_sim::event::Listener;
 use bloodhound_sim::faults::{Effect, Planned};
 use bloodhound_sim::notice::LogEntry;
+use bloodhound_sim::profile::Profile;
 use bloodhound_sim::scenario::{FaultSpec, Scenario};
+use bloodhound_sim::scheduler::PreemptAt;
 use bloodhound_sim::world::{Finding, FindingKind, Phase};
 use bloodhound_sim::{Digest, Ended, Machine, MachineError, World, timeline};
 use bloodhound_vfs::host::HostBase;
@@ -75,6 +79,8 @@ pub struct Session {
     pub coverage: coverage::Settings,
     /// The coverage of the campaign, if it is measured.
     pub measuring: Option<Arc<Measuring>>,
+    /// What switches of tasks between instructions are drawn from, once a worker has gathered it.
+    pub profile: Mutex<Option<Arc<Profile>>>,
 }
 
 impl Session {
@@ -143,6 +149,7 @@ impl Session {
             config: project.config.coverage.clone(),
             formats: project.config.output.coverage_format.clone(),
             directory: config.parent().unwrap_or(Path::new(".")).to_path_buf(),
+            bound: plan.bound.clone(),
         };
         let (plan_digest, measuring) = (digest.to_string(), None);
         Ok(Session {
@@ -156,6 +163,7 @@ impl Session {
             project,
             coverage,
             measuring,
+            profile: Mutex::default(),
         })
     }
 
@@ -435,6 +443,7 @@ impl Worker {
     /// Host errors.
     pub fn run(&mut self, seed: u64) -> Result<Outcome, MachineError> {
         crate::bug::doing(format!("seed {seed}"));
+        self.learn_profile()?;
         // What a run that is made again begins from. Its frames are shared with the snapshot, if there is one, as they are now.
         let booted = self.machine.snapshot()?;
         self.machine.set_suspicious(true);
@@ -450,9 +459,53 @@ impl Worker {
                 Ended::Suspect(suspicion) => {
                     self.machine.try_again(booted.clone(), suspicion);
                 }
-                ended => return Ok(self.outcome(seed, profile, ended)),
+                ended => {
+                    let outcome = self.outcome(seed, profile, ended.clone());
+                    self.collect(seed, &ended)?;
+                    return Ok(outcome);
+                }
             }
         }
+    }
+
+    /// Sees to it that there is a profile if this run draws switches of tasks from one. It is gathered from the first boot, so that
+    /// it depends on nothing but the stack.
+    fn learn_profile(&mut self) -> Result<(), MachineError> {
+        let schedule = self.session.scenario.schedule;
+        let drawn = self.machine.world.decisions.log().switches.is_none();
+        if schedule.preempt_at != PreemptAt::Code || !drawn || self.machine.has_profile() {
+            return Ok(());
+        }
+        let session = self.session.clone();
+        let mut known = session.profile.lock().unwrap_or_else(PoisonError::into_inner);
+        let profile = match &*known {
+            Some(profile) => profile.clone(),
+            None => {
+                let world = self.machine.snapshot()?;
+                let gathered = self.gather_profile();
+                self.machine.restore(world);
+                known.insert(gathered?).clone()
+            }
+        };
+        self.machine.set_profile(profile);
+        Ok(())
+    }
+
+    fn gather_profile(&mut self) -> Result<Arc<Profile>, MachineError> {
+        // A stack that does not boot so has no profile; a seed that goes on from this boot says why.
+        let Ok(booted) = self.boot(crate::boots::decisions(0)) else { return Ok(Arc::default()) };
+        crate::interleave::profile(&mut self.machine, &booted, |machine, seed| {
+            machine.set_suspicious(true);
+            loop {
+                machine.world.decisions.begin_run(seed);
+                machine.begin_faults();
+                machine.begin_workload();
+                match machine.run(|w| w.phase == Phase::Done)? {
+                    Ended::Suspect(suspicion) => machine.try_again(booted.clone(), suspicion),
+                    _ => return Ok(()),
+                }
+            }
+        })
     }
 
     fn outcome(&self, seed: u64, profile: FaultSpec, ended: Ended) -> Outcome {

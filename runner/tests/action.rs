@@ -249,6 +249,9 @@ impl Fake {
             command.env("GITHUB_ACTIONS", "true").env("GITHUB_WORKSPACE", self.dir.join("work"));
             command.env("GITHUB_ACTION_PATH", root()).env("RUNNER_TEMP", self.dir.join("temp"));
             command.env("BLOODHOUND_KVM_DEVICE", self.device());
+            if let Some(base) = self.github.get("base_ref") {
+                command.env("GITHUB_BASE_REF", base);
+            }
             command.env("GITHUB_OUTPUT", &file).env("GITHUB_STEP_SUMMARY", &summary);
             for (name, node) in map(get(step, "env")) {
                 command.env(name, self.evaluate(&text(Some(&node)).unwrap_or_default(), &action, &steps));
@@ -342,11 +345,14 @@ fn a_passing_campaign() {
     fake.input("seeds", "20");
     fake.input("timeout", "5m");
     fake.input("fault-coverage-threshold", "80%");
+    fake.input("coverage-threshold", "75%");
     fake.input("args", "--jobs=2\n\n--first-seed\n7\n");
     let job = fake.run();
     assert_eq!(job.code, 0, "{}", job.log);
     let out = fake.dir.join("work/bloodhound-output").display().to_string();
     let expected = [
+        ("changed-lines", String::new()),
+        ("coverage", String::new()),
         ("exit-code", "0".to_owned()),
         ("findings", "0".to_owned()),
         ("junit", format!("{out}/junit.xml")),
@@ -365,6 +371,7 @@ fn a_passing_campaign() {
             "--seeds=20",
             "--timeout=5m",
             "--fault-coverage-threshold=80%",
+            "--coverage-threshold=75%",
             "--jobs=2",
             "--first-seed",
             "7"

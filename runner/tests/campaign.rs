@@ -1,43 +1,16 @@
 //! The main job, as users start it: campaigns over the distributed-kv example (whose binary `examples/build.sh` makes)
 //! and over a small stack of Python services; replay, verify, exit codes.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
+
+mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
+
+use common::cli::{bloodhound, code, json, text};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the repository")
-}
-
-/// The platform that BLOODHOUND_TEST_PLATFORM names, if the tests are to run on one.
-#[allow(clippy::disallowed_methods)] // chooses what is tested
-fn chosen_platform() -> Option<String> {
-    std::env::var("BLOODHOUND_TEST_PLATFORM").ok().filter(|name| !name.is_empty())
-}
-
-fn bloodhound(dir: &Path, args: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-    command.current_dir(dir).arg(args[0]);
-    let runs = matches!(args[0], "test" | "run" | "replay" | "verify");
-    if let Some(platform) = chosen_platform().filter(|_| runs && !args.contains(&"--platform")) {
-        command.args(["--platform", &platform]);
-    }
-    command.args(&args[1..]).env("NO_COLOR", "1").stdin(std::process::Stdio::null());
-    command.output().expect("the bloodhound binary runs")
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().unwrap_or(-1)
-}
-
-fn text(output: &Output) -> String {
-    format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-/// The last line of standard output as JSON.
-fn json(output: &Output) -> serde_json::Value {
-    let out = String::from_utf8_lossy(&output.stdout);
-    let line = out.lines().last().unwrap_or_default();
-    serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {}", text(output)))
 }
 
 /// A fresh directory.

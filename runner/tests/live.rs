@@ -281,6 +281,7 @@ fn an_interruption_removes_everything_unless_it_is_to_be_kept() {
         while !container() {
             assert!(begin.elapsed() < Duration::from_secs(120), "no container");
             assert_eq!(child.try_wait().expect("bloodhound"), None, "it ended too early");
+            // What is interrupted is a command that says nothing before its container runs: the engine is asked.
             std::thread::sleep(Duration::from_millis(100));
         }
         let pids = engine.command(&dir, Path::new("sh"), &["-c", "kill -INT $(pidof bloodhound)"]);

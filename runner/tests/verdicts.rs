@@ -1,42 +1,18 @@
 //! What a campaign may say: nothing green that judged nothing, and nothing lost, however it ends.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // what is tested is a process of this host
 
+mod common;
+
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use common::cli::{bloodhound, code, command, json, text};
 
 /// How long anything may take on the host before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(240);
-
-fn command(dir: &Path, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-    command.current_dir(dir).arg(args[0]);
-    if let Some(platform) = std::env::var_os("BLOODHOUND_TEST_PLATFORM").filter(|name| !name.is_empty()) {
-        command.arg("--platform").arg(platform);
-    }
-    command.args(&args[1..]).env("NO_COLOR", "1").stdin(Stdio::null());
-    command
-}
-
-fn bloodhound(dir: &Path, args: &[&str]) -> Output {
-    command(dir, args).output().expect("the bloodhound binary runs")
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().unwrap_or(-1)
-}
-
-fn text(output: &Output) -> String {
-    format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-fn json(output: &Output) -> serde_json::Value {
-    let out = String::from_utf8_lossy(&output.stdout);
-    let line = out.lines().last().unwrap_or_default();
-    serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {}", text(output)))
-}
 
 /// A stack of one service, and a configuration with these lines behind `compose:`.
 fn stack(name: &str, program: &str, config: &str) -> PathBuf {

@@ -14,7 +14,7 @@ use super::control::{Ask, Control, EngineError, bounded};
 const OUTPUT: u64 = 64 << 10;
 /// How long the engine may take to say how a program ended, in looks.
 const LOOKS: u32 = 40;
-/// Between two of them.
+/// Between two of them: the API has no call that waits for the end of a program in a container.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A program.

@@ -194,7 +194,7 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
                 "unit": unit.name(), "covered": count.covered, "total": count.total,
                 "percent": count.percent(),
             })).collect::<Vec<_>>(),
-            "not_measured": line.not_measured,
+            "not_measured": line.not_measured, "notes": line.notes,
         })).collect::<Vec<_>>(),
         "outside": totals.outside.iter().map(|((service, what), seeds)| json!({
             "service": service, "what": what, "seeds": seeds,

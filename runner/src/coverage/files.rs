@@ -16,6 +16,23 @@ pub fn is_library(path: &str) -> bool {
     name.ends_with(".so") || name.contains(".so.")
 }
 
+/// If a program is a well-known interpreter: what collects coverage of the code that it runs.
+pub fn interpreter(path: &str) -> Option<NotMeasured> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let collect = match name {
+        "python" | "pypy" => "collect: python",
+        "node" | "nodejs" => "collect: node",
+        "java" => "collect: {jacoco: /path/of/report.xml}",
+        "ruby" | "perl" | "php" | "php-fpm" | "beam.smp" | "dotnet" | "deno" | "bun" => {
+            "collect: {lcov: /path} or {cobertura: /path}, of a file that its own tools write"
+        }
+        _ => return None,
+    };
+    let reason = "it is an interpreter, whose machine code says nothing of what it runs".to_owned();
+    Some(NotMeasured { reason, hint: format!("write `{collect}` for the service in coverage.services") })
+}
+
 /// Whether a pattern of the configuration is about binaries: it begins at the root of a service's files.
 pub fn is_binary(pattern: &str) -> bool {
     pattern.starts_with('/')

@@ -4,9 +4,10 @@
 //! once, by any worker (`bloodhound_platform::code_points`). When a seed has run, what it reached first is written down together with the
 //! fault that was active.
 //!
-//! Modules: `files` (which files are worth a look), `verdict` (thresholds), `reports` (files for people and tools).
+//! Modules: `files` (which files are worth a look), `collected` (what tools of the services write themselves), `verdict` (thresholds), `reports` (files for people and tools).
 //! Neighbours: `bloodhound_coverage` knows programs, sums and report formats; `session` runs the seeds; `campaign` asks for the verdict.
 
+mod collected;
 mod files;
 mod reports;
 mod verdict;
@@ -22,12 +23,15 @@ use bloodhound_coverage::{
 use bloodhound_net::NodeId;
 use bloodhound_platform::code_points::{FilePoints, Mark, Observed, Reached};
 use bloodhound_sim::scenario::Scenario;
-use bloodhound_sim::{CodeFile, Observer, timeline};
+use bloodhound_sim::{CodeFile, Machine, Observer, timeline};
 use bloodhound_vfs::FileImage;
 use sha2::{Digest, Sha256};
 
 use crate::session::{Failure, Outcome};
 
+use collected::{Collecting, Mappings, Tools};
+pub use collected::{End, lives_cut};
+pub use files::read;
 pub use reports::{Args, run, write};
 pub use verdict::{Judged, Line, Wrong, judge, summary};
 
@@ -40,6 +44,8 @@ pub struct Settings {
     pub formats: Option<Vec<CoverageFormat>>,
     /// The directory of bloodhound.yaml, from which a checkout is looked for.
     pub directory: PathBuf,
+    /// Directories of this machine in services, by instance: there, and here.
+    pub bound: BTreeMap<NodeId, Vec<(String, String)>>,
 }
 
 impl Settings {
@@ -55,13 +61,7 @@ impl Settings {
 
     /// The checkout: what the configuration names, else the Git checkout around its directory, else that.
     fn source(&self) -> PathBuf {
-        if let Some(source) = &self.config.source {
-            return source.clone();
-        }
-        let directory = if self.directory == Path::new("") { Path::new(".") } else { &self.directory };
-        let absolute = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
-        let git = absolute.ancestors().find(|above| above.join(".git").exists());
-        git.map_or(absolute.clone(), Path::to_path_buf)
+        checkout_of(self.config.source.as_deref(), &self.directory)
     }
 
     /// # Errors
@@ -83,6 +83,17 @@ impl Settings {
             places: false,
         })
     }
+}
+
+/// The checkout of a configuration in this directory: what it names itself, else the Git checkout around it, else the directory.
+pub fn checkout_of(source: Option<&Path>, directory: &Path) -> PathBuf {
+    if let Some(source) = source {
+        return source.to_path_buf();
+    }
+    let directory = if directory == Path::new("") { Path::new(".") } else { directory };
+    let absolute = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
+    let git = absolute.ancestors().find(|above| above.join(".git").exists());
+    git.map_or(absolute.clone(), Path::to_path_buf)
 }
 
 fn unit_of(unit: CoverageUnit) -> Unit {
@@ -111,6 +122,8 @@ struct State {
     /// Programs of which nothing is counted, by service: told only of services of which nothing else is.
     unmeasured: BTreeMap<String, BTreeMap<String, NotMeasured>>,
     measured: BTreeSet<String>,
+    tools: Tools,
+    mappings: Mappings,
 }
 
 /// The coverage of a campaign, shared by its workers.
@@ -120,6 +133,7 @@ pub struct Measuring {
     scenario: Arc<Scenario>,
     observed: Arc<Observed>,
     state: Mutex<State>,
+    collecting: Collecting,
     /// The campaign's first seed: what the boot of the stack reached counts as reached by it.
     first_seed: u64,
 }
@@ -144,9 +158,15 @@ impl Measuring {
         let of_services = settings.config.services.iter().filter_map(|service| service.unit);
         let units: BTreeSet<CoverageUnit> = of_services.chain([settings.config.unit]).collect();
         let rules = units.into_iter().map(|unit| Ok((unit, settings.rules(unit)?)));
-        let rules = rules.collect::<Result<_, String>>().map_err(Failure::usage)?;
+        let rules: BTreeMap<CoverageUnit, Rules> =
+            rules.collect::<Result<_, String>>().map_err(Failure::usage)?;
         let (observed, state) = (Arc::default(), Mutex::default());
-        Ok(Arc::new(Measuring { settings, rules, scenario, observed, state, first_seed }))
+        let services: Vec<(NodeId, String)> =
+            scenario.services.iter().map(|s| (s.node, s.name.clone())).collect();
+        // What tools tell is always lines; the checkout and the patterns are the same for every unit.
+        let of_lines = rules.values().next().map(|rules| Rules { unit: Some(Unit::Lines), ..rules.clone() });
+        let collecting = Collecting::new(&settings, &services, &of_lines.unwrap_or_default());
+        Ok(Arc::new(Measuring { settings, rules, scenario, observed, state, collecting, first_seed }))
     }
 
     /// The configuration's words.
@@ -188,6 +208,9 @@ impl Measuring {
         let mut state = self.state();
         let known = state.files.entry(file.image.sha256()).or_insert_with(|| self.analyse(&path, file.image));
         let (points, of_units) = (known.points.clone(), known.units.clone());
+        if self.collecting.wants_programs(file.service) {
+            state.mappings.ran(file.service, file.image);
+        }
         let Some(service) = self.service(file.service) else { return points };
         let Some(unit) = self.unit(&service) else { return points };
         match of_units.get(&unit) {
@@ -197,7 +220,8 @@ impl Measuring {
             }
             Some(Err(reason)) if !files::is_library(&path) => {
                 let reasons = state.unmeasured.entry(service).or_default();
-                reasons.entry(path).or_insert_with(|| reason.clone());
+                let reason = files::interpreter(&path).unwrap_or_else(|| reason.clone());
+                reasons.entry(path).or_insert(reason);
             }
             _ => {}
         }
@@ -257,6 +281,21 @@ impl Measuring {
         });
     }
 
+    /// Whether tools of the services write something that is collected at the end of a run.
+    pub fn collects(&self) -> bool {
+        !self.collecting.is_empty()
+    }
+
+    /// A run is over, as `end` says: reads what tools of the services wrote.
+    pub fn collect(&self, machine: &mut Machine, seed: u64, end: &End) {
+        let mappings = self.state().mappings.of_services();
+        let all = self.collecting.read(machine, &mappings);
+        let at = Arc::new(Moment { seed, ..Moment::default() });
+        let mut state = self.state();
+        let State { record, tools, .. } = &mut *state;
+        self.collecting.record(all, (record, tools), &machine.world, end, &at);
+    }
+
     /// Writes down what was reached and is not yet, as far as `moment` has one for it.
     fn tell(&self, state: &mut State, moment: impl Fn(Reached) -> Option<Moment>) {
         let State { files, record, .. } = state;
@@ -289,14 +328,18 @@ impl Measuring {
         });
         let unmeasured = std::mem::take(&mut state.unmeasured);
         for (service, programs) in &unmeasured {
-            if !state.measured.contains(service) {
+            if !state.measured.contains(service) && !self.collecting.names(service) {
                 for (program, reason) in programs {
                     state.record.not_measured(service, program, reason.clone());
                 }
             }
         }
         state.unmeasured = unmeasured;
-        state.record.coverage()
+        let State { record, tools, .. } = &mut *state;
+        self.collecting.conclude(tools, record);
+        let mut coverage = record.coverage();
+        self.collecting.name_unloaded(&mut coverage);
+        coverage
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -37,18 +37,32 @@ pub struct Line {
     pub shares: Vec<(Unit, Count)>,
     /// Programs of which nothing is counted.
     pub not_measured: Vec<String>,
+    /// What is to be known of the reports of its tools.
+    pub notes: Vec<String>,
 }
 
 /// What was reached, of all services together and of each.
 pub fn summary(coverage: &Coverage) -> Vec<Line> {
     let Totals { all, services } = totals(coverage);
     let line = |service: Option<String>, sums: &Sums| Line {
-        service,
         shares: sums.units.iter().map(|(unit, count)| (*unit, *count)).collect(),
         not_measured: sums.not_measured.iter().map(|(program, why)| format!("{program}: {why}")).collect(),
+        notes: service.as_deref().map_or_else(Vec::new, |service| notes(coverage, service)),
+        service,
     };
     let of_services = services.iter().map(|(name, sums)| line(Some(name.clone()), sums));
     std::iter::once(line(None, &all)).chain(of_services).collect()
+}
+
+/// What is to be known of the reports of a service's tools.
+fn notes(coverage: &Coverage, service: &str) -> Vec<String> {
+    let parts = coverage.services.get(service).map(|of| of.parts.iter()).into_iter().flatten();
+    // Programs are named by their digests, reports by service and tool.
+    let reports = parts.filter(|name| name.starts_with(&format!("{service}: ")));
+    let notes = reports
+        .filter_map(|name| coverage.parts.get(name))
+        .flat_map(|part| part.notes.iter().map(|note| format!("{}: {note}", part.name)));
+    notes.collect()
 }
 
 impl std::fmt::Display for Line {
@@ -62,7 +76,8 @@ impl std::fmt::Display for Line {
             parts.extend(self.not_measured.iter().map(|program| format!("not measured: {program}")));
         }
         let of = self.service.as_ref().map_or_else(String::new, |service| format!(" of {service}"));
-        write!(f, "coverage{of}: {}", parts.join("; "))
+        write!(f, "coverage{of}: {}", parts.join("; "))?;
+        self.notes.iter().try_for_each(|note| write!(f, "\n  {note}"))
     }
 }
 

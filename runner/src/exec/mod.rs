@@ -1,7 +1,8 @@
 //! `bloodhound exec`: one program of this machine's file system, deterministically.
 //!
 //! Key types: [`Single`] (the program and what it sees of the host), [`End`] (how it ended). `verify` runs programs with
-//! the same parts. Modules: `view` (what the program sees), `streams` (the host's standard streams), `end`.
+//! the same parts. Modules: `view` (what the program sees), `streams` (the host's standard streams), `end`, `chaos` (a hunt over
+//! seeds).
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -31,6 +32,7 @@ use crate::run::fail;
 use crate::session::{Failure, host_failure};
 use crate::{host, inputs};
 
+mod chaos;
 mod end;
 mod streams;
 mod view;
@@ -43,9 +45,11 @@ pub use view::Surroundings;
 /// Arguments of `exec`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Seed of every choice: scheduling, randomness, address-space layout
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
+    /// Seed of every choice: scheduling, randomness, address-space layout [default: 0]
+    #[arg(long)]
+    seed: Option<u64>,
+    #[command(flatten)]
+    chaos: chaos::Options,
     #[command(flatten)]
     platform: Choice,
     /// Print every system call with its result to standard error
@@ -59,7 +63,7 @@ pub struct Args {
     summary: bool,
     /// Give standard input to the program line by line, as on a terminal; otherwise a read waits until it is filled or the
     /// input ends, so that it does not show how the input arrives
-    #[arg(long, short = 'i')]
+    #[arg(long, short = 'i', conflicts_with = "chaos")]
     interactive: bool,
     #[command(flatten)]
     surroundings: Surroundings,
@@ -69,6 +73,13 @@ pub struct Args {
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
+}
+
+impl Args {
+    /// The standing tests that are on.
+    fn modes(&self) -> TestModes {
+        TestModes { evict_every: self.stress * 7, spurious_every: self.stress, clone_every: self.stress * 3 }
+    }
 }
 
 /// The node that a single program runs on.
@@ -98,6 +109,11 @@ impl Single {
         let base = HostBase::new();
         let scenario = Arc::new(view::scenario(surroundings, command, &base)?);
         Ok(Single { scenario, base })
+    }
+
+    /// How the program's tasks interleave in runs that begin with [`Machine::begin_schedule`].
+    pub fn set_schedule(&mut self, schedule: bloodhound_sim::scheduler::Schedule) {
+        Arc::make_mut(&mut self.scenario).schedule = schedule;
     }
 
     /// A machine with the program about to start.
@@ -132,6 +148,9 @@ impl Single {
 
 /// Runs the program; its exit code, or one of ours.
 pub fn run(args: &Args) -> u8 {
+    if args.chaos.chaos {
+        return chaos::run(args).unwrap_or_else(|failure| fail(&failure));
+    }
     let started = platform::start(args.platform.wanted);
     started
         .and_then(|(chosen, platform)| run_with(args, &chosen, platform))
@@ -149,24 +168,19 @@ pub fn run_on(args: &Args, chosen: &Chosen) -> Result<u8, Failure> {
 
 fn run_with(args: &Args, chosen: &Chosen, open: Box<dyn Platform>) -> Result<u8, Failure> {
     let single = Single::new(&args.surroundings, &args.command)?;
-    let mut decisions = Decisions::seeded(args.seed);
+    let seed = args.seed.unwrap_or(0);
+    let mut decisions = Decisions::seeded(seed);
     decisions.listen(args.events.is_some());
     let mut machine = single.machine_on(open, decisions)?;
     if args.strace {
         machine.listen(Box::new(Strace::new(eprint)));
     }
-    let file = args.events.as_deref().map(|path| EventFile::create(path, &single.scenario, args.seed));
+    let file = args.events.as_deref().map(|path| EventFile::create(path, &single.scenario, seed));
     let file = file.transpose()?;
     if let Some(file) = &file {
         machine.listen(file.listener(single.scenario.clone()));
     }
-    if args.stress > 0 {
-        machine.set_modes(TestModes {
-            evict_every: args.stress * 7,
-            spurious_every: args.stress,
-            clone_every: args.stress * 3,
-        });
-    }
+    machine.set_modes(args.modes());
     let mut input = Input::standard(args.interactive);
     machine.world.node_mut(MACHINE).container_mut(CONTAINER).stdin.lines = input.lines;
     let mut outputs = Outputs::standard();
@@ -285,23 +299,45 @@ impl Supplied {
     }
 }
 
-/// Runs the program of a [`Single`] to its end. `stdin` gives so many bytes of standard input, as the program reads it.
+/// Runs the program of a [`Single`] until it ended or `done`, which gives `None`. `stdin` gives so many bytes of standard input, as
+/// the program reads it.
+///
+/// # Errors
+/// What the host says.
+pub fn drive_until(
+    machine: &mut Machine,
+    stdin: &mut dyn FnMut(usize) -> Supply,
+    done: &dyn Fn(&World) -> bool,
+) -> Result<Option<End>, Failure> {
+    let beginning = machine.snapshot().map_err(host_failure)?;
+    drive_from(machine, &beginning, stdin, done)
+}
+
+/// Runs the program of a [`Single`] to its end.
 ///
 /// # Errors
 /// What the host says.
 pub fn drive(machine: &mut Machine, stdin: &mut dyn FnMut(usize) -> Supply) -> Result<End, Failure> {
+    match drive_until(machine, stdin, &|_| false)? {
+        Some(end) => Ok(end),
+        None => unreachable!("nothing else ends it"),
+    }
+}
+
+/// As [`drive_until`]; `beginning` is the machine's world, whose frames nobody writes in place.
+fn drive_from(
+    machine: &mut Machine,
+    beginning: &World,
+    stdin: &mut dyn FnMut(usize) -> Supply,
+    done: &dyn Fn(&World) -> bool,
+) -> Result<Option<End>, Failure> {
     let deadline = bloodhound_abi::SimTime(machine.scenario().max_time);
-    let beginning = machine.snapshot().map_err(host_failure)?;
     let mut input = Supplied::default();
     machine.set_suspicious(true);
     loop {
-        let ended = machine
-            .run(|w| {
-                w.now > deadline
-                    || w.nodes[&MACHINE].wants_stdin()
-                    || matches!(w.services[&NODE].state, State::Ended(_))
-            })
-            .map_err(host_failure)?;
+        let over = |w: &World| w.now > deadline || matches!(w.services[&NODE].state, State::Ended(_));
+        let ended =
+            machine.run(|w| over(w) || done(w) || w.nodes[&MACHINE].wants_stdin()).map_err(host_failure)?;
         if let Ended::Suspect(suspicion) = ended {
             machine.try_again(beginning.clone(), suspicion);
             input.again();
@@ -315,23 +351,32 @@ pub fn drive(machine: &mut Machine, stdin: &mut dyn FnMut(usize) -> Supply) -> R
             machine.world.node_mut(MACHINE).supply_stdin(CONTAINER, supply);
             continue;
         }
-        let world = &machine.world;
-        let service = &world.services[&NODE];
-        return Ok(match (service.state, ended) {
-            (State::Ended(status), _) => End::Exited(status),
-            (_, Ended::Condition) if world.now > deadline => End::TimedOut,
-            (_, Ended::Condition) => continue,
-            (_, Ended::Quiet) => End::Deadlock(crate::report::waiting(world)),
-            (_, Ended::Fatal(finding)) => match service.refused {
-                Some(errno) if finding.kind == FindingKind::NotReady => {
-                    End::NotStarted(errno, machine.scenario().services[0].name.clone())
-                }
-                _ => End::Fatal(finding),
-            },
-            (_, Ended::Interrupted) => End::Interrupted,
-            (_, Ended::Undecided(why)) => End::Undecided(why),
-            (_, Ended::Suspect(_)) => unreachable!("such a run is made again"),
-        });
+        if ended == Ended::Condition && !over(&machine.world) {
+            if done(&machine.world) {
+                return Ok(None);
+            }
+            continue;
+        }
+        return Ok(Some(end_of(machine, ended)));
+    }
+}
+
+fn end_of(machine: &Machine, ended: Ended) -> End {
+    let world = &machine.world;
+    let service = &world.services[&NODE];
+    match (service.state, ended) {
+        (State::Ended(status), _) => End::Exited(status),
+        (_, Ended::Condition) => End::TimedOut,
+        (_, Ended::Quiet) => End::Deadlock(crate::report::waiting(world)),
+        (_, Ended::Fatal(finding)) => match service.refused {
+            Some(errno) if finding.kind == FindingKind::NotReady => {
+                End::NotStarted(errno, machine.scenario().services[0].name.clone())
+            }
+            _ => End::Fatal(finding),
+        },
+        (_, Ended::Interrupted) => End::Interrupted,
+        (_, Ended::Undecided(why)) => End::Undecided(why),
+        (_, Ended::Suspect(_)) => unreachable!("such a run is made again"),
     }
 }
 

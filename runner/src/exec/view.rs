@@ -115,6 +115,7 @@ pub fn scenario(
         prober: None,
         helpers: Vec::new(),
         checks: Vec::new(),
+        schedule: Default::default(),
     })
 }
 

@@ -16,7 +16,8 @@ use super::run::{Due, Event, Phase, Run};
 use super::supervise::command;
 use super::workload::Clock;
 
-/// Between two looks at a request.
+/// Between two looks at a request. The state machine of a check asks its sockets and is asked again, in virtual time as here: it names no
+/// descriptor that could be waited for.
 const LOOK: Duration = Duration::from_millis(1);
 /// Characters of a script's output that are told.
 const SHOWN: usize = 400;

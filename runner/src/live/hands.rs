@@ -14,7 +14,8 @@ use serde_json::Value;
 
 use super::run::Event;
 
-/// How long a container may take to be gone when it is killed, and how often the engine is asked.
+/// How long a container may take to be gone when it is killed, and how often the engine is asked: its call that waits for the end of a
+/// container has no limit.
 const DYING: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(20);
 

@@ -33,7 +33,8 @@ use crate::judge::Seen;
 use crate::session::{Failure, Outcome, Session, Stopped};
 use crate::{exit, report};
 
-/// How often the engine is asked which containers run.
+/// How often the engine is asked which containers run. It has a stream of events as well, but one that breaks off has lost some; what
+/// runs is known from the list.
 const WATCH: Duration = Duration::from_millis(250);
 /// So many questions without an answer in a row mean that the engine has gone.
 const SILENT: u32 = 3;

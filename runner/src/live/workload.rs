@@ -16,7 +16,8 @@ use bloodhound_workloads::history::History;
 use super::net::HostNet;
 use super::run::Event;
 
-/// How long the drivers are left alone when nothing has come and nothing was to be done.
+/// How long the drivers are left alone when nothing has come and nothing was to be done. The same drivers run in simulations, where they
+/// are asked again and again, so they name no descriptors that could be waited for.
 const IDLE: Duration = Duration::from_micros(300);
 
 /// The time of a run: nanoseconds since its stack began to start.

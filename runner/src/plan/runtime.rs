@@ -39,6 +39,7 @@ impl Planner<'_> {
             init: service.init == Some(true),
             shm_size: Some(service.shm_size.unwrap_or(SHM_SIZE)),
             settings: settings(service, pieces),
+            keep: plain.keep,
         }
     }
 }

@@ -35,7 +35,7 @@ impl Planner<'_> {
         let process = Process::new(service, &hostname, &config, &users)
             .map_err(|(key, text)| pieces.keep::<()>(key, Err(text)))
             .ok()?;
-        Some(ServiceSpec {
+        let mut spec = ServiceSpec {
             node: id,
             name: name.to_string(),
             hostname,
@@ -66,7 +66,9 @@ impl Planner<'_> {
             sharing: self.sharing(service, name),
             runtime,
             resolver: ResolverSpec { search: service.dns_search.clone(), options: service.dns_opt.clone() },
-        })
+        };
+        self.collect(service, &mut spec);
+        Some(spec)
     }
 
     /// The tree below its root file system, and what its image says; nothing without an image.

@@ -97,6 +97,7 @@ impl Engine {
                 return None;
             }
             assert!(begin.elapsed() < Duration::from_secs(60), "podman does not listen: {}", said());
+            // Nothing tells when a socket appears, but to look.
             std::thread::sleep(Duration::from_millis(20));
         }
         let inside = innermost(child.id());

@@ -1,6 +1,7 @@
 //! Running programs under `bloodhound exec`, for the tests which compare its results.
 #![allow(dead_code, unused_imports)] // every test file uses its part
 
+pub mod cli;
 mod engine;
 mod stack;
 

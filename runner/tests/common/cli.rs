@@ -1,0 +1,38 @@
+//! The command line on the files of a directory, and what it answers.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// A command, on the platform that the tests are to run on, if one is named and the arguments name none.
+pub fn command(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
+    command.current_dir(dir).arg(args[0]);
+    let runs = matches!(args[0], "test" | "run" | "replay" | "verify");
+    if let Some(platform) = super::platform().filter(|_| runs && !args.contains(&"--platform")) {
+        command.args(["--platform", &platform]);
+    }
+    command.args(&args[1..]).env("NO_COLOR", "1").stdin(Stdio::null());
+    command
+}
+
+/// Runs a command to its end.
+pub fn bloodhound(dir: &Path, args: &[&str]) -> Output {
+    command(dir, args).output().expect("the bloodhound binary runs")
+}
+
+/// Its exit code; -1 if a signal ended it.
+pub fn code(output: &Output) -> i32 {
+    output.status.code().unwrap_or(-1)
+}
+
+/// All that it said.
+pub fn text(output: &Output) -> String {
+    format!("{}\n{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// The last line of standard output as JSON.
+pub fn json(output: &Output) -> serde_json::Value {
+    let out = String::from_utf8_lossy(&output.stdout);
+    let line = out.lines().last().unwrap_or_default();
+    serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {}", text(output)))
+}
