@@ -21,10 +21,6 @@ case ${INPUT_PLATFORM:-auto} in
     *) fail "the input platform is ${INPUT_PLATFORM}; auto, ptrace and kvm are known" ;;
 esac
 
-if [ -n "${INPUT_COVERAGE_THRESHOLD:-}" ]; then
-    fail "the input coverage-threshold has no meaning yet: code coverage is not measured; the share of the configured kinds of faults that were injected is fault-coverage-threshold"
-fi
-
 config=${INPUT_CONFIG:-bloodhound.yaml}
 out=${INPUT_OUTPUT_DIR:-bloodhound-output}
 case $out in
@@ -47,6 +43,9 @@ if [ -n "${INPUT_SEEDS:-}" ]; then arguments+=(--seeds="$INPUT_SEEDS"); fi
 if [ -n "${INPUT_TIMEOUT:-}" ]; then arguments+=(--timeout="$INPUT_TIMEOUT"); fi
 if [ -n "${INPUT_FAULT_COVERAGE_THRESHOLD:-}" ]; then
     arguments+=(--fault-coverage-threshold="$INPUT_FAULT_COVERAGE_THRESHOLD")
+fi
+if [ -n "${INPUT_COVERAGE_THRESHOLD:-}" ]; then
+    arguments+=(--coverage-threshold="$INPUT_COVERAGE_THRESHOLD")
 fi
 while IFS= read -r argument; do
     if [ -n "$argument" ]; then arguments+=("$argument"); fi
@@ -95,11 +94,36 @@ summary=()
 if [ "${INPUT_JOB_SUMMARY:-true}" = true ] && [ -n "${GITHUB_STEP_SUMMARY:-}" ]; then
     summary=(--summary="$GITHUB_STEP_SUMMARY")
 fi
+# The lines of a pull request are compared with the branch that it is to go into, of which a checkout has nothing at first.
+base=${INPUT_DIFF_BASE:-auto}
+changes=()
+if [ "$base" = auto ]; then
+    base=
+    if [ -n "${GITHUB_BASE_REF:-}" ] && [ -f "$out/coverage/coverage.json" ]; then
+        if git fetch --quiet --no-tags --depth=1 origin "refs/heads/$GITHUB_BASE_REF"; then
+            base=FETCH_HEAD
+        else
+            echo "::notice title=Bloodhound::the branch of the pull request cannot be fetched, so nothing is said of its changed lines"
+        fi
+    fi
+fi
+if [ -n "$base" ] && [ "$base" != none ]; then
+    changes=(--diff-base="$base")
+    if [ -n "${INPUT_CHANGED_LINES_THRESHOLD:-}" ]; then
+        changes+=(--changed-lines-threshold="$INPUT_CHANGED_LINES_THRESHOLD")
+    fi
+fi
+report=0
 "$BLOODHOUND" github-report --result="$result" --exit-code="$code" --config="$config" --out="$out" \
-    --outputs="$GITHUB_OUTPUT" "${summary[@]}" "${annotations[@]}"
+    --outputs="$GITHUB_OUTPUT" "${summary[@]}" "${annotations[@]}" "${changes[@]}" || report=$?
 rm -f -- "$result"
+case $report in
+    0) ;;
+    3) if [ "$code" = 0 ]; then code=3; fi ;;
+    *) exit "$report" ;;
+esac
 
-# 1 findings, 3 fault coverage below the threshold, 4 no verdict; everything else is an error.
+# 1 findings, 3 coverage below a threshold, 4 no verdict; everything else is an error.
 case ${INPUT_FAIL_ON:-any}:$code in
     findings:3 | findings:4 | never:1 | never:3 | never:4)
         echo "bloodhound test ended with exit code $code, which the input fail-on forgives."
