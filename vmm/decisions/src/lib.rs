@@ -177,6 +177,11 @@ impl Decisions {
         }
     }
 
+    /// A task was made to give way: what the run is has one thing more.
+    pub fn add_switch(&mut self, switch: ForcedSwitch) {
+        Arc::make_mut(&mut self.log).switches.get_or_insert_default().push(switch);
+    }
+
     /// Whether an epoch has to begin, now that the virtual time is `now`.
     #[inline]
     pub fn epoch_is_due(&self, now: u64) -> bool {

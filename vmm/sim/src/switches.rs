@@ -104,6 +104,14 @@ impl Switches {
         self.list.iter().filter_map(|switch| Some(logged(switch, switch.task?, switch.nth))).collect()
     }
 
+    /// Whether none is left to happen, as in each run without such switches.
+    fn are_over(&self) -> bool {
+        match &self.often {
+            Some(often) => often.more == 0,
+            None => self.left.iter().all(|left| *left == 0),
+        }
+    }
+
     /// Where a task is to stop: which switch, and at which address.
     fn points(
         &mut self,
@@ -113,9 +121,6 @@ impl Switches {
     ) -> Vec<(usize, u64)> {
         if self.often.is_some() {
             return self.often_points(node, (id, tid, mm), decisions);
-        }
-        if self.left.iter().all(|left| *left == 0) {
-            return Vec::new();
         }
         let (container, life, task) = named(node, tid);
         let pending = self.list.iter().enumerate().filter(|(at, switch)| {
@@ -136,7 +141,7 @@ impl Switches {
         (id, tid, mm): (MachineId, Tid, MmId),
         decisions: &Decisions,
     ) -> Vec<(usize, u64)> {
-        let Some(often) = self.often.as_mut().filter(|often| often.more > 0) else { return Vec::new() };
+        let Some(often) = &mut self.often else { return Vec::new() };
         let name = named(node, tid);
         let mut points = Vec::new();
         for (at, place) in often.places.iter().enumerate() {
@@ -270,6 +275,9 @@ impl Machine {
     /// Adds the switches of a task to where its run stops.
     pub(crate) fn add_switches(&mut self, id: MachineId, tid: Tid, mm: MmId, stops: &mut Stops) -> Pending {
         let World { nodes, switches, decisions, .. } = &mut self.world;
+        if switches.are_over() {
+            return Pending::default();
+        }
         let node = &nodes[&id];
         let mut pending = Pending { task: named(node, tid), points: Vec::new() };
         for (at, address) in switches.points(node, (id, tid, mm), decisions) {
@@ -295,9 +303,7 @@ impl Machine {
             let Some(logged) = self.world.switches.passed(*at, pending.task, before - now) else { continue };
             due = true;
             if let Some(logged) = logged {
-                let mut list = self.world.decisions.log().switches.clone().unwrap_or_default();
-                list.push(logged);
-                self.world.decisions.set_switches(list);
+                self.world.decisions.add_switch(logged);
             }
         }
         due
