@@ -18,7 +18,7 @@ use bloodhound_platform::code_points::Mark;
 use bloodhound_sim::event::Listener;
 use bloodhound_sim::faults::{Effect, Planned};
 use bloodhound_sim::notice::LogEntry;
-use bloodhound_sim::profile::Profile;
+use bloodhound_sim::profile::{Accessed, Profile};
 use bloodhound_sim::scenario::{FaultSpec, Scenario};
 use bloodhound_sim::scheduler::PreemptAt;
 use bloodhound_sim::world::{Finding, FindingKind, Phase};
@@ -35,6 +35,10 @@ use crate::platform::Chosen;
 use crate::redact::{self, Redactor};
 use crate::share::{Meter, Share};
 use crate::{boots, exit, host, images, output, run, validate};
+
+/// What is said where `exploration.schedule` asks for switches inside code, and there is nothing to switch at.
+const NOTHING_SHARED: &str = "bloodhound: warning: exploration.schedule.preempt_at: code has no effect: in the first boot and a few \
+    runs no instruction was seen that accesses memory which several threads or processes share (the workload may not reach it)";
 
 /// Errors that end a command, with its exit code.
 #[derive(Debug)]
@@ -484,7 +488,12 @@ impl Worker {
                 let world = self.machine.snapshot()?;
                 let gathered = self.gather_profile();
                 self.machine.restore(world);
-                known.insert(gathered?).clone()
+                let gathered = gathered?;
+                // A campaign that is interrupted meanwhile has not looked at all of it.
+                if !gathered.accesses().iter().any(Accessed::is_shared) && !self.machine.interrupted() {
+                    eprintln!("{NOTHING_SHARED}");
+                }
+                known.insert(gathered).clone()
             }
         };
         self.machine.set_profile(profile);

@@ -233,7 +233,7 @@ impl Machine {
     }
 
     /// Whether the host asked to stop.
-    pub(crate) fn interrupted(&self) -> bool {
+    pub fn interrupted(&self) -> bool {
         self.interrupt.as_ref().is_some_and(|i| i.load(std::sync::atomic::Ordering::Relaxed))
     }
 
