@@ -1,5 +1,5 @@
 //! Processors of this machine: which ones this process may use ([`allowed`], [`jobs`]), and which one a thread with a
-//! platform runs on ([`mine`]).
+//! platform runs on ([`mine`]); and the threads of workers ([`spawn`]).
 //!
 //! A tracer and its stubs must run on the same processor, or each trap wakes an idle one; and two tracers should not run
 //! on one. So each thread takes a processor that no other Bloodhound has. A processor is taken by binding a Unix socket
@@ -11,6 +11,9 @@ use std::cell::OnceCell;
 use std::hash::{BuildHasher, RandomState};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::OnceLock;
+use std::thread::JoinHandle;
+
+use crate::session::Failure;
 
 /// More Bloodhounds than this on one processor are not counted any more.
 const LAYERS: usize = 64;
@@ -59,6 +62,28 @@ pub fn jobs() -> usize {
 pub fn mine() -> Option<usize> {
     bind(allowed());
     MINE.with(|mine| mine.get_or_init(|| claim(allowed())).as_ref().map(|claim| claim.cpu))
+}
+
+/// Starts workers on threads of their own, each with what `work` makes for it: as many as asked for, or as the system lets be.
+///
+/// # Errors
+/// Not one can be started.
+pub fn spawn<W: FnOnce() + Send + 'static>(
+    jobs: usize,
+    work: impl Fn() -> W,
+) -> Result<Vec<JoinHandle<()>>, Failure> {
+    let mut threads = Vec::new();
+    for job in 0..jobs {
+        match std::thread::Builder::new().name(format!("worker-{job}")).spawn(work()) {
+            Ok(thread) => threads.push(thread),
+            Err(error) if threads.is_empty() => {
+                return Err(Failure::environment(format!("starting a thread: {error}")));
+            }
+            // Those that are there do the work.
+            Err(_) => break,
+        }
+    }
+    Ok(threads)
 }
 
 /// A processor as long as it is ours.

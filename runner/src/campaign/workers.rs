@@ -20,7 +20,7 @@ use super::watch::Watch;
 use crate::boots::{self, Boots};
 use crate::platform::Chosen;
 use crate::session::{Failure, Outcome, Session, Stopped, Violation, Worker, host_failure};
-use crate::{bug, exit, finding};
+use crate::{bug, cpus, exit, finding};
 
 /// How often the main thread looks whether all has to stop.
 const LOOK: Duration = Duration::from_millis(50);
@@ -135,20 +135,10 @@ fn stopped(watch: &Watch) -> Unjudged {
 /// Runs the seeds on so many workers until all are done or something ends it.
 pub fn run(shared: &Arc<Shared>, jobs: usize, collector: &mut Collector<'_>) -> Result<(), Failure> {
     let (sender, receiver) = mpsc::channel();
-    let mut threads = Vec::new();
-    for job in 0..jobs {
+    let threads = cpus::spawn(jobs, || {
         let (shared, sender) = (shared.clone(), sender.clone());
-        let spawned = std::thread::Builder::new()
-            .name(format!("worker-{job}"))
-            .spawn(move || shared.work(&sender))
-            .map_err(|e| Failure::environment(format!("starting a thread: {e}")));
-        match spawned {
-            Ok(thread) => threads.push(thread),
-            Err(failure) if threads.is_empty() => return Err(failure),
-            // Those that are there do the work.
-            Err(_) => break,
-        }
-    }
+        move || shared.work(&sender)
+    })?;
     drop(sender);
     if collector.collect(&receiver) {
         for thread in threads {

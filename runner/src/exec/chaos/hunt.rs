@@ -12,7 +12,7 @@ use super::{Options, Outcome, Runner, Seeds, Start};
 use crate::exec::Single;
 use crate::platform::Chosen;
 use crate::session::Failure;
-use crate::{bug, exit};
+use crate::{bug, cpus, exit};
 
 /// What all workers share.
 pub struct Shared {
@@ -105,20 +105,10 @@ impl Shared {
 /// What the host says.
 pub fn hunt(shared: &Arc<Shared>, jobs: usize, report: &mut Report) -> Result<(), Failure> {
     let (sender, receiver) = mpsc::channel();
-    let mut threads = Vec::new();
-    for job in 0..jobs {
+    let threads = cpus::spawn(jobs, || {
         let (shared, sender) = (shared.clone(), sender.clone());
-        let spawned = std::thread::Builder::new()
-            .name(format!("worker-{job}"))
-            .spawn(move || shared.work(&sender))
-            .map_err(|e| Failure::environment(format!("starting a thread: {e}")));
-        match spawned {
-            Ok(thread) => threads.push(thread),
-            Err(failure) if threads.is_empty() => return Err(failure),
-            // Those that are there do the work.
-            Err(_) => break,
-        }
-    }
+        move || shared.work(&sender)
+    })?;
     drop(sender);
     let collected = collect(shared, &receiver, report);
     for thread in threads {
