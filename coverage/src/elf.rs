@@ -44,7 +44,7 @@ enum Compression {
     Zstd,
 }
 
-/// A function symbol.
+/// A symbol of a function or a variable.
 #[derive(Clone, Debug)]
 pub(crate) struct Symbol<'a> {
     pub name: Cow<'a, [u8]>,
@@ -292,14 +292,22 @@ impl<'a> Binary<'a> {
 
     /// Function symbols with an address in code, of `.symtab` and `.dynsym`. With the names in the same file.
     pub(crate) fn symbols(&self) -> Vec<Symbol<'a>> {
+        self.symbols_of(&[elf::STT_FUNC, elf::STT_GNU_IFUNC])
+    }
+
+    /// Symbols of variables, likewise.
+    pub(crate) fn variables(&self) -> Vec<Symbol<'a>> {
+        self.symbols_of(&[elf::STT_OBJECT])
+    }
+
+    fn symbols_of(&self, types: &[elf::SymbolType]) -> Vec<Symbol<'a>> {
         let mut symbols = Vec::new();
         let Ok(header) = Header::parse(self.bytes) else { return symbols };
         let Ok(sections) = header.sections(LE, self.bytes) else { return symbols };
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
             let Ok(table) = sections.symbols(LE, self.bytes, kind) else { continue };
             for symbol in table.iter() {
-                let of_function = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC);
-                if !of_function || symbol.is_undefined(LE) {
+                if !types.contains(&symbol.st_type()) || symbol.is_undefined(LE) {
                     continue;
                 }
                 let name = table.symbol_name(LE, symbol).unwrap_or_default();

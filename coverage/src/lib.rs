@@ -37,6 +37,7 @@ mod rules;
 mod tables;
 mod totals;
 pub mod unwind;
+mod variables;
 
 pub use accesses::{Which, accesses};
 pub use analyse::{analyse, symbols};
@@ -49,3 +50,4 @@ pub use program::{Frame, Function, Item, NotMeasured, Places, Point, Program, Ro
 pub use record::{Digest, Record};
 pub use rules::Rules;
 pub use totals::{Count, Sums, Totals, Uncovered, growth, source_lines, totals, uncovered_functions};
+pub use variables::variable;

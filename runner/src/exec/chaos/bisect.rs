@@ -153,8 +153,12 @@ impl Subject<'_, '_> {
         for (word, trace, at, access, other) in sides {
             let never =
                 if word == "then" && pair.late.is_none() { ", which this run does not come to" } else { "" };
-            output::print(&format!("  {word}: {}{never}\n", words(access, other)));
-            let Some(captured) = trace.captured.get(&at) else { continue };
+            let captured = trace.captured.get(&at);
+            let (words, address) = words(access, other);
+            let variable = captured.and_then(|captured| symbols.variable(captured, address));
+            let what = variable.map(|name| format!("{name}, ")).unwrap_or_default();
+            output::print(&format!("  {word}: {words} {what}at {address:#x}{never}\n"));
+            let Some(captured) = captured else { continue };
             for (number, line) in symbols.stack(captured).iter().enumerate() {
                 output::print(&format!("    #{number} {line}\n"));
             }
@@ -178,15 +182,16 @@ fn later(passing: &Trace, switch: &ForcedSwitch) -> Vec<ForcedSwitch> {
     behind.skip(1).take(MOVES).map(moved).collect()
 }
 
-/// An access in words; `other`: that of the other task.
-fn words(access: &Traced, other: &Traced) -> String {
-    let shared = |(memory, _): &&((bloodhound_sim::profile::Object, u64), bool)| {
-        other.touches.iter().any(|(place, _)| place == memory)
-    };
-    let write = access.touches.iter().filter(shared).any(|(_, write)| *write);
+/// An access in words, and its address; `other`: that of the other task.
+fn words(access: &Traced, other: &Traced) -> (String, u64) {
+    let by_other = |memory| other.touches.iter().any(|(place, _)| place == memory);
+    let shared: Vec<usize> =
+        (0..access.touches.len()).filter(|at| by_other(&access.touches[*at].0)).collect();
+    let write = shared.iter().any(|at| access.touches[*at].1);
     let verb = if write { "writes" } else { "reads" };
-    let address = access.addresses.first().copied().unwrap_or_default();
-    format!("task {} {verb} at {address:#x}", access.tid.number())
+    let first = shared.first().copied().unwrap_or_default();
+    let address = access.addresses.get(first).copied().unwrap_or_default();
+    (format!("task {} {verb}", access.tid.number()), address)
 }
 
 /// A choice of a schedule in words.

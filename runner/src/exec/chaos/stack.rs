@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use bloodhound_abi::Regs;
-use bloodhound_coverage::{HostFiles, Program, symbols, unwind};
+use bloodhound_coverage::{HostFiles, Program, symbols, unwind, variable};
 use bloodhound_sim::trace::{Captured, CodeMapping};
 
 use crate::coverage;
@@ -67,6 +67,17 @@ impl Symbols {
             lines.truncate(last + 1);
         }
         lines.into_iter().map(|line| line.text).collect()
+    }
+
+    /// The variable of a program at an address, if its symbols have it.
+    pub fn variable(&mut self, captured: &Captured, address: u64) -> Option<String> {
+        // That of the nearest program, as the address space is laid out at random.
+        let mut mappings: Vec<&CodeMapping> = captured.files.iter().collect();
+        mappings.sort_by_key(|mapping| mapping.start.abs_diff(address));
+        mappings.into_iter().find_map(|mapping| {
+            let distance = address.wrapping_sub(mapping.start).cast_signed();
+            variable(&self.file(mapping).bytes, mapping.offset, distance)
+        })
     }
 
     fn file(&mut self, mapping: &CodeMapping) -> &File {
