@@ -9,8 +9,14 @@ use bloodhound_frames::{FRAME_SIZE, Frame};
 /// `int3`, the instruction of one byte that traps.
 const INT3: u8 = 0xcc;
 
-/// Bytes by which a copy of code is known: as many before a point as behind it.
-pub(super) const AROUND: usize = 17;
+/// Bytes before and behind a point by which a copy of code may be known.
+pub(super) const REACH: usize = 16;
+/// What is known of them: a copy may begin or end at the point, so on one side may be something else, or nothing.
+pub(super) type Around = [Option<u8>; 2 * REACH + 1];
+/// Bytes one after another that are alike, the point's among them, and how many of them are not `int3` at least: of other points that
+/// were copied as well, the bytes are not known.
+const ALIKE: usize = REACH + 1;
+const LEAST: usize = 8;
 
 /// What a worker is doing, so that a point can say by what it was reached first. Written by the worker's own thread only.
 #[derive(Debug, Default)]
@@ -231,10 +237,10 @@ impl Observed {
     }
 
     /// The byte that belongs to the place of an `int3` which is in the middle of `around`, if a program has copied that `int3`
-    /// together with the code around it from a frame with points, as V8 does with its built-in functions. `None` if nothing
-    /// like this is known, or if several places are alike but for this byte.
+    /// together with the code before it, behind it or around it from a frame with points, as V8 does with its built-in functions.
+    /// `None` if nothing like this is known, or if several places are alike but for this byte.
     #[must_use]
-    pub fn copied(&self, around: &[u8; AROUND]) -> Option<u8> {
+    pub(super) fn copied(&self, around: &Around) -> Option<u8> {
         let by_frame = self.by_frame.read().unwrap_or_else(PoisonError::into_inner);
         let mut found = None;
         for page in by_frame.values() {
@@ -243,18 +249,32 @@ impl Observed {
             for (at, _, byte) in &page.points {
                 bytes[usize::from(*at)] = *byte;
             }
-            for (at, _, byte) in &page.points {
-                let Some(from) = usize::from(*at).checked_sub(AROUND / 2) else { continue };
-                let Some(there) = bytes.get(from..from + AROUND) else { continue };
-                // Other points may have been copied as well.
-                if there.iter().zip(around).all(|(there, here)| there == here || *here == INT3) {
-                    if found.is_some_and(|other| other != *byte) {
-                        return None;
-                    }
-                    found = Some(*byte);
+            for (_, _, byte) in
+                page.points.iter().filter(|(at, ..)| is_alike(&bytes, usize::from(*at), around))
+            {
+                if found.is_some_and(|other| other != *byte) {
+                    return None;
                 }
+                found = Some(*byte);
             }
         }
         found
     }
+
+    /// Whether an offset in the arena lies in a frame with points: an `int3` that is no point there is the program's own.
+    pub(super) fn has_frame(&self, offset: u64) -> bool {
+        let by_frame = self.by_frame.read().unwrap_or_else(PoisonError::into_inner);
+        by_frame.contains_key(&(offset - offset % FRAME_SIZE as u64))
+    }
+}
+
+/// Whether the code at a place of a page is that around a copy of it: before it, behind it, or half of each.
+fn is_alike(page: &[u8; FRAME_SIZE], at: usize, around: &Around) -> bool {
+    [0, REACH / 2, REACH].into_iter().any(|skipped| {
+        let Some(from) = (at + skipped).checked_sub(REACH) else { return false };
+        let Some(there) = page.get(from..from + ALIKE) else { return false };
+        let pairs = || there.iter().zip(&around[skipped..]);
+        pairs().all(|(there, here)| here.is_some_and(|here| here == *there || here == INT3))
+            && pairs().filter(|(_, here)| **here != Some(INT3)).count() >= LEAST
+    })
 }

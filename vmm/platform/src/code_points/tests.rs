@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use bloodhound_frames::Frame;
 
+use super::observed::{Around, REACH};
 use super::*;
 
 /// nop; push rbp; int3; ret; nop; push rbp; xor eax, eax; leave; ret, and so on: no two places are alike.
@@ -61,13 +62,32 @@ fn a_copy_of_code_is_known_by_what_lies_around() {
     let points = Arc::new(FilePoints::new(offsets));
     let observed = Observed::default();
     let frame = observed.frame(page(&points, &original)).expect("points");
-    let around = |at: usize| -> [u8; 17] { frame.bytes()[at - 8..at + 9].try_into().expect("17 bytes") };
+    let around = |at: usize| -> Around {
+        let bytes: Vec<Option<u8>> =
+            frame.bytes()[at - REACH..=at + REACH].iter().copied().map(Some).collect();
+        bytes.try_into().expect("33 bytes")
+    };
     assert_eq!(observed.copied(&around(81)), Some(0x55));
-    let mut other = around(81);
-    other[3] ^= 1;
-    assert_eq!(observed.copied(&other), None);
+    // A copy may begin or end there: then what lies on one side is something else, or nothing.
+    for side in [0..REACH, REACH + 1..2 * REACH + 1] {
+        for byte in [None, Some(1)] {
+            let mut other = around(81);
+            other[side.clone()].fill(byte);
+            assert_eq!(observed.copied(&other), Some(0x55), "{side:?} {byte:?}");
+        }
+    }
+    for places in [[11, 28], [15, 17]] {
+        let mut other = around(81);
+        for place in places {
+            other[place] = other[place].map(|byte| byte ^ 1);
+        }
+        assert_eq!(observed.copied(&other), None, "{places:?}");
+    }
+    // So much of it could be anything.
+    assert_eq!(observed.copied(&[Some(0xcc); 2 * REACH + 1]), None);
     // Gone from the frame, but copied before.
     let before = around(161);
     observed.reach(frame.offset() + 161, &Mark::default());
     assert_eq!(observed.copied(&before), Some(0x55));
+    assert!(observed.has_frame(frame.offset() + 7) && !observed.has_frame(original.offset()));
 }

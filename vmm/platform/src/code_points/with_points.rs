@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::observed::AROUND;
+use super::observed::{Around, REACH};
 use super::stops::Stopping;
 use super::{Mark, Observed};
 use crate::{Exception, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap};
@@ -76,13 +76,16 @@ impl WithCodePoints {
         let (Some((observed, _)), Some(memory)) = (&self.observed, self.inner.memory(space)) else {
             return false;
         };
-        let mut around = [0; AROUND];
-        if memory.read(at.wrapping_sub(AROUND as u64 / 2), &mut around) != AROUND {
-            return false;
-        }
-        let (Some(byte), Some((offset, _))) = (observed.copied(&around), memory.get(at)) else {
+        let Some((offset, _)) = memory.get(at).filter(|(offset, _)| !observed.has_frame(*offset)) else {
             return false;
         };
+        let mut around: Around = [None; 2 * REACH + 1];
+        for (place, byte) in (0..).zip(&mut around) {
+            let mut one = [0];
+            let read = memory.read(at.wrapping_sub(REACH as u64).wrapping_add(place), &mut one);
+            *byte = (read == 1).then_some(one[0]);
+        }
+        let Some(byte) = observed.copied(&around) else { return false };
         // In place, whoever else has the frame: it is a copy of the same code there.
         bloodhound_frames::write_at(offset, &[byte]).is_some()
     }
