@@ -73,6 +73,18 @@ pub fn symbols(name: &str, bytes: &[u8], files: &dyn DebugFiles) -> Option<Progr
     Some(if lines { build.lines(tables.unwrap_or_default()) } else { build.functions(tables) })
 }
 
+/// The offsets of the beginnings of all blocks of a program that are known without its line tables, whoever wrote it. Nothing if the
+/// file is no program.
+pub fn blocks(bytes: &[u8]) -> Vec<u64> {
+    let Ok(binary) = Binary::read(bytes) else { return Vec::new() };
+    let rules = Rules { unit: Some(Unit::Blocks), ..Rules::default() };
+    let mut found = Found::default();
+    found.frames = frames::functions(&binary, &mut found.notes);
+    found.take_symbols(binary.symbols(), &binary);
+    let program = Build::new("", &binary, &rules, found).blocks(None);
+    program.points.iter().map(|point| point.offset).collect()
+}
+
 /// What was read of a program before its points are made.
 #[derive(Default)]
 pub(crate) struct Found<'a> {

@@ -1,15 +1,17 @@
 //! Makes the points of a program from what its tables say, in each unit.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest, Sha256};
 
 use crate::analyse::Found;
 use crate::boundaries::{Starts, blocks};
-use crate::elf::Binary;
+use crate::elf::{Binary, Symbol};
 use crate::functions::{Functions, complete};
 use crate::program::{Item, Places, Point, Row, Scope, innermost};
 use crate::tables::{Declared, Tables, nest};
+use crate::written::{Unwritten, unwritten};
 use crate::{Program, Rules};
 
 /// Functions that compilers and the C library add to each program.
@@ -35,6 +37,8 @@ pub(crate) struct Build<'w, 'a> {
     functions: Functions,
     /// Paths of files, and their places in [`Program::files`].
     files: BTreeMap<String, u32>,
+    /// Of each of [`Program::files`], the lines that the user wrote no code in.
+    unwritten: Vec<BTreeMap<u32, Unwritten>>,
 }
 
 /// A wanted point: its address, what it counts for, and its function.
@@ -68,7 +72,21 @@ impl<'w, 'a> Build<'w, 'a> {
         let paths: BTreeSet<&String> = found.sources.paths.iter().flatten().collect();
         program.files = paths.into_iter().cloned().collect();
         let files = program.files.iter().cloned().zip(0..).collect();
-        Build { binary, rules, found, program, functions: Functions::default(), files }
+        let unwritten = program.files.iter().map(|path| {
+            let text = rules.checkout.text(path);
+            text.map(|text| unwritten(path, &text)).unwrap_or_default()
+        });
+        let unwritten = unwritten.collect();
+        Build { binary, rules, found, program, functions: Functions::default(), files, unwritten }
+    }
+
+    /// Whether the user wrote code in a line of one of [`Program::files`].
+    fn is_written(&self, file: u32, line: u32) -> bool {
+        self.unwritten(file, line).is_none()
+    }
+
+    fn unwritten(&self, file: u32, line: u32) -> Option<Unwritten> {
+        self.unwritten.get(file as usize)?.get(&line).copied()
     }
 
     /// The place of a table's file in the program's files, if it counts.
@@ -88,17 +106,30 @@ impl<'w, 'a> Build<'w, 'a> {
         let scope = |address| innermost(&scopes, address);
         let begun = tables.statements.iter().filter(|s| !s.later).map(|s| (scope(s.address), s.file, s.line));
         let begun: BTreeSet<(Option<u32>, u32, u32)> = begun.collect();
+        let last = last_lines(&tables, &scopes);
         let mut wanted = Vec::with_capacity(tables.statements.len());
         for statement in &tables.statements {
             let Some(file) = self.counted(statement.file) else { continue };
             let scope = scope(statement.address);
-            if statement.later && begun.contains(&(scope, statement.file, statement.line)) {
-                continue;
+            let returns = match tables.has_ends {
+                true => statement.end,
+                false => {
+                    scope.is_some_and(|scope| last.get(&scope) == Some(&(statement.file, statement.line)))
+                }
+            };
+            match self.unwritten(file, statement.line) {
+                Some(Unwritten::Brackets) if returns => {}
+                Some(_) => continue,
+                None if statement.later && begun.contains(&(scope, statement.file, statement.line)) => {
+                    continue;
+                }
+                None => {}
             }
             let function = scope.map(|scope| scopes[scope as usize].function);
             let function = function.and_then(|f| self.function(f, &tables.functions));
             wanted.push(Wanted { address: statement.address, key: (file, statement.line), function });
         }
+        self.add_heads(&mut wanted, &tables, &scopes);
         self.points(wanted, &tables, |(file, line)| Item {
             file: Some(file),
             line,
@@ -106,6 +137,22 @@ impl<'w, 'a> Build<'w, 'a> {
             offset: 0,
         });
         self.finish(tables, scopes)
+    }
+
+    /// Whoever comes to the beginning of a function, or of an inlined copy of it, has reached the line that declares it. Of that line an
+    /// optimiser may leave nothing but what is done when something goes wrong.
+    fn add_heads(&mut self, wanted: &mut Vec<Wanted<(u32, u32)>>, tables: &Tables, scopes: &[Scope]) {
+        let known: BTreeSet<(u32, u32)> = wanted.iter().map(|wanted| wanted.key).collect();
+        for scope in scopes {
+            let Some(declared) = tables.functions.get(scope.function as usize) else { continue };
+            let Some(file) = declared.file.and_then(|file| self.counted(file)) else { continue };
+            let key = (file, declared.line);
+            if known.contains(&key) {
+                let inner = innermost(scopes, scope.start).map(|inner| scopes[inner as usize].function);
+                let function = inner.and_then(|inner| self.function(inner, &tables.functions));
+                wanted.push(Wanted { address: scope.start, key, function });
+            }
+        }
     }
 
     /// Adds the functions of symbols that have statements but no entry of their own: with line tables only, LLVM leaves out functions
@@ -149,10 +196,8 @@ impl<'w, 'a> Build<'w, 'a> {
     /// Points for blocks, of functions that count; of all functions without tables.
     pub(crate) fn blocks(mut self, tables: Option<Tables>) -> Program {
         let mut tables = tables.unwrap_or_default();
-        if tables.names.is_empty() && self.found.symbols.is_empty() {
-            tables.functions = self.found.frames.iter().map(|(start, _)| unnamed(*start)).collect();
-            let frames = (0..).zip(&self.found.frames);
-            tables.stretches.extend(frames.map(|(function, (start, end))| whole(*start, *end, function)));
+        if tables.names.is_empty() {
+            self.add_frames();
         }
         let scopes = self.declare(&mut tables);
         let mut wanted = Vec::new();
@@ -173,6 +218,28 @@ impl<'w, 'a> Build<'w, 'a> {
             Item { file, line, function: Some(function), offset }
         });
         self.finish(tables, scopes)
+    }
+
+    /// Adds a symbol for each function of the unwinder's table that has none: a stripped program keeps those at most that others
+    /// may link to.
+    fn add_frames(&mut self) {
+        let symbols = &mut self.found.symbols;
+        let mut named: Vec<(u64, u64)> =
+            symbols.iter().map(|s| (s.address, s.address.saturating_add(s.size.max(1)))).collect();
+        named.sort_unstable();
+        // The furthest end of those that begin up to here: one may lie within another.
+        let mut furthest = 0;
+        for (_, end) in &mut named {
+            furthest = furthest.max(*end);
+            *end = furthest;
+        }
+        for (start, end) in &self.found.frames {
+            let before = named[..named.partition_point(|(at, _)| at <= start)].last();
+            if before.is_none_or(|(_, end)| end <= start) {
+                let name = Cow::Owned(format!("function at {start:#x}").into_bytes());
+                symbols.push(Symbol { name, address: *start, size: end - start });
+            }
+        }
     }
 
     /// Completes the functions of tables; without tables, makes them of the symbols.
@@ -202,8 +269,8 @@ impl<'w, 'a> Build<'w, 'a> {
     /// The function of a declared one, if it counts: if its file does, or no file is known of any.
     fn counted_function(&mut self, index: u32, tables: &Tables) -> Option<u32> {
         let declared = tables.functions.get(index as usize)?;
-        let counts =
-            tables.names.is_empty() || declared.file.is_some_and(|file| self.counted(file).is_some());
+        let file = declared.file.and_then(|file| self.counted(file));
+        let counts = tables.names.is_empty() || file.is_some_and(|file| self.is_written(file, declared.line));
         counts.then(|| self.function(index, &tables.functions))?
     }
 
@@ -221,6 +288,7 @@ impl<'w, 'a> Build<'w, 'a> {
         item: impl Fn(K) -> Item,
     ) {
         wanted.sort_by_key(|wanted| (wanted.address, wanted.key));
+        wanted.dedup_by_key(|wanted| (wanted.address, wanted.key));
         let mut addresses: Vec<u64> = wanted.iter().map(|wanted| wanted.address).collect();
         addresses.dedup();
         let symbols = self.found.symbols.iter();
@@ -303,11 +371,22 @@ impl<'w, 'a> Build<'w, 'a> {
     }
 }
 
-fn whole(start: u64, end: u64, function: u32) -> crate::tables::Stretch {
-    crate::tables::Stretch { start, end, depth: 0, function, call: None }
+/// The last line of each function that is not inlined, by its scope, in the file of its first one.
+fn last_lines(tables: &Tables, scopes: &[Scope]) -> BTreeMap<u32, (u32, u32)> {
+    let mut last: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
+    for statement in &tables.statements {
+        let Some(scope) = innermost(scopes, statement.address) else { continue };
+        if scopes[scope as usize].call.is_some() {
+            continue;
+        }
+        let (file, line) = last.entry(scope).or_insert((statement.file, statement.line));
+        if *file == statement.file {
+            *line = statement.line.max(*line);
+        }
+    }
+    last
 }
 
-/// A function of a stripped program.
-fn unnamed(start: u64) -> Declared {
-    Declared { name: format!("function at {start:#x}"), linked: true, file: None, line: 0 }
+fn whole(start: u64, end: u64, function: u32) -> crate::tables::Stretch {
+    crate::tables::Stretch { start, end, depth: 0, function, call: None }
 }

@@ -15,7 +15,7 @@ use crate::record::hex;
 use crate::{DebugFiles, NotMeasured, Program, Rules, analyse};
 
 /// To be changed with whatever changes the result of an analysis.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// What is faster is not worth a file.
 const SLOW: Duration = Duration::from_millis(200);
 /// Entries that are kept.

@@ -178,7 +178,13 @@ pub(crate) fn read(
     tables.chosen = choose(&tables.names);
     for (address, file, line) in &reader.rows {
         if *line > 0 && tables.chosen.get(*file as usize).copied().unwrap_or(false) {
-            tables.statements.push(Statement { address: *address, file: *file, line: *line, later: false });
+            tables.statements.push(Statement {
+                address: *address,
+                file: *file,
+                line: *line,
+                later: false,
+                end: false,
+            });
         }
     }
     tables.statements.sort_unstable();

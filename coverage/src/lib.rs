@@ -38,9 +38,10 @@ mod tables;
 mod totals;
 pub mod unwind;
 mod variables;
+mod written;
 
 pub use accesses::{Which, accesses};
-pub use analyse::{analyse, symbols};
+pub use analyse::{analyse, blocks, symbols};
 pub use cache::analyse_cached;
 pub use checkout::Checkout;
 pub use debug_files::{DebugFiles, HostFiles, NoFiles};

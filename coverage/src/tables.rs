@@ -13,6 +13,8 @@ pub(crate) struct Tables {
     pub chosen: Vec<bool>,
     /// Where statements of files that count begin.
     pub statements: Vec<Statement>,
+    /// Whether the tables say where functions begin to return.
+    pub has_ends: bool,
     /// Where code begins, for files that count.
     pub starts: Vec<u64>,
     /// Functions as a table has them that the program itself needs, as the runtime of Go does.
@@ -33,6 +35,8 @@ pub(crate) struct Statement {
     /// Whether this is not the beginning, but where instructions of the statement go on after others: an optimiser may leave no
     /// beginning where it has merged statements.
     pub later: bool,
+    /// Whether a function begins to return here.
+    pub end: bool,
 }
 
 /// A function as it is declared.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::model::{Coverage, Moment, Part};
+use crate::written::{is_bracket, unwritten};
 use crate::{Checkout, NotMeasured, Unit};
 
 /// How many of how many.
@@ -180,8 +181,9 @@ pub fn source_lines(coverage: &Coverage, checkout: &Checkout) -> Count {
     for (path, known) in lines(coverage) {
         let Some(text) = checkout.text(path) else { continue };
         let mut comment = false;
+        let unwritten = unwritten(path, &text);
         for (number, line) in (1_u32..).zip(text.lines()) {
-            if has_code(line.trim(), &mut comment) {
+            if has_code(line.trim(), &mut comment) && !unwritten.contains_key(&number) {
                 count.add(known.contains_key(&number));
             }
         }
@@ -196,8 +198,7 @@ pub(crate) fn has_code(line: &str, comment: &mut bool) -> bool {
         *comment = !line.contains("*/");
         return false;
     }
-    let brackets = |c| matches!(c, '{' | '}' | '(' | ')' | '[' | ']' | ';' | ',');
-    !line.starts_with("//") && !line.chars().all(brackets)
+    !line.starts_with("//") && !line.chars().all(is_bracket)
 }
 
 /// The lines of all parts, by file: what most reports show. A line that several parts have was reached if it was in one of them.

@@ -8,10 +8,9 @@ use std::process::Command;
 use bloodhound_coverage::{HostFiles, NoFiles, Pattern, Program, analyse, read};
 use common::{Scratch, functions, have, lines, look, run, shell, sound};
 
-/// Lines of kv.c with code, without optimisation.
-const KV: &[u32] = &[
-    7, 8, 9, 10, 12, 13, 17, 18, 19, 20, 24, 25, 27, 29, 31, 33, 35, 37, 39, 41, 44, 45, 46, 47, 48, 49, 50,
-];
+/// Lines of kv.c with code, without optimisation. Of brackets alone those count where a function returns.
+const KV: &[u32] =
+    &[8, 9, 10, 12, 13, 17, 18, 19, 20, 25, 27, 29, 31, 33, 35, 37, 39, 41, 45, 46, 47, 48, 49, 50];
 
 fn set(lines: &[u32]) -> BTreeSet<u32> {
     lines.iter().copied().collect()
@@ -49,7 +48,7 @@ fn c_in_all_its_forms_has_the_same_lines() {
         assert_eq!(program.notes, Vec::<String>::new(), "{form}");
         let lines = lines(&program);
         assert_eq!(lines["kv.c"], set(KV), "{form}");
-        assert_eq!(lines["table.h"], set(&[7, 8, 9, 10, 11]), "{form}");
+        assert_eq!(lines["table.h"], set(&[8, 9, 10, 11]), "{form}");
         let functions = functions(&program);
         let names: Vec<&str> = functions.iter().map(|(name, _, _)| name.as_str()).collect();
         assert_eq!(names, ["dispatch", "main", "table_get", "twice", "unused_branch"], "{form}");

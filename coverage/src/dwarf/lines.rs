@@ -1,6 +1,7 @@
 //! Rows of line programs: where statements begin.
 
 use super::{Debug, Source};
+use crate::boundaries::end_by_jump;
 use crate::tables::{Statement, Tables};
 
 /// Rows of a program, at most: a gibibyte of memory.
@@ -12,6 +13,7 @@ struct Row {
     file: Option<u32>,
     line: u32,
     statement: bool,
+    end: bool,
 }
 
 impl<'d> Debug<'d> {
@@ -47,7 +49,9 @@ impl<'d> Debug<'d> {
             let line = row.line().and_then(|line| u32::try_from(line.get()).ok()).unwrap_or(0);
             let file = usize::try_from(row.file_index()).ok();
             let file = file.and_then(|file| this.files.get(file).copied().flatten());
-            sequence.push(Row { address: row.address(), file, line, statement: row.is_stmt() });
+            let (address, statement, end) = (row.address(), row.is_stmt(), row.epilogue_begin());
+            tables.has_ends |= end;
+            sequence.push(Row { address, file, line, statement, end });
         };
         if let Some(error) = damage {
             self.note(format!("the line table at {at:#x} is damaged: {error}"));
@@ -63,15 +67,27 @@ fn finish(sequence: &[Row], end: u64, source: &Source<'_, '_>, tables: &mut Tabl
         return;
     }
     let mut counts = false;
-    let mut before = None;
+    let mut before: Option<&Row> = None;
     for row in sequence.iter().filter(|row| row.address >= first.address && row.address < end) {
-        let goes_on = before == Some((row.file, row.line));
-        before = Some((row.file, row.line));
+        // A row that only goes on with a line is no beginning, unless nobody comes to it from what stands before: `} else if (a)` has
+        // the jump at the end of the first block, then the condition.
+        let same = before.filter(|before| (before.file, before.line) == (row.file, row.line));
+        let goes_on = same.is_some_and(|before| !end_by_jump(source.binary, before.address, row.address));
+        let begins = row.statement || same.is_some() && !goes_on;
+        before = Some(row);
         let chosen = |file: &u32| tables.chosen.get(*file as usize).copied().unwrap_or(false);
         // DWARF 5, 6.2.2: line 0 is that of an instruction that cannot be attributed to any line.
-        if let Some(file) = row.file.filter(chosen).filter(|_| row.line > 0 && (row.statement || !goes_on)) {
-            let later = !row.statement;
-            tables.statements.push(Statement { address: row.address, file, line: row.line, later });
+        if let Some(file) =
+            row.file.filter(chosen).filter(|_| row.line > 0 && (begins || row.end || !goes_on))
+        {
+            let later = !begins;
+            tables.statements.push(Statement {
+                address: row.address,
+                file,
+                line: row.line,
+                later,
+                end: row.end,
+            });
             counts = true;
         }
         if source.whole {
