@@ -1,6 +1,7 @@
 //! The programs of conformance/, which hold natively, hold under `bloodhound exec` as well: every check is ok but those of
 //! conformance-known-failures.txt, which must fail, two runs have one digest, and so has a run with the standing tests (platform state dropped, sleepers woken for nothing, the world
-//! cloned every few steps), at several rhythms. BLOODHOUND_TEST_PLATFORM chooses the platform; on another than ptrace the
+//! cloned every few steps), at several rhythms, and one on each platform in which every known block of every program and library is observed,
+//! as code coverage does it. BLOODHOUND_TEST_PLATFORM chooses the platform; on another than ptrace the
 //! digests must be those of ptrace too, where that is to be had.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
@@ -101,6 +102,21 @@ fn known_failures_must_fail_and_nothing_else() {
     assert!(judge_checks("ok 1 - one\n1..1\n", Some(1), &BTreeSet::new()).is_err());
 }
 
+/// On which platforms programs are observed: on both, if both are there and none is asked for.
+fn observing_platforms() -> &'static [Option<&'static str>] {
+    static PLATFORMS: OnceLock<Vec<Option<&str>>> = OnceLock::new();
+    PLATFORMS.get_or_init(|| {
+        let works = |name: &str| {
+            let ran = finish(&mut exec_on(Some(name), &["--summary"], &["true".into()]), b"");
+            ran.code == Some(0) && !ran.rdtsc_leaks()
+        };
+        match platform() {
+            Some(_) => vec![platform().map(|name| &*name.leak())],
+            None => ["ptrace", "kvm"].into_iter().filter(|name| works(name)).map(Some).collect(),
+        }
+    })
+}
+
 /// Runs a program in all ways; the platform that it ran on, or what is wrong.
 fn judge(program: &PathBuf, known: &BTreeSet<&str>) -> Result<String, String> {
     let first = run(&["--summary"], program);
@@ -123,6 +139,15 @@ fn judge(program: &PathBuf, known: &BTreeSet<&str>) -> Result<String, String> {
     }
     for every in TORMENTS.iter().filter(|_| !odd_steps && known.is_empty()) {
         same(&format!("--stress {every}"), &run(&["--summary", "--stress", every], program))?;
+    }
+    for platform in observing_platforms() {
+        let options = [&["--summary", "--observe", "blocks"], excuse()].concat();
+        let observed = finish(&mut exec_on(*platform, &options, &[program.into()]), b"");
+        same(&format!("observed on {platform:?}"), &observed)?;
+        let reached = observed.summary("observed: ").and_then(|line| line.split(' ').nth(1)?.parse().ok());
+        if reached.is_none_or(|reached: u64| reached < 100) {
+            return Err(format!("nearly nothing was observed: {}", observed.stderr));
+        }
     }
     if platform().is_some_and(|name| name != "ptrace") {
         let options = [&["--summary"], excuse()].concat();

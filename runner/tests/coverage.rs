@@ -189,3 +189,129 @@ fn a_stripped_program_is_counted_by_blocks() {
     assert_eq!(ran.code, Some(0), "{}\n{}", ran.stdout, ran.stderr);
     assert!(ran.stdout.contains(" blocks"), "{}", ran.stdout);
 }
+
+/// A service in another language: its file, what it has, how it is built, and lines of its report.
+struct Foreign {
+    name: &'static str,
+    needs: &'static [&'static str],
+    files: &'static [(&'static str, &'static str)],
+    build: &'static [&'static str],
+    lines: &'static [&'static str],
+    not_reached: &'static str,
+}
+
+const FOREIGN: &[Foreign] = &[
+    Foreign {
+        name: "cpp",
+        needs: &["g++"],
+        files: &[(
+            "service.cpp",
+            "#include <cstdio>
+#include <stdexcept>
+#include <unistd.h>
+
+template <typename T> struct Store {
+\tT last{};
+\tT put(T value)
+\t{
+\t\tif (value < 0)
+\t\t\tthrow std::runtime_error(\"negative\");
+\t\tlast = value;
+\t\treturn last;
+\t}
+\tT never()
+\t{
+\t\treturn last * 2;
+\t}
+};
+
+int main(int argc, char **)
+{
+\tStore<int> ints;
+\tStore<long> longs;
+\tlongs.put(argc);
+\ttry {
+\t\tints.put(-argc);
+\t} catch (const std::exception &error) {
+\t\tstd::printf(\"caught %s\\n\", error.what());
+\t}
+\tif (argc > 100)
+\t\tints.never();
+\tstd::fflush(stdout);
+\tfor (;;)
+\t\tsleep(1);
+}
+",
+        )],
+        build: &["g++", "-g", "-O0", "-o", "service", "service.cpp"],
+        lines: &["DA:9,1", "DA:10,1", "DA:12,1", "DA:16,0", "DA:28,1", "DA:31,0"],
+        not_reached: "never",
+    },
+    Foreign {
+        name: "go",
+        needs: &["go"],
+        files: &[
+            ("go.mod", "module example.org/service\n\ngo 1.19\n"),
+            (
+                "main.go",
+                "package main
+
+import (
+\t\"fmt\"
+\t\"os\"
+\t\"time\"
+)
+
+//go:noinline
+func forgotten(n int) int {
+\tfmt.Println(\"never\")
+\treturn n * 2
+}
+
+func main() {
+\tdone := make(chan int)
+\tgo func() {
+\t\tdone <- len(os.Args)
+\t}()
+\tn := <-done
+\tif n > 100 {
+\t\tn = forgotten(n)
+\t}
+\tfmt.Println(\"up\", n)
+\tfor {
+\t\ttime.Sleep(time.Second)
+\t}
+}
+",
+            ),
+        ],
+        build: &["go", "build", "-o", "service", "."],
+        lines: &["DA:11,0", "DA:12,0", "DA:16,1", "DA:18,1", "DA:20,1", "DA:22,0", "DA:24,1"],
+        not_reached: "forgotten",
+    },
+];
+
+#[test]
+fn services_in_other_languages_have_their_lines() {
+    for foreign in FOREIGN.iter().filter(|of| common::have(of.needs, of.name)) {
+        let dir = stack(&format!("coverage-{}", foreign.name), foreign.files);
+        common::put(&dir, "compose.yaml", COMPOSE);
+        let config = STAYS.replace("{dir: out}", "{dir: out, coverage_format: [lcov]}");
+        common::put(&dir, "bloodhound.yaml", &format!("{config}coverage: {{source: .}}\n"));
+        let mut build = Command::new(foreign.build[0]);
+        build.current_dir(&dir).args(&foreign.build[1..]);
+        // Go's own packages are compiled once for all runs of the tests.
+        let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache");
+        build.env("GOCACHE", cache).env("HOME", &dir).env("CGO_ENABLED", "0");
+        build.envs([("GOFLAGS", "-buildvcs=false"), ("GOPROXY", "off"), ("GOTOOLCHAIN", "local")]);
+        let built = finish(&mut build, b"");
+        assert_eq!(built.code, Some(0), "{}", built.stderr);
+        let ran = run_in(&dir, &["test", "--seeds", "2", "--coverage-threshold", "99%"]);
+        assert_eq!(ran.code, Some(3), "{}\n{}", ran.stdout, ran.stderr);
+        assert!(ran.stdout.contains(foreign.not_reached), "{}", ran.stdout);
+        let lcov = read(&dir, "out/coverage/lcov.info");
+        for line in foreign.lines {
+            assert!(lcov.lines().any(|l| l == *line), "{}: {line}: {lcov}", foreign.name);
+        }
+    }
+}

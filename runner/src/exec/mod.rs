@@ -1,8 +1,8 @@
 //! `bloodhound exec`: one program of this machine's file system, deterministically.
 //!
 //! Key types: [`Single`] (the program and what it sees of the host), [`End`] (how it ended). `verify` runs programs with
-//! the same parts. Modules: `view` (what the program sees), `streams` (the host's standard streams), `end`, `chaos` (a hunt over
-//! seeds).
+//! the same parts. Modules: `view` (what the program sees), `streams` (the host's standard streams), `end`, `observe` (a standing
+//! test), `chaos` (a hunt over seeds).
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -34,10 +34,12 @@ use crate::{host, inputs};
 
 mod chaos;
 mod end;
+mod observe;
 mod streams;
 mod view;
 
 pub use end::End;
+use observe::Observing;
 use streams::{Input, Outputs, Source};
 pub use streams::{Kept, closed_at_start};
 pub use view::Surroundings;
@@ -70,6 +72,10 @@ pub struct Args {
     /// Standing tests: drop platform state, wake sleepers for nothing, clone the world, every N steps
     #[arg(long, alias = "torment", hide = true, default_value_t = 0)]
     stress: u64,
+    /// Standing tests: show each program with an observing point at the beginning of each known block, or of each statement of the
+    /// sources below the current directory
+    #[arg(long, hide = true, value_enum, value_name = "UNIT", conflicts_with = "chaos")]
+    observe: Option<observe::Unit>,
     /// The program and its arguments
     #[arg(trailing_var_arg = true, required = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -172,6 +178,10 @@ fn run_with(args: &Args, chosen: &Chosen, open: Box<dyn Platform>) -> Result<u8,
     let mut decisions = Decisions::seeded(seed);
     decisions.listen(args.events.is_some());
     let mut machine = single.machine_on(open, decisions)?;
+    let observing = args.observe.map(Observing::new).transpose()?;
+    if let Some(observing) = &observing {
+        machine.observe(observing.observer());
+    }
     if args.strace {
         machine.listen(Box::new(Strace::new(eprint)));
     }
@@ -210,6 +220,9 @@ fn run_with(args: &Args, chosen: &Chosen, open: Box<dyn Platform>) -> Result<u8,
             world.steps,
             world.now.0
         ));
+        if let Some(observing) = &observing {
+            eprint(&observing.text());
+        }
     }
     file.map_or(Ok(()), |file| file.finish(world))?;
     Ok(end.code())

@@ -41,7 +41,13 @@ impl Planner<'_> {
         for collect in &own.collect {
             match collect {
                 Collect::File(_, pattern) => keep.push(pattern.clone().into_bytes()),
-                tool => variables(&mut spec.program, tool, self.included()),
+                tool => {
+                    variables(&mut spec.program, tool, self.included());
+                    // A health check often is the service's own program, whose machine code counts whoever executes it.
+                    if let Some(health) = spec.health.as_mut().filter(|_| *tool == Collect::Llvm) {
+                        variables(&mut health.program, tool, self.included());
+                    }
+                }
             }
         }
         if tools {
