@@ -274,6 +274,89 @@ static void profiling(void)
 	CHECK_ERRNO(setitimer(3, NULL, NULL), EINVAL);
 }
 
+static volatile sig_atomic_t alarms;
+static volatile int alarm_value;
+
+static void on_alarm(int signal, siginfo_t *info, void *context)
+{
+	(void)signal;
+	(void)context;
+	alarms++;
+	alarm_value = info->si_code == SI_TIMER ? info->si_value.sival_int : -1;
+}
+
+/* Uses CPU time until so many alarms have come. */
+static void *use_time(void *wanted)
+{
+	while (alarms < (int)(long)wanted)
+		getppid();
+	return NULL;
+}
+
+static void *idle(void *until)
+{
+	while (!*(volatile int *)until)
+		nanosleep(&(struct timespec){ 0, 1000000 }, NULL);
+	return NULL;
+}
+
+/* Timers on CPU clocks, of the process, the thread and another thread. */
+static void cpu_timers(void)
+{
+	struct sigaction action = { .sa_sigaction = on_alarm, .sa_flags = SA_SIGINFO };
+	REQUIRE(sigaction(SIGUSR1, &action, NULL) == 0);
+	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1, .sigev_value.sival_int = 42 };
+	struct itimerspec once = { .it_value.tv_nsec = 2000000 }, shown;
+	static const clockid_t clocks[] = { CLOCK_PROCESS_CPUTIME_ID, CLOCK_THREAD_CPUTIME_ID };
+	timer_t timer;
+	for (int i = 0; i < 2; i++) {
+		alarms = 0;
+		REQUIRE(timer_create(clocks[i], &event, &timer) == 0);
+		CHECK(timer_gettime(timer, &shown) == 0 && shown.it_value.tv_nsec == 0);
+		long long begin = now(clocks[i]);
+		CHECK_EQ(timer_settime(timer, 0, &once, NULL), 0);
+		CHECK(timer_gettime(timer, &shown) == 0 && shown.it_value.tv_nsec > 0 &&
+		      shown.it_value.tv_nsec <= 2000000);
+		/* Sleeping uses none. */
+		nanosleep(&(struct timespec){ 0, 5000000 }, NULL);
+		CHECK_EQ(alarms, 0);
+		use_time((void *)1);
+		CHECK(alarm_value == 42 && now(clocks[i]) - begin >= 2000000);
+		CHECK(timer_gettime(timer, &shown) == 0 && shown.it_value.tv_nsec == 0);
+		CHECK_EQ(timer_delete(timer), 0);
+	}
+
+	/* Again and again, until it is disarmed; an absolute time. */
+	alarms = 0;
+	REQUIRE(timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &timer) == 0);
+	struct itimerspec often = { .it_value.tv_nsec = 1000000, .it_interval.tv_nsec = 1000000 };
+	CHECK_EQ(timer_settime(timer, 0, &often, NULL), 0);
+	use_time((void *)3);
+	CHECK(timer_settime(timer, 0, &(struct itimerspec){ 0 }, &shown) == 0 && shown.it_interval.tv_nsec == 1000000);
+	long long end = now(CLOCK_PROCESS_CPUTIME_ID) + 2000000;
+	struct itimerspec at = { .it_value = { end / 1000000000, end % 1000000000 } };
+	alarms = 0;
+	CHECK_EQ(timer_settime(timer, TIMER_ABSTIME, &at, NULL), 0);
+	use_time((void *)1);
+	CHECK(now(CLOCK_PROCESS_CPUTIME_ID) >= end);
+	CHECK_EQ(timer_delete(timer), 0);
+
+	/* The clock of another thread stands still while that one sleeps. */
+	int stop = 0;
+	pthread_t sleeper, busy;
+	clockid_t theirs;
+	REQUIRE(pthread_create(&sleeper, NULL, idle, &stop) == 0 && pthread_getcpuclockid(sleeper, &theirs) == 0);
+	alarms = 0;
+	REQUIRE(timer_create(CLOCK_PROCESS_CPUTIME_ID, &event, &timer) == 0);
+	CHECK_EQ(timer_settime(timer, 0, &once, NULL), 0);
+	REQUIRE(pthread_create(&busy, NULL, use_time, (void *)1) == 0);
+	pthread_join(busy, NULL);
+	CHECK(now(theirs) < now(CLOCK_PROCESS_CPUTIME_ID));
+	stop = 1;
+	pthread_join(sleeper, NULL);
+	CHECK_EQ(timer_delete(timer), 0);
+}
+
 int main(void)
 {
 	reading();
@@ -282,5 +365,6 @@ int main(void)
 	sleeping();
 	accounting();
 	profiling();
+	cpu_timers();
 	return tap_done();
 }
