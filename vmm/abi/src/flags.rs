@@ -93,6 +93,8 @@ flag_sets! {
     MlockallFlags: INT { MCL_CURRENT = 1; MCL_FUTURE = 2; MCL_ONFAULT = 4; }
     /// shmget(2), semget(2), msgget(2) and the calls on what they make. The lowest nine bits are permissions.
     IpcFlags: INT { IPC_CREAT = 0o1000; IPC_EXCL = 0o2000; IPC_NOWAIT = 0o4000; SHM_NORESERVE = 0o10000; }
+    /// msgrcv(2).
+    ReceiveFlags: INT { IPC_NOWAIT = 0o4000; MSG_NOERROR = 0o10000; MSG_EXCEPT = 0o20000; MSG_COPY = 0o40000; }
     /// shmat(2).
     ShmatFlags: INT { SHM_RDONLY = 0o10000; SHM_RND = 0o20000; SHM_REMAP = 0o40000; SHM_EXEC = 0o100_000; }
     /// send(2), recv(2) and their kind.

@@ -233,7 +233,7 @@ impl Node {
             self.next_numbers[pids.0 as usize] = 1;
         }
         if !self.processes.values().any(|p| self.container(p.container).ipc == ipc) {
-            self.remove_segments(ipc);
+            self.remove_ipc(ipc);
         }
         let container = self.container_mut(id);
         (container.life, container.roots) = (container.life + 1, 0);

@@ -166,6 +166,9 @@ impl Node {
         if matches!(wait.on.first(), Some(WaitOn::Futex(_))) {
             self.futex_forget(tid);
         }
+        if let Some(on) = wait.on.first() {
+            self.ipc_forget_on(tid, *on);
+        }
         let task = self.task_mut(tid);
         if wait.saved_mask.is_some() {
             task.restore_mask = wait.saved_mask;

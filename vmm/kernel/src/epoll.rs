@@ -67,6 +67,8 @@ impl Node {
             FileKind::TimerFd(_) => 0,
             FileKind::SignalFd(_) => 0, // depends on the reader: see `ready_bits_for`
             FileKind::Epoll(id) => u64::from(self.epoll_ready(id)),
+            FileKind::Process(named) => self.process_ready(named),
+            FileKind::Mq(id) => self.mqueues.all[id].ready(),
             _ => in_out,
         };
         bits as u32

@@ -285,7 +285,6 @@ impl Ctx<'_> {
         process.environ = join0(&envp);
         process.did_exec = true;
         process.dumpable = 1;
-        process.shm_attached.clear();
         if image.stat_mode as u64 & c::S_ISUID != 0 && !process.no_new_privs {
             process.cred.uid = image.owner.0;
         }
@@ -304,7 +303,12 @@ impl Ctx<'_> {
         let timers = std::mem::take(&mut process.timers);
         let pid = self.pid;
         for (id, timer) in timers {
-            self.node.rearm(crate::timer::TimerKey::Posix(pid, id), timer.schedule.next, None);
+            self.node.rearm_on(
+                timer.clock,
+                crate::timer::TimerKey::Posix(pid, id),
+                timer.schedule.next,
+                None,
+            );
         }
         let task = self.task_mut();
         task.regs = regs;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bloodhound_abi::SimTime;
 use bloodhound_abi::consts as c;
 use bloodhound_vfs::{BaseFs, Dev, Ino};
 
@@ -64,8 +65,21 @@ pub enum FileKind {
     SignalFd(SignalFdId),
     /// epoll(7).
     Epoll(EpollId),
+    /// A POSIX message queue (mq_open(2)).
+    Mq(MqId),
+    /// A process (pidfd_open(2)).
+    Process(ProcessRef),
     /// The node's console: standard streams of a service that are not redirected.
     Console(Console),
+}
+
+/// A process, and nobody who has its number later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessRef {
+    /// Its number.
+    pub pid: Pid,
+    /// Virtual time of its start.
+    pub started: SimTime,
 }
 
 /// A stream of the node's console.
@@ -125,6 +139,8 @@ impl File {
             FileKind::TimerFd(id) => Object::TimerFd(id),
             FileKind::SignalFd(id) => Object::SignalFd(id),
             FileKind::Epoll(id) => Object::Epoll(id),
+            FileKind::Process(named) => Object::Process(named.pid),
+            FileKind::Mq(id) => Object::Mq(id),
             _ => return None,
         })
     }
@@ -182,7 +198,11 @@ impl Node {
             }
             FileKind::SignalFd(s) => drop(self.signalfds.remove(s)),
             FileKind::Epoll(ep) => self.epoll_close(ep),
-            FileKind::Console(_) | FileKind::Synthetic { .. } | FileKind::SyntheticDir { .. } => {}
+            FileKind::Mq(queue) => self.mq_unref(queue),
+            FileKind::Process(_)
+            | FileKind::Console(_)
+            | FileKind::Synthetic { .. }
+            | FileKind::SyntheticDir { .. } => {}
         }
     }
 }

@@ -33,6 +33,8 @@ ids! {
     SignalFdId,
     /// An epoll instance.
     EpollId,
+    /// A POSIX message queue.
+    MqId,
     /// A unix-domain socket.
     UnixId,
     /// A shared-memory object without a name (MAP_SHARED|MAP_ANONYMOUS, SysV segments).

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
+use bloodhound_abi::consts::RLIMIT_CPU;
 use bloodhound_frames::Frame;
 use bloodhound_net::NodeId;
 use bloodhound_persistent::{Map, Set, Table};
@@ -18,13 +19,16 @@ use crate::epoll::Epoll;
 use crate::eventfd::EventFd;
 use crate::file::{Console, File};
 use crate::ids::*;
+use crate::ipc::SysV;
+use crate::ipc::mqueue::MqQueues;
 use crate::mm::Mm;
 use crate::pipe::Pipe;
 use crate::process::{ExitStatus, Process};
 use crate::signal::SignalFd;
 use crate::stacks::{NetNs, Stacks};
+use crate::sys::PiLock;
 use crate::task::Task;
-use crate::timer::{TimerFd, TimerKey};
+use crate::timer::{CpuClock, TimerFd, TimerKey};
 use crate::wait::{FutexKey, WaitOn};
 
 /// Virtual-time prices, nanoseconds. User computation is free; see design.md section 4 for why.
@@ -128,10 +132,8 @@ pub struct Shm {
     pub size: u64,
     /// Mappings of it.
     pub refs: u32,
-    /// SysV: key, marked for removal.
-    pub sysv: Option<(i32, bool)>,
-    /// SysV: its namespace.
-    pub ipc: IpcNs,
+    /// It is the memory of this segment ([`crate::ipc::segment`]).
+    pub segment: Option<(IpcNs, i32)>,
 }
 
 /// A simulated machine.
@@ -179,12 +181,16 @@ pub struct Node {
     pub waiters: Map<WaitOn, Vec<Tid>>,
     /// Futex waiters, first come first.
     pub futexes: Map<FutexKey, VecDeque<Tid>>,
+    /// Locks with an owner that tasks wait for (FUTEX_LOCK_PI).
+    pub pi_locks: Map<FutexKey, PiLock>,
     /// Deadlines of sleeping tasks.
     pub sleepers: Set<(SimTime, Tid)>,
     /// Seals of memfd files (fcntl(2)).
     pub seals: Map<bloodhound_vfs::Ino, u64>,
     /// Armed timers.
     pub timers: Set<(SimTime, TimerKey)>,
+    /// Armed timers on CPU clocks.
+    pub cpu_alarms: Map<CpuClock, Set<(SimTime, TimerKey)>>,
     /// Runnable tasks; the scheduler picks from it.
     pub run_queue: Vec<Tid>,
     /// How often a task became runnable.
@@ -211,8 +217,10 @@ pub struct Node {
     pub dead_spaces: Vec<u64>,
     /// The task that just ran asked for another one to go first (sched_yield).
     pub yielded: bool,
-    /// SysV keys of shared-memory segments.
-    pub sysv: Map<(IpcNs, i32), ShmId>,
+    /// POSIX message queues.
+    pub mqueues: MqQueues,
+    /// System V objects.
+    pub sysv: SysV,
 }
 
 impl Node {
@@ -241,9 +249,11 @@ impl Node {
             shm: Arena::starting_at(1),
             waiters: Map::new(),
             futexes: Map::new(),
+            pi_locks: Map::new(),
             sleepers: Set::new(),
             seals: Map::new(),
             timers: Set::new(),
+            cpu_alarms: Map::new(),
             run_queue: Vec::new(),
             woken: 0,
             locks: Default::default(),
@@ -257,7 +267,8 @@ impl Node {
             mapped: Map::new(),
             dead_spaces: Vec::new(),
             yielded: false,
-            sysv: Map::new(),
+            mqueues: MqQueues::default(),
+            sysv: SysV::default(),
         }
     }
 
@@ -355,13 +366,20 @@ impl Node {
     /// Charges `ns` of virtual time to the node and the task's process.
     pub fn charge(&mut self, tid: Tid, ns: u64) {
         self.clock = self.clock.after(ns);
-        if let Some(pid) = self.tasks.get(&tid).map(|t| t.pid)
-            && let Some(process) = self.processes.get_mut(&pid)
-        {
-            process.cpu_ns += ns;
-            if process.cpu_timers != [None; 2] {
-                self.fire_cpu_timers(pid);
-            }
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        task.cpu_ns += ns;
+        let pid = task.pid;
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        process.cpu_ns += ns;
+        let limited = process.cpu_ns / 1_000_000_000 >= process.limits[RLIMIT_CPU as usize].cur;
+        if process.cpu_timers != [None; 2] {
+            self.fire_cpu_timers(pid);
+        }
+        if !self.cpu_alarms.is_empty() {
+            self.fire_cpu_alarms(pid, tid);
+        }
+        if limited {
+            self.cpu_limit_reached(pid);
         }
     }
 }

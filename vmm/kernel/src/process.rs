@@ -196,8 +196,6 @@ pub struct Process {
     pub started: bloodhound_abi::SimTime,
     /// Has called execve since fork (setpgid(2) asks).
     pub did_exec: bool,
-    /// SysV segments attached: address -> id.
-    pub shm_attached: BTreeMap<u64, i32>,
 }
 
 impl Process {

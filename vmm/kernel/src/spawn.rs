@@ -84,7 +84,6 @@ impl Node {
             children_cpu_ns: 0,
             started: self.clock,
             did_exec: false,
-            shm_attached: Default::default(),
         };
         self.processes.insert(pid, process);
         let mut task = Task::new(tid, pid, Regs::default());

@@ -127,6 +127,8 @@ pub struct Task {
     pub restart_deadline: Option<SimTime>,
     /// System calls made, for reports.
     pub syscalls: u64,
+    /// Virtual time charged to it, ns.
+    pub cpu_ns: u64,
     /// Its name for choices: by descent, for its number depends on which other tasks were made before.
     pub lineage: Lineage,
     /// Children (tasks made by clone(2)) that it has had.
@@ -166,6 +168,7 @@ impl Task {
             left: None,
             restart_deadline: None,
             syscalls: 0,
+            cpu_ns: 0,
             lineage: Lineage::default(),
             children: 0,
             randoms: 0,

@@ -19,10 +19,30 @@ pub enum TimerKey {
     TimerFd(TimerFdId),
 }
 
+/// What a timer counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Clock {
+    /// The node's clock.
+    Monotonic,
+    /// CLOCK_REALTIME.
+    Realtime,
+    /// CPU time.
+    Cpu(CpuClock),
+}
+
+/// Whose CPU time: the virtual time of its system calls and of what else has a price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CpuClock {
+    /// That of all threads of a process.
+    Process(Pid),
+    /// That of one thread.
+    Thread(Tid),
+}
+
 /// When a timer fires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// Next expiry on the node's clock.
+    /// Next expiry, on the node's clock or the timer's CPU clock.
     pub next: Option<SimTime>,
     /// Period in ns, 0 for once.
     pub interval: u64,
@@ -62,8 +82,8 @@ pub struct TimerFd {
 /// A POSIX timer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PosixTimer {
-    /// Counts CLOCK_REALTIME.
-    pub realtime: bool,
+    /// What it counts.
+    pub clock: Clock,
     /// Signal, or 0 for SIGEV_NONE.
     pub signo: u32,
     /// sigev_value.
@@ -85,6 +105,70 @@ impl Node {
         if let Some(at) = new {
             self.timers.insert((at, key));
         }
+    }
+
+    /// The CPU time of a process or thread; `None` if it is gone.
+    pub(crate) fn cpu_time(&self, clock: CpuClock) -> Option<SimTime> {
+        Some(SimTime(match clock {
+            CpuClock::Process(pid) => self.processes.get(&pid)?.cpu_ns,
+            CpuClock::Thread(tid) => self.tasks.get(&tid)?.cpu_ns,
+        }))
+    }
+
+    /// The time on a timer's clock, as its schedule counts: a CPU clock of one that is gone stands still.
+    pub(crate) fn timer_time(&self, clock: Clock) -> SimTime {
+        match clock {
+            Clock::Cpu(cpu) => self.cpu_time(cpu).unwrap_or(SimTime::ZERO),
+            Clock::Monotonic | Clock::Realtime => self.clock,
+        }
+    }
+
+    /// Replaces the schedule of a timer on some clock.
+    pub(crate) fn rearm_on(
+        &mut self,
+        clock: Clock,
+        key: TimerKey,
+        old: Option<SimTime>,
+        new: Option<SimTime>,
+    ) {
+        let Clock::Cpu(cpu) = clock else { return self.rearm(key, old, new) };
+        let alarms = self.cpu_alarms.get_or_default(cpu);
+        if let Some(at) = old {
+            alarms.remove(&(at, key));
+        }
+        if let Some(at) = new {
+            alarms.insert((at, key));
+        }
+        if alarms.is_empty() {
+            self.cpu_alarms.remove(&cpu);
+        }
+    }
+
+    /// Fires the timers on CPU clocks that are due, after a thread has used CPU time.
+    #[cold]
+    pub(crate) fn fire_cpu_alarms(&mut self, pid: Pid, tid: Tid) {
+        for clock in [CpuClock::Process(pid), CpuClock::Thread(tid)] {
+            let Some(now) = self.cpu_time(clock) else { continue };
+            while let Some((at, key)) = self.cpu_alarms.get(&clock).and_then(|set| set.first()).copied()
+                && at <= now
+            {
+                self.rearm_on(Clock::Cpu(clock), key, Some(at), None);
+                self.fire_timer(key, at);
+            }
+        }
+    }
+
+    /// A process has used more CPU time than RLIMIT_CPU allows: "it is sent a SIGXCPU signal [...] once per second until the hard limit
+    /// is reached, at which time it is sent SIGKILL" (getrlimit(2)).
+    #[cold]
+    pub(crate) fn cpu_limit_reached(&mut self, pid: Pid) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let seconds = process.cpu_ns / 1_000_000_000;
+        let limit = &mut process.limits[c::RLIMIT_CPU as usize];
+        let signo = if seconds >= limit.max { c::SIGKILL } else { c::SIGXCPU };
+        limit.cur = seconds + 1;
+        let info = Siginfo { signo: signo as i32, code: c::SI_KERNEL as i32, ..Siginfo::default() };
+        self.send_process(pid, info);
     }
 
     /// A timer is due; its entry has been taken from the set.
@@ -130,12 +214,15 @@ impl Node {
     }
 
     fn fire_posix(&mut self, pid: Pid, id: i32, at: SimTime) {
-        let now = self.clock;
+        let Some(clock) = self.processes.get(&pid).and_then(|p| p.timers.get(&id)).map(|t| t.clock) else {
+            return;
+        };
+        let now = self.timer_time(clock);
         let Some(timer) = self.processes.get_mut(&pid).and_then(|p| p.timers.get_mut(&id)) else { return };
         timer.overrun = timer.schedule.advance(at, now) - 1;
         let (next, signo, value, thread, overrun) =
             (timer.schedule.next, timer.signo, timer.value, timer.thread, timer.overrun);
-        self.rearm(TimerKey::Posix(pid, id), None, next);
+        self.rearm_on(clock, TimerKey::Posix(pid, id), None, next);
         if signo == 0 {
             return;
         }

@@ -18,7 +18,8 @@ use crate::wait::{Object, SysResult, Wait};
 
 /// Whether a kind of file has a place at which to read: pread(2) of others is ESPIPE.
 fn seekable(kind: &FileKind) -> bool {
-    matches!(kind, FileKind::Regular(_) | FileKind::Synthetic { .. } | FileKind::Device { .. })
+    let text = matches!(kind, FileKind::Synthetic { .. } | FileKind::Mq(_));
+    text || matches!(kind, FileKind::Regular(_) | FileKind::Device { .. })
 }
 
 impl Ctx<'_> {
@@ -38,12 +39,12 @@ impl Ctx<'_> {
         }
         let max = to.len().min(MAX_RW) as usize;
         let n = match kind {
-            FileKind::Regular(_) | FileKind::Synthetic { .. } | FileKind::Device { .. } => {
+            FileKind::Regular(_) | FileKind::Synthetic { .. } | FileKind::Device { .. } | FileKind::Mq(_) => {
                 return self.read_seekable(id, to, at);
             }
             FileKind::Dir(_) | FileKind::SyntheticDir { .. } => return err(Errno::EISDIR),
             FileKind::Path(_) => return err(Errno::EBADF),
-            FileKind::Epoll(_) => return err(Errno::EINVAL),
+            FileKind::Epoll(_) | FileKind::Process(_) => return err(Errno::EINVAL),
             FileKind::Pipe { pipe, .. } => self.pipe_read(pipe, to, nonblock)?,
             FileKind::Inet(_) | FileKind::Unix(_) => return self.socket_read(id, to),
             FileKind::SignalFd(s) => self.signalfd_read(s, to, nonblock)?,
@@ -97,6 +98,7 @@ impl Ctx<'_> {
             FileKind::Synthetic { .. } if offset == 0 => self.refresh_synthetic(id)?.len() as u64,
             FileKind::Synthetic { data, .. } => data.len() as u64,
             FileKind::Device { dev, .. } => return self.device_readable(*dev, max),
+            FileKind::Mq(id) => self.mq_status(*id).len() as u64,
             _ => 0,
         };
         Ok(end.saturating_sub(offset).min(max))
@@ -122,6 +124,11 @@ impl Ctx<'_> {
                 Ok(data[from..(from + max as usize).min(data.len())].to_vec())
             }
             FileKind::Device { dev, .. } => self.device_read(dev, max as usize),
+            FileKind::Mq(id) => {
+                let text = self.mq_status(id).into_bytes();
+                let from = (offset as usize).min(text.len());
+                Ok(text[from..(from + max as usize).min(text.len())].to_vec())
+            }
             _ => err(Errno::EINVAL),
         }
     }
@@ -185,7 +192,13 @@ impl Ctx<'_> {
                 self.synthetic_write(&path, &data)?
             }
             FileKind::Dir(_) | FileKind::SyntheticDir { .. } | FileKind::Path(_) => return err(Errno::EBADF),
-            FileKind::TimerFd(_) | FileKind::SignalFd(_) | FileKind::Epoll(_) => return err(Errno::EINVAL),
+            FileKind::TimerFd(_)
+            | FileKind::SignalFd(_)
+            | FileKind::Epoll(_)
+            | FileKind::Process(_)
+            | FileKind::Mq(_) => {
+                return err(Errno::EINVAL);
+            }
         };
         self.charge_moved(n);
         Ok(n)

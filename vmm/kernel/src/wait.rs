@@ -16,7 +16,9 @@ use bloodhound_vfs::{BaseFs, Ino};
 use smallvec::SmallVec;
 
 use crate::buffers::{Buffers, Source};
+use crate::container::IpcNs;
 use crate::ids::*;
+use crate::ipc::queue::Message;
 use crate::locks::Request;
 use crate::node::Node;
 use crate::process::FdEntry;
@@ -59,6 +61,8 @@ pub enum Object {
     TimerFd(TimerFdId),
     SignalFd(SignalFdId),
     Epoll(EpollId),
+    Process(Pid),
+    Mq(MqId),
 }
 
 /// A reason to wake up.
@@ -78,6 +82,12 @@ pub enum WaitOn {
     Lock(Ino),
     /// The other side of the fifo is being opened.
     Fifo(Ino),
+    /// The values of a semaphore set ([`crate::ipc`]).
+    Semaphores(IpcNs, i32),
+    /// A message of a queue, or room in it.
+    Messages(IpcNs, i32),
+    /// The same of a POSIX message queue.
+    Mq(MqId),
 }
 
 /// Identity of a futex word (futex(2)): private to an address space, or by the memory object behind it.
@@ -174,8 +184,25 @@ pub enum Progress {
         /// FUTEX_WAIT_BITSET's mask.
         bitset: u32,
     },
+    /// FUTEX_LOCK_PI.
+    PiLock {
+        /// The sleeper has the lock now.
+        owned: bool,
+        /// The owner before it has ended without unlocking.
+        died: bool,
+    },
     /// vfork(2): the child.
     Vfork(Tid),
+    /// semop(2): its result, once somebody else has carried it out.
+    Semaphores(Option<Result<(), Errno>>),
+    /// msgsnd(2): what is sent.
+    MessageOut(Message),
+    /// msgrcv(2): what has come.
+    MessageIn(Option<Result<Message, Errno>>),
+    /// mq_timedsend(2): its result, once somebody has made room.
+    MqOut(Option<Result<(), Errno>>),
+    /// mq_timedreceive(2): what has come.
+    MqIn(Option<crate::ipc::mqueue::Received>),
     /// rt_sigtimedwait(2): the signals that the sleeper takes although they are blocked.
     Signals(u64),
 }
@@ -355,6 +382,23 @@ impl Node {
         self.enqueue(tid);
     }
 
+    /// Makes a task runnable if it sleeps in a call.
+    pub(crate) fn wake_if_blocked(&mut self, tid: Tid) {
+        if self.tasks.get(&tid).is_some_and(|t| matches!(t.state, TaskState::Blocked(_))) {
+            self.wake(tid, false);
+        }
+    }
+
+    /// How far the call of a task has come that sleeps (`true`), or whose sleep has ended but that has not run again.
+    pub(crate) fn progress_of(&mut self, tid: Tid) -> Option<(bool, &mut Progress)> {
+        let task = self.tasks.get_mut(&tid)?;
+        match (&mut task.state, &mut task.woken) {
+            (TaskState::Blocked(blocked), _) => Some((true, &mut blocked.progress)),
+            (_, Some(woken)) => Some((false, &mut woken.blocked.progress)),
+            _ => None,
+        }
+    }
+
     /// Gives back the references to descriptions that a call has held while it slept.
     pub(crate) fn unpin(&mut self, files: &Pins, base: &mut dyn BaseFs) {
         for file in files.files() {
@@ -371,9 +415,7 @@ impl Node {
     pub fn notify(&mut self, on: WaitOn) {
         if let Some(list) = self.waiters.get(&on).cloned() {
             for tid in list {
-                if self.tasks.get(&tid).is_some_and(|t| matches!(t.state, TaskState::Blocked(_))) {
-                    self.wake(tid, false);
-                }
+                self.wake_if_blocked(tid);
             }
         }
     }

@@ -44,9 +44,11 @@ impl Node {
                 unix,
                 shm,
                 futexes,
+                pi_locks,
                 sleepers,
                 seals,
                 timers,
+                cpu_alarms,
                 run_queue,
                 locks,
                 console,
@@ -60,6 +62,7 @@ impl Node {
                 mapped,
                 dead_spaces,
                 yielded,
+                mqueues,
                 sysv
             ],
             [config, woken, waiters]

@@ -68,8 +68,12 @@ fn name(view: &View<'_>, mm: &Mm, vma: &Vma) -> Vec<u8> {
             // "newline in a pathname is replaced by an octal escape \012" (proc(5)).
             path.split(|b| *b == b'\n').collect::<Vec<_>>().join(&b"\\012"[..])
         }
-        Backing::Shm { id, .. } => match node.shm.get(*id).and_then(|s| s.sysv) {
-            Some((key, _)) => format!("/SYSV{key:08x} (deleted)").into_bytes(),
+        Backing::Shm { id, .. } => match node.shm.get(*id).and_then(|s| s.segment) {
+            Some((ns, id)) => {
+                let segment = node.sysv.get(ns).and_then(|of| of.segments.get(id));
+                let key = segment.map_or(0, |entry| entry.perm.key);
+                format!("/SYSV{key:08x} (deleted)").into_bytes()
+            }
             None => b"/dev/zero (deleted)".to_vec(),
         },
         Backing::Special(name) => name.as_bytes().to_vec(),

@@ -14,6 +14,7 @@ mod process;
 mod sysctl;
 mod sysfs;
 pub mod system;
+mod sysvipc;
 #[cfg(test)]
 mod tests;
 
@@ -354,6 +355,12 @@ impl View<'_> {
                 Some(FileKind::TimerFd(_)) => b"anon_inode:[timerfd]".to_vec(),
                 Some(FileKind::SignalFd(_)) => b"anon_inode:[signalfd]".to_vec(),
                 Some(FileKind::Epoll(_)) => b"anon_inode:[eventpoll]".to_vec(),
+                Some(FileKind::Mq(id)) => {
+                    let names = &self.node.mqueues.names;
+                    let name = names.iter().find(|(_, known)| *known == id);
+                    name.map_or_else(|| b"/ (deleted)".to_vec(), |((_, name), _)| [b"/", &name[..]].concat())
+                }
+                Some(FileKind::Process(_)) => b"anon_inode:[pidfd]".to_vec(),
                 _ => b"anon_inode:[unknown]".to_vec(),
             },
         }

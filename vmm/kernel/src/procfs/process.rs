@@ -405,6 +405,11 @@ fn fdinfo(view: &View<'_>, id: FileId, file: &File) -> String {
                 ));
             }
         }
+        FileKind::Process(named) => {
+            // "-1" once the parent has waited for it (pidfd_show_fdinfo).
+            let number = node.process_named(*named).map_or(-1, |pid| pid.number_in(view.pid.ns()) as i32);
+            out.push_str(&format!("Pid:\t{number}\nNSpid:\t{number}\n"));
+        }
         FileKind::SignalFd(s) => {
             if let Some(s) = node.signalfds.get(*s) {
                 out.push_str(&format!("sigmask:\t{:016x}\n", s.mask));

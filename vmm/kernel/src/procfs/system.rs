@@ -3,7 +3,7 @@
 use bloodhound_vfs::MountInfo;
 
 use super::Source::{Link, Make, Text};
-use super::{Table, View, cgroup, sysctl};
+use super::{Table, View, cgroup, sysctl, sysvipc};
 use crate::file::FileKind;
 use crate::node::Node;
 use crate::task::TaskState;
@@ -36,6 +36,9 @@ pub(super) const TABLE: Table = &[
     ("partitions", Text("major minor  #blocks  name\n\n")),
     ("stat", Make(stat)),
     ("swaps", Text("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")),
+    ("sysvipc/msg", Make(sysvipc::msg)),
+    ("sysvipc/sem", Make(sysvipc::sem)),
+    ("sysvipc/shm", Make(sysvipc::shm)),
     ("uptime", Make(uptime)),
     ("version", Make(version)),
     ("vmstat", Make(vmstat)),

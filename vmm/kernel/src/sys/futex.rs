@@ -5,16 +5,17 @@ use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
 use bloodhound_abi::structs::Timespec;
 
+use super::futex_pi;
 use crate::ctx::*;
 use crate::ids::*;
 use crate::mm::{Access, Backing};
 use crate::node::Node;
-use crate::task::TaskState;
 use crate::wait::{FutexKey, Progress, Restart, SysResult, Wait, WaitOn};
 
 impl Node {
     /// A task stops waiting for whatever futex it was queued on.
     pub(crate) fn futex_forget(&mut self, tid: Tid) {
+        self.pi_forget(tid);
         let queued = self.futexes.iter().filter(|(_, queue)| queue.contains(&tid));
         let keys: Vec<FutexKey> = queued.map(|(key, _)| *key).collect();
         for key in keys {
@@ -34,15 +35,10 @@ impl Node {
             if woken == count {
                 break;
             }
-            let task = self.task_mut(tid);
             // A signal or its deadline may have ended its sleep; as long as its call has not run it stands in the queue, and a
             // wake-up takes it from there (futex_unqueue tells it so).
-            let (sleeps, blocked) = match (&mut task.state, &mut task.woken) {
-                (TaskState::Blocked(blocked), _) => (true, blocked),
-                (_, Some(woken)) => (false, &mut woken.blocked),
-                _ => continue,
-            };
-            let Progress::Futex { woken: flag, bitset: mask } = &mut blocked.progress else { continue };
+            let Some((sleeps, progress)) = self.progress_of(tid) else { continue };
+            let Progress::Futex { woken: flag, bitset: mask } = progress else { continue };
             if *mask & bitset == 0 {
                 continue;
             }
@@ -135,7 +131,12 @@ impl Ctx<'_> {
     }
 }
 
-/// futex(2). EAGAIN if the word does not hold the expected value; ETIMEDOUT; operations with priority inheritance stop the run.
+const FUTEX_LOCK_PI: u64 = 6;
+const FUTEX_TRYLOCK_PI: u64 = 8;
+const FUTEX_LOCK_PI2: u64 = 13;
+
+/// futex(2). EAGAIN if the word does not hold the expected value; ETIMEDOUT; waiting for a condition with a hand-over to a lock with
+/// an owner (FUTEX_WAIT_REQUEUE_PI) stops the run.
 pub fn futex(
     k: &mut Ctx<'_>,
     uaddr: Ptr,
@@ -145,7 +146,7 @@ pub fn futex(
     uaddr2: Ptr,
     val3: u32,
 ) -> SysResult {
-    if let Some(end) = k.futex_woken() {
+    if let Some(end) = futex_pi::woken(k, uaddr).or_else(|| k.futex_woken()) {
         return end;
     }
     let private = op.contains(FutexOp::FUTEX_PRIVATE_FLAG);
@@ -194,11 +195,15 @@ pub fn futex(
             Ok(woken + k.node.futex_requeue(from, to, timeout.0 & 0xffff_ffff))
         }
         c::FUTEX_WAKE_OP => wake_op(k, uaddr, val, timeout, uaddr2, val3, private),
-        // "EPERM The caller does not own the lock represented by the futex word": how C libraries ask whether there are locks
-        // with priority inheritance.
-        c::FUTEX_UNLOCK_PI if k.read_obj::<u32>(uaddr)? & c::FUTEX_TID_MASK as u32 != k.tid.number() => {
-            err(Errno::EPERM)
+        cmd @ (FUTEX_LOCK_PI | FUTEX_LOCK_PI2) => {
+            // The clock of FUTEX_LOCK_PI is CLOCK_REALTIME, whatever the flag says.
+            let ns = k.read_timeout(timeout)?;
+            let realtime = realtime || cmd == FUTEX_LOCK_PI;
+            let deadline = ns.map(|ns| k.clock_deadline(ns, realtime));
+            futex_pi::lock(k, uaddr, deadline, private)
         }
+        FUTEX_TRYLOCK_PI => futex_pi::trylock(k, uaddr, private),
+        c::FUTEX_UNLOCK_PI => futex_pi::unlock(k, uaddr, private),
         _ => super::unmodelled("futex", names::FUTEX, cmd, Errno::ENOSYS),
     }
 }
@@ -317,27 +322,40 @@ impl Ctx<'_> {
         else {
             return;
         };
+        // "The pointer to the entry about to be added or removed" (list_op_pending): its lock may be held already, or still.
+        let pending = self.read_obj::<u64>(Ptr(head + 16)).unwrap_or(0);
         for _ in 0..2048 {
             if entry & !1 == head || entry == 0 {
                 break;
             }
-            let word = (entry & !1).wrapping_add(offset);
-            let Ok(value) = self.read_obj::<u32>(Ptr(word)) else { break };
-            if value & c::FUTEX_TID_MASK as u32 == self.tid.number() {
-                let died = (value & c::FUTEX_WAITERS as u32) | c::FUTEX_OWNER_DIED as u32;
-                if self.write_obj(Ptr(word), &died).is_err() {
-                    break;
-                }
-                if let Ok(key) = self.futex_key(word, false) {
-                    self.node.futex_wake(key, 1, u32::MAX);
-                }
-                let mm = self.process().mm;
-                self.node.futex_wake(FutexKey::Private(mm, word), 1, u32::MAX);
+            if entry != pending && !self.owner_died((entry & !1).wrapping_add(offset)) {
+                break;
             }
             match self.read_obj::<u64>(Ptr(entry & !1)) {
                 Ok(next) => entry = next,
                 Err(_) => break,
             }
         }
+        if pending != 0 {
+            self.owner_died((pending & !1).wrapping_add(offset));
+        }
+    }
+
+    /// Marks the word of a lock whose owner ends, if it is the caller. Whether the word can be read and written.
+    fn owner_died(&mut self, word: u64) -> bool {
+        let Ok(value) = self.read_obj::<u32>(Ptr(word)) else { return false };
+        if value & c::FUTEX_TID_MASK as u32 != self.tid.number() {
+            return true;
+        }
+        let died = (value & c::FUTEX_WAITERS as u32) | c::FUTEX_OWNER_DIED as u32;
+        if self.write_obj(Ptr(word), &died).is_err() {
+            return false;
+        }
+        if let Ok(key) = self.futex_key(word, false) {
+            self.node.futex_wake(key, 1, u32::MAX);
+        }
+        let mm = self.process().mm;
+        self.node.futex_wake(FutexKey::Private(mm, word), 1, u32::MAX);
+        true
     }
 }

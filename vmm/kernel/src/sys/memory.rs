@@ -77,8 +77,14 @@ impl Node {
     fn shm_unref(&mut self, id: ShmId) {
         let shm = &mut self.shm[id];
         shm.refs = shm.refs.saturating_sub(1);
-        if shm.refs == 0 && shm.sysv.is_none_or(|(_, removed)| removed) {
-            self.shm.remove(id);
+        if shm.refs > 0 {
+            return;
+        }
+        match shm.segment {
+            None => {
+                self.shm.remove(id);
+            }
+            Some((ns, segment)) => self.segment_unused(ns, segment),
         }
     }
 

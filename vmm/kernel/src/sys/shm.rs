@@ -2,130 +2,237 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_abi::names;
 
 use crate::container::IpcNs;
 use crate::ctx::*;
 use crate::ids::*;
+use crate::ipc::segment::{DEST, LOCKED, Segment};
+use crate::ipc::{Entry, Named, Wanted};
 use crate::mm::{Backing, OnFork, PAGE, Vma, page_up};
 use crate::node::{Node, Shm};
-use crate::wait::{Stop, SysResult};
+use crate::wait::SysResult;
+
+/// SHMMAX and SHMALL: no limit to speak of (`ULONG_MAX - (1UL << 24)`).
+const MAX_SIZE: u64 = u64::MAX - (1 << 24);
+/// SHMMNI: segments, at most.
+const MOST: u32 = 4096;
+/// SHM_HUGETLB.
+const HUGE: u64 = 0o4000;
+const READ: u32 = 0o444;
+const WRITE: u32 = 0o222;
+const EXECUTE: u32 = 0o111;
+const CAP_IPC_LOCK: u32 = 14;
 
 impl Node {
-    /// Removes all SysV segments of an IPC namespace, as its end does. No process of it may be left.
-    pub fn remove_segments(&mut self, ns: IpcNs) {
-        self.sysv.retain(|(of, _), _| *of != ns);
-        let theirs = self.shm.iter().filter(|(_, s)| s.sysv.is_some() && s.ipc == ns);
-        let ids: Vec<ShmId> = theirs.map(|(id, _)| id).collect();
-        for id in ids {
-            self.shm.remove(id);
+    /// The last mapping of a segment is gone: so is the segment, if it is marked for that.
+    pub(crate) fn segment_unused(&mut self, ns: IpcNs, id: i32) {
+        let segments = &mut self.sysv.of(ns).segments;
+        if segments.get(id).is_some_and(|entry| entry.perm.mode & DEST != 0)
+            && let Some(entry) = segments.remove(id)
+        {
+            self.shm.remove(entry.item.shm);
         }
     }
 }
 
-/// shmget(2). EEXIST, ENOENT; EINVAL for more than the segment has.
+/// shmget(2). EEXIST, ENOENT, EACCES, ENOSPC; EINVAL for more than the segment has.
 pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: IpcFlags) -> SysResult {
-    let ns = k.container().ipc;
-    if key != 0
-        && let Some(id) = k.node.sysv.get(&(ns, key)).copied()
-    {
-        if flags.contains(IpcFlags::IPC_CREAT) && flags.contains(IpcFlags::IPC_EXCL) {
-            return err(Errno::EEXIST);
+    let fits = |segment: &Segment| if size > segment.size { Err(Errno::EINVAL) } else { Ok(()) };
+    let wanted = Wanted { key, flags: flags.bits() as u32 };
+    let perm = match k.ipc_named(&wanted, |ns| &mut ns.segments, fits)? {
+        Named::Is(id) => return Ok(id as u64),
+        Named::Make(perm) => perm,
+    };
+    if size == 0 || size > MAX_SIZE {
+        return err(Errno::EINVAL);
+    }
+    // No huge pages are reserved, as on most machines.
+    if flags.bits() & HUGE != 0 {
+        return err(Errno::ENOMEM);
+    }
+    let len = page_up(size).ok_or(Errno::EINVAL)?;
+    let (ns, now, maker) = (k.container().ipc, k.seconds(), k.pid);
+    let shm = k.node.shm.insert(Shm { size: len, ..Shm::default() });
+    let segment = Segment { shm, size, atime: 0, dtime: 0, maker, last: None };
+    match k.ipc().segments.add(MOST, perm, now, segment) {
+        Ok(id) => {
+            k.node.shm[shm].segment = Some((ns, id));
+            Ok(id as u64)
         }
-        if size > k.node.shm[id].size {
-            return err(Errno::EINVAL);
+        Err(errno) => {
+            k.node.shm.remove(shm);
+            err(errno)
         }
-        return Ok(u64::from(id.0));
     }
-    if key != 0 && !flags.contains(IpcFlags::IPC_CREAT) {
-        return err(Errno::ENOENT);
-    }
-    let len = page_up(size).filter(|l| *l > 0).ok_or(Errno::EINVAL)?;
-    let id = k.node.shm.insert(Shm { size: len, sysv: Some((key, false)), ipc: ns, ..Shm::default() });
-    if key != 0 {
-        k.node.sysv.insert((ns, key), id);
-    }
-    Ok(u64::from(id.0))
 }
 
-fn segment(k: &Ctx<'_>, id: i32) -> SysResult<ShmId> {
-    let id = ShmId(u32::try_from(id).map_err(|_| Errno::EINVAL)?);
-    match k.node.shm.get(id) {
-        Some(s) if s.sysv.is_some() && s.ipc == k.container().ipc => Ok(id),
-        _ => err(Errno::EINVAL),
-    }
+fn segment<'a>(k: &'a mut Ctx<'_>, id: i32) -> SysResult<&'a mut Entry<Segment>> {
+    Ok(k.ipc().segments.get_mut(id).ok_or(Errno::EINVAL)?)
 }
 
-/// shmat(2). EINVAL for an address that is not aligned.
+/// shmat(2). EINVAL for an address that is not aligned or not free, EACCES.
 pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResult {
-    let seg = segment(k, id)?;
-    let len = k.node.shm[seg].size;
+    let Entry { perm, item, .. } = segment(k, id)?;
+    let (perm, shm) = (*perm, item.shm);
+    let len = k.node.shm[shm].size;
     let mm = k.process().mm;
     // "SHM_RND: the attach occurs at the address equal to shmaddr rounded down to the nearest multiple of SHMLBA."
     let addr = if flags.contains(ShmatFlags::SHM_RND) { Ptr(addr.0 & !(PAGE - 1)) } else { addr };
-    if !addr.0.is_multiple_of(PAGE) || addr.is_null() && flags.contains(ShmatFlags::SHM_REMAP) {
+    let remap = flags.contains(ShmatFlags::SHM_REMAP);
+    if !addr.0.is_multiple_of(PAGE) || addr.is_null() && remap {
         return err(Errno::EINVAL);
     }
-    if flags.contains(ShmatFlags::SHM_REMAP) {
-        return Err(Stop::Unsupported("shmat SHM_REMAP".into()));
+    let (mut prot, mut wanted) = (c::PROT_READ, READ);
+    if !flags.contains(ShmatFlags::SHM_RDONLY) {
+        (prot, wanted) = (prot | c::PROT_WRITE, wanted | WRITE);
     }
-    let start = k.node.mms[mm].find_free(addr.0, len)?;
-    if !addr.is_null() && start != addr.0 {
+    if flags.contains(ShmatFlags::SHM_EXEC) {
+        (prot, wanted) = (prot | c::PROT_EXEC, wanted | EXECUTE);
+    }
+    k.ipc_may(&perm, wanted)?;
+    // SHM_REMAP: "the mapping of the segment should replace any existing mapping in the range".
+    let start = if remap { addr.0 } else { k.node.mms[mm].find_free(addr.0, len)? };
+    if !addr.is_null() && start != addr.0
+        || start.checked_add(len).is_none_or(|end| end > crate::mm::TASK_SIZE)
+    {
         return err(Errno::EINVAL);
     }
-    // SHM_RDONLY
-    let prot =
-        if flags.contains(ShmatFlags::SHM_RDONLY) { c::PROT_READ } else { c::PROT_READ | c::PROT_WRITE };
-    let backing = Backing::Shm { id: seg, offset: 0 };
+    let backing = Backing::Shm { id: shm, offset: 0 };
     let vma =
         Vma { start, end: start + len, prot, shared: true, backing, on_fork: OnFork::Copy, may_write: true };
-    k.node.with_recount(mm, |m| m.insert(vma));
-    k.process_mut().shm_attached.insert(start, id);
+    k.node.with_recount(mm, |m| {
+        if remap {
+            m.remove(start, start + len);
+        }
+        m.insert(vma);
+    });
+    let (now, pid) = (k.seconds(), k.pid);
+    let entry = segment(k, id)?;
+    (entry.item.atime, entry.item.last) = (now, Some(pid));
     Ok(start)
 }
 
 /// shmdt(2). EINVAL if no segment begins there.
 pub fn shmdt(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
-    let id = k.process_mut().shm_attached.remove(&addr.0).ok_or(Errno::EINVAL)?;
-    let len = k.node.shm.get(ShmId(id as u32)).map_or(0, |s| s.size);
     let mm = k.process().mm;
-    k.node.with_recount(mm, |m| m.remove(addr.0, addr.0 + len));
+    let begins = |vma: &&Vma| vma.start == addr.0 && matches!(vma.backing, Backing::Shm { offset: 0, .. });
+    let shm = k.node.mms[mm].vmas().find(begins).and_then(|vma| match vma.backing {
+        Backing::Shm { id, .. } => Some(id),
+        _ => None,
+    });
+    let shm = shm.ok_or(Errno::EINVAL)?;
+    let Shm { size, segment: Some((_, id)), .. } = k.node.shm[shm] else { return err(Errno::EINVAL) };
+    // What is left of it there: parts may have been unmapped or protected otherwise.
+    let of_it = |vma: &&Vma| {
+        (addr.0..addr.0 + size).contains(&vma.start)
+            && matches!(vma.backing, Backing::Shm { id, offset } if id == shm && offset == vma.start - addr.0)
+    };
+    let parts: Vec<(u64, u64)> =
+        k.node.mms[mm].vmas().filter(of_it).map(|vma| (vma.start, vma.end)).collect();
+    let (now, pid) = (k.seconds(), k.pid);
+    if let Ok(entry) = segment(k, id) {
+        (entry.item.dtime, entry.item.last) = (now, Some(pid));
+    }
+    k.node.with_recount(mm, |m| {
+        for (start, end) in parts {
+            m.remove(start, end);
+        }
+    });
     Ok(0)
 }
 
-/// shmctl(2). EINVAL for unknown commands and segments.
+/// Commands of shmctl(2).
+mod cmd {
+    pub const RMID: u32 = 0;
+    pub const SET: u32 = 1;
+    pub const STAT: u32 = 2;
+    pub const INFO: u32 = 3;
+    pub const LOCK: u32 = 11;
+    pub const UNLOCK: u32 = 12;
+    pub const SHM_STAT: u32 = 13;
+    pub const SHM_INFO: u32 = 14;
+    pub const SHM_STAT_ANY: u32 = 15;
+}
+
+/// shmctl(2). EINVAL for unknown commands and segments, EACCES, EPERM.
 pub fn shmctl(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
-    const RMID: u64 = 0;
-    const SET: u64 = 1;
-    const STAT: u64 = 2;
-    const LOCK: u64 = 11;
-    const UNLOCK: u64 = 12;
-    let cmd = u64::from(cmd);
-    if !matches!(cmd, RMID | SET | STAT | LOCK | UNLOCK) {
-        return super::unmodelled("shmctl", names::SHMCTL, cmd, Errno::EINVAL);
+    if id < 0 {
+        return err(Errno::EINVAL);
     }
-    let seg = segment(k, id)?;
     match cmd {
-        RMID => {
-            let shm = &mut k.node.shm[seg];
-            let key = shm.sysv.map_or(0, |s| s.0);
-            shm.sysv = Some((0, true));
-            if shm.refs == 0 {
-                k.node.shm.remove(seg);
+        cmd::INFO | cmd::SHM_INFO => info(k, cmd, buf),
+        cmd::STAT | cmd::SHM_STAT | cmd::SHM_STAT_ANY => stat(k, id, cmd, buf),
+        cmd::RMID => remove(k, id),
+        cmd::SET => {
+            let [a, b, c, d, e, f, ..] = k.read_obj::<[u64; 14]>(buf)?;
+            let perm = segment(k, id)?.perm;
+            k.ipc_owns(&perm)?;
+            let now = k.seconds();
+            let entry = segment(k, id)?;
+            entry.perm.set(&[a, b, c, d, e, f]);
+            entry.ctime = now;
+            Ok(0)
+        }
+        cmd::LOCK | cmd::UNLOCK => {
+            let perm = segment(k, id)?.perm;
+            if !k.process().caps.has(CAP_IPC_LOCK) {
+                k.ipc_owns(&perm)?;
             }
-            let ns = k.container().ipc;
-            k.node.sysv.retain(|of, v| !(*of == (ns, key) && *v == seg));
+            let entry = segment(k, id)?;
+            // Memory is never swapped: all that is left of a lock is that it shows.
+            entry.perm.mode = entry.perm.mode & !LOCKED | if cmd == cmd::LOCK { LOCKED } else { 0 };
+            Ok(0)
         }
-        STAT => {
-            // struct shmid64_ds: ipc64_perm (48 bytes), size, times, pids, nattch
-            let shm = &k.node.shm[seg];
-            let mut words = [0u64; 14];
-            words[0] = shm.sysv.map_or(0, |s| s.0) as u32 as u64;
-            (words[6], words[11]) = (shm.size, u64::from(shm.refs));
-            k.write_obj(buf, &words)?;
-        }
-        // Owners are not modelled, and memory is never swapped.
-        _ => {}
+        _ => err(Errno::EINVAL),
+    }
+}
+
+/// IPC_INFO: `struct shminfo64`; SHM_INFO: `struct shm_info`.
+fn info(k: &mut Ctx<'_>, cmd: u32, buf: Ptr) -> SysResult {
+    let segments = &k.ipc().segments;
+    let (highest, count) = (segments.highest(), segments.len() as u64);
+    if cmd == cmd::INFO {
+        let most = u64::from(MOST);
+        k.write_obj(buf, &[MAX_SIZE, 1, most, most, MAX_SIZE, 0, 0, 0, 0])?;
+        return Ok(highest);
+    }
+    let shms: Vec<ShmId> = segments.iter().map(|entry| entry.item.shm).collect();
+    let pages = shms.iter().map(|shm| k.node.shm[*shm].size / PAGE).sum();
+    let resident = shms.iter().map(|shm| k.node.shm[*shm].pages.len() as u64).sum();
+    k.write_obj(buf, &[count, pages, resident, 0, 0, 0])?;
+    Ok(highest)
+}
+
+/// IPC_STAT, and SHM_STAT of an index: `struct shmid64_ds`.
+fn stat(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
+    let viewer = k.pid_ns();
+    let segments = &k.ipc().segments;
+    let entry = if cmd == cmd::STAT { segments.get(id) } else { segments.at(id) };
+    let Some(Entry { id, perm, ctime, item }) = entry.cloned() else { return err(Errno::EINVAL) };
+    if cmd != cmd::SHM_STAT_ANY {
+        k.ipc_may(&perm, READ)?;
+    }
+    let [a, b, c, d, e, f] = perm.words(id);
+    let last = item.last.map_or(0, |pid| pid.number_in(viewer));
+    let pids = u64::from(item.maker.number_in(viewer)) | u64::from(last) << 32;
+    let attached = u64::from(k.node.shm[item.shm].refs);
+    let words = [a, b, c, d, e, f, item.size, item.atime, item.dtime, ctime, pids, attached, 0, 0];
+    k.write_obj(buf, &words)?;
+    Ok(if cmd == cmd::STAT { 0 } else { id as u64 })
+}
+
+/// IPC_RMID: "the segment will actually be destroyed only after the last process detaches it".
+fn remove(k: &mut Ctx<'_>, id: i32) -> SysResult {
+    let perm = segment(k, id)?.perm;
+    k.ipc_owns(&perm)?;
+    let segments = &mut k.ipc().segments;
+    segments.forget_name(id);
+    let Some(entry) = segments.get_mut(id) else { return err(Errno::EINVAL) };
+    entry.perm.mode |= DEST;
+    let shm = entry.item.shm;
+    let ns = k.container().ipc;
+    if k.node.shm[shm].refs == 0 {
+        k.node.segment_unused(ns, id);
     }
     Ok(0)
 }

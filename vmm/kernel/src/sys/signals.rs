@@ -175,7 +175,7 @@ impl Ctx<'_> {
 
     /// Sends a signal to the process that `number` names, by its own id or by that of any of its threads: "kill_pid_info"
     /// looks for a task and signals its group.
-    fn signal_process(&mut self, number: i32, sig: i32, info: Siginfo) -> SysResult {
+    pub(super) fn signal_process(&mut self, number: i32, sig: i32, info: Siginfo) -> SysResult {
         let pid = self.node.process_of(self.pid_ns(), number).ok_or(Errno::ESRCH)?;
         // Linux finds the target first: an unknown signal for nobody is ESRCH.
         let signo = check(sig)?;
@@ -189,7 +189,7 @@ impl Ctx<'_> {
     }
 
     /// A signal from the caller itself.
-    fn own_info(&self, sig: i32, code: u64) -> Siginfo {
+    pub(super) fn own_info(&self, sig: i32, code: u64) -> Siginfo {
         user_info(sig as u32, code as i32, self.pid, self.process().real_ids[0])
     }
 }

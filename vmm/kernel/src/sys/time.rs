@@ -3,13 +3,12 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::SimTime;
 use bloodhound_abi::consts as c;
-use bloodhound_abi::names;
 use bloodhound_abi::structs::{Itimerspec, Itimerval, Timespec, Timeval, Tms};
 
 use crate::ctx::*;
 use crate::file::{File, FileKind};
 use crate::ids::*;
-use crate::timer::{PosixTimer, Schedule, TimerFd, TimerKey};
+use crate::timer::{Clock, CpuClock, PosixTimer, Schedule, TimerFd, TimerKey};
 use crate::wait::{Left, Restart, Stop, SysResult, Wait};
 
 /// A coarse clock ticks every 4 ms (CONFIG_HZ=250).
@@ -20,59 +19,62 @@ impl Ctx<'_> {
     fn clock(&self, clock: i32) -> SysResult {
         let (mono, real) = (self.now().0, self.node.realtime());
         if clock < 0 {
-            return Ok(self.node.process(self.cpu_clock(clock, true)?).cpu_ns);
+            let cpu = self.cpu_clock(clock, true)?;
+            return Ok(self.node.cpu_time(cpu).ok_or(Errno::EINVAL)?.0);
         }
         Ok(match clock as u64 {
             c::CLOCK_REALTIME | c::CLOCK_REALTIME_ALARM | c::CLOCK_TAI => real,
             c::CLOCK_MONOTONIC | c::CLOCK_MONOTONIC_RAW | c::CLOCK_BOOTTIME | c::CLOCK_BOOTTIME_ALARM => mono,
             c::CLOCK_REALTIME_COARSE => real - real % COARSE,
             c::CLOCK_MONOTONIC_COARSE => mono - mono % COARSE,
-            c::CLOCK_PROCESS_CPUTIME_ID | c::CLOCK_THREAD_CPUTIME_ID => self.process().cpu_ns,
+            c::CLOCK_PROCESS_CPUTIME_ID => self.process().cpu_ns,
+            c::CLOCK_THREAD_CPUTIME_ID => self.task().cpu_ns,
             _ => return err(Errno::EINVAL),
         })
     }
 
-    /// The process that a negative clock id means. A CPU clock of a process or thread (clock_getcpuclockid(3)) is
+    /// Whose time a negative clock id means. A CPU clock of a process or thread (clock_getcpuclockid(3)) is
     /// `!number << 3 | thread << 2 | kind`, a clock behind a descriptor `!fd << 3 | 3` (dynamic posix clocks, which no
     /// device here has). The rules are pid_for_clock's; `time` says that the time itself is asked for.
-    fn cpu_clock(&self, clock: i32, time: bool) -> Result<Pid, Errno> {
+    fn cpu_clock(&self, clock: i32, time: bool) -> Result<CpuClock, Errno> {
         // CPUCLOCK_PROF, CPUCLOCK_VIRT and CPUCLOCK_SCHED; 3 is a descriptor's or none.
         if clock & 3 == 3 {
             return Err(Errno::EINVAL);
         }
         let (number, thread) = (!(clock >> 3) as u32, clock & 4 != 0);
         match (number, thread) {
-            (0, _) => Ok(self.pid),
+            (0, true) => Ok(CpuClock::Thread(self.tid)),
+            (0, false) => Ok(CpuClock::Process(self.pid)),
             // Threads of other processes have none that can be seen.
             (tid, true) => {
-                let task = self.node.tasks.get(&self.pid_ns().tid(tid)).filter(|t| t.pid == self.pid);
-                task.map(|t| t.pid).ok_or(Errno::EINVAL)
+                let tid = self.pid_ns().tid(tid);
+                let task = self.node.tasks.get(&tid).filter(|t| t.pid == self.pid);
+                task.map(|_| CpuClock::Thread(tid)).ok_or(Errno::EINVAL)
             }
             // "allow finding the process by with the pid of the current task".
-            (tid, false) if time && tid == self.tid.number() => Ok(self.pid),
+            (tid, false) if time && tid == self.tid.number() => Ok(CpuClock::Process(self.pid)),
             (number, false) => {
                 let pid = self.pid_ns().pid(number);
-                if self.node.processes.contains_key(&pid) { Ok(pid) } else { Err(Errno::EINVAL) }
+                let known = self.node.processes.contains_key(&pid);
+                if known { Ok(CpuClock::Process(pid)) } else { Err(Errno::EINVAL) }
             }
         }
     }
 
-    /// Whether a clock for sleeping and timers is CLOCK_REALTIME. EINVAL for what is no clock, `cannot` for one that does
-    /// not do this (Linux asks for its `nsleep` or `timer_create`).
-    fn timer_clock(&self, clock: i32, cannot: Errno) -> SysResult<bool> {
+    /// The clock of a sleep or a timer. EINVAL for what is no clock, `cannot` for one that does not do this (Linux asks for its
+    /// `nsleep` or `timer_create`).
+    fn timer_clock(&self, clock: i32, cannot: Errno) -> SysResult<Clock> {
         if clock < 0 {
             if clock & 7 == 3 {
                 return err(cannot);
             }
-            self.cpu_clock(clock, false)?;
-            return Err(Stop::Unsupported("a timer on a CPU-time clock".into()));
+            return Ok(Clock::Cpu(self.cpu_clock(clock, false)?));
         }
         match clock as u64 {
-            c::CLOCK_REALTIME | c::CLOCK_REALTIME_ALARM | c::CLOCK_TAI => Ok(true),
-            c::CLOCK_MONOTONIC | c::CLOCK_BOOTTIME | c::CLOCK_BOOTTIME_ALARM => Ok(false),
-            c::CLOCK_PROCESS_CPUTIME_ID | c::CLOCK_THREAD_CPUTIME_ID => {
-                super::unmodelled("a timer on", names::CPU_CLOCKS, clock as u64, Errno::EINVAL)
-            }
+            c::CLOCK_REALTIME | c::CLOCK_REALTIME_ALARM | c::CLOCK_TAI => Ok(Clock::Realtime),
+            c::CLOCK_MONOTONIC | c::CLOCK_BOOTTIME | c::CLOCK_BOOTTIME_ALARM => Ok(Clock::Monotonic),
+            c::CLOCK_PROCESS_CPUTIME_ID => Ok(Clock::Cpu(CpuClock::Process(self.pid))),
+            c::CLOCK_THREAD_CPUTIME_ID => Ok(Clock::Cpu(CpuClock::Thread(self.tid))),
             c::CLOCK_MONOTONIC_RAW | c::CLOCK_REALTIME_COARSE | c::CLOCK_MONOTONIC_COARSE => err(cannot),
             _ => err(Errno::EINVAL),
         }
@@ -109,13 +111,17 @@ impl Ctx<'_> {
     }
 
     /// A timer's new schedule from user space; a zero value disarms.
-    fn schedule(&self, spec: &Itimerspec, absolute: bool, realtime: bool) -> SysResult<Schedule> {
+    fn schedule(&self, spec: &Itimerspec, absolute: bool, clock: Clock) -> SysResult<Schedule> {
         let (value, interval) =
             (spec.value.to_ns().ok_or(Errno::EINVAL)?, spec.interval.to_ns().ok_or(Errno::EINVAL)?);
         if value == 0 {
             return Ok(Schedule { next: None, interval });
         }
-        let next = if absolute { self.clock_deadline(value, realtime) } else { self.now().after(value) };
+        let next = match clock {
+            _ if !absolute => self.node.timer_time(clock).after(value),
+            Clock::Cpu(_) => SimTime(value),
+            Clock::Monotonic | Clock::Realtime => self.clock_deadline(value, clock == Clock::Realtime),
+        };
         Ok(Schedule { next: Some(next), interval })
     }
 }
@@ -227,7 +233,10 @@ pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: TimerFlags, req: Ptr,
     if cpu && clock & 4 != 0 && [0, k.tid.number()].contains(&(!(clock >> 3) as u32)) {
         return err(Errno::EINVAL);
     }
-    let realtime = k.timer_clock(clock, Errno::EOPNOTSUPP)?;
+    let realtime = match k.timer_clock(clock, Errno::EOPNOTSUPP)? {
+        Clock::Cpu(_) => return Err(Stop::Unsupported("clock_nanosleep on a CPU-time clock".into())),
+        clock => clock == Clock::Realtime,
+    };
     let absolute = flags.contains(TimerFlags::TIMER_ABSTIME);
     let deadline =
         if absolute { k.clock_deadline(ns, realtime) } else { k.deadline(Some(ns)).unwrap_or(k.now()) };
@@ -312,7 +321,7 @@ pub fn alarm(k: &mut Ctx<'_>, seconds: u32) -> SysResult {
 /// timer_create(2). EINVAL for unknown clocks and ways to notify.
 pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResult {
     let clock = clock as i32;
-    let realtime = k.timer_clock(clock, Errno::EOPNOTSUPP)?;
+    let clock = k.timer_clock(clock, Errno::EOPNOTSUPP)?;
     // struct sigevent: value, signo, notify, thread id. NULL means SIGALRM with the timer's id as value.
     let next = k.process().timers.keys().next_back().map_or(0, |n| n + 1);
     let (mut signo, mut value, mut thread) = (c::SIGALRM as u32, next as u64, None);
@@ -339,7 +348,7 @@ pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResu
         }
     }
     k.write_obj(id, &next)?;
-    let timer = PosixTimer { realtime, signo, value, thread, schedule: Schedule::default(), overrun: 0 };
+    let timer = PosixTimer { clock, signo, value, thread, schedule: Schedule::default(), overrun: 0 };
     k.process_mut().timers.insert(next, timer);
     Ok(0)
 }
@@ -348,23 +357,27 @@ pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResu
 pub fn timer_settime(k: &mut Ctx<'_>, id: i32, flags: TimerFlags, value: Ptr, old: Ptr) -> SysResult {
     let spec: Itimerspec = k.read_obj(value)?;
     let timer = k.process().timers.get(&id).ok_or(Errno::EINVAL)?;
-    let (realtime, before) = (timer.realtime, timer.schedule);
-    let new = k.schedule(&spec, flags.contains(TimerFlags::TIMER_ABSTIME), realtime)?;
+    let (clock, before) = (timer.clock, timer.schedule);
+    let new = k.schedule(&spec, flags.contains(TimerFlags::TIMER_ABSTIME), clock)?;
     if !old.is_null() {
-        let shown = before.show(k.now());
+        let shown = before.show(k.node.timer_time(clock));
         k.write_obj(old, &shown)?;
     }
     if let Some(t) = k.process_mut().timers.get_mut(&id) {
         t.schedule = new;
     }
     let key = TimerKey::Posix(k.pid, id);
-    k.node.rearm(key, before.next, new.next);
+    k.node.rearm_on(clock, key, before.next, new.next);
+    // One whose time has passed already fires at once.
+    let (pid, tid) = (k.pid, k.tid);
+    k.node.fire_cpu_alarms(pid, tid);
     Ok(0)
 }
 
 /// timer_gettime(2).
 pub fn timer_gettime(k: &mut Ctx<'_>, id: i32, value: Ptr) -> SysResult {
-    let shown = k.process().timers.get(&id).ok_or(Errno::EINVAL)?.schedule.show(k.now());
+    let timer = k.process().timers.get(&id).ok_or(Errno::EINVAL)?;
+    let shown = timer.schedule.show(k.node.timer_time(timer.clock));
     k.write_obj(value, &shown)?;
     Ok(0)
 }
@@ -378,7 +391,7 @@ pub fn timer_getoverrun(k: &mut Ctx<'_>, id: i32) -> SysResult {
 pub fn timer_delete(k: &mut Ctx<'_>, id: i32) -> SysResult {
     let timer = k.process_mut().timers.remove(&id).ok_or(Errno::EINVAL)?;
     let key = TimerKey::Posix(k.pid, id);
-    k.node.rearm(key, timer.schedule.next, None);
+    k.node.rearm_on(timer.clock, key, timer.schedule.next, None);
     Ok(0)
 }
 
@@ -394,7 +407,7 @@ pub fn timerfd_create(k: &mut Ctx<'_>, clock: u32, flags: FdFlags) -> SysResult 
     {
         return err(Errno::EINVAL);
     }
-    let realtime = k.timer_clock(clock, Errno::EINVAL)?;
+    let realtime = k.timer_clock(clock, Errno::EINVAL)? == Clock::Realtime;
     let id = k.node.timerfds.insert(TimerFd { realtime, ..TimerFd::default() });
     let file = File::new(FileKind::TimerFd(id), c::O_RDWR | flags.bits() & c::O_NONBLOCK);
     Ok(k.open_file(file, flags.contains(FdFlags::O_CLOEXEC))?)
@@ -415,7 +428,8 @@ pub fn timerfd_settime(k: &mut Ctx<'_>, fd: Fd, flags: TimerFlags, value: Ptr, o
     let spec: Itimerspec = k.read_obj(value)?;
     let id = timerfd(k, fd)?;
     let (realtime, before) = (k.node.timerfds[id].realtime, k.node.timerfds[id].schedule);
-    let new = k.schedule(&spec, flags.contains(TimerFlags::TIMER_ABSTIME), realtime)?;
+    let clock = if realtime { Clock::Realtime } else { Clock::Monotonic };
+    let new = k.schedule(&spec, flags.contains(TimerFlags::TIMER_ABSTIME), clock)?;
     if !old.is_null() {
         let shown = before.show(k.now());
         k.write_obj(old, &shown)?;

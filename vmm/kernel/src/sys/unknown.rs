@@ -203,15 +203,15 @@ fn families_and_types_of_sockets() {
 #[test]
 fn memory_and_futexes() {
     let mut bench = Bench::new();
-    let word = bench.put_as(bench.tid, &0u32.to_le_bytes());
     let ops = (0..128).chain(0x200..0x210).chain([1 << 16]).flat_map(|op| [op, op | c::FUTEX_PRIVATE_FLAG]);
     let known: Vec<(u64, &'static str)> =
         names::FUTEX.iter().flat_map(|(v, n)| [(*v, *n), (*v | c::FUTEX_PRIVATE_FLAG, *n)]).collect();
     let stopped = walk("futex", Vec::leak(known), Errno::ENOSYS, ops, |op| {
+        let word = bench.put_as(bench.tid, &0u32.to_le_bytes());
         answer(&mut bench, nr::futex, &[word, op, 1, 0, word, 1])
     });
-    assert_eq!(stopped.iter().filter(|n| **n == "FUTEX_LOCK_PI").count(), 2);
-    assert!(!stopped.contains(&"FUTEX_UNLOCK_PI"), "the C library's question is answered");
+    assert_eq!(stopped.iter().filter(|n| **n == "FUTEX_WAIT_REQUEUE_PI").count(), 2);
+    let word = bench.put_as(bench.tid, &0u32.to_le_bytes());
     for op in [c::FUTEX_WAIT, c::FUTEX_WAKE, c::FUTEX_REQUEUE] {
         let args = [word, op | c::FUTEX_CLOCK_REALTIME, 1, 0, word, 1];
         assert_eq!(answer(&mut bench, nr::futex, &args), Ok(Err(Errno::ENOSYS)));
@@ -232,7 +232,7 @@ fn memory_and_futexes() {
     let stopped = walk("shmctl", names::SHMCTL, Errno::EINVAL, (1..600).chain([1 << 31]), |v| {
         answer(&mut bench, nr::shmctl, &[segment, v, page])
     });
-    assert_eq!(stopped, ["IPC_INFO", "SHM_STAT", "SHM_INFO", "SHM_STAT_ANY"]);
+    assert_eq!(stopped, [""; 0]);
     // MAP_SHARED_VALIDATE refuses what it does not know, other types do not exist.
     let file = bench.open("/tmp/file", c::O_RDWR | c::O_CREAT).unwrap();
     for flags in [3 | 0x20_0000, 3 | c::MAP_SYNC] {
@@ -315,9 +315,9 @@ fn clone_flags() {
             _ => String::new(),
         }
     };
-    assert_eq!(asked(c::CLONE_PIDFD), "clone CLONE_PIDFD");
-    assert_eq!(asked(c::CLONE_VM | c::CLONE_FILES), "clone CLONE_VM|CLONE_FILES");
-    assert_eq!(asked(c::CLONE_PARENT), "clone CLONE_PARENT");
+    assert_eq!(asked(c::CLONE_FILES), "clone CLONE_FILES");
+    assert_eq!(asked(c::CLONE_VM | c::CLONE_FS), "clone CLONE_FS");
+    assert_eq!(asked(c::CLONE_VM | c::CLONE_SIGHAND), "clone CLONE_SIGHAND");
     let mut bench = Bench::new();
     for bit in (34..64).map(|n| 1u64 << n).chain([c::CLONE_DETACHED, 1]) {
         let at = bench.put_as(bench.tid, &[&bit.to_le_bytes()[..], &[0; 80]].concat());
@@ -349,8 +349,8 @@ fn clocks_and_policies() {
         }
     }
     assert_eq!(
-        answer(&mut bench, nr::timer_create, &[2, 0, at]),
-        Err("a timer on CLOCK_PROCESS_CPUTIME_ID".into())
+        answer(&mut bench, nr::clock_nanosleep, &[2, 0, at, 0]),
+        Err("clock_nanosleep on a CPU-time clock".into())
     );
     for policy in [4, 7, 8, 99] {
         assert_eq!(answer(&mut bench, nr::sched_setscheduler, &[0, policy, at]), Ok(Err(Errno::EINVAL)));

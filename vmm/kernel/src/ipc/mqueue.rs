@@ -1,0 +1,230 @@
+//! POSIX message queues (mq_overview(7)): messages by priority, who waits, and who is told when one arrives.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::Siginfo;
+use bloodhound_persistent::Map;
+
+use crate::container::IpcNs;
+use crate::ctx::Ctx;
+use crate::file::FileKind;
+use crate::ids::{Arena, FileId, MqId, Pid, Tid};
+use crate::node::Node;
+use crate::wait::{Object, Progress};
+
+/// SI_MESGQ: "POSIX message queue state changed" (sigaction(2)).
+const SI_MESGQ: i32 = -3;
+
+/// A message: its text and its priority.
+pub type Message = (Arc<Vec<u8>>, u32);
+
+/// Who is told when a message arrives in an empty queue (mq_notify(3)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notify {
+    /// Which process.
+    pub pid: Pid,
+    /// By this signal, with this value; without one nothing is sent.
+    pub signal: Option<(u32, u64)>,
+}
+
+/// A queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MqQueue {
+    /// Owner and group.
+    pub owner: (u32, u32),
+    /// Permission bits.
+    pub mode: u32,
+    /// Messages that it holds, at most.
+    pub most: u64,
+    /// Bytes of a message, at most.
+    pub longest: u64,
+    /// Who is told.
+    pub notify: Option<Notify>,
+    /// Open file descriptions of it, and one for its name.
+    pub refs: u32,
+    /// By priority, first come first.
+    messages: BTreeMap<u32, VecDeque<Arc<Vec<u8>>>>,
+    receivers: VecDeque<Tid>,
+    senders: VecDeque<(Tid, Message)>,
+}
+
+impl MqQueue {
+    /// An empty queue with a name.
+    pub fn new(owner: (u32, u32), mode: u32, most: u64, longest: u64) -> MqQueue {
+        MqQueue {
+            owner,
+            mode,
+            most,
+            longest,
+            notify: None,
+            refs: 1,
+            messages: BTreeMap::new(),
+            receivers: VecDeque::new(),
+            senders: VecDeque::new(),
+        }
+    }
+
+    /// How many messages are in it.
+    pub fn len(&self) -> u64 {
+        self.messages.values().map(|list| list.len() as u64).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Bytes of all messages.
+    pub fn bytes(&self) -> u64 {
+        self.messages.values().flatten().map(|text| text.len() as u64).sum()
+    }
+
+    /// Readiness (EPOLL* bits).
+    pub fn ready(&self) -> u64 {
+        let mut bits = 0;
+        if !self.is_empty() {
+            bits |= c::EPOLLIN | c::EPOLLRDNORM;
+        }
+        if self.len() < self.most {
+            bits |= c::EPOLLOUT | c::EPOLLWRNORM;
+        }
+        bits
+    }
+
+    fn put(&mut self, (text, priority): Message) {
+        self.messages.entry(priority).or_default().push_back(text);
+    }
+
+    /// The oldest message of the highest priority.
+    fn take(&mut self) -> Option<Message> {
+        let mut last = self.messages.last_entry()?;
+        let priority = *last.key();
+        let text = last.get_mut().pop_front()?;
+        if last.get().is_empty() {
+            last.remove();
+        }
+        Some((text, priority))
+    }
+
+    /// A call sleeps until a message comes.
+    pub fn wait(&mut self, tid: Tid) {
+        self.receivers.push_back(tid);
+    }
+
+    /// A call sleeps until there is room for its message.
+    pub fn wait_for_room(&mut self, tid: Tid, message: Message) {
+        self.senders.push_back((tid, message));
+    }
+
+    /// A task does not wait any more.
+    pub fn forget(&mut self, tid: Tid) {
+        self.receivers.retain(|receiver| *receiver != tid);
+        self.senders.retain(|(sender, _)| *sender != tid);
+    }
+}
+
+/// All queues of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MqQueues {
+    /// The queues that have a name or are open.
+    pub all: Arena<MqId, MqQueue>,
+    /// By namespace and name.
+    pub names: Map<(IpcNs, Vec<u8>), MqId>,
+}
+
+impl Default for MqQueues {
+    fn default() -> MqQueues {
+        MqQueues { all: Arena::starting_at(1), names: Map::new() }
+    }
+}
+
+impl Node {
+    /// Sends a message to a queue that has room: to the first that waits for one, else into the queue; then whoever asked for it is
+    /// told that it is not empty any more (`pipelined_send`, `__do_notify`).
+    pub(crate) fn mq_send(&mut self, id: MqId, message: Message, sender: (Pid, u32)) {
+        let queue = &mut self.mqueues.all[id];
+        if let Some(receiver) = queue.receivers.pop_front() {
+            self.ipc_complete(receiver, |progress| *progress = Progress::MqIn(Some(Ok(message))));
+            return;
+        }
+        let first = queue.is_empty();
+        queue.put(message);
+        let notify = if first { queue.notify.take() } else { None };
+        self.notify_object(Object::Mq(id), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+        if let Some(Notify { pid, signal: Some((signo, value)) }) = notify
+            && self.processes.contains_key(&pid)
+        {
+            let (from, uid) = sender;
+            let mut info = crate::signal::user_info(signo, SI_MESGQ, from, uid);
+            info.fields[1] = value;
+            self.send_process(pid, Siginfo { code: SI_MESGQ, ..info });
+        }
+    }
+
+    /// Takes a message out of a queue; the first that waits for room puts its own in.
+    pub(crate) fn mq_receive(&mut self, id: MqId) -> Option<Message> {
+        let queue = &mut self.mqueues.all[id];
+        let message = queue.take()?;
+        match queue.senders.pop_front() {
+            Some((sender, text)) => {
+                queue.put(text);
+                self.ipc_complete(sender, |progress| *progress = Progress::MqOut(Some(Ok(()))));
+            }
+            None => self.notify_object(Object::Mq(id), (c::EPOLLOUT | c::EPOLLWRNORM) as u32),
+        }
+        Some(message)
+    }
+
+    /// An open file description or the name of a queue is gone.
+    pub(crate) fn mq_unref(&mut self, id: MqId) {
+        let queue = &mut self.mqueues.all[id];
+        queue.refs -= 1;
+        if queue.refs == 0 {
+            self.mqueues.all.remove(id);
+        }
+    }
+
+    /// A process closes a descriptor of a queue: "if the calling process has attached a notification request to the message queue via
+    /// this message queue descriptor, then this request is removed" (mq_close(3); Linux asks for any descriptor of it).
+    pub(crate) fn mq_closed_by(&mut self, file: FileId, pid: Pid) {
+        if let Some(FileKind::Mq(id)) = self.files.get(file).map(|file| &file.kind)
+            && let Some(queue) = self.mqueues.all.get_mut(*id)
+            && queue.notify.is_some_and(|notify| notify.pid == pid)
+        {
+            queue.notify = None;
+        }
+    }
+
+    /// Removes the names of all queues of an IPC namespace, as its end does.
+    pub(crate) fn mq_remove_all(&mut self, ns: IpcNs) {
+        let theirs: Vec<(IpcNs, Vec<u8>)> =
+            self.mqueues.names.keys().filter(|(of, _)| *of == ns).cloned().collect();
+        for name in theirs {
+            if let Some(id) = self.mqueues.names.remove(&name) {
+                self.mq_unref(id);
+            }
+        }
+    }
+}
+
+impl Ctx<'_> {
+    /// What reading a descriptor of a queue gives (mq_overview(7)).
+    pub(crate) fn mq_status(&self, id: MqId) -> String {
+        let queue = &self.node.mqueues.all[id];
+        let (signo, pid) = match queue.notify {
+            Some(Notify { pid, signal }) => {
+                (signal.map_or(0, |(signo, _)| signo), pid.number_in(self.pid_ns()))
+            }
+            None => (0, 0),
+        };
+        // SIGEV_SIGNAL is 0, SIGEV_NONE 1.
+        let kind = u32::from(queue.notify.is_some_and(|notify| notify.signal.is_none()));
+        format!("QSIZE:{:<10} NOTIFY:{kind:<5} SIGNO:{signo:<5} NOTIFY_PID:{pid:<6}\n", queue.bytes())
+    }
+}
+
+/// The result of a call that has slept.
+pub type Received = Result<Message, Errno>;

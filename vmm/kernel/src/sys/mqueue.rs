@@ -1,0 +1,266 @@
+//! POSIX message queues: mq_open(2), mq_unlink(2), mq_timedsend(2), mq_timedreceive(2), mq_notify(2), mq_getsetattr(2).
+
+use std::sync::Arc;
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+
+use crate::ctx::*;
+use crate::file::{File, FileKind};
+use crate::ids::*;
+use crate::ipc::mqueue::{MqQueue, Notify};
+use crate::wait::{Progress, SysResult, Wait, WaitOn};
+
+/// /proc/sys/fs/mqueue/msg_max, msgsize_max, msg_default, msgsize_default, queues_max.
+const MOST: u64 = 10;
+const LONGEST: u64 = 8192;
+const QUEUES: usize = 256;
+/// What nobody may exceed (HARD_MSGMAX, HARD_MSGSIZEMAX).
+const HARD_MOST: u64 = 65536;
+const HARD_LONGEST: u64 = 16 << 20;
+/// MQ_PRIO_MAX.
+const PRIORITIES: u32 = 32768;
+/// What Linux's own structures take for each message (`mqueue_create`), for RLIMIT_MSGQUEUE.
+const OVERHEAD: u64 = 96;
+const NAME_MAX: usize = 255;
+const CAP_SYS_RESOURCE: u32 = 24;
+const CAP_DAC_OVERRIDE: u32 = 1;
+const CAP_FOWNER: u32 = 3;
+const RLIMIT_MSGQUEUE: usize = 12;
+
+/// The name of a queue, without its slash. ENOENT, EACCES for one with a slash in it, ENAMETOOLONG.
+fn name(k: &mut Ctx<'_>, name: Ptr) -> SysResult<Vec<u8>> {
+    let name = k.read_cstr(name.0, 4096, Errno::ENAMETOOLONG)?;
+    match name.as_slice() {
+        b"" => err(Errno::ENOENT),
+        b"." | b".." => err(Errno::EACCES),
+        long if long.len() > NAME_MAX => err(Errno::ENAMETOOLONG),
+        name if name.contains(&b'/') => err(Errno::EACCES),
+        _ => Ok(name),
+    }
+}
+
+/// mq_open(2). ENOENT, EEXIST, EACCES, EINVAL for sizes that are not allowed, EMFILE, ENOSPC.
+pub fn mq_open(k: &mut Ctx<'_>, path: Ptr, flags: OpenFlags, mode: u32, attr: Ptr) -> SysResult {
+    let bits = flags.bits();
+    let (create, exclusive) = (bits & c::O_CREAT != 0, bits & c::O_EXCL != 0);
+    let sizes = if create && !attr.is_null() { Some(k.read_obj::<[u64; 8]>(attr)?) } else { None };
+    let key = (k.container().ipc, name(k, path)?);
+    let limit = k.process().limits[c::RLIMIT_NOFILE as usize].cur;
+    k.process().fds.lowest_free(0, limit)?;
+    let id = match k.node.mqueues.names.get(&key).copied() {
+        Some(_) if create && exclusive => return err(Errno::EEXIST),
+        Some(id) => {
+            let queue = &k.node.mqueues.all[id];
+            let wanted = match bits & c::O_ACCMODE {
+                c::O_RDONLY => 4,
+                c::O_WRONLY => 2,
+                c::O_RDWR => 6,
+                _ => return err(Errno::EINVAL),
+            };
+            may(k, queue, wanted)?;
+            id
+        }
+        None if !create => return err(Errno::ENOENT),
+        None => {
+            let queue = make(k, mode, sizes)?;
+            let id = k.node.mqueues.all.insert(queue);
+            k.node.mqueues.names.insert(key, id);
+            id
+        }
+    };
+    k.node.mqueues.all[id].refs += 1;
+    let status = bits & (c::O_ACCMODE | c::O_NONBLOCK);
+    Ok(k.open_file(File::new(FileKind::Mq(id), status), true)?)
+}
+
+/// A new queue: of the sizes that are asked for, or the usual ones.
+fn make(k: &Ctx<'_>, mode: u32, sizes: Option<[u64; 8]>) -> SysResult<MqQueue> {
+    let (_, most, longest) =
+        sizes.map_or((0, MOST, LONGEST), |[flags, most, longest, ..]| (flags, most, longest));
+    let privileged = k.process().caps.has(CAP_SYS_RESOURCE);
+    let (max_most, max_longest) = if privileged { (HARD_MOST, HARD_LONGEST) } else { (MOST, LONGEST) };
+    if !(1..=max_most).contains(&most) || !(1..=max_longest).contains(&longest) {
+        return err(Errno::EINVAL);
+    }
+    let ns = k.container().ipc;
+    if !privileged && k.node.mqueues.names.keys().filter(|(of, _)| *of == ns).count() >= QUEUES {
+        return err(Errno::ENOSPC);
+    }
+    // "EMFILE" of the limit of all queues of a user: each queue by itself is looked at here.
+    if most * (longest + OVERHEAD) > k.process().limits[RLIMIT_MSGQUEUE].cur {
+        return err(Errno::EMFILE);
+    }
+    let cred = k.fs_cred();
+    Ok(MqQueue::new((cred.uid, cred.gid), mode & 0o777 & !k.process().umask, most, longest))
+}
+
+/// Whether the caller may open a queue to read (4) or write (2). EACCES.
+fn may(k: &Ctx<'_>, queue: &MqQueue, wanted: u32) -> Result<(), Errno> {
+    let cred = k.fs_cred();
+    let granted = if cred.uid == queue.owner.0 {
+        queue.mode >> 6
+    } else if cred.gid == queue.owner.1 || cred.groups.contains(&queue.owner.1) {
+        queue.mode >> 3
+    } else {
+        queue.mode
+    };
+    let allowed = wanted & !granted == 0 || k.process().caps.has(CAP_DAC_OVERRIDE);
+    if allowed { Ok(()) } else { Err(Errno::EACCES) }
+}
+
+/// mq_unlink(2). ENOENT; EPERM for another user's, which the C library makes EACCES of.
+pub fn mq_unlink(k: &mut Ctx<'_>, path: Ptr) -> SysResult {
+    let key = (k.container().ipc, name(k, path)?);
+    let id = *k.node.mqueues.names.get(&key).ok_or(Errno::ENOENT)?;
+    if k.fs_cred().uid != k.node.mqueues.all[id].owner.0 && !k.process().caps.has(CAP_FOWNER) {
+        return err(Errno::EPERM);
+    }
+    k.node.mqueues.names.remove(&key);
+    k.node.mq_unref(id);
+    Ok(0)
+}
+
+/// The queue of a descriptor with this access. EBADF.
+fn opened(k: &mut Ctx<'_>, fd: Fd, write: bool) -> SysResult<(MqId, bool)> {
+    let file = k.pin(fd)?;
+    let file = &k.node.files[file];
+    let allowed = if write { file.writable() } else { file.readable() };
+    match file.kind {
+        FileKind::Mq(id) if allowed => Ok((id, file.nonblocking())),
+        _ => err(Errno::EBADF),
+    }
+}
+
+/// mq_timedsend(2). EAGAIN, ETIMEDOUT, EMSGSIZE.
+pub fn mq_timedsend(k: &mut Ctx<'_>, fd: Fd, msg: Ptr, len: u64, priority: u32, timeout: Ptr) -> SysResult {
+    let woken = k.ipc_woken(Errno::ETIMEDOUT, |progress| match progress {
+        Progress::MqOut(result) => Some(*result),
+        _ => None,
+    });
+    if let Some(end) = woken {
+        return end.map(|()| 0);
+    }
+    if priority >= PRIORITIES {
+        return err(Errno::EINVAL);
+    }
+    let timeout = k.read_timeout(timeout)?;
+    let (id, nonblock) = opened(k, fd, true)?;
+    if len > k.node.mqueues.all[id].longest {
+        return err(Errno::EMSGSIZE);
+    }
+    let mut text = vec![0; len as usize];
+    k.read_bytes(msg.0, &mut text)?;
+    let message = (Arc::new(text), priority);
+    let (tid, sender) = (k.tid, (k.pid, k.process().real_ids[0]));
+    let queue = &mut k.node.mqueues.all[id];
+    if queue.len() < queue.most {
+        k.node.mq_send(id, message, sender);
+        return Ok(0);
+    }
+    let wait = waiting(k, id, nonblock, timeout)?;
+    k.node.mqueues.all[id].wait_for_room(tid, message);
+    Err(wait.progress(Progress::MqOut(None)).into())
+}
+
+/// mq_timedreceive(2). EAGAIN, ETIMEDOUT, EMSGSIZE for less room than a message of the queue may need.
+pub fn mq_timedreceive(
+    k: &mut Ctx<'_>,
+    fd: Fd,
+    msg: Ptr,
+    len: u64,
+    priority: Ptr,
+    timeout: Ptr,
+) -> SysResult {
+    let woken = k.ipc_woken(Errno::ETIMEDOUT, |progress| match progress {
+        Progress::MqIn(result) => Some(result.clone()),
+        _ => None,
+    });
+    let message = match woken {
+        Some(end) => end?,
+        None => {
+            let timeout = k.read_timeout(timeout)?;
+            let (id, nonblock) = opened(k, fd, false)?;
+            if len < k.node.mqueues.all[id].longest {
+                return err(Errno::EMSGSIZE);
+            }
+            match k.node.mq_receive(id) {
+                Some(message) => message,
+                None => {
+                    let wait = waiting(k, id, nonblock, timeout)?;
+                    let tid = k.tid;
+                    k.node.mqueues.all[id].wait(tid);
+                    return Err(wait.progress(Progress::MqIn(None)).into());
+                }
+            }
+        }
+    };
+    let (text, urgency) = message;
+    if !priority.is_null() {
+        k.write_obj(priority, &urgency)?;
+    }
+    k.write_bytes(msg.0, &text)?;
+    Ok(text.len() as u64)
+}
+
+/// The sleep of a call on a queue, until an absolute time of CLOCK_REALTIME. EAGAIN, ETIMEDOUT.
+fn waiting(k: &Ctx<'_>, id: MqId, nonblock: bool, timeout: Option<u64>) -> SysResult<Wait> {
+    if nonblock {
+        return err(Errno::EAGAIN);
+    }
+    let deadline = timeout.map(|ns| k.clock_deadline(ns, true));
+    if deadline.is_some_and(|end| end <= k.now()) {
+        return err(Errno::ETIMEDOUT);
+    }
+    Ok(Wait::on(WaitOn::Mq(id)).deadline(deadline))
+}
+
+/// mq_notify(2). EBUSY if somebody is to be told already; EINVAL. SIGEV_THREAD is how the C library asks with a netlink socket.
+pub fn mq_notify(k: &mut Ctx<'_>, fd: Fd, event: Ptr) -> SysResult {
+    let mut wanted = None;
+    if !event.is_null() {
+        let value: u64 = k.read_obj(event)?;
+        let [signo, how]: [i32; 2] = k.read_obj(Ptr(event.0 + 8))?;
+        let signal = match how {
+            0 if (1..=64).contains(&signo) => Some((signo as u32, value)),
+            1 => None,
+            // SIGEV_THREAD: "EBADF" of a descriptor that is no netlink socket.
+            2 => return err(Errno::EBADF),
+            _ => return err(Errno::EINVAL),
+        };
+        wanted = Some(Notify { pid: k.pid, signal });
+    }
+    let id = match k.file(fd)?.kind {
+        FileKind::Mq(id) => id,
+        _ => return err(Errno::EBADF),
+    };
+    let pid = k.pid;
+    let queue = &mut k.node.mqueues.all[id];
+    match (wanted, queue.notify) {
+        (None, Some(notify)) if notify.pid == pid => queue.notify = None,
+        (None, _) => {}
+        (Some(_), Some(_)) => return err(Errno::EBUSY),
+        (Some(_), None) => queue.notify = wanted,
+    }
+    Ok(0)
+}
+
+/// mq_getsetattr(2): `struct mq_attr`. EINVAL for other flags than O_NONBLOCK.
+pub fn mq_getsetattr(k: &mut Ctx<'_>, fd: Fd, new: Ptr, old: Ptr) -> SysResult {
+    let wanted = if new.is_null() { None } else { Some(k.read_obj::<[u64; 8]>(new)?[0]) };
+    if wanted.is_some_and(|flags| flags & !c::O_NONBLOCK != 0) {
+        return err(Errno::EINVAL);
+    }
+    let file = k.file_mut(fd)?;
+    let FileKind::Mq(id) = file.kind else { return err(Errno::EBADF) };
+    let before = file.flags & c::O_NONBLOCK;
+    if let Some(flags) = wanted {
+        file.flags = file.flags & !c::O_NONBLOCK | flags;
+    }
+    if !old.is_null() {
+        let queue = &k.node.mqueues.all[id];
+        let attr = [before, queue.most, queue.longest, queue.len(), 0, 0, 0, 0];
+        k.write_obj(old, &attr)?;
+    }
+    Ok(0)
+}
