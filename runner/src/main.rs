@@ -44,6 +44,7 @@ mod report;
 mod run;
 mod session;
 mod share;
+mod stack;
 mod unready;
 mod users;
 mod validate;

@@ -198,6 +198,7 @@ impl Planner<'_> {
             helpers: std::mem::take(&mut self.helpers),
             checks: std::mem::take(&mut self.checks),
             schedule: crate::interleave::schedule(&config.exploration.schedule),
+            compute_limit: simulation.compute_limit_ns,
         }
     }
 }

@@ -231,6 +231,7 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     let chosen = platform::choose(args.platform.wanted)?;
     output::eprint(&finding::compare_platforms(&record.platform, &chosen));
     let mut worker = Worker::new(session.clone(), &chosen, interrupt())?;
+    worker.trust_log();
     worker.boot(Decisions::new(log, Mode::Strict))?;
     let outcome = worker.run(record.seed).map_err(host_failure)?;
     print(&outcome, &session, &judge(&session, &outcome), args.format);

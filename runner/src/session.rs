@@ -4,6 +4,7 @@
 //! machine), [`Outcome`] (what one seed gave).
 
 mod end;
+mod logs;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -418,29 +419,6 @@ impl Worker {
         self.machine.restore(snapshot.clone());
     }
 
-    /// Runs what a log says from a booted world, whose boot must be the log's.
-    ///
-    /// # Errors
-    /// Host errors.
-    #[cfg(test)]
-    pub fn run_log(&mut self, log: Log, mode: bloodhound_decisions::Mode) -> Result<Outcome, MachineError> {
-        let seed = log.seed;
-        self.machine.world.decisions.follow(log, mode);
-        self.run(seed)
-    }
-
-    /// Keeps the choices that are made from now on.
-    #[cfg(test)]
-    pub fn listen_to_choices(&mut self) {
-        self.machine.world.decisions.listen(true);
-    }
-
-    /// The choices since then.
-    #[cfg(test)]
-    pub fn take_choices(&mut self) -> Vec<bloodhound_decisions::Made> {
-        self.machine.world.decisions.take_made()
-    }
-
     /// Runs one seed from a booted world. If the boot was made from the log of a run, so is what follows.
     ///
     /// # Errors
@@ -559,7 +537,7 @@ impl Worker {
             Ended::Fatal(f) if f.kind == FindingKind::Unsupported => {
                 outcome.stopped = Some(Stopped::Unsupported(f.text))
             }
-            Ended::Fatal(f) => outcome.violations.push(machine_violation(&f)),
+            Ended::Fatal(f) => outcome.violations.push(machine_violation(&f, &self.machine)),
             Ended::Quiet => outcome.violations.push(Violation {
                 index: None,
                 property: "deadlock".into(),
@@ -570,7 +548,11 @@ impl Worker {
                     crate::report::waiting(world)
                 ),
             }),
-            Ended::Condition => {}
+            // A task may compute without end beside all that happens.
+            Ended::Condition => {
+                let hang = world.findings.iter().find(|f| f.kind == FindingKind::Hang);
+                outcome.violations.extend(hang.map(|f| machine_violation(f, &self.machine)));
+            }
         }
         self.judge(&mut outcome, finished);
         outcome
@@ -589,9 +571,9 @@ impl Worker {
     }
 }
 
-fn machine_violation(f: &Finding) -> Violation {
-    let kind = f.kind.name();
-    Violation { index: None, property: kind.into(), kind: kind.into(), at: f.at, text: f.text.clone() }
+fn machine_violation(f: &Finding, machine: &Machine) -> Violation {
+    let (kind, text) = (f.kind.name(), crate::stack::told(f, machine));
+    Violation { index: None, property: kind.into(), kind: kind.into(), at: f.at, text }
 }
 
 /// A host error as a failure of the command.

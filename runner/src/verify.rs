@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bloodhound_abi::SimTime;
 use bloodhound_abi::digest::{self, Digest};
+use bloodhound_decisions::CountedLoop;
 use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::watch::Told;
 use bloodhound_net::NodeId;
@@ -61,6 +62,9 @@ struct Run {
     end: Option<String>,
     /// The exit code of `verify` if all runs are equal to this one.
     code: u8,
+    /// Loops at which it preempted tasks that only compute. Finding them depends on the host's speed, so the first run gives its own
+    /// to the others.
+    counted: Vec<CountedLoop>,
 }
 
 /// Which run it was.
@@ -88,11 +92,11 @@ struct Difference {
 
 /// What is run over and over on one platform.
 trait Subject {
-    /// Runs it once more.
+    /// Runs it once more; with the counted loops of the first run, if that was made.
     ///
     /// # Errors
     /// What the host says, services that do not start, an interruption.
-    fn run(&mut self, seed: u64) -> Result<Run, Failure>;
+    fn run(&mut self, seed: u64, counted: Option<&[CountedLoop]>) -> Result<Run, Failure>;
 }
 
 /// `bloodhound verify`.
@@ -157,7 +161,8 @@ fn compare<'a>(
             number += 1;
             let which = Which { number, platform: platform.name };
             let named = |f: Failure| Failure { code: f.code, text: format!("{which}: {}", f.text) };
-            let run = subject.run(args.seed).map_err(named)?;
+            let counted = first.as_ref().map(|(_, run)| run.counted.as_slice());
+            let run = subject.run(args.seed, counted).map_err(named)?;
             match &first {
                 None => first = Some((which, run)),
                 Some((reference, expected)) => {
@@ -176,6 +181,12 @@ fn compare<'a>(
             if let Some(end) = &run.end {
                 println!("end: {end}");
             }
+            if !run.counted.is_empty() {
+                println!(
+                    "counted_loops: {}, which the first run has found and the others were given",
+                    run.counted.len()
+                );
+            }
             println!(
                 "digest: {}\ndigest_version: {}\nsteps: {}\nvirtual_time_ns: {}",
                 run.digest,
@@ -191,6 +202,7 @@ fn compare<'a>(
             json["steps"] = json!(run.total);
             json["virtual_time_ns"] = json!(run.virtual_time.0);
             json["end"] = json!(run.end);
+            json["counted_loops"] = json!(run.counted);
             output::print_json(&json);
         }
     }
@@ -367,18 +379,28 @@ struct Booted {
 }
 
 impl Booted {
-    fn new(session: Arc<Session>, chosen: &Chosen, number: u64) -> Result<Booted, Failure> {
+    fn new(
+        session: Arc<Session>,
+        chosen: &Chosen,
+        number: u64,
+        counted: Option<&[CountedLoop]>,
+    ) -> Result<Booted, Failure> {
         let mut worker = Worker::new(session, chosen, interrupt())?;
         let marks = Marks::default();
         worker.listen(marks.listener());
-        let snapshot = worker.boot(boots::decisions(number))?;
+        let mut decisions = boots::decisions(number);
+        if let Some(counted) = counted {
+            decisions.set_counted(counted.to_vec());
+            worker.trust_log();
+        }
+        let snapshot = worker.boot(decisions)?;
         let boot = Arc::new(marks.take());
         Ok(Booted { number, worker, snapshot, marks, boot })
     }
 }
 
 impl Subject for Stack {
-    fn run(&mut self, seed: u64) -> Result<Run, Failure> {
+    fn run(&mut self, seed: u64, counted: Option<&[CountedLoop]>) -> Result<Run, Failure> {
         let fresh = self.fresh;
         self.fresh = !fresh;
         let number = boots::boot_of(seed, self.session.plan.boots);
@@ -390,9 +412,12 @@ impl Subject for Stack {
             current => {
                 // The one before is dropped first: a thread should have one platform.
                 *current = None;
-                current.insert(Booted::new(self.session.clone(), &self.chosen, number)?)
+                current.insert(Booted::new(self.session.clone(), &self.chosen, number, counted)?)
             }
         };
+        if let Some(counted) = counted {
+            worker.give_counted(counted);
+        }
         let outcome = worker.run(seed).map_err(host_failure)?;
         let code = match &outcome.stopped {
             Some(Stopped::Interrupted) => return Err(interrupted()),
@@ -414,6 +439,7 @@ impl Subject for Stack {
             virtual_time: outcome.virtual_time,
             end,
             code,
+            counted: outcome.decisions.counted.clone(),
         })
     }
 }
@@ -427,8 +453,11 @@ struct Program<'a> {
 }
 
 impl Subject for Program<'_> {
-    fn run(&mut self, seed: u64) -> Result<Run, Failure> {
+    fn run(&mut self, seed: u64, counted: Option<&[CountedLoop]>) -> Result<Run, Failure> {
         let mut machine = self.single.machine(&self.chosen, seed)?;
+        if let Some(counted) = counted {
+            machine.give_counted(counted);
+        }
         machine.set_interrupt(interrupt());
         let marks = Marks::default();
         machine.listen(marks.listener());
@@ -457,6 +486,7 @@ impl Subject for Program<'_> {
             virtual_time: world.now,
             end: Some(end.text(world)),
             code,
+            counted: world.decisions.log().counted.clone(),
         })
     }
 }

@@ -10,8 +10,10 @@ use std::process::Command;
 
 use common::{Ran, exec_on, finish, have};
 
-/// Runs of each program on each platform.
-const RUNS: usize = 2;
+/// Runs of each program on ptrace.
+const RUNS: usize = 5;
+/// Runs of each program on KVM.
+const RUNS_ON_KVM: usize = 2;
 
 fn scratch() -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("computing");
@@ -32,17 +34,23 @@ fn compiled(name: &str) -> PathBuf {
     program
 }
 
-/// Runs a program natively, and then a few times on each platform that there is: the same output and the same digest.
+/// Runs a program natively, and then many times on each platform that there is: the same output and the same digest. What programs say
+/// on standard error is not the same natively: how often they went round.
 fn runs_as_natively(program: &[OsString]) -> Ran {
+    as_natively(program, &[], (RUNS, "100ms"))
+}
+
+fn as_natively(program: &[OsString], options: &[&str], (runs, limit): (usize, &str)) -> Ran {
+    let options = [options, &["--summary", "--compute-limit", limit]].concat();
     let native = finish(Command::new(&program[0]).args(&program[1..]), b"");
-    let mut platforms = vec![Some("ptrace")];
+    let mut platforms = vec![(Some("ptrace"), runs)];
     if !bloodhound_platform_tests::without_kvm("computing on kvm") {
-        platforms.push(Some("kvm"));
+        platforms.push((Some("kvm"), runs.min(RUNS_ON_KVM)));
     }
     let mut first: Option<Ran> = None;
-    for platform in platforms {
-        for _ in 0..RUNS {
-            let ran = finish(&mut exec_on(platform, &["--summary"], program), b"");
+    for (platform, runs) in platforms {
+        for _ in 0..runs {
+            let ran = finish(&mut exec_on(platform, &options, program), b"");
             assert_eq!(
                 (ran.code, &ran.stdout),
                 (native.code, &native.stdout),
@@ -86,13 +94,18 @@ fn two_waits_one_after_the_other_print_once() {
 }
 
 #[test]
+fn a_thread_that_waits_without_a_hint_to_the_processor() {
+    runs_as_natively(&[compiled("no_pause").into()]);
+}
+
+#[test]
 fn a_wait_for_a_thread_that_computes_itself() {
-    runs_as_natively(&[compiled("both").into()]);
+    as_natively(&[compiled("both").into()], &[], (2, "1s"));
 }
 
 #[test]
 fn a_long_computation_keeps_its_time() {
-    let ran = runs_as_natively(&[compiled("long").into()]);
+    let ran = as_natively(&[compiled("long").into()], &[], (1, "1s"));
     // A few preemptions, and the clock does not go to the end of the run.
     let time = ran.summary("virtual_time_ns: ").and_then(|line| line.rsplit(' ').next()?.parse().ok());
     assert!(time.is_some_and(|ns: u64| ns < 1_000_000_000), "{}", ran.stderr);
@@ -101,8 +114,69 @@ fn a_long_computation_keeps_its_time() {
 #[test]
 fn an_interpreter_that_waits_for_a_flag() {
     if have(&["python3"], "an interpreter that computes") {
-        runs_as_natively(&["/usr/bin/python3".into(), data("wait.py").into()]);
+        as_natively(&["/usr/bin/python3".into(), data("wait.py").into()], &[], (2, "300ms"));
     }
+}
+
+#[test]
+fn goroutines_that_wait_for_each_other() {
+    if !have(&["go"], "goroutines that compute") {
+        return;
+    }
+    let program = scratch().join("wait-go");
+    let mut compiler = Command::new("go");
+    compiler.arg("build").arg("-o").arg(&program).arg(data("go/wait.go"));
+    compiler.env("GOCACHE", scratch().join("go-cache"));
+    let ran = finish(&mut compiler, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    for (how, threads) in [("atomic", "1"), ("atomic", "4"), ("plain", "2"), ("idle", "2")] {
+        let threads = format!("GOMAXPROCS={threads}");
+        let program = [program.clone().into(), how.into()];
+        as_natively(&program, &["--env", &threads], (2, "100ms"));
+    }
+}
+
+/// Runs a program that never ends on each platform; what it is told.
+fn hangs(argument: Option<&str>, options: &[&str]) -> Vec<String> {
+    let program: Vec<OsString> =
+        [Some(compiled("endless").into()), argument.map(OsString::from)].into_iter().flatten().collect();
+    let mut platforms = vec![Some("ptrace")];
+    if !bloodhound_platform_tests::without_kvm("hangs on kvm") {
+        platforms.push(Some("kvm"));
+    }
+    let run = |platform| {
+        let options = [&["--compute-limit", "100ms"], options].concat();
+        let ran = finish(&mut exec_on(platform, &options, &program), b"");
+        assert_eq!(ran.code, Some(1), "{platform:?}: {}", ran.stderr);
+        ran.stderr
+    };
+    platforms.into_iter().map(run).collect()
+}
+
+#[test]
+fn a_program_that_computes_for_ever_hangs() {
+    for text in hangs(Some("alone"), &[]) {
+        assert!(
+            text.contains("nothing can happen any more") && text.contains("#0 compute_for_ever"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_thread_that_computes_for_ever_beside_others_hangs() {
+    for text in hangs(None, &["--max-time", "20s"]) {
+        assert!(text.contains("had not come to an end") && text.contains("#0 compute_for_ever"), "{text}");
+    }
+}
+
+#[test]
+fn verify_gives_the_loops_of_its_first_run_to_the_others() {
+    let mut verify = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
+    verify.args(["verify", "--platform", "ptrace", "--compute-limit", "100ms", "--"]).arg(compiled("twice"));
+    let ran = finish(&mut verify, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("counted_loops: 2, which the first run"), "{}", ran.stdout);
 }
 
 #[test]

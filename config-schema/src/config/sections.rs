@@ -75,6 +75,13 @@ pub(super) static SIMULATION: Section = Section::new(
             "for how long health checks of services are made",
         )
         .default("always"),
+        Key::new(
+            "compute_limit",
+            LONGER_THAN_0,
+            "processor time that a thread may compute without a system call until a loop is looked for in which \
+             it can be preempted; 20 times as long, and it is a `hang` if nothing can happen any more",
+        )
+        .default("1s"),
     ],
 );
 
@@ -114,6 +121,8 @@ pub struct Simulation {
     pub cost_spread: Ppb,
     /// `healthchecks: until-ready`.
     pub health_until_ready: bool,
+    /// `compute_limit`, in nanoseconds.
+    pub compute_limit_ns: u64,
 }
 
 impl Default for Simulation {
@@ -135,6 +144,7 @@ pub(super) fn simulation(ctx: &mut Ctx, settings: &Settings<'_>) -> Simulation {
         clock_spread_ns: settings.value(ctx, "clock_spread"),
         cost_spread: settings.value(ctx, "cost_spread"),
         health_until_ready: settings.value::<String>(ctx, "healthchecks") == "until-ready",
+        compute_limit_ns: settings.value(ctx, "compute_limit"),
     };
     if out.time_step_ns > out.max_time_ns {
         let (step, max) = (show_duration(out.time_step_ns), show_duration(out.max_time_ns));

@@ -21,7 +21,7 @@ use bloodhound_sim::notice::{LogEntry, Notice};
 use bloodhound_sim::scenario::Scenario;
 use bloodhound_sim::services::State;
 use bloodhound_sim::strace::Strace;
-use bloodhound_sim::world::{FindingKind, World};
+use bloodhound_sim::world::{Finding, FindingKind, World};
 use bloodhound_sim::{Digest, Ended, Machine, timeline};
 use bloodhound_vfs::host::HostBase;
 
@@ -34,6 +34,8 @@ use crate::{host, inputs};
 
 mod chaos;
 mod end;
+#[cfg(test)]
+mod moments;
 mod observe;
 mod streams;
 mod view;
@@ -370,8 +372,16 @@ fn drive_from(
             }
             continue;
         }
+        if ended == Ended::Condition && !matches!(machine.world.services[&NODE].state, State::Ended(_)) {
+            machine.find_endless();
+        }
         return Ok(Some(end_of(machine, ended)));
     }
+}
+
+/// The simulation stopped it; a `hang` is told with its stack.
+fn stopped(machine: &Machine, finding: Finding) -> End {
+    End::Fatal(Finding { text: crate::stack::told(&finding, machine), ..finding })
 }
 
 fn end_of(machine: &Machine, ended: Ended) -> End {
@@ -379,13 +389,16 @@ fn end_of(machine: &Machine, ended: Ended) -> End {
     let service = &world.services[&NODE];
     match (service.state, ended) {
         (State::Ended(status), _) => End::Exited(status),
-        (_, Ended::Condition) => End::TimedOut,
+        (_, Ended::Condition) => match world.findings.iter().find(|f| f.kind == FindingKind::Hang) {
+            Some(finding) => stopped(machine, finding.clone()),
+            None => End::TimedOut,
+        },
         (_, Ended::Quiet) => End::Deadlock(crate::report::waiting(world)),
         (_, Ended::Fatal(finding)) => match service.refused {
             Some(errno) if finding.kind == FindingKind::NotReady => {
                 End::NotStarted(errno, machine.scenario().services[0].name.clone())
             }
-            _ => End::Fatal(finding),
+            _ => stopped(machine, finding),
         },
         (_, Ended::Interrupted) => End::Interrupted,
         (_, Ended::Undecided(why)) => End::Undecided(why),

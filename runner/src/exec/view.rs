@@ -29,6 +29,9 @@ pub struct Surroundings {
     /// Set an environment variable of the program
     #[arg(long = "env", short = 'e', value_name = "NAME=VALUE", requires = "command", value_parser = variable())]
     pub env: Vec<OsString>,
+    /// Search for a loop to preempt a thread in when it has computed for so much processor time without a system call
+    #[arg(long, default_value = "1s", value_parser = crate::cli::duration, requires = "command")]
+    pub compute_limit: u64,
     /// Do not offer the vDSO: every clock read is a system call
     #[arg(long, hide = true, requires = "command")]
     pub no_vdso: bool,
@@ -116,6 +119,7 @@ pub fn scenario(
         helpers: Vec::new(),
         checks: Vec::new(),
         schedule: Default::default(),
+        compute_limit: surroundings.compute_limit,
     })
 }
 

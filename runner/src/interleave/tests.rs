@@ -54,6 +54,7 @@ impl Hunt {
             max_time: 3_600_000_000_000,
             read: vec![program.clone().into()],
             env: Vec::new(),
+            compute_limit: 1_000_000_000,
             no_vdso: false,
         };
         let mut single = Single::new(&surroundings, &[program]).expect("it is there");

@@ -119,7 +119,8 @@ impl<P: Platform> Guest<P> {
     /// On errors of the platform.
     pub fn probe(&mut self) -> Spin {
         let mut probe = Probe::default();
-        probe.go_on(&mut self.platform, self.space, self.task, &mut self.regs).expect("a probe")
+        let stops = &mut Stops::default();
+        probe.go_on(&mut self.platform, self.space, self.task, &mut self.regs, stops).expect("a probe")
     }
 
     /// A system call is expected: its number.

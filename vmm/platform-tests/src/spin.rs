@@ -126,7 +126,9 @@ pub fn a_fault_does_not_change_the_answer<P: Platform>(make: Make<P>) {
         let mut faults = 0;
         loop {
             let (space, task) = (guest.space, guest.task);
-            let spin = probe.go_on(&mut guest.platform, space, task, &mut guest.regs).unwrap();
+            let spin = probe
+                .go_on(&mut guest.platform, space, task, &mut guest.regs, &mut Stops::default())
+                .unwrap();
             if spin != Spin::Progressing {
                 return (first, spin, guest.regs, faults);
             }

@@ -4,8 +4,8 @@
 //! Neighbours: `x86`, which turns faults into traps; `spin`, which follows what instructions write.
 
 use iced_x86::{
-    CpuidFeature, Decoder, DecoderOptions, EncodingKind, FlowControl, Instruction, InstructionInfoFactory,
-    Mnemonic, OpAccess, OpKind, Register, UsedMemory,
+    CpuidFeature, Decoder, DecoderError, DecoderOptions, EncodingKind, FlowControl, Instruction,
+    InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory,
 };
 
 use crate::extents::Extents;
@@ -83,16 +83,68 @@ pub fn loads_flags(memory: &Extents, rip: u64) -> bool {
     at(memory, rip).is_some_and(|i| matches!(i.mnemonic(), Popf | Popfd | Popfq | Iret | Iretd | Iretq))
 }
 
-/// Whether an instruction is a branch by which a loop can go round: a jump to what lies before it, or to where a register or memory
-/// says.
+/// Where control goes from an instruction that ends a stretch of code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Branch {
+    /// To an address.
+    Always {
+        /// The address.
+        to: u64,
+    },
+    /// To an address, or to the instruction behind the branch.
+    Either {
+        /// The address.
+        to: u64,
+        /// That of the instruction behind.
+        next: u64,
+    },
+    /// To a function at an address.
+    Call,
+    /// To where a register or memory says.
+    Indirect,
+    /// To a function, where a register or memory says.
+    IndirectCall,
+    /// To the caller.
+    Return,
+}
+
+/// The end of a stretch of code without branches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// A branch at an address.
+    Branch(u64, Branch),
+    /// An instruction that traps, or that is none.
+    Trap,
+    /// The bytes end before the instruction at this address does.
+    Bytes(u64),
+}
+
+/// How a stretch of code ends that begins with `code`, at address `ip`.
 #[must_use]
-pub fn may_go_back(instruction: &Instruction) -> bool {
-    match instruction.flow_control() {
-        FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
-            instruction.near_branch_target() <= instruction.ip()
+pub fn stretch(code: &[u8], ip: u64) -> End {
+    let mut decoder = Decoder::with_ip(64, code, ip, DecoderOptions::NONE);
+    loop {
+        let at = decoder.ip();
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            let cut = decoder.last_error() == DecoderError::NoMoreBytes;
+            return if cut { End::Bytes(at) } else { End::Trap };
         }
-        FlowControl::IndirectBranch => true,
-        _ => false,
+        let branch = match instruction.flow_control() {
+            FlowControl::Next => continue,
+            FlowControl::UnconditionalBranch if instruction.is_jmp_short_or_near() => {
+                Branch::Always { to: instruction.near_branch_target() }
+            }
+            FlowControl::ConditionalBranch => {
+                Branch::Either { to: instruction.near_branch_target(), next: instruction.next_ip() }
+            }
+            FlowControl::IndirectBranch if instruction.is_jmp_near_indirect() => Branch::Indirect,
+            FlowControl::Call if instruction.is_call_near() => Branch::Call,
+            FlowControl::IndirectCall if instruction.is_call_near_indirect() => Branch::IndirectCall,
+            FlowControl::Return if matches!(instruction.mnemonic(), Mnemonic::Ret) => Branch::Return,
+            _ => return End::Trap,
+        };
+        return End::Branch(at, branch);
     }
 }
 

@@ -25,7 +25,7 @@ use iced_x86::{
 
 use crate::decode;
 use crate::extents::Extents;
-use crate::{Access, Platform, PlatformError, Regs, SpaceId, TaskKey, Trap, umip};
+use crate::{Access, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, Trap, umip};
 
 /// After so many steps without a repeated state the answer is [`Spin::Progressing`]. The number is the same on all platforms, as
 /// the answer depends on it. One step costs some 20 us under ptrace.
@@ -92,7 +92,8 @@ impl Probe {
     }
 
     /// Steps the task until it is known whether it is in a loop without side effects. Afterwards `regs` is the state to which the
-    /// task was stepped. The answer does not depend on where in the loop the task was.
+    /// task was stepped. The answer does not depend on where in the loop the task was. There is none for a loop with a stop point of
+    /// `stops` whose passes are still counted: only runs count them.
     ///
     /// # Errors
     /// Those of [`Platform::step`].
@@ -102,6 +103,7 @@ impl Probe {
         space: SpaceId,
         task: TaskKey,
         regs: &mut Regs,
+        stops: &mut Stops,
     ) -> Result<Spin, PlatformError> {
         if !platform.abilities().traps_steps {
             // `Platform::step` would not stop after one instruction here.
@@ -114,7 +116,7 @@ impl Probe {
         }
         for step in states.len() - 1..STEPS {
             // The program itself has set the trap flag, so each step raises an exception that the program has to get.
-            if regs.rflags & TF != 0 {
+            if regs.rflags & TF != 0 || stops.counts(regs.rip) {
                 return Ok(Spin::Progressing);
             }
             platform.approach(space, regs.rip);
@@ -128,6 +130,10 @@ impl Probe {
             if followed.is_none() || !step_once(platform, space, task, regs)? {
                 writes.truncate(before);
                 *self = Probe { states, writes, interrupted: true };
+                return Ok(Spin::Progressing);
+            }
+            stops.counted = None;
+            if stops.counts(regs.rip) {
                 return Ok(Spin::Progressing);
             }
             let Some(memory) = platform.memory(space) else { return Ok(Spin::Progressing) };

@@ -107,6 +107,7 @@ fn counted(path: &Path, nodes: &[&[&str]]) -> (Machine, Arc<Counts>) {
         helpers: Vec::new(),
         checks: Vec::new(),
         schedule: Default::default(),
+        compute_limit: 1_000_000_000,
     });
     let platform: Box<dyn Platform> = match on_kvm() {
         true => Box::new(KvmPlatform::new(Some(CPU)).expect("/dev/kvm")),

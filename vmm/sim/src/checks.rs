@@ -341,6 +341,7 @@ impl Machine {
     }
 
     fn done(&mut self) {
+        self.find_endless();
         self.world.phase = Phase::Done;
         self.tell(None, &Event::Notice(&Notice::Phase(PhaseChange::Done)));
     }

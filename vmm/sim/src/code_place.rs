@@ -10,6 +10,8 @@ use bloodhound_kernel::ids::{MmId, Tid};
 use bloodhound_kernel::mm::{Backing, Vma};
 use bloodhound_kernel::node::{MachineId, Node};
 
+use crate::computing::RETURNS;
+
 /// Bytes by which the instruction at a place in memory is known again.
 const CODE: usize = 8;
 
@@ -115,6 +117,15 @@ impl CodePlace {
         match self.place {
             Place::File(digest, offset) => Some((digest, offset)),
             Place::Memory(..) => None,
+        }
+    }
+
+    /// How many times as many passes it takes of it as of a jump to be a counted loop: of `ret`, also with a prefix that means nothing
+    /// there, more.
+    pub(crate) fn weight(&self) -> u64 {
+        match self.code.iter().find(|byte| !matches!(byte, 0xf2 | 0xf3)) {
+            Some(0xc2 | 0xc3) => RETURNS,
+            _ => 1,
         }
     }
 

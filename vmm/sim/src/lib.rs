@@ -38,7 +38,7 @@ pub mod world;
 pub use bloodhound_abi::digest::Digest;
 pub use code_place::CodePlace;
 pub use code_view::{CodeFile, Observer};
-pub use computing::{Computing, Suspicion};
+pub use computing::{Computing, SuspectAt, Suspicion};
 pub use machine::{Ended, Machine, MachineError};
 pub use scenario::Scenario;
 pub use world::World;

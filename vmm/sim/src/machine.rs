@@ -4,10 +4,11 @@
 //! (the lookahead of conservative discrete-event simulation), so that no packet can reach its past.
 //! Neighbours: [`crate::step`] runs one step of one task, [`crate::services`] and [`crate::faults`] act on events.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
+use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::{MachineId, Node};
 use bloodhound_kernel::stacks::NetNs;
 use bloodhound_net::{DropReason, NodeId};
@@ -16,7 +17,7 @@ use bloodhound_platform::{Mapping, Patches, Platform, PlatformError, SpaceId};
 use bloodhound_vfs::BaseFs;
 
 use crate::code_view::{CodeView, Observer};
-use crate::computing::{Suspicion, Trial};
+use crate::computing::{SuspectAt, Suspicion, Trial};
 use crate::event::{Event, Listener};
 use crate::output::{Answers, Computing, Output};
 use crate::profile::{Profile, Profiler};
@@ -101,7 +102,15 @@ pub struct Machine {
     pub(crate) undecided: Option<String>,
     /// Whether tasks may come under suspicion ([`crate::computing`]), and the steps at which one did.
     pub(crate) suspicious: bool,
-    pub(crate) tried: BTreeSet<u64>,
+    /// Whether the logs of runs say all about loops that are counted.
+    pub(crate) trusts_log: bool,
+    /// The second part: whether it computed uncounted. With how often.
+    pub(crate) tried: BTreeMap<(u64, bool), u32>,
+    pub(crate) suspect_at: Option<SuspectAt>,
+    /// Sets of stop points of searches so far.
+    pub(crate) sets: u64,
+    /// The task of the finding `hang`.
+    pub(crate) hung: Option<(MachineId, Tid)>,
     /// Why the run is to be made again, and why it is.
     pub(crate) suspicion: Option<Suspicion>,
     pub(crate) trial: Option<Trial>,
@@ -140,7 +149,11 @@ impl Machine {
             metered: false,
             undecided: None,
             suspicious: false,
-            tried: BTreeSet::new(),
+            trusts_log: false,
+            tried: BTreeMap::new(),
+            suspect_at: None,
+            sets: 0,
+            hung: None,
             suspicion: None,
             trial: None,
             profiler: None,
@@ -225,7 +238,10 @@ impl Machine {
                 return Ok(Ended::Undecided(why));
             }
             let more = self.advance()?;
-            self.tell_choices();
+            // What led to a suspicion happens again.
+            if self.suspicion.is_none() {
+                self.tell_choices();
+            }
             if !more {
                 return Ok(Ended::Quiet);
             }
@@ -329,6 +345,7 @@ impl Machine {
             Due::Rested(id) => {
                 self.node_changed(id);
             }
+            Due::Computing(id) => self.rested(id),
         }
     }
 
@@ -439,6 +456,7 @@ impl Machine {
             String::from_utf8_lossy(&task.comm),
             task.regs.rip
         );
+        self.hung = Some((id, tid));
         self.find(FindingKind::Hang, Some(whose), text);
         true
     }

@@ -37,6 +37,8 @@ pub enum Due {
     End,
     /// Tasks of a machine that gave way while nobody else could run there go on.
     Rested(MachineId),
+    /// Tasks of a machine that were preempted while they computed, and rest, go on ([`crate::computing`]).
+    Computing(MachineId),
 }
 
 /// What is due by time; entries of one time in the order in which they were scheduled.
@@ -73,9 +75,10 @@ impl Queue {
         self.entries.retain(|_, e| !gone(e));
     }
 
-    /// The first entry.
-    pub fn first(&self) -> Option<&Due> {
-        self.entries.values().next()
+    /// The first entry that is not the end of a rest.
+    pub fn first_other(&self) -> Option<(SimTime, &Due)> {
+        let other = |due: &Due| !matches!(due, Due::Rested(_) | Due::Computing(_));
+        self.entries.iter().find(|(_, due)| other(due)).map(|((at, _), due)| (*at, due))
     }
 
     /// Number of entries.

@@ -21,6 +21,7 @@ use crate::computing::Trial;
 use crate::event::{Event, Listener, Memory, Moment};
 use crate::machine::Machine;
 use crate::notice::{LogEntry, Notice};
+use crate::strace;
 use crate::world::{Finding, FindingKind};
 
 /// Takes events.
@@ -130,6 +131,25 @@ impl Machine {
         self.world.findings.push(finding);
     }
 
+    /// What is said of a call, or of something else that a task does, that is not modelled.
+    pub(crate) fn unsupported_text(
+        &self,
+        id: MachineId,
+        tid: Tid,
+        call: Option<&Call>,
+        what: &str,
+    ) -> String {
+        let node = &self.world.nodes[&id];
+        let comm =
+            node.tasks.get(&tid).map(|t| String::from_utf8_lossy(&t.comm).into_owned()).unwrap_or_default();
+        let text = call.map_or(String::new(), |call| strace::format_call(call, &View { node, tid }));
+        let entry = call
+            .and_then(Call::info)
+            .map_or(String::new(), |e| format!(" (system call {} of the table: {:?})", e.nr, e.status));
+        let detail = if what.is_empty() { "not modelled".to_string() } else { what.to_string() };
+        format!("process {comm} (task {}): {text}{entry}: {detail}", tid.number())
+    }
+
     /// Tells of the choices that were made since the last time. The digest gets the decisions' own hash of all of them, so that they
     /// need not be kept where only the digest listens.
     pub(crate) fn tell_choices(&mut self) {
@@ -143,6 +163,10 @@ impl Machine {
         world.trail = trail;
         record.digest.word(trail);
         if record.listeners.is_empty() {
+            if self.trial.as_ref().is_some_and(Trial::repeats) {
+                // They were told of when they were made first.
+                world.decisions.take_made();
+            }
             return;
         }
         for made in world.decisions.take_made() {

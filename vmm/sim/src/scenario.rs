@@ -261,4 +261,6 @@ pub struct Scenario {
     pub checks: Vec<CheckSpec>,
     /// How tasks interleave once the services are ready.
     pub schedule: Schedule,
+    /// Processor time of the host that a task may compute without a trap until it is looked at, ns ([`crate::computing`]).
+    pub compute_limit: u64,
 }

@@ -47,6 +47,7 @@ impl Machine {
     pub fn restore(&mut self, world: World) -> World {
         // The old world holds its frames until the end of the comparison: a frame's number means one content.
         let old = std::mem::replace(&mut self.world, world);
+        self.hung = None;
         let mut unused = std::mem::take(&mut self.spaces);
         let mut mapped = Vec::new();
         for node in self.world.nodes.values() {

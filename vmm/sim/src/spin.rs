@@ -23,8 +23,8 @@ use bloodhound_platform::{Budget, Platform, PlatformError, Probe, SpaceId, Spin,
 
 /// The largest budget: about two seconds of host time.
 const LARGEST: Budget = Budget(200);
-/// Milliseconds of a tick, the unit of budgets.
-const TICK_MS: u128 = 10;
+/// Nanoseconds of a tick, the unit of budgets.
+pub(crate) const TICK_NS: u64 = 10_000_000;
 /// How many budgets a task may spend in a row, without another trap, until its run is given up. The shortest budget is 20 ms of
 /// host time and each further one is twice as large, up to [`LARGEST`], so this takes some five minutes.
 const UNDECIDED_AFTER: u32 = 150;
@@ -96,7 +96,7 @@ impl Detector {
         // A task that was parked and woken is probed before it runs. If it still loops, a run could only spend its budget, which
         // takes longer, and would be followed by the same probe.
         if self.parked_at.is_some()
-            && let Some(parked) = self.probe(platform, space, task, regs)?
+            && let Some(parked) = self.probe(platform, space, task, regs, stops)?
         {
             return Ok(parked);
         }
@@ -121,14 +121,14 @@ impl Detector {
         // A loaded host shall raise no suspicion, so it is processor time that counts, where it is known.
         match (platform.processor_time(space), self.since) {
             (Some(now), Some(since)) => {
-                let ms = now.saturating_sub(since).as_millis();
-                self.ticks = u32::try_from(ms / TICK_MS).unwrap_or(u32::MAX);
+                let ns = now.saturating_sub(since).as_nanos();
+                self.ticks = u32::try_from(ns / u128::from(TICK_NS)).unwrap_or(u32::MAX);
             }
             (Some(now), None) => self.since = Some(now),
             (None, _) => self.ticks = self.ticks.saturating_add(self.budget.0),
         }
         self.budget = Budget((self.budget.0 * 2).min(LARGEST.0));
-        match self.probe(platform, space, task, regs)? {
+        match self.probe(platform, space, task, regs, stops)? {
             Some(parked) => Ok(parked),
             None => Ok(Progress::Computing { for_long: self.spent > UNDECIDED_AFTER, ticks: self.ticks }),
         }
@@ -142,8 +142,9 @@ impl Detector {
         space: SpaceId,
         task: TaskKey,
         regs: &mut Regs,
+        stops: &mut Stops,
     ) -> Result<Option<Progress>, PlatformError> {
-        let spin = self.probe.go_on(platform, space, task, regs)?;
+        let spin = self.probe.go_on(platform, space, task, regs, stops)?;
         if spin == Spin::Progressing {
             return Ok(None);
         }

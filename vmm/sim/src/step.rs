@@ -22,13 +22,12 @@ use bloodhound_kernel::task::TaskState;
 use bloodhound_platform as platform;
 use bloodhound_platform::{Mapping, Platform, Prot, SpaceId, Stops, TaskKey, Trap};
 
-use crate::computing::{SUSPICIOUS, Suspicion};
+use crate::computing::suspect::Next;
+use crate::computing::{Counting, Suspicion};
 use crate::convert;
 use crate::event::Event;
 use crate::machine::{Machine, MachineError};
-use crate::record::View;
 use crate::spin::Progress;
-use crate::strace;
 use crate::world::{FindingKind, MARK, World};
 
 /// TF of rflags.
@@ -40,7 +39,7 @@ pub(crate) fn key(node: MachineId, tid: Tid) -> TaskKey {
 }
 
 /// Why [`Machine::run_task`] stopped running a task.
-enum Ran {
+pub(crate) enum Ran {
     /// The task made a system call, which stands in its registers; the kernel has not answered it yet.
     Syscall,
     /// The task raised an exception, for which this signal is now pending.
@@ -125,6 +124,7 @@ impl Machine {
     /// Parks a task that loops without side effects: it leaves the run queue until something on its node changes. Returns the
     /// same as [`Machine::step`].
     fn park(&mut self, id: MachineId, tid: Tid, still: bool) -> bool {
+        self.world.computing.parked();
         let node = self.world.node_mut(id);
         let cost = node.config.costs.syscall;
         // The task may have read the clock through the vDSO on its way into the loop. Each such read advances the clock.
@@ -196,18 +196,6 @@ impl Machine {
         }
     }
 
-    fn unsupported_text(&self, id: MachineId, tid: Tid, call: Option<&Call>, what: &str) -> String {
-        let node = &self.world.nodes[&id];
-        let comm =
-            node.tasks.get(&tid).map(|t| String::from_utf8_lossy(&t.comm).into_owned()).unwrap_or_default();
-        let text = call.map_or(String::new(), |call| strace::format_call(call, &View { node, tid }));
-        let entry = call
-            .and_then(Call::info)
-            .map_or(String::new(), |e| format!(" (system call {} of the table: {:?})", e.nr, e.status));
-        let detail = if what.is_empty() { "not modelled".to_string() } else { what.to_string() };
-        format!("process {comm} (task {}): {text}{entry}: {detail}", tid.number())
-    }
-
     /// Counts a step and passes its event to the recorder. Every [`MARK`] steps the digest of the world is kept.
     pub(crate) fn record(&mut self, id: MachineId, pid: Pid, event: &Event<'_>) {
         self.world.steps += 1;
@@ -249,18 +237,24 @@ impl Machine {
         // before `load`, which removes the mapping of the old frame.
         self.world.node_mut(id).lend_clock();
         self.load(id, tid, space, mm)?;
-        let mut stops = self.stops(id, tid, mm);
+        let Counting { mut stops, search } = self.stops(id, tid, mm);
         let pending = self.add_switches(id, tid, mm, &mut stops);
-        self.add_profile(id, tid, mm, &mut stops);
-        self.platform.show(space, &stops);
-        let ran = self.run_to_stop(id, tid, (mm, space), &mut stops)?;
+        let ran = match search {
+            Some(passes) => self.run_and_look(id, tid, (mm, space), passes, &mut stops)?,
+            None => {
+                self.add_profile(id, tid, mm, &mut stops);
+                self.platform.show(space, &stops);
+                self.run_to_stop(id, tid, (mm, space), &mut stops)?
+            }
+        };
         self.give_back_passes(&mut stops);
         let due = self.count_switches(&pending, &stops);
         self.take_back_profile(&mut stops);
         Ok(if due && matches!(ran, Ran::Preempted(_)) { Ran::Switched } else { ran })
     }
 
-    fn run_to_stop(
+    /// See [`Machine::run_task`].
+    pub(crate) fn run_to_stop(
         &mut self,
         id: MachineId,
         tid: Tid,
@@ -278,6 +272,15 @@ impl Machine {
                 return Ok(Ran::Interrupted);
             }
             let mut regs = self.world.nodes[&id].task(tid).regs;
+            if self.suspect_at.is_some() {
+                let doubt = self.suspect_by_steps(id, tid, space, &mut regs);
+                let doubt = self.host(doubt)?;
+                match self.doubt(id, tid, (mm, space), doubt, &mut regs)? {
+                    Next::Ran(ran) => return Ok(ran),
+                    Next::Again => continue,
+                    Next::On | Next::GiveUp => {}
+                }
+            }
             let progress = self.spin.run(&mut self.platform, space, key(id, tid), &mut regs, stops);
             match self.host(progress)? {
                 Progress::Trap(Trap::StopPoint { address }) => {
@@ -299,20 +302,14 @@ impl Machine {
                     return Ok(Ran::Parked { still });
                 }
                 Progress::Computing { for_long, ticks } => {
-                    if ticks >= SUSPICIOUS {
-                        let looked = self.suspect(id, tid, (space, ticks), stops, &mut regs);
-                        match self.host(looked)? {
-                            Ok(None) => {}
-                            Ok(Some(suspicion)) => return Ok(Ran::Suspect(suspicion)),
-                            Err(trap) => {
-                                if let Some(ran) = self.trap(id, tid, mm, space, trap, &mut regs)? {
-                                    self.world.node_mut(id).take_clock(tid);
-                                    return Ok(ran);
-                                }
-                                continue;
-                            }
-                        }
-                    }
+                    let doubt = self.suspect((id, tid, space), ticks, stops, &mut regs);
+                    let doubt = self.host(doubt)?;
+                    let for_long = match self.doubt(id, tid, (mm, space), doubt, &mut regs)? {
+                        Next::Ran(ran) => return Ok(ran),
+                        Next::Again => continue,
+                        Next::GiveUp => true,
+                        Next::On => for_long,
+                    };
                     self.keep(id, tid, &regs);
                     if self.computes(id, tid, for_long) {
                         return Ok(Ran::Undecided);
@@ -323,12 +320,12 @@ impl Machine {
     }
 
     /// Stores registers that the platform returned in the task.
-    fn keep(&mut self, id: MachineId, tid: Tid, regs: &Regs) {
+    pub(crate) fn keep(&mut self, id: MachineId, tid: Tid, regs: &Regs) {
         self.world.node_mut(id).task_mut(tid).regs = *regs;
     }
 
     /// Answers a trap. `None`: the trap was no step, and the task runs on.
-    fn trap(
+    pub(crate) fn trap(
         &mut self,
         id: MachineId,
         tid: Tid,

@@ -323,7 +323,7 @@ impl Machine {
         if waits {
             // Others may become able to run when time passes.
             queue.push(node.clock.after(REST), Due::Rested(id));
-            scheduler.rest(node, tid);
+            scheduler.rest(node, tid, None);
         }
         sent || waits
     }

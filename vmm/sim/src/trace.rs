@@ -122,7 +122,7 @@ impl Trace {
     }
 }
 
-fn captured(node: &Node, tid: Tid, mm: MmId, regs: &Regs) -> Captured {
+pub(crate) fn captured(node: &Node, tid: Tid, mm: MmId, regs: &Regs) -> Captured {
     let mut stack = Vec::new();
     let mut page = [0; PAGE as usize];
     while (stack.len() as u64) < MOST_STACK {

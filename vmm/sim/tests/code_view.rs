@@ -123,6 +123,7 @@ fn machine_on(platform: Box<dyn Platform>, patches: Patches) -> Machine {
         helpers: Vec::new(),
         checks: Vec::new(),
         schedule: Default::default(),
+        compute_limit: 1_000_000_000,
     });
     let world = setup::world(&scenario, &mut base, Decisions::seeded(1)).expect("a world");
     let mut machine = Machine::new(world, scenario, platform, Box::new(base));

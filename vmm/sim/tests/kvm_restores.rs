@@ -107,6 +107,7 @@ fn machine(path: &Path) -> Machine {
         helpers: Vec::new(),
         checks: Vec::new(),
         schedule: Default::default(),
+        compute_limit: 1_000_000_000,
     });
     let platform = KvmPlatform::new(None).expect("/dev/kvm");
     let world = setup::world(&scenario, &mut base, Decisions::seeded(1)).expect("a world");

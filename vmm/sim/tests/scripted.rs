@@ -136,6 +136,7 @@ fn scenario(faults: FaultSpec) -> Arc<Scenario> {
         helpers: Vec::new(),
         checks: Vec::new(),
         schedule: Default::default(),
+        compute_limit: 1_000_000_000,
     })
 }
 

@@ -11,9 +11,9 @@ use bloodhound_decisions::{Concern, ForcedSwitch, Log, Site, TurnPart};
 use bloodhound_sim::trace::{Trace, Traced};
 
 use super::outcome::Failed;
-use super::stack::Symbols;
 use super::{Runner, Start};
 use crate::session::Failure;
+use crate::stack::Symbols;
 use crate::{exit, interleave, output};
 
 /// What is narrowed.

@@ -24,7 +24,6 @@ mod hunt;
 mod outcome;
 mod report;
 mod runner;
-mod stack;
 
 pub use outcome::Outcome;
 pub use runner::{Runner, Start};

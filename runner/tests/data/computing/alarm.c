@@ -19,5 +19,6 @@ int main(void)
 	while (!stop)
 		rounds++;
 	puts(rounds > 0 ? "counted" : "not counted");
+	fprintf(stderr, "%lu rounds\n", rounds);
 	return 0;
 }

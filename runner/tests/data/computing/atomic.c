@@ -24,5 +24,6 @@ int main(void)
 	atomic_store(&stop, 1);
 	pthread_join(thread, NULL);
 	puts("done");
+	fprintf(stderr, "%ld rounds\n", atomic_load(&rounds));
 	return 0;
 }

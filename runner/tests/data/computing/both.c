@@ -24,5 +24,6 @@ int main(void)
 		sum++;
 	pthread_join(thread, NULL);
 	puts("done");
+	fprintf(stderr, "%ld rounds\n", waited);
 	return 0;
 }

@@ -21,5 +21,6 @@ int main(void)
 	stop = 1;
 	pthread_join(thread, NULL);
 	puts("done");
+	fprintf(stderr, "%ld rounds\n", rounds);
 	return 0;
 }

@@ -28,5 +28,6 @@ int main(void)
 		two += 2;
 	pthread_join(thread, NULL);
 	puts("second");
+	fprintf(stderr, "%ld and %ld rounds\n", one, two);
 	return 0;
 }

@@ -1,4 +1,5 @@
 # The interpreter waits for another thread's flag.
+import sys
 import threading
 import time
 
@@ -16,3 +17,4 @@ threading.Thread(target=set_it).start()
 while not done:
     n += 1
 print("done", n > 0)
+print(n, "rounds", file=sys.stderr)

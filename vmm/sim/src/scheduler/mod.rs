@@ -34,9 +34,9 @@ pub struct Scheduler {
     parked: BTreeSet<(MachineId, Tid)>,
     /// Tasks that were parked and woken, and have not run since. Before they run they are probed for whether they still loop.
     to_probe: BTreeSet<(MachineId, Tid)>,
-    /// Tasks that were preempted while they computed when no other task of their node could run: off their run queues until
-    /// something on the node changes.
-    resting: BTreeSet<(MachineId, Tid)>,
+    /// Tasks that were preempted while they computed, off their run queues until something on the node changes, but not before a
+    /// time, if there is one.
+    resting: BTreeMap<(MachineId, Tid), Option<SimTime>>,
     priorities: Priorities,
 }
 
@@ -102,6 +102,10 @@ pub(crate) struct Next {
     pub second: SimTime,
 }
 
+fn of_node(id: MachineId) -> std::ops::RangeInclusive<(MachineId, Tid)> {
+    (id, Tid(0))..=(id, Tid(u32::MAX))
+}
+
 impl Scheduler {
     /// A scheduler for a world in which no task has run yet.
     pub fn new(policy: Policy) -> Scheduler {
@@ -110,7 +114,7 @@ impl Scheduler {
             turns: BTreeMap::new(),
             parked: BTreeSet::new(),
             to_probe: BTreeSet::new(),
-            resting: BTreeSet::new(),
+            resting: BTreeMap::new(),
             priorities: priorities_of(policy),
         }
     }
@@ -225,10 +229,15 @@ impl Scheduler {
         self.parked.insert((node.config.id, tid));
     }
 
-    /// Lets a task that was preempted rest: it leaves the run queue.
-    pub(crate) fn rest(&mut self, node: &mut Node, tid: Tid) {
+    /// Lets a task that was preempted rest: it leaves the run queue. With a time, nothing but that time wakes it.
+    pub(crate) fn rest(&mut self, node: &mut Node, tid: Tid, earliest: Option<SimTime>) {
         node.run_queue.retain(|other| *other != tid);
-        self.resting.insert((node.config.id, tid));
+        self.resting.insert((node.config.id, tid), earliest);
+    }
+
+    /// Whether a task of a machine rests.
+    pub(crate) fn any_rests(&self, id: MachineId) -> bool {
+        self.resting.range(of_node(id)).next().is_some()
     }
 
     /// Wakes one task that rests, if there is one. To be called when nothing else can happen in the world.
@@ -236,25 +245,52 @@ impl Scheduler {
         &mut self,
         nodes: &mut BTreeMap<MachineId, Arc<Node>>,
     ) -> Option<(MachineId, Tid)> {
-        let (id, tid) = self.resting.pop_first()?;
+        let ((id, tid), _) = self.resting.pop_first()?;
         Arc::make_mut(nodes.get_mut(&id)?).enqueue(tid);
         Some((id, tid))
     }
 
-    /// To be called when something on a node changed: its resting and its parked tasks become runnable. Those that were parked are
-    /// probed when it is their turn.
-    pub(crate) fn wake_parked(&mut self, id: MachineId, nodes: &mut BTreeMap<MachineId, Arc<Node>>) {
-        if self.parked.is_empty() && self.resting.is_empty() {
-            return;
-        }
-        let of_node = (id, Tid(0))..=(id, Tid(u32::MAX));
-        while let Some((_, tid)) = self.resting.range(of_node.clone()).next().copied() {
+    /// Wakes all tasks of a machine that rest.
+    pub(crate) fn wake_all_resting(&mut self, id: MachineId, nodes: &mut BTreeMap<MachineId, Arc<Node>>) {
+        self.wake(id, nodes, |_| true);
+    }
+
+    /// Wakes the tasks of a machine whose rest is over by its time.
+    pub(crate) fn wake_rested(
+        &mut self,
+        id: MachineId,
+        now: SimTime,
+        nodes: &mut BTreeMap<MachineId, Arc<Node>>,
+    ) {
+        self.wake(id, nodes, |earliest| earliest.is_some_and(|earliest| earliest <= now));
+    }
+
+    fn wake(
+        &mut self,
+        id: MachineId,
+        nodes: &mut BTreeMap<MachineId, Arc<Node>>,
+        wakes: impl Fn(Option<SimTime>) -> bool,
+    ) {
+        let woken: Vec<Tid> =
+            self.resting.range(of_node(id)).filter(|(_, e)| wakes(**e)).map(|((_, tid), _)| *tid).collect();
+        for tid in woken {
             self.resting.remove(&(id, tid));
             if let Some(node) = nodes.get_mut(&id).filter(|node| node.tasks.contains_key(&tid)) {
                 Arc::make_mut(node).enqueue(tid);
             }
         }
-        let woken: Vec<Tid> = self.parked.range(of_node).map(|(_, tid)| *tid).collect();
+    }
+
+    /// To be called when something on a node changed: its resting and its parked tasks become runnable. Those that were parked are
+    /// probed when it is their turn.
+    pub(crate) fn wake_parked(&mut self, id: MachineId, nodes: &mut BTreeMap<MachineId, Arc<Node>>) {
+        if !self.resting.is_empty() {
+            self.wake(id, nodes, |earliest| earliest.is_none());
+        }
+        if self.parked.is_empty() {
+            return;
+        }
+        let woken: Vec<Tid> = self.parked.range(of_node(id)).map(|(_, tid)| *tid).collect();
         let Some(node) = nodes.get_mut(&id).filter(|_| !woken.is_empty()) else { return };
         let node = Arc::make_mut(node);
         for tid in woken {
@@ -291,7 +327,7 @@ impl Scheduler {
         }
         self.parked.retain(|(node, tid)| *node != id || lives(tid));
         self.to_probe.retain(|(node, tid)| *node != id || lives(tid));
-        self.resting.retain(|(node, tid)| *node != id || lives(tid));
+        self.resting.retain(|(node, tid), _| *node != id || lives(tid));
         self.priorities.forget_dead(node);
     }
 }

@@ -1,11 +1,14 @@
-//! Stacks of tasks in words: functions, files and lines by the tables of the programs that are mapped ([`Symbols`]).
+//! Stacks of tasks in words: functions, files and lines by the tables of the programs that are mapped ([`Symbols`]), for the accesses of
+//! a critical pair and for tasks that hang ([`told`]).
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use bloodhound_abi::Regs;
 use bloodhound_coverage::{HostFiles, Program, symbols, unwind, variable};
+use bloodhound_sim::Machine;
 use bloodhound_sim::trace::{Captured, CodeMapping};
+use bloodhound_sim::world::{Finding, FindingKind};
 
 use crate::coverage;
 
@@ -112,6 +115,15 @@ impl File {
         };
         frames.into_iter().map(line).collect()
     }
+}
+
+/// What a finding says, and for a `hang` the stack of its task, innermost frame first.
+pub fn told(finding: &Finding, machine: &Machine) -> String {
+    let captured = machine.hung().filter(|_| finding.kind == FindingKind::Hang);
+    let Some(captured) = captured else { return finding.text.clone() };
+    let frames = Symbols::default().stack(&captured);
+    let lines = frames.iter().enumerate().map(|(number, frame)| format!("\n  #{number} {frame}"));
+    finding.text.clone() + &lines.collect::<String>()
 }
 
 /// A path as it is from the current directory, if it lies below.

@@ -1,0 +1,46 @@
+//! Runs of which it is known what they are: from a log, or with the counted loops of another run.
+
+use bloodhound_decisions::CountedLoop;
+#[cfg(test)]
+use bloodhound_decisions::Log;
+#[cfg(test)]
+use bloodhound_sim::MachineError;
+
+#[cfg(test)]
+use super::Outcome;
+use super::Worker;
+
+impl Worker {
+    /// From now on runs have just those counted loops that the logs of their decisions have.
+    pub fn trust_log(&mut self) {
+        self.machine.trust_log();
+    }
+
+    /// The run that comes has these counted loops, as another one of the same seed has found them.
+    pub fn give_counted(&mut self, counted: &[CountedLoop]) {
+        self.machine.give_counted(counted);
+    }
+
+    /// Runs what a log says from a booted world, whose boot must be the log's.
+    ///
+    /// # Errors
+    /// Host errors.
+    #[cfg(test)]
+    pub fn run_log(&mut self, log: Log, mode: bloodhound_decisions::Mode) -> Result<Outcome, MachineError> {
+        let seed = log.seed;
+        self.machine.world.decisions.follow(log, mode);
+        self.run(seed)
+    }
+
+    /// Keeps the choices that are made from now on.
+    #[cfg(test)]
+    pub fn listen_to_choices(&mut self) {
+        self.machine.world.decisions.listen(true);
+    }
+
+    /// The choices since then.
+    #[cfg(test)]
+    pub fn take_choices(&mut self) -> Vec<bloodhound_decisions::Made> {
+        self.machine.world.decisions.take_made()
+    }
+}
