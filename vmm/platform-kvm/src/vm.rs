@@ -372,6 +372,10 @@ impl Vm {
         if events.exception.injected != 0 || events.exception.pending != 0 {
             return Ok(Exit::KickedInMonitor);
         }
+        // KVM does not tell of an int3 or into whose delivery was interrupted, and would still deliver it, wherever the vCPU goes on.
+        // Setting the events makes it forget that; the application's rip is still at the instruction, which is executed again
+        // (kvm_vcpu_ioctl_x86_get_vcpu_events of Linux).
+        self.vcpu.set_vcpu_events(&events).map_err(sys::kvm("KVM_SET_VCPU_EVENTS"))?;
         // To get back to ring 0 the system registers have to be loaded. In them, the selectors that the application has
         // loaded are kept.
         let now = self.vcpu.get_sregs().map_err(sys::kvm("KVM_GET_SREGS"))?;
