@@ -173,7 +173,7 @@ fn pages_are_whole_and_escaped() {
         (&index, "dispatch"),
         (&index, "kv.c:23"),
         (&page, "#include &quot;table.h&quot;"),
-        (&page, "<tr id=\"L7\" class=\"yes\""),
+        (&page, "<tr id=\"L8\" class=\"yes\""),
         (&page, "<tr id=\"L10\" class=\"no\""),
         (&page, "first reached by seed 2 at 2.469 s, during partition &lt;a&gt; &amp; &quot;b&quot;"),
     ] {

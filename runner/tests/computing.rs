@@ -37,15 +37,19 @@ fn compiled(name: &str) -> PathBuf {
 /// Runs a program natively, and then many times on each platform that there is: the same output and the same digest. What programs say
 /// on standard error is not the same natively: how often they went round.
 fn runs_as_natively(program: &[OsString]) -> Ran {
-    as_natively(program, &[], (RUNS, "100ms"))
+    as_natively(program, &[], (RUNS, RUNS_ON_KVM, "100ms"))
 }
 
-fn as_natively(program: &[OsString], options: &[&str], (runs, limit): (usize, &str)) -> Ran {
+fn as_natively(
+    program: &[OsString],
+    options: &[&str],
+    (runs, runs_on_kvm, limit): (usize, usize, &str),
+) -> Ran {
     let options = [options, &["--summary", "--compute-limit", limit]].concat();
     let native = finish(Command::new(&program[0]).args(&program[1..]), b"");
     let mut platforms = vec![(Some("ptrace"), runs)];
     if !bloodhound_platform_tests::without_kvm("computing on kvm") {
-        platforms.push((Some("kvm"), runs.min(RUNS_ON_KVM)));
+        platforms.push((Some("kvm"), runs_on_kvm));
     }
     let mut first: Option<Ran> = None;
     for (platform, runs) in platforms {
@@ -100,12 +104,12 @@ fn a_thread_that_waits_without_a_hint_to_the_processor() {
 
 #[test]
 fn a_wait_for_a_thread_that_computes_itself() {
-    as_natively(&[compiled("both").into()], &[], (2, "1s"));
+    as_natively(&[compiled("both").into()], &[], (2, 2, "1s"));
 }
 
 #[test]
 fn a_long_computation_keeps_its_time() {
-    let ran = as_natively(&[compiled("long").into()], &[], (1, "1s"));
+    let ran = as_natively(&[compiled("long").into()], &[], (1, 1, "1s"));
     // A few preemptions, and the clock does not go to the end of the run.
     let time = ran.summary("virtual_time_ns: ").and_then(|line| line.rsplit(' ').next()?.parse().ok());
     assert!(time.is_some_and(|ns: u64| ns < 1_000_000_000), "{}", ran.stderr);
@@ -114,7 +118,7 @@ fn a_long_computation_keeps_its_time() {
 #[test]
 fn an_interpreter_that_waits_for_a_flag() {
     if have(&["python3"], "an interpreter that computes") {
-        as_natively(&["/usr/bin/python3".into(), data("wait.py").into()], &[], (2, "300ms"));
+        as_natively(&["/usr/bin/python3".into(), data("wait.py").into()], &[], (2, 2, "300ms"));
     }
 }
 
@@ -132,7 +136,8 @@ fn goroutines_that_wait_for_each_other() {
     for (how, threads) in [("atomic", "1"), ("atomic", "4"), ("plain", "2"), ("idle", "2")] {
         let threads = format!("GOMAXPROCS={threads}");
         let program = [program.clone().into(), how.into()];
-        as_natively(&program, &["--env", &threads], (2, "100ms"));
+        // Not on kvm: on one that is done in software a pass costs so much that the run is given up, or takes a minute.
+        as_natively(&program, &["--env", &threads], (2, 0, "100ms"));
     }
 }
 

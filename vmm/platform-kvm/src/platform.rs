@@ -288,6 +288,9 @@ impl KvmPlatform {
                 Exit::Kicked => {
                     let vcpu = vm.regs();
                     (regs.rip, regs.rsp, regs.rflags) = (vcpu.rip, vcpu.rsp, vcpu.rflags);
+                    if vm.has_interrupted_int3() && is_behind_int3(&space.extents, regs.rip) {
+                        regs.rip -= 1;
+                    }
                     own_flags(regs, &before, how);
                     if nudged && mode != Mode::Step {
                         space.stopped_silently = true;
@@ -353,6 +356,13 @@ impl KvmPlatform {
             other => other,
         }
     }
+}
+
+/// Whether the instruction before this address is an int3, and the one there is not.
+fn is_behind_int3(memory: &Extents, rip: u64) -> bool {
+    const INT3: u8 = 0xcc;
+    let mut code = [0; 2];
+    rip > 0 && memory.read(rip - 1, &mut code) == 2 && code[0] == INT3 && code[1] != INT3
 }
 
 impl Platform for KvmPlatform {

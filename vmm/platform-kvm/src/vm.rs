@@ -105,7 +105,12 @@ pub(crate) struct Vm {
     bases: (u64, u64),
     base_source: BaseSource,
     syscall_rsp: u64,
+    /// The delivery of an int3 was interrupted by the last kick.
+    interrupted_int3: bool,
 }
+
+/// The vector of int3.
+const BREAKPOINT: u8 = 3;
 
 impl Vm {
     pub fn new(kvm: &Kvm, base_source: BaseSource) -> Result<Vm, PlatformError> {
@@ -134,6 +139,7 @@ impl Vm {
             bases: (0, 0),
             base_source,
             syscall_rsp: 0,
+            interrupted_int3: false,
         };
         machine.slot(SLOT_MONITOR, 0, TABLES)?;
         machine.slot(SLOT_TABLES, TABLES, LOW_END - TABLES)?;
@@ -361,6 +367,12 @@ impl Vm {
         [regs.rax, regs.rcx, regs.rdx] = saved;
     }
 
+    /// Whether the kick that [`Exit::Kicked`] tells of has interrupted the delivery of an int3. On some hosts the application's rip is
+    /// behind it then.
+    pub fn has_interrupted_int3(&self) -> bool {
+        self.interrupted_int3
+    }
+
     /// The exit when KVM_RUN was interrupted by a signal.
     fn kicked(&mut self) -> Result<Exit, PlatformError> {
         if self.vcpu.sync_regs_mut().regs.rip >= MONITOR_BASE {
@@ -372,10 +384,12 @@ impl Vm {
         if events.exception.injected != 0 || events.exception.pending != 0 {
             return Ok(Exit::KickedInMonitor);
         }
-        // KVM does not tell of an int3 or into whose delivery was interrupted, and would still deliver it, wherever the vCPU goes on.
-        // Setting the events makes it forget that; the application's rip is still at the instruction, which is executed again
-        // (kvm_vcpu_ioctl_x86_get_vcpu_events of Linux).
-        self.vcpu.set_vcpu_events(&events).map_err(sys::kvm("KVM_SET_VCPU_EVENTS"))?;
+        // KVM does not tell of an int3 whose delivery was interrupted, but for its vector (kvm_vcpu_ioctl_x86_get_vcpu_events of Linux),
+        // and would still deliver it, wherever the vCPU goes on. Setting the events makes KVM forget it.
+        self.interrupted_int3 = events.exception.nr == BREAKPOINT;
+        let mut forgotten = events;
+        forgotten.exception.nr = 0;
+        self.vcpu.set_vcpu_events(&forgotten).map_err(sys::kvm("KVM_SET_VCPU_EVENTS"))?;
         // To get back to ring 0 the system registers have to be loaded. In them, the selectors that the application has
         // loaded are kept.
         let now = self.vcpu.get_sregs().map_err(sys::kvm("KVM_GET_SREGS"))?;
