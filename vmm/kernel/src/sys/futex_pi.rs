@@ -58,9 +58,8 @@ impl Node {
         Some(next)
     }
 
-    /// A task ends: its locks go to those that wait for them (exit_pi_state_list).
+    /// A task ends that waits for nothing any more: its locks go to those that wait for them (exit_pi_state_list).
     pub(crate) fn pi_exit(&mut self, tid: Tid) {
-        self.pi_forget(tid);
         let owned = self.pi_locks.iter().filter(|(_, lock)| lock.owner == tid);
         let keys: Vec<FutexKey> = owned.map(|(key, _)| *key).collect();
         for key in keys {
