@@ -1,7 +1,7 @@
 //! Capabilities of a process ([`Caps`], capabilities(7)): the sets, and what changes of ids and execve do to them.
 //!
-//! They decide who may change ids and groups, signal others and bind low ports. What the file system and the scheduling
-//! calls permit follows the user id alone.
+//! They decide who may change ids and groups, signal others, bind low ports, and use others' System V objects and message queues.
+//! What the file system and the scheduling calls permit follows the user id alone.
 //! Neighbours: `sys::caps` the calls, `sys::ids` the ids, `exec` a new program.
 
 /// What Docker gives to root where nothing else is said: the bounding set of every process at its start.
@@ -19,6 +19,24 @@ pub const CAP_SETPCAP: u32 = 8;
 /// As above.
 pub const CAP_NET_BIND_SERVICE: u32 = 10;
 
+/// CAP_DAC_OVERRIDE.
+pub const CAP_DAC_OVERRIDE: u32 = 1;
+/// CAP_FOWNER.
+pub const CAP_FOWNER: u32 = 3;
+/// CAP_IPC_LOCK.
+pub const CAP_IPC_LOCK: u32 = 14;
+/// CAP_IPC_OWNER.
+pub const CAP_IPC_OWNER: u32 = 15;
+/// CAP_SYS_PTRACE.
+pub const CAP_SYS_PTRACE: u32 = 19;
+/// CAP_SYS_ADMIN.
+pub const CAP_SYS_ADMIN: u32 = 21;
+/// CAP_SYS_NICE.
+pub const CAP_SYS_NICE: u32 = 23;
+/// CAP_SYS_RESOURCE.
+pub const CAP_SYS_RESOURCE: u32 = 24;
+/// CAP_AUDIT_CONTROL.
+pub const CAP_AUDIT_CONTROL: u32 = 30;
 /// Names of all capabilities by number, without `CAP_`.
 pub const NAMES: [&str; LAST as usize + 1] = [
     "CHOWN",

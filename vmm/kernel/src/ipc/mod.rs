@@ -13,6 +13,7 @@ pub mod sem;
 use bloodhound_abi::Errno;
 use bloodhound_persistent::{Map, Table};
 
+use crate::caps::{CAP_IPC_OWNER, CAP_SYS_ADMIN};
 use crate::container::IpcNs;
 use crate::ctx::Ctx;
 use crate::ids::Tid;
@@ -25,8 +26,6 @@ const INDEX_BITS: u32 = 15;
 const MIN_CYCLE: u32 = 64;
 /// The largest sequence number (ipcid_seq_max).
 const MAX_SEQUENCE: u32 = i32::MAX as u32 >> INDEX_BITS;
-const CAP_IPC_OWNER: u32 = 15;
-const CAP_SYS_ADMIN: u32 = 21;
 
 /// IPC_PRIVATE: the key of an object without a name.
 pub const PRIVATE: i32 = 0;

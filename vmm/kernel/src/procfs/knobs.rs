@@ -4,14 +4,12 @@
 use bloodhound_abi::Errno;
 
 use super::View;
+use crate::caps::{CAP_AUDIT_CONTROL, CAP_SYS_NICE, CAP_SYS_RESOURCE};
 use crate::ctx::*;
 use crate::ids::*;
 use crate::task::TIMER_SLACK;
 use crate::wait::SysResult;
 
-const CAP_SYS_NICE: u32 = 23;
-const CAP_SYS_RESOURCE: u32 = 24;
-const CAP_AUDIT_CONTROL: u32 = 30;
 /// OOM_SCORE_ADJ_MAX; the least value is its negative.
 const OOM_MAX: i64 = 1000;
 /// -OOM_DISABLE, the scale of the older oom_adj, and OOM_ADJUST_MAX.

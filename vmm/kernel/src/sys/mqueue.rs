@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 
+use crate::caps::{CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SYS_RESOURCE};
 use crate::ctx::*;
 use crate::file::{File, FileKind};
 use crate::ids::*;
@@ -23,9 +24,6 @@ const PRIORITIES: u32 = 32768;
 /// What Linux's own structures take for each message (`mqueue_create`), for RLIMIT_MSGQUEUE.
 const OVERHEAD: u64 = 96;
 const NAME_MAX: usize = 255;
-const CAP_SYS_RESOURCE: u32 = 24;
-const CAP_DAC_OVERRIDE: u32 = 1;
-const CAP_FOWNER: u32 = 3;
 const RLIMIT_MSGQUEUE: usize = 12;
 
 /// The name of a queue, without its slash. ENOENT, EACCES for one with a slash in it, ENAMETOOLONG.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::Errno;
 
+use crate::caps::CAP_SYS_RESOURCE;
 use crate::ctx::*;
 use crate::ipc::queue::{MAX_BYTES, Message, Queue, Request, Select};
 use crate::ipc::{Entry, Named, Wanted};
@@ -15,7 +16,6 @@ const LONGEST: u64 = 8192;
 const MOST: u32 = 32000;
 const READ: u32 = 0o444;
 const WRITE: u32 = 0o222;
-const CAP_SYS_RESOURCE: u32 = 24;
 
 /// msgget(2). EEXIST, ENOENT, EACCES, ENOSPC.
 pub fn msgget(k: &mut Ctx<'_>, key: i32, flags: IpcFlags) -> SysResult {

@@ -6,13 +6,12 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Siginfo;
 
+use crate::caps::CAP_SYS_PTRACE;
 use crate::ctx::*;
 use crate::file::{File, FileKind, ProcessRef};
 use crate::ids::*;
 use crate::node::Node;
 use crate::wait::SysResult;
-
-const CAP_SYS_PTRACE: u32 = 19;
 
 impl Node {
     /// What names a process for as long as there are descriptors of it; it must exist.

@@ -3,6 +3,7 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 
+use crate::caps::CAP_IPC_LOCK;
 use crate::container::IpcNs;
 use crate::ctx::*;
 use crate::ids::*;
@@ -21,7 +22,6 @@ const HUGE: u64 = 0o4000;
 const READ: u32 = 0o444;
 const WRITE: u32 = 0o222;
 const EXECUTE: u32 = 0o111;
-const CAP_IPC_LOCK: u32 = 14;
 
 impl Node {
     /// The last mapping of a segment is gone: so is the segment, if it is marked for that.
