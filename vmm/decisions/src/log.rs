@@ -83,6 +83,9 @@ pub struct CountedLoop {
     pub step: u64,
     /// Which.
     pub place: String,
+    /// The task that is preempted there in that step counts as endless from then on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub endless: bool,
 }
 
 /// A task is made to give way to others right before it executes an instruction (`bloodhound-sim`, `switches`).

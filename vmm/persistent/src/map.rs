@@ -48,6 +48,11 @@ impl<K, V> Map<K, V> {
         self.len
     }
 
+    /// Whether both are the same value, unchanged since one was cloned from the other. False does not mean that they differ.
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.leaves, &other.leaves)
+    }
+
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len == 0

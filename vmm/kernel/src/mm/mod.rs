@@ -150,6 +150,10 @@ pub struct Mm {
     pub exe: Option<Ino>,
 }
 
+/// What an address space had mapped once ([`Mm::layout`]).
+#[derive(Clone, Debug)]
+pub struct Layout(Map<u64, Vma>);
+
 impl Mm {
     /// An empty address space.
     pub fn new(space: u64) -> Mm {
@@ -200,6 +204,25 @@ impl Mm {
     /// The VMA that holds `addr`.
     pub fn find(&self, addr: u64) -> Option<&Vma> {
         self.vmas.range(..=addr).next_back().map(|(_, v)| v).filter(|v| addr < v.end)
+    }
+
+    /// What is mapped where, to be compared later.
+    pub fn layout(&self) -> Layout {
+        Layout(self.vmas.clone())
+    }
+
+    /// Whether nothing was mapped or unmapped since. False does not mean that something was.
+    pub fn has(&self, layout: &Layout) -> bool {
+        self.vmas.same(&layout.0)
+    }
+
+    /// Ranges of addresses (first one, and one past the last) in which nothing is mapped, by rising address, without the last
+    /// `margin` bytes before a mapping, into which one may grow by a page fault.
+    pub fn free(&self, margin: u64) -> Vec<(u64, u64)> {
+        let starts = self.vmas.values().map(|vma| vma.start).chain([TASK_SIZE]);
+        let ends = [MMAP_MIN].into_iter().chain(self.vmas.values().map(|vma| vma.end));
+        let gaps = ends.zip(starts.map(|start| start.saturating_sub(margin)));
+        gaps.filter(|(from, to)| from < to).collect()
     }
 
     /// Whether any address of the range is mapped.
