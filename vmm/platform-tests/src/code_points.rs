@@ -10,22 +10,22 @@ use crate::guest::{CODE, Guest, Make, PAGE};
 
 /// A loop of 50 rounds with jumps by several conditions, by a table and through memory, a call, a locked instruction; then a `loop` of 5
 /// rounds, and getpid. Behind it lie a function and the table.
-const PROGRAM: &[u8] = b"\xb9\x32\0\0\0\x31\xc0\x48\x8d\x35\x7a\0\0\0\x01\xc8\xf7\xc1\x01\0\0\0\x74\x05\x83\xe8\x03\xeb\x08\
+pub(crate) const PROGRAM: &[u8] = b"\xb9\x32\0\0\0\x31\xc0\x48\x8d\x35\x7a\0\0\0\x01\xc8\xf7\xc1\x01\0\0\0\x74\x05\x83\xe8\x03\xeb\x08\
     \x83\xc0\x07\xe8\x5f\0\0\0\x83\xf8\x64\x72\x08\x83\xf9\x14\x7f\x03\x83\xf0\x55\x89\xca\x83\xe2\x01\x48\x63\x14\x96\
     \x48\x01\xf2\xff\xe2\x48\xff\xc3\xeb\x04\x48\x83\xc3\x02\x50\x41\x58\x48\xc7\xc7\0\0\x50\0\x48\x89\x07\xf0\x48\x0f\
     \xc1\x47\x08\x4c\x8d\x0d\x07\0\0\0\x4c\x89\x4f\x10\xff\x67\x10\xff\xc9\x75\xa0\xb9\x05\0\0\0\x49\xff\xc2\xe2\xfb\
     \xb8\x27\0\0\0\x0f\x05\xe9\x7c\xff\xff\xff\x83\xc0\x01\xc3\xb8\xff\xff\xff\xbd\xff\xff\xff";
 
 /// Where its instructions begin.
-const INSTRUCTIONS: [u64; 41] = [
+pub(crate) const INSTRUCTIONS: [u64; 41] = [
     0x0, 0x5, 0x7, 0xe, 0x10, 0x16, 0x18, 0x1b, 0x1d, 0x20, 0x25, 0x28, 0x2a, 0x2d, 0x2f, 0x32, 0x34, 0x37,
     0x3b, 0x3e, 0x40, 0x43, 0x45, 0x49, 0x4a, 0x4c, 0x53, 0x56, 0x5c, 0x63, 0x67, 0x6a, 0x6c, 0x6e, 0x73,
     0x76, 0x78, 0x7d, 0x7f, 0x84, 0x87,
 ];
 
 /// How often each instruction is reached until the first system call, the first one excepted, and the registers then.
-fn by_steps<P: Platform>(make: Make<P>) -> (BTreeMap<u64, u64>, Regs) {
-    let mut guest = Guest::new(make, PROGRAM);
+pub(crate) fn by_steps<P: Platform>(make: Make<P>, program: &[u8]) -> (BTreeMap<u64, u64>, Regs) {
+    let mut guest = Guest::new(make, program);
     let mut passes = BTreeMap::new();
     loop {
         match guest.platform.step(guest.space, guest.task, &mut guest.regs).expect("a step") {
@@ -63,7 +63,7 @@ pub fn points_at_all_instructions_count_what_steps_see<P: Platform + 'static>(ma
     if !crate::steps(&make(None).abilities(), "stop points") {
         return;
     }
-    let (passes, regs) = by_steps(make);
+    let (passes, regs) = by_steps(make, PROGRAM);
     let mut guest = guest(make);
     let mut stops = points(|_| u64::MAX);
     stops.counted = Some(CODE);
@@ -85,7 +85,7 @@ pub fn a_run_ends_at_the_pass_that_a_point_names<P: Platform + 'static>(make: Ma
     if !crate::steps(&make(None).abilities(), "stop points") {
         return;
     }
-    let (passes, regs) = by_steps(make);
+    let (passes, regs) = by_steps(make, PROGRAM);
     for (&address, &all) in &passes {
         let mut guest = guest(make);
         let point = StopPoint { address, passes: all };
@@ -107,7 +107,7 @@ pub fn observing_and_stop_points_lie_side_by_side<P: Platform + 'static>(make: M
     if !crate::steps(&make(None).abilities(), "stop points") {
         return;
     }
-    let (passes, regs) = by_steps(make);
+    let (passes, regs) = by_steps(make, PROGRAM);
     for stop in [0x16, 0x3e, 0x6a, 0x7d] {
         let original = bloodhound_frames::Frame::from_slice(PROGRAM);
         let points = Arc::new(FilePoints::new(INSTRUCTIONS.to_vec()));

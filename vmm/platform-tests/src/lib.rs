@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Sets: `traps` every kind of trap and what the registers show, `mappings` queues, copy-on-write and eviction, `spin`
-//! loops without side effects, `code_points` stop points and observing points, `escape` code that tries to break out, `stress` many spaces on many threads, `leaks`
+//! loops without side effects, `code_points` stop points and observing points, `counters` stop points that are counted at native speed, `escape` code that tries to break out, `stress` many spaces on many threads, `leaks`
 //! descriptors and processes. `leaks` counts what the whole process has, so it belongs into a file of its own.
 //!
 //! A case that asks for what a platform cannot do by its own [`Abilities`] says so on stderr and is left out.
@@ -24,6 +24,7 @@ use bloodhound_platform::Abilities;
 
 pub mod bench;
 pub mod code_points;
+pub mod counters;
 pub mod differential;
 pub mod escape;
 mod guest;
@@ -95,6 +96,12 @@ macro_rules! platform_tests {
             points_at_all_instructions_count_what_steps_see,
             a_run_ends_at_the_pass_that_a_point_names,
             observing_and_stop_points_lie_side_by_side,
+        ], ($($rest)+));
+        $crate::cases!(counters: [
+            long_loops_are_counted_without_traps,
+            counters_end_at_the_pass_that_a_point_names,
+            counters_of_all_kinds_of_instructions_count_what_steps_see,
+            counters_leave_nothing_behind,
         ], ($($rest)+));
     };
     (stress, $($rest:tt)+) => {

@@ -3,6 +3,8 @@
 //!
 //! Neighbours: [`Platform::run`] takes them; `bloodhound-sim` chooses the budget.
 
+use std::sync::Arc;
+
 use crate::{Platform, PlatformError, Regs, SpaceId, TaskKey, Trap};
 
 /// How long application code may run without a trap, in ticks of the watchdog (`crate::watchdog`). What it does meanwhile
@@ -37,6 +39,9 @@ pub struct Stops {
     pub counted: Option<u64>,
     /// A number that the caller gives to this set of addresses, so that it need not be compared with the one of the run before; 0: none.
     pub set: u64,
+    /// Ranges of addresses (first one, and one past the last) at which the program has nothing mapped, by rising address. The platform may put pages of
+    /// its own there until the program's next trap that is no page fault, to count passes at native speed. Empty: it counts them by traps.
+    pub free: Arc<[(u64, u64)]>,
 }
 
 impl Default for Stops {
@@ -49,8 +54,8 @@ impl Default for Stops {
 impl Stops {
     /// No stop points.
     #[must_use]
-    pub const fn after(budget: Budget) -> Stops {
-        Stops { budget, points: Vec::new(), counted: None, set: 0 }
+    pub fn after(budget: Budget) -> Stops {
+        Stops { budget, points: Vec::new(), counted: None, set: 0, free: Arc::default() }
     }
 
     /// The next instruction is the one at `rip`: counts a pass. The trap, if it was the last one of a stop point.

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bloodhound_abi::SimTime;
 use bloodhound_kernel::ids::Tid;
@@ -17,6 +18,7 @@ use bloodhound_platform::{Mapping, Patches, Platform, PlatformError, SpaceId};
 use bloodhound_vfs::BaseFs;
 
 use crate::code_view::{CodeView, Observer};
+use crate::computing::turns::Free;
 use crate::computing::{SuspectAt, Suspicion, Trial};
 use crate::event::{Event, Listener};
 use crate::output::{Answers, Computing, Output};
@@ -107,6 +109,12 @@ pub struct Machine {
     /// The second part: whether it computed uncounted. With how often.
     pub(crate) tried: BTreeMap<(u64, bool), u32>,
     pub(crate) suspect_at: Option<SuspectAt>,
+    /// What an address space has not mapped, of which that was asked last.
+    pub(crate) free: Option<Free>,
+    /// The processor time when tasks that compute were preempted for the first time since their last trap.
+    pub(crate) computes_since: BTreeMap<(MachineId, Tid), Duration>,
+    /// Where a task that computes had got to when it was asked last: the moment, and the passes that were left.
+    pub(crate) progress: Option<(u64, u64)>,
     /// Sets of stop points of searches so far.
     pub(crate) sets: u64,
     /// The task of the finding `hang`.
@@ -152,6 +160,9 @@ impl Machine {
             trusts_log: false,
             tried: BTreeMap::new(),
             suspect_at: None,
+            free: None,
+            computes_since: BTreeMap::new(),
+            progress: None,
             sets: 0,
             hung: None,
             suspicion: None,

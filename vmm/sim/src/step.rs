@@ -239,13 +239,12 @@ impl Machine {
         self.load(id, tid, space, mm)?;
         let Counting { mut stops, search } = self.stops(id, tid, mm);
         let pending = self.add_switches(id, tid, mm, &mut stops);
-        let ran = match search {
-            Some(passes) => self.run_and_look(id, tid, (mm, space), passes, &mut stops)?,
-            None => {
-                self.add_profile(id, tid, mm, &mut stops);
-                self.platform.show(space, &stops);
-                self.run_to_stop(id, tid, (mm, space), &mut stops)?
-            }
+        let ran = if let Some(depth) = search {
+            self.run_and_look(id, tid, (mm, space), depth, &mut stops)?
+        } else {
+            self.add_profile(id, tid, mm, &mut stops);
+            self.platform.show(space, &stops);
+            self.run_to_stop(id, tid, (mm, space), &mut stops)?
         };
         self.give_back_passes(&mut stops);
         let due = self.count_switches(&pending, &stops);

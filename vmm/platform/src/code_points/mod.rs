@@ -9,15 +9,21 @@
 //! *Stop points* ([`crate::Stops::points`]) end the run of a task when it has come by often enough. They are chosen by the world's
 //! state, so runs that are equal stop at the same places.
 //!
+//! A stop point traps at each pass. One that is passed often is counted at native speed instead, by code of ours that the program jumps to
+//! (`counter`); what it counts is the same.
+//!
 //! [`WithCodePoints`], a platform around another one, carries both out.
 //!
 //! Neighbours: `code_view` shows pages of files with what must trap; `bloodhound-sim` asks for the points of a file that is about
 //! to be executed, and chooses stop points; the runner says which instructions are observed, and what they mean.
 
+mod counter;
+mod counting;
 mod observed;
 mod stops;
 mod with_points;
 
+pub use counter::{COUNTABLE, countable};
 pub use observed::{FilePoints, Mark, Observed, PageOfFile, Reached};
 pub use with_points::WithCodePoints;
 

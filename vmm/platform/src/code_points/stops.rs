@@ -6,6 +6,8 @@ use std::collections::btree_map::Entry;
 use bloodhound_frames::{FRAME_SIZE, Frame};
 use iced_x86::{ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
 
+use super::counter::{JUMP, LOOKED_AT};
+use super::counting::Counting;
 use crate::extents::Extents;
 use crate::{Mapping, Prot, Regs, Stops};
 
@@ -37,6 +39,8 @@ pub(super) struct Stopping {
     pages: BTreeMap<u64, Copy>,
     /// The set of points that is shown ([`Stops::set`]), and the changes of the space's memory by then.
     shown: (u64, u64),
+    /// Which points are counted at native speed.
+    pub counting: Counting,
 }
 
 impl Copy {
@@ -79,6 +83,50 @@ impl Stopping {
         if let Some((copy, byte, _)) = self.point(addr) {
             copy.frame.replace_byte((addr % PAGE) as usize, if lifted { byte } else { INT3 });
         }
+    }
+
+    /// What stands from an address on, as it is without stop points; `None` if that is not all in one page that is shown with points.
+    pub fn code(&self, addr: u64) -> Option<[u8; LOOKED_AT]> {
+        let copy = self.pages.get(&(addr & !(PAGE - 1)))?;
+        let at = (addr % PAGE) as u16;
+        let mut bytes = [0; LOOKED_AT];
+        if usize::from(at) + LOOKED_AT > FRAME_SIZE {
+            return None;
+        }
+        copy.frame.read(usize::from(at), &mut bytes);
+        for (point, (byte, _)) in copy.points.range(at..at + LOOKED_AT as u16) {
+            bytes[usize::from(point - at)] = *byte;
+        }
+        Some(bytes)
+    }
+
+    /// The address behind the instruction at an address of such a page; `None` also for one that goes on in the next page.
+    pub fn next(&self, addr: u64) -> Option<u64> {
+        let code = self.code(addr)?;
+        let instruction = Decoder::with_ip(64, &code, addr, DecoderOptions::NONE).decode();
+        (!instruction.is_invalid()).then(|| instruction.next_ip())
+    }
+
+    /// Whether the byte at an address of such a page is the program's, and no point's.
+    pub fn is_the_programs(&self, addr: u64) -> bool {
+        let Some(copy) = self.pages.get(&(addr & !(PAGE - 1))) else { return false };
+        let at = (addr % PAGE) as u16;
+        let mut byte = [0];
+        copy.frame.read(usize::from(at), &mut byte);
+        !copy.points.contains_key(&at) && byte[0] != INT3
+    }
+
+    /// Puts other bytes in the place of those from an address on, all in one page that is shown with points; what was there. No task of
+    /// the space runs meanwhile.
+    pub fn replace(&self, addr: u64, bytes: [u8; JUMP as usize]) -> Option<[u8; JUMP as usize]> {
+        let copy = self.pages.get(&(addr & !(PAGE - 1)))?;
+        let at = (addr % PAGE) as usize;
+        let mut before = [0; JUMP as usize];
+        copy.frame.read(at, &mut before);
+        for (place, byte) in (at..).zip(bytes) {
+            copy.frame.replace_byte(place, byte);
+        }
+        Some(before)
     }
 
     /// Carries out the instruction at a point if it is a jump.

@@ -1,8 +1,10 @@
 //! A platform around another one that carries out code points ([`WithCodePoints`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::counter::{COUNTER_BYTES, Inside, Site};
+use super::counting::Counting;
 use super::observed::{Around, REACH};
 use super::stops::Stopping;
 use super::{Mark, Observed};
@@ -15,6 +17,8 @@ const TF: u64 = 1 << 8;
 /// Passes of stop points after which a run ends as one whose budget is spent: each run of the platform below has a budget of its
 /// own, and whoever asked has to get to look.
 const PASSES: u32 = 1 << 14;
+/// Instructions for which a task is followed from one pass of a stop point to the next.
+const FOLLOWED: u32 = 256;
 
 /// A platform on which tasks pass observing points without noticing them, and whose runs end at stop points
 /// ([`Stops::points`]) without single-stepping the whole way.
@@ -106,7 +110,9 @@ impl WithCodePoints {
             self.inner.map(space, &changes);
         }
         if stopping.is_empty() {
+            let pages = stopping.counting.end();
             self.stopping.remove(&space);
+            self.unmap_counters(space, pages);
         } else if let Some(memory) = self.inner.memory(space) {
             stopping.has_shown(memory, stops);
         }
@@ -123,16 +129,163 @@ impl WithCodePoints {
         }
         stopping.lift(regs.rip, true);
         let at = regs.rip;
-        let trap = loop {
-            let trap = self.inner.step(space, task, regs)?;
-            if !self.passed(space, regs, trap) {
-                break trap;
-            }
-        };
+        let trap = self.step_past_observed(space, task, regs)?;
         if let Some(stopping) = self.stopping.get(&space) {
             stopping.lift(at, false);
         }
         Ok(trap)
+    }
+
+    /// Before a run: stop points that are passed often are counted at native speed.
+    fn show_counters(&mut self, space: SpaceId, regs: &Regs, stops: &Stops) {
+        // A program that steps itself would step through what is not its own.
+        if regs.rflags & TF != 0 {
+            return;
+        }
+        let Some(stopping) = self.stopping.get_mut(&space).filter(|stopping| stopping.counting.wanted(stops))
+        else {
+            return;
+        };
+        let Some(memory) = self.inner.memory(space) else { return };
+        let mut maps = Vec::new();
+        let mut counting = std::mem::take(&mut stopping.counting);
+        counting.show((memory, stopping), stops, regs.rip, &mut maps);
+        stopping.counting = counting;
+        if !maps.is_empty() {
+            self.inner.map(space, &maps);
+            self.still_shown(space, stops);
+        }
+    }
+
+    /// After a run: stop points are counted by traps again. A task that was stopped while it was counted is where it would be without
+    /// counters then. The trap that has happened; `None` if there was none and the task is to be run on.
+    fn hide_counters(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+        stops: &mut Stops,
+        trap: Trap,
+    ) -> Result<Option<Trap>, PlatformError> {
+        let Some(stopping) = self.stopping.get_mut(&space).filter(|stopping| stopping.counting.shows())
+        else {
+            return Ok(Some(trap));
+        };
+        let mut counting = std::mem::take(&mut stopping.counting);
+        let left = leave_code(&mut *self.inner, (space, task), regs, &counting, trap);
+        let hid = counting.hid(regs.rip, trap);
+        counting.hide(stopping, stops);
+        stopping.counting = counting;
+        match left? {
+            Left::Out(_) if hid => Ok(None),
+            Left::Out(trap) => Ok(Some(trap)),
+            Left::At(address, trap) => {
+                // Counted, and not executed.
+                stops.counted = Some(address);
+                Ok(Some(trap))
+            }
+            Left::Before => Ok(None),
+            Left::Over(site) if site.head == site.counted => {
+                Ok(Some(Trap::StopPoint { address: site.counted }))
+            }
+            // It is about to come there.
+            Left::Over(site) => {
+                if let Ok(at) = stops.points.binary_search_by_key(&site.counted, |point| point.address) {
+                    stops.points[at].passes = 1;
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Pages that are no part of what stop points need were mapped or unmapped.
+    fn still_shown(&mut self, space: SpaceId, stops: &Stops) {
+        if let (Some(stopping), Some(memory)) = (self.stopping.get_mut(&space), self.inner.memory(space)) {
+            stopping.has_shown(memory, stops);
+        }
+    }
+
+    /// A run has ended with a trap: the pages of counters are not needed any more if the program may map something there now.
+    fn leave(&mut self, space: SpaceId, trap: Trap) {
+        let Some(stopping) = self.stopping.get_mut(&space) else { return };
+        let pages = stopping.counting.leave(trap);
+        self.unmap_counters(space, pages);
+    }
+
+    fn unmap_counters(&mut self, space: SpaceId, pages: BTreeSet<u64>) {
+        for page in pages {
+            self.inner.unmap(space, page, COUNTER_BYTES);
+        }
+    }
+
+    /// Follows a task that has passed a stop point until it comes there again, to see which instructions it executes before. A trap
+    /// that came meanwhile.
+    fn follow(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+        from: u64,
+    ) -> Result<Option<Trap>, PlatformError> {
+        if regs.rflags & TF != 0 {
+            return Ok(None);
+        }
+        let mut before: Vec<u64> = Vec::new();
+        let mut trap = None;
+        for _ in 0..FOLLOWED {
+            let at = regs.rip;
+            let Some(stopping) = self.stopping.get(&space).filter(|stopping| !stopping.is_point(at)) else {
+                break;
+            };
+            if before.last().is_some_and(|last| stopping.next(*last) != Some(at)) {
+                before.clear();
+            }
+            before.push(at);
+            match self.step_past_observed(space, task, regs)? {
+                Trap::Step => {}
+                other => {
+                    trap = Some(other);
+                    break;
+                }
+            }
+        }
+        let Some(stopping) = self.stopping.get_mut(&space) else { return Ok(trap) };
+        let here = trap.is_none() && regs.rip == from;
+        if !here || before.last().is_some_and(|last| stopping.next(*last) != Some(from)) {
+            before.clear();
+        }
+        stopping.counting.followed(from, before);
+        Ok(trap)
+    }
+
+    /// A run without stop points.
+    fn run_past_observed(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+        stops: &mut Stops,
+    ) -> Result<Trap, PlatformError> {
+        loop {
+            let trap = self.inner.run(space, task, regs, stops)?;
+            if !self.passed(space, regs, trap) {
+                return Ok(trap);
+            }
+        }
+    }
+
+    fn step_past_observed(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+    ) -> Result<Trap, PlatformError> {
+        loop {
+            let trap = self.inner.step(space, task, regs)?;
+            if !self.passed(space, regs, trap) {
+                return Ok(trap);
+            }
+        }
     }
 
     fn run_to_points(
@@ -144,11 +297,14 @@ impl WithCodePoints {
     ) -> Result<Trap, PlatformError> {
         for _ in 0..PASSES {
             let at_point = self.stopping.get(&space).is_some_and(|stopping| stopping.is_point(regs.rip));
+            let mut follow = false;
             if at_point && stops.counted != Some(regs.rip) {
                 stops.counted = Some(regs.rip);
                 if let Some(stop) = stops.reached(regs.rip) {
                     return Ok(stop);
                 }
+                let stopping = self.stopping.get_mut(&space);
+                follow = stopping.is_some_and(|stopping| stopping.counting.passed(regs.rip, stops));
             }
             if at_point {
                 let own = regs.rflags & TF != 0;
@@ -162,8 +318,20 @@ impl WithCodePoints {
                     // A jump to itself.
                     continue;
                 }
+                if follow && let Some(trap) = self.follow(space, task, regs, at)? {
+                    return Ok(trap);
+                }
             }
+            self.show_counters(space, regs, stops);
             let trap = self.inner.run(space, task, regs, &mut Stops::after(stops.budget))?;
+            let trap = match self.hide_counters(space, task, regs, stops, trap)? {
+                Some(Trap::StopPoint { address }) => {
+                    stops.counted = Some(address);
+                    return Ok(Trap::StopPoint { address });
+                }
+                Some(trap) => trap,
+                None => continue,
+            };
             let at = regs.rip.wrapping_sub(INT3_LEN);
             let here = trap == Trap::Exception(Exception::BREAKPOINT)
                 && self.stopping.get(&space).is_some_and(|stopping| stopping.is_point(at));
@@ -181,6 +349,69 @@ impl WithCodePoints {
     }
 }
 
+/// Where a task has got to that was stopped while passes were counted at native speed.
+enum Left {
+    /// To code of its own, with this trap.
+    Out(Trap),
+    /// To the counted instruction, which it was to execute when it trapped; the pass is counted.
+    At(u64, Trap),
+    /// To the head of a site, with nothing counted. There was no trap of its own.
+    Before,
+    /// To the head of a site, and it is about to pass the counted instruction for the last time that was asked for.
+    Over(Site),
+}
+
+/// Takes a task out of the code of a counter, if it is there: its registers are then those that it would have without it.
+fn leave_code(
+    inner: &mut dyn Platform,
+    (space, task): (SpaceId, TaskKey),
+    regs: &mut Regs,
+    counting: &Counting,
+    trap: Trap,
+) -> Result<Left, PlatformError> {
+    loop {
+        let at = regs.rip;
+        let Some((site, inside)) = counting.inside(at) else { return Ok(Left::Out(trap)) };
+        match inside {
+            Inside::No => return Ok(Left::Out(trap)),
+            Inside::Entry => {
+                regs.rip = site.head;
+                return Ok(if trap == Trap::BudgetSpent { Left::Out(trap) } else { Left::Before });
+            }
+            Inside::Over => {
+                regs.rip = site.head;
+                return Ok(Left::Over(site));
+            }
+            Inside::Moved(own) => {
+                regs.rip = own;
+                let trap = moved(trap, at, own);
+                if own < site.counted {
+                    counting.take_back(site);
+                }
+                return Ok(if own == site.counted { Left::At(own, trap) } else { Left::Out(trap) });
+            }
+            // Only the end of a budget stops it here.
+            Inside::Counts if trap == Trap::BudgetSpent => {
+                if inner.step(space, task, regs)? != Trap::Step {
+                    return Err(PlatformError::Internal("code that counts passes has trapped"));
+                }
+            }
+            Inside::Counts => return Err(PlatformError::Internal("code that counts passes has trapped")),
+        }
+    }
+}
+
+/// A trap at an address, as it is where the instruction belongs.
+fn moved(trap: Trap, at: u64, own: u64) -> Trap {
+    match trap {
+        Trap::PageFault { addr, access, rip } if rip == at => Trap::PageFault { addr, access, rip: own },
+        Trap::Exception(exception) if exception.address == at => {
+            Trap::Exception(Exception { address: own, ..exception })
+        }
+        trap => trap,
+    }
+}
+
 impl Platform for WithCodePoints {
     crate::forward_platform!(inner: processor_time, memory, map, unmap, write_protect, mapped, xstate_owner, save_xstate, load_xstate, abilities);
 
@@ -194,27 +425,23 @@ impl Platform for WithCodePoints {
         if !self.show(space, stops) {
             return self.inner.run(space, task, regs, stops);
         }
-        if !stops.points.is_empty() {
-            return self.run_to_points(space, task, regs, stops);
-        }
-        loop {
-            let trap = self.inner.run(space, task, regs, stops)?;
-            if !self.passed(space, regs, trap) {
-                return Ok(trap);
-            }
-        }
+        let trap = if stops.points.is_empty() {
+            self.run_past_observed(space, task, regs, stops)?
+        } else {
+            self.run_to_points(space, task, regs, stops)?
+        };
+        self.leave(space, trap);
+        Ok(trap)
     }
 
     fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
-        if self.stopping.get(&space).is_some_and(|stopping| stopping.is_point(regs.rip)) {
-            return self.pass(space, task, regs);
-        }
-        loop {
-            let trap = self.inner.step(space, task, regs)?;
-            if !self.passed(space, regs, trap) {
-                return Ok(trap);
-            }
-        }
+        let trap = if self.stopping.get(&space).is_some_and(|stopping| stopping.is_point(regs.rip)) {
+            self.pass(space, task, regs)?
+        } else {
+            self.step_past_observed(space, task, regs)?
+        };
+        self.leave(space, trap);
+        Ok(trap)
     }
 
     fn approach(&mut self, space: SpaceId, rip: u64) {

@@ -1,8 +1,9 @@
 //! Looks for the loop that a computing task is in ([`Search`]), from the task's last trap on.
 //!
 //! The task is run from branch to branch: a stretch of code without branches is decoded up to its end, and there a stop point is put before
-//! the task gets to it. So each stop point is at an instruction that the task is sure to come to, never at data, and all passes since
-//! the trap are counted. A branch both of whose ways have been seen says nothing new: it needs no stop any more, unless a loop may go round
+//! the task gets to it. So each stop point is at an instruction that the task is sure to come to, or comes to by the other way of a
+//! conditional branch, never at data, and all passes since
+//! the trap are counted. A branch both of whose ways have been seen, or are watched, says nothing new: it needs no stop any more, unless a loop may go round
 //! by it. The first branch to be passed often enough is the loop. All of this is a function of the program alone: neither when the host
 //! began to suspect the task nor which pages were mapped makes a difference.
 //!
@@ -16,10 +17,15 @@ use bloodhound_kernel::node::{MachineId, Node};
 use bloodhound_platform::decode::{self, Branch, End};
 use bloodhound_platform::{Budget, Platform, Regs, SpaceId, StopPoint, Stops, Trap};
 
-use super::RETURNS;
+use super::{PASSES, RETURNS};
 use crate::machine::{Machine, MachineError};
 use crate::step::{Ran, key};
 
+/// Passes of a branch that has always gone the same way, after which the task is not stopped there any more to see whether it goes the other way,
+/// but where that leads.
+const LOOKS: u64 = 16;
+/// Passes of a branch whose targets are in memory or a register, after which a quick search takes it that all have been seen.
+const ENOUGH: u64 = 128;
 /// Branches at which a task is stopped, at most: with more the search is given up.
 const MOST_BRANCHES: usize = 8192;
 /// Stops of a search, at most.
@@ -52,19 +58,31 @@ struct Known {
 }
 
 impl Known {
-    /// Whether all ways that it may go have been seen.
-    fn explored(&self) -> bool {
+    /// Whether all ways that it may go have been seen, as far as that matters.
+    fn explored(&self, depth: Depth) -> bool {
         match self.branch {
             Branch::Always { .. } | Branch::Call => self.seen.0,
             Branch::Either { .. } => self.seen == (true, true),
-            Branch::Indirect | Branch::IndirectCall | Branch::Return => false,
+            Branch::Indirect | Branch::IndirectCall | Branch::Return => {
+                depth == Depth::Quick && self.passed >= ENOUGH
+            }
         }
     }
+}
+
+/// How closely a task is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// After some passes of a branch whose targets are in memory or a register it is taken that all have been seen.
+    Quick,
+    /// Such a branch stops the task each time.
+    Thorough,
 }
 
 /// A search from a task's last trap on.
 #[derive(Debug)]
 struct Search {
+    depth: Depth,
     /// Passes that make a branch the loop.
     passes: u64,
     known: BTreeMap<u64, Known>,
@@ -75,8 +93,8 @@ struct Search {
 
 impl Search {
     /// A search for a branch that is passed so often.
-    fn new(passes: u64, set: u64) -> Search {
-        Search { passes, known: BTreeMap::new(), stops: 0, set: SETS | set }
+    fn new(passes: u64, depth: Depth, set: u64) -> Search {
+        Search { passes, depth, known: BTreeMap::new(), stops: 0, set: SETS | set }
     }
 
     /// Changes of the set of stop points so far.
@@ -104,7 +122,8 @@ impl Search {
                 None
             }
         };
-        let most = others.map_or(most, |others| most.min(others));
+        // What is known to be a loop has the passes that it has.
+        let most = others.unwrap_or(most);
         self.known.insert(address, Known { others, most, ..known });
     }
 
@@ -125,9 +144,10 @@ impl Search {
         self.known.contains_key(&address)
     }
 
-    /// The task has executed a branch, and gone to an address.
-    fn went(&mut self, from: u64, to: u64, stops: &mut Stops) {
-        let Some(known) = self.known.get_mut(&from) else { return };
+    /// The task has executed a branch, and gone to an address. Where else it may go, if that was not seen for long: the next branch from there on
+    /// is to be discovered as well.
+    fn went(&mut self, from: u64, to: u64, stops: &mut Stops) -> Option<u64> {
+        let known = self.known.get_mut(&from)?;
         match known.branch {
             Branch::Either { to: target, next } => {
                 known.seen.0 |= to == target;
@@ -135,18 +155,27 @@ impl Search {
             }
             _ => known.seen.0 = true,
         }
-        let Ok(at) = stops.points.binary_search_by_key(&from, |point| point.address) else { return };
+        let at = stops.points.binary_search_by_key(&from, |point| point.address).ok()?;
         known.passed += known.asked.saturating_sub(stops.points[at].passes);
-        if !known.explored() {
+        let other = match known.branch {
+            Branch::Either { to, next } if known.passed >= LOOKS && !known.explored(self.depth) => {
+                let other = if known.seen.0 { next } else { to };
+                known.seen = (true, true);
+                Some(other)
+            }
+            _ => None,
+        };
+        if !known.explored(self.depth) {
             known.asked = 1;
         } else if known.most < u64::MAX {
             known.asked = known.most - known.passed;
         } else {
             stops.points.remove(at);
             self.changed(stops);
-            return;
+            return other;
         }
         stops.points[at].passes = known.asked;
+        other
     }
 
     /// Whether it is to be given up.
@@ -211,10 +240,10 @@ impl Machine {
         id: MachineId,
         tid: Tid,
         (mm, space): (MmId, SpaceId),
-        passes: u64,
+        depth: Depth,
         stops: &mut Stops,
     ) -> Result<Ran, MachineError> {
-        let mut search = Search::new(passes, self.sets);
+        let mut search = Search::new(PASSES, depth, self.sets);
         let ran = self.look(id, tid, (mm, space), &mut search, stops)?;
         self.sets = search.sets();
         search.give_back(stops);
@@ -249,7 +278,7 @@ impl Machine {
                 None => self.keep(id, tid, &regs),
                 Some(Trap::BudgetSpent) => {
                     self.keep(id, tid, &regs);
-                    lost += 1;
+                    lost = if self.is_counted(self.moment(), stops) { 0 } else { lost + 1 };
                     self.computes(id, tid, false);
                 }
                 Some(Trap::StopPoint { address }) => {
@@ -293,7 +322,9 @@ impl Machine {
         match self.host(stepped)? {
             Trap::Step if !own => {
                 stops.counted = None;
-                search.went(from, regs.rip, stops);
+                if let Some(other) = search.went(from, regs.rip, stops) {
+                    search.discover(&self.world.nodes[&id], tid, other, stops);
+                }
                 Ok(None)
             }
             trap => Ok(Some(trap)),
@@ -310,7 +341,7 @@ mod tests {
     }
 
     fn search_with(branches: &[(u64, Known)]) -> (Search, Stops) {
-        let mut search = Search::new(8, 0);
+        let mut search = Search::new(8, Depth::Quick, 0);
         search.known.extend(branches.iter().copied());
         let point = |(address, known): &(u64, Known)| StopPoint { address: *address, passes: known.asked };
         (search, Stops { points: branches.iter().map(point).collect(), ..Stops::default() })

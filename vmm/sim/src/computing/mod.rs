@@ -11,10 +11,12 @@
 //! the same wherever the host interrupted the task. Loop and moment go into the run's log: a replay counts from the beginning and
 //! needs no suspicion.
 //!
-//! Each pass that is counted costs a trap of the host. So after some preemptions in a row a task computes **uncounted**, at full speed,
+//! While the task goes on its turns double ([`turns`]). Passes of most branches are counted at native speed; a task that is preempted there and does not
+//! come to an end within some seconds is **endless** from its next preemption on, which the log says as well. Passes of other branches may cost
+//! a trap of the host each. So after some preemptions in a row a task computes **uncounted** there, at full speed,
 //! until its next trap: most computations end by themselves. Of one that does not within some seconds the loop is looked for in which it is
 //! then, and the run is made again, in which only that one is counted from the task's last preemption on: a **late** loop. There the task
-//! is preempted, and is **endless** from then on: it is only ever given [`PASSES`] at a time, and rests longer and longer. If nothing can
+//! is preempted, and is endless from then on. An endless task is only ever given [`PASSES`] at a time, and rests longer and longer. If nothing can
 //! happen any more that could end it, that is a `hang`, and so it is if the run comes to its end meanwhile. If all tasks of a machine
 //! that could run are endless, one of them may not be after all, and each gets twice as long, once.
 //!
@@ -23,6 +25,7 @@
 
 pub(crate) mod look;
 pub(crate) mod suspect;
+pub(crate) mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,8 +34,9 @@ use bloodhound_abi::SimTime;
 use bloodhound_decisions::CountedLoop;
 use bloodhound_kernel::ids::{MmId, Tid};
 use bloodhound_kernel::node::{MachineId, Node};
-use bloodhound_platform::{StopPoint, Stops};
+use bloodhound_platform::{SpaceId, StopPoint, Stops};
 
+use self::turns::Turns;
 use crate::code_place::CodePlace;
 use crate::event::Event;
 use crate::machine::Machine;
@@ -59,8 +63,10 @@ pub struct Computing {
     loops: Vec<(u64, CodePlace)>,
     /// How often tasks were parked.
     parked: u64,
-    /// How often tasks were preempted since their last trap; [`MOST`]: they compute uncounted.
-    preempted: BTreeMap<(MachineId, Tid), u32>,
+    /// Moments in which the task that is preempted counts as endless from then on.
+    ends: BTreeSet<u64>,
+    /// Tasks that were preempted since their last trap.
+    preempted: BTreeMap<(MachineId, Tid), Turns>,
     /// Endless tasks, until their next trap, and how often they have rested.
     endless: BTreeMap<(MachineId, Tid), u32>,
     /// Machines all of whose tasks that could run were endless: one of them may not be, and got more time.
@@ -75,6 +81,10 @@ impl Computing {
     pub fn of(log: &[CountedLoop]) -> Result<Computing, String> {
         let mut computing = Computing::default();
         for entry in log {
+            if entry.endless {
+                computing.ends.insert(entry.step);
+                continue;
+            }
             computing.loops.push((entry.step, entry.place.parse()?));
         }
         Ok(computing)
@@ -82,12 +92,18 @@ impl Computing {
 
     /// Takes over what was found in a run that is made again.
     fn learn(&mut self, found: Computing) {
-        self.loops = found.loops;
+        (self.loops, self.ends) = (found.loops, found.ends);
     }
 
     /// A task was parked, which is no step.
     pub(crate) fn parked(&mut self) {
         self.parked += 1;
+    }
+
+    /// A task was preempted although nothing else can happen: it computes on, uncounted if that cost much.
+    fn go_on(&mut self, id: MachineId, tid: Tid) {
+        let turns = self.preempted.entry((id, tid)).or_default();
+        turns.uncounted = !turns.cheap;
     }
 
     /// The task has made a step that is no preemption.
@@ -115,6 +131,8 @@ pub struct Suspicion {
     id: MachineId,
     /// The task.
     tid: Tid,
+    /// How closely it is looked at.
+    search: look::Depth,
     /// The branches of the loop that it is in, if it has computed uncounted.
     late: Option<BTreeSet<u64>>,
 }
@@ -143,12 +161,12 @@ impl Trial {
     }
 }
 
-/// Where a run of a task ends besides at its traps, and for a search how often a branch is passed that is a loop.
+/// Where a run of a task ends besides at its traps.
 pub(crate) struct Counting {
     /// The stop points.
     pub stops: Stops,
-    /// Set if the task is looked at.
-    pub search: Option<u64>,
+    /// Whether the task is looked at, and how closely.
+    pub search: Option<look::Depth>,
 }
 
 impl Machine {
@@ -206,37 +224,41 @@ impl Machine {
     /// Where a run of a task ends, besides at its traps.
     pub(crate) fn stops(&mut self, id: MachineId, tid: Tid, mm: MmId) -> Counting {
         let (mut stops, moment) = (Stops::default(), self.moment());
-        let tried = self.trial.as_mut().is_some_and(|trial| {
+        let search = self.trial.as_mut().and_then(|trial| {
             let s = &trial.suspicion;
             let now = (s.moment, s.id, s.tid) == (moment, id, tid);
             trial.begun |= now;
-            now
+            now.then_some(s.search)
         });
+        let tried = search.is_some();
         let late = self.trial.as_ref().filter(|_| tried).and_then(|trial| trial.suspicion.late.as_ref());
         let Computing { loops, preempted, .. } = &self.world.computing;
-        let level = preempted.get(&(id, tid)).copied().unwrap_or(0);
-        let uncounted = level >= MOST;
+        let turns = preempted.get(&(id, tid)).copied().unwrap_or_default();
+        let uncounted = turns.uncounted;
         let concerns = |from: u64| if uncounted { from == moment } else { from <= moment };
         if !tried && !loops.iter().any(|(from, _)| concerns(*from)) {
             return Counting { stops, search: None };
         }
-        let passes = PASSES << if uncounted { 0 } else { level };
         let node = &self.world.nodes[&id];
+        let passes = turns.next(node.run_queue.len() > 1);
         let mut addresses: BTreeMap<u64, u64> = BTreeMap::new();
-        for (_, counted) in loops.iter().filter(|(from, _)| concerns(*from)) {
+        for (from, counted) in loops.iter().filter(|(from, _)| concerns(*from)) {
+            // As in the search that has found it.
+            let passes = if *from == moment { PASSES } else { passes };
             for address in counted.addresses(node, id, tid, mm) {
                 addresses.insert(address, passes * counted.weight());
             }
         }
         for address in late.into_iter().flatten() {
             let weight = CodePlace::at(node, id, tid, mm, *address).map_or(1, |place| place.weight());
-            addresses.insert(*address, passes * weight);
+            addresses.insert(*address, PASSES * weight);
         }
         let point = |(address, passes)| StopPoint { address, passes };
         stops.points = addresses.into_iter().map(point).collect();
         // A step begins there: that is no pass.
         stops.counted = Some(node.task(tid).regs.rip);
-        Counting { stops, search: (tried && !uncounted).then_some(passes) }
+        stops.free = self.free_addresses(id, mm);
+        Counting { stops, search: search.filter(|_| !uncounted) }
     }
 
     /// A task has passed a branch so often that it is preempted. True if the machine loop has to look at the other nodes before the
@@ -244,22 +266,31 @@ impl Machine {
     pub(crate) fn preempt(&mut self, id: MachineId, tid: Tid, address: u64) -> bool {
         let node = &self.world.nodes[&id];
         let (pid, mm) = (node.task(tid).pid, node.process(node.task(tid).pid).mm);
-        let computing = &self.world.computing;
-        let late = computing.preempted.get(&(id, tid)) == Some(&MOST);
+        let space = node.mms[mm].space;
         let moment = self.moment();
-        if let Some(found) = CodePlace::at(node, id, tid, mm, address)
+        let computing = &self.world.computing;
+        let mut turns = computing.preempted.get(&(id, tid)).copied().unwrap_or_default();
+        let late = turns.uncounted;
+        let place = CodePlace::at(node, id, tid, mm, address);
+        if let Some(found) = place
             && !computing.loops.iter().any(|(from, known)| *known == found && (!late || *from == moment))
         {
             self.world.computing.loops.push((moment, found));
-            self.world.decisions.count_loop(CountedLoop { step: moment, place: found.to_string() });
+            let entry = CountedLoop { step: moment, place: found.to_string(), endless: false };
+            self.world.decisions.count_loop(entry);
         }
-        let computing = &mut self.world.computing;
-        if late {
-            computing.preempted.insert((id, tid), 0);
-            computing.endless.insert((id, tid), 0);
+        let mut endless = self.world.computing.endless.contains_key(&(id, tid));
+        if !late && !endless {
+            let cheap = self.is_cheap(id, tid, mm, address);
+            turns.preempted(cheap);
+            endless = cheap && self.ends(id, tid, SpaceId(space), turns.times, place);
         }
-        let endless = computing.endless.contains_key(&(id, tid));
-        *computing.preempted.entry((id, tid)).or_default() += u32::from(!endless);
+        if late || endless {
+            turns = Turns::default();
+            self.world.computing.endless.entry((id, tid)).or_default();
+        }
+        self.world.computing.preempted.insert((id, tid), turns);
+        let endless = late || endless;
         let node = self.world.node_mut(id);
         node.take_clock(tid);
         node.charge(tid, SLICE);
@@ -276,11 +307,31 @@ impl Machine {
         }
         if self.only_the_end_is_left(id) {
             // It may be a computation that ends by itself.
-            self.world.computing.preempted.insert((id, tid), MOST);
+            self.world.computing.go_on(id, tid);
             return true;
         }
         self.rest(id, tid, None);
         // The other nodes, or the time of the next event.
+        true
+    }
+
+    /// Whether a task that is preempted in a loop whose passes cost little is endless from now on; the log says so then.
+    fn ends(
+        &mut self,
+        id: MachineId,
+        tid: Tid,
+        space: SpaceId,
+        times: u32,
+        place: Option<CodePlace>,
+    ) -> bool {
+        let moment = self.moment();
+        if self.world.computing.ends.contains(&moment) {
+            return true;
+        }
+        let Some(place) = place.filter(|_| self.is_endless(id, tid, space, times)) else { return false };
+        self.world.computing.ends.insert(moment);
+        let entry = CountedLoop { step: moment, place: place.to_string(), endless: true };
+        self.world.decisions.count_loop(entry);
         true
     }
 
@@ -289,7 +340,7 @@ impl Machine {
         let World { computing, scheduler, nodes, .. } = &mut self.world;
         if alone && scheduler.any_rests(id) && computing.patience.insert(id) {
             computing.endless.retain(|(machine, _), _| *machine != id);
-            computing.preempted.insert((id, tid), MOST);
+            computing.preempted.insert((id, tid), Turns { uncounted: true, ..Turns::default() });
             scheduler.wake_all_resting(id, nodes);
             self.world.node_mut(id).yielded = true;
             return;
@@ -362,7 +413,7 @@ impl Machine {
         if computing.endless.contains_key(&(id, tid)) {
             self.hangs(id, tid);
         } else {
-            computing.preempted.insert((id, tid), MOST);
+            computing.go_on(id, tid);
         }
         true
     }

@@ -9,21 +9,24 @@ use bloodhound_kernel::ids::{MmId, Tid};
 use bloodhound_kernel::node::MachineId;
 use bloodhound_platform::{Platform, PlatformError, Regs, SpaceId, Stops, Trap};
 
-use super::{MOST, Suspicion, look};
+use super::{Suspicion, look};
 use crate::machine::{Machine, MachineError};
 use crate::spin::TICK_NS;
 use crate::step::{Ran, key};
 
 /// How many times the limit a task computes uncounted until it is endless, if other tasks of its machine wait for their turn.
-const ENDLESS: u32 = 4;
+pub(super) const ENDLESS: u32 = 4;
 /// The same for a task that keeps nobody waiting, while something else is going to happen.
-const ENDLESS_ALONE: u32 = 8;
+pub(super) const ENDLESS_ALONE: u32 = 8;
 /// The same if nothing else is going to happen.
-const ENDLESS_AT_LAST: u32 = 20;
+pub(super) const ENDLESS_AT_LAST: u32 = 20;
 /// Steps for which a task that computes uncounted is watched, to see in which loop it is.
 const WATCHED: u32 = 4096;
 /// How often that is done from one moment on.
 const WATCHES: u32 = 3;
+/// How often a loop is looked for from one moment on.
+const SEARCHES: u32 = 2;
+
 /// What is to be done about a task that computes.
 pub(crate) enum Doubt {
     /// Nothing.
@@ -65,7 +68,10 @@ impl Machine {
             return Ok(Doubt::None);
         }
         let moment = self.moment();
-        let uncounted = self.world.computing.preempted.get(&(id, tid)).is_some_and(|level| *level >= MOST);
+        let uncounted = self.world.computing.preempted.get(&(id, tid)).is_some_and(|turns| turns.uncounted);
+        if !uncounted && self.is_counted(moment, stops) {
+            return Ok(Doubt::None);
+        }
         let times = self.tried.get(&(moment, uncounted)).copied().unwrap_or(0);
         let longer = if !uncounted && times == 0 {
             1
@@ -80,12 +86,13 @@ impl Machine {
         if ticks < limit.saturating_mul(longer << patience) {
             return Ok(Doubt::None);
         }
-        if times == if uncounted { WATCHES } else { 1 } {
+        if times == if uncounted { WATCHES } else { SEARCHES } {
             // Neither is a loop found, nor does it end.
             return Ok(Doubt::Hopeless);
         }
         self.tried.insert((moment, uncounted), times + 1);
-        let mut suspicion = Suspicion { moment, id, tid, late: None };
+        let search = if times == 0 { look::Depth::Quick } else { look::Depth::Thorough };
+        let mut suspicion = Suspicion { moment, id, tid, search, late: None };
         if uncounted {
             let mut seen = BTreeSet::new();
             if let Some(trap) = self.watch((id, tid, space), stops, regs, &mut seen)? {
@@ -94,6 +101,17 @@ impl Machine {
             suspicion.late = Some(seen);
         }
         Ok(Doubt::Suspicion(suspicion))
+    }
+
+    /// Whether passes were counted since this was asked last in the present run of a task: it is then in a loop that ends by being counted.
+    pub(super) fn is_counted(&mut self, moment: u64, stops: &Stops) -> bool {
+        if stops.points.is_empty() {
+            return false;
+        }
+        let left = stops.points.iter().fold(0_u64, |sum, point| sum.wrapping_add(point.passes));
+        let before = self.progress.replace((moment, left));
+        // Asked for the first time, it may have been counted or not: it is asked again.
+        before.is_none_or(|before| before != (moment, left))
     }
 
     /// Steps a task for a while, to see by which branches its loop goes round. A trap that came first.
@@ -135,7 +153,7 @@ impl Machine {
             }
         }
         self.suspect_at = None;
-        Ok(Doubt::Suspicion(Suspicion { moment, id, tid, late: None }))
+        Ok(Doubt::Suspicion(Suspicion { moment, id, tid, search: look::Depth::Quick, late: None }))
     }
 
     /// Does what is to be done about a task that computes.

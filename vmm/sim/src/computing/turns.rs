@@ -1,0 +1,103 @@
+//! How long tasks that only compute may run until they are preempted ([`Turns`]), and when they have had enough of it.
+//!
+//! Passes of most branches are counted at native speed (`bloodhound_platform::code_points`), of which it is known by their bytes
+//! ([`Machine::is_cheap`]): a task in such a loop is counted as long as it computes. Each pass of any other may cost a trap of the host.
+//!
+//! Neighbours: [`super`] preempts tasks.
+
+use std::sync::Arc;
+
+use bloodhound_kernel::ids::{MmId, Tid};
+use bloodhound_kernel::mm::Layout;
+use bloodhound_kernel::node::MachineId;
+use bloodhound_platform::code_points::{COUNTABLE, countable};
+use bloodhound_platform::{Platform, SpaceId};
+
+use super::suspect::{ENDLESS, ENDLESS_ALONE, ENDLESS_AT_LAST};
+use super::{MOST, PASSES};
+use crate::machine::Machine;
+
+/// Turns double up to this power while other tasks of the node wait for theirs: some milliseconds.
+const LONGEST_SHARED: u32 = 10;
+/// The same while none does.
+const LONGEST_ALONE: u32 = 40;
+/// What lies below a mapping by so many bytes is left alone: a stack may grow there.
+const MARGIN: u64 = 64 << 20;
+
+/// The preemptions of a task since its last trap.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Turns {
+    /// How many there were.
+    pub times: u32,
+    /// The last one was at a branch whose passes are counted at native speed.
+    pub cheap: bool,
+    /// It computes uncounted.
+    pub uncounted: bool,
+}
+
+impl Turns {
+    /// After how many passes the task is preempted next. `shared`: others wait for their turn.
+    pub fn next(self, shared: bool) -> u64 {
+        let longest = if shared { LONGEST_SHARED } else { LONGEST_ALONE };
+        PASSES << if self.uncounted { 0 } else { self.times.min(longest) }
+    }
+
+    /// The task was preempted again.
+    pub fn preempted(&mut self, cheap: bool) {
+        self.times += 1;
+        self.cheap = cheap;
+        self.uncounted = !cheap && self.times >= MOST;
+    }
+}
+
+/// What an address space has not mapped, as long as that is the same. On the host's side.
+#[derive(Debug)]
+pub(crate) struct Free {
+    layout: Layout,
+    free: Arc<[(u64, u64)]>,
+}
+
+impl Machine {
+    /// Where a platform may put pages of its own for a while, in the memory of a task of a machine.
+    pub(super) fn free_addresses(&mut self, id: MachineId, mm: MmId) -> Arc<[(u64, u64)]> {
+        let mm = &self.world.nodes[&id].mms[mm];
+        match &self.free {
+            Some(known) if mm.has(&known.layout) => Arc::clone(&known.free),
+            _ => {
+                let free: Arc<[(u64, u64)]> = mm.free(MARGIN).into();
+                self.free = Some(Free { layout: mm.layout(), free: Arc::clone(&free) });
+                free
+            }
+        }
+    }
+
+    /// Whether passes of a branch are counted at native speed: a function of the world alone.
+    pub(super) fn is_cheap(&mut self, id: MachineId, tid: Tid, mm: MmId, address: u64) -> bool {
+        let mut code = [0; COUNTABLE];
+        if self.world.nodes[&id].peek(tid, address, &mut code).is_err() {
+            return false;
+        }
+        let free = self.free_addresses(id, mm);
+        countable(address, &code, &free)
+    }
+
+    /// A task was preempted so often without a trap in between: whether it has had so much of the host's processor time since the first of
+    /// them that it counts as endless.
+    pub(super) fn is_endless(&mut self, id: MachineId, tid: Tid, space: SpaceId, times: u32) -> bool {
+        let Some(now) = self.platform.processor_time(space).filter(|_| self.suspicious) else { return false };
+        if times <= 1 {
+            self.computes_since.insert((id, tid), now);
+            return false;
+        }
+        let Some(since) = self.computes_since.get(&(id, tid)) else { return false };
+        let longest = if self.world.nodes[&id].run_queue.len() > 1 {
+            ENDLESS
+        } else if !self.only_the_end_is_left(id) {
+            ENDLESS_ALONE
+        } else {
+            ENDLESS_AT_LAST
+        };
+        let limit = u128::from(self.scenario.compute_limit) * u128::from(longest);
+        now.saturating_sub(*since).as_nanos() >= limit
+    }
+}
