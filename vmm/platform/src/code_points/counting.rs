@@ -88,6 +88,14 @@ impl Counting {
         !stops.free.is_empty() && !self.passed.is_empty()
     }
 
+    /// Whether a task is amid what the jump of a counter replaces, so that the counter cannot be shown until the task is out of there.
+    pub fn is_amid(&self, rip: u64, stops: &Stops) -> bool {
+        let near =
+            self.passed.range(rip.saturating_sub(LOOKED_AT as u64)..rip.saturating_add(LOOKED_AT as u64));
+        let mut counters = near.filter_map(|(at, passed)| Some((*at, passed.counter.as_ref()?)));
+        counters.any(|(at, counter)| counter.hides(rip) && left(at, stops).is_some_and(|left| left >= WORTH))
+    }
+
     /// Puts the jumps of counters into the code for stop points that are passed often, before a run from `rip`; appends to `maps` what
     /// has to be mapped.
     pub fn show(

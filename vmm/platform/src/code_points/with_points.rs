@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::counter::{COUNTER_BYTES, Inside, Site};
+use super::counter::{COUNTER_BYTES, Inside, JUMP, Site};
 use super::counting::Counting;
 use super::observed::{Around, REACH};
 use super::stops::Stopping;
@@ -258,6 +258,31 @@ impl WithCodePoints {
         Ok(trap)
     }
 
+    /// Steps a task on that is amid what the jump of a counter is to replace: it would pass the stop point by a trap in each round of
+    /// its loop, and be just behind it each time. A trap that came meanwhile.
+    fn come_out(
+        &mut self,
+        space: SpaceId,
+        task: TaskKey,
+        regs: &mut Regs,
+        stops: &Stops,
+    ) -> Result<Option<Trap>, PlatformError> {
+        if regs.rflags & TF != 0 {
+            return Ok(None);
+        }
+        for _ in 0..JUMP {
+            let stopping = self.stopping.get(&space);
+            if !stopping.is_some_and(|of| of.counting.is_amid(regs.rip, stops) && !of.is_point(regs.rip)) {
+                break;
+            }
+            match self.step_past_observed(space, task, regs)? {
+                Trap::Step => {}
+                trap => return Ok(Some(trap)),
+            }
+        }
+        Ok(None)
+    }
+
     /// A run without stop points.
     fn run_past_observed(
         &mut self,
@@ -321,6 +346,9 @@ impl WithCodePoints {
                 if follow && let Some(trap) = self.follow(space, task, regs, at)? {
                     return Ok(trap);
                 }
+            }
+            if let Some(trap) = self.come_out(space, task, regs, stops)? {
+                return Ok(trap);
             }
             self.show_counters(space, regs, stops);
             let trap = self.inner.run(space, task, regs, &mut Stops::after(stops.budget))?;
