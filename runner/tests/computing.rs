@@ -7,13 +7,45 @@ mod common;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use common::{Ran, exec_on, finish, have};
 
-/// Runs of each program on ptrace.
-const RUNS: usize = 5;
-/// Runs of each program on KVM.
-const RUNS_ON_KVM: usize = 2;
+/// Runs of each program on each platform: each second one on a loaded machine.
+const RUNS: usize = 20;
+/// The same of programs that take seconds.
+const RUNS_OF_SLOW: usize = 4;
+
+/// All processors of the host computing for something else, until this is dropped.
+struct Load(Arc<AtomicBool>);
+
+impl Load {
+    fn new() -> Load {
+        let over = Arc::<AtomicBool>::default();
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            let over = Arc::clone(&over);
+            std::thread::spawn(move || {
+                while !over.load(Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        Load(over)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// How often to run a program that is run so often as a rule: BLOODHOUND_TEST_RUNS says it for all.
+fn runs(as_a_rule: usize) -> usize {
+    let text = std::env::var("BLOODHOUND_TEST_RUNS").ok();
+    text.map_or(as_a_rule, |text| text.parse().expect("BLOODHOUND_TEST_RUNS is a number"))
+}
 
 fn scratch() -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("computing");
@@ -26,9 +58,13 @@ fn data(name: &str) -> PathBuf {
 }
 
 fn compiled(name: &str) -> PathBuf {
+    compiled_with(name, name, &[])
+}
+
+fn compiled_with(name: &str, source: &str, options: &[&str]) -> PathBuf {
     let program = scratch().join(name);
     let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-pthread", "-o"]).arg(&program).arg(data(&format!("{name}.c")));
+    compiler.args(["-O2", "-pthread", "-o"]).arg(&program).args(options).arg(data(&format!("{source}.c")));
     let ran = finish(&mut compiler, b"");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     program
@@ -37,34 +73,26 @@ fn compiled(name: &str) -> PathBuf {
 /// Runs a program natively, and then many times on each platform that there is: the same output and the same digest. What programs say
 /// on standard error is not the same natively: how often they went round.
 fn runs_as_natively(program: &[OsString]) -> Ran {
-    as_natively(program, &[], (RUNS, RUNS_ON_KVM, "100ms"))
+    as_natively(program, &[], RUNS, "100ms")
 }
 
-fn as_natively(
-    program: &[OsString],
-    options: &[&str],
-    (runs, runs_on_kvm, limit): (usize, usize, &str),
-) -> Ran {
+fn as_natively(program: &[OsString], options: &[&str], times: usize, limit: &str) -> Ran {
     let options = [options, &["--summary", "--compute-limit", limit]].concat();
     let native = finish(Command::new(&program[0]).args(&program[1..]), b"");
-    let mut platforms = vec![(Some("ptrace"), runs)];
+    let mut platforms = vec!["ptrace"];
     if !bloodhound_platform_tests::without_kvm("computing on kvm") {
-        platforms.push((Some("kvm"), runs_on_kvm));
+        platforms.push("kvm");
     }
     let mut first: Option<Ran> = None;
-    for (platform, runs) in platforms {
-        for _ in 0..runs {
-            let ran = finish(&mut exec_on(platform, &options, program), b"");
-            assert_eq!(
-                (ran.code, &ran.stdout),
-                (native.code, &native.stdout),
-                "{platform:?}: {}",
-                ran.stderr
-            );
+    for platform in platforms {
+        for time in 0..runs(times) {
+            let _load = (time % 2 == 1).then(Load::new);
+            let ran = finish(&mut exec_on(Some(platform), &options, program), b"");
+            assert_eq!((ran.code, &ran.stdout), (native.code, &native.stdout), "{platform}: {}", ran.stderr);
             match &first {
                 // What the host's clock shows does not come again.
                 Some(first) if !ran.rdtsc_leaks() => {
-                    assert_eq!(ran.determined(), first.determined(), "{platform:?}")
+                    assert_eq!(ran.determined(), first.determined(), "{platform}, run {time}")
                 }
                 _ => first = Some(ran),
             }
@@ -80,7 +108,7 @@ fn a_thread_that_waits_on_a_plain_variable() {
 
 #[test]
 fn a_thread_that_waits_on_an_atomic_variable() {
-    runs_as_natively(&[compiled("atomic").into()]);
+    runs_as_natively(&[compiled_with("atomic-pause", "atomic", &["-DPAUSE"]).into()]);
 }
 
 #[test]
@@ -99,17 +127,17 @@ fn two_waits_one_after_the_other_print_once() {
 
 #[test]
 fn a_thread_that_waits_without_a_hint_to_the_processor() {
-    runs_as_natively(&[compiled("no_pause").into()]);
+    runs_as_natively(&[compiled("atomic").into()]);
 }
 
 #[test]
 fn a_wait_for_a_thread_that_computes_itself() {
-    as_natively(&[compiled("both").into()], &[], (2, 2, "1s"));
+    as_natively(&[compiled("both").into()], &[], RUNS_OF_SLOW, "100ms");
 }
 
 #[test]
 fn a_long_computation_keeps_its_time() {
-    let ran = as_natively(&[compiled("long").into()], &[], (1, 1, "1s"));
+    let ran = as_natively(&[compiled("long").into()], &[], RUNS_OF_SLOW, "1s");
     // A few preemptions, and the clock does not go to the end of the run.
     let time = ran.summary("virtual_time_ns: ").and_then(|line| line.rsplit(' ').next()?.parse().ok());
     assert!(time.is_some_and(|ns: u64| ns < 1_000_000_000), "{}", ran.stderr);
@@ -118,7 +146,7 @@ fn a_long_computation_keeps_its_time() {
 #[test]
 fn an_interpreter_that_waits_for_a_flag() {
     if have(&["python3"], "an interpreter that computes") {
-        as_natively(&["/usr/bin/python3".into(), data("wait.py").into()], &[], (2, 2, "300ms"));
+        as_natively(&["/usr/bin/python3".into(), data("wait.py").into()], &[], RUNS_OF_SLOW, "300ms");
     }
 }
 
@@ -136,15 +164,16 @@ fn goroutines_that_wait_for_each_other() {
     for (how, threads) in [("atomic", "1"), ("atomic", "4"), ("plain", "2"), ("idle", "2")] {
         let threads = format!("GOMAXPROCS={threads}");
         let program = [program.clone().into(), how.into()];
-        // Not on kvm: on one that is done in software a pass costs so much that the run is given up, or takes a minute.
-        as_natively(&program, &["--env", &threads], (2, 0, "100ms"));
+        as_natively(&program, &["--env", &threads], RUNS / 4, "100ms");
     }
 }
 
 /// Runs a program that never ends on each platform; what it is told.
 fn hangs(argument: Option<&str>, options: &[&str]) -> Vec<String> {
+    // Tests compile at the same time.
+    let program = compiled_with(&format!("endless-{}", argument.unwrap_or("beside")), "endless", &[]);
     let program: Vec<OsString> =
-        [Some(compiled("endless").into()), argument.map(OsString::from)].into_iter().flatten().collect();
+        [Some(program.into()), argument.map(OsString::from)].into_iter().flatten().collect();
     let mut platforms = vec![Some("ptrace")];
     if !bloodhound_platform_tests::without_kvm("hangs on kvm") {
         platforms.push(Some("kvm"));
@@ -178,7 +207,11 @@ fn a_thread_that_computes_for_ever_beside_others_hangs() {
 #[test]
 fn verify_gives_the_loops_of_its_first_run_to_the_others() {
     let mut verify = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
-    verify.args(["verify", "--platform", "ptrace", "--compute-limit", "100ms", "--"]).arg(compiled("twice"));
+    verify.args(["verify", "--platform", "ptrace", "--compute-limit", "100ms", "--"]).arg(compiled_with(
+        "twice-verified",
+        "twice",
+        &[],
+    ));
     let ran = finish(&mut verify, b"");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(ran.stdout.contains("counted_loops: 2, which the first run"), "{}", ran.stdout);
@@ -193,10 +226,8 @@ fn code_that_a_program_makes_while_it_runs() {
     compiler.arg("-d").arg(scratch()).arg(data("java/Wait.java"));
     let ran = finish(&mut compiler, b"");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    // A Java machine starts slowly on the platforms; once is enough, and its code is elsewhere on each.
     let program: Vec<OsString> = vec!["/usr/bin/java".into(), "-cp".into(), scratch().into(), "Wait".into()];
     let read = scratch().display().to_string();
-    let ran =
-        finish(&mut exec_on(common::platform().as_deref(), &["--summary", "--read", &read], &program), b"");
-    assert_eq!((ran.code, &*ran.stdout), (Some(0), "seen\ndone\n"), "{}", ran.stderr);
+    let ran = as_natively(&program, &["--read", &read], 2, "1s");
+    assert_eq!(ran.stdout, "seen\ndone\n");
 }

@@ -1,4 +1,4 @@
-/* The same with atomic variables and the processor's hint for such loops. */
+/* A thread waits on an atomic variable; with PAUSE defined, by the processor's hint for such loops. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,7 +11,9 @@ static void *waiter(void *unused)
 {
 	while (!atomic_load(&stop)) {
 		atomic_fetch_add(&rounds, 1);
+#ifdef PAUSE
 		__builtin_ia32_pause();
+#endif
 	}
 	return unused;
 }
