@@ -360,9 +360,8 @@ impl KvmPlatform {
 
 /// Whether the instruction before this address is an int3, and the one there is not.
 ///
-/// What KVM tells does not decide it further: the vector may be that of an earlier int3, which KVM has delivered by itself, and what lies
-/// before the address be padding; and behind an int3 in place of an instruction of one byte another one may stand. A task would have to be
-/// kicked just there.
+/// This does not decide it where two of them follow each other: behind an int3 in place of an instruction of one byte another one may stand.
+/// A task would have to be kicked just there.
 fn is_behind_int3(memory: &Extents, rip: u64) -> bool {
     const INT3: u8 = 0xcc;
     let mut code = [0; 2];

@@ -10,7 +10,8 @@
 use bloodhound_platform::{PlatformError, Regs};
 use kvm_bindings::{
     KVM_CAP_DISABLE_QUIRKS2, KVM_X86_QUIRK_FIX_HYPERCALL_INSN, Msrs, kvm_dtable, kvm_enable_cap,
-    kvm_msr_entry, kvm_regs, kvm_segment, kvm_sregs, kvm_userspace_memory_region, kvm_xcrs, kvm_xsave,
+    kvm_msr_entry, kvm_regs, kvm_segment, kvm_sregs, kvm_userspace_memory_region, kvm_vcpu_events, kvm_xcrs,
+    kvm_xsave,
 };
 use kvm_ioctls::{Kvm, SyncReg, VcpuExit, VcpuFd, VmFd};
 
@@ -107,6 +108,8 @@ pub(crate) struct Vm {
     syscall_rsp: u64,
     /// The delivery of an int3 was interrupted by the last kick.
     interrupted_int3: bool,
+    /// The last exception was an int3, and KVM may still have its vector ([`Vm::kicked`]).
+    delivered_int3: bool,
 }
 
 /// The vector of int3.
@@ -140,6 +143,7 @@ impl Vm {
             base_source,
             syscall_rsp: 0,
             interrupted_int3: false,
+            delivered_int3: false,
         };
         machine.slot(SLOT_MONITOR, 0, TABLES)?;
         machine.slot(SLOT_TABLES, TABLES, LOW_END - TABLES)?;
@@ -305,6 +309,11 @@ impl Vm {
 
     /// Runs the vCPU, after [`Vm::prepare`], until the application traps or KVM_RUN is interrupted.
     pub fn run(&mut self) -> Result<Exit, PlatformError> {
+        if std::mem::take(&mut self.delivered_int3) {
+            // Nothing is on its way to the vCPU when the monitor has exited.
+            self.vcpu.sync_regs_mut().events = kvm_vcpu_events::default();
+            self.vcpu.set_sync_dirty_reg(SyncReg::VcpuEvents);
+        }
         let port = match self.vcpu.run() {
             Ok(VcpuExit::IoOut(port, _)) => port,
             Ok(VcpuExit::InternalError) => {
@@ -385,7 +394,8 @@ impl Vm {
             return Ok(Exit::KickedInMonitor);
         }
         // KVM does not tell of an int3 whose delivery was interrupted, but for its vector (kvm_vcpu_ioctl_x86_get_vcpu_events of Linux),
-        // and would still deliver it, wherever the vCPU goes on. Setting the events makes KVM forget it.
+        // and would still deliver it, wherever the vCPU goes on. Setting the events makes KVM forget it. The vector is not that of an earlier
+        // int3: `run` has made KVM forget those.
         self.interrupted_int3 = events.exception.nr == BREAKPOINT;
         let mut forgotten = events;
         forgotten.exception.nr = 0;
@@ -418,6 +428,7 @@ impl Vm {
             vector: word(7),
             cr2: word(8),
         };
+        self.delivered_int3 = frame.vector == u64::from(BREAKPOINT);
         let called = software::is_syscall(&frame);
         // A software KVM reports SYSCALL as a page fault ([`software::is_syscall`]): in 32-bit code at CSTAR's lower 32 bits.
         if called && frame.rip == self.monitor.compat_entry & 0xffff_ffff {
