@@ -75,6 +75,11 @@ pub struct Epoch {
     pub concerns: Vec<Concern>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
+fn is_zero(number: &u8) -> bool {
+    *number == 0
+}
+
 /// A loop whose passes are counted, because a task that only computes must be preempted there (`bloodhound-sim`, `computing`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -83,6 +88,9 @@ pub struct CountedLoop {
     pub step: u64,
     /// Which.
     pub place: String,
+    /// So many bytes before it begin instructions that are executed one behind the other up to it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub straight: u8,
     /// The task that is preempted there in that step counts as endless from then on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub endless: bool,

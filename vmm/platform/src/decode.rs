@@ -119,6 +119,18 @@ pub enum End {
     Bytes(u64),
 }
 
+/// The first instruction of a stretch of code that begins not before an address. `code` is the stretch, which is at `ip`.
+#[must_use]
+pub fn first_from(code: &[u8], ip: u64, from: u64) -> Option<u64> {
+    let mut decoder = Decoder::with_ip(64, code, ip, DecoderOptions::NONE);
+    while decoder.ip() < from {
+        if !decoder.can_decode() || decoder.decode().is_invalid() {
+            return None;
+        }
+    }
+    Some(decoder.ip())
+}
+
 /// How a stretch of code ends that begins with `code`, at address `ip`.
 #[must_use]
 pub fn stretch(code: &[u8], ip: u64) -> End {

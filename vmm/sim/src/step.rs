@@ -54,7 +54,7 @@ pub(crate) enum Ran {
     /// The host asked the run to stop. The task made no step.
     Interrupted,
     /// The task has passed the branch at this address so often that others get their turn ([`crate::computing`]).
-    Preempted(u64),
+    Preempted(u64, u8),
     /// The task is at an instruction at which it gives way to others ([`crate::switches`]).
     Switched,
     /// The task has computed for long and is to be looked at from its last trap on. The run ends.
@@ -104,7 +104,9 @@ impl Machine {
                     return Ok(self.node_changed(id));
                 }
                 Ran::Parked { still } => return Ok(self.park(id, tid, still)),
-                Ran::Preempted(address) => return Ok(self.preempt(id, tid, address)),
+                Ran::Preempted(address, straight) => {
+                    return Ok(self.preempt(id, tid, (address, straight)));
+                }
                 Ran::Switched => return Ok(self.switch(id, tid)),
                 Ran::Suspect(suspicion) => {
                     self.suspicion = Some(suspicion);
@@ -249,7 +251,7 @@ impl Machine {
         self.give_back_passes(&mut stops);
         let due = self.count_switches(&pending, &stops);
         self.take_back_profile(&mut stops);
-        Ok(if due && matches!(ran, Ran::Preempted(_)) { Ran::Switched } else { ran })
+        Ok(if due && matches!(ran, Ran::Preempted(..)) { Ran::Switched } else { ran })
     }
 
     /// See [`Machine::run_task`].
@@ -288,7 +290,7 @@ impl Machine {
                         continue;
                     }
                     self.world.node_mut(id).take_clock(tid);
-                    return Ok(Ran::Preempted(address));
+                    return Ok(Ran::Preempted(address, 0));
                 }
                 Progress::Trap(trap) => {
                     if let Some(ran) = self.trap(id, tid, mm, space, trap, &mut regs)? {

@@ -177,20 +177,42 @@ impl Counter {
     }
 }
 
-/// Whether passes of the instruction at an address are sure to be counted at native speed, once they are many: a function of the program's memory
-/// alone. `bytes` stand there, `free` is what the program has not mapped. There are others that mostly are.
+/// Whether passes of an instruction are counted at native speed, once they are many: a function of the program's memory
+/// alone. At `start` begin instructions that the program executes one behind the other, up to the one at `counted`, at most
+/// [`STRAIGHT`] bytes behind. `bytes` stand at `start`; `free` is what the program has not mapped.
 #[must_use]
-pub fn countable(address: u64, bytes: &[u8; COUNTABLE], free: &[(u64, u64)]) -> bool {
-    let site = Site { head: address, counted: address };
-    address % PAGE <= PAGE - LOOKED_AT as u64
-        && place(address, free, |_| false).is_some_and(|entry| {
-            // What is encoded needs no frames for this.
-            replaced(site, bytes, |_| true).is_some_and(|code| encode(&code, entry).is_some())
-        })
+pub fn countable((start, counted): (u64, u64), bytes: &[u8; COUNTABLE], free: &[(u64, u64)]) -> bool {
+    let code = |head: u64| {
+        let at = usize::try_from(head.checked_sub(start)?).ok()?;
+        let code: &[u8; LOOKED_AT] = bytes.get(at..at + LOOKED_AT)?.try_into().ok()?;
+        (head % PAGE <= PAGE - LOOKED_AT as u64).then_some(*code)
+    };
+    let mut heads = Vec::new();
+    let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+    while decoder.ip() < counted {
+        heads.push(decoder.ip());
+        if decoder.decode().is_invalid() {
+            break;
+        }
+    }
+    heads_of(&heads, counted).any(|head| {
+        // What is encoded needs no frames for this.
+        let instructions = code(head).and_then(|code| replaced(Site { head, counted }, &code, |_| true));
+        let entry = instructions.as_ref().and_then(|_| place(head, free, |_| false));
+        instructions.zip(entry).is_some_and(|(code, entry)| encode(&code, entry).is_some())
+    })
 }
 
+/// Bytes before an instruction that [`countable`] looks at, at most.
+pub const STRAIGHT: u64 = 16;
 /// Bytes that [`countable`] looks at.
-pub const COUNTABLE: usize = LOOKED_AT;
+pub const COUNTABLE: usize = LOOKED_AT + STRAIGHT as usize;
+
+/// Where the jump may stand, the best place first: at the last instruction that is far enough before the counted one; at itself, if what follows is
+/// code as well. `before`: instructions that are executed one behind the other up to it.
+pub(super) fn heads_of(before: &[u64], counted: u64) -> impl Iterator<Item = u64> {
+    before.iter().rev().copied().chain([counted])
+}
 
 /// Where the code of a counter may lie so that the jump to it is made of bytes that are invalid by themselves.
 fn place(address: u64, free: &[(u64, u64)], taken: impl Fn(u64) -> bool) -> Option<u64> {
@@ -342,6 +364,12 @@ mod tests {
         bytes
     }
 
+    fn longer(code: &[u8]) -> [u8; COUNTABLE] {
+        let mut bytes = [0x90; COUNTABLE];
+        bytes[..code.len()].copy_from_slice(code);
+        bytes
+    }
+
     fn decoded(code: &[u8], ip: u64) -> Vec<Instruction> {
         Decoder::with_ip(64, code, ip, DecoderOptions::NONE).into_iter().collect()
     }
@@ -442,7 +470,7 @@ mod tests {
 
     #[test]
     fn what_is_sure_to_be_counted_is_told_by_its_bytes() {
-        let countable = |code: &[u8]| countable(AT, &bytes(code), &EVERYTHING);
+        let countable = |code: &[u8]| countable((AT, AT), &longer(code), &EVERYTHING);
         assert!(
             countable(&[0x75, 0xf0])
                 && countable(&[0x48, 0xff, 0xc0])
@@ -452,6 +480,10 @@ mod tests {
         assert!(!countable(&[0xc3]) && !countable(&[0xff, 0xe0]) && !countable(&[0xeb, 0xfe]));
         assert!(!countable(&[0xe8, 0, 0, 0, 1]) && !countable(&[0x0f, 0x05]) && !countable(&[0xe2, 0xf0]));
         // What is looked at lies in two pages.
-        assert!(!super::countable(0x5555_5555_5ffd, &bytes(&[0x75, 0xf0]), &EVERYTHING));
+        let at = 0x5555_5555_5ffd;
+        assert!(!super::countable((at, at), &longer(&[0x75, 0xf0]), &EVERYTHING));
+        // What is executed before it: inc r13, then jmp *rax; and another jump.
+        let countable = |code: &[u8]| super::countable((AT, AT + 3), &longer(code), &EVERYTHING);
+        assert!(countable(&[0x49, 0xff, 0xc5, 0xff, 0xe0]) && !countable(&[0x90, 0x75, 0x10, 0xff, 0xe0]));
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bloodhound_abi::exception::vector;
 use bloodhound_frames::FRAME_SIZE;
 
-use super::counter::{Counter, Inside, JUMP, LOOKED_AT, Site};
+use super::counter::{Counter, Inside, JUMP, LOOKED_AT, Site, heads_of};
 use super::stops::Stopping;
 use crate::extents::Extents;
 use crate::{Exception, Mapping, Prot, Stops, Trap};
@@ -146,9 +146,7 @@ impl Counting {
             let of = |counter: &Counter| (counter.pages().0..=counter.pages().0 + PAGE).contains(&page);
             self.passed.values().filter_map(|passed| passed.counter.as_ref()).any(of)
         };
-        // The last one that is far enough before; itself, if what follows is code as well.
-        let heads = passed.before.iter().rev().copied().chain([address]);
-        let made = heads.into_iter().find_map(|head| {
+        let made = heads_of(&passed.before, address).find_map(|head| {
             let site = Site { head, counted: address };
             Counter::new(site, &stopping.code(head)?, |at| stopping.is_the_programs(at), free, taken)
         });

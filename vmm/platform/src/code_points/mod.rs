@@ -23,7 +23,7 @@ mod observed;
 mod stops;
 mod with_points;
 
-pub use counter::{COUNTABLE, countable};
+pub use counter::{COUNTABLE, STRAIGHT, countable};
 pub use observed::{FilePoints, Mark, Observed, PageOfFile, Reached};
 pub use with_points::WithCodePoints;
 

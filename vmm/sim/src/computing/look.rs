@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use bloodhound_kernel::ids::{MmId, Tid};
 use bloodhound_kernel::mm::PAGE;
 use bloodhound_kernel::node::{MachineId, Node};
+use bloodhound_platform::code_points::STRAIGHT;
 use bloodhound_platform::decode::{self, Branch, End};
 use bloodhound_platform::{Budget, Platform, Regs, SpaceId, StopPoint, Stops, Trap};
 
@@ -38,6 +39,8 @@ const BUDGET: Budget = Budget(20);
 const CODE: usize = 64;
 /// How often that is done for one stretch of code, at most.
 const PIECES: usize = 256;
+/// Stretches of code up to this length are decoded once more, to see what stands right before their branch.
+const STRETCH: usize = 256;
 /// Sets of stop points of searches have numbers from here on ([`Stops::set`]).
 const SETS: u64 = 1 << 63;
 
@@ -55,6 +58,8 @@ struct Known {
     others: Option<u64>,
     /// Whether it was seen to go to its target, and to go on behind itself.
     seen: (bool, bool),
+    /// So many bytes before it begin instructions that are executed one behind the other up to it.
+    straight: u8,
 }
 
 impl Known {
@@ -113,7 +118,8 @@ impl Search {
             _ if goes_round(address, branch) => self.passes,
             _ => u64::MAX,
         };
-        let known = Known { branch, passed: 0, asked: 1, most, others: None, seen: (false, false) };
+        let straight = straight_before(node, tid, rip, address);
+        let known = Known { branch, passed: 0, asked: 1, most, others: None, seen: (false, false), straight };
         let others = match stops.points.binary_search_by_key(&address, |point| point.address) {
             Ok(at) => Some(std::mem::replace(&mut stops.points[at].passes, 1)),
             Err(room) => {
@@ -137,6 +143,11 @@ impl Search {
         self.stops += 1;
         let Some(known) = self.known.get_mut(&address) else { return true };
         known.passed + known.asked >= known.most
+    }
+
+    /// What stands before a branch ([`Known::straight`]).
+    fn straight(&self, address: u64) -> u8 {
+        self.known.get(&address).map_or(0, |known| known.straight)
     }
 
     /// Whether an address is that of a branch that the task has come to.
@@ -210,6 +221,19 @@ fn goes_round(address: u64, branch: Branch) -> bool {
         Branch::Indirect | Branch::Return => true,
         Branch::Call | Branch::IndirectCall => false,
     }
+}
+
+/// How many bytes before a branch instructions begin that are executed one behind the other up to it, as far as that is of interest. The task is
+/// at `rip`, and comes to it without another branch.
+fn straight_before(node: &Node, tid: Tid, rip: u64, address: u64) -> u8 {
+    let mut code = [0; STRETCH];
+    let known = usize::try_from(address.wrapping_sub(rip)).ok().filter(|length| *length <= STRETCH);
+    let Some(code) = known.map(|length| &mut code[..length]) else { return 0 };
+    if node.peek(tid, rip, code).is_err() {
+        return 0;
+    }
+    let start = decode::first_from(code, rip, address.saturating_sub(STRAIGHT).max(rip));
+    start.and_then(|start| u8::try_from(address - start).ok()).unwrap_or(0)
 }
 
 /// The first branch that a task comes to from an address on, as far as its code is there.
@@ -286,7 +310,8 @@ impl Machine {
                     lost = 0;
                     if search.stopped(address) {
                         self.world.node_mut(id).take_clock(tid);
-                        return Ok(Some(Ran::Preempted(address)));
+                        let straight = search.straight(address);
+                        return Ok(Some(Ran::Preempted(address, straight)));
                     }
                 }
                 Some(trap) => {
@@ -337,7 +362,7 @@ mod tests {
     use super::*;
 
     fn known(branch: Branch, most: u64) -> Known {
-        Known { branch, passed: 0, asked: 1, most, others: None, seen: (false, false) }
+        Known { branch, passed: 0, asked: 1, most, others: None, seen: (false, false), straight: 0 }
     }
 
     fn search_with(branches: &[(u64, Known)]) -> (Search, Stops) {

@@ -56,11 +56,22 @@ const SLICE: u64 = 1_000_000;
 /// An endless task rests for so many slices at most, as a power of two.
 const LONGEST_REST: u32 = 10;
 
+/// A counted loop.
+#[derive(Clone, Copy, Debug)]
+struct Loop {
+    /// From which moment on its passes are counted.
+    from: u64,
+    /// The branch by which it goes round.
+    place: CodePlace,
+    /// So many bytes before the branch begin instructions that are executed one behind the other up to it.
+    straight: u8,
+}
+
 /// What the world knows of tasks that compute.
 #[derive(Clone, Debug, Default)]
 pub struct Computing {
     /// Counted loops, and from which moment on.
-    loops: Vec<(u64, CodePlace)>,
+    loops: Vec<Loop>,
     /// How often tasks were parked.
     parked: u64,
     /// Moments in which the task that is preempted counts as endless from then on.
@@ -85,7 +96,8 @@ impl Computing {
                 computing.ends.insert(entry.step);
                 continue;
             }
-            computing.loops.push((entry.step, entry.place.parse()?));
+            let (from, straight) = (entry.step, entry.straight);
+            computing.loops.push(Loop { from, place: entry.place.parse()?, straight });
         }
         Ok(computing)
     }
@@ -236,17 +248,17 @@ impl Machine {
         let turns = preempted.get(&(id, tid)).copied().unwrap_or_default();
         let uncounted = turns.uncounted;
         let concerns = |from: u64| if uncounted { from == moment } else { from <= moment };
-        if !tried && !loops.iter().any(|(from, _)| concerns(*from)) {
+        if !tried && !loops.iter().any(|counted| concerns(counted.from)) {
             return Counting { stops, search: None };
         }
         let node = &self.world.nodes[&id];
         let passes = turns.next(node.run_queue.len() > 1);
         let mut addresses: BTreeMap<u64, u64> = BTreeMap::new();
-        for (from, counted) in loops.iter().filter(|(from, _)| concerns(*from)) {
+        for counted in loops.iter().filter(|counted| concerns(counted.from)) {
             // As in the search that has found it.
-            let passes = if *from == moment { PASSES } else { passes };
-            for address in counted.addresses(node, id, tid, mm) {
-                addresses.insert(address, passes * counted.weight());
+            let passes = if counted.from == moment { PASSES } else { passes };
+            for address in counted.place.addresses(node, id, tid, mm) {
+                addresses.insert(address, passes * counted.place.weight());
             }
         }
         for address in late.into_iter().flatten() {
@@ -263,7 +275,7 @@ impl Machine {
 
     /// A task has passed a branch so often that it is preempted. True if the machine loop has to look at the other nodes before the
     /// node's next step.
-    pub(crate) fn preempt(&mut self, id: MachineId, tid: Tid, address: u64) -> bool {
+    pub(crate) fn preempt(&mut self, id: MachineId, tid: Tid, (address, straight): (u64, u8)) -> bool {
         let node = &self.world.nodes[&id];
         let (pid, mm) = (node.task(tid).pid, node.process(node.task(tid).pid).mm);
         let space = node.mms[mm].space;
@@ -272,16 +284,17 @@ impl Machine {
         let mut turns = computing.preempted.get(&(id, tid)).copied().unwrap_or_default();
         let late = turns.uncounted;
         let place = CodePlace::at(node, id, tid, mm, address);
-        if let Some(found) = place
-            && !computing.loops.iter().any(|(from, known)| *known == found && (!late || *from == moment))
-        {
-            self.world.computing.loops.push((moment, found));
-            let entry = CountedLoop { step: moment, place: found.to_string(), endless: false };
+        let mut known = computing.loops.iter().filter(|counted| Some(counted.place) == place);
+        let straight = known.clone().next().map_or(straight, |counted| counted.straight);
+        let is_known = known.any(|counted| !late || counted.from == moment);
+        if let Some(place) = place.filter(|_| !is_known) {
+            self.world.computing.loops.push(Loop { from: moment, place, straight });
+            let entry = CountedLoop { step: moment, place: place.to_string(), straight, endless: false };
             self.world.decisions.count_loop(entry);
         }
         let mut endless = self.world.computing.endless.contains_key(&(id, tid));
         if !late && !endless {
-            let cheap = self.is_cheap(id, tid, mm, address);
+            let cheap = self.is_cheap(id, tid, mm, (address, straight));
             turns.preempted(cheap);
             endless = cheap && self.ends(id, tid, SpaceId(space), turns.times, place);
         }
@@ -301,16 +314,17 @@ impl Machine {
             self.preempt_endless(id, tid, alone);
             return true;
         }
-        if !alone {
+        let least = turns.rest().map(|slices| SLICE << slices);
+        if !alone && least.is_none() {
             self.world.node_mut(id).yielded = true;
             return sent;
         }
-        if self.only_the_end_is_left(id) {
+        if alone && self.only_the_end_is_left(id) {
             // It may be a computation that ends by itself.
             self.world.computing.go_on(id, tid);
             return true;
         }
-        self.rest(id, tid, None);
+        self.rest(id, tid, least);
         // The other nodes, or the time of the next event.
         true
     }
@@ -330,7 +344,7 @@ impl Machine {
         }
         let Some(place) = place.filter(|_| self.is_endless(id, tid, space, times)) else { return false };
         self.world.computing.ends.insert(moment);
-        let entry = CountedLoop { step: moment, place: place.to_string(), endless: true };
+        let entry = CountedLoop { step: moment, place: place.to_string(), straight: 0, endless: true };
         self.world.decisions.count_loop(entry);
         true
     }

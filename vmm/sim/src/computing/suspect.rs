@@ -15,10 +15,10 @@ use crate::spin::TICK_NS;
 use crate::step::{Ran, key};
 
 /// How many times the limit a task computes uncounted until it is endless, if other tasks of its machine wait for their turn.
-pub(super) const ENDLESS: u32 = 4;
+const ENDLESS: u32 = 4;
 /// The same for a task that keeps nobody waiting, while something else is going to happen.
-pub(super) const ENDLESS_ALONE: u32 = 8;
-/// The same if nothing else is going to happen.
+const ENDLESS_ALONE: u32 = 8;
+/// The same if nothing else is going to happen; and of a task whose passes are counted at native speed, in any case.
 pub(super) const ENDLESS_AT_LAST: u32 = 20;
 /// Steps for which a task that computes uncounted is watched, to see in which loop it is.
 const WATCHED: u32 = 4096;

@@ -13,14 +13,18 @@ use bloodhound_kernel::node::MachineId;
 use bloodhound_platform::code_points::{COUNTABLE, countable};
 use bloodhound_platform::{Platform, SpaceId};
 
-use super::suspect::{ENDLESS, ENDLESS_ALONE, ENDLESS_AT_LAST};
+use super::suspect::ENDLESS_AT_LAST;
 use super::{MOST, PASSES};
 use crate::machine::Machine;
 
 /// Turns double up to this power while other tasks of the node wait for theirs: some milliseconds.
 const LONGEST_SHARED: u32 = 10;
-/// The same while none does.
-const LONGEST_ALONE: u32 = 40;
+/// The same while none does: some tenths of a second up to some seconds.
+const LONGEST_ALONE: u32 = 16;
+/// Preemptions in a row after which a task rests when it is preempted, and longer with each: it may wait for something that happens much later.
+const RESTLESS: u32 = 16;
+/// A task that is not endless rests for so many slices at most, as a power of two: virtual time goes about as fast for it as the host's does.
+const LONGEST_REST: u32 = 7;
 /// What lies below a mapping by so many bytes is left alone: a stack may grow there.
 const MARGIN: u64 = 64 << 20;
 
@@ -40,6 +44,11 @@ impl Turns {
     pub fn next(self, shared: bool) -> u64 {
         let longest = if shared { LONGEST_SHARED } else { LONGEST_ALONE };
         PASSES << if self.uncounted { 0 } else { self.times.min(longest) }
+    }
+
+    /// For how many slices the task rests when it is preempted, if it does, as a power of two.
+    pub fn rest(self) -> Option<u32> {
+        self.times.checked_sub(RESTLESS + 1).map(|times| times.min(LONGEST_REST))
     }
 
     /// The task was preempted again.
@@ -71,14 +80,22 @@ impl Machine {
         }
     }
 
-    /// Whether passes of a branch are counted at native speed: a function of the world alone.
-    pub(super) fn is_cheap(&mut self, id: MachineId, tid: Tid, mm: MmId, address: u64) -> bool {
+    /// Whether passes of a branch are counted at native speed: a function of the world alone. So many bytes before it begin
+    /// instructions that are executed one behind the other up to it.
+    pub(super) fn is_cheap(
+        &mut self,
+        id: MachineId,
+        tid: Tid,
+        mm: MmId,
+        (address, straight): (u64, u8),
+    ) -> bool {
+        let Some(start) = address.checked_sub(straight.into()) else { return false };
         let mut code = [0; COUNTABLE];
-        if self.world.nodes[&id].peek(tid, address, &mut code).is_err() {
+        if self.world.nodes[&id].peek(tid, start, &mut code).is_err() {
             return false;
         }
         let free = self.free_addresses(id, mm);
-        countable(address, &code, &free)
+        countable((start, address), &code, &free)
     }
 
     /// A task was preempted so often without a trap in between: whether it has had so much of the host's processor time since the first of
@@ -90,14 +107,7 @@ impl Machine {
             return false;
         }
         let Some(since) = self.computes_since.get(&(id, tid)) else { return false };
-        let longest = if self.world.nodes[&id].run_queue.len() > 1 {
-            ENDLESS
-        } else if !self.only_the_end_is_left(id) {
-            ENDLESS_ALONE
-        } else {
-            ENDLESS_AT_LAST
-        };
-        let limit = u128::from(self.scenario.compute_limit) * u128::from(longest);
+        let limit = u128::from(self.scenario.compute_limit) * u128::from(ENDLESS_AT_LAST);
         now.saturating_sub(*since).as_nanos() >= limit
     }
 }
