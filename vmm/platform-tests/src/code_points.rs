@@ -38,7 +38,7 @@ pub(crate) fn by_steps<P: Platform>(make: Make<P>, program: &[u8]) -> (BTreeMap<
 }
 
 fn points(passes: impl Fn(u64) -> u64) -> Stops {
-    let of = |at: &u64| StopPoint { address: CODE + at, passes: passes(CODE + at) };
+    let of = |at: &u64| StopPoint::new(CODE + at, passes(CODE + at));
     Stops { points: INSTRUCTIONS.iter().map(of).collect(), ..Stops::default() }
 }
 
@@ -88,7 +88,7 @@ pub fn a_run_ends_at_the_pass_that_a_point_names<P: Platform + 'static>(make: Ma
     let (passes, regs) = by_steps(make, PROGRAM);
     for (&address, &all) in &passes {
         let mut guest = guest(make);
-        let point = StopPoint { address, passes: all };
+        let point = StopPoint::new(address, all);
         let mut stops = Stops { points: vec![point], ..Stops::default() };
         assert_eq!(to_trap(&mut guest, &mut stops), Trap::StopPoint { address });
         assert_eq!(guest.regs.rip, address);
@@ -119,7 +119,7 @@ pub fn observing_and_stop_points_lie_side_by_side<P: Platform + 'static>(make: M
         platform.observe(observed, Arc::<Mark>::default());
         let mut guest = Guest::on(platform, PROGRAM);
         guest.pages.get_mut(&CODE).expect("a page").0 = frame;
-        let point = StopPoint { address: CODE + stop, passes: u64::MAX };
+        let point = StopPoint::new(CODE + stop, u64::MAX);
         let mut stops = Stops { points: vec![point], ..Stops::default() };
         assert_eq!(to_trap(&mut guest, &mut stops), Trap::Syscall);
         assert_eq!(guest.regs, regs);

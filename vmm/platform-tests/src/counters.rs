@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use bloodhound_platform::code_points::WithCodePoints;
+use bloodhound_platform::code_points::{STRAIGHT, WithCodePoints};
+use bloodhound_platform::decode::{self, End};
 use bloodhound_platform::{
     Budget, Mapping, Platform, PlatformError, Prot, Regs, SpaceId, StopPoint, Stops, TaskKey, Trap, XState,
 };
@@ -55,7 +56,7 @@ fn free() -> Arc<[(u64, u64)]> {
 }
 
 fn stops(points: impl IntoIterator<Item = (u64, u64)>) -> Stops {
-    let point = |(at, passes)| StopPoint { address: CODE + at, passes };
+    let point = |(at, passes)| StopPoint::new(CODE + at, passes);
     let budget = Budget(1);
     Stops { points: points.into_iter().map(point).collect(), free: free(), budget, ..Stops::default() }
 }
@@ -123,6 +124,17 @@ pub fn counters_end_at_the_pass_that_a_point_names<P: Platform + 'static>(make: 
     assert_eq!(guest.regs, plain.regs);
 }
 
+/// What is known to be executed right before an instruction: how many bytes before it that begins.
+fn straight(program: &[u8], at: u64) -> u8 {
+    let leads_to_it = |from: u64| match decode::stretch(&program[from as usize..], from) {
+        End::Branch(branch, _) => branch >= at,
+        End::Bytes(_) | End::Trap => false,
+    };
+    let mut before = INSTRUCTIONS.into_iter().filter(|from| (1..=STRAIGHT).contains(&at.wrapping_sub(*from)));
+    let first = before.find(|from| leads_to_it(*from));
+    first.map_or(0, |from| (at - from) as u8)
+}
+
 /// Instructions of all kinds, those next to each other and those that a counter's jump hides: what single steps see.
 pub fn counters_of_all_kinds_of_instructions_count_what_steps_see<P: Platform + 'static>(make: Make<P>) {
     if !crate::steps(&make(None).abilities(), "stop points") {
@@ -134,9 +146,15 @@ pub fn counters_of_all_kinds_of_instructions_count_what_steps_see<P: Platform + 
     let (passes, regs) = by_steps(make, &program);
     let counted = |at: &u64| passes.get(&(CODE + at)).copied().unwrap_or(0);
     let sets = INSTRUCTIONS.iter().map(|at| vec![*at]).chain([INSTRUCTIONS.to_vec()]);
-    for set in sets {
+    for (set, before) in sets.flat_map(|set| [(set.clone(), true), (set, false)]) {
         let (mut guest, _) = guest(make, &program);
         let mut stops = stops(set.iter().map(|at| (*at, u64::MAX)));
+        if before {
+            stops
+                .points
+                .iter_mut()
+                .for_each(|point| point.straight = straight(&program, point.address - CODE));
+        }
         stops.counted = Some(CODE);
         assert_eq!(to_trap(&mut guest, &mut stops).0, Trap::Syscall, "{set:x?}");
         assert_eq!(guest.regs, regs, "{set:x?}");

@@ -260,7 +260,7 @@ pub fn a_stop_point_ends_a_run_after_so_many_passes<P: Platform>(make: Make<P>) 
     }
     guest.map(CODE);
     let address = CODE + 5;
-    let mut stops = Stops { points: vec![StopPoint { address, passes: 3 }], ..Stops::default() };
+    let mut stops = Stops { points: vec![StopPoint::new(address, 3)], ..Stops::default() };
     let mut run = || loop {
         let trap = guest.platform.run(guest.space, guest.task, &mut guest.regs, &mut stops).unwrap();
         if trap != Trap::BudgetSpent {

@@ -25,6 +25,16 @@ pub struct StopPoint {
     /// How often the instruction is still to be reached; the run ends before it is executed the last time. Counted down by
     /// the platform, also in runs that end otherwise.
     pub passes: u64,
+    /// So many bytes before the address begin instructions that are executed one behind the other up to it; 0 if none are known.
+    pub straight: u8,
+}
+
+impl StopPoint {
+    /// One of which it is not known what is executed before it.
+    #[must_use]
+    pub fn new(address: u64, passes: u64) -> StopPoint {
+        StopPoint { address, passes, straight: 0 }
+    }
 }
 
 /// Where a run ends besides at its traps.

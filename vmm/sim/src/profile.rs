@@ -252,7 +252,7 @@ impl Profiler {
                 let passes = self.seen.get(place).and_then(|(_, seen)| seen.passes.get(&of.0));
                 passes.is_none_or(|passes| *passes < self.most_passes())
             };
-            let point = |(address, _): (&u64, _)| StopPoint { address: *address, passes: 1 };
+            let point = |(address, _): (&u64, _)| StopPoint::new(*address, 1);
             let points = places.iter().filter(wanted).take(MOST_POINTS).map(point).collect();
             self.sets += 1;
             self.armed.insert(of, Armed { mapped, places, points, set: self.sets });

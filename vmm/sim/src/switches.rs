@@ -287,7 +287,7 @@ impl Machine {
                     let point = &mut stops.points[known];
                     point.passes = point.passes.min(passes);
                 }
-                Err(room) => stops.points.insert(room, StopPoint { address, passes }),
+                Err(room) => stops.points.insert(room, StopPoint::new(address, passes)),
             }
             let first = stops.points.iter().find(|point| point.address == address);
             pending.points.push((at, address, first.map_or(passes, |point| point.passes)));

@@ -4,8 +4,8 @@
 //! replaced instructions follow, encoded for their new place, and a jump back. When the number is 0, the code traps instead, with
 //! all registers as they were.
 //!
-//! The five bytes must be code and nothing else, as a program may have data in between. They are those of instructions that the task was seen to
-//! execute one after the other, the counted one last ([`Site`]); or, if that are not enough, the counted one is a conditional branch, and what stands
+//! The five bytes must be code and nothing else, as a program may have data in between. They are those of instructions that are known to be
+//! executed one after the other, the counted one last ([`Site`], [`crate::StopPoint::straight`]); or, if that are not enough, the counted one is a conditional branch, and what stands
 //! behind it follows. A task that gets to the counted instruction on another way finds the stop point there.
 //!
 //! Nobody can prove that no other jump of the program leads into the five bytes, behind their first. So the page is put where each of the four

@@ -14,7 +14,7 @@ use bloodhound_frames::FRAME_SIZE;
 use super::counter::{Counter, Inside, JUMP, LOOKED_AT, Site, heads_of};
 use super::stops::Stopping;
 use crate::extents::Extents;
-use crate::{Exception, Mapping, Prot, Stops, Trap};
+use crate::{Exception, Mapping, Prot, StopPoint, Stops, Trap};
 
 const PAGE: u64 = FRAME_SIZE as u64;
 
@@ -23,19 +23,15 @@ const WORTH: u64 = 32;
 /// Passes by traps after which a counter is made.
 const OFTEN: u32 = 4;
 /// Stop points of a space that may be counted so, at most.
-const MOST: usize = 64;
-/// How often a task is followed from one pass to the next, at most, to find instructions that a jump may replace.
-const TRIES: u32 = 2;
+const MOST: usize = 1024;
 
 /// A stop point that is passed often.
 #[derive(Default)]
 struct Passed {
     /// How often, by traps, since the program's last trap of its own.
     times: u32,
-    /// How often the task was followed.
-    tries: u32,
-    /// Instructions that it executed one behind the other before this one, at last.
-    before: Vec<u64>,
+    /// What is known to be executed before it ([`StopPoint::straight`]).
+    straight: u8,
     counter: Option<Counter>,
     /// No counter can be made of what is known.
     refused: bool,
@@ -60,26 +56,16 @@ pub(super) struct Counting {
 }
 
 impl Counting {
-    /// A stop point was passed by a trap. True if the task is to be followed until it comes there again.
-    pub fn passed(&mut self, address: u64, stops: &Stops) -> bool {
-        if stops.free.is_empty() || left(address, stops).is_none_or(|left| left < WORTH) {
-            return false;
-        }
-        if self.passed.len() >= MOST && !self.passed.contains_key(&address) {
-            return false;
+    /// A stop point was passed by a trap.
+    pub fn passed(&mut self, address: u64, stops: &Stops) {
+        let Some(point) = point(address, stops).filter(|point| point.passes >= WORTH) else { return };
+        if stops.free.is_empty() || self.passed.len() >= MOST && !self.passed.contains_key(&address) {
+            return;
         }
         let passed = self.passed.entry(address).or_default();
         passed.times += 1;
-        passed.times >= OFTEN && passed.counter.is_none() && passed.before.is_empty() && passed.tries < TRIES
-    }
-
-    /// A task was followed from a stop point on. `before`: the instructions that it has executed one behind the other before it came
-    /// there again; nothing if it did not.
-    pub fn followed(&mut self, address: u64, before: Vec<u64>) {
-        if let Some(passed) = self.passed.get_mut(&address) {
-            passed.tries += 1;
-            passed.before = before;
-            passed.refused = false;
+        if point.straight > passed.straight {
+            (passed.straight, passed.refused) = (point.straight, false);
         }
     }
 
@@ -146,7 +132,8 @@ impl Counting {
             let of = |counter: &Counter| (counter.pages().0..=counter.pages().0 + PAGE).contains(&page);
             self.passed.values().filter_map(|passed| passed.counter.as_ref()).any(of)
         };
-        let made = heads_of(&passed.before, address).find_map(|head| {
+        let before = instructions_before(address, passed.straight, stopping);
+        let made = heads_of(&before, address).find_map(|head| {
             let site = Site { head, counted: address };
             Counter::new(site, &stopping.code(head)?, |at| stopping.is_the_programs(at), free, taken)
         });
@@ -222,8 +209,24 @@ impl Counting {
     }
 }
 
+fn point(address: u64, stops: &Stops) -> Option<&StopPoint> {
+    let at = stops.points.binary_search_by_key(&address, |point| point.address).ok()?;
+    Some(&stops.points[at])
+}
+
 /// How many passes of a stop point are left.
 fn left(address: u64, stops: &Stops) -> Option<u64> {
-    let at = stops.points.binary_search_by_key(&address, |point| point.address).ok()?;
-    Some(stops.points[at].passes)
+    point(address, stops).map(|point| point.passes)
+}
+
+/// The instructions in so many bytes before an address, the first of which begins there.
+fn instructions_before(address: u64, straight: u8, stopping: &Stopping) -> Vec<u64> {
+    let mut before = Vec::new();
+    let mut at = address.saturating_sub(straight.into());
+    while at < address {
+        before.push(at);
+        let Some(next) = stopping.next(at) else { return Vec::new() };
+        at = next;
+    }
+    before
 }

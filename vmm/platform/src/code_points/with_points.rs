@@ -17,8 +17,6 @@ const TF: u64 = 1 << 8;
 /// Passes of stop points after which a run ends as one whose budget is spent: each run of the platform below has a budget of its
 /// own, and whoever asked has to get to look.
 const PASSES: u32 = 1 << 14;
-/// Instructions for which a task is followed from one pass of a stop point to the next.
-const FOLLOWED: u32 = 256;
 
 /// A platform on which tasks pass observing points without noticing them, and whose runs end at stop points
 /// ([`Stops::points`]) without single-stepping the whole way.
@@ -218,46 +216,6 @@ impl WithCodePoints {
         }
     }
 
-    /// Follows a task that has passed a stop point until it comes there again, to see which instructions it executes before. A trap
-    /// that came meanwhile.
-    fn follow(
-        &mut self,
-        space: SpaceId,
-        task: TaskKey,
-        regs: &mut Regs,
-        from: u64,
-    ) -> Result<Option<Trap>, PlatformError> {
-        if regs.rflags & TF != 0 {
-            return Ok(None);
-        }
-        let mut before: Vec<u64> = Vec::new();
-        let mut trap = None;
-        for _ in 0..FOLLOWED {
-            let at = regs.rip;
-            let Some(stopping) = self.stopping.get(&space).filter(|stopping| !stopping.is_point(at)) else {
-                break;
-            };
-            if before.last().is_some_and(|last| stopping.next(*last) != Some(at)) {
-                before.clear();
-            }
-            before.push(at);
-            match self.step_past_observed(space, task, regs)? {
-                Trap::Step => {}
-                other => {
-                    trap = Some(other);
-                    break;
-                }
-            }
-        }
-        let Some(stopping) = self.stopping.get_mut(&space) else { return Ok(trap) };
-        let here = trap.is_none() && regs.rip == from;
-        if !here || before.last().is_some_and(|last| stopping.next(*last) != Some(from)) {
-            before.clear();
-        }
-        stopping.counting.followed(from, before);
-        Ok(trap)
-    }
-
     /// Steps a task on that is amid what the jump of a counter is to replace: it would pass the stop point by a trap in each round of
     /// its loop, and be just behind it each time. A trap that came meanwhile.
     fn come_out(
@@ -322,14 +280,14 @@ impl WithCodePoints {
     ) -> Result<Trap, PlatformError> {
         for _ in 0..PASSES {
             let at_point = self.stopping.get(&space).is_some_and(|stopping| stopping.is_point(regs.rip));
-            let mut follow = false;
             if at_point && stops.counted != Some(regs.rip) {
                 stops.counted = Some(regs.rip);
                 if let Some(stop) = stops.reached(regs.rip) {
                     return Ok(stop);
                 }
-                let stopping = self.stopping.get_mut(&space);
-                follow = stopping.is_some_and(|stopping| stopping.counting.passed(regs.rip, stops));
+                if let Some(stopping) = self.stopping.get_mut(&space) {
+                    stopping.counting.passed(regs.rip, stops);
+                }
             }
             if at_point {
                 let own = regs.rflags & TF != 0;
@@ -342,9 +300,6 @@ impl WithCodePoints {
                 if regs.rip == at {
                     // A jump to itself.
                     continue;
-                }
-                if follow && let Some(trap) = self.follow(space, task, regs, at)? {
-                    return Ok(trap);
                 }
             }
             if let Some(trap) = self.come_out(space, task, regs, stops)? {

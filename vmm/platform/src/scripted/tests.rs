@@ -139,7 +139,7 @@ fn a_run_ends_at_a_stop_point_after_so_many_passes() {
         Step::Breakpoint,
     ]);
     let address = Scripted::address(BASE, 1);
-    let mut stops = Stops { points: vec![StopPoint { address, passes: 3 }], ..Stops::default() };
+    let mut stops = Stops { points: vec![StopPoint::new(address, 3)], ..Stops::default() };
     let mut traps = Vec::new();
     // Passes are counted over the traps in between.
     while let Ok(trap) = platform.run(SPACE, TASK, &mut regs, &mut stops) {

@@ -123,7 +123,7 @@ impl Search {
         let others = match stops.points.binary_search_by_key(&address, |point| point.address) {
             Ok(at) => Some(std::mem::replace(&mut stops.points[at].passes, 1)),
             Err(room) => {
-                stops.points.insert(room, StopPoint { address, passes: 1 });
+                stops.points.insert(room, StopPoint { address, passes: 1, straight });
                 self.changed(stops);
                 None
             }
@@ -368,7 +368,7 @@ mod tests {
     fn search_with(branches: &[(u64, Known)]) -> (Search, Stops) {
         let mut search = Search::new(8, Depth::Quick, 0);
         search.known.extend(branches.iter().copied());
-        let point = |(address, known): &(u64, Known)| StopPoint { address: *address, passes: known.asked };
+        let point = |(address, known): &(u64, Known)| StopPoint::new(*address, known.asked);
         (search, Stops { points: branches.iter().map(point).collect(), ..Stops::default() })
     }
 
@@ -386,12 +386,12 @@ mod tests {
             assert!(!search.stopped(from) && search.knows(from));
             pass(&mut search, from, to, &mut stops);
         }
-        assert_eq!(stops.points, [StopPoint { address: 40, passes: 1 }]);
+        assert_eq!(stops.points, [StopPoint::new(40, 1)]);
         for to in [5, 42] {
             assert!(!search.stopped(40));
             pass(&mut search, 40, to, &mut stops);
         }
-        assert_eq!(stops.points, [StopPoint { address: 40, passes: 6 }], "two of eight were made");
+        assert_eq!(stops.points, [StopPoint::new(40, 6)], "two of eight were made");
         assert!(search.stopped(40), "and all the others");
     }
 
@@ -404,6 +404,6 @@ mod tests {
             pass(&mut search, 10, to, &mut stops);
         }
         search.give_back(&mut stops);
-        assert_eq!(stops.points, [StopPoint { address: 10, passes: 97 }]);
+        assert_eq!(stops.points, [StopPoint::new(10, 97)]);
     }
 }

@@ -253,19 +253,19 @@ impl Machine {
         }
         let node = &self.world.nodes[&id];
         let passes = turns.next(node.run_queue.len() > 1);
-        let mut addresses: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut addresses: BTreeMap<u64, (u64, u8)> = BTreeMap::new();
         for counted in loops.iter().filter(|counted| concerns(counted.from)) {
             // As in the search that has found it.
             let passes = if counted.from == moment { PASSES } else { passes };
             for address in counted.place.addresses(node, id, tid, mm) {
-                addresses.insert(address, passes * counted.place.weight());
+                addresses.insert(address, (passes * counted.place.weight(), counted.straight));
             }
         }
         for address in late.into_iter().flatten() {
             let weight = CodePlace::at(node, id, tid, mm, *address).map_or(1, |place| place.weight());
-            addresses.insert(*address, PASSES * weight);
+            addresses.insert(*address, (PASSES * weight, 0));
         }
-        let point = |(address, passes)| StopPoint { address, passes };
+        let point = |(address, (passes, straight))| StopPoint { address, passes, straight };
         stops.points = addresses.into_iter().map(point).collect();
         // A step begins there: that is no pass.
         stops.counted = Some(node.task(tid).regs.rip);
