@@ -81,7 +81,7 @@ impl Machine {
     }
 
     /// Whether passes of a branch are counted at native speed: a function of the world alone. So many bytes before it begin
-    /// instructions that are executed one behind the other up to it.
+    /// instructions that are executed one behind the other up to it. Of two counted branches near each other only one can be.
     pub(super) fn is_cheap(
         &mut self,
         id: MachineId,
@@ -90,6 +90,12 @@ impl Machine {
         (address, straight): (u64, u8),
     ) -> bool {
         let Some(start) = address.checked_sub(straight.into()) else { return false };
+        let node = &self.world.nodes[&id];
+        let loops = &self.world.computing.loops;
+        let mut others = loops.iter().flat_map(|counted| counted.place.addresses(node, id, tid, mm));
+        if others.any(|other| other != address && other.abs_diff(address) < COUNTABLE as u64) {
+            return false;
+        }
         let mut code = [0; COUNTABLE];
         if self.world.nodes[&id].peek(tid, start, &mut code).is_err() {
             return false;
