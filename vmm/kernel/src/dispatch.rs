@@ -70,6 +70,7 @@ impl Node {
         let run = Run { pins: ctx.pins, timeout: ctx.timeout, paid: ctx.paid };
         let moved = ctx.moved;
         self.drain_net();
+        self.deliver_happened();
         if !moved.is_empty() {
             outside.tell(self, (pid, tid), &Told::Moved(moved));
         }
@@ -105,6 +106,7 @@ impl Node {
         let run = Run { pins: ctx.pins, timeout: ctx.timeout, paid: ctx.paid };
         let moved = ctx.moved;
         self.drain_net();
+        self.deliver_happened();
         // What a call has copied that came no further is not told: how often it is woken for nothing is nothing that happens.
         let idle = matches!(&result, Err(Stop::Block(sleep)) if sleep.progress == before);
         if !moved.is_empty() && !idle {

@@ -69,6 +69,7 @@ impl Node {
             FileKind::Epoll(id) => u64::from(self.epoll_ready(id)),
             FileKind::Process(named) => self.process_ready(named),
             FileKind::Mq(id) => self.mqueues.all[id].ready(),
+            FileKind::Inotify(id) => self.inotifies[id].ready(),
             _ => in_out,
         };
         bits as u32

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
 use bloodhound_abi::consts as c;
+use bloodhound_vfs::flags::{IN_CLOSE_NOWRITE, IN_CLOSE_WRITE};
 use bloodhound_vfs::{BaseFs, Dev, Ino};
 
 use crate::ids::*;
@@ -67,6 +68,8 @@ pub enum FileKind {
     Epoll(EpollId),
     /// A POSIX message queue (mq_open(2)).
     Mq(MqId),
+    /// An inotify instance (inotify_init1(2)).
+    Inotify(InotifyId),
     /// A process (pidfd_open(2)).
     Process(ProcessRef),
     /// The node's console: standard streams of a service that are not redirected.
@@ -141,6 +144,7 @@ impl File {
             FileKind::Epoll(id) => Object::Epoll(id),
             FileKind::Process(named) => Object::Process(named.pid),
             FileKind::Mq(id) => Object::Mq(id),
+            FileKind::Inotify(id) => Object::Inotify(id),
             _ => return None,
         })
     }
@@ -177,6 +181,11 @@ impl Node {
         self.release_locks_of_file(id);
         let Some(file) = self.files.remove(id) else { return };
         let writer = file.writable();
+        if file.flags & c::O_PATH == 0
+            && let Some(ino) = file.ino()
+        {
+            self.vfs.tell(ino, if writer { IN_CLOSE_WRITE } else { IN_CLOSE_NOWRITE });
+        }
         match file.kind {
             FileKind::Regular(ino) => self.vfs.close_ref(ino, writer),
             FileKind::Dir(ino) | FileKind::Path(ino) | FileKind::Device { ino, .. } => {
@@ -199,10 +208,12 @@ impl Node {
             FileKind::SignalFd(s) => drop(self.signalfds.remove(s)),
             FileKind::Epoll(ep) => self.epoll_close(ep),
             FileKind::Mq(queue) => self.mq_unref(queue),
+            FileKind::Inotify(id) => self.inotify_close(id),
             FileKind::Process(_)
             | FileKind::Console(_)
             | FileKind::Synthetic { .. }
             | FileKind::SyntheticDir { .. } => {}
         }
+        self.deliver_happened();
     }
 }

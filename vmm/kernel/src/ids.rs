@@ -33,6 +33,8 @@ ids! {
     SignalFdId,
     /// An epoll instance.
     EpollId,
+    /// An inotify instance.
+    InotifyId,
     /// A POSIX message queue.
     MqId,
     /// A unix-domain socket.

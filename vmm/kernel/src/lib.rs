@@ -23,6 +23,7 @@ pub mod file;
 pub mod ids;
 pub mod inet;
 pub mod init;
+pub mod inotify;
 pub mod ipc;
 pub mod locks;
 pub mod mm;

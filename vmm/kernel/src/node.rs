@@ -167,6 +167,8 @@ pub struct Node {
     pub timerfds: Arena<TimerFdId, TimerFd>,
     /// signalfds.
     pub signalfds: Arena<SignalFdId, SignalFd>,
+    /// inotify instances.
+    pub inotifies: Arena<InotifyId, crate::inotify::Inotify>,
     /// epoll instances.
     pub epolls: Arena<EpollId, Epoll>,
     /// Which epoll instances watch an object: (instance, descriptor number, description).
@@ -242,6 +244,7 @@ impl Node {
             events: Arena::starting_at(1),
             timerfds: Arena::starting_at(1),
             signalfds: Arena::starting_at(1),
+            inotifies: Arena::starting_at(1),
             epolls: Arena::starting_at(1),
             epoll_watch: Map::new(),
             inet: Default::default(),

@@ -6,6 +6,7 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_vfs::Ino;
+use bloodhound_vfs::flags::{IN_ACCESS, IN_MODIFY};
 
 use crate::buffers::{Buffers, MAX_RW, Source};
 use crate::ctx::*;
@@ -53,6 +54,11 @@ impl Ctx<'_> {
                 self.copy_out(to, 0, &data)?;
                 data.len() as u64
             }
+            FileKind::Inotify(id) => {
+                let data = self.inotify_read(id, max, nonblock)?;
+                self.copy_out(to, 0, &data)?;
+                data.len() as u64
+            }
             FileKind::TimerFd(timer) => {
                 let data = self.timerfd_read(timer, max, nonblock)?;
                 self.copy_out(to, 0, &data)?;
@@ -67,6 +73,9 @@ impl Ctx<'_> {
                 data.len() as u64
             }
         };
+        if n > 0 {
+            self.node.tell_file(id, IN_ACCESS);
+        }
         self.charge_moved(n);
         Ok(n)
     }
@@ -81,6 +90,9 @@ impl Ctx<'_> {
         // Character devices have no position (null(4), random(4)).
         if at.is_none() && !matches!(self.node.files[id].kind, FileKind::Device { .. }) {
             self.node.files[id].offset = offset + n;
+        }
+        if n > 0 {
+            self.node.tell_file(id, IN_ACCESS);
         }
         self.charge_moved(n);
         Ok(n)
@@ -196,10 +208,14 @@ impl Ctx<'_> {
             | FileKind::SignalFd(_)
             | FileKind::Epoll(_)
             | FileKind::Process(_)
+            | FileKind::Inotify(_)
             | FileKind::Mq(_) => {
                 return err(Errno::EINVAL);
             }
         };
+        if n > 0 {
+            self.node.tell_file(id, IN_MODIFY);
+        }
         self.charge_moved(n);
         Ok(n)
     }

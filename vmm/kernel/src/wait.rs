@@ -63,6 +63,7 @@ pub enum Object {
     Epoll(EpollId),
     Process(Pid),
     Mq(MqId),
+    Inotify(InotifyId),
 }
 
 /// A reason to wake up.

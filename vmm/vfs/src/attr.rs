@@ -113,6 +113,7 @@ impl Vfs {
         let meta = &mut self.inode_mut(ino)?.meta;
         (meta.mode, meta.ctime) = (mode, time);
         self.note_attributes(ino, now);
+        self.tell(ino, IN_ATTRIB);
         Ok(())
     }
 
@@ -146,6 +147,7 @@ impl Vfs {
         meta.ctime = time;
         meta.mode &= !drop;
         self.note_attributes(ino, now);
+        self.tell(ino, IN_ATTRIB);
         Ok(())
     }
 
@@ -183,6 +185,13 @@ impl Vfs {
         }
         meta.ctime = time;
         self.note_attributes(ino, now);
+        // notify_change: both times are an attribute, one of them is what would have set it.
+        let told = match (atime, mtime) {
+            (_, SetTime::Omit) => IN_ACCESS,
+            (SetTime::Omit, _) => IN_MODIFY,
+            _ => IN_ATTRIB,
+        };
+        self.tell(ino, told);
         Ok(())
     }
 
@@ -261,6 +270,7 @@ impl Vfs {
         Arc::make_mut(all).insert(name.to_vec(), value.to_vec());
         meta.ctime = time;
         self.note_attributes(ino, now);
+        self.tell(ino, IN_ATTRIB);
         Ok(())
     }
 
@@ -282,6 +292,7 @@ impl Vfs {
         }
         meta.ctime = time;
         self.note_attributes(ino, now);
+        self.tell(ino, IN_ATTRIB);
         Ok(())
     }
 

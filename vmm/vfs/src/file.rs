@@ -86,6 +86,7 @@ impl Vfs {
         if !cred.is_root() && inode.kind() == Kind::Regular && bits != 0 {
             self.inode_mut(ino)?.meta.mode &= !bits;
             self.note_attributes(ino, now);
+            self.tell(ino, IN_ATTRIB);
         }
         Ok(())
     }
@@ -136,7 +137,9 @@ impl Vfs {
             self.clean_pages(ino);
         }
         self.note(ino, now, |_| Some(Op::Size { size }));
-        self.changed(ino, None, now)
+        self.changed(ino, None, now)?;
+        self.tell(ino, IN_MODIFY);
+        Ok(())
     }
 
     /// fallocate(2) with mode 0, KEEP_SIZE, PUNCH_HOLE and ZERO_RANGE. No page is allocated: preallocated space is a
@@ -183,7 +186,9 @@ impl Vfs {
         if !keep && end > size {
             self.note(ino, now, |_| Some(Op::Size { size: end }));
         }
-        self.changed(ino, (!keep).then_some(end), now)
+        self.changed(ino, (!keep).then_some(end), now)?;
+        self.tell(ino, IN_MODIFY);
+        Ok(())
     }
 
     /// The checks of fallocate(2) that come before those of the descriptor (EBADF unless open for writing); the end

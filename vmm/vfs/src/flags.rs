@@ -78,3 +78,28 @@ pub const PATH_MAX: usize = 4096;
 pub const MAXSYMLINKS: u32 = 40;
 /// Hard links to one file before EMLINK (ext4's limit).
 pub const LINK_MAX: u32 = 65_000;
+
+// inotify(7).
+pub const IN_ACCESS: u32 = 0x1;
+pub const IN_MODIFY: u32 = 0x2;
+pub const IN_ATTRIB: u32 = 0x4;
+pub const IN_CLOSE_WRITE: u32 = 0x8;
+pub const IN_CLOSE_NOWRITE: u32 = 0x10;
+pub const IN_OPEN: u32 = 0x20;
+pub const IN_MOVED_FROM: u32 = 0x40;
+pub const IN_MOVED_TO: u32 = 0x80;
+pub const IN_CREATE: u32 = 0x100;
+pub const IN_DELETE: u32 = 0x200;
+pub const IN_DELETE_SELF: u32 = 0x400;
+pub const IN_MOVE_SELF: u32 = 0x800;
+pub const IN_ALL_EVENTS: u32 = 0xfff;
+pub const IN_UNMOUNT: u32 = 0x2000;
+pub const IN_Q_OVERFLOW: u32 = 0x4000;
+pub const IN_IGNORED: u32 = 0x8000;
+pub const IN_ONLYDIR: u32 = 0x100_0000;
+pub const IN_DONT_FOLLOW: u32 = 0x200_0000;
+pub const IN_EXCL_UNLINK: u32 = 0x400_0000;
+pub const IN_MASK_CREATE: u32 = 0x1000_0000;
+pub const IN_MASK_ADD: u32 = 0x2000_0000;
+pub const IN_ISDIR: u32 = 0x4000_0000;
+pub const IN_ONESHOT: u32 = 0x8000_0000;

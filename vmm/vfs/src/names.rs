@@ -7,7 +7,9 @@ use std::sync::Arc;
 use bloodhound_abi::{Errno, SimTime};
 
 use crate::dir::Dir;
-use crate::flags::{LINK_MAX, MAY_READ, MAY_WRITE, PATH_MAX, S_ISGID, S_ISUID, S_ISVTX};
+use crate::flags::{
+    IN_ATTRIB, IN_CREATE, IN_DELETE, LINK_MAX, MAY_READ, MAY_WRITE, PATH_MAX, S_ISGID, S_ISUID, S_ISVTX,
+};
 use crate::inode::Node;
 use crate::pending::Op;
 use crate::perm::{allows, owns};
@@ -133,7 +135,9 @@ impl Vfs {
         inode.meta.nlink += 1;
         inode.meta.ctime = time;
         inode.linkable = false;
-        inode.seen = Some((dir, name));
+        inode.seen = Some((dir, name.clone()));
+        self.tell_itself(ino, IN_ATTRIB);
+        self.tell_name(IN_CREATE, dir, &name, false, 0);
         Ok(())
     }
 
@@ -219,6 +223,8 @@ impl Vfs {
         let ino = self.alloc(inode);
         self.note(ino, ctx.now, |vfs| vfs.inodes.get(ino).cloned().map(Op::Create));
         self.enter(dir, name, ino, ctx.now)?;
+        let is_dir = self.inode(ino)?.is_dir();
+        self.tell_name(IN_CREATE, dir, name, is_dir, 0);
         Ok(ino)
     }
 
@@ -236,7 +242,12 @@ impl Vfs {
         self.dir_mut(dir)?.remove(name, is_dir);
         self.note_names(now, &[(dir, name, None)]);
         self.touch_dir(dir, now)?;
-        self.drop_link(ino, now)
+        if !is_dir {
+            self.tell_itself(ino, IN_ATTRIB);
+        }
+        self.drop_link(ino, now)?;
+        self.tell_name(IN_DELETE, dir, name, is_dir, 0);
+        Ok(())
     }
 
     /// Takes one link from an inode (all of them from a directory) and frees it if it was the last.

@@ -175,11 +175,14 @@ impl Vfs {
             if (writer || truncate) && self.handles_of(ino).execs > 0 {
                 return Err(Errno::ETXTBSY);
             }
+            self.tell(ino, IN_OPEN);
             if truncate {
                 self.truncate_to(ino, 0, ctx.now)?;
                 self.drop_set_id(ino, ctx.cred, ctx.now)?;
             }
             self.load(ctx.base, ino)?;
+        } else if kind == Kind::Directory {
+            self.tell(ino, IN_OPEN);
         }
         self.change_handles(ino, |handles| {
             handles.refs += 1;

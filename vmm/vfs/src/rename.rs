@@ -147,6 +147,7 @@ impl Vfs {
         self.settle(*source, *to, new_name, now)?;
         self.touch_dir(*from, now)?;
         self.touch_dir(*to, now)?;
+        self.tell_move((*from, old_name), (*to, new_name), *source, *target);
         if let Some(target) = target {
             self.drop_link(*target, now)?;
         }
@@ -163,7 +164,10 @@ impl Vfs {
         self.settle(*source, *to, new_name, now)?;
         self.settle(*target, *from, old_name, now)?;
         self.touch_dir(*from, now)?;
-        self.touch_dir(*to, now)
+        self.touch_dir(*to, now)?;
+        self.tell_move((*from, old_name), (*to, new_name), *source, None);
+        self.tell_move((*to, new_name), (*from, old_name), *target, None);
+        Ok(())
     }
 
     /// Tells an inode where it is now.

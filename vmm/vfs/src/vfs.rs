@@ -125,6 +125,12 @@ pub struct Vfs {
     pub(crate) copied_up: Vec<Ino>,
     /// Pages that application code may store into without notice, since [`Vfs::page_mut`] gave them out.
     pub(crate) stored: Arc<BTreeMap<Ino, BTreeSet<u64>>>,
+    /// Inodes that somebody watches, and how many do.
+    pub(crate) watched: Arc<BTreeMap<Ino, u32>>,
+    /// What happened to them since the kernel took it last.
+    pub(crate) happened: Vec<crate::notify::Happened>,
+    /// Renames that watches were told of.
+    pub(crate) moves: u32,
     /// What power failures are computed from; `None` if there are none in this run.
     pub(crate) journal: Option<Arc<Journal>>,
 }
@@ -148,6 +154,9 @@ impl Vfs {
             moved: Vec::new(),
             copied_up: Vec::new(),
             stored: Arc::default(),
+            watched: Arc::default(),
+            happened: Vec::new(),
+            moves: 0,
             journal: None,
         };
         let root = RootSpec { tree: config.root, quota: config.root_quota, read_only: config.read_only };
@@ -245,6 +254,7 @@ impl Vfs {
             return;
         }
         let (fs, pages) = (inode.fs, inode.own_pages());
+        self.tell_itself(ino, crate::flags::IN_DELETE_SELF);
         self.charge(fs, pages, 0);
         self.inodes.remove(ino);
     }

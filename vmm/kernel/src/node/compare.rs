@@ -38,6 +38,7 @@ impl Node {
                 events,
                 timerfds,
                 signalfds,
+                inotifies,
                 epolls,
                 epoll_watch,
                 inet,

@@ -410,6 +410,7 @@ fn fdinfo(view: &View<'_>, id: FileId, file: &File) -> String {
             let number = node.process_named(*named).map_or(-1, |pid| pid.number_in(view.pid.ns()) as i32);
             out.push_str(&format!("Pid:\t{number}\nNSpid:\t{number}\n"));
         }
+        FileKind::Inotify(id) => out.push_str(&node.inotify_lines(*id)),
         FileKind::SignalFd(s) => {
             if let Some(s) = node.signalfds.get(*s) {
                 out.push_str(&format!("sigmask:\t{:016x}\n", s.mask));

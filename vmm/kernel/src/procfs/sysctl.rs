@@ -10,6 +10,7 @@ pub(super) const TABLE: Table = &[
     ("fs/aio-max-nr", Text("65536\n")),
     ("fs/file-max", Text("9223372036854775807\n")),
     ("fs/file-nr", Make(file_nr)),
+    ("fs/inotify/max_queued_events", Text("16384\n")),
     ("fs/inotify/max_user_instances", Text("128\n")),
     ("fs/inotify/max_user_watches", Text("65536\n")),
     ("fs/mqueue/msg_default", Text("10\n")),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_vfs::flags::MAY_EXEC;
+use bloodhound_vfs::flags::{IN_ACCESS, MAY_EXEC};
 use bloodhound_vfs::{At, Ctx as VfsCtx, Ino, Kind, Outcome, Vfs};
 
 use crate::ctx::*;
@@ -41,6 +41,7 @@ pub fn getdents64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
             if k.node.files[id].flags & c::O_NOATIME == 0 {
                 k.node.vfs.accessed(ino, now);
             }
+            k.node.vfs.tell(ino, IN_ACCESS);
             list.into_iter().map(|e| (e.name.to_vec(), e.ino.0, e.kind.dirent_type(), e.next)).collect()
         }
         FileKind::SyntheticDir { entries, .. } => {

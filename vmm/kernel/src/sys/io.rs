@@ -184,6 +184,8 @@ pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
         | FileKind::Dir(_)
         | FileKind::SyntheticDir { .. }
         | FileKind::Device { .. } => 0,
+        // noop_llseek of Linux: neither an error nor a position.
+        FileKind::Inotify(_) => return Ok(0),
         _ => return err(Errno::ESPIPE),
     };
     // /dev/null, zero and full: "Seeks on [them] always succeed" and leave the offset 0 (the kernel's null_lseek).

@@ -41,6 +41,11 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
                 k.write_obj(arg, &n)?;
                 Ok(0)
             }
+            FileKind::Inotify(id) if cmd == c::FIONREAD => {
+                let n = k.node.inotifies[id].unread() as i32;
+                k.write_obj(arg, &n)?;
+                Ok(0)
+            }
             FileKind::Console(_) if cmd == c::FIONREAD => {
                 let n = if k.node.files[id].readable() { k.console_readable()? } else { 0 };
                 k.write_obj(arg, &(n as i32))?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_vfs::flags::{MAY_READ, MAY_WRITE};
+use bloodhound_vfs::flags::{IN_OPEN, MAY_READ, MAY_WRITE};
 use bloodhound_vfs::{At, Cred, Dev, Ino, Kind, Opened};
 
 use crate::ctx::*;
@@ -170,11 +170,17 @@ impl Ctx<'_> {
             Kind::Regular => return Ok(File::new(FileKind::Regular(ino), kept)),
             Kind::Directory => return Ok(File::new(FileKind::Dir(ino), kept)),
             Kind::CharDevice => match self.device_file(ino, kept) {
-                Ok(file) => return Ok(file),
+                Ok(file) => {
+                    self.node.vfs.tell(ino, IN_OPEN);
+                    return Ok(file);
+                }
                 Err(e) => e.into(),
             },
             Kind::Fifo => match self.open_fifo(ino, flags) {
-                Ok(file) => return Ok(file),
+                Ok(file) => {
+                    self.node.vfs.tell(ino, IN_OPEN);
+                    return Ok(file);
+                }
                 Err(stop) => stop,
             },
             // "ENXIO: The file is a device special file and no corresponding device exists", "The file is a UNIX domain

@@ -79,16 +79,6 @@ fn of_no_kind(k: &Ctx<'_>, fd: Fd) -> SysResult {
     err(Errno::EINVAL)
 }
 
-/// inotify_init(2) gives none.
-pub fn inotify_add_watch(k: &mut Ctx<'_>, fd: Fd, _path: Path, _mask: Hex) -> SysResult {
-    of_no_kind(k, fd)
-}
-
-/// As above.
-pub fn inotify_rm_watch(k: &mut Ctx<'_>, fd: Fd, _watch: i32) -> SysResult {
-    of_no_kind(k, fd)
-}
-
 /// fanotify_init(2) gives none.
 pub fn fanotify_mark(k: &mut Ctx<'_>, fd: Fd, _flags: Hex, _mask: Hex, _dirfd: Fd, _path: Path) -> SysResult {
     of_no_kind(k, fd)

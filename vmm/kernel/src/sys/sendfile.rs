@@ -2,6 +2,7 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
+use bloodhound_vfs::flags::{IN_ACCESS, IN_MODIFY};
 
 use crate::buffers::{MAX_RW, Source};
 use crate::ctx::*;
@@ -159,6 +160,8 @@ fn fill_pipe(
         return Ok(0);
     }
     let n = data.len() as u64;
+    k.node.tell_file(from, IN_ACCESS);
+    k.node.tell_file(to, IN_MODIFY);
     k.pipe_splice(pipe, &data, PIPE_BUF - into as usize);
     k.charge_moved(n);
     at.advance(k, n)?;
@@ -172,6 +175,7 @@ fn move_piece(k: &mut Ctx<'_>, from: FileId, to: FileId, at: u64, piece: u64, wi
     if data.is_empty() {
         return Ok(0);
     }
+    k.node.tell_file(from, IN_ACCESS);
     k.write_from(to, &Source::Kernel(data), within, None)
 }
 
@@ -233,6 +237,7 @@ pub fn copy_file_range(
             break;
         }
         k.begin_part();
+        k.node.tell_file(from, IN_ACCESS);
         let n = match k.write_from(to, &Source::Kernel(data.clone()), 0, Some(sink.at())) {
             Ok(n) => n,
             Err(Stop::Errno(_)) if done > 0 => break,

@@ -1,0 +1,253 @@
+//! inotify(7): instances with their watches and the queues of what happened.
+//!
+//! The file system notes what happens to watched inodes ([`Happened`]); [`Node::deliver_happened`] puts it into the queues of the
+//! instances that asked for it. Inodes are those of the machine, so a watch is told what any container does.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_vfs::flags::*;
+use bloodhound_vfs::{Happened, Ino, Name};
+
+use crate::ctx::Ctx;
+use crate::ids::*;
+use crate::node::Node;
+use crate::wait::{Object, SysResult, Wait};
+
+/// /proc/sys/fs/inotify/max_queued_events.
+pub const MAX_QUEUED: usize = 16384;
+/// /proc/sys/fs/inotify/max_user_instances.
+pub const MAX_INSTANCES: usize = 128;
+/// /proc/sys/fs/inotify/max_user_watches.
+pub const MAX_WATCHES: usize = 65536;
+/// struct inotify_event without its name.
+const HEADER: usize = 16;
+
+/// A watch: one inode of one instance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// What is watched.
+    pub ino: Ino,
+    /// Events, IN_EXCL_UNLINK and IN_ONESHOT.
+    pub mask: u32,
+}
+
+/// An event in a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Queued {
+    wd: i32,
+    mask: u32,
+    cookie: u32,
+    name: Option<Name>,
+}
+
+impl Queued {
+    /// "The name field is [...] null-terminated, and may include further null bytes ('\0') to align subsequent reads to a
+    /// suitable address boundary."
+    fn padded(&self) -> usize {
+        self.name.as_ref().map_or(0, |name| (name.len() + 1).next_multiple_of(HEADER))
+    }
+
+    fn bytes(&self, out: &mut Vec<u8>) {
+        for word in [self.wd as u32, self.mask, self.cookie, self.padded() as u32] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        let end = out.len() + self.padded();
+        out.extend_from_slice(self.name.as_deref().unwrap_or_default());
+        out.resize(end, 0);
+    }
+}
+
+/// An instance: what inotify_init1(2) makes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inotify {
+    /// Its user, whose limits count.
+    pub uid: u32,
+    /// Watches by descriptor.
+    pub watches: BTreeMap<i32, Watched>,
+    /// The descriptors of the watched inodes.
+    by_ino: BTreeMap<Ino, i32>,
+    /// The last descriptor given; none is given twice.
+    last: i32,
+    /// What happened and was not read.
+    queue: VecDeque<Queued>,
+    /// An IN_Q_OVERFLOW is in the queue.
+    overflowed: bool,
+}
+
+impl Inotify {
+    /// An instance of a user, without watches.
+    pub fn new(uid: u32) -> Inotify {
+        Inotify { uid, ..Inotify::default() }
+    }
+
+    /// Readiness (EPOLL* bits).
+    pub fn ready(&self) -> u64 {
+        if self.queue.is_empty() { 0 } else { c::EPOLLIN | c::EPOLLRDNORM }
+    }
+
+    /// What FIONREAD tells.
+    pub fn unread(&self) -> usize {
+        self.queue.iter().map(|event| HEADER + event.padded()).sum()
+    }
+
+    /// "If successive output inotify events produced on the inotify file descriptor are identical (same wd, mask, cookie, and
+    /// name), then they are coalesced into a single event if the older event has not yet been read." (Linux does not look at the
+    /// cookie, and an IN_IGNORED is never taken for another one.) Beyond the limit one IN_Q_OVERFLOW is queued, and nothing more.
+    fn push(&mut self, event: Queued) {
+        if self.queue.len() >= MAX_QUEUED {
+            if !self.overflowed {
+                self.overflowed = true;
+                self.queue.push_back(Queued { wd: -1, mask: IN_Q_OVERFLOW, cookie: 0, name: None });
+            }
+            return;
+        }
+        let same = |last: &Queued| (last.wd, last.mask, &last.name) == (event.wd, event.mask, &event.name);
+        if event.mask != IN_IGNORED && self.queue.back().is_some_and(same) {
+            return;
+        }
+        self.queue.push_back(event);
+    }
+
+    /// Takes a watch away and tells it; the inode that it was on.
+    fn end(&mut self, wd: i32) -> Option<Ino> {
+        let watch = self.watches.remove(&wd)?;
+        self.by_ino.remove(&watch.ino);
+        self.push(Queued { wd, mask: IN_IGNORED, cookie: 0, name: None });
+        Some(watch.ino)
+    }
+
+    /// Queues what happened to an inode if its watch asks for it; the inode again if that was the watch's end.
+    fn hear(&mut self, happened: &Happened, ino: Ino, name: Option<&Name>) -> Option<Ino> {
+        let wd = *self.by_ino.get(&ino)?;
+        let watch = &self.watches[&wd];
+        let excluded = name.is_some() && happened.unlinked && watch.mask & IN_EXCL_UNLINK != 0;
+        let event = happened.mask & IN_ALL_EVENTS;
+        let once = watch.mask & IN_ONESHOT != 0;
+        let wanted = event & watch.mask != 0 && !excluded;
+        if wanted {
+            let (mask, cookie) = (happened.mask, happened.cookie);
+            self.push(Queued { wd, mask, cookie, name: name.cloned() });
+        }
+        // An inode that is gone takes its watches along, whether or not they asked for IN_DELETE_SELF.
+        if event & IN_DELETE_SELF != 0 || (wanted && once) { self.end(wd) } else { None }
+    }
+}
+
+impl Node {
+    /// Puts what has happened in the file system into the queues of the instances that watch it.
+    pub(crate) fn deliver_happened(&mut self) {
+        if !self.vfs.has_happened() {
+            return;
+        }
+        for happened in self.vfs.take_happened() {
+            let mut told = Vec::new();
+            for (id, instance) in self.inotifies.iter_mut() {
+                let before = instance.queue.len();
+                let place = happened.place.as_ref();
+                let ends = [
+                    place.and_then(|(dir, name)| instance.hear(&happened, *dir, Some(name))),
+                    happened.ino.and_then(|ino| instance.hear(&happened, ino, None)),
+                ];
+                told.push((id, instance.queue.len() > before, ends));
+            }
+            for (id, more, ends) in told {
+                ends.into_iter().flatten().for_each(|ino| self.vfs.unwatch(ino));
+                if more {
+                    self.inotify_told(id);
+                }
+            }
+        }
+    }
+
+    fn inotify_told(&mut self, id: InotifyId) {
+        self.notify_object(Object::Inotify(id), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+    }
+
+    /// The last descriptor of an instance is closed.
+    pub(crate) fn inotify_close(&mut self, id: InotifyId) {
+        let Some(instance) = self.inotifies.remove(id) else { return };
+        instance.watches.values().for_each(|watch| self.vfs.unwatch(watch.ino));
+    }
+
+    /// Tells of a use of an open file (IN_ACCESS, IN_MODIFY, IN_OPEN), if its inode is in the file system.
+    pub(crate) fn tell_file(&mut self, id: FileId, mask: u32) {
+        if let Some(ino) = self.files[id].ino() {
+            self.vfs.tell(ino, mask);
+        }
+    }
+
+    /// The lines of /proc/PID/fdinfo/N.
+    pub(crate) fn inotify_lines(&self, id: InotifyId) -> String {
+        let Some(instance) = self.inotifies.get(id) else { return String::new() };
+        let line = |(wd, watch): (&i32, &Watched)| {
+            let device = self.vfs.stat_ino(watch.ino).map_or(0, |stat| stat.dev.major << 20 | stat.dev.minor);
+            let (ino, mask) = (watch.ino.0, watch.mask & !IN_ONESHOT);
+            format!("inotify wd:{wd:x} ino:{ino:x} sdev:{device:x} mask:{mask:x} ignored_mask:0 \n")
+        };
+        instance.watches.iter().rev().map(line).collect()
+    }
+}
+
+impl Ctx<'_> {
+    /// "The read(2) returns as many events as fit": "EINVAL [...] If the buffer given to read(2) is too small to return
+    /// information about the next event".
+    pub(crate) fn inotify_read(&mut self, id: InotifyId, max: usize, nonblock: bool) -> SysResult<Vec<u8>> {
+        let Inotify { queue, overflowed, .. } = &mut self.node.inotifies[id];
+        let Some(first) = queue.front() else {
+            if nonblock {
+                return Err(Errno::EAGAIN.into());
+            }
+            return Err(Wait::object(Object::Inotify(id)).into());
+        };
+        if HEADER + first.padded() > max {
+            return Err(Errno::EINVAL.into());
+        }
+        let mut out = Vec::new();
+        while let Some(event) = queue.front()
+            && out.len() + HEADER + event.padded() <= max
+        {
+            event.bytes(&mut out);
+            *overflowed &= event.mask != IN_Q_OVERFLOW;
+            queue.pop_front();
+        }
+        Ok(out)
+    }
+
+    /// Adds a watch or changes the one that the instance has on an inode.
+    pub(crate) fn inotify_watch(&mut self, id: InotifyId, ino: Ino, mask: u32) -> SysResult {
+        let kept = mask & (IN_ALL_EVENTS | IN_EXCL_UNLINK | IN_ONESHOT);
+        let instance = &mut self.node.inotifies[id];
+        if let Some(&wd) = instance.by_ino.get(&ino) {
+            if mask & IN_MASK_CREATE != 0 {
+                return Err(Errno::EEXIST.into());
+            }
+            if let Some(watch) = instance.watches.get_mut(&wd) {
+                let before = if mask & IN_MASK_ADD != 0 { watch.mask } else { 0 };
+                watch.mask = before | kept;
+            }
+            return Ok(wd as u64);
+        }
+        let uid = instance.uid;
+        let of_user = self.node.inotifies.iter().filter(|(_, other)| other.uid == uid);
+        if of_user.map(|(_, other)| other.watches.len()).sum::<usize>() >= MAX_WATCHES {
+            return Err(Errno::ENOSPC.into());
+        }
+        let instance = &mut self.node.inotifies[id];
+        instance.last += 1;
+        let wd = instance.last;
+        instance.watches.insert(wd, Watched { ino, mask: kept });
+        instance.by_ino.insert(ino, wd);
+        self.node.vfs.watch(ino);
+        Ok(wd as u64)
+    }
+
+    /// Removes a watch: "IN_IGNORED: Watch was removed explicitly (inotify_rm_watch()) or automatically".
+    pub(crate) fn inotify_unwatch(&mut self, id: InotifyId, wd: i32) -> SysResult {
+        let ino = self.node.inotifies[id].end(wd).ok_or(Errno::EINVAL)?;
+        self.node.vfs.unwatch(ino);
+        self.node.inotify_told(id);
+        Ok(0)
+    }
+}
