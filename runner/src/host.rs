@@ -1,60 +1,44 @@
 //! The host side of a run: which of its files services may read, and the world that is built from them.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use bloodhound_sim::setup;
-use bloodhound_vfs::TreeId;
 use bloodhound_vfs::host::{Allow, HostBase};
+use bloodhound_vfs::{MountSpec, TreeId};
 
-/// What every program needs to start: the shared libraries and what the system's tools consist of. Everything else of
-/// the host (home directories, /etc/shadow, sockets) stays invisible unless a run names it.
-const READABLE: &[&str] = &[
-    "usr",
-    "lib",
-    "lib32",
-    "lib64",
-    "bin",
-    "sbin",
-    "etc/ld.so.cache",
-    "etc/ld.so.conf",
-    "etc/ld.so.conf.d",
-    "etc/alternatives",
-    "etc/ssl/certs",
-    "etc/ssl/openssl.cnf",
-    "etc/ca-certificates",
-    "etc/localtime",
-    "etc/timezone",
-    "etc/passwd",
-    "etc/group",
-    "etc/protocols",
-    "etc/services",
-    "etc/mime.types",
-    "etc/locale.alias",
-    "etc/default/locale",
-    "etc/host.conf",
-    "etc/gai.conf",
-    "etc/terminfo",
-    "etc/debian_version",
-    "etc/os-release",
-    "etc/profile",
-    "etc/bash.bashrc",
-    "etc/java-17-openjdk",
-    "etc/python3",
-    "etc/python3.11",
-    "etc/redis",
-    "etc/nginx",
+/// Directories that belong to people or to the running system: they are there, and empty, but for what a run names.
+const CLOSED: &[&str] = &[
+    "home",
+    "root",
+    "run",
+    "tmp",
+    "var/tmp",
+    "mnt",
+    "media",
+    "lost+found",
+    "proc",
+    "sys",
+    "dev",
+    "var/lib/docker",
+    "var/lib/containerd",
+    "var/lib/containers",
 ];
 
-/// Adds the host's root as a tree that shows what programs need and `more` (absolute paths).
+/// Adds the host's root as a tree that shows what every user may read, and `more` (absolute paths).
 ///
 /// # Errors
 /// The host's.
 pub fn host_root(base: &HostBase, more: &[PathBuf]) -> std::io::Result<TreeId> {
-    let mut paths: Vec<Vec<u8>> = READABLE.iter().map(|p| p.as_bytes().to_vec()).collect();
-    for path in more {
-        paths.extend(way(path).iter().map(|path| os_bytes(path)));
-    }
-    base.add_tree(Path::new("/"), Allow::Only(paths))
+    let named = more.iter().flat_map(|path| way(path)).map(|path| os_bytes(&path)).collect();
+    let closed = CLOSED.iter().map(|path| path.as_bytes().to_vec()).collect();
+    let user = std::fs::metadata("/proc/self")?.uid();
+    base.add_tree(Path::new("/"), Allow::Public { named, closed, user })
+}
+
+/// The directory for locks that a system makes when it starts, and to which /var/lock leads.
+pub fn locks() -> (&'static str, MountSpec) {
+    ("/run/lock", MountSpec::Tmpfs { mode: 0o1777, size: None, owner: (0, 0) })
 }
 
 /// What must be visible for an absolute path to lead where it does on the host: each symbolic link on the way, and the end.

@@ -186,7 +186,8 @@ fn binds(base: &HostBase, more: &[PathBuf]) -> Result<Vec<(Vec<u8>, MountSpec)>,
         let tree = base.add_tree(path, Allow::All).map_err(|e| format!("{}: {e}", path.display()))?;
         mounts.push((path.clone().into_os_string().into_vec(), MountSpec::Bind { tree, read_only: false }));
     }
-    mounts.splice(..0, [fresh("/tmp", 0o1777), fresh("/run", 0o755)]);
+    let (locks, of_locks) = host::locks();
+    mounts.splice(..0, [fresh("/tmp", 0o1777), fresh("/run", 0o755), (locks.into(), of_locks)]);
     Ok(mounts)
 }
 

@@ -153,7 +153,14 @@ impl Planner<'_> {
         pieces: &mut Pieces<'_>,
     ) -> Vec<(Vec<u8>, MountSpec)> {
         let mut mounts = Vec::new();
-        for placed in self.placed(service, name) {
+        let (locks, fresh) = host::locks();
+        let placed = self.placed(service, name);
+        // A service's own mount there comes in its place.
+        let own = |placed: &Placed| Path::new(&locks).starts_with(&placed.mount.target);
+        if service.rootfs == Rootfs::Host && !placed.iter().any(own) {
+            mounts.push((locks.into(), fresh));
+        }
+        for placed in placed {
             match self.mount(&placed) {
                 Ok(mount) => mounts.push((placed.mount.target.clone().into_bytes(), mount)),
                 Err(refusal) => pieces.refuse(pieces.compose().place(placed.mount.at), refusal),

@@ -4,6 +4,7 @@
 //! answered stays its answer while the process runs, so that every world sees the same even if the host changes.
 //! It keeps a digest of every answer ([`HostBase::inputs`]); a replay compares them ([`HostBase::changed`]).
 
+mod public;
 mod record;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,15 @@ pub enum Allow {
     /// These paths (relative to the directory, a leading slash is ignored) with all below them, and of the
     /// directories above them what leads there.
     Only(Vec<Vec<u8>>),
+    /// What every user of the host may read: files that are readable for others, in directories that are readable and searchable for others.
+    Public {
+        /// These paths with all below them besides, as with [`Allow::Only`].
+        named: Vec<Vec<u8>>,
+        /// Directories of which nothing is shown but that they are there.
+        closed: Vec<Vec<u8>>,
+        /// The user whose files are shown as the system's are; those of other people are not ([`public`]).
+        user: u32,
+    },
 }
 
 /// What an [`Input`]'s digest is about.
@@ -93,6 +103,8 @@ struct Inner {
     content_ids: BTreeMap<Key, ContentId>,
     /// Names that a world asked for, in contrast to those that a listing brought along.
     asked: BTreeMap<Key, ()>,
+    /// Directories of [`Allow::Public`], and whether what is in them may be shown.
+    open: BTreeMap<Key, bool>,
     /// Answers of [`HostBase::exists`].
     exists: Vec<bool>,
     /// Where answers come from instead of the host.
@@ -129,6 +141,8 @@ enum Sight {
     Full,
     /// A directory on the way to something allowed.
     Way,
+    /// In a directory that every user may search.
+    Public,
     Hidden,
 }
 
@@ -155,7 +169,8 @@ impl HostBase {
 
     /// Widens what `tree` shows by `path` and all below it. To be called before a world asks.
     pub fn allow(&self, tree: TreeId, path: &[u8]) {
-        if let Some(Tree::Host { allow: Allow::Only(paths), .. }) = self.lock().trees.get_mut(tree.0 as usize)
+        if let Some(Tree::Host { allow: Allow::Only(paths) | Allow::Public { named: paths, .. }, .. }) =
+            self.lock().trees.get_mut(tree.0 as usize)
         {
             paths.push(path.to_vec());
         }
@@ -205,16 +220,15 @@ impl HostBase {
     /// Absolute paths that programs asked for in vain and that the host has, but does not show them. Sorted.
     pub fn hidden(&self) -> Vec<Vec<u8>> {
         let missed = self.missed.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let inner = self.lock();
-        let hidden = |key: &Key| {
-            inner.sight(key) != Sight::Full
+        let mut inner = self.lock();
+        let mut hidden = |key: &Key| {
+            let sight = inner.sight(key);
+            let Ok(path) = inner.host_path(key) else { return false };
+            sight != Sight::Full
                 && !NEVER.iter().any(|top| within(&key.1, top))
-                // A directory on the way to something allowed is seen.
-                && inner.host_path(key).is_ok_and(|path| {
-                    path.symlink_metadata().is_ok_and(|m| inner.sight(key) == Sight::Hidden || !m.is_dir())
-                })
+                && path.symlink_metadata().is_ok_and(|found| !inner.shows(key, sight, &found))
         };
-        missed.into_iter().filter(hidden).map(|(_, path)| [b"/", &path[..]].concat()).collect()
+        missed.into_iter().filter(|key| hidden(key)).map(|(_, path)| [b"/", &path[..]].concat()).collect()
     }
 
     /// Those of `recorded` which are not so any more. Reads the files again unless this process has.
@@ -354,13 +368,18 @@ impl Inner {
         Ok(dir.join(std::ffi::OsStr::from_bytes(path)))
     }
 
-    fn sight(&self, (tree, path): &Key) -> Sight {
+    fn sight(&mut self, key: &Key) -> Sight {
+        let (tree, path) = key;
         // A path that could leave the tree is never right, whoever asks.
         if path.split(|b| *b == b'/').any(|part| part == b".." || part == b".") || path.starts_with(b"/") {
             return Sight::Hidden;
         }
         let Some(Tree::Host { allow, .. }) = self.trees.get(tree.0 as usize) else { return Sight::Hidden };
-        let Allow::Only(paths) = allow else { return Sight::Full };
+        let (paths, is_public) = match allow {
+            Allow::All => return Sight::Full,
+            Allow::Only(paths) => (paths, false),
+            Allow::Public { named, .. } => (named, true),
+        };
         let mut sight = Sight::Hidden;
         for allowed in paths {
             let allowed = trim(allowed);
@@ -371,7 +390,7 @@ impl Inner {
                 sight = Sight::Way;
             }
         }
-        sight
+        if is_public && self.is_in_open_directory(key) { Sight::Public } else { sight }
     }
 
     fn entry(&mut self, key: &Key) -> Result<Option<BaseEntry>, Errno> {
@@ -384,7 +403,7 @@ impl Inner {
             sight => {
                 let path = self.host_path(key)?;
                 match path.symlink_metadata() {
-                    Ok(found) if sight == Sight::Way && !(found.is_dir() || found.is_symlink()) => None,
+                    Ok(found) if !self.shows(key, sight, &found) => None,
                     Ok(found) => self.convert(key, &path, &found),
                     Err(error) if is_absence(&error) => None,
                     Err(error) => return Err(guest_errno(&error)),
@@ -401,14 +420,10 @@ impl Inner {
             Some(entry) if entry.kind != BaseKind::Directory => return Err(Errno::ENOTDIR),
             Some(_) => {}
         }
-        let mut names: Vec<Vec<u8>> = Vec::new();
-        if let Some(sealed) = &self.sealed {
-            names = sealed.names(key)?;
-        } else {
-            for found in self.host_path(key)?.read_dir().map_err(|error| guest_errno(&error))? {
-                names.push(found.map_err(|error| guest_errno(&error))?.file_name().into_vec());
-            }
-        }
+        let mut names = match &self.sealed {
+            Some(sealed) => sealed.names(key)?,
+            None => self.names(key)?,
+        };
         names.sort();
         let mut listing = Vec::with_capacity(names.len());
         for name in names {

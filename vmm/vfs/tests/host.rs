@@ -1,6 +1,7 @@
 //! The host's files as base layer: what is shown, what is hidden, sharing, stability and input digests.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
 use bloodhound_abi::{Errno, SimTime};
@@ -66,6 +67,82 @@ fn only_what_is_allowed_is_seen() {
         assert_eq!(vfs.get_file(&mut base, hidden.as_bytes()), Err(Errno::ENOENT.into()), "{hidden}");
     }
     assert_eq!(base.lookup(tree, b"etc/../home/me/key").unwrap(), None);
+}
+
+#[test]
+fn what_every_user_may_read_is_seen() {
+    let dir = Dir::new("public");
+    for file in [
+        "etc/passwd",
+        "etc/shadow",
+        "etc/keys/a",
+        "var/lib/db/data",
+        "drop/known",
+        "home/me/key",
+        "opt/named/key",
+    ] {
+        dir.write(file, file.as_bytes());
+    }
+    let mode = |path: &str, mode| {
+        fs::set_permissions(dir.0.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    for open in ["", "etc", "etc/keys", "var", "var/lib", "home", "home/me", "opt", "opt/named"] {
+        mode(open, 0o755);
+    }
+    for readable in ["etc/passwd", "etc/keys/a", "var/lib/db/data", "drop/known", "home/me/key"] {
+        mode(readable, 0o644);
+    }
+    mode("etc/shadow", 0o640);
+    mode("opt/named/key", 0o600);
+    mode("var/lib/db", 0o750);
+    // Who knows a name may look it up, but nobody may list them.
+    mode("drop", 0o711);
+    let socket = std::os::unix::net::UnixListener::bind(dir.0.join("var/socket")).unwrap();
+    let user = fs::metadata(&dir.0).unwrap().uid();
+    let allow = Allow::Public { named: vec![b"/opt/named".to_vec()], closed: vec![b"home".to_vec()], user };
+    let mut base = HostBase::new();
+    let tree = base.add_tree(&dir.0, allow).unwrap();
+    let mut vfs = world(&mut base, tree);
+    assert_eq!(names(&mut vfs, &mut base, "/"), ["drop", "etc", "home", "opt", "var"]);
+    assert_eq!(names(&mut vfs, &mut base, "/etc"), ["keys", "passwd"]);
+    assert_eq!(names(&mut vfs, &mut base, "/var"), ["lib"]);
+    for closed in ["/home", "/var/lib/db", "/drop"] {
+        assert_eq!(names(&mut vfs, &mut base, closed), [""; 0], "{closed}");
+    }
+    for seen in ["etc/passwd", "etc/keys/a", "opt/named/key"] {
+        assert_eq!(vfs.get_file(&mut base, seen.as_bytes()).unwrap(), seen.as_bytes());
+    }
+    for hidden in
+        ["/etc/shadow", "/var/lib/db/data", "/drop/known", "/home/me", "/home/me/key", "/var/socket"]
+    {
+        assert_eq!(vfs.get_file(&mut base, hidden.as_bytes()), Err(Errno::ENOENT.into()), "{hidden}");
+    }
+    // A program can make its own files where the host's are not shown.
+    vfs.put_file(&mut base, b"/var/lib/db/own", 0o600, b"own").unwrap();
+    assert_eq!(names(&mut vfs, &mut base, "/var/lib/db"), ["own"]);
+    drop(socket);
+}
+
+#[test]
+fn files_of_other_people_are_not_seen() {
+    let dir = Dir::new("people");
+    dir.write("mine/file", b"mine");
+    dir.write("file", b"file");
+    for (path, mode) in [("", 0o755), ("mine", 0o755), ("mine/file", 0o644), ("file", 0o644)] {
+        fs::set_permissions(dir.0.join(path), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let owner = fs::metadata(&dir.0).unwrap().uid();
+    let seen = |user| {
+        let mut base = HostBase::new();
+        let tree =
+            base.add_tree(&dir.0, Allow::Public { named: Vec::new(), closed: Vec::new(), user }).unwrap();
+        let entry = |base: &mut HostBase, path: &[u8]| base.lookup(tree, path).unwrap().is_some();
+        (entry(&mut base, b"mine"), entry(&mut base, b"mine/file"), entry(&mut base, b"file"))
+    };
+    assert_eq!(seen(owner), (true, true, true));
+    // Files of the system are everybody's; those of a person are shown to nobody else, whose directories are closed.
+    let of_system = !(1000..=60_000).contains(&owner);
+    assert_eq!(seen(owner ^ 1), (of_system, of_system, of_system));
 }
 
 #[test]
