@@ -1,4 +1,4 @@
-/* Pipes and FIFOs: pipe(2), pipe(7), fifo(7), fcntl(2), splice family left out. */
+/* Pipes and FIFOs: pipe(2), pipe(7), fifo(7), fcntl(2), packet mode; splice family left out. */
 #include "tap.h"
 #include <fcntl.h>
 #include <poll.h>
@@ -247,6 +247,51 @@ static void polling(void)
 	CHECK_EQ(both[0].revents, POLLNVAL);
 }
 
+/* "Each write(2) to the pipe is dealt with as a separate packet, and read(2)s from the pipe will read one packet at a time." */
+static void packets(void)
+{
+	int fds[2], waiting;
+	char buffer[8192];
+	CHECK_EQ(pipe2(fds, O_DIRECT | O_NONBLOCK), 0);
+	CHECK_EQ(fcntl(fds[0], F_GETFL), O_RDONLY | O_NONBLOCK);
+	CHECK_EQ(fcntl(fds[1], F_GETFL), O_WRONLY | O_DIRECT | O_NONBLOCK);
+	CHECK_EQ(write(fds[1], "first", 5), 5);
+	CHECK_EQ(write(fds[1], "second", 6), 6);
+	CHECK_EQ(write(fds[1], "", 0), 0);
+	CHECK(ioctl(fds[0], FIONREAD, &waiting) == 0 && waiting == 11);
+	/* What does not fit is lost. */
+	CHECK_EQ(read(fds[0], buffer, 3), 3);
+	CHECK(ioctl(fds[0], FIONREAD, &waiting) == 0 && waiting == 6);
+	CHECK_EQ(read(fds[0], buffer, 0), 0);
+	struct iovec parts[2] = { { buffer, 4 }, { buffer + 100, 100 } };
+	CHECK_EQ(readv(fds[0], parts, 2), 6);
+	CHECK(memcmp(buffer, "seco", 4) == 0 && memcmp(buffer + 100, "nd", 2) == 0);
+	CHECK_ERRNO(read(fds[0], buffer, 1), EAGAIN);
+	CHECK_EQ(write(fds[1], block, 5000), 5000);
+	CHECK_EQ(read(fds[0], buffer, sizeof buffer), 4096);
+	CHECK_EQ(read(fds[0], buffer, sizeof buffer), 904);
+	int written = 0;
+	while (write(fds[1], "x", 1) == 1)
+		written++;
+	CHECK_EQ(written, 16);
+	while (read(fds[0], buffer, sizeof buffer) == 1)
+		written--;
+	CHECK_EQ(written, 0);
+	/* The flag of the moment counts: packets and a stream in one pipe. */
+	CHECK_EQ(write(fds[1], "packet", 6), 6);
+	CHECK_EQ(fcntl(fds[1], F_SETFL, O_NONBLOCK), 0);
+	CHECK_EQ(write(fds[1], "a", 1), 1);
+	CHECK_EQ(write(fds[1], "b", 1), 1);
+	CHECK_EQ(fcntl(fds[1], F_SETFL, O_NONBLOCK | O_DIRECT), 0);
+	CHECK_EQ(write(fds[1], "c", 1), 1);
+	CHECK_EQ(write(fds[1], "d", 1), 1);
+	CHECK_EQ(read(fds[0], buffer, sizeof buffer), 6);
+	CHECK_EQ(read(fds[0], buffer, sizeof buffer), 4);
+	CHECK_ERRNO(read(fds[0], buffer, sizeof buffer), EAGAIN);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int main(void)
 {
 	basics();
@@ -256,5 +301,6 @@ int main(void)
 	atomicity();
 	fifos();
 	polling();
+	packets();
 	return tap_done();
 }

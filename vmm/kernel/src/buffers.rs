@@ -101,6 +101,15 @@ fn check_range(base: u64, len: u64) -> Result<(), Errno> {
 impl Ctx<'_> {
     /// The vectors of readv(2) and its kind. EINVAL for too many or a negative length, EFAULT.
     pub(crate) fn read_buffers(&mut self, iov: Ptr, count: u64) -> SysResult<Buffers> {
+        let iovs = self.read_vectors(iov, count)?;
+        for v in &iovs {
+            check_range(v.base, v.len)?;
+        }
+        Ok(Buffers::new(iovs.into()))
+    }
+
+    /// An array of vectors, which may be those of another process.
+    pub(crate) fn read_vectors(&mut self, iov: Ptr, count: u64) -> SysResult<Vec<Iovec>> {
         if count > IOV_MAX {
             return err(Errno::EINVAL);
         }
@@ -110,10 +119,7 @@ impl Ctx<'_> {
         if iovs.iter().any(|v| v.len > i64::MAX as u64) {
             return err(Errno::EINVAL);
         }
-        for v in &iovs {
-            check_range(v.base, v.len)?;
-        }
-        Ok(Buffers::new(iovs.into()))
+        Ok(iovs)
     }
 
     /// How many of the bytes `from..from + len` can be accessed, up to the first that cannot.

@@ -25,6 +25,8 @@ const MAX_CAPACITY: usize = 1 << 20;
 struct Slot {
     bytes: Vec<u8>,
     read: usize,
+    /// It was written with O_DIRECT: a packet, which nothing is added to and one read takes.
+    packet: bool,
 }
 
 impl Slot {
@@ -115,7 +117,7 @@ impl Pipe {
     /// How much of `len` bytes a new write can put into the last slot: what is beyond whole pages, if it fits, else nothing.
     fn fits_last(&self, len: u64) -> usize {
         let beyond = (len % PIPE_BUF as u64) as usize;
-        self.slots.back().filter(|s| s.bytes.len() + beyond <= PIPE_BUF).map_or(0, |_| beyond)
+        self.slots.back().filter(|s| !s.packet && s.bytes.len() + beyond <= PIPE_BUF).map_or(0, |_| beyond)
     }
 
     /// Adds to the last slot what [`Pipe::fits_last`] said.
@@ -126,8 +128,8 @@ impl Pipe {
     }
 
     /// Fills a new slot.
-    fn push(&mut self, bytes: Vec<u8>) {
-        self.slots.push_back(Slot { bytes, read: 0 });
+    fn push(&mut self, bytes: Vec<u8>, packet: bool) {
+        self.slots.push_back(Slot { bytes, read: 0, packet });
     }
 
     /// What waits in the first slot.
@@ -135,14 +137,15 @@ impl Pipe {
         self.slots.front().map(|s| &s.bytes[s.read..])
     }
 
-    /// Takes `n` bytes of the first slot.
-    fn take(&mut self, n: usize) {
-        if let Some(first) = self.slots.front_mut() {
-            first.read += n;
-            if first.left() == 0 {
-                self.slots.pop_front();
-            }
+    /// Takes `n` bytes of the first slot, and of a packet the rest as well. Whether it was a packet.
+    fn take(&mut self, n: usize) -> bool {
+        let Some(first) = self.slots.front_mut() else { return false };
+        let packet = first.packet;
+        first.read += n;
+        if first.left() == 0 || packet {
+            self.slots.pop_front();
         }
+        packet
     }
 
     /// Readiness of an end (EPOLL* bits).
@@ -161,14 +164,14 @@ impl Pipe {
 }
 
 impl Node {
-    /// A new pipe with one description for each end: (read end, write end).
+    /// A new pipe with one description for each end: (read end, write end). O_DIRECT is a flag of the write end alone.
     pub fn new_pipe(&mut self, flags: u64) -> (FileId, FileId) {
         let mut pipe = Pipe::default();
         pipe.open(true, true);
         let pipe = self.pipes.insert(pipe);
-        let file =
-            |read, access| File::new(FileKind::Pipe { pipe, read, write: !read, ino: None }, flags | access);
-        (self.files.insert(file(true, c::O_RDONLY)), self.files.insert(file(false, c::O_WRONLY)))
+        let file = |read, flags| File::new(FileKind::Pipe { pipe, read, write: !read, ino: None }, flags);
+        let reader = self.files.insert(file(true, flags & !c::O_DIRECT | c::O_RDONLY));
+        (reader, self.files.insert(file(false, flags | c::O_WRONLY)))
     }
 
     /// A description of an end is gone.
@@ -185,7 +188,8 @@ impl Node {
 
 impl Ctx<'_> {
     /// read(2) of a pipe: what is there; 0 at the end of the stream. Each page is moved as a whole or not at all: of one whose
-    /// place in the program is bad in its middle nothing is taken (the kernel's pipe_read).
+    /// place in the program is bad in its middle nothing is taken (the kernel's pipe_read). "Each read(2) from the pipe will read
+    /// one packet at a time", and "the excess bytes in the packet are discarded" (pipe(2), O_DIRECT).
     pub(crate) fn pipe_read(&mut self, pipe: PipeId, to: &Buffers, nonblock: bool) -> SysResult {
         let p = &self.node.pipes[pipe];
         if to.is_empty() || p.is_empty() && !p.has_writers() {
@@ -205,8 +209,10 @@ impl Ctx<'_> {
             if self.good(to, done, n, Access::Write) < n || self.copy_out(to, done, &data).is_err() {
                 break;
             }
-            self.node.pipes[pipe].take(n as usize);
             done += n;
+            if self.node.pipes[pipe].take(n as usize) {
+                break;
+            }
         }
         if done == 0 {
             return Err(Errno::EFAULT.into());
@@ -218,7 +224,11 @@ impl Ctx<'_> {
     /// write(2) to a pipe, from `done` on; blocks until all is written ("a write(2) of more than PIPE_BUF bytes may be
     /// nonatomic ... blocks until n bytes have been written"). Up to PIPE_BUF bytes go into one slot, and so are atomic. A page
     /// whose source is bad is not written (the kernel's pipe_write).
-    pub(crate) fn pipe_write(&mut self, pipe: PipeId, from: &Source, done: u64, nonblock: bool) -> SysResult {
+    ///
+    /// With O_DIRECT "each write(2) to the pipe is dealt with as a separate packet"; "writes of greater than PIPE_BUF bytes [...]
+    /// will be split into multiple packets" (pipe(2)).
+    pub(crate) fn pipe_write(&mut self, pipe: PipeId, from: &Source, done: u64, flags: u64) -> SysResult {
+        let (nonblock, packet) = (flags & c::O_NONBLOCK != 0, flags & c::O_DIRECT != 0);
         let (total, begun) = (from.len(), done);
         if total == 0 {
             return Ok(0);
@@ -230,7 +240,7 @@ impl Ctx<'_> {
             self.raise_sigpipe();
             return Err(Errno::EPIPE.into());
         }
-        let (done, bad) = self.fill_slots(pipe, from, done);
+        let (done, bad) = self.fill_slots(pipe, from, done, packet);
         if done > begun {
             self.charge_moved(done);
             self.node.notify_object(Object::Pipe(pipe), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
@@ -250,7 +260,7 @@ impl Ctx<'_> {
     }
 
     /// Writes from `done` on what there is room for. How far that comes, and whether the source was bad there.
-    fn fill_slots(&mut self, pipe: PipeId, from: &Source, mut done: u64) -> (u64, bool) {
+    fn fill_slots(&mut self, pipe: PipeId, from: &Source, mut done: u64, packet: bool) -> (u64, bool) {
         let total = from.len();
         // Only a write that begins looks at the last slot: who waited for room fills new ones.
         let beyond = if self.resumed.is_none() { self.node.pipes[pipe].fits_last(total - done) } else { 0 };
@@ -263,7 +273,7 @@ impl Ctx<'_> {
             let n = (total - done).min(PIPE_BUF as u64);
             let Ok(bytes) = self.source_bytes(from, done, n) else { return (done, true) };
             let bytes = bytes.into_owned();
-            self.node.pipes[pipe].push(bytes);
+            self.node.pipes[pipe].push(bytes, packet);
             done += n;
         }
         (done, false)
@@ -273,7 +283,7 @@ impl Ctx<'_> {
     pub(crate) fn pipe_splice(&mut self, pipe: PipeId, data: &[u8], first: usize) {
         let (head, rest) = data.split_at(first.min(data.len()));
         for page in std::iter::once(head).chain(rest.chunks(PIPE_BUF)).filter(|page| !page.is_empty()) {
-            self.node.pipes[pipe].push(page.to_vec());
+            self.node.pipes[pipe].push(page.to_vec(), false);
         }
         self.node.notify_object(Object::Pipe(pipe), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
     }

@@ -174,7 +174,7 @@ impl Ctx<'_> {
         if !file.writable() {
             return err(Errno::EBADF);
         }
-        let (kind, nonblock) = (file.kind.clone(), file.nonblocking());
+        let (kind, nonblock, flags) = (file.kind.clone(), file.nonblocking(), file.flags);
         let n = match kind {
             FileKind::Regular(ino) => self.write_regular(id, ino, from, at)?,
             _ if at.is_some() && !matches!(kind, FileKind::Device { .. }) => return err(Errno::ESPIPE),
@@ -183,7 +183,7 @@ impl Ctx<'_> {
                 let len = if reads_writes(dev) { self.source_part(from)?.len() as u64 } else { from.len() };
                 self.device_write(dev, len)?
             }
-            FileKind::Pipe { pipe, .. } => self.pipe_write(pipe, from, done, nonblock)?,
+            FileKind::Pipe { pipe, .. } => self.pipe_write(pipe, from, done, flags)?,
             FileKind::Inet(_) | FileKind::Unix(_) => return self.socket_write(id, from, done),
             FileKind::Event(event) => {
                 if from.len() < 8 {

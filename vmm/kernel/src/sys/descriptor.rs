@@ -9,7 +9,7 @@ use crate::eventfd::EventFd;
 use crate::file::{Console, File, FileKind};
 use crate::ids::*;
 use crate::process::FdEntry;
-use crate::wait::{Object, Stop, SysResult};
+use crate::wait::{Object, SysResult};
 
 /// close(2). With SO_LINGER it waits for a connection to send what is left; the descriptor is free at once.
 pub fn close(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
@@ -155,17 +155,14 @@ pub fn pipe(k: &mut Ctx<'_>, fds: Ptr) -> SysResult {
     pipe2(k, fds, FdFlags::empty())
 }
 
-/// pipe2(2). EFAULT leaves no descriptor behind; packet mode (O_DIRECT) stops the run.
+/// pipe2(2). EFAULT leaves no descriptor behind.
 pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: FdFlags) -> SysResult {
     if flags.exceeds(FdFlags::O_CLOEXEC | FdFlags::O_NONBLOCK | FdFlags::O_DIRECT) {
         return err(Errno::EINVAL);
     }
-    if flags.contains(FdFlags::O_DIRECT) {
-        return Err(Stop::Unsupported("pipe2 O_DIRECT (packet mode)".into()));
-    }
     k.check_user(fds.0, 8, crate::mm::Access::Write)?;
     let cloexec = flags.contains(FdFlags::O_CLOEXEC);
-    let (r, w) = k.node.new_pipe(flags.bits() & c::O_NONBLOCK);
+    let (r, w) = k.node.new_pipe(flags.bits() & (c::O_NONBLOCK | c::O_DIRECT));
     let read = match k.install(r, cloexec) {
         Ok(fd) => fd,
         Err(e) => {

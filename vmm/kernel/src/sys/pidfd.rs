@@ -11,6 +11,7 @@ use crate::ctx::*;
 use crate::file::{File, FileKind, ProcessRef};
 use crate::ids::*;
 use crate::node::Node;
+use crate::process::Process;
 use crate::wait::SysResult;
 
 impl Node {
@@ -39,6 +40,12 @@ impl Ctx<'_> {
     pub(crate) fn open_pidfd(&mut self, pid: Pid, flags: u64) -> Result<u64, Errno> {
         let named = self.node.process_ref(pid);
         self.open_file(File::new(FileKind::Process(named), c::O_RDWR | flags), true)
+    }
+
+    /// The access mode PTRACE_MODE_ATTACH_REALCREDS (ptrace(2)), without what a security module such as Yama adds.
+    pub(super) fn may_attach(&self, other: &Process) -> bool {
+        let same = self.same_ids(other) && other.dumpable == 1;
+        other.pid == self.pid || same || self.process().caps.has(CAP_SYS_PTRACE)
     }
 
     /// The process of a process descriptor, and whether calls with it do not sleep. EBADF for any other one; `None`: it is gone.
@@ -95,9 +102,7 @@ pub fn pidfd_getfd(k: &mut Ctx<'_>, fd: Fd, target: Fd, flags: Hex) -> SysResult
     let (process, _) = k.pidfd(fd)?;
     let process = process.ok_or(Errno::ESRCH)?;
     let other = k.node.process(process);
-    // PTRACE_MODE_ATTACH_REALCREDS (ptrace(2)).
-    let may = k.same_ids(other) && other.dumpable == 1 || k.process().caps.has(CAP_SYS_PTRACE);
-    if process != k.pid && !may {
+    if !k.may_attach(other) {
         return err(Errno::EPERM);
     }
     if other.zombie.is_some() {
