@@ -6,6 +6,10 @@
  */
 #include "race.h"
 
+#ifndef STORING
+#define STORING 1
+#endif
+
 static int first, second;
 MUTEX(first_lock);
 MUTEX(second_lock);
@@ -42,8 +46,12 @@ static void *load(void *arg)
 
 int main(void)
 {
-	pthread_t a = start(store, 0), b = start(load, 0);
-	finish(a);
-	finish(b);
+	pthread_t storing[STORING];
+	for (int i = 0; i < STORING; i++)
+		storing[i] = start(store, i);
+	pthread_t loading = start(load, 0);
+	for (int i = 0; i < STORING; i++)
+		finish(storing[i]);
+	finish(loading);
 	return 0;
 }

@@ -23,16 +23,14 @@ use crate::event::Event;
 use crate::machine::Machine;
 use crate::profile::{Profile, TaskName};
 use crate::queue::Due;
-use crate::scheduler::{Policy, PreemptAt, named};
+use crate::scheduler::{Often, Policy, PreemptAt, named};
 use crate::world::{FindingKind, World};
 
 /// Virtual time after which a task that gave way on a machine on which nobody else could run goes on at the latest, ns.
 const REST: u64 = 20_000_000;
 /// Half of the switches that are drawn are at one of so many first passes of their instruction.
 const FIRST_PASSES: u64 = 2;
-/// Instructions at which tasks switch often, at most.
-const MOST_PLACES: u32 = 12;
-/// How often they do in a run, at most.
+/// How often tasks do that switch often, in a run, at most.
 const MOST_OFTEN: u32 = 400;
 
 /// A switch that is to happen.
@@ -55,14 +53,14 @@ pub struct Switches {
     left: Vec<u64>,
     /// Passes of those that are for any task, by the task.
     passes: BTreeMap<(usize, Lineage), u64>,
-    often: Option<Often>,
+    again: Option<Again>,
 }
 
 /// Instructions at which each task gives way again and again.
 #[derive(Clone, Debug)]
-struct Often {
+struct Again {
     places: Arc<Vec<CodePlace>>,
-    /// After how many passes on average.
+    /// After how many passes ([`Often::mean`]).
     mean: u64,
     /// How many more times.
     more: u32,
@@ -96,7 +94,7 @@ impl Switches {
 
     fn planned(list: Vec<Planned>) -> Switches {
         let left = list.iter().map(|switch| switch.nth).collect();
-        Switches { list: Arc::new(list), left, passes: BTreeMap::new(), often: None }
+        Switches { list: Arc::new(list), left, passes: BTreeMap::new(), again: None }
     }
 
     /// Those for certain tasks, as a log has them.
@@ -106,7 +104,7 @@ impl Switches {
 
     /// Whether none is left to happen, as in each run without such switches.
     fn are_over(&self) -> bool {
-        match &self.often {
+        match &self.again {
             Some(often) => often.more == 0,
             None => self.left.iter().all(|left| *left == 0),
         }
@@ -119,7 +117,7 @@ impl Switches {
         (id, tid, mm): (MachineId, Tid, MmId),
         decisions: &Decisions,
     ) -> Vec<(usize, u64)> {
-        if self.often.is_some() {
+        if self.again.is_some() {
             return self.often_points(node, (id, tid, mm), decisions);
         }
         let (container, life, task) = named(node, tid);
@@ -141,7 +139,7 @@ impl Switches {
         (id, tid, mm): (MachineId, Tid, MmId),
         decisions: &Decisions,
     ) -> Vec<(usize, u64)> {
-        let Some(often) = &mut self.often else { return Vec::new() };
+        let Some(often) = &mut self.again else { return Vec::new() };
         let name = named(node, tid);
         let mut points = Vec::new();
         for (at, place) in often.places.iter().enumerate() {
@@ -150,7 +148,11 @@ impl Switches {
                 let (node, life, task) = name;
                 let site = Site::Often { node, life, task, place: at as u32, nth: stile.gave_way };
                 // Its choices are no part of the run, as what comes of them stands in the log.
-                stile.left = 1 + decisions.clone().choose(site, 2 * often.mean);
+                let more = match often.mean {
+                    0 => 0,
+                    mean => decisions.clone().choose(site, 2 * mean),
+                };
+                stile.left = 1 + more;
             }
             points.extend(place.addresses(node, id, tid, mm).into_iter().map(|address| (at, address)));
         }
@@ -159,38 +161,48 @@ impl Switches {
 
     /// Passes until a task gives way at a switch.
     fn left(&self, at: usize, task: TaskName) -> u64 {
-        match &self.often {
+        match &self.again {
             Some(often) => often.tasks.get(&(task, at as u32)).map_or(0, |stile| stile.left),
             None => self.left[at],
         }
     }
 
-    /// A task has passed the instruction of a switch so many times. What stands in the log if it is to give way now, unless that stands
-    /// there already.
-    fn passed(&mut self, at: usize, name: TaskName, passes: u64) -> Option<Option<ForcedSwitch>> {
+    /// A task has passed the instruction of a switch so many times.
+    fn passed(&mut self, at: usize, name: TaskName, passes: u64) -> Passed {
         let (node, life, task) = name;
-        if let Some(often) = &mut self.often {
-            let stile = often.tasks.get_mut(&(name, at as u32))?;
+        if let Some(often) = &mut self.again {
+            let Some(stile) = often.tasks.get_mut(&(name, at as u32)) else { return Passed::GoesOn };
             stile.left -= passes.min(stile.left);
             stile.passes += passes;
             if passes == 0 || stile.left > 0 {
-                return None;
+                return Passed::GoesOn;
             }
             stile.gave_way += 1;
             often.more -= often.more.min(1);
             let place = often.places[at].to_string();
-            return Some(Some(ForcedSwitch { node, life, task, place, nth: stile.passes }));
+            return Passed::GivesWayAnew(ForcedSwitch { node, life, task, place, nth: stile.passes });
         }
         self.left[at] -= passes.min(self.left[at]);
         let switch = &self.list[at];
         let happens = passes > 0 && self.left[at] == 0;
         if switch.task.is_some() {
-            return happens.then_some(None);
+            return if happens { Passed::GivesWayAsLogged } else { Passed::GoesOn };
         }
         let nth = self.passes.entry((at, task)).or_default();
         *nth += passes;
-        happens.then(|| Some(logged(switch, task, *nth)))
+        if happens { Passed::GivesWayAnew(logged(switch, task, *nth)) } else { Passed::GoesOn }
     }
+}
+
+/// What follows from a task's passes of the instruction of a switch.
+#[derive(Debug)]
+enum Passed {
+    /// Nothing: it has more to make.
+    GoesOn,
+    /// It gives way; the switch stands in the log since it was drawn.
+    GivesWayAsLogged,
+    /// It gives way, and this goes into the log.
+    GivesWayAnew(ForcedSwitch),
 }
 
 fn logged(switch: &Planned, task: Lineage, nth: u64) -> ForcedSwitch {
@@ -216,7 +228,7 @@ impl Machine {
             (Some(list), _) => Switches::of(&list),
             (None, Some(profile)) if self.scenario.schedule.preempt_at == PreemptAt::Code => {
                 Ok(match policy.often {
-                    Some(mean) => self.draw_often(&profile, mean),
+                    Some(often) => self.draw_often(&profile, often),
                     None => Switches::planned(self.draw_switches(&profile, policy.depth)),
                 })
             }
@@ -258,18 +270,19 @@ impl Machine {
     }
 
     /// Draws the instructions at which tasks switch often.
-    fn draw_often(&self, profile: &Profile, mean: u64) -> Switches {
+    fn draw_often(&self, profile: &Profile, often: Often) -> Switches {
         let mut decisions = self.world.decisions.clone();
         let mut places: Vec<CodePlace> = Vec::new();
-        for nth in 0..MOST_PLACES {
+        for nth in 0..often.places {
             let site = Site::Switch { nth, part: SwitchPart::Place };
             let Some(accessed) = profile.drawn(decisions.choose(site, Profile::DRAWN)) else { break };
             if !places.contains(accessed.place()) {
                 places.push(*accessed.place());
             }
         }
-        let often = Often { places: Arc::new(places), mean, more: MOST_OFTEN, tasks: BTreeMap::new() };
-        Switches { often: Some(often), ..Switches::default() }
+        let (places, mean) = (Arc::new(places), often.mean);
+        let again = Again { places, mean, more: MOST_OFTEN, tasks: BTreeMap::new() };
+        Switches { again: Some(again), ..Switches::default() }
     }
 
     /// Adds the switches of a task to where its run stops.
@@ -300,11 +313,12 @@ impl Machine {
         let mut due = false;
         for (at, address, before) in &pending.points {
             let now = stops.points.iter().find(|point| point.address == *address).map_or(0, |p| p.passes);
-            let Some(logged) = self.world.switches.passed(*at, pending.task, before - now) else { continue };
-            due = true;
-            if let Some(logged) = logged {
-                self.world.decisions.add_switch(logged);
+            match self.world.switches.passed(*at, pending.task, before - now) {
+                Passed::GoesOn => continue,
+                Passed::GivesWayAsLogged => {}
+                Passed::GivesWayAnew(switch) => self.world.decisions.add_switch(switch),
             }
+            due = true;
         }
         due
     }

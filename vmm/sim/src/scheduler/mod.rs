@@ -20,7 +20,7 @@ use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::{MachineId, Node};
 
 use policy::Pool;
-pub use policy::{Kind, Order, Policy, PreemptAt, Schedule};
+pub use policy::{Behind, Kind, Often, Order, Policy, PreemptAt, Schedule};
 use priorities::Priorities;
 pub(crate) use priorities::named;
 
@@ -217,7 +217,8 @@ impl Scheduler {
     /// Lets others go before a task, which is about to execute an instruction at which the run switches tasks.
     pub(crate) fn give_way(&mut self, node: &mut Node, tid: Tid, decisions: &mut Decisions) {
         if matches!(self.policy.order, Order::Priorities { .. }) {
-            self.priorities.lower(node, tid, decisions);
+            let behind = self.policy.often.map_or(Behind::Drawn, |often| often.behind);
+            self.priorities.give_way(node, tid, behind, decisions);
         } else {
             node.yielded = true;
         }

@@ -16,8 +16,26 @@ const LONGEST: [u64; 6] = [48, 48, 12, 4, 2, 1];
 /// How much more often a favoured task is chosen than another one.
 const FAVOUR: u64 = 8;
 
-/// The values from which [`Policy::often`] is drawn.
-const OFTEN: [u64; 4] = [1, 1, 2, 6];
+/// The values from which [`Policy::often`] is drawn: at many instructions at random, at few of them each time, and so that a certain
+/// task goes first among those that have given way: one of very many threads that must come between two steps of all others is found so.
+const OFTEN: [Often; 16] = [
+    Often::new(1, 12, Behind::Drawn),
+    Often::new(1, 12, Behind::Drawn),
+    Often::new(1, 12, Behind::Drawn),
+    Often::new(2, 12, Behind::Drawn),
+    Often::new(6, 12, Behind::Drawn),
+    Often::new(1, 12, Behind::All),
+    Often::new(0, 1, Behind::Drawn),
+    Often::new(0, 2, Behind::All),
+    Often::new(0, 2, Behind::All),
+    Often::new(0, 3, Behind::All),
+    Often::new(0, 2, Behind::Younger),
+    Often::new(0, 1, Behind::Older),
+    Often::new(0, 2, Behind::Older),
+    Often::new(1, 1, Behind::Younger),
+    Often::new(1, 2, Behind::Younger),
+    Often::new(1, 4, Behind::Younger),
+];
 /// How often, at the rarest, a call changes the priority of its task: once in two to the power of so many times.
 const RAREST: u64 = 12;
 
@@ -34,6 +52,37 @@ pub enum Order {
         /// See above.
         rate: u32,
     },
+}
+
+/// Switches at each so many-th pass of a few instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Often {
+    /// How many passes of an instruction a task makes at most without giving way: a number from 0 to below twice this is drawn each
+    /// time; 0: it gives way at each pass.
+    pub mean: u64,
+    /// At how many instructions, at most.
+    pub places: u32,
+    /// Who goes before a task that has given way.
+    pub behind: Behind,
+}
+
+impl Often {
+    const fn new(mean: u64, places: u32, behind: Behind) -> Often {
+        Often { mean, places, behind }
+    }
+}
+
+/// By priority: which tasks go before one that has given way. All do that have not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// Of the others that have, those with a higher new priority, which each draws.
+    Drawn,
+    /// All others, so that they take turns.
+    All,
+    /// Those with a higher number.
+    Younger,
+    /// Those with a lower number.
+    Older,
 }
 
 /// What the policies of runs are drawn from.
@@ -82,8 +131,8 @@ pub struct Policy {
     pub order: Order,
     /// Changes of priority, or switches at instructions, at most.
     pub depth: u32,
-    /// Tasks switch at each so many-th pass of a few instructions on average, instead of a few times in the whole run.
-    pub often: Option<u64>,
+    /// Tasks switch at each so many-th pass of a few instructions, instead of a few times in the whole run.
+    pub often: Option<Often>,
     /// A turn that begins while other tasks are runnable takes from 1 to so many steps.
     pub longest: u64,
     /// The turn is drawn anew whenever a further task becomes runnable. If false, only a turn that began when no other task was
@@ -173,7 +222,14 @@ impl Pool<'_> {
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(often) = self.often {
-            write!(f, "switches at one pass in {often} of a few instructions, ")?;
+            match often.mean {
+                0 => f.write_str("switches at each pass of ")?,
+                mean => write!(f, "switches at one pass in {mean} of ")?,
+            }
+            match often.places {
+                1 => f.write_str("one instruction, ")?,
+                places => write!(f, "{places} instructions at most, ")?,
+            }
         }
         match self.order {
             Order::Turns => {}

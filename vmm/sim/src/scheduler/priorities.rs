@@ -15,6 +15,8 @@ use bloodhound_decisions::{Decisions, Site, WORD};
 use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::{MachineId, Node};
 
+use super::policy::Behind;
+
 /// Priorities that no change has lowered have this bit.
 const HIGH: u64 = 1 << 63;
 /// Lowered ones lie from here on; those of tasks that have yielded below.
@@ -116,6 +118,18 @@ impl Priorities {
     /// The task falls behind all that have not been lowered.
     pub fn lower(&mut self, node: &Node, tid: Tid, decisions: &mut Decisions) {
         self.draw(node, tid, LOW, decisions);
+    }
+
+    /// The task gives way, to all that have not been lowered and to some of those that have.
+    pub fn give_way(&mut self, node: &Node, tid: Tid, behind: Behind, decisions: &mut Decisions) {
+        let id = node.config.id;
+        let level = match behind {
+            Behind::Drawn => return self.lower(node, tid, decisions),
+            Behind::All => return self.fall(id, tid),
+            Behind::Younger => LOW | u64::from(tid.0),
+            Behind::Older => LOW | u64::from(u32::MAX - tid.0),
+        };
+        self.of.entry((id, tid)).or_default().level = level;
     }
 
     /// The task falls behind all others.
