@@ -62,6 +62,7 @@ impl Node {
             FileKind::Pipe { pipe, read, write, .. } => self.pipes[pipe].ready(read, write),
             FileKind::Inet(id) => u64::from(crate::inet::ready_bits(self, id)),
             FileKind::Unix(id) => u64::from(self.unix.ready_bits(id)),
+            FileKind::Netlink(id) => self.netlinks[id].ready(),
             FileKind::Event(id) => self.events[id].ready(),
             FileKind::TimerFd(id) if self.timerfds[id].expired > 0 => c::EPOLLIN | c::EPOLLRDNORM,
             FileKind::TimerFd(_) => 0,

@@ -58,6 +58,8 @@ pub enum FileKind {
     Inet(bloodhound_net::SocketId),
     /// Unix-domain socket.
     Unix(UnixId),
+    /// Netlink socket.
+    Netlink(NetlinkId),
     /// eventfd(2).
     Event(EventId),
     /// timerfd_create(2).
@@ -138,6 +140,7 @@ impl File {
             FileKind::Pipe { pipe, .. } => Object::Pipe(pipe),
             FileKind::Inet(id) => Object::Inet(id),
             FileKind::Unix(id) => Object::Unix(id),
+            FileKind::Netlink(id) => Object::Netlink(id),
             FileKind::Event(id) => Object::Event(id),
             FileKind::TimerFd(id) => Object::TimerFd(id),
             FileKind::SignalFd(id) => Object::SignalFd(id),
@@ -199,6 +202,7 @@ impl Node {
             }
             FileKind::Inet(socket) => self.close_inet(socket),
             FileKind::Unix(socket) => self.close_unix(socket, base),
+            FileKind::Netlink(socket) => drop(self.netlinks.remove(socket)),
             FileKind::Event(event) => drop(self.events.remove(event)),
             FileKind::TimerFd(timer) => {
                 if let Some(t) = self.timerfds.remove(timer) {

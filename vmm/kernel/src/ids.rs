@@ -39,6 +39,8 @@ ids! {
     MqId,
     /// A unix-domain socket.
     UnixId,
+    /// A netlink socket.
+    NetlinkId,
     /// A shared-memory object without a name (MAP_SHARED|MAP_ANONYMOUS, SysV segments).
     ShmId,
 }

@@ -27,6 +27,7 @@ pub mod inotify;
 pub mod ipc;
 pub mod locks;
 pub mod mm;
+pub mod netlink;
 pub mod node;
 pub mod path;
 pub mod pipe;

@@ -177,6 +177,8 @@ pub struct Node {
     pub inet: crate::inet::InetSockets,
     /// Unix sockets.
     pub unix: crate::unix::UnixSockets,
+    /// Netlink sockets.
+    pub netlinks: crate::netlink::NetlinkSockets,
     /// Unnamed shared memory.
     pub shm: Arena<ShmId, Shm>,
     /// Who waits for what, first come first.
@@ -249,6 +251,7 @@ impl Node {
             epoll_watch: Map::new(),
             inet: Default::default(),
             unix: Default::default(),
+            netlinks: Arena::starting_at(1),
             shm: Arena::starting_at(1),
             waiters: Map::new(),
             futexes: Map::new(),

@@ -64,6 +64,11 @@ impl Address {
         self.bytes.first_chunk::<2>().map(|b| u64::from(u16::from_le_bytes(*b)))
     }
 
+    /// The bytes as they came.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()

@@ -47,7 +47,7 @@ impl Ctx<'_> {
             FileKind::Path(_) => return err(Errno::EBADF),
             FileKind::Epoll(_) | FileKind::Process(_) => return err(Errno::EINVAL),
             FileKind::Pipe { pipe, .. } => self.pipe_read(pipe, to, nonblock)?,
-            FileKind::Inet(_) | FileKind::Unix(_) => return self.socket_read(id, to),
+            FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => return self.socket_read(id, to),
             FileKind::SignalFd(s) => self.signalfd_read(s, to, nonblock)?,
             FileKind::Event(event) => {
                 let data = self.eventfd_read(event, max, nonblock)?;
@@ -184,7 +184,9 @@ impl Ctx<'_> {
                 self.device_write(dev, len)?
             }
             FileKind::Pipe { pipe, .. } => self.pipe_write(pipe, from, done, flags)?,
-            FileKind::Inet(_) | FileKind::Unix(_) => return self.socket_write(id, from, done),
+            FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => {
+                return self.socket_write(id, from, done);
+            }
             FileKind::Event(event) => {
                 if from.len() < 8 {
                     return err(Errno::EINVAL);

@@ -57,6 +57,7 @@ pub enum Object {
     Pipe(PipeId),
     Inet(bloodhound_net::SocketId),
     Unix(UnixId),
+    Netlink(NetlinkId),
     Event(EventId),
     TimerFd(TimerFdId),
     SignalFd(SignalFdId),

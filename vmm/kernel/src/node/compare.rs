@@ -43,6 +43,7 @@ impl Node {
                 epoll_watch,
                 inet,
                 unix,
+                netlinks,
                 shm,
                 futexes,
                 pi_locks,

@@ -348,7 +348,7 @@ impl View<'_> {
                 Some(kind @ (FileKind::Pipe { .. } | FileKind::Console(_))) => {
                     format!("pipe:[{}]", anonymous_ino(kind)).into_bytes()
                 }
-                Some(kind @ (FileKind::Inet(_) | FileKind::Unix(_))) => {
+                Some(kind @ (FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_))) => {
                     format!("socket:[{}]", anonymous_ino(kind)).into_bytes()
                 }
                 Some(FileKind::Event(_)) => b"anon_inode:[eventfd]".to_vec(),
@@ -415,6 +415,8 @@ pub fn anonymous_ino(kind: &FileKind) -> u64 {
         FileKind::Inet(socket) => (1, socket.0),
         FileKind::Unix(socket) => (2, socket.0),
         FileKind::Console(stream) => (3, *stream as u32),
+        // Behind the three streams.
+        FileKind::Netlink(socket) => (3, 16 + socket.0),
         // "anon inodes" share one in Linux.
         _ => return 1024,
     };

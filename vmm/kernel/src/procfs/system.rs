@@ -250,5 +250,5 @@ fn escape(path: &[u8]) -> String {
 
 /// Whether a description is a socket, for /proc/net/sockstat.
 pub(super) fn is_socket(kind: &FileKind) -> bool {
-    matches!(kind, FileKind::Inet(_) | FileKind::Unix(_))
+    matches!(kind, FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_))
 }

@@ -35,7 +35,7 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
         c::FIONBIO => k.switch_flag(id, c::O_NONBLOCK, arg),
         c::FIOASYNC => k.switch_flag(id, c::O_ASYNC, arg),
         _ => match kind {
-            FileKind::Inet(_) | FileKind::Unix(_) => k.socket_ioctl(id, cmd, arg),
+            FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => k.socket_ioctl(id, cmd, arg),
             FileKind::Pipe { pipe, .. } if cmd == c::FIONREAD => {
                 let n = k.node.pipes[pipe].len() as i32;
                 k.write_obj(arg, &n)?;

@@ -4,6 +4,7 @@
 //! `recv_message` (module [`transfer`]); [`control`] has the ancillary data.
 
 mod control;
+mod netlink;
 mod transfer;
 
 use bloodhound_abi::structs::{Mmsghdr, Msghdr, Timespec};

@@ -23,6 +23,7 @@ pub mod misc;
 mod mqueue;
 mod msg;
 mod netdevice;
+mod netlink;
 mod open;
 mod pidfd;
 mod poll;

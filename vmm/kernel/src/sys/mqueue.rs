@@ -10,7 +10,7 @@ use crate::ctx::*;
 use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::ipc::mqueue::{MqQueue, Notify};
-use crate::wait::{Progress, SysResult, Wait, WaitOn};
+use crate::wait::{Progress, Stop, SysResult, Wait, WaitOn};
 
 /// /proc/sys/fs/mqueue/msg_max, msgsize_max, msg_default, msgsize_default, queues_max.
 const MOST: u64 = 10;
@@ -222,8 +222,14 @@ pub fn mq_notify(k: &mut Ctx<'_>, fd: Fd, event: Ptr) -> SysResult {
         let signal = match how {
             0 if (1..=64).contains(&signo) => Some((signo as u32, value)),
             1 => None,
-            // SIGEV_THREAD: "EBADF" of a descriptor that is no netlink socket.
-            2 => return err(Errno::EBADF),
+            // SIGEV_THREAD: `signo` is the descriptor of a netlink socket, which would be sent the bytes that `value` points to.
+            2 => {
+                return match k.file(Fd(signo))?.kind {
+                    FileKind::Netlink(_) => Err(Stop::Unsupported("mq_notify with SIGEV_THREAD".into())),
+                    FileKind::Inet(_) | FileKind::Unix(_) => err(Errno::EINVAL),
+                    _ => err(Errno::ENOTSOCK),
+                };
+            }
             _ => return err(Errno::EINVAL),
         };
         wanted = Some(Notify { pid: k.pid, signal });

@@ -58,6 +58,7 @@ impl Ctx<'_> {
             (c::FIONREAD, Sock::Unix(id)) => self.node.unix.readable_bytes(id)?,
             (c::TIOCOUTQ, Sock::Inet(id)) => self.node.net.of(id).unacked_bytes(id)?,
             (c::TIOCOUTQ, Sock::Unix(id)) => self.node.unix.unreceived_bytes(id),
+            (c::FIONREAD | c::TIOCOUTQ, Sock::Netlink(_)) => return err(Errno::ENOTTY),
             // Never at the urgent mark.
             (c::SIOCATMARK, Sock::Inet(_)) => 0,
             (FIOSETOWN | SIOCSPGRP, _) => {

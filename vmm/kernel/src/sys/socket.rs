@@ -3,6 +3,7 @@
 //!
 //! Neighbours: `message` (sending and receiving), `sockopt` (options), [`crate::unix`], [`crate::inet`].
 
+mod kinds;
 #[cfg(test)]
 mod options;
 #[cfg(test)]
@@ -28,12 +29,8 @@ use crate::socket::{ADDRESS_MAX, Address, Generic, inet_bytes, unix_bytes};
 use crate::unix::{Halves, Kind, Name, Stall};
 use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait};
 
-/// SOCK_TYPE_MASK.
-const TYPE_MASK: u64 = 0xf;
-/// Types end here (SOCK_MAX).
-const TYPE_MAX: u64 = 11;
-/// Internet protocol numbers end here (IPPROTO_MAX, with MPTCP).
-const PROTOCOL_MAX: u64 = 263;
+use kinds::{inet_proto, split_type, unix_kind};
+
 /// net.core.somaxconn.
 const SOMAXCONN: u32 = 4096;
 
@@ -42,6 +39,7 @@ const SOMAXCONN: u32 = 4096;
 pub(crate) enum Sock {
     Inet(SocketId),
     Unix(UnixId),
+    Netlink(NetlinkId),
 }
 
 impl Sock {
@@ -49,6 +47,7 @@ impl Sock {
         match self {
             Sock::Inet(id) => FileKind::Inet(id),
             Sock::Unix(id) => FileKind::Unix(id),
+            Sock::Netlink(id) => FileKind::Netlink(id),
         }
     }
 }
@@ -65,6 +64,7 @@ impl Ctx<'_> {
         match self.node.files[file].kind {
             FileKind::Inet(id) => Ok(Sock::Inet(id)),
             FileKind::Unix(id) => Ok(Sock::Unix(id)),
+            FileKind::Netlink(id) => Ok(Sock::Netlink(id)),
             _ => Err(Errno::ENOTSOCK),
         }
     }
@@ -79,6 +79,7 @@ impl Ctx<'_> {
         match sock {
             Sock::Inet(id) => Ok(&mut self.node.inet.get_mut(&id).ok_or(Errno::EBADF)?.generic),
             Sock::Unix(id) => Ok(&mut self.node.unix.get_mut(id).generic),
+            Sock::Netlink(id) => Ok(&mut self.node.netlinks[id].generic),
         }
     }
 
@@ -173,6 +174,7 @@ impl Ctx<'_> {
                 self.node.inet.insert(id, InetSocket { v6, proto, generic });
                 Ok(Sock::Inet(id))
             }
+            c::AF_NETLINK => self.create_netlink(kind, protocol).map(Sock::Netlink),
             _ => Err(Errno::EAFNOSUPPORT),
         }
     }
@@ -206,44 +208,6 @@ impl Ctx<'_> {
     }
 }
 
-fn unix_kind(kind: u64, protocol: u64) -> Result<Kind, Errno> {
-    if protocol != 0 && protocol != c::AF_UNIX {
-        return Err(Errno::EPROTONOSUPPORT);
-    }
-    match kind {
-        c::SOCK_STREAM => Ok(Kind::Stream),
-        // Linux makes SOCK_RAW of this family a datagram socket.
-        c::SOCK_DGRAM | c::SOCK_RAW => Ok(Kind::Datagram),
-        c::SOCK_SEQPACKET => Ok(Kind::SeqPacket),
-        _ => Err(Errno::ESOCKTNOSUPPORT),
-    }
-}
-
-fn inet_proto(kind: u64, protocol: u64) -> Result<Proto, Errno> {
-    if protocol >= PROTOCOL_MAX {
-        return Err(Errno::EINVAL);
-    }
-    match (kind, protocol) {
-        (c::SOCK_STREAM, 0 | c::IPPROTO_TCP) => Ok(Proto::Tcp),
-        (c::SOCK_DGRAM, 0 | c::IPPROTO_UDP) => Ok(Proto::Udp),
-        // ICMP echo sockets are open to the groups of net.ipv4.ping_group_range only; no group here.
-        (c::SOCK_DGRAM, c::IPPROTO_ICMP) => Err(Errno::EACCES),
-        (c::SOCK_RAW, 0) | (c::SOCK_STREAM | c::SOCK_DGRAM, _) => Err(Errno::EPROTONOSUPPORT),
-        // No CAP_NET_RAW.
-        (c::SOCK_RAW, _) => Err(Errno::EPERM),
-        _ => Err(Errno::ESOCKTNOSUPPORT),
-    }
-}
-
-/// Splits the type argument of socket(2) into type and flags. EINVAL.
-fn split_type(kind: u32) -> Result<(u64, u64), Errno> {
-    let (kind, flags) = (u64::from(kind) & TYPE_MASK, u64::from(kind) & !TYPE_MASK);
-    if flags & !(c::SOCK_CLOEXEC | c::SOCK_NONBLOCK) != 0 || kind >= TYPE_MAX {
-        return Err(Errno::EINVAL);
-    }
-    Ok((kind, flags))
-}
-
 /// socket(2). EAFNOSUPPORT, ESOCKTNOSUPPORT, EPROTONOSUPPORT; EPERM for raw sockets.
 pub fn socket(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32) -> SysResult {
     let (kind, flags) = split_type(kind)?;
@@ -258,8 +222,10 @@ pub fn socketpair(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32, fds: P
     if u64::from(domain) != c::AF_UNIX {
         // Only unix sockets come in pairs; a socket that cannot be made at all says so first.
         let sock = k.create_socket(domain, kind, protocol)?;
-        if let Sock::Inet(id) = sock {
-            k.node.close_inet(id);
+        match sock {
+            Sock::Inet(id) => k.node.close_inet(id),
+            Sock::Netlink(id) => drop(k.node.netlinks.remove(id)),
+            Sock::Unix(_) => {}
         }
         return err(Errno::EOPNOTSUPP);
     }
@@ -313,6 +279,7 @@ pub fn bind(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
             Some(Name::Abstract(name)) => k.node.unix.bind_abstract(id, name)?,
             Some(Name::Path(path)) => bind_path(k, id, path)?,
         },
+        Sock::Netlink(id) => k.bind_netlink(id, &addr)?,
     }
     Ok(0)
 }
@@ -397,6 +364,7 @@ pub fn connect(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
     let mut result = match sock {
         Sock::Inet(id) => connect_inet(k, id, &addr, nonblock, timeout),
         Sock::Unix(id) => connect_unix(k, id, &addr, nonblock, timeout),
+        Sock::Netlink(id) => k.connect_netlink(id, &addr).map(|()| 0).map_err(Stop::Errno),
     };
     if let Err(Stop::Block(sleep)) = &mut result {
         sleep.progress = Progress::Connect(addr);
@@ -468,6 +436,7 @@ pub fn listen(k: &mut Ctx<'_>, fd: Fd, backlog: i32) -> SysResult {
     match sock {
         Sock::Inet(id) if k.inet(id)?.proto == Proto::Udp => return err(Errno::EOPNOTSUPP),
         Sock::Inet(id) => k.node.net.of_mut(id).listen(id, backlog)?,
+        Sock::Netlink(_) => return err(Errno::EOPNOTSUPP),
         Sock::Unix(id) => {
             let cred = k.peer_cred();
             let result = k.node.unix.listen(id, backlog, cred).map_err(Stall::Errno);
@@ -494,6 +463,7 @@ pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: FdFlags) -> 
     let timeout = k.generic(sock)?.rcvtimeo;
     let (new, peer) = match sock {
         Sock::Inet(id) => accept_inet(k, id, nonblock, timeout)?,
+        Sock::Netlink(_) => return err(Errno::EOPNOTSUPP),
         Sock::Unix(id) => {
             let sleeps = !k.must_not_sleep(nonblock, timeout);
             let result = k.node.unix.accept(id, sleeps);
@@ -508,6 +478,7 @@ pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: FdFlags) -> 
         match new {
             Sock::Inet(id) => k.node.close_inet(id),
             Sock::Unix(id) => k.node.close_unix(id, k.outside.base),
+            Sock::Netlink(_) => {}
         }
         return err(e);
     }
@@ -543,6 +514,7 @@ pub fn getsockname(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
     let bytes = match sock {
         Sock::Inet(id) => inet_bytes(k.node.net.of(id).local_addr(id)?),
         Sock::Unix(id) => unix_bytes(k.node.unix.local_name(id)),
+        Sock::Netlink(id) => k.node.netlinks[id].name(),
     };
     k.write_address(&bytes, addr, len)?;
     Ok(0)
@@ -554,6 +526,8 @@ impl Ctx<'_> {
         match sock {
             Sock::Inet(id) => Ok(inet_bytes(self.node.net.of(id).peer_addr(id)?)),
             Sock::Unix(id) => Ok(unix_bytes(self.node.unix.peer_name(id)?)),
+            // Connected or not, the other side is the kernel.
+            Sock::Netlink(_) => Ok(crate::netlink::address(0, 0)),
         }
     }
 }
@@ -569,6 +543,9 @@ pub fn getpeername(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
 /// shutdown(2). ENOTCONN; EINVAL for an unknown half.
 pub fn shutdown(k: &mut Ctx<'_>, fd: Fd, how: u32) -> SysResult {
     let (_, sock) = k.sock(fd)?;
+    if let Sock::Netlink(_) = sock {
+        return err(Errno::EOPNOTSUPP);
+    }
     let halves = match u64::from(how) {
         c::SHUT_RD => Halves { read: true, write: false },
         c::SHUT_WR => Halves { read: false, write: true },
@@ -589,6 +566,7 @@ pub fn shutdown(k: &mut Ctx<'_>, fd: Fd, how: u32) -> SysResult {
             k.node.unix.shutdown(id, halves);
             k.node.settle_unix(k.outside.base);
         }
+        Sock::Netlink(_) => {}
     }
     Ok(0)
 }

@@ -32,6 +32,12 @@ pub fn setsockopt(k: &mut Ctx<'_>, fd: Fd, level: u32, name: u32, value: Ptr, le
         // unix sockets have no options of their own.
         (_, Sock::Unix(_)) => return err(Errno::EOPNOTSUPP),
         (_, Sock::Inet(id)) => k.set_protocol_option(id, level, name, value, len)?,
+        (crate::netlink::SOL_NETLINK, Sock::Netlink(id)) => {
+            // "if (optlen >= sizeof(int) && copy_from_sockptr(&val, optval, sizeof(int)))" (netlink_setsockopt).
+            let number: u32 = if len < 4 { 0 } else { k.read_obj(value)? };
+            k.set_netlink_option(id, name, number)?;
+        }
+        (_, Sock::Netlink(_)) => return err(Errno::ENOPROTOOPT),
     }
     // Stopping a wait for room or changing a buffer may wake somebody.
     k.node.drain_net();
@@ -49,6 +55,8 @@ pub fn getsockopt(k: &mut Ctx<'_>, fd: Fd, level: u32, name: u32, value: Ptr, le
         (c::SOL_SOCKET, _) => k.get_socket_option(sock, name, room)?,
         (_, Sock::Unix(_)) => return err(Errno::EOPNOTSUPP),
         (_, Sock::Inet(id)) => k.get_protocol_option(id, level, name, room)?,
+        (crate::netlink::SOL_NETLINK, Sock::Netlink(id)) => k.get_netlink_option(id, name, room)?,
+        (_, Sock::Netlink(_)) => return err(Errno::ENOPROTOOPT),
     };
     let n = bytes.len().min(room);
     k.write_bytes(value.0, &bytes[..n])?;

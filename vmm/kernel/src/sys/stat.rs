@@ -190,7 +190,7 @@ impl Ctx<'_> {
         let kind = &self.node.files[id].kind;
         let (minor, mode) = match kind {
             FileKind::Pipe { .. } | FileKind::Console(_) => (13, S_IFIFO | 0o600),
-            FileKind::Inet(_) | FileKind::Unix(_) => (8, S_IFSOCK | 0o777),
+            FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => (8, S_IFSOCK | 0o777),
             _ => (14, 0o600),
         };
         let time = Timestamp::at(self.node.config.epoch_ns, bloodhound_abi::SimTime::ZERO);

@@ -42,7 +42,7 @@ fn answer(k: &mut Ctx<'_>, place: &Place, buf: Ptr) -> SysResult {
         Place::File(id) => empty(
             match k.node.files.get(*id).ok_or(Errno::EBADF)?.kind {
                 FileKind::Pipe { .. } | FileKind::Console(_) => PIPEFS_MAGIC,
-                FileKind::Inet(_) | FileKind::Unix(_) => SOCKFS_MAGIC,
+                FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => SOCKFS_MAGIC,
                 _ => ANON_INODE_FS_MAGIC,
             },
             4096,

@@ -76,7 +76,8 @@ impl Ctx<'_> {
         for (level, kind, data) in split(&buf)? {
             match sock {
                 Sock::Unix(_) if level == c::SOL_SOCKET => self.unix_control(&mut control, kind, data)?,
-                Sock::Unix(_) => {}
+                // The kernel looks at nothing that comes with a request.
+                Sock::Unix(_) | Sock::Netlink(_) => {}
                 Sock::Inet(id) => self.inet_control(id, level, kind, data)?,
             }
         }

@@ -35,6 +35,7 @@ impl Ctx<'_> {
                 self.send_unix_stream(id, &mut msg)
             }
             Sock::Unix(id) => self.send_unix_packet(id, &msg),
+            Sock::Netlink(id) => self.send_to_netlink(id, &msg),
         };
         match &mut result {
             Ok(sent) => self.charge_moved(*sent),
@@ -237,7 +238,8 @@ impl Ctx<'_> {
     /// Receives a message, or what is left of one whose reception slept. Flags that Linux ignores are ignored.
     pub(super) fn recv_message(&mut self, sock: Sock, mut want: Incoming) -> SysResult<Got> {
         let tcp = matches!(sock, Sock::Inet(id) if self.inet(id)?.proto == Proto::Tcp);
-        if want.flags.contains(MsgFlags::MSG_OOB) && (tcp || matches!(sock, Sock::Unix(_))) {
+        if want.flags.contains(MsgFlags::MSG_OOB) && (tcp || matches!(sock, Sock::Unix(_) | Sock::Netlink(_)))
+        {
             // There never is urgent data: EINVAL on TCP says just that.
             return err(if tcp { Errno::EINVAL } else { Errno::EOPNOTSUPP });
         }
@@ -251,6 +253,7 @@ impl Ctx<'_> {
                 self.recv_unix_stream(id, &mut want)
             }
             Sock::Unix(id) => self.recv_unix_packet(id, &want),
+            Sock::Netlink(id) => self.recv_netlink(id, &want),
         };
         match &mut result {
             Ok(got) => self.charge_moved(got.value),
@@ -459,7 +462,7 @@ impl Ctx<'_> {
 
 /// Result and MSG_TRUNC of a packet of `whole` bytes of which `n` were stored. recv(2): MSG_TRUNC as argument returns "the
 /// real length of the packet or datagram".
-fn truncation(got: &mut Got, flags: MsgFlags, n: u64, whole: u64) {
+pub(super) fn truncation(got: &mut Got, flags: MsgFlags, n: u64, whole: u64) {
     if n < whole {
         got.flags |= MsgFlags::MSG_TRUNC;
     }

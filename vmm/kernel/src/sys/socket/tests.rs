@@ -454,7 +454,8 @@ fn interfaces_answer_ioctls() {
 fn families_and_types_are_checked() {
     let mut b = Bench::new();
     for (args, want) in [
-        ([c::AF_NETLINK, c::SOCK_RAW, 0], Errno::EAFNOSUPPORT),
+        ([c::AF_NETLINK, c::SOCK_RAW, 16], Errno::EPROTONOSUPPORT),
+        ([c::AF_NETLINK, c::SOCK_STREAM, 0], Errno::ESOCKTNOSUPPORT),
         ([c::AF_PACKET, c::SOCK_RAW, 0], Errno::EAFNOSUPPORT),
         ([99, c::SOCK_STREAM, 0], Errno::EAFNOSUPPORT),
         ([c::AF_INET, c::SOCK_RAW, c::IPPROTO_ICMP], Errno::EPERM),
@@ -472,7 +473,7 @@ fn families_and_types_are_checked() {
     }
     let at = b.room(8);
     assert_eq!(b.call(nr::socketpair, &[c::AF_INET, c::SOCK_STREAM, 0, at]), Err(Errno::EOPNOTSUPP));
-    assert_eq!(b.call(nr::socketpair, &[c::AF_NETLINK, c::SOCK_RAW, 0, at]), Err(Errno::EAFNOSUPPORT));
+    assert_eq!(b.call(nr::socketpair, &[c::AF_NETLINK, c::SOCK_RAW, 0, at]), Err(Errno::EOPNOTSUPP));
     assert_eq!(b.call(nr::socketpair, &[c::AF_UNIX, c::SOCK_STREAM, 0, 8]), Err(Errno::EFAULT));
     let file = b.open("/etc/hosts", c::O_RDONLY).unwrap();
     assert_eq!(b.call(nr::listen, &[file, 5]), Err(Errno::ENOTSOCK));

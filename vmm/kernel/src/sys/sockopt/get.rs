@@ -72,8 +72,36 @@ impl Ctx<'_> {
             (c::SO_COOKIE, _) if room < 8 => return err(Errno::EINVAL),
             (c::SO_COOKIE, Sock::Inet(id)) => (u64::from(id.0) * 2 + 1).to_le_bytes().to_vec(),
             (c::SO_COOKIE, Sock::Unix(id)) => (u64::from(id.0) * 2 + 2).to_le_bytes().to_vec(),
+            (c::SO_COOKIE, Sock::Netlink(id)) => (u64::from(id.0) + (1 << 40)).to_le_bytes().to_vec(),
             (_, Sock::Inet(id)) => self.get_inet_socket_option(id, name)?,
             (_, Sock::Unix(id)) => self.get_unix_socket_option(id, name)?,
+            (_, Sock::Netlink(id)) => self.get_netlink_socket_option(id, name)?,
+        })
+    }
+
+    fn get_netlink_socket_option(&mut self, id: NetlinkId, name: u64) -> SysResult<Vec<u8>> {
+        let socket = &self.node.netlinks[id];
+        Ok(match name {
+            c::SO_TYPE => int(socket.kind as i32),
+            c::SO_DOMAIN => int(c::AF_NETLINK as i32),
+            // NETLINK_ROUTE, no connections.
+            c::SO_PROTOCOL | c::SO_ACCEPTCONN => int(0),
+            c::SO_ERROR => {
+                let overrun = std::mem::take(&mut self.node.netlinks[id].overrun);
+                int(if overrun { i32::from(Errno::ENOBUFS.0) } else { 0 })
+            }
+            c::SO_SNDBUF => int(socket.buffers[0] as i32),
+            c::SO_RCVBUF => int(socket.buffers[1] as i32),
+            c::SO_PASSCRED => flag(socket.passcred),
+            c::SO_PEERCRED => [0u32, u32::MAX, u32::MAX].as_bytes().to_vec(),
+            c::SO_LINGER => linger(socket.generic.linger, &socket.generic),
+            c::SO_BINDTODEVICE => Vec::new(),
+            _ => match KEPT_BY_UNIX.iter().find(|k| k.0 == name) {
+                Some((_, default)) => {
+                    int(socket.generic.kept.get(&(c::SOL_SOCKET, name)).copied().unwrap_or(*default))
+                }
+                None => return other(Call::Get, c::SOL_SOCKET, name),
+            },
         })
     }
 

@@ -10,6 +10,7 @@ use super::CONGESTION_NAME;
 use super::kept::{KEPT_BY_UNIX, Shape, kept};
 use super::other::{Call, other};
 use crate::ctx::*;
+use crate::ids::NetlinkId;
 use crate::sys::socket::Sock;
 use crate::unix::BUFFER;
 use crate::wait::{Stop, SysResult};
@@ -103,7 +104,7 @@ impl Ctx<'_> {
                 self.generic(sock)?.kept.insert((c::SOL_SOCKET, c::SO_LINGER), secs);
                 match sock {
                     Sock::Inet(id) => self.set_stack_option(id, SockOpt::Linger(on.then_some(secs as u32))),
-                    Sock::Unix(_) => {
+                    Sock::Unix(_) | Sock::Netlink(_) => {
                         self.generic(sock)?.linger = on;
                         Ok(())
                     }
@@ -140,6 +141,7 @@ impl Ctx<'_> {
                 }
                 Ok(())
             }
+            Sock::Netlink(id) => self.set_netlink_common(id, name, number),
             Sock::Inet(id) => {
                 let option = match name {
                     c::SO_REUSEADDR => SockOpt::ReuseAddr(on),
@@ -156,6 +158,22 @@ impl Ctx<'_> {
                 self.set_stack_option(id, option)
             }
         }
+    }
+
+    fn set_netlink_common(&mut self, id: NetlinkId, name: u64, number: i32) -> SysResult<()> {
+        let socket = &mut self.node.netlinks[id];
+        let doubled = (number as u32).min(BUFFER) * 2;
+        match name {
+            c::SO_SNDBUF => socket.buffers[0] = doubled.max(MIN_SNDBUF),
+            c::SO_RCVBUF => socket.buffers[1] = doubled.max(MIN_RCVBUF),
+            c::SO_PASSCRED => socket.passcred = number != 0,
+            c::SO_REUSEPORT if number != 0 => return err(Errno::EOPNOTSUPP),
+            _ if KEPT_BY_UNIX.iter().any(|k| k.0 == name) => {
+                socket.generic.kept.insert((c::SOL_SOCKET, name), number);
+            }
+            _ => return other(Call::Set, c::SOL_SOCKET, name),
+        }
+        Ok(())
     }
 
     fn keep(&mut self, sock: Sock, option: (u64, u64), number: i32, shape: Shape) -> SysResult<()> {
