@@ -190,8 +190,13 @@ fn socket_options() {
 #[test]
 fn families_and_types_of_sockets() {
     let mut bench = Bench::new();
-    for family in (0..80).filter(|f| ![c::AF_UNIX, c::AF_INET, c::AF_INET6].contains(f)).chain([1 << 20]) {
+    let known = [c::AF_UNIX, c::AF_INET, c::AF_INET6, c::AF_NETLINK];
+    for family in (0..80).filter(|f| !known.contains(f)).chain([1 << 20]) {
         assert_eq!(answer(&mut bench, nr::socket, &[family, 1, 0]), Ok(Err(Errno::EAFNOSUPPORT)), "{family}");
+    }
+    for protocol in 1..40 {
+        let got = answer(&mut bench, nr::socket, &[c::AF_NETLINK, c::SOCK_RAW, protocol]);
+        assert_eq!(got, Ok(Err(Errno::EPROTONOSUPPORT)), "{protocol}");
     }
     for kind in 11..16 {
         assert_eq!(answer(&mut bench, nr::socket, &[c::AF_INET, kind, 0]), Ok(Err(Errno::EINVAL)));
