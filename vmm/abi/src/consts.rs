@@ -47,6 +47,7 @@ pub const F_SETSIG: u64 = 10;
 pub const F_GETSIG: u64 = 11;
 pub const F_SETOWN_EX: u64 = 15;
 pub const F_GETOWN_EX: u64 = 16;
+pub const F_GETOWNER_UIDS: u64 = 17;
 pub const F_OFD_GETLK: u64 = 36;
 pub const F_OFD_SETLK: u64 = 37;
 pub const F_OFD_SETLKW: u64 = 38;

@@ -7,6 +7,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_vfs::flags::{IN_CLOSE_NOWRITE, IN_CLOSE_WRITE};
 use bloodhound_vfs::{BaseFs, Dev, Ino};
 
+use crate::fasync::{Async, FileOwner};
 use crate::ids::*;
 use crate::node::Node;
 use crate::wait::Object;
@@ -109,14 +110,16 @@ pub struct File {
     pub offset: u64,
     /// References from descriptor tables, messages in flight and calls that sleep.
     pub refs: u32,
-    /// F_SETOWN.
-    pub owner: i32,
+    /// Whom it tells that it is ready (F_SETOWN, F_SETSIG).
+    pub owner: FileOwner,
+    /// It tells so (O_ASYNC).
+    pub asynced: Option<Async>,
 }
 
 impl File {
     /// A description with one reference.
     pub fn new(kind: FileKind, flags: u64) -> File {
-        File { kind, flags, offset: 0, refs: 1, owner: 0 }
+        File { kind, flags, offset: 0, refs: 1, owner: FileOwner::default(), asynced: None }
     }
 
     /// O_NONBLOCK is set.
@@ -178,9 +181,14 @@ impl Node {
         if file.refs > 0 {
             return;
         }
+        let file_asynced = file.asynced.is_some();
         if let Some(object) = file.object() {
             self.epoll_forget_file(object, id);
+            if file_asynced {
+                self.forget_async(object, id);
+            }
         }
+        self.release_leases_of_file(id);
         self.release_locks_of_file(id);
         let Some(file) = self.files.remove(id) else { return };
         let writer = file.writable();

@@ -141,7 +141,9 @@ impl Node {
         if !self.vfs.has_happened() {
             return;
         }
-        for happened in self.vfs.take_happened() {
+        let all = self.vfs.take_happened();
+        self.dnotify_deliver(&all);
+        for happened in all {
             let mut told = Vec::new();
             for (id, instance) in self.inotifies.iter_mut() {
                 let before = instance.queue.len();

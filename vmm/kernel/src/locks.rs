@@ -226,13 +226,21 @@ impl Node {
     }
 }
 
+impl Node {
+    /// A process has closed a descriptor of this description.
+    pub(crate) fn closed_by(&mut self, id: FileId, pid: Pid) {
+        self.mq_closed_by(id, pid);
+        self.dnotify_closed_by(id, pid);
+    }
+}
+
 impl Ctx<'_> {
     /// The caller closed a descriptor: "if a process closes any file descriptor referring to a file, then all of the
     /// process's locks on that file are released, regardless of the file descriptor(s) on which the locks were obtained"
     /// (fcntl(2)). A message queue forgets that it asked to be told of messages.
     pub(crate) fn release_posix_locks(&mut self, id: FileId) {
         let pid = self.pid;
-        self.node.mq_closed_by(id, pid);
+        self.node.closed_by(id, pid);
         let Some(ino) = self.node.files.get(id).and_then(|f| lockable(&f.kind)) else { return };
         if self.node.locks.cut(ino, Owner::Process(self.pid), 0, Request::TO_END) {
             self.node.notify(WaitOn::Lock(ino));

@@ -199,6 +199,12 @@ pub struct Node {
     pub run_queue: Vec<Tid>,
     /// How often a task became runnable.
     pub woken: u64,
+    /// Descriptions with O_ASYNC by what they refer to.
+    pub fasync: Map<crate::wait::Object, Vec<FileId>>,
+    /// File leases.
+    pub leases: Map<bloodhound_vfs::Ino, Vec<crate::lease::Lease>>,
+    /// Who is told of directories (F_NOTIFY).
+    pub dnotify: Map<bloodhound_vfs::Ino, Vec<crate::dnotify::Dnotify>>,
     /// File locks (flock and POSIX record locks).
     pub locks: crate::locks::Locks,
     /// Output of the services.
@@ -262,6 +268,9 @@ impl Node {
             cpu_alarms: Map::new(),
             run_queue: Vec::new(),
             woken: 0,
+            fasync: Map::new(),
+            leases: Map::new(),
+            dnotify: Map::new(),
             locks: Default::default(),
             console: Vec::new(),
             ends: Vec::new(),

@@ -182,7 +182,12 @@ impl Node {
             self.fifos.retain(|_, id| *id != pipe);
             return;
         }
+        let one_sided = p.has_readers() != p.has_writers();
         self.notify_object(Object::Pipe(pipe), (c::EPOLLHUP | c::EPOLLERR | c::EPOLLIN | c::EPOLLOUT) as u32);
+        if one_sided {
+            self.pipe_async(pipe, true);
+            self.pipe_async(pipe, false);
+        }
     }
 }
 
@@ -192,11 +197,17 @@ impl Ctx<'_> {
     /// one packet at a time", and "the excess bytes in the packet are discarded" (pipe(2), O_DIRECT).
     pub(crate) fn pipe_read(&mut self, pipe: PipeId, to: &Buffers, nonblock: bool) -> SysResult {
         let p = &self.node.pipes[pipe];
-        if to.is_empty() || p.is_empty() && !p.has_writers() {
+        if to.is_empty() {
+            return Ok(0);
+        }
+        if p.is_empty() && !p.has_writers() {
+            self.node.pipe_async(pipe, false);
             return Ok(0);
         }
         if p.is_empty() {
             if nonblock {
+                // Writers are told of every read that ends, also of one without a byte (pipe_read's end).
+                self.node.pipe_async(pipe, false);
                 return Err(Errno::EAGAIN.into());
             }
             return Err(Wait::object(Object::Pipe(pipe)).into());
@@ -214,6 +225,7 @@ impl Ctx<'_> {
                 break;
             }
         }
+        self.node.pipe_async(pipe, false);
         if done == 0 {
             return Err(Errno::EFAULT.into());
         }
@@ -246,6 +258,10 @@ impl Ctx<'_> {
             self.node.notify_object(Object::Pipe(pipe), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
         }
         let ends = done == total || nonblock || bad;
+        // As of reads, so of writes; one that goes to sleep tells as well if it has written.
+        if ends || done > begun {
+            self.node.pipe_async(pipe, true);
+        }
         match done {
             0 if bad => Err(Errno::EFAULT.into()),
             0 if nonblock => Err(Errno::EAGAIN.into()),
@@ -286,6 +302,7 @@ impl Ctx<'_> {
             self.node.pipes[pipe].push(page.to_vec(), false);
         }
         self.node.notify_object(Object::Pipe(pipe), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+        self.node.pipe_async(pipe, true);
     }
 
     /// SIGPIPE for the calling thread.

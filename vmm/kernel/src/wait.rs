@@ -82,6 +82,8 @@ pub enum WaitOn {
     Stdin,
     /// A file lock on the inode was released.
     Lock(Ino),
+    /// A lease on the inode was given back.
+    Lease(Ino),
     /// The other side of the fifo is being opened.
     Fifo(Ino),
     /// The values of a semaphore set ([`crate::ipc`]).
@@ -177,6 +179,8 @@ pub enum Progress {
         /// Set by the other side, which has counted the sleeper in and taken a reference for it.
         granted: bool,
     },
+    /// An open or truncation that waits for the end of a lease: the path.
+    Path(Vec<u8>),
     /// A close that waits for the end of this connection (SO_LINGER).
     Linger(bloodhound_net::SocketId),
     /// A futex wait.
@@ -426,6 +430,7 @@ impl Node {
     /// watch it and wakes the tasks that wait for it.
     pub fn notify_object(&mut self, object: Object, events: u32) {
         self.epoll_mark(object, events);
+        self.object_async(object, events);
         self.notify(WaitOn::Object(object));
     }
 }

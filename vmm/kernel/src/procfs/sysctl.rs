@@ -8,11 +8,14 @@ pub const OSRELEASE: &str = "6.1.0-bloodhound";
 
 pub(super) const TABLE: Table = &[
     ("fs/aio-max-nr", Text("65536\n")),
+    ("fs/dir-notify-enable", Text("1\n")),
     ("fs/file-max", Text("9223372036854775807\n")),
     ("fs/file-nr", Make(file_nr)),
     ("fs/inotify/max_queued_events", Text("16384\n")),
     ("fs/inotify/max_user_instances", Text("128\n")),
     ("fs/inotify/max_user_watches", Text("65536\n")),
+    ("fs/lease-break-time", Text("45\n")),
+    ("fs/leases-enable", Text("1\n")),
     ("fs/mqueue/msg_default", Text("10\n")),
     ("fs/mqueue/msg_max", Text("10\n")),
     ("fs/mqueue/msgsize_default", Text("8192\n")),
@@ -48,6 +51,7 @@ pub(super) const TABLE: Table = &[
     ("kernel/shmall", Text("18446744073692774399\n")),
     ("kernel/shmmax", Text("18446744073692774399\n")),
     ("kernel/shmmni", Text("4096\n")),
+    ("kernel/tainted", Text("0\n")),
     ("kernel/threads-max", Text("127231\n")),
     ("kernel/version", Text("#1 SMP PREEMPT_DYNAMIC\n")),
     ("kernel/yama/ptrace_scope", Text("1\n")),

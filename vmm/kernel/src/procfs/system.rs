@@ -183,7 +183,12 @@ fn locks(view: &View<'_>) -> String {
         let end = if l.end == crate::locks::Request::TO_END { "EOF".to_string() } else { l.end.to_string() };
         format!("{class} ADVISORY  {} {pid} {} {} {end}", kind(l.exclusive), device(ino), l.start)
     });
-    whole.chain(ranges).enumerate().map(|(i, line)| format!("{}: {line}\n", i + 1)).collect()
+    let leases = node.leases.iter().flat_map(|(ino, list)| list.iter().map(|l| (*ino, l)));
+    let leases = leases.filter(|(_, l)| seen(l.pid)).map(|(ino, l)| {
+        let (state, kind) = l.words();
+        format!("LEASE  {state} {kind} {} {} 0 EOF", l.pid.number(), device(ino))
+    });
+    whole.chain(ranges).chain(leases).enumerate().map(|(i, line)| format!("{}: {line}\n", i + 1)).collect()
 }
 
 /// /proc/PID/mountinfo.

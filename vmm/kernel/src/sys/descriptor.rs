@@ -86,7 +86,9 @@ impl Ctx<'_> {
     }
 }
 
+const F_SETLEASE: u64 = 1024;
 const F_GETLEASE: u64 = 1025;
+const F_NOTIFY: u64 = 1026;
 const F_GET_RW_HINT: u64 = 1035;
 const F_SET_RW_HINT: u64 = 1036;
 
@@ -113,20 +115,10 @@ pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
         }
         // "O_CLOEXEC ... and creation flags are not returned"; 64-bit files always show O_LARGEFILE.
         c::F_GETFL => Ok(k.node.files[entry.file].flags),
-        c::F_SETFL => {
-            let may = c::O_APPEND | c::O_ASYNC | c::O_DIRECT | c::O_NOATIME | c::O_NONBLOCK;
-            let file = &mut k.node.files[entry.file];
-            file.flags = (file.flags & !may) | (arg & may);
-            Ok(0)
-        }
+        c::F_SETFL => k.set_status_flags(fd, entry.file, arg),
         c::F_GETLK | c::F_SETLK | c::F_SETLKW | c::F_OFD_GETLK | c::F_OFD_SETLK | c::F_OFD_SETLKW => {
             k.fcntl_lock(fd, cmd, arg)
         }
-        c::F_SETOWN => {
-            k.node.files[entry.file].owner = arg as i32;
-            Ok(0)
-        }
-        c::F_GETOWN => Ok(k.node.files[entry.file].owner as i64 as u64),
         c::F_GETPIPE_SZ | c::F_SETPIPE_SZ => {
             let FileKind::Pipe { pipe, .. } = k.node.files[entry.file].kind else { return err(Errno::EBADF) };
             let p = &mut k.node.pipes[pipe];
@@ -141,12 +133,15 @@ pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
         }
         c::F_ADD_SEALS => k.add_seals(fd, arg),
         c::F_GET_SEALS => k.get_seals(fd),
-        c::F_GETSIG => Ok(0),
-        // No leases: none is held.
-        F_GETLEASE => Ok(c::F_UNLCK),
+        F_SETLEASE => k.set_lease(fd, entry.file, arg),
+        F_GETLEASE => Ok(k.get_lease(entry.file)),
+        F_NOTIFY => k.notify_directory(fd, entry.file, arg),
         // Hints about lifetimes: as of a kernel older than 4.13, which storage engines take for an answer.
         F_GET_RW_HINT | F_SET_RW_HINT => err(Errno::EINVAL),
-        _ => super::unmodelled("fcntl", names::FCNTL, cmd, Errno::EINVAL),
+        _ => match k.fcntl_owner(entry.file, cmd, arg) {
+            Some(result) => result,
+            None => super::unmodelled("fcntl", names::FCNTL, cmd, Errno::EINVAL),
+        },
     }
 }
 

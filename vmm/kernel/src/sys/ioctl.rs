@@ -32,8 +32,8 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
             k.process_mut().fds.get_mut(fd.0)?.cloexec = cmd == c::FIOCLEX;
             Ok(0)
         }
-        c::FIONBIO => k.switch_flag(id, c::O_NONBLOCK, arg),
-        c::FIOASYNC => k.switch_flag(id, c::O_ASYNC, arg),
+        c::FIONBIO => k.switch_nonblock(id, arg),
+        c::FIOASYNC => k.switch_async(fd, id, arg),
         _ => match kind {
             FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => k.socket_ioctl(id, cmd, arg),
             FileKind::Pipe { pipe, .. } if cmd == c::FIONREAD => {
@@ -74,11 +74,10 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
 }
 
 impl Ctx<'_> {
-    /// FIONBIO and FIOASYNC.
-    fn switch_flag(&mut self, id: FileId, flag: u64, arg: Ptr) -> SysResult {
+    fn switch_nonblock(&mut self, id: FileId, arg: Ptr) -> SysResult {
         let on: i32 = self.read_obj(arg)?;
         let file = &mut self.node.files[id];
-        file.flags = if on != 0 { file.flags | flag } else { file.flags & !flag };
+        file.flags = file.flags & !c::O_NONBLOCK | if on != 0 { c::O_NONBLOCK } else { 0 };
         Ok(0)
     }
 

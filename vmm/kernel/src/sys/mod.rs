@@ -25,6 +25,7 @@ mod msg;
 mod netdevice;
 mod netlink;
 mod open;
+mod owner;
 mod pidfd;
 mod poll;
 mod prctl;

@@ -62,10 +62,10 @@ impl Ctx<'_> {
             // Never at the urgent mark.
             (c::SIOCATMARK, Sock::Inet(_)) => 0,
             (FIOSETOWN | SIOCSPGRP, _) => {
-                self.node.files[file].owner = self.read_obj(arg)?;
-                return Ok(0);
+                let number = self.read_obj(arg)?;
+                return self.set_owner(file, number);
             }
-            (FIOGETOWN | SIOCGPGRP, _) => self.node.files[file].owner as u32 as usize,
+            (FIOGETOWN | SIOCGPGRP, _) => self.owner(file) as u32 as usize,
             (c::SIOCGIFCONF, _) => return self.interface_list(arg),
             (
                 c::SIOCGIFNAME

@@ -55,7 +55,7 @@ pub fn openat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: OpenFlags, mode: u3
             }
         };
     }
-    let path = k.read_path(path)?;
+    let path = k.kept_path(path)?;
     // Before anything is made: a full descriptor table must not leave a new file behind.
     let limit = k.process().limits[c::RLIMIT_NOFILE as usize].cur;
     k.process().fds.lowest_free(0, limit)?;
@@ -102,6 +102,14 @@ impl Ctx<'_> {
         // link points."
         let exclusive = flags & c::O_CREAT != 0 && flags & c::O_EXCL != 0 && flags & c::O_PATH == 0;
         let follow = flags & c::O_NOFOLLOW == 0 && !exclusive;
+        if flags & c::O_PATH == 0 && !exclusive {
+            let (read, write) = sides(flags);
+            let want = if read { MAY_READ } else { 0 } | if write { MAY_WRITE } else { 0 };
+            let truncates = flags & c::O_TRUNC != 0;
+            let want = want | if truncates { MAY_WRITE } else { 0 };
+            let nonblock = flags & c::O_NONBLOCK != 0;
+            self.wait_for_leases(dirfd, path, follow, (want, write || truncates, nonblock))?;
+        }
         let found =
             self.at(dirfd, path, follow, |vfs, ctx, at| vfs.open(ctx, at, flags as u32, mode & 0o7777))?;
         let (place, making) = match found {

@@ -81,7 +81,7 @@ impl Node {
         self.release_locks_of_process(pid);
         self.semaphores_undo(pid);
         for (_, entry) in fds.iter() {
-            self.mq_closed_by(entry.file, pid);
+            self.closed_by(entry.file, pid);
             self.file_unref(entry.file, outside.base);
         }
         self.vfs.close_ref(cwd, false);

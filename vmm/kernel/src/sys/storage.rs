@@ -17,8 +17,9 @@ const ADVICES: std::ops::RangeInclusive<u32> = 0..=5;
 pub fn truncate(k: &mut Ctx<'_>, path: Path, len: i64) -> SysResult {
     // "EINVAL: The argument length is negative or larger than the maximum file size."
     let len = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
-    let path = k.read_path(path)?;
+    let path = k.kept_path(path)?;
     k.check_file_size(None, len)?;
+    k.wait_for_leases(Fd(c::AT_FDCWD), &path, true, (MAY_WRITE, true, false))?;
     match k.at(Fd(c::AT_FDCWD), &path, true, |vfs, ctx, at| vfs.truncate(ctx, at, len))? {
         Reached::Done(()) => {}
         Reached::At(Place::Ino(ino)) => {

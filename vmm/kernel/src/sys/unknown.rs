@@ -102,10 +102,7 @@ fn descriptors() {
     let stopped = walk("fcntl", names::FCNTL, Errno::EINVAL, commands, |v| {
         answer(&mut bench, nr::fcntl, &[file, v, 0])
     });
-    assert_eq!(
-        stopped,
-        ["F_SETSIG", "F_SETOWN_EX", "F_GETOWN_EX", "F_GETOWNER_UIDS", "F_SETLEASE", "F_NOTIFY"]
-    );
+    assert_eq!(stopped, [""; 0]);
     let ep = bench.call(nr::epoll_create1, &[0]).unwrap();
     let pipe = bench.room(8);
     bench.call(nr::pipe, &[pipe]).unwrap();

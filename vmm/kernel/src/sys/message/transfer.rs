@@ -37,6 +37,18 @@ impl Ctx<'_> {
             Sock::Unix(id) => self.send_unix_packet(id, &msg),
             Sock::Netlink(id) => self.send_to_netlink(id, &msg),
         };
+        let short = match &result {
+            Ok(sent) => *sent < msg.source.len(),
+            Err(stop) => matches!(stop, Stop::Block(_) | Stop::Errno(Errno::EAGAIN)),
+        };
+        if short {
+            let object = match sock {
+                Sock::Inet(id) => Object::Inet(id),
+                Sock::Unix(id) => Object::Unix(id),
+                Sock::Netlink(id) => Object::Netlink(id),
+            };
+            self.node.lacks_room(object);
+        }
         match &mut result {
             Ok(sent) => self.charge_moved(*sent),
             Err(Stop::Block(sleep)) => {
