@@ -140,6 +140,8 @@ flag_sets! {
     }
     /// memfd_create(2).
     MemfdFlags: INT { MFD_CLOEXEC = c::MFD_CLOEXEC; MFD_ALLOW_SEALING = c::MFD_ALLOW_SEALING; MFD_HUGETLB = 4; }
+    /// splice(2), tee(2), vmsplice(2).
+    SpliceFlags: INT { SPLICE_F_MOVE = 1; SPLICE_F_NONBLOCK = 2; SPLICE_F_MORE = 4; SPLICE_F_GIFT = 8; }
     /// close_range(2).
     CloseRangeFlags: INT {
         CLOSE_RANGE_UNSHARE = c::CLOSE_RANGE_UNSHARE; CLOSE_RANGE_CLOEXEC = c::CLOSE_RANGE_CLOEXEC;

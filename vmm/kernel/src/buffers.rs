@@ -11,7 +11,7 @@ use bloodhound_abi::structs::Iovec;
 use smallvec::SmallVec;
 
 use crate::ctx::{Ctx, Ptr, err};
-use crate::mm::Access;
+use crate::mm::{Access, PAGE};
 use crate::wait::SysResult;
 
 /// Linux moves at most this much at once (MAX_RW_COUNT).
@@ -26,6 +26,8 @@ pub const IOV_MAX: u64 = 1024;
 pub struct Buffers {
     iovs: SmallVec<[Iovec; 1]>,
     len: u64,
+    /// They are the kernel's own ([`Ctx::inside`]), and there are no addresses.
+    kernel: bool,
 }
 
 impl Buffers {
@@ -36,7 +38,7 @@ impl Buffers {
             v.len = v.len.min(MAX_RW - len);
             len += v.len;
         }
-        Buffers { iovs, len }
+        Buffers { iovs, len, kernel: false }
     }
 
     /// One buffer. "EFAULT: buf is outside your accessible address space": where no program has memory that is so before
@@ -44,6 +46,20 @@ impl Buffers {
     pub fn one(base: Ptr, len: u64) -> Result<Buffers, Errno> {
         check_range(base.0, len)?;
         Ok(Buffers::new(SmallVec::from_elem(Iovec { base: base.0, len }, 1)))
+    }
+
+    /// A buffer of the kernel: what is copied there is found in [`Ctx::inside`].
+    pub(crate) fn kernel(len: u64) -> Buffers {
+        Buffers { iovs: SmallVec::new(), len, kernel: true }
+    }
+
+    /// Addresses and lengths of what lies in one page each.
+    pub(crate) fn by_page(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.pieces(0, self.len).flat_map(|(base, len)| {
+            let (first, end) = (base, base + len);
+            let starts = std::iter::successors(Some(first), |at| Some((at / PAGE + 1) * PAGE));
+            starts.take_while(move |at| *at < end).map(move |at| (at, ((at / PAGE + 1) * PAGE).min(end) - at))
+        })
     }
 
     /// Bytes of all buffers.
@@ -124,6 +140,9 @@ impl Ctx<'_> {
 
     /// How many of the bytes `from..from + len` can be accessed, up to the first that cannot.
     pub(crate) fn good(&mut self, buffers: &Buffers, from: u64, len: u64, access: Access) -> u64 {
+        if buffers.kernel {
+            return len.min(buffers.len.saturating_sub(from));
+        }
         let mut good = 0;
         for (base, n) in buffers.pieces(from, len) {
             let here = self.accessible(base, n, access);
@@ -168,6 +187,11 @@ impl Ctx<'_> {
 
     /// Copies bytes into the program's buffers, from offset `from` on.
     pub(crate) fn copy_out(&mut self, buffers: &Buffers, from: u64, data: &[u8]) -> Result<(), Errno> {
+        if buffers.kernel {
+            self.inside.truncate(from as usize);
+            self.inside.extend_from_slice(data);
+            return Ok(());
+        }
         let mut at = 0;
         for (base, n) in buffers.pieces(from, data.len() as u64) {
             self.write_bytes(base, &data[at..at + n as usize])?;

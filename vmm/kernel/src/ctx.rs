@@ -86,6 +86,8 @@ pub struct Ctx<'a> {
     pub paid: u64,
     /// Set when a signal without a handler had interrupted the call: when its relative timeout ends.
     pub restart_deadline: Option<SimTime>,
+    /// What was read into a buffer of the kernel ([`crate::buffers::Buffers::kernel`]).
+    pub(crate) inside: Vec<u8>,
     /// Bytes copied from and to user memory so far; the dispatcher tells of them ([`Told::Moved`]).
     pub(crate) moved: Moved,
 }
@@ -105,6 +107,7 @@ impl<'a> Ctx<'a> {
             resumed: None,
             timeout: None,
             paid: 0,
+            inside: Vec::new(),
             moved: Moved::default(),
             restart_deadline: None,
         }

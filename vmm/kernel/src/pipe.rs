@@ -1,5 +1,7 @@
 //! Pipes and fifos (pipe(7)): a byte buffer between descriptions.
 
+mod pages;
+
 use std::collections::VecDeque;
 
 use bloodhound_abi::Errno;
@@ -27,6 +29,8 @@ struct Slot {
     read: usize,
     /// It was written with O_DIRECT: a packet, which nothing is added to and one read takes.
     packet: bool,
+    /// A later write may add to it (PIPE_BUF_FLAG_CAN_MERGE): no packet, and no page that belongs to somebody else as well.
+    merges: bool,
 }
 
 impl Slot {
@@ -117,7 +121,7 @@ impl Pipe {
     /// How much of `len` bytes a new write can put into the last slot: what is beyond whole pages, if it fits, else nothing.
     fn fits_last(&self, len: u64) -> usize {
         let beyond = (len % PIPE_BUF as u64) as usize;
-        self.slots.back().filter(|s| !s.packet && s.bytes.len() + beyond <= PIPE_BUF).map_or(0, |_| beyond)
+        self.slots.back().filter(|s| s.merges && s.bytes.len() + beyond <= PIPE_BUF).map_or(0, |_| beyond)
     }
 
     /// Adds to the last slot what [`Pipe::fits_last`] said.
@@ -129,7 +133,7 @@ impl Pipe {
 
     /// Fills a new slot.
     fn push(&mut self, bytes: Vec<u8>, packet: bool) {
-        self.slots.push_back(Slot { bytes, read: 0, packet });
+        self.slots.push_back(Slot { bytes, read: 0, packet, merges: !packet });
     }
 
     /// What waits in the first slot.
@@ -293,16 +297,6 @@ impl Ctx<'_> {
             done += n;
         }
         (done, false)
-    }
-
-    /// Puts pages of a file into a pipe that has room for them; the first ends where a page of the file does.
-    pub(crate) fn pipe_splice(&mut self, pipe: PipeId, data: &[u8], first: usize) {
-        let (head, rest) = data.split_at(first.min(data.len()));
-        for page in std::iter::once(head).chain(rest.chunks(PIPE_BUF)).filter(|page| !page.is_empty()) {
-            self.node.pipes[pipe].push(page.to_vec(), false);
-        }
-        self.node.notify_object(Object::Pipe(pipe), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
-        self.node.pipe_async(pipe, true);
     }
 
     /// SIGPIPE for the calling thread.

@@ -4,18 +4,19 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_vfs::flags::{IN_ACCESS, IN_MODIFY};
 
+use super::splice::gives_pages;
 use crate::buffers::{MAX_RW, Source};
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::*;
 use crate::pipe::PIPE_BUF;
-use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait};
+use crate::wait::{Progress, Restart, Stop, SysResult};
 
 /// Bytes moved at once: as much as the pipe holds through which Linux does it (splice_direct_to_actor).
 const PIECE: u64 = 64 << 10;
 
 /// An offset argument: where to read or write, and where to store the new value.
-enum Offset {
+pub(super) enum Offset {
     /// The description's own.
     Own(FileId, u64),
     /// In the caller's memory.
@@ -31,21 +32,21 @@ impl Offset {
         Ok(Offset::User(ptr, u64::try_from(at).map_err(|_| Errno::EINVAL)?))
     }
 
-    fn at(&self) -> u64 {
+    pub(super) fn at(&self) -> u64 {
         match self {
             Offset::Own(_, at) | Offset::User(_, at) => *at,
         }
     }
 
     /// The offset, if the caller has given one.
-    fn given(&self) -> Option<u64> {
+    pub(super) fn given(&self) -> Option<u64> {
         match self {
             Offset::Own(..) => None,
             Offset::User(_, at) => Some(*at),
         }
     }
 
-    fn advance(&mut self, k: &mut Ctx<'_>, by: u64) -> SysResult<()> {
+    pub(super) fn advance(&mut self, k: &mut Ctx<'_>, by: u64) -> SysResult<()> {
         if by == 0 {
             return Ok(());
         }
@@ -72,7 +73,9 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
     }
     // "The in_fd argument must correspond to a file which supports mmap(2)-like operations (i.e., it cannot be a
     // socket)".
-    if !matches!(source.kind, FileKind::Regular(_) | FileKind::Synthetic { .. } | FileKind::Device { .. }) {
+    let mapped =
+        matches!(source.kind, FileKind::Regular(_) | FileKind::Synthetic { .. } | FileKind::Device { .. });
+    if !mapped || !gives_pages(&source.kind) {
         return err(Errno::EINVAL);
     }
     // "EINVAL: out_fd has the O_APPEND flag set. This is not currently supported by sendfile()."
@@ -91,7 +94,8 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
     // "sendfile() will transfer at most 0x7ffff000 (2,147,479,552) bytes".
     let count = count.min(MAX_RW);
     if let FileKind::Pipe { pipe, .. } = k.node.files[to].kind {
-        return fill_pipe(k, from, to, pipe, at, count);
+        let nonblock = k.node.files[to].nonblocking();
+        return fill_pipe(k, from, to, pipe, at, (count, nonblock));
     }
     while done < count {
         // Only the first piece of a run can have slept, in its middle. It is cut as before, so that a wake-up for nothing finds
@@ -131,29 +135,21 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
     Ok(done)
 }
 
-/// sendfile(2) to a pipe: splice_file_to_pipe waits until it has room for a page, and fills it once. The pages are those of
+/// From a file to a pipe: splice_file_to_pipe waits until it has room for a page, and fills it once. The pages are those of
 /// the file, so that the first one may be short.
-fn fill_pipe(
+pub(super) fn fill_pipe(
     k: &mut Ctx<'_>,
     from: FileId,
     to: FileId,
     pipe: PipeId,
     mut at: Offset,
-    count: u64,
+    (count, nonblock): (u64, bool),
 ) -> SysResult {
-    let p = &k.node.pipes[pipe];
-    if !p.has_readers() {
-        k.raise_sigpipe();
-        return err(Errno::EPIPE);
+    k.wait_for_room(pipe, nonblock, Progress::Sendfile { at: at.given(), done: 0 })?;
+    if !gives_pages(&k.node.files[from].kind) {
+        return err(Errno::EINVAL);
     }
-    let pages = p.free_slots() as u64;
-    if pages == 0 {
-        if k.node.files[to].nonblocking() {
-            return err(Errno::EAGAIN);
-        }
-        let wait = Wait::object(Object::Pipe(pipe));
-        return Err(wait.progress(Progress::Sendfile { at: at.given(), done: 0 }).into());
-    }
+    let pages = k.node.pipes[pipe].free_slots() as u64;
     let into = at.at() % PIPE_BUF as u64;
     let data = read_piece(k, from, at.at(), count.min(pages * PIPE_BUF as u64 - into))?;
     if data.is_empty() {
