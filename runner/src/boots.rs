@@ -62,7 +62,11 @@ impl Boots {
         Ok(world)
     }
 
-    /// Forgets all boots but one. Those that other workers are about to make stay.
+    /// Forgets all boots but that of a seed, for want of memory. Those that other workers are about to make stay.
+    pub fn give_up_others(&self, seed: u64) {
+        self.give_up(boot_of(seed, self.slots.len() as u64));
+    }
+
     fn give_up(&self, but: u64) {
         let others = self.slots.iter().enumerate().filter(|(number, _)| *number as u64 != but);
         for (_, slot) in others {

@@ -91,6 +91,15 @@ pub fn duration(text: &str) -> Result<u64, String> {
     })
 }
 
+/// A number of bytes, more than none.
+///
+/// # Errors
+/// It is none.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let bytes = bloodhound_config::scalar::bytes(text).filter(|n| *n > 0);
+    bytes.ok_or_else(|| "a size is needed, such as 64m or 1g".into())
+}
+
 /// A share in thousandths.
 ///
 /// # Errors

@@ -336,6 +336,13 @@ fn of_notice(notice: &Notice, scenario: &Scenario) -> Json {
         Notice::Refused(r) => {
             json!({"at_step": r.step, "taken": r.taken, "error": r.error.map(|e| e.name())})
         }
+        Notice::OutOfMemory(kill) => json!({
+            "pid": kill.pid.number(),
+            "comm": String::from_utf8_lossy(&kill.comm),
+            "had": kill.had,
+            "limit": kill.limit,
+            "of": if kill.of_container { "container" } else { "machine" },
+        }),
     }
 }
 

@@ -36,6 +36,8 @@ mod judge;
 mod junit;
 mod kvm;
 mod live;
+mod memory;
+mod pids;
 mod plan;
 mod platform;
 mod redact;

@@ -13,6 +13,7 @@ use bloodhound_platform_ptrace::PtracePlatform;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
+use crate::memory::Budget;
 use crate::session::Failure;
 use crate::{cpus, kvm, output, remember};
 
@@ -33,6 +34,16 @@ pub struct Choice {
     /// What runs the services: the faster platform that can do everything, or the one that is named
     #[arg(long = "platform", value_enum, default_value = "auto", value_name = "PLATFORM")]
     pub wanted: Wanted,
+    /// How much of this machine's memory may be used (for example 8g; default: three quarters of what is available)
+    #[arg(long, value_name = "SIZE", value_parser = crate::cli::bytes)]
+    pub memory: Option<u64>,
+}
+
+impl Choice {
+    /// How much memory may be used.
+    pub fn budget(&self) -> Budget {
+        Budget::new(self.memory)
+    }
 }
 
 /// A platform.

@@ -14,6 +14,7 @@ use crate::campaign::totals::{Found, Totals};
 use crate::campaign::verdict::{Judgement, Verdict};
 use crate::events::EventFile;
 use crate::images::ImageArgs;
+use crate::memory::Guard;
 use crate::output::{self, Format};
 use crate::platform::{self, Choice, Chosen};
 use crate::session::{Failure, Origin, Outcome, Session, Stopped, Worker, host_failure};
@@ -118,7 +119,9 @@ pub fn run(args: &RunArgs) -> u8 {
 /// What the host says, services that do not start.
 pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, Failure> {
     let boot = boots::boot_of(args.seed, session.plan.boots);
-    let mut worker = Worker::new(session.clone(), &chosen, interrupt())?;
+    let interrupt = interrupt();
+    let guard = Guard::start(args.platform.budget(), interrupt.clone());
+    let mut worker = Worker::new(session.clone(), &chosen, interrupt)?;
     if args.strace {
         worker.listen(Box::new(Strace::new(output::eprint)));
     }
@@ -127,8 +130,9 @@ pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, 
     if let Some(file) = &file {
         worker.listen(file.listener(session.scenario.clone()));
     }
-    worker.boot(boots::decisions(boot))?;
-    let outcome = worker.run(args.seed).map_err(host_failure)?;
+    worker.boot(boots::decisions(boot)).map_err(|failure| guard.explain(failure))?;
+    let mut outcome = worker.run(args.seed).map_err(host_failure)?;
+    guard.explain_stop(&mut outcome.stopped);
     let judgement = judge(&session, &outcome);
     print(&outcome, &session, &judgement, args.format);
     file.map_or(Ok(()), |file| file.finish(worker.world()))?;
@@ -230,10 +234,13 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     finding::unchanged(&record, &session)?;
     let chosen = platform::choose(args.platform.wanted)?;
     output::eprint(&finding::compare_platforms(&record.platform, &chosen));
-    let mut worker = Worker::new(session.clone(), &chosen, interrupt())?;
+    let interrupt = interrupt();
+    let guard = Guard::start(args.platform.budget(), interrupt.clone());
+    let mut worker = Worker::new(session.clone(), &chosen, interrupt)?;
     worker.trust_log();
-    worker.boot(Decisions::new(log, Mode::Strict))?;
-    let outcome = worker.run(record.seed).map_err(host_failure)?;
+    worker.boot(Decisions::new(log, Mode::Strict)).map_err(|failure| guard.explain(failure))?;
+    let mut outcome = worker.run(record.seed).map_err(host_failure)?;
+    guard.explain_stop(&mut outcome.stopped);
     print(&outcome, &session, &judge(&session, &outcome), args.format);
     if outcome.stopped == Some(Stopped::Interrupted) {
         return Err(Failure { code: exit::INTERRUPTED, text: "interrupted".into() });

@@ -35,7 +35,7 @@ use crate::plan::{Finder, Pin, Plan, Property};
 use crate::platform::Chosen;
 use crate::redact::{self, Redactor};
 use crate::share::{Meter, Share};
-use crate::{boots, exit, host, images, output, run, validate};
+use crate::{boots, exit, host, images, output, pids, run, validate};
 
 /// What is said where `exploration.schedule` asks for switches inside code, and there is nothing to switch at.
 const NOTHING_SHARED: &str = "bloodhound: warning: exploration.schedule.preempt_at: code has no effect: in the first boot and a few \
@@ -338,6 +338,7 @@ impl Worker {
             host::world(&session.scenario, &mut base, boots::decisions(0)).map_err(Failure::environment)?;
         let mut machine = Machine::new(world, session.scenario.clone(), platform, Box::new(base));
         machine.set_interrupt(interrupt);
+        machine.set_most_spaces(pids::per_worker());
         if let Some(measuring) = &session.measuring {
             machine.observe(measuring.observer(Arc::<Mark>::default()));
         }

@@ -178,6 +178,23 @@ fn to_ppb(number: Decimal) -> Option<Ppb> {
     number.times(1_000_000_000).ok().and_then(|p| u32::try_from(p).ok()).and_then(Ppb::new)
 }
 
+/// A number of bytes with an optional unit of 1024: `64m`, `1gb`, `4096`, as compose files have it.
+#[must_use]
+pub fn bytes(text: &str) -> Option<u64> {
+    let lower = text.trim().to_ascii_lowercase();
+    let split = lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len());
+    let (digits, unit) = lower.split_at(split);
+    let shift = match unit.trim_start() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return None,
+    };
+    integer(digits).ok()?.checked_mul(1 << shift)
+}
+
 /// A non-negative whole number, decimal or `0x` hexadecimal.
 pub fn integer(text: &str) -> Result<u64, ParseError> {
     if let Some(digits) = text.strip_prefix("0x") {

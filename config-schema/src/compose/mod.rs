@@ -5,6 +5,7 @@
 //! key of the compose specification what becomes of it.
 
 mod build;
+mod container_limits;
 mod dotenv;
 mod environment;
 mod interpolate;

@@ -398,18 +398,7 @@ pub(super) fn size(ctx: &mut Ctx, node: &Node, path: &str) -> Option<u64> {
 
 /// A number of bytes with an optional unit: `64m`, `1gb`, `4096`.
 pub(super) fn bytes(ctx: &mut Ctx, text: &str, span: Span, path: &str) -> Option<u64> {
-    let lower = text.trim().to_ascii_lowercase();
-    let split = lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len());
-    let (digits, unit) = lower.split_at(split);
-    let shift = match unit.trim_start() {
-        "" | "b" => Some(0),
-        "k" | "kb" | "kib" => Some(10),
-        "m" | "mb" | "mib" => Some(20),
-        "g" | "gb" | "gib" => Some(30),
-        "t" | "tb" | "tib" => Some(40),
-        _ => None,
-    };
-    let size = scalar::integer(digits).ok().zip(shift).and_then(|(n, shift)| n.checked_mul(1 << shift));
+    let size = scalar::bytes(text);
     if size.is_none() {
         ctx.error(Code::Malformed, span, format!("`{path}` cannot have the size {}", quoted(text)))
             .help("write a size such as 64m or 1g");

@@ -15,7 +15,7 @@ use super::load::Scopes;
 use super::mounts::{self, Mount};
 use super::process::{self, HealthcheckSetting, Restart};
 use super::types::{Condition, Dependency, Namespace, NetworkMode, PullPolicy, Rootfs, Service};
-use super::{build, environment, network, ports, resources, shell};
+use super::{build, container_limits, environment, network, ports, resources, shell};
 
 /// What the decoders of services need to know.
 #[derive(Clone, Copy)]
@@ -141,6 +141,8 @@ fn limits(ctx: &mut Ctx, fields: &Fields<'_>, deploy: &Deploy, service: &mut Ser
     service.read_only = fields.get(ctx, "read_only", Ctx::bool).unwrap_or(false);
     service.ulimits = fields.get(ctx, "ulimits", process::ulimits).unwrap_or_default();
     service.mem_limit = bytes(ctx, "mem_limit").or(deploy.memory).filter(|n| *n != 0);
+    service.disk_size = fields.get(ctx, "storage_opt", container_limits::storage);
+    service.oom_score_adj = fields.get(ctx, "oom_score_adj", container_limits::oom_score_adj);
     let cpus = fields.get(ctx, "cpus", |c, n, p| c.thousandths(n, p, 0, u64::MAX));
     service.cpus_milli = cpus.or(deploy.cpus_milli);
     let pids = fields.get(ctx, "pids_limit", process::limit).flatten();

@@ -221,6 +221,8 @@ pub struct Service {
     pub ulimits: Vec<Ulimit>,
     /// Most memory in bytes.
     pub mem_limit: Option<u64>,
+    /// `size` of `storage_opt`, bytes.
+    pub disk_size: Option<u64>,
     /// Most processors, in thousandths.
     pub cpus_milli: Option<u64>,
     /// Most tasks.
@@ -230,7 +232,7 @@ pub struct Service {
     /// Kernel parameters of its namespaces.
     pub sysctls: Vec<(String, String)>,
     /// `oom_score_adj`, -1000 to 1000.
-    pub oom_score_adj: Option<i32>,
+    pub oom_score_adj: Option<i16>,
     /// Whose process ids it sees.
     pub pid: Namespace,
     /// Whose System V and POSIX IPC objects it sees.
@@ -296,6 +298,7 @@ impl Service {
             read_only: false,
             ulimits: Vec::new(),
             mem_limit: None,
+            disk_size: None,
             cpus_milli: None,
             pids_limit: None,
             shm_size: None,

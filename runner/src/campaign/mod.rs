@@ -8,8 +8,8 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::boots::Boots;
@@ -230,7 +230,7 @@ pub fn campaign(
     let mut totals = Totals::new(session.plan.properties.len(), seeds.count, least);
     totals.least_coverage = args.fault_coverage_threshold;
     let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
-    let watch = Arc::new(Watch::start(crate::interrupt::flag(), deadline));
+    let watch = Arc::new(Watch::start(crate::interrupt::flag(), deadline, args.platform.budget()));
     let campaign = Campaign { args, session, seeds, reports, watch, started };
     let chosen = if args.live { campaign.run_live(&mut totals) } else { campaign.run(choose, &mut totals) };
     Ok(campaign.finish(totals, chosen.as_ref()))
@@ -306,6 +306,9 @@ impl Campaign<'_> {
         };
         let booted = std::thread::scope(|scope| scope.spawn(|| bug::contain(boot)).join());
         let snapshot = match booted {
+            Ok(Ok(Err(_))) if self.watch.starved() => {
+                return Err(Failure { code: exit::INCONCLUSIVE, text: self.watch.budget().text() });
+            }
             Ok(Ok(booted)) => booted?,
             Ok(Err(text)) => return Err(Failure { code: exit::BUG, text }),
             Err(_) => return Err(Failure { code: exit::BUG, text: "the boot panicked".into() }),
@@ -333,6 +336,7 @@ impl Campaign<'_> {
             seeds: self.seeds,
             boot_each: self.args.boot_each,
             next: AtomicU64::new(0),
+            alone: Mutex::default(),
         };
         let mut collector = workers::Collector {
             session: &self.session,
@@ -344,6 +348,7 @@ impl Campaign<'_> {
             progress: Progress::new(self.seeds.count),
             totals,
             running: BTreeSet::new(),
+            postponed: false,
         };
         workers::run(&Arc::new(shared), jobs, &mut collector)
     }

@@ -1,11 +1,14 @@
-//! When a campaign has to stop: signals, the end of `--timeout`, seeds that hang.
+//! When a campaign has to stop: signals, the end of `--timeout`, seeds that hang; and when one of its seeds has to, because there is
+//! no memory left for all.
 //!
-//! [`Watch`] has a thread of its own, so that whoever runs a seed or boots need not look. No seed is begun after the end of
+//! Key types: [`Watch`], [`Lane`] (a worker's place in it). [`Watch`] has a thread of its own, so that whoever runs a seed or boots need not look. No seed is begun after the end of
 //! `--timeout`; those that run then may end if they do not take much longer than the seeds before them.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::memory::{Budget, Pressure};
 
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(10);
@@ -26,6 +29,41 @@ struct State {
     slowest: AtomicU64,
     /// The watching is over.
     over: AtomicBool,
+    /// The boot was stopped for want of memory.
+    starved: AtomicBool,
+    /// The workers that run seeds.
+    lanes: Mutex<Vec<Lane>>,
+    /// Memory is nearly used up: nothing should be kept for speed alone.
+    near: AtomicBool,
+}
+
+/// A worker's place: what stops its seed, and what that seed has.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// Its machine stops soon after this is set.
+    stop: Arc<AtomicBool>,
+    /// It was set because there was no memory left.
+    short: Arc<AtomicBool>,
+    /// About how many frames the worker's worlds hold.
+    held: Arc<AtomicI64>,
+}
+
+impl Lane {
+    /// The flag for its machine.
+    pub fn stop(&self) -> Arc<AtomicBool> {
+        self.stop.clone()
+    }
+
+    /// Whether its seed was stopped for want of memory.
+    pub fn is_short(&self) -> bool {
+        self.short.load(Ordering::Relaxed)
+    }
+
+    /// What it held is given back: it may run a seed again.
+    pub fn relieved(&self) {
+        self.stop.store(false, Ordering::Relaxed);
+        self.short.store(false, Ordering::Relaxed);
+    }
 }
 
 /// Watches a campaign until it is dropped.
@@ -34,26 +72,54 @@ pub struct Watch {
     state: Arc<State>,
     signal: Arc<AtomicBool>,
     deadline: Option<Instant>,
+    budget: Budget,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Begins; `deadline` is the end of `--timeout`.
-    pub fn start(signal: Arc<AtomicBool>, deadline: Option<Instant>) -> Watch {
+    /// Begins; `deadline` is the end of `--timeout`, `budget` what the campaign may use of the memory.
+    pub fn start(signal: Arc<AtomicBool>, deadline: Option<Instant>, budget: Budget) -> Watch {
         let state = Arc::new(State::default());
         let (watched, seen) = (state.clone(), signal.clone());
         let thread = std::thread::spawn(move || {
             while !watched.over.load(Ordering::Relaxed) {
                 watched.look(seen.load(Ordering::Relaxed), deadline, Instant::now());
+                watched.look_at_memory(budget);
                 std::thread::sleep(LOOK);
             }
         });
-        Watch { state, signal, deadline, thread: Some(thread) }
+        Watch { state, signal, deadline, budget, thread: Some(thread) }
     }
 
     /// The flag for machines: they stop soon after it is set.
     pub fn halt(&self) -> Arc<AtomicBool> {
         self.state.halt.clone()
+    }
+
+    /// A place for a worker on this thread.
+    pub fn lane(&self) -> Lane {
+        let (stop, short) = (Arc::default(), Arc::default());
+        let lane = Lane { stop, short, held: bloodhound_frames::held_by_thread() };
+        self.state.lanes().push(lane.clone());
+        if self.state.halt.load(Ordering::Relaxed) {
+            lane.stop.store(true, Ordering::Relaxed);
+        }
+        lane
+    }
+
+    /// What the campaign may use of the memory.
+    pub fn budget(&self) -> Budget {
+        self.budget
+    }
+
+    /// Whether the boot was stopped for want of memory.
+    pub fn starved(&self) -> bool {
+        self.state.starved.load(Ordering::Relaxed)
+    }
+
+    /// Whether memory is nearly used up.
+    pub fn memory_is_short(&self) -> bool {
+        self.state.near.load(Ordering::Relaxed)
     }
 
     /// The boot is over: from now on what runs are seeds.
@@ -107,6 +173,44 @@ impl State {
         if signalled || late {
             self.late.store(late && !signalled, Ordering::Relaxed);
             self.halt.store(true, Ordering::Relaxed);
+            self.lanes().iter().for_each(|lane| lane.stop.store(true, Ordering::Relaxed));
+        }
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, Vec<Lane>> {
+        // A worker that panicked has ended the process (`bug::install`).
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look_at_memory(&self, budget: Budget) {
+        let pressure = budget.pressure();
+        self.near.store(pressure >= Pressure::Near, Ordering::Relaxed);
+        match pressure {
+            Pressure::None => {}
+            Pressure::Near => budget.give_back(),
+            Pressure::Over => self.stop_largest(),
+        }
+    }
+
+    /// Stops the seed that holds most, one at a time: until it has given its memory back no other has to.
+    fn stop_largest(&self) {
+        if self.halt.load(Ordering::Relaxed) {
+            return;
+        }
+        let lanes = self.lanes();
+        if lanes.iter().any(Lane::is_short) {
+            return;
+        }
+        match lanes.iter().max_by_key(|lane| lane.held.load(Ordering::Relaxed)) {
+            Some(lane) => {
+                lane.short.store(true, Ordering::Relaxed);
+                lane.stop.store(true, Ordering::Relaxed);
+            }
+            // The boot itself.
+            None => {
+                self.starved.store(true, Ordering::Relaxed);
+                self.halt.store(true, Ordering::Relaxed);
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use bloodhound_config::Selection;
@@ -16,7 +16,7 @@ use super::Seeds;
 use super::progress::Progress;
 use super::reports::Reports;
 use super::totals::{Found, Totals, Unjudged};
-use super::watch::Watch;
+use super::watch::{Lane, Watch};
 use crate::boots::{self, Boots};
 use crate::platform::Chosen;
 use crate::session::{Failure, Outcome, Session, Stopped, Violation, Worker, host_failure};
@@ -38,6 +38,16 @@ pub struct Shared {
     pub boot_each: bool,
     /// How many seeds were taken.
     pub next: AtomicU64,
+    /// What waits until one worker is left.
+    pub alone: Mutex<Alone>,
+}
+
+/// Seeds for which there was no memory beside others. The last worker runs them when the others have ended.
+#[derive(Debug, Default)]
+pub struct Alone {
+    /// Workers that have begun and not ended.
+    workers: usize,
+    seeds: Vec<u64>,
 }
 
 /// What workers tell.
@@ -48,6 +58,10 @@ enum Message {
     Ran(Box<Outcome>),
     /// It did not.
     Lost(u64, Unjudged),
+    /// It did not yet: there was no memory for it beside others.
+    Postponed(u64),
+    /// It did not: there is no memory for it.
+    TooLarge(u64),
     /// A worker failed before its first seed.
     Failed(Failure),
 }
@@ -61,8 +75,24 @@ impl Shared {
         self.seeds.number(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn worker(&self) -> Result<Worker, Failure> {
-        Worker::new(self.session.clone(), &self.chosen, self.watch.halt())
+    /// The next seed of a worker: one that nobody has begun, or for the last worker one that has waited for that. `None`: the
+    /// worker ends.
+    fn take_any(&self) -> Option<u64> {
+        if let Some(seed) = self.take() {
+            return Some(seed);
+        }
+        let mut alone = self.alone();
+        let seed = match alone.workers {
+            1 if !self.watch.is_closed() => alone.seeds.pop(),
+            _ => None,
+        };
+        alone.workers -= usize::from(seed.is_none());
+        seed
+    }
+
+    fn alone(&self) -> MutexGuard<'_, Alone> {
+        // A worker that panicked has ended the process (`bug::install`).
+        self.alone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The life of a worker.
@@ -76,42 +106,71 @@ impl Shared {
             (Err(text), None) => Message::Failed(Failure { code: exit::BUG, text }),
             (Err(text), Some(seed)) => Message::Lost(seed, Unjudged::Bug(text)),
         };
+        self.alone().workers -= 1;
         // Whoever collects may have gone on without this worker.
         let _ignored = sender.send(message);
     }
 
     fn run(&self, sender: &mpsc::Sender<Message>, current: &Cell<Option<u64>>) -> Result<(), Failure> {
-        let mut worker = None;
-        while let Some(seed) = self.take() {
+        self.alone().workers += 1;
+        let (mut worker, lane) = (None, self.watch.lane());
+        while let Some(seed) = self.take_any() {
             current.set(Some(seed));
             // Nobody to tell: then nobody waits for results either.
             if sender.send(Message::Begun(seed)).is_err() {
-                return Ok(());
+                break;
+            }
+            if self.watch.memory_is_short() {
+                self.boots.give_up_others(seed);
             }
             let begun = Instant::now();
-            if self.boot_each {
-                // The one before goes first: a thread should have one platform.
-                drop(worker.take());
-                let boot = boots::boot_of(seed, self.session.plan.boots);
-                worker.insert(self.worker()?).boot(boots::decisions(boot))?;
-            } else {
-                if worker.is_none() {
-                    worker = Some(self.worker()?);
+            let outcome = self.run_seed(&mut worker, seed, &lane);
+            let message = match outcome {
+                _ if lane.is_short() && self.watch.halted().is_none() => {
+                    drop(worker.take());
+                    bloodhound_frames::trim();
+                    let mut alone = self.alone();
+                    if alone.workers > 1 {
+                        // Fewer seeds at once from now on: this worker ends.
+                        alone.workers -= 1;
+                        alone.seeds.push(seed);
+                        drop(alone);
+                        lane.relieved();
+                        let _ignored = sender.send(Message::Postponed(seed));
+                        return Ok(());
+                    }
+                    lane.relieved();
+                    Message::TooLarge(seed)
                 }
-                if let Some(worker) = &mut worker {
-                    let booted = self.boots.of(worker, seed)?;
-                    worker.restore(&booted);
-                }
-            }
-            let Some(worker) = &mut worker else { return Ok(()) };
-            let outcome = worker.run(seed).map_err(host_failure)?;
+                outcome => Message::Ran(Box::new(outcome?)),
+            };
             self.watch.took(begun.elapsed());
-            if sender.send(Message::Ran(Box::new(outcome))).is_err() {
-                return Ok(());
+            if sender.send(message).is_err() {
+                break;
             }
             current.set(None);
         }
         Ok(())
+    }
+
+    /// Runs a seed on the worker of this thread, which is made if there is none.
+    fn run_seed(&self, worker: &mut Option<Worker>, seed: u64, lane: &Lane) -> Result<Outcome, Failure> {
+        let new = || Worker::new(self.session.clone(), &self.chosen, lane.stop());
+        let worker = if self.boot_each {
+            // The one before goes first: a thread should have one platform.
+            drop(worker.take());
+            let boot = boots::boot_of(seed, self.session.plan.boots);
+            let worker = worker.insert(new()?);
+            worker.boot(boots::decisions(boot))?;
+            worker
+        } else {
+            let made = worker.take().map_or_else(new, Ok)?;
+            let worker = worker.insert(made);
+            let booted = self.boots.of(worker, seed)?;
+            worker.restore(&booted);
+            worker
+        };
+        worker.run(seed).map_err(host_failure)
     }
 
     /// Why a seed has no outcome.
@@ -162,6 +221,8 @@ pub struct Collector<'a> {
     pub totals: &'a mut Totals,
     /// Seeds that were begun and are under way.
     pub running: BTreeSet<u64>,
+    /// Seeds had to wait for want of memory.
+    pub postponed: bool,
 }
 
 impl Collector<'_> {
@@ -207,6 +268,19 @@ impl Collector<'_> {
                 self.running.remove(&seed);
                 self.lost(seed, why);
                 self.watch.close();
+            }
+            Message::Postponed(seed) => {
+                self.running.remove(&seed);
+                if !self.postponed {
+                    self.postponed = true;
+                    self.progress.say(&format!(
+                        "seed {seed} waits: there is no memory for it beside others; fewer seeds run at once from now on"
+                    ));
+                }
+            }
+            Message::TooLarge(seed) => {
+                self.running.remove(&seed);
+                self.lost(seed, Unjudged::Undecided(self.watch.budget().text()));
             }
             Message::Failed(failure) => {
                 self.progress.say(&failure.text);

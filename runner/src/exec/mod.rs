@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use bloodhound_decisions::Decisions;
@@ -26,6 +27,7 @@ use bloodhound_sim::{Digest, Ended, Machine, timeline};
 use bloodhound_vfs::host::HostBase;
 
 use crate::events::EventFile;
+use crate::memory::Guard;
 use crate::output::eprint;
 use crate::platform::{self, Choice, Chosen};
 use crate::run::fail;
@@ -136,13 +138,23 @@ impl Single {
     fn machine_on(&self, platform: Box<dyn Platform>, decisions: Decisions) -> Result<Machine, Failure> {
         let mut base = self.base.clone();
         let world = host::world(&self.scenario, &mut base, decisions).map_err(Failure::environment)?;
-        Ok(Machine::new(world, self.scenario.clone(), platform, Box::new(base)))
+        let mut machine = Machine::new(world, self.scenario.clone(), platform, Box::new(base));
+        machine.set_most_spaces(crate::pids::per_worker());
+        Ok(machine)
     }
 
     /// What the host answered to writes that it did not take, as lines.
     fn refused(&self, world: &World) -> String {
         let refused = |e: &&LogEntry| matches!(e.what, Notice::Refused(_));
         world.log.iter().filter(refused).map(|e| timeline::line(e, &self.scenario) + "\n").collect()
+    }
+
+    /// Processes that were killed because there was no memory left, as lines.
+    fn out_of_memory(&self, world: &World) -> String {
+        let kill = |e: &&LogEntry| matches!(e.what, Notice::OutOfMemory(_));
+        let line =
+            |e: &LogEntry| format!("bloodhound: {}\n", timeline::words(e.node, &e.what, &self.scenario));
+        world.log.iter().filter(kill).map(line).collect()
     }
 
     /// Digest of everything that went into a run but its seed: host files, command line, standard input, and what the host
@@ -202,8 +214,15 @@ fn run_with(args: &Args, chosen: &Chosen, open: Box<dyn Platform>) -> Result<u8,
         machine
             .set_computing(Box::new(move |_, tid, steps| silence.look(tid.number(), steps, Instant::now())));
     }
-    let end = drive(&mut machine, &mut |wanted| input.supply(wanted))?;
+    let stop = Arc::<AtomicBool>::default();
+    machine.set_interrupt(stop.clone());
+    let guard = Guard::start(args.platform.budget(), stop);
+    let mut end = drive(&mut machine, &mut |wanted| input.supply(wanted))?;
+    if let (End::Interrupted, Some(why)) = (&end, guard.reason()) {
+        end = End::Undecided(why);
+    }
     let world = &machine.world;
+    eprint(&single.out_of_memory(world));
     match &end {
         End::Exited(_) | End::Interrupted => {}
         other => eprint(&format!("bloodhound: {}\n", other.text(world))),

@@ -52,6 +52,9 @@ fn a_hundred_moments_give_one_loop() {
         read: vec![program.clone().into()],
         env: Vec::new(),
         compute_limit: 1_000_000_000,
+        mem_limit: None,
+        pids_limit: None,
+        disk_limit: None,
         no_vdso: false,
     };
     let single = Single::new(&surroundings, &[program]).expect("it is there");

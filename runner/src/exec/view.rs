@@ -5,9 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use bloodhound_kernel::container::Settings;
 use bloodhound_kernel::exec::Program;
 use bloodhound_net::LinkConfig;
-use bloodhound_sim::scenario::{RestartPolicy, Scenario, ServiceSpec};
+use bloodhound_sim::scenario::{RestartPolicy, Runtime, Scenario, ServiceSpec};
 use bloodhound_vfs::host::{Allow, HostBase};
 use bloodhound_vfs::{MountSpec, TreeId};
 
@@ -32,6 +33,15 @@ pub struct Surroundings {
     /// Search for a loop to preempt a thread in when it has computed for so much processor time without a system call
     #[arg(long, default_value = "1s", value_parser = crate::cli::duration, requires = "command")]
     pub compute_limit: u64,
+    /// Kill a process when all of them have more memory than this (for example 64m, 1g)
+    #[arg(long, value_name = "SIZE", value_parser = crate::cli::bytes, requires = "command")]
+    pub mem_limit: Option<u64>,
+    /// Refuse another thread or process when there are so many
+    #[arg(long, value_name = "N", requires = "command")]
+    pub pids_limit: Option<u64>,
+    /// The size of the simulated disk (for example 64m, 1g)
+    #[arg(long, value_name = "SIZE", value_parser = crate::cli::bytes, requires = "command")]
+    pub disk_limit: Option<u64>,
     /// Do not offer the vDSO: every clock read is a system call
     #[arg(long, hide = true, requires = "command")]
     pub no_vdso: bool,
@@ -93,7 +103,15 @@ pub fn scenario(
         stdin: Default::default(),
         faulty: false,
         sharing: Default::default(),
-        runtime: Default::default(),
+        runtime: Runtime {
+            settings: Settings {
+                memory: surroundings.mem_limit,
+                pids: surroundings.pids_limit,
+                ..Settings::default()
+            },
+            disk: surroundings.disk_limit,
+            ..Runtime::default()
+        },
         resolver: Default::default(),
     };
     Ok(Scenario {

@@ -55,6 +55,9 @@ impl Hunt {
             read: vec![program.clone().into()],
             env: Vec::new(),
             compute_limit: 1_000_000_000,
+            mem_limit: None,
+            pids_limit: None,
+            disk_limit: None,
             no_vdso: false,
         };
         let mut single = Single::new(&surroundings, &[program]).expect("it is there");

@@ -38,6 +38,7 @@ impl Planner<'_> {
             stop_grace: service.stop_grace_period_ns.unwrap_or(plain.stop_grace),
             init: service.init == Some(true),
             shm_size: Some(service.shm_size.unwrap_or(SHM_SIZE)),
+            disk: service.disk_size,
             settings: settings(service, pieces),
             keep: plain.keep,
         }
@@ -74,6 +75,7 @@ fn settings(service: &Service, pieces: &mut Pieces<'_>) -> Settings {
         umask: service.umask.unwrap_or(plain.umask),
         sysctls,
         memory: service.mem_limit,
+        oom_score_adj: service.oom_score_adj.unwrap_or(0),
         pids: service.pids_limit,
         cpu_milli: service.cpus_milli,
     }

@@ -11,8 +11,8 @@ use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::FRAME_SIZE;
 
@@ -30,6 +30,8 @@ struct Arena {
     base: NonNull<u8>,
     counts: NonNull<AtomicU32>,
     shared: Mutex<Shared>,
+    /// How many frames are on the list of free ones.
+    free: AtomicU64,
     zero: OnceLock<NonZeroU32>,
 }
 
@@ -42,6 +44,8 @@ unsafe impl Send for Arena {}
 struct Shared {
     /// Freed frames with old contents.
     free: Vec<NonZeroU32>,
+    /// Freed frames whose memory the host has back.
+    punched: Vec<NonZeroU32>,
     /// The first frame that was never used.
     next: u32,
 }
@@ -101,13 +105,55 @@ pub struct Stats {
     pub live: u64,
 }
 
+/// Bytes of free frames, as far as threads do not keep them: memory that the host has given and nobody uses.
+#[must_use]
+pub fn free_bytes() -> u64 {
+    arena().free.load(Ordering::Relaxed) * FRAME_SIZE as u64
+}
+
+/// How many frames more this thread has taken than given back, as far as the global list knows: about what its worlds hold.
+#[must_use]
+pub fn held_by_thread() -> Arc<AtomicI64> {
+    HELD.with(Arc::clone)
+}
+
+/// Gives the memory of free frames back to the host; how many bytes.
+///
+/// Whoever allocates meanwhile takes frames that were never used, so it should not be called often.
+pub fn trim() -> u64 {
+    let arena = arena();
+    let mut free = {
+        let mut shared = arena.lock();
+        arena.free.store(0, Ordering::Relaxed);
+        std::mem::take(&mut shared.free)
+    };
+    free.sort_unstable();
+    let mut given = 0;
+    for run in free.chunk_by(|a, b| a.get() + 1 == b.get()) {
+        let (from, len) = (u64::from(run[0].get()) * FRAME_SIZE as u64, (run.len() * FRAME_SIZE) as u64);
+        // SAFETY: plain call on our own memory file; the frames of the range are free, so no handle reads or writes them.
+        let punched = unsafe {
+            libc::fallocate(
+                arena.fd.as_raw_fd(),
+                libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE,
+                from as libc::off_t,
+                len as libc::off_t,
+            )
+        };
+        given += if punched == 0 { len } else { 0 };
+    }
+    let mut shared = arena.lock();
+    shared.punched.append(&mut free);
+    given
+}
+
 /// Counts of frames now.
 #[must_use]
 pub fn stats() -> Stats {
     let arena = arena();
     let (free, next) = {
         let shared = arena.lock();
-        (shared.free.len() as u64, shared.next)
+        ((shared.free.len() + shared.punched.len()) as u64, shared.next)
     };
     let live = (1..next).filter(|&n| arena.count_of(n).load(Ordering::Relaxed) != 0).count() as u64;
     Stats { high_water: u64::from(next - 1), free, live }
@@ -136,8 +182,8 @@ impl Arena {
                 return Err(error);
             }
         };
-        let shared = Mutex::new(Shared { free: Vec::new(), next: 1 });
-        Ok(Arena { fd, base, counts, shared, zero: OnceLock::new() })
+        let shared = Mutex::new(Shared { free: Vec::new(), punched: Vec::new(), next: 1 });
+        Ok(Arena { fd, base, counts, shared, free: AtomicU64::new(0), zero: OnceLock::new() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -211,11 +257,13 @@ impl Drop for Cache {
         shared.free.append(&mut self.dirty);
         // Fresh ones go to the list of dirty ones: the next owner zeroes them once more, at a thread's end only.
         shared.free.extend(self.fresh.by_ref().filter_map(NonZeroU32::new));
+        arena().free.store(shared.free.len() as u64, Ordering::Relaxed);
     }
 }
 
 thread_local! {
     static CACHE: Cell<Cache> = const { Cell::new(Cache::EMPTY) };
+    static HELD: Arc<AtomicI64> = Arc::default();
 }
 
 /// Runs `work` on this thread's cache, or on an empty one when the thread is past its end (a handle that is
@@ -239,8 +287,14 @@ fn take(cache: &mut Cache) -> (NonZeroU32, bool) {
         }
         let arena = arena();
         let mut shared = arena.lock();
+        let _ = HELD.try_with(|held| held.fetch_add(BATCH as i64, Ordering::Relaxed));
         let at = shared.free.len().saturating_sub(BATCH);
         cache.dirty.extend(shared.free.drain(at..));
+        arena.free.store(shared.free.len() as u64, Ordering::Relaxed);
+        if cache.dirty.is_empty() {
+            let at = shared.punched.len().saturating_sub(BATCH);
+            cache.dirty.extend(shared.punched.drain(at..));
+        }
         if cache.dirty.is_empty() {
             let first = arena.fresh(&mut shared);
             cache.fresh = first..first + BATCH as u32;
@@ -301,7 +355,10 @@ fn give_back(cache: &mut Cache, index: NonZeroU32) {
     cache.dirty.push(index);
     if cache.dirty.len() >= 2 * BATCH {
         let at = cache.dirty.len() - BATCH;
-        arena().lock().free.extend(cache.dirty.drain(at..));
+        let mut shared = arena().lock();
+        shared.free.extend(cache.dirty.drain(at..));
+        arena().free.store(shared.free.len() as u64, Ordering::Relaxed);
+        let _ = HELD.try_with(|held| held.fetch_sub(BATCH as i64, Ordering::Relaxed));
     }
 }
 

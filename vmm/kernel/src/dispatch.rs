@@ -71,6 +71,9 @@ impl Node {
         let moved = ctx.moved;
         self.drain_net();
         self.deliver_happened();
+        if self.memory_has_grown() {
+            self.relieve(tid, outside);
+        }
         if !moved.is_empty() {
             outside.tell(self, (pid, tid), &Told::Moved(moved));
         }
@@ -107,6 +110,9 @@ impl Node {
         let moved = ctx.moved;
         self.drain_net();
         self.deliver_happened();
+        if self.memory_has_grown() {
+            self.relieve(tid, outside);
+        }
         // What a call has copied that came no further is not told: how often it is woken for nothing is nothing that happens.
         let idle = matches!(&result, Err(Stop::Block(sleep)) if sleep.progress == before);
         if !moved.is_empty() && !idle {

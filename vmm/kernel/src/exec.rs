@@ -185,7 +185,7 @@ impl Ctx<'_> {
         let image = self.load_image(from, path, argv)?;
         // The new memory is complete before the old is given up, so that an error changes nothing.
         let space = self.node.new_space();
-        let mut mm = Mm::new(space);
+        let mut mm = Mm::new(space, self.process().container);
         let nth = self.next_random();
         let mut draw = |part, bound| {
             let site = self.random_site(part, nth);
@@ -268,6 +268,9 @@ impl Ctx<'_> {
         self.task_mut().fs_ids = [None; 2];
         self.node.vfork_done(self.tid);
         let old = std::mem::replace(&mut self.process_mut().mm, mm_id);
+        let peak = self.node.mms[old].peak;
+        let process = self.process_mut();
+        process.peak = process.peak.max(peak);
         self.node.mm_release(old);
         let closing: Vec<(i32, FdEntry)> = self.process().fds.iter().filter(|(_, e)| e.cloexec).collect();
         for (fd, entry) in closing {

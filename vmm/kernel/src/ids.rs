@@ -41,6 +41,8 @@ ids! {
     UnixId,
     /// A netlink socket.
     NetlinkId,
+    /// The blocks of memory that one fork has made common (`crate::memory`).
+    FamilyId,
     /// A shared-memory object without a name (MAP_SHARED|MAP_ANONYMOUS, SysV segments).
     ShmId,
 }

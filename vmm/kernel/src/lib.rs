@@ -7,7 +7,7 @@
 //! Where things are: `sys/` holds the system calls by subject (the names of the modules are those of the manual
 //! pages' sections); the objects behind descriptors have a module each (`pipe`, `eventfd`, `epoll`, `unix`, `inet`);
 //! `transfer` moves bytes between them and the buffers of programs (`buffers`);
-//! `mm/` is memory, `signal` delivery, `exec` program loading, `procfs` what /proc and /sys show.
+//! `mm/` is address spaces, `memory` what containers are charged for, `signal` delivery, `exec` program loading, `procfs` what /proc and /sys show.
 #![forbid(unsafe_code)]
 
 pub mod buffers;
@@ -29,6 +29,7 @@ pub mod inotify;
 pub mod ipc;
 pub mod lease;
 pub mod locks;
+pub mod memory;
 pub mod mm;
 pub mod netlink;
 pub mod node;

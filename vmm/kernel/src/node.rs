@@ -14,7 +14,7 @@ use bloodhound_net::NodeId;
 use bloodhound_persistent::{Map, Set, Table};
 use bloodhound_vfs::Vfs;
 
-use crate::container::{Container, IpcNs};
+use crate::container::{Container, ContainerId, IpcNs};
 use crate::epoll::Epoll;
 use crate::eventfd::EventFd;
 use crate::file::{Console, File};
@@ -132,6 +132,8 @@ pub struct Shm {
     pub size: u64,
     /// Mappings of it.
     pub refs: u32,
+    /// The container that it is charged to.
+    pub container: ContainerId,
     /// It is the memory of this segment ([`crate::ipc::segment`]).
     pub segment: Option<(IpcNs, i32)>,
 }
@@ -227,6 +229,8 @@ pub struct Node {
     pub dead_spaces: Vec<u64>,
     /// The task that just ran asked for another one to go first (sched_yield).
     pub yielded: bool,
+    /// What its containers are charged for.
+    pub memory: crate::memory::Memory,
     /// POSIX message queues.
     pub mqueues: MqQueues,
     /// System V objects.
@@ -282,9 +286,17 @@ impl Node {
             mapped: Map::new(),
             dead_spaces: Vec::new(),
             yielded: false,
+            memory: Default::default(),
             mqueues: MqQueues::default(),
             sysv: SysV::default(),
         }
+    }
+
+    /// kernel.threads-max: as many tasks as take an eighth of the memory for what the kernel keeps of each (`set_max_threads` of
+    /// Linux).
+    pub fn threads_max(&self) -> u64 {
+        const KEPT: u64 = 16 << 10;
+        self.config.memory / 8 / KEPT
     }
 
     /// CLOCK_REALTIME, ns since 1970.

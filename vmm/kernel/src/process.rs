@@ -192,6 +192,10 @@ pub struct Process {
     pub cpu_ns: u64,
     /// The same for waited-for children.
     pub children_cpu_ns: u64,
+    /// The most pages that memory had which it has given back, by execve(2) or at its end.
+    pub peak: u64,
+    /// The largest such number of waited-for children and theirs.
+    pub children_peak: u64,
     /// Virtual time of its start.
     pub started: bloodhound_abi::SimTime,
     /// Has called execve since fork (setpgid(2) asks).

@@ -11,7 +11,7 @@ mod restore;
 pub use frame::initial_xstate;
 pub(crate) use frame::on_alternate;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
@@ -22,7 +22,7 @@ use bloodhound_vfs::BaseFs;
 use crate::ctx::{Ctx, Outside};
 use crate::ids::*;
 use crate::node::Node;
-use crate::process::{ChildEvent, ExitStatus};
+use crate::process::{ChildEvent, ExitStatus, Process};
 use crate::task::TaskState;
 use crate::wait::{Blocked, Object, Progress, Restart, Stop, Wait};
 use crate::watch::{Disposition, Told};
@@ -112,13 +112,18 @@ fn disposition(action: &Sigaction, signo: u32) -> Disposition {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pending {
     mask: u64,
-    infos: BTreeMap<u32, Vec<Siginfo>>,
+    infos: BTreeMap<u32, VecDeque<Siginfo>>,
 }
 
 impl Pending {
     /// Pending signals as a mask.
     pub fn mask(&self) -> u64 {
         self.mask
+    }
+
+    /// How many are queued.
+    pub fn queued(&self) -> u64 {
+        self.infos.values().map(|queue| queue.len() as u64).sum()
     }
 
     /// Adds a signal; false if a standard signal was pending already.
@@ -128,7 +133,7 @@ impl Pending {
         if signo < 32 && !queue.is_empty() {
             return false;
         }
-        queue.push(info);
+        queue.push_back(info);
         self.mask |= bit(signo);
         true
     }
@@ -148,7 +153,7 @@ impl Pending {
         let first = if hits & SYNCHRONOUS != 0 { hits & SYNCHRONOUS } else { hits };
         let signo = first.trailing_zeros() + 1;
         let queue = self.infos.get_mut(&signo)?;
-        let info = queue.remove(0);
+        let info = queue.pop_front()?;
         if queue.is_empty() {
             self.infos.remove(&signo);
             self.mask &= !bit(signo);
@@ -204,6 +209,17 @@ impl Node {
         handler == c::SIG_IGN || (handler == c::SIG_DFL && default_action(signo) == Default_::Ignore)
         // "init" of the node gets only signals it has handlers for, but we keep services killable: docker's
         // `init: true` behaviour. Only SIG_IGN and ignored defaults count.
+    }
+
+    /// Whether a signal may be queued for a process. RLIMIT_SIGPENDING: "the limit on the number of signals that may be queued for
+    /// the real user ID of the calling process" (getrlimit(2)), of the receiver in fact (`__sigqueue_alloc` of Linux).
+    pub(crate) fn may_queue(&self, pid: Pid) -> bool {
+        let process = self.process(pid);
+        let (limit, user) = (process.limits[c::RLIMIT_SIGPENDING as usize].cur, process.real_ids[0]);
+        let of_tasks =
+            |p: &Process| p.threads.iter().map(|tid| self.task(*tid).pending.queued()).sum::<u64>();
+        let users = self.processes.values().filter(|p| p.real_ids[0] == user);
+        users.map(|p| p.pending.queued() + of_tasks(p)).sum::<u64>() < limit
     }
 
     /// Sends a signal to a whole process.

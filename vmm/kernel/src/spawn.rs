@@ -35,7 +35,7 @@ impl Node {
         let pid = Pid(self.new_number(pids));
         let tid = Tid(pid.0);
         let space = self.new_space();
-        let mm = self.mms.insert(Mm::new(space));
+        let mm = self.mms.insert(Mm::new(space, id));
         self.vfs.enter_namespace(mounts);
         let root = self.vfs.root();
         self.vfs.hold(root);
@@ -73,7 +73,7 @@ impl Node {
             dumpable: 1,
             no_new_privs: settings.no_new_privileges,
             thp_disable: false,
-            knobs: Default::default(),
+            knobs: crate::procfs::Knobs::adjusted(settings.oom_score_adj),
             exe: Vec::new(),
             cmdline: Vec::new(),
             environ: Vec::new(),
@@ -82,6 +82,8 @@ impl Node {
             timers: Default::default(),
             cpu_ns: 0,
             children_cpu_ns: 0,
+            peak: 0,
+            children_peak: 0,
             started: self.clock,
             did_exec: false,
         };

@@ -213,6 +213,7 @@ impl Event<'_> {
                 Notice::Check { .. } => "check",
                 Notice::Phase(_) => "phase",
                 Notice::Refused(_) => "output-refused",
+                Notice::OutOfMemory(_) => "out-of-memory",
             },
             Event::Service(_) => "service",
             Event::Begun(..) => "operation-begin",

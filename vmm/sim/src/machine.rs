@@ -4,7 +4,7 @@
 //! (the lookahead of conservative discrete-event simulation), so that no packet can reach its past.
 //! Neighbours: [`crate::step`] runs one step of one task, [`crate::services`] and [`crate::faults`] act on events.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use crate::output::{Answers, Computing, Output};
 use crate::profile::{Profile, Profiler};
 use crate::queue::Due;
 use crate::scenario::Scenario;
+use crate::spaces::Spaces;
 use crate::spin::Detector;
 use crate::world::{Finding, FindingKind, Room, World};
 
@@ -87,7 +88,7 @@ pub struct Machine {
     pub(crate) modes: TestModes,
     /// What the test mode of cloning keeps.
     pub(crate) kept: Option<World>,
-    pub(crate) spaces: BTreeSet<u64>,
+    pub(crate) spaces: Spaces,
     pub(crate) code: CodeView,
     pub(crate) scratch: Vec<Mapping>,
     /// The loop looks at its condition after each step of a node.
@@ -145,7 +146,7 @@ impl Machine {
             listeners: Vec::new(),
             modes: TestModes::default(),
             kept: None,
-            spaces: BTreeSet::new(),
+            spaces: Spaces::default(),
             scratch: Vec::new(),
             each_step: false,
             interrupt: None,
@@ -384,12 +385,13 @@ impl Machine {
         let Some(arc) = self.world.nodes.get_mut(&id) else { return false };
         let node = Arc::make_mut(arc);
         for space in node.dead_spaces.drain(..) {
-            self.spaces.remove(&space);
+            self.spaces.remove(space);
             self.code.forget(space);
             self.platform.drop_space(SpaceId(space));
         }
         let (console, clock) = (std::mem::take(&mut node.console), node.clock);
         let ends = std::mem::take(&mut node.ends);
+        let kills = std::mem::take(&mut node.memory.kills);
         self.tell_connections(id);
         for chunk in console {
             self.recorder().tell(clock, Some(chunk.container), &Event::Output(&chunk));
@@ -398,6 +400,7 @@ impl Machine {
             }
         }
         let sent = self.take_packets(id, clock);
+        self.tell_kills(kills);
         for end in ends {
             self.process_ended(end.container, end);
         }

@@ -3,6 +3,7 @@
 
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_kernel::file::Console;
+use bloodhound_kernel::memory::OomKill;
 use bloodhound_net::NodeId;
 
 use crate::faults::{FaultId, Planned};
@@ -41,6 +42,8 @@ pub enum Notice {
     Phase(PhaseChange),
     /// The host did not take output of a program.
     Refused(Refusal),
+    /// A process was killed because a container, or its machine, had no memory left.
+    OutOfMemory(OomKill),
 }
 
 /// What a check came to.

@@ -48,6 +48,8 @@ pub struct Runtime {
     pub init: bool,
     /// Size of /dev/shm in bytes, if it is limited.
     pub shm_size: Option<u64>,
+    /// How much may be written to its root file system, in bytes; [`DISK`] if nothing is said.
+    pub disk: Option<u64>,
     /// Its root file system is that of an image, in which an engine leaves files by which programs know a container.
     pub engine: bool,
     /// Its root file system cannot be written once the engine has put its own files there.
@@ -58,6 +60,9 @@ pub struct Runtime {
     pub keep: Vec<Vec<u8>>,
 }
 
+/// Size of each file system of a container, in bytes. What a simulated disk holds is kept in the host's memory.
+pub const DISK: u64 = 16 << 30;
+
 impl Default for Runtime {
     /// SIGTERM and 10 s, as Docker has them.
     fn default() -> Runtime {
@@ -66,6 +71,7 @@ impl Default for Runtime {
             stop_grace: 10_000_000_000,
             init: false,
             shm_size: None,
+            disk: None,
             engine: false,
             read_only: false,
             settings: Settings::default(),

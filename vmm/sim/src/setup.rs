@@ -19,7 +19,7 @@ use crate::clients::Clients;
 use crate::computing::Computing;
 use crate::faults::Faults;
 use crate::queue::{Due, Queue};
-use crate::scenario::{Input, ResolverSpec, Scenario, ServiceSpec, Sharing, Spread};
+use crate::scenario::{DISK, Input, ResolverSpec, Scenario, ServiceSpec, Sharing, Spread};
 use crate::scheduler::{Policy, Schedule, Scheduler};
 use crate::services::Service;
 use crate::switches::Switches;
@@ -251,12 +251,16 @@ fn node(
         root: first.root,
         epoch_ns: traits.epoch_ns,
         order: bloodhound_vfs::Order::Hashed(decisions.word(random_of(first, 0, NodeRandom::Order, 0))),
+        root_quota: Some(disk(first)),
+        disk_quota: Some(DISK),
+        // "The default is half of your physical RAM without swap" (tmpfs(5)).
+        tmpfs_quota: Some(scenario.memory / 2),
         ..Default::default()
     };
     let mut vfs = Vfs::new(config, base).map_err(|e| fault(first, "its root file system", e))?;
     for (at, spec) in specs.iter().enumerate() {
         if at > 0 {
-            let root = RootSpec { tree: spec.root, ..RootSpec::default() };
+            let root = RootSpec { tree: spec.root, quota: Some(disk(spec)), ..RootSpec::default() };
             vfs.add_namespace(root, base).map_err(|e| fault(spec, "its root file system", e))?;
         }
         vfs.enter_namespace(MountNs(at as u32));
@@ -277,6 +281,11 @@ fn node(
         add_container(&mut node, specs, spec, MountNs(at as u32), net)?;
     }
     Ok(node)
+}
+
+/// Size of a service's root file system.
+fn disk(spec: &ServiceSpec) -> u64 {
+    spec.runtime.disk.unwrap_or(DISK)
 }
 
 fn fault(spec: &ServiceSpec, what: impl Into<String>, errno: Errno) -> SetupError {

@@ -3,6 +3,8 @@
 //!
 //! Neighbours: [`crate::machine`] (the loop), `bloodhound_kernel::mm::shown` (which pages are the same).
 
+use std::collections::BTreeSet;
+
 use bloodhound_kernel::ids::MmId;
 use bloodhound_kernel::mm::Mm;
 use bloodhound_kernel::mm::shown::Shown;
@@ -48,7 +50,7 @@ impl Machine {
         // The old world holds its frames until the end of the comparison: a frame's number means one content.
         let old = std::mem::replace(&mut self.world, world);
         self.hung = None;
-        let mut unused = std::mem::take(&mut self.spaces);
+        let (mut unused, mut kept) = (self.spaces.names(), BTreeSet::new());
         let mut mapped = Vec::new();
         for node in self.world.nodes.values() {
             for (_, mm) in node.mms.iter().filter(|(_, mm)| unused.remove(&mm.space)) {
@@ -60,10 +62,10 @@ impl Machine {
                 for (addr, len) in differing(node, mm, &mapped, &self.code) {
                     self.platform.unmap(space, addr, len);
                 }
-                self.spaces.insert(mm.space);
+                kept.insert(mm.space);
             }
         }
-        for space in unused {
+        for space in self.spaces.split(&kept) {
             self.code.forget(space);
             self.platform.drop_space(SpaceId(space));
         }

@@ -213,7 +213,8 @@ impl Machine {
     /// Makes the platform ready to run the task: removes mappings that are out of date from the task's address space, and loads
     /// the task's vector registers.
     fn load(&mut self, id: MachineId, tid: Tid, space: SpaceId, mm: MmId) -> Result<(), MachineError> {
-        if self.spaces.insert(space.0) {
+        if self.spaces.touch(space.0) {
+            self.make_room()?;
             self.platform.reset_space(space);
             self.code.forget(space.0);
             self.inherit(id, space, mm);
@@ -424,7 +425,7 @@ impl Machine {
                 }
                 self.platform.map(space, &scratch);
                 self.scratch = scratch;
-                None
+                self.relieve(id, tid)
             }
             Fault::Signal(signo, code, at) => {
                 let error_code = self.world.nodes[&id].fault_error(mm, addr, access);

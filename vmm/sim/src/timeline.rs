@@ -2,6 +2,7 @@
 //! takes the data.
 
 use bloodhound_kernel::file::Console;
+use bloodhound_kernel::memory::OomKill;
 use bloodhound_net::NodeId;
 
 use crate::notice::{CheckResult, LogEntry, Notice, PhaseChange, Refusal};
@@ -21,6 +22,7 @@ pub fn line(entry: &LogEntry, scenario: &Scenario) -> String {
         Notice::Service(_) => "service",
         Notice::Phase(_) => "phase",
         Notice::Refused(_) => "output",
+        Notice::OutOfMemory(_) => "memory",
         Notice::Check { .. } => "check",
     };
     format!("{} {word:<8} {}", entry.at, words(entry.node, &entry.what, scenario))
@@ -47,7 +49,22 @@ pub fn words(node: Option<NodeId>, notice: &Notice, scenario: &Scenario) -> Stri
         }
         Notice::Phase(change) => phase(change),
         Notice::Refused(refusal) => refused(refusal),
+        Notice::OutOfMemory(kill) => {
+            format!("{} {}", node.map(name_of).unwrap_or_default(), out_of_memory(kill))
+        }
     }
+}
+
+fn out_of_memory(kill: &OomKill) -> String {
+    let OomKill { pid, comm, had, limit, of_container, .. } = kill;
+    let whose = if *of_container { "the container's limit" } else { "the machine's memory" };
+    format!(
+        "has no memory left ({whose} is {} MiB): process {} ({}) with {} MiB is killed",
+        limit >> 20,
+        pid.number(),
+        String::from_utf8_lossy(comm),
+        had >> 20
+    )
 }
 
 fn service(change: &ServiceChange) -> String {

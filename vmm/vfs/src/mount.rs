@@ -303,7 +303,11 @@ impl Vfs {
         for ino in gone {
             self.inodes.remove(ino);
         }
-        Arc::make_mut(&mut self.filesystems).remove(&fs);
+        if let Some(fs) = Arc::make_mut(&mut self.filesystems).remove(&fs)
+            && fs.kind == FsKind::Tmpfs
+        {
+            self.memory_pages -= fs.used_pages;
+        }
     }
 
     /// Makes the file system that `spec` asks for; its id, root and whether it is read-only.
@@ -315,17 +319,17 @@ impl Vfs {
     ) -> Result<(FsId, Ino, bool), Errno> {
         Ok(match spec {
             MountSpec::Tmpfs { mode, size, owner } => {
-                let fs = self.add_fs(FsKind::Tmpfs, *size);
+                let fs = self.add_fs(FsKind::Tmpfs, size.or(self.config.tmpfs_quota));
                 let root = self.make_root(fs, *mode);
                 (self.inode_mut(root)?.meta.uid, self.inode_mut(root)?.meta.gid) = *owner;
                 (fs, root, false)
             }
             MountSpec::Bind { tree, read_only } => {
-                let fs = self.add_fs(FsKind::Bind, None);
+                let fs = self.add_fs(FsKind::Bind, self.config.disk_quota);
                 (fs, self.base_root(fs, *tree, base)?, *read_only)
             }
             MountSpec::Volume { read_only } => {
-                let fs = self.add_fs(FsKind::Volume, None);
+                let fs = self.add_fs(FsKind::Volume, self.config.disk_quota);
                 let root = self.make_root(fs, 0o755);
                 self.fill_volume(root, point)?;
                 (fs, root, *read_only)
@@ -377,7 +381,7 @@ impl Vfs {
         }
         let (fs, root) = match of {
             MountSpec::Volume { .. } => {
-                let fs = self.add_fs(FsKind::Volume, None);
+                let fs = self.add_fs(FsKind::Volume, self.config.disk_quota);
                 (fs, self.make_root(fs, 0o755))
             }
             MountSpec::Tmpfs { .. } | MountSpec::Bind { .. } => {

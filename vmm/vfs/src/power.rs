@@ -112,6 +112,8 @@ impl Vfs {
         for (id, fs) in Arc::make_mut(&mut self.filesystems) {
             fs.used_pages = used.get(id).copied().unwrap_or(0);
         }
+        let in_memory = self.filesystems.values().filter(|fs| fs.kind == FsKind::Tmpfs);
+        self.memory_pages = in_memory.map(|fs| fs.used_pages).sum();
     }
 }
 

@@ -13,7 +13,7 @@ use crate::base::{BaseEntry, BaseFs, BaseKind, TreeId};
 use crate::dir::{BaseDir, Dir, Order, Slot};
 use crate::inode::{Data, Inode, Meta, Node};
 use crate::journal::{DiskModel, Journal};
-use crate::mount::Fs;
+use crate::mount::{Fs, FsKind};
 use crate::namespace::{Entered, MountNs, MountSpace, RootSpec};
 use crate::types::{Cred, FsId, Ino, Kind, Name, Timestamp};
 
@@ -30,6 +30,10 @@ pub struct Config {
     pub max_file_size: u64,
     /// Size of the root file system in bytes for what is written, `None` for no limit. Beyond it: ENOSPC.
     pub root_quota: Option<u64>,
+    /// The same for each volume and directory of the host.
+    pub disk_quota: Option<u64>,
+    /// The same for each file system in memory that has no size of its own.
+    pub tmpfs_quota: Option<u64>,
     /// What a power failure keeps; `None` for a run without power failures, which saves noting every change.
     pub disk: Option<DiskModel>,
     /// Whether the root file system refuses changes (docker's `read_only: true`).
@@ -44,6 +48,8 @@ impl Default for Config {
             order: Order::Hashed(0),
             max_file_size: (16 << 40) - 4096,
             root_quota: None,
+            disk_quota: None,
+            tmpfs_quota: None,
             disk: None,
             read_only: false,
         }
@@ -111,6 +117,8 @@ pub struct Vfs {
     pub(crate) inodes: Arena,
     pub(crate) next_ino: u64,
     pub(crate) filesystems: Arc<BTreeMap<FsId, Fs>>,
+    /// Pages in those that lie in memory.
+    pub(crate) memory_pages: u64,
     /// What the containers see, by [`MountNs`].
     pub(crate) spaces: Arc<Vec<MountSpace>>,
     /// The namespace in which operations work.
@@ -146,6 +154,7 @@ impl Vfs {
             inodes: Arena::default(),
             next_ino: 1,
             filesystems: Arc::default(),
+            memory_pages: 0,
             spaces: Arc::default(),
             entered: Entered(MountNs(0)),
             shared: Arc::default(),
@@ -266,7 +275,29 @@ impl Vfs {
         }
         if let Some(fs) = Arc::make_mut(&mut self.filesystems).get_mut(&fs) {
             fs.used_pages = fs.used_pages + after - before;
+            if fs.kind == FsKind::Tmpfs {
+                self.memory_pages = self.memory_pages + after - before;
+            }
         }
+    }
+
+    /// Pages of all file systems that lie in memory.
+    pub fn all_memory_pages(&self) -> u64 {
+        self.memory_pages
+    }
+
+    /// Pages of those that a namespace mounts.
+    pub fn memory_pages(&self, namespace: MountNs) -> u64 {
+        if self.memory_pages == 0 {
+            return 0;
+        }
+        let mounts = self.spaces[namespace.0 as usize].mounts.values();
+        let mut seen: Vec<FsId> = mounts.filter_map(|mount| mount.fs).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        let in_memory =
+            seen.iter().filter_map(|fs| self.filesystems.get(fs)).filter(|fs| fs.kind == FsKind::Tmpfs);
+        in_memory.map(|fs| fs.used_pages).sum()
     }
 
     pub(crate) fn alloc(&mut self, inode: Inode) -> Ino {

@@ -1,8 +1,8 @@
 //! What an engine sets for the processes of a container: capabilities, limits, kernel parameters of its namespaces, the limits of
 //! its cgroup.
 //!
-//! Key type: [`Settings`]. Neighbours: `exec` (processes begin with it), `procfs` (what is shown of it). The limits of the cgroup
-//! are shown and not enforced.
+//! Key type: [`Settings`]. Neighbours: `exec` (processes begin with it), `procfs` (what is shown of it). That of memory is
+//! enforced by `memory`, that of tasks by clone(2); that of the processor is shown only.
 
 use std::collections::BTreeMap;
 
@@ -26,6 +26,8 @@ pub struct Settings {
     pub sysctls: BTreeMap<String, String>,
     /// Most memory in bytes.
     pub memory: Option<u64>,
+    /// What makes its processes more or less likely to be killed when there is no memory left, -1000 to 1000 (proc(5)).
+    pub oom_score_adj: i16,
     /// Most tasks.
     pub pids: Option<u64>,
     /// Most of the processor, in thousandths.
@@ -41,6 +43,7 @@ impl Default for Settings {
             umask: 0o022,
             sysctls: BTreeMap::new(),
             memory: None,
+            oom_score_adj: 0,
             pids: None,
             cpu_milli: None,
         }

@@ -363,7 +363,7 @@ impl Node {
         self.mq_remove_all(ns);
         let Some(Namespace { segments, .. }) = self.sysv.namespaces.remove(&ns) else { return };
         for segment in segments.iter() {
-            self.shm.remove(segment.item.shm);
+            self.shm_remove(segment.item.shm);
         }
     }
 }

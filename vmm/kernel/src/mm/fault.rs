@@ -1,11 +1,14 @@
-//! Page faults: which frames answer an access, in batches around it. Residency is a cache (design rule 2): a fault
-//! changes no time and no decision, and whether a zero page exists already is not visible to programs.
+//! Page faults: which frames answer an access, in batches around it. What a platform has mapped is a cache (design rule 2): a fault
+//! changes no time and no decision. Which pages exist is part of the world, since memory is limited: a page is made by the first
+//! access of a program or call to it, which faults on every platform, together with its neighbours. A fault on a page that exists
+//! makes nothing, as it may come from a platform that has forgotten the page.
 
 use bloodhound_abi::consts as c;
 use bloodhound_abi::exception::page_fault as error;
 use bloodhound_frames::Frame;
 use smallvec::SmallVec;
 
+use super::pages::BLOCK;
 use super::{Access, Backing, Mm, PAGE, Vma};
 use crate::ids::*;
 use crate::node::Node;
@@ -13,7 +16,7 @@ use crate::node::Node;
 /// Pages mapped at once around a fault in a file mapping.
 const AROUND_FILE: u64 = 64;
 /// Pages allocated at once by a fault in anonymous memory.
-const AROUND_ANON: u64 = 16;
+const AROUND_ANON: u64 = BLOCK;
 
 /// First address that Linux does not count as user space (`TASK_SIZE_MAX`).
 const USER_END: u64 = 0x7fff_ffff_f000;
@@ -80,8 +83,8 @@ impl Node {
         };
         let block = page & !(around * PAGE - 1);
         let (low, high) = (block.max(vma.start), (block + around * PAGE).min(vma.end));
-        let fresh = self.mms[mm].pages.get(page / PAGE).is_none();
-        self.fill_block(mm, &vma, low, high, access);
+        let fresh = self.is_fresh(mm, &vma, page);
+        self.fill_block(mm, &vma, page, fresh, access);
         if access == Access::Exec {
             self.executed(mm, &vma, addr);
         }
@@ -92,9 +95,9 @@ impl Node {
         let mut found = false;
         for at in (low..high).step_by(PAGE as usize) {
             let access = if at == page { access } else { Access::Read };
-            if !fresh && self.copied_at_once(&vma) && self.mms[mm].pages.get(at / PAGE).is_none() {
-                // Only the first access to a page brings copies of its neighbours: that one faults always, others when the
-                // platform has forgotten the page.
+            if !fresh && self.would_be_made(&vma) && self.is_fresh(mm, &vma, at) {
+                // Only the first access to a page makes its neighbours: that one faults always, others when the platform has
+                // forgotten the page.
                 continue;
             }
             if let Some(m) = self.resident(mm, &vma, at, access) {
@@ -102,10 +105,31 @@ impl Node {
                 found |= at == page;
             }
         }
+        self.settle(mm);
         if !found {
             return Fault::Signal(c::SIGBUS as u32, c::BUS_ADRERR as i32, addr);
         }
         Fault::Map(out)
+    }
+
+    /// Whether a page of a mapping does not exist yet.
+    fn is_fresh(&self, mm: MmId, vma: &Vma, addr: u64) -> bool {
+        match vma.backing {
+            Backing::Shm { id, offset } => {
+                !self.shm[id].pages.contains_key(&((offset + addr - vma.start) / PAGE))
+            }
+            _ => self.mms[mm].pages.get(addr / PAGE).is_none(),
+        }
+    }
+
+    /// Whether a fault next to a page that does not exist would make it.
+    fn would_be_made(&self, vma: &Vma) -> bool {
+        match vma.backing {
+            Backing::Anon => vma.prot & c::PROT_WRITE != 0,
+            Backing::File { .. } => self.copied_at_once(vma),
+            Backing::Shm { .. } => true,
+            Backing::Special(_) => false,
+        }
     }
 
     /// The error code of a page fault that is answered with a signal: bit 0 protection, 1 write, 2 user, 4 fetch.
@@ -127,22 +151,25 @@ impl Node {
         error::USER | kind | if protection { error::PRESENT } else { 0 }
     }
 
-    /// Makes the frames of a block of private pages at once, as neighbours: the platform maps them in one go. Fresh ones
-    /// for anonymous memory; for a store also copies of those that are shared with another world or address space.
-    fn fill_block(&mut self, mm: MmId, vma: &Vma, low: u64, high: u64, access: Access) {
+    /// Makes the frames of the block of private pages around a fault at once, as neighbours: the platform maps them in one go. New
+    /// ones for anonymous memory, if the page of the fault is `fresh`; for a store also copies of those that are shared with
+    /// another world or address space.
+    pub(super) fn fill_block(&mut self, mm: MmId, vma: &Vma, page: u64, fresh: bool, access: Access) {
         if vma.shared || vma.prot & c::PROT_WRITE == 0 {
             return;
         }
+        let block = page & !(BLOCK * PAGE - 1);
+        let (low, high) = (block.max(vma.start) / PAGE, (block + BLOCK * PAGE).min(vma.end) / PAGE);
         let pages = &mut self.mms[mm].pages;
-        if vma.backing == Backing::Anon {
-            let missing = (low / PAGE..high / PAGE).filter(|p| pages.get(*p).is_none());
-            let missing: SmallVec<[u64; AROUND_ANON as usize]> = missing.collect();
+        if vma.backing == Backing::Anon && fresh {
+            let missing: SmallVec<[u64; BLOCK as usize]> =
+                (low..high).filter(|p| pages.get(*p).is_none()).collect();
             for (page, frame) in missing.iter().zip(Frame::zeroed_run(missing.len())) {
                 pages.set(*page, frame);
             }
         }
-        if access == Access::Write {
-            pages.make_run_exclusive(low / PAGE, high / PAGE);
+        if access == Access::Write && matches!(vma.backing, Backing::Anon | Backing::File { .. }) {
+            pages.make_run_exclusive(low, high);
         }
     }
 
@@ -238,7 +265,7 @@ impl Node {
                 if write {
                     return Some((self.shm_page(*id, index).offset(), true));
                 }
-                let frame = self.shm[*id].pages.entry(index).or_insert_with(Frame::zeroed);
+                let frame = self.shm_frame(*id, index);
                 Some((frame.offset(), frame.is_unique()))
             }
             Backing::Special("[vvar]") => self.vvar.as_mut().map(|f| {
@@ -253,10 +280,19 @@ impl Node {
         }
     }
 
+    /// A page of a shared object, which is made if it does not exist.
+    fn shm_frame(&mut self, id: ShmId, index: u64) -> &mut Frame {
+        let shm = &mut self.shm[id];
+        if !shm.pages.contains_key(&index) {
+            self.memory.shared_grows(shm.container, 1);
+        }
+        shm.pages.entry(index).or_insert_with(Frame::zeroed)
+    }
+
     /// A page of a shared object, as this world's own. After a clone of the world that is another frame, and whoever
     /// maps the old one must let go of it.
     pub(super) fn shm_page(&mut self, id: ShmId, index: u64) -> &Frame {
-        let frame = self.shm[id].pages.entry(index).or_insert_with(Frame::zeroed);
+        let frame = self.shm_frame(id, index);
         if !frame.is_unique() {
             frame.make_unique();
             self.invalidate_shm(id, index * PAGE, PAGE);
@@ -307,6 +343,7 @@ impl Node {
                 mm.pages.remove_range(start / PAGE, end / PAGE);
                 mm.invalidate(start, end - start);
             }
+            self.settle(id);
         }
     }
 }

@@ -20,7 +20,9 @@ use bloodhound_frames::Frame;
 use bloodhound_persistent::Map;
 use bloodhound_vfs::Ino;
 
+use crate::container::ContainerId;
 use crate::ids::*;
+use crate::memory::Common;
 use pages::PageTable;
 
 /// Bytes in a page.
@@ -127,6 +129,12 @@ pub struct Mm {
     pub space: u64,
     /// Processes that use it (vfork shares it).
     pub users: u32,
+    /// The container that it is charged to.
+    pub container: ContainerId,
+    /// Private pages that it was charged for when that was settled last ([`Node::settle`](crate::node::Node)).
+    pub charged: u64,
+    /// The most pages that were resident.
+    pub peak: u64,
     vmas: Map<u64, Vma>,
     /// Private pages.
     pub pages: PageTable,
@@ -146,6 +154,8 @@ pub struct Mm {
     pub vdso: Arc<Vec<Frame>>,
     /// Bytes mapped.
     pub total: u64,
+    /// Those of them that RLIMIT_DATA is about.
+    pub data: u64,
     /// The program's file, which nobody can write meanwhile (ETXTBSY).
     pub exe: Option<Ino>,
 }
@@ -156,10 +166,13 @@ pub struct Layout(Map<u64, Vma>);
 
 impl Mm {
     /// An empty address space.
-    pub fn new(space: u64) -> Mm {
+    pub fn new(space: u64, container: ContainerId) -> Mm {
         Mm {
             space,
             users: 1,
+            container,
+            charged: 0,
+            peak: 0,
             vmas: Map::new(),
             pages: PageTable::default(),
             invalid: Vec::new(),
@@ -170,17 +183,21 @@ impl Mm {
             stack_top: TASK_SIZE,
             vdso: Arc::new(Vec::new()),
             total: 0,
+            data: 0,
             exe: None,
         }
     }
 
-    /// The copy that fork makes. Private pages become shared until written: the parent's platform mappings are
-    /// stale as well.
-    pub fn fork(&mut self, space: u64) -> Mm {
+    /// The copy that fork makes. Private pages become common until written: the parent's platform mappings are
+    /// stale as well. Both are to be settled.
+    pub fn fork(&mut self, space: u64, common: &mut Common) -> Mm {
+        debug_assert!(!self.pages.has_left(), "an address space is settled before it is forked");
         self.protect = true;
+        self.pages.share(common);
         let mut child = self.clone();
         child.space = space;
         child.users = 1;
+        child.charged = 0;
         child.protect = false;
         child.parent = Some(self.space);
         child.invalid.clear();
@@ -194,6 +211,18 @@ impl Mm {
         }
         child.invalid.clear();
         child
+    }
+
+    /// How many bytes of a mapping are data: private and writable, and not of the stack (`is_data_mapping` of Linux).
+    fn data_of(&self, vma: &Vma) -> u64 {
+        let stack = vma.end == self.stack_top;
+        let data = vma.prot & c::PROT_WRITE != 0 && !vma.shared && !stack;
+        if data { vma.end - vma.start } else { 0 }
+    }
+
+    /// How many mappings there are.
+    pub fn count(&self) -> usize {
+        self.vmas.len()
     }
 
     /// All VMAs in address order.
@@ -240,6 +269,21 @@ impl Mm {
             .collect()
     }
 
+    /// Whole VMAs in any of the ranges or right next to one, if they are `wanted`, in address order.
+    pub fn touching(&self, ranges: &[(u64, u64)], wanted: impl Fn(&Vma) -> bool) -> Vec<Vma> {
+        let mut found: Vec<Vma> = Vec::new();
+        for (start, end) in ranges {
+            let first = self.vmas.range(..start).next_back().map_or(*start, |(s, _)| *s);
+            let touches = |v: &&Vma| v.end >= *start && wanted(v);
+            found.extend(self.vmas.range(first..=*end).map(|(_, v)| v).filter(touches).cloned());
+        }
+        if ranges.len() > 1 {
+            found.sort_by_key(|vma| vma.start);
+            found.dedup_by_key(|vma| vma.start);
+        }
+        found
+    }
+
     /// Whether every address of the range is mapped.
     pub fn covered(&self, start: u64, end: u64) -> bool {
         self.slices(start, end).iter().map(|v| v.end - v.start).sum::<u64>() == end - start
@@ -249,6 +293,7 @@ impl Mm {
     pub fn insert(&mut self, mut vma: Vma) {
         debug_assert!(!self.overlaps(vma.start, vma.end) && vma.start < vma.end);
         self.total += vma.end - vma.start;
+        self.data += self.data_of(&vma);
         let before = self.vmas.range(..vma.start).next_back().map(|(_, before)| before);
         if let Some(before) = before.filter(|before| before.continues(&vma)).cloned() {
             self.vmas.remove(&before.start);
@@ -277,6 +322,7 @@ impl Mm {
                 self.vmas.insert(piece.end, whole.slice(piece.end, whole.end));
             }
             self.total -= piece.end - piece.start;
+            self.data -= self.data_of(piece);
         }
         pieces
     }

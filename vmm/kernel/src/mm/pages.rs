@@ -4,6 +4,9 @@
 //! A page may be mapped writable into the platform only while its frame is *exclusive*: no other clone of the world or
 //! of the address space shares it. [`PageTable::make_exclusive`] is the one way to get there. It may be mapped executable
 //! only while it is *code*: it has been executed ([`PageTable::set_code`]), and not been written since (`super::code`).
+//!
+//! Memory is accounted here in [`BLOCK`]s (`crate::memory`): a block that fork(2) has made common to several address spaces is
+//! charged once, until one of them writes there and so *leaves* it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +14,12 @@ use std::sync::Arc;
 use bloodhound_frames::Frame;
 
 use super::code::Surroundings;
+use crate::memory::{BlockRef, Common};
 
 const CHUNK: u64 = 64;
+/// Pages of a block: what a fault in anonymous memory makes at once, and what is charged anew at once after fork(2).
+pub const BLOCK: u64 = 16;
+const BLOCKS: usize = (CHUNK / BLOCK) as usize;
 /// A page that has become code so often is one which its program writes all the time while it runs it. It stays code, writable
 /// and executable at once, unless it has bytes that a processor must not be shown.
 const OFTEN: u8 = 8;
@@ -31,6 +38,16 @@ struct Chunk {
     frames: [Option<Frame>; CHUNK as usize],
     used: u32,
     code: [Code; CHUNK as usize],
+    /// Which blocks other address spaces have as well, since a fork. Nobody has written there since.
+    common: [Option<BlockRef>; BLOCKS],
+}
+
+impl Chunk {
+    /// Pages of a block that have a frame.
+    fn present(&self, block: usize) -> u64 {
+        let from = block * BLOCK as usize;
+        self.frames[from..from + BLOCK as usize].iter().flatten().count() as u64
+    }
 }
 
 /// Private pages by page number (address / 4096).
@@ -39,6 +56,17 @@ pub struct PageTable {
     chunks: Arc<BTreeMap<u64, Arc<Chunk>>>,
     /// Of those pages of code which may have instructions that a processor must not be shown: what lay around them. Few have.
     surroundings: Arc<BTreeMap<u64, Arc<Surroundings>>>,
+    /// How many pages there are.
+    len: u64,
+    /// How many of them are in blocks that are not common.
+    own: u64,
+    /// Common blocks that were left and not yet settled (`crate::memory`).
+    left: Vec<BlockRef>,
+}
+
+/// The place of a page in its chunk: of the page, and of its block.
+fn inside(page: u64) -> (usize, usize) {
+    ((page % CHUNK) as usize, (page % CHUNK / BLOCK) as usize)
 }
 
 impl PageTable {
@@ -54,12 +82,53 @@ impl PageTable {
                 frames: [const { None }; CHUNK as usize],
                 used: 0,
                 code: [Code::default(); CHUNK as usize],
+                common: [None; BLOCKS],
             })
         });
-        let chunk = Arc::make_mut(chunk);
-        if chunk.frames[(page % CHUNK) as usize].replace(frame).is_none() {
+        let (chunk, (at, block)) = (Arc::make_mut(chunk), inside(page));
+        self.own += leave(chunk, block, &mut self.left);
+        if chunk.frames[at].replace(frame).is_none() {
             chunk.used += 1;
+            self.len += 1;
+            self.own += 1;
         }
+    }
+
+    /// How many pages are in blocks that are not common.
+    pub fn own(&self) -> u64 {
+        self.own
+    }
+
+    /// Common blocks that were left since this was asked last.
+    pub fn take_left(&mut self) -> Vec<BlockRef> {
+        std::mem::take(&mut self.left)
+    }
+
+    /// Whether common blocks were left since [`PageTable::take_left`].
+    pub fn has_left(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// Makes all blocks common to this table and a clone of it, which is to be made right after: the memory of a child.
+    pub fn share(&mut self, common: &mut Common) {
+        let blocks = |chunk: &Chunk| (0..BLOCKS).filter(|b| chunk.present(*b) > 0).collect::<Vec<_>>();
+        for reference in self.chunks.values().flat_map(|chunk| chunk.common.iter().flatten()) {
+            common.one_more(*reference);
+        }
+        let new = |chunk: &Chunk| blocks(chunk).into_iter().any(|b| chunk.common[b].is_none());
+        if self.chunks.values().any(|chunk| new(chunk)) {
+            let mut family = common.begin();
+            for chunk in Arc::make_mut(&mut self.chunks).values_mut().filter(|chunk| new(chunk)) {
+                let chunk = Arc::make_mut(chunk);
+                for block in blocks(chunk) {
+                    if chunk.common[block].is_none() {
+                        chunk.common[block] = Some(family.add(chunk.present(block)));
+                    }
+                }
+            }
+            common.end(family);
+        }
+        self.own = 0;
     }
 
     /// Whether a page is code.
@@ -137,44 +206,47 @@ impl PageTable {
         if !self.chunks.contains_key(&(page / CHUNK)) {
             return None;
         }
-        let chunk = Arc::make_mut(&mut self.chunks).get_mut(&(page / CHUNK))?;
-        let frame = Arc::make_mut(chunk).frames[(page % CHUNK) as usize].as_mut()?;
+        let chunk = Arc::make_mut(Arc::make_mut(&mut self.chunks).get_mut(&(page / CHUNK))?);
+        let (at, block) = inside(page);
+        chunk.frames[at].as_ref()?;
+        self.own += leave(chunk, block, &mut self.left);
+        let frame = chunk.frames[at].as_mut()?;
         let copied = !frame.is_unique();
         frame.make_unique();
         Some((frame, copied))
     }
 
-    /// Whether [`PageTable::make_exclusive`] would change nothing.
+    /// Whether [`PageTable::make_exclusive`] would change nothing. Not for a page in a common block, though its frame may be nobody
+    /// else's: the first store there is what charges the block, so it has to fault on every platform.
     pub fn is_exclusive(&mut self, page: u64) -> bool {
         let Some(chunks) = Arc::get_mut(&mut self.chunks) else { return false };
         let Some(chunk) = chunks.get_mut(&(page / CHUNK)).and_then(Arc::get_mut) else { return false };
-        chunk.frames[(page % CHUNK) as usize].as_ref().is_some_and(Frame::is_unique)
+        let (at, block) = inside(page);
+        chunk.common[block].is_none() && chunk.frames[at].as_ref().is_some_and(Frame::is_unique)
     }
 
-    /// Makes all pages of `first..end` that have a frame exclusive; the copies are neighbours, as far as can be had.
+    /// Makes all pages of `first..end`, a part of one block, that have a frame exclusive; the copies are neighbours, as far as can
+    /// be had.
     pub fn make_run_exclusive(&mut self, first: u64, end: u64) {
+        debug_assert!(first < end && first / BLOCK == (end - 1) / BLOCK);
         if (first..end).all(|p| self.get(p).is_none() || self.is_exclusive(p)) {
             return;
         }
-        let chunks = Arc::make_mut(&mut self.chunks);
-        for key in first / CHUNK..=(end - 1) / CHUNK {
-            let Some(chunk) = chunks.get_mut(&key) else { continue };
-            let chunk = Arc::make_mut(chunk);
-            let inside = |page: u64| (page.clamp(key * CHUNK, (key + 1) * CHUNK) - key * CHUNK) as usize;
-            let frames = &mut chunk.frames[inside(first)..inside(end)];
-            let shared = |f: &&mut Frame| !f.is_unique();
-            let shared: Vec<&mut Frame> = frames.iter_mut().flatten().filter(shared).collect();
-            let copies = Frame::copied_run(shared.iter().map(|f| f.bytes()));
-            for (frame, copy) in shared.into_iter().zip(copies) {
-                *frame = copy;
-            }
+        let Some(chunk) = Arc::make_mut(&mut self.chunks).get_mut(&(first / CHUNK)) else { return };
+        let (chunk, (from, block)) = (Arc::make_mut(chunk), inside(first));
+        self.own += leave(chunk, block, &mut self.left);
+        let frames = &mut chunk.frames[from..from + (end - first) as usize];
+        let shared = |f: &&mut Frame| !f.is_unique();
+        let shared: Vec<&mut Frame> = frames.iter_mut().flatten().filter(shared).collect();
+        let copies = Frame::copied_run(shared.iter().map(|f| f.bytes()));
+        for (frame, copy) in shared.into_iter().zip(copies) {
+            *frame = copy;
         }
     }
 
     /// Drops all pages in `first..end`.
     pub fn remove_range(&mut self, first: u64, end: u64) {
-        let hit = |k: &u64| *k >= first / CHUNK && *k <= (end.saturating_sub(1)) / CHUNK;
-        if first >= end || !self.chunks.keys().any(hit) {
+        if first >= end || self.chunks.range(first / CHUNK..=(end - 1) / CHUNK).next().is_none() {
             return;
         }
         if self.surroundings.range(first..end).next().is_some() {
@@ -185,15 +257,33 @@ impl PageTable {
         for key in keys {
             let base = key * CHUNK;
             if first <= base && base + CHUNK <= end {
-                chunks.remove(&key);
+                let Some(chunk) = chunks.remove(&key) else { continue };
+                self.len -= u64::from(chunk.used);
+                for block in 0..BLOCKS {
+                    match chunk.common[block] {
+                        Some(reference) => self.left.push(reference),
+                        None => self.own -= chunk.present(block),
+                    }
+                }
                 continue;
             }
             let Some(arc) = chunks.get_mut(&key) else { continue };
             let chunk = Arc::make_mut(arc);
             for page in first.max(base)..end.min(base + CHUNK) {
-                if chunk.frames[(page - base) as usize].take().is_some() {
+                let (at, block) = inside(page);
+                if chunk.frames[at].take().is_some() {
                     chunk.used -= 1;
-                    chunk.code[(page - base) as usize] = Code::default();
+                    chunk.code[at] = Code::default();
+                    self.len -= 1;
+                    // The others may have the page still: a common block stays as it is until nothing is left of it.
+                    match chunk.common[block] {
+                        None => self.own -= 1,
+                        Some(reference) if chunk.present(block) == 0 => {
+                            chunk.common[block] = None;
+                            self.left.push(reference);
+                        }
+                        Some(_) => {}
+                    }
                 }
             }
             if chunk.used == 0 {
@@ -235,11 +325,18 @@ impl PageTable {
 
     /// Number of pages.
     pub fn len(&self) -> u64 {
-        self.chunks.values().map(|c| u64::from(c.used)).sum()
+        self.len
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }
+}
+
+/// A block of a chunk is about to differ from what others have of it. How many pages are own ones because of that.
+fn leave(chunk: &mut Chunk, block: usize, left: &mut Vec<BlockRef>) -> u64 {
+    let Some(reference) = chunk.common[block].take() else { return 0 };
+    left.push(reference);
+    chunk.present(block)
 }

@@ -173,14 +173,13 @@ impl Ctx<'_> {
             Backing::Special(_) => return Err(Errno::EFAULT),
             Backing::Anon | Backing::File { .. } => {
                 if self.node.mms[mm].pages.get(page).is_none() {
-                    let frame = match vma.backing {
-                        Backing::File { ino, offset } => {
-                            let source = self.node.vfs.page(ino, (offset + into) / PAGE);
-                            Frame::from_bytes(source.ok_or(Errno::EFAULT)?.bytes())
-                        }
-                        _ => Frame::zeroed(),
-                    };
-                    self.node.mms[mm].pages.set(page, frame);
+                    if let Backing::File { ino, offset } = vma.backing {
+                        let source = self.node.vfs.page(ino, (offset + into) / PAGE);
+                        let frame = Frame::from_bytes(source.ok_or(Errno::EFAULT)?.bytes());
+                        self.node.mms[mm].pages.set(page, frame);
+                    } else {
+                        self.node.fill_block(mm, &vma, page * PAGE, true, Access::Write);
+                    }
                     self.node.mms[mm].invalidate(page * PAGE, PAGE);
                 }
                 let exec = vma.prot & bloodhound_abi::consts::PROT_EXEC != 0;
@@ -190,6 +189,7 @@ impl Ctx<'_> {
                 if copied || uncoded {
                     self.node.mms[mm].invalidate(page * PAGE, PAGE);
                 }
+                self.node.settle(mm);
             }
         }
         Ok(())

@@ -45,6 +45,7 @@ impl Node {
                 unix,
                 netlinks,
                 shm,
+                memory,
                 futexes,
                 pi_locks,
                 sleepers,

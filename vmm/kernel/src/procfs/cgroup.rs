@@ -1,9 +1,11 @@
 //! /sys/fs/cgroup (cgroups(7), version 2) as a container with a cgroup namespace of its own sees it: its limits, and what it uses.
 //!
-//! How much memory is resident is not part of a run, so a fixed share counts as used, as in /proc/meminfo.
+//! Memory is what the container is charged for (`crate::memory`).
 
 use super::Source::{Make, Text};
 use super::{Table, View};
+use crate::memory::Usage;
+use crate::mm::PAGE;
 
 /// What is mounted there, in /proc/PID/mounts.
 pub(super) const MOUNT: &str = "cgroup /sys/fs/cgroup cgroup2 ro,nosuid,nodev,noexec,relatime 0 0\n";
@@ -27,11 +29,12 @@ pub(super) const TABLE: Table = &[
     ("fs/cgroup/cpuset.cpus.effective", Text("0\n")),
     ("fs/cgroup/cpuset.mems.effective", Text("0\n")),
     ("fs/cgroup/memory.current", Make(memory_current)),
-    ("fs/cgroup/memory.events", Text("low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n")),
+    ("fs/cgroup/memory.events", Make(memory_events)),
     ("fs/cgroup/memory.high", Text("max\n")),
     ("fs/cgroup/memory.low", Text("0\n")),
     ("fs/cgroup/memory.max", Make(memory_max)),
     ("fs/cgroup/memory.min", Text("0\n")),
+    ("fs/cgroup/memory.peak", Make(memory_peak)),
     ("fs/cgroup/memory.stat", Make(memory_stat)),
     ("fs/cgroup/memory.swap.current", Text("0\n")),
     ("fs/cgroup/memory.swap.max", Make(memory_max)),
@@ -74,26 +77,31 @@ fn memory_max(view: &View<'_>) -> String {
     limit(view.container().settings.memory.map(|bytes| bytes & !4095))
 }
 
-/// A quarter of what there is, as /proc/meminfo has it.
-fn used(view: &View<'_>) -> u64 {
-    let there = view.node.config.memory;
-    (view.container().settings.memory.map_or(there, |most| most.min(there)) / 4) & !4095
+fn memory_current(view: &View<'_>) -> String {
+    let own = view.node.process(view.pid).container;
+    format!("{}\n", view.node.memory_of(own) * PAGE)
 }
 
-fn memory_current(view: &View<'_>) -> String {
-    format!("{}\n", used(view))
+fn memory_peak(view: &View<'_>) -> String {
+    let own = view.node.process(view.pid).container;
+    let now = view.node.memory_of(own);
+    format!("{}\n", view.node.memory.usage(own).peak.max(now) * PAGE)
+}
+
+fn memory_events(view: &View<'_>) -> String {
+    let Usage { reached, kills, .. } = view.node.memory.usage(view.node.process(view.pid).container);
+    format!("low 0\nhigh 0\nmax {reached}\noom {reached}\noom_kill {kills}\noom_group_kill 0\n")
 }
 
 fn memory_stat(view: &View<'_>) -> String {
-    let used = used(view);
+    let own = view.node.process(view.pid).container;
+    let anon = view.node.memory.usage(own).anon * PAGE;
+    let shared = view.node.memory_of(own) * PAGE - anon;
     format!(
-        "anon {}\nfile {}\nkernel 0\nkernel_stack 0\npagetables 0\nsock 0\nshmem 0\nfile_mapped 0\nfile_dirty 0\n\
-         file_writeback 0\nanon_thp 0\ninactive_anon 0\nactive_anon {}\ninactive_file {}\nactive_file 0\nunevictable 0\n\
+        "anon {anon}\nfile {shared}\nkernel 0\nkernel_stack 0\npagetables 0\nsock 0\nshmem {shared}\nfile_mapped 0\nfile_dirty 0\n\
+         file_writeback 0\nanon_thp 0\ninactive_anon 0\nactive_anon {}\ninactive_file 0\nactive_file 0\nunevictable 0\n\
          slab 0\npgfault 0\npgmajfault 0\n",
-        used / 2,
-        used - used / 2,
-        used / 2,
-        used - used / 2
+        anon + shared
     )
 }
 

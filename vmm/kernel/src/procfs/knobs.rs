@@ -42,6 +42,11 @@ impl Default for Knobs {
 }
 
 impl Knobs {
+    /// Those of a container's first process, for which an engine sets oom_score_adj.
+    pub fn adjusted(oom_score_adj: i16) -> Knobs {
+        Knobs { oom_score_adj, oom_score_adj_min: oom_score_adj.min(0), ..Knobs::default() }
+    }
+
     /// oom_adj, "for backward compatibility [...] scaled".
     pub(super) fn oom_adj(&self) -> i64 {
         (i64::from(self.oom_score_adj) * OOM_ADJ_SCALE / OOM_MAX).min(OOM_ADJ_MAX)

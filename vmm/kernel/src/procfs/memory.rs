@@ -1,13 +1,14 @@
 //! What /proc/PID tells about memory: maps, smaps, statm and the Vm lines of status.
 //!
-//! Which pages are resident depends on the platform (design rule 2), so it is not shown: a page counts as resident when
-//! its mapping may be accessed at all.
+//! Private pages and those of shared memory count as resident when they exist (`crate::memory`). Which pages of files a platform has
+//! mapped is no part of a run (design rule 2): what is mapped of a file that may be accessed counts as resident.
 
 use bloodhound_abi::consts as c;
 use bloodhound_vfs::Dev;
 
 use super::View;
-use crate::mm::{Backing, Mm, Vma};
+use crate::mm::{Backing, Mm, PAGE, Vma};
+use crate::node::Node;
 use crate::process::Process;
 
 /// The text column of /proc/PID/maps at which names begin: 25 + 6 * sizeof(void *) in Linux.
@@ -18,14 +19,29 @@ fn mm<'a>(view: &View<'a>, process: &Process) -> Option<&'a Mm> {
     view.node.mms.get(process.mm).filter(|_| process.zombie.is_none())
 }
 
-fn resident(vma: &Vma) -> u64 {
-    if vma.prot & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC) == 0 { 0 } else { vma.end - vma.start }
+/// Bytes of a mapping that are resident: private pages, and others.
+fn resident(node: &Node, mm: &Mm, vma: &Vma) -> (u64, u64) {
+    let private = || mm.pages.range(vma.start / PAGE, vma.end / PAGE).count() as u64 * PAGE;
+    match vma.backing {
+        Backing::Anon => (private(), 0),
+        Backing::Shm { .. } => (0, node.shared_pages(vma) * PAGE),
+        Backing::Special(_) => (0, vma.end - vma.start),
+        Backing::File { ino, offset } => {
+            let private = if vma.shared { 0 } else { private() };
+            let accessible = vma.prot & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC) != 0;
+            let there = node.vfs.size(ino).next_multiple_of(PAGE).saturating_sub(offset);
+            let mapped = if accessible { there.min(vma.end - vma.start) } else { 0 };
+            (private, mapped.saturating_sub(private))
+        }
+    }
 }
 
 /// Bytes mapped and bytes resident.
 pub(super) fn sizes(view: &View<'_>, process: &Process) -> (u64, u64) {
     let Some(mm) = mm(view, process) else { return (0, 0) };
-    (mm.total, mm.vmas().map(resident).sum())
+    let other = |vma: &&Vma| vma.backing != Backing::Anon;
+    let others = mm.vmas().filter(other).map(|vma| resident(view.node, mm, vma).1);
+    (mm.total, mm.pages.len() * PAGE + others.sum::<u64>())
 }
 
 /// One line of maps: "address perms offset dev inode pathname".
@@ -102,18 +118,14 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(vma: &Vma) -> Parts {
-        let rss = resident(vma) / 1024;
-        let mut parts = Parts { size: (vma.end - vma.start) / 1024, rss, ..Parts::default() };
-        match (&vma.backing, vma.shared) {
-            (Backing::Anon, _) => (parts.private_dirty, parts.anonymous) = (rss, rss),
-            (Backing::File { .. }, false) if vma.prot & c::PROT_WRITE != 0 => {
-                (parts.private_dirty, parts.anonymous) = (rss, rss);
-            }
-            (Backing::File { .. }, false) => parts.private_clean = rss,
-            _ => parts.shared = rss,
-        }
-        parts
+    fn of(node: &Node, mm: &Mm, vma: &Vma) -> Parts {
+        let (private, others) = resident(node, mm, vma);
+        let (private, others) = (private / 1024, others / 1024);
+        let size = (vma.end - vma.start) / 1024;
+        let of_file = matches!(vma.backing, Backing::File { .. }) && !vma.shared;
+        let (private_clean, shared) = if of_file { (others, 0) } else { (0, others) };
+        let rss = private + others;
+        Parts { size, rss, shared, private_clean, private_dirty: private, anonymous: private }
     }
 
     fn add(&mut self, other: Parts) {
@@ -159,7 +171,7 @@ pub(super) fn smaps(view: &View<'_>, process: &Process) -> Vec<u8> {
     let Some(mm) = mm(view, process) else { return Vec::new() };
     let mut out = Vec::new();
     for vma in mm.vmas() {
-        let parts = Parts::of(vma);
+        let parts = Parts::of(view.node, mm, vma);
         out.extend_from_slice(&line(view, mm, vma));
         let mut text =
             row("Size", parts.size) + &row("KernelPageSize", 4) + &row("MMUPageSize", 4) + &parts.rows();
@@ -176,7 +188,7 @@ pub(super) fn smaps(view: &View<'_>, process: &Process) -> Vec<u8> {
 pub(super) fn smaps_rollup(view: &View<'_>, process: &Process) -> Vec<u8> {
     let Some(mm) = mm(view, process) else { return Vec::new() };
     let mut sum = Parts::default();
-    mm.vmas().for_each(|vma| sum.add(Parts::of(vma)));
+    mm.vmas().for_each(|vma| sum.add(Parts::of(view.node, mm, vma)));
     let first = mm.vmas().next().map_or(0, |v| v.start);
     let last = mm.vmas().next_back().map_or(0, |v| v.end);
     let mut head = format!("{first:08x}-{last:08x} ---p 00000000 00:00 0 ").into_bytes();
@@ -213,7 +225,8 @@ fn uses(mm: &Mm) -> (u64, u64, u64, u64) {
 pub(super) fn statm(view: &View<'_>, process: &Process) -> String {
     let Some(mm) = mm(view, process) else { return "0 0 0 0 0 0 0\n".into() };
     let (total, rss) = sizes(view, process);
-    let shared: u64 = mm.vmas().map(Parts::of).map(|p| p.shared + p.private_clean).sum();
+    let shared: u64 =
+        mm.vmas().map(|vma| Parts::of(view.node, mm, vma)).map(|p| p.shared + p.private_clean).sum();
     let (data, stack, code, _) = uses(mm);
     format!("{} {} {} {} 0 {} 0\n", total / 4096, rss / 4096, shared / 4, code / 4, (data + stack) / 4)
 }
@@ -224,14 +237,14 @@ pub(super) fn status(view: &View<'_>, process: &Process) -> String {
     let (total, rss) = sizes(view, process);
     let (total, rss) = (total / 1024, rss / 1024);
     let mut sum = Parts::default();
-    mm.vmas().for_each(|vma| sum.add(Parts::of(vma)));
+    mm.vmas().for_each(|vma| sum.add(Parts::of(view.node, mm, vma)));
     let (data, stack, code, libraries) = uses(mm);
     let rows = [
         ("VmPeak", total),
         ("VmSize", total),
         ("VmLck", 0),
         ("VmPin", 0),
-        ("VmHWM", rss),
+        ("VmHWM", rss + mm.peak.saturating_sub(mm.pages.len()) * PAGE / 1024),
         ("VmRSS", rss),
         ("RssAnon", sum.anonymous),
         ("RssFile", sum.private_clean),

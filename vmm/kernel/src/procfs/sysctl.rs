@@ -52,7 +52,7 @@ pub(super) const TABLE: Table = &[
     ("kernel/shmmax", Text("18446744073692774399\n")),
     ("kernel/shmmni", Text("4096\n")),
     ("kernel/tainted", Text("0\n")),
-    ("kernel/threads-max", Text("127231\n")),
+    ("kernel/threads-max", Make(|view| format!("{}\n", view.node.threads_max()))),
     ("kernel/version", Text("#1 SMP PREEMPT_DYNAMIC\n")),
     ("kernel/yama/ptrace_scope", Text("1\n")),
     ("net/core/netdev_max_backlog", Text("1000\n")),

@@ -5,6 +5,7 @@ use bloodhound_vfs::MountInfo;
 use super::Source::{Link, Make, Text};
 use super::{Table, View, cgroup, sysctl, sysvipc};
 use crate::file::FileKind;
+use crate::mm::PAGE;
 use crate::node::Node;
 use crate::task::TaskState;
 
@@ -56,25 +57,30 @@ fn version(_: &View<'_>) -> String {
     format!("Linux version {} (bloodhound@bloodhound) #1 SMP PREEMPT_DYNAMIC\n", sysctl::OSRELEASE)
 }
 
-/// Total and free memory in KiB. How much is used would depend on which pages are resident, so a fixed share is.
+/// Total and free memory in KiB: a quarter counts as used by the kernel and its page cache, of which it would give up what programs
+/// need, and what the containers have comes to that.
 pub(crate) fn memory_kib(node: &Node) -> (u64, u64) {
     let total = node.config.memory / 1024;
-    (total, total / 4 * 3)
+    (total, (total / 4 * 3).saturating_sub(node.memory_pages() * (PAGE / 1024)))
 }
 
 fn meminfo(view: &View<'_>) -> String {
     let (total, free) = memory_kib(view.node);
-    let used = total - free;
+    // The kernel's part.
+    let used = total / 4;
+    let kib = |pages: u64| pages * (PAGE / 1024);
+    let private = kib(view.node.memory.usage.iter().map(|usage| usage.anon).sum());
+    let shared = kib(view.node.memory_pages()) - private;
     let rows: &[(&str, u64)] = &[
         ("MemTotal", total),
         ("MemFree", free),
         ("MemAvailable", free + used / 2),
         ("Buffers", 0),
-        ("Cached", used / 2),
+        ("Cached", used / 2 + shared),
         ("SwapCached", 0),
-        ("Active", used / 2),
+        ("Active", used / 2 + private),
         ("Inactive", used / 4),
-        ("Active(anon)", used / 4),
+        ("Active(anon)", used / 4 + private),
         ("Inactive(anon)", 0),
         ("Active(file)", used / 4),
         ("Inactive(file)", used / 4),
@@ -84,9 +90,9 @@ fn meminfo(view: &View<'_>) -> String {
         ("SwapFree", 0),
         ("Dirty", 0),
         ("Writeback", 0),
-        ("AnonPages", used / 4),
+        ("AnonPages", private),
         ("Mapped", used / 8),
-        ("Shmem", 0),
+        ("Shmem", shared),
         ("KReclaimable", used / 16),
         ("Slab", used / 8),
         ("SReclaimable", used / 16),
@@ -97,7 +103,7 @@ fn meminfo(view: &View<'_>) -> String {
         ("Bounce", 0),
         ("WritebackTmp", 0),
         ("CommitLimit", total / 2),
-        ("Committed_AS", used),
+        ("Committed_AS", used + private + shared),
         ("VmallocTotal", 34_359_738_367),
         ("VmallocUsed", 1024),
         ("VmallocChunk", 0),

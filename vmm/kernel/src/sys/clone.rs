@@ -5,6 +5,7 @@ use bloodhound_abi::names;
 use bloodhound_abi::structs::CloneArgs;
 use bloodhound_abi::{Errno, Regs};
 
+use crate::caps::{CAP_SYS_ADMIN, CAP_SYS_RESOURCE};
 use crate::ctx::*;
 use crate::ids::*;
 use crate::process::Process;
@@ -188,6 +189,7 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
         k.process().fds.lowest_free(0, limit)?;
         k.check_user(r.pidfd.0, 4, crate::mm::Access::Write)?;
     }
+    k.may_have_another_task()?;
     let tid = Tid(k.node.new_number(k.pid_ns()));
     let mut regs = k.task().regs;
     (regs.rax, regs.orig_rax) = (0, u64::MAX);
@@ -213,6 +215,30 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
 }
 
 impl Ctx<'_> {
+    /// "EAGAIN A system-imposed limit on the number of threads was encountered" (fork(2)): RLIMIT_NPROC, which "is not enforced for
+    /// processes that have either the CAP_SYS_ADMIN or the CAP_SYS_RESOURCE capability, or run with real user ID 0" (getrlimit(2)),
+    /// kernel.threads-max, and pids.max of the cgroup.
+    fn may_have_another_task(&mut self) -> Result<(), Errno> {
+        let (own, container) = (self.process().real_ids[0], self.process().container);
+        let all = self.node.tasks.len() as u64;
+        let caps = &self.process().caps;
+        let exempt = own == 0 || caps.has(CAP_SYS_ADMIN) || caps.has(CAP_SYS_RESOURCE);
+        let of_user = if exempt { u64::MAX } else { self.process().limits[c::RLIMIT_NPROC as usize].cur };
+        let of_container = self.container().settings.pids.unwrap_or(u64::MAX);
+        // All of the machine's are not fewer than those that a limit is about: mostly nothing has to be counted.
+        let counts = |limit: u64, counted: &dyn Fn(&Process) -> bool| {
+            let threads = |p: &Process| if counted(p) { p.threads.len() as u64 } else { 0 };
+            all >= limit && self.node.processes.values().map(threads).sum::<u64>() >= limit
+        };
+        if all >= self.node.threads_max()
+            || counts(of_user, &|p| p.real_ids[0] == own)
+            || counts(of_container, &|p| p.container == container)
+        {
+            return Err(Errno::EAGAIN);
+        }
+        Ok(())
+    }
+
     fn new_process(&mut self, tid: Tid, r: &CloneRequest) -> SysResult<Pid> {
         let cost = self.node.config.costs.process;
         self.node.charge(self.tid, cost);
@@ -239,6 +265,7 @@ impl Ctx<'_> {
         // "The child does not inherit timers from its parent (setitimer(2), alarm(2), timer_create(2))."
         (child.itimer, child.timers, child.cpu_timers) = (None, Default::default(), [None; 2]);
         (child.cpu_ns, child.children_cpu_ns) = (0, 0);
+        (child.peak, child.children_peak) = (0, 0);
         child.pdeathsig = 0;
         child.did_exec = false;
         child.started = self.now();

@@ -1,5 +1,8 @@
 //! mmap(2), munmap(2), mprotect(2), mremap(2), brk(2), madvise(2), msync(2), mlock(2).
 
+mod backing;
+mod limits;
+
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 
@@ -7,7 +10,7 @@ use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::*;
 use crate::mm::{Backing, MMAP_MIN, OnFork, PAGE, TASK_SIZE, Vma, page_up};
-use crate::node::{Node, Shm};
+use crate::node::Shm;
 use crate::wait::{Stop, SysResult};
 
 /// madvise(2), linux/mman.h.
@@ -39,110 +42,6 @@ const VALIDATED: u64 = c::MAP_TYPE
     | c::MAP_FIXED_NOREPLACE
     | MAP_UNINITIALIZED
     | MAP_HUGE_SIZES;
-
-impl Node {
-    /// One more VMA refers to its backing.
-    pub(crate) fn backing_ref(&mut self, mm: MmId, vma: &Vma) {
-        match vma.backing {
-            Backing::File { ino, .. } => {
-                self.vfs.map_start(ino);
-                *self.mapped.get_or_default(ino).get_or_default(mm) += 1;
-            }
-            Backing::Shm { id, .. } => self.shm[id].refs += 1,
-            _ => {}
-        }
-    }
-
-    fn backing_unref(&mut self, mm: MmId, vma: &Vma) {
-        match vma.backing {
-            Backing::File { ino, .. } => {
-                if let Some(users) = self.mapped.get_mut(&ino) {
-                    if let Some(n) = users.get_mut(&mm) {
-                        *n = n.saturating_sub(1);
-                        if *n == 0 {
-                            users.remove(&mm);
-                        }
-                    }
-                    if users.is_empty() {
-                        self.mapped.remove(&ino);
-                    }
-                }
-                self.vfs.map_end(ino);
-            }
-            Backing::Shm { id, .. } => self.shm_unref(id),
-            _ => {}
-        }
-    }
-
-    fn shm_unref(&mut self, id: ShmId) {
-        let shm = &mut self.shm[id];
-        shm.refs = shm.refs.saturating_sub(1);
-        if shm.refs > 0 {
-            return;
-        }
-        match shm.segment {
-            None => {
-                self.shm.remove(id);
-            }
-            Some((ns, segment)) => self.segment_unused(ns, segment),
-        }
-    }
-
-    /// Changes the VMAs of a range with exact reference counts: the number of references is that of the VMAs, which
-    /// splitting and merging change, so they are recounted around the change.
-    pub(crate) fn with_recount<T>(&mut self, mm: MmId, change: impl FnOnce(&mut crate::mm::Mm) -> T) -> T {
-        let before: Vec<Vma> = self.mms[mm].vmas().filter(|v| counted(v)).cloned().collect();
-        let result = change(&mut self.mms[mm]);
-        let after: Vec<Vma> = self.mms[mm].vmas().filter(|v| counted(v)).cloned().collect();
-        if before != after {
-            // New references first, so that nothing is freed in between.
-            for vma in &after {
-                self.backing_ref(mm, vma);
-            }
-            for vma in &before {
-                self.backing_unref(mm, vma);
-            }
-        }
-        result
-    }
-
-    /// An address space loses a user; the last one frees it.
-    pub(crate) fn mm_release(&mut self, id: MmId) {
-        let mm = &mut self.mms[id];
-        mm.users -= 1;
-        if mm.users > 0 {
-            return;
-        }
-        let (space, vmas): (u64, Vec<Vma>) = (mm.space, mm.vmas().cloned().collect());
-        for vma in &vmas {
-            self.backing_unref(id, vma);
-        }
-        if let Some(exe) = self.mms[id].exe {
-            self.vfs.exec_end(exe);
-        }
-        self.dead_spaces.push(space);
-        self.mms.remove(id);
-    }
-
-    /// fork's copy of an address space.
-    pub(crate) fn mm_fork(&mut self, id: MmId) -> MmId {
-        let space = self.new_space();
-        let child = self.mms[id].fork(space);
-        let vmas: Vec<Vma> = child.vmas().cloned().collect();
-        if let Some(exe) = child.exe {
-            self.vfs.exec_share(exe);
-        }
-        let new = self.mms.insert(child);
-        for vma in &vmas {
-            self.backing_ref(new, vma);
-        }
-        new
-    }
-}
-
-fn counted(vma: &Vma) -> bool {
-    matches!(vma.backing, Backing::File { .. } | Backing::Shm { .. })
-}
 
 /// mmap(2). Which of several errors shows is decided by the order in Linux: ksys_mmap_pgoff looks at the descriptor, do_mmap
 /// at length, offset and address, and then at flags and rights.
@@ -193,7 +92,11 @@ pub fn mmap(
     let prot = prot.access();
     let vma = Vma { start, end: start + len, prot, shared, backing, on_fork: OnFork::Copy, may_write };
     let (mm, fixed) = (k.process().mm, flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) != 0);
-    k.node.with_recount(mm, |m| {
+    if let Err(errno) = k.may_map(&vma, flags & c::MAP_NORESERVE != 0) {
+        k.node.forget_backing(&vma.backing);
+        return err(errno);
+    }
+    k.node.with_recount(mm, &[(start, start + len)], |m| {
         if fixed {
             m.remove(start, start + len);
         }
@@ -232,7 +135,8 @@ impl Ctx<'_> {
         if !shared {
             return Backing::Anon;
         }
-        let id = self.node.shm.insert(Shm { size: len, ..Shm::default() });
+        let container = self.process().container;
+        let id = self.node.shm.insert(Shm { size: len, container, ..Shm::default() });
         Backing::Shm { id, offset: 0 }
     }
 
@@ -283,7 +187,7 @@ pub fn munmap(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
         return err(Errno::EINVAL);
     }
     let mm = k.process().mm;
-    k.node.with_recount(mm, |m| m.remove(start, end));
+    k.node.with_recount(mm, &[(start, end)], |m| m.remove(start, end));
     Ok(0)
 }
 
@@ -317,7 +221,8 @@ pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Prot) -> SysResult {
     if prot & c::PROT_WRITE != 0 && slices.iter().any(|v| v.shared && !v.may_write) {
         return err(Errno::EACCES);
     }
-    k.node.with_recount(mm, |m| m.change(start, end, |v| v.prot = prot));
+    k.may_protect(&slices, (start, end), prot)?;
+    k.node.with_recount(mm, &[(start, end)], |m| m.change(start, end, |v| v.prot = prot));
     if prot & c::PROT_EXEC == 0 {
         k.node.mms[mm].pages.forget_code(start / PAGE, end / PAGE);
     }
@@ -338,24 +243,27 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
     if wanted - start > data_limit {
         return Ok(current);
     }
+    let prot = c::PROT_READ | c::PROT_WRITE;
+    let heap = Vma {
+        start: old_end,
+        end: new_end.max(old_end),
+        prot,
+        shared: false,
+        backing: Backing::Anon,
+        on_fork: OnFork::Copy,
+        may_write: true,
+    };
+    if new_end > old_end && (k.may_map(&heap, false).is_err() || k.node.mms[mm].overlaps(old_end, new_end)) {
+        return Ok(current);
+    }
     let m = &mut k.node.mms[mm];
     if new_end > old_end {
-        if m.overlaps(old_end, new_end) {
-            return Ok(current);
-        }
-        m.insert(Vma {
-            start: old_end,
-            end: new_end,
-            prot: c::PROT_READ | c::PROT_WRITE,
-            shared: false,
-            backing: Backing::Anon,
-            on_fork: OnFork::Copy,
-            may_write: true,
-        });
+        m.insert(heap);
     } else if new_end < old_end {
         m.remove(new_end, old_end);
     }
     m.brk.1 = wanted;
+    k.node.settle(mm);
     Ok(wanted)
 }
 
@@ -396,13 +304,16 @@ pub fn mremap(
         return err(Errno::EFAULT);
     }
     let vma = vma.clone();
+    if new_len > old_len {
+        k.may_map(&Vma { start: 0, end: new_len - old_len, ..vma.clone() }, false)?;
+    }
     if fixed {
         let to = new.0;
         let to_end = to.checked_add(new_len).filter(|e| *e <= TASK_SIZE).ok_or(Errno::EINVAL)?;
         if to < end && start < to_end {
             return err(Errno::EINVAL);
         }
-        k.node.with_recount(mm, |m| {
+        k.node.with_recount(mm, &[(start, end), (to, to_end)], |m| {
             m.remove(to, to_end);
             move_vma(m, &vma, old_len.min(new_len), to, new_len);
         });
@@ -410,7 +321,7 @@ pub fn mremap(
     }
     if new_len <= old_len {
         if new_len < old_len {
-            k.node.with_recount(mm, |m| m.remove(start + new_len, end));
+            k.node.with_recount(mm, &[(start, end)], |m| m.remove(start + new_len, end));
         }
         return Ok(start);
     }
@@ -421,14 +332,17 @@ pub fn mremap(
             Backing::Shm { id, offset } => Backing::Shm { id, offset: offset + old_len },
             ref other => other.clone(),
         };
-        k.node.with_recount(mm, |m| m.insert(Vma { start: end, end: grown, backing, ..vma }));
+        k.node
+            .with_recount(mm, &[(end, grown)], |m| m.insert(Vma { start: end, end: grown, backing, ..vma }));
         return Ok(start);
     }
     if flags & c::MREMAP_MAYMOVE == 0 {
         return err(Errno::ENOMEM);
     }
     let to = k.node.mms[mm].find_free(0, new_len)?;
-    k.node.with_recount(mm, |m| move_vma(m, &vma, old_len, to, new_len));
+    k.node.with_recount(mm, &[(start, end), (to, to + new_len)], |m| {
+        move_vma(m, &vma, old_len, to, new_len);
+    });
     Ok(to)
 }
 
@@ -456,13 +370,18 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
                     m.invalidate(vma.start, vma.end - vma.start);
                 }
             }
+            k.node.settle(mm);
         }
         c::MADV_REMOVE => {
             for vma in k.node.mms[mm].slices(start, end) {
                 match vma.backing {
                     Backing::Shm { id, offset } => {
                         let (first, last) = (offset / PAGE, (offset + vma.end - vma.start) / PAGE);
-                        k.node.shm[id].pages.retain(|p, _| *p < first || *p >= last);
+                        let shm = &mut k.node.shm[id];
+                        let before = shm.pages.len();
+                        shm.pages.retain(|p, _| *p < first || *p >= last);
+                        let (gone, container) = (before - shm.pages.len(), shm.container);
+                        k.node.memory.shared_shrinks(container, gone as u64);
                         k.node.invalidate_shm(id, offset, vma.end - vma.start);
                     }
                     _ => return Err(Stop::Unsupported("madvise MADV_REMOVE on a file".into())),
@@ -471,7 +390,7 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
         }
         c::MADV_DONTFORK | c::MADV_DOFORK => {
             let on_fork = if u64::from(advice) == c::MADV_DONTFORK { OnFork::Omit } else { OnFork::Copy };
-            k.node.with_recount(mm, |m| m.change(start, end, |v| v.on_fork = on_fork));
+            k.node.with_recount(mm, &[(start, end)], |m| m.change(start, end, |v| v.on_fork = on_fork));
         }
         MADV_WIPEONFORK | MADV_KEEPONFORK => {
             let wipe = u64::from(advice) == MADV_WIPEONFORK;
@@ -482,7 +401,7 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
                 return err(Errno::EINVAL);
             }
             let on_fork = if wipe { OnFork::Wipe } else { OnFork::Copy };
-            k.node.with_recount(mm, |m| m.change(start, end, |v| v.on_fork = on_fork));
+            k.node.with_recount(mm, &[(start, end)], |m| m.change(start, end, |v| v.on_fork = on_fork));
         }
         c::MADV_POPULATE_READ
         | c::MADV_POPULATE_WRITE

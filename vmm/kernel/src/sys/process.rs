@@ -6,6 +6,7 @@ use bloodhound_abi::structs::{Rusage, Siginfo, Timeval};
 
 use crate::ctx::*;
 use crate::ids::*;
+use crate::mm::PAGE;
 use crate::node::{Node, ProcessEnd};
 use crate::process::{ChildEvent, ExitStatus, Process};
 use crate::wait::{Stop, SysResult, Wait, WaitOn};
@@ -85,6 +86,9 @@ impl Node {
             self.file_unref(entry.file, outside.base);
         }
         self.vfs.close_ref(cwd, false);
+        let peak = self.mms[mm].peak;
+        let process = self.process_mut(pid);
+        process.peak = process.peak.max(peak);
         self.mm_release(mm);
         let comm = self.comm_of(pid);
         let (at, container) = (self.clock, self.container_of(pid).id);
@@ -95,7 +99,7 @@ impl Node {
         self.reap_or_notify(pid, status);
     }
 
-    fn comm_of(&self, pid: Pid) -> Vec<u8> {
+    pub(crate) fn comm_of(&self, pid: Pid) -> Vec<u8> {
         let exe = &self.process(pid).exe;
         exe.rsplit(|b| *b == b'/').next().unwrap_or_default().to_vec()
     }
@@ -187,6 +191,8 @@ struct News {
     code: u64,
     value: i32,
     cpu_ns: u64,
+    /// Most resident pages.
+    peak: u64,
 }
 
 impl Ctx<'_> {
@@ -207,7 +213,8 @@ impl Ctx<'_> {
         for pid in children {
             let p = self.node.process_mut(pid);
             let (uid, cpu_ns) = (p.real_ids[0], p.cpu_ns + p.children_cpu_ns);
-            let news = |word, code, value| News { pid, uid, word, code, value, cpu_ns };
+            let peak = p.peak.max(p.children_peak);
+            let news = |word, code, value| News { pid, uid, word, code, value, cpu_ns, peak };
             if let (Some(status), true) = (p.zombie, options & c::WEXITED != 0) {
                 let (code, value) = match status {
                     ExitStatus::Code(n) => (c::CLD_EXITED, i32::from(n)),
@@ -217,7 +224,9 @@ impl Ctx<'_> {
                 };
                 if options & c::WNOWAIT == 0 {
                     self.node.processes.remove(&pid);
-                    self.process_mut().children_cpu_ns += cpu_ns;
+                    let own = self.process_mut();
+                    own.children_cpu_ns += cpu_ns;
+                    own.children_peak = own.children_peak.max(peak);
                 }
                 return Ok(Some(news(status.wait_word(), code, value)));
             }
@@ -244,12 +253,16 @@ impl Ctx<'_> {
     }
 }
 
-fn usage(cpu_ns: u64) -> Rusage {
-    Rusage {
+/// `peak`: pages, of which "ru_maxrss [...] is the maximum resident set size used (in kilobytes)" is made. "For RUSAGE_CHILDREN, this
+/// is the resident set size of the largest child, not the maximum resident set size of the process tree."
+fn usage(cpu_ns: u64, peak: u64) -> Rusage {
+    let mut usage = Rusage {
         utime: Timeval::from_ns(cpu_ns / 2),
         stime: Timeval::from_ns(cpu_ns - cpu_ns / 2),
         ..Rusage::default()
-    }
+    };
+    usage.rest[0] = (peak * (PAGE / 1024)) as i64;
+    usage
 }
 
 /// wait4(2). ECHILD if there is no such child; 0 with WNOHANG if none has news.
@@ -271,7 +284,7 @@ pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: WaitFlags, rusage:
         k.write_obj(status, &news.word)?;
     }
     if !rusage.is_null() {
-        k.write_obj(rusage, &usage(news.cpu_ns))?;
+        k.write_obj(rusage, &usage(news.cpu_ns, news.peak))?;
     }
     Ok(u64::from(news.pid.number()))
 }
@@ -305,7 +318,7 @@ pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: WaitFlag
     if let Some(n) = &news {
         out = crate::signal::child_info(n.code, n.pid, n.uid, n.value);
         if !rusage.is_null() {
-            k.write_obj(rusage, &usage(n.cpu_ns))?;
+            k.write_obj(rusage, &usage(n.cpu_ns, n.peak))?;
         }
     }
     if !info.is_null() {
@@ -337,11 +350,12 @@ pub fn getppid(k: &mut Ctx<'_>) -> SysResult {
 
 /// getrusage(2): half of the virtual time of calls is shown as user time.
 pub fn getrusage(k: &mut Ctx<'_>, who: i32, usage_ptr: Ptr) -> SysResult {
-    let ns = match who {
-        0 | 1 => k.process().cpu_ns,
-        -1 => k.process().children_cpu_ns,
+    let process = k.process();
+    let (ns, peak) = match who {
+        0 | 1 => (process.cpu_ns, process.peak.max(k.node.mms[process.mm].peak)),
+        -1 => (process.children_cpu_ns, process.children_peak),
         _ => return err(Errno::EINVAL),
     };
-    k.write_obj(usage_ptr, &usage(ns))?;
+    k.write_obj(usage_ptr, &usage(ns, peak))?;
     Ok(0)
 }

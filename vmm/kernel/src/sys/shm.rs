@@ -30,7 +30,7 @@ impl Node {
         if segments.get(id).is_some_and(|entry| entry.perm.mode & DEST != 0)
             && let Some(entry) = segments.remove(id)
         {
-            self.shm.remove(entry.item.shm);
+            self.shm_remove(entry.item.shm);
         }
     }
 }
@@ -52,7 +52,8 @@ pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: IpcFlags) -> SysResul
     }
     let len = page_up(size).ok_or(Errno::EINVAL)?;
     let (ns, now, maker) = (k.container().ipc, k.seconds(), k.pid);
-    let shm = k.node.shm.insert(Shm { size: len, ..Shm::default() });
+    let container = k.process().container;
+    let shm = k.node.shm.insert(Shm { size: len, container, ..Shm::default() });
     let segment = Segment { shm, size, atime: 0, dtime: 0, maker, last: None };
     match k.ipc().segments.add(MOST, perm, now, segment) {
         Ok(id) => {
@@ -60,7 +61,7 @@ pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: IpcFlags) -> SysResul
             Ok(id as u64)
         }
         Err(errno) => {
-            k.node.shm.remove(shm);
+            k.node.shm_remove(shm);
             err(errno)
         }
     }
@@ -100,7 +101,7 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResul
     let backing = Backing::Shm { id: shm, offset: 0 };
     let vma =
         Vma { start, end: start + len, prot, shared: true, backing, on_fork: OnFork::Copy, may_write: true };
-    k.node.with_recount(mm, |m| {
+    k.node.with_recount(mm, &[(start, start + len)], |m| {
         if remap {
             m.remove(start, start + len);
         }
@@ -133,7 +134,7 @@ pub fn shmdt(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
     if let Ok(entry) = segment(k, id) {
         (entry.item.dtime, entry.item.last) = (now, Some(pid));
     }
-    k.node.with_recount(mm, |m| {
+    k.node.with_recount(mm, &parts.clone(), |m| {
         for (start, end) in parts {
             m.remove(start, end);
         }

@@ -182,10 +182,25 @@ impl Ctx<'_> {
         if !self.may_signal(self.node.process(pid), signo) {
             return err(Errno::EPERM);
         }
-        if signo != 0 {
+        if signo != 0 && self.may_send(pid, info)? {
             self.node.send_process(pid, info);
         }
         Ok(0)
+    }
+
+    /// Whether there is room to queue a signal, if it is one that queues. "EAGAIN The limit of signals which may be queued has been
+    /// reached" (sigqueue(3)), also for tgkill(2); what kill(2) sends is pending then, without a place in the queue: false if it
+    /// is so already.
+    fn may_send(&self, pid: Pid, info: Siginfo) -> SysResult<bool> {
+        const REAL_TIME: u32 = 32;
+        let signo = info.signo as u32;
+        if signo < REAL_TIME || self.node.may_queue(pid) {
+            Ok(true)
+        } else if info.code == c::SI_USER as i32 {
+            Ok(self.node.process(pid).pending.mask() & crate::signal::bit(signo) == 0)
+        } else {
+            err(Errno::EAGAIN)
+        }
     }
 
     /// A signal from the caller itself.
@@ -250,7 +265,7 @@ fn thread_kill(k: &mut Ctx<'_>, tgid: Option<i32>, tid: i32, sig: i32, info: Sig
     if !k.may_signal(k.node.process(task.pid), signo) {
         return err(Errno::EPERM);
     }
-    if signo != 0 {
+    if signo != 0 && k.may_send(k.node.task(tid).pid, info)? {
         k.node.send_task(tid, info);
     }
     Ok(0)

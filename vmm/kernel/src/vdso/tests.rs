@@ -92,7 +92,7 @@ fn read(node: &Node, times: u64) {
 fn bench() -> Bench {
     let mut b = Bench::new();
     b.node.config.vdso = true;
-    let mut mm = Mm::new(77);
+    let mut mm = Mm::new(77, Default::default());
     let at = b.node.map_vdso(&mut mm).expect("room");
     assert_eq!(mm.find(at - 1).map(|v| v.backing.clone()), Some(Backing::Special(VVAR)));
     assert_eq!(mm.find(at).map(|v| v.backing.clone()), Some(Backing::Special(VDSO)));
