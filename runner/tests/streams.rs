@@ -173,7 +173,7 @@ fn programs_that_do_not_start_have_codes_of_their_own() {
 }
 
 #[test]
-fn what_the_command_line_names_is_visible_and_nothing_else() {
+fn of_private_files_those_that_the_command_line_names_are_visible() {
     let dir = scratch("visible");
     for sub in ["work", "else", "more"] {
         fs::create_dir_all(dir.join(sub)).expect("a directory");
@@ -182,7 +182,10 @@ fn what_the_command_line_names_is_visible_and_nothing_else() {
     fs::write(&script, "#!/bin/sh\ncat \"$(dirname \"$0\")/beside\" || exit 3\n").expect("a script");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).expect("it is mine");
     fs::write(dir.join("else/beside"), "beside\n").expect("a file");
+    let private = fs::Permissions::from_mode(0o600);
+    fs::set_permissions(dir.join("else/beside"), private.clone()).expect("it is mine");
     fs::write(dir.join("more/plain.sh"), "echo plain $1\n").expect("a script");
+    fs::set_permissions(dir.join("more/plain.sh"), private).expect("it is mine");
     std::os::unix::fs::symlink("../more/plain.sh", dir.join("else/link.sh")).expect("a link");
     let run = |options: &[&str], program: &[&str]| {
         finish(exec(options, &words(program)).current_dir(dir.join("work")), b"")
