@@ -88,6 +88,8 @@ pub struct Ctx<'a> {
     pub restart_deadline: Option<SimTime>,
     /// What was read into a buffer of the kernel ([`crate::buffers::Buffers::kernel`]).
     pub(crate) inside: Vec<u8>,
+    /// How the paths of the call are walked.
+    pub(crate) lookup: crate::path::Lookup,
     /// Bytes copied from and to user memory so far; the dispatcher tells of them ([`Told::Moved`]).
     pub(crate) moved: Moved,
 }
@@ -108,6 +110,7 @@ impl<'a> Ctx<'a> {
             timeout: None,
             paid: 0,
             inside: Vec::new(),
+            lookup: Default::default(),
             moved: Moved::default(),
             restart_deadline: None,
         }

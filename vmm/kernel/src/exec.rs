@@ -16,6 +16,7 @@ use crate::ids::*;
 use crate::mm::{Backing, Mm, OnFork, PAGE, TASK_SIZE, Vma, page_up};
 use crate::path::Place;
 use crate::process::{ExitStatus, FdEntry};
+use crate::task::{ADDR_NO_RANDOMIZE, READ_IMPLIES_EXEC};
 use crate::wait::SysResult;
 use crate::watch::Told;
 
@@ -187,9 +188,10 @@ impl Ctx<'_> {
         let space = self.node.new_space();
         let mut mm = Mm::new(space, self.process().container);
         let nth = self.next_random();
+        let fixed = self.task().persona & ADDR_NO_RANDOMIZE != 0;
         let mut draw = |part, bound| {
             let site = self.random_site(part, nth);
-            self.outside.decisions.choose(site, bound)
+            if fixed { 0 } else { self.outside.decisions.choose(site, bound) }
         };
         // Linux randomises 28 bits of mmap base, 22 of the stack, 13 of the heap gap: a part of that is plenty.
         let mmap_slack = draw(TaskRandom::Mmap, 0x10_0000);
@@ -318,6 +320,8 @@ impl Ctx<'_> {
         task.vectors = crate::task::Vectors::INITIAL;
         task.altstack = bloodhound_abi::structs::StackT { flags: c::SS_DISABLE as i32, ..Default::default() };
         (task.clear_child_tid, task.robust_list) = (0, 0);
+        // "64bit processes have always behaved this way" (set_personality_64bit).
+        task.persona &= !READ_IMPLIES_EXEC;
         task.comm = comm;
         let Ctx { node, tid, outside, .. } = self;
         outside.tell(node, (pid, *tid), &Told::Exec { path: &node.process(pid).exe });

@@ -231,13 +231,13 @@ impl Ctx<'_> {
             return err(Errno::EAGAIN);
         }
         let wait = Wait::on(WaitOn::Lease(ino)).deadline(Some(end));
-        Err(wait.progress(Progress::Path(path.to_vec())).into())
+        Err(wait.progress(Progress::Path(path.to_vec(), self.lookup.how)).into())
     }
 
     /// The path with which a call goes on that has waited for the end of a lease, or its argument.
     pub(crate) fn kept_path(&mut self, path: Path) -> SysResult<Vec<u8>> {
         match self.progress() {
-            Some(Progress::Path(path)) => Ok(path.clone()),
+            Some(Progress::Path(path, _)) => Ok(path.clone()),
             _ => Ok(self.read_path(path)?),
         }
     }

@@ -7,7 +7,10 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_vfs::flags::MAXSYMLINKS;
+use bloodhound_vfs::flags::{
+    MAXSYMLINKS, RESOLVE_BENEATH, RESOLVE_CACHED, RESOLVE_IN_ROOT, RESOLVE_NO_MAGICLINKS,
+    RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV,
+};
 use bloodhound_vfs::{At, Cred, Ctx as VfsCtx, Fail, Ino, Outcome, Vfs};
 
 use crate::ctx::{Ctx, Fd, Path};
@@ -83,6 +86,45 @@ pub enum Reached<T> {
     At(Place),
 }
 
+/// How openat2(2) restricts the walk of a call; nothing for other calls.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lookup {
+    /// struct open_how: flags, mode, resolve.
+    pub(crate) how: [u64; 3],
+    /// Where the walk began, if it must not leave it.
+    root: Option<Place>,
+}
+
+impl Lookup {
+    fn resolve(&self) -> u64 {
+        self.how[2]
+    }
+
+    fn is_root(&self, at: &Synth) -> bool {
+        matches!(&self.root, Some(Place::Synth(root)) if root == at)
+    }
+
+    /// Whether a link of /proc or /sys may be followed. Those of /proc/PID that stand for a file (nd_jump_link) are "magic".
+    fn may_jump(&self, at: &Synth, link: &Link) -> Result<(), Errno> {
+        let resolve = self.resolve();
+        if resolve == 0 || matches!(link, Link::Text(_)) && !at.path.ends_with(b"/exe") {
+            return Ok(());
+        }
+        let same = matches!(link, Link::Place(Place::Synth(target)) if target.tree == at.tree);
+        if resolve & RESOLVE_CACHED != 0 {
+            Err(Errno::EAGAIN)
+        } else if resolve & RESOLVE_NO_MAGICLINKS != 0 {
+            Err(Errno::ELOOP)
+        } else if resolve & (RESOLVE_BENEATH | RESOLVE_IN_ROOT) != 0
+            || resolve & RESOLVE_NO_XDEV != 0 && !same
+        {
+            Err(Errno::EXDEV)
+        } else {
+            Ok(())
+        }
+    }
+}
+
 /// Where a walk stands.
 enum Spot {
     Vfs { dir: Ino, path: Vec<u8>, links: u32 },
@@ -105,8 +147,13 @@ impl Ctx<'_> {
     ) -> Outcome<T> {
         let umask = self.process().umask;
         let vfs = &mut self.node.vfs;
-        let (root, now) = (vfs.root(), self.node.clock);
-        op(vfs, &mut VfsCtx { base: &mut *self.outside.base, cred, root, now, umask, links })
+        let now = self.node.clock;
+        let root = match self.lookup.root {
+            Some(Place::Ino(root)) => root,
+            _ => vfs.root(),
+        };
+        let resolve = self.lookup.resolve();
+        op(vfs, &mut VfsCtx { base: &mut *self.outside.base, cred, root, now, umask, links, resolve })
     }
 
     /// Runs a VFS operation on a path. `follow` says whether a link of the kernel's own trees is followed as last
@@ -228,14 +275,21 @@ impl Ctx<'_> {
         }
     }
 
-    fn start(&self, dirfd: Fd, path: &[u8]) -> SysResult<Spot> {
+    fn start(&mut self, dirfd: Fd, path: &[u8]) -> SysResult<Spot> {
+        let within = self.lookup.resolve() & (RESOLVE_BENEATH | RESOLVE_IN_ROOT);
         let path = match path.first() {
             None => return Err(Errno::ENOENT.into()),
-            // "If pathname is absolute, then dirfd is ignored" (openat(2)).
-            Some(b'/') => return Ok(Spot::Vfs { dir: self.node.vfs.root(), path: path.to_vec(), links: 0 }),
+            // "If pathname is absolute, then dirfd is ignored" (openat(2)), but not with RESOLVE_IN_ROOT.
+            Some(b'/') if within != RESOLVE_IN_ROOT => {
+                return Ok(Spot::Vfs { dir: self.node.vfs.root(), path: path.to_vec(), links: 0 });
+            }
             Some(_) => path.to_vec(),
         };
-        match self.fd_place(dirfd)? {
+        let start = self.fd_place(dirfd)?;
+        if within != 0 {
+            self.lookup.root = Some(start.clone());
+        }
+        match start {
             Place::Ino(dir) => Ok(Spot::Vfs { dir, path, links: 0 }),
             Place::Synth(at) => Ok(Spot::Synth { at, path, links: 0 }),
             Place::File(_) => Err(Errno::ENOTDIR.into()),
@@ -245,6 +299,7 @@ impl Ctx<'_> {
     /// Walks `path` from a place in /proc or /sys, to its end or to where it leaves the tree.
     fn walk(&mut self, cred: &Cred, at: Synth, path: &[u8], links: u32, follow: bool) -> SysResult<Spot> {
         let (mut at, mut path, mut links) = (at, path.to_vec(), links);
+        let resolve = self.lookup.resolve();
         let view = View { node: self.node, pid: self.pid, tid: self.tid };
         loop {
             let Some((name, rest)) = split(&path) else {
@@ -259,7 +314,16 @@ impl Ctx<'_> {
             let last = rest.is_empty();
             let next = match name {
                 b"." => at.clone(),
+                b".." if self.lookup.is_root(&at) => {
+                    if resolve & RESOLVE_BENEATH != 0 {
+                        return Err(Errno::EXDEV.into());
+                    }
+                    at.clone()
+                }
                 b".." if at.path.is_empty() => {
+                    if resolve & RESOLVE_NO_XDEV != 0 {
+                        return Err(Errno::EXDEV.into());
+                    }
                     let path = if last { b".".to_vec() } else { join(b".", rest) };
                     return Ok(Spot::Vfs { dir: self.node.vfs.root(), path, links });
                 }
@@ -269,10 +333,12 @@ impl Ctx<'_> {
             match view.entry(&next).ok_or(Errno::ENOENT)? {
                 Entry::Link(link) if !last || follow => {
                     links += 1;
-                    if links > MAXSYMLINKS {
+                    if links > MAXSYMLINKS || resolve & RESOLVE_NO_SYMLINKS != 0 {
                         return Err(Errno::ELOOP.into());
                     }
-                    match view.follow(&next, cred, link)? {
+                    let link = view.follow(&next, cred, link)?;
+                    self.lookup.may_jump(&next, &link)?;
+                    match link {
                         Link::Text(text) if text.first() == Some(&b'/') => {
                             let dir = self.node.vfs.root();
                             return Ok(Spot::Vfs { dir, path: join(&text, rest), links });

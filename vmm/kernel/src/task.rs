@@ -12,6 +12,15 @@ use crate::wait::{Blocked, Left, Woken};
 /// The timer slack of the first process, ns.
 pub const TIMER_SLACK: u64 = 50_000;
 
+/// personality(2): an execution domain and three flags.
+pub const PER_LINUX32: u32 = 0x8;
+/// "Have uname(2) report a 2.6.(40+x) version number rather than a MAJOR.x version number."
+pub const UNAME26: u32 = 0x2_0000;
+/// "With this flag set, disable address-space-layout randomization."
+pub const ADDR_NO_RANDOMIZE: u32 = 0x4_0000;
+/// "With this flag set, PROT_READ implies PROT_EXEC for mmap(2)."
+pub const READ_IMPLIES_EXEC: u32 = 0x40_0000;
+
 /// What a task is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskState {
@@ -104,6 +113,10 @@ pub struct Task {
     pub nice: i32,
     /// Scheduling policy, with SCHED_RESET_ON_FORK; nothing is scheduled by it.
     pub policy: u32,
+    /// personality(2).
+    pub persona: u32,
+    /// ioprio_set(2): class and level, 0 for none.
+    pub io_priority: u16,
     /// PR_SET_TIMERSLACK, ns; sleeps end on time here.
     pub timer_slack: u64,
     /// CLONE_CHILD_CLEARTID's word.
@@ -156,6 +169,8 @@ impl Task {
             fs_ids: [None; 2],
             nice: 0,
             policy: 0,
+            persona: 0,
+            io_priority: 0,
             timer_slack: TIMER_SLACK,
             altstack: StackT { flags: bloodhound_abi::consts::SS_DISABLE as i32, ..StackT::default() },
             clear_child_tid: 0,

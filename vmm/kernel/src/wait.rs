@@ -178,9 +178,11 @@ pub enum Progress {
         write: bool,
         /// Set by the other side, which has counted the sleeper in and taken a reference for it.
         granted: bool,
+        /// What openat2(2) has read.
+        how: [u64; 3],
     },
-    /// An open or truncation that waits for the end of a lease: the path.
-    Path(Vec<u8>),
+    /// An open or truncation that waits for the end of a lease: the path, and what openat2(2) has read.
+    Path(Vec<u8>, [u64; 3]),
     /// A close that waits for the end of this connection (SO_LINGER).
     Linger(bloodhound_net::SocketId),
     /// A futex wait.
@@ -190,6 +192,8 @@ pub enum Progress {
         /// FUTEX_WAIT_BITSET's mask.
         bitset: u32,
     },
+    /// futex_waitv(2): the words, and which of them a FUTEX_WAKE has chosen.
+    Futexes(Vec<(FutexKey, bool)>),
     /// FUTEX_LOCK_PI.
     PiLock {
         /// The sleeper has the lock now.

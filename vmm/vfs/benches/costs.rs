@@ -39,7 +39,7 @@ fn run(disk: Option<DiskModel>) {
     let (cred, root, now) = (Cred::root(), vfs.root(), SimTime(1));
     let at = At { dir: root, path: b"/usr/lib/dir49/file4999" };
     let none = At { dir: root, path: b"/usr/lib/dir49/absent" };
-    let mut ctx = Ctx { base: &mut base, cred: &cred, root, now, umask: 0o022, links: 0 };
+    let mut ctx = Ctx { base: &mut base, cred: &cred, root, now, umask: 0o022, links: 0, resolve: 0 };
     time("stat, 4 components", ROUNDS, |_| vfs.stat(&mut ctx, at, true).unwrap());
     time("stat, absent, asks the base", ROUNDS, |_| vfs.stat(&mut ctx, none, true).unwrap_err());
     time("open and close", ROUNDS, |_| {

@@ -25,6 +25,14 @@ pub const O_PATH: u32 = 0o10000000;
 pub const O_TMPFILE_BIT: u32 = 0o20000000;
 pub const O_TMPFILE: u32 = O_TMPFILE_BIT | O_DIRECTORY;
 
+/// openat2(2).
+pub const RESOLVE_NO_XDEV: u64 = 0x1;
+pub const RESOLVE_NO_MAGICLINKS: u64 = 0x2;
+pub const RESOLVE_NO_SYMLINKS: u64 = 0x4;
+pub const RESOLVE_BENEATH: u64 = 0x8;
+pub const RESOLVE_IN_ROOT: u64 = 0x10;
+pub const RESOLVE_CACHED: u64 = 0x20;
+
 pub const S_IFMT: u32 = 0o170000;
 pub const S_IFSOCK: u32 = 0o140000;
 pub const S_IFLNK: u32 = 0o120000;

@@ -469,7 +469,7 @@ impl Vfs {
         for (i, part) in parts.iter().enumerate() {
             let last = i + 1 == parts.len();
             let root = self.root();
-            let mut ctx = Ctx { base, cred: &cred, root, now: SimTime::ZERO, umask: 0, links: 0 };
+            let mut ctx = Ctx { base, cred: &cred, root, now: SimTime::ZERO, umask: 0, links: 0, resolve: 0 };
             if last
                 && let Some(ino) = self.child(ctx.base, dir, part)?
                 && !matches!(self.inode(ino)?.node, Node::Symlink(_))

@@ -118,7 +118,7 @@ impl Vfs {
     }
 
     fn own_ctx<'a>(&self, base: &'a mut dyn BaseFs, cred: &'a Cred) -> Ctx<'a> {
-        Ctx { base, cred, root: self.root(), now: SimTime::ZERO, umask: 0, links: 0 }
+        Ctx { base, cred, root: self.root(), now: SimTime::ZERO, umask: 0, links: 0, resolve: 0 }
     }
 }
 

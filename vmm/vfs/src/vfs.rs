@@ -71,6 +71,8 @@ pub struct Ctx<'a> {
     /// Symbolic links followed before this call: 0, or [`SynthPath::links`](crate::SynthPath) when the kernel
     /// goes on after a link inside a synthetic mount.
     pub links: u32,
+    /// RESOLVE_* of openat2(2), by which the walk is restricted; [`Ctx::root`] is that of the restricted walk then.
+    pub resolve: u64,
 }
 
 /// A path and the directory that it starts from if it is relative (the `dirfd` of the `*at` calls).

@@ -6,7 +6,9 @@
 use bloodhound_abi::Errno;
 
 use crate::base::BaseFs;
-use crate::flags::{MAXSYMLINKS, MAY_EXEC, NAME_MAX, PATH_MAX};
+use crate::flags::{
+    MAXSYMLINKS, MAY_EXEC, NAME_MAX, PATH_MAX, RESOLVE_BENEATH, RESOLVE_NO_SYMLINKS, RESOLVE_NO_XDEV,
+};
 use crate::inode::Node;
 use crate::mount::MountSpec;
 use crate::perm::allows;
@@ -63,24 +65,6 @@ impl Walker {
         let start = rest.iter().position(|b| *b != b'/').unwrap_or(rest.len());
         &rest[start..]
     }
-
-    /// Goes on with a link's target before the rest of the path.
-    fn follow(&mut self, target: &[u8], root: Ino) -> Result<(), Errno> {
-        self.links += 1;
-        if self.links > MAXSYMLINKS {
-            return Err(Errno::ELOOP);
-        }
-        if target.is_empty() {
-            return Err(Errno::ENOENT);
-        }
-        if target[0] == b'/' {
-            self.at = root;
-        }
-        let mut path = target.to_vec();
-        path.extend_from_slice(&self.path[self.pos..]);
-        (self.path, self.pos) = (path, 0);
-        Ok(())
-    }
 }
 
 impl Vfs {
@@ -95,18 +79,18 @@ impl Vfs {
             let spot = self.walk(ctx, &mut walker)?;
             let ino = match &spot.last {
                 Last::Root | Last::Dot => spot.dir,
-                Last::DotDot => self.dotdot(spot.dir, ctx.root)?,
+                Last::DotDot => self.up(ctx, spot.dir)?,
                 Last::Name(name) => {
                     let found = self.look(ctx.base, spot.dir, name)?.ok_or(Errno::ENOENT)?;
                     if let Node::Symlink(target) = &self.inode(found)?.node
                         && (follow || spot.slash)
                     {
                         let target = target.clone();
-                        walker.follow(&target, ctx.root)?;
+                        self.follow(ctx, &mut walker, &target)?;
                         continue;
                     }
                     let rest: &[u8] = if spot.slash { b"/" } else { b"" };
-                    self.cross(found, rest, spot.links)?
+                    self.cross_in(ctx, found, rest, spot.links)?
                 }
             };
             if spot.slash && !self.inode(ino)?.is_dir() {
@@ -131,14 +115,14 @@ impl Vfs {
             let Last::Name(name) = &spot.last else { return Ok((spot, None)) };
             let Some(found) = self.look(ctx.base, spot.dir, name)? else { return Ok((spot, None)) };
             let Node::Symlink(target) = &self.inode(found)?.node else {
-                let ino = self.cross(found, b"", spot.links)?;
+                let ino = self.cross_in(ctx, found, b"", spot.links)?;
                 return Ok((spot, Some(ino)));
             };
             if spot.slash {
                 return Ok((spot, Some(found)));
             }
             let target = target.clone();
-            walker.follow(&target, ctx.root)?;
+            self.follow(ctx, &mut walker, &target)?;
         }
     }
 
@@ -149,11 +133,61 @@ impl Vfs {
         if at.path.len() >= PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
+        // "EXDEV [...] RESOLVE_BENEATH [...] an absolute pathname" (openat2(2)).
+        if at.path[0] == b'/' && ctx.resolve & RESOLVE_BENEATH != 0 {
+            return Err(Errno::EXDEV);
+        }
         let start = if at.path[0] == b'/' { ctx.root } else { at.dir };
         if !self.inode(start)?.is_dir() {
             return Err(Errno::ENOTDIR);
         }
         Ok(Walker { at: start, path: at.path.to_vec(), pos: 0, links: ctx.links })
+    }
+
+    /// Goes on with a link's target before the rest of the path.
+    fn follow(&self, ctx: &Ctx, walker: &mut Walker, target: &[u8]) -> Result<(), Errno> {
+        walker.links += 1;
+        if walker.links > MAXSYMLINKS || ctx.resolve & RESOLVE_NO_SYMLINKS != 0 {
+            return Err(Errno::ELOOP);
+        }
+        if target.is_empty() {
+            return Err(Errno::ENOENT);
+        }
+        if target[0] == b'/' {
+            // nd_jump_root: an absolute link leads out of what is beneath, and maybe to another mount.
+            let leaves =
+                ctx.resolve & RESOLVE_NO_XDEV != 0 && self.inode(walker.at)?.fs != self.inode(ctx.root)?.fs;
+            if leaves || ctx.resolve & RESOLVE_BENEATH != 0 {
+                return Err(Errno::EXDEV);
+            }
+            walker.at = ctx.root;
+        }
+        let mut path = target.to_vec();
+        path.extend_from_slice(&walker.path[walker.pos..]);
+        (walker.path, walker.pos) = (path, 0);
+        Ok(())
+    }
+
+    /// The directory above, for a walk.
+    fn up(&self, ctx: &Ctx, dir: Ino) -> Result<Ino, Errno> {
+        if ctx.resolve != 0 {
+            let top = dir == ctx.root || dir == self.root();
+            let mounted = !top && matches!(self.space().below(dir), Some(Some(_)));
+            if top && ctx.resolve & RESOLVE_BENEATH != 0 || mounted && ctx.resolve & RESOLVE_NO_XDEV != 0 {
+                return Err(Errno::EXDEV);
+            }
+        }
+        self.dotdot(dir, ctx.root)
+    }
+
+    /// [`Vfs::cross`] for a walk.
+    fn cross_in(&self, ctx: &Ctx, ino: Ino, rest: &[u8], links: u32) -> Outcome<Ino> {
+        match self.cross(ino, rest, links) {
+            Ok(same) if same == ino => Ok(ino),
+            Err(Fail::Errno(e)) => Err(e.into()),
+            _ if ctx.resolve & RESOLVE_NO_XDEV != 0 => Err(Errno::EXDEV.into()),
+            other => other,
+        }
     }
 
     /// Walks all components but the last.
@@ -178,15 +212,15 @@ impl Vfs {
             }
             match part {
                 b"." => {}
-                b".." => walker.at = self.dotdot(dir, ctx.root)?,
+                b".." => walker.at = self.up(ctx, dir)?,
                 name => {
                     let found = self.look(ctx.base, dir, name)?.ok_or(Errno::ENOENT)?;
                     if let Node::Symlink(target) = &self.inode(found)?.node {
                         let target = target.clone();
-                        walker.follow(&target, ctx.root)?;
+                        self.follow(ctx, walker, &target)?;
                         continue;
                     }
-                    walker.at = self.cross(found, walker.rest(), links)?;
+                    walker.at = self.cross_in(ctx, found, walker.rest(), links)?;
                     if !self.inode(walker.at)?.is_dir() {
                         return Err(Errno::ENOTDIR.into());
                     }

@@ -39,7 +39,8 @@ impl Node {
 
     fn call<T>(&mut self, f: impl FnOnce(&mut Vfs, &mut Ctx, Ino) -> Outcome<T>) -> Outcome<T> {
         let (root, cred) = (self.vfs.root(), Cred::root());
-        let mut ctx = Ctx { base: &mut self.base, cred: &cred, root, now: NOW, umask: 0, links: 0 };
+        let mut ctx =
+            Ctx { base: &mut self.base, cred: &cred, root, now: NOW, umask: 0, links: 0, resolve: 0 };
         f(&mut self.vfs, &mut ctx, root)
     }
 

@@ -36,7 +36,7 @@ impl Drop for Dir {
 fn names(vfs: &mut Vfs, base: &mut HostBase, path: &str) -> Vec<String> {
     let cred = Cred::root();
     let root = vfs.root();
-    let mut ctx = Ctx { base, cred: &cred, root, now: SimTime::ZERO, umask: 0, links: 0 };
+    let mut ctx = Ctx { base, cred: &cred, root, now: SimTime::ZERO, umask: 0, links: 0, resolve: 0 };
     let dir = vfs.resolve(&mut ctx, At { dir: root, path: path.as_bytes() }, true).unwrap();
     let all = vfs.read_dir(base, dir, 0, usize::MAX).unwrap();
     let mut names: Vec<_> =
@@ -158,7 +158,8 @@ fn writes_stay_in_the_world() {
     vfs.put_file(&mut base, b"/data/new", 0o600, b"new").unwrap();
     let cred = Cred::root();
     let root = vfs.root();
-    let mut ctx = Ctx { base: &mut base, cred: &cred, root, now: SimTime::ZERO, umask: 0, links: 0 };
+    let mut ctx =
+        Ctx { base: &mut base, cred: &cred, root, now: SimTime::ZERO, umask: 0, links: 0, resolve: 0 };
     vfs.unlink(&mut ctx, At { dir: root, path: b"data/gone" }).unwrap();
     assert_eq!(names(&mut vfs, &mut base, "/data"), ["file", "new"]);
     assert_eq!(vfs.get_file(&mut base, b"/data/file").unwrap(), b"world");
@@ -183,7 +184,15 @@ fn worlds_share_frames_and_do_not_see_the_host_change() {
     let frames: Vec<_> = [&mut one, &mut two]
         .map(|vfs| {
             let root = vfs.root();
-            let mut ctx = Ctx { base: &mut base, cred: &cred, root, now: SimTime::ZERO, umask: 0, links: 0 };
+            let mut ctx = Ctx {
+                base: &mut base,
+                cred: &cred,
+                root,
+                now: SimTime::ZERO,
+                umask: 0,
+                links: 0,
+                resolve: 0,
+            };
             let opened = vfs.open(&mut ctx, At { dir: root, path: b"file" }, O_RDONLY, 0).unwrap();
             vfs.page(opened.ino, 2).unwrap()
         })

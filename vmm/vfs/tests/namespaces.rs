@@ -38,7 +38,15 @@ impl Pair {
     fn with<T>(&mut self, ns: MountNs, path: &str, op: impl FnOnce(&mut Vfs, &mut Ctx, At) -> T) -> T {
         self.vfs.enter_namespace(ns);
         let (cred, root) = (Cred::root(), self.vfs.root());
-        let mut ctx = Ctx { base: &mut self.base, cred: &cred, root, now: SimTime::ZERO, umask: 0, links: 0 };
+        let mut ctx = Ctx {
+            base: &mut self.base,
+            cred: &cred,
+            root,
+            now: SimTime::ZERO,
+            umask: 0,
+            links: 0,
+            resolve: 0,
+        };
         op(&mut self.vfs, &mut ctx, At { dir: root, path: path.as_bytes() })
     }
 

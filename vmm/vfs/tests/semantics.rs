@@ -29,8 +29,15 @@ impl Node {
     /// Runs one call with a path from the root.
     fn call<T>(&mut self, f: impl FnOnce(&mut Vfs, &mut Ctx, Ino) -> Outcome<T>) -> Outcome<T> {
         let root = self.vfs.root();
-        let mut ctx =
-            Ctx { base: &mut self.base, cred: &self.cred, root, now: self.now, umask: 0o022, links: 0 };
+        let mut ctx = Ctx {
+            base: &mut self.base,
+            cred: &self.cred,
+            root,
+            now: self.now,
+            umask: 0o022,
+            links: 0,
+            resolve: 0,
+        };
         f(&mut self.vfs, &mut ctx, root)
     }
 
@@ -153,8 +160,15 @@ fn a_changed_root_cannot_be_left() {
     node.put("/etc/x", b"outside");
     node.symlink("/etc/x", "/jail/link").unwrap();
     let jail = node.resolve("/jail").unwrap();
-    let mut ctx =
-        Ctx { base: &mut node.base, cred: &node.cred, root: jail, now: node.now, umask: 0, links: 0 };
+    let mut ctx = Ctx {
+        base: &mut node.base,
+        cred: &node.cred,
+        root: jail,
+        now: node.now,
+        umask: 0,
+        links: 0,
+        resolve: 0,
+    };
     let vfs = &mut node.vfs;
     let inside = vfs.resolve(&mut ctx, At { dir: jail, path: b"etc/x" }, true).unwrap();
     for path in ["/../../etc/x", "link", "/etc/../../jail/../etc/x", "/etc/../../etc/x"] {
@@ -265,14 +279,16 @@ fn a_removed_working_directory_is_empty_and_above_it_all_goes_on() {
     node.vfs.hold(dir);
     node.rmdir("/top/cwd").unwrap();
     let root = node.vfs.root();
-    let mut ctx = Ctx { base: &mut node.base, cred: &node.cred, root, now: node.now, umask: 0, links: 0 };
+    let mut ctx =
+        Ctx { base: &mut node.base, cred: &node.cred, root, now: node.now, umask: 0, links: 0, resolve: 0 };
     assert_eq!(err(node.vfs.mkdir(&mut ctx, At { dir, path: b"x" }, 0o777)), Errno::ENOENT);
     assert!(node.vfs.resolve(&mut ctx, At { dir, path: b"." }, true).is_ok());
     assert!(node.vfs.resolve(&mut ctx, At { dir, path: b".." }, true).is_ok());
     assert!(node.vfs.is_removed(dir));
     assert_eq!(node.vfs.read_dir(&mut node.base, dir, 0, 9), Err(Errno::ENOENT));
     node.rmdir("/top").unwrap();
-    let mut ctx = Ctx { base: &mut node.base, cred: &node.cred, root, now: node.now, umask: 0, links: 0 };
+    let mut ctx =
+        Ctx { base: &mut node.base, cred: &node.cred, root, now: node.now, umask: 0, links: 0, resolve: 0 };
     assert_eq!(err(node.vfs.resolve(&mut ctx, At { dir, path: b".." }, true)), Errno::ENOENT);
     node.vfs.close_ref(dir, false);
 }

@@ -5,49 +5,53 @@ use bloodhound_abi::consts as c;
 
 use crate::caps::{CAP_SETPCAP, Caps, KEEP_CAPS, LAST, LOCKS, NO_AMBIENT_RAISE};
 use crate::ctx::*;
-use crate::wait::SysResult;
+use crate::wait::{Stop, SysResult};
 
-/// _LINUX_CAPABILITY_VERSION_3, and 2 with the same structure.
-const VERSIONS: [u32; 2] = [0x2008_0522, 0x2007_1026];
+/// _LINUX_CAPABILITY_VERSION_3, 2 with the same structure, and 1, whose structure ends with capability 31.
+const VERSIONS: [u32; 3] = [0x2008_0522, 0x2007_1026, 0x1998_0330];
 
-/// The task number in a header. `None` if only the version was asked for.
-fn header(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult<Option<u32>> {
-    let [version, tid]: [u32; 2] = k.read_obj(hdr)?;
+/// How many words each set has by the version of a header. EINVAL, with the version that is understood, for an unknown one.
+fn words_of_version(k: &mut Ctx<'_>, hdr: Ptr) -> SysResult<usize> {
+    let version: u32 = k.read_obj(hdr)?;
     if VERSIONS.contains(&version) {
-        return Ok(Some(tid));
+        return Ok(if version == VERSIONS[2] { 1 } else { 2 });
     }
     k.write_obj(hdr, &VERSIONS[0])?;
-    if data.is_null() { Ok(None) } else { err(Errno::EINVAL) }
+    err(Errno::EINVAL)
 }
 
-/// capget(2). EINVAL, with the version that is understood, for an unknown one; ESRCH.
+/// capget(2). EINVAL, ESRCH.
 pub fn capget(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult {
-    let pid = match header(k, hdr, data)? {
-        None => return Ok(0),
-        Some(0) => k.pid,
-        Some(0x8000_0000..) => return err(Errno::EINVAL),
-        Some(tid) => match k.node.tasks.get(&k.pid_ns().tid(tid)) {
+    let words = match words_of_version(k, hdr) {
+        // How programs ask for the version.
+        Ok(_) | Err(Stop::Errno(Errno::EINVAL)) if data.is_null() => return Ok(0),
+        words => words?,
+    };
+    let pid = match k.read_obj(Ptr(hdr.0.wrapping_add(4)))? {
+        0 => k.pid,
+        0x8000_0000.. => return err(Errno::EINVAL),
+        tid => match k.node.tasks.get(&k.pid_ns().tid(tid)) {
             Some(task) => task.pid,
             None => return err(Errno::ESRCH),
         },
     };
-    if !data.is_null() {
-        let caps = k.node.process(pid).caps;
-        let sets = [caps.effective, caps.permitted, caps.inheritable];
-        let [low, high] = [0, 32].map(|shift| sets.map(|set| (set >> shift) as u32));
-        k.write_obj(data, &[low[0], low[1], low[2], high[0], high[1], high[2]])?;
-    }
+    let caps = k.node.process(pid).caps;
+    let sets = [caps.effective, caps.permitted, caps.inheritable];
+    let [low, high] = [0, 32].map(|shift| sets.map(|set| (set >> shift) as u32));
+    let both: Vec<u8> = [low, high].concat().iter().flat_map(|word| word.to_le_bytes()).collect();
+    k.write_bytes(data.0, &both[..12 * words])?;
     Ok(0)
 }
 
 /// capset(2). EPERM for more than the permitted set.
 pub fn capset(k: &mut Ctx<'_>, hdr: Ptr, data: Ptr) -> SysResult {
-    match header(k, hdr, data)? {
-        None => return Ok(0),
-        Some(tid) if tid != 0 && tid != k.tid.number() => return err(Errno::EPERM),
-        Some(_) => {}
+    let count = words_of_version(k, hdr)?;
+    let tid: u32 = k.read_obj(Ptr(hdr.0.wrapping_add(4)))?;
+    if tid != 0 && tid != k.tid.number() {
+        return err(Errno::EPERM);
     }
-    let words: [u32; 6] = k.read_obj(data)?;
+    let mut words: Vec<u32> = k.read_vec(data.0, 3 * count)?;
+    words.resize(6, 0);
     // Bits without a capability are dropped.
     let set = |at: usize| (u64::from(words[at + 3]) << 32 | u64::from(words[at])) & ((2 << LAST) - 1);
     let now = k.process().caps;

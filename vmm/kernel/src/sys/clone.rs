@@ -97,7 +97,7 @@ const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 impl Ctx<'_> {
     /// A structure that is longer than the kernel knows may have zeros only behind what it knows (copy_struct_from_user):
     /// E2BIG, also for more than a page.
-    fn check_newer_fields(&mut self, at: Ptr, known: u64, size: u64) -> SysResult<()> {
+    pub(super) fn check_newer_fields(&mut self, at: Ptr, known: u64, size: u64) -> SysResult<()> {
         if size > 4096 {
             return err(Errno::E2BIG);
         }
@@ -298,6 +298,7 @@ impl Ctx<'_> {
         (task.policy, task.nice) = super::sched::inherited(parent);
         task.fs_ids = parent.fs_ids;
         task.timer_slack = parent.timer_slack;
+        (task.persona, task.io_priority) = (parent.persona, parent.io_priority);
         task.comm = parent.comm.clone();
         // "A child created via fork inherits the alternate stack; clone with CLONE_VM and not CLONE_VFORK clears it".
         if r.flags & c::CLONE_VM == 0 || r.flags & c::CLONE_VFORK != 0 {

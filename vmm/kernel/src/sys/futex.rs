@@ -38,14 +38,21 @@ impl Node {
             // A signal or its deadline may have ended its sleep; as long as its call has not run it stands in the queue, and a
             // wake-up takes it from there (futex_unqueue tells it so).
             let Some((sleeps, progress)) = self.progress_of(tid) else { continue };
-            let Progress::Futex { woken: flag, bitset: mask } = progress else { continue };
-            if *mask & bitset == 0 {
-                continue;
+            match progress {
+                Progress::Futex { woken: flag, bitset: mask } if *mask & bitset != 0 => *flag = true,
+                Progress::Futexes(words) => {
+                    let Some((_, flag)) = words.iter_mut().find(|(at, woken)| *at == key && !woken) else {
+                        continue;
+                    };
+                    *flag = true;
+                }
+                _ => continue,
             }
-            *flag = true;
             woken += 1;
             if let Some(q) = self.futexes.get_mut(&key) {
-                q.retain(|t| *t != tid);
+                if let Some(at) = q.iter().position(|t| *t == tid) {
+                    q.remove(at);
+                }
                 if q.is_empty() {
                     self.futexes.remove(&key);
                 }
@@ -63,6 +70,11 @@ impl Node {
         while moved < count {
             let Some(tid) = self.futexes.get_mut(&from).and_then(|q| q.pop_front()) else { break };
             self.futexes.get_or_default(to).push_back(tid);
+            if let Some((_, Progress::Futexes(words))) = self.progress_of(tid)
+                && let Some((key, _)) = words.iter_mut().find(|(key, woken)| *key == from && !woken)
+            {
+                *key = to;
+            }
             moved += 1;
         }
         if self.futexes.get(&from).is_some_and(|q| q.is_empty()) {

@@ -11,6 +11,7 @@ use crate::file::FileKind;
 use crate::ids::*;
 use crate::mm::{Backing, MMAP_MIN, OnFork, PAGE, TASK_SIZE, Vma, page_up};
 use crate::node::Shm;
+use crate::task::READ_IMPLIES_EXEC;
 use crate::wait::{Stop, SysResult};
 
 /// madvise(2), linux/mman.h.
@@ -89,7 +90,7 @@ pub fn mmap(
         Some(id) => k.mmap_file(id, len, prot.bits(), shared, offset)?,
         None => (k.mmap_anonymous(len, shared), true),
     };
-    let prot = prot.access();
+    let prot = k.implied(prot.access());
     let vma = Vma { start, end: start + len, prot, shared, backing, on_fork: OnFork::Copy, may_write };
     let (mm, fixed) = (k.process().mm, flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) != 0);
     if let Err(errno) = k.may_map(&vma, flags & c::MAP_NORESERVE != 0) {
@@ -106,6 +107,12 @@ pub fn mmap(
 }
 
 impl Ctx<'_> {
+    /// The protection that is meant by one, by personality(2).
+    fn implied(&self, prot: u64) -> u64 {
+        let exec = prot & c::PROT_READ != 0 && self.task().persona & READ_IMPLIES_EXEC != 0;
+        if exec { prot | c::PROT_EXEC } else { prot }
+    }
+
     /// Where the mapping goes (get_unmapped_area).
     fn mmap_address(&mut self, addr: Ptr, len: u64, flags: u64) -> SysResult {
         let mm = self.process().mm;
@@ -216,7 +223,7 @@ pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Prot) -> SysResult {
     if !k.node.mms[mm].covered(start, end) {
         return err(Errno::ENOMEM);
     }
-    let prot = prot.access();
+    let prot = k.implied(prot.access());
     let slices = k.node.mms[mm].slices(start, end);
     if prot & c::PROT_WRITE != 0 && slices.iter().any(|v| v.shared && !v.may_write) {
         return err(Errno::EACCES);
@@ -243,7 +250,7 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
     if wanted - start > data_limit {
         return Ok(current);
     }
-    let prot = c::PROT_READ | c::PROT_WRITE;
+    let prot = k.implied(c::PROT_READ | c::PROT_WRITE);
     let heap = Vma {
         start: old_end,
         end: new_end.max(old_end),

@@ -7,10 +7,13 @@ use bloodhound_abi::structs::{Rlimit, Sysinfo};
 use crate::buffers::Buffers;
 use crate::ctx::*;
 use crate::mm::Access;
+use crate::task::{PER_LINUX32, UNAME26};
 use crate::wait::SysResult;
 
 /// The release that programs see; new enough for every call in the table.
 pub const RELEASE: &str = "6.1.0-bloodhound";
+/// The same for those that asked for UNAME26.
+const RELEASE_26: &str = "2.6.61-bloodhound";
 /// The version string that programs see.
 pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC";
 
@@ -18,7 +21,11 @@ pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC";
 pub fn uname(k: &mut Ctx<'_>, buf: Ptr) -> SysResult {
     let mut out = [0u8; 65 * 6];
     let host = k.container().hostname.clone();
-    for (i, text) in ["Linux", host.as_str(), RELEASE, VERSION, "x86_64", "(none)"].iter().enumerate() {
+    let persona = k.task().persona;
+    // override_release: 6.1 is 2.6.61.
+    let release = if persona & UNAME26 != 0 { RELEASE_26 } else { RELEASE };
+    let machine = if persona & PER_LINUX32 != 0 { "i686" } else { "x86_64" };
+    for (i, text) in ["Linux", host.as_str(), release, VERSION, machine, "(none)"].iter().enumerate() {
         let n = text.len().min(64);
         out[i * 65..i * 65 + n].copy_from_slice(&text.as_bytes()[..n]);
     }

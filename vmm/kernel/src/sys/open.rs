@@ -42,7 +42,11 @@ pub fn creat(k: &mut Ctx<'_>, path: Path, mode: u32) -> SysResult {
 
 /// openat(2).
 pub fn openat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: OpenFlags, mode: u32) -> SysResult {
-    let flags = flags.bits();
+    do_open(k, dirfd, path, flags.bits(), mode)
+}
+
+/// What all calls end in that open a path.
+pub(super) fn do_open(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: u64, mode: u32) -> SysResult {
     let cloexec = flags & c::O_CLOEXEC != 0;
     if let Some(Progress::Fifo { ino, granted, .. }) = k.progress() {
         // The path has been walked: what it leads to now does not matter.
@@ -84,6 +88,7 @@ pub fn memfd_create(k: &mut Ctx<'_>, name: Path, flags: MemfdFlags) -> SysResult
             now,
             umask: 0,
             links: 0,
+            resolve: 0,
         };
         k.node.vfs.open(&mut ctx, At { dir: root, path: dir }, flags, 0o777).ok()
     });
@@ -232,7 +237,9 @@ impl Ctx<'_> {
         if !(read && write) && sleepers.is_empty() && !partner(self) {
             if flags & c::O_NONBLOCK == 0 {
                 let wait = Wait::on(WaitOn::Fifo(ino)).restart(Restart::Sys);
-                return Err(wait.progress(Progress::Fifo { ino, write, granted: false }).into());
+                return Err(wait
+                    .progress(Progress::Fifo { ino, write, granted: false, how: self.lookup.how })
+                    .into());
             }
             if write {
                 return err(Errno::ENXIO);
@@ -435,7 +442,7 @@ impl Node {
     /// A task ends that was woken in the open of a fifo and did not come to finish it: takes back what
     /// [`Node::grant_fifo`] had been told to count.
     pub(crate) fn forget_fifo_open(&mut self, progress: &Progress) {
-        let Progress::Fifo { ino, write, granted: true } = progress else { return };
+        let Progress::Fifo { ino, write, granted: true, .. } = progress else { return };
         if let Some(pipe) = self.fifos.get(ino).copied() {
             self.close_pipe_end(pipe, !write, *write);
         }

@@ -5,7 +5,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
 
 use crate::ctx::*;
-use crate::task::TIMER_SLACK;
+use crate::task::{ADDR_NO_RANDOMIZE, PER_LINUX32, READ_IMPLIES_EXEC, TIMER_SLACK, UNAME26};
 use crate::wait::{Stop, SysResult};
 
 /// State components that programs may use: x87, SSE, AVX (`xgetbv` says the same).
@@ -252,12 +252,18 @@ pub fn arch_prctl(k: &mut Ctx<'_>, code: Hex, addr: Ptr) -> SysResult {
     }
 }
 
-/// Runtimes let 0, PER_LINUX32 and UNAME26 through, and the question.
-pub fn personality(_k: &mut Ctx<'_>, persona: Hex) -> SysResult {
-    match persona.0 & 0xffff_ffff {
-        0 | 0xffff_ffff => Ok(0),
-        other => unmodelled("personality", names::PERSONALITY, other, Errno::EPERM),
+/// personality(2): the one before. "If persona is not 0xffffffff" it is set. EPERM for what container runtimes do not let through,
+/// but for ADDR_NO_RANDOMIZE and READ_IMPLIES_EXEC.
+pub fn personality(k: &mut Ctx<'_>, persona: Hex) -> SysResult {
+    let before = k.task().persona;
+    if persona.0 != 0xffff_ffff {
+        let known = PER_LINUX32 | UNAME26 | ADDR_NO_RANDOMIZE | READ_IMPLIES_EXEC;
+        if persona.0 & !u64::from(known) != 0 {
+            return err(Errno::EPERM);
+        }
+        k.task_mut().persona = persona.0 as u32;
     }
+    Ok(u64::from(before))
 }
 
 /// A command that no arm of its call models: the run stops with its name if Linux 6.1 knows it, else it gets the error that

@@ -1,7 +1,8 @@
-//! getpriority(2) and setpriority(2): nice values, which threads have.
+//! getpriority(2) and setpriority(2): nice values, which threads have; ioprio_get(2) and ioprio_set(2), which go by the same tasks.
 
 use bloodhound_abi::Errno;
 
+use crate::caps::{CAP_SYS_ADMIN, CAP_SYS_NICE};
 use crate::ctx::*;
 use crate::ids::*;
 use crate::process::Process;
@@ -65,4 +66,50 @@ pub fn setpriority(k: &mut Ctx<'_>, which: u32, who: i32, nice: i32) -> SysResul
         }
     }
     result
+}
+
+/// IOPRIO_WHO_PROCESS and the next two are one more than PRIO_PROCESS and its kin.
+fn io_which(which: i32) -> u32 {
+    (which as u32).wrapping_sub(1)
+}
+
+/// The class of a value: 0 none, then real time, best effort, idle.
+fn io_class(priority: u16) -> u16 {
+    priority >> 13
+}
+
+/// ioprio_set(2). EPERM for the real-time class without CAP_SYS_NICE or CAP_SYS_ADMIN.
+pub fn ioprio_set(k: &mut Ctx<'_>, which: i32, who: i32, priority: i32) -> SysResult {
+    let (class, level) = ((priority >> 13) & 7, priority & 0x1fff);
+    let caps = k.process().caps;
+    // ioprio_check_cap.
+    match class {
+        1 if !caps.has(CAP_SYS_ADMIN) && !caps.has(CAP_SYS_NICE) => return err(Errno::EPERM),
+        1 | 2 if level > 7 => return err(Errno::EINVAL),
+        0 if level != 0 => return err(Errno::EINVAL),
+        0..=3 => {}
+        _ => return err(Errno::EINVAL),
+    }
+    for tid in k.priority_targets(io_which(which), who)? {
+        if !k.owns_task(tid) {
+            return err(Errno::EPERM);
+        }
+        k.node.task_mut(tid).io_priority = priority as u16;
+    }
+    Ok(0)
+}
+
+/// ioprio_get(2). "If who identifies several [...], then the highest priority" (ioprio_best), by which a task without a value of its
+/// own counts as best effort by its nice value (__get_task_ioprio).
+pub fn ioprio_get(k: &mut Ctx<'_>, which: i32, who: i32) -> SysResult {
+    let found = k.priority_targets(io_which(which), who)?;
+    let several = io_which(which) != PRIO_PROCESS;
+    let values = found.iter().map(|tid| {
+        let task = k.node.task(*tid);
+        match task.io_priority {
+            own if !several || io_class(own) != 0 => u64::from(own),
+            _ => 2 << 13 | ((task.nice + 20) / 5) as u64,
+        }
+    });
+    Ok(values.min().unwrap_or(0))
 }

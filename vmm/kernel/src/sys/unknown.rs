@@ -88,10 +88,9 @@ fn prctl_and_its_kin() {
         answer(&mut bench, nr::arch_prctl, &[v, 0])
     });
     assert_eq!(stopped, ["ARCH_MAP_VDSO_X32", "ARCH_MAP_VDSO_32", "ARCH_MAP_VDSO_64"]);
-    let personas = (1..64).chain([0x20000, 0x20008, 0x40000, 0x400_0000]);
-    walk("personality", names::PERSONALITY, Errno::EPERM, personas, |v| {
-        answer(&mut bench, nr::personality, &[v])
-    });
+    for persona in (1..64).filter(|p| *p != 8).chain([0x10_0000, 0x400_0000, 0x8000_0000]) {
+        assert_eq!(answer(&mut bench, nr::personality, &[persona]), Ok(Err(Errno::EPERM)), "{persona:#x}");
+    }
 }
 
 #[test]

@@ -76,7 +76,8 @@ impl Sim {
         let (cred, now) = (users.cred(call.user), self.now);
         let dir = call.from.and_then(|slot| self.slots[slot]).map_or(self.start, |(opened, _)| opened.ino);
         let root = self.vfs.root();
-        let mut ctx = Ctx { base: &mut self.base, cred: &cred, root, now, umask: 0o022, links: 0 };
+        let mut ctx =
+            Ctx { base: &mut self.base, cred: &cred, root, now, umask: 0o022, links: 0, resolve: 0 };
         let at = |path| At { dir, path: str::as_bytes(path) };
         let done = |_| b"0".to_vec();
         match &call.op {
@@ -138,7 +139,7 @@ impl Sim {
         let dir = call.from.and_then(|slot| self.slots[slot]).map_or(self.start, |(opened, _)| opened.ino);
         let vfs = &mut self.vfs;
         let root = vfs.root();
-        let mut ctx = Ctx { base: &mut self.base, cred, root, now, umask: 0o022, links: 0 };
+        let mut ctx = Ctx { base: &mut self.base, cred, root, now, umask: 0o022, links: 0, resolve: 0 };
         let at = |path| At { dir, path: str::as_bytes(path) };
         match &call.op {
             Op::Mkdir { path, mode } => {
