@@ -1,7 +1,7 @@
 //! `cargo xtask`: tasks of the project that are more than a cargo command.
 //!
 //! Modules: [`stock_kvm`] runs tests in a virtual machine that has the /dev/kvm of an ordinary Linux; [`probe`] looks at a
-//! /dev/kvm, there or here. Nothing of Bloodhound depends on this crate, and it calls Bloodhound as a user does.
+//! /dev/kvm, there or here. `fuzz` is a crate of its own, `conformance/fuzz`. Nothing of Bloodhound depends on this crate, and it calls Bloodhound as a user does.
 
 mod failure;
 mod probe;
@@ -11,12 +11,21 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use crate::failure::Failure;
+
 /// Tasks of the project
 #[derive(Parser, Debug)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Task {
     /// Runs tests where /dev/kvm is upstream Linux's: a Debian or Ubuntu kernel in an emulated machine
     StockKvm(stock_kvm::Args),
+    /// Compares what this kernel and Bloodhound answer to system calls at random
+    #[command(disable_help_flag = true)]
+    Fuzz {
+        /// As `cargo xtask fuzz --help` says
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Says what /dev/kvm is on this machine, and runs a guest of one instruction
     ProbeKvm,
 }
@@ -24,6 +33,7 @@ enum Task {
 fn main() -> ExitCode {
     let done = match Task::parse() {
         Task::StockKvm(args) => stock_kvm::run(&args),
+        Task::Fuzz { args } => bloodhound_fuzz::command::run(&args).map_err(Failure::Broken),
         Task::ProbeKvm => probe::run().map(|()| 0),
     };
     match done {

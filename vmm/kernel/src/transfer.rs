@@ -18,9 +18,15 @@ use crate::sys::reads_writes;
 use crate::wait::{Object, SysResult, Wait};
 
 /// Whether a kind of file has a place at which to read: pread(2) of others is ESPIPE.
-fn seekable(kind: &FileKind) -> bool {
+pub(crate) fn seekable(kind: &FileKind) -> bool {
     let text = matches!(kind, FileKind::Synthetic { .. } | FileKind::Mq(_));
     text || matches!(kind, FileKind::Regular(_) | FileKind::Device { .. })
+}
+
+/// The end of what is asked for is a place in a file as well (rw_verify_area in Linux).
+fn verify_area(at: u64, len: u64) -> Result<(), Errno> {
+    let end = at.checked_add(len).filter(|end| *end <= i64::MAX as u64);
+    end.map(|_| ()).ok_or(Errno::EINVAL)
 }
 
 impl Ctx<'_> {
@@ -82,6 +88,7 @@ impl Ctx<'_> {
 
     fn read_seekable(&mut self, id: FileId, to: &Buffers, at: Option<u64>) -> SysResult {
         let offset = at.unwrap_or(self.node.files[id].offset);
+        verify_area(offset, to.len())?;
         let there = self.readable_at(id, offset, to.len().min(MAX_RW))?;
         let good = self.good_bytes(to, 0, there, Access::Write)?;
         let data = self.read_bytes_at(id, good, offset)?;
@@ -233,6 +240,7 @@ impl Ctx<'_> {
     fn write_regular(&mut self, id: FileId, ino: Ino, from: &Source, at: Option<u64>) -> SysResult {
         let file = &self.node.files[id];
         let (append, offset) = (file.flags & c::O_APPEND != 0, file.offset);
+        verify_area(at.unwrap_or(offset), from.len())?;
         let data = self.source_part(from)?;
         // "POSIX requires that opening a file with the O_APPEND flag should have no effect on the location at
         // which pwrite() writes data. However, on Linux ... appends data" (pwrite(2), BUGS).

@@ -66,6 +66,7 @@ pub use notify::Happened;
 pub use open::Opened;
 pub use pages::{PAGE, PageMap};
 pub use power::PowerReport;
+pub use rename::rename_flags;
 pub use setup::path_is_like;
 pub use types::*;
 pub use vfs::{At, Config, Ctx, PageMoved, Vfs};

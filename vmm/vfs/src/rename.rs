@@ -2,7 +2,7 @@
 
 use bloodhound_abi::{Errno, SimTime};
 
-use crate::flags::{MAY_WRITE, RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT};
+use crate::flags::{MAY_WRITE, NAME_MAX, RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT};
 use crate::perm::allows;
 use crate::types::{Ino, Name, Outcome};
 use crate::vfs::{At, Ctx, Vfs};
@@ -14,21 +14,33 @@ struct Move {
     new: (Ino, Name, Option<Ino>),
 }
 
+/// Whether renameat2(2) takes these flags. RENAME_WHITEOUT it does not, as on file systems without it.
+pub fn rename_flags(flags: u32) -> bool {
+    let known = RENAME_NOREPLACE | RENAME_EXCHANGE;
+    flags & (!known | RENAME_WHITEOUT) == 0 && flags != known
+}
+
 impl Vfs {
+    /// Walks to the directory of a name.
+    ///
+    /// # Errors
+    /// Those of resolution, but for the last component.
+    pub fn find_parent(&mut self, ctx: &mut Ctx, at: At) -> Outcome<()> {
+        self.spot_of_any_length(ctx, at).map(|_| ())
+    }
+
     /// renameat2(2); rename(2) with flags 0.
     ///
     /// # Errors
     /// EACCES, EBUSY, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EROFS, EXDEV; those of resolution.
     /// RENAME_WHITEOUT gives EINVAL, as on file systems without it.
     pub fn rename(&mut self, ctx: &mut Ctx, old: At, new: At, flags: u32) -> Outcome<()> {
-        if flags & !(RENAME_NOREPLACE | RENAME_EXCHANGE) != 0 || flags & RENAME_WHITEOUT != 0 {
+        if !rename_flags(flags) {
             return Err(Errno::EINVAL.into());
         }
-        if flags == RENAME_NOREPLACE | RENAME_EXCHANGE {
-            return Err(Errno::EINVAL.into());
-        }
-        let from = self.spot(ctx, old)?;
-        let to = self.spot(ctx, new)?;
+        // Names are too long for the file system, which is asked for them last.
+        let from = self.spot_of_any_length(ctx, old)?;
+        let to = self.spot_of_any_length(ctx, new)?;
         if self.inode(from.dir)?.fs != self.inode(to.dir)?.fs {
             return Err(Errno::EXDEV.into());
         }
@@ -38,7 +50,13 @@ impl Vfs {
             _ => return Err(Errno::EBUSY.into()),
         };
         self.want_write(from.dir)?;
+        if old_name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
         let source = self.look(ctx.base, from.dir, &old_name)?.ok_or(Errno::ENOENT)?;
+        if new_name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG.into());
+        }
         let target = self.look(ctx.base, to.dir, &new_name)?;
         self.check_shape(&from, &to, source, target, flags)?;
         if target == Some(source) {

@@ -106,6 +106,12 @@ impl Vfs {
         self.walk(ctx, &mut walker)
     }
 
+    /// As [`Vfs::spot`], but the last component may be longer than a name can be.
+    pub(crate) fn spot_of_any_length(&mut self, ctx: &mut Ctx, at: At) -> Outcome<Spot> {
+        let mut walker = self.start(ctx, at)?;
+        self.walk_any(ctx, &mut walker)
+    }
+
     /// Walks like [`Vfs::spot`], and on through links as last component until there is none: the place where
     /// open(2) with O_CREAT makes the file. The second value is what the name means there, mounts crossed.
     pub(crate) fn spot_through_links(&mut self, ctx: &mut Ctx, at: At) -> Outcome<(Spot, Option<Ino>)> {
@@ -192,13 +198,21 @@ impl Vfs {
 
     /// Walks all components but the last.
     fn walk(&mut self, ctx: &mut Ctx, walker: &mut Walker) -> Outcome<Spot> {
+        let spot = self.walk_any(ctx, walker)?;
+        match &spot.last {
+            Last::Name(name) if name.len() > NAME_MAX => Err(Errno::ENAMETOOLONG.into()),
+            _ => Ok(spot),
+        }
+    }
+
+    fn walk_any(&mut self, ctx: &mut Ctx, walker: &mut Walker) -> Outcome<Spot> {
         loop {
             let (dir, links) = (walker.at, walker.links);
             let Some((range, is_last)) = walker.next() else {
                 return Ok(Spot { dir, last: Last::Root, slash: false, links });
             };
             allows(self.inode(dir)?, ctx.cred, MAY_EXEC)?;
-            if range.len() > NAME_MAX {
+            if range.len() > NAME_MAX && !is_last {
                 return Err(Errno::ENAMETOOLONG.into());
             }
             let part = &walker.path[range];

@@ -104,15 +104,20 @@ pub fn umask(k: &mut Ctx<'_>, mask: u32) -> SysResult {
 /// utimensat(2); futimens(3) passes no path.
 pub fn utimensat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, times: Ptr, flags: AtFlags) -> SysResult {
     let times = match times.is_null() {
-        true => [SetTime::Now; 2],
+        true => Ok([SetTime::Now; 2]),
         false => {
             let times: Vec<Timespec> = k.read_vec(times.0, 2)?;
-            [set_time(times[0])?, set_time(times[1])?]
+            // What is wrong with them is told when the file is found (do_utimes in Linux).
+            let [a, b] = [set_time(times[0]), set_time(times[1])];
+            match (a, b) {
+                (Ok(a), Ok(b)) => Ok([a, b]),
+                _ => Err(Errno::EINVAL),
+            }
         }
     };
     // "If both tv_nsec fields are specified as UTIME_OMIT, then the Linux implementation of utimensat() succeeds even if
     // the file referred to by dirfd and pathname does not exist."
-    if times == [SetTime::Omit; 2] {
+    if times == Ok([SetTime::Omit; 2]) {
         return Ok(0);
     }
     if path.0 == 0 && dirfd.0 != c::AT_FDCWD {
@@ -120,13 +125,13 @@ pub fn utimensat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, times: Ptr, flags: AtFl
             return err(Errno::EINVAL);
         }
         let place = k.open_place(dirfd)?;
-        return set_times(k, place, times);
+        return set_times(k, place, times?);
     }
     if flags.exceeds(AtFlags::AT_SYMLINK_NOFOLLOW | AtFlags::AT_EMPTY_PATH) {
         return err(Errno::EINVAL);
     }
     let place = k.resolve_arg(dirfd, path, flags.bits())?;
-    set_times(k, place, times)
+    set_times(k, place, times?)
 }
 
 fn set_time(time: Timespec) -> Result<SetTime, Errno> {

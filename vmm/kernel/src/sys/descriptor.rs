@@ -123,7 +123,11 @@ pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
             let FileKind::Pipe { pipe, .. } = k.node.files[entry.file].kind else { return err(Errno::EBADF) };
             let p = &mut k.node.pipes[pipe];
             if cmd == c::F_SETPIPE_SZ {
-                let wanted = usize::try_from(arg as i32).map_err(|_| Errno::EINVAL)?;
+                // An unsigned int; "EINVAL" only where the next power of two is none (round_pipe_size in Linux).
+                let wanted = arg as u32 as usize;
+                if wanted > 1 << 31 {
+                    return err(Errno::EINVAL);
+                }
                 let size = p.set_capacity(wanted)? as u64;
                 // "This might have made more room for writers" (pipe_set_size).
                 k.node.notify_object(Object::Pipe(pipe), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);

@@ -7,6 +7,8 @@ use bloodhound_abi::consts as c;
 use crate::buffers::{Buffers, Source};
 use crate::ctx::*;
 use crate::file::FileKind;
+use crate::ids::FileId;
+use crate::transfer::seekable;
 use crate::wait::{Progress, Stop, SysResult};
 
 /// Where the buffers of a call are.
@@ -28,12 +30,23 @@ impl Memory {
 }
 
 impl Ctx<'_> {
+    /// What has no places is ESPIPE, before it is asked whether it can be read or written at all (ksys_pread64 in Linux).
+    fn check_place(&self, id: FileId, at: Option<u64>) -> SysResult<()> {
+        let kind = &self.node.files[id].kind;
+        match kind {
+            _ if at.is_none() || seekable(kind) => Ok(()),
+            FileKind::Dir(_) | FileKind::SyntheticDir { .. } | FileKind::Path(_) => Ok(()),
+            _ => err(Errno::ESPIPE),
+        }
+    }
+
     fn read_call(&mut self, fd: Fd, memory: Memory, at: Option<u64>) -> SysResult {
         let id = self.pin(fd)?;
         let to = match self.progress() {
             Some(Progress::Read(buffers)) => buffers.clone(),
             Some(Progress::Receive(message)) => message.buffers().clone(),
             _ => {
+                self.check_place(id, at)?;
                 if !self.node.files[id].readable() {
                     return err(Errno::EBADF);
                 }
@@ -55,6 +68,7 @@ impl Ctx<'_> {
             Some(Progress::Write { source, done }) => (source.clone(), *done),
             Some(Progress::Send(message)) => (message.source().clone(), message.done()),
             _ => {
+                self.check_place(id, at)?;
                 if !self.node.files[id].writable() {
                     return err(Errno::EBADF);
                 }
@@ -129,8 +143,11 @@ pub fn preadv2(
     _hi: u64,
     flags: RwFlags,
 ) -> SysResult {
-    k.check_rw_flags(fd, flags)?;
     // "If offset is -1, the current file offset is used and updated."
+    if lo != u64::MAX && (lo as i64) < 0 {
+        return err(Errno::EINVAL);
+    }
+    k.check_rw_flags(fd, flags)?;
     k.read_call(fd, Memory::Vectors(iov, count), if lo == u64::MAX { None } else { Some(lo) })
 }
 
@@ -144,6 +161,9 @@ pub fn pwritev2(
     _hi: u64,
     flags: RwFlags,
 ) -> SysResult {
+    if lo != u64::MAX && (lo as i64) < 0 {
+        return err(Errno::EINVAL);
+    }
     k.check_rw_flags(fd, flags)?;
     let (mut at, kind) = (if lo == u64::MAX { None } else { Some(lo) }, k.file(fd)?.kind.clone());
     let FileKind::Regular(ino) = kind else { return k.write_call(fd, Memory::Vectors(iov, count), at) };

@@ -50,10 +50,22 @@ pub fn renameat2(
     flags: RenameFlags,
 ) -> SysResult {
     let flags = u32::try_from(flags.bits()).unwrap_or(u32::MAX);
-    let (old, new) = (k.read_path(old)?, k.read_path(new)?);
+    if !bloodhound_vfs::rename_flags(flags) {
+        return err(Errno::EINVAL);
+    }
+    let old = k.read_path(old)?;
     let (old_dir, old) = k.locate(olddir, &old)?;
-    let (new_dir, new) = k.locate(newdir, &new)?;
-    let (old, new) = (At { dir: old_dir, path: &old }, At { dir: new_dir, path: &new });
+    let old = At { dir: old_dir, path: &old };
+    // The directory of the old name is looked up before anything is known of the new one (do_renameat2 in Linux).
+    let located = k.read_path(new).map_err(Into::into).and_then(|new| k.locate(newdir, &new));
+    let (new_dir, new) = match located {
+        Ok(located) => located,
+        Err(wrong) => {
+            done(k.fs(|vfs, ctx| vfs.find_parent(ctx, old)))?;
+            return Err(wrong);
+        }
+    };
+    let new = At { dir: new_dir, path: &new };
     done(k.fs(|vfs, ctx| vfs.rename(ctx, old, new, flags)))?;
     Ok(0)
 }
@@ -70,7 +82,6 @@ pub fn linkat(k: &mut Ctx<'_>, olddir: Fd, old: Path, newdir: Fd, new: Path, fla
         return err(Errno::EINVAL);
     }
     let old = k.read_path(old)?;
-    let new = k.read_path(new)?;
     let place = if old.is_empty() && flags.contains(AtFlags::AT_EMPTY_PATH) {
         // "The caller must have the CAP_DAC_READ_SEARCH capability in order to use this flag."
         if !k.fs_cred().is_root() {
@@ -80,6 +91,8 @@ pub fn linkat(k: &mut Ctx<'_>, olddir: Fd, old: Path, newdir: Fd, new: Path, fla
     } else {
         k.resolve(olddir, &old, flags.contains(AtFlags::AT_SYMLINK_FOLLOW))?
     };
+    // The new name is looked at when the old one was found (do_linkat in Linux).
+    let new = k.read_path(new)?;
     let Place::Ino(ino) = place else { return err(Errno::EXDEV) };
     k.name_op(newdir, &new, true, |vfs, ctx, at| vfs.link_ino(ctx, ino, at))?;
     Ok(0)

@@ -12,19 +12,23 @@ use crate::wait::{Progress, SysResult, Wait, WaitOn};
 
 /// flock(2).
 pub fn flock(k: &mut Ctx<'_>, fd: Fd, op: FlockOp) -> SysResult {
-    let id = k.pin(fd)?;
     let op = op.bits();
-    let exclusive = match op & !c::LOCK_NB {
+    let kind = op & !c::LOCK_NB;
+    // The command is looked at before the descriptor, since Linux 6.0.
+    if !matches!(kind, c::LOCK_SH | c::LOCK_EX | c::LOCK_UN) {
+        return err(Errno::EINVAL);
+    }
+    let id = k.pin(fd)?;
+    let exclusive = match kind {
         c::LOCK_SH => false,
         c::LOCK_EX => true,
-        c::LOCK_UN => {
+        _ => {
             let ino = lock_inode(k, id)?;
             if k.node.locks.cut_whole(ino, id) {
                 k.node.notify(WaitOn::Lock(ino));
             }
             return Ok(0);
         }
-        _ => return err(Errno::EINVAL),
     };
     let ino = lock_inode(k, id)?;
     k.node.locks.unwant(k.tid);

@@ -1,0 +1,106 @@
+//! Memory: mappings, rights, faults, files in memory.
+
+use super::model::{Kind, Model};
+
+/// A place in the arena, in pages mostly, where other mappings are likely to be.
+fn place(m: &mut Model) -> String {
+    let page = m.rng.below(12) * 4096;
+    let beyond = if m.rng.one_in(25) { m.rng.pick(&[1, 2048, 4095]) } else { 0 };
+    format!("@{:#x}", page + beyond)
+}
+
+fn length(m: &mut Model) -> i64 {
+    match m.rng.below(20) {
+        0 => m.rng.pick(&[0, 1, 4095, 4097, -1, -4096, 1 << 47]),
+        _ => m.rng.pick(&[4096, 4096, 8192, 12288, 20480]),
+    }
+}
+
+fn protection(m: &mut Model) -> u64 {
+    m.rng.pick(&[3, 3, 3, 1, 1, 0, 2])
+}
+
+fn map(m: &mut Model) {
+    let (at, length, protection) = (place(m), length(m), protection(m));
+    // MAP_FIXED or MAP_FIXED_NOREPLACE always: where else something goes differs between kernels.
+    let fixed = m.rng.pick(&[0x10, 0x10, 0x10_0000]);
+    let kind = m.rng.pick(&[1, 2, 2, 2, 3, 0]);
+    if m.rng.one_in(2) {
+        let flags = fixed | kind | 0x20 | m.rng.bits(&[0x4000, 0x8000]);
+        m.call(format!("mmap {at} {length} {protection} {flags:#x} -1 0"));
+    } else {
+        let fd = m.fd(&[Kind::File]);
+        let offset = m.rng.pick(&[0, 0, 4096, 8192, 1, -4096]);
+        m.call(format!("mmap {at} {length} {protection} {:#x} {fd} {offset}", fixed | kind));
+    }
+}
+
+fn change(m: &mut Model) {
+    let (at, length, protection) = (place(m), length(m), protection(m));
+    match m.rng.below(8) {
+        0 | 1 => m.call(format!("munmap {at} {length}")),
+        2 | 3 => m.call(format!("mprotect {at} {length} {protection}")),
+        4 => {
+            // With MREMAP_FIXED and MREMAP_MAYMOVE, or where it is.
+            let (new, to) = (self::length(m), place(m));
+            let flags = m.rng.pick(&[0, 3, 3, 2, 7]);
+            let flags = if flags == 7 && new != length { 3 } else { flags };
+            // Only where it stays or is told to go: another place differs between kernels.
+            let flags = if flags & 3 == 1 { 0 } else { flags };
+            m.call(format!("mremap {at} {length} {new} {flags} {to}"));
+        }
+        5 => {
+            // MADV_NORMAL, RANDOM, SEQUENTIAL, WILLNEED, DONTNEED, REMOVE, DONTFORK, DOFORK, WIPEONFORK, KEEPONFORK
+            let advice = m.number(&[0, 1, 2, 3, 4, 4, 4, 9, 10, 11, 18, 19]);
+            m.call(format!("madvise {at} {length} {advice}"));
+        }
+        6 => {
+            let flags = m.rng.pick(&[1, 4, 2, 5, 0, 8]);
+            m.call(format!("msync {at} {length} {flags}"));
+        }
+        _ => m.call(".maps"),
+    }
+}
+
+fn touch(m: &mut Model) {
+    let at = place(m);
+    match m.rng.below(6) {
+        0 | 1 => m.call(format!(".poke {at} {}", 65 + m.rng.clone().below(26))),
+        2 | 3 => m.call(format!(".peek {at}")),
+        _ => {
+            // Calls that find part of their memory missing.
+            let (fd, size) = (m.fd(&[Kind::File]), m.rng.pick(&[16, 4096, 8192, 10000]));
+            let call = m.rng.pick(&["read", "write"]);
+            m.call(format!("{call} {fd} {at} {size}"));
+        }
+    }
+}
+
+fn handle(m: &mut Model) {
+    for signal in [11, 7] {
+        m.op(format!("0 . rt_sigaction {signal} [ 8:h 8:0x4000004 8:r 8:0 ] 0 8"));
+    }
+}
+
+/// One operation on memory.
+pub fn op(m: &mut Model) {
+    if !m.ops.iter().any(|op| op.contains("rt_sigaction 11")) && !m.rng.one_in(8) {
+        handle(m);
+    }
+    match m.rng.below(20) {
+        0..=5 => map(m),
+        6..=9 => change(m),
+        10..=15 => touch(m),
+        16 => {
+            let fd = m.fd(&[Kind::File]);
+            let size = m.rng.pick(&[0, 1, 4096, 5000, 20000]);
+            m.call(format!("ftruncate {fd} {size}"));
+        }
+        17 => super::processes::fork(m),
+        18 => {
+            let (at, size) = (place(m), length(m));
+            m.call(format!("mincore {at} {size} 0"));
+        }
+        _ => super::files::open(m),
+    }
+}

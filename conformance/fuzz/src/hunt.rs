@@ -1,0 +1,128 @@
+//! Looking for differences.
+
+use std::path::PathBuf;
+
+use crate::case::Case;
+use crate::machine::{Machine, Outcome};
+
+/// What is needed to compare.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    /// The guest program.
+    pub guest: PathBuf,
+    /// Where it is simulated.
+    pub simulated: Vec<Machine>,
+    /// The operation that the guest answers wrongly when it is simulated, to prove that this is noticed.
+    pub lie: Option<usize>,
+}
+
+/// Two machines disagree about a case.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// About this one.
+    pub case: Case,
+    /// What the native kernel does.
+    pub native: Outcome,
+    /// What is simulated.
+    pub simulated: Outcome,
+    /// On which platform.
+    pub platform: String,
+    /// Which operation differs first, and how: differences with equal keys are likely to be one.
+    pub key: String,
+}
+
+/// The first lines that differ.
+pub fn first_difference<'a>(a: &'a [String], b: &'a [String]) -> Option<(&'a str, &'a str)> {
+    let longer = a.len().max(b.len());
+    let line = |lines: &'a [String], i: usize| lines.get(i).map_or("nothing", String::as_str);
+    (0..longer).map(|i| (line(a, i), line(b, i))).find(|(a, b)| a != b)
+}
+
+/// What was done and how it ended, without numbers of operations and contents.
+fn essence(line: &str) -> String {
+    if line.starts_with("the run ended") {
+        return line.chars().take(160).collect();
+    }
+    let words: Vec<&str> = line.split_whitespace().skip(2).take(3).collect();
+    match words.as_slice() {
+        [call, "=", result] if result.starts_with('-') => format!("{call} = {result}"),
+        [call, "=", ..] => format!("{call} = good"),
+        _ => line.split_whitespace().skip(1).take(3).collect::<Vec<_>>().join(" "),
+    }
+}
+
+impl Difference {
+    /// A difference of two outcomes, if they differ.
+    pub fn of(case: &Case, native: &Outcome, simulated: &Outcome, platform: &str) -> Option<Difference> {
+        let (a, b) = first_difference(native, simulated)?;
+        Some(Difference {
+            case: case.clone(),
+            native: native.clone(),
+            simulated: simulated.clone(),
+            platform: platform.to_owned(),
+            key: format!("{} | {}", essence(a), essence(b)),
+        })
+    }
+
+    /// As it is written to a file: the case, and what was printed where the two differ.
+    pub fn text(&self) -> String {
+        let mut text = format!("# {}\n{}", self.key, self.case.text());
+        let mut side = |name: &str, lines: &Outcome, other: &Outcome| {
+            text.push_str(&format!("# {name}:\n"));
+            for (i, line) in lines.iter().enumerate() {
+                let mark = if other.get(i) == Some(line) { ' ' } else { '!' };
+                text.push_str(&format!("#{mark}   {line}\n"));
+            }
+        };
+        side("native", &self.native, &self.simulated);
+        side(&self.platform, &self.simulated, &self.native);
+        text
+    }
+}
+
+impl Lab {
+    fn extra(&self, machine: &Machine) -> Vec<String> {
+        match (machine, self.lie) {
+            (Machine::Simulated { .. }, Some(op)) => vec!["--lie".to_owned(), op.to_string()],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Carries out cases on one machine.
+    pub fn run(&self, machine: &Machine, cases: &[Case]) -> Vec<Outcome> {
+        let extra = self.extra(machine);
+        let extra: Vec<&str> = extra.iter().map(String::as_str).collect();
+        machine.run(&self.guest, &extra, cases)
+    }
+
+    /// The cases about which a machine disagrees with the native kernel, unconfirmed.
+    pub fn compare(&self, machine: &Machine, cases: &[Case], native: &[Outcome]) -> Vec<Difference> {
+        let simulated = self.run(machine, cases);
+        let pairs = cases.iter().zip(native.iter().zip(&simulated));
+        pairs.filter_map(|(case, (a, b))| Difference::of(case, a, b, machine.name())).collect()
+    }
+
+    /// Whether a difference is one: a case that the native kernel answers otherwise each time says nothing.
+    pub fn confirmed(&self, difference: &Difference) -> bool {
+        let cases = vec![difference.case.clone(); 4];
+        let natives = self.run(&Machine::Native, &cases);
+        natives.iter().all(|native| *native == difference.native)
+    }
+
+    /// The differences in a batch of cases, confirmed, on all platforms; and how many cases the native kernel answers
+    /// differently each time.
+    pub fn hunt(&self, cases: &[Case]) -> (Vec<Difference>, usize) {
+        let native = self.run(&Machine::Native, cases);
+        let (mut found, mut vague) = (Vec::new(), 0);
+        for machine in &self.simulated {
+            for difference in self.compare(machine, cases, &native) {
+                if self.confirmed(&difference) {
+                    found.push(difference);
+                } else {
+                    vague += 1;
+                }
+            }
+        }
+        (found, vague)
+    }
+}
