@@ -71,6 +71,10 @@ impl Node {
             FileKind::Process(named) => self.process_ready(named),
             FileKind::Mq(id) => self.mqueues.all[id].ready(),
             FileKind::Inotify(id) => self.inotifies[id].ready(),
+            // "POLLERR | POLLPRI" would tell of a change, and there is none.
+            FileKind::Synthetic { ref path, .. } if crate::file::shows_mounts(path) => {
+                c::EPOLLIN | c::EPOLLRDNORM
+            }
             _ => in_out,
         };
         bits as u32

@@ -29,6 +29,9 @@ const ARG_MAX: usize = 2 << 20;
 /// The largest single argument (MAX_ARG_STRLEN, 32 pages).
 const ARG_STRLEN: usize = 131_072;
 
+/// What a stack has beside strings at first, before it grows: a page for the auxiliary vector, and `stack_expand` of Linux.
+const STACK_ROOM: u64 = PAGE + (128 << 10);
+
 /// A program to start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
@@ -216,13 +219,13 @@ impl Ctx<'_> {
             interp_base = map_elf(&mut mm, elf, *ino, elf.dynamic.then_some(at - low))?;
             entry = elf.entry.wrapping_add(interp_base);
         }
-        let stack_limit = self.process().limits[c::RLIMIT_STACK as usize].cur.clamp(1 << 20, 64 << 20);
         let exec = if image.elf.exec_stack { c::PROT_EXEC } else { 0 };
-        mm.insert(anon(
-            mm.stack_top - (stack_limit & !(PAGE - 1)),
-            mm.stack_top,
-            c::PROT_READ | c::PROT_WRITE | exec,
-        ));
+        let strings: usize = image.argv.iter().chain(&envp).map(|s| s.len() + 9).sum();
+        let strings = page_up((strings + image.path.len()) as u64).ok_or(Errno::E2BIG)?;
+        let low = mm.stack_top - strings - STACK_ROOM;
+        let mut stack = anon(low, mm.stack_top, c::PROT_READ | c::PROT_WRITE | exec);
+        stack.marks.grows = true;
+        mm.insert(stack);
         let vdso = self.node.map_vdso(&mut mm);
         mm.exe = Some(image.ino);
         self.node.vfs.exec_share(image.ino);
@@ -433,7 +436,16 @@ fn script_line(line: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
 }
 
 fn anon(start: u64, end: u64, prot: u64) -> Vma {
-    Vma { start, end, prot, shared: false, backing: Backing::Anon, on_fork: OnFork::Copy, may_write: true }
+    Vma {
+        start,
+        end,
+        prot,
+        shared: false,
+        backing: Backing::Anon,
+        on_fork: OnFork::Copy,
+        may_write: true,
+        marks: Default::default(),
+    }
 }
 
 /// Maps the segments; `at` is the load bias for ET_DYN. Returns the bias.
@@ -462,6 +474,7 @@ fn map_elf(mm: &mut Mm, elf: &Elf, ino: Ino, at: Option<u64>) -> SysResult {
                 backing,
                 on_fork: OnFork::Copy,
                 may_write: true,
+                marks: Default::default(),
             });
         }
         let bss = if s.filesz > 0 { file_end } else { start };

@@ -116,6 +116,11 @@ pub struct File {
     pub asynced: Option<Async>,
 }
 
+/// Whether a file of /proc is a table of mounts: these can be polled (mounts_poll).
+pub(crate) fn shows_mounts(path: &[u8]) -> bool {
+    path.starts_with(b"/proc/") && (path.ends_with(b"/mounts") || path.ends_with(b"/mountinfo"))
+}
+
 impl File {
     /// A description with one reference.
     pub fn new(kind: FileKind, flags: u64) -> File {
@@ -151,6 +156,7 @@ impl File {
             FileKind::Process(named) => Object::Process(named.pid),
             FileKind::Mq(id) => Object::Mq(id),
             FileKind::Inotify(id) => Object::Inotify(id),
+            FileKind::Synthetic { ref path, .. } if shows_mounts(path) => Object::Mounts,
             _ => return None,
         })
     }

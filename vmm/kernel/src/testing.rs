@@ -102,6 +102,7 @@ impl Bench {
             backing: Backing::Anon,
             on_fork: OnFork::Copy,
             may_write: true,
+            marks: Default::default(),
         });
     }
 

@@ -108,9 +108,9 @@ impl Ctx<'_> {
     /// How many of `max` bytes a file of the file system has at an offset.
     pub(crate) fn readable_at(&mut self, id: FileId, offset: u64, max: u64) -> SysResult {
         if let FileKind::Synthetic { path, .. } = &self.node.files[id].kind
-            && let Some(tid) = self.memory_file(&path.clone())
+            && let Some(whose) = self.memory_file(&path.clone())
         {
-            return Ok(self.read_memory_file(tid, offset, max as usize)?.len() as u64);
+            return Ok(self.read_memory(whose, offset, max as usize)?.len() as u64);
         }
         let end = match &self.node.files[id].kind {
             FileKind::Regular(ino) => self.node.vfs.size(*ino),
@@ -135,8 +135,8 @@ impl Ctx<'_> {
                 Ok(data)
             }
             FileKind::Synthetic { path, .. } if self.memory_file(&path).is_some() => {
-                let tid = self.memory_file(&path).ok_or(Errno::EIO)?;
-                self.read_memory_file(tid, offset, max as usize)
+                let whose = self.memory_file(&path).ok_or(Errno::EIO)?;
+                self.read_memory(whose, offset, max as usize)
             }
             FileKind::Synthetic { data, .. } => {
                 let from = (offset as usize).min(data.len());

@@ -56,6 +56,7 @@ impl Node {
                 backing,
                 on_fork: OnFork::Copy,
                 may_write: false,
+                marks: Default::default(),
             });
         }
         mm.vdso = self.vdso.clone();

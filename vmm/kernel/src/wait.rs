@@ -65,6 +65,8 @@ pub enum Object {
     Process(Pid),
     Mq(MqId),
     Inotify(InotifyId),
+    /// The tables of mounts, which never change while a container lives.
+    Mounts,
 }
 
 /// A reason to wake up.

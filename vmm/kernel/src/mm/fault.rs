@@ -69,8 +69,12 @@ impl Node {
             // SIGSEGV without an address (arch/x86/entry/vsyscall/vsyscall_64.c).
             return Fault::Signal(c::SIGSEGV as u32, c::SI_KERNEL as i32, 0);
         }
-        let vma = match self.mms[mm].check(addr, access) {
-            Ok(vma) => vma.clone(),
+        let mut found = self.mms[mm].check(addr, access).cloned();
+        if found.is_err() && self.grow_down(mm, addr) {
+            found = self.mms[mm].check(addr, access).cloned();
+        }
+        let vma = match found {
+            Ok(vma) => vma,
             Err(code) => return Fault::Signal(c::SIGSEGV as u32, code, addr),
         };
         let page = addr & !(PAGE - 1);

@@ -7,6 +7,7 @@
 
 pub mod code;
 pub mod fault;
+mod grow;
 pub mod pages;
 pub mod shown;
 pub mod user;
@@ -72,6 +73,27 @@ pub enum OnFork {
     Wipe,
 }
 
+/// Whether a mapping is locked (mlock(2)). Nothing is ever paged out, so what counts is what it may cost, and when its pages are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lock {
+    /// Not at all.
+    #[default]
+    No,
+    /// VM_LOCKED: its pages are there.
+    Now,
+    /// VM_LOCKONFAULT as well: "lock pages [...] when they are faulted in" (mlock2(2)).
+    OnFault,
+}
+
+/// What else is said of a mapping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// MAP_GROWSDOWN.
+    pub grows: bool,
+    /// mlock(2).
+    pub lock: Lock,
+}
+
 /// A mapped range of addresses with one protection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vma {
@@ -89,6 +111,8 @@ pub struct Vma {
     pub on_fork: OnFork,
     /// May be written although shared (the file was open for writing).
     pub may_write: bool,
+    /// The rest.
+    pub marks: Marks,
 }
 
 impl Vma {
@@ -103,12 +127,18 @@ impl Vma {
         Vma { start, end, backing, ..self.clone() }
     }
 
+    /// Whether RLIMIT_DATA is about it: private and writable, and not of a stack (`is_data_mapping` of Linux).
+    pub fn is_data(&self) -> bool {
+        self.prot & c::PROT_WRITE != 0 && !self.shared && !self.marks.grows
+    }
+
     fn continues(&self, next: &Vma) -> bool {
         self.end == next.start
             && self.prot == next.prot
             && self.shared == next.shared
             && self.on_fork == next.on_fork
             && self.may_write == next.may_write
+            && self.marks == next.marks
             && match (&self.backing, &next.backing) {
                 (Backing::Anon, Backing::Anon) => true,
                 (Backing::File { ino: a, offset: x }, Backing::File { ino: b, offset: y }) => {
@@ -156,6 +186,10 @@ pub struct Mm {
     pub total: u64,
     /// Those of them that RLIMIT_DATA is about.
     pub data: u64,
+    /// Those that are locked.
+    pub locked: u64,
+    /// How mappings to come are locked (MCL_FUTURE).
+    pub lock_future: Lock,
     /// The program's file, which nobody can write meanwhile (ETXTBSY).
     pub exe: Option<Ino>,
 }
@@ -184,6 +218,8 @@ impl Mm {
             vdso: Arc::new(Vec::new()),
             total: 0,
             data: 0,
+            locked: 0,
+            lock_future: Lock::No,
             exe: None,
         }
     }
@@ -201,6 +237,11 @@ impl Mm {
         child.protect = false;
         child.parent = Some(self.space);
         child.invalid.clear();
+        // "Memory locks are not inherited by a child created via fork(2)" (mlock(2)).
+        child.lock_future = Lock::No;
+        if child.locked > 0 {
+            child.mark_all(Lock::No);
+        }
         let special: Vec<Vma> = child.vmas.values().filter(|v| v.on_fork != OnFork::Copy).cloned().collect();
         for vma in special {
             if vma.on_fork == OnFork::Omit {
@@ -213,11 +254,34 @@ impl Mm {
         child
     }
 
-    /// How many bytes of a mapping are data: private and writable, and not of the stack (`is_data_mapping` of Linux).
-    fn data_of(&self, vma: &Vma) -> u64 {
-        let stack = vma.end == self.stack_top;
-        let data = vma.prot & c::PROT_WRITE != 0 && !vma.shared && !stack;
-        if data { vma.end - vma.start } else { 0 }
+    /// How many bytes of a mapping are data.
+    fn data_of(vma: &Vma) -> u64 {
+        if vma.is_data() { vma.end - vma.start } else { 0 }
+    }
+
+    /// How many bytes of a mapping are locked.
+    fn locked_of(vma: &Vma) -> u64 {
+        if vma.marks.lock == Lock::No { 0 } else { vma.end - vma.start }
+    }
+
+    /// Locks, or unlocks, whatever can be.
+    pub fn mark_all(&mut self, lock: Lock) {
+        let ranges: Vec<(u64, u64)> = self.vmas.values().map(|v| (v.start, v.end)).collect();
+        for (start, end) in ranges {
+            self.mark(start, end, lock);
+        }
+    }
+
+    /// Locks, or unlocks, a part of one mapping. The kernel's own pages cannot be (mlock_fixup).
+    pub fn mark(&mut self, start: u64, end: u64, lock: Lock) {
+        let differs = |v: &Vma| v.marks.lock != lock && !matches!(v.backing, Backing::Special(_));
+        if !self.find(start).is_some_and(differs) {
+            return;
+        }
+        for mut piece in self.cut(start, end) {
+            piece.marks.lock = lock;
+            self.insert(piece);
+        }
     }
 
     /// How many mappings there are.
@@ -293,7 +357,8 @@ impl Mm {
     pub fn insert(&mut self, mut vma: Vma) {
         debug_assert!(!self.overlaps(vma.start, vma.end) && vma.start < vma.end);
         self.total += vma.end - vma.start;
-        self.data += self.data_of(&vma);
+        self.data += Mm::data_of(&vma);
+        self.locked += Mm::locked_of(&vma);
         let before = self.vmas.range(..vma.start).next_back().map(|(_, before)| before);
         if let Some(before) = before.filter(|before| before.continues(&vma)).cloned() {
             self.vmas.remove(&before.start);
@@ -322,7 +387,8 @@ impl Mm {
                 self.vmas.insert(piece.end, whole.slice(piece.end, whole.end));
             }
             self.total -= piece.end - piece.start;
-            self.data -= self.data_of(piece);
+            self.data -= Mm::data_of(piece);
+            self.locked -= Mm::locked_of(piece);
         }
         pieces
     }

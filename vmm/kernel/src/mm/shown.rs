@@ -105,6 +105,7 @@ mod tests {
             backing: Backing::Anon,
             on_fork: Default::default(),
             may_write: true,
+            marks: Default::default(),
         });
         for n in 0..4 {
             b.node.mms[mm].pages.set(AT / PAGE + n, Frame::zeroed());

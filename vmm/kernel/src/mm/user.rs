@@ -20,6 +20,7 @@ impl Ctx<'_> {
 
     /// Fills `out` from `addr` of another address space.
     pub fn read_bytes_of(&mut self, mm: MmId, addr: u64, out: &mut [u8]) -> Result<(), Errno> {
+        self.reach(mm, addr, out.len());
         self.node.copy_from_user(mm, addr, out)?;
         self.moved.read(out);
         Ok(())
@@ -33,6 +34,7 @@ impl Ctx<'_> {
 
     /// Copies `data` to `addr` of another address space.
     pub fn write_bytes_of(&mut self, mm: MmId, addr: u64, data: &[u8]) -> Result<(), Errno> {
+        self.reach(mm, addr, data.len());
         let mut done = 0;
         while done < data.len() {
             let at = addr.checked_add(done as u64).ok_or(Errno::EFAULT)?;
@@ -44,6 +46,13 @@ impl Ctx<'_> {
         }
         self.moved.written(data);
         Ok(())
+    }
+
+    /// A copy begins: what is mapped above may grow down to it, as it does for an access of the program's.
+    fn reach(&mut self, mm: MmId, addr: u64, len: usize) {
+        if len > 0 && self.node.mms[mm].find(addr).is_none() {
+            self.node.grow_down(mm, addr);
+        }
     }
 
     /// Copies a structure to `to`, of which the run's digest has `told` instead.
@@ -66,6 +75,8 @@ impl Ctx<'_> {
             return Ok(());
         }
         let end = addr.checked_add(len).ok_or(Errno::EFAULT)?;
+        let id = self.process().mm;
+        self.reach(id, addr, len as usize);
         let mm = self.mm();
         let mut at = addr;
         while at < end {
@@ -77,6 +88,7 @@ impl Ctx<'_> {
     /// How many of the `len` bytes at `addr` may be accessed so, up to the first that may not.
     pub fn accessible(&mut self, addr: u64, len: u64, access: Access) -> u64 {
         let (end, id) = (addr.saturating_add(len), self.process().mm);
+        self.reach(id, addr, len as usize);
         let mut at = addr;
         while at < end {
             let Ok(vma) = self.node.mms[id].check(at, access) else { break };

@@ -7,7 +7,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_vfs::Dev;
 
 use super::View;
-use crate::mm::{Backing, Mm, PAGE, Vma};
+use crate::mm::{Backing, Lock, Mm, PAGE, Vma};
 use crate::node::Node;
 use crate::process::Process;
 
@@ -115,6 +115,7 @@ struct Parts {
     private_clean: u64,
     private_dirty: u64,
     anonymous: u64,
+    locked: u64,
 }
 
 impl Parts {
@@ -125,7 +126,8 @@ impl Parts {
         let of_file = matches!(vma.backing, Backing::File { .. }) && !vma.shared;
         let (private_clean, shared) = if of_file { (others, 0) } else { (0, others) };
         let rss = private + others;
-        Parts { size, rss, shared, private_clean, private_dirty: private, anonymous: private }
+        let locked = if vma.marks.lock == Lock::No { 0 } else { rss };
+        Parts { size, rss, shared, private_clean, private_dirty: private, anonymous: private, locked }
     }
 
     fn add(&mut self, other: Parts) {
@@ -135,6 +137,7 @@ impl Parts {
         self.private_clean += other.private_clean;
         self.private_dirty += other.private_dirty;
         self.anonymous += other.anonymous;
+        self.locked += other.locked;
     }
 
     fn rows(&self) -> String {
@@ -156,7 +159,7 @@ impl Parts {
             ("Private_Hugetlb", 0),
             ("Swap", 0),
             ("SwapPss", 0),
-            ("Locked", 0),
+            ("Locked", self.locked),
         ];
         rows.iter().map(|(name, kib)| row(name, *kib)).collect()
     }
@@ -178,7 +181,13 @@ pub(super) fn smaps(view: &View<'_>, process: &Process) -> Vec<u8> {
         text.push_str("THPeligible:    0\nVmFlags:");
         let flags = [(c::PROT_READ, " rd"), (c::PROT_WRITE, " wr"), (c::PROT_EXEC, " ex")];
         flags.iter().filter(|(bit, _)| vma.prot & bit != 0).for_each(|(_, name)| text.push_str(name));
-        text.push_str(if vma.shared { " sh mr mw me ms \n" } else { " mr mw me \n" });
+        text.push_str(if vma.shared { " sh mr mw me ms" } else { " mr mw me" });
+        text.push_str(if vma.marks.grows { " gd" } else { "" });
+        text.push_str(match vma.marks.lock {
+            Lock::No => " \n",
+            Lock::Now => " lo \n",
+            Lock::OnFault => " lo lf \n",
+        });
         out.extend_from_slice(text.as_bytes());
     }
     out
@@ -242,7 +251,7 @@ pub(super) fn status(view: &View<'_>, process: &Process) -> String {
     let rows = [
         ("VmPeak", total),
         ("VmSize", total),
-        ("VmLck", 0),
+        ("VmLck", mm.locked / 1024),
         ("VmPin", 0),
         ("VmHWM", rss + mm.peak.saturating_sub(mm.pages.len()) * PAGE / 1024),
         ("VmRSS", rss),

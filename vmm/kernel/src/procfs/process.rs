@@ -56,6 +56,7 @@ const FILES: &[(&str, u32, Content)] = &[
     ("oom_adj", WRITE, Text(|_, who| format!("{}\n", who.process.knobs.oom_adj()))),
     ("oom_score", OPEN, Text(|_, who| format!("{}\n", who.process.knobs.oom_score()))),
     ("oom_score_adj", WRITE, Text(|_, who| format!("{}\n", who.process.knobs.oom_score_adj))),
+    ("pagemap", OWN, Fixed("")),
     ("personality", OWN, Text(|_, who| format!("{:08x}\n", who.task.map_or(0, |task| task.persona)))),
     ("projid_map", WRITE, Fixed(ID_MAP)),
     ("schedstat", OPEN, Text(|_, who| format!("{} 0 0\n", who.process.cpu_ns))),

@@ -1,7 +1,12 @@
-//! mmap(2), munmap(2), mprotect(2), mremap(2), brk(2), madvise(2), msync(2), mlock(2).
+//! mmap(2), munmap(2), mprotect(2), brk(2), madvise(2), msync(2); beside it mremap(2) and mlock(2).
 
 mod backing;
 mod limits;
+mod lock;
+mod remap;
+
+pub use lock::{mlock, mlock2, mlockall, munlock, munlockall};
+pub use remap::mremap;
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
@@ -9,7 +14,7 @@ use bloodhound_abi::consts as c;
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::*;
-use crate::mm::{Backing, MMAP_MIN, OnFork, PAGE, TASK_SIZE, Vma, page_up};
+use crate::mm::{Backing, Lock, MMAP_MIN, Marks, OnFork, PAGE, TASK_SIZE, Vma, page_up};
 use crate::node::Shm;
 use crate::task::READ_IMPLIES_EXEC;
 use crate::wait::{Stop, SysResult};
@@ -86,14 +91,26 @@ pub fn mmap(
         (c::MAP_SHARED_VALIDATE, Some(_)) => true,
         _ => return err(Errno::EINVAL),
     };
+    // "EPERM"; grows down what is private and anonymous only.
+    let grows = flags & c::MAP_GROWSDOWN != 0;
+    if flags & c::MAP_LOCKED != 0 && !k.can_lock() {
+        return err(Errno::EPERM);
+    }
+    if grows && (shared || file.is_some()) {
+        return err(Errno::EINVAL);
+    }
     let (backing, may_write) = match file {
         Some(id) => k.mmap_file(id, len, prot.bits(), shared, offset)?,
         None => (k.mmap_anonymous(len, shared), true),
     };
     let prot = k.implied(prot.access());
-    let vma = Vma { start, end: start + len, prot, shared, backing, on_fork: OnFork::Copy, may_write };
+    let future = k.mm().lock_future;
+    let lock = if flags & c::MAP_LOCKED != 0 && future == Lock::No { Lock::Now } else { future };
+    let marks = Marks { grows, lock };
+    let vma = Vma { start, end: start + len, prot, shared, backing, on_fork: OnFork::Copy, may_write, marks };
     let (mm, fixed) = (k.process().mm, flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) != 0);
-    if let Err(errno) = k.may_map(&vma, flags & c::MAP_NORESERVE != 0) {
+    let allowed = if k.lock_would_exceed(&vma) { Err(Errno::EAGAIN) } else { Ok(()) };
+    if let Err(errno) = allowed.and_then(|()| k.may_map(&vma, flags & c::MAP_NORESERVE != 0)) {
         k.node.forget_backing(&vma.backing);
         return err(errno);
     }
@@ -103,6 +120,9 @@ pub fn mmap(
         }
         m.insert(vma);
     });
+    if lock == Lock::Now {
+        k.populate(start, start + len);
+    }
     Ok(start)
 }
 
@@ -215,9 +235,10 @@ pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Prot) -> SysResult {
         // "Apply the protection mode up to the beginning of a mapping that grows downward (which should be a stack
         // segment [...])": ld.so makes stacks executable so.
         let m = &k.node.mms[mm];
-        start = match m.find(start) {
-            Some(v) if v.end == m.stack_top => v.start,
-            _ => return err(Errno::EINVAL),
+        start = match m.slices(start, end).first().and_then(|first| m.find(first.start)) {
+            Some(v) if v.marks.grows => v.start,
+            Some(_) => return err(Errno::EINVAL),
+            None => return err(Errno::ENOMEM),
         };
     }
     if !k.node.mms[mm].covered(start, end) {
@@ -259,7 +280,11 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
         backing: Backing::Anon,
         on_fork: OnFork::Copy,
         may_write: true,
+        marks: Marks { lock: k.mm().lock_future, ..Marks::default() },
     };
+    if new_end > old_end && k.lock_would_exceed(&heap) {
+        return Ok(current);
+    }
     if new_end > old_end && (k.may_map(&heap, false).is_err() || k.node.mms[mm].overlaps(old_end, new_end)) {
         return Ok(current);
     }
@@ -270,96 +295,12 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
         m.remove(new_end, old_end);
     }
     m.brk.1 = wanted;
+    let lock = m.lock_future;
     k.node.settle(mm);
+    if lock == Lock::Now && new_end > old_end {
+        k.populate(old_end, new_end);
+    }
     Ok(wanted)
-}
-
-/// mremap(2). ENOMEM if it may not move, EFAULT for what is not mapped.
-pub fn mremap(
-    k: &mut Ctx<'_>,
-    old: Ptr,
-    old_len: u64,
-    new_len: u64,
-    flags: RemapFlags,
-    new: Ptr,
-) -> SysResult {
-    let flags = flags.bits();
-    if flags & !(c::MREMAP_MAYMOVE | c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) != 0
-        || !old.0.is_multiple_of(PAGE)
-    {
-        return err(Errno::EINVAL);
-    }
-    if flags & c::MREMAP_DONTUNMAP != 0 {
-        return Err(Stop::Unsupported("mremap MREMAP_DONTUNMAP".into()));
-    }
-    let fixed = flags & c::MREMAP_FIXED != 0;
-    if (fixed && (flags & c::MREMAP_MAYMOVE == 0 || !new.0.is_multiple_of(PAGE))) || new_len == 0 {
-        return err(Errno::EINVAL);
-    }
-    if old_len == 0 {
-        return Err(Stop::Unsupported("mremap with an old size of 0".into()));
-    }
-    let (Some(old_len), Some(new_len)) = (page_up(old_len), page_up(new_len)) else {
-        return err(Errno::EINVAL);
-    };
-    let mm = k.process().mm;
-    let (start, end) = (old.0, old.0.checked_add(old_len).ok_or(Errno::EINVAL)?);
-    let slices = k.node.mms[mm].slices(start, end);
-    // "EFAULT Some address in the range old_address to old_address+old_size is an invalid virtual memory address".
-    let [vma] = slices.as_slice() else { return err(Errno::EFAULT) };
-    if vma.start != start || vma.end != end {
-        return err(Errno::EFAULT);
-    }
-    let vma = vma.clone();
-    if new_len > old_len {
-        k.may_map(&Vma { start: 0, end: new_len - old_len, ..vma.clone() }, false)?;
-    }
-    if fixed {
-        let to = new.0;
-        let to_end = to.checked_add(new_len).filter(|e| *e <= TASK_SIZE).ok_or(Errno::EINVAL)?;
-        if to < end && start < to_end {
-            return err(Errno::EINVAL);
-        }
-        k.node.with_recount(mm, &[(start, end), (to, to_end)], |m| {
-            m.remove(to, to_end);
-            move_vma(m, &vma, old_len.min(new_len), to, new_len);
-        });
-        return Ok(to);
-    }
-    if new_len <= old_len {
-        if new_len < old_len {
-            k.node.with_recount(mm, &[(start, end)], |m| m.remove(start + new_len, end));
-        }
-        return Ok(start);
-    }
-    let grown = start.checked_add(new_len).filter(|e| *e <= TASK_SIZE).ok_or(Errno::ENOMEM)?;
-    if !k.node.mms[mm].overlaps(end, grown) && k.node.mms[mm].find(end - 1).is_some_and(|v| v.end == end) {
-        let backing = match vma.backing {
-            Backing::File { ino, offset } => Backing::File { ino, offset: offset + old_len },
-            Backing::Shm { id, offset } => Backing::Shm { id, offset: offset + old_len },
-            ref other => other.clone(),
-        };
-        k.node
-            .with_recount(mm, &[(end, grown)], |m| m.insert(Vma { start: end, end: grown, backing, ..vma }));
-        return Ok(start);
-    }
-    if flags & c::MREMAP_MAYMOVE == 0 {
-        return err(Errno::ENOMEM);
-    }
-    let to = k.node.mms[mm].find_free(0, new_len)?;
-    k.node.with_recount(mm, &[(start, end), (to, to + new_len)], |m| {
-        move_vma(m, &vma, old_len, to, new_len);
-    });
-    Ok(to)
-}
-
-fn move_vma(m: &mut crate::mm::Mm, vma: &Vma, keep: u64, to: u64, new_len: u64) {
-    let from = vma.start;
-    m.pages.move_range(from / PAGE, keep / PAGE, to / PAGE);
-    // The pages have left: removing the old range must not drop them.
-    m.remove(from, vma.end);
-    m.insert(Vma { start: to, end: to + new_len, ..vma.clone() });
-    m.invalidate(to, new_len);
 }
 
 /// madvise(2). EINVAL for unknown advice, ENOMEM where nothing is mapped.
@@ -367,6 +308,12 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
     let (start, end) = range(addr.0, len)?;
     let mm = k.process().mm;
     let covered = start == end || k.node.mms[mm].covered(start, end);
+    // "EINVAL advice is MADV_DONTNEED or MADV_REMOVE and the specified address range includes locked [...] pages."
+    let unlocked = [c::MADV_DONTNEED, c::MADV_FREE, c::MADV_REMOVE, c::MADV_COLD, c::MADV_PAGEOUT];
+    let locked = |v: &Vma| v.marks.lock != Lock::No;
+    if unlocked.contains(&u64::from(advice)) && k.node.mms[mm].slices(start, end).iter().any(locked) {
+        return err(Errno::EINVAL);
+    }
     match u64::from(advice) {
         c::MADV_DONTNEED | MADV_DONTNEED_LOCKED | c::MADV_FREE => {
             // MADV_FREE lets the kernel free "when memory pressure occurs"; freeing at once is one of its outcomes.
@@ -441,6 +388,12 @@ pub fn msync(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: MsyncFlags) -> SysResu
     }
     let (start, end) = range(addr.0, len)?;
     let mm = k.process().mm;
+    // "EBUSY MS_INVALIDATE was specified in flags, and a memory lock exists for the specified address range."
+    if flags.contains(MsyncFlags::MS_INVALIDATE)
+        && k.node.mms[mm].slices(start, end).iter().any(|v| v.marks.lock != Lock::No)
+    {
+        return err(Errno::EBUSY);
+    }
     if flags.contains(MsyncFlags::MS_SYNC) {
         for vma in k.node.mms[mm].slices(start, end) {
             if let Backing::File { ino, .. } = vma.backing
@@ -461,34 +414,5 @@ pub fn mincore(k: &mut Ctx<'_>, addr: Ptr, len: u64, vec: Ptr) -> SysResult {
         return err(Errno::ENOMEM);
     }
     k.write_bytes(vec.0, &vec![1; ((end - start) / PAGE) as usize])?;
-    Ok(0)
-}
-
-/// mlock(2): nothing is ever paged out. ENOMEM where nothing is mapped.
-pub fn mlock(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
-    let start = addr.0 & !(PAGE - 1);
-    let end = page_up(addr.0.saturating_add(len)).ok_or(Errno::EINVAL)?;
-    let mm = k.process().mm;
-    if start >= end || k.node.mms[mm].covered(start, end) { Ok(0) } else { err(Errno::ENOMEM) }
-}
-
-/// mlock2(2). EINVAL for unknown flags.
-pub fn mlock2(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: MlockFlags) -> SysResult {
-    if flags.exceeds(MlockFlags::MLOCK_ONFAULT) { err(Errno::EINVAL) } else { mlock(k, addr, len) }
-}
-
-/// munlock(2).
-pub fn munlock(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
-    mlock(k, addr, len)
-}
-
-/// mlockall(2). EINVAL for no flags, or MCL_ONFAULT alone.
-pub fn mlockall(_k: &mut Ctx<'_>, flags: MlockallFlags) -> SysResult {
-    // MCL_ONFAULT says how, not what.
-    if matches!(flags.bits(), 0 | 4 | 8..) { err(Errno::EINVAL) } else { Ok(0) }
-}
-
-/// munlockall(2).
-pub fn munlockall(_k: &mut Ctx<'_>) -> SysResult {
     Ok(0)
 }

@@ -5,6 +5,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Rlimit, Sysinfo};
 
 use crate::buffers::Buffers;
+use crate::caps::CAP_SYS_RESOURCE;
 use crate::ctx::*;
 use crate::mm::Access;
 use crate::task::{PER_LINUX32, UNAME26};
@@ -81,7 +82,8 @@ pub fn prlimit64(k: &mut Ctx<'_>, pid: i32, resource: u32, new: Ptr, old: Ptr) -
     let pid = if pid == 0 { k.pid } else { k.node.process_of(k.pid_ns(), pid).ok_or(Errno::ESRCH)? };
     let (me, target) = (k.process(), k.node.process(pid));
     // The caller must "have the CAP_SYS_RESOURCE capability [...]", or the ids must match (prlimit(2)): for reading, too.
-    if !k.same_ids(target) && !me.cred.is_root() {
+    let privileged = me.caps.has(CAP_SYS_RESOURCE);
+    if !k.same_ids(target) && !privileged {
         return err(Errno::EPERM);
     }
     let index = resource as usize;
@@ -93,7 +95,7 @@ pub fn prlimit64(k: &mut Ctx<'_>, pid: i32, resource: u32, new: Ptr, old: Ptr) -
         if wanted.cur > wanted.max {
             return err(Errno::EINVAL);
         }
-        if wanted.max > current.max && !me.cred.is_root() {
+        if wanted.max > current.max && !privileged {
             return err(Errno::EPERM);
         }
         k.node.process_mut(pid).limits[index] = wanted;

@@ -1,6 +1,7 @@
 //! getpriority(2) and setpriority(2): nice values, which threads have; ioprio_get(2) and ioprio_set(2), which go by the same tasks.
 
 use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
 
 use crate::caps::{CAP_SYS_ADMIN, CAP_SYS_NICE};
 use crate::ctx::*;
@@ -13,6 +14,12 @@ const PRIO_PGRP: u32 = 1;
 const PRIO_USER: u32 = 2;
 
 impl Ctx<'_> {
+    /// "RLIMIT_NICE [...] a ceiling to which the process's nice value can be raised [...]: 20 - rlim_cur" (getrlimit(2)).
+    pub(super) fn may_be_so_nice(&self, tid: Tid, nice: i32) -> bool {
+        let limits = &self.node.process(self.node.task(tid).pid).limits;
+        (20 - nice) as u64 <= limits[c::RLIMIT_NICE as usize].cur
+    }
+
     /// The threads that `which` and `who` mean. "ESRCH No process was located using the which and who values specified."
     fn priority_targets(&self, which: u32, who: i32) -> SysResult<Vec<Tid>> {
         let me = self.process();
@@ -50,7 +57,7 @@ pub fn getpriority(k: &mut Ctx<'_>, which: u32, who: i32) -> SysResult {
 /// setpriority(2). EACCES for less nice without CAP_SYS_NICE.
 pub fn setpriority(k: &mut Ctx<'_>, which: u32, who: i32, nice: i32) -> SysResult {
     let found = k.priority_targets(which, who)?;
-    let (nice, root) = (nice.clamp(-20, 19), k.process().cred.is_root());
+    let (nice, privileged) = (nice.clamp(-20, 19), k.process().caps.has(CAP_SYS_NICE));
     // An error for one of several does not spare the others (set_one_prio).
     let mut result = Ok(0);
     for tid in found {
@@ -58,7 +65,7 @@ pub fn setpriority(k: &mut Ctx<'_>, which: u32, who: i32, nice: i32) -> SysResul
             // "EPERM A process was located, but its effective user ID did not match either the effective or the real user ID
             // of the caller".
             result = err(Errno::EPERM);
-        } else if nice < k.node.task(tid).nice && !root {
+        } else if nice < k.node.task(tid).nice && !privileged && !k.may_be_so_nice(tid, nice) {
             // "EACCES The caller attempted to set a lower nice value [...], but did not have the required privilege".
             result = err(Errno::EACCES);
         } else {

@@ -3,6 +3,7 @@
 use bloodhound_abi::Errno;
 use zerocopy::IntoBytes;
 
+use crate::caps::CAP_SYS_NICE;
 use crate::ctx::*;
 use crate::ids::*;
 use crate::task::Task;
@@ -30,10 +31,10 @@ impl Ctx<'_> {
     }
 
     /// Whether the caller may change how a task is scheduled (check_same_owner): "the caller's effective user ID must match
-    /// the real or effective user ID" of the task's process, or be that of the superuser, who has CAP_SYS_NICE here.
+    /// the real or effective user ID" of the task's process, or it has CAP_SYS_NICE.
     pub(super) fn owns_task(&self, tid: Tid) -> bool {
         let (me, target) = (&self.process().cred, self.node.process(self.node.task(tid).pid));
-        me.is_root() || me.uid == target.cred.uid || me.uid == target.real_ids[0]
+        self.process().caps.has(CAP_SYS_NICE) || me.uid == target.cred.uid || me.uid == target.real_ids[0]
     }
 
     /// The end of all calls that set a policy, with the checks in the order of __sched_setscheduler.
@@ -52,14 +53,15 @@ impl Ctx<'_> {
         if real_time || plain == DEADLINE {
             return err(Errno::EPERM);
         }
-        let (root, task) = (self.process().cred.is_root(), self.node.task(tid));
+        let (privileged, task) = (self.process().caps.has(CAP_SYS_NICE), self.node.task(tid));
         // "Linux-specific: since 2.6.39 [...] an unprivileged thread operating under SCHED_IDLE can switch to [...] another
         // policy so long as its nice value falls in the range permitted by its RLIMIT_NICE"; nor may such a thread lower its
         // nice value, or take back that its children get the normal policy (sched(7)).
-        let forbidden = want.nice.is_some_and(|nice| nice < task.nice)
-            || task.policy & !RESET_ON_FORK == IDLE && plain != IDLE
+        let leaves = task.policy & !RESET_ON_FORK == IDLE && plain != IDLE;
+        let forbidden = want.nice.is_some_and(|nice| nice < task.nice && !self.may_be_so_nice(tid, nice))
+            || leaves && !self.may_be_so_nice(tid, task.nice)
             || task.policy & RESET_ON_FORK != 0 && want.policy & RESET_ON_FORK == 0;
-        if !self.owns_task(tid) || (forbidden && !root) {
+        if !self.owns_task(tid) || (forbidden && !privileged) {
             return err(Errno::EPERM);
         }
         let task = self.node.task_mut(tid);

@@ -99,8 +99,12 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResul
         return err(Errno::EINVAL);
     }
     let backing = Backing::Shm { id: shm, offset: 0 };
-    let vma =
-        Vma { start, end: start + len, prot, shared: true, backing, on_fork: OnFork::Copy, may_write: true };
+    let end = start + len;
+    let marks = crate::mm::Marks { lock: k.node.mms[mm].lock_future, ..Default::default() };
+    let vma = Vma { start, end, prot, shared: true, backing, on_fork: OnFork::Copy, may_write: true, marks };
+    if k.lock_would_exceed(&vma) {
+        return err(Errno::EAGAIN);
+    }
     k.node.with_recount(mm, &[(start, start + len)], |m| {
         if remap {
             m.remove(start, start + len);

@@ -21,7 +21,7 @@ impl Ctx<'_> {
         let (space, data) = (limits[c::RLIMIT_AS as usize].cur, limits[c::RLIMIT_DATA as usize].cur);
         let mm = &self.node.mms[id];
         let len = vma.end - vma.start;
-        let is_data = vma.prot & c::PROT_WRITE != 0 && !vma.shared;
+        let is_data = vma.is_data();
         let (total, mapped_data) = (mm.total.saturating_add(len), mm.data.saturating_add(len));
         if total > space || is_data && mapped_data > data {
             // What a fixed mapping replaces does not count.
@@ -42,7 +42,7 @@ impl Ctx<'_> {
         let id = self.process().mm;
         let data = self.process().limits[c::RLIMIT_DATA as usize].cur;
         let mm = &self.node.mms[id];
-        let becomes = |v: &&Vma| prot & c::PROT_WRITE != 0 && v.prot & c::PROT_WRITE == 0 && !v.shared;
+        let becomes = |v: &&Vma| !v.is_data() && Vma { prot, ..(*v).clone() }.is_data();
         let more: u64 = pieces.iter().filter(becomes).map(|v| v.end - v.start).sum();
         if more > 0 && mm.data.saturating_add(more) > data {
             return Err(Errno::ENOMEM);

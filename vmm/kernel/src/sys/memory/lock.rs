@@ -1,0 +1,159 @@
+//! mlock(2) and its kin: RLIMIT_MEMLOCK, and which mappings count. Nothing is ever paged out here; what locking does is that pages are
+//! made at once (`Lock::Now`).
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+
+use crate::caps::CAP_IPC_LOCK;
+use crate::ctx::*;
+use crate::mm::{Access, Backing, Lock, PAGE, Vma, page_up};
+use crate::wait::SysResult;
+
+impl Ctx<'_> {
+    /// How much the caller may lock, in bytes.
+    fn lock_limit(&self) -> u64 {
+        let process = self.process();
+        let limit = process.limits[c::RLIMIT_MEMLOCK as usize].cur;
+        // The kernel counts pages.
+        if process.caps.has(CAP_IPC_LOCK) { u64::MAX } else { limit & !(PAGE - 1) }
+    }
+
+    /// "EPERM The caller is not privileged, but needs privilege (CAP_IPC_LOCK)": with a limit of 0.
+    pub(super) fn can_lock(&self) -> bool {
+        let process = self.process();
+        process.limits[c::RLIMIT_MEMLOCK as usize].cur != 0 || process.caps.has(CAP_IPC_LOCK)
+    }
+
+    /// Whether a new mapping would lock more than allowed (mlock_future_check).
+    pub(in crate::sys) fn lock_would_exceed(&mut self, vma: &Vma) -> bool {
+        let limit = self.lock_limit();
+        vma.marks.lock != Lock::No && self.mm().locked.saturating_add(vma.end - vma.start) > limit
+    }
+
+    /// Makes the pages of mappings that are locked (mm_populate). Whether all could be.
+    pub(super) fn populate(&mut self, start: u64, end: u64) -> bool {
+        let id = self.process().mm;
+        let mut all = true;
+        for vma in self.node.mms[id].slices(start, end) {
+            if vma.marks.lock != Lock::Now || matches!(vma.backing, Backing::Special(_)) {
+                continue;
+            }
+            // Private pages that can be written are, so that no copy is made later (populate_vma_page_range).
+            let write = vma.prot & c::PROT_WRITE != 0 && !vma.shared;
+            let access = if write { Access::Write } else { Access::Read };
+            for page in (vma.start..vma.end).step_by(PAGE as usize) {
+                if !matches!(self.node.page_fault(id, page, access), crate::mm::fault::Fault::Map(_)) {
+                    all = false;
+                    break;
+                }
+            }
+        }
+        all
+    }
+
+    /// The end of mlock(2) and mlock2(2) (do_mlock). EPERM, ENOMEM.
+    fn lock_pages(&mut self, addr: Ptr, len: u64, lock: Lock) -> SysResult {
+        if !self.can_lock() {
+            return err(Errno::EPERM);
+        }
+        let (start, end) = pages(addr, len)?;
+        let (limit, id) = (self.lock_limit(), self.process().mm);
+        let mm = &self.node.mms[id];
+        let wanted = mm.locked.saturating_add(end - start);
+        if wanted > limit {
+            // What is locked already does not count twice.
+            let locked = |v: &Vma| if v.marks.lock == Lock::No { 0 } else { v.end - v.start };
+            let twice: u64 = mm.slices(start, end).iter().map(locked).sum();
+            if wanted - twice > limit {
+                return err(Errno::ENOMEM);
+            }
+        }
+        self.mark(start, end, lock)?;
+        if lock == Lock::Now && !self.populate(start, end) {
+            return err(Errno::ENOMEM);
+        }
+        Ok(0)
+    }
+
+    /// Marks what is mapped from `start` on, up to the first gap: ENOMEM (apply_vma_lock_flags).
+    fn mark(&mut self, start: u64, end: u64, lock: Lock) -> SysResult<()> {
+        let id = self.process().mm;
+        let mut at = start;
+        for vma in self.node.mms[id].slices(start, end) {
+            if vma.start != at {
+                break;
+            }
+            at = vma.end;
+        }
+        let pieces = self.node.mms[id].slices(start, at);
+        self.node.with_recount(id, &[(start, at)], |m| {
+            for vma in pieces {
+                m.mark(vma.start, vma.end, lock);
+            }
+        });
+        if at < end { err(Errno::ENOMEM) } else { Ok(()) }
+    }
+}
+
+/// The pages that a range touches. EINVAL for one that ends below its beginning.
+fn pages(addr: Ptr, len: u64) -> Result<(u64, u64), Errno> {
+    let start = addr.0 & !(PAGE - 1);
+    let len = page_up(len.wrapping_add(addr.0 - start)).ok_or(Errno::EINVAL)?;
+    Ok((start, start.checked_add(len).ok_or(Errno::EINVAL)?))
+}
+
+/// mlock(2). "ENOMEM Some of the specified address range does not correspond to mapped pages", or more than RLIMIT_MEMLOCK.
+pub fn mlock(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
+    k.lock_pages(addr, len, Lock::Now)
+}
+
+/// mlock2(2). EINVAL for unknown flags.
+pub fn mlock2(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: MlockFlags) -> SysResult {
+    if flags.exceeds(MlockFlags::MLOCK_ONFAULT) {
+        return err(Errno::EINVAL);
+    }
+    let lock = if flags.contains(MlockFlags::MLOCK_ONFAULT) { Lock::OnFault } else { Lock::Now };
+    k.lock_pages(addr, len, lock)
+}
+
+/// munlock(2).
+pub fn munlock(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
+    let (start, end) = pages(addr, len)?;
+    k.mark(start, end, Lock::No).map(|()| 0)
+}
+
+/// mlockall(2). EINVAL for no flags, or MCL_ONFAULT alone.
+pub fn mlockall(k: &mut Ctx<'_>, flags: MlockallFlags) -> SysResult {
+    // MCL_ONFAULT says how, not what.
+    if flags.exceeds(MlockallFlags::all()) || flags.bits() == 0 || flags == MlockallFlags::MCL_ONFAULT {
+        return err(Errno::EINVAL);
+    }
+    if !k.can_lock() {
+        return err(Errno::EPERM);
+    }
+    let current = flags.contains(MlockallFlags::MCL_CURRENT);
+    let limit = k.lock_limit();
+    if current && k.mm().total > limit {
+        return err(Errno::ENOMEM);
+    }
+    let lock = if flags.contains(MlockallFlags::MCL_ONFAULT) { Lock::OnFault } else { Lock::Now };
+    k.mm().lock_future = if flags.contains(MlockallFlags::MCL_FUTURE) { lock } else { Lock::No };
+    if current {
+        mark_all(k, lock);
+        // "Ignore errors": of pages that cannot be made.
+        let _ = k.populate(0, crate::mm::TASK_SIZE);
+    }
+    Ok(0)
+}
+
+/// munlockall(2).
+pub fn munlockall(k: &mut Ctx<'_>) -> SysResult {
+    k.mm().lock_future = Lock::No;
+    mark_all(k, Lock::No);
+    Ok(0)
+}
+
+fn mark_all(k: &mut Ctx<'_>, lock: Lock) {
+    let id = k.process().mm;
+    k.node.with_recount(id, &[(0, crate::mm::TASK_SIZE)], |m| m.mark_all(lock));
+}

@@ -1,0 +1,151 @@
+//! mremap(2): mappings that change their size or place, are left behind empty, or seen a second time.
+//!
+//! Neighbours: `super` has the other calls about mappings, `crate::mm` what is mapped.
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+
+use crate::ctx::*;
+use crate::mm::{Backing, Lock, PAGE, TASK_SIZE, Vma, page_up};
+use crate::wait::SysResult;
+
+/// mremap(2). ENOMEM if it may not move, EFAULT for what is not mapped, EAGAIN for more locked memory than allowed.
+pub fn mremap(
+    k: &mut Ctx<'_>,
+    old: Ptr,
+    old_len: u64,
+    new_len: u64,
+    flags: RemapFlags,
+    new: Ptr,
+) -> SysResult {
+    let flags = flags.bits();
+    if flags & !(c::MREMAP_MAYMOVE | c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) != 0
+        || !old.0.is_multiple_of(PAGE)
+    {
+        return err(Errno::EINVAL);
+    }
+    let keeps = flags & c::MREMAP_DONTUNMAP != 0;
+    // "This flag, which must be used in conjunction with MREMAP_MAYMOVE"; it "must be the same size".
+    if keeps && (flags & c::MREMAP_MAYMOVE == 0 || old_len != new_len) {
+        return err(Errno::EINVAL);
+    }
+    let fixed = flags & c::MREMAP_FIXED != 0;
+    if (fixed && (flags & c::MREMAP_MAYMOVE == 0 || !new.0.is_multiple_of(PAGE))) || new_len == 0 {
+        return err(Errno::EINVAL);
+    }
+    let (Some(old_len), Some(new_len)) = (page_up(old_len), page_up(new_len)) else {
+        return err(Errno::EINVAL);
+    };
+    let mm = k.process().mm;
+    let (start, end) = (old.0, old.0.checked_add(old_len).ok_or(Errno::EINVAL)?);
+    if old_len == 0 {
+        return duplicate(k, start, new_len, flags, new);
+    }
+    let slices = k.node.mms[mm].slices(start, end);
+    // "EFAULT Some address in the range old_address to old_address+old_size is an invalid virtual memory address".
+    let [vma] = slices.as_slice() else { return err(Errno::EFAULT) };
+    if vma.start != start || vma.end != end {
+        return err(Errno::EFAULT);
+    }
+    let vma = vma.clone();
+    let more = if keeps { old_len } else { new_len.saturating_sub(old_len) };
+    if more > 0 {
+        let more = Vma { start: 0, end: more, ..vma.clone() };
+        if !keeps && k.lock_would_exceed(&more) {
+            return err(Errno::EAGAIN);
+        }
+        k.may_map(&more, false)?;
+    }
+    if fixed || keeps {
+        let to = place(k, (start, end), new.0, new_len, fixed)?;
+        k.node.with_recount(mm, &[(start, end), (to, to + new_len)], |m| {
+            m.remove(to, to + new_len);
+            move_vma(m, &vma, old_len.min(new_len), to, new_len);
+            if keeps {
+                // What is left is empty and not locked.
+                let mut left = vma.clone();
+                left.marks.lock = Lock::No;
+                m.insert(left);
+            }
+        });
+        return Ok(to);
+    }
+    if new_len <= old_len {
+        if new_len < old_len {
+            k.node.with_recount(mm, &[(start, end)], |m| m.remove(start + new_len, end));
+        }
+        return Ok(start);
+    }
+    let grown = start.checked_add(new_len).filter(|e| *e <= TASK_SIZE).ok_or(Errno::ENOMEM)?;
+    if !k.node.mms[mm].overlaps(end, grown) && k.node.mms[mm].find(end - 1).is_some_and(|v| v.end == end) {
+        let backing = match vma.backing {
+            Backing::File { ino, offset } => Backing::File { ino, offset: offset + old_len },
+            Backing::Shm { id, offset } => Backing::Shm { id, offset: offset + old_len },
+            ref other => other.clone(),
+        };
+        k.node
+            .with_recount(mm, &[(end, grown)], |m| m.insert(Vma { start: end, end: grown, backing, ..vma }));
+        return Ok(start);
+    }
+    if flags & c::MREMAP_MAYMOVE == 0 {
+        return err(Errno::ENOMEM);
+    }
+    let to = k.node.mms[mm].find_free(0, new_len)?;
+    k.node.with_recount(mm, &[(start, end), (to, to + new_len)], |m| {
+        move_vma(m, &vma, old_len, to, new_len);
+    });
+    Ok(to)
+}
+
+/// Where a mapping goes that moves in any case (mremap_to): to an address, or to a free range if that is only a wish.
+fn place(k: &mut Ctx<'_>, old: (u64, u64), to: u64, len: u64, fixed: bool) -> SysResult {
+    let end = to.checked_add(len).filter(|end| *end <= TASK_SIZE).ok_or(Errno::EINVAL)?;
+    if !to.is_multiple_of(PAGE) || to < old.1 && old.0 < end {
+        return err(Errno::EINVAL);
+    }
+    if fixed { Ok(to) } else { Ok(k.mm().find_free(to, len)?) }
+}
+
+/// "If the value of old_size is zero, and old_address refers to a shareable mapping [...], then mremap() will create a new mapping
+/// of the same pages."
+fn duplicate(k: &mut Ctx<'_>, start: u64, len: u64, flags: u64, new: Ptr) -> SysResult {
+    let id = k.process().mm;
+    let whole = k.node.mms[id].find(start).cloned().ok_or(Errno::EFAULT)?;
+    let fixed = flags & c::MREMAP_FIXED != 0;
+    if fixed {
+        place(k, (start, start), new.0, len, true)?;
+    }
+    if !whole.shared {
+        return err(Errno::EINVAL);
+    }
+    let into = start - whole.start;
+    let backing = match whole.backing {
+        Backing::File { ino, offset } => Backing::File { ino, offset: offset + into },
+        Backing::Shm { id, offset } => Backing::Shm { id, offset: offset + into },
+        ref other => other.clone(),
+    };
+    let mut vma = Vma { start: 0, end: len, backing, ..whole };
+    if k.lock_would_exceed(&vma) {
+        return err(Errno::EAGAIN);
+    }
+    k.may_map(&vma, false)?;
+    if flags & c::MREMAP_MAYMOVE == 0 {
+        return err(Errno::ENOMEM);
+    }
+    let to = if fixed { new.0 } else { k.mm().find_free(0, len)? };
+    (vma.start, vma.end) = (to, to + len);
+    k.node.with_recount(id, &[(start, start + PAGE), (to, to + len)], |m| {
+        m.remove(to, to + len);
+        m.insert(vma);
+    });
+    Ok(to)
+}
+
+fn move_vma(m: &mut crate::mm::Mm, vma: &Vma, keep: u64, to: u64, new_len: u64) {
+    let from = vma.start;
+    m.pages.move_range(from / PAGE, keep / PAGE, to / PAGE);
+    // The pages have left: removing the old range must not drop them.
+    m.remove(from, vma.end);
+    m.insert(Vma { start: to, end: to + new_len, ..vma.clone() });
+    m.invalidate(to, new_len);
+}
