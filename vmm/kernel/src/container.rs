@@ -199,7 +199,7 @@ impl Node {
             }
         }
         for pid in pids {
-            self.processes.remove(&pid);
+            self.forget_process(pid);
         }
         self.drain_net();
     }

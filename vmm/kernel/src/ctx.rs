@@ -172,7 +172,7 @@ impl<'a> Ctx<'a> {
     pub fn fd(&self, fd: Fd) -> Result<FdEntry, Errno> {
         match self.pins.get(fd) {
             Some(entry) => Ok(entry),
-            None => self.process().fds.get(fd.0),
+            None => self.table().get(fd.0),
         }
     }
 
@@ -212,9 +212,9 @@ impl<'a> Ctx<'a> {
     /// The lowest free descriptor of at least `from`. On EMFILE the reference to `file` is dropped.
     pub fn install_from(&mut self, from: usize, file: FileId, cloexec: bool) -> Result<u64, Errno> {
         let limit = self.process().limits[bloodhound_abi::consts::RLIMIT_NOFILE as usize].cur;
-        match self.process().fds.lowest_free(from, limit) {
+        match self.table().lowest_free(from, limit) {
             Ok(fd) => {
-                self.process_mut().fds.set(fd, FdEntry { file, cloexec });
+                self.table_mut().set(fd, FdEntry { file, cloexec });
                 Ok(fd as u64)
             }
             Err(e) => {

@@ -2,8 +2,6 @@
 //!
 //! Neighbours: `spawn` (the first process of a container), `sys::exec` (the calls).
 
-use std::sync::Arc;
-
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Sigaction;
 use bloodhound_abi::{Errno, Regs};
@@ -270,6 +268,9 @@ impl Ctx<'_> {
             }
         }
         self.become_leader();
+        // "the file descriptor table is unshared" (execve(2)), and so are signal actions; a place in the file system is not.
+        self.unshare_table();
+        self.unshare_actions();
         self.task_mut().fs_ids = [None; 2];
         self.node.vfork_done(self.tid);
         let old = std::mem::replace(&mut self.process_mut().mm, mm_id);
@@ -277,9 +278,9 @@ impl Ctx<'_> {
         let process = self.process_mut();
         process.peak = process.peak.max(peak);
         self.node.mm_release(old);
-        let closing: Vec<(i32, FdEntry)> = self.process().fds.iter().filter(|(_, e)| e.cloexec).collect();
+        let closing: Vec<(i32, FdEntry)> = self.table().iter().filter(|(_, e)| e.cloexec).collect();
         for (fd, entry) in closing {
-            if self.process_mut().fds.take(fd).is_ok() {
+            if self.table_mut().take(fd).is_ok() {
                 self.release_posix_locks(entry.file);
                 self.node.file_unref(entry.file, self.outside.base);
             }
@@ -303,12 +304,12 @@ impl Ctx<'_> {
         (process.real_ids[1], process.real_ids[3]) = (process.cred.uid, process.cred.gid);
         process.caps.after_exec(process.real_ids[0], process.cred.uid);
         // "The dispositions of any signals that are being caught are reset to the default"; ignored stay ignored.
-        for action in Arc::make_mut(&mut process.actions).iter_mut() {
+        for action in self.node.actions_of_mut(self.pid).iter_mut() {
             let ignore = action.handler == c::SIG_IGN;
             *action =
                 Sigaction { handler: if ignore { c::SIG_IGN } else { c::SIG_DFL }, ..Sigaction::default() };
         }
-        let timers = std::mem::take(&mut process.timers);
+        let timers = std::mem::take(&mut self.process_mut().timers);
         let pid = self.pid;
         for (id, timer) in timers {
             self.node.rearm_on(

@@ -23,6 +23,12 @@ ids! {
     MmId,
     /// An open file description.
     FileId,
+    /// A table of descriptors.
+    TableId,
+    /// A place in the file system.
+    PlaceId,
+    /// Signal actions.
+    ActionsId,
     /// A pipe or fifo buffer.
     PipeId,
     /// An eventfd counter.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
 use bloodhound_abi::consts::RLIMIT_CPU;
+use bloodhound_abi::structs::Sigaction;
 use bloodhound_frames::Frame;
 use bloodhound_net::NodeId;
 use bloodhound_persistent::{Map, Set, Table};
@@ -23,7 +24,8 @@ use crate::ipc::SysV;
 use crate::ipc::mqueue::MqQueues;
 use crate::mm::Mm;
 use crate::pipe::Pipe;
-use crate::process::{ExitStatus, Process};
+use crate::process::{ExitStatus, FdTable, Process};
+use crate::shared::{FsPlace, Shared};
 use crate::signal::SignalFd;
 use crate::stacks::{NetNs, Stacks};
 use crate::sys::PiLock;
@@ -155,6 +157,12 @@ pub struct Node {
     pub mms: Arena<MmId, Mm>,
     /// Open file descriptions.
     pub files: Arena<FileId, File>,
+    /// Tables of descriptors.
+    pub fd_tables: Arena<TableId, Shared<FdTable>>,
+    /// Places in the file system.
+    pub places: Arena<PlaceId, Shared<FsPlace>>,
+    /// Signal actions.
+    pub actions: Arena<ActionsId, Shared<Arc<Vec<Sigaction>>>>,
     /// The file system.
     pub vfs: Vfs,
     /// The network stacks.
@@ -249,6 +257,9 @@ impl Node {
             processes: Table::new(),
             mms: Arena::starting_at(1),
             files: Arena::starting_at(1),
+            fd_tables: Arena::starting_at(1),
+            places: Arena::starting_at(1),
+            actions: Arena::starting_at(1),
             vfs,
             net: Stacks::default(),
             pipes: Arena::starting_at(1),

@@ -16,8 +16,8 @@ use bloodhound_vfs::{At, Cred, Ctx as VfsCtx, Fail, Ino, Outcome, Vfs};
 use crate::ctx::{Ctx, Fd, Path};
 use crate::file::FileKind;
 use crate::ids::*;
-use crate::process::Process;
 use crate::procfs::{Entry, Link, Tree, View};
+use crate::shared::FsPlace;
 use crate::wait::{Stop, SysResult};
 
 /// What a path names.
@@ -145,7 +145,7 @@ impl Ctx<'_> {
         links: u32,
         op: impl FnOnce(&mut Vfs, &mut VfsCtx<'_>) -> Outcome<T>,
     ) -> Outcome<T> {
-        let umask = self.process().umask;
+        let umask = self.place().umask;
         let vfs = &mut self.node.vfs;
         let now = self.node.clock;
         let root = match self.lookup.root {
@@ -255,7 +255,7 @@ impl Ctx<'_> {
     /// What a descriptor (also an O_PATH one) refers to.
     pub(crate) fn fd_place(&self, fd: Fd) -> Result<Place, Errno> {
         if fd.0 == c::AT_FDCWD {
-            return Ok(cwd_place(self.process()));
+            return Ok(cwd_place(self.place()));
         }
         Ok(place_of(self.fd(fd)?.file, &self.node.files[self.fd(fd)?.file].kind))
     }
@@ -363,10 +363,10 @@ impl Ctx<'_> {
     }
 }
 
-/// The working directory of a process.
-pub(crate) fn cwd_place(process: &Process) -> Place {
-    let synthetic = process.cwd_synthetic.as_ref().and_then(|path| Synth::from_absolute(path));
-    synthetic.map_or(Place::Ino(process.cwd), Place::Synth)
+/// The working directory of a task.
+pub(crate) fn cwd_place(place: &FsPlace) -> Place {
+    let synthetic = place.cwd_synthetic.as_ref().and_then(|path| Synth::from_absolute(path));
+    synthetic.map_or(Place::Ino(place.cwd), Place::Synth)
 }
 
 /// What a description refers to.

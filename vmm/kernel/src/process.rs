@@ -1,12 +1,11 @@
 //! A process: a thread group with its address space, file descriptors, credentials, signal actions and limits.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use bloodhound_abi::Errno;
-use bloodhound_abi::structs::{Rlimit, Sigaction};
+use bloodhound_abi::structs::Rlimit;
 use bloodhound_persistent::Map;
-use bloodhound_vfs::{Cred, Ino};
+use bloodhound_vfs::Cred;
 
 use crate::ids::*;
 
@@ -136,22 +135,14 @@ pub struct Process {
     pub threads: Vec<Tid>,
     /// Its address space.
     pub mm: MmId,
-    /// Descriptors.
-    pub fds: FdTable,
-    /// Working directory.
-    pub cwd: Ino,
-    /// Absolute path of the working directory while it is in /proc or /sys; `cwd` is the one before.
-    pub cwd_synthetic: Option<Arc<Vec<u8>>>,
-    /// umask(2).
-    pub umask: u32,
     /// Effective ids and the groups; those for files are [`crate::ctx::Ctx::fs_cred`].
     pub cred: Cred,
     /// Real and saved ids: ruid, suid, rgid, sgid.
     pub real_ids: [u32; 4],
     /// Capabilities.
     pub caps: crate::caps::Caps,
-    /// Signal actions by number - 1.
-    pub actions: Arc<Vec<Sigaction>>,
+    /// Signal actions ([`Node::actions_of`](crate::node::Node::actions_of)).
+    pub actions: ActionsId,
     /// Signals for the whole process.
     pub pending: crate::signal::Pending,
     /// Limits by RLIMIT_* number.

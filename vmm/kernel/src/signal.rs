@@ -201,7 +201,7 @@ pub fn child_info(code: u64, pid: Pid, uid: u32, status: i32) -> Siginfo {
 
 impl Node {
     fn action(&self, pid: Pid, signo: u32) -> Sigaction {
-        self.process(pid).actions[signo as usize - 1]
+        self.actions_of(pid)[signo as usize - 1]
     }
 
     fn ignored(&self, pid: Pid, signo: u32) -> bool {
@@ -392,8 +392,7 @@ impl Node {
         let blocked = self.task(tid).sigmask & bit(signo) != 0;
         // "If the signal is blocked or ignored, the default action is taken" (the kernel's force_sig_info).
         if blocked || self.action(pid, signo).handler == c::SIG_IGN {
-            let actions = std::sync::Arc::make_mut(&mut self.process_mut(pid).actions);
-            actions[signo as usize - 1].handler = c::SIG_DFL;
+            self.actions_of_mut(pid)[signo as usize - 1].handler = c::SIG_DFL;
             self.task_mut(tid).sigmask &= !bit(signo);
         }
         let task = self.task_mut(tid);
@@ -469,8 +468,7 @@ impl Node {
         }
         self.settle_restart(tid, Some(&action));
         if action.flags & c::SA_RESETHAND != 0 {
-            let actions = std::sync::Arc::make_mut(&mut self.process_mut(pid).actions);
-            actions[signo as usize - 1].handler = c::SIG_DFL;
+            self.actions_of_mut(pid)[signo as usize - 1].handler = c::SIG_DFL;
         }
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         if ctx.push_frame(signo, &info, &action).is_err() {

@@ -18,6 +18,7 @@ use crate::ids::*;
 use crate::mm::Mm;
 use crate::node::Node;
 use crate::process::{ExitStatus, FdEntry, FdTable, Process};
+use crate::shared::{Common, FsPlace, Shared};
 use crate::task::Task;
 use crate::wait::Stop;
 use crate::watch::Told;
@@ -39,11 +40,17 @@ impl Node {
         self.vfs.enter_namespace(mounts);
         let root = self.vfs.root();
         self.vfs.hold(root);
+        self.vfs.hold(root);
         let mut fds = FdTable::default();
         for (fd, stream) in [Console::In, Console::Out, Console::Err].into_iter().enumerate() {
             let file = self.files.insert(Ctx::console_file(stream));
             fds.set(fd, FdEntry { file, cloexec: false });
         }
+        let place = FsPlace { cwd: root, cwd_synthetic: None, root, umask: settings.umask };
+        let common = Common {
+            table: self.fd_tables.insert(Shared::new(fds)),
+            place: self.places.insert(Shared::new(place)),
+        };
         let cred = Cred { groups: Arc::from(&program.groups[..]), ..Cred::user(program.uid, program.gid) };
         let process = Process {
             pid,
@@ -54,14 +61,10 @@ impl Node {
             sid: pid,
             threads: vec![tid],
             mm,
-            fds,
-            cwd: root,
-            cwd_synthetic: None,
-            umask: settings.umask,
             cred,
             real_ids: [program.uid, program.uid, program.gid, program.gid],
             caps: crate::caps::Caps::of(program.uid, settings.capabilities),
-            actions: Arc::new(vec![Sigaction::default(); 64]),
+            actions: self.actions.insert(Shared::new(Arc::new(vec![Sigaction::default(); 64]))),
             pending: Default::default(),
             limits: settings.limits,
             zombie: None,
@@ -88,7 +91,7 @@ impl Node {
             did_exec: false,
         };
         self.processes.insert(pid, process);
-        let mut task = Task::new(tid, pid, Regs::default());
+        let mut task = Task::new(tid, pid, common, Regs::default());
         task.lineage = Lineage::root(roots);
         self.container_mut(id).roots += 1;
         self.tasks.insert(tid, task);
@@ -135,7 +138,7 @@ impl Node {
     fn take_back(&mut self, id: ContainerId, pid: Pid, outside: &mut Outside<'_>) {
         self.exit_task(Tid(pid.0), ExitStatus::Code(127), outside);
         self.ends.pop();
-        self.processes.remove(&pid);
+        self.forget_process(pid);
         self.next_numbers[pid.ns().0 as usize] = pid.number();
         self.container_mut(id).roots -= 1;
     }
@@ -153,7 +156,7 @@ impl Ctx<'_> {
                 return Err(Errno::ENOTDIR);
             }
             self.node.vfs.hold(ino);
-            let old = std::mem::replace(&mut self.process_mut().cwd, ino);
+            let old = std::mem::replace(&mut self.place_mut().cwd, ino);
             self.node.vfs.close_ref(old, false);
         }
         let (path, argv, envp) = (program.path.clone(), program.argv.clone(), program.envp.clone());

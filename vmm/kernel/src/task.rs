@@ -7,6 +7,7 @@ use bloodhound_abi::{Exception, Regs, SimTime};
 use bloodhound_decisions::Lineage;
 
 use crate::ids::*;
+use crate::shared::Common;
 use crate::wait::{Blocked, Left, Woken};
 
 /// The timer slack of the first process, ns.
@@ -88,6 +89,8 @@ pub struct Task {
     pub tid: Tid,
     /// Its process.
     pub pid: Pid,
+    /// What it may share with others.
+    pub common: Common,
     /// Registers at its last trap.
     pub regs: Regs,
     /// Its selectors.
@@ -154,10 +157,11 @@ pub struct Task {
 
 impl Task {
     /// A task about to run with `regs`.
-    pub fn new(tid: Tid, pid: Pid, regs: Regs) -> Task {
+    pub fn new(tid: Tid, pid: Pid, common: Common, regs: Regs) -> Task {
         Task {
             tid,
             pid,
+            common,
             regs,
             selectors: Selectors::default(),
             vectors: Vectors::INITIAL,

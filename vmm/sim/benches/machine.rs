@@ -260,16 +260,17 @@ fn crowd(guest: &Path) {
         let ended = m.run(|w| w.now >= SimTime(1_000_000_000)).expect("the host works");
         assert_eq!(ended, Ended::Condition, "{:?}", m.world.findings);
         let node = &m.world.nodes[&MachineId(1)];
-        let (tasks, pid) = (node.tasks.len(), *node.processes.keys().next().expect("a process"));
-        let descriptors = node.process(pid).fds.iter().count();
-        let (tid, fd) = (*node.tasks.keys().last().expect("a task"), descriptors as i32 / 2);
+        let tasks = node.tasks.len();
+        let tid = *node.tasks.keys().last().expect("a task");
+        let descriptors = node.fds_of(tid).iter().count();
+        let fd = descriptors as i32 / 2;
         let mut best = f64::MAX;
         for _ in 0..100 {
             let start = Instant::now();
             let kept = m.world.clone();
             let node = m.world.node_mut(MachineId(1));
             node.task_mut(tid).syscalls += 1;
-            let file = node.process_mut(pid).fds.get_mut(fd).expect("an open descriptor").file;
+            let file = node.fds_of_mut(tid).get_mut(fd).expect("an open descriptor").file;
             node.files[file].refs += 1;
             best = best.min(start.elapsed().as_secs_f64() * 1e6);
             m.world = kept;

@@ -2,13 +2,15 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::Sigaction;
 
 use super::{Entry, Link, View, anonymous_ino, memory, net, system, table_entry, table_names};
 use crate::caps::Caps;
 use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::path::{Place, cwd_place, place_of};
-use crate::process::Process;
+use crate::process::{FdTable, Process};
+use crate::shared::FsPlace;
 use crate::task::{Task, TaskState};
 
 /// A process with the thread that was asked for; no thread is left of a zombie.
@@ -91,6 +93,21 @@ impl View<'_> {
         self.node.processes.get(&pid)
     }
 
+    /// The task of that number, or the first of its process: whose descriptors and place are shown.
+    fn shown_task(&self, number: u32) -> Option<&Task> {
+        let tasks = &self.node.tasks;
+        let first = || tasks.get(self.process(number)?.threads.first()?);
+        tasks.get(&self.pid.ns().tid(number)).or_else(first)
+    }
+
+    fn fds(&self, number: u32) -> Option<&FdTable> {
+        self.shown_task(number).map(|task| self.node.fds_of(task.tid))
+    }
+
+    fn place(&self, number: u32) -> Option<&FsPlace> {
+        self.shown_task(number).map(|task| self.node.place_of(task.tid))
+    }
+
     /// What is at `/proc/number/rest`.
     pub(super) fn process_entry(&self, number: u32, rest: &str) -> Option<Entry> {
         let process = self.process(number)?;
@@ -111,18 +128,15 @@ impl View<'_> {
             ("net", tail) => table_entry(net::TABLE, tail),
             ("fd" | "fdinfo", "") => Some(Entry::Dir { mode: 0o500 }),
             ("fd", fd) => {
-                let id = process.fds.get(self::number(fd)? as i32).ok()?.file;
+                let id = self.fds(number)?.get(self::number(fd)? as i32).ok()?.file;
                 Some(Entry::Link(Link::Place(place_of(id, &self.node.files.get(id)?.kind))))
             }
             ("fdinfo", fd) => {
-                process.fds.get(self::number(fd)? as i32).ok()?;
+                self.fds(number)?.get(self::number(fd)? as i32).ok()?;
                 Some(Entry::File { mode: OWN })
             }
-            ("cwd", "") => Some(Entry::Link(Link::Place(cwd_place(process)))),
-            ("root", "") => {
-                let mounts = self.node.container(process.container).mounts;
-                Some(Entry::Link(Link::Place(Place::Ino(self.node.vfs.root_of(mounts)))))
-            }
+            ("cwd", "") => Some(Entry::Link(Link::Place(cwd_place(self.place(number)?)))),
+            ("root", "") => Some(Entry::Link(Link::Place(Place::Ino(self.place(number)?.root)))),
             ("exe", "") if process.exe.is_empty() || process.zombie.is_some() => None,
             ("exe", "") => Some(Entry::Link(Link::Text(process.exe.clone()))),
             (name, "") => FILES
@@ -153,7 +167,10 @@ impl View<'_> {
                 names
             }
             ("net", tail) => table_names(net::TABLE, tail),
-            ("fd" | "fdinfo", "") => process.fds.iter().map(|(fd, _)| fd.to_string()).collect(),
+            ("fd" | "fdinfo", "") => {
+                let fds = self.fds(number).map(|fds| fds.iter().map(|(fd, _)| fd.to_string()).collect());
+                fds.unwrap_or_default()
+            }
             _ => Vec::new(),
         }
     }
@@ -170,7 +187,7 @@ impl View<'_> {
             }
             ("fdinfo", fd) => {
                 let fd = self::number(fd).ok_or(Errno::ENOENT)? as i32;
-                let id = process.fds.get(fd).map_err(|_| Errno::ENOENT)?.file;
+                let id = self.fds(number).and_then(|fds| fds.get(fd).ok()).ok_or(Errno::ENOENT)?.file;
                 let file = self.node.files.get(id).ok_or(Errno::ENOENT)?;
                 Ok(fdinfo(self, id, file).into_bytes())
             }
@@ -210,9 +227,9 @@ fn state(who: &Who<'_>) -> (char, &'static str) {
 }
 
 /// Ignored and caught signals as masks.
-fn signal_masks(process: &Process) -> (u64, u64) {
+fn signal_masks(actions: &[Sigaction]) -> (u64, u64) {
     let mut masks = (0, 0);
-    for (i, action) in process.actions.iter().enumerate().take(64) {
+    for (i, action) in actions.iter().enumerate().take(64) {
         match action.handler {
             c::SIG_DFL => {}
             c::SIG_IGN => masks.0 |= 1 << i,
@@ -228,7 +245,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let threads = p.threads.len();
     let (size, resident) = memory::sizes(view, p);
     let stack = view.node.mms.get(p.mm).map_or(0, |mm| mm.stack_top.saturating_sub(16));
-    let (ignored, caught) = signal_masks(p);
+    let (ignored, caught) = signal_masks(view.node.actions_of(p.pid));
     let pending = who.task.map_or(0, |t| t.pending.mask());
     let blocked = who.task.map_or(0, |t| t.sigmask);
     let nice = who.task.map_or(0, |t| t.nice);
@@ -281,15 +298,15 @@ fn status(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     }
     let [fsuid, fsgid] = who.task.map_or([None; 2], |t| t.fs_ids);
     let groups: String = p.cred.groups.iter().map(|g| format!("{g} ")).collect();
+    let umask = view.place(who.tid).map_or(String::new(), |place| format!("Umask:\t{:04o}\n", place.umask));
     let mut text = format!(
-        "\nUmask:\t{:04o}\nState:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\nTracerPid:\t0\n\
+        "\n{umask}State:\t{letter} ({word})\nTgid:\t{}\nNgid:\t0\nPid:\t{}\nPPid:\t{}\nTracerPid:\t0\n\
          Uid:\t{ruid}\t{uid}\t{suid}\t{fsuid}\nGid:\t{rgid}\t{gid}\t{sgid}\t{fsgid}\nFDSize:\t{}\nGroups:\t{groups}\n\
          NStgid:\t{}\nNSpid:\t{}\nNSpgid:\t{}\nNSsid:\t{}\n",
-        p.umask,
         p.pid.number(),
         who.tid,
         p.ppid.number(),
-        p.fds.iter().count().next_multiple_of(64).max(64),
+        view.fds(who.tid).map_or(0, |fds| fds.iter().count().next_multiple_of(64).max(64)),
         p.pid.number(),
         who.tid,
         p.pgid.number(),
@@ -300,14 +317,14 @@ fn status(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
         fsgid = fsgid.unwrap_or(p.cred.gid),
     );
     text.push_str(&memory::status(view, p));
-    text.push_str(&status_signals(who));
+    text.push_str(&status_signals(view, who));
     out.extend_from_slice(text.as_bytes());
     out
 }
 
-fn status_signals(who: &Who<'_>) -> String {
+fn status_signals(view: &View<'_>, who: &Who<'_>) -> String {
     let p = who.process;
-    let (ignored, caught) = signal_masks(p);
+    let (ignored, caught) = signal_masks(view.node.actions_of(p.pid));
     let own = who.task.map_or(0, |t| t.pending.mask());
     let blocked = who.task.map_or(0, |t| t.sigmask);
     let queued = own.count_ones() + p.pending.mask().count_ones();

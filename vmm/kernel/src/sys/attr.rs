@@ -97,7 +97,7 @@ pub fn fchownat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, uid: u32, gid: u32, flag
 
 /// umask(2): "This system call always succeeds and the previous value of the mask is returned."
 pub fn umask(k: &mut Ctx<'_>, mask: u32) -> SysResult {
-    let old = std::mem::replace(&mut k.process_mut().umask, mask & 0o777);
+    let old = std::mem::replace(&mut k.place_mut().umask, mask & 0o777);
     Ok(u64::from(old))
 }
 

@@ -2,13 +2,14 @@
 
 use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
-use bloodhound_abi::structs::CloneArgs;
+use bloodhound_abi::structs::{CloneArgs, Sigaction};
 use bloodhound_abi::{Errno, Regs};
 
 use crate::caps::{CAP_SYS_ADMIN, CAP_SYS_RESOURCE};
 use crate::ctx::*;
 use crate::ids::*;
 use crate::process::Process;
+use crate::shared::{Common, Shared};
 use crate::task::{Task, Vectors};
 use crate::wait::{Progress, Stop, SysResult, Wait, WaitOn};
 use crate::watch::Told;
@@ -92,6 +93,14 @@ pub fn clone3(k: &mut Ctx<'_>, args: Ptr, size: u64) -> SysResult {
 }
 
 const CLONE_NEWTIME: u64 = 0x80;
+const NAMESPACES: u64 = c::CLONE_NEWNS
+    | c::CLONE_NEWCGROUP
+    | c::CLONE_NEWUTS
+    | c::CLONE_NEWIPC
+    | c::CLONE_NEWUSER
+    | c::CLONE_NEWPID
+    | c::CLONE_NEWNET
+    | CLONE_NEWTIME;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
 impl Ctx<'_> {
@@ -140,21 +149,13 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
     if has(c::CLONE_SIGHAND) && !has(c::CLONE_VM) || has(c::CLONE_THREAD) && !has(c::CLONE_SIGHAND) {
         return err(Errno::EINVAL);
     }
-    let namespaces = c::CLONE_NEWNS
-        | c::CLONE_NEWCGROUP
-        | c::CLONE_NEWUTS
-        | c::CLONE_NEWIPC
-        | c::CLONE_NEWUSER
-        | c::CLONE_NEWPID
-        | c::CLONE_NEWNET
-        | CLONE_NEWTIME;
     // A file system root and working directory in another namespace than those who share it: "EINVAL".
     if has(c::CLONE_FS) && r.flags & (c::CLONE_NEWNS | c::CLONE_NEWUSER) != 0
         || has(c::CLONE_THREAD) && r.flags & (c::CLONE_NEWUSER | c::CLONE_NEWPID) != 0
     {
         return err(Errno::EINVAL);
     }
-    if r.flags & namespaces != 0 {
+    if r.flags & NAMESPACES != 0 {
         return err(Errno::EPERM);
     }
     // "EINVAL CLONE_PIDFD was specified together with CLONE_DETACHED", with CLONE_THREAD, or, as both store something there, with
@@ -169,15 +170,8 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
     if has(c::CLONE_PARENT) && k.process().ppid == Pid::NONE {
         return err(Errno::EINVAL);
     }
-    let mut missing = r.flags & CLONE_INTO_CGROUP;
-    if !has(c::CLONE_THREAD) {
-        missing |= r.flags & (c::CLONE_FILES | c::CLONE_FS | c::CLONE_SIGHAND);
-    }
-    if missing != 0 {
-        return Err(Stop::Unsupported(format!("clone {}", names::bits(names::CLONE, missing))));
-    }
-    if has(c::CLONE_THREAD) && !has(c::CLONE_FILES) {
-        return Err(Stop::Unsupported("clone CLONE_THREAD without CLONE_FILES".into()));
+    if has(CLONE_INTO_CGROUP) {
+        return Err(Stop::Unsupported(format!("clone {}", names::bits(names::CLONE, CLONE_INTO_CGROUP))));
     }
     // As arch_prctl(2) with ARCH_SET_FS, through which copy_thread sets it: no processor takes such a base.
     if has(c::CLONE_SETTLS) && r.tls >= crate::mm::TASK_SIZE {
@@ -186,7 +180,7 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
     if has(c::CLONE_PIDFD) {
         // Before there is a child: EMFILE, EFAULT.
         let limit = k.process().limits[c::RLIMIT_NOFILE as usize].cur;
-        k.process().fds.lowest_free(0, limit)?;
+        k.table().lowest_free(0, limit)?;
         k.check_user(r.pidfd.0, 4, crate::mm::Access::Write)?;
     }
     k.may_have_another_task()?;
@@ -269,28 +263,46 @@ impl Ctx<'_> {
         child.pdeathsig = 0;
         child.did_exec = false;
         child.started = self.now();
-        if r.flags & c::CLONE_CLEAR_SIGHAND != 0 {
-            for action in
-                std::sync::Arc::make_mut(&mut child.actions).iter_mut().filter(|a| a.handler != c::SIG_IGN)
-            {
-                action.handler = c::SIG_DFL;
+        if r.flags & c::CLONE_SIGHAND != 0 {
+            self.node.actions[child.actions].users += 1;
+        } else {
+            let mut actions = self.node.actions[child.actions].item.clone();
+            if r.flags & c::CLONE_CLEAR_SIGHAND != 0 {
+                let caught = |action: &&mut Sigaction| action.handler != c::SIG_IGN;
+                std::sync::Arc::make_mut(&mut actions)
+                    .iter_mut()
+                    .filter(caught)
+                    .for_each(|action| action.handler = c::SIG_DFL);
             }
+            child.actions = self.node.actions.insert(Shared::new(actions));
         }
-        let files: Vec<FileId> = child.fds.iter().map(|(_, e)| e.file).collect();
-        for file in files {
-            self.node.file_ref(file);
-        }
-        self.node.vfs.hold(child.cwd);
         self.node.processes.insert(pid, child);
         Ok(pid)
+    }
+
+    /// What a child shares with the caller, or has a copy of.
+    fn common_of_child(&mut self, flags: u64) -> Common {
+        let Common { mut table, mut place } = self.task().common;
+        if flags & c::CLONE_FILES != 0 {
+            self.node.fd_tables[table].users += 1;
+        } else {
+            table = self.node.copy_table(table);
+        }
+        if flags & c::CLONE_FS != 0 {
+            self.node.places[place].users += 1;
+        } else {
+            place = self.node.copy_place(place);
+        }
+        Common { table, place }
     }
 
     fn new_task(&mut self, tid: Tid, pid: Pid, regs: Regs, r: &CloneRequest) -> SysResult<()> {
         let parent = self.task_mut();
         let lineage = parent.lineage.child(parent.children);
         parent.children = parent.children.wrapping_add(1);
+        let common = self.common_of_child(r.flags);
         let parent = self.task();
-        let mut task = Task::new(tid, pid, regs);
+        let mut task = Task::new(tid, pid, common, regs);
         task.lineage = lineage;
         task.vectors = Vectors::Held(parent.vectors.held().cloned());
         task.sigmask = parent.sigmask;
@@ -321,4 +333,44 @@ impl Ctx<'_> {
         }
         Ok(())
     }
+}
+
+/// unshare(2): what threads or processes had in common by clone(2). EPERM for namespaces.
+pub fn unshare(k: &mut Ctx<'_>, flags: CloneFlags) -> SysResult {
+    let mut flags = flags.bits();
+    // What a thing implies (ksys_unshare).
+    for (one, other) in [
+        (c::CLONE_NEWUSER, c::CLONE_THREAD | c::CLONE_FS),
+        (c::CLONE_VM, c::CLONE_SIGHAND),
+        (c::CLONE_SIGHAND, c::CLONE_THREAD),
+        (c::CLONE_NEWNS, c::CLONE_FS),
+    ] {
+        flags |= if flags & one != 0 { other } else { 0 };
+    }
+    let alone = c::CLONE_THREAD | c::CLONE_SIGHAND | c::CLONE_VM;
+    let known = alone | c::CLONE_FS | c::CLONE_FILES | c::CLONE_SYSVSEM | NAMESPACES;
+    if flags & !known != 0 {
+        return err(Errno::EINVAL);
+    }
+    // "EINVAL CLONE_THREAD, CLONE_SIGHAND, or CLONE_VM was specified in flags, and the caller is multithreaded."
+    let process = k.process();
+    let shares_memory = k.node.mms[process.mm].users > 1 && flags & c::CLONE_VM != 0;
+    let shares_actions =
+        k.node.actions[process.actions].users > 1 && flags & (c::CLONE_SIGHAND | c::CLONE_VM) != 0;
+    if flags & alone != 0 && process.threads.len() > 1 || shares_memory || shares_actions {
+        return err(Errno::EINVAL);
+    }
+    if flags & NAMESPACES != 0 {
+        return err(Errno::EPERM);
+    }
+    if flags & c::CLONE_SYSVSEM != 0 {
+        k.node.semaphores_undo(k.pid);
+    }
+    if flags & c::CLONE_FS != 0 {
+        k.unshare_place();
+    }
+    if flags & c::CLONE_FILES != 0 {
+        k.unshare_table();
+    }
+    Ok(0)
 }

@@ -23,7 +23,7 @@ pub fn close(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
 
 /// Closes a descriptor without waiting for anything.
 fn close_now(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
-    let entry = k.process_mut().fds.take(fd.0)?;
+    let entry = k.table_mut().take(fd.0)?;
     k.release_posix_locks(entry.file);
     k.node.file_unref(entry.file, k.outside.base);
     Ok(0)
@@ -36,10 +36,13 @@ pub fn close_range(k: &mut Ctx<'_>, first: u32, last: u32, flags: CloseRangeFlag
     {
         return err(Errno::EINVAL);
     }
-    let open: Vec<i32> = k.process().fds.iter().map(|(fd, _)| fd).collect();
+    if flags.contains(CloseRangeFlags::CLOSE_RANGE_UNSHARE) {
+        k.unshare_table();
+    }
+    let open: Vec<i32> = k.table().iter().map(|(fd, _)| fd).collect();
     for fd in open.into_iter().filter(|fd| (first..=last).contains(&(*fd as u32))) {
         if flags.contains(CloseRangeFlags::CLOSE_RANGE_CLOEXEC) {
-            k.process_mut().fds.get_mut(fd)?.cloexec = true;
+            k.table_mut().get_mut(fd)?.cloexec = true;
         } else {
             close_now(k, Fd(fd))?;
         }
@@ -78,7 +81,7 @@ impl Ctx<'_> {
         let limit = self.process().limits[c::RLIMIT_NOFILE as usize].cur;
         let slot = usize::try_from(new.0).ok().filter(|n| (*n as u64) < limit).ok_or(Errno::EBADF)?;
         self.node.file_ref(file);
-        if let Some(old) = self.process_mut().fds.set(slot, FdEntry { file, cloexec }) {
+        if let Some(old) = self.table_mut().set(slot, FdEntry { file, cloexec }) {
             self.release_posix_locks(old.file);
             self.node.file_unref(old.file, self.outside.base);
         }
@@ -110,7 +113,7 @@ pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
         }
         c::F_GETFD => Ok(u64::from(entry.cloexec)),
         c::F_SETFD => {
-            k.process_mut().fds.get_mut(fd.0)?.cloexec = arg & c::FD_CLOEXEC != 0;
+            k.table_mut().get_mut(fd.0)?.cloexec = arg & c::FD_CLOEXEC != 0;
             Ok(0)
         }
         // "O_CLOEXEC ... and creation flags are not returned"; 64-bit files always show O_LARGEFILE.

@@ -88,7 +88,7 @@ pub fn getdents64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
 
 /// getcwd(2): the length with the NUL.
 pub fn getcwd(k: &mut Ctx<'_>, buf: Ptr, size: u64) -> SysResult {
-    let cwd = cwd_place(k.process());
+    let cwd = cwd_place(k.place());
     let view = View { node: k.node, pid: k.pid, tid: k.tid };
     // "ENOENT: The current working directory has been unlinked."
     let gone = match &cwd {
@@ -138,7 +138,7 @@ impl Ctx<'_> {
                     Some(_) => return err(Errno::ENOTDIR),
                     None => return err(Errno::ENOENT),
                 }
-                self.process_mut().cwd_synthetic = Some(Arc::new(at.absolute()));
+                self.place_mut().cwd_synthetic = Some(Arc::new(at.absolute()));
                 return Ok(0);
             }
         };
@@ -148,9 +148,9 @@ impl Ctx<'_> {
         let cred = self.fs_cred();
         self.node.vfs.access_ino(ino, &cred, MAY_EXEC)?;
         self.node.vfs.hold(ino);
-        let old = std::mem::replace(&mut self.process_mut().cwd, ino);
+        let old = std::mem::replace(&mut self.place_mut().cwd, ino);
         self.node.vfs.close_ref(old, false);
-        self.process_mut().cwd_synthetic = None;
+        self.place_mut().cwd_synthetic = None;
         Ok(0)
     }
 

@@ -29,7 +29,7 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
     let cmd = cmd.0 & 0xffff_ffff;
     match cmd {
         c::FIOCLEX | c::FIONCLEX => {
-            k.process_mut().fds.get_mut(fd.0)?.cloexec = cmd == c::FIOCLEX;
+            k.table_mut().get_mut(fd.0)?.cloexec = cmd == c::FIOCLEX;
             Ok(0)
         }
         c::FIONBIO => k.switch_nonblock(id, arg),

@@ -45,7 +45,7 @@ pub fn mq_open(k: &mut Ctx<'_>, path: Ptr, flags: OpenFlags, mode: u32, attr: Pt
     let sizes = if create && !attr.is_null() { Some(k.read_obj::<[u64; 8]>(attr)?) } else { None };
     let key = (k.container().ipc, name(k, path)?);
     let limit = k.process().limits[c::RLIMIT_NOFILE as usize].cur;
-    k.process().fds.lowest_free(0, limit)?;
+    k.table().lowest_free(0, limit)?;
     let id = match k.node.mqueues.names.get(&key).copied() {
         Some(_) if create && exclusive => return err(Errno::EEXIST),
         Some(id) => {
@@ -90,7 +90,7 @@ fn make(k: &Ctx<'_>, mode: u32, sizes: Option<[u64; 8]>) -> SysResult<MqQueue> {
         return err(Errno::EMFILE);
     }
     let cred = k.fs_cred();
-    Ok(MqQueue::new((cred.uid, cred.gid), mode & 0o777 & !k.process().umask, most, longest))
+    Ok(MqQueue::new((cred.uid, cred.gid), mode & 0o777 & !k.place().umask, most, longest))
 }
 
 /// Whether the caller may open a queue to read (4) or write (2). EACCES.

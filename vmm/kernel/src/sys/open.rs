@@ -62,7 +62,7 @@ pub(super) fn do_open(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: u64, mode: 
     let path = k.kept_path(path)?;
     // Before anything is made: a full descriptor table must not leave a new file behind.
     let limit = k.process().limits[c::RLIMIT_NOFILE as usize].cur;
-    k.process().fds.lowest_free(0, limit)?;
+    k.table().lowest_free(0, limit)?;
     let file = k.open_path(dirfd, &path, flags, mode)?;
     Ok(k.open_file(file, cloexec)?)
 }

@@ -108,7 +108,8 @@ pub fn pidfd_getfd(k: &mut Ctx<'_>, fd: Fd, target: Fd, flags: Hex) -> SysResult
     if other.zombie.is_some() {
         return err(Errno::ESRCH);
     }
-    let file = other.fds.get(target.0)?.file;
+    let first = *other.threads.first().ok_or(Errno::ESRCH)?;
+    let file = k.node.fds_of(first).get(target.0)?.file;
     k.node.file_ref(file);
     Ok(k.install(file, true)?)
 }

@@ -23,7 +23,7 @@ impl Ctx<'_> {
     /// Readiness of a descriptor and what to wait for; POLLNVAL for a closed one.
     fn poll_fd(&mut self, fd: i32) -> (u32, Option<Object>) {
         // Each look goes by the descriptor (do_pollfd); but what the first has found stays open while the call sleeps.
-        let Ok(entry) = self.process().fds.get(fd) else { return (POLLNVAL, None) };
+        let Ok(entry) = self.table().get(fd) else { return (POLLNVAL, None) };
         if self.resumed.is_none() {
             self.pins.add(Fd(fd), entry);
         }

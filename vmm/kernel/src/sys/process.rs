@@ -9,6 +9,7 @@ use crate::ids::*;
 use crate::mm::PAGE;
 use crate::node::{Node, ProcessEnd};
 use crate::process::{ChildEvent, ExitStatus, Process};
+use crate::shared::Common;
 use crate::wait::{Stop, SysResult, Wait, WaitOn};
 use crate::watch::Told;
 
@@ -52,13 +53,17 @@ impl Node {
         self.abandon_call(tid, outside.base);
         self.vfork_done(tid);
         self.run_queue.retain(|t| *t != tid);
+        let common = self.task(tid).common;
         self.tasks.remove(&tid);
         outside.tell(self, (pid, tid), &Told::Ended { status });
         let process = self.process_mut(pid);
         process.threads.retain(|t| *t != tid);
         if process.threads.is_empty() {
             let status = process.exiting.unwrap_or(status);
-            self.exit_process(pid, status, outside);
+            self.exit_process(pid, common, status, outside);
+        } else {
+            self.release_table(common.table, pid, outside.base);
+            self.release_place(common.place);
         }
     }
 
@@ -70,9 +75,9 @@ impl Node {
         }
     }
 
-    fn exit_process(&mut self, pid: Pid, status: ExitStatus, outside: &mut Outside<'_>) {
+    fn exit_process(&mut self, pid: Pid, common: Common, status: ExitStatus, outside: &mut Outside<'_>) {
         let process = self.process_mut(pid);
-        let (fds, mm, cwd) = (std::mem::take(&mut process.fds), process.mm, process.cwd);
+        let mm = process.mm;
         let (itimer, timers) = (process.itimer.take(), std::mem::take(&mut process.timers));
         process.zombie = Some(status);
         self.rearm(crate::timer::TimerKey::Itimer(pid), itimer.map(|t| t.0), None);
@@ -81,11 +86,8 @@ impl Node {
         }
         self.release_locks_of_process(pid);
         self.semaphores_undo(pid);
-        for (_, entry) in fds.iter() {
-            self.closed_by(entry.file, pid);
-            self.file_unref(entry.file, outside.base);
-        }
-        self.vfs.close_ref(cwd, false);
+        self.release_table(common.table, pid, outside.base);
+        self.release_place(common.place);
         let peak = self.mms[mm].peak;
         let process = self.process_mut(pid);
         process.peak = process.peak.max(peak);
@@ -126,7 +128,7 @@ impl Node {
             self.process_mut(child).ppid = heir;
             if dead {
                 if heir == Pid::NONE {
-                    self.processes.remove(&child);
+                    self.forget_process(child);
                 } else {
                     self.notify(WaitOn::Child(heir));
                 }
@@ -141,10 +143,10 @@ impl Node {
         let ppid = self.process(pid).ppid;
         let Some(parent) = self.processes.get(&ppid) else {
             // A root process: the runner learns of it through `ends`; nobody waits for it.
-            self.processes.remove(&pid);
+            self.forget_process(pid);
             return;
         };
-        let action = parent.actions[c::SIGCHLD as usize - 1];
+        let action = self.actions[parent.actions].item[c::SIGCHLD as usize - 1];
         let (code, word) = match status {
             ExitStatus::Code(n) => (c::CLD_EXITED, i32::from(n)),
             ExitStatus::Signal { signo, core: true } => (c::CLD_DUMPED, signo as i32),
@@ -155,7 +157,7 @@ impl Node {
         let by_sigchld = self.process(pid).exit_signal == c::SIGCHLD as u32;
         self.tell_parent(pid, code, word);
         if nobody && by_sigchld {
-            self.processes.remove(&pid);
+            self.forget_process(pid);
         }
     }
 }
@@ -223,7 +225,7 @@ impl Ctx<'_> {
                     }
                 };
                 if options & c::WNOWAIT == 0 {
-                    self.node.processes.remove(&pid);
+                    self.node.forget_process(pid);
                     let own = self.process_mut();
                     own.children_cpu_ns += cpu_ns;
                     own.children_peak = own.children_peak.max(peak);

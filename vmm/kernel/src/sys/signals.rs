@@ -23,13 +23,13 @@ pub fn rt_sigaction(k: &mut Ctx<'_>, sig: i32, act: Ptr, old: Ptr, size: u64) ->
         return err(Errno::EINVAL);
     }
     if !old.is_null() {
-        let current = k.process().actions[index];
+        let current = k.node.actions_of(k.pid)[index];
         k.write_obj(old, &current)?;
     }
     if let Some(mut action) = new {
         action.mask &= !UNBLOCKABLE;
+        k.node.actions_of_mut(k.pid)[index] = action;
         let process = k.process_mut();
-        std::sync::Arc::make_mut(&mut process.actions)[index] = action;
         // "Setting a signal action to SIG_IGN for a signal that is pending shall cause the pending signal to be
         // discarded, whether or not it is blocked." (POSIX, quoted in sigaction(2)'s NOTES)
         let ignored_default = matches!(sig as u64, c::SIGCHLD | c::SIGURG | c::SIGWINCH);

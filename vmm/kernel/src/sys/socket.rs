@@ -143,7 +143,7 @@ impl Ctx<'_> {
     /// Descriptor limit, checked before a call that gives one and must not lose something on the way.
     fn check_free_fd(&self) -> Result<(), Errno> {
         let limit = self.process().limits[c::RLIMIT_NOFILE as usize].cur;
-        self.process().fds.lowest_free(0, limit).map(drop)
+        self.table().lowest_free(0, limit).map(drop)
     }
 
     fn open_socket(&mut self, sock: Sock, flags: u64) -> Result<u64, Errno> {
@@ -242,7 +242,7 @@ pub fn socketpair(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32, fds: P
     let second = match k.open_socket(Sock::Unix(b), flags) {
         Ok(fd) => fd,
         Err(e) => {
-            let entry = k.process_mut().fds.take(first as i32)?;
+            let entry = k.table_mut().take(first as i32)?;
             k.node.file_unref(entry.file, k.outside.base);
             return err(e);
         }

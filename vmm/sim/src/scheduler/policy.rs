@@ -257,8 +257,9 @@ mod tests {
     use super::*;
     use bloodhound_abi::Regs;
     use bloodhound_kernel::container::{ContainerConfig, Network};
-    use bloodhound_kernel::ids::Pid;
+    use bloodhound_kernel::ids::{Pid, PlaceId, TableId};
     use bloodhound_kernel::node::MachineId;
+    use bloodhound_kernel::shared::Common;
     use bloodhound_kernel::task::Task;
     use bloodhound_vfs::MemBase;
 
@@ -285,8 +286,9 @@ mod tests {
             ipc: None,
             settings: Default::default(),
         });
+        let common = Common { table: TableId(1), place: PlaceId(1) };
         for tid in tids {
-            let mut task = Task::new(*tid, Pid(1), Regs::default());
+            let mut task = Task::new(*tid, Pid(1), common, Regs::default());
             task.lineage = Lineage::root(0).child(tid.0);
             node.tasks.insert(*tid, task);
         }

@@ -9,7 +9,6 @@ use bloodhound_abi::table::{ArgKind, TABLE, nr};
 use bloodhound_decisions::Dice;
 
 use crate::dispatch::Outcome;
-use crate::ids::*;
 use crate::testing::Bench;
 
 const CALLS: [&str; 90] = [
@@ -292,11 +291,10 @@ fn random_calls_do_no_harm() {
         }
         // Everything can be closed, and then nothing is left open.
         let bench = &mut storm.bench;
-        let pid = Pid(bench.tid.0);
         for fd in 0..5_000 {
             let _closed = bench.call(nr::close, &[fd]);
         }
-        assert!(bench.node.process(pid).fds.iter().next().is_none());
+        assert!(bench.node.fds_of(bench.tid).iter().next().is_none());
         assert!(bench.node.files.is_empty() && bench.node.pipes.is_empty() && bench.node.events.is_empty());
         assert_eq!(bench.node.locks.range_locks().count() + bench.node.locks.whole_locks().count(), 0);
     }

@@ -247,13 +247,13 @@ impl Ctx<'_> {
         let mut given = 0;
         for file in files.iter().take(room) {
             let place = at.wrapping_add((HEADER + 4 * given) as u64);
-            let Ok(fd) = self.process().fds.lowest_free(0, limit) else { break };
+            let Ok(fd) = self.table().lowest_free(0, limit) else { break };
             if self.check_user(place, 4, Access::Write).is_err()
                 || self.write_obj(Ptr(place), &(fd as i32)).is_err()
             {
                 break;
             }
-            self.process_mut().fds.set(fd, FdEntry { file: *file, cloexec });
+            self.table_mut().set(fd, FdEntry { file: *file, cloexec });
             given += 1;
         }
         if given > 0 {
