@@ -357,6 +357,65 @@ static void cpu_timers(void)
 	CHECK_EQ(timer_delete(timer), 0);
 }
 
+static volatile int enough;
+
+/* Uses the processor by calls until it is enough. */
+static void *works(void *arg)
+{
+	(void)arg;
+	while (!enough)
+		syscall(SYS_getppid);
+	return NULL;
+}
+
+static void woken(int sig)
+{
+	(void)sig;
+}
+
+static void *interrupts(void *arg)
+{
+	usleep(50000);
+	pthread_kill(*(pthread_t *)arg, SIGUSR1);
+	return NULL;
+}
+
+/* Sleeping on CPU clocks. */
+static void cpu_sleeping(void)
+{
+	pthread_t worker, other, self = pthread_self();
+	clockid_t theirs;
+	struct timespec ms = { 0, 1000000 }, past = { 0, 1 }, left = { 7, 7 }, end;
+	CHECK_EQ(clock_nanosleep(CLOCK_PROCESS_CPUTIME_ID, TIMER_ABSTIME, &past, NULL), 0);
+	CHECK_EQ(clock_nanosleep(CLOCK_PROCESS_CPUTIME_ID, 0, &(struct timespec){ 0, 1000000000 }, NULL), EINVAL);
+	REQUIRE(pthread_create(&worker, NULL, works, NULL) == 0 && pthread_getcpuclockid(worker, &theirs) == 0);
+	long long start = now(CLOCK_PROCESS_CPUTIME_ID);
+	CHECK_EQ(clock_nanosleep(CLOCK_PROCESS_CPUTIME_ID, 0, &ms, NULL), 0);
+	CHECK(now(CLOCK_PROCESS_CPUTIME_ID) >= start + 1000000);
+	start = now(theirs);
+	CHECK_EQ(clock_nanosleep(theirs, 0, &ms, NULL), 0);
+	CHECK(now(theirs) >= start + 1000000);
+	start = now(theirs) + 2000000;
+	end = (struct timespec){ start / 1000000000, start % 1000000000 };
+	CHECK_EQ(clock_nanosleep(theirs, TIMER_ABSTIME, &end, NULL), 0);
+	CHECK(now(theirs) >= start);
+	enough = 1;
+	pthread_join(worker, NULL);
+	/* Nobody works: only a signal ends it. */
+	struct sigaction act = { .sa_handler = woken, .sa_flags = SA_RESTART };
+	sigaction(SIGUSR1, &act, NULL);
+	REQUIRE(pthread_create(&other, NULL, interrupts, &self) == 0);
+	struct timespec hour = { 3600, 0 };
+	CHECK_EQ(clock_nanosleep(CLOCK_PROCESS_CPUTIME_ID, 0, &hour, &left), EINTR);
+	CHECK(left.tv_sec == 3599 || (left.tv_sec == 3600 && left.tv_nsec == 0));
+	pthread_join(other, NULL);
+	REQUIRE(pthread_create(&other, NULL, interrupts, &self) == 0);
+	left.tv_sec = 7;
+	CHECK_EQ(clock_nanosleep(CLOCK_PROCESS_CPUTIME_ID, TIMER_ABSTIME, &hour, &left), EINTR);
+	CHECK_EQ(left.tv_sec, 7);
+	pthread_join(other, NULL);
+}
+
 int main(void)
 {
 	reading();
@@ -366,5 +425,6 @@ int main(void)
 	accounting();
 	profiling();
 	cpu_timers();
+	cpu_sleeping();
 	return tap_done();
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <mqueue.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -190,6 +191,71 @@ static void notification(void)
 	mq_unlink(name);
 }
 
+static sem_t called;
+static int calls, passed;
+
+static void call(union sigval v)
+{
+	calls++;
+	passed = v.sival_int;
+	sem_post(&called);
+}
+
+/* By a thread of the C library, which waits on a netlink socket. */
+static void by_thread(void)
+{
+	mqd_t queue = mq_open(name, O_RDWR | O_CREAT, 0600, NULL);
+	struct sigevent event = { .sigev_notify = SIGEV_THREAD, .sigev_notify_function = call, .sigev_value.sival_int = 5 };
+	char text[128] = "";
+	REQUIRE(queue != -1);
+	sem_init(&called, 0, 0);
+	CHECK_OK(mq_notify(queue, &event));
+	CHECK(pread(queue, text, sizeof text - 1, 0) > 0 && strstr(text, "NOTIFY:2 ") && strstr(text, "SIGNO:0 "));
+	CHECK_ERRNO(mq_notify(queue, &event), EBUSY);
+	CHECK_OK(send(queue, "x", 0));
+	sem_wait(&called);
+	CHECK(calls == 1 && passed == 5);
+	CHECK(next_is(queue, "x", 0));
+	/* Once each. */
+	CHECK_OK(send(queue, "y", 0));
+	CHECK(next_is(queue, "y", 0));
+	event.sigev_value.sival_int = 6;
+	CHECK_OK(mq_notify(queue, &event));
+	CHECK_OK(mq_notify(queue, NULL));
+	CHECK_OK(mq_notify(queue, &event));
+	CHECK_OK(send(queue, "z", 0));
+	sem_wait(&called);
+	CHECK(calls == 2 && passed == 6);
+	/* The call itself. */
+	char cookie[32] = "cookie";
+	struct { void *value; int signo, how, rest[12]; } raw = { cookie, 0, SIGEV_THREAD, { 0 } };
+	/* AF_NETLINK with SOCK_RAW and SOCK_NONBLOCK; AF_UNIX with SOCK_STREAM. <sys/socket.h> has another send. */
+	int socket_ = syscall(SYS_socket, 16, 3 | O_NONBLOCK, 0), plain = syscall(SYS_socket, 1, 1, 0);
+	CHECK(next_is(queue, "z", 0));
+	raw.signo = 99;
+	CHECK_ERRNO(syscall(SYS_mq_notify, queue, &raw), EBADF);
+	raw.signo = queue;
+	CHECK_ERRNO(syscall(SYS_mq_notify, queue, &raw), ENOTSOCK);
+	raw.signo = plain;
+	CHECK_ERRNO(syscall(SYS_mq_notify, queue, &raw), EINVAL);
+	raw.value = BAD;
+	CHECK_ERRNO(syscall(SYS_mq_notify, queue, &raw), EFAULT);
+	raw.value = cookie, raw.signo = socket_;
+	CHECK_OK(syscall(SYS_mq_notify, queue, &raw));
+	CHECK_ERRNO(read(socket_, text, sizeof text), EAGAIN);
+	CHECK_OK(send(queue, "w", 0));
+	CHECK_EQ(read(socket_, text, sizeof text), 32);
+	CHECK(strcmp(text, "cookie") == 0 && text[31] == 1);
+	CHECK(next_is(queue, "w", 0));
+	CHECK_OK(syscall(SYS_mq_notify, queue, &raw));
+	CHECK_OK(mq_notify(queue, NULL));
+	CHECK_EQ(read(socket_, text, sizeof text), 32);
+	CHECK(strcmp(text, "cookie") == 0 && text[31] == 2);
+	close(socket_), close(plain);
+	mq_close(queue);
+	mq_unlink(name);
+}
+
 static void rights(void)
 {
 	if (geteuid() != 0)
@@ -216,6 +282,7 @@ int main(void)
 	opening();
 	waiting();
 	notification();
+	by_thread();
 	rights();
 	return tap_done();
 }

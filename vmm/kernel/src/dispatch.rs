@@ -177,13 +177,16 @@ impl Node {
         if let Some(on) = wait.on.first() {
             self.ipc_forget_on(tid, *on);
         }
+        let cpu = self.forget_cpu_sleep(tid, wait.on.first());
         let task = self.task_mut(tid);
         if wait.saved_mask.is_some() {
             task.restore_mask = wait.saved_mask;
         }
-        task.left = wait.left.zip(wait.deadline.map(|d| d.since(now)));
+        let end = wait.deadline.or(cpu.map(|(at, _)| at));
+        let left = wait.deadline.map(|d| d.since(now)).or(cpu.map(|(_, left)| left));
+        task.left = wait.left.zip(left);
         if wait.restart == Restart::Block {
-            task.restart_deadline = wait.deadline;
+            task.restart_deadline = end;
         }
         task.regs.rax = code;
         if !matches!(task.state, TaskState::Stopped) {
@@ -210,6 +213,7 @@ impl Node {
             self.wake(tid, false);
         }
         let Some(Woken { blocked, .. }) = self.task_mut(tid).woken.take() else { return };
+        self.forget_cpu_sleep(tid, blocked.wait.on.first());
         self.forget_fifo_open(&blocked.progress);
         self.unpin(&blocked.files, base);
     }

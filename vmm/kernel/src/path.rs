@@ -145,12 +145,12 @@ impl Ctx<'_> {
         links: u32,
         op: impl FnOnce(&mut Vfs, &mut VfsCtx<'_>) -> Outcome<T>,
     ) -> Outcome<T> {
-        let umask = self.place().umask;
+        let (umask, root) = (self.place().umask, self.place().root);
         let vfs = &mut self.node.vfs;
         let now = self.node.clock;
         let root = match self.lookup.root {
-            Some(Place::Ino(root)) => root,
-            _ => vfs.root(),
+            Some(Place::Ino(start)) => start,
+            _ => root,
         };
         let resolve = self.lookup.resolve();
         op(vfs, &mut VfsCtx { base: &mut *self.outside.base, cred, root, now, umask, links, resolve })
@@ -205,7 +205,7 @@ impl Ctx<'_> {
     /// Tells the base layer of a path that was asked for in vain.
     fn missed(&mut self, dir: Ino, path: &[u8]) {
         let vfs = &self.node.vfs;
-        let Some(tree) = vfs.root_tree() else { return };
+        let Some(tree) = vfs.root_tree().filter(|_| self.place().root == vfs.root()) else { return };
         let whole = match path {
             [b'/', ..] => path.to_vec(),
             _ => [&vfs.path_of(vfs.root(), dir), &b"/"[..], path].concat(),
@@ -281,7 +281,7 @@ impl Ctx<'_> {
             None => return Err(Errno::ENOENT.into()),
             // "If pathname is absolute, then dirfd is ignored" (openat(2)), but not with RESOLVE_IN_ROOT.
             Some(b'/') if within != RESOLVE_IN_ROOT => {
-                return Ok(Spot::Vfs { dir: self.node.vfs.root(), path: path.to_vec(), links: 0 });
+                return Ok(Spot::Vfs { dir: self.place().root, path: path.to_vec(), links: 0 });
             }
             Some(_) => path.to_vec(),
         };
@@ -339,8 +339,13 @@ impl Ctx<'_> {
                     let link = view.follow(&next, cred, link)?;
                     self.lookup.may_jump(&next, &link)?;
                     match link {
-                        Link::Text(text) if text.first() == Some(&b'/') => {
+                        // A program's file is where it is, whatever the caller's root.
+                        Link::Text(text) if next.path.ends_with(b"/exe") && text.first() == Some(&b'/') => {
                             let dir = self.node.vfs.root();
+                            return Ok(Spot::Vfs { dir, path: join(&text[1..], rest), links });
+                        }
+                        Link::Text(text) if text.first() == Some(&b'/') => {
+                            let dir = self.place().root;
                             return Ok(Spot::Vfs { dir, path: join(&text, rest), links });
                         }
                         Link::Text(text) => path = join(&text, rest),

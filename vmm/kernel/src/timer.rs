@@ -6,7 +6,7 @@ use bloodhound_abi::structs::{Itimerspec, Siginfo, Timespec};
 
 use crate::ids::*;
 use crate::node::Node;
-use crate::wait::Object;
+use crate::wait::{Object, WaitOn};
 
 /// Names an armed timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,6 +15,8 @@ pub enum TimerKey {
     Itimer(Pid),
     /// A POSIX timer of a process.
     Posix(Pid, i32),
+    /// clock_nanosleep(2) of a task on a CPU clock.
+    Sleep(Tid),
     /// A timerfd.
     TimerFd(TimerFdId),
 }
@@ -153,9 +155,19 @@ impl Node {
                 && at <= now
             {
                 self.rearm_on(Clock::Cpu(clock), key, Some(at), None);
-                self.fire_timer(key, at);
+                match key {
+                    TimerKey::Sleep(_) => self.notify(WaitOn::CpuTime(clock, at)),
+                    key => self.fire_timer(key, at),
+                }
             }
         }
+    }
+
+    /// A call of a task does not wait any more; if it was for a CPU clock, how long it had to.
+    pub(crate) fn forget_cpu_sleep(&mut self, tid: Tid, on: Option<&WaitOn>) -> Option<(SimTime, u64)> {
+        let Some(WaitOn::CpuTime(clock, at)) = on else { return None };
+        self.rearm_on(Clock::Cpu(*clock), TimerKey::Sleep(tid), Some(*at), None);
+        Some((*at, at.since(self.timer_time(Clock::Cpu(*clock)))))
     }
 
     /// A process has used more CPU time than RLIMIT_CPU allows: "it is sent a SIGXCPU signal [...] once per second until the hard limit
@@ -194,6 +206,7 @@ impl Node {
                 self.notify_object(Object::TimerFd(id), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
             }
             TimerKey::Posix(pid, id) => self.fire_posix(pid, id, at),
+            TimerKey::Sleep(_) => unreachable!("only CPU clocks have sleepers among their timers"),
         }
     }
 

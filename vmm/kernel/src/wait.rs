@@ -25,6 +25,7 @@ use crate::process::FdEntry;
 use crate::socket::Address;
 use crate::sys::{Batch, Incoming, Outgoing};
 use crate::task::TaskState;
+use crate::timer::CpuClock;
 
 /// Result of a system call.
 pub type SysResult<T = u64> = Result<T, Stop>;
@@ -76,6 +77,8 @@ pub enum WaitOn {
     Object(Object),
     /// FUTEX_WAKE on the word.
     Futex(FutexKey),
+    /// A CPU clock has come to this time.
+    CpuTime(CpuClock, SimTime),
     /// A child of the process changed state.
     Child(Pid),
     /// A vfork child released its parent's address space.

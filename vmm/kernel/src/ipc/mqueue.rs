@@ -11,7 +11,8 @@ use bloodhound_persistent::Map;
 use crate::container::IpcNs;
 use crate::ctx::Ctx;
 use crate::file::FileKind;
-use crate::ids::{Arena, FileId, MqId, Pid, Tid};
+use crate::ids::{Arena, FileId, MqId, NetlinkId, Pid, Tid};
+use crate::netlink::Datagram;
 use crate::node::Node;
 use crate::wait::{Object, Progress};
 
@@ -26,9 +27,27 @@ pub type Message = (Arc<Vec<u8>>, u32);
 pub struct Notify {
     /// Which process.
     pub pid: Pid,
-    /// By this signal, with this value; without one nothing is sent.
-    pub signal: Option<(u32, u64)>,
+    /// How.
+    pub how: Told,
 }
+
+/// How somebody is told (sigevent(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// SIGEV_NONE: not at all.
+    Nothing,
+    /// SIGEV_SIGNAL: by this signal, with this value.
+    Signal(u32, u64),
+    /// SIGEV_THREAD, as the C library makes it: these bytes are sent to a netlink socket, on which a thread of its waits.
+    Cookie(NetlinkId, [u8; COOKIE]),
+}
+
+/// NOTIFY_COOKIE_LEN; the last byte says what happened.
+pub const COOKIE: usize = 32;
+/// NOTIFY_WOKENUP: there is a message.
+const WOKEN_UP: u8 = 1;
+/// NOTIFY_REMOVED: there will be none any more.
+const REMOVED: u8 = 2;
 
 /// A queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -154,13 +173,32 @@ impl Node {
         queue.put(message);
         let notify = if first { queue.notify.take() } else { None };
         self.notify_object(Object::Mq(id), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
-        if let Some(Notify { pid, signal: Some((signo, value)) }) = notify
-            && self.processes.contains_key(&pid)
-        {
-            let (from, uid) = sender;
-            let mut info = crate::signal::user_info(signo, SI_MESGQ, from, uid);
-            info.fields[1] = value;
-            self.send_process(pid, Siginfo { code: SI_MESGQ, ..info });
+        match notify {
+            Some(Notify { pid, how: Told::Signal(signo, value) }) if self.processes.contains_key(&pid) => {
+                let (from, uid) = sender;
+                let mut info = crate::signal::user_info(signo, SI_MESGQ, from, uid);
+                info.fields[1] = value;
+                self.send_process(pid, Siginfo { code: SI_MESGQ, ..info });
+            }
+            Some(Notify { how: Told::Cookie(socket, cookie), .. }) => {
+                self.mq_cookie(socket, cookie, WOKEN_UP)
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends a cookie to its socket, if that is still open.
+    fn mq_cookie(&mut self, id: NetlinkId, mut cookie: [u8; COOKIE], what: u8) {
+        let Some(socket) = self.netlinks.get_mut(id) else { return };
+        cookie[COOKIE - 1] = what;
+        socket.push(Datagram { data: cookie.to_vec(), dump: false });
+        self.notify_object(Object::Netlink(id), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+    }
+
+    /// Nobody is told of this queue any more (`remove_notification`).
+    pub(crate) fn mq_forget_notify(&mut self, id: MqId) {
+        if let Some(Notify { how: Told::Cookie(socket, cookie), .. }) = self.mqueues.all[id].notify.take() {
+            self.mq_cookie(socket, cookie, REMOVED);
         }
     }
 
@@ -191,10 +229,11 @@ impl Node {
     /// this message queue descriptor, then this request is removed" (mq_close(3); Linux asks for any descriptor of it).
     pub(crate) fn mq_closed_by(&mut self, file: FileId, pid: Pid) {
         if let Some(FileKind::Mq(id)) = self.files.get(file).map(|file| &file.kind)
-            && let Some(queue) = self.mqueues.all.get_mut(*id)
+            && let id = *id
+            && let Some(queue) = self.mqueues.all.get(id)
             && queue.notify.is_some_and(|notify| notify.pid == pid)
         {
-            queue.notify = None;
+            self.mq_forget_notify(id);
         }
     }
 
@@ -214,14 +253,14 @@ impl Ctx<'_> {
     /// What reading a descriptor of a queue gives (mq_overview(7)).
     pub(crate) fn mq_status(&self, id: MqId) -> String {
         let queue = &self.node.mqueues.all[id];
-        let (signo, pid) = match queue.notify {
-            Some(Notify { pid, signal }) => {
-                (signal.map_or(0, |(signo, _)| signo), pid.number_in(self.pid_ns()))
-            }
+        let pid = queue.notify.map_or(0, |notify| notify.pid.number_in(self.pid_ns()));
+        // SIGEV_SIGNAL is 0, SIGEV_NONE 1, SIGEV_THREAD 2.
+        let (kind, signo) = match queue.notify.map(|notify| notify.how) {
+            Some(Told::Signal(signo, _)) => (0, signo),
+            Some(Told::Nothing) => (1, 0),
+            Some(Told::Cookie(..)) => (2, 0),
             None => (0, 0),
         };
-        // SIGEV_SIGNAL is 0, SIGEV_NONE 1.
-        let kind = u32::from(queue.notify.is_some_and(|notify| notify.signal.is_none()));
         format!("QSIZE:{:<10} NOTIFY:{kind:<5} SIGNO:{signo:<5} NOTIFY_PID:{pid:<6}\n", queue.bytes())
     }
 }

@@ -80,7 +80,7 @@ fn name(view: &View<'_>, mm: &Mm, vma: &Vma) -> Vec<u8> {
     let node = view.node;
     match &vma.backing {
         Backing::File { ino, .. } => {
-            let path = node.vfs.path_of(node.vfs.root(), *ino);
+            let path = view.path_of(*ino);
             // "newline in a pathname is replaced by an octal escape \012" (proc(5)).
             path.split(|b| *b == b'\n').collect::<Vec<_>>().join(&b"\\012"[..])
         }

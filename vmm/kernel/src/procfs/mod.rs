@@ -338,11 +338,17 @@ impl View<'_> {
         })
     }
 
+    /// The path of a file for the reader (d_path): from its root, or of what lies outside of that from the real one.
+    pub(crate) fn path_of(&self, ino: bloodhound_vfs::Ino) -> Vec<u8> {
+        const OUTSIDE: &[u8] = b"(unreachable)";
+        let path = self.node.vfs.path_of(self.node.place_of(self.tid).root, ino);
+        path.strip_prefix(OUTSIDE).map_or_else(|| path.clone(), <[u8]>::to_vec)
+    }
+
     /// The name that readlink(2) of `/proc/PID/fd/N` shows for a thing without a link's text.
     pub(crate) fn name_of(&self, place: &Place) -> Vec<u8> {
-        let vfs = &self.node.vfs;
         match place {
-            Place::Ino(ino) => vfs.path_of(vfs.root(), *ino),
+            Place::Ino(ino) => self.path_of(*ino),
             Place::Synth(synth) => synth.absolute(),
             Place::File(id) => match self.node.files.get(*id).map(|f| &f.kind) {
                 Some(kind @ (FileKind::Pipe { .. } | FileKind::Console(_))) => {

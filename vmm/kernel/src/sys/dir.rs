@@ -99,7 +99,14 @@ pub fn getcwd(k: &mut Ctx<'_>, buf: Ptr, size: u64) -> SysResult {
     if gone {
         return err(Errno::ENOENT);
     }
-    let mut path = view.name_of(&cwd);
+    // "If the current directory is not below the root directory of the current process [...], then [...] the returned path will be
+    // prefixed with the string "(unreachable)"".
+    let root = k.place().root;
+    let mut path = match &cwd {
+        Place::Ino(ino) => k.node.vfs.path_of(root, *ino),
+        _ if root != k.node.vfs.root() => [b"(unreachable)", &view.name_of(&cwd)[..]].concat(),
+        _ => view.name_of(&cwd),
+    };
     path.push(0);
     if path.len() > 4096 {
         return err(Errno::ENAMETOOLONG);

@@ -9,8 +9,8 @@ use crate::caps::{CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_SYS_RESOURCE};
 use crate::ctx::*;
 use crate::file::{File, FileKind};
 use crate::ids::*;
-use crate::ipc::mqueue::{MqQueue, Notify};
-use crate::wait::{Progress, Stop, SysResult, Wait, WaitOn};
+use crate::ipc::mqueue::{COOKIE, MqQueue, Notify, Told};
+use crate::wait::{Progress, SysResult, Wait, WaitOn};
 
 /// /proc/sys/fs/mqueue/msg_max, msgsize_max, msg_default, msgsize_default, queues_max.
 const MOST: u64 = 10;
@@ -213,26 +213,27 @@ fn waiting(k: &Ctx<'_>, id: MqId, nonblock: bool, timeout: Option<u64>) -> SysRe
     Ok(Wait::on(WaitOn::Mq(id)).deadline(deadline))
 }
 
-/// mq_notify(2). EBUSY if somebody is to be told already; EINVAL. SIGEV_THREAD is how the C library asks with a netlink socket.
+/// mq_notify(2). EBUSY if somebody is to be told already; EINVAL. SIGEV_THREAD is how the C library asks with a netlink socket: ENOTSOCK.
 pub fn mq_notify(k: &mut Ctx<'_>, fd: Fd, event: Ptr) -> SysResult {
     let mut wanted = None;
     if !event.is_null() {
         let value: u64 = k.read_obj(event)?;
         let [signo, how]: [i32; 2] = k.read_obj(Ptr(event.0 + 8))?;
-        let signal = match how {
-            0 if (1..=64).contains(&signo) => Some((signo as u32, value)),
-            1 => None,
-            // SIGEV_THREAD: `signo` is the descriptor of a netlink socket, which would be sent the bytes that `value` points to.
+        let how = match how {
+            0 if (1..=64).contains(&signo) => Told::Signal(signo as u32, value),
+            1 => Told::Nothing,
+            // `signo` is the descriptor of a netlink socket, which is sent the bytes that `value` points to.
             2 => {
-                return match k.file(Fd(signo))?.kind {
-                    FileKind::Netlink(_) => Err(Stop::Unsupported("mq_notify with SIGEV_THREAD".into())),
-                    FileKind::Inet(_) | FileKind::Unix(_) => err(Errno::EINVAL),
-                    _ => err(Errno::ENOTSOCK),
-                };
+                let cookie: [u8; COOKIE] = k.read_obj(Ptr(value))?;
+                match k.file(Fd(signo))?.kind {
+                    FileKind::Netlink(socket) => Told::Cookie(socket, cookie),
+                    FileKind::Inet(_) | FileKind::Unix(_) => return err(Errno::EINVAL),
+                    _ => return err(Errno::ENOTSOCK),
+                }
             }
             _ => return err(Errno::EINVAL),
         };
-        wanted = Some(Notify { pid: k.pid, signal });
+        wanted = Some(Notify { pid: k.pid, how });
     }
     let id = match k.file(fd)?.kind {
         FileKind::Mq(id) => id,
@@ -241,7 +242,7 @@ pub fn mq_notify(k: &mut Ctx<'_>, fd: Fd, event: Ptr) -> SysResult {
     let pid = k.pid;
     let queue = &mut k.node.mqueues.all[id];
     match (wanted, queue.notify) {
-        (None, Some(notify)) if notify.pid == pid => queue.notify = None,
+        (None, Some(notify)) if notify.pid == pid => k.node.mq_forget_notify(id),
         (None, _) => {}
         (Some(_), Some(_)) => return err(Errno::EBUSY),
         (Some(_), None) => queue.notify = wanted,

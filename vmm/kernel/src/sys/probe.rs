@@ -6,6 +6,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_vfs::flags::MAY_EXEC;
 
 use crate::ctx::*;
+use crate::path::Place;
 use crate::wait::{Stop, SysResult};
 
 /// struct timex of 208 bytes, as words.
@@ -49,11 +50,16 @@ pub fn clock_adjtime(k: &mut Ctx<'_>, clock: i32, buf: Ptr) -> SysResult {
     }
 }
 
-/// chroot(2): to where the root is already. A program that asks for another root relies on it.
+/// chroot(2): where absolute paths of the caller begin, and of those that share its place. "This call does not change the current
+/// working directory". Into /proc and /sys it stops the run.
 pub fn chroot(k: &mut Ctx<'_>, path: Path) -> SysResult {
     const CAP_SYS_CHROOT: u32 = 18;
     let path = k.read_path(path)?;
-    let ino = k.resolve_ino(Fd(c::AT_FDCWD), &path, true)?;
+    let ino = match k.resolve(Fd(c::AT_FDCWD), &path, true)? {
+        Place::Ino(ino) => ino,
+        Place::Synth(_) => return Err(Stop::Unsupported(format!("chroot to {}", path.escape_ascii()))),
+        Place::File(_) => return err(Errno::ENOTDIR),
+    };
     if k.node.vfs.kind(ino) != Some(bloodhound_vfs::Kind::Directory) {
         return err(Errno::ENOTDIR);
     }
@@ -62,10 +68,10 @@ pub fn chroot(k: &mut Ctx<'_>, path: Path) -> SysResult {
     if !k.process().caps.has(CAP_SYS_CHROOT) {
         return err(Errno::EPERM);
     }
-    if ino == k.node.vfs.root() {
-        return Ok(0);
-    }
-    Err(Stop::Unsupported(format!("chroot to {}", path.escape_ascii())))
+    k.node.vfs.hold(ino);
+    let old = std::mem::replace(&mut k.place_mut().root, ino);
+    k.node.vfs.close_ref(old, false);
+    Ok(0)
 }
 
 /// pkey_mprotect(2): "if pkey is -1 [...] the same as mprotect()"; there are no keys.

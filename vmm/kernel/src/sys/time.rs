@@ -9,7 +9,7 @@ use crate::ctx::*;
 use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::timer::{Clock, CpuClock, PosixTimer, Schedule, TimerFd, TimerKey};
-use crate::wait::{Left, Restart, Stop, SysResult, Wait};
+use crate::wait::{Left, Restart, SysResult, Wait, WaitOn};
 
 /// A coarse clock ticks every 4 ms (CONFIG_HZ=250).
 const COARSE: u64 = 4_000_000;
@@ -83,7 +83,12 @@ impl Ctx<'_> {
     /// The end of a sleep that was begun before: nothing is read again.
     fn slept(&self) -> Option<SysResult> {
         let sleep = self.sleep_on()?;
-        Some(if self.timed_out() { Ok(0) } else { sleep })
+        let on = self.resumed.as_ref().and_then(|r| r.wait.on.first());
+        let reached = match on {
+            Some(WaitOn::CpuTime(clock, end)) => self.node.timer_time(Clock::Cpu(*clock)) >= *end,
+            _ => self.timed_out(),
+        };
+        Some(if reached { Ok(0) } else { sleep })
     }
 
     fn sleep(&mut self, deadline: SimTime, rem: Ptr, absolute: bool) -> SysResult {
@@ -96,6 +101,21 @@ impl Ctx<'_> {
         }
         let left = (!rem.is_null()).then_some(Left::Timespec(rem.0));
         Err(wait.restart(Restart::Block).left(left).into())
+    }
+
+    /// Until a CPU clock has come to a time: others have to use the processor meanwhile.
+    fn cpu_sleep(&mut self, clock: CpuClock, ns: u64, rem: Ptr, absolute: bool) -> SysResult {
+        let now = self.node.timer_time(Clock::Cpu(clock));
+        let end = if absolute { SimTime(ns) } else { self.restart_deadline.unwrap_or(now.after(ns)) };
+        if end <= now {
+            return Ok(0);
+        }
+        if !self.node.signal_deliverable(self.tid) {
+            self.node.rearm_on(Clock::Cpu(clock), TimerKey::Sleep(self.tid), None, Some(end));
+        }
+        let left = (!absolute && !rem.is_null()).then_some(Left::Timespec(rem.0));
+        let restart = if absolute { Restart::NoHand } else { Restart::Block };
+        Err(Wait::on(WaitOn::CpuTime(clock, end)).restart(restart).left(left).into())
     }
 
     /// Stores the time that an interrupted or finished call had left. A bad address does not matter: "if an application
@@ -213,7 +233,7 @@ pub fn nanosleep(k: &mut Ctx<'_>, req: Ptr, rem: Ptr) -> SysResult {
     k.sleep(deadline, rem, false)
 }
 
-/// clock_nanosleep(2). EOPNOTSUPP for clocks on which nobody can sleep; CPU clocks stop the run.
+/// clock_nanosleep(2). EOPNOTSUPP for clocks on which nobody can sleep.
 pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: TimerFlags, req: Ptr, rem: Ptr) -> SysResult {
     if let Some(end) = k.slept() {
         return end;
@@ -233,11 +253,11 @@ pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: TimerFlags, req: Ptr,
     if cpu && clock & 4 != 0 && [0, k.tid.number()].contains(&(!(clock >> 3) as u32)) {
         return err(Errno::EINVAL);
     }
+    let absolute = flags.contains(TimerFlags::TIMER_ABSTIME);
     let realtime = match k.timer_clock(clock, Errno::EOPNOTSUPP)? {
-        Clock::Cpu(_) => return Err(Stop::Unsupported("clock_nanosleep on a CPU-time clock".into())),
+        Clock::Cpu(clock) => return k.cpu_sleep(clock, ns, rem, absolute),
         clock => clock == Clock::Realtime,
     };
-    let absolute = flags.contains(TimerFlags::TIMER_ABSTIME);
     let deadline =
         if absolute { k.clock_deadline(ns, realtime) } else { k.deadline(Some(ns)).unwrap_or(k.now()) };
     k.sleep(deadline, rem, absolute)
