@@ -222,6 +222,7 @@ fn too_many_links_and_long_names() {
         now: node.now,
         umask: 0,
         links: 1,
+        resolve: 0,
     };
     let dir = ctx.root;
     assert_eq!(err(node.vfs.resolve(&mut ctx, At { dir, path: b"l40" }, true)), Errno::ELOOP);

@@ -141,7 +141,7 @@ pub fn mlockall(k: &mut Ctx<'_>, flags: MlockallFlags) -> SysResult {
     if current {
         mark_all(k, lock);
         // "Ignore errors": of pages that cannot be made.
-        let _ = k.populate(0, crate::mm::TASK_SIZE);
+        let _ignored = k.populate(0, crate::mm::TASK_SIZE);
     }
     Ok(0)
 }
