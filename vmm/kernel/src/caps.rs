@@ -1,7 +1,8 @@
 //! Capabilities of a process ([`Caps`], capabilities(7)): the sets, and what changes of ids and execve do to them.
 //!
-//! They decide who may change ids and groups, signal others, bind low ports, and use others' System V objects and message queues.
-//! What the file system and the scheduling calls permit follows the user id alone.
+//! They decide who may change ids and groups, signal others, bind low ports, use others' System V objects and message queues, lower
+//! nice values, raise hard limits, lock more memory than RLIMIT_MEMLOCK says and change the root directory.
+//! What the file system permits follows the user id alone.
 //! Neighbours: `sys::caps` the calls, `sys::ids` the ids, `exec` a new program.
 
 /// What Docker gives to root where nothing else is said: the bounding set of every process at its start.
