@@ -82,7 +82,7 @@ static void carry_out(int self, const char *op)
     // What a call has written before it failed with EFAULT is not defined.
     if (result == -EFAULT)
         args.count = 0, S->vague_blocks = 1;
-    if (!strcmp(name, "fallocate"))
+    if (!strcmp(name, "fallocate") || (strstr(name, "write") && result >= 0 && result != a[2]))
         S->vague_blocks = 1;
     // What was shown on the way comes after the result.
     struct line after = line;
@@ -101,7 +101,8 @@ static void carry_out(int self, const char *op)
     else if (kind && kind[1] == 'a')
         put_address(&line, result);
     else if (kind && kind[1] == 'i')
-        put_name(&line, "id", &S->ids, result);
+        // Equal numbers of different kinds are different objects.
+        put_name(&line, "id", &S->ids, result | (long)name[1] << 32);
     else
         put_number(&line, result);
     after.text[after.length] = 0;
@@ -253,9 +254,10 @@ static void one_op(int op, char *states)
 static void remove_ids(void)
 {
     for (int i = 0; i < S->ids.count; i++) {
-        RAW(shmctl, S->ids.of[i], 0, 0);
-        RAW(semctl, S->ids.of[i], 0, 0, 0);
-        RAW(msgctl, S->ids.of[i], 0, 0);
+        int id = (int)S->ids.of[i];
+        RAW(shmctl, id, 0, 0);
+        RAW(semctl, id, 0, 0, 0);
+        RAW(msgctl, id, 0, 0);
     }
     for (int i = 0; i < 4; i++) {
         char name[8] = {'/', 'q', '0' + i, 0};

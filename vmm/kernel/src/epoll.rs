@@ -64,7 +64,8 @@ impl Node {
             FileKind::Unix(id) => u64::from(self.unix.ready_bits(id)),
             FileKind::Netlink(id) => self.netlinks[id].ready(),
             FileKind::Event(id) => self.events[id].ready(),
-            FileKind::TimerFd(id) if self.timerfds[id].expired > 0 => c::EPOLLIN | c::EPOLLRDNORM,
+            // timerfd_poll and signalfd_poll of Linux do not speak of EPOLLRDNORM.
+            FileKind::TimerFd(id) if self.timerfds[id].expired > 0 => c::EPOLLIN,
             FileKind::TimerFd(_) => 0,
             FileKind::SignalFd(_) => 0, // depends on the reader: see `ready_bits_for`
             FileKind::Epoll(id) => u64::from(self.epoll_ready(id)),
@@ -84,7 +85,7 @@ impl Node {
     pub fn ready_bits_for(&self, id: FileId, tid: Tid) -> u32 {
         match self.files.get(id).map(|f| &f.kind) {
             Some(FileKind::SignalFd(s)) if self.pending_for(tid) & self.signalfds[*s].mask != 0 => {
-                (c::EPOLLIN | c::EPOLLRDNORM) as u32
+                c::EPOLLIN as u32
             }
             Some(FileKind::Console(Console::In)) if self.has_silent_input(tid) => 0,
             _ => self.ready_bits(id),

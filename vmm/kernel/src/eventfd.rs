@@ -17,14 +17,14 @@ pub struct EventFd {
 }
 
 impl EventFd {
-    /// Readiness (EPOLL* bits).
+    /// Readiness (EPOLL* bits): not EPOLLRDNORM and EPOLLWRNORM, of which eventfd_poll of Linux knows nothing.
     pub fn ready(&self) -> u64 {
         let mut bits = 0;
         if self.count > 0 {
-            bits |= c::EPOLLIN | c::EPOLLRDNORM;
+            bits |= c::EPOLLIN;
         }
         if self.count < u64::MAX - 1 {
-            bits |= c::EPOLLOUT | c::EPOLLWRNORM;
+            bits |= c::EPOLLOUT;
         }
         bits
     }
@@ -46,7 +46,7 @@ impl Ctx<'_> {
         }
         let value = if e.semaphore { 1 } else { e.count };
         e.count -= value;
-        self.node.notify_object(Object::Event(id), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
+        self.node.notify_object(Object::Event(id), c::EPOLLOUT as u32);
         Ok(value.to_le_bytes().to_vec())
     }
 
@@ -64,7 +64,7 @@ impl Ctx<'_> {
             return Err(Wait::object(Object::Event(id)).into());
         }
         e.count += value;
-        self.node.notify_object(Object::Event(id), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+        self.node.notify_object(Object::Event(id), c::EPOLLIN as u32);
         Ok(8)
     }
 }

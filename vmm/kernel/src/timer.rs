@@ -203,7 +203,7 @@ impl Node {
                 timer.expired += timer.schedule.advance(at, now);
                 let next = timer.schedule.next;
                 self.rearm(key, None, next);
-                self.notify_object(Object::TimerFd(id), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+                self.notify_object(Object::TimerFd(id), c::EPOLLIN as u32);
             }
             TimerKey::Posix(pid, id) => self.fire_posix(pid, id, at),
             TimerKey::Sleep(_) => unreachable!("only CPU clocks have sleepers among their timers"),

@@ -11,6 +11,7 @@ use bloodhound_frames::Frame;
 use crate::flags::*;
 use crate::image::FileImage;
 use crate::inode::{Data, Node};
+use crate::mount::FsKind;
 use crate::pages::{PAGE, PageMap};
 use crate::pending::Op;
 use crate::perm::set_id_to_drop;
@@ -167,6 +168,10 @@ impl Vfs {
             return Err(if inode.is_dir() { Errno::EISDIR } else { Errno::ENODEV });
         };
         let size = *size;
+        // shmem_fallocate of Linux knows two flags.
+        if zero && self.fs_of(ino)?.kind == FsKind::Tmpfs {
+            return Err(Errno::EOPNOTSUPP);
+        }
         if end > self.config.max_file_size {
             return Err(Errno::EFBIG);
         }

@@ -75,7 +75,8 @@ fn seek(m: &mut Model) {
 
 fn resize(m: &mut Model) {
     let (fd, path) = (m.fd(FILES), m.path());
-    let sizes = [0, 1, 100, 4095, 4096, 4097, 10_000, 70_000, 1 << 40, -1, i64::MAX];
+    // Bloodhound ends files at 16 TiB on every file system, so larger ones are left out.
+    let sizes = [0, 1, 100, 4095, 4096, 4097, 10_000, 70_000, 1 << 40, -1, -4096];
     let (size, offset) = (m.number(&sizes), m.number(&sizes[..8]));
     // FALLOC_FL_*: keep size, punch hole, collapse range, zero range, insert range, unshare.
     let mode = m.rng.pick(&[0, 1, 3, 3, 2, 8, 16, 17, 32, 64, 4, 0x80]);

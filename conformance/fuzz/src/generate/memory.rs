@@ -26,7 +26,8 @@ fn map(m: &mut Model) {
     let fixed = m.rng.pick(&[0x10, 0x10, 0x10_0000]);
     let kind = m.rng.pick(&[1, 2, 2, 2, 3, 0]);
     if m.rng.one_in(2) {
-        let flags = fixed | kind | 0x20 | m.rng.bits(&[0x4000, 0x8000]);
+        // MAP_POPULATE; not MAP_NORESERVE, which keeps mappings apart in /proc/self/maps that Bloodhound shows as one.
+        let flags = fixed | kind | 0x20 | m.rng.bits(&[0x8000]);
         m.call(format!("mmap {at} {length} {protection} {flags:#x} -1 0"));
     } else {
         let fd = m.fd(&[Kind::File]);
@@ -42,11 +43,13 @@ fn change(m: &mut Model) {
         2 | 3 => m.call(format!("mprotect {at} {length} {protection}")),
         4 => {
             // With MREMAP_FIXED and MREMAP_MAYMOVE, or where it is.
-            let (new, to) = (self::length(m), place(m));
-            let flags = m.rng.pick(&[0, 3, 3, 2, 7]);
-            let flags = if flags == 7 && new != length { 3 } else { flags };
-            // Only where it stays or is told to go: another place differs between kernels.
-            let flags = if flags & 3 == 1 { 0 } else { flags };
+            // Sizes are whole pages and the target is elsewhere: the order of these checks has changed since Linux 6.1.
+            let pages = |m: &mut Model| 4096 * (1 + m.rng.below(4)) as i64;
+            let (length, new) = (pages(m), pages(m));
+            let to = format!("@{:#x}", 0x40000 + m.rng.below(8) * 4096);
+            // Only where it stays or is told to go: another place differs between kernels. No MREMAP_DONTUNMAP, which is
+            // unsupported.
+            let flags = m.rng.pick(&[0, 3, 3, 2]);
             m.call(format!("mremap {at} {length} {new} {flags} {to}"));
         }
         5 => {

@@ -44,6 +44,8 @@ pub struct Model {
     pub ops: Vec<String>,
     /// What each slot probably holds.
     pub slots: Vec<Kind>,
+    /// Whether one of the actors is a thread.
+    pub threads: bool,
     /// How many actors there are.
     pub actors: u64,
 }
@@ -76,7 +78,7 @@ const OFFSETS: &[i64] = &[
 impl Model {
     /// An empty case.
     pub fn new(rng: Rng) -> Model {
-        Model { rng, ops: Vec::new(), slots: Vec::new(), actors: 1 }
+        Model { rng, ops: Vec::new(), slots: Vec::new(), threads: false, actors: 1 }
     }
 
     /// Adds an operation.
@@ -125,6 +127,12 @@ impl Model {
             some if self.rng.one_in(2) => format!("${}", some[some.len() - 1] % 64),
             some => format!("${}", self.rng.pick(some) % 64),
         }
+    }
+
+    /// A descriptor of one of these kinds, or none.
+    pub fn sure(&mut self, kinds: &[Kind]) -> String {
+        let fitting: Vec<usize> = (0..self.slots.len()).filter(|i| kinds.contains(&self.slots[*i])).collect();
+        if fitting.is_empty() { "-1".to_owned() } else { format!("${}", self.rng.pick(&fitting) % 64) }
     }
 
     /// A path in quotes.

@@ -77,7 +77,8 @@ fn ask(m: &mut Model) {
 }
 
 fn change(m: &mut Model) {
-    let (dir, path, fd) = (m.dirfd(), m.path(), m.fd(&[]));
+    // Of files: what is anonymous has no owner or mode to change since Linux 6.16.
+    let (dir, path, fd) = (m.dirfd(), m.path(), m.sure(&[Kind::File, Kind::Directory]));
     let mode = m.rng.pick(&[0o644, 0, 0o777, 0o4755, 0o2755, 0o1777, 0o10644]);
     let (uid, gid) = (m.rng.pick(&[-1, 0, 1000]), m.rng.pick(&[-1, 0, 1000]));
     match m.rng.below(6) {

@@ -75,7 +75,9 @@ fn connect(m: &mut Model) {
 
 fn send(m: &mut Model) {
     let (fd, actor) = (m.fd(ANY), m.actor());
-    let (input, size) = m.input();
+    // Good memory: since Linux 6.16 Unix sockets look at it before they look for the peer.
+    let (size, seed) = (m.size(), m.rng.below(26));
+    let input = format!("%{size}:{seed}");
     // MSG_DONTWAIT, MSG_NOSIGNAL, MSG_MORE, MSG_EOR, MSG_DONTROUTE
     let flags = format!("{:#x}", m.rng.bits(&[0x40, 0x40, 0x4000, 0x4000, 0x80]));
     let inet = m.rng.one_in(2);
@@ -84,7 +86,7 @@ fn send(m: &mut Model) {
         0 | 1 => m.op(format!("{actor} . write {fd} {input} {size}")),
         2 | 3 => m.op(format!("{actor} . sendto {fd} {input} {size} {flags} {address} {length}")),
         _ => {
-            let (vector, count) = m.vector(false);
+            let (vector, count) = (format!("[ *%{size}:1 8:{size} *\"ab\" 8:2 ]"), 2);
             let passed = m.fd(&[]);
             let (control, room) = match m.rng.below(4) {
                 0 => (format!("*[ 8:20 4:1 4:1 4:{passed} 4:0 ]"), 24),
@@ -121,7 +123,8 @@ fn receive(m: &mut Model) {
 fn options(m: &mut Model) {
     let (fd, actor) = (m.fd(ANY), m.actor());
     // SO_REUSEADDR, SO_TYPE, SO_ERROR, SO_KEEPALIVE, SO_LINGER, SO_PASSCRED, SO_ACCEPTCONN, SO_PROTOCOL, SO_DOMAIN, SO_BROADCAST
-    let name = m.number(&[2, 3, 4, 9, 13, 16, 30, 38, 39, 6, 15]);
+    // SO_PASSCRED is EOPNOTSUPP for IP sockets since Linux 6.16.
+    let name = m.number(&[2, 3, 4, 9, 13, 30, 38, 39, 6, 15]);
     let value = m.rng.below(3);
     match m.rng.below(8) {
         0 | 1 => m.op(format!(

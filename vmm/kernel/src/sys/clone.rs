@@ -260,7 +260,7 @@ impl Ctx<'_> {
         (child.itimer, child.timers, child.cpu_timers) = (None, Default::default(), [None; 2]);
         (child.cpu_ns, child.children_cpu_ns) = (0, 0);
         (child.peak, child.children_peak) = (0, 0);
-        child.pdeathsig = 0;
+        (child.pdeathsig, child.subreaper) = (0, false);
         child.did_exec = false;
         child.started = self.now();
         if r.flags & c::CLONE_SIGHAND != 0 {

@@ -40,7 +40,7 @@ impl Ctx<'_> {
         }
     }
 
-    fn read_call(&mut self, fd: Fd, memory: Memory, at: Option<u64>) -> SysResult {
+    fn read_call(&mut self, fd: Fd, memory: Memory, at: Option<u64>, flags: RwFlags) -> SysResult {
         let id = self.pin(fd)?;
         let to = match self.progress() {
             Some(Progress::Read(buffers)) => buffers.clone(),
@@ -50,7 +50,9 @@ impl Ctx<'_> {
                 if !self.node.files[id].readable() {
                     return err(Errno::EBADF);
                 }
-                memory.buffers(self)?
+                let to = memory.buffers(self)?;
+                self.check_rw_flags(id, flags, to.len())?;
+                to
             }
         };
         let mut result = self.read_into(id, &to, at);
@@ -62,7 +64,7 @@ impl Ctx<'_> {
         result
     }
 
-    fn write_call(&mut self, fd: Fd, memory: Memory, at: Option<u64>) -> SysResult {
+    fn write_call(&mut self, fd: Fd, memory: Memory, at: Option<u64>, flags: RwFlags) -> SysResult {
         let id = self.pin(fd)?;
         let (source, done) = match self.progress() {
             Some(Progress::Write { source, done }) => (source.clone(), *done),
@@ -72,7 +74,9 @@ impl Ctx<'_> {
                 if !self.node.files[id].writable() {
                     return err(Errno::EBADF);
                 }
-                (Source::User(memory.buffers(self)?), 0)
+                let from = memory.buffers(self)?;
+                self.check_rw_flags(id, flags, from.len())?;
+                (Source::User(from), 0)
             }
         };
         let mut result = self.write_from(id, &source, done, at);
@@ -87,34 +91,34 @@ impl Ctx<'_> {
 
 /// read(2). EFAULT only if not even the first byte could be stored.
 pub fn read(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
-    k.read_call(fd, Memory::One(buf, count), None)
+    k.read_call(fd, Memory::One(buf, count), None, RwFlags::empty())
 }
 
 /// write(2). A write to a pipe or socket without a reader is EPIPE, with SIGPIPE.
 pub fn write(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
-    k.write_call(fd, Memory::One(buf, count), None)
+    k.write_call(fd, Memory::One(buf, count), None, RwFlags::empty())
 }
 
 /// pread(2). ESPIPE for what has no offset.
 pub fn pread64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64, offset: i64) -> SysResult {
     let at = u64::try_from(offset).map_err(|_| Errno::EINVAL)?;
-    k.read_call(fd, Memory::One(buf, count), Some(at))
+    k.read_call(fd, Memory::One(buf, count), Some(at), RwFlags::empty())
 }
 
 /// pwrite(2). ESPIPE for what has no offset; O_APPEND appends all the same.
 pub fn pwrite64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64, offset: i64) -> SysResult {
     let at = u64::try_from(offset).map_err(|_| Errno::EINVAL)?;
-    k.write_call(fd, Memory::One(buf, count), Some(at))
+    k.write_call(fd, Memory::One(buf, count), Some(at), RwFlags::empty())
 }
 
 /// readv(2). EINVAL for more than 1024 vectors.
 pub fn readv(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64) -> SysResult {
-    k.read_call(fd, Memory::Vectors(iov, count), None)
+    k.read_call(fd, Memory::Vectors(iov, count), None, RwFlags::empty())
 }
 
 /// writev(2). EINVAL for more than 1024 vectors.
 pub fn writev(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64) -> SysResult {
-    k.write_call(fd, Memory::Vectors(iov, count), None)
+    k.write_call(fd, Memory::Vectors(iov, count), None, RwFlags::empty())
 }
 
 /// preadv(2): the offset is in the low half, whatever the high one says.
@@ -122,7 +126,7 @@ pub fn preadv(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64) 
     if (lo as i64) < 0 {
         return err(Errno::EINVAL);
     }
-    k.read_call(fd, Memory::Vectors(iov, count), Some(lo))
+    k.read_call(fd, Memory::Vectors(iov, count), Some(lo), RwFlags::empty())
 }
 
 /// pwritev(2): the offset is in the low half, whatever the high one says.
@@ -130,7 +134,7 @@ pub fn pwritev(k: &mut Ctx<'_>, fd: Fd, iov: Ptr, count: u64, lo: u64, _hi: u64)
     if (lo as i64) < 0 {
         return err(Errno::EINVAL);
     }
-    k.write_call(fd, Memory::Vectors(iov, count), Some(lo))
+    k.write_call(fd, Memory::Vectors(iov, count), Some(lo), RwFlags::empty())
 }
 
 /// preadv2(2). EOPNOTSUPP for flags that the file does not know.
@@ -147,8 +151,7 @@ pub fn preadv2(
     if lo != u64::MAX && (lo as i64) < 0 {
         return err(Errno::EINVAL);
     }
-    k.check_rw_flags(fd, flags)?;
-    k.read_call(fd, Memory::Vectors(iov, count), if lo == u64::MAX { None } else { Some(lo) })
+    k.read_call(fd, Memory::Vectors(iov, count), if lo == u64::MAX { None } else { Some(lo) }, flags)
 }
 
 /// pwritev2(2). EOPNOTSUPP for flags that the file does not know.
@@ -164,9 +167,10 @@ pub fn pwritev2(
     if lo != u64::MAX && (lo as i64) < 0 {
         return err(Errno::EINVAL);
     }
-    k.check_rw_flags(fd, flags)?;
     let (mut at, kind) = (if lo == u64::MAX { None } else { Some(lo) }, k.file(fd)?.kind.clone());
-    let FileKind::Regular(ino) = kind else { return k.write_call(fd, Memory::Vectors(iov, count), at) };
+    let FileKind::Regular(ino) = kind else {
+        return k.write_call(fd, Memory::Vectors(iov, count), at, flags);
+    };
     if flags.contains(RwFlags::RWF_APPEND) {
         // "The offset argument does not affect the write operation; the data is always appended to the end of the file.
         // However, if the offset argument is -1, the current file offset is updated."
@@ -177,7 +181,7 @@ pub fn pwritev2(
             at = Some(end);
         }
     }
-    let n = k.write_call(fd, Memory::Vectors(iov, count), at)?;
+    let n = k.write_call(fd, Memory::Vectors(iov, count), at, flags)?;
     if n > 0 && flags.intersects(RwFlags::RWF_DSYNC | RwFlags::RWF_SYNC) {
         k.sync_inode(ino)?;
     }
@@ -187,8 +191,12 @@ pub fn pwritev2(
 impl Ctx<'_> {
     /// "EOPNOTSUPP: An unknown flag is specified in flags." Files never wait, so RWF_NOWAIT means nothing for them;
     /// other kinds do not know it.
-    fn check_rw_flags(&self, fd: Fd, flags: RwFlags) -> SysResult<()> {
-        let regular = matches!(self.file(fd)?.kind, FileKind::Regular(_));
+    /// Where nothing is moved, nobody looks at them (do_iter_read in Linux).
+    fn check_rw_flags(&self, id: FileId, flags: RwFlags, len: u64) -> SysResult<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        let regular = matches!(self.node.files[id].kind, FileKind::Regular(_));
         let known = if regular { RwFlags::all() } else { RwFlags::all() - RwFlags::RWF_NOWAIT };
         if flags.exceeds(known) { err(Errno::EOPNOTSUPP) } else { Ok(()) }
     }
@@ -198,6 +206,9 @@ impl Ctx<'_> {
 pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
     let file = k.file(fd)?;
     let (kind, current) = (file.kind.clone(), file.offset);
+    if u64::from(whence) > c::SEEK_HOLE {
+        return err(Errno::EINVAL);
+    }
     let size = match &kind {
         FileKind::Regular(ino) => k.node.vfs.size(*ino),
         FileKind::Synthetic { .. }
@@ -205,7 +216,11 @@ pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
         | FileKind::SyntheticDir { .. }
         | FileKind::Device { .. } => 0,
         // noop_llseek of Linux: neither an error nor a position.
-        FileKind::Inotify(_) => return Ok(0),
+        FileKind::Inotify(_)
+        | FileKind::Event(_)
+        | FileKind::Epoll(_)
+        | FileKind::SignalFd(_)
+        | FileKind::TimerFd(_) => return Ok(0),
         _ => return err(Errno::ESPIPE),
     };
     // /dev/null, zero and full: "Seeks on [them] always succeed" and leave the offset 0 (the kernel's null_lseek).

@@ -145,13 +145,13 @@ pub fn mknod(k: &mut Ctx<'_>, path: Path, mode: u32, dev: u64) -> SysResult {
 
 /// mknodat(2).
 pub fn mknodat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, mode: u32, dev: u64) -> SysResult {
-    let path = k.read_path(path)?;
     // "mode requested creation of something other than a regular file, device special file, FIFO or socket".
     match Kind::from_mode(mode) {
         Some(Kind::Directory) => return err(Errno::EPERM),
         Some(Kind::Symlink) | None => return err(Errno::EINVAL),
         _ => {}
     }
+    let path = k.read_path(path)?;
     // The argument is an unsigned int (new_decode_dev in Linux).
     let dev = Dev::decode(dev & 0xffff_ffff);
     let _made: Ino = k.name_op(dirfd, &path, true, |vfs, ctx, at| vfs.mknod(ctx, at, mode, dev))?;

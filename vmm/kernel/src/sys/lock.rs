@@ -14,6 +14,11 @@ use crate::wait::{Progress, SysResult, Wait, WaitOn};
 pub fn flock(k: &mut Ctx<'_>, fd: Fd, op: FlockOp) -> SysResult {
     let op = op.bits();
     let kind = op & !c::LOCK_NB;
+    // "LOCK_MAND ... support has been removed" (the kernel's sys_flock): it does nothing since Linux 5.18.
+    const LOCK_MAND: u64 = 32;
+    if op & LOCK_MAND != 0 {
+        return Ok(0);
+    }
     // The command is looked at before the descriptor, since Linux 6.0.
     if !matches!(kind, c::LOCK_SH | c::LOCK_EX | c::LOCK_UN) {
         return err(Errno::EINVAL);

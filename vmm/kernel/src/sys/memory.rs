@@ -45,7 +45,6 @@ const VALIDATED: u64 = c::MAP_TYPE
     | c::MAP_NONBLOCK
     | c::MAP_STACK
     | c::MAP_HUGETLB
-    | c::MAP_FIXED_NOREPLACE
     | MAP_UNINITIALIZED
     | MAP_HUGE_SIZES;
 
@@ -74,12 +73,9 @@ pub fn mmap(
         return err(Errno::EINVAL);
     }
     let len = page_up(len).filter(|l| *l > 0).ok_or(Errno::ENOMEM)?;
-    if offset.checked_add(len).is_none() {
-        return err(Errno::EOVERFLOW);
-    }
     let start = k.mmap_address(addr, len, flags)?;
     // file_mmap_ok: what no file can have.
-    if file.is_some() && offset + len > i64::MAX as u64 {
+    if file.is_some() && offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
         return err(Errno::EOVERFLOW);
     }
     let shared = match (flags & c::MAP_TYPE, file) {
@@ -386,7 +382,12 @@ pub fn msync(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: MsyncFlags) -> SysResu
     if flags.exceeds(MsyncFlags::all()) || flags.contains(both) {
         return err(Errno::EINVAL);
     }
-    let (start, end) = range(addr.0, len)?;
+    if !addr.0.is_multiple_of(PAGE) {
+        return err(Errno::EINVAL);
+    }
+    // A length that wraps when it is rounded up is none; one that wraps with the address is too long (the kernel's sys_msync).
+    let start = addr.0;
+    let end = page_up(len).map_or(Some(start), |len| start.checked_add(len)).ok_or(Errno::ENOMEM)?;
     let mm = k.process().mm;
     // "EBUSY MS_INVALIDATE was specified in flags, and a memory lock exists for the specified address range."
     if flags.contains(MsyncFlags::MS_INVALIDATE)
@@ -408,11 +409,18 @@ pub fn msync(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: MsyncFlags) -> SysResu
 
 /// mincore(2): every mapped page counts as resident. ENOMEM where nothing is mapped.
 pub fn mincore(k: &mut Ctx<'_>, addr: Ptr, len: u64, vec: Ptr) -> SysResult {
-    let (start, end) = range(addr.0, len)?;
+    // "ENOMEM ... lies outside the address space of the process" comes before that (the kernel's sys_mincore).
+    let (start, end) = match range(addr.0, len) {
+        Err(Errno::EINVAL) if addr.0.is_multiple_of(PAGE) => return err(Errno::ENOMEM),
+        range => range?,
+    };
     let mm = k.process().mm;
-    if !k.node.mms[mm].covered(start, end) {
-        return err(Errno::ENOMEM);
+    // Mapping by mapping: what lies before a gap is told although the call fails.
+    let mut at = start;
+    while at < end {
+        let until = k.node.mms[mm].find(at).ok_or(Errno::ENOMEM)?.end.min(end);
+        k.write_bytes(vec.0.wrapping_add((at - start) / PAGE), &vec![1; ((until - at) / PAGE) as usize])?;
+        at = until;
     }
-    k.write_bytes(vec.0, &vec![1; ((end - start) / PAGE) as usize])?;
     Ok(0)
 }

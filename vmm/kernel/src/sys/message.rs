@@ -15,6 +15,7 @@ use crate::ctx::*;
 use crate::ids::*;
 use crate::socket::{ADDRESS_MAX, Address};
 use crate::sys::socket::Sock;
+use crate::unix::Kind;
 use crate::wait::{Progress, Restart, Sleep, Stop, SysResult};
 
 use control::Control;
@@ -170,6 +171,12 @@ impl Ctx<'_> {
                 let hdr: Msghdr = self.read_obj(at)?;
                 let to = self.message_address(&hdr)?;
                 let source = Source::User(self.message_buffers(&hdr)?);
+                // unix_seqpacket_sendmsg in Linux, before it looks at what comes along.
+                if let Sock::Unix(id) = sock
+                    && self.node.unix.get(id).kind == Kind::SeqPacket
+                {
+                    self.node.unix.peer_name(id)?;
+                }
                 let control = self.read_control(sock, &hdr)?;
                 Outgoing { source, flags, nonblock: self.may_not_sleep(file, flags), to, control, done: 0 }
             }
@@ -220,11 +227,12 @@ pub fn sendto(
     addr: Ptr,
     addrlen: u32,
 ) -> SysResult {
+    let buffers = Buffers::one(buf, len.min(MAX_RW))?;
     let (file, sock) = k.sock(fd)?;
     let message = match k.progress() {
         Some(Progress::Send(message)) => (**message).clone(),
         _ => {
-            let source = Source::User(Buffers::one(buf, len.min(MAX_RW))?);
+            let source = Source::User(buffers);
             let to = if addr.is_null() { None } else { Some(k.read_address(addr, addrlen)?) };
             let (nonblock, control) = (k.may_not_sleep(file, flags), k.no_control());
             Outgoing { source, flags, nonblock, to: to.filter(|a| !a.is_empty()), control, done: 0 }
@@ -243,8 +251,10 @@ pub fn recvfrom(
     addr: Ptr,
     addrlen: Ptr,
 ) -> SysResult {
+    // What cannot be memory is refused before the descriptor (import_single_range in Linux).
+    let buffers = Buffers::one(buf, len.min(MAX_RW))?;
     let (file, sock) = k.sock(fd)?;
-    let memory = |_: &mut Ctx<'_>| Ok((Buffers::one(buf, len.min(MAX_RW))?, None));
+    let memory = |_: &mut Ctx<'_>| Ok((buffers, None));
     let (got, _) = k.receive(file, sock, memory, flags)?;
     k.drop_files(got.files);
     if !addr.is_null() {

@@ -227,6 +227,10 @@ impl Ctx<'_> {
     /// Whoever opens the other side counts the sleeper in at once ([`Progress::Fifo`]), so that it may write and close
     /// before the sleeper runs.
     fn open_fifo(&mut self, ino: Ino, flags: u64) -> SysResult<File> {
+        // fifo_open of Linux knows no fourth mode.
+        if flags & c::O_ACCMODE == c::O_ACCMODE {
+            return err(Errno::EINVAL);
+        }
         let (read, write) = sides(flags);
         let partner = |k: &Ctx<'_>| {
             let pipe = k.node.fifos.get(&ino).and_then(|id| k.node.pipes.get(*id));

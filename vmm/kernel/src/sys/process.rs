@@ -2,7 +2,7 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_abi::structs::{Rusage, Siginfo, Timeval};
+use bloodhound_abi::structs::{Rusage, Timeval};
 
 use crate::ctx::*;
 use crate::ids::*;
@@ -200,8 +200,13 @@ struct News {
 impl Ctx<'_> {
     /// Looks for a child with news; takes them unless WNOWAIT.
     fn wait_child(&mut self, which: Which, options: u64) -> SysResult<Option<News>> {
+        // "A \"clone\" child is one which delivers no signal, or a signal other than SIGCHLD to its parent upon termination";
+        // __WALL waits for all (wait4(2)).
+        let clones = options & WaitFlags::__WCLONE.bits() != 0;
+        let kind = |p: &Process| options & c::__WALL != 0 || (p.exit_signal != c::SIGCHLD as u32) == clones;
         let matches = |p: &Process| {
             p.ppid == self.pid
+                && kind(p)
                 && match which {
                     Which::Any => true,
                     Which::Pid(pid) => p.pid == pid,
@@ -281,7 +286,7 @@ pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: WaitFlags, rusage:
         ..-1 => Which::Group(k.pid_ns().pid(pid.unsigned_abs())),
         _ => Which::Pid(k.pid_ns().pid(pid as u32)),
     };
-    let Some(news) = k.wait_child(which, (options.bits() & 0xff) | c::WEXITED)? else { return Ok(0) };
+    let Some(news) = k.wait_child(which, options.bits() | c::WEXITED)? else { return Ok(0) };
     if !status.is_null() {
         k.write_obj(status, &news.word)?;
     }
@@ -293,6 +298,38 @@ pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: WaitFlags, rusage:
 
 /// waitid(2). ECHILD if there is no such child; a structure of zeros with WNOHANG if none has news.
 pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: WaitFlags, rusage: Ptr) -> SysResult {
+    let news = match wait_id(k, which, id, options) {
+        Ok(news) => news,
+        Err(Stop::Errno(wrong)) => {
+            // Linux tells that there is nothing also where the call fails.
+            give_news(k, info, None)?;
+            return err(wrong);
+        }
+        Err(other) => return Err(other),
+    };
+    if let Some(n) = &news
+        && !rusage.is_null()
+    {
+        k.write_obj(rusage, &usage(n.cpu_ns, n.peak))?;
+    }
+    give_news(k, info, news)
+}
+
+/// Fills in what waitid(2) knows of a siginfo_t; the rest is left as it is.
+fn give_news(k: &mut Ctx<'_>, info: Ptr, news: Option<News>) -> SysResult {
+    if info.is_null() {
+        return Ok(0);
+    }
+    let (head, child) = match news {
+        Some(n) => ([c::SIGCHLD as i32, 0, n.code as i32], [n.pid.number() as i32, n.uid as i32, n.value]),
+        None => ([0; 3], [0; 3]),
+    };
+    k.write_obj::<[i32; 3]>(info, &head)?;
+    k.write_obj::<[i32; 3]>(Ptr(info.0.wrapping_add(16)), &child)?;
+    Ok(0)
+}
+
+fn wait_id(k: &mut Ctx<'_>, which: u32, id: i32, options: WaitFlags) -> SysResult<Option<News>> {
     let news = WaitFlags::WEXITED | WaitFlags::WUNTRACED | WaitFlags::WCONTINUED;
     if options.exceeds(WaitFlags::all()) || !options.intersects(news) {
         return err(Errno::EINVAL);
@@ -311,22 +348,11 @@ pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: WaitFlag
         }
         _ => return err(Errno::EINVAL),
     };
-    let news = match k.wait_child(which, options.bits()) {
+    match k.wait_child(which, options.bits()) {
         // "EAGAIN The PID file descriptor specified in id is nonblocking and the process that it refers to has not terminated."
-        Err(Stop::Block(_)) if unready => return err(Errno::EAGAIN),
-        news => news?,
-    };
-    let mut out = Siginfo::default();
-    if let Some(n) = &news {
-        out = crate::signal::child_info(n.code, n.pid, n.uid, n.value);
-        if !rusage.is_null() {
-            k.write_obj(rusage, &usage(n.cpu_ns, n.peak))?;
-        }
+        Err(Stop::Block(_)) if unready => err(Errno::EAGAIN),
+        news => news,
     }
-    if !info.is_null() {
-        k.write_obj(info, &out)?;
-    }
-    Ok(0)
 }
 
 /// set_tid_address(2).

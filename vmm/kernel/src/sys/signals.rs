@@ -256,8 +256,18 @@ fn thread_kill(k: &mut Ctx<'_>, tgid: Option<i32>, tid: i32, sig: i32, info: Sig
     if tid <= 0 || tgid.is_some_and(|g| g <= 0) {
         return err(Errno::EINVAL);
     }
-    let tid = k.pid_ns().tid(tid as u32);
-    let task = k.node.tasks.get(&tid).ok_or(Errno::ESRCH)?;
+    let number = tid as u32;
+    let tid = k.pid_ns().tid(number);
+    let Some(task) = k.node.tasks.get(&tid) else {
+        // The first thread of a process is there until the process was waited for.
+        let ended = k.pid_ns().pid(number);
+        let there = k.node.processes.get(&ended).ok_or(Errno::ESRCH)?;
+        if tgid.is_some_and(|g| ended != k.pid_ns().pid(g as u32)) {
+            return err(Errno::ESRCH);
+        }
+        let signo = check(sig)?;
+        return if k.may_signal(there, signo) { Ok(0) } else { err(Errno::EPERM) };
+    };
     if tgid.is_some_and(|g| task.pid != k.pid_ns().pid(g as u32)) {
         return err(Errno::ESRCH);
     }

@@ -193,7 +193,11 @@ impl Ctx<'_> {
             FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => (8, S_IFSOCK | 0o777),
             _ => (14, 0o600),
         };
-        let time = Timestamp::at(self.node.config.epoch_ns, bloodhound_abi::SimTime::ZERO);
+        let time = match kind {
+            // Nobody sets the times of a socket (sock_alloc in Linux).
+            FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => Timestamp::default(),
+            _ => Timestamp::at(self.node.config.epoch_ns, bloodhound_abi::SimTime::ZERO),
+        };
         let cred = &self.process().cred;
         Stat {
             uid: cred.uid,

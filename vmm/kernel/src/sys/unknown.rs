@@ -261,6 +261,9 @@ fn words_of_flags() {
     let page = bench.call(nr::mmap, &[0, 4096, 3, 0x22, u64::MAX, 0]).unwrap();
     let (name, at) = (bench.text("/tmp/file"), bench.room(512));
     let here = c::AT_FDCWD as u64;
+    // Who moves nothing is told nothing of flags.
+    let vector: Vec<u8> = [page, 8].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let vector = bench.put_as(bench.tid, &vector);
     type Make = Box<dyn Fn(u64) -> Vec<u64>>;
     let cases: Vec<(&str, u64, u64, Errno, Make)> = vec![
         ("getrandom", nr::getrandom, 7, Errno::EINVAL, Box::new(move |f| vec![at, 8, f])),
@@ -300,7 +303,7 @@ fn words_of_flags() {
         ("wait4", nr::wait4, 0xe000_000b, Errno::EINVAL, Box::new(|f| vec![u64::MAX, 0, f | 1, 0])),
         ("waitid", nr::waitid, 0xe100_000f, Errno::EINVAL, Box::new(|f| vec![0, 0, 0, f | 5, 0])),
         ("mremap", nr::mremap, 7, Errno::EINVAL, Box::new(move |f| vec![page, 4096, 4096, f, 0])),
-        ("preadv2", nr::preadv2, 0x1f, Errno::EOPNOTSUPP, Box::new(move |f| vec![file, at, 0, 0, 0, f])),
+        ("preadv2", nr::preadv2, 0x1f, Errno::EOPNOTSUPP, Box::new(move |f| vec![file, vector, 1, 0, 0, f])),
         ("mprotect", nr::mprotect, 0x0100_000f, Errno::EINVAL, Box::new(move |f| vec![page, 4096, f])),
     ];
     for (call, nr, known, errno, make) in cases {

@@ -110,19 +110,22 @@ impl UnixSockets {
         whole
     }
 
+    /// Who gets what is sent on a stream. ENOTCONN, EPIPE.
+    pub fn stream_receiver(&self, id: UnixId) -> Result<UnixId, Errno> {
+        let s = &self.sockets[id];
+        match s.peer {
+            Peer::None => Err(Errno::ENOTCONN),
+            // The peer's end shut both halves down here.
+            Peer::Dead(_) => Err(Errno::EPIPE),
+            Peer::Alive(_) if s.shut_write => Err(Errno::EPIPE),
+            Peer::Alive(peer) => Ok(peer),
+        }
+    }
+
     /// Sends on a stream: what fits, at least one byte. ENOTCONN, EPIPE (the caller raises SIGPIPE), a pending error;
     /// `Until` itself when the buffer is full. Descriptions travel with the first byte.
     pub fn send_stream(&mut self, id: UnixId, data: &[u8], anc: Ancillary) -> Result<usize, Stall> {
-        let s = &self.sockets[id];
-        let peer = match s.peer {
-            Peer::None => return Err(Errno::ENOTCONN.into()),
-            // The peer's end shut both halves down here.
-            Peer::Dead(_) => return Err(Errno::EPIPE.into()),
-            Peer::Alive(peer) => peer,
-        };
-        if s.shut_write {
-            return Err(Errno::EPIPE.into());
-        }
+        let peer = self.stream_receiver(id)?;
         let (mut sent, mut anc) = (0, anc);
         while sent < data.len() {
             let s = &mut self.sockets[id];

@@ -41,6 +41,17 @@ pub fn mremap(
     if old_len == 0 {
         return duplicate(k, start, new_len, flags, new);
     }
+    // "Always allow a shrinking remap": whatever lies behind what remains (the kernel's sys_mremap).
+    if !fixed && !keeps && new_len <= old_len {
+        k.node.mms[mm].find(start).ok_or(Errno::EFAULT)?;
+        if end > TASK_SIZE {
+            return err(Errno::EINVAL);
+        }
+        if new_len < old_len {
+            k.node.with_recount(mm, &[(start, end)], |m| m.remove(start + new_len, end));
+        }
+        return Ok(start);
+    }
     let slices = k.node.mms[mm].slices(start, end);
     // "EFAULT Some address in the range old_address to old_address+old_size is an invalid virtual memory address".
     let [vma] = slices.as_slice() else { return err(Errno::EFAULT) };
@@ -69,12 +80,6 @@ pub fn mremap(
             }
         });
         return Ok(to);
-    }
-    if new_len <= old_len {
-        if new_len < old_len {
-            k.node.with_recount(mm, &[(start, end)], |m| m.remove(start + new_len, end));
-        }
-        return Ok(start);
     }
     let grown = start.checked_add(new_len).filter(|e| *e <= TASK_SIZE).ok_or(Errno::ENOMEM)?;
     if !k.node.mms[mm].overlaps(end, grown) && k.node.mms[mm].find(end - 1).is_some_and(|v| v.end == end) {

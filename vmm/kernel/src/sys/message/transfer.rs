@@ -119,7 +119,16 @@ impl Ctx<'_> {
             let data = match self.source_bytes(&msg.source, done, CHUNK) {
                 Ok(data) => data,
                 Err(_) if done > 0 => return Ok(done),
-                Err(e) => return err(e),
+                // That nothing can be sent is found out before the memory is looked at (tcp_sendmsg_locked in Linux).
+                Err(e) => {
+                    let now = self.now();
+                    return match self.node.net.of_mut(id).send(id, &[], false, now) {
+                        Err(Errno::EPIPE) => self.broken_pipe(msg.flags),
+                        Err(Errno::EAGAIN) => self.short(Object::Inet(id), done, msg.nonblock, timeout),
+                        Err(other) => err(other),
+                        Ok(_) => err(e),
+                    };
+                }
             };
             let more = msg.flags.contains(MsgFlags::MSG_MORE) || done + (data.len() as u64) < total;
             let now = self.now();
@@ -169,6 +178,12 @@ impl Ctx<'_> {
             if done > 0 && done == total {
                 return Ok(done);
             }
+            // Before the memory of the program is looked at (unix_stream_sendmsg in Linux).
+            match self.node.unix.stream_receiver(id) {
+                Err(_) if done > 0 => return Ok(done),
+                Err(Errno::EPIPE) => return self.broken_pipe(msg.flags),
+                receiver => receiver?,
+            };
             // A message of the socket takes all of its bytes or none.
             let piece = self.node.unix.stream_piece(id) as u64;
             let data = match self.source_bytes(&msg.source, done, piece) {
