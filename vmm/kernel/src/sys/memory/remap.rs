@@ -41,16 +41,8 @@ pub fn mremap(
     if old_len == 0 {
         return duplicate(k, start, new_len, flags, new);
     }
-    // "Always allow a shrinking remap": whatever lies behind what remains (the kernel's sys_mremap).
     if !fixed && !keeps && new_len <= old_len {
-        k.node.mms[mm].find(start).ok_or(Errno::EFAULT)?;
-        if end > TASK_SIZE {
-            return err(Errno::EINVAL);
-        }
-        if new_len < old_len {
-            k.node.with_recount(mm, &[(start, end)], |m| m.remove(start + new_len, end));
-        }
-        return Ok(start);
+        return shrink(k, start, end, start + new_len);
     }
     let slices = k.node.mms[mm].slices(start, end);
     // "EFAULT Some address in the range old_address to old_address+old_size is an invalid virtual memory address".
@@ -100,6 +92,19 @@ pub fn mremap(
         move_vma(m, &vma, old_len, to, new_len);
     });
     Ok(to)
+}
+
+/// "Always allow a shrinking remap": whatever lies behind what remains (the kernel's sys_mremap).
+fn shrink(k: &mut Ctx<'_>, start: u64, end: u64, new_end: u64) -> SysResult {
+    let mm = k.process().mm;
+    k.node.mms[mm].find(start).ok_or(Errno::EFAULT)?;
+    if end > TASK_SIZE {
+        return err(Errno::EINVAL);
+    }
+    if new_end < end {
+        k.node.with_recount(mm, &[(start, end)], |m| m.remove(new_end, end));
+    }
+    Ok(start)
 }
 
 /// Where a mapping goes that moves in any case (mremap_to): to an address, or to a free range if that is only a wish.
