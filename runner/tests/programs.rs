@@ -75,6 +75,37 @@ END
             echo $(echo sub $(echo sub)); set -- a 'b c'; printf '[%s]' \"$@\"; echo; umask 077; touch u; stat -c %a u",
     },
     Case {
+        name: "terminals",
+        needs: &["script", "python3"],
+        script: "script -qc 'tty | sed s,[0-9].*,N,; stty -a; stty -echo rows 5 cols 7; stty size; test -t 1 && echo yes' /dev/null < /dev/null
+            script -qec 'exit 3' /dev/null < /dev/null; echo $?
+            python3 -c '
+import os, pty, time
+pid, fd = pty.fork()
+if pid == 0:
+    os.environ.update(PS1=\"$ \", TERM=\"dumb\")
+    os.execvp(\"bash\", [\"bash\", \"--norc\", \"--noprofile\", \"--noediting\", \"-i\"])
+def type(keys, *expected):
+    os.write(fd, keys)
+    for text in expected:
+        seen = b\"\"
+        while text not in seen:
+            seen += os.read(fd, 1)
+        print(text)
+    time.sleep(.3)
+type(b\"\", b\"$ \")
+type(b\"sleep 100\\n\", b\"sleep 100\\r\\n\")
+type(b\"\\x1a\", b\"Stopped\", b\"$ \")
+type(b\"bg\\n\", b\"sleep 100 &\", b\"$ \")
+type(b\"fg\\n\", b\"sleep 100\\r\\n\")
+type(b\"\\x03\", b\"$ \")
+type(b\"cat &\\n\", b\"$ \")
+type(b\"\\n\", b\"Stopped\")
+type(b\"exit 4\\nexit 4\\n\", b\"exit\")
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+'",
+    },
+    Case {
         name: "dash",
         needs: &["dash"],
         script: "dash -c 'i=0; while [ $i -lt 50 ]; do /bin/true; i=$((i+1)); done; echo $i; sleep 0.1 & wait; trap \"echo bye\" EXIT; x=$(cat f | wc -l); echo $x; cd d; pwd | sed s,.*/,,; exec cat x'",

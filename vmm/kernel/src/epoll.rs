@@ -70,6 +70,7 @@ impl Node {
             FileKind::SignalFd(_) => 0, // depends on the reader: see `ready_bits_for`
             FileKind::Epoll(id) => u64::from(self.epoll_ready(id)),
             FileKind::Process(named) => self.process_ready(named),
+            FileKind::Tty { pty, master, .. } => self.ptys[pty].ready(master),
             FileKind::Mq(id) => self.mqueues.all[id].ready(),
             FileKind::Inotify(id) => self.inotifies[id].ready(),
             // "POLLERR | POLLPRI" would tell of a change, and there is none.

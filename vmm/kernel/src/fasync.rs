@@ -93,6 +93,7 @@ pub(crate) fn can_tell(kind: &FileKind) -> bool {
         | FileKind::Unix(_)
         | FileKind::Netlink(_)
         | FileKind::Inotify(_)
+        | FileKind::Tty { .. }
         // The streams of a container are pipes of its runtime.
         | FileKind::Console(_) => true,
         FileKind::Device { dev, .. } => dev.major == 1 && matches!(dev.minor, 8 | 9),

@@ -69,6 +69,15 @@ pub enum FileKind {
     SignalFd(SignalFdId),
     /// epoll(7).
     Epoll(EpollId),
+    /// A side of a pseudoterminal.
+    Tty {
+        /// Which.
+        pty: PtyId,
+        /// The master.
+        master: bool,
+        /// The node that was opened: ptmx, one of /dev/pts, /dev/tty.
+        ino: Ino,
+    },
     /// A POSIX message queue (mq_open(2)).
     Mq(MqId),
     /// An inotify instance (inotify_init1(2)).
@@ -154,6 +163,7 @@ impl File {
             FileKind::SignalFd(id) => Object::SignalFd(id),
             FileKind::Epoll(id) => Object::Epoll(id),
             FileKind::Process(named) => Object::Process(named.pid),
+            FileKind::Tty { pty, master, .. } => Object::Tty(pty, master),
             FileKind::Mq(id) => Object::Mq(id),
             FileKind::Inotify(id) => Object::Inotify(id),
             FileKind::Synthetic { ref path, .. } if shows_mounts(path) => Object::Mounts,
@@ -167,6 +177,7 @@ impl File {
             FileKind::Regular(ino)
             | FileKind::Dir(ino)
             | FileKind::Path(ino)
+            | FileKind::Tty { ino, .. }
             | FileKind::Device { ino, .. } => Some(ino),
             FileKind::Pipe { ino, .. } => ino,
             _ => None,
@@ -226,6 +237,10 @@ impl Node {
             FileKind::SignalFd(s) => drop(self.signalfds.remove(s)),
             FileKind::Epoll(ep) => self.epoll_close(ep),
             FileKind::Mq(queue) => self.mq_unref(queue),
+            FileKind::Tty { pty, master, ino } => {
+                self.close_tty(pty, master);
+                self.vfs.close_ref(ino, false);
+            }
             FileKind::Inotify(id) => self.inotify_close(id),
             FileKind::Process(_)
             | FileKind::Console(_)

@@ -43,6 +43,8 @@ ids! {
     InotifyId,
     /// A POSIX message queue.
     MqId,
+    /// A pseudoterminal: master and slave.
+    PtyId,
     /// A unix-domain socket.
     UnixId,
     /// A netlink socket.

@@ -50,6 +50,7 @@ pub mod task;
 mod testing;
 pub mod timer;
 mod transfer;
+pub mod tty;
 pub mod unix;
 pub mod vdso;
 pub mod wait;

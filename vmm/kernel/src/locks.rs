@@ -251,7 +251,10 @@ impl Ctx<'_> {
 /// The inode on which a description's locks lie; `None` for what has none.
 pub(crate) fn lockable(kind: &FileKind) -> Option<Ino> {
     match kind {
-        FileKind::Regular(ino) | FileKind::Dir(ino) | FileKind::Device { ino, .. } => Some(*ino),
+        FileKind::Regular(ino)
+        | FileKind::Dir(ino)
+        | FileKind::Device { ino, .. }
+        | FileKind::Tty { ino, .. } => Some(*ino),
         FileKind::Pipe { ino, .. } => *ino,
         _ => None,
     }

@@ -177,6 +177,10 @@ pub struct Node {
     pub timerfds: Arena<TimerFdId, TimerFd>,
     /// signalfds.
     pub signalfds: Arena<SignalFdId, SignalFd>,
+    /// Pseudoterminals.
+    pub ptys: Arena<PtyId, crate::tty::Pty>,
+    /// Pseudoterminals by the inodes of their slaves.
+    pub pts: Map<bloodhound_vfs::Ino, PtyId>,
     /// inotify instances.
     pub inotifies: Arena<InotifyId, crate::inotify::Inotify>,
     /// epoll instances.
@@ -267,6 +271,8 @@ impl Node {
             events: Arena::starting_at(1),
             timerfds: Arena::starting_at(1),
             signalfds: Arena::starting_at(1),
+            ptys: Arena::starting_at(1),
+            pts: Map::new(),
             inotifies: Arena::starting_at(1),
             epolls: Arena::starting_at(1),
             epoll_watch: Map::new(),

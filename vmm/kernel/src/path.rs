@@ -377,9 +377,11 @@ pub(crate) fn cwd_place(place: &FsPlace) -> Place {
 /// What a description refers to.
 pub(crate) fn place_of(id: FileId, kind: &FileKind) -> Place {
     match kind {
-        FileKind::Regular(ino) | FileKind::Dir(ino) | FileKind::Path(ino) | FileKind::Device { ino, .. } => {
-            Place::Ino(*ino)
-        }
+        FileKind::Regular(ino)
+        | FileKind::Dir(ino)
+        | FileKind::Path(ino)
+        | FileKind::Device { ino, .. }
+        | FileKind::Tty { ino, .. } => Place::Ino(*ino),
         FileKind::Pipe { ino: Some(ino), .. } => Place::Ino(*ino),
         FileKind::Synthetic { path, .. } | FileKind::SyntheticDir { path, .. } => {
             Synth::from_absolute(path).map_or(Place::File(id), Place::Synth)

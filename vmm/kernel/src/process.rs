@@ -131,6 +131,10 @@ pub struct Process {
     pub pgid: Pid,
     /// Session.
     pub sid: Pid,
+    /// Controlling terminal.
+    pub tty: Option<PtyId>,
+    /// The foreground process group of the terminal that has hung up on the session (tty_old_pgrp of Linux).
+    pub tty_old_pgrp: Option<Pid>,
     /// Living threads in order of creation.
     pub threads: Vec<Tid>,
     /// Its address space.

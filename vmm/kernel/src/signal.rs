@@ -442,16 +442,6 @@ impl Node {
         }
     }
 
-    /// Whether a process's group is orphaned: "the parent of every member is either itself a member of the group or is not a
-    /// member of the group's session" (credentials(7)).
-    fn is_orphaned(&self, pid: Pid) -> bool {
-        let group = self.process(pid).pgid;
-        let mut members = self.processes.values().filter(|p| p.pgid == group && p.zombie.is_none());
-        !members.any(|p| {
-            self.processes.get(&p.ppid).is_some_and(|parent| parent.pgid != group && parent.sid == p.sid)
-        })
-    }
-
     /// Acts on one signal. False if the task is gone or stopped.
     fn deliver(&mut self, tid: Tid, pid: Pid, info: Siginfo, outside: &mut Outside<'_>) -> bool {
         let signo = info.signo as u32;
@@ -465,7 +455,9 @@ impl Node {
             return match default_action(signo) {
                 Default_::Ignore | Default_::Continue => true,
                 // "If ... the process group is orphaned, [they] have no effect" but for SIGSTOP (get_signal in Linux).
-                Default_::Stop if signo != c::SIGSTOP as u32 && self.is_orphaned(pid) => true,
+                Default_::Stop if signo != c::SIGSTOP as u32 && self.is_orphaned(self.process(pid).pgid) => {
+                    true
+                }
                 Default_::Stop => {
                     self.settle_restart(tid, None);
                     self.stop_process(pid, signo, outside.base);

@@ -89,6 +89,8 @@ impl Node {
             children_peak: 0,
             started: self.clock,
             did_exec: false,
+            tty: None,
+            tty_old_pgrp: None,
         };
         self.processes.insert(pid, process);
         let mut task = Task::new(tid, pid, common, Regs::default());

@@ -68,6 +68,8 @@ pub enum Object {
     Inotify(InotifyId),
     /// The tables of mounts, which never change while a container lives.
     Mounts,
+    /// A pseudoterminal, and whether its master.
+    Tty(PtyId, bool),
 }
 
 /// A reason to wake up.
@@ -147,6 +149,13 @@ pub enum Progress {
     None,
     /// read(2), readv(2) and their kind, which move nothing before they sleep.
     Read(Buffers),
+    /// The same of a terminal that does not wait for whole lines.
+    Tty {
+        /// Where to.
+        to: Buffers,
+        /// Bytes read.
+        done: u64,
+    },
     /// write(2), writev(2) and their kind.
     Write {
         /// What is to be written.

@@ -329,7 +329,7 @@ impl Vfs {
         let ffree = FILES.saturating_sub(self.inodes.live());
         let read_only = if self.is_read_only(self.inode(ino)?.fs) { ST_RDONLY } else { 0 };
         Ok(StatFs {
-            magic: magic(fs.kind),
+            magic: if self.is_devpts(ino) { DEVPTS_MAGIC } else { magic(fs.kind) },
             bsize: 4096,
             blocks,
             bfree: free,

@@ -31,6 +31,7 @@
 mod arena;
 mod attr;
 mod base;
+mod devpts;
 mod dir;
 mod file;
 pub mod flags;

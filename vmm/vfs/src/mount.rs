@@ -54,6 +54,8 @@ pub enum MountSpec {
     },
     /// A tmpfs with the device nodes and links of a container's /dev.
     Dev,
+    /// The nodes of pseudoterminals.
+    Devpts,
     /// A tree that the kernel makes up; paths into it fail with [`Fail::Synthetic`].
     Synthetic {
         /// Comes back in [`SynthPath::tag`](crate::SynthPath).
@@ -174,6 +176,7 @@ impl Vfs {
                 let parent = mount.point.and_then(holder).map_or(*id, |(id, _)| id);
                 let fstype = match (&mount.spec, fs.map(|fs| fs.kind)) {
                     (Some(MountSpec::Synthetic { fstype, .. }), _) => fstype,
+                    (Some(MountSpec::Devpts), _) => "devpts",
                     (_, Some(FsKind::Root)) => "overlay",
                     (_, Some(FsKind::Tmpfs)) => "tmpfs",
                     _ => "ext4",
@@ -244,7 +247,7 @@ impl Vfs {
                 MountSpec::Shared { of, .. } if !self.mounted_elsewhere(old) => *of,
                 spec => spec,
             };
-            if !matches!(spec, MountSpec::Tmpfs { .. } | MountSpec::Dev) {
+            if !matches!(spec, MountSpec::Tmpfs { .. } | MountSpec::Dev | MountSpec::Devpts) {
                 continue;
             }
             let keep: Vec<(Ino, Vec<u8>)> = self.points_inside(old);
@@ -353,6 +356,12 @@ impl Vfs {
                 self.fill_dev(root)?;
                 (fs, root, false)
             }
+            MountSpec::Devpts => {
+                let fs = self.add_fs(FsKind::Tmpfs, Some(1 << 20));
+                let root = self.make_root(fs, 0o755);
+                self.plant(root, "ptmx", 0o666, Node::CharDevice(Dev { major: 5, minor: 2 }))?;
+                (fs, root, false)
+            }
             MountSpec::Synthetic { .. } => return Err(Errno::EINVAL),
         })
     }
@@ -388,7 +397,7 @@ impl Vfs {
                 let (fs, root, _) = self.make_fs(base, self.root(), of)?;
                 (fs, root)
             }
-            MountSpec::Dev | MountSpec::Synthetic { .. } | MountSpec::Shared { .. } => {
+            MountSpec::Dev | MountSpec::Devpts | MountSpec::Synthetic { .. } | MountSpec::Shared { .. } => {
                 return Err(Errno::EINVAL);
             }
         };
@@ -451,7 +460,7 @@ impl Vfs {
     }
 
     /// Adds an inode under a name that is free, outside of any call.
-    fn plant(&mut self, dir: Ino, name: &str, mode: u32, node: Node) -> Result<Ino, Errno> {
+    pub(crate) fn plant(&mut self, dir: Ino, name: &str, mode: u32, node: Node) -> Result<Ino, Errno> {
         let name = Name::from(name.as_bytes());
         let mut inode = Inode::new(self.inode(dir)?.fs, meta(mode, 0, 0, self.stamp(SimTime::ZERO)), node);
         inode.seen = Some((dir, name.clone()));

@@ -41,6 +41,8 @@ impl Node {
                 events,
                 timerfds,
                 signalfds,
+                ptys,
+                pts,
                 inotifies,
                 epolls,
                 epoll_watch,

@@ -81,7 +81,7 @@ impl Tree {
     }
 }
 
-/// Mounts what every container has: /proc, /sys, /dev with its nodes, /dev/shm; and makes /tmp and /run, which are
+/// Mounts what every container has: /proc, /sys, /dev with its nodes, /dev/shm, /dev/pts; and makes /tmp and /run, which are
 /// directories of the root file system as in a container: what is in them stays when it is started again.
 ///
 /// # Errors
@@ -100,6 +100,7 @@ pub fn mount_standard_with(vfs: &mut Vfs, base: &mut dyn BaseFs, shm: MountSpec)
     }
     vfs.mount(base, b"/dev", MountSpec::Dev)?;
     vfs.mount(base, b"/dev/shm", shm)?;
+    vfs.mount(base, b"/dev/pts", MountSpec::Devpts)?;
     for (path, mode) in [(b"/tmp", 0o1777), (b"/run", 0o755)] {
         vfs.put_dir(base, path, mode)?;
     }

@@ -255,6 +255,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     };
     let limit = p.limits[c::RLIMIT_RSS as usize].cur;
     let name = comm(who);
+    let (terminal, group) = view.node.terminal_of(p);
     let mut out = format!("{} (", who.tid).into_bytes();
     out.extend_from_slice(&name);
     // In halves for user and system, as getrusage(2) and times(2) tell it.
@@ -262,7 +263,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let times = format!("{} {}", halves(p.cpu_ns), halves(p.children_cpu_ns));
     out.extend_from_slice(
         format!(
-            ") {} {} {} {} 0 -1 4194304 0 0 0 0 {times} {} {} {threads} 0 {} {size} {} {limit} 1 1 {stack} 0 0 {} {} \
+            ") {} {} {} {} {terminal} {group} 4194304 0 0 0 0 {times} {} {} {threads} 0 {} {size} {} {limit} 1 1 {stack} 0 0 {} {} \
              {ignored} {caught} 0 0 0 {} 0 0 0 0 0 0 0 0 0 0 0 0 0 {code}\n",
             state(who).0,
             p.ppid.number(),

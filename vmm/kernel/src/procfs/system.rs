@@ -24,7 +24,12 @@ pub(super) const TABLE: Table = &[
     ("cgroups", Text("#subsys_name\thierarchy\tnum_cgroups\tenabled\n")),
     ("cmdline", Text("BOOT_IMAGE=/boot/vmlinuz-6.1.0-bloodhound ro quiet\n")),
     ("cpuinfo", Make(cpuinfo)),
-    ("devices", Text("Character devices:\n  1 mem\n  5 /dev/tty\n\nBlock devices:\n")),
+    (
+        "devices",
+        Text(
+            "Character devices:\n  1 mem\n  5 /dev/tty\n  5 /dev/console\n  5 /dev/ptmx\n128 ptm\n136 pts\n\nBlock devices:\n",
+        ),
+    ),
     ("diskstats", Text("")),
     ("filesystems", Text(FILESYSTEMS)),
     ("interrupts", Text("           CPU0       \n")),

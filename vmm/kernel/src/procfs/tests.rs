@@ -327,7 +327,7 @@ fn mounts_are_described() {
         assert_eq!(tail.split(' ').count(), 3, "{line}");
     }
     let points: Vec<&str> = info.lines().map(|l| l.split(' ').nth(4).unwrap()).collect();
-    assert_eq!(points, ["/", "/proc", "/sys", "/sys/fs/cgroup", "/dev", "/dev/shm"]);
+    assert_eq!(points, ["/", "/proc", "/sys", "/sys/fs/cgroup", "/dev", "/dev/shm", "/dev/pts"]);
     let mounts = b.content("/proc/mounts").unwrap();
     assert!(mounts.contains("proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\n"));
     // st_dev and mountinfo agree.

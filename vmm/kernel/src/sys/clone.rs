@@ -262,6 +262,7 @@ impl Ctx<'_> {
         (child.peak, child.children_peak) = (0, 0);
         (child.pdeathsig, child.subreaper) = (0, false);
         child.did_exec = false;
+        child.tty_old_pgrp = None;
         child.started = self.now();
         if r.flags & c::CLONE_SIGHAND != 0 {
             self.node.actions[child.actions].users += 1;

@@ -43,7 +43,7 @@ impl Ctx<'_> {
     fn read_call(&mut self, fd: Fd, memory: Memory, at: Option<u64>, flags: RwFlags) -> SysResult {
         let id = self.pin(fd)?;
         let to = match self.progress() {
-            Some(Progress::Read(buffers)) => buffers.clone(),
+            Some(Progress::Read(buffers) | Progress::Tty { to: buffers, .. }) => buffers.clone(),
             Some(Progress::Receive(message)) => message.buffers().clone(),
             _ => {
                 self.check_place(id, at)?;

@@ -1,5 +1,5 @@
 //! ioctl(2): what every descriptor takes, and commands of files, devices and timers. Those of sockets are in
-//! [`super::netdevice`]. No descriptor is a terminal, so terminal queries get ENOTTY, as on a pipe.
+//! [`super::netdevice`], those of terminals in [`super::tty`]; what is no terminal has none of them: ENOTTY.
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
@@ -41,6 +41,7 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
                 k.write_obj(arg, &n)?;
                 Ok(0)
             }
+            FileKind::Tty { pty, master, .. } => k.tty_ioctl(id, (pty, master), cmd, arg),
             FileKind::Inotify(id) if cmd == c::FIONREAD => {
                 let n = k.node.inotifies[id].unread() as i32;
                 k.write_obj(arg, &n)?;

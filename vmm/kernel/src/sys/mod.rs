@@ -49,6 +49,7 @@ mod stat;
 mod statfs;
 mod storage;
 mod time;
+mod tty;
 #[cfg(test)]
 mod unknown;
 mod xattr;

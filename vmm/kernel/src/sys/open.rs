@@ -28,6 +28,10 @@ const ZERO: Dev = Dev { major: 1, minor: 5 };
 const FULL: Dev = Dev { major: 1, minor: 7 };
 const RANDOM: Dev = Dev { major: 1, minor: 8 };
 const URANDOM: Dev = Dev { major: 1, minor: 9 };
+const TTY: Dev = Dev { major: 5, minor: 0 };
+const PTMX: Dev = Dev { major: 5, minor: 2 };
+/// UNIX98_PTY_SLAVE_MAJOR.
+const PTS_MAJOR: u32 = 136;
 const CONSOLE: Dev = Dev { major: 5, minor: 1 };
 
 /// open(2).
@@ -64,7 +68,9 @@ pub(super) fn do_open(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: u64, mode: 
     let limit = k.process().limits[c::RLIMIT_NOFILE as usize].cur;
     k.table().lowest_free(0, limit)?;
     let file = k.open_path(dirfd, &path, flags, mode)?;
-    Ok(k.open_file(file, cloexec)?)
+    let file = k.node.files.insert(file);
+    super::tty::opened(k, file, flags);
+    Ok(k.install(file, cloexec)?)
 }
 
 /// memfd_create(2): a file of /dev/shm without a name.
@@ -209,12 +215,14 @@ impl Ctx<'_> {
         let dev = self.node.vfs.stat_ino(ino)?.rdev;
         match dev {
             NULL | ZERO | FULL | RANDOM | URANDOM => Ok(File::new(FileKind::Device { ino, dev }, flags)),
+            PTMX => self.open_ptmx(ino, flags),
+            TTY => self.open_own_tty(ino, flags),
+            Dev { major: PTS_MAJOR, .. } => self.open_pts(ino, flags),
             CONSOLE => {
                 self.node.vfs.close_ref(ino, false);
                 let stream = if flags & c::O_ACCMODE == c::O_RDONLY { Console::In } else { Console::Out };
                 Ok(File::new(FileKind::Console(stream), flags))
             }
-            // Also /dev/tty: no process has a controlling terminal.
             _ => Err(Errno::ENXIO),
         }
     }

@@ -88,6 +88,7 @@ impl Node {
         self.semaphores_undo(pid);
         self.release_table(common.table, pid, outside.base);
         self.release_place(common.place);
+        self.leave_terminal(pid, true);
         let peak = self.mms[mm].peak;
         let process = self.process_mut(pid);
         process.peak = process.peak.max(peak);
@@ -95,7 +96,9 @@ impl Node {
         let comm = self.comm_of(pid);
         let (at, container) = (self.clock, self.container_of(pid).id);
         self.ends.push(ProcessEnd { at, container, pid, comm, status, fault: None });
+        let groups = self.groups_held_by(pid);
         self.adopt_children(pid);
+        self.end_orphaned(&groups);
         let readable = (c::EPOLLIN | c::EPOLLRDNORM) as u32;
         self.notify_object(crate::wait::Object::Process(pid), readable);
         self.reap_or_notify(pid, status);

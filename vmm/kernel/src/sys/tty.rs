@@ -1,0 +1,338 @@
+//! ioctl(2) of terminals (ioctl_tty(2)).
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::{Termios, Winsize};
+
+use crate::ctx::*;
+use crate::file::FileKind;
+use crate::ids::*;
+use crate::process::Process;
+use crate::tty::BUFFER;
+use crate::tty::modes::{self, packet};
+use crate::wait::{Object, Stop, SysResult};
+
+const TCGETA: u64 = 0x5405;
+const TCSETAF: u64 = 0x5408;
+const TCSBRK: u64 = 0x5409;
+const TCXONC: u64 = 0x540a;
+const TCFLSH: u64 = 0x540b;
+const TIOCEXCL: u64 = 0x540c;
+const TIOCNXCL: u64 = 0x540d;
+const TIOCSTI: u64 = 0x5412;
+const TIOCPKT: u64 = 0x5420;
+const TIOCSETD: u64 = 0x5423;
+const TIOCGETD: u64 = 0x5424;
+const TCSBRKP: u64 = 0x5425;
+const TIOCSBRK: u64 = 0x5427;
+const TIOCCBRK: u64 = 0x5428;
+const TIOCGSID: u64 = 0x5429;
+const TIOCVHANGUP: u64 = 0x5437;
+const TCGETS2: u64 = 0x802c_542a;
+const TCSETS2: u64 = 0x402c_542b;
+const TCSETSF2: u64 = 0x402c_542d;
+const TIOCSPTLCK: u64 = 0x4004_5431;
+const TIOCGDEV: u64 = 0x8004_5432;
+const TIOCSIG: u64 = 0x4004_5436;
+const TIOCGPKT: u64 = 0x8004_5438;
+const TIOCGPTLCK: u64 = 0x8004_5439;
+const TIOCGEXCL: u64 = 0x8004_5440;
+const TIOCGPTPEER: u64 = 0x5441;
+const TIOCCONS: u64 = 0x541d;
+const TIOCGLCKTRMIOS: u64 = 0x5456;
+const TIOCSLCKTRMIOS: u64 = 0x5457;
+
+impl Ctx<'_> {
+    /// Commands of a side of a pseudoterminal. The modes, the window, the session are the slave's, whichever side asks.
+    pub(crate) fn tty_ioctl(
+        &mut self,
+        file: FileId,
+        (pty, master): (PtyId, bool),
+        cmd: u64,
+        arg: Ptr,
+    ) -> SysResult {
+        // "hung_up_tty_ioctl: return cmd == TIOCSPGRP ? -ENOTTY : -EIO".
+        if !master && !self.node.ptys[pty].master {
+            return err(if cmd == c::TIOCSPGRP { Errno::ENOTTY } else { Errno::EIO });
+        }
+        match cmd {
+            c::TCGETS | TCGETS2 => self.get_modes(pty, cmd == TCGETS2, arg),
+            c::TCSETS..=c::TCSETSF => self.set_modes(pty, false, cmd == c::TCSETSF, arg),
+            TCSETS2..=TCSETSF2 => self.set_modes(pty, true, cmd == TCSETSF2, arg),
+            TCGETA..=TCSETAF | TIOCSTI | TIOCVHANGUP | TIOCCONS | TIOCGLCKTRMIOS | TIOCSLCKTRMIOS => {
+                Err(Stop::Unsupported(format!("ioctl {cmd:#x} of a terminal")))
+            }
+            c::TIOCGWINSZ => {
+                let size = self.node.ptys[pty].size;
+                self.write_obj(arg, &size)?;
+                Ok(0)
+            }
+            c::TIOCSWINSZ => self.set_size(pty, arg),
+            c::TIOCSCTTY => {
+                let readable = self.node.files[file].readable();
+                self.take_terminal(pty, arg.0 == 1, readable)
+            }
+            c::TIOCNOTTY => {
+                if self.process().tty != Some(pty) {
+                    return err(Errno::ENOTTY);
+                }
+                let pid = self.pid;
+                self.node.leave_terminal(pid, false);
+                Ok(0)
+            }
+            c::TIOCGPGRP | TIOCGSID => self.get_group(pty, master, cmd, arg),
+            c::TIOCSPGRP => self.set_group(pty, arg),
+            TCXONC | TCFLSH => self.control_flow((pty, master), cmd, arg),
+            // tcdrain(3), tcsendbreak(3): nothing has to be waited for, and no line can be broken.
+            TCSBRK | TCSBRKP | TIOCSBRK | TIOCCBRK => {
+                if cmd != TIOCCBRK {
+                    self.check_foreground(pty, c::SIGTTOU)?;
+                }
+                Ok(0)
+            }
+            TIOCEXCL | TIOCNXCL => {
+                // The master can only be opened once anyway.
+                if !master {
+                    self.node.ptys[pty].exclusive = cmd == TIOCEXCL;
+                }
+                Ok(0)
+            }
+            TIOCSETD => match self.read_obj::<i32>(arg)? {
+                0 => Ok(0),
+                1..=30 => Err(Stop::Unsupported("a line discipline other than N_TTY".into())),
+                _ => err(Errno::EINVAL),
+            },
+            c::FIONREAD | c::TIOCOUTQ | TIOCGEXCL | TIOCGETD | TIOCGDEV => {
+                let answer = self.tty_number((pty, master), cmd);
+                self.write_obj(arg, &answer)?;
+                Ok(0)
+            }
+            _ if master => self.master_ioctl(pty, cmd, arg),
+            _ => err(Errno::ENOTTY),
+        }
+    }
+
+    /// Questions that a number answers.
+    fn tty_number(&self, (pty, master): (PtyId, bool), cmd: u64) -> u32 {
+        let p = &self.node.ptys[pty];
+        match cmd {
+            c::FIONREAD if master => p.output.len().min(BUFFER - 1) as u32,
+            c::FIONREAD => p.input.unread(p.lflag(modes::ICANON)) as u32,
+            TIOCGEXCL => u32::from(p.exclusive && !master),
+            // The low eight bits of the minor number, the major one, the rest.
+            TIOCGDEV => p.number & 0xff | if master { 128 } else { 136 } << 8 | (p.number & !0xff) << 12,
+            // TIOCOUTQ: what was written has arrived. TIOCGETD: N_TTY.
+            _ => 0,
+        }
+    }
+
+    /// Commands of the master alone.
+    fn master_ioctl(&mut self, pty: PtyId, cmd: u64, arg: Ptr) -> SysResult {
+        let p = &self.node.ptys[pty];
+        let answer = match cmd {
+            c::TIOCGPTN => p.number as i32,
+            TIOCGPTLCK => i32::from(p.locked),
+            TIOCGPKT => i32::from(p.packet),
+            TIOCSPTLCK => {
+                let on: i32 = self.read_obj(arg)?;
+                self.node.ptys[pty].locked = on != 0;
+                return Ok(0);
+            }
+            TIOCPKT => {
+                let on: i32 = self.read_obj(arg)?;
+                let p = &mut self.node.ptys[pty];
+                if on != 0 && !p.packet {
+                    p.status = 0;
+                }
+                p.packet = on != 0;
+                return Ok(0);
+            }
+            TIOCSIG => {
+                if ![c::SIGINT, c::SIGQUIT, c::SIGTSTP].contains(&arg.0) {
+                    return err(Errno::EINVAL);
+                }
+                let group = p.group;
+                self.node.signal_group(group, arg.0 as u32);
+                return Ok(0);
+            }
+            TIOCGPTPEER => {
+                let (slave, flags) = (p.slave, arg.0);
+                let kept = flags & (c::O_ACCMODE | c::O_NONBLOCK | c::O_APPEND) | c::O_LARGEFILE;
+                self.node.vfs.hold(slave);
+                let file = self.open_slave(pty, slave, kept);
+                if file.is_err() {
+                    self.node.vfs.close_ref(slave, false);
+                }
+                let file = file?;
+                let readable = file.readable();
+                let fd = self.open_file(file, flags & c::O_CLOEXEC != 0)?;
+                if flags & c::O_NOCTTY == 0 && readable {
+                    self.may_take_terminal(pty);
+                }
+                return Ok(fd);
+            }
+            _ => return err(Errno::ENOTTY),
+        };
+        self.write_obj(arg, &answer)?;
+        Ok(0)
+    }
+
+    fn get_modes(&mut self, pty: PtyId, second: bool, arg: Ptr) -> SysResult {
+        let p = &self.node.ptys[pty];
+        let (termios, speeds) = (p.termios, p.speeds);
+        self.write_obj(arg, &termios)?;
+        if second {
+            let at = size_of::<Termios>() as u64;
+            self.write_obj(Ptr(arg.0.wrapping_add(at)), &speeds[0])?;
+            self.write_obj(Ptr(arg.0.wrapping_add(at + 4)), &speeds[1])?;
+        }
+        Ok(0)
+    }
+
+    /// TCSETS and its kind: with `flush` what was typed and not read is dropped. Output need not be waited for.
+    fn set_modes(&mut self, pty: PtyId, second: bool, flush: bool, arg: Ptr) -> SysResult {
+        self.check_foreground(pty, c::SIGTTOU)?;
+        let mut termios: Termios = self.read_obj(arg)?;
+        let mut given = self.node.ptys[pty].speeds;
+        if second {
+            let at = arg.0.wrapping_add(size_of::<Termios>() as u64);
+            given = [self.read_obj(Ptr(at))?, self.read_obj(Ptr(at.wrapping_add(4)))?];
+        }
+        let p = &mut self.node.ptys[pty];
+        if flush {
+            p.flush_input();
+        }
+        let old = p.termios;
+        // pty_set_termios of Linux.
+        termios.cflag = termios.cflag & !(modes::CSIZE | modes::PARENB) | modes::CS8 | modes::CREAD;
+        p.termios = termios;
+        p.speeds = modes::speeds(termios.cflag, given);
+        let flow = |t: &Termios| {
+            t.iflag & modes::IXON != 0 && t.cc[modes::VSTOP] == 0x13 && t.cc[modes::VSTART] == 0x11
+        };
+        let external = (old.lflag | termios.lflag) & modes::EXTPROC != 0;
+        if external || flow(&old) != flow(&termios) {
+            let set = if flow(&termios) { packet::DOSTOP } else { packet::NOSTOP };
+            let set = set | if external { packet::IOCTL } else { 0 };
+            p.tell_master(packet::DOSTOP | packet::NOSTOP, set);
+        }
+        p.modes_changed((old.iflag, old.lflag));
+        self.node.tty_pump(pty);
+        self.node.tell_output(pty);
+        Ok(0)
+    }
+
+    /// "When the window size changes, a SIGWINCH signal is sent to the foreground process group."
+    fn set_size(&mut self, pty: PtyId, arg: Ptr) -> SysResult {
+        let size: Winsize = self.read_obj(arg)?;
+        let p = &mut self.node.ptys[pty];
+        if p.size != size {
+            p.size = size;
+            let group = p.group;
+            self.node.signal_group(group, c::SIGWINCH as u32);
+        }
+        Ok(0)
+    }
+
+    /// TIOCGPGRP, TIOCGSID: of the slave only to those whose terminal it is.
+    fn get_group(&mut self, pty: PtyId, master: bool, cmd: u64, arg: Ptr) -> SysResult {
+        if !master && self.process().tty != Some(pty) {
+            return err(Errno::ENOTTY);
+        }
+        let (p, ns) = (&self.node.ptys[pty], self.pid_ns());
+        let answer = match cmd {
+            TIOCGSID => Some(p.session.ok_or(Errno::ENOTTY)?),
+            _ => p.group,
+        };
+        let number = answer.map_or(0, |pid| pid.number_in(ns));
+        self.write_obj(arg, &number)?;
+        Ok(0)
+    }
+
+    fn set_group(&mut self, pty: PtyId, arg: Ptr) -> SysResult {
+        match self.check_foreground(pty, c::SIGTTOU) {
+            Err(Stop::Errno(Errno::EIO)) => return err(Errno::ENOTTY),
+            checked => checked?,
+        }
+        let number: i32 = self.read_obj(arg)?;
+        let number = u32::try_from(number).map_err(|_| Errno::EINVAL)?;
+        let (own, sid) = (self.process().tty, self.process().sid);
+        if own != Some(pty) || self.node.ptys[pty].session != Some(sid) {
+            return err(Errno::ENOTTY);
+        }
+        let group = self.pid_ns().pid(number);
+        // find_vpid: any number that is in use, as a process, a group or a session.
+        let names = |p: &Process| p.pgid == group || p.pid == group || p.sid == group;
+        if !self.node.processes.values().any(names) {
+            return err(Errno::ESRCH);
+        }
+        if !self.node.processes.values().any(|p| p.pgid == group && p.sid == sid) {
+            return err(Errno::EPERM);
+        }
+        self.node.ptys[pty].group = Some(group);
+        Ok(0)
+    }
+
+    /// tcflow(3) and tcflush(3).
+    fn control_flow(&mut self, (pty, master): (PtyId, bool), cmd: u64, arg: Ptr) -> SysResult {
+        self.check_foreground(pty, c::SIGTTOU)?;
+        let p = &mut self.node.ptys[pty];
+        match (cmd, arg.0) {
+            (_, 4..) => return err(Errno::EINVAL),
+            (TCFLSH, 3) => return err(Errno::EINVAL),
+            (TCFLSH, which) if master => {
+                // The master's input is the slave's output, and the other way.
+                if which != 1 {
+                    p.output.clear();
+                }
+                if which != 0 {
+                    p.input.flip.clear();
+                }
+            }
+            (TCFLSH, which) => {
+                if which != 1 {
+                    p.input.flip.clear();
+                    p.flush_input();
+                }
+                if which != 0 {
+                    p.flush_output();
+                }
+            }
+            (_, _) if master => return Err(Stop::Unsupported("tcflow(3) of a master".into())),
+            (_, 0) => {
+                if !p.held {
+                    p.held = true;
+                    p.stop();
+                }
+            }
+            (_, 1) => {
+                if p.held {
+                    p.held = false;
+                    p.start();
+                }
+            }
+            (_, which) => {
+                let index = if which == 2 { modes::VSTOP } else { modes::VSTART };
+                let byte = p.termios.cc[index];
+                if byte != 0 {
+                    p.output.push_back(byte);
+                }
+            }
+        }
+        self.node.tty_pump(pty);
+        self.node.tell_output(pty);
+        self.node.notify_object(Object::Tty(pty, !master), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
+        Ok(0)
+    }
+}
+
+/// What an open of a terminal does beside: without O_NOCTTY it may become the controlling terminal.
+pub(super) fn opened(k: &mut Ctx<'_>, file: FileId, flags: u64) {
+    let f = &k.node.files[file];
+    if let FileKind::Tty { pty, master: false, .. } = f.kind
+        && flags & c::O_NOCTTY == 0
+        && f.readable()
+    {
+        k.may_take_terminal(pty);
+    }
+}
