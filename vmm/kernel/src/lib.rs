@@ -38,6 +38,7 @@ pub mod pipe;
 pub mod process;
 pub mod procfs;
 mod random;
+pub mod seccomp;
 pub mod shared;
 pub mod signal;
 pub mod socket;

@@ -120,6 +120,8 @@ pub struct Task {
     pub persona: u32,
     /// ioprio_set(2): class and level, 0 for none.
     pub io_priority: u16,
+    /// Its mode of seccomp(2).
+    pub seccomp: crate::seccomp::Seccomp,
     /// PR_SET_TIMERSLACK, ns; sleeps end on time here.
     pub timer_slack: u64,
     /// CLONE_CHILD_CLEARTID's word.
@@ -175,6 +177,7 @@ impl Task {
             policy: 0,
             persona: 0,
             io_priority: 0,
+            seccomp: Default::default(),
             timer_slack: TIMER_SLACK,
             altstack: StackT { flags: bloodhound_abi::consts::SS_DISABLE as i32, ..StackT::default() },
             clear_child_tid: 0,

@@ -329,11 +329,12 @@ fn status_signals(view: &View<'_>, who: &Who<'_>) -> String {
     let own = who.task.map_or(0, |t| t.pending.mask());
     let blocked = who.task.map_or(0, |t| t.sigmask);
     let queued = own.count_ones() + p.pending.mask().count_ones();
+    let (mode, filters) = who.task.map_or((0, 0), |t| t.seccomp.shown());
     let Caps { inheritable, permitted, effective, bounding, ambient, .. } = p.caps;
     format!(
         "Threads:\t{}\nSigQ:\t{queued}/{}\nSigPnd:\t{own:016x}\nShdPnd:\t{:016x}\nSigBlk:\t{blocked:016x}\n\
          SigIgn:\t{ignored:016x}\nSigCgt:\t{caught:016x}\nCapInh:\t{inheritable:016x}\n\
-         CapPrm:\t{permitted:016x}\nCapEff:\t{effective:016x}\nCapBnd:\t{bounding:016x}\nCapAmb:\t{ambient:016x}\nNoNewPrivs:\t{}\nSeccomp:\t0\nSeccomp_filters:\t0\n\
+         CapPrm:\t{permitted:016x}\nCapEff:\t{effective:016x}\nCapBnd:\t{bounding:016x}\nCapAmb:\t{ambient:016x}\nNoNewPrivs:\t{}\nSeccomp:\t{mode}\nSeccomp_filters:\t{filters}\n\
          Speculation_Store_Bypass:\tnot vulnerable\nSpeculationIndirectBranch:\tunknown\nCpus_allowed:\t1\n\
          Cpus_allowed_list:\t0\nMems_allowed:\t1\nMems_allowed_list:\t0\nvoluntary_ctxt_switches:\t0\n\
          nonvoluntary_ctxt_switches:\t0\n",

@@ -311,6 +311,7 @@ impl Ctx<'_> {
         (task.policy, task.nice) = super::sched::inherited(parent);
         task.fs_ids = parent.fs_ids;
         task.timer_slack = parent.timer_slack;
+        task.seccomp = parent.seccomp.clone();
         (task.persona, task.io_priority) = (parent.persona, parent.io_priority);
         task.comm = parent.comm.clone();
         // "A child created via fork inherits the alternate stack; clone with CLONE_VM and not CLONE_VFORK clears it".

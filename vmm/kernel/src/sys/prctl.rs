@@ -110,10 +110,8 @@ fn rare(k: &mut Ctx<'_>, option: u64, args: [u64; 4]) -> SysResult {
     let [a2, a3, a4, a5] = args;
     let name = names::name_of(names::PRCTL, option).unwrap_or_default();
     match name {
-        "PR_GET_SECCOMP" => Ok(0),
-        // Mode 2 without a filter is how programs ask whether there are any; other modes than 1 and 2 do not exist.
-        "PR_SET_SECCOMP" if !matches!(a2, 1 | 2) => err(Errno::EINVAL),
-        "PR_SET_SECCOMP" if a2 == 2 && a3 == 0 => err(Errno::EFAULT),
+        "PR_GET_SECCOMP" => Ok(u64::from(k.task().seccomp.shown().0)),
+        "PR_SET_SECCOMP" => super::seccomp::set_mode(k, a2, a3),
         // PR_TIMING_STATISTICAL, "the traditional one", is all there is.
         "PR_GET_TIMING" => Ok(0),
         "PR_SET_TIMING" => {

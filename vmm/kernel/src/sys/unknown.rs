@@ -73,8 +73,6 @@ fn prctl_and_its_kin() {
         });
     assert_eq!(stopped, [""; 0], "with zeros nothing is asked for that is missing");
     for (option, args, name) in [
-        (22, [1, 0], "prctl PR_SET_SECCOMP"),
-        (22, [2, 4096], "prctl PR_SET_SECCOMP"),
         (26, [2, 0], "prctl PR_SET_TSC"),
         (33, [1, 1], "prctl PR_MCE_KILL"),
         (59, [1, 0], "prctl PR_SET_SYSCALL_USER_DISPATCH"),
