@@ -389,6 +389,9 @@ static void options(void)
 	struct tcp_info info;
 	length = sizeof info;
 	CHECK(getsockopt(a, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 && info.tcpi_state == TCP_ESTABLISHED);
+	char options[40];
+	length = sizeof options;
+	CHECK(getsockopt(a, IPPROTO_IP, IP_OPTIONS, options, &length) == 0 && length == 0);
 	close(a), close(b);
 	/* A port with old connections: only with SO_REUSEADDR, then and now, at once again. */
 	int port, l = socket(AF_INET, SOCK_STREAM, 0);

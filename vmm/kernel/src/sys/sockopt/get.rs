@@ -16,6 +16,7 @@ use crate::sys::socket::Sock;
 use crate::wait::SysResult;
 
 const SO_BSDCOMPAT: u64 = 14;
+const IP_OPTIONS: u64 = 4;
 const TCP_CC_INFO: u64 = 26;
 const TCP_SAVED_SYN: u64 = 28;
 
@@ -190,6 +191,8 @@ impl Ctx<'_> {
                 Ok(int(if crate::inet::is_local(self.stack(), peer.ip()) { 65536 } else { 1500 }))
             }
             (c::IPPROTO_IP, c::IP_RECVORIGDSTADDR) => Ok(int(0)),
+            // No packet carries any.
+            (c::IPPROTO_IP, IP_OPTIONS) => Ok(Vec::new()),
             (c::IPPROTO_UDP, c::UDP_CORK) => Ok(int(0)),
             _ => other(Call::Get, level, name),
         }
