@@ -108,7 +108,7 @@ impl Pty {
     /// character takes the place of the last ("overflow" in n_tty_receive_buf_common).
     fn make_room(&mut self) -> bool {
         let unused = BUFFER - self.input.line.len();
-        let unused = if self.iflag(PARMRK) { (unused + 2) / 3 } else { unused };
+        let unused = if self.iflag(PARMRK) { unused.div_ceil(3) } else { unused };
         if unused > 1 {
             return true;
         }
