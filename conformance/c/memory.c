@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
@@ -381,7 +382,15 @@ static void breaks(void)
 static void memory_files(void)
 {
 	int fd = memfd_create("name", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	char path[64], link[64] = "";
+	struct stat st;
+	struct statfs fs;
 	CHECK(fd >= 0);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	CHECK(readlink(path, link, sizeof link) > 0);
+	CHECK_EQ(strcmp(link, "/memfd:name (deleted)"), 0);
+	CHECK(fstat(fd, &st) == 0 && st.st_mode == (S_IFREG | 0777) && st.st_nlink == 0 && st.st_uid == geteuid());
+	CHECK(fstatfs(fd, &fs) == 0 && fs.f_type == 0x01021994);
 	CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
 	CHECK_EQ(ftruncate(fd, PAGE), 0);
 	char *a = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

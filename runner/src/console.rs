@@ -6,6 +6,7 @@ use bloodhound_abi::SimTime;
 use bloodhound_kernel::ids::Pid;
 use bloodhound_kernel::node::ConsoleChunk;
 use bloodhound_net::NodeId;
+use bloodhound_sim::console::{self, ConsoleLog, Piece};
 use bloodhound_sim::notice::{LogEntry, Notice};
 use bloodhound_sim::services::ServiceChange;
 
@@ -28,41 +29,71 @@ pub struct Line {
 /// What a process has written of a line.
 struct Part {
     at: SimTime,
-    /// Where in the order of all chunks it was last added to.
+    /// Where in the order of all pieces it was last added to.
     index: usize,
     check: bool,
     bytes: Vec<u8>,
 }
 
+/// When services started, each in order.
+type Starts = BTreeMap<NodeId, Vec<SimTime>>;
+
 /// The lines of what was written, each from one stream of one process. What is left without a line's end is a line of its own
-/// when its service starts again (with the same process ids), or all is over.
-pub fn lines(chunks: &[(NodeId, ConsoleChunk)], log: &[LogEntry]) -> Vec<Line> {
+/// when its service starts again (with the same process ids), where output is left out, or when all is over.
+pub fn lines(kept: &ConsoleLog, log: &[LogEntry]) -> Vec<Line> {
+    let mut starts = Starts::new();
+    for entry in log.iter().filter(|e| e.what == Notice::Service(ServiceChange::Started)) {
+        if let Some(node) = entry.node {
+            starts.entry(node).or_default().push(entry.at);
+        }
+    }
     let mut done: Vec<(usize, Line)> = Vec::new();
     let mut parts: BTreeMap<(NodeId, Pid, u8), Part> = BTreeMap::new();
-    for (index, (node, chunk)) in chunks.iter().enumerate() {
-        let key = (*node, chunk.pid, chunk.stream as u8);
-        if let Some(part) = parts.get(&key)
-            && started_between(log, *node, part.at, chunk.at)
-        {
-            done.extend(parts.remove(&key).map(|part| line(*node, part)));
-        }
-        let part =
-            parts.entry(key).or_insert(Part { at: chunk.at, index, check: chunk.check, bytes: Vec::new() });
-        (part.at, part.index) = (chunk.at, index);
-        part.bytes.extend_from_slice(&chunk.bytes);
-        while let Some((end, next)) = cut(&part.bytes) {
-            let rest = part.bytes.split_off(next);
-            part.bytes.truncate(end);
-            let bytes = std::mem::replace(&mut part.bytes, rest);
-            done.push(line(*node, Part { at: part.at, index, check: part.check, bytes }));
-        }
-        if part.bytes.is_empty() {
-            parts.remove(&key);
+    for (index, (node, piece)) in kept.pieces().into_iter().enumerate() {
+        match piece {
+            Piece::Chunk(chunk) => add(&mut parts, &mut done, index, (node, chunk), &starts),
+            Piece::LeftOut { at, bytes } => {
+                let cut: Vec<_> = parts.extract_if(.., |(of, ..), _| *of == node).collect();
+                done.extend(cut.into_iter().map(|(_, part)| line(node, part)));
+                let text = format!(
+                    "[{bytes} bytes of output are not kept: of each service about the first {} MiB and the last {} MiB are]",
+                    console::FIRST >> 20,
+                    console::LAST >> 20
+                );
+                done.push((index, Line { at, node, check: false, text }));
+            }
         }
     }
     done.extend(parts.into_iter().map(|((node, ..), part)| line(node, part)));
     done.sort_by_key(|(index, _)| *index);
     done.into_iter().map(|(_, line)| line).collect()
+}
+
+/// Adds a chunk to what its process has written of a line; lines that are whole now are done.
+fn add(
+    parts: &mut BTreeMap<(NodeId, Pid, u8), Part>,
+    done: &mut Vec<(usize, Line)>,
+    index: usize,
+    (node, chunk): (NodeId, &ConsoleChunk),
+    starts: &Starts,
+) {
+    let key = (node, chunk.pid, chunk.stream as u8);
+    if let Some(part) = parts.get(&key)
+        && started_between(starts, node, part.at, chunk.at)
+    {
+        done.extend(parts.remove(&key).map(|part| line(node, part)));
+    }
+    let before = parts.remove(&key).map_or_else(Vec::new, |part| part.bytes);
+    let bytes = if before.is_empty() { chunk.bytes.clone() } else { [before, chunk.bytes.clone()].concat() };
+    let mut rest = &bytes[..];
+    while let Some((end, next)) = cut(rest) {
+        let bytes = rest[..end].to_vec();
+        done.push(line(node, Part { at: chunk.at, index, check: chunk.check, bytes }));
+        rest = &rest[next..];
+    }
+    if !rest.is_empty() {
+        parts.insert(key, Part { at: chunk.at, index, check: chunk.check, bytes: rest.to_vec() });
+    }
 }
 
 /// Where the first line ends, and where the next one begins.
@@ -80,9 +111,10 @@ fn line(node: NodeId, part: Part) -> (usize, Line) {
     (part.index, Line { at: part.at, node, check: part.check, text })
 }
 
-fn started_between(log: &[LogEntry], node: NodeId, first: SimTime, last: SimTime) -> bool {
-    let started = |e: &LogEntry| e.what == Notice::Service(ServiceChange::Started);
-    log.iter().any(|e| e.node == Some(node) && first < e.at && e.at <= last && started(e))
+fn started_between(starts: &Starts, node: NodeId, first: SimTime, last: SimTime) -> bool {
+    let Some(starts) = starts.get(&node) else { return false };
+    let after = starts.partition_point(|at| *at <= first);
+    starts.get(after).is_some_and(|at| *at <= last)
 }
 
 #[cfg(test)]
@@ -91,29 +123,21 @@ mod tests {
 
     use super::*;
 
-    fn chunk(at: u64, node: u32, pid: u32, text: &str) -> (NodeId, ConsoleChunk) {
+    fn chunk(at: u64, node: u32, pid: u32, text: &str) -> ConsoleChunk {
         let (stream, bytes) = (Console::Out, text.as_bytes().to_vec());
-        (
-            NodeId(node),
-            ConsoleChunk {
-                at: SimTime(at),
-                container: NodeId(node),
-                pid: Pid(pid),
-                stream,
-                check: false,
-                bytes,
-            },
-        )
+        ConsoleChunk { at: SimTime(at), container: NodeId(node), pid: Pid(pid), stream, check: false, bytes }
     }
 
-    fn shown(chunks: &[(NodeId, ConsoleChunk)], log: &[LogEntry]) -> Vec<(u64, u32, String)> {
-        lines(chunks, log).into_iter().map(|l| (l.at.0, l.node.0, l.text)).collect()
+    fn shown(chunks: &[ConsoleChunk], log: &[LogEntry]) -> Vec<(u64, u32, String)> {
+        let mut kept = ConsoleLog::default();
+        chunks.iter().for_each(|chunk| kept.push(chunk.clone()));
+        lines(&kept, log).into_iter().map(|l| (l.at.0, l.node.0, l.text)).collect()
     }
 
     #[test]
     fn pieces_of_a_line_are_put_together_by_process_and_stream() {
         let mut error = chunk(3, 1, 1, "oops\n");
-        error.1.stream = Console::Err;
+        error.stream = Console::Err;
         let chunks = [
             chunk(1, 1, 1, "touch: "),
             chunk(2, 1, 2, "other"),
@@ -152,5 +176,23 @@ mod tests {
         assert_eq!(lengths, [LONGEST, LONGEST, 1]);
         let exact = "x".repeat(LONGEST) + "\n";
         assert_eq!(shown(&[chunk(1, 1, 1, &exact)], &[]).len(), 1);
+    }
+
+    #[test]
+    fn what_is_left_out_is_told_in_its_place() {
+        let mut chunks = vec![chunk(0, 1, 1, "the beginning\nhalf a li")];
+        let numbered = |at: u64| chunk(at, 1, 1, &format!("{at:0>64}\n").repeat(100));
+        chunks.extend((1..2000).map(numbered));
+        chunks.push(chunk(2000, 1, 1, "the end\n"));
+        let told = shown(&chunks, &[]);
+        assert_eq!(told[0].2, "the beginning");
+        assert_eq!(told.last().expect("lines").2, "the end");
+        let gaps: Vec<usize> = (0..told.len()).filter(|i| told[*i].2.contains("are not kept")).collect();
+        let [gap] = gaps[..] else { panic!("{gaps:?}") };
+        let left_out: usize =
+            told[gap].2[1..].split(' ').next().expect("a number").parse().expect("a number");
+        let bytes: usize = told.iter().map(|line| line.2.len() + 1).sum();
+        let all: usize = chunks.iter().map(|chunk| chunk.bytes.len()).sum();
+        assert_eq!(bytes - told[gap].2.len() - 1 + left_out, all);
     }
 }

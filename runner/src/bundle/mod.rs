@@ -16,11 +16,13 @@ mod record;
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use bloodhound_config::config::Check;
 use bloodhound_config::{Project, Selection};
 use bloodhound_images::{Resolver, Store};
+use bloodhound_vfs::FileImage;
 use bloodhound_vfs::host::{HostBase, file_name};
 use serde::{Deserialize, Serialize};
 
@@ -85,6 +87,12 @@ pub struct Bundle {
     manifest: Manifest,
 }
 
+/// Files up to this size are read as a whole, bytes.
+const AT_ONCE: u64 = 64 << 20;
+/// Larger ones in pieces of so many bytes, in which secrets of up to [`OVERLAP`] bytes are seen.
+const PIECE: u64 = 4 << 20;
+const OVERLAP: usize = 64 << 10;
+
 /// Adds a bundle to a finding's directory. `is_secret` says of bytes whether they hold a secret.
 ///
 /// # Errors
@@ -139,11 +147,20 @@ fn fill(dir: &Path, session: &Session, is_secret: &dyn Fn(&[u8]) -> bool) -> io:
     fs::create_dir_all(&contents)?;
     let mut secret_contents = Vec::new();
     let record = session.base.record(&mut |sha256, image| {
-        let mut bytes = vec![0; usize::try_from(image.size()).map_err(io::Error::other)?];
-        image.read(0, &mut bytes);
-        match is_secret(&bytes) {
-            true => secret_contents.push(file_name(sha256)),
-            false => write_file(&contents.join(file_name(sha256)), bytes)?,
+        let target = contents.join(file_name(sha256));
+        let secret = if image.size() > AT_ONCE {
+            write_large(&target, image, is_secret)?
+        } else {
+            let mut bytes = vec![0; image.size() as usize];
+            image.read(0, &mut bytes);
+            let secret = is_secret(&bytes);
+            if !secret {
+                write_file(&target, bytes)?;
+            }
+            secret
+        };
+        if secret {
+            secret_contents.push(file_name(sha256));
         }
         Ok(())
     })?;
@@ -157,6 +174,31 @@ fn fill(dir: &Path, session: &Session, is_secret: &dyn Fn(&[u8]) -> bool) -> io:
         host: record::Stored::of(&record),
     };
     write_file(&dir.join("bundle.json"), serde_json::to_vec(&manifest)?)
+}
+
+/// Writes a file piece by piece, with holes where it is zero; true if it holds a secret, and is not written.
+fn write_large(target: &Path, image: &FileImage, is_secret: &dyn Fn(&[u8]) -> bool) -> io::Result<bool> {
+    let file = fs::File::create_new(target)?;
+    file.set_len(image.size())?;
+    // Each piece begins with the end of the one before it, where a secret may begin.
+    let mut piece = Vec::new();
+    let mut at = 0;
+    while at < image.size() {
+        let before = piece.split_off(piece.len().saturating_sub(OVERLAP));
+        let len = (image.size() - at).min(PIECE) as usize;
+        piece = [before, vec![0; len]].concat();
+        let from = piece.len() - len;
+        image.read(at, &mut piece[from..]);
+        if is_secret(&piece) {
+            fs::remove_file(target)?;
+            return Ok(true);
+        }
+        if piece[from..].iter().any(|byte| *byte != 0) {
+            file.write_all_at(&piece[from..], at)?;
+        }
+        at += PIECE;
+    }
+    Ok(false)
 }
 
 /// Copies the images of the run into a cache of their own.

@@ -1,6 +1,8 @@
 //! A system call's view of the world: the node, the calling task, and what lies outside of the node (the read-only
 //! base file system, the decisions).
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 pub use bloodhound_abi::args::{Fd, Hex, Path, Ptr};
 use bloodhound_abi::digest::Moved;
 pub use bloodhound_abi::flags::*;
@@ -27,12 +29,14 @@ pub struct Outside<'a> {
     pub decisions: &'a mut Decisions,
     /// Who is told what happens.
     pub watch: Option<&'a mut dyn Watch>,
+    /// Set when the host gives up the run, whose world nobody looks at any more: long calls need not go on.
+    pub given_up: Option<&'a AtomicBool>,
 }
 
 impl<'a> Outside<'a> {
     /// A view of both; nobody is told what happens.
     pub fn new(base: &'a mut dyn BaseFs, decisions: &'a mut Decisions) -> Outside<'a> {
-        Outside { base, decisions, watch: None }
+        Outside { base, decisions, watch: None, given_up: None }
     }
 
     /// The same, and `watch` is told what happens.
@@ -40,10 +44,20 @@ impl<'a> Outside<'a> {
         Outside { watch: Some(watch), ..self }
     }
 
+    /// The same, and `given_up` is set when the host gives up the run.
+    pub fn until(self, given_up: Option<&'a AtomicBool>) -> Outside<'a> {
+        Outside { given_up, ..self }
+    }
+
     /// The same view for a shorter time.
     pub fn reborrow(&mut self) -> Outside<'_> {
         let watch = self.watch.as_mut().map(|watch| &mut **watch as &mut dyn Watch);
-        Outside { base: &mut *self.base, decisions: &mut *self.decisions, watch }
+        Outside { base: &mut *self.base, decisions: &mut *self.decisions, watch, given_up: self.given_up }
+    }
+
+    /// Whether the run is given up.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.given_up.is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
     /// Tells what happened to a task of `node`.

@@ -268,6 +268,11 @@ impl Node {
         false
     }
 
+    /// Whether a container is beyond its limit, or all are beyond the machine's.
+    pub(crate) fn has_too_much(&self, container: ContainerId) -> bool {
+        self.pressed(&[container]).is_some()
+    }
+
     fn pressed(&self, grown: &[ContainerId]) -> Option<Pressed> {
         for id in grown {
             if let Some(limit) = self.container(*id).settings.memory

@@ -17,6 +17,14 @@ use crate::node::{ConsoleChunk, Node};
 use crate::sys::reads_writes;
 use crate::wait::{Object, SysResult, Wait};
 
+/// A transfer is made in pieces of no more bytes: the size of a call's buffer must not decide how much memory the host needs for it.
+const PIECE: u64 = 4 << 20;
+/// No more bytes are taken for the console by one write(2), as where a pipe's reader leaves after them.
+pub(crate) const CONSOLE_WRITE: u64 = 16 << 20;
+
+/// How many times as much a byte costs that goes to the console.
+const CONSOLE_COST: u64 = 8;
+
 /// Whether a kind of file has a place at which to read: pread(2) of others is ESPIPE.
 pub(crate) fn seekable(kind: &FileKind) -> bool {
     let text = matches!(kind, FileKind::Synthetic { .. } | FileKind::Mq(_));
@@ -92,9 +100,16 @@ impl Ctx<'_> {
         verify_area(offset, to.len())?;
         let there = self.readable_at(id, offset, to.len().min(MAX_RW))?;
         let good = self.good_bytes(to, 0, there, Access::Write)?;
-        let data = self.read_bytes_at(id, good, offset)?;
-        self.copy_out(to, 0, &data)?;
-        let n = data.len() as u64;
+        let mut n = 0;
+        loop {
+            let most = (good - n).min(PIECE);
+            let data = self.read_bytes_at(id, most, offset + n)?;
+            self.copy_out(to, n, &data)?;
+            n += data.len() as u64;
+            if n == good || (data.len() as u64) < most || self.ends_early() {
+                break;
+            }
+        }
         // Character devices have no position (null(4), random(4)).
         if at.is_none() && !matches!(self.node.files[id].kind, FileKind::Device { .. }) {
             self.node.files[id].offset = offset + n;
@@ -188,7 +203,7 @@ impl Ctx<'_> {
             _ if at.is_some() && !matches!(kind, FileKind::Device { .. }) => return err(Errno::ESPIPE),
             // The devices of memory take what they are given without a look at it (the kernel's write_null, write_full).
             FileKind::Device { dev, .. } => {
-                let len = if reads_writes(dev) { self.source_part(from)?.len() as u64 } else { from.len() };
+                let len = if reads_writes(dev) { self.source_len(from)? } else { from.len() };
                 self.device_write(dev, len)?
             }
             FileKind::Pipe { pipe, .. } => self.pipe_write(pipe, from, done, flags)?,
@@ -204,10 +219,12 @@ impl Ctx<'_> {
                 self.eventfd_write(event, &data, nonblock)?
             }
             FileKind::Console(stream) => {
-                let bytes = self.source_part(from)?;
+                let bytes = self.source_part(from, CONSOLE_WRITE)?;
                 let (at, pid, n) = (self.now(), self.pid, bytes.len() as u64);
                 let (container, check) = (self.container().id, self.process().is_check);
                 self.node.console.push(ConsoleChunk { at, container, pid, stream, check, bytes });
+                // An engine reads the pipe, and stores the lines.
+                self.charge_moved(n.saturating_mul(CONSOLE_COST));
                 n
             }
             FileKind::Synthetic { path, .. } => {
@@ -231,23 +248,43 @@ impl Ctx<'_> {
         Ok(n)
     }
 
-    /// The bytes of a source up to the first that cannot be read; EFAULT if that is the first of all.
-    fn source_part(&mut self, from: &Source) -> Result<Vec<u8>, Errno> {
+    /// How many bytes of a source lie before the first that cannot be read; EFAULT if that is the first of all.
+    fn source_len(&mut self, from: &Source) -> Result<u64, Errno> {
         match self.source_good(from, 0, from.len()) {
             0 if !from.is_empty() => Err(Errno::EFAULT),
-            good => Ok(self.source_bytes(from, 0, good)?.into_owned()),
+            good => Ok(good),
         }
+    }
+
+    /// Up to `most` bytes of a source, as far as they can be read.
+    fn source_part(&mut self, from: &Source, most: u64) -> Result<Vec<u8>, Errno> {
+        let good = self.source_len(from)?;
+        Ok(self.source_bytes(from, 0, good.min(most))?.into_owned())
     }
 
     fn write_regular(&mut self, id: FileId, ino: Ino, from: &Source, at: Option<u64>) -> SysResult {
         let file = &self.node.files[id];
         let (append, offset) = (file.flags & c::O_APPEND != 0, file.offset);
         verify_area(at.unwrap_or(offset), from.len())?;
-        let data = self.source_part(from)?;
+        let good = self.source_len(from)?;
         // "POSIX requires that opening a file with the O_APPEND flag should have no effect on the location at
         // which pwrite() writes data. However, on Linux ... appends data" (pwrite(2), BUGS).
         let start = if append { self.node.vfs.size(ino) } else { at.unwrap_or(offset) };
-        let n = self.write_inode(ino, start, &data)?;
+        let len = self.file_size_limit(start, good)?;
+        let mut n = 0;
+        loop {
+            let most = (len - n).min(PIECE);
+            let data = self.source_bytes(from, n, most)?;
+            let written = match self.write_inode(ino, start + n, &data) {
+                // "The number of bytes written may be less than count if, for example, there is insufficient space" (write(2)).
+                Err(_) if n > 0 => break,
+                result => result?,
+            };
+            n += written;
+            if n == len || written < most || self.ends_early() {
+                break;
+            }
+        }
         if at.is_none() {
             self.node.files[id].offset = start + n;
         }
@@ -258,18 +295,30 @@ impl Ctx<'_> {
         Ok(n)
     }
 
-    /// Writes file data and drops platform mappings of pages that moved. RLIMIT_FSIZE: EFBIG and SIGXFSZ.
-    pub(crate) fn write_inode(&mut self, ino: Ino, from: u64, data: &[u8]) -> SysResult {
+    /// Between the pieces of a long transfer: whether the rest is of no use, as the container has got more memory than it may have
+    /// and somebody will be killed for it when the call ends, or as the host gives up the run.
+    pub(crate) fn ends_early(&mut self) -> bool {
+        let (mm, container) = (self.process().mm, self.process().container);
+        self.node.settle(mm);
+        self.outside.is_given_up() || self.node.has_too_much(container)
+    }
+
+    /// How many of so many bytes RLIMIT_FSIZE lets a file have from an offset on; EFBIG and SIGXFSZ if none.
+    pub(crate) fn file_size_limit(&mut self, from: u64, len: u64) -> SysResult {
         let limit = self.process().limits[c::RLIMIT_FSIZE as usize].cur;
-        let mut data = data;
-        if limit != u64::MAX && from.saturating_add(data.len() as u64) > limit {
-            if from >= limit && !data.is_empty() {
-                let info = crate::signal::user_info(c::SIGXFSZ as u32, 0, self.pid, 0);
-                self.node.send_task(self.tid, info);
-                return err(Errno::EFBIG);
-            }
-            data = &data[..(limit - from) as usize];
+        if limit == u64::MAX || from.saturating_add(len) <= limit {
+            return Ok(len);
         }
+        if from >= limit && len > 0 {
+            let info = crate::signal::user_info(c::SIGXFSZ as u32, 0, self.pid, 0);
+            self.node.send_task(self.tid, info);
+            return err(Errno::EFBIG);
+        }
+        Ok(limit.saturating_sub(from))
+    }
+
+    /// Writes file data and drops platform mappings of pages that moved. RLIMIT_FSIZE has been looked at.
+    pub(crate) fn write_inode(&mut self, ino: Ino, from: u64, data: &[u8]) -> SysResult {
         self.may_store(ino, from, data.len() as u64)?;
         let now = self.now();
         let n = self.node.vfs.write_at(ino, from, data, now)?;

@@ -7,6 +7,7 @@
 use bloodhound_abi::SimTime;
 use bloodhound_kernel::exec::Program;
 use bloodhound_kernel::ids::Pid;
+use bloodhound_kernel::node::ConsoleChunk;
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_net::NodeId;
 use bloodhound_workloads::http::request::Request;
@@ -18,6 +19,9 @@ use crate::notice::{CheckResult, Notice, PhaseChange};
 use crate::queue::Due;
 use crate::timeline::evidence;
 use crate::world::Phase;
+
+/// Of the output of a check's script no more than about this is kept, bytes.
+const SCRIPT_OUTPUT: usize = 4096;
 
 /// When a check has to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +108,8 @@ pub struct CheckState {
     probe: Option<Box<Probe>>,
     /// A script under way.
     script: Option<(NodeId, Pid)>,
+    /// What the script has written, until there is more than [`SCRIPT_OUTPUT`].
+    said: Vec<u8>,
     /// Why the last attempt failed.
     last: Option<String>,
 }
@@ -231,7 +237,9 @@ impl Machine {
             }
             Action::Script { node, program } => match self.spawn(*node, program) {
                 Ok(pid) => {
-                    self.world.checks[index].script = Some((*node, pid));
+                    let check = &mut self.world.checks[index];
+                    check.script = Some((*node, pid));
+                    check.said.clear();
                     self.world.queue.push(deadline, Due::CheckTimeout(index, pid.0));
                 }
                 Err(e) => {
@@ -256,19 +264,23 @@ impl Machine {
         }
     }
 
+    /// A process wrote: what a check's script says is part of its answer.
+    pub(crate) fn script_wrote(&mut self, chunk: &ConsoleChunk) {
+        let writer = Some((chunk.container, chunk.pid));
+        if let Some(check) = self.world.checks.iter_mut().find(|c| c.script == writer)
+            && check.said.len() <= SCRIPT_OUTPUT
+        {
+            check.said.extend_from_slice(&chunk.bytes[..chunk.bytes.len().min(SCRIPT_OUTPUT)]);
+        }
+    }
+
     /// A process ended; true if it was a check's script.
     pub(crate) fn script_ended(&mut self, node: NodeId, pid: Pid, status: ExitStatus) -> bool {
         let Some(index) = self.world.checks.iter().position(|c| c.script == Some((node, pid))) else {
             return false;
         };
         self.world.checks[index].script = None;
-        let output: Vec<u8> = self
-            .world
-            .console
-            .iter()
-            .filter(|(n, c)| *n == node && c.pid == pid)
-            .flat_map(|(_, c)| c.bytes.iter().copied())
-            .collect();
+        let output = std::mem::take(&mut self.world.checks[index].said);
         let text = String::from_utf8_lossy(&output);
         let shown: String = text.trim().chars().take(400).collect();
         let why =

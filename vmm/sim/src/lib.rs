@@ -10,6 +10,7 @@ pub mod clients;
 mod code_place;
 mod code_view;
 mod computing;
+pub mod console;
 mod convert;
 pub mod event;
 pub mod faults;

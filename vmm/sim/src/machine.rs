@@ -396,7 +396,8 @@ impl Machine {
         for chunk in console {
             self.recorder().tell(clock, Some(chunk.container), &Event::Output(&chunk));
             if self.output.is_none() {
-                self.world.console.push((chunk.container, chunk));
+                self.script_wrote(&chunk);
+                Arc::make_mut(&mut self.world.console).push(chunk);
             }
         }
         let sent = self.take_packets(id, clock);

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::AtomicBool;
 
 use bloodhound_abi::SimTime;
 use bloodhound_abi::call::Call;
@@ -58,12 +59,14 @@ pub(crate) struct Parts<'a> {
     pub(crate) base: &'a mut dyn bloodhound_vfs::BaseFs,
     pub(crate) decisions: &'a mut bloodhound_decisions::Decisions,
     pub(crate) record: Recorder<'a>,
+    interrupt: Option<&'a AtomicBool>,
 }
 
 impl Parts<'_> {
     /// The node, and the rest as the kernel takes it.
     pub(crate) fn split(&mut self) -> (&mut Node, Outside<'_>) {
-        (self.node, Outside::new(self.base, self.decisions).watched(&mut self.record))
+        let outside = Outside::new(self.base, self.decisions);
+        (self.node, outside.watched(&mut self.record).until(self.interrupt))
     }
 
     /// A task made a system call.
@@ -109,6 +112,7 @@ impl Machine {
             base: self.base.as_mut(),
             decisions: &mut world.decisions,
             record: Recorder { digest: &mut world.digest, step: world.steps, listeners },
+            interrupt: self.interrupt.as_deref(),
         }
     }
 

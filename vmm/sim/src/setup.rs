@@ -141,7 +141,7 @@ pub fn world(
         packets: 0,
         log: Vec::new(),
         findings: Vec::new(),
-        console: Vec::new(),
+        console: Arc::default(),
         kept: Arc::default(),
         outside: Arc::default(),
         clients,

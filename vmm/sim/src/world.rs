@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::Decisions;
 use bloodhound_kernel::container::ContainerId;
-use bloodhound_kernel::node::{ConsoleChunk, MachineId, Node};
+use bloodhound_kernel::node::{MachineId, Node};
 use bloodhound_kernel::stacks::NetNs;
 use bloodhound_net::{Fabric, NodeId};
 
@@ -14,6 +14,7 @@ use crate::Digest;
 use crate::checks::CheckState;
 use crate::clients::Clients;
 use crate::computing::Computing;
+use crate::console::ConsoleLog;
 use crate::faults::Faults;
 use crate::kept::Kept;
 use crate::notice::LogEntry;
@@ -136,8 +137,8 @@ pub struct World {
     pub log: Vec<LogEntry>,
     /// What went wrong.
     pub findings: Vec<Finding>,
-    /// Output of the services.
-    pub console: Vec<(NodeId, ConsoleChunk)>,
+    /// Output of the services, as far as it is kept.
+    pub console: Arc<ConsoleLog>,
     /// Files of earlier lives of services that somebody wants.
     pub kept: Arc<Vec<Kept>>,
     /// What was asked for outside of the stack, by whom and how often.

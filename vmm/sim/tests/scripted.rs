@@ -197,7 +197,7 @@ impl Outcome {
             steps: world.steps,
             now: world.now,
             log: world.log.clone(),
-            console: world.console.iter().map(|chunk| format!("{chunk:?}")).collect(),
+            console: world.console.pieces().iter().map(|chunk| format!("{chunk:?}")).collect(),
             findings: world.findings.iter().map(|finding| format!("{finding:?}")).collect(),
             choices: format!("{:x}", world.decisions.trail()),
         }

@@ -4,6 +4,7 @@
 //! answered stays its answer while the process runs, so that every world sees the same even if the host changes.
 //! It keeps a digest of every answer ([`HostBase::inputs`]); a replay compares them ([`HostBase::changed`]).
 
+mod large;
 mod public;
 mod record;
 
@@ -505,8 +506,12 @@ fn guest_errno(error: &io::Error) -> Errno {
 fn read_image(path: &Path) -> io::Result<FileImage> {
     // Not blocking and not through a link, should the file have become something else since it was looked at.
     let mut file = OpenOptions::new().read(true).custom_flags((O_NOFOLLOW | O_NONBLOCK) as i32).open(path)?;
-    if !file.metadata()?.is_file() {
+    let found = file.metadata()?;
+    if !found.is_file() {
         return Err(io::Error::other("no regular file any more"));
+    }
+    if found.len() >= large::LARGE {
+        return large::read_large(path, file, found.len());
     }
     let (mut pages, mut size, mut hash) = (PageMap::default(), 0u64, Sha256::new());
     let mut buffer = vec![0u8; 64 * PAGE as usize];

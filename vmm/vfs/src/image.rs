@@ -1,6 +1,6 @@
 //! [`FileImage`] and [`ImageTree`]: the content of one file of the base layer as frames, shared by every world of the process.
 //!
-//! A file of the host is read as a whole, because its digest must be known. A file of a container image has its digest
+//! A file of the host is read as a whole, because its digest must be known, and kept unless it is large. A file of a container image has its digest
 //! already, so its blocks are read when a program first touches them ([`Blocks`]): most programs use a small part of the libraries
 //! that they map. Which blocks are in memory is invisible to a world, as residency is everywhere: a block's bytes are a
 //! function of the image's digest.
@@ -17,7 +17,7 @@ use crate::pages::{CHUNK, Chunk, PAGE, PageMap, read_pages};
 use crate::types::Name;
 
 /// Bytes that are read at once.
-const BLOCK: u64 = CHUNK * PAGE;
+pub(crate) const BLOCK: u64 = CHUNK * PAGE;
 /// How a panic begins that says that the host, and not this program, is at fault.
 pub const HOST_FAULT: &str = "the host cannot read what a run needs: ";
 
@@ -31,6 +31,11 @@ pub trait Blocks: Debug + Send + Sync {
     /// # Errors
     /// The host's.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+
+    /// Whether the block that begins at byte `offset` is known to have nothing but zeros, and need not be read.
+    fn is_zero(&self, _offset: u64) -> bool {
+        false
+    }
 }
 
 /// The file system of a container image: it never changes, and its digest names all of it. Paths are those of
@@ -155,6 +160,9 @@ impl FileImage {
     fn block(&self, number: u64) -> Option<&Arc<Chunk>> {
         let Content::Lazy { source, blocks } = &self.content else { return None };
         let block = blocks.get(usize::try_from(number).ok()?)?;
+        if source.is_zero(number * BLOCK) {
+            return None;
+        }
         Some(block.get_or_init(|| {
             let start = number * BLOCK;
             let mut bytes = vec![0; (self.size - start).min(BLOCK) as usize];

@@ -82,7 +82,7 @@ impl Vfs {
                 Some(None) => break true,
                 None => {}
             }
-            let Some((parent, name)) = &inode.seen else { break true };
+            let Some((parent, name)) = &inode.seen else { break !self.is_unnamed_root(at) };
             let there = self.dir(*parent).ok().and_then(|dir| dir.slot(name));
             deleted |= !matches!(there, Some(crate::dir::Slot::Live { ino, .. }) if ino == at);
             parts.push(name.clone());

@@ -53,6 +53,8 @@ pub(crate) struct MountSpace {
     pub(crate) by_point: BTreeMap<Ino, MountId>,
     /// Mounts by the inode that they show there.
     pub(crate) by_root: BTreeMap<Ino, MountId>,
+    /// The file system of files in memory that no path leads to (`shm_mnt` of Linux), made when it is needed.
+    pub(crate) unnamed: Option<FsId>,
 }
 
 impl MountSpace {
@@ -107,6 +109,7 @@ impl Vfs {
             mounts: BTreeMap::new(),
             by_point: BTreeMap::new(),
             by_root: BTreeMap::new(),
+            unnamed: None,
         });
         self.entered = Entered(ns);
         self.attach(fs, ino, None, root.read_only);

@@ -8,6 +8,7 @@ use bloodhound_abi::Errno;
 use crate::base::BaseFs;
 use crate::flags::*;
 use crate::inode::{Data, Inode, Node};
+use crate::mount::FsKind;
 use crate::pending::Op;
 use crate::perm::{allows, owns};
 use crate::types::{Cred, Fail, Ino, Kind, Name, Outcome};
@@ -275,6 +276,42 @@ impl Vfs {
         let ino = self.alloc(inode);
         self.note(ino, ctx.now, |vfs| vfs.inodes.get(ino).cloned().map(Op::Create));
         Ok(self.take_ref(ctx, ino, flags, true)?)
+    }
+
+    /// memfd_create(2): "a file that lives in RAM and has a volatile backing storage. Once all references to the file are dropped,
+    /// it is automatically released." No mount shows its file system, whose size nothing limits but the container's memory.
+    ///
+    /// # Errors
+    /// None but those of a file system that is gone.
+    pub fn open_memory_file(&mut self, ctx: &mut Ctx, name: &[u8]) -> Result<Opened, Errno> {
+        let root = self.unnamed_root();
+        let mut inode = self.draft(ctx, root, 0o777, crate::file::empty())?;
+        inode.meta.nlink = 0;
+        // "The name supplied in name is used as a filename and will be displayed as the target of the corresponding symbolic link
+        // in the directory /proc/self/fd/. The displayed name is always prefixed with memfd:".
+        inode.seen = Some((root, Name::from(&[b"memfd:", name].concat()[..])));
+        let ino = self.alloc(inode);
+        self.take_ref(ctx, ino, O_RDWR, true)
+    }
+
+    /// The root of the file system for files that no path leads to.
+    fn unnamed_root(&mut self) -> Ino {
+        if let Some(fs) = self.space().unnamed.and_then(|id| self.filesystems.get(&id)) {
+            return fs.root;
+        }
+        let id = self.add_fs(FsKind::Tmpfs, None);
+        let root = self.make_root(id, 0o777);
+        if let Some(fs) = std::sync::Arc::make_mut(&mut self.filesystems).get_mut(&id) {
+            fs.root = root;
+        }
+        self.space_mut().unnamed = Some(id);
+        root
+    }
+
+    /// Whether this is the root of a file system that no mount shows.
+    pub(crate) fn is_unnamed_root(&self, ino: Ino) -> bool {
+        let of = self.space().unnamed.and_then(|id| self.filesystems.get(&id));
+        of.is_some_and(|fs| fs.root == ino)
     }
 
     /// A new inode for `dir` with one link, not yet in the table.

@@ -293,8 +293,9 @@ impl Vfs {
         if self.memory_pages == 0 {
             return 0;
         }
-        let mounts = self.spaces[namespace.0 as usize].mounts.values();
-        let mut seen: Vec<FsId> = mounts.filter_map(|mount| mount.fs).collect();
+        let space = &self.spaces[namespace.0 as usize];
+        let mut seen: Vec<FsId> = space.mounts.values().filter_map(|mount| mount.fs).collect();
+        seen.extend(space.unnamed);
         seen.sort_unstable();
         seen.dedup();
         let in_memory =

@@ -7,6 +7,7 @@
 
 pub mod code;
 pub mod fault;
+mod free;
 mod grow;
 pub mod pages;
 pub mod shown;
@@ -15,7 +16,6 @@ pub mod user;
 use std::sync::Arc;
 
 pub use bloodhound_abi::Access;
-use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_frames::Frame;
 use bloodhound_persistent::Map;
@@ -192,6 +192,8 @@ pub struct Mm {
     pub lock_future: Lock,
     /// The program's file, which nobody can write meanwhile (ETXTBSY).
     pub exe: Option<Ino>,
+    /// Where there is no room.
+    searched: free::Searched,
 }
 
 /// What an address space had mapped once ([`Mm::layout`]).
@@ -221,6 +223,7 @@ impl Mm {
             locked: 0,
             lock_future: Lock::No,
             exe: None,
+            searched: free::Searched::none(),
         }
     }
 
@@ -399,6 +402,7 @@ impl Mm {
         if !pieces.is_empty() {
             self.pages.remove_range(start / PAGE, end / PAGE);
             self.invalidate(start, end - start);
+            self.freed(end);
         }
         pieces
     }
@@ -421,47 +425,6 @@ impl Mm {
             return;
         }
         self.invalid.push((start, len));
-    }
-
-    /// A free range of `len` bytes: at `hint` if that is free, else the highest below the mmap base, as Linux does.
-    pub fn find_free(&self, hint: u64, len: u64) -> Result<u64, Errno> {
-        if len > TASK_SIZE {
-            return Err(Errno::ENOMEM);
-        }
-        let hint = hint & !(PAGE - 1);
-        if hint >= MMAP_MIN
-            && hint.checked_add(len).is_some_and(|e| e <= TASK_SIZE)
-            && !self.overlaps(hint, hint + len)
-        {
-            return Ok(hint);
-        }
-        let mut top = self.mmap_base;
-        for vma in self.vmas.values().rev() {
-            if vma.end <= top && top - vma.end >= len {
-                return Ok(top - len);
-            }
-            top = top.min(vma.start);
-        }
-        if top >= MMAP_MIN + len { Ok(top - len) } else { Err(Errno::ENOMEM) }
-    }
-
-    /// A free range for MAP_32BIT: "in the first 2 Gigabytes of the process address space", in fact in the second, from
-    /// below. ENOMEM.
-    pub fn find_free_low(&self, hint: u64, len: u64) -> Result<u64, Errno> {
-        const LOW: (u64, u64) = (0x4000_0000, 0x8000_0000);
-        let fits = |at: u64| at.checked_add(len).is_some_and(|end| end <= LOW.1);
-        let hint = hint & !(PAGE - 1);
-        if hint >= MMAP_MIN && fits(hint) && !self.overlaps(hint, hint + len) {
-            return Ok(hint);
-        }
-        let mut at = LOW.0;
-        for vma in self.vmas.values().filter(|v| v.end > LOW.0) {
-            if vma.start >= at && vma.start - at >= len {
-                break;
-            }
-            at = at.max(vma.end);
-        }
-        if fits(at) { Ok(at) } else { Err(Errno::ENOMEM) }
     }
 
     /// Checks the protection of an access as the CPU would: SEGV_MAPERR or SEGV_ACCERR.

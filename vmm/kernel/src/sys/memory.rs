@@ -136,7 +136,7 @@ impl Ctx<'_> {
             return err(Errno::ENOMEM);
         }
         if flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) == 0 {
-            let mm = &self.node.mms[mm];
+            let mm = &mut self.node.mms[mm];
             let low = flags & MAP_32BIT != 0;
             return Ok(if low { mm.find_free_low(addr.0, len)? } else { mm.find_free(addr.0, len)? });
         }

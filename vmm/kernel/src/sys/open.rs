@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_vfs::flags::{IN_OPEN, MAY_READ, MAY_WRITE};
-use bloodhound_vfs::{At, Cred, Dev, Ino, Kind, Opened};
+use bloodhound_vfs::{At, Dev, Ino, Kind, Opened};
 
 use crate::ctx::*;
 use crate::file::{Console, File, FileKind};
@@ -73,7 +73,7 @@ pub(super) fn do_open(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: u64, mode: 
     Ok(k.install(file, cloexec)?)
 }
 
-/// memfd_create(2): a file of /dev/shm without a name.
+/// memfd_create(2).
 pub fn memfd_create(k: &mut Ctx<'_>, name: Path, flags: MemfdFlags) -> SysResult {
     // MFD_NOEXEC_SEAL and MFD_EXEC came with Linux 6.3; older kernels answer EINVAL, and so for huge pages without
     // hugetlbfs.
@@ -81,26 +81,12 @@ pub fn memfd_create(k: &mut Ctx<'_>, name: Path, flags: MemfdFlags) -> SysResult
         return err(Errno::EINVAL);
     }
     // "The name supplied in name [...] names can be up to 249 bytes in length".
-    k.read_cstr(name.0, 249, Errno::EINVAL)?;
+    let name = k.read_cstr(name.0, 249, Errno::EINVAL)?;
     let cred = k.fs_cred();
-    let opened = [&b"/dev/shm"[..], b"/tmp", b"/"].into_iter().find_map(|dir| {
-        let flags = (c::O_TMPFILE | c::O_EXCL | c::O_RDWR) as u32;
-        let (root, now) = (k.node.vfs.root(), k.now());
-        let superuser = Cred::root();
-        let mut ctx = bloodhound_vfs::Ctx {
-            base: &mut *k.outside.base,
-            cred: &superuser,
-            root,
-            now,
-            umask: 0,
-            links: 0,
-            resolve: 0,
-        };
-        k.node.vfs.open(&mut ctx, At { dir: root, path: dir }, flags, 0o777).ok()
-    });
-    let opened = opened.ok_or(Errno::ENOMEM)?;
-    let now = k.now();
-    k.node.vfs.chown(opened.ino, &Cred::root(), Some(cred.uid), Some(cred.gid), now)?;
+    let (root, now) = (k.node.vfs.root(), k.now());
+    let base = &mut *k.outside.base;
+    let mut ctx = bloodhound_vfs::Ctx { base, cred: &cred, root, now, umask: 0, links: 0, resolve: 0 };
+    let opened = k.node.vfs.open_memory_file(&mut ctx, &name)?;
     k.seal_new(opened.ino, flags.contains(MemfdFlags::MFD_ALLOW_SEALING));
     let file = File::new(FileKind::Regular(opened.ino), c::O_RDWR | c::O_LARGEFILE);
     Ok(k.open_file(file, flags.contains(MemfdFlags::MFD_CLOEXEC))?)

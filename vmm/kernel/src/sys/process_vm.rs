@@ -77,6 +77,9 @@ fn move_memory(
     if done == 0 { err(Errno::EFAULT) } else { Ok(done) }
 }
 
+/// After about so many bytes of a vector it is looked whether the rest is of any use.
+const LOOK: u64 = 4 << 20;
+
 /// Moves one vector of the other process from `done` of the caller's buffers on; how much that made, and whether all of it could
 /// be reached and there is more room.
 fn move_vector(
@@ -103,6 +106,12 @@ fn move_vector(
         moved += n;
         if n < piece {
             return (moved, false);
+        }
+        if moved % LOOK < PAGE {
+            k.node.settle(mm);
+            if k.ends_early() {
+                return (moved, false);
+            }
         }
     }
     (moved, true)

@@ -10,6 +10,7 @@ use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::*;
 use crate::pipe::PIPE_BUF;
+use crate::transfer::CONSOLE_WRITE;
 use crate::wait::{Progress, Restart, Stop, SysResult};
 
 /// Bytes moved at once: as much as the pipe holds through which Linux does it (splice_direct_to_actor).
@@ -120,7 +121,7 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
         done += moved;
         match end {
             // The end of the file, or what takes no more now.
-            None if reached < PIECE => break,
+            None if reached < PIECE || enough(k, to, done) => break,
             None => k.begin_part(),
             // "If the transfer was successful, the number of bytes written [...] is returned": also of a part.
             Some(Stop::Errno(_)) if done > 0 => break,
@@ -243,9 +244,15 @@ pub fn copy_file_range(
         source.advance(k, n)?;
         sink.advance(k, n)?;
         done += n;
-        if n < data.len() as u64 {
+        if n < data.len() as u64 || k.outside.is_given_up() {
             break;
         }
     }
     Ok(done)
+}
+
+/// Whether a transfer of so many bytes ends although there is more: the console takes no more at once, or the host gives up the run.
+fn enough(k: &Ctx<'_>, to: FileId, done: u64) -> bool {
+    let console = matches!(k.node.files[to].kind, FileKind::Console(_));
+    (console && done >= CONSOLE_WRITE) || k.outside.is_given_up()
 }

@@ -53,10 +53,12 @@ pub fn ftruncate(k: &mut Ctx<'_>, fd: Fd, len: i64) -> SysResult {
     let len = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
     let file = k.file(fd)?;
     // "EBADF or EINVAL: fd is not open for writing"; Linux says EINVAL, also for what is no regular file.
-    let FileKind::Regular(ino) = file.kind else { return err(Errno::EINVAL) };
-    if !file.writable() {
-        return err(Errno::EINVAL);
-    }
+    let ino = match file.kind {
+        FileKind::Regular(ino) if file.writable() => ino,
+        // Files of /proc and /sys take a size and have none (proc_setattr, kernfs_iop_setattr).
+        FileKind::Synthetic { .. } if file.writable() => return Ok(0),
+        _ => return err(Errno::EINVAL),
+    };
     k.check_file_size(Some(ino), len)?;
     let (cred, now) = (k.fs_cred(), k.now());
     k.may_resize(ino, len)?;
