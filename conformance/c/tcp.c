@@ -424,6 +424,11 @@ static void options(void)
 	l = socket(AF_INET6, SOCK_STREAM, 0);
 	if (l >= 0) {
 		setsockopt(l, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof zero);
+		/* Fragments have at least the size that every link takes. */
+		int small = 1279, least = 1280;
+		CHECK_ERRNO(setsockopt(l, IPPROTO_IPV6, IPV6_MTU, &small, sizeof small), EINVAL);
+		CHECK_ERRNO(setsockopt(l, IPPROTO_IPV6, IPV6_MTU, &least, 2), EINVAL);
+		CHECK_EQ(setsockopt(l, IPPROTO_IPV6, IPV6_MTU, &least, sizeof least), 0);
 		CHECK(bind(l, (struct sockaddr *)&any, sizeof any) == 0 && listen(l, 1) == 0);
 		length = sizeof any;
 		REQUIRE(getsockname(l, (struct sockaddr *)&any, &length) == 0);
@@ -436,6 +441,9 @@ static void options(void)
 	} else {
 		/* A kernel without IPv6 says so in this way, and the check lines stay the same. */
 		CHECK(errno == EAFNOSUPPORT);
+		CHECK(1);
+		CHECK(1);
+		CHECK(1);
 		CHECK(1);
 		CHECK(1);
 	}

@@ -270,11 +270,16 @@ impl Ctx<'_> {
         let number = match len {
             0..4 if name == c::IPV6_DONTFRAG => 0,
             _ if tcp && name == c::IPV6_MULTICAST_HOPS => return err(Errno::ENOPROTOOPT),
-            0..4 if name != c::IPV6_V6ONLY && kept(level, name).is_none() => return err(Errno::ENOPROTOOPT),
+            0..4 if !matches!(name, c::IPV6_V6ONLY | c::IPV6_MTU) && kept(level, name).is_none() => {
+                return err(Errno::ENOPROTOOPT);
+            }
             _ => self.int_option(value, len)?,
         };
         match name {
             c::IPV6_V6ONLY => self.set_stack_option(id, SockOpt::V6Only(number != 0)),
+            // The size of fragments ("val < IPV6_MIN_MTU" is EINVAL, do_ipv6_setsockopt), of which programs here see none.
+            c::IPV6_MTU if number == 0 || number >= 1280 => Ok(()),
+            c::IPV6_MTU => err(Errno::EINVAL),
             c::IPV6_ADD_MEMBERSHIP | c::IPV6_MULTICAST_IF | c::MCAST_JOIN_GROUP => unsupported(level, name),
             c::IPV6_UNICAST_HOPS | c::IPV6_MULTICAST_HOPS | c::IPV6_TCLASS if number == -1 => {
                 self.reset(id, level, name)
