@@ -143,7 +143,10 @@ pub struct Guard {
 
 impl Guard {
     /// Begins to watch; `interrupt` is the flag of the machine that runs.
-    pub fn start(budget: Budget, interrupt: Arc<AtomicBool>) -> Guard {
+    ///
+    /// # Errors
+    /// The host gives no thread for it.
+    pub fn start(budget: Budget, interrupt: Arc<AtomicBool>) -> Result<Guard, Failure> {
         let (over, ended) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let (told, until) = (over.clone(), ended.clone());
         let watch = move || {
@@ -160,18 +163,16 @@ impl Guard {
                 std::thread::sleep(LOOK);
             }
         };
-        // Without the thread the run is as it would be with a budget that is never used up.
-        let _ignored = std::thread::Builder::new().name("memory".into()).spawn(watch);
-        Guard { budget, over, ended }
+        let spawned = std::thread::Builder::new().name("memory".into()).spawn(watch);
+        spawned.map_err(|e| Failure::environment(format!("no thread to watch over memory: {e}")))?;
+        Ok(Guard { budget, over, ended })
     }
 
     /// Why the run was interrupted, if it was for this.
     pub fn reason(&self) -> Option<String> {
         self.over.load(Ordering::Relaxed).then(|| self.budget.text())
     }
-}
 
-impl Guard {
     /// What a run said that may have been interrupted for this.
     pub fn explain(&self, failure: Failure) -> Failure {
         match self.reason() {

@@ -79,12 +79,11 @@ pub fn faults_until(outcome: &Outcome, at: SimTime) -> Vec<String> {
 pub fn trace(outcome: &Outcome) -> String {
     let mut lines: Vec<(SimTime, String)> =
         outcome.log.iter().map(|e| (e.at, timeline::line(e, &outcome.scenario))).collect();
-    lines.extend(
-        outcome
-            .console
-            .iter()
-            .map(|(at, who, line)| (*at, format!("{at} output   {who} | {}", printable(line)))),
-    );
+    let output = crate::console::lines(&outcome.console, &outcome.log);
+    lines.extend(output.iter().filter(|line| !line.check).map(|line| {
+        let who = timeline::name(&outcome.scenario, line.node);
+        (line.at, format!("{} output   {who} | {}", line.at, printable(&line.text)))
+    }));
     lines.sort_by_key(|(at, _)| *at);
     let from = match outcome.platform {
         Some(_) => format!("from boot {}", crate::boots::number(&outcome.decisions)),

@@ -120,7 +120,7 @@ pub fn run(args: &RunArgs) -> u8 {
 pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, Failure> {
     let boot = boots::boot_of(args.seed, session.plan.boots);
     let interrupt = interrupt();
-    let guard = Guard::start(args.platform.budget(), interrupt.clone());
+    let guard = Guard::start(args.platform.budget(), interrupt.clone())?;
     let mut worker = Worker::new(session.clone(), &chosen, interrupt)?;
     if args.strace {
         worker.listen(Box::new(Strace::new(output::eprint)));
@@ -235,7 +235,7 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     let chosen = platform::choose(args.platform.wanted)?;
     output::eprint(&finding::compare_platforms(&record.platform, &chosen));
     let interrupt = interrupt();
-    let guard = Guard::start(args.platform.budget(), interrupt.clone());
+    let guard = Guard::start(args.platform.budget(), interrupt.clone())?;
     let mut worker = Worker::new(session.clone(), &chosen, interrupt)?;
     worker.trust_log();
     worker.boot(Decisions::new(log, Mode::Strict)).map_err(|failure| guard.explain(failure))?;

@@ -16,6 +16,7 @@ use bloodhound_config::{Project, Selection, usual_files};
 use bloodhound_decisions::{Decisions, Divergence, Log};
 use bloodhound_images::Resolver;
 use bloodhound_platform::code_points::Mark;
+use bloodhound_sim::console::ConsoleLog;
 use bloodhound_sim::event::Listener;
 use bloodhound_sim::faults::{Effect, Planned};
 use bloodhound_sim::notice::LogEntry;
@@ -270,8 +271,8 @@ pub struct Outcome {
     pub marks: Arc<Vec<Digest>>,
     /// What services asked for outside of the stack: who, what, how often.
     pub outside: Vec<(String, String, u64)>,
-    /// Output of the services: (service, stream line).
-    pub console: Vec<(SimTime, String, String)>,
+    /// Output of the services, of which lines are made when somebody reads them.
+    pub console: Arc<ConsoleLog>,
     /// Why the loop ended before the run was over: unsupported, interrupted, undecided.
     pub stopped: Option<Stopped>,
     /// How much of the host's time health checks took.
@@ -526,7 +527,7 @@ impl Worker {
                     (timeline::name(&self.session.scenario, *who), what.clone(), *count)
                 })
                 .collect(),
-            console: self.console(),
+            console: world.console.clone(),
             stopped: None,
             share: self.meter.share(),
         };
@@ -563,12 +564,6 @@ impl Worker {
     /// it, nothing is said, for it would end elsewhere the next time.
     fn judge(&self, outcome: &mut Outcome, finished: bool) {
         outcome.judge(&self.session.plan.properties, &Seen::of(&self.machine.world), finished);
-    }
-
-    fn console(&self) -> Vec<(SimTime, String, String)> {
-        let lines = crate::console::lines(&self.machine.world.console, &self.machine.world.log);
-        let lines = lines.into_iter().filter(|line| !line.check);
-        lines.map(|l| (l.at, timeline::name(&self.session.scenario, l.node), l.text)).collect()
     }
 }
 

@@ -114,6 +114,7 @@ fn containers_keep_to_their_limits() {
             ended.stderr
         );
         assert!(!ended.stderr.contains("may be used on this machine"), "{kind}: {}", ended.stderr);
+        assert!(ended.peak < BESIDE, "{kind}: {} MiB\n{}", ended.peak, ended.stderr);
     });
 }
 

@@ -302,3 +302,29 @@ pub fn pins(base: &HostBase) -> Vec<Pin> {
     let images = base.inputs().into_iter().filter(|i| i.kind == bloodhound_vfs::host::InputKind::Image);
     images.filter_map(|i| Pin::parse(&String::from_utf8_lossy(&i.path), &file_name(&i.sha256))).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_seen_across_pieces_of_large_files() {
+        let dir = std::env::temp_dir().join(format!("bloodhound-bundle-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory");
+        let secret = b"a password";
+        let is_secret = |bytes: &[u8]| bytes.windows(secret.len()).any(|part| part == secret);
+        let mut bytes = vec![7; 2 * PIECE as usize + 100];
+        bytes[PIECE as usize..2 * PIECE as usize].fill(0);
+        let kept = dir.join("kept");
+        assert!(!write_large(&kept, &FileImage::from_bytes(&bytes), &is_secret).expect("written"));
+        assert!(fs::read(&kept).expect("a file") == bytes);
+        for at in [PIECE as usize - 3, 2 * PIECE as usize - 1, 2 * PIECE as usize + 50] {
+            let mut with = bytes.clone();
+            with[at..at + secret.len()].copy_from_slice(secret);
+            let target = dir.join("left-out");
+            assert!(write_large(&target, &FileImage::from_bytes(&with), &is_secret).expect("read"), "{at}");
+            assert!(!target.exists());
+        }
+        fs::remove_dir_all(&dir).expect("removed");
+    }
+}

@@ -216,7 +216,7 @@ fn run_with(args: &Args, chosen: &Chosen, open: Box<dyn Platform>) -> Result<u8,
     }
     let stop = Arc::<AtomicBool>::default();
     machine.set_interrupt(stop.clone());
-    let guard = Guard::start(args.platform.budget(), stop);
+    let guard = Guard::start(args.platform.budget(), stop)?;
     let mut end = drive(&mut machine, &mut |wanted| input.supply(wanted))?;
     if let (End::Interrupted, Some(why)) = (&end, guard.reason()) {
         end = End::Undecided(why);

@@ -308,7 +308,7 @@ impl<'a> Run<'a> {
             divergences: Vec::new(),
             marks: Arc::default(),
             outside: Vec::new(),
-            console: Vec::new(),
+            console: Arc::default(),
             stopped: interrupted.then_some(Stopped::Interrupted),
             share: Default::default(),
         };

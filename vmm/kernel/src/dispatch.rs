@@ -63,12 +63,12 @@ impl Node {
         self.charge(tid, cost);
         let task = self.task_mut(tid);
         task.syscalls += 1;
+        // Taken also when a filter refuses the call, as the deadline is that of this call only.
+        let restart_deadline = task.restart_deadline.take();
         let judged = task.seccomp != crate::seccomp::Seccomp::Off;
         if judged && let Some(outcome) = self.seccomp_judge(tid, outside) {
             return outcome;
         }
-        let task = self.task_mut(tid);
-        let restart_deadline = task.restart_deadline.take();
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         ctx.restart_deadline = restart_deadline;
         let (pid, result) = (ctx.pid, dispatch(&mut ctx, call));

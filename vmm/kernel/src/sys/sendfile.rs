@@ -63,6 +63,21 @@ impl Offset {
         }
         Ok(())
     }
+
+    /// Whether a transfer that has moved `done` bytes goes on after a piece that ended with `end`. One that sleeps goes on from here.
+    pub(super) fn goes_on(&self, done: u64, end: Option<Stop>) -> SysResult<bool> {
+        match end {
+            None => Ok(true),
+            // "If the transfer was successful, the number of bytes written [...] is returned": also of a part.
+            Some(Stop::Errno(_)) if done > 0 => Ok(false),
+            Some(Stop::Block(sleep)) => {
+                let restart = if done > 0 { Restart::Partial(done) } else { sleep.wait.restart };
+                let progress = Progress::Sendfile { at: self.given(), done };
+                Err(sleep.wait.restart(restart).progress(progress).into())
+            }
+            Some(stop) => Err(stop),
+        }
+    }
 }
 
 /// sendfile(2).
@@ -119,19 +134,12 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
         let moved = reached.saturating_sub(within);
         at.advance(k, moved)?;
         done += moved;
-        match end {
-            // The end of the file, or what takes no more now.
-            None if reached < PIECE || enough(k, to, done) => break,
-            None => k.begin_part(),
-            // "If the transfer was successful, the number of bytes written [...] is returned": also of a part.
-            Some(Stop::Errno(_)) if done > 0 => break,
-            Some(Stop::Block(sleep)) => {
-                let restart = if done > 0 { Restart::Partial(done) } else { sleep.wait.restart };
-                let progress = Progress::Sendfile { at: at.given(), done };
-                return Err(sleep.wait.restart(restart).progress(progress).into());
-            }
-            Some(stop) => return Err(stop),
+        // The end of the file, or what takes no more now.
+        let last = end.is_none() && (reached < PIECE || enough(k, to, done));
+        if !at.goes_on(done, end)? || last {
+            break;
         }
+        k.begin_part();
     }
     Ok(done)
 }

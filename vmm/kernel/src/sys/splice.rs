@@ -17,7 +17,7 @@ use crate::ids::*;
 
 use crate::mm::Access;
 use crate::pipe::PIPE_BUF;
-use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait};
+use crate::wait::{Object, Progress, Stop, SysResult, Wait};
 
 /// An argument for an offset that may be missing.
 fn given(ptr: Ptr) -> Option<Ptr> {
@@ -148,17 +148,11 @@ fn drain_pipe(
         k.pipe_consume(pipe, moved);
         at.advance(k, moved)?;
         done += moved;
-        match end {
-            None if moved == 0 => break,
-            None => k.begin_part(),
-            Some(Stop::Errno(_)) if done > 0 => break,
-            Some(Stop::Block(sleep)) => {
-                let restart = if done > 0 { Restart::Partial(done) } else { sleep.wait.restart };
-                let progress = Progress::Sendfile { at: at.given(), done };
-                return Err(sleep.wait.restart(restart).progress(progress).into());
-            }
-            Some(stop) => return Err(stop),
+        let last = end.is_none() && moved == 0;
+        if !at.goes_on(done, end)? || last {
+            break;
         }
+        k.begin_part();
     }
     if done > 0 {
         k.node.tell_file(from, IN_ACCESS);
