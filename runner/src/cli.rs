@@ -30,6 +30,8 @@ pub enum Command {
     Check(crate::check::Args),
     /// Check bloodhound.yaml and its compose file
     Validate(crate::validate::Args),
+    /// Tell what a program, a log of strace or a stack would miss, before it is run
+    Compat(crate::compat::Args),
     /// Write a bloodhound.yaml for a compose file
     Init(crate::init::Args),
     /// Print the JSON schema of bloodhound.yaml

@@ -12,6 +12,7 @@ mod check;
 #[cfg(test)]
 mod choices;
 mod cli;
+mod compat;
 mod console;
 mod coverage;
 mod cpus;
@@ -71,6 +72,7 @@ fn main() {
         cli::Command::Exec(args) => exec::run(args),
         cli::Command::Check(args) => check::run(args),
         cli::Command::Validate(args) => validate::run(args),
+        cli::Command::Compat(args) => compat::run(args),
         cli::Command::Init(args) => init::run(args),
         cli::Command::Schema => validate::schema(),
         cli::Command::Completions(args) => args.run(),

@@ -101,17 +101,34 @@ fn check(args: &Args) -> (PathBuf, Vec<Diagnostic>) {
         if selection.files.is_empty() {
             selection.files.push(path.clone());
         }
-        let (compose, diagnostics) =
-            Compose::load_files(&selection.files, &selection.environment(&environment));
-        // A run of these services alone.
-        let config = Config::decode(Source::new(path, "properties: []"), FileChecks::Lenient).0;
-        let project = config.zip(compose).map(|(config, compose)| Project { config, compose });
+        let (project, diagnostics) = alone_of(path, &selection, &environment);
         return (path.clone(), planned(project, diagnostics, args.strict));
     }
     let config = named.cloned().unwrap_or_else(|| PathBuf::from(DEFAULT_CONFIG));
     let load = if args.strict { Project::load } else { Project::check };
     let (project, diagnostics) = load(&config, &selection, &environment);
     (config, planned(project, diagnostics, args.strict))
+}
+
+/// A run of the services of these files alone.
+fn alone_of(
+    path: &Path,
+    selection: &Selection,
+    environment: &Variables,
+) -> (Option<Project>, Vec<Diagnostic>) {
+    let (compose, diagnostics) = Compose::load_files(&selection.files, &selection.environment(environment));
+    let config = Config::decode(Source::new(path, "properties: []"), FileChecks::Lenient).0;
+    (config.zip(compose).map(|(config, compose)| Project { config, compose }), diagnostics)
+}
+
+/// The project of a configuration, or of a compose file alone, and what is to be said of the files.
+pub fn read(path: &Path) -> (Option<Project>, Vec<Diagnostic>) {
+    let environment = environment();
+    if is_compose(path) {
+        let selection = Selection { files: vec![path.to_path_buf()], ..Selection::default() };
+        return alone_of(path, &selection, &environment);
+    }
+    Project::check(path, &Selection::default(), &environment)
 }
 
 /// With what a run would refuse: it is planned as `run` does. What only this machine lacks is a warning unless it is strict.

@@ -46,7 +46,7 @@ pub use end::End;
 use observe::Observing;
 use streams::{Input, Outputs, Source};
 pub use streams::{Kept, closed_at_start};
-pub use view::Surroundings;
+pub use view::{Surroundings, scenario};
 
 /// Arguments of `exec`.
 #[derive(clap::Args, Debug)]

@@ -17,6 +17,17 @@ macro_rules! errnos {
                 match self.0 { $($value => stringify!($name),)* _ => "E?" }
             }
 
+            /// The error of this name; EWOULDBLOCK, EDEADLOCK and ENOTSUP are second names.
+            pub fn by_name(name: &str) -> Option<Errno> {
+                match name {
+                    $(stringify!($name) => Some(Errno::$name),)*
+                    "EWOULDBLOCK" => Some(Errno::EAGAIN),
+                    "EDEADLOCK" => Some(Errno::EDEADLK),
+                    "ENOTSUP" => Some(Errno::EOPNOTSUPP),
+                    _ => None,
+                }
+            }
+
             /// The text that strerror(3) gives.
             pub fn text(self) -> &'static str {
                 match self.0 { $($value => $text,)* _ => "Unknown error" }

@@ -8,6 +8,9 @@ pub type Names = &'static [(u64, &'static str)];
 macro_rules! names {
     ($($(#[$doc:meta])* $table:ident { $($value:literal $name:ident)* })*) => {
         $($(#[$doc])* pub static $table: Names = &[$(($value, stringify!($name))),*];)*
+
+        /// All tables.
+        pub static ALL: &[Names] = &[$($table),*];
     };
 }
 
@@ -157,22 +160,7 @@ mod tests {
 
     #[test]
     fn values_are_named_once() {
-        let tables = [
-            PRCTL,
-            ARCH_PRCTL,
-            FCNTL,
-            IOCTL_FILE,
-            IOCTL_SOCKET,
-            SOCKET,
-            IP,
-            IPV6,
-            TCP,
-            UDP,
-            FUTEX,
-            SHMCTL,
-            CLONE,
-        ];
-        for table in tables {
+        for table in ALL {
             for (i, (value, name)) in table.iter().enumerate() {
                 assert!(table[i + 1..].iter().all(|(v, n)| v != value && n != name), "{name}");
             }

@@ -9,17 +9,13 @@ use bloodhound_decisions::Decisions;
 use bloodhound_net::{NodeId, Stack};
 use bloodhound_vfs::{MemBase, MountNs, TreeId, Vfs};
 
+use crate::asking::{SCRATCH, SCRATCH_SIZE};
 use crate::container::{ContainerConfig, Network};
 use crate::dispatch::Outcome;
 use crate::exec::Program;
 use crate::ids::*;
-use crate::mm::{Backing, OnFork, Vma};
 use crate::node::{Costs, MachineId, Node, NodeConfig};
 use crate::task::TaskState;
-
-/// Where each process has a megabyte for arguments and results.
-const SCRATCH: u64 = 0x1000_0000;
-const SCRATCH_SIZE: u64 = 1 << 20;
 
 /// See the module's text.
 pub(crate) struct Bench {
@@ -92,27 +88,12 @@ impl Bench {
 
     /// Gives a process the memory for arguments and results.
     pub(crate) fn give_scratch(&mut self, pid: Pid) {
-        let node = &mut self.node;
-        let mm = node.process(pid).mm;
-        node.mms[mm].insert(Vma {
-            start: SCRATCH,
-            end: SCRATCH + SCRATCH_SIZE,
-            prot: c::PROT_READ | c::PROT_WRITE,
-            shared: false,
-            backing: Backing::Anon,
-            on_fork: OnFork::Copy,
-            may_write: true,
-            marks: Default::default(),
-        });
+        self.node.give_scratch(pid);
     }
 
     /// Sets the registers for a call.
     pub(crate) fn prepare(&mut self, tid: Tid, nr: u64, args: &[u64]) {
-        let regs = &mut self.node.task_mut(tid).regs;
-        let mut all = [0; 6];
-        all[..args.len()].copy_from_slice(args);
-        regs.orig_rax = nr;
-        [regs.rdi, regs.rsi, regs.rdx, regs.r10, regs.r8, regs.r9] = all;
+        self.node.set_call(tid, nr, args);
     }
 
     /// The call in a task's registers.
@@ -123,9 +104,7 @@ impl Bench {
 
     /// Makes a call; what comes of it.
     pub(crate) fn start(&mut self, tid: Tid, nr: u64, args: &[u64]) -> Outcome {
-        self.prepare(tid, nr, args);
-        let call = self.call_in(tid);
-        self.node.syscall(tid, call, &mut Outside::new(&mut self.base, &mut self.decisions))
+        self.node.ask(tid, nr, args, &mut Outside::new(&mut self.base, &mut self.decisions))
     }
 
     /// Makes a call that must end at once.
@@ -166,9 +145,8 @@ impl Bench {
     /// Puts bytes into a process's memory.
     pub(crate) fn put_as(&mut self, tid: Tid, bytes: &[u8]) -> u64 {
         let at = self.room(bytes.len());
-        let mut ctx =
-            crate::ctx::Ctx::new(&mut self.node, tid, Outside::new(&mut self.base, &mut self.decisions));
-        ctx.write_bytes(at, bytes).expect("scratch memory");
+        let outside = &mut Outside::new(&mut self.base, &mut self.decisions);
+        self.node.put(tid, at, bytes, outside).expect("scratch memory");
         at
     }
 
@@ -180,9 +158,8 @@ impl Bench {
     /// Reads a process's memory.
     pub(crate) fn get_as(&mut self, tid: Tid, at: u64, len: usize) -> Vec<u8> {
         let mut out = vec![0; len];
-        let mut ctx =
-            crate::ctx::Ctx::new(&mut self.node, tid, Outside::new(&mut self.base, &mut self.decisions));
-        ctx.read_bytes(at, &mut out).expect("scratch memory");
+        let outside = &mut Outside::new(&mut self.base, &mut self.decisions);
+        self.node.get(tid, at, &mut out, outside).expect("scratch memory");
         out
     }
 
