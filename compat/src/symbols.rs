@@ -31,7 +31,7 @@ pub fn text(name: &str, kind: ArgKind, value: u64, before: &[Value]) -> String {
         named.map(|(_, known)| *known)
     };
     let found = match (name, kind) {
-        (_, ArgKind::Flags(bits)) if value != 0 && names::bits(bits, value) != "" => {
+        (_, ArgKind::Flags(bits)) if value != 0 && !names::bits(bits, value).is_empty() => {
             Some(names::bits(bits, value))
         }
         ("domain", _) => of("AF_").map(str::to_owned),
@@ -151,6 +151,11 @@ constants! {
     18 SIGCONT 19 SIGSTOP 20 SIGTSTP 21 SIGTTIN 22 SIGTTOU 23 SIGURG 24 SIGXCPU 25 SIGXFSZ 26 SIGVTALRM
     27 SIGPROF 28 SIGWINCH 29 SIGIO 30 SIGPWR 31 SIGSYS
     // personality(2), prctl(2) and what is left.
+    // Second names, and those of older headers.
+    20 SO_RCVTIMEO_OLD 21 SO_SNDTIMEO_OLD 29 SO_TIMESTAMP_OLD 35 SO_TIMESTAMPNS_OLD 37 SO_TIMESTAMPING_OLD
+    2 WSTOPPED 1 TFD_TIMER_ABSTIME 2 TFD_TIMER_CANCEL_ON_SET 0x800 PIDFD_NONBLOCK 0x80 PIDFD_THREAD
+    1 IOPRIO_WHO_PROCESS 2 IOPRIO_WHO_PGRP 3 IOPRIO_WHO_USER 8 PER_LINUX32 4 SCHED_ISO 2 FUTEX_FD
+    5 F_GETLK64 6 F_SETLK64 7 F_SETLKW64 0x8903 FIOGETOWN 0x8901 FIOSETOWN 20 SEM_STAT_ANY 13 MSG_STAT_ANY
     0x200 AT_EACCESS 0 AT_STATX_SYNC_AS_STAT
     0 SEEK_SET 1 SEEK_CUR 2 SEEK_END 3 SEEK_DATA 4 SEEK_HOLE 0 SHUT_RD 1 SHUT_WR 2 SHUT_RDWR 0 O_RDONLY
     0x101000 O_SYNC 3 O_ACCMODE 0x410000 O_TMPFILE 1 FD_CLOEXEC 0 MAP_FILE 32 MAP_ANON 3 MAP_SHARED_VALIDATE

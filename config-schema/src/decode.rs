@@ -51,6 +51,8 @@ pub(crate) struct Ctx {
     /// The other files, in the order of their offsets.
     pub(crate) more: Vec<Source>,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Keys of compose files that have no effect.
+    pub(crate) idle: Vec<crate::compose::Idle>,
     /// A quoted number or truth value is one, as in compose files.
     pub(crate) lenient: bool,
     /// Which declared keys (section, key) have been read, and whether they were written.
@@ -64,6 +66,7 @@ impl Ctx {
             source,
             more: Vec::new(),
             diagnostics: Vec::new(),
+            idle: Vec::new(),
             lenient: false,
             #[cfg(test)]
             reads: Default::default(),

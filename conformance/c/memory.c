@@ -367,6 +367,33 @@ static void advising(void)
 	munmap(p, 3 * PAGE);
 }
 
+/* MADV_REMOVE punches a hole into what is mapped shared and writable. */
+static void removing(void)
+{
+	int fd = memfd_create("removing", 0);
+	CHECK_EQ(ftruncate(fd, 3 * PAGE), 0);
+	char *p = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	memset(p, 'a', 3 * PAGE);
+	CHECK_EQ(madvise(p + PAGE, PAGE, MADV_REMOVE), 0);
+	CHECK_EQ(lseek(fd, 0, SEEK_HOLE), PAGE);
+	CHECK(p[PAGE - 1] == 'a' && p[PAGE] == 0 && p[2 * PAGE - 1] == 0 && p[2 * PAGE] == 'a');
+	struct stat st;
+	CHECK_EQ(fstat(fd, &st), 0);
+	CHECK_EQ(st.st_size, 3 * PAGE);
+	p[PAGE] = 'b';
+	char byte;
+	CHECK_EQ(pread(fd, &byte, 1, PAGE), 1);
+	CHECK_EQ(byte, 'b');
+	char *copy = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	CHECK_ERRNO(madvise(copy, PAGE, MADV_REMOVE), EACCES);
+	char *plain = map(PAGE, PROT_READ | PROT_WRITE);
+	CHECK_ERRNO(madvise(plain, PAGE, MADV_REMOVE), EINVAL);
+	munmap(p, 3 * PAGE);
+	munmap(copy, PAGE);
+	munmap(plain, PAGE);
+	close(fd);
+}
+
 static void breaks(void)
 {
 	char *start = sbrk(0);
@@ -514,6 +541,7 @@ int main(void)
 	shortened();
 	moving();
 	advising();
+	removing();
 	breaks();
 	memory_files();
 	seals();

@@ -42,6 +42,10 @@ pub(super) fn number(text: &str, missing: &mut dyn FnMut(&str)) -> Option<u64> {
         Some(comment) => text[..comment].trim(),
         None => text,
     };
+    // `SNDCTL_TMR_START or TCSETS`: one number, which two kinds of devices have for different things.
+    if let Some((one, other)) = text.split_once(" or ") {
+        return number(one, &mut |_| ()).or_else(|| number(other, missing));
+    }
     let mut all = 0;
     for part in text.split('|') {
         all |= term(part.trim(), missing)?;

@@ -16,6 +16,8 @@ use crate::request::{self, Object, Request, Value};
 struct Place {
     objects: BTreeMap<i32, Object>,
     directory: Option<String>,
+    /// Its root is another one, in which paths mean something else.
+    is_jailed: bool,
 }
 
 /// See the module's text.
@@ -32,7 +34,7 @@ pub(super) struct Followed {
 impl Followed {
     pub(super) fn new(directory: Option<&str>) -> Followed {
         let standard = (0..3).map(|fd| (fd, Object::Standard)).collect();
-        let first = Place { objects: standard, directory: directory.map(str::to_owned) };
+        let first = Place { objects: standard, directory: directory.map(str::to_owned), is_jailed: false };
         Followed { places: vec![first], of: BTreeMap::new(), forking: Vec::new(), made: BTreeSet::new() }
     }
 
@@ -145,6 +147,9 @@ impl Followed {
     /// The absolute path of an argument, or nothing if nobody can tell.
     fn path(&self, place: usize, directory: Option<&&str>, text: &str) -> Option<String> {
         let path = String::from_utf8(string(text)?).ok()?;
+        if self.places[place].is_jailed {
+            return None;
+        }
         if path.starts_with('/') || path.is_empty() {
             return Some(path);
         }
@@ -274,6 +279,7 @@ impl Followed {
             nr::chdir => {
                 self.places[place].directory = texts.first().and_then(|text| self.path(place, None, text));
             }
+            nr::chroot => self.places[place].is_jailed = true,
             nr::fchdir => {
                 self.places[place].directory = match &request.object {
                     Some(Object::Path(path, _)) => String::from_utf8(path.clone()).ok(),

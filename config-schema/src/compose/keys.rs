@@ -10,6 +10,7 @@ mod table;
 
 pub(crate) use table::SECTIONS;
 
+use super::Idle;
 use crate::decode::Ctx;
 use crate::diagnostic::{Code, listed, quoted};
 use crate::suggest::nearest;
@@ -120,6 +121,14 @@ pub(crate) fn open<'n>(ctx: &mut Ctx, node: &'n Node, path: &str, of: &str) -> O
                     .help(format!(
                         "{why}: remove the key, or reset it (`!reset null`) in an override file for tests"
                     ));
+            }
+            Some(Treatment::NoEffect(why)) if asks_for_something(&entry.value) => {
+                let key = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+                let idle = Idle { key, why, place: ctx.place(entry.key_span) };
+                // A service that another one extends is read with both.
+                if !ctx.idle.contains(&idle) {
+                    ctx.idle.push(idle);
+                }
             }
             Some(_) => {}
             None => unknown(ctx, entry, path, section),

@@ -32,8 +32,8 @@ pub use process::{
 };
 pub use resources::{Content, Resource, ResourceMount, Volume};
 pub use types::{
-    Attachment, Build, BuildContext, Compose, Condition, Dependency, ExtraHost, Link, Namespace, NetworkMode,
-    Port, PullPolicy, Rootfs, Service,
+    Attachment, Build, BuildContext, Compose, Condition, Dependency, ExtraHost, Idle, Link, Namespace,
+    NetworkMode, Port, PullPolicy, Rootfs, Service,
 };
 
 use crate::decode::Ctx;
@@ -146,8 +146,10 @@ fn top(ctx: &mut Ctx, project: &Project) -> Option<Compose> {
         configs,
         inputs: inputs.files,
         env_file_values: inputs.values,
+        idle: Vec::new(),
     };
     resolve::resolve(ctx, &mut compose, &left_out);
+    compose.idle = std::mem::take(&mut ctx.idle);
     Some(compose)
 }
 

@@ -41,6 +41,19 @@ pub struct Compose {
     pub inputs: Vec<PathBuf>,
     /// Names of the variables whose values came from an `env_file`.
     pub env_file_values: Vec<(String, String)>,
+    /// Keys that are written and have no effect in a simulation.
+    pub idle: Vec<Idle>,
+}
+
+/// A key of a compose file that is accepted and changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Idle {
+    /// Its path: `services.web.cpu_count`.
+    pub key: String,
+    /// Why nothing depends on it.
+    pub why: &'static str,
+    /// Where it is written.
+    pub place: Place,
 }
 
 impl Compose {

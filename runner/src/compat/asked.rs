@@ -7,7 +7,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
 use bloodhound_abi::table::{Status, nr};
 use bloodhound_compat::request::selectors;
-use bloodhound_compat::{Object, Request, Value};
+use bloodhound_compat::{Object, Request, Value, symbols};
 use bloodhound_kernel::dispatch::Outcome;
 
 use super::container::{Container, Copy, result};
@@ -60,7 +60,7 @@ pub fn ask(container: &mut Container, request: &Request) -> Answer {
     match copy.ask(info.nr, &args) {
         Outcome::Unsupported(what) => Answer::Stops(format!("Bloodhound has no {what}")),
         Outcome::Done(value) => match result(value) {
-            Err(errno) if tells(errno, request, &args) => Answer::Error(errno, ""),
+            Err(errno) if tells(errno, request) => Answer::Error(errno, ""),
             _ => Answer::Modelled,
         },
         Outcome::Blocked | Outcome::Exited | Outcome::NoReturn => Answer::Modelled,
@@ -68,7 +68,7 @@ pub fn ask(container: &mut Container, request: &Request) -> Answer {
 }
 
 /// Whether an error is about what the call asks for, rather than about the object and the bytes that were made up for it.
-fn tells(errno: Errno, request: &Request, args: &[u64]) -> bool {
+fn tells(errno: Errno, request: &Request) -> bool {
     // Attributes have names, which were made up.
     let is_xattr = request.info().is_some_and(|info| info.name.contains("xattr"));
     match errno {
@@ -82,13 +82,16 @@ fn tells(errno: Errno, request: &Request, args: &[u64]) -> bool {
         | Errno::EPERM => true,
         // Of an object that the log tells.
         Errno::ENOTTY => !matches!(request.object, None | Some(Object::Unknown | Object::Standard)),
-        // Everything that was given is as the program gave it.
+        // Where nothing was made up.
         Errno::EINVAL => {
-            let is_given = |value: &Value| matches!(value, Value::Number(_));
-            let all = request.args.iter().all(is_given) && request.args.len() >= args.len();
-            let made_up =
-                matches!(request.nr, nr::mmap | nr::mprotect | nr::madvise | nr::mremap | nr::lseek);
-            all && !made_up
+            let Some(info) = request.info() else { return false };
+            let chosen: Vec<usize> = selectors(info).collect();
+            let is_given = |(n, (_, kind)): (usize, &(&str, ArgKind))| match request.args.get(n) {
+                Some(Value::Number(0)) if *kind == ArgKind::Ptr => true,
+                Some(Value::Number(_)) => chosen.contains(&n) || request.nr == nr::fcntl,
+                _ => *kind == ArgKind::Fd && request.object.is_some(),
+            };
+            info.args.iter().enumerate().all(is_given)
         }
         _ => false,
     }
@@ -154,6 +157,14 @@ fn guess(request: &Request) -> Object {
     }
 }
 
+/// A terminal: the slave of a new pseudoterminal.
+fn slave(copy: &mut Copy<'_>) -> Option<u64> {
+    let master = copy.open(b"/dev/ptmx", c::O_RDWR | c::O_NOCTTY).ok()?;
+    let unlock = copy.put(7, &[0; 4]).ok()?;
+    copy.call(nr::ioctl, &[master, symbols::value("TIOCSPTLCK")?, unlock]).ok()?;
+    copy.call(nr::ioctl, &[master, symbols::value("TIOCGPTPEER")?, c::O_RDWR | c::O_NOCTTY]).ok()
+}
+
 /// Makes an object; its descriptor.
 fn make(copy: &mut Copy<'_>, object: &Object) -> Option<u64> {
     // The last slot: the others are the request's.
@@ -169,6 +180,10 @@ fn make(copy: &mut Copy<'_>, object: &Object) -> Option<u64> {
         Object::Standard => Some(1),
         Object::Unknown => None,
         Object::Path(path, flags) => {
+            let terminal = path.starts_with(b"/dev/pts/") || path == b"/dev/tty";
+            if terminal && let Some(fd) = slave(copy) {
+                return Some(fd);
+            }
             // One that is not there (yet), or that leads to a terminal of another system, may be any file.
             let any = |copy: &mut Copy<'_>| copy.open(ANY_FILE, c::O_RDONLY);
             copy.open(path, *flags | c::O_NONBLOCK).or_else(|_| any(copy)).ok()

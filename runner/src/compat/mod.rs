@@ -141,7 +141,7 @@ fn tell(report: &mut Report, request: &bloodhound_compat::Request, answer: &aske
     match answer {
         Answer::Modelled => {}
         Answer::Stops(why) => report.add(Weight::Stops, request.text(), why.clone(), place),
-        Answer::Error(errno, note) if note.is_empty() => {
+        Answer::Error(errno, "") => {
             report.add(Weight::Differs, request.text(), format!("is answered {}", errno.name()), place);
         }
         Answer::Error(errno, note) => {

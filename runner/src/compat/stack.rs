@@ -26,6 +26,15 @@ pub fn look(path: &Path, args: &ImageArgs) -> Result<Report, Failure> {
         told(&mut report, diagnostic);
     }
     let Some(project) = project else { return Ok(report) };
+    for idle in &project.compose.idle {
+        let place = format!("{}:{}:{}", idle.place.file, idle.place.line, idle.place.column);
+        report.add(
+            Weight::Known,
+            format!("`{}`", idle.key),
+            format!("has no effect here: {}", idle.why),
+            place,
+        );
+    }
     report.count("services", project.compose.services.len() as u64);
     let resolver = images::resolver_for(&project.compose, args, &project.config.images)?;
     let finder = resolver.as_ref().map_or(Finder::Nowhere, |resolver| Finder::Resolver(resolver, Vec::new()));

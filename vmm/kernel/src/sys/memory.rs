@@ -17,7 +17,7 @@ use crate::ids::*;
 use crate::mm::{Backing, Lock, MMAP_MIN, Marks, OnFork, PAGE, TASK_SIZE, Vma, page_up};
 use crate::node::Shm;
 use crate::task::READ_IMPLIES_EXEC;
-use crate::wait::{Stop, SysResult};
+use crate::wait::SysResult;
 
 /// madvise(2), linux/mman.h.
 const MADV_WIPEONFORK: u64 = 18;
@@ -324,7 +324,15 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
         }
         c::MADV_REMOVE => {
             for vma in k.node.mms[mm].slices(start, end) {
+                // "EACCES": madvise_remove of Linux asks for VM_SHARED and VM_WRITE, after it has asked for a file.
+                let may_free = vma.shared && vma.prot & c::PROT_WRITE != 0;
                 match vma.backing {
+                    // "EINVAL": it is no "shared, writable, file-backed mapping".
+                    Backing::Anon | Backing::Special(_) => return err(Errno::EINVAL),
+                    _ if !may_free => return err(Errno::EACCES),
+                    Backing::File { ino, offset } => {
+                        k.punch_hole(ino, (offset, offset + vma.end - vma.start))?;
+                    }
                     Backing::Shm { id, offset } => {
                         let (first, last) = (offset / PAGE, (offset + vma.end - vma.start) / PAGE);
                         let shm = &mut k.node.shm[id];
@@ -334,7 +342,6 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
                         k.node.memory.shared_shrinks(container, gone as u64);
                         k.node.invalidate_shm(id, offset, vma.end - vma.start);
                     }
-                    _ => return Err(Stop::Unsupported("madvise MADV_REMOVE on a file".into())),
                 }
             }
         }

@@ -93,16 +93,28 @@ pub fn fallocate(k: &mut Ctx<'_>, fd: Fd, mode: FallocateMode, offset: i64, len:
     if u64::from(mode) & c::FALLOC_FL_KEEP_SIZE == 0 {
         k.check_file_size(Some(ino), end)?;
     }
-    let erases = c::FALLOC_FL_PUNCH_HOLE | c::FALLOC_FL_ZERO_RANGE | c::FALLOC_FL_COLLAPSE_RANGE;
-    k.may_allocate(ino, u64::from(mode) & erases != 0, end)?;
-    let (cred, now) = (k.fs_cred(), k.now());
-    k.node.vfs.fallocate(ino, mode, from, count, now)?;
-    k.node.vfs.drop_set_id(ino, &cred, now)?;
-    k.node.drop_moved_pages();
+    k.allocate(ino, mode, (from, end))?;
     Ok(0)
 }
 
 impl Ctx<'_> {
+    /// fallocate(2) of a range of a file, after what is to be checked of a descriptor.
+    fn allocate(&mut self, ino: Ino, mode: u32, (from, end): (u64, u64)) -> SysResult<()> {
+        let erases = c::FALLOC_FL_PUNCH_HOLE | c::FALLOC_FL_ZERO_RANGE | c::FALLOC_FL_COLLAPSE_RANGE;
+        self.may_allocate(ino, u64::from(mode) & erases != 0, end)?;
+        let (cred, now) = (self.fs_cred(), self.now());
+        self.node.vfs.fallocate(ino, mode, from, end - from, now)?;
+        self.node.vfs.drop_set_id(ino, &cred, now)?;
+        self.node.drop_moved_pages();
+        Ok(())
+    }
+
+    /// Frees a range of a mapped file: "operation is equivalent to punching a hole in the corresponding byte range of the backing
+    /// store" (MADV_REMOVE, madvise(2)).
+    pub(super) fn punch_hole(&mut self, ino: Ino, (from, end): (u64, u64)) -> SysResult<()> {
+        self.allocate(ino, (c::FALLOC_FL_PUNCH_HOLE | c::FALLOC_FL_KEEP_SIZE) as u32, (from, end))
+    }
+
     /// RLIMIT_FSIZE: "Attempts to extend a file beyond this limit result in delivery of a SIGXFSZ signal [...] the relevant
     /// system call fails with the error EFBIG" (getrlimit(2)).
     fn check_file_size(&mut self, ino: Option<Ino>, size: u64) -> Result<(), Errno> {
