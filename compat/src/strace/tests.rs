@@ -5,7 +5,7 @@ use super::*;
 use crate::request::{Object, Value};
 
 /// The requests of a call.
-fn of<'a>(trace: &'a Trace, call: u64) -> Vec<(&'a Request, Outcome, Seen)> {
+fn of(trace: &Trace, call: u64) -> Vec<(&Request, Outcome, Seen)> {
     trace.requests.iter().filter(|((r, _), _)| r.nr == call).map(|((r, o), seen)| (r, *o, *seen)).collect()
 }
 
