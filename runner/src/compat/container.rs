@@ -94,6 +94,15 @@ impl Container {
         }
     }
 
+    /// Where a path leads, without links.
+    pub fn real_path(&mut self, path: &[u8]) -> Option<Vec<u8>> {
+        let mut copy = self.copy();
+        let fd = copy.open(path, c::O_RDONLY).ok()?;
+        let at = copy.put(0, format!("/proc/self/fd/{fd}\0").as_bytes()).ok()?;
+        let n = copy.call(nr::readlink, &[at, READ_AT, 4096]).ok()? as usize;
+        copy.get(READ_AT, n).ok()
+    }
+
     /// Whether a path leads somewhere.
     ///
     /// # Errors

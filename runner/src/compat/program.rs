@@ -58,6 +58,8 @@ pub fn check(report: &mut Report, container: &mut Container, program: &Program) 
             );
             return;
         };
+        // What a loader calls $ORIGIN is where the file is, whatever link leads to it.
+        let found = container.real_path(&found).unwrap_or(found);
         let bytes = match container.read(&found) {
             Ok(bytes) => bytes,
             Err(errno) => {

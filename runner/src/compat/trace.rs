@@ -69,6 +69,8 @@ fn files(report: &mut Report, container: &mut Container, trace: &Trace) {
         }
         let says = match container.look_up(&path) {
             Ok(()) => continue,
+            // The control group of the process that was traced, which it has looked up.
+            Err(_) if name.starts_with("/sys/fs/cgroup/") => continue,
             Err(_) if is_temporary(&name) && !Path::new(&name).exists() => continue,
             // It is not on this machine either: the log is of another one, or it was there for a time only.
             Err(Errno::ENOENT) if !Path::new(&name).exists() => "is not on this machine".to_owned(),
