@@ -108,6 +108,8 @@ void go_private(void)
         waitpid(pid, &status, 0);
         exit(WIFEXITED(status) ? WEXITSTATUS(status) : 93);
     }
+    // As programs begin in Bloodhound, however nice the fuzzer is; who is root in a namespace only may not be less nice.
+    setpriority(PRIO_PROCESS, 0, 0);
     // Process 1 of a namespace is not an ordinary one: it has no default actions of signals.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     pid = fork();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bloodhound_abi::Errno;
-use bloodhound_abi::structs::Rlimit;
+use bloodhound_abi::structs::{Rlimit, Siginfo};
 use bloodhound_persistent::Map;
 use bloodhound_vfs::Cred;
 
@@ -153,6 +153,11 @@ pub struct Process {
     pub limits: [Rlimit; 16],
     /// Set when the process is gone and its parent has not waited yet.
     pub zombie: Option<ExitStatus>,
+    /// The nice value of its first thread, once that has ended: Linux keeps it for as long as there is a zombie.
+    pub ended_nice: i32,
+    /// A signal that ends the process has found a thread that takes it: whichever of its threads runs next ends all of them
+    /// (SIGNAL_GROUP_EXIT of complete_signal).
+    pub fatal: Option<Siginfo>,
     /// exit_group or a fatal signal is under way.
     pub exiting: Option<ExitStatus>,
     /// Signal for the parent at exit (0: none).

@@ -242,6 +242,9 @@ impl Node {
         let taker =
             threads.iter().find(|t| self.task(**t).sigmask & bit(signo) == 0 || self.waits_for(**t, signo));
         if let Some(tid) = taker.copied() {
+            if self.task(tid).sigmask & bit(signo) == 0 {
+                self.complete_fatal(tid, info);
+            }
             self.kick(tid);
         }
         if u64::from(signo) == c::SIGKILL {
@@ -262,7 +265,30 @@ impl Node {
         }
         self.task_mut(tid).pending.add(info);
         self.notify_signalfds(signo);
+        if !blocked {
+            self.complete_fatal(tid, info);
+        }
         self.kick(tid);
+    }
+
+    /// "If the signal will be fatal to the whole group", all threads end by it, not only once `taker` runs (complete_signal). Core
+    /// dumps are made by the thread that took the signal, so these wait for it. A process of one thread has nobody else.
+    fn complete_fatal(&mut self, taker: Tid, info: Siginfo) {
+        let signo = info.signo as u32;
+        let Some(task) = self.tasks.get(&taker) else { return };
+        let pid = task.pid;
+        let process = self.process(pid);
+        let fatal = self.action(pid, signo).handler == c::SIG_DFL
+            && default_action(signo) == Default_::Terminate
+            && !matches!(task.state, TaskState::Stopped);
+        if !fatal || process.threads.len() < 2 || process.fatal.is_some() {
+            return;
+        }
+        let threads = process.threads.clone();
+        self.process_mut(pid).fatal = Some(info);
+        for tid in threads {
+            self.kick(tid);
+        }
     }
 
     /// SIGCONT and stop signals cancel each other when sent; SIGCONT resumes at once.
@@ -343,7 +369,9 @@ impl Node {
         }
         let Some(task) = self.tasks.get(&tid) else { return false };
         let hits = self.pending_for(tid) & !task.sigmask;
-        self.process(task.pid).exiting.is_some()
+        let process = self.process(task.pid);
+        process.exiting.is_some()
+            || process.fatal.is_some()
             || (1..=64).any(|signo| {
                 hits & bit(signo) != 0
                     && self.action(task.pid, signo).handler == c::SIG_DFL
@@ -361,7 +389,7 @@ impl Node {
     pub(crate) fn signal_deliverable(&self, tid: Tid) -> bool {
         let Some(task) = self.tasks.get(&tid) else { return false };
         let process = self.process(task.pid);
-        if process.exiting.is_some() {
+        if process.exiting.is_some() || process.fatal.is_some() {
             return true;
         }
         let mut hits = self.pending_for(tid) & !task.sigmask;
@@ -411,6 +439,10 @@ impl Node {
             let pid = task.pid;
             if let Some(status) = self.process(pid).exiting {
                 self.exit_task(tid, status, outside);
+                return false;
+            }
+            if let Some(info) = self.process(pid).fatal {
+                self.deliver(tid, pid, info, outside);
                 return false;
             }
             let unblocked = !task.sigmask;

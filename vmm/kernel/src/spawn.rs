@@ -68,6 +68,8 @@ impl Node {
             pending: Default::default(),
             limits: settings.limits,
             zombie: None,
+            ended_nice: 0,
+            fatal: None,
             exiting: None,
             exit_signal: 0,
             event: None,

@@ -26,8 +26,8 @@ fn map(m: &mut Model) {
     let fixed = m.rng.pick(&[0x10, 0x10, 0x10_0000]);
     let kind = m.rng.pick(&[1, 2, 2, 2, 3, 0]);
     if m.rng.one_in(2) {
-        // MAP_POPULATE; not MAP_NORESERVE, which keeps mappings apart in /proc/self/maps that Bloodhound shows as one.
-        let flags = fixed | kind | 0x20 | m.rng.bits(&[0x8000]);
+        // MAP_POPULATE, MAP_NORESERVE
+        let flags = fixed | kind | 0x20 | m.rng.bits(&[0x8000, 0x4000]);
         m.call(format!("mmap {at} {length} {protection} {flags:#x} -1 0"));
     } else {
         let fd = m.fd(&[Kind::File]);

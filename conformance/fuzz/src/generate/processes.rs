@@ -11,7 +11,6 @@ pub fn fork(m: &mut Model) {
     let maker = m.actor();
     m.actors += 1;
     if m.rng.one_in(4) {
-        m.threads = true;
         m.op(format!("{maker} . .thread {actor}"));
     } else {
         // CLONE_PARENT now and then.
@@ -64,8 +63,9 @@ fn ids(m: &mut Model) {
         _ => {
             let priority = m.number(&[0, 1, 5, 19, 20, 30]);
             let call = m.rng.pick(&["getpriority", "setpriority"]);
-            // Not of others, which may have ended: Bloodhound forgets their priority.
-            m.op(format!("{actor} . {call} 0 0 {priority}"));
+            // PRIO_PROCESS and PRIO_PGRP: a user has processes outside of the namespace on Linux.
+            let which = m.rng.below(2);
+            m.op(format!("{actor} . {call} {which} {pid} {priority}"));
         }
     }
 }

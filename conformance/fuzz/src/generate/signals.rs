@@ -24,8 +24,6 @@ fn set(m: &mut Model) -> String {
 /// Sends a signal.
 pub fn send(m: &mut Model) {
     let (actor, to, signal) = (m.actor(), pid(m), signal(m));
-    // A signal that ends its own process ends the caller at once on Linux, but in Bloodhound when the thread runs that got it.
-    let signal = if m.threads { m.rng.pick(&[17, 18, 23, 28, 0]) } else { signal };
     match m.rng.below(8) {
         0..=2 => m.op(format!("{actor} . kill {to} {signal}")),
         3 => {

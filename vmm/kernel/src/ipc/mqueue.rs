@@ -42,6 +42,9 @@ pub enum Told {
     Cookie(NetlinkId, [u8; COOKIE]),
 }
 
+/// How large the file of a queue says that it is (FILENT_SIZE): more than is ever read from it.
+pub const FILE_SIZE: u64 = 80;
+
 /// NOTIFY_COOKIE_LEN; the last byte says what happened.
 pub const COOKIE: usize = 32;
 /// NOTIFY_WOKENUP: there is a message.

@@ -92,6 +92,8 @@ pub struct Marks {
     pub grows: bool,
     /// mlock(2).
     pub lock: Lock,
+    /// MAP_NORESERVE: nothing is set aside for it, and it stays apart from mappings that are accounted (VM_NORESERVE).
+    pub no_reserve: bool,
 }
 
 /// A mapped range of addresses with one protection.

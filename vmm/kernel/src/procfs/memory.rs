@@ -184,10 +184,11 @@ pub(super) fn smaps(view: &View<'_>, process: &Process) -> Vec<u8> {
         text.push_str(if vma.shared { " sh mr mw me ms" } else { " mr mw me" });
         text.push_str(if vma.marks.grows { " gd" } else { "" });
         text.push_str(match vma.marks.lock {
-            Lock::No => " \n",
-            Lock::Now => " lo \n",
-            Lock::OnFault => " lo lf \n",
+            Lock::No => "",
+            Lock::Now => " lo",
+            Lock::OnFault => " lo lf",
         });
+        text.push_str(if vma.marks.no_reserve { " nr \n" } else { " \n" });
         out.extend_from_slice(text.as_bytes());
     }
     out

@@ -248,7 +248,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let (ignored, caught) = signal_masks(view.node.actions_of(p.pid));
     let pending = who.task.map_or(0, |t| t.pending.mask());
     let blocked = who.task.map_or(0, |t| t.sigmask);
-    let nice = who.task.map_or(0, |t| t.nice);
+    let nice = who.task.map_or(p.ended_nice, |t| t.nice);
     let code = match p.zombie {
         Some(status) => status.wait_word(),
         None => 0,

@@ -215,6 +215,7 @@ pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
         | FileKind::Dir(_)
         | FileKind::SyntheticDir { .. }
         | FileKind::Device { .. } => 0,
+        FileKind::Mq(_) => crate::ipc::mqueue::FILE_SIZE,
         // noop_llseek of Linux: neither an error nor a position.
         FileKind::Inotify(_)
         | FileKind::Event(_)
@@ -235,6 +236,17 @@ pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
         c::SEEK_CUR => current,
         c::SEEK_END => size,
         c::SEEK_DATA | c::SEEK_HOLE => {
+            if let FileKind::Mq(_) = kind {
+                // default_llseek: all of it is data, and what lies before its beginning is refused only as a place.
+                let data = u64::from(whence) == c::SEEK_DATA;
+                let at = match offset {
+                    _ if offset >= size as i64 => return err(Errno::ENXIO),
+                    _ if data => u64::try_from(offset).map_err(|_| Errno::EINVAL)?,
+                    _ => size,
+                };
+                k.file_mut(fd)?.offset = at;
+                return Ok(at);
+            }
             let FileKind::Regular(ino) = kind else { return err(Errno::EINVAL) };
             let from = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
             let at = if u64::from(whence) == c::SEEK_DATA {

@@ -102,11 +102,11 @@ pub fn mmap(
     let prot = k.implied(prot.access());
     let future = k.mm().lock_future;
     let lock = if flags & c::MAP_LOCKED != 0 && future == Lock::No { Lock::Now } else { future };
-    let marks = Marks { grows, lock };
+    let marks = Marks { grows, lock, no_reserve: flags & c::MAP_NORESERVE != 0 };
     let vma = Vma { start, end: start + len, prot, shared, backing, on_fork: OnFork::Copy, may_write, marks };
     let (mm, fixed) = (k.process().mm, flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) != 0);
     let allowed = if k.lock_would_exceed(&vma) { Err(Errno::EAGAIN) } else { Ok(()) };
-    if let Err(errno) = allowed.and_then(|()| k.may_map(&vma, flags & c::MAP_NORESERVE != 0)) {
+    if let Err(errno) = allowed.and_then(|()| k.may_map(&vma)) {
         k.node.forget_backing(&vma.backing);
         return err(errno);
     }
@@ -281,7 +281,7 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
     if new_end > old_end && k.lock_would_exceed(&heap) {
         return Ok(current);
     }
-    if new_end > old_end && (k.may_map(&heap, false).is_err() || k.node.mms[mm].overlaps(old_end, new_end)) {
+    if new_end > old_end && (k.may_map(&heap).is_err() || k.node.mms[mm].overlaps(old_end, new_end)) {
         return Ok(current);
     }
     let m = &mut k.node.mms[mm];
@@ -421,6 +421,13 @@ pub fn mincore(k: &mut Ctx<'_>, addr: Ptr, len: u64, vec: Ptr) -> SysResult {
         Err(Errno::EINVAL) if addr.0.is_multiple_of(PAGE) => return err(Errno::ENOMEM),
         range => range?,
     };
+    if end > TASK_SIZE {
+        return err(Errno::ENOMEM);
+    }
+    // The vector is looked at as an address only, before the mappings are.
+    if vec.0.checked_add((end - start) / PAGE).is_none_or(|end| end > TASK_SIZE) {
+        return err(Errno::EFAULT);
+    }
     let mm = k.process().mm;
     // Mapping by mapping: what lies before a gap is told although the call fails.
     let mut at = start;

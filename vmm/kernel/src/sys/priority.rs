@@ -15,13 +15,14 @@ const PRIO_USER: u32 = 2;
 
 impl Ctx<'_> {
     /// "RLIMIT_NICE [...] a ceiling to which the process's nice value can be raised [...]: 20 - rlim_cur" (getrlimit(2)).
-    pub(super) fn may_be_so_nice(&self, tid: Tid, nice: i32) -> bool {
-        let limits = &self.node.process(self.node.task(tid).pid).limits;
+    pub(super) fn may_be_so_nice(&self, pid: Pid, nice: i32) -> bool {
+        let limits = &self.node.process(pid).limits;
         (20 - nice) as u64 <= limits[c::RLIMIT_NICE as usize].cur
     }
 
-    /// The threads that `which` and `who` mean. "ESRCH No process was located using the which and who values specified."
-    fn priority_targets(&self, which: u32, who: i32) -> SysResult<Vec<Tid>> {
+    /// The threads that `which` and `who` mean, and the processes whose first thread has ended (find_task_by_vpid and
+    /// do_each_pid_thread find zombies as well). "ESRCH No process was located using the which and who values specified."
+    fn priority_targets(&self, which: u32, who: i32) -> SysResult<Vec<Target>> {
         let me = self.process();
         // "According to POSIX, the nice value is a per-process setting. However, under [...] Linux/NPTL [...] different
         // threads in the same process can have different nice values": a number names one thread.
@@ -31,26 +32,50 @@ impl Ctx<'_> {
             (_, 0) => p.real_ids[0] == me.real_ids[0],
             _ => p.real_ids[0] == who as u32,
         };
-        let found: Vec<Tid> = match (which, who) {
-            (PRIO_PROCESS, 0) => vec![self.tid],
+        let ended = |p: &Process| !self.node.tasks.contains_key(&Tid(p.pid.0));
+        let found: Vec<Target> = match (which, who) {
+            (PRIO_PROCESS, 0) => vec![Target::Thread(self.tid)],
             (PRIO_PROCESS, _) => {
-                self.node.tasks.get(&self.pid_ns().tid(who as u32)).map(|t| t.tid).into_iter().collect()
+                let (tid, pid) = (self.pid_ns().tid(who as u32), self.pid_ns().pid(who as u32));
+                let thread = self.node.tasks.get(&tid).map(|t| Target::Thread(t.tid));
+                let process = self.node.processes.get(&pid).map(|p| Target::Ended(p.pid));
+                thread.or(process).into_iter().collect()
             }
             (PRIO_PGRP | PRIO_USER, _) => {
                 let seen = self.node.tasks.values().filter(|t| t.pid.ns() == self.pid_ns());
-                seen.filter(|t| chosen(self.node.process(t.pid))).map(|t| t.tid).collect()
+                let threads =
+                    seen.filter(|t| chosen(self.node.process(t.pid))).map(|t| Target::Thread(t.tid));
+                let seen = self.node.processes.values().filter(|p| p.pid.ns() == self.pid_ns());
+                let zombies = seen.filter(|p| chosen(p) && ended(p)).map(|p| Target::Ended(p.pid));
+                threads.chain(zombies).collect()
             }
             _ => return err(Errno::EINVAL),
         };
         if found.is_empty() { err(Errno::ESRCH) } else { Ok(found) }
     }
+
+    /// Where the nice value of a target is kept.
+    fn nice_of(&mut self, target: Target) -> &mut i32 {
+        match target {
+            Target::Thread(tid) => &mut self.node.task_mut(tid).nice,
+            Target::Ended(pid) => &mut self.node.process_mut(pid).ended_nice,
+        }
+    }
+}
+
+/// What a nice value belongs to.
+#[derive(Clone, Copy)]
+enum Target {
+    Thread(Tid),
+    /// The first thread of this process, which has ended.
+    Ended(Pid),
 }
 
 /// getpriority(2): the raw call returns 20 minus the nice value. ESRCH.
 pub fn getpriority(k: &mut Ctx<'_>, which: u32, who: i32) -> SysResult {
     let found = k.priority_targets(which, who)?;
     // "the raw system call returns [...] 20-nice" of the most favoured thread.
-    let nice = found.iter().map(|tid| k.node.task(*tid).nice).min().unwrap_or(0);
+    let nice = found.iter().map(|target| *k.nice_of(*target)).min().unwrap_or(0);
     Ok((20 - nice) as u64)
 }
 
@@ -60,16 +85,20 @@ pub fn setpriority(k: &mut Ctx<'_>, which: u32, who: i32, nice: i32) -> SysResul
     let (nice, privileged) = (nice.clamp(-20, 19), k.process().caps.has(CAP_SYS_NICE));
     // An error for one of several does not spare the others (set_one_prio).
     let mut result = Ok(0);
-    for tid in found {
-        if !k.owns_task(tid) {
+    for target in found {
+        let pid = match target {
+            Target::Thread(tid) => k.node.task(tid).pid,
+            Target::Ended(pid) => pid,
+        };
+        if !k.owns_process(pid) {
             // "EPERM A process was located, but its effective user ID did not match either the effective or the real user ID
             // of the caller".
             result = err(Errno::EPERM);
-        } else if nice < k.node.task(tid).nice && !privileged && !k.may_be_so_nice(tid, nice) {
+        } else if nice < *k.nice_of(target) && !privileged && !k.may_be_so_nice(pid, nice) {
             // "EACCES The caller attempted to set a lower nice value [...], but did not have the required privilege".
             result = err(Errno::EACCES);
         } else {
-            k.node.task_mut(tid).nice = nice;
+            *k.nice_of(target) = nice;
         }
     }
     result
@@ -97,8 +126,10 @@ pub fn ioprio_set(k: &mut Ctx<'_>, which: i32, who: i32, priority: i32) -> SysRe
         0..=3 => {}
         _ => return err(Errno::EINVAL),
     }
-    for tid in k.priority_targets(io_which(which), who)? {
-        if !k.owns_task(tid) {
+    for target in k.priority_targets(io_which(which), who)? {
+        // "PF_EXITING" has no I/O context any more, and gets none (set_task_ioprio).
+        let Target::Thread(tid) = target else { return err(Errno::ESRCH) };
+        if !k.owns_process(k.node.task(tid).pid) {
             return err(Errno::EPERM);
         }
         k.node.task_mut(tid).io_priority = priority as u16;
@@ -111,11 +142,14 @@ pub fn ioprio_set(k: &mut Ctx<'_>, which: i32, who: i32, priority: i32) -> SysRe
 pub fn ioprio_get(k: &mut Ctx<'_>, which: i32, who: i32) -> SysResult {
     let found = k.priority_targets(io_which(which), who)?;
     let several = io_which(which) != PRIO_PROCESS;
-    let values = found.iter().map(|tid| {
-        let task = k.node.task(*tid);
-        match task.io_priority {
+    let values = found.iter().map(|target| {
+        let (own, nice) = match *target {
+            Target::Thread(tid) => (k.node.task(tid).io_priority, k.node.task(tid).nice),
+            Target::Ended(pid) => (0, k.node.process(pid).ended_nice),
+        };
+        match own {
             own if !several || io_class(own) != 0 => u64::from(own),
-            _ => 2 << 13 | ((task.nice + 20) / 5) as u64,
+            _ => 2 << 13 | ((nice + 20) / 5) as u64,
         }
     });
     Ok(values.min().unwrap_or(0))

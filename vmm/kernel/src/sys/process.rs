@@ -53,8 +53,11 @@ impl Node {
         self.abandon_call(tid, outside.base);
         self.vfork_done(tid);
         self.run_queue.retain(|t| *t != tid);
-        let common = self.task(tid).common;
+        let (common, nice) = (self.task(tid).common, self.task(tid).nice);
         self.tasks.remove(&tid);
+        if tid.0 == pid.0 {
+            self.process_mut(pid).ended_nice = nice;
+        }
         outside.tell(self, (pid, tid), &Told::Ended { status });
         let process = self.process_mut(pid);
         process.threads.retain(|t| *t != tid);

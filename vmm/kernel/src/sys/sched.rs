@@ -32,8 +32,8 @@ impl Ctx<'_> {
 
     /// Whether the caller may change how a task is scheduled (check_same_owner): "the caller's effective user ID must match
     /// the real or effective user ID" of the task's process, or it has CAP_SYS_NICE.
-    pub(super) fn owns_task(&self, tid: Tid) -> bool {
-        let (me, target) = (&self.process().cred, self.node.process(self.node.task(tid).pid));
+    pub(super) fn owns_process(&self, pid: Pid) -> bool {
+        let (me, target) = (&self.process().cred, self.node.process(pid));
         self.process().caps.has(CAP_SYS_NICE) || me.uid == target.cred.uid || me.uid == target.real_ids[0]
     }
 
@@ -58,10 +58,11 @@ impl Ctx<'_> {
         // policy so long as its nice value falls in the range permitted by its RLIMIT_NICE"; nor may such a thread lower its
         // nice value, or take back that its children get the normal policy (sched(7)).
         let leaves = task.policy & !RESET_ON_FORK == IDLE && plain != IDLE;
-        let forbidden = want.nice.is_some_and(|nice| nice < task.nice && !self.may_be_so_nice(tid, nice))
-            || leaves && !self.may_be_so_nice(tid, task.nice)
-            || task.policy & RESET_ON_FORK != 0 && want.policy & RESET_ON_FORK == 0;
-        if !self.owns_task(tid) || (forbidden && !privileged) {
+        let forbidden =
+            want.nice.is_some_and(|nice| nice < task.nice && !self.may_be_so_nice(task.pid, nice))
+                || leaves && !self.may_be_so_nice(task.pid, task.nice)
+                || task.policy & RESET_ON_FORK != 0 && want.policy & RESET_ON_FORK == 0;
+        if !self.owns_process(task.pid) || (forbidden && !privileged) {
             return err(Errno::EPERM);
         }
         let task = self.node.task_mut(tid);
@@ -116,7 +117,7 @@ pub fn sched_setaffinity(k: &mut Ctx<'_>, pid: i32, size: u64, mask: Ptr) -> Sys
     let mut word = [0u8; 8];
     k.read_bytes(mask.0, &mut word[..size.min(8) as usize])?;
     let tid = k.scheduled(pid)?;
-    if !k.owns_task(tid) {
+    if !k.owns_process(k.node.task(tid).pid) {
         return err(Errno::EPERM);
     }
     // One CPU, number 0.

@@ -219,6 +219,10 @@ pub fn copy_file_range(
     if !k.node.files[from].readable() || !target.writable() || target.flags & c::O_APPEND != 0 {
         return err(Errno::EBADF);
     }
+    // "EXDEV (since Linux 5.19) The files referred to by fd_in and fd_out are not on the same filesystem": even for no bytes.
+    if k.node.vfs.stat_ino(in_ino)?.dev != k.node.vfs.stat_ino(out_ino)?.dev {
+        return err(Errno::EXDEV);
+    }
     for offset in [&source, &sink] {
         if let Offset::User(ptr, _) = offset {
             k.check_user(ptr.0, 8, crate::mm::Access::Write)?;

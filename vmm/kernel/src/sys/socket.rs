@@ -387,8 +387,8 @@ fn connect_inet(
     let InetSocket { v6, proto, .. } = *k.inet(id)?;
     // A datagram socket of AF_INET6 takes IPv4 addresses as well.
     let plain = v6 && proto == Proto::Udp && addr.family() == Some(c::AF_INET);
-    let peer = addr.to_inet(v6 && !plain)?;
-    match k.node.net.of_mut(id).connect(id, peer, now) {
+    let peer = addr.to_inet(v6 && !plain);
+    match k.node.net.of_mut(id).connect_to(id, peer, now) {
         Ok(()) => Ok(0),
         Err(Errno::EINPROGRESS | Errno::EALREADY) if !nonblock && timeout != Some(0) => {
             // SO_SNDTIMEO: connect(2) with a timeout that ran out says EINPROGRESS, and the attempt goes on.

@@ -199,6 +199,19 @@ impl Ctx<'_> {
             _ => Timestamp::at(self.node.config.epoch_ns, bloodhound_abi::SimTime::ZERO),
         };
         let cred = &self.process().cred;
+        // The file of a POSIX queue is one of mqueuefs, with what the queue was made with.
+        if let FileKind::Mq(queue) = kind {
+            let made = &self.node.mqueues.all[*queue];
+            let named = self.node.mqueues.names.values().any(|id| id == queue);
+            let inode = plain(
+                Dev { major: 0, minor },
+                anonymous_ino(kind),
+                bloodhound_vfs::flags::S_IFREG | made.mode,
+                time,
+            );
+            let (nlink, size) = (u32::from(named).into(), crate::ipc::mqueue::FILE_SIZE);
+            return Stat { uid: made.owner.0, gid: made.owner.1, nlink, size, ..inode };
+        }
         Stat {
             uid: cred.uid,
             gid: cred.gid,

@@ -78,6 +78,7 @@ pub fn fallocate(k: &mut Ctx<'_>, fd: Fd, mode: FallocateMode, offset: i64, len:
         (Ok(offset), Ok(len)) if len > 0 => (offset, len),
         _ => return err(Errno::EINVAL),
     };
+    check_mode(mode)?;
     if !writable {
         return err(Errno::EBADF);
     }
@@ -95,6 +96,25 @@ pub fn fallocate(k: &mut Ctx<'_>, fd: Fd, mode: FallocateMode, offset: i64, len:
     }
     k.allocate(ino, mode, (from, end))?;
     Ok(0)
+}
+
+/// Which flags go together, whatever the descriptor is (vfs_fallocate). What a file system does not have it refuses later.
+fn check_mode(mode: FallocateMode) -> Result<(), Errno> {
+    let alone = |flag: FallocateMode, with: FallocateMode| mode.contains(flag) && mode.exceeds(flag | with);
+    let (punch, keep) = (FallocateMode::FALLOC_FL_PUNCH_HOLE, FallocateMode::FALLOC_FL_KEEP_SIZE);
+    let zero = FallocateMode::FALLOC_FL_ZERO_RANGE;
+    // "The FALLOC_FL_PUNCH_HOLE flag must be ORed with FALLOC_FL_KEEP_SIZE in mode" (fallocate(2)).
+    if mode.exceeds(FallocateMode::all())
+        || mode.contains(punch) && (mode.contains(zero) || !mode.contains(keep))
+    {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    // "No other flags may be specified in mode in conjunction with FALLOC_FL_COLLAPSE_RANGE", nor with FALLOC_FL_INSERT_RANGE.
+    let none = FallocateMode::empty();
+    let wrong = alone(FallocateMode::FALLOC_FL_COLLAPSE_RANGE, none)
+        || alone(FallocateMode::FALLOC_FL_INSERT_RANGE, none)
+        || alone(FallocateMode::FALLOC_FL_UNSHARE_RANGE, keep);
+    if wrong { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 impl Ctx<'_> {

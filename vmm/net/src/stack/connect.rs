@@ -13,10 +13,17 @@ impl Stack {
     /// then once `Ok` or the error (ECONNREFUSED, ETIMEDOUT, ..); then EISCONN. A blocking connect calls again
     /// after each event until neither EINPROGRESS nor EALREADY comes. UDP: sets the peer at once.
     pub fn connect(&mut self, id: SocketId, addr: SocketAddr, now: SimTime) -> Result<()> {
+        self.connect_to(id, Ok(addr), now)
+    }
+
+    /// [`Stack::connect`] to an address that may be none: Linux looks at it when the socket has been found fit
+    /// (`__inet_stream_connect`), or has got its port (`inet_dgram_connect`).
+    pub fn connect_to(&mut self, id: SocketId, addr: Result<SocketAddr>, now: SimTime) -> Result<()> {
         let socket = self.get_mut(id)?;
         let v6 = socket.common.v6;
         if socket.common.proto == Proto::Udp {
-            return self.connect_udp(id, addr);
+            self.autobind(id, Errno::EAGAIN)?;
+            return self.connect_udp(id, addr?);
         }
         match socket.common.association {
             Association::Connected => return Err(Errno::EISCONN),
@@ -25,6 +32,7 @@ impl Stack {
             Association::Unconnected if !matches!(socket.kind, Kind::Idle) => return Err(Errno::EISCONN),
             Association::Unconnected => {}
         }
+        let addr = addr?;
         if addr.is_ipv6() != v6 {
             return Err(Errno::EAFNOSUPPORT);
         }
@@ -116,7 +124,6 @@ impl Stack {
             self.net.check_source(local.ip(), peer.ip())?;
             local.ip()
         };
-        self.autobind(id, Errno::EAGAIN)?;
         let c = &mut self.get_mut(id)?.common;
         c.local.set_ip(source);
         c.peer = Some(peer);

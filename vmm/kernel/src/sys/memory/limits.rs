@@ -15,7 +15,7 @@ const MAX_MAP_COUNT: usize = 65_530;
 
 impl Ctx<'_> {
     /// Whether a mapping may be added. ENOMEM for more than the limits allow, or than there can be.
-    pub(super) fn may_map(&mut self, vma: &Vma, no_reserve: bool) -> Result<(), Errno> {
+    pub(super) fn may_map(&mut self, vma: &Vma) -> Result<(), Errno> {
         let id = self.process().mm;
         let limits = &self.process().limits;
         let (space, data) = (limits[c::RLIMIT_AS as usize].cur, limits[c::RLIMIT_DATA as usize].cur);
@@ -34,7 +34,7 @@ impl Ctx<'_> {
         if mm.count() > MAX_MAP_COUNT {
             return Err(Errno::ENOMEM);
         }
-        self.node.may_commit(if is_data && !no_reserve { len } else { 0 })
+        self.node.may_commit(if is_data && !vma.marks.no_reserve { len } else { 0 })
     }
 
     /// Whether pieces of mappings that make up `range` may get this protection. ENOMEM as for new mappings.
@@ -43,7 +43,8 @@ impl Ctx<'_> {
         let data = self.process().limits[c::RLIMIT_DATA as usize].cur;
         let mm = &self.node.mms[id];
         let becomes = |v: &&Vma| !v.is_data() && Vma { prot, ..(*v).clone() }.is_data();
-        let more: u64 = pieces.iter().filter(becomes).map(|v| v.end - v.start).sum();
+        let size = |v: &Vma| v.end - v.start;
+        let more: u64 = pieces.iter().filter(becomes).map(size).sum();
         if more > 0 && mm.data.saturating_add(more) > data {
             return Err(Errno::ENOMEM);
         }
@@ -52,7 +53,8 @@ impl Ctx<'_> {
         if mm.count() >= MAX_MAP_COUNT && (splits(range.0) || splits(range.1)) {
             return Err(Errno::ENOMEM);
         }
-        self.node.may_commit(more)
+        let reserved = pieces.iter().filter(|v| !v.marks.no_reserve);
+        self.node.may_commit(reserved.filter(becomes).map(size).sum())
     }
 }
 

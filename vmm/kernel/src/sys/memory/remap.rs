@@ -44,6 +44,9 @@ pub fn mremap(
     if !fixed && !keeps && new_len <= old_len {
         return shrink(k, start, end, start + new_len);
     }
+    if fixed || keeps {
+        may_go((start, end), new.0, new_len)?;
+    }
     let slices = k.node.mms[mm].slices(start, end);
     // "EFAULT Some address in the range old_address to old_address+old_size is an invalid virtual memory address".
     let [vma] = slices.as_slice() else { return err(Errno::EFAULT) };
@@ -57,10 +60,10 @@ pub fn mremap(
         if !keeps && k.lock_would_exceed(&more) {
             return err(Errno::EAGAIN);
         }
-        k.may_map(&more, false)?;
+        k.may_map(&more)?;
     }
     if fixed || keeps {
-        let to = place(k, (start, end), new.0, new_len, fixed)?;
+        let to = if fixed { new.0 } else { k.mm().find_free(new.0, new_len)? };
         k.node.with_recount(mm, &[(start, end), (to, to + new_len)], |m| {
             m.remove(to, to + new_len);
             move_vma(m, &vma, old_len.min(new_len), to, new_len);
@@ -107,24 +110,24 @@ fn shrink(k: &mut Ctx<'_>, start: u64, end: u64, new_end: u64) -> SysResult {
     Ok(start)
 }
 
-/// Where a mapping goes that moves in any case (mremap_to): to an address, or to a free range if that is only a wish.
-fn place(k: &mut Ctx<'_>, old: (u64, u64), to: u64, len: u64, fixed: bool) -> SysResult {
+/// Whether what moves in any case may go to an address, or wish for it: asked before there need be anything (mremap_to).
+fn may_go(old: (u64, u64), to: u64, len: u64) -> SysResult<()> {
     let end = to.checked_add(len).filter(|end| *end <= TASK_SIZE).ok_or(Errno::EINVAL)?;
     if !to.is_multiple_of(PAGE) || to < old.1 && old.0 < end {
         return err(Errno::EINVAL);
     }
-    if fixed { Ok(to) } else { Ok(k.mm().find_free(to, len)?) }
+    Ok(())
 }
 
 /// "If the value of old_size is zero, and old_address refers to a shareable mapping [...], then mremap() will create a new mapping
 /// of the same pages."
 fn duplicate(k: &mut Ctx<'_>, start: u64, len: u64, flags: u64, new: Ptr) -> SysResult {
     let id = k.process().mm;
-    let whole = k.node.mms[id].find(start).cloned().ok_or(Errno::EFAULT)?;
     let fixed = flags & c::MREMAP_FIXED != 0;
     if fixed {
-        place(k, (start, start), new.0, len, true)?;
+        may_go((start, start), new.0, len)?;
     }
+    let whole = k.node.mms[id].find(start).cloned().ok_or(Errno::EFAULT)?;
     if !whole.shared {
         return err(Errno::EINVAL);
     }
@@ -138,7 +141,7 @@ fn duplicate(k: &mut Ctx<'_>, start: u64, len: u64, flags: u64, new: Ptr) -> Sys
     if k.lock_would_exceed(&vma) {
         return err(Errno::EAGAIN);
     }
-    k.may_map(&vma, false)?;
+    k.may_map(&vma)?;
     if flags & c::MREMAP_MAYMOVE == 0 {
         return err(Errno::ENOMEM);
     }
