@@ -117,6 +117,7 @@ static void carry_out(int self, const char *op)
 void be_actor(int self)
 {
     struct actor *me = &S->actors[self];
+    acting = 1;
     for (uint32_t seen = 0;; seen++) {
         me->idle = 1;
         while (__atomic_load_n(&me->go, __ATOMIC_SEQ_CST) == seen)
@@ -268,6 +269,7 @@ static void remove_ids(void)
 static void end_actors(void)
 {
     int status;
+    __atomic_store_n(&S->over, 1, __ATOMIC_SEQ_CST);
     for (int i = ACTORS - 1; i >= 0; i--)
         if (S->actors[i].there)
             kill(S->actors[i].pid, SIGKILL);

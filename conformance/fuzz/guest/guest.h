@@ -42,6 +42,8 @@ struct shared {
     // Pages that a call has made before it failed with EFAULT may be there or not, and Bloodhound does not count what
     // fallocate(2) reserves: blocks are shown no more.
     uint32_t vague_blocks;
+    // The case is over: who is told that another one was ended has nothing more to say.
+    uint32_t over;
     uint32_t logged;
     char log[2 << 20];
 };
@@ -73,6 +75,8 @@ void put_name(struct line *line, const char *kind, struct names *names, long val
 void put_address(struct line *line, unsigned long address);
 void put_pid(struct line *line, long pid);
 void to_log(struct line *line);
+// Whether this process is an actor.
+extern int acting;
 
 // What is to be shown of memory after the call.
 struct shown {

@@ -111,8 +111,14 @@ void put_pid(struct line *line, long pid)
     put_name(line, "pid", &S->pids, pid);
 }
 
+int acting;
+
 void to_log(struct line *line)
 {
+    if (acting && __atomic_load_n(&S->over, __ATOMIC_SEQ_CST)) {
+        line->length = 0;
+        return;
+    }
     line->text[line->length++] = '\n';
     uint32_t at = __atomic_fetch_add(&S->logged, line->length, __ATOMIC_SEQ_CST);
     for (int i = 0; i < line->length && at + i < sizeof S->log; i++)

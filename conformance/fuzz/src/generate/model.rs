@@ -44,6 +44,8 @@ pub struct Model {
     pub ops: Vec<String>,
     /// What each slot probably holds.
     pub slots: Vec<Kind>,
+    /// Whether one of the actors is a thread.
+    pub threads: bool,
     /// How many actors there are.
     pub actors: u64,
 }
@@ -76,7 +78,7 @@ const OFFSETS: &[i64] = &[
 impl Model {
     /// An empty case.
     pub fn new(rng: Rng) -> Model {
-        Model { rng, ops: Vec::new(), slots: Vec::new(), actors: 1 }
+        Model { rng, ops: Vec::new(), slots: Vec::new(), threads: false, actors: 1 }
     }
 
     /// Adds an operation.

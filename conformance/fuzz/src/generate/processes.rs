@@ -11,6 +11,7 @@ pub fn fork(m: &mut Model) {
     let maker = m.actor();
     m.actors += 1;
     if m.rng.one_in(4) {
+        m.threads = true;
         m.op(format!("{maker} . .thread {actor}"));
     } else {
         // CLONE_PARENT now and then.

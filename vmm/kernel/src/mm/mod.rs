@@ -85,6 +85,18 @@ pub enum Lock {
     OnFault,
 }
 
+/// How a mapping will be read (MADV_NORMAL, MADV_RANDOM, MADV_SEQUENTIAL): without effect, but on what mappings are one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadAhead {
+    /// As usual.
+    #[default]
+    Normal,
+    /// VM_RAND_READ.
+    Random,
+    /// VM_SEQ_READ.
+    Sequential,
+}
+
 /// What else is said of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
@@ -94,6 +106,8 @@ pub struct Marks {
     pub lock: Lock,
     /// MAP_NORESERVE: nothing is set aside for it, and it stays apart from mappings that are accounted (VM_NORESERVE).
     pub no_reserve: bool,
+    /// madvise(2).
+    pub read_ahead: ReadAhead,
 }
 
 /// A mapped range of addresses with one protection.

@@ -7,7 +7,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_vfs::Dev;
 
 use super::View;
-use crate::mm::{Backing, Lock, Mm, PAGE, Vma};
+use crate::mm::{Backing, Lock, Mm, PAGE, ReadAhead, Vma};
 use crate::node::Node;
 use crate::process::Process;
 
@@ -187,6 +187,11 @@ pub(super) fn smaps(view: &View<'_>, process: &Process) -> Vec<u8> {
             Lock::No => "",
             Lock::Now => " lo",
             Lock::OnFault => " lo lf",
+        });
+        text.push_str(match vma.marks.read_ahead {
+            ReadAhead::Normal => "",
+            ReadAhead::Random => " rr",
+            ReadAhead::Sequential => " sr",
         });
         text.push_str(if vma.marks.no_reserve { " nr \n" } else { " \n" });
         out.extend_from_slice(text.as_bytes());

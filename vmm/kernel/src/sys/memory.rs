@@ -14,7 +14,7 @@ use bloodhound_abi::consts as c;
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::*;
-use crate::mm::{Backing, Lock, MMAP_MIN, Marks, OnFork, PAGE, TASK_SIZE, Vma, page_up};
+use crate::mm::{Backing, Lock, MMAP_MIN, Marks, OnFork, PAGE, ReadAhead, TASK_SIZE, Vma, page_up};
 use crate::node::Shm;
 use crate::task::READ_IMPLIES_EXEC;
 use crate::wait::SysResult;
@@ -102,7 +102,8 @@ pub fn mmap(
     let prot = k.implied(prot.access());
     let future = k.mm().lock_future;
     let lock = if flags & c::MAP_LOCKED != 0 && future == Lock::No { Lock::Now } else { future };
-    let marks = Marks { grows, lock, no_reserve: flags & c::MAP_NORESERVE != 0 };
+    let no_reserve = flags & c::MAP_NORESERVE != 0;
+    let marks = Marks { grows, lock, no_reserve, ..Marks::default() };
     let vma = Vma { start, end: start + len, prot, shared, backing, on_fork: OnFork::Copy, may_write, marks };
     let (mm, fixed) = (k.process().mm, flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) != 0);
     let allowed = if k.lock_would_exceed(&vma) { Err(Errno::EAGAIN) } else { Ok(()) };
@@ -237,20 +238,32 @@ pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Prot) -> SysResult {
             None => return err(Errno::ENOMEM),
         };
     }
-    if !k.node.mms[mm].covered(start, end) {
-        return err(Errno::ENOMEM);
-    }
     let prot = k.implied(prot.access());
-    let slices = k.node.mms[mm].slices(start, end);
-    if prot & c::PROT_WRITE != 0 && slices.iter().any(|v| v.shared && !v.may_write) {
-        return err(Errno::EACCES);
+    let mut slices = k.node.mms[mm].slices(start, end);
+    // Mapping by mapping: what lies before a gap, or one that may not be written, is changed although the call fails.
+    let (wanted, mut end, mut refused) = (end, start, Errno::ENOMEM);
+    let fits = |v: &Vma| !(prot & c::PROT_WRITE != 0 && v.shared && !v.may_write);
+    let mut count = 0;
+    for vma in &slices {
+        if vma.start != end {
+            break;
+        }
+        if !fits(vma) {
+            refused = Errno::EACCES;
+            break;
+        }
+        (end, count) = (vma.end, count + 1);
+    }
+    slices.truncate(count);
+    if slices.is_empty() {
+        return err(refused);
     }
     k.may_protect(&slices, (start, end), prot)?;
     k.node.with_recount(mm, &[(start, end)], |m| m.change(start, end, |v| v.prot = prot));
     if prot & c::PROT_EXEC == 0 {
         k.node.mms[mm].pages.forget_code(start / PAGE, end / PAGE);
     }
-    Ok(0)
+    if end == wanted { Ok(0) } else { err(refused) }
 }
 
 /// brk(2) as the kernel has it: the break as it is then, no error.
@@ -297,6 +310,14 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
         k.populate(old_end, new_end);
     }
     Ok(wanted)
+}
+
+fn read_ahead(advice: u32) -> ReadAhead {
+    match u64::from(advice) {
+        c::MADV_RANDOM => ReadAhead::Random,
+        c::MADV_SEQUENTIAL => ReadAhead::Sequential,
+        _ => ReadAhead::Normal,
+    }
 }
 
 /// madvise(2). EINVAL for unknown advice, ENOMEM where nothing is mapped.
@@ -349,6 +370,10 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
             let on_fork = if u64::from(advice) == c::MADV_DONTFORK { OnFork::Omit } else { OnFork::Copy };
             k.node.with_recount(mm, &[(start, end)], |m| m.change(start, end, |v| v.on_fork = on_fork));
         }
+        c::MADV_NORMAL | c::MADV_RANDOM | c::MADV_SEQUENTIAL => {
+            let read_ahead = read_ahead(advice);
+            k.node.mms[mm].change(start, end, |v| v.marks.read_ahead = read_ahead);
+        }
         MADV_WIPEONFORK | MADV_KEEPONFORK => {
             let wipe = u64::from(advice) == MADV_WIPEONFORK;
             // "EINVAL advice is MADV_WIPEONFORK but the specified address range includes file, Huge TLB, MAP_SHARED, or
@@ -362,9 +387,6 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
         }
         c::MADV_POPULATE_READ
         | c::MADV_POPULATE_WRITE
-        | c::MADV_NORMAL
-        | c::MADV_RANDOM
-        | c::MADV_SEQUENTIAL
         | c::MADV_WILLNEED
         | c::MADV_HUGEPAGE
         | c::MADV_NOHUGEPAGE

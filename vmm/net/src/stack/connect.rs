@@ -46,8 +46,7 @@ impl Stack {
         c.peer = Some(pair.1);
         c.association = Association::Connecting;
         c.error = None;
-        c.shut_read = false;
-        c.shut_write = false;
+        // What shutdown(2) closed before stays closed.
         self.hold_port(id);
         self.conns.insert(pair, id);
         let (kind, mut cx) = self.with_cx(id, now)?;
@@ -171,8 +170,11 @@ impl Stack {
         c.association = Association::Unconnected;
         c.error = None;
         c.soft_error = None;
-        c.shut_read = false;
-        c.shut_write = false;
+        // udp_disconnect leaves this as it is.
+        if c.proto == Proto::Tcp {
+            c.shut_read = false;
+            c.shut_write = false;
+        }
         c.done = false;
     }
 
@@ -219,12 +221,12 @@ impl Stack {
         if c.association == Association::Connecting {
             c.association = if unconnected { Association::Disconnecting } else { Association::Connected };
         }
+        c.shut_read |= read;
+        c.shut_write |= write;
         if unconnected {
             // "Hack to wake up other listeners, who can poll for EPOLLHUP, even on eg. unconnected UDP sockets."
             c.wake_all();
         } else {
-            c.shut_read |= read;
-            c.shut_write |= write;
             c.wake_all();
             let (kind, mut cx) = self.with_cx(id, now)?;
             if let Kind::Conn(conn) = kind

@@ -67,6 +67,8 @@ impl Stack {
             (Some(to), _) if to.is_ipv6() && !v6 => return Err(Errno::EAFNOSUPPORT),
             (Some(to), _) if to.port() == 0 => return Err(Errno::EINVAL),
             (Some(to), _) => to,
+            // udpv6_sendmsg gives such a peer to udp_sendmsg as an address.
+            (None, Some(peer)) if v6 && peer.is_ipv4() && peer.port() == 0 => return Err(Errno::EINVAL),
             (None, Some(peer)) => peer,
             (None, None) => return Err(Errno::EDESTADDRREQ),
         };

@@ -47,6 +47,10 @@ pub fn mremap(
     if fixed || keeps {
         may_go((start, end), new.0, new_len)?;
     }
+    // What moves and becomes smaller loses its end first, whatever lay there (mremap_to).
+    let kept = if fixed { new_len.min(old_len) } else { old_len };
+    cut(k, start + kept, end)?;
+    let (old_len, end) = (kept, start + kept);
     let slices = k.node.mms[mm].slices(start, end);
     // "EFAULT Some address in the range old_address to old_address+old_size is an invalid virtual memory address".
     let [vma] = slices.as_slice() else { return err(Errno::EFAULT) };
@@ -95,6 +99,19 @@ pub fn mremap(
         move_vma(m, &vma, old_len, to, new_len);
     });
     Ok(to)
+}
+
+/// Unmaps a range that may be empty.
+fn cut(k: &mut Ctx<'_>, from: u64, to: u64) -> SysResult<()> {
+    if from == to {
+        return Ok(());
+    }
+    if to > TASK_SIZE {
+        return err(Errno::EINVAL);
+    }
+    let mm = k.process().mm;
+    k.node.with_recount(mm, &[(from, to)], |m| m.remove(from, to));
+    Ok(())
 }
 
 /// "Always allow a shrinking remap": whatever lies behind what remains (the kernel's sys_mremap).

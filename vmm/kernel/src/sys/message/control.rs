@@ -8,6 +8,7 @@ use bloodhound_abi::structs::{Cmsghdr, Msghdr, Ucred};
 use bloodhound_net::SocketId;
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::caps::{CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN};
 use crate::ctx::*;
 use crate::ids::*;
 use crate::mm::Access;
@@ -113,18 +114,20 @@ impl Ctx<'_> {
     }
 
     /// unix(7): "The credentials which the sender specifies are checked by the kernel. A privileged process is allowed to
-    /// specify values that do not match its own."
+    /// specify values that do not match its own": with CAP_SYS_ADMIN, CAP_SETUID and CAP_SETGID (scm_check_creds).
     fn check_credentials(&self, cred: &Ucred) -> Result<(), Errno> {
         let p = self.process();
-        if p.cred.is_root() {
-            let exists = self.node.processes.contains_key(&Pid(cred.pid as u32));
-            return if exists { Ok(()) } else { Err(Errno::ESRCH) };
-        }
         let [ruid, suid, rgid, sgid] = p.real_ids;
-        let own = cred.pid == self.pid.0 as i32
-            && [ruid, suid, p.cred.uid].contains(&cred.uid)
-            && [rgid, sgid, p.cred.gid].contains(&cred.gid);
-        if own { Ok(()) } else { Err(Errno::EPERM) }
+        let uids = [ruid, suid, p.cred.uid];
+        let gids = [rgid, sgid, p.cred.gid];
+        let may = (cred.pid == self.pid.0 as i32 || p.caps.has(CAP_SYS_ADMIN))
+            && (uids.contains(&cred.uid) || p.caps.has(CAP_SETUID))
+            && (gids.contains(&cred.gid) || p.caps.has(CAP_SETGID));
+        match self.node.processes.contains_key(&Pid(cred.pid as u32)) {
+            _ if !may => Err(Errno::EPERM),
+            true => Ok(()),
+            false => Err(Errno::ESRCH),
+        }
     }
 
     fn inet_control(&mut self, id: SocketId, level: u64, kind: u64, data: &[u8]) -> SysResult<()> {
