@@ -181,6 +181,14 @@ static void vectors(void)
 	unlink("f");
 }
 
+/* linux/falloc.h, which older headers do not have whole. */
+struct space {
+	short l_type, l_whence;
+	long l_start, l_len;
+	int rest[6];
+};
+enum { RESERVE = 0x40305828, UNRESERVE = 0x40305829, RESERVE64 = 0x4030582a };
+
 static void sizes(void)
 {
 	struct stat st;
@@ -219,6 +227,19 @@ static void sizes(void)
 	CHECK_EQ(waiting, 192);
 	CHECK_ERRNO(ioctl(fd, TCGETS, buffer), ENOTTY);
 	CHECK_EQ(isatty(fd), 0);
+	/* fallocate(2) as ioctl(2) has it: from the beginning, from here, from the end. */
+	struct space space = { .l_whence = SEEK_SET, .l_start = 4096, .l_len = 8192 };
+	CHECK_EQ(ioctl(fd, RESERVE64, &space), 0);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 8192);
+	REQUIRE(pwrite(fd, "here", 4, 4096) == 4 && lseek(fd, 4096, SEEK_SET) == 4096);
+	space = (struct space){ .l_whence = SEEK_CUR, .l_start = 0, .l_len = 4096 };
+	CHECK_EQ(ioctl(fd, UNRESERVE, &space), 0);
+	CHECK(pread(fd, buffer, 4, 4096) == 4 && !memcmp(buffer, "\0\0\0", 4));
+	space = (struct space){ .l_whence = SEEK_END, .l_start = -8193, .l_len = 1 };
+	CHECK_ERRNO(ioctl(fd, RESERVE, &space), EINVAL);
+	space.l_whence = 9;
+	CHECK_ERRNO(ioctl(fd, RESERVE, &space), EINVAL);
+	CHECK_ERRNO(ioctl(fd, RESERVE, (void *)8), EFAULT);
 	close(fd);
 	/* A size limit: EFBIG and SIGXFSZ. */
 	pid_t pid = fork();

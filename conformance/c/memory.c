@@ -394,6 +394,41 @@ static void removing(void)
 	close(fd);
 }
 
+/* remap_file_pages(2): other pages of the file behind a shared mapping. */
+static long other_pages(void *at, size_t size, int prot, size_t page)
+{
+	return syscall(SYS_remap_file_pages, at, size, prot, page, 0);
+}
+
+static void turning(void)
+{
+	int fd = memfd_create("turning", 0);
+	CHECK_EQ(ftruncate(fd, 4 * PAGE), 0);
+	char *p = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	for (int i = 0; i < 4; i++)
+		p[i * PAGE] = 'a' + i;
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(other_pages(p + i * PAGE, PAGE, 0, 3 - i), 0);
+	CHECK(p[0] == 'd' && p[PAGE] == 'c' && p[2 * PAGE] == 'b' && p[3 * PAGE] == 'a');
+	p[0] = 'D';
+	char byte;
+	CHECK_EQ(pread(fd, &byte, 1, 3 * PAGE), 1);
+	CHECK_EQ(byte, 'D');
+	CHECK_EQ(other_pages(p, 4 * PAGE, 0, 0), 0);
+	CHECK(p[0] == 'a' && p[3 * PAGE] == 'D');
+	CHECK_ERRNO(other_pages(p, PAGE, PROT_READ, 0), EINVAL);
+	CHECK_ERRNO(other_pages(p, 0, 0, 0), EINVAL);
+	char *copy = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	CHECK_ERRNO(other_pages(copy, PAGE, 0, 0), EINVAL);
+	char *plain = map(PAGE, PROT_READ | PROT_WRITE);
+	CHECK_ERRNO(other_pages(plain, PAGE, 0, 0), EINVAL);
+	munmap(plain, PAGE);
+	CHECK_ERRNO(other_pages(plain, PAGE, 0, 0), EINVAL);
+	munmap(p, 4 * PAGE);
+	munmap(copy, PAGE);
+	close(fd);
+}
+
 static void breaks(void)
 {
 	char *start = sbrk(0);
@@ -542,6 +577,7 @@ int main(void)
 	moving();
 	advising();
 	removing();
+	turning();
 	breaks();
 	memory_files();
 	seals();

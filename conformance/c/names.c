@@ -201,6 +201,20 @@ static void directories(void)
 	CHECK_EQ(syscall(SYS_getdents64, fd, buffer, sizeof buffer), 0);
 	CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
 	CHECK_ERRNO(syscall(SYS_getdents64, fd, buffer, 8), EINVAL);
+	/* The call of before: the kind is the last byte of a record. */
+	int before = 0, kinds = 0;
+	for (long n; (n = syscall(SYS_getdents, fd, buffer, sizeof buffer)) > 0;)
+		for (long at = 0; at < n; at += *(unsigned short *)(buffer + at + 16)) {
+			unsigned length = *(unsigned short *)(buffer + at + 16);
+			const char *name = buffer + at + 18;
+			before++;
+			kinds += buffer[at + length - 1] == (name[0] == '.' ? DT_DIR : DT_REG) && length % 8 == 0;
+		}
+	CHECK_EQ(before, 502);
+	CHECK_EQ(kinds, 502);
+	CHECK_EQ(lseek(fd, 0, SEEK_SET), 0);
+	CHECK_ERRNO(syscall(SYS_getdents, fd, buffer, 8), EINVAL);
+	CHECK_ERRNO(syscall(SYS_getdents, 0, buffer, sizeof buffer), ENOTDIR);
 	CHECK_ERRNO(syscall(SYS_getdents64, 0, buffer, sizeof buffer), ENOTDIR);
 	CHECK_ERRNO(read(fd, buffer, 1), EISDIR);
 	CHECK_ERRNO(write(fd, buffer, 1), EBADF);

@@ -14,13 +14,44 @@ use crate::path::{Place, Reached, Synth, cwd_place};
 use crate::procfs::{Entry, View};
 use crate::wait::SysResult;
 
-/// Bytes before the name in a `struct linux_dirent64`.
+/// Bytes before the name in a `struct linux_dirent64`; in a `struct linux_dirent`, whose kind is its last byte, one less.
 const HEADER: usize = 19;
 /// Entries fetched at once; enough for a buffer of 32 KiB, which is what glibc uses.
 const BATCH: usize = 1400;
 
 /// getdents64(2).
 pub fn getdents64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
+    list(k, fd, buf, count, record64)
+}
+
+/// getdents(2), the call of before: glibc and musl use the other one.
+pub fn getdents(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
+    list(k, fd, buf, count, record)
+}
+
+/// An entry: name, inode number, kind, and the offset of the next one.
+type Listed = (Vec<u8>, u64, u8, u64);
+
+/// `struct linux_dirent64`.
+fn record64((name, ino, kind, next): &Listed) -> Vec<u8> {
+    let length = (HEADER + name.len() + 1).next_multiple_of(8);
+    let numbers = [&ino.to_le_bytes()[..], &next.to_le_bytes(), &(length as u16).to_le_bytes()].concat();
+    let mut out = [&numbers[..], &[*kind], name].concat();
+    out.resize(length, 0);
+    out
+}
+
+/// `struct linux_dirent`: "d_type [...] is located at the offset (d_reclen - 1)" (getdents(2)).
+fn record((name, ino, kind, next): &Listed) -> Vec<u8> {
+    let length = (HEADER - 1 + name.len() + 2).next_multiple_of(8);
+    let numbers = [&ino.to_le_bytes()[..], &next.to_le_bytes(), &(length as u16).to_le_bytes()].concat();
+    let mut out = [&numbers[..], name].concat();
+    out.resize(length - 1, 0);
+    out.push(*kind);
+    out
+}
+
+fn list(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64, record: fn(&Listed) -> Vec<u8>) -> SysResult {
     let id = k.file_id(fd)?;
     let file = &k.node.files[id];
     // An O_PATH descriptor of /proc is one of these with the flag.
@@ -33,7 +64,7 @@ pub fn getdents64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
     }
     // The count is an unsigned int.
     let room = (count & 0xffff_ffff) as usize;
-    let entries: Vec<(Vec<u8>, u64, u8, u64)> = match &k.node.files[id].kind {
+    let entries: Vec<Listed> = match &k.node.files[id].kind {
         FileKind::Dir(ino) => {
             let (ino, now) = (*ino, k.now());
             let limit = (room / (HEADER + 5) + 1).min(BATCH);
@@ -53,23 +84,17 @@ pub fn getdents64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
     };
     let mut out = Vec::new();
     let mut ends = Vec::new();
-    for (name, ino, kind, next) in &entries {
-        let length = (HEADER + name.len() + 1).next_multiple_of(8);
-        if out.len() + length > room {
+    for entry in &entries {
+        let record = record(entry);
+        if out.len() + record.len() > room {
             // "EINVAL: Result buffer is too small."
             if out.is_empty() {
                 return err(Errno::EINVAL);
             }
             break;
         }
-        let start = out.len();
-        out.extend_from_slice(&ino.to_le_bytes());
-        out.extend_from_slice(&next.to_le_bytes());
-        out.extend_from_slice(&(length as u16).to_le_bytes());
-        out.push(*kind);
-        out.extend_from_slice(name);
-        out.resize(start + length, 0);
-        ends.push((out.len(), *next));
+        out.extend_from_slice(&record);
+        ends.push((out.len(), entry.3));
     }
     // A record that cannot be stored ends the listing, and the next one begins with it; EFAULT if it is the first
     // (filldir64).

@@ -11,6 +11,14 @@ use crate::ids::*;
 use crate::wait::SysResult;
 
 const FIBMAP: u64 = 1;
+/// linux/falloc.h.
+const FS_IOC_RESVSP: u64 = 0x4030_5828;
+const FS_IOC_UNRESVSP: u64 = 0x4030_5829;
+const FS_IOC_RESVSP64: u64 = 0x4030_582a;
+const FS_IOC_UNRESVSP64: u64 = 0x4030_582b;
+const FS_IOC_ZERO_RANGE: u64 = 0x4030_5839;
+const FIFREEZE: u64 = 0xc004_5877;
+const FITHAW: u64 = 0xc004_5878;
 const FIGETBSZ: u64 = 2;
 const FIOQSIZE: u64 = 0x5460;
 const FICLONERANGE: u64 = 0x4020_940d;
@@ -57,6 +65,9 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
                 k.write_obj(arg, &(left as i32))?;
                 Ok(0)
             }
+            FileKind::Regular(_) if let Some(mode) = reserving(cmd) => {
+                super::storage::reserve(k, id, mode, arg)
+            }
             FileKind::Regular(ino) => k.file_ioctl(ino, true, cmd, arg),
             FileKind::Dir(ino) => k.file_ioctl(ino, false, cmd, arg),
             FileKind::Device { dev, .. } if dev.major == 1 && matches!(dev.minor, 8 | 9) => match cmd {
@@ -71,6 +82,16 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
             FileKind::TimerFd(_) => super::unmodelled("ioctl", names::IOCTL_TIMERFD, cmd, Errno::ENOTTY),
             _ => err(Errno::ENOTTY),
         },
+    }
+}
+
+/// What FS_IOC_RESVSP and its kind do, in terms of fallocate(2).
+fn reserving(cmd: u64) -> Option<FallocateMode> {
+    match cmd {
+        FS_IOC_RESVSP | FS_IOC_RESVSP64 => Some(FallocateMode::empty()),
+        FS_IOC_UNRESVSP | FS_IOC_UNRESVSP64 => Some(FallocateMode::FALLOC_FL_PUNCH_HOLE),
+        FS_IOC_ZERO_RANGE => Some(FallocateMode::FALLOC_FL_ZERO_RANGE),
+        _ => None,
     }
 }
 
@@ -93,9 +114,11 @@ impl Ctx<'_> {
             }
             // CAP_SYS_RAWIO.
             FIBMAP if regular => return err(Errno::EPERM),
+            // CAP_SYS_ADMIN.
+            FIFREEZE | FITHAW => return err(Errno::EPERM),
             // No reflinks, no extents: cp(1) and its kind copy bytes then.
             c::FICLONE | FICLONERANGE | FIDEDUPERANGE | FS_IOC_FIEMAP => return err(Errno::EOPNOTSUPP),
-            _ => return super::unmodelled("ioctl", names::IOCTL_FILE, cmd, Errno::ENOTTY),
+            _ => return err(Errno::ENOTTY),
         }
         Ok(0)
     }

@@ -204,6 +204,52 @@ fn range(addr: u64, len: u64) -> Result<(u64, u64), Errno> {
     Ok((addr, end))
 }
 
+/// remap_file_pages(2): other pages of the file behind a shared mapping, "emulated" as a mapping of its own since Linux 4.0.
+pub fn remap_file_pages(
+    k: &mut Ctx<'_>,
+    start: Ptr,
+    size: u64,
+    prot: Prot,
+    page: u64,
+    flags: MapFlags,
+) -> SysResult {
+    let (from, size) = (start.0 & !(PAGE - 1), size & !(PAGE - 1));
+    let end = from.checked_add(size).filter(|end| *end > from).ok_or(Errno::EINVAL)?;
+    let last = page.checked_add(size / PAGE).filter(|last| *last <= i64::MAX as u64 / PAGE);
+    if !prot.is_empty() || last.is_none() {
+        return err(Errno::EINVAL);
+    }
+    let mm = k.process().mm;
+    // "EINVAL start does not refer to a valid mapping created with the MAP_SHARED flag": from `start` on it may be several, of one file
+    // and one protection.
+    let slices = k.node.mms[mm].slices(from, end);
+    let Some(first) = slices.first().cloned() else { return err(Errno::EINVAL) };
+    let same = |v: &Vma| match (&v.backing, &first.backing) {
+        (Backing::File { ino, .. }, Backing::File { ino: of, .. }) => ino == of,
+        (Backing::Shm { id, .. }, Backing::Shm { id: of, .. }) => id == of,
+        _ => false,
+    };
+    let fits = |v: &Vma| same(v) && v.shared && v.may_write && v.prot == first.prot;
+    if !slices.iter().all(fits) || !k.node.mms[mm].covered(from, end) {
+        return err(Errno::EINVAL);
+    }
+    let offset = page * PAGE;
+    let backing = match first.backing {
+        Backing::File { ino, .. } => Backing::File { ino, offset },
+        Backing::Shm { id, .. } => Backing::Shm { id, offset },
+        _ => return err(Errno::EINVAL),
+    };
+    let vma = Vma { start: from, end, backing, ..first };
+    k.node.with_recount(mm, &[(from, end)], |m| {
+        m.remove(from, end);
+        m.insert(vma);
+    });
+    if flags.bits() & c::MAP_NONBLOCK == 0 {
+        k.populate(from, end);
+    }
+    Ok(0)
+}
+
 /// munmap(2). EINVAL for an address that is not aligned, or no length.
 pub fn munmap(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
     let (start, end) = range(addr.0, len)?;

@@ -7,6 +7,7 @@ use bloodhound_vfs::{Ino, Kind};
 
 use crate::ctx::*;
 use crate::file::FileKind;
+use crate::ids::FileId;
 use crate::path::{Place, Reached, done};
 use crate::wait::SysResult;
 
@@ -71,31 +72,23 @@ pub fn ftruncate(k: &mut Ctx<'_>, fd: Fd, len: i64) -> SysResult {
 
 /// fallocate(2).
 pub fn fallocate(k: &mut Ctx<'_>, fd: Fd, mode: FallocateMode, offset: i64, len: i64) -> SysResult {
-    let file = k.file(fd)?;
-    let (kind, writable) = (file.kind.clone(), file.writable());
-    // "EINVAL: offset was less than 0, or len was less than or equal to 0."
-    let (from, count) = match (u64::try_from(offset), u64::try_from(len)) {
-        (Ok(offset), Ok(len)) if len > 0 => (offset, len),
+    let id = k.file_id(fd)?;
+    k.fallocate_file(id, mode, offset, len)
+}
+
+/// FS_IOC_RESVSP and its kind: fallocate(2) with FALLOC_FL_KEEP_SIZE and `mode` of a `struct space_resv` (ioctl_preallocate of Linux):
+/// where l_start counts from (l_whence), l_start and l_len.
+pub(super) fn reserve(k: &mut Ctx<'_>, id: FileId, mode: FallocateMode, arg: Ptr) -> SysResult {
+    let [_, whence]: [i16; 2] = k.read_obj(arg)?;
+    let [start, len]: [i64; 2] = k.read_obj(Ptr(arg.0 + 8))?;
+    let from = match (u64::try_from(whence), k.node.files[id].kind.clone()) {
+        (Ok(c::SEEK_SET), _) => 0,
+        (Ok(c::SEEK_CUR), _) => k.node.files[id].offset,
+        (Ok(c::SEEK_END), FileKind::Regular(ino)) => k.node.vfs.size(ino),
         _ => return err(Errno::EINVAL),
     };
-    check_mode(mode)?;
-    if !writable {
-        return err(Errno::EBADF);
-    }
-    let ino = match kind {
-        FileKind::Regular(ino) => ino,
-        FileKind::Dir(_) | FileKind::SyntheticDir { .. } => return err(Errno::EISDIR),
-        // "ESPIPE: fd refers to a pipe or FIFO."
-        FileKind::Pipe { .. } => return err(Errno::ESPIPE),
-        _ => return err(Errno::ENODEV),
-    };
-    let end = from.checked_add(count).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;
-    let mode = u32::try_from(mode.bits()).map_err(|_| Errno::EOPNOTSUPP)?;
-    if u64::from(mode) & c::FALLOC_FL_KEEP_SIZE == 0 {
-        k.check_file_size(Some(ino), end)?;
-    }
-    k.allocate(ino, mode, (from, end))?;
-    Ok(0)
+    let start = start.checked_add(from as i64).ok_or(Errno::EINVAL)?;
+    k.fallocate_file(id, mode | FallocateMode::from_bits_retain(c::FALLOC_FL_KEEP_SIZE), start, len)
 }
 
 /// Which flags go together, whatever the descriptor is (vfs_fallocate). What a file system does not have it refuses later.
@@ -118,6 +111,35 @@ fn check_mode(mode: FallocateMode) -> Result<(), Errno> {
 }
 
 impl Ctx<'_> {
+    /// fallocate(2) of a description.
+    fn fallocate_file(&mut self, id: FileId, mode: FallocateMode, offset: i64, len: i64) -> SysResult {
+        let file = &self.node.files[id];
+        let (kind, writable) = (file.kind.clone(), file.writable());
+        // "EINVAL: offset was less than 0, or len was less than or equal to 0."
+        let (from, count) = match (u64::try_from(offset), u64::try_from(len)) {
+            (Ok(offset), Ok(len)) if len > 0 => (offset, len),
+            _ => return err(Errno::EINVAL),
+        };
+        check_mode(mode)?;
+        if !writable {
+            return err(Errno::EBADF);
+        }
+        let ino = match kind {
+            FileKind::Regular(ino) => ino,
+            FileKind::Dir(_) | FileKind::SyntheticDir { .. } => return err(Errno::EISDIR),
+            // "ESPIPE: fd refers to a pipe or FIFO."
+            FileKind::Pipe { .. } => return err(Errno::ESPIPE),
+            _ => return err(Errno::ENODEV),
+        };
+        let end = from.checked_add(count).filter(|end| i64::try_from(*end).is_ok()).ok_or(Errno::EFBIG)?;
+        let mode = u32::try_from(mode.bits()).map_err(|_| Errno::EOPNOTSUPP)?;
+        if u64::from(mode) & c::FALLOC_FL_KEEP_SIZE == 0 {
+            self.check_file_size(Some(ino), end)?;
+        }
+        self.allocate(ino, mode, (from, end))?;
+        Ok(0)
+    }
+
     /// fallocate(2) of a range of a file, after what is to be checked of a descriptor.
     fn allocate(&mut self, ino: Ino, mode: u32, (from, end): (u64, u64)) -> SysResult<()> {
         let erases = c::FALLOC_FL_PUNCH_HOLE | c::FALLOC_FL_ZERO_RANGE | c::FALLOC_FL_COLLAPSE_RANGE;
