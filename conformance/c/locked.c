@@ -101,6 +101,11 @@ static void single(void)
 	CHECK_EQ(locked(), 4);
 	CHECK_ERRNO(mlock(at + 600 * P, P), ENOMEM);
 	CHECK_EQ(locked(), 4);
+	/* Nothing, mapped or not. */
+	CHECK_EQ(mlock(at + 10 * P, 0), 0);
+	CHECK_EQ(syscall(SYS_mlock2, at + 600 * P, 0, 0), 0);
+	CHECK_EQ(munlock(at + 10 * P, 0), 0);
+	CHECK_EQ(locked(), 4);
 	/* What cannot be read cannot be made. */
 	CHECK_EQ(mprotect(at + 700 * P, P, PROT_NONE), 0);
 	CHECK_ERRNO(mlock(at + 700 * P, P), ENOMEM);

@@ -139,6 +139,20 @@ static void defaults(void)
 	w.ws_row = 0;
 	CHECK(ioctl(slave, TIOCGWINSZ, &w) == 0 && w.ws_row == 24 && w.ws_col == 80);
 	CHECK_ERRNO(ioctl(slave, TIOCGWINSZ, BAD), EFAULT);
+	/* The modes as System V had them. */
+	struct termio old;
+	CHECK_EQ(ioctl(slave, TCGETA, &old), 0);
+	CHECK_EQ(old.c_lflag, (unsigned short)t.c_lflag);
+	CHECK(!memcmp(old.c_cc, t.c_cc, NCC));
+	old.c_lflag &= ~ECHO;
+	old.c_cc[VERASE] = 'x';
+	CHECK_EQ(ioctl(slave, TCSETAW, &old), 0);
+	struct termios after;
+	CHECK_EQ(tcgetattr(slave, &after), 0);
+	CHECK_EQ(after.c_lflag, t.c_lflag & ~ECHO);
+	CHECK(after.c_iflag == t.c_iflag && after.c_cc[VERASE] == 'x' && after.c_cc[VSUSP] == t.c_cc[VSUSP]);
+	CHECK_EQ(tcsetattr(slave, TCSANOW, &t), 0);
+	CHECK_ERRNO(ioctl(slave, TCGETA, BAD), EFAULT);
 	CHECK_ERRNO(ioctl(slave, TCGETS, BAD), EFAULT);
 	t.c_cflag = B9600 | CS7 | PARENB;
 	CHECK(tcsetattr(slave, TCSANOW, &t) == 0 || errno == EINVAL);

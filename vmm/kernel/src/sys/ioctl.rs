@@ -3,12 +3,11 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_abi::names;
 
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::*;
-use crate::wait::SysResult;
+use crate::wait::{Object, SysResult};
 
 const FIBMAP: u64 = 1;
 /// linux/falloc.h.
@@ -19,6 +18,7 @@ const FS_IOC_UNRESVSP64: u64 = 0x4030_582b;
 const FS_IOC_ZERO_RANGE: u64 = 0x4030_5839;
 const FIFREEZE: u64 = 0xc004_5877;
 const FITHAW: u64 = 0xc004_5878;
+const TFD_IOC_SET_TICKS: u64 = 0x4008_5400;
 const FIGETBSZ: u64 = 2;
 const FIOQSIZE: u64 = 0x5460;
 const FICLONERANGE: u64 = 0x4020_940d;
@@ -79,7 +79,17 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
                 _ if RANDOM_ADMIN.contains(&cmd) => err(Errno::EPERM),
                 _ => err(Errno::EINVAL),
             },
-            FileKind::TimerFd(_) => super::unmodelled("ioctl", names::IOCTL_TIMERFD, cmd, Errno::ENOTTY),
+            FileKind::TimerFd(id) if cmd == TFD_IOC_SET_TICKS => {
+                // "Adjust the number of timer expirations that have occurred [...] the next read will return this value"
+                // (timerfd_create(2)).
+                let ticks: u64 = k.read_obj(arg)?;
+                if ticks == 0 {
+                    return err(Errno::EINVAL);
+                }
+                k.node.timerfds[id].expired = ticks;
+                k.node.notify_object(Object::TimerFd(id), c::EPOLLIN as u32);
+                Ok(0)
+            }
             _ => err(Errno::ENOTTY),
         },
     }

@@ -6,6 +6,8 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
 
+use bloodhound_net::Proto;
+
 use crate::ctx::*;
 use crate::ids::*;
 use crate::inet::{Interface, interfaces};
@@ -89,6 +91,12 @@ impl Ctx<'_> {
             _ if WIRELESS.contains(&cmd) => return self.interface_query(cmd, arg),
             _ if ADMIN.contains(&cmd) => return err(Errno::EPERM),
             (SIOCGIFCOUNT, _) => return err(Errno::EINVAL),
+            // SIOCGSTAMP and its kind: a stream notes no time of its packets (sock_gettstamp).
+            (0x8906 | 0x8907 | 0x8010_8906 | 0x8010_8907, Sock::Inet(id))
+                if self.inet(id)?.proto == Proto::Tcp =>
+            {
+                return err(Errno::ENOENT);
+            }
             _ => return super::unmodelled("ioctl", names::IOCTL_SOCKET, cmd, Errno::ENOTTY),
         };
         self.write_obj(arg, &(number as i32))?;

@@ -83,9 +83,9 @@ pub fn prctl(k: &mut Ctx<'_>, option: u32, a2: u64, a3: u64, a4: u64, a5: u64) -
             k.write_obj(Ptr(a2), &1i32)?;
             Ok(0)
         }
-        // PR_TSC_ENABLE; PR_TSC_SIGSEGV asks for a trap that programs handle themselves.
+        // PR_TSC_ENABLE; PR_TSC_SIGSEGV asks for a trap that programs handle themselves: EINVAL, as where it cannot be had.
         c::PR_SET_TSC if a2 == 1 => Ok(0),
-        c::PR_SET_TSC if a2 != 2 => err(Errno::EINVAL),
+        c::PR_SET_TSC => err(Errno::EINVAL),
         option => rare(k, option, [a2, a3, a4, a5]),
     }
 }
@@ -158,7 +158,8 @@ fn rare(k: &mut Ctx<'_>, option: u64, args: [u64; 4]) -> SysResult {
         "PR_SCHED_CORE" => err(Errno::ENODEV),
         // PR_SYS_DISPATCH_OFF.
         "PR_SET_SYSCALL_USER_DISPATCH" if a2 == 0 && a3 | a4 | a5 == 0 => Ok(0),
-        "PR_SET_SYSCALL_USER_DISPATCH" if a2 != 1 => err(Errno::EINVAL),
+        // For emulators of other systems: as of Linux before 5.11.
+        "PR_SET_SYSCALL_USER_DISPATCH" => err(Errno::EINVAL),
         // Naming anonymous memory is a debugging aid which needs CONFIG_ANON_VMA_NAME.
         "PR_SET_VMA" => err(Errno::EINVAL),
         // Of other processors than x86-64, or no longer there (MPX): "EINVAL The value of option is not recognized, or not

@@ -19,6 +19,8 @@ use crate::wait::SysResult;
 
 /// Longest name of a congestion control (TCP_CA_NAME_MAX).
 const CONGESTION_NAME: usize = 16;
+const SO_RESERVE_MEM: u64 = 73;
+const UDP_ENCAP: u64 = 100;
 
 /// setsockopt(2). ENOPROTOOPT for options that the socket does not have.
 pub fn setsockopt(k: &mut Ctx<'_>, fd: Fd, level: u32, name: u32, value: Ptr, len: u32) -> SysResult {

@@ -13,6 +13,7 @@ use crate::tty::modes::{self, packet};
 use crate::wait::{Object, Stop, SysResult};
 
 const TCGETA: u64 = 0x5405;
+const TCSETA: u64 = 0x5406;
 const TCSETAF: u64 = 0x5408;
 const TCSBRK: u64 = 0x5409;
 const TCXONC: u64 = 0x540a;
@@ -42,6 +43,20 @@ const TIOCCONS: u64 = 0x541d;
 const TIOCGLCKTRMIOS: u64 = 0x5456;
 const TIOCSLCKTRMIOS: u64 = 0x5457;
 
+/// NCC: characters in a `struct termio`.
+const TERMIO_CC: usize = 8;
+
+/// How modes are given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// `struct termio`, of System V.
+    Termio,
+    /// `struct termios`.
+    Plain,
+    /// `struct termios2`, with speeds.
+    WithSpeeds,
+}
+
 impl Ctx<'_> {
     /// Commands of a side of a pseudoterminal. The modes, the window, the session are the slave's, whichever side asks.
     pub(crate) fn tty_ioctl(
@@ -57,9 +72,17 @@ impl Ctx<'_> {
         }
         match cmd {
             c::TCGETS | TCGETS2 => self.get_modes(pty, cmd == TCGETS2, arg),
-            c::TCSETS..=c::TCSETSF => self.set_modes(pty, false, cmd == c::TCSETSF, arg),
-            TCSETS2..=TCSETSF2 => self.set_modes(pty, true, cmd == TCSETSF2, arg),
-            TCGETA..=TCSETAF | TIOCSTI | TIOCVHANGUP | TIOCCONS | TIOCGLCKTRMIOS | TIOCSLCKTRMIOS => {
+            TCGETA => self.get_termio(pty, arg),
+            c::TCSETS..=c::TCSETSF => self.set_modes(pty, Form::Plain, cmd == c::TCSETSF, arg),
+            TCSETS2..=TCSETSF2 => self.set_modes(pty, Form::WithSpeeds, cmd == TCSETSF2, arg),
+            TCSETA..=TCSETAF => self.set_modes(pty, Form::Termio, cmd == TCSETAF, arg),
+            // No mode is locked; to lock one needs CAP_SYS_ADMIN.
+            TIOCGLCKTRMIOS => {
+                self.write_obj(arg, &Termios::default())?;
+                Ok(0)
+            }
+            TIOCSLCKTRMIOS => err(Errno::EPERM),
+            TIOCSTI | TIOCVHANGUP | TIOCCONS => {
                 Err(Stop::Unsupported(format!("ioctl {cmd:#x} of a terminal")))
             }
             c::TIOCGWINSZ => {
@@ -189,12 +212,44 @@ impl Ctx<'_> {
         Ok(0)
     }
 
+    /// TCGETA: `struct termio`, the low halves of the modes, the line and the first eight characters.
+    fn get_termio(&mut self, pty: PtyId, arg: Ptr) -> SysResult {
+        let t = self.node.ptys[pty].termios;
+        let mut out = Vec::new();
+        for modes in [t.iflag, t.oflag, t.cflag, t.lflag] {
+            out.extend_from_slice(&(modes as u16).to_le_bytes());
+        }
+        out.push(t.line);
+        out.extend_from_slice(&t.cc[..TERMIO_CC]);
+        // The padding of the structure.
+        out.push(0);
+        self.write_bytes(arg.0, &out)?;
+        Ok(0)
+    }
+
+    /// The modes with what a `struct termio` says in its place (the high halves stay: user_termio_to_kernel_termios of Linux).
+    fn read_termio(&mut self, pty: PtyId, arg: Ptr) -> SysResult<Termios> {
+        let low: [u16; 4] = self.read_obj(arg)?;
+        let rest: [u8; 1 + TERMIO_CC] = self.read_obj(Ptr(arg.0.wrapping_add(8)))?;
+        let mut t = self.node.ptys[pty].termios;
+        let modes = [&mut t.iflag, &mut t.oflag, &mut t.cflag, &mut t.lflag];
+        for (modes, low) in modes.into_iter().zip(low) {
+            *modes = *modes & !0xffff | u32::from(low);
+        }
+        t.line = rest[0];
+        t.cc[..TERMIO_CC].copy_from_slice(&rest[1..]);
+        Ok(t)
+    }
+
     /// TCSETS and its kind: with `flush` what was typed and not read is dropped. Output need not be waited for.
-    fn set_modes(&mut self, pty: PtyId, second: bool, flush: bool, arg: Ptr) -> SysResult {
+    fn set_modes(&mut self, pty: PtyId, form: Form, flush: bool, arg: Ptr) -> SysResult {
         self.check_foreground(pty, c::SIGTTOU)?;
-        let mut termios: Termios = self.read_obj(arg)?;
         let mut given = self.node.ptys[pty].speeds;
-        if second {
+        let mut termios = match form {
+            Form::Termio => self.read_termio(pty, arg)?,
+            Form::Plain | Form::WithSpeeds => self.read_obj(arg)?,
+        };
+        if form == Form::WithSpeeds {
             let at = arg.0.wrapping_add(size_of::<Termios>() as u64);
             given = [self.read_obj(Ptr(at))?, self.read_obj(Ptr(at.wrapping_add(4)))?];
         }

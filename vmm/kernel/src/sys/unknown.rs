@@ -72,11 +72,7 @@ fn prctl_and_its_kin() {
             answer(&mut bench, nr::prctl, &[v, 0, 0, 0, 0])
         });
     assert_eq!(stopped, [""; 0], "with zeros nothing is asked for that is missing");
-    for (option, args, name) in [
-        (26, [2, 0], "prctl PR_SET_TSC"),
-        (33, [1, 1], "prctl PR_MCE_KILL"),
-        (59, [1, 0], "prctl PR_SET_SYSCALL_USER_DISPATCH"),
-    ] {
+    for (option, args, name) in [(33, [1, 1], "prctl PR_MCE_KILL")] {
         assert_eq!(answer(&mut bench, nr::prctl, &[option, args[0], args[1]]), Err(name.into()));
     }
     // How programs ask whether there are filters.
@@ -113,7 +109,7 @@ fn descriptors() {
     let socket = bench.call(nr::socket, &[c::AF_INET, c::SOCK_DGRAM, 0]).unwrap();
     let [null, random, dir] = ["/dev/null", "/dev/urandom", "/tmp"].map(|p| bench.open(p, 0).unwrap());
     let at = bench.room(64);
-    let tables = [names::IOCTL_SOCKET, names::IOCTL_TIMERFD];
+    let tables = [names::IOCTL_SOCKET];
     let plain =
         (0..0x40).chain(0x5200..0x5210).chain(0x5400..0x5480).chain(0x8900..0x8a00).chain(0x8b00..0x8b40);
     let rest =
@@ -134,7 +130,7 @@ fn descriptors() {
             }
         }
     }
-    for name in ["SIOCGSTAMP", "TFD_IOC_SET_TICKS"] {
+    for name in ["SIOCGSTAMP"] {
         assert!(stopped.contains(&name), "{name}: {stopped:?}");
     }
 }

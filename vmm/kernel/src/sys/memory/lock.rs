@@ -77,6 +77,9 @@ impl Ctx<'_> {
 
     /// Marks what is mapped from `start` on, up to the first gap: ENOMEM (apply_vma_lock_flags).
     fn mark(&mut self, start: u64, end: u64, lock: Lock) -> SysResult<()> {
+        if start == end {
+            return Ok(());
+        }
         let id = self.process().mm;
         let mut at = start;
         for vma in self.node.mms[id].slices(start, end) {

@@ -6,9 +6,9 @@ use bloodhound_abi::structs::{Linger, Timeval};
 use bloodhound_net::{Proto, SocketId, TcpInfo, TcpState};
 use zerocopy::IntoBytes;
 
-use super::CONGESTION_NAME;
 use super::kept::{KEPT_BY_UNIX, kept};
 use super::other::{Call, other};
+use super::{CONGESTION_NAME, SO_RESERVE_MEM, UDP_ENCAP};
 use crate::ctx::*;
 use crate::ids::*;
 use crate::socket::Generic;
@@ -127,6 +127,7 @@ impl Ctx<'_> {
             // No peer credentials: pid 0, ids -1.
             c::SO_PEERCRED => [0u32, u32::MAX, u32::MAX].as_bytes().to_vec(),
             c::SO_BINDTODEVICE => Vec::new(),
+            SO_RESERVE_MEM => int(0),
             _ => return other(Call::Get, c::SOL_SOCKET, name),
         })
     }
@@ -193,7 +194,7 @@ impl Ctx<'_> {
             (c::IPPROTO_IP, c::IP_RECVORIGDSTADDR) => Ok(int(0)),
             // No packet carries any.
             (c::IPPROTO_IP, IP_OPTIONS) => Ok(Vec::new()),
-            (c::IPPROTO_UDP, c::UDP_CORK) => Ok(int(0)),
+            (c::IPPROTO_UDP, c::UDP_CORK | UDP_ENCAP) => Ok(int(0)),
             _ => other(Call::Get, level, name),
         }
     }

@@ -65,6 +65,9 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::IPPROTO_TCP, c::TCP_NOTSENT_LOWAT, 0, ANY),
         (c::IPPROTO_TCP, c::TCP_THIN_LINEAR_TIMEOUTS, 0, Range(0, 1)),
         (c::IPPROTO_TCP, c::TCP_SAVE_SYN, 0, Range(0, 2)),
+        // UDP_NO_CHECK6_TX, UDP_NO_CHECK6_RX: checksums of zero, which nobody sees.
+        (c::IPPROTO_UDP, 101, 0, Flag),
+        (c::IPPROTO_UDP, 102, 0, Flag),
         // TCP_FASTOPEN_NO_COOKIE
         (c::IPPROTO_TCP, 34, 0, Range(0, 1)),
     ]

@@ -6,9 +6,9 @@ use bloodhound_abi::names;
 use bloodhound_abi::structs::{Linger, Timeval};
 use bloodhound_net::{Proto, SockOpt, SocketId, TcpState};
 
-use super::CONGESTION_NAME;
 use super::kept::{KEPT_BY_UNIX, Shape, kept};
 use super::other::{Call, other};
+use super::{CONGESTION_NAME, SO_RESERVE_MEM, UDP_ENCAP};
 use crate::ctx::*;
 use crate::ids::NetlinkId;
 use crate::sys::socket::Sock;
@@ -66,6 +66,9 @@ impl Ctx<'_> {
             c::SO_DEBUG | c::SO_DETACH_FILTER => Ok(()),
             // These need CAP_NET_ADMIN, which containers do not have.
             c::SO_MARK | c::SO_SNDBUFFORCE | c::SO_RCVBUFFORCE => err(Errno::EPERM),
+            SO_RESERVE_MEM if number < 0 => err(Errno::EINVAL),
+            // As where sockets are not counted by control groups.
+            SO_RESERVE_MEM => err(Errno::EOPNOTSUPP),
             c::SO_PRIORITY if !(0..=6).contains(&number) => err(Errno::EPERM),
             c::SO_TIMESTAMP | c::SO_TIMESTAMPNS | c::SO_TIMESTAMPING if number != 0 => {
                 unsupported(c::SOL_SOCKET, name)
@@ -232,7 +235,10 @@ impl Ctx<'_> {
             c::IPPROTO_IP => self.set_ip_option(id, tcp, name, value, len),
             c::IPPROTO_IPV6 if v6 => self.set_ipv6_option(id, tcp, name, value, len),
             c::IPPROTO_UDP if !tcp => match (name, self.int_option(value, len)?) {
-                (c::UDP_CORK, 0) => Ok(()),
+                // UDP_ENCAP of nothing; of anything else it is for IPsec, which is not there.
+                (c::UDP_CORK | UDP_ENCAP, 0) => Ok(()),
+                (UDP_ENCAP, _) => err(Errno::ENOPROTOOPT),
+                (name, number) if kept(level, name).is_some() => self.keep_protocol(id, (level, name), number),
                 (c::UDP_CORK, _) => unsupported(level, name),
                 _ => other(Call::Set, level, name),
             },
