@@ -5,7 +5,6 @@ use std::net::Ipv4Addr;
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
-
 use bloodhound_net::Proto;
 
 use crate::ctx::*;

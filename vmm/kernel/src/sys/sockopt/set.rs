@@ -238,7 +238,9 @@ impl Ctx<'_> {
                 // UDP_ENCAP of nothing; of anything else it is for IPsec, which is not there.
                 (c::UDP_CORK | UDP_ENCAP, 0) => Ok(()),
                 (UDP_ENCAP, _) => err(Errno::ENOPROTOOPT),
-                (name, number) if kept(level, name).is_some() => self.keep_protocol(id, (level, name), number),
+                (name, number) if kept(level, name).is_some() => {
+                    self.keep_protocol(id, (level, name), number)
+                }
                 (c::UDP_CORK, _) => unsupported(level, name),
                 _ => other(Call::Set, level, name),
             },
