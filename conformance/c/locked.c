@@ -105,6 +105,7 @@ static void single(void)
 	CHECK_EQ(mlock(at + 10 * P, 0), 0);
 	CHECK_EQ(syscall(SYS_mlock2, at + 600 * P, 0, 0), 0);
 	CHECK_EQ(munlock(at + 10 * P, 0), 0);
+	CHECK_EQ(mlock(at + 10 * P, ~0UL), 0);
 	CHECK_EQ(locked(), 4);
 	/* What cannot be read cannot be made. */
 	CHECK_EQ(mprotect(at + 700 * P, P, PROT_NONE), 0);

@@ -6,7 +6,7 @@ use bloodhound_abi::consts as c;
 
 use crate::caps::CAP_IPC_LOCK;
 use crate::ctx::*;
-use crate::mm::{Access, Backing, Lock, PAGE, Vma, page_up};
+use crate::mm::{Access, Backing, Lock, PAGE, Vma};
 use crate::wait::SysResult;
 
 impl Ctx<'_> {
@@ -101,7 +101,8 @@ impl Ctx<'_> {
 /// The pages that a range touches. EINVAL for one that ends below its beginning.
 fn pages(addr: Ptr, len: u64) -> Result<(u64, u64), Errno> {
     let start = addr.0 & !(PAGE - 1);
-    let len = page_up(len.wrapping_add(addr.0 - start)).ok_or(Errno::EINVAL)?;
+    // A length that wraps when it is rounded up is one of 0 (PAGE_ALIGN in do_mlock).
+    let len = len.wrapping_add(addr.0 - start).wrapping_add(PAGE - 1) & !(PAGE - 1);
     Ok((start, start.checked_add(len).ok_or(Errno::EINVAL)?))
 }
 
