@@ -28,6 +28,23 @@ fn compat(dir: &Path, args: &[&str]) -> (i32, Vec<Json>) {
     (code, report["findings"].as_array().expect("findings").clone())
 }
 
+/// A request on an object that cannot be made here is not said to have been looked at.
+#[test]
+fn what_was_not_looked_at_is_counted() {
+    let dir = scratch("compat-not-asked");
+    put(
+        &dir,
+        "log",
+        "socket(AF_VSOCK, SOCK_STREAM, 0) = 3\nsetsockopt(3, SOL_SOCKET, SO_REUSEADDR, [1], 4) = 0\n",
+    );
+    let out = command(&dir, &["compat", "log"]).output().expect("bloodhound");
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(
+        text.contains("requests that could not be made here, whose options were not looked at: 1"),
+        "{text}"
+    );
+}
+
 /// The findings of a weight, as `what: says`.
 fn of(findings: &[Json], weight: &str) -> Vec<String> {
     let text =

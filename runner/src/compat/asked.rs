@@ -17,6 +17,8 @@ use super::container::{Container, Copy, result};
 pub enum Answer {
     /// The call is there, and nothing in its options says otherwise.
     Modelled,
+    /// The call is there; its options were not looked at, as what it is about cannot be made or it may not be made.
+    NotAsked,
     /// It would be answered with this error, because of what it is or of its options; with a note of the table.
     Error(Errno, &'static str),
     /// The run would stop: why.
@@ -52,11 +54,14 @@ pub fn ask(container: &mut Container, request: &Request) -> Answer {
         Status::Unsupported => return Answer::Stops("Bloodhound has no such call".into()),
         Status::Full | Status::Partial => {}
     }
-    if NOT_MADE.contains(&info.nr) || selectors(info).next().is_none() {
+    if selectors(info).next().is_none() {
         return Answer::Modelled;
     }
+    if NOT_MADE.contains(&info.nr) {
+        return Answer::NotAsked;
+    }
     let mut copy = container.copy();
-    let Some(args) = arguments(&mut copy, request) else { return Answer::Modelled };
+    let Some(args) = arguments(&mut copy, request) else { return Answer::NotAsked };
     match copy.ask(info.nr, &args) {
         Outcome::Unsupported(what) => Answer::Stops(format!("Bloodhound has no {what}")),
         Outcome::Done(value) => match result(value) {

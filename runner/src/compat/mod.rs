@@ -140,6 +140,9 @@ fn tell(report: &mut Report, request: &bloodhound_compat::Request, answer: &aske
     use finding::Weight;
     match answer {
         Answer::Modelled => {}
+        Answer::NotAsked => {
+            report.count("requests that could not be made here, whose options were not looked at", 1)
+        }
         Answer::Stops(why) => report.add(Weight::Stops, request.text(), why.clone(), place),
         Answer::Error(errno, "") => {
             report.add(Weight::Differs, request.text(), format!("is answered {}", errno.name()), place);
