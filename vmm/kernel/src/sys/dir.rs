@@ -21,37 +21,45 @@ const BATCH: usize = 1400;
 
 /// getdents64(2).
 pub fn getdents64(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
-    list(k, fd, buf, count, record64)
+    list(k, fd, buf, count, Record::Dirent64)
 }
 
 /// getdents(2), the call of before: glibc and musl use the other one.
 pub fn getdents(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64) -> SysResult {
-    list(k, fd, buf, count, record)
+    list(k, fd, buf, count, Record::Dirent)
 }
 
 /// An entry: name, inode number, kind, and the offset of the next one.
 type Listed = (Vec<u8>, u64, u8, u64);
 
-/// `struct linux_dirent64`.
-fn record64((name, ino, kind, next): &Listed) -> Vec<u8> {
-    let length = (HEADER + name.len() + 1).next_multiple_of(8);
-    let numbers = [&ino.to_le_bytes()[..], &next.to_le_bytes(), &(length as u16).to_le_bytes()].concat();
-    let mut out = [&numbers[..], &[*kind], name].concat();
-    out.resize(length, 0);
-    out
+/// Which structure an entry is stored in. Both are equally long: number, offset, length, name with its end, and the kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Record {
+    /// `struct linux_dirent64`: the kind lies before the name.
+    Dirent64,
+    /// `struct linux_dirent`: "d_type [...] is located at the offset (d_reclen - 1)" (getdents(2)).
+    Dirent,
 }
 
-/// `struct linux_dirent`: "d_type [...] is located at the offset (d_reclen - 1)" (getdents(2)).
-fn record((name, ino, kind, next): &Listed) -> Vec<u8> {
-    let length = (HEADER - 1 + name.len() + 2).next_multiple_of(8);
-    let numbers = [&ino.to_le_bytes()[..], &next.to_le_bytes(), &(length as u16).to_le_bytes()].concat();
-    let mut out = [&numbers[..], name].concat();
-    out.resize(length - 1, 0);
-    out.push(*kind);
-    out
+impl Record {
+    /// Adds an entry of `length` bytes.
+    fn store(self, (name, ino, kind, next): &Listed, length: usize, out: &mut Vec<u8>) {
+        let end = out.len() + length;
+        out.extend_from_slice(&ino.to_le_bytes());
+        out.extend_from_slice(&next.to_le_bytes());
+        out.extend_from_slice(&(length as u16).to_le_bytes());
+        if self == Record::Dirent64 {
+            out.push(*kind);
+        }
+        out.extend_from_slice(name);
+        out.resize(end, 0);
+        if self == Record::Dirent {
+            out[end - 1] = *kind;
+        }
+    }
 }
 
-fn list(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64, record: fn(&Listed) -> Vec<u8>) -> SysResult {
+fn list(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64, record: Record) -> SysResult {
     let id = k.file_id(fd)?;
     let file = &k.node.files[id];
     // An O_PATH descriptor of /proc is one of these with the flag.
@@ -85,15 +93,15 @@ fn list(k: &mut Ctx<'_>, fd: Fd, buf: Ptr, count: u64, record: fn(&Listed) -> Ve
     let mut out = Vec::new();
     let mut ends = Vec::new();
     for entry in &entries {
-        let record = record(entry);
-        if out.len() + record.len() > room {
+        let length = (HEADER + entry.0.len() + 1).next_multiple_of(8);
+        if out.len() + length > room {
             // "EINVAL: Result buffer is too small."
             if out.is_empty() {
                 return err(Errno::EINVAL);
             }
             break;
         }
-        out.extend_from_slice(&record);
+        record.store(entry, length, &mut out);
         ends.push((out.len(), entry.3));
     }
     // A record that cannot be stored ends the listing, and the next one begins with it; EFAULT if it is the first
