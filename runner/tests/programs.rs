@@ -80,7 +80,7 @@ END
         script: "script -qc 'tty | sed s,[0-9].*,N,; stty -a; stty -echo rows 5 cols 7; stty size; test -t 1 && echo yes' /dev/null < /dev/null
             script -qec 'exit 3' /dev/null < /dev/null; echo $?
             python3 -c '
-import os, pty, time
+import os, pty, re
 pid, fd = pty.fork()
 if pid == 0:
     os.environ.update(PS1=\"$ \", TERM=\"dumb\")
@@ -89,19 +89,32 @@ def type(keys, *expected):
     os.write(fd, keys)
     for text in expected:
         seen = b\"\"
-        while text not in seen:
+        while not re.search(text, seen):
             seen += os.read(fd, 1)
         print(text)
-    time.sleep(.3)
-type(b\"\", b\"$ \")
-type(b\"sleep 100\\n\", b\"sleep 100\\r\\n\")
-type(b\"\\x1a\", b\"Stopped\", b\"$ \")
-type(b\"bg\\n\", b\"sleep 100 &\", b\"$ \")
-type(b\"fg\\n\", b\"sleep 100\\r\\n\")
-type(b\"\\x03\", b\"$ \")
-type(b\"cat &\\n\", b\"$ \")
-type(b\"\\n\", b\"Stopped\")
-type(b\"exit 4\\nexit 4\\n\", b\"exit\")
+    return seen
+def until(what):
+    while True:
+        try:
+            if what(): return
+        except OSError: pass
+        os.sched_yield()
+def state(pid):
+    return open(\"/proc/%d/stat\" % pid).read().split()[1:3]
+def runs():
+    until(lambda: state(os.tcgetpgrp(fd)) == [\"(sleep)\", \"S\"])
+type(b\"\", rb\"[$] \")
+type(b\"sleep 100\\n\", rb\"sleep 100\\r\\n\")
+runs()
+type(b\"\\x1a\", rb\"Stopped\", rb\"[$] \")
+type(b\"bg\\n\", rb\"sleep 100 &\", rb\"[$] \")
+type(b\"fg\\n\", rb\"sleep 100\\r\\n\")
+runs()
+type(b\"\\x03\", rb\"[$] \")
+cat = int(type(b\"cat &\\n\", rb\"\\[1\\] \\d+\\r\\n\").split()[-1])
+until(lambda: state(cat)[1] == \"T\")
+type(b\"\\n\", rb\"Stopped\")
+type(b\"exit 4\\nexit 4\\n\", rb\"exit\")
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 '",
     },
