@@ -6,6 +6,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
+#include <net/if_arp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -449,9 +450,50 @@ static void options(void)
 	}
 }
 
+/* What the kernel knows of the packet that began a connection (IP_PKTOPTIONS), and of neighbours (arp(7)). */
+static void packet_and_neighbours(void)
+{
+	int one = 1, l = socket(AF_INET, SOCK_STREAM, 0), a = socket(AF_INET, SOCK_STREAM, 0);
+	char buf[256];
+	socklen_t length = sizeof buf;
+	CHECK_EQ(getsockopt(l, IPPROTO_IP, IP_PKTOPTIONS, buf, &length), 0);
+	CHECK_EQ(length, 0);
+	setsockopt(l, IPPROTO_IP, IP_PKTINFO, &one, sizeof one);
+	REQUIRE(bind_to(l, 0) == 0 && listen(l, 1) == 0);
+	REQUIRE(connect_to(a, port_of(l)) == 0);
+	int b = accept(l, NULL, NULL);
+	setsockopt(b, IPPROTO_IP, IP_PKTINFO, &one, sizeof one);
+	length = sizeof buf;
+	CHECK_EQ(getsockopt(b, IPPROTO_IP, IP_PKTOPTIONS, buf, &length), 0);
+	CHECK_EQ(length, CMSG_SPACE(sizeof(struct in_pktinfo)));
+	struct cmsghdr *header = (struct cmsghdr *)buf;
+	struct in_pktinfo *info = (struct in_pktinfo *)CMSG_DATA(header);
+	CHECK(header->cmsg_level == IPPROTO_IP && header->cmsg_type == IP_PKTINFO);
+	CHECK_EQ(info->ipi_ifindex, 1);
+	CHECK_EQ(ntohl(info->ipi_addr.s_addr), INADDR_LOOPBACK);
+	int u = socket(AF_INET, SOCK_DGRAM, 0), x = socket(AF_UNIX, SOCK_DGRAM, 0);
+	length = sizeof buf;
+	CHECK_ERRNO(getsockopt(u, IPPROTO_IP, IP_PKTOPTIONS, buf, &length), ENOPROTOOPT);
+	/* No table of neighbours has the loopback address. */
+	struct arpreq arp = { .arp_pa.sa_family = AF_INET, .arp_dev = "lo" };
+	CHECK_ERRNO(ioctl(u, SIOCGARP, &arp), ENXIO);
+	strcpy(arp.arp_dev, "none");
+	CHECK_ERRNO(ioctl(u, SIOCGARP, &arp), ENODEV);
+	arp.arp_dev[0] = 0;
+	CHECK_ERRNO(ioctl(a, SIOCGARP, &arp), ENODEV);
+	arp.arp_flags = ATF_NETMASK;
+	CHECK_ERRNO(ioctl(u, SIOCGARP, &arp), EINVAL);
+	arp.arp_pa.sa_family = AF_INET6;
+	CHECK_ERRNO(ioctl(u, SIOCGARP, &arp), EPFNOSUPPORT);
+	CHECK_ERRNO(ioctl(u, SIOCGARP, BAD), EFAULT);
+	CHECK_ERRNO(ioctl(x, SIOCGARP, &arp), ENOTTY);
+	close(l), close(a), close(b), close(u), close(x);
+}
+
 int main(void)
 {
 	setting_up();
+	packet_and_neighbours();
 	connecting();
 	transfer();
 	endings();

@@ -235,6 +235,7 @@ impl Node {
         if !self.processes.values().any(|p| self.container(p.container).ipc == ipc) {
             self.remove_ipc(ipc);
         }
+        self.unix.close_log(id);
         let container = self.container_mut(id);
         (container.life, container.roots) = (container.life + 1, 0);
         self.vfs.enter_namespace(mounts);

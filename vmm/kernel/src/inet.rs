@@ -257,7 +257,7 @@ pub fn proc_net_udp(node: &Node, net: NetNs, v6: bool) -> String {
 /// /proc/net/unix. Names that are no UTF-8 show replacement characters.
 pub fn proc_net_unix(node: &Node, net: NetNs) -> String {
     let mut out = String::from("Num       RefCount Protocol Flags    Type St Inode Path\n");
-    for (id, s) in node.unix.iter().filter(|(_, s)| s.net == net) {
+    for (id, s) in node.unix.iter().filter(|(_, s)| s.net == net && !s.is_log()) {
         // __SO_ACCEPTCON, and socket_state: SS_UNCONNECTED 1, SS_CONNECTING 2 (not accepted yet), SS_CONNECTED 3.
         let flags = if node.unix.is_listening(id) { 0x1_0000 } else { 0 };
         let state = match (node.unix.peer_name(id).is_ok(), s.is_accepted()) {

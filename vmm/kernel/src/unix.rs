@@ -7,10 +7,11 @@
 //! Not modelled: the collector of descriptors that are only reachable through messages of each other; such cycles stay
 //! until the node ends.
 //!
-//! Modules: [`connect`] (names, listening, connecting, closing), [`transfer`] (messages and buffers). Neighbour:
+//! Modules: [`connect`] (names, listening, connecting, closing), [`transfer`] (messages and buffers), [`log`] (/dev/log). Neighbour:
 //! `sys::socket` (the system calls).
 
 mod connect;
+mod log;
 mod transfer;
 
 #[cfg(test)]
@@ -25,12 +26,14 @@ use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Ucred;
 use bloodhound_vfs::{BaseFs, Ino};
 
+use crate::container::ContainerId;
 use crate::ids::*;
 use crate::node::Node;
 use crate::socket::Generic;
 use crate::stacks::NetNs;
 use crate::wait::{Object, WaitOn};
 
+use log::LogMessage;
 use transfer::Message;
 
 /// Default of SO_SNDBUF and SO_RCVBUF (net.core.wmem_default).
@@ -146,6 +149,8 @@ pub struct UnixSocket {
     pub(crate) error: Option<Errno>,
     /// A descriptor refers to it (false while it is in an accept queue).
     pub(crate) accepted: bool,
+    /// It is the /dev/log of this container, which no descriptor refers to.
+    pub(crate) log_of: Option<ContainerId>,
 }
 
 /// SO_PEERCRED of a socket that never had a peer.
@@ -173,6 +178,7 @@ impl UnixSocket {
             shut_write: false,
             error: None,
             accepted: true,
+            log_of: None,
         }
     }
 
@@ -202,6 +208,8 @@ struct Effects {
     retries: VecDeque<UnixId>,
     /// Descriptions in messages that nobody will receive.
     dropped: VecDeque<FileId>,
+    /// Messages to /dev/log.
+    logged: VecDeque<LogMessage>,
 }
 
 /// All unix sockets of a node.
@@ -356,7 +364,7 @@ impl UnixSockets {
     /// Whether wake-ups or dropped descriptions wait for [`Node::settle_unix`].
     fn has_effects(&self) -> bool {
         let e = &self.effects;
-        !(e.wakes.is_empty() && e.retries.is_empty() && e.dropped.is_empty())
+        !(e.wakes.is_empty() && e.retries.is_empty() && e.dropped.is_empty() && e.logged.is_empty())
     }
 }
 
@@ -380,6 +388,9 @@ impl Node {
             }
             while let Some(id) = self.unix.effects.retries.pop_front() {
                 self.notify(WaitOn::Object(Object::Unix(id)));
+            }
+            while let Some(message) = self.unix.effects.logged.pop_front() {
+                self.print_logged(message);
             }
             if let Some(file) = self.unix.effects.dropped.pop_front() {
                 self.file_unref(file, base);

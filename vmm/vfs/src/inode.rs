@@ -50,6 +50,8 @@ pub(crate) enum Node {
     BlockDevice(Dev),
     Fifo,
     Socket,
+    /// A socket that the kernel reads itself: /dev/log.
+    LogSocket,
 }
 
 /// One inode.
@@ -77,7 +79,7 @@ impl Inode {
             Node::CharDevice(_) => Kind::CharDevice,
             Node::BlockDevice(_) => Kind::BlockDevice,
             Node::Fifo => Kind::Fifo,
-            Node::Socket => Kind::Socket,
+            Node::Socket | Node::LogSocket => Kind::Socket,
         }
     }
 

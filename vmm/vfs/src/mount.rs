@@ -429,7 +429,8 @@ impl Vfs {
         Ok(at)
     }
 
-    /// The nodes that docker puts into /dev. Directories `pts`, `shm` and `mqueue` are places for mounts.
+    /// The nodes that docker puts into /dev, and the socket of syslog(3). Directories `pts`, `shm` and `mqueue` are places for
+    /// mounts.
     fn fill_dev(&mut self, root: Ino) -> Result<(), Errno> {
         const NODES: [(&str, u32, u32); 6] = [
             ("null", 1, 3),
@@ -450,6 +451,7 @@ impl Vfs {
         for (name, major, minor) in NODES {
             self.plant(root, name, 0o666, Node::CharDevice(Dev { major, minor }))?;
         }
+        self.plant(root, "log", 0o666, Node::LogSocket)?;
         for (name, target) in LINKS {
             self.plant(root, name, 0o777, Node::Symlink(Arc::from(target.as_bytes())))?;
         }
@@ -457,6 +459,11 @@ impl Vfs {
             self.plant(root, name, mode, Node::Directory(Dir::new(root, None)))?;
         }
         Ok(())
+    }
+
+    /// Whether an inode is the socket of syslog(3) that every /dev has, and not one that a program has bound there.
+    pub fn is_log_socket(&self, ino: Ino) -> bool {
+        self.inode(ino).is_ok_and(|inode| inode.node == Node::LogSocket)
     }
 
     /// Adds an inode under a name that is free, outside of any call.

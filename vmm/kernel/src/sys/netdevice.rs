@@ -34,6 +34,11 @@ const SIOCGMIIPHY: u64 = 0x8947;
 const SIOCGMIIREG: u64 = 0x8948;
 const SIOCGIFMAP: u64 = 0x8970;
 const SIOCGHWTSTAMP: u64 = 0x89b1;
+const SIOCGARP: u64 = 0x8954;
+/// `struct arpreq`: addresses of protocol, hardware and netmask of 16 bytes each, flags between them, and 16 bytes of name.
+const ARPREQ: usize = 68;
+const ARP_FLAGS: usize = 32;
+const ARP_DEVICE: usize = 52;
 /// Questions of wireless extensions.
 const WIRELESS: std::ops::RangeInclusive<u64> = 0x8b00..=0x8bff;
 /// What changes routes, addresses, neighbours or interfaces needs CAP_NET_ADMIN: SIOCADDRT, SIOCDELRT, SIOCSIFLINK,
@@ -88,6 +93,8 @@ impl Ctx<'_> {
                 _,
             ) => return self.interface_query(cmd, arg),
             _ if WIRELESS.contains(&cmd) => return self.interface_query(cmd, arg),
+            (SIOCGARP, Sock::Inet(_)) => return self.neighbour_query(arg),
+            (SIOCGARP, _) => return err(Errno::ENOTTY),
             _ if ADMIN.contains(&cmd) => return err(Errno::EPERM),
             (SIOCGIFCOUNT, _) => return err(Errno::EINVAL),
             // SIOCGSTAMP and its kind: a stream notes no time of its packets (sock_gettstamp).
@@ -122,6 +129,29 @@ impl Ctx<'_> {
         }
         self.write_obj(arg, &(out.len() as i32))?;
         Ok(0)
+    }
+
+    /// SIOCGARP (arp(7)): the table of neighbours is empty, as neighbours are found without a question. EINVAL for flags of the
+    /// other commands or another family, ENODEV without such an interface, ENXIO: no such entry.
+    fn neighbour_query(&mut self, arg: Ptr) -> SysResult {
+        const AF_INET: [u8; 2] = (c::AF_INET as u16).to_le_bytes();
+        const ATF_PUBL: u8 = 0x8;
+        const ATF_NETMASK_OR_DONTPUB: u8 = 0x60;
+        let entry: [u8; ARPREQ] = self.read_obj(arg)?;
+        if entry[..2] != AF_INET {
+            return err(Errno::EPFNOSUPPORT);
+        }
+        let flags = entry[ARP_FLAGS];
+        if flags & ATF_PUBL == 0 && flags & ATF_NETMASK_OR_DONTPUB != 0 {
+            return err(Errno::EINVAL);
+        }
+        let name = &entry[ARP_DEVICE..];
+        let name = &name[..name.iter().position(|b| *b == 0).unwrap_or(NAME - 1)];
+        let all = interfaces(self.stack());
+        if !all.iter().any(|i| i.name.as_bytes() == name) {
+            return err(Errno::ENODEV);
+        }
+        err(Errno::ENXIO)
     }
 
     fn interface_query(&mut self, cmd: u64, arg: Ptr) -> SysResult {

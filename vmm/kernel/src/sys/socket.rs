@@ -334,6 +334,9 @@ impl Ctx<'_> {
         if self.node.vfs.kind(ino) != Some(InodeKind::Socket) {
             return err(Errno::ECONNREFUSED);
         }
+        if self.node.vfs.is_log_socket(ino) {
+            self.node.open_log(self.process().container, ino);
+        }
         Ok(self.node.unix.find_path(ino, kind)?)
     }
 

@@ -153,6 +153,9 @@ impl UnixSockets {
 
     fn push(&mut self, id: UnixId, to: UnixId, data: &[u8], anc: Ancillary, charge: usize) {
         let receiver = &self.sockets[to];
+        if let Some(container) = receiver.log_of {
+            return self.log(container, data, anc);
+        }
         let ask = self.sockets[id].passcred || receiver.passcred || !receiver.accepted;
         let cred = anc.cred.or(ask.then_some(anc.sender));
         let s = &mut self.sockets[id];

@@ -35,6 +35,14 @@ fn align(len: usize) -> usize {
     len.next_multiple_of(8)
 }
 
+/// A control message without the bytes that align the next one.
+fn cmsg(level: u64, kind: u64, data: &[u8]) -> Vec<u8> {
+    let header = Cmsghdr { len: (HEADER + data.len()) as u64, level: level as i32, kind: kind as i32 };
+    let mut bytes = header.as_bytes().to_vec();
+    bytes.extend_from_slice(data);
+    bytes
+}
+
 /// Level, type and data of a control message.
 type Part<'a> = (u64, u64, &'a [u8]);
 
@@ -203,6 +211,22 @@ impl Ctx<'_> {
         Ok(out)
     }
 
+    /// IP_PKTOPTIONS of a stream: what its options ask for, of the packet that began the connection (do_ip_getsockopt).
+    pub(crate) fn stream_control(&self, id: SocketId) -> Result<Vec<u8>, Errno> {
+        let net = self.node.net.of(id);
+        let (local, connected) = (net.local_addr(id)?, net.peer_addr(id).is_ok());
+        let mut out = Vec::new();
+        for (level, kind, mut data) in self.datagram_control(id, local)? {
+            if !connected && kind == c::IP_PKTINFO {
+                // No packet came in by any interface.
+                data[..4].fill(0);
+            }
+            out.extend(cmsg(level, kind, &data));
+            out.resize(align(out.len()), 0);
+        }
+        Ok(out)
+    }
+
     /// Stores ancillary data for a receiver; descriptions become descriptors of the caller. Returns the bytes used and
     /// whether something did not fit (MSG_CTRUNC). Bad addresses lose data without an error, as on Linux.
     pub(super) fn write_control(
@@ -227,9 +251,7 @@ impl Ctx<'_> {
             let whole = HEADER + data.len();
             let len = left.min(whole as u64) as usize;
             truncated |= len < whole;
-            let header = Cmsghdr { len: len as u64, level: level as i32, kind: kind as i32 };
-            let mut bytes = header.as_bytes().to_vec();
-            bytes.extend_from_slice(&data[..len - HEADER]);
+            let bytes = cmsg(level, kind, &data[..len - HEADER]);
             if self.write_bytes(at, &bytes).is_ok() {
                 let space = left.min(align(whole) as u64);
                 (at, left) = (at.wrapping_add(space), left - space);
@@ -278,7 +300,7 @@ impl Ctx<'_> {
 mod tests {
     use super::*;
 
-    fn cmsg(len: u64, kind: i32, data: &[u8]) -> Vec<u8> {
+    fn claiming(len: u64, kind: i32, data: &[u8]) -> Vec<u8> {
         let mut out = Cmsghdr { len, level: 1, kind }.as_bytes().to_vec();
         out.extend_from_slice(data);
         out
@@ -286,9 +308,9 @@ mod tests {
 
     #[test]
     fn control_buffers_are_split() {
-        let mut buf = cmsg(20, 1, &[5, 0, 0, 0]);
+        let mut buf = claiming(20, 1, &[5, 0, 0, 0]);
         buf.extend([0; 4]);
-        buf.extend(cmsg(16, 2, &[]));
+        buf.extend(claiming(16, 2, &[]));
         let five = [5, 0, 0, 0];
         assert_eq!(split(&buf), Ok(vec![(1, 1, &five[..]), (1, 2, &[][..])]));
         // Less than a header behind the last message is no message.
@@ -299,7 +321,7 @@ mod tests {
     #[test]
     fn garbage_lengths_are_refused() {
         for len in [0, 15, 21, u64::MAX, 1 << 63] {
-            assert_eq!(split(&cmsg(len, 1, &[0; 4])), Err(Errno::EINVAL), "{len}");
+            assert_eq!(split(&claiming(len, 1, &[0; 4])), Err(Errno::EINVAL), "{len}");
         }
         assert_eq!(split(&[]), Ok(vec![]));
         assert_eq!(split(&[9; 15]), Ok(vec![]));

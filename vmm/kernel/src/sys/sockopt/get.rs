@@ -17,6 +17,8 @@ use crate::wait::SysResult;
 
 const SO_BSDCOMPAT: u64 = 14;
 const IP_OPTIONS: u64 = 4;
+const IP_PKTOPTIONS: u64 = 9;
+const IPV6_2292PKTOPTIONS: u64 = 6;
 const TCP_CC_INFO: u64 = 26;
 const TCP_SAVED_SYN: u64 = 28;
 
@@ -192,6 +194,10 @@ impl Ctx<'_> {
                 Ok(int(if crate::inet::is_local(self.stack(), peer.ip()) { 65536 } else { 1500 }))
             }
             (c::IPPROTO_IP, c::IP_RECVORIGDSTADDR) => Ok(int(0)),
+            (c::IPPROTO_IP, IP_PKTOPTIONS) | (c::IPPROTO_IPV6, IPV6_2292PKTOPTIONS) if tcp => {
+                Ok(self.stream_control(id)?)
+            }
+            (c::IPPROTO_IP, IP_PKTOPTIONS) | (c::IPPROTO_IPV6, IPV6_2292PKTOPTIONS) => err(Errno::ENOPROTOOPT),
             // No packet carries any.
             (c::IPPROTO_IP, IP_OPTIONS) => Ok(Vec::new()),
             (c::IPPROTO_UDP, c::UDP_CORK | UDP_ENCAP) => Ok(int(0)),
