@@ -416,8 +416,53 @@ static void cpu_sleeping(void)
 	pthread_join(other, NULL);
 }
 
+/* Timers that notify nobody, numbers of timers, and how many there may be. */
+static void silent_timers(void)
+{
+	struct sigevent event = { .sigev_notify = SIGEV_NONE };
+	struct itimerspec set = { { 0, 0 }, { 0, 2000000 } }, got;
+	struct timespec nap = { 0, 5000000 };
+	timer_t timer, next, again;
+	REQUIRE(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+	CHECK_EQ(timer_settime(timer, 0, &set, NULL), 0);
+	nanosleep(&nap, NULL);
+	/* "A single shot SIGEV_NONE timer must return 0, when it is expired" (common_timer_get). */
+	CHECK_EQ(timer_gettime(timer, &got), 0);
+	CHECK(got.it_value.tv_sec == 0 && got.it_value.tv_nsec == 0);
+	set.it_interval.tv_nsec = 3000000;
+	timer_settime(timer, 0, &set, NULL);
+	nanosleep(&nap, NULL);
+	timer_gettime(timer, &got);
+	CHECK(got.it_value.tv_nsec > 0 && got.it_value.tv_nsec <= 3000000 && got.it_interval.tv_nsec == 3000000);
+	CHECK_EQ(timer_getoverrun(timer), 0);
+	/* The interval of a timer that is switched off is not kept. */
+	set.it_value.tv_nsec = 0;
+	timer_settime(timer, 0, &set, &got);
+	CHECK_EQ(got.it_interval.tv_nsec, 3000000);
+	timer_gettime(timer, &got);
+	CHECK_EQ(got.it_interval.tv_nsec, 0);
+	/* A number is not given again at once. */
+	REQUIRE(timer_create(CLOCK_MONOTONIC, &event, &next) == 0);
+	timer_delete(next);
+	REQUIRE(timer_create(CLOCK_MONOTONIC, &event, &again) == 0);
+	CHECK(again != next);
+	timer_delete(again);
+	/* RLIMIT_SIGPENDING counts them. */
+	pid_t child = fork();
+	if (child == 0) {
+		struct rlimit none = { 0, 0 };
+		setrlimit(RLIMIT_SIGPENDING, &none);
+		_exit(timer_create(CLOCK_MONOTONIC, &event, &timer) == -1 && errno == EAGAIN ? 7 : 8);
+	}
+	int status;
+	waitpid(child, &status, 0);
+	CHECK_EQ(WEXITSTATUS(status), 7);
+	timer_delete(timer);
+}
+
 int main(void)
 {
+	silent_timers();
 	reading();
 	numbered();
 	spinning();

@@ -309,16 +309,7 @@ impl Ctx<'_> {
             *action =
                 Sigaction { handler: if ignore { c::SIG_IGN } else { c::SIG_DFL }, ..Sigaction::default() };
         }
-        let timers = std::mem::take(&mut self.process_mut().timers);
-        let pid = self.pid;
-        for (id, timer) in timers {
-            self.node.rearm_on(
-                timer.clock,
-                crate::timer::TimerKey::Posix(pid, id),
-                timer.schedule.next,
-                None,
-            );
-        }
+        self.node.delete_timers(self.pid);
         let task = self.task_mut();
         task.regs = regs;
         task.vectors = crate::task::Vectors::INITIAL;
@@ -327,8 +318,8 @@ impl Ctx<'_> {
         // "64bit processes have always behaved this way" (set_personality_64bit).
         task.persona &= !READ_IMPLIES_EXEC;
         task.comm = comm;
-        let Ctx { node, tid, outside, .. } = self;
-        outside.tell(node, (pid, *tid), &Told::Exec { path: &node.process(pid).exe });
+        let Ctx { node, pid, tid, outside, .. } = self;
+        outside.tell(node, (*pid, *tid), &Told::Exec { path: &node.process(*pid).exe });
     }
 
     /// "if the execve() was called by a thread that is not the leader, it takes the leader's thread ID" (execve(2)).

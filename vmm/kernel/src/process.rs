@@ -188,6 +188,8 @@ pub struct Process {
     pub cpu_timers: [Option<(u64, u64)>; 2],
     /// POSIX timers by id.
     pub timers: BTreeMap<i32, crate::timer::PosixTimer>,
+    /// The number of the next one: numbers are not used again at once.
+    pub next_timer: i32,
     /// Virtual time charged to this process, ns.
     pub cpu_ns: u64,
     /// The same for waited-for children.

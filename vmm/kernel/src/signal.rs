@@ -121,9 +121,10 @@ impl Pending {
         self.mask
     }
 
-    /// How many are queued.
+    /// How many are queued, without those of timers, which have been allocated before.
     pub fn queued(&self) -> u64 {
-        self.infos.values().map(|queue| queue.len() as u64).sum()
+        let counted = |info: &&Siginfo| info.code != c::SI_TIMER as i32;
+        self.infos.values().map(|queue| queue.iter().filter(counted).count() as u64).sum()
     }
 
     /// Adds a signal; false if a standard signal was pending already.
@@ -211,7 +212,7 @@ impl Node {
         // `init: true` behaviour. Only SIG_IGN and ignored defaults count.
     }
 
-    /// Whether a signal may be queued for a process. RLIMIT_SIGPENDING: "the limit on the number of signals that may be queued for
+    /// Whether a signal may be queued for a process, or another timer allocate its signal. RLIMIT_SIGPENDING: "the limit on the number of signals that may be queued for
     /// the real user ID of the calling process" (getrlimit(2)), of the receiver in fact (`__sigqueue_alloc` of Linux).
     pub(crate) fn may_queue(&self, pid: Pid) -> bool {
         let process = self.process(pid);
@@ -219,7 +220,7 @@ impl Node {
         let of_tasks =
             |p: &Process| p.threads.iter().map(|tid| self.task(*tid).pending.queued()).sum::<u64>();
         let users = self.processes.values().filter(|p| p.real_ids[0] == user);
-        users.map(|p| p.pending.queued() + of_tasks(p)).sum::<u64>() < limit
+        users.map(|p| p.pending.queued() + of_tasks(p) + p.timers.len() as u64).sum::<u64>() < limit
     }
 
     /// Sends a signal to a whole process.

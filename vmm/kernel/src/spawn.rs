@@ -85,6 +85,7 @@ impl Node {
             itimer: None,
             cpu_timers: [None; 2],
             timers: Default::default(),
+            next_timer: 0,
             cpu_ns: 0,
             children_cpu_ns: 0,
             peak: 0,

@@ -98,6 +98,26 @@ pub struct PosixTimer {
     pub overrun: u64,
 }
 
+impl PosixTimer {
+    /// Its place among the armed timers: one without a signal is never queued (common_timer_get: "SIGEV_NONE oneshot timers are
+    /// never queued").
+    pub(crate) fn armed(&self) -> Option<SimTime> {
+        self.schedule.next.filter(|_| self.signo != 0)
+    }
+
+    /// What timer_gettime(2) shows at `now` on its clock.
+    pub(crate) fn show(&self, now: SimTime) -> Itimerspec {
+        let mut schedule = self.schedule;
+        if let Some(at) = schedule.next
+            && self.signo == 0
+            && at <= now
+        {
+            schedule.advance(at, now);
+        }
+        schedule.show(now)
+    }
+}
+
 impl Node {
     /// Replaces the schedule of a timer in the ordered set.
     pub(crate) fn rearm(&mut self, key: TimerKey, old: Option<SimTime>, new: Option<SimTime>) {
@@ -143,6 +163,13 @@ impl Node {
         }
         if alarms.is_empty() {
             self.cpu_alarms.remove(&cpu);
+        }
+    }
+
+    /// Deletes all POSIX timers of a process.
+    pub(crate) fn delete_timers(&mut self, pid: Pid) {
+        for (id, timer) in std::mem::take(&mut self.process_mut(pid).timers) {
+            self.rearm_on(timer.clock, TimerKey::Posix(pid, id), timer.armed(), None);
         }
     }
 
@@ -236,9 +263,6 @@ impl Node {
         let (next, signo, value, thread, overrun) =
             (timer.schedule.next, timer.signo, timer.value, timer.thread, timer.overrun);
         self.rearm_on(clock, TimerKey::Posix(pid, id), None, next);
-        if signo == 0 {
-            return;
-        }
         let mut info = Siginfo { signo: signo as i32, code: c::SI_TIMER as i32, ..Siginfo::default() };
         info.fields[0] = id as u32 as u64 | (overrun << 32);
         info.fields[1] = value;

@@ -81,12 +81,10 @@ impl Node {
     fn exit_process(&mut self, pid: Pid, common: Common, status: ExitStatus, outside: &mut Outside<'_>) {
         let process = self.process_mut(pid);
         let mm = process.mm;
-        let (itimer, timers) = (process.itimer.take(), std::mem::take(&mut process.timers));
+        let itimer = process.itimer.take();
         process.zombie = Some(status);
         self.rearm(crate::timer::TimerKey::Itimer(pid), itimer.map(|t| t.0), None);
-        for (id, timer) in timers {
-            self.rearm_on(timer.clock, crate::timer::TimerKey::Posix(pid, id), timer.schedule.next, None);
-        }
+        self.delete_timers(pid);
         self.release_locks_of_process(pid);
         self.semaphores_undo(pid);
         self.release_table(common.table, pid, outside.base);

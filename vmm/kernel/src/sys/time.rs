@@ -338,12 +338,13 @@ pub fn alarm(k: &mut Ctx<'_>, seconds: u32) -> SysResult {
     Ok(left)
 }
 
-/// timer_create(2). EINVAL for unknown clocks and ways to notify.
+/// timer_create(2). EINVAL for unknown clocks and ways to notify; EAGAIN beyond RLIMIT_SIGPENDING: "each POSIX timer [...] counts
+/// against this limit as well", as its signal is allocated with it.
 pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResult {
     let clock = clock as i32;
     let clock = k.timer_clock(clock, Errno::EOPNOTSUPP)?;
     // struct sigevent: value, signo, notify, thread id. NULL means SIGALRM with the timer's id as value.
-    let next = k.process().timers.keys().next_back().map_or(0, |n| n + 1);
+    let next = k.process().next_timer;
     let (mut signo, mut value, mut thread) = (c::SIGALRM as u32, next as u64, None);
     if !event.is_null() {
         value = k.read_obj(event)?;
@@ -367,9 +368,17 @@ pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResu
             _ => return err(Errno::EINVAL),
         }
     }
+    // Each timer has its signal allocated before it is needed.
+    if !k.node.may_queue(k.pid) {
+        return err(Errno::EAGAIN);
+    }
     k.write_obj(id, &next)?;
     let timer = PosixTimer { clock, signo, value, thread, schedule: Schedule::default(), overrun: 0 };
-    k.process_mut().timers.insert(next, timer);
+    let process = k.process_mut();
+    process.timers.insert(next, timer);
+    while process.timers.contains_key(&process.next_timer) {
+        process.next_timer = process.next_timer.checked_add(1).unwrap_or(0);
+    }
     Ok(0)
 }
 
@@ -377,17 +386,21 @@ pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResu
 pub fn timer_settime(k: &mut Ctx<'_>, id: i32, flags: TimerFlags, value: Ptr, old: Ptr) -> SysResult {
     let spec: Itimerspec = k.read_obj(value)?;
     let timer = k.process().timers.get(&id).ok_or(Errno::EINVAL)?;
-    let (clock, before) = (timer.clock, timer.schedule);
-    let new = k.schedule(&spec, flags.contains(TimerFlags::TIMER_ABSTIME), clock)?;
+    let (clock, before, queued) = (timer.clock, timer.armed(), timer.signo != 0);
+    let shown = timer.show(k.node.timer_time(clock));
+    let mut new = k.schedule(&spec, flags.contains(TimerFlags::TIMER_ABSTIME), clock)?;
+    if new.next.is_none() && !matches!(clock, Clock::Cpu(_)) {
+        // "Switch off the timer when it_value is zero": the interval is not stored (common_timer_set).
+        new.interval = 0;
+    }
     if !old.is_null() {
-        let shown = before.show(k.node.timer_time(clock));
         k.write_obj(old, &shown)?;
     }
     if let Some(t) = k.process_mut().timers.get_mut(&id) {
         t.schedule = new;
     }
     let key = TimerKey::Posix(k.pid, id);
-    k.node.rearm_on(clock, key, before.next, new.next);
+    k.node.rearm_on(clock, key, before, new.next.filter(|_| queued));
     // One whose time has passed already fires at once.
     let (pid, tid) = (k.pid, k.tid);
     k.node.fire_cpu_alarms(pid, tid);
@@ -397,7 +410,7 @@ pub fn timer_settime(k: &mut Ctx<'_>, id: i32, flags: TimerFlags, value: Ptr, ol
 /// timer_gettime(2).
 pub fn timer_gettime(k: &mut Ctx<'_>, id: i32, value: Ptr) -> SysResult {
     let timer = k.process().timers.get(&id).ok_or(Errno::EINVAL)?;
-    let shown = timer.schedule.show(k.node.timer_time(timer.clock));
+    let shown = timer.show(k.node.timer_time(timer.clock));
     k.write_obj(value, &shown)?;
     Ok(0)
 }
@@ -411,7 +424,7 @@ pub fn timer_getoverrun(k: &mut Ctx<'_>, id: i32) -> SysResult {
 pub fn timer_delete(k: &mut Ctx<'_>, id: i32) -> SysResult {
     let timer = k.process_mut().timers.remove(&id).ok_or(Errno::EINVAL)?;
     let key = TimerKey::Posix(k.pid, id);
-    k.node.rearm_on(timer.clock, key, timer.schedule.next, None);
+    k.node.rearm_on(timer.clock, key, timer.armed(), None);
     Ok(0)
 }
 
