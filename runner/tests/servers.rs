@@ -30,12 +30,7 @@ const SERVERS: &[Server] = &[
         read: &[],
         prints: "127.0.0.1\nlocalhost.\n127.0.0.1\nserver is up and running\nstatus 0\n",
     },
-    Server {
-        name: "dnsmasq",
-        needs: &["dnsmasq", "dig"],
-        read: &[],
-        prints: "10.1.2.3\n10.1.2.3\nended\n",
-    },
+    Server { name: "dnsmasq", needs: &["dnsmasq", "dig"], read: &[], prints: "10.1.2.3\n10.1.2.3\nended\n" },
     Server {
         name: "haproxy",
         needs: &["haproxy", "python3", "curl", "socat"],
@@ -50,12 +45,7 @@ const SERVERS: &[Server] = &[
                  {\"results\":[{\"statement_id\":0,\"series\":[{\"name\":\"cpu\",\"columns\":[\"time\",\"host\",\"value\"],\
                  \"values\":[[\"2015-06-11T20:46:02Z\",\"a\",0.64]]}]}]}\nstatus 0\n",
     },
-    Server {
-        name: "php",
-        needs: &["php", "curl"],
-        read: &[],
-        prints: "php 2 b\n404\n 20 200\nended\n",
-    },
+    Server { name: "php", needs: &["php", "curl"], read: &[], prints: "php 2 b\n404\n 20 200\nended\n" },
     Server {
         name: "postgres",
         needs: &["pg_ctlcluster", "psql", "setpriv"],
@@ -98,12 +88,7 @@ const SERVERS: &[Server] = &[
         read: &[],
         prints: "127.0.0.1\n127.0.0.1\nstatus 0\n",
     },
-    Server {
-        name: "uwsgi",
-        needs: &["uwsgi", "curl"],
-        read: &[],
-        prints: "hello /x\n 20 200\nstatus 0\n",
-    },
+    Server { name: "uwsgi", needs: &["uwsgi", "curl"], read: &[], prints: "hello /x\n 20 200\nstatus 0\n" },
     Server {
         name: "varnish",
         needs: &["varnishd", "python3", "curl"],

@@ -119,12 +119,18 @@ fn replay(lab: &Lab, options: &Options) -> Result<u8, String> {
         }
         return Ok(0);
     }
-    let (found, vague) = lab.hunt(&cases);
-    for difference in &found {
+    let hunted = lab.hunt(&cases);
+    for difference in &hunted.found {
         println!("{}", difference.text());
     }
-    println!("{} cases, {} differences, {vague} without a definite answer", cases.len(), found.len());
-    Ok(u8::from(!found.is_empty()))
+    println!(
+        "{} cases, {} differences, {} without a definite answer, {} that newer kernels answer so",
+        cases.len(),
+        hunted.found.len(),
+        hunted.vague,
+        hunted.newer
+    );
+    Ok(u8::from(!hunted.found.is_empty()))
 }
 
 /// Looks for differences in new cases.
@@ -132,7 +138,7 @@ fn search(lab: &Lab, options: &Options) -> Result<u8, String> {
     const BATCH: u64 = 100;
     let begun = Instant::now();
     let limit = options.minutes.map(|minutes| Duration::from_secs(60 * minutes));
-    let (mut done, mut unclear, mut ops) = (0, 0, 0);
+    let (mut done, mut unclear, mut newer, mut ops) = (0, 0, 0, 0);
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     while limit.map_or(done < options.cases, |limit| begun.elapsed() < limit) && counts.len() < options.known
     {
@@ -143,9 +149,9 @@ fn search(lab: &Lab, options: &Options) -> Result<u8, String> {
             continue;
         }
         ops += batch.iter().map(|case| case.ops.len()).sum::<usize>();
-        let (found, vague) = lab.hunt(&batch);
-        (done, unclear) = (done + BATCH, unclear + vague);
-        for difference in found {
+        let hunted = lab.hunt(&batch);
+        (done, unclear, newer) = (done + BATCH, unclear + hunted.vague, newer + hunted.newer);
+        for difference in hunted.found {
             let count = counts.entry(difference.key.clone()).or_default();
             *count += 1;
             if *count == 1 {
@@ -157,7 +163,8 @@ fn search(lab: &Lab, options: &Options) -> Result<u8, String> {
         println!("{count:6} {key}");
     }
     println!(
-        "{done} cases, {ops} operations, {} kinds of differences, {unclear} cases without a definite answer, {} s",
+        "{done} cases, {ops} operations, {} kinds of differences, {unclear} cases without a definite answer, {newer} that newer kernels \
+         answer so, {} s",
         counts.len(),
         begun.elapsed().as_secs()
     );

@@ -12,3 +12,4 @@ pub mod hunt;
 pub mod machine;
 pub mod rng;
 pub mod shrink;
+pub mod versions;

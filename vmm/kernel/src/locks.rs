@@ -248,15 +248,20 @@ impl Ctx<'_> {
     }
 }
 
-/// The inode on which a description's locks lie; `None` for what has none.
+/// Inode numbers of what has no file system here, behind those of all that has.
+const ANONYMOUS: u64 = 1 << 63;
+
+/// The inode on which a description's locks lie; `None` for a descriptor of O_PATH, which no lock is for.
 pub(crate) fn lockable(kind: &FileKind) -> Option<Ino> {
+    let anonymous = || Some(Ino(ANONYMOUS | crate::procfs::anonymous_ino(kind)));
     match kind {
         FileKind::Regular(ino)
         | FileKind::Dir(ino)
         | FileKind::Device { ino, .. }
         | FileKind::Tty { ino, .. } => Some(*ino),
-        FileKind::Pipe { ino, .. } => *ino,
-        _ => None,
+        FileKind::Pipe { ino, .. } => ino.or_else(anonymous),
+        FileKind::Path(_) => None,
+        _ => anonymous(),
     }
 }
 

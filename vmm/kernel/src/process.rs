@@ -127,6 +127,8 @@ pub struct Process {
     pub is_check: bool,
     /// Its parent; 0 for a root process of the node.
     pub ppid: Pid,
+    /// The thread of the parent that made it.
+    pub parent_thread: Tid,
     /// Process group.
     pub pgid: Pid,
     /// Session.

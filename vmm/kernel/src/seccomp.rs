@@ -317,7 +317,8 @@ impl Node {
             _ => {
                 let signo = c::SIGSYS as u32;
                 outside.tell(self, (pid, tid), &Told::Signal { signo, disposition: Disposition::Killed });
-                self.exit_group(tid, ExitStatus::Signal { signo, core: true }, outside);
+                let core = self.dumps_core(pid);
+                self.exit_group(tid, ExitStatus::Signal { signo, core }, outside);
                 Some(Outcome::Exited)
             }
         }

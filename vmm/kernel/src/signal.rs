@@ -207,9 +207,18 @@ impl Node {
 
     fn ignored(&self, pid: Pid, signo: u32) -> bool {
         let handler = self.action(pid, signo).handler;
-        handler == c::SIG_IGN || (handler == c::SIG_DFL && default_action(signo) == Default_::Ignore)
+        // SIG_KERNEL_IGNORE_MASK of Linux has SIGCONT, which resumes although it is ignored.
+        let default = default_action(signo);
+        handler == c::SIG_IGN
+            || handler == c::SIG_DFL && matches!(default, Default_::Ignore | Default_::Continue)
         // "init" of the node gets only signals it has handlers for, but we keep services killable: docker's
         // `init: true` behaviour. Only SIG_IGN and ignored defaults count.
+    }
+
+    /// Whether a signal that asks for a core dump makes one: the limit is at least a page, "the minimal size of a core dump"
+    /// (elf_format.min_coredump). No file is written.
+    pub(crate) fn dumps_core(&self, pid: Pid) -> bool {
+        self.process(pid).limits[c::RLIMIT_CORE as usize].cur >= crate::mm::PAGE
     }
 
     /// Whether a signal may be queued for a process, or another timer allocate its signal. RLIMIT_SIGPENDING: "the limit on the number of signals that may be queued for
@@ -290,6 +299,16 @@ impl Node {
         for tid in threads {
             self.kick(tid);
         }
+    }
+
+    /// Signals that end a task's process without a core dump as soon as they are sent: not blocked, not handled.
+    pub(crate) fn fatal_signals(&self, tid: Tid) -> u64 {
+        let task = self.task(tid);
+        let fatal = |signo: &u32| {
+            self.action(task.pid, *signo).handler == c::SIG_DFL
+                && default_action(*signo) == Default_::Terminate
+        };
+        (1..=64).filter(fatal).map(bit).fold(0, |mask, bit| mask | bit) & !task.sigmask
     }
 
     /// SIGCONT and stop signals cancel each other when sent; SIGCONT resumes at once.
@@ -497,7 +516,8 @@ impl Node {
                     false
                 }
                 kind => {
-                    let status = ExitStatus::Signal { signo, core: kind == Default_::Core };
+                    let status =
+                        ExitStatus::Signal { signo, core: kind == Default_::Core && self.dumps_core(pid) };
                     self.exit_group(tid, status, outside);
                     false
                 }
@@ -514,7 +534,7 @@ impl Node {
                 self.force_signal(tid, fault_info(c::SIGSEGV as u32, c::SI_KERNEL as i32, 0));
                 return true;
             }
-            let status = ExitStatus::Signal { signo, core: true };
+            let status = ExitStatus::Signal { signo, core: self.dumps_core(pid) };
             self.exit_group(tid, status, outside);
             return false;
         }

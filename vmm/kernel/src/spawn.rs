@@ -57,6 +57,7 @@ impl Node {
             container: id,
             is_check: false,
             ppid: Pid::NONE,
+            parent_thread: Tid(0),
             pgid: pid,
             sid: pid,
             threads: vec![tid],

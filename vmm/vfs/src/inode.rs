@@ -43,7 +43,10 @@ pub(crate) enum Data {
 /// What an inode is and what only that kind has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Node {
-    Regular { data: Data, size: u64 },
+    Regular {
+        data: Data,
+        size: u64,
+    },
     Directory(Dir),
     Symlink(Arc<[u8]>),
     CharDevice(Dev),

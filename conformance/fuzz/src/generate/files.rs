@@ -79,7 +79,7 @@ fn resize(m: &mut Model) {
     let sizes = [0, 1, 100, 4095, 4096, 4097, 10_000, 70_000, 1 << 40, -1, -4096];
     let (size, offset) = (m.number(&sizes), m.number(&sizes[..8]));
     // FALLOC_FL_*: keep size, punch hole, collapse range, zero range, insert range, unshare.
-    let mode = m.rng.pick(&[0, 1, 3, 3, 2, 8, 16, 17, 32, 64, 4, 0x80]);
+    let mode = m.rng.pick(&[0, 1, 3, 3, 2, 8, 16, 17, 32, 64, 4, 0x800]);
     match m.rng.below(4) {
         0 => m.call(format!("truncate {path} {size}")),
         1 | 2 => m.call(format!("ftruncate {fd} {size}")),

@@ -248,7 +248,9 @@ impl Ctx<'_> {
         (child.pid, child.mm) = (pid, mm);
         // CLONE_PARENT: "the parent of the new child will be the same as that of the calling process", and gets the same signal.
         let sibling = r.flags & c::CLONE_PARENT != 0;
-        child.ppid = if sibling { child.ppid } else { self.pid };
+        if !sibling {
+            (child.ppid, child.parent_thread) = (self.pid, self.tid);
+        }
         child.threads = Vec::new();
         child.pending = Default::default();
         // clone takes any byte for the signal; one that does not exist is never sent (do_notify_parent).

@@ -21,12 +21,24 @@ enum Memory {
 }
 
 impl Memory {
+    /// Whether these are vectors without a byte, which no file is asked about ("if (!tot_len) return 0", do_iter_write): unlike
+    /// write(2), writev(2) sends no empty datagram.
+    fn is_nothing(self, buffers: &Buffers) -> bool {
+        matches!(self, Memory::Vectors(..)) && buffers.is_empty()
+    }
+
     fn buffers(self, k: &mut Ctx<'_>) -> SysResult<Buffers> {
         match self {
             Memory::One(base, len) => Ok(Buffers::one(base, len)?),
             Memory::Vectors(iov, count) => k.read_buffers(iov, count),
         }
     }
+}
+
+/// EINVAL for an end that no signed number says (rw_verify_area).
+fn check_end(at: Option<u64>, len: u64) -> Result<(), Errno> {
+    let fits = at.is_none_or(|at| at.checked_add(len).is_some_and(|end| i64::try_from(end).is_ok()));
+    if fits { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 impl Ctx<'_> {
@@ -52,6 +64,10 @@ impl Ctx<'_> {
                 }
                 let to = memory.buffers(self)?;
                 self.check_rw_flags(id, flags, to.len())?;
+                if memory.is_nothing(&to) {
+                    return Ok(0);
+                }
+                check_end(at, to.len())?;
                 to
             }
         };
@@ -76,6 +92,10 @@ impl Ctx<'_> {
                 }
                 let from = memory.buffers(self)?;
                 self.check_rw_flags(id, flags, from.len())?;
+                if memory.is_nothing(&from) {
+                    return Ok(0);
+                }
+                check_end(at, from.len())?;
                 (Source::User(from), 0)
             }
         };

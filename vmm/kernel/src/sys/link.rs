@@ -106,6 +106,10 @@ pub fn symlink(k: &mut Ctx<'_>, target: Path, link: Path) -> SysResult {
 /// symlinkat(2).
 pub fn symlinkat(k: &mut Ctx<'_>, target: Path, newdir: Fd, link: Path) -> SysResult {
     let target = k.read_path(target)?;
+    // An empty target is ENOENT before anything is looked up (getname).
+    if target.is_empty() {
+        return err(Errno::ENOENT);
+    }
     let link = k.read_path(link)?;
     let _made: Ino = k.name_op(newdir, &link, true, |vfs, ctx, at| vfs.symlink(ctx, &target, at))?;
     Ok(0)

@@ -36,6 +36,10 @@ pub fn flock(k: &mut Ctx<'_>, fd: Fd, op: FlockOp) -> SysResult {
         }
     };
     let ino = lock_inode(k, id)?;
+    // Opened with an access mode of 3, for ioctl(2) only (sys_flock).
+    if !k.node.files[id].readable() && !k.node.files[id].writable() {
+        return err(Errno::EBADF);
+    }
     k.node.locks.unwant(k.tid);
     match k.node.locks.whole_of(ino, id) {
         Some(held) if held.exclusive == exclusive => return Ok(0),
@@ -59,7 +63,7 @@ pub fn flock(k: &mut Ctx<'_>, fd: Fd, op: FlockOp) -> SysResult {
 }
 
 fn lock_inode(k: &Ctx<'_>, id: FileId) -> Result<Ino, Errno> {
-    lockable(&k.node.files[id].kind).ok_or(Errno::EINVAL)
+    lockable(&k.node.files[id].kind).ok_or(Errno::EBADF)
 }
 
 impl Ctx<'_> {
@@ -74,22 +78,28 @@ impl Ctx<'_> {
         let arg = Ptr(arg);
         let mut lock: FlockArg = self.read_obj(arg)?;
         let ofd = matches!(cmd, c::F_OFD_GETLK | c::F_OFD_SETLK | c::F_OFD_SETLKW);
-        // "When using open file description locks, the l_pid field must be set to zero"; Linux answers EINVAL.
-        if ofd && lock.pid != 0 {
+        let query = matches!(cmd, c::F_GETLK | c::F_OFD_GETLK);
+        let kinds: &[u64] =
+            if query { &[c::F_RDLCK, c::F_WRLCK] } else { &[c::F_RDLCK, c::F_WRLCK, c::F_UNLCK] };
+        // What is asked first is what fcntl_getlk, fcntl_setlk and flock64_to_posix_lock ask first.
+        if query && !kinds.contains(&(lock.kind as u64)) {
             return err(Errno::EINVAL);
         }
-        let query = matches!(cmd, c::F_GETLK | c::F_OFD_GETLK);
-        let exclusive = match lock.kind as u64 {
-            c::F_RDLCK => Some(false),
-            c::F_WRLCK => Some(true),
-            c::F_UNLCK if !query => None,
-            _ => return err(Errno::EINVAL),
-        };
         let (start, end) = self.lock_range(id, &lock)?;
+        let exclusive = match lock.kind as u64 {
+            kind if !kinds.contains(&kind) => return err(Errno::EINVAL),
+            c::F_UNLCK => None,
+            kind => Some(kind == c::F_WRLCK),
+        };
         let ino = lock_inode(self, id)?;
         let pid = self.pid;
         let owner = if ofd { Owner::File(id) } else { Owner::Process(pid) };
         let want = Request { owner, pid, start, end, exclusive: exclusive == Some(true) };
+        // "When using open file description locks, the l_pid field must be set to zero"; Linux answers EINVAL.
+        let pid_set = ofd && lock.pid != 0;
+        if query && pid_set {
+            return err(Errno::EINVAL);
+        }
         if query {
             show(&mut lock, self.node.locks.conflict(ino, &want), self.pid_ns());
             self.write_obj(arg, &lock)?;
@@ -100,6 +110,9 @@ impl Ctx<'_> {
         let file = &self.node.files[id];
         if (exclusive == Some(true) && !file.writable()) || (exclusive == Some(false) && !file.readable()) {
             return err(Errno::EBADF);
+        }
+        if pid_set {
+            return err(Errno::EINVAL);
         }
         self.node.locks.unwant(self.tid);
         if exclusive.is_none() {

@@ -418,7 +418,9 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
         }
         c::MADV_NORMAL | c::MADV_RANDOM | c::MADV_SEQUENTIAL => {
             let read_ahead = read_ahead(advice);
-            k.node.mms[mm].change(start, end, |v| v.marks.read_ahead = read_ahead);
+            k.node.with_recount(mm, &[(start, end)], |m| {
+                m.change(start, end, |v| v.marks.read_ahead = read_ahead);
+            });
         }
         MADV_WIPEONFORK | MADV_KEEPONFORK => {
             let wipe = u64::from(advice) == MADV_WIPEONFORK;

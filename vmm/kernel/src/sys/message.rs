@@ -175,6 +175,9 @@ impl Ctx<'_> {
                 if let Sock::Unix(id) = sock
                     && self.node.unix.get(id).kind == Kind::SeqPacket
                 {
+                    if let Some(error) = self.node.unix.take_error(id) {
+                        return err(error);
+                    }
                     self.node.unix.peer_name(id)?;
                 }
                 let control = self.read_control(sock, &hdr)?;

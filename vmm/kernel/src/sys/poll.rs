@@ -332,6 +332,10 @@ pub fn epoll_ctl(k: &mut Ctx<'_>, epfd: Fd, op: u32, fd: Fd, event: Ptr) -> SysR
     let event = if u64::from(op) == c::EPOLL_CTL_DEL { EpollEvent::default() } else { k.read_obj(event)? };
     k.fd(epfd)?;
     let file = k.file_id(fd)?;
+    // "The target file descriptor must support poll" is asked for before the rest (do_epoll_ctl).
+    if k.node.files[file].object().is_none() {
+        return err(Errno::EPERM);
+    }
     let ep = k.epoll_id(epfd)?;
     if epfd == fd {
         return err(Errno::EINVAL);
@@ -340,12 +344,7 @@ pub fn epoll_ctl(k: &mut Ctx<'_>, epfd: Fd, op: u32, fd: Fd, event: Ptr) -> SysR
     match u64::from(op) {
         c::EPOLL_CTL_ADD => k.node.epoll_set(ep, key, event, true)?,
         c::EPOLL_CTL_MOD => k.node.epoll_set(ep, key, event, false)?,
-        c::EPOLL_CTL_DEL => {
-            if k.node.files[file].object().is_none() {
-                return err(Errno::EPERM);
-            }
-            k.node.epoll_remove(ep, key)?;
-        }
+        c::EPOLL_CTL_DEL => k.node.epoll_remove(ep, key)?,
         _ => return err(Errno::EINVAL),
     }
     Ok(0)

@@ -208,9 +208,18 @@ impl Ctx<'_> {
         // __WALL waits for all (wait4(2)).
         let clones = options & WaitFlags::__WCLONE.bits() != 0;
         let kind = |p: &Process| options & c::__WALL != 0 || (p.exit_signal != c::SIGCHLD as u32) == clones;
+        // __WNOTHREAD: "Do not wait for children of other threads in the same thread group". Those of a thread that has ended are
+        // the first thread's (find_alive_thread).
+        let first = self.process().threads.first() == Some(&self.tid);
+        let own = |p: &Process| {
+            p.parent_thread == self.tid
+                || first && self.node.tasks.get(&p.parent_thread).is_none_or(|t| t.pid != self.pid)
+        };
+        let nothread = options & WaitFlags::__WNOTHREAD.bits() != 0;
         let matches = |p: &Process| {
             p.ppid == self.pid
                 && kind(p)
+                && (!nothread || own(p))
                 && match which {
                     Which::Any => true,
                     Which::Pid(pid) => p.pid == pid,

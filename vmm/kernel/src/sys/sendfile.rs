@@ -10,7 +10,7 @@ use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::*;
 use crate::pipe::PIPE_BUF;
-use crate::transfer::CONSOLE_WRITE;
+use crate::transfer::{CONSOLE_WRITE, seekable};
 use crate::wait::{Progress, Restart, Stop, SysResult};
 
 /// Bytes moved at once: as much as the pipe holds through which Linux does it (splice_direct_to_actor).
@@ -29,8 +29,13 @@ impl Offset {
         if ptr.is_null() {
             return Ok(Offset::Own(file, k.node.files[file].offset));
         }
-        let at: i64 = k.read_obj(ptr)?;
-        Ok(Offset::User(ptr, u64::try_from(at).map_err(|_| Errno::EINVAL)?))
+        Ok(Offset::User(ptr, k.read_obj(ptr)?))
+    }
+
+    /// EINVAL for a place or an end of `len` bytes that no signed number says (rw_verify_area).
+    fn check(&self, len: u64) -> Result<(), Errno> {
+        let end = i64::try_from(self.at()).ok().and_then(|at| at.checked_add_unsigned(len));
+        if end.is_some() && i64::try_from(len).is_ok() { Ok(()) } else { Err(Errno::EINVAL) }
     }
 
     pub(super) fn at(&self) -> u64 {
@@ -82,9 +87,34 @@ impl Offset {
 
 /// sendfile(2).
 pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) -> SysResult {
-    let (from, to) = (k.pin(input)?, k.pin(out)?);
+    // What is asked first is what do_sendfile asks first: the offset, the input, the range, the output.
+    if k.progress().is_none() && !offset.is_null() {
+        let _readable: u64 = k.read_obj(offset)?;
+    }
+    let from = k.pin(input)?;
+    if !k.node.files[from].readable() {
+        return err(Errno::EBADF);
+    }
+    // What earlier runs of this call have moved; the offset has gone along with it.
+    let (mut at, mut done) = match k.progress().cloned() {
+        Some(Progress::Sendfile { at: Some(at), done }) => (Offset::User(offset, at), done),
+        Some(Progress::Sendfile { at: None, done }) => (Offset::of(k, from, Ptr(0))?, done),
+        _ => {
+            let kind = &k.node.files[from].kind;
+            if !offset.is_null()
+                && !seekable(kind)
+                && !matches!(kind, FileKind::Dir(_) | FileKind::SyntheticDir { .. })
+            {
+                return err(Errno::ESPIPE);
+            }
+            let at = Offset::of(k, from, offset)?;
+            at.check(count)?;
+            (at, 0)
+        }
+    };
+    let to = k.pin(out)?;
     let (source, sink) = (&k.node.files[from], &k.node.files[to]);
-    if !source.readable() || !sink.writable() {
+    if !sink.writable() {
         return err(Errno::EBADF);
     }
     // "The in_fd argument must correspond to a file which supports mmap(2)-like operations (i.e., it cannot be a
@@ -96,15 +126,6 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
     }
     // "EINVAL: out_fd has the O_APPEND flag set. This is not currently supported by sendfile()."
     if sink.flags & c::O_APPEND != 0 {
-        return err(Errno::EINVAL);
-    }
-    // What earlier runs of this call have moved; the offset has gone along with it.
-    let (mut at, mut done) = match k.progress().cloned() {
-        Some(Progress::Sendfile { at: Some(at), done }) => (Offset::User(offset, at), done),
-        Some(Progress::Sendfile { at: None, done }) => (Offset::of(k, from, Ptr(0))?, done),
-        _ => (Offset::of(k, from, offset)?, 0),
-    };
-    if i64::try_from(count).is_err() {
         return err(Errno::EINVAL);
     }
     // "sendfile() will transfer at most 0x7ffff000 (2,147,479,552) bytes".
@@ -201,12 +222,12 @@ pub fn copy_file_range(
     flags: Hex,
 ) -> SysResult {
     let (from, to) = (k.file_id(input)?, k.file_id(out)?);
+    let mut source = Offset::of(k, from, in_off)?;
+    let mut sink = Offset::of(k, to, out_off)?;
     // "The flags argument is provided to allow for future extensions and currently must be set to 0."
     if flags.0 != 0 {
         return err(Errno::EINVAL);
     }
-    let mut source = Offset::of(k, from, in_off)?;
-    let mut sink = Offset::of(k, to, out_off)?;
     let inode = |id: FileId| match k.node.files[id].kind {
         FileKind::Regular(ino) => Ok(ino),
         FileKind::Dir(_) | FileKind::SyntheticDir { .. } => Err(Errno::EISDIR),
@@ -235,11 +256,14 @@ pub fn copy_file_range(
     }
     // "EINVAL: fd_in and fd_out refer to the same file and the source and target ranges overlap", the source range
     // ending with the file.
+    let asked = len;
     let len = len.min(k.node.vfs.size(in_ino).saturating_sub(source.at()));
     let apart = source.at() + len <= sink.at() || sink.at() + len <= source.at();
     if in_ino == out_ino && !apart {
         return err(Errno::EINVAL);
     }
+    source.check(asked)?;
+    sink.check(asked)?;
     let mut done = 0;
     while done < len.min(MAX_RW) {
         let data = read_piece(k, from, source.at(), (len - done).min(PIECE))?;

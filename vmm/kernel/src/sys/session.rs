@@ -30,7 +30,8 @@ pub fn getsid(k: &mut Ctx<'_>, pid: i32) -> SysResult {
 
 /// setpgid(2). EACCES for a child after its execve(2), EPERM across sessions and for session leaders.
 pub fn setpgid(k: &mut Ctx<'_>, pid: i32, pgid: i32) -> SysResult {
-    if pgid < 0 {
+    // "if (!pgid) pgid = pid; if (pgid < 0) return -EINVAL" (setpgid's source).
+    if pgid < 0 || pgid == 0 && pid < 0 {
         return err(Errno::EINVAL);
     }
     let number = pid;

@@ -118,9 +118,11 @@ pub fn rt_sigtimedwait(k: &mut Ctx<'_>, set: Ptr, info: Ptr, timeout: Ptr, size:
         _ => k.read_obj::<u64>(set)? & !UNBLOCKABLE,
     };
     let ns = k.read_timeout(timeout)?;
-    let found = match k.task_mut().pending.take(mask) {
+    // One that is not blocked and ends the process does so before anybody could take it (complete_signal of Linux).
+    let taken = mask & !k.node.fatal_signals(k.tid);
+    let found = match k.task_mut().pending.take(taken) {
         Some(i) => Some(i),
-        None => k.process_mut().pending.take(mask),
+        None => k.process_mut().pending.take(taken),
     };
     if let Some(found) = found {
         if !info.is_null() {

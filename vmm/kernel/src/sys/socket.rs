@@ -349,11 +349,13 @@ impl Ctx<'_> {
 
 /// connect(2). EINPROGRESS for a socket that does not block, EALREADY, EISCONN, ECONNREFUSED.
 pub fn connect(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
-    let (file, sock) = k.sock(fd)?;
+    // The address is read before it is asked whether there is a socket (__sys_connect).
+    let file = k.pin(fd)?;
     let addr = match k.progress() {
         Some(Progress::Connect(addr)) => addr.clone(),
         _ => k.read_address(addr, len)?,
     };
+    let sock = k.sock_of(file)?;
     // After a sleep Linux looks at the timeout, then at signals, and only then whether there is a connection
     // (__inet_stream_connect, unix_stream_connect).
     if let Some(stop) = k.sleep_on()

@@ -148,7 +148,9 @@ impl Ctx<'_> {
 
     fn send_udp(&mut self, id: SocketId, msg: &Outgoing) -> SysResult {
         if msg.source.len() > UDP_LEN_MAX {
-            return err(Errno::EMSGSIZE);
+            // udpv6_sendmsg looks for a receiver before it looks at the length.
+            let nobody = msg.to.is_none() && self.node.net.of(id).peer_addr(id).is_err();
+            return err(if self.inet(id)?.v6 && nobody { Errno::EDESTADDRREQ } else { Errno::EMSGSIZE });
         }
         if msg.flags.contains(MsgFlags::MSG_MORE) {
             return Err(Stop::Unsupported("MSG_MORE on a datagram socket".into()));

@@ -197,7 +197,9 @@ impl Ctx<'_> {
             (c::IPPROTO_IP, IP_PKTOPTIONS) | (c::IPPROTO_IPV6, IPV6_2292PKTOPTIONS) if tcp => {
                 Ok(self.stream_control(id)?)
             }
-            (c::IPPROTO_IP, IP_PKTOPTIONS) | (c::IPPROTO_IPV6, IPV6_2292PKTOPTIONS) => err(Errno::ENOPROTOOPT),
+            (c::IPPROTO_IP, IP_PKTOPTIONS) | (c::IPPROTO_IPV6, IPV6_2292PKTOPTIONS) => {
+                err(Errno::ENOPROTOOPT)
+            }
             // No packet carries any.
             (c::IPPROTO_IP, IP_OPTIONS) => Ok(Vec::new()),
             (c::IPPROTO_UDP, c::UDP_CORK | UDP_ENCAP) => Ok(int(0)),

@@ -1,0 +1,148 @@
+//! Differences that are no defects: what is simulated is Linux 6.1, and the native kernel may be newer; and a few that are meant.
+//!
+//! Each rule names what has changed, and since when. It holds for differences of the calls that it names only, and only where the
+//! native kernel is that new; the hunt counts what the rules explain.
+
+use crate::hunt::{Difference, first_difference};
+
+/// The first version (major, minor) that answers otherwise, and whether a difference is that one.
+type Rule = ((u32, u32), fn(&Differing<'_>) -> bool);
+
+/// The first operation that two outcomes differ in.
+struct Differing<'a> {
+    /// The operations before it, and itself as the last one.
+    ops: &'a [String],
+    call: &'a str,
+    native: &'a str,
+    simulated: &'a str,
+    /// What the operations before it answered natively.
+    before: &'a [String],
+}
+
+impl Differing<'_> {
+    /// Whether the call is one of these.
+    fn is(&self, calls: &[&str]) -> bool {
+        calls.contains(&self.call)
+    }
+
+    /// An argument of the operation.
+    fn argument(&self, number: usize) -> &str {
+        self.ops.last().and_then(|op| op.split(' ').nth(3 + number)).unwrap_or_default()
+    }
+
+    /// The operation that made the first argument.
+    fn maker(&self) -> &str {
+        let Some(slot) = self.argument(0).strip_prefix('$') else { return "" };
+        let made =
+            |op: &&String| op.split(' ').nth(1).is_some_and(|slots| slots.split(',').any(|s| s == slot));
+        self.ops.iter().rev().skip(1).find(made).map_or("", String::as_str)
+    }
+}
+
+const RULES: &[Rule] = &[
+    // 6.8: eventfd(2) takes writes of 8 bytes only, where it took more.
+    ((6, 8), |d| d.is(&["write", "writev"]) && d.native == "-22" && d.maker().contains(" eventfd2 ")),
+    // 6.7: MADV_REMOVE asks whether a mapping may become writable, where it asked whether it is.
+    ((6, 7), |d| d.is(&["madvise"]) && d.argument(2) == "9" && d.simulated == "-13"),
+    // 6.17: mremap(2) moves several mappings at once, where it failed with EFAULT.
+    ((6, 17), |d| d.is(&["mremap"]) && d.simulated == "-14"),
+    // 6.14: datagrams of unix sockets are copied before their receiver is looked up.
+    ((6, 14), |d| {
+        d.is(&["write", "writev", "sendto", "sendmsg"]) && d.native == "-14" && d.simulated == "-107"
+    }),
+    // 6.9: an epoll instance has an ioctl(2) of its own, which refuses what it does not know with EINVAL.
+    ((6, 9), |d| d.is(&["ioctl"]) && d.maker().contains(" epoll_create1 ")),
+    // 6.5: SO_PASSPIDFD and SO_PEERPIDFD.
+    ((6, 5), |d| d.is(&["getsockopt", "setsockopt"]) && ["76", "77"].contains(&d.argument(2))),
+    // 6.2: data are looked at after the file has grown to where they would begin (shmem_write_end).
+    ((6, 2), |d| {
+        let write = |line: &String| {
+            let words: Vec<&str> = line.split_whitespace().skip(2).take(3).collect();
+            matches!(words.as_slice(), [call, "=", "-14"] if call.contains("write"))
+        };
+        d.before.iter().any(write)
+    }),
+    // Any: a connection to a closed port of loopback is refused before connect(2) returns; here the refusal takes its time.
+    ((0, 0), |d| {
+        let slot = d.argument(0);
+        let begun = |(op, line): (&String, &String)| {
+            op.split(' ').nth(2) == Some("connect")
+                && op.split(' ').nth(3) == Some(slot)
+                && line.ends_with("= -115")
+        };
+        slot.starts_with('$') && d.ops.iter().zip(d.before).any(begun)
+    }),
+    // Any: TCP sockets can be mapped for the zero-copy receive that docs/syscalls.md says is refused.
+    ((0, 0), |d| d.is(&["mmap"]) && d.simulated == "-19"),
+];
+
+/// The version of this machine's kernel.
+pub fn running() -> (u32, u32) {
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = text.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+/// Whether a newer kernel explains the difference.
+pub fn explain(difference: &Difference, kernel: (u32, u32)) -> bool {
+    let Some((native, simulated)) = first_difference(&difference.native, &difference.simulated) else {
+        return false;
+    };
+    let at = difference.native.iter().position(|line| line == native).unwrap_or(difference.native.len());
+    let mut words = native.split_whitespace();
+    let number = words.next().and_then(|n| n.parse::<usize>().ok());
+    let call = words.nth(1).unwrap_or_default();
+    let result = |line: &'_ str| line.split_whitespace().nth(4).unwrap_or_default().to_owned();
+    let ops = &difference.case.ops;
+    let differing = Differing {
+        ops: &ops[..number.map_or(ops.len(), |n| (n + 1).min(ops.len()))],
+        call,
+        native: &result(native),
+        simulated: &result(simulated),
+        before: &difference.native[..at],
+    };
+    RULES.iter().any(|(since, rule)| kernel >= *since && rule(&differing))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::case::Case;
+
+    fn difference(ops: &[&str], native: &[&str], simulated: &[&str]) -> Difference {
+        let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
+        let case = Case { name: "one".to_owned(), ops: owned(ops) };
+        Difference::of(&case, &owned(native), &owned(simulated), "ptrace").expect("a difference")
+    }
+
+    #[test]
+    fn a_rule_holds_for_its_call_and_its_kernels() {
+        let ops = ["0 2 eventfd2 0 0", "0 . write $2 %16:0 16"];
+        let longer = difference(
+            &ops,
+            &["0 0 eventfd2 = 3", "1 0 write = -22"],
+            &["0 0 eventfd2 = 3", "1 0 write = 8"],
+        );
+        assert!(explain(&longer, (6, 8)) && explain(&longer, (7, 0)));
+        assert!(!explain(&longer, (6, 7)));
+        let ops = ["0 2 pipe2 <8 0", "0 . write $2 %16:0 16"];
+        let pipe =
+            difference(&ops, &["0 0 pipe2 = 0", "1 0 write = -22"], &["0 0 pipe2 = 0", "1 0 write = 8"]);
+        assert!(!explain(&pipe, (6, 18)));
+    }
+
+    #[test]
+    fn a_file_that_a_failed_write_has_made_longer_is_explained() {
+        let ops = ["0 1 memfd_create \"m\" 0", "0 . pwrite64 $1 0 1 9", "0 . fstat $1 <144:stat"];
+        let (before, after) =
+            (["0 0 memfd_create = 3", "1 0 pwrite64 = -14"], ["2 0 fstat = 0 [9]", "2 0 fstat = 0 [0]"]);
+        let grown = difference(&ops, &[before[0], before[1], after[0]], &[before[0], before[1], after[1]]);
+        assert!(explain(&grown, (6, 18)) && !explain(&grown, (6, 1)));
+        let other = difference(
+            &ops,
+            &[before[0], "1 0 pwrite64 = 1", after[0]],
+            &[before[0], "1 0 pwrite64 = 1", after[1]],
+        );
+        assert!(!explain(&other, (6, 18)));
+    }
+}
