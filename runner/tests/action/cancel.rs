@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // what is tested is a process of this host
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -10,6 +11,14 @@ use super::{Fake, REAL, failed};
 
 /// Runs a script, and sends it a signal when the file is there.
 pub fn cancelled(command: &mut Command, begun: &Path, signal: i32) -> Output {
+    // A shell ignores for ever what was ignored when it started, as SIGINT is of what runs in the background of a script.
+    let heard = || {
+        // SAFETY: async-signal-safe, and of the child alone.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: what is called between fork and execve is async-signal-safe and allocates nothing.
+    unsafe { command.pre_exec(heard) };
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("bash starts");
     let start = Instant::now();
     while !begun.exists() && child.try_wait().expect("a child").is_none() {
