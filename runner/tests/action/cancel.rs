@@ -12,7 +12,7 @@ use super::{Fake, REAL, failed};
 /// Runs a script, and sends it a signal when the file is there.
 pub fn cancelled(command: &mut Command, begun: &Path, signal: i32) -> Output {
     // A shell ignores for ever what was ignored when it started, as SIGINT is of what runs in the background of a script.
-    let heard = || {
+    let heard = move || {
         // SAFETY: async-signal-safe, and of the child alone.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
         Ok(())
