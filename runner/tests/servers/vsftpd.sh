@@ -1,4 +1,7 @@
 mkdir -p /var/run/vsftpd/empty /srv/ftp
+# As the package makes it: other FTP servers leave it to their user, which vsftpd refuses.
+rm -f /srv/ftp/*
+chown root:root /srv/ftp
 sed 's/^anonymous_enable=NO/anonymous_enable=YES/' /etc/vsftpd.conf > /tmp/vsftpd.conf
 echo "a file" > /srv/ftp/f
 vsftpd /tmp/vsftpd.conf & pid=$!
