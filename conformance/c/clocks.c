@@ -460,9 +460,78 @@ static void silent_timers(void)
 	timer_delete(timer);
 }
 
+/* Takes a signal of the set if one is pending; 0 if none is. */
+static int taken(const sigset_t *set, siginfo_t *info)
+{
+	struct timespec none = { 0, 0 };
+	int signo = sigtimedwait(set, info, &none);
+	return signo == -1 && errno == EAGAIN ? 0 : signo;
+}
+
+/* timer_getoverrun(2): "only a single signal is queued to the process for a given timer at any point in time". */
+static void overruns(int signo)
+{
+	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = signo, .sigev_value.sival_int = 1 };
+	struct itimerspec set = { { 0, 2000000 }, { 0, 2000000 } }, got;
+	struct itimerspec once = { { 0, 0 }, { 0, 1000000 } };
+	struct timespec nap = { 0, 11000000 };
+	siginfo_t info;
+	sigset_t mask, before;
+	timer_t timer, second;
+	sigemptyset(&mask);
+	sigaddset(&mask, signo);
+	sigprocmask(SIG_BLOCK, &mask, &before);
+	REQUIRE(timer_create(CLOCK_MONOTONIC, &event, &timer) == 0);
+	event.sigev_value.sival_int = 2;
+	REQUIRE(timer_create(CLOCK_MONOTONIC, &event, &second) == 0);
+	CHECK_EQ(timer_settime(timer, 0, &set, NULL), 0);
+	nanosleep(&nap, NULL);
+	CHECK_EQ(timer_getoverrun(timer), 0);
+	/* It shows when it would expire next, although it waits for its signal to be taken. */
+	CHECK(timer_gettime(timer, &got) == 0 && got.it_value.tv_nsec > 0 && got.it_value.tv_nsec <= 2000000);
+	REQUIRE(taken(&mask, &info) == signo);
+	CHECK(info.si_code == SI_TIMER && info.si_value.sival_int == 1);
+	CHECK(info.si_overrun >= 4);
+	CHECK_EQ(timer_getoverrun(timer), info.si_overrun);
+	/* Then it goes on. */
+	CHECK_EQ(sigwaitinfo(&mask, &info), signo);
+	CHECK_EQ(timer_getoverrun(timer), info.si_overrun);
+	/* What is queued when a timer is set again stays (Linux 6.1) or goes (6.13). */
+	timer_settime(timer, 0, &once, NULL);
+	nanosleep(&nap, NULL);
+	taken(&mask, &info);
+	/* Each timer has a signal of its own, also of a number that does not queue. */
+	timer_settime(timer, 0, &once, NULL);
+	timer_settime(second, 0, &once, NULL);
+	nanosleep(&nap, NULL);
+	CHECK_EQ(taken(&mask, &info), signo);
+	int sum = info.si_value.sival_int;
+	CHECK_EQ(taken(&mask, &info), signo);
+	CHECK_EQ(sum + info.si_value.sival_int, 3);
+	CHECK_EQ(taken(&mask, &info), 0);
+	timer_delete(second);
+	/* While the signal is ignored, expiries are counted and the timer goes on. */
+	struct sigaction ignore = { .sa_handler = SIG_IGN }, old;
+	sigaction(signo, &ignore, &old);
+	sigprocmask(SIG_UNBLOCK, &mask, NULL);
+	timer_settime(timer, 0, &set, NULL);
+	nanosleep(&nap, NULL);
+	sigprocmask(SIG_BLOCK, &mask, NULL);
+	sigaction(signo, &old, NULL);
+	CHECK_EQ(timer_getoverrun(timer), 0);
+	CHECK_EQ(sigwaitinfo(&mask, &info), signo);
+	CHECK(info.si_overrun >= 4);
+	timer_delete(timer);
+	while (taken(&mask, &info) != 0) {
+	}
+	sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
 int main(void)
 {
 	silent_timers();
+	overruns(SIGRTMIN + 1);
+	overruns(SIGUSR2);
 	reading();
 	numbered();
 	spinning();

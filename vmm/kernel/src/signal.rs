@@ -6,12 +6,12 @@
 
 mod fd;
 mod frame;
+mod pending;
 mod restore;
 
 pub use frame::initial_xstate;
 pub(crate) use frame::on_alternate;
-
-use std::collections::{BTreeMap, VecDeque};
+pub use pending::Pending;
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
@@ -108,67 +108,6 @@ fn disposition(action: &Sigaction, signo: u32) -> Disposition {
     }
 }
 
-/// A set of pending signals. "Standard signals do not queue" (signal(7)); real-time signals do, in order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pending {
-    mask: u64,
-    infos: BTreeMap<u32, VecDeque<Siginfo>>,
-}
-
-impl Pending {
-    /// Pending signals as a mask.
-    pub fn mask(&self) -> u64 {
-        self.mask
-    }
-
-    /// How many are queued, without those of timers, which have been allocated before.
-    pub fn queued(&self) -> u64 {
-        let counted = |info: &&Siginfo| info.code != c::SI_TIMER as i32;
-        self.infos.values().map(|queue| queue.iter().filter(counted).count() as u64).sum()
-    }
-
-    /// Adds a signal; false if a standard signal was pending already.
-    pub fn add(&mut self, info: Siginfo) -> bool {
-        let signo = info.signo as u32;
-        let queue = self.infos.entry(signo).or_default();
-        if signo < 32 && !queue.is_empty() {
-            return false;
-        }
-        queue.push_back(info);
-        self.mask |= bit(signo);
-        true
-    }
-
-    /// Takes the lowest-numbered signal in `of`, synchronous faults first as Linux does.
-    pub fn take(&mut self, of: u64) -> Option<Siginfo> {
-        const SYNCHRONOUS: u64 = (1 << (c::SIGSEGV - 1))
-            | (1 << (c::SIGBUS - 1))
-            | (1 << (c::SIGILL - 1))
-            | (1 << (c::SIGTRAP - 1))
-            | (1 << (c::SIGFPE - 1))
-            | (1 << (c::SIGSYS - 1));
-        let hits = self.mask & of;
-        if hits == 0 {
-            return None;
-        }
-        let first = if hits & SYNCHRONOUS != 0 { hits & SYNCHRONOUS } else { hits };
-        let signo = first.trailing_zeros() + 1;
-        let queue = self.infos.get_mut(&signo)?;
-        let info = queue.pop_front()?;
-        if queue.is_empty() {
-            self.infos.remove(&signo);
-            self.mask &= !bit(signo);
-        }
-        Some(info)
-    }
-
-    /// Drops every pending signal of `of`.
-    pub fn discard(&mut self, of: u64) {
-        self.mask &= !of;
-        self.infos.retain(|s, _| of & bit(*s) == 0);
-    }
-}
-
 /// A signalfd(2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignalFd {
@@ -219,17 +158,6 @@ impl Node {
     /// (elf_format.min_coredump). No file is written.
     pub(crate) fn dumps_core(&self, pid: Pid) -> bool {
         self.process(pid).limits[c::RLIMIT_CORE as usize].cur >= crate::mm::PAGE
-    }
-
-    /// Whether a signal may be queued for a process, or another timer allocate its signal. RLIMIT_SIGPENDING: "the limit on the number of signals that may be queued for
-    /// the real user ID of the calling process" (getrlimit(2)), of the receiver in fact (`__sigqueue_alloc` of Linux).
-    pub(crate) fn may_queue(&self, pid: Pid) -> bool {
-        let process = self.process(pid);
-        let (limit, user) = (process.limits[c::RLIMIT_SIGPENDING as usize].cur, process.real_ids[0]);
-        let of_tasks =
-            |p: &Process| p.threads.iter().map(|tid| self.task(*tid).pending.queued()).sum::<u64>();
-        let users = self.processes.values().filter(|p| p.real_ids[0] == user);
-        users.map(|p| p.pending.queued() + of_tasks(p) + p.timers.len() as u64).sum::<u64>() < limit
     }
 
     /// Sends a signal to a whole process.
@@ -469,24 +397,18 @@ impl Node {
             if let Some((left, ns)) = self.task_mut(tid).left.take() {
                 Ctx::new(self, tid, outside.reborrow()).report_left(left, ns);
             }
-            let info = match self.task_mut(tid).pending.take(unblocked) {
-                Some(info) => info,
-                None => match self.process_mut(pid).pending.take(unblocked) {
-                    Some(info) => info,
-                    None => {
-                        self.settle_restart(tid, None);
-                        if let Some(mask) = self.task_mut(tid).restore_mask.take() {
-                            self.task_mut(tid).sigmask = mask;
-                            continue;
-                        }
-                        if let Some(err) = self.bad_selector(tid) {
-                            let info = fault_info(c::SIGSEGV as u32, c::SI_KERNEL as i32, 0);
-                            self.force_fault(tid, info, Exception::general_protection(err));
-                            continue;
-                        }
-                        return true;
-                    }
-                },
+            let Some(info) = self.take_pending(tid, unblocked) else {
+                self.settle_restart(tid, None);
+                if let Some(mask) = self.task_mut(tid).restore_mask.take() {
+                    self.task_mut(tid).sigmask = mask;
+                    continue;
+                }
+                if let Some(err) = self.bad_selector(tid) {
+                    let info = fault_info(c::SIGSEGV as u32, c::SI_KERNEL as i32, 0);
+                    self.force_fault(tid, info, Exception::general_protection(err));
+                    continue;
+                }
+                return true;
             };
             if !self.deliver(tid, pid, info, outside) {
                 return false;

@@ -92,24 +92,45 @@ pub struct PosixTimer {
     pub value: u64,
     /// SIGEV_THREAD_ID's thread.
     pub thread: Option<Tid>,
-    /// When it fires.
+    /// When it fires, or fired if it waits.
     pub schedule: Schedule,
-    /// Overrun count of the last signal.
+    /// It has fired and goes on when its signal is taken: "only a single signal is queued to the process for a given timer at any
+    /// point in time" (timer_getoverrun(2)).
+    pub waits: bool,
+    /// Number of the arming that its signal belongs to (it_requeue_pending): signals of others do not let it go on.
+    pub arming: u64,
+    /// Expiries since a signal was taken that nobody was told of.
+    pub missed: u64,
+    /// Overrun count of the last signal that was taken.
     pub overrun: u64,
 }
 
 impl PosixTimer {
+    /// One that is not armed. `signo` is 0 for SIGEV_NONE, `value` is sigev_value.
+    pub(crate) fn new(clock: Clock, signo: u32, value: u64, thread: Option<Tid>) -> PosixTimer {
+        let schedule = Schedule::default();
+        PosixTimer { clock, signo, value, thread, schedule, waits: false, arming: 0, missed: 0, overrun: 0 }
+    }
+
+    /// Gives it another schedule.
+    pub(crate) fn set(&mut self, schedule: Schedule) {
+        self.schedule = schedule;
+        self.waits = false;
+        self.arming += 1;
+        self.overrun = 0;
+    }
+
     /// Its place among the armed timers: one without a signal is never queued (common_timer_get: "SIGEV_NONE oneshot timers are
     /// never queued").
     pub(crate) fn armed(&self) -> Option<SimTime> {
-        self.schedule.next.filter(|_| self.signo != 0)
+        self.schedule.next.filter(|_| self.signo != 0 && !self.waits)
     }
 
     /// What timer_gettime(2) shows at `now` on its clock.
     pub(crate) fn show(&self, now: SimTime) -> Itimerspec {
         let mut schedule = self.schedule;
         if let Some(at) = schedule.next
-            && self.signo == 0
+            && (self.signo == 0 || self.waits)
             && at <= now
         {
             schedule.advance(at, now);
@@ -253,22 +274,75 @@ impl Node {
         }
     }
 
+    /// A POSIX timer expires: its signal is queued, or counted if it is queued already (posix_timer_fn, send_sigqueue).
     fn fire_posix(&mut self, pid: Pid, id: i32, at: SimTime) {
         let Some(clock) = self.processes.get(&pid).and_then(|p| p.timers.get(&id)).map(|t| t.clock) else {
             return;
         };
-        let now = self.timer_time(clock);
         let Some(timer) = self.processes.get_mut(&pid).and_then(|p| p.timers.get_mut(&id)) else { return };
-        timer.overrun = timer.schedule.advance(at, now) - 1;
-        let (next, signo, value, thread, overrun) =
-            (timer.schedule.next, timer.signo, timer.value, timer.thread, timer.overrun);
-        self.rearm_on(clock, TimerKey::Posix(pid, id), None, next);
+        let (signo, value, thread) = (timer.signo, timer.value, timer.thread);
+        if timer.schedule.interval == 0 {
+            timer.schedule.next = None;
+        } else {
+            (timer.schedule.next, timer.waits) = (Some(at), true);
+            timer.arming += 1;
+        }
+        // si_sys_private: 0 for one that does not go on.
+        let arming = if timer.waits { timer.arming } else { 0 };
+        if let Some(info) = self.timer_signal(pid, thread, signo, id) {
+            info.fields[0] += 1 << 32;
+            info.fields[2] = arming;
+            return;
+        }
         let mut info = Siginfo { signo: signo as i32, code: c::SI_TIMER as i32, ..Siginfo::default() };
-        info.fields[0] = id as u32 as u64 | (overrun << 32);
-        info.fields[1] = value;
+        (info.fields[0], info.fields[1], info.fields[2]) = (u64::from(id as u32), value, arming);
         match thread {
+            // "If we failed to send the signal the timer stops" (posix_timer_event).
+            Some(tid) if !self.tasks.contains_key(&tid) => return,
             Some(tid) => self.send_task(tid, info),
             None => self.send_process(pid, info),
         }
+        if arming == 0 || self.timer_signal(pid, thread, signo, id).is_some() {
+            return;
+        }
+        // Ignored: the timer goes on without anybody who takes its signal.
+        let now = self.timer_time(clock);
+        let Some(timer) = self.processes.get_mut(&pid).and_then(|p| p.timers.get_mut(&id)) else { return };
+        timer.waits = false;
+        timer.missed += timer.schedule.advance(at, now);
+        let next = timer.schedule.next;
+        self.rearm_on(clock, TimerKey::Posix(pid, id), None, next);
+    }
+
+    /// The queued signal of a timer.
+    fn timer_signal(&mut self, pid: Pid, thread: Option<Tid>, signo: u32, id: i32) -> Option<&mut Siginfo> {
+        let pending = match thread {
+            Some(tid) => &mut self.tasks.get_mut(&tid)?.pending,
+            None => &mut self.processes.get_mut(&pid)?.pending,
+        };
+        pending.timer_mut(signo, id)
+    }
+
+    /// A timer's signal is taken from its queue: the timer goes on from now, and the signal says how often it has expired since
+    /// (posixtimer_rearm).
+    pub(crate) fn timer_signal_taken(&mut self, pid: Pid, info: &mut Siginfo) {
+        let (id, queued) = (info.fields[0] as i32, info.fields[0] >> 32);
+        // "Don't expose the si_sys_private value to userspace" (dequeue_signal).
+        let arming = std::mem::take(&mut info.fields[2]);
+        let Some(timer) = self.process(pid).timers.get(&id) else { return };
+        let (clock, Some(at)) = (timer.clock, timer.schedule.next) else { return };
+        if !timer.waits || timer.arming != arming {
+            return;
+        }
+        let now = self.timer_time(clock);
+        let Some(timer) = self.process_mut(pid).timers.get_mut(&id) else { return };
+        timer.waits = false;
+        // The first expiry is the signal itself.
+        timer.overrun = std::mem::take(&mut timer.missed) + timer.schedule.advance(at, now) - 1;
+        let (next, overrun) = (timer.schedule.next, timer.overrun);
+        // "clamped to DELAYTIMER_MAX", which is INT_MAX.
+        let shown = (overrun + queued).min(i32::MAX as u64);
+        info.fields[0] = u64::from(id as u32) | (shown << 32);
+        self.rearm_on(clock, TimerKey::Posix(pid, id), None, next);
     }
 }

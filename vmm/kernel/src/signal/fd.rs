@@ -21,11 +21,7 @@ impl Ctx<'_> {
         let mask = self.node.signalfds[id].mask;
         let mut done = 0;
         while done + size <= to.len() {
-            let info = match self.task_mut().pending.take(mask) {
-                Some(i) => Some(i),
-                None => self.process_mut().pending.take(mask),
-            };
-            let Some(info) = info else { break };
+            let Some(info) = self.node.take_pending(self.tid, mask) else { break };
             let mut s = SignalfdSiginfo::new_zeroed();
             (s.signo, s.errno, s.code) = (info.signo as u32, info.errno, info.code);
             describe(&mut s, &info);

@@ -120,11 +120,7 @@ pub fn rt_sigtimedwait(k: &mut Ctx<'_>, set: Ptr, info: Ptr, timeout: Ptr, size:
     let ns = k.read_timeout(timeout)?;
     // One that is not blocked and ends the process does so before anybody could take it (complete_signal of Linux).
     let taken = mask & !k.node.fatal_signals(k.tid);
-    let found = match k.task_mut().pending.take(taken) {
-        Some(i) => Some(i),
-        None => k.process_mut().pending.take(taken),
-    };
-    if let Some(found) = found {
+    if let Some(found) = k.node.take_pending(k.tid, taken) {
         if !info.is_null() {
             k.write_obj(info, &found)?;
         }

@@ -373,9 +373,8 @@ pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResu
         return err(Errno::EAGAIN);
     }
     k.write_obj(id, &next)?;
-    let timer = PosixTimer { clock, signo, value, thread, schedule: Schedule::default(), overrun: 0 };
     let process = k.process_mut();
-    process.timers.insert(next, timer);
+    process.timers.insert(next, PosixTimer::new(clock, signo, value, thread));
     while process.timers.contains_key(&process.next_timer) {
         process.next_timer = process.next_timer.checked_add(1).unwrap_or(0);
     }
@@ -397,7 +396,7 @@ pub fn timer_settime(k: &mut Ctx<'_>, id: i32, flags: TimerFlags, value: Ptr, ol
         k.write_obj(old, &shown)?;
     }
     if let Some(t) = k.process_mut().timers.get_mut(&id) {
-        t.schedule = new;
+        t.set(new);
     }
     let key = TimerKey::Posix(k.pid, id);
     k.node.rearm_on(clock, key, before, new.next.filter(|_| queued));
@@ -417,7 +416,7 @@ pub fn timer_gettime(k: &mut Ctx<'_>, id: i32, value: Ptr) -> SysResult {
 
 /// timer_getoverrun(2).
 pub fn timer_getoverrun(k: &mut Ctx<'_>, id: i32) -> SysResult {
-    Ok(k.process().timers.get(&id).ok_or(Errno::EINVAL)?.overrun)
+    Ok(k.process().timers.get(&id).ok_or(Errno::EINVAL)?.overrun.min(i32::MAX as u64))
 }
 
 /// timer_delete(2).

@@ -1,0 +1,109 @@
+//! Sets of pending signals, of tasks and of processes, and what is taken from them.
+//!
+//! Key type: [`Pending`]. Signals of timers have one entry each, however often the timer expires before it is taken: the timer counts
+//! the others (`crate::timer`).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::Siginfo;
+
+use super::bit;
+use crate::ids::*;
+use crate::node::Node;
+use crate::process::Process;
+
+/// A set of pending signals. "Standard signals do not queue" (signal(7)); real-time signals do, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    mask: u64,
+    infos: BTreeMap<u32, VecDeque<Siginfo>>,
+}
+
+impl Pending {
+    /// Pending signals as a mask.
+    pub fn mask(&self) -> u64 {
+        self.mask
+    }
+
+    /// How many are queued, without those of timers, which have been allocated before.
+    pub fn queued(&self) -> u64 {
+        let counted = |info: &&Siginfo| info.code != c::SI_TIMER as i32;
+        self.infos.values().map(|queue| queue.iter().filter(counted).count() as u64).sum()
+    }
+
+    /// Adds a signal; false if a standard signal was pending already.
+    pub fn add(&mut self, info: Siginfo) -> bool {
+        let signo = info.signo as u32;
+        let queue = self.infos.entry(signo).or_default();
+        // A timer has one signal of its own, which is queued beside others of the same number (send_sigqueue).
+        if signo < 32 && !queue.is_empty() && info.code != c::SI_TIMER as i32 {
+            return false;
+        }
+        queue.push_back(info);
+        self.mask |= bit(signo);
+        true
+    }
+
+    /// Takes the lowest-numbered signal in `of`, synchronous faults first as Linux does.
+    pub fn take(&mut self, of: u64) -> Option<Siginfo> {
+        const SYNCHRONOUS: u64 = (1 << (c::SIGSEGV - 1))
+            | (1 << (c::SIGBUS - 1))
+            | (1 << (c::SIGILL - 1))
+            | (1 << (c::SIGTRAP - 1))
+            | (1 << (c::SIGFPE - 1))
+            | (1 << (c::SIGSYS - 1));
+        let hits = self.mask & of;
+        if hits == 0 {
+            return None;
+        }
+        let first = if hits & SYNCHRONOUS != 0 { hits & SYNCHRONOUS } else { hits };
+        let signo = first.trailing_zeros() + 1;
+        let queue = self.infos.get_mut(&signo)?;
+        let info = queue.pop_front()?;
+        if queue.is_empty() {
+            self.infos.remove(&signo);
+            self.mask &= !bit(signo);
+        }
+        Some(info)
+    }
+
+    /// The queued signal of a POSIX timer.
+    pub(crate) fn timer_mut(&mut self, signo: u32, id: i32) -> Option<&mut Siginfo> {
+        let of_timer = |info: &&mut Siginfo| info.code == c::SI_TIMER as i32 && info.fields[0] as i32 == id;
+        self.infos.get_mut(&signo)?.iter_mut().find(of_timer)
+    }
+
+    /// Drops every pending signal of `of`.
+    pub fn discard(&mut self, of: u64) {
+        self.mask &= !of;
+        self.infos.retain(|s, _| of & bit(*s) == 0);
+    }
+}
+
+impl Node {
+    /// Takes a pending signal of `of`, of those of the task itself first (dequeue_signal).
+    pub(crate) fn take_pending(&mut self, tid: Tid, of: u64) -> Option<Siginfo> {
+        let pid = self.task(tid).pid;
+        let mut info = match self.task_mut(tid).pending.take(of) {
+            Some(info) => info,
+            None => self.process_mut(pid).pending.take(of)?,
+        };
+        if info.code == c::SI_TIMER as i32 {
+            self.timer_signal_taken(pid, &mut info);
+        }
+        Some(info)
+    }
+
+    /// Whether a signal may be queued for a process, or another timer allocate its signal. RLIMIT_SIGPENDING: "the limit on the
+    /// number of signals that may be queued for the real user ID of the calling process" (getrlimit(2)), of the receiver in fact
+    /// (`__sigqueue_alloc` of Linux).
+    pub(crate) fn may_queue(&self, pid: Pid) -> bool {
+        let process = self.process(pid);
+        let (limit, user) = (process.limits[c::RLIMIT_SIGPENDING as usize].cur, process.real_ids[0]);
+        let of_tasks =
+            |p: &Process| p.threads.iter().map(|tid| self.task(*tid).pending.queued()).sum::<u64>();
+        let users = self.processes.values().filter(|p| p.real_ids[0] == user);
+        users.map(|p| p.pending.queued() + of_tasks(p) + p.timers.len() as u64).sum::<u64>() < limit
+    }
+}
