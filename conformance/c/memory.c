@@ -360,6 +360,10 @@ static void advising(void)
 	p[PAGE] = 1;
 	CHECK_EQ(mincore(p, 3 * PAGE, resident), 0);
 	CHECK_EQ(resident[1] & 1, 1);
+	/* A page that was never touched, or is given back, is not in memory. */
+	CHECK_EQ(madvise(p + PAGE, PAGE, MADV_DONTNEED), 0);
+	CHECK_EQ(mincore(p, 3 * PAGE, resident), 0);
+	CHECK((resident[0] & 1) == 1 && (resident[1] & 1) == 0 && (resident[2] & 1) == 1);
 	munmap(p + PAGE, PAGE);
 	CHECK_ERRNO(mincore(p, 3 * PAGE, resident), ENOMEM);
 	CHECK_ERRNO(madvise(p, 3 * PAGE, MADV_DONTNEED), ENOMEM);

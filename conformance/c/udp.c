@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <time.h>
 
 static char buffer[70000];
 static struct sockaddr_in from;
@@ -142,10 +143,228 @@ static void full(void)
 	close(a), close(b);
 }
 
+/* Receives a datagram with its ancillary data into `control`; the data of the message of this kind, NULL if there is none. */
+static char control[512];
+static struct msghdr got;
+
+static const void *received(int fd, int level, int type)
+{
+	static struct iovec part;
+	part = (struct iovec){ buffer, sizeof buffer };
+	got = (struct msghdr){ .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+	if (recvmsg(fd, &got, MSG_DONTWAIT) < 0)
+		return NULL;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&got); c; c = CMSG_NXTHDR(&got, c))
+		if (c->cmsg_level == level && c->cmsg_type == type)
+			return CMSG_DATA(c);
+	return NULL;
+}
+
+/* Sends a datagram with one control message. */
+static ssize_t send_with(int fd, const void *to, socklen_t to_len, int level, int type, const void *data, size_t len)
+{
+	char space[128] = { 0 };
+	struct iovec part = { "x", 1 };
+	struct msghdr message = { .msg_name = (void *)to, .msg_namelen = to_len, .msg_iov = &part, .msg_iovlen = 1,
+				  .msg_control = space, .msg_controllen = CMSG_SPACE(len) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+	c->cmsg_level = level;
+	c->cmsg_type = type;
+	c->cmsg_len = CMSG_LEN(len);
+	memcpy(CMSG_DATA(c), data, len);
+	return sendmsg(fd, &message, 0);
+}
+
+static int int_of(const void *data)
+{
+	int number = -1;
+	if (data)
+		memcpy(&number, data, sizeof number);
+	return number;
+}
+
+/* ip(7): IP_RECVTTL, IP_RECVTOS, IP_PKTINFO and IP_RECVORIGDSTADDR tell of the header; IP_TTL and IP_TOS set it. */
+static void headers(void)
+{
+	int a_port, b_port, a = bound(&a_port), b = bound(&b_port), on = 1, number = 9;
+	struct sockaddr_in to = loopback(b_port);
+	REQUIRE(setsockopt(b, IPPROTO_IP, IP_RECVTTL, &on, sizeof on) == 0);
+	REQUIRE(setsockopt(b, IPPROTO_IP, IP_RECVTOS, &on, sizeof on) == 0);
+	REQUIRE(setsockopt(b, IPPROTO_IP, IP_PKTINFO, &on, sizeof on) == 0);
+	send_to(a, b_port, "x", 1);
+	CHECK_EQ(int_of(received(b, IPPROTO_IP, IP_TTL)), 64);
+	REQUIRE(setsockopt(a, IPPROTO_IP, IP_TTL, &number, sizeof number) == 0);
+	number = 0x28;
+	REQUIRE(setsockopt(a, IPPROTO_IP, IP_TOS, &number, sizeof number) == 0);
+	send_to(a, b_port, "x", 1);
+	send_to(a, b_port, "x", 1);
+	CHECK_EQ(int_of(received(b, IPPROTO_IP, IP_TTL)), 9);
+	const unsigned char *class = received(b, IPPROTO_IP, IP_TOS);
+	CHECK(class && *class == 0x28);
+	/* PKTINFO comes first. */
+	struct cmsghdr *first = CMSG_FIRSTHDR(&got);
+	CHECK(first->cmsg_type == IP_PKTINFO && CMSG_NXTHDR(&got, first)->cmsg_type == IP_TTL);
+	const struct in_pktinfo *info = (const void *)CMSG_DATA(first);
+	CHECK(info->ipi_ifindex == 1 && ntohl(info->ipi_addr.s_addr) == INADDR_LOOPBACK &&
+	      ntohl(info->ipi_spec_dst.s_addr) == INADDR_LOOPBACK);
+	/* A control message counts for its datagram only. */
+	number = 77;
+	CHECK_EQ(send_with(a, &to, sizeof to, IPPROTO_IP, IP_TTL, &number, sizeof number), 1);
+	CHECK_EQ(int_of(received(b, IPPROTO_IP, IP_TTL)), 77);
+	CHECK_EQ(send_with(a, &to, sizeof to, IPPROTO_IP, IP_TOS, "\x04", 1), 1);
+	class = received(b, IPPROTO_IP, IP_TOS);
+	CHECK(class && *class == 4);
+	number = 256;
+	CHECK_ERRNO(send_with(a, &to, sizeof to, IPPROTO_IP, IP_TTL, &number, sizeof number), EINVAL);
+	CHECK_ERRNO(send_with(a, &to, sizeof to, IPPROTO_IP, IP_TOS, &number, sizeof number), EINVAL);
+	CHECK_ERRNO(send_with(a, &to, sizeof to, IPPROTO_IP, IP_TTL, "x", 1), EINVAL);
+	/* The source by IP_PKTINFO, from a socket that is bound to no address. */
+	int wild = socket(AF_INET, SOCK_DGRAM, 0);
+	struct in_pktinfo source = { 0, { htonl(INADDR_LOOPBACK + 1) }, { 0 } };
+	CHECK_EQ(send_with(wild, &to, sizeof to, IPPROTO_IP, IP_PKTINFO, &source, sizeof source), 1);
+	length = sizeof from;
+	CHECK_EQ(recvfrom(b, buffer, 10, MSG_DONTWAIT, (struct sockaddr *)&from, &length), 1);
+	CHECK_EQ(ntohl(from.sin_addr.s_addr), INADDR_LOOPBACK + 1);
+	source.ipi_spec_dst.s_addr = inet_addr("203.0.113.1");
+	CHECK_ERRNO(send_with(wild, &to, sizeof to, IPPROTO_IP, IP_PKTINFO, &source, sizeof source), ENETUNREACH);
+	source = (struct in_pktinfo){ 9999, { 0 }, { 0 } };
+	CHECK_ERRNO(send_with(wild, &to, sizeof to, IPPROTO_IP, IP_PKTINFO, &source, sizeof source), ENODEV);
+	REQUIRE(setsockopt(b, IPPROTO_IP, IP_RECVORIGDSTADDR, &on, sizeof on) == 0);
+	send_to(a, b_port, "x", 1);
+	const struct sockaddr_in *original = received(b, IPPROTO_IP, IP_ORIGDSTADDR);
+	CHECK(original && original->sin_family == AF_INET && ntohs(original->sin_port) == b_port);
+	close(a), close(b), close(wild);
+}
+
+/* The same of ipv6(7). */
+static void headers6(void)
+{
+	int a = socket(AF_INET6, SOCK_DGRAM, 0), b = socket(AF_INET6, SOCK_DGRAM, 0), on = 1, number;
+	struct sockaddr_in6 to = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	REQUIRE(bind(b, (struct sockaddr *)&to, sizeof to) == 0);
+	length = sizeof to;
+	REQUIRE(getsockname(b, (struct sockaddr *)&to, &length) == 0);
+	REQUIRE(setsockopt(b, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, &on, sizeof on) == 0);
+	REQUIRE(setsockopt(b, IPPROTO_IPV6, IPV6_RECVTCLASS, &on, sizeof on) == 0);
+	REQUIRE(setsockopt(b, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on) == 0);
+	CHECK_EQ(sendto(a, "x", 1, 0, (struct sockaddr *)&to, sizeof to), 1);
+	CHECK_EQ(int_of(received(b, IPPROTO_IPV6, IPV6_HOPLIMIT)), 64);
+	struct cmsghdr *first = CMSG_FIRSTHDR(&got);
+	const struct in6_pktinfo *info = (const void *)CMSG_DATA(first);
+	CHECK(first->cmsg_type == IPV6_PKTINFO && info->ipi6_ifindex == 1 && IN6_IS_ADDR_LOOPBACK(&info->ipi6_addr));
+	number = 5;
+	REQUIRE(setsockopt(a, IPPROTO_IPV6, IPV6_UNICAST_HOPS, &number, sizeof number) == 0);
+	number = 0x40;
+	REQUIRE(setsockopt(a, IPPROTO_IPV6, IPV6_TCLASS, &number, sizeof number) == 0);
+	sendto(a, "x", 1, 0, (struct sockaddr *)&to, sizeof to);
+	sendto(a, "x", 1, 0, (struct sockaddr *)&to, sizeof to);
+	CHECK_EQ(int_of(received(b, IPPROTO_IPV6, IPV6_HOPLIMIT)), 5);
+	CHECK_EQ(int_of(received(b, IPPROTO_IPV6, IPV6_TCLASS)), 0x40);
+	number = 100;
+	CHECK_EQ(send_with(a, &to, sizeof to, IPPROTO_IPV6, IPV6_HOPLIMIT, &number, sizeof number), 1);
+	CHECK_EQ(int_of(received(b, IPPROTO_IPV6, IPV6_HOPLIMIT)), 100);
+	number = -1;
+	CHECK_EQ(send_with(a, &to, sizeof to, IPPROTO_IPV6, IPV6_HOPLIMIT, &number, sizeof number), 1);
+	CHECK_EQ(int_of(received(b, IPPROTO_IPV6, IPV6_HOPLIMIT)), 5);
+	number = 256;
+	CHECK_ERRNO(send_with(a, &to, sizeof to, IPPROTO_IPV6, IPV6_TCLASS, &number, sizeof number), EINVAL);
+	close(a), close(b);
+	/* IPv4 on a socket of IPv6: the options of ip(7) count, and PKTINFO comes for both. */
+	struct sockaddr_in6 any = { .sin6_family = AF_INET6 };
+	b = socket(AF_INET6, SOCK_DGRAM, 0);
+	REQUIRE(bind(b, (struct sockaddr *)&any, sizeof any) == 0);
+	length = sizeof any;
+	REQUIRE(getsockname(b, (struct sockaddr *)&any, &length) == 0);
+	REQUIRE(setsockopt(b, IPPROTO_IPV6, IPV6_RECVHOPLIMIT, &on, sizeof on) == 0);
+	REQUIRE(setsockopt(b, IPPROTO_IPV6, IPV6_RECVPKTINFO, &on, sizeof on) == 0);
+	REQUIRE(setsockopt(b, IPPROTO_IP, IP_RECVTTL, &on, sizeof on) == 0);
+	a = socket(AF_INET, SOCK_DGRAM, 0);
+	number = 33;
+	REQUIRE(setsockopt(a, IPPROTO_IP, IP_TTL, &number, sizeof number) == 0);
+	send_to(a, ntohs(any.sin6_port), "x", 1);
+	send_to(a, ntohs(any.sin6_port), "x", 1);
+	CHECK_EQ(int_of(received(b, IPPROTO_IP, IP_TTL)), 33);
+	CHECK(received(b, IPPROTO_IPV6, IPV6_HOPLIMIT) == NULL);
+	info = (const void *)CMSG_DATA(CMSG_FIRSTHDR(&got));
+	CHECK(CMSG_FIRSTHDR(&got)->cmsg_type == IPV6_PKTINFO && IN6_IS_ADDR_V4MAPPED(&info->ipi6_addr));
+	close(a), close(b);
+}
+
+static int flag_of(int fd, int option)
+{
+	int on = -1;
+	length = sizeof on;
+	REQUIRE(getsockopt(fd, SOL_SOCKET, option, &on, &length) == 0);
+	return on;
+}
+
+static int close_to(const struct timespec *stamp, const struct timespec *before)
+{
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	double a = before->tv_sec + before->tv_nsec / 1e9, b = stamp->tv_sec + stamp->tv_nsec / 1e9;
+	return a - 0.001 <= b && b <= now.tv_sec + now.tv_nsec / 1e9;
+}
+
+/* socket(7): "SO_TIMESTAMP: Enable or disable the receiving of the SO_TIMESTAMP control message." */
+static void timestamps(void)
+{
+	int a_port, b_port, a = bound(&a_port), b = bound(&b_port), on = 1, off = 0;
+	struct timespec before;
+	REQUIRE(setsockopt(b, SOL_SOCKET, SO_TIMESTAMP, &on, sizeof on) == 0);
+	CHECK(flag_of(b, SO_TIMESTAMP) == 1 && flag_of(b, SO_TIMESTAMPNS) == 0);
+	clock_gettime(CLOCK_REALTIME, &before);
+	send_to(a, b_port, "x", 1);
+	const struct timeval *tv = received(b, SOL_SOCKET, SO_TIMESTAMP);
+	REQUIRE(tv != NULL);
+	struct timespec stamp = { tv->tv_sec, tv->tv_usec * 1000 };
+	CHECK(close_to(&stamp, &before));
+	/* The last one counts. */
+	REQUIRE(setsockopt(b, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) == 0);
+	CHECK(flag_of(b, SO_TIMESTAMP) == 0 && flag_of(b, SO_TIMESTAMPNS) == 1);
+	send_to(a, b_port, "x", 1);
+	const struct timespec *ts = received(b, SOL_SOCKET, SO_TIMESTAMPNS);
+	CHECK(ts != NULL && close_to(ts, &before));
+	/* When it came, not when it was read. */
+	send_to(a, b_port, "x", 1);
+	struct timespec nap = { 0, 20000000 }, late;
+	nanosleep(&nap, NULL);
+	clock_gettime(CLOCK_REALTIME, &late);
+	ts = received(b, SOL_SOCKET, SO_TIMESTAMPNS);
+	REQUIRE(ts != NULL);
+	CHECK((late.tv_sec - ts->tv_sec) * 1000000000L + late.tv_nsec - ts->tv_nsec >= 19000000);
+	REQUIRE(setsockopt(b, SOL_SOCKET, SO_TIMESTAMP, &off, sizeof off) == 0);
+	CHECK_EQ(flag_of(b, SO_TIMESTAMPNS), 0);
+	send_to(a, b_port, "x", 1);
+	CHECK(received(b, SOL_SOCKET, SO_TIMESTAMPNS) == NULL);
+	/* SOF_TIMESTAMPING_RX_SOFTWARE | SOF_TIMESTAMPING_SOFTWARE: three times, the first one by software. */
+	int flags = 8 | 16;
+	REQUIRE(setsockopt(b, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof flags) == 0);
+	send_to(a, b_port, "x", 1);
+	ts = received(b, SOL_SOCKET, SO_TIMESTAMPING);
+	CHECK(ts != NULL && close_to(ts, &before) && ts[1].tv_sec == 0 && ts[2].tv_sec == 0);
+	flags = 1 << 30;
+	CHECK_ERRNO(setsockopt(b, SOL_SOCKET, SO_TIMESTAMPING, &flags, sizeof flags), EINVAL);
+	close(a), close(b);
+	/* Datagrams of unix sockets have them too. */
+	int pair[2];
+	REQUIRE(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) == 0);
+	REQUIRE(setsockopt(pair[1], SOL_SOCKET, SO_TIMESTAMP, &on, sizeof on) == 0);
+	CHECK_EQ(send(pair[0], "x", 1, 0), 1);
+	tv = received(pair[1], SOL_SOCKET, SO_TIMESTAMP);
+	REQUIRE(tv != NULL);
+	stamp = (struct timespec){ tv->tv_sec, tv->tv_usec * 1000 };
+	CHECK(close_to(&stamp, &before));
+	close(pair[0]), close(pair[1]);
+}
+
 int main(void)
 {
 	datagrams();
 	connections();
 	full();
+	headers();
+	headers6();
+	timestamps();
 	return tap_done();
 }

@@ -285,7 +285,7 @@ fn packet(number: u64, packet: &Packet) -> Json {
             let flags = s.flags.iter_names().map(|(name, _)| name).collect::<Vec<_>>();
             fields["tcp"] = json!({"seq": s.seq, "ack": s.ack, "flags": flags, "window": s.window});
         }
-        Body::Udp(data) => {
+        Body::Udp(_, data) => {
             payload(data);
             fields["udp"] = json!(true);
         }

@@ -175,3 +175,83 @@ fn a_target_on_localhost_must_be_published() {
     said(&ran, "no service in compose.yaml publishes the port 8080");
     said(&ran, "published: `80`");
 }
+
+/// Joins a group of each family and says what comes, with the interface and the hop limit, until each of four kinds has come.
+const MEMBER: &str = r#"
+import socket, struct, sys
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+s.bind(("::", 5000))
+eth = socket.if_nametoindex("eth0")
+s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, struct.pack("4s4si", socket.inet_aton("239.1.1.1"), b"\0" * 4, eth))
+s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, socket.inet_pton(socket.AF_INET6, "ff15::7") + struct.pack("i", eth))
+s.setsockopt(socket.IPPROTO_IP, 12, 1)  # IP_RECVTTL
+s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVHOPLIMIT, 1)
+s.settimeout(8)
+seen = set()
+try:
+    while len(seen) < 4:
+        data, control, _, sender = s.recvmsg(100, 100)
+        if data not in seen:
+            seen.add(data)
+            print("[%s from %s, hops %d]" % (data.decode(), sender[0], control[0][2][0]), flush=True)
+except TimeoutError:
+    print("[%d heard]" % len(seen), flush=True)
+"#;
+
+/// Sends each kind many times, as links may lose some. One that it has not joined tells that it does not hear its own.
+const SENDER: &str = r#"
+import socket, time
+four = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+four.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+four.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 3)
+six = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+time.sleep(2)
+for _ in range(20):
+    four.sendto(b"group", ("239.1.1.1", 5000))
+    four.sendto(b"network", ("10.8.255.255", 5000))
+    four.sendto(b"everybody", ("255.255.255.255", 5000))
+    six.sendto(b"six", ("ff15::7", 5000))
+    time.sleep(0.1)
+print("[sent]", flush=True)
+"#;
+
+const GROUPS: &str = r#"
+x-bloodhound: {rootfs: host}
+x-app: &app
+  working_dir: /app
+  volumes: [".:/app:ro"]
+services:
+  one: {<<: *app, command: python3 member.py, networks: [front]}
+  two: {<<: *app, command: python3 member.py, networks: [front]}
+  other: {<<: *app, command: python3 member.py, networks: [back]}
+  sender: {<<: *app, command: python3 sender.py, networks: {front: {ipv4_address: 10.8.0.9, ipv6_address: "fd00:8::9"}}}
+networks:
+  front: {enable_ipv6: true, ipam: {config: [{subnet: 10.8.0.0/16}, {subnet: "fd00:8::/64"}]}}
+  back: {enable_ipv6: true, ipam: {config: [{subnet: 10.9.0.0/16}, {subnet: "fd00:9::/64"}]}}
+"#;
+
+#[test]
+fn datagrams_to_many_reach_those_of_one_network_that_listen() {
+    if !have(&["python3"], "multicast and broadcast in a network") {
+        return;
+    }
+    let config = "compose: compose.yaml\nsimulation: {seeds: 1}\nproperties:\n\
+        - {name: fine, kind: safety, check: {type: no-crash, services: [one, two]}}\n\
+        faults: {duration: 15s, network: {drop_rate: 0.1}}\n";
+    let files =
+        [("compose.yaml", GROUPS), ("member.py", MEMBER), ("sender.py", SENDER), ("bloodhound.yaml", config)];
+    let dir = stack("compose-groups", &files);
+    let ran = twice(&dir, &["run"]);
+    for who in ["one", "two"] {
+        for line in [
+            "group from ::ffff:10.8.0.9, hops 3",
+            "network from ::ffff:10.8.0.9, hops 64",
+            "everybody from ::ffff:10.8.0.9, hops 64",
+            "six from fd00:8::9, hops 1",
+        ] {
+            said(&ran, &format!("{who} | [{line}]"));
+        }
+    }
+    said(&ran, "other | [0 heard]");
+    said(&ran, "sender | [sent]");
+}

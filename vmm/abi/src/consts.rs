@@ -334,6 +334,7 @@ pub const IPPROTO_IP: u64 = 0;
 pub const IPPROTO_ICMP: u64 = 1;
 pub const IPPROTO_TCP: u64 = 6;
 pub const IPPROTO_UDP: u64 = 17;
+pub const IPPROTO_UDPLITE: u64 = 136;
 pub const IPPROTO_IPV6: u64 = 41;
 pub const TCP_NODELAY: u64 = 1;
 pub const TCP_MAXSEG: u64 = 2;

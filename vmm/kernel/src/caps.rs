@@ -36,6 +36,8 @@ pub const CAP_SYS_ADMIN: u32 = 21;
 pub const CAP_SYS_NICE: u32 = 23;
 /// CAP_SYS_RESOURCE.
 pub const CAP_SYS_RESOURCE: u32 = 24;
+/// CAP_WAKE_ALARM.
+pub const CAP_WAKE_ALARM: u32 = 35;
 /// CAP_AUDIT_CONTROL.
 pub const CAP_AUDIT_CONTROL: u32 = 30;
 /// Names of all capabilities by number, without `CAP_`.

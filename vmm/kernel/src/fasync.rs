@@ -8,7 +8,9 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Siginfo;
 
-use crate::file::FileKind;
+use bloodhound_net::SocketId;
+
+use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::node::Node;
 use crate::process::Process;
@@ -197,7 +199,6 @@ impl Node {
     /// additional information."
     pub(crate) fn send_sigio(&mut self, id: FileId, fd: i32, band: Band) {
         let owner = self.files[id].owner.clone();
-        let Some(pid) = owner.pid else { return };
         let info = match owner.signo {
             0 => Siginfo { signo: c::SIGIO as i32, code: c::SI_KERNEL as i32, ..Siginfo::default() },
             signo => {
@@ -207,6 +208,12 @@ impl Node {
                 info
             }
         };
+        self.send_to_owner(&owner, info);
+    }
+
+    /// Sends a signal to whom a description names, if its setter may.
+    fn send_to_owner(&mut self, owner: &FileOwner, info: Siginfo) {
+        let Some(pid) = owner.pid else { return };
         let permitted = |p: &Process| {
             let [real, effective] = owner.ids;
             effective == 0 || p.real_ids[..2].iter().any(|id| *id == real || *id == effective)
@@ -229,6 +236,17 @@ impl Node {
                     self.send_process(process, info);
                 }
             }
+        }
+    }
+
+    /// An urgent mark has come: "SIGURG [is] delivered when out-of-band data becomes available on a socket" to whom F_SETOWN has named,
+    /// whether O_ASYNC is set or not (`send_sigurg`).
+    pub(crate) fn send_sigurg(&mut self, socket: SocketId) {
+        let of_socket = |file: &File| matches!(file.kind, FileKind::Inet(id) if id == socket);
+        let owner = self.files.iter().find(|(_, file)| of_socket(file)).map(|(_, file)| file.owner.clone());
+        let info = Siginfo { signo: c::SIGURG as i32, code: c::SI_KERNEL as i32, ..Siginfo::default() };
+        if let Some(owner) = owner {
+            self.send_to_owner(&owner, info);
         }
     }
 

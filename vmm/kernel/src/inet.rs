@@ -50,7 +50,7 @@ pub fn wake_bits(key: ReadyFlags) -> u32 {
 /// Readiness of a socket as EPOLL* bits. `datagram_poll` reports EPOLLWRBAND with EPOLLOUT, `tcp_poll` does not.
 pub fn ready_bits(node: &Node, id: SocketId) -> u32 {
     let ready = node.net.of(id).readiness(id);
-    let datagram = node.inet.get(&id).is_some_and(|s| s.proto == Proto::Udp);
+    let datagram = node.inet.get(&id).is_some_and(|s| s.proto.is_datagram());
     let band = datagram && ready.contains(ReadyFlags::WRITE);
     epoll_bits(ready) | if band { c::EPOLLWRBAND as u32 } else { 0 }
 }
@@ -159,8 +159,7 @@ pub fn is_local(net: &Stack, ip: IpAddr) -> bool {
 
 /// Number of the interface with an address; that of loopback for those that no other has.
 pub fn interface_of(net: &Stack, ip: IpAddr) -> i32 {
-    let ip = ip.to_canonical();
-    interfaces(net).iter().find(|i| i.addresses.iter().any(|(own, _)| *own == ip)).map_or(1, |i| i.index)
+    net.interface_of(ip).map_or(1, |number| number as i32)
 }
 
 /// An address as /proc/net shows it: each 32-bit word in the byte order of the machine, so `0100007F` is 127.0.0.1.
@@ -225,8 +224,8 @@ pub fn proc_net_tcp(node: &Node, net: NetNs, v6: bool) -> String {
     out
 }
 
-/// /proc/net/udp (or udp6); unbound sockets do not show.
-pub fn proc_net_udp(node: &Node, net: NetNs, v6: bool) -> String {
+/// /proc/net/udp (or udp6, udplite, udplite6); unbound sockets do not show.
+pub fn proc_net_udp(node: &Node, net: NetNs, proto: Proto, v6: bool) -> String {
     let mut out = if v6 {
         "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n"
             .to_string()
@@ -236,7 +235,7 @@ pub fn proc_net_udp(node: &Node, net: NetNs, v6: bool) -> String {
             "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops"
         )
     };
-    for s in infos(node, net, Proto::Udp, v6).into_iter().filter(|s| s.local.port() != 0) {
+    for s in infos(node, net, proto, v6).into_iter().filter(|s| s.local.port() != 0) {
         let line = format!(
             "{:5}: {} {} {:02X} {:08X}:{:08X} 00:00000000 00000000 {:5}        0 {} 2 {:016x} 0",
             s.local.port(),

@@ -321,6 +321,11 @@ impl Node {
         self.config.epoch_ns + self.clock.0
     }
 
+    /// CLOCK_REALTIME at a time of the node's clock.
+    pub fn realtime_at(&self, at: SimTime) -> u64 {
+        self.config.epoch_ns + at.0
+    }
+
     /// The task; it must exist.
     pub fn task(&self, tid: Tid) -> &Task {
         &self.tasks[&tid]
@@ -403,6 +408,9 @@ impl Node {
         for at in 0..self.net.len() as u32 {
             for (id, ready) in self.net.stack_mut(NetNs(at)).take_events() {
                 self.notify_object(crate::wait::Object::Inet(id), crate::inet::wake_bits(ready));
+            }
+            for id in self.net.stack_mut(NetNs(at)).take_urgent() {
+                self.send_sigurg(id);
             }
         }
     }

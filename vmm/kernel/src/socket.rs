@@ -20,6 +20,18 @@ const SIN6_MIN: usize = 24;
 /// `struct sockaddr_un`: family and 108 bytes of path.
 const SUN_LEN: usize = 110;
 
+/// SOF_TIMESTAMPING_RX_SOFTWARE and SOF_TIMESTAMPING_SOFTWARE: received messages tell when they came.
+pub(crate) const TIMESTAMPING_RX: u32 = 1 << 3 | 1 << 4;
+
+/// Which times a socket tells with its messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamps {
+    /// SO_TIMESTAMP or SO_TIMESTAMPNS, of the old or the new type of times: the one that was set last.
+    pub kind: Option<u64>,
+    /// SO_TIMESTAMPING of the old or the new type, and its flags.
+    pub timestamping: (u64, u32),
+}
+
 /// Options that a socket only remembers, and its timeouts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Generic {
@@ -31,6 +43,8 @@ pub struct Generic {
     pub linger: bool,
     /// Options that are kept and shown again, by level and name; absent means the default.
     pub kept: BTreeMap<(u64, u64), i32>,
+    /// Times that received messages tell.
+    pub stamps: Stamps,
     /// Who made the socket, for /proc/net.
     pub uid: u32,
 }
@@ -103,6 +117,14 @@ impl Address {
         let port = u16::from_be_bytes([b[2], b[3]]);
         let ip: [u8; 16] = b[8..24].try_into().ok()?;
         Some(SocketAddr::new(IpAddr::V6(Ipv6Addr::from(ip)), port))
+    }
+
+    /// sin6_scope_id of a multicast address: the interface that is meant (`__ipv6_addr_needs_scope_id`). 0 if there is none.
+    pub fn scope(&self) -> u32 {
+        match (self.family(), self.bytes.get(8), self.bytes.get(SIN6_MIN..SIN6_MIN + 4)) {
+            (Some(c::AF_INET6), Some(0xff), Some(scope)) => scope.try_into().map_or(0, u32::from_le_bytes),
+            _ => 0,
+        }
     }
 
     /// As a unix address; `Ok(None)` is the family alone, which asks bind(2) for an autobind. EINVAL for another family

@@ -1,6 +1,6 @@
 //! [`Conn`]: the TCP state machine of one connection (RFC 9293), with the behaviour of Linux 6.1. This module holds
 //! the data, opening and closing; `input` takes segments, `output` sends them, `timer` fires timeouts, `congestion`
-//! keeps the round-trip time and the congestion window.
+//! keeps the round-trip time and the congestion window, `urgent` has urgent data.
 //!
 //! A handler gets a [`Cx`]: the socket's common part, the way out and the time. It never touches other sockets; the
 //! stack looks at the state afterwards and moves the connection to TIME_WAIT or away.
@@ -9,6 +9,7 @@ mod congestion;
 mod input;
 mod output;
 mod timer;
+mod urgent;
 
 use crate::buffer::{RecvBuffer, SendBuffer};
 use crate::naming::{Opened, Segments};
@@ -18,6 +19,7 @@ use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Place;
 use congestion::{Congestion, Rtt};
 use std::net::SocketAddr;
+use urgent::Urgent;
 
 /// TCP_MSS_DEFAULT: segment size towards a peer that announces none.
 const MSS_DEFAULT: u16 = 536;
@@ -54,6 +56,8 @@ pub(crate) struct Conn {
     /// A FIN follows the data.
     fin_pending: bool,
     fin_sent: bool,
+    /// End of the urgent data that was written last.
+    urgent_end: Option<u64>,
 
     /// Received data.
     pub(crate) rcv: RecvBuffer,
@@ -71,6 +75,7 @@ pub(crate) struct Conn {
     rcv_since: SimTime,
     /// Where the peer's FIN stands, when it came before the data in front of it.
     fin_at: Option<u32>,
+    urgent: Option<Urgent>,
 
     rtt: Rtt,
     congestion: Congestion,
@@ -129,6 +134,7 @@ impl Conn {
             snd_wscale: None,
             fin_pending: false,
             fin_sent: false,
+            urgent_end: None,
             rcv: RecvBuffer::default(),
             irs: 0,
             rcv_nxt: 0,
@@ -140,6 +146,7 @@ impl Conn {
             rcv_copied: 0,
             rcv_since: cx.now,
             fin_at: None,
+            urgent: None,
             rtt: Rtt::new(config),
             congestion: Congestion::new(config.initial_cwnd, mss),
             total_retrans: 0,
@@ -382,8 +389,13 @@ impl Conn {
         used < limit && limit - used >= used / 2
     }
 
-    /// send(2): takes what fits into the buffer.
-    pub(crate) fn write(&mut self, data: &[u8], more: bool, cx: &mut Cx<'_>) -> Result<usize, Errno> {
+    /// send(2): takes what fits into the buffer. The last byte of it is `urgent` with MSG_OOB.
+    pub(crate) fn write(
+        &mut self,
+        data: &[u8],
+        (more, urgent): (bool, bool),
+        cx: &mut Cx<'_>,
+    ) -> Result<usize, Errno> {
         if matches!(self.state, TcpState::SynSent | TcpState::SynRecv) {
             return Err(cx.c.take_error().unwrap_or(Errno::EAGAIN));
         }
@@ -396,14 +408,20 @@ impl Conn {
             return Err(Errno::EAGAIN);
         }
         self.snd.push(&data[..count]);
+        if urgent && count == data.len() {
+            self.mark_urgent();
+        }
         self.push_corked(more && count == data.len(), cx);
         Ok(count)
     }
 
     /// recv(2), in the order of checks of `tcp_recvmsg_locked`.
     pub(crate) fn read(&mut self, out: &mut [u8], peek: bool, cx: &mut Cx<'_>) -> Result<usize, Errno> {
-        if self.rcv.len() > 0 || out.is_empty() {
-            let count = self.rcv.read(out, peek);
+        if !peek && !out.is_empty() {
+            self.pass_mark(cx.c);
+        }
+        if self.next_piece(cx.c) > 0 || out.is_empty() {
+            let count = self.read_stream(out, peek, cx.c);
             if count > 0 && !peek {
                 self.after_read(count, cx);
             }

@@ -3,12 +3,13 @@
 //! [`crate::Stack`]. Loopback never comes here.
 
 use crate::Packet;
+use crate::datagram::broadcast_of;
 use crate::iface::same_network;
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::SECS;
 use bloodhound_decisions::{Decisions, Fate, Site};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// A node of the simulation: a service replica or a workload client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -235,11 +236,28 @@ impl Fabric {
     pub fn is_own_broadcast(&self, node: NodeId, ip: IpAddr) -> bool {
         let IpAddr::V4(ip) = ip.to_canonical() else { return false };
         let networks = self.members.get(&node).into_iter().flatten();
-        networks.into_iter().any(|(net, prefix)| {
-            // Networks of one or two addresses have none (RFC 3021).
-            let host = u32::MAX.checked_shr(u32::from(*prefix)).unwrap_or(0);
-            *prefix < 31 && same_network(*net, IpAddr::V4(ip), *prefix) && ip.to_bits() & host == host
-        })
+        networks.into_iter().any(|(net, prefix)| broadcast_of(*net, *prefix) == Some(ip))
+    }
+
+    /// Whether a packet that `from` sends goes to several nodes.
+    pub fn is_for_many(&self, from: NodeId, packet: &Packet) -> bool {
+        packet.is_for_many() || self.is_own_broadcast(from, packet.dst.ip())
+    }
+
+    /// The nodes that a packet to several nodes goes to, in order, each with its address in the network of the sender: all others of
+    /// that network, whether they listen or not, as a bridge floods it.
+    pub fn hearers(&self, from: NodeId, src: IpAddr) -> Vec<(NodeId, IpAddr)> {
+        let networks = self.members.get(&from).into_iter().flatten();
+        let network = networks.into_iter().find(|(net, prefix)| same_network(*net, src, *prefix));
+        let near = |ip: IpAddr| match network {
+            Some((net, prefix)) => same_network(*net, ip, *prefix),
+            None => ip.is_ipv4() == src.is_ipv4(),
+        };
+        let mut out = BTreeMap::new();
+        for (ip, to) in self.routes.iter().filter(|(ip, to)| **to != from && near(**ip)) {
+            out.entry(*to).or_insert(*ip);
+        }
+        out.into_iter().collect()
     }
 
     /// All nodes with an address, in order.
@@ -330,6 +348,31 @@ impl Fabric {
         if self.separate(from, to, packet.dst.ip().to_canonical()) {
             return Routed::dropped(DropReason::OtherNetwork);
         }
+        let dst = packet.dst;
+        self.carry(packet, (from, to), dst, now, decisions)
+    }
+
+    /// Decides what becomes of the copy of a packet to several nodes that goes to the node with address `ip` ([`Fabric::hearers`]). The
+    /// choices about it are named after that address.
+    pub fn route_copy(
+        &mut self,
+        packet: Packet,
+        (from, to, ip): (NodeId, NodeId, IpAddr),
+        now: SimTime,
+        decisions: &mut Decisions,
+    ) -> Routed {
+        let dst = SocketAddr::new(ip, packet.dst.port());
+        self.carry(packet, (from, to), dst, now, decisions)
+    }
+
+    fn carry(
+        &mut self,
+        packet: Packet,
+        (from, to): (NodeId, NodeId),
+        dst: SocketAddr,
+        now: SimTime,
+        decisions: &mut Decisions,
+    ) -> Routed {
         if let Some(down) = [from, to].into_iter().find(|node| self.is_down(*node)) {
             return Routed::dropped(DropReason::NodeDown(down));
         }
@@ -337,7 +380,7 @@ impl Fabric {
             return Routed::dropped(DropReason::Partition(id));
         }
         let link = self.links.get(&(from, to)).unwrap_or(&self.default);
-        let (src, dst, kind, place) = (packet.src, packet.dst, packet.kind(), packet.place);
+        let (src, kind, place) = (packet.src, packet.kind(), packet.place);
         let site = |fate| Site::packet(src, dst, kind, place, fate);
         if decisions.chance(site(Fate::Loss), link.loss) {
             return Routed::dropped(DropReason::Loss);

@@ -1,13 +1,17 @@
 //! [`Interfaces`]: the addresses of a node, choice of source addresses, and the way out for packets (to the fabric
 //! or back over loopback). Shared by all sockets of a [`crate::Stack`].
 
+use crate::datagram::broadcast_of;
 use crate::names::{self, Names};
-use crate::{Body, Bytes, Config, Flags, Packet, Segment};
+use crate::{Body, Bytes, Config, Flags, Header, Packet, Segment};
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Place;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+
+/// Number of the loopback interface.
+pub(crate) const LOOPBACK: u32 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Interfaces {
@@ -44,6 +48,55 @@ impl Interfaces {
         default.map(|(own, _)| *own).ok_or(Errno::ENETUNREACH)
     }
 
+    /// The addresses with the numbers of their interfaces: loopback is 1, and each IPv4 address begins another one, to which the IPv6
+    /// addresses belong that were given after it.
+    fn numbered(&self) -> impl Iterator<Item = (u32, IpAddr, u8)> + '_ {
+        self.addresses.iter().scan(LOOPBACK, |number, (own, prefix)| {
+            if own.is_ipv4() || *number == LOOPBACK {
+                *number += 1;
+            }
+            Some((*number, *own, *prefix))
+        })
+    }
+
+    /// Number of the interface with an address.
+    pub(crate) fn interface_of(&self, ip: IpAddr) -> Option<u32> {
+        if ip.is_loopback() {
+            return Some(LOOPBACK);
+        }
+        self.numbered().find(|(_, own, _)| *own == ip).map(|(number, ..)| number)
+    }
+
+    /// The first address of a family on an interface.
+    pub(crate) fn address_on(&self, interface: u32, v6: bool) -> Option<IpAddr> {
+        if interface == LOOPBACK {
+            return Some(loopback(v6));
+        }
+        let own = self.numbered().find(|(number, own, _)| *number == interface && own.is_ipv6() == v6);
+        own.map(|(_, own, _)| own)
+    }
+
+    /// The interface by which a packet of `src` came in.
+    pub(crate) fn arrived_by(&self, src: IpAddr) -> u32 {
+        let own = self.interface_of(src);
+        let near = || self.numbered().find(|(_, own, prefix)| same_network(*own, src, *prefix));
+        own.or_else(|| near().map(|(number, ..)| number)).unwrap_or(LOOPBACK + 1)
+    }
+
+    /// Whether an address stands for all nodes of a network of this node.
+    pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
+        ip == IpAddr::V4(Ipv4Addr::BROADCAST) || self.broadcast_interface(ip).is_some()
+    }
+
+    /// The interface whose network has this broadcast address.
+    pub(crate) fn broadcast_interface(&self, ip: IpAddr) -> Option<u32> {
+        if ip == IpAddr::V4(Ipv4Addr::new(127, 255, 255, 255)) {
+            return Some(LOOPBACK);
+        }
+        let of = |own: IpAddr, prefix: u8| broadcast_of(own, prefix).map(IpAddr::V4) == Some(ip);
+        self.numbered().find(|(_, own, prefix)| of(*own, *prefix)).map(|(number, ..)| number)
+    }
+
     /// Checks a source chosen by the user against the route to `dst`: a loopback source cannot leave the node.
     pub(crate) fn check_source(&self, src: IpAddr, dst: IpAddr) -> Result<(), Errno> {
         self.source_for(dst)?;
@@ -66,16 +119,22 @@ impl Interfaces {
             return;
         }
         if packet.dst == names::SERVER
-            && let Body::Udp(data) = &packet.body
+            && let Body::Udp(Header { lite: false, .. }, data) = &packet.body
             && self.names.table.is_some()
         {
             let answer = self.names.answer(data);
             if let Some(answer) = answer {
                 let (src, dst, place) = (packet.dst, packet.src, packet.place);
-                self.emit(Packet { src, dst, body: Body::Udp(Bytes::copy(&answer)), place }, now);
+                let body = Body::Udp(Header::default(), Bytes::copy(&answer));
+                self.emit(Packet { src, dst, body, place }, now);
             }
             return;
         }
+        self.loop_back(packet, now);
+    }
+
+    /// Sends a packet to this node itself.
+    pub(crate) fn loop_back(&mut self, packet: Packet, now: SimTime) {
         let at = now.after(self.config.loopback_delay);
         let at = self.loopback.back().map_or(at, |(last, _)| at.max(*last));
         self.loopback.push_back((at, packet));

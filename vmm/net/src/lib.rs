@@ -19,6 +19,7 @@ mod buffer;
 mod bytes;
 mod config;
 mod conn;
+mod datagram;
 mod fabric;
 mod iface;
 mod names;
@@ -31,11 +32,12 @@ mod stack;
 
 pub use bytes::Bytes;
 pub use config::Config;
+pub use datagram::{Datagram, Header, Sending};
 pub use fabric::{
     Delivery, DropReason, Fabric, LinkConfig, Mishaps, NodeId, PartitionId, PartitionKind, Routed,
 };
 pub use options::{
-    Datagram, Options, ReadyFlags, Shutdown, SockOpt, SocketId, SocketInfo, StateChange, TcpInfo, TcpState,
+    Options, ReadyFlags, Shutdown, SockOpt, SocketId, SocketInfo, StateChange, TcpInfo, TcpState,
 };
 pub use packet::{Body, Flags, Packet, Proto, Segment, Unreachable};
 pub use stack::Stack;

@@ -3,7 +3,7 @@
 
 use bloodhound_decisions::Place;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::seq::before;
 use crate::{Flags, Segment};
@@ -99,6 +99,13 @@ impl Datagrams {
         let count = self.sent.entry(to).or_default();
         *count = count.wrapping_add(1);
         opened.place(*count - 1, self.round, 0)
+    }
+
+    /// The place of the next datagram to several nodes at a port. Each copy is named after the node that gets it, so the place says
+    /// that it is not one that was sent to that node alone.
+    pub(crate) fn group_place(&mut self, opened: Opened, port: u16) -> Place {
+        let place = self.place(opened, SocketAddr::new(Ipv4Addr::BROADCAST.into(), port));
+        Place { transmission: 1, ..place }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Small public types of the socket interface: [`SocketId`], [`ReadyFlags`], [`Shutdown`], [`Options`] and
 //! [`SockOpt`], the state names of TCP, and what /proc/net/tcp and TCP_INFO show.
 
-use crate::{Bytes, Config, Proto};
+use crate::{Config, Proto};
 use std::net::SocketAddr;
 
 /// Names a socket of one [`crate::Stack`]; never used again for another one.
@@ -14,6 +14,8 @@ bitflags::bitflags! {
     pub struct ReadyFlags: u32 {
         /// EPOLLIN (and EPOLLRDNORM).
         const READ = 0x001;
+        /// EPOLLPRI.
+        const PRI = 0x002;
         /// EPOLLOUT (and EPOLLWRNORM).
         const WRITE = 0x004;
         /// EPOLLERR.
@@ -75,6 +77,16 @@ pub enum SockOpt {
     Linger(Option<u32>),
     /// IPV6_V6ONLY; EINVAL once bound.
     V6Only(bool),
+    /// SO_OOBINLINE.
+    OobInline(bool),
+    /// IP_MULTICAST_IF: number of the interface, 0 for none.
+    GroupInterface(u32),
+    /// IPV6_MULTICAST_IF.
+    GroupInterface6(u32),
+    /// IP_MULTICAST_ALL.
+    GroupAll(bool),
+    /// IPV6_MULTICAST_ALL.
+    GroupAll6(bool),
 }
 
 /// The values of a socket's options, as getsockopt(2) shows them.
@@ -118,13 +130,23 @@ pub struct Options {
     pub linger: Option<u32>,
     /// IPV6_V6ONLY.
     pub v6only: bool,
+    /// SO_OOBINLINE.
+    pub oobinline: bool,
+    /// IP_MULTICAST_IF: number of the interface, 0 for none.
+    pub group_interface: u32,
+    /// IPV6_MULTICAST_IF.
+    pub group_interface6: u32,
+    /// IP_MULTICAST_ALL.
+    pub group_all: bool,
+    /// IPV6_MULTICAST_ALL.
+    pub group_all6: bool,
 }
 
 impl Options {
-    pub(crate) fn new(proto: Proto, config: &Config) -> Options {
+    pub(crate) fn new(proto: Proto, v6: bool, config: &Config) -> Options {
         let (sndbuf, rcvbuf) = match proto {
             Proto::Tcp => (config.sndbuf, config.rcvbuf),
-            Proto::Udp => (config.udp_buf, config.udp_buf),
+            Proto::Udp | Proto::UdpLite => (config.udp_buf, config.udp_buf),
         };
         Options {
             nodelay: false,
@@ -146,6 +168,12 @@ impl Options {
             rcvlowat: 1,
             linger: None,
             v6only: false,
+            oobinline: false,
+            group_interface: 0,
+            group_interface6: 0,
+            // inet6_create leaves this one off.
+            group_all: !v6,
+            group_all6: true,
         }
     }
 }
@@ -198,17 +226,6 @@ pub struct StateChange {
     pub peer: Option<SocketAddr>,
     /// The state that it has now.
     pub state: TcpState,
-}
-
-/// A received datagram.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Datagram {
-    /// Sender, as the socket's family shows it.
-    pub src: SocketAddr,
-    /// The address it was sent to (IP_PKTINFO).
-    pub dst: SocketAddr,
-    /// Content, whole.
-    pub data: Bytes,
 }
 
 /// One socket for /proc/net/{tcp,tcp6,udp,udp6} and ss(8). Addresses are as the socket's family shows them.

@@ -1,7 +1,8 @@
 //! Packets as structured values: what travels over [`crate::Fabric`] between two [`crate::Stack`]s. There is no
 //! wire format; fields are those of RFC 9293 (TCP), RFC 768 (UDP) and RFC 792 (ICMP unreachable).
 
-use crate::Bytes;
+use crate::datagram::stands_for_many;
+use crate::{Bytes, Header};
 use bloodhound_decisions::{PacketKind, Place};
 use std::net::SocketAddr;
 
@@ -19,6 +20,8 @@ bitflags::bitflags! {
         const PSH = 0x08;
         /// The acknowledgement field counts.
         const ACK = 0x10;
+        /// The urgent pointer counts.
+        const URG = 0x20;
     }
 }
 
@@ -34,6 +37,8 @@ pub struct Segment {
     pub flags: Flags,
     /// Window field, unscaled.
     pub window: u16,
+    /// Urgent pointer: from the first byte to the one behind the urgent one; 0 without [`Flags::URG`].
+    pub urgent: u16,
     /// Maximum segment size option; only on segments with SYN.
     pub mss: Option<u16>,
     /// Window scale option (RFC 7323); only on segments with SYN.
@@ -45,7 +50,7 @@ pub struct Segment {
 impl Segment {
     /// A segment without data and options.
     pub fn control(seq: u32, ack: u32, flags: Flags, window: u16) -> Segment {
-        Segment { seq, ack, flags, window, mss: None, wscale: None, payload: Bytes::default() }
+        Segment { seq, ack, flags, window, urgent: 0, mss: None, wscale: None, payload: Bytes::default() }
     }
 
     /// Sequence numbers that the segment takes: data, and one each for SYN and FIN.
@@ -67,6 +72,15 @@ pub enum Proto {
     Tcp,
     /// Datagram sockets.
     Udp,
+    /// Datagram sockets whose checksum need not cover all (RFC 3828). Here a datagram that is damaged is always lost, as with UDP.
+    UdpLite,
+}
+
+impl Proto {
+    /// Whether its sockets are datagram sockets.
+    pub fn is_datagram(self) -> bool {
+        self != Proto::Tcp
+    }
 }
 
 /// Why a packet could not be delivered, as ICMP reports it. The report travels from the unreachable address (the
@@ -86,8 +100,8 @@ pub enum Unreachable {
 pub enum Body {
     /// A TCP segment.
     Tcp(Segment),
-    /// A UDP datagram, unfragmented whatever its size.
-    Udp(Bytes),
+    /// A UDP datagram, unfragmented whatever its size, with what its receiver may ask of the IP header.
+    Udp(Header, Bytes),
     /// ICMP destination unreachable about a packet of the given protocol.
     Icmp(Unreachable, Proto),
 }
@@ -97,7 +111,7 @@ impl Body {
     pub fn proto(&self) -> Option<Proto> {
         match self {
             Body::Tcp(_) => Some(Proto::Tcp),
-            Body::Udp(_) => Some(Proto::Udp),
+            Body::Udp(header, _) => Some(header.proto()),
             Body::Icmp(..) => None,
         }
     }
@@ -117,6 +131,11 @@ pub struct Packet {
 }
 
 impl Packet {
+    /// Whether it goes to a multicast group or to all nodes of whatever network.
+    pub fn is_for_many(&self) -> bool {
+        stands_for_many(self.dst.ip())
+    }
+
     /// What it is, for the name of the choices about it.
     pub fn kind(&self) -> PacketKind {
         match &self.body {
@@ -124,7 +143,7 @@ impl Packet {
             Body::Tcp(s) if s.flags.contains(Flags::RST) => PacketKind::Reset,
             Body::Tcp(s) if s.seq_len() > 0 => PacketKind::Data,
             Body::Tcp(_) => PacketKind::Ack,
-            Body::Udp(_) => PacketKind::Datagram,
+            Body::Udp(..) => PacketKind::Datagram,
             Body::Icmp(..) => PacketKind::Unreachable,
         }
     }
@@ -134,7 +153,7 @@ impl Packet {
         let ip = if self.src.is_ipv6() { 40 } else { 20 };
         let rest = match &self.body {
             Body::Tcp(s) => 20 + if s.flags.contains(Flags::SYN) { 8 } else { 0 } + s.payload.len(),
-            Body::Udp(data) => 8 + data.len(),
+            Body::Udp(_, data) => 8 + data.len(),
             Body::Icmp(..) => 36,
         };
         ip + rest as u64
@@ -153,6 +172,7 @@ impl std::fmt::Display for Packet {
                     (Flags::RST, 'R'),
                     (Flags::PSH, 'P'),
                     (Flags::ACK, 'A'),
+                    (Flags::URG, 'U'),
                 ] {
                     if s.flags.contains(flag) {
                         write!(f, "{letter}")?;
@@ -160,7 +180,7 @@ impl std::fmt::Display for Packet {
                 }
                 write!(f, " seq={} ack={} win={} len={}", s.seq, s.ack, s.window, s.payload.len())
             }
-            Body::Udp(data) => write!(f, "UDP len={}", data.len()),
+            Body::Udp(_, data) => write!(f, "UDP len={}", data.len()),
             Body::Icmp(kind, proto) => write!(f, "ICMP {kind:?} unreachable ({proto:?})"),
         }
     }

@@ -2,6 +2,7 @@
 //! what they are. Readiness follows `tcp_poll` and `datagram_poll` of Linux.
 
 use crate::conn::Conn;
+use crate::datagram::Membership;
 use crate::iface::{Interfaces, unspecified};
 use crate::naming::{Datagrams, Opened};
 use crate::{Config, Datagram, Options, Proto, ReadyFlags, SocketId, TcpState};
@@ -50,6 +51,8 @@ pub(crate) struct Common {
     pub(crate) orphan: bool,
     /// In an accept queue: nobody can wait for it yet.
     pub(crate) unaccepted: bool,
+    /// The peer has sent an urgent mark in the current call (`sk_send_sigurg`).
+    pub(crate) urgent_came: bool,
     /// Wakes raised by the current call.
     pub(crate) wake: ReadyFlags,
     /// Place in the stack's list of events that were not yet taken.
@@ -63,7 +66,7 @@ impl Common {
         Common {
             proto,
             v6,
-            opts: Options::new(proto, config),
+            opts: Options::new(proto, v6, config),
             local: unspecified(v6),
             bound_addr: false,
             bound_port: false,
@@ -78,6 +81,7 @@ impl Common {
             done: false,
             orphan: false,
             unaccepted: false,
+            urgent_came: false,
             wake: ReadyFlags::empty(),
             event: None,
             told: TcpState::Close,
@@ -173,6 +177,8 @@ pub(crate) struct Udp {
     pub(crate) queue: VecDeque<Datagram>,
     pub(crate) used: usize,
     pub(crate) names: Datagrams,
+    /// Multicast groups, in the order in which they were joined.
+    pub(crate) groups: Vec<Membership>,
 }
 
 impl Udp {
@@ -258,7 +264,10 @@ impl Socket {
             }
             Kind::Conn(conn) if matches!(conn.state, TcpState::SynSent | TcpState::SynRecv) => {}
             Kind::Conn(conn) => {
-                ready.set(ReadyFlags::READ, c.shut_read || conn.rcv.len() >= conn.read_target(c));
+                // The urgent byte itself is nothing to read (tcp_poll).
+                let apart = usize::from(conn.at_mark() && !c.opts.oobinline);
+                ready.set(ReadyFlags::READ, c.shut_read || conn.rcv.len() >= conn.read_target(c) + apart);
+                ready.set(ReadyFlags::PRI, conn.has_urgent());
                 ready.set(ReadyFlags::WRITE, c.shut_write || conn.is_writable(c));
             }
             _ => ready.insert(ReadyFlags::WRITE),

@@ -1,11 +1,12 @@
 //! [`Stack`]: the sockets of one network namespace and the calls on them. This module holds the tables, options and queries;
 //! `bind` names and ports, `connect` opening and closing, `data` sending and receiving, `demux` arriving packets,
-//! `time` timers and events.
+//! `group` datagrams to several nodes, `time` timers and events.
 
 mod bind;
 mod connect;
 mod data;
 mod demux;
+mod group;
 mod time;
 
 use crate::iface::{Interfaces, shown, unspecified};
@@ -50,6 +51,8 @@ pub struct Stack {
     /// Sockets with a deadline.
     timers: Set<(SimTime, SocketId)>,
     events: Vec<(SocketId, ReadyFlags)>,
+    /// Sockets that got an urgent mark, not yet taken.
+    urgent: Vec<SocketId>,
     /// Changes of connections that were not yet taken.
     changes: Vec<StateChange>,
     /// Where the search for an ephemeral port goes on, as an offset into the range; rounds through the range are added.
@@ -83,6 +86,7 @@ impl Stack {
             listeners: Set::new(),
             timers: Set::new(),
             events: Vec::new(),
+            urgent: Vec::new(),
             changes: Vec::new(),
             next_port,
             life: 0,
@@ -129,6 +133,12 @@ impl Stack {
     /// socket(AF_INET or AF_INET6, SOCK_DGRAM).
     pub fn udp_socket(&mut self, v6: bool) -> SocketId {
         let common = Common::new(Proto::Udp, v6, &self.net.config);
+        self.insert(common, Kind::Udp(Udp::default()))
+    }
+
+    /// socket(AF_INET or AF_INET6, SOCK_DGRAM, IPPROTO_UDPLITE).
+    pub fn udplite_socket(&mut self, v6: bool) -> SocketId {
+        let common = Common::new(Proto::UdpLite, v6, &self.net.config);
         self.insert(common, Kind::Udp(Udp::default()))
     }
 
@@ -215,10 +225,26 @@ impl Stack {
     pub fn readable_bytes(&self, id: SocketId) -> Result<usize> {
         match &self.get(id)?.kind {
             Kind::Listen(_) => Err(Errno::EINVAL),
-            Kind::Conn(conn) => Ok(conn.rcv.len()),
+            Kind::Conn(conn) => Ok(conn.inquiry(&self.get(id)?.common)),
             Kind::Udp(udp) => Ok(udp.queue.front().map_or(0, |d| d.data.len())),
             Kind::Idle | Kind::TimeWait(_) => Ok(0),
         }
+    }
+
+    /// How many bytes a read of a stream gets in one piece: what is there, up to the urgent mark.
+    pub fn next_piece(&self, id: SocketId) -> usize {
+        let Ok(socket) = self.get(id) else { return 0 };
+        if let Kind::Conn(conn) = &socket.kind { conn.next_piece(&socket.common) } else { 0 }
+    }
+
+    /// Bytes of a stream that have come and are not read, the urgent one among them.
+    pub fn received_bytes(&self, id: SocketId) -> usize {
+        self.get(id).map_or(0, |s| if let Kind::Conn(conn) = &s.kind { conn.rcv.len() } else { 0 })
+    }
+
+    /// SIOCATMARK: whether the urgent byte comes next.
+    pub fn at_mark(&self, id: SocketId) -> bool {
+        self.get(id).is_ok_and(|s| matches!(&s.kind, Kind::Conn(conn) if conn.at_mark()))
     }
 
     /// SIOCOUTQ: bytes not yet acknowledged. EINVAL on a listener.
@@ -376,5 +402,10 @@ fn store_option(option: SockOpt, cx: &mut Cx<'_>) {
         SockOpt::RcvLowat(bytes) => opts.rcvlowat = bytes.clamp(1, i32::MAX as u32),
         SockOpt::Linger(secs) => opts.linger = secs,
         SockOpt::V6Only(on) => opts.v6only = on,
+        SockOpt::OobInline(on) => opts.oobinline = on,
+        SockOpt::GroupInterface(number) => opts.group_interface = number,
+        SockOpt::GroupInterface6(number) => opts.group_interface6 = number,
+        SockOpt::GroupAll(on) => opts.group_all = on,
+        SockOpt::GroupAll6(on) => opts.group_all6 = on,
     }
 }

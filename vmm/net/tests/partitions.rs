@@ -18,7 +18,12 @@ fn packet(from: usize, to: usize, len: usize) -> Packet {
 /// The n-th packet of its kind; each has fates of its own.
 fn nth_packet(from: usize, to: usize, len: usize, n: u64) -> Packet {
     let place = Place { offset: n as u32, ..Place::default() };
-    Packet { src: at(from, 1), dst: at(to, 2), body: Body::Udp(Bytes::from(vec![0; len])), place }
+    Packet {
+        src: at(from, 1),
+        dst: at(to, 2),
+        body: Body::Udp(Header::default(), Bytes::from(vec![0; len])),
+        place,
+    }
 }
 
 fn fabric(nodes: usize, link: LinkConfig) -> (Fabric, Decisions) {

@@ -433,27 +433,56 @@ impl Machine {
     /// Routes packets that `id` sent at `clock`.
     pub(crate) fn send_packets(&mut self, id: NodeId, packets: Vec<bloodhound_net::Packet>, clock: SimTime) {
         for packet in packets {
-            self.world.packets += 1;
-            let number = self.world.packets;
-            self.recorder().tell(clock, Some(id), &Event::Sent { number, packet: &packet });
+            if self.world.fabric.is_for_many(id, &packet) {
+                self.send_copies(id, &packet, clock);
+                continue;
+            }
+            let number = self.tell_sent(id, &packet, clock);
             let about = (packet.src, packet.dst, packet.body.proto(), packet.place);
             let routed = self.world.fabric.route(packet, id, clock, &mut self.world.decisions);
-            self.tell_choices();
-            if let Some(reason) = routed.dropped {
-                self.recorder().tell(clock, Some(id), &Event::Dropped { number, reason });
-            }
-            if routed.dropped == Some(DropReason::NoRoute) {
+            let dropped = routed.dropped;
+            self.put_on_the_way(id, number, routed, clock);
+            if dropped == Some(DropReason::NoRoute) {
                 self.answer_from_router(id, about, clock);
             }
-            if let Some(first) = &routed.first {
-                let (to, arrives, mishaps) = (first.to, first.at, routed.mishaps);
-                let copy = routed.second.as_ref().map(|second| second.at);
-                let event = Event::Routed { number, to, arrives, mishaps, copy };
-                self.recorder().tell(clock, Some(id), &event);
+        }
+    }
+
+    /// Sends a packet to each service of the sender's network; clients of the workload listen to no groups.
+    fn send_copies(&mut self, id: NodeId, packet: &bloodhound_net::Packet, clock: SimTime) {
+        for (to, ip) in self.world.fabric.hearers(id, packet.src.ip()) {
+            if !self.world.rooms.contains_key(&to) {
+                continue;
             }
-            for d in routed.deliveries() {
-                self.world.queue.push(d.at, Due::Deliver(d.to, number, Box::new(d.packet)));
-            }
+            let number = self.tell_sent(id, packet, clock);
+            let (way, decisions) = ((id, to, ip), &mut self.world.decisions);
+            let routed = self.world.fabric.route_copy(packet.clone(), way, clock, decisions);
+            self.put_on_the_way(id, number, routed, clock);
+        }
+    }
+
+    /// Tells of a packet that a node sends. Returns its number.
+    fn tell_sent(&mut self, id: NodeId, packet: &bloodhound_net::Packet, clock: SimTime) -> u64 {
+        self.world.packets += 1;
+        let number = self.world.packets;
+        self.recorder().tell(clock, Some(id), &Event::Sent { number, packet });
+        number
+    }
+
+    /// Tells what becomes of a packet, and has it delivered when it arrives.
+    fn put_on_the_way(&mut self, id: NodeId, number: u64, routed: bloodhound_net::Routed, clock: SimTime) {
+        self.tell_choices();
+        if let Some(reason) = routed.dropped {
+            self.recorder().tell(clock, Some(id), &Event::Dropped { number, reason });
+        }
+        if let Some(first) = &routed.first {
+            let (to, arrives, mishaps) = (first.to, first.at, routed.mishaps);
+            let copy = routed.second.as_ref().map(|second| second.at);
+            let event = Event::Routed { number, to, arrives, mishaps, copy };
+            self.recorder().tell(clock, Some(id), &event);
+        }
+        for d in routed.deliveries() {
+            self.world.queue.push(d.at, Due::Deliver(d.to, number, Box::new(d.packet)));
         }
     }
 

@@ -5,7 +5,7 @@
 //! waiting for minutes. Neighbours: `machine`, which hands over the packets; the runner's reports.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
@@ -51,9 +51,19 @@ impl Machine {
     /// to an IP broadcast or IP multicast address" (RFC 1122, section 3.2.2).
     pub(crate) fn answer_from_router(&mut self, from: NodeId, about: About, clock: SimTime) {
         let (src, dst, proto, place) = about;
-        let many = many(dst.ip()) || self.world.fabric.is_own_broadcast(from, dst.ip());
-        let Some(proto) = proto.filter(|_| !many) else { return };
-        self.asked_outside(from, format!("{dst}/{}", if proto == Proto::Tcp { "tcp" } else { "udp" }));
+        // Those to several nodes do not come here (`Fabric::is_for_many`).
+        let Some(proto) = proto else { return };
+        self.asked_outside(
+            from,
+            format!(
+                "{dst}/{}",
+                match proto {
+                    Proto::Tcp => "tcp",
+                    Proto::Udp => "udp",
+                    Proto::UdpLite => "udplite",
+                }
+            ),
+        );
         let own = self.world.fabric.in_own_network(from, dst.ip());
         let kind = if own { Unreachable::Host } else { Unreachable::Net };
         let answer = Packet { src: dst, dst: src, body: Body::Icmp(kind, proto), place };
@@ -62,13 +72,5 @@ impl Machine {
         self.recorder().tell(clock, None, &Event::Sent { number, packet: &answer });
         let at = clock.after(self.world.fabric.default_link().latency);
         self.world.queue.push(at, Due::Deliver(from, number, Box::new(answer)));
-    }
-}
-
-/// Whether an address stands for several nodes, whatever networks there are.
-fn many(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => ip.is_broadcast() || ip.is_multicast(),
-        IpAddr::V6(ip) => ip.is_multicast(),
     }
 }

@@ -15,7 +15,7 @@ use bloodhound_kernel::ctx::Outside;
 use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::{MachineId, Node};
 use bloodhound_kernel::watch::{Told, Watch, Whose};
-use bloodhound_net::{Body, NodeId, Packet};
+use bloodhound_net::{Body, Flags, Header, NodeId, Packet};
 use bloodhound_workloads::driver::Progress;
 
 use crate::computing::Trial;
@@ -329,8 +329,22 @@ fn mix_packet(digest: &mut Digest, packet: &Packet) {
             let option = |known: Option<u64>| known.map_or(u64::from(u32::MAX), |value| value);
             digest.word(option(s.mss.map(u64::from)) << 32 | option(s.wscale.map(u64::from)));
             digest.bytes(&s.payload);
+            if s.flags.contains(Flags::URG) {
+                digest.word(u64::from(s.urgent));
+            }
         }
-        Body::Udp(data) => digest.bytes(data),
+        Body::Udp(header, data) => {
+            digest.bytes(data);
+            // Absent where it is as most have it.
+            if *header != Header::default() {
+                digest.word(
+                    1 << 49
+                        | u64::from(header.lite) << 16
+                        | u64::from(header.hops) << 8
+                        | u64::from(header.class),
+                );
+            }
+        }
         Body::Icmp(kind, proto) => digest.word(1 << 48 | (*kind as u64) << 8 | *proto as u64),
     }
 }

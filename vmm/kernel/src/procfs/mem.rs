@@ -89,6 +89,11 @@ impl Ctx<'_> {
 }
 
 impl Node {
+    /// Whether a page is in memory (mincore(2)): files are as a whole.
+    pub(crate) fn is_resident(&self, mm: MmId, page: u64) -> bool {
+        self.pagemap_word(mm, page) != 0
+    }
+
     /// What pagemap says of a page.
     fn pagemap_word(&self, mm: MmId, page: u64) -> u64 {
         let addr = page * PAGE;

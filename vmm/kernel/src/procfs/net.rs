@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use bloodhound_net::Proto;
+
 use super::Source::{Make, Text};
 use super::{Table, View, system};
 use crate::inet;
@@ -25,8 +27,10 @@ pub(super) const TABLE: Table = &[
     ),
     ("tcp", Make(|view| inet::proc_net_tcp(view.node, view.net(), false))),
     ("tcp6", Make(|view| inet::proc_net_tcp(view.node, view.net(), true))),
-    ("udp", Make(|view| inet::proc_net_udp(view.node, view.net(), false))),
-    ("udp6", Make(|view| inet::proc_net_udp(view.node, view.net(), true))),
+    ("udp", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Udp, false))),
+    ("udp6", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Udp, true))),
+    ("udplite", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::UdpLite, false))),
+    ("udplite6", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::UdpLite, true))),
     ("unix", Make(|view| inet::proc_net_unix(view.node, view.net()))),
 ];
 

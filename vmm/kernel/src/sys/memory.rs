@@ -503,7 +503,11 @@ pub fn mincore(k: &mut Ctx<'_>, addr: Ptr, len: u64, vec: Ptr) -> SysResult {
     let mut at = start;
     while at < end {
         let until = k.node.mms[mm].find(at).ok_or(Errno::ENOMEM)?.end.min(end);
-        k.write_bytes(vec.0.wrapping_add((at - start) / PAGE), &vec![1; ((until - at) / PAGE) as usize])?;
+        // As much at once as Linux tells ("unsigned long pages = min(pages, PAGE_SIZE)").
+        let until = until.min(at.saturating_add(PAGE * PAGE));
+        let pages = at / PAGE..until.div_ceil(PAGE);
+        let told: Vec<u8> = pages.map(|page| u8::from(k.node.is_resident(mm, page))).collect();
+        k.write_bytes(vec.0.wrapping_add((at - start) / PAGE), &told)?;
         at = until;
     }
     Ok(0)

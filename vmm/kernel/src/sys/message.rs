@@ -1,9 +1,10 @@
 //! Messages: send(2) and recv(2) in all their forms, ancillary data (cmsg(3)), and read(2) and write(2) of sockets.
 //!
 //! All calls become an [`Outgoing`] or [`Incoming`], which they keep while they sleep, and go through `send_message` or
-//! `recv_message` (module [`transfer`]); [`control`] has the ancillary data.
+//! `recv_message` (modules [`transfer`] and [`datagram`]); [`control`] has the ancillary data.
 
 mod control;
+mod datagram;
 mod netlink;
 mod transfer;
 

@@ -65,8 +65,9 @@ impl Ctx<'_> {
             (c::TIOCOUTQ, Sock::Inet(id)) => self.node.net.of(id).unacked_bytes(id)?,
             (c::TIOCOUTQ, Sock::Unix(id)) => self.node.unix.unreceived_bytes(id),
             (c::FIONREAD | c::TIOCOUTQ, Sock::Netlink(_)) => return err(Errno::ENOTTY),
-            // Never at the urgent mark.
-            (c::SIOCATMARK, Sock::Inet(_)) => 0,
+            (c::SIOCATMARK, Sock::Inet(id)) if self.inet(id)?.proto == Proto::Tcp => {
+                usize::from(self.node.net.of(id).at_mark(id))
+            }
             (FIOSETOWN | SIOCSPGRP, _) => {
                 let number = self.read_obj(arg)?;
                 return self.set_owner(file, number);

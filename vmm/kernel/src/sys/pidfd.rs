@@ -58,6 +58,19 @@ impl Ctx<'_> {
     }
 }
 
+impl Ctx<'_> {
+    /// The process that pidfd_send_signal(2) names: "The pidfd argument [...] can also be [...] a directory file descriptor that refers
+    /// to /proc/pid". `None`: it is gone.
+    fn signalled_by(&self, fd: Fd) -> Result<Option<Pid>, Errno> {
+        let FileKind::SyntheticDir { path, .. } = &self.file(fd)?.kind else {
+            return Ok(self.pidfd(fd)?.0);
+        };
+        let name = path.strip_prefix(b"/proc/").and_then(|name| std::str::from_utf8(name).ok());
+        let number: u32 = name.and_then(|name| name.parse().ok()).ok_or(Errno::EBADF)?;
+        Ok(Some(self.pid_ns().pid(number)).filter(|pid| self.node.processes.contains_key(pid)))
+    }
+}
+
 /// pidfd_open(2). EINVAL for a thread that is not its process's first, ESRCH.
 pub fn pidfd_open(k: &mut Ctx<'_>, pid: i32, flags: FdFlags) -> SysResult {
     if flags.exceeds(FdFlags::O_NONBLOCK) || pid <= 0 {
@@ -76,7 +89,7 @@ pub fn pidfd_send_signal(k: &mut Ctx<'_>, fd: Fd, sig: i32, info: Ptr, flags: He
     if flags.0 & 0xffff_ffff != 0 {
         return err(Errno::EINVAL);
     }
-    let (process, _) = k.pidfd(fd)?;
+    let process = k.signalled_by(fd)?;
     let given = if info.is_null() { k.own_info(sig, c::SI_USER) } else { k.read_obj::<Siginfo>(info)? };
     if given.signo != sig {
         return err(Errno::EINVAL);

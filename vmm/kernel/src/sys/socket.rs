@@ -169,6 +169,7 @@ impl Ctx<'_> {
                 let id = match proto {
                     Proto::Tcp => stack.tcp_socket(v6),
                     Proto::Udp => stack.udp_socket(v6),
+                    Proto::UdpLite => stack.udplite_socket(v6),
                 };
                 let generic = Generic::new(self.process().cred.uid);
                 self.node.inet.insert(id, InetSocket { v6, proto, generic });
@@ -391,8 +392,15 @@ fn connect_inet(
     }
     let InetSocket { v6, proto, .. } = *k.inet(id)?;
     // A datagram socket of AF_INET6 takes IPv4 addresses as well.
-    let plain = v6 && proto == Proto::Udp && addr.family() == Some(c::AF_INET);
+    let plain = v6 && proto.is_datagram() && addr.family() == Some(c::AF_INET);
     let peer = addr.to_inet(v6 && !plain);
+    // "EACCES: The user tried to connect to a broadcast address without having the socket broadcast flag enabled" (connect(2)).
+    if proto.is_datagram()
+        && !k.inet(id)?.generic.is_set(c::SOL_SOCKET, c::SO_BROADCAST)
+        && peer.is_ok_and(|peer| k.node.net.of(id).is_broadcast(peer.ip()))
+    {
+        return err(Errno::EACCES);
+    }
     match k.node.net.of_mut(id).connect_to(id, peer, now) {
         Ok(()) => Ok(0),
         Err(Errno::EINPROGRESS | Errno::EALREADY) if !nonblock && timeout != Some(0) => {
@@ -439,7 +447,7 @@ pub fn listen(k: &mut Ctx<'_>, fd: Fd, backlog: i32) -> SysResult {
     let most = k.container().settings.number("net/core/somaxconn").unwrap_or(SOMAXCONN);
     let backlog = (backlog as u32).min(most);
     match sock {
-        Sock::Inet(id) if k.inet(id)?.proto == Proto::Udp => return err(Errno::EOPNOTSUPP),
+        Sock::Inet(id) if k.inet(id)?.proto.is_datagram() => return err(Errno::EOPNOTSUPP),
         Sock::Inet(id) => k.node.net.of_mut(id).listen(id, backlog)?,
         Sock::Netlink(_) => return err(Errno::EOPNOTSUPP),
         Sock::Unix(id) => {
@@ -497,7 +505,7 @@ fn accept_inet(
     timeout: Option<u64>,
 ) -> SysResult<(Sock, Vec<u8>)> {
     let listener = k.inet(id)?.clone();
-    if listener.proto == Proto::Udp {
+    if listener.proto.is_datagram() {
         return err(Errno::EOPNOTSUPP);
     }
     match k.node.net.of_mut(id).accept(id) {

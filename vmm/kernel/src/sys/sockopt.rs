@@ -6,9 +6,13 @@
 //! matters and is not modelled stops the run instead of being ignored.
 
 mod get;
+mod groups;
 mod kept;
 mod other;
 mod set;
+mod stamps;
+
+pub(crate) use kept::kept_value;
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
@@ -21,6 +25,8 @@ use crate::wait::SysResult;
 const CONGESTION_NAME: usize = 16;
 const SO_RESERVE_MEM: u64 = 73;
 const UDP_ENCAP: u64 = 100;
+/// UDPLITE_SEND_CSCOV and UDPLITE_RECV_CSCOV: how many bytes the checksum covers, 0 for all. Kept: nothing here arrives damaged.
+const UDPLITE_COVERAGE: [u64; 2] = [10, 11];
 
 /// setsockopt(2). ENOPROTOOPT for options that the socket does not have.
 pub fn setsockopt(k: &mut Ctx<'_>, fd: Fd, level: u32, name: u32, value: Ptr, len: u32) -> SysResult {

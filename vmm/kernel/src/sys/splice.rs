@@ -6,7 +6,6 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_net::Proto;
 use bloodhound_vfs::flags::{IN_ACCESS, IN_MODIFY};
 
 use super::sendfile::{Offset, fill_pipe};
@@ -298,7 +297,7 @@ impl Ctx<'_> {
     /// Whether MSG_MORE would keep datagrams back.
     fn holds_back_datagrams(&self, file: FileId) -> bool {
         match self.node.files[file].kind {
-            FileKind::Inet(id) => self.node.inet.get(&id).is_some_and(|s| s.proto == Proto::Udp),
+            FileKind::Inet(id) => self.node.inet.get(&id).is_some_and(|s| s.proto.is_datagram()),
             _ => false,
         }
     }

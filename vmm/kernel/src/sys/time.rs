@@ -5,6 +5,7 @@ use bloodhound_abi::SimTime;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Itimerspec, Itimerval, Timespec, Timeval, Tms};
 
+use crate::caps::CAP_WAKE_ALARM;
 use crate::ctx::*;
 use crate::file::{File, FileKind};
 use crate::ids::*;
@@ -69,6 +70,12 @@ impl Ctx<'_> {
                 return err(cannot);
             }
             return Ok(Clock::Cpu(self.cpu_clock(clock, false)?));
+        }
+        // timer_create(2): "EPERM: clockid was CLOCK_REALTIME_ALARM or CLOCK_BOOTTIME_ALARM but the caller did not have the
+        // CAP_WAKE_ALARM capability", which root in a container has not.
+        let alarm = matches!(clock as u64, c::CLOCK_REALTIME_ALARM | c::CLOCK_BOOTTIME_ALARM);
+        if alarm && !self.process().caps.has(CAP_WAKE_ALARM) {
+            return err(Errno::EPERM);
         }
         match clock as u64 {
             c::CLOCK_REALTIME | c::CLOCK_REALTIME_ALARM | c::CLOCK_TAI => Ok(Clock::Realtime),

@@ -3,8 +3,8 @@
 //! A message is one `sk_buff` of Linux, and it is charged what Linux charges for it: programs that fill a socket see
 //! the same number of messages and bytes before EAGAIN.
 
-use bloodhound_abi::Errno;
 use bloodhound_abi::structs::Ucred;
+use bloodhound_abi::{Errno, SimTime};
 
 use super::{Kind, Name, Peer, READABLE, Stall, State, UnixSockets, WRITABLE};
 use crate::ids::*;
@@ -30,6 +30,8 @@ pub struct Ancillary {
     pub cred: Option<Ucred>,
     /// Who sends, for receivers with SO_PASSCRED.
     pub sender: Ucred,
+    /// When it is sent, for receivers with SO_TIMESTAMP.
+    pub sent: SimTime,
 }
 
 /// A message on its way.
@@ -40,6 +42,7 @@ pub(crate) struct Message {
     at: usize,
     pub(crate) files: Vec<FileId>,
     cred: Option<Ucred>,
+    sent: SimTime,
     /// Name of a sender that is gone; else it is the name that the sender has when the message is received.
     pub(crate) from: Option<Name>,
     pub(crate) sender: UnixId,
@@ -64,6 +67,8 @@ pub struct Received {
     pub files: Vec<FileId>,
     /// Credentials of the sender if they were sent.
     pub cred: Option<Ucred>,
+    /// When a packet was sent.
+    pub sent: SimTime,
     /// Address of the sender.
     pub from: Option<Name>,
     /// Nothing came and nothing more will.
@@ -165,6 +170,7 @@ impl UnixSockets {
             at: 0,
             files: anc.files,
             cred,
+            sent: anc.sent,
             from: s.name.clone(),
             sender: id,
             charge,
@@ -345,6 +351,7 @@ impl UnixSockets {
             whole: m.data.len(),
             files: m.files.clone(),
             cred: m.cred,
+            sent: m.sent,
             from,
             ..Received::default()
         };

@@ -25,13 +25,14 @@ impl Conn {
             self.reset(cx);
             return;
         }
-        let urgent = self.on_data(seg, cx);
+        self.on_urgent(seg, cx);
+        let at_once = self.on_data(seg, cx);
         self.on_fin(cx);
         if matches!(self.state, TcpState::Close | TcpState::TimeWait) {
             return;
         }
         self.push(cx);
-        self.acknowledge(urgent, cx);
+        self.acknowledge(at_once, cx);
     }
 
     /// SYN-SENT (RFC 9293, 3.10.7.3).
@@ -313,14 +314,14 @@ impl Conn {
     }
 
     /// Acknowledges at once or later (`__tcp_ack_snd_check`).
-    fn acknowledge(&mut self, urgent: bool, cx: &mut Cx<'_>) {
-        if !self.ack_owed && !urgent {
+    fn acknowledge(&mut self, at_once: bool, cx: &mut Cx<'_>) {
+        if !self.ack_owed && !at_once {
             return;
         }
         let unacked = self.rcv_nxt.wrapping_sub(self.rcv_wup);
         let drained = self.rcv.len() < self.read_target(cx.c);
         let two_segments = unacked > self.rcv_mss && (drained || self.free_window(cx.c) >= self.rcv_wnd);
-        if urgent || two_segments || self.is_quick() {
+        if at_once || two_segments || self.is_quick() {
             self.send_ack(cx);
         } else if self.delack_at.is_none() {
             self.delack_at = Some(cx.now.after(cx.net.config.delayed_ack));

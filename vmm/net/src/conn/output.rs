@@ -95,6 +95,10 @@ impl Conn {
     /// `tcp_nagle_check` for a partial segment: a cork holds it; so does an unacknowledged small segment before it.
     fn nagle_holds(&self, more: bool, c: &Common) -> bool {
         let small_out = after(self.snd_sml, self.snd_una) && !after(self.snd_sml, self.snd_nxt);
+        // "Don't use the nagle rule for urgent data" (tcp_nagle_test).
+        if self.in_urgent_mode() {
+            return false;
+        }
         more || c.opts.cork || (!c.opts.nodelay && self.snd_una != self.snd_nxt && small_out)
     }
 
@@ -181,6 +185,7 @@ impl Conn {
             ack: if answering { self.rcv_nxt } else { 0 },
             flags,
             window: self.rcv_wnd.min(65535) as u16,
+            urgent: 0,
             mss: Some(mss),
             wscale: scaled.then_some(RCV_WSCALE),
             payload: Bytes::default(),
@@ -209,7 +214,10 @@ impl Conn {
         self.delack_at = None;
         self.quick = self.quick.saturating_sub(1);
         let ack = self.rcv_nxt;
-        let seg = Segment { seq, ack, flags, window, mss: None, wscale: None, payload };
+        let urgent = if flags.contains(Flags::RST) { None } else { self.urgent_pointer(self.offset_of(seq)) };
+        let flags = if urgent.is_some() { flags | Flags::URG } else { flags };
+        let urgent = urgent.unwrap_or(0);
+        let seg = Segment { seq, ack, flags, window, urgent, mss: None, wscale: None, payload };
         self.emit(seg, cx.net, cx.now);
     }
 

@@ -24,7 +24,7 @@ impl Stack {
         if c.holds_port || !matches!(self.get(id)?.kind, Kind::Idle | Kind::Udp(_)) {
             return Err(Errno::EINVAL);
         }
-        if !local.ip().is_unspecified() && !self.net.is_local(local.ip()) {
+        if !local.ip().is_unspecified() && !self.net.is_local(local.ip()) && !self.is_group(local.ip()) {
             return Err(Errno::EADDRNOTAVAIL);
         }
         let proto = c.proto;

@@ -21,7 +21,7 @@ impl Stack {
     pub fn connect_to(&mut self, id: SocketId, addr: Result<SocketAddr>, now: SimTime) -> Result<()> {
         let socket = self.get_mut(id)?;
         let v6 = socket.common.v6;
-        if socket.common.proto == Proto::Udp {
+        if socket.common.proto.is_datagram() {
             self.autobind(id, Errno::EAGAIN)?;
             return self.connect_udp(id, addr?);
         }
@@ -60,6 +60,9 @@ impl Stack {
         let c = &self.get(id)?.common;
         let mut local = c.local;
         let mut peer = self.reachable(id, addr)?;
+        if self.is_group(peer.ip()) {
+            return Err(Errno::ENETUNREACH);
+        }
         if let Some(behind) = self.net.published.get(&peer.port()).filter(|_| peer.ip().is_loopback()) {
             peer = self.reachable(id, *behind)?;
         }
@@ -117,7 +120,9 @@ impl Stack {
         }
         let peer = self.reachable(id, addr)?;
         let local = self.get(id)?.common.local;
-        let source = if local.ip().is_unspecified() {
+        let source = if self.is_group(peer.ip()) {
+            self.group_route(&self.get(id)?.common, peer.ip(), None)?.1
+        } else if local.ip().is_unspecified() || self.is_group(local.ip()) {
             self.net.source_for(peer.ip())?
         } else {
             self.net.check_source(local.ip(), peer.ip())?;
@@ -163,7 +168,7 @@ impl Stack {
         if !c.bound_addr {
             c.local.set_ip(unspecified(c.v6).ip());
         }
-        if !c.bound_port && c.proto == Proto::Udp {
+        if !c.bound_port && c.proto.is_datagram() {
             c.local.set_port(0);
         }
         c.peer = None;

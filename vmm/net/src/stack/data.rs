@@ -3,7 +3,7 @@
 use super::{Result, Stack};
 use crate::iface::shown;
 use crate::socket::Kind;
-use crate::{Body, Bytes, Datagram, Packet, SocketId};
+use crate::{Body, Bytes, Datagram, Header, Packet, Proto, Sending, SocketId};
 use bloodhound_abi::{Errno, SimTime};
 use std::net::SocketAddr;
 
@@ -15,10 +15,29 @@ impl Stack {
     /// send(2) on a connected socket: TCP takes what fits (EAGAIN: nothing), UDP all. `more` is MSG_MORE (TCP only).
     /// EPIPE (the caller raises SIGPIPE on TCP), ECONNRESET, ENOTCONN, EMSGSIZE, EDESTADDRREQ.
     pub fn send(&mut self, id: SocketId, data: &[u8], more: bool, now: SimTime) -> Result<usize> {
+        self.send_bytes(id, data, (more, false), now)
+    }
+
+    /// send(2) with MSG_OOB on a stream: the last byte is urgent.
+    pub fn send_urgent(&mut self, id: SocketId, data: &[u8], now: SimTime) -> Result<usize> {
+        self.send_bytes(id, data, (false, true), now)
+    }
+
+    /// recv(2) with MSG_OOB on a stream: the urgent byte; `None` at the end. EINVAL, EAGAIN, ENOTCONN.
+    pub fn recv_urgent(&mut self, id: SocketId, peek: bool) -> Result<Option<u8>> {
+        let socket = self.get_mut(id)?;
+        match &mut socket.kind {
+            Kind::Conn(conn) => conn.read_urgent(peek, &socket.common),
+            Kind::Listen(_) => Err(Errno::ENOTCONN),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+
+    fn send_bytes(&mut self, id: SocketId, data: &[u8], how: (bool, bool), now: SimTime) -> Result<usize> {
         let (kind, mut cx) = self.with_cx(id, now)?;
         let result = match kind {
             Kind::Udp(_) => return self.send_to(id, data, None, now),
-            Kind::Conn(conn) => conn.write(data, more, &mut cx),
+            Kind::Conn(conn) => conn.write(data, how, &mut cx),
             _ => Err(cx.c.take_error().unwrap_or(Errno::EPIPE)),
         };
         self.settle(id, now);
@@ -56,6 +75,18 @@ impl Stack {
         to: Option<SocketAddr>,
         now: SimTime,
     ) -> Result<usize> {
+        self.send_datagram(id, data, to, &Sending::default(), now)
+    }
+
+    /// [`Stack::send_to`] with all that can be said about a datagram. Also EACCES for a broadcast address without SO_BROADCAST.
+    pub fn send_datagram(
+        &mut self,
+        id: SocketId,
+        data: &[u8],
+        to: Option<SocketAddr>,
+        how: &Sending,
+        now: SimTime,
+    ) -> Result<usize> {
         let socket = self.get_mut(id)?;
         if !matches!(socket.kind, Kind::Udp(_)) {
             return self.send(id, data, false, now);
@@ -76,14 +107,33 @@ impl Stack {
         if data.len() > if peer.is_ipv6() { UDP_MAX_V6 } else { UDP_MAX_V4 } {
             return Err(Errno::EMSGSIZE);
         }
+        if self.is_group(peer.ip()) {
+            return self.send_to_group(id, data, peer, how, now);
+        }
         let mut source = self.get(id)?.common.local;
-        if source.ip().is_unspecified() {
+        if let Some(ip) = how.source {
+            self.net.check_source(ip, peer.ip())?;
+            source.set_ip(ip);
+        } else if source.ip().is_unspecified() || self.is_group(source.ip()) {
             source.set_ip(self.net.source_for(peer.ip())?);
         } else if source.is_ipv6() != peer.is_ipv6() {
             return Err(Errno::ENETUNREACH);
         } else {
             self.net.check_source(source.ip(), peer.ip())?;
         }
+        source.set_port(self.get(id)?.common.local.port());
+        self.may_send(id, now)?;
+        let socket = self.get_mut(id)?;
+        let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
+        let place = udp.names.place(socket.common.opened, peer);
+        let header = Header { lite: socket.common.proto == Proto::UdpLite, ..how.header };
+        self.net
+            .emit(Packet { src: source, dst: peer, body: Body::Udp(header, Bytes::copy(data)), place }, now);
+        Ok(data.len())
+    }
+
+    /// Whether a socket may send a datagram, whatever it is; if so, it is about to.
+    pub(super) fn may_send(&mut self, id: SocketId, now: SimTime) -> Result<()> {
         let c = &mut self.get_mut(id)?.common;
         if let Some(error) = c.take_error() {
             return Err(error);
@@ -91,15 +141,10 @@ impl Stack {
         if c.shut_write {
             return Err(Errno::EPIPE);
         }
-        source.set_port(c.local.port());
         // The datagram leaves the send buffer at once, which Linux reports as new room (`sock_wfree`).
         c.wake(crate::ReadyFlags::WRITE);
         self.settle(id, now);
-        let socket = self.get_mut(id)?;
-        let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
-        let place = udp.names.place(socket.common.opened, peer);
-        self.net.emit(Packet { src: source, dst: peer, body: Body::Udp(Bytes::copy(data)), place }, now);
-        Ok(data.len())
+        Ok(())
     }
 
     /// recvfrom(2) on a UDP socket: the whole datagram (the caller truncates). EAGAIN, ECONNREFUSED from an earlier
@@ -114,11 +159,9 @@ impl Stack {
         }
         let next = if peek { udp.queue.front().cloned() } else { udp.pop() };
         match next {
-            Some(datagram) => Ok(Datagram {
-                src: shown(datagram.src, c.v6),
-                dst: shown(datagram.dst, c.v6),
-                data: datagram.data,
-            }),
+            Some(datagram) => {
+                Ok(Datagram { src: shown(datagram.src, c.v6), dst: shown(datagram.dst, c.v6), ..datagram })
+            }
             None => Err(Errno::EAGAIN),
         }
     }

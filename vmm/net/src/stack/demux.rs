@@ -3,10 +3,13 @@
 
 use super::{Pair, Stack};
 use crate::conn::{Conn, RCV_WSCALE, announced_mss};
+use crate::iface::LOOPBACK;
 use crate::naming::Opened;
 use crate::seq::{after, before, hash_pair};
 use crate::socket::{Common, Cx, Kind, Request};
-use crate::{Body, Bytes, Datagram, Flags, Packet, Proto, ReadyFlags, Segment, SocketId, Unreachable};
+use crate::{
+    Body, Bytes, Datagram, Flags, Header, Packet, Proto, ReadyFlags, Segment, SocketId, Unreachable,
+};
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Place;
 use std::net::{IpAddr, SocketAddr};
@@ -14,13 +17,19 @@ use std::net::{IpAddr, SocketAddr};
 impl Stack {
     /// A packet from the fabric arrives. One for an address that the node does not have is ignored.
     pub fn input(&mut self, packet: Packet, now: SimTime) {
+        let pair = (packet.dst, packet.src);
+        if self.is_group(packet.dst.ip()) {
+            if let Body::Udp(header, data) = packet.body {
+                self.input_group(pair, (header, data), now);
+            }
+            return;
+        }
         if !self.net.is_local(packet.dst.ip()) {
             return;
         }
-        let pair = (packet.dst, packet.src);
         match packet.body {
             Body::Tcp(seg) => self.input_tcp(pair, &seg, packet.place, now),
-            Body::Udp(data) => self.input_udp(pair, data, packet.place, now),
+            Body::Udp(header, data) => self.input_udp(pair, (header, data), packet.place, now),
             Body::Icmp(kind, proto) => self.input_icmp(pair, kind, proto, now),
         }
     }
@@ -115,6 +124,7 @@ impl Stack {
             ack: request.irs.wrapping_add(1),
             flags: Flags::SYN | Flags::ACK,
             window: Conn::initial_window(&socket.common, u32::from(mss)).min(65535) as u16,
+            urgent: 0,
             mss: Some(mss),
             wscale: request.wscale.map(|_| RCV_WSCALE),
             payload: Bytes::default(),
@@ -254,15 +264,19 @@ impl Stack {
         true
     }
 
-    fn input_udp(&mut self, pair: Pair, data: Bytes, place: Place, now: SimTime) {
-        let Some(id) = self.best_match(self.holders(Proto::Udp, pair.0.port()), pair) else {
-            let body = Body::Icmp(Unreachable::Port, Proto::Udp);
+    fn input_udp(&mut self, pair: Pair, (header, data): (Header, Bytes), place: Place, now: SimTime) {
+        let interface = self.net.interface_of(pair.0.ip()).unwrap_or(LOOPBACK);
+        let Some(id) = self.best_match(self.holders(header.proto(), pair.0.port()), pair) else {
+            let body = Body::Icmp(Unreachable::Port, header.proto());
             self.net.emit(Packet { src: pair.0, dst: pair.1, body, place }, now);
             return;
         };
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         let Kind::Udp(udp) = &mut socket.kind else { return };
-        if udp.push(Datagram { src: pair.1, dst: pair.0, data }, socket.common.opts.rcvbuf) {
+        if udp.push(
+            Datagram { src: pair.1, dst: pair.0, interface, header, at: now, data },
+            socket.common.opts.rcvbuf,
+        ) {
             socket.common.wake(ReadyFlags::READ);
         }
         self.settle(id, now);
@@ -276,7 +290,7 @@ impl Stack {
         };
         let id = match proto {
             Proto::Tcp => self.conns.get(&pair).copied(),
-            Proto::Udp => self.holders(Proto::Udp, pair.0.port()).find(|id| {
+            Proto::Udp | Proto::UdpLite => self.holders(proto, pair.0.port()).find(|id| {
                 let common = self.sockets.get(id).map(|s| &s.common);
                 common.is_some_and(|c| c.peer == Some(pair.1) && c.local == pair.0)
             }),

@@ -21,6 +21,11 @@ impl Stack {
         events
     }
 
+    /// The sockets that got an urgent mark since the last call: their owners are told by SIGURG.
+    pub fn take_urgent(&mut self) -> Vec<SocketId> {
+        std::mem::take(&mut self.urgent)
+    }
+
     /// When [`Stack::on_time`] has to be called next, at the latest: the first loopback packet or timer.
     pub fn next_deadline(&self) -> Option<SimTime> {
         let packet = self.net.loopback.front().map(|(at, _)| *at);
@@ -70,6 +75,9 @@ impl Stack {
     pub(super) fn settle(&mut self, id: SocketId, now: SimTime) {
         self.note_state(id);
         let Some(socket) = self.sockets.get_mut(&id) else { return };
+        if std::mem::take(&mut socket.common.urgent_came) {
+            self.urgent.push(id);
+        }
         let wake = std::mem::take(&mut socket.common.wake);
         let heard = match socket.common.orphan {
             true => socket.common.opts.linger.is_some_and(|secs| secs > 0),

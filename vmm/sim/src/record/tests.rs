@@ -10,7 +10,9 @@ use bloodhound_kernel::ids::Pid;
 use bloodhound_kernel::node::{ConsoleChunk, ProcessEnd};
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_kernel::watch::Disposition;
-use bloodhound_net::{DropReason, Flags, Mishaps, PartitionKind, Segment, SocketId, StateChange, TcpState};
+use bloodhound_net::{
+    DropReason, Flags, Header, Mishaps, PartitionKind, Segment, SocketId, StateChange, TcpState,
+};
 
 use super::*;
 use crate::faults::{Crash, Fault, FaultId, Partition, Pause, Planned, Reset};
@@ -151,7 +153,7 @@ fn one_byte_of_a_packet_and_one_fate_count() {
             }
         });
     }
-    changed(&|p| p.body = Body::Udp(b"AAAA".to_vec().into()));
+    changed(&|p| p.body = Body::Udp(Header::default(), b"AAAA".to_vec().into()));
     changed(&|p| p.body = Body::Icmp(bloodhound_net::Unreachable::Port, bloodhound_net::Proto::Tcp));
     changed(&|p| p.body = Body::Icmp(bloodhound_net::Unreachable::Host, bloodhound_net::Proto::Tcp));
     let all: Vec<Event<'_>> =

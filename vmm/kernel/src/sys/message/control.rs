@@ -1,11 +1,8 @@
 //! Ancillary data (cmsg(3), unix(7), ip(7)): what comes with a message to send, and what goes to a receiver.
 
-use std::net::{IpAddr, SocketAddr};
-
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Cmsghdr, Msghdr, Ucred};
-use bloodhound_net::SocketId;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::caps::{CAP_SETGID, CAP_SETUID, CAP_SYS_ADMIN};
@@ -15,7 +12,9 @@ use crate::mm::Access;
 use crate::process::FdEntry;
 use crate::sys::socket::Sock;
 use crate::unix::Ancillary;
-use crate::wait::{Stop, SysResult};
+use crate::wait::SysResult;
+
+use super::datagram::Chosen;
 
 /// Size of `struct cmsghdr`.
 const HEADER: usize = 16;
@@ -28,15 +27,16 @@ const MAX_FDS: usize = 253;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Control {
     pub(crate) unix: Ancillary,
+    pub(crate) datagram: Chosen,
 }
 
 /// CMSG_ALIGN.
-fn align(len: usize) -> usize {
+pub(super) fn align(len: usize) -> usize {
     len.next_multiple_of(8)
 }
 
 /// A control message without the bytes that align the next one.
-fn cmsg(level: u64, kind: u64, data: &[u8]) -> Vec<u8> {
+pub(super) fn cmsg(level: u64, kind: u64, data: &[u8]) -> Vec<u8> {
     let header = Cmsghdr { len: (HEADER + data.len()) as u64, level: level as i32, kind: kind as i32 };
     let mut bytes = header.as_bytes().to_vec();
     bytes.extend_from_slice(data);
@@ -44,7 +44,7 @@ fn cmsg(level: u64, kind: u64, data: &[u8]) -> Vec<u8> {
 }
 
 /// Level, type and data of a control message.
-type Part<'a> = (u64, u64, &'a [u8]);
+pub(super) type Part<'a> = (u64, u64, &'a [u8]);
 
 /// The messages in a control buffer: level, type, data. EINVAL for a length that is too small or points out of the
 /// buffer (`CMSG_OK`).
@@ -67,7 +67,8 @@ impl Ctx<'_> {
         let p = self.process();
         // maybe_add_creds uses the real ids.
         let sender = Ucred { pid: self.pid.0 as i32, uid: p.real_ids[0], gid: p.real_ids[2] };
-        Control { unix: Ancillary { sender, ..Ancillary::default() } }
+        let unix = Ancillary { sender, sent: self.now(), ..Ancillary::default() };
+        Control { unix, datagram: Chosen::default() }
     }
 
     /// The ancillary data of a message to send. ENOBUFS when there is too much, EFAULT, EINVAL, EBADF (SCM_RIGHTS), EPERM
@@ -87,7 +88,7 @@ impl Ctx<'_> {
                 Sock::Unix(_) if level == c::SOL_SOCKET => self.unix_control(&mut control, kind, data)?,
                 // The kernel looks at nothing that comes with a request.
                 Sock::Unix(_) | Sock::Netlink(_) => {}
-                Sock::Inet(id) => self.inet_control(id, level, kind, data)?,
+                Sock::Inet(id) => self.inet_control(id, &mut control.datagram, (level, kind, data))?,
             }
         }
         Ok(control)
@@ -136,95 +137,6 @@ impl Ctx<'_> {
             true => Ok(()),
             false => Err(Errno::ESRCH),
         }
-    }
-
-    fn inet_control(&mut self, id: SocketId, level: u64, kind: u64, data: &[u8]) -> SysResult<()> {
-        let socket = self.inet(id)?;
-        let udp = socket.proto == bloodhound_net::Proto::Udp;
-        match (level, kind) {
-            // "SCM_RIGHTS and SCM_CREDENTIALS are semantically in SOL_UNIX": no error, no effect.
-            (c::SOL_SOCKET, c::SCM_RIGHTS | c::SCM_CREDENTIALS) => Ok(()),
-            (c::SOL_SOCKET, c::SO_MARK) => err(Errno::EPERM),
-            (c::SOL_SOCKET, _) => err(Errno::EINVAL),
-            (c::IPPROTO_IP, c::IP_PKTINFO) if udp && data.len() == 12 => {
-                let source = IpAddr::from([data[4], data[5], data[6], data[7]]);
-                self.check_pktinfo(source)
-            }
-            (c::IPPROTO_IPV6, c::IPV6_PKTINFO) if udp && socket.v6 && data.len() == 20 => {
-                let source: [u8; 16] = data[..16].try_into().map_err(|_| Errno::EINVAL)?;
-                self.check_pktinfo(IpAddr::from(source).to_canonical())
-            }
-            (c::IPPROTO_IP, c::IP_TTL | c::IP_TOS) | (c::IPPROTO_IPV6, c::IPV6_HOPLIMIT | c::IPV6_TCLASS) => {
-                Ok(())
-            }
-            (c::IPPROTO_IP | c::IPPROTO_IPV6, _) if udp => err(Errno::EINVAL),
-            _ => Ok(()),
-        }
-    }
-
-    /// A source address for a datagram: right without doing anything where the node has no second one to choose from.
-    fn check_pktinfo(&self, source: IpAddr) -> SysResult<()> {
-        let family = |ip: &&(IpAddr, u8)| ip.0.is_ipv6() == source.is_ipv6();
-        if source.is_unspecified() || self.stack().addresses().iter().filter(family).count() <= 1 {
-            return Ok(());
-        }
-        Err(Stop::Unsupported("source address by IP_PKTINFO on a node with several addresses".into()))
-    }
-
-    /// Ancillary data of a datagram that the options of its socket ask for.
-    pub(super) fn datagram_control(
-        &self,
-        id: SocketId,
-        dst: SocketAddr,
-    ) -> Result<Vec<(u64, u64, Vec<u8>)>, Errno> {
-        let generic = &self.inet(id)?.generic;
-        let on = |level, name| generic.is_set(level, name);
-        let index = || crate::inet::interface_of(self.stack(), dst.ip());
-        let mut out = Vec::new();
-        if let IpAddr::V4(ip) = dst.ip().to_canonical() {
-            if on(c::IPPROTO_IP, c::IP_PKTINFO) {
-                let mut info = index().to_le_bytes().to_vec();
-                info.extend_from_slice(&ip.octets());
-                info.extend_from_slice(&ip.octets());
-                out.push((c::IPPROTO_IP, c::IP_PKTINFO, info));
-            }
-            if on(c::IPPROTO_IP, c::IP_RECVTTL) {
-                out.push((c::IPPROTO_IP, c::IP_TTL, 64i32.to_le_bytes().to_vec()));
-            }
-            if on(c::IPPROTO_IP, c::IP_RECVTOS) {
-                out.push((c::IPPROTO_IP, c::IP_TOS, vec![0]));
-            }
-        }
-        if let IpAddr::V6(ip) = dst.ip() {
-            if on(c::IPPROTO_IPV6, c::IPV6_RECVPKTINFO) {
-                let mut info = ip.octets().to_vec();
-                info.extend_from_slice(&index().to_le_bytes());
-                out.push((c::IPPROTO_IPV6, c::IPV6_PKTINFO, info));
-            }
-            if on(c::IPPROTO_IPV6, c::IPV6_RECVHOPLIMIT) {
-                out.push((c::IPPROTO_IPV6, c::IPV6_HOPLIMIT, 64i32.to_le_bytes().to_vec()));
-            }
-            if on(c::IPPROTO_IPV6, c::IPV6_RECVTCLASS) {
-                out.push((c::IPPROTO_IPV6, c::IPV6_TCLASS, 0i32.to_le_bytes().to_vec()));
-            }
-        }
-        Ok(out)
-    }
-
-    /// IP_PKTOPTIONS of a stream: what its options ask for, of the packet that began the connection (do_ip_getsockopt).
-    pub(crate) fn stream_control(&self, id: SocketId) -> Result<Vec<u8>, Errno> {
-        let net = self.node.net.of(id);
-        let (local, connected) = (net.local_addr(id)?, net.peer_addr(id).is_ok());
-        let mut out = Vec::new();
-        for (level, kind, mut data) in self.datagram_control(id, local)? {
-            if !connected && kind == c::IP_PKTINFO {
-                // No packet came in by any interface.
-                data[..4].fill(0);
-            }
-            out.extend(cmsg(level, kind, &data));
-            out.resize(align(out.len()), 0);
-        }
-        Ok(out)
     }
 
     /// Stores ancillary data for a receiver; descriptions become descriptors of the caller. Returns the bytes used and

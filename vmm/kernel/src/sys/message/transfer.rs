@@ -1,7 +1,5 @@
 //! The one way out of and the one way into a socket, for each kind of socket.
 
-use std::net::SocketAddr;
-
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Ucred;
@@ -12,24 +10,23 @@ use super::{CHUNK, Got, Incoming, Outgoing};
 use crate::ctx::*;
 use crate::ids::*;
 use crate::mm::Access;
-use crate::socket::{Address, inet_bytes, unix_bytes};
+use crate::socket::unix_bytes;
 use crate::sys::socket::Sock;
 use crate::unix::{Ancillary, Kind, Received, Stall};
 use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait, WaitOn};
 
-/// Largest length of a UDP datagram that is looked at at all.
-const UDP_LEN_MAX: u64 = 0xffff;
 /// The user that SO_PASSCRED shows when the sender is unknown (the overflow id).
 const NOBODY: u32 = 65534;
 
 impl Ctx<'_> {
     /// Sends a message, or what is left of one whose sending slept; the result counts from its start.
     pub(super) fn send_message(&mut self, sock: Sock, mut msg: Outgoing) -> SysResult {
-        if msg.flags.contains(MsgFlags::MSG_OOB) {
+        let tcp = matches!(sock, Sock::Inet(id) if self.inet(id)?.proto == Proto::Tcp);
+        if msg.flags.contains(MsgFlags::MSG_OOB) && !tcp {
             return err(Errno::EOPNOTSUPP);
         }
         let mut result = match sock {
-            Sock::Inet(id) if self.inet(id)?.proto == Proto::Tcp => self.send_tcp(id, &mut msg),
+            Sock::Inet(id) if tcp => self.send_tcp(id, &mut msg),
             Sock::Inet(id) => self.send_udp(id, &msg),
             Sock::Unix(id) if self.node.unix.get(id).kind == Kind::Stream => {
                 self.send_unix_stream(id, &mut msg)
@@ -130,9 +127,14 @@ impl Ctx<'_> {
                     };
                 }
             };
-            let more = msg.flags.contains(MsgFlags::MSG_MORE) || done + (data.len() as u64) < total;
-            let now = self.now();
-            match self.node.net.of_mut(id).send(id, &data, more, now) {
+            let last = done + (data.len() as u64) == total;
+            let more = msg.flags.contains(MsgFlags::MSG_MORE) || !last;
+            let (now, stack) = (self.now(), self.node.net.of_mut(id));
+            let sent = match msg.flags.contains(MsgFlags::MSG_OOB) && last {
+                true => stack.send_urgent(id, &data, now),
+                false => stack.send(id, &data, more, now),
+            };
+            match sent {
                 Ok(0) if total > 0 => return self.short(Object::Inet(id), done, msg.nonblock, timeout),
                 Ok(n) => msg.done += n as u64,
                 Err(Errno::EAGAIN) => return self.short(Object::Inet(id), done, msg.nonblock, timeout),
@@ -144,25 +146,6 @@ impl Ctx<'_> {
                 return Ok(total);
             }
         }
-    }
-
-    fn send_udp(&mut self, id: SocketId, msg: &Outgoing) -> SysResult {
-        if msg.source.len() > UDP_LEN_MAX {
-            // udpv6_sendmsg looks for a receiver before it looks at the length.
-            let nobody = msg.to.is_none() && self.node.net.of(id).peer_addr(id).is_err();
-            return err(if self.inet(id)?.v6 && nobody { Errno::EDESTADDRREQ } else { Errno::EMSGSIZE });
-        }
-        if msg.flags.contains(MsgFlags::MSG_MORE) {
-            return Err(Stop::Unsupported("MSG_MORE on a datagram socket".into()));
-        }
-        let v6 = self.inet(id)?.v6;
-        let to = match &msg.to {
-            Some(addr) => udp_target(addr, v6)?,
-            None => None,
-        };
-        let data = self.source_bytes(&msg.source, 0, UDP_LEN_MAX)?;
-        let now = self.now();
-        Ok(self.node.net.of_mut(id).send_to(id, &data, to, now)? as u64)
     }
 
     fn send_unix_stream(&mut self, id: UnixId, msg: &mut Outgoing) -> SysResult {
@@ -267,10 +250,14 @@ impl Ctx<'_> {
     /// Receives a message, or what is left of one whose reception slept. Flags that Linux ignores are ignored.
     pub(super) fn recv_message(&mut self, sock: Sock, mut want: Incoming) -> SysResult<Got> {
         let tcp = matches!(sock, Sock::Inet(id) if self.inet(id)?.proto == Proto::Tcp);
-        if want.flags.contains(MsgFlags::MSG_OOB) && (tcp || matches!(sock, Sock::Unix(_) | Sock::Netlink(_)))
-        {
-            // There never is urgent data: EINVAL on TCP says just that.
-            return err(if tcp { Errno::EINVAL } else { Errno::EOPNOTSUPP });
+        match sock {
+            Sock::Inet(id) if tcp && want.flags.contains(MsgFlags::MSG_OOB) => {
+                return self.recv_urgent(id, &want);
+            }
+            Sock::Unix(_) | Sock::Netlink(_) if want.flags.contains(MsgFlags::MSG_OOB) => {
+                return err(Errno::EOPNOTSUPP);
+            }
+            _ => {}
         }
         if want.flags.contains(MsgFlags::MSG_ERRQUEUE) && matches!(sock, Sock::Inet(_)) {
             return err(Errno::EAGAIN);
@@ -318,10 +305,10 @@ impl Ctx<'_> {
         loop {
             let done = want.done;
             let here = self.node.net.of(id).readiness(id);
-            if done > 0 && here.contains(ReadyFlags::ERR) {
+            if done > 0 && (here.contains(ReadyFlags::ERR) || self.node.net.of(id).at_mark(id)) {
                 break;
             }
-            let there = self.node.net.of(id).readable_bytes(id).unwrap_or(0) as u64;
+            let there = self.node.net.of(id).next_piece(id) as u64;
             let n = (total - done).min(there);
             // What is there lies in one buffer, which is copied as a whole or not at all (skb_copy_datagram_iter).
             if !discard && self.good(&want.buffers, done, n, Access::Write) < n {
@@ -331,7 +318,8 @@ impl Ctx<'_> {
                 return err(Errno::EFAULT);
             }
             // With nothing to read or no room a byte is asked for all the same, unseen: it tells of the end and of errors.
-            let probe = n == 0;
+            // The urgent byte alone is passed.
+            let probe = n == 0 && (peek || done == total || !self.node.net.of(id).at_mark(id));
             let mut buf = vec![0; n.max(1) as usize];
             let now = self.now();
             match self.node.net.of_mut(id).recv(id, &mut buf, peek || probe, now) {
@@ -341,7 +329,8 @@ impl Ctx<'_> {
                     if !discard {
                         self.copy_out(&want.buffers, done, &buf[..n])?;
                     }
-                    let ended = here.intersects(ReadyFlags::RDHUP | ReadyFlags::HUP);
+                    let marked = there < self.node.net.of(id).received_bytes(id) as u64;
+                    let ended = here.intersects(ReadyFlags::RDHUP | ReadyFlags::HUP) || peek && marked;
                     let seen = done + n as u64;
                     if peek && seen < target && !ended && !self.must_not_sleep(want.nonblock, timeout) {
                         return Err(self.socket_wait(Object::Inet(id), timeout).into());
@@ -362,24 +351,19 @@ impl Ctx<'_> {
         Ok(Got { value: want.done, ..Got::default() })
     }
 
-    fn recv_udp(&mut self, id: SocketId, want: &Incoming) -> SysResult<Got> {
-        let timeout = self.inet(id)?.generic.rcvtimeo;
-        let datagram = match self.node.net.of_mut(id).recv_from(id, want.flags.contains(MsgFlags::MSG_PEEK)) {
-            Ok(datagram) => datagram,
-            Err(Errno::EAGAIN) if self.must_not_sleep(want.nonblock, timeout) => return err(Errno::EAGAIN),
-            Err(Errno::EAGAIN) if self.node.net.of(id).readiness(id).contains(ReadyFlags::RDHUP) => {
-                return Ok(Got::default());
-            }
-            Err(Errno::EAGAIN) => return Err(self.socket_wait(Object::Inet(id), timeout).into()),
-            Err(e) => return err(e),
-        };
-        let whole = datagram.data.len() as u64;
-        let n = whole.min(want.buffers.len());
-        let control = self.datagram_control(id, datagram.dst)?;
-        let mut got = Got { name: inet_bytes(datagram.src), control, ..Got::default() };
-        // With a bad address the datagram is lost, as on Linux (udp_recvmsg).
-        self.copy_out(&want.buffers, 0, &datagram.data[..n as usize])?;
-        truncation(&mut got, want.flags, n, whole);
+    /// recv(2) with MSG_OOB: the urgent byte, which does not count as data that was read (tcp_recv_urg).
+    fn recv_urgent(&mut self, id: SocketId, want: &Incoming) -> SysResult<Got> {
+        let peek = want.flags.contains(MsgFlags::MSG_PEEK);
+        let Some(byte) = self.node.net.of_mut(id).recv_urgent(id, peek)? else { return Ok(Got::default()) };
+        let mut got = Got { flags: MsgFlags::MSG_OOB, ..Got::default() };
+        if want.buffers.is_empty() {
+            got.flags |= MsgFlags::MSG_TRUNC;
+            return Ok(got);
+        }
+        if !want.flags.contains(MsgFlags::MSG_TRUNC) {
+            self.copy_out(&want.buffers, 0, &[byte])?;
+        }
+        got.value = 1;
         Ok(got)
     }
 
@@ -455,7 +439,12 @@ impl Ctx<'_> {
         let mut got = Got::default();
         // With a bad address the message is lost, as on Linux (unix_dgram_recvmsg).
         let stored = self.copy_out(&want.buffers, 0, &data);
+        let stamps = super::datagram::timestamps(
+            &self.node.unix.get(id).generic,
+            self.node.realtime_at(received.sent),
+        );
         self.take_ancillary(id, &mut got, received, peek);
+        got.control.splice(0..0, stamps);
         if let Err(e) = stored {
             let files = std::mem::take(&mut got.files);
             self.drop_files(files);
@@ -496,17 +485,4 @@ pub(super) fn truncation(got: &mut Got, flags: MsgFlags, n: u64, whole: u64) {
         got.flags |= MsgFlags::MSG_TRUNC;
     }
     got.value = if flags.contains(MsgFlags::MSG_TRUNC) { whole } else { n };
-}
-
-/// The destination of a datagram; `None` is the connected peer.
-fn udp_target(addr: &Address, v6: bool) -> Result<Option<SocketAddr>, Errno> {
-    match (addr.family().ok_or(Errno::EINVAL)?, v6) {
-        // "AF_UNSPEC" is taken for AF_INET here (udp_sendmsg), and for no address on IPv6 sockets.
-        (c::AF_UNSPEC, true) => Ok(None),
-        (c::AF_UNSPEC, false) if addr.len() >= 16 => Ok(addr.v4()),
-        (c::AF_UNSPEC, false) => Err(Errno::EINVAL),
-        (c::AF_INET, true) => addr.to_inet(false).map(Some),
-        (c::AF_INET6, true) | (_, false) => addr.to_inet(v6).map(Some),
-        _ => Err(Errno::EINVAL),
-    }
 }

@@ -35,6 +35,7 @@ pub(super) fn inet_proto(kind: u64, protocol: u64) -> Result<Proto, Errno> {
     match (kind, protocol) {
         (c::SOCK_STREAM, 0 | c::IPPROTO_TCP) => Ok(Proto::Tcp),
         (c::SOCK_DGRAM, 0 | c::IPPROTO_UDP) => Ok(Proto::Udp),
+        (c::SOCK_DGRAM, c::IPPROTO_UDPLITE) => Ok(Proto::UdpLite),
         // ICMP echo sockets are open to the groups of net.ipv4.ping_group_range only; no group here.
         (c::SOCK_DGRAM, c::IPPROTO_ICMP) => Err(Errno::EACCES),
         (c::SOCK_RAW, 0) | (c::SOCK_STREAM | c::SOCK_DGRAM, _) => Err(Errno::EPROTONOSUPPORT),

@@ -6,9 +6,10 @@ use bloodhound_abi::structs::{Linger, Timeval};
 use bloodhound_net::{Proto, SocketId, TcpInfo, TcpState};
 use zerocopy::IntoBytes;
 
-use super::kept::{KEPT_BY_UNIX, kept};
+use super::kept::{KEPT_BY_UNIX, kept, kept_value};
 use super::other::{Call, other};
-use super::{CONGESTION_NAME, SO_RESERVE_MEM, UDP_ENCAP};
+use super::stamps::is_stamp;
+use super::{CONGESTION_NAME, SO_RESERVE_MEM, UDP_ENCAP, UDPLITE_COVERAGE};
 use crate::ctx::*;
 use crate::ids::*;
 use crate::socket::Generic;
@@ -50,20 +51,8 @@ impl Ctx<'_> {
             (c::SO_RCVTIMEO | c::SO_RCVTIMEO_NEW, _) => timeval(generic.rcvtimeo),
             (c::SO_SNDTIMEO | c::SO_SNDTIMEO_NEW, _) => timeval(generic.sndtimeo),
             (c::SO_SNDLOWAT, _) => int(1),
-            (
-                c::SO_DEBUG
-                | c::SO_MARK
-                | c::SO_BUSY_POLL
-                | c::SO_INCOMING_NAPI_ID
-                | c::SO_TIMESTAMP
-                | c::SO_TIMESTAMPNS
-                | c::SO_TIMESTAMPING
-                | c::SO_TIMESTAMP_NEW
-                | c::SO_TIMESTAMPNS_NEW
-                | c::SO_TIMESTAMPING_NEW
-                | SO_BSDCOMPAT,
-                _,
-            ) => int(0),
+            (c::SO_DEBUG | c::SO_MARK | c::SO_BUSY_POLL | c::SO_INCOMING_NAPI_ID | SO_BSDCOMPAT, _) => int(0),
+            (name, _) if is_stamp(name) => generic.stamps.shown(name),
             (c::SO_PEERNAME, _) => {
                 let bytes = self.peer_bytes(sock)?;
                 // "Dumb API: return EINVAL if the buffer is too small" (net/core/sock.c).
@@ -114,7 +103,11 @@ impl Ctx<'_> {
         let options = self.node.net.of(id).options(id)?;
         Ok(match name {
             c::SO_TYPE => int(if tcp { c::SOCK_STREAM } else { c::SOCK_DGRAM } as i32),
-            c::SO_PROTOCOL => int(if tcp { c::IPPROTO_TCP } else { c::IPPROTO_UDP } as i32),
+            c::SO_PROTOCOL => int(match socket.proto {
+                Proto::Tcp => c::IPPROTO_TCP,
+                Proto::Udp => c::IPPROTO_UDP,
+                Proto::UdpLite => c::IPPROTO_UDPLITE,
+            } as i32),
             c::SO_DOMAIN => int(if v6 { c::AF_INET6 } else { c::AF_INET } as i32),
             c::SO_ERROR => int(self.node.net.of_mut(id).take_error(id)?.map_or(0, |e| i32::from(e.0))),
             c::SO_ACCEPTCONN => flag(self.node.net.of(id).is_listening(id)),
@@ -166,6 +159,10 @@ impl Ctx<'_> {
     ) -> SysResult<Vec<u8>> {
         let socket = self.inet(id)?;
         let (v6, tcp) = (socket.v6, socket.proto == Proto::Tcp);
+        let lite = socket.proto == Proto::UdpLite;
+        if lite && matches!(level, c::IPPROTO_UDP | c::IPPROTO_UDPLITE) && UDPLITE_COVERAGE.contains(&name) {
+            return Ok(int(kept_value(&socket.generic, c::IPPROTO_UDPLITE, name)));
+        }
         let reachable = match level {
             c::IPPROTO_TCP => tcp,
             c::IPPROTO_UDP => !tcp,
@@ -193,7 +190,9 @@ impl Ctx<'_> {
                 let peer = self.node.net.of(id).peer_addr(id)?;
                 Ok(int(if crate::inet::is_local(self.stack(), peer.ip()) { 65536 } else { 1500 }))
             }
-            (c::IPPROTO_IP, c::IP_RECVORIGDSTADDR) => Ok(int(0)),
+            (c::IPPROTO_IP, c::IP_MULTICAST_IF) | (c::IPPROTO_IPV6, c::IPV6_MULTICAST_IF) => {
+                self.group_interface(id, level)
+            }
             (c::IPPROTO_IP, IP_PKTOPTIONS) | (c::IPPROTO_IPV6, IPV6_2292PKTOPTIONS) if tcp => {
                 Ok(self.stream_control(id)?)
             }

@@ -1,6 +1,9 @@
-//! Options that are kept and shown again, and have no effect that a program here could see.
+//! Options that are kept and shown again. Most have no effect that a program here could see; those of ip(7), ipv6(7) and SO_BROADCAST
+//! that say how datagrams leave are read when one does (`sys::message::datagram`).
 
 use bloodhound_abi::consts as c;
+
+use crate::socket::Generic;
 
 /// Values of an option that is only kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,7 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::IPPROTO_IP, c::IP_PKTINFO, 0, Flag),
         (c::IPPROTO_IP, c::IP_RECVTTL, 0, Flag),
         (c::IPPROTO_IP, c::IP_RECVTOS, 0, Flag),
+        (c::IPPROTO_IP, c::IP_RECVORIGDSTADDR, 0, Flag),
         (c::IPPROTO_IP, c::IP_RECVERR, 0, Flag),
         (c::IPPROTO_IP, c::IP_FREEBIND, 0, Flag),
         (c::IPPROTO_IP, c::IP_BIND_ADDRESS_NO_PORT, 0, Flag),
@@ -76,6 +80,12 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
 /// Options of socket(7) that unix sockets keep and the network stack gives an effect: name and default.
 pub(super) const KEPT_BY_UNIX: &[(u64, i32)] =
     &[(c::SO_REUSEADDR, 0), (c::SO_REUSEPORT, 0), (c::SO_KEEPALIVE, 0), (c::SO_RCVLOWAT, 1)];
+
+/// The value of a kept option.
+pub(crate) fn kept_value(generic: &Generic, level: u64, name: u64) -> i32 {
+    let default = || kept(level, name).map_or(0, |(default, _)| default);
+    generic.kept.get(&(level, name)).copied().unwrap_or_else(default)
+}
 
 pub(super) fn kept(level: u64, name: u64) -> Option<(i32, Shape)> {
     KEPT.iter().find(|k| (k.0, k.1) == (level, name)).map(|k| (k.2, k.3))

@@ -6,9 +6,11 @@ use bloodhound_abi::names;
 use bloodhound_abi::structs::{Linger, Timeval};
 use bloodhound_net::{Proto, SockOpt, SocketId, TcpState};
 
+use super::groups;
 use super::kept::{KEPT_BY_UNIX, Shape, kept};
 use super::other::{Call, other};
-use super::{CONGESTION_NAME, SO_RESERVE_MEM, UDP_ENCAP};
+use super::stamps::is_stamp;
+use super::{CONGESTION_NAME, SO_RESERVE_MEM, UDP_ENCAP, UDPLITE_COVERAGE};
 use crate::ctx::*;
 use crate::ids::NetlinkId;
 use crate::sys::socket::Sock;
@@ -28,20 +30,20 @@ const LINGER_MAX: i32 = 0x978d_4fdf_u32 as i32;
 const FIN_TIMEOUT_MAX: i32 = 120;
 
 /// The effect of this option matters and is not modelled.
-fn unsupported<T>(level: u64, name: u64) -> SysResult<T> {
+pub(super) fn unsupported<T>(level: u64, name: u64) -> SysResult<T> {
     let known = names::name_of(names::socket_options(level), name).unwrap_or("of an unknown name");
     Err(Stop::Unsupported(format!("setsockopt {known}")))
 }
 
 impl Ctx<'_> {
-    fn int_option(&mut self, value: Ptr, len: u32) -> Result<i32, Errno> {
+    pub(super) fn int_option(&mut self, value: Ptr, len: u32) -> Result<i32, Errno> {
         if len < 4 {
             return Err(Errno::EINVAL);
         }
         self.read_obj(value)
     }
 
-    fn set_stack_option(&mut self, id: SocketId, option: SockOpt) -> SysResult<()> {
+    pub(super) fn set_stack_option(&mut self, id: SocketId, option: SockOpt) -> SysResult<()> {
         let now = self.now();
         Ok(self.node.net.of_mut(id).set_option(id, option, now)?)
     }
@@ -70,18 +72,7 @@ impl Ctx<'_> {
             // As where sockets are not counted by control groups.
             SO_RESERVE_MEM => err(Errno::EOPNOTSUPP),
             c::SO_PRIORITY if !(0..=6).contains(&number) => err(Errno::EPERM),
-            c::SO_TIMESTAMP | c::SO_TIMESTAMPNS | c::SO_TIMESTAMPING if number != 0 => {
-                unsupported(c::SOL_SOCKET, name)
-            }
-            c::SO_TIMESTAMP_NEW | c::SO_TIMESTAMPNS_NEW | c::SO_TIMESTAMPING_NEW if number != 0 => {
-                unsupported(c::SOL_SOCKET, name)
-            }
-            c::SO_TIMESTAMP
-            | c::SO_TIMESTAMPNS
-            | c::SO_TIMESTAMPING
-            | c::SO_TIMESTAMP_NEW
-            | c::SO_TIMESTAMPNS_NEW
-            | c::SO_TIMESTAMPING_NEW => Ok(()),
+            name if is_stamp(name) => self.set_stamps(sock, name, number),
             // "This option enables BSD bug-to-bug compatibility": ignored since Linux 2.2.
             SO_BSDCOMPAT => Ok(()),
             // Not of stream sockets; "EOPNOTSUPP" (sock_setsockopt).
@@ -120,7 +111,13 @@ impl Ctx<'_> {
     /// Options of socket(7) with an int.
     fn set_common_number(&mut self, sock: Sock, name: u64, number: i32) -> SysResult<()> {
         if let Some((_, shape)) = kept(c::SOL_SOCKET, name) {
-            return self.keep(sock, (c::SOL_SOCKET, name), number, shape);
+            self.keep(sock, (c::SOL_SOCKET, name), number, shape)?;
+            return match (name, sock) {
+                (c::SO_OOBINLINE, Sock::Inet(id)) => {
+                    self.set_stack_option(id, SockOpt::OobInline(number != 0))
+                }
+                _ => Ok(()),
+            };
         }
         let on = number != 0;
         match sock {
@@ -230,10 +227,17 @@ impl Ctx<'_> {
     ) -> SysResult<()> {
         let socket = self.inet(id)?;
         let (v6, tcp) = (socket.v6, socket.proto == Proto::Tcp);
+        let lite = socket.proto == Proto::UdpLite;
         match level {
             c::IPPROTO_TCP if tcp => self.set_tcp_option(id, name, value, len),
             c::IPPROTO_IP => self.set_ip_option(id, tcp, name, value, len),
             c::IPPROTO_IPV6 if v6 => self.set_ipv6_option(id, tcp, name, value, len),
+            c::IPPROTO_UDPLITE | c::IPPROTO_UDP if lite && UDPLITE_COVERAGE.contains(&name) => {
+                let number = self.int_option(value, len)?;
+                // "Use at least the header"; "val > USHRT_MAX" (udp_lib_setsockopt).
+                let covered = if number == 0 { 0 } else { (number as u32).clamp(8, 0xffff) as i32 };
+                self.keep(Sock::Inet(id), (c::IPPROTO_UDPLITE, name), covered, Shape::Range(0, 0xffff))
+            }
             c::IPPROTO_UDP if !tcp => match (name, self.int_option(value, len)?) {
                 // UDP_ENCAP of nothing; of anything else it is for IPsec, which is not there.
                 (c::UDP_CORK | UDP_ENCAP, 0) => Ok(()),
@@ -249,6 +253,9 @@ impl Ctx<'_> {
     }
 
     fn set_ip_option(&mut self, id: SocketId, tcp: bool, name: u64, value: Ptr, len: u32) -> SysResult<()> {
+        if groups::is_group_option(c::IPPROTO_IP, name) {
+            return self.set_ip_group_option(id, tcp, name, value, len);
+        }
         let number = self.short_option(value, len)?;
         let level = c::IPPROTO_IP;
         match name {
@@ -262,19 +269,26 @@ impl Ctx<'_> {
                 err(Errno::EINVAL)
             }
             c::IP_TRANSPARENT if number != 0 => err(Errno::EPERM),
-            c::IP_ADD_MEMBERSHIP | c::IP_MULTICAST_IF | c::MCAST_JOIN_GROUP => unsupported(level, name),
-            c::IP_RECVORIGDSTADDR if number != 0 => unsupported(level, name),
             c::IP_MULTICAST_TTL if tcp => err(Errno::EINVAL),
             // "val &= ~INET_ECN_MASK": the two low bits are TCP's own.
             c::IP_TOS if tcp => self.keep_protocol(id, (level, name), number & 0xfc),
             // -1 stands for the default.
             c::IP_TTL | c::IP_MULTICAST_TTL if number == -1 => self.reset(id, level, name),
-            _ => self.keep_protocol(id, (level, name), number),
+            _ => {
+                self.keep_protocol(id, (level, name), number)?;
+                match name {
+                    c::IP_MULTICAST_ALL => self.set_stack_option(id, SockOpt::GroupAll(number != 0)),
+                    _ => Ok(()),
+                }
+            }
         }
     }
 
     fn set_ipv6_option(&mut self, id: SocketId, tcp: bool, name: u64, value: Ptr, len: u32) -> SysResult<()> {
         let level = c::IPPROTO_IPV6;
+        if groups::is_group_option(level, name) {
+            return self.set_ipv6_group_option(id, tcp, name, value, len);
+        }
         let number = match len {
             0..4 if name == c::IPV6_DONTFRAG => 0,
             _ if tcp && name == c::IPV6_MULTICAST_HOPS => return err(Errno::ENOPROTOOPT),
@@ -288,14 +302,19 @@ impl Ctx<'_> {
             // The size of fragments ("val < IPV6_MIN_MTU" is EINVAL, do_ipv6_setsockopt), of which programs here see none.
             c::IPV6_MTU if number == 0 || number >= 1280 => Ok(()),
             c::IPV6_MTU => err(Errno::EINVAL),
-            c::IPV6_ADD_MEMBERSHIP | c::IPV6_MULTICAST_IF | c::MCAST_JOIN_GROUP => unsupported(level, name),
             c::IPV6_UNICAST_HOPS | c::IPV6_MULTICAST_HOPS | c::IPV6_TCLASS if number == -1 => {
                 self.reset(id, level, name)
             }
             c::IPV6_TCLASS if tcp && (0..=255).contains(&number) => {
                 self.keep_protocol(id, (level, name), number & 0xfc)
             }
-            _ => self.keep_protocol(id, (level, name), number),
+            _ => {
+                self.keep_protocol(id, (level, name), number)?;
+                match name {
+                    c::IPV6_MULTICAST_ALL => self.set_stack_option(id, SockOpt::GroupAll6(number != 0)),
+                    _ => Ok(()),
+                }
+            }
         }
     }
 

@@ -1,0 +1,246 @@
+/* Datagrams to several receivers, over loopback: multicast of IPv4, broadcast, and membership in groups of IPv6 (ip(7), ipv6(7), RFC 3678). */
+#include "tap.h"
+#include <arpa/inet.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#define GROUP "239.1.2.3"
+#define OTHER "239.1.2.4"
+
+static char buffer[100];
+
+static struct sockaddr_in at(const char *ip, int port)
+{
+	return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = inet_addr(ip) };
+}
+
+static int set(int fd, int option, const void *value, socklen_t len)
+{
+	return setsockopt(fd, IPPROTO_IP, option, value, len);
+}
+
+/* A socket at an address whose port several sockets share. */
+static int shared(const char *ip, int port)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM, 0), on = 1;
+	struct sockaddr_in address = at(ip, port);
+	REQUIRE(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0);
+	REQUIRE(bind(fd, (struct sockaddr *)&address, sizeof address) == 0);
+	return fd;
+}
+
+static int port_of(int fd)
+{
+	struct sockaddr_in address;
+	socklen_t len = sizeof address;
+	REQUIRE(getsockname(fd, (struct sockaddr *)&address, &len) == 0);
+	return ntohs(address.sin_port);
+}
+
+static ssize_t send_to(int fd, const char *ip, int port)
+{
+	struct sockaddr_in address = at(ip, port);
+	return sendto(fd, "x", 1, 0, (struct sockaddr *)&address, sizeof address);
+}
+
+static int hears(int fd)
+{
+	int count = 0;
+	while (recv(fd, buffer, sizeof buffer, MSG_DONTWAIT) >= 0)
+		count++;
+	return count;
+}
+
+static struct ip_mreq mreq(const char *group)
+{
+	return (struct ip_mreq){ { inet_addr(group) }, { htonl(INADDR_LOOPBACK) } };
+}
+
+static void membership(void)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM, 0), stream = socket(AF_INET, SOCK_STREAM, 0);
+	struct ip_mreq join = mreq(GROUP), other = mreq(OTHER), none = mreq("10.0.0.1");
+	CHECK_ERRNO(set(fd, IP_ADD_MEMBERSHIP, &join, 4), EINVAL);
+	CHECK_ERRNO(set(fd, IP_ADD_MEMBERSHIP, &none, sizeof none), EINVAL);
+	CHECK_EQ(set(fd, IP_ADD_MEMBERSHIP, &join, sizeof join), 0);
+	CHECK_ERRNO(set(fd, IP_ADD_MEMBERSHIP, &join, sizeof join), EADDRINUSE);
+	CHECK_ERRNO(set(fd, IP_DROP_MEMBERSHIP, &other, sizeof other), EADDRNOTAVAIL);
+	CHECK_EQ(set(fd, IP_DROP_MEMBERSHIP, &join, sizeof join), 0);
+	CHECK_ERRNO(set(fd, IP_DROP_MEMBERSHIP, &join, sizeof join), EADDRNOTAVAIL);
+	CHECK_ERRNO(set(stream, IP_ADD_MEMBERSHIP, &join, sizeof join), EPROTO);
+	/* By the number of the interface, which counts before the address. */
+	struct ip_mreqn byindex = { { inet_addr(GROUP) }, { 0 }, 1 };
+	CHECK_EQ(set(fd, IP_ADD_MEMBERSHIP, &byindex, sizeof byindex), 0);
+	byindex.imr_ifindex = 9999;
+	byindex.imr_multiaddr.s_addr = inet_addr(OTHER);
+	CHECK_ERRNO(set(fd, IP_ADD_MEMBERSHIP, &byindex, sizeof byindex), ENODEV);
+	join.imr_interface.s_addr = inet_addr("203.0.113.1");
+	CHECK_ERRNO(set(fd, IP_ADD_MEMBERSHIP, &join, sizeof join), ENODEV);
+	/* The calls that do not depend on the family. */
+	struct group_req request = { .gr_interface = 1 };
+	*(struct sockaddr_in *)&request.gr_group = at(OTHER, 0);
+	CHECK_EQ(set(fd, MCAST_JOIN_GROUP, &request, sizeof request), 0);
+	CHECK_ERRNO(set(fd, MCAST_JOIN_GROUP, &request, sizeof request), EADDRINUSE);
+	CHECK_ERRNO(set(fd, MCAST_JOIN_GROUP, &request, 100), EINVAL);
+	CHECK_EQ(set(fd, MCAST_LEAVE_GROUP, &request, sizeof request), 0);
+	request.gr_group.ss_family = AF_INET6;
+	CHECK_ERRNO(set(fd, MCAST_JOIN_GROUP, &request, sizeof request), EINVAL);
+	/* net.ipv4.igmp_max_memberships */
+	int joined = 1, error = 0;
+	for (int i = 0; i < 30 && !error; i++) {
+		struct ip_mreq many = mreq("239.9.9.0");
+		many.imr_multiaddr.s_addr = htonl(ntohl(many.imr_multiaddr.s_addr) + i);
+		if (set(fd, IP_ADD_MEMBERSHIP, &many, sizeof many) == 0)
+			joined++;
+		else
+			error = errno;
+	}
+	CHECK_EQ(joined, 20);
+	CHECK_EQ(error, ENOBUFS);
+	close(fd), close(stream);
+}
+
+/* IP_MULTICAST_IF, IP_MULTICAST_TTL, IP_MULTICAST_LOOP */
+static void options(void)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM, 0), stream = socket(AF_INET, SOCK_STREAM, 0);
+	struct in_addr address, loopback = { htonl(INADDR_LOOPBACK) }, strange = { inet_addr("203.0.113.1") };
+	socklen_t len = sizeof address;
+	CHECK(getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &address, &len) == 0 && address.s_addr == 0 && len == 4);
+	CHECK_EQ(set(fd, IP_MULTICAST_IF, &loopback, sizeof loopback), 0);
+	CHECK(getsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &address, &len) == 0 && address.s_addr == loopback.s_addr);
+	CHECK_ERRNO(set(fd, IP_MULTICAST_IF, &strange, sizeof strange), EADDRNOTAVAIL);
+	CHECK_ERRNO(set(fd, IP_MULTICAST_IF, &loopback, 2), EINVAL);
+	CHECK_ERRNO(set(stream, IP_MULTICAST_IF, &loopback, sizeof loopback), EINVAL);
+	int number = 256;
+	CHECK_ERRNO(set(fd, IP_MULTICAST_TTL, &number, sizeof number), EINVAL);
+	number = 7;
+	CHECK_EQ(set(fd, IP_MULTICAST_TTL, &number, sizeof number), 0);
+	unsigned char byte;
+	len = 1;
+	CHECK(getsockopt(fd, IPPROTO_IP, IP_MULTICAST_TTL, &byte, &len) == 0 && byte == 7 && len == 1);
+	close(fd), close(stream);
+}
+
+/* Who gets a datagram to a group. */
+static void multicast(void)
+{
+	struct in_addr loopback = { htonl(INADDR_LOOPBACK) };
+	struct ip_mreq join = mreq(GROUP);
+	int member = shared("0.0.0.0", 0), port = port_of(member), off = 0, on = 1;
+	int bound = shared(GROUP, port), stranger = shared(OTHER, port), listener = shared("0.0.0.0", port);
+	int quiet = shared("0.0.0.0", port), single = shared("127.0.0.1", port), sender = socket(AF_INET, SOCK_DGRAM, 0);
+	REQUIRE(set(sender, IP_MULTICAST_IF, &loopback, sizeof loopback) == 0);
+	REQUIRE(set(quiet, IP_MULTICAST_ALL, &off, sizeof off) == 0);
+	/* Nobody is in the group: it is lost without a word. */
+	CHECK_EQ(send_to(sender, GROUP, port), 1);
+	CHECK_EQ(hears(bound) + hears(member) + hears(listener), 0);
+	REQUIRE(set(member, IP_ADD_MEMBERSHIP, &join, sizeof join) == 0);
+	CHECK_EQ(send_to(sender, GROUP, port), 1);
+	CHECK_EQ(send_to(sender, GROUP, port), 1);
+	CHECK_EQ(hears(member), 2);
+	CHECK_EQ(hears(bound), 2);
+	/* "IP_MULTICAST_ALL": without it a socket hears only the groups that it has joined itself. */
+	CHECK_EQ(hears(listener), 2);
+	CHECK_EQ(hears(quiet), 0);
+	CHECK_EQ(hears(stranger), 0);
+	CHECK_EQ(hears(single), 0);
+	/* The group is the destination, and the sender's address is that of the interface. */
+	REQUIRE(set(member, IP_PKTINFO, &on, sizeof on) == 0);
+	REQUIRE(set(member, IP_RECVTTL, &on, sizeof on) == 0);
+	send_to(sender, GROUP, port);
+	char control[200];
+	struct sockaddr_in from;
+	struct iovec part = { buffer, sizeof buffer };
+	struct msghdr message = { &from, sizeof from, &part, 1, control, sizeof control, 0 };
+	REQUIRE(recvmsg(member, &message, MSG_DONTWAIT) == 1);
+	CHECK(ntohl(from.sin_addr.s_addr) == INADDR_LOOPBACK && ntohs(from.sin_port) == port_of(sender));
+	struct cmsghdr *first = CMSG_FIRSTHDR(&message);
+	const struct in_pktinfo *info = (const void *)CMSG_DATA(first);
+	CHECK(info->ipi_ifindex == 1 && info->ipi_addr.s_addr == inet_addr(GROUP) &&
+	      ntohl(info->ipi_spec_dst.s_addr) == INADDR_LOOPBACK);
+	CHECK_EQ(*(int *)CMSG_DATA(CMSG_NXTHDR(&message, first)), 1);
+	/* On loopback all comes back. */
+	REQUIRE(set(sender, IP_MULTICAST_LOOP, &off, sizeof off) == 0);
+	send_to(sender, GROUP, port);
+	CHECK_EQ(hears(member), 1);
+	/* Connected to a group: sent there, heard only from there, which nothing comes from. */
+	struct sockaddr_in group = at(GROUP, port);
+	CHECK_EQ(connect(sender, (struct sockaddr *)&group, sizeof group), 0);
+	CHECK_EQ(send(sender, "x", 1, 0), 1);
+	CHECK_EQ(hears(member), 1);
+	struct pollfd wait = { member, POLLIN, 0 };
+	send(sender, "x", 1, 0);
+	CHECK(poll(&wait, 1, 1000) == 1 && wait.revents == POLLIN);
+	REQUIRE(set(member, IP_DROP_MEMBERSHIP, &join, sizeof join) == 0);
+	CHECK_EQ(hears(member), 1);
+	CHECK_EQ(send(sender, "x", 1, 0), 1);
+	CHECK_EQ(hears(member) + hears(single), 0);
+	/* A connection to a group there is not. */
+	int stream = socket(AF_INET, SOCK_STREAM, 0);
+	CHECK_ERRNO(connect(stream, (struct sockaddr *)&group, sizeof group), ENETUNREACH);
+	close(member), close(bound), close(stranger), close(listener), close(quiet), close(single), close(sender), close(stream);
+}
+
+/* ip(7): broadcast needs SO_BROADCAST. 127.255.255.255 is the broadcast address of loopback. */
+static void broadcast(void)
+{
+	int one = shared("0.0.0.0", 0), port = port_of(one), two = shared("127.255.255.255", port), on = 1;
+	int single = shared("127.0.0.1", port), sender = socket(AF_INET, SOCK_DGRAM, 0);
+	CHECK_ERRNO(send_to(sender, "127.255.255.255", port), EACCES);
+	struct sockaddr_in all = at("127.255.255.255", port);
+	CHECK_ERRNO(connect(sender, (struct sockaddr *)&all, sizeof all), EACCES);
+	REQUIRE(setsockopt(sender, SOL_SOCKET, SO_BROADCAST, &on, sizeof on) == 0);
+	CHECK_EQ(send_to(sender, "127.255.255.255", port), 1);
+	CHECK_EQ(hears(one), 1);
+	CHECK_EQ(hears(two), 1);
+	CHECK_EQ(hears(single), 0);
+	CHECK_EQ(connect(sender, (struct sockaddr *)&all, sizeof all), 0);
+	CHECK_EQ(send(sender, "x", 1, 0), 1);
+	CHECK_EQ(hears(one), 1);
+	/* One that is bound there can send as any other. */
+	CHECK_EQ(send_to(two, "127.0.0.1", port_of(sender)), 1);
+	close(one), close(two), close(single), close(sender);
+}
+
+static void multicast6(void)
+{
+	int member = socket(AF_INET6, SOCK_DGRAM, 0), sender = socket(AF_INET6, SOCK_DGRAM, 0), index = 1, none = 9999;
+	struct sockaddr_in6 any = { .sin6_family = AF_INET6 }, group = any;
+	socklen_t len = sizeof any;
+	REQUIRE(bind(member, (struct sockaddr *)&any, sizeof any) == 0);
+	REQUIRE(getsockname(member, (struct sockaddr *)&any, &len) == 0);
+	struct ipv6_mreq join = { .ipv6mr_interface = 1 };
+	inet_pton(AF_INET6, "ff02::1234", &join.ipv6mr_multiaddr);
+	group.sin6_addr = join.ipv6mr_multiaddr;
+	group.sin6_port = any.sin6_port;
+	CHECK_EQ(setsockopt(member, IPPROTO_IPV6, IPV6_JOIN_GROUP, &join, sizeof join), 0);
+	CHECK_ERRNO(setsockopt(member, IPPROTO_IPV6, IPV6_JOIN_GROUP, &join, sizeof join), EADDRINUSE);
+	CHECK_ERRNO(setsockopt(member, IPPROTO_IPV6, IPV6_JOIN_GROUP, &join, 16), EINVAL);
+	struct ipv6_mreq wrong = { .ipv6mr_interface = 9999, .ipv6mr_multiaddr = join.ipv6mr_multiaddr };
+	CHECK_ERRNO(setsockopt(member, IPPROTO_IPV6, IPV6_JOIN_GROUP, &wrong, sizeof wrong), ENODEV);
+	wrong = (struct ipv6_mreq){ .ipv6mr_interface = 1, .ipv6mr_multiaddr = IN6ADDR_LOOPBACK_INIT };
+	CHECK_ERRNO(setsockopt(member, IPPROTO_IPV6, IPV6_JOIN_GROUP, &wrong, sizeof wrong), EINVAL);
+	CHECK_ERRNO(setsockopt(sender, IPPROTO_IPV6, IPV6_MULTICAST_IF, &none, sizeof none), ENODEV);
+	CHECK_EQ(setsockopt(sender, IPPROTO_IPV6, IPV6_MULTICAST_IF, &index, sizeof index), 0);
+	/* Loopback has no route to groups of IPv6, whether it is named by the option or by the address. */
+	CHECK_ERRNO(sendto(sender, "x", 1, 0, (struct sockaddr *)&group, sizeof group), ENETUNREACH);
+	int other = socket(AF_INET6, SOCK_DGRAM, 0);
+	group.sin6_scope_id = 1;
+	CHECK_ERRNO(sendto(other, "x", 1, 0, (struct sockaddr *)&group, sizeof group), ENETUNREACH);
+	CHECK_EQ(setsockopt(member, IPPROTO_IPV6, IPV6_LEAVE_GROUP, &join, sizeof join), 0);
+	CHECK_ERRNO(setsockopt(member, IPPROTO_IPV6, IPV6_LEAVE_GROUP, &join, sizeof join), EADDRNOTAVAIL);
+	close(member), close(sender), close(other);
+}
+
+int main(void)
+{
+	membership();
+	options();
+	multicast();
+	broadcast();
+	multicast6();
+	return tap_done();
+}

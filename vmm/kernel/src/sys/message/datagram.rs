@@ -1,0 +1,296 @@
+//! Datagrams of internet sockets: sending, receiving, and their ancillary data (ip(7), ipv6(7), udp(7), SO_TIMESTAMP of socket(7)).
+
+use std::net::{IpAddr, SocketAddr};
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::structs::{Timespec, Timeval};
+use bloodhound_net::{Datagram, Header, ReadyFlags, Sending, SocketId};
+use zerocopy::IntoBytes;
+
+use super::control::{Part, align, cmsg};
+use super::transfer::truncation;
+use super::{Got, Incoming, Outgoing};
+use crate::ctx::*;
+use crate::socket::{Address, Generic, TIMESTAMPING_RX, inet_bytes};
+use crate::sys::sockopt::kept_value;
+use crate::wait::{Object, Stop, SysResult};
+
+/// Largest length of a UDP datagram that is looked at at all.
+const UDP_LEN_MAX: u64 = 0xffff;
+
+/// What ancillary data says about a datagram to send, instead of the socket's options.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chosen {
+    hops: Option<u8>,
+    class: Option<u8>,
+    source: Option<IpAddr>,
+    interface: u32,
+}
+
+/// The int of a control message, in its range. EINVAL.
+fn int_in(data: &[u8], range: std::ops::RangeInclusive<i32>) -> Result<i32, Errno> {
+    let bytes = data.try_into().map_err(|_| Errno::EINVAL)?;
+    Some(i32::from_le_bytes(bytes)).filter(|number| range.contains(number)).ok_or(Errno::EINVAL)
+}
+
+impl Ctx<'_> {
+    pub(super) fn send_udp(&mut self, id: SocketId, msg: &Outgoing) -> SysResult {
+        if msg.source.len() > UDP_LEN_MAX {
+            // udpv6_sendmsg looks for a receiver before it looks at the length.
+            let nobody = msg.to.is_none() && self.node.net.of(id).peer_addr(id).is_err();
+            return err(if self.inet(id)?.v6 && nobody { Errno::EDESTADDRREQ } else { Errno::EMSGSIZE });
+        }
+        if msg.flags.contains(MsgFlags::MSG_MORE) {
+            return Err(Stop::Unsupported("MSG_MORE on a datagram socket".into()));
+        }
+        let v6 = self.inet(id)?.v6;
+        let to = match &msg.to {
+            Some(addr) => udp_target(addr, v6)?,
+            None => None,
+        };
+        let scope = msg.to.as_ref().map_or(0, Address::scope);
+        let how = self.sending(id, to, scope, &msg.control.datagram)?;
+        let data = self.source_bytes(&msg.source, 0, UDP_LEN_MAX)?;
+        let now = self.now();
+        Ok(self.node.net.of_mut(id).send_datagram(id, &data, to, &how, now)? as u64)
+    }
+
+    /// How a datagram leaves, by the options of its socket and its ancillary data, "which overrides" them.
+    fn sending(
+        &self,
+        id: SocketId,
+        to: Option<SocketAddr>,
+        scope: u32,
+        chosen: &Chosen,
+    ) -> Result<Sending, Errno> {
+        let socket = self.inet(id)?;
+        let peer = to.or_else(|| self.node.net.of(id).peer_addr(id).ok());
+        let v4 = peer.map_or(!socket.v6, |peer| peer.ip().to_canonical().is_ipv4());
+        let byte = |level, name| u8::try_from(kept_value(&socket.generic, level, name)).ok();
+        let [hops, group_hops, class, loops] = match v4 {
+            true => [c::IP_TTL, c::IP_MULTICAST_TTL, c::IP_TOS, c::IP_MULTICAST_LOOP]
+                .map(|name| byte(c::IPPROTO_IP, name)),
+            false => [c::IPV6_UNICAST_HOPS, c::IPV6_MULTICAST_HOPS, c::IPV6_TCLASS, c::IPV6_MULTICAST_LOOP]
+                .map(|name| byte(c::IPPROTO_IPV6, name)),
+        };
+        let usual = Header::default();
+        let header = Header {
+            hops: chosen.hops.or(hops).unwrap_or(usual.hops),
+            class: chosen.class.or(class).unwrap_or(usual.class),
+            ..usual
+        };
+        Ok(Sending {
+            header,
+            group_hops: chosen.hops.or(group_hops).unwrap_or(1),
+            group_loops: loops != Some(0),
+            broadcast: socket.generic.is_set(c::SOL_SOCKET, c::SO_BROADCAST),
+            source: chosen.source,
+            interface: if chosen.interface != 0 { chosen.interface } else { scope },
+        })
+    }
+
+    /// Looks at ancillary data of a message to send (ip_cmsg_send, ip6_datagram_send_ctl).
+    pub(super) fn inet_control(
+        &mut self,
+        id: SocketId,
+        chosen: &mut Chosen,
+        (level, kind, data): Part<'_>,
+    ) -> SysResult<()> {
+        let socket = self.inet(id)?;
+        let udp = socket.proto.is_datagram();
+        match (level, kind) {
+            // "SCM_RIGHTS and SCM_CREDENTIALS are semantically in SOL_UNIX": no error, no effect.
+            (c::SOL_SOCKET, c::SCM_RIGHTS | c::SCM_CREDENTIALS) => Ok(()),
+            (c::SOL_SOCKET, c::SO_MARK) => err(Errno::EPERM),
+            (c::SOL_SOCKET, _) => err(Errno::EINVAL),
+            (c::IPPROTO_IP, c::IP_PKTINFO) if udp && data.len() == 12 => {
+                let source = IpAddr::from([data[4], data[5], data[6], data[7]]);
+                self.choose_source(id, chosen, source, int_in(&data[..4], i32::MIN..=i32::MAX)?)
+            }
+            (c::IPPROTO_IPV6, c::IPV6_PKTINFO) if udp && socket.v6 && data.len() == 20 => {
+                let source: [u8; 16] = data[..16].try_into().map_err(|_| Errno::EINVAL)?;
+                let index = int_in(&data[16..], i32::MIN..=i32::MAX)?;
+                self.choose_source(id, chosen, IpAddr::from(source).to_canonical(), index)
+            }
+            (c::IPPROTO_IP, c::IP_TTL) if udp => {
+                chosen.hops = u8::try_from(int_in(data, 1..=255)?).ok();
+                Ok(())
+            }
+            (c::IPPROTO_IP, c::IP_TOS) if udp => {
+                let class = if let [byte] = data { i32::from(*byte) } else { int_in(data, 0..=255)? };
+                chosen.class = u8::try_from(class).ok();
+                Ok(())
+            }
+            // -1 leaves it to the socket's option.
+            (c::IPPROTO_IPV6, c::IPV6_HOPLIMIT) if udp && socket.v6 => {
+                chosen.hops = u8::try_from(int_in(data, -1..=255)?).ok();
+                Ok(())
+            }
+            (c::IPPROTO_IPV6, c::IPV6_TCLASS) if udp && socket.v6 => {
+                chosen.class = u8::try_from(int_in(data, -1..=255)?).ok();
+                Ok(())
+            }
+            (c::IPPROTO_IP | c::IPPROTO_IPV6, _) if udp => err(Errno::EINVAL),
+            _ => Ok(()),
+        }
+    }
+
+    /// Source address and interface by IP_PKTINFO or IPV6_PKTINFO. ENODEV for an interface that there is not, ENETUNREACH or
+    /// EINVAL for an address of another node.
+    fn choose_source(&self, id: SocketId, chosen: &mut Chosen, source: IpAddr, index: i32) -> SysResult<()> {
+        let stack = self.node.net.of(id);
+        let known = crate::inet::interfaces(stack).iter().any(|i| i.index == index);
+        if index != 0 && !known {
+            return err(Errno::ENODEV);
+        }
+        if !source.is_unspecified() {
+            if !crate::inet::is_local(stack, source) {
+                // ip_route_output_key_hash_rcu, and ip6_datagram_send_ctl.
+                return err(if source.is_ipv4() { Errno::ENETUNREACH } else { Errno::EINVAL });
+            }
+            chosen.source = Some(source);
+        }
+        chosen.interface = index as u32;
+        Ok(())
+    }
+
+    pub(super) fn recv_udp(&mut self, id: SocketId, want: &Incoming) -> SysResult<Got> {
+        let timeout = self.inet(id)?.generic.rcvtimeo;
+        let datagram = match self.node.net.of_mut(id).recv_from(id, want.flags.contains(MsgFlags::MSG_PEEK)) {
+            Ok(datagram) => datagram,
+            Err(Errno::EAGAIN) if self.must_not_sleep(want.nonblock, timeout) => return err(Errno::EAGAIN),
+            Err(Errno::EAGAIN) if self.node.net.of(id).readiness(id).contains(ReadyFlags::RDHUP) => {
+                return Ok(Got::default());
+            }
+            Err(Errno::EAGAIN) => return Err(self.socket_wait(Object::Inet(id), timeout).into()),
+            Err(e) => return err(e),
+        };
+        let whole = datagram.data.len() as u64;
+        let n = whole.min(want.buffers.len());
+        let control = self.datagram_control(id, &datagram)?;
+        let mut got = Got { name: inet_bytes(datagram.src), control, ..Got::default() };
+        // With a bad address the datagram is lost, as on Linux (udp_recvmsg).
+        self.copy_out(&want.buffers, 0, &datagram.data[..n as usize])?;
+        truncation(&mut got, want.flags, n, whole);
+        Ok(got)
+    }
+
+    /// Ancillary data of a datagram that the options of its socket ask for, in Linux's order (sock_recv_cmsgs, ip_cmsg_recv_offset,
+    /// ip6_datagram_recv_ctl).
+    fn datagram_control(&self, id: SocketId, datagram: &Datagram) -> Result<Vec<(u64, u64, Vec<u8>)>, Errno> {
+        let generic = &self.inet(id)?.generic;
+        let on = |level, name| generic.is_set(level, name);
+        let Header { hops, class, .. } = datagram.header;
+        let (index, dst) = (datagram.interface, datagram.dst);
+        let mut out = timestamps(generic, self.node.realtime_at(datagram.at));
+        if let IpAddr::V6(ip) = dst.ip() {
+            if on(c::IPPROTO_IPV6, c::IPV6_RECVPKTINFO) {
+                let mut info = ip.octets().to_vec();
+                info.extend_from_slice(&index.to_le_bytes());
+                out.push((c::IPPROTO_IPV6, c::IPV6_PKTINFO, info));
+            }
+            let plain = dst.ip().to_canonical().is_ipv4();
+            if on(c::IPPROTO_IPV6, c::IPV6_RECVHOPLIMIT) && !plain {
+                out.push((c::IPPROTO_IPV6, c::IPV6_HOPLIMIT, i32::from(hops).to_le_bytes().to_vec()));
+            }
+            if on(c::IPPROTO_IPV6, c::IPV6_RECVTCLASS) && !plain {
+                out.push((c::IPPROTO_IPV6, c::IPV6_TCLASS, i32::from(class).to_le_bytes().to_vec()));
+            }
+        }
+        if let IpAddr::V4(ip) = dst.ip().to_canonical() {
+            if on(c::IPPROTO_IP, c::IP_PKTINFO) {
+                let mut info = index.to_le_bytes().to_vec();
+                info.extend_from_slice(&self.answering(IpAddr::V4(ip), index));
+                info.extend_from_slice(&ip.octets());
+                out.push((c::IPPROTO_IP, c::IP_PKTINFO, info));
+            }
+            if on(c::IPPROTO_IP, c::IP_RECVTTL) {
+                out.push((c::IPPROTO_IP, c::IP_TTL, i32::from(hops).to_le_bytes().to_vec()));
+            }
+            if on(c::IPPROTO_IP, c::IP_RECVTOS) {
+                out.push((c::IPPROTO_IP, c::IP_TOS, vec![class]));
+            }
+            if on(c::IPPROTO_IP, c::IP_RECVORIGDSTADDR) {
+                let original = inet_bytes(SocketAddr::new(ip.into(), dst.port()));
+                out.push((c::IPPROTO_IP, c::IP_RECVORIGDSTADDR, original));
+            }
+        }
+        Ok(out)
+    }
+
+    /// `ipi_spec_dst`: "the local address of the packet", from which an answer would be sent (ip(7)).
+    fn answering(&self, dst: IpAddr, interface: u32) -> Vec<u8> {
+        let of_interface = || {
+            let all = crate::inet::interfaces(self.stack());
+            all.iter()
+                .find(|i| i.index as u32 == interface)
+                .and_then(|i| i.v4())
+                .map(|(ip, _)| IpAddr::V4(ip))
+        };
+        let local = if crate::inet::is_local(self.stack(), dst) { Some(dst) } else { of_interface() };
+        match local {
+            Some(IpAddr::V4(ip)) => ip.octets().to_vec(),
+            _ => vec![0; 4],
+        }
+    }
+
+    /// IP_PKTOPTIONS of a stream: what its options ask for, of the packet that began the connection (do_ip_getsockopt).
+    pub(crate) fn stream_control(&self, id: SocketId) -> Result<Vec<u8>, Errno> {
+        let net = self.node.net.of(id);
+        let (local, connected) = (net.local_addr(id)?, net.peer_addr(id).is_ok());
+        let first = Datagram {
+            src: local,
+            dst: local,
+            interface: net.interface_of(local.ip()).unwrap_or(1),
+            header: Header::default(),
+            at: self.now(),
+            data: bloodhound_net::Bytes::default(),
+        };
+        let mut out = Vec::new();
+        for (level, kind, mut data) in self.datagram_control(id, &first)? {
+            if !connected && kind == c::IP_PKTINFO {
+                // No packet came in by any interface.
+                data[..4].fill(0);
+            }
+            out.extend(cmsg(level, kind, &data));
+            out.resize(align(out.len()), 0);
+        }
+        Ok(out)
+    }
+}
+
+/// What SO_TIMESTAMP and its kin ask for: when a message came, ns since 1970.
+pub(super) fn timestamps(generic: &Generic, at: u64) -> Vec<(u64, u64, Vec<u8>)> {
+    let mut out = Vec::new();
+    if let Some(kind) = generic.stamps.kind {
+        let nanoseconds = matches!(kind, c::SO_TIMESTAMPNS | c::SO_TIMESTAMPNS_NEW);
+        let data = match nanoseconds {
+            true => Timespec::from_ns(at).as_bytes().to_vec(),
+            false => Timeval::from_ns(at).as_bytes().to_vec(),
+        };
+        out.push((c::SOL_SOCKET, kind, data));
+    }
+    let (option, flags) = generic.stamps.timestamping;
+    if flags & TIMESTAMPING_RX == TIMESTAMPING_RX {
+        // struct scm_timestamping: by software, (deprecated), by hardware.
+        let mut data = Timespec::from_ns(at).as_bytes().to_vec();
+        data.resize(48, 0);
+        // SCM_TIMESTAMPING has the number of the option that was set, the old or the new one.
+        out.push((c::SOL_SOCKET, option, data));
+    }
+    out
+}
+
+/// The destination of a datagram; `None` is the connected peer.
+fn udp_target(addr: &Address, v6: bool) -> Result<Option<SocketAddr>, Errno> {
+    match (addr.family().ok_or(Errno::EINVAL)?, v6) {
+        // "AF_UNSPEC" is taken for AF_INET here (udp_sendmsg), and for no address on IPv6 sockets.
+        (c::AF_UNSPEC, true) => Ok(None),
+        (c::AF_UNSPEC, false) if addr.len() >= 16 => Ok(addr.v4()),
+        (c::AF_UNSPEC, false) => Err(Errno::EINVAL),
+        (c::AF_INET, true) => addr.to_inet(false).map(Some),
+        (c::AF_INET6, true) | (_, false) => addr.to_inet(v6).map(Some),
+        _ => Err(Errno::EINVAL),
+    }
+}

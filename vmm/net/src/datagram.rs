@@ -1,0 +1,101 @@
+//! Datagrams: what is sent and received with the data ([`Sending`], [`Header`], [`Datagram`]), and addresses that stand for several
+//! nodes (multicast and broadcast, ip(7), ipv6(7)). Neighbours: `stack::data` and `stack::group`.
+
+use crate::{Bytes, Proto};
+use bloodhound_abi::SimTime;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// The fields of the IP header which receivers can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Header {
+    /// Time to live, hop limit. No router is on the way, so it arrives as it was sent.
+    pub hops: u8,
+    /// Type of service, traffic class.
+    pub class: u8,
+    /// The protocol is UDP-Lite.
+    pub lite: bool,
+}
+
+impl Header {
+    /// The transport protocol.
+    pub fn proto(&self) -> Proto {
+        if self.lite { Proto::UdpLite } else { Proto::Udp }
+    }
+}
+
+impl Default for Header {
+    /// net.ipv4.ip_default_ttl, and no class.
+    fn default() -> Header {
+        Header { hops: 64, class: 0, lite: false }
+    }
+}
+
+/// How a datagram is sent, beside its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sending {
+    /// Header of one to a single node or to all of a network.
+    pub header: Header,
+    /// Hop limit of one to a group (IP_MULTICAST_TTL, IPV6_MULTICAST_HOPS): with 0 it stays on the node.
+    pub group_hops: u8,
+    /// Groups that the node itself is a member of get it as well (IP_MULTICAST_LOOP, IPV6_MULTICAST_LOOP).
+    pub group_loops: bool,
+    /// SO_BROADCAST.
+    pub broadcast: bool,
+    /// Source address (IP_PKTINFO, IPV6_PKTINFO).
+    pub source: Option<IpAddr>,
+    /// Interface for groups and networks; 0 leaves it to the socket's option and the route.
+    pub interface: u32,
+}
+
+impl Default for Sending {
+    /// As the options of a new socket are.
+    fn default() -> Sending {
+        let header = Header::default();
+        Sending { header, group_hops: 1, group_loops: true, broadcast: false, source: None, interface: 0 }
+    }
+}
+
+/// A received datagram.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Datagram {
+    /// Sender, as the socket's family shows it.
+    pub src: SocketAddr,
+    /// The address it was sent to (IP_PKTINFO).
+    pub dst: SocketAddr,
+    /// Number of the interface by which it came in.
+    pub interface: u32,
+    /// Fields of its header.
+    pub header: Header,
+    /// When it came in (SO_TIMESTAMP).
+    pub at: SimTime,
+    /// Content, whole.
+    pub data: Bytes,
+}
+
+/// A socket's membership in a multicast group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Membership {
+    /// Canonical.
+    pub(crate) group: IpAddr,
+    pub(crate) interface: u32,
+}
+
+/// Whether an address is that of a group of nodes, or of all nodes of whatever network.
+pub(crate) fn stands_for_many(ip: IpAddr) -> bool {
+    ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST)
+}
+
+/// Groups that every node is in: 224.0.0.1 (RFC 1112), ff01::1 and ff02::1 (RFC 4291).
+pub(crate) fn is_of_all_nodes(group: IpAddr) -> bool {
+    match group {
+        IpAddr::V4(ip) => ip == Ipv4Addr::new(224, 0, 0, 1),
+        IpAddr::V6(ip) => matches!(ip.segments(), [0xff01 | 0xff02, 0, 0, 0, 0, 0, 0, 1]),
+    }
+}
+
+/// The broadcast address of a network of IPv4, its last one (RFC 919). Networks of one or two addresses have none (RFC 3021).
+pub(crate) fn broadcast_of(own: IpAddr, prefix: u8) -> Option<Ipv4Addr> {
+    let IpAddr::V4(own) = own else { return None };
+    let host = u32::MAX.checked_shr(u32::from(prefix)).unwrap_or(0);
+    (prefix < 31).then(|| Ipv4Addr::from_bits(own.to_bits() | host))
+}

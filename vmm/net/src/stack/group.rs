@@ -1,0 +1,181 @@
+//! Datagrams to several nodes: who is in which multicast group, how they leave and who gets them (`__udp4_lib_mcast_deliver`,
+//! `ip_mc_output` of Linux).
+
+use super::{Pair, Result, Stack};
+use crate::datagram::{Membership, is_of_all_nodes};
+use crate::iface::LOOPBACK;
+use crate::socket::{Common, Kind, Udp};
+use crate::{Body, Bytes, Datagram, Header, Packet, Proto, ReadyFlags, Sending, SocketId};
+use bloodhound_abi::{Errno, SimTime};
+use std::net::{IpAddr, SocketAddr};
+
+/// net.ipv4.igmp_max_memberships.
+const MEMBERSHIPS_MAX: usize = 20;
+
+impl Stack {
+    /// Number of the interface with an address; `None` if no interface has it.
+    pub fn interface_of(&self, ip: IpAddr) -> Option<u32> {
+        self.net.interface_of(ip.to_canonical())
+    }
+
+    /// The interface by which a group is reached if nobody says which: the first one beside loopback.
+    pub fn default_interface(&self, v6: bool) -> Option<u32> {
+        let own = self.net.addresses.iter().find(|(own, _)| own.is_ipv6() == v6);
+        own.and_then(|(own, _)| self.net.interface_of(*own))
+    }
+
+    /// Whether the address stands for all nodes of a network of this node.
+    pub fn is_broadcast(&self, ip: IpAddr) -> bool {
+        self.net.is_broadcast(ip.to_canonical())
+    }
+
+    /// IP_ADD_MEMBERSHIP, IPV6_ADD_MEMBERSHIP. EADDRINUSE for a member, ENOBUFS for one group of IPv4 too many.
+    pub fn join(&mut self, id: SocketId, group: IpAddr, interface: u32) -> Result<()> {
+        let udp = self.udp_mut(id)?;
+        let membership = Membership { group, interface };
+        if udp.groups.contains(&membership) {
+            return Err(Errno::EADDRINUSE);
+        }
+        let of_family = udp.groups.iter().filter(|m| m.group.is_ipv4() == group.is_ipv4()).count();
+        if group.is_ipv4() && of_family >= MEMBERSHIPS_MAX {
+            return Err(Errno::ENOBUFS);
+        }
+        udp.groups.push(membership);
+        Ok(())
+    }
+
+    /// IP_DROP_MEMBERSHIP, IPV6_DROP_MEMBERSHIP; with interface 0 the first membership in the group. EADDRNOTAVAIL.
+    pub fn leave_group(&mut self, id: SocketId, group: IpAddr, interface: u32) -> Result<()> {
+        let udp = self.udp_mut(id)?;
+        let fits = |m: &Membership| m.group == group && (interface == 0 || m.interface == interface);
+        let at = udp.groups.iter().position(fits).ok_or(Errno::EADDRNOTAVAIL)?;
+        udp.groups.remove(at);
+        Ok(())
+    }
+
+    fn udp_mut(&mut self, id: SocketId) -> Result<&mut Udp> {
+        match &mut self.get_mut(id)?.kind {
+            Kind::Udp(udp) => Ok(udp),
+            _ => Err(Errno::EPROTO),
+        }
+    }
+
+    /// Whether the address is that of a multicast group, or stands for all nodes of a network of this node.
+    pub(super) fn is_group(&self, ip: IpAddr) -> bool {
+        ip.is_multicast() || self.net.is_broadcast(ip)
+    }
+
+    /// The interface and source address of a datagram to several nodes.
+    pub(super) fn group_route(
+        &self,
+        c: &Common,
+        group: IpAddr,
+        how: Option<&Sending>,
+    ) -> Result<(u32, IpAddr)> {
+        let v6 = group.is_ipv6();
+        let option = if v6 { c.opts.group_interface6 } else { c.opts.group_interface };
+        let bound = Some(c.local.ip()).filter(|ip| !ip.is_unspecified() && !self.is_group(*ip));
+        let of_network = self.net.broadcast_interface(group);
+        let candidates =
+            [how.map(|how| how.interface), of_network, Some(option).filter(|_| group.is_multicast())];
+        let named = candidates.into_iter().flatten().find(|interface| *interface != 0);
+        // "fl4->saddr [...] specifies the outgoing interface for multicast" (ip_route_output_key_hash_rcu).
+        let of_source = bound.and_then(|own| self.net.interface_of(own));
+        let interface =
+            named.or(of_source).or_else(|| self.default_interface(v6)).ok_or(Errno::ENETUNREACH)?;
+        // Loopback has no route to ff00::/8.
+        if v6 && interface == LOOPBACK {
+            return Err(Errno::ENETUNREACH);
+        }
+        let source = match how.and_then(|how| how.source).or(bound) {
+            Some(ip) => ip,
+            None => self.net.address_on(interface, v6).ok_or(Errno::EADDRNOTAVAIL)?,
+        };
+        Ok((interface, source))
+    }
+
+    /// Sends a datagram to all who listen: to the network, and back to this node.
+    pub(super) fn send_to_group(
+        &mut self,
+        id: SocketId,
+        data: &[u8],
+        to: SocketAddr,
+        how: &Sending,
+        now: SimTime,
+    ) -> Result<usize> {
+        let c = &self.get(id)?.common;
+        if !to.ip().is_multicast() && !how.broadcast {
+            return Err(Errno::EACCES);
+        }
+        let (interface, ip) = self.group_route(c, to.ip(), Some(how))?;
+        let (source, lite) = (SocketAddr::new(ip, c.local.port()), c.proto == Proto::UdpLite);
+        self.may_send(id, now)?;
+        let multicast = to.ip().is_multicast();
+        let hops = if multicast { how.group_hops } else { how.header.hops };
+        let header = Header { hops, lite, ..how.header };
+        let loops = interface == LOOPBACK || !multicast || how.group_loops;
+        let member = self.has_member(to.ip(), interface);
+        let socket = self.get_mut(id)?;
+        let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
+        let place = udp.names.group_place(socket.common.opened, to.port());
+        let packet = Packet { src: source, dst: to, body: Body::Udp(header, Bytes::copy(data)), place };
+        if loops && member {
+            self.net.loop_back(packet.clone(), now);
+        }
+        if interface != LOOPBACK && hops > 0 {
+            self.net.out.push(packet);
+        }
+        Ok(data.len())
+    }
+
+    /// Whether the node hears a group on an interface. Broadcasts are heard by all.
+    fn has_member(&self, group: IpAddr, interface: u32) -> bool {
+        if !group.is_multicast() || is_of_all_nodes(group) {
+            return true;
+        }
+        let wanted = Membership { group, interface };
+        self.sockets.values().any(|s| matches!(&s.kind, Kind::Udp(udp) if udp.groups.contains(&wanted)))
+    }
+
+    /// A datagram to several nodes arrives: each socket that hears it gets it. Nobody answers one that no socket hears.
+    pub(super) fn input_group(&mut self, pair: Pair, (header, data): (Header, Bytes), now: SimTime) {
+        let (dst, src) = pair;
+        let interface = self.net.arrived_by(src.ip());
+        if !self.has_member(dst.ip(), interface) {
+            return;
+        }
+        let hearing: Vec<SocketId> = self
+            .holders(header.proto(), dst.port())
+            .filter(|id| self.sockets.get(id).is_some_and(|s| hears(&s.common, &s.kind, pair, interface)))
+            .collect();
+        for id in hearing {
+            let Some(socket) = self.sockets.get_mut(&id) else { continue };
+            let Kind::Udp(udp) = &mut socket.kind else { continue };
+            let datagram = Datagram { src, dst, interface, header, at: now, data: data.clone() };
+            if udp.push(datagram, socket.common.opts.rcvbuf) {
+                socket.common.wake(ReadyFlags::READ);
+            }
+            self.settle(id, now);
+        }
+    }
+}
+
+/// Whether a socket gets a datagram to several nodes (`__udp_is_mcast_sock`, `ip_mc_sf_allow`, `inet6_mc_check`).
+fn hears(c: &Common, kind: &Kind, (dst, src): Pair, interface: u32) -> bool {
+    let Kind::Udp(udp) = kind else { return false };
+    let bound = c.local.ip();
+    let fits = if bound.is_unspecified() {
+        bound.is_ipv4() == dst.is_ipv4() || c.v6 && !c.opts.v6only
+    } else {
+        bound == dst.ip()
+    };
+    if !fits || c.peer.is_some_and(|peer| peer != src) {
+        return false;
+    }
+    if !dst.ip().is_multicast() {
+        return true;
+    }
+    // IP_MULTICAST_ALL: "whether the socket [...] receives from all groups joined by the whole system".
+    let all = if dst.is_ipv6() { c.opts.group_all6 } else { c.opts.group_all };
+    all || udp.groups.contains(&Membership { group: dst.ip(), interface })
+}
