@@ -95,6 +95,12 @@ fn default_action(signo: u32) -> Default_ {
     }
 }
 
+/// Whether a signal asks for a core dump, which tells of an error of the program (signal(7), "Core"), whether RLIMIT_CORE lets one be
+/// made or not.
+pub fn asks_for_core(signo: u32) -> bool {
+    default_action(signo) == Default_::Core
+}
+
 /// What a signal does, for whoever is told.
 fn disposition(action: &Sigaction, signo: u32) -> Disposition {
     match action.handler {

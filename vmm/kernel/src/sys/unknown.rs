@@ -165,7 +165,7 @@ fn socket_options() {
     }
     for name in [
         "setsockopt SO_ATTACH_BPF",
-        "setsockopt IP_ADD_MEMBERSHIP",
+        "setsockopt IP_ADD_SOURCE_MEMBERSHIP",
         "setsockopt TCP_MD5SIG",
         "getsockopt SO_MEMINFO",
     ] {

@@ -378,9 +378,11 @@ impl Machine {
         self.note_signal_death(id, &end);
     }
 
-    /// A helper process that a signal killed, other than by kill(2) of its own service, is worth telling.
+    /// A helper process that ended by a signal which tells of an error is worth telling: kill(2) of its own service uses others.
     fn note_signal_death(&mut self, id: NodeId, end: &ProcessEnd) {
-        if let ExitStatus::Signal { core: true, .. } = end.status
+        // Whether a core dump was made says nothing: containers have a limit of 0 for them.
+        if let ExitStatus::Signal { signo, .. } = end.status
+            && bloodhound_kernel::signal::asks_for_core(signo)
             && self.world.services[&id].state != State::Crashed
         {
             let text = format!(
