@@ -3,7 +3,8 @@
 //! Nothing on an ordinary machine counts instructions reliably, so a task changes hands at its traps only. A task that waits by
 //! computing would therefore wait for ever. What ends this is a **counted loop**: a branch in the task's code whose passes are
 //! counted by a stop point (`bloodhound_platform::code_points`). After so many passes since the task's last trap the task is preempted:
-//! others run, or, if no other task of its node can, it rests until something on its node changes or the next event of the world is due.
+//! others run, or, if no other task of its node can, it rests until something on its node changes or the next event of the world is due,
+//! and in the beginning for some milliseconds at most.
 //!
 //! How a loop is found. A task that has spent `Scenario::compute_limit` of processor time without a trap is under suspicion
 //! ([`Suspicion`]). The host's clock decides only that somebody looks: the run is made again up to the task's last trap, and from
@@ -324,7 +325,7 @@ impl Machine {
             self.world.computing.go_on(id, tid);
             return true;
         }
-        self.rest(id, tid, least);
+        self.rest(id, tid, least, turns.longest_rest().map(|slices| SLICE << slices));
         // The other nodes, or the time of the next event.
         true
     }
@@ -366,11 +367,12 @@ impl Machine {
         let rests = self.world.computing.endless.entry((id, tid)).or_default();
         *rests += 1;
         let least = SLICE << (*rests - 1).min(LONGEST_REST);
-        self.rest(id, tid, Some(least));
+        self.rest(id, tid, Some(least), None);
     }
 
-    /// Lets a preempted task rest: until its node changes or the next event is due, or for `least` and until the next event is due.
-    fn rest(&mut self, id: MachineId, tid: Tid, least: Option<u64>) {
+    /// Lets a preempted task rest: until its node changes or the next event is due, but not for longer than `most`; or for `least` and
+    /// until the next event is due.
+    fn rest(&mut self, id: MachineId, tid: Tid, least: Option<u64>, most: Option<u64>) {
         let World { scheduler, nodes, .. } = &mut self.world;
         let Some(node) = nodes.get_mut(&id).map(Arc::make_mut) else { return };
         let clock = node.clock;
@@ -379,7 +381,10 @@ impl Machine {
         let next = if self.world.nodes[&id].run_queue.is_empty() { self.next_other_time() } else { None };
         let until = match (next, earliest) {
             (next, Some(earliest)) => next.unwrap_or(earliest).max(earliest),
-            (Some(next), None) => next.max(clock),
+            (Some(next), None) => {
+                let latest = most.map_or(next, |most| clock.after(most));
+                next.min(latest).max(clock)
+            }
             // It is woken when nothing else can happen.
             (None, None) => return,
         };
