@@ -22,7 +22,7 @@ use bloodhound_vfs::BaseFs;
 use crate::ctx::{Ctx, Outside};
 use crate::ids::*;
 use crate::node::Node;
-use crate::process::{ChildEvent, ExitStatus, Process};
+use crate::process::{ChildEvent, ExitStatus};
 use crate::task::TaskState;
 use crate::wait::{Blocked, Object, Progress, Restart, Stop, Wait};
 use crate::watch::{Disposition, Told};

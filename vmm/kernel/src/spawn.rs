@@ -15,6 +15,7 @@ use crate::ctx::*;
 use crate::exec::{AT_CWD, Origin, Program};
 use crate::file::Console;
 use crate::ids::*;
+use crate::memory::{PROCESS, TASK};
 use crate::mm::Mm;
 use crate::node::Node;
 use crate::process::{ExitStatus, FdEntry, FdTable, Process};
@@ -81,8 +82,8 @@ impl Node {
             thp_disable: false,
             knobs: crate::procfs::Knobs::adjusted(settings.oom_score_adj),
             exe: Vec::new(),
-            cmdline: Vec::new(),
-            environ: Vec::new(),
+            cmdline: Default::default(),
+            environ: Default::default(),
             itimer: None,
             cpu_timers: [None; 2],
             timers: Default::default(),
@@ -101,6 +102,8 @@ impl Node {
         task.lineage = Lineage::root(roots);
         self.container_mut(id).roots += 1;
         self.tasks.insert(tid, task);
+        self.memory.kernel_grows(id, TASK + PROCESS);
+        self.weigh_objects(id);
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         ctx.outside.tell(ctx.node, (pid, tid), &Told::Began { parent: None });
         let result = ctx.start_program(program);

@@ -23,6 +23,8 @@ pub(super) const TABLE: Table = &[
     ("fs/mqueue/queues_max", Text("256\n")),
     ("fs/nr_open", Text("1048576\n")),
     ("fs/pipe-max-size", Text("1048576\n")),
+    ("fs/pipe-user-pages-hard", Text("0\n")),
+    ("fs/pipe-user-pages-soft", Text("16384\n")),
     ("fs/protected_hardlinks", Text("1\n")),
     ("fs/protected_symlinks", Text("1\n")),
     ("kernel/cap_last_cap", Text("40\n")),
