@@ -400,6 +400,7 @@ impl Node {
     pub fn receive(&mut self, ns: NetNs, packet: bloodhound_net::Packet) {
         self.net.stack_mut(ns).input(packet, self.clock);
         self.drain_net();
+        self.weigh_objects(ContainerId(0));
     }
 
     /// Turns the network stacks' readiness changes into wake-ups.

@@ -103,13 +103,13 @@ impl Node {
         self.container_mut(id).roots += 1;
         self.tasks.insert(tid, task);
         self.memory.kernel_grows(id, TASK + PROCESS);
-        self.weigh_objects(id);
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         ctx.outside.tell(ctx.node, (pid, tid), &Told::Began { parent: None });
         let result = ctx.start_program(program);
         match result {
             Ok(()) => {
                 self.enqueue(tid);
+                self.weigh_objects(id);
                 Ok(pid)
             }
             Err(e) => {
