@@ -97,12 +97,9 @@ impl Node {
             tty: None,
             tty_old_pgrp: None,
         };
-        self.processes.insert(pid, process);
         let mut task = Task::new(tid, pid, common, Regs::default());
         task.lineage = Lineage::root(roots);
-        self.container_mut(id).roots += 1;
-        self.tasks.insert(tid, task);
-        self.memory.kernel_grows(id, TASK + PROCESS);
+        self.add_root(process, task);
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         ctx.outside.tell(ctx.node, (pid, tid), &Told::Began { parent: None });
         let result = ctx.start_program(program);
@@ -117,6 +114,15 @@ impl Node {
                 Err(e)
             }
         }
+    }
+
+    /// One more root process of its container.
+    fn add_root(&mut self, process: Process, task: Task) {
+        let id = process.container;
+        self.container_mut(id).roots += 1;
+        self.processes.insert(process.pid, process);
+        self.tasks.insert(task.tid, task);
+        self.memory.kernel_grows(id, TASK + PROCESS);
     }
 
     /// As [`Node::spawn`], as the child of an init that is spawned first: see [`crate::init`]. The process is the init's.
