@@ -336,6 +336,7 @@ fn of_notice(notice: &Notice, scenario: &Scenario) -> Json {
         Notice::Refused(r) => {
             json!({"at_step": r.step, "taken": r.taken, "error": r.error.map(|e| e.name())})
         }
+        Notice::LeftOut(left) => json!({"kills": left.kills, "crashes": left.crashes}),
         Notice::OutOfMemory(kill) => json!({
             "pid": kill.pid.number(),
             "comm": String::from_utf8_lossy(&kill.comm),

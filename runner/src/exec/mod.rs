@@ -151,7 +151,7 @@ impl Single {
 
     /// Processes that were killed because there was no memory left, as lines.
     fn out_of_memory(&self, world: &World) -> String {
-        let kill = |e: &&LogEntry| matches!(e.what, Notice::OutOfMemory(_));
+        let kill = |e: &&LogEntry| matches!(e.what, Notice::OutOfMemory(_) | Notice::LeftOut(_));
         let line =
             |e: &LogEntry| format!("bloodhound: {}\n", timeline::words(e.node, &e.what, &self.scenario));
         world.log.iter().filter(kill).map(line).collect()

@@ -3,6 +3,7 @@
  *
  *   exhaust KIND... : each kind in a process of its own, at the same time; the program itself waits for all.
  *   exhaust list    : the names of all kinds.
+ *   exhaust mix SEED: some kinds at once, which ones says the seed.
  * A kind ends by itself when it is refused something (the errno is printed), or is killed. */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -10,6 +11,8 @@
 #include <fcntl.h>
 #include <mqueue.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -18,6 +21,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
@@ -330,116 +334,7 @@ static void many_spaces(void) {
     for (;;) sleep(1);
 }
 
-/* Descriptors, and what hangs on them. */
-
-static void descriptors(void) {
-    more_descriptors();
-    for (long n = 0;; n++)
-        if (open("/dev/null", O_RDONLY) < 0) refused("open", n);
-}
-
-static void pipes(void) {
-    more_descriptors();
-    static char block[65536];
-    for (long n = 0;; n++) {
-        int ends[2];
-        if (pipe2(ends, O_NONBLOCK)) refused("pipe2", n);
-        fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
-        while (write(ends[1], block, sizeof block) > 0) {}
-    }
-}
-
-static void socket_pairs(void) {
-    more_descriptors();
-    static char block[65536];
-    for (long n = 0;; n++) {
-        int ends[2], big = 1 << 30;
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends)) refused("socketpair", n);
-        setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &big, sizeof big);
-        setsockopt(ends[0], SOL_SOCKET, SO_SNDBUFFORCE, &big, sizeof big);
-        while (write(ends[0], block, sizeof block) > 0) {}
-    }
-}
-
-static void passed(void) {
-    more_descriptors();
-    int ends[2], held = open("/dev/null", O_RDONLY);
-    socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends);
-    for (long n = 0;; n++) {
-        int inner[2];
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, inner)) refused("socketpair", n);
-        union { char room[CMSG_SPACE(sizeof(int) * 3)]; struct cmsghdr head; } control = {0};
-        char byte = 0;
-        struct iovec iov = {&byte, 1};
-        struct msghdr message = {0, 0, &iov, 1, control.room, sizeof control.room, 0};
-        control.head.cmsg_level = SOL_SOCKET;
-        control.head.cmsg_type = SCM_RIGHTS;
-        control.head.cmsg_len = CMSG_LEN(sizeof(int) * 3);
-        int three[3] = {ends[0], ends[1], held};
-        memcpy(CMSG_DATA(&control.head), three, sizeof three);
-        if (sendmsg(inner[0], &message, 0) < 0) refused("sendmsg", n);
-        close(ends[0]);
-        close(ends[1]);
-        memcpy(ends, inner, sizeof ends);
-    }
-}
-
-static void connections(void) {
-    more_descriptors();
-    static char block[65536];
-    int listening = socket(AF_INET, SOCK_STREAM, 0);
-    struct sockaddr_in at = {AF_INET, htons(7777), {htonl(INADDR_LOOPBACK)}, {0}};
-    if (bind(listening, (void *)&at, sizeof at) || listen(listening, 4096)) refused("listen", 0);
-    for (long n = 0;; n++) {
-        int big = 1 << 30, one = socket(AF_INET, SOCK_STREAM, 0);
-        if (one < 0) refused("socket", n);
-        setsockopt(one, SOL_SOCKET, SO_SNDBUF, &big, sizeof big);
-        if (connect(one, (void *)&at, sizeof at)) refused("connect", n);
-        if (accept(listening, 0, 0) < 0) refused("accept", n);
-        fcntl(one, F_SETFL, O_NONBLOCK);
-        while (write(one, block, sizeof block) > 0) {}
-    }
-}
-
-static void datagrams(void) {
-    static char block[60000];
-    int in = socket(AF_INET, SOCK_DGRAM, 0), big = 1 << 30;
-    struct sockaddr_in at = {AF_INET, htons(7778), {htonl(INADDR_LOOPBACK)}, {0}};
-    setsockopt(in, SOL_SOCKET, SO_RCVBUF, &big, sizeof big);
-    bind(in, (void *)&at, sizeof at);
-    for (long n = 0; n < 20000; n++)
-        if (sendto(in, block, sizeof block, 0, (void *)&at, sizeof at) < 0) refused("sendto", n);
-}
-
-static void epolls(void) {
-    more_descriptors();
-    int all = epoll_create1(0);
-    for (long n = 0;; n++) {
-        int fd = n % 3 == 0 ? eventfd(1, 0) : n % 3 == 1 ? timerfd_create(CLOCK_MONOTONIC, 0) : epoll_create1(0);
-        if (fd < 0) refused("eventfd", n);
-        struct epoll_event event = {EPOLLIN, {.u64 = (unsigned long)n}};
-        if (epoll_ctl(all, EPOLL_CTL_ADD, fd, &event)) refused("epoll_ctl", n);
-        struct itimerspec soon = {{0, 1000000}, {0, 1000000}};
-        if (n % 3 == 1) timerfd_settime(fd, 0, &soon, 0);
-    }
-}
-
-static void watches(void) {
-    int in = inotify_init1(IN_NONBLOCK);
-    for (long n = 0; n < 300000; n++) {
-        sprintf(name, "watched-%ld", n % 20000);
-        close(open(name, O_CREAT | O_WRONLY, 0600));
-        if (inotify_add_watch(in, name, IN_ALL_EVENTS) < 0) refused("inotify_add_watch", n);
-    }
-}
-
-static void locks(void) {
-    int fd = open("locked", O_RDWR | O_CREAT, 0600);
-    for (long n = 0; n < 100000; n++) {
-        struct flock lock = {F_WRLCK, SEEK_SET, n * 2, 1, 0};
-        if (fcntl(fd, F_SETLK, &lock)) refused("fcntl", n);
-    }
-}
+#include "objects.h"
 
 /* Queues of the kernel. */
 
@@ -519,14 +414,29 @@ static const struct { const char *name; void (*run)(void); } KINDS[] = {
     KIND(yes), KIND(shout), KIND(one_line),
     KIND(mappings), KIND(splits), KIND(address_space), KIND(many_spaces),
     KIND(descriptors), KIND(pipes), KIND(socket_pairs), KIND(passed), KIND(connections), KIND(datagrams), KIND(epolls),
-    KIND(watches), KIND(locks),
+    KIND(watches), KIND(locks), KIND(many_locks), KIND(polled), KIND(terminals), KIND(in_flight), KIND(cycles),
+    KIND(abandoned), KIND(crumbs), KIND(shm_names), KIND(disk_names), KIND(shm_attributes), KIND(herd),
     KIND(signals), KIND(timers), KIND(messages), KIND(semaphores), KIND(queues), KIND(arguments), KIND(kills), KIND(spins),
     KIND(yields),
 };
 #define COUNT (sizeof KINDS / sizeof *KINDS)
 
+/* Two to five kinds at once, which ones says the seed. */
+static void mix(unsigned long seed) {
+    unsigned long state = seed * 6364136223846793005ul + 1442695040888963407ul;
+#define DRAW(below) ((state = state * 6364136223846793005ul + 1442695040888963407ul) >> 33) % (below)
+    int count = 2 + DRAW(4);
+    for (int i = 0; i < count; i++) {
+        size_t kind = DRAW(COUNT);
+        unsigned later = DRAW(3) * 1000;
+        fprintf(stderr, "mix %lu: %s\n", seed, KINDS[kind].name);
+        if (fork() == 0) { usleep(later); KINDS[kind].run(); _exit(0); }
+    }
+}
+
 int main(int argc, char **argv) {
-    for (int i = 1; i < argc; i++) {
+    if (argc == 3 && !strcmp(argv[1], "mix")) mix(strtoul(argv[2], 0, 10));
+    else for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "list")) for (size_t k = 0; k < COUNT; k++) puts(KINDS[k].name);
         for (size_t k = 0; k < COUNT; k++) {
             if (strcmp(argv[i], KINDS[k].name)) continue;

@@ -202,6 +202,7 @@ impl Node {
             self.forget_process(pid);
         }
         self.drain_net();
+        self.weigh_objects(id);
     }
 
     /// Whether another container than this one has processes in its network namespace.

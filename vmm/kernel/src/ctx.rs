@@ -279,6 +279,18 @@ impl<'a> Ctx<'a> {
         self.paid = 0;
     }
 
+    /// Charges for walking over a list that a program may make as long as it likes: what Linux walks over costs it time as well, and
+    /// a program that does nothing else must come to an end. Ordinary lengths are part of a call's price. A call pays when it
+    /// begins, not when it is woken, for nothing perhaps.
+    pub(crate) fn walks(&mut self, steps: usize) {
+        const FREE: usize = 512;
+        const STEP: u64 = 50;
+        let ns = steps.saturating_sub(FREE) as u64 * STEP;
+        if ns > 0 && self.resumed.is_none() {
+            self.node.charge(self.tid, ns);
+        }
+    }
+
     /// Charges for moving bytes: `total` are those that the call has moved in all its runs. What is moved is paid for once,
     /// however often the call is woken.
     pub fn charge_moved(&mut self, total: u64) {

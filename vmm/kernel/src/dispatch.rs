@@ -71,11 +71,13 @@ impl Node {
         }
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         ctx.restart_deadline = restart_deadline;
+        let container = ctx.process().container;
         let (pid, result) = (ctx.pid, dispatch(&mut ctx, call));
         let run = Run { pins: ctx.pins, timeout: ctx.timeout, paid: ctx.paid };
         let moved = ctx.moved;
         self.drain_net();
         self.deliver_happened();
+        self.weigh_objects(container);
         if self.memory_has_grown() {
             self.relieve(tid, outside);
         }
@@ -110,11 +112,13 @@ impl Node {
         (ctx.pins, ctx.timeout, ctx.paid) = (files, timeout, paid);
         let before = progress.clone();
         ctx.resumed = Some(Resumed { wait, progress, timed_out: timed_out || late });
+        let container = ctx.process().container;
         let (pid, result) = (ctx.pid, dispatch(&mut ctx, call));
         let run = Run { pins: ctx.pins, timeout: ctx.timeout, paid: ctx.paid };
         let moved = ctx.moved;
         self.drain_net();
         self.deliver_happened();
+        self.weigh_objects(container);
         if self.memory_has_grown() {
             self.relieve(tid, outside);
         }

@@ -42,6 +42,13 @@ pub struct Epoll {
     ready: VecDeque<Key>,
 }
 
+impl Epoll {
+    /// How many watches it has.
+    pub(crate) fn watches(&self) -> usize {
+        self.items.len()
+    }
+}
+
 /// Bits that are reported whether asked for or not.
 const ALWAYS: u32 = (c::EPOLLERR | c::EPOLLHUP) as u32;
 /// Bits of `events` that are flags, not conditions.
@@ -244,7 +251,9 @@ impl Node {
     pub(crate) fn epoll_remove(&mut self, ep: EpollId, key: Key) -> Result<(), Errno> {
         let epoll = self.epolls.get_mut(ep).ok_or(Errno::EBADF)?;
         let item = epoll.items.remove(&key).ok_or(Errno::ENOENT)?;
-        epoll.ready.retain(|k| *k != key);
+        if item.queued {
+            epoll.ready.retain(|k| *k != key);
+        }
         if let Some(list) = self.epoll_watch.get_mut(&item.object) {
             list.retain(|w| !(w.epoll == ep && w.key == key));
             if list.is_empty() {
@@ -265,6 +274,7 @@ impl Node {
 
     /// The instance itself is closed.
     pub(crate) fn epoll_close(&mut self, ep: EpollId) {
+        self.epolls[ep].ready.clear();
         let keys: Vec<Key> = self.epolls[ep].items.keys().copied().collect();
         for key in keys {
             let _gone = self.epoll_remove(ep, key);

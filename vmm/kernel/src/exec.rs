@@ -290,8 +290,8 @@ impl Ctx<'_> {
         let exe = self.node.vfs.path_of(self.node.vfs.root(), image.ino);
         let process = self.process_mut();
         process.exe = exe;
-        process.cmdline = join0(&image.argv);
-        process.environ = join0(&envp);
+        process.cmdline = join0(&image.argv).into();
+        process.environ = join0(&envp).into();
         process.did_exec = true;
         process.dumpable = 1;
         if image.stat_mode as u64 & c::S_ISUID != 0 && !process.no_new_privs {

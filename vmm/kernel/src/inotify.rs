@@ -87,6 +87,11 @@ impl Inotify {
         if self.queue.is_empty() { 0 } else { c::EPOLLIN | c::EPOLLRDNORM }
     }
 
+    /// How many events wait.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
     /// What FIONREAD tells.
     pub fn unread(&self) -> usize {
         self.queue.iter().map(|event| HEADER + event.padded()).sum()
@@ -145,7 +150,9 @@ impl Node {
         self.dnotify_deliver(&all);
         for happened in all {
             let mut told = Vec::new();
-            for (id, instance) in self.inotifies.iter_mut() {
+            let ids: Vec<InotifyId> = self.inotifies.iter().map(|(id, _)| id).collect();
+            for id in ids {
+                let instance = &mut self.inotifies[id];
                 let before = instance.queue.len();
                 let place = happened.place.as_ref();
                 let ends = [

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use bloodhound_vfs::Ino;
 
+use crate::container::ContainerId;
 use crate::ctx::Ctx;
 use crate::file::FileKind;
 use crate::ids::*;
@@ -32,6 +33,8 @@ pub struct Request {
     pub owner: Owner,
     /// The process that asked, for /proc/locks.
     pub pid: Pid,
+    /// Its container, which is charged for the lock.
+    pub container: ContainerId,
     /// First byte.
     pub start: u64,
     /// Last byte; [`Request::TO_END`] for "to the end of the file, however large".
@@ -43,14 +46,6 @@ pub struct Request {
 impl Request {
     /// The last byte of a lock with l_len 0 (OFFSET_MAX).
     pub const TO_END: u64 = i64::MAX as u64;
-
-    fn overlaps(&self, other: &Request) -> bool {
-        self.start <= other.end && other.start <= self.end
-    }
-
-    fn conflicts(&self, other: &Request) -> bool {
-        self.owner != other.owner && self.overlaps(other) && (self.exclusive || other.exclusive)
-    }
 }
 
 /// A whole-file lock of flock(2), held by a description.
@@ -64,93 +59,209 @@ pub struct Flock {
     pub exclusive: bool,
 }
 
+/// A record lock without its owner and its first byte, which are the keys that it is under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    end: u64,
+    exclusive: bool,
+    pid: Pid,
+    container: ContainerId,
+    /// When it was set, among all of its inode.
+    number: u64,
+}
+
+impl Held {
+    fn request(&self, owner: Owner, start: u64) -> Request {
+        let Held { end, exclusive, pid, container, .. } = *self;
+        Request { owner, pid, container, start, end, exclusive }
+    }
+}
+
+/// The record locks of an inode. A program may have as many as it likes, so none of its calls walks over all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Ranges {
+    /// By owner and first byte. Those of one owner never overlap.
+    by_owner: BTreeMap<Owner, BTreeMap<u64, Held>>,
+    /// Owners of write locks, by first byte. They overlap with nothing of another owner.
+    exclusive: BTreeMap<u64, Owner>,
+    /// How many were ever set.
+    numbers: u64,
+}
+
+impl Ranges {
+    fn put(&mut self, lock: Request, number: u64) {
+        let Request { owner, pid, container, start, end, exclusive } = lock;
+        self.by_owner
+            .entry(owner)
+            .or_default()
+            .insert(start, Held { end, exclusive, pid, container, number });
+        if exclusive {
+            self.exclusive.insert(start, owner);
+        }
+    }
+
+    fn take(&mut self, owner: Owner, start: u64) -> Option<Held> {
+        let of_owner = self.by_owner.get_mut(&owner)?;
+        let held = of_owner.remove(&start)?;
+        if of_owner.is_empty() {
+            self.by_owner.remove(&owner);
+        }
+        if held.exclusive {
+            self.exclusive.remove(&start);
+        }
+        Some(held)
+    }
+
+    /// The first lock of an owner that has one of these bytes.
+    fn first(&self, owner: Owner, start: u64, end: u64) -> Option<(u64, Held)> {
+        let of_owner = self.by_owner.get(&owner)?;
+        let before = of_owner.range(..=start).next_back().filter(|(_, held)| held.end >= start);
+        before.or_else(|| of_owner.range(start..=end).next()).map(|(at, held)| (*at, *held))
+    }
+
+    fn conflict(&self, want: &Request) -> Option<Request> {
+        let other = |owner: &Owner| *owner != want.owner;
+        let found = if want.exclusive {
+            let of = |owner: Owner| self.first(owner, want.start, want.end).map(|hit| (owner, hit));
+            let hits = self.by_owner.keys().copied().filter(other).filter_map(of);
+            hits.min_by_key(|(_, (start, held))| (*start, held.number))
+        } else {
+            let before = self.exclusive.range(..want.start).next_back();
+            let within = self.exclusive.range(want.start..=want.end);
+            let mut near = before.into_iter().chain(within).filter(|(_, owner)| other(owner));
+            near.find_map(|(start, owner)| {
+                let held = self.by_owner.get(owner)?.get(start)?;
+                (held.end >= want.start).then_some((*owner, (*start, *held)))
+            })
+        };
+        found.map(|(owner, (start, held))| held.request(owner, start))
+    }
+
+    /// All of them in order of their first byte, those that were set first before others.
+    fn all(&self) -> Vec<Request> {
+        let of = |(owner, list): (&Owner, &BTreeMap<u64, Held>)| -> Vec<(u64, Request)> {
+            list.iter().map(|(start, held)| (held.number, held.request(*owner, *start))).collect()
+        };
+        let mut all: Vec<(u64, Request)> = self.by_owner.iter().flat_map(of).collect();
+        all.sort_by_key(|(number, lock)| (lock.start, *number));
+        all.into_iter().map(|(_, lock)| lock).collect()
+    }
+}
+
+/// The flock(2) locks of an inode, by description; each with when it was set, among all of the inode.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Whole {
+    held: BTreeMap<FileId, (u64, Flock)>,
+    numbers: u64,
+}
+
 /// All locks of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Locks {
-    /// flock(2) locks by inode, oldest first.
-    whole: BTreeMap<Ino, Vec<Flock>>,
-    /// Record locks by inode, in order of their first byte; those of one owner never overlap.
-    ranges: BTreeMap<Ino, Vec<Request>>,
+    whole: BTreeMap<Ino, Whole>,
+    ranges: BTreeMap<Ino, Ranges>,
     /// What the sleeping callers of F_SETLKW want. An entry counts only while its task sleeps on that inode.
     wanted: BTreeMap<Tid, (Ino, Request)>,
+    /// How many record locks the containers have.
+    counts: BTreeMap<ContainerId, u64>,
 }
 
 impl Locks {
     /// The lock that stands in the way of `want`, the one with the lowest first byte.
     pub fn conflict(&self, ino: Ino, want: &Request) -> Option<Request> {
-        self.ranges.get(&ino)?.iter().find(|held| want.conflicts(held)).copied()
+        self.ranges.get(&ino)?.conflict(want)
+    }
+
+    /// How many owners have record locks on an inode: so many steps [`Locks::conflict`] takes.
+    pub(crate) fn owners(&self, ino: Ino) -> usize {
+        self.ranges.get(&ino).map_or(0, |ranges| ranges.by_owner.len())
+    }
+
+    /// How many record locks the containers have.
+    pub(crate) fn counts(&self) -> impl Iterator<Item = (ContainerId, u64)> {
+        self.counts.iter().map(|(container, count)| (*container, *count))
+    }
+
+    fn counted(&mut self, container: ContainerId, one_more: bool) {
+        let count = self.counts.entry(container).or_default();
+        *count = if one_more { *count + 1 } else { *count - 1 };
     }
 
     /// Gives the owner of `want` this lock, which must not conflict, in place of what it holds on these bytes. Locks of
     /// one kind that touch become one, as in Linux's posix_lock_inode.
     pub fn set(&mut self, ino: Ino, want: Request) {
         self.cut(ino, want.owner, want.start, want.end);
-        let list = self.ranges.entry(ino).or_default();
+        let ranges = self.ranges.entry(ino).or_default();
         let mut whole = want;
-        list.retain(|held| {
-            let same = held.owner == want.owner && held.exclusive == want.exclusive;
-            let touches =
-                held.start <= whole.end.saturating_add(1) && whole.start <= held.end.saturating_add(1);
-            if same && touches {
-                (whole.start, whole.end) = (whole.start.min(held.start), whole.end.max(held.end));
+        let before = want.start.checked_sub(1).and_then(|at| ranges.first(want.owner, at, at));
+        let after = want.end.checked_add(1).and_then(|at| ranges.first(want.owner, at, at));
+        let mut joined = Vec::new();
+        for (start, held) in before.into_iter().chain(after) {
+            if held.exclusive == want.exclusive {
+                (whole.start, whole.end) = (whole.start.min(start), whole.end.max(held.end));
+                joined.extend(ranges.take(want.owner, start));
             }
-            !(same && touches)
-        });
-        let at = list.partition_point(|held| held.start <= whole.start);
-        list.insert(at, whole);
+        }
+        ranges.numbers += 1;
+        ranges.put(whole, ranges.numbers);
+        joined.iter().for_each(|held| self.counted(held.container, false));
+        self.counted(whole.container, true);
     }
 
     /// Takes these bytes out of all locks of `owner`; whether it held any. A lock in the middle becomes two.
     pub fn cut(&mut self, ino: Ino, owner: Owner, start: u64, end: u64) -> bool {
-        let Some(list) = self.ranges.get_mut(&ino) else { return false };
-        let mut kept = Vec::with_capacity(list.len() + 1);
         let mut hit = false;
-        for held in list.drain(..) {
-            if held.owner != owner || held.start > end || held.end < start {
-                kept.push(held);
-                continue;
-            }
+        while let Some(ranges) = self.ranges.get_mut(&ino)
+            && let Some((at, held)) = ranges.first(owner, start, end)
+        {
             hit = true;
-            if held.start < start {
-                kept.push(Request { end: start - 1, ..held });
+            ranges.take(owner, at);
+            let lock = held.request(owner, at);
+            let mut pieces = 0;
+            if at < start {
+                ranges.put(Request { end: start - 1, ..lock }, held.number);
+                pieces += 1;
             }
             if held.end > end {
-                kept.push(Request { start: end + 1, ..held });
+                ranges.put(Request { start: end + 1, ..lock }, held.number);
+                pieces += 1;
             }
-        }
-        kept.sort_by_key(|held| held.start);
-        if kept.is_empty() {
-            self.ranges.remove(&ino);
-        } else {
-            *list = kept;
+            if ranges.by_owner.is_empty() {
+                self.ranges.remove(&ino);
+            }
+            match pieces {
+                0 => self.counted(held.container, false),
+                2 => self.counted(held.container, true),
+                _ => {}
+            }
         }
         hit
     }
 
     /// The flock(2) lock of a description.
     pub fn whole_of(&self, ino: Ino, file: FileId) -> Option<Flock> {
-        self.whole.get(&ino)?.iter().find(|l| l.file == file).copied()
+        self.whole.get(&ino)?.held.get(&file).map(|(_, lock)| *lock)
     }
 
-    /// Whether another description's flock(2) lock stands in the way.
+    /// Whether another description's flock(2) lock stands in the way. Of several none is exclusive.
     pub fn whole_conflict(&self, ino: Ino, file: FileId, exclusive: bool) -> bool {
-        let held = self.whole.get(&ino).into_iter().flatten();
-        held.into_iter().any(|l| l.file != file && (l.exclusive || exclusive))
+        let held = self.whole.get(&ino).into_iter().flat_map(|whole| whole.held.values());
+        held.map(|(_, lock)| lock).find(|lock| lock.file != file).is_some_and(|l| l.exclusive || exclusive)
     }
 
     /// Adds a flock(2) lock; the description must not hold one.
     pub fn set_whole(&mut self, ino: Ino, lock: Flock) {
         debug_assert!(self.whole_of(ino, lock.file).is_none());
-        self.whole.entry(ino).or_default().push(lock);
+        let whole = self.whole.entry(ino).or_default();
+        whole.numbers += 1;
+        whole.held.insert(lock.file, (whole.numbers, lock));
     }
 
     /// Removes the flock(2) lock of a description; whether there was one.
     pub fn cut_whole(&mut self, ino: Ino, file: FileId) -> bool {
-        let Some(list) = self.whole.get_mut(&ino) else { return false };
-        let before = list.len();
-        list.retain(|l| l.file != file);
-        let hit = list.len() < before;
-        if list.is_empty() {
+        let Some(whole) = self.whole.get_mut(&ino) else { return false };
+        let hit = whole.held.remove(&file).is_some();
+        if whole.held.is_empty() {
             self.whole.remove(&ino);
         }
         hit
@@ -166,14 +277,18 @@ impl Locks {
         self.wanted.remove(&tid);
     }
 
-    /// All flock(2) locks, by inode.
-    pub fn whole_locks(&self) -> impl Iterator<Item = (Ino, &Flock)> {
-        self.whole.iter().flat_map(|(ino, list)| list.iter().map(|l| (*ino, l)))
+    /// All flock(2) locks, by inode, oldest first.
+    pub fn whole_locks(&self) -> impl Iterator<Item = (Ino, Flock)> {
+        self.whole.iter().flat_map(|(ino, whole)| {
+            let mut list: Vec<(u64, Flock)> = whole.held.values().copied().collect();
+            list.sort_by_key(|(number, _)| *number);
+            list.into_iter().map(|(_, lock)| (*ino, lock))
+        })
     }
 
     /// All record locks, by inode and first byte.
-    pub fn range_locks(&self) -> impl Iterator<Item = (Ino, &Request)> {
-        self.ranges.iter().flat_map(|(ino, list)| list.iter().map(|l| (*ino, l)))
+    pub fn range_locks(&self) -> impl Iterator<Item = (Ino, Request)> {
+        self.ranges.iter().flat_map(|(ino, ranges)| ranges.all().into_iter().map(|lock| (*ino, lock)))
     }
 }
 
@@ -216,8 +331,8 @@ impl Node {
 
     /// A process is gone: its POSIX locks end.
     pub(crate) fn release_locks_of_process(&mut self, pid: Pid) {
-        let held =
-            self.locks.ranges.iter().filter(|(_, list)| list.iter().any(|l| l.owner == Owner::Process(pid)));
+        let owner = Owner::Process(pid);
+        let held = self.locks.ranges.iter().filter(|(_, ranges)| ranges.by_owner.contains_key(&owner));
         let inodes: Vec<Ino> = held.map(|(ino, _)| *ino).collect();
         for ino in inodes {
             self.locks.cut(ino, Owner::Process(pid), 0, Request::TO_END);
@@ -266,66 +381,4 @@ pub(crate) fn lockable(kind: &FileKind) -> Option<Ino> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const INO: Ino = Ino(7);
-
-    fn lock(pid: u32, start: u64, end: u64, exclusive: bool) -> Request {
-        Request { owner: Owner::Process(Pid(pid)), pid: Pid(pid), start, end, exclusive }
-    }
-
-    fn held(locks: &Locks) -> Vec<(u64, u64, bool)> {
-        locks.range_locks().map(|(_, r)| (r.start, r.end, r.exclusive)).collect()
-    }
-
-    #[test]
-    fn locks_of_one_owner_split_and_join() {
-        let mut locks = Locks::default();
-        locks.set(INO, lock(1, 0, 99, true));
-        // The middle becomes a read lock: three pieces.
-        locks.set(INO, lock(1, 40, 59, false));
-        assert_eq!(held(&locks), [(0, 39, true), (40, 59, false), (60, 99, true)]);
-        // Back to a write lock: one again.
-        locks.set(INO, lock(1, 40, 59, true));
-        assert_eq!(held(&locks), [(0, 99, true)]);
-        assert!(locks.cut(INO, Owner::Process(Pid(1)), 10, 19));
-        assert_eq!(held(&locks), [(0, 9, true), (20, 99, true)]);
-        // Adjacent ranges join, also at the largest offset.
-        locks.set(INO, lock(1, 10, 19, true));
-        locks.set(INO, lock(1, 100, Request::TO_END, true));
-        assert_eq!(held(&locks), [(0, Request::TO_END, true)]);
-        assert!(locks.cut(INO, Owner::Process(Pid(1)), 0, Request::TO_END));
-        assert!(!locks.cut(INO, Owner::Process(Pid(1)), 0, Request::TO_END));
-        assert_eq!(held(&locks), []);
-    }
-
-    #[test]
-    fn readers_share_and_writers_do_not() {
-        let mut locks = Locks::default();
-        locks.set(INO, lock(1, 0, 9, false));
-        locks.set(INO, lock(2, 5, 14, false));
-        assert_eq!(locks.conflict(INO, &lock(3, 0, 3, false)), None);
-        assert_eq!(
-            locks.conflict(INO, &lock(3, 12, 12, true)).map(|l| l.owner),
-            Some(Owner::Process(Pid(2)))
-        );
-        // Own locks never stand in the way.
-        assert_eq!(locks.conflict(INO, &lock(1, 0, 3, true)), None);
-        assert_eq!(locks.conflict(INO, &lock(1, 0, 9, true)).map(|l| l.owner), Some(Owner::Process(Pid(2))));
-        assert_eq!(locks.conflict(INO, &lock(3, 15, 20, true)), None);
-    }
-
-    #[test]
-    fn whole_file_locks_belong_to_descriptions() {
-        let mut locks = Locks::default();
-        locks.set_whole(INO, Flock { file: FileId(1), pid: Pid(1), exclusive: false });
-        assert!(!locks.whole_conflict(INO, FileId(2), false));
-        assert!(locks.whole_conflict(INO, FileId(2), true));
-        assert!(!locks.whole_conflict(INO, FileId(1), true));
-        // Record locks and flock(2) locks do not see each other.
-        assert_eq!(locks.conflict(INO, &lock(1, 0, 9, true)), None);
-        assert!(locks.cut_whole(INO, FileId(1)));
-        assert!(!locks.whole_conflict(INO, FileId(2), true));
-    }
-}
+mod tests;

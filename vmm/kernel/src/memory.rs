@@ -6,10 +6,13 @@
 //! - private pages, from the fault or the copy that made them on, in blocks of 16 pages;
 //! - after fork(2) a block is charged once, until somebody writes there: whoever writes first is charged a copy of it;
 //! - pages of shared memory, once, to the container that made the object;
-//! - what lies in a tmpfs, to every container that mounts it.
+//! - what lies in a tmpfs, to every container that mounts it;
+//! - what the kernel keeps for its processes ([`objects`]).
 //!
 //! Clean pages of files are not: they could be dropped at any time. Neighbours: `mm::pages` (which blocks there are), `mm::fault`
 //! (which makes them), `procfs` (what is shown of it), `bloodhound-sim`'s steps, after which [`Node::relieve`] is called.
+
+mod objects;
 
 use bloodhound_abi::SimTime;
 use bloodhound_abi::consts as c;
@@ -22,20 +25,35 @@ use crate::mm::{Backing, Mm, PAGE, Vma};
 use crate::node::Node;
 use crate::process::{ExitStatus, Process};
 
+pub use objects::KernelUsage;
+pub(crate) use objects::{PROCESS, TASK};
+
 /// What a container has, in pages, and what came of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Private pages.
     pub anon: u64,
     /// Pages of shared memory that it has made.
     pub shmem: u64,
-    /// The most that both and its tmpfs mounts had together.
+    /// What the kernel keeps for it.
+    pub kernel: KernelUsage,
+    /// The most that all of them and its tmpfs mounts had together.
     pub peak: u64,
     /// How often its limit was reached.
     pub reached: u64,
     /// How many of its processes were killed for that.
     pub kills: u64,
 }
+
+/// When the kernel's objects were weighed last is no difference, nor is what that has shown: the objects themselves are compared.
+impl PartialEq for Usage {
+    fn eq(&self, other: &Usage) -> bool {
+        let Usage { anon, shmem, kernel: _, peak: _, reached, kills } = *self;
+        (anon, shmem, reached, kills) == (other.anon, other.shmem, other.reached, other.kills)
+    }
+}
+
+impl Eq for Usage {}
 
 /// A block that several address spaces have in common, by its fork and its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -215,11 +233,11 @@ impl Node {
 
     /// All pages that a container is charged for.
     pub fn memory_of(&self, id: ContainerId) -> u64 {
-        let Usage { anon, shmem, .. } = self.memory.usage(id);
-        anon + shmem + self.vfs.memory_pages(self.container(id).mounts)
+        let Usage { anon, shmem, kernel, .. } = self.memory.usage(id);
+        anon + shmem + kernel.pages() + self.vfs.memory_pages(self.container(id).mounts)
     }
 
-    /// All pages that the containers are charged for.
+    /// All pages that the containers are charged for, without those that the kernel has for itself.
     pub(crate) fn memory_pages(&self) -> u64 {
         let private: u64 = self.memory.usage.iter().map(|usage| usage.anon + usage.shmem).sum();
         private + self.vfs.all_memory_pages()
@@ -237,16 +255,22 @@ impl Node {
         mm.pages.len() + mm.vmas().map(|vma| self.shared_pages(vma)).sum::<u64>()
     }
 
+    /// Pages of all file systems in memory, with what is kept there beside the files' bytes.
+    fn tmpfs_pages(&self) -> u64 {
+        self.vfs.all_memory_pages() + self.vfs.all_kept_pages()
+    }
+
     /// Whether [`Node::relieve`] has something to look at.
     pub fn memory_has_grown(&self) -> bool {
-        !self.memory.grown.is_empty() || self.vfs.all_memory_pages() > self.memory.tmpfs
+        !self.memory.grown.is_empty() || self.tmpfs_pages() > self.memory.tmpfs
     }
 
     /// Compares what has grown with the limits, and kills processes until nobody has too much: "OOM killer is invoked" by a charge
     /// over memory.max in the cgroup (Documentation/admin-guide/cgroup-v2.rst), by an allocation on the machine. `current` is the
     /// task that runs; its process gets a signal only, as it is in the middle of something. Whether it got one.
     pub fn relieve(&mut self, current: Tid, outside: &mut Outside<'_>) -> bool {
-        let all = self.vfs.all_memory_pages();
+        let maker = self.tasks.get(&current).map_or(ContainerId(0), |task| self.process(task.pid).container);
+        let all = self.tmpfs_pages();
         let mut grown = std::mem::take(&mut self.memory.grown);
         if std::mem::replace(&mut self.memory.tmpfs, all) < all {
             grown = (0..self.containers.len() as u32).map(ContainerId).collect();
@@ -264,6 +288,8 @@ impl Node {
             if self.oom_kill(worst, current, pressed, outside) {
                 return true;
             }
+            // What its descriptors had referred to is gone with it.
+            self.weigh_objects(maker);
         }
         false
     }
@@ -282,7 +308,9 @@ impl Node {
             }
         }
         let limit = self.config.memory;
-        (!grown.is_empty() && self.memory_pages() > limit / PAGE)
+        let kernel: u64 = self.memory.usage.iter().map(|usage| usage.kernel.pages()).sum();
+        let kernel = kernel + self.vfs.all_kept_pages();
+        (!grown.is_empty() && self.memory_pages() + kernel > limit / PAGE)
             .then_some(Pressed { container: None, limit })
     }
 

@@ -23,7 +23,7 @@ use crate::ids::*;
 use crate::ipc::SysV;
 use crate::ipc::mqueue::MqQueues;
 use crate::mm::Mm;
-use crate::pipe::Pipe;
+use crate::pipe::{Pipe, PipePages};
 use crate::process::{ExitStatus, FdTable, Process};
 use crate::shared::{FsPlace, Shared};
 use crate::signal::SignalFd;
@@ -169,6 +169,8 @@ pub struct Node {
     pub net: Stacks,
     /// Pipes.
     pub pipes: Arena<PipeId, Pipe>,
+    /// What the pipes of each user take.
+    pub pipe_pages: PipePages,
     /// Fifo buffers by inode.
     pub fifos: Map<bloodhound_vfs::Ino, PipeId>,
     /// eventfds.
@@ -259,26 +261,27 @@ impl Node {
             containers: Vec::new(),
             tasks: Table::new(),
             processes: Table::new(),
-            mms: Arena::starting_at(1),
-            files: Arena::starting_at(1),
-            fd_tables: Arena::starting_at(1),
-            places: Arena::starting_at(1),
+            mms: Arena::weighed(),
+            files: Arena::weighed(),
+            fd_tables: Arena::weighed(),
+            places: Arena::weighed(),
             actions: Arena::starting_at(1),
             vfs,
             net: Stacks::default(),
-            pipes: Arena::starting_at(1),
+            pipes: Arena::weighed(),
+            pipe_pages: PipePages::default(),
             fifos: Map::new(),
-            events: Arena::starting_at(1),
-            timerfds: Arena::starting_at(1),
-            signalfds: Arena::starting_at(1),
-            ptys: Arena::starting_at(1),
+            events: Arena::weighed(),
+            timerfds: Arena::weighed(),
+            signalfds: Arena::weighed(),
+            ptys: Arena::weighed(),
             pts: Map::new(),
-            inotifies: Arena::starting_at(1),
-            epolls: Arena::starting_at(1),
+            inotifies: Arena::weighed(),
+            epolls: Arena::weighed(),
             epoll_watch: Map::new(),
             inet: Default::default(),
             unix: Default::default(),
-            netlinks: Arena::starting_at(1),
+            netlinks: Arena::weighed(),
             shm: Arena::starting_at(1),
             waiters: Map::new(),
             futexes: Map::new(),
@@ -395,12 +398,14 @@ impl Node {
             }
         }
         self.drain_net();
+        self.weigh_objects(ContainerId(0));
     }
 
     /// A packet for one of the network stacks.
     pub fn receive(&mut self, ns: NetNs, packet: bloodhound_net::Packet) {
         self.net.stack_mut(ns).input(packet, self.clock);
         self.drain_net();
+        self.weigh_objects(ContainerId(0));
     }
 
     /// Turns the network stacks' readiness changes into wake-ups.

@@ -2,12 +2,13 @@
 
 mod pages;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 
 use crate::buffers::{Buffers, Source};
+use crate::caps::{CAP_SYS_ADMIN, CAP_SYS_RESOURCE};
 use crate::ctx::Ctx;
 use crate::file::{File, FileKind};
 use crate::ids::*;
@@ -21,6 +22,10 @@ pub const PIPE_BUF: usize = 4096;
 const CAPACITY: usize = 65536;
 /// /proc/sys/fs/pipe-max-size.
 const MAX_CAPACITY: usize = 1 << 20;
+/// /proc/sys/fs/pipe-user-pages-soft: "the maximum total number of pages that a non-privileged user can allocate for pipes before
+/// the pipe size gets limited" (proc(5)), "so that they have at most 2 pages" (PIPE_MIN_DEF_BUFFERS).
+const USER_PAGES: u64 = 16384;
+const FEW_PAGES: usize = 2;
 
 /// A page of a pipe (`struct pipe_buffer`): what was written to it, and how much of that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,11 +57,39 @@ pub struct Pipe {
     writers: u32,
     /// Somebody has opened it for writing.
     written: bool,
+    /// Whose pages it has.
+    user: u32,
 }
 
 impl Default for Pipe {
     fn default() -> Self {
-        Pipe { slots: VecDeque::new(), most: CAPACITY / PIPE_BUF, readers: 0, writers: 0, written: false }
+        let most = CAPACITY / PIPE_BUF;
+        Pipe { slots: VecDeque::new(), most, readers: 0, writers: 0, written: false, user: 0 }
+    }
+}
+
+/// Who makes a pipe, or changes its size.
+#[derive(Clone, Copy, Debug)]
+pub struct PipeUser {
+    /// Its real user id.
+    pub uid: u32,
+    /// It has CAP_SYS_RESOURCE or CAP_SYS_ADMIN (`pipe_is_unprivileged_user`).
+    pub privileged: bool,
+}
+
+/// Pages that pipes may have, by their users.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PipePages(BTreeMap<u32, u64>);
+
+impl PipePages {
+    fn change(&mut self, user: u32, before: usize, now: usize) {
+        let pages = self.0.entry(user).or_default();
+        *pages = *pages + now as u64 - before as u64;
+    }
+
+    fn too_many(&self, user: PipeUser, more: usize) -> bool {
+        let pages = self.0.get(&user.uid).copied().unwrap_or(0);
+        !user.privileged && pages + more as u64 > USER_PAGES
     }
 }
 
@@ -168,11 +201,33 @@ impl Pipe {
 }
 
 impl Node {
+    /// The buffer of a new pipe or fifo, without open ends.
+    pub(crate) fn new_buffer(&mut self, user: PipeUser) -> PipeId {
+        let mut pipe = Pipe { user: user.uid, ..Pipe::default() };
+        if self.pipe_pages.too_many(user, pipe.most) {
+            pipe.most = FEW_PAGES;
+        }
+        self.pipe_pages.change(user.uid, 0, pipe.most);
+        self.pipes.insert(pipe)
+    }
+
+    /// F_SETPIPE_SZ: "EPERM" beyond /proc/sys/fs/pipe-max-size, and for more when the owner's pipes have too many pages already.
+    pub(crate) fn resize_pipe(&mut self, id: PipeId, bytes: usize, caller: PipeUser) -> Result<usize, Errno> {
+        let pipe = &mut self.pipes[id];
+        let (before, owner) = (pipe.most, PipeUser { uid: pipe.user, ..caller });
+        let wanted = bytes.max(PIPE_BUF).next_power_of_two() / PIPE_BUF;
+        if wanted > before && self.pipe_pages.too_many(owner, wanted - before) {
+            return Err(Errno::EPERM);
+        }
+        let size = pipe.set_capacity(bytes)?;
+        self.pipe_pages.change(owner.uid, before, wanted);
+        Ok(size)
+    }
+
     /// A new pipe with one description for each end: (read end, write end). O_DIRECT is a flag of the write end alone.
-    pub fn new_pipe(&mut self, flags: u64) -> (FileId, FileId) {
-        let mut pipe = Pipe::default();
-        pipe.open(true, true);
-        let pipe = self.pipes.insert(pipe);
+    pub fn new_pipe(&mut self, flags: u64, user: PipeUser) -> (FileId, FileId) {
+        let pipe = self.new_buffer(user);
+        self.pipes[pipe].open(true, true);
         let file = |read, flags| File::new(FileKind::Pipe { pipe, read, write: !read, ino: None }, flags);
         let reader = self.files.insert(file(true, flags & !c::O_DIRECT | c::O_RDONLY));
         (reader, self.files.insert(file(false, flags | c::O_WRONLY)))
@@ -182,7 +237,9 @@ impl Node {
     pub(crate) fn close_pipe_end(&mut self, pipe: PipeId, read: bool, write: bool) {
         let Some(p) = self.pipes.get_mut(pipe) else { return };
         if p.close(read, write) {
-            self.pipes.remove(pipe);
+            if let Some(Pipe { user, most, .. }) = self.pipes.remove(pipe) {
+                self.pipe_pages.change(user, most, 0);
+            }
             self.fifos.retain(|_, id| *id != pipe);
             return;
         }
@@ -196,6 +253,13 @@ impl Node {
 }
 
 impl Ctx<'_> {
+    /// Who the caller is to the limits of pipes.
+    pub(crate) fn pipe_user(&self) -> PipeUser {
+        let process = self.process();
+        let privileged = process.caps.has(CAP_SYS_RESOURCE) || process.caps.has(CAP_SYS_ADMIN);
+        PipeUser { uid: process.real_ids[0], privileged }
+    }
+
     /// read(2) of a pipe: what is there; 0 at the end of the stream. Each page is moved as a whole or not at all: of one whose
     /// place in the program is bad in its middle nothing is taken (the kernel's pipe_read). "Each read(2) from the pipe will read
     /// one packet at a time", and "the excess bytes in the packet are discarded" (pipe(2), O_DIRECT).

@@ -1,6 +1,7 @@
 //! A process: a thread group with its address space, file descriptors, credentials, signal actions and limits.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::structs::{Rlimit, Siginfo};
@@ -66,6 +67,11 @@ impl FdTable {
         let entry = self.slots.remove(&fd).ok_or(Errno::EBADF)?;
         self.full_to = self.full_to.min(fd);
         Ok(entry)
+    }
+
+    /// How many are open.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
     }
 
     /// All open descriptors in order.
@@ -180,10 +186,10 @@ pub struct Process {
     pub knobs: crate::procfs::Knobs,
     /// Path of the executable.
     pub exe: Vec<u8>,
-    /// argv as /proc/PID/cmdline shows it.
-    pub cmdline: Vec<u8>,
+    /// argv as /proc/PID/cmdline shows it. Shared with children, as both may be large and there may be many children.
+    pub cmdline: Arc<Vec<u8>>,
     /// envp as /proc/PID/environ shows it.
-    pub environ: Vec<u8>,
+    pub environ: Arc<Vec<u8>>,
     /// ITIMER_REAL: next expiry and interval in ns.
     pub itimer: Option<(bloodhound_abi::SimTime, u64)>,
     /// ITIMER_VIRTUAL and ITIMER_PROF: at which CPU time each expires, and its interval, in ns.

@@ -10,6 +10,7 @@ use bloodhound_vfs::{BaseFs, Ino};
 
 use crate::ctx::Ctx;
 use crate::ids::*;
+use crate::memory::PROCESS;
 use crate::node::Node;
 use crate::process::FdTable;
 
@@ -123,6 +124,7 @@ impl Node {
     /// Nobody asks for a process any more that has ended; until then it has its signal actions.
     pub(crate) fn forget_process(&mut self, pid: Pid) {
         let Some(process) = self.processes.remove(&pid) else { return };
+        self.memory.kernel_shrinks(process.container, PROCESS);
         let shared = &mut self.actions[process.actions];
         shared.users -= 1;
         if shared.users == 0 {

@@ -15,6 +15,7 @@ use crate::ctx::*;
 use crate::exec::{AT_CWD, Origin, Program};
 use crate::file::Console;
 use crate::ids::*;
+use crate::memory::{PROCESS, TASK};
 use crate::mm::Mm;
 use crate::node::Node;
 use crate::process::{ExitStatus, FdEntry, FdTable, Process};
@@ -81,8 +82,8 @@ impl Node {
             thp_disable: false,
             knobs: crate::procfs::Knobs::adjusted(settings.oom_score_adj),
             exe: Vec::new(),
-            cmdline: Vec::new(),
-            environ: Vec::new(),
+            cmdline: Default::default(),
+            environ: Default::default(),
             itimer: None,
             cpu_timers: [None; 2],
             timers: Default::default(),
@@ -96,17 +97,16 @@ impl Node {
             tty: None,
             tty_old_pgrp: None,
         };
-        self.processes.insert(pid, process);
         let mut task = Task::new(tid, pid, common, Regs::default());
         task.lineage = Lineage::root(roots);
-        self.container_mut(id).roots += 1;
-        self.tasks.insert(tid, task);
+        self.add_root(process, task);
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         ctx.outside.tell(ctx.node, (pid, tid), &Told::Began { parent: None });
         let result = ctx.start_program(program);
         match result {
             Ok(()) => {
                 self.enqueue(tid);
+                self.weigh_objects(id);
                 Ok(pid)
             }
             Err(e) => {
@@ -114,6 +114,15 @@ impl Node {
                 Err(e)
             }
         }
+    }
+
+    /// One more root process of its container.
+    fn add_root(&mut self, process: Process, task: Task) {
+        let id = process.container;
+        self.container_mut(id).roots += 1;
+        self.processes.insert(process.pid, process);
+        self.tasks.insert(task.tid, task);
+        self.memory.kernel_grows(id, TASK + PROCESS);
     }
 
     /// As [`Node::spawn`], as the child of an init that is spawned first: see [`crate::init`]. The process is the init's.

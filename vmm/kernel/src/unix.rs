@@ -4,12 +4,10 @@
 //! would, they give [`Stall::Until`] with the socket whose change is worth another try. Wake-ups and the descriptions
 //! that fall out of lost messages are collected as effects and carried out by [`Node::settle_unix`].
 //!
-//! Not modelled: the collector of descriptors that are only reachable through messages of each other; such cycles stay
-//! until the node ends.
-//!
-//! Modules: [`connect`] (names, listening, connecting, closing), [`transfer`] (messages and buffers), [`log`] (/dev/log). Neighbour:
+//! Modules: [`collect`] (descriptors in messages), [`connect`] (names, listening, connecting, closing), [`transfer`] (messages and buffers), [`log`] (/dev/log). Neighbour:
 //! `sys::socket` (the system calls).
 
+mod collect;
 mod connect;
 mod log;
 mod transfer;
@@ -144,6 +142,8 @@ pub struct UnixSocket {
     pub(crate) backlog: u32,
     /// Bytes charged for messages that were sent and not yet received (sk_wmem_alloc).
     pub(crate) charged: usize,
+    /// The same of the messages in its queue, whoever has sent them.
+    pub(crate) held: usize,
     pub(crate) shut_read: bool,
     pub(crate) shut_write: bool,
     pub(crate) error: Option<Errno>,
@@ -174,6 +174,7 @@ impl UnixSocket {
             pending: VecDeque::new(),
             backlog: DATAGRAM_QUEUE,
             charged: 0,
+            held: 0,
             shut_read: false,
             shut_write: false,
             error: None,
@@ -222,17 +223,19 @@ pub struct UnixSockets {
     next_auto: u32,
     effects: Effects,
     settling: bool,
+    pub(crate) flights: collect::Flights,
 }
 
 impl Default for UnixSockets {
     fn default() -> Self {
         UnixSockets {
-            sockets: Arena::starting_at(1),
+            sockets: Arena::weighed(),
             abstract_names: BTreeMap::new(),
             paths: BTreeMap::new(),
             next_auto: 0,
             effects: Effects::default(),
             settling: false,
+            flights: Default::default(),
         }
     }
 }
@@ -255,6 +258,11 @@ impl UnixSockets {
     /// The socket; it must exist.
     pub fn get_mut(&mut self, id: UnixId) -> &mut UnixSocket {
         &mut self.sockets[id]
+    }
+
+    /// The sockets as their containers' accounts see them.
+    pub(crate) fn ledger(&mut self) -> &mut Arena<UnixId, UnixSocket> {
+        &mut self.sockets
     }
 
     /// All sockets in order of creation.
@@ -356,7 +364,8 @@ impl UnixSockets {
     }
 
     /// Forgets a message that nobody will receive.
-    fn discard(&mut self, message: Message) {
+    fn discard(&mut self, at: UnixId, message: Message) {
+        self.flights.landed(at, message.user, message.files.len());
         self.discharge(message.sender, message.charge);
         self.effects.dropped.extend(message.files);
     }
@@ -374,6 +383,7 @@ impl Node {
         self.unix.close(id);
         // Closing may drop a message whose descriptions close further sockets, and so on: the outermost call carries
         // it all out in a loop, so that a long chain is no deep recursion.
+        self.unix.flights.closed();
         if !self.unix.settling {
             self.settle_unix(base);
         }
@@ -381,6 +391,7 @@ impl Node {
 
     /// Carries out what the last operations on unix sockets did to others: wake-ups, closing of dropped descriptions.
     pub(crate) fn settle_unix(&mut self, base: &mut dyn BaseFs) {
+        self.collect_unix();
         self.unix.settling = true;
         while self.unix.has_effects() {
             while let Some((id, bits)) = self.unix.effects.wakes.pop_front() {

@@ -8,6 +8,8 @@
 //! They look for the event first and never for signals: the dispatcher interrupts a call that would sleep although a
 //! signal is pending.
 
+use std::collections::BTreeMap;
+
 use bloodhound_abi::args::Fd;
 use bloodhound_abi::call::Call;
 use bloodhound_abi::structs::PollFd;
@@ -344,24 +346,44 @@ pub struct Woken {
 /// The open file descriptions that a call has looked up, by descriptor. As with Linux's `fdget`, the call goes on with them,
 /// whatever another thread does to the descriptors meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pins(SmallVec<[(Fd, FdEntry); 2]>);
+pub struct Pins {
+    list: SmallVec<[(Fd, FdEntry); 2]>,
+    /// Where each descriptor is in the list, of a list that is too long to be searched: poll(2) takes as many as there may be.
+    places: BTreeMap<i32, usize>,
+}
 
 impl Pins {
+    /// Longer lists are not searched.
+    const SHORT: usize = 16;
+
+    fn find(&self, fd: Fd) -> Option<usize> {
+        if self.list.len() > Pins::SHORT {
+            return self.places.get(&fd.0).copied();
+        }
+        self.list.iter().position(|(pinned, _)| *pinned == fd)
+    }
+
     /// What the descriptor was when the call looked it up.
     pub fn get(&self, fd: Fd) -> Option<FdEntry> {
-        self.0.iter().find(|(pinned, _)| *pinned == fd).map(|(_, entry)| *entry)
+        self.find(fd).map(|at| self.list[at].1)
     }
 
     /// Adds a descriptor; the first look counts.
     pub fn add(&mut self, fd: Fd, entry: FdEntry) {
-        if self.get(fd).is_none() {
-            self.0.push((fd, entry));
+        if self.find(fd).is_some() {
+            return;
+        }
+        self.list.push((fd, entry));
+        if self.list.len() > Pins::SHORT {
+            let from = if self.places.is_empty() { 0 } else { self.list.len() - 1 };
+            let later = self.list.iter().enumerate().skip(from);
+            self.places.extend(later.map(|(at, (fd, _))| (fd.0, at)));
         }
     }
 
     /// The descriptions.
     pub fn files(&self) -> impl Iterator<Item = FileId> + '_ {
-        self.0.iter().map(|(_, entry)| entry.file)
+        self.list.iter().map(|(_, entry)| entry.file)
     }
 }
 

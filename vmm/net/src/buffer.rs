@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// not leave a chunk per byte.
 const MERGE_BELOW: usize = 1460;
 const MERGE_LIMIT: usize = 4096;
+/// `struct sk_buff`, as its slab rounds it.
+const BESIDE: usize = 256;
 
 /// Bytes written and not yet acknowledged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -32,6 +34,11 @@ impl SendBuffer {
 
     pub(crate) fn len(&self) -> usize {
         (self.end - self.start) as usize
+    }
+
+    /// Bytes of memory that it takes: those of its chunks, and what Linux has beside each ([`BESIDE`]).
+    pub(crate) fn held(&self) -> usize {
+        self.len() + BESIDE * self.chunks.len()
     }
 
     pub(crate) fn push(&mut self, data: &[u8]) {
@@ -104,6 +111,12 @@ impl RecvBuffer {
     /// Bytes that can be read.
     pub(crate) fn len(&self) -> usize {
         self.ready_len
+    }
+
+    /// Bytes of memory that it takes, as [`SendBuffer::held`].
+    pub(crate) fn held(&self) -> usize {
+        let later: usize = self.later.values().map(|piece| BESIDE + piece.len()).sum();
+        self.ready_len + BESIDE * self.ready.len() + later
     }
 
     /// Offset of the byte expected next.

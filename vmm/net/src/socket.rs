@@ -216,6 +216,8 @@ pub(crate) struct Socket {
     pub(crate) kind: Kind,
     /// The deadline under which the socket stands in the stack's timer index.
     pub(crate) deadline: Option<SimTime>,
+    /// What it took when it was last weighed.
+    pub(crate) held: u64,
 }
 
 /// Everything a connection's handler may touch beside itself.
@@ -234,6 +236,21 @@ impl Socket {
             Kind::TimeWait(_) => TcpState::TimeWait,
             Kind::Udp(_) if self.common.peer.is_some() => TcpState::Established,
             Kind::Udp(_) => TcpState::Close,
+        }
+    }
+
+    /// Bytes that Linux takes for it, nearly: `struct tcp_sock` with its inode, and its queues. Those of TCP have segments of a page
+    /// or less in them, with a `struct sk_buff` for each.
+    pub(crate) fn weight(&self) -> u64 {
+        const SOCKET: u64 = 2304 + 704;
+        const TIME_WAIT: u64 = 256;
+        const REQUEST: u64 = 320;
+        match &self.kind {
+            Kind::Idle => SOCKET,
+            Kind::Listen(listener) => SOCKET + REQUEST * listener.requests.len() as u64,
+            Kind::Conn(conn) => SOCKET + (conn.snd.held() + conn.rcv.held()) as u64,
+            Kind::TimeWait(_) => TIME_WAIT,
+            Kind::Udp(udp) => SOCKET + udp.used as u64,
         }
     }
 

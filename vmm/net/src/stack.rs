@@ -60,6 +60,8 @@ pub struct Stack {
     /// Which life of its node it belongs to.
     life: u32,
     port_uses: PortUses,
+    /// What all sockets hold; see [`Stack::held_bytes`].
+    held: u64,
 }
 
 impl Stack {
@@ -91,6 +93,7 @@ impl Stack {
             next_port,
             life: 0,
             port_uses: PortUses::default(),
+            held: 0,
         }
     }
 
@@ -145,7 +148,8 @@ impl Stack {
     fn insert(&mut self, common: Common, kind: Kind) -> SocketId {
         let id = SocketId(self.next_id);
         self.next_id = self.next_id.checked_add(1).expect("fewer than 2^32 sockets per node");
-        self.sockets.insert(id, Socket { common, kind, deadline: None });
+        self.sockets.insert(id, Socket { common, kind, deadline: None, held: 0 });
+        self.weigh(id);
         id
     }
 
@@ -334,6 +338,23 @@ impl Stack {
     /// Packets for the fabric, in the order in which they were sent.
     pub fn take_output(&mut self) -> Vec<Packet> {
         std::mem::take(&mut self.net.out)
+    }
+
+    /// Bytes of kernel memory that all sockets take with what is in their queues, nearly: what Linux charges for them.
+    pub fn held_bytes(&self) -> u64 {
+        self.held
+    }
+
+    /// Counts anew what a socket takes, after something has changed in it.
+    fn weigh(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.get(&id) else { return };
+        let (before, now) = (socket.held, socket.weight());
+        if before != now
+            && let Some(socket) = self.sockets.get_mut(&id)
+        {
+            socket.held = now;
+            self.held = self.held + now - before;
+        }
     }
 
     /// Whether packets or events wait to be taken.

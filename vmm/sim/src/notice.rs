@@ -44,6 +44,17 @@ pub enum Notice {
     Refused(Refusal),
     /// A process was killed because a container, or its machine, had no memory left.
     OutOfMemory(OomKill),
+    /// From here on a service has told so often of the same that the rest is not kept.
+    LeftOut(LeftOut),
+}
+
+/// How much a service has told that is not kept: a program can have its children killed without end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Processes that were killed because there was no memory left.
+    pub kills: u64,
+    /// Crashes.
+    pub crashes: u64,
 }
 
 /// What a check came to.

@@ -21,7 +21,7 @@ use bloodhound_workloads::driver::Progress;
 use crate::computing::Trial;
 use crate::event::{Event, Listener, Memory, Moment};
 use crate::machine::Machine;
-use crate::notice::{LogEntry, Notice};
+use crate::notice::{LeftOut, LogEntry, Notice};
 use crate::strace;
 use crate::world::{Finding, FindingKind};
 
@@ -95,6 +95,17 @@ fn told<'a>(listeners: &'a mut [Box<dyn Listener>], trial: Option<&Trial>) -> &'
     if trial.is_some_and(Trial::repeats) { &mut [] } else { listeners }
 }
 
+/// So many kills, and so many crashes, of each service are kept.
+const KEPT: u64 = 1000;
+
+/// How often a service has told of what it can tell without end.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Repeats {
+    kept: LeftOut,
+    /// Where the timeline tells what is not kept.
+    place: Option<usize>,
+}
+
 impl Machine {
     /// What takes events.
     pub(crate) fn recorder(&mut self) -> Recorder<'_> {
@@ -125,6 +136,9 @@ impl Machine {
     /// Something happened that the timeline has.
     pub(crate) fn note(&mut self, node: Option<NodeId>, what: Notice) {
         self.tell(node, &Event::Notice(&what));
+        if matches!(what, Notice::OutOfMemory(_)) && !self.keeps(node, |told| &mut told.kills) {
+            return;
+        }
         self.world.log.push(LogEntry { at: self.world.now, node, what });
     }
 
@@ -132,7 +146,29 @@ impl Machine {
     pub(crate) fn find(&mut self, kind: FindingKind, node: Option<NodeId>, text: String) {
         let finding = Finding { kind, at: self.world.now, node, text };
         self.tell(node, &Event::Finding(&finding));
+        if finding.kind == FindingKind::Crash && !self.keeps(node, |told| &mut told.crashes) {
+            return;
+        }
         self.world.findings.push(finding);
+    }
+
+    /// Whether one more of what a service can tell without end is kept. What is not is counted, and the timeline has the count.
+    fn keeps(&mut self, node: Option<NodeId>, of: impl Fn(&mut LeftOut) -> &mut u64) -> bool {
+        let (Some(id), at) = (node, self.world.now) else { return true };
+        let told = self.world.told.entry(id).or_default();
+        if *of(&mut told.kept) < KEPT {
+            *of(&mut told.kept) += 1;
+            return true;
+        }
+        let log = &mut self.world.log;
+        let place = *told.place.get_or_insert_with(|| {
+            log.push(LogEntry { at, node, what: Notice::LeftOut(LeftOut::default()) });
+            log.len() - 1
+        });
+        if let Notice::LeftOut(left) = &mut log[place].what {
+            *of(left) += 1;
+        }
+        false
     }
 
     /// What is said of a call, or of something else that a task does, that is not modelled.

@@ -141,6 +141,7 @@ pub fn world(
         packets: 0,
         log: Vec::new(),
         findings: Vec::new(),
+        told: BTreeMap::new(),
         console: Arc::default(),
         kept: Arc::default(),
         outside: Arc::default(),

@@ -5,7 +5,7 @@ use bloodhound_kernel::file::Console;
 use bloodhound_kernel::memory::OomKill;
 use bloodhound_net::NodeId;
 
-use crate::notice::{CheckResult, LogEntry, Notice, PhaseChange, Refusal};
+use crate::notice::{CheckResult, LeftOut, LogEntry, Notice, PhaseChange, Refusal};
 use crate::scenario::Scenario;
 use crate::services::ServiceChange;
 
@@ -23,6 +23,7 @@ pub fn line(entry: &LogEntry, scenario: &Scenario) -> String {
         Notice::Phase(_) => "phase",
         Notice::Refused(_) => "output",
         Notice::OutOfMemory(_) => "memory",
+        Notice::LeftOut(_) => "left out",
         Notice::Check { .. } => "check",
     };
     format!("{} {word:<8} {}", entry.at, words(entry.node, &entry.what, scenario))
@@ -52,6 +53,10 @@ pub fn words(node: Option<NodeId>, notice: &Notice, scenario: &Scenario) -> Stri
         Notice::OutOfMemory(kill) => {
             format!("{} {}", node.map(name_of).unwrap_or_default(), out_of_memory(kill))
         }
+        Notice::LeftOut(LeftOut { kills, crashes }) => format!(
+            "{}: from here on {kills} processes that were killed for want of memory and {crashes} crashes are not listed",
+            node.map(name_of).unwrap_or_default()
+        ),
     }
 }
 

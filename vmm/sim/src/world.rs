@@ -20,6 +20,7 @@ use crate::kept::Kept;
 use crate::notice::LogEntry;
 use crate::outside::Outside;
 use crate::queue::Queue;
+use crate::record::Repeats;
 use crate::scheduler::Scheduler;
 use crate::services::Service;
 use crate::switches::Switches;
@@ -137,6 +138,8 @@ pub struct World {
     pub log: Vec<LogEntry>,
     /// What went wrong.
     pub findings: Vec<Finding>,
+    /// How often services have told of what they can tell without end.
+    pub(crate) told: BTreeMap<NodeId, Repeats>,
     /// Output of the services, as far as it is kept.
     pub console: Arc<ConsoleLog>,
     /// Files of earlier lives of services that somebody wants.

@@ -280,6 +280,7 @@ impl Vfs {
         let all = meta.xattrs.get_or_insert_with(|| Arc::new(BTreeMap::new()));
         Arc::make_mut(all).insert(name.to_vec(), value.to_vec());
         meta.ctime = time;
+        self.count_kept(ino);
         self.note_attributes(ino, now);
         self.tell(ino, IN_ATTRIB);
         Ok(())
@@ -302,6 +303,7 @@ impl Vfs {
             Arc::make_mut(all).remove(name);
         }
         meta.ctime = time;
+        self.count_kept(ino);
         self.note_attributes(ino, now);
         self.tell(ino, IN_ATTRIB);
         Ok(())

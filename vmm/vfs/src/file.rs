@@ -323,7 +323,8 @@ impl Vfs {
     /// Pages that the file system of `ino` can still take; as many as there are without a quota.
     fn free_pages(&self, ino: Ino) -> Result<u64, Errno> {
         let fs = self.fs_of(ino)?;
-        Ok(fs.quota_pages.map_or(u64::MAX, |quota| quota.saturating_sub(fs.used_pages)))
+        let kept = if fs.kind == FsKind::Tmpfs { 0 } else { fs.kept / 4096 };
+        Ok(fs.quota_pages.map_or(u64::MAX, |quota| quota.saturating_sub(fs.used_pages + kept)))
     }
 
     /// Makes the content the file's own ("copy up"), which counts its pages.

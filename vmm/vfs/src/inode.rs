@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::base::ContentId;
 use crate::dir::Dir;
 use crate::image::FileImage;
+use crate::kept::Kept;
 use crate::pages::PageMap;
 use crate::types::{Dev, FsId, Ino, Kind, Name, Timestamp};
 
@@ -67,11 +68,13 @@ pub(crate) struct Inode {
     pub(crate) seen: Option<(Ino, Name)>,
     /// Made by O_TMPFILE without O_EXCL and so far without a name: linkat(2) may give it its first one.
     pub(crate) linkable: bool,
+    /// What is counted for it.
+    pub(crate) kept: Kept,
 }
 
 impl Inode {
     pub(crate) fn new(fs: FsId, meta: Meta, node: Node) -> Inode {
-        Inode { fs, meta, node, seen: None, linkable: false }
+        Inode { fs, meta, node, seen: None, linkable: false, kept: Kept::default() }
     }
 
     pub(crate) fn kind(&self) -> Kind {

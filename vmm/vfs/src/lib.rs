@@ -39,6 +39,7 @@ pub mod host;
 mod image;
 mod inode;
 mod journal;
+mod kept;
 mod list;
 mod mount;
 mod names;

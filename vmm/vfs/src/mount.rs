@@ -83,6 +83,8 @@ pub(crate) struct Fs {
     pub(crate) mount: MountId,
     pub(crate) quota_pages: Option<u64>,
     pub(crate) used_pages: u64,
+    /// Bytes of what is kept beside them.
+    pub(crate) kept: u64,
 }
 
 /// A file system, or the kernel, at a place of the tree.
@@ -310,6 +312,7 @@ impl Vfs {
             && fs.kind == FsKind::Tmpfs
         {
             self.memory_pages -= fs.used_pages;
+            self.memory_kept -= fs.kept;
         }
     }
 
@@ -517,6 +520,7 @@ impl Vfs {
             mount: MountId(0),
             quota_pages: quota.map(|bytes| bytes / 4096),
             used_pages: 0,
+            kept: 0,
         };
         Arc::make_mut(&mut self.filesystems).insert(id, fs);
         id

@@ -136,6 +136,7 @@ impl Vfs {
         inode.meta.ctime = time;
         inode.linkable = false;
         inode.seen = Some((dir, name.clone()));
+        self.count_kept(ino);
         self.tell_itself(ino, IN_ATTRIB);
         self.tell_name(IN_CREATE, dir, &name, false, 0);
         Ok(())
@@ -221,6 +222,7 @@ impl Vfs {
         let mut inode = self.draft(ctx, dir, mode, node)?;
         inode.seen = Some((dir, name.clone()));
         let ino = self.alloc(inode);
+        self.count_kept(ino);
         self.note(ino, ctx.now, |vfs| vfs.inodes.get(ino).cloned().map(Op::Create));
         self.enter(dir, name, ino, ctx.now)?;
         let is_dir = self.inode(ino)?.is_dir();
@@ -256,6 +258,9 @@ impl Vfs {
         let inode = self.inode_mut(ino)?;
         inode.meta.ctime = time;
         inode.meta.nlink = if inode.is_dir() { 0 } else { inode.meta.nlink.saturating_sub(1) };
+        if inode.kept.0 > 0 {
+            self.count_kept(ino);
+        }
         self.reap(ino);
         Ok(())
     }

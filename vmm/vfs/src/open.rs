@@ -274,6 +274,7 @@ impl Vfs {
         let number = format!("#{}", self.next_ino);
         inode.seen = Some((dir, Name::from(number.as_bytes())));
         let ino = self.alloc(inode);
+        self.count_kept(ino);
         self.note(ino, ctx.now, |vfs| vfs.inodes.get(ino).cloned().map(Op::Create));
         Ok(self.take_ref(ctx, ino, flags, true)?)
     }
@@ -291,6 +292,7 @@ impl Vfs {
         // in the directory /proc/self/fd/. The displayed name is always prefixed with memfd:".
         inode.seen = Some((root, Name::from(&[b"memfd:", name].concat()[..])));
         let ino = self.alloc(inode);
+        self.count_kept(ino);
         self.take_ref(ctx, ino, O_RDWR, true)
     }
 
@@ -330,6 +332,8 @@ impl Vfs {
                 meta.mode &= !S_ISGID;
             }
         }
-        Ok(Inode::new(parent.fs, meta, node))
+        let inode = Inode::new(parent.fs, meta, node);
+        self.may_keep(&inode)?;
+        Ok(inode)
     }
 }

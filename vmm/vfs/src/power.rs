@@ -114,6 +114,7 @@ impl Vfs {
         }
         let in_memory = self.filesystems.values().filter(|fs| fs.kind == FsKind::Tmpfs);
         self.memory_pages = in_memory.map(|fs| fs.used_pages).sum();
+        self.recount_kept();
     }
 }
 

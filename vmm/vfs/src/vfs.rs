@@ -121,6 +121,8 @@ pub struct Vfs {
     pub(crate) filesystems: Arc<BTreeMap<FsId, Fs>>,
     /// Pages in those that lie in memory.
     pub(crate) memory_pages: u64,
+    /// Bytes of what is kept there beside them.
+    pub(crate) memory_kept: u64,
     /// What the containers see, by [`MountNs`].
     pub(crate) spaces: Arc<Vec<MountSpace>>,
     /// The namespace in which operations work.
@@ -157,6 +159,7 @@ impl Vfs {
             next_ino: 1,
             filesystems: Arc::default(),
             memory_pages: 0,
+            memory_kept: 0,
             spaces: Arc::default(),
             entered: Entered(MountNs(0)),
             shared: Arc::default(),
@@ -264,9 +267,10 @@ impl Vfs {
         if inode.meta.nlink > 0 || self.handles_of(ino).held() {
             return;
         }
-        let (fs, pages) = (inode.fs, inode.own_pages());
+        let (fs, pages, kept) = (inode.fs, inode.own_pages(), inode.kept.0);
         self.tell_itself(ino, crate::flags::IN_DELETE_SELF);
         self.charge(fs, pages, 0);
+        self.charge_kept(fs, kept, 0);
         self.inodes.remove(ino);
     }
 
@@ -288,9 +292,9 @@ impl Vfs {
         self.memory_pages
     }
 
-    /// Pages of those that a namespace mounts.
+    /// Pages of those that a namespace mounts, with what is kept beside them.
     pub fn memory_pages(&self, namespace: MountNs) -> u64 {
-        if self.memory_pages == 0 {
+        if self.memory_pages == 0 && self.memory_kept == 0 {
             return 0;
         }
         let space = &self.spaces[namespace.0 as usize];
@@ -300,7 +304,7 @@ impl Vfs {
         seen.dedup();
         let in_memory =
             seen.iter().filter_map(|fs| self.filesystems.get(fs)).filter(|fs| fs.kind == FsKind::Tmpfs);
-        in_memory.map(|fs| fs.used_pages).sum()
+        in_memory.map(|fs| fs.used_pages + fs.kept.div_ceil(4096)).sum()
     }
 
     pub(crate) fn alloc(&mut self, inode: Inode) -> Ino {

@@ -13,6 +13,7 @@ pub mod sem;
 use bloodhound_abi::Errno;
 use bloodhound_persistent::{Map, Table};
 
+use crate::arena::Weigh;
 use crate::caps::{CAP_IPC_OWNER, CAP_SYS_ADMIN};
 use crate::container::IpcNs;
 use crate::ctx::Ctx;
@@ -58,7 +59,21 @@ pub struct Entry<T> {
     pub ctime: u64,
     /// It.
     pub item: T,
+    /// What it weighed when it was last weighed.
+    weight: Apart<u64>,
 }
+
+/// What says nothing about whether two values are the same: when objects were last weighed.
+#[derive(Clone, Debug, Default)]
+struct Apart<T>(T);
+
+impl<T> PartialEq for Apart<T> {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl<T> Eq for Apart<T> {}
 
 /// The objects of one kind in one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,11 +83,22 @@ pub struct Objects<T> {
     /// The index that was given last.
     last: Option<u32>,
     sequence: u32,
+    /// What all weighed when each was last weighed.
+    held: Apart<u64>,
+    /// Indices of those that were touched since.
+    touched: Apart<Vec<u32>>,
 }
 
 impl<T> Default for Objects<T> {
     fn default() -> Objects<T> {
-        Objects { by_index: Table::new(), by_key: Map::new(), last: None, sequence: 0 }
+        Objects {
+            by_index: Table::new(),
+            by_key: Map::new(),
+            last: None,
+            sequence: 0,
+            held: Apart(0),
+            touched: Apart(Vec::new()),
+        }
     }
 }
 
@@ -92,7 +118,8 @@ impl<T: Clone> Objects<T> {
         }
         self.last = Some(index);
         let id = (self.sequence << INDEX_BITS | index) as i32;
-        self.by_index.insert(index, Entry { id, perm, ctime, item });
+        self.by_index.insert(index, Entry { id, perm, ctime, item, weight: Apart(0) });
+        self.touched.0.push(index);
         if perm.key != PRIVATE {
             self.by_key.insert(perm.key, index);
         }
@@ -106,6 +133,7 @@ impl<T: Clone> Objects<T> {
 
     /// The object of an id.
     pub fn get_mut(&mut self, id: i32) -> Option<&mut Entry<T>> {
+        self.touched.0.push(index(id)?);
         self.by_index.get_mut(&index(id)?).filter(|entry| entry.id == id)
     }
 
@@ -132,7 +160,22 @@ impl<T: Clone> Objects<T> {
     pub(crate) fn remove(&mut self, id: i32) -> Option<Entry<T>> {
         self.get(id)?;
         self.forget_name(id);
-        self.by_index.remove(&index(id)?)
+        let entry = self.by_index.remove(&index(id)?)?;
+        self.held.0 -= entry.weight.0;
+        Some(entry)
+    }
+
+    /// What all of them weigh ([`Weigh`]).
+    pub(crate) fn weigh(&mut self) -> u64
+    where
+        T: Weigh,
+    {
+        for at in self.touched.0.drain(..) {
+            let Some(entry) = self.by_index.get_mut(&at) else { continue };
+            let before = std::mem::replace(&mut entry.weight.0, entry.item.weight());
+            self.held.0 = self.held.0 + entry.weight.0 - before;
+        }
+        self.held.0
     }
 
     /// All of them, by index.
@@ -178,6 +221,18 @@ pub struct SysV {
 }
 
 impl SysV {
+    /// What the objects of each namespace weigh in which one was touched. Memory of segments is charged by its pages.
+    pub(crate) fn weights(&mut self) -> Vec<(IpcNs, u64)> {
+        let stale = |all: &Namespace| !all.sets.touched.0.is_empty() || !all.queues.touched.0.is_empty();
+        let touched: Vec<IpcNs> =
+            self.namespaces.iter().filter(|(_, all)| stale(all)).map(|(ns, _)| *ns).collect();
+        let weigh = |ns: IpcNs| {
+            let all = self.of(ns);
+            (ns, all.sets.weigh() + all.queues.weigh())
+        };
+        touched.into_iter().map(weigh).collect()
+    }
+
     /// A namespace, if something was ever in it.
     pub fn get(&self, ns: IpcNs) -> Option<&Namespace> {
         self.namespaces.get(&ns)
@@ -362,6 +417,7 @@ impl Node {
     pub fn remove_ipc(&mut self, ns: IpcNs) {
         self.mq_remove_all(ns);
         let Some(Namespace { segments, .. }) = self.sysv.namespaces.remove(&ns) else { return };
+        self.memory.forget_ipc(ns);
         for segment in segments.iter() {
             self.shm_remove(segment.item.shm);
         }

@@ -55,6 +55,8 @@ const REMOVED: u8 = 2;
 /// A queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MqQueue {
+    /// Who has made it, by its real user id: its RLIMIT_MSGQUEUE counts.
+    pub user: u32,
     /// Owner and group.
     pub owner: (u32, u32),
     /// Permission bits.
@@ -69,14 +71,17 @@ pub struct MqQueue {
     pub refs: u32,
     /// By priority, first come first.
     messages: BTreeMap<u32, VecDeque<Arc<Vec<u8>>>>,
+    /// How many they are, and the bytes of all.
+    held: (u64, u64),
     receivers: VecDeque<Tid>,
     senders: VecDeque<(Tid, Message)>,
 }
 
 impl MqQueue {
     /// An empty queue with a name.
-    pub fn new(owner: (u32, u32), mode: u32, most: u64, longest: u64) -> MqQueue {
+    pub fn new(user: u32, owner: (u32, u32), mode: u32, most: u64, longest: u64) -> MqQueue {
         MqQueue {
+            user,
             owner,
             mode,
             most,
@@ -84,6 +89,7 @@ impl MqQueue {
             notify: None,
             refs: 1,
             messages: BTreeMap::new(),
+            held: (0, 0),
             receivers: VecDeque::new(),
             senders: VecDeque::new(),
         }
@@ -91,7 +97,7 @@ impl MqQueue {
 
     /// How many messages are in it.
     pub fn len(&self) -> u64 {
-        self.messages.values().map(|list| list.len() as u64).sum()
+        self.held.0
     }
 
     /// Whether there is none.
@@ -101,7 +107,7 @@ impl MqQueue {
 
     /// Bytes of all messages.
     pub fn bytes(&self) -> u64 {
-        self.messages.values().flatten().map(|text| text.len() as u64).sum()
+        self.held.1
     }
 
     /// Readiness (EPOLL* bits).
@@ -117,6 +123,7 @@ impl MqQueue {
     }
 
     fn put(&mut self, (text, priority): Message) {
+        self.held = (self.held.0 + 1, self.held.1 + text.len() as u64);
         self.messages.entry(priority).or_default().push_back(text);
     }
 
@@ -128,6 +135,7 @@ impl MqQueue {
         if last.get().is_empty() {
             last.remove();
         }
+        self.held = (self.held.0 - 1, self.held.1 - text.len() as u64);
         Some((text, priority))
     }
 
@@ -159,7 +167,7 @@ pub struct MqQueues {
 
 impl Default for MqQueues {
     fn default() -> MqQueues {
-        MqQueues { all: Arena::starting_at(1), names: Map::new() }
+        MqQueues { all: Arena::weighed(), names: Map::new() }
     }
 }
 

@@ -37,6 +37,7 @@ impl Node {
                 vfs,
                 net,
                 pipes,
+                pipe_pages,
                 fifos,
                 events,
                 timerfds,

@@ -96,11 +96,13 @@ fn memory_events(view: &View<'_>) -> String {
 fn memory_stat(view: &View<'_>) -> String {
     let own = view.node.process(view.pid).container;
     let anon = view.node.memory.usage(own).anon * PAGE;
-    let shared = view.node.memory_of(own) * PAGE - anon;
+    let kernel = view.node.memory.usage(own).kernel;
+    let shared = (view.node.memory_of(own) - kernel.pages()) * PAGE - anon;
+    let (slab, sock) = (kernel.bytes() - kernel.sockets, kernel.sockets);
     format!(
-        "anon {anon}\nfile {shared}\nkernel 0\nkernel_stack 0\npagetables 0\nsock 0\nshmem {shared}\nfile_mapped 0\nfile_dirty 0\n\
+        "anon {anon}\nfile {shared}\nkernel {slab}\nkernel_stack 0\npagetables 0\nsock {sock}\nshmem {shared}\nfile_mapped 0\nfile_dirty 0\n\
          file_writeback 0\nanon_thp 0\ninactive_anon 0\nactive_anon {}\ninactive_file 0\nactive_file 0\nunevictable 0\n\
-         slab 0\npgfault 0\npgmajfault 0\n",
+         slab {slab}\npgfault 0\npgmajfault 0\n",
         anon + shared
     )
 }

@@ -42,11 +42,11 @@ const ID_MAP: &str = "         0          0 4294967295\n";
 const FILES: &[(&str, u32, Content)] = &[
     ("cgroup", OPEN, Fixed("0::/\n")),
     ("clear_refs", 0o200, Fixed("")),
-    ("cmdline", OPEN, Bytes(|_, who| who.process.cmdline.clone())),
+    ("cmdline", OPEN, Bytes(|_, who| who.process.cmdline.to_vec())),
     ("comm", WRITE, Bytes(|_, who| [&comm(who)[..], b"\n"].concat())),
     ("coredump_filter", WRITE, Text(|_, who| format!("{:08x}\n", who.process.knobs.coredump_filter))),
     ("cpuset", OPEN, Fixed("/\n")),
-    ("environ", OWN, Bytes(|_, who| who.process.environ.clone())),
+    ("environ", OWN, Bytes(|_, who| who.process.environ.to_vec())),
     ("io", OWN, Text(io)),
     ("limits", OPEN, Text(limits)),
     ("gid_map", WRITE, Fixed(ID_MAP)),

@@ -30,6 +30,8 @@ pub(super) const TABLE: Table = &[
     ("fs/overflowgid", Text("65534\n")),
     ("fs/overflowuid", Text("65534\n")),
     ("fs/pipe-max-size", Text("1048576\n")),
+    ("fs/pipe-user-pages-hard", Text("0\n")),
+    ("fs/pipe-user-pages-soft", Text("16384\n")),
     ("fs/protected_fifos", Text("0\n")),
     ("fs/protected_hardlinks", Text("1\n")),
     ("fs/protected_regular", Text("0\n")),

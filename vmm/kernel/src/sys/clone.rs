@@ -8,6 +8,7 @@ use bloodhound_abi::{Errno, Regs};
 use crate::caps::{CAP_SYS_ADMIN, CAP_SYS_RESOURCE};
 use crate::ctx::*;
 use crate::ids::*;
+use crate::memory::{PROCESS, TASK};
 use crate::process::Process;
 use crate::shared::{Common, Shared};
 use crate::task::{Task, Vectors};
@@ -280,7 +281,9 @@ impl Ctx<'_> {
             }
             child.actions = self.node.actions.insert(Shared::new(actions));
         }
+        let container = child.container;
         self.node.processes.insert(pid, child);
+        self.node.memory.kernel_grows(container, PROCESS);
         Ok(pid)
     }
 
@@ -326,6 +329,8 @@ impl Ctx<'_> {
         }
         self.node.process_mut(pid).threads.push(tid);
         self.node.tasks.insert(tid, task);
+        let container = self.process().container;
+        self.node.memory.kernel_grows(container, TASK);
         self.node.enqueue(tid);
         self.outside.tell(self.node, (pid, tid), &Told::Began { parent: Some(self.tid) });
         if r.flags & c::CLONE_PARENT_SETTID != 0 {

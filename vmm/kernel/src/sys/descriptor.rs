@@ -124,19 +124,19 @@ pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
         }
         c::F_GETPIPE_SZ | c::F_SETPIPE_SZ => {
             let FileKind::Pipe { pipe, .. } = k.node.files[entry.file].kind else { return err(Errno::EBADF) };
-            let p = &mut k.node.pipes[pipe];
             if cmd == c::F_SETPIPE_SZ {
                 // An unsigned int; "EINVAL" only where the next power of two is none (round_pipe_size in Linux).
                 let wanted = arg as u32 as usize;
                 if wanted > 1 << 31 {
                     return err(Errno::EINVAL);
                 }
-                let size = p.set_capacity(wanted)? as u64;
+                let user = k.pipe_user();
+                let size = k.node.resize_pipe(pipe, wanted, user)? as u64;
                 // "This might have made more room for writers" (pipe_set_size).
                 k.node.notify_object(Object::Pipe(pipe), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
                 return Ok(size);
             }
-            Ok(p.capacity() as u64)
+            Ok(k.node.pipes[pipe].capacity() as u64)
         }
         c::F_ADD_SEALS => k.add_seals(fd, arg),
         c::F_GET_SEALS => k.get_seals(fd),
@@ -164,7 +164,7 @@ pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: FdFlags) -> SysResult {
     }
     k.check_user(fds.0, 8, crate::mm::Access::Write)?;
     let cloexec = flags.contains(FdFlags::O_CLOEXEC);
-    let (r, w) = k.node.new_pipe(flags.bits() & (c::O_NONBLOCK | c::O_DIRECT));
+    let (r, w) = k.node.new_pipe(flags.bits() & (c::O_NONBLOCK | c::O_DIRECT), k.pipe_user());
     let read = match k.install(r, cloexec) {
         Ok(fd) => fd,
         Err(e) => {

@@ -94,13 +94,15 @@ impl Ctx<'_> {
         let ino = lock_inode(self, id)?;
         let pid = self.pid;
         let owner = if ofd { Owner::File(id) } else { Owner::Process(pid) };
-        let want = Request { owner, pid, start, end, exclusive: exclusive == Some(true) };
+        let container = self.process().container;
+        let want = Request { owner, pid, container, start, end, exclusive: exclusive == Some(true) };
         // "When using open file description locks, the l_pid field must be set to zero"; Linux answers EINVAL.
         let pid_set = ofd && lock.pid != 0;
         if query && pid_set {
             return err(Errno::EINVAL);
         }
         if query {
+            self.walks(self.node.locks.owners(ino));
             show(&mut lock, self.node.locks.conflict(ino, &want), self.pid_ns());
             self.write_obj(arg, &lock)?;
             return Ok(0);
@@ -127,6 +129,7 @@ impl Ctx<'_> {
     /// Sets a lock, or sleeps until that can be done. EAGAIN for who does not wait, EDEADLK.
     fn set_lock(&mut self, ino: Ino, want: Request, waits: bool) -> SysResult {
         self.node.locks.unwant(self.tid);
+        self.walks(self.node.locks.owners(ino));
         if self.node.locks.conflict(ino, &want).is_some() {
             if !waits {
                 return err(Errno::EAGAIN);

@@ -85,12 +85,17 @@ fn make(k: &Ctx<'_>, mode: u32, sizes: Option<[u64; 8]>) -> SysResult<MqQueue> {
     if !privileged && k.node.mqueues.names.keys().filter(|(of, _)| *of == ns).count() >= QUEUES {
         return err(Errno::ENOSPC);
     }
-    // "EMFILE" of the limit of all queues of a user: each queue by itself is looked at here.
-    if most * (longest + OVERHEAD) > k.process().limits[RLIMIT_MSGQUEUE].cur {
+    // RLIMIT_MSGQUEUE: "the number of bytes that can be allocated for POSIX message queues for the real user ID of the calling
+    // process" (getrlimit(2)), of all its queues as they are when they are full.
+    let user = k.process().real_ids[0];
+    let room = |most: u64, longest: u64| most * (longest + OVERHEAD);
+    let theirs = k.node.mqueues.all.iter().filter(|(_, queue)| queue.user == user);
+    let used: u64 = theirs.map(|(_, queue)| room(queue.most, queue.longest)).sum();
+    if used + room(most, longest) > k.process().limits[RLIMIT_MSGQUEUE].cur {
         return err(Errno::EMFILE);
     }
     let cred = k.fs_cred();
-    Ok(MqQueue::new((cred.uid, cred.gid), mode & 0o777 & !k.place().umask, most, longest))
+    Ok(MqQueue::new(user, (cred.uid, cred.gid), mode & 0o777 & !k.place().umask, most, longest))
 }
 
 /// Whether the caller may open a queue to read (4) or write (2). EACCES.

@@ -189,7 +189,7 @@ fn stat(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
     let viewer = k.pid_ns();
     let queues = &k.ipc().queues;
     let entry = if cmd == cmd::STAT { queues.get(id) } else { queues.at(id) };
-    let Some(Entry { id, perm, ctime, item }) = entry else { return err(Errno::EINVAL) };
+    let Some(Entry { id, perm, ctime, item, .. }) = entry else { return err(Errno::EINVAL) };
     let number = |pid: Option<crate::ids::Pid>| u64::from(pid.map_or(0, |pid| pid.number_in(viewer)));
     let (id, perm) = (*id, *perm);
     let [a, b, c, d, e, f] = perm.words(id);

@@ -13,7 +13,6 @@ use crate::file::{Console, File, FileKind};
 use crate::ids::*;
 use crate::node::Node;
 use crate::path::{Place, Reached, Synth, done};
-use crate::pipe::Pipe;
 use crate::procfs::{Entry, Tree, View};
 use crate::task::TaskState;
 use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait, WaitOn};
@@ -267,9 +266,16 @@ impl Ctx<'_> {
 
     /// Counts one more open end.
     fn join_fifo(&mut self, ino: Ino, read: bool, write: bool) {
+        let user = self.pipe_user();
         let node = &mut *self.node;
-        let pipes = &mut node.pipes;
-        let id = *node.fifos.get_or_insert_with(ino, || pipes.insert(Pipe::default()));
+        let id = match node.fifos.get(&ino) {
+            Some(id) => *id,
+            None => {
+                let id = node.new_buffer(user);
+                node.fifos.insert(ino, id);
+                id
+            }
+        };
         let pipe = &mut node.pipes[id];
         pipe.open(read, write);
         node.notify_object(Object::Pipe(id), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);

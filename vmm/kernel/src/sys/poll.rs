@@ -1,5 +1,7 @@
 //! poll(2), select(2), epoll(7)'s calls.
 
+use std::collections::BTreeSet;
+
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{EpollEvent, PollFd, Timeval};
@@ -16,6 +18,29 @@ use crate::wait::{Left, Object, Progress, Restart, Stop, SysResult, Wait, WaitOn
 
 /// The descriptor is closed (poll(2)).
 const POLLNVAL: u32 = 0x20;
+/// What a call waits for, each thing once, in the order in which it was found.
+#[derive(Default)]
+struct Waited {
+    list: SmallVec<[WaitOn; 2]>,
+    /// The same, of a list that is too long to be searched.
+    seen: BTreeSet<WaitOn>,
+}
+
+impl Waited {
+    const SHORT: usize = 16;
+
+    fn add(&mut self, object: Object) {
+        let on = WaitOn::Object(object);
+        if self.list.len() == Waited::SHORT && self.seen.is_empty() {
+            self.seen.extend(self.list.iter().copied());
+        }
+        let new = if self.seen.is_empty() { !self.list.contains(&on) } else { self.seen.insert(on) };
+        if new {
+            self.list.push(on);
+        }
+    }
+}
+
 /// `struct epoll_event`.
 const EVENT_SIZE: u64 = 12;
 
@@ -43,7 +68,7 @@ impl Ctx<'_> {
 
     fn poll_set(&mut self, fds: &mut [PollFd]) -> (u64, SmallVec<[WaitOn; 2]>) {
         let always = (c::EPOLLERR | c::EPOLLHUP) as u32 | POLLNVAL;
-        let (mut hits, mut on) = (0, SmallVec::new());
+        let (mut hits, mut on) = (0, Waited::default());
         for p in fds {
             p.revents = 0;
             // "The field fd ... negative: the corresponding events field is ignored"
@@ -53,13 +78,11 @@ impl Ctx<'_> {
             let (bits, object) = self.poll_fd(p.fd);
             p.revents = (bits & (p.events as u16 as u32 | always)) as i16;
             hits += u64::from(p.revents != 0);
-            if let Some(o) = object
-                && !on.contains(&WaitOn::Object(o))
-            {
-                on.push(WaitOn::Object(o));
+            if let Some(object) = object {
+                on.add(object);
             }
         }
-        (hits, on)
+        (hits, on.list)
     }
 
     /// Whether poll or select has waited long enough. A pending signal goes before the timeout, even one of zero: do_poll
@@ -90,6 +113,8 @@ impl Ctx<'_> {
         {
             return sleep;
         }
+        // Each is looked up, asked, waited for, and not waited for any more.
+        self.walks(4 * fds.len());
         let (hits, on) = self.poll_set(&mut fds);
         if hits > 0 || self.poll_over(timeout) {
             return self.store_revents(ptr, &fds).map(|()| hits);
@@ -205,7 +230,7 @@ impl Ctx<'_> {
             return sleep;
         }
         let mut output = [[0u8; 128]; 3];
-        let (mut hits, mut on) = (0, SmallVec::<[WaitOn; 2]>::new());
+        let (mut hits, mut on) = (0, Waited::default());
         for fd in 0..nfds {
             if !(0..3).any(|i| chosen(fd, i)) {
                 continue;
@@ -220,10 +245,8 @@ impl Ctx<'_> {
                     hits += 1;
                 }
             }
-            if let Some(o) = object
-                && !on.contains(&WaitOn::Object(o))
-            {
-                on.push(WaitOn::Object(o));
+            if let Some(object) = object {
+                on.add(object);
             }
         }
         if hits > 0 || self.poll_over(timeout) {
@@ -235,7 +258,7 @@ impl Ctx<'_> {
             return Ok(hits);
         }
         let deadline = self.deadline(timeout);
-        let wait = Wait { on, deadline, restart: Restart::NoHand, saved_mask: saved, left };
+        let wait = Wait { on: on.list, deadline, restart: Restart::NoHand, saved_mask: saved, left };
         Err(wait.progress(Progress::Select(input)).into())
     }
 

@@ -6,6 +6,7 @@ use bloodhound_abi::structs::{Rusage, Timeval};
 
 use crate::ctx::*;
 use crate::ids::*;
+use crate::memory::TASK;
 use crate::mm::PAGE;
 use crate::node::{Node, ProcessEnd};
 use crate::process::{ChildEvent, ExitStatus, Process};
@@ -55,6 +56,8 @@ impl Node {
         self.run_queue.retain(|t| *t != tid);
         let (common, nice) = (self.task(tid).common, self.task(tid).nice);
         self.tasks.remove(&tid);
+        let container = self.process(pid).container;
+        self.memory.kernel_shrinks(container, TASK);
         if tid.0 == pid.0 {
             self.process_mut(pid).ended_nice = nice;
         }

@@ -156,7 +156,7 @@ fn info(k: &mut Ctx<'_>, cmd: u32, arg: Ptr) -> SysResult {
 fn stat(k: &mut Ctx<'_>, id: i32, cmd: u32, arg: Ptr) -> SysResult {
     let sets = &k.ipc().sets;
     let entry = if cmd == cmd::STAT { sets.get(id) } else { sets.at(id) };
-    let Some(Entry { id, perm, ctime, item }) = entry else { return err(Errno::EINVAL) };
+    let Some(Entry { id, perm, ctime, item, .. }) = entry else { return err(Errno::EINVAL) };
     let (id, perm) = (*id, *perm);
     let [a, b, c, d, e, f] = perm.words(id);
     let words = [a, b, c, d, e, f, item.otime, 0, *ctime, 0, item.sems.len() as u64, 0, 0];

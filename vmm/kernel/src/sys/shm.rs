@@ -213,7 +213,7 @@ fn stat(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
     let viewer = k.pid_ns();
     let segments = &k.ipc().segments;
     let entry = if cmd == cmd::STAT { segments.get(id) } else { segments.at(id) };
-    let Some(Entry { id, perm, ctime, item }) = entry.cloned() else { return err(Errno::EINVAL) };
+    let Some(Entry { id, perm, ctime, item, .. }) = entry.cloned() else { return err(Errno::EINVAL) };
     if cmd != cmd::SHM_STAT_ANY {
         k.ipc_may(&perm, READ)?;
     }

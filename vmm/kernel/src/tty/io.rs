@@ -222,6 +222,8 @@ impl Ctx<'_> {
             let n = bytes.len().min(FLIP.saturating_sub(p.input.flip.len()));
             p.input.flip.extend(&bytes[..n]);
             self.node.tty_pump(pty);
+            // The line discipline looks at each character, and may show it.
+            self.walks(n);
             n
         } else {
             let n = p.put(&bytes);

@@ -182,11 +182,12 @@ impl UnixSockets {
     /// A datagram socket lost its peer: what was queued is lost, and a peer that was connected back is told.
     pub(super) fn datagram_disconnected(&mut self, id: UnixId, old: &Peer) {
         let lost = std::mem::take(&mut self.sockets[id].queue);
+        self.sockets[id].held = 0;
         if lost.is_empty() {
             return;
         }
         for message in lost {
-            self.discard(message);
+            self.discard(id, message);
         }
         self.room_at(id);
         if let Peer::Alive(old) = *old
@@ -273,7 +274,7 @@ impl UnixSockets {
             self.wake(other, CHANGED);
         }
         for message in s.queue {
-            self.discard(message);
+            self.discard(id, message);
         }
         s.pending.into_iter().rev().collect()
     }

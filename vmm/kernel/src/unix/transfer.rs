@@ -41,6 +41,8 @@ pub(crate) struct Message {
     /// Bytes of it that were read.
     at: usize,
     pub(crate) files: Vec<FileId>,
+    /// Whose they are while they are here.
+    pub(crate) user: u32,
     cred: Option<Ucred>,
     sent: SimTime,
     /// Name of a sender that is gone; else it is the name that the sender has when the message is received.
@@ -165,17 +167,21 @@ impl UnixSockets {
         let cred = anc.cred.or(ask.then_some(anc.sender));
         let s = &mut self.sockets[id];
         s.charged += charge;
+        self.flights.sent(to, anc.sender.uid, anc.files.len());
         let message = Message {
             data: data.to_vec(),
             at: 0,
             files: anc.files,
+            user: anc.sender.uid,
             cred,
             sent: anc.sent,
             from: s.name.clone(),
             sender: id,
             charge,
         };
-        self.sockets[to].queue.push_back(message);
+        let receiver = &mut self.sockets[to];
+        receiver.held += charge;
+        receiver.queue.push_back(message);
         self.wake(to, READABLE);
     }
 
@@ -298,9 +304,11 @@ impl UnixSockets {
             } else {
                 m.at += n;
                 out.files = std::mem::take(&mut m.files);
+                self.flights.landed(id, m.user, out.files.len());
                 out.stop = m.left() > 0 || !out.files.is_empty();
                 if m.left() == 0 {
                     freed.push((m.sender, m.charge));
+                    s.held -= m.charge;
                     s.queue.pop_front();
                 }
             }
@@ -359,6 +367,8 @@ impl UnixSockets {
             return Ok(out);
         }
         if let Some(m) = s.queue.pop_front() {
+            s.held -= m.charge;
+            self.flights.landed(id, m.user, m.files.len());
             out.files = m.files;
             self.discharge(m.sender, m.charge);
         }

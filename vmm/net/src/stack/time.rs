@@ -74,6 +74,7 @@ impl Stack {
     /// After a handler ran on a socket: queues its wakes, moves it on in its life and notes its next deadline.
     pub(super) fn settle(&mut self, id: SocketId, now: SimTime) {
         self.note_state(id);
+        self.weigh(id);
         let Some(socket) = self.sockets.get_mut(&id) else { return };
         if std::mem::take(&mut socket.common.urgent_came) {
             self.urgent.push(id);
@@ -180,6 +181,7 @@ impl Stack {
         });
         if cx.c.orphan {
             socket.kind = wait;
+            self.weigh(id);
             self.schedule(id);
             return;
         }
@@ -196,6 +198,7 @@ impl Stack {
         if let Some(peer) = peer {
             self.conns.insert((local, peer), ghost_id);
         }
+        self.weigh(ghost_id);
         self.schedule(ghost_id);
         self.settle(id, now);
     }

@@ -7,6 +7,7 @@ use bloodhound_net::{Proto, ReadyFlags, SocketId};
 use zerocopy::IntoBytes;
 
 use super::{CHUNK, Got, Incoming, Outgoing};
+use crate::caps::{CAP_SYS_ADMIN, CAP_SYS_RESOURCE};
 use crate::ctx::*;
 use crate::ids::*;
 use crate::mm::Access;
@@ -196,11 +197,19 @@ impl Ctx<'_> {
     }
 
     /// Gives the message a reference to each of its files for the time that `send` needs, and for good if that took them.
-    fn pass_files<T: Default + PartialEq, E>(
+    fn pass_files<T: Default + PartialEq, E: From<Errno>>(
         &mut self,
         anc: Ancillary,
         send: impl FnOnce(&mut Self, Ancillary) -> Result<T, E>,
     ) -> Result<T, E> {
+        // "ETOOMANYREFS This error can occur for sendmsg(2) when sending a file descriptor as ancillary data over a UNIX domain
+        // socket [...]. It occurs if the number of "in-flight" file descriptors exceeds the RLIMIT_NOFILE resource limit and the
+        // caller does not have the CAP_SYS_RESOURCE capability" (unix(7)), nor CAP_SYS_ADMIN (too_many_unix_fds).
+        let (most, caps) = (self.process().limits[c::RLIMIT_NOFILE as usize].cur, &self.process().caps);
+        let exempt = caps.has(CAP_SYS_RESOURCE) || caps.has(CAP_SYS_ADMIN);
+        if !anc.files.is_empty() && !exempt && self.node.unix.flights.of_user(anc.sender.uid) > most {
+            return Err(Errno::ETOOMANYREFS.into());
+        }
         let files = anc.files.clone();
         for file in &files {
             self.node.file_ref(*file);

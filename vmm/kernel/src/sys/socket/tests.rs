@@ -383,6 +383,8 @@ fn a_long_chain_of_sockets_in_sockets_closes() {
     let before = b.node.files.len();
     let mut last = None;
     let at = b.room(2048);
+    // So many may not be in messages at once, usually.
+    b.node.process_mut(Pid(b.tid.0)).limits[c::RLIMIT_NOFILE as usize].cur = 20_000;
     for _ in 0..10_000 {
         let (x, y) = pair_at(&mut b, c::SOCK_STREAM, at);
         if let Some(fd) = last {
