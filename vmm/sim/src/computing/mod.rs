@@ -235,7 +235,9 @@ impl Machine {
 
     /// Where a run of a task ends, besides at its traps.
     pub(crate) fn stops(&mut self, id: MachineId, tid: Tid, mm: MmId) -> Counting {
-        let (mut stops, moment) = (Stops::default(), self.moment());
+        // A step begins where the task is: that is no pass, also not of an instruction before which the task gave way.
+        let counted = Some(self.world.nodes[&id].task(tid).regs.rip);
+        let (mut stops, moment) = (Stops { counted, ..Stops::default() }, self.moment());
         let search = self.trial.as_mut().and_then(|trial| {
             let s = &trial.suspicion;
             let now = (s.moment, s.id, s.tid) == (moment, id, tid);
@@ -267,8 +269,6 @@ impl Machine {
         }
         let point = |(address, (passes, straight))| StopPoint { address, passes, straight };
         stops.points = addresses.into_iter().map(point).collect();
-        // A step begins there: that is no pass.
-        stops.counted = Some(node.task(tid).regs.rip);
         stops.free = self.free_addresses(id, mm);
         Counting { stops, search: search.filter(|_| !uncounted) }
     }
