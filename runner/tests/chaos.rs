@@ -200,6 +200,33 @@ fn the_two_accesses_that_race_are_named() {
     assert!(ran.stderr.contains("does not fail"), "{}", ran.stderr);
 }
 
+#[test]
+fn a_narrowed_schedule_is_saved_and_run_again() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("narrowed.json");
+    let path = file.to_str().expect("text");
+    let digests = |ran: &Ran| -> Vec<String> {
+        let lines = ran.stdout.lines().filter_map(|line| line.strip_prefix("  digest: "));
+        lines.map(str::to_owned).collect()
+    };
+    for name in ["lost_update", "philosophers", "fib_bench_5"] {
+        let seed = first_failure(&hunt(&["--seeds", &SEEDS.to_string()], name)).expect(name).to_string();
+        let ran = hunt(&["--bisect", "--seed", &seed, "--save", path], name);
+        assert_eq!(ran.code, Some(1), "{name}: {}{}", ran.stdout, ran.stderr);
+        let replay = format!("  replay: bloodhound exec --chaos --replay {path} -- ");
+        assert!(ran.stdout.contains(&replay), "{name}: {}", ran.stdout);
+        let narrowed = digests(&ran).pop();
+        for _ in 0..3 {
+            let again = hunt(&["--replay", path], name);
+            assert_eq!((again.code, digests(&again).pop()), (Some(1), narrowed.clone()), "{name}");
+        }
+    }
+    std::fs::write(&file, r#"{"version": 3, "boot_seed": 5, "seed": 1}"#).expect("written");
+    let ran = hunt(&["--replay", path], "lost_update");
+    assert_eq!(ran.code, Some(2), "{}{}", ran.stdout, ran.stderr);
+    let ran = hunt(&["--replay", "/no/such/file"], "lost_update");
+    assert_eq!(ran.code, Some(2), "{}{}", ran.stdout, ran.stderr);
+}
+
 /// Runs a hunt in a shell script.
 fn script(options: &[&str], script: &str, input: &[u8]) -> Ran {
     let options: Vec<&str> = ["--chaos"].iter().chain(options).copied().collect();

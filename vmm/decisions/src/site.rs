@@ -559,6 +559,15 @@ sites! {
         /// What is chosen.
         part: SwitchPart,
     }
+    /// Whether a task that has given way stays behind all others.
+    Starve, "starve", Scheduler {
+        /// The node.
+        node: u32,
+        /// The life of its service.
+        life: u32,
+        /// The task.
+        task: Lineage,
+    }
     /// After how many passes of an instruction a task gives way next, where tasks switch often.
     Often, "often", Scheduler {
         /// The node.

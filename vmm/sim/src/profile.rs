@@ -36,6 +36,8 @@ const MOST_RECORDED: u64 = 100_000;
 const MOST_POINTS: usize = 20_000;
 /// Bytes that count as one place in memory.
 const GRANULE: u64 = 8;
+/// Places in shared memory of which it is known which instructions access them, at most.
+const MOST_VARIABLES: usize = 4096;
 /// The longest instruction.
 const LONGEST: usize = 15;
 
@@ -88,6 +90,12 @@ pub struct Profile {
     /// Those that access shared memory in files of which all accesses are known, and in libraries.
     own: Vec<u32>,
     libraries: Vec<u32>,
+    /// Which of them access the same memory, for each such place in it; places with the same instructions count once. Those that
+    /// programs' own files access, and others.
+    own_variables: Vec<Vec<u32>>,
+    other_variables: Vec<Vec<u32>>,
+    /// Shared memory, and who accesses it: what the two lists are made of.
+    memory: BTreeMap<(Object, u64), BTreeSet<CodePlace>>,
 }
 
 impl Profile {
@@ -131,18 +139,41 @@ impl Profile {
             (0..accesses.len() as u32).filter(shared).collect()
         };
         let (own, libraries) = (of(true), of(false));
-        Profile { accesses, own, libraries }
+        let mut memory: BTreeMap<(Object, u64), BTreeSet<CodePlace>> = BTreeMap::new();
+        for (at, places) in all.iter().flat_map(|profile| &profile.memory) {
+            memory.entry(*at).or_default().extend(places);
+        }
+        let number = |place: &CodePlace| {
+            accesses.binary_search_by(|accessed| accessed.place.cmp(place)).ok().map(|at| at as u32)
+        };
+        let variables: BTreeSet<Vec<u32>> =
+            memory.values().map(|places| places.iter().filter_map(number).collect()).collect();
+        let (own_variables, other_variables) = variables
+            .into_iter()
+            .filter(|places: &Vec<u32>| !places.is_empty())
+            .partition(|places| places.iter().any(|at| is_own(&accesses[*at as usize])));
+        Profile { accesses, own, libraries, own_variables, other_variables, memory }
     }
 
     /// The instruction for a switch, by a number below [`Profile::DRAWN`]: six times in ten one of the programs' own that accesses shared
     /// memory, three times one of a library, such as its locks have, else any. Libraries have many, which every thread comes by when
-    /// it begins and ends.
+    /// it begins and ends. Every other time it is one of those that access a drawn variable: so a variable that few instructions
+    /// access is not drawn more rarely than one that many do.
     pub(crate) fn drawn(&self, number: u64) -> Option<&Accessed> {
         let (group, drawn) = (number % 10, number / 10);
+        let (by_variable, drawn) = (drawn % 2 == 1, drawn / 2);
         let pick = |list: &[u32]| list.get((drawn % list.len().max(1) as u64) as usize).copied();
+        let of_variable = |own: bool| {
+            let list = if own { &self.own_variables } else { &self.other_variables };
+            let count = list.len().max(1) as u64;
+            let places = list.get((drawn % count) as usize).filter(|_| by_variable)?;
+            places.get((drawn / count % places.len() as u64) as usize).copied()
+        };
+        let own = || of_variable(true).or_else(|| pick(&self.own));
+        let libraries = || of_variable(false).or_else(|| pick(&self.libraries));
         let shared = match group {
-            0..6 => pick(&self.own).or_else(|| pick(&self.libraries)),
-            6..9 => pick(&self.libraries).or_else(|| pick(&self.own)),
+            0..6 => own().or_else(libraries),
+            6..9 => libraries().or_else(own),
             _ => None,
         };
         let at = match shared {
@@ -150,6 +181,19 @@ impl Profile {
             None => drawn.checked_rem(self.accesses.len() as u64)?,
         };
         self.accesses.get(at as usize)
+    }
+
+    /// The instructions that access one variable, by a number below [`Profile::DRAWN`]: nine times in ten one that programs' own files
+    /// access.
+    pub(crate) fn drawn_variable(&self, number: u64) -> impl Iterator<Item = &Accessed> {
+        let (group, drawn) = (number % 10, number / 10);
+        let (first, second) = match group {
+            0..9 => (&self.own_variables, &self.other_variables),
+            _ => (&self.other_variables, &self.own_variables),
+        };
+        let list = if first.is_empty() { second } else { first };
+        let places = drawn.checked_rem(list.len() as u64).map(|at| &list[at as usize]);
+        places.into_iter().flatten().map(|at| &self.accesses[*at as usize])
     }
 
     /// The bound of the numbers for [`Profile::drawn`].
@@ -221,18 +265,25 @@ pub(crate) struct Profiler {
 
 impl Profiler {
     fn gathered(&self) -> Profile {
-        let shared = |seen: &Seen| {
-            seen.at
-                .iter()
-                .any(|at| self.touched.get(at).is_some_and(|touched| touched.written && touched.by.len() > 1))
+        let is_shared = |at: &(Object, u64)| {
+            self.touched.get(at).is_some_and(|touched| touched.written && touched.by.len() > 1)
         };
+        let shared = |seen: &Seen| seen.at.iter().any(is_shared);
+        let mut memory: BTreeMap<(Object, u64), BTreeSet<CodePlace>> = BTreeMap::new();
+        for (place, (_, seen)) in &self.seen {
+            for at in seen.at.iter().filter(|at| is_shared(at)) {
+                if memory.len() < MOST_VARIABLES || memory.contains_key(at) {
+                    memory.entry(*at).or_default().insert(*place);
+                }
+            }
+        }
         let accesses = self.seen.iter().map(|(place, (atomic, seen))| Accessed {
             place: *place,
             atomic: *atomic,
             shared: shared(seen),
             passes: seen.passes.iter().map(|(task, passes)| (*task, *passes)).collect(),
         });
-        Profile::joined(&[Profile { accesses: accesses.collect(), ..Profile::default() }])
+        Profile::joined(&[Profile { accesses: accesses.collect(), memory, ..Profile::default() }])
     }
 
     /// Where a task is to stop.

@@ -23,15 +23,17 @@ use crate::event::Event;
 use crate::machine::Machine;
 use crate::profile::{Profile, TaskName};
 use crate::queue::Due;
-use crate::scheduler::{Often, Policy, PreemptAt, named};
+use crate::scheduler::{Policy, PreemptAt, named};
 use crate::world::{FindingKind, World};
+
+mod often;
+
+use often::Again;
 
 /// Virtual time after which a task that gave way on a machine on which nobody else could run goes on at the latest, ns.
 const REST: u64 = 20_000_000;
 /// Half of the switches that are drawn are at one of so many first passes of their instruction.
 const FIRST_PASSES: u64 = 2;
-/// How often tasks do that switch often, in a run, at most.
-const MOST_OFTEN: u32 = 400;
 
 /// A switch that is to happen.
 #[derive(Clone, Debug)]
@@ -54,29 +56,6 @@ pub struct Switches {
     /// Passes of those that are for any task, by the task.
     passes: BTreeMap<(usize, Lineage), u64>,
     again: Option<Again>,
-}
-
-/// Instructions at which each task gives way again and again.
-#[derive(Clone, Debug)]
-struct Again {
-    places: Arc<Vec<CodePlace>>,
-    /// After how many passes ([`Often::mean`]).
-    mean: u64,
-    /// How many more times.
-    more: u32,
-    /// By container, life of its service, task, and place.
-    tasks: BTreeMap<(TaskName, u32), Turnstile>,
-}
-
-/// A task at one of these instructions.
-#[derive(Clone, Copy, Debug, Default)]
-struct Turnstile {
-    /// Passes until it gives way.
-    left: u64,
-    /// Passes so far.
-    passes: u64,
-    /// How often it gave way.
-    gave_way: u64,
 }
 
 impl Switches {
@@ -105,7 +84,7 @@ impl Switches {
     /// Whether none is left to happen, as in each run without such switches.
     fn are_over(&self) -> bool {
         match &self.again {
-            Some(often) => often.more == 0,
+            Some(again) => again.is_over(),
             None => self.left.iter().all(|left| *left == 0),
         }
     }
@@ -117,8 +96,8 @@ impl Switches {
         (id, tid, mm): (MachineId, Tid, MmId),
         decisions: &Decisions,
     ) -> Vec<(usize, u64)> {
-        if self.again.is_some() {
-            return self.often_points(node, (id, tid, mm), decisions);
+        if let Some(again) = &mut self.again {
+            return again.points(node, (id, tid, mm), decisions);
         }
         let (container, life, task) = named(node, tid);
         let pending = self.list.iter().enumerate().filter(|(at, switch)| {
@@ -132,55 +111,19 @@ impl Switches {
         pending.flat_map(addresses).collect()
     }
 
-    /// As [`Switches::points`], where tasks switch often.
-    fn often_points(
-        &mut self,
-        node: &Node,
-        (id, tid, mm): (MachineId, Tid, MmId),
-        decisions: &Decisions,
-    ) -> Vec<(usize, u64)> {
-        let Some(often) = &mut self.again else { return Vec::new() };
-        let name = named(node, tid);
-        let mut points = Vec::new();
-        for (at, place) in often.places.iter().enumerate() {
-            let stile = often.tasks.entry((name, at as u32)).or_default();
-            if stile.left == 0 {
-                let (node, life, task) = name;
-                let site = Site::Often { node, life, task, place: at as u32, nth: stile.gave_way };
-                // Its choices are no part of the run, as what comes of them stands in the log.
-                let more = match often.mean {
-                    0 => 0,
-                    mean => decisions.clone().choose(site, 2 * mean),
-                };
-                stile.left = 1 + more;
-            }
-            points.extend(place.addresses(node, id, tid, mm).into_iter().map(|address| (at, address)));
-        }
-        points
-    }
-
     /// Passes until a task gives way at a switch.
     fn left(&self, at: usize, task: TaskName) -> u64 {
         match &self.again {
-            Some(often) => often.tasks.get(&(task, at as u32)).map_or(0, |stile| stile.left),
+            Some(again) => again.left(at, task),
             None => self.left[at],
         }
     }
 
     /// A task has passed the instruction of a switch so many times.
     fn passed(&mut self, at: usize, name: TaskName, passes: u64) -> Passed {
-        let (node, life, task) = name;
-        if let Some(often) = &mut self.again {
-            let Some(stile) = often.tasks.get_mut(&(name, at as u32)) else { return Passed::GoesOn };
-            stile.left -= passes.min(stile.left);
-            stile.passes += passes;
-            if passes == 0 || stile.left > 0 {
-                return Passed::GoesOn;
-            }
-            stile.gave_way += 1;
-            often.more -= often.more.min(1);
-            let place = often.places[at].to_string();
-            return Passed::GivesWayAnew(ForcedSwitch { node, life, task, place, nth: stile.passes });
+        let (.., task) = name;
+        if let Some(again) = &mut self.again {
+            return again.passed(at, name, passes);
         }
         self.left[at] -= passes.min(self.left[at]);
         let switch = &self.list[at];
@@ -228,7 +171,10 @@ impl Machine {
             (Some(list), _) => Switches::of(&list),
             (None, Some(profile)) if self.scenario.schedule.preempt_at == PreemptAt::Code => {
                 Ok(match policy.often {
-                    Some(often) => self.draw_often(&profile, often),
+                    Some(often) => {
+                        let again = Some(Again::drawn(&profile, often, &self.world.decisions));
+                        Switches { again, ..Switches::default() }
+                    }
                     None => Switches::planned(self.draw_switches(&profile, policy.depth)),
                 })
             }
@@ -267,22 +213,6 @@ impl Machine {
             list.push(Planned { of: (node, life), task, place: *accesses.place(), nth });
         }
         list
-    }
-
-    /// Draws the instructions at which tasks switch often.
-    fn draw_often(&self, profile: &Profile, often: Often) -> Switches {
-        let mut decisions = self.world.decisions.clone();
-        let mut places: Vec<CodePlace> = Vec::new();
-        for nth in 0..often.places {
-            let site = Site::Switch { nth, part: SwitchPart::Place };
-            let Some(accessed) = profile.drawn(decisions.choose(site, Profile::DRAWN)) else { break };
-            if !places.contains(accessed.place()) {
-                places.push(*accessed.place());
-            }
-        }
-        let (places, mean) = (Arc::new(places), often.mean);
-        let again = Again { places, mean, more: MOST_OFTEN, tasks: BTreeMap::new() };
-        Switches { again: Some(again), ..Switches::default() }
     }
 
     /// Adds the switches of a task to where its run stops.

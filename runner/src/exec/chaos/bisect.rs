@@ -11,7 +11,7 @@ use bloodhound_decisions::{Concern, ForcedSwitch, Log, Site, TurnPart};
 use bloodhound_sim::trace::{Trace, Traced};
 
 use super::outcome::Failed;
-use super::{Runner, Start};
+use super::{Options, Runner, Start, report, saved};
 use crate::session::Failure;
 use crate::stack::Symbols;
 use crate::{exit, interleave, output};
@@ -25,7 +25,8 @@ const MOVES: usize = 200;
 ///
 /// # Errors
 /// What the host says.
-pub fn bisect(runner: &mut Runner<'_>, start: &Start, seed: u64, expected: u8) -> Result<u8, Failure> {
+pub fn bisect(runner: &mut Runner<'_>, start: &Start, seed: u64, options: &Options) -> Result<u8, Failure> {
+    let expected = options.expect_status;
     runner.keep_choices(true);
     let outcome = runner.run(start, seed)?;
     let (log, made) = runner.choices();
@@ -36,7 +37,7 @@ pub fn bisect(runner: &mut Runner<'_>, start: &Start, seed: u64, expected: u8) -
             outcome.text
         )));
     };
-    output::print(&super::report::text(&outcome));
+    output::print(&report::text(&outcome));
     let all = departures(&made, &CONCERNS, log.switches.iter().flatten());
     let count = all.len();
     let mut subject = Subject { runner, start, log, failed, expected, runs: 0 };
@@ -49,6 +50,7 @@ pub fn bisect(runner: &mut Runner<'_>, start: &Start, seed: u64, expected: u8) -
     let mut left = narrowed.departures;
     if left.is_empty() {
         output::print("it fails in the same way with the plainest schedule: no switch is needed\n");
+        subject.save(&left, options)?;
         return Ok(exit::FINDINGS);
     }
     let last = subject.last(&mut left)?;
@@ -58,6 +60,7 @@ pub fn bisect(runner: &mut Runner<'_>, start: &Start, seed: u64, expected: u8) -
         left.len()
     ));
     subject.tell(&left, last)?;
+    subject.save(&left, options)?;
     Ok(exit::FINDINGS)
 }
 
@@ -123,6 +126,21 @@ impl Subject<'_, '_> {
             }
         }
         Ok(last)
+    }
+
+    /// Writes what is left of the schedule to a file, if that is wanted, and says how it is run again.
+    fn save(&mut self, left: &[Departure], options: &Options) -> Result<(), Failure> {
+        let Some(file) = &options.save else { return Ok(()) };
+        let log = log_of(&self.log, &CONCERNS, left);
+        let outcome = self.runner.run_log(self.start, log.clone())?;
+        saved::write(file, &log)?;
+        let replay = format!("--replay {}", crate::bug::quote(&file.to_string_lossy()));
+        let command = report::replay(std::env::args_os(), &replay);
+        output::print(&format!(
+            "saved: the narrowed schedule\n  digest: {}\n  replay: {command}\n",
+            outcome.digest
+        ));
+        Ok(())
     }
 
     /// Says which departures are left, and which accesses come in another order without the last one.

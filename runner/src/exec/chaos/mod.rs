@@ -6,8 +6,10 @@
 //!
 //! Neighbours: [`super`] runs single programs; `bloodhound_sim` draws the schedule.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use bloodhound_decisions::Log;
 use bloodhound_sim::scheduler::{self, Schedule};
 use bloodhound_sim::strace::Strace;
 use clap::builder::RangedU64ValueParser;
@@ -22,8 +24,10 @@ use crate::{cpus, exit};
 mod bisect;
 mod hunt;
 mod outcome;
+mod progress;
 mod report;
 mod runner;
+mod saved;
 
 pub use outcome::Outcome;
 pub use runner::{Runner, Start};
@@ -67,6 +71,12 @@ pub struct Options {
     /// Tell which switches make the seed fail, and which two accesses come in the wrong order
     #[arg(long, requires = "chaos", requires = "seed")]
     bisect: bool,
+    /// Write the narrowed schedule to a file, for `--replay`
+    #[arg(long, value_name = "FILE", requires = "bisect")]
+    save: Option<PathBuf>,
+    /// Run the program with the schedule of a file of `--save`, instead of one that is drawn
+    #[arg(long, value_name = "FILE", requires = "chaos", conflicts_with_all = ["seed", "seeds", "seed_from", "keep_going"])]
+    replay: Option<PathBuf>,
 }
 
 /// Switches of a seed, at most, unless it is said how many.
@@ -142,8 +152,11 @@ pub fn run(args: &Args) -> Result<u8, Failure> {
 fn hunt_on(args: &Args, chosen: Chosen) -> Result<u8, Failure> {
     let mut single = Single::new(&args.surroundings, &args.command)?;
     single.set_schedule(args.chaos.schedule());
+    if let Some(file) = &args.chaos.replay {
+        return one(args, &single, &chosen, saved::read(file)?);
+    }
     if let Some(seed) = args.seed {
-        return one(args, &single, &chosen, seed);
+        return one(args, &single, &chosen, Log::new(runner::BOOT, seed));
     }
     for (given, option) in
         [(args.strace, "--strace"), (args.events.is_some(), "--events"), (args.summary, "--summary")]
@@ -174,13 +187,14 @@ fn hunt_on(args: &Args, chosen: Chosen) -> Result<u8, Failure> {
     Ok(telling.finish())
 }
 
-/// Runs one seed of a hunt; the exit code.
-fn one(args: &Args, single: &Single, chosen: &Chosen, seed: u64) -> Result<u8, Failure> {
+/// Runs one seed of a hunt, or what else a log says; the exit code.
+fn one(args: &Args, single: &Single, chosen: &Chosen, log: Log) -> Result<u8, Failure> {
+    let seed = log.seed;
     let input = Arc::default();
     let mut runner = Runner::new(single, chosen, crate::interrupt::flag(), &input, args.chaos.max_steps)?;
     if args.chaos.bisect {
         let start = runner.start()?;
-        return bisect::bisect(&mut runner, &start, seed, args.chaos.expect_status);
+        return bisect::bisect(&mut runner, &start, seed, &args.chaos);
     }
     let machine = runner.machine();
     machine.set_modes(args.modes());
@@ -194,7 +208,7 @@ fn one(args: &Args, single: &Single, chosen: &Chosen, seed: u64) -> Result<u8, F
     if let Some(file) = &file {
         machine.listen(file.listener(single.scenario.clone()));
     }
-    let outcome = runner.run(&start, seed)?;
+    let outcome = runner.run_log(&start, log)?;
     if args.summary {
         eprint(&format!(
             "platform: {}\ndigest: {}\ndigest_version: {}\nsteps: {}\n",

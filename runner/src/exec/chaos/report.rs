@@ -5,11 +5,14 @@ use std::time::Instant;
 
 use super::super::{Args, End};
 use super::outcome::Verdict;
+use super::progress::Progress;
 use super::{Outcome, Seeds};
 use crate::{bug, exit, output};
 
 /// Options of a hunt that a replay of one seed leaves out; whether a value follows.
-const OF_THE_HUNT: [(&str, bool); 6] = [
+const OF_THE_HUNT: [(&str, bool); 8] = [
+    ("--bisect", false),
+    ("--save", true),
     ("--seed", true),
     ("--seeds", true),
     ("--seed-from", true),
@@ -28,6 +31,7 @@ pub struct Report {
     ran: u64,
     failing: u64,
     codes: Vec<u8>,
+    progress: Progress,
     /// The program ended before it had a second task.
     pub one_schedule: bool,
     /// The user stopped it.
@@ -44,6 +48,7 @@ impl Report {
             ran: 0,
             failing: 0,
             codes: Vec::new(),
+            progress: Progress::new(seeds.count),
             one_schedule: false,
             interrupted: false,
         }
@@ -57,20 +62,22 @@ impl Report {
                 self.ran += 1;
                 self.failing += 1;
                 self.codes.push(exit::FINDINGS);
-                output::print(&text(outcome));
-                output::print(&format!("  replay: {}\n", replay(std::env::args_os(), outcome.seed)));
+                let replay = replay(std::env::args_os(), &format!("--seed {}", outcome.seed));
+                self.progress.beside(|| output::print(&format!("{}  replay: {replay}\n", text(outcome))));
             }
             Verdict::None(code) => {
                 self.codes.push(code);
                 if outcome.end != End::Interrupted {
-                    output::print(&text(outcome));
+                    self.progress.beside(|| output::print(&text(outcome)));
                 }
             }
         }
+        self.progress.show(self.ran, self.failing);
     }
 
     /// The summary; the exit code of the hunt.
     pub fn finish(mut self) -> u8 {
+        self.progress.end();
         let seconds = self.begun.elapsed().as_secs_f64();
         if self.interrupted {
             self.codes.push(exit::INTERRUPTED);
@@ -117,8 +124,8 @@ pub fn text(outcome: &Outcome) -> String {
     out + &format!("  digest: {digest}\n")
 }
 
-/// The command that runs a seed of a hunt again, from the hunt's own words.
-fn replay(words: impl Iterator<Item = OsString>, seed: u64) -> String {
+/// The command that runs one seed of a hunt again, or what else `which` says, from the hunt's own words.
+pub fn replay(words: impl Iterator<Item = OsString>, which: &str) -> String {
     let mut command = vec!["bloodhound".to_owned(), "exec".to_owned()];
     let mut words = words.skip(2).peekable();
     let mut told = false;
@@ -126,7 +133,7 @@ fn replay(words: impl Iterator<Item = OsString>, seed: u64) -> String {
         let text = word.to_string_lossy().into_owned();
         if !text.starts_with('-') || text == "--" {
             // The program: nothing behind it is ours.
-            command.extend([format!("--seed {seed}"), "--".to_owned()]);
+            command.extend([which.to_owned(), "--".to_owned()]);
             command.extend((text != "--").then(|| bug::quote(&text)));
             command.extend(words.by_ref().map(|word| bug::quote(&word.to_string_lossy())));
             told = true;
@@ -149,7 +156,7 @@ fn replay(words: impl Iterator<Item = OsString>, seed: u64) -> String {
         }
     }
     if !told {
-        command.push(format!("--seed {seed}"));
+        command.push(which.to_owned());
     }
     command.join(" ")
 }
@@ -187,7 +194,7 @@ mod tests {
     use super::*;
 
     fn replayed(words: &str) -> String {
-        replay(words.split(' ').map(OsString::from), 17)
+        replay(words.split(' ').map(OsString::from), "--seed 17")
     }
 
     #[test]

@@ -22,7 +22,7 @@ const MOST_OUTPUT: usize = 64 << 10;
 /// Lines of it that are shown.
 const LINES: usize = 12;
 /// The seed from which the time before the second task is drawn.
-const BOOT: u64 = 0;
+pub const BOOT: u64 = 0;
 
 /// Standard input, which all seeds read from its beginning.
 pub type SharedInput = Arc<Mutex<Option<Kept>>>;

@@ -24,6 +24,7 @@ fn examples() -> Vec<Site> {
     all.push(Site::Operation { worker: 1, nth: 2, field: word("header-1"), part: 0 });
     all.push(Site::Priority { node: 1, life: 2, task, nth: 9 });
     all.push(Site::Change { node: 1, life: 2, task, nth: 9 });
+    all.push(Site::Starve { node: 1, life: 2, task });
     all.push(Site::Often { node: 1, life: 2, task, place: 3, nth: 4 });
     all.extend(SwitchPart::ALL.iter().map(|part| Site::Switch { nth: 3, part: *part }));
     all.push(Site::Swarm { kind: word("drop") });

@@ -50,6 +50,10 @@ const PASSES: u64 = 4096;
 /// A return is passed so many times as often before it is a counted loop: functions that many programs share are called in loops of
 /// their own, which are better places.
 pub(crate) const RETURNS: u64 = 16;
+/// Behind what is said of a task that changes something on each way round, and yet hangs: that is no proof, as it is of a loop that
+/// changes nothing.
+const LONGER: &str = ". It was not seen to repeat itself: if it would come to an end by itself, raise `simulation.compute_limit` \
+                      (`exec --compute-limit`)";
 /// Preemptions without a trap between them after which the task computes uncounted.
 const MOST: u32 = 4;
 /// What a preemption costs, in ns of virtual time: tasks that only compute share the processor of their node in slices of this.
@@ -236,7 +240,9 @@ impl Machine {
 
     /// Where a run of a task ends, besides at its traps.
     pub(crate) fn stops(&mut self, id: MachineId, tid: Tid, mm: MmId) -> Counting {
-        let (mut stops, moment) = (Stops::default(), self.moment());
+        // A step begins where the task is: that is no pass, also not of an instruction before which the task gave way.
+        let counted = Some(self.world.nodes[&id].task(tid).regs.rip);
+        let (mut stops, moment) = (Stops { counted, ..Stops::default() }, self.moment());
         let search = self.trial.as_mut().and_then(|trial| {
             let s = &trial.suspicion;
             let now = (s.moment, s.id, s.tid) == (moment, id, tid);
@@ -268,8 +274,6 @@ impl Machine {
         }
         let point = |(address, (passes, straight))| StopPoint { address, passes, straight };
         stops.points = addresses.into_iter().map(point).collect();
-        // A step begins there: that is no pass.
-        stops.counted = Some(node.task(tid).regs.rip);
         stops.free = self.free_addresses(id, mm);
         Counting { stops, search: search.filter(|_| !uncounted) }
     }
@@ -442,8 +446,8 @@ impl Machine {
         let task = node.task(tid);
         let whose = node.container_of_any(task.pid).id;
         let text = format!(
-            "task {} ({}) computes at {:#x} without a system call and does not come to an end, and nothing can happen any more \
-             that could end it",
+            "task {} ({}) computes at {:#x} without a system call for longer than the limit, and nothing can happen any more that \
+             could end it{LONGER}",
             tid.number(),
             String::from_utf8_lossy(&task.comm),
             task.regs.rip
@@ -458,7 +462,8 @@ impl Machine {
         let Some(task) = self.world.nodes[&id].tasks.get(&tid) else { return };
         let whose = self.world.nodes[&id].container_of_any(task.pid).id;
         let text = format!(
-            "task {} ({}) computes at {:#x} without a system call, and had not come to an end when the run did",
+            "task {} ({}) computes at {:#x} without a system call for longer than the limit, and had not come to an end when the run \
+             did{LONGER}",
             tid.number(),
             String::from_utf8_lossy(&task.comm),
             task.regs.rip

@@ -8,6 +8,7 @@
 //! Neighbours: [`crate::machine`] asks for the next node, [`crate::step`] for the next task; the kernel keeps the run queue of
 //! each node (`Node::run_queue`), as it knows who becomes runnable.
 
+mod often;
 mod policy;
 mod priorities;
 
@@ -19,8 +20,10 @@ use bloodhound_decisions::{Decisions, Site, TurnPart};
 use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::{MachineId, Node};
 
+pub(crate) use often::FIRST;
+pub use often::{At, Behind, Often, When};
 use policy::Pool;
-pub use policy::{Behind, Kind, Often, Order, Policy, PreemptAt, Schedule};
+pub use policy::{Kind, Order, Policy, PreemptAt, Schedule};
 use priorities::Priorities;
 pub(crate) use priorities::named;
 

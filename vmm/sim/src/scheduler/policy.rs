@@ -11,31 +11,13 @@ use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::Node;
 use bloodhound_net::NodeId;
 
+use super::often::Often;
+
 /// The values from which [`Policy::longest`] is drawn, in steps.
 const LONGEST: [u64; 6] = [48, 48, 12, 4, 2, 1];
 /// How much more often a favoured task is chosen than another one.
 const FAVOUR: u64 = 8;
 
-/// The values from which [`Policy::often`] is drawn: at many instructions at random, at few of them each time, and so that a certain
-/// task goes first among those that have given way: one of very many threads that must come between two steps of all others is found so.
-const OFTEN: [Often; 16] = [
-    Often::new(1, 12, Behind::Drawn),
-    Often::new(1, 12, Behind::Drawn),
-    Often::new(1, 12, Behind::Drawn),
-    Often::new(1, 12, Behind::Drawn),
-    Often::new(2, 12, Behind::Drawn),
-    Often::new(2, 12, Behind::Drawn),
-    Often::new(6, 12, Behind::Drawn),
-    Often::new(1, 12, Behind::All),
-    Often::new(0, 1, Behind::Drawn),
-    Often::new(0, 2, Behind::All),
-    Often::new(0, 2, Behind::Younger),
-    Often::new(0, 1, Behind::Older),
-    Often::new(0, 2, Behind::Older),
-    Often::new(1, 1, Behind::Younger),
-    Often::new(1, 2, Behind::Younger),
-    Often::new(1, 4, Behind::Younger),
-];
 /// How often, at the rarest, a call changes the priority of its task: once in two to the power of so many times.
 const RAREST: u64 = 12;
 
@@ -52,37 +34,6 @@ pub enum Order {
         /// See above.
         rate: u32,
     },
-}
-
-/// Switches at each so many-th pass of a few instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Often {
-    /// How many passes of an instruction a task makes at most without giving way: a number from 0 to below twice this is drawn each
-    /// time; 0: it gives way at each pass.
-    pub mean: u64,
-    /// At how many instructions, at most.
-    pub places: u32,
-    /// Who goes before a task that has given way.
-    pub behind: Behind,
-}
-
-impl Often {
-    const fn new(mean: u64, places: u32, behind: Behind) -> Often {
-        Often { mean, places, behind }
-    }
-}
-
-/// By priority: which tasks go before one that has given way. All do that have not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Behind {
-    /// Of the others that have, those with a higher new priority, which each draws.
-    Drawn,
-    /// All others, so that they take turns.
-    All,
-    /// Those with a higher number.
-    Younger,
-    /// Those with a lower number.
-    Older,
 }
 
 /// What the policies of runs are drawn from.
@@ -154,10 +105,10 @@ impl Policy {
         };
         let deep = kind == Kind::Pct || schedule.preempt_at == PreemptAt::Code;
         let depth = if deep { choose(PolicyPart::Depth, u64::from(schedule.depth) + 1) as u32 } else { 0 };
-        // Every other seed: some bugs need many switches, at any of many moments each.
         let often = schedule.kind == Kind::Swarm && schedule.preempt_at == PreemptAt::Code;
-        let often = if often { choose(PolicyPart::Often, 2 * OFTEN.len() as u64) as usize } else { 0 };
-        let often = often.checked_sub(OFTEN.len()).map(|at| OFTEN[at]);
+        let often = if often { Often::at(choose(PolicyPart::Often, Often::DRAWN)) } else { None };
+        // Who goes first at the accesses to one variable is a matter of priorities.
+        let kind = if often.is_some_and(|often| often.needs_priorities()) { Kind::Pct } else { kind };
         let plain =
             Policy { order: Order::Queue, depth, often, longest: u64::MAX, restless: false, favour: None };
         match kind {
@@ -222,14 +173,7 @@ impl Pool<'_> {
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(often) = self.often {
-            match often.mean {
-                0 => f.write_str("switches at each pass of ")?,
-                mean => write!(f, "switches at one pass in {mean} of ")?,
-            }
-            match often.places {
-                1 => f.write_str("one instruction, ")?,
-                places => write!(f, "{places} instructions at most, ")?,
-            }
+            write!(f, "{often}, ")?;
         }
         match self.order {
             Order::Turns => {}

@@ -15,12 +15,16 @@ use bloodhound_decisions::{Decisions, Site, WORD};
 use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::{MachineId, Node};
 
-use super::policy::Behind;
+use super::often::Behind;
 
 /// Priorities that no change has lowered have this bit.
 const HIGH: u64 = 1 << 63;
 /// Lowered ones lie from here on; those of tasks that have yielded below.
 const LOW: u64 = 1 << 62;
+/// That of tasks that stay behind all others, however often these fall.
+const LAST: u64 = 1;
+/// One task in so many does.
+const STARVES: u64 = 3;
 /// Steps that a task may make in a row while others could run.
 const MOST_STEPS: u64 = 10_000;
 /// One, in parts per billion.
@@ -82,6 +86,8 @@ impl Priorities {
                 self.row.get(&id).copied().filter(|(tid, _)| *tid == before).unwrap_or((before, 0));
             self.row.insert(id, (before, row + 1));
             if yielded || row >= MOST_STEPS {
+                // Those that stay behind are perhaps what it waits for.
+                self.raise_last(id);
                 self.fall(id, before);
             } else if self.changes > 0 && self.call_changes(node, before, decisions) {
                 self.changes -= 1;
@@ -126,10 +132,31 @@ impl Priorities {
         let level = match behind {
             Behind::Drawn => return self.lower(node, tid, decisions),
             Behind::All => return self.fall(id, tid),
+            Behind::Starving => return self.fall_or_starve(node, tid, decisions),
             Behind::Younger => LOW | u64::from(tid.0),
             Behind::Older => LOW | u64::from(u32::MAX - tid.0),
         };
         self.of.entry((id, tid)).or_default().level = level;
+    }
+
+    /// The task falls behind all others: for now, or for good.
+    fn fall_or_starve(&mut self, node: &Node, tid: Tid, decisions: &mut Decisions) {
+        let (container, life, task) = named(node, tid);
+        let starves = decisions.choose(Site::Starve { node: container, life, task }, STARVES) + 1 == STARVES;
+        if starves {
+            self.of.entry((node.config.id, tid)).or_default().level = LAST;
+        } else {
+            self.fall(node.config.id, tid);
+        }
+    }
+
+    /// Those that stay behind all others do so no longer.
+    fn raise_last(&mut self, id: MachineId) {
+        let level = LOW - self.fallen;
+        let last = |(of, priority): &(&(MachineId, Tid), &mut Priority)| of.0 == id && priority.level == LAST;
+        for (_, priority) in self.of.iter_mut().filter(last) {
+            priority.level = level;
+        }
     }
 
     /// The task falls behind all others.
