@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// not leave a chunk per byte.
 const MERGE_BELOW: usize = 1460;
 const MERGE_LIMIT: usize = 4096;
-/// `struct sk_buff`, as its slab rounds it.
-const BESIDE: usize = 256;
+/// What a piece takes beside its bytes: `struct sk_buff` and the smallest data area with `struct skb_shared_info`, as their slabs round
+/// them (SKB_TRUESIZE(1) of Linux), which is about what it takes of the host's memory as well.
+const BESIDE: usize = 768;
 
 /// Bytes written and not yet acknowledged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
