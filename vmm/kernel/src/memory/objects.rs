@@ -236,17 +236,16 @@ impl Node {
         for (ns, bytes) in self.sysv.weights() {
             self.memory.kernel_is(ContainerId(ns.0), |kernel| &mut kernel.ipc, bytes);
         }
-        for at in 0..self.net.len() as u32 {
-            let bytes = self.net.stack(NetNs(at)).held_bytes();
-            let owner = self.network_owner(NetNs(at));
-            self.memory.kernel_is(owner, |kernel| &mut kernel.sockets, bytes);
+        // Network namespaces have their numbers in the order of the containers that they were made for. This is done after each call, so
+        // no container is looked for.
+        let mut next = NetNs(0);
+        for (at, container) in self.containers.iter().enumerate() {
+            if container.net == next && (next.0 as usize) < self.net.len() {
+                let bytes = self.net.stack(next).held_bytes();
+                self.memory.kernel_is(ContainerId(at as u32), |kernel| &mut kernel.sockets, bytes);
+                next.0 += 1;
+            }
         }
-    }
-
-    /// The container that a network namespace was made for.
-    fn network_owner(&self, ns: NetNs) -> ContainerId {
-        let first = self.containers.iter().position(|container| container.net == ns);
-        ContainerId(first.unwrap_or(0) as u32)
     }
 }
 
