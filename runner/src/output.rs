@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
 use crate::exec::closed_at_start;
 use crate::{exit, redact};
 
@@ -112,6 +114,18 @@ pub fn finish(code: u8) -> u8 {
     let Some(error) = unwritten else { return code };
     eprint(&format!("bloodhound: writing to standard output: {error}\n"));
     if code == exit::PASS { exit::ENVIRONMENT } else { code }
+}
+
+/// A line at the bottom of the terminal that says how much of `total` is done, after a template of indicatif; `None` where standard error
+/// is no terminal that can draw one.
+pub fn progress_bar(total: u64, template: &str) -> Option<ProgressBar> {
+    let terminal = io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
+    terminal.then(|| {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template(template).expect("a template without mistakes");
+        bar.set_style(style.progress_chars("## "));
+        bar
+    })
 }
 
 /// Writes to standard error; see [`print`].

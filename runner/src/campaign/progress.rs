@@ -1,9 +1,8 @@
 //! What a campaign says while it runs.
 
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::output;
 
@@ -20,14 +19,7 @@ pub struct Progress {
 
 impl Progress {
     pub fn new(total: u64) -> Progress {
-        let terminal =
-            std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
-        let bar = terminal.then(|| {
-            let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("[{bar:30}] {pos}/{len} seeds, {msg}, {eta} left");
-            bar.set_style(style.expect("a template without mistakes").progress_chars("## "));
-            bar
-        });
+        let bar = output::progress_bar(total, "[{bar:30}] {pos}/{len} seeds, {msg}, {eta} left");
         Progress { total, bar, last: Instant::now() }
     }
 

@@ -1,8 +1,8 @@
 //! How far a hunt has come, on a terminal; without one nothing is said of it.
 
-use std::io::IsTerminal;
+use indicatif::ProgressBar;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use crate::output;
 
 /// A line at the bottom of the terminal.
 pub struct Progress {
@@ -12,16 +12,11 @@ pub struct Progress {
 
 impl Progress {
     pub fn new(total: u64) -> Progress {
-        let terminal =
-            std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|t| t != "dumb");
-        let bar = terminal.then(|| {
-            let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-            let style =
-                ProgressStyle::with_template("[{bar:30}] {pos}/{len} seeds, {msg}, {per_sec:.0}, {eta} left");
-            bar.set_style(style.expect("a template without mistakes").progress_chars("## "));
+        let bar =
+            output::progress_bar(total, "[{bar:30}] {pos}/{len} seeds, {msg}, {per_sec:.0}, {eta} left");
+        if let Some(bar) = &bar {
             bar.set_message(failures(0));
-            bar
-        });
+        }
         Progress { bar }
     }
 
