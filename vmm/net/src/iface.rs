@@ -76,7 +76,7 @@ impl Interfaces {
         own.map(|(_, own, _)| own)
     }
 
-    /// The interface by which a packet of `src` came in.
+    /// The interface by which a packet of `src` came in: that of its network, else the one with the default route.
     pub(crate) fn arrived_by(&self, src: IpAddr) -> u32 {
         let own = self.interface_of(src);
         let near = || self.numbered().find(|(_, own, prefix)| same_network(*own, src, *prefix));

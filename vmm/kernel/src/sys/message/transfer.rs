@@ -338,8 +338,8 @@ impl Ctx<'_> {
                     if !discard {
                         self.copy_out(&want.buffers, done, &buf[..n])?;
                     }
-                    let marked = there < self.node.net.of(id).received_bytes(id) as u64;
-                    let ended = here.intersects(ReadyFlags::RDHUP | ReadyFlags::HUP) || peek && marked;
+                    let marked = peek && there < self.node.net.of(id).received_bytes(id) as u64;
+                    let ended = here.intersects(ReadyFlags::RDHUP | ReadyFlags::HUP) || marked;
                     let seen = done + n as u64;
                     if peek && seen < target && !ended && !self.must_not_sleep(want.nonblock, timeout) {
                         return Err(self.socket_wait(Object::Inet(id), timeout).into());
