@@ -198,7 +198,7 @@ except TimeoutError:
     print("[%d heard]" % len(seen), flush=True)
 "#;
 
-/// Sends each kind many times, as links may lose some. One that it has not joined tells that it does not hear its own.
+/// Sends each kind many times, as links may lose some, and in virtual time, which the first sleep lets go on until faults have begun. One that it has not joined tells that it does not hear its own.
 const SENDER: &str = r#"
 import socket, time
 four = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
