@@ -59,7 +59,7 @@ pub enum Outcome {
 impl Node {
     /// Runs a call that the task has made.
     pub fn syscall(&mut self, tid: Tid, call: Call, outside: &mut Outside<'_>) -> Outcome {
-        let cost = self.config.costs.syscall;
+        let cost = self.config.costs.syscall + self.price_of_pages();
         self.charge(tid, cost);
         let task = self.task_mut(tid);
         task.syscalls += 1;

@@ -169,6 +169,8 @@ pub struct Memory {
     grown: Vec<ContainerId>,
     /// Pages of all file systems in memory when that was done.
     tmpfs: u64,
+    /// Pages that were made or copied since the last call, for which nobody has paid yet ([`Node::price_of_pages`]).
+    made: u64,
 }
 
 /// Whose processes are looked at for one to kill, and how many bytes they may have together.
@@ -201,6 +203,7 @@ impl Memory {
     /// `pages` pages of shared memory are there that a container has made.
     pub fn shared_grows(&mut self, container: ContainerId, pages: u64) {
         self.of(container).shmem += pages;
+        self.made += pages;
         self.grow(container);
     }
 
@@ -223,12 +226,20 @@ impl Node {
         let (before, container) = (std::mem::replace(&mut mm.charged, own), mm.container);
         let left = mm.pages.take_left();
         let gone: u64 = left.into_iter().map(|block| self.memory.common.one_less(block)).sum();
+        self.memory.made += own.saturating_sub(before);
         let usage = self.memory.of(container);
         let anon = usage.anon;
         usage.anon = anon + own - before - gone;
         if usage.anon > anon {
             self.memory.grow(container);
         }
+    }
+
+    /// Virtual time for the pages that were made since this was asked last, in ns. The next call pays it: a fault itself changes no
+    /// clock, and which pages a program makes between two calls is part of the world. Without a price, processes that do nothing
+    /// but fork and write would do that without end before a moment of virtual time has passed.
+    pub(crate) fn price_of_pages(&mut self) -> u64 {
+        std::mem::take(&mut self.memory.made).saturating_mul(self.config.costs.page)
     }
 
     /// All pages that a container is charged for.

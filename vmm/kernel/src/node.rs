@@ -46,6 +46,9 @@ pub struct Costs {
     pub fsync: u64,
     /// execve and fork.
     pub process: u64,
+    /// A page of memory that is touched first, or copied after a fork; the next call pays. A fork pays an eighth of it for each page
+    /// that the process has, whose entry of the page table is copied.
+    pub page: u64,
 }
 
 impl Costs {
@@ -62,13 +65,14 @@ impl Costs {
             time_read: scale(self.time_read),
             fsync: scale(self.fsync),
             process: scale(self.process),
+            page: scale(self.page),
         }
     }
 }
 
 impl Default for Costs {
     fn default() -> Self {
-        Costs { syscall: 1_000, kib: 100, time_read: 50, fsync: 500_000, process: 100_000 }
+        Costs { syscall: 1_000, kib: 100, time_read: 50, fsync: 500_000, process: 100_000, page: 250 }
     }
 }
 

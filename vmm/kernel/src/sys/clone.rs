@@ -235,11 +235,13 @@ impl Ctx<'_> {
     }
 
     fn new_process(&mut self, tid: Tid, r: &CloneRequest) -> SysResult<Pid> {
-        let cost = self.node.config.costs.process;
-        self.node.charge(self.tid, cost);
+        let costs = self.node.config.costs;
         let pid = Pid(tid.0);
         let parent_mm = self.process().mm;
-        let mm = if r.flags & c::CLONE_VM != 0 {
+        let shares = r.flags & c::CLONE_VM != 0;
+        let pages = if shares { 0 } else { self.node.mms[parent_mm].pages.len() };
+        self.node.charge(self.tid, costs.process + pages * costs.page / 8);
+        let mm = if shares {
             self.node.mms[parent_mm].users += 1;
             parent_mm
         } else {
