@@ -292,6 +292,10 @@ fn packet(number: u64, packet: &Packet) -> Json {
         Body::Icmp(kind, proto) => {
             fields["icmp"] = json!({"unreachable": format!("{kind:?}"), "of": format!("{proto:?}")});
         }
+        Body::Raw(_, protocol, data) => {
+            payload(data);
+            fields["raw"] = json!({"protocol": protocol});
+        }
     }
     fields
 }

@@ -318,6 +318,8 @@ words! {
         Datagram = "udp",
         /// A report that something cannot be reached.
         Unreachable = "icmp",
+        /// A packet of a raw socket, an echo request or its answer.
+        Raw = "raw",
     }
 }
 

@@ -20,6 +20,8 @@ pub const CAP_SETPCAP: u32 = 8;
 /// As above.
 pub const CAP_NET_BIND_SERVICE: u32 = 10;
 
+/// CAP_NET_RAW.
+pub const CAP_NET_RAW: u32 = 13;
 /// CAP_DAC_OVERRIDE.
 pub const CAP_DAC_OVERRIDE: u32 = 1;
 /// CAP_FOWNER.

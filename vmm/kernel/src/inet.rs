@@ -23,6 +23,8 @@ pub struct InetSocket {
     pub v6: bool,
     /// Stream or datagram.
     pub proto: Proto,
+    /// The number of its protocol (SO_PROTOCOL).
+    pub number: u8,
     /// Options of all sockets.
     pub generic: Generic,
 }
@@ -224,20 +226,20 @@ pub fn proc_net_tcp(node: &Node, net: NetNs, v6: bool) -> String {
     out
 }
 
-/// /proc/net/udp (or udp6, udplite, udplite6); unbound sockets do not show.
+/// /proc/net/udp (or udp6, udplite, udplite6, icmp, icmp6, raw, raw6); unbound sockets do not show.
 pub fn proc_net_udp(node: &Node, net: NetNs, proto: Proto, v6: bool) -> String {
-    let mut out = if v6 {
-        "  sl  local_address                         remote_address                        st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n"
-            .to_string()
-    } else {
-        format!(
-            "{:<127}\n",
-            "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops"
-        )
+    const TAIL: &str = "st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops";
+    // Lines of UDP and of echo sockets over IPv4 are as wide as they can be, and numbers of raw sockets narrower.
+    let (raw, wide) = (proto == Proto::Raw, !v6 && proto != Proto::Raw);
+    let end = |line: String| if wide { format!("{line:<127}\n") } else { format!("{line}\n") };
+    let mut out = match (v6, proto) {
+        (true, _) => end(format!("  sl  {:<37} {:<37} {TAIL}", "local_address", "remote_address")),
+        (false, Proto::Raw | Proto::Icmp) => end(format!("  sl  local_address rem_address   {TAIL}")),
+        _ => end(format!("   sl  local_address rem_address   {TAIL}")),
     };
     for s in infos(node, net, proto, v6).into_iter().filter(|s| s.local.port() != 0) {
         let line = format!(
-            "{:5}: {} {} {:02X} {:08X}:{:08X} 00:00000000 00000000 {:5}        0 {} 2 {:016x} 0",
+            "{:width$}: {} {} {:02X} {:08X}:{:08X} 00:00000000 00000000 {:5}        0 {} 2 {:016x} 0",
             s.local.port(),
             hex_addr(s.local),
             hex_addr(s.peer),
@@ -247,8 +249,9 @@ pub fn proc_net_udp(node: &Node, net: NetNs, proto: Proto, v6: bool) -> String {
             node.socket_uid(&s),
             s.id.map_or(0, inode_of_inet),
             0,
+            width = if raw { 4 } else { 5 },
         );
-        let _ok = if v6 { writeln!(out, "{line}") } else { writeln!(out, "{line:<127}") };
+        out.push_str(&end(line));
     }
     out
 }

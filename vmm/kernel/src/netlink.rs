@@ -1,10 +1,11 @@
 //! Netlink sockets (netlink(7)): their ports, groups and queues of answers.
 //!
-//! Only NETLINK_ROUTE exists ([`route`]): the kernel answers a request within send(2), so a queue holds what came back, and nothing
+//! NETLINK_ROUTE ([`route`]) and NETLINK_SOCK_DIAG ([`diag`]) exist: the kernel answers a request within send(2), so a queue holds what came back, and nothing
 //! of a stack changes later that a group could be told of. Calls on them are in `sys::netlink`.
 //!
 //! Key types: [`NetlinkSocket`], [`message::Message`].
 
+pub mod diag;
 pub mod message;
 pub mod route;
 
@@ -57,6 +58,8 @@ pub struct Datagram {
 pub struct NetlinkSocket {
     /// The stack that it asks.
     pub net: NetNs,
+    /// NETLINK_ROUTE or NETLINK_SOCK_DIAG.
+    pub protocol: u64,
     /// SOCK_RAW or SOCK_DGRAM, which are the same.
     pub kind: u64,
     /// Its port, once bound.
@@ -77,9 +80,10 @@ pub struct NetlinkSocket {
 
 impl NetlinkSocket {
     /// A socket of `uid`.
-    pub fn new(net: NetNs, kind: u64, uid: u32) -> NetlinkSocket {
+    pub fn new(net: NetNs, protocol: u64, kind: u64, uid: u32) -> NetlinkSocket {
         NetlinkSocket {
             net,
+            protocol,
             kind,
             port: None,
             groups: BTreeSet::new(),
@@ -139,13 +143,15 @@ pub fn address(port: u32, groups: u32) -> Vec<u8> {
 /// All netlink sockets of a node.
 pub type NetlinkSockets = Arena<NetlinkId, NetlinkSocket>;
 
-fn taken(sockets: &NetlinkSockets, net: NetNs, port: u32) -> bool {
-    sockets.iter().any(|(_, s)| s.net == net && s.port == Some(port))
+/// Whether a socket of the same namespace and protocol has the port.
+fn taken(sockets: &NetlinkSockets, id: NetlinkId, port: u32) -> bool {
+    let place = (sockets[id].net, sockets[id].protocol);
+    sockets.iter().any(|(_, s)| (s.net, s.protocol) == place && s.port == Some(port))
 }
 
 /// Gives the socket the port that it asks for. EADDRINUSE.
 pub fn bind(sockets: &mut NetlinkSockets, id: NetlinkId, port: u32) -> Result<(), Errno> {
-    if taken(sockets, sockets[id].net, port) {
+    if taken(sockets, id, port) {
         return Err(Errno::EADDRINUSE);
     }
     sockets[id].port = Some(port);
@@ -158,10 +164,9 @@ pub fn autobind(sockets: &mut NetlinkSockets, id: NetlinkId, pid: u32) {
     if sockets[id].port.is_some() {
         return;
     }
-    let net = sockets[id].net;
     let mut port = pid;
     let mut next = SECOND_PORT;
-    while taken(sockets, net, port) {
+    while taken(sockets, id, port) {
         port = next as u32;
         next -= 1;
     }

@@ -317,6 +317,14 @@ impl UnixSockets {
         self.sockets[id].name.as_ref()
     }
 
+    /// The socket at the other end, if it lives.
+    pub(crate) fn peer_of(&self, id: UnixId) -> Option<UnixId> {
+        match self.sockets[id].peer {
+            Peer::Alive(peer) => Some(peer),
+            Peer::None | Peer::Dead(_) => None,
+        }
+    }
+
     /// getpeername(2): ENOTCONN; `Ok(None)` for a peer without a name.
     pub fn peer_name(&self, id: UnixId) -> Result<Option<&Name>, Errno> {
         match &self.sockets[id].peer {

@@ -45,13 +45,23 @@ pub struct Sending {
     pub source: Option<IpAddr>,
     /// Interface for groups and networks; 0 leaves it to the socket's option and the route.
     pub interface: u32,
+    /// The data begins with the header of IP (IP_HDRINCL).
+    pub has_header: bool,
 }
 
 impl Default for Sending {
     /// As the options of a new socket are.
     fn default() -> Sending {
         let header = Header::default();
-        Sending { header, group_hops: 1, group_loops: true, broadcast: false, source: None, interface: 0 }
+        Sending {
+            header,
+            group_hops: 1,
+            group_loops: true,
+            broadcast: false,
+            source: None,
+            interface: 0,
+            has_header: false,
+        }
     }
 }
 

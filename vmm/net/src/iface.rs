@@ -83,6 +83,11 @@ impl Interfaces {
         own.or_else(|| near().map(|(number, ..)| number)).unwrap_or(LOOPBACK + 1)
     }
 
+    /// The interface by which a packet to `dst` came in: the one with that address, or for several nodes the one near its sender.
+    pub(crate) fn arrived_at(&self, dst: IpAddr, src: IpAddr) -> u32 {
+        self.interface_of(dst).unwrap_or_else(|| self.arrived_by(src))
+    }
+
     /// Whether an address stands for all nodes of a network of this node.
     pub(crate) fn is_broadcast(&self, ip: IpAddr) -> bool {
         ip == IpAddr::V4(Ipv4Addr::BROADCAST) || self.broadcast_interface(ip).is_some()

@@ -29,6 +29,7 @@ mod packet;
 mod seq;
 mod socket;
 mod stack;
+mod wire;
 
 pub use bytes::Bytes;
 pub use config::Config;

@@ -146,7 +146,7 @@ impl Options {
     pub(crate) fn new(proto: Proto, v6: bool, config: &Config) -> Options {
         let (sndbuf, rcvbuf) = match proto {
             Proto::Tcp => (config.sndbuf, config.rcvbuf),
-            Proto::Udp | Proto::UdpLite => (config.udp_buf, config.udp_buf),
+            Proto::Udp | Proto::UdpLite | Proto::Icmp | Proto::Raw => (config.udp_buf, config.udp_buf),
         };
         Options {
             nodelay: false,

@@ -2,9 +2,9 @@
 //! wire format; fields are those of RFC 9293 (TCP), RFC 768 (UDP) and RFC 792 (ICMP unreachable).
 
 use crate::datagram::stands_for_many;
-use crate::{Bytes, Header};
+use crate::{Bytes, Header, wire};
 use bloodhound_decisions::{PacketKind, Place};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 bitflags::bitflags! {
     /// TCP control bits.
@@ -74,6 +74,10 @@ pub enum Proto {
     Udp,
     /// Datagram sockets whose checksum need not cover all (RFC 3828). Here a datagram that is damaged is always lost, as with UDP.
     UdpLite,
+    /// Datagram sockets for echo requests of ICMP and ICMPv6 (icmp(7)); their port is the identifier.
+    Icmp,
+    /// Raw sockets (raw(7)); their port is the protocol number.
+    Raw,
 }
 
 impl Proto {
@@ -104,6 +108,8 @@ pub enum Body {
     Udp(Header, Bytes),
     /// ICMP destination unreachable about a packet of the given protocol.
     Icmp(Unreachable, Proto),
+    /// What a raw socket or ICMP sends: fields of the header, protocol number, all that is behind the header. Ports are 0.
+    Raw(Header, u8, Bytes),
 }
 
 impl Body {
@@ -113,6 +119,7 @@ impl Body {
             Body::Tcp(_) => Some(Proto::Tcp),
             Body::Udp(header, _) => Some(header.proto()),
             Body::Icmp(..) => None,
+            Body::Raw(..) => Some(Proto::Raw),
         }
     }
 }
@@ -145,6 +152,22 @@ impl Packet {
             Body::Tcp(_) => PacketKind::Ack,
             Body::Udp(..) => PacketKind::Datagram,
             Body::Icmp(..) => PacketKind::Unreachable,
+            Body::Raw(..) => PacketKind::Raw,
+        }
+    }
+
+    /// The body of the report that the packet cannot be delivered, from `src`; `None` for one about which nothing is reported: "An ICMP
+    /// error message MUST NOT be sent as the result of receiving an ICMP error message" (RFC 1122, section 3.2.2).
+    pub fn report(&self, kind: Unreachable, src: IpAddr) -> Option<Body> {
+        match &self.body {
+            Body::Icmp(..) => None,
+            Body::Raw(_, protocol, data) => {
+                let icmp = *protocol == wire::icmp_of(self.dst.is_ipv6());
+                let echo = if self.dst.is_ipv6() { wire::V6_ECHO } else { wire::ECHO };
+                let asks = !icmp || data.first() == Some(&echo);
+                asks.then(|| wire::report_raw(self, kind, src))
+            }
+            body => body.proto().map(|proto| Body::Icmp(kind, proto)),
         }
     }
 
@@ -155,6 +178,7 @@ impl Packet {
             Body::Tcp(s) => 20 + if s.flags.contains(Flags::SYN) { 8 } else { 0 } + s.payload.len(),
             Body::Udp(_, data) => 8 + data.len(),
             Body::Icmp(..) => 36,
+            Body::Raw(_, _, data) => data.len(),
         };
         ip + rest as u64
     }
@@ -182,6 +206,7 @@ impl std::fmt::Display for Packet {
             }
             Body::Udp(_, data) => write!(f, "UDP len={}", data.len()),
             Body::Icmp(kind, proto) => write!(f, "ICMP {kind:?} unreachable ({proto:?})"),
+            Body::Raw(_, protocol, data) => write!(f, "IP protocol {protocol} len={}", data.len()),
         }
     }
 }

@@ -170,7 +170,17 @@ fn datagram_cost(len: usize) -> usize {
     256 + if area <= 576 { 576 } else { area.next_power_of_two() }
 }
 
-/// Receive queue of a UDP socket.
+/// What is special of a raw socket.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Raw {
+    pub(crate) protocol: u8,
+    /// ICMP_FILTER or ICMP6_FILTER: a bit for each type that it does not get.
+    pub(crate) filter: [u32; 8],
+    /// IPV6_CHECKSUM: where the checksum is.
+    pub(crate) checksum: Option<u16>,
+}
+
+/// Receive queue of a UDP, ping or raw socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Udp {
     /// Datagrams with canonical addresses.
@@ -179,6 +189,8 @@ pub(crate) struct Udp {
     pub(crate) names: Datagrams,
     /// Multicast groups, in the order in which they were joined.
     pub(crate) groups: Vec<Membership>,
+    /// What a raw socket has more.
+    pub(crate) raw: Option<Box<Raw>>,
 }
 
 impl Udp {

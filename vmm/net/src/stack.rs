@@ -1,12 +1,13 @@
 //! [`Stack`]: the sockets of one network namespace and the calls on them. This module holds the tables, options and queries;
 //! `bind` names and ports, `connect` opening and closing, `data` sending and receiving, `demux` arriving packets,
-//! `group` datagrams to several nodes, `time` timers and events.
+//! `group` datagrams to several nodes, `raw` raw sockets and ICMP, `time` timers and events.
 
 mod bind;
 mod connect;
 mod data;
 mod demux;
 mod group;
+mod raw;
 mod time;
 
 use crate::iface::{Interfaces, shown, unspecified};
@@ -200,6 +201,11 @@ impl Stack {
         Ok(self.get_mut(id)?.common.take_error())
     }
 
+    /// Which halves shutdown(2) or the end of a connection has closed: reading, writing.
+    pub fn shut_halves(&self, id: SocketId) -> (bool, bool) {
+        self.get(id).map_or((false, false), |s| (s.common.shut_read, s.common.shut_write))
+    }
+
     /// Whether the socket listens (SO_ACCEPTCONN).
     pub fn is_listening(&self, id: SocketId) -> bool {
         self.get(id).is_ok_and(|s| matches!(s.kind, Kind::Listen(_)))
@@ -285,7 +291,7 @@ impl Stack {
                 continue;
             }
             let (tx_queue, rx_queue) = match &socket.kind {
-                Kind::Listen(listener) => (0, listener.queue.len()),
+                Kind::Listen(listener) => (listener.backlog as usize, listener.queue.len()),
                 Kind::Conn(conn) => (conn.snd.len(), conn.rcv.len()),
                 Kind::Udp(udp) => (0, udp.used),
                 Kind::Idle | Kind::TimeWait(_) => (0, 0),
@@ -312,6 +318,7 @@ impl Stack {
                     state: TcpState::SynRecv,
                     local,
                     peer,
+                    tx_queue: 0,
                     rx_queue: 0,
                     ..info.clone()
                 });

@@ -438,7 +438,8 @@ impl Machine {
                 continue;
             }
             let number = self.tell_sent(id, &packet, clock);
-            let about = (packet.src, packet.dst, packet.body.proto(), packet.place);
+            let raw = matches!(packet.body, bloodhound_net::Body::Raw(..)).then(|| packet.clone());
+            let about = (packet.src, packet.dst, packet.body.proto(), packet.place, raw);
             let routed = self.world.fabric.route(packet, id, clock, &mut self.world.decisions);
             let dropped = routed.dropped;
             self.put_on_the_way(id, number, routed, clock);

@@ -19,8 +19,8 @@ use crate::queue::Due;
 /// How often each service asked for what, as `name` or `address:port`.
 pub type Outside = BTreeMap<(NodeId, String), u64>;
 
-/// What is known of a packet that nobody can get: from, to, protocol (none for ICMP), place in its stream.
-pub(crate) type About = (SocketAddr, SocketAddr, Option<Proto>, Place);
+/// What is known of a packet that nobody can get: from, to, protocol (none for ICMP), place in its stream, and of a raw socket all.
+pub(crate) type About = (SocketAddr, SocketAddr, Option<Proto>, Place, Option<Packet>);
 
 /// Most different things that are remembered.
 const MOST: usize = 1000;
@@ -50,7 +50,7 @@ impl Machine {
     /// without an answer: "An ICMP error message MUST NOT be sent as the result of receiving an ICMP error message, a datagram destined
     /// to an IP broadcast or IP multicast address" (RFC 1122, section 3.2.2).
     pub(crate) fn answer_from_router(&mut self, from: NodeId, about: About, clock: SimTime) {
-        let (src, dst, proto, place) = about;
+        let (src, dst, proto, place, raw) = about;
         // Those to several nodes do not come here (`Fabric::is_for_many`).
         let Some(proto) = proto else { return };
         self.asked_outside(
@@ -61,12 +61,18 @@ impl Machine {
                     Proto::Tcp => "tcp",
                     Proto::Udp => "udp",
                     Proto::UdpLite => "udplite",
+                    Proto::Icmp | Proto::Raw => "raw",
                 }
             ),
         );
         let own = self.world.fabric.in_own_network(from, dst.ip());
         let kind = if own { Unreachable::Host } else { Unreachable::Net };
-        let answer = Packet { src: dst, dst: src, body: Body::Icmp(kind, proto), place };
+        let body = match &raw {
+            Some(packet) => packet.report(kind, dst.ip()),
+            None => Some(Body::Icmp(kind, proto)),
+        };
+        let Some(body) = body else { return };
+        let answer = Packet { src: dst, dst: src, body, place };
         self.world.packets += 1;
         let number = self.world.packets;
         self.recorder().tell(clock, None, &Event::Sent { number, packet: &answer });

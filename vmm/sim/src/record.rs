@@ -382,6 +382,12 @@ fn mix_packet(digest: &mut Digest, packet: &Packet) {
             }
         }
         Body::Icmp(kind, proto) => digest.word(1 << 48 | (*kind as u64) << 8 | *proto as u64),
+        Body::Raw(header, protocol, data) => {
+            digest.word(
+                1 << 50 | u64::from(*protocol) << 16 | u64::from(header.hops) << 8 | u64::from(header.class),
+            );
+            digest.bytes(data);
+        }
     }
 }
 

@@ -16,8 +16,10 @@ pub(super) const TABLE: Table = &[
     ("netstat", Text("")),
     ("packet", Text("sk       RefCnt Type Proto  Iface R Rmem   User   Inode\n")),
     ("protocols", Text("")),
-    ("raw", Text(RAW)),
-    ("raw6", Text(RAW6)),
+    ("icmp", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Icmp, false))),
+    ("icmp6", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Icmp, true))),
+    ("raw", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Raw, false))),
+    ("raw6", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Raw, true))),
     ("route", Make(route)),
     ("snmp", Text("")),
     ("sockstat", Make(sockstat)),
@@ -33,11 +35,6 @@ pub(super) const TABLE: Table = &[
     ("udplite6", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::UdpLite, true))),
     ("unix", Make(|view| inet::proc_net_unix(view.node, view.net()))),
 ];
-
-const RAW: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref \
-    pointer drops\n";
-const RAW6: &str = "  sl  local_address                         remote_address                        st tx_queue \
-    rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n";
 
 /// Interface names with their addresses: `lo`, then one for each network.
 fn interfaces(view: &View<'_>) -> Vec<(String, Vec<(IpAddr, u8)>)> {

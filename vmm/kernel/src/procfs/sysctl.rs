@@ -158,7 +158,8 @@ pub(super) const TABLE: Table = &[
     ("net/ipv4/ip_no_pmtu_disc", Text("0\n")),
     ("net/ipv4/ip_nonlocal_bind", Text("0\n")),
     ("net/ipv4/ip_unprivileged_port_start", Make(port_start)),
-    ("net/ipv4/ping_group_range", Text("1\t0\n")),
+    // As Docker sets it: all groups.
+    ("net/ipv4/ping_group_range", Text("0\t2147483647\n")),
     ("net/ipv4/tcp_abort_on_overflow", Text("0\n")),
     ("net/ipv4/tcp_adv_win_scale", Text("1\n")),
     ("net/ipv4/tcp_allowed_congestion_control", Text("reno cubic\n")),

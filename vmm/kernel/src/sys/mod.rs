@@ -44,7 +44,7 @@ mod session;
 mod shm;
 mod signals;
 pub(crate) mod socket;
-mod sockopt;
+pub(crate) mod sockopt;
 mod splice;
 mod stat;
 mod statfs;

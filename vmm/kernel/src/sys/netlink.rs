@@ -7,6 +7,7 @@ use bloodhound_abi::consts as c;
 
 use crate::ctx::*;
 use crate::ids::*;
+use crate::netlink::diag::{self, SOCK_DIAG};
 use crate::netlink::message::{ACK, REQUEST, Request, acknowledgement, align, done};
 use crate::netlink::route::{Asker, Reply, answer};
 use crate::netlink::{Datagram, GROUPS, NETLINK_ROUTE, NetlinkSocket, SOL_NETLINK, autobind, bind, option};
@@ -30,15 +31,15 @@ fn port_and_groups(addr: &Address) -> Result<(u32, u32), Errno> {
 }
 
 impl Ctx<'_> {
-    /// Makes a socket. ESOCKTNOSUPPORT; EPROTONOSUPPORT for all but NETLINK_ROUTE, as without their modules.
+    /// Makes a socket. ESOCKTNOSUPPORT; EPROTONOSUPPORT for all but NETLINK_ROUTE and NETLINK_SOCK_DIAG, as without their modules.
     pub(crate) fn create_netlink(&mut self, kind: u64, protocol: u64) -> Result<NetlinkId, Errno> {
         if !matches!(kind, c::SOCK_RAW | c::SOCK_DGRAM) {
             return Err(Errno::ESOCKTNOSUPPORT);
         }
-        if protocol >= PROTOCOLS || protocol != NETLINK_ROUTE {
+        if protocol >= PROTOCOLS || !matches!(protocol, NETLINK_ROUTE | SOCK_DIAG) {
             return Err(Errno::EPROTONOSUPPORT);
         }
-        let socket = NetlinkSocket::new(self.container().net, kind, self.process().cred.uid);
+        let socket = NetlinkSocket::new(self.container().net, protocol, kind, self.process().cred.uid);
         Ok(self.node.netlinks.insert(socket))
     }
 
@@ -110,7 +111,11 @@ impl Ctx<'_> {
             uid: self.process().cred.uid,
             strict: socket.has(option::GET_STRICT_CHK),
         };
-        let result = if request.flags & REQUEST == 0 { Ok(Reply::Nothing) } else { answer(&asker, request) };
+        let result = match socket.protocol {
+            _ if request.flags & REQUEST == 0 => Ok(Reply::Nothing),
+            SOCK_DIAG => diag::answer(self.node, socket.net, port, request),
+            _ => answer(&asker, request),
+        };
         let error = match result {
             Ok(Reply::Unsupported(what)) => return Err(Stop::Unsupported(what)),
             // "netlink_dump_start": another dump of this socket is still on its way.

@@ -146,6 +146,12 @@ impl Ctx<'_> {
         self.table().lowest_free(0, limit).map(drop)
     }
 
+    /// Whether a group of the caller is in net.ipv4.ping_group_range, which Docker sets to `0 2147483647`.
+    fn may_ping(&self) -> bool {
+        let cred = &self.process().cred;
+        std::iter::once(&cred.gid).chain(cred.groups.iter()).any(|gid| *gid <= i32::MAX as u32)
+    }
+
     fn open_socket(&mut self, sock: Sock, flags: u64) -> Result<u64, Errno> {
         let file = File::new(sock.file_kind(), c::O_RDWR | flags & c::SOCK_NONBLOCK);
         self.open_file(file, flags & c::SOCK_CLOEXEC != 0)
@@ -162,17 +168,23 @@ impl Ctx<'_> {
                 Ok(Sock::Unix(self.node.unix.create(net, kind, uid)))
             }
             family @ (c::AF_INET | c::AF_INET6) => {
-                let proto = inet_proto(kind, protocol)?;
                 let v6 = family == c::AF_INET6;
+                let raw = self.process().caps.has(crate::caps::CAP_NET_RAW);
+                let (proto, number) = inet_proto(v6, kind, protocol, raw)?;
+                if proto == Proto::Icmp && !self.may_ping() {
+                    return Err(Errno::EACCES);
+                }
                 let net = self.container().net;
                 let stack = self.node.net.stack_mut(net);
                 let id = match proto {
                     Proto::Tcp => stack.tcp_socket(v6),
                     Proto::Udp => stack.udp_socket(v6),
                     Proto::UdpLite => stack.udplite_socket(v6),
+                    Proto::Icmp => stack.ping_socket(v6),
+                    Proto::Raw => stack.raw_socket(v6, number),
                 };
                 let generic = Generic::new(self.process().cred.uid);
-                self.node.inet.insert(id, InetSocket { v6, proto, generic });
+                self.node.inet.insert(id, InetSocket { v6, proto, number, generic });
                 Ok(Sock::Inet(id))
             }
             c::AF_NETLINK => self.create_netlink(kind, protocol).map(Sock::Netlink),
@@ -209,7 +221,7 @@ impl Ctx<'_> {
     }
 }
 
-/// socket(2). EAFNOSUPPORT, ESOCKTNOSUPPORT, EPROTONOSUPPORT; EPERM for raw sockets.
+/// socket(2). EAFNOSUPPORT, ESOCKTNOSUPPORT, EPROTONOSUPPORT; EPERM for raw sockets without CAP_NET_RAW.
 pub fn socket(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32) -> SysResult {
     let (kind, flags) = split_type(kind)?;
     let sock = k.create_socket(domain, kind, protocol)?;
@@ -267,7 +279,10 @@ pub fn bind(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
                 other => other?,
             };
             let free = k.inet(id)?.generic.is_set(c::IPPROTO_IP, c::IP_FREEBIND);
-            k.may_bind(local, free)?;
+            // A raw or an echo socket has no port that is protected.
+            if !matches!(k.inet(id)?.proto, Proto::Raw | Proto::Icmp) {
+                k.may_bind(local, free)?;
+            }
             match k.node.net.of_mut(id).bind(id, local) {
                 Err(Errno::EADDRNOTAVAIL) if free => {
                     return Err(Stop::Unsupported(format!("bind to {local} with IP_FREEBIND")));

@@ -9,10 +9,12 @@ mod get;
 mod groups;
 mod kept;
 mod other;
+mod raw;
 mod set;
 mod stamps;
 
-pub(crate) use kept::kept_value;
+pub(crate) use get::tcp_info_of;
+pub(crate) use kept::{IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, kept_value};
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;

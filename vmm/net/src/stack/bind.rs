@@ -21,6 +21,9 @@ impl Stack {
             return Err(Errno::EINVAL);
         }
         let mut local = canonical(addr);
+        if c.proto == Proto::Raw {
+            return self.bind_raw(id, local);
+        }
         if c.holds_port || !matches!(self.get(id)?.kind, Kind::Idle | Kind::Udp(_)) {
             return Err(Errno::EINVAL);
         }
@@ -39,7 +42,8 @@ impl Stack {
         };
         let c = &mut self.get_mut(id)?.common;
         c.local = local;
-        c.opened = opened;
+        // An echo socket has a use of its own, as its packets show no port.
+        c.opened = if proto == Proto::Icmp { c.opened } else { opened };
         c.bound_addr = !local.ip().is_unspecified();
         c.bound_port = addr.port() != 0;
         self.hold_port(id);
@@ -81,7 +85,7 @@ impl Stack {
             let (port, opened) = self.free_port(c.proto).ok_or(full)?;
             let c = &mut self.get_mut(id)?.common;
             c.local.set_port(port);
-            c.opened = opened;
+            c.opened = if c.proto == Proto::Icmp { c.opened } else { opened };
         }
         self.hold_port(id);
         Ok(())

@@ -3,7 +3,7 @@
 use super::{Result, Stack};
 use crate::iface::shown;
 use crate::socket::Kind;
-use crate::{Body, Bytes, Datagram, Header, Packet, Proto, Sending, SocketId};
+use crate::{Datagram, Proto, Sending, SocketId};
 use bloodhound_abi::{Errno, SimTime};
 use std::net::SocketAddr;
 
@@ -94,12 +94,15 @@ impl Stack {
         self.autobind(id, Errno::EAGAIN)?;
         let c = &self.get(id)?.common;
         let v6 = c.v6;
+        let ports = matches!(c.proto, Proto::Udp | Proto::UdpLite);
         let peer = match (to, c.peer) {
             (Some(to), _) if to.is_ipv6() && !v6 => return Err(Errno::EAFNOSUPPORT),
-            (Some(to), _) if to.port() == 0 => return Err(Errno::EINVAL),
+            (Some(to), _) if to.port() == 0 && ports => return Err(Errno::EINVAL),
             (Some(to), _) => to,
             // udpv6_sendmsg gives such a peer to udp_sendmsg as an address.
-            (None, Some(peer)) if v6 && peer.is_ipv4() && peer.port() == 0 => return Err(Errno::EINVAL),
+            (None, Some(peer)) if ports && v6 && peer.is_ipv4() && peer.port() == 0 => {
+                return Err(Errno::EINVAL);
+            }
             (None, Some(peer)) => peer,
             (None, None) => return Err(Errno::EDESTADDRREQ),
         };
@@ -126,9 +129,8 @@ impl Stack {
         let socket = self.get_mut(id)?;
         let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
         let place = udp.names.place(socket.common.opened, peer);
-        let header = Header { lite: socket.common.proto == Proto::UdpLite, ..how.header };
-        self.net
-            .emit(Packet { src: source, dst: peer, body: Body::Udp(header, Bytes::copy(data)), place }, now);
+        let packet = self.packet_of(id, data, (source, peer), (how.header, place), how)?;
+        self.net.emit(packet, now);
         Ok(data.len())
     }
 

@@ -19,22 +19,21 @@ impl Stack {
     pub fn input(&mut self, packet: Packet, now: SimTime) {
         let pair = (packet.dst, packet.src);
         if self.is_group(packet.dst.ip()) {
-            if let Body::Udp(header, data) = packet.body {
-                self.input_group(pair, (header, data), now);
-            }
-            return;
+            return self.input_for_many(packet, now);
         }
         if !self.net.is_local(packet.dst.ip()) {
             return;
         }
-        match packet.body {
-            Body::Tcp(seg) => self.input_tcp(pair, &seg, packet.place, now),
-            Body::Udp(header, data) => self.input_udp(pair, (header, data), packet.place, now),
-            Body::Icmp(kind, proto) => self.input_icmp(pair, kind, proto, now),
+        let taken = self.copy_to_raw(&packet, now);
+        match &packet.body {
+            Body::Tcp(seg) => self.input_tcp(pair, seg, packet.place, now),
+            Body::Udp(header, data) => self.input_udp(pair, (*header, data.clone()), packet.place, now),
+            Body::Icmp(kind, proto) => self.input_icmp(pair, *kind, *proto, now),
+            Body::Raw(..) => self.input_raw(&packet, taken, now),
         }
     }
 
-    fn input_tcp(&mut self, pair: Pair, seg: &Segment, place: Place, now: SimTime) {
+    pub(super) fn input_tcp(&mut self, pair: Pair, seg: &Segment, place: Place, now: SimTime) {
         if let Some(id) = self.conns.get(&pair).copied()
             && let Some(socket) = self.sockets.get_mut(&id)
         {
@@ -264,7 +263,13 @@ impl Stack {
         true
     }
 
-    fn input_udp(&mut self, pair: Pair, (header, data): (Header, Bytes), place: Place, now: SimTime) {
+    pub(super) fn input_udp(
+        &mut self,
+        pair: Pair,
+        (header, data): (Header, Bytes),
+        place: Place,
+        now: SimTime,
+    ) {
         let interface = self.net.interface_of(pair.0.ip()).unwrap_or(LOOPBACK);
         let Some(id) = self.best_match(self.holders(header.proto(), pair.0.port()), pair) else {
             let body = Body::Icmp(Unreachable::Port, header.proto());
@@ -282,7 +287,7 @@ impl Stack {
         self.settle(id, now);
     }
 
-    fn input_icmp(&mut self, pair: Pair, kind: Unreachable, proto: Proto, now: SimTime) {
+    pub(super) fn input_icmp(&mut self, pair: Pair, kind: Unreachable, proto: Proto, now: SimTime) {
         let error = match kind {
             Unreachable::Port => Errno::ECONNREFUSED,
             Unreachable::Host => Errno::EHOSTUNREACH,
@@ -290,6 +295,7 @@ impl Stack {
         };
         let id = match proto {
             Proto::Tcp => self.conns.get(&pair).copied(),
+            Proto::Icmp | Proto::Raw => None,
             Proto::Udp | Proto::UdpLite => self.holders(proto, pair.0.port()).find(|id| {
                 let common = self.sockets.get(id).map(|s| &s.common);
                 common.is_some_and(|c| c.peer == Some(pair.1) && c.local == pair.0)

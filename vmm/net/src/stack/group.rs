@@ -5,7 +5,7 @@ use super::{Pair, Result, Stack};
 use crate::datagram::{Membership, is_of_all_nodes};
 use crate::iface::LOOPBACK;
 use crate::socket::{Common, Kind, Udp};
-use crate::{Body, Bytes, Datagram, Header, Packet, Proto, ReadyFlags, Sending, SocketId};
+use crate::{Body, Bytes, Datagram, Header, Packet, ReadyFlags, Sending, SocketId, wire};
 use bloodhound_abi::{Errno, SimTime};
 use std::net::{IpAddr, SocketAddr};
 
@@ -108,17 +108,17 @@ impl Stack {
             return Err(Errno::EACCES);
         }
         let (interface, ip) = self.group_route(c, to.ip(), Some(how))?;
-        let (source, lite) = (SocketAddr::new(ip, c.local.port()), c.proto == Proto::UdpLite);
+        let source = SocketAddr::new(ip, c.local.port());
         self.may_send(id, now)?;
         let multicast = to.ip().is_multicast();
         let hops = if multicast { how.group_hops } else { how.header.hops };
-        let header = Header { hops, lite, ..how.header };
+        let header = Header { hops, ..how.header };
         let loops = interface == LOOPBACK || !multicast || how.group_loops;
         let member = self.has_member(to.ip(), interface);
         let socket = self.get_mut(id)?;
         let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
         let place = udp.names.group_place(socket.common.opened, to.port());
-        let packet = Packet { src: source, dst: to, body: Body::Udp(header, Bytes::copy(data)), place };
+        let packet = self.packet_of(id, data, (source, to), (header, place), how)?;
         if loops && member {
             self.net.loop_back(packet.clone(), now);
         }
@@ -137,13 +137,33 @@ impl Stack {
         self.sockets.values().any(|s| matches!(&s.kind, Kind::Udp(udp) if udp.groups.contains(&wanted)))
     }
 
-    /// A datagram to several nodes arrives: each socket that hears it gets it. Nobody answers one that no socket hears.
-    pub(super) fn input_group(&mut self, pair: Pair, (header, data): (Header, Bytes), now: SimTime) {
-        let (dst, src) = pair;
-        let interface = self.net.arrived_by(src.ip());
-        if !self.has_member(dst.ip(), interface) {
+    /// A packet to several nodes arrives. What is neither a datagram nor ICMP goes to raw sockets only.
+    pub(super) fn input_for_many(&mut self, packet: Packet, now: SimTime) {
+        let interface = self.net.arrived_by(packet.src.ip());
+        if !self.has_member(packet.dst.ip(), interface) {
             return;
         }
+        self.copy_to_raw(&packet, now);
+        let (src, dst) = (packet.src, packet.dst);
+        match &packet.body {
+            Body::Udp(header, data) => self.input_group((dst, src), (*header, data.clone()), now),
+            Body::Raw(header, wire::UDP, data) => {
+                if let Some((from, to, data)) = wire::datagram(src.ip(), dst.ip(), data) {
+                    let pair = (SocketAddr::new(dst.ip(), to), SocketAddr::new(src.ip(), from));
+                    self.input_group(pair, (*header, data), now);
+                }
+            }
+            Body::Raw(_, number, data) if *number == wire::icmp_of(dst.is_ipv6()) => {
+                self.input_icmp_message(&packet, data, now);
+            }
+            _ => {}
+        }
+    }
+
+    /// A datagram to several nodes arrives: each socket that hears it gets it. Nobody answers one that no socket hears.
+    fn input_group(&mut self, pair: Pair, (header, data): (Header, Bytes), now: SimTime) {
+        let (dst, src) = pair;
+        let interface = self.net.arrived_by(src.ip());
         let hearing: Vec<SocketId> = self
             .holders(header.proto(), dst.port())
             .filter(|id| self.sockets.get(id).is_some_and(|s| hears(&s.common, &s.kind, pair, interface)))

@@ -154,6 +154,10 @@ fn one_byte_of_a_packet_and_one_fate_count() {
         });
     }
     changed(&|p| p.body = Body::Udp(Header::default(), b"AAAA".to_vec().into()));
+    changed(&|p| p.body = Body::Raw(Header::default(), 1, b"AAAA".to_vec().into()));
+    changed(&|p| p.body = Body::Raw(Header::default(), 2, b"AAAA".to_vec().into()));
+    changed(&|p| p.body = Body::Raw(Header::default(), 1, b"AAAB".to_vec().into()));
+    changed(&|p| p.body = Body::Raw(Header { hops: 1, ..Header::default() }, 1, b"AAAA".to_vec().into()));
     changed(&|p| p.body = Body::Icmp(bloodhound_net::Unreachable::Port, bloodhound_net::Proto::Tcp));
     changed(&|p| p.body = Body::Icmp(bloodhound_net::Unreachable::Host, bloodhound_net::Proto::Tcp));
     let all: Vec<Event<'_>> =

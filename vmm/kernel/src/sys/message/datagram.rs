@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Timespec, Timeval};
-use bloodhound_net::{Datagram, Header, ReadyFlags, Sending, SocketId};
+use bloodhound_net::{Datagram, Header, Proto, ReadyFlags, Sending, SocketId};
 use zerocopy::IntoBytes;
 
 use super::control::{Part, align, cmsg};
@@ -13,7 +13,7 @@ use super::transfer::truncation;
 use super::{Got, Incoming, Outgoing};
 use crate::ctx::*;
 use crate::socket::{Address, Generic, TIMESTAMPING_RX, inet_bytes};
-use crate::sys::sockopt::kept_value;
+use crate::sys::sockopt::{IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, kept_value};
 use crate::wait::{Object, Stop, SysResult};
 
 /// Largest length of a UDP datagram that is looked at at all.
@@ -51,9 +51,39 @@ impl Ctx<'_> {
         };
         let scope = msg.to.as_ref().map_or(0, Address::scope);
         let how = self.sending(id, to, scope, &msg.control.datagram)?;
+        self.check_raw_target(id, msg.to.as_ref(), to)?;
         let data = self.source_bytes(&msg.source, 0, UDP_LEN_MAX)?;
+        // Options and fragments, which no packet here has.
+        if how.has_header && data.len() >= 20 && (data[0] & 15 > 5 || data[6] & 0x3f != 0 || data[7] != 0) {
+            return Err(Stop::Unsupported("options or fragments in the header of a raw packet".into()));
+        }
         let now = self.now();
         Ok(self.node.net.of_mut(id).send_datagram(id, &data, to, &how, now)? as u64)
+    }
+
+    /// What rawv6_sendmsg refuses: an address of IPv4, and another protocol in the place of the port but of a socket of IPPROTO_RAW.
+    fn check_raw_target(
+        &self,
+        id: SocketId,
+        addr: Option<&Address>,
+        to: Option<SocketAddr>,
+    ) -> SysResult<()> {
+        let socket = self.inet(id)?;
+        if !matches!(socket.proto, Proto::Raw | Proto::Icmp) || !socket.v6 {
+            return Ok(());
+        }
+        if addr.is_some_and(|addr| addr.family() == Some(c::AF_INET)) {
+            return err(Errno::EAFNOSUPPORT);
+        }
+        let port = to.map_or(0, |to| u64::from(to.port()));
+        let number = u64::from(socket.number);
+        if socket.proto == Proto::Raw
+            && port != 0
+            && (port != number && number != c::IPPROTO_RAW || port > 255)
+        {
+            return err(Errno::EINVAL);
+        }
+        Ok(())
     }
 
     /// How a datagram leaves, by the options of its socket and its ancillary data, "which overrides" them.
@@ -87,6 +117,7 @@ impl Ctx<'_> {
             broadcast: socket.generic.is_set(c::SOL_SOCKET, c::SO_BROADCAST),
             source: chosen.source,
             interface: if chosen.interface != 0 { chosen.interface } else { scope },
+            has_header: self.sends_header(id),
         })
     }
 
@@ -196,6 +227,14 @@ impl Ctx<'_> {
             }
             if on(c::IPPROTO_IPV6, c::IPV6_RECVTCLASS) && !plain {
                 out.push((c::IPPROTO_IPV6, c::IPV6_TCLASS, i32::from(class).to_le_bytes().to_vec()));
+            }
+            if on(c::IPPROTO_IPV6, IPV6_2292PKTINFO) && !plain {
+                let mut info = ip.octets().to_vec();
+                info.extend_from_slice(&index.to_le_bytes());
+                out.push((c::IPPROTO_IPV6, IPV6_2292PKTINFO, info));
+            }
+            if on(c::IPPROTO_IPV6, IPV6_2292HOPLIMIT) && !plain {
+                out.push((c::IPPROTO_IPV6, IPV6_2292HOPLIMIT, i32::from(hops).to_le_bytes().to_vec()));
             }
         }
         if let IpAddr::V4(ip) = dst.ip().to_canonical() {

@@ -27,20 +27,22 @@ pub(super) fn unix_kind(kind: u64, protocol: u64) -> Result<Kind, Errno> {
     }
 }
 
-/// The protocol of an internet socket.
-pub(super) fn inet_proto(kind: u64, protocol: u64) -> Result<Proto, Errno> {
+/// The protocol of an internet socket and its number. A raw one needs CAP_NET_RAW (EPERM).
+pub(super) fn inet_proto(v6: bool, kind: u64, protocol: u64, raw: bool) -> Result<(Proto, u8), Errno> {
     if protocol >= PROTOCOL_MAX {
         return Err(Errno::EINVAL);
     }
     match (kind, protocol) {
-        (c::SOCK_STREAM, 0 | c::IPPROTO_TCP) => Ok(Proto::Tcp),
-        (c::SOCK_DGRAM, 0 | c::IPPROTO_UDP) => Ok(Proto::Udp),
-        (c::SOCK_DGRAM, c::IPPROTO_UDPLITE) => Ok(Proto::UdpLite),
-        // ICMP echo sockets are open to the groups of net.ipv4.ping_group_range only; no group here.
-        (c::SOCK_DGRAM, c::IPPROTO_ICMP) => Err(Errno::EACCES),
+        (c::SOCK_STREAM, 0 | c::IPPROTO_TCP) => Ok((Proto::Tcp, c::IPPROTO_TCP as u8)),
+        (c::SOCK_DGRAM, 0 | c::IPPROTO_UDP) => Ok((Proto::Udp, c::IPPROTO_UDP as u8)),
+        (c::SOCK_DGRAM, c::IPPROTO_UDPLITE) => Ok((Proto::UdpLite, c::IPPROTO_UDPLITE as u8)),
+        (c::SOCK_DGRAM, c::IPPROTO_ICMP) if !v6 => Ok((Proto::Icmp, protocol as u8)),
+        (c::SOCK_DGRAM, c::IPPROTO_ICMPV6) if v6 => Ok((Proto::Icmp, protocol as u8)),
         (c::SOCK_RAW, 0) | (c::SOCK_STREAM | c::SOCK_DGRAM, _) => Err(Errno::EPROTONOSUPPORT),
-        // No CAP_NET_RAW.
-        (c::SOCK_RAW, _) => Err(Errno::EPERM),
+        (c::SOCK_RAW, _) if !raw => Err(Errno::EPERM),
+        (c::SOCK_RAW, 1..=255) => Ok((Proto::Raw, protocol as u8)),
+        // Numbers that fit into no header.
+        (c::SOCK_RAW, _) => Err(Errno::EPROTONOSUPPORT),
         _ => Err(Errno::ESOCKTNOSUPPORT),
     }
 }

@@ -3,7 +3,7 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Linger, Timeval};
-use bloodhound_net::{Proto, SocketId, TcpInfo, TcpState};
+use bloodhound_net::{Proto, SocketId, Stack, TcpInfo, TcpState};
 use zerocopy::IntoBytes;
 
 use super::kept::{KEPT_BY_UNIX, kept, kept_value};
@@ -76,8 +76,9 @@ impl Ctx<'_> {
         Ok(match name {
             c::SO_TYPE => int(socket.kind as i32),
             c::SO_DOMAIN => int(c::AF_NETLINK as i32),
-            // NETLINK_ROUTE, no connections.
-            c::SO_PROTOCOL | c::SO_ACCEPTCONN => int(0),
+            c::SO_PROTOCOL => int(socket.protocol as i32),
+            // No connections.
+            c::SO_ACCEPTCONN => int(0),
             c::SO_ERROR => {
                 let overrun = std::mem::take(&mut self.node.netlinks[id].overrun);
                 int(if overrun { i32::from(Errno::ENOBUFS.0) } else { 0 })
@@ -99,15 +100,15 @@ impl Ctx<'_> {
 
     fn get_inet_socket_option(&mut self, id: SocketId, name: u64) -> SysResult<Vec<u8>> {
         let socket = self.inet(id)?;
-        let (v6, tcp) = (socket.v6, socket.proto == Proto::Tcp);
+        let v6 = socket.v6;
         let options = self.node.net.of(id).options(id)?;
         Ok(match name {
-            c::SO_TYPE => int(if tcp { c::SOCK_STREAM } else { c::SOCK_DGRAM } as i32),
-            c::SO_PROTOCOL => int(match socket.proto {
-                Proto::Tcp => c::IPPROTO_TCP,
-                Proto::Udp => c::IPPROTO_UDP,
-                Proto::UdpLite => c::IPPROTO_UDPLITE,
+            c::SO_TYPE => int(match socket.proto {
+                Proto::Tcp => c::SOCK_STREAM,
+                Proto::Raw => c::SOCK_RAW,
+                _ => c::SOCK_DGRAM,
             } as i32),
+            c::SO_PROTOCOL => int(i32::from(socket.number)),
             c::SO_DOMAIN => int(if v6 { c::AF_INET6 } else { c::AF_INET } as i32),
             c::SO_ERROR => int(self.node.net.of_mut(id).take_error(id)?.map_or(0, |e| i32::from(e.0))),
             c::SO_ACCEPTCONN => flag(self.node.net.of(id).is_listening(id)),
@@ -159,13 +160,18 @@ impl Ctx<'_> {
     ) -> SysResult<Vec<u8>> {
         let socket = self.inet(id)?;
         let (v6, tcp) = (socket.v6, socket.proto == Proto::Tcp);
+        if let Some(answer) = self.get_raw_option(id, level, name) {
+            return answer;
+        }
+        let socket = self.inet(id)?;
         let lite = socket.proto == Proto::UdpLite;
+        let udp = lite || socket.proto == Proto::Udp;
         if lite && matches!(level, c::IPPROTO_UDP | c::IPPROTO_UDPLITE) && UDPLITE_COVERAGE.contains(&name) {
             return Ok(int(kept_value(&socket.generic, c::IPPROTO_UDPLITE, name)));
         }
         let reachable = match level {
             c::IPPROTO_TCP => tcp,
-            c::IPPROTO_UDP => !tcp,
+            c::IPPROTO_UDP => udp,
             c::IPPROTO_IP => true,
             c::IPPROTO_IPV6 => v6,
             _ => false,
@@ -233,20 +239,23 @@ impl Ctx<'_> {
                 name.resize(CONGESTION_NAME, 0);
                 name
             }
-            c::TCP_INFO => match info {
-                Some(info) => tcp_info_bytes(&info),
-                None => {
-                    let mut none = vec![0; TCP_INFO_LEN];
-                    none[0] = self.node.net.of(id).state(id).map_or(TcpState::Close as u8, |s| s as u8);
-                    none
-                }
-            },
+            c::TCP_INFO => tcp_info_of(self.node.net.of(id), id),
             c::TCP_FASTOPEN_CONNECT | c::TCP_THIN_DUPACK => int(0),
             // Reno has nothing to tell, and no SYN was saved: both have no bytes.
             c::TCP_ULP | TCP_CC_INFO | TCP_SAVED_SYN => Vec::new(),
             _ => return other(Call::Get, c::IPPROTO_TCP, name),
         })
     }
+}
+
+/// `struct tcp_info` of a socket, which without a connection has nothing but its state.
+pub(crate) fn tcp_info_of(stack: &Stack, id: SocketId) -> Vec<u8> {
+    if let Ok(Some(info)) = stack.tcp_info(id) {
+        return tcp_info_bytes(&info);
+    }
+    let mut none = vec![0; TCP_INFO_LEN];
+    none[0] = stack.state(id).map_or(TcpState::Close as u8, |s| s as u8);
+    none
 }
 
 /// Bytes of `struct tcp_info` in Linux 6.1.

@@ -5,6 +5,10 @@ use bloodhound_abi::consts as c;
 
 use crate::socket::Generic;
 
+/// Older options of RFC 2292, whose ancillary data has the number of the option.
+pub(crate) const IPV6_2292PKTINFO: u64 = 2;
+pub(crate) const IPV6_2292HOPLIMIT: u64 = 8;
+
 /// Values of an option that is only kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
@@ -39,6 +43,9 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::IPPROTO_IP, c::IP_TRANSPARENT, 0, Flag),
         (c::IPPROTO_IP, c::IP_TTL, 64, Range(1, 255)),
         (c::IPPROTO_IP, c::IP_PKTINFO, 0, Flag),
+        // IP_RECVOPTS and IP_RETOPTS: no packet that arrives has any.
+        (c::IPPROTO_IP, 6, 0, Flag),
+        (c::IPPROTO_IP, 7, 0, Flag),
         (c::IPPROTO_IP, c::IP_RECVTTL, 0, Flag),
         (c::IPPROTO_IP, c::IP_RECVTOS, 0, Flag),
         (c::IPPROTO_IP, c::IP_RECVORIGDSTADDR, 0, Flag),
@@ -58,6 +65,8 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::IPPROTO_IPV6, c::IPV6_RECVPKTINFO, 0, Flag),
         (c::IPPROTO_IPV6, c::IPV6_RECVHOPLIMIT, 0, Flag),
         (c::IPPROTO_IPV6, c::IPV6_RECVTCLASS, 0, Flag),
+        (c::IPPROTO_IPV6, IPV6_2292PKTINFO, 0, Flag),
+        (c::IPPROTO_IPV6, IPV6_2292HOPLIMIT, 0, Flag),
         (c::IPPROTO_IPV6, c::IPV6_TCLASS, 0, Range(-1, 255)),
         (c::IPPROTO_IPV6, c::IPV6_DONTFRAG, 0, Flag),
         (c::IPPROTO_IPV6, c::IPV6_AUTOFLOWLABEL, 1, Flag),

@@ -225,8 +225,12 @@ impl Ctx<'_> {
         value: Ptr,
         len: u32,
     ) -> SysResult<()> {
+        if let Some(answer) = self.set_raw_option(id, (level, name), value, len) {
+            return answer;
+        }
         let socket = self.inet(id)?;
         let (v6, tcp) = (socket.v6, socket.proto == Proto::Tcp);
+        let udp = matches!(socket.proto, Proto::Udp | Proto::UdpLite);
         let lite = socket.proto == Proto::UdpLite;
         match level {
             c::IPPROTO_TCP if tcp => self.set_tcp_option(id, name, value, len),
@@ -238,7 +242,7 @@ impl Ctx<'_> {
                 let covered = if number == 0 { 0 } else { (number as u32).clamp(8, 0xffff) as i32 };
                 self.keep(Sock::Inet(id), (c::IPPROTO_UDPLITE, name), covered, Shape::Range(0, 0xffff))
             }
-            c::IPPROTO_UDP if !tcp => match (name, self.int_option(value, len)?) {
+            c::IPPROTO_UDP if udp => match (name, self.int_option(value, len)?) {
                 // UDP_ENCAP of nothing; of anything else it is for IPsec, which is not there.
                 (c::UDP_CORK | UDP_ENCAP, 0) => Ok(()),
                 (UDP_ENCAP, _) => err(Errno::ENOPROTOOPT),
