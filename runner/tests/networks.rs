@@ -255,3 +255,73 @@ fn datagrams_to_many_reach_those_of_one_network_that_listen() {
     said(&ran, "other | [0 heard]");
     said(&ran, "sender | [sent]");
 }
+
+/// Pings a node, one that there is not and one of another network, and watches a ping of its own with a packet socket.
+const PINGER: &str = r#"
+import socket, subprocess, threading, time
+time.sleep(2)
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.returncode, done.stdout
+code, text = run("ping", "-c", "50", "-i", "0.1", "-W", "1", "target")
+received = int(text.split(" received")[0].split()[-1])
+print("[ping: %d, %s]" % (code, "some" if 10 < received < 48 else text), flush=True)
+code, text = run("ping", "-c", "20", "-i", "0.2", "fd00:8::9")
+print("[ping of IPv6: %d, %s]" % (code, "64 bytes from fd00:8::9: icmp_seq=" in text), flush=True)
+code, text = run("busybox", "ping", "-c", "20", "10.8.0.9")
+print("[busybox: %d, %s]" % (code, "64 bytes from 10.8.0.9: seq=" in text), flush=True)
+code, text = run("ping", "-c", "1", "10.8.0.77")
+print("[nobody: %d, %s]" % (code, "Destination Host Unreachable" in text), flush=True)
+code, text = run("ping", "-c", "1", "-W", "1", "10.9.0.9")
+print("[elsewhere: %d, %s]" % (code, "100% packet loss" in text), flush=True)
+tap = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+tap.bind(("eth0", 3))
+run("ping", "-c", "10", "-i", "0.2", "10.8.0.9")
+tap.setblocking(False)
+out, back = 0, 0
+try:
+    while True:
+        frame, address = tap.recvfrom(2000)
+        if frame[12:14] == b"\x08\x00" and frame[23] == 1:
+            out += address[2] == 4 and frame[34] == 8 and frame[:6] == b"\x02\x42\x0a\x08\x00\x09"
+            back += address[2] == 0 and frame[34] == 0 and frame[6:12] == b"\x02\x42\x0a\x08\x00\x09"
+except BlockingIOError:
+    pass
+print("[frames: %s, %s]" % (out, 0 < back <= 10), flush=True)
+"#;
+
+const PINGS: &str = r#"
+x-bloodhound: {rootfs: host}
+services:
+  pinger: {working_dir: /app, volumes: [".:/app:ro"], command: python3 pinger.py, networks: [front]}
+  target: {command: sleep 1000, networks: {front: {ipv4_address: 10.8.0.9, ipv6_address: "fd00:8::9"}}}
+  far: {command: sleep 1000, networks: {back: {ipv4_address: 10.9.0.9}}}
+networks:
+  front: {enable_ipv6: true, ipam: {config: [{subnet: 10.8.0.0/16}, {subnet: "fd00:8::/64"}]}}
+  back: {ipam: {config: [{subnet: 10.9.0.0/16}]}}
+"#;
+
+#[test]
+fn pings_are_answered_and_lost_like_other_packets() {
+    if !have(&["python3", "ping", "busybox", "sleep"], "ping(8) between services") {
+        return;
+    }
+    let config = "compose: compose.yaml\nsimulation: {seeds: 1}\nproperties:\n\
+        - {name: fine, kind: safety, check: {type: no-crash, services: [pinger]}}\n\
+        faults: {duration: 60s, network: {drop_rate: 0.2}}\n";
+    let dir = stack(
+        "compose-pings",
+        &[("compose.yaml", PINGS), ("pinger.py", PINGER), ("bloodhound.yaml", config)],
+    );
+    let ran = twice(&dir, &["run"]);
+    for line in [
+        "ping: 0, some",
+        "ping of IPv6: 0, True",
+        "busybox: 0, True",
+        "nobody: 1, True",
+        "elsewhere: 1, True",
+        "frames: 10, True",
+    ] {
+        said(&ran, &format!("pinger | [{line}]"));
+    }
+}

@@ -119,10 +119,7 @@ impl Interface {
     /// Hardware address, made from the IPv4 address as container runtimes do; zero for loopback.
     pub fn hardware(&self) -> [u8; 6] {
         match self.v4() {
-            Some((ip, _)) if !ip.is_loopback() => {
-                let [a, b, c, d] = ip.octets();
-                [0x02, 0x42, a, b, c, d]
-            }
+            Some((ip, _)) if !ip.is_loopback() => bloodhound_net::hardware_address(ip.into()),
             _ => [0; 6],
         }
     }

@@ -2,7 +2,7 @@
 //! nodes (multicast and broadcast, ip(7), ipv6(7)). Neighbours: `stack::data` and `stack::group`.
 
 use crate::{Bytes, Proto};
-use bloodhound_abi::SimTime;
+use bloodhound_abi::{Errno, SimTime};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The fields of the IP header which receivers can ask for.
@@ -79,6 +79,23 @@ pub struct Datagram {
     /// When it came in (SO_TIMESTAMP).
     pub at: SimTime,
     /// Content, whole.
+    pub data: Bytes,
+}
+
+/// What the error queue of a socket has (ip(7), IP_RECVERR).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Report {
+    /// The error.
+    pub error: Errno,
+    /// Type and code of the message of ICMP.
+    pub kind: [u8; 2],
+    /// Who reports it.
+    pub offender: IpAddr,
+    /// Where the packet went.
+    pub dst: IpAddr,
+    /// When the report came.
+    pub at: SimTime,
+    /// The beginning of what was sent.
     pub data: Bytes,
 }
 

@@ -3,7 +3,7 @@
 
 use crate::datagram::broadcast_of;
 use crate::names::{self, Names};
-use crate::{Body, Bytes, Config, Flags, Header, Packet, Segment};
+use crate::{Body, Bytes, Config, Flags, Header, Packet, Segment, SocketId};
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Place;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,6 +18,9 @@ pub(crate) struct Interfaces {
     pub(crate) config: Config,
     pub(crate) addresses: Vec<(IpAddr, u8)>,
     pub(crate) out: Vec<Packet>,
+    /// How many packet sockets there are, and what they have not got yet.
+    pub(crate) watchers: u32,
+    pub(crate) noted: Vec<Noted>,
     /// Loopback packets in flight, in order of arrival time.
     pub(crate) loopback: VecDeque<(SimTime, Packet)>,
     /// The name server, which is on loopback.
@@ -26,7 +29,47 @@ pub(crate) struct Interfaces {
     pub(crate) published: Arc<BTreeMap<u16, SocketAddr>>,
 }
 
+/// A packet that goes out of an interface or comes in, for packet sockets.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Noted {
+    pub(crate) packet: Packet,
+    pub(crate) interface: u32,
+    /// The packet socket that has sent it.
+    pub(crate) sender: Option<SocketId>,
+    pub(crate) outgoing: bool,
+    pub(crate) at: SimTime,
+}
+
 impl Interfaces {
+    /// Notes a packet for packet sockets, if there are any.
+    pub(crate) fn note(
+        &mut self,
+        packet: &Packet,
+        interface: u32,
+        sender: Option<SocketId>,
+        outgoing: bool,
+        at: SimTime,
+    ) {
+        if self.watchers > 0 {
+            self.noted.push(Noted { packet: packet.clone(), interface, sender, outgoing, at });
+        }
+    }
+
+    /// Who takes a packet to an address: itself in a network of the node, else the router, which has the first address of the first network.
+    pub(crate) fn next_hop(&self, ip: IpAddr) -> IpAddr {
+        if self.is_local(ip) || self.addresses.iter().any(|(own, prefix)| same_network(*own, ip, *prefix)) {
+            return ip;
+        }
+        let router = self.addresses.iter().find_map(|(own, prefix)| match own {
+            IpAddr::V4(own) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from((*prefix).min(32))).unwrap_or(0);
+                Some(IpAddr::V4(Ipv4Addr::from_bits((own.to_bits() & mask).wrapping_add(1))))
+            }
+            IpAddr::V6(_) => None,
+        });
+        router.unwrap_or(ip)
+    }
+
     /// Whether packets to `ip` stay on this node.
     pub(crate) fn is_local(&self, ip: IpAddr) -> bool {
         ip.is_loopback() || self.addresses.iter().any(|(own, _)| *own == ip)
@@ -120,9 +163,10 @@ impl Interfaces {
     /// Sends a packet. Loopback packets keep the order in which they were sent.
     pub(crate) fn emit(&mut self, packet: Packet, now: SimTime) {
         if !self.is_local(packet.dst.ip()) {
-            self.out.push(packet);
+            self.send_out(packet, now);
             return;
         }
+        self.note(&packet, LOOPBACK, None, true, now);
         if packet.dst == names::SERVER
             && let Body::Udp(Header { lite: false, .. }, data) = &packet.body
             && self.names.table.is_some()
@@ -136,6 +180,15 @@ impl Interfaces {
             return;
         }
         self.loop_back(packet, now);
+    }
+
+    /// Sends a packet to the fabric.
+    pub(crate) fn send_out(&mut self, packet: Packet, now: SimTime) {
+        if self.watchers > 0 {
+            let interface = self.arrived_by(packet.src.ip());
+            self.note(&packet, interface, None, true, now);
+        }
+        self.out.push(packet);
     }
 
     /// Sends a packet to this node itself.

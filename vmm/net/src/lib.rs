@@ -33,7 +33,7 @@ mod wire;
 
 pub use bytes::Bytes;
 pub use config::Config;
-pub use datagram::{Datagram, Header, Sending};
+pub use datagram::{Datagram, Header, Report, Sending};
 pub use fabric::{
     Delivery, DropReason, Fabric, LinkConfig, Mishaps, NodeId, PartitionId, PartitionKind, Routed,
 };
@@ -41,4 +41,4 @@ pub use options::{
     Options, ReadyFlags, Shutdown, SockOpt, SocketId, SocketInfo, StateChange, TcpInfo, TcpState,
 };
 pub use packet::{Body, Flags, Packet, Proto, Segment, Unreachable};
-pub use stack::Stack;
+pub use stack::{Frame, FrameKind, Stack, hardware_address};

@@ -87,6 +87,8 @@ pub enum SockOpt {
     GroupAll(bool),
     /// IPV6_MULTICAST_ALL.
     GroupAll6(bool),
+    /// IP_RECVERR or IPV6_RECVERR.
+    RecvErr(bool),
 }
 
 /// The values of a socket's options, as getsockopt(2) shows them.
@@ -140,13 +142,17 @@ pub struct Options {
     pub group_all: bool,
     /// IPV6_MULTICAST_ALL.
     pub group_all6: bool,
+    /// IP_RECVERR or IPV6_RECVERR, which echo sockets follow.
+    pub recverr: bool,
 }
 
 impl Options {
     pub(crate) fn new(proto: Proto, v6: bool, config: &Config) -> Options {
         let (sndbuf, rcvbuf) = match proto {
             Proto::Tcp => (config.sndbuf, config.rcvbuf),
-            Proto::Udp | Proto::UdpLite | Proto::Icmp | Proto::Raw => (config.udp_buf, config.udp_buf),
+            Proto::Udp | Proto::UdpLite | Proto::Icmp | Proto::Raw | Proto::Packet => {
+                (config.udp_buf, config.udp_buf)
+            }
         };
         Options {
             nodelay: false,
@@ -174,6 +180,7 @@ impl Options {
             // inet6_create leaves this one off.
             group_all: !v6,
             group_all6: true,
+            recverr: false,
         }
     }
 }

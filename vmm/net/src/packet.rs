@@ -1,5 +1,5 @@
 //! Packets as structured values: what travels over [`crate::Fabric`] between two [`crate::Stack`]s. There is no
-//! wire format; fields are those of RFC 9293 (TCP), RFC 768 (UDP) and RFC 792 (ICMP unreachable).
+//! wire format but for raw sockets, whose packets are bytes (`wire`); fields are those of RFC 9293 (TCP), RFC 768 (UDP) and RFC 792 (ICMP unreachable).
 
 use crate::datagram::stands_for_many;
 use crate::{Bytes, Header, wire};
@@ -78,6 +78,8 @@ pub enum Proto {
     Icmp,
     /// Raw sockets (raw(7)); their port is the protocol number.
     Raw,
+    /// Packet sockets (packet(7)), which have no port.
+    Packet,
 }
 
 impl Proto {

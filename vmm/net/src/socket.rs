@@ -5,7 +5,8 @@ use crate::conn::Conn;
 use crate::datagram::Membership;
 use crate::iface::{Interfaces, unspecified};
 use crate::naming::{Datagrams, Opened};
-use crate::{Config, Datagram, Options, Proto, ReadyFlags, SocketId, TcpState};
+use crate::stack::Tap;
+use crate::{Config, Datagram, Options, Proto, ReadyFlags, Report, SocketId, TcpState};
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Place;
 use std::collections::{BTreeMap, VecDeque};
@@ -165,7 +166,7 @@ pub(crate) struct TimeWait {
 
 /// What Linux charges a datagram for: struct sk_buff, and a data area of rounded size with room for headers and
 /// struct skb_shared_info (measured on Linux 6.18 for 0 to 30,000 bytes).
-fn datagram_cost(len: usize) -> usize {
+pub(crate) fn datagram_cost(len: usize) -> usize {
     let area = len + 380;
     256 + if area <= 576 { 576 } else { area.next_power_of_two() }
 }
@@ -189,6 +190,8 @@ pub(crate) struct Udp {
     pub(crate) names: Datagrams,
     /// Multicast groups, in the order in which they were joined.
     pub(crate) groups: Vec<Membership>,
+    /// Its error queue, which is charged like the other one.
+    pub(crate) reports: VecDeque<Report>,
     /// What a raw socket has more.
     pub(crate) raw: Option<Box<Raw>>,
 }
@@ -203,6 +206,23 @@ impl Udp {
         self.used += cost;
         self.queue.push_back(datagram);
         true
+    }
+
+    /// Queues a report; false if there is no room (`sock_queue_err_skb`).
+    pub(crate) fn push_report(&mut self, report: Report, rcvbuf: u32) -> bool {
+        let cost = datagram_cost(report.data.len());
+        if self.used + cost >= rcvbuf as usize {
+            return false;
+        }
+        self.used += cost;
+        self.reports.push_back(report);
+        true
+    }
+
+    pub(crate) fn pop_report(&mut self) -> Option<Report> {
+        let report = self.reports.pop_front()?;
+        self.used -= datagram_cost(report.data.len());
+        Some(report)
     }
 
     pub(crate) fn pop(&mut self) -> Option<Datagram> {
@@ -220,6 +240,7 @@ pub(crate) enum Kind {
     Conn(Box<Conn>),
     TimeWait(TimeWait),
     Udp(Udp),
+    Packet(Box<Tap>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -246,6 +267,7 @@ impl Socket {
             Kind::Listen(_) => TcpState::Listen,
             Kind::Conn(conn) => conn.state,
             Kind::TimeWait(_) => TcpState::TimeWait,
+            Kind::Packet(_) => TcpState::Close,
             Kind::Udp(_) if self.common.peer.is_some() => TcpState::Established,
             Kind::Udp(_) => TcpState::Close,
         }
@@ -263,12 +285,13 @@ impl Socket {
             Kind::Conn(conn) => SOCKET + (conn.snd.held() + conn.rcv.held()) as u64,
             Kind::TimeWait(_) => TIME_WAIT,
             Kind::Udp(udp) => SOCKET + udp.used as u64,
+            Kind::Packet(tap) => SOCKET + tap.used as u64,
         }
     }
 
     pub(crate) fn next_deadline(&self) -> Option<SimTime> {
         match &self.kind {
-            Kind::Idle | Kind::Udp(_) => None,
+            Kind::Idle | Kind::Udp(_) | Kind::Packet(_) => None,
             Kind::Listen(listener) => listener.requests.values().map(|r| r.resend).min(),
             Kind::Conn(conn) => conn.next_deadline(),
             Kind::TimeWait(wait) => Some(wait.until),
@@ -288,7 +311,12 @@ impl Socket {
         ready.set(ReadyFlags::READ | ReadyFlags::RDHUP, c.shut_read);
         match &self.kind {
             Kind::Udp(udp) => {
+                ready.set(ReadyFlags::ERR, c.error.is_some() || !udp.reports.is_empty());
                 ready.set(ReadyFlags::READ, c.shut_read || !udp.queue.is_empty());
+                ready.insert(ReadyFlags::WRITE);
+            }
+            Kind::Packet(tap) => {
+                ready.set(ReadyFlags::READ, c.shut_read || !tap.queue.is_empty());
                 ready.insert(ReadyFlags::WRITE);
             }
             Kind::Conn(conn) if matches!(conn.state, TcpState::SynSent | TcpState::SynRecv) => {}

@@ -1,6 +1,6 @@
 //! [`Stack`]: the sockets of one network namespace and the calls on them. This module holds the tables, options and queries;
 //! `bind` names and ports, `connect` opening and closing, `data` sending and receiving, `demux` arriving packets,
-//! `group` datagrams to several nodes, `raw` raw sockets and ICMP, `time` timers and events.
+//! `group` datagrams to several nodes, `raw` raw sockets and ICMP, `tap` packet sockets, `time` timers and events.
 
 mod bind;
 mod connect;
@@ -8,7 +8,11 @@ mod data;
 mod demux;
 mod group;
 mod raw;
+mod tap;
 mod time;
+
+pub(crate) use tap::Tap;
+pub use tap::{Frame, FrameKind, hardware_address};
 
 use crate::iface::{Interfaces, shown, unspecified};
 use crate::names::Names;
@@ -77,6 +81,8 @@ impl Stack {
                 config,
                 addresses: Vec::new(),
                 out: Vec::new(),
+                watchers: 0,
+                noted: Vec::new(),
                 loopback: VecDeque::new(),
                 names: Names::default(),
                 published: Arc::default(),
@@ -237,6 +243,7 @@ impl Stack {
             Kind::Listen(_) => Err(Errno::EINVAL),
             Kind::Conn(conn) => Ok(conn.inquiry(&self.get(id)?.common)),
             Kind::Udp(udp) => Ok(udp.queue.front().map_or(0, |d| d.data.len())),
+            Kind::Packet(tap) => Ok(tap.queue.front().map_or(0, |frame| frame.data.len())),
             Kind::Idle | Kind::TimeWait(_) => Ok(0),
         }
     }
@@ -262,7 +269,7 @@ impl Stack {
         match &self.get(id)?.kind {
             Kind::Listen(_) => Err(Errno::EINVAL),
             Kind::Conn(conn) => Ok(conn.snd.len()),
-            Kind::Idle | Kind::Udp(_) | Kind::TimeWait(_) => Ok(0),
+            Kind::Idle | Kind::Udp(_) | Kind::TimeWait(_) | Kind::Packet(_) => Ok(0),
         }
     }
 
@@ -270,7 +277,7 @@ impl Stack {
     pub fn tcp_info(&self, id: SocketId) -> Result<Option<TcpInfo>> {
         match &self.get(id)?.kind {
             Kind::Conn(conn) => Ok(Some(conn.info(&self.net.config))),
-            Kind::Udp(_) => Err(Errno::EOPNOTSUPP),
+            Kind::Udp(_) | Kind::Packet(_) => Err(Errno::EOPNOTSUPP),
             _ => Ok(None),
         }
     }
@@ -294,6 +301,7 @@ impl Stack {
                 Kind::Listen(listener) => (listener.backlog as usize, listener.queue.len()),
                 Kind::Conn(conn) => (conn.snd.len(), conn.rcv.len()),
                 Kind::Udp(udp) => (0, udp.used),
+                Kind::Packet(tap) => (0, tap.used),
                 Kind::Idle | Kind::TimeWait(_) => (0, 0),
             };
             let info = SocketInfo {
@@ -435,5 +443,6 @@ fn store_option(option: SockOpt, cx: &mut Cx<'_>) {
         SockOpt::GroupInterface6(number) => opts.group_interface6 = number,
         SockOpt::GroupAll(on) => opts.group_all = on,
         SockOpt::GroupAll6(on) => opts.group_all6 = on,
+        SockOpt::RecvErr(on) => opts.recverr = on,
     }
 }

@@ -108,8 +108,9 @@ pub(crate) struct Parsed {
     pub(crate) dst: IpAddr,
     pub(crate) header: Header,
     pub(crate) protocol: u8,
-    /// Where the payload begins.
+    /// Where the payload begins, and where it ends as the header says.
     pub(crate) at: usize,
+    pub(crate) end: usize,
 }
 
 /// Reads the header of a packet of IP; `None` for what is none.
@@ -122,7 +123,14 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Parsed> {
             let ip =
                 |at: usize| IpAddr::from(Ipv4Addr::new(head[at], head[at + 1], head[at + 2], head[at + 3]));
             let (src, dst) = (ip(12), ip(16));
-            Some(Parsed { src, dst, header: field(head[1], head[8]), protocol: head[9], at })
+            Some(Parsed {
+                src,
+                dst,
+                header: field(head[1], head[8]),
+                protocol: head[9],
+                at,
+                end: usize::from(word(head, 2)),
+            })
         }
         6 => {
             let head = bytes.get(..V6_HEADER)?;
@@ -132,10 +140,22 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Parsed> {
             };
             let class = head[0] << 4 | head[1] >> 4;
             let (src, dst) = (ip(8), ip(24));
-            Some(Parsed { src, dst, header: field(class, head[7]), protocol: head[6], at: V6_HEADER })
+            Some(Parsed {
+                src,
+                dst,
+                header: field(class, head[7]),
+                protocol: head[6],
+                at: V6_HEADER,
+                end: V6_HEADER + usize::from(word(head, 4)),
+            })
         }
         _ => None,
     }
+}
+
+/// Whether a header of IPv4 has options or says that this is a part of a packet.
+pub(crate) fn is_fragment_or_has_options(bytes: &[u8]) -> bool {
+    bytes.len() >= V4_HEADER && (bytes[0] & 15 > 5 || word(bytes, 6) & 0x3fff != 0)
 }
 
 /// The protocol number in the header of a packet.

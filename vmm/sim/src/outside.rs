@@ -61,7 +61,7 @@ impl Machine {
                     Proto::Tcp => "tcp",
                     Proto::Udp => "udp",
                     Proto::UdpLite => "udplite",
-                    Proto::Icmp | Proto::Raw => "raw",
+                    Proto::Icmp | Proto::Raw | Proto::Packet => "raw",
                 }
             ),
         );

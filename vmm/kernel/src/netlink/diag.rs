@@ -96,12 +96,18 @@ fn inet(node: &Node, net: NetNs, port: u32, request: &Request<'_>, dump: bool) -
     let number = |at: usize| u16::from(request.byte(at)) << 8 | u16::from(request.byte(at + 1));
     let (sport, dport) = (number(8), number(10));
     if !dump {
-        let own = |s: &SocketInfo| s.local.port() == sport && s.peer.port() == dport;
-        let ends = |s: &SocketInfo| {
-            let named = |at: usize, ip: IpAddr| octets(ip) == request.payload()[at..at + 16];
-            named(12, s.local.ip()) && named(28, s.peer.ip())
+        let all: Vec<SocketInfo> = all.collect();
+        let named = |at: usize, ip: IpAddr| octets(ip) == request.payload()[at..at + 16];
+        let ends = |s: &&SocketInfo| {
+            let ports = (s.local.port(), s.peer.port()) == (sport, dport);
+            ports && named(12, s.local.ip()) && named(28, s.peer.ip())
         };
-        let found = all.into_iter().find(|s| own(s) && ends(s)).ok_or(Errno::ENOENT)?;
+        // Who would get a packet of these ends: a connection, else who waits at the port (inet_lookup).
+        let waits = |s: &&SocketInfo| {
+            let open = matches!(s.state, TcpState::Listen | TcpState::Close) && s.peer.port() == 0;
+            open && s.local.port() == sport && (s.local.ip().is_unspecified() || named(12, s.local.ip()))
+        };
+        let found = all.iter().find(ends).or_else(|| all.iter().find(waits)).ok_or(Errno::ENOENT)?.clone();
         if request.word(48) != NO_COOKIE && (request.word(48), request.word(52)) != cookie(&found) {
             return Err(Errno::ESTALE);
         }

@@ -6,6 +6,8 @@
 mod control;
 mod datagram;
 mod netlink;
+mod packet;
+mod report;
 mod transfer;
 
 use bloodhound_abi::structs::{Mmsghdr, Msghdr, Timespec};

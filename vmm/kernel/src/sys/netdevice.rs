@@ -60,9 +60,9 @@ impl Ctx<'_> {
     pub(crate) fn socket_ioctl(&mut self, file: FileId, cmd: u64, arg: Ptr) -> SysResult {
         let sock = self.sock_of(file)?;
         let number = match (cmd, sock) {
-            (c::FIONREAD, Sock::Inet(id)) => self.node.net.of(id).readable_bytes(id)?,
+            (c::FIONREAD, Sock::Inet(id) | Sock::Packet(id)) => self.node.net.of(id).readable_bytes(id)?,
             (c::FIONREAD, Sock::Unix(id)) => self.node.unix.readable_bytes(id)?,
-            (c::TIOCOUTQ, Sock::Inet(id)) => self.node.net.of(id).unacked_bytes(id)?,
+            (c::TIOCOUTQ, Sock::Inet(id) | Sock::Packet(id)) => self.node.net.of(id).unacked_bytes(id)?,
             (c::TIOCOUTQ, Sock::Unix(id)) => self.node.unix.unreceived_bytes(id),
             (c::FIONREAD | c::TIOCOUTQ, Sock::Netlink(_)) => return err(Errno::ENOTTY),
             (c::SIOCATMARK, Sock::Inet(id)) if self.inet(id)?.proto == Proto::Tcp => {

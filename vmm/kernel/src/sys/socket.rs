@@ -3,9 +3,11 @@
 //!
 //! Neighbours: `message` (sending and receiving), `sockopt` (options), [`crate::unix`], [`crate::inet`].
 
+mod create;
 mod kinds;
 #[cfg(test)]
 mod options;
+mod packet;
 #[cfg(test)]
 mod recorded;
 #[cfg(test)]
@@ -29,7 +31,8 @@ use crate::socket::{ADDRESS_MAX, Address, Generic, inet_bytes, unix_bytes};
 use crate::unix::{Halves, Kind, Name, Stall};
 use crate::wait::{Object, Progress, Restart, Stop, SysResult, Wait};
 
-use kinds::{inet_proto, split_type, unix_kind};
+use kinds::{split_type, unix_kind};
+pub(crate) use packet::{SOL_PACKET, sockaddr_ll, type_and_interface};
 
 /// net.core.somaxconn.
 const SOMAXCONN: u32 = 4096;
@@ -40,12 +43,14 @@ pub(crate) enum Sock {
     Inet(SocketId),
     Unix(UnixId),
     Netlink(NetlinkId),
+    /// A packet socket, which a network stack has like those of the internet.
+    Packet(SocketId),
 }
 
 impl Sock {
     fn file_kind(self) -> FileKind {
         match self {
-            Sock::Inet(id) => FileKind::Inet(id),
+            Sock::Inet(id) | Sock::Packet(id) => FileKind::Inet(id),
             Sock::Unix(id) => FileKind::Unix(id),
             Sock::Netlink(id) => FileKind::Netlink(id),
         }
@@ -62,6 +67,7 @@ impl Ctx<'_> {
     /// The socket of a description. ENOTSOCK.
     pub(crate) fn sock_of(&self, file: FileId) -> Result<Sock, Errno> {
         match self.node.files[file].kind {
+            FileKind::Inet(id) if self.inet(id)?.proto == Proto::Packet => Ok(Sock::Packet(id)),
             FileKind::Inet(id) => Ok(Sock::Inet(id)),
             FileKind::Unix(id) => Ok(Sock::Unix(id)),
             FileKind::Netlink(id) => Ok(Sock::Netlink(id)),
@@ -77,7 +83,9 @@ impl Ctx<'_> {
     /// Options of all sockets.
     pub(crate) fn generic(&mut self, sock: Sock) -> Result<&mut Generic, Errno> {
         match sock {
-            Sock::Inet(id) => Ok(&mut self.node.inet.get_mut(&id).ok_or(Errno::EBADF)?.generic),
+            Sock::Inet(id) | Sock::Packet(id) => {
+                Ok(&mut self.node.inet.get_mut(&id).ok_or(Errno::EBADF)?.generic)
+            }
             Sock::Unix(id) => Ok(&mut self.node.unix.get_mut(id).generic),
             Sock::Netlink(id) => Ok(&mut self.node.netlinks[id].generic),
         }
@@ -146,50 +154,9 @@ impl Ctx<'_> {
         self.table().lowest_free(0, limit).map(drop)
     }
 
-    /// Whether a group of the caller is in net.ipv4.ping_group_range, which Docker sets to `0 2147483647`.
-    fn may_ping(&self) -> bool {
-        let cred = &self.process().cred;
-        std::iter::once(&cred.gid).chain(cred.groups.iter()).any(|gid| *gid <= i32::MAX as u32)
-    }
-
     fn open_socket(&mut self, sock: Sock, flags: u64) -> Result<u64, Errno> {
         let file = File::new(sock.file_kind(), c::O_RDWR | flags & c::SOCK_NONBLOCK);
         self.open_file(file, flags & c::SOCK_CLOEXEC != 0)
-    }
-
-    /// Makes a socket of any family, as `sock_create` does.
-    fn create_socket(&mut self, domain: u32, kind: u64, protocol: u32) -> Result<Sock, Errno> {
-        let protocol = u64::from(protocol);
-        match u64::from(domain) {
-            c::AF_UNIX => {
-                let kind = unix_kind(kind, protocol)?;
-                let uid = self.process().cred.uid;
-                let net = self.container().net;
-                Ok(Sock::Unix(self.node.unix.create(net, kind, uid)))
-            }
-            family @ (c::AF_INET | c::AF_INET6) => {
-                let v6 = family == c::AF_INET6;
-                let raw = self.process().caps.has(crate::caps::CAP_NET_RAW);
-                let (proto, number) = inet_proto(v6, kind, protocol, raw)?;
-                if proto == Proto::Icmp && !self.may_ping() {
-                    return Err(Errno::EACCES);
-                }
-                let net = self.container().net;
-                let stack = self.node.net.stack_mut(net);
-                let id = match proto {
-                    Proto::Tcp => stack.tcp_socket(v6),
-                    Proto::Udp => stack.udp_socket(v6),
-                    Proto::UdpLite => stack.udplite_socket(v6),
-                    Proto::Icmp => stack.ping_socket(v6),
-                    Proto::Raw => stack.raw_socket(v6, number),
-                };
-                let generic = Generic::new(self.process().cred.uid);
-                self.node.inet.insert(id, InetSocket { v6, proto, number, generic });
-                Ok(Sock::Inet(id))
-            }
-            c::AF_NETLINK => self.create_netlink(kind, protocol).map(Sock::Netlink),
-            _ => Err(Errno::EAFNOSUPPORT),
-        }
     }
 }
 
@@ -236,7 +203,7 @@ pub fn socketpair(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32, fds: P
         // Only unix sockets come in pairs; a socket that cannot be made at all says so first.
         let sock = k.create_socket(domain, kind, protocol)?;
         match sock {
-            Sock::Inet(id) => k.node.close_inet(id),
+            Sock::Inet(id) | Sock::Packet(id) => k.node.close_inet(id),
             Sock::Netlink(id) => drop(k.node.netlinks.remove(id)),
             Sock::Unix(_) => {}
         }
@@ -296,6 +263,7 @@ pub fn bind(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
             Some(Name::Path(path)) => bind_path(k, id, path)?,
         },
         Sock::Netlink(id) => k.bind_netlink(id, &addr)?,
+        Sock::Packet(id) => k.bind_packet(id, &addr)?,
     }
     Ok(0)
 }
@@ -386,6 +354,7 @@ pub fn connect(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
         Sock::Inet(id) => connect_inet(k, id, &addr, nonblock, timeout),
         Sock::Unix(id) => connect_unix(k, id, &addr, nonblock, timeout),
         Sock::Netlink(id) => k.connect_netlink(id, &addr).map(|()| 0).map_err(Stop::Errno),
+        Sock::Packet(_) => err(Errno::EOPNOTSUPP),
     };
     if let Err(Stop::Block(sleep)) = &mut result {
         sleep.progress = Progress::Connect(addr);
@@ -464,7 +433,7 @@ pub fn listen(k: &mut Ctx<'_>, fd: Fd, backlog: i32) -> SysResult {
     match sock {
         Sock::Inet(id) if k.inet(id)?.proto.is_datagram() => return err(Errno::EOPNOTSUPP),
         Sock::Inet(id) => k.node.net.of_mut(id).listen(id, backlog)?,
-        Sock::Netlink(_) => return err(Errno::EOPNOTSUPP),
+        Sock::Netlink(_) | Sock::Packet(_) => return err(Errno::EOPNOTSUPP),
         Sock::Unix(id) => {
             let cred = k.peer_cred();
             let result = k.node.unix.listen(id, backlog, cred).map_err(Stall::Errno);
@@ -491,7 +460,7 @@ pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: FdFlags) -> 
     let timeout = k.generic(sock)?.rcvtimeo;
     let (new, peer) = match sock {
         Sock::Inet(id) => accept_inet(k, id, nonblock, timeout)?,
-        Sock::Netlink(_) => return err(Errno::EOPNOTSUPP),
+        Sock::Netlink(_) | Sock::Packet(_) => return err(Errno::EOPNOTSUPP),
         Sock::Unix(id) => {
             let sleeps = !k.must_not_sleep(nonblock, timeout);
             let result = k.node.unix.accept(id, sleeps);
@@ -506,7 +475,7 @@ pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: FdFlags) -> 
         match new {
             Sock::Inet(id) => k.node.close_inet(id),
             Sock::Unix(id) => k.node.close_unix(id, k.outside.base),
-            Sock::Netlink(_) => {}
+            Sock::Netlink(_) | Sock::Packet(_) => {}
         }
         return err(e);
     }
@@ -543,6 +512,7 @@ pub fn getsockname(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
         Sock::Inet(id) => inet_bytes(k.node.net.of(id).local_addr(id)?),
         Sock::Unix(id) => unix_bytes(k.node.unix.local_name(id)),
         Sock::Netlink(id) => k.node.netlinks[id].name(),
+        Sock::Packet(id) => k.packet_name(id)?,
     };
     k.write_address(&bytes, addr, len)?;
     Ok(0)
@@ -556,6 +526,7 @@ impl Ctx<'_> {
             Sock::Unix(id) => Ok(unix_bytes(self.node.unix.peer_name(id)?)),
             // Connected or not, the other side is the kernel.
             Sock::Netlink(_) => Ok(crate::netlink::address(0, 0)),
+            Sock::Packet(_) => Err(Errno::EOPNOTSUPP),
         }
     }
 }
@@ -571,7 +542,7 @@ pub fn getpeername(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
 /// shutdown(2). ENOTCONN; EINVAL for an unknown half.
 pub fn shutdown(k: &mut Ctx<'_>, fd: Fd, how: u32) -> SysResult {
     let (_, sock) = k.sock(fd)?;
-    if let Sock::Netlink(_) = sock {
+    if let Sock::Netlink(_) | Sock::Packet(_) = sock {
         return err(Errno::EOPNOTSUPP);
     }
     let halves = match u64::from(how) {
@@ -594,7 +565,7 @@ pub fn shutdown(k: &mut Ctx<'_>, fd: Fd, how: u32) -> SysResult {
             k.node.unix.shutdown(id, halves);
             k.node.settle_unix(k.outside.base);
         }
-        Sock::Netlink(_) => {}
+        Sock::Netlink(_) | Sock::Packet(_) => {}
     }
     Ok(0)
 }

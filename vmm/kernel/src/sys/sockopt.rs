@@ -20,7 +20,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 
 use crate::ctx::*;
-use crate::sys::socket::Sock;
+use crate::sys::socket::{SOL_PACKET, Sock};
 use crate::wait::SysResult;
 
 /// Longest name of a congestion control (TCP_CA_NAME_MAX).
@@ -47,7 +47,8 @@ pub fn setsockopt(k: &mut Ctx<'_>, fd: Fd, level: u32, name: u32, value: Ptr, le
             let number: u32 = if len < 4 { 0 } else { k.read_obj(value)? };
             k.set_netlink_option(id, name, number)?;
         }
-        (_, Sock::Netlink(_)) => return err(Errno::ENOPROTOOPT),
+        (SOL_PACKET, Sock::Packet(id)) => k.set_packet_option(id, name, value, len)?,
+        (_, Sock::Netlink(_) | Sock::Packet(_)) => return err(Errno::ENOPROTOOPT),
     }
     // Stopping a wait for room or changing a buffer may wake somebody.
     k.node.drain_net();
@@ -66,7 +67,8 @@ pub fn getsockopt(k: &mut Ctx<'_>, fd: Fd, level: u32, name: u32, value: Ptr, le
         (_, Sock::Unix(_)) => return err(Errno::EOPNOTSUPP),
         (_, Sock::Inet(id)) => k.get_protocol_option(id, level, name, room)?,
         (crate::netlink::SOL_NETLINK, Sock::Netlink(id)) => k.get_netlink_option(id, name, room)?,
-        (_, Sock::Netlink(_)) => return err(Errno::ENOPROTOOPT),
+        (SOL_PACKET, Sock::Packet(id)) => k.get_packet_option(id, name)?,
+        (_, Sock::Netlink(_) | Sock::Packet(_)) => return err(Errno::ENOPROTOOPT),
     };
     let n = bytes.len().min(room);
     k.write_bytes(value.0, &bytes[..n])?;

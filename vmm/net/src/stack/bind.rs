@@ -61,7 +61,7 @@ impl Stack {
                 return Ok(());
             }
             Kind::Idle => {}
-            Kind::Udp(_) => return Err(Errno::EOPNOTSUPP),
+            Kind::Udp(_) | Kind::Packet(_) => return Err(Errno::EOPNOTSUPP),
             Kind::Conn(_) | Kind::TimeWait(_) => return Err(Errno::EINVAL),
         }
         self.autobind(id, Errno::EADDRINUSE)?;

@@ -306,6 +306,7 @@ impl Stack {
     pub(super) fn remove(&mut self, id: SocketId) {
         self.release_port(id);
         let Some(socket) = self.sockets.remove(&id) else { return };
+        self.net.watchers -= u32::from(matches!(socket.kind, Kind::Packet(_)));
         self.held -= socket.held;
         self.note_end(id, &socket.common);
         if let Some(peer) = socket.common.peer {

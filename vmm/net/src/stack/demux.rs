@@ -10,13 +10,32 @@ use crate::socket::{Common, Cx, Kind, Request};
 use crate::{
     Body, Bytes, Datagram, Flags, Header, Packet, Proto, ReadyFlags, Segment, SocketId, Unreachable,
 };
-use bloodhound_abi::{Errno, SimTime};
+use bloodhound_abi::SimTime;
 use bloodhound_decisions::Place;
 use std::net::{IpAddr, SocketAddr};
 
 impl Stack {
     /// A packet from the fabric arrives. One for an address that the node does not have is ignored.
     pub fn input(&mut self, packet: Packet, now: SimTime) {
+        if self.net.watchers > 0 {
+            let interface = self.net.arrived_at(packet.dst.ip(), packet.src.ip());
+            self.net.note(&packet, interface, None, false, now);
+        }
+        if !self.is_martian(&packet) {
+            self.take_in(packet, now);
+        }
+    }
+
+    /// Whether a packet that a raw or packet socket made may not come in by an interface: of or to loopback, or of the node itself
+    /// (`ip_route_input_slow`: "martian source"). IPv6 lets ::1 pass on loopback, and nothing leads it elsewhere.
+    pub(super) fn is_martian(&self, packet: &Packet) -> bool {
+        let (src, dst) = (packet.src.ip(), packet.dst.ip());
+        let own = src.is_ipv4() && self.net.is_local(src) || dst.is_ipv4() && dst.is_loopback();
+        matches!(packet.body, Body::Raw(..)) && own
+    }
+
+    /// A packet arrives from the fabric or over loopback.
+    pub(super) fn take_in(&mut self, packet: Packet, now: SimTime) {
         let pair = (packet.dst, packet.src);
         if self.is_group(packet.dst.ip()) {
             return self.input_for_many(packet, now);
@@ -50,7 +69,7 @@ impl Stack {
                         return;
                     }
                 }
-                Kind::Idle | Kind::Udp(_) => {}
+                Kind::Idle | Kind::Udp(_) | Kind::Packet(_) => {}
             }
         }
         let opens = seg.flags.intersection(Flags::SYN | Flags::ACK | Flags::RST) == Flags::SYN;
@@ -288,14 +307,10 @@ impl Stack {
     }
 
     pub(super) fn input_icmp(&mut self, pair: Pair, kind: Unreachable, proto: Proto, now: SimTime) {
-        let error = match kind {
-            Unreachable::Port => Errno::ECONNREFUSED,
-            Unreachable::Host => Errno::EHOSTUNREACH,
-            Unreachable::Net => Errno::ENETUNREACH,
-        };
+        let error = super::raw::error_of(kind);
         let id = match proto {
             Proto::Tcp => self.conns.get(&pair).copied(),
-            Proto::Icmp | Proto::Raw => None,
+            Proto::Icmp | Proto::Raw | Proto::Packet => None,
             Proto::Udp | Proto::UdpLite => self.holders(proto, pair.0.port()).find(|id| {
                 let common = self.sockets.get(id).map(|s| &s.common);
                 common.is_some_and(|c| c.peer == Some(pair.1) && c.local == pair.0)

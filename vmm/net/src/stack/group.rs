@@ -119,11 +119,14 @@ impl Stack {
         let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EOPNOTSUPP) };
         let place = udp.names.group_place(socket.common.opened, to.port());
         let packet = self.packet_of(id, data, (source, to), (header, place), how)?;
+        if interface == LOOPBACK {
+            self.net.note(&packet, interface, None, true, now);
+        }
         if loops && member {
             self.net.loop_back(packet.clone(), now);
         }
         if interface != LOOPBACK && hops > 0 {
-            self.net.out.push(packet);
+            self.net.send_out(packet, now);
         }
         Ok(data.len())
     }

@@ -4,7 +4,9 @@
 use super::{Pair, Result, Stack};
 use crate::datagram::stands_for_many;
 use crate::socket::{Common, Kind, Raw, Udp};
-use crate::{Body, Bytes, Datagram, Header, Packet, Proto, ReadyFlags, Sending, SocketId, Unreachable, wire};
+use crate::{
+    Body, Bytes, Datagram, Header, Packet, Proto, ReadyFlags, Report, Sending, SocketId, Unreachable, wire,
+};
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Place;
 use std::net::{IpAddr, SocketAddr};
@@ -227,8 +229,9 @@ impl Stack {
                 self.input_echo_reply(packet, data, now)
             }
             (kind, v6) => {
-                if let Some(kind) = wire::unreachable_of(kind, data[1], v6) {
-                    self.input_report(kind, &data.slice(ICMP_HEADER..data.len()), now);
+                if let Some(known) = wire::unreachable_of(kind, data[1], v6) {
+                    let quote = data.slice(ICMP_HEADER..data.len());
+                    self.input_report((known, [kind, data[1]], src), &quote, now);
                 }
             }
         }
@@ -270,8 +273,13 @@ impl Stack {
         })
     }
 
-    /// A report about a packet of which `quote` is the beginning.
-    fn input_report(&mut self, kind: Unreachable, quote: &Bytes, now: SimTime) {
+    /// A report from `src` about a packet of which `quote` is the beginning.
+    fn input_report(
+        &mut self,
+        (kind, number, src): (Unreachable, [u8; 2], IpAddr),
+        quote: &Bytes,
+        now: SimTime,
+    ) {
         let Some(parsed) = wire::parse(quote) else { return };
         let Some(head) = quote.get(parsed.at..parsed.at + ICMP_HEADER) else { return };
         let port = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
@@ -279,8 +287,55 @@ impl Stack {
         match parsed.protocol {
             wire::TCP => self.input_icmp(pair, kind, Proto::Tcp, now),
             wire::UDP => self.input_icmp(pair, kind, Proto::Udp, now),
+            own if own == wire::icmp_of(parsed.src.is_ipv6()) => {
+                let Some(id) = self.echo_socket(u16::from_be_bytes([head[4], head[5]]), parsed.src) else {
+                    return;
+                };
+                let data = quote.slice(parsed.at..quote.len());
+                let (error, dst) = (error_of(kind), parsed.dst);
+                let report = Report { error, kind: number, offender: src, dst, at: now, data };
+                self.report_to(id, report, kind, now);
+            }
             _ => {}
         }
+    }
+}
+
+impl Stack {
+    /// Tells an echo socket of a report about what it has sent (`ping_err`): with IP_RECVERR of all, else a connected one of what is
+    /// fatal.
+    fn report_to(&mut self, id: SocketId, report: Report, kind: Unreachable, now: SimTime) {
+        let Some(socket) = self.sockets.get_mut(&id) else { return };
+        let Kind::Udp(udp) = &mut socket.kind else { return };
+        let c = &mut socket.common;
+        if !c.opts.recverr && (kind != Unreachable::Port || c.peer.is_none()) {
+            return;
+        }
+        c.error = Some(report.error);
+        if c.opts.recverr {
+            udp.push_report(report, c.opts.rcvbuf);
+        }
+        c.wake_all();
+        self.settle(id, now);
+    }
+
+    /// recvmsg(2) with MSG_ERRQUEUE. EAGAIN. The error of the next report is then the pending one (`sock_dequeue_err_skb`).
+    pub fn recv_report(&mut self, id: SocketId, now: SimTime) -> Result<Report> {
+        let socket = self.get_mut(id)?;
+        let Kind::Udp(udp) = &mut socket.kind else { return Err(Errno::EAGAIN) };
+        let report = udp.pop_report().ok_or(Errno::EAGAIN)?;
+        socket.common.error = udp.reports.front().map(|next| next.error);
+        self.settle(id, now);
+        Ok(report)
+    }
+}
+
+/// The error for what cannot be reached.
+pub(super) fn error_of(kind: Unreachable) -> Errno {
+    match kind {
+        Unreachable::Port => Errno::ECONNREFUSED,
+        Unreachable::Host => Errno::EHOSTUNREACH,
+        Unreachable::Net => Errno::ENETUNREACH,
     }
 }
 

@@ -2,6 +2,7 @@
 //! tables in line with what a handler did to its socket.
 
 use super::Stack;
+use crate::iface::LOOPBACK;
 use crate::socket::{Common, Cx, Kind, Socket, TimeWait};
 use crate::{Proto, ReadyFlags, SocketId, StateChange, TcpState};
 use bloodhound_abi::SimTime;
@@ -11,6 +12,7 @@ impl Stack {
     /// them for a change of state), not the readiness: an edge-triggered waiter is woken if they meet its interest
     /// and [`Stack::readiness`] then agrees. A socket may have been closed since.
     pub fn take_events(&mut self) -> Vec<(SocketId, ReadyFlags)> {
+        self.hand_out_noted();
         let mut events = std::mem::take(&mut self.events);
         for (id, _) in &events {
             if let Some(socket) = self.sockets.get_mut(id) {
@@ -50,7 +52,11 @@ impl Stack {
 
     fn deliver_loopback(&mut self, now: SimTime) {
         if let Some((_, packet)) = self.net.loopback.pop_front() {
-            self.input(packet, now);
+            // Packets to groups of other interfaces come back without passing one (PACKET_LOOPBACK).
+            if !self.is_group(packet.dst.ip()) || self.net.arrived_by(packet.src.ip()) == LOOPBACK {
+                self.net.note(&packet, LOOPBACK, None, false, now);
+            }
+            self.take_in(packet, now);
         }
     }
 
@@ -64,7 +70,7 @@ impl Stack {
                 self.remove(id);
                 return;
             }
-            Kind::Idle | Kind::Udp(_) => {}
+            Kind::Idle | Kind::Udp(_) | Kind::Packet(_) => {}
         }
         self.settle(id, now);
         let next = self.sockets.get(&id).and_then(|s| s.deadline);

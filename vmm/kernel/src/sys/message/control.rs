@@ -87,7 +87,7 @@ impl Ctx<'_> {
             match sock {
                 Sock::Unix(_) if level == c::SOL_SOCKET => self.unix_control(&mut control, kind, data)?,
                 // The kernel looks at nothing that comes with a request.
-                Sock::Unix(_) | Sock::Netlink(_) => {}
+                Sock::Unix(_) | Sock::Netlink(_) | Sock::Packet(_) => {}
                 Sock::Inet(id) => self.inet_control(id, &mut control.datagram, (level, kind, data))?,
             }
         }

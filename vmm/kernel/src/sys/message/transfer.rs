@@ -34,6 +34,7 @@ impl Ctx<'_> {
             }
             Sock::Unix(id) => self.send_unix_packet(id, &msg),
             Sock::Netlink(id) => self.send_to_netlink(id, &msg),
+            Sock::Packet(id) => self.send_packet(id, &msg),
         };
         let short = match &result {
             Ok(sent) => *sent < msg.source.len(),
@@ -41,7 +42,7 @@ impl Ctx<'_> {
         };
         if short {
             let object = match sock {
-                Sock::Inet(id) => Object::Inet(id),
+                Sock::Inet(id) | Sock::Packet(id) => Object::Inet(id),
                 Sock::Unix(id) => Object::Unix(id),
                 Sock::Netlink(id) => Object::Netlink(id),
             };
@@ -268,8 +269,12 @@ impl Ctx<'_> {
             }
             _ => {}
         }
-        if want.flags.contains(MsgFlags::MSG_ERRQUEUE) && matches!(sock, Sock::Inet(_)) {
-            return err(Errno::EAGAIN);
+        match sock {
+            Sock::Inet(id) if want.flags.contains(MsgFlags::MSG_ERRQUEUE) => {
+                return self.recv_report(id, &want);
+            }
+            Sock::Packet(_) if want.flags.contains(MsgFlags::MSG_ERRQUEUE) => return err(Errno::EAGAIN),
+            _ => {}
         }
         let mut result = match sock {
             Sock::Inet(id) if tcp => self.recv_tcp(id, &mut want),
@@ -279,6 +284,7 @@ impl Ctx<'_> {
             }
             Sock::Unix(id) => self.recv_unix_packet(id, &want),
             Sock::Netlink(id) => self.recv_netlink(id, &want),
+            Sock::Packet(id) => self.recv_packet(id, &want),
         };
         match &mut result {
             Ok(got) => self.charge_moved(got.value),

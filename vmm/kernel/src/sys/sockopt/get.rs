@@ -62,10 +62,12 @@ impl Ctx<'_> {
                 bytes
             }
             (c::SO_COOKIE, _) if room < 8 => return err(Errno::EINVAL),
-            (c::SO_COOKIE, Sock::Inet(id)) => (u64::from(id.0) * 2 + 1).to_le_bytes().to_vec(),
+            (c::SO_COOKIE, Sock::Inet(id) | Sock::Packet(id)) => {
+                (u64::from(id.0) * 2 + 1).to_le_bytes().to_vec()
+            }
             (c::SO_COOKIE, Sock::Unix(id)) => (u64::from(id.0) * 2 + 2).to_le_bytes().to_vec(),
             (c::SO_COOKIE, Sock::Netlink(id)) => (u64::from(id.0) + (1 << 40)).to_le_bytes().to_vec(),
-            (_, Sock::Inet(id)) => self.get_inet_socket_option(id, name)?,
+            (_, Sock::Inet(id) | Sock::Packet(id)) => self.get_inet_socket_option(id, name)?,
             (_, Sock::Unix(id)) => self.get_unix_socket_option(id, name)?,
             (_, Sock::Netlink(id)) => self.get_netlink_socket_option(id, name)?,
         })
@@ -104,11 +106,14 @@ impl Ctx<'_> {
         let options = self.node.net.of(id).options(id)?;
         Ok(match name {
             c::SO_TYPE => int(match socket.proto {
+                Proto::Packet if !self.node.net.of(id).packet_name(id)?.2 => c::SOCK_DGRAM,
+                Proto::Packet => c::SOCK_RAW,
                 Proto::Tcp => c::SOCK_STREAM,
                 Proto::Raw => c::SOCK_RAW,
                 _ => c::SOCK_DGRAM,
             } as i32),
             c::SO_PROTOCOL => int(i32::from(socket.number)),
+            c::SO_DOMAIN if socket.proto == Proto::Packet => int(c::AF_PACKET as i32),
             c::SO_DOMAIN => int(if v6 { c::AF_INET6 } else { c::AF_INET } as i32),
             c::SO_ERROR => int(self.node.net.of_mut(id).take_error(id)?.map_or(0, |e| i32::from(e.0))),
             c::SO_ACCEPTCONN => flag(self.node.net.of(id).is_listening(id)),

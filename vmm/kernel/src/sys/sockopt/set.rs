@@ -51,6 +51,9 @@ impl Ctx<'_> {
     pub(super) fn set_socket_option(&mut self, sock: Sock, name: u64, value: Ptr, len: u32) -> SysResult<()> {
         match name {
             c::SO_BINDTODEVICE => return self.bind_to_device(value, len),
+            name if matches!(sock, Sock::Packet(_)) && Self::refuses_filter(name) => {
+                return err(Errno::ENOPROTOOPT);
+            }
             c::SO_ATTACH_FILTER
             | c::SO_ATTACH_BPF
             | c::SO_ATTACH_REUSEPORT_CBPF
@@ -97,7 +100,9 @@ impl Ctx<'_> {
                 let secs = if !on || linger.linger >= 0 { linger.linger } else { LINGER_MAX };
                 self.generic(sock)?.kept.insert((c::SOL_SOCKET, c::SO_LINGER), secs);
                 match sock {
-                    Sock::Inet(id) => self.set_stack_option(id, SockOpt::Linger(on.then_some(secs as u32))),
+                    Sock::Inet(id) | Sock::Packet(id) => {
+                        self.set_stack_option(id, SockOpt::Linger(on.then_some(secs as u32)))
+                    }
                     Sock::Unix(_) | Sock::Netlink(_) => {
                         self.generic(sock)?.linger = on;
                         Ok(())
@@ -142,7 +147,7 @@ impl Ctx<'_> {
                 Ok(())
             }
             Sock::Netlink(id) => self.set_netlink_common(id, name, number),
-            Sock::Inet(id) => {
+            Sock::Inet(id) | Sock::Packet(id) => {
                 let option = match name {
                     c::SO_REUSEADDR => SockOpt::ReuseAddr(on),
                     c::SO_REUSEPORT => SockOpt::ReusePort(on),
@@ -282,6 +287,7 @@ impl Ctx<'_> {
                 self.keep_protocol(id, (level, name), number)?;
                 match name {
                     c::IP_MULTICAST_ALL => self.set_stack_option(id, SockOpt::GroupAll(number != 0)),
+                    c::IP_RECVERR => self.set_stack_option(id, SockOpt::RecvErr(number != 0)),
                     _ => Ok(()),
                 }
             }
@@ -316,6 +322,7 @@ impl Ctx<'_> {
                 self.keep_protocol(id, (level, name), number)?;
                 match name {
                     c::IPV6_MULTICAST_ALL => self.set_stack_option(id, SockOpt::GroupAll6(number != 0)),
+                    c::IPV6_RECVERR => self.set_stack_option(id, SockOpt::RecvErr(number != 0)),
                     _ => Ok(()),
                 }
             }

@@ -1,0 +1,54 @@
+//! Sending to and receiving from packet sockets (packet(7)).
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_net::SocketId;
+
+use super::datagram::timestamps;
+use super::transfer::truncation;
+use super::{Got, Incoming, Outgoing};
+use crate::ctx::*;
+use crate::sys::socket::{sockaddr_ll, type_and_interface};
+use crate::wait::{Object, Stop, SysResult};
+
+/// `struct sockaddr_ll` as a receiver gets it: whole, whatever the length of the hardware address (packet_recvmsg).
+const ADDRESS: usize = 20;
+
+impl Ctx<'_> {
+    /// send(2). What is no packet of IP is not modelled: no node would answer it.
+    pub(super) fn send_packet(&mut self, id: SocketId, msg: &Outgoing) -> SysResult {
+        let to = msg.to.as_ref().map(type_and_interface).transpose()?;
+        let data = self.source_bytes(&msg.source, 0, msg.source.len().min(1 << 17))?;
+        let now = self.now();
+        match self.node.net.of_mut(id).send_frame(id, &data, to, now) {
+            Ok(sent) => Ok(sent as u64),
+            Err(Errno::EPROTONOSUPPORT) => {
+                Err(Stop::Unsupported("a frame of a packet socket that is no whole packet of IP".into()))
+            }
+            Err(e) => err(e),
+        }
+    }
+
+    pub(super) fn recv_packet(&mut self, id: SocketId, want: &Incoming) -> SysResult<Got> {
+        let timeout = self.inet(id)?.generic.rcvtimeo;
+        let frame = match self.node.net.of_mut(id).recv_frame(id, want.flags.contains(MsgFlags::MSG_PEEK)) {
+            Ok(frame) => frame,
+            Err(Errno::EAGAIN) if self.must_not_sleep(want.nonblock, timeout) => return err(Errno::EAGAIN),
+            Err(Errno::EAGAIN) => return Err(self.socket_wait(Object::Inet(id), timeout).into()),
+            Err(e) => return err(e),
+        };
+        let whole = frame.data.len() as u64;
+        let n = whole.min(want.buffers.len());
+        let name = sockaddr_ll(frame.ethertype, frame.interface, frame.kind as u8, frame.from, ADDRESS);
+        let control = timestamps(&self.inet(id)?.generic, self.node.realtime_at(frame.at));
+        let mut got = Got { name, control, ..Got::default() };
+        self.copy_out(&want.buffers, 0, &frame.data[..n as usize])?;
+        truncation(&mut got, want.flags, n, whole);
+        Ok(got)
+    }
+
+    /// SO_ATTACH_FILTER and so on: filters of packets are refused as by a kernel without them, where libpcap filters itself.
+    pub(crate) fn refuses_filter(name: u64) -> bool {
+        matches!(name, c::SO_ATTACH_FILTER | c::SO_ATTACH_BPF)
+    }
+}
