@@ -235,6 +235,70 @@ static void multicast6(void)
 	close(member), close(sender), close(other);
 }
 
+/* Filters by source (RFC 3678, ip(7)). */
+static void sources(void)
+{
+	int fd = shared("0.0.0.0", 0), from = socket(AF_INET, SOCK_DGRAM, 0), port = port_of(fd);
+	struct sockaddr_in one = at("127.0.0.1", 0);
+	REQUIRE(bind(from, (struct sockaddr *)&one, sizeof one) == 0);
+	struct in_addr lo = { htonl(INADDR_LOOPBACK) };
+	REQUIRE(set(from, IP_MULTICAST_IF, &lo, sizeof lo) == 0);
+	struct ip_mreq_source mine = { .imr_multiaddr.s_addr = inet_addr(GROUP), .imr_interface = lo, .imr_sourceaddr = lo };
+	struct ip_mreq_source other = mine, none = mine;
+	other.imr_sourceaddr.s_addr = inet_addr("127.0.0.5");
+	none.imr_multiaddr.s_addr = inet_addr("10.0.0.1");
+	struct ip_mreq whole = mreq(GROUP);
+	CHECK_ERRNO(set(fd, IP_ADD_SOURCE_MEMBERSHIP, &mine, 8), EINVAL);
+	CHECK_ERRNO(set(fd, IP_ADD_SOURCE_MEMBERSHIP, &none, sizeof none), EINVAL);
+	CHECK_ERRNO(set(fd, IP_DROP_SOURCE_MEMBERSHIP, &mine, sizeof mine), EINVAL);
+	CHECK_ERRNO(set(fd, IP_BLOCK_SOURCE, &mine, sizeof mine), EINVAL);
+	CHECK_EQ(set(fd, IP_ADD_SOURCE_MEMBERSHIP, &other, sizeof other), 0);
+	send_to(from, GROUP, port);
+	CHECK_EQ(hears(fd), 0);
+	CHECK_ERRNO(set(fd, IP_ADD_SOURCE_MEMBERSHIP, &other, sizeof other), EADDRNOTAVAIL);
+	CHECK_EQ(set(fd, IP_ADD_SOURCE_MEMBERSHIP, &mine, sizeof mine), 0);
+	send_to(from, GROUP, port);
+	CHECK_EQ(hears(fd), 1);
+	CHECK_ERRNO(set(fd, IP_BLOCK_SOURCE, &mine, sizeof mine), EINVAL);
+	CHECK_EQ(set(fd, IP_DROP_SOURCE_MEMBERSHIP, &mine, sizeof mine), 0);
+	CHECK_ERRNO(set(fd, IP_DROP_SOURCE_MEMBERSHIP, &mine, sizeof mine), EADDRNOTAVAIL);
+	send_to(from, GROUP, port);
+	CHECK_EQ(hears(fd), 0);
+	/* With the last source the membership ends. */
+	CHECK_EQ(set(fd, IP_DROP_SOURCE_MEMBERSHIP, &other, sizeof other), 0);
+	CHECK_ERRNO(set(fd, IP_DROP_MEMBERSHIP, &whole, sizeof whole), EADDRNOTAVAIL);
+	/* A whole group but for some sources. */
+	CHECK_EQ(set(fd, IP_ADD_MEMBERSHIP, &whole, sizeof whole), 0);
+	CHECK_ERRNO(set(fd, IP_UNBLOCK_SOURCE, &mine, sizeof mine), EADDRNOTAVAIL);
+	CHECK_EQ(set(fd, IP_BLOCK_SOURCE, &mine, sizeof mine), 0);
+	send_to(from, GROUP, port);
+	CHECK_EQ(hears(fd), 0);
+	CHECK_ERRNO(set(fd, IP_ADD_SOURCE_MEMBERSHIP, &mine, sizeof mine), EINVAL);
+	CHECK_EQ(set(fd, IP_UNBLOCK_SOURCE, &mine, sizeof mine), 0);
+	send_to(from, GROUP, port);
+	CHECK_EQ(hears(fd), 1);
+	CHECK_EQ(set(fd, IP_DROP_MEMBERSHIP, &whole, sizeof whole), 0);
+	/* The same by addresses of any family. */
+	struct group_source_req request = { .gsr_interface = 1 };
+	struct sockaddr_in group = at(GROUP, 0), source = at("127.0.0.1", 0);
+	memcpy(&request.gsr_group, &group, sizeof group);
+	memcpy(&request.gsr_source, &source, sizeof source);
+	CHECK_ERRNO(set(fd, MCAST_JOIN_SOURCE_GROUP, &request, 100), EINVAL);
+	CHECK_EQ(set(fd, MCAST_JOIN_SOURCE_GROUP, &request, sizeof request), 0);
+	send_to(from, GROUP, port);
+	CHECK_EQ(hears(fd), 1);
+	CHECK_EQ(set(fd, MCAST_LEAVE_SOURCE_GROUP, &request, sizeof request), 0);
+	CHECK_ERRNO(set(fd, MCAST_LEAVE_SOURCE_GROUP, &request, sizeof request), EINVAL);
+	/* Eleven sources are one too many (net.ipv4.igmp_max_msf). */
+	for (int i = 0; i < 10; i++) {
+		mine.imr_sourceaddr.s_addr = htonl(0x7f000101 + i);
+		REQUIRE(set(fd, IP_ADD_SOURCE_MEMBERSHIP, &mine, sizeof mine) == 0);
+	}
+	mine.imr_sourceaddr.s_addr = htonl(0x7f000201);
+	CHECK_ERRNO(set(fd, IP_ADD_SOURCE_MEMBERSHIP, &mine, sizeof mine), ENOBUFS);
+	close(fd), close(from);
+}
+
 int main(void)
 {
 	membership();
@@ -242,5 +306,6 @@ int main(void)
 	multicast();
 	broadcast();
 	multicast6();
+	sources();
 	return tap_done();
 }

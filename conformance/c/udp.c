@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -358,6 +359,48 @@ static void timestamps(void)
 	close(pair[0]), close(pair[1]);
 }
 
+/* Datagrams that are put together: UDP_CORK and MSG_MORE (udp(7)). */
+static void corks(void)
+{
+	int receiver = socket(AF_INET, SOCK_DGRAM, 0), fd = socket(AF_INET, SOCK_DGRAM, 0), on = 1, off = 0, value = -1;
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) }, nowhere = to;
+	socklen_t len = sizeof to, four = sizeof value;
+	static char big[65000], got[70000];
+	nowhere.sin_port = htons(9);
+	REQUIRE(bind(receiver, (struct sockaddr *)&to, sizeof to) == 0);
+	REQUIRE(getsockname(receiver, (struct sockaddr *)&to, &len) == 0);
+	CHECK_ERRNO(send(fd, "a", 1, MSG_MORE), EDESTADDRREQ);
+	CHECK_EQ(sendto(fd, "one ", 4, MSG_MORE, (struct sockaddr *)&to, sizeof to), 4);
+	CHECK_ERRNO(recv(receiver, got, sizeof got, MSG_DONTWAIT), EAGAIN);
+	/* The first part said where to. */
+	CHECK_EQ(sendto(fd, "two", 3, 0, (struct sockaddr *)&nowhere, sizeof nowhere), 3);
+	CHECK_EQ(recv(receiver, got, sizeof got, MSG_DONTWAIT), 7);
+	CHECK_EQ(memcmp(got, "one two", 7), 0);
+	REQUIRE(connect(fd, (struct sockaddr *)&to, sizeof to) == 0);
+	CHECK_EQ(setsockopt(fd, IPPROTO_UDP, UDP_CORK, &on, sizeof on), 0);
+	CHECK_EQ(getsockopt(fd, IPPROTO_UDP, UDP_CORK, &value, &four), 0);
+	CHECK_EQ(value, 1);
+	CHECK_EQ(send(fd, "x", 1, 0), 1);
+	CHECK_EQ(send(fd, "", 0, 0), 0);
+	CHECK_EQ(write(fd, "yz", 2), 2);
+	CHECK_ERRNO(recv(receiver, got, sizeof got, MSG_DONTWAIT), EAGAIN);
+	CHECK_EQ(setsockopt(fd, IPPROTO_UDP, UDP_CORK, &off, sizeof off), 0);
+	CHECK_EQ(recv(receiver, got, sizeof got, MSG_DONTWAIT), 3);
+	CHECK_EQ(memcmp(got, "xyz", 3), 0);
+	CHECK_EQ(setsockopt(fd, IPPROTO_UDP, UDP_CORK, &off, sizeof off), 0);
+	CHECK_ERRNO(recv(receiver, got, sizeof got, MSG_DONTWAIT), EAGAIN);
+	/* What is too long is lost. */
+	CHECK_EQ(send(fd, big, sizeof big, MSG_MORE), sizeof big);
+	CHECK_ERRNO(send(fd, big, 1000, MSG_MORE), EMSGSIZE);
+	CHECK_EQ(send(fd, "end", 3, 0), 3);
+	CHECK_EQ(recv(receiver, got, sizeof got, MSG_DONTWAIT), 3);
+	/* Nobody gets what was not sent when the socket is closed. */
+	CHECK_EQ(send(fd, "lost", 4, MSG_MORE), 4);
+	close(fd);
+	CHECK_ERRNO(recv(receiver, got, sizeof got, MSG_DONTWAIT), EAGAIN);
+	close(receiver);
+}
+
 int main(void)
 {
 	datagrams();
@@ -366,5 +409,6 @@ int main(void)
 	headers();
 	headers6();
 	timestamps();
+	corks();
 	return tap_done();
 }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use bloodhound_abi::consts as c;
-use bloodhound_net::{Proto, ReadyFlags, SocketId, SocketInfo, Stack, TcpState};
+use bloodhound_net::{Proto, ReadyFlags, Sending, SocketId, SocketInfo, Stack, TcpState};
 
 use crate::file::FileKind;
 use crate::node::Node;
@@ -15,6 +15,17 @@ use crate::procfs::anonymous_ino;
 use crate::socket::Generic;
 use crate::stacks::NetNs;
 use crate::unix::Name;
+
+/// A datagram that is put together by several calls (UDP_CORK, MSG_MORE): what the first one said of it, and its content so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Corked {
+    /// The receiver; `None` is the connected peer.
+    pub to: Option<SocketAddr>,
+    /// How it leaves.
+    pub how: Sending,
+    /// At most as much as a datagram has.
+    pub data: Vec<u8>,
+}
 
 /// The kernel's part of an internet socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +38,8 @@ pub struct InetSocket {
     pub number: u8,
     /// Options of all sockets.
     pub generic: Generic,
+    /// A datagram that is not whole yet.
+    pub corked: Option<Corked>,
 }
 
 /// The first port that needs no CAP_NET_BIND_SERVICE (net.ipv4.ip_unprivileged_port_start): Linux's own default, although

@@ -99,12 +99,31 @@ pub struct Report {
     pub data: Bytes,
 }
 
-/// A socket's membership in a multicast group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A socket's membership in a multicast group, and of which sources it hears there (RFC 3678).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Membership {
     /// Canonical.
     pub(crate) group: IpAddr,
     pub(crate) interface: u32,
+    /// The sources are the only ones (MCAST_INCLUDE), or all others (MCAST_EXCLUDE).
+    pub(crate) include: bool,
+    pub(crate) sources: Vec<IpAddr>,
+}
+
+impl Membership {
+    /// One that hears everybody.
+    pub(crate) fn whole(group: IpAddr, interface: u32) -> Membership {
+        Membership { group, interface, include: false, sources: Vec::new() }
+    }
+
+    pub(crate) fn is_of(&self, group: IpAddr, interface: u32) -> bool {
+        self.group == group && self.interface == interface
+    }
+
+    /// Whether it hears this source.
+    pub(crate) fn hears(&self, source: IpAddr) -> bool {
+        self.sources.contains(&source) == self.include
+    }
 }
 
 /// Whether an address is that of a group of nodes, or of all nodes of whatever network.

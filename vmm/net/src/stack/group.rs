@@ -11,6 +11,9 @@ use std::net::{IpAddr, SocketAddr};
 
 /// net.ipv4.igmp_max_memberships.
 const MEMBERSHIPS_MAX: usize = 20;
+/// net.ipv4.igmp_max_msf and net.ipv6.mld_max_msf.
+const SOURCES_MAX: usize = 10;
+const SOURCES6_MAX: usize = 64;
 
 impl Stack {
     /// Number of the interface with an address; `None` if no interface has it.
@@ -32,15 +35,14 @@ impl Stack {
     /// IP_ADD_MEMBERSHIP, IPV6_ADD_MEMBERSHIP. EADDRINUSE for a member, ENOBUFS for one group of IPv4 too many.
     pub fn join(&mut self, id: SocketId, group: IpAddr, interface: u32) -> Result<()> {
         let udp = self.udp_mut(id)?;
-        let membership = Membership { group, interface };
-        if udp.groups.contains(&membership) {
+        if udp.groups.iter().any(|m| m.is_of(group, interface)) {
             return Err(Errno::EADDRINUSE);
         }
         let of_family = udp.groups.iter().filter(|m| m.group.is_ipv4() == group.is_ipv4()).count();
         if group.is_ipv4() && of_family >= MEMBERSHIPS_MAX {
             return Err(Errno::ENOBUFS);
         }
-        udp.groups.push(membership);
+        udp.groups.push(Membership::whole(group, interface));
         Ok(())
     }
 
@@ -50,6 +52,45 @@ impl Stack {
         let fits = |m: &Membership| m.group == group && (interface == 0 || m.interface == interface);
         let at = udp.groups.iter().position(fits).ok_or(Errno::EADDRNOTAVAIL)?;
         udp.groups.remove(at);
+        Ok(())
+    }
+
+    /// Lets a member hear a source, or no longer (`ip_mc_source`, `ip6_mc_source`). `include` says in which way the sources of the group
+    /// count, `add` whether there is one more or one less. EINVAL for who is no member, or one in the other way; EADDRNOTAVAIL for a
+    /// source that is there already, or is not; ENOBUFS.
+    pub fn filter_source(
+        &mut self,
+        id: SocketId,
+        (group, interface): (IpAddr, u32),
+        source: IpAddr,
+        (include, add): (bool, bool),
+    ) -> Result<()> {
+        let udp = self.udp_mut(id)?;
+        let at = udp.groups.iter().position(|m| m.is_of(group, interface)).ok_or(Errno::EINVAL)?;
+        let member = &mut udp.groups[at];
+        if member.include != include && !member.sources.is_empty() {
+            return Err(Errno::EINVAL);
+        }
+        // "Allow mode switches for empty-set filters".
+        member.include = include;
+        let known = member.sources.iter().position(|known| *known == source);
+        match (known, add) {
+            (None, true) => {
+                let most = if group.is_ipv4() { SOURCES_MAX } else { SOURCES6_MAX };
+                if member.sources.len() >= most {
+                    return Err(Errno::ENOBUFS);
+                }
+                member.sources.push(source);
+            }
+            (Some(known), false) => {
+                member.sources.remove(known);
+                // "(INCLUDE, empty) == LEAVE_GROUP".
+                if include && member.sources.is_empty() {
+                    udp.groups.remove(at);
+                }
+            }
+            _ => return Err(Errno::EADDRNOTAVAIL),
+        }
         Ok(())
     }
 
@@ -136,8 +177,8 @@ impl Stack {
         if !group.is_multicast() || is_of_all_nodes(group) {
             return true;
         }
-        let wanted = Membership { group, interface };
-        self.sockets.values().any(|s| matches!(&s.kind, Kind::Udp(udp) if udp.groups.contains(&wanted)))
+        let member = |udp: &Udp| udp.groups.iter().any(|m| m.is_of(group, interface));
+        self.sockets.values().any(|s| matches!(&s.kind, Kind::Udp(udp) if member(udp)))
     }
 
     /// A packet to several nodes arrives. What is neither a datagram nor ICMP goes to raw sockets only.
@@ -200,5 +241,6 @@ fn hears(c: &Common, kind: &Kind, (dst, src): Pair, interface: u32) -> bool {
     }
     // IP_MULTICAST_ALL: "whether the socket [...] receives from all groups joined by the whole system".
     let all = if dst.is_ipv6() { c.opts.group_all6 } else { c.opts.group_all };
-    all || udp.groups.contains(&Membership { group: dst.ip(), interface })
+    let membership = udp.groups.iter().find(|m| m.is_of(dst.ip(), interface));
+    membership.map_or(all, |m| m.hears(src.ip()))
 }

@@ -12,10 +12,13 @@ use super::control::{Part, align, cmsg};
 use super::transfer::truncation;
 use super::{Got, Incoming, Outgoing};
 use crate::ctx::*;
+use crate::inet::Corked;
 use crate::socket::{Address, Generic, TIMESTAMPING_RX, inet_bytes};
 use crate::sys::sockopt::{IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, kept_value};
 use crate::wait::{Object, Stop, SysResult};
 
+/// Most bytes of a datagram that is put together: what IP has room for beside the headers.
+const UDP_CORK_MAX: u64 = 65_507;
 /// Largest length of a UDP datagram that is looked at at all.
 const UDP_LEN_MAX: u64 = 0xffff;
 
@@ -41,8 +44,15 @@ impl Ctx<'_> {
             let nobody = msg.to.is_none() && self.node.net.of(id).peer_addr(id).is_err();
             return err(if self.inet(id)?.v6 && nobody { Errno::EDESTADDRREQ } else { Errno::EMSGSIZE });
         }
-        if msg.flags.contains(MsgFlags::MSG_MORE) {
-            return Err(Stop::Unsupported("MSG_MORE on a datagram socket".into()));
+        let socket = self.inet(id)?;
+        let udp = matches!(socket.proto, Proto::Udp | Proto::UdpLite);
+        let more = msg.flags.contains(MsgFlags::MSG_MORE);
+        if more && !udp {
+            return Err(Stop::Unsupported("MSG_MORE on a raw or echo socket".into()));
+        }
+        let corks = more || udp && socket.generic.is_set(c::IPPROTO_UDP, c::UDP_CORK);
+        if corks || socket.corked.is_some() {
+            return self.send_corked(id, msg, corks);
         }
         let v6 = self.inet(id)?.v6;
         let to = match &msg.to {
@@ -59,6 +69,51 @@ impl Ctx<'_> {
         }
         let now = self.now();
         Ok(self.node.net.of_mut(id).send_datagram(id, &data, to, &how, now)? as u64)
+    }
+
+    /// Sends a part of a datagram: "all data output on this socket is accumulated into a single datagram that is transmitted when the
+    /// option is disabled" (udp(7)), or by a call without MSG_MORE. The first part says where to; what others say of it counts for
+    /// nothing. An error loses all of it (`udp_flush_pending_frames`).
+    fn send_corked(&mut self, id: SocketId, msg: &Outgoing, more: bool) -> SysResult {
+        let v6 = self.inet(id)?.v6;
+        let mut corked = match self.node.inet.get_mut(&id).and_then(|s| s.corked.take()) {
+            Some(corked) => corked,
+            None => {
+                let to = match &msg.to {
+                    Some(addr) => udp_target(addr, v6)?,
+                    None => None,
+                };
+                match to {
+                    Some(to) if to.port() == 0 => return err(Errno::EINVAL),
+                    None if self.node.net.of(id).peer_addr(id).is_err() => return err(Errno::EDESTADDRREQ),
+                    _ => {}
+                }
+                let scope = msg.to.as_ref().map_or(0, Address::scope);
+                let how = self.sending(id, to, scope, &msg.control.datagram)?;
+                Corked { to, how, data: Vec::new() }
+            }
+        };
+        let part = self.source_bytes(&msg.source, 0, UDP_LEN_MAX)?;
+        corked.data.extend_from_slice(&part);
+        if corked.data.len() as u64 > UDP_CORK_MAX {
+            return err(Errno::EMSGSIZE);
+        }
+        let sent = part.len() as u64;
+        if let Some(socket) = self.node.inet.get_mut(&id) {
+            socket.corked = Some(corked);
+        }
+        if !more {
+            self.uncork(id)?;
+        }
+        Ok(sent)
+    }
+
+    /// Sends the datagram that was put together, if there is one.
+    pub(crate) fn uncork(&mut self, id: SocketId) -> Result<(), Errno> {
+        let corked = self.node.inet.get_mut(&id).and_then(|s| s.corked.take());
+        let Some(Corked { to, how, data }) = corked else { return Ok(()) };
+        let now = self.now();
+        self.node.net.of_mut(id).send_datagram(id, &data, to, &how, now).map(drop)
     }
 
     /// What rawv6_sendmsg refuses: an address of IPv4, and another protocol in the place of the port but of a socket of IPPROTO_RAW.

@@ -39,7 +39,7 @@ impl Ctx<'_> {
                     Proto::Packet => return Err(Errno::EAFNOSUPPORT),
                 };
                 let generic = Generic::new(self.process().cred.uid);
-                self.node.inet.insert(id, InetSocket { v6, proto, number, generic });
+                self.node.inet.insert(id, InetSocket { v6, proto, number, generic, corked: None });
                 Ok(Sock::Inet(id))
             }
             c::AF_PACKET => self.create_packet(kind, protocol).map(Sock::Packet),

@@ -72,7 +72,9 @@ impl Ctx<'_> {
         let net = self.container().net;
         let id = self.node.net.stack_mut(net).packet_socket(whole, ethertype);
         let generic = Generic::new(self.process().cred.uid);
-        self.node.inet.insert(id, InetSocket { v6: false, proto: Proto::Packet, number: 0, generic });
+        self.node
+            .inet
+            .insert(id, InetSocket { v6: false, proto: Proto::Packet, number: 0, generic, corked: None });
         Ok(id)
     }
 

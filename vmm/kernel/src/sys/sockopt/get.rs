@@ -212,7 +212,8 @@ impl Ctx<'_> {
             }
             // No packet carries any.
             (c::IPPROTO_IP, IP_OPTIONS) => Ok(Vec::new()),
-            (c::IPPROTO_UDP, c::UDP_CORK | UDP_ENCAP) => Ok(int(0)),
+            (c::IPPROTO_UDP, c::UDP_CORK) => Ok(flag(self.inet(id)?.generic.is_set(level, name))),
+            (c::IPPROTO_UDP, UDP_ENCAP) => Ok(int(0)),
             _ => other(Call::Get, level, name),
         }
     }

@@ -17,9 +17,29 @@ const MREQN: u32 = 12;
 const MREQ6: u32 = 20;
 const GROUP_REQ: u32 = 136;
 
+/// IP_UNBLOCK_SOURCE, IP_BLOCK_SOURCE, IP_ADD_SOURCE_MEMBERSHIP, IP_DROP_SOURCE_MEMBERSHIP, and the same by addresses of any family:
+/// MCAST_BLOCK_SOURCE, MCAST_UNBLOCK_SOURCE, MCAST_JOIN_SOURCE_GROUP, MCAST_LEAVE_SOURCE_GROUP.
+const SOURCES: std::ops::RangeInclusive<u64> = 37..=40;
+const ANY_SOURCES: [u64; 4] = [43, 44, 46, 47];
+/// Bytes of `struct ip_mreq_source` and `struct group_source_req`.
+const MREQ_SOURCE: u32 = 12;
+const GROUP_SOURCE_REQ: u32 = 264;
+
+/// Whether the sources of an option are the only ones, whether it adds one, and whether it makes the caller a member.
+fn way_of(name: u64) -> (bool, bool, bool) {
+    match name {
+        37 | 44 => (false, false, false),
+        38 | 43 => (false, true, false),
+        39 | 46 => (true, true, true),
+        _ => (true, false, false),
+    }
+}
+
 /// Whether the option is one of those here.
 pub(super) fn is_group_option(level: u64, name: u64) -> bool {
     match level {
+        _ if ANY_SOURCES.contains(&name) => true,
+        c::IPPROTO_IP if SOURCES.contains(&name) => true,
         c::IPPROTO_IP => matches!(
             name,
             c::IP_ADD_MEMBERSHIP
@@ -55,6 +75,12 @@ impl Ctx<'_> {
         if matches!(name, c::MCAST_JOIN_GROUP | MCAST_LEAVE_GROUP) {
             return self.set_group_req(id, tcp, (c::IPPROTO_IP, name), value, len);
         }
+        if ANY_SOURCES.contains(&name) {
+            return self.set_source_req(id, tcp, (c::IPPROTO_IP, name), value, len);
+        }
+        if SOURCES.contains(&name) {
+            return self.set_mreq_source(id, tcp, name, value, len);
+        }
         // "if (inet_sk(sk)->is_icsk) break", with EPROTO.
         if tcp {
             return err(Errno::EPROTO);
@@ -85,6 +111,9 @@ impl Ctx<'_> {
     ) -> SysResult<()> {
         if matches!(name, c::MCAST_JOIN_GROUP | MCAST_LEAVE_GROUP) {
             return self.set_group_req(id, tcp, (c::IPPROTO_IPV6, name), value, len);
+        }
+        if ANY_SOURCES.contains(&name) {
+            return self.set_source_req(id, tcp, (c::IPPROTO_IPV6, name), value, len);
         }
         if name == c::IPV6_MULTICAST_IF {
             if tcp {
@@ -132,6 +161,80 @@ impl Ctx<'_> {
         };
         let index = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         self.change_membership(id, group, index, name == c::MCAST_JOIN_GROUP)
+    }
+
+    /// Options with a `struct ip_mreq_source`: group, address of the interface, source.
+    fn set_mreq_source(
+        &mut self,
+        id: SocketId,
+        tcp: bool,
+        name: u64,
+        value: Ptr,
+        len: u32,
+    ) -> SysResult<()> {
+        if len < MREQ_SOURCE {
+            return err(Errno::EINVAL);
+        }
+        let [group, address, source]: [[u8; 4]; 3] = self.read_obj(value)?;
+        let address = IpAddr::from(address);
+        let interface = match address.is_unspecified() {
+            true => 0,
+            false => self.interface_with(id, address).ok_or(Errno::ENODEV)?,
+        };
+        self.change_source(id, tcp, (group.into(), interface), source.into(), name)
+    }
+
+    /// Options with a `struct group_source_req`: interface and, aligned, the addresses of group and source.
+    fn set_source_req(
+        &mut self,
+        id: SocketId,
+        tcp: bool,
+        (level, name): (u64, u64),
+        value: Ptr,
+        len: u32,
+    ) -> SysResult<()> {
+        if len < GROUP_SOURCE_REQ {
+            return err(Errno::EINVAL);
+        }
+        let mut bytes = [0; 164];
+        self.read_bytes(value.0, &mut bytes)?;
+        let v6 = level == c::IPPROTO_IPV6;
+        let address = |at: usize| {
+            let address = crate::socket::Address::new(bytes[at..at + 28].to_vec()).to_inet(v6);
+            address.map(|address| address.ip()).map_err(|_| Errno::EADDRNOTAVAIL)
+        };
+        let index = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let (group, source) = (address(8)?, address(136)?);
+        self.change_source(id, tcp, (group, index), source, name)
+    }
+
+    fn change_source(
+        &mut self,
+        id: SocketId,
+        tcp: bool,
+        (group, interface): (IpAddr, u32),
+        source: IpAddr,
+        name: u64,
+    ) -> SysResult<()> {
+        if tcp {
+            return super::set::unsupported(if group.is_ipv4() { c::IPPROTO_IP } else { c::IPPROTO_IPV6 }, name);
+        }
+        let (include, add, joins) = way_of(name);
+        if !group.is_multicast() {
+            return err(Errno::EINVAL);
+        }
+        let interface = match interface {
+            0 => self.node.net.of(id).default_interface(group.is_ipv6()).ok_or(Errno::ENODEV)?,
+            index if self.has_interface(id, index) => index,
+            _ => return err(Errno::ENODEV),
+        };
+        if joins {
+            match self.node.net.of_mut(id).join(id, group, interface) {
+                Ok(()) | Err(Errno::EADDRINUSE) => {}
+                Err(e) => return err(e),
+            }
+        }
+        Ok(self.node.net.of_mut(id).filter_source(id, (group, interface), source, (include, add))?)
     }
 
     fn change_membership(

@@ -249,12 +249,19 @@ impl Ctx<'_> {
             }
             c::IPPROTO_UDP if udp => match (name, self.int_option(value, len)?) {
                 // UDP_ENCAP of nothing; of anything else it is for IPsec, which is not there.
-                (c::UDP_CORK | UDP_ENCAP, 0) => Ok(()),
+                (UDP_ENCAP, 0) => Ok(()),
+                (c::UDP_CORK, number) => {
+                    self.keep(Sock::Inet(id), (level, name), number, Shape::Flag)?;
+                    if number == 0 {
+                        // What becomes of the datagram is not told (udp_lib_setsockopt).
+                        let _told_nobody = self.uncork(id);
+                    }
+                    Ok(())
+                }
                 (UDP_ENCAP, _) => err(Errno::ENOPROTOOPT),
                 (name, number) if kept(level, name).is_some() => {
                     self.keep_protocol(id, (level, name), number)
                 }
-                (c::UDP_CORK, _) => unsupported(level, name),
                 _ => other(Call::Set, level, name),
             },
             _ => err(Errno::ENOPROTOOPT),
