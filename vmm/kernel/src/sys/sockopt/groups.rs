@@ -164,14 +164,7 @@ impl Ctx<'_> {
     }
 
     /// Options with a `struct ip_mreq_source`: group, address of the interface, source.
-    fn set_mreq_source(
-        &mut self,
-        id: SocketId,
-        tcp: bool,
-        name: u64,
-        value: Ptr,
-        len: u32,
-    ) -> SysResult<()> {
+    fn set_mreq_source(&mut self, id: SocketId, tcp: bool, name: u64, value: Ptr, len: u32) -> SysResult<()> {
         if len < MREQ_SOURCE {
             return err(Errno::EINVAL);
         }
@@ -217,7 +210,10 @@ impl Ctx<'_> {
         name: u64,
     ) -> SysResult<()> {
         if tcp {
-            return super::set::unsupported(if group.is_ipv4() { c::IPPROTO_IP } else { c::IPPROTO_IPV6 }, name);
+            return super::set::unsupported(
+                if group.is_ipv4() { c::IPPROTO_IP } else { c::IPPROTO_IPV6 },
+                name,
+            );
         }
         let (include, add, joins) = way_of(name);
         if !group.is_multicast() {
