@@ -14,7 +14,7 @@ pub(super) const TABLE: Table = &[
     ("fib_trie", Text("")),
     ("if_inet6", Make(if_inet6)),
     ("netstat", Text("")),
-    ("packet", Text("sk       RefCnt Type Proto  Iface R Rmem   User   Inode\n")),
+    ("packet", Make(packet)),
     ("protocols", Text("")),
     ("icmp", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Icmp, false))),
     ("icmp6", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Icmp, true))),
@@ -49,6 +49,29 @@ fn interfaces(view: &View<'_>) -> Vec<(String, Vec<(IpAddr, u8)>)> {
         if let Some((_, list)) = out.last_mut() {
             list.push((*ip, *prefix));
         }
+    }
+    out
+}
+
+/// Packet sockets (`packet_seq_show`).
+fn packet(view: &View<'_>) -> String {
+    let mut out = String::from("sk               RefCnt Type Proto  Iface R Rmem   User   Inode\n");
+    for (id, socket) in view.node.inet.iter() {
+        let stack = view.stack();
+        let (Ok((ethertype, interface, whole)), Ok(used)) = (stack.packet_name(*id), stack.packet_bytes(*id))
+        else {
+            continue;
+        };
+        // SOCK_RAW, SOCK_DGRAM.
+        let kind = if whole { 3 } else { 2 };
+        let inode = super::anonymous_ino(&crate::file::FileKind::Inet(*id));
+        out.push_str(&format!(
+            "{:016x} {:<6} {kind:<4} {ethertype:04x}   {interface:<5} {:1} {used:<6} {:<6} {inode:<6}\n",
+            0,
+            3,
+            u8::from(ethertype != 0),
+            socket.generic.uid,
+        ));
     }
     out
 }

@@ -125,6 +125,11 @@ impl Stack {
         Ok((tap.ethertype, tap.interface, tap.whole))
     }
 
+    /// Bytes that the queue of a packet socket takes.
+    pub fn packet_bytes(&self, id: SocketId) -> Result<usize> {
+        Ok(self.tap(id)?.used)
+    }
+
     /// PACKET_IGNORE_OUTGOING.
     pub fn ignore_outgoing(&mut self, id: SocketId, ignore: bool) -> Result<()> {
         self.tap_mut(id)?.ignores_outgoing = ignore;
