@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use bloodhound_kernel::caps;
 use bloodhound_kernel::container::Settings;
 use bloodhound_kernel::exec::Program;
 use bloodhound_net::LinkConfig;
@@ -107,6 +108,7 @@ pub fn scenario(
             settings: Settings {
                 memory: surroundings.mem_limit,
                 pids: surroundings.pids_limit,
+                capabilities: caps::OF_A_MACHINE,
                 ..Settings::default()
             },
             disk: surroundings.disk_limit,

@@ -7,6 +7,22 @@
 
 /// What Docker gives to root where nothing else is said: the bounding set of every process at its start.
 pub const DOCKER: u64 = 0xa004_25fb;
+/// What root has outside of containers of those that mean something here: all but what the calls need that are refused whoever
+/// asks (modules, raw I/O, rebooting, clocks, networks, audit, tracing of kernels).
+pub const OF_A_MACHINE: u64 = DOCKER
+    | 1 << CAP_DAC_READ_SEARCH
+    | 1 << CAP_IPC_LOCK
+    | 1 << CAP_IPC_OWNER
+    | 1 << CAP_SYS_PTRACE
+    | 1 << CAP_SYS_PACCT
+    | 1 << CAP_SYS_ADMIN
+    | 1 << CAP_SYS_NICE
+    | 1 << CAP_SYS_RESOURCE
+    | 1 << CAP_SYS_TTY_CONFIG
+    | 1 << CAP_MKNOD
+    | 1 << CAP_LEASE
+    | 1 << CAP_SYSLOG
+    | 1 << CAP_WAKE_ALARM;
 /// The last capability of Linux 6.1, CAP_CHECKPOINT_RESTORE.
 pub const LAST: u64 = 40;
 /// Capabilities that are asked for.
@@ -24,6 +40,8 @@ pub const CAP_NET_BIND_SERVICE: u32 = 10;
 pub const CAP_NET_RAW: u32 = 13;
 /// CAP_DAC_OVERRIDE.
 pub const CAP_DAC_OVERRIDE: u32 = 1;
+/// CAP_DAC_READ_SEARCH.
+pub const CAP_DAC_READ_SEARCH: u32 = 2;
 /// CAP_FOWNER.
 pub const CAP_FOWNER: u32 = 3;
 /// CAP_IPC_LOCK.
@@ -32,12 +50,22 @@ pub const CAP_IPC_LOCK: u32 = 14;
 pub const CAP_IPC_OWNER: u32 = 15;
 /// CAP_SYS_PTRACE.
 pub const CAP_SYS_PTRACE: u32 = 19;
+/// CAP_SYS_PACCT.
+pub const CAP_SYS_PACCT: u32 = 20;
 /// CAP_SYS_ADMIN.
 pub const CAP_SYS_ADMIN: u32 = 21;
 /// CAP_SYS_NICE.
 pub const CAP_SYS_NICE: u32 = 23;
 /// CAP_SYS_RESOURCE.
 pub const CAP_SYS_RESOURCE: u32 = 24;
+/// CAP_SYS_TTY_CONFIG.
+pub const CAP_SYS_TTY_CONFIG: u32 = 26;
+/// CAP_MKNOD.
+pub const CAP_MKNOD: u32 = 27;
+/// CAP_LEASE.
+pub const CAP_LEASE: u32 = 28;
+/// CAP_SYSLOG.
+pub const CAP_SYSLOG: u32 = 34;
 /// CAP_WAKE_ALARM.
 pub const CAP_WAKE_ALARM: u32 = 35;
 /// CAP_AUDIT_CONTROL.

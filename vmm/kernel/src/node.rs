@@ -219,6 +219,8 @@ pub struct Node {
     pub run_queue: Vec<Tid>,
     /// How often a task became runnable.
     pub woken: u64,
+    /// A task got a policy of real time or a deadline, once: the scheduler must look at policies.
+    pub urgent: bool,
     /// Descriptions with O_ASYNC by what they refer to.
     pub fasync: Map<crate::wait::Object, Vec<FileId>>,
     /// File leases.
@@ -295,6 +297,7 @@ impl Node {
             timers: Set::new(),
             cpu_alarms: Map::new(),
             run_queue: Vec::new(),
+            urgent: false,
             woken: 0,
             fasync: Map::new(),
             leases: Map::new(),

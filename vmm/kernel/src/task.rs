@@ -114,8 +114,12 @@ pub struct Task {
     /// nice(2), -20 to 19: kept and shown, without effect on the scheduler. "The nice value is a per-thread attribute"
     /// (setpriority(2), "C library/kernel differences").
     pub nice: i32,
-    /// Scheduling policy, with SCHED_RESET_ON_FORK; nothing is scheduled by it.
+    /// Scheduling policy, with SCHED_RESET_ON_FORK.
     pub policy: u32,
+    /// Priority of the policies of real time, 1 to 99; 0 for others.
+    pub priority: u32,
+    /// Runtime, deadline and period of SCHED_DEADLINE, ns.
+    pub reserved: [u64; 3],
     /// personality(2).
     pub persona: u32,
     /// ioprio_set(2): class and level, 0 for none.
@@ -175,6 +179,8 @@ impl Task {
             fs_ids: [None; 2],
             nice: 0,
             policy: 0,
+            priority: 0,
+            reserved: [0; 3],
             persona: 0,
             io_priority: 0,
             seccomp: Default::default(),

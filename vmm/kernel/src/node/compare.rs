@@ -59,6 +59,7 @@ impl Node {
                 timers,
                 cpu_alarms,
                 run_queue,
+                urgent,
                 fasync,
                 leases,
                 dnotify,

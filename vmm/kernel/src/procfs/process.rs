@@ -249,6 +249,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let pending = who.task.map_or(0, |t| t.pending.mask());
     let blocked = who.task.map_or(0, |t| t.sigmask);
     let nice = who.task.map_or(p.ended_nice, |t| t.nice);
+    let urgency = who.task.map_or(0, |t| t.urgency());
     let code = match p.zombie {
         Some(status) => status.wait_word(),
         None => 0,
@@ -264,12 +265,13 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     out.extend_from_slice(
         format!(
             ") {} {} {} {} {terminal} {group} 4194304 0 0 0 0 {times} {} {} {threads} 0 {} {size} {} {limit} 1 1 {stack} 0 0 {} {} \
-             {ignored} {caught} 0 0 0 {} 0 0 0 0 0 0 0 0 0 0 0 0 0 {code}\n",
+             {ignored} {caught} 0 0 0 {} 0 {} {} 0 0 0 0 0 0 0 0 0 0 0 {code}\n",
             state(who).0,
             p.ppid.number(),
             p.pgid.number(),
             p.sid.number(),
-            20 + nice,
+            // "For processes running a real-time scheduling policy [...] this is the negated scheduling priority, minus one".
+            if urgency > 0 { -1 - urgency as i32 } else { 20 + nice },
             nice,
             system::ticks(p.started.0),
             resident / 4096,
@@ -277,6 +279,8 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
             pending & 0x7fff_ffff,
             blocked & 0x7fff_ffff,
             p.exit_signal,
+            who.task.map_or(0, |t| t.priority),
+            who.task.map_or(0, |t| t.policy & 0xff),
         )
         .as_bytes(),
     );

@@ -219,6 +219,9 @@ impl Ctx<'_> {
         let caps = &self.process().caps;
         let exempt = own == 0 || caps.has(CAP_SYS_ADMIN) || caps.has(CAP_SYS_RESOURCE);
         let of_user = if exempt { u64::MAX } else { self.process().limits[c::RLIMIT_NPROC as usize].cur };
+        if !super::sched::may_fork(self.task()) {
+            return Err(Errno::EAGAIN);
+        }
         let of_container = self.container().settings.pids.unwrap_or(u64::MAX);
         // All of the machine's are not fewer than those that a limit is about: mostly nothing has to be counted.
         let counts = |limit: u64, counted: &dyn Fn(&Process) -> bool| {
@@ -316,7 +319,7 @@ impl Ctx<'_> {
         task.vectors = Vectors::Held(parent.vectors.held().cloned());
         task.sigmask = parent.sigmask;
         task.exception = parent.exception;
-        (task.policy, task.nice) = super::sched::inherited(parent);
+        (task.policy, task.priority, task.nice) = super::sched::inherited(parent);
         task.fs_ids = parent.fs_ids;
         task.timer_slack = parent.timer_slack;
         task.seccomp = parent.seccomp.clone();

@@ -1,5 +1,7 @@
 //! futex(2), set_robust_list(2), membarrier(2).
 
+use std::collections::VecDeque;
+
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
@@ -25,6 +27,21 @@ impl Node {
                 self.futexes.remove(&key);
             }
         }
+    }
+
+    /// A task begins to wait at a futex: behind those of its priority of real time, before those of lower ones (the queues of
+    /// Linux's futexes are `plist`s).
+    pub(crate) fn futex_queue(&mut self, key: FutexKey, tid: Tid) {
+        let at = self.futexes.get(&key).and_then(|queue| self.place_by_urgency(queue, tid));
+        let queue = self.futexes.get_or_default(key);
+        queue.insert(at.unwrap_or(queue.len()), tid);
+    }
+
+    /// Where a task stands in a queue that goes by priority; `None` for the end.
+    pub(crate) fn place_by_urgency(&self, queue: &VecDeque<Tid>, tid: Tid) -> Option<usize> {
+        let urgency = |tid: &Tid| self.tasks.get(tid).map_or(0, |task| task.urgency());
+        let mine = urgency(&tid);
+        if mine == 0 { None } else { queue.iter().position(|other| urgency(other) < mine) }
     }
 
     /// Wakes up to `count` waiters whose bit sets meet `bitset`, first come first.
@@ -69,7 +86,7 @@ impl Node {
         let mut moved = 0;
         while moved < count {
             let Some(tid) = self.futexes.get_mut(&from).and_then(|q| q.pop_front()) else { break };
-            self.futexes.get_or_default(to).push_back(tid);
+            self.futex_queue(to, tid);
             if let Some((_, Progress::Futexes(words))) = self.progress_of(tid)
                 && let Some((key, _)) = words.iter_mut().find(|(key, woken)| *key == from && !woken)
             {
@@ -122,7 +139,7 @@ impl Ctx<'_> {
             return err(Errno::ETIMEDOUT);
         }
         if !self.node.signal_deliverable(self.tid) {
-            self.node.futexes.get_or_default(key).push_back(self.tid);
+            self.node.futex_queue(key, self.tid);
         }
         let wait = Wait::on(WaitOn::Futex(key)).deadline(deadline).restart(restart);
         Err(wait.progress(Progress::Futex { woken: false, bitset }).into())

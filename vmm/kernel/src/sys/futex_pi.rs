@@ -1,7 +1,7 @@
 //! Futexes whose word names their owner (futex(2), "Priority-inheritance futexes"): FUTEX_LOCK_PI and its kin.
 //!
-//! What is modelled is ownership: who unlocks hands the lock to the first that waits, and an owner's death does too. Nobody's
-//! priority is raised, as all tasks of a machine share one processor by turns. [`PiLock`] is there while somebody waits.
+//! What is modelled is ownership: who unlocks hands the lock to the first that waits, by priority, and an owner's death does too.
+//! Nobody's priority is raised while it has a lock. [`PiLock`] is there while somebody waits.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ const DIED: u32 = c::FUTEX_OWNER_DIED as u32;
 pub struct PiLock {
     /// Who has it.
     owner: Tid,
-    /// Who waits, first come first.
+    /// Who waits, by priority, then first come first.
     waiters: VecDeque<Tid>,
 }
 
@@ -93,7 +93,9 @@ pub(super) fn lock(k: &mut Ctx<'_>, uaddr: Ptr, deadline: Option<SimTime>, priva
     k.write_obj(uaddr, &(word | WAITERS))?;
     let tid = k.tid;
     let lock = PiLock { owner, waiters: VecDeque::new() };
-    k.node.pi_locks.get_or_insert_with(key, || lock).waiters.push_back(tid);
+    let place = k.node.pi_locks.get(&key).and_then(|lock| k.node.place_by_urgency(&lock.waiters, tid));
+    let waiters = &mut k.node.pi_locks.get_or_insert_with(key, || lock).waiters;
+    waiters.insert(place.unwrap_or(waiters.len()), tid);
     let wait = Wait::on(WaitOn::Futex(key)).deadline(deadline).restart(Restart::NoIntr);
     Err(wait.progress(Progress::PiLock { owned: false, died: false }).into())
 }

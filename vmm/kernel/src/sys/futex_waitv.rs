@@ -55,7 +55,7 @@ pub fn futex_waitv(
     }
     if !k.node.signal_deliverable(k.tid) {
         for key in &keys {
-            k.node.futexes.get_or_default(*key).push_back(k.tid);
+            k.node.futex_queue(*key, k.tid);
         }
     }
     let mut wait = Wait::until(deadline).restart(Restart::Sys);

@@ -1,6 +1,8 @@
-//! sched(7): one processor, and policies that are kept but schedule nothing.
+//! sched(7): one processor. The policies of real time go before all others ([`Task::urgency`]), the others are kept but schedule
+//! nothing: nor do nice values.
 
 use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
 use zerocopy::IntoBytes;
 
 use crate::caps::CAP_SYS_NICE;
@@ -9,10 +11,16 @@ use crate::ids::*;
 use crate::task::Task;
 use crate::wait::SysResult;
 
-/// SCHED_OTHER, SCHED_BATCH, SCHED_IDLE: those without priorities. FIFO, RR and DEADLINE need CAP_SYS_NICE.
+/// SCHED_OTHER, SCHED_BATCH, SCHED_IDLE: those without priorities.
 const FAIR: [u32; 3] = [0, 3, 5];
 const IDLE: u32 = 5;
+/// SCHED_FIFO, SCHED_RR.
 const REAL_TIME: [u32; 2] = [1, 2];
+const ROUND_ROBIN: u32 = 2;
+/// The turn of SCHED_RR, sched_rr_timeslice_ms.
+const ROUND_NS: u64 = 100_000_000;
+/// That of the fair policies, as it is shown.
+const FAIR_NS: u64 = 4_000_000;
 const DEADLINE: u32 = 6;
 /// Highest real-time priority.
 const PRIORITY_MAX: u32 = 99;
@@ -49,26 +57,54 @@ impl Ctx<'_> {
         {
             return err(Errno::EINVAL);
         }
-        // No process has CAP_SYS_NICE and a limit for real-time priorities.
-        if real_time || plain == DEADLINE {
-            return err(Errno::EPERM);
-        }
         let (privileged, task) = (self.process().caps.has(CAP_SYS_NICE), self.node.task(tid));
-        // "Linux-specific: since 2.6.39 [...] an unprivileged thread operating under SCHED_IDLE can switch to [...] another
-        // policy so long as its nice value falls in the range permitted by its RLIMIT_NICE"; nor may such a thread lower its
-        // nice value, or take back that its children get the normal policy (sched(7)).
-        let leaves = task.policy & !RESET_ON_FORK == IDLE && plain != IDLE;
-        let forbidden =
-            want.nice.is_some_and(|nice| nice < task.nice && !self.may_be_so_nice(task.pid, nice))
-                || leaves && !self.may_be_so_nice(task.pid, task.nice)
-                || task.policy & RESET_ON_FORK != 0 && want.policy & RESET_ON_FORK == 0;
-        if !self.owns_process(task.pid) || (forbidden && !privileged) {
+        if !privileged && (!self.owns_process(task.pid) || self.needs_privilege(task, want, plain)) {
             return err(Errno::EPERM);
         }
         let task = self.node.task_mut(tid);
-        task.policy = want.policy;
+        (task.policy, task.priority) = (want.policy, want.priority);
+        task.reserved = if plain == DEADLINE { want.reserved } else { [0; 3] };
         task.nice = want.nice.unwrap_or(task.nice);
+        self.node.urgent |= real_time || plain == DEADLINE;
+        // Whoever goes first now is asked for again, as after set_user_nice and __sched_setscheduler (resched_curr).
         Ok(0)
+    }
+
+    /// Whether a change needs CAP_SYS_NICE (user_check_sched_setscheduler).
+    fn needs_privilege(&self, task: &Task, want: &Wanted, plain: u32) -> bool {
+        let before = task.policy & !RESET_ON_FORK;
+        let limit = self.node.process(task.pid).limits[c::RLIMIT_RTPRIO as usize].cur;
+        // "If the thread has a nonzero RLIMIT_RTPRIO soft limit, then it can change its scheduling policy and priority, subject
+        // to the restriction that the priority cannot be set to a value higher than the maximum of its current priority and its
+        // RLIMIT_RTPRIO soft limit" (sched(7)).
+        let too_urgent = REAL_TIME.contains(&plain)
+            && (plain != before && limit == 0
+                || want.priority > task.priority && u64::from(want.priority) > limit);
+        // "Linux-specific: since 2.6.39 [...] an unprivileged thread operating under SCHED_IDLE can switch to [...] another
+        // policy so long as its nice value falls in the range permitted by its RLIMIT_NICE"; nor may such a thread lower its
+        // nice value, or take back that its children get the normal policy (sched(7)).
+        too_urgent
+            || plain == DEADLINE
+            || want.nice.is_some_and(|nice| nice < task.nice && !self.may_be_so_nice(task.pid, nice))
+            || before == IDLE && plain != IDLE && !self.may_be_so_nice(task.pid, task.nice)
+            || task.policy & RESET_ON_FORK != 0 && want.policy & RESET_ON_FORK == 0
+    }
+}
+
+impl Task {
+    /// Who goes first: 0 for the fair policies, then the priority of real time, then deadlines. "The scheduler makes it possible
+    /// for [...] threads with higher static priority [...] to preempt" (sched(7)); a "SCHED_DEADLINE thread [...] will preempt any
+    /// thread scheduled under one of the other policies".
+    pub fn urgency(&self) -> u32 {
+        match self.policy & !RESET_ON_FORK {
+            DEADLINE => PRIORITY_MAX + 1,
+            _ => self.priority,
+        }
+    }
+
+    /// It shares the processor by turns with others of its priority (SCHED_RR).
+    pub fn round_robin(&self) -> bool {
+        self.policy & !RESET_ON_FORK == ROUND_ROBIN
     }
 }
 
@@ -82,13 +118,26 @@ struct Wanted {
     nice: Option<i32>,
     /// The parameters of SCHED_DEADLINE make sense.
     deadline: bool,
+    /// They.
+    reserved: [u64; 3],
 }
 
-/// Policy and nice value of a child. "If SCHED_RESET_ON_FORK is set: [...] If the calling thread has a negative nice value,
-/// the nice value is reset to zero in child processes" (sched(7)).
-pub(super) fn inherited(parent: &Task) -> (u32, i32) {
-    let reset = parent.policy & RESET_ON_FORK != 0;
-    (parent.policy & !RESET_ON_FORK, if reset { parent.nice.max(0) } else { parent.nice })
+/// Policy, priority and nice value of a child. "If SCHED_RESET_ON_FORK is set: [...] If the calling thread has a scheduling
+/// policy of SCHED_FIFO or SCHED_RR, the policy is reset to SCHED_OTHER in child processes. If the calling thread has a negative
+/// nice value, the nice value is reset to zero in child processes" (sched(7)).
+pub(super) fn inherited(parent: &Task) -> (u32, u32, i32) {
+    let (plain, nice) = (parent.policy & !RESET_ON_FORK, parent.nice);
+    match parent.policy & RESET_ON_FORK != 0 {
+        false => (plain, parent.priority, nice),
+        true if FAIR.contains(&plain) => (plain, 0, nice.max(0)),
+        true => (0, 0, 0),
+    }
+}
+
+/// "EAGAIN [...] the caller is operating under the SCHED_DEADLINE scheduling policy and does not have the reset-on-fork flag set"
+/// (fork(2)).
+pub(super) fn may_fork(parent: &Task) -> bool {
+    parent.policy != DEADLINE
 }
 
 /// "EINVAL Invalid arguments: param is NULL or pid is negative".
@@ -136,23 +185,29 @@ pub fn sched_setparam(k: &mut Ctx<'_>, pid: i32, param: Ptr) -> SysResult {
 /// sched_getparam(2).
 pub fn sched_getparam(k: &mut Ctx<'_>, pid: i32, param: Ptr) -> SysResult {
     valid(pid, param)?;
-    k.scheduled(pid)?;
-    k.write_obj(param, &0i32)?;
+    let tid = k.scheduled(pid)?;
+    let priority = k.node.task(tid).priority;
+    k.write_obj(param, &priority)?;
     Ok(0)
 }
 
-/// What a task of SCHED_OTHER shows; nothing is scheduled by it.
+/// sched_rr_get_interval(2): the turn of SCHED_RR; 0 where there are none, as with SCHED_FIFO.
 pub fn sched_rr_get_interval(k: &mut Ctx<'_>, pid: i32, interval: Ptr) -> SysResult {
     // "EINVAL Invalid PID."
     if pid < 0 {
         return err(Errno::EINVAL);
     }
-    k.scheduled(pid)?;
-    k.write_obj(interval, &bloodhound_abi::structs::Timespec::from_ns(4_000_000))?;
+    let tid = k.scheduled(pid)?;
+    let slice = match k.node.task(tid).policy & !RESET_ON_FORK {
+        ROUND_ROBIN => ROUND_NS,
+        plain if FAIR.contains(&plain) => FAIR_NS,
+        _ => 0,
+    };
+    k.write_obj(interval, &bloodhound_abi::structs::Timespec::from_ns(slice))?;
     Ok(0)
 }
 
-/// sched_setscheduler(2): kept, without effect. EPERM for policies of real time.
+/// sched_setscheduler(2). EPERM for policies of real time without CAP_SYS_NICE.
 pub fn sched_setscheduler(k: &mut Ctx<'_>, pid: i32, policy: u32, param: Ptr) -> SysResult {
     if (policy as i32) < 0 {
         return err(Errno::EINVAL);
@@ -247,13 +302,15 @@ pub fn sched_setattr(k: &mut Ctx<'_>, pid: i32, attr: Ptr, flags: Hex) -> SysRes
     let keep = flags & FLAG_KEEP_PARAMS != 0;
     let long = |at: usize| u64::from(words[at + 1]) << 32 | u64::from(words[at]);
     let (runtime, deadline, period) = (long(6), long(8), long(10));
+    let now = task.priority;
     let want = Wanted {
         policy: if flags & FLAG_RESET_ON_FORK != 0 { policy | RESET_ON_FORK } else { policy },
-        priority: if keep { 0 } else { priority },
+        priority: if keep { now } else { priority },
         // "SCHED_OTHER and SCHED_BATCH" have a nice value; others ignore it.
         nice: (!keep && matches!(policy, 0 | 3)).then_some((nice as i32).clamp(-20, 19)),
         // __checkparam_dl: at least 1024 ns of runtime, in order.
         deadline: runtime >= 1 << 10 && runtime <= deadline && (period == 0 || deadline <= period),
+        reserved: [runtime, deadline, if period == 0 { deadline } else { period }],
     };
     k.set_policy(tid, &want)
 }
@@ -268,8 +325,13 @@ pub fn sched_getattr(k: &mut Ctx<'_>, pid: i32, attr: Ptr, size: u32, flags: Hex
     let task = k.node.task(tid);
     let known = size.min(ATTR_SIZE_NOW);
     let mut words = Attr::default();
-    (words[0], words[1], words[4]) = (known, task.policy & !RESET_ON_FORK, task.nice as u32);
+    let plain = task.policy & !RESET_ON_FORK;
+    (words[0], words[1], words[5]) = (known, plain, task.priority);
     words[2] = u32::from(task.policy & RESET_ON_FORK != 0);
+    words[4] = if FAIR.contains(&plain) { task.nice as u32 } else { 0 };
+    for (at, time) in task.reserved.iter().enumerate() {
+        (words[6 + 2 * at], words[7 + 2 * at]) = (*time as u32, (*time >> 32) as u32);
+    }
     k.write_bytes(attr.0, &words.as_bytes()[..known as usize])?;
     Ok(0)
 }

@@ -11,6 +11,7 @@
 mod often;
 mod policy;
 mod priorities;
+mod urgent;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -88,8 +89,7 @@ fn priorities_of(policy: Policy) -> Priorities {
 }
 
 /// The task that ran last if it still can and has not yielded, else the one behind it in the queue, which must not be empty.
-fn next_of_queue(node: &Node, before: Option<Tid>, yielded: bool) -> Tid {
-    let queue = node.run_queue.as_slice();
+fn next_of_queue(queue: &[Tid], before: Option<Tid>, yielded: bool) -> Tid {
     match before.and_then(|before| queue.iter().position(|tid| *tid == before)) {
         Some(at) => queue[(at + usize::from(yielded)) % queue.len()],
         None => queue[0],
@@ -164,11 +164,17 @@ impl Scheduler {
         let policy = self.policy;
         let turn = self.turns.entry(node.config.id).or_default();
         let yielded = std::mem::take(&mut node.yielded);
+        if node.urgent
+            && let Some(urgent) = urgent::turn(node, turn, yielded)
+        {
+            *turn = urgent;
+            return turn.task;
+        }
         if policy.order != Order::Turns {
             let task = if node.run_queue.is_empty() {
                 None
             } else if policy.order == Order::Queue {
-                Some(next_of_queue(node, turn.task, yielded))
+                Some(next_of_queue(&node.run_queue, turn.task, yielded))
             } else {
                 Some(self.priorities.pick(node, turn.task, yielded, decisions))
             };
