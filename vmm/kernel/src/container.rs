@@ -7,6 +7,7 @@
 
 mod settings;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bloodhound_abi::consts as c;
@@ -75,12 +76,31 @@ pub struct Container {
     pub ipc: IpcNs,
     /// What an engine sets for its processes.
     pub settings: Arc<Settings>,
+    /// Parameters of the kernel, its names among them, that its processes gave another value: by path below /proc/sys.
+    pub written: BTreeMap<String, String>,
     /// How often it was made anew: the life that its choices are named by.
     pub life: u32,
     /// Root processes (commands, health checks) of this life.
     pub roots: u32,
     /// Standard input of its root processes.
     pub stdin: Stdin,
+}
+
+impl Container {
+    /// What uname(2) shows as the name of the machine.
+    pub(crate) fn shown_name(&self) -> &str {
+        self.written.get("kernel/hostname").unwrap_or(&self.hostname)
+    }
+
+    /// The value of a parameter of the kernel, if it is another one than that of an untouched Linux.
+    pub(crate) fn parameter(&self, path: &str) -> Option<&str> {
+        self.written.get(path).or_else(|| self.settings.sysctls.get(path)).map(String::as_str)
+    }
+
+    /// The same as a number.
+    pub(crate) fn number(&self, path: &str) -> Option<u64> {
+        self.parameter(path)?.trim().parse().ok()
+    }
 }
 
 impl Node {
@@ -113,6 +133,7 @@ impl Node {
             net,
             ipc,
             settings: Arc::new(settings),
+            written: BTreeMap::new(),
             life: 0,
             roots: 0,
             stdin,
@@ -239,6 +260,7 @@ impl Node {
         self.unix.close_log(id);
         let container = self.container_mut(id);
         (container.life, container.roots) = (container.life + 1, 0);
+        container.written.clear();
         self.vfs.enter_namespace(mounts);
         if self.containers.len() == 1 { self.vfs.restart(base) } else { self.vfs.restart_namespace(base) }
     }

@@ -398,6 +398,8 @@ impl Ctx<'_> {
         words.extend(env_at.iter().rev());
         words.push(0);
         words.extend(auxv.iter().flat_map(|(k, v)| [*k, *v]));
+        let told = auxv.iter().flat_map(|(k, v)| [k.to_le_bytes(), v.to_le_bytes()]).flatten().collect();
+        self.process_mut().auxv = std::sync::Arc::new(told);
         let sp = (random - 8 * words.len() as u64) & !15;
         let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         self.write_bytes_of(mm, sp, &bytes)?;

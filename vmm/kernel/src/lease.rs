@@ -155,9 +155,9 @@ impl Node {
 
     /// Asks the holders of leases that stand in the way to give them back (`__break_lease`). When the first of these is over
     /// without that; `None` if there is none.
-    fn break_leases(&mut self, ino: Ino, writes: bool) -> Option<SimTime> {
+    fn break_leases(&mut self, ino: Ino, writes: bool, wait: u64) -> Option<SimTime> {
         self.time_out_leases(ino);
-        let end = self.clock.after(BREAK_TIME);
+        let end = self.clock.after(wait);
         let mut told = Vec::new();
         for lease in self.leases.get_mut(&ino)?.iter_mut().filter(|lease| lease.conflicts(writes)) {
             let asked = if writes { lease.unlock } else { lease.ends(false) };
@@ -226,7 +226,9 @@ impl Ctx<'_> {
         if self.node.vfs.access_ino(ino, &cred, want).is_err() {
             return Ok(());
         }
-        let Some(end) = self.node.break_leases(ino, writes) else { return Ok(()) };
+        let seconds = self.container().number("fs/lease-break-time");
+        let wait = seconds.map_or(BREAK_TIME, |seconds| seconds.saturating_mul(1_000_000_000));
+        let Some(end) = self.node.break_leases(ino, writes, wait) else { return Ok(()) };
         if nonblock {
             return err(Errno::EAGAIN);
         }

@@ -190,6 +190,8 @@ pub struct Process {
     pub cmdline: Arc<Vec<u8>>,
     /// envp as /proc/PID/environ shows it.
     pub environ: Arc<Vec<u8>>,
+    /// What /proc/PID/auxv shows.
+    pub auxv: Arc<Vec<u8>>,
     /// ITIMER_REAL: next expiry and interval in ns.
     pub itimer: Option<(bloodhound_abi::SimTime, u64)>,
     /// ITIMER_VIRTUAL and ITIMER_PROF: at which CPU time each expires, and its interval, in ns.

@@ -163,7 +163,9 @@ impl Node {
     /// Whether a signal that asks for a core dump makes one: the limit is at least a page, "the minimal size of a core dump"
     /// (elf_format.min_coredump). No file is written.
     pub(crate) fn dumps_core(&self, pid: Pid) -> bool {
-        self.process(pid).limits[c::RLIMIT_CORE as usize].cur >= crate::mm::PAGE
+        let process = self.process(pid);
+        // "The process does not have the 'dumpable' attribute" leaves no core file (core(5), prctl(2)).
+        process.dumpable != 0 && process.limits[c::RLIMIT_CORE as usize].cur >= crate::mm::PAGE
     }
 
     /// Sends a signal to a whole process.

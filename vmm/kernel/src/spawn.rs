@@ -84,6 +84,7 @@ impl Node {
             exe: Vec::new(),
             cmdline: Default::default(),
             environ: Default::default(),
+            auxv: Default::default(),
             itimer: None,
             cpu_timers: [None; 2],
             timers: Default::default(),

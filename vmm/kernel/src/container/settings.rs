@@ -50,13 +50,6 @@ impl Default for Settings {
     }
 }
 
-impl Settings {
-    /// A kernel parameter that is a number, if it is set.
-    pub(crate) fn number(&self, path: &str) -> Option<u32> {
-        self.sysctls.get(path)?.trim().parse().ok()
-    }
-}
-
 fn default_limits() -> [Rlimit; 16] {
     let unlimited = Rlimit { cur: u64::MAX, max: u64::MAX };
     let mut limits = [unlimited; 16];

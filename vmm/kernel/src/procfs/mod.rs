@@ -6,12 +6,13 @@
 //! (`/proc/meminfo` and its kind), [`sysctl`] (`/proc/sys`), [`net`] (`/proc/net`), [`sysfs`] (`/sys`).
 
 mod cgroup;
+mod config;
 mod knobs;
 mod mem;
 mod memory;
 mod net;
 mod process;
-mod sysctl;
+pub(crate) mod sysctl;
 mod sysfs;
 pub mod system;
 mod sysvipc;
@@ -156,6 +157,8 @@ pub(crate) enum Source {
     Text(&'static str),
     /// Made from the node.
     Make(fn(&View<'_>) -> String),
+    /// The same for what is no text.
+    Bytes(fn() -> Vec<u8>),
     /// A symbolic link.
     Link(&'static str),
     /// A directory without entries of its own.
@@ -182,6 +185,11 @@ impl<'a> View<'a> {
         self.node.container_of(self.pid)
     }
 
+    /// Whether who looks may give parameters of the kernel other values: /proc/sys is writable.
+    fn may_set(&self) -> bool {
+        self.node.process(self.pid).caps.has(crate::caps::CAP_SYS_ADMIN)
+    }
+
     /// The network namespace of who looks.
     pub(crate) fn net(&self) -> NetNs {
         self.container().net
@@ -206,7 +214,10 @@ impl View<'_> {
                     Some(text(format!("{}/task/{}", self.pid.number(), self.tid.number())))
                 }
                 ("sys", "") => Some(Entry::Dir { mode: 0o555 }),
-                ("sys", rest) => table_entry(sysctl::TABLE, rest),
+                ("sys", rest) => match table_entry(sysctl::TABLE, rest)? {
+                    Entry::File { .. } if self.may_set() => Some(Entry::File { mode: 0o644 }),
+                    entry => Some(entry),
+                },
                 (first, rest) => match process::number(first) {
                     Some(number) => self.process_entry(number, rest),
                     None => table_entry(system::TABLE, path),
@@ -261,7 +272,7 @@ impl View<'_> {
         match at.tree {
             Tree::Sys => self.table_text(sys_table(path), path),
             Tree::Proc => match path.split_once('/').unwrap_or((path, "")) {
-                ("sys", rest) => match self.container().settings.sysctls.get(rest) {
+                ("sys", rest) => match self.container().parameter(rest) {
                     Some(value) => Ok(format!("{value}\n").into_bytes()),
                     None => self.table_text(sysctl::TABLE, rest),
                 },
@@ -385,6 +396,7 @@ impl View<'_> {
         match table.iter().find(|(name, _)| *name == path) {
             Some((_, Source::Text(text))) => Ok(text.as_bytes().to_vec()),
             Some((_, Source::Make(make))) => Ok(make(self).into_bytes()),
+            Some((_, Source::Bytes(make))) => Ok(make()),
             Some((_, Source::Link(_))) => Err(Errno::EINVAL),
             Some((_, Source::Dir)) | None => Err(Errno::EISDIR),
         }
@@ -435,7 +447,7 @@ pub(crate) fn table_entry(table: Table, path: &str) -> Option<Entry> {
         return Some(Entry::Dir { mode: 0o555 });
     }
     match table.iter().find(|(name, _)| *name == path) {
-        Some((_, Source::Text(_) | Source::Make(_))) => Some(Entry::File { mode: 0o444 }),
+        Some((_, Source::Text(_) | Source::Make(_) | Source::Bytes(_))) => Some(Entry::File { mode: 0o444 }),
         Some((_, Source::Link(target))) => Some(text(target.to_string())),
         Some((_, Source::Dir)) => Some(Entry::Dir { mode: 0o555 }),
         None => {

@@ -1,4 +1,7 @@
-//! /proc/sys (proc(5), "sysctl"): the values of an untouched Linux 6.1. All are read-only, as in a container.
+//! /proc/sys (proc(5), "sysctl"): the values of an untouched Linux 6.1. They are
+//! read-only as in a container for whom has not CAP_SYS_ADMIN; with it, those that act here take other values ([`takes`]).
+
+use bloodhound_abi::Errno;
 
 use super::Source::{Make, Text};
 use super::{Table, View};
@@ -297,7 +300,7 @@ fn port_start(_: &View<'_>) -> String {
 }
 
 fn hostname(view: &View<'_>) -> String {
-    format!("{}\n", view.container().hostname)
+    format!("{}\n", view.container().shown_name())
 }
 
 fn boot_id(view: &View<'_>) -> String {
@@ -328,4 +331,32 @@ fn uuid_text(bits: [u64; 2]) -> String {
         low >> 48,
         low & 0xffff_ffff_ffff
     )
+}
+
+/// A parameter that acts here: its path, and which numbers it takes.
+const ACTING: &[(&str, std::ops::RangeInclusive<u64>)] = &[
+    ("fs/lease-break-time", 0..=i32::MAX as u64),
+    ("kernel/msgmni", 0..=32000),
+    ("kernel/shmmax", 0..=u64::MAX),
+    ("kernel/shmmni", 0..=32768),
+    ("net/core/somaxconn", 0..=i32::MAX as u64),
+    ("net/ipv4/ip_unprivileged_port_start", 0..=65535),
+];
+
+/// What a parameter becomes when this is written to it. EINVAL for what is no value of it, or one that is not modelled: the one that it
+/// has is always taken.
+pub(crate) fn takes(path: &str, now: &str, written: &str) -> Result<String, Errno> {
+    let words = |text: &str| text.split_whitespace().map(String::from).collect::<Vec<_>>();
+    let (text, same) = (written.trim(), words(written) == words(now));
+    let number = || text.parse::<u64>().ok();
+    match path {
+        "kernel/hostname" | "kernel/domainname" => Ok(text.chars().take(64).collect()),
+        // Nothing is cached that a program could miss.
+        "vm/drop_caches" if number().is_some_and(|n| (1..=4).contains(&n)) => Ok(text.into()),
+        _ if same => Ok(now.trim_end().into()),
+        _ => {
+            let acting = ACTING.iter().find(|(known, _)| *known == path).ok_or(Errno::EINVAL)?;
+            number().filter(|n| acting.1.contains(n)).map(|n| n.to_string()).ok_or(Errno::EINVAL)
+        }
+    }
 }

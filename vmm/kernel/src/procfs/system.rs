@@ -2,8 +2,8 @@
 
 use bloodhound_vfs::MountInfo;
 
-use super::Source::{Link, Make, Text};
-use super::{Table, View, cgroup, sysctl, sysvipc};
+use super::Source::{Bytes, Link, Make, Text};
+use super::{Table, View, cgroup, config, sysctl, sysvipc};
 use crate::file::FileKind;
 use crate::mm::PAGE;
 use crate::node::Node;
@@ -23,6 +23,7 @@ pub const CPU_FLAGS: &str = "fpu vme de pse tsc msr pae mce cx8 apic mtrr pge mc
 pub(super) const TABLE: Table = &[
     ("cgroups", Text("#subsys_name\thierarchy\tnum_cgroups\tenabled\n")),
     ("cmdline", Text("BOOT_IMAGE=/boot/vmlinuz-6.1.0-bloodhound ro quiet\n")),
+    ("config.gz", Bytes(config::gz)),
     ("cpuinfo", Make(cpuinfo)),
     (
         "devices",
@@ -52,6 +53,11 @@ pub(super) const TABLE: Table = &[
 
 const FILESYSTEMS: &str = "nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tcgroup2\nnodev\tdevtmpfs\nnodev\tsockfs\n\
     nodev\tpipefs\nnodev\tdevpts\nnodev\tmqueue\n\text4\nnodev\toverlay\n";
+
+/// The types of file systems in the order of their numbers (sysfs(2)).
+pub(crate) fn filesystems() -> Vec<&'static str> {
+    FILESYSTEMS.lines().filter_map(|line| line.split_once('\t')).map(|(_, name)| name).collect()
+}
 
 /// Hundredths of a second in `ns`: Linux's USER_HZ is 100.
 pub(super) fn ticks(ns: u64) -> u64 {
@@ -233,6 +239,14 @@ pub(super) fn mounts(view: &View<'_>) -> String {
         if m.fstype == "sysfs" { line + cgroup::MOUNT } else { line }
     });
     lines.collect()
+}
+
+/// /proc/PID/mountstats: nothing is counted.
+pub(super) fn mountstats(view: &View<'_>) -> String {
+    let mounts = view.node.vfs.mounts().into_iter();
+    mounts
+        .map(|m| format!("device {} mounted on {} with fstype {}\n", source(&m), escape(&m.path), m.fstype))
+        .collect()
 }
 
 fn options(m: &MountInfo) -> &'static str {

@@ -97,9 +97,13 @@ pub fn setresgid(k: &mut Ctx<'_>, r: u32, e: u32, s: u32) -> SysResult {
 /// saved set-user-ID will be set to the new effective user ID" (setreuid(2)).
 fn set_pair(k: &mut Ctx<'_>, at: usize, real: u32, effective: u32) -> SysResult {
     let old_real = k.process().real_ids[at];
+    let old_effective = if at == 0 { k.process().cred.uid } else { k.process().cred.gid };
+    // "Unprivileged users may only set the real user ID to the real user ID or the effective user ID": not to the saved one.
+    if real != KEEP && ![old_real, old_effective].contains(&real) && !may_set(k, at) {
+        return err(Errno::EPERM);
+    }
     let saved = if real != KEEP || (effective != KEEP && effective != old_real) {
-        let now = if at == 0 { k.process().cred.uid } else { k.process().cred.gid };
-        if effective == KEEP { now } else { effective }
+        if effective == KEEP { old_effective } else { effective }
     } else {
         KEEP
     };

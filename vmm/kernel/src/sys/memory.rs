@@ -377,6 +377,11 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
     if unlocked.contains(&u64::from(advice)) && k.node.mms[mm].slices(start, end).iter().any(locked) {
         return err(Errno::EINVAL);
     }
+    // "The MADV_FREE operation can be applied only to private anonymous pages".
+    let plain = |v: &Vma| matches!(v.backing, Backing::Anon) && !v.shared;
+    if u64::from(advice) == c::MADV_FREE && !k.node.mms[mm].slices(start, end).iter().all(plain) {
+        return err(Errno::EINVAL);
+    }
     match u64::from(advice) {
         c::MADV_DONTNEED | MADV_DONTNEED_LOCKED | c::MADV_FREE => {
             // MADV_FREE lets the kernel free "when memory pressure occurs"; freeing at once is one of its outcomes.

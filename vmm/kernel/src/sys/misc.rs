@@ -18,15 +18,20 @@ const RELEASE_26: &str = "2.6.61-bloodhound";
 /// The version string that programs see.
 pub const VERSION: &str = "#1 SMP PREEMPT_DYNAMIC";
 
+/// sysctl_nr_open.
+const NR_OPEN: u64 = 1 << 20;
+
 /// uname(2).
 pub fn uname(k: &mut Ctx<'_>, buf: Ptr) -> SysResult {
     let mut out = [0u8; 65 * 6];
-    let host = k.container().hostname.clone();
+    let container = k.container();
+    let host = container.shown_name().to_owned();
+    let domain = container.parameter("kernel/domainname").unwrap_or("(none)").to_owned();
     let persona = k.task().persona;
     // override_release: 6.1 is 2.6.61.
     let release = if persona & UNAME26 != 0 { RELEASE_26 } else { RELEASE };
     let machine = if persona & PER_LINUX32 != 0 { "i686" } else { "x86_64" };
-    for (i, text) in ["Linux", host.as_str(), release, VERSION, machine, "(none)"].iter().enumerate() {
+    for (i, text) in ["Linux", host.as_str(), release, VERSION, machine, domain.as_str()].iter().enumerate() {
         let n = text.len().min(64);
         out[i * 65..i * 65 + n].copy_from_slice(&text.as_bytes()[..n]);
     }
@@ -95,7 +100,9 @@ pub fn prlimit64(k: &mut Ctx<'_>, pid: i32, resource: u32, new: Ptr, old: Ptr) -
         if wanted.cur > wanted.max {
             return err(Errno::EINVAL);
         }
-        if wanted.max > current.max && !privileged {
+        // RLIMIT_NOFILE: "EPERM The caller tried to increase the hard [...] limit above the current kernel maximum (NR_OPEN)".
+        let too_many = resource == c::RLIMIT_NOFILE as u32 && wanted.max > NR_OPEN;
+        if too_many || wanted.max > current.max && !privileged {
             return err(Errno::EPERM);
         }
         k.node.process_mut(pid).limits[index] = wanted;

@@ -17,6 +17,11 @@ const MOST: u32 = 32000;
 const READ: u32 = 0o444;
 const WRITE: u32 = 0o222;
 
+/// As kernel.msgmni has it.
+fn most(k: &Ctx<'_>) -> u32 {
+    k.container().number("kernel/msgmni").map_or(MOST, |most| most as u32)
+}
+
 /// msgget(2). EEXIST, ENOENT, EACCES, ENOSPC.
 pub fn msgget(k: &mut Ctx<'_>, key: i32, flags: IpcFlags) -> SysResult {
     let wanted = Wanted { key, flags: flags.bits() as u32 };
@@ -24,7 +29,8 @@ pub fn msgget(k: &mut Ctx<'_>, key: i32, flags: IpcFlags) -> SysResult {
         Named::Is(id) => Ok(id as u64),
         Named::Make(perm) => {
             let now = k.seconds();
-            Ok(k.ipc().queues.add(MOST, perm, now, Queue::default())? as u64)
+            let most = most(k);
+            Ok(k.ipc().queues.add(most, perm, now, Queue::default())? as u64)
         }
     }
 }
@@ -169,10 +175,11 @@ pub fn msgctl(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
 
 /// IPC_INFO and MSG_INFO: `struct msginfo`.
 fn info(k: &mut Ctx<'_>, cmd: u32, buf: Ptr) -> SysResult {
+    let most = most(k);
     let queues = &k.ipc().queues;
     let highest = queues.highest();
     // msgpool, msgmap, msgmax, msgmnb, msgmni, msgssz, msgtql, msgseg
-    let (most, room) = (MOST as i32, MAX_BYTES as i32);
+    let (most, room) = (most as i32, MAX_BYTES as i32);
     let mut words = [0, room, LONGEST as i32, room, most, 16, room, 0xffff];
     words[0] = (u64::from(MOST) * MAX_BYTES / 1024) as i32;
     if cmd == cmd::MSG_INFO {

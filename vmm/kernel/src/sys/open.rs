@@ -416,6 +416,14 @@ impl Ctx<'_> {
     pub(crate) fn synthetic_write(&mut self, path: &[u8], data: &[u8]) -> SysResult {
         let synth = Synth::from_absolute(path).ok_or(Errno::EIO)?;
         let text = std::str::from_utf8(&synth.path).map_err(|_| Errno::EIO)?;
+        if let Some(parameter) = text.strip_prefix("sys/") {
+            let view = View { node: self.node, pid: self.pid, tid: self.tid };
+            let now = view.read(&synth)?;
+            let data_text = std::str::from_utf8(data).map_err(|_| Errno::EINVAL)?;
+            let value = crate::procfs::sysctl::takes(parameter, &String::from_utf8_lossy(&now), data_text)?;
+            self.set_parameter(parameter, value);
+            return Ok(data.len() as u64);
+        }
         let (directory, name) = text.rsplit_once('/').ok_or(Errno::EIO)?;
         let number = directory.rsplit('/').next().and_then(|d| d.parse().ok()).ok_or(Errno::EIO)?;
         // Nothing is looked at (the loop of mem_rw, "while (count > 0)").

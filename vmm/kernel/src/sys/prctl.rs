@@ -251,13 +251,13 @@ pub fn arch_prctl(k: &mut Ctx<'_>, code: Hex, addr: Ptr) -> SysResult {
     }
 }
 
-/// personality(2): the one before. "If persona is not 0xffffffff" it is set. EPERM for what container runtimes do not let through,
-/// but for ADDR_NO_RANDOMIZE and READ_IMPLIES_EXEC.
+/// personality(2): the one before. "If persona is not 0xffffffff" it is set. EPERM for what container runtimes do not let through
+/// without CAP_SYS_ADMIN, but for ADDR_NO_RANDOMIZE and READ_IMPLIES_EXEC.
 pub fn personality(k: &mut Ctx<'_>, persona: Hex) -> SysResult {
     let before = k.task().persona;
     if persona.0 != 0xffff_ffff {
         let known = PER_LINUX32 | UNAME26 | ADDR_NO_RANDOMIZE | READ_IMPLIES_EXEC;
-        if persona.0 & !u64::from(known) != 0 {
+        if persona.0 & !u64::from(known) != 0 && !k.process().caps.has(crate::caps::CAP_SYS_ADMIN) {
             return err(Errno::EPERM);
         }
         k.task_mut().persona = persona.0 as u32;

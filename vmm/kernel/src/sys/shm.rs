@@ -43,7 +43,9 @@ pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: IpcFlags) -> SysResul
         Named::Is(id) => return Ok(id as u64),
         Named::Make(perm) => perm,
     };
-    if size == 0 || size > MAX_SIZE {
+    // "EINVAL A new segment was to be created and size is less than SHMMIN or greater than SHMMAX."
+    let (longest, most) = (limit(k, "kernel/shmmax", MAX_SIZE), limit(k, "kernel/shmmni", MOST.into()));
+    if size == 0 || size > longest {
         return err(Errno::EINVAL);
     }
     // No huge pages are reserved, as on most machines.
@@ -55,7 +57,7 @@ pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: IpcFlags) -> SysResul
     let container = k.process().container;
     let shm = k.node.shm.insert(Shm { size: len, container, ..Shm::default() });
     let segment = Segment { shm, size, atime: 0, dtime: 0, maker, last: None };
-    match k.ipc().segments.add(MOST, perm, now, segment) {
+    match k.ipc().segments.add(most as u32, perm, now, segment) {
         Ok(id) => {
             k.node.shm[shm].segment = Some((ns, id));
             Ok(id as u64)
@@ -192,13 +194,18 @@ pub fn shmctl(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
     }
 }
 
+/// A limit as its parameter of the kernel has it.
+fn limit(k: &Ctx<'_>, parameter: &str, usual: u64) -> u64 {
+    k.container().number(parameter).unwrap_or(usual)
+}
+
 /// IPC_INFO: `struct shminfo64`; SHM_INFO: `struct shm_info`.
 fn info(k: &mut Ctx<'_>, cmd: u32, buf: Ptr) -> SysResult {
     let segments = &k.ipc().segments;
     let (highest, count) = (segments.highest(), segments.len() as u64);
     if cmd == cmd::INFO {
-        let most = u64::from(MOST);
-        k.write_obj(buf, &[MAX_SIZE, 1, most, most, MAX_SIZE, 0, 0, 0, 0])?;
+        let (longest, most) = (limit(k, "kernel/shmmax", MAX_SIZE), limit(k, "kernel/shmmni", MOST.into()));
+        k.write_obj(buf, &[longest, 1, most, most, MAX_SIZE, 0, 0, 0, 0])?;
         return Ok(highest);
     }
     let shms: Vec<ShmId> = segments.iter().map(|entry| entry.item.shm).collect();

@@ -272,7 +272,7 @@ impl Ctx<'_> {
     /// "EACCES The address is protected, and the user is not the superuser" (bind(2)). As in `__inet_bind` this goes before
     /// EINVAL and EADDRINUSE, but an address that no interface has is told first.
     fn may_bind(&self, local: SocketAddr, any_address: bool) -> Result<(), Errno> {
-        let start = self.container().settings.number("net/ipv4/ip_unprivileged_port_start");
+        let start = self.container().number("net/ipv4/ip_unprivileged_port_start").map(|start| start as u32);
         let start = start.unwrap_or(u32::from(crate::inet::UNPRIVILEGED_PORT_START));
         let low = (1..start).contains(&u32::from(local.port()));
         if !low || self.process().caps.has(crate::caps::CAP_NET_BIND_SERVICE) {
@@ -428,7 +428,7 @@ pub fn listen(k: &mut Ctx<'_>, fd: Fd, backlog: i32) -> SysResult {
     let (_, sock) = k.sock(fd)?;
     // "If the backlog argument is greater than the value in /proc/sys/net/core/somaxconn, then it is silently capped";
     // negative ones are, as unsigned numbers, greater.
-    let most = k.container().settings.number("net/core/somaxconn").unwrap_or(SOMAXCONN);
+    let most = k.container().number("net/core/somaxconn").map(|most| most as u32).unwrap_or(SOMAXCONN);
     let backlog = (backlog as u32).min(most);
     match sock {
         Sock::Inet(id) if k.inet(id)?.proto.is_datagram() => return err(Errno::EOPNOTSUPP),

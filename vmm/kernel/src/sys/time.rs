@@ -465,6 +465,7 @@ pub fn timerfd_settime(k: &mut Ctx<'_>, fd: Fd, flags: TimerFlags, value: Ptr, o
         return err(Errno::EINVAL);
     }
     let spec: Itimerspec = k.read_obj(value)?;
+    k.schedule(&spec, false, Clock::Monotonic)?;
     let id = timerfd(k, fd)?;
     let (realtime, before) = (k.node.timerfds[id].realtime, k.node.timerfds[id].schedule);
     let clock = if realtime { Clock::Realtime } else { Clock::Monotonic };

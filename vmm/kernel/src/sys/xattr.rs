@@ -32,6 +32,12 @@ impl Ctx<'_> {
     }
 }
 
+/// xattr_permission of what lies in no file system, as pipes and sockets: "In the user.* namespace, only regular files and directories
+/// can have extended attributes", so that others are refused for writing, and have none for reading.
+fn permitted(place: &Place, name: &[u8], refused: Errno) -> Result<(), Errno> {
+    if matches!(place, Place::File(_)) && name.starts_with(b"user.") { Err(refused) } else { Ok(()) }
+}
+
 /// Only files of the file system have attributes.
 fn inode(place: Place) -> Result<Ino, Errno> {
     match place {
@@ -50,6 +56,7 @@ fn set(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64, flags: 
     }
     let mut bytes = vec![0; size as usize];
     k.read_bytes(value.0, &mut bytes)?;
+    permitted(&place, &name, Errno::EPERM)?;
     let (cred, now) = (k.fs_cred(), k.now());
     k.node.vfs.set_xattr(inode(place)?, &cred, &name, &bytes, flags.bits() as u32, now)?;
     Ok(0)
@@ -69,6 +76,7 @@ fn give(k: &mut Ctx<'_>, bytes: &[u8], buf: Ptr, size: u64) -> SysResult {
 
 fn get(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64) -> SysResult {
     let name = k.xattr_name(name)?;
+    permitted(&place, &name, Errno::ENODATA)?;
     let cred = k.fs_cred();
     let bytes = k.node.vfs.get_xattr(inode(place)?, &cred, &name)?;
     give(k, &bytes, value, size)
@@ -93,6 +101,7 @@ fn list(k: &mut Ctx<'_>, place: Place, buf: Ptr, size: u64) -> SysResult {
 
 fn remove(k: &mut Ctx<'_>, place: Place, name: Path) -> SysResult {
     let name = k.xattr_name(name)?;
+    permitted(&place, &name, Errno::EPERM)?;
     let (cred, now) = (k.fs_cred(), k.now());
     k.node.vfs.remove_xattr(inode(place)?, &cred, &name, now)?;
     Ok(0)
