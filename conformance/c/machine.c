@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/klog.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -17,10 +18,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/timerfd.h>
+#include <sys/types.h>
 #include <sys/utsname.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
+#include <time.h>
 
 static int effective(int capability)
 {
@@ -34,6 +38,7 @@ static int effective(int capability)
 	return bits >> capability & 1;
 }
 
+#define DAC_READ_SEARCH 2
 #define SYS_PTRACE 19
 #define SYS_ADMIN 21
 #define SYS_NICE 23
@@ -199,8 +204,110 @@ static void comparisons(void)
 	CAN(SYS_PTRACE, compare(me, child, KCMP_FS, 0, 0) > 0 && compare(me, child, KCMP_SIGHAND, 0, 0) > 0);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
+	int epoll = epoll_create1(0), ends[2];
+	struct epoll_event event = {.events = EPOLLIN};
+	CHECK(pipe(ends) == 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &event) == 0);
+	struct kcmp_epoll_slot slot = {epoll, ends[0], 0}, none = {epoll, ends[1], 0}, wrong = {copy, ends[0], 0};
+	CAN(SYS_PTRACE, compare(me, me, KCMP_EPOLL_TFD, ends[0], (unsigned long)&slot) == 0);
+	CAN(SYS_PTRACE, compare(me, me, KCMP_EPOLL_TFD, ends[0], (unsigned long)&none) == -1 && errno == ENOENT);
+	CAN(SYS_PTRACE, compare(me, me, KCMP_EPOLL_TFD, ends[0], (unsigned long)&wrong) == -1 && errno == EINVAL);
 	close(copy);
 	close(other);
+}
+
+/* Files of tmpfs have handles: those of /dev/shm. */
+static void handles(void)
+{
+	struct {
+		struct file_handle head;
+		unsigned char bytes[128];
+	} handle;
+	int mount, fd = open("/dev/shm/handles", O_RDWR | O_CREAT | O_TRUNC, 0600);
+	CHECK(fd >= 0 && write(fd, "abc", 3) == 3);
+	handle.head.handle_bytes = 0;
+	CHECK_ERRNO(name_to_handle_at(AT_FDCWD, "/dev/shm/handles", &handle.head, &mount, 0), EOVERFLOW);
+	CHECK_EQ(handle.head.handle_bytes, 12);
+	handle.head.handle_bytes = 129;
+	CHECK_ERRNO(name_to_handle_at(AT_FDCWD, "/dev/shm/handles", &handle.head, &mount, 0), EINVAL);
+	handle.head.handle_bytes = 128;
+	CHECK_ERRNO(name_to_handle_at(AT_FDCWD, "/dev/shm/none", &handle.head, &mount, 0), ENOENT);
+	CHECK_ERRNO(name_to_handle_at(AT_FDCWD, "/dev/shm/handles", &handle.head, &mount, 0x4000), EINVAL);
+	CHECK_ERRNO(name_to_handle_at(-1, "handles", &handle.head, &mount, 0), EBADF);
+	CHECK_ERRNO(name_to_handle_at(AT_FDCWD, "/proc/self/stat", &handle.head, &mount, 0), EOPNOTSUPP);
+	CHECK_EQ(name_to_handle_at(fd, "", &handle.head, &mount, AT_EMPTY_PATH), 0);
+	char text[4] = "";
+	int again = open_by_handle_at(fd, &handle.head, O_RDONLY);
+	CAN(DAC_READ_SEARCH, again >= 0 && read(again, text, 3) == 3 && strcmp(text, "abc") == 0);
+	CHECK(IN_CHILD(setuid(65534) || (open_by_handle_at(fd, &handle.head, O_RDONLY) == -1 && errno == EPERM)));
+	CAN(DAC_READ_SEARCH, open_by_handle_at(-1, &handle.head, O_RDONLY) == -1 && errno == EBADF);
+	CHECK(unlink("/dev/shm/handles") == 0 && close(again) == 0);
+	int directory = open("/dev/shm", O_RDONLY);
+	close(fd);
+	CAN(DAC_READ_SEARCH, open_by_handle_at(directory, &handle.head, O_RDONLY) == -1 && errno == ESTALE);
+	handle.head.handle_bytes = 0;
+	CAN(DAC_READ_SEARCH, open_by_handle_at(directory, &handle.head, O_RDONLY) == -1 && errno == EINVAL);
+	close(directory);
+}
+
+static volatile sig_atomic_t signalled;
+
+static void note(int signo)
+{
+	signalled = signo;
+}
+
+/* A loop uses CPU time, which timers of it and RLIMIT_CPU count. */
+static int spins_until(int which, int signo)
+{
+	struct itimerval timer = {.it_value = {0, 20000}};
+	signalled = 0;
+	signal(signo, note);
+	if (setitimer(which, &timer, NULL))
+		return 0;
+	while (!signalled)
+		;
+	return signalled == signo;
+}
+
+static int spins_on(clockid_t clock)
+{
+	timer_t timer;
+	struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR1};
+	struct itimerspec time = {.it_value = {0, 20000000}};
+	signalled = 0;
+	signal(SIGUSR1, note);
+	if (timer_create(clock, &event, &timer) || timer_settime(timer, 0, &time, NULL))
+		return 0;
+	while (!signalled)
+		;
+	timer_delete(timer);
+	return signalled == SIGUSR1;
+}
+
+static int ended_by_limit(void)
+{
+	int status = -1;
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct rlimit limit = {1, 1}, none = {0, 0};
+		setrlimit(RLIMIT_CORE, &none);
+		setrlimit(RLIMIT_CPU, &limit);
+		for (;;)
+			;
+	}
+	waitpid(pid, &status, 0);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+static void processor_time(void)
+{
+	alarm(30);
+	CHECK(spins_until(ITIMER_VIRTUAL, SIGVTALRM));
+	CHECK(spins_until(ITIMER_PROF, SIGPROF));
+	CHECK(spins_on(CLOCK_PROCESS_CPUTIME_ID));
+	CHECK(spins_on(CLOCK_THREAD_CPUTIME_ID));
+	CHECK(ended_by_limit());
+	alarm(0);
 }
 
 static int holds(const char *path, const char *value)
@@ -269,6 +376,8 @@ int main(void)
 	file_systems();
 	comparisons();
 	parameters();
+	handles();
+	processor_time();
 	errors();
 	return tap_done();
 }

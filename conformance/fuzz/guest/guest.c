@@ -201,8 +201,7 @@ static void start_actor(void)
         dup2(null, fd);
     close_range(3, ~0u, 0);
     umask(022);
-    if (alone)
-        drop_capabilities();
+    drop_capabilities();
     // By hand: libc keeps two of them for itself.
     for (int signal = 1; signal < 65; signal++) {
         unsigned long action[4] = {0};

@@ -36,7 +36,7 @@ static void loopback_up(void)
     close(fd);
 }
 
-// The capabilities that Bloodhound gives: those of an unprivileged container.
+// Those of an unprivileged container, natively and in Bloodhound.
 #define CAPABILITIES 0xa00425fb
 
 void drop_capabilities(void)

@@ -47,6 +47,11 @@ impl Epoll {
     pub(crate) fn watches(&self) -> usize {
         self.items.len()
     }
+
+    /// What is watched below a descriptor number, the n-th of several descriptions.
+    pub(crate) fn watched(&self, fd: i32, nth: usize) -> Option<FileId> {
+        self.items.keys().filter(|(number, _)| *number == fd).nth(nth).map(|(_, file)| *file)
+    }
 }
 
 /// Bits that are reported whether asked for or not.

@@ -211,6 +211,27 @@ impl Node {
         }
     }
 
+    /// How much more CPU time a task may use until something comes of it: a timer on its CPU clocks, or RLIMIT_CPU.
+    pub fn cpu_time_left(&self, tid: Tid) -> Option<u64> {
+        let task = self.tasks.get(&tid)?;
+        let process = self.processes.get(&task.pid)?;
+        let used = process.cpu_ns;
+        let alarm = |clock, now: u64| {
+            let (at, _) = self.cpu_alarms.get(&clock)?.first()?;
+            Some(at.0.saturating_sub(now))
+        };
+        let alarms = [alarm(CpuClock::Process(task.pid), used), alarm(CpuClock::Thread(tid), task.cpu_ns)];
+        // That of the program itself is half of all (`Process::cpu_clock`).
+        let scale = [2, 1];
+        let timers = process.cpu_timers.iter().zip(scale).map(|(timer, scale)| {
+            let (at, _) = (*timer)?;
+            Some(at.saturating_mul(scale).saturating_sub(used))
+        });
+        let limit = process.limits[c::RLIMIT_CPU as usize].cur;
+        let limit = (limit != u64::MAX).then(|| limit.saturating_mul(1_000_000_000).saturating_sub(used));
+        timers.chain(alarms).chain([limit]).flatten().min()
+    }
+
     /// A call of a task does not wait any more; if it was for a CPU clock, how long it had to.
     pub(crate) fn forget_cpu_sleep(&mut self, tid: Tid, on: Option<&WaitOn>) -> Option<(SimTime, u64)> {
         let Some(WaitOn::CpuTime(clock, at)) = on else { return None };

@@ -279,7 +279,19 @@ impl Machine {
         };
         let deadlines =
             self.world.nodes.iter().filter(idle).filter_map(|(_, n)| Some(n.next_deadline()?.max(n.clock)));
-        deadlines.chain(self.world.queue.next_time()).chain(self.client_deadline()).min()
+        let spent = self.world.nodes.values().filter_map(|node| Some(self.busy(node)?.0));
+        deadlines.chain(self.world.queue.next_time()).chain(self.client_deadline()).chain(spent).min()
+    }
+
+    /// A node on which nothing runs but a task that goes round in a loop, which uses CPU time: when it will have used so much of it
+    /// that a timer or a limit says so, and how much that is. A loop costs nothing otherwise.
+    fn busy(&self, node: &Node) -> Option<(SimTime, Tid, u64)> {
+        let id = node.config.id;
+        if !node.run_queue.is_empty() || self.world.paused.contains_key(&id) {
+            return None;
+        }
+        let busy = self.world.scheduler.busy(id).filter_map(|tid| Some((node.cpu_time_left(tid)?, tid)));
+        busy.min().map(|(left, tid)| (node.clock.after(left), tid, left))
     }
 
     /// One slice of a node or the events of one time. False if nothing can happen.
@@ -322,6 +334,11 @@ impl Machine {
     fn timed(&mut self, t: SimTime) {
         let ids: Vec<MachineId> = self.world.nodes.keys().copied().collect();
         for id in ids {
+            if let Some((at, tid, left)) = self.busy(&self.world.nodes[&id]).filter(|(at, ..)| *at <= t) {
+                debug_assert!(at >= self.world.nodes[&id].clock);
+                self.world.node_mut(id).charge(tid, left);
+                self.node_changed(id);
+            }
             let node = &self.world.nodes[&id];
             let idle = node.run_queue.is_empty() || self.world.paused.contains_key(&id);
             if idle && node.next_deadline().is_some_and(|d| d <= t) {

@@ -142,6 +142,12 @@ impl Vfs {
         self.space().root
     }
 
+    /// Whether an inode is the root of a mount of the namespace that was entered.
+    pub fn is_mount_root(&self, ino: Ino) -> bool {
+        let space = self.space();
+        ino == space.root || space.by_root.contains_key(&ino)
+    }
+
     /// The root directory of a namespace.
     ///
     /// # Panics

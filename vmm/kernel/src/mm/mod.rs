@@ -423,8 +423,11 @@ impl Mm {
         pieces
     }
 
-    /// Applies `change` to every VMA piece in the range.
+    /// Applies `change` to every VMA piece in the range, which may be empty.
     pub fn change(&mut self, start: u64, end: u64, change: impl Fn(&mut Vma)) {
+        if start >= end {
+            return;
+        }
         for mut piece in self.cut(start, end) {
             change(&mut piece);
             self.insert(piece);

@@ -303,7 +303,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     out.extend_from_slice(
         format!(
             ") {} {} {} {} {terminal} {group} 4194304 0 0 0 0 {times} {} {} {threads} 0 {} {size} {} {limit} 1 1 {stack} 0 0 {} {} \
-             {ignored} {caught} 0 0 0 {} 0 {} {} 0 0 0 0 0 0 0 0 0 0 0 {code}\n",
+             {ignored} {caught} 0 0 0 {} 0 {} {} 0 0 0 0 0 0 0 0 0 0 {code}\n",
             state(who).0,
             p.ppid.number(),
             p.pgid.number(),

@@ -7,6 +7,7 @@ use bloodhound_abi::Errno;
 
 use crate::caps::{CAP_SYS_ADMIN, CAP_SYS_TTY_CONFIG, CAP_SYSLOG};
 use crate::ctx::*;
+use crate::file::FileKind;
 use crate::procfs::system;
 use crate::wait::{Stop, SysResult};
 
@@ -139,21 +140,26 @@ pub fn kcmp(k: &mut Ctx<'_>, pid1: i32, pid2: i32, kind: i32, idx1: u64, idx2: u
     if pids.iter().any(|pid| !k.may_attach(k.node.process(*pid))) {
         return err(Errno::EPERM);
     }
+    let file = |k: &Ctx<'_>, at: usize, fd: u64| {
+        let fd = i32::try_from(fd as u32).map_err(|_| Errno::EBADF)?;
+        k.node.fds_of(tids[at]).get(fd).map(|entry| entry.file)
+    };
     let order = match kind {
-        FILE => {
-            let file = |at: usize, fd: u64| {
-                let fd = i32::try_from(fd as u32).map_err(|_| Errno::EBADF)?;
-                k.node.fds_of(tids[at]).get(fd).map(|entry| entry.file)
-            };
-            file(0, idx1)?.cmp(&file(1, idx2)?)
-        }
+        FILE => file(k, 0, idx1)?.cmp(&file(k, 1, idx2)?),
         1 => k.node.process(pids[0]).mm.cmp(&k.node.process(pids[1]).mm),
         2 => k.node.task(tids[0]).common.table.cmp(&k.node.task(tids[1]).common.table),
         3 => k.node.task(tids[0]).common.place.cmp(&k.node.task(tids[1]).common.place),
         4 => k.node.process(pids[0]).actions.cmp(&k.node.process(pids[1]).actions),
         // No task has a context of I/O or a list of undone operations of its own.
         5 | 6 => Ordering::Equal,
-        EPOLL_TFD => return Err(Stop::Unsupported("kcmp KCMP_EPOLL_TFD".into())),
+        EPOLL_TFD => {
+            let first = file(k, 0, idx1)?;
+            // struct kcmp_epoll_slot: the instance, the number of what it watches, which of several.
+            let [instance, target, nth]: [u32; 3] = k.read_obj(Ptr(idx2))?;
+            let instance = file(k, 1, instance.into())?;
+            let FileKind::Epoll(id) = k.node.files[instance].kind else { return err(Errno::EINVAL) };
+            first.cmp(&k.node.epolls[id].watched(target as i32, nth as usize).ok_or(Errno::ENOENT)?)
+        }
         _ => return err(Errno::EINVAL),
     };
     Ok(match order {

@@ -92,6 +92,15 @@ pub fn memfd_create(k: &mut Ctx<'_>, name: Path, flags: MemfdFlags) -> SysResult
 }
 
 impl Ctx<'_> {
+    /// Opens a file that no path named (open_by_handle_at(2)).
+    pub(super) fn open_inode(&mut self, ino: Ino, flags: u64) -> SysResult {
+        let limit = self.process().limits[c::RLIMIT_NOFILE as usize].cur;
+        self.table().lowest_free(0, limit)?;
+        let file = self.open_reached(Place::Ino(ino), 0, flags, 0)?;
+        let file = self.node.files.insert(file);
+        Ok(self.install(file, flags & c::O_CLOEXEC != 0)?)
+    }
+
     /// Opens what a path names; the caller gives the description a descriptor.
     fn open_path(&mut self, dirfd: Fd, path: &[u8], flags: u64, mode: u32) -> SysResult<File> {
         // "O_EXCL ... with O_CREAT: if pathname is a symbolic link, then open() fails regardless of where the symbolic
@@ -115,6 +124,11 @@ impl Ctx<'_> {
         if exclusive && !matches!(place, Place::Synth(Synth { ref path, .. }) if path.is_empty()) {
             return err(Errno::EEXIST);
         }
+        self.open_reached(place, making, flags, mode)
+    }
+
+    /// Opens what a path led to; `making`: O_CREAT and O_TMPFILE of its flags.
+    fn open_reached(&mut self, place: Place, making: u64, flags: u64, mode: u32) -> SysResult<File> {
         match place {
             // A magic link leads past permissions of directories, not past those of the file.
             Place::Ino(ino) if flags & c::O_PATH != 0 => {
@@ -125,6 +139,8 @@ impl Ctx<'_> {
                 self.node.vfs.hold(ino);
                 self.opened(Opened { ino, kind, created: false, writer: false }, flags)
             }
+            // Only a handle leads to a symbolic link.
+            Place::Ino(ino) if self.node.vfs.stat_ino(ino)?.kind == Kind::Symlink => err(Errno::ELOOP),
             Place::Ino(ino) => {
                 let is_dir = self.node.vfs.stat_ino(ino)?.kind == Kind::Directory;
                 if is_dir && making & c::O_CREAT != 0 {

@@ -275,7 +275,10 @@ impl Ctx<'_> {
     /// "On Linux, select() modifies timeout to reflect the amount of time not slept" (select(2)); so do the system calls
     /// pselect6 and ppoll. A zero timeout is left alone.
     fn finish_timeout(&mut self, left: Option<Left>, timeout: Option<u64>, result: &SysResult) {
+        // STICKY_TIMEOUTS: "select(2), pselect(2), and ppoll(2) do not modify the returned timeout argument when interrupted"
+        // (personality(2)); nor when they are not (poll_select_finish).
         if let (Some(left), Some(ns @ 1..)) = (left, timeout)
+            && self.task().persona & STICKY_TIMEOUTS == 0
             && !matches!(result, Err(Stop::Block(_)))
         {
             let end = self.resumed.as_ref().and_then(|r| r.wait.deadline);
@@ -284,6 +287,9 @@ impl Ctx<'_> {
         }
     }
 }
+
+/// Of personality(2).
+const STICKY_TIMEOUTS: u32 = 0x400_0000;
 
 fn millis(timeout: i32) -> Option<u64> {
     u64::try_from(timeout).ok().map(|ms| ms * 1_000_000)

@@ -47,6 +47,9 @@ pub fn newfstatat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, buf: Ptr, flags: AtFla
     Ok(0)
 }
 
+/// STATX_ATTR_MOUNT_ROOT: of the attributes that statx(2) tells the only one that files have here.
+const MOUNT_ROOT: u64 = 0x2000;
+
 /// statx(2).
 pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: AtFlags, mask: StatxMask, buf: Ptr) -> SysResult {
     let sync = AtFlags::AT_STATX_FORCE_SYNC | AtFlags::AT_STATX_DONT_SYNC;
@@ -62,7 +65,14 @@ pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: AtFlags, mask: Statx
     } else {
         None
     };
-    let (shown, told) = (statx_out(&stat, mount), statx_out(&timeless(&stat), mount));
+    let is_root = match &place {
+        Place::Ino(ino) => k.node.vfs.is_mount_root(*ino),
+        Place::Synth(synth) => synth.path.is_empty(),
+        Place::File(_) => false,
+    };
+    let attributes = if is_root { MOUNT_ROOT } else { 0 };
+    let out = |stat: &Stat| Statx { attributes, attributes_mask: MOUNT_ROOT, ..statx_out(stat, mount) };
+    let (shown, told) = (out(&stat), out(&timeless(&stat)));
     k.write_stat(buf, &shown, &told)?;
     Ok(0)
 }

@@ -245,6 +245,12 @@ impl Scheduler {
         self.resting.insert((node.config.id, tid), earliest);
     }
 
+    /// The tasks of a machine that would go on computing: those that are parked, and those that rest.
+    pub(crate) fn busy(&self, id: MachineId) -> impl Iterator<Item = Tid> {
+        let parked = self.parked.range(of_node(id)).map(|(_, tid)| *tid);
+        parked.chain(self.resting.range(of_node(id)).map(|((_, tid), _)| *tid))
+    }
+
     /// Whether a task of a machine rests.
     pub(crate) fn any_rests(&self, id: MachineId) -> bool {
         self.resting.range(of_node(id)).next().is_some()
