@@ -220,7 +220,7 @@ fn a_narrowed_schedule_is_saved_and_run_again() {
             assert_eq!((again.code, digests(&again).pop()), (Some(1), narrowed.clone()), "{name}");
         }
     }
-    std::fs::write(&file, r#"{"version": 3, "boot_seed": 5, "seed": 1}"#).expect("written");
+    std::fs::write(&file, r#"{"version": 4, "boot_seed": 5, "seed": 1}"#).expect("written");
     let ran = hunt(&["--replay", path], "lost_update");
     assert_eq!(ran.code, Some(2), "{}{}", ran.stdout, ran.stderr);
     let ran = hunt(&["--replay", "/no/such/file"], "lost_update");

@@ -1,7 +1,7 @@
 //! Clusters of three unmodified servers that crash and are cut off from each other: after the heal they have elected a leader, and what
 //! is written at one node is read at the others. `clusters/NAME/` has the stack, the faults and the check of each.
 //!
-//! RabbitMQ takes minutes, and runs with BLOODHOUND_TEST_LONG=1 only. What is not installed is left out, with a line that says so.
+//! RabbitMQ takes minutes, and runs with `-- --ignored` only. What is not installed is left out, with a line that says so.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
 mod common;
@@ -55,8 +55,7 @@ fn zookeeper_elects_a_leader() {
 }
 
 #[test]
+#[ignore = "takes minutes: cargo test --release -p bloodhound --test clusters -- --ignored"]
 fn rabbitmq_elects_leaders_of_its_queues() {
-    if std::env::var_os("BLOODHOUND_TEST_LONG").is_some() {
-        elects("rabbitmq", &["rabbitmq-server", "setpriv", "python3"]);
-    }
+    elects("rabbitmq", &["rabbitmq-server", "setpriv", "python3"]);
 }

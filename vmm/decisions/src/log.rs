@@ -10,8 +10,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::lineage::Lineage;
 use crate::site::{Concern, Site};
 
-/// Version of the log's form in files. 1 and 2 were lists of drawn numbers.
-pub const VERSION: u32 = 3;
+/// Version of the log's form in files, and of what its entries mean. 1 and 2 were lists of drawn numbers; 3 counted the pass from which
+/// a forced switch of tasks came once more, so its switches would be made elsewhere.
+pub const VERSION: u32 = 4;
 
 /// Whether a choice was made while the stack booted or after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

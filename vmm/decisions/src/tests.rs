@@ -130,7 +130,7 @@ fn a_log_is_read_back_and_others_are_refused() {
     let back: Log = serde_json::from_str(&text).expect("a log");
     assert_eq!(back, **decisions.log(), "{text}");
     for (from, to, why) in [
-        ("\"version\":3", "\"version\":2", "has version 2"),
+        ("\"version\":4", "\"version\":3", "has version 3"),
         ("run:turn", "turn", "begins with neither"),
         ("guest-random", "guest", "is no concern"),
         ("\"seed\":4", "\"seed\":-4", "-4"),
