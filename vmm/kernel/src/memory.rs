@@ -378,3 +378,42 @@ impl Node {
         running.is_some_and(|running| users.contains(&running))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bloodhound_abi::consts as c;
+    use bloodhound_abi::table::nr;
+
+    use crate::ids::Pid;
+    use crate::mm::{Access, PAGE};
+    use crate::testing::Bench;
+
+    /// What a call costs that comes after a store to each of so many pages from an address on.
+    fn stores(b: &mut Bench, at: u64, pages: u64) -> u64 {
+        let mm = b.node.process(Pid(1)).mm;
+        for page in 0..pages {
+            b.node.page_fault(mm, at + page * PAGE, Access::Write);
+        }
+        let before = b.node.clock;
+        b.call(nr::getpid, &[]).unwrap();
+        b.node.clock.since(before) - b.node.config.costs.syscall
+    }
+
+    #[test]
+    fn pages_cost_time_once_and_after_a_fork_again() {
+        const PAGES: u64 = 64;
+        let mut b = Bench::new();
+        let (prot, flags) = (c::PROT_READ | c::PROT_WRITE, c::MAP_PRIVATE | c::MAP_ANONYMOUS);
+        let at = b.call(nr::mmap, &[0, PAGES * PAGE, prot, flags, u64::MAX, 0]).unwrap();
+        let price = PAGES * b.node.config.costs.page;
+        stores(&mut b, at, 0);
+        assert_eq!(stores(&mut b, at, PAGES), price);
+        assert_eq!(stores(&mut b, at, PAGES), 0, "they are there");
+        let before = b.node.clock;
+        b.fork();
+        let costs = b.node.config.costs;
+        let spent = b.node.clock.since(before);
+        assert!(spent >= costs.process + price / 8, "{spent}");
+        assert_eq!(stores(&mut b, at, PAGES), price, "they are copied");
+    }
+}
