@@ -94,10 +94,11 @@ fn without_spread_equal_services_are_twins() {
         return;
     }
     let spread = ", start_spread: 0, clock_spread: 0, cost_spread: 0";
-    let numbers = numbers(&stack("nodes-twins", spread), 0);
-    // Not to the microsecond: their scheduling is drawn one after the other. But time and again.
-    let distinct: BTreeSet<&String> = numbers.iter().collect();
-    assert!(distinct.len() < 3, "{numbers:?}");
+    let dir = stack("nodes-twins", spread);
+    // Not to the microsecond: where memory lies differs, and so how many pages a program touches. But time and again.
+    let boots: Vec<Vec<String>> = (0..4).map(|seed| numbers(&dir, seed)).collect();
+    let all: BTreeSet<&String> = boots.iter().flatten().collect();
+    assert!(all.len() < 9, "{boots:?}");
 }
 
 #[test]
