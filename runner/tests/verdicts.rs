@@ -5,6 +5,7 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -213,6 +214,16 @@ struct Running {
 impl Running {
     fn start(dir: &Path, args: &[&str]) -> Running {
         let mut command = command(dir, args);
+        // A signal that whoever runs the tests ignores (nohup(1)) is ignored by a campaign as well, as it should be.
+        let default = || {
+            for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+                // SAFETY: sets the default action; no memory is involved.
+                unsafe { libc::signal(signal, libc::SIG_DFL) };
+            }
+            Ok(())
+        };
+        // SAFETY: signal(2) may be called between fork(2) and execve(2) (signal-safety(7)).
+        unsafe { command.pre_exec(default) };
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let said = BufReader::new(child.stderr.take().expect("piped"));
         Running { child, said, lines: Vec::new() }
