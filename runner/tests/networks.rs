@@ -256,7 +256,7 @@ fn datagrams_to_many_reach_those_of_one_network_that_listen() {
     said(&ran, "sender | [sent]");
 }
 
-/// Pings a node, one that there is not and one of another network, and watches a ping of its own with a packet socket.
+/// When the other nodes run, after two virtual seconds: pings a node, one that there is not and one of another network, and watches a ping of its own with a packet socket.
 const PINGER: &str = r#"
 import socket, subprocess, threading, time
 time.sleep(2)
