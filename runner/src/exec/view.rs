@@ -109,6 +109,8 @@ pub fn scenario(
                 memory: surroundings.mem_limit,
                 pids: surroundings.pids_limit,
                 capabilities: caps::OF_A_MACHINE,
+                // Of the process group 1 no signal could be sent to: kill(2) takes -1 for all processes.
+                leads_session: false,
                 ..Settings::default()
             },
             disk: surroundings.disk_limit,

@@ -78,6 +78,7 @@ fn settings(service: &Service, pieces: &mut Pieces<'_>) -> Settings {
         oom_score_adj: service.oom_score_adj.unwrap_or(0),
         pids: service.pids_limit,
         cpu_milli: service.cpus_milli,
+        leads_session: plain.leads_session,
     }
 }
 

@@ -53,14 +53,15 @@ impl Node {
             place: self.places.insert(Shared::new(place)),
         };
         let cred = Cred { groups: Arc::from(&program.groups[..]), ..Cred::user(program.uid, program.gid) };
+        let group = if settings.leads_session { pid } else { pid.ns().pid(0) };
         let process = Process {
             pid,
             container: id,
             is_check: false,
             ppid: Pid::NONE,
             parent_thread: Tid(0),
-            pgid: pid,
-            sid: pid,
+            pgid: group,
+            sid: group,
             threads: vec![tid],
             mm,
             cred,
