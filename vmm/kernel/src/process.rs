@@ -157,6 +157,8 @@ pub struct Process {
     pub actions: ActionsId,
     /// Signals for the whole process.
     pub pending: crate::signal::Pending,
+    /// Which thread was woken for a signal of the whole process: the others leave it to that one.
+    pub takers: BTreeMap<u32, Tid>,
     /// Limits by RLIMIT_* number.
     pub limits: [Rlimit; 16],
     /// Set when the process is gone and its parent has not waited yet.

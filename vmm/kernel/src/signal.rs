@@ -168,8 +168,13 @@ impl Node {
         process.dumpable != 0 && process.limits[c::RLIMIT_CORE as usize].cur >= crate::mm::PAGE
     }
 
-    /// Sends a signal to a whole process.
+    /// Sends a signal to a whole process; the main thread takes it if it does not block it.
     pub fn send_process(&mut self, pid: Pid, info: Siginfo) {
+        self.send_process_by(pid, Tid(pid.0), info);
+    }
+
+    /// Sends a signal to a whole process that was named by one of its threads, which takes it if it does not block it.
+    pub(crate) fn send_process_by(&mut self, pid: Pid, named: Tid, info: Siginfo) {
         let signo = info.signo as u32;
         let Some(process) = self.processes.get(&pid) else { return };
         if process.zombie.is_some() {
@@ -182,12 +187,19 @@ impl Node {
         if self.ignored(pid, signo) && !blocked_everywhere && !watched {
             return;
         }
-        self.process_mut(pid).pending.add(info);
+        let added = self.process_mut(pid).pending.add(info);
         self.notify_signalfds(signo);
-        // Wake the first thread that would take it, the main thread preferred.
-        let taker =
-            threads.iter().find(|t| self.task(**t).sigmask & bit(signo) == 0 || self.waits_for(**t, signo));
-        if let Some(tid) = taker.copied() {
+        // The thread that was named if it would take it, or the first one that would (complete_signal).
+        let taker = threads
+            .iter()
+            .filter(|t| **t == named)
+            .chain(&threads)
+            .find(|t| self.task(**t).sigmask & bit(signo) == 0 || self.waits_for(**t, signo));
+        let taker = taker.copied();
+        if added {
+            self.set_taker(pid, signo, taker);
+        }
+        if let Some(tid) = taker {
             if self.task(tid).sigmask & bit(signo) == 0 {
                 self.complete_fatal(tid, info);
             }
@@ -324,7 +336,7 @@ impl Node {
             return self.signal_deliverable(tid);
         }
         let Some(task) = self.tasks.get(&tid) else { return false };
-        let hits = self.pending_for(tid) & !task.sigmask;
+        let hits = self.pending_for(tid) & !task.sigmask & !self.left_to_others(tid);
         let process = self.process(task.pid);
         process.exiting.is_some()
             || process.fatal.is_some()
@@ -348,7 +360,7 @@ impl Node {
         if process.exiting.is_some() || process.fatal.is_some() {
             return true;
         }
-        let mut hits = self.pending_for(tid) & !task.sigmask;
+        let mut hits = self.pending_for(tid) & !task.sigmask & !self.left_to_others(tid);
         while hits != 0 {
             let signo = hits.trailing_zeros() + 1;
             if !self.ignored(task.pid, signo) {
@@ -401,7 +413,7 @@ impl Node {
                 self.deliver(tid, pid, info, outside);
                 return false;
             }
-            let unblocked = !task.sigmask;
+            let unblocked = !task.sigmask & !self.left_to_others(tid);
             if let Some((left, ns)) = self.task_mut(tid).left.take() {
                 Ctx::new(self, tid, outside.reborrow()).report_left(left, ns);
             }
@@ -471,7 +483,9 @@ impl Node {
         let task = self.task_mut(tid);
         task.restore_mask = None;
         let defer = if action.flags & c::SA_NODEFER != 0 { 0 } else { bit(signo) };
-        task.sigmask = (task.sigmask | action.mask | defer) & !UNBLOCKABLE;
+        let blocked = (task.sigmask | action.mask | defer) & !UNBLOCKABLE & !task.sigmask;
+        task.sigmask |= blocked;
+        self.retarget(tid, blocked);
         true
     }
 

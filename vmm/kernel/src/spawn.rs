@@ -69,6 +69,7 @@ impl Node {
             caps: crate::caps::Caps::of(program.uid, settings.capabilities),
             actions: self.actions.insert(Shared::new(Arc::new(vec![Sigaction::default(); 64]))),
             pending: Default::default(),
+            takers: Default::default(),
             limits: settings.limits,
             zombie: None,
             ended_nice: 0,

@@ -59,8 +59,8 @@ fn describe(s: &mut SignalfdSiginfo, info: &Siginfo) {
         }
         code => {
             (s.pid, s.uid) = (first as u32, (first >> 32) as u32);
-            // The value of sigqueue(3) and its kind.
-            if code < 0 && code != c::SI_TKILL as i32 {
+            // The value of sigqueue(3) and its kind, of which every code below 0 is one (siginfo_layout).
+            if code < 0 {
                 (s.ptr, s.int) = (second, second as i32);
             }
         }

@@ -12,6 +12,7 @@ use super::bit;
 use crate::ids::*;
 use crate::node::Node;
 use crate::process::Process;
+use crate::task::TaskState;
 
 /// A set of pending signals. "Standard signals do not queue" (signal(7)); real-time signals do, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,14 +86,67 @@ impl Node {
     /// Takes a pending signal of `of`, of those of the task itself first (dequeue_signal).
     pub(crate) fn take_pending(&mut self, tid: Tid, of: u64) -> Option<Siginfo> {
         let pid = self.task(tid).pid;
-        let mut info = match self.task_mut(tid).pending.take(of) {
+        // "SIGKILL" is pending for each thread as well (complete_signal), and get_signal looks for it before all others.
+        let killed = self.process(pid).pending.mask() & of & bit(c::SIGKILL as u32);
+        let own = if killed == 0 { self.task_mut(tid).pending.take(of) } else { None };
+        let mut info = match own {
             Some(info) => info,
+            None if killed != 0 => self.process_mut(pid).pending.take(killed)?,
             None => self.process_mut(pid).pending.take(of)?,
         };
         if info.code == c::SI_TIMER as i32 {
             self.timer_signal_taken(pid, &mut info);
         }
         Some(info)
+    }
+
+    /// Keeps which thread was woken for a signal of its process.
+    pub(crate) fn set_taker(&mut self, pid: Pid, signo: u32, taker: Option<Tid>) {
+        let takers = &mut self.process_mut(pid).takers;
+        match taker {
+            Some(tid) => takers.insert(signo, tid),
+            None => takers.remove(&signo),
+        };
+    }
+
+    /// The signals of the process for which another thread was woken that does not block them: "If more than one of the threads
+    /// has the signal unblocked, then the kernel chooses an arbitrary thread to which to deliver the signal" (signal(7)), and
+    /// the others do not look for it (TIF_SIGPENDING is of one thread).
+    pub(crate) fn left_to_others(&self, tid: Tid) -> u64 {
+        let process = self.process(self.task(tid).pid);
+        if process.threads.len() < 2 {
+            return 0;
+        }
+        let takes = |signo: u32, taker: Tid| {
+            let task = self.tasks.get(&taker).filter(|_| process.threads.contains(&taker));
+            taker != tid
+                && task.is_some_and(|t| {
+                    t.sigmask & bit(signo) == 0 && !matches!(t.state, TaskState::Stopped | TaskState::Dead)
+                })
+        };
+        let left = process.takers.iter().filter(|(signo, taker)| takes(**signo, **taker));
+        left.fold(0, |mask, (signo, _)| mask | bit(*signo)) & process.pending.mask()
+    }
+
+    /// Signals of the process that were this thread's to take until it blocked them or ended go to others (retarget_shared_pending).
+    pub(crate) fn retarget(&mut self, tid: Tid, which: u64) {
+        let process = self.process(self.task(tid).pid);
+        let (pid, threads) = (process.pid, process.threads.clone());
+        if threads.len() < 2 {
+            return;
+        }
+        let lost = process.pending.mask() & which;
+        for signo in (1..=64).filter(|signo| lost & bit(*signo) != 0) {
+            if self.process(pid).takers.get(&signo) != Some(&tid) {
+                continue;
+            }
+            let takes = |t: &&Tid| **t != tid && self.task(**t).sigmask & bit(signo) == 0;
+            let taker = threads.iter().find(takes).copied();
+            self.set_taker(pid, signo, taker);
+            if let Some(taker) = taker {
+                self.kick(taker);
+            }
+        }
     }
 
     /// Whether a signal may be queued for a process, or another timer allocate its signal. RLIMIT_SIGPENDING: "the limit on the

@@ -48,6 +48,8 @@ impl Node {
                 }
             }
         }
+        // exit_signals of Linux.
+        self.retarget(tid, u64::MAX);
         self.futex_forget(tid);
         self.pi_exit(tid);
         self.ipc_forget(tid);
@@ -229,7 +231,14 @@ impl Ctx<'_> {
                     Which::Group(g) => p.pgid == g,
                 }
         };
-        let children: Vec<Pid> = self.node.processes.values().filter(|p| matches(p)).map(|p| p.pid).collect();
+        // The caller's own children are looked at first, then those of the threads that were made after it, round to those of the
+        // one before it (do_wait).
+        let threads = &self.process().threads;
+        let place = |tid: Tid| threads.iter().position(|t| *t == tid).unwrap_or(0);
+        let (mine, count) = (place(self.tid), threads.len());
+        let mut children: Vec<&Process> = self.node.processes.values().filter(|p| matches(p)).collect();
+        children.sort_by_key(|p| (place(p.parent_thread) + count - mine) % count);
+        let children: Vec<Pid> = children.into_iter().map(|p| p.pid).collect();
         if children.is_empty() {
             return err(Errno::ECHILD);
         }

@@ -181,7 +181,7 @@ impl Ctx<'_> {
             return err(Errno::EPERM);
         }
         if signo != 0 && self.may_send(pid, info)? {
-            self.node.send_process(pid, info);
+            self.node.send_process_by(pid, self.pid_ns().tid(number as u32), info);
         }
         Ok(0)
     }
