@@ -78,6 +78,19 @@ impl Stack {
         Ok(())
     }
 
+    /// Gives a socket of datagrams a port if it has none, as the first attempt to send something does, whatever becomes of it
+    /// (inet_send_prepare of Linux).
+    ///
+    /// # Errors
+    ///
+    /// EAGAIN when there is no port left.
+    pub fn prepare_to_send(&mut self, id: SocketId) -> Result<()> {
+        match self.get(id)?.common.proto {
+            Proto::Udp | Proto::UdpLite | Proto::Icmp => self.autobind(id, Errno::EAGAIN),
+            _ => Ok(()),
+        }
+    }
+
     /// Gives the socket a free port if it has none; `full` is the error when there is none left.
     pub(super) fn autobind(&mut self, id: SocketId, full: Errno) -> Result<()> {
         let c = &self.get(id)?.common;

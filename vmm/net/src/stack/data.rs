@@ -78,20 +78,12 @@ impl Stack {
         self.send_datagram(id, data, to, &Sending::default(), now)
     }
 
-    /// [`Stack::send_to`] with all that can be said about a datagram. Also EACCES for a broadcast address without SO_BROADCAST.
-    pub fn send_datagram(
-        &mut self,
-        id: SocketId,
-        data: &[u8],
-        to: Option<SocketAddr>,
-        how: &Sending,
-        now: SimTime,
-    ) -> Result<usize> {
-        let socket = self.get_mut(id)?;
-        if !matches!(socket.kind, Kind::Udp(_)) {
-            return self.send(id, data, false, now);
-        }
-        self.autobind(id, Errno::EAGAIN)?;
+    /// Who gets a datagram to `to`, or to the connected peer: asked before its bytes are looked at.
+    ///
+    /// # Errors
+    ///
+    /// EDESTADDRREQ for nobody, EINVAL for a port 0, EAFNOSUPPORT and ENETUNREACH for an address of the other family.
+    pub fn receiver(&self, id: SocketId, to: Option<SocketAddr>) -> Result<SocketAddr> {
         let c = &self.get(id)?.common;
         let v6 = c.v6;
         let ports = matches!(c.proto, Proto::Udp | Proto::UdpLite);
@@ -106,7 +98,24 @@ impl Stack {
             (None, Some(peer)) => peer,
             (None, None) => return Err(Errno::EDESTADDRREQ),
         };
-        let peer = self.reachable(id, peer)?;
+        self.reachable(id, peer)
+    }
+
+    /// [`Stack::send_to`] with all that can be said about a datagram. Also EACCES for a broadcast address without SO_BROADCAST.
+    pub fn send_datagram(
+        &mut self,
+        id: SocketId,
+        data: &[u8],
+        to: Option<SocketAddr>,
+        how: &Sending,
+        now: SimTime,
+    ) -> Result<usize> {
+        let socket = self.get_mut(id)?;
+        if !matches!(socket.kind, Kind::Udp(_)) {
+            return self.send(id, data, false, now);
+        }
+        self.autobind(id, Errno::EAGAIN)?;
+        let peer = self.receiver(id, to)?;
         if data.len() > if peer.is_ipv6() { UDP_MAX_V6 } else { UDP_MAX_V4 } {
             return Err(Errno::EMSGSIZE);
         }

@@ -62,6 +62,8 @@ impl Ctx<'_> {
         let scope = msg.to.as_ref().map_or(0, Address::scope);
         let how = self.sending(id, to, scope, &msg.control.datagram)?;
         self.check_raw_target(id, msg.to.as_ref(), to)?;
+        // "EDESTADDRREQ The socket is not connection-mode, and no peer address is set" (send(2)) comes before EFAULT.
+        self.node.net.of(id).receiver(id, to)?;
         let data = self.source_bytes(&msg.source, 0, UDP_LEN_MAX)?;
         // Options and fragments, which no packet here has.
         if how.has_header && data.len() >= 20 && (data[0] & 15 > 5 || data[6] & 0x3f != 0 || data[7] != 0) {

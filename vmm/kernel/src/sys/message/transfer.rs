@@ -23,6 +23,9 @@ impl Ctx<'_> {
     /// Sends a message, or what is left of one whose sending slept; the result counts from its start.
     pub(super) fn send_message(&mut self, sock: Sock, mut msg: Outgoing) -> SysResult {
         let tcp = matches!(sock, Sock::Inet(id) if self.inet(id)?.proto == Proto::Tcp);
+        if let Sock::Inet(id) = sock {
+            self.node.net.of_mut(id).prepare_to_send(id)?;
+        }
         if msg.flags.contains(MsgFlags::MSG_OOB) && !tcp {
             return err(Errno::EOPNOTSUPP);
         }
