@@ -188,21 +188,19 @@ impl Node {
         self.waiters.get(&WaitOn::Object(Object::Epoll(ep))).is_some_and(|list| list.iter().any(waits))
     }
 
-    /// EPOLL_CTL_ADD and EPOLL_CTL_MOD.
+    /// EPOLL_CTL_ADD and EPOLL_CTL_MOD by a thread, whose signals a signalfd shows.
     pub(crate) fn epoll_set(
         &mut self,
         ep: EpollId,
         key: Key,
         event: EpollEvent,
         add: bool,
+        caller: Tid,
     ) -> Result<(), Errno> {
         let file = self.files.get(key.1).ok_or(Errno::EBADF)?;
         // "EPERM The target file fd does not support epoll. This error can occur if fd refers to, for example, a
         // regular file or a directory."
         let object = file.object().ok_or(Errno::EPERM)?;
-        if object == Object::Epoll(ep) {
-            return Err(Errno::EINVAL);
-        }
         let exclusive = |events: u32| events & c::EPOLLEXCLUSIVE as u32 != 0;
         // "EINVAL An invalid event type was specified along with EPOLLEXCLUSIVE in events"; "op was EPOLL_CTL_MOD and events
         // included EPOLLEXCLUSIVE"; "EPOLLEXCLUSIVE was specified in event and fd refers to an epoll instance."
@@ -234,9 +232,8 @@ impl Node {
         if add {
             self.epoll_watch.get_or_default(object).push(WatchKey { epoll: ep, key });
         }
-        let tid = self.run_queue.first().copied();
-        let bits = match (object, tid) {
-            (Object::SignalFd(_), Some(tid)) => self.ready_bits_for(key.1, tid),
+        let bits = match object {
+            Object::SignalFd(_) => self.ready_bits_for(key.1, caller),
             _ => self.ready_bits(key.1),
         };
         if bits & (event.events & !FLAGS | ALWAYS) != 0 && event.events & !FLAGS != 0 {

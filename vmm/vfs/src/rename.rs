@@ -2,7 +2,7 @@
 
 use bloodhound_abi::{Errno, SimTime};
 
-use crate::flags::{MAY_WRITE, NAME_MAX, RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT};
+use crate::flags::{MAY_WRITE, RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT};
 use crate::perm::allows;
 use crate::types::{Ino, Name, Outcome};
 use crate::vfs::{At, Ctx, Vfs};
@@ -50,13 +50,9 @@ impl Vfs {
             _ => return Err(Errno::EBUSY.into()),
         };
         self.want_write(from.dir)?;
-        if old_name.len() > NAME_MAX {
-            return Err(Errno::ENAMETOOLONG.into());
-        }
+        self.fits(from.dir, old_name.len())?;
         let source = self.look(ctx.base, from.dir, &old_name)?.ok_or(Errno::ENOENT)?;
-        if new_name.len() > NAME_MAX {
-            return Err(Errno::ENAMETOOLONG.into());
-        }
+        self.fits(to.dir, new_name.len())?;
         let target = self.look(ctx.base, to.dir, &new_name)?;
         self.check_shape(&from, &to, source, target, flags)?;
         if target == Some(source) {

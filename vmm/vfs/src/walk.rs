@@ -200,8 +200,21 @@ impl Vfs {
     fn walk(&mut self, ctx: &mut Ctx, walker: &mut Walker) -> Outcome<Spot> {
         let spot = self.walk_any(ctx, walker)?;
         match &spot.last {
-            Last::Name(name) if name.len() > NAME_MAX => Err(Errno::ENAMETOOLONG.into()),
+            Last::Name(name) => {
+                self.fits(spot.dir, name.len())?;
+                Ok(spot)
+            }
             _ => Ok(spot),
+        }
+    }
+
+    /// ENAMETOOLONG for what is longer than a name can be. In a removed directory nothing is looked up, so it is not there
+    /// (`__lookup_slow` of Linux asks IS_DEADDIR before it asks the file system).
+    pub(crate) fn fits(&self, dir: Ino, len: usize) -> Result<(), Errno> {
+        match len > NAME_MAX {
+            true if self.is_removed(dir) => Err(Errno::ENOENT),
+            true => Err(Errno::ENAMETOOLONG),
+            false => Ok(()),
         }
     }
 
@@ -212,8 +225,8 @@ impl Vfs {
                 return Ok(Spot { dir, last: Last::Root, slash: false, links });
             };
             allows(self.inode(dir)?, ctx.cred, MAY_EXEC)?;
-            if range.len() > NAME_MAX && !is_last {
-                return Err(Errno::ENAMETOOLONG.into());
+            if !is_last {
+                self.fits(dir, range.len())?;
             }
             let part = &walker.path[range];
             if is_last {

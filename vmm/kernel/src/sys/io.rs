@@ -41,6 +41,25 @@ fn check_end(at: Option<u64>, len: u64) -> Result<(), Errno> {
     if fits { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
+/// "EINVAL fd is attached to an object which is unsuitable for reading" (read(2)): there is nothing to read by, whatever the
+/// memory is like and even for no bytes (FMODE_CAN_READ in Linux).
+fn can_read(kind: &FileKind) -> bool {
+    !matches!(kind, FileKind::Epoll(_) | FileKind::Process(_))
+}
+
+/// "EINVAL fd is attached to an object which is unsuitable for writing" (write(2), FMODE_CAN_WRITE in Linux).
+fn can_write(kind: &FileKind) -> bool {
+    !matches!(
+        kind,
+        FileKind::TimerFd(_)
+            | FileKind::SignalFd(_)
+            | FileKind::Epoll(_)
+            | FileKind::Process(_)
+            | FileKind::Inotify(_)
+            | FileKind::Mq(_)
+    )
+}
+
 impl Ctx<'_> {
     /// What has no places is ESPIPE, before it is asked whether it can be read or written at all (ksys_pread64 in Linux).
     fn check_place(&self, id: FileId, at: Option<u64>) -> SysResult<()> {
@@ -62,8 +81,11 @@ impl Ctx<'_> {
                 if !self.node.files[id].readable() {
                     return err(Errno::EBADF);
                 }
+                if !can_read(&self.node.files[id].kind) {
+                    return err(Errno::EINVAL);
+                }
                 let to = memory.buffers(self)?;
-                self.check_rw_flags(id, flags, to.len())?;
+                self.check_rw_flags(id, flags, to.len(), false)?;
                 if memory.is_nothing(&to) {
                     return Ok(0);
                 }
@@ -90,8 +112,11 @@ impl Ctx<'_> {
                 if !self.node.files[id].writable() {
                     return err(Errno::EBADF);
                 }
+                if !can_write(&self.node.files[id].kind) {
+                    return err(Errno::EINVAL);
+                }
                 let from = memory.buffers(self)?;
-                self.check_rw_flags(id, flags, from.len())?;
+                self.check_rw_flags(id, flags, from.len(), true)?;
                 if memory.is_nothing(&from) {
                     return Ok(0);
                 }
@@ -212,13 +237,29 @@ impl Ctx<'_> {
     /// "EOPNOTSUPP: An unknown flag is specified in flags." Files never wait, so RWF_NOWAIT means nothing for them;
     /// other kinds do not know it.
     /// Where nothing is moved, nobody looks at them (do_iter_read in Linux).
-    fn check_rw_flags(&self, id: FileId, flags: RwFlags, len: u64) -> SysResult<()> {
+    fn check_rw_flags(&self, id: FileId, flags: RwFlags, len: u64, writes: bool) -> SysResult<()> {
         if len == 0 {
             return Ok(());
         }
-        let regular = matches!(self.node.files[id].kind, FileKind::Regular(_));
-        let known = if regular { RwFlags::all() } else { RwFlags::all() - RwFlags::RWF_NOWAIT };
+        let kind = &self.node.files[id].kind;
+        let known = match kind {
+            FileKind::Regular(_) => RwFlags::all(),
+            _ if piece_by_piece(kind, writes) => RwFlags::RWF_HIPRI,
+            _ => RwFlags::all() - RwFlags::RWF_NOWAIT,
+        };
         if flags.exceeds(known) { err(Errno::EOPNOTSUPP) } else { Ok(()) }
+    }
+}
+
+/// Whether Linux has a function for one buffer only, which is called for each of a vector: it knows no flags but RWF_HIPRI
+/// (do_loop_readv_writev).
+fn piece_by_piece(kind: &FileKind, writes: bool) -> bool {
+    match kind {
+        FileKind::Event(_) => writes,
+        FileKind::Device { dev, .. } => writes && dev.major == 1 && dev.minor == 7,
+        FileKind::TimerFd(_) | FileKind::SignalFd(_) | FileKind::Inotify(_) | FileKind::Mq(_) => !writes,
+        FileKind::Dir(_) | FileKind::SyntheticDir { .. } => !writes,
+        _ => false,
     }
 }
 

@@ -96,7 +96,14 @@ pub fn mmap(
         return err(Errno::EINVAL);
     }
     let (backing, may_write) = match file {
-        Some(id) => k.mmap_file(id, len, prot.bits(), shared, offset)?,
+        Some(id) => {
+            let backing = k.mmap_file(id, len, prot.bits(), shared, offset);
+            if backing == err(Errno::ENODEV) && flags & c::MAP_FIXED != 0 && k.asks_late(id) {
+                let mm = k.process().mm;
+                k.node.with_recount(mm, &[(start, start + len)], |m| m.remove(start, start + len));
+            }
+            backing?
+        }
         None => (k.mmap_anonymous(len, shared), true),
     };
     let prot = k.implied(prot.access());
@@ -177,6 +184,12 @@ impl Ctx<'_> {
             let now = self.now();
             self.node.vfs.accessed(ino, now);
         }
+    }
+
+    /// Whether a file that cannot be mapped says so only when what was there is gone already: sockets have a function for it, which
+    /// fails (sock_no_mmap).
+    fn asks_late(&self, id: FileId) -> bool {
+        matches!(self.node.files[id].kind, FileKind::Unix(_) | FileKind::Inet(_) | FileKind::Netlink(_))
     }
 
     /// What stands behind a mapping of a file, and whether it may ever become writable.

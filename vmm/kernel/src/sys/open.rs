@@ -422,7 +422,7 @@ impl Ctx<'_> {
     pub(crate) fn device_write(&mut self, dev: Dev, len: u64) -> SysResult {
         match dev {
             NULL | ZERO | RANDOM | URANDOM => Ok(len),
-            FULL if len == 0 => Ok(0),
+            // "Writes to the /dev/full device fail with an ENOSPC error" (full(4)): those of no bytes too.
             FULL => err(Errno::ENOSPC),
             _ => err(Errno::ENXIO),
         }

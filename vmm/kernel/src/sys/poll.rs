@@ -366,13 +366,14 @@ pub fn epoll_ctl(k: &mut Ctx<'_>, epfd: Fd, op: u32, fd: Fd, event: Ptr) -> SysR
         return err(Errno::EPERM);
     }
     let ep = k.epoll_id(epfd)?;
-    if epfd == fd {
+    // "EINVAL epfd is not an epoll file descriptor, or fd is the same as epfd": as descriptions, so a copy of it as well.
+    if k.node.files[file].object() == Some(Object::Epoll(ep)) {
         return err(Errno::EINVAL);
     }
     let key = (fd.0, file);
     match u64::from(op) {
-        c::EPOLL_CTL_ADD => k.node.epoll_set(ep, key, event, true)?,
-        c::EPOLL_CTL_MOD => k.node.epoll_set(ep, key, event, false)?,
+        c::EPOLL_CTL_ADD => k.node.epoll_set(ep, key, event, true, k.tid)?,
+        c::EPOLL_CTL_MOD => k.node.epoll_set(ep, key, event, false, k.tid)?,
         c::EPOLL_CTL_DEL => k.node.epoll_remove(ep, key)?,
         _ => return err(Errno::EINVAL),
     }

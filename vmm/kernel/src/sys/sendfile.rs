@@ -4,7 +4,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_vfs::flags::{IN_ACCESS, IN_MODIFY};
 
-use super::splice::gives_pages;
+use super::splice::{gives_pages, takes_pages};
 use crate::buffers::{MAX_RW, Source};
 use crate::ctx::*;
 use crate::file::FileKind;
@@ -153,7 +153,7 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
             Err(stop) => (within, Some(stop)),
         };
         let moved = reached.saturating_sub(within);
-        at.advance(k, moved)?;
+        at.advance(k, if has_no_place(&k.node.files[from].kind) { 0 } else { moved })?;
         done += moved;
         // The end of the file, or what takes no more now.
         let last = end.is_none() && (reached < PIECE || enough(k, to, done));
@@ -190,8 +190,13 @@ pub(super) fn fill_pipe(
     k.node.tell_file(to, IN_MODIFY);
     k.pipe_splice(pipe, &data, PIPE_BUF - into as usize);
     k.charge_moved(n);
-    at.advance(k, n)?;
+    at.advance(k, if has_no_place(&k.node.files[from].kind) { 0 } else { n })?;
     Ok(n)
+}
+
+/// Whether reading leaves an offset where it is: read_iter_zero and its kind do not move it.
+fn has_no_place(kind: &FileKind) -> bool {
+    matches!(kind, FileKind::Device { .. })
 }
 
 /// Moves the `piece` bytes at `at`, of which `within` were written before the call slept; how many that makes, which is 0 at the
@@ -200,6 +205,11 @@ fn move_piece(k: &mut Ctx<'_>, from: FileId, to: FileId, at: u64, piece: u64, wi
     let data = read_piece(k, from, at, piece)?;
     if data.is_empty() {
         return Ok(0);
+    }
+    // The bytes go through a pipe of the kernel's, from which the output must be able to take them (do_splice_from).
+    let kind = &k.node.files[to].kind;
+    if !takes_pages(kind) && !matches!(kind, FileKind::Tty { .. } | FileKind::Synthetic { .. }) {
+        return err(Errno::EINVAL);
     }
     k.node.tell_file(from, IN_ACCESS);
     k.write_from(to, &Source::Kernel(data), within, None)

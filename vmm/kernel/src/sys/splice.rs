@@ -160,7 +160,7 @@ fn drain_pipe(
 }
 
 /// Files with `splice_write`.
-fn takes_pages(kind: &FileKind) -> bool {
+pub(super) fn takes_pages(kind: &FileKind) -> bool {
     match kind {
         FileKind::Regular(_)
         | FileKind::Inet(_)

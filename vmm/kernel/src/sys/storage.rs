@@ -241,6 +241,8 @@ pub fn sync_file_range(k: &mut Ctx<'_>, fd: Fd, offset: i64, count: i64, flags: 
     // "ESPIPE: fd refers to something other than a regular file, a block device, or a directory."
     match kind {
         FileKind::Regular(_) | FileKind::Dir(_) => Ok(0),
+        // Queues, and what /proc and /sys have, are regular files and directories by their mode.
+        FileKind::Mq(_) | FileKind::Synthetic { .. } | FileKind::SyntheticDir { .. } => Ok(0),
         _ => err(Errno::ESPIPE),
     }
 }
