@@ -116,7 +116,7 @@ impl Lab {
 
     /// Whether a difference is one: a case that the native kernel answers otherwise each time says nothing.
     pub fn confirmed(&self, difference: &Difference) -> bool {
-        let cases = vec![difference.case.clone(); 4];
+        let cases = vec![difference.case.clone(); 12];
         let natives = self.run(&Machine::Native, &cases);
         natives.iter().all(|native| *native == difference.native)
     }

@@ -30,7 +30,8 @@ pub fn open(m: &mut Model) {
             m.make(Kind::File, format!("memfd_create \"m\" {flags}"));
         }
         2 => {
-            let path = m.rng.pick(&["/dev/null", "//dev/zero", "/dev/full", "/", ".."]);
+            // Not the root, which is of another kind natively: it counts its directories.
+            let path = m.rng.pick(&["/dev/null", "//dev/zero", "/dev/full", "..", "../shm"]);
             m.make(Kind::File, format!("openat -100 \"{path}\" {flags:#x} {mode:#x}"));
         }
         _ => {

@@ -26,15 +26,19 @@ const OVERHEAD: u64 = 96;
 const NAME_MAX: usize = 255;
 const RLIMIT_MSGQUEUE: usize = 12;
 
-/// The name of a queue, without its slash. ENOENT, EACCES for one with a slash in it, ENAMETOOLONG.
-fn name(k: &mut Ctx<'_>, name: Ptr) -> SysResult<Vec<u8>> {
+/// The name of a queue, without its slash, as the program gives it. ENOENT for an empty one.
+fn given_name(k: &mut Ctx<'_>, name: Ptr) -> SysResult<Vec<u8>> {
     let name = k.read_cstr(name.0, 4096, Errno::ENAMETOOLONG)?;
-    match name.as_slice() {
-        b"" => err(Errno::ENOENT),
-        b"." | b".." => err(Errno::EACCES),
-        long if long.len() > NAME_MAX => err(Errno::ENAMETOOLONG),
-        name if name.contains(&b'/') => err(Errno::EACCES),
-        _ => Ok(name),
+    if name.is_empty() { err(Errno::ENOENT) } else { Ok(name) }
+}
+
+/// What is no name of a file: EACCES with a slash in it, ENAMETOOLONG (lookup_one_len).
+fn check_name(name: &[u8]) -> Result<(), Errno> {
+    match name {
+        b"." | b".." => Err(Errno::EACCES),
+        name if name.contains(&b'/') => Err(Errno::EACCES),
+        long if long.len() > NAME_MAX => Err(Errno::ENAMETOOLONG),
+        _ => Ok(()),
     }
 }
 
@@ -43,9 +47,10 @@ pub fn mq_open(k: &mut Ctx<'_>, path: Ptr, flags: OpenFlags, mode: u32, attr: Pt
     let bits = flags.bits();
     let (create, exclusive) = (bits & c::O_CREAT != 0, bits & c::O_EXCL != 0);
     let sizes = if create && !attr.is_null() { Some(k.read_obj::<[u64; 8]>(attr)?) } else { None };
-    let key = (k.container().ipc, name(k, path)?);
+    let key = (k.container().ipc, given_name(k, path)?);
     let limit = k.process().limits[c::RLIMIT_NOFILE as usize].cur;
     k.table().lowest_free(0, limit)?;
+    check_name(&key.1)?;
     let id = match k.node.mqueues.names.get(&key).copied() {
         Some(_) if create && exclusive => return err(Errno::EEXIST),
         Some(id) => {
@@ -114,7 +119,8 @@ fn may(k: &Ctx<'_>, queue: &MqQueue, wanted: u32) -> Result<(), Errno> {
 
 /// mq_unlink(2). ENOENT; EPERM for another user's, which the C library makes EACCES of.
 pub fn mq_unlink(k: &mut Ctx<'_>, path: Ptr) -> SysResult {
-    let key = (k.container().ipc, name(k, path)?);
+    let key = (k.container().ipc, given_name(k, path)?);
+    check_name(&key.1)?;
     let id = *k.node.mqueues.names.get(&key).ok_or(Errno::ENOENT)?;
     if k.fs_cred().uid != k.node.mqueues.all[id].owner.0 && !k.process().caps.has(CAP_FOWNER) {
         return err(Errno::EPERM);

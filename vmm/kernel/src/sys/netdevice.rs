@@ -60,6 +60,10 @@ impl Ctx<'_> {
     pub(crate) fn socket_ioctl(&mut self, file: FileId, cmd: u64, arg: Ptr) -> SysResult {
         let sock = self.sock_of(file)?;
         let number = match (cmd, sock) {
+            // Echo sockets have no function for these (ping_prot).
+            (c::FIONREAD | c::TIOCOUTQ, Sock::Inet(id)) if self.inet(id)?.proto == Proto::Icmp => {
+                return err(Errno::ENOTTY);
+            }
             (c::FIONREAD, Sock::Inet(id) | Sock::Packet(id)) => self.node.net.of(id).readable_bytes(id)?,
             (c::FIONREAD, Sock::Unix(id)) => self.node.unix.readable_bytes(id)?,
             (c::TIOCOUTQ, Sock::Inet(id) | Sock::Packet(id)) => self.node.net.of(id).unacked_bytes(id)?,

@@ -134,12 +134,15 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
         let nonblock = k.node.files[to].nonblocking();
         return fill_pipe(k, from, to, pipe, at, (count, nonblock));
     }
-    while done < count {
+    let mut whole = true;
+    while done < count && whole {
         // Only the first piece of a run can have slept, in its middle. It is cut as before, so that a wake-up for nothing finds
         // the same write.
         let within = if k.resumed.is_some() { done % PIECE } else { 0 };
         let piece = PIECE.min(count - done + within);
-        let result = move_piece(k, from, to, at.at() - within, piece, within);
+        let still = has_no_place(&k.node.files[from].kind);
+        let place = if still { at.at() } else { at.at() - within };
+        let result = move_piece(k, (from, to), place, piece, within, &mut whole);
         let (reached, end) = match result {
             Ok(reached) => (reached, None),
             Err(Stop::Block(sleep)) => {
@@ -153,10 +156,10 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
             Err(stop) => (within, Some(stop)),
         };
         let moved = reached.saturating_sub(within);
-        at.advance(k, if has_no_place(&k.node.files[from].kind) { 0 } else { moved })?;
+        at.advance(k, if still { 0 } else { moved })?;
         done += moved;
-        // The end of the file, or what takes no more now.
-        let last = end.is_none() && (reached < PIECE || enough(k, to, done));
+        // The end of the file, which may have become longer by what was written, or what takes no more now.
+        let last = end.is_none() && (moved == 0 || enough(k, to, done));
         if !at.goes_on(done, end)? || last {
             break;
         }
@@ -200,8 +203,15 @@ fn has_no_place(kind: &FileKind) -> bool {
 }
 
 /// Moves the `piece` bytes at `at`, of which `within` were written before the call slept; how many that makes, which is 0 at the
-/// end of the file. Those that a write has written before it sleeps are in its [`Progress`].
-fn move_piece(k: &mut Ctx<'_>, from: FileId, to: FileId, at: u64, piece: u64, within: u64) -> SysResult {
+/// end of the file. Those that a write has written before it sleeps are in its [`Progress`]. `whole`: whether the output took all.
+fn move_piece(
+    k: &mut Ctx<'_>,
+    (from, to): (FileId, FileId),
+    at: u64,
+    piece: u64,
+    within: u64,
+    whole: &mut bool,
+) -> SysResult {
     let data = read_piece(k, from, at, piece)?;
     if data.is_empty() {
         return Ok(0);
@@ -212,7 +222,10 @@ fn move_piece(k: &mut Ctx<'_>, from: FileId, to: FileId, at: u64, piece: u64, wi
         return err(Errno::EINVAL);
     }
     k.node.tell_file(from, IN_ACCESS);
-    k.write_from(to, &Source::Kernel(data), within, None)
+    let len = data.len() as u64;
+    let reached = k.write_from(to, &Source::Kernel(data), within, None)?;
+    *whole = reached == len;
+    Ok(reached)
 }
 
 /// Bytes of the input.
@@ -298,7 +311,7 @@ pub fn copy_file_range(
 }
 
 /// Whether a transfer of so many bytes ends although there is more: the console takes no more at once, or the host gives up the run.
-fn enough(k: &Ctx<'_>, to: FileId, done: u64) -> bool {
+fn enough(k: &mut Ctx<'_>, to: FileId, done: u64) -> bool {
     let console = matches!(k.node.files[to].kind, FileKind::Console(_));
-    (console && done >= CONSOLE_WRITE) || k.outside.is_given_up()
+    (console && done >= CONSOLE_WRITE) || k.ends_early()
 }

@@ -19,6 +19,17 @@ const REPORT: u32 = 1 << 17;
 const ICMP_HEADER: usize = 8;
 
 impl Stack {
+    /// Whether a socket may send these bytes to anybody: an echo socket sends requests for echoes only, and looks at them before it
+    /// looks for a receiver (ping_common_sendmsg of Linux).
+    ///
+    /// # Errors
+    ///
+    /// EINVAL for others.
+    pub fn check_request(&self, id: SocketId, data: &[u8]) -> Result<()> {
+        let c = &self.get(id)?.common;
+        if c.proto == Proto::Icmp { is_echo(c, data) } else { Ok(()) }
+    }
+
     /// socket(AF_INET or AF_INET6, SOCK_RAW, protocol).
     pub fn raw_socket(&mut self, v6: bool, protocol: u8) -> SocketId {
         let mut common = Common::new(Proto::Raw, v6, &self.net.config);
@@ -362,13 +373,16 @@ fn fits(c: &Common, dst: IpAddr, src: IpAddr) -> bool {
     (bound.is_unspecified() || bound == dst) && c.peer.is_none_or(|peer| peer.ip() == src)
 }
 
+/// EINVAL for what is no request for an echo.
+fn is_echo(c: &Common, data: &[u8]) -> Result<()> {
+    let kind = if c.v6 { wire::V6_ECHO } else { wire::ECHO };
+    if data.len() < ICMP_HEADER || data[..2] != [kind, 0] { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
 /// What an echo socket sends: an echo request with its own identifier. EINVAL for anything else (`ping_common_sendmsg`,
 /// `ping_supported`).
 fn echo_body(c: &Common, data: &[u8], (src, dst): Pair, header: Header) -> Result<Body> {
-    let kind = if c.v6 { wire::V6_ECHO } else { wire::ECHO };
-    if data.len() < ICMP_HEADER || data[..2] != [kind, 0] {
-        return Err(Errno::EINVAL);
-    }
+    is_echo(c, data)?;
     let mut message = data.to_vec();
     message[4..6].copy_from_slice(&c.local.port().to_be_bytes());
     wire::sum_icmp(src.ip(), dst.ip(), &mut message);

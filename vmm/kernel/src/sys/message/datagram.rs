@@ -62,6 +62,10 @@ impl Ctx<'_> {
         let scope = msg.to.as_ref().map_or(0, Address::scope);
         let how = self.sending(id, to, scope, &msg.control.datagram)?;
         self.check_raw_target(id, msg.to.as_ref(), to)?;
+        if self.inet(id)?.proto == Proto::Icmp {
+            let data = self.source_bytes(&msg.source, 0, UDP_LEN_MAX)?;
+            self.node.net.of(id).check_request(id, &data)?;
+        }
         // "EDESTADDRREQ The socket is not connection-mode, and no peer address is set" (send(2)) comes before EFAULT.
         self.node.net.of(id).receiver(id, to)?;
         let data = self.source_bytes(&msg.source, 0, UDP_LEN_MAX)?;
