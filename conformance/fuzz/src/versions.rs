@@ -94,6 +94,9 @@ const RULES: &[Rule] = &[
         };
         slot.starts_with('$') && d.answered().any(begun)
     }),
+    // Any: a private mapping of /dev/zero is anonymous memory, which has no offset to show, as is, on Linux only, a shared one by a
+    // descriptor for reading.
+    ((0, 0), |d| d.is(&[".maps", ".peek"]) && d.ops.iter().any(|op| op.contains("//dev/zero"))),
     // Any: TCP sockets can be mapped for the zero-copy receive that docs/syscalls.md says is refused.
     ((0, 0), |d| d.is(&["mmap"]) && d.simulated == "-19"),
 ];

@@ -144,6 +144,13 @@ pub struct Shm {
     pub segment: Option<(IpcNs, i32)>,
 }
 
+impl Shm {
+    /// Whether it has such a page. A mapping may reach beyond its end, by mremap(2) or an offset of /dev/zero: SIGBUS there.
+    pub(crate) fn has(&self, index: u64) -> bool {
+        index < self.size.div_ceil(crate::mm::PAGE)
+    }
+}
+
 /// A simulated machine.
 #[derive(Clone, Debug)]
 pub struct Node {

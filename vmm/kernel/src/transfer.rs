@@ -266,6 +266,10 @@ impl Ctx<'_> {
         let file = &self.node.files[id];
         let (append, offset) = (file.flags & c::O_APPEND != 0, file.offset);
         verify_area(at.unwrap_or(offset), from.len())?;
+        // Nothing goes nowhere: not even the place of what appends (generic_write_checks).
+        if from.is_empty() {
+            return Ok(0);
+        }
         let good = self.source_len(from)?;
         // "POSIX requires that opening a file with the O_APPEND flag should have no effect on the location at
         // which pwrite() writes data. However, on Linux ... appends data" (pwrite(2), BUGS).

@@ -76,6 +76,8 @@ fn limit(m: &mut Model) {
     let (actor, pid) = (m.actor(), pid(m));
     // RLIMIT_FSIZE, RLIMIT_NOFILE, RLIMIT_CPU; lower only, so that it can be undone by nobody.
     let resource = m.number(&[1, 7, 7]);
+    // Not RLIMIT_CPU: a tick of the clock ends who has none left, and when that comes is a matter of time.
+    let resource = if resource == 0 { 7 } else { resource };
     let soft = m.rng.pick(&[0, 3, 10, 64, 1024, 5000]);
     let hard = m.rng.pick(&[64, 1024, 1024]);
     match m.rng.below(3) {

@@ -65,6 +65,8 @@ pub struct MqQueue {
     pub most: u64,
     /// Bytes of a message, at most.
     pub longest: u64,
+    /// The size that it has as a file, which ftruncate(2) sets without any effect on what is read.
+    pub file_size: u64,
     /// Who is told.
     pub notify: Option<Notify>,
     /// Open file descriptions of it, and one for its name.
@@ -86,6 +88,7 @@ impl MqQueue {
             mode,
             most,
             longest,
+            file_size: FILE_SIZE,
             notify: None,
             refs: 1,
             messages: BTreeMap::new(),

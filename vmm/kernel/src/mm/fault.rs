@@ -266,6 +266,9 @@ impl Node {
             }
             Backing::Shm { id, offset } => {
                 let index = (offset + (addr - vma.start)) / PAGE;
+                if !self.shm[*id].has(index) {
+                    return None;
+                }
                 if write {
                     return Some((self.shm_page(*id, index).offset(), true));
                 }

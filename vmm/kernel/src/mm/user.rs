@@ -172,7 +172,11 @@ impl Ctx<'_> {
         let (page, into) = (addr / PAGE, addr - vma.start);
         match vma.backing {
             Backing::Shm { id, offset } => {
-                act(self.node.shm_page(id, (offset + into) / PAGE));
+                let index = (offset + into) / PAGE;
+                if !self.node.shm[id].has(index) {
+                    return Err(Errno::EFAULT);
+                }
+                act(self.node.shm_page(id, index));
             }
             Backing::File { ino, offset } if vma.shared => {
                 let index = (offset + into) / PAGE;
@@ -245,7 +249,10 @@ impl Node {
                 let page = self.vfs.page(ino, (offset + into) / PAGE);
                 page.map(Some).ok_or(Errno::EFAULT)
             }
-            Backing::Shm { id, offset } => Ok(self.shm[id].pages.get(&((offset + into) / PAGE)).cloned()),
+            Backing::Shm { id, offset } => {
+                let (shm, index) = (&self.shm[id], (offset + into) / PAGE);
+                if shm.has(index) { Ok(shm.pages.get(&index).cloned()) } else { Err(Errno::EFAULT) }
+            }
             Backing::Special("[vvar]") => Ok(self.vvar.clone()),
             Backing::Special(_) => Ok(self.mms[mm].vdso.get((into / PAGE) as usize).cloned()),
         }

@@ -276,7 +276,7 @@ pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
         | FileKind::Dir(_)
         | FileKind::SyntheticDir { .. }
         | FileKind::Device { .. } => 0,
-        FileKind::Mq(_) => crate::ipc::mqueue::FILE_SIZE,
+        FileKind::Mq(id) => k.node.mqueues.all[*id].file_size,
         // noop_llseek of Linux: neither an error nor a position.
         FileKind::Inotify(_)
         | FileKind::Event(_)

@@ -7,7 +7,6 @@ use bloodhound_abi::consts as c;
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::*;
-use crate::ipc::mqueue::FILE_SIZE;
 use crate::wait::{Object, SysResult};
 
 const FIBMAP: u64 = 1;
@@ -62,13 +61,14 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
                 Ok(0)
             }
             FileKind::Regular(ino) if cmd == c::FIONREAD => {
-                let left = k.node.vfs.size(ino).saturating_sub(k.node.files[id].offset);
+                // Beyond the end there are less than none.
+                let left = k.node.vfs.size(ino).wrapping_sub(k.node.files[id].offset);
                 k.write_obj(arg, &(left as i32))?;
                 Ok(0)
             }
             // A queue is a regular file of its file system (do_vfs_ioctl).
-            FileKind::Mq(_) if cmd == c::FIONREAD => {
-                let left = FILE_SIZE as i64 - k.node.files[id].offset as i64;
+            FileKind::Mq(queue) if cmd == c::FIONREAD => {
+                let left = k.node.mqueues.all[queue].file_size as i64 - k.node.files[id].offset as i64;
                 k.write_obj(arg, &(left as i32))?;
                 Ok(0)
             }

@@ -217,7 +217,12 @@ impl Ctx<'_> {
             FileKind::Regular(ino) => Ok((Backing::File { ino, offset }, true)),
             // /dev/zero: private mappings are anonymous memory, shared ones an unnamed object (mem(4)).
             FileKind::Device { dev, .. } if dev.major == 1 && dev.minor == 5 => {
-                Ok((self.mmap_anonymous(len, shared), true))
+                let memory = match self.mmap_anonymous(len, shared) {
+                    // Pages from the offset on of an object that is only as large as the mapping (shmem_zero_setup).
+                    Backing::Shm { id, .. } => Backing::Shm { id, offset },
+                    other => other,
+                };
+                Ok((memory, true))
             }
             _ => err(Errno::ENODEV),
         }

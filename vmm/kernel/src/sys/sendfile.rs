@@ -280,6 +280,8 @@ pub fn copy_file_range(
     // "EINVAL: fd_in and fd_out refer to the same file and the source and target ranges overlap", the source range
     // ending with the file.
     let len = len.min(k.node.vfs.size(in_ino).saturating_sub(source.at()));
+    // Where a file cannot be written nothing is copied, not even no bytes (generic_write_check_limits); the rest of that the write asks.
+    let len = k.limited_to(sink.at(), len)?;
     let apart = source.at() + len <= sink.at() || sink.at() + len <= source.at();
     if in_ino == out_ino && !apart {
         return err(Errno::EINVAL);
@@ -308,6 +310,21 @@ pub fn copy_file_range(
         }
     }
     Ok(done)
+}
+
+impl Ctx<'_> {
+    /// How many bytes of a copy may be written at a place. EFBIG for a place where no file can have any, with SIGXFSZ if that is for the
+    /// limit of the process.
+    fn limited_to(&mut self, at: u64, len: u64) -> SysResult {
+        if at >= self.process().limits[c::RLIMIT_FSIZE as usize].cur {
+            // One byte more than nothing, so that it is refused.
+            return self.file_size_limit(at, len.max(1));
+        }
+        if at >= i64::MAX as u64 {
+            return err(Errno::EFBIG);
+        }
+        self.file_size_limit(at, len)
+    }
 }
 
 /// Whether a transfer of so many bytes ends although there is more: the console takes no more at once, or the host gives up the run.

@@ -522,7 +522,11 @@ impl Ctx<'_> {
     /// getpeername(2)'s bytes. ENOTCONN.
     pub(crate) fn peer_bytes(&self, sock: Sock) -> Result<Vec<u8>, Errno> {
         match sock {
-            Sock::Inet(id) => Ok(inet_bytes(self.node.net.of(id).peer_addr(id)?)),
+            // A peer without a port is none to inet_getname.
+            Sock::Inet(id) => match self.node.net.of(id).peer_addr(id)? {
+                peer if peer.port() == 0 => Err(Errno::ENOTCONN),
+                peer => Ok(inet_bytes(peer)),
+            },
             Sock::Unix(id) => Ok(unix_bytes(self.node.unix.peer_name(id)?)),
             // Connected or not, the other side is the kernel.
             Sock::Netlink(_) => Ok(crate::netlink::address(0, 0)),

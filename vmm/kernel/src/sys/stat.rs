@@ -219,7 +219,7 @@ impl Ctx<'_> {
                 bloodhound_vfs::flags::S_IFREG | made.mode,
                 time,
             );
-            let (nlink, size) = (u32::from(named), crate::ipc::mqueue::FILE_SIZE);
+            let (nlink, size) = (u32::from(named), made.file_size);
             return Stat { uid: made.owner.0, gid: made.owner.1, nlink, size, ..inode };
         }
         Stat {

@@ -7,7 +7,7 @@ use bloodhound_vfs::{Ino, Kind};
 
 use crate::ctx::*;
 use crate::file::FileKind;
-use crate::ids::FileId;
+use crate::ids::{FileId, MqId};
 use crate::path::{Place, Reached, done};
 use crate::wait::SysResult;
 
@@ -58,6 +58,7 @@ pub fn ftruncate(k: &mut Ctx<'_>, fd: Fd, len: i64) -> SysResult {
         FileKind::Regular(ino) if file.writable() => ino,
         // Files of /proc and /sys take a size and have none (proc_setattr, kernfs_iop_setattr).
         FileKind::Synthetic { .. } if file.writable() => return Ok(0),
+        FileKind::Mq(id) if file.writable() => return k.resize_queue(id, len),
         _ => return err(Errno::EINVAL),
     };
     k.check_file_size(Some(ino), len)?;
@@ -171,6 +172,19 @@ impl Ctx<'_> {
         let info = crate::signal::user_info(c::SIGXFSZ as u32, 0, self.pid, 0);
         self.node.send_task(self.tid, info);
         Err(Errno::EFBIG)
+    }
+
+    /// A queue takes a size as a file, up to what "cannot ftruncate over 2^31 bytes without large file support" leaves: its
+    /// description has no O_LARGEFILE.
+    fn resize_queue(&mut self, id: MqId, len: u64) -> SysResult {
+        if len > i32::MAX as u64 {
+            return err(Errno::EINVAL);
+        }
+        if len > self.node.mqueues.all[id].file_size {
+            self.check_file_size(None, len)?;
+        }
+        self.node.mqueues.all[id].file_size = len;
+        Ok(0)
     }
 
     /// Makes a file or directory durable, as fsync(2) does.

@@ -41,8 +41,11 @@ impl Ctx<'_> {
     pub(super) fn send_udp(&mut self, id: SocketId, msg: &Outgoing) -> SysResult {
         if msg.source.len() > UDP_LEN_MAX {
             // udpv6_sendmsg looks for a receiver before it looks at the length.
-            let nobody = msg.to.is_none() && self.node.net.of(id).peer_addr(id).is_err();
-            return err(if self.inet(id)?.v6 && nobody { Errno::EDESTADDRREQ } else { Errno::EMSGSIZE });
+            if self.inet(id)?.v6 {
+                let to = msg.to.as_ref().map_or(Ok(None), |addr| udp_target(addr, true))?;
+                self.node.net.of(id).receiver(id, to)?;
+            }
+            return err(Errno::EMSGSIZE);
         }
         let socket = self.inet(id)?;
         let udp = matches!(socket.proto, Proto::Udp | Proto::UdpLite);
