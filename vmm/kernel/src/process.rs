@@ -174,8 +174,6 @@ pub struct Process {
     pub exit_signal: u32,
     /// Unfetched stop or continue.
     pub event: Option<ChildEvent>,
-    /// PR_SET_PDEATHSIG.
-    pub pdeathsig: u32,
     /// PR_SET_CHILD_SUBREAPER.
     pub subreaper: bool,
     /// PR_SET_DUMPABLE.

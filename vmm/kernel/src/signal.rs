@@ -183,8 +183,7 @@ impl Node {
         self.prepare_signal(pid, signo);
         let threads = self.process(pid).threads.clone();
         let blocked_everywhere = threads.iter().all(|t| self.task(*t).sigmask & bit(signo) != 0);
-        let watched = self.signalfd_wants(signo);
-        if self.ignored(pid, signo) && !blocked_everywhere && !watched {
+        if self.ignored(pid, signo) && !blocked_everywhere {
             return;
         }
         let added = self.process_mut(pid).pending.add(info);
@@ -218,7 +217,7 @@ impl Node {
         let Some(task) = self.tasks.get(&tid) else { return };
         let (pid, blocked) = (task.pid, task.sigmask & bit(signo) != 0);
         self.prepare_signal(pid, signo);
-        if self.ignored(pid, signo) && !blocked && !self.signalfd_wants(signo) {
+        if self.ignored(pid, signo) && !blocked {
             return;
         }
         self.task_mut(tid).pending.add(info);
@@ -290,10 +289,6 @@ impl Node {
                 self.tell_parent(pid, c::CLD_CONTINUED, c::SIGCONT as i32);
             }
         }
-    }
-
-    fn signalfd_wants(&self, signo: u32) -> bool {
-        self.signalfds.iter().any(|(_, s)| s.mask & bit(signo) != 0)
     }
 
     fn notify_signalfds(&mut self, signo: u32) {

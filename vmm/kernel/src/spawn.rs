@@ -77,7 +77,6 @@ impl Node {
             exiting: None,
             exit_signal: 0,
             event: None,
-            pdeathsig: 0,
             subreaper: false,
             dumpable: 1,
             no_new_privs: settings.no_new_privileges,

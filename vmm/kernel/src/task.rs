@@ -126,6 +126,8 @@ pub struct Task {
     pub io_priority: u16,
     /// Its mode of seccomp(2).
     pub seccomp: crate::seccomp::Seccomp,
+    /// PR_SET_PDEATHSIG, which each thread sets for itself.
+    pub pdeathsig: u32,
     /// PR_SET_TIMERSLACK, ns; sleeps end on time here.
     pub timer_slack: u64,
     /// CLONE_CHILD_CLEARTID's word.
@@ -184,6 +186,7 @@ impl Task {
             persona: 0,
             io_priority: 0,
             seccomp: Default::default(),
+            pdeathsig: 0,
             timer_slack: TIMER_SLACK,
             altstack: StackT { flags: bloodhound_abi::consts::SS_DISABLE as i32, ..StackT::default() },
             clear_child_tid: 0,

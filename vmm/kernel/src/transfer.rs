@@ -270,11 +270,11 @@ impl Ctx<'_> {
         if from.is_empty() {
             return Ok(0);
         }
-        let good = self.source_len(from)?;
+        let mut good = self.source_len(from)?;
         // "POSIX requires that opening a file with the O_APPEND flag should have no effect on the location at
         // which pwrite() writes data. However, on Linux ... appends data" (pwrite(2), BUGS).
         let start = if append { self.node.vfs.size(ino) } else { at.unwrap_or(offset) };
-        let len = self.file_size_limit(start, good)?;
+        let mut len = self.file_size_limit(start, good)?;
         let mut n = 0;
         loop {
             let most = (len - n).min(PIECE);
@@ -285,6 +285,11 @@ impl Ctx<'_> {
                 result => result?,
             };
             n += written;
+            if n == good {
+                // What comes next may be a mapping of this file, which was beyond its end before.
+                good += self.source_good(from, n, from.len() - n);
+                len = self.file_size_limit(start, good)?;
+            }
             if n == len || written < most || self.ends_early() {
                 break;
             }

@@ -87,8 +87,10 @@ fn resize(m: &mut Model) {
         _ => {
             // More than the file system holds is refused; much that it holds would fill this machine.
             let length = m.number(&[0, 1, 100, 4095, 4096, 4097, 8192, 70_000, -1, i64::MAX]);
-            // A hole may end where Linux's files do, but not where Bloodhound's end.
-            let length = if mode & 2 != 0 && length == i64::MAX { 8192 } else { length };
+            // Nor as much as memory has: what memfd_create(2) makes has no limit. What ends where files do may be a hole natively,
+            // so it ends behind that.
+            let length = if (1 << 20..i64::MAX).contains(&length) { 70_000 } else { length };
+            let offset = if length == i64::MAX { offset.max(1) } else { offset };
             m.call(format!("fallocate {fd} {mode:#x} {offset} {length}"));
         }
     }

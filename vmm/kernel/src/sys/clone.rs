@@ -270,7 +270,7 @@ impl Ctx<'_> {
         child.next_timer = 0;
         (child.cpu_ns, child.children_cpu_ns) = (0, 0);
         (child.peak, child.children_peak) = (0, 0);
-        (child.pdeathsig, child.subreaper) = (0, false);
+        child.subreaper = false;
         child.did_exec = false;
         child.tty_old_pgrp = None;
         child.started = self.now();

@@ -241,7 +241,9 @@ pub fn sendto(
             let source = Source::User(buffers);
             let to = if addr.is_null() { None } else { Some(k.read_address(addr, addrlen)?) };
             let (nonblock, control) = (k.may_not_sleep(file, flags), k.no_control());
-            Outgoing { source, flags, nonblock, to: to.filter(|a| !a.is_empty()), control, done: 0 }
+            // An address of no bytes is none, but to sockets that look at the pointer (udp_sendmsg, ping_v4_sendmsg).
+            let counts = k.counts_empty_address(sock)?;
+            Outgoing { source, flags, nonblock, to: to.filter(|a| counts || !a.is_empty()), control, done: 0 }
         }
     };
     k.send_message(sock, message)

@@ -29,11 +29,11 @@ pub fn prctl(k: &mut Ctx<'_>, option: u32, a2: u64, a3: u64, a4: u64, a5: u64) -
             if a2 > 64 {
                 return err(Errno::EINVAL);
             }
-            k.process_mut().pdeathsig = a2 as u32;
+            k.task_mut().pdeathsig = a2 as u32;
             Ok(0)
         }
         c::PR_GET_PDEATHSIG => {
-            let signal = k.process().pdeathsig;
+            let signal = k.task().pdeathsig;
             k.write_obj(Ptr(a2), &signal)?;
             Ok(0)
         }

@@ -133,7 +133,11 @@ impl Node {
         }
         let children: Vec<Pid> = self.processes.values().filter(|p| p.ppid == pid).map(|p| p.pid).collect();
         for child in children {
-            let (death, dead) = (self.process(child).pdeathsig, self.process(child).zombie.is_some());
+            let dead = self.process(child).zombie.is_some();
+            // Each thread of the child may have asked for a signal to its process (reparent_leader).
+            let threads = self.process(child).threads.iter();
+            let signals: Vec<u32> =
+                threads.map(|tid| self.task(*tid).pdeathsig).filter(|s| *s != 0).collect();
             self.process_mut(child).ppid = heir;
             if dead {
                 if heir == Pid::NONE {
@@ -141,9 +145,11 @@ impl Node {
                 } else {
                     self.notify(WaitOn::Child(heir));
                 }
-            } else if death != 0 {
-                let info = crate::signal::user_info(death, c::SI_USER as i32, pid, 0);
-                self.send_process(child, info);
+            } else {
+                for signal in signals {
+                    let info = crate::signal::user_info(signal, c::SI_USER as i32, pid, 0);
+                    self.send_process(child, info);
+                }
             }
         }
     }

@@ -316,6 +316,10 @@ impl Ctx<'_> {
     /// How many bytes of a copy may be written at a place. EFBIG for a place where no file can have any, with SIGXFSZ if that is for the
     /// limit of the process.
     fn limited_to(&mut self, at: u64, len: u64) -> SysResult {
+        // What is no place at all is refused as such, later.
+        if at > i64::MAX as u64 {
+            return Ok(len);
+        }
         if at >= self.process().limits[c::RLIMIT_FSIZE as usize].cur {
             // One byte more than nothing, so that it is refused.
             return self.file_size_limit(at, len.max(1));

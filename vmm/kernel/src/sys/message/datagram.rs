@@ -14,6 +14,7 @@ use super::{Got, Incoming, Outgoing};
 use crate::ctx::*;
 use crate::inet::Corked;
 use crate::socket::{Address, Generic, TIMESTAMPING_RX, inet_bytes};
+use crate::sys::socket::Sock;
 use crate::sys::sockopt::{IPV6_2292HOPLIMIT, IPV6_2292PKTINFO, kept_value};
 use crate::wait::{Object, Stop, SysResult};
 
@@ -78,6 +79,17 @@ impl Ctx<'_> {
         }
         let now = self.now();
         Ok(self.node.net.of_mut(id).send_datagram(id, &data, to, &how, now)? as u64)
+    }
+
+    /// Whether an address without a byte is one that is too short, and not none.
+    pub(super) fn counts_empty_address(&self, sock: Sock) -> SysResult<bool> {
+        let Sock::Inet(id) = sock else { return Ok(false) };
+        let socket = self.inet(id)?;
+        Ok(match socket.proto {
+            Proto::Udp | Proto::UdpLite | Proto::Icmp => true,
+            Proto::Raw => socket.v6,
+            _ => false,
+        })
     }
 
     /// Sends a part of a datagram: "all data output on this socket is accumulated into a single datagram that is transmitted when the
