@@ -84,6 +84,9 @@ static void carry_out(int self, const char *op)
         args.count = 0, S->vague_blocks = 1;
     if (!strcmp(name, "fallocate") || (strstr(name, "write") && result >= 0 && result != a[2]))
         S->vague_blocks = 1;
+    // Whether a hole that is read through a mapping costs blocks is a matter of the file system: it does for tmpfs only.
+    if (!strcmp(name, "mmap") && a[4] >= 0 && result > 0)
+        S->vague_blocks = 1;
     // What was shown on the way comes after the result.
     struct line after = line;
     line.length = 0;

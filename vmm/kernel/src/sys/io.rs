@@ -293,6 +293,8 @@ pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
         return Ok(0);
     }
     let base = match u64::from(whence) {
+        // Directories have no end (dcache_dir_lseek; ovl_dir_llseek).
+        c::SEEK_END if matches!(kind, FileKind::Dir(_)) => return err(Errno::EINVAL),
         c::SEEK_SET => 0,
         c::SEEK_CUR => current,
         c::SEEK_END => size,

@@ -63,6 +63,10 @@ pub(super) fn do_open(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: u64, mode: 
         };
     }
     let path = k.kept_path(path)?;
+    // "ENOENT pathname is an empty string": known before a descriptor is looked for (getname).
+    if path.is_empty() {
+        return err(Errno::ENOENT);
+    }
     // Before anything is made: a full descriptor table must not leave a new file behind.
     let limit = k.process().limits[c::RLIMIT_NOFILE as usize].cur;
     k.table().lowest_free(0, limit)?;

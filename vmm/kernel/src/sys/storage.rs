@@ -19,8 +19,8 @@ pub fn truncate(k: &mut Ctx<'_>, path: Path, len: i64) -> SysResult {
     // "EINVAL: The argument length is negative or larger than the maximum file size."
     let len = u64::try_from(len).map_err(|_| Errno::EINVAL)?;
     let path = k.kept_path(path)?;
-    k.check_file_size(None, len)?;
     k.wait_for_leases(Fd(c::AT_FDCWD), &path, true, (MAY_WRITE, true, false))?;
+    k.check_path_size(&path, len)?;
     match k.at(Fd(c::AT_FDCWD), &path, true, |vfs, ctx, at| vfs.truncate(ctx, at, len))? {
         Reached::Done(()) => {}
         Reached::At(Place::Ino(ino)) => {
@@ -156,6 +156,20 @@ impl Ctx<'_> {
     /// store" (MADV_REMOVE, madvise(2)).
     pub(super) fn punch_hole(&mut self, ino: Ino, (from, end): (u64, u64)) -> SysResult<()> {
         self.allocate(ino, (c::FALLOC_FL_PUNCH_HOLE | c::FALLOC_FL_KEEP_SIZE) as u32, (from, end))
+    }
+
+    /// As [`Ctx::check_file_size`] for a path, after what would be wrong with that (inode_newsize_ok).
+    fn check_path_size(&mut self, path: &[u8], len: u64) -> SysResult<()> {
+        if self.process().limits[c::RLIMIT_FSIZE as usize].cur == u64::MAX {
+            return Ok(());
+        }
+        let Ok(Place::Ino(ino)) = self.resolve(Fd(c::AT_FDCWD), path, true) else { return Ok(()) };
+        let cred = self.fs_cred();
+        let regular = self.node.vfs.stat_ino(ino)?.kind == Kind::Regular;
+        if regular && self.node.vfs.access_ino(ino, &cred, MAY_WRITE).is_ok() {
+            self.check_file_size(Some(ino), len)?;
+        }
+        Ok(())
     }
 
     /// RLIMIT_FSIZE: "Attempts to extend a file beyond this limit result in delivery of a SIGXFSZ signal [...] the relevant
