@@ -76,6 +76,8 @@ const RULES: &[Rule] = &[
     }),
     // 6.16: what is anonymous has no mode and no owner to change (anon_inode_setattr).
     ((6, 16), |d| d.is(&["fchmod", "fchown"]) && d.native == "-95" && d.simulated == "0"),
+    // 6.5: no bytes are read of anything before it is asked whether it has a function for that (vfs_splice_read).
+    ((6, 5), |d| d.is(&["sendfile"]) && d.argument(3) == "0" && d.native == "0" && d.simulated == "-22"),
     // 6.5: SO_PASSPIDFD and SO_PEERPIDFD.
     ((6, 5), |d| d.is(&["getsockopt", "setsockopt"]) && ["76", "77"].contains(&d.argument(2))),
     // 6.2: data are looked at after the file has grown to where they would begin (shmem_write_end).
@@ -84,7 +86,9 @@ const RULES: &[Rule] = &[
             let words: Vec<&str> = line.split_whitespace().skip(2).take(3).collect();
             matches!(words.as_slice(), [call, "=", "-14"] if call.contains("write"))
         };
-        d.before.iter().any(write)
+        // And a write from a mapping of the file finds what lay behind the end before.
+        let maps = d.ops.iter().any(|op| op.contains(" mmap "));
+        d.before.iter().any(write) || d.call.contains("write") && d.simulated == "-14" && maps
     }),
     // Any: a connection to a closed port of loopback is refused before connect(2) returns; here the refusal takes its time.
     ((0, 0), |d| {
@@ -97,6 +101,15 @@ const RULES: &[Rule] = &[
     // Any: a private mapping of /dev/zero is anonymous memory, which has no offset to show, as is, on Linux only, a shared one by a
     // descriptor for reading.
     ((0, 0), |d| d.is(&[".maps", ".peek"]) && d.ops.iter().any(|op| op.contains("//dev/zero"))),
+    // Any: who sleeps in accept(2) or in the open(2) of a FIFO has a descriptor already, which other threads see by what numbers they
+    // get; here it is chosen when the call ends.
+    ((0, 0), |d| {
+        let holds = |(op, line): (&str, &str)| {
+            line.ends_with(" sleeps")
+                && ["accept4", "openat"].contains(&op.split(' ').nth(2).unwrap_or_default())
+        };
+        d.ops.iter().any(|op| op.contains(" .thread ")) && d.answered().any(holds)
+    }),
     // Any: TCP sockets can be mapped for the zero-copy receive that docs/syscalls.md says is refused.
     ((0, 0), |d| d.is(&["mmap"]) && d.simulated == "-19"),
 ];

@@ -532,12 +532,16 @@ impl Node {
         if self.processes.get(&ppid).is_none_or(|p| p.zombie.is_some()) {
             return;
         }
-        let no_stop = self.action(ppid, c::SIGCHLD as u32).flags & c::SA_NOCLDSTOP != 0;
+        let action = self.action(ppid, c::SIGCHLD as u32);
+        let no_stop = action.flags & c::SA_NOCLDSTOP != 0;
         let ended = matches!(code, c::CLD_EXITED | c::CLD_KILLED | c::CLD_DUMPED);
         if exit_signal != 0 && (ended || !no_stop) {
             let mut info = child_info(code, pid, uid, status);
             info.signo = if ended { exit_signal as i32 } else { c::SIGCHLD as i32 };
-            self.send_process(ppid, info);
+            // One that is ignored is not sent at all, and not pending where it is blocked (do_notify_parent).
+            if info.signo as u64 != c::SIGCHLD || action.handler != c::SIG_IGN {
+                self.send_process(ppid, info);
+            }
         }
         self.notify(crate::wait::WaitOn::Child(ppid));
     }

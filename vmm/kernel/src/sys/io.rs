@@ -85,11 +85,11 @@ impl Ctx<'_> {
                     return err(Errno::EINVAL);
                 }
                 let to = memory.buffers(self)?;
-                self.check_rw_flags(id, flags, to.len(), false)?;
                 if memory.is_nothing(&to) {
                     return Ok(0);
                 }
                 check_end(at, to.len())?;
+                self.check_rw_flags(id, flags, to.len(), false)?;
                 to
             }
         };
@@ -116,11 +116,11 @@ impl Ctx<'_> {
                     return err(Errno::EINVAL);
                 }
                 let from = memory.buffers(self)?;
-                self.check_rw_flags(id, flags, from.len(), true)?;
                 if memory.is_nothing(&from) {
                     return Ok(0);
                 }
                 check_end(at, from.len())?;
+                self.check_rw_flags(id, flags, from.len(), true)?;
                 (Source::User(from), 0)
             }
         };

@@ -121,7 +121,8 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
     // socket)".
     let mapped =
         matches!(source.kind, FileKind::Regular(_) | FileKind::Synthetic { .. } | FileKind::Device { .. });
-    if !mapped || !gives_pages(&source.kind) {
+    let piped = matches!(sink.kind, FileKind::Pipe { .. });
+    if !mapped || (count > 0 || piped) && !gives_pages(&source.kind) {
         return err(Errno::EINVAL);
     }
     // "EINVAL: out_fd has the O_APPEND flag set. This is not currently supported by sendfile()."
@@ -252,7 +253,9 @@ pub fn copy_file_range(
         return err(Errno::EINVAL);
     }
     let inode = |id: FileId| match k.node.files[id].kind {
-        FileKind::Regular(ino) => Ok(ino),
+        FileKind::Regular(ino) => Ok(Some(ino)),
+        // A regular file of a file system of its own.
+        FileKind::Mq(_) => Ok(None),
         FileKind::Dir(_) | FileKind::SyntheticDir { .. } => Err(Errno::EISDIR),
         _ => Err(Errno::EINVAL),
     };
@@ -263,6 +266,11 @@ pub fn copy_file_range(
     if !k.node.files[from].readable() || !target.writable() || target.flags & c::O_APPEND != 0 {
         return err(Errno::EBADF);
     }
+    let (in_ino, out_ino) = match (in_ino, out_ino) {
+        (Some(from), Some(to)) => (from, to),
+        (None, None) => return err(Errno::EINVAL),
+        _ => return err(Errno::EXDEV),
+    };
     // "EXDEV (since Linux 5.19) The files referred to by fd_in and fd_out are not on the same filesystem": even for no bytes.
     if k.node.vfs.stat_ino(in_ino)?.dev != k.node.vfs.stat_ino(out_ino)?.dev {
         return err(Errno::EXDEV);

@@ -76,7 +76,7 @@ pub fn splice(
         }
         (None, Some(pipe)) => {
             let nonblock = nonblock(k, to);
-            feed_pipe(k, (from, to), pipe, (given(in_off), offset), len.min(MAX_RW), (nonblock, flags))
+            feed_pipe(k, (from, to), pipe, (given(in_off), offset), len.min(MAX_RW), nonblock)
         }
         (None, None) => err(Errno::EINVAL),
     }
@@ -195,7 +195,7 @@ fn feed_pipe(
     pipe: PipeId,
     (ptr, offset): (Option<Ptr>, Option<u64>),
     len: u64,
-    (nonblock, flags): (bool, SpliceFlags),
+    nonblock: bool,
 ) -> SysResult {
     let kind = k.node.files[from].kind.clone();
     let seekable =
@@ -218,9 +218,9 @@ fn feed_pipe(
         return err(Errno::EINVAL);
     }
     let room = (k.node.pipes[pipe].free_slots() * PIPE_BUF) as u64;
-    let stream = matches!(kind, FileKind::Unix(_)) && flags.contains(SpliceFlags::SPLICE_F_NONBLOCK);
+    let stream = matches!(kind, FileKind::Unix(_)) && nonblock;
     let status = k.node.files[from].flags;
-    // unix_stream_splice_read looks at the call's flag as well.
+    // unix_stream_splice_read looks at the call's flag as well, which the pipe's stands for.
     k.node.files[from].flags |= if stream { c::O_NONBLOCK } else { 0 };
     let result = k.read_into(from, &Buffers::kernel(len.min(room.max(1))), None);
     k.node.files[from].flags = status;
