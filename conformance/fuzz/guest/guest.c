@@ -290,7 +290,8 @@ static void end_actors(void)
 {
     int status;
     __atomic_store_n(&S->over, 1, __ATOMIC_SEQ_CST);
-    for (int i = ACTORS - 1; i >= 0; i--)
+    // The first actor first: how it ends is shown, and must not depend on what it learns of the end of others.
+    for (int i = 0; i < ACTORS; i++)
         if (S->actors[i].there)
             kill(S->actors[i].pid, SIGKILL);
     for (int tries = 0; tries < 2000; tries++) {
