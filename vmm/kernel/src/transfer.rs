@@ -100,6 +100,10 @@ impl Ctx<'_> {
         verify_area(offset, to.len())?;
         let there = self.readable_at(id, offset, to.len().min(MAX_RW))?;
         let good = self.good_bytes(to, 0, there, Access::Write)?;
+        if there == 0 && !to.is_empty() {
+            // Who finds the end has accessed the file as well (file_accessed).
+            self.accessed(id);
+        }
         let mut n = 0;
         loop {
             let most = (good - n).min(PIECE);
@@ -144,9 +148,8 @@ impl Ctx<'_> {
         match self.node.files[id].kind.clone() {
             FileKind::Regular(ino) => {
                 let data = self.read_inode(ino, offset, max as usize)?;
-                if self.node.files[id].flags & c::O_NOATIME == 0 && !data.is_empty() {
-                    let now = self.now();
-                    self.node.vfs.accessed(ino, now);
+                if !data.is_empty() {
+                    self.accessed(id);
                 }
                 Ok(data)
             }
@@ -165,6 +168,17 @@ impl Ctx<'_> {
                 Ok(text[from..(from + max as usize).min(text.len())].to_vec())
             }
             _ => err(Errno::EINVAL),
+        }
+    }
+
+    /// A regular file has been read by this description.
+    fn accessed(&mut self, id: FileId) {
+        let file = &self.node.files[id];
+        if let FileKind::Regular(ino) = file.kind
+            && file.flags & c::O_NOATIME == 0
+        {
+            let now = self.now();
+            self.node.vfs.accessed(ino, now);
         }
     }
 

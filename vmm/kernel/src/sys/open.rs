@@ -62,6 +62,7 @@ pub(super) fn do_open(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: u64, mode: 
             }
         };
     }
+    check_tmpfile(flags)?;
     let path = k.kept_path(path)?;
     // "ENOENT pathname is an empty string": known before a descriptor is looked for (getname).
     if path.is_empty() {
@@ -74,6 +75,16 @@ pub(super) fn do_open(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: u64, mode: 
     let file = k.node.files.insert(file);
     super::tty::opened(k, file, flags);
     Ok(k.install(file, cloexec)?)
+}
+
+/// "EINVAL O_TMPFILE was specified in flags, but neither O_WRONLY nor O_RDWR was specified" (open(2)), or not with O_DIRECTORY, or with
+/// O_CREAT: before anything else is looked at (build_open_flags). O_PATH takes it for nothing.
+fn check_tmpfile(flags: u64) -> Result<(), Errno> {
+    if flags & TMPFILE_BIT == 0 || flags & c::O_PATH != 0 {
+        return Ok(());
+    }
+    let whole = flags & (c::O_TMPFILE | c::O_CREAT) == c::O_TMPFILE;
+    if whole && flags & c::O_ACCMODE != c::O_RDONLY { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
 /// memfd_create(2).

@@ -252,11 +252,15 @@ pub fn copy_file_range(
     if flags.0 != 0 {
         return err(Errno::EINVAL);
     }
+    let directory =
+        |id: FileId| matches!(k.node.files[id].kind, FileKind::Dir(_) | FileKind::SyntheticDir { .. });
+    if directory(from) || directory(to) {
+        return err(Errno::EISDIR);
+    }
     let inode = |id: FileId| match k.node.files[id].kind {
         FileKind::Regular(ino) => Ok(Some(ino)),
         // A regular file of a file system of its own.
         FileKind::Mq(_) => Ok(None),
-        FileKind::Dir(_) | FileKind::SyntheticDir { .. } => Err(Errno::EISDIR),
         _ => Err(Errno::EINVAL),
     };
     let (in_ino, out_ino) = (inode(from)?, inode(to)?);
