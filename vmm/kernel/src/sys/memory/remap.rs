@@ -47,9 +47,8 @@ pub fn mremap(
     if fixed || keeps {
         may_go((start, end), new.0, new_len)?;
     }
-    // What is asked before anything else changes (the kernel's sys_mremap).
+    // What moves and becomes smaller loses its end first, whatever lay there, if there is something at its beginning (mremap_to).
     k.node.mms[mm].find(start).ok_or(Errno::EFAULT)?;
-    // What moves and becomes smaller loses its end first, whatever lay there (mremap_to).
     let kept = if fixed { new_len.min(old_len) } else { old_len };
     cut(k, start + kept, end)?;
     let (old_len, end) = (kept, start + kept);
