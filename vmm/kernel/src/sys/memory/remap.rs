@@ -48,9 +48,8 @@ pub fn mremap(
         may_go((start, end), new.0, new_len)?;
     }
     // What moves and becomes smaller loses its end first, whatever lay there, if there is something at its beginning (mremap_to).
-    k.node.mms[mm].find(start).ok_or(Errno::EFAULT)?;
     let kept = if fixed { new_len.min(old_len) } else { old_len };
-    cut(k, start + kept, end)?;
+    cut(k, start, (start + kept, end))?;
     let (old_len, end) = (kept, start + kept);
     let slices = k.node.mms[mm].slices(start, end);
     // "EFAULT Some address in the range old_address to old_address+old_size is an invalid virtual memory address".
@@ -102,15 +101,16 @@ pub fn mremap(
     Ok(to)
 }
 
-/// Unmaps a range that may be empty.
-fn cut(k: &mut Ctx<'_>, from: u64, to: u64) -> SysResult<()> {
+/// Unmaps a range that may be empty. EFAULT if there is nothing at `start`.
+fn cut(k: &mut Ctx<'_>, start: u64, (from, to): (u64, u64)) -> SysResult<()> {
+    let mm = k.process().mm;
+    k.node.mms[mm].find(start).ok_or(Errno::EFAULT)?;
     if from == to {
         return Ok(());
     }
     if to > TASK_SIZE {
         return err(Errno::EINVAL);
     }
-    let mm = k.process().mm;
     k.node.with_recount(mm, &[(from, to)], |m| m.remove(from, to));
     Ok(())
 }
