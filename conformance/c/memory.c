@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
@@ -257,8 +258,15 @@ static void of_files(void)
 	char *directory = tap_directory();
 	int fd = open("f", O_RDWR | O_CREAT, 0600);
 	REQUIRE(fd >= 0 && write(fd, "0123456789", 10) == 10);
+	/* A mapping accesses the file, even before anybody reads it. */
+	struct timespec past[2] = { { .tv_sec = 1 }, { .tv_nsec = UTIME_OMIT } };
+	struct stat file;
+	struct statvfs mounted;
+	REQUIRE(fstatvfs(fd, &mounted) == 0);
+	CHECK(futimens(fd, past) == 0 && fstat(fd, &file) == 0 && file.st_atim.tv_sec == 1);
 	volatile char *shared = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	volatile char *private = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	CHECK(fstat(fd, &file) == 0 && (file.st_atim.tv_sec > 1 || mounted.f_flag & ST_NOATIME));
 	CHECK(shared[3] == '3' && private[3] == '3' && shared[10] == 0);
 	/* What is behind the end of the file, on a page of its own, is a bus error. */
 	CHECK(FAULTS((void)shared[PAGE], SIGBUS, BUS_ADRERR, shared + PAGE));

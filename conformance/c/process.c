@@ -372,6 +372,9 @@ static void sessions(void)
 		REQUIRE(setpgid(0, -1) == -1 && errno == EINVAL);
 	}));
 	CHECK_EQ(status, 0);
+	/* The group of a program may be sent signals, also where the program is the first process. */
+	CHECK_EQ(killpg(getpgrp(), 0), 0);
+	CHECK(killpg(getpgrp(), 65) == -1 && errno == EINVAL);
 	/* A signal for a group reaches all its members. */
 	pid_t first = IN_CHILD(setpgid(0, 0); for (;;) pause());
 	setpgid(first, first);

@@ -1,11 +1,12 @@
 //! `cargo xtask`: tasks of the project that are more than a cargo command.
 //!
 //! Modules: [`stock_kvm`] runs tests in a virtual machine that has the /dev/kvm of an ordinary Linux; [`probe`] looks at a
-//! /dev/kvm, there or here. `fuzz` is a crate of its own, `conformance/fuzz`. Nothing of Bloodhound depends on this crate, and it calls Bloodhound as a user does.
+//! /dev/kvm, there or here; [`suite`] runs a public test suite natively and under Bloodhound. `fuzz` is a crate of its own, `conformance/fuzz`. Nothing of Bloodhound depends on this crate, and it calls Bloodhound as a user does.
 
 mod failure;
 mod probe;
 mod stock_kvm;
+mod suite;
 
 use std::process::ExitCode;
 
@@ -26,6 +27,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Runs the Open POSIX Test Suite natively and under Bloodhound, and compares
+    Suite(suite::Args),
     /// Says what /dev/kvm is on this machine, and runs a guest of one instruction
     ProbeKvm,
 }
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
     let done = match Task::parse() {
         Task::StockKvm(args) => stock_kvm::run(&args),
         Task::Fuzz { args } => bloodhound_fuzz::command::run(&args).map_err(Failure::Broken),
+        Task::Suite(args) => suite::run(&args),
         Task::ProbeKvm => probe::run().map(|()| 0),
     };
     match done {

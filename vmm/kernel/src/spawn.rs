@@ -42,11 +42,7 @@ impl Node {
         let root = self.vfs.root();
         self.vfs.hold(root);
         self.vfs.hold(root);
-        let mut fds = FdTable::default();
-        for (fd, stream) in [Console::In, Console::Out, Console::Err].into_iter().enumerate() {
-            let file = self.files.insert(Ctx::console_file(stream));
-            fds.set(fd, FdEntry { file, cloexec: false });
-        }
+        let fds = self.console_descriptors();
         let place = FsPlace { cwd: root, cwd_synthetic: None, root, umask: settings.umask };
         let common = Common {
             table: self.fd_tables.insert(Shared::new(fds)),
@@ -116,6 +112,16 @@ impl Node {
                 Err(e)
             }
         }
+    }
+
+    /// The descriptors 0 to 2 of a program that begins.
+    fn console_descriptors(&mut self) -> FdTable {
+        let mut fds = FdTable::default();
+        for (fd, stream) in [Console::In, Console::Out, Console::Err].into_iter().enumerate() {
+            let file = self.files.insert(Ctx::console_file(stream));
+            fds.set(fd, FdEntry { file, cloexec: false });
+        }
+        fds
     }
 
     /// One more root process of its container.
