@@ -4,6 +4,8 @@
 //! Key types: [`Args`]; [`Ended`] of one run. The suite is Debian's source package `posixtestsuite`, which is fetched and built below
 //! `target/suites`; none of it is in the repository. A test says what it found by its exit code.
 
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // a host tool: it waits in host time
+
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
