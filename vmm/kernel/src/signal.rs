@@ -331,7 +331,7 @@ impl Node {
             return self.signal_deliverable(tid);
         }
         let Some(task) = self.tasks.get(&tid) else { return false };
-        let hits = self.pending_for(tid) & !task.sigmask & !self.left_to_others(tid);
+        let hits = self.due(tid) & !task.sigmask;
         let process = self.process(task.pid);
         process.exiting.is_some()
             || process.fatal.is_some()
@@ -355,7 +355,7 @@ impl Node {
         if process.exiting.is_some() || process.fatal.is_some() {
             return true;
         }
-        let mut hits = self.pending_for(tid) & !task.sigmask & !self.left_to_others(tid);
+        let mut hits = self.due(tid) & !task.sigmask;
         while hits != 0 {
             let signo = hits.trailing_zeros() + 1;
             if !self.ignored(task.pid, signo) {
@@ -408,7 +408,7 @@ impl Node {
                 self.deliver(tid, pid, info, outside);
                 return false;
             }
-            let unblocked = !task.sigmask & !self.left_to_others(tid);
+            let unblocked = self.due(tid) & !task.sigmask;
             if let Some((left, ns)) = self.task_mut(tid).left.take() {
                 Ctx::new(self, tid, outside.reborrow()).report_left(left, ns);
             }
@@ -546,3 +546,6 @@ impl Node {
         self.notify(crate::wait::WaitOn::Child(ppid));
     }
 }
+
+#[cfg(test)]
+mod tests;

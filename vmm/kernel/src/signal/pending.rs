@@ -109,23 +109,36 @@ impl Node {
         };
     }
 
-    /// The signals of the process for which another thread was woken that does not block them: "If more than one of the threads
+    /// The pending signals that a thread has to take as far as it does not block them: its own, and those of the process that are not
+    /// left to another thread.
+    pub(crate) fn due(&self, tid: Tid) -> u64 {
+        let task = self.task(tid);
+        let process = self.process(task.pid);
+        let shared = process.pending.mask();
+        // Nearly always nothing is pending, and this is asked at each step.
+        if shared == 0 {
+            return task.pending.mask();
+        }
+        task.pending.mask() | shared & !self.left_to_others(process, tid)
+    }
+
+    /// The pending signals of the process for which another thread was woken that does not block them: "If more than one of the threads
     /// has the signal unblocked, then the kernel chooses an arbitrary thread to which to deliver the signal" (signal(7)), and
     /// the others do not look for it (TIF_SIGPENDING is of one thread).
-    pub(crate) fn left_to_others(&self, tid: Tid) -> u64 {
-        let process = self.process(self.task(tid).pid);
-        if process.threads.len() < 2 {
-            return 0;
-        }
+    fn left_to_others(&self, process: &Process, tid: Tid) -> u64 {
         let takes = |signo: u32, taker: Tid| {
-            let task = self.tasks.get(&taker).filter(|_| process.threads.contains(&taker));
+            let task = self.tasks.get(&taker).filter(|task| task.pid == process.pid);
             taker != tid
                 && task.is_some_and(|t| {
                     t.sigmask & bit(signo) == 0 && !matches!(t.state, TaskState::Stopped | TaskState::Dead)
                 })
         };
-        let left = process.takers.iter().filter(|(signo, taker)| takes(**signo, **taker));
-        left.fold(0, |mask, (signo, _)| mask | bit(*signo)) & process.pending.mask()
+        let pending = process.pending.mask();
+        let left = process
+            .takers
+            .iter()
+            .filter(|(signo, taker)| pending & bit(**signo) != 0 && takes(**signo, **taker));
+        left.fold(0, |mask, (signo, _)| mask | bit(*signo))
     }
 
     /// Signals of the process that were this thread's to take until it blocked them or ended go to others (retarget_shared_pending).
