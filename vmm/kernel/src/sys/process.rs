@@ -1,5 +1,7 @@
 //! exit(2), wait(2) and what tells who a process is.
 
+use std::collections::BTreeMap;
+
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Rusage, Timeval};
@@ -240,10 +242,13 @@ impl Ctx<'_> {
         // The caller's own children are looked at first, then those of the threads that were made after it, round to those of the
         // one before it (do_wait).
         let threads = &self.process().threads;
-        let place = |tid: Tid| threads.iter().position(|t| *t == tid).unwrap_or(0);
-        let (mine, count) = (place(self.tid), threads.len());
         let mut children: Vec<&Process> = self.node.processes.values().filter(|p| matches(p)).collect();
-        children.sort_by_key(|p| (place(p.parent_thread) + count - mine) % count);
+        if threads.len() > 1 && children.len() > 1 {
+            let places: BTreeMap<Tid, usize> = threads.iter().copied().zip(0..).collect();
+            let place = |tid: Tid| places.get(&tid).copied().unwrap_or(0);
+            let (mine, count) = (place(self.tid), threads.len());
+            children.sort_by_key(|p| (place(p.parent_thread) + count - mine) % count);
+        }
         let children: Vec<Pid> = children.into_iter().map(|p| p.pid).collect();
         if children.is_empty() {
             return err(Errno::ECHILD);
