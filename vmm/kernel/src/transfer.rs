@@ -171,8 +171,8 @@ impl Ctx<'_> {
         }
     }
 
-    /// A regular file has been read by this description.
-    fn accessed(&mut self, id: FileId) {
+    /// A regular file has been read or mapped by this description.
+    pub(crate) fn accessed(&mut self, id: FileId) {
         let file = &self.node.files[id];
         if let FileKind::Regular(ino) = file.kind
             && file.flags & c::O_NOATIME == 0

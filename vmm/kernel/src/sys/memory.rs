@@ -128,7 +128,9 @@ pub fn mmap(
         k.populate(start, start + len);
     }
     if let Some(id) = file {
-        k.mapped(id);
+        // "The st_atime field for the mapped file may be updated at any time between the mmap() and the corresponding unmapping";
+        // Linux' file systems do so in mmap (file_accessed).
+        k.accessed(id);
     }
     Ok(start)
 }
@@ -172,18 +174,6 @@ impl Ctx<'_> {
         let container = self.process().container;
         let id = self.node.shm.insert(Shm { size: len, container, ..Shm::default() });
         Backing::Shm { id, offset: 0 }
-    }
-
-    /// Notes the access of a mapping that was made. "The st_atime field for the mapped file may be updated at any time between the
-    /// mmap() and the corresponding unmapping"; Linux' file systems do so in mmap (file_accessed).
-    fn mapped(&mut self, id: FileId) {
-        let file = &self.node.files[id];
-        if let FileKind::Regular(ino) = file.kind
-            && file.flags & c::O_NOATIME == 0
-        {
-            let now = self.now();
-            self.node.vfs.accessed(ino, now);
-        }
     }
 
     /// Whether a file that cannot be mapped says so only when what was there is gone already: sockets have a function for it, which
