@@ -109,7 +109,7 @@ static void arithmetic(void)
 			RETURN(SECCOMP_RET_ALLOW)) == 0);
 	errno = 0;
 	long got = syscall(SYS_getppid);
-	_exit(got == -1 && errno == 77 && getpgid(0) >= 0 ? 42 : 1);
+	_exit(got == -1 && errno == 77 && getpid() > 0 ? 42 : 1);
 }
 
 static void answers(void)
