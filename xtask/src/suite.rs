@@ -4,15 +4,13 @@
 //! Key types: [`Args`]; [`Ended`] of one run. The suite is Debian's source package `posixtestsuite`, which is fetched and built below
 //! `target/suites`; none of it is in the repository. A test says what it found by its exit code.
 
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // a host tool: it waits in host time
-
+use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use clap::Parser;
 
@@ -20,8 +18,8 @@ use crate::failure::{Failure, broken_at};
 
 /// The package of Debian.
 const PACKAGE: &str = "posixtestsuite";
-/// How often it is looked whether a test has ended.
-const LOOK: Duration = Duration::from_millis(20);
+/// What timeout(1) exits with when the time of its command is over, and when that had to be killed.
+const TIMED_OUT: [i32; 2] = [124, 137];
 
 /// Runs the Open POSIX Test Suite natively and under Bloodhound, and compares
 #[derive(Parser, Debug)]
@@ -69,6 +67,7 @@ impl Ended {
 
 /// Runs the suite. The exit code is 1 if a test passes natively and not under Bloodhound, or if none passes natively.
 pub fn run(args: &Args) -> Result<u8, Failure> {
+    check_natively()?;
     let base = PathBuf::from("target/suites");
     fs::create_dir_all(&base).map_err(broken_at(&base))?;
     let bloodhound = fs::canonicalize(&args.bloodhound).map_err(broken_at(&args.bloodhound))?;
@@ -76,8 +75,8 @@ pub fn run(args: &Args) -> Result<u8, Failure> {
         Some(source) => source.clone(),
         None => fetched(&base)?,
     };
-    let tests = built(&source, &base.join("bin"), &args.names)?;
-    let results = compared(args, &bloodhound, &tests);
+    let tests = built(&source, &base.join("bin"), args)?;
+    let results = compared(args, &bloodhound, &tests)?;
     let natively = results.iter().filter(|(_, native, _)| *native == Ended::Status(0)).count();
     let lost = |(_, native, here): &&(usize, Ended, Ended)| *native == Ended::Status(0) && here != native;
     let failed = results.iter().filter(lost).count();
@@ -130,7 +129,7 @@ fn fetched(base: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The programs of all tests that can be built, by name.
-fn built(source: &Path, bin: &Path, names: &[String]) -> Result<Vec<PathBuf>, Failure> {
+fn built(source: &Path, bin: &Path, args: &Args) -> Result<Vec<PathBuf>, Failure> {
     let root = fs::canonicalize(source).map_err(broken_at(source))?;
     let mut files = Vec::new();
     for part in ["conformance/interfaces", "functional"] {
@@ -143,15 +142,13 @@ fn built(source: &Path, bin: &Path, names: &[String]) -> Result<Vec<PathBuf>, Fa
     for file in &files {
         let path = file.strip_prefix(&root).unwrap_or(file).with_extension("");
         let name = path.to_string_lossy().replace("conformance/interfaces/", "").replace('/', "_");
-        if !names.is_empty() && !names.iter().any(|part| name.contains(part.as_str())) {
+        if !args.names.is_empty() && !args.names.iter().any(|part| name.contains(part.as_str())) {
             continue;
         }
         let program = bin.join(name);
-        if program.exists() || compile(&root, file, &program) {
-            programs.push(program)
-        } else {
-            left_out += 1
-        }
+        // What is there may be of another directory than one that is named.
+        let kept = args.source.is_none() && program.exists();
+        if kept || compile(&root, file, &program) { programs.push(program) } else { left_out += 1 }
     }
     if programs.is_empty() {
         return Err(Failure::Broken(format!("{}: no test of the suite can be built here", root.display())));
@@ -192,60 +189,84 @@ fn compile(root: &Path, file: &Path, program: &Path) -> bool {
 }
 
 /// Runs all tests, as many at once as there are processors, and tells the differences: number of the test, natively, and here.
-fn compared(args: &Args, bloodhound: &Path, tests: &[PathBuf]) -> Vec<(usize, Ended, Ended)> {
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+fn compared(
+    args: &Args,
+    bloodhound: &Path,
+    tests: &[PathBuf],
+) -> Result<Vec<(usize, Ended, Ended)>, Failure> {
+    let next = AtomicUsize::new(0);
+    let one_after_another = || {
+        let mut results = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(test) = tests.get(index) else { return Ok(results) };
+            let native = ended(args.seconds, &NATIVELY, test)?;
+            let exec = [
+                bloodhound.as_os_str(),
+                "exec".as_ref(),
+                "--platform".as_ref(),
+                args.platform.as_ref(),
+                "--".as_ref(),
+            ];
+            let here = ended(args.seconds, &exec, test)?;
+            if native != here {
+                let name = test.file_name().unwrap_or_default().to_string_lossy();
+                println!("{name}: natively {}, under Bloodhound {}", native.tell(), here.tell());
+            }
+            results.push((index, native, here));
+        }
+    };
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(test) = tests.get(index) else { break };
-                    let native = ended(&mut natively(test), args.seconds);
-                    let mut here = Command::new(bloodhound);
-                    here.args(["exec", "--platform", &args.platform, "--"]).arg(test);
-                    let here = ended(&mut here, args.seconds);
-                    if native != here {
-                        let name = test.file_name().unwrap_or_default().to_string_lossy();
-                        println!("{name}: natively {}, under Bloodhound {}", native.tell(), here.tell());
-                    }
-                    results.lock().expect("no worker panics").push((index, native, here));
-                }
-            });
+        let all: Vec<_> = (0..workers).map(|_| scope.spawn(one_after_another)).collect();
+        let mut results = Vec::new();
+        for worker in all {
+            results.extend(worker.join().expect("no worker panics")?);
         }
-    });
-    results.into_inner().expect("no worker panics")
+        Ok(results)
+    })
 }
 
-/// The test in namespaces of its own, so that its signals, queues and semaphores are nobody else's, and without the right to set this
-/// machine's clock.
-fn natively(test: &Path) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--bounding-set", "-sys_time", "--inh-caps", "-sys_time", "--"]);
-    command.args(["unshare", "--pid", "--fork", "--ipc", "--mount-proc", "--kill-child"]).arg(test);
-    command
-}
+/// In namespaces of its own, so that its signals, queues and semaphores are nobody else's, and without the right to set this machine's
+/// clock.
+const NATIVELY: [&str; 12] = [
+    "setpriv",
+    "--bounding-set",
+    "-sys_time",
+    "--inh-caps",
+    "-sys_time",
+    "--",
+    "unshare",
+    "--pid",
+    "--fork",
+    "--ipc",
+    "--mount-proc",
+    "--kill-child",
+];
 
-/// Runs a command to its end, or for so many seconds.
-fn ended(command: &mut Command, seconds: u64) -> Ended {
-    use std::os::unix::process::ExitStatusExt;
+/// Runs a test by a command to its end, or for so many seconds.
+fn ended(seconds: u64, by: &[impl AsRef<OsStr>], test: &Path) -> Result<Ended, Failure> {
+    let mut command = Command::new("timeout");
+    command.arg("--kill-after=5").arg(seconds.to_string()).args(by).arg(test);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let Ok(mut child) = command.spawn() else { return Ended::Status(127) };
-    let end = Instant::now() + Duration::from_secs(seconds);
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => {
-                let code = status
-                    .code()
-                    .map(|code| if code > 128 { Ended::Signal(code - 128) } else { Ended::Status(code) });
-                return code.unwrap_or(Ended::Signal(status.signal().unwrap_or(0)));
-            }
-            Ok(None) if Instant::now() < end => std::thread::sleep(LOOK),
-            _ => {
-                let _gone = child.kill();
-                let _status = child.wait();
-                return Ended::Late;
-            }
-        }
+    let status = command.status().map_err(|error| Failure::Missing(format!("timeout: {error}")))?;
+    let Some(code) = status.code() else { return Ok(Ended::Signal(status.signal().unwrap_or(0))) };
+    Ok(match code {
+        code if TIMED_OUT.contains(&code) => Ended::Late,
+        // A shell's way to tell a signal, which `bloodhound exec` and timeout(1) follow.
+        code if code > 128 => Ended::Signal(code - 128),
+        code => Ended::Status(code),
+    })
+}
+
+/// Whether a program that does nothing runs natively as the tests do, so that a machine that cannot start them is not taken for tests that
+/// fail.
+fn check_natively() -> Result<(), Failure> {
+    match ended(10, &NATIVELY, Path::new("true"))? {
+        Ended::Status(0) => Ok(()),
+        other => Err(Failure::Missing(format!(
+            "a program cannot be run in namespaces of its own ({}): this needs root, and setpriv and unshare of util-linux",
+            other.tell()
+        ))),
     }
 }
