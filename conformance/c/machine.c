@@ -112,6 +112,39 @@ static int wakes_by_priority(void)
 	return order[0] == 30 && order[1] == 10 && order[2] == 5;
 }
 
+static volatile int other_has_run;
+
+static void *other(void *arg)
+{
+	other_has_run = 1;
+	return arg;
+}
+
+/* "5% of the CPU time is reserved for processes that don't run under a real-time or deadline scheduling policy" (sched(7)). */
+static int leaves_some(void)
+{
+	pthread_t thread;
+	pthread_attr_t attributes;
+	pthread_attr_init(&attributes);
+	pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
+	if (be(SCHED_FIFO, 10) || pthread_create(&thread, &attributes, other, NULL))
+		return 0;
+	/* Calls that take long but do not sleep, so that a second goes by after few of them. */
+	int file = memfd_create("file", 0);
+	struct timespec now, begun;
+	clock_gettime(CLOCK_MONOTONIC, &begun);
+	do {
+		if (fsync(file))
+			break;
+		clock_gettime(CLOCK_MONOTONIC, &now);
+	} while (!other_has_run && now.tv_sec - begun.tv_sec < 5);
+	int has_run = other_has_run;
+	be(SCHED_OTHER, 0);
+	pthread_join(thread, NULL);
+	close(file);
+	return has_run;
+}
+
 static void real_time(void)
 {
 	struct timespec turn;
@@ -133,6 +166,7 @@ static void real_time(void)
 	/* Without the capability, and with the limit that RLIMIT_RTPRIO is. */
 	CHECK(IN_CHILD(setgid(65534) || setuid(65534) || (be(SCHED_FIFO, 1) == -1 && errno == EPERM)));
 	CAN(SYS_NICE, wakes_by_priority());
+	CAN(SYS_NICE, leaves_some());
 }
 
 static void names(void)

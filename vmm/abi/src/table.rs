@@ -189,7 +189,7 @@ macro_rules! syscalls {
             [141 setpriority (which: u32, who: i32, nice: i32) partial "kept, no effect on scheduling"]
             [142 sched_setparam (pid: i32, param: Ptr) full ""]
             [143 sched_getparam (pid: i32, param: Ptr) full ""]
-            [144 sched_setscheduler (pid: i32, policy: u32, param: Ptr) partial "policies of real time go before all others; the others are kept, no effect"]
+            [144 sched_setscheduler (pid: i32, policy: u32, param: Ptr) partial "policies of real time go before all others, up to 950 ms of each second; the others are kept, no effect"]
             [145 sched_getscheduler (pid: i32) full ""]
             [146 sched_get_priority_max (policy: u32) full ""]
             [147 sched_get_priority_min (policy: u32) full ""]

@@ -151,6 +151,32 @@ impl Shm {
     }
 }
 
+/// Time that tasks with policies of real time have used within one period of the node's clock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RealTime {
+    period: u64,
+    used: u64,
+}
+
+impl RealTime {
+    /// /proc/sys/kernel/sched_rt_period_us, ns.
+    const PERIOD: u64 = 1_000_000_000;
+    /// /proc/sys/kernel/sched_rt_runtime_us, ns: "The default value in this file is 950,000 (0.95 seconds); that is, 5% of the CPU time is
+    /// reserved for processes that don't run under a real-time or deadline scheduling policy" (sched(7)).
+    const RUNTIME: u64 = 950_000_000;
+
+    fn add(&mut self, now: SimTime, ns: u64) {
+        let period = now.0 / RealTime::PERIOD;
+        let used = if period == self.period { self.used } else { 0 };
+        *self = RealTime { period, used: used + ns };
+    }
+
+    /// Whether the rest of the period is reserved for others.
+    pub fn is_used_up(&self, now: SimTime) -> bool {
+        now.0 / RealTime::PERIOD == self.period && self.used >= RealTime::RUNTIME
+    }
+}
+
 /// A simulated machine.
 #[derive(Clone, Debug)]
 pub struct Node {
@@ -228,6 +254,8 @@ pub struct Node {
     pub woken: u64,
     /// A task got a policy of real time or a deadline, once: the scheduler must look at policies.
     pub urgent: bool,
+    /// What such tasks have used of the processor in the present second.
+    pub real_time: RealTime,
     /// Descriptions with O_ASYNC by what they refer to.
     pub fasync: Map<crate::wait::Object, Vec<FileId>>,
     /// File leases.
@@ -305,6 +333,7 @@ impl Node {
             cpu_alarms: Map::new(),
             run_queue: Vec::new(),
             urgent: false,
+            real_time: RealTime::default(),
             woken: 0,
             fasync: Map::new(),
             leases: Map::new(),
@@ -439,6 +468,9 @@ impl Node {
         self.clock = self.clock.after(ns);
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         task.cpu_ns += ns;
+        if self.urgent && task.urgency() > 0 {
+            self.real_time.add(self.clock, ns);
+        }
         let pid = task.pid;
         let Some(process) = self.processes.get_mut(&pid) else { return };
         process.cpu_ns += ns;

@@ -60,6 +60,7 @@ impl Node {
                 cpu_alarms,
                 run_queue,
                 urgent,
+                real_time,
                 fasync,
                 leases,
                 dnotify,

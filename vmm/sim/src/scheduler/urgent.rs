@@ -5,7 +5,8 @@ use bloodhound_kernel::node::Node;
 
 use super::{Turn, next_of_queue};
 
-/// How many steps of a task with SCHED_RR are one turn, where others of its priority could run.
+/// How many steps of a task are one turn where others of its priority could run: one with SCHED_RR, or one without a policy of real time in
+/// the time that is reserved for those.
 const ROUND: u64 = 64;
 
 /// The turn of a node of which runnable tasks have such policies. "The scheduler [...] determines which runnable thread will be
@@ -14,10 +15,14 @@ const ROUND: u64 = 64;
 pub(super) fn turn(node: &Node, before: &Turn, yielded: bool) -> Option<Turn> {
     let urgency = |tid: &Tid| node.tasks.get(tid).map_or(0, |task| task.urgency());
     let highest = node.run_queue.iter().map(urgency).max().filter(|highest| *highest > 0)?;
-    let queue: Vec<Tid> = node.run_queue.iter().copied().filter(|tid| urgency(tid) == highest).collect();
-    let over = before
-        .task
-        .is_some_and(|tid| before.left == 0 && node.tasks.get(&tid).is_some_and(|task| task.round_robin()));
+    let of = |wanted: u32| {
+        node.run_queue.iter().copied().filter(|tid| urgency(tid) == wanted).collect::<Vec<Tid>>()
+    };
+    let others: Vec<Tid> = if node.real_time.is_used_up(node.clock) { of(0) } else { Vec::new() };
+    let reserved = !others.is_empty();
+    let queue = if reserved { others } else { of(highest) };
+    let takes_turns = |tid: &Tid| reserved || node.tasks.get(tid).is_some_and(|task| task.round_robin());
+    let over = before.left == 0 && before.task.is_some_and(|tid| takes_turns(&tid));
     let task = next_of_queue(&queue, before.task, yielded || over);
     let left = if before.task == Some(task) && !over { before.left.saturating_sub(1) } else { ROUND };
     Some(Turn { task: Some(task), left, fresh: before.fresh, ..Turn::default() })
