@@ -14,6 +14,7 @@ mod image;
 
 use std::sync::Arc;
 
+use bloodhound_abi::SimTime;
 use bloodhound_abi::consts as c;
 use bloodhound_frames::Frame;
 
@@ -91,6 +92,15 @@ impl Node {
         if read > 0 {
             self.charge(tid, read);
         }
+    }
+
+    /// What the clock shows while a task runs that has it.
+    #[must_use]
+    pub fn lent_clock(&self) -> SimTime {
+        let Some(vvar) = &self.vvar else { return self.clock };
+        let most = (READS + 1) * self.config.costs.time_read;
+        let read = vvar.load_u64(CLOCK).saturating_sub(self.clock.0).min(most);
+        self.clock.after(read)
     }
 
     /// Lends the clock again within a run, after a trap that moved it and was no step.

@@ -67,6 +67,8 @@ pub struct Probe {
     writes: Vec<Write>,
     /// The probe ended at an instruction that it could not follow or step over, and no run has come to a page fault there since.
     interrupted: bool,
+    /// Instructions of the loop that was found.
+    cycle: usize,
 }
 
 impl Probe {
@@ -89,6 +91,12 @@ impl Probe {
             true => self.interrupted &= trap == Trap::BudgetSpent,
             false => *self = Probe::default(),
         }
+    }
+
+    /// How many instructions the loop has that was found last.
+    #[must_use]
+    pub fn cycle(&self) -> usize {
+        self.cycle
     }
 
     /// Steps the task until it is known whether it is in a loop without side effects. Afterwards `regs` is the state to which the
@@ -129,7 +137,7 @@ impl Probe {
                 });
             if followed.is_none() || !step_once(platform, space, task, regs)? {
                 writes.truncate(before);
-                *self = Probe { states, writes, interrupted: true };
+                *self = Probe { states, writes, interrupted: true, cycle: 0 };
                 return Ok(Spin::Progressing);
             }
             stops.counted = None;
@@ -142,6 +150,7 @@ impl Probe {
                 let goal = cycle.iter().min_by_key(|state| order(state)).copied().unwrap_or(*regs);
                 let spin = park(platform, space, task, regs, &goal, cycle.len())?;
                 // If the state in which the probe began is on the cycle, it is the first one that is reached again.
+                self.cycle = cycle.len();
                 return Ok(if spin == Spin::Parked && start == 0 { Spin::Still } else { spin });
             }
             states.push(*regs);

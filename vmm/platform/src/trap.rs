@@ -37,6 +37,12 @@ pub enum Trap {
         /// Its address.
         address: u64,
     },
+    /// The instruction at a kept point comes next ([`crate::code_points::WithCodePoints::keep`]), and the task came there in this run. No event of
+    /// the world: the task runs on.
+    KeptPoint {
+        /// Its address.
+        address: u64,
+    },
     /// The run's budget of host time is spent. No event of the world: the task runs on, perhaps after a spin probe.
     BudgetSpent,
     /// Something that no supported program does.

@@ -17,6 +17,7 @@ use bloodhound_platform::code_points::{Mark, WithCodePoints};
 use bloodhound_platform::{Mapping, Patches, Platform, PlatformError, SpaceId};
 use bloodhound_vfs::BaseFs;
 
+use crate::breakpoints::Breakpoints;
 use crate::code_view::{CodeView, Observer};
 use crate::computing::turns::Free;
 use crate::computing::{SuspectAt, Suspicion, Trial};
@@ -126,6 +127,7 @@ pub struct Machine {
     /// Gathers which instructions access shared memory, and what was gathered so.
     pub(crate) profiler: Option<Profiler>,
     pub(crate) profile: Option<Arc<Profile>>,
+    pub(crate) breakpoints: Option<Breakpoints>,
 }
 
 impl Machine {
@@ -170,6 +172,7 @@ impl Machine {
             trial: None,
             profiler: None,
             profile: None,
+            breakpoints: None,
         }
     }
 

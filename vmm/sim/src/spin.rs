@@ -81,6 +81,16 @@ impl Detector {
         self.parked_at = parked_at;
     }
 
+    /// How many instructions the loop has in which the task was parked.
+    pub fn cycle(&self) -> usize {
+        self.probe.cycle()
+    }
+
+    /// The last budgets were spent on what is none of the task's doing: they do not count.
+    pub fn forgive(&mut self) {
+        self.spent = 0;
+    }
+
     /// Runs the task until its next trap or stop point, or until it is known to loop, or for one budget.
     ///
     /// # Errors

@@ -22,6 +22,7 @@ use bloodhound_kernel::task::TaskState;
 use bloodhound_platform as platform;
 use bloodhound_platform::{Mapping, Platform, Prot, SpaceId, Stops, TaskKey, Trap};
 
+use crate::breakpoints::Watched;
 use crate::computing::suspect::Next;
 use crate::computing::{Counting, Suspicion};
 use crate::convert;
@@ -217,6 +218,9 @@ impl Machine {
             self.make_room()?;
             self.platform.reset_space(space);
             self.code.forget(space.0);
+            if let Some(breakpoints) = &mut self.breakpoints {
+                breakpoints.forget(space);
+            }
             self.inherit(id, space, mm);
         }
         let arc = self.world.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}"));
@@ -242,6 +246,7 @@ impl Machine {
         self.load(id, tid, space, mm)?;
         let Counting { mut stops, search } = self.stops(id, tid, mm);
         let pending = self.add_switches(id, tid, mm, &mut stops);
+        self.begin_watch(id, mm);
         let ran = if let Some(depth) = search {
             self.run_and_look(id, tid, (mm, space), depth, &mut stops)?
         } else {
@@ -252,6 +257,7 @@ impl Machine {
         self.give_back_passes(&mut stops);
         let due = self.count_switches(&pending, &stops);
         self.take_back_profile(&mut stops);
+        self.end_watch(id, tid, &ran);
         Ok(if due && matches!(ran, Ran::Preempted(..)) { Ran::Switched } else { ran })
     }
 
@@ -283,7 +289,8 @@ impl Machine {
                     Next::On | Next::GiveUp => {}
                 }
             }
-            let progress = self.spin.run(&mut self.platform, space, key(id, tid), &mut regs, stops);
+            let mut watched = Watched::new(&mut self.platform, self.breakpoints.as_mut(), &self.world);
+            let progress = self.spin.run(&mut watched, space, key(id, tid), &mut regs, stops);
             match self.host(progress)? {
                 Progress::Trap(Trap::StopPoint { address }) => {
                     self.keep(id, tid, &regs);
@@ -313,6 +320,7 @@ impl Machine {
                         Next::On => for_long,
                     };
                     self.keep(id, tid, &regs);
+                    self.watch_computing();
                     if self.computes(id, tid, for_long) {
                         return Ok(Ran::Undecided);
                     }
@@ -454,7 +462,7 @@ impl Machine {
             if let Some(ran) = self.open_for_one_store(id, tid, (mm, space), &open) {
                 break Some(ran);
             }
-            let stepped = self.platform.step(space, key(id, tid), regs);
+            let stepped = self.watched().step(space, key(id, tid), regs);
             let trap = self.host(stepped)?;
             self.keep(id, tid, regs);
             match trap {

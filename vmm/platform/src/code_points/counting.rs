@@ -100,7 +100,9 @@ impl Counting {
             };
             let head = counter.site.head;
             let beside = |other: u64| other.abs_diff(head) < LOOKED_AT as u64;
-            if counter.hides(rip) || self.shown_counters().any(|counter| beside(counter.site.head)) {
+            // A kept point is passed by a trap.
+            let kept = stopping.keeps_any(head, LOOKED_AT as u64);
+            if kept || counter.hides(rip) || self.shown_counters().any(|counter| beside(counter.site.head)) {
                 continue;
             }
             let (page, code, data) = counter.pages();
@@ -187,9 +189,11 @@ impl Counting {
     /// The program may change what it has mapped before it runs again: the pages to unmap.
     pub fn leave(&mut self, trap: Trap) -> BTreeSet<u64> {
         match trap {
-            Trap::Step | Trap::BudgetSpent | Trap::StopPoint { .. } | Trap::PageFault { .. } => {
-                BTreeSet::new()
-            }
+            Trap::Step
+            | Trap::BudgetSpent
+            | Trap::StopPoint { .. }
+            | Trap::KeptPoint { .. }
+            | Trap::PageFault { .. } => BTreeSet::new(),
             _ => {
                 self.passed.retain(|_, passed| passed.counter.is_some());
                 if self.passed.len() >= MOST {

@@ -9,6 +9,10 @@
 //! *Stop points* ([`crate::Stops::points`]) end the run of a task when it has come by often enough. They are chosen by the world's
 //! state, so runs that are equal stop at the same places.
 //!
+//! *Kept* points ([`WithCodePoints::keep`]) are observing points that stay: a run comes back at each of them, and whoever asked for the run looks and
+//! goes on with it. Breakpoints are made of them. They stand in the copies that stop points stand in, so other workers never see them, nor see
+//! them lifted while a task passes.
+//!
 //! A stop point traps at each pass. One that is passed often is counted at native speed instead, by code of ours that the program jumps to
 //! (`counter`); what it counts is the same.
 //!

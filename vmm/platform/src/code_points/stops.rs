@@ -1,4 +1,4 @@
-//! The stop points of one space ([`Stopping`]): copies of the frames that it shows, with an `int3` at each point.
+//! The stop points of one space, and the kept ones ([`Stopping`]): copies of the frames that it shows, with an `int3` at each point.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -9,7 +9,7 @@ use iced_x86::{ConditionCode, Decoder, DecoderOptions, FlowControl, Instruction,
 use super::counter::{JUMP, LOOKED_AT};
 use super::counting::Counting;
 use crate::extents::Extents;
-use crate::{Mapping, Prot, Regs, Stops};
+use crate::{Mapping, Prot, Regs, StopPoint, Stops};
 
 const PAGE: u64 = FRAME_SIZE as u64;
 const INT3: u8 = 0xcc;
@@ -37,10 +37,40 @@ enum Jump {
 #[derive(Default)]
 pub(super) struct Stopping {
     pages: BTreeMap<u64, Copy>,
-    /// The set of points that is shown ([`Stops::set`]), and the changes of the space's memory by then.
-    shown: (u64, u64),
+    /// The set of points that is shown ([`Stops::set`]), and the changes of the space's memory by then; `None`: it has no number.
+    shown: Option<(u64, u64)>,
+    /// Addresses of kept points, rising.
+    kept: Vec<u64>,
+    /// Those in whose place the instruction stands for now.
+    lifted: Vec<u64>,
     /// Which points are counted at native speed.
     pub counting: Counting,
+}
+
+/// Where a space is to trap: addresses of stop points and of kept points, each rising.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    stops: &'a [StopPoint],
+    kept: &'a [u64],
+}
+
+impl<'a> Wanted<'a> {
+    fn has(&self, address: u64) -> bool {
+        self.stops.binary_search_by_key(&address, |point| point.address).is_ok()
+            || self.kept.binary_search(&address).is_ok()
+    }
+
+    /// Whether there is one in a page.
+    fn any_in(&self, page: u64) -> bool {
+        let stop = self.stops.get(self.stops.partition_point(|point| point.address < page));
+        let kept = self.kept.get(self.kept.partition_point(|address| *address < page));
+        let here = |address: &u64| *address - page < PAGE;
+        stop.is_some_and(|point| here(&point.address)) || kept.is_some_and(here)
+    }
+
+    fn all(&self) -> impl Iterator<Item = u64> + 'a {
+        self.stops.iter().map(|point| point.address).chain(self.kept.iter().copied())
+    }
 }
 
 impl Copy {
@@ -58,10 +88,51 @@ impl Copy {
 
 impl Stopping {
     pub fn is_empty(&self) -> bool {
-        self.pages.is_empty()
+        self.pages.is_empty() && self.kept.is_empty()
     }
 
-    /// Whether a stop point is shown at an address.
+    /// These are the kept points from now on; what is shown follows with the next run.
+    pub fn keep(&mut self, points: &[u64]) {
+        if self.kept != points {
+            self.kept = points.to_vec();
+            self.shown = None;
+        }
+    }
+
+    /// Whether a kept point is at an address.
+    pub fn keeps(&self, address: u64) -> bool {
+        self.kept.binary_search(&address).is_ok()
+    }
+
+    /// Whether there are kept points from an address on, in so many bytes.
+    pub fn keeps_any(&self, address: u64, bytes: u64) -> bool {
+        let after = self.kept.partition_point(|kept| *kept < address);
+        self.kept.get(after).is_some_and(|kept| kept - address < bytes)
+    }
+
+    /// Puts the instructions in the place of kept points from an address on, in so many bytes, until [`Stopping::settle`].
+    pub fn reveal(&mut self, address: u64, bytes: u64) {
+        let from = self.kept.partition_point(|kept| *kept < address);
+        for at in from..self.kept.len() {
+            let kept = self.kept[at];
+            if kept - address >= bytes {
+                break;
+            }
+            if !self.lifted.contains(&kept) {
+                self.lift(kept, true);
+                self.lifted.push(kept);
+            }
+        }
+    }
+
+    /// Puts the points back.
+    pub fn settle(&mut self) {
+        for kept in std::mem::take(&mut self.lifted) {
+            self.lift(kept, false);
+        }
+    }
+
+    /// Whether a stop point or a kept one is shown at an address.
     pub fn is_point(&self, addr: u64) -> bool {
         self.point(addr).is_some()
     }
@@ -129,6 +200,11 @@ impl Stopping {
         Some(before)
     }
 
+    /// Whether the instruction at a point is a jump that [`Stopping::jump`] carries out.
+    pub fn is_jump(&self, addr: u64) -> bool {
+        self.point(addr).is_some_and(|(_, _, jump)| jump.is_some())
+    }
+
     /// Carries out the instruction at a point if it is a jump.
     pub fn jump(&self, regs: &mut Regs) -> bool {
         let Some((_, _, Some(jump))) = self.point(regs.rip) else { return false };
@@ -150,16 +226,17 @@ impl Stopping {
 
     /// Whether the space shows these points already.
     pub fn shows(&self, memory: &Extents, stops: &Stops) -> bool {
-        stops.set != 0 && self.shown == (stops.set, memory.changes())
+        (stops.set != 0 || stops.points.is_empty()) && self.shown == Some((stops.set, memory.changes()))
     }
 
     /// The space, whose memory is this now, shows these points.
     pub fn has_shown(&mut self, memory: &Extents, stops: &Stops) {
-        self.shown = (stops.set, memory.changes());
+        let has_number = stops.set != 0 || stops.points.is_empty();
+        self.shown = has_number.then(|| (stops.set, memory.changes()));
     }
 
-    /// What has to be mapped so that the space shows just these points, as far as their pages are there and may be executed
-    /// but not written. `observed` tells of an offset in the arena which byte belongs there, if an observing point stands there.
+    /// What has to be mapped so that the space shows just these points and the kept ones, as far as their pages are there and may be
+    /// executed but not written. `observed` tells of an offset in the arena which byte belongs there, if an observing point stands there.
     pub fn show(
         &mut self,
         memory: &Extents,
@@ -167,11 +244,8 @@ impl Stopping {
         observed: impl Fn(u64) -> Option<u8>,
     ) -> Vec<Mapping> {
         let mut changes = Vec::new();
-        // They stand by rising address.
-        let wanted = |page: u64| {
-            let at = stops.points.partition_point(|point| point.address < page);
-            stops.points.get(at).is_some_and(|point| point.address - page < PAGE)
-        };
+        let all = Wanted { stops: &stops.points, kept: &self.kept };
+        let wanted = |page: u64| all.any_in(page);
         self.pages.retain(|page, copy| {
             let shown = memory.get(*page).is_some_and(|(offset, _)| offset == copy.frame.offset());
             if shown && !wanted(*page) {
@@ -179,8 +253,8 @@ impl Stopping {
             }
             shown && wanted(*page)
         });
-        for point in &stops.points {
-            let page = point.address & !(PAGE - 1);
+        for address in all.all() {
+            let page = address & !(PAGE - 1);
             let copy = match self.pages.entry(page) {
                 Entry::Occupied(copy) => copy.into_mut(),
                 Entry::Vacant(room) => {
@@ -190,7 +264,7 @@ impl Stopping {
                     room.insert(copy)
                 }
             };
-            let at = (point.address % PAGE) as u16;
+            let at = (address % PAGE) as u16;
             if copy.points.contains_key(&at) {
                 continue;
             }
@@ -202,15 +276,14 @@ impl Stopping {
                 copy.frame.replace_byte(usize::from(at), there);
                 byte[0] = there;
             }
-            copy.points.insert(at, (byte[0], jump_in(&copy.frame, usize::from(at), point.address)));
+            copy.points.insert(at, (byte[0], jump_in(&copy.frame, usize::from(at), address)));
             copy.frame.replace_byte(usize::from(at), INT3);
         }
         // Points of earlier runs that are not wanted any more, in pages that are.
         for (page, copy) in &mut self.pages {
             let frame = &copy.frame;
             copy.points.retain(|at, (byte, _)| {
-                let address = page + u64::from(*at);
-                let wanted = stops.points.binary_search_by_key(&address, |point| point.address).is_ok();
+                let wanted = all.has(page + u64::from(*at));
                 if !wanted {
                     frame.replace_byte(usize::from(*at), *byte);
                 }

@@ -14,6 +14,8 @@ use crate::{Exception, Platform, PlatformError, Regs, SpaceId, Stops, TaskKey, T
 const INT3_LEN: u64 = 1;
 /// The trap flag: a program that steps itself takes each step as a trap of its own.
 const TF: u64 = 1 << 8;
+/// Bytes of the longest instruction (Intel SDM, volume 2, 2.3.11).
+const LONGEST: u64 = 15;
 /// Passes of stop points after which a run ends as one whose budget is spent: each run of the platform below has a budget of its
 /// own, and whoever asked has to get to look.
 const PASSES: u32 = 1 << 14;
@@ -92,13 +94,33 @@ impl WithCodePoints {
         bloodhound_frames::write_at(offset, &[byte]).is_some()
     }
 
-    /// Shows the space just these stop points; runs do so by themselves, single steps meet what was shown last. False if this platform cannot, because it runs no instructions.
+    /// From now on runs of the space's tasks come back at these addresses, which rise, with [`Trap::KeptPoint`] before the instruction there is executed.
+    /// A run that begins at one of them passes it: whoever asks for the run has seen it. So do single steps.
+    pub fn keep(&mut self, space: SpaceId, points: &[u64]) {
+        if !points.is_empty() || self.stopping.contains_key(&space) {
+            self.stopping.entry(space).or_default().keep(points);
+        }
+    }
+
+    fn keeps(&self, space: SpaceId, address: u64) -> bool {
+        self.stopping.get(&space).is_some_and(|stopping| stopping.keeps(address))
+    }
+
+    /// What was lifted for somebody who looked at the code is there again.
+    fn settle(&mut self, space: SpaceId) {
+        if let Some(stopping) = self.stopping.get_mut(&space) {
+            stopping.settle();
+        }
+    }
+
+    /// Shows the space just these stop points and the kept ones; runs do so by themselves, single steps meet what was shown last. False if this platform cannot, because it runs no instructions.
     pub fn show(&mut self, space: SpaceId, stops: &Stops) -> bool {
         if stops.points.is_empty() && !self.stopping.contains_key(&space) {
             return true;
         }
         let Some(memory) = self.inner.memory(space) else { return stops.points.is_empty() };
         let stopping = self.stopping.entry(space).or_default();
+        stopping.settle();
         if stopping.shows(memory, stops) {
             return true;
         }
@@ -278,9 +300,14 @@ impl WithCodePoints {
         regs: &mut Regs,
         stops: &mut Stops,
     ) -> Result<Trap, PlatformError> {
+        let mut arrived = false;
         for _ in 0..PASSES {
+            if std::mem::replace(&mut arrived, true) && self.keeps(space, regs.rip) {
+                return Ok(Trap::KeptPoint { address: regs.rip });
+            }
             let at_point = self.stopping.get(&space).is_some_and(|stopping| stopping.is_point(regs.rip));
-            if at_point && stops.counted != Some(regs.rip) {
+            let is_stop = stops.points.binary_search_by_key(&regs.rip, |point| point.address).is_ok();
+            if at_point && is_stop && stops.counted != Some(regs.rip) {
                 stops.counted = Some(regs.rip);
                 if let Some(stop) = stops.reached(regs.rip) {
                     return Ok(stop);
@@ -298,7 +325,8 @@ impl WithCodePoints {
                 }
                 stops.counted = None;
                 if regs.rip == at {
-                    // A jump to itself.
+                    // A jump to itself; or a string instruction that is not over yet, which was come to once.
+                    arrived = self.stopping.get(&space).is_some_and(|stopping| stopping.is_jump(at));
                     continue;
                 }
             }
@@ -316,6 +344,10 @@ impl WithCodePoints {
                 None => continue,
             };
             let at = regs.rip.wrapping_sub(INT3_LEN);
+            if trap == Trap::BudgetSpent && self.keeps(space, regs.rip) {
+                stops.counted = None;
+                return Ok(Trap::KeptPoint { address: regs.rip });
+            }
             let here = trap == Trap::Exception(Exception::BREAKPOINT)
                 && self.stopping.get(&space).is_some_and(|stopping| stopping.is_point(at));
             if here {
@@ -408,7 +440,7 @@ impl Platform for WithCodePoints {
         if !self.show(space, stops) {
             return self.inner.run(space, task, regs, stops);
         }
-        let trap = if stops.points.is_empty() {
+        let trap = if !self.stopping.contains_key(&space) {
             self.run_past_observed(space, task, regs, stops)?
         } else {
             self.run_to_points(space, task, regs, stops)?
@@ -418,6 +450,7 @@ impl Platform for WithCodePoints {
     }
 
     fn step(&mut self, space: SpaceId, task: TaskKey, regs: &mut Regs) -> Result<Trap, PlatformError> {
+        self.settle(space);
         let trap = if self.stopping.get(&space).is_some_and(|stopping| stopping.is_point(regs.rip)) {
             self.pass(space, task, regs)?
         } else {
@@ -429,6 +462,9 @@ impl Platform for WithCodePoints {
 
     fn approach(&mut self, space: SpaceId, rip: u64) {
         self.come_by(space, rip);
+        if let Some(stopping) = self.stopping.get_mut(&space) {
+            stopping.reveal(rip, LONGEST);
+        }
     }
 
     fn reset_space(&mut self, space: SpaceId) {

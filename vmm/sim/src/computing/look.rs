@@ -339,11 +339,11 @@ impl Machine {
         let from = regs.rip;
         if stops.counted != Some(from) || !search.knows(from) {
             stops.budget = BUDGET;
-            let ran = self.platform.run(space, key(id, tid), regs, stops);
+            let ran = self.watched().run(space, key(id, tid), regs, stops);
             return Ok(Some(self.host(ran)?));
         }
         let own = regs.rflags & TF != 0;
-        let stepped = self.platform.step(space, key(id, tid), regs);
+        let stepped = self.watched().step(space, key(id, tid), regs);
         match self.host(stepped)? {
             Trap::Step if !own => {
                 stops.counted = None;

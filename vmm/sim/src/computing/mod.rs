@@ -193,6 +193,9 @@ impl Machine {
         self.suspicious = on && !self.trusts_log;
         self.tried.clear();
         self.trial = None;
+        if let Some(breakpoints) = self.breakpoints.as_mut().filter(|_| on) {
+            breakpoints.begin();
+        }
         self.learn_counted();
     }
 
@@ -230,6 +233,9 @@ impl Machine {
         // What comes after it may be different now.
         self.tried.retain(|(moment, _), _| *moment <= suspicion.moment);
         self.trial = Some(Trial { suspicion, begun: false });
+        if let Some(breakpoints) = &mut self.breakpoints {
+            breakpoints.begin_again();
+        }
         self.answers.rewind();
     }
 

@@ -128,7 +128,7 @@ impl Machine {
             if look::is_loops(&self.world.nodes[&id], tid, at) {
                 seen.insert(at);
             }
-            match self.platform.step(space, key(id, tid), regs)? {
+            match self.watched().step(space, key(id, tid), regs)? {
                 Trap::Step => stops.counted = None,
                 trap => return Ok(Some(trap)),
             }
@@ -147,7 +147,7 @@ impl Machine {
         let moment = self.moment();
         let Some(at) = self.suspect_at.filter(|at| at.moment == moment) else { return Ok(Doubt::None) };
         for _ in 0..at.instructions {
-            match self.platform.step(space, key(id, tid), regs)? {
+            match self.watched().step(space, key(id, tid), regs)? {
                 Trap::Step => {}
                 trap => return Ok(Doubt::Trap(trap)),
             }
