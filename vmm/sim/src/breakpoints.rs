@@ -24,7 +24,7 @@ use bloodhound_net::NodeId;
 use bloodhound_platform::code_points::WithCodePoints;
 use bloodhound_platform::extents::Extents;
 use bloodhound_platform::{
-    Exception, Mapping, Platform, PlatformError, SpaceId, Stops, TaskKey, Trap, XState, forward_platform,
+    Exception, Platform, PlatformError, SpaceId, Stops, TaskKey, Trap, forward_platform,
 };
 
 use crate::code_view::CodeFile;
@@ -163,15 +163,6 @@ impl Breakpoints {
         }
     }
 
-    fn told(&self, breakpoint: u32) -> u64 {
-        self.told.get(&breakpoint).copied().unwrap_or(0)
-    }
-
-    /// A space has nothing mapped any more.
-    pub fn forget(&mut self, space: SpaceId) {
-        self.spaces.remove(&space);
-    }
-
     /// Another run begins, or the present one from here on.
     pub fn begin(&mut self) {
         self.arrived_at_first.clone_from(&self.arrived);
@@ -212,7 +203,8 @@ impl Breakpoints {
                 points.into()
             });
             let from = in_file.partition_point(|point| point.offset < offset);
-            let within = in_file[from..].iter().take_while(|point| point.offset < offset + (vma.end - vma.start));
+            let within =
+                in_file[from..].iter().take_while(|point| point.offset < offset + (vma.end - vma.start));
             for point in within {
                 let address = vma.start + (point.offset - offset);
                 let more = self.told.get(&point.breakpoint).is_none_or(|told| *told < self.most);
@@ -223,8 +215,7 @@ impl Breakpoints {
         }
         let addresses: Arc<[u64]> = points.keys().copied().collect();
         let points = Arc::new(points);
-        self.spaces
-            .insert(space, InSpace { changes, generation, points, addresses: addresses.clone() });
+        self.spaces.insert(space, InSpace { changes, generation, points, addresses: addresses.clone() });
         addresses
     }
 
@@ -243,7 +234,7 @@ impl Breakpoints {
         for breakpoint in breakpoints.iter().copied() {
             let of_this = self.of_each.entry(breakpoint).or_default();
             *of_this += 1;
-            let nth = self.told.get(&breakpoint).copied().unwrap_or(0) + *of_this;
+            let nth = self.told.get(&breakpoint).map_or(0, |told| *told) + *of_this;
             let hit = (nth <= self.most).then(|| {
                 let node = &world.nodes[&id];
                 let pid = node.task(tid).pid;
@@ -288,7 +279,8 @@ impl Breakpoints {
         let same = |(a, b): (&Seen, &Seen)| (a.breakpoint, &a.regs) == (b.breakpoint, &b.regs);
         if round > 0 && self.waiting.len() >= round {
             let (all, later) = (self.waiting.iter(), &self.waiting[round..]);
-            let repeated = all.rev().skip(round).zip(later.iter().rev()).take_while(|pair| same(*pair)).count();
+            let repeated =
+                all.rev().skip(round).zip(later.iter().rev()).take_while(|pair| same(*pair)).count();
             self.waiting.truncate(self.waiting.len() - repeated);
         }
         self.tell();
@@ -432,6 +424,13 @@ impl Machine {
     pub fn pause_breakpoints(&mut self, paused: bool) {
         if let Some(breakpoints) = &mut self.breakpoints {
             breakpoints.paused = paused;
+        }
+    }
+
+    /// A space has nothing mapped any more.
+    pub(crate) fn forget_watched(&mut self, space: SpaceId) {
+        if let Some(breakpoints) = &mut self.breakpoints {
+            breakpoints.spaces.remove(&space);
         }
     }
 

@@ -218,9 +218,7 @@ impl Machine {
             self.make_room()?;
             self.platform.reset_space(space);
             self.code.forget(space.0);
-            if let Some(breakpoints) = &mut self.breakpoints {
-                breakpoints.forget(space);
-            }
+            self.forget_watched(space);
             self.inherit(id, space, mm);
         }
         let arc = self.world.nodes.get_mut(&id).unwrap_or_else(|| panic!("no node {id:?}"));
@@ -396,7 +394,7 @@ impl Machine {
                 Some(Ran::Unsupported(what.to_string()))
             }
             // Neither gets here, since the callers answer them.
-            Trap::BudgetSpent | Trap::StopPoint { .. } => None,
+            Trap::BudgetSpent | Trap::StopPoint { .. } | Trap::KeptPoint { .. } => None,
         })
     }
 

@@ -116,7 +116,9 @@ impl Machine {
     /// A task was preempted so often without a trap in between: whether it has had so much of the host's processor time since the first of
     /// them that it counts as endless.
     pub(super) fn is_endless(&mut self, id: MachineId, tid: Tid, space: SpaceId, times: u32) -> bool {
-        let Some(now) = self.watched().processor_time(space).filter(|_| self.suspicious) else { return false };
+        let Some(now) = self.watched().processor_time(space).filter(|_| self.suspicious) else {
+            return false;
+        };
         if times <= 1 {
             self.computes_since.insert((id, tid), now);
             return false;
