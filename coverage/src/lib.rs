@@ -4,6 +4,8 @@
 //! [`analyse`] takes an executable or a shared library and gives a [`Program`]: its **points**, which are proven starts of
 //! instructions, and the **items** that a percentage counts, which are lines, functions or blocks ([`Unit`]).
 //!
+//! [`named`] finds places that people name, for breakpoints.
+//!
 //! [`accesses`] gives the instructions that may access shared memory.
 //!
 //! A campaign gathers a [`Record`], which becomes a [`Coverage`]: lines and functions of the source without any address, which shards
@@ -27,6 +29,7 @@ mod frames;
 mod functions;
 mod golang;
 pub mod model;
+pub mod named;
 mod names;
 mod pattern;
 mod program;

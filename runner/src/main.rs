@@ -5,6 +5,7 @@
 mod output;
 
 mod boots;
+mod breakpoints;
 mod bug;
 mod bundle;
 mod campaign;

@@ -18,7 +18,7 @@ use crate::memory::Guard;
 use crate::output::{self, Format};
 use crate::platform::{self, Choice, Chosen};
 use crate::session::{Failure, Origin, Outcome, Session, Stopped, Worker, host_failure};
-use crate::{boots, exit, finding, inputs, report};
+use crate::{boots, breakpoints, exit, finding, inputs, report};
 
 /// Where the configuration is looked for.
 pub const DEFAULT_CONFIG: &str = "bloodhound.yaml";
@@ -69,6 +69,8 @@ pub struct RunArgs {
     /// Write everything that happens in the run to a file, as JSON lines (docs/events.md)
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
+    #[command(flatten)]
+    breaks: breakpoints::Breaks,
     /// How to answer
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
@@ -89,6 +91,8 @@ pub struct ReplayArgs {
     images: ImageArgs,
     #[command(flatten)]
     platform: Choice,
+    #[command(flatten)]
+    breaks: breakpoints::Breaks,
     /// How to answer
     #[arg(long, value_enum, default_value = "human")]
     format: Format,
@@ -130,8 +134,10 @@ pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, 
     if let Some(file) = &file {
         worker.listen(file.listener(session.scenario.clone()));
     }
+    let breaks = worker.set_breakpoints(&args.breaks)?;
     worker.boot(boots::decisions(boot)).map_err(|failure| guard.explain(failure))?;
     let mut outcome = worker.run(args.seed).map_err(host_failure)?;
+    breaks.map_or(Ok(()), breakpoints::Setting::finish)?;
     guard.explain_stop(&mut outcome.stopped);
     let judgement = judge(&session, &outcome);
     print(&outcome, &session, &judgement, args.format);
@@ -238,8 +244,10 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     let guard = Guard::start(args.platform.budget(), interrupt.clone())?;
     let mut worker = Worker::new(session.clone(), &chosen, interrupt)?;
     worker.trust_log();
+    let breaks = worker.set_breakpoints(&args.breaks)?;
     worker.boot(Decisions::new(log, Mode::Strict)).map_err(|failure| guard.explain(failure))?;
     let mut outcome = worker.run(record.seed).map_err(host_failure)?;
+    breaks.map_or(Ok(()), breakpoints::Setting::finish)?;
     guard.explain_stop(&mut outcome.stopped);
     print(&outcome, &session, &judge(&session, &outcome), args.format);
     if outcome.stopped == Some(Stopped::Interrupted) {

@@ -36,7 +36,7 @@ use crate::plan::{Finder, Pin, Plan, Property};
 use crate::platform::Chosen;
 use crate::redact::{self, Redactor};
 use crate::share::{Meter, Share};
-use crate::{boots, exit, host, images, output, pids, run, validate};
+use crate::{boots, breakpoints, exit, host, images, output, pids, run, validate};
 
 /// What is said where `exploration.schedule` asks for switches inside code, and there is nothing to switch at.
 const NOTHING_SHARED: &str = "bloodhound: warning: exploration.schedule.preempt_at: code has no effect: in the first boot and a few \
@@ -348,6 +348,17 @@ impl Worker {
         Ok(Worker { machine, session, platform: *chosen, meter })
     }
 
+    /// Sets the breakpoints that the command line asks for.
+    ///
+    /// # Errors
+    /// Those of [`breakpoints::Breaks::set`].
+    pub fn set_breakpoints(
+        &mut self,
+        options: &breakpoints::Breaks,
+    ) -> Result<Option<breakpoints::Setting>, Failure> {
+        options.set(&mut self.machine)
+    }
+
     /// `listener` is told everything that happens from now on.
     pub fn listen(&mut self, listener: Box<dyn Listener>) {
         self.machine.listen(listener);
@@ -466,7 +477,9 @@ impl Worker {
             Some(profile) => profile.clone(),
             None => {
                 let world = self.machine.snapshot()?;
+                self.machine.pause_breakpoints(true);
                 let gathered = self.gather_profile();
+                self.machine.pause_breakpoints(false);
                 self.machine.restore(world);
                 let gathered = gathered?;
                 // A campaign that is interrupted meanwhile has not looked at all of it.

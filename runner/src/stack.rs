@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use bloodhound_abi::Regs;
 use bloodhound_coverage::{HostFiles, Program, symbols, unwind, variable};
 use bloodhound_sim::Machine;
 use bloodhound_sim::trace::{Captured, CodeMapping};
 use bloodhound_sim::world::{Finding, FindingKind};
+use bloodhound_vfs::FileImage;
 
 use crate::coverage;
 
@@ -72,6 +74,12 @@ impl Symbols {
         lines.into_iter().map(|line| line.text).collect()
     }
 
+    /// What the tables of a file say, and its bytes; `None`: it is no program.
+    pub fn program(&mut self, path: &[u8], image: &Arc<FileImage>) -> Option<(&Program, &[u8])> {
+        let file = self.of_image(path, image);
+        Some((file.program.as_ref()?, &file.bytes))
+    }
+
     /// The variable of a program at an address, if its symbols have it.
     pub fn variable(&mut self, captured: &Captured, address: u64) -> Option<String> {
         // That of the nearest program, as the address space is laid out at random.
@@ -84,9 +92,13 @@ impl Symbols {
     }
 
     fn file(&mut self, mapping: &CodeMapping) -> &File {
-        self.programs.entry(mapping.image.sha256()).or_insert_with(|| {
-            let bytes = coverage::read(&mapping.image);
-            let name = String::from_utf8_lossy(&mapping.path).into_owned();
+        self.of_image(&mapping.path, &mapping.image)
+    }
+
+    fn of_image(&mut self, path: &[u8], image: &FileImage) -> &File {
+        self.programs.entry(image.sha256()).or_insert_with(|| {
+            let bytes = coverage::read(image);
+            let name = String::from_utf8_lossy(path).into_owned();
             File { program: symbols(&name, &bytes, &HostFiles::default()), bytes }
         })
     }

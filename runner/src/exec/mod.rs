@@ -32,7 +32,7 @@ use crate::output::eprint;
 use crate::platform::{self, Choice, Chosen};
 use crate::run::fail;
 use crate::session::{Failure, host_failure};
-use crate::{host, inputs};
+use crate::{breakpoints, host, inputs};
 
 mod chaos;
 mod end;
@@ -64,6 +64,8 @@ pub struct Args {
     /// Write everything that happens in the run to a file, as JSON lines (docs/events.md)
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
+    #[command(flatten)]
+    breaks: breakpoints::Breaks,
     /// Print platform, digests of the inputs and of the run, steps and virtual time to standard error at the end
     #[arg(long)]
     summary: bool,
@@ -204,6 +206,7 @@ fn run_with(args: &Args, chosen: &Chosen, open: Box<dyn Platform>) -> Result<u8,
     if let Some(file) = &file {
         machine.listen(file.listener(single.scenario.clone()));
     }
+    let breaks = args.breaks.set(&mut machine)?;
     machine.set_modes(args.modes());
     let mut input = Input::standard(args.interactive);
     machine.world.node_mut(MACHINE).container_mut(CONTAINER).stdin.lines = input.lines;
@@ -221,6 +224,7 @@ fn run_with(args: &Args, chosen: &Chosen, open: Box<dyn Platform>) -> Result<u8,
     if let (End::Interrupted, Some(why)) = (&end, guard.reason()) {
         end = End::Undecided(why);
     }
+    breaks.map_or(Ok(()), breakpoints::Setting::finish)?;
     let world = &machine.world;
     eprint(&single.out_of_memory(world));
     match &end {

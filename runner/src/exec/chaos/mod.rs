@@ -158,9 +158,12 @@ fn hunt_on(args: &Args, chosen: Chosen) -> Result<u8, Failure> {
     if let Some(seed) = args.seed {
         return one(args, &single, &chosen, Log::new(runner::BOOT, seed));
     }
-    for (given, option) in
-        [(args.strace, "--strace"), (args.events.is_some(), "--events"), (args.summary, "--summary")]
-    {
+    for (given, option) in [
+        (args.strace, "--strace"),
+        (args.events.is_some(), "--events"),
+        (args.breaks.wanted(), "--break"),
+        (args.summary, "--summary"),
+    ] {
         if given {
             return Err(Failure::usage(format!(
                 "{option} tells of one run, and this is a hunt over many\nhelp: add `--seed N`"
@@ -198,6 +201,7 @@ fn one(args: &Args, single: &Single, chosen: &Chosen, log: Log) -> Result<u8, Fa
     }
     let machine = runner.machine();
     machine.set_modes(args.modes());
+    let breaks = args.breaks.set(machine)?;
     let start = runner.start()?;
     let machine = runner.machine();
     if args.strace {
@@ -209,6 +213,7 @@ fn one(args: &Args, single: &Single, chosen: &Chosen, log: Log) -> Result<u8, Fa
         machine.listen(file.listener(single.scenario.clone()));
     }
     let outcome = runner.run_log(&start, log)?;
+    breaks.map_or(Ok(()), crate::breakpoints::Setting::finish)?;
     if args.summary {
         eprint(&format!(
             "platform: {}\ndigest: {}\ndigest_version: {}\nsteps: {}\n",
