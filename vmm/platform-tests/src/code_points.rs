@@ -132,3 +132,54 @@ pub fn observing_and_stop_points_lie_side_by_side<P: Platform + 'static>(make: M
         }
     }
 }
+
+/// A run comes back at each pass of a kept point, also where a stop point is, which counts the same as without; and who looks at the code of one that
+/// was approached sees the program's.
+pub fn kept_points_tell_each_pass<P: Platform + 'static>(make: Make<P>) {
+    if !crate::steps(&make(None).abilities(), "kept points") {
+        return;
+    }
+    let (passes, regs) = by_steps(make, PROGRAM);
+    let all: Vec<u64> = INSTRUCTIONS.iter().map(|at| CODE + at).collect();
+    for stops in [Stops::default(), points(|_| u64::MAX)] {
+        let mut stops = Stops { counted: Some(CODE), ..stops };
+        let mut guest = guest(make);
+        guest.platform.keep(guest.space, &all);
+        let mut told: BTreeMap<u64, u64> = BTreeMap::new();
+        loop {
+            match to_trap(&mut guest, &mut stops) {
+                Trap::KeptPoint { address } => {
+                    assert_eq!(guest.regs.rip, address);
+                    *told.entry(address).or_default() += 1;
+                    let byte = |guest: &Guest<WithCodePoints>| {
+                        let mut byte = [0];
+                        let memory = guest.platform.memory(guest.space).expect("memory");
+                        assert_eq!(memory.read(address, &mut byte), 1);
+                        byte[0]
+                    };
+                    assert_eq!(byte(&guest), 0xcc);
+                    guest.platform.approach(guest.space, address);
+                    assert_eq!(byte(&guest), PROGRAM[(address - CODE) as usize]);
+                }
+                trap => {
+                    assert_eq!(trap, Trap::Syscall);
+                    break;
+                }
+            }
+        }
+        assert_eq!(guest.regs, regs);
+        for address in &all {
+            let wanted = passes.get(address).copied().unwrap_or(0);
+            assert_eq!(told.get(address).copied().unwrap_or(0), wanted, "{:#x}", address - CODE);
+        }
+        for point in &stops.points {
+            let wanted = passes.get(&point.address).copied().unwrap_or(0);
+            assert_eq!(u64::MAX - point.passes, wanted, "{:#x}", point.address - CODE);
+        }
+        // None is kept any more.
+        guest.platform.keep(guest.space, &[]);
+        assert_eq!(to_trap(&mut guest, &mut Stops::default()), Trap::Syscall);
+        let shown = guest.platform.memory(guest.space).and_then(|memory| memory.get(CODE));
+        assert_eq!(shown.map(|(offset, _)| offset), Some(guest.pages[&CODE].0.offset()));
+    }
+}

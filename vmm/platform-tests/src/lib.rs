@@ -96,6 +96,7 @@ macro_rules! platform_tests {
             points_at_all_instructions_count_what_steps_see,
             a_run_ends_at_the_pass_that_a_point_names,
             observing_and_stop_points_lie_side_by_side,
+            kept_points_tell_each_pass,
         ], ($($rest)+));
         $crate::cases!(counters: [
             long_loops_are_counted_without_traps,

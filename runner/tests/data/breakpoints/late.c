@@ -1,0 +1,2 @@
+/* A library that is opened late. */
+int late(int n) { return n + 1; }
