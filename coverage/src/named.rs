@@ -127,6 +127,9 @@ fn prove(binary: &Binary<'_>, places: &Places, addresses: &[u64], looked: &mut L
     looked.starts.sort_by_key(|start| start.offset);
 }
 
+/// An inlined copy of a function: the scope around it, the function, and where it is called.
+type Copy = (Option<u32>, u32, Option<(u32, u32)>);
+
 /// Where functions of this name begin, and their inlined copies.
 fn functions(
     program: &Program,
@@ -148,7 +151,7 @@ fn functions(
     let with_symbol: BTreeSet<u32> =
         places.scopes.iter().filter(|s| of_symbols.contains(&s.start)).map(|s| s.function).collect();
     // One inlined copy may have several stretches of code; the first begins it.
-    let mut inlined: BTreeMap<(Option<u32>, u32, Option<(u32, u32)>), u64> = BTreeMap::new();
+    let mut inlined: BTreeMap<Copy, u64> = BTreeMap::new();
     for scope in &places.scopes {
         if scope.call.is_some() {
             let first = inlined.entry((scope.parent, scope.function, scope.call)).or_insert(scope.start);
