@@ -99,6 +99,11 @@ impl Stopping {
         }
     }
 
+    /// Whether there are kept points.
+    pub fn keeps_some(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
     /// Whether a kept point is at an address.
     pub fn keeps(&self, address: u64) -> bool {
         self.kept.binary_search(&address).is_ok()

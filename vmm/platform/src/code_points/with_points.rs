@@ -440,7 +440,8 @@ impl Platform for WithCodePoints {
         if !self.show(space, stops) {
             return self.inner.run(space, task, regs, stops);
         }
-        let trap = if !self.stopping.contains_key(&space) {
+        let kept = self.stopping.get(&space).is_some_and(Stopping::keeps_some);
+        let trap = if stops.points.is_empty() && !kept {
             self.run_past_observed(space, task, regs, stops)?
         } else {
             self.run_to_points(space, task, regs, stops)?
