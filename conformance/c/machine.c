@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <linux/kcmp.h>
+#include <mqueue.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -352,6 +353,29 @@ static int holds(const char *path, const char *value)
 	return held;
 }
 
+static long default_messages(void)
+{
+	struct mq_attr attr = { 0 };
+	mqd_t queue = mq_open("/parameters", O_CREAT | O_RDWR, 0600, NULL);
+	mq_getattr(queue, &attr);
+	mq_close(queue);
+	mq_unlink("/parameters");
+	return attr.mq_maxmsg;
+}
+
+/* mq_overview(7): "If msg_default exceeds msg_max, a new queue's default mq_maxmsg value is capped to the msg_max limit." */
+static int limits_queues(void)
+{
+#define QUEUES "/proc/sys/fs/mqueue/"
+	/* Where parameters can be written that are a real machine's, they are those of a namespace of its own. */
+	int unshared = unshare(CLONE_NEWIPC);
+	if (access(QUEUES "msg_max", W_OK) == -1)
+		return unshared == -1 || errno == EROFS || errno == EACCES;
+	int held = holds(QUEUES "msg_max", "20") && holds(QUEUES "msg_default", "15") && default_messages() == 15;
+	held = held && holds(QUEUES "msg_max", "12") && default_messages() == 12;
+	return held && !holds(QUEUES "msg_max", "0") && !holds(QUEUES "msgsize_max", "127");
+}
+
 static void parameters(void)
 {
 	char text[64] = "", link[64];
@@ -363,6 +387,7 @@ static void parameters(void)
 	CHECK(access("/proc/sys/kernel/msgmni", W_OK) == -1 || !holds("/proc/sys/kernel/msgmni", "nonsense"));
 	CHECK(readlink("/proc/self/ns/pid", link, sizeof link) > 5 && strncmp(link, "pid:[", 5) == 0);
 	CHECK(readlink("/proc/self/ns/mnt", link, sizeof link) > 5 && strncmp(link, "mnt:[", 5) == 0);
+	CHECK(IN_CHILD(limits_queues()));
 	unsigned long words[2];
 	fd = open("/proc/self/auxv", O_RDONLY);
 	CHECK(read(fd, words, sizeof words) == sizeof words && words[0] != 0);

@@ -336,6 +336,12 @@ fn uuid_text(bits: [u64; 2]) -> String {
 /// A parameter that acts here: its path, and which numbers it takes.
 const ACTING: &[(&str, std::ops::RangeInclusive<u64>)] = &[
     ("fs/lease-break-time", 0..=i32::MAX as u64),
+    // Up to HARD_MSGMAX and HARD_MSGSIZEMAX, from the least of ipc/mq_sysctl.c on.
+    ("fs/mqueue/msg_default", 1..=65536),
+    ("fs/mqueue/msg_max", 1..=65536),
+    ("fs/mqueue/msgsize_default", 128..=16 << 20),
+    ("fs/mqueue/msgsize_max", 128..=16 << 20),
+    ("fs/mqueue/queues_max", 0..=i32::MAX as u64),
     ("kernel/msgmni", 0..=32000),
     ("kernel/shmmax", 0..=u64::MAX),
     ("kernel/shmmni", 0..=32768),

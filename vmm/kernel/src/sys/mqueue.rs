@@ -15,7 +15,7 @@ use crate::wait::{Progress, SysResult, Wait, WaitOn};
 /// /proc/sys/fs/mqueue/msg_max, msgsize_max, msg_default, msgsize_default, queues_max.
 const MOST: u64 = 10;
 const LONGEST: u64 = 8192;
-const QUEUES: usize = 256;
+const QUEUES: u64 = 256;
 /// What nobody may exceed (HARD_MSGMAX, HARD_MSGSIZEMAX).
 const HARD_MOST: u64 = 65536;
 const HARD_LONGEST: u64 = 16 << 20;
@@ -79,15 +79,21 @@ pub fn mq_open(k: &mut Ctx<'_>, path: Ptr, flags: OpenFlags, mode: u32, attr: Pt
 
 /// A new queue: of the sizes that are asked for, or the usual ones.
 fn make(k: &Ctx<'_>, mode: u32, sizes: Option<[u64; 8]>) -> SysResult<MqQueue> {
-    let (_, most, longest) =
-        sizes.map_or((0, MOST, LONGEST), |[flags, most, longest, ..]| (flags, most, longest));
+    let set = |name: &str, usual: u64| k.container().number(&format!("fs/mqueue/{name}")).unwrap_or(usual);
+    let (set_most, set_longest) = (set("msg_max", MOST), set("msgsize_max", LONGEST));
+    // "If msg_default exceeds msg_max, a new queue's default mq_maxmsg value is capped to the msg_max limit" (mq_overview(7)).
+    let usual = || (set("msg_default", MOST).min(set_most), set("msgsize_default", LONGEST).min(set_longest));
+    let (most, longest) = sizes.map_or_else(usual, |[_, most, longest, ..]| (most, longest));
     let privileged = k.process().caps.has(CAP_SYS_RESOURCE);
-    let (max_most, max_longest) = if privileged { (HARD_MOST, HARD_LONGEST) } else { (MOST, LONGEST) };
+    let (max_most, max_longest) =
+        if privileged { (HARD_MOST, HARD_LONGEST) } else { (set_most, set_longest) };
     if !(1..=max_most).contains(&most) || !(1..=max_longest).contains(&longest) {
         return err(Errno::EINVAL);
     }
     let ns = k.container().ipc;
-    if !privileged && k.node.mqueues.names.keys().filter(|(of, _)| *of == ns).count() >= QUEUES {
+    if !privileged
+        && k.node.mqueues.names.keys().filter(|(of, _)| *of == ns).count() as u64 >= set("queues_max", QUEUES)
+    {
         return err(Errno::ENOSPC);
     }
     // RLIMIT_MSGQUEUE: "the number of bytes that can be allocated for POSIX message queues for the real user ID of the calling
