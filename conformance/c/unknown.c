@@ -49,6 +49,16 @@ static void multiplexers(void)
 	CHECK_ERRNO(syscall(SYS_futex, &lock, FUTEX_UNLOCK_PI, 0, NULL, NULL, 0), EPERM);
 	CHECK_ERRNO(syscall(SYS_membarrier, 1 << 20, 0, 0), EINVAL);
 	CHECK_ERRNO(syscall(SYS_membarrier, 1, 1 << 20, 0), EINVAL);
+	/* A private expedited barrier is for processes that have registered; a child has its parent's registrations. */
+	CHECK_ERRNO(syscall(SYS_membarrier, 8, 0, 0), EPERM);
+	CHECK_EQ(syscall(SYS_membarrier, 16, 0, 0), 0);
+	CHECK_EQ(syscall(SYS_membarrier, 8, 0, 0), 0);
+	CHECK_ERRNO(syscall(SYS_membarrier, 32, 0, 0), EPERM);
+	int status;
+	pid_t child = fork();
+	if (child == 0)
+		_exit(syscall(SYS_membarrier, 8, 0, 0) != 0);
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
 	int ep = epoll_create1(0);
 	struct epoll_event event = { 0 };
 	CHECK_ERRNO(epoll_ctl(ep, 77, fds[0], &event), EINVAL);

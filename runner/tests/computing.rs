@@ -120,6 +120,11 @@ fn a_program_that_counts_until_its_alarm() {
 }
 
 #[test]
+fn a_program_that_counts_until_it_has_used_a_second_itself() {
+    as_natively(&[compiled("user_time").into()], &[], RUNS_OF_SLOW, "100ms");
+}
+
+#[test]
 fn two_waits_one_after_the_other_print_once() {
     let ran = runs_as_natively(&[compiled("twice").into()]);
     assert_eq!(ran.stdout, "first\nsecond\n");

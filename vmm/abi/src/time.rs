@@ -7,8 +7,8 @@ pub const MILLIS: u64 = 1_000_000;
 /// Nanoseconds in a second.
 pub const SECS: u64 = 1_000_000_000;
 
-/// A point of virtual time: nanoseconds since the boot of the simulation (what CLOCK_MONOTONIC shows on a
-/// node without clock faults).
+/// A point of virtual time: nanoseconds since the boot of the simulation. CLOCK_MONOTONIC of a node shows more, as its machine has been up
+/// before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SimTime(pub u64);
 

@@ -24,7 +24,7 @@ use crate::ipc::SysV;
 use crate::ipc::mqueue::MqQueues;
 use crate::mm::Mm;
 use crate::pipe::{Pipe, PipePages};
-use crate::process::{ExitStatus, FdTable, Process};
+use crate::process::{CpuTime, ExitStatus, FdTable, Process};
 use crate::shared::{FsPlace, Shared};
 use crate::signal::SignalFd;
 use crate::stacks::{NetNs, Stacks};
@@ -79,6 +79,11 @@ impl Default for Costs {
 /// A machine of the world, by the number of its first container ([`Container::id`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MachineId(pub u32);
+
+/// How long a machine has been up at virtual time 0, ns. The machines on which services are started have been up for a while: programs
+/// that take a time of 0 for "never", or subtract an interval from the present, would behave here as they do nowhere else. A round
+/// number, so that times can be told from those of the run.
+pub const UPTIME: u64 = 100_000 * 1_000_000_000;
 
 /// What a node is at its start.
 #[derive(Clone, Debug)]
@@ -362,6 +367,16 @@ impl Node {
         self.config.memory / 8 / KEPT
     }
 
+    /// CLOCK_MONOTONIC, ns since the machine was booted.
+    pub fn uptime(&self) -> u64 {
+        self.uptime_at(self.clock)
+    }
+
+    /// CLOCK_MONOTONIC at a time of the node's clock.
+    pub fn uptime_at(&self, at: SimTime) -> u64 {
+        UPTIME + at.0
+    }
+
     /// CLOCK_REALTIME, ns since 1970.
     pub fn realtime(&self) -> u64 {
         self.config.epoch_ns + self.clock.0
@@ -463,18 +478,28 @@ impl Node {
         }
     }
 
-    /// Charges `ns` of virtual time to the node and the task's process.
+    /// Charges `ns` of virtual time to the node and the task's process, for a call.
     pub fn charge(&mut self, tid: Tid, ns: u64) {
+        self.charge_as(tid, CpuTime { total: ns, computed: 0 });
+    }
+
+    /// The same for what a task computed without a call: in a loop, or to read the clock.
+    pub fn charge_computed(&mut self, tid: Tid, ns: u64) {
+        self.charge_as(tid, CpuTime { total: ns, computed: ns });
+    }
+
+    fn charge_as(&mut self, tid: Tid, spent: CpuTime) {
+        let ns = spent.total;
         self.clock = self.clock.after(ns);
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        task.cpu_ns += ns;
+        task.cpu += spent;
         if self.urgent && task.urgency() > 0 {
             self.real_time.add(self.clock, ns);
         }
         let pid = task.pid;
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        process.cpu_ns += ns;
-        let limited = process.cpu_ns / 1_000_000_000 >= process.limits[RLIMIT_CPU as usize].cur;
+        process.cpu += spent;
+        let limited = process.cpu.total / 1_000_000_000 >= process.limits[RLIMIT_CPU as usize].cur;
         if process.cpu_timers != [None; 2] {
             self.fire_cpu_timers(pid);
         }

@@ -200,10 +200,10 @@ pub struct Process {
     pub timers: BTreeMap<i32, crate::timer::PosixTimer>,
     /// The number of the next one: numbers are not used again at once.
     pub next_timer: i32,
-    /// Virtual time charged to this process, ns.
-    pub cpu_ns: u64,
+    /// Virtual time charged to this process.
+    pub cpu: CpuTime,
     /// The same for waited-for children.
-    pub children_cpu_ns: u64,
+    pub children_cpu: CpuTime,
     /// The most pages that memory had which it has given back, by execve(2) or at its end.
     pub peak: u64,
     /// The largest such number of waited-for children and theirs.
@@ -215,9 +215,36 @@ pub struct Process {
 }
 
 impl Process {
-    /// The CPU time that a timer counts: that of the program itself for ITIMER_VIRTUAL (0), all of it for ITIMER_PROF (1). Of what is
-    /// charged half counts as the program's, as for getrusage(2).
+    /// The CPU time that a timer counts: that of the program itself for ITIMER_VIRTUAL (0), all of it for ITIMER_PROF (1).
     pub fn cpu_clock(&self, timer: usize) -> u64 {
-        if timer == 0 { self.cpu_ns / 2 } else { self.cpu_ns }
+        if timer == 0 { self.cpu.user() } else { self.cpu.total }
+    }
+}
+
+/// Virtual time that was charged, ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// All of it.
+    pub total: u64,
+    /// That of code which computed without a call. Of the rest, the price of calls, half is the program's: what it did around them.
+    pub computed: u64,
+}
+
+impl CpuTime {
+    /// The program's own, as getrusage(2) and times(2) tell it.
+    pub fn user(self) -> u64 {
+        self.computed + (self.total - self.computed) / 2
+    }
+
+    /// The kernel's for it.
+    pub fn system(self) -> u64 {
+        self.total - self.user()
+    }
+}
+
+impl std::ops::AddAssign for CpuTime {
+    fn add_assign(&mut self, other: CpuTime) {
+        self.total += other.total;
+        self.computed += other.computed;
     }
 }

@@ -18,7 +18,7 @@ use crate::ids::*;
 use crate::memory::{PROCESS, TASK};
 use crate::mm::Mm;
 use crate::node::Node;
-use crate::process::{ExitStatus, FdEntry, FdTable, Process};
+use crate::process::{CpuTime, ExitStatus, FdEntry, FdTable, Process};
 use crate::shared::{Common, FsPlace, Shared};
 use crate::task::Task;
 use crate::wait::Stop;
@@ -86,8 +86,8 @@ impl Node {
             cpu_timers: [None; 2],
             timers: Default::default(),
             next_timer: 0,
-            cpu_ns: 0,
-            children_cpu_ns: 0,
+            cpu: CpuTime::default(),
+            children_cpu: CpuTime::default(),
             peak: 0,
             children_peak: 0,
             started: self.clock,

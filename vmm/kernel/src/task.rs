@@ -7,6 +7,7 @@ use bloodhound_abi::{Exception, Regs, SimTime};
 use bloodhound_decisions::Lineage;
 
 use crate::ids::*;
+use crate::process::CpuTime;
 use crate::shared::Common;
 use crate::wait::{Blocked, Left, Woken};
 
@@ -152,7 +153,7 @@ pub struct Task {
     /// System calls made, for reports.
     pub syscalls: u64,
     /// Virtual time charged to it, ns.
-    pub cpu_ns: u64,
+    pub cpu: CpuTime,
     /// Its name for choices: by descent, for its number depends on which other tasks were made before.
     pub lineage: Lineage,
     /// Children (tasks made by clone(2)) that it has had.
@@ -199,7 +200,7 @@ impl Task {
             left: None,
             restart_deadline: None,
             syscalls: 0,
-            cpu_ns: 0,
+            cpu: CpuTime::default(),
             lineage: Lineage::default(),
             children: 0,
             randoms: 0,

@@ -153,8 +153,8 @@ impl Node {
     /// The CPU time of a process or thread; `None` if it is gone.
     pub(crate) fn cpu_time(&self, clock: CpuClock) -> Option<SimTime> {
         Some(SimTime(match clock {
-            CpuClock::Process(pid) => self.processes.get(&pid)?.cpu_ns,
-            CpuClock::Thread(tid) => self.tasks.get(&tid)?.cpu_ns,
+            CpuClock::Process(pid) => self.processes.get(&pid)?.cpu.total,
+            CpuClock::Thread(tid) => self.tasks.get(&tid)?.cpu.total,
         }))
     }
 
@@ -211,21 +211,19 @@ impl Node {
         }
     }
 
-    /// How much more CPU time a task may use until something comes of it: a timer on its CPU clocks, or RLIMIT_CPU.
+    /// How much longer a task may compute until something comes of it: a timer on its CPU clocks, or RLIMIT_CPU.
     pub fn cpu_time_left(&self, tid: Tid) -> Option<u64> {
         let task = self.tasks.get(&tid)?;
         let process = self.processes.get(&task.pid)?;
-        let used = process.cpu_ns;
+        let used = process.cpu.total;
         let alarm = |clock, now: u64| {
             let (at, _) = self.cpu_alarms.get(&clock)?.first()?;
             Some(at.0.saturating_sub(now))
         };
-        let alarms = [alarm(CpuClock::Process(task.pid), used), alarm(CpuClock::Thread(tid), task.cpu_ns)];
-        // That of the program itself is half of all (`Process::cpu_clock`).
-        let scale = [2, 1];
-        let timers = process.cpu_timers.iter().zip(scale).map(|(timer, scale)| {
-            let (at, _) = (*timer)?;
-            Some(at.saturating_mul(scale).saturating_sub(used))
+        let alarms = [alarm(CpuClock::Process(task.pid), used), alarm(CpuClock::Thread(tid), task.cpu.total)];
+        let timers = process.cpu_timers.iter().enumerate().map(|(timer, set)| {
+            let (at, _) = (*set)?;
+            Some(at.saturating_sub(process.cpu_clock(timer)))
         });
         let limit = process.limits[c::RLIMIT_CPU as usize].cur;
         let limit = (limit != u64::MAX).then(|| limit.saturating_mul(1_000_000_000).saturating_sub(used));
@@ -244,7 +242,7 @@ impl Node {
     #[cold]
     pub(crate) fn cpu_limit_reached(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        let seconds = process.cpu_ns / 1_000_000_000;
+        let seconds = process.cpu.total / 1_000_000_000;
         let limit = &mut process.limits[c::RLIMIT_CPU as usize];
         let signo = if seconds >= limit.max { c::SIGKILL } else { c::SIGXCPU };
         limit.cur = seconds + 1;

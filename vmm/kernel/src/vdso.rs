@@ -66,9 +66,8 @@ impl Node {
 
     /// Gives the clock to the tasks' own reads: before a task runs.
     pub fn lend_clock(&mut self) {
+        let (now, cost) = (self.uptime(), self.config.costs.time_read);
         let Some(vvar) = &mut self.vvar else { return };
-        let now = self.clock.0;
-        let cost = self.config.costs.time_read;
         if !vvar.is_unique() {
             // Shared with a clone of the world, which must not see our writes.
             vvar.make_unique();
@@ -86,11 +85,11 @@ impl Node {
     /// that depends on time. Between two instructions of user code, so no read is half done.
     pub fn take_clock(&mut self, tid: Tid) {
         let Some(vvar) = &self.vvar else { return };
-        let read = vvar.load_u64(CLOCK).saturating_sub(self.clock.0);
+        let read = vvar.load_u64(CLOCK).saturating_sub(self.uptime());
         // More than that only a program that writes to the page could have done.
         let read = read.min((READS + 1) * self.config.costs.time_read);
         if read > 0 {
-            self.charge(tid, read);
+            self.charge_computed(tid, read);
         }
     }
 
@@ -99,13 +98,13 @@ impl Node {
     pub fn lent_clock(&self) -> SimTime {
         let Some(vvar) = &self.vvar else { return self.clock };
         let most = (READS + 1) * self.config.costs.time_read;
-        let read = vvar.load_u64(CLOCK).saturating_sub(self.clock.0).min(most);
+        let read = vvar.load_u64(CLOCK).saturating_sub(self.uptime()).min(most);
         self.clock.after(read)
     }
 
     /// Lends the clock again within a run, after a trap that moved it and was no step.
     pub fn return_clock(&mut self) {
-        let now = self.clock.0;
+        let now = self.uptime();
         self.store_clock(&[(CLOCK, now)]);
     }
 

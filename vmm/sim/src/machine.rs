@@ -339,7 +339,7 @@ impl Machine {
         for id in ids {
             if let Some((at, tid, left)) = self.busy(&self.world.nodes[&id]).filter(|(at, ..)| *at <= t) {
                 debug_assert!(at >= self.world.nodes[&id].clock);
-                self.world.node_mut(id).charge(tid, left);
+                self.world.node_mut(id).charge_computed(tid, left);
                 self.node_changed(id);
             }
             let node = &self.world.nodes[&id];

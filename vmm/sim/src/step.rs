@@ -347,10 +347,10 @@ impl Machine {
                 let node = self.world.node_mut(id);
                 let cost = node.config.costs.time_read;
                 node.take_clock(tid);
-                node.charge(tid, cost);
+                node.charge_computed(tid, cost);
                 node.return_clock();
                 // One tick is one nanosecond of virtual time.
-                regs.set_rdtsc(node.clock.0, aux.then_some(0));
+                regs.set_rdtsc(node.uptime(), aux.then_some(0));
                 self.keep(id, tid, regs);
                 self.single_step(id, tid, regs)
             }

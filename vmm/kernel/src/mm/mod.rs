@@ -206,6 +206,8 @@ pub struct Mm {
     pub locked: u64,
     /// How mappings to come are locked (MCL_FUTURE).
     pub lock_future: Lock,
+    /// Registrations of membarrier(2), as the commands that made them: those of private expedited barriers.
+    pub membarrier: u32,
     /// The program's file, which nobody can write meanwhile (ETXTBSY).
     pub exe: Option<Ino>,
     /// Where there is no room.
@@ -225,6 +227,7 @@ impl Mm {
             container,
             charged: 0,
             peak: 0,
+            membarrier: 0,
             vmas: Map::new(),
             pages: PageTable::default(),
             invalid: Vec::new(),

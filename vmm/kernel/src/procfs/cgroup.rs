@@ -6,6 +6,7 @@ use super::Source::{Make, Text};
 use super::{Table, View};
 use crate::memory::Usage;
 use crate::mm::PAGE;
+use crate::process::CpuTime;
 
 /// What is mounted there, in /proc/PID/mounts.
 pub(super) const MOUNT: &str = "cgroup /sys/fs/cgroup cgroup2 ro,nosuid,nodev,noexec,relatime 0 0\n";
@@ -63,12 +64,15 @@ fn cpu_max(view: &View<'_>) -> String {
 
 fn cpu_stat(view: &View<'_>) -> String {
     let own = view.node.process(view.pid).container;
-    let busy: u64 =
-        view.node.processes.values().filter(|p| p.container == own).map(|p| p.cpu_ns / 1000).sum();
+    let mut busy = CpuTime::default();
+    for process in view.node.processes.values().filter(|p| p.container == own) {
+        busy += process.cpu;
+    }
     format!(
-        "usage_usec {busy}\nuser_usec {}\nsystem_usec {}\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n",
-        busy / 2,
-        busy - busy / 2
+        "usage_usec {}\nuser_usec {}\nsystem_usec {}\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n",
+        busy.total / 1000,
+        busy.user() / 1000,
+        busy.system() / 1000
     )
 }
 

@@ -10,7 +10,7 @@ use crate::container::Container;
 use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::path::{Place, cwd_place, place_of};
-use crate::process::{FdTable, Process};
+use crate::process::{CpuTime, FdTable, Process};
 use crate::shared::FsPlace;
 use crate::task::{Task, TaskState};
 
@@ -64,7 +64,7 @@ const FILES: &[(&str, u32, Content)] = &[
     ("pagemap", OWN, Fixed("")),
     ("personality", OWN, Text(|_, who| format!("{:08x}\n", who.task.map_or(0, |task| task.persona)))),
     ("projid_map", WRITE, Fixed(ID_MAP)),
-    ("schedstat", OPEN, Text(|_, who| format!("{} 0 0\n", who.process.cpu_ns))),
+    ("schedstat", OPEN, Text(|_, who| format!("{} 0 0\n", who.process.cpu.total))),
     ("sessionid", OPEN, Text(|_, who| who.process.knobs.login.1.to_string())),
     ("setgroups", WRITE, Fixed("allow\n")),
     ("smaps", OPEN, Bytes(|view, who| memory::smaps(view, who.process))),
@@ -297,9 +297,8 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let (terminal, group) = view.node.terminal_of(p);
     let mut out = format!("{} (", who.tid).into_bytes();
     out.extend_from_slice(&name);
-    // In halves for user and system, as getrusage(2) and times(2) tell it.
-    let halves = |ns: u64| format!("{} {}", system::ticks(ns - ns / 2), system::ticks(ns / 2));
-    let times = format!("{} {}", halves(p.cpu_ns), halves(p.children_cpu_ns));
+    let both = |cpu: CpuTime| format!("{} {}", system::ticks(cpu.user()), system::ticks(cpu.system()));
+    let times = format!("{} {}", both(p.cpu), both(p.children_cpu));
     out.extend_from_slice(
         format!(
             ") {} {} {} {} {terminal} {group} 4194304 0 0 0 0 {times} {} {} {threads} 0 {} {size} {} {limit} 1 1 {stack} 0 0 {} {} \
@@ -311,7 +310,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
             // "For processes running a real-time scheduling policy [...] this is the negated scheduling priority, minus one".
             if urgency > 0 { -1 - urgency as i32 } else { 20 + nice },
             nice,
-            system::ticks(p.started.0),
+            system::ticks(view.node.uptime_at(p.started)),
             resident / 4096,
             // "It is obsolete because it does not provide information on real-time signals": 31 bits.
             pending & 0x7fff_ffff,

@@ -6,7 +6,7 @@ use super::Source::{Bytes, Link, Make, Text};
 use super::{Table, View, cgroup, config, sysctl, sysvipc};
 use crate::file::FileKind;
 use crate::mm::PAGE;
-use crate::node::Node;
+use crate::node::{Node, UPTIME};
 use crate::task::TaskState;
 
 /// The number of the mount of /sys/fs/cgroup.
@@ -143,8 +143,8 @@ fn cpuinfo(_: &View<'_>) -> String {
 
 /// Time since boot and time idle, in hundredths of a second.
 fn busy_idle(node: &Node) -> (u64, u64) {
-    let busy = ticks(node.processes.values().map(|p| p.cpu_ns).sum());
-    (busy, ticks(node.clock.0).saturating_sub(busy))
+    let busy = ticks(node.processes.values().map(|p| p.cpu.total).sum());
+    (busy, ticks(node.uptime()).saturating_sub(busy))
 }
 
 fn stat(view: &View<'_>) -> String {
@@ -154,13 +154,13 @@ fn stat(view: &View<'_>) -> String {
     format!(
         "cpu  0 0 {busy} {idle} 0 0 0 0 0 0\ncpu0 0 0 {busy} {idle} 0 0 0 0 0 0\nintr 0\nctxt 0\nbtime {}\n\
          processes {}\nprocs_running {running}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n",
-        node.config.epoch_ns / 1_000_000_000,
+        node.config.epoch_ns.saturating_sub(UPTIME) / 1_000_000_000,
         node.last_number(view.pid.ns()),
     )
 }
 
 fn uptime(view: &View<'_>) -> String {
-    let (up, idle) = (ticks(view.node.clock.0), busy_idle(view.node).1);
+    let (up, idle) = (ticks(view.node.uptime()), busy_idle(view.node).1);
     format!("{}.{:02} {}.{:02}\n", up / 100, up % 100, idle / 100, idle % 100)
 }
 

@@ -351,9 +351,9 @@ fn the_machine_is_described() {
     );
     assert_eq!(b.content("/sys/devices/system/cpu/online").unwrap(), "0\n");
     let up = b.content("/proc/uptime").unwrap();
-    assert!(up.starts_with("0.0"), "{up}");
+    assert!(up.starts_with("100000.0"), "{up}");
     let stat = b.content("/proc/stat").unwrap();
-    assert!(stat.contains("\nbtime 1700000000\n"));
+    assert!(stat.contains("\nbtime 1699900000\n"));
     let dev = b.content("/proc/net/dev").unwrap();
     assert_eq!(dev.lines().count(), 3);
     assert_eq!(dev.lines().nth(2).unwrap().split_whitespace().count(), 17);

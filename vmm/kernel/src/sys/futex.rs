@@ -11,7 +11,7 @@ use super::futex_pi;
 use crate::ctx::*;
 use crate::ids::*;
 use crate::mm::{Access, Backing};
-use crate::node::Node;
+use crate::node::{Node, UPTIME};
 use crate::wait::{FutexKey, Progress, Restart, SysResult, Wait, WaitOn};
 
 impl Node {
@@ -311,15 +311,26 @@ pub fn get_robust_list(k: &mut Ctx<'_>, pid: i32, head: Ptr, len: Ptr) -> SysRes
 }
 
 /// membarrier(2). EINVAL for unknown commands.
-pub fn membarrier(_k: &mut Ctx<'_>, cmd: u32, flags: Hex, _cpu: i32) -> SysResult {
+pub fn membarrier(k: &mut Ctx<'_>, cmd: u32, flags: Hex, _cpu: i32) -> SysResult {
     // MEMBARRIER_CMD_FLAG_CPU goes with the commands about restartable sequences, which there are not.
     if flags.0 & 0xffff_ffff != 0 {
         return err(Errno::EINVAL);
     }
     // One CPU: every barrier has happened. QUERY lists GLOBAL, the expedited kinds and their registrations.
+    let mm = k.process().mm;
+    let registered = &mut k.node.mms[mm].membarrier;
     match cmd {
         0 => Ok(0x7f),
-        1 | 2 | 4 | 8 | 16 | 32 | 64 => Ok(0),
+        // GLOBAL, GLOBAL_EXPEDITED and its registration, which only says who wants to be reached.
+        1 | 2 | 4 => Ok(0),
+        // "EPERM: The operation was a MEMBARRIER_CMD_PRIVATE_EXPEDITED [or its SYNC_CORE], and the caller has not previously
+        // registered" (membarrier(2)); each command stands before its registration.
+        8 | 32 if *registered & cmd << 1 == 0 => err(Errno::EPERM),
+        8 | 32 => Ok(0),
+        16 | 64 => {
+            *registered |= cmd;
+            Ok(0)
+        }
         _ => err(Errno::EINVAL),
     }
 }
@@ -336,7 +347,7 @@ impl Ctx<'_> {
 
     /// An absolute time of a clock as a point of the node's clock.
     pub(crate) fn clock_deadline(&self, ns: u64, realtime: bool) -> bloodhound_abi::SimTime {
-        let offset = if realtime { self.node.config.epoch_ns } else { 0 };
+        let offset = if realtime { self.node.config.epoch_ns } else { UPTIME };
         bloodhound_abi::SimTime(ns.saturating_sub(offset))
     }
 

@@ -43,7 +43,7 @@ pub fn uname(k: &mut Ctx<'_>, buf: Ptr) -> SysResult {
 pub fn sysinfo(k: &mut Ctx<'_>, info: Ptr) -> SysResult {
     let total = k.node.config.memory;
     let out = Sysinfo {
-        uptime: (k.now().0 / 1_000_000_000) as i64,
+        uptime: (k.node.uptime() / 1_000_000_000) as i64,
         totalram: total,
         freeram: total / 2,
         procs: k.node.tasks.len() as u16,

@@ -11,7 +11,7 @@ use crate::ids::*;
 use crate::memory::TASK;
 use crate::mm::PAGE;
 use crate::node::{Node, ProcessEnd};
-use crate::process::{ChildEvent, ExitStatus, Process};
+use crate::process::{ChildEvent, CpuTime, ExitStatus, Process};
 use crate::shared::Common;
 use crate::wait::{Stop, SysResult, Wait, WaitOn};
 use crate::watch::Told;
@@ -209,7 +209,7 @@ struct News {
     word: u32,
     code: u64,
     value: i32,
-    cpu_ns: u64,
+    cpu: CpuTime,
     /// Most resident pages.
     peak: u64,
 }
@@ -255,9 +255,10 @@ impl Ctx<'_> {
         }
         for pid in children {
             let p = self.node.process_mut(pid);
-            let (uid, cpu_ns) = (p.real_ids[0], p.cpu_ns + p.children_cpu_ns);
+            let (uid, mut cpu) = (p.real_ids[0], p.cpu);
+            cpu += p.children_cpu;
             let peak = p.peak.max(p.children_peak);
-            let news = |word, code, value| News { pid, uid, word, code, value, cpu_ns, peak };
+            let news = |word, code, value| News { pid, uid, word, code, value, cpu, peak };
             if let (Some(status), true) = (p.zombie, options & c::WEXITED != 0) {
                 let (code, value) = match status {
                     ExitStatus::Code(n) => (c::CLD_EXITED, i32::from(n)),
@@ -268,7 +269,7 @@ impl Ctx<'_> {
                 if options & c::WNOWAIT == 0 {
                     self.node.forget_process(pid);
                     let own = self.process_mut();
-                    own.children_cpu_ns += cpu_ns;
+                    own.children_cpu += cpu;
                     own.children_peak = own.children_peak.max(peak);
                 }
                 return Ok(Some(news(status.wait_word(), code, value)));
@@ -298,10 +299,10 @@ impl Ctx<'_> {
 
 /// `peak`: pages, of which "ru_maxrss [...] is the maximum resident set size used (in kilobytes)" is made. "For RUSAGE_CHILDREN, this
 /// is the resident set size of the largest child, not the maximum resident set size of the process tree."
-fn usage(cpu_ns: u64, peak: u64) -> Rusage {
+fn usage(cpu: CpuTime, peak: u64) -> Rusage {
     let mut usage = Rusage {
-        utime: Timeval::from_ns(cpu_ns / 2),
-        stime: Timeval::from_ns(cpu_ns - cpu_ns / 2),
+        utime: Timeval::from_ns(cpu.user()),
+        stime: Timeval::from_ns(cpu.system()),
         ..Rusage::default()
     };
     usage.rest[0] = (peak * (PAGE / 1024)) as i64;
@@ -327,7 +328,7 @@ pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: WaitFlags, rusage:
         k.write_obj(status, &news.word)?;
     }
     if !rusage.is_null() {
-        k.write_obj(rusage, &usage(news.cpu_ns, news.peak))?;
+        k.write_obj(rusage, &usage(news.cpu, news.peak))?;
     }
     Ok(u64::from(news.pid.number()))
 }
@@ -346,7 +347,7 @@ pub fn waitid(k: &mut Ctx<'_>, which: u32, id: i32, info: Ptr, options: WaitFlag
     if let Some(n) = &news
         && !rusage.is_null()
     {
-        k.write_obj(rusage, &usage(n.cpu_ns, n.peak))?;
+        k.write_obj(rusage, &usage(n.cpu, n.peak))?;
     }
     give_news(k, info, news)
 }
@@ -412,14 +413,16 @@ pub fn getppid(k: &mut Ctx<'_>) -> SysResult {
     Ok(u64::from(k.process().ppid.number()))
 }
 
-/// getrusage(2): half of the virtual time of calls is shown as user time.
+/// getrusage(2).
 pub fn getrusage(k: &mut Ctx<'_>, who: i32, usage_ptr: Ptr) -> SysResult {
     let process = k.process();
-    let (ns, peak) = match who {
-        0 | 1 => (process.cpu_ns, process.peak.max(k.node.mms[process.mm].peak)),
-        -1 => (process.children_cpu_ns, process.children_peak),
+    let (cpu, peak) = match who {
+        0 | 1 => {
+            (if who == 0 { process.cpu } else { k.task().cpu }, process.peak.max(k.node.mms[process.mm].peak))
+        }
+        -1 => (process.children_cpu, process.children_peak),
         _ => return err(Errno::EINVAL),
     };
-    k.write_obj(usage_ptr, &usage(ns, peak))?;
+    k.write_obj(usage_ptr, &usage(cpu, peak))?;
     Ok(0)
 }

@@ -18,7 +18,7 @@ const COARSE: u64 = 4_000_000;
 impl Ctx<'_> {
     /// The value of a clock, ns.
     fn clock(&self, clock: i32) -> SysResult {
-        let (mono, real) = (self.now().0, self.node.realtime());
+        let (mono, real) = (self.node.uptime(), self.node.realtime());
         if clock < 0 {
             let cpu = self.cpu_clock(clock, true)?;
             return Ok(self.node.cpu_time(cpu).ok_or(Errno::EINVAL)?.0);
@@ -28,8 +28,8 @@ impl Ctx<'_> {
             c::CLOCK_MONOTONIC | c::CLOCK_MONOTONIC_RAW | c::CLOCK_BOOTTIME | c::CLOCK_BOOTTIME_ALARM => mono,
             c::CLOCK_REALTIME_COARSE => real - real % COARSE,
             c::CLOCK_MONOTONIC_COARSE => mono - mono % COARSE,
-            c::CLOCK_PROCESS_CPUTIME_ID => self.process().cpu_ns,
-            c::CLOCK_THREAD_CPUTIME_ID => self.task().cpu_ns,
+            c::CLOCK_PROCESS_CPUTIME_ID => self.process().cpu.total,
+            c::CLOCK_THREAD_CPUTIME_ID => self.task().cpu.total,
             _ => return err(Errno::EINVAL),
         })
     }
@@ -213,20 +213,20 @@ pub fn time(k: &mut Ctx<'_>, t: Ptr) -> SysResult {
     Ok(secs)
 }
 
-/// times(2): half of the virtual time of calls is shown as user time.
+/// times(2).
 pub fn times(k: &mut Ctx<'_>, buf: Ptr) -> SysResult {
     let tick = |ns: u64| (ns / 10_000_000) as i64;
     let p = k.process();
     let tms = Tms {
-        utime: tick(p.cpu_ns / 2),
-        stime: tick(p.cpu_ns / 2),
-        cutime: tick(p.children_cpu_ns / 2),
-        cstime: tick(p.children_cpu_ns / 2),
+        utime: tick(p.cpu.user()),
+        stime: tick(p.cpu.system()),
+        cutime: tick(p.children_cpu.user()),
+        cstime: tick(p.children_cpu.system()),
     };
     if !buf.is_null() {
         k.write_obj(buf, &tms)?;
     }
-    Ok(k.now().0 / 10_000_000)
+    Ok(k.node.uptime() / 10_000_000)
 }
 
 /// nanosleep(2): an interruption stores the time left.

@@ -317,7 +317,7 @@ impl Machine {
         let endless = late || endless;
         let node = self.world.node_mut(id);
         node.take_clock(tid);
-        node.charge(tid, SLICE);
+        node.charge_computed(tid, SLICE);
         self.record(id, pid, &Event::Preempted { pid, tid });
         let sent = self.node_changed(id);
         let alone = self.world.nodes[&id].run_queue.len() < 2;
@@ -411,6 +411,13 @@ impl Machine {
 
     /// Tasks that rest on a machine are woken.
     pub(crate) fn rested(&mut self, id: MachineId) {
+        let World { scheduler, nodes, now, .. } = &mut self.world;
+        let Some(node) = nodes.get_mut(&id).map(Arc::make_mut) else { return };
+        // Nothing but such a task has run meanwhile: it has used the processor.
+        let idle = node.run_queue.is_empty();
+        if let Some(tid) = scheduler.busy(id).find(|_| idle) {
+            node.charge_computed(tid, now.since(node.clock));
+        }
         self.world.catch_up(id);
         let World { scheduler, nodes, now, .. } = &mut self.world;
         scheduler.wake_rested(id, *now, nodes);
@@ -432,7 +439,14 @@ impl Machine {
             }
             Some(_) => false,
         };
-        !others && self.client_deadline().is_none() && end
+        !others && self.client_deadline().is_none() && end && !self.cpu_time_matters(id)
+    }
+
+    /// Whether something comes of the CPU time that the tasks use which compute on a machine.
+    fn cpu_time_matters(&self, id: MachineId) -> bool {
+        let node = &self.world.nodes[&id];
+        let mut computing = node.run_queue.iter().copied().chain(self.world.scheduler.busy(id));
+        computing.any(|tid| node.cpu_time_left(tid).is_some())
     }
 
     /// Something has to run when nothing else can happen: a task that rests computes on, uncounted. If it is endless, the run hangs.
