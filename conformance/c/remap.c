@@ -209,10 +209,27 @@ static void growing(void)
 	munmap(at - P, 3 * P);
 }
 
+/* What could be written once has memory set aside for it: it does not become one with a neighbour that never could. */
+static void set_aside(void)
+{
+	char *at = mmap(NULL, 3 * P, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(at != MAP_FAILED && size_of(at) >= 3);
+	CHECK_EQ(mprotect(at + P, P, PROT_READ), 0);
+	CHECK_EQ(size_of(at + P), 1);
+	CHECK_EQ(mprotect(at + P, P, PROT_NONE), 0);
+	CHECK(size_of(at) >= 3);
+	CHECK_EQ(mprotect(at + P, P, PROT_READ | PROT_WRITE), 0);
+	at[P] = 1;
+	CHECK_EQ(mprotect(at + P, P, PROT_NONE), 0);
+	CHECK_EQ(size_of(at + P), 1);
+	munmap(at, 3 * P);
+}
+
 int main(void)
 {
 	tap_directory();
 	leaving();
+	set_aside();
 	twice();
 	growing();
 	return tap_done();

@@ -49,7 +49,10 @@ const RULES: &[Rule] = &[
     // Whatever the descriptor's number was before, nothing else takes 8 bytes of more and adds them.
     ((6, 8), |d| {
         let eventfd = d.ops.iter().any(|op| op.contains(" eventfd2 "));
-        d.is(&["write", "writev"]) && d.native == "-22" && ["8", "-14"].contains(&d.simulated) && eventfd
+        d.is(&["write", "writev"])
+            && d.native == "-22"
+            && ["8", "-14", "-11"].contains(&d.simulated)
+            && eventfd
     }),
     // 6.7: MADV_REMOVE asks whether a mapping may become writable, where it asked whether it is.
     ((6, 7), |d| d.is(&["madvise"]) && d.argument(2) == "9" && d.simulated == "-13"),

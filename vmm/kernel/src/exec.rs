@@ -11,7 +11,7 @@ use bloodhound_vfs::{Ino, Kind};
 use crate::ctx::*;
 use crate::elf::{self, Elf};
 use crate::ids::*;
-use crate::mm::{Backing, Mm, OnFork, PAGE, TASK_SIZE, Vma, page_up};
+use crate::mm::{Backing, Marks, Mm, OnFork, PAGE, TASK_SIZE, Vma, page_up};
 use crate::path::Place;
 use crate::process::{ExitStatus, FdEntry};
 use crate::task::{ADDR_NO_RANDOMIZE, READ_IMPLIES_EXEC};
@@ -438,7 +438,8 @@ fn anon(start: u64, end: u64, prot: u64) -> Vma {
         backing: Backing::Anon,
         on_fork: OnFork::Copy,
         may_write: true,
-        marks: Default::default(),
+        // As of vm_brk_flags and the stack.
+        marks: Marks { accounted: true, ..Marks::default() },
     }
 }
 
@@ -468,7 +469,7 @@ fn map_elf(mm: &mut Mm, elf: &Elf, ino: Ino, at: Option<u64>) -> SysResult {
                 backing,
                 on_fork: OnFork::Copy,
                 may_write: true,
-                marks: Default::default(),
+                marks: Marks { accounted: Vma::accounts(prot, false, false), ..Marks::default() },
             });
         }
         let bss = if s.filesz > 0 { file_end } else { start };

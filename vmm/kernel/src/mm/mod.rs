@@ -106,6 +106,9 @@ pub struct Marks {
     pub lock: Lock,
     /// MAP_NORESERVE: nothing is set aside for it, and it stays apart from mappings that are accounted (VM_NORESERVE).
     pub no_reserve: bool,
+    /// Memory is set aside for it, as it is private and can be written or could be once (VM_ACCOUNT): that keeps it apart from mappings that
+    /// never could.
+    pub accounted: bool,
     /// madvise(2).
     pub read_ahead: ReadAhead,
 }
@@ -141,6 +144,18 @@ impl Vma {
             other => other.clone(),
         };
         Vma { start, end, backing, ..self.clone() }
+    }
+
+    /// Whether memory is set aside for a mapping of this kind (`accountable_mapping` of Linux).
+    pub fn accounts(prot: u64, shared: bool, no_reserve: bool) -> bool {
+        prot & c::PROT_WRITE != 0 && !shared && !no_reserve
+    }
+
+    /// Gives it another protection. What is set aside for it stays so: "without finer accounting [Linux] cannot reduce [its] commit if [it
+    /// makes] it unwritable again" (mprotect_fixup).
+    pub fn protect(&mut self, prot: u64) {
+        self.prot = prot;
+        self.marks.accounted |= Vma::accounts(prot, self.shared, self.marks.no_reserve);
     }
 
     /// Whether RLIMIT_DATA is about it: private and writable, and not of a stack (`is_data_mapping` of Linux).

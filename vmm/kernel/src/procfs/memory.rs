@@ -193,6 +193,7 @@ pub(super) fn smaps(view: &View<'_>, process: &Process) -> Vec<u8> {
             ReadAhead::Random => " rr",
             ReadAhead::Sequential => " sr",
         });
+        text.push_str(if vma.marks.accounted { " ac" } else { "" });
         text.push_str(if vma.marks.no_reserve { " nr \n" } else { " \n" });
         out.extend_from_slice(text.as_bytes());
     }

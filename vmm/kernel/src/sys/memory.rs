@@ -110,7 +110,8 @@ pub fn mmap(
     let future = k.mm().lock_future;
     let lock = if flags & c::MAP_LOCKED != 0 && future == Lock::No { Lock::Now } else { future };
     let no_reserve = flags & c::MAP_NORESERVE != 0;
-    let marks = Marks { grows, lock, no_reserve, ..Marks::default() };
+    let accounted = Vma::accounts(prot, shared, no_reserve);
+    let marks = Marks { grows, lock, no_reserve, accounted, ..Marks::default() };
     let vma = Vma { start, end: start + len, prot, shared, backing, on_fork: OnFork::Copy, may_write, marks };
     let (mm, fixed) = (k.process().mm, flags & (c::MAP_FIXED | c::MAP_FIXED_NOREPLACE) != 0);
     let allowed = if k.lock_would_exceed(&vma) { Err(Errno::EAGAIN) } else { Ok(()) };
@@ -328,7 +329,7 @@ pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Prot) -> SysResult {
         return err(refused);
     }
     k.may_protect(&slices, (start, end), prot)?;
-    k.node.with_recount(mm, &[(start, end)], |m| m.change(start, end, |v| v.prot = prot));
+    k.node.with_recount(mm, &[(start, end)], |m| m.change(start, end, |v| v.protect(prot)));
     if prot & c::PROT_EXEC == 0 {
         k.node.mms[mm].pages.forget_code(start / PAGE, end / PAGE);
     }
@@ -358,7 +359,7 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
         backing: Backing::Anon,
         on_fork: OnFork::Copy,
         may_write: true,
-        marks: Marks { lock: k.mm().lock_future, ..Marks::default() },
+        marks: Marks { lock: k.mm().lock_future, accounted: true, ..Marks::default() },
     };
     if new_end > old_end && k.lock_would_exceed(&heap) {
         return Ok(current);
