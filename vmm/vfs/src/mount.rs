@@ -423,10 +423,7 @@ impl Vfs {
             at = match self.child(base, at, part)? {
                 Some(ino) if matches!(self.inode(ino)?.node, Node::Symlink(_)) => return Err(Errno::ELOOP),
                 Some(ino) => ino,
-                None => {
-                    let name = std::str::from_utf8(part).map_err(|_| Errno::EINVAL)?;
-                    self.plant(at, name, 0o755, Node::Directory(Dir::new(at, None)))?
-                }
+                None => self.plant(at, part, 0o755, Node::Directory(Dir::new(at, None)))?,
             };
         }
         Ok(at)
@@ -470,8 +467,14 @@ impl Vfs {
     }
 
     /// Adds an inode under a name that is free, outside of any call.
-    pub(crate) fn plant(&mut self, dir: Ino, name: &str, mode: u32, node: Node) -> Result<Ino, Errno> {
-        let name = Name::from(name.as_bytes());
+    pub(crate) fn plant(
+        &mut self,
+        dir: Ino,
+        name: impl AsRef<[u8]>,
+        mode: u32,
+        node: Node,
+    ) -> Result<Ino, Errno> {
+        let name = Name::from(name.as_ref());
         let mut inode = Inode::new(self.inode(dir)?.fs, meta(mode, 0, 0, self.stamp(SimTime::ZERO)), node);
         inode.seen = Some((dir, name.clone()));
         let (is_dir, order) = (inode.is_dir(), self.config.order);
@@ -498,13 +501,12 @@ impl Vfs {
             match self.resolve(&mut ctx, At { dir, path: part }, true) {
                 Ok(ino) => dir = ino,
                 Err(Fail::Errno(Errno::ENOENT)) => {
-                    let name = std::str::from_utf8(part).map_err(|_| Errno::EINVAL)?;
                     let (mode, node) = if last && is_file {
                         (0o644, crate::file::empty())
                     } else {
                         (0o755, Node::Directory(Dir::new(dir, None)))
                     };
-                    dir = self.plant(dir, name, mode, node)?;
+                    dir = self.plant(dir, part, mode, node)?;
                 }
                 Err(fail) => return Err(fail),
             }
