@@ -40,7 +40,7 @@ impl Vfs {
         }
         let ino = self.plant(
             root,
-            &number.to_string(),
+            number.to_string(),
             MODE,
             Node::CharDevice(Dev { major: MAJOR, minor: number }),
         )?;
