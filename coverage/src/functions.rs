@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::Function;
 use crate::elf::Symbol;
+use crate::names::without_parameters;
 use crate::program::Scope;
 use crate::tables::Declared;
 
@@ -87,17 +88,7 @@ pub(crate) fn complete(
 
 /// The last part of a name, without what instances differ in: parameters and types.
 fn base(name: &str) -> String {
-    let mut plain = String::new();
-    let mut depth = 0_usize;
-    for c in name.chars() {
-        match c {
-            '<' => depth += 1,
-            '>' => depth = depth.saturating_sub(1),
-            '(' if depth == 0 && !plain.is_empty() && !plain.ends_with([':', '.']) => break,
-            c if depth == 0 => plain.push(c),
-            _ => {}
-        }
-    }
+    let plain = without_parameters(name);
     let plain = plain.trim_end_matches(':');
     plain.rsplit("::").next().unwrap_or(plain).to_owned()
 }

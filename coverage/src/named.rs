@@ -10,7 +10,7 @@ use iced_x86::{Decoder, DecoderOptions};
 
 use crate::boundaries::Starts;
 use crate::elf::Binary;
-use crate::names::demangle;
+use crate::names::{demangle, without_parameters};
 use crate::{Places, Program, frames};
 
 /// Names that are like one that is not there, at most.
@@ -199,19 +199,7 @@ fn rank(name: &str, wanted: &str) -> Option<u8> {
 
 /// A name without parameters and without parameters of types.
 fn plain(name: &str) -> String {
-    let mut plain = String::new();
-    let mut depth = 0_usize;
-    for c in name.chars() {
-        match c {
-            '<' => depth += 1,
-            '>' => depth = depth.saturating_sub(1),
-            // A receiver of Go, `main.(*Store).Get`, is no list of parameters.
-            '(' if depth == 0 && !plain.is_empty() && !plain.ends_with(['.', ':']) => break,
-            c if depth == 0 => plain.push(c),
-            _ => {}
-        }
-    }
-    plain.trim_end_matches("::").replace("::::", "::")
+    without_parameters(name).trim_end_matches("::").replace("::::", "::")
 }
 
 /// The names that are most like one that is not there.

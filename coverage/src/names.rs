@@ -19,6 +19,23 @@ impl Write for Bounded {
     }
 }
 
+/// A demangled name up to its parameters, and without parameters of types.
+pub(crate) fn without_parameters(name: &str) -> String {
+    let mut plain = String::new();
+    let mut depth = 0_usize;
+    for c in name.chars() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth = depth.saturating_sub(1),
+            // A receiver of Go, `main.(*Store).Get`, is no list of parameters.
+            '(' if depth == 0 && !plain.is_empty() && !plain.ends_with(['.', ':']) => break,
+            c if depth == 0 => plain.push(c),
+            _ => {}
+        }
+    }
+    plain
+}
+
 /// The demangled name: Rust's without its hash, C++'s with its parameters; any other as it is.
 pub(crate) fn demangle(symbol: &[u8]) -> String {
     let text = String::from_utf8_lossy(symbol);
