@@ -363,7 +363,7 @@ impl Machine {
     /// An endless task was preempted: it rests, unless it hangs or all others wait for it.
     fn preempt_endless(&mut self, id: MachineId, tid: Tid, alone: bool) {
         let World { computing, scheduler, nodes, .. } = &mut self.world;
-        if alone && scheduler.any_rests(id) && computing.patience.insert(id) {
+        if alone && scheduler.any_resting(id).is_some() && computing.patience.insert(id) {
             computing.endless.retain(|(machine, _), _| *machine != id);
             computing.preempted.insert((id, tid), Turns { uncounted: true, ..Turns::default() });
             scheduler.wake_all_resting(id, nodes);
@@ -411,12 +411,12 @@ impl Machine {
 
     /// Tasks that rest on a machine are woken.
     pub(crate) fn rested(&mut self, id: MachineId) {
-        let World { scheduler, nodes, now, .. } = &mut self.world;
-        let Some(node) = nodes.get_mut(&id).map(Arc::make_mut) else { return };
-        // Nothing but such a task has run meanwhile: it has used the processor.
-        let idle = node.run_queue.is_empty();
-        if let Some(tid) = scheduler.busy(id).find(|_| idle) {
-            node.charge_computed(tid, now.since(node.clock));
+        let node = &self.world.nodes[&id];
+        let (idle, missed) = (node.run_queue.is_empty(), self.world.now.since(node.clock));
+        let resting = self.world.scheduler.any_resting(id);
+        // Where nothing else has run meanwhile, it is the task that rests which has used the processor; on a paused machine nothing does.
+        if let Some(tid) = resting.filter(|_| idle && !self.world.paused.contains_key(&id)) {
+            self.world.node_mut(id).charge_computed(tid, missed);
         }
         self.world.catch_up(id);
         let World { scheduler, nodes, now, .. } = &mut self.world;

@@ -251,9 +251,9 @@ impl Scheduler {
         parked.chain(self.resting.range(of_node(id)).map(|((_, tid), _)| *tid))
     }
 
-    /// Whether a task of a machine rests.
-    pub(crate) fn any_rests(&self, id: MachineId) -> bool {
-        self.resting.range(of_node(id)).next().is_some()
+    /// A task of a machine that rests, if there is one.
+    pub(crate) fn any_resting(&self, id: MachineId) -> Option<Tid> {
+        self.resting.range(of_node(id)).next().map(|((_, tid), _)| *tid)
     }
 
     /// Wakes one task that rests, if there is one. To be called when nothing else can happen in the world.
