@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -527,6 +528,39 @@ static void overruns(int signo)
 	sigprocmask(SIG_SETMASK, &before, NULL);
 }
 
+static long used(int who)
+{
+	struct rusage usage;
+	getrusage(who, &usage);
+	return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+}
+
+/* Uses 100 ms of CPU time by calls that do not sleep. */
+static void *busy_for_long(void *result)
+{
+	struct timespec now;
+	do {
+		fsync(*(int *)result);
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	} while (now.tv_sec == 0 && now.tv_nsec < 100000000);
+	*(int *)result = used(RUSAGE_THREAD) >= 50000;
+	return NULL;
+}
+
+/* getrusage(2): "RUSAGE_THREAD: Return resource usage statistics for the calling thread." */
+static void of_a_thread(void)
+{
+	pthread_t thread;
+	int file = memfd_create("file", 0), held = file;
+	long own = used(RUSAGE_THREAD), all = used(RUSAGE_SELF);
+	CHECK_EQ(pthread_create(&thread, NULL, busy_for_long, &held), 0);
+	pthread_join(thread, NULL);
+	CHECK(held == 1);
+	CHECK(used(RUSAGE_SELF) - all >= 50000);
+	CHECK(used(RUSAGE_THREAD) - own < 50000);
+	close(file);
+}
+
 int main(void)
 {
 	silent_timers();
@@ -540,5 +574,6 @@ int main(void)
 	profiling();
 	cpu_timers();
 	cpu_sleeping();
+	of_a_thread();
 	return tap_done();
 }
