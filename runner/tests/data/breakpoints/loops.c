@@ -1,4 +1,4 @@
-/* A thread that waits by computing, which is preempted at a counted loop, and functions with one name. */
+/* A thread that waits by computing, which is preempted at a counted loop. With FAILS the program crashes in the end. */
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -24,5 +24,9 @@ int main(void)
 	stop = 1;
 	pthread_join(thread, NULL);
 	printf("%d\n", turns > 0);
+#ifdef FAILS
+	usleep(1500000);
+	__builtin_trap();
+#endif
 	return 0;
 }
