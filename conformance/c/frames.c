@@ -513,6 +513,27 @@ static void run_look(void *argument)
 	__asm__ volatile("ldmxcsr %0\n\tfldcw %1\n\tpushq $0x502\n\tpopfq\n\tud2" : : "m"(mxcsr), "m"(control) : "memory", "cc");
 }
 
+/* Without SA_SIGINFO the place for the signal's information is in the frame, and stays as the program left it. */
+static void on_plain(int signal, siginfo_t *info, void *context)
+{
+	(void)signal, (void)context;
+	unsigned char before[sizeof *info];
+	memset(before, 0x5a, sizeof before);
+	_exit(memcmp(info, before, sizeof before) != 0);
+}
+
+static void run_plain(void *argument)
+{
+	(void)argument;
+	static unsigned char stack[16 * PAGE];
+	memset(stack, 0x5a, sizeof stack);
+	REQUIRE(sigaltstack(&(stack_t){ .ss_sp = stack, .ss_size = sizeof stack }, NULL) == 0);
+	struct sigaction action = { .sa_flags = SA_ONSTACK };
+	action.sa_handler = (void (*)(int))(void *)on_plain;
+	REQUIRE(sigaction(SIGUSR1, &action, NULL) == 0);
+	raise(SIGUSR1);
+}
+
 int main(void)
 {
 	act_begin();
@@ -524,5 +545,6 @@ int main(void)
 	no_frames();
 	stacks();
 	ENDS("what a handler begins with", run_look, NULL, "exit 0");
+	ENDS("what a handler without SA_SIGINFO finds", run_plain, NULL, "exit 0");
 	return tap_done();
 }

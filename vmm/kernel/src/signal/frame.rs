@@ -61,7 +61,10 @@ impl Ctx<'_> {
         self.write_bytes(frame, &action.restorer.to_le_bytes())?;
         self.write_bytes(frame + 8, uc.as_bytes())?;
         let info_at = frame + 8 + size_of::<Ucontext>() as u64;
-        self.write_bytes(info_at, info.as_bytes())?;
+        // "if (ksig->ka.sa.sa_flags & SA_SIGINFO)" (arch/x86): without the flag the place stays as the program left it.
+        if action.flags & c::SA_SIGINFO != 0 {
+            self.write_bytes(info_at, info.as_bytes())?;
+        }
         if altstack.flags as u32 as u64 & c::SS_AUTODISARM != 0 {
             self.task_mut().altstack = StackT { flags: c::SS_DISABLE as i32, ..StackT::default() };
         }
