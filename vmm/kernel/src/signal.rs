@@ -529,6 +529,7 @@ impl Node {
     pub(crate) fn tell_parent(&mut self, pid: Pid, code: u64, status: i32) {
         let process = self.process(pid);
         let (ppid, uid, exit_signal) = (process.ppid, process.cred.uid, process.exit_signal);
+        let parent_thread = process.parent_thread;
         if self.processes.get(&ppid).is_none_or(|p| p.zombie.is_some()) {
             return;
         }
@@ -540,7 +541,9 @@ impl Node {
             info.signo = if ended { exit_signal as i32 } else { c::SIGCHLD as i32 };
             // One that is ignored is not sent at all, and not pending where it is blocked (do_notify_parent).
             if info.signo as u64 != c::SIGCHLD || action.handler != c::SIG_IGN {
-                self.send_process(ppid, info);
+                // "__send_signal_locked(sig, &info, tsk->parent, PIDTYPE_TGID)" (do_notify_parent): a task's parent is the thread
+                // that made it, as long as there is that thread.
+                self.send_process_by(ppid, parent_thread, info);
             }
         }
         self.notify(crate::wait::WaitOn::Child(ppid));

@@ -99,10 +99,17 @@ fn name(view: &View<'_>, mm: &Mm, vma: &Vma) -> Vec<u8> {
     }
 }
 
+/// The last mapping of every process, which its kernel has (get_gate_vma): the vsyscall page. Platforms make the calls of its entries; it cannot
+/// be read (vsyscall=xonly).
+const VSYSCALL_LINE: &[u8] =
+    b"ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n";
+
 /// /proc/PID/maps.
 pub(super) fn maps(view: &View<'_>, process: &Process) -> Vec<u8> {
     let Some(mm) = mm(view, process) else { return Vec::new() };
-    mm.vmas().flat_map(|vma| line(view, mm, vma)).collect()
+    let mut out: Vec<u8> = mm.vmas().flat_map(|vma| line(view, mm, vma)).collect();
+    out.extend_from_slice(VSYSCALL_LINE);
+    out
 }
 
 /// How the resident part of a mapping is shared and dirty, in KiB: shared clean, shared dirty, private clean,
@@ -140,6 +147,12 @@ impl Parts {
         self.locked += other.locked;
     }
 
+    /// What stands below a mapping's line, up to its flags.
+    fn of_mapping(&self) -> String {
+        let sizes = row("Size", self.size) + &row("KernelPageSize", 4) + &row("MMUPageSize", 4);
+        sizes + &self.rows() + "THPeligible:    0\nVmFlags:"
+    }
+
     fn rows(&self) -> String {
         let rows = [
             ("Rss", self.rss),
@@ -174,11 +187,8 @@ pub(super) fn smaps(view: &View<'_>, process: &Process) -> Vec<u8> {
     let Some(mm) = mm(view, process) else { return Vec::new() };
     let mut out = Vec::new();
     for vma in mm.vmas() {
-        let parts = Parts::of(view.node, mm, vma);
         out.extend_from_slice(&line(view, mm, vma));
-        let mut text =
-            row("Size", parts.size) + &row("KernelPageSize", 4) + &row("MMUPageSize", 4) + &parts.rows();
-        text.push_str("THPeligible:    0\nVmFlags:");
+        let mut text = Parts::of(view.node, mm, vma).of_mapping();
         let flags = [(c::PROT_READ, " rd"), (c::PROT_WRITE, " wr"), (c::PROT_EXEC, " ex")];
         flags.iter().filter(|(bit, _)| vma.prot & bit != 0).for_each(|(_, name)| text.push_str(name));
         text.push_str(if vma.shared { " sh mr mw me ms" } else { " mr mw me" });
@@ -197,6 +207,8 @@ pub(super) fn smaps(view: &View<'_>, process: &Process) -> Vec<u8> {
         text.push_str(if vma.marks.no_reserve { " nr \n" } else { " \n" });
         out.extend_from_slice(text.as_bytes());
     }
+    out.extend_from_slice(VSYSCALL_LINE);
+    out.extend_from_slice((Parts { size: 4, ..Parts::default() }.of_mapping() + " ex \n").as_bytes());
     out
 }
 

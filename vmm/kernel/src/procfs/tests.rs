@@ -151,6 +151,8 @@ fn maps_have_their_names_in_column_74() {
     assert_eq!(&stack[73..], "[stack]");
     let plain = maps.lines().find(|l| l.starts_with("10000000-")).unwrap();
     assert_eq!(plain, "10000000-10100000 rw-p 00000000 00:00 0 ");
+    let last = maps.lines().last().unwrap();
+    assert_eq!(last, "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]");
     let smaps = b.content("/proc/self/smaps").unwrap();
     assert_eq!(smaps.lines().filter(|l| l.starts_with("VmFlags:")).count(), maps.lines().count());
     assert!(smaps.contains("\nSize:               1024 kB\n"));
