@@ -117,7 +117,7 @@ pub struct Machine {
     pub(crate) computes_since: BTreeMap<(MachineId, Tid), Duration>,
     /// Where a task that computes had got to when it was asked last: the moment, and the passes that were left.
     pub(crate) progress: Option<(u64, u64)>,
-    /// Sets of stop points of searches so far.
+    /// Sets of stop points of searches and of profiles so far, at least.
     pub(crate) sets: u64,
     /// The task of the finding `hang`.
     pub(crate) hung: Option<(MachineId, Tid)>,

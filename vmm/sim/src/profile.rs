@@ -448,7 +448,7 @@ impl Machine {
             touched: BTreeMap::new(),
             recorded: 0,
             armed: BTreeMap::new(),
-            sets: 0,
+            sets: self.sets,
             present: None,
             awaited: BTreeMap::new(),
             trace: None,
@@ -460,6 +460,8 @@ impl Machine {
         let Some(mut profiler) = self.profiler.take() else { return Profile::default() };
         self.listeners = std::mem::take(&mut profiler.listeners);
         self.output = profiler.output.take();
+        // No number is used again: spaces may still show the points of the last set.
+        self.sets = self.sets.max(profiler.sets);
         profiler.gathered()
     }
 

@@ -440,6 +440,8 @@ impl Platform for WithCodePoints {
         if !self.show(space, stops) {
             return self.inner.run(space, task, regs, stops);
         }
+        // Asked of the stop points, not of what is shown: where their pages are not mapped yet nothing is shown, and a platform that is
+        // handed stop points itself comes to them by single steps.
         let kept = self.stopping.get(&space).is_some_and(Stopping::keeps_some);
         let trap = if stops.points.is_empty() && !kept {
             self.run_past_observed(space, task, regs, stops)?
