@@ -2,20 +2,24 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Long enough for any machine; nothing below measures time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Clusters of this process so far.
+static CLUSTERS: AtomicU16 = AtomicU16::new(0);
+
 struct Cluster {
     directory: PathBuf,
     peers: String,
-    http: Vec<u16>,
-    raft: Vec<u16>,
+    http: Vec<String>,
+    raft: Vec<String>,
     processes: Vec<Option<Child>>,
 }
 
@@ -23,11 +27,14 @@ impl Cluster {
     fn start(name: &str) -> Cluster {
         let directory = std::env::temp_dir().join(format!("distributed-kv-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
-        let listeners: Vec<TcpListener> = (0..6).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports: Vec<u16> = listeners.iter().map(|l| l.local_addr().unwrap().port()).collect();
-        let (http, raft) = (ports[..3].to_vec(), ports[3..].to_vec());
-        let peers: Vec<String> = (0..3).map(|i| format!("kv{i}=127.0.0.1:{}", raft[i])).collect();
-        drop(listeners);
+        // An address of this process' own: a port that was free may be taken by any connection of another process on 127.0.0.1 until a
+        // node listens there, and while it is down.
+        let pid = std::process::id();
+        let host = format!("127.{}.{}.{}", 1 + (pid >> 16) % 254, pid >> 8 & 255, pid & 255);
+        let first = 7000 + 6 * CLUSTERS.fetch_add(1, Ordering::Relaxed);
+        let addresses: Vec<String> = (first..first + 6).map(|port| format!("{host}:{port}")).collect();
+        let (http, raft) = (addresses[..3].to_vec(), addresses[3..].to_vec());
+        let peers: Vec<String> = (0..3).map(|i| format!("kv{i}={}", raft[i])).collect();
         let mut cluster =
             Cluster { directory, peers: peers.join(","), http, raft, processes: vec![None, None, None] };
         (0..3).for_each(|i| cluster.run(i));
@@ -38,8 +45,8 @@ impl Cluster {
         let child = Command::new(env!("CARGO_BIN_EXE_distributed-kv"))
             .env("NODE_ID", format!("kv{i}"))
             .env("PEERS", &self.peers)
-            .env("LISTEN", format!("127.0.0.1:{}", self.http[i]))
-            .env("PEER_LISTEN", format!("127.0.0.1:{}", self.raft[i]))
+            .env("LISTEN", &self.http[i])
+            .env("PEER_LISTEN", &self.raft[i])
             .env("DATA_DIR", self.directory.join(i.to_string()))
             .stdin(Stdio::null())
             .spawn()
@@ -55,7 +62,7 @@ impl Cluster {
     }
 
     fn request(&self, i: usize, method: &str, path: &str, body: &str) -> io::Result<(u16, String)> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.http[i]))?;
+        let mut stream = TcpStream::connect(&self.http[i])?;
         let head = format!(
             "{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
             body.len()
