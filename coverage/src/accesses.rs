@@ -6,6 +6,7 @@
 use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
 
 use crate::boundaries;
+use crate::dwarf;
 use crate::elf::Binary;
 use crate::frames;
 
@@ -18,20 +19,38 @@ pub enum Which {
     Atomic,
 }
 
-/// The accesses of an executable or a shared library, given whole: offset in the file and whether the instruction is atomic, by rising
-/// offset. Only what is reached from the beginnings of functions, as the unwinder's table and the symbols have them.
+/// An instruction that may access memory which tasks share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Access {
+    /// Where it begins in the file.
+    pub offset: u64,
+    /// It is atomic.
+    pub atomic: bool,
+    /// The program's authors have written it, as far as that is known: of a program without debug information all is theirs.
+    pub written: bool,
+}
+
+/// The accesses of an executable or a shared library, given whole, by rising offset. Only what is reached from the beginnings of functions, as the unwinder's table and the symbols have them.
 ///
 /// # Errors
 /// Why the file is no such program.
-pub fn accesses(bytes: &[u8], which: Which) -> Result<Vec<(u64, bool)>, String> {
+pub fn accesses(bytes: &[u8], which: Which) -> Result<Vec<Access>, String> {
     let binary = Binary::read(bytes)?;
-    let mut found: Vec<(u64, bool)> = Vec::new();
+    let mut found: Vec<Access> = Vec::new();
+    let units = if which == Which::All { dwarf::written(&binary) } else { None };
+    let written = |at: u64| match &units {
+        // Of the stretches that begin before it, the last one: those of units do not overlap.
+        Some(units) => {
+            units[..units.partition_point(|(start, _)| *start <= at)].last().is_some_and(|(_, end)| at < *end)
+        }
+        None => which == Which::All,
+    };
     let mut each = |instruction: &Instruction| {
         if let Some(atomic) = access(instruction)
             && (atomic || which == Which::All)
             && let Some(offset) = binary.offset(instruction.ip())
         {
-            found.push((offset, atomic));
+            found.push(Access { offset, atomic, written: written(instruction.ip()) });
         }
     };
     let mut functions = frames::functions(&binary, &mut Vec::new());
@@ -45,7 +64,7 @@ pub fn accesses(bytes: &[u8], which: Which) -> Result<Vec<(u64, bool)>, String> 
         }
     }
     found.sort_unstable();
-    found.dedup();
+    found.dedup_by_key(|access| access.offset);
     Ok(found)
 }
 

@@ -43,7 +43,7 @@ pub mod unwind;
 mod variables;
 mod written;
 
-pub use accesses::{Which, accesses};
+pub use accesses::{Access, Which, accesses};
 pub use analyse::{analyse, blocks, symbols};
 pub use cache::analyse_cached;
 pub use checkout::Checkout;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use bloodhound_coverage::{Program, Unit};
+use bloodhound_coverage::{Program, Unit, Which, accesses};
 use common::{Scratch, functions, have, lines, look, run, shell, sound};
 
 fn has(program: &Program, file: &str, expected: &[u32], not: &[u32]) {
@@ -53,6 +53,38 @@ fn instances_of_cpp_templates_are_one_function() {
             assert!(place[0].inlined && place.last().is_some_and(|frame| !frame.inlined), "{place:?}");
             assert!(place.iter().all(|frame| frame.line > 0), "{place:?}");
         }
+    }
+}
+
+/// Whether some accesses of a program count as its authors' own, and whether some do not.
+fn own_and_others(program: &Path) -> (bool, bool) {
+    let bytes = std::fs::read(program).expect("the program");
+    let accesses = accesses(&bytes, Which::All).expect("a program");
+    (accesses.iter().any(|access| access.written), accesses.iter().any(|access| !access.written))
+}
+
+#[test]
+fn accesses_of_languages_and_libraries_are_told_from_the_authors_own() {
+    let scratch = Scratch::with_sources("own");
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let source = scratch.path("own.c");
+    std::fs::write(&source, "int count; int main(void) { return count++; }\n").expect("written");
+    for (form, expected) in [("-g -static", (true, true)), ("-static", (true, false)), ("-g", (true, true))] {
+        shell(&scratch.path(""), &format!("gcc {form} own.c -o own"));
+        let found = own_and_others(&scratch.path("own"));
+        // What the compiler adds to a program that is linked dynamically may have no accesses.
+        assert_eq!(found.0, expected.0, "{form}");
+        assert!(form == "-g" || found.1 == expected.1, "{form}");
+    }
+    let rust = scratch.path("src/rust");
+    shell(&rust, &format!("{rustc} --edition 2021 --crate-name shop -g main.rs -o ../../shop"));
+    assert_eq!(own_and_others(&scratch.path("shop")), (true, true));
+    // Only the standard library has debug information: nobody knows what is whose.
+    shell(&rust, &format!("{rustc} --edition 2021 --crate-name shop main.rs -o ../../shop"));
+    assert_eq!(own_and_others(&scratch.path("shop")), (true, false));
+    if have(&["go"], "accesses of Go programs") {
+        shell(&scratch.path("src/go"), "go build -o ../../shop-go .");
+        assert_eq!(own_and_others(&scratch.path("shop-go")), (true, true));
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bloodhound_config::config;
-use bloodhound_coverage::{Which, accesses};
+use bloodhound_coverage::{Access, Which, accesses};
 use bloodhound_sim::profile::{AccessesOf, CodeAccess, Profile};
 use bloodhound_sim::scheduler::{Kind, PreemptAt, Schedule};
 use bloodhound_sim::{CodeFile, Machine, World};
@@ -32,7 +32,8 @@ pub fn accesses_of() -> Arc<AccessesOf> {
     Arc::new(|file: &CodeFile<'_>| {
         let which = if is_library(file.path) { Which::Atomic } else { Which::All };
         let found = accesses(&crate::coverage::read(file.image), which).ok()?;
-        Some(found.into_iter().map(|(offset, atomic)| CodeAccess { offset, atomic }).collect())
+        let access = |Access { offset, atomic, written }: Access| CodeAccess { offset, atomic, own: written };
+        Some(found.into_iter().map(access).collect())
     })
 }
 

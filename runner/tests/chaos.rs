@@ -110,6 +110,57 @@ fn every_race_is_found_and_fails_again() {
     assert!(lost.is_empty(), "not found within {SEEDS} seeds:\n{}", lost.join("\n"));
 }
 
+/// How programs are built otherwise, which ones, and what `--bisect` says of the first.
+const BUILDS: [(&str, &[&str], &str); 2] = [
+    // One instruction reads the variable and writes it.
+    ("-g -O2", &["lost_update", "account", "read_write_lock", "wronglock"], "gives way amid "),
+    // The C library is part of the program, and its variables are.
+    ("-g -O0 -static", &["token_ring", "twostage_100", "account"], "gives way before "),
+];
+
+#[test]
+fn races_are_found_however_the_program_is_built() {
+    for (flags, names, says) in BUILDS {
+        let dir = built().join(flags.replace(' ', ""));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        in_parallel(names, |name| {
+            let program = dir.join(name);
+            let source = repository().join(format!("examples/races/{name}.c"));
+            let build = |more: &[&str], to: &Path| {
+                let mut cc = Command::new("cc");
+                cc.args(flags.split(' ')).args(more).args(["-pthread", "-o"]).arg(to).arg(&source);
+                let ran = finish(&mut cc, b"");
+                assert_eq!(ran.code, Some(0), "{name} {flags}: {}", ran.stderr);
+            };
+            let repaired = dir.join(format!("{name}-fixed"));
+            build(&[], &program);
+            build(&["-DFIXED"], &repaired);
+            let hunt = |options: &[&str], program: &Path| {
+                let options: Vec<&str> = ["--chaos"].iter().chain(options).copied().collect();
+                finish(&mut exec(&options, &[program.into()]), b"")
+            };
+            let ran = hunt(&["-j", "1", "--seeds", &SEEDS.to_string()], &program);
+            let seed =
+                first_failure(&ran).unwrap_or_else(|| panic!("{name} {flags}: {}", ran.stdout)).to_string();
+            for _ in 0..3 {
+                let again = hunt(&["--seed", &seed], &program);
+                assert_eq!(
+                    (again.code, told(&again)),
+                    (Some(1), told(&ran)),
+                    "{name} {flags}: {}",
+                    again.stderr
+                );
+            }
+            if name == names[0] {
+                let ran = hunt(&["--bisect", "--seed", &seed], &program);
+                assert!(ran.stdout.contains(says), "{name} {flags}: {}", ran.stdout);
+            }
+            let ran = hunt(&["-j", "1", "--seeds", &REPAIRED_SEEDS.to_string()], &repaired);
+            assert_eq!(ran.code, Some(0), "{name} {flags}: {}{}", ran.stdout, ran.stderr);
+        });
+    }
+}
+
 #[test]
 fn repaired_programs_never_fail() {
     in_parallel(&names(), |name| {

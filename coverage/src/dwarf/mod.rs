@@ -6,6 +6,7 @@
 mod functions;
 mod lines;
 mod split;
+mod units;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,6 +18,8 @@ use crate::DebugFiles;
 use crate::checkout::Named;
 use crate::elf::Binary;
 use crate::tables::Tables;
+
+pub(crate) use units::written;
 
 /// How sections are read.
 pub(crate) type Slice<'d> = EndianSlice<'d, LittleEndian>;

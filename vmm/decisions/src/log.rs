@@ -112,6 +112,9 @@ pub struct ForcedSwitch {
     pub place: String,
     /// At which of the task's passes of the instruction since the run began, from 1.
     pub nth: u64,
+    /// The task has read what the instruction changes before it gives way, and writes what it makes of that afterwards.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub torn: bool,
 }
 
 mod lineage_text {

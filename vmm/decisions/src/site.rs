@@ -251,6 +251,8 @@ words! {
         Task = "task",
         /// The task's pass of it.
         Pass = "pass",
+        /// Whether the task gives way between the two accesses of an instruction that reads memory and writes there.
+        Torn = "torn",
     }
     /// A part of a turn on a node's processor.
     TurnPart {

@@ -256,6 +256,21 @@ pub fn accesses(code: &[u8], regs: &Regs, mut each: impl FnMut(u64, bool)) {
     }
 }
 
+/// Address and size in bytes of the memory that the instruction which `code` begins with reads and then writes, where other processors may write
+/// between the two: "the LOCK prefix [...] ensures that the processor has exclusive use of any shared memory" (Intel SDM, volume 2), and XCHG has it
+/// always. At most eight bytes.
+#[must_use]
+pub fn read_and_written(code: &[u8], regs: &Regs) -> Option<(u64, usize)> {
+    let instruction = Decoder::with_ip(64, code, regs.rip, DecoderOptions::NONE).decode();
+    if instruction.is_invalid() || instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xchg {
+        return None;
+    }
+    let info = InstructionInfoFactory::new().info(&instruction).clone();
+    let used = info.used_memory().iter().find(|used| used.access() == OpAccess::ReadWrite)?;
+    let size = used.memory_size().size();
+    (1..=8).contains(&size).then_some((effective(used, regs)?, size))
+}
+
 /// Whether our processor has an instruction (see [`crate::cpuid_profile`]).
 #[must_use]
 pub fn is_ours(instruction: &Instruction) -> bool {
@@ -446,6 +461,32 @@ mod tests {
         assert_eq!(ask(b"\x06\x01\xd0"), Some(Trap::Xgetbv));
         assert_eq!(ask(b"\x06\xa2\x90"), Some(Trap::Cpuid));
         assert_eq!((ask(b"\xf4"), ask(b"\x90"), ask(b"\x06\x90")), (None, None, None));
+    }
+
+    #[test]
+    fn what_is_read_and_written_by_one_instruction() {
+        let regs = Regs { rax: 0x1000, rip: 0x40_0000, ..Regs::default() };
+        let ask = |code: &[u8]| read_and_written(code, &regs);
+        // add dword [rax+4], 1; dec byte [rax]; add [rax], rcx; not word [rax]; neg, shl by cl.
+        assert_eq!(ask(b"\x83\x40\x04\x01"), Some((0x1004, 4)));
+        assert_eq!(ask(b"\xfe\x08"), Some((0x1000, 1)));
+        assert_eq!(ask(b"\x48\x01\x08"), Some((0x1000, 8)));
+        assert_eq!(ask(b"\x66\xf7\x10"), Some((0x1000, 2)));
+        assert_eq!(ask(b"\xf7\x18"), Some((0x1000, 4)));
+        assert_eq!(ask(b"\xd3\x20"), Some((0x1000, 4)));
+        // Locked, and always so: lock add, xchg. One access: mov to and from, cmp. On the stack: push, call. No memory; no instruction.
+        let none: [&[u8]; 9] = [
+            b"\xf0\x83\x40\x04\x01",
+            b"\x87\x08",
+            b"\x89\x08",
+            b"\x8b\x08",
+            b"\x39\x08",
+            b"\xff\x30",
+            b"\xff\x10",
+            b"\x01\xc8",
+            b"\x06",
+        ];
+        assert!(none.iter().all(|code| ask(code).is_none()), "{:?}", none.map(ask));
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub struct CodeAccess {
     pub offset: u64,
     /// It is atomic.
     pub atomic: bool,
+    /// It is of the program's own code, not of its language's or a library's.
+    pub own: bool,
 }
 
 /// Answers with the accesses of a file, by rising offset.
@@ -60,8 +62,10 @@ pub type TaskName = (u32, u32, Lineage);
 #[derive(Clone, Debug)]
 pub struct Accessed {
     place: CodePlace,
-    atomic: bool,
+    own: bool,
     shared: bool,
+    /// It reads memory and writes there, and is not atomic.
+    tears: bool,
     passes: Vec<(TaskName, u64)>,
 }
 
@@ -76,6 +80,11 @@ impl Accessed {
         self.shared
     }
 
+    /// Whether other tasks may come between its two accesses ([`decode::read_and_written`]).
+    pub(crate) fn tears(&self) -> bool {
+        self.tears
+    }
+
     /// The tasks that came by it, and how often.
     pub(crate) fn tasks(&self) -> &[(TaskName, u64)] {
         &self.passes
@@ -87,7 +96,7 @@ impl Accessed {
 pub struct Profile {
     /// By place.
     accesses: Vec<Accessed>,
-    /// Those that access shared memory in files of which all accesses are known, and in libraries.
+    /// Those that access shared memory, of programs' own code and of libraries.
     own: Vec<u32>,
     libraries: Vec<u32>,
     /// Which of them access the same memory, for each such place in it; places with the same instructions count once. Those that
@@ -107,34 +116,25 @@ impl Profile {
     /// Joins what several runs have gathered.
     #[must_use]
     pub fn joined(all: &[Profile]) -> Profile {
-        let mut by_place: BTreeMap<CodePlace, (bool, bool, BTreeMap<TaskName, u64>)> = BTreeMap::new();
+        let mut by_place: BTreeMap<CodePlace, (Accessed, BTreeMap<TaskName, u64>)> = BTreeMap::new();
         for accessed in all.iter().flat_map(|profile| &profile.accesses) {
-            let known = by_place.entry(accessed.place).or_insert((accessed.atomic, false, BTreeMap::new()));
-            known.1 |= accessed.shared;
+            let fresh = || (Accessed { passes: Vec::new(), ..accessed.clone() }, BTreeMap::new());
+            let (known, by_task) = by_place.entry(accessed.place).or_insert_with(fresh);
+            known.shared |= accessed.shared;
             for (task, passes) in &accessed.passes {
-                let most = known.2.entry(*task).or_default();
+                let most = by_task.entry(*task).or_default();
                 *most = passes.max(most).to_owned();
             }
         }
-        let accesses: Vec<Accessed> = by_place
-            .into_iter()
-            .map(|(place, (atomic, shared, passes))| Accessed {
-                place,
-                atomic,
-                shared,
-                passes: passes.into_iter().collect(),
-            })
-            .collect();
-        // Of a library only atomic instructions are looked at, of programs' own files all.
-        let plain = accesses.iter().filter(|accessed| !accessed.atomic);
-        let own: BTreeSet<[u8; 32]> =
-            plain.filter_map(|accessed| Some(accessed.place.in_file()?.0)).collect();
-        let is_own =
-            |accessed: &Accessed| accessed.place.in_file().is_some_and(|(file, _)| own.contains(&file));
+        let joined = |(known, by_task): (Accessed, BTreeMap<_, _>)| Accessed {
+            passes: by_task.into_iter().collect(),
+            ..known
+        };
+        let accesses: Vec<Accessed> = by_place.into_values().map(joined).collect();
         let of = |wanted: bool| {
             let shared = |at: &u32| {
                 let accessed: &Accessed = &accesses[*at as usize];
-                accessed.shared && is_own(accessed) == wanted
+                accessed.shared && accessed.own == wanted
             };
             (0..accesses.len() as u32).filter(shared).collect()
         };
@@ -151,7 +151,7 @@ impl Profile {
         let (own_variables, other_variables) = variables
             .into_iter()
             .filter(|places: &Vec<u32>| !places.is_empty())
-            .partition(|places| places.iter().any(|at| is_own(&accesses[*at as usize])));
+            .partition(|places| places.iter().any(|at| accesses[*at as usize].own));
         Profile { accesses, own, libraries, own_variables, other_variables, memory }
     }
 
@@ -220,6 +220,7 @@ struct Touched {
 
 #[derive(Default)]
 struct Seen {
+    tears: bool,
     passes: BTreeMap<TaskName, u64>,
     at: BTreeSet<(Object, u64)>,
 }
@@ -249,6 +250,7 @@ pub(crate) struct Profiler {
     output: Option<Output>,
     accesses_of: Arc<AccessesOf>,
     files: BTreeMap<[u8; 32], Option<Arc<[CodeAccess]>>>,
+    /// By place: whether it is of the program's own code, and what it was seen to do.
     seen: BTreeMap<CodePlace, (bool, Seen)>,
     touched: BTreeMap<(Object, u64), Touched>,
     recorded: u64,
@@ -277,10 +279,11 @@ impl Profiler {
                 }
             }
         }
-        let accesses = self.seen.iter().map(|(place, (atomic, seen))| Accessed {
+        let accesses = self.seen.iter().map(|(place, (own, seen))| Accessed {
             place: *place,
-            atomic: *atomic,
+            own: *own,
             shared: shared(seen),
+            tears: seen.tears,
             passes: seen.passes.iter().map(|(task, passes)| (*task, *passes)).collect(),
         });
         Profile::joined(&[Profile { accesses: accesses.collect(), memory, ..Profile::default() }])
@@ -350,7 +353,7 @@ impl Profiler {
             places.extend(within.filter_map(|access| {
                 let address = start + (access.offset - offset);
                 let place = CodePlace::of_file(node, tid, (digest, access.offset), address)?;
-                Some((address, (place, access.atomic)))
+                Some((address, (place, access.own)))
             }));
         }
         places
@@ -374,23 +377,22 @@ impl Profiler {
         &mut self,
         node: &Node,
         (tid, mm): (Tid, MmId),
-        (place, atomic): (CodePlace, bool),
+        (place, own): (CodePlace, bool),
         regs: &Regs,
         gives_way: bool,
     ) -> bool {
         let most = self.most_passes();
         let name = named(node, tid);
         self.recorded += 1;
-        let (_, seen) = self.seen.entry(place).or_insert((atomic, Seen::default()));
+        let (_, seen) = self.seen.entry(place).or_insert((own, Seen::default()));
         let passes = seen.passes.entry(name).or_default();
         *passes += 1;
         let nth = *passes;
         let again = nth < most && self.recorded < MOST_RECORDED;
         let (mut touches, mut addresses) = (Vec::new(), Vec::new());
-        let mut code = [0; LONGEST];
-        let mut length = LONGEST;
-        while length > 0 && node.peek(tid, regs.rip, &mut code[..length]).is_err() {
-            length -= 1;
+        let (code, length) = instruction(node, tid, regs.rip);
+        if nth == 1 {
+            seen.tears = decode::read_and_written(&code[..length], regs).is_some();
         }
         decode::accesses(&code[..length], regs, |address, write| {
             let Some(at) = object(node, mm, address) else { return };
@@ -404,11 +406,22 @@ impl Profiler {
             }
         });
         if let Some(trace) = &mut self.trace {
-            let access = Traced { task: name, tid, place, nth, touches, addresses };
+            let tears = seen.tears;
+            let access = Traced { task: name, tid, place, nth, touches, addresses, tears };
             trace.pass(node, (tid, mm), access, regs, gives_way);
         }
         again
     }
+}
+
+/// The bytes of the instruction at an address, and of what stands behind it, and how many of them there are.
+pub(crate) fn instruction(node: &Node, tid: Tid, rip: u64) -> ([u8; LONGEST], usize) {
+    let mut code = [0; LONGEST];
+    let mut length = LONGEST;
+    while length > 0 && node.peek(tid, rip, &mut code[..length]).is_err() {
+        length -= 1;
+    }
+    (code, length)
 }
 
 /// The code of unchanged files in an address space.

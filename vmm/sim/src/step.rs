@@ -57,7 +57,7 @@ pub(crate) enum Ran {
     /// The task has passed the branch at this address so often that others get their turn ([`crate::computing`]).
     Preempted(u64, u8),
     /// The task is at an instruction at which it gives way to others ([`crate::switches`]).
-    Switched,
+    Switched { torn: bool },
     /// The task has computed for long and is to be looked at from its last trap on. The run ends.
     Suspect(Suspicion),
 }
@@ -108,7 +108,7 @@ impl Machine {
                 Ran::Preempted(address, straight) => {
                     return Ok(self.preempt(id, tid, (address, straight)));
                 }
-                Ran::Switched => return Ok(self.switch(id, tid)),
+                Ran::Switched { torn } => return Ok(self.switch(id, tid, torn)),
                 Ran::Suspect(suspicion) => {
                     self.suspicion = Some(suspicion);
                     return Ok(true);
@@ -241,6 +241,7 @@ impl Machine {
         // Publishes the clock in the page from which the vDSO reads it. This may replace the frame of that page, so it comes
         // before `load`, which removes the mapping of the old frame.
         self.world.node_mut(id).lend_clock();
+        self.put_back(id, tid);
         self.load(id, tid, space, mm)?;
         let Counting { mut stops, search } = self.stops(id, tid, mm);
         let pending = self.add_switches(id, tid, mm, &mut stops);
@@ -256,7 +257,10 @@ impl Machine {
         let due = self.count_switches(&pending, &stops);
         self.take_back_profile(&mut stops);
         self.end_watch(id, tid, &ran);
-        Ok(if due && matches!(ran, Ran::Preempted(..)) { Ran::Switched } else { ran })
+        Ok(match (due, ran) {
+            (Some(torn), Ran::Preempted(..)) => Ran::Switched { torn },
+            (_, ran) => ran,
+        })
     }
 
     /// See [`Machine::run_task`].

@@ -1,5 +1,5 @@
 //! Switches of tasks at instructions ([`Switches`]): a task is made to give way to others right before it executes an instruction
-//! for the n-th time. Otherwise tasks change hands at system calls and exceptions only, so that a race between two plain accesses to
+//! for the n-th time, or amid it ([`torn`]). Otherwise tasks change hands at system calls and exceptions only, so that a race between two plain accesses to
 //! memory would never show.
 //!
 //! A run has a few such switches; every other one has many, at each so many-th pass of a few instructions. They are drawn when the run
@@ -27,8 +27,10 @@ use crate::scheduler::{Policy, PreemptAt, named};
 use crate::world::{FindingKind, World};
 
 mod often;
+mod torn;
 
 use often::Again;
+use torn::Torn;
 
 /// Virtual time after which a task that gave way on a machine on which nobody else could run goes on at the latest, ns.
 const REST: u64 = 20_000_000;
@@ -45,6 +47,8 @@ struct Planned {
     place: CodePlace,
     /// At which pass, from 1.
     nth: u64,
+    /// See [`torn`].
+    torn: bool,
 }
 
 /// Where tasks are made to give way: part of the world.
@@ -56,6 +60,8 @@ pub struct Switches {
     /// Passes of those that are for any task, by the task.
     passes: BTreeMap<(usize, Lineage), u64>,
     again: Option<Again>,
+    /// Tasks that gave way amid an instruction.
+    torn: BTreeMap<(MachineId, Tid), Torn>,
 }
 
 impl Switches {
@@ -66,14 +72,14 @@ impl Switches {
     pub fn of(log: &[ForcedSwitch]) -> Result<Switches, String> {
         let parsed = log.iter().map(|switch| {
             let (of, place) = ((switch.node, switch.life), switch.place.parse()?);
-            Ok(Planned { of, task: Some(switch.task), place, nth: switch.nth })
+            Ok(Planned { of, task: Some(switch.task), place, nth: switch.nth, torn: switch.torn })
         });
         Ok(Switches::planned(parsed.collect::<Result<_, String>>()?))
     }
 
     fn planned(list: Vec<Planned>) -> Switches {
         let left = list.iter().map(|switch| switch.nth).collect();
-        Switches { list: Arc::new(list), left, passes: BTreeMap::new(), again: None }
+        Switches { list: Arc::new(list), left, ..Switches::default() }
     }
 
     /// Those for certain tasks, as a log has them.
@@ -129,7 +135,7 @@ impl Switches {
         let switch = &self.list[at];
         let happens = passes > 0 && self.left[at] == 0;
         if switch.task.is_some() {
-            return if happens { Passed::GivesWayAsLogged } else { Passed::GoesOn };
+            return if happens { Passed::GivesWayAsLogged { torn: switch.torn } } else { Passed::GoesOn };
         }
         let nth = self.passes.entry((at, task)).or_default();
         *nth += passes;
@@ -143,14 +149,14 @@ enum Passed {
     /// Nothing: it has more to make.
     GoesOn,
     /// It gives way; the switch stands in the log since it was drawn.
-    GivesWayAsLogged,
+    GivesWayAsLogged { torn: bool },
     /// It gives way, and this goes into the log.
     GivesWayAnew(ForcedSwitch),
 }
 
 fn logged(switch: &Planned, task: Lineage, nth: u64) -> ForcedSwitch {
     let (node, life) = switch.of;
-    ForcedSwitch { node, life, task, place: switch.place.to_string(), nth }
+    ForcedSwitch { node, life, task, place: switch.place.to_string(), nth, torn: switch.torn }
 }
 
 /// The switches that concern one run of a task.
@@ -210,7 +216,8 @@ impl Machine {
             let drawn = choose(SwitchPart::Pass, 2 * passes);
             let nth = 1 + if drawn < passes { drawn % FIRST_PASSES.min(passes) } else { drawn - passes };
             let task = (!any).then_some(task);
-            list.push(Planned { of: (node, life), task, place: *accesses.place(), nth });
+            let torn = choose(SwitchPart::Torn, 2) == 1 && accesses.tears();
+            list.push(Planned { of: (node, life), task, place: *accesses.place(), nth, torn });
         }
         list
     }
@@ -238,24 +245,31 @@ impl Machine {
         pending
     }
 
-    /// Counts the passes that a run of a task has made. True if the task is to give way now.
-    pub(crate) fn count_switches(&mut self, pending: &Pending, stops: &Stops) -> bool {
-        let mut due = false;
+    /// Counts the passes that a run of a task has made. If the task is to give way now, whether amid the instruction that it is at.
+    pub(crate) fn count_switches(&mut self, pending: &Pending, stops: &Stops) -> Option<bool> {
+        let mut due = None;
         for (at, address, before) in &pending.points {
             let now = stops.points.iter().find(|point| point.address == *address).map_or(0, |p| p.passes);
-            match self.world.switches.passed(*at, pending.task, before - now) {
+            let torn = match self.world.switches.passed(*at, pending.task, before - now) {
                 Passed::GoesOn => continue,
-                Passed::GivesWayAsLogged => {}
-                Passed::GivesWayAnew(switch) => self.world.decisions.add_switch(switch),
-            }
-            due = true;
+                Passed::GivesWayAsLogged { torn } => torn,
+                Passed::GivesWayAnew(switch) => {
+                    let torn = switch.torn;
+                    self.world.decisions.add_switch(switch);
+                    torn
+                }
+            };
+            due = Some(due.unwrap_or(false) | torn);
         }
         due
     }
 
-    /// A task gives way before the instruction that it is at. True if the machine loop has to look at the other nodes before the
+    /// A task gives way before the instruction that it is at, or amid it. True if the machine loop has to look at the other nodes before the
     /// node's next step.
-    pub(crate) fn switch(&mut self, id: MachineId, tid: Tid) -> bool {
+    pub(crate) fn switch(&mut self, id: MachineId, tid: Tid, torn: bool) -> bool {
+        if torn {
+            self.tear(id, tid);
+        }
         let pid = self.world.nodes[&id].task(tid).pid;
         self.record(id, pid, &Event::Preempted { pid, tid });
         let sent = self.node_changed(id);

@@ -39,6 +39,8 @@ pub struct Traced {
     pub touches: Vec<((Object, u64), bool)>,
     /// The addresses of these.
     pub addresses: Vec<u64>,
+    /// Others may come between its reading and its writing.
+    pub tears: bool,
 }
 
 /// A task at an access, as far as its stack can be made of it.

@@ -195,8 +195,12 @@ fn later(passing: &Trace, switch: &ForcedSwitch) -> Vec<ForcedSwitch> {
         passing.accesses.iter().filter(|access| (switch.node, switch.life, switch.task) == access.task);
     let behind = of_task
         .skip_while(|access| (access.place.to_string(), access.nth) != (switch.place.clone(), switch.nth));
-    let moved =
-        |access: &Traced| ForcedSwitch { place: access.place.to_string(), nth: access.nth, ..switch.clone() };
+    let moved = |access: &Traced| ForcedSwitch {
+        place: access.place.to_string(),
+        nth: access.nth,
+        torn: switch.torn && access.tears,
+        ..switch.clone()
+    };
     behind.skip(1).take(MOVES).map(moved).collect()
 }
 
@@ -243,13 +247,14 @@ fn describe(departure: &Departure, failing: &Trace, symbols: &mut Symbols) -> St
             && access.nth == switch.nth
             && access.place.to_string() == switch.place
     };
+    let word = if switch.torn { "amid" } else { "before" };
     let found = failing.gave_way.iter().find(|(access, _)| matches(access));
     let place = found
         .and_then(|(access, captured)| Some((access.tid.number(), symbols.stack(captured).first()?.clone())));
     match place {
-        Some((tid, line)) => format!("switch: task {tid} gives way before {line}"),
+        Some((tid, line)) => format!("switch: task {tid} gives way {word} {line}"),
         None => {
-            format!("switch: task {} gives way before {}, pass {}", switch.task, switch.place, switch.nth)
+            format!("switch: task {} gives way {word} {}, pass {}", switch.task, switch.place, switch.nth)
         }
     }
 }

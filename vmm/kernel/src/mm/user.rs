@@ -41,7 +41,7 @@ impl Ctx<'_> {
             let inside = (at % PAGE) as usize;
             let n = (data.len() - done).min(PAGE as usize - inside);
             let chunk = &data[done..done + n];
-            self.with_frame_for_write(mm, at, |frame| frame.write_shared(inside, chunk))?;
+            self.node.with_frame_for_write(mm, at, |frame| frame.write_shared(inside, chunk))?;
             done += n;
         }
         self.moved.written(data);
@@ -166,50 +166,6 @@ impl Ctx<'_> {
     pub fn read_path(&mut self, path: crate::ctx::Path) -> Result<Vec<u8>, Errno> {
         self.read_cstr(path.0, 4095, Errno::ENAMETOOLONG)
     }
-
-    fn with_frame_for_write(&mut self, mm: MmId, addr: u64, act: impl FnOnce(&Frame)) -> Result<(), Errno> {
-        let vma: Vma = self.node.mms[mm].check(addr, Access::Write).map_err(|_| Errno::EFAULT)?.clone();
-        let (page, into) = (addr / PAGE, addr - vma.start);
-        match vma.backing {
-            Backing::Shm { id, offset } => {
-                let index = (offset + into) / PAGE;
-                if !self.node.shm[id].has(index) {
-                    return Err(Errno::EFAULT);
-                }
-                act(self.node.shm_page(id, index));
-            }
-            Backing::File { ino, offset } if vma.shared => {
-                let index = (offset + into) / PAGE;
-                let now = self.node.clock;
-                let frame = self.node.vfs.page_mut(ino, index, now)?.ok_or(Errno::EFAULT)?;
-                act(&frame);
-                drop(frame);
-                self.node.drop_moved_pages();
-            }
-            Backing::Special(_) => return Err(Errno::EFAULT),
-            Backing::Anon | Backing::File { .. } => {
-                if self.node.mms[mm].pages.get(page).is_none() {
-                    if let Backing::File { ino, offset } = vma.backing {
-                        let source = self.node.vfs.page(ino, (offset + into) / PAGE);
-                        let frame = Frame::from_bytes(source.ok_or(Errno::EFAULT)?.bytes());
-                        self.node.mms[mm].pages.set(page, frame);
-                    } else {
-                        self.node.fill_block(mm, &vma, page * PAGE, true, Access::Write);
-                    }
-                    self.node.mms[mm].invalidate(page * PAGE, PAGE);
-                }
-                let exec = vma.prot & bloodhound_abi::consts::PROT_EXEC != 0;
-                let uncoded = exec && self.node.mms[mm].pages.write_code(page);
-                let (frame, copied) = self.node.mms[mm].pages.make_exclusive(page).ok_or(Errno::EFAULT)?;
-                act(frame);
-                if copied || uncoded {
-                    self.node.mms[mm].invalidate(page * PAGE, PAGE);
-                }
-                self.node.settle(mm);
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Node {
@@ -234,6 +190,62 @@ impl Node {
     pub fn peek(&self, tid: Tid, addr: u64, out: &mut [u8]) -> Result<(), Errno> {
         let mm = self.process(self.task(tid).pid).mm;
         self.copy_from_user(mm, addr, out)
+    }
+
+    /// Puts bytes of one page into the memory of a task's process, as an instruction of its own would: no call does it, and nobody is told. EFAULT
+    /// also where the bytes are not all in one page.
+    pub fn poke(&mut self, tid: Tid, addr: u64, data: &[u8]) -> Result<(), Errno> {
+        let inside = (addr % PAGE) as usize;
+        if inside + data.len() > PAGE as usize {
+            return Err(Errno::EFAULT);
+        }
+        let mm = self.process(self.task(tid).pid).mm;
+        self.with_frame_for_write(mm, addr, |frame| frame.write_shared(inside, data))
+    }
+
+    /// Shows `act` the frame that a write changes.
+    fn with_frame_for_write(&mut self, mm: MmId, addr: u64, act: impl FnOnce(&Frame)) -> Result<(), Errno> {
+        let vma: Vma = self.mms[mm].check(addr, Access::Write).map_err(|_| Errno::EFAULT)?.clone();
+        let (page, into) = (addr / PAGE, addr - vma.start);
+        match vma.backing {
+            Backing::Shm { id, offset } => {
+                let index = (offset + into) / PAGE;
+                if !self.shm[id].has(index) {
+                    return Err(Errno::EFAULT);
+                }
+                act(self.shm_page(id, index));
+            }
+            Backing::File { ino, offset } if vma.shared => {
+                let index = (offset + into) / PAGE;
+                let now = self.clock;
+                let frame = self.vfs.page_mut(ino, index, now)?.ok_or(Errno::EFAULT)?;
+                act(&frame);
+                drop(frame);
+                self.drop_moved_pages();
+            }
+            Backing::Special(_) => return Err(Errno::EFAULT),
+            Backing::Anon | Backing::File { .. } => {
+                if self.mms[mm].pages.get(page).is_none() {
+                    if let Backing::File { ino, offset } = vma.backing {
+                        let source = self.vfs.page(ino, (offset + into) / PAGE);
+                        let frame = Frame::from_bytes(source.ok_or(Errno::EFAULT)?.bytes());
+                        self.mms[mm].pages.set(page, frame);
+                    } else {
+                        self.fill_block(mm, &vma, page * PAGE, true, Access::Write);
+                    }
+                    self.mms[mm].invalidate(page * PAGE, PAGE);
+                }
+                let exec = vma.prot & bloodhound_abi::consts::PROT_EXEC != 0;
+                let uncoded = exec && self.mms[mm].pages.write_code(page);
+                let (frame, copied) = self.mms[mm].pages.make_exclusive(page).ok_or(Errno::EFAULT)?;
+                act(frame);
+                if copied || uncoded {
+                    self.mms[mm].invalidate(page * PAGE, PAGE);
+                }
+                self.settle(mm);
+            }
+        }
+        Ok(())
     }
 
     /// The frame that a read sees, `None` for a page of zeroes that does not exist yet.

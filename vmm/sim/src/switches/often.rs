@@ -3,7 +3,7 @@
 //!
 //! Neighbours: [`super`] has the few switches of other runs, and stops tasks at both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bloodhound_decisions::{Decisions, ForcedSwitch, Site, SwitchPart};
@@ -12,7 +12,7 @@ use bloodhound_kernel::node::{MachineId, Node};
 
 use super::Passed;
 use crate::code_place::CodePlace;
-use crate::profile::{Profile, TaskName};
+use crate::profile::{Accessed, Profile, TaskName};
 use crate::scheduler::{At, FIRST, Often, When, named};
 
 /// How often tasks give way in a run, at most.
@@ -22,6 +22,8 @@ const MOST: u32 = 400;
 #[derive(Clone, Debug)]
 pub(super) struct Again {
     places: Arc<Vec<CodePlace>>,
+    /// Those whose tasks give way amid the instruction.
+    torn: Arc<BTreeSet<u32>>,
     often: Often,
     /// With [`When::Once`], the pass.
     nth: u64,
@@ -50,20 +52,28 @@ impl Again {
         let mut decisions = decisions.clone();
         let mut choose = |nth, part, bound| decisions.choose(Site::Switch { nth, part }, bound);
         let (mut places, mut by): (Vec<CodePlace>, BTreeMap<TaskName, Vec<u32>>) = Default::default();
+        // All of them in every other run, else none.
+        let (tears, mut torn) = (choose(0, SwitchPart::Torn, 2) == 1, BTreeSet::new());
+        let mut add = |places: &mut Vec<CodePlace>, accessed: &Accessed| {
+            if tears && accessed.tears() {
+                torn.insert(places.len() as u32);
+            }
+            places.push(*accessed.place());
+        };
         match often.at {
             At::Places(count) => {
                 for nth in 0..count {
                     let number = choose(nth, SwitchPart::Place, Profile::DRAWN);
                     let Some(accessed) = profile.drawn(number) else { break };
                     if !places.contains(accessed.place()) {
-                        places.push(*accessed.place());
+                        add(&mut places, accessed);
                     }
                 }
             }
             At::Variable => {
                 let number = choose(0, SwitchPart::Place, Profile::DRAWN);
                 for (at, accessed) in profile.drawn_variable(number).enumerate() {
-                    places.push(*accessed.place());
+                    add(&mut places, accessed);
                     for (task, _) in accessed.tasks() {
                         by.entry(*task).or_default().push(at as u32);
                     }
@@ -71,8 +81,8 @@ impl Again {
             }
         }
         let nth = if often.when == When::Once { 1 + choose(0, SwitchPart::Pass, FIRST) } else { 0 };
-        let (places, by) = (Arc::new(places), Arc::new(by));
-        Again { places, often, nth, by, more: MOST, tasks: BTreeMap::new() }
+        let (places, torn, by) = (Arc::new(places), Arc::new(torn), Arc::new(by));
+        Again { places, torn, often, nth, by, more: MOST, tasks: BTreeMap::new() }
     }
 
     /// Whether no task gives way any more.
@@ -149,7 +159,7 @@ impl Again {
         stile.gave_way += 1;
         self.more -= self.more.min(1);
         let (node, life, task) = name;
-        let place = self.places[at].to_string();
-        Passed::GivesWayAnew(ForcedSwitch { node, life, task, place, nth: stile.passes })
+        let (place, torn) = (self.places[at].to_string(), self.torn.contains(&(at as u32)));
+        Passed::GivesWayAnew(ForcedSwitch { node, life, task, place, nth: stile.passes, torn })
     }
 }
