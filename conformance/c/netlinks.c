@@ -93,6 +93,9 @@ static void kinds(void)
 	CHECK_ERRNO(ioctl(fd, FIONREAD, &value), ENOTTY);
 	struct ifreq named = { .ifr_name = "lo" };
 	CHECK(ioctl(fd, SIOCGIFINDEX, &named) == 0 && named.ifr_ifindex == 1);
+	/* The name takes the place of the one that was there; all else of the request stays. */
+	memset(named.ifr_name, 'x', sizeof named.ifr_name);
+	CHECK(ioctl(fd, SIOCGIFNAME, &named) == 0 && memcmp(named.ifr_name, "lo\0xx", 5) == 0 && named.ifr_ifindex == 1);
 	CHECK_ERRNO(recv(fd, room, 1, MSG_OOB), EOPNOTSUPP);
 	CHECK_ERRNO(send(fd, room, 1, MSG_OOB), EOPNOTSUPP);
 	CHECK_ERRNO(recv(fd, room, 1, MSG_DONTWAIT), EAGAIN);

@@ -401,9 +401,41 @@ static void corks(void)
 	close(receiver);
 }
 
+/* A socket of IPv6 with an address of its own speaks no IPv4; one with a mapped address speaks nothing else. */
+static void families(int kind)
+{
+	struct sockaddr_in6 six = { .sin6_family = AF_INET6 }, peer = { .sin6_family = AF_INET6, .sin6_port = htons(9) }, own;
+	socklen_t length = sizeof own;
+	inet_pton(AF_INET6, "::1", &six.sin6_addr);
+	int fd = socket(AF_INET6, kind, 0), only = -1;
+	socklen_t size = sizeof only;
+	CHECK(getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, &size) == 0 && only == 0);
+	CHECK_EQ(bind(fd, (struct sockaddr *)&six, sizeof six), 0);
+	CHECK(getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, &size) == 0 && only == 1);
+	inet_pton(AF_INET6, "::ffff:127.0.0.1", &peer.sin6_addr);
+	CHECK_ERRNO(connect(fd, (struct sockaddr *)&peer, sizeof peer), ENETUNREACH);
+	close(fd);
+	fd = socket(AF_INET6, kind, 0);
+	inet_pton(AF_INET6, "::ffff:127.0.0.1", &six.sin6_addr);
+	CHECK_EQ(bind(fd, (struct sockaddr *)&six, sizeof six), 0);
+	CHECK(getsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only, &size) == 0 && only == 0);
+	inet_pton(AF_INET6, "::1", &peer.sin6_addr);
+	CHECK_ERRNO(connect(fd, (struct sockaddr *)&peer, sizeof peer), EAFNOSUPPORT);
+	if (kind == SOCK_DGRAM) {
+		CHECK_ERRNO(sendto(fd, "x", 1, 0, (struct sockaddr *)&peer, sizeof peer), EAFNOSUPPORT);
+		/* The unspecified address is that of IPv4. */
+		peer.sin6_addr = in6addr_any;
+		CHECK_EQ(connect(fd, (struct sockaddr *)&peer, sizeof peer), 0);
+		CHECK(getpeername(fd, (struct sockaddr *)&own, &length) == 0 && IN6_IS_ADDR_V4MAPPED(&own.sin6_addr));
+	}
+	close(fd);
+}
+
 int main(void)
 {
 	datagrams();
+	families(SOCK_DGRAM);
+	families(SOCK_STREAM);
 	connections();
 	full();
 	headers();

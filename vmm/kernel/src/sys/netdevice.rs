@@ -170,7 +170,13 @@ impl Ctx<'_> {
             all.iter().find(|i| i.name.as_bytes() == &entry[..end])
         };
         let interface = found.ok_or(Errno::ENODEV)?;
-        let mut out = if cmd == c::SIOCGIFNAME { named(interface) } else { entry };
+        let mut out = entry;
+        if cmd == c::SIOCGIFNAME {
+            // All else of the request stays, the index too (dev_ifname).
+            let name = named(interface);
+            let length = interface.name.len() + 1;
+            out[..length].copy_from_slice(&name[..length]);
+        }
         let (ip, prefix) = interface.v4().unwrap_or((Ipv4Addr::UNSPECIFIED, 0));
         let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
         let address = |bits: u32| inet_bytes((Ipv4Addr::from_bits(bits), 0).into());

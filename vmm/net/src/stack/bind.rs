@@ -46,6 +46,8 @@ impl Stack {
         c.opened = if proto == Proto::Icmp { c.opened } else { opened };
         c.bound_addr = !local.ip().is_unspecified();
         c.bound_port = addr.port() != 0;
+        // "if (addr_type != IPV6_ADDR_ANY && addr_type != IPV6_ADDR_MAPPED) sk->sk_ipv6only = 1" (__inet6_bind).
+        c.opts.v6only |= local.is_ipv6() && c.bound_addr;
         self.hold_port(id);
         Ok(())
     }

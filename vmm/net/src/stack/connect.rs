@@ -91,11 +91,17 @@ impl Stack {
     /// The canonical form of a destination. The unspecified address means this host, as on Linux.
     pub(super) fn reachable(&self, id: SocketId, addr: SocketAddr) -> Result<SocketAddr> {
         let mut peer = canonical(addr);
-        if peer.is_ipv4() && self.get(id)?.common.v6 && self.get(id)?.common.opts.v6only {
+        let c = &self.get(id)?.common;
+        if peer.is_ipv4() && c.v6 && c.opts.v6only {
             return Err(Errno::ENETUNREACH);
         }
+        // A socket whose own address is a mapped one sends by IPv4 only; the unspecified address is then that of IPv4 (ip6_dst_lookup_tail,
+        // __ip6_datagram_connect, tcp_v6_connect).
+        let mapped = c.v6 && c.local.is_ipv4() && peer.is_ipv6();
         if peer.ip().is_unspecified() {
-            peer.set_ip(loopback(peer.is_ipv6()));
+            peer.set_ip(loopback(peer.is_ipv6() && !mapped));
+        } else if mapped {
+            return Err(Errno::EAFNOSUPPORT);
         }
         Ok(peer)
     }
