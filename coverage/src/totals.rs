@@ -138,7 +138,9 @@ pub fn totals(coverage: &Coverage) -> Totals {
 pub fn uncovered_functions(coverage: &Coverage) -> Vec<Uncovered> {
     let mut functions: BTreeMap<Uncovered, bool> = BTreeMap::new();
     for part in coverage.parts.values() {
-        for (path, file) in &part.files {
+        // Functions without a file are those of libraries that the compiler has put into others, unless no file is known at all.
+        let known = part.files.keys().any(|path| !path.is_empty());
+        for (path, file) in part.files.iter().filter(|(path, _)| !known || !path.is_empty()) {
             for function in &file.functions {
                 let (path, name) = (path.clone(), function.name.clone());
                 let key = Uncovered { path, line: function.line, name };
