@@ -248,6 +248,14 @@ static void echoes(void)
 	unpair();
 }
 
+/* What was typed takes a moment to act. */
+static int comes_to(struct pollfd *p, int ready)
+{
+	for (int tries = 0; tries < 1000 && poll(p, 1, 0) != ready; tries++)
+		usleep(1000);
+	return poll(p, 1, 0) == ready;
+}
+
 static void output(void)
 {
 	pair();
@@ -284,6 +292,12 @@ static void output(void)
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 	CHECK(tcflow(slave, TCOOFF) == 0 && poll(&p, 1, 0) == 0);
 	CHECK(tcflow(slave, TCOON) == 0 && poll(&p, 1, 0) == 1);
+	/* The master's output is what is typed; what it asks the other side for comes as characters. */
+	struct pollfd typed = { master, POLLOUT, 0 };
+	CHECK(tcflow(master, TCOOFF) == 0 && poll(&typed, 1, 0) == 0);
+	CHECK(tcflow(master, TCOON) == 0 && poll(&typed, 1, 0) == 1);
+	CHECK(tcflow(master, TCIOFF) == 0 && comes_to(&p, 0));
+	CHECK(tcflow(master, TCION) == 0 && comes_to(&p, 1));
 	unpair();
 }
 

@@ -353,7 +353,12 @@ impl Ctx<'_> {
                     p.flush_output();
                 }
             }
-            (_, _) if master => return Err(Stop::Unsupported("tcflow(3) of a master".into())),
+            (_, 0 | 1) if master => p.silent = arg.0 == 0,
+            // The characters of a master are those that a new terminal has; they go past a master that is silent (tty_send_xchar).
+            (_, which) if master => {
+                let index = if which == 2 { modes::VSTOP } else { modes::VSTART };
+                p.input.flip.push_back(modes::initial().cc[index]);
+            }
             (_, 0) => {
                 if !p.held {
                     p.held = true;
@@ -376,7 +381,11 @@ impl Ctx<'_> {
         }
         self.node.tty_pump(pty);
         self.node.tell_output(pty);
-        self.node.notify_object(Object::Tty(pty, !master), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
+        let out = (c::EPOLLOUT | c::EPOLLWRNORM) as u32;
+        self.node.notify_object(Object::Tty(pty, !master), out);
+        if master && self.node.ptys[pty].typing_room() > 0 {
+            self.node.notify_object(Object::Tty(pty, true), out);
+        }
         Ok(0)
     }
 }

@@ -219,7 +219,7 @@ impl Ctx<'_> {
         let bytes = self.source_bytes(from, done, good)?.into_owned();
         let p = &mut self.node.ptys[pty];
         let n = if master {
-            let n = bytes.len().min(FLIP.saturating_sub(p.input.flip.len()));
+            let n = bytes.len().min(p.typing_room());
             p.input.flip.extend(&bytes[..n]);
             self.node.tty_pump(pty);
             // The line discipline looks at each character, and may show it.

@@ -61,6 +61,8 @@ pub struct Pty {
     pub stopped: bool,
     /// It is so by TCOOFF, which only TCOON ends.
     pub held: bool,
+    /// TCOOFF of the master: nothing can be typed until its TCOON.
+    pub silent: bool,
     /// What was typed.
     pub input: Input,
     /// What is to be shown of that: written as soon as there is room.
@@ -94,6 +96,7 @@ impl Pty {
             status: 0,
             stopped: false,
             held: false,
+            silent: false,
             input: Input::default(),
             echoes: VecDeque::new(),
             column: 0,
@@ -115,6 +118,11 @@ impl Pty {
         byte != 0 && self.termios.cc[index] == byte
     }
 
+    /// Bytes that can be typed (`tty_buffer_space_avail`, `pty_write_room`).
+    pub(crate) fn typing_room(&self) -> usize {
+        if self.silent { 0 } else { FLIP.saturating_sub(self.input.flip.len()) }
+    }
+
     /// Readiness of a side (EPOLL* bits).
     pub fn ready(&self, master: bool) -> u64 {
         let (readable, writable) = (c::EPOLLIN | c::EPOLLRDNORM, c::EPOLLOUT | c::EPOLLWRNORM);
@@ -123,7 +131,7 @@ impl Pty {
             bits |= if self.output.is_empty() { 0 } else { readable };
             bits |= if self.packet && self.status != 0 { readable | c::EPOLLPRI } else { 0 };
             bits |= if self.closed { c::EPOLLHUP } else { 0 };
-            bits |= if self.input.flip.len() < FLIP { writable } else { 0 };
+            bits |= if self.typing_room() > 0 { writable } else { 0 };
         } else if !self.master {
             // hung_up_tty_poll of Linux.
             bits |= readable | writable | c::EPOLLERR | c::EPOLLHUP;
