@@ -257,10 +257,7 @@ impl Machine {
         let due = self.count_switches(&pending, &stops);
         self.take_back_profile(&mut stops);
         self.end_watch(id, tid, &ran);
-        Ok(match (due, ran) {
-            (Some(torn), Ran::Preempted(..)) => Ran::Switched { torn },
-            (_, ran) => ran,
-        })
+        Ok(crate::switches::judged(due, ran))
     }
 
     /// See [`Machine::run_task`].

@@ -24,6 +24,7 @@ use crate::machine::Machine;
 use crate::profile::{Profile, TaskName};
 use crate::queue::Due;
 use crate::scheduler::{Policy, PreemptAt, named};
+use crate::step::Ran;
 use crate::world::{FindingKind, World};
 
 mod often;
@@ -165,6 +166,14 @@ pub(crate) struct Pending {
     task: TaskName,
     /// Which switch, its address, the passes of it at the beginning of the run.
     points: Vec<(usize, u64, u64)>,
+}
+
+/// How a run of a task has ended, in which a switch may have come due: amid an instruction or before it.
+pub(crate) fn judged(due: Option<bool>, ran: Ran) -> Ran {
+    match (due, ran) {
+        (Some(torn), Ran::Preempted(..)) => Ran::Switched { torn },
+        (_, ran) => ran,
+    }
 }
 
 impl Machine {
