@@ -30,7 +30,8 @@ pub struct Access {
     pub written: bool,
 }
 
-/// The accesses of an executable or a shared library, given whole, by rising offset. Only what is reached from the beginnings of functions, as the unwinder's table and the symbols have them.
+/// The accesses of an executable or a shared library, given whole, by rising offset. Only what is reached from the beginnings of functions,
+/// as the unwinder's table and the symbols have them.
 ///
 /// # Errors
 /// Why the file is no such program.
