@@ -173,9 +173,9 @@ impl Ctx<'_> {
         let mut out = entry;
         if cmd == c::SIOCGIFNAME {
             // All else of the request stays, the index too (dev_ifname).
-            let name = named(interface);
-            let length = interface.name.len() + 1;
-            out[..length].copy_from_slice(&name[..length]);
+            let name = interface.name.as_bytes();
+            out[..name.len()].copy_from_slice(name);
+            out[name.len()] = 0;
         }
         let (ip, prefix) = interface.v4().unwrap_or((Ipv4Addr::UNSPECIFIED, 0));
         let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
