@@ -249,7 +249,7 @@ impl Ctx<'_> {
         let sp = match filled {
             Ok(sp) => sp,
             Err(stop) => {
-                self.node.mm_release(mm_id);
+                self.node.mm_release(self.pid, mm_id);
                 return Err(stop);
             }
         };
@@ -277,7 +277,7 @@ impl Ctx<'_> {
         let peak = self.node.mms[old].peak;
         let process = self.process_mut();
         process.peak = process.peak.max(peak);
-        self.node.mm_release(old);
+        self.node.mm_release(self.pid, old);
         let closing: Vec<(i32, FdEntry)> = self.table().iter().filter(|(_, e)| e.cloexec).collect();
         for (fd, entry) in closing {
             if self.table_mut().take(fd).is_ok() {

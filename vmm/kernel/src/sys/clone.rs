@@ -248,7 +248,7 @@ impl Ctx<'_> {
             self.node.mms[parent_mm].users += 1;
             parent_mm
         } else {
-            self.node.mm_fork(parent_mm)
+            self.node.mm_fork(self.pid, parent_mm)
         };
         let mut child: Process = self.process().clone();
         (child.pid, child.mm) = (pid, mm);

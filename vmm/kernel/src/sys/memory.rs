@@ -100,7 +100,7 @@ pub fn mmap(
             let backing = k.mmap_file(id, len, prot.bits(), shared, offset);
             if backing == err(Errno::ENODEV) && flags & c::MAP_FIXED != 0 && k.asks_late(id) {
                 let mm = k.process().mm;
-                k.node.with_recount(mm, &[(start, start + len)], |m| m.remove(start, start + len));
+                k.node.with_recount(k.pid, mm, &[(start, start + len)], |m| m.remove(start, start + len));
             }
             backing?
         }
@@ -119,7 +119,7 @@ pub fn mmap(
         k.node.forget_backing(&vma.backing);
         return err(errno);
     }
-    k.node.with_recount(mm, &[(start, start + len)], |m| {
+    k.node.with_recount(k.pid, mm, &[(start, start + len)], |m| {
         if fixed {
             m.remove(start, start + len);
         }
@@ -264,7 +264,7 @@ pub fn remap_file_pages(
         _ => return err(Errno::EINVAL),
     };
     let vma = Vma { start: from, end, backing, ..first };
-    k.node.with_recount(mm, &[(from, end)], |m| {
+    k.node.with_recount(k.pid, mm, &[(from, end)], |m| {
         m.remove(from, end);
         m.insert(vma);
     });
@@ -281,7 +281,7 @@ pub fn munmap(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
         return err(Errno::EINVAL);
     }
     let mm = k.process().mm;
-    k.node.with_recount(mm, &[(start, end)], |m| m.remove(start, end));
+    k.node.with_recount(k.pid, mm, &[(start, end)], |m| m.remove(start, end));
     Ok(0)
 }
 
@@ -329,7 +329,7 @@ pub fn mprotect(k: &mut Ctx<'_>, addr: Ptr, len: u64, prot: Prot) -> SysResult {
         return err(refused);
     }
     k.may_protect(&slices, (start, end), prot)?;
-    k.node.with_recount(mm, &[(start, end)], |m| m.change(start, end, |v| v.protect(prot)));
+    k.node.with_recount(k.pid, mm, &[(start, end)], |m| m.change(start, end, |v| v.protect(prot)));
     if prot & c::PROT_EXEC == 0 {
         k.node.mms[mm].pages.forget_code(start / PAGE, end / PAGE);
     }
@@ -390,11 +390,20 @@ fn read_ahead(advice: u32) -> ReadAhead {
     }
 }
 
+/// What madvise(2) knows (madvise_behavior_valid of Linux 6.1, as distributions configure it).
+fn is_advice(advice: u64) -> bool {
+    matches!(advice, 0..=4 | 8..=25 | MADV_HWPOISON | MADV_SOFT_OFFLINE)
+}
+
 /// madvise(2). EINVAL for unknown advice, ENOMEM where nothing is mapped.
 pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
     let (start, end) = range(addr.0, len)?;
     let mm = k.process().mm;
     let covered = start == end || k.node.mms[mm].covered(start, end);
+    // do_madvise: what is no advice is EINVAL, and then nothing is asked of an empty range.
+    if start == end && is_advice(u64::from(advice)) {
+        return Ok(0);
+    }
     // "EINVAL advice is MADV_DONTNEED or MADV_REMOVE and the specified address range includes locked [...] pages."
     let unlocked = [c::MADV_DONTNEED, c::MADV_FREE, c::MADV_REMOVE, c::MADV_COLD, c::MADV_PAGEOUT];
     let locked = |v: &Vma| v.marks.lock != Lock::No;
@@ -443,11 +452,12 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
         }
         c::MADV_DONTFORK | c::MADV_DOFORK => {
             let on_fork = if u64::from(advice) == c::MADV_DONTFORK { OnFork::Omit } else { OnFork::Copy };
-            k.node.with_recount(mm, &[(start, end)], |m| m.change(start, end, |v| v.on_fork = on_fork));
+            k.node
+                .with_recount(k.pid, mm, &[(start, end)], |m| m.change(start, end, |v| v.on_fork = on_fork));
         }
         c::MADV_NORMAL | c::MADV_RANDOM | c::MADV_SEQUENTIAL => {
             let read_ahead = read_ahead(advice);
-            k.node.with_recount(mm, &[(start, end)], |m| {
+            k.node.with_recount(k.pid, mm, &[(start, end)], |m| {
                 m.change(start, end, |v| v.marks.read_ahead = read_ahead);
             });
         }
@@ -460,7 +470,8 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
                 return err(Errno::EINVAL);
             }
             let on_fork = if wipe { OnFork::Wipe } else { OnFork::Copy };
-            k.node.with_recount(mm, &[(start, end)], |m| m.change(start, end, |v| v.on_fork = on_fork));
+            k.node
+                .with_recount(k.pid, mm, &[(start, end)], |m| m.change(start, end, |v| v.on_fork = on_fork));
         }
         c::MADV_POPULATE_READ
         | c::MADV_POPULATE_WRITE

@@ -100,7 +100,7 @@ impl Node {
         let peak = self.mms[mm].peak;
         let process = self.process_mut(pid);
         process.peak = process.peak.max(peak);
-        self.mm_release(mm);
+        self.mm_release(pid, mm);
         let comm = self.comm_of(pid);
         let (at, container) = (self.clock, self.container_of(pid).id);
         self.ends.push(ProcessEnd { at, container, pid, comm, status, fault: None });

@@ -4,7 +4,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_vfs::flags::{IN_ACCESS, IN_MODIFY};
 
-use super::splice::{gives_pages, takes_pages};
+use super::splice::{feed_pipe, gives_pages, takes_pages};
 use crate::buffers::{MAX_RW, Source};
 use crate::ctx::*;
 use crate::file::FileKind;
@@ -117,23 +117,24 @@ pub fn sendfile(k: &mut Ctx<'_>, out: Fd, input: Fd, offset: Ptr, count: u64) ->
     if !sink.writable() {
         return err(Errno::EBADF);
     }
+    // "sendfile() will transfer at most 0x7ffff000 (2,147,479,552) bytes".
+    let count = count.min(MAX_RW);
+    // Into a pipe Linux splices (splice_file_to_pipe), which a socket gives pages for as well.
+    if let FileKind::Pipe { pipe, .. } = sink.kind {
+        let nonblock = sink.nonblocking();
+        let given = at.given();
+        return feed_pipe(k, (from, to), pipe, (given.map(|_| offset), given), count, nonblock);
+    }
     // "The in_fd argument must correspond to a file which supports mmap(2)-like operations (i.e., it cannot be a
     // socket)".
     let mapped =
         matches!(source.kind, FileKind::Regular(_) | FileKind::Synthetic { .. } | FileKind::Device { .. });
-    let piped = matches!(sink.kind, FileKind::Pipe { .. });
-    if !mapped || (count > 0 || piped) && !gives_pages(&source.kind) {
+    if !mapped || count > 0 && !gives_pages(&source.kind) {
         return err(Errno::EINVAL);
     }
     // "EINVAL: out_fd has the O_APPEND flag set. This is not currently supported by sendfile()."
     if sink.flags & c::O_APPEND != 0 {
         return err(Errno::EINVAL);
-    }
-    // "sendfile() will transfer at most 0x7ffff000 (2,147,479,552) bytes".
-    let count = count.min(MAX_RW);
-    if let FileKind::Pipe { pipe, .. } = k.node.files[to].kind {
-        let nonblock = k.node.files[to].nonblocking();
-        return fill_pipe(k, from, to, pipe, at, (count, nonblock));
     }
     let mut whole = true;
     while done < count && whole {

@@ -107,15 +107,12 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResul
     if k.lock_would_exceed(&vma) {
         return err(Errno::EAGAIN);
     }
-    k.node.with_recount(mm, &[(start, start + len)], |m| {
+    k.node.with_recount(k.pid, mm, &[(start, start + len)], |m| {
         if remap {
             m.remove(start, start + len);
         }
         m.insert(vma);
     });
-    let (now, pid) = (k.seconds(), k.pid);
-    let entry = segment(k, id)?;
-    (entry.item.atime, entry.item.last) = (now, Some(pid));
     Ok(start)
 }
 
@@ -128,7 +125,7 @@ pub fn shmdt(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
         _ => None,
     });
     let shm = shm.ok_or(Errno::EINVAL)?;
-    let Shm { size, segment: Some((_, id)), .. } = k.node.shm[shm] else { return err(Errno::EINVAL) };
+    let Shm { size, segment: Some(_), .. } = k.node.shm[shm] else { return err(Errno::EINVAL) };
     // What is left of it there: parts may have been unmapped or protected otherwise.
     let of_it = |vma: &&Vma| {
         (addr.0..addr.0 + size).contains(&vma.start)
@@ -136,11 +133,7 @@ pub fn shmdt(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
     };
     let parts: Vec<(u64, u64)> =
         k.node.mms[mm].vmas().filter(of_it).map(|vma| (vma.start, vma.end)).collect();
-    let (now, pid) = (k.seconds(), k.pid);
-    if let Ok(entry) = segment(k, id) {
-        (entry.item.dtime, entry.item.last) = (now, Some(pid));
-    }
-    k.node.with_recount(mm, &parts.clone(), |m| {
+    k.node.with_recount(k.pid, mm, &parts.clone(), |m| {
         for (start, end) in parts {
             m.remove(start, end);
         }

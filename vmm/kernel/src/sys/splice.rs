@@ -189,7 +189,7 @@ pub(super) fn gives_pages(kind: &FileKind) -> bool {
 }
 
 /// From what is no pipe to a pipe: what there is room for, once.
-fn feed_pipe(
+pub(super) fn feed_pipe(
     k: &mut Ctx<'_>,
     (from, to): (FileId, FileId),
     pipe: PipeId,

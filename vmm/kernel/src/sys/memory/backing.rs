@@ -40,6 +40,34 @@ impl Node {
         }
     }
 
+    /// Tells the segments whose mappings a process has changed who it was and when: Linux's shm_open and shm_close do so for each
+    /// mapping that comes or goes, also by fork(2), munmap(2), exit(2) and where a mapping is split.
+    fn segments_changed(&mut self, by: Pid, before: &[Vma], after: &[Vma]) {
+        let mut counts: std::collections::BTreeMap<ShmId, (u32, u32)> = Default::default();
+        for vma in before {
+            if let Backing::Shm { id, .. } = vma.backing {
+                counts.entry(id).or_default().0 += 1;
+            }
+        }
+        for vma in after {
+            if let Backing::Shm { id, .. } = vma.backing {
+                counts.entry(id).or_default().1 += 1;
+            }
+        }
+        let now = self.realtime() / 1_000_000_000;
+        for (shm, (before, after)) in counts {
+            let Some((ns, id)) = self.shm[shm].segment else { continue };
+            let Some(entry) = self.sysv.of(ns).segments.get_mut(id) else { continue };
+            entry.item.last = Some(by);
+            if after >= before {
+                entry.item.atime = now;
+            }
+            if after <= before {
+                entry.item.dtime = now;
+            }
+        }
+    }
+
     fn shm_unref(&mut self, id: ShmId) {
         let shm = &mut self.shm[id];
         shm.refs = shm.refs.saturating_sub(1);
@@ -54,9 +82,10 @@ impl Node {
 
     /// Changes the VMAs of `ranges` (first address, and one past the last) with exact reference counts: the number of references
     /// is that of the VMAs, which splitting and merging change, so those in the ranges and next to them are recounted around the
-    /// change.
+    /// change. `by` is the process that does it.
     pub(crate) fn with_recount<T>(
         &mut self,
+        by: Pid,
         mm: MmId,
         ranges: &[(u64, u64)],
         change: impl FnOnce(&mut crate::mm::Mm) -> T,
@@ -65,6 +94,7 @@ impl Node {
         let result = change(&mut self.mms[mm]);
         let after = self.mms[mm].touching(ranges, counted);
         if before != after {
+            self.segments_changed(by, &before, &after);
             // New references first, so that nothing is freed in between.
             for vma in &after {
                 self.backing_ref(mm, vma);
@@ -77,14 +107,15 @@ impl Node {
         result
     }
 
-    /// An address space loses a user; the last one frees it.
-    pub(crate) fn mm_release(&mut self, id: MmId) {
+    /// An address space loses a user, the process `by`; the last one frees it.
+    pub(crate) fn mm_release(&mut self, by: Pid, id: MmId) {
         let mm = &mut self.mms[id];
         mm.users -= 1;
         if mm.users > 0 {
             return;
         }
         let (space, vmas): (u64, Vec<Vma>) = (mm.space, mm.vmas().cloned().collect());
+        self.segments_changed(by, &vmas, &[]);
         for vma in &vmas {
             self.backing_unref(id, vma);
         }
@@ -104,8 +135,8 @@ impl Node {
         }
     }
 
-    /// fork's copy of an address space.
-    pub(crate) fn mm_fork(&mut self, id: MmId) -> MmId {
+    /// The copy of an address space that fork of the process `by` makes.
+    pub(crate) fn mm_fork(&mut self, by: Pid, id: MmId) -> MmId {
         let space = self.new_space();
         self.settle(id);
         let child = self.mms[id].fork(space, &mut self.memory.common);
@@ -113,6 +144,7 @@ impl Node {
         if let Some(exe) = child.exe {
             self.vfs.exec_share(exe);
         }
+        self.segments_changed(by, &[], &vmas);
         let new = self.mms.insert(child);
         // All that was the parent's own is common now and charged as such.
         self.mms[id].charged = 0;

@@ -89,7 +89,7 @@ impl Ctx<'_> {
             at = vma.end;
         }
         let pieces = self.node.mms[id].slices(start, at);
-        self.node.with_recount(id, &[(start, at)], |m| {
+        self.node.with_recount(self.pid, id, &[(start, at)], |m| {
             for vma in pieces {
                 m.mark(vma.start, vma.end, lock);
             }
@@ -159,5 +159,5 @@ pub fn munlockall(k: &mut Ctx<'_>) -> SysResult {
 
 fn mark_all(k: &mut Ctx<'_>, lock: Lock) {
     let id = k.process().mm;
-    k.node.with_recount(id, &[(0, crate::mm::TASK_SIZE)], |m| m.mark_all(lock));
+    k.node.with_recount(k.pid, id, &[(0, crate::mm::TASK_SIZE)], |m| m.mark_all(lock));
 }

@@ -68,7 +68,7 @@ pub fn mremap(
     }
     if fixed || keeps {
         let to = if fixed { new.0 } else { k.mm().find_free(new.0, new_len)? };
-        k.node.with_recount(mm, &[(start, end), (to, to + new_len)], |m| {
+        k.node.with_recount(k.pid, mm, &[(start, end), (to, to + new_len)], |m| {
             m.remove(to, to + new_len);
             move_vma(m, &vma, old_len.min(new_len), to, new_len);
             if keeps {
@@ -87,15 +87,16 @@ pub fn mremap(
             Backing::Shm { id, offset } => Backing::Shm { id, offset: offset + old_len },
             ref other => other.clone(),
         };
-        k.node
-            .with_recount(mm, &[(end, grown)], |m| m.insert(Vma { start: end, end: grown, backing, ..vma }));
+        k.node.with_recount(k.pid, mm, &[(end, grown)], |m| {
+            m.insert(Vma { start: end, end: grown, backing, ..vma })
+        });
         return Ok(start);
     }
     if flags & c::MREMAP_MAYMOVE == 0 {
         return err(Errno::ENOMEM);
     }
     let to = k.node.mms[mm].find_free(0, new_len)?;
-    k.node.with_recount(mm, &[(start, end), (to, to + new_len)], |m| {
+    k.node.with_recount(k.pid, mm, &[(start, end), (to, to + new_len)], |m| {
         move_vma(m, &vma, old_len, to, new_len);
     });
     Ok(to)
@@ -111,7 +112,7 @@ fn cut(k: &mut Ctx<'_>, start: u64, (from, to): (u64, u64)) -> SysResult<()> {
     if to > TASK_SIZE {
         return err(Errno::EINVAL);
     }
-    k.node.with_recount(mm, &[(from, to)], |m| m.remove(from, to));
+    k.node.with_recount(k.pid, mm, &[(from, to)], |m| m.remove(from, to));
     Ok(())
 }
 
@@ -123,7 +124,7 @@ fn shrink(k: &mut Ctx<'_>, start: u64, end: u64, new_end: u64) -> SysResult {
         return err(Errno::EINVAL);
     }
     if new_end < end {
-        k.node.with_recount(mm, &[(start, end)], |m| m.remove(new_end, end));
+        k.node.with_recount(k.pid, mm, &[(start, end)], |m| m.remove(new_end, end));
     }
     Ok(start)
 }
@@ -165,7 +166,7 @@ fn duplicate(k: &mut Ctx<'_>, start: u64, len: u64, flags: u64, new: Ptr) -> Sys
     }
     let to = if fixed { new.0 } else { k.mm().find_free(0, len)? };
     (vma.start, vma.end) = (to, to + len);
-    k.node.with_recount(id, &[(start, start + PAGE), (to, to + len)], |m| {
+    k.node.with_recount(k.pid, id, &[(start, start + PAGE), (to, to + len)], |m| {
         m.remove(to, to + len);
         m.insert(vma);
     });
