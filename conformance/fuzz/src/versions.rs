@@ -131,7 +131,8 @@ pub fn explain(difference: &Difference, kernel: (u32, u32)) -> bool {
     };
     let at = difference.native.iter().position(|line| line == native).unwrap_or(difference.native.len());
     let mut words = native.split_whitespace();
-    let number = words.next().and_then(|n| n.parse::<usize>().ok());
+    // What a handler of signals tells has no number of an operation, and a space instead.
+    let number = words.next().filter(|_| !native.starts_with(' ')).and_then(|n| n.parse::<usize>().ok());
     let call = words.nth(1).unwrap_or_default();
     let result = |line: &'_ str| line.split_whitespace().nth(4).unwrap_or_default().to_owned();
     let ops = &difference.case.ops;
@@ -170,6 +171,19 @@ mod tests {
         let pipe =
             difference(&ops, &["0 0 pipe2 = 0", "1 0 write = -22"], &["0 0 pipe2 = 0", "1 0 write = 8"]);
         assert!(!explain(&pipe, (6, 18)));
+    }
+
+    #[test]
+    fn a_handler_is_explained_by_what_was_before_it() {
+        let ops = [
+            "0 . mmap @0x2000 8192 0 0x21 -1 0",
+            "0 . mremap @0x2000 8192 4096 3 @0x9000",
+            "0 . .poke @0x3000 0",
+        ];
+        let before = ["0 0 mmap = 1099511635968", "1 0 mremap = -14"];
+        let (native, here) = (" 0 handler 11: sig 11 code 2", " 0 handler 11: sig 11 code 1");
+        let cut = difference(&ops, &[before[0], before[1], native], &[before[0], before[1], here]);
+        assert!(explain(&cut, (6, 17)) && !explain(&cut, (6, 16)));
     }
 
     #[test]

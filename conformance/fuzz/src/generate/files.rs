@@ -113,7 +113,8 @@ fn copy(m: &mut Model) {
         }
         2 => m.call(format!("sendfile {to} {from} {a} {size}")),
         _ => {
-            let flags = m.flags(&[1, 2, 2, 4, 8], 16);
+            // Not SPLICE_F_MORE: the target may be a datagram socket, of which Bloodhound says that it has no such thing.
+            let flags = m.flags(&[1, 2, 2, 8], 16);
             m.call(format!("splice {from} {a} {to} {b} {size} {flags}"));
         }
     }

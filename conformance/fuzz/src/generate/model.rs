@@ -46,6 +46,8 @@ pub struct Model {
     pub slots: Vec<Kind>,
     /// Whether one of the actors is a thread.
     pub threads: bool,
+    /// Whether an actor may sleep until a child ends.
+    pub waited: bool,
     /// How many actors there are.
     pub actors: u64,
 }
@@ -78,7 +80,7 @@ const OFFSETS: &[i64] = &[
 impl Model {
     /// An empty case.
     pub fn new(rng: Rng) -> Model {
-        Model { rng, ops: Vec::new(), slots: Vec::new(), threads: false, actors: 1 }
+        Model { rng, ops: Vec::new(), slots: Vec::new(), threads: false, waited: false, actors: 1 }
     }
 
     /// Adds an operation.

@@ -40,7 +40,8 @@ pub fn op(m: &mut Model) {
         9 => {
             let (from, to) = (m.fd(&[Kind::Reader]), m.fd(&[Kind::Writer, Kind::File]));
             let (call, size) = (m.rng.pick(&["tee", "splice"]), m.size());
-            let flags = m.flags(&[2, 2, 4, 1], 32);
+            // Not SPLICE_F_MORE, as in `files::copy`.
+            let flags = m.flags(&[2, 2, 1], 32);
             match call {
                 "tee" => m.call(format!("tee {from} {to} {size} {flags}")),
                 _ => m.call(format!("splice {from} 0 {to} 0 {size} {flags}")),

@@ -38,15 +38,17 @@ fn wait(m: &mut Model) {
         2 => format!("~{}", m.rng.below(m.actors)),
         _ => pid(m),
     };
+    // WNOHANG mostly: who waits does nothing more. Where there are threads, one actor waits at most: which of two threads gets a
+    // child's end is a matter of who is faster.
+    let nohang = m.threads && m.waited || !m.rng.one_in(5);
+    m.waited |= !nohang;
+    let nohang = u64::from(nohang);
     if m.rng.one_in(2) {
-        // WNOHANG mostly: who waits does nothing more.
-        let nohang = u64::from(!m.rng.one_in(5));
         let flags = nohang | m.rng.bits(&[2, 8, 0x2000_0000, 0x4000_0000, 0x8000_0000]);
         m.op(format!("{actor} :p wait4 {pid} <4 {flags:#x} 0"));
     } else {
         let kind = m.number(&[0, 1, 1, 2]);
         let pid = if kind == 1 { self::pid(m) } else { pid };
-        let nohang = u64::from(!m.rng.one_in(5));
         let flags = nohang | 4 | m.rng.bits(&[2, 8, 0x0100_0000, 0x0100_0000]);
         m.op(format!("{actor} . waitid {kind} {pid} <128:siginfo {flags:#x} 0"));
     }
