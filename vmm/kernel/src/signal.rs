@@ -546,7 +546,7 @@ impl Node {
                 self.send_process_by(ppid, parent_thread, info);
             }
         }
-        self.notify(crate::wait::WaitOn::Child(ppid));
+        self.notify_parent(ppid, pid);
     }
 }
 

@@ -83,6 +83,18 @@ impl Address {
         &self.bytes
     }
 
+    /// The bytes that matter: a pathname ends at its NUL (unix(7), unix_mkname_bsd).
+    pub fn meant(&self) -> &[u8] {
+        let path = self.bytes.get(2..).filter(|path| path.first().is_some_and(|b| *b != 0));
+        match path.filter(|_| self.family() == Some(c::AF_UNIX)) {
+            Some(path) => {
+                let end = path.iter().position(|b| *b == 0).unwrap_or(path.len());
+                &self.bytes[..2 + end]
+            }
+            None => &self.bytes,
+        }
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.bytes.len()

@@ -48,6 +48,8 @@ pub struct Schedule {
     pub next: Option<SimTime>,
     /// Period in ns, 0 for once.
     pub interval: u64,
+    /// How long before the beginning of the node's clock the next expiry was due, ns; `next` is that beginning then.
+    pub before_boot: u64,
 }
 
 impl Schedule {
@@ -64,8 +66,9 @@ impl Schedule {
             self.next = None;
             return 1;
         }
-        let count = 1 + now.since(at) / self.interval;
-        self.next = Some(at.after(count * self.interval));
+        let before = std::mem::take(&mut self.before_boot);
+        let count = 1 + now.since(at).saturating_add(before) / self.interval;
+        self.next = Some(at.after((count * self.interval).saturating_sub(before)));
         count
     }
 }
@@ -257,7 +260,7 @@ impl Node {
             TimerKey::Itimer(pid) => {
                 let Some(process) = self.processes.get_mut(&pid) else { return };
                 let Some((_, interval)) = process.itimer else { return };
-                let mut schedule = Schedule { next: Some(at), interval };
+                let mut schedule = Schedule { next: Some(at), interval, before_boot: 0 };
                 schedule.advance(at, now);
                 process.itimer = schedule.next.map(|n| (n, interval));
                 self.rearm(key, None, schedule.next);

@@ -142,6 +142,17 @@ pub enum Left {
     Timeval(u64),
 }
 
+/// Which children a wait call means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Children {
+    /// All.
+    Any,
+    /// One.
+    Pid(Pid),
+    /// Those of a process group.
+    Group(Pid),
+}
+
 /// How far a call has come that sleeps: what it has read of the program's memory and what it has done. The next run takes it up
 /// from here and reads nothing of that again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -184,6 +195,8 @@ pub enum Progress {
     Poll(Vec<PollFd>),
     /// select(2): the three sets.
     Select(Box<[[u8; 128]; 3]>),
+    /// wait4(2), waitid(2): the children. A group that is the caller's own is that of the call's beginning.
+    Children(Children),
     /// A record lock of fcntl(2).
     Lock(Ino, Request),
     /// An open of a fifo that waits for the other side.
@@ -461,6 +474,23 @@ impl Node {
     pub fn notify(&mut self, on: WaitOn) {
         if let Some(list) = self.waiters.get(&on).cloned() {
             for tid in list {
+                self.wake_if_blocked(tid);
+            }
+        }
+    }
+
+    /// Tells the threads of a process that wait for its child that the child has news. Others go on sleeping, also where they would find
+    /// that they have no such child any more (child_wait_callback).
+    pub(crate) fn notify_parent(&mut self, parent: Pid, child: Pid) {
+        let Some(list) = self.waiters.get(&WaitOn::Child(parent)).cloned() else { return };
+        let group = self.process(child).pgid;
+        for tid in list {
+            let meant = match self.progress_of(tid) {
+                Some((true, Progress::Children(Children::Pid(pid)))) => *pid == child,
+                Some((true, Progress::Children(Children::Group(of)))) => *of == group,
+                _ => true,
+            };
+            if meant {
                 self.wake_if_blocked(tid);
             }
         }

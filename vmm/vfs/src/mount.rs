@@ -166,6 +166,11 @@ impl Vfs {
         Ok(id)
     }
 
+    /// The first mount of what a device number stands for.
+    pub fn mount_of_device(&self, dev: Dev) -> Option<MountId> {
+        self.space().mounts.iter().find(|(id, mount)| device(mount.fs, **id) == dev).map(|(id, _)| *id)
+    }
+
     /// All mounts in the order in which they were made.
     pub fn mounts(&self) -> Vec<MountInfo> {
         let space = self.space();

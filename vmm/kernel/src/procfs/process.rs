@@ -433,12 +433,14 @@ fn limits(_: &View<'_>, who: &Who<'_>) -> String {
 /// /proc/PID/fdinfo/FD.
 fn fdinfo(view: &View<'_>, id: FileId, file: &File) -> String {
     let node = view.node;
-    let ino = match place_of(id, &file.kind) {
+    let place = place_of(id, &file.kind);
+    let dev = view.device_of(&place);
+    let mount = node.vfs.mount_of_device(dev).map_or(dev.minor, |mount| mount.0);
+    let ino = match place {
         Place::Ino(ino) => ino.0,
         Place::Synth(synth) => super::inode_number(&synth),
         Place::File(_) => anonymous_ino(&file.kind),
     };
-    let mount = node.vfs.mounts().first().map_or(0, |m| m.id.0);
     let mut out =
         format!("pos:\t{}\nflags:\t0{:o}\nmnt_id:\t{mount}\nino:\t{ino}\n", file.offset, file.flags);
     match &file.kind {

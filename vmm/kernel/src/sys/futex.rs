@@ -347,8 +347,12 @@ impl Ctx<'_> {
 
     /// An absolute time of a clock as a point of the node's clock.
     pub(crate) fn clock_deadline(&self, ns: u64, realtime: bool) -> bloodhound_abi::SimTime {
-        let offset = if realtime { self.node.config.epoch_ns } else { UPTIME };
-        bloodhound_abi::SimTime(ns.saturating_sub(offset))
+        bloodhound_abi::SimTime(ns.saturating_sub(self.clock_offset(realtime)))
+    }
+
+    /// What CLOCK_REALTIME or CLOCK_MONOTONIC shows at the beginning of the node's clock, ns.
+    pub(crate) fn clock_offset(&self, realtime: bool) -> u64 {
+        if realtime { self.node.config.epoch_ns } else { UPTIME }
     }
 
     /// The end of a thread: futex words in its robust list get FUTEX_OWNER_DIED (get_robust_list(2)).

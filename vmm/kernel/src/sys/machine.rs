@@ -9,7 +9,7 @@ use crate::caps::{CAP_SYS_ADMIN, CAP_SYS_TTY_CONFIG, CAP_SYSLOG};
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::procfs::system;
-use crate::wait::{Stop, SysResult};
+use crate::wait::{Stop, SysResult, Wait};
 
 /// __NEW_UTS_LEN.
 const NAME_MAX: u64 = 64;
@@ -69,9 +69,7 @@ pub fn syslog(k: &mut Ctx<'_>, action: i32, buf: Ptr, len: i32) -> SysResult {
     match action {
         READ | READ_ALL | READ_CLEAR if buf.is_null() || len < 0 => err(Errno::EINVAL),
         // "wait until the log is nonempty, and then read at most len bytes".
-        READ if len > 0 => {
-            Err(Stop::Unsupported("syslog SYSLOG_ACTION_READ: the kernel's log stays empty".into()))
-        }
+        READ if len > 0 => Err(Wait::until(None).into()),
         CONSOLE_LEVEL if !(1..=8).contains(&len) => err(Errno::EINVAL),
         // Close, open, what is read, clear; the console, which nothing is written to; what is unread.
         0..=9 => Ok(0),

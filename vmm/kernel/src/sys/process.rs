@@ -13,7 +13,7 @@ use crate::mm::PAGE;
 use crate::node::{Node, ProcessEnd};
 use crate::process::{ChildEvent, CpuTime, ExitStatus, Process};
 use crate::shared::Common;
-use crate::wait::{Stop, SysResult, Wait, WaitOn};
+use crate::wait::{Children, Progress, Stop, SysResult, Wait, WaitOn};
 use crate::watch::Told;
 
 impl Node {
@@ -145,7 +145,7 @@ impl Node {
                 if heir == Pid::NONE {
                     self.forget_process(child);
                 } else {
-                    self.notify(WaitOn::Child(heir));
+                    self.notify_parent(heir, child);
                 }
             } else {
                 for signal in signals {
@@ -193,14 +193,6 @@ pub fn exit_group(k: &mut Ctx<'_>, status: i32) -> SysResult {
     Err(Stop::Exited)
 }
 
-/// Which children a wait call means.
-#[derive(Clone, Copy)]
-enum Which {
-    Any,
-    Pid(Pid),
-    Group(Pid),
-}
-
 /// A child's news for a wait call.
 struct News {
     pid: Pid,
@@ -216,7 +208,11 @@ struct News {
 
 impl Ctx<'_> {
     /// Looks for a child with news; takes them unless WNOWAIT.
-    fn wait_child(&mut self, which: Which, options: u64) -> SysResult<Option<News>> {
+    fn wait_child(&mut self, which: Children, options: u64) -> SysResult<Option<News>> {
+        let which = match self.progress() {
+            Some(Progress::Children(which)) => *which,
+            _ => which,
+        };
         // "A \"clone\" child is one which delivers no signal, or a signal other than SIGCHLD to its parent upon termination";
         // __WALL waits for all (wait4(2)).
         let clones = options & WaitFlags::__WCLONE.bits() != 0;
@@ -234,9 +230,9 @@ impl Ctx<'_> {
                 && kind(p)
                 && (!nothread || own(p))
                 && match which {
-                    Which::Any => true,
-                    Which::Pid(pid) => p.pid == pid,
-                    Which::Group(g) => p.pgid == g,
+                    Children::Any => true,
+                    Children::Pid(pid) => p.pid == pid,
+                    Children::Group(g) => p.pgid == g,
                 }
         };
         // The caller's own children are looked at first, then those of the threads that were made after it, round to those of the
@@ -293,7 +289,7 @@ impl Ctx<'_> {
         if options & c::WNOHANG != 0 {
             return Ok(None);
         }
-        Err(Wait::on(WaitOn::Child(self.pid)).into())
+        Err(Wait::on(WaitOn::Child(self.pid)).progress(Progress::Children(which)).into())
     }
 }
 
@@ -316,12 +312,12 @@ pub fn wait4(k: &mut Ctx<'_>, pid: i32, status: Ptr, options: WaitFlags, rusage:
         return err(Errno::EINVAL);
     }
     let which = match pid {
-        -1 => Which::Any,
-        0 => Which::Group(k.process().pgid),
+        -1 => Children::Any,
+        0 => Children::Group(k.process().pgid),
         // The negation of the smallest number is none ("ESRCH", kernel_wait4).
         _ if pid == i32::MIN => return err(Errno::ESRCH),
-        ..-1 => Which::Group(k.pid_ns().pid(pid.unsigned_abs())),
-        _ => Which::Pid(k.pid_ns().pid(pid as u32)),
+        ..-1 => Children::Group(k.pid_ns().pid(pid.unsigned_abs())),
+        _ => Children::Pid(k.pid_ns().pid(pid as u32)),
     };
     let Some(news) = k.wait_child(which, options.bits() | c::WEXITED)? else { return Ok(0) };
     if !status.is_null() {
@@ -373,15 +369,15 @@ fn wait_id(k: &mut Ctx<'_>, which: u32, id: i32, options: WaitFlags) -> SysResul
     }
     let mut unready = false;
     let which = match u64::from(which) {
-        c::P_ALL => Which::Any,
-        c::P_PID if id > 0 => Which::Pid(k.pid_ns().pid(id as u32)),
-        c::P_PGID if id > 0 => Which::Group(k.pid_ns().pid(id as u32)),
-        c::P_PGID if id == 0 => Which::Group(k.process().pgid),
+        c::P_ALL => Children::Any,
+        c::P_PID if id > 0 => Children::Pid(k.pid_ns().pid(id as u32)),
+        c::P_PGID if id > 0 => Children::Group(k.pid_ns().pid(id as u32)),
+        c::P_PGID if id == 0 => Children::Group(k.process().pgid),
         // "EBADF idtype was P_PIDFD and id is not a valid PID file descriptor"; a process that is gone is nobody's child.
         c::P_PIDFD if id >= 0 => {
             let (process, nonblock) = k.pidfd(Fd(id))?;
             unready = nonblock;
-            Which::Pid(process.unwrap_or(Pid(u32::MAX)))
+            Children::Pid(process.unwrap_or(Pid(u32::MAX)))
         }
         _ => return err(Errno::EINVAL),
     };

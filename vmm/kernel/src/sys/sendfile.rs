@@ -260,8 +260,8 @@ pub fn copy_file_range(
     }
     let inode = |id: FileId| match k.node.files[id].kind {
         FileKind::Regular(ino) => Ok(Some(ino)),
-        // A regular file of a file system of its own.
-        FileKind::Mq(_) => Ok(None),
+        // Regular files of file systems of their own.
+        FileKind::Mq(_) | FileKind::Synthetic { .. } => Ok(None),
         _ => Err(Errno::EINVAL),
     };
     let (in_ino, out_ino) = (inode(from)?, inode(to)?);

@@ -131,12 +131,18 @@ impl Ctx<'_> {
         }
     }
 
-    /// An address argument (`move_addr_to_kernel`). EINVAL for a length that no address has, EFAULT.
+    /// An address argument (`move_addr_to_kernel`). EINVAL for a length that no address has, EFAULT. The run's digest has what the address
+    /// means of it: programs leave the rest of a `struct sockaddr_un` as their stack was, and that may tell of the host (the
+    /// processor's XINUSE, of which glibc's `_dl_runtime_resolve_xsave` leaves some there).
     pub(crate) fn read_address(&mut self, addr: Ptr, len: u32) -> Result<Address, Errno> {
         let len = usize::try_from(len as i32).ok().filter(|n| *n <= ADDRESS_MAX).ok_or(Errno::EINVAL)?;
         let mut bytes = vec![0; len];
+        let before = self.moved;
         self.read_bytes(addr.0, &mut bytes)?;
-        Ok(Address::new(bytes))
+        let address = Address::new(bytes);
+        self.moved = before;
+        self.moved.read(address.meant());
+        Ok(address)
     }
 
     /// Stores an address: "The returned address is truncated if the buffer provided is too small; in this case, addrlen

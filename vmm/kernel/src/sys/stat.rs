@@ -59,12 +59,8 @@ pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: AtFlags, mask: Statx
     }
     let place = k.resolve_arg(dirfd, path, flags.bits())?;
     let stat = k.place_stat(&place)?;
-    // Looking for the mount takes longer than all else here, and few programs ask for it.
-    let mount = if mask.contains(StatxMask::STATX_MNT_ID) {
-        k.node.vfs.mounts().into_iter().find(|m| m.dev == stat.dev).map(|m| u64::from(m.id.0))
-    } else {
-        None
-    };
+    // Linux tells the mount without being asked (vfs_statx); what has no name is on a mount of the kernel's own.
+    let mount = k.node.vfs.mount_of_device(stat.dev).map_or(stat.dev.minor, |mount| mount.0);
     let is_root = match &place {
         Place::Ino(ino) => k.node.vfs.is_mount_root(*ino),
         Place::Synth(synth) => synth.path.is_empty(),
@@ -77,10 +73,10 @@ pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: AtFlags, mask: Statx
     Ok(0)
 }
 
-fn statx_out(stat: &Stat, mount: Option<u64>) -> Statx {
+fn statx_out(stat: &Stat, mount: u32) -> Statx {
     let time = |t: Timestamp| StatxTime { sec: t.secs, nsec: t.nanos, pad: 0 };
     Statx {
-        mask: STATX_SHOWN | if mount.is_some() { StatxMask::STATX_MNT_ID.bits() as u32 } else { 0 },
+        mask: STATX_SHOWN | StatxMask::STATX_MNT_ID.bits() as u32,
         blksize: stat.blksize,
         nlink: stat.nlink,
         uid: stat.uid,
@@ -97,7 +93,7 @@ fn statx_out(stat: &Stat, mount: Option<u64>) -> Statx {
         rdev_minor: stat.rdev.minor,
         dev_major: stat.dev.major,
         dev_minor: stat.dev.minor,
-        mnt_id: mount.unwrap_or(0),
+        mnt_id: mount.into(),
         ..Statx::default()
     }
 }
@@ -174,8 +170,7 @@ impl Ctx<'_> {
     /// A place of which the process is gone meanwhile still has an open file: it shows an empty one.
     fn synth_stat(&self, synth: &Synth) -> Stat {
         let view = View { node: self.node, pid: self.pid, tid: self.tid };
-        let mounts = self.node.vfs.mounts();
-        let dev = mounts.iter().find(|m| m.path == synth.tree.root()).map(|m| m.dev).unwrap_or_default();
+        let dev = view.device_of_tree(synth);
         let Some(attr) = view.attr(synth) else {
             return plain(
                 dev,
@@ -198,11 +193,12 @@ impl Ctx<'_> {
     /// Pipes, sockets and anonymous inodes live on file systems of their own in Linux (pipefs, sockfs, anon_inodefs).
     fn anonymous_stat(&self, id: FileId) -> Stat {
         let kind = &self.node.files[id].kind;
-        let (minor, mode) = match kind {
-            FileKind::Pipe { .. } | FileKind::Console(_) => (13, S_IFIFO | 0o600),
-            FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => (8, S_IFSOCK | 0o777),
-            _ => (14, 0o600),
+        let mode = match kind {
+            FileKind::Pipe { .. } | FileKind::Console(_) => S_IFIFO | 0o600,
+            FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => S_IFSOCK | 0o777,
+            _ => 0o600,
         };
+        let dev = anonymous_device(kind);
         let time = match kind {
             // Nobody sets the times of a socket (sock_alloc in Linux).
             FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => Timestamp::default(),
@@ -213,21 +209,38 @@ impl Ctx<'_> {
         if let FileKind::Mq(queue) = kind {
             let made = &self.node.mqueues.all[*queue];
             let named = self.node.mqueues.names.values().any(|id| id == queue);
-            let inode = plain(
-                Dev { major: 0, minor },
-                anonymous_ino(kind),
-                bloodhound_vfs::flags::S_IFREG | made.mode,
-                time,
-            );
+            let inode = plain(dev, anonymous_ino(kind), bloodhound_vfs::flags::S_IFREG | made.mode, time);
             let (nlink, size) = (u32::from(named), made.file_size);
             return Stat { uid: made.owner.0, gid: made.owner.1, nlink, size, ..inode };
         }
-        Stat {
-            uid: cred.uid,
-            gid: cred.gid,
-            ..plain(Dev { major: 0, minor }, anonymous_ino(kind), mode, time)
+        Stat { uid: cred.uid, gid: cred.gid, ..plain(dev, anonymous_ino(kind), mode, time) }
+    }
+}
+
+impl View<'_> {
+    /// The device of the file system that a place is on.
+    pub(crate) fn device_of(&self, place: &Place) -> Dev {
+        match place {
+            Place::Ino(ino) => self.node.vfs.stat_ino(*ino).map(|stat| stat.dev).unwrap_or_default(),
+            Place::Synth(synth) => self.device_of_tree(synth),
+            Place::File(id) => anonymous_device(&self.node.files[*id].kind),
         }
     }
+
+    fn device_of_tree(&self, synth: &Synth) -> Dev {
+        let mounts = self.node.vfs.mounts();
+        mounts.iter().find(|m| m.path == synth.tree.root()).map(|m| m.dev).unwrap_or_default()
+    }
+}
+
+/// That of pipefs, sockfs or anon_inodefs.
+fn anonymous_device(kind: &FileKind) -> Dev {
+    let minor = match kind {
+        FileKind::Pipe { .. } | FileKind::Console(_) => 13,
+        FileKind::Inet(_) | FileKind::Unix(_) | FileKind::Netlink(_) => 8,
+        _ => 14,
+    };
+    Dev { major: 0, minor }
 }
 
 fn plain(dev: Dev, ino: u64, mode: u32, time: Timestamp) -> Stat {

@@ -142,14 +142,19 @@ impl Ctx<'_> {
         let (value, interval) =
             (spec.value.to_ns().ok_or(Errno::EINVAL)?, spec.interval.to_ns().ok_or(Errno::EINVAL)?);
         if value == 0 {
-            return Ok(Schedule { next: None, interval });
+            return Ok(Schedule { interval, ..Schedule::default() });
         }
+        let mut before_boot = 0;
         let next = match clock {
             _ if !absolute => self.node.timer_time(clock).after(value),
             Clock::Cpu(_) => SimTime(value),
-            Clock::Monotonic | Clock::Realtime => self.clock_deadline(value, clock == Clock::Realtime),
+            Clock::Monotonic | Clock::Realtime => {
+                let realtime = clock == Clock::Realtime;
+                before_boot = self.clock_offset(realtime).saturating_sub(value);
+                self.clock_deadline(value, realtime)
+            }
         };
-        Ok(Schedule { next: Some(next), interval })
+        Ok(Schedule { next: Some(next), interval, before_boot })
     }
 }
 
@@ -390,6 +395,9 @@ pub fn timer_create(k: &mut Ctx<'_>, clock: u32, event: Ptr, id: Ptr) -> SysResu
 
 /// timer_settime(2).
 pub fn timer_settime(k: &mut Ctx<'_>, id: i32, flags: TimerFlags, value: Ptr, old: Ptr) -> SysResult {
+    if value.is_null() {
+        return err(Errno::EINVAL);
+    }
     let spec: Itimerspec = k.read_obj(value)?;
     let timer = k.process().timers.get(&id).ok_or(Errno::EINVAL)?;
     let (clock, before, queued) = (timer.clock, timer.armed(), timer.signo != 0);
