@@ -246,6 +246,42 @@ static void controls(void)
 	CHECK_EQ(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), 1);
 	CHECK_ERRNO(prctl(9999, 0, 0, 0, 0), EINVAL);
 	CHECK_ERRNO(syscall(9999), ENOSYS);
+	/* The default of a child is what its parent has when it makes it. */
+	CHECK_EQ(prctl(PR_SET_TIMERSLACK, 70000, 0, 0, 0), 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		REQUIRE(prctl(PR_SET_TIMERSLACK, 5000, 0, 0, 0) == 0 && prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0) == 5000);
+		REQUIRE(prctl(PR_SET_TIMERSLACK, 0, 0, 0, 0) == 0 && prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0) == 70000);
+		_exit(40);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 40);
+	CHECK_EQ(prctl(PR_SET_TIMERSLACK, 0, 0, 0, 0), 0);
+	CHECK_EQ(prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0), 50000);
+}
+
+/* What is no id, and what a change of ids takes away. */
+static void changes(void)
+{
+	CHECK_ERRNO(syscall(SYS_setuid, -1), EINVAL);
+	CHECK_ERRNO(syscall(SYS_setgid, -1), EINVAL);
+	if (getuid() != 0)
+		return;
+	gid_t groups[] = { 5, -1 };
+	pid_t pid = fork();
+	if (pid == 0) {
+		REQUIRE(setgroups(2, groups) == -1 && errno == EINVAL);
+		int signal = -1;
+		REQUIRE(prctl(PR_SET_PDEATHSIG, SIGTERM, 0, 0, 0) == 0 && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) == 0);
+		REQUIRE(setresuid(-1, 0, -1) == 0 && prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 1);
+		REQUIRE(seteuid(1000) == 0 && prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 1);
+		REQUIRE(prctl(PR_GET_PDEATHSIG, &signal, 0, 0, 0) == 0 && signal == 0);
+		/* For good: only an execve(2) gives it back, or the process itself. */
+		REQUIRE(seteuid(0) == 0 && prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) != 1);
+		_exit(40);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && WEXITSTATUS(status) == 40);
 }
 
 int main(void)
@@ -255,6 +291,7 @@ int main(void)
 	limits();
 	system_facts();
 	scheduling();
+	changes();
 	controls();
 	return tap_done();
 }

@@ -189,6 +189,23 @@ static int mappings(void)
 	}
 	if (made * 2 < most - 200 || made * 2 > most)
 		return 4;
+	/* Of what cannot be split any more nothing can be taken out of the middle, only at an end. */
+	char *three = range;
+	if (munmap(range, 64 * PAGE) != 0)
+		return 6;
+	if (mmap(three, 3 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != three)
+		return 7;
+	for (char *more = three + 8 * PAGE; more < three + 64 * PAGE; more += 2 * PAGE)
+		if (mmap(more, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+			break;
+	while (mmap(NULL, PAGE, made++ % 2 ? PROT_READ : PROT_NONE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) != MAP_FAILED)
+		;
+	if (munmap(three + PAGE, PAGE) != -1 || errno != ENOMEM || madvise(three + PAGE, PAGE, MADV_DONTFORK) != -1 || errno != EAGAIN)
+		return 8;
+	if (mremap(three + PAGE, PAGE, 2 * PAGE, MREMAP_MAYMOVE) != MAP_FAILED || errno != ENOMEM)
+		return 9;
+	if (munmap(three + 2 * PAGE, PAGE) != 0)
+		return 10;
 	/* What takes no mapping more still works. */
 	return munmap(range, (most + 64) * PAGE) == 0 ? 0 : 5;
 }

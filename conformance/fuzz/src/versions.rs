@@ -81,6 +81,8 @@ const RULES: &[Rule] = &[
     ((6, 16), |d| d.is(&["fchmod", "fchown"]) && d.native == "-95" && d.simulated == "0"),
     // 6.5: no bytes are read of anything before it is asked whether it has a function for that (vfs_splice_read).
     ((6, 5), |d| d.is(&["sendfile"]) && d.argument(3) == "0" && d.native == "0" && d.simulated == "-22"),
+    // 6.6: F_OFD_GETLK knows F_UNLCK, so the type is looked at after the range.
+    ((6, 6), |d| d.is(&["fcntl"]) && d.argument(1) == "36" && d.native == "-75" && d.simulated == "-22"),
     // 6.5: SO_PASSPIDFD and SO_PEERPIDFD.
     ((6, 5), |d| d.is(&["getsockopt", "setsockopt"]) && ["76", "77"].contains(&d.argument(2))),
     // 6.2: data are looked at after the file has grown to where they would begin (shmem_write_end).

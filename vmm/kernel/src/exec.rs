@@ -339,6 +339,7 @@ impl Ctx<'_> {
             }
         }
         self.tid = leader;
+        self.node.hand_over_children(old, self.pid, leader);
     }
 
     /// Writes strings, vectors and the auxiliary vector; returns the stack pointer (System V ABI, "Initial Process

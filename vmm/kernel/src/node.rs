@@ -255,6 +255,8 @@ pub struct Node {
     pub cpu_alarms: Map<CpuClock, Set<(SimTime, TimerKey)>>,
     /// Runnable tasks; the scheduler picks from it.
     pub run_queue: Vec<Tid>,
+    /// How often a thread was given a child ([`crate::process::Process::sibling`]).
+    pub births: u64,
     /// How often a task became runnable.
     pub woken: u64,
     /// A task got a policy of real time or a deadline, once: the scheduler must look at policies.
@@ -337,6 +339,7 @@ impl Node {
             timers: Set::new(),
             cpu_alarms: Map::new(),
             run_queue: Vec::new(),
+            births: 0,
             urgent: false,
             real_time: RealTime::default(),
             woken: 0,

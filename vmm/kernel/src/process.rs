@@ -133,8 +133,10 @@ pub struct Process {
     pub is_check: bool,
     /// Its parent; 0 for a root process of the node.
     pub ppid: Pid,
-    /// The thread of the parent that made it.
+    /// The thread of the parent that made it, or was given it when its maker ended.
     pub parent_thread: Tid,
+    /// Its place among the children of that thread: they are in the order in which they came to it.
+    pub sibling: u64,
     /// Process group.
     pub pgid: Pid,
     /// Session.

@@ -56,6 +56,7 @@ impl Node {
             is_check: false,
             ppid: Pid::NONE,
             parent_thread: Tid(0),
+            sibling: 0,
             pgid: group,
             sid: group,
             threads: vec![tid],

@@ -11,8 +11,33 @@ use crate::process::CpuTime;
 use crate::shared::Common;
 use crate::wait::{Blocked, Left, Woken};
 
-/// The timer slack of the first process, ns.
-pub const TIMER_SLACK: u64 = 50_000;
+/// How much later than asked for a timer of a thread may fire, and the value that 0 resets it to. "A newly created thread has as
+/// default the current value of its creator" (PR_SET_TIMERSLACK(2const)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimerSlack {
+    now: u64,
+    default: u64,
+}
+
+impl TimerSlack {
+    /// That of the first process.
+    pub const FIRST: TimerSlack = TimerSlack { now: 50_000, default: 50_000 };
+
+    /// Nanoseconds.
+    pub fn ns(self) -> u64 {
+        self.now
+    }
+
+    /// Sets it; 0 is the default.
+    pub fn set(&mut self, ns: u64) {
+        self.now = if ns == 0 { self.default } else { ns };
+    }
+
+    /// That of a thread or process that one with this slack makes.
+    pub fn of_child(self) -> TimerSlack {
+        TimerSlack { now: self.now, default: self.now }
+    }
+}
 
 /// personality(2): an execution domain and three flags.
 pub const PER_LINUX32: u32 = 0x8;
@@ -129,8 +154,8 @@ pub struct Task {
     pub seccomp: crate::seccomp::Seccomp,
     /// PR_SET_PDEATHSIG, which each thread sets for itself.
     pub pdeathsig: u32,
-    /// PR_SET_TIMERSLACK, ns; sleeps end on time here.
-    pub timer_slack: u64,
+    /// PR_SET_TIMERSLACK; sleeps end on time here.
+    pub timer_slack: TimerSlack,
     /// CLONE_CHILD_CLEARTID's word.
     pub clear_child_tid: u64,
     /// set_robust_list's head.
@@ -188,7 +213,7 @@ impl Task {
             io_priority: 0,
             seccomp: Default::default(),
             pdeathsig: 0,
-            timer_slack: TIMER_SLACK,
+            timer_slack: TimerSlack::FIRST,
             altstack: StackT { flags: bloodhound_abi::consts::SS_DISABLE as i32, ..StackT::default() },
             clear_child_tid: 0,
             robust_list: 0,

@@ -14,6 +14,7 @@ use crate::file::FileKind;
 use crate::ids::*;
 use crate::mm::Access;
 use crate::node::{ConsoleChunk, Node};
+use crate::procfs::Shows;
 use crate::sys::reads_writes;
 use crate::wait::{Object, SysResult, Wait};
 
@@ -214,7 +215,9 @@ impl Ctx<'_> {
         let (kind, nonblock, flags) = (file.kind.clone(), file.nonblocking(), file.flags);
         let n = match kind {
             FileKind::Regular(ino) => self.write_regular(id, ino, from, at)?,
-            _ if at.is_some() && !matches!(kind, FileKind::Device { .. }) => return err(Errno::ESPIPE),
+            _ if at.is_some() && !matches!(kind, FileKind::Device { .. } | FileKind::Synthetic { .. }) => {
+                return err(Errno::ESPIPE);
+            }
             // The devices of memory take what they are given without a look at it (the kernel's write_null, write_full).
             FileKind::Device { dev, .. } => {
                 let len = if reads_writes(dev) { self.source_len(from)? } else { from.len() };
@@ -242,8 +245,18 @@ impl Ctx<'_> {
                 n
             }
             FileKind::Synthetic { path, .. } => {
-                let data = self.source_bytes(from, 0, from.len())?;
-                self.synthetic_write(&path, &data)?
+                let data = self.source_bytes(from, 0, from.len())?.into_owned();
+                match self.memory_file(&path) {
+                    Some((tid, Shows::Bytes)) => {
+                        let offset = self.node.files[id].offset;
+                        let n = self.write_memory_file(tid, at.unwrap_or(offset), &data)?;
+                        if at.is_none() {
+                            self.node.files[id].offset += n;
+                        }
+                        n
+                    }
+                    _ => self.synthetic_write(&path, &data)?,
+                }
             }
             FileKind::Dir(_) | FileKind::SyntheticDir { .. } | FileKind::Path(_) => return err(Errno::EBADF),
             FileKind::TimerFd(_)

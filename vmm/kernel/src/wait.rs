@@ -195,8 +195,13 @@ pub enum Progress {
     Poll(Vec<PollFd>),
     /// select(2): the three sets.
     Select(Box<[[u8; 128]; 3]>),
-    /// wait4(2), waitid(2): the children. A group that is the caller's own is that of the call's beginning.
-    Children(Children),
+    /// wait4(2), waitid(2).
+    Children {
+        /// The children. A group that is the caller's own is that of the call's beginning.
+        which: Children,
+        /// One of them has news, or had some.
+        told: bool,
+    },
     /// A record lock of fcntl(2).
     Lock(Ino, Request),
     /// An open of a fifo that waits for the other side.
@@ -485,11 +490,13 @@ impl Node {
         let Some(list) = self.waiters.get(&WaitOn::Child(parent)).cloned() else { return };
         let group = self.process(child).pgid;
         for tid in list {
-            let meant = match self.progress_of(tid) {
-                Some((true, Progress::Children(Children::Pid(pid)))) => *pid == child,
-                Some((true, Progress::Children(Children::Group(of)))) => *of == group,
-                _ => true,
+            let Some((_, Progress::Children { which, told })) = self.progress_of(tid) else { continue };
+            let meant = match *which {
+                Children::Any => true,
+                Children::Pid(pid) => pid == child,
+                Children::Group(of) => of == group,
             };
+            *told |= meant;
             if meant {
                 self.wake_if_blocked(tid);
             }

@@ -14,6 +14,8 @@ pub struct Segment {
     pub shm: ShmId,
     /// Its size as it was asked for, bytes.
     pub size: u64,
+    /// The key that it was made with, which its mappings show also when it has none any more.
+    pub key: i32,
     /// When it was last attached, seconds since 1970.
     pub atime: u64,
     /// When it was last detached.

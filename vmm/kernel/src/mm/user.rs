@@ -11,6 +11,23 @@ use crate::ctx::Ctx;
 use crate::ids::{MmId, Tid};
 use crate::node::Node;
 
+/// By whose right memory is accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Right {
+    /// Its own: the protection of the mapping counts.
+    OfProgram,
+    /// That of who may trace it (FOLL_FORCE).
+    OfDebugger,
+}
+
+/// What a frame has from `inside` on; one that does not exist yet has zeroes.
+fn read_frame(frame: Option<Frame>, inside: usize, out: &mut [u8]) {
+    match frame {
+        Some(frame) => frame.read(inside, out),
+        None => out.fill(0),
+    }
+}
+
 impl Ctx<'_> {
     /// Fills `out` from `addr`.
     pub fn read_bytes(&mut self, addr: u64, out: &mut [u8]) -> Result<(), Errno> {
@@ -41,7 +58,7 @@ impl Ctx<'_> {
             let inside = (at % PAGE) as usize;
             let n = (data.len() - done).min(PAGE as usize - inside);
             let chunk = &data[done..done + n];
-            self.node.with_frame_for_write(mm, at, |frame| frame.write_shared(inside, chunk))?;
+            self.node.with_frame_for_write(mm, at, Right::OfProgram, |f| f.write_shared(inside, chunk))?;
             done += n;
         }
         self.moved.written(data);
@@ -176,11 +193,8 @@ impl Node {
             let at = addr.checked_add(done as u64).ok_or(Errno::EFAULT)?;
             let inside = (at % PAGE) as usize;
             let n = (out.len() - done).min(PAGE as usize - inside);
-            let frame = self.frame_for_read(mm, at)?;
-            match frame {
-                Some(frame) => frame.read(inside, &mut out[done..done + n]),
-                None => out[done..done + n].fill(0),
-            }
+            let frame = self.frame_for_read(mm, at, Right::OfProgram)?;
+            read_frame(frame, inside, &mut out[done..done + n]);
             done += n;
         }
         Ok(())
@@ -200,12 +214,43 @@ impl Node {
             return Err(Errno::EFAULT);
         }
         let mm = self.process(self.task(tid).pid).mm;
-        self.with_frame_for_write(mm, addr, |frame| frame.write_shared(inside, data))
+        self.with_frame_for_write(mm, addr, Right::OfProgram, |frame| frame.write_shared(inside, data))
+    }
+
+    /// Fills `out`, all of one page, as a debugger does: whatever the protection is.
+    pub(crate) fn force_read(&self, mm: MmId, addr: u64, out: &mut [u8]) -> Result<(), Errno> {
+        let frame = self.frame_for_read(mm, addr, Right::OfDebugger)?;
+        read_frame(frame, (addr % PAGE) as usize, out);
+        Ok(())
+    }
+
+    /// Puts bytes, all of one page, as a debugger does: private pages that may not be written get a copy of their own.
+    pub(crate) fn force_write(&mut self, mm: MmId, addr: u64, data: &[u8]) -> Result<(), Errno> {
+        let inside = (addr % PAGE) as usize;
+        self.with_frame_for_write(mm, addr, Right::OfDebugger, |frame| frame.write_shared(inside, data))
+    }
+
+    /// The mapping at an address, if it may be accessed so.
+    fn accessible_vma(&self, mm: MmId, addr: u64, access: Access, right: Right) -> Result<&Vma, Errno> {
+        let mm = &self.mms[mm];
+        let vma = match right {
+            Right::OfProgram => return mm.check(addr, access).map_err(|_| Errno::EFAULT),
+            Right::OfDebugger => mm.find(addr).ok_or(Errno::EFAULT)?,
+        };
+        // check_vma_flags of Linux, with FOLL_FORCE: "ptrace can read any mapping, and write a COW mapping".
+        let writable = vma.prot & bloodhound_abi::consts::PROT_WRITE != 0 || !vma.shared && vma.may_write;
+        if access == Access::Read || writable { Ok(vma) } else { Err(Errno::EFAULT) }
     }
 
     /// Shows `act` the frame that a write changes.
-    fn with_frame_for_write(&mut self, mm: MmId, addr: u64, act: impl FnOnce(&Frame)) -> Result<(), Errno> {
-        let vma: Vma = self.mms[mm].check(addr, Access::Write).map_err(|_| Errno::EFAULT)?.clone();
+    fn with_frame_for_write(
+        &mut self,
+        mm: MmId,
+        addr: u64,
+        right: Right,
+        act: impl FnOnce(&Frame),
+    ) -> Result<(), Errno> {
+        let vma = self.accessible_vma(mm, addr, Access::Write, right)?.clone();
         let (page, into) = (addr / PAGE, addr - vma.start);
         match vma.backing {
             Backing::Shm { id, offset } => {
@@ -249,8 +294,8 @@ impl Node {
     }
 
     /// The frame that a read sees, `None` for a page of zeroes that does not exist yet.
-    fn frame_for_read(&self, mm: MmId, addr: u64) -> Result<Option<Frame>, Errno> {
-        let vma = self.mms[mm].check(addr, Access::Read).map_err(|_| Errno::EFAULT)?;
+    fn frame_for_read(&self, mm: MmId, addr: u64, right: Right) -> Result<Option<Frame>, Errno> {
+        let vma = self.accessible_vma(mm, addr, Access::Read, right)?;
         if let Some(frame) = self.mms[mm].pages.get(addr / PAGE) {
             return Ok(Some(frame.clone()));
         }

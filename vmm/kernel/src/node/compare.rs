@@ -70,6 +70,7 @@ impl Node {
                 containers,
                 next_numbers,
                 next_space,
+                births,
                 boot_id,
                 vvar,
                 vdso,

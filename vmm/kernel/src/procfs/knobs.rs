@@ -7,7 +7,6 @@ use super::View;
 use crate::caps::{CAP_AUDIT_CONTROL, CAP_SYS_NICE, CAP_SYS_RESOURCE};
 use crate::ctx::*;
 use crate::ids::*;
-use crate::task::TIMER_SLACK;
 use crate::wait::SysResult;
 
 /// OOM_SCORE_ADJ_MAX; the least value is its negative.
@@ -105,7 +104,7 @@ impl Ctx<'_> {
                     return err(Errno::EPERM);
                 }
                 let task = self.node.tasks.get_mut(&self.pid.ns().tid(of)).ok_or(Errno::ESRCH)?;
-                task.timer_slack = if slack == 0 { TIMER_SLACK } else { slack };
+                task.timer_slack.set(slack);
             }
             "loginuid" => self.set_login(of, number(data, 10)?, caps.has(CAP_AUDIT_CONTROL))?,
             // What proc(5) lists; nothing is counted.

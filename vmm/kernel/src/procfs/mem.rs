@@ -2,14 +2,13 @@
 //! lseek(2)". A file whose offsets are addresses; unlike the texts of the other files here it is read when it is read.
 
 use bloodhound_abi::Errno;
-use bloodhound_abi::consts as c;
 
 use crate::ctx::{Ctx, err};
 use crate::ids::*;
 use crate::mm::{Backing, PAGE, TASK_SIZE};
 use crate::node::Node;
 use crate::path::Synth;
-use crate::wait::{Stop, SysResult};
+use crate::wait::SysResult;
 
 /// What a file of /proc shows of a process's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +63,7 @@ impl Ctx<'_> {
     }
 
     /// read(2) of /proc/PID/mem: as many bytes as there are from `addr` on, with the bytes that the program has there. EIO if
-    /// there are none. Reading what is mapped without any right, which Linux allows, is not modelled.
+    /// there are none.
     fn read_memory_file(&mut self, tid: Tid, addr: u64, max: usize) -> SysResult<Vec<u8>> {
         // "If the process is gone": the address space went with it.
         let Some(task) = self.node.tasks.get(&tid) else { return Ok(Vec::new()) };
@@ -72,19 +71,34 @@ impl Ctx<'_> {
         let mut out = Vec::new();
         while out.len() < max {
             let Some(at) = addr.checked_add(out.len() as u64) else { break };
-            let Some(vma) = self.node.mms[mm].find(at) else { break };
-            if vma.prot & (c::PROT_READ | c::PROT_WRITE | c::PROT_EXEC) == 0 {
-                return Err(Stop::Unsupported("a read of /proc/PID/mem at a page of PROT_NONE".into()));
-            }
             let room = (PAGE - at % PAGE) as usize;
             let mut part = vec![0; room.min(max - out.len())];
-            if self.read_bytes_of(mm, at, &mut part).is_err() {
+            if self.node.force_read(mm, at, &mut part).is_err() {
                 break;
             }
+            self.moved.read(&part);
             out.extend_from_slice(&part);
         }
         // mem_rw: "if (!this_len) { if (!copied) copied = -EIO; break; }"
         if out.is_empty() && max > 0 { err(Errno::EIO) } else { Ok(out) }
+    }
+
+    /// write(2) to /proc/PID/mem, of what lies at `addr`: as many bytes as can be written from there on, EIO if that is none.
+    pub(crate) fn write_memory_file(&mut self, tid: Tid, addr: u64, data: &[u8]) -> SysResult {
+        let Some(task) = self.node.tasks.get(&tid) else { return Ok(0) };
+        let mm = self.node.process(task.pid).mm;
+        let mut done = 0;
+        while done < data.len() {
+            let Some(at) = addr.checked_add(done as u64) else { break };
+            let n = ((PAGE - at % PAGE) as usize).min(data.len() - done);
+            let part = &data[done..done + n];
+            if self.node.force_write(mm, at, part).is_err() {
+                break;
+            }
+            self.moved.written(part);
+            done += n;
+        }
+        if done == 0 && !data.is_empty() { err(Errno::EIO) } else { Ok(done as u64) }
     }
 }
 

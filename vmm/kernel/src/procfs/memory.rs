@@ -87,7 +87,7 @@ fn name(view: &View<'_>, mm: &Mm, vma: &Vma) -> Vec<u8> {
         Backing::Shm { id, .. } => match node.shm.get(*id).and_then(|s| s.segment) {
             Some((ns, id)) => {
                 let segment = node.sysv.get(ns).and_then(|of| of.segments.get(id));
-                let key = segment.map_or(0, |entry| entry.perm.key);
+                let key = segment.map_or(0, |entry| entry.item.key);
                 format!("/SYSV{key:08x} (deleted)").into_bytes()
             }
             None => b"/dev/zero (deleted)".to_vec(),

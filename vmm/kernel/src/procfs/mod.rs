@@ -9,6 +9,7 @@ mod cgroup;
 mod config;
 mod knobs;
 mod mem;
+pub(crate) use mem::Shows;
 mod memory;
 mod net;
 mod process;

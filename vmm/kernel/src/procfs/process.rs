@@ -13,6 +13,7 @@ use crate::path::{Place, cwd_place, place_of};
 use crate::process::{CpuTime, FdTable, Process};
 use crate::shared::FsPlace;
 use crate::task::{Task, TaskState};
+use crate::wait::Restart;
 
 /// A process with the thread that was asked for; no thread is left of a zombie.
 struct Who<'a> {
@@ -73,7 +74,7 @@ const FILES: &[(&str, u32, Content)] = &[
     ("statm", OPEN, Text(|view, who| memory::statm(view, who.process))),
     ("status", OPEN, Bytes(status)),
     ("syscall", OWN, Fixed("running\n")),
-    ("timerslack_ns", 0o666, Text(|_, who| format!("{}\n", who.task.map_or(0, |t| t.timer_slack)))),
+    ("timerslack_ns", 0o666, Text(|_, who| format!("{}\n", who.task.map_or(0, |t| t.timer_slack.ns())))),
     ("uid_map", WRITE, Fixed(ID_MAP)),
     ("wchan", OPEN, Fixed("0")),
 ];
@@ -258,6 +259,8 @@ fn state(who: &Who<'_>) -> (char, &'static str) {
     match who.task.map(|t| &t.state) {
         _ if who.process.zombie.is_some() => ('Z', "zombie"),
         Some(TaskState::Runnable) => ('R', "running"),
+        // TASK_KILLABLE is a kind of TASK_UNINTERRUPTIBLE.
+        Some(TaskState::Blocked(b)) if b.wait.restart == Restart::Killable => ('D', "disk sleep"),
         Some(TaskState::Blocked(_)) => ('S', "sleeping"),
         Some(TaskState::Stopped) => ('T', "stopped"),
         Some(TaskState::Dead) | None => ('Z', "zombie"),

@@ -61,13 +61,11 @@ pub(super) const TABLE: Table = &[
     ("kernel/max_lock_depth", Text("1024\n")),
     ("kernel/modprobe", Text("/sbin/modprobe\n")),
     ("kernel/modules_disabled", Text("0\n")),
-    ("kernel/msg_next_id", Text("-1\n")),
     ("kernel/msgmax", Text("8192\n")),
     ("kernel/msgmnb", Text("16384\n")),
     ("kernel/msgmni", Text("32000\n")),
     ("kernel/ngroups_max", Text("65536\n")),
     ("kernel/nmi_watchdog", Text("0\n")),
-    ("kernel/ns_last_pid", Make(last_pid)),
     ("kernel/numa_balancing", Text("0\n")),
     ("kernel/oops_limit", Text("10000\n")),
     ("kernel/osrelease", Text("6.1.0-bloodhound\n")),
@@ -117,8 +115,6 @@ pub(super) const TABLE: Table = &[
     ),
     ("kernel/seccomp/actions_logged", Text("kill_process kill_thread trap errno user_notif trace log\n")),
     ("kernel/sem", Text("32000\t1024000000\t500\t32000\n")),
-    ("kernel/sem_next_id", Text("-1\n")),
-    ("kernel/shm_next_id", Text("-1\n")),
     ("kernel/shm_rmid_forced", Text("0\n")),
     ("kernel/shmall", Text("18446744073692774399\n")),
     ("kernel/shmmax", Text("18446744073692774399\n")),
@@ -238,7 +234,6 @@ pub(super) const TABLE: Table = &[
     ("vm/dirtytime_expire_seconds", Text("43200\n")),
     ("vm/drop_caches", Text("0\n")),
     ("vm/extfrag_threshold", Text("500\n")),
-    ("vm/hugetlb_shm_group", Text("0\n")),
     ("vm/laptop_mode", Text("0\n")),
     ("vm/legacy_va_layout", Text("0\n")),
     ("vm/lowmem_reserve_ratio", Text("256\t256\t32\t0\t0\n")),
@@ -251,9 +246,6 @@ pub(super) const TABLE: Table = &[
     ("vm/mmap_min_addr", Text("65536\n")),
     ("vm/mmap_rnd_bits", Text("28\n")),
     ("vm/mmap_rnd_compat_bits", Text("8\n")),
-    ("vm/nr_hugepages", Text("0\n")),
-    ("vm/nr_hugepages_mempolicy", Text("0\n")),
-    ("vm/nr_overcommit_hugepages", Text("0\n")),
     ("vm/numa_stat", Text("1\n")),
     ("vm/numa_zonelist_order", Text("Node\n")),
     ("vm/oom_dump_tasks", Text("1\n")),
@@ -283,11 +275,6 @@ fn file_nr(view: &View<'_>) -> String {
 /// Pseudo-terminals in use.
 fn pty_count(view: &View<'_>) -> String {
     format!("{}\n", view.node.ptys.len())
-}
-
-/// The number given last to a process of the namespace.
-fn last_pid(view: &View<'_>) -> String {
-    format!("{}\n", view.node.last_number(view.pid.ns()))
 }
 
 /// Half of the threads that there may be (`fork_init` of Linux).

@@ -125,8 +125,6 @@ fn meminfo(view: &View<'_>) -> String {
     ];
     let mut out: String =
         rows.iter().map(|(name, kib)| format!("{:<15} {kib:>8} kB\n", format!("{name}:"))).collect();
-    out.push_str("HugePages_Total:       0\nHugePages_Free:        0\nHugePages_Rsvd:        0\n");
-    out.push_str("HugePages_Surp:        0\nHugepagesize:       2048 kB\nHugetlb:               0 kB\n");
     out.push_str(&format!("DirectMap4k:    {total:>8} kB\n"));
     out
 }

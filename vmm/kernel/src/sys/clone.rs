@@ -257,6 +257,7 @@ impl Ctx<'_> {
         if !sibling {
             (child.ppid, child.parent_thread) = (self.pid, self.tid);
         }
+        child.sibling = self.node.next_sibling();
         child.threads = Vec::new();
         child.pending = Default::default();
         child.takers = Default::default();
@@ -322,7 +323,7 @@ impl Ctx<'_> {
         task.exception = parent.exception;
         (task.policy, task.priority, task.nice) = super::sched::inherited(parent);
         task.fs_ids = parent.fs_ids;
-        task.timer_slack = parent.timer_slack;
+        task.timer_slack = parent.timer_slack.of_child();
         task.seccomp = parent.seccomp.clone();
         (task.persona, task.io_priority) = (parent.persona, parent.io_priority);
         task.comm = parent.comm.clone();

@@ -10,7 +10,7 @@ use bloodhound_abi::structs::Timespec;
 use super::futex_pi;
 use crate::ctx::*;
 use crate::ids::*;
-use crate::mm::{Access, Backing};
+use crate::mm::{Access, Backing, TASK_SIZE};
 use crate::node::{Node, UPTIME};
 use crate::wait::{FutexKey, Progress, Restart, SysResult, Wait, WaitOn};
 
@@ -108,10 +108,15 @@ impl Ctx<'_> {
             return err(Errno::EINVAL);
         }
         let mm = self.process().mm;
+        // What is private is its address; whether anything is there shows where the word is read ("NULL is fine for private futexes",
+        // get_futex_key).
+        if private {
+            let user = addr < TASK_SIZE;
+            return if user { Ok(FutexKey::Private(mm, addr)) } else { err(Errno::EFAULT) };
+        }
         let vma = self.node.mms[mm].check(addr, Access::Read).map_err(|_| Errno::EFAULT)?;
         let into = addr - vma.start;
         Ok(match vma.backing {
-            _ if private => FutexKey::Private(mm, addr),
             Backing::Shm { id, offset } => FutexKey::Shm(id, offset + into),
             Backing::File { ino, offset } if vma.shared => FutexKey::File(ino, offset + into),
             _ => FutexKey::Private(mm, addr),

@@ -45,6 +45,17 @@ impl Ctx<'_> {
     }
 }
 
+impl Ctx<'_> {
+    /// Where the effective or the file-system id changes: the "dumpable" attribute "is reset to the value contained in the file
+    /// /proc/sys/fs/suid_dumpable" (PR_SET_DUMPABLE(2const)), 0, and the parent-death signal is cleared (commit_creds).
+    fn keep_secrets(&mut self, changes: bool) {
+        if changes {
+            self.process_mut().dumpable = 0;
+            self.task_mut().pdeathsig = 0;
+        }
+    }
+}
+
 /// Whether any id may be taken; `at` as below.
 fn may_set(k: &Ctx<'_>, at: usize) -> bool {
     k.process().caps.has(if at == 0 { CAP_SETUID } else { CAP_SETGID })
@@ -58,6 +69,7 @@ fn set_ids(k: &mut Ctx<'_>, at: usize, real: u32, effective: u32, saved: u32) ->
     if !may_set(k, at) && [real, effective, saved].iter().any(|id| *id != KEEP && !mine.contains(id)) {
         return err(Errno::EPERM);
     }
+    k.keep_secrets(effective != KEEP && effective != now);
     let p = k.process_mut();
     for (slot, id) in [(at, real), (at + 1, saved)] {
         if id != KEEP {
@@ -120,13 +132,19 @@ pub fn setregid(k: &mut Ctx<'_>, r: u32, e: u32) -> SysResult {
     set_pair(k, 2, r, e)
 }
 
-/// setuid(2): all three ids with CAP_SETUID, else the effective one. EPERM.
+/// setuid(2): all three ids with CAP_SETUID, else the effective one. EPERM; "EINVAL The user ID specified in uid is not valid".
 pub fn setuid(k: &mut Ctx<'_>, uid: u32) -> SysResult {
+    if uid == KEEP {
+        return err(Errno::EINVAL);
+    }
     if may_set(k, 0) { set_ids(k, 0, uid, uid, uid) } else { set_ids(k, 0, KEEP, uid, KEEP) }
 }
 
-/// setgid(2): all three ids with CAP_SETGID, else the effective one. EPERM.
+/// setgid(2): all three ids with CAP_SETGID, else the effective one. EPERM; "EINVAL The group ID specified in gid is not valid".
 pub fn setgid(k: &mut Ctx<'_>, gid: u32) -> SysResult {
+    if gid == KEEP {
+        return err(Errno::EINVAL);
+    }
     if may_set(k, 2) { set_ids(k, 2, gid, gid, gid) } else { set_ids(k, 2, KEEP, gid, KEEP) }
 }
 
@@ -139,6 +157,7 @@ fn set_fs_id(k: &mut Ctx<'_>, at: usize, id: u32) -> SysResult {
     let (old, effective) = if at == 0 { (cred.uid, p.cred.uid) } else { (cred.gid, p.cred.gid) };
     let own = [p.real_ids[at], p.real_ids[at + 1], effective, old].contains(&id);
     if id != KEEP && (own || may_set(k, at)) {
+        k.keep_secrets(id != old);
         k.task_mut().fs_ids[at / 2] = Some(id).filter(|id| *id != effective);
     }
     Ok(u64::from(old))
@@ -196,6 +215,10 @@ pub fn setgroups(k: &mut Ctx<'_>, size: i32, list: Ptr) -> SysResult {
     }
     let size = usize::try_from(size).ok().filter(|n| *n <= 65536).ok_or(Errno::EINVAL)?;
     let groups: Vec<u32> = k.read_vec(list.0, size)?;
+    // No group has the id -1 (groups_from_user).
+    if groups.contains(&KEEP) {
+        return err(Errno::EINVAL);
+    }
     k.process_mut().cred.groups = Arc::from(groups);
     Ok(0)
 }

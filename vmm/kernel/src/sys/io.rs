@@ -216,14 +216,19 @@ pub fn pwritev2(
     let FileKind::Regular(ino) = kind else {
         return k.write_call(fd, Memory::Vectors(iov, count), at, flags);
     };
-    if flags.contains(RwFlags::RWF_APPEND) {
+    if flags.contains(RwFlags::RWF_APPEND) && k.file(fd)?.writable() {
+        let memory = Memory::Vectors(iov, count);
+        let len = memory.buffers(k)?.len();
+        // What is asked first is whether the data would lie where a file may have some (rw_verify_area), and then whether there are
+        // any (generic_write_checks).
+        check_end(at.or(Some(k.file(fd)?.offset)), len)?;
         // "The offset argument does not affect the write operation; the data is always appended to the end of the file.
         // However, if the offset argument is -1, the current file offset is updated."
         let end = k.node.vfs.size(ino);
-        if at.is_none() {
-            k.file_mut(fd)?.offset = end;
-        } else {
+        if at.is_some() {
             at = Some(end);
+        } else if len > 0 {
+            k.file_mut(fd)?.offset = end;
         }
     }
     let n = k.write_call(fd, Memory::Vectors(iov, count), at, flags)?;

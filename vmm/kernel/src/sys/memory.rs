@@ -25,8 +25,6 @@ const MADV_KEEPONFORK: u64 = 19;
 const MADV_MERGEABLE: u64 = 12;
 const MADV_UNMERGEABLE: u64 = 13;
 const MADV_DONTNEED_LOCKED: u64 = 24;
-const MADV_HWPOISON: u64 = 100;
-const MADV_SOFT_OFFLINE: u64 = 101;
 /// linux/mman.h.
 const MAP_32BIT: u64 = 0x40;
 const MAP_UNINITIALIZED: u64 = 0x400_0000;
@@ -66,8 +64,8 @@ pub fn mmap(
     // "EBADF fd is not a valid file descriptor (and MAP_ANONYMOUS was not set)."
     let file = if flags & c::MAP_ANONYMOUS == 0 { Some(k.file_id(fd)?) } else { None };
     if flags & c::MAP_HUGETLB != 0 {
-        // There are no huge pages, and no files of them.
-        return err(if file.is_some() { Errno::EINVAL } else { Errno::ENOMEM });
+        // There is no hugetlbfs (hstate_sizelog without CONFIG_HUGETLB_PAGE), and no file of it.
+        return err(Errno::EINVAL);
     }
     if len == 0 {
         return err(Errno::EINVAL);
@@ -281,6 +279,7 @@ pub fn munmap(k: &mut Ctx<'_>, addr: Ptr, len: u64) -> SysResult {
         return err(Errno::EINVAL);
     }
     let mm = k.process().mm;
+    k.may_cut_out(start, end)?;
     k.node.with_recount(k.pid, mm, &[(start, end)], |m| m.remove(start, end));
     Ok(0)
 }
@@ -390,9 +389,9 @@ fn read_ahead(advice: u32) -> ReadAhead {
     }
 }
 
-/// What madvise(2) knows (madvise_behavior_valid of Linux 6.1, as distributions configure it).
+/// What madvise(2) knows (madvise_behavior_valid of Linux 6.1 without CONFIG_MEMORY_FAILURE).
 fn is_advice(advice: u64) -> bool {
-    matches!(advice, 0..=4 | 8..=25 | MADV_HWPOISON | MADV_SOFT_OFFLINE)
+    matches!(advice, 0..=4 | 8..=25)
 }
 
 /// madvise(2). EINVAL for unknown advice, ENOMEM where nothing is mapped.
@@ -414,6 +413,11 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
     let plain = |v: &Vma| matches!(v.backing, Backing::Anon) && !v.shared;
     if u64::from(advice) == c::MADV_FREE && !k.node.mms[mm].slices(start, end).iter().all(plain) {
         return err(Errno::EINVAL);
+    }
+    // "EAGAIN A kernel resource was temporarily unavailable" (madvise(2)): here no more mappings.
+    let marks = [c::MADV_NORMAL, c::MADV_RANDOM, c::MADV_SEQUENTIAL, c::MADV_DONTFORK, c::MADV_DOFORK];
+    if marks.contains(&u64::from(advice)) && k.may_split(start, end, |_| true).is_err() {
+        return err(Errno::EAGAIN);
     }
     match u64::from(advice) {
         c::MADV_DONTNEED | MADV_DONTNEED_LOCKED | c::MADV_FREE => {
@@ -484,8 +488,6 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
         | c::MADV_PAGEOUT
         | MADV_MERGEABLE
         | MADV_UNMERGEABLE => {}
-        // CAP_SYS_ADMIN.
-        MADV_HWPOISON | MADV_SOFT_OFFLINE => return err(Errno::EPERM),
         // MADV_COLLAPSE as well: there are no huge pages.
         _ => return err(Errno::EINVAL),
     }

@@ -87,15 +87,25 @@ fn check_tmpfile(flags: u64) -> Result<(), Errno> {
     if whole && flags & c::O_ACCMODE != c::O_RDONLY { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
+/// memfd_create(2): MFD_HUGETLB, and the bits that say how large the pages are to be.
+const MFD_HUGETLB: u64 = 4;
+const MFD_HUGE_SIZES: u64 = 0x3f << 26;
+
 /// memfd_create(2).
 pub fn memfd_create(k: &mut Ctx<'_>, name: Path, flags: MemfdFlags) -> SysResult {
-    // MFD_NOEXEC_SEAL and MFD_EXEC came with Linux 6.3; older kernels answer EINVAL, and so for huge pages without
-    // hugetlbfs.
-    if flags.exceeds(MemfdFlags::MFD_CLOEXEC | MemfdFlags::MFD_ALLOW_SEALING) {
+    // MFD_NOEXEC_SEAL and MFD_EXEC came with Linux 6.3; older kernels answer EINVAL. Sizes are those of huge pages only.
+    let huge = flags.bits() & MFD_HUGETLB != 0;
+    let sizes =
+        if huge { MemfdFlags::from_bits_retain(MFD_HUGETLB | MFD_HUGE_SIZES) } else { MemfdFlags::empty() };
+    if flags.exceeds(MemfdFlags::MFD_CLOEXEC | MemfdFlags::MFD_ALLOW_SEALING | sizes) {
         return err(Errno::EINVAL);
     }
     // "The name supplied in name [...] names can be up to 249 bytes in length".
     let name = k.read_cstr(name.0, 249, Errno::EINVAL)?;
+    // There is no hugetlbfs (hugetlb_file_setup without CONFIG_HUGETLBFS).
+    if huge {
+        return err(Errno::ENOSYS);
+    }
     let cred = k.fs_cred();
     let (root, now) = (k.node.vfs.root(), k.now());
     let base = &mut *k.outside.base;
@@ -457,13 +467,6 @@ impl Ctx<'_> {
         }
         let (directory, name) = text.rsplit_once('/').ok_or(Errno::EIO)?;
         let number = directory.rsplit('/').next().and_then(|d| d.parse().ok()).ok_or(Errno::EIO)?;
-        // Nothing is looked at (the loop of mem_rw, "while (count > 0)").
-        if name == "mem" && data.is_empty() {
-            return Ok(0);
-        }
-        if name == "mem" {
-            return Err(crate::wait::Stop::Unsupported("a write to /proc/PID/mem".into()));
-        }
         if name != "comm" {
             return self.write_knob(number, name, data);
         }

@@ -5,7 +5,7 @@ use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
 
 use crate::ctx::*;
-use crate::task::{ADDR_NO_RANDOMIZE, PER_LINUX32, READ_IMPLIES_EXEC, TIMER_SLACK, UNAME26};
+use crate::task::{ADDR_NO_RANDOMIZE, PER_LINUX32, READ_IMPLIES_EXEC, UNAME26};
 use crate::wait::{Stop, SysResult};
 
 /// State components that programs may use: x87, SSE, AVX (`xgetbv` says the same).
@@ -60,11 +60,10 @@ pub fn prctl(k: &mut Ctx<'_>, option: u32, a2: u64, a3: u64, a4: u64, a5: u64) -
             Ok(0)
         }
         c::PR_SET_TIMERSLACK => {
-            // "If the supplied value is [...] zero or less [...] reset to the default", which is what it was at the start.
-            k.task_mut().timer_slack = if (a2 as i64) <= 0 { TIMER_SLACK } else { a2 };
+            k.task_mut().timer_slack.set(if (a2 as i64) <= 0 { 0 } else { a2 });
             Ok(0)
         }
-        c::PR_GET_TIMERSLACK => Ok(k.task().timer_slack),
+        c::PR_GET_TIMERSLACK => Ok(k.task().timer_slack.ns()),
         c::PR_SET_THP_DISABLE if rest != 0 => err(Errno::EINVAL),
         c::PR_SET_THP_DISABLE => {
             k.process_mut().thp_disable = a2 != 0;

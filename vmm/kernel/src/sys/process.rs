@@ -72,8 +72,30 @@ impl Node {
             let status = process.exiting.unwrap_or(status);
             self.exit_process(pid, common, status, outside);
         } else {
+            let heir = process.threads[0];
+            self.hand_over_children(tid, pid, heir);
             self.release_table(common.table, pid, outside.base);
             self.release_place(common.place);
+        }
+    }
+
+    /// Numbers a child that a thread is given.
+    pub(crate) fn next_sibling(&mut self) -> u64 {
+        self.births += 1;
+        self.births
+    }
+
+    /// A thread has ended, or has another number: its children go to another thread of its process, behind those that this one has
+    /// (forget_original_parent).
+    pub(crate) fn hand_over_children(&mut self, from: Tid, pid: Pid, heir: Tid) {
+        let of = |p: &&Process| p.ppid == pid && p.parent_thread == from;
+        let mut children: Vec<(u64, Pid)> =
+            self.processes.values().filter(of).map(|p| (p.sibling, p.pid)).collect();
+        children.sort_unstable();
+        for (_, child) in children {
+            let sibling = self.next_sibling();
+            let child = self.process_mut(child);
+            (child.parent_thread, child.sibling) = (heir, sibling);
         }
     }
 
@@ -133,14 +155,19 @@ impl Node {
                 .find(|p| p.ppid == Pid::NONE && p.zombie.is_none() && p.pid != pid && p.pid.ns() == pid.ns())
                 .map_or(Pid::NONE, |p| p.pid);
         }
-        let children: Vec<Pid> = self.processes.values().filter(|p| p.ppid == pid).map(|p| p.pid).collect();
-        for child in children {
+        let thread = self.processes.get(&heir).and_then(|p| p.threads.first().copied()).unwrap_or(Tid(0));
+        let mut children: Vec<(u64, Pid)> =
+            self.processes.values().filter(|p| p.ppid == pid).map(|p| (p.sibling, p.pid)).collect();
+        children.sort_unstable();
+        for (_, child) in children {
+            let sibling = self.next_sibling();
             let dead = self.process(child).zombie.is_some();
             // Each thread of the child may have asked for a signal to its process (reparent_leader).
             let threads = self.process(child).threads.iter();
             let signals: Vec<u32> =
                 threads.map(|tid| self.task(*tid).pdeathsig).filter(|s| *s != 0).collect();
-            self.process_mut(child).ppid = heir;
+            let adopted = self.process_mut(child);
+            (adopted.ppid, adopted.parent_thread, adopted.sibling) = (heir, thread, sibling);
             if dead {
                 if heir == Pid::NONE {
                     self.forget_process(child);
@@ -209,21 +236,17 @@ struct News {
 impl Ctx<'_> {
     /// Looks for a child with news; takes them unless WNOWAIT.
     fn wait_child(&mut self, which: Children, options: u64) -> SysResult<Option<News>> {
-        let which = match self.progress() {
-            Some(Progress::Children(which)) => *which,
-            _ => which,
+        let (which, told) = match self.progress() {
+            Some(Progress::Children { which, told }) => (*which, Some(*told)),
+            _ => (which, None),
         };
+        let sleep = Wait::on(WaitOn::Child(self.pid)).progress(Progress::Children { which, told: false });
         // "A \"clone\" child is one which delivers no signal, or a signal other than SIGCHLD to its parent upon termination";
         // __WALL waits for all (wait4(2)).
         let clones = options & WaitFlags::__WCLONE.bits() != 0;
         let kind = |p: &Process| options & c::__WALL != 0 || (p.exit_signal != c::SIGCHLD as u32) == clones;
-        // __WNOTHREAD: "Do not wait for children of other threads in the same thread group". Those of a thread that has ended are
-        // the first thread's (find_alive_thread).
-        let first = self.process().threads.first() == Some(&self.tid);
-        let own = |p: &Process| {
-            p.parent_thread == self.tid
-                || first && self.node.tasks.get(&p.parent_thread).is_none_or(|t| t.pid != self.pid)
-        };
+        // __WNOTHREAD: "Do not wait for children of other threads in the same thread group".
+        let own = |p: &Process| p.parent_thread == self.tid;
         let nothread = options & WaitFlags::__WNOTHREAD.bits() != 0;
         let matches = |p: &Process| {
             p.ppid == self.pid
@@ -239,15 +262,17 @@ impl Ctx<'_> {
         // one before it (do_wait).
         let threads = &self.process().threads;
         let mut children: Vec<&Process> = self.node.processes.values().filter(|p| matches(p)).collect();
-        if threads.len() > 1 && children.len() > 1 {
+        if children.len() > 1 {
             let places: BTreeMap<Tid, usize> = threads.iter().copied().zip(0..).collect();
             let place = |tid: Tid| places.get(&tid).copied().unwrap_or(0);
             let (mine, count) = (place(self.tid), threads.len());
-            children.sort_by_key(|p| (place(p.parent_thread) + count - mine) % count);
+            children.sort_by_key(|p| ((place(p.parent_thread) + count - mine) % count, p.sibling));
         }
         let children: Vec<Pid> = children.into_iter().map(|p| p.pid).collect();
         if children.is_empty() {
-            return err(Errno::ECHILD);
+            // Who sleeps already is not woken by the children that are left, and so does not find that they are others.
+            let sleeps_on = told == Some(false) && !self.node.signal_deliverable(self.tid);
+            return if sleeps_on { Err(sleep.into()) } else { err(Errno::ECHILD) };
         }
         for pid in children {
             let p = self.node.process_mut(pid);
@@ -289,7 +314,7 @@ impl Ctx<'_> {
         if options & c::WNOHANG != 0 {
             return Ok(None);
         }
-        Err(Wait::on(WaitOn::Child(self.pid)).progress(Progress::Children(which)).into())
+        Err(sleep.into())
     }
 }
 

@@ -19,6 +19,8 @@ const MAX_SIZE: u64 = u64::MAX - (1 << 24);
 const MOST: u32 = 4096;
 /// SHM_HUGETLB.
 const HUGE: u64 = 0o4000;
+/// SHM_NORESERVE.
+const NORESERVE: u64 = 0o10000;
 const READ: u32 = 0o444;
 const WRITE: u32 = 0o222;
 const EXECUTE: u32 = 0o111;
@@ -48,15 +50,19 @@ pub fn shmget(k: &mut Ctx<'_>, key: i32, size: u64, flags: IpcFlags) -> SysResul
     if size == 0 || size > longest {
         return err(Errno::EINVAL);
     }
-    // No huge pages are reserved, as on most machines.
+    // There is no hugetlbfs (newseg without CONFIG_HUGETLBFS).
     if flags.bits() & HUGE != 0 {
+        return err(Errno::EINVAL);
+    }
+    // "ENOMEM No memory could be allocated for segment overhead": shmem_acct_size refuses what is more than all memory.
+    if flags.bits() & NORESERVE == 0 && size > k.node.config.memory {
         return err(Errno::ENOMEM);
     }
     let len = page_up(size).ok_or(Errno::EINVAL)?;
     let (ns, now, maker) = (k.container().ipc, k.seconds(), k.pid);
     let container = k.process().container;
     let shm = k.node.shm.insert(Shm { size: len, container, ..Shm::default() });
-    let segment = Segment { shm, size, atime: 0, dtime: 0, maker, last: None };
+    let segment = Segment { shm, size, key, atime: 0, dtime: 0, maker, last: None };
     match k.ipc().segments.add(most as u32, perm, now, segment) {
         Ok(id) => {
             k.node.shm[shm].segment = Some((ns, id));
@@ -80,6 +86,7 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResul
     let len = k.node.shm[shm].size;
     let mm = k.process().mm;
     // "SHM_RND: the attach occurs at the address equal to shmaddr rounded down to the nearest multiple of SHMLBA."
+    let anywhere = addr.is_null();
     let addr = if flags.contains(ShmatFlags::SHM_RND) { Ptr(addr.0 & !(PAGE - 1)) } else { addr };
     let remap = flags.contains(ShmatFlags::SHM_REMAP);
     if !addr.0.is_multiple_of(PAGE) || addr.is_null() && remap {
@@ -93,6 +100,10 @@ pub fn shmat(k: &mut Ctx<'_>, id: i32, addr: Ptr, flags: ShmatFlags) -> SysResul
         (prot, wanted) = (prot | c::PROT_EXEC, wanted | EXECUTE);
     }
     k.ipc_may(&perm, wanted)?;
+    // An address that is rounded down to 0 is one all the same, below vm.mmap_min_addr (cap_mmap_addr, without CAP_SYS_RAWIO).
+    if !anywhere && addr.0 < crate::mm::MMAP_MIN {
+        return err(Errno::EPERM);
+    }
     // SHM_REMAP: "the mapping of the segment should replace any existing mapping in the range".
     let start = if remap { addr.0 } else { k.node.mms[mm].find_free(addr.0, len)? };
     if !addr.is_null() && start != addr.0
@@ -177,6 +188,10 @@ pub fn shmctl(k: &mut Ctx<'_>, id: i32, cmd: u32, buf: Ptr) -> SysResult {
             let perm = segment(k, id)?.perm;
             if !k.process().caps.has(CAP_IPC_LOCK) {
                 k.ipc_owns(&perm)?;
+                // "if (cmd == SHM_LOCK && !rlimit(RLIMIT_MEMLOCK))" (shmctl_do_lock).
+                if cmd == cmd::LOCK && k.process().limits[c::RLIMIT_MEMLOCK as usize].cur == 0 {
+                    return err(Errno::EPERM);
+                }
             }
             let entry = segment(k, id)?;
             // Memory is never swapped: all that is left of a lock is that it shows.

@@ -12,6 +12,18 @@ use crate::process::Process;
 use crate::signal::{SignalFd, UNBLOCKABLE, bit, user_info};
 use crate::wait::{Progress, Restart, Stop, SysResult, Wait};
 
+/// The flags of an action that there are (UAPI_SA_FLAGS).
+const KNOWN_FLAGS: u64 = c::SA_NOCLDSTOP
+    | c::SA_NOCLDWAIT
+    | c::SA_SIGINFO
+    | c::SA_ONSTACK
+    | c::SA_RESTART
+    | c::SA_NODEFER
+    | c::SA_RESETHAND
+    | c::SA_RESTORER
+    | SA_EXPOSE_TAGBITS;
+const SA_EXPOSE_TAGBITS: u64 = 0x800;
+
 /// sigaction(2). EINVAL for SIGKILL and SIGSTOP.
 pub fn rt_sigaction(k: &mut Ctx<'_>, sig: i32, act: Ptr, old: Ptr, size: u64) -> SysResult {
     if size != 8 || !(1..=64).contains(&sig) {
@@ -28,6 +40,8 @@ pub fn rt_sigaction(k: &mut Ctx<'_>, sig: i32, act: Ptr, old: Ptr, size: u64) ->
     }
     if let Some(mut action) = new {
         action.mask &= !UNBLOCKABLE;
+        // "SA_UNSUPPORTED [...] the kernel will clear it", as all that it does not know (sigaction(2), do_sigaction).
+        action.flags &= KNOWN_FLAGS;
         k.node.actions_of_mut(k.pid)[index] = action;
         let process = k.process_mut();
         // "Setting a signal action to SIG_IGN for a signal that is pending shall cause the pending signal to be

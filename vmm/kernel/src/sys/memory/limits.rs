@@ -37,6 +37,39 @@ impl Ctx<'_> {
         self.node.may_commit(if is_data && !vma.marks.no_reserve { len } else { 0 })
     }
 
+    /// Whether a change of `start..end` may split the mappings that it `changes`, which each end that lies within one does. ENOMEM
+    /// (split_vma).
+    pub(super) fn may_split(
+        &self,
+        start: u64,
+        end: u64,
+        changes: impl Fn(&Vma) -> bool,
+    ) -> Result<(), Errno> {
+        let mm = &self.node.mms[self.process().mm];
+        let splits = |at: u64| mm.find(at).is_some_and(|v| v.start < at && changes(v));
+        if mm.count() >= MAX_MAP_COUNT && (splits(start) || splits(end)) {
+            Err(Errno::ENOMEM)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether a mapping may move: "We'd prefer to avoid failure later on in do_munmap: which may split one vma into three before
+    /// unmapping" (move_vma). ENOMEM.
+    pub(super) fn may_move_mapping(&self) -> Result<(), Errno> {
+        let mm = &self.node.mms[self.process().mm];
+        if mm.count() >= MAX_MAP_COUNT - 3 { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
+    /// Whether `start..end` may be unmapped. "ENOMEM [...] the process's maximum number of mappings would have been exceeded. This error can
+    /// also occur for munmap(), when unmapping a region in the middle of an existing mapping, since this results in two smaller
+    /// mappings on either side" (mmap(2)).
+    pub(super) fn may_cut_out(&self, start: u64, end: u64) -> Result<(), Errno> {
+        let mm = &self.node.mms[self.process().mm];
+        let inside = mm.find(start).is_some_and(|v| v.start < start && end < v.end);
+        if inside && mm.count() >= MAX_MAP_COUNT { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
     /// Whether pieces of mappings that make up `range` may get this protection. ENOMEM as for new mappings.
     pub(super) fn may_protect(&mut self, pieces: &[Vma], range: (u64, u64), prot: u64) -> Result<(), Errno> {
         let id = self.process().mm;
@@ -48,11 +81,7 @@ impl Ctx<'_> {
         if more > 0 && mm.data.saturating_add(more) > data {
             return Err(Errno::ENOMEM);
         }
-        // Each end of the range that lies within a mapping splits it.
-        let splits = |at: u64| mm.find(at).is_some_and(|v| v.start < at && v.prot != prot);
-        if mm.count() >= MAX_MAP_COUNT && (splits(range.0) || splits(range.1)) {
-            return Err(Errno::ENOMEM);
-        }
+        self.may_split(range.0, range.1, |v| v.prot != prot)?;
         let reserved = pieces.iter().filter(|v| !v.marks.no_reserve);
         self.node.may_commit(reserved.filter(becomes).map(size).sum())
     }

@@ -88,6 +88,7 @@ impl Ctx<'_> {
             }
             at = vma.end;
         }
+        self.may_split(start, at, |v| v.marks.lock != lock)?;
         let pieces = self.node.mms[id].slices(start, at);
         self.node.with_recount(self.pid, id, &[(start, at)], |m| {
             for vma in pieces {

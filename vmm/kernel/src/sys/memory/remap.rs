@@ -67,6 +67,7 @@ pub fn mremap(
         k.may_map(&more)?;
     }
     if fixed || keeps {
+        k.may_move_mapping()?;
         let to = if fixed { new.0 } else { k.mm().find_free(new.0, new_len)? };
         k.node.with_recount(k.pid, mm, &[(start, end), (to, to + new_len)], |m| {
             m.remove(to, to + new_len);
@@ -95,6 +96,7 @@ pub fn mremap(
     if flags & c::MREMAP_MAYMOVE == 0 {
         return err(Errno::ENOMEM);
     }
+    k.may_move_mapping()?;
     let to = k.node.mms[mm].find_free(0, new_len)?;
     k.node.with_recount(k.pid, mm, &[(start, end), (to, to + new_len)], |m| {
         move_vma(m, &vma, old_len, to, new_len);
@@ -124,6 +126,7 @@ fn shrink(k: &mut Ctx<'_>, start: u64, end: u64, new_end: u64) -> SysResult {
         return err(Errno::EINVAL);
     }
     if new_end < end {
+        k.may_cut_out(new_end, end)?;
         k.node.with_recount(k.pid, mm, &[(start, end)], |m| m.remove(new_end, end));
     }
     Ok(start)
