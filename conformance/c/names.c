@@ -337,6 +337,14 @@ static void attributes(void)
 	CHECK((x.stx_mask & STATX_BASIC_STATS) == STATX_BASIC_STATS && x.stx_size == 6 && S_ISREG(x.stx_mode) &&
 	      x.stx_ino == st.st_ino && makedev(x.stx_dev_major, x.stx_dev_minor) == st.st_dev && x.stx_nlink == 1);
 	CHECK_EQ(statx(fd, "", AT_EMPTY_PATH, STATX_SIZE, &x), 0);
+	/* The mount is told without being asked, and as fdinfo has it. */
+	CHECK_EQ(statx(fd, "", AT_EMPTY_PATH, 0, &x), 0);
+	char path[64], info[256] = "", mount[32];
+	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+	snprintf(mount, sizeof mount, "mnt_id:\t%llu\n", (unsigned long long)x.stx_mnt_id);
+	int shown = open(path, O_RDONLY);
+	CHECK(x.stx_mask & STATX_MNT_ID && read(shown, info, sizeof info - 1) > 0 && strstr(info, mount));
+	close(shown);
 	CHECK_ERRNO(statx(AT_FDCWD, "none", 0, STATX_SIZE, &x), ENOENT);
 	CHECK_ERRNO(stat(BAD, &st), EFAULT);
 	CHECK_ERRNO(syscall(SYS_newfstatat, AT_FDCWD, "f", BAD, 0), EFAULT);

@@ -456,8 +456,52 @@ static void rights(void)
 	shmctl(segment, IPC_RMID, NULL);
 }
 
+/* The mappings of a segment tell it when they come and go, whoever makes or ends them. */
+static void mappings(void)
+{
+	int segment = shmget(IPC_PRIVATE, 3 * 4096, IPC_CREAT | 0600), to[2], back[2];
+	char *at = shmat(segment, NULL, 0), byte;
+	struct shmid_ds ds;
+	REQUIRE(at != (void *)-1 && pipe(to) == 0 && pipe(back) == 0);
+	CHECK(shmctl(segment, IPC_STAT, &ds) == 0 && ds.shm_nattch == 1 && ds.shm_lpid == getpid());
+	pid_t child = fork();
+	if (child == 0) {
+		REQUIRE(read(to[0], &byte, 1) == 1 && munmap(at, 4096) == 0 && write(back[1], "x", 1) == 1);
+		REQUIRE(read(to[0], &byte, 1) == 1);
+		_exit(0);
+	}
+	CHECK(shmctl(segment, IPC_STAT, &ds) == 0 && ds.shm_nattch == 2 && ds.shm_lpid == getpid());
+	REQUIRE(write(to[1], "x", 1) == 1 && read(back[0], &byte, 1) == 1);
+	CHECK(shmctl(segment, IPC_STAT, &ds) == 0 && ds.shm_nattch == 2 && ds.shm_lpid == child);
+	/* A part with other rights is a mapping of its own. */
+	CHECK(mprotect(at + 4096, 4096, PROT_READ) == 0 && shmctl(segment, IPC_STAT, &ds) == 0);
+	CHECK(ds.shm_nattch == 4 && ds.shm_lpid == getpid());
+	REQUIRE(write(to[1], "x", 1) == 1 && waitpid(child, NULL, 0) == child);
+	CHECK(shmctl(segment, IPC_STAT, &ds) == 0 && ds.shm_nattch == 3 && ds.shm_lpid == child);
+	shmctl(segment, IPC_RMID, NULL);
+	CHECK(shmdt(at) == 0 && shmctl(segment, IPC_STAT, &ds) == -1);
+}
+
+/* The name of a segment stays with its mappings. */
+static void name_of_a_mapping(void)
+{
+	int segment = shmget(key(10), 4096, IPC_CREAT | 0600);
+	char *at = shmat(segment, NULL, 0), line[256], wanted[32];
+	snprintf(wanted, sizeof wanted, "/SYSV%08x (deleted)", key(10));
+	REQUIRE(at != (void *)-1 && shmctl(segment, IPC_RMID, NULL) == 0);
+	int found = 0;
+	FILE *maps = fopen("/proc/self/maps", "r");
+	while (fgets(line, sizeof line, maps))
+		found += strstr(line, wanted) != NULL;
+	fclose(maps);
+	CHECK_EQ(found, 1);
+	CHECK_EQ(shmdt(at), 0);
+}
+
 int main(void)
 {
+	mappings();
+	name_of_a_mapping();
 	sets();
 	operations();
 	undo();

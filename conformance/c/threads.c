@@ -392,8 +392,21 @@ static void identities(void)
 	CHECK(!strcmp(name, "a name"));
 }
 
+/* A private word is its address: nobody looks whether anything is there, so that who has been woken may free it. */
+static void words_that_are_gone(void)
+{
+	unsigned *gone = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	munmap(gone, 4096);
+	CHECK_EQ(syscall(SYS_futex, gone, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0), 0);
+	CHECK_EQ(syscall(SYS_futex, NULL, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0), 0);
+	CHECK_ERRNO(syscall(SYS_futex, gone, FUTEX_WAKE, 1, NULL, NULL, 0), EFAULT);
+	CHECK_ERRNO(syscall(SYS_futex, gone, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, 0, NULL, NULL, 0), EFAULT);
+	CHECK_ERRNO(syscall(SYS_futex, -4096L, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, 1, NULL, NULL, 0), EFAULT);
+}
+
 int main(void)
 {
+	words_that_are_gone();
 	pthreads();
 	ends_of_threads();
 	futexes();
