@@ -299,6 +299,41 @@ static void sources(void)
 	close(fd), close(from);
 }
 
+/*
+ * The options of RFC 3678 do not ask whether a socket is a stream, unlike those before them. What accept(2) gives is in none of the
+ * groups of the listener.
+ */
+static void streams(void)
+{
+	int l = socket(AF_INET, SOCK_STREAM, 0), c = socket(AF_INET, SOCK_STREAM, 0), six = socket(AF_INET6, SOCK_STREAM, 0);
+	struct group_req join = { if_nametoindex("lo"), { 0 } };
+	struct group_source_req source = { .gsr_interface = join.gr_interface };
+	struct sockaddr_in address = at("127.0.0.1", 0);
+	struct sockaddr_in6 group6 = { .sin6_family = AF_INET6 };
+	socklen_t length = sizeof address;
+	REQUIRE(l >= 0 && c >= 0 && six >= 0);
+	*(struct sockaddr_in *)&join.gr_group = *(struct sockaddr_in *)&source.gsr_group = at(GROUP, 0);
+	*(struct sockaddr_in *)&source.gsr_source = at("127.0.0.1", 0);
+	REQUIRE(bind(l, (struct sockaddr *)&address, sizeof address) == 0 && listen(l, 1) == 0);
+	CHECK_EQ(set(l, MCAST_JOIN_GROUP, &join, sizeof join), 0);
+	CHECK_ERRNO(set(l, MCAST_JOIN_GROUP, &join, sizeof join), EADDRINUSE);
+	CHECK_ERRNO(set(c, MCAST_LEAVE_GROUP, &join, sizeof join), EADDRNOTAVAIL);
+	REQUIRE(getsockname(l, (struct sockaddr *)&address, &length) == 0);
+	REQUIRE(connect(c, (struct sockaddr *)&address, sizeof address) == 0);
+	int accepted = accept(l, NULL, NULL);
+	CHECK_ERRNO(set(accepted, MCAST_LEAVE_GROUP, &join, sizeof join), EADDRNOTAVAIL);
+	CHECK_EQ(set(l, MCAST_LEAVE_GROUP, &join, sizeof join), 0);
+	CHECK_EQ(set(c, MCAST_JOIN_SOURCE_GROUP, &source, sizeof source), 0);
+	CHECK_ERRNO(set(c, MCAST_JOIN_SOURCE_GROUP, &source, sizeof source), EADDRNOTAVAIL);
+	CHECK_EQ(set(c, MCAST_LEAVE_SOURCE_GROUP, &source, sizeof source), 0);
+	REQUIRE(inet_pton(AF_INET6, "ff02::1:5", &group6.sin6_addr) == 1);
+	*(struct sockaddr_in6 *)&join.gr_group = group6;
+	CHECK_EQ(setsockopt(six, IPPROTO_IPV6, MCAST_JOIN_GROUP, &join, sizeof join), 0);
+	CHECK_EQ(setsockopt(six, IPPROTO_IPV6, MCAST_LEAVE_GROUP, &join, sizeof join), 0);
+	CHECK_ERRNO(setsockopt(six, IPPROTO_IPV6, MCAST_LEAVE_GROUP, &join, sizeof join), EADDRNOTAVAIL);
+	close(l), close(c), close(six), close(accepted);
+}
+
 int main(void)
 {
 	membership();
@@ -307,5 +342,6 @@ int main(void)
 	broadcast();
 	multicast6();
 	sources();
+	streams();
 	return tap_done();
 }

@@ -43,6 +43,7 @@ static int effective(int capability)
 #define SYS_PTRACE 19
 #define SYS_ADMIN 21
 #define SYS_NICE 23
+#define SYS_RESOURCE 24
 #define TTY_CONFIG 26
 #define SYSLOG 34
 /* A check that holds for whoever has a capability. */
@@ -182,6 +183,19 @@ static void names(void)
 	CAN(SYS_ADMIN, syscall(SYS_setdomainname, BAD, 4) == -1 && errno == EFAULT);
 	CHECK(IN_CHILD(setuid(65534) || (sethostname("a", 1) == -1 && errno == EPERM)));
 	CHECK(IN_CHILD(setuid(65534) || (setdomainname("a", 1) == -1 && errno == EPERM)));
+}
+
+/* "fs.pipe-max-size" is for those without the capability, and for growing only; beyond 256 MiB there is no room for the array. */
+static void pipes(void)
+{
+	int ends[2];
+	REQUIRE(pipe(ends) == 0);
+	CAN(SYS_RESOURCE, fcntl(ends[1], F_SETPIPE_SZ, 1048577) == 2097152);
+	CAN(SYS_RESOURCE, fcntl(ends[1], F_SETPIPE_SZ, 1u << 31) == -1 && errno == ENOMEM);
+	CHECK(effective(SYS_RESOURCE) || (fcntl(ends[1], F_SETPIPE_SZ, 1048577) == -1 && errno == EPERM));
+	CHECK_EQ(fcntl(ends[1], F_SETPIPE_SZ, 1048576), 1048576);
+	close(ends[0]);
+	close(ends[1]);
 }
 
 static void logs(void)
@@ -432,6 +446,7 @@ int main(void)
 {
 	real_time();
 	names();
+	pipes();
 	logs();
 	file_systems();
 	comparisons();

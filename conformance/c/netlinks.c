@@ -6,6 +6,7 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
+#include <net/if_arp.h>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
@@ -221,6 +222,38 @@ static void look_route(struct nlmsghdr *head)
 	}
 }
 
+static int six, six_named, six_inside;
+
+/* What IPv6 tells of loopback; there are counters of two kinds, as many as they say themselves. */
+static void look_link6(struct nlmsghdr *head)
+{
+	struct ifinfomsg *link = NLMSG_DATA(head);
+	int left = head->nlmsg_len - NLMSG_LENGTH(sizeof *link);
+	if (link->ifi_family != AF_INET6 || link->ifi_index != 1)
+		return;
+	six += link->ifi_type == ARPHRD_LOOPBACK && link->ifi_flags & IFF_LOOPBACK;
+	for (struct rtattr *at = IFLA_RTA(link); RTA_OK(at, left); at = RTA_NEXT(at, left)) {
+		six_named += at->rta_type == IFLA_IFNAME && strcmp(RTA_DATA(at), "lo") == 0;
+		six_named += at->rta_type == IFLA_MTU && *(unsigned *)RTA_DATA(at) == 65536;
+		six_named += at->rta_type == IFLA_ADDRESS && RTA_PAYLOAD(at) == 6;
+		six_named += at->rta_type == IFLA_OPERSTATE && RTA_PAYLOAD(at) == 1;
+		if (at->rta_type != IFLA_PROTINFO)
+			continue;
+		int rest = RTA_PAYLOAD(at);
+		for (struct rtattr *in = RTA_DATA(at); RTA_OK(in, rest); in = RTA_NEXT(in, rest)) {
+			unsigned *data = RTA_DATA(in);
+			/* IFLA_INET6_FLAGS, _CONF, _STATS, _CACHEINFO, _ICMP6STATS, _TOKEN, _ADDR_GEN_MODE */
+			six_inside += in->rta_type == 1 && data[0] >> 31;
+			six_inside += in->rta_type == 2 && RTA_PAYLOAD(in) >= 58 * 4 && data[2] == 65536 && data[27] == -1u;
+			six_inside += in->rta_type == 3 && RTA_PAYLOAD(in) == data[0] * 8;
+			six_inside += in->rta_type == 5 && RTA_PAYLOAD(in) == 16 && data[0] == 65535;
+			six_inside += in->rta_type == 6 && RTA_PAYLOAD(in) == data[0] * 8;
+			six_inside += in->rta_type == 7 && RTA_PAYLOAD(in) == 16;
+			six_inside += in->rta_type == 8 && RTA_PAYLOAD(in) == 1;
+		}
+	}
+}
+
 static void dumps(void)
 {
 	int fd = open_route(0);
@@ -237,6 +270,13 @@ static void dumps(void)
 	/* struct rtgenmsg is enough. */
 	CHECK_EQ(ask(fd, RTM_GETLINK, NLM_F_DUMP, AF_UNSPEC, 1), 17);
 	CHECK(dump(fd, NULL) >= 1);
+	ask(fd, RTM_GETLINK, NLM_F_DUMP, AF_INET6, 16);
+	CHECK(dump(fd, look_link6) >= 1);
+	CHECK_EQ(six, 1);
+	CHECK_EQ(six_named, 4);
+	CHECK_EQ(six_inside, 7);
+	ask(fd, RTM_GETLINK, NLM_F_DUMP, AF_BRIDGE, 16);
+	CHECK(dump(fd, NULL) >= 0);
 	ask(fd, RTM_GETADDR, NLM_F_DUMP, AF_UNSPEC, 8);
 	CHECK(dump(fd, look_address) >= 1);
 	CHECK_EQ(addresses, 4);
@@ -260,6 +300,8 @@ static void strictness(void)
 	int fd = open_route(0), on = 1;
 	REQUIRE(setsockopt(fd, SOL_NETLINK, NETLINK_GET_STRICT_CHK, &on, sizeof on) == 0);
 	ask(fd, RTM_GETLINK, NLM_F_DUMP, AF_UNSPEC, 1);
+	CHECK_EQ(dump(fd, NULL), -EINVAL);
+	ask(fd, RTM_GETLINK, NLM_F_DUMP, AF_INET6, 20);
 	CHECK_EQ(dump(fd, NULL), -EINVAL);
 	ask(fd, RTM_GETADDR, NLM_F_DUMP, AF_INET, 4);
 	CHECK_EQ(dump(fd, NULL), -EINVAL);

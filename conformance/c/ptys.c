@@ -556,6 +556,39 @@ static void ends(void)
 	close(slave);
 }
 
+/* With EXTPROC somebody else edits the lines: reads get what is there, in canonical mode, too. */
+static void external(void)
+{
+	char buf[8];
+	int n = -1;
+	pair();
+	modes(0, 0, EXTPROC | ICANON);
+	fcntl(slave, F_SETFL, O_NONBLOCK);
+	CHECK_ERRNO(read(slave, buf, 8), EAGAIN);
+	type("A\nb");
+	CHECK(ioctl(slave, FIONREAD, &n) == 0 && n == 3);
+	CHECK(poll(&(struct pollfd){ slave, POLLIN, 0 }, 1, 0) == 1);
+	CHECK(read(slave, buf, 1) == 1 && buf[0] == 'A');
+	CHECK(ioctl(slave, FIONREAD, &n) == 0 && n == 2);
+	CHECK(read(slave, buf, 8) == 2 && memcmp(buf, "\nb", 2) == 0);
+	CHECK_ERRNO(read(slave, buf, 8), EAGAIN);
+	/* VEOF alone is an end of file, beside something else a character. */
+	type("\4");
+	CHECK_EQ(read(slave, buf, 8), 0);
+	CHECK_ERRNO(read(slave, buf, 8), EAGAIN);
+	type("\4x");
+	CHECK(read(slave, buf, 8) == 2 && memcmp(buf, "\4x", 2) == 0);
+	unpair();
+
+	/* N_DEVELOPMENT, which nobody has, and a number that is none. */
+	pair();
+	CHECK_ERRNO(ioctl(slave, TIOCSETD, &(int){ 29 }), EINVAL);
+	CHECK_ERRNO(ioctl(master, TIOCSETD, &(int){ 99 }), EINVAL);
+	CHECK_ERRNO(ioctl(slave, TIOCSETD, &(int){ -1 }), EINVAL);
+	CHECK_EQ(ioctl(slave, TIOCSETD, &(int){ 0 }), 0);
+	unpair();
+}
+
 int main(void)
 {
 	int status;
@@ -565,6 +598,7 @@ int main(void)
 	echoes();
 	output();
 	raw();
+	external();
 	hangup();
 	packets();
 	pair();

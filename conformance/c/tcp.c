@@ -487,6 +487,11 @@ static void packet_and_neighbours(void)
 	CHECK_ERRNO(ioctl(u, SIOCGARP, &arp), EPFNOSUPPORT);
 	CHECK_ERRNO(ioctl(u, SIOCGARP, BAD), EFAULT);
 	CHECK_ERRNO(ioctl(x, SIOCGARP, &arp), ENOTTY);
+	/* What is to change is read before anybody asks who may change it. */
+	CHECK_ERRNO(ioctl(u, SIOCSIFFLAGS, NULL), EFAULT);
+	CHECK_ERRNO(ioctl(u, SIOCSIFMTU, BAD), EFAULT);
+	CHECK_ERRNO(ioctl(x, SIOCSIFFLAGS, BAD), EFAULT);
+	CHECK_ERRNO(ioctl(u, SIOCADDRT, BAD), EFAULT);
 	close(l), close(a), close(b), close(u), close(x);
 }
 

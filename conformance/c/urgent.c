@@ -71,6 +71,9 @@ static void apart(void)
 	connection(pair);
 	CHECK_EQ(sockatmark(pair[1]), 0);
 	CHECK_ERRNO(recv(pair[1], buffer, 1, MSG_OOB), EINVAL);
+	/* The queue of errors is looked at before urgent data. */
+	CHECK_ERRNO(recv(pair[1], buffer, 1, MSG_OOB | MSG_ERRQUEUE), EAGAIN);
+	CHECK_ERRNO(recv(pair[1], buffer, 1, MSG_ERRQUEUE), EAGAIN);
 	CHECK_EQ(send(pair[0], "ab", 2, 0), 2);
 	CHECK_EQ(send(pair[0], "cU", 2, MSG_OOB), 2);
 	CHECK_EQ(send(pair[0], "de", 2, 0), 2);

@@ -209,7 +209,7 @@ macro_rules! syscalls {
             [161 chroot (path: Path) partial "not into /proc and /sys"]
             [162 sync () full ""]
             [163 acct () errno EPERM "as in a container: CAP_SYS_PACCT"]
-            [164 settimeofday () errno EPERM "as in a container: CAP_SYS_TIME"]
+            [164 settimeofday (tv: Ptr, tz: Ptr) partial "EPERM: a container may not set the clock"]
             [165 mount () errno EPERM "a container may not mount"]
             [166 umount2 () errno EPERM "a container may not mount"]
             [167 swapon () errno EPERM "as in a container: CAP_SYS_ADMIN"]

@@ -22,6 +22,8 @@ pub const PIPE_BUF: usize = 4096;
 const CAPACITY: usize = 65536;
 /// /proc/sys/fs/pipe-max-size.
 const MAX_CAPACITY: usize = 1 << 20;
+/// Pages for which there can be an array of `struct pipe_buffer`, of 40 bytes, in the four MiB of KMALLOC_MAX_SIZE; a power of two.
+const MOST_PAGES: usize = 65536;
 /// /proc/sys/fs/pipe-user-pages-soft: "the maximum total number of pages that a non-privileged user can allocate for pipes before
 /// the pipe size gets limited" (proc(5)), "so that they have at most 2 pages" (PIPE_MIN_DEF_BUFFERS).
 const USER_PAGES: u64 = 16384;
@@ -75,6 +77,8 @@ pub struct PipeUser {
     pub uid: u32,
     /// It has CAP_SYS_RESOURCE or CAP_SYS_ADMIN (`pipe_is_unprivileged_user`).
     pub privileged: bool,
+    /// It has CAP_SYS_RESOURCE.
+    pub unlimited: bool,
 }
 
 /// Pages that pipes may have, by their users.
@@ -114,17 +118,16 @@ impl Pipe {
         self.most.saturating_sub(self.slots.len())
     }
 
-    /// F_SETPIPE_SZ: rounded up to a power of two of pages; EBUSY below what is buffered.
-    pub fn set_capacity(&mut self, bytes: usize) -> Result<usize, Errno> {
-        let size = bytes.max(PIPE_BUF).next_power_of_two();
-        if size > MAX_CAPACITY {
-            return Err(Errno::EPERM);
+    /// F_SETPIPE_SZ to a number of pages: ENOMEM where Linux cannot have an array of so many; EBUSY below what is buffered.
+    fn set_pages(&mut self, pages: usize) -> Result<(), Errno> {
+        if pages > MOST_PAGES {
+            return Err(Errno::ENOMEM);
         }
-        if size / PIPE_BUF < self.slots.len() {
+        if pages < self.slots.len() {
             return Err(Errno::EBUSY);
         }
-        self.most = size / PIPE_BUF;
-        Ok(size)
+        self.most = pages;
+        Ok(())
     }
 
     /// One more description of an end, or of both.
@@ -211,15 +214,18 @@ impl Node {
         self.pipes.insert(pipe)
     }
 
-    /// F_SETPIPE_SZ: "EPERM" beyond /proc/sys/fs/pipe-max-size, and for more when the owner's pipes have too many pages already.
+    /// F_SETPIPE_SZ, rounded up to a power of two of pages (`pipe_set_size`): EPERM for more than before beyond
+    /// /proc/sys/fs/pipe-max-size without CAP_SYS_RESOURCE, and when the owner's pipes have too many pages already.
     pub(crate) fn resize_pipe(&mut self, id: PipeId, bytes: usize, caller: PipeUser) -> Result<usize, Errno> {
         let pipe = &mut self.pipes[id];
         let (before, owner) = (pipe.most, PipeUser { uid: pipe.user, ..caller });
-        let wanted = bytes.max(PIPE_BUF).next_power_of_two() / PIPE_BUF;
-        if wanted > before && self.pipe_pages.too_many(owner, wanted - before) {
+        let size = bytes.max(PIPE_BUF).next_power_of_two();
+        let wanted = size / PIPE_BUF;
+        let limited = size > MAX_CAPACITY && !caller.unlimited;
+        if wanted > before && (limited || self.pipe_pages.too_many(owner, wanted - before)) {
             return Err(Errno::EPERM);
         }
-        let size = pipe.set_capacity(bytes)?;
+        pipe.set_pages(wanted)?;
         self.pipe_pages.change(owner.uid, before, wanted);
         Ok(size)
     }
@@ -256,8 +262,9 @@ impl Ctx<'_> {
     /// Who the caller is to the limits of pipes.
     pub(crate) fn pipe_user(&self) -> PipeUser {
         let process = self.process();
-        let privileged = process.caps.has(CAP_SYS_RESOURCE) || process.caps.has(CAP_SYS_ADMIN);
-        PipeUser { uid: process.real_ids[0], privileged }
+        let unlimited = process.caps.has(CAP_SYS_RESOURCE);
+        let privileged = unlimited || process.caps.has(CAP_SYS_ADMIN);
+        PipeUser { uid: process.real_ids[0], privileged, unlimited }
     }
 
     /// read(2) of a pipe: what is there; 0 at the end of the stream. Each page is moved as a whole or not at all: of one whose

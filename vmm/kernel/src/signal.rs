@@ -410,7 +410,13 @@ impl Node {
             }
             let unblocked = self.due(tid) & !task.sigmask;
             if let Some((left, ns)) = self.task_mut(tid).left.take() {
-                Ctx::new(self, tid, outside.reborrow()).report_left(left, ns);
+                let stored = Ctx::new(self, tid, outside.reborrow()).report_left(left, ns);
+                let task = self.task_mut(tid);
+                // Of a sleep it is the answer (`nanosleep_copyout`), of select(2) and poll(2) it does not matter.
+                if let (Err(errno), ERESTART_RESTARTBLOCK) = (stored, task.regs.rax) {
+                    (task.regs.rax, task.regs.orig_rax) = (errno.as_ret(), u64::MAX);
+                    task.restart_deadline = None;
+                }
             }
             let Some(info) = self.take_pending(tid, unblocked) else {
                 self.settle_restart(tid, None);

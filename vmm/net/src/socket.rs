@@ -40,6 +40,8 @@ pub(crate) struct Common {
     /// Which use of its port it is.
     pub(crate) opened: Opened,
     pub(crate) peer: Option<SocketAddr>,
+    /// Multicast groups, in the order in which they were joined. What accept(2) gives has none of those of the listener.
+    pub(crate) groups: Vec<Membership>,
     pub(crate) association: Association,
     pub(crate) error: Option<Errno>,
     /// Error that only shows when the connection times out (sk_err_soft).
@@ -74,6 +76,7 @@ impl Common {
             holds_port: false,
             opened: Opened::default(),
             peer: None,
+            groups: Vec::new(),
             association: Association::Unconnected,
             error: None,
             soft_error: None,
@@ -188,8 +191,6 @@ pub(crate) struct Udp {
     pub(crate) queue: VecDeque<Datagram>,
     pub(crate) used: usize,
     pub(crate) names: Datagrams,
-    /// Multicast groups, in the order in which they were joined.
-    pub(crate) groups: Vec<Membership>,
     /// Its error queue, which is charged like the other one.
     pub(crate) reports: VecDeque<Report>,
     /// What a raw socket has more.

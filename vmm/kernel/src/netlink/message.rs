@@ -95,6 +95,14 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Adds an attribute to a message or to a nest of them.
+pub fn add_attribute(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    out.resize(align(out.len()), 0);
+    out.extend_from_slice(&((4 + value.len()) as u16).to_le_bytes());
+    out.extend_from_slice(&kind.to_le_bytes());
+    out.extend_from_slice(value);
+}
+
 /// A message from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message(Vec<u8>);
@@ -113,10 +121,7 @@ impl Message {
 
     /// Adds an attribute.
     pub fn with(mut self, kind: u16, value: &[u8]) -> Message {
-        self.0.resize(align(self.0.len()), 0);
-        self.0.extend_from_slice(&((4 + value.len()) as u16).to_le_bytes());
-        self.0.extend_from_slice(&kind.to_le_bytes());
-        self.0.extend_from_slice(value);
+        add_attribute(&mut self.0, kind, value);
         self
     }
 

@@ -7,6 +7,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_net::Stack;
 
+use super::inet6;
 use super::message::{DUMP, DUMP_FILTERED, MIN_TYPE, MULTI, Message, Request};
 use crate::inet::{Interface, interfaces};
 
@@ -58,6 +59,8 @@ const RTA_PREF: u16 = 20;
 const RTA_UID: u16 = 25;
 /// IFLA_IFNAME.
 const IFNAME: u16 = 3;
+/// AF_BRIDGE.
+const AF_BRIDGE: u64 = 7;
 
 /// What a request gets.
 #[derive(Debug)]
@@ -106,9 +109,6 @@ pub fn answer(asker: &Asker<'_>, request: &Request<'_>) -> Result<Reply, Errno> 
     let dump = request.flags & DUMP != 0;
     let all = interfaces(asker.stack);
     match (request.kind, dump) {
-        (GETLINK, _) if matches!(u64::from(request.byte(0)), c::AF_INET6 | 7) && dump => {
-            Ok(Reply::Unsupported(format!("RTM_GETLINK of family {}", request.byte(0))))
-        }
         (GETLINK, true) => Ok(dump_links(asker, request, &all)),
         (GETLINK, false) => one_link(asker, request, &all),
         (GETADDR, true) => Ok(dump_addresses(asker, request, &all)),
@@ -147,27 +147,37 @@ fn families(request: &Request<'_>) -> &'static [bool] {
     }
 }
 
-fn link(request: &Request<'_>, port: u32, flags: u16, i: &Interface) -> Message {
-    let lo = i.is_loopback();
+/// A message about an interface, with its name.
+pub(super) fn named(request: &Request<'_>, port: u32, flags: u16, family: u8, i: &Interface) -> Message {
     // ARPHRD_LOOPBACK or ARPHRD_ETHER; IFF_UP, IFF_RUNNING and IFF_LOWER_UP with IFF_LOOPBACK or IFF_BROADCAST and IFF_MULTICAST.
-    let (hardware, state): (u16, u32) = if lo { (772, 0x10049) } else { (1, 0x11043) };
-    let mut header = vec![0, 0];
+    let (hardware, state): (u16, u32) = if i.is_loopback() { (772, 0x10049) } else { (1, 0x11043) };
+    let mut header = vec![family, 0];
     header.extend_from_slice(&hardware.to_le_bytes());
     header.extend_from_slice(&i.index.to_le_bytes());
     header.extend_from_slice(&state.to_le_bytes());
     header.extend_from_slice(&[0; 4]);
     let mut name = i.name.clone().into_bytes();
     name.push(0);
+    Message::new(NEWLINK, flags, request.seq, port, &header).with(IFNAME, &name)
+}
+
+/// IFLA_MTU and IFLA_OPERSTATE (IF_OPER_UNKNOWN, IF_OPER_UP) of an interface.
+pub(super) fn mtu_and_state(i: &Interface) -> (u32, u8) {
+    if i.is_loopback() { (65536, 0) } else { (1500, 6) }
+}
+
+fn link(request: &Request<'_>, port: u32, flags: u16, i: &Interface) -> Message {
+    let lo = i.is_loopback();
+    let (mtu, state) = mtu_and_state(i);
     let broadcast = if lo { [0; 6] } else { [0xff; 6] };
-    // IFLA_TXQLEN, IFLA_OPERSTATE (IF_OPER_UNKNOWN, IF_OPER_UP), IFLA_LINKMODE, IFLA_MTU, IFLA_GROUP, IFLA_PROMISCUITY,
+    // IFLA_TXQLEN, IFLA_OPERSTATE, IFLA_LINKMODE, IFLA_MTU, IFLA_GROUP, IFLA_PROMISCUITY,
     // IFLA_NUM_TX_QUEUES, IFLA_NUM_RX_QUEUES, IFLA_CARRIER, IFLA_CARRIER_CHANGES, IFLA_ADDRESS, IFLA_BROADCAST, IFLA_STATS64,
     // IFLA_STATS, IFLA_QDISC, IFLA_MAP
-    Message::new(NEWLINK, flags, request.seq, port, &header)
-        .with(IFNAME, &name)
+    named(request, port, flags, 0, i)
         .word(13, 1000)
-        .with(16, &[if lo { 0 } else { 6 }])
+        .with(16, &[state])
         .with(17, &[0])
-        .word(4, if lo { 65536 } else { 1500 })
+        .word(4, mtu)
         .word(27, 0)
         .word(30, 0)
         .word(31, 1)
@@ -187,7 +197,18 @@ fn dump_links(asker: &Asker<'_>, request: &Request<'_>, all: &[Interface]) -> Re
     if asker.strict && (request.payload().len() < IFINFO || !request.zero(1..IFINFO)) {
         return Reply::NoDump(Errno::EINVAL);
     }
-    Reply::Dump(all.iter().map(|i| link(request, asker.port, MULTI, i)).collect(), 0)
+    let links = all.iter();
+    let out = match u64::from(request.byte(0)) {
+        // "Invalid data after header" (inet6_valid_dump_ifinfo)
+        c::AF_INET6 if asker.strict && request.payload().len() > IFINFO => {
+            return Reply::NoDump(Errno::EINVAL);
+        }
+        c::AF_INET6 => links.map(|i| inet6::link(request, asker.port, i)).collect(),
+        // There are no bridges.
+        AF_BRIDGE => Vec::new(),
+        _ => links.map(|i| link(request, asker.port, MULTI, i)).collect(),
+    };
+    Reply::Dump(out, 0)
 }
 
 fn one_link(asker: &Asker<'_>, request: &Request<'_>, all: &[Interface]) -> Result<Reply, Errno> {

@@ -100,7 +100,7 @@ impl Ctx<'_> {
             _ if WIRELESS.contains(&cmd) => return self.interface_query(cmd, arg),
             (SIOCGARP, Sock::Inet(_)) => return self.neighbour_query(arg),
             (SIOCGARP, _) => return err(Errno::ENOTTY),
-            _ if ADMIN.contains(&cmd) => return err(Errno::EPERM),
+            _ if ADMIN.contains(&cmd) => return self.change_refused(sock, cmd, arg),
             (SIOCGIFCOUNT, _) => return err(Errno::EINVAL),
             // SIOCGSTAMP and its kind: a stream notes no time of its packets (sock_gettstamp).
             (0x8906 | 0x8907 | 0x8010_8906 | 0x8010_8907, Sock::Inet(id))
@@ -112,6 +112,26 @@ impl Ctx<'_> {
         };
         self.write_obj(arg, &(number as i32))?;
         Ok(0)
+    }
+
+    /// What nobody may do: EPERM, after what the command says was read, where Linux reads it first (`inet_ioctl`, `inet6_ioctl`,
+    /// `sock_do_ioctl`). Bridges, VLANs, neighbours and addresses of IPv6 ask for the capability at once.
+    fn change_refused(&mut self, sock: Sock, cmd: u64, arg: Ptr) -> SysResult {
+        const AT_ONCE: [u64; 8] = [0x8936, 0x8941, 0x8953, 0x8955, 0x8983, 0x89a0, 0x89a1, 0x89e0];
+        const SIOCADDRT: u64 = 0x890b;
+        const SIOCDELRT: u64 = 0x890c;
+        const SIOCSIFADDR: u64 = 0x8916;
+        let v6 = matches!(sock, Sock::Inet(id) if self.inet(id)?.v6);
+        let size = match cmd {
+            SIOCSIFADDR if v6 => 0,
+            cmd if AT_ONCE.contains(&cmd) => 0,
+            // `struct in6_rtmsg`, `struct rtentry`.
+            SIOCADDRT | SIOCDELRT if v6 => 80,
+            SIOCADDRT | SIOCDELRT => 120,
+            _ => IFREQ,
+        };
+        self.read_bytes(arg.0, &mut vec![0; size])?;
+        err(Errno::EPERM)
     }
 
     /// SIOCGIFCONF: interfaces with an IPv4 address. "If ifc_req is NULL, SIOCGIFCONF returns the necessary buffer size

@@ -283,7 +283,9 @@ impl Ctx<'_> {
         {
             let end = self.resumed.as_ref().and_then(|r| r.wait.deadline);
             let rest = end.map_or(ns, |end| end.since(self.now()));
-            self.report_left(left, rest);
+            // "If an application puts its timeval in read-only memory, we don't want the Linux-specific update to the timeval to
+            // cause a fault after the select has completed successfully."
+            let _stored = self.report_left(left, rest);
         }
     }
 }

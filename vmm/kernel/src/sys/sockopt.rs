@@ -7,6 +7,7 @@
 
 mod get;
 mod groups;
+mod headers;
 mod kept;
 mod other;
 mod raw;

@@ -125,16 +125,16 @@ impl Ctx<'_> {
         Err(Wait::on(WaitOn::CpuTime(clock, end)).restart(restart).left(left).into())
     }
 
-    /// Stores the time that an interrupted or finished call had left. A bad address does not matter: "if an application
-    /// puts its timeval in read-only memory, [the] update [must not] cause a fault" (the kernel's poll_select_finish).
-    pub(crate) fn report_left(&mut self, left: Left, ns: u64) {
-        let _ignored = match left {
+    /// Stores the time that an interrupted or finished call had left. A bad address does not matter to poll(2) and its kind: "if
+    /// an application puts its timeval in read-only memory, [the] update [must not] cause a fault" (the kernel's poll_select_finish).
+    pub(crate) fn report_left(&mut self, left: Left, ns: u64) -> Result<(), Errno> {
+        match left {
             Left::Timespec(at) => self.write_obj(Ptr(at), &Timespec::from_ns(ns)),
             // Rounded up, so that what is left never reads as nothing.
             Left::Timeval(at) => {
                 self.write_obj(Ptr(at), &Timeval::from_ns(ns.checked_next_multiple_of(1000).unwrap_or(ns)))
             }
-        };
+        }
     }
 
     /// A timer's new schedule from user space; a zero value disarms.
@@ -175,7 +175,37 @@ pub fn clock_settime(k: &mut Ctx<'_>, clock: i32, tp: Ptr) -> SysResult {
     if cpu {
         k.cpu_clock(clock, false)?;
     } else {
-        ts.to_ns().ok_or(Errno::EINVAL)?;
+        settable(&ts)?;
+    }
+    err(Errno::EPERM)
+}
+
+/// Whether a clock could be set to a time (`timespec64_valid_settod`): not within 30 years of the end of 64 bits of nanoseconds.
+fn settable(ts: &Timespec) -> Result<(), Errno> {
+    const END: i64 = i64::MAX / 1_000_000_000 - 30 * 365 * 24 * 3600;
+    if (0..END).contains(&ts.sec) && (0..1_000_000_000).contains(&ts.nsec) {
+        Ok(())
+    } else {
+        Err(Errno::EINVAL)
+    }
+}
+
+/// settimeofday(2). What is wrong with the arguments comes first; to set the clock one needs CAP_SYS_TIME.
+pub fn settimeofday(k: &mut Ctx<'_>, tv: Ptr, tz: Ptr) -> SysResult {
+    let mut time = None;
+    if !tv.is_null() {
+        let tv: Timeval = k.read_obj(tv)?;
+        // "if (new_ts.tv_nsec > USEC_PER_SEC || new_ts.tv_nsec < 0)": a full second is refused later.
+        if !(0..=1_000_000).contains(&tv.usec) {
+            return err(Errno::EINVAL);
+        }
+        time = Some(Timespec { sec: tv.sec, nsec: tv.usec * 1000 });
+    }
+    if !tz.is_null() {
+        k.read_obj::<[i32; 2]>(tz)?;
+    }
+    if let Some(time) = time {
+        settable(&time)?;
     }
     err(Errno::EPERM)
 }

@@ -122,7 +122,8 @@ impl Ctx<'_> {
             }
             TIOCSETD => match self.read_obj::<i32>(arg)? {
                 0 => Ok(0),
-                1..=30 => Err(Stop::Unsupported("a line discipline other than N_TTY".into())),
+                // N_NULL is the only other one that is no module; there is none of those to load (tty_ldisc_get).
+                27 => Err(Stop::Unsupported("the line discipline N_NULL".into())),
                 _ => err(Errno::EINVAL),
             },
             c::FIONREAD | c::TIOCOUTQ | TIOCGEXCL | TIOCGETD | TIOCGDEV => {
@@ -140,7 +141,7 @@ impl Ctx<'_> {
         let p = &self.node.ptys[pty];
         match cmd {
             c::FIONREAD if master => p.output.len().min(BUFFER - 1) as u32,
-            c::FIONREAD => p.input.unread(p.lflag(modes::ICANON)) as u32,
+            c::FIONREAD => p.input.unread(p.by_lines()) as u32,
             TIOCGEXCL => u32::from(p.exclusive && !master),
             // The low eight bits of the minor number, the major one, the rest.
             TIOCGDEV => p.number & 0xff | if master { 128 } else { 136 } << 8 | (p.number & !0xff) << 12,

@@ -81,7 +81,7 @@ impl Ctx<'_> {
         if self.resumed.is_none() {
             self.check_foreground(pty, c::SIGTTIN)?;
         }
-        if self.node.ptys[pty].lflag(ICANON) {
+        if self.node.ptys[pty].by_lines() {
             self.line_read(pty, to, nonblock)
         } else {
             self.raw_read(pty, to, nonblock)
@@ -150,19 +150,31 @@ impl Ctx<'_> {
         Ok(done + bytes.len() as u64)
     }
 
-    /// A read in noncanonical mode (termios(3), "Canonical and noncanonical mode"): VMIN characters, VTIME between them.
+    /// A read in noncanonical mode (termios(3), "Canonical and noncanonical mode"): VMIN characters, VTIME between them; or in
+    /// canonical mode with EXTPROC: what is there.
     fn raw_read(&mut self, pty: PtyId, to: &Buffers, nonblock: bool) -> SysResult {
         let before = self.tty_done();
         if to.is_empty() {
             return Ok(0);
         }
         let p = &self.node.ptys[pty];
-        let [time, min] = [VTIME, VMIN].map(|index| u64::from(p.termios.cc[index]));
+        let external = p.lflag(ICANON);
+        let [time, min] = match external {
+            // "if (!ldata->icanon) minimum = MIN_CHAR(tty)": whatever is there is enough.
+            true => [0, 1],
+            false => [VTIME, VMIN].map(|index| u64::from(p.termios.cc[index])),
+        };
+        let eof = p.termios.cc[VEOF];
         let there = (p.input.line.len() as u64).min(to.len() - before);
         let mut done = before;
         if there > 0 {
             let good = self.good_bytes(to, before, there, Access::Write)?;
             let bytes = self.node.ptys[pty].input.take_raw(good as usize);
+            // "Turn single EOF into zero-length read" (copy_from_read_buf).
+            if external && bytes == [eof] && self.node.ptys[pty].input.line.is_empty() {
+                self.node.tty_pump(pty);
+                return Ok(before);
+            }
             self.copy_out(to, before, &bytes)?;
             done += bytes.len() as u64;
             self.node.tty_pump(pty);

@@ -109,6 +109,11 @@ impl Pty {
         self.termios.lflag & flag != 0
     }
 
+    /// Whether reads take lines: with EXTPROC somebody else edits them ("ldata->icanon && !L_EXTPROC(tty)", `n_tty_read`).
+    pub(crate) fn by_lines(&self) -> bool {
+        self.lflag(modes::ICANON) && !self.lflag(modes::EXTPROC)
+    }
+
     pub(crate) fn iflag(&self, flag: u32) -> bool {
         self.termios.iflag & flag != 0
     }
@@ -144,7 +149,7 @@ impl Pty {
 
     /// Whether the slave has something to read (`input_available_p`); poll(2) asks for VMIN characters if no time counts.
     pub fn is_readable(&self, poll: bool) -> bool {
-        if self.lflag(modes::ICANON) {
+        if self.by_lines() {
             return self.input.whole > 0;
         }
         let [time, min] = [modes::VTIME, modes::VMIN].map(|index| self.termios.cc[index]);

@@ -106,6 +106,21 @@ impl Stack {
         Ok(peer)
     }
 
+    /// IPV6_ADDRFORM: a connected socket of IPv6 of which both ends have IPv4 addresses becomes one of IPv4. ENOTCONN, EADDRNOTAVAIL.
+    pub fn become_v4(&mut self, id: SocketId) -> Result<()> {
+        let socket = self.get_mut(id)?;
+        if socket.state() != TcpState::Established {
+            return Err(Errno::ENOTCONN);
+        }
+        let c = &mut socket.common;
+        if c.opts.v6only || !c.peer.is_some_and(|peer| peer.is_ipv4()) {
+            return Err(Errno::EADDRNOTAVAIL);
+        }
+        c.v6 = false;
+        c.groups.retain(|m| m.group.is_ipv4());
+        Ok(())
+    }
+
     /// A further connect(2) while or after the handshake.
     fn finish_connect(&mut self, id: SocketId) -> Result<()> {
         let socket = self.get_mut(id)?;
@@ -260,6 +275,7 @@ impl Stack {
         }
         let (kind, mut cx) = self.with_cx(id, now)?;
         cx.c.orphan = true;
+        cx.c.groups.clear();
         match kind {
             Kind::Conn(conn) => {
                 conn.close(&mut cx);

@@ -4,7 +4,7 @@
 use super::{Pair, Result, Stack};
 use crate::datagram::{Membership, is_of_all_nodes};
 use crate::iface::LOOPBACK;
-use crate::socket::{Common, Kind, Udp};
+use crate::socket::{Common, Kind};
 use crate::{Body, Bytes, Datagram, Header, Packet, ReadyFlags, Sending, SocketId, wire};
 use bloodhound_abi::{Errno, SimTime};
 use std::net::{IpAddr, SocketAddr};
@@ -34,24 +34,24 @@ impl Stack {
 
     /// IP_ADD_MEMBERSHIP, IPV6_ADD_MEMBERSHIP. EADDRINUSE for a member, ENOBUFS for one group of IPv4 too many.
     pub fn join(&mut self, id: SocketId, group: IpAddr, interface: u32) -> Result<()> {
-        let udp = self.udp_mut(id)?;
-        if udp.groups.iter().any(|m| m.is_of(group, interface)) {
+        let groups = &mut self.get_mut(id)?.common.groups;
+        if groups.iter().any(|m| m.is_of(group, interface)) {
             return Err(Errno::EADDRINUSE);
         }
-        let of_family = udp.groups.iter().filter(|m| m.group.is_ipv4() == group.is_ipv4()).count();
+        let of_family = groups.iter().filter(|m| m.group.is_ipv4() == group.is_ipv4()).count();
         if group.is_ipv4() && of_family >= MEMBERSHIPS_MAX {
             return Err(Errno::ENOBUFS);
         }
-        udp.groups.push(Membership::whole(group, interface));
+        groups.push(Membership::whole(group, interface));
         Ok(())
     }
 
     /// IP_DROP_MEMBERSHIP, IPV6_DROP_MEMBERSHIP; with interface 0 the first membership in the group. EADDRNOTAVAIL.
     pub fn leave_group(&mut self, id: SocketId, group: IpAddr, interface: u32) -> Result<()> {
-        let udp = self.udp_mut(id)?;
+        let groups = &mut self.get_mut(id)?.common.groups;
         let fits = |m: &Membership| m.group == group && (interface == 0 || m.interface == interface);
-        let at = udp.groups.iter().position(fits).ok_or(Errno::EADDRNOTAVAIL)?;
-        udp.groups.remove(at);
+        let at = groups.iter().position(fits).ok_or(Errno::EADDRNOTAVAIL)?;
+        groups.remove(at);
         Ok(())
     }
 
@@ -65,9 +65,9 @@ impl Stack {
         source: IpAddr,
         (include, add): (bool, bool),
     ) -> Result<()> {
-        let udp = self.udp_mut(id)?;
-        let at = udp.groups.iter().position(|m| m.is_of(group, interface)).ok_or(Errno::EINVAL)?;
-        let member = &mut udp.groups[at];
+        let groups = &mut self.get_mut(id)?.common.groups;
+        let at = groups.iter().position(|m| m.is_of(group, interface)).ok_or(Errno::EINVAL)?;
+        let member = &mut groups[at];
         if member.include != include && !member.sources.is_empty() {
             return Err(Errno::EINVAL);
         }
@@ -86,19 +86,12 @@ impl Stack {
                 member.sources.remove(known);
                 // "(INCLUDE, empty) == LEAVE_GROUP".
                 if include && member.sources.is_empty() {
-                    udp.groups.remove(at);
+                    groups.remove(at);
                 }
             }
             _ => return Err(Errno::EADDRNOTAVAIL),
         }
         Ok(())
-    }
-
-    fn udp_mut(&mut self, id: SocketId) -> Result<&mut Udp> {
-        match &mut self.get_mut(id)?.kind {
-            Kind::Udp(udp) => Ok(udp),
-            _ => Err(Errno::EPROTO),
-        }
     }
 
     /// Whether the address is that of a multicast group, or stands for all nodes of a network of this node.
@@ -177,8 +170,8 @@ impl Stack {
         if !group.is_multicast() || is_of_all_nodes(group) {
             return true;
         }
-        let member = |udp: &Udp| udp.groups.iter().any(|m| m.is_of(group, interface));
-        self.sockets.values().any(|s| matches!(&s.kind, Kind::Udp(udp) if member(udp)))
+        let member = |c: &Common| c.groups.iter().any(|m| m.is_of(group, interface));
+        self.sockets.values().any(|s| member(&s.common))
     }
 
     /// A packet to several nodes arrives. What is neither a datagram nor ICMP goes to raw sockets only.
@@ -226,7 +219,9 @@ impl Stack {
 
 /// Whether a socket gets a datagram to several nodes (`__udp_is_mcast_sock`, `ip_mc_sf_allow`, `inet6_mc_check`).
 fn hears(c: &Common, kind: &Kind, (dst, src): Pair, interface: u32) -> bool {
-    let Kind::Udp(udp) = kind else { return false };
+    if !matches!(kind, Kind::Udp(_)) {
+        return false;
+    }
     let bound = c.local.ip();
     let fits = if bound.is_unspecified() {
         bound.is_ipv4() == dst.is_ipv4() || c.v6 && !c.opts.v6only
@@ -241,6 +236,6 @@ fn hears(c: &Common, kind: &Kind, (dst, src): Pair, interface: u32) -> bool {
     }
     // IP_MULTICAST_ALL: "whether the socket [...] receives from all groups joined by the whole system".
     let all = if dst.is_ipv6() { c.opts.group_all6 } else { c.opts.group_all };
-    let membership = udp.groups.iter().find(|m| m.is_of(dst.ip(), interface));
+    let membership = c.groups.iter().find(|m| m.is_of(dst.ip(), interface));
     membership.map_or(all, |m| m.hears(src.ip()))
 }

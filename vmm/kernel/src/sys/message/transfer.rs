@@ -264,19 +264,17 @@ impl Ctx<'_> {
     pub(super) fn recv_message(&mut self, sock: Sock, mut want: Incoming) -> SysResult<Got> {
         let tcp = matches!(sock, Sock::Inet(id) if self.inet(id)?.proto == Proto::Tcp);
         match sock {
+            // Before MSG_OOB (tcp_recvmsg).
+            Sock::Inet(id) if want.flags.contains(MsgFlags::MSG_ERRQUEUE) => {
+                return self.recv_report(id, &want);
+            }
+            Sock::Packet(_) if want.flags.contains(MsgFlags::MSG_ERRQUEUE) => return err(Errno::EAGAIN),
             Sock::Inet(id) if tcp && want.flags.contains(MsgFlags::MSG_OOB) => {
                 return self.recv_urgent(id, &want);
             }
             Sock::Unix(_) | Sock::Netlink(_) if want.flags.contains(MsgFlags::MSG_OOB) => {
                 return err(Errno::EOPNOTSUPP);
             }
-            _ => {}
-        }
-        match sock {
-            Sock::Inet(id) if want.flags.contains(MsgFlags::MSG_ERRQUEUE) => {
-                return self.recv_report(id, &want);
-            }
-            Sock::Packet(_) if want.flags.contains(MsgFlags::MSG_ERRQUEUE) => return err(Errno::EAGAIN),
             _ => {}
         }
         let mut result = match sock {

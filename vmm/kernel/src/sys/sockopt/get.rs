@@ -6,6 +6,7 @@ use bloodhound_abi::structs::{Linger, Timeval};
 use bloodhound_net::{Proto, SocketId, Stack, TcpInfo, TcpState};
 use zerocopy::IntoBytes;
 
+use super::headers::{IPV6_2292PKTOPTIONS, IPV6_ADDRFORM, STICKY};
 use super::kept::{KEPT_BY_UNIX, kept, kept_value};
 use super::other::{Call, other};
 use super::stamps::is_stamp;
@@ -19,7 +20,6 @@ use crate::wait::SysResult;
 const SO_BSDCOMPAT: u64 = 14;
 const IP_OPTIONS: u64 = 4;
 const IP_PKTOPTIONS: u64 = 9;
-const IPV6_2292PKTOPTIONS: u64 = 6;
 const TCP_CC_INFO: u64 = 26;
 const TCP_SAVED_SYN: u64 = 28;
 
@@ -212,6 +212,12 @@ impl Ctx<'_> {
             }
             // No packet carries any.
             (c::IPPROTO_IP, IP_OPTIONS) => Ok(Vec::new()),
+            (c::IPPROTO_IPV6, name) if STICKY.contains(&name) => Ok(Vec::new()),
+            (c::IPPROTO_IPV6, IPV6_ADDRFORM) if tcp || udp => match self.node.net.of(id).state(id) {
+                Some(TcpState::Established) => Ok(int(c::AF_INET6 as i32)),
+                _ => err(Errno::ENOTCONN),
+            },
+            (c::IPPROTO_IPV6, IPV6_ADDRFORM) => err(Errno::ENOPROTOOPT),
             (c::IPPROTO_UDP, c::UDP_CORK) => Ok(flag(self.inet(id)?.generic.is_set(level, name))),
             (c::IPPROTO_UDP, UDP_ENCAP) => Ok(int(0)),
             _ => other(Call::Get, level, name),

@@ -73,13 +73,13 @@ impl Ctx<'_> {
             return self.set_ip_multicast_if(id, tcp, value, len);
         }
         if matches!(name, c::MCAST_JOIN_GROUP | MCAST_LEAVE_GROUP) {
-            return self.set_group_req(id, tcp, (c::IPPROTO_IP, name), value, len);
+            return self.set_group_req(id, (c::IPPROTO_IP, name), value, len);
         }
         if ANY_SOURCES.contains(&name) {
-            return self.set_source_req(id, tcp, (c::IPPROTO_IP, name), value, len);
+            return self.set_source_req(id, (c::IPPROTO_IP, name), value, len);
         }
         if SOURCES.contains(&name) {
-            return self.set_mreq_source(id, tcp, name, value, len);
+            return self.set_mreq_source(id, name, value, len);
         }
         // "if (inet_sk(sk)->is_icsk) break", with EPROTO.
         if tcp {
@@ -110,10 +110,10 @@ impl Ctx<'_> {
         len: u32,
     ) -> SysResult<()> {
         if matches!(name, c::MCAST_JOIN_GROUP | MCAST_LEAVE_GROUP) {
-            return self.set_group_req(id, tcp, (c::IPPROTO_IPV6, name), value, len);
+            return self.set_group_req(id, (c::IPPROTO_IPV6, name), value, len);
         }
         if ANY_SOURCES.contains(&name) {
-            return self.set_source_req(id, tcp, (c::IPPROTO_IPV6, name), value, len);
+            return self.set_source_req(id, (c::IPPROTO_IPV6, name), value, len);
         }
         if name == c::IPV6_MULTICAST_IF {
             if tcp {
@@ -136,20 +136,17 @@ impl Ctx<'_> {
         self.change_membership(id, IpAddr::V6(Ipv6Addr::from(group)), index, name == c::IPV6_ADD_MEMBERSHIP)
     }
 
-    /// MCAST_JOIN_GROUP and MCAST_LEAVE_GROUP: an interface and, aligned, an address of either family.
+    /// MCAST_JOIN_GROUP and MCAST_LEAVE_GROUP: an interface and, aligned, an address of either family. These and those with sources do not
+    /// ask whether the socket is one of TCP, unlike the older ones ("inet_sk(sk)->is_icsk").
     fn set_group_req(
         &mut self,
         id: SocketId,
-        tcp: bool,
         (level, name): (u64, u64),
         value: Ptr,
         len: u32,
     ) -> SysResult<()> {
         if len < GROUP_REQ {
             return err(Errno::EINVAL);
-        }
-        if tcp {
-            return err(Errno::EPROTO);
         }
         let mut bytes = [0; 36];
         self.read_bytes(value.0, &mut bytes)?;
@@ -164,7 +161,7 @@ impl Ctx<'_> {
     }
 
     /// Options with a `struct ip_mreq_source`: group, address of the interface, source.
-    fn set_mreq_source(&mut self, id: SocketId, tcp: bool, name: u64, value: Ptr, len: u32) -> SysResult<()> {
+    fn set_mreq_source(&mut self, id: SocketId, name: u64, value: Ptr, len: u32) -> SysResult<()> {
         if len < MREQ_SOURCE {
             return err(Errno::EINVAL);
         }
@@ -174,14 +171,13 @@ impl Ctx<'_> {
             true => 0,
             false => self.interface_with(id, address).ok_or(Errno::ENODEV)?,
         };
-        self.change_source(id, tcp, (group.into(), interface), source.into(), name)
+        self.change_source(id, (group.into(), interface), source.into(), name)
     }
 
     /// Options with a `struct group_source_req`: interface and, aligned, the addresses of group and source.
     fn set_source_req(
         &mut self,
         id: SocketId,
-        tcp: bool,
         (level, name): (u64, u64),
         value: Ptr,
         len: u32,
@@ -198,23 +194,16 @@ impl Ctx<'_> {
         };
         let index = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         let (group, source) = (address(8)?, address(136)?);
-        self.change_source(id, tcp, (group, index), source, name)
+        self.change_source(id, (group, index), source, name)
     }
 
     fn change_source(
         &mut self,
         id: SocketId,
-        tcp: bool,
         (group, interface): (IpAddr, u32),
         source: IpAddr,
         name: u64,
     ) -> SysResult<()> {
-        if tcp {
-            return super::set::unsupported(
-                if group.is_ipv4() { c::IPPROTO_IP } else { c::IPPROTO_IPV6 },
-                name,
-            );
-        }
         let (include, add, joins) = way_of(name);
         if !group.is_multicast() {
             return err(Errno::EINVAL);

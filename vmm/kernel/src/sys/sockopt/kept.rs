@@ -67,6 +67,14 @@ const KEPT: &[(u64, u64, i32, Shape)] = {
         (c::IPPROTO_IPV6, c::IPV6_RECVTCLASS, 0, Flag),
         (c::IPPROTO_IPV6, IPV6_2292PKTINFO, 0, Flag),
         (c::IPPROTO_IPV6, IPV6_2292HOPLIMIT, 0, Flag),
+        // IPV6_2292HOPOPTS, IPV6_2292DSTOPTS, IPV6_2292RTHDR, IPV6_RECVHOPOPTS, IPV6_RECVRTHDR, IPV6_RECVDSTOPTS: no packet that
+        // arrives has such headers.
+        (c::IPPROTO_IPV6, 3, 0, Flag),
+        (c::IPPROTO_IPV6, 4, 0, Flag),
+        (c::IPPROTO_IPV6, 5, 0, Flag),
+        (c::IPPROTO_IPV6, 53, 0, Flag),
+        (c::IPPROTO_IPV6, 56, 0, Flag),
+        (c::IPPROTO_IPV6, 58, 0, Flag),
         (c::IPPROTO_IPV6, c::IPV6_TCLASS, 0, Range(-1, 255)),
         (c::IPPROTO_IPV6, c::IPV6_DONTFRAG, 0, Flag),
         (c::IPPROTO_IPV6, c::IPV6_AUTOFLOWLABEL, 1, Flag),

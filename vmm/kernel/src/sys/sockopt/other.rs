@@ -34,7 +34,7 @@ const READ_ONLY: [(u64, &[u64]); 3] = [
 const WRITE_ONLY: [(u64, &[u64]); 4] = [
     (c::SOL_SOCKET, &[27, 31, 32, 33, 50, 51, 52, 53, 68]),
     (c::IPPROTO_IP, &[16, 17, 35, 36, 37, 38, 39, 40, 42, 43, 44, 45, 46, 47]),
-    (c::IPPROTO_IPV6, &[1, 20, 21, 27, 28, 34, 35, 42, 43, 44, 45, 46, 47]),
+    (c::IPPROTO_IPV6, &[20, 21, 27, 28, 34, 35, 42, 43, 44, 45, 46, 47]),
     (c::IPPROTO_TCP, &[14, 32]),
 ];
 /// Setting them needs CAP_NET_ADMIN: SO_PREFER_BUSY_POLL, SO_BUSY_POLL_BUDGET, IPsec policies, TCP_REPAIR and what goes

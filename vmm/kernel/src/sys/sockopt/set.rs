@@ -43,6 +43,11 @@ impl Ctx<'_> {
         self.read_obj(value)
     }
 
+    /// As IPv6 takes an int: "if (sockptr_is_null(optval)) val = 0" (do_ipv6_setsockopt).
+    pub(super) fn ipv6_int(&mut self, value: Ptr, len: u32) -> Result<i32, Errno> {
+        if value.is_null() && len >= 4 { Ok(0) } else { self.int_option(value, len) }
+    }
+
     pub(super) fn set_stack_option(&mut self, id: SocketId, option: SockOpt) -> SysResult<()> {
         let now = self.now();
         Ok(self.node.net.of_mut(id).set_option(id, option, now)?)
@@ -306,13 +311,16 @@ impl Ctx<'_> {
         if groups::is_group_option(level, name) {
             return self.set_ipv6_group_option(id, tcp, name, value, len);
         }
+        if let Some(answer) = self.set_header_option(id, name, value, len) {
+            return answer;
+        }
         let number = match len {
             0..4 if name == c::IPV6_DONTFRAG => 0,
             _ if tcp && name == c::IPV6_MULTICAST_HOPS => return err(Errno::ENOPROTOOPT),
             0..4 if !matches!(name, c::IPV6_V6ONLY | c::IPV6_MTU) && kept(level, name).is_none() => {
                 return err(Errno::ENOPROTOOPT);
             }
-            _ => self.int_option(value, len)?,
+            _ => self.ipv6_int(value, len)?,
         };
         match name {
             c::IPV6_V6ONLY => self.set_stack_option(id, SockOpt::V6Only(number != 0)),
