@@ -125,10 +125,10 @@ impl Ctx<'_> {
         if flags & c::O_PATH == 0 && !exclusive {
             let (read, write) = sides(flags);
             let want = if read { MAY_READ } else { 0 } | if write { MAY_WRITE } else { 0 };
-            let truncates = flags & c::O_TRUNC != 0;
-            let want = want | if truncates { MAY_WRITE } else { 0 };
+            let want = want | if flags & c::O_TRUNC != 0 { MAY_WRITE } else { 0 };
             let nonblock = flags & c::O_NONBLOCK != 0;
-            self.wait_for_leases(dirfd, path, follow, (want, write || truncates, nonblock))?;
+            // Only the access mode says whether a lease for reading is broken, not O_TRUNC (break_lease).
+            self.wait_for_leases(dirfd, path, follow, (want, write, nonblock))?;
         }
         let found =
             self.at(dirfd, path, follow, |vfs, ctx, at| vfs.open(ctx, at, flags as u32, mode & 0o7777))?;
