@@ -8,6 +8,7 @@ use crate::buffers::{Buffers, Source};
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::FileId;
+use crate::procfs::nsfs;
 use crate::transfer::seekable;
 use crate::wait::{Progress, Stop, SysResult};
 
@@ -44,7 +45,11 @@ fn check_end(at: Option<u64>, len: u64) -> Result<(), Errno> {
 /// "EINVAL fd is attached to an object which is unsuitable for reading" (read(2)): there is nothing to read by, whatever the
 /// memory is like and even for no bytes (FMODE_CAN_READ in Linux).
 fn can_read(kind: &FileKind) -> bool {
-    !matches!(kind, FileKind::Epoll(_) | FileKind::Process(_))
+    !matches!(kind, FileKind::Epoll(_) | FileKind::Process(_)) && !is_namespace(kind)
+}
+
+fn is_namespace(kind: &FileKind) -> bool {
+    matches!(kind, FileKind::Synthetic { path, .. } if nsfs::kind(path).is_some())
 }
 
 /// "EINVAL fd is attached to an object which is unsuitable for writing" (write(2), FMODE_CAN_WRITE in Linux).
@@ -270,8 +275,14 @@ pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
     if u64::from(whence) > c::SEEK_HOLE {
         return err(Errno::EINVAL);
     }
+    let whence = u64::from(whence);
     let size = match &kind {
         FileKind::Regular(ino) => k.node.vfs.size(*ino),
+        kind if is_namespace(kind) => return err(Errno::ESPIPE),
+        // seq_lseek knows SEEK_SET and SEEK_CUR only.
+        FileKind::Synthetic { path, .. } if whence > c::SEEK_CUR => {
+            k.view().end_of(path).ok_or(Errno::EINVAL)?
+        }
         FileKind::Synthetic { .. }
         | FileKind::Dir(_)
         | FileKind::SyntheticDir { .. }
@@ -292,16 +303,16 @@ pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
     {
         return Ok(0);
     }
-    let base = match u64::from(whence) {
+    let base = match whence {
         // Directories have no end (dcache_dir_lseek; ovl_dir_llseek).
         c::SEEK_END if matches!(kind, FileKind::Dir(_)) => return err(Errno::EINVAL),
         c::SEEK_SET => 0,
         c::SEEK_CUR => current,
         c::SEEK_END => size,
         c::SEEK_DATA | c::SEEK_HOLE => {
-            if let FileKind::Mq(_) = kind {
+            if let FileKind::Mq(_) | FileKind::Synthetic { .. } = kind {
                 // default_llseek: all of it is data, and what lies before its beginning is refused only as a place.
-                let data = u64::from(whence) == c::SEEK_DATA;
+                let data = whence == c::SEEK_DATA;
                 let at = match offset {
                     _ if offset >= size as i64 => return err(Errno::ENXIO),
                     _ if data => u64::try_from(offset).map_err(|_| Errno::EINVAL)?,
@@ -312,7 +323,7 @@ pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
             }
             let FileKind::Regular(ino) = kind else { return err(Errno::EINVAL) };
             let from = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
-            let at = if u64::from(whence) == c::SEEK_DATA {
+            let at = if whence == c::SEEK_DATA {
                 k.node.vfs.seek_data(ino, from)?
             } else {
                 k.node.vfs.seek_hole(ino, from)?

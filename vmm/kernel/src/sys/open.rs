@@ -344,6 +344,10 @@ impl Ctx<'_> {
             Entry::File { mode } => {
                 let (read, write) = sides(flags);
                 let want = if read { MAY_READ } else { 0 } | if write { MAY_WRITE } else { 0 };
+                // Its inodes are S_IMMUTABLE (inode_permission).
+                if synth.tree == Tree::Ns && (write || flags & c::O_TRUNC != 0) {
+                    return err(Errno::EPERM);
+                }
                 if write && mode & 0o200 == 0 {
                     // Container runtimes mount /sys and /proc/sys read-only; whose files they are not hears of the mode first.
                     let read_only =
