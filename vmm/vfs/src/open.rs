@@ -172,10 +172,16 @@ impl Vfs {
         let truncate = flags & O_TRUNC != 0 && !created;
         let kind = self.inode(ino)?.kind();
         let writer = kind == Kind::Regular && flags & O_ACCMODE != O_RDONLY;
+        if kind == Kind::Regular && (writer || truncate) && self.handles_of(ino).execs > 0 {
+            return Err(Errno::ETXTBSY);
+        }
+        // Of what else there is the kernel knows more.
+        let on_disk = matches!(kind, Kind::Regular | Kind::Directory);
+        if flags & O_DIRECT != 0 && on_disk && !self.takes_direct(ino) {
+            self.reap(ino);
+            return Err(Errno::EINVAL);
+        }
         if kind == Kind::Regular {
-            if (writer || truncate) && self.handles_of(ino).execs > 0 {
-                return Err(Errno::ETXTBSY);
-            }
             self.tell(ino, IN_OPEN);
             if truncate {
                 self.truncate_to(ino, 0, ctx.now)?;
@@ -190,6 +196,13 @@ impl Vfs {
             handles.writers += u32::from(writer);
         });
         Ok(Opened { ino, kind, created, writer })
+    }
+
+    /// Whether a file can be open with O_DIRECT (FMODE_CAN_ODIRECT in Linux): "EINVAL The filesystem does not support the O_DIRECT
+    /// flag" (open(2)), as tmpfs in Linux 6.1, and as for what is no regular file.
+    pub fn takes_direct(&self, ino: Ino) -> bool {
+        let regular = self.inode(ino).is_ok_and(|inode| inode.kind() == Kind::Regular);
+        regular && self.fs_of(ino).is_ok_and(|fs| fs.kind != FsKind::Tmpfs)
     }
 
     /// "O_PATH: obtain a file descriptor [...] to indicate a location in the filesystem tree [...]. The file itself

@@ -95,6 +95,7 @@ impl Ctx<'_> {
                 }
                 check_end(at, to.len())?;
                 self.check_rw_flags(id, flags, to.len(), false)?;
+                self.check_direct(id, &to, at, false)?;
                 to
             }
         };
@@ -126,6 +127,7 @@ impl Ctx<'_> {
                 }
                 check_end(at, from.len())?;
                 self.check_rw_flags(id, flags, from.len(), true)?;
+                self.check_direct(id, &from, at, true)?;
                 (Source::User(from), 0)
             }
         };
@@ -253,6 +255,24 @@ impl Ctx<'_> {
             _ => RwFlags::all() - RwFlags::RWF_NOWAIT,
         };
         if flags.exceeds(known) { err(Errno::EOPNOTSUPP) } else { Ok(()) }
+    }
+}
+
+impl Ctx<'_> {
+    /// "EINVAL: the file was opened with the O_DIRECT flag, and either the address specified in buf, the value specified in count, or
+    /// the file offset is not suitably aligned" (read(2)): to a sector of the disk (iomap_dio_rw). At the end of the file nobody
+    /// looks.
+    fn check_direct(&self, id: FileId, buffers: &Buffers, at: Option<u64>, writes: bool) -> SysResult<()> {
+        const SECTOR: u64 = 512;
+        let file = &self.node.files[id];
+        let FileKind::Regular(ino) = file.kind else { return Ok(()) };
+        if file.flags & c::O_DIRECT == 0 || buffers.is_empty() {
+            return Ok(());
+        }
+        let (size, appends) = (self.node.vfs.size(ino), writes && file.flags & c::O_APPEND != 0);
+        let from = if appends { size } else { at.unwrap_or(file.offset) };
+        let fits = from.is_multiple_of(SECTOR) && buffers.is_aligned(SECTOR);
+        if fits || !writes && from >= size { Ok(()) } else { err(Errno::EINVAL) }
     }
 }
 
