@@ -147,6 +147,57 @@ static void namespaces(void)
 	close(fd);
 }
 
+static char text[65536];
+
+static int read_whole(const char *path)
+{
+	int fd = open(path, O_RDONLY), n = 0, r;
+	while ((r = read(fd, text + n, sizeof text - 1 - n)) > 0)
+		n += r;
+	close(fd);
+	text[n] = 0;
+	return n > 0;
+}
+
+static int words(const char *line)
+{
+	int n = 0;
+	for (; *line && *line != '\n'; line++)
+		n += *line == ' ';
+	return n;
+}
+
+/* Pairs of lines, of names and of as many values. */
+static int paired(const char *group, const char *name)
+{
+	char *first = strstr(text, group), *second = first ? strchr(first, '\n') : NULL;
+	return second && strncmp(second + 1, group, strlen(group)) == 0 && words(first) == words(second + 1) &&
+	       (*second = 0, strstr(first, name)) && (*second = '\n');
+}
+
+static long counted(const char *name)
+{
+	char *at = strstr(text, name);
+	return at ? atol(at + strlen(name)) : -1;
+}
+
+/* What programs read that watch a machine. */
+static void counters(void)
+{
+	CHECK(read_whole("/proc/net/snmp") && paired("Ip: ", " DefaultTTL ") && paired("Icmp: ", " InMsgs ") &&
+	      paired("Tcp: ", " CurrEstab ") && paired("Udp: ", " NoPorts ") && paired("UdpLite: ", " MemErrors"));
+	CHECK(strncmp(text, "Ip: Forwarding DefaultTTL InReceives ", 37) == 0);
+	CHECK(read_whole("/proc/net/netstat") && paired("TcpExt: ", " TCPTimeouts ") && paired("IpExt: ", " InOctets "));
+	CHECK(read_whole("/proc/net/snmp6") && counted("Ip6InReceives                   \t") >= 0 &&
+	      counted("\nUdp6InDatagrams                 \t") >= 0);
+	CHECK(read_whole("/proc/net/softnet_stat") && words(text) >= 12 && strspn(text, "0123456789abcdef") == 8);
+	CHECK(read_whole("/proc/softirqs") && strncmp(text, "                    CPU0 ", 25) == 0 &&
+	      strstr(text, "\n          HI: ") && strstr(text, "\n         RCU: "));
+	CHECK(read_whole("/proc/vmstat") && strncmp(text, "nr_free_pages ", 14) == 0);
+	CHECK(counted("nr_free_pages ") > 0 && counted("\npgpgin ") >= 0 && counted("\npswpout ") >= 0 &&
+	      counted("\npgfault ") >= 0 && counted("\noom_kill ") >= 0 && counted("\nnr_dirty_threshold ") > 0);
+}
+
 int main(void)
 {
 	tap_directory();
@@ -154,5 +205,6 @@ int main(void)
 	attributes();
 	names();
 	namespaces();
+	counters();
 	return tap_done();
 }

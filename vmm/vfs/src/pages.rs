@@ -106,7 +106,8 @@ impl PageMap {
     }
 
     fn count_reserved(&mut self) {
-        let absent = self.reserved.runs.iter().map(|(from, to)| to - from - self.count_present(*from, to - 1));
+        let absent =
+            self.reserved.runs.iter().map(|(from, to)| to - from - self.count_present(*from, to - 1));
         self.reserved.absent = absent.sum();
     }
 

@@ -37,14 +37,16 @@ impl View<'_> {
             Tree::Proc if first == "sys" && !self.may_set() => return Err(Errno::EROFS),
             // proc_sys_setattr.
             Tree::Proc if first == "sys" && (is_mode || change == Change::Owner) => return Err(Errno::EPERM),
-            Tree::Proc if process::number(first).is_some() => match (parts.next(), parts.next(), parts.next()) {
-                // The directories of processes and threads are S_IMMUTABLE.
-                (None, ..) | (Some("task"), Some(_), None) => return Err(Errno::EPERM),
-                (Some("net"), ..) | (Some("task"), _, Some("net")) => {}
-                // proc_setattr.
-                _ if is_mode => return Err(Errno::EPERM),
-                _ => {}
-            },
+            Tree::Proc if process::number(first).is_some() => {
+                match (parts.next(), parts.next(), parts.next()) {
+                    // The directories of processes and threads are S_IMMUTABLE.
+                    (None, ..) | (Some("task"), Some(_), None) => return Err(Errno::EPERM),
+                    (Some("net"), ..) | (Some("task"), _, Some("net")) => {}
+                    // proc_setattr.
+                    _ if is_mode => return Err(Errno::EPERM),
+                    _ => {}
+                }
+            }
             Tree::Proc => {}
         }
         let attr = self.attr(at).ok_or(Errno::ENOENT)?;

@@ -7,6 +7,7 @@
 
 mod cgroup;
 mod config;
+mod counters;
 mod inode;
 mod knobs;
 mod mem;
