@@ -205,9 +205,15 @@ static void sizes(void)
 	CHECK_ERRNO(truncate("none", 0), ENOENT);
 	CHECK_ERRNO(truncate(".", 0), EISDIR);
 	CHECK_EQ(fallocate(fd, 0, 0, 8192), 0);
-	CHECK(fstat(fd, &st) == 0 && st.st_size == 8192);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 8192 && st.st_blocks == 16);
 	CHECK_EQ(fallocate(fd, FALLOC_FL_KEEP_SIZE, 8192, 8192), 0);
-	CHECK(fstat(fd, &st) == 0 && st.st_size == 8192);
+	CHECK(fstat(fd, &st) == 0 && st.st_size == 8192 && st.st_blocks == 32);
+	/* What is written there takes no more; what is cut off is given back. */
+	CHECK(pwrite(fd, "x", 1, 4096) == 1 && fsync(fd) == 0 && fstat(fd, &st) == 0 && st.st_blocks == 32);
+	CHECK(lseek(fd, 8192, SEEK_HOLE) == -1 && errno == ENXIO);
+	CHECK(ftruncate(fd, 8192) == 0 && fstat(fd, &st) == 0 && st.st_blocks == 16);
+	CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096, 4096) == 0 && fstat(fd, &st) == 0 &&
+	      st.st_blocks == 8);
 	CHECK_ERRNO(fallocate(fd, 0, -1, 1), EINVAL);
 	CHECK_ERRNO(fallocate(fd, 0, 0, 0), EINVAL);
 	CHECK_EQ(posix_fallocate(fd, 0, 100), 0);

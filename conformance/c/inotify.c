@@ -256,6 +256,13 @@ static void masks(void)
 	make("a", "1");
 	CHECK_TOLD(fd, "1:CLOSE_WRITE");
 	CHECK_EQ(inotify_add_watch(fd, "a", IN_OPEN | IN_ONESHOT), 1);
+	/* All of the mask is shown, since Linux 5.19. */
+	char path[64], text[512];
+	snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+	int info = open(path, O_RDONLY);
+	ssize_t n = read(info, text, sizeof text - 1);
+	CHECK(n > 0 && (text[n] = 0, strstr(text, " mask:80000020 ")));
+	close(info);
 	make("a", "1");
 	CHECK_TOLD(fd, "1:OPEN 1:IGNORED");
 	REQUIRE(symlink("a", "s") == 0);

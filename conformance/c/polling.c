@@ -327,6 +327,32 @@ static void polls(void)
 	FD_SET(closed, &in);
 	CHECK_ERRNO(select(closed + 1, &in, NULL, NULL, NULL), EBADF);
 	CHECK_ERRNO(select(-1, NULL, NULL, NULL, NULL), EINVAL);
+	/* Beyond the table of descriptors nothing is looked at; it has grown for the highest that ever was open. */
+	pid_t pid = fork();
+	if (pid == 0) {
+		t = (struct timeval){ 0, 1000 };
+		FD_ZERO(&in);
+		FD_SET(1000, &in);
+		REQUIRE(select(1024, &in, NULL, NULL, &t) == 0 && FD_ISSET(1000, &in));
+		REQUIRE(dup2(0, 500) == 500 && close(500) == 0);
+		REQUIRE(select(1024, &in, NULL, NULL, &t) == 0);
+		FD_ZERO(&in);
+		FD_SET(511, &in);
+		REQUIRE(select(1024, &in, NULL, NULL, &t) == -1 && errno == EBADF);
+		REQUIRE(dup2(0, 512) == 512 && close(512) == 0);
+		FD_ZERO(&in);
+		FD_SET(1000, &in);
+		REQUIRE(select(1024, &in, NULL, NULL, &t) == -1 && errno == EBADF);
+		/* A new process has a table for what is open. */
+		pid = fork();
+		if (pid == 0)
+			_exit(select(1024, &in, NULL, NULL, &t) != 0);
+		int inner;
+		REQUIRE(waitpid(pid, &inner, 0) == pid && inner == 0);
+		_exit(0);
+	}
+	int status;
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 	t = (struct timeval){ -1, 0 };
 	CHECK_ERRNO(select(0, NULL, NULL, NULL, &t), EINVAL);
 	close(fds[0]), close(fds[1]);

@@ -114,6 +114,7 @@ pub const MFD_CLOEXEC: u64 = 1;
 pub const MFD_ALLOW_SEALING: u64 = 2;
 
 // clone (clone(2))
+pub const CLONE_NEWTIME: u64 = 0x80;
 pub const CLONE_VM: u64 = 0x100;
 pub const CLONE_FS: u64 = 0x200;
 pub const CLONE_FILES: u64 = 0x400;

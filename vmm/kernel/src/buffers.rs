@@ -72,6 +72,11 @@ impl Buffers {
         self.len == 0
     }
 
+    /// Whether addresses and lengths of all are multiples of this.
+    pub(crate) fn is_aligned(&self, unit: u64) -> bool {
+        self.pieces(0, self.len).all(|(base, len)| (base | len).is_multiple_of(unit))
+    }
+
     /// Addresses and lengths of the bytes `from..from + len`.
     fn pieces(&self, from: u64, len: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let (mut skip, mut left) = (from, len.min(self.len.saturating_sub(from)));

@@ -68,6 +68,8 @@ pub const CAP_LEASE: u32 = 28;
 pub const CAP_SYSLOG: u32 = 34;
 /// CAP_WAKE_ALARM.
 pub const CAP_WAKE_ALARM: u32 = 35;
+/// CAP_SETFCAP.
+pub const CAP_SETFCAP: u32 = 31;
 /// CAP_AUDIT_CONTROL.
 pub const CAP_AUDIT_CONTROL: u32 = 30;
 /// Names of all capabilities by number, without `CAP_`.

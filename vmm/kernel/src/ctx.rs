@@ -17,6 +17,7 @@ use crate::ids::*;
 use crate::mm::Mm;
 use crate::node::Node;
 use crate::process::{FdEntry, Process};
+use crate::procfs::View;
 use crate::task::Task;
 use crate::wait::{Pins, Progress, Stop, SysResult, Wait};
 use crate::watch::{Told, Watch, Whose};
@@ -128,6 +129,11 @@ impl<'a> Ctx<'a> {
             moved: Moved::default(),
             restart_deadline: None,
         }
+    }
+
+    /// The node as the caller sees it in /proc.
+    pub(crate) fn view(&self) -> View<'_> {
+        View { node: self.node, pid: self.pid, tid: self.tid }
     }
 
     /// The caller.

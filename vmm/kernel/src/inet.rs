@@ -191,7 +191,7 @@ fn hex_addr(addr: SocketAddr) -> String {
     out
 }
 
-fn infos(node: &Node, net: NetNs, proto: Proto, v6: bool) -> Vec<SocketInfo> {
+pub(crate) fn infos(node: &Node, net: NetNs, proto: Proto, v6: bool) -> Vec<SocketInfo> {
     let mut all = node.net.stack(net).sockets();
     all.retain(|s| s.proto == proto && s.v6 == v6);
     all

@@ -192,7 +192,8 @@ impl Node {
         let Some(instance) = self.inotifies.get(id) else { return String::new() };
         let line = |(wd, watch): (&i32, &Watched)| {
             let device = self.vfs.stat_ino(watch.ino).map_or(0, |stat| stat.dev.major << 20 | stat.dev.minor);
-            let (ino, mask) = (watch.ino.0, watch.mask & !IN_ONESHOT);
+            // With IN_ONESHOT, since Linux 5.19 (INOTIFY_USER_MASK).
+            let (ino, mask) = (watch.ino.0, watch.mask);
             format!("inotify wd:{wd:x} ino:{ino:x} sdev:{device:x} mask:{mask:x} ignored_mask:0 \n")
         };
         instance.watches.iter().rev().map(line).collect()

@@ -13,6 +13,7 @@ use crate::file::FileKind;
 use crate::ids::*;
 use crate::node::Node;
 use crate::path::Place;
+use crate::task::TaskState;
 use crate::wait::{Progress, SysResult, Wait, WaitOn};
 
 /// /proc/sys/fs/lease-break-time, ns.
@@ -122,8 +123,19 @@ impl Node {
 
     /// Whether another description stands in the way of a lease: "A read lease can be placed only on a file descriptor that is
     /// opened read-only", and only while nobody writes; a write lease "only if there are no other open file descriptors for the
-    /// file" (check_conflicting_open).
+    /// file" (check_conflicting_open). An open that waits for the end of a lease counts already (do_dentry_open), and so does
+    /// a truncation as a writer (vfs_truncate).
     fn open_conflicts(&self, ino: Ino, id: FileId, exclusive: bool) -> bool {
+        let mut waiting = self.waiters.get(&WaitOn::Lease(ino)).into_iter().flatten();
+        let counts = |tid: &Tid| match &self.task(*tid).state {
+            TaskState::Blocked(blocked) => {
+                matches!(blocked.progress, Progress::Path { writes, .. } if exclusive || writes)
+            }
+            _ => false,
+        };
+        if waiting.any(counts) {
+            return true;
+        }
         let of_file = self.files.iter().filter(|(_, f)| f.kind == FileKind::Regular(ino));
         let mut others = of_file.filter(|(other, _)| !exclusive || *other != id);
         others.any(|(_, f)| exclusive || f.writable())
@@ -209,7 +221,7 @@ impl Ctx<'_> {
         list.into_iter().find(|lease| lease.file == id).map_or(c::F_UNLCK, Lease::target)
     }
 
-    /// Before a path is opened (`writes`: or truncated): waits for the ends of leases on what it names. What cannot be opened
+    /// Before a path is opened, or truncated (`writes`): waits for the ends of leases on what it names. What cannot be opened
     /// breaks none; the open itself tells why.
     pub(crate) fn wait_for_leases(
         &mut self,
@@ -233,13 +245,14 @@ impl Ctx<'_> {
             return err(Errno::EAGAIN);
         }
         let wait = Wait::on(WaitOn::Lease(ino)).deadline(Some(end));
-        Err(wait.progress(Progress::Path(path.to_vec(), self.lookup.how)).into())
+        let (path, how) = (path.to_vec(), self.lookup.how);
+        Err(wait.progress(Progress::Path { path, how, writes }).into())
     }
 
     /// The path with which a call goes on that has waited for the end of a lease, or its argument.
     pub(crate) fn kept_path(&mut self, path: Path) -> SysResult<Vec<u8>> {
         match self.progress() {
-            Some(Progress::Path(path, _)) => Ok(path.clone()),
+            Some(Progress::Path { path, .. }) => Ok(path.clone()),
             _ => Ok(self.read_path(path)?),
         }
     }

@@ -41,8 +41,11 @@ pub struct Synth {
 }
 
 impl Synth {
-    /// The absolute path.
+    /// The absolute path; what is mounted nowhere has none, but a text that is none.
     pub fn absolute(&self) -> Vec<u8> {
+        if self.tree == Tree::Ns {
+            return self.path.clone();
+        }
         let mut out = self.tree.root().to_vec();
         if !self.path.is_empty() {
             out.push(b'/');
@@ -53,6 +56,9 @@ impl Synth {
 
     /// Inverse of [`Synth::absolute`].
     pub fn from_absolute(path: &[u8]) -> Option<Synth> {
+        if path.first() != Some(&b'/') {
+            return Some(Synth { tree: Tree::Ns, path: path.to_vec() });
+        }
         [Tree::Proc, Tree::Sys].into_iter().find_map(|tree| {
             let rest = path.strip_prefix(tree.root())?;
             let inner = if rest.is_empty() { rest } else { rest.strip_prefix(b"/")? };
@@ -267,8 +273,16 @@ impl Ctx<'_> {
             Err(Fail::Synthetic(s)) => Err(Fail::Synthetic(s)),
             // The operation itself finds the error again, in its own order of checks.
             Ok(_) | Err(Fail::Errno(_)) => Ok((at.dir, at.path.to_vec())),
-        })?;
-        match found {
+        });
+        // A name that is not there is none of the caller's file system all the same, if its directory is there (do_renameat2 compares
+        // the mounts before it looks the names up).
+        if let Err(Stop::Errno(Errno::ENOENT)) = found
+            && let Ok(Place::Synth(dir)) = self.resolve(dirfd, directory_of(path), true)
+            && matches!(self.view().entry(&dir), Some(Entry::Dir { .. }))
+        {
+            return Err(Errno::EXDEV.into());
+        }
+        match found? {
             Reached::Done(at) => Ok(at),
             Reached::At(Place::Synth(s)) if s.path.is_empty() => Err(Errno::EBUSY.into()),
             Reached::At(_) => Err(Errno::EXDEV.into()),
@@ -349,6 +363,9 @@ impl Ctx<'_> {
                             return Ok(Spot::Vfs { dir, path: join(&text, rest), links });
                         }
                         Link::Text(text) => path = join(&text, rest),
+                        Link::Place(Place::Synth(target)) if !last && target.tree == Tree::Ns => {
+                            return Err(Errno::ENOTDIR.into());
+                        }
                         Link::Place(Place::Synth(target)) => (at, path) = (target, rest.to_vec()),
                         Link::Place(Place::Ino(dir)) if !last => {
                             return Ok(Spot::Vfs { dir, path: join(b".", rest), links });
@@ -396,6 +413,12 @@ fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let path = &path[start..];
     let end = path.iter().position(|b| *b == b'/').unwrap_or(path.len());
     Some((&path[..end], &path[end..]))
+}
+
+/// What is before the last component of a path.
+fn directory_of(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| *byte != b'/').unwrap_or(0);
+    path[..end].iter().rposition(|byte| *byte == b'/').map_or(b".", |slash| &path[..=slash])
 }
 
 fn join(head: &[u8], rest: &[u8]) -> Vec<u8> {

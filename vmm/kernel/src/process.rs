@@ -25,9 +25,27 @@ pub struct FdTable {
     slots: Map<u32, FdEntry>,
     /// All numbers below this one are open: where the search for a free one begins, so that opening n files is not O(n^2).
     full_to: u32,
+    /// For how many there has to be room since the table was made: one more than the highest that was open.
+    used: u32,
 }
 
 impl FdTable {
+    /// For how many descriptors there is room: what select(2) looks at. NR_OPEN_DEFAULT at first, then what alloc_fdtable of Linux
+    /// makes of the highest that was open.
+    pub(crate) fn room(&self) -> usize {
+        const UNIT: u32 = 1024 / 8;
+        match self.used {
+            0..=64 => 64,
+            used => (((used - 1) / UNIT + 1).next_power_of_two() * UNIT) as usize,
+        }
+    }
+
+    /// The table of a new process, with room for what is open (dup_fd, count_open_files).
+    pub(crate) fn forked(&self) -> FdTable {
+        let highest = self.slots.iter().next_back().map_or(0, |(fd, _)| fd + 1);
+        FdTable { used: highest.next_multiple_of(64), ..self.clone() }
+    }
+
     /// The entry of `fd`.
     pub fn get(&self, fd: i32) -> Result<FdEntry, Errno> {
         u32::try_from(fd).ok().and_then(|fd| self.slots.get(&fd).copied()).ok_or(Errno::EBADF)
@@ -49,6 +67,7 @@ impl FdTable {
     pub fn set(&mut self, fd: usize, entry: FdEntry) -> Option<FdEntry> {
         let fd = u32::try_from(fd).expect("descriptors are below RLIMIT_NOFILE");
         let old = self.slots.insert(fd, entry);
+        self.used = self.used.max(fd + 1);
         if fd == self.full_to {
             self.full_to = self.first_free(fd);
         }

@@ -82,7 +82,7 @@ impl Node {
 
     /// A copy of a table for another user, with references to all that it has.
     pub(crate) fn copy_table(&mut self, table: TableId) -> TableId {
-        let copy = self.fd_tables[table].item.clone();
+        let copy = self.fd_tables[table].item.forked();
         for (_, entry) in copy.iter() {
             self.file_ref(entry.file);
         }

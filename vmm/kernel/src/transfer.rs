@@ -355,9 +355,9 @@ impl Ctx<'_> {
 
     /// Writes file data and drops platform mappings of pages that moved. RLIMIT_FSIZE has been looked at.
     pub(crate) fn write_inode(&mut self, ino: Ino, from: u64, data: &[u8]) -> SysResult {
-        self.may_store(ino, from, data.len() as u64)?;
+        let most = self.may_store(ino, from, data.len() as u64)? as usize;
         let now = self.now();
-        let n = self.node.vfs.write_at(ino, from, data, now)?;
+        let n = self.node.vfs.write_at(ino, from, &data[..most], now)?;
         self.node.drop_moved_pages();
         Ok(n as u64)
     }

@@ -193,8 +193,8 @@ pub enum Progress {
     Connect(Address),
     /// poll(2): the set.
     Poll(Vec<PollFd>),
-    /// select(2): the three sets.
-    Select(Box<[[u8; 128]; 3]>),
+    /// select(2): the three sets, and for how many descriptors.
+    Select(Box<[[u8; 128]; 3]>, usize),
     /// wait4(2), waitid(2).
     Children {
         /// The children. A group that is the caller's own is that of the call's beginning.
@@ -215,8 +215,15 @@ pub enum Progress {
         /// What openat2(2) has read.
         how: [u64; 3],
     },
-    /// An open or truncation that waits for the end of a lease: the path, and what openat2(2) has read.
-    Path(Vec<u8>, [u64; 3]),
+    /// An open or truncation that waits for the end of a lease.
+    Path {
+        /// The path.
+        path: Vec<u8>,
+        /// What openat2(2) has read.
+        how: [u64; 3],
+        /// It writes.
+        writes: bool,
+    },
     /// A close that waits for the end of this connection (SO_LINGER).
     Linger(bloodhound_net::SocketId),
     /// A futex wait.

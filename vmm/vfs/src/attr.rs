@@ -358,16 +358,14 @@ fn xattr_name(inode: &Inode, cred: &Cred, name: &[u8], want: u32) -> Result<(), 
         if !matches!(inode.kind(), Kind::Regular | Kind::Directory) {
             return Err(if want == MAY_WRITE { Errno::EPERM } else { Errno::ENODATA });
         }
+        // "Sticky directories: only the owner and privileged users can write attributes" (xattr_permission).
+        let sticky = inode.is_dir() && inode.meta.mode & S_ISVTX != 0;
+        if sticky && want == MAY_WRITE && !owns(inode, cred) {
+            return Err(Errno::EPERM);
+        }
         return allows(inode, cred, want);
     }
-    if name.starts_with(b"trusted.") || name.starts_with(b"security.") {
-        // Both may be written by root only; trusted attributes are hidden from others.
-        return match (cred.is_root(), want) {
-            (true, _) => Ok(()),
-            (false, MAY_WRITE) => Err(Errno::EPERM),
-            (false, _) if name.starts_with(b"trusted.") => Err(Errno::ENODATA),
-            _ => Ok(()),
-        };
-    }
-    Err(Errno::EOPNOTSUPP)
+    // Both are a matter of capabilities, which the kernel asks for.
+    let privileged = name.starts_with(b"trusted.") || name.starts_with(b"security.");
+    if privileged { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
 }

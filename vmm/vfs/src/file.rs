@@ -130,6 +130,10 @@ impl Vfs {
         } else if size < old {
             self.own(ino)?;
             self.edit(ino, |pages, moved| pages.truncate(size, moved))?;
+        } else if size == old && matches!(data, Data::Own(_)) {
+            // "Call ext4_truncate() even if i_size didn't change to truncate possible preallocated blocks" (ext4_setattr), and so
+            // does tmpfs.
+            self.edit(ino, |pages, _| pages.release(size.div_ceil(PAGE), u64::MAX))?;
         }
         if let Node::Regular { size: current, .. } = &mut self.inode_mut(ino)?.node {
             *current = size;
@@ -143,8 +147,8 @@ impl Vfs {
         Ok(())
     }
 
-    /// fallocate(2) with mode 0, KEEP_SIZE, PUNCH_HOLE and ZERO_RANGE. No page is allocated: preallocated space is a
-    /// hole that was checked against the free space.
+    /// fallocate(2) with mode 0, KEEP_SIZE, PUNCH_HOLE and ZERO_RANGE. Preallocated space is a hole that counts as taken; a power
+    /// failure gives it back.
     ///
     /// # Errors
     /// EINVAL for a length of 0 or bad flags, EFBIG, ENOSPC, EISDIR, ENODEV, EOPNOTSUPP for COLLAPSE_RANGE and
@@ -187,6 +191,9 @@ impl Vfs {
             self.edit(ino, |pages, moved| pages.zero(from, to, moved))?;
             self.clean_pages(ino);
             self.note(ino, now, |_| Some(Op::Zero { from, to }));
+        }
+        if !punch {
+            self.edit(ino, |pages, _| pages.reserve(offset / PAGE, end.div_ceil(PAGE)))?;
         }
         if !keep && end > size {
             self.note(ino, now, |_| Some(Op::Size { size: end }));
@@ -335,7 +342,7 @@ impl Vfs {
             Node::Regular { data: Data::Own(_), .. } => {}
             Node::Regular { data: Data::Image(image), .. } => {
                 let pages = image.pages();
-                self.charge(fs, 0, pages.present());
+                self.charge(fs, 0, pages.taken());
                 if let Node::Regular { data, .. } = &mut self.inode_mut(ino)?.node {
                     *data = Data::Own(pages);
                 }
@@ -359,14 +366,14 @@ impl Vfs {
         let inode = self.inodes.get_mut(ino).ok_or(Errno::ESTALE)?;
         let fs = inode.fs;
         let Node::Regular { data: Data::Own(pages), .. } = &mut inode.node else { return Err(Errno::EIO) };
-        let before = pages.present();
+        let before = pages.taken();
         let list = &mut self.moved;
         change(pages, &mut |index| {
             if mapped {
                 list.push(PageMoved { ino, index });
             }
         });
-        let after = pages.present();
+        let after = pages.taken();
         self.charge(fs, before, after);
         Ok(())
     }

@@ -121,7 +121,7 @@ impl Inode {
     /// Pages that count against the file system's quota.
     pub(crate) fn own_pages(&self) -> u64 {
         match &self.node {
-            Node::Regular { data: Data::Own(pages), .. } => pages.present(),
+            Node::Regular { data: Data::Own(pages), .. } => pages.taken(),
             _ => 0,
         }
     }
@@ -129,7 +129,7 @@ impl Inode {
     /// `st_blocks`, in units of 512 bytes.
     pub(crate) fn blocks(&self) -> u64 {
         match &self.node {
-            Node::Regular { data: Data::Own(pages), .. } => pages.present() * 8,
+            Node::Regular { data: Data::Own(pages), .. } => pages.taken() * 8,
             Node::Regular { size, .. } => size.div_ceil(4096) * 8,
             Node::Directory(_) => 8,
             _ => 0,

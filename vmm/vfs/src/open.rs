@@ -172,10 +172,16 @@ impl Vfs {
         let truncate = flags & O_TRUNC != 0 && !created;
         let kind = self.inode(ino)?.kind();
         let writer = kind == Kind::Regular && flags & O_ACCMODE != O_RDONLY;
+        if kind == Kind::Regular && (writer || truncate) && self.handles_of(ino).execs > 0 {
+            return Err(Errno::ETXTBSY);
+        }
+        // Of what else there is the kernel knows more.
+        let on_disk = matches!(kind, Kind::Regular | Kind::Directory);
+        if flags & O_DIRECT != 0 && on_disk && !self.takes_direct(ino) {
+            self.reap(ino);
+            return Err(Errno::EINVAL);
+        }
         if kind == Kind::Regular {
-            if (writer || truncate) && self.handles_of(ino).execs > 0 {
-                return Err(Errno::ETXTBSY);
-            }
             self.tell(ino, IN_OPEN);
             if truncate {
                 self.truncate_to(ino, 0, ctx.now)?;
@@ -190,6 +196,13 @@ impl Vfs {
             handles.writers += u32::from(writer);
         });
         Ok(Opened { ino, kind, created, writer })
+    }
+
+    /// Whether a file can be open with O_DIRECT (FMODE_CAN_ODIRECT in Linux): "EINVAL The filesystem does not support the O_DIRECT
+    /// flag" (open(2)), as tmpfs in Linux 6.1, and as for what is no regular file.
+    pub fn takes_direct(&self, ino: Ino) -> bool {
+        let regular = self.inode(ino).is_ok_and(|inode| inode.kind() == Kind::Regular);
+        regular && self.fs_of(ino).is_ok_and(|fs| fs.kind != FsKind::Tmpfs)
     }
 
     /// "O_PATH: obtain a file descriptor [...] to indicate a location in the filesystem tree [...]. The file itself
@@ -233,7 +246,8 @@ impl Vfs {
         self.want_write(spot.dir)?;
         self.may_create(spot.dir, ctx.cred)?;
         let node = crate::file::empty();
-        let ino = self.create(ctx, spot.dir, name, mode & 0o7777 & !ctx.umask, node)?;
+        let mode = self.new_mode(ctx, spot.dir, mode)?;
+        let ino = self.create(ctx, spot.dir, name, mode, node)?;
         // The mode of a new file does not limit this first descriptor: open(2) "mode [...] applies only to future
         // accesses of the newly created file".
         Ok(self.take_ref(ctx, ino, flags, true)?)
@@ -266,7 +280,7 @@ impl Vfs {
             return Err(Errno::ENOTDIR.into());
         }
         self.permit(dir, ctx.cred, MAY_WRITE | MAY_EXEC)?;
-        let mut inode = self.draft(ctx, dir, mode & 0o7777 & !ctx.umask, crate::file::empty())?;
+        let mut inode = self.draft(ctx, dir, self.new_mode(ctx, dir, mode)?, crate::file::empty())?;
         inode.meta.nlink = 0;
         // "Specifying O_EXCL in conjunction with O_TMPFILE prevents a temporary file from being linked into the
         // filesystem".
@@ -316,6 +330,17 @@ impl Vfs {
         of.is_some_and(|fs| fs.root == ino)
     }
 
+    /// The mode of a new file that is no directory (vfs_prepare_mode in Linux 6.1): whether the set-group-ID bit stays in a
+    /// set-group-ID directory is judged before the umask takes the group's right to execute away (mode_strip_sgid).
+    pub(crate) fn new_mode(&self, ctx: &Ctx, dir: Ino, mode: u32) -> Result<u32, Errno> {
+        let parent = &self.inode(dir)?.meta;
+        let stripped = mode & (S_ISGID | 0o010) == S_ISGID | 0o010
+            && parent.mode & S_ISGID != 0
+            && !ctx.cred.is_root()
+            && !ctx.cred.in_group(parent.gid);
+        Ok(mode & 0o7777 & !ctx.umask & if stripped { !S_ISGID } else { !0 })
+    }
+
     /// A new inode for `dir` with one link, not yet in the table.
     pub(crate) fn draft(&self, ctx: &Ctx, dir: Ino, mode: u32, node: Node) -> Result<Inode, Errno> {
         let parent = self.inode(dir)?;
@@ -325,11 +350,6 @@ impl Vfs {
             meta.gid = parent.meta.gid;
             if matches!(node, Node::Directory(_)) {
                 meta.mode |= S_ISGID;
-            } else if mode & (S_ISGID | 0o010) == S_ISGID | 0o010
-                && !ctx.cred.is_root()
-                && !ctx.cred.in_group(meta.gid)
-            {
-                meta.mode &= !S_ISGID;
             }
         }
         let inode = Inode::new(parent.fs, meta, node);

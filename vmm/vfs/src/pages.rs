@@ -21,6 +21,16 @@ pub(crate) type Chunk = [Option<Frame>; CHUNK as usize];
 pub struct PageMap {
     chunks: Arc<BTreeMap<u64, Arc<Chunk>>>,
     present: u64,
+    reserved: Reserved,
+}
+
+/// Pages that fallocate(2) has given a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Reserved {
+    /// From the first of each run to behind its last. Runs do not overlap.
+    runs: Arc<BTreeMap<u64, u64>>,
+    /// How many of them are not present.
+    absent: u64,
 }
 
 /// Called with the index of each page whose frame was replaced, added or dropped, so that the kernel can remap.
@@ -48,12 +58,64 @@ impl PageMap {
         let chunks: BTreeMap<u64, Arc<Chunk>> =
             chunks.filter(|(_, chunk)| chunk.iter().any(Option::is_some)).collect();
         let present = chunks.values().map(|chunk| chunk.iter().flatten().count() as u64).sum();
-        PageMap { chunks: Arc::new(chunks), present }
+        PageMap { chunks: Arc::new(chunks), present, reserved: Reserved::default() }
     }
 
     /// Number of pages present.
     pub fn present(&self) -> u64 {
         self.present
+    }
+
+    /// Number of pages that the file takes on its disk: present or reserved.
+    pub fn taken(&self) -> u64 {
+        self.present + self.reserved.absent
+    }
+
+    /// Reserves the pages `first..end` (fallocate(2)): they are holes and read as zeros, but have their place on the disk.
+    pub fn reserve(&mut self, first: u64, end: u64) {
+        let overlapping = self.runs_in(first, end);
+        let from = overlapping.first().map_or(first, |run| run.0.min(first));
+        let to = overlapping.last().map_or(end, |run| run.1.max(end));
+        let runs = Arc::make_mut(&mut self.reserved.runs);
+        runs.retain(|from, _| !overlapping.iter().any(|run| run.0 == *from));
+        runs.insert(from, to);
+        self.count_reserved();
+    }
+
+    /// Gives back what is reserved of the pages `first..end`.
+    pub fn release(&mut self, first: u64, end: u64) {
+        let overlapping = self.runs_in(first, end);
+        if overlapping.is_empty() {
+            return;
+        }
+        let runs = Arc::make_mut(&mut self.reserved.runs);
+        for (from, to) in overlapping {
+            runs.remove(&from);
+            let rest = [(from, to.min(first)), (from.max(end), to)];
+            runs.extend(rest.into_iter().filter(|(from, to)| from < to));
+        }
+        self.count_reserved();
+    }
+
+    /// The runs of reserved pages that have some of `first..end`.
+    fn runs_in(&self, first: u64, end: u64) -> Vec<(u64, u64)> {
+        let before = self.reserved.runs.range(..end).rev().map(|(from, to)| (*from, *to));
+        let mut found: Vec<_> = before.take_while(|(_, to)| *to > first).collect();
+        found.reverse();
+        found
+    }
+
+    fn count_reserved(&mut self) {
+        let absent =
+            self.reserved.runs.iter().map(|(from, to)| to - from - self.count_present(*from, to - 1));
+        self.reserved.absent = absent.sum();
+    }
+
+    /// A page that was absent becomes present.
+    fn note_present(&mut self, index: u64) {
+        self.present += 1;
+        let reserved = !self.reserved.runs.is_empty() && !self.runs_in(index, index + 1).is_empty();
+        self.reserved.absent -= u64::from(reserved);
     }
 
     /// The frame of page `index`, if there is one.
@@ -64,14 +126,16 @@ impl PageMap {
     /// Puts `frame` at page `index`.
     pub fn set(&mut self, index: u64, frame: Frame) {
         if self.slot(index).replace(frame).is_none() {
-            self.present += 1;
+            self.note_present(index);
         }
     }
 
     /// The frame of page `index` for writing: made present and unshared. `moved` hears of a new frame.
     pub fn unique(&mut self, index: u64, moved: Moved) -> &mut Frame {
         let fresh = self.get(index).is_none();
-        self.present += u64::from(fresh);
+        if fresh {
+            self.note_present(index);
+        }
         let slot = self.slot(index);
         let frame = slot.get_or_insert_with(Frame::zeroed);
         let shared = !frame.is_unique();
@@ -109,13 +173,16 @@ impl PageMap {
         }
     }
 
-    /// How many of the pages that `offset..offset + len` touches are absent.
+    /// How many of the pages that `offset..offset + len` touches are neither present nor reserved.
     pub fn missing(&self, offset: u64, len: u64) -> u64 {
         if len == 0 {
             return 0;
         }
         let (first, last) = (offset / PAGE, (offset + len - 1) / PAGE);
-        (last - first + 1) - self.count_present(first, last)
+        let runs = self.runs_in(first, last + 1).into_iter();
+        let reserved = runs.map(|(from, to)| (from.max(first), to.min(last + 1)));
+        let absent: u64 = reserved.map(|(from, to)| to - from - self.count_present(from, to - 1)).sum();
+        (last - first + 1) - self.count_present(first, last) - absent
     }
 
     fn count_present(&self, first: u64, last: u64) -> u64 {
@@ -199,11 +266,16 @@ impl PageMap {
         }
     }
 
-    /// Drops the pages `first..end`.
+    /// Drops the pages `first..end`, and what is reserved of them.
     fn drop_pages(&mut self, first: u64, end: u64, moved: Moved) {
         if first >= end {
             return;
         }
+        self.drop_present(first, end, moved);
+        self.release(first, end);
+    }
+
+    fn drop_present(&mut self, first: u64, end: u64, moved: Moved) {
         let numbers: Vec<u64> =
             self.chunks.range(first / CHUNK..=(end - 1) / CHUNK).map(|(number, _)| *number).collect();
         if numbers.is_empty() {
@@ -281,6 +353,28 @@ mod tests {
         assert_eq!(map.next_data(201 * PAGE), None);
         assert_eq!(map.next_hole(5 * PAGE + 1), 6 * PAGE);
         assert_eq!(map.next_hole(3), 3);
+    }
+
+    #[test]
+    fn reserved_pages_are_taken_but_absent() {
+        let mut map = PageMap::default();
+        map.write(3 * PAGE, b"a", &mut |_| {});
+        map.reserve(2, 6);
+        map.reserve(10, 12);
+        assert_eq!((map.present(), map.taken()), (1, 6));
+        assert_eq!((map.missing(0, 12 * PAGE), map.missing(2 * PAGE, 4 * PAGE)), (6, 0));
+        map.reserve(5, 11);
+        assert_eq!((map.taken(), map.missing(0, 12 * PAGE)), (10, 2));
+        // What is written takes the reserved place.
+        map.write(4 * PAGE, b"b", &mut |_| {});
+        assert_eq!((map.present(), map.taken()), (2, 10));
+        assert_eq!(map.next_data(5 * PAGE), None);
+        map.zero(3 * PAGE, 7 * PAGE, &mut |_| {});
+        assert_eq!((map.present(), map.taken()), (0, 6));
+        map.release(8, u64::MAX);
+        assert_eq!(map.taken(), 2);
+        map.truncate(0, &mut |_| {});
+        assert_eq!(map, PageMap::default());
     }
 
     #[test]

@@ -34,6 +34,20 @@ pub(crate) fn owns(inode: &Inode, cred: &Cred) -> bool {
     cred.is_root() || cred.uid == inode.meta.uid
 }
 
+/// Whether a link that is a path's last component is followed (may_follow_link in Linux, with
+/// /proc/sys/fs/protected_symlinks at 1): "symbolic links are followed only when outside a sticky world-writable directory,
+/// or when the uid of the symbolic link and follower match, or when the directory owner matches the symbolic link's owner"
+/// (proc(5)). No capability helps.
+///
+/// # Errors
+/// EACCES.
+pub(crate) fn may_follow(dir: &Inode, link: &Inode, cred: &Cred) -> Result<(), Errno> {
+    const SHARED: u32 = S_ISVTX | 0o002;
+    let owner = link.meta.uid;
+    let refused = owner != cred.uid && dir.meta.mode & SHARED == SHARED && owner != dir.meta.uid;
+    if refused { Err(Errno::EACCES) } else { Ok(()) }
+}
+
 /// The set-id bits that a change by `cred` takes away: set-user-ID always, set-group-ID if the group may execute or
 /// `cred` is not in it (setattr_should_drop_suidgid in Linux).
 pub(crate) fn set_id_to_drop(inode: &Inode, cred: &Cred) -> u32 {

@@ -1,10 +1,12 @@
-//! rename(2), renameat2(2) with RENAME_NOREPLACE and RENAME_EXCHANGE.
+//! rename(2), renameat2(2) with RENAME_NOREPLACE, RENAME_EXCHANGE and RENAME_WHITEOUT.
 
 use bloodhound_abi::{Errno, SimTime};
 
 use crate::flags::{MAY_WRITE, RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT};
+use crate::inode::Node;
+use crate::mount::FsKind;
 use crate::perm::allows;
-use crate::types::{Ino, Name, Outcome};
+use crate::types::{Dev, Ino, Name, Outcome};
 use crate::vfs::{At, Ctx, Vfs};
 use crate::walk::{Last, Spot};
 
@@ -14,10 +16,10 @@ struct Move {
     new: (Ino, Name, Option<Ino>),
 }
 
-/// Whether renameat2(2) takes these flags. RENAME_WHITEOUT it does not, as on file systems without it.
+/// Whether renameat2(2) takes these flags: RENAME_EXCHANGE goes with no other.
 pub fn rename_flags(flags: u32) -> bool {
-    let known = RENAME_NOREPLACE | RENAME_EXCHANGE;
-    flags & (!known | RENAME_WHITEOUT) == 0 && flags != known
+    let known = RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT;
+    flags & !known == 0 && (flags & RENAME_EXCHANGE == 0 || flags == RENAME_EXCHANGE)
 }
 
 impl Vfs {
@@ -33,7 +35,7 @@ impl Vfs {
     ///
     /// # Errors
     /// EACCES, EBUSY, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EPERM, EROFS, EXDEV; those of resolution.
-    /// RENAME_WHITEOUT gives EINVAL, as on file systems without it.
+    /// RENAME_WHITEOUT gives EINVAL on overlayfs.
     pub fn rename(&mut self, ctx: &mut Ctx, old: At, new: At, flags: u32) -> Outcome<()> {
         if !rename_flags(flags) {
             return Err(Errno::EINVAL.into());
@@ -65,6 +67,11 @@ impl Vfs {
         if flags & RENAME_EXCHANGE != 0 {
             return Ok(self.swap(&step, ctx.now)?);
         }
+        // ovl_rename knows no such flag.
+        let whiteout = flags & RENAME_WHITEOUT != 0;
+        if whiteout && self.fs_of(from.dir)?.kind == FsKind::Root {
+            return Err(Errno::EINVAL.into());
+        }
         if let Some(target) = target
             && self.inode(target)?.is_dir()
         {
@@ -73,7 +80,12 @@ impl Vfs {
                 return Err(Errno::ENOTEMPTY.into());
             }
         }
-        Ok(self.move_over(&step, ctx.now)?)
+        self.move_over(&step, ctx.now)?;
+        if whiteout {
+            // "a character device with device number 0/0" (renameat2(2)), of mode 0 (WHITEOUT_MODE).
+            self.make(ctx, from.dir, &step.old.1, 0, Node::CharDevice(Dev::default()))?;
+        }
+        Ok(())
     }
 
     /// Existence, trailing slashes and ancestry (do_renameat2 in Linux).

@@ -11,7 +11,7 @@ use crate::flags::{
 };
 use crate::inode::Node;
 use crate::mount::MountSpec;
-use crate::perm::allows;
+use crate::perm::{allows, may_follow};
 use crate::types::{Fail, Ino, Name, Outcome, SynthPath};
 use crate::vfs::{At, Ctx, Vfs};
 
@@ -86,7 +86,7 @@ impl Vfs {
                         && (follow || spot.slash)
                     {
                         let target = target.clone();
-                        self.follow(ctx, &mut walker, &target)?;
+                        self.follow(ctx, &mut walker, &target, Some((spot.dir, found)))?;
                         continue;
                     }
                     let rest: &[u8] = if spot.slash { b"/" } else { b"" };
@@ -128,7 +128,7 @@ impl Vfs {
                 return Ok((spot, Some(found)));
             }
             let target = target.clone();
-            self.follow(ctx, &mut walker, &target)?;
+            self.follow(ctx, &mut walker, &target, Some((spot.dir, found)))?;
         }
     }
 
@@ -150,10 +150,23 @@ impl Vfs {
         Ok(Walker { at: start, path: at.path.to_vec(), pos: 0, links: ctx.links })
     }
 
-    /// Goes on with a link's target before the rest of the path.
-    fn follow(&self, ctx: &Ctx, walker: &mut Walker, target: &[u8]) -> Result<(), Errno> {
+    /// Goes on with a link's target before the rest of the path; `trailing`: the directory and the link, if it is the last
+    /// component.
+    fn follow(
+        &self,
+        ctx: &Ctx,
+        walker: &mut Walker,
+        target: &[u8],
+        trailing: Option<(Ino, Ino)>,
+    ) -> Result<(), Errno> {
         walker.links += 1;
-        if walker.links > MAXSYMLINKS || ctx.resolve & RESOLVE_NO_SYMLINKS != 0 {
+        if walker.links > MAXSYMLINKS {
+            return Err(Errno::ELOOP);
+        }
+        if let Some((dir, link)) = trailing {
+            may_follow(self.inode(dir)?, self.inode(link)?, ctx.cred)?;
+        }
+        if ctx.resolve & RESOLVE_NO_SYMLINKS != 0 {
             return Err(Errno::ELOOP);
         }
         if target.is_empty() {
@@ -244,7 +257,7 @@ impl Vfs {
                     let found = self.look(ctx.base, dir, name)?.ok_or(Errno::ENOENT)?;
                     if let Node::Symlink(target) = &self.inode(found)?.node {
                         let target = target.clone();
-                        self.follow(ctx, walker, &target)?;
+                        self.follow(ctx, walker, &target, None)?;
                         continue;
                     }
                     walker.at = self.cross_in(ctx, found, walker.rest(), links)?;

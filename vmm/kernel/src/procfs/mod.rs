@@ -7,11 +7,14 @@
 
 mod cgroup;
 mod config;
+mod counters;
+mod inode;
 mod knobs;
 mod mem;
 pub(crate) use mem::Shows;
 mod memory;
 mod net;
+pub(crate) mod nsfs;
 mod process;
 pub(crate) mod sysctl;
 mod sysfs;
@@ -20,6 +23,7 @@ mod sysvipc;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use inode::Change;
 pub use knobs::Knobs;
 
 use bloodhound_abi::Errno;
@@ -42,6 +46,8 @@ pub enum Tree {
     Proc,
     /// /sys
     Sys,
+    /// What the links of /proc/PID/ns lead to: mounted nowhere.
+    Ns,
 }
 
 impl Tree {
@@ -50,6 +56,7 @@ impl Tree {
         match self {
             Tree::Proc => 1,
             Tree::Sys => 2,
+            Tree::Ns => 3,
         }
     }
 
@@ -63,6 +70,7 @@ impl Tree {
         match self {
             Tree::Proc => b"/proc",
             Tree::Sys => b"/sys",
+            Tree::Ns => b"",
         }
     }
 
@@ -71,6 +79,7 @@ impl Tree {
         match self {
             Tree::Proc => "proc",
             Tree::Sys => "sysfs",
+            Tree::Ns => "nsfs",
         }
     }
 
@@ -79,6 +88,7 @@ impl Tree {
         match self {
             Tree::Proc => PROC_MAGIC,
             Tree::Sys => SYSFS_MAGIC,
+            Tree::Ns => nsfs::MAGIC,
         }
     }
 }
@@ -207,6 +217,7 @@ impl View<'_> {
     pub fn entry(&self, at: &Synth) -> Option<Entry> {
         let path = std::str::from_utf8(&at.path).ok()?;
         match at.tree {
+            Tree::Ns => Some(Entry::File { mode: 0o444 }),
             Tree::Sys => table_entry(sys_table(path), path),
             Tree::Proc => match path.split_once('/').unwrap_or((path, "")) {
                 ("", _) => Some(Entry::Dir { mode: 0o555 }),
@@ -231,6 +242,7 @@ impl View<'_> {
     pub fn list(&self, at: &Synth) -> Vec<(Vec<u8>, u8)> {
         let Ok(path) = std::str::from_utf8(&at.path) else { return Vec::new() };
         let names = match at.tree {
+            Tree::Ns => Vec::new(),
             Tree::Sys => table_names(sys_table(path), path),
             Tree::Proc => match path.split_once('/').unwrap_or((path, "")) {
                 ("", _) => {
@@ -271,6 +283,7 @@ impl View<'_> {
         }
         let path = std::str::from_utf8(&at.path).map_err(|_| Errno::ENOENT)?;
         match at.tree {
+            Tree::Ns => Ok(Vec::new()),
             Tree::Sys => self.table_text(sys_table(path), path),
             Tree::Proc => match path.split_once('/').unwrap_or((path, "")) {
                 ("sys", rest) => match self.container().parameter(rest) {
@@ -417,6 +430,9 @@ pub fn has_parameter(path: &str) -> bool {
 
 /// Inode number of a place: a hash of its path (FNV-1a), so that it does not depend on what was looked at before.
 pub(crate) fn inode_number(at: &Synth) -> u64 {
+    if at.tree == Tree::Ns {
+        return nsfs::inode_number(&at.path).unwrap_or(1);
+    }
     if at.path.is_empty() {
         return 1;
     }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use bloodhound_net::Proto;
 
 use super::Source::{Make, Text};
-use super::{Table, View, system};
+use super::{Table, View, counters, system};
 use crate::inet;
 
 pub(super) const TABLE: Table = &[
@@ -13,7 +13,7 @@ pub(super) const TABLE: Table = &[
     ("dev", Make(dev)),
     ("fib_trie", Text("")),
     ("if_inet6", Make(if_inet6)),
-    ("netstat", Text("")),
+    ("netstat", Make(counters::netstat)),
     ("packet", Make(packet)),
     ("protocols", Text("")),
     ("icmp", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Icmp, false))),
@@ -21,12 +21,14 @@ pub(super) const TABLE: Table = &[
     ("raw", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Raw, false))),
     ("raw6", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Raw, true))),
     ("route", Make(route)),
-    ("snmp", Text("")),
+    ("snmp", Make(counters::snmp)),
+    ("snmp6", Make(counters::snmp6)),
     ("sockstat", Make(sockstat)),
     (
         "sockstat6",
         Text("TCP6: inuse 0\nUDP6: inuse 0\nUDPLITE6: inuse 0\nRAW6: inuse 0\nFRAG6: inuse 0 memory 0\n"),
     ),
+    ("softnet_stat", Make(counters::softnet_stat)),
     ("tcp", Make(|view| inet::proc_net_tcp(view.node, view.net(), false))),
     ("tcp6", Make(|view| inet::proc_net_tcp(view.node, view.net(), true))),
     ("udp", Make(|view| inet::proc_net_udp(view.node, view.net(), Proto::Udp, false))),

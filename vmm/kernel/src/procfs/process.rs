@@ -4,12 +4,11 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::Sigaction;
 
-use super::{Entry, Link, View, anonymous_ino, memory, net, system, table_entry, table_names};
+use super::{Entry, Link, Tree, View, anonymous_ino, memory, net, nsfs, system, table_entry, table_names};
 use crate::caps::Caps;
-use crate::container::Container;
 use crate::file::{File, FileKind};
 use crate::ids::*;
-use crate::path::{Place, cwd_place, place_of};
+use crate::path::{Place, Synth, cwd_place, place_of};
 use crate::process::{CpuTime, FdTable, Process};
 use crate::shared::FsPlace;
 use crate::task::{Task, TaskState};
@@ -82,35 +81,6 @@ const FILES: &[(&str, u32, Content)] = &[
 const LINKS: [&str; 3] = ["cwd", "exe", "root"];
 const DIRS: [&str; 4] = ["fd", "fdinfo", "net", "ns"];
 
-/// Namespaces with the inode numbers of Linux's first ones (PROC_*_INIT_INO; those of others count on from there).
-const NAMESPACES: [(&str, u32); 10] = [
-    ("cgroup", 0xEFFF_FFFB),
-    ("ipc", 0xEFFF_FFFF),
-    ("mnt", 0xF000_0000),
-    ("net", 0xF000_0098),
-    ("pid", 0xEFFF_FFFC),
-    ("pid_for_children", 0xEFFF_FFFC),
-    ("time", 0xEFFF_FFFA),
-    ("time_for_children", 0xEFFF_FFFA),
-    ("user", 0xEFFF_FFFD),
-    ("uts", 0xEFFF_FFFE),
-];
-
-/// The text of /proc/PID/ns/name: "type:[inode-number]" (namespaces(7)). Namespaces are the container's, but for those that all have.
-fn namespace(container: &Container, name: &str) -> Option<String> {
-    let (_, first) = NAMESPACES.iter().find(|(known, _)| *known == name)?;
-    let kind = name.strip_suffix("_for_children").unwrap_or(name);
-    let nth = match kind {
-        "ipc" => container.ipc.0,
-        "mnt" => container.mounts.0,
-        "net" => container.net.0,
-        "pid" => container.pids.0,
-        _ => 0,
-    };
-    // Far from one another, as the first numbers stand side by side.
-    Some(format!("{kind}:[{}]", if nth == 0 { *first } else { 0xF000_1000 + (first & 0xff) * 0x1000 + nth }))
-}
-
 /// A process or thread number as the name of a directory.
 pub(super) fn number(name: &str) -> Option<u32> {
     let plain = !name.is_empty()
@@ -171,7 +141,8 @@ impl View<'_> {
             ("ns", "") => Some(Entry::Dir { mode: 0o511 }),
             ("ns", name) => {
                 let container = self.node.container_of(process.pid);
-                namespace(container, name).map(|text| Entry::Link(Link::Text(text.into_bytes())))
+                let path = nsfs::text(container, name)?.into_bytes();
+                Some(Entry::Link(Link::Place(Place::Synth(Synth { tree: Tree::Ns, path }))))
             }
             ("cwd", "") => Some(Entry::Link(Link::Place(cwd_place(self.place(number)?)))),
             ("root", "") => Some(Entry::Link(Link::Place(Place::Ino(self.place(number)?.root)))),
@@ -205,7 +176,7 @@ impl View<'_> {
                 names
             }
             ("net", tail) => table_names(net::TABLE, tail),
-            ("ns", "") => NAMESPACES.iter().map(|(name, _)| name.to_string()).collect(),
+            ("ns", "") => nsfs::NAMES.iter().map(|(name, _)| name.to_string()).collect(),
             ("fd" | "fdinfo", "") => {
                 let fds = self.fds(number).map(|fds| fds.iter().map(|(fd, _)| fd.to_string()).collect());
                 fds.unwrap_or_default()

@@ -3,7 +3,7 @@
 use bloodhound_vfs::MountInfo;
 
 use super::Source::{Bytes, Link, Make, Text};
-use super::{Table, View, cgroup, config, sysctl, sysvipc};
+use super::{Table, View, cgroup, config, counters, sysctl, sysvipc};
 use crate::file::FileKind;
 use crate::mm::PAGE;
 use crate::node::{Node, UPTIME};
@@ -41,6 +41,7 @@ pub(super) const TABLE: Table = &[
     ("mounts", Link("self/mounts")),
     ("net", Link("self/net")),
     ("partitions", Text("major minor  #blocks  name\n\n")),
+    ("softirqs", Make(counters::softirqs)),
     ("stat", Make(stat)),
     ("swaps", Text("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n")),
     ("sysvipc/msg", Make(sysvipc::msg)),
@@ -48,7 +49,7 @@ pub(super) const TABLE: Table = &[
     ("sysvipc/shm", Make(sysvipc::shm)),
     ("uptime", Make(uptime)),
     ("version", Make(version)),
-    ("vmstat", Make(vmstat)),
+    ("vmstat", Make(counters::vmstat)),
 ];
 
 const FILESYSTEMS: &str = "nodev\tsysfs\nnodev\ttmpfs\nnodev\tproc\nnodev\tcgroup2\nnodev\tdevtmpfs\nnodev\tsockfs\n\
@@ -75,14 +76,15 @@ pub(crate) fn memory_kib(node: &Node) -> (u64, u64) {
     (total, (total / 4 * 3).saturating_sub(node.memory_pages() * (PAGE / 1024)))
 }
 
-fn meminfo(view: &View<'_>) -> String {
+/// What /proc/meminfo shows in KiB.
+pub(super) fn memory_rows(view: &View<'_>) -> Vec<(&'static str, u64)> {
     let (total, free) = memory_kib(view.node);
     // The kernel's part.
     let used = total / 4;
     let kib = |pages: u64| pages * (PAGE / 1024);
     let private = kib(view.node.memory.usage.iter().map(|usage| usage.anon).sum());
     let shared = kib(view.node.memory_pages()) - private;
-    let rows: &[(&str, u64)] = &[
+    vec![
         ("MemTotal", total),
         ("MemFree", free),
         ("MemAvailable", free + used / 2),
@@ -122,10 +124,14 @@ fn meminfo(view: &View<'_>) -> String {
         ("AnonHugePages", 0),
         ("ShmemHugePages", 0),
         ("ShmemPmdMapped", 0),
-    ];
+    ]
+}
+
+fn meminfo(view: &View<'_>) -> String {
+    let rows = memory_rows(view);
     let mut out: String =
         rows.iter().map(|(name, kib)| format!("{:<15} {kib:>8} kB\n", format!("{name}:"))).collect();
-    out.push_str(&format!("DirectMap4k:    {total:>8} kB\n"));
+    out.push_str(&format!("DirectMap4k:    {:>8} kB\n", view.node.config.memory / 1024));
     out
 }
 
@@ -166,14 +172,6 @@ fn loadavg(view: &View<'_>) -> String {
     let node = view.node;
     let running = node.tasks.values().filter(|t| t.state == TaskState::Runnable).count();
     format!("0.00 0.00 0.00 {running}/{} {}\n", node.tasks.len(), node.last_number(view.pid.ns()))
-}
-
-fn vmstat(view: &View<'_>) -> String {
-    let (_, free) = memory_kib(view.node);
-    format!(
-        "nr_free_pages {}\nnr_dirty 0\nnr_writeback 0\npgpgin 0\npgpgout 0\npswpin 0\npswpout 0\n",
-        free / 4
-    )
 }
 
 /// "/proc/locks: This file shows current file locks (flock(2) and fcntl(2))" (proc(5)).

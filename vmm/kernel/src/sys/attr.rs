@@ -7,6 +7,7 @@ use bloodhound_vfs::{Ino, SetTime, Timestamp};
 
 use crate::ctx::*;
 use crate::path::Place;
+use crate::procfs::Change;
 use crate::wait::SysResult;
 
 const CWD: Fd = Fd(c::AT_FDCWD);
@@ -15,19 +16,19 @@ const UTIME_NOW: i64 = 0x3fff_ffff;
 const UTIME_OMIT: i64 = 0x3fff_fffe;
 
 impl Ctx<'_> {
-    /// The inode of a place whose attributes change. Those of /proc and /sys are fixed ("EPERM"); pipes and sockets
-    /// have some that nobody looks at: `None`.
-    fn changeable(&self, place: Place) -> Result<Option<Ino>, Errno> {
+    /// The inode of a place whose attributes change. Pipes, sockets and what is in /proc have some that nobody looks at: `None`.
+    fn changeable(&self, place: Place, change: Change) -> Result<Option<Ino>, Errno> {
         match place {
-            Place::Ino(ino) => Ok(Some(ino)),
-            Place::Synth(_) => Err(Errno::EPERM),
-            Place::File(_) => Ok(None),
+            Place::Ino(ino) => return Ok(Some(ino)),
+            Place::Synth(synth) => self.view().may_change(&synth, &self.fs_cred(), change)?,
+            Place::File(_) => {}
         }
+        Ok(None)
     }
 
     fn chmod_place(&mut self, place: Place, mode: u32) -> SysResult {
         let (cred, now) = (self.fs_cred(), self.now());
-        if let Some(ino) = self.changeable(place)? {
+        if let Some(ino) = self.changeable(place, Change::Mode(mode & 0o7777))? {
             self.node.vfs.chmod(ino, &cred, mode & 0o7777, now)?;
         }
         Ok(0)
@@ -37,7 +38,7 @@ impl Ctx<'_> {
         // "If the owner or group is specified as -1, then that ID is not changed."
         let id = |id: u32| Some(id).filter(|id| *id != u32::MAX);
         let (cred, now) = (self.fs_cred(), self.now());
-        if let Some(ino) = self.changeable(place)? {
+        if let Some(ino) = self.changeable(place, Change::Owner)? {
             self.node.vfs.chown(ino, &cred, id(uid), id(gid), now)?;
         }
         Ok(0)
@@ -145,7 +146,8 @@ fn set_time(time: Timespec) -> Result<SetTime, Errno> {
 
 fn set_times(k: &mut Ctx<'_>, place: Place, [atime, mtime]: [SetTime; 2]) -> SysResult {
     let (cred, now) = (k.fs_cred(), k.now());
-    if let Some(ino) = k.changeable(place)? {
+    let change = if (atime, mtime) == (SetTime::Now, SetTime::Now) { Change::Touch } else { Change::Times };
+    if let Some(ino) = k.changeable(place, change)? {
         k.node.vfs.set_times(ino, &cred, atime, mtime, now)?;
     }
     Ok(0)

@@ -8,6 +8,7 @@ use crate::buffers::{Buffers, Source};
 use crate::ctx::*;
 use crate::file::FileKind;
 use crate::ids::FileId;
+use crate::procfs::nsfs;
 use crate::transfer::seekable;
 use crate::wait::{Progress, Stop, SysResult};
 
@@ -44,7 +45,11 @@ fn check_end(at: Option<u64>, len: u64) -> Result<(), Errno> {
 /// "EINVAL fd is attached to an object which is unsuitable for reading" (read(2)): there is nothing to read by, whatever the
 /// memory is like and even for no bytes (FMODE_CAN_READ in Linux).
 fn can_read(kind: &FileKind) -> bool {
-    !matches!(kind, FileKind::Epoll(_) | FileKind::Process(_))
+    !matches!(kind, FileKind::Epoll(_) | FileKind::Process(_)) && !is_namespace(kind)
+}
+
+fn is_namespace(kind: &FileKind) -> bool {
+    matches!(kind, FileKind::Synthetic { path, .. } if nsfs::kind(path).is_some())
 }
 
 /// "EINVAL fd is attached to an object which is unsuitable for writing" (write(2), FMODE_CAN_WRITE in Linux).
@@ -90,6 +95,7 @@ impl Ctx<'_> {
                 }
                 check_end(at, to.len())?;
                 self.check_rw_flags(id, flags, to.len(), false)?;
+                self.check_direct(id, &to, at, false)?;
                 to
             }
         };
@@ -121,6 +127,7 @@ impl Ctx<'_> {
                 }
                 check_end(at, from.len())?;
                 self.check_rw_flags(id, flags, from.len(), true)?;
+                self.check_direct(id, &from, at, true)?;
                 (Source::User(from), 0)
             }
         };
@@ -256,6 +263,24 @@ impl Ctx<'_> {
     }
 }
 
+impl Ctx<'_> {
+    /// "EINVAL: the file was opened with the O_DIRECT flag, and either the address specified in buf, the value specified in count, or
+    /// the file offset is not suitably aligned" (read(2)): to a sector of the disk (iomap_dio_rw). At the end of the file nobody
+    /// looks.
+    fn check_direct(&self, id: FileId, buffers: &Buffers, at: Option<u64>, writes: bool) -> SysResult<()> {
+        const SECTOR: u64 = 512;
+        let file = &self.node.files[id];
+        let FileKind::Regular(ino) = file.kind else { return Ok(()) };
+        if file.flags & c::O_DIRECT == 0 || buffers.is_empty() {
+            return Ok(());
+        }
+        let (size, appends) = (self.node.vfs.size(ino), writes && file.flags & c::O_APPEND != 0);
+        let from = if appends { size } else { at.unwrap_or(file.offset) };
+        let fits = from.is_multiple_of(SECTOR) && buffers.is_aligned(SECTOR);
+        if fits || !writes && from >= size { Ok(()) } else { err(Errno::EINVAL) }
+    }
+}
+
 /// Whether Linux has a function for one buffer only, which is called for each of a vector: it knows no flags but RWF_HIPRI
 /// (do_loop_readv_writev).
 fn piece_by_piece(kind: &FileKind, writes: bool) -> bool {
@@ -275,8 +300,14 @@ pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
     if u64::from(whence) > c::SEEK_HOLE {
         return err(Errno::EINVAL);
     }
+    let whence = u64::from(whence);
     let size = match &kind {
         FileKind::Regular(ino) => k.node.vfs.size(*ino),
+        kind if is_namespace(kind) => return err(Errno::ESPIPE),
+        // seq_lseek knows SEEK_SET and SEEK_CUR only.
+        FileKind::Synthetic { path, .. } if whence > c::SEEK_CUR => {
+            k.view().end_of(path).ok_or(Errno::EINVAL)?
+        }
         FileKind::Synthetic { .. }
         | FileKind::Dir(_)
         | FileKind::SyntheticDir { .. }
@@ -297,16 +328,16 @@ pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
     {
         return Ok(0);
     }
-    let base = match u64::from(whence) {
+    let base = match whence {
         // Directories have no end (dcache_dir_lseek; ovl_dir_llseek).
         c::SEEK_END if matches!(kind, FileKind::Dir(_)) => return err(Errno::EINVAL),
         c::SEEK_SET => 0,
         c::SEEK_CUR => current,
         c::SEEK_END => size,
         c::SEEK_DATA | c::SEEK_HOLE => {
-            if let FileKind::Mq(_) = kind {
+            if let FileKind::Mq(_) | FileKind::Synthetic { .. } = kind {
                 // default_llseek: all of it is data, and what lies before its beginning is refused only as a place.
-                let data = u64::from(whence) == c::SEEK_DATA;
+                let data = whence == c::SEEK_DATA;
                 let at = match offset {
                     _ if offset >= size as i64 => return err(Errno::ENXIO),
                     _ if data => u64::try_from(offset).map_err(|_| Errno::EINVAL)?,
@@ -317,7 +348,7 @@ pub fn lseek(k: &mut Ctx<'_>, fd: Fd, offset: i64, whence: u32) -> SysResult {
             }
             let FileKind::Regular(ino) = kind else { return err(Errno::EINVAL) };
             let from = u64::try_from(offset).map_err(|_| Errno::ENXIO)?;
-            let at = if u64::from(whence) == c::SEEK_DATA {
+            let at = if whence == c::SEEK_DATA {
                 k.node.vfs.seek_data(ino, from)?
             } else {
                 k.node.vfs.seek_hole(ino, from)?

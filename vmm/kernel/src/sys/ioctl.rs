@@ -5,11 +5,17 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 
 use crate::ctx::*;
-use crate::file::FileKind;
+use crate::file::{File, FileKind};
 use crate::ids::*;
+use crate::procfs::nsfs;
 use crate::wait::{Object, SysResult};
 
 const FIBMAP: u64 = 1;
+/// linux/nsfs.h.
+const NS_GET_USERNS: u64 = 0xb701;
+const NS_GET_PARENT: u64 = 0xb702;
+const NS_GET_NSTYPE: u64 = 0xb703;
+const NS_GET_OWNER_UID: u64 = 0xb704;
 /// linux/falloc.h.
 const FS_IOC_RESVSP: u64 = 0x4030_5828;
 const FS_IOC_UNRESVSP: u64 = 0x4030_5829;
@@ -97,6 +103,9 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
                 k.node.notify_object(Object::TimerFd(id), c::EPOLLIN as u32);
                 Ok(0)
             }
+            FileKind::Synthetic { path, .. } if let Some(kind) = nsfs::kind(&path) => {
+                k.namespace_ioctl(kind, cmd, arg)
+            }
             _ => err(Errno::ENOTTY),
         },
     }
@@ -113,6 +122,28 @@ fn reserving(cmd: u64) -> Option<FallocateMode> {
 }
 
 impl Ctx<'_> {
+    /// Commands of a namespace's file (ioctl_ns(2)); all namespaces belong to the one user namespace, which is root's.
+    fn namespace_ioctl(&mut self, kind: u64, cmd: u64, arg: Ptr) -> SysResult {
+        match cmd {
+            NS_GET_NSTYPE => Ok(kind),
+            NS_GET_USERNS if kind != c::CLONE_NEWUSER => {
+                let path = std::sync::Arc::new(nsfs::user(self.container()));
+                let kind = FileKind::Synthetic { path, data: std::sync::Arc::default() };
+                Ok(self.open_file(File::new(kind, c::O_RDONLY), true)?)
+            }
+            // "EPERM: The requested namespace is outside of the caller's namespace scope."
+            NS_GET_USERNS => err(Errno::EPERM),
+            NS_GET_PARENT if matches!(kind, c::CLONE_NEWUSER | c::CLONE_NEWPID) => err(Errno::EPERM),
+            NS_GET_OWNER_UID if kind == c::CLONE_NEWUSER => {
+                self.write_obj(arg, &0u32)?;
+                Ok(0)
+            }
+            // "EINVAL: fd refers to a nonhierarchical namespace", "does not refer to a user namespace".
+            NS_GET_PARENT | NS_GET_OWNER_UID => err(Errno::EINVAL),
+            _ => err(Errno::ENOTTY),
+        }
+    }
+
     fn switch_nonblock(&mut self, id: FileId, arg: Ptr) -> SysResult {
         let on: i32 = self.read_obj(arg)?;
         let file = &mut self.node.files[id];

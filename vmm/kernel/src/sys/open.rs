@@ -57,7 +57,7 @@ pub(super) fn do_open(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: u64, mode: 
         return match k.sleep_on() {
             Some(sleep) if !granted => sleep,
             _ => {
-                let file = fifo_file(k, ino, flags)?;
+                let file = fifo_file(k, ino, flags).inspect_err(|_| k.node.vfs.close_ref(ino, false))?;
                 Ok(k.open_file(file, cloexec)?)
             }
         };
@@ -135,10 +135,10 @@ impl Ctx<'_> {
         if flags & c::O_PATH == 0 && !exclusive {
             let (read, write) = sides(flags);
             let want = if read { MAY_READ } else { 0 } | if write { MAY_WRITE } else { 0 };
-            let truncates = flags & c::O_TRUNC != 0;
-            let want = want | if truncates { MAY_WRITE } else { 0 };
+            let want = want | if flags & c::O_TRUNC != 0 { MAY_WRITE } else { 0 };
             let nonblock = flags & c::O_NONBLOCK != 0;
-            self.wait_for_leases(dirfd, path, follow, (want, write || truncates, nonblock))?;
+            // Only the access mode says whether a lease for reading is broken, not O_TRUNC (break_lease).
+            self.wait_for_leases(dirfd, path, follow, (want, write, nonblock))?;
         }
         let found =
             self.at(dirfd, path, follow, |vfs, ctx, at| vfs.open(ctx, at, flags as u32, mode & 0o7777))?;
@@ -240,6 +240,11 @@ impl Ctx<'_> {
     fn device_file(&mut self, ino: Ino, flags: u64) -> Result<File, Errno> {
         let dev = self.node.vfs.stat_ino(ino)?.rdev;
         match dev {
+            NULL | ZERO | FULL | RANDOM | URANDOM | PTMX | TTY | CONSOLE | Dev { major: PTS_MAJOR, .. }
+                if flags & c::O_DIRECT != 0 =>
+            {
+                Err(Errno::EINVAL)
+            }
             NULL | ZERO | FULL | RANDOM | URANDOM => Ok(File::new(FileKind::Device { ino, dev }, flags)),
             PTMX => self.open_ptmx(ino, flags),
             TTY => self.open_own_tty(ino, flags),
@@ -344,6 +349,7 @@ impl Ctx<'_> {
                         return err(Errno::EISDIR);
                     }
                     view.permit(synth, cred, MAY_READ)?;
+                    not_direct(flags)?;
                 }
                 Ok(File::new(FileKind::SyntheticDir { path, entries: Arc::default() }, kept))
             }
@@ -354,6 +360,10 @@ impl Ctx<'_> {
             Entry::File { mode } => {
                 let (read, write) = sides(flags);
                 let want = if read { MAY_READ } else { 0 } | if write { MAY_WRITE } else { 0 };
+                // Its inodes are S_IMMUTABLE (inode_permission).
+                if synth.tree == Tree::Ns && (write || flags & c::O_TRUNC != 0) {
+                    return err(Errno::EPERM);
+                }
                 if write && mode & 0o200 == 0 {
                     // Container runtimes mount /sys and /proc/sys read-only; whose files they are not hears of the mode first.
                     let read_only =
@@ -361,6 +371,7 @@ impl Ctx<'_> {
                     return err(if read_only { Errno::EROFS } else { Errno::EACCES });
                 }
                 view.permit(synth, cred, want)?;
+                not_direct(flags)?;
                 let data = if read { view.read(synth)? } else { Vec::new() };
                 Ok(File::new(FileKind::Synthetic { path, data: Arc::new(data) }, kept))
             }
@@ -405,6 +416,9 @@ impl Ctx<'_> {
         }
         let kept = flags & !NOT_KEPT | c::O_LARGEFILE;
         let (read, write) = sides(flags);
+        if matches!(self.node.files[id].kind, FileKind::Pipe { .. } | FileKind::Console(_)) {
+            not_direct(flags)?;
+        }
         match self.node.files[id].kind {
             // An unnamed pipe never waits for the other side (fifo_open in Linux: "is_pipe").
             FileKind::Pipe { pipe, ino: None, .. } => {
@@ -527,10 +541,20 @@ impl View<'_> {
     }
 }
 
-/// The description of a fifo in which the caller has been counted.
-fn fifo_file(k: &Ctx<'_>, ino: Ino, flags: u64) -> SysResult<File> {
+/// EINVAL for O_DIRECT, which pipe2(2) alone gives to what is no file on a disk.
+fn not_direct(flags: u64) -> Result<(), Errno> {
+    if flags & c::O_DIRECT != 0 { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+/// The description of a fifo in which the caller has been counted. That it cannot be open with O_DIRECT is found when it is open
+/// (do_dentry_open).
+fn fifo_file(k: &mut Ctx<'_>, ino: Ino, flags: u64) -> SysResult<File> {
     let pipe = *k.node.fifos.get(&ino).ok_or(Errno::ENXIO)?;
     let (read, write) = sides(flags);
+    if let Err(e) = not_direct(flags) {
+        k.node.close_pipe_end(pipe, read, write);
+        return Err(e.into());
+    }
     Ok(File::new(FileKind::Pipe { pipe, read, write, ino: Some(ino) }, flags & !NOT_KEPT | c::O_LARGEFILE))
 }
 

@@ -47,7 +47,7 @@ const RESOLVE: u64 = RESOLVE_NO_XDEV
 /// rules refuse is EXDEV or ELOOP.
 pub fn openat2(k: &mut Ctx<'_>, dirfd: Fd, path: Path, how: Ptr, size: u64) -> SysResult {
     let kept = match k.progress() {
-        Some(Progress::Fifo { how, .. } | Progress::Path(_, how)) => Some(*how),
+        Some(Progress::Fifo { how, .. } | Progress::Path { how, .. }) => Some(*how),
         _ => None,
     };
     let how = match kept {

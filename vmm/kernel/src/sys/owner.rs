@@ -5,6 +5,7 @@ use bloodhound_abi::consts as c;
 
 use crate::ctx::*;
 use crate::fasync::{Whom, can_tell};
+use crate::file::FileKind;
 use crate::ids::*;
 use crate::wait::SysResult;
 
@@ -14,9 +15,18 @@ const SETTABLE: u64 = c::O_APPEND | c::O_DIRECT | c::O_NOATIME | c::O_NONBLOCK;
 const NSIG: u64 = 64;
 
 impl Ctx<'_> {
-    /// F_SETFL. O_ASYNC stays what it was where a file cannot tell, without an error.
+    /// F_SETFL. EINVAL for O_DIRECT of what cannot have it. O_ASYNC stays what it was where a file cannot tell, without an error.
     pub(super) fn set_status_flags(&mut self, fd: Fd, id: FileId, arg: u64) -> SysResult {
         let file = &self.node.files[id];
+        // "Pipe packetized mode is controlled by O_DIRECT flag" (setfl of Linux); of others it is asked whether they can.
+        let direct = match file.kind {
+            FileKind::Regular(ino) => self.node.vfs.takes_direct(ino),
+            FileKind::Pipe { .. } | FileKind::Console(_) => true,
+            _ => false,
+        };
+        if arg & c::O_DIRECT != 0 && !direct {
+            return err(Errno::EINVAL);
+        }
         let differs = (file.flags ^ arg) & c::O_ASYNC != 0;
         if differs && can_tell(&file.kind) {
             self.node.set_async(id, fd.0, arg & c::O_ASYNC != 0);

@@ -209,12 +209,16 @@ impl Ctx<'_> {
         if nfds < 0 {
             return err(Errno::EINVAL);
         }
-        let nfds = (nfds as usize).min(1024);
-        let bytes = nfds.div_ceil(64) * 8;
-        let input = match self.progress() {
-            Some(Progress::Select(input)) => input.clone(),
-            _ => self.read_sets(&sets, bytes)?,
+        // What is beyond the table of descriptors is not looked at, not even whether it is open ("if (n > max_fds) n = max_fds",
+        // core_sys_select).
+        let (input, nfds) = match self.progress() {
+            Some(Progress::Select(input, nfds)) => (input.clone(), *nfds),
+            _ => {
+                let nfds = (nfds as usize).min(1024).min(self.table().room());
+                (self.read_sets(&sets, nfds.div_ceil(64) * 8)?, nfds)
+            }
         };
+        let bytes = nfds.div_ceil(64) * 8;
         // The classes of select(2): "POLLIN_SET", "POLLOUT_SET", "POLLEX_SET". A descriptor that was closed during the sleep is
         // in all of them (POLLNVAL).
         let masks = [
@@ -259,7 +263,7 @@ impl Ctx<'_> {
         }
         let deadline = self.deadline(timeout);
         let wait = Wait { on: on.list, deadline, restart: Restart::NoHand, saved_mask: saved, left };
-        Err(wait.progress(Progress::Select(input)).into())
+        Err(wait.progress(Progress::Select(input, nfds)).into())
     }
 
     fn read_sets(&mut self, sets: &[Ptr; 3], bytes: usize) -> SysResult<Box<[[u8; 128]; 3]>> {

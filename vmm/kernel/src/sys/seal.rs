@@ -6,7 +6,7 @@ use bloodhound_vfs::Ino;
 
 use crate::ctx::*;
 use crate::file::FileKind;
-use crate::mm::{Backing, Vma};
+use crate::mm::{Backing, PAGE, Vma};
 use crate::wait::SysResult;
 
 /// No further seals.
@@ -65,14 +65,23 @@ impl Ctx<'_> {
         Ok(0)
     }
 
-    /// EPERM if the seals forbid to store `len` bytes at `from`.
-    pub(crate) fn may_store(&self, ino: Ino, from: u64, len: u64) -> Result<(), Errno> {
+    /// How many of `len` bytes the seals let be stored at `from`; EPERM if none. A write is judged page by page
+    /// (shmem_write_begin, which generic_perform_write calls): one that would grow the file stops before the page in which it
+    /// would.
+    pub(crate) fn may_store(&self, ino: Ino, from: u64, len: u64) -> Result<u64, Errno> {
         let seals = self.seals(ino);
-        let grows = || from.saturating_add(len) > self.node.vfs.size(ino);
-        if seals & (WRITE | FUTURE_WRITE) != 0 || (seals & GROW != 0 && grows()) {
+        if seals & (WRITE | FUTURE_WRITE) != 0 {
             return Err(Errno::EPERM);
         }
-        Ok(())
+        if seals & GROW == 0 {
+            return Ok(len);
+        }
+        let size = self.node.vfs.size(ino);
+        match (size / PAGE * PAGE).saturating_sub(from) {
+            _ if from.saturating_add(len) <= size => Ok(len),
+            0 => Err(Errno::EPERM),
+            within => Ok(within),
+        }
     }
 
     /// EPERM if the seals forbid the new size.

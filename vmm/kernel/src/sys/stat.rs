@@ -145,6 +145,10 @@ pub fn faccessat2(k: &mut Ctx<'_>, dirfd: Fd, path: Path, mode: u32, flags: AtFl
 
 fn access_synth(k: &Ctx<'_>, synth: &Synth, cred: &Cred, mode: u32) -> Result<(), Errno> {
     let view = View { node: k.node, pid: k.pid, tid: k.tid };
+    // Its inodes are S_IMMUTABLE (inode_permission).
+    if mode & MAY_WRITE != 0 && synth.tree == Tree::Ns {
+        return Err(Errno::EPERM);
+    }
     view.permit(synth, cred, mode)?;
     let entry = view.entry(synth).ok_or(Errno::ENOENT)?;
     if mode & MAY_WRITE != 0 && (synth.tree == Tree::Sys || synth.path.starts_with(b"sys/")) {
@@ -185,7 +189,7 @@ impl Ctx<'_> {
             uid: attr.uid,
             gid: attr.gid,
             size: attr.size,
-            blksize: if synth.tree == Tree::Sys { 4096 } else { 1024 },
+            blksize: if synth.tree == Tree::Proc { 1024 } else { 4096 },
             ..plain(dev, attr.ino, attr.mode, attr.time)
         }
     }
@@ -228,6 +232,9 @@ impl View<'_> {
     }
 
     fn device_of_tree(&self, synth: &Synth) -> Dev {
+        if synth.tree == Tree::Ns {
+            return Dev { major: 0, minor: crate::procfs::nsfs::MINOR };
+        }
         let mounts = self.node.vfs.mounts();
         mounts.iter().find(|m| m.path == synth.tree.root()).map(|m| m.dev).unwrap_or_default()
     }

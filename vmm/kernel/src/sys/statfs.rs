@@ -36,7 +36,10 @@ fn answer(k: &mut Ctx<'_>, place: &Place, buf: Ptr) -> SysResult {
         Place::Ino(ino) => k.node.vfs.statfs_ino(*ino)?,
         Place::Synth(synth) => {
             let read_only = if synth.tree == Tree::Sys { ST_RDONLY } else { 0 };
-            let flags = ST_VALID | ST_RELATIME | ST_NOSUID | ST_NODEV | ST_NOEXEC | read_only;
+            let flags = match synth.tree {
+                Tree::Ns => ST_VALID,
+                _ => ST_VALID | ST_RELATIME | ST_NOSUID | ST_NODEV | ST_NOEXEC | read_only,
+            };
             StatFs { flags, ..empty(synth.tree.magic(), 4096) }
         }
         Place::File(id) => empty(

@@ -287,14 +287,14 @@ pub fn fadvise64(k: &mut Ctx<'_>, fd: Fd, _offset: i64, len: i64, advice: u32) -
     Ok(0)
 }
 
-/// readahead(2): a hint.
-pub fn readahead(k: &mut Ctx<'_>, fd: Fd, _offset: u64, _count: u64) -> SysResult {
+/// readahead(2): a hint. What is a regular file by its mode takes it, also in /proc; a length that is no signed number nobody takes.
+pub fn readahead(k: &mut Ctx<'_>, fd: Fd, _offset: u64, count: u64) -> SysResult {
     let file = k.file(fd)?;
     if !file.readable() {
         return err(Errno::EBADF);
     }
     match file.kind {
-        FileKind::Regular(_) => Ok(0),
+        FileKind::Regular(_) | FileKind::Mq(_) | FileKind::Synthetic { .. } if count as i64 >= 0 => Ok(0),
         _ => err(Errno::EINVAL),
     }
 }

@@ -4,6 +4,7 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_vfs::Ino;
 
+use crate::caps::{CAP_SETFCAP, CAP_SYS_ADMIN};
 use crate::ctx::*;
 use crate::path::Place;
 use crate::wait::SysResult;
@@ -11,6 +12,8 @@ use crate::wait::SysResult;
 /// "The VFS-imposed limits on extended attribute names are 255 bytes; values 64 kB" (xattr(7)).
 const NAME_MAX: usize = 255;
 const SIZE_MAX: u64 = 65536;
+/// XATTR_NAME_CAPS: what a program file gives (capabilities(7)).
+const CAPABILITY: &[u8] = b"security.capability";
 
 impl Ctx<'_> {
     fn xattr_path(&mut self, path: Path, follow: bool) -> SysResult<Place> {
@@ -38,6 +41,27 @@ fn permitted(place: &Place, name: &[u8], refused: Errno) -> Result<(), Errno> {
     if matches!(place, Place::File(_)) && name.starts_with(b"user.") { Err(refused) } else { Ok(()) }
 }
 
+/// The right to change an attribute that no mode guards: "the CAP_SYS_ADMIN capability" for trusted.* and, without a security
+/// module, security.* (xattr(7)), CAP_SETFCAP for what a program file gives (cap_inode_setxattr, cap_inode_removexattr).
+fn may_change(k: &Ctx<'_>, name: &[u8]) -> Result<(), Errno> {
+    let capability = match name {
+        CAPABILITY => CAP_SETFCAP,
+        _ if name.starts_with(b"trusted.") || name.starts_with(b"security.") => CAP_SYS_ADMIN,
+        _ => return Ok(()),
+    };
+    if k.process().caps.has(capability) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// EINVAL for what is no `struct vfs_cap_data` of revision 2 or `vfs_ns_cap_data` of revision 3 (validheader in Linux).
+fn check_capability(value: &[u8]) -> Result<(), Errno> {
+    const EFFECTIVE: u32 = 1;
+    let magic = value.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    match (magic & !EFFECTIVE, value.len()) {
+        (0x0200_0000, 20) | (0x0300_0000, 24) => Ok(()),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 /// Only files of the file system have attributes.
 fn inode(place: Place) -> Result<Ino, Errno> {
     match place {
@@ -56,7 +80,15 @@ fn set(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64, flags: 
     }
     let mut bytes = vec![0; size as usize];
     k.read_bytes(value.0, &mut bytes)?;
+    // An empty value is not looked at, and nobody asks for the right to it ("if (size && [...])", vfs_setxattr).
+    let empty = name == CAPABILITY && bytes.is_empty();
+    if name == CAPABILITY && !empty {
+        check_capability(&bytes)?;
+    }
     permitted(&place, &name, Errno::EPERM)?;
+    if !empty {
+        may_change(k, &name)?;
+    }
     let (cred, now) = (k.fs_cred(), k.now());
     k.node.vfs.set_xattr(inode(place)?, &cred, &name, &bytes, flags.bits() as u32, now)?;
     Ok(0)
@@ -77,6 +109,9 @@ fn give(k: &mut Ctx<'_>, bytes: &[u8], buf: Ptr, size: u64) -> SysResult {
 fn get(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64) -> SysResult {
     let name = k.xattr_name(name)?;
     permitted(&place, &name, Errno::ENODATA)?;
+    if name.starts_with(b"trusted.") && !k.process().caps.has(CAP_SYS_ADMIN) {
+        return err(Errno::ENODATA);
+    }
     let cred = k.fs_cred();
     let bytes = k.node.vfs.get_xattr(inode(place)?, &cred, &name)?;
     give(k, &bytes, value, size)
@@ -84,11 +119,11 @@ fn get(k: &mut Ctx<'_>, place: Place, name: Path, value: Ptr, size: u64) -> SysR
 
 fn list(k: &mut Ctx<'_>, place: Place, buf: Ptr, size: u64) -> SysResult {
     let Place::Ino(ino) = place else { return Ok(0) };
-    let root = k.process().cred.is_root();
+    let admin = k.process().caps.has(CAP_SYS_ADMIN);
     let mut names = k.node.vfs.list_xattr(ino)?;
     // "trusted extended attributes ... are visible and accessible only to processes that have the CAP_SYS_ADMIN
     // capability".
-    names.retain(|name| root || !name.starts_with(b"trusted."));
+    names.retain(|name| admin || !name.starts_with(b"trusted."));
     let bytes: Vec<u8> = names
         .into_iter()
         .flat_map(|mut name| {
@@ -102,6 +137,7 @@ fn list(k: &mut Ctx<'_>, place: Place, buf: Ptr, size: u64) -> SysResult {
 fn remove(k: &mut Ctx<'_>, place: Place, name: Path) -> SysResult {
     let name = k.xattr_name(name)?;
     permitted(&place, &name, Errno::EPERM)?;
+    may_change(k, &name)?;
     let (cred, now) = (k.fs_cred(), k.now());
     k.node.vfs.remove_xattr(inode(place)?, &cred, &name, now)?;
     Ok(0)
