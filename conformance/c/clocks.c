@@ -160,47 +160,6 @@ static void numbered(void)
 	CHECK_ERRNO(timer_create(CLOCK_REALTIME_COARSE, NULL, &timer), EOPNOTSUPP);
 }
 
-static void wake(int signo)
-{
-	(void)signo;
-}
-
-/* An interrupted sleep whose rest cannot be stored fails for that, whether it would go on or not; select(2) does not mind. */
-static void rests(void)
-{
-	struct timespec long_time = { 5, 0 };
-	struct itimerval soon = { .it_value = { 0, 20000 } };
-	sigaction(SIGALRM, &(struct sigaction){ .sa_handler = wake }, NULL);
-	setitimer(ITIMER_REAL, &soon, NULL);
-	CHECK_ERRNO(syscall(SYS_nanosleep, &long_time, BAD), EFAULT);
-	setitimer(ITIMER_REAL, &soon, NULL);
-	CHECK_ERRNO(syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &long_time, BAD), EFAULT);
-	setitimer(ITIMER_REAL, &soon, NULL);
-	CHECK_ERRNO(syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &long_time, &long_time), EINTR);
-	CHECK(long_time.tv_sec == 4);
-	struct timespec *fixed = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	REQUIRE(fixed != MAP_FAILED);
-	fixed->tv_sec = 5;
-	REQUIRE(mprotect(fixed, 4096, PROT_READ) == 0);
-	setitimer(ITIMER_REAL, &soon, NULL);
-	CHECK_ERRNO(syscall(SYS_pselect6, 0, NULL, NULL, NULL, fixed, NULL), EINTR);
-	munmap(fixed, 4096);
-	signal(SIGALRM, SIG_DFL);
-}
-
-/* What is wrong with the arguments comes before who may set the clock. */
-static void setting(void)
-{
-	struct timeval late = { 1, 1000001 }, early = { 1, -1 }, full = { 1, 1000000 }, never = { -1, 0 };
-	CHECK_ERRNO(syscall(SYS_settimeofday, BAD, NULL), EFAULT);
-	CHECK_ERRNO(syscall(SYS_settimeofday, &late, NULL), EINVAL);
-	CHECK_ERRNO(syscall(SYS_settimeofday, &early, BAD), EINVAL);
-	/* Newer kernels look at it before the time zone, too. */
-	CHECK_ERRNO(syscall(SYS_settimeofday, &full, NULL), EINVAL);
-	CHECK_ERRNO(syscall(SYS_settimeofday, &never, NULL), EINVAL);
-	CHECK_ERRNO(clock_settime(CLOCK_REALTIME, &(struct timespec){ 8277292036, 0 }), EINVAL);
-}
-
 static void sleeping(void)
 {
 	struct timespec ms = { 0, 3000000 }, remaining = { 7, 7 };
@@ -611,8 +570,6 @@ int main(void)
 	numbered();
 	spinning();
 	sleeping();
-	rests();
-	setting();
 	accounting();
 	profiling();
 	cpu_timers();

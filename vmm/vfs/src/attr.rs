@@ -223,6 +223,15 @@ impl Vfs {
         }
     }
 
+    /// A symbolic link was read or followed (touch_atime in pick_link and do_readlinkat). Not on the root file system: the inodes of an
+    /// overlay have no access times of their own (S_NOATIME, ovl_fill_inode).
+    pub fn link_read(&mut self, link: Ino, now: SimTime) {
+        let fs = self.inode(link).ok().and_then(|inode| self.filesystems.get(&inode.fs));
+        if fs.is_some_and(|fs| fs.kind != FsKind::Root) {
+            self.accessed(link, now);
+        }
+    }
+
     /// getxattr(2): the value of `name`.
     ///
     /// # Errors

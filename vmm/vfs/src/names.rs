@@ -82,21 +82,21 @@ impl Vfs {
     pub fn readlink(&mut self, ctx: &mut Ctx, at: At) -> Outcome<Arc<[u8]>> {
         if at.path.is_empty() {
             // "If pathname is empty, then the call operates on the symbolic link referred to by dirfd".
-            return Ok(self.readlink_ino(at.dir).map_err(|_| Errno::ENOENT)?);
+            return Ok(self.readlink_ino(at.dir, ctx.now).map_err(|_| Errno::ENOENT)?);
         }
         let ino = self.resolve(ctx, at, false)?;
-        Ok(self.readlink_ino(ino)?)
+        Ok(self.readlink_ino(ino, ctx.now)?)
     }
 
     /// The target of a link that is known (readlinkat(2) with an empty path).
     ///
     /// # Errors
     /// EINVAL if it is no link.
-    pub fn readlink_ino(&self, ino: Ino) -> Result<Arc<[u8]>, Errno> {
-        match &self.inode(ino)?.node {
-            Node::Symlink(target) => Ok(target.clone()),
-            _ => Err(Errno::EINVAL),
-        }
+    pub fn readlink_ino(&mut self, ino: Ino, now: SimTime) -> Result<Arc<[u8]>, Errno> {
+        let Node::Symlink(target) = &self.inode(ino)?.node else { return Err(Errno::EINVAL) };
+        let target = target.clone();
+        self.link_read(ino, now);
+        Ok(target)
     }
 
     /// link(2) and linkat(2): makes `new` another name of what `old` names. `follow` is AT_SYMLINK_FOLLOW.

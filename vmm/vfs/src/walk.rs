@@ -86,7 +86,7 @@ impl Vfs {
                         && (follow || spot.slash)
                     {
                         let target = target.clone();
-                        self.follow(ctx, &mut walker, &target, Some((spot.dir, found)))?;
+                        self.follow(ctx, &mut walker, &target, (spot.dir, found), true)?;
                         continue;
                     }
                     let rest: &[u8] = if spot.slash { b"/" } else { b"" };
@@ -128,7 +128,7 @@ impl Vfs {
                 return Ok((spot, Some(found)));
             }
             let target = target.clone();
-            self.follow(ctx, &mut walker, &target, Some((spot.dir, found)))?;
+            self.follow(ctx, &mut walker, &target, (spot.dir, found), true)?;
         }
     }
 
@@ -150,25 +150,27 @@ impl Vfs {
         Ok(Walker { at: start, path: at.path.to_vec(), pos: 0, links: ctx.links })
     }
 
-    /// Goes on with a link's target before the rest of the path; `trailing`: the directory and the link, if it is the last
-    /// component.
+    /// Goes on with a link's target before the rest of the path: `link` is its directory and itself, `trailing` says whether it is the
+    /// last component.
     fn follow(
-        &self,
+        &mut self,
         ctx: &Ctx,
         walker: &mut Walker,
         target: &[u8],
-        trailing: Option<(Ino, Ino)>,
+        link: (Ino, Ino),
+        trailing: bool,
     ) -> Result<(), Errno> {
         walker.links += 1;
         if walker.links > MAXSYMLINKS {
             return Err(Errno::ELOOP);
         }
-        if let Some((dir, link)) = trailing {
-            may_follow(self.inode(dir)?, self.inode(link)?, ctx.cred)?;
+        if trailing {
+            may_follow(self.inode(link.0)?, self.inode(link.1)?, ctx.cred)?;
         }
         if ctx.resolve & RESOLVE_NO_SYMLINKS != 0 {
             return Err(Errno::ELOOP);
         }
+        self.link_read(link.1, ctx.now);
         if target.is_empty() {
             return Err(Errno::ENOENT);
         }
@@ -257,7 +259,7 @@ impl Vfs {
                     let found = self.look(ctx.base, dir, name)?.ok_or(Errno::ENOENT)?;
                     if let Node::Symlink(target) = &self.inode(found)?.node {
                         let target = target.clone();
-                        self.follow(ctx, walker, &target, None)?;
+                        self.follow(ctx, walker, &target, (dir, found), false)?;
                         continue;
                     }
                     walker.at = self.cross_in(ctx, found, walker.rest(), links)?;

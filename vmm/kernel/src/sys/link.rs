@@ -130,7 +130,10 @@ pub fn readlinkat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, buf: Ptr, size: u64) -
     let place = if path.is_empty() { k.fd_place(dirfd)? } else { k.resolve(dirfd, &path, false)? };
     let not_a_link = if path.is_empty() { Errno::ENOENT } else { Errno::EINVAL };
     let mut target = match place {
-        Place::Ino(ino) => k.node.vfs.readlink_ino(ino).map_err(|_| not_a_link)?.to_vec(),
+        Place::Ino(ino) => {
+            let now = k.now();
+            k.node.vfs.readlink_ino(ino, now).map_err(|_| not_a_link)?.to_vec()
+        },
         Place::Synth(synth) => {
             let cred = k.fs_cred();
             View { node: k.node, pid: k.pid, tid: k.tid }.readlink(&synth, &cred)?
