@@ -199,6 +199,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_path_ends_at_its_nul_and_an_abstract_name_does_not() {
+        let unix = |path: &[u8]| Address::new([&[1, 0][..], path].concat());
+        assert_eq!(unix(b"/run/a\0left over").meant(), unix(b"/run/a").bytes());
+        assert_eq!(unix(b"/run/a").meant(), unix(b"/run/a").bytes());
+        assert_eq!(unix(b"\0name\0more").meant(), unix(b"\0name\0more").bytes());
+        let inet = Address::new(vec![2, 0, 80, 0, 0, 1]);
+        assert_eq!(inet.meant(), inet.bytes());
+    }
+
+    #[test]
     fn internet_addresses_round_trip() {
         for text in ["10.0.0.7:8080", "[fd00::1]:443"] {
             let addr: SocketAddr = text.parse().unwrap();

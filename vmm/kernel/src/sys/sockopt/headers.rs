@@ -94,3 +94,48 @@ impl Ctx<'_> {
         unsupported(c::IPPROTO_IPV6, name)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bloodhound_abi::table::nr;
+
+    use super::*;
+    use crate::testing::Bench;
+
+    fn set(bench: &mut Bench, fd: u64, name: u64, value: &[u8]) -> Result<u64, Errno> {
+        let at = bench.put_as(bench.tid, value);
+        bench.call(nr::setsockopt, &[fd, c::IPPROTO_IPV6, name, at, value.len() as u64])
+    }
+
+    #[test]
+    fn a_socket_connected_by_ipv4_becomes_one_of_it() {
+        let mut bench = Bench::new();
+        let fd = bench.call(nr::socket, &[c::AF_INET6, c::SOCK_DGRAM, 0]).unwrap();
+        let family = (c::AF_INET as u32).to_le_bytes();
+        assert_eq!(set(&mut bench, fd, IPV6_ADDRFORM, &family), Err(Errno::ENOTCONN));
+        let mut mapped = [0; 28];
+        (mapped[0], mapped[3]) = (10, 9);
+        mapped[18..24].copy_from_slice(&[0xff, 0xff, 127, 0, 0, 1]);
+        let at = bench.put_as(bench.tid, &mapped);
+        assert_eq!(bench.call(nr::connect, &[fd, at, 28]), Ok(0));
+        assert_eq!(set(&mut bench, fd, IPV6_ADDRFORM, &[10, 0, 0, 0]), Err(Errno::EINVAL));
+        assert_eq!(set(&mut bench, fd, IPV6_ADDRFORM, &family), Ok(0));
+        let (name, len) = (bench.room(28), bench.put_as(bench.tid, &28u32.to_le_bytes()));
+        assert_eq!(bench.call(nr::getpeername, &[fd, name, len]), Ok(0));
+        assert_eq!(bench.object::<u32>(bench.tid, len), 16);
+        assert_eq!(bench.get_as(bench.tid, name, 8), [2, 0, 0, 9, 127, 0, 0, 1]);
+        assert_eq!(set(&mut bench, fd, IPV6_ADDRFORM, &family), Err(Errno::ENOPROTOOPT));
+    }
+
+    #[test]
+    fn headers_to_send_are_looked_at() {
+        let mut bench = Bench::new();
+        let fd = bench.call(nr::socket, &[c::AF_INET6, c::SOCK_STREAM, 0]).unwrap();
+        for name in STICKY {
+            assert_eq!(set(&mut bench, fd, name, &[]), Ok(0));
+            assert_eq!(set(&mut bench, fd, name, &[1, 0, 0, 0]), Err(Errno::EINVAL));
+            assert_eq!(set(&mut bench, fd, name, &[0, 1, 0, 0, 0, 0, 0, 0]), Err(Errno::EINVAL));
+        }
+        assert_eq!(set(&mut bench, fd, IPV6_2292PKTOPTIONS, &[1, 0, 0, 0]), Ok(0));
+    }
+}
