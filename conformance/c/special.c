@@ -1,10 +1,10 @@
 /* Files with rules of their own: links in sticky directories, set-group-ID directories, whiteouts, attributes that need a
- * capability. Run by root it has more to show. */
+ * capability, seals. Run by root it has more to show. */
 #include "tap.h"
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
-#include <sys/prctl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -200,6 +200,23 @@ static void attributes(void)
 	CHECK(as_user(NOBODY, trusted_attributes));
 }
 
+/* A write to a file that is sealed against growth stops before the page in which it would grow. */
+static void sealed(void)
+{
+	static char much[3 * 4096];
+	int fd = memfd_create("pages", MFD_ALLOW_SEALING);
+	REQUIRE(fd >= 0 && ftruncate(fd, 8192) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_GROW) == 0);
+	CHECK_EQ(pwrite(fd, much, sizeof much, 0), 8192);
+	CHECK_EQ(pwrite(fd, much, 5000, 4000), 4192);
+	CHECK_ERRNO(pwrite(fd, much, 1, 8192), EPERM);
+	close(fd);
+	fd = memfd_create("part", MFD_ALLOW_SEALING);
+	REQUIRE(fd >= 0 && ftruncate(fd, 20) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_GROW) == 0);
+	CHECK_ERRNO(pwrite(fd, much, 8, 16), EPERM);
+	CHECK_EQ(pwrite(fd, much, 4, 16), 4);
+	close(fd);
+}
+
 int main(void)
 {
 	umask(0);
@@ -209,5 +226,6 @@ int main(void)
 	group_directory();
 	whiteouts(directory);
 	attributes();
+	sealed();
 	return tap_done();
 }
