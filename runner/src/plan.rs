@@ -180,7 +180,7 @@ impl Planner<'_> {
                 clock_ns: simulation.clock_spread_ns,
                 cost_ppb: simulation.cost_spread.get(),
             },
-            epoch_ns: crate::EPOCH_NS,
+            epoch_ns: simulation.start_date_ns,
             memory: crate::MEMORY,
             time_step: simulation.time_step_ns,
             boot_timeout: simulation.start_timeout_ns,

@@ -5,6 +5,7 @@
 //! parts per billion ([`crate::Ppb`]). What concerns the compose file as well is checked in `project`.
 
 mod coverage;
+pub mod date;
 mod faults;
 mod images;
 mod operation;

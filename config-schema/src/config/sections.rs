@@ -12,6 +12,7 @@ use crate::diagnostic::Code;
 use crate::scalar::{Ppb, show_duration};
 
 use super::coverage::{self, CoverageFormat};
+use super::date;
 use super::read::{self, Settings};
 use super::schedule::{self, SCHEDULE, Schedule};
 
@@ -42,6 +43,12 @@ pub(super) static SIMULATION: Section = Section::new(
             "how often fault probabilities are drawn",
         )
         .default("10ms"),
+        Key::new(
+            "start_date",
+            date::DATE,
+            "what the wall clocks show when a run begins; certificates and tokens have to be valid then",
+        )
+        .default(date::START),
         Key::new("seeds", AT_LEAST_1, "how many seeds `bloodhound test` runs; `--seeds` overrides it")
             .default("100"),
         Key::new(
@@ -103,6 +110,8 @@ pub struct Simulation {
     pub max_time_ns: u64,
     /// `time_step`, in nanoseconds.
     pub time_step_ns: u64,
+    /// `start_date`, in nanoseconds since 1970.
+    pub start_date_ns: u64,
     /// `seeds`, at least 1.
     pub seeds: u64,
     /// `start_timeout`, in nanoseconds.
@@ -135,6 +144,7 @@ pub(super) fn simulation(ctx: &mut Ctx, settings: &Settings<'_>) -> Simulation {
     let out = Simulation {
         max_time_ns: settings.value(ctx, "max_time"),
         time_step_ns: settings.value(ctx, "time_step"),
+        start_date_ns: settings.own(ctx, "start_date", date::decode).unwrap_or(0),
         seeds: settings.value(ctx, "seeds"),
         start_timeout_ns: settings.value(ctx, "start_timeout"),
         latency_ns: settings.value(ctx, "latency"),

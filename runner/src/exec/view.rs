@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use bloodhound_config::config::date;
 use bloodhound_kernel::caps;
 use bloodhound_kernel::container::Settings;
 use bloodhound_kernel::exec::Program;
@@ -24,6 +25,9 @@ pub struct Surroundings {
     /// Stop after so much virtual time (for example 30s, 5m)
     #[arg(long, default_value = "1h", value_parser = crate::cli::duration, requires = "command")]
     pub max_time: u64,
+    /// What the wall clock shows at the beginning: a day, or a second of one in UTC (2026-11-26T08:30:00Z)
+    #[arg(long, value_name = "DATE", default_value = date::START, value_parser = date::start, requires = "command")]
+    pub start_date: u64,
     /// Let the program read this file or directory as well (it sees its own, files that its arguments name, the current
     /// directory and the system's)
     #[arg(long = "read", value_name = "PATH", requires = "command")]
@@ -123,7 +127,7 @@ pub fn scenario(
         link: LinkConfig::default(),
         costs: Default::default(),
         spread: Default::default(),
-        epoch_ns: crate::EPOCH_NS,
+        epoch_ns: surroundings.start_date,
         memory: crate::MEMORY,
         time_step: 10_000_000,
         boot_timeout: u64::MAX,

@@ -182,8 +182,10 @@ impl Node {
         }
         self.prepare_signal(pid, signo);
         let threads = self.process(pid).threads.clone();
-        let blocked_everywhere = threads.iter().all(|t| self.task(*t).sigmask & bit(signo) != 0);
-        if self.ignored(pid, signo) && !blocked_everywhere {
+        // "Blocked signals are never ignored, since the signal handler may change by the time it is unblocked" (sig_ignored): it is the
+        // thread that was named which is asked, whatever the others block.
+        let asked = if threads.contains(&named) { named } else { threads[0] };
+        if self.ignored(pid, signo) && self.task(asked).sigmask & bit(signo) == 0 {
             return;
         }
         let added = self.process_mut(pid).pending.add(info);

@@ -12,7 +12,7 @@ use crate::path::{Place, Synth, cwd_place, place_of};
 use crate::process::{CpuTime, FdTable, Process};
 use crate::shared::FsPlace;
 use crate::task::{Task, TaskState};
-use crate::wait::Restart;
+use crate::wait::{Progress, Restart};
 
 /// A process with the thread that was asked for; no thread is left of a zombie.
 struct Who<'a> {
@@ -238,6 +238,18 @@ fn state(who: &Who<'_>) -> (char, &'static str) {
     }
 }
 
+/// The signals that a thread blocks: those that it sleeps for in sigtimedwait(2) are not blocked meanwhile (do_sigtimedwait).
+fn shown_mask(task: &Task) -> u64 {
+    let awaited = match &task.state {
+        TaskState::Blocked(call) => match call.progress {
+            Progress::Signals(mask) => mask,
+            _ => 0,
+        },
+        _ => 0,
+    };
+    task.sigmask & !awaited
+}
+
 /// Ignored and caught signals as masks.
 fn signal_masks(actions: &[Sigaction]) -> (u64, u64) {
     let mut masks = (0, 0);
@@ -259,7 +271,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
     let stack = view.node.mms.get(p.mm).map_or(0, |mm| mm.stack_top.saturating_sub(16));
     let (ignored, caught) = signal_masks(view.node.actions_of(p.pid));
     let pending = who.task.map_or(0, |t| t.pending.mask());
-    let blocked = who.task.map_or(0, |t| t.sigmask);
+    let blocked = who.task.map_or(0, shown_mask);
     let nice = who.task.map_or(p.ended_nice, |t| t.nice);
     let urgency = who.task.map_or(0, |t| t.urgency());
     let code = match p.zombie {

@@ -133,7 +133,7 @@ pub fn readlinkat(k: &mut Ctx<'_>, dirfd: Fd, path: Path, buf: Ptr, size: u64) -
         Place::Ino(ino) => {
             let now = k.now();
             k.node.vfs.readlink_ino(ino, now).map_err(|_| not_a_link)?.to_vec()
-        },
+        }
         Place::Synth(synth) => {
             let cred = k.fs_cred();
             View { node: k.node, pid: k.pid, tid: k.tid }.readlink(&synth, &cred)?
