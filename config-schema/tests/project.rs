@@ -65,7 +65,7 @@ fn everything_is_there() {
     let environment = Variables::from([("FROM_CALLER".to_owned(), "x".to_owned())]);
     let (project, diagnostics) = Project::load(&data("every-key.yaml"), &Selection::default(), &environment);
     // The script of a check is the only thing that is not in the repository's test data.
-    assert_eq!(errors(&diagnostics), [(Code::MissingFile, 86)]);
+    assert_eq!(errors(&diagnostics), [(Code::MissingFile, 87)]);
     assert!(project.is_none());
     let said = Project::validate(&data("every-key.yaml"), &Selection::default(), &environment);
     assert!(!has_errors(&said), "{said:#?}");
