@@ -98,10 +98,11 @@ const RULES: &[Rule] = &[
     // Any: a connection to a closed port of loopback is refused before connect(2) returns; here the refusal takes its time.
     ((0, 0), |d| {
         let slot = d.argument(0);
-        let begun = |(op, line): (&str, &str)| {
-            op.split(' ').nth(2) == Some("connect") && argument(op, 0) == slot && line.ends_with("= -115")
-        };
-        slot.starts_with('$') && d.answered().any(begun)
+        let begun_by_another =
+            |(op, line): (&str, &str)| op.split(' ').nth(2) == Some("connect") && line.ends_with("= -115");
+        let begun = |(op, line): (&str, &str)| begun_by_another((op, line)) && argument(op, 0) == slot;
+        let copies = d.ops.iter().any(|op| op.split(' ').nth(2).is_some_and(|call| call.starts_with("dup")));
+        slot.starts_with('$') && (d.answered().any(begun) || copies && d.answered().any(begun_by_another))
     }),
     // Any: a private mapping of /dev/zero is anonymous memory, which has no offset to show, as is, on Linux only, a shared one by a
     // descriptor for reading.
