@@ -206,7 +206,7 @@ impl Sim {
                     self.vfs.load(&mut self.base, entry.ino).unwrap();
                     self.vfs.read_at(entry.ino, 0, &mut bytes).unwrap();
                 }
-                Kind::Symlink => bytes = self.vfs.readlink_ino(entry.ino).unwrap().to_vec(),
+                Kind::Symlink => bytes = self.vfs.readlink_ino(entry.ino, self.now).unwrap().to_vec(),
                 _ => {}
             }
             out.push_str(&line(&path, &about, &bytes));
