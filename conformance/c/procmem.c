@@ -49,6 +49,10 @@ static void writes(void)
 	CHECK(lseek(memory, (off_t)still, SEEK_SET) == (off_t)still && write(memory, "xy", 2) == 2 && write(memory, "z", 1) == 1);
 	CHECK(!strcmp(still, "xyzERe"));
 	CHECK_EQ(write(memory, "", 0), 0);
+	/* A page that there is not yet. */
+	char *empty = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK_EQ(pwrite(memory, "x", 1, (off_t)empty + 5), 1);
+	CHECK(mprotect(empty, PAGE, PROT_READ) == 0 && empty[5] == 'x' && empty[4] == 0);
 	/* Over the edge of a page, and up to the end. */
 	CHECK(pwrite(memory, "1234", 4, (off_t)still + PAGE - 2) == 4 && !memcmp(still + PAGE - 2, "1234", 4));
 	munmap(still + PAGE, PAGE);

@@ -112,7 +112,7 @@ fn subject(path: &Path) -> Result<Subject, Failure> {
 fn exec_container(args: &Args, command: &[OsString]) -> Result<container::Container, Failure> {
     let surroundings = exec::Surroundings {
         max_time: 0,
-        start_date: 0,
+        start_date: crate::EPOCH_NS,
         read: args.read.clone(),
         env: args.env.clone(),
         compute_limit: 0,

@@ -52,7 +52,7 @@ impl Hunt {
     fn new(program: OsString) -> Hunt {
         let surroundings = Surroundings {
             max_time: 3_600_000_000_000,
-            start_date: 0,
+            start_date: crate::EPOCH_NS,
             read: vec![program.clone().into()],
             env: Vec::new(),
             compute_limit: 1_000_000_000,

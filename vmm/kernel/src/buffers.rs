@@ -72,9 +72,9 @@ impl Buffers {
         self.len == 0
     }
 
-    /// Whether addresses and lengths of all are multiples of this.
-    pub(crate) fn is_aligned(&self, unit: u64) -> bool {
-        self.pieces(0, self.len).all(|(base, len)| (base | len).is_multiple_of(unit))
+    /// Whether all addresses are multiples of one number, and all lengths of another.
+    pub(crate) fn is_aligned(&self, address: u64, length: u64) -> bool {
+        self.pieces(0, self.len).all(|(base, len)| base.is_multiple_of(address) && len.is_multiple_of(length))
     }
 
     /// Addresses and lengths of the bytes `from..from + len`.

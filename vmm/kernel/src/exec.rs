@@ -293,7 +293,6 @@ impl Ctx<'_> {
         process.cmdline = join0(&image.argv).into();
         process.environ = join0(&envp).into();
         process.did_exec = true;
-        process.dumpable = 1;
         if image.stat_mode as u64 & c::S_ISUID != 0 && !process.no_new_privs {
             process.cred.uid = image.owner.0;
         }
@@ -302,6 +301,9 @@ impl Ctx<'_> {
         }
         // "After an execve(2) [...] the file system user ID is made the same as the effective user ID" (credentials(7)).
         (process.real_ids[1], process.real_ids[3]) = (process.cred.uid, process.cred.gid);
+        // A program that runs with the rights of others is not dumpable (begin_new_exec).
+        let own = (process.real_ids[0], process.real_ids[2]) == (process.cred.uid, process.cred.gid);
+        process.dumpable = u64::from(own);
         process.caps.after_exec(process.real_ids[0], process.cred.uid);
         // "The dispositions of any signals that are being caught are reset to the default"; ignored stay ignored.
         for action in self.node.actions_of_mut(self.pid).iter_mut() {

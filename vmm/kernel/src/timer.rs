@@ -270,7 +270,7 @@ impl Node {
             }
             TimerKey::TimerFd(id) => {
                 let Some(timer) = self.timerfds.get_mut(id) else { return };
-                timer.expired += timer.schedule.advance(at, now);
+                timer.expired = timer.expired.saturating_add(timer.schedule.advance(at, now));
                 let next = timer.schedule.next;
                 self.rearm(key, None, next);
                 self.notify_object(Object::TimerFd(id), c::EPOLLIN as u32);
@@ -289,7 +289,8 @@ impl Node {
             let Some((at, interval)) = process.cpu_timers[timer].filter(|(at, _)| *at <= now) else {
                 continue;
             };
-            let next = |interval: u64| at + (1 + (now - at) / interval) * interval;
+            let next =
+                |interval: u64| at.saturating_add((1 + (now - at) / interval).saturating_mul(interval));
             process.cpu_timers[timer] = (interval > 0).then(|| (next(interval), interval));
             let info = Siginfo { signo: signal as i32, code: c::SI_KERNEL as i32, ..Siginfo::default() };
             self.send_process(pid, info);

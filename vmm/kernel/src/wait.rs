@@ -494,17 +494,18 @@ impl Node {
     /// Tells the threads of a process that wait for its child that the child has news. Others go on sleeping, also where they would find
     /// that they have no such child any more (child_wait_callback).
     pub(crate) fn notify_parent(&mut self, parent: Pid, child: Pid) {
-        let Some(list) = self.waiters.get(&WaitOn::Child(parent)).cloned() else { return };
-        let group = self.process(child).pgid;
-        for tid in list {
-            let Some((_, Progress::Children { which, told })) = self.progress_of(tid) else { continue };
+        let Some(process) = self.processes.get(&parent) else { return };
+        let (threads, group) = (process.threads.clone(), self.process(child).pgid);
+        for tid in threads {
+            let Some((sleeps, Progress::Children { which, told })) = self.progress_of(tid) else { continue };
             let meant = match *which {
                 Children::Any => true,
                 Children::Pid(pid) => pid == child,
                 Children::Group(of) => of == group,
             };
+            // Also one that was woken already and has not run since.
             *told |= meant;
-            if meant {
+            if meant && sleeps {
                 self.wake_if_blocked(tid);
             }
         }

@@ -73,13 +73,16 @@ impl PageMap {
 
     /// Reserves the pages `first..end` (fallocate(2)): they are holes and read as zeros, but have their place on the disk.
     pub fn reserve(&mut self, first: u64, end: u64) {
-        let overlapping = self.runs_in(first, end);
-        let from = overlapping.first().map_or(first, |run| run.0.min(first));
-        let to = overlapping.last().map_or(end, |run| run.1.max(end));
+        self.reserved.absent += self.missing(first * PAGE, (end - first) * PAGE);
+        // With those that it continues, so that a file that grows by reservations has one run.
+        let near = self.runs_in(first.saturating_sub(1), end + 1);
+        let from = near.first().map_or(first, |run| run.0.min(first));
+        let to = near.last().map_or(end, |run| run.1.max(end));
         let runs = Arc::make_mut(&mut self.reserved.runs);
-        runs.retain(|from, _| !overlapping.iter().any(|run| run.0 == *from));
+        for (at, _) in near {
+            runs.remove(&at);
+        }
         runs.insert(from, to);
-        self.count_reserved();
     }
 
     /// Gives back what is reserved of the pages `first..end`.
@@ -88,13 +91,15 @@ impl PageMap {
         if overlapping.is_empty() {
             return;
         }
+        let within = overlapping.iter().map(|(from, to)| (*from.max(&first), *to.min(&end)));
+        let gone: u64 = within.map(|(from, to)| to - from - self.count_present(from, to - 1)).sum();
+        self.reserved.absent -= gone;
         let runs = Arc::make_mut(&mut self.reserved.runs);
         for (from, to) in overlapping {
             runs.remove(&from);
             let rest = [(from, to.min(first)), (from.max(end), to)];
             runs.extend(rest.into_iter().filter(|(from, to)| from < to));
         }
-        self.count_reserved();
     }
 
     /// The runs of reserved pages that have some of `first..end`.
@@ -103,12 +108,6 @@ impl PageMap {
         let mut found: Vec<_> = before.take_while(|(_, to)| *to > first).collect();
         found.reverse();
         found
-    }
-
-    fn count_reserved(&mut self) {
-        let absent =
-            self.reserved.runs.iter().map(|(from, to)| to - from - self.count_present(*from, to - 1));
-        self.reserved.absent = absent.sum();
     }
 
     /// A page that was absent becomes present.
@@ -271,8 +270,9 @@ impl PageMap {
         if first >= end {
             return;
         }
-        self.drop_present(first, end, moved);
+        // In this order: pages that are present are not counted among the reserved ones.
         self.release(first, end);
+        self.drop_present(first, end, moved);
     }
 
     fn drop_present(&mut self, first: u64, end: u64, moved: Moved) {

@@ -277,6 +277,10 @@ impl Node {
                         self.mms[mm].pages.set(page, frame);
                     } else {
                         self.fill_block(mm, &vma, page * PAGE, true, Access::Write);
+                        // By a debugger's right: a mapping that may not be written makes no pages itself.
+                        if self.mms[mm].pages.get(page).is_none() {
+                            self.mms[mm].pages.set(page, Frame::zeroed());
+                        }
                     }
                     self.mms[mm].invalidate(page * PAGE, PAGE);
                 }

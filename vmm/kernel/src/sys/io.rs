@@ -269,6 +269,8 @@ impl Ctx<'_> {
     /// looks.
     fn check_direct(&self, id: FileId, buffers: &Buffers, at: Option<u64>, writes: bool) -> SysResult<()> {
         const SECTOR: u64 = 512;
+        // Since 6.0 memory need only be as the device's DMA asks (bdev_dma_alignment): 4 bytes with NVMe and SCSI.
+        const MEMORY: u64 = 4;
         let file = &self.node.files[id];
         let FileKind::Regular(ino) = file.kind else { return Ok(()) };
         if file.flags & c::O_DIRECT == 0 || buffers.is_empty() {
@@ -276,7 +278,7 @@ impl Ctx<'_> {
         }
         let (size, appends) = (self.node.vfs.size(ino), writes && file.flags & c::O_APPEND != 0);
         let from = if appends { size } else { at.unwrap_or(file.offset) };
-        let fits = from.is_multiple_of(SECTOR) && buffers.is_aligned(SECTOR);
+        let fits = from.is_multiple_of(SECTOR) && buffers.is_aligned(MEMORY, SECTOR);
         if fits || !writes && from >= size { Ok(()) } else { err(Errno::EINVAL) }
     }
 }

@@ -22,8 +22,6 @@ use crate::wait::SysResult;
 /// madvise(2), linux/mman.h.
 const MADV_WIPEONFORK: u64 = 18;
 const MADV_KEEPONFORK: u64 = 19;
-const MADV_MERGEABLE: u64 = 12;
-const MADV_UNMERGEABLE: u64 = 13;
 const MADV_DONTNEED_LOCKED: u64 = 24;
 /// linux/mman.h.
 const MAP_32BIT: u64 = 0x40;
@@ -389,9 +387,9 @@ fn read_ahead(advice: u32) -> ReadAhead {
     }
 }
 
-/// What madvise(2) knows (madvise_behavior_valid of Linux 6.1 without CONFIG_MEMORY_FAILURE).
+/// What madvise(2) knows (madvise_behavior_valid of Linux 6.1 without CONFIG_KSM and CONFIG_MEMORY_FAILURE).
 fn is_advice(advice: u64) -> bool {
-    matches!(advice, 0..=4 | 8..=25)
+    matches!(advice, 0..=4 | 8..=11 | 14..=25)
 }
 
 /// madvise(2). EINVAL for unknown advice, ENOMEM where nothing is mapped.
@@ -485,10 +483,8 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
         | c::MADV_DONTDUMP
         | c::MADV_DODUMP
         | c::MADV_COLD
-        | c::MADV_PAGEOUT
-        | MADV_MERGEABLE
-        | MADV_UNMERGEABLE => {}
-        // MADV_COLLAPSE as well: there are no huge pages.
+        | c::MADV_PAGEOUT => {}
+        // MADV_COLLAPSE and MADV_MERGEABLE as well: there are no huge pages, and nobody looks for equal ones.
         _ => return err(Errno::EINVAL),
     }
     // "ENOMEM Addresses in the specified range are not currently mapped" - after acting on the mapped part.

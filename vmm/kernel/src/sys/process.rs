@@ -73,7 +73,11 @@ impl Node {
             self.exit_process(pid, common, status, outside);
         } else {
             let heir = process.threads[0];
-            self.hand_over_children(tid, pid, heir);
+            for child in self.hand_over_children(tid, pid, heir) {
+                if self.process(child).zombie.is_none() {
+                    self.signal_parents_end(child, pid);
+                }
+            }
             self.release_table(common.table, pid, outside.base);
             self.release_place(common.place);
         }
@@ -86,17 +90,19 @@ impl Node {
     }
 
     /// A thread has ended, or has another number: its children go to another thread of its process, behind those that this one has
-    /// (forget_original_parent).
-    pub(crate) fn hand_over_children(&mut self, from: Tid, pid: Pid, heir: Tid) {
+    /// (forget_original_parent). Which they are.
+    pub(crate) fn hand_over_children(&mut self, from: Tid, pid: Pid, heir: Tid) -> Vec<Pid> {
         let of = |p: &&Process| p.ppid == pid && p.parent_thread == from;
         let mut children: Vec<(u64, Pid)> =
             self.processes.values().filter(of).map(|p| (p.sibling, p.pid)).collect();
         children.sort_unstable();
-        for (_, child) in children {
+        let children: Vec<Pid> = children.into_iter().map(|(_, child)| child).collect();
+        for child in &children {
             let sibling = self.next_sibling();
-            let child = self.process_mut(child);
+            let child = self.process_mut(*child);
             (child.parent_thread, child.sibling) = (heir, sibling);
         }
+        children
     }
 
     /// Lets a vfork parent go on.
@@ -161,25 +167,27 @@ impl Node {
         children.sort_unstable();
         for (_, child) in children {
             let sibling = self.next_sibling();
-            let dead = self.process(child).zombie.is_some();
-            // Each thread of the child may have asked for a signal to its process (reparent_leader).
-            let threads = self.process(child).threads.iter();
-            let signals: Vec<u32> =
-                threads.map(|tid| self.task(*tid).pdeathsig).filter(|s| *s != 0).collect();
             let adopted = self.process_mut(child);
             (adopted.ppid, adopted.parent_thread, adopted.sibling) = (heir, thread, sibling);
-            if dead {
-                if heir == Pid::NONE {
-                    self.forget_process(child);
-                } else {
-                    self.notify_parent(heir, child);
-                }
-            } else {
-                for signal in signals {
-                    let info = crate::signal::user_info(signal, c::SI_USER as i32, pid, 0);
-                    self.send_process(child, info);
-                }
+            // "We don't want people slaying init" (reparent_leader).
+            adopted.exit_signal = c::SIGCHLD as u32;
+            match adopted.zombie {
+                // The heir is told of it, or it goes where nobody wants to know.
+                Some(status) => self.reap_or_notify(child, status),
+                None => self.signal_parents_end(child, pid),
             }
+        }
+    }
+
+    /// The thread that made a process has ended, one of `parent`: each thread of the process may have asked for a signal
+    /// (PR_SET_PDEATHSIG(2const): "the \"parent\" in this case is considered to be the thread that created this process").
+    fn signal_parents_end(&mut self, child: Pid, parent: Pid) {
+        let threads = self.process(child).threads.iter();
+        let signals: Vec<u32> = threads.map(|tid| self.task(*tid).pdeathsig).filter(|s| *s != 0).collect();
+        let uid = self.process(parent).real_ids[0];
+        for signal in signals {
+            let info = crate::signal::user_info(signal, c::SI_USER as i32, parent, uid);
+            self.send_process(child, info);
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Neighbours: the calls of `sys::memory`, `crate::mm` (which only knows what is mapped), `crate::memory` (what it costs).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::ids::*;
 use crate::mm::{Backing, Vma};
 use crate::node::Node;
@@ -43,16 +45,21 @@ impl Node {
     /// Tells the segments whose mappings a process has changed who it was and when: Linux's shm_open and shm_close do so for each
     /// mapping that comes or goes, also by fork(2), munmap(2), exit(2) and where a mapping is split.
     fn segments_changed(&mut self, by: Pid, before: &[Vma], after: &[Vma]) {
-        let mut counts: std::collections::BTreeMap<ShmId, (u32, u32)> = Default::default();
-        for vma in before {
-            if let Backing::Shm { id, .. } = vma.backing {
-                counts.entry(id).or_default().0 += 1;
-            }
+        // Where there is one on both sides, nothing came or went.
+        let places = |vmas: &[Vma]| -> BTreeSet<(u64, u64, ShmId, u64)> {
+            let of = |vma: &Vma| match vma.backing {
+                Backing::Shm { id, offset } => Some((vma.start, vma.end, id, offset)),
+                _ => None,
+            };
+            vmas.iter().filter_map(of).collect()
+        };
+        let (old, new) = (places(before), places(after));
+        let mut counts: BTreeMap<ShmId, (u32, u32)> = BTreeMap::new();
+        for place in old.difference(&new) {
+            counts.entry(place.2).or_default().0 += 1;
         }
-        for vma in after {
-            if let Backing::Shm { id, .. } = vma.backing {
-                counts.entry(id).or_default().1 += 1;
-            }
+        for place in new.difference(&old) {
+            counts.entry(place.2).or_default().1 += 1;
         }
         let now = self.realtime() / 1_000_000_000;
         for (shm, (before, after)) in counts {
