@@ -182,21 +182,24 @@ impl Node {
         }
         self.prepare_signal(pid, signo);
         let threads = self.process(pid).threads.clone();
-        // "Blocked signals are never ignored, since the signal handler may change by the time it is unblocked" (sig_ignored): it is the
-        // thread that was named which is asked, whatever the others block.
-        let asked = if threads.contains(&named) { named } else { threads[0] };
-        if self.ignored(pid, signo) && self.task(asked).sigmask & bit(signo) == 0 {
-            return;
-        }
-        let added = self.process_mut(pid).pending.add(info);
-        self.notify_signalfds(signo);
+        let blocks = |t: Tid| self.task(t).sigmask & bit(signo) != 0;
         // The thread that was named if it would take it, or the first one that would (complete_signal).
         let taker = threads
             .iter()
             .filter(|t| **t == named)
             .chain(&threads)
-            .find(|t| self.task(**t).sigmask & bit(signo) == 0 || self.waits_for(**t, signo));
+            .find(|t| !blocks(**t) || self.waits_for(**t, signo));
         let taker = taker.copied();
+        // "Blocked signals are never ignored, since the signal handler may change by the time it is unblocked" (sig_ignored): it is the
+        // thread that was named which is asked, whatever the others block. What another thread takes that does not wait for it
+        // is gone all the same.
+        let asked = threads.iter().copied().find(|t| *t == named).or(threads.first().copied());
+        let gone = taker.is_some_and(|t| !blocks(t) && !self.waits_for(t, signo));
+        if self.ignored(pid, signo) && (gone || !asked.is_some_and(blocks)) {
+            return;
+        }
+        let added = self.process_mut(pid).pending.add(info);
+        self.notify_signalfds(signo);
         if added {
             self.set_taker(pid, signo, taker);
         }

@@ -354,7 +354,7 @@ fn status_signals(view: &View<'_>, who: &Who<'_>) -> String {
     let p = who.process;
     let (ignored, caught) = signal_masks(view.node.actions_of(p.pid));
     let own = who.task.map_or(0, |t| t.pending.mask());
-    let blocked = who.task.map_or(0, |t| t.sigmask);
+    let blocked = who.task.map_or(0, shown_mask);
     let queued = own.count_ones() + p.pending.mask().count_ones();
     let (mode, filters) = who.task.map_or((0, 0), |t| t.seccomp.shown());
     let Caps { inheritable, permitted, effective, bounding, ambient, .. } = p.caps;
