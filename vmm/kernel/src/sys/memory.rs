@@ -392,6 +392,28 @@ fn is_advice(advice: u64) -> bool {
     matches!(advice, 0..=4 | 8..=11 | 14..=25)
 }
 
+/// Whether what is mapped in a range may be advised so.
+fn may_advise(k: &Ctx<'_>, start: u64, end: u64, advice: u64) -> Result<(), Errno> {
+    let mm = &k.node.mms[k.process().mm];
+    // "EINVAL advice is MADV_DONTNEED or MADV_REMOVE and the specified address range includes locked [...] pages."
+    let unlocked = [c::MADV_DONTNEED, c::MADV_FREE, c::MADV_REMOVE, c::MADV_COLD, c::MADV_PAGEOUT];
+    let locked = |v: &Vma| v.marks.lock != Lock::No;
+    if unlocked.contains(&advice) && mm.slices(start, end).iter().any(locked) {
+        return Err(Errno::EINVAL);
+    }
+    // "The MADV_FREE operation can be applied only to private anonymous pages".
+    let plain = |v: &Vma| matches!(v.backing, Backing::Anon) && !v.shared;
+    if advice == c::MADV_FREE && !mm.slices(start, end).iter().all(plain) {
+        return Err(Errno::EINVAL);
+    }
+    // "EAGAIN A kernel resource was temporarily unavailable" (madvise(2)): here no more mappings.
+    let marks = [c::MADV_NORMAL, c::MADV_RANDOM, c::MADV_SEQUENTIAL, c::MADV_DONTFORK, c::MADV_DOFORK];
+    if marks.contains(&advice) && k.may_split(start, end, |_| true).is_err() {
+        return Err(Errno::EAGAIN);
+    }
+    Ok(())
+}
+
 /// madvise(2). EINVAL for unknown advice, ENOMEM where nothing is mapped.
 pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
     let (start, end) = range(addr.0, len)?;
@@ -401,22 +423,7 @@ pub fn madvise(k: &mut Ctx<'_>, addr: Ptr, len: u64, advice: u32) -> SysResult {
     if start == end && is_advice(u64::from(advice)) {
         return Ok(0);
     }
-    // "EINVAL advice is MADV_DONTNEED or MADV_REMOVE and the specified address range includes locked [...] pages."
-    let unlocked = [c::MADV_DONTNEED, c::MADV_FREE, c::MADV_REMOVE, c::MADV_COLD, c::MADV_PAGEOUT];
-    let locked = |v: &Vma| v.marks.lock != Lock::No;
-    if unlocked.contains(&u64::from(advice)) && k.node.mms[mm].slices(start, end).iter().any(locked) {
-        return err(Errno::EINVAL);
-    }
-    // "The MADV_FREE operation can be applied only to private anonymous pages".
-    let plain = |v: &Vma| matches!(v.backing, Backing::Anon) && !v.shared;
-    if u64::from(advice) == c::MADV_FREE && !k.node.mms[mm].slices(start, end).iter().all(plain) {
-        return err(Errno::EINVAL);
-    }
-    // "EAGAIN A kernel resource was temporarily unavailable" (madvise(2)): here no more mappings.
-    let marks = [c::MADV_NORMAL, c::MADV_RANDOM, c::MADV_SEQUENTIAL, c::MADV_DONTFORK, c::MADV_DOFORK];
-    if marks.contains(&u64::from(advice)) && k.may_split(start, end, |_| true).is_err() {
-        return err(Errno::EAGAIN);
-    }
+    may_advise(k, start, end, u64::from(advice))?;
     match u64::from(advice) {
         c::MADV_DONTNEED | MADV_DONTNEED_LOCKED | c::MADV_FREE => {
             // MADV_FREE lets the kernel free "when memory pressure occurs"; freeing at once is one of its outcomes.

@@ -9,6 +9,25 @@ use crate::ctx::*;
 use crate::mm::{Backing, Lock, PAGE, TASK_SIZE, Vma, page_up};
 use crate::wait::SysResult;
 
+/// What is wrong whatever is mapped: EINVAL.
+fn check_arguments(old: Ptr, (old_len, new_len): (u64, u64), flags: u64, new: Ptr) -> Result<(), Errno> {
+    if flags & !(c::MREMAP_MAYMOVE | c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) != 0
+        || !old.0.is_multiple_of(PAGE)
+    {
+        return Err(Errno::EINVAL);
+    }
+    let keeps = flags & c::MREMAP_DONTUNMAP != 0;
+    // "This flag, which must be used in conjunction with MREMAP_MAYMOVE"; it "must be the same size".
+    if keeps && (flags & c::MREMAP_MAYMOVE == 0 || old_len != new_len) {
+        return Err(Errno::EINVAL);
+    }
+    let fixed = flags & c::MREMAP_FIXED != 0;
+    if (fixed && (flags & c::MREMAP_MAYMOVE == 0 || !new.0.is_multiple_of(PAGE))) || new_len == 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(())
+}
+
 /// mremap(2). ENOMEM if it may not move, EFAULT for what is not mapped, EAGAIN for more locked memory than allowed.
 pub fn mremap(
     k: &mut Ctx<'_>,
@@ -19,20 +38,8 @@ pub fn mremap(
     new: Ptr,
 ) -> SysResult {
     let flags = flags.bits();
-    if flags & !(c::MREMAP_MAYMOVE | c::MREMAP_FIXED | c::MREMAP_DONTUNMAP) != 0
-        || !old.0.is_multiple_of(PAGE)
-    {
-        return err(Errno::EINVAL);
-    }
-    let keeps = flags & c::MREMAP_DONTUNMAP != 0;
-    // "This flag, which must be used in conjunction with MREMAP_MAYMOVE"; it "must be the same size".
-    if keeps && (flags & c::MREMAP_MAYMOVE == 0 || old_len != new_len) {
-        return err(Errno::EINVAL);
-    }
-    let fixed = flags & c::MREMAP_FIXED != 0;
-    if (fixed && (flags & c::MREMAP_MAYMOVE == 0 || !new.0.is_multiple_of(PAGE))) || new_len == 0 {
-        return err(Errno::EINVAL);
-    }
+    check_arguments(old, (old_len, new_len), flags, new)?;
+    let (keeps, fixed) = (flags & c::MREMAP_DONTUNMAP != 0, flags & c::MREMAP_FIXED != 0);
     let (Some(old_len), Some(new_len)) = (page_up(old_len), page_up(new_len)) else {
         return err(Errno::EINVAL);
     };
