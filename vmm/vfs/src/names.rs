@@ -10,7 +10,7 @@ use crate::dir::Dir;
 use crate::flags::{
     IN_ATTRIB, IN_CREATE, IN_DELETE, LINK_MAX, MAY_READ, MAY_WRITE, PATH_MAX, S_ISGID, S_ISUID, S_ISVTX,
 };
-use crate::inode::Node;
+use crate::inode::{Inode, Node};
 use crate::mount::FsKind;
 use crate::pending::Op;
 use crate::perm::{allows, owns};
@@ -228,22 +228,15 @@ impl Vfs {
         node: Node,
     ) -> Result<Ino, Errno> {
         self.may_create(dir, ctx.cred)?;
-        let ino = self.make(ctx, dir, name, mode, node)?;
+        let inode = self.draft(ctx, dir, mode, node)?;
+        let ino = self.place(ctx, dir, name, inode)?;
         let is_dir = self.inode(ino)?.is_dir();
         self.tell_name(IN_CREATE, dir, name, is_dir, 0);
         Ok(ino)
     }
 
-    /// [`Vfs::create`] as the file system does it by itself: nobody is asked and nobody told.
-    pub(crate) fn make(
-        &mut self,
-        ctx: &Ctx,
-        dir: Ino,
-        name: &Name,
-        mode: u32,
-        node: Node,
-    ) -> Result<Ino, Errno> {
-        let mut inode = self.draft(ctx, dir, mode, node)?;
+    /// Gives a drafted inode its number and its name: nobody is asked and nobody told.
+    pub(crate) fn place(&mut self, ctx: &Ctx, dir: Ino, name: &Name, mut inode: Inode) -> Result<Ino, Errno> {
         inode.seen = Some((dir, name.clone()));
         let ino = self.alloc(inode);
         self.count_kept(ino);

@@ -80,10 +80,15 @@ impl Vfs {
                 return Err(Errno::ENOTEMPTY.into());
             }
         }
+        // "a character device with device number 0/0" (renameat2(2)), of mode 0 (WHITEOUT_MODE). It is made before anything moves, as
+        // there may be no room for it (shmem_whiteout, ext4_whiteout_for_rename).
+        let hole = match whiteout {
+            true => Some(self.draft(ctx, from.dir, 0, Node::CharDevice(Dev::default()))?),
+            false => None,
+        };
         self.move_over(&step, ctx.now)?;
-        if whiteout {
-            // "a character device with device number 0/0" (renameat2(2)), of mode 0 (WHITEOUT_MODE).
-            self.make(ctx, from.dir, &step.old.1, 0, Node::CharDevice(Dev::default()))?;
+        if let Some(hole) = hole {
+            self.place(ctx, from.dir, &step.old.1, hole)?;
         }
         Ok(())
     }
