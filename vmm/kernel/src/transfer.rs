@@ -244,20 +244,13 @@ impl Ctx<'_> {
                 self.charge_moved(n.saturating_mul(CONSOLE_COST));
                 n
             }
-            FileKind::Synthetic { path, .. } => {
-                let data = self.source_bytes(from, 0, from.len())?.into_owned();
-                match self.memory_file(&path) {
-                    Some((tid, Shows::Bytes)) => {
-                        let offset = self.node.files[id].offset;
-                        let n = self.write_memory_file(tid, at.unwrap_or(offset), &data)?;
-                        if at.is_none() {
-                            self.node.files[id].offset += n;
-                        }
-                        n
-                    }
-                    _ => self.synthetic_write(&path, &data)?,
+            FileKind::Synthetic { path, .. } => match self.memory_file(&path) {
+                Some((tid, Shows::Bytes)) => self.write_memory(id, tid, from, at)?,
+                _ => {
+                    let data = self.source_bytes(from, 0, from.len())?;
+                    self.synthetic_write(&path, &data)?
                 }
-            }
+            },
             FileKind::Dir(_) | FileKind::SyntheticDir { .. } | FileKind::Path(_) => return err(Errno::EBADF),
             FileKind::TimerFd(_)
             | FileKind::SignalFd(_)
@@ -273,6 +266,27 @@ impl Ctx<'_> {
         }
         self.charge_moved(n);
         Ok(n)
+    }
+
+    /// Writes to /proc/PID/mem by pieces, however much it is: up to the first byte that cannot be read or written.
+    fn write_memory(&mut self, id: FileId, tid: Tid, from: &Source, at: Option<u64>) -> SysResult {
+        let start = at.unwrap_or(self.node.files[id].offset);
+        let (good, mut done) = (self.source_len(from)?, 0);
+        while done < good {
+            let data = self.source_bytes(from, done, PIECE.min(good - done))?.into_owned();
+            let n = match self.write_memory_file(tid, start.saturating_add(done), &data) {
+                Err(_) if done > 0 => break,
+                result => result?,
+            };
+            done += n;
+            if n < data.len() as u64 {
+                break;
+            }
+        }
+        if at.is_none() {
+            self.node.files[id].offset += done;
+        }
+        Ok(done)
     }
 
     /// How many bytes of a source lie before the first that cannot be read; EFAULT if that is the first of all.

@@ -420,8 +420,7 @@ fn limits(_: &View<'_>, who: &Who<'_>) -> String {
 fn fdinfo(view: &View<'_>, id: FileId, file: &File) -> String {
     let node = view.node;
     let place = place_of(id, &file.kind);
-    let dev = view.device_of(&place);
-    let mount = node.vfs.mount_of_device(dev).map_or(dev.minor, |mount| mount.0);
+    let mount = view.mount_number(view.device_of(&place));
     let ino = match place {
         Place::Ino(ino) => ino.0,
         Place::Synth(synth) => super::inode_number(&synth),

@@ -59,8 +59,8 @@ pub fn statx(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: AtFlags, mask: Statx
     }
     let place = k.resolve_arg(dirfd, path, flags.bits())?;
     let stat = k.place_stat(&place)?;
-    // Linux tells the mount without being asked (vfs_statx); what has no name is on a mount of the kernel's own.
-    let mount = k.node.vfs.mount_of_device(stat.dev).map_or(stat.dev.minor, |mount| mount.0);
+    // Linux tells the mount without being asked (vfs_statx).
+    let mount = k.view().mount_number(stat.dev);
     let is_root = match &place {
         Place::Ino(ino) => k.node.vfs.is_mount_root(*ino),
         Place::Synth(synth) => synth.path.is_empty(),
@@ -229,6 +229,11 @@ impl View<'_> {
             Place::Synth(synth) => self.device_of_tree(synth),
             Place::File(id) => anonymous_device(&self.node.files[*id].kind),
         }
+    }
+
+    /// The number of the mount that shows a device; what has no name is on a mount of the kernel's own.
+    pub(crate) fn mount_number(&self, dev: Dev) -> u32 {
+        self.node.vfs.mount_of_device(dev).map_or(dev.minor, |mount| mount.0)
     }
 
     fn device_of_tree(&self, synth: &Synth) -> Dev {
