@@ -22,11 +22,6 @@ static int in_child(int (*act)(void))
 /* The number of the first thing that is not so. */
 #define SAY(n, held) do { if (!(held)) return n; } while (0)
 
-static int fails(long result, int error)
-{
-	return result == -1 && errno == error;
-}
-
 static const char *linked(const char *path)
 {
 	static char text[4096];

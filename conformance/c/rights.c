@@ -31,11 +31,6 @@ static int in_child(int (*holds)(void))
 	return status == 0;
 }
 
-static int fails(long result, int error)
-{
-	return result == -1 && errno == error;
-}
-
 static void become_user(void)
 {
 	REQUIRE(setresgid(USER, USER, USER) == 0 && setresuid(USER, USER, USER) == 0);

@@ -30,11 +30,6 @@ static int as_user(int user, int (*holds)(void))
 	return status == 0;
 }
 
-static int fails(long result, int error)
-{
-	return result == -1 && errno == error;
-}
-
 static int number_in(const char *path)
 {
 	char text[16] = "";

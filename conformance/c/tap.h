@@ -23,6 +23,12 @@ static int tap_count, tap_failed;
 __attribute__((unused)) static void *volatile tap_bad = (void *)8;
 #define BAD (tap_bad)
 
+/* For conditions that ask for several errors. */
+__attribute__((unused)) static int fails(long result, int error)
+{
+	return result == -1 && errno == error;
+}
+
 __attribute__((format(printf, 1, 2))) static void tap_print(const char *format, ...)
 {
 	char line[1024];
