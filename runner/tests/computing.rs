@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use common::{Ran, exec_on, finish, have};
 
 /// Runs of each program on each platform: each second one on a loaded machine.
-const RUNS: usize = 20;
+const RUNS: usize = 8;
 /// The same of programs that take seconds.
-const RUNS_OF_SLOW: usize = 4;
+const RUNS_OF_SLOW: usize = 2;
 
 /// All processors of the host computing for something else, until this is dropped.
 struct Load(Arc<AtomicBool>);

@@ -61,6 +61,7 @@ impl Node {
     pub fn syscall(&mut self, tid: Tid, call: Call, outside: &mut Outside<'_>) -> Outcome {
         let cost = self.config.costs.syscall + self.price_of_pages();
         self.charge(tid, cost);
+        self.note_looks(tid, &call);
         let task = self.task_mut(tid);
         task.syscalls += 1;
         // Taken also when a filter refuses the call, as the deadline is that of this call only.

@@ -283,6 +283,8 @@ pub struct Node {
     pub boot_id: [u64; 2],
     /// The page shared by all vDSOs of the node; see [`crate::vdso`].
     pub vvar: Option<Frame>,
+    /// Looks at the clock since another call was made; see [`Node::look_price`].
+    pub looks: u64,
     /// The vDSO's image.
     pub vdso: Arc<Vec<Frame>>,
     /// Address spaces that map an inode, so that writes reach their platform mappings.
@@ -353,6 +355,7 @@ impl Node {
             next_space: space,
             boot_id,
             vvar: None,
+            looks: 0,
             vdso: Default::default(),
             mapped: Map::new(),
             dead_spaces: Vec::new(),

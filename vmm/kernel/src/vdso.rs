@@ -6,6 +6,9 @@
 //! [`Node::take_clock`] charges what was read when it has trapped. A program that does nothing but look at the clock
 //! enters the kernel at every [`READS`]th read, so others get their turns and timers fire.
 //!
+//! Computation costs no virtual time, so a program that computes until a time comes, and looks at the clock after each piece, would
+//! get there by the prices of its looks alone. So a look costs more the longer a node does nothing else: [`Node::look_price`].
+//!
 //! Neighbours: [`image`] (the ELF object), `bloodhound-sim`'s step (calls the two), [`crate::mm::fault`] (maps pages).
 //!
 //! [`Costs::time_read`]: crate::node::Costs::time_read
@@ -15,6 +18,7 @@ mod image;
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
+use bloodhound_abi::call::Call;
 use bloodhound_abi::consts as c;
 use bloodhound_frames::Frame;
 
@@ -24,6 +28,8 @@ use crate::node::Node;
 
 /// Reads of the clock in a row without a trap.
 pub const READS: u64 = 64;
+/// How often the price of a look at the clock is doubled at most.
+const DOUBLINGS: u64 = 8;
 /// Names of the two mappings in /proc/PID/maps.
 const VVAR: &str = "[vvar]";
 const VDSO: &str = "[vdso]";
@@ -66,7 +72,7 @@ impl Node {
 
     /// Gives the clock to the tasks' own reads: before a task runs.
     pub fn lend_clock(&mut self) {
-        let (now, cost) = (self.uptime(), self.config.costs.time_read);
+        let (now, cost) = (self.uptime(), self.look_price());
         let Some(vvar) = &mut self.vvar else { return };
         if !vvar.is_unique() {
             // Shared with a clone of the world, which must not see our writes.
@@ -84,22 +90,52 @@ impl Node {
     /// Takes the clock back and charges the task for its reads: at each trap that the kernel answers with something
     /// that depends on time. Between two instructions of user code, so no read is half done.
     pub fn take_clock(&mut self, tid: Tid) {
-        let Some(vvar) = &self.vvar else { return };
+        let read = self.read_since_lent();
+        if read > 0 {
+            self.looks = self.looks.saturating_add(read / self.look_price().max(1));
+            self.charge_computed(tid, read);
+        }
+    }
+
+    /// What the task's own reads have moved the clock by since it has it.
+    fn read_since_lent(&self) -> u64 {
+        let Some(vvar) = &self.vvar else { return 0 };
         let read = vvar.load_u64(CLOCK).saturating_sub(self.uptime());
         // More than that only a program that writes to the page could have done.
-        let read = read.min((READS + 1) * self.config.costs.time_read);
-        if read > 0 {
-            self.charge_computed(tid, read);
+        read.min((READS + 1) * self.look_price())
+    }
+
+    /// The price of a look at the clock. It is doubled each time the node has looked [`READS`] times without any other call in between,
+    /// up to 256 times the plain one: a wait for a time that is far away is over after some thousand looks, and exceeds its time
+    /// by no more than one part in half of [`READS`].
+    pub(crate) fn look_price(&self) -> u64 {
+        self.config.costs.time_read << (self.looks / READS).min(DOUBLINGS)
+    }
+
+    /// Charges a task for a look at the clock that trapped: `rdtsc`.
+    pub fn charge_look(&mut self, tid: Tid) {
+        let price = self.look_price();
+        self.looks = self.looks.saturating_add(1);
+        self.charge_computed(tid, price);
+    }
+
+    /// A task has made a call: another look at the clock, which costs what looks cost more by now, or something else.
+    pub(crate) fn note_looks(&mut self, tid: Tid, call: &Call) {
+        if !matches!(call, Call::clock_gettime { .. } | Call::gettimeofday { .. } | Call::time { .. }) {
+            self.looks = 0;
+            return;
+        }
+        let more = self.look_price() - self.config.costs.time_read;
+        self.looks = self.looks.saturating_add(1);
+        if more > 0 {
+            self.charge(tid, more);
         }
     }
 
     /// What the clock shows while a task runs that has it.
     #[must_use]
     pub fn lent_clock(&self) -> SimTime {
-        let Some(vvar) = &self.vvar else { return self.clock };
-        let most = (READS + 1) * self.config.costs.time_read;
-        let read = vvar.load_u64(CLOCK).saturating_sub(self.uptime()).min(most);
-        self.clock.after(read)
+        self.clock.after(self.read_since_lent())
     }
 
     /// Lends the clock again within a run, after a trap that moved it and was no step.

@@ -346,9 +346,8 @@ impl Machine {
         Ok(match trap {
             Trap::Rdtsc { aux } => {
                 let node = self.world.node_mut(id);
-                let cost = node.config.costs.time_read;
                 node.take_clock(tid);
-                node.charge_computed(tid, cost);
+                node.charge_look(tid);
                 node.return_clock();
                 // One tick is one nanosecond of virtual time.
                 regs.set_rdtsc(node.uptime(), aux.then_some(0));

@@ -73,6 +73,7 @@ impl Node {
                 births,
                 boot_id,
                 vvar,
+                looks,
                 vdso,
                 mapped,
                 dead_spaces,

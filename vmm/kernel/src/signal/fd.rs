@@ -18,7 +18,8 @@ impl Ctx<'_> {
         if to.len() < size {
             return err(Errno::EINVAL);
         }
-        let mask = self.node.signalfds[id].mask;
+        // A signal that ends the process has done so before its reader looks for it (complete_signal).
+        let mask = self.node.signalfds[id].mask & !self.node.fatal_signals(self.tid);
         let mut done = 0;
         while done + size <= to.len() {
             let Some(info) = self.node.take_pending(self.tid, mask) else { break };

@@ -146,3 +146,27 @@ fn a_clone_keeps_its_own_clock() {
     b.node.lend_clock();
     assert_eq!(invalid(&b.node), before + 1);
 }
+
+/// A program that only waits for a time to come gets there after some thousand looks, and hardly later than it wanted.
+#[test]
+fn looks_in_a_row_cost_more_and_more() {
+    let mut b = bench();
+    let begin = b.node.clock;
+    let mut looks = 0;
+    while b.node.clock.since(begin) < 1_000_000 {
+        let before = b.node.clock;
+        b.node.lend_clock();
+        read(&b.node, 1);
+        b.node.take_clock(b.tid);
+        looks += 1;
+        let (price, passed) = (b.node.clock.since(before), before.since(begin));
+        assert!(price <= 50.max(passed / (READS / 2)), "{price} after {passed}");
+    }
+    assert!(looks < 1_000, "{looks}");
+    assert_eq!(b.node.look_price(), 50 << DOUBLINGS);
+    // Any other call begins anew.
+    b.node.note_looks(b.tid, &Call::time { t: bloodhound_abi::args::Ptr(0) });
+    assert_eq!(b.node.look_price(), 50 << DOUBLINGS);
+    b.node.note_looks(b.tid, &Call::getpid {});
+    assert_eq!(b.node.look_price(), 50);
+}
