@@ -311,10 +311,12 @@ impl Ctx<'_> {
         if from.is_empty() {
             return Ok(0);
         }
-        let mut good = self.source_len(from)?;
         // "POSIX requires that opening a file with the O_APPEND flag should have no effect on the location at
         // which pwrite() writes data. However, on Linux ... appends data" (pwrite(2), BUGS).
         let start = if append { self.node.vfs.size(ino) } else { at.unwrap_or(offset) };
+        // The limit comes before the first byte is looked at (generic_write_checks).
+        self.file_size_limit(start, from.len())?;
+        let mut good = self.source_len(from)?;
         let mut len = self.file_size_limit(start, good)?;
         let mut n = 0;
         loop {
