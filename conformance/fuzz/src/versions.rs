@@ -15,6 +15,8 @@ struct Differing<'a> {
     call: &'a str,
     native: &'a str,
     simulated: &'a str,
+    /// What the two answered, whole.
+    lines: [&'a str; 2],
     /// What the operations before it answered natively.
     before: &'a [String],
 }
@@ -42,6 +44,20 @@ impl Differing<'_> {
 /// An argument of an operation.
 fn argument(op: &str, number: usize) -> &str {
     op.split(' ').nth(3 + number).unwrap_or_default()
+}
+
+/// The mappings of an answer, those joined that lie side by side and are the same otherwise.
+fn joined(line: &str) -> Vec<(String, String, String)> {
+    let mut all: Vec<(String, String, String)> = Vec::new();
+    for mapping in line.split('{').skip(1) {
+        let (range, rest) = mapping.trim_end().trim_end_matches('}').split_once(' ').unwrap_or((mapping, ""));
+        let (start, end) = range.split_once('-').unwrap_or((range, ""));
+        match all.last_mut().filter(|last| last.1 == start && last.2 == rest) {
+            Some(last) => last.1 = end.to_owned(),
+            None => all.push((start.to_owned(), end.to_owned(), rest.to_owned())),
+        }
+    }
+    all
 }
 
 const RULES: &[Rule] = &[
@@ -94,6 +110,15 @@ const RULES: &[Rule] = &[
         // And a write from a mapping of the file finds what lay behind the end before.
         let maps = d.ops.iter().any(|op| op.contains(" mmap "));
         d.before.iter().any(write) || d.call.contains("write") && d.simulated == "-14" && maps
+    }),
+    // 6.6: nothing stays set aside for a mapping that can no longer be written and never had a page, so it is joined to one that never
+    // could be written (mprotect_fixup).
+    ((6, 6), |d| {
+        let unwritable = |op: &String| {
+            let prot = argument(op, 2).parse::<u64>();
+            op.contains(" mprotect ") && prot.is_ok_and(|prot| prot & 2 == 0)
+        };
+        d.is(&[".maps"]) && d.ops.iter().any(unwritable) && joined(d.lines[0]) == joined(d.lines[1])
     }),
     // Any: a connection to a closed port of loopback is refused before connect(2) returns; here the refusal takes its time.
     ((0, 0), |d| {
@@ -149,6 +174,7 @@ pub fn explain(difference: &Difference, kernel: (u32, u32)) -> bool {
         call,
         native: &result(native),
         simulated: &result(simulated),
+        lines: [native, simulated],
         before: &difference.native[..at],
     };
     RULES.iter().any(|(since, rule)| kernel >= *since && rule(&differing))
@@ -192,6 +218,19 @@ mod tests {
         let (native, here) = (" 0 handler 11: sig 11 code 2", " 0 handler 11: sig 11 code 1");
         let cut = difference(&ops, &[before[0], before[1], native], &[before[0], before[1], here]);
         assert!(explain(&cut, (6, 17)) && !explain(&cut, (6, 16)));
+    }
+
+    #[test]
+    fn mappings_that_are_joined_are_explained() {
+        let ops = ["0 . mmap @0x2000 1 3 0x22 -1 0", "0 . mprotect @0x2000 4096 0", "0 . .maps"];
+        let before = ["0 0 mmap = 1099511635968", "1 0 mprotect = 0"];
+        let native = "2 0 .maps = 0 {0x0-0x3000 ---p 00000000}";
+        let here = "2 0 .maps = 0 {0x0-0x2000 ---p 00000000} {0x2000-0x3000 ---p 00000000}";
+        let apart = difference(&ops, &[before[0], before[1], native], &[before[0], before[1], here]);
+        assert!(explain(&apart, (6, 6)) && !explain(&apart, (6, 5)));
+        let other = "2 0 .maps = 0 {0x0-0x2000 ---p 00000000} {0x2000-0x3000 r--p 00000000}";
+        let other = difference(&ops, &[before[0], before[1], native], &[before[0], before[1], other]);
+        assert!(!explain(&other, (6, 6)));
     }
 
     #[test]
