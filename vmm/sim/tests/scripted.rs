@@ -127,6 +127,7 @@ fn scenario(faults: FaultSpec) -> Arc<Scenario> {
         fault_time: FAULT_TIME,
         heal: true,
         faults,
+        disk: None,
         settle: 10 * MS,
         health_until_ready: false,
         vdso: true,
