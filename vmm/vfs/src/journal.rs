@@ -54,6 +54,8 @@ pub(crate) struct Journal {
     lost: BTreeSet<Ino>,
     /// Files that were made empty and not closed since.
     emptied: BTreeSet<Ino>,
+    /// What it was before the last sync, which is not over before a time.
+    before: Option<(SimTime, Arc<Journal>)>,
     pub(crate) order: Order,
 }
 
@@ -65,7 +67,24 @@ impl Journal {
             pending: PendingList::default(),
             lost: BTreeSet::new(),
             emptied: BTreeSet::new(),
+            before: None,
             order,
+        }
+    }
+
+    /// A sync begins that is over at a time: a power failure before that finds the disk as it is now.
+    fn begin_sync(&mut self, until: SimTime) {
+        self.before = None;
+        if self.pending.len() > 0 && until > SimTime::ZERO {
+            self.before = Some((until, Arc::new(self.clone())));
+        }
+    }
+
+    /// What it is for a power failure at a time.
+    pub(crate) fn at(self, now: SimTime) -> Journal {
+        match self.before {
+            Some((until, before)) if until > now => Arc::unwrap_or_clone(before),
+            _ => self,
         }
     }
 
@@ -302,10 +321,19 @@ impl Vfs {
     /// # Errors
     /// ESTALE.
     pub fn sync(&mut self, ino: Ino) -> Result<(), Errno> {
+        self.sync_until(ino, SimTime::ZERO)
+    }
+
+    /// [`Vfs::sync`] by a call that returns at a time: a power failure before that can lose what it is about.
+    ///
+    /// # Errors
+    /// ESTALE.
+    pub fn sync_until(&mut self, ino: Ino, until: SimTime) -> Result<(), Errno> {
         self.inode(ino)?;
         self.clean_pages(ino);
         let Some(journal) = self.journal.as_mut() else { return Ok(()) };
         let journal = Arc::make_mut(journal);
+        journal.begin_sync(until);
         match journal.model {
             DiskModel::Ordered => {
                 journal.settle(&self.inodes, |pending| pending.ino == ino || !pending.is_loose());
@@ -325,16 +353,20 @@ impl Vfs {
 
     /// sync(2), syncfs(2): makes everything durable.
     pub fn sync_all(&mut self) {
+        self.sync_all_until(SimTime::ZERO);
+    }
+
+    /// [`Vfs::sync_all`] by a call that returns at a time, as [`Vfs::sync_until`].
+    pub fn sync_all_until(&mut self, until: SimTime) {
         let stored: Vec<Ino> = self.stored.keys().copied().collect();
         for ino in stored {
             self.clean_pages(ino);
         }
         let Some(journal) = self.journal.as_mut() else { return };
         let journal = Arc::make_mut(journal);
+        journal.begin_sync(until);
         if journal.lost.is_empty() {
-            let emptied = std::mem::take(&mut journal.emptied);
-            *journal = Journal::new(journal.model, self.inodes.clone(), journal.order);
-            journal.emptied = emptied;
+            (journal.durable, journal.pending) = (self.inodes.clone(), PendingList::default());
         } else {
             // The running state is not what the disk has: only what is on the list gets there.
             journal.settle(&self.inodes, |_| true);

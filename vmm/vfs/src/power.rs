@@ -99,7 +99,7 @@ impl Vfs {
         self.empty_shared_memory();
         let Some(journal) = self.journal.take() else { return Ok(PowerReport::default()) };
         let mut failure = Failure {
-            journal: Arc::unwrap_or_clone(journal),
+            journal: Arc::unwrap_or_clone(journal).at(now),
             live: &self.inodes,
             choose,
             report: PowerReport::default(),

@@ -251,6 +251,22 @@ fn time_makes_changes_durable() {
 }
 
 #[test]
+fn a_sync_promises_nothing_until_it_returns() {
+    for disk in BOTH {
+        let mut node = Node::new(disk);
+        let ino = node.write("/file", 0, &[1; 100]).unwrap();
+        node.vfs.sync_all();
+        node.write("/file", 0, &[2; 100]).unwrap();
+        node.vfs.sync_until(ino, NOW.after(500)).unwrap();
+        let (old, new) = (Some(vec![1; 100]), Some(vec![2; 100]));
+        assert_eq!(node.after(499, "/file"), [old, new.clone()].into());
+        assert_eq!(node.after(500, "/file"), [new].into());
+        node.vfs.sync_all_until(NOW.after(700));
+        assert_eq!(node.after(499, "/file").len(), 1, "nothing was left to sync");
+    }
+}
+
+#[test]
 fn a_sector_has_no_later_write_without_an_earlier_one() {
     for disk in BOTH {
         let mut node = Node::new(disk);

@@ -24,20 +24,22 @@ pub struct Reboot {
 
 impl Node {
     /// Processes, memory, connections and file systems in memory are gone, and no packet tells of it; files are as the disk has them.
-    /// `choose(nth, aspect, n)` gives a number below `n` for the nth change that was not synced.
+    /// `choose(nth, aspect, n)` gives a number below `n` for the nth change that was not synced. The node may have run a little
+    /// ahead of `now`: an fsync(2) that is over later than that is not over.
     ///
     /// # Errors
     /// What the base layer reports.
     pub fn lose_power(
         &mut self,
         reboot: Reboot,
+        now: SimTime,
         base: &mut dyn BaseFs,
         choose: &mut dyn FnMut(u64, Aspect, u64) -> u64,
         watch: &mut dyn Watch,
     ) -> Result<PowerReport, Errno> {
         let at = self.clock;
         self.tell_ends(at, watch);
-        let report = self.vfs.power_fail(base, at, choose)?;
+        let report = self.vfs.power_fail(base, now, choose)?;
         let mut after = Node::new(self.config.clone(), self.vfs.clone(), reboot.boot_id);
         after.clock = at;
         after.containers = std::mem::take(&mut self.containers);

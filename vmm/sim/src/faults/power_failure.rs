@@ -109,7 +109,7 @@ pub(super) fn all_have_power(machine: &mut Machine) {
 /// Takes what a machine has in memory, and what its disk loses.
 fn lose_power(machine: &mut Machine, id: MachineId, entry: usize) -> Result<PowerReport, Errno> {
     let failure = machine.world.faults.plan.get(entry).map_or(0, |planned| planned.id.nth);
-    let reboot = reboot(machine, id);
+    let (reboot, now) = (reboot(machine, id), machine.world.now);
     let Parts { node, base, decisions, mut record, .. } = machine.parts(id);
     let mut choose = |nth: u64, aspect: Aspect, bound: u64| {
         let part = match aspect {
@@ -121,7 +121,7 @@ fn lose_power(machine: &mut Machine, id: MachineId, entry: usize) -> Result<Powe
         };
         decisions.choose(Site::Power { machine: id.0, failure, nth, part }, bound)
     };
-    node.lose_power(reboot, base, &mut choose, &mut record)
+    node.lose_power(reboot, now, base, &mut choose, &mut record)
 }
 
 /// What the machine begins its next life with.
