@@ -211,7 +211,8 @@ fn a_finding_of_a_power_failure_fails_again() {
     let dir = stack_of("finding", command, "/app/store, client", &config("ordered", 20));
     assert!(finds(&dir, SEEDS));
     let findings = dir.join("out/findings");
-    let first = std::fs::read_dir(&findings).expect("findings").next().expect("one").expect("an entry").path();
+    let first =
+        std::fs::read_dir(&findings).expect("findings").next().expect("one").expect("an entry").path();
     let again = bloodhound(&dir, &["replay", &first.to_string_lossy()]);
     assert_eq!(code(&again), 1, "{}", text(&again));
 }

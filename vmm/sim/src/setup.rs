@@ -268,6 +268,8 @@ fn node(
         vfs.enter_namespace(MountNs(at as u32));
         fill(&mut vfs, spec, base, scenario)?;
     }
+    // The engine has had time for its files, and makes them anew at each start.
+    vfs.sync_all();
     let config = NodeConfig {
         id: first.machine(),
         epoch_ns: traits.epoch_ns,

@@ -387,7 +387,7 @@ impl Vfs {
         }
     }
 
-    /// The blocks of what was written to a file are allocated now, at the time of which the kernel does it early: "If auto_da_alloc is
+    /// The blocks of what was written to a file are allocated now, which is left to the flusher otherwise: "If auto_da_alloc is
     /// enabled, ext4 will detect the replace-via-rename and replace-via-truncate patterns and force that any delayed allocation blocks
     /// are allocated such that at the next journal commit, in the default data=ordered mode, the data blocks of the new file are
     /// forced to disk before the rename() operation is committed" (ext4(5)).
