@@ -340,6 +340,7 @@ fn of_notice(notice: &Notice, scenario: &Scenario) -> Json {
         Notice::Refused(r) => {
             json!({"at_step": r.step, "taken": r.taken, "error": r.error.map(|e| e.name())})
         }
+        Notice::Survived(report) => json!({"kept": report.kept, "torn": report.torn, "lost": report.lost}),
         Notice::LeftOut(left) => json!({"kills": left.kills, "crashes": left.crashes}),
         Notice::OutOfMemory(kill) => json!({
             "pid": kill.pid.number(),

@@ -5,7 +5,7 @@
 //! pause) or for the whole network (partition, reset).
 
 use bloodhound_declare::{Key, Section, Shortest, ValueKind};
-use bloodhound_faults::{FaultSpec, Group, Kind, Shape};
+use bloodhound_faults::{Disk, FaultSpec, Group, Kind, Shape};
 
 use crate::decode::{Ctx, Located, RangeNs};
 use crate::diagnostic::Code;
@@ -62,6 +62,12 @@ static DISK: Section = Section::new(
         Key::new("write_fail_rate", RATE, "writes that fail").default("0").later(),
         Key::new("partial_write_rate", RATE, "writes that are cut short").default("0").later(),
         Key::new("fsync_fail_rate", RATE, "fsync calls that fail").default("0").later(),
+        Key::new(
+            "model",
+            ValueKind::Word(Disk::WORDS),
+            "what a power failure leaves of changes that were not synced",
+        )
+        .default("ordered"),
     ],
 );
 
@@ -117,6 +123,8 @@ const fn of_kinds<const N: usize>(group: Group, more: &[Key]) -> [Key; N] {
 pub struct Faults {
     /// How often and how strong each kind is, and `swarm`.
     pub kinds: FaultSpec,
+    /// `disk.model`.
+    pub disk: Disk,
     /// `process.services`; `None`: all.
     pub services: Option<Vec<Located<String>>>,
     /// `heal`.
@@ -134,8 +142,7 @@ impl Default for Faults {
 }
 
 pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
-    // No key of `disk` has an effect yet: to open the section checks them all.
-    settings.section(ctx, "disk");
+    let disk = settings.section_or_empty(ctx, "disk");
     let (network, process) =
         (settings.section_or_empty(ctx, "network"), settings.section_or_empty(ctx, "process"));
     let mut spec = FaultSpec::default();
@@ -144,11 +151,23 @@ pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
     kinds(ctx, &process, Group::Process, &mut spec);
     Faults {
         kinds: spec,
+        disk: settings_of_disk(ctx, &disk, &process),
         services: process.get(ctx, "services"),
         heal: settings.value(ctx, "heal"),
         start_after_ns: settings.value(ctx, "start_after"),
         duration_ns: settings.get(ctx, "duration"),
     }
+}
+
+/// The model of disks, which means nothing where no machine loses its power.
+fn settings_of_disk(ctx: &mut Ctx, disk: &Settings<'_>, process: &Settings<'_>) -> Disk {
+    const SWITCH: &str = "power_failure_probability";
+    let Chosen(model) = disk.value(ctx, "model");
+    if let (Some(entry), None) = (disk.entry("model"), process.entry(SWITCH)) {
+        let message = format!("`{}` has no effect without `{}`", disk.path("model"), process.path(SWITCH));
+        ctx.warn(Code::NothingToDo, entry.key_span, message);
+    }
+    model
 }
 
 /// Reads the keys of all kinds of a group.

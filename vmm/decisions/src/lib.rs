@@ -24,8 +24,8 @@ pub use lineage::Lineage;
 pub use log::{Choice, CountedLoop, Epoch, ForcedSwitch, Log, Override, Part, VERSION};
 use mix::Mix;
 pub use site::{
-    Concern, Fate, NodeRandom, PacketKind, Place, PolicyPart, Site, SwitchPart, TaskRandom, Trait, TurnPart,
-    Word,
+    Concern, Fate, NodeRandom, PacketKind, Place, PolicyPart, PowerPart, Site, SwitchPart, TaskRandom, Trait,
+    TurnPart, Word,
 };
 
 /// The bound of a choice among all words of 64 bits but the last.

@@ -323,6 +323,19 @@ words! {
         /// A packet of a raw socket, an echo request or its answer.
         Raw = "raw",
     }
+    /// What a power failure does to a change that was not synced.
+    PowerPart {
+        /// How many of the last changes of names and metadata are lost.
+        Cut = "cut",
+        /// Whether a change other than of content is lost.
+        Keep = "keep",
+        /// Whether a write is there, torn or lost.
+        Fate = "fate",
+        /// How much of a torn write is lost.
+        Point = "point",
+        /// Which end of a torn write is lost.
+        Side = "side",
+    }
 }
 
 /// Where a packet stands in the traffic between its two ends. The stack that sends it fills it in: offsets count from the initial
@@ -584,6 +597,17 @@ sites! {
         place: u32,
         /// How often the task gave way there before.
         nth: u64,
+    }
+    /// What a power failure leaves of a change that was not synced. 0 leaves all of it.
+    Power, "power", Disk {
+        /// The machine.
+        machine: u32,
+        /// Which of its power failures: the number of the entry in the plan of faults.
+        failure: u64,
+        /// The change, by its place among those that were not synced.
+        nth: u64,
+        /// What is chosen.
+        part: PowerPart,
     }
 }
 

@@ -174,5 +174,25 @@ kinds! { $
             ],
             does: "a node stands still while time goes on, for `pause_duration_ms`, as in a long garbage collection",
         }
+        /// A machine loses its power.
+        PowerFailure in power_failure {
+            name: "power-failure",
+            group: Group::Process,
+            begins: Begins::ByMachine,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability(
+                    "power_failure_probability",
+                    "machine",
+                    "the machine loses its power: memory is gone, and what was not synced may be",
+                ),
+                range(
+                    "power_restart_ms",
+                    "[500, 5000]",
+                    "how long a machine stays without power before its services are started again",
+                ),
+            ],
+            does: "a machine with all its services is gone at once, nobody is told; its disk keeps what was synced and, of the rest, what `disk.model` may; its services start again after `power_restart_ms`",
+        }
     }
 }

@@ -31,6 +31,8 @@ pub enum Begins {
     ByNode,
     /// They begin at times of the whole network's.
     ByNetwork,
+    /// Each machine is hit at times of its own, with all services on it.
+    ByMachine,
 }
 
 /// What the swarm profile of a seed does to a kind that is asked for.
@@ -54,6 +56,14 @@ words! {
         Isolate = "isolate": "one node is cut off from all others",
         MajorityMinority = "majority-minority": "a majority and a minority that cannot reach each other",
         Bridge = "bridge": "two groups that cannot reach each other, and one node that reaches both",
+    }
+}
+
+words! {
+    /// What the disks of machines promise over a power failure.
+    pub enum Disk as "DiskModel" {
+        Ordered = "ordered": "like ext4 as it is mounted by default: names and metadata in their order, a file does not grow before its data is there",
+        Strict = "strict": "what POSIX promises: each change that was not synced is there or not, and a name needs the sync of its directory",
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`crate::dispatch`] (traps), `bloodhound-sim` (time, network, scheduling over all nodes).
 
 mod compare;
+mod power;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -32,6 +33,8 @@ use crate::sys::PiLock;
 use crate::task::Task;
 use crate::timer::{CpuClock, TimerFd, TimerKey};
 use crate::wait::{FutexKey, WaitOn};
+
+pub use power::Reboot;
 
 /// Virtual-time prices, nanoseconds. User computation is free; see design.md section 4 for why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

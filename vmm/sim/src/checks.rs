@@ -235,6 +235,9 @@ impl Machine {
                 self.world.checks[index].probe = Some(Box::new(probe));
                 self.run_prober(now);
             }
+            Action::Script { node, .. } if self.world.faults.is_dark(self.world.room(*node).machine) => {
+                self.attempt_ended(index, Answer::Missing("its machine has no power".into()));
+            }
             Action::Script { node, program } => match self.spawn(*node, program) {
                 Ok(pid) => {
                     let check = &mut self.world.checks[index];

@@ -382,6 +382,10 @@ impl Machine {
     }
 
     fn deliver(&mut self, id: NodeId, number: u64, packet: bloodhound_net::Packet) {
+        if self.world.fabric.is_down(id) {
+            self.tell(Some(id), &Event::Dropped { number, reason: DropReason::NodeDown(id) });
+            return;
+        }
         self.tell(Some(id), &Event::Delivered { number, packet: &packet });
         let Some(Room { machine, net, .. }) = self.world.rooms.get(&id).copied() else {
             self.deliver_to_client(id, packet);

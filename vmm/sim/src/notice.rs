@@ -5,6 +5,7 @@ use bloodhound_abi::{Errno, SimTime};
 use bloodhound_kernel::file::Console;
 use bloodhound_kernel::memory::OomKill;
 use bloodhound_net::NodeId;
+use bloodhound_vfs::PowerReport;
 
 use crate::faults::{FaultId, Planned};
 use crate::scenario::FaultSpec;
@@ -44,6 +45,8 @@ pub enum Notice {
     Refused(Refusal),
     /// A process was killed because a container, or its machine, had no memory left.
     OutOfMemory(OomKill),
+    /// A machine has lost its power: what its disk has of the changes that were not synced.
+    Survived(PowerReport),
     /// From here on a service has told so often of the same that the rest is not kept.
     LeftOut(LeftOut),
 }

@@ -9,7 +9,7 @@ use bloodhound_kernel::container::Settings;
 use bloodhound_kernel::exec::Program;
 use bloodhound_kernel::node::{Costs, MachineId};
 use bloodhound_net::{LinkConfig, NodeId};
-use bloodhound_vfs::{MountSpec, TreeId};
+use bloodhound_vfs::{DiskModel, MountSpec, TreeId};
 use bloodhound_workloads::driver::DriverConfig;
 
 use crate::checks::CheckSpec;
@@ -249,6 +249,8 @@ pub struct Scenario {
     pub heal: bool,
     /// Faults.
     pub faults: FaultSpec,
+    /// What disks promise, if machines may lose their power: else nothing is noted of what is not synced yet.
+    pub disk: Option<DiskModel>,
     /// A service without a health check counts as ready after running so long, ns.
     pub settle: u64,
     /// Health checks of a service end when it is healthy.

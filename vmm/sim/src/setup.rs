@@ -256,6 +256,7 @@ fn node(
         disk_quota: Some(DISK),
         // "The default is half of your physical RAM without swap" (tmpfs(5)).
         tmpfs_quota: Some(scenario.memory / 2),
+        disk: scenario.disk.filter(|_| specs.iter().any(|spec| spec.faulty)),
         ..Default::default()
     };
     let mut vfs = Vfs::new(config, base).map_err(|e| fault(first, "its root file system", e))?;
@@ -267,6 +268,8 @@ fn node(
         vfs.enter_namespace(MountNs(at as u32));
         fill(&mut vfs, spec, base, scenario)?;
     }
+    // The engine has had time for its files, and makes them anew at each start.
+    vfs.sync_all();
     let config = NodeConfig {
         id: first.machine(),
         epoch_ns: traits.epoch_ns,

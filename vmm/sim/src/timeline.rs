@@ -4,6 +4,7 @@
 use bloodhound_kernel::file::Console;
 use bloodhound_kernel::memory::OomKill;
 use bloodhound_net::NodeId;
+use bloodhound_vfs::PowerReport;
 
 use crate::notice::{CheckResult, LeftOut, LogEntry, Notice, PhaseChange, Refusal};
 use crate::scenario::Scenario;
@@ -23,6 +24,7 @@ pub fn line(entry: &LogEntry, scenario: &Scenario) -> String {
         Notice::Phase(_) => "phase",
         Notice::Refused(_) => "output",
         Notice::OutOfMemory(_) => "memory",
+        Notice::Survived(_) => "disk",
         Notice::LeftOut(_) => "left out",
         Notice::Check { .. } => "check",
     };
@@ -52,6 +54,13 @@ pub fn words(node: Option<NodeId>, notice: &Notice, scenario: &Scenario) -> Stri
         Notice::Refused(refusal) => refused(refusal),
         Notice::OutOfMemory(kill) => {
             format!("{} {}", node.map(name_of).unwrap_or_default(), out_of_memory(kill))
+        }
+        Notice::Survived(report) => {
+            let PowerReport { kept, torn, lost } = report;
+            let machine = node.map(name_of).unwrap_or_default();
+            format!(
+                "of what the machine of {machine} had not synced, {kept} changes are on its disk, {torn} in part, {lost} are lost"
+            )
         }
         Notice::LeftOut(LeftOut { kills, crashes }) => format!(
             "{}: from here on {kills} processes that were killed for want of memory and {crashes} crashes are not listed",

@@ -127,6 +127,7 @@ fn scenario(faults: FaultSpec) -> Arc<Scenario> {
         fault_time: FAULT_TIME,
         heal: true,
         faults,
+        disk: None,
         settle: 10 * MS,
         health_until_ready: false,
         vdso: true,
@@ -440,6 +441,33 @@ fn faults_that_meet_a_dead_or_paused_node_are_without_effect() {
     let dead = faults.record().any(|(_, effect)| effect == Effect::None("its service does not run"));
     let paused = faults.record().any(|(_, effect)| effect == Effect::None("it is paused already"));
     assert!(dead && paused);
+}
+
+/// Machines lose their power, whatever runs on them, and every mode of the tests agrees on what is left.
+#[test]
+fn power_failures_are_the_same_in_all_modes() {
+    let faults = FaultSpec::default()
+        .with_rate(Kind::PowerFailure, 8_000_000)
+        .with_time(Kind::PowerFailure, (5 * MS, 30 * MS))
+        .with_rate(Kind::Crash, 4_000_000)
+        .with_time(Kind::Crash, (5 * MS, 30 * MS));
+    let run = |modes| {
+        let mut scenario = Scenario::clone(&scenario(faults.clone()));
+        scenario.disk = Some(bloodhound_vfs::DiskModel::Ordered);
+        let mut machine = machine_of(Arc::new(scenario), Box::new(platform()), modes);
+        boot(&mut machine);
+        let outcome = run_seed(&mut machine, SEEDS[0]);
+        assert!(machine.world.services.values().all(|service| service.runs()), "all are up after the heal");
+        outcome
+    };
+    let outcome = run(TestModes::default());
+    let failures =
+        outcome.count(|n| matches!(n, Notice::Fault(planned) if planned.id.kind == Kind::PowerFailure));
+    assert!(failures > 5, "{failures}");
+    assert_eq!(outcome.count(|n| matches!(n, Notice::Survived(_))), failures);
+    assert_eq!(outcome.findings, Vec::<String>::new());
+    let modes = TestModes { evict_every: 7, spurious_every: 5, clone_every: 11 };
+    assert_eq!(run(modes), outcome);
 }
 
 /// An override that is asked for with another bound, or not at all, is told, and changes nothing.

@@ -142,6 +142,9 @@ impl Vfs {
             self.clean_pages(ino);
         }
         self.note(ino, now, |_| Some(Op::Size { size }));
+        if size == 0 {
+            self.note_emptied(ino);
+        }
         self.changed(ino, None, now)?;
         self.tell(ino, IN_MODIFY);
         Ok(())

@@ -23,9 +23,10 @@ use crate::vfs::Vfs;
 /// What the disks of a node promise over a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskModel {
-    /// Like ext4 with data=ordered: names and metadata become durable in order; fsync(2) of any file makes all
-    /// earlier ones durable; a file does not grow before its data is there; overwritten data may be there or not,
-    /// torn at sectors.
+    /// Like ext4 with data=ordered, as it is mounted by default: names and metadata become durable in order, 6 s after they changed at
+    /// the latest; fsync(2) of any file makes all earlier ones durable; a file does not grow before its data is there; overwritten
+    /// data may be there or not, torn at sectors. What was written to a file that replaces another is there if the replacement
+    /// is ("auto_da_alloc", ext4(5)): see [`Vfs::allocate`].
     Ordered,
     /// What POSIX allows: each operation is there or not. fsync(2) of a file is about this file only, its name needs
     /// fsync(2) of the directory. One rename(2) stays one step.
@@ -36,6 +37,13 @@ pub enum DiskModel {
 const MAX_PENDING: usize = 1 << 14;
 const MAX_BYTES: u64 = 64 << 20;
 
+/// What is so old has been written back, ns: the flusher takes what is older than `dirty_expire_centisecs` (30 s) when it wakes, each
+/// `dirty_writeback_centisecs` (5 s), and what it changes of the metadata is in a transaction that ends in [`COMMITTED`].
+const WRITTEN_BACK: u64 = 35_000_000_000 + COMMITTED;
+/// A transaction of ext4 is so long at most, ns: "commit=nrsec: start the commit of all data and metadata every nrsec seconds. The
+/// default value is 5 seconds" (ext4(5)), and a second to write it.
+const COMMITTED: u64 = 6_000_000_000;
+
 /// See the module's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Journal {
@@ -44,21 +52,82 @@ pub(crate) struct Journal {
     pub(crate) pending: PendingList,
     /// Files of which written pages were dropped by a failed fsync.
     lost: BTreeSet<Ino>,
+    /// Files that were made empty and not closed since.
+    emptied: BTreeSet<Ino>,
+    /// What it was before the last sync, which is not over before a time.
+    before: Option<(SimTime, Arc<Journal>)>,
     pub(crate) order: Order,
 }
 
 impl Journal {
     pub(crate) fn new(model: DiskModel, durable: Arena, order: Order) -> Journal {
-        Journal { model, durable, pending: PendingList::default(), lost: BTreeSet::new(), order }
+        Journal {
+            model,
+            durable,
+            pending: PendingList::default(),
+            lost: BTreeSet::new(),
+            emptied: BTreeSet::new(),
+            before: None,
+            order,
+        }
+    }
+
+    /// A sync begins that is over at a time: a power failure before that finds the disk as it is now.
+    fn begin_sync(&mut self, until: SimTime) {
+        self.before = None;
+        if self.pending.len() > 0 && until > SimTime::ZERO {
+            self.before = Some((until, Arc::new(self.clone())));
+        }
+    }
+
+    /// What it is for a power failure at a time.
+    pub(crate) fn at(self, now: SimTime) -> Journal {
+        match self.before {
+            Some((until, before)) if until > now => Arc::unwrap_or_clone(before),
+            _ => self,
+        }
     }
 
     fn push(&mut self, pending: Pending, live: &Arena) {
+        let now = pending.at;
         self.pending.push(pending);
-        while self.pending.len() > MAX_PENDING || self.pending.bytes() > MAX_BYTES {
-            for oldest in self.pending.take_oldest().iter() {
-                self.apply(oldest, live);
+        while self.is_too_long() || self.pending.age_of_oldest().is_some_and(|at| written_back(at, now)) {
+            let oldest = self.pending.take_oldest();
+            for pending in oldest.iter() {
+                self.write_back(pending, live, now);
             }
         }
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.pending.settleable() > MAX_PENDING || self.pending.bytes() > MAX_BYTES
+    }
+
+    /// The flusher writes a change. Whatever is stored through a mapping from now on is not noticed, so its page stays on the list.
+    fn write_back(&mut self, pending: &Pending, live: &Arena, now: SimTime) {
+        self.apply(pending, live);
+        if pending.op.is_mapped() && live.get(pending.ino).is_some() {
+            self.pending.push(Pending { at: now, ..pending.clone() });
+        }
+    }
+
+    /// A power failure now: what the flusher and the transactions of the file system have made durable leaves the list, and how many of
+    /// the rest have their metadata durable.
+    pub(crate) fn grow_old(&mut self, live: &Arena, now: SimTime) -> usize {
+        let all = std::mem::take(&mut self.pending);
+        let mut certain = 0;
+        for pending in all.iter() {
+            if written_back(pending.at, now) {
+                self.write_back(pending, live, now);
+                continue;
+            }
+            certain += usize::from(now.since(pending.at) >= COMMITTED);
+            self.pending.push(pending.clone());
+        }
+        // Pages of mappings that were written back stand in front, with the present time: nothing is certain of them.
+        let again =
+            self.pending.iter().take_while(|pending| pending.op.is_mapped() && pending.at == now).count();
+        if certain == 0 { 0 } else { certain + again }
     }
 
     /// Applies the operations that `pick` chooses and drops them from the list.
@@ -169,6 +238,10 @@ impl Journal {
     }
 }
 
+fn written_back(at: SimTime, now: SimTime) -> bool {
+    now.since(at) >= WRITTEN_BACK
+}
+
 /// Before a size becomes durable ahead of older writes to the same file: what they wrote behind it is gone from the
 /// page cache and can never reach the disk.
 fn clip(older: &mut Vec<Pending>, size_op: &Pending) {
@@ -248,14 +321,23 @@ impl Vfs {
     /// # Errors
     /// ESTALE.
     pub fn sync(&mut self, ino: Ino) -> Result<(), Errno> {
+        self.sync_until(ino, SimTime::ZERO)
+    }
+
+    /// [`Vfs::sync`] by a call that returns at a time: a power failure before that can lose what it is about.
+    ///
+    /// # Errors
+    /// ESTALE.
+    pub fn sync_until(&mut self, ino: Ino, until: SimTime) -> Result<(), Errno> {
         self.inode(ino)?;
         self.clean_pages(ino);
         let Some(journal) = self.journal.as_mut() else { return Ok(()) };
         let journal = Arc::make_mut(journal);
+        journal.begin_sync(until);
         match journal.model {
-            DiskModel::Ordered => journal.settle(&self.inodes, |pending| {
-                pending.ino == ino || !(pending.op.is_data() || matches!(pending.op, Op::Zero { .. }))
-            }),
+            DiskModel::Ordered => {
+                journal.settle(&self.inodes, |pending| pending.ino == ino || !pending.is_loose());
+            }
             DiskModel::Strict => {
                 let dirs = linked_directories(&journal.pending, ino);
                 let targets = named_in(&journal.pending, &dirs);
@@ -271,14 +353,20 @@ impl Vfs {
 
     /// sync(2), syncfs(2): makes everything durable.
     pub fn sync_all(&mut self) {
+        self.sync_all_until(SimTime::ZERO);
+    }
+
+    /// [`Vfs::sync_all`] by a call that returns at a time, as [`Vfs::sync_until`].
+    pub fn sync_all_until(&mut self, until: SimTime) {
         let stored: Vec<Ino> = self.stored.keys().copied().collect();
         for ino in stored {
             self.clean_pages(ino);
         }
         let Some(journal) = self.journal.as_mut() else { return };
         let journal = Arc::make_mut(journal);
+        journal.begin_sync(until);
         if journal.lost.is_empty() {
-            *journal = Journal::new(journal.model, self.inodes.clone(), journal.order);
+            (journal.durable, journal.pending) = (self.inodes.clone(), PendingList::default());
         } else {
             // The running state is not what the disk has: only what is on the list gets there.
             journal.settle(&self.inodes, |_| true);
@@ -299,6 +387,42 @@ impl Vfs {
         }
     }
 
+    /// The blocks of what was written to a file are allocated now, which is left to the flusher otherwise: "If auto_da_alloc is
+    /// enabled, ext4 will detect the replace-via-rename and replace-via-truncate patterns and force that any delayed allocation blocks
+    /// are allocated such that at the next journal commit, in the default data=ordered mode, the data blocks of the new file are
+    /// forced to disk before the rename() operation is committed" (ext4(5)).
+    pub(crate) fn allocate(&mut self, ino: Ino) {
+        let Some(journal) = self.journal.as_mut().filter(|journal| journal.model == DiskModel::Ordered)
+        else {
+            return;
+        };
+        let journal = Arc::make_mut(journal);
+        journal.emptied.remove(&ino);
+        let Some((time, at)) = journal.pending.last().map(|last| (last.time, last.at)) else { return };
+        for index in journal.pending.mapped_pages(ino) {
+            let bytes = mapped_bytes(&self.inodes, ino, index).unwrap_or_default();
+            let op = Op::Data { offset: index * PAGE, bytes: bytes.into() };
+            journal.push(Pending { ino, time, at, allocated: true, op }, &self.inodes);
+        }
+        journal.pending.allocate(ino);
+    }
+
+    /// A file was made empty: what is written to it until it is closed replaces what it had (EXT4_STATE_DA_ALLOC_CLOSE of Linux).
+    pub(crate) fn note_emptied(&mut self, ino: Ino) {
+        if self.tracks(ino)
+            && let Some(journal) = self.journal.as_mut()
+        {
+            Arc::make_mut(journal).emptied.insert(ino);
+        }
+    }
+
+    /// An open description of a file is gone (ext4_release_file of Linux).
+    pub(crate) fn note_closed(&mut self, ino: Ino) {
+        if self.journal.as_ref().is_some_and(|journal| journal.emptied.contains(&ino)) {
+            self.allocate(ino);
+        }
+    }
+
     /// Number of changes that a power failure could lose.
     pub fn unsynced(&self) -> usize {
         self.journal.as_ref().map_or(0, |journal| journal.pending.len())
@@ -316,7 +440,8 @@ impl Vfs {
         }
         let (time, op) = (self.stamp(now), op(self));
         if let (Some(op), Some(journal)) = (op, self.journal.as_mut()) {
-            Arc::make_mut(journal).push(Pending { ino, time, op }, &self.inodes);
+            let pending = Pending { ino, time, at: now, allocated: false, op };
+            Arc::make_mut(journal).push(pending, &self.inodes);
         }
     }
 

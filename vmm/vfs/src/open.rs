@@ -100,6 +100,7 @@ impl Vfs {
     /// Gives back a reference of [`Vfs::open`] (with its `writer`) or [`Vfs::hold`] (with `false`). The last one
     /// frees a file without names.
     pub fn close_ref(&mut self, ino: Ino, writer: bool) {
+        self.note_closed(ino);
         self.change_handles(ino, |handles| {
             handles.refs = handles.refs.saturating_sub(1);
             handles.writers = handles.writers.saturating_sub(u32::from(writer));

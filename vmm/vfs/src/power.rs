@@ -1,27 +1,29 @@
 //! Power failure: what the disks still have, chosen among what they may have.
 //!
-//! Key type: [`PowerReport`]. The choices come from the caller (its decision stream for disks), so a replay loses the
-//! same bytes. Afterwards the disks are checked as a journalling file system does at mount: names of nothing and
-//! inodes without a name go away.
+//! Key types: [`PowerReport`], [`Aspect`]. The choices come from the caller (its decision stream for disks), so a replay loses the
+//! same bytes. Each is named by the place of the change in the list and by what is chosen; 0 keeps the change, so a power failure of
+//! which all choices are 0 loses what was in memory and nothing that was written. Afterwards the disks are checked as a journalling
+//! file system does at mount: names of nothing and inodes without a name go away.
+//!
+//! What no disk shows is not chosen: a sector has what it had at some time, so it does not have a later write without an earlier one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use bloodhound_abi::Errno;
+use bloodhound_abi::{Errno, SimTime};
 
 use crate::arena::Arena;
 use crate::base::BaseFs;
-use crate::inode::Inode;
+use crate::dir::Dir;
+use crate::inode::{Data, Inode, Node};
 use crate::journal::{DiskModel, Journal, apply_data, mapped_bytes};
 use crate::mount::FsKind;
 use crate::namespace::MountNs;
 use crate::pages::PAGE;
 use crate::pending::{Edit, Op, Pending, PendingList};
-use crate::types::{Ino, Name};
+use crate::sectors::{SECTOR, Sectors};
+use crate::types::{FsId, Ino, Name};
 use crate::vfs::Vfs;
-
-/// A disk writes whole sectors or not at all.
-const SECTOR: u64 = 512;
 
 /// What a power failure did to the changes that were not synced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,6 +34,21 @@ pub struct PowerReport {
     pub torn: u64,
     /// Changes that are gone.
     pub lost: u64,
+}
+
+/// What is chosen about a change that was not synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aspect {
+    /// How many of the last changes of names and metadata are lost.
+    Cut,
+    /// Whether a change other than of content is lost.
+    Keep,
+    /// Whether a write is there, torn or lost.
+    Fate,
+    /// How many sectors, or blocks, of a torn write are lost.
+    Point,
+    /// Which end of a torn write is lost.
+    Side,
 }
 
 /// What happens to a write.
@@ -47,13 +64,17 @@ enum Fate {
 struct Failure<'a> {
     journal: Journal,
     live: &'a Arena,
-    choose: &'a mut dyn FnMut(u64) -> u64,
+    choose: &'a mut dyn FnMut(u64, Aspect, u64) -> u64,
     report: PowerReport,
+    /// The place of the change in the list.
+    nth: u64,
+    /// Sectors that did not get a write, and so none that was later.
+    stale: BTreeMap<Ino, Sectors>,
 }
 
 impl Vfs {
     /// The node loses power and starts again: open files, mappings and tmpfs are gone, the disks have what was synced
-    /// and of the rest what the disk model allows. `choose(n)` must give a number below `n`.
+    /// and of the rest what the disk model allows. `choose(nth, aspect, n)` must give a number below `n` for a change, by its place.
     ///
     /// Without a disk model (see [`Config::disk`](crate::Config)) nothing written is lost, as with [`Vfs::restart`].
     ///
@@ -62,8 +83,11 @@ impl Vfs {
     pub fn power_fail(
         &mut self,
         base: &mut dyn BaseFs,
-        choose: &mut dyn FnMut(u64) -> u64,
+        now: SimTime,
+        choose: &mut dyn FnMut(u64, Aspect, u64) -> u64,
     ) -> Result<PowerReport, Errno> {
+        // Nobody closes anything: what the end of a container would write back is lost.
+        (self.watched, self.happened, self.copied_up) = (Arc::default(), Vec::new(), Vec::new());
         self.restart(base)?;
         let entered = self.entered();
         for ns in (0..self.spaces.len()).map(|ns| MountNs(ns as u32)).filter(|ns| *ns != entered) {
@@ -72,22 +96,64 @@ impl Vfs {
             self.enter_namespace(entered);
             restarted?;
         }
+        self.empty_shared_memory();
         let Some(journal) = self.journal.take() else { return Ok(PowerReport::default()) };
         let mut failure = Failure {
-            journal: Arc::unwrap_or_clone(journal),
+            journal: Arc::unwrap_or_clone(journal).at(now),
             live: &self.inodes,
             choose,
             report: PowerReport::default(),
+            nth: 0,
+            stale: BTreeMap::new(),
         };
+        let certain = failure.journal.grow_old(&self.inodes, now);
         let pending = std::mem::take(&mut failure.journal.pending);
         match failure.journal.model {
-            DiskModel::Ordered => failure.ordered(&pending),
+            DiskModel::Ordered => failure.ordered(&pending, certain),
             DiskModel::Strict => failure.strict(&pending),
         }
         let (report, Journal { model, durable, order, .. }) = (failure.report, failure.journal);
         self.install(durable);
         self.journal = Some(Arc::new(Journal::new(model, self.inodes.clone(), order)));
         Ok(report)
+    }
+
+    /// Empties file systems in memory that several namespaces mount: no container was started anew that could have done it.
+    fn empty_shared_memory(&mut self) {
+        let in_memory = |fs: &FsId| self.filesystems.get(fs).is_some_and(|fs| fs.kind == FsKind::Tmpfs);
+        let shared: Vec<FsId> = self.shared.values().copied().filter(in_memory).collect();
+        for fs in shared {
+            let Some(root) = self.filesystems.get(&fs).map(|fs| fs.root) else { continue };
+            // What lies below a mount point stays, as that is made again when the machine starts.
+            let mut stay = BTreeSet::from([root]);
+            for point in self.spaces.iter().flat_map(|space| space.by_point.keys()) {
+                let mut at = *point;
+                while let Some((dir, _)) =
+                    self.inodes.get(at).filter(|i| i.fs == fs).and_then(|i| i.seen.clone())
+                    && stay.insert(at)
+                {
+                    at = dir;
+                }
+            }
+            let all: Vec<Ino> = self.inodes.iter().filter(|(_, i)| i.fs == fs).map(|(ino, _)| ino).collect();
+            for ino in all {
+                match stay.contains(&ino) {
+                    false => drop(self.inodes.remove(ino)),
+                    true => self.keep_names(ino, &stay),
+                }
+            }
+        }
+    }
+
+    /// Of the names in a directory those of `stay` are left.
+    fn keep_names(&mut self, dir: Ino, stay: &BTreeSet<Ino>) {
+        let order = self.config.order;
+        let Some(old) = self.inodes.get_mut(dir).and_then(Inode::dir_mut) else { return };
+        let names: Vec<(Name, Ino)> = old.after(0).map(|(_, name, to)| (name.clone(), to)).collect();
+        *old = Dir::new(old.parent, None);
+        for (name, to) in names.into_iter().filter(|(_, to)| stay.contains(to)) {
+            old.insert(name, to, true, order);
+        }
     }
 
     /// Makes the durable inodes the running ones; tmpfs keeps its own.
@@ -119,14 +185,16 @@ impl Vfs {
 }
 
 impl Failure<'_> {
-    /// Everything but overwritten data is there up to one point and lost behind it.
-    fn ordered(&mut self, pending: &PendingList) {
-        let cut = (self.choose)(pending.len() as u64 + 1) as usize;
+    /// Everything but overwritten data is there up to one point and lost behind it; up to `certain` it is there anyway.
+    fn ordered(&mut self, pending: &PendingList, certain: usize) {
+        let open = pending.len().saturating_sub(certain);
+        let cut = pending.len() - (self.choose)(0, Aspect::Cut, open as u64 + 1) as usize;
         // Files whose later writes went to blocks that no durable metadata knows.
         let mut cut_off: BTreeSet<Ino> = BTreeSet::new();
         // Files of which a write at the end was lost: they did not grow further.
         let mut short: BTreeSet<Ino> = BTreeSet::new();
         for (index, pending) in pending.iter().enumerate() {
+            self.nth = index as u64;
             let committed = index < cut;
             let ino = pending.ino;
             let Some((offset, bytes)) = self.written(pending) else {
@@ -136,11 +204,19 @@ impl Failure<'_> {
                 self.decide(pending, committed);
                 continue;
             };
-            let size = self.journal.durable.get(ino).map(|inode| inode.size());
-            let grows = size.is_some_and(|size| offset + bytes.len() as u64 > size);
-            let hopeless =
-                size.is_none() || cut_off.contains(&ino) || (grows && (!committed || short.contains(&ino)));
-            let fate = if hopeless { Fate::Lost } else { self.fate() };
+            let inode = self.journal.durable.get(ino);
+            let grows = inode.is_some_and(|inode| offset + bytes.len() as u64 > inode.size());
+            // A block that is not allocated is none until the transaction that allocates it is there.
+            let allocates = grows || inode.is_some_and(|inode| has_holes(inode, offset, bytes.len() as u64));
+            let hopeless = inode.is_none()
+                || cut_off.contains(&ino)
+                || (allocates && !committed)
+                || (grows && short.contains(&ino));
+            let fate = match (hopeless, committed && pending.allocated) {
+                (true, _) => Fate::Lost,
+                (false, true) => Fate::Kept,
+                (false, false) => self.fate(),
+            };
             if grows && fate != Fate::Kept {
                 short.insert(ino);
             }
@@ -152,7 +228,8 @@ impl Failure<'_> {
     fn strict(&mut self, pending: &PendingList) {
         let mut names: BTreeSet<(Ino, Name)> = BTreeSet::new();
         let mut inos: BTreeSet<Ino> = BTreeSet::new();
-        for pending in pending.iter() {
+        for (index, pending) in pending.iter().enumerate() {
+            self.nth = index as u64;
             if let Some((offset, bytes)) = self.written(pending) {
                 let fate = self.fate();
                 self.write(pending, offset, &bytes, fate, false);
@@ -165,14 +242,14 @@ impl Failure<'_> {
                     let builds = |edit: &Edit| {
                         names.contains(&key(edit)) || edit.to.is_some_and(|(ino, _)| inos.contains(&ino))
                     };
-                    let keep = !edits.iter().any(builds) && (self.choose)(2) == 1;
+                    let keep = !edits.iter().any(builds) && self.keep();
                     if !keep {
                         names.extend(edits.iter().map(key));
                         inos.extend(edits.iter().filter_map(|edit| edit.to.map(|(ino, _)| ino)));
                     }
                     keep
                 }
-                _ => (self.choose)(2) == 1,
+                _ => self.keep(),
             };
             self.decide(pending, keep);
         }
@@ -190,12 +267,16 @@ impl Failure<'_> {
         }
     }
 
+    fn keep(&mut self) -> bool {
+        (self.choose)(self.nth, Aspect::Keep, 2) == 0
+    }
+
     /// Half of the writes are there, a quarter in part.
     fn fate(&mut self) -> Fate {
-        match (self.choose)(4) {
-            0 => Fate::Lost,
-            1 => Fate::Torn,
-            _ => Fate::Kept,
+        match (self.choose)(self.nth, Aspect::Fate, 4) {
+            0 | 1 => Fate::Kept,
+            2 => Fate::Torn,
+            _ => Fate::Lost,
         }
     }
 
@@ -203,39 +284,58 @@ impl Failure<'_> {
         if keep {
             self.report.kept += 1;
             self.journal.apply(pending, self.live);
+            if let (Op::Size { size }, Some(stale)) = (&pending.op, self.stale.get_mut(&pending.ino)) {
+                stale.truncate(*size);
+            }
         } else {
             self.report.lost += 1;
         }
     }
 
-    /// Writes what `fate` leaves. A torn write keeps the sectors before or behind a point; at the end of a file that
-    /// grows (`in_order`) those before.
+    /// Writes what `fate` leaves. A torn write keeps the sectors before or behind a point. At the end of a file that grows (`in_order`)
+    /// it keeps those before, and whole blocks: the size on the disk is set when a block is allocated (mpage_map_and_submit_extent).
     fn write(&mut self, pending: &Pending, offset: u64, bytes: &[u8], fate: Fate, in_order: bool) {
-        if fate == Fate::Lost && self.live.get(pending.ino).is_none() {
-            return; // the file was removed anyway
-        }
         let end = offset + bytes.len() as u64;
-        let sectors = end.div_ceil(SECTOR) - offset / SECTOR;
         let part = match fate {
-            Fate::Lost => 0..0,
-            Fate::Kept => 0..bytes.len(),
+            Fate::Lost => offset..offset,
+            Fate::Kept => offset..end,
             Fate::Torn => {
-                let point = (offset / SECTOR + (self.choose)(sectors + 1)) * SECTOR;
-                let point = (point.clamp(offset, end) - offset) as usize;
-                let tail = !in_order && (self.choose)(2) == 1;
-                if tail { point..bytes.len() } else { 0..point }
+                let unit = if in_order { PAGE } else { SECTOR };
+                let (first, last) = (offset / unit, end.div_ceil(unit));
+                let lost = (self.choose)(self.nth, Aspect::Point, last - first + 1);
+                match !in_order && (self.choose)(self.nth, Aspect::Side, 2) == 1 {
+                    true => ((first + lost) * unit).clamp(offset, end)..end,
+                    false => offset..((last - lost) * unit).clamp(offset, end),
+                }
             }
         };
-        let counter = match part.len() {
+        let stale = self.stale.entry(pending.ino).or_default();
+        let (mut there, time) = (0, pending.time);
+        let fresh = stale.outside(part.clone());
+        if let Some(inode) = self.journal.durable.get_mut(pending.ino) {
+            for piece in fresh {
+                there += piece.end - piece.start;
+                let (from, to) = ((piece.start - offset) as usize, (piece.end - offset) as usize);
+                apply_data(inode, piece.start, &bytes[from..to], time);
+            }
+        }
+        stale.add(offset..part.start);
+        stale.add(part.end..end);
+        let counter = match there {
             0 => &mut self.report.lost,
-            len if len == bytes.len() => &mut self.report.kept,
+            there if there == end - offset => &mut self.report.kept,
             _ => &mut self.report.torn,
         };
-        *counter += 1;
-        if let Some(inode) = self.journal.durable.get_mut(pending.ino) {
-            apply_data(inode, offset + part.start as u64, &bytes[part], pending.time);
+        // Of a file that was removed nothing is missed.
+        if there > 0 || self.live.get(pending.ino).is_some() {
+            *counter += 1;
         }
     }
+}
+
+/// Whether a range of a file has pages without a block.
+fn has_holes(inode: &Inode, offset: u64, len: u64) -> bool {
+    matches!(&inode.node, Node::Regular { data: Data::Own(pages), .. } if pages.missing(offset, len) > 0)
 }
 
 /// Removes names of nothing, second names of directories and inodes without a name; counts links anew.

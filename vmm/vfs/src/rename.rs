@@ -174,6 +174,9 @@ impl Vfs {
                 self.dir_mut(*to)?.insert(new_name.clone(), *source, is_dir, order);
             }
         }
+        if target.is_some() {
+            self.allocate(*source);
+        }
         self.note_names(now, &[(*from, old_name, None), (*to, new_name, Some(*source))]);
         self.settle(*source, *to, new_name, now)?;
         self.touch_dir(*from, now)?;

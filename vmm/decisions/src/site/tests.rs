@@ -27,6 +27,8 @@ fn examples() -> Vec<Site> {
     all.push(Site::Starve { node: 1, life: 2, task });
     all.push(Site::Often { node: 1, life: 2, task, place: 3, nth: 4 });
     all.extend(SwitchPart::ALL.iter().map(|part| Site::Switch { nth: 3, part: *part }));
+    let power = |part: &PowerPart| Site::Power { machine: 2, failure: 0, nth: 4, part: *part };
+    all.extend(PowerPart::ALL.iter().map(power));
     all.push(Site::Swarm { kind: word("drop") });
     all.push(Site::Fault { kind: word("crash"), target: 3, nth: 0, part: word("duration") });
     all

@@ -204,7 +204,8 @@ impl Ctx<'_> {
     /// Makes a file or directory durable, as fsync(2) does.
     pub(crate) fn sync_inode(&mut self, ino: Ino) -> SysResult<()> {
         self.charge_fsync();
-        self.node.vfs.sync(ino)?;
+        // It is over at the time that was charged: who loses its power before that has no promise.
+        self.node.vfs.sync_until(ino, self.node.clock)?;
         self.node.drop_moved_pages();
         Ok(())
     }
@@ -231,7 +232,7 @@ impl Ctx<'_> {
     /// sync(2) and syncfs(2).
     fn sync_everything(&mut self) {
         self.charge_fsync();
-        self.node.vfs.sync_all();
+        self.node.vfs.sync_all_until(self.node.clock);
         self.node.drop_moved_pages();
     }
 }

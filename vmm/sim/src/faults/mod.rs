@@ -2,13 +2,14 @@
 //!
 //! Key types: [`Faults`] (the state in the world), [`Fault`] (what is done, by kind), [`Planned`] (an entry of the plan). The kinds
 //! are declared once, in `bloodhound-faults`; what a kind does is in its room: `links` for what links do to packets, `crash`,
-//! `pause`, `partition` and `reset` for what begins at a time. `plan` draws.
+//! `pause`, `partition`, `reset` and `power_failure` for what begins at a time. `plan` draws.
 
 mod crash;
 mod links;
 mod partition;
 mod pause;
 mod plan;
+mod power_failure;
 mod reset;
 
 use std::collections::BTreeMap;
@@ -17,12 +18,13 @@ use std::sync::Arc;
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Concern, Decisions, Site, Word};
 use bloodhound_faults::{FaultSpec, Kind, Swarm, timed_kinds};
+use bloodhound_kernel::node::MachineId;
 use bloodhound_net::{NodeId, PartitionId};
 
 use crate::machine::Machine;
 use crate::notice::{Notice, PhaseChange};
 use crate::queue::Due;
-use crate::scenario::Scenario;
+use crate::scenario::{Scenario, ServiceSpec};
 use crate::services::State;
 use crate::world::Phase;
 
@@ -31,6 +33,7 @@ pub use partition::Partition;
 pub use pause::Pause;
 use plan::{Draw, Phases};
 pub use plan::{FaultId, Planned};
+pub use power_failure::PowerFailure;
 pub use reset::Reset;
 
 /// Gives nodes their names.
@@ -125,6 +128,8 @@ pub struct Faults {
     pub effects: Vec<Effect>,
     /// When the phase of faults begins and ends.
     phases: Phases,
+    /// Machines without power, by the entries that took it.
+    dark: BTreeMap<MachineId, usize>,
     /// Partitions in force, by their entries.
     partitions: BTreeMap<usize, PartitionId>,
 }
@@ -133,6 +138,13 @@ impl Faults {
     /// The entries whose time has come, with what became of them.
     pub fn record(&self) -> impl Iterator<Item = (&Planned, Effect)> {
         self.plan.iter().zip(self.effects.iter().copied())
+    }
+}
+
+impl Faults {
+    /// Whether a machine has no power.
+    pub fn is_dark(&self, machine: MachineId) -> bool {
+        self.dark.contains_key(&machine)
     }
 }
 
@@ -174,7 +186,14 @@ fn plan_of(
     let faulty = || scenario.services.iter().filter(|s| s.faulty);
     let targets: Vec<NodeId> = faulty().map(|s| s.node).collect();
     let stacks: Vec<NodeId> = faulty().filter(|s| s.sharing.net.is_none()).map(|s| s.node).collect();
-    plan::draw(profile, (&targets, &stacks), phases, decisions)
+    let mut machines: Vec<&ServiceSpec> = Vec::new();
+    for spec in faulty() {
+        if !machines.iter().any(|other| other.machine() == spec.machine()) {
+            machines.push(spec);
+        }
+    }
+    let machines: Vec<NodeId> = machines.into_iter().map(|spec| spec.node).collect();
+    plan::draw(profile, (&targets, &stacks, &machines), phases, decisions)
 }
 
 /// Profile and plan that a seed draws for a scenario whose services were ready at a time, for who carries them out elsewhere than in the
@@ -309,6 +328,7 @@ impl Machine {
         for id in paused {
             self.world.catch_up(id);
         }
+        power_failure::all_have_power(self);
         let now = self.world.now;
         let crashed = self.world.services.iter().filter(|(_, s)| s.state == State::Crashed);
         let down: Vec<(NodeId, u64)> = crashed.map(|(id, s)| (*id, s.start_offset)).collect();

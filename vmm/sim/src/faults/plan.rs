@@ -106,10 +106,10 @@ impl Draw<'_> {
     }
 }
 
-/// Draws the plan, in order of time.
+/// Draws the plan, in order of time. Targets are services, those with a network stack of their own, and the first of each machine.
 pub(super) fn draw(
     profile: &FaultSpec,
-    (targets, stacks): (&[NodeId], &[NodeId]),
+    (targets, stacks, machines): (&[NodeId], &[NodeId], &[NodeId]),
     phases: Phases,
     decisions: &mut Decisions,
 ) -> Vec<Planned> {
@@ -128,6 +128,7 @@ pub(super) fn draw(
             Begins::Link => {}
             Begins::ByNetwork => chain(0),
             Begins::ByNode => targets.iter().for_each(|node| chain(node.0)),
+            Begins::ByMachine => machines.iter().for_each(|node| chain(node.0)),
         }
     }
     plan.sort_by_key(|entry| (entry.begin, entry.id));
@@ -236,7 +237,7 @@ mod tests {
         let seed = log.seed;
         let mut decisions = Decisions::new(log, Mode::Strict);
         decisions.begin_run(seed);
-        let plan = draw(profile, (&targets(), &targets()), phases(), &mut decisions);
+        let plan = draw(profile, (&targets(), &targets(), &targets()), phases(), &mut decisions);
         assert_eq!(decisions.divergences(), []);
         plan
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_kernel::exec::Program;
 use bloodhound_kernel::ids::Pid;
-use bloodhound_kernel::node::ProcessEnd;
+use bloodhound_kernel::node::{MachineId, ProcessEnd};
 use bloodhound_kernel::process::ExitStatus;
 use bloodhound_net::NodeId;
 
@@ -235,15 +235,16 @@ impl Machine {
     }
 
     /// Whether a service joins namespaces of one that does not run: "cannot join PID of a non running container", as engines
-    /// say. It tries again until that one runs.
+    /// say. It tries again until that one runs, and until its machine has power.
     fn must_wait(&mut self, spec: &ServiceSpec) -> bool {
         let sharing = spec.sharing;
         let others = [sharing.net, sharing.pids, sharing.ipc];
         let waits = others.into_iter().flatten().any(|other| !self.service(other).runs());
-        if waits {
+        if waits || self.world.faults.is_dark(spec.machine()) {
             self.world.queue.push(self.world.now.after(JOIN_AGAIN), Due::Start(spec.node));
+            return true;
         }
-        waits
+        false
     }
 
     /// A restarted container has a fresh network stack and IPC namespace, and empty tmpfs mounts (/dev/shm, those of the
@@ -252,15 +253,21 @@ impl Machine {
         self.keep_files(id);
         // Nothing may take the new processes for those that had their numbers.
         let Room { machine, container, .. } = self.world.room(id);
-        let World { nodes, scheduler, computing, queue, .. } = &mut self.world;
-        scheduler.forget_dead(&nodes[&machine]);
-        computing.forget_dead(&nodes[&machine]);
+        self.forget_dead(machine);
+        let World { nodes, queue, .. } = &mut self.world;
         queue.remove_if(|e| matches!(e, Due::HealthTimeout(of, _) | Due::StopTimeout(of, _) if *of == id));
         let life = nodes[&machine].container(container).life + 1;
         let net = crate::setup::stack(spec, life, &mut self.world.decisions);
         let mut parts = self.parts(machine);
         let (node, outside) = parts.split();
         node.renew_container(container, net, outside.base)
+    }
+
+    /// Nothing may be taken any more for the tasks of a machine that are gone.
+    pub(crate) fn forget_dead(&mut self, machine: MachineId) {
+        let World { nodes, scheduler, computing, .. } = &mut self.world;
+        scheduler.forget_dead(&nodes[&machine]);
+        computing.forget_dead(&nodes[&machine]);
     }
 
     /// Kills all processes of a container.

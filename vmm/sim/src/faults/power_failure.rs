@@ -1,0 +1,148 @@
+//! A power failure: a machine with all its containers is gone at once, and nobody is told. Its disk keeps what was synced and a part of the
+//! rest; its services start again at the end.
+//!
+//! What is lost is `bloodhound_vfs`' to choose ([`bloodhound_vfs::Aspect`]), under names that are made here. Unlike a crash it
+//! closes no connection: peers hear nothing, and a reset when they speak to the machine that has started again.
+
+use bloodhound_abi::{Errno, SimTime};
+use bloodhound_decisions::{NodeRandom, PowerPart, Site};
+use bloodhound_kernel::node::{MachineId, Reboot};
+use bloodhound_net::{NodeId, Stack};
+use bloodhound_vfs::{Aspect, PowerReport};
+
+use super::{Draw, Names, Room};
+use crate::machine::Machine;
+use crate::notice::Notice;
+use crate::record::Parts;
+use crate::services::State;
+use crate::world::FindingKind;
+
+/// See the module's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PowerFailure {
+    /// The first service of the machine that faults may hit.
+    pub node: NodeId,
+}
+
+impl Room for PowerFailure {
+    fn draw(draw: &mut Draw<'_>) -> Option<PowerFailure> {
+        Some(PowerFailure { node: draw.node()? })
+    }
+
+    fn node(&self) -> Option<NodeId> {
+        Some(self.node)
+    }
+
+    fn hindered(&self, machine: &Machine) -> Option<&'static str> {
+        let id = machine.world.room(self.node).machine;
+        if machine.world.faults.is_dark(id) {
+            return Some("its machine has no power already");
+        }
+        let runs = |node: &NodeId| machine.not_running(*node).is_none();
+        let any = services_on(machine, id).iter().any(runs);
+        (!any).then_some("no service runs on its machine")
+    }
+
+    fn describe(&self, name: Names<'_>, ms: u64) -> String {
+        format!("power failure of the machine of {}, power again after {ms} ms", name(self.node))
+    }
+
+    fn begin(&self, machine: &mut Machine, entry: usize, _: SimTime) {
+        let id = machine.world.room(self.node).machine;
+        machine.world.catch_up(id);
+        // A machine that stood still does not go on.
+        machine.world.paused.remove(&id);
+        for node in services_on(machine, id) {
+            if let Some(service) = machine.world.services.get_mut(&node)
+                && matches!(service.state, State::Running(_) | State::Stopping(_))
+            {
+                service.crash();
+            }
+            machine.world.fabric.set_down(node, true);
+        }
+        machine.world.faults.dark.insert(id, entry);
+        match lose_power(machine, id, entry) {
+            Ok(report) => machine.note(Some(self.node), Notice::Survived(report)),
+            Err(e) => {
+                let text = format!("what is left after a power failure cannot be made: {e}");
+                machine.find(FindingKind::Unsupported, Some(self.node), text);
+            }
+        }
+        machine.forget_dead(id);
+        machine.node_changed(id);
+    }
+
+    fn end(&self, machine: &mut Machine, entry: usize) -> bool {
+        let id = machine.world.room(self.node).machine;
+        if machine.world.faults.dark.get(&id) != Some(&entry) {
+            return false;
+        }
+        has_power(machine, id);
+        for node in services_on(machine, id) {
+            if machine.world.services.get(&node).is_some_and(|service| service.state == State::Crashed) {
+                machine.start_service(node);
+            }
+        }
+        // The start is told.
+        false
+    }
+}
+
+/// The services of a machine.
+fn services_on(machine: &Machine, id: MachineId) -> Vec<NodeId> {
+    machine.scenario.services.iter().filter(|spec| spec.machine() == id).map(|spec| spec.node).collect()
+}
+
+fn has_power(machine: &mut Machine, id: MachineId) {
+    machine.world.faults.dark.remove(&id);
+    for node in services_on(machine, id) {
+        machine.world.fabric.set_down(node, false);
+    }
+}
+
+/// Everything is healed.
+pub(super) fn all_have_power(machine: &mut Machine) {
+    let dark: Vec<MachineId> = machine.world.faults.dark.keys().copied().collect();
+    dark.into_iter().for_each(|id| has_power(machine, id));
+}
+
+/// Takes what a machine has in memory, and what its disk loses.
+fn lose_power(machine: &mut Machine, id: MachineId, entry: usize) -> Result<PowerReport, Errno> {
+    let failure = machine.world.faults.plan.get(entry).map_or(0, |planned| planned.id.nth);
+    let (reboot, now) = (reboot(machine, id), machine.world.now);
+    let Parts { node, base, decisions, mut record, .. } = machine.parts(id);
+    let mut choose = |nth: u64, aspect: Aspect, bound: u64| {
+        let part = match aspect {
+            Aspect::Cut => PowerPart::Cut,
+            Aspect::Keep => PowerPart::Keep,
+            Aspect::Fate => PowerPart::Fate,
+            Aspect::Point => PowerPart::Point,
+            Aspect::Side => PowerPart::Side,
+        };
+        decisions.choose(Site::Power { machine: id.0, failure, nth, part }, bound)
+    };
+    node.lose_power(reboot, now, base, &mut choose, &mut record)
+}
+
+/// What the machine begins its next life with.
+fn reboot(machine: &mut Machine, id: MachineId) -> Reboot {
+    let containers = &machine.world.nodes[&id].containers;
+    // The first container with a stack is the one that it was made for.
+    let owners: Vec<(NodeId, u32)> = (0..machine.world.nodes[&id].net.len())
+        .filter_map(|at| containers.iter().find(|container| container.net.0 as usize == at))
+        .map(|container| (container.id, container.life + 1))
+        .collect();
+    let (first, life) = containers.first().map_or((NodeId(id.0), 1), |first| (first.id, first.life + 1));
+    let stacks: Vec<Stack> = owners
+        .into_iter()
+        .filter_map(|(owner, life)| {
+            let spec = machine.spec(owner)?;
+            Some(crate::setup::stack(&spec, life, &mut machine.world.decisions))
+        })
+        .collect();
+    let boot_id = [0, 1].map(|nth| {
+        let site = Site::NodeRandom { node: first.0, life, part: NodeRandom::BootId, nth };
+        machine.world.decisions.word(site)
+    });
+    Reboot { stacks, boot_id }
+}
