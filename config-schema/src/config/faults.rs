@@ -1,8 +1,8 @@
 //! The section `faults`: what goes wrong in the simulation, and how often.
 //!
 //! Key type: [`Faults`]. The kinds of faults with their keys are declared in `bloodhound-faults`; what is declared here beside them
-//! is about all kinds at once. Rates are per packet; probabilities are drawn for each `simulation.time_step`, for each node (crash,
-//! pause) or for the whole network (partition, reset).
+//! is about all kinds at once. Rates are per packet or per operation of a program; probabilities are drawn for each
+//! `simulation.time_step`, for each node (crash, pause) or for the whole network (partition, reset).
 
 use bloodhound_declare::{Key, Section, Shortest, ValueKind};
 use bloodhound_faults::{FaultSpec, Group, Kind, Shape};
@@ -53,16 +53,10 @@ static NETWORK: Section = Section::new(
     &of_kinds::<{ count(Group::Network) }>(Group::Network, &[]),
 );
 
-const RATE: ValueKind = ValueKind::Rate { most: "1" };
-
 static DISK: Section = Section::new(
     "DiskFaults",
     "what happens to files",
-    &[
-        Key::new("write_fail_rate", RATE, "writes that fail").default("0").later(),
-        Key::new("partial_write_rate", RATE, "writes that are cut short").default("0").later(),
-        Key::new("fsync_fail_rate", RATE, "fsync calls that fail").default("0").later(),
-    ],
+    &of_kinds::<{ count(Group::Disk) }>(Group::Disk, &[]),
 );
 
 static PROCESS: Section = Section::new(
@@ -134,13 +128,13 @@ impl Default for Faults {
 }
 
 pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
-    // No key of `disk` has an effect yet: to open the section checks them all.
-    settings.section(ctx, "disk");
-    let (network, process) =
-        (settings.section_or_empty(ctx, "network"), settings.section_or_empty(ctx, "process"));
+    let network = settings.section_or_empty(ctx, "network");
+    let disk = settings.section_or_empty(ctx, "disk");
+    let process = settings.section_or_empty(ctx, "process");
     let mut spec = FaultSpec::default();
     spec.swarm = settings.value(ctx, "swarm");
     kinds(ctx, &network, Group::Network, &mut spec);
+    kinds(ctx, &disk, Group::Disk, &mut spec);
     kinds(ctx, &process, Group::Process, &mut spec);
     Faults {
         kinds: spec,
@@ -162,11 +156,11 @@ fn kinds(ctx: &mut Ctx, settings: &Settings<'_>, group: Group, spec: &mut FaultS
                 }
                 ValueKind::Millis => {
                     let time = settings.value(ctx, key.name);
-                    setting.time = (time, time);
+                    *setting.time_of(declaration.kind, key.name) = (time, time);
                 }
                 ValueKind::MillisRange => {
                     let range: RangeNs = settings.value(ctx, key.name);
-                    setting.time = (range.min, range.max);
+                    *setting.time_of(declaration.kind, key.name) = (range.min, range.max);
                 }
                 ValueKind::NonEmpty(..) => setting.shapes = shapes(ctx, settings, key.name),
                 kind => panic!("{} is declared as {kind:?}, which no setting of a fault is", key.name),

@@ -585,6 +585,36 @@ sites! {
         /// How often the task gave way there before.
         nth: u64,
     }
+    /// Whether the disk fails an operation of a program, and how.
+    DiskCall, "disk-call", Disk {
+        /// The node.
+        node: u32,
+        /// The life of its service.
+        life: u32,
+        /// The task that makes the call.
+        task: Lineage,
+        /// The kind of fault.
+        kind: Word,
+        /// How often the task was asked for this kind before.
+        nth: u64,
+        /// What is chosen.
+        part: Word,
+    }
+    /// The same of an operation that has nothing to do with a disk.
+    Call, "call", Faults {
+        /// The node.
+        node: u32,
+        /// The life of its service.
+        life: u32,
+        /// The task that makes the call.
+        task: Lineage,
+        /// The kind of fault.
+        kind: Word,
+        /// How often the task was asked for this kind before.
+        nth: u64,
+        /// What is chosen.
+        part: Word,
+    }
 }
 
 impl Site {

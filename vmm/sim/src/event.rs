@@ -214,6 +214,7 @@ impl Event<'_> {
                 Notice::Phase(_) => "phase",
                 Notice::Refused(_) => "output-refused",
                 Notice::OutOfMemory(_) => "out-of-memory",
+                Notice::Injected(_) => "injected",
                 Notice::LeftOut(_) => "left-out",
             },
             Event::Service(_) => "service",

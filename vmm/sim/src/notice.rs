@@ -3,6 +3,7 @@
 
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_kernel::file::Console;
+use bloodhound_kernel::hazards::Injected;
 use bloodhound_kernel::memory::OomKill;
 use bloodhound_net::NodeId;
 
@@ -44,6 +45,8 @@ pub enum Notice {
     Refused(Refusal),
     /// A process was killed because a container, or its machine, had no memory left.
     OutOfMemory(OomKill),
+    /// An operation of a program met a fault.
+    Injected(Box<Injected>),
     /// From here on a service has told so often of the same that the rest is not kept.
     LeftOut(LeftOut),
 }
@@ -55,6 +58,8 @@ pub struct LeftOut {
     pub kills: u64,
     /// Crashes.
     pub crashes: u64,
+    /// Faults that operations of its programs met.
+    pub faults: u64,
 }
 
 /// What a check came to.

@@ -27,6 +27,9 @@ fn examples() -> Vec<Site> {
     all.push(Site::Starve { node: 1, life: 2, task });
     all.push(Site::Often { node: 1, life: 2, task, place: 3, nth: 4 });
     all.extend(SwitchPart::ALL.iter().map(|part| Site::Switch { nth: 3, part: *part }));
+    let (kind, part) = (word("fsync-fail"), word("happens"));
+    all.push(Site::DiskCall { node: 1, life: 2, task, kind, nth: 9, part });
+    all.push(Site::Call { node: 1, life: 2, task, kind, nth: 9, part });
     all.push(Site::Swarm { kind: word("drop") });
     all.push(Site::Fault { kind: word("crash"), target: 3, nth: 0, part: word("duration") });
     all

@@ -522,7 +522,7 @@ pub fn msync(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: MsyncFlags) -> SysResu
             if let Backing::File { ino, .. } = vma.backing
                 && vma.shared
             {
-                k.sync_inode(ino)?;
+                k.sync_mapped(ino)?;
             }
         }
     }

@@ -212,7 +212,10 @@ impl Ctx<'_> {
         }
         let kept = flags & !NOT_KEPT | c::O_LARGEFILE;
         let failed = match kind {
-            Kind::Regular => return Ok(File::new(FileKind::Regular(ino), kept)),
+            Kind::Regular => {
+                let unwritten_seen = self.node.broken.seen_at_open(ino);
+                return Ok(File { unwritten_seen, ..File::new(FileKind::Regular(ino), kept) });
+            }
             Kind::Directory => return Ok(File::new(FileKind::Dir(ino), kept)),
             Kind::CharDevice => match self.device_file(ino, kept) {
                 Ok(file) => {
