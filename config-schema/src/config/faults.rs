@@ -22,6 +22,8 @@ pub(super) static FAULTS: Section = Section::new(
         Key::section("network", &NETWORK).otherwise("none"),
         Key::section("disk", &DISK).otherwise("none"),
         Key::section("process", &PROCESS).otherwise("none"),
+        Key::section("resources", &RESOURCES).otherwise("none"),
+        Key::section("kernel", &KERNEL).otherwise("none"),
         Key::new(
             "swarm",
             ValueKind::Bool,
@@ -57,6 +59,18 @@ static DISK: Section = Section::new(
     "DiskFaults",
     "what happens to files",
     &of_kinds::<{ count(Group::Disk) }>(Group::Disk, &[]),
+);
+
+static RESOURCES: Section = Section::new(
+    "ResourceFaults",
+    "what programs ask for and do not get",
+    &of_kinds::<{ count(Group::Resources) }>(Group::Resources, &[]),
+);
+
+static KERNEL: Section = Section::new(
+    "KernelFaults",
+    "what Linux does rarely, but may do",
+    &of_kinds::<{ count(Group::Kernel) }>(Group::Kernel, &[]),
 );
 
 static PROCESS: Section = Section::new(
@@ -131,11 +145,15 @@ pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
     let network = settings.section_or_empty(ctx, "network");
     let disk = settings.section_or_empty(ctx, "disk");
     let process = settings.section_or_empty(ctx, "process");
+    let resources = settings.section_or_empty(ctx, "resources");
+    let kernel = settings.section_or_empty(ctx, "kernel");
     let mut spec = FaultSpec::default();
     spec.swarm = settings.value(ctx, "swarm");
     kinds(ctx, &network, Group::Network, &mut spec);
     kinds(ctx, &disk, Group::Disk, &mut spec);
     kinds(ctx, &process, Group::Process, &mut spec);
+    kinds(ctx, &resources, Group::Resources, &mut spec);
+    kinds(ctx, &kernel, Group::Kernel, &mut spec);
     Faults {
         kinds: spec,
         services: process.get(ctx, "services"),

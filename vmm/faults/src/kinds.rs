@@ -245,5 +245,40 @@ kinds! { $
             keys: &[rate("read_fail_rate", "reads of files on a disk that fail with EIO")],
             does: "read(2) or its kin of a file on a disk fails with EIO",
         }
+        /// There is no open file left.
+        Enfile {
+            name: "enfile",
+            group: Group::Resources,
+            keys: &[rate("enfile_rate", "calls that open a file, socket, pipe or the like and fail with ENFILE")],
+            does: "open(2), socket(2), accept(2), pipe(2) and their kin fail with ENFILE before they do anything",
+        }
+        /// There is no memory left.
+        Enomem {
+            name: "enomem",
+            group: Group::Resources,
+            keys: &[rate("enomem_rate", "calls of mmap, brk and fork that fail with ENOMEM")],
+            does: "mmap(2), fork(2) and clone(2) fail with ENOMEM; brk(2) leaves the break where it is",
+        }
+        /// There may be no further task.
+        ForkFail {
+            name: "fork-fail",
+            group: Group::Resources,
+            keys: &[rate("fork_fail_rate", "processes and threads that are not made, with EAGAIN")],
+            does: "fork(2) and clone(2) fail with EAGAIN, as at a limit of the number of tasks",
+        }
+        /// There is no ephemeral port left.
+        PortExhaustion {
+            name: "port-exhaustion",
+            group: Group::Resources,
+            keys: &[rate("port_exhaustion_rate", "TCP sockets that find no ephemeral port")],
+            does: "connect(2) of a TCP socket without a port fails with EADDRNOTAVAIL, bind(2) to port 0 with EADDRINUSE",
+        }
+        /// A futex wait ends for nothing.
+        FutexWake {
+            name: "futex-wake",
+            group: Group::Kernel,
+            keys: &[rate("futex_wake_rate", "futex waits that end at once although nobody woke them")],
+            does: "futex(2) with FUTEX_WAIT returns 0 although nobody woke the caller, as it may",
+        }
     }
 }

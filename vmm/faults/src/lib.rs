@@ -22,6 +22,10 @@ pub enum Group {
     Process,
     /// What happens to files.
     Disk,
+    /// What programs do not get.
+    Resources,
+    /// What Linux does rarely, but may do.
+    Kernel,
 }
 
 /// When faults of a kind happen.

@@ -42,8 +42,6 @@ pub struct Broken {
     unwritten: Map<Ino, u32>,
     /// How long a call waits for the disk, ns.
     pub slow_ns: u64,
-    /// Calls that met trouble of the disk which lasts: those that waited, and those that were refused.
-    pub met: u64,
 }
 
 impl Broken {
@@ -202,10 +200,12 @@ impl Ctx<'_> {
             Some(_) => self.sleep_on().unwrap_or(Ok(())),
             None if !self.node.vfs.is_on_disk(ino) => Ok(()),
             None => {
-                self.node.broken.met += 1;
                 let end = self.now().after(self.node.broken.slow_ns);
                 Err(Wait::until(Some(end)).restart(Restart::Killable).into())
             }
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -42,6 +42,7 @@ pub mod pipe;
 pub mod process;
 pub mod procfs;
 mod random;
+mod scarce;
 pub mod seccomp;
 pub mod shared;
 pub mod signal;

@@ -71,6 +71,7 @@ pub(super) fn do_open(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: u64, mode: 
     // Before anything is made: a full descriptor table must not leave a new file behind.
     let limit = k.process().limits[c::RLIMIT_NOFILE as usize].cur;
     k.table().lowest_free(0, limit)?;
+    k.may_open()?;
     let file = k.open_path(dirfd, &path, flags, mode)?;
     let file = k.node.files.insert(file);
     super::tty::opened(k, file, flags);
