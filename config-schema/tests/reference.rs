@@ -93,6 +93,8 @@ fn faults() {
     assert_eq!(kinds.get(Kind::Partition).shapes.len(), Shape::ALL.len());
     assert_eq!(kinds.get(Kind::Crash).rate, 100_000);
     assert_eq!(kinds.get(Kind::Pause).rate, 500_000);
+    let disk = [Kind::WriteFail, Kind::PartialWrite, Kind::FsyncFail].map(|kind| kinds.get(kind).rate);
+    assert_eq!(disk, [1_000_000, 500_000, 1_000_000]);
     assert!(config.faults.kinds.swarm && config.faults.heal);
 }
 
@@ -104,8 +106,6 @@ fn what_has_no_effect_is_named() {
     assert_eq!(
         later,
         [
-            "`faults.disk.write_fail_rate`, `faults.disk.partial_write_rate` and \
-             `faults.disk.fsync_fail_rate` are not available yet",
             "`faults.process.oom_probability` is not available yet",
             "`exploration.strategy`, `exploration.max_depth`, `exploration.max_states`, \
              `exploration.prioritize_coverage` and `exploration.prioritize_near_violation` are not available \

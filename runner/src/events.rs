@@ -341,7 +341,17 @@ fn of_notice(notice: &Notice, scenario: &Scenario) -> Json {
             json!({"at_step": r.step, "taken": r.taken, "error": r.error.map(|e| e.name())})
         }
         Notice::Survived(report) => json!({"kept": report.kept, "torn": report.torn, "lost": report.lost}),
-        Notice::LeftOut(left) => json!({"kills": left.kills, "crashes": left.crashes}),
+        Notice::LeftOut(left) => {
+            json!({"kills": left.kills, "crashes": left.crashes, "faults": left.faults})
+        }
+        Notice::Injected(met) => json!({
+            "fault": met.kind.name(),
+            "pid": met.pid.number(),
+            "comm": String::from_utf8_lossy(&met.comm),
+            "call": met.call,
+            "path": met.path.as_ref().map(|path| String::from_utf8_lossy(path)),
+            "shown": met.shown,
+        }),
         Notice::OutOfMemory(kill) => json!({
             "pid": kill.pid.number(),
             "comm": String::from_utf8_lossy(&kill.comm),

@@ -28,7 +28,7 @@ pub fn waiting(world: &World) -> String {
     out
 }
 
-/// The injected faults of a run, and the ends of those that last, as lines.
+/// The injected faults of a run, those that operations met too, and the ends of those that last, as lines.
 pub fn faults(outcome: &Outcome) -> Vec<String> {
     faults_until(outcome, SimTime::MAX)
 }
@@ -70,7 +70,8 @@ pub fn fault_records<'a>(
 
 /// Those of them until a time.
 pub fn faults_until(outcome: &Outcome, at: SimTime) -> Vec<String> {
-    let is_fault = |e: &&LogEntry| matches!(e.what, Notice::Fault(_) | Notice::FaultEnd(_));
+    let is_fault =
+        |e: &&LogEntry| matches!(e.what, Notice::Fault(_) | Notice::FaultEnd(_) | Notice::Injected(_));
     let until = outcome.log.iter().filter(is_fault).filter(|e| e.at <= at);
     until.map(|e| timeline::line(e, &outcome.scenario)).collect()
 }

@@ -6,6 +6,7 @@
 mod end;
 mod logs;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -253,6 +254,8 @@ pub struct Outcome {
     /// What was planned from that, and what became of those whose time came: the first so many.
     pub plan: Arc<Vec<Planned>>,
     pub effects: Vec<Effect>,
+    /// How many faults operations of programs met, by kind.
+    pub met: BTreeMap<bloodhound_faults::Kind, u64>,
     /// The same for reports.
     pub faults: Vec<crate::report::FaultRecord>,
     /// What happened.
@@ -523,6 +526,7 @@ impl Worker {
             scenario: self.session.scenario.clone(),
             plan: world.faults.plan.clone(),
             effects: world.faults.effects.clone(),
+            met: world.faults.met.clone(),
             faults: crate::report::fault_records(world.faults.record(), &|id| {
                 timeline::name(&self.session.scenario, id)
             }),

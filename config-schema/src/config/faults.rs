@@ -1,8 +1,8 @@
 //! The section `faults`: what goes wrong in the simulation, and how often.
 //!
 //! Key type: [`Faults`]. The kinds of faults with their keys are declared in `bloodhound-faults`; what is declared here beside them
-//! is about all kinds at once. Rates are per packet; probabilities are drawn for each `simulation.time_step`, for each node (crash,
-//! pause) or for the whole network (partition, reset).
+//! is about all kinds at once. Rates are per packet or per operation of a program; probabilities are drawn for each
+//! `simulation.time_step`, for each node (crash, pause) or for the whole network (partition, reset).
 
 use bloodhound_declare::{Key, Section, Shortest, ValueKind};
 use bloodhound_faults::{Disk, FaultSpec, Group, Kind, Shape};
@@ -22,6 +22,8 @@ pub(super) static FAULTS: Section = Section::new(
         Key::section("network", &NETWORK).otherwise("none"),
         Key::section("disk", &DISK).otherwise("none"),
         Key::section("process", &PROCESS).otherwise("none"),
+        Key::section("resources", &RESOURCES).otherwise("none"),
+        Key::section("kernel", &KERNEL).otherwise("none"),
         Key::new(
             "swarm",
             ValueKind::Bool,
@@ -53,22 +55,22 @@ static NETWORK: Section = Section::new(
     &of_kinds::<{ count(Group::Network) }>(Group::Network, &[]),
 );
 
-const RATE: ValueKind = ValueKind::Rate { most: "1" };
-
 static DISK: Section = Section::new(
     "DiskFaults",
     "what happens to files",
-    &[
-        Key::new("write_fail_rate", RATE, "writes that fail").default("0").later(),
-        Key::new("partial_write_rate", RATE, "writes that are cut short").default("0").later(),
-        Key::new("fsync_fail_rate", RATE, "fsync calls that fail").default("0").later(),
-        Key::new(
-            "model",
-            ValueKind::Word(Disk::WORDS),
-            "what a power failure leaves of changes that were not synced",
-        )
-        .default("ordered"),
-    ],
+    &of_kinds::<{ count(Group::Disk) + BESIDE_DISK.len() }>(Group::Disk, BESIDE_DISK),
+);
+
+static RESOURCES: Section = Section::new(
+    "ResourceFaults",
+    "what programs ask for and do not get",
+    &of_kinds::<{ count(Group::Resources) }>(Group::Resources, &[]),
+);
+
+static KERNEL: Section = Section::new(
+    "KernelFaults",
+    "what Linux does rarely, but may do",
+    &of_kinds::<{ count(Group::Kernel) }>(Group::Kernel, &[]),
 );
 
 static PROCESS: Section = Section::new(
@@ -76,6 +78,14 @@ static PROCESS: Section = Section::new(
     "what happens to nodes",
     &of_kinds::<{ count(Group::Process) + BESIDE_KINDS.len() }>(Group::Process, BESIDE_KINDS),
 );
+
+/// Keys of `disk` that are no kind's.
+const BESIDE_DISK: &[Key] = &[Key::new(
+    "model",
+    ValueKind::Word(Disk::WORDS),
+    "what a power failure leaves of changes that were not synced",
+)
+.default("ordered")];
 
 /// Keys of `process` that are no kind's.
 const BESIDE_KINDS: &[Key] = &[
@@ -142,13 +152,18 @@ impl Default for Faults {
 }
 
 pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
+    let network = settings.section_or_empty(ctx, "network");
     let disk = settings.section_or_empty(ctx, "disk");
-    let (network, process) =
-        (settings.section_or_empty(ctx, "network"), settings.section_or_empty(ctx, "process"));
+    let process = settings.section_or_empty(ctx, "process");
+    let resources = settings.section_or_empty(ctx, "resources");
+    let kernel = settings.section_or_empty(ctx, "kernel");
     let mut spec = FaultSpec::default();
     spec.swarm = settings.value(ctx, "swarm");
     kinds(ctx, &network, Group::Network, &mut spec);
+    kinds(ctx, &disk, Group::Disk, &mut spec);
     kinds(ctx, &process, Group::Process, &mut spec);
+    kinds(ctx, &resources, Group::Resources, &mut spec);
+    kinds(ctx, &kernel, Group::Kernel, &mut spec);
     Faults {
         kinds: spec,
         disk: settings_of_disk(ctx, &disk, &process),
@@ -181,11 +196,11 @@ fn kinds(ctx: &mut Ctx, settings: &Settings<'_>, group: Group, spec: &mut FaultS
                 }
                 ValueKind::Millis => {
                     let time = settings.value(ctx, key.name);
-                    setting.time = (time, time);
+                    *setting.time_of(declaration.kind, key.name) = (time, time);
                 }
                 ValueKind::MillisRange => {
                     let range: RangeNs = settings.value(ctx, key.name);
-                    setting.time = (range.min, range.max);
+                    *setting.time_of(declaration.kind, key.name) = (range.min, range.max);
                 }
                 ValueKind::NonEmpty(..) => setting.shapes = shapes(ctx, settings, key.name),
                 kind => panic!("{} is declared as {kind:?}, which no setting of a fault is", key.name),

@@ -246,6 +246,9 @@ impl Totals {
                 *self.faults.entry(planned.id.kind).or_default() += 1;
             }
         }
+        for (kind, count) in &outcome.met {
+            *self.faults.entry(*kind).or_default() += count;
+        }
     }
 
     /// Adds something that went wrong with the campaign as a whole.
@@ -261,9 +264,9 @@ impl Totals {
 
     /// Measures the share of the configured kinds of faults that were injected at least once.
     pub fn measure_faults(&mut self, spec: &FaultSpec) {
-        let timed = Kind::DECLARATIONS.iter().filter(|declaration| declaration.is_timed());
+        let counted = Kind::DECLARATIONS.iter().filter(|declaration| declaration.is_counted());
         let asked: Vec<Kind> =
-            timed.map(|declaration| declaration.kind).filter(|kind| spec.is_on(*kind)).collect();
+            counted.map(|declaration| declaration.kind).filter(|kind| spec.is_on(*kind)).collect();
         let seen = asked.iter().filter(|kind| self.faults.contains_key(kind)).count();
         self.coverage = (seen * 1000).checked_div(asked.len()).map_or(1000, |share| share as u32);
     }

@@ -299,6 +299,7 @@ impl<'a> Run<'a> {
             scenario: self.scenario.clone(),
             plan: Arc::new(std::mem::take(&mut self.plan)),
             effects: std::mem::take(&mut self.effects),
+            met: BTreeMap::new(),
             faults,
             log: std::mem::take(&mut self.log),
             violations: Vec::new(),

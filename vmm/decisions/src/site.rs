@@ -609,6 +609,36 @@ sites! {
         /// What is chosen.
         part: PowerPart,
     }
+    /// Whether the disk fails an operation of a program, and how.
+    DiskCall, "disk-call", Disk {
+        /// The node.
+        node: u32,
+        /// The life of its service.
+        life: u32,
+        /// The task that makes the call.
+        task: Lineage,
+        /// The kind of fault.
+        kind: Word,
+        /// How often the task was asked for this kind before.
+        nth: u64,
+        /// What is chosen.
+        part: Word,
+    }
+    /// The same of an operation that has nothing to do with a disk.
+    Call, "call", Faults {
+        /// The node.
+        node: u32,
+        /// The life of its service.
+        life: u32,
+        /// The task that makes the call.
+        task: Lineage,
+        /// The kind of fault.
+        kind: Word,
+        /// How often the task was asked for this kind before.
+        nth: u64,
+        /// What is chosen.
+        part: Word,
+    }
 }
 
 impl Site {

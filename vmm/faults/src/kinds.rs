@@ -5,12 +5,14 @@ use bloodhound_declare::{Key, ValueKind};
 use crate::{Begins, Declaration, Group, Shape, Swarm};
 
 /// Makes [`Kind`] and its declarations, and a macro each for kinds of links and for kinds that begin at a time, with which
-/// `bloodhound-sim` finds their rooms.
+/// `bloodhound-sim` finds their rooms. Kinds that are asked for at operations of programs need none: the kernel asks for them by
+/// name, where they happen.
 macro_rules! kinds {
     (
         $d:tt
         links { $($(#[$ldoc:meta])* $link:ident in $lroom:ident { $($lbody:tt)* })* }
         timed { $($(#[$tdoc:meta])* $timed:ident in $troom:ident { $($tbody:tt)* })* }
+        asked { $($(#[$adoc:meta])* $asked:ident { $($abody:tt)* })* }
     ) => {
         /// A kind of faults.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -18,6 +20,7 @@ macro_rules! kinds {
         pub enum Kind {
             $($(#[$ldoc])* $link,)*
             $($(#[$tdoc])* $timed,)*
+            $($(#[$adoc])* $asked,)*
         }
 
         impl Kind {
@@ -25,6 +28,7 @@ macro_rules! kinds {
             pub const DECLARATIONS: &'static [Declaration] = &[
                 $(Declaration { kind: Kind::$link, begins: Begins::Link, $($lbody)* },)*
                 $(Declaration { kind: Kind::$timed, $($tbody)* },)*
+                $(Declaration { kind: Kind::$asked, begins: Begins::Asked, swarm: Swarm::Strength, $($abody)* },)*
             ];
         }
 
@@ -42,7 +46,7 @@ macro_rules! kinds {
     };
 }
 
-/// How many packets.
+/// How many packets, or operations.
 const fn rate(name: &'static str, doc: &'static str) -> Key {
     Key::new(name, ValueKind::Rate { most: "1" }, doc).default("0")
 }
@@ -193,6 +197,108 @@ kinds! { $
                 ),
             ],
             does: "a machine with all its services is gone at once, nobody is told; its disk keeps what was synced and, of the rest, what `disk.model` may; its services start again after `power_restart_ms`",
+        }
+        /// The disk of a node is full.
+        DiskFull in disk_full {
+            name: "disk-full",
+            group: Group::Disk,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("disk_full_probability", "node", "the disk of the node has no room left"),
+                range("disk_full_ms", "[500, 5000]", "how long a disk stays full"),
+            ],
+            does: "a write that would make a file longer, and the making of a name, fail with ENOSPC for `disk_full_ms`; what fits into the last page of a file is written",
+        }
+        /// The disk of a node is slow.
+        DiskSlow in disk_slow {
+            name: "disk-slow",
+            group: Group::Disk,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("disk_slow_probability", "node", "the disk of the node becomes slow"),
+                range("disk_slow_ms", "[500, 5000]", "how long a disk stays slow"),
+                Key::new("disk_latency_ms", ValueKind::Millis, "how much longer a call waits for a slow disk").default("100"),
+            ],
+            does: "for `disk_slow_ms` each fsync and each write with O_SYNC sleeps for `disk_latency_ms` first",
+        }
+        /// The file systems of a node can only be read.
+        DiskReadonly in disk_readonly {
+            name: "disk-readonly",
+            group: Group::Disk,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("disk_readonly_probability", "node", "the file systems of the node become read-only"),
+                range("disk_readonly_ms", "[500, 5000]", "how long they stay so"),
+            ],
+            does: "writes and changes of names fail with EROFS for `disk_readonly_ms`, as after an error of ext4 with errors=remount-ro",
+        }
+    }
+    asked {
+        /// A write fails.
+        WriteFail {
+            name: "write-fail",
+            group: Group::Disk,
+            keys: &[rate("write_fail_rate", "writes to files on a disk that fail with EIO")],
+            does: "write(2) or its kin to a file on a disk fails with EIO; nothing of it is written",
+        }
+        /// A write is cut short.
+        PartialWrite {
+            name: "partial-write",
+            group: Group::Disk,
+            keys: &[rate("partial_write_rate", "writes to files on a disk that are cut short, of those that touch more than one page")],
+            does: "the medium fails in the middle of a write: it ends at a page boundary with the count so far, the next write to the file fails with EIO",
+        }
+        /// An fsync fails.
+        FsyncFail {
+            name: "fsync-fail",
+            group: Group::Disk,
+            keys: &[rate("fsync_fail_rate", "calls that make file data durable and fail with EIO")],
+            does: "fsync(2), fdatasync(2), msync(2) or a write with O_SYNC fails with EIO; each descriptor that is open then is told once, and the data that did not reach the disk counts as clean",
+        }
+        /// A read fails.
+        ReadFail {
+            name: "read-fail",
+            group: Group::Disk,
+            keys: &[rate("read_fail_rate", "reads of files on a disk that fail with EIO")],
+            does: "read(2) or its kin of a file on a disk fails with EIO",
+        }
+        /// There is no open file left.
+        Enfile {
+            name: "enfile",
+            group: Group::Resources,
+            keys: &[rate("enfile_rate", "calls that open a file, socket, pipe or the like and fail with ENFILE")],
+            does: "open(2), socket(2), accept(2), pipe(2) and their kin fail with ENFILE before they do anything",
+        }
+        /// There is no memory left.
+        Enomem {
+            name: "enomem",
+            group: Group::Resources,
+            keys: &[rate("enomem_rate", "calls of mmap, brk and fork that fail with ENOMEM")],
+            does: "mmap(2), fork(2) and clone(2) fail with ENOMEM; brk(2) leaves the break where it is",
+        }
+        /// There may be no further task.
+        ForkFail {
+            name: "fork-fail",
+            group: Group::Resources,
+            keys: &[rate("fork_fail_rate", "processes and threads that are not made, with EAGAIN")],
+            does: "fork(2) and clone(2) fail with EAGAIN, as at a limit of the number of tasks",
+        }
+        /// There is no ephemeral port left.
+        PortExhaustion {
+            name: "port-exhaustion",
+            group: Group::Resources,
+            keys: &[rate("port_exhaustion_rate", "TCP sockets that find no ephemeral port")],
+            does: "connect(2) of a TCP socket without a port fails with EADDRNOTAVAIL, bind(2) to port 0 with EADDRINUSE",
+        }
+        /// A futex wait ends for nothing.
+        FutexWake {
+            name: "futex-wake",
+            group: Group::Kernel,
+            keys: &[rate("futex_wake_rate", "futex waits that end at once although nobody woke them")],
+            does: "futex(2) with FUTEX_WAIT returns 0 although nobody woke the caller, as it may",
         }
     }
 }

@@ -20,6 +20,12 @@ pub enum Group {
     Network,
     /// What happens to nodes.
     Process,
+    /// What happens to files.
+    Disk,
+    /// What programs do not get.
+    Resources,
+    /// What Linux does rarely, but may do.
+    Kernel,
 }
 
 /// When faults of a kind happen.
@@ -33,6 +39,8 @@ pub enum Begins {
     ByNetwork,
     /// Each machine is hit at times of its own, with all services on it.
     ByMachine,
+    /// They are asked for at each operation of a program that they could hit.
+    Asked,
 }
 
 /// What the swarm profile of a seed does to a kind that is asked for.
@@ -80,7 +88,8 @@ pub struct Declaration {
     pub begins: Begins,
     /// What a swarm profile does to it.
     pub swarm: Swarm,
-    /// Its keys: at most one that switches it on and says how often (a rate or a probability), one for a time, one for shapes.
+    /// Its keys: at most one that switches it on and says how often (a rate or a probability), one for a time
+    /// and behind it one for another, one for shapes.
     pub keys: &'static [Key],
     /// What happens, for docs/faults.md.
     pub does: &'static str,
@@ -96,7 +105,17 @@ impl Declaration {
 
     /// Whether its faults begin at times, so that a plan has them and reports count them.
     pub fn is_timed(&self) -> bool {
-        self.begins != Begins::Link
+        matches!(self.begins, Begins::ByNode | Begins::ByNetwork)
+    }
+
+    /// Whether its faults are asked for at operations of programs.
+    pub fn is_asked(&self) -> bool {
+        self.begins == Begins::Asked
+    }
+
+    /// Whether reports count its faults one by one.
+    pub fn is_counted(&self) -> bool {
+        self.is_timed() || self.is_asked()
     }
 }
 
@@ -153,7 +172,7 @@ mod tests {
             assert_eq!(Kind::named(declaration.name), Some(declaration.kind));
             let keys = declaration.keys.iter().map(|key| key.name);
             assert!(keys.chain([declaration.name]).all(|name| names.insert(name)), "{}", declaration.name);
-            assert!(!declaration.is_timed() || declaration.switch().is_some(), "{}", declaration.name);
+            assert!(!declaration.is_counted() || declaration.switch().is_some(), "{}", declaration.name);
         }
     }
 }

@@ -7,18 +7,41 @@ use bloodhound_declare::{Absent, Key, ValueKind, scalar};
 use crate::{Kind, Shape};
 
 /// How often and how strong one kind is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Setting {
-    /// Parts per billion, per packet or per time step; of no meaning for kinds without a rate.
+    /// Parts per billion, per packet, time step or operation; of no meaning for kinds without a rate.
     pub rate: u32,
     /// Shortest and longest time, ns; equal for kinds with one time.
     pub time: (u64, u64),
+    /// The same of the second time of kinds that have two.
+    pub second: (u64, u64),
     /// Shapes that may be drawn.
     pub shapes: Vec<Shape>,
 }
 
+impl Setting {
+    /// Where the time that a key of the kind says belongs.
+    pub fn time_of(&mut self, kind: Kind, key: &str) -> &mut (u64, u64) {
+        let is_time = |key: &&Key| matches!(key.kind, ValueKind::Millis | ValueKind::MillisRange);
+        let first = kind.declaration().keys.iter().find(is_time);
+        if first.is_some_and(|first| first.name == key) { &mut self.time } else { &mut self.second }
+    }
+}
+
+/// A second time is named where there is one only.
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Setting");
+        out.field("rate", &self.rate).field("time", &self.time);
+        if self.second != (0, 0) {
+            out.field("second", &self.second);
+        }
+        out.field("shapes", &self.shapes).finish()
+    }
+}
+
 /// A [`Setting`] for each kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct FaultSpec {
     /// By kind.
     settings: Vec<Setting>,
@@ -33,7 +56,9 @@ impl Default for FaultSpec {
             let mut setting = Setting::default();
             for key in kind.declaration().keys {
                 match key.kind {
-                    ValueKind::Millis | ValueKind::MillisRange => setting.time = default_time(key),
+                    ValueKind::Millis | ValueKind::MillisRange => {
+                        *setting.time_of(kind, key.name) = default_time(key);
+                    }
                     ValueKind::NonEmpty(..) => setting.shapes = Shape::ALL.to_vec(),
                     _ => {}
                 }
@@ -95,6 +120,37 @@ impl FaultSpec {
     }
 }
 
+/// Kinds that [`FaultSpec`] always names when it is printed for debugging.
+const ALWAYS: [Kind; 11] = [
+    Kind::Drop,
+    Kind::Delay,
+    Kind::Latency,
+    Kind::Jitter,
+    Kind::Corrupt,
+    Kind::Duplicate,
+    Kind::Reorder,
+    Kind::Reset,
+    Kind::Partition,
+    Kind::Crash,
+    Kind::Pause,
+];
+
+/// What the digest of a run takes: of most kinds only those that are on, so that the declaration of one more changes no run without it.
+impl fmt::Debug for FaultSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let always: Vec<&Setting> = ALWAYS.iter().map(|kind| self.get(*kind)).collect();
+        let mut out = f.debug_struct("FaultSpec");
+        out.field("settings", &always).field("swarm", &self.swarm);
+        for declaration in Kind::DECLARATIONS {
+            let kind = declaration.kind;
+            if self.is_on(kind) && !ALWAYS.contains(&kind) {
+                out.field(declaration.name, self.get(kind));
+            }
+        }
+        out.finish()
+    }
+}
+
 /// As one line: `drop 1%, jitter 2000 us`.
 impl fmt::Display for FaultSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,6 +174,17 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    /// What is printed for debugging goes into digests.
+    #[test]
+    fn kinds_that_are_off_are_not_printed() {
+        let plain = format!("{:?}", FaultSpec::default());
+        assert_eq!(plain.matches("Setting").count(), ALWAYS.len(), "{plain}");
+        let spec = FaultSpec::default().with_rate(Kind::DiskSlow, 5).with_time(Kind::DiskSlow, (1, 2));
+        let expected = plain.trim_end_matches(" }").to_owned()
+            + ", disk-slow: Setting { rate: 5, time: (1, 2), second: (100000000, 100000000), shapes: [] } }";
+        assert_eq!(format!("{spec:?}"), expected);
+    }
 
     #[test]
     fn a_profile_is_a_line() {

@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use bloodhound_abi::consts as c;
 use bloodhound_net::{NodeId, Stack};
-use bloodhound_vfs::{BaseFs, MountNs};
+use bloodhound_vfs::{BaseFs, MountNs, Trouble};
 
 use crate::ctx::Outside;
+use crate::hazards::Hazards;
 use crate::ids::*;
 use crate::node::Node;
 use crate::process::ExitStatus;
@@ -84,6 +85,8 @@ pub struct Container {
     pub roots: u32,
     /// Standard input of its root processes.
     pub stdin: Stdin,
+    /// How often operations of its programs meet faults.
+    pub hazards: Hazards,
 }
 
 impl Container {
@@ -137,6 +140,7 @@ impl Node {
             life: 0,
             roots: 0,
             stdin,
+            hazards: Hazards::default(),
         });
         id
     }
@@ -262,7 +266,16 @@ impl Node {
         (container.life, container.roots) = (container.life + 1, 0);
         container.written.clear();
         self.vfs.enter_namespace(mounts);
-        if self.containers.len() == 1 { self.vfs.restart(base) } else { self.vfs.restart_namespace(base) }
+        // An engine makes the container, and waits until it can.
+        let trouble = self.vfs.trouble();
+        self.vfs.set_trouble(Trouble::default());
+        let renewed = if self.containers.len() == 1 {
+            self.vfs.restart(base)
+        } else {
+            self.vfs.restart_namespace(base)
+        };
+        self.vfs.set_trouble(trouble);
+        renewed
     }
 }
 

@@ -76,6 +76,7 @@ impl Node {
         let (pid, result) = (ctx.pid, dispatch(&mut ctx, call));
         let run = Run { pins: ctx.pins, timeout: ctx.timeout, paid: ctx.paid };
         let moved = ctx.moved;
+        self.name_injected(&call);
         self.drain_net();
         self.deliver_happened();
         self.weigh_objects(container);
@@ -117,6 +118,7 @@ impl Node {
         let (pid, result) = (ctx.pid, dispatch(&mut ctx, call));
         let run = Run { pins: ctx.pins, timeout: ctx.timeout, paid: ctx.paid };
         let moved = ctx.moved;
+        self.name_injected(&call);
         self.drain_net();
         self.deliver_happened();
         self.weigh_objects(container);

@@ -123,6 +123,9 @@ pub struct File {
     pub owner: FileOwner,
     /// It tells so (O_ASYNC).
     pub asynced: Option<Async>,
+    /// How many failures to write its file's data back it has told of, or was opened after (`f_wb_err` of Linux;
+    /// [`crate::disk`]).
+    pub unwritten_seen: u32,
 }
 
 /// Whether a file of /proc is a table of mounts: these can be polled (mounts_poll).
@@ -133,7 +136,15 @@ pub(crate) fn shows_mounts(path: &[u8]) -> bool {
 impl File {
     /// A description with one reference.
     pub fn new(kind: FileKind, flags: u64) -> File {
-        File { kind, flags, offset: 0, refs: 1, owner: FileOwner::default(), asynced: None }
+        File {
+            kind,
+            flags,
+            offset: 0,
+            refs: 1,
+            owner: FileOwner::default(),
+            asynced: None,
+            unwritten_seen: 0,
+        }
     }
 
     /// O_NONBLOCK is set.

@@ -17,9 +17,11 @@ use bloodhound_persistent::{Map, Set, Table};
 use bloodhound_vfs::Vfs;
 
 use crate::container::{Container, ContainerId, IpcNs};
+use crate::disk::Broken;
 use crate::epoll::Epoll;
 use crate::eventfd::EventFd;
 use crate::file::{Console, File};
+use crate::hazards::Injected;
 use crate::ids::*;
 use crate::ipc::SysV;
 use crate::ipc::mqueue::MqQueues;
@@ -278,6 +280,10 @@ pub struct Node {
     pub console: Vec<ConsoleChunk>,
     /// Ends of processes since the sim last took them.
     pub ends: Vec<ProcessEnd>,
+    /// Faults that operations met since the sim last took them.
+    pub injected: Vec<Injected>,
+    /// What its disk owes to its programs.
+    pub broken: Broken,
     /// Next process or task number of each [`PidNs`].
     pub next_numbers: Vec<u32>,
     /// Next address-space name; unique over a world because the node's number is part of it.
@@ -354,6 +360,8 @@ impl Node {
             locks: Default::default(),
             console: Vec::new(),
             ends: Vec::new(),
+            injected: Vec::new(),
+            broken: Broken::default(),
             next_numbers: Vec::new(),
             next_space: space,
             boot_id,

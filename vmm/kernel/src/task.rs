@@ -1,5 +1,6 @@
 //! A task: one thread of a process, its registers, signal state and what it is doing ([`TaskState`]).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bloodhound_abi::structs::{Siginfo, StackT};
@@ -187,6 +188,8 @@ pub struct Task {
     pub randoms: u64,
     /// Turns on the processor that it has ended.
     pub turns: u64,
+    /// How often it was asked for each kind of fault ([`crate::hazards`]).
+    pub asked: BTreeMap<bloodhound_faults::Kind, u64>,
 }
 
 impl Task {
@@ -230,6 +233,7 @@ impl Task {
             children: 0,
             randoms: 0,
             turns: 0,
+            asked: BTreeMap::new(),
         }
     }
 }

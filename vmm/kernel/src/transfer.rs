@@ -100,6 +100,9 @@ impl Ctx<'_> {
         let offset = at.unwrap_or(self.node.files[id].offset);
         verify_area(offset, to.len())?;
         let there = self.readable_at(id, offset, to.len().min(MAX_RW))?;
+        if there > 0 {
+            self.disk_gives(id)?;
+        }
         let good = self.good_bytes(to, 0, there, Access::Write)?;
         if there == 0 && !to.is_empty() {
             // Who finds the end has accessed the file as well (file_accessed).
@@ -306,6 +309,8 @@ impl Ctx<'_> {
     fn write_regular(&mut self, id: FileId, ino: Ino, from: &Source, at: Option<u64>) -> SysResult {
         let file = &self.node.files[id];
         let (append, offset) = (file.flags & c::O_APPEND != 0, file.offset);
+        // O_SYNC contains this bit.
+        let durable = file.flags & c::O_DSYNC != 0;
         verify_area(at.unwrap_or(offset), from.len())?;
         // Nothing goes nowhere: not even the place of what appends (generic_write_checks).
         if from.is_empty() {
@@ -317,7 +322,12 @@ impl Ctx<'_> {
         // The limit comes before the first byte is looked at (generic_write_checks).
         self.file_size_limit(start, from.len())?;
         let mut good = self.source_len(from)?;
+        if durable {
+            self.wait_for_disk(ino)?;
+        }
         let mut len = self.file_size_limit(start, good)?;
+        let most_taken = self.disk_takes(id, ino, start, len)?;
+        len = len.min(most_taken);
         let mut n = 0;
         loop {
             let most = (len - n).min(PIECE);
@@ -331,18 +341,19 @@ impl Ctx<'_> {
             if n == good {
                 // What comes next may be a mapping of this file, which was beyond its end before.
                 good += self.source_good(from, n, from.len() - n);
-                len = self.file_size_limit(start, good)?;
+                len = self.file_size_limit(start, good)?.min(most_taken);
             }
             if n == len || written < most || self.ends_early() {
                 break;
             }
         }
+        // A write that is not durable although it has to be ends with the error, and the place stays ("if (ret >= 0 && ppos)
+        // fd_file(f)->f_pos = pos", ksys_write).
+        if durable {
+            self.sync_file(id, ino)?;
+        }
         if at.is_none() {
             self.node.files[id].offset = start + n;
-        }
-        // O_SYNC contains this bit.
-        if self.node.files[id].flags & c::O_DSYNC != 0 {
-            self.sync_inode(ino)?;
         }
         Ok(n)
     }

@@ -215,6 +215,7 @@ impl Event<'_> {
                 Notice::Refused(_) => "output-refused",
                 Notice::OutOfMemory(_) => "out-of-memory",
                 Notice::Survived(_) => "survived",
+                Notice::Injected(_) => "injected",
                 Notice::LeftOut(_) => "left-out",
             },
             Event::Service(_) => "service",

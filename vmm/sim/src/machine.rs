@@ -416,6 +416,7 @@ impl Machine {
         let (console, clock) = (std::mem::take(&mut node.console), node.clock);
         let ends = std::mem::take(&mut node.ends);
         let kills = std::mem::take(&mut node.memory.kills);
+        let injected = std::mem::take(&mut node.injected);
         self.tell_connections(id);
         for chunk in console {
             self.recorder().tell(clock, Some(chunk.container), &Event::Output(&chunk));
@@ -426,6 +427,7 @@ impl Machine {
         }
         let sent = self.take_packets(id, clock);
         self.tell_kills(kills);
+        self.tell_injected(injected);
         for end in ends {
             self.process_ended(end.container, end);
         }

@@ -3,6 +3,7 @@
 
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_kernel::file::Console;
+use bloodhound_kernel::hazards::Injected;
 use bloodhound_kernel::memory::OomKill;
 use bloodhound_net::NodeId;
 use bloodhound_vfs::PowerReport;
@@ -47,6 +48,8 @@ pub enum Notice {
     OutOfMemory(OomKill),
     /// A machine has lost its power: what its disk has of the changes that were not synced.
     Survived(PowerReport),
+    /// An operation of a program met a fault.
+    Injected(Box<Injected>),
     /// From here on a service has told so often of the same that the rest is not kept.
     LeftOut(LeftOut),
 }
@@ -58,6 +61,8 @@ pub struct LeftOut {
     pub kills: u64,
     /// Crashes.
     pub crashes: u64,
+    /// Faults that operations of its programs met.
+    pub faults: u64,
 }
 
 /// What a check came to.

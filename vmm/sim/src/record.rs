@@ -95,7 +95,7 @@ fn told<'a>(listeners: &'a mut [Box<dyn Listener>], trial: Option<&Trial>) -> &'
     if trial.is_some_and(Trial::repeats) { &mut [] } else { listeners }
 }
 
-/// So many kills, and so many crashes, of each service are kept.
+/// So many kills, so many crashes, and so many faults that its operations met, of each service are kept.
 const KEPT: u64 = 1000;
 
 /// How often a service has told of what it can tell without end.
@@ -136,7 +136,12 @@ impl Machine {
     /// Something happened that the timeline has.
     pub(crate) fn note(&mut self, node: Option<NodeId>, what: Notice) {
         self.tell(node, &Event::Notice(&what));
-        if matches!(what, Notice::OutOfMemory(_)) && !self.keeps(node, |told| &mut told.kills) {
+        let kept = match what {
+            Notice::OutOfMemory(_) => self.keeps(node, |told| &mut told.kills),
+            Notice::Injected(_) => self.keeps(node, |told| &mut told.faults),
+            _ => true,
+        };
+        if !kept {
             return;
         }
         self.world.log.push(LogEntry { at: self.world.now, node, what });

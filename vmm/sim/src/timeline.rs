@@ -2,6 +2,7 @@
 //! takes the data.
 
 use bloodhound_kernel::file::Console;
+use bloodhound_kernel::hazards::Injected;
 use bloodhound_kernel::memory::OomKill;
 use bloodhound_net::NodeId;
 use bloodhound_vfs::PowerReport;
@@ -19,7 +20,7 @@ pub fn name(scenario: &Scenario, id: NodeId) -> String {
 /// `1.234 s fault    crash kv2 (SIGKILL), restart after 310 ms`.
 pub fn line(entry: &LogEntry, scenario: &Scenario) -> String {
     let word = match &entry.what {
-        Notice::Fault(_) | Notice::FaultEnd(_) => "fault",
+        Notice::Fault(_) | Notice::FaultEnd(_) | Notice::Injected(_) => "fault",
         Notice::Service(_) => "service",
         Notice::Phase(_) => "phase",
         Notice::Refused(_) => "output",
@@ -62,11 +63,23 @@ pub fn words(node: Option<NodeId>, notice: &Notice, scenario: &Scenario) -> Stri
                 "of what the machine of {machine} had not synced, {kept} changes are on its disk, {torn} in part, {lost} are lost"
             )
         }
-        Notice::LeftOut(LeftOut { kills, crashes }) => format!(
-            "{}: from here on {kills} processes that were killed for want of memory and {crashes} crashes are not listed",
-            node.map(name_of).unwrap_or_default()
-        ),
+        Notice::Injected(met) => injected(&node.map(name_of).unwrap_or_default(), met),
+        Notice::LeftOut(LeftOut { kills, crashes, faults }) => {
+            let met = if *faults > 0 { format!(" and {faults} faults of operations") } else { String::new() };
+            format!(
+                "{}: from here on {kills} processes that were killed for want of memory and {crashes} crashes{met} are not listed",
+                node.map(name_of).unwrap_or_default()
+            )
+        }
     }
+}
+
+/// `fsync-fail: fsync of /data/log by kv (process 7, kvd): EIO`.
+fn injected(name: &str, met: &Injected) -> String {
+    let Injected { kind, pid, comm, call, path, shown, .. } = met;
+    let of = path.as_ref().map(|path| format!(" of {}", String::from_utf8_lossy(path))).unwrap_or_default();
+    let comm = String::from_utf8_lossy(comm);
+    format!("{kind}: {call}{of} by {name} (process {}, {comm}): {shown}", pid.number())
 }
 
 fn out_of_memory(kill: &OomKill) -> String {

@@ -60,6 +60,7 @@ impl Vfs {
             return Err(Errno::EFBIG);
         }
         let mut len = data.len().min(usize::try_from(room).unwrap_or(usize::MAX));
+        self.may_change(ino)?;
         let free = self.free_pages(ino)?;
         let pages = self.own(ino)?;
         while len > 0 && pages.missing(offset, len as u64) > free {
@@ -119,6 +120,7 @@ impl Vfs {
         if size > self.config.max_file_size {
             return Err(Errno::EFBIG);
         }
+        self.may_change(ino)?;
         let Node::Regular { data, size: old } = &mut self.inode_mut(ino)?.node else {
             return Err(Errno::EINVAL);
         };
@@ -165,6 +167,7 @@ impl Vfs {
         now: SimTime,
     ) -> Result<(), Errno> {
         let end = Vfs::check_fallocate(mode, offset, len)?;
+        self.may_change(ino)?;
         let (punch, zero, keep) = (
             mode & FALLOC_FL_PUNCH_HOLE != 0,
             mode & FALLOC_FL_ZERO_RANGE != 0,
@@ -295,6 +298,7 @@ impl Vfs {
         if index >= size.div_ceil(PAGE) {
             return Ok(None);
         }
+        self.may_change(ino)?;
         let free = self.free_pages(ino)?;
         if self.own(ino)?.missing(index * PAGE, 1) > free {
             return Err(Errno::ENOSPC);
@@ -333,6 +337,9 @@ impl Vfs {
     /// Pages that the file system of `ino` can still take; as many as there are without a quota.
     fn free_pages(&self, ino: Ino) -> Result<u64, Errno> {
         let fs = self.fs_of(ino)?;
+        if self.is_full(fs.kind) {
+            return Ok(0);
+        }
         let kept = if fs.kind == FsKind::Tmpfs { 0 } else { fs.kept / 4096 };
         Ok(fs.quota_pages.map_or(u64::MAX, |quota| quota.saturating_sub(fs.used_pages + kept)))
     }

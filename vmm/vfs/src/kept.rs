@@ -94,6 +94,9 @@ impl Vfs {
     /// Whether a disk has room for another inode. What lies in memory is bounded by the memory of containers. ENOSPC.
     pub(crate) fn may_keep(&self, inode: &Inode) -> Result<(), Errno> {
         let Some(fs) = self.filesystems.get(&inode.fs) else { return Ok(()) };
+        if self.is_full(fs.kind) {
+            return Err(Errno::ENOSPC);
+        }
         let Some(quota) = fs.quota_pages.filter(|_| fs.kind != FsKind::Tmpfs) else { return Ok(()) };
         let full = fs.used_pages * PAGE + fs.kept + inode.weight() > quota * PAGE;
         if full { Err(Errno::ENOSPC) } else { Ok(()) }

@@ -15,6 +15,7 @@ use crate::inode::{Data, Inode, Meta, Node};
 use crate::journal::{DiskModel, Journal};
 use crate::mount::{Fs, FsKind};
 use crate::namespace::{Entered, MountNs, MountSpace, RootSpec};
+use crate::trouble::Trouble;
 use crate::types::{Cred, FsId, Ino, Kind, Name, Timestamp};
 
 /// What a new [`Vfs`] is made from.
@@ -145,6 +146,8 @@ pub struct Vfs {
     pub(crate) moves: u32,
     /// What power failures are computed from; `None` if there are none in this run.
     pub(crate) journal: Option<Arc<Journal>>,
+    /// What is wrong with the disk.
+    pub(crate) trouble: Trouble,
 }
 
 impl Vfs {
@@ -172,6 +175,7 @@ impl Vfs {
             happened: Vec::new(),
             moves: 0,
             journal: None,
+            trouble: Trouble::default(),
         };
         let root = RootSpec { tree: config.root, quota: config.root_quota, read_only: config.read_only };
         vfs.begin_namespace(root, base)?;
@@ -235,6 +239,7 @@ impl Vfs {
 
     /// EROFS if the namespace that was entered has the file system of `ino` mounted for reading only (mnt_want_write in Linux).
     pub(crate) fn want_write(&self, ino: Ino) -> Result<(), Errno> {
+        self.may_change(ino)?;
         if self.is_read_only(self.inode(ino)?.fs) { Err(Errno::EROFS) } else { Ok(()) }
     }
 

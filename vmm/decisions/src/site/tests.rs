@@ -29,6 +29,9 @@ fn examples() -> Vec<Site> {
     all.extend(SwitchPart::ALL.iter().map(|part| Site::Switch { nth: 3, part: *part }));
     let power = |part: &PowerPart| Site::Power { machine: 2, failure: 0, nth: 4, part: *part };
     all.extend(PowerPart::ALL.iter().map(power));
+    let (kind, part) = (word("fsync-fail"), word("happens"));
+    all.push(Site::DiskCall { node: 1, life: 2, task, kind, nth: 9, part });
+    all.push(Site::Call { node: 1, life: 2, task, kind, nth: 9, part });
     all.push(Site::Swarm { kind: word("drop") });
     all.push(Site::Fault { kind: word("crash"), target: 3, nth: 0, part: word("duration") });
     all

@@ -67,6 +67,8 @@ impl Node {
                 locks,
                 console,
                 ends,
+                injected,
+                broken,
                 containers,
                 next_numbers,
                 next_space,

@@ -185,6 +185,7 @@ fn do_clone(k: &mut Ctx<'_>, r: CloneRequest) -> SysResult {
         k.check_user(r.pidfd.0, 4, crate::mm::Access::Write)?;
     }
     k.may_have_another_task()?;
+    k.may_fork()?;
     let tid = Tid(k.node.new_number(k.pid_ns()));
     let mut regs = k.task().regs;
     (regs.rax, regs.orig_rax) = (0, u64::MAX);

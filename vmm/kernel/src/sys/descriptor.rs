@@ -163,6 +163,7 @@ pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: FdFlags) -> SysResult {
         return err(Errno::EINVAL);
     }
     k.check_user(fds.0, 8, crate::mm::Access::Write)?;
+    k.may_open()?;
     let cloexec = flags.contains(FdFlags::O_CLOEXEC);
     let (r, w) = k.node.new_pipe(flags.bits() & (c::O_NONBLOCK | c::O_DIRECT), k.pipe_user());
     let read = match k.install(r, cloexec) {
@@ -193,6 +194,7 @@ pub fn eventfd2(k: &mut Ctx<'_>, initval: u32, flags: FdFlags) -> SysResult {
     if flags.exceeds(FdFlags::O_CLOEXEC | FdFlags::O_NONBLOCK | FdFlags::EFD_SEMAPHORE) {
         return err(Errno::EINVAL);
     }
+    k.may_open()?;
     let semaphore = flags.contains(FdFlags::EFD_SEMAPHORE);
     let id = k.node.events.insert(EventFd { count: u64::from(initval), semaphore });
     let file = File::new(FileKind::Event(id), c::O_RDWR | flags.bits() & c::O_NONBLOCK);

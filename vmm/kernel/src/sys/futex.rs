@@ -143,6 +143,9 @@ impl Ctx<'_> {
         if deadline.is_some_and(|d| d <= self.now()) {
             return err(Errno::ETIMEDOUT);
         }
+        if self.wakes_for_nothing() {
+            return Ok(0);
+        }
         if !self.node.signal_deliverable(self.tid) {
             self.node.futex_queue(key, self.tid);
         }

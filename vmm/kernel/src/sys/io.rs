@@ -238,9 +238,11 @@ pub fn pwritev2(
             k.file_mut(fd)?.offset = end;
         }
     }
+    let (id, before) = (k.file_id(fd)?, k.file(fd)?.offset);
     let n = k.write_call(fd, Memory::Vectors(iov, count), at, flags)?;
     if n > 0 && flags.intersects(RwFlags::RWF_DSYNC | RwFlags::RWF_SYNC) {
-        k.sync_inode(ino)?;
+        // As for O_SYNC.
+        k.sync_file(id, ino).inspect_err(|_| k.node.files[id].offset = before)?;
     }
     Ok(n)
 }

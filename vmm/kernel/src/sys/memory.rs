@@ -70,6 +70,7 @@ pub fn mmap(
     }
     let len = page_up(len).filter(|l| *l > 0).ok_or(Errno::ENOMEM)?;
     let start = k.mmap_address(addr, len, flags)?;
+    k.may_take_memory()?;
     // file_mmap_ok: what no file can have.
     if file.is_some() && offset.checked_add(len).is_none_or(|end| end > i64::MAX as u64) {
         return err(Errno::EOVERFLOW);
@@ -358,7 +359,7 @@ pub fn brk(k: &mut Ctx<'_>, addr: Ptr) -> SysResult {
         may_write: true,
         marks: Marks { lock: k.mm().lock_future, accounted: true, ..Marks::default() },
     };
-    if new_end > old_end && k.lock_would_exceed(&heap) {
+    if new_end > old_end && (k.lock_would_exceed(&heap) || k.may_take_memory().is_err()) {
         return Ok(current);
     }
     if new_end > old_end && (k.may_map(&heap).is_err() || k.node.mms[mm].overlaps(old_end, new_end)) {
@@ -522,7 +523,7 @@ pub fn msync(k: &mut Ctx<'_>, addr: Ptr, len: u64, flags: MsyncFlags) -> SysResu
             if let Backing::File { ino, .. } = vma.backing
                 && vma.shared
             {
-                k.sync_inode(ino)?;
+                k.sync_mapped(ino)?;
             }
         }
     }

@@ -71,6 +71,7 @@ pub(super) fn do_open(k: &mut Ctx<'_>, dirfd: Fd, path: Path, flags: u64, mode: 
     // Before anything is made: a full descriptor table must not leave a new file behind.
     let limit = k.process().limits[c::RLIMIT_NOFILE as usize].cur;
     k.table().lowest_free(0, limit)?;
+    k.may_open()?;
     let file = k.open_path(dirfd, &path, flags, mode)?;
     let file = k.node.files.insert(file);
     super::tty::opened(k, file, flags);
@@ -212,7 +213,10 @@ impl Ctx<'_> {
         }
         let kept = flags & !NOT_KEPT | c::O_LARGEFILE;
         let failed = match kind {
-            Kind::Regular => return Ok(File::new(FileKind::Regular(ino), kept)),
+            Kind::Regular => {
+                let unwritten_seen = self.node.broken.seen_at_open(ino);
+                return Ok(File { unwritten_seen, ..File::new(FileKind::Regular(ino), kept) });
+            }
             Kind::Directory => return Ok(File::new(FileKind::Dir(ino), kept)),
             Kind::CharDevice => match self.device_file(ino, kept) {
                 Ok(file) => {

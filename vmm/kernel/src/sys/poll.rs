@@ -358,6 +358,7 @@ pub fn epoll_create1(k: &mut Ctx<'_>, flags: FdFlags) -> SysResult {
     if flags.exceeds(FdFlags::O_CLOEXEC) {
         return err(Errno::EINVAL);
     }
+    k.may_open()?;
     let id = k.node.epolls.insert(Epoll::default());
     Ok(k.open_file(File::new(FileKind::Epoll(id), c::O_RDWR), flags.contains(FdFlags::O_CLOEXEC))?)
 }

@@ -197,6 +197,7 @@ impl Ctx<'_> {
 /// socket(2). EAFNOSUPPORT, ESOCKTNOSUPPORT, EPROTONOSUPPORT; EPERM for raw sockets without CAP_NET_RAW.
 pub fn socket(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32) -> SysResult {
     let (kind, flags) = split_type(kind)?;
+    k.may_open()?;
     let sock = k.create_socket(domain, kind, protocol)?;
     Ok(k.open_socket(sock, flags)?)
 }
@@ -216,6 +217,7 @@ pub fn socketpair(k: &mut Ctx<'_>, domain: u32, kind: u32, protocol: u32, fds: P
         return err(Errno::EOPNOTSUPP);
     }
     let kind = unix_kind(kind, u64::from(protocol))?;
+    k.may_open()?;
     let cred = k.peer_cred();
     let (a, b) = k.node.unix.pair(k.container().net, kind, cred);
     let first = match k.open_socket(Sock::Unix(a), flags) {
@@ -255,6 +257,9 @@ pub fn bind(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: u32) -> SysResult {
             // A raw or an echo socket has no port that is protected.
             if !matches!(k.inet(id)?.proto, Proto::Raw | Proto::Icmp) {
                 k.may_bind(local, free)?;
+            }
+            if k.inet(id)?.proto == Proto::Tcp && local.port() == 0 {
+                k.may_take_port(Errno::EADDRINUSE)?;
             }
             match k.node.net.of_mut(id).bind(id, local) {
                 Err(Errno::EADDRNOTAVAIL) if free => {
@@ -391,6 +396,9 @@ fn connect_inet(
     {
         return err(Errno::EACCES);
     }
+    if proto == Proto::Tcp && k.node.net.of(id).local_addr(id)?.port() == 0 {
+        k.may_take_port(Errno::EADDRNOTAVAIL)?;
+    }
     match k.node.net.of_mut(id).connect_to(id, peer, now) {
         Ok(()) => Ok(0),
         Err(Errno::EINPROGRESS | Errno::EALREADY) if !nonblock && timeout != Some(0) => {
@@ -462,6 +470,7 @@ pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: FdFlags) -> 
     let (file, sock) = k.sock(fd)?;
     // Before taking a connection: EMFILE leaves it in the queue.
     k.check_free_fd()?;
+    k.may_open()?;
     let nonblock = k.node.files[file].nonblocking();
     let timeout = k.generic(sock)?.rcvtimeo;
     let (new, peer) = match sock {

@@ -211,16 +211,17 @@ impl Ctx<'_> {
     }
 
     /// What a call that makes data durable costs.
-    fn charge_fsync(&mut self) {
+    pub(crate) fn charge_fsync(&mut self) {
         let cost = self.node.config.costs.fsync;
         self.node.charge(self.tid, cost);
     }
 
     /// fsync(2) and its kind on a descriptor.
     fn sync_fd(&mut self, fd: Fd) -> SysResult {
-        match self.file(fd)?.kind {
+        let id = self.pin(fd)?;
+        match self.node.files[id].kind {
             FileKind::Regular(ino) | FileKind::Dir(ino) => {
-                self.sync_inode(ino)?;
+                self.sync_file(id, ino)?;
                 Ok(0)
             }
             // "EROFS, EINVAL: fd is bound to a special file (e.g., a pipe, FIFO, or socket) which does not support
@@ -262,13 +263,24 @@ pub fn syncfs(k: &mut Ctx<'_>, fd: Fd) -> SysResult {
 
 /// sync_file_range(2): "does not flush disk write caches and thus does not provide any data integrity".
 pub fn sync_file_range(k: &mut Ctx<'_>, fd: Fd, offset: i64, count: i64, flags: SyncRangeFlags) -> SysResult {
-    let kind = &k.file(fd)?.kind;
+    let id = k.file_id(fd)?;
+    let kind = &k.node.files[id].kind;
     if flags.exceeds(SyncRangeFlags::all()) || offset < 0 || count < 0 || offset.checked_add(count).is_none()
     {
         return err(Errno::EINVAL);
     }
     // "ESPIPE: fd refers to something other than a regular file, a block device, or a directory."
     match kind {
+        // What failed before is told by those that wait ("file_fdatawait_range", ksys_sync_file_range).
+        FileKind::Regular(ino)
+            if flags.intersects(
+                SyncRangeFlags::SYNC_FILE_RANGE_WAIT_BEFORE | SyncRangeFlags::SYNC_FILE_RANGE_WAIT_AFTER,
+            ) =>
+        {
+            let ino = *ino;
+            k.report_unwritten(id, ino)?;
+            Ok(0)
+        }
         FileKind::Regular(_) | FileKind::Dir(_) => Ok(0),
         // Queues, and what /proc and /sys have, are regular files and directories by their mode.
         FileKind::Mq(_) | FileKind::Synthetic { .. } | FileKind::SyntheticDir { .. } => Ok(0),

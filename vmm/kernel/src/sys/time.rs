@@ -485,6 +485,7 @@ pub fn timerfd_create(k: &mut Ctx<'_>, clock: u32, flags: FdFlags) -> SysResult 
         return err(Errno::EINVAL);
     }
     let realtime = k.timer_clock(clock, Errno::EINVAL)? == Clock::Realtime;
+    k.may_open()?;
     let id = k.node.timerfds.insert(TimerFd { realtime, ..TimerFd::default() });
     let file = File::new(FileKind::TimerFd(id), c::O_RDWR | flags.bits() & c::O_NONBLOCK);
     Ok(k.open_file(file, flags.contains(FdFlags::O_CLOEXEC))?)

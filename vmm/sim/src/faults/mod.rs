@@ -2,9 +2,14 @@
 //!
 //! Key types: [`Faults`] (the state in the world), [`Fault`] (what is done, by kind), [`Planned`] (an entry of the plan). The kinds
 //! are declared once, in `bloodhound-faults`; what a kind does is in its room: `links` for what links do to packets, `crash`,
-//! `pause`, `partition`, `reset` and `power_failure` for what begins at a time. `plan` draws.
+//! `pause`, `partition`, `reset` and `power_failure` for what begins at a time (`disk_full`, `disk_readonly` and `disk_slow` to disks), `asked` for what operations
+//! of programs meet. `plan` draws.
 
+mod asked;
 mod crash;
+mod disk_full;
+mod disk_readonly;
+mod disk_slow;
 mod links;
 mod partition;
 mod pause;
@@ -29,6 +34,9 @@ use crate::services::State;
 use crate::world::Phase;
 
 pub use crash::Crash;
+pub use disk_full::DiskFull;
+pub use disk_readonly::DiskReadonly;
+pub use disk_slow::DiskSlow;
 pub use partition::Partition;
 pub use pause::Pause;
 use plan::{Draw, Phases};
@@ -132,6 +140,8 @@ pub struct Faults {
     dark: BTreeMap<MachineId, usize>,
     /// Partitions in force, by their entries.
     partitions: BTreeMap<usize, PartitionId>,
+    /// Faults that operations of programs met, by kind.
+    pub met: BTreeMap<Kind, u64>,
 }
 
 impl Faults {
@@ -260,13 +270,14 @@ impl Machine {
         }
     }
 
-    /// The links become faulty, or good again.
+    /// The links become faulty, or good again, and so does what programs ask of their kernels.
     pub(crate) fn set_links(&mut self, faulty: bool) {
         let mut link = self.scenario.link.clone();
         if let Some(profile) = self.world.faults.profile.as_ref().filter(|_| faulty) {
             links::apply(profile, &mut link);
         }
         self.world.fabric.set_default_link(link);
+        self.set_hazards(faulty);
     }
 
     /// The time of an entry of the plan has come.
@@ -324,6 +335,7 @@ impl Machine {
         self.world.fabric.heal_all();
         self.world.faults.partitions.clear();
         self.set_links(false);
+        self.heal_disks();
         let paused: Vec<_> = std::mem::take(&mut self.world.paused).into_keys().collect();
         for id in paused {
             self.world.catch_up(id);

@@ -100,6 +100,12 @@ impl Draw<'_> {
         self.setting.shapes.get(place as usize).copied()
     }
 
+    /// The second time of the kind, ns.
+    pub(super) fn second(&mut self) -> u64 {
+        let (low, high) = self.setting.second;
+        self.decisions.between(self.id.site("second"), low, high)
+    }
+
     fn duration(&mut self) -> u64 {
         let (low, high) = self.setting.time;
         self.decisions.between(self.id.site("duration"), low, high)
@@ -125,7 +131,7 @@ pub(super) fn draw(
             chain(kind, target, setting, targets, phases, decisions, &mut plan);
         };
         match declaration.begins {
-            Begins::Link => {}
+            Begins::Link | Begins::Asked => {}
             Begins::ByNetwork => chain(0),
             Begins::ByNode => targets.iter().for_each(|node| chain(node.0)),
             Begins::ByMachine => machines.iter().for_each(|node| chain(node.0)),

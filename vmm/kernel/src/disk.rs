@@ -1,0 +1,211 @@
+//! Disk faults that operations of programs meet: writes and reads that fail, writes that are cut short, data that does not reach
+//! the disk.
+//!
+//! Key types: [`Broken`] (what a disk owes to the programs of a machine: errors that they will be shown). Whether a fault happens is
+//! asked in [`crate::hazards`]; neighbours: [`crate::transfer`] (reads and writes), `sys::storage` (fsync(2) and its kin),
+//! `bloodhound-vfs`'s `trouble` (a disk that is full, or can only be read).
+//!
+//! What Linux can show:
+//!
+//! - *A write fails* with EIO before a byte of it is taken, also one that would only go to the page cache: `write_begin` of a file system
+//!   reads the part of a block that is not overwritten, and the map of its blocks. "EIO: A low-level I/O error occurred while modifying
+//!   the inode" (write(2)).
+//! - *A write is cut short* where `write_begin` fails for a later page: generic_perform_write goes page by page and returns what it has
+//!   ("return written ? written : status"), and whoever writes on meets the error itself. With O_DIRECT it goes sector by sector.
+//! - *fsync(2) fails* when data cannot be written back. The pages are clean all the same, and each description that was open by
+//!   then is told once: "Since Linux 4.13, errors from write-back come with a promise that they may be reported by subsequent write(2)
+//!   requests, and will be reported by a subsequent fsync(2)" (write(2)); lib/errseq.c keeps count.
+//! - *A read fails* wherever the page cache does not have the data, and it may have dropped any clean page at any time: "EIO: [...] It
+//!   may also occur when there is a low-level I/O error while reading from a disk" (read(2)).
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_faults::Kind;
+use bloodhound_persistent::{Map, Set};
+use bloodhound_vfs::{Ino, PAGE};
+
+use crate::ctx::Ctx;
+use crate::file::FileKind;
+use crate::ids::FileId;
+use crate::node::Node;
+use crate::wait::{Restart, SysResult, Wait};
+
+/// A unit of O_DIRECT.
+const SECTOR: u64 = 512;
+
+/// What the disk of a machine owes to its programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Broken {
+    /// Files of which the next write fails: the medium did in the middle of the last one.
+    cut: Set<Ino>,
+    /// How often data of a file did not reach the disk (`wb_err` of Linux).
+    unwritten: Map<Ino, u32>,
+    /// How long a call waits for the disk, ns.
+    pub slow_ns: u64,
+}
+
+impl Broken {
+    /// The disk is whole again. What was not written stays so, and whoever has not been told of it will be.
+    pub fn heal(&mut self) {
+        self.cut = Set::new();
+        self.slow_ns = 0;
+    }
+
+    /// How much of the errors of a file a description has seen that is opened now: all (`errseq_sample`), for here an error is shown
+    /// to somebody as soon as it happens.
+    pub(crate) fn seen_at_open(&self, ino: Ino) -> u32 {
+        self.unwritten.get(&ino).copied().unwrap_or_default()
+    }
+}
+
+impl Node {
+    /// Notes that data of a file did not reach the disk.
+    fn not_written(&mut self, ino: Ino) {
+        self.vfs.sync_failed(ino);
+        let count = self.broken.seen_at_open(ino).wrapping_add(1);
+        self.broken.unwritten.insert(ino, count);
+    }
+}
+
+impl Ctx<'_> {
+    /// How many of `len` bytes that are written to a file reach it: all, or those before the place where the medium fails. EIO.
+    #[inline]
+    pub(crate) fn disk_takes(&mut self, id: FileId, ino: Ino, start: u64, len: u64) -> SysResult {
+        if self.container().hazards.in_force() {
+            self.disk_may_fail(id, ino, start, len)
+        } else {
+            Ok(u64::MAX)
+        }
+    }
+
+    #[cold]
+    fn disk_may_fail(&mut self, id: FileId, ino: Ino, start: u64, len: u64) -> SysResult {
+        if !self.node.vfs.is_on_disk(ino) {
+            return Ok(u64::MAX);
+        }
+        if self.node.broken.cut.remove(&ino) {
+            return Err(Errno::EIO.into());
+        }
+        if self.hazard(Kind::WriteFail) {
+            self.met(Kind::WriteFail, Some(ino), "EIO");
+            return Err(Errno::EIO.into());
+        }
+        let unit = if self.node.files[id].flags & c::O_DIRECT != 0 { SECTOR } else { PAGE };
+        // How many boundaries lie within what is written.
+        let cuts = (start + len).saturating_sub(1) / unit - start / unit;
+        if cuts > 0
+            && let Some(nth) = self.hazard_with(Kind::PartialWrite)
+        {
+            let cut = self.hazard_choice(Kind::PartialWrite, nth, "where", cuts);
+            let takes = (start / unit + 1 + cut) * unit - start;
+            self.node.broken.cut.insert(ino);
+            self.met(Kind::PartialWrite, Some(ino), format!("{takes} of {len} bytes, then EIO"));
+            return Ok(takes);
+        }
+        Ok(u64::MAX)
+    }
+
+    /// EIO if the disk does not give what a description reads. Executed and mapped files are not read by this way.
+    #[inline]
+    pub(crate) fn disk_gives(&mut self, id: FileId) -> SysResult<()> {
+        if self.container().hazards.in_force()
+            && let FileKind::Regular(ino) = self.node.files[id].kind
+            && self.node.vfs.is_on_disk(ino)
+            && self.hazard(Kind::ReadFail)
+        {
+            self.met(Kind::ReadFail, Some(ino), "EIO");
+            return Err(Errno::EIO.into());
+        }
+        Ok(())
+    }
+
+    /// Makes a regular file or directory durable by a description, as fsync(2) does.
+    pub(crate) fn sync_file(&mut self, id: FileId, ino: Ino) -> SysResult<()> {
+        self.wait_for_disk(ino)?;
+        // The journal commits nothing any more ("if (ext4_forced_shutdown(sb)) ret = -EROFS", ext4_sync_file).
+        self.node.vfs.may_change(ino)?;
+        if self.fails_to_write(ino) {
+            self.charge_fsync();
+            self.node.not_written(ino);
+            self.node.drop_moved_pages();
+        } else {
+            self.sync_inode(ino)?;
+        }
+        self.report_unwritten(id, ino)
+    }
+
+    /// Makes a mapped file durable (msync(2)). Its description is not known any more; those that the process has of the file are taken
+    /// for it, as the mapping was made by one of them ("vfs_fsync_range(file, ...)" of `vma->vm_file`).
+    pub(crate) fn sync_mapped(&mut self, ino: Ino) -> SysResult<()> {
+        if self.node.broken.unwritten.is_empty() && !self.container().hazards.in_force() {
+            self.wait_for_disk(ino)?;
+            self.node.vfs.may_change(ino)?;
+            return self.sync_inode(ino);
+        }
+        let of_file =
+            |id: &FileId| matches!(self.node.files[*id].kind, FileKind::Regular(other) if other == ino);
+        let own: Vec<FileId> = self.table().iter().map(|(_, entry)| entry.file).filter(of_file).collect();
+        let Some((first, rest)) = own.split_first() else {
+            // Nobody is left who could be told but the caller.
+            if self.fails_to_write(ino) {
+                self.charge_fsync();
+                self.node.not_written(ino);
+                self.node.drop_moved_pages();
+                return Err(Errno::EIO.into());
+            }
+            return self.sync_inode(ino);
+        };
+        let result = self.sync_file(*first, ino);
+        let seen = self.node.broken.seen_at_open(ino);
+        for id in rest {
+            self.node.files[*id].unwritten_seen = seen;
+        }
+        result
+    }
+
+    /// EIO, once, if data did not reach the disk since the description was opened or was told so last
+    /// (`file_check_and_advance_wb_err`).
+    pub(crate) fn report_unwritten(&mut self, id: FileId, ino: Ino) -> SysResult<()> {
+        if self.node.broken.unwritten.is_empty() {
+            return Ok(());
+        }
+        let now = self.node.broken.seen_at_open(ino);
+        let file = &mut self.node.files[id];
+        if std::mem::replace(&mut file.unwritten_seen, now) == now { Ok(()) } else { Err(Errno::EIO.into()) }
+    }
+
+    /// Whether the disk fails to take the data of a file. Directories are the journal's, whose failure ends all writing.
+    fn fails_to_write(&mut self, ino: Ino) -> bool {
+        let regular = self.container().hazards.in_force()
+            && self.node.vfs.kind(ino) == Some(bloodhound_vfs::Kind::Regular)
+            && self.node.vfs.is_on_disk(ino);
+        let fails = regular && self.hazard(Kind::FsyncFail);
+        if fails {
+            self.met(Kind::FsyncFail, Some(ino), "EIO");
+        }
+        fails
+    }
+
+    /// Sleeps as long as a slow disk takes. "Uninterruptible (disk) sleep" (ps(1)): only what ends the process ends it.
+    pub(crate) fn wait_for_disk(&mut self, ino: Ino) -> SysResult<()> {
+        if self.node.broken.slow_ns == 0 && self.resumed.is_none() {
+            return Ok(());
+        }
+        match &self.resumed {
+            // The call has slept for something else.
+            Some(resumed) if !resumed.wait.on.is_empty() || resumed.wait.restart != Restart::Killable => {
+                Ok(())
+            }
+            Some(_) if self.timed_out() => Ok(()),
+            Some(_) => self.sleep_on().unwrap_or(Ok(())),
+            None if !self.node.vfs.is_on_disk(ino) => Ok(()),
+            None => {
+                let end = self.now().after(self.node.broken.slow_ns);
+                Err(Wait::until(Some(end)).restart(Restart::Killable).into())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

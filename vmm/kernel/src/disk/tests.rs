@@ -1,0 +1,205 @@
+//! What programs see of disks that fail, and what is asked for it.
+
+use std::sync::Arc;
+
+use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
+use bloodhound_abi::table::nr;
+use bloodhound_faults::Kind;
+use bloodhound_vfs::Trouble;
+
+use crate::container::ContainerId;
+use crate::hazards::Rates;
+use crate::testing::Bench;
+
+/// More than all: there is no choice.
+const ALWAYS: u32 = 1_000_000_000;
+const CREATE: u64 = c::O_RDWR | c::O_CREAT;
+
+fn set(b: &mut Bench, rates: &[(Kind, u32)]) {
+    let rates = Arc::new(rates.iter().copied().collect::<Rates>());
+    b.node.container_mut(ContainerId(0)).hazards.set(&rates);
+}
+
+fn offset(b: &mut Bench, fd: u64) -> u64 {
+    b.call(nr::lseek, &[fd, 0, c::SEEK_CUR]).expect("a place")
+}
+
+fn told(b: &mut Bench) -> Vec<(Kind, &'static str, String, String)> {
+    let path = |path: Option<Vec<u8>>| String::from_utf8(path.unwrap_or_default()).expect("a path");
+    let injected = std::mem::take(&mut b.node.injected);
+    injected.into_iter().map(|met| (met.kind, met.call, path(met.path), met.shown)).collect()
+}
+
+#[test]
+fn a_write_that_fails_changes_nothing() {
+    let mut b = Bench::new();
+    let fd = b.open("/var/file", CREATE).or_else(|_| b.open("/file", CREATE)).unwrap();
+    assert_eq!(b.write(fd, b"before"), Ok(6));
+    set(&mut b, &[(Kind::WriteFail, ALWAYS)]);
+    assert_eq!(b.write(fd, b"lost"), Err(Errno::EIO));
+    assert_eq!(offset(&mut b, fd), 6);
+    // No bytes, no disk; and what lies in memory has none.
+    assert_eq!(b.write(fd, b""), Ok(0));
+    let memory = b.open("/dev/shm/file", CREATE).unwrap();
+    assert_eq!(b.write(memory, b"kept"), Ok(4));
+    let told = told(&mut b);
+    assert_eq!(told.len(), 1);
+    assert_eq!((told[0].0, told[0].1, told[0].3.as_str()), (Kind::WriteFail, "write", "EIO"));
+    assert!(told[0].2.ends_with("/file"), "{told:?}");
+    set(&mut b, &[]);
+    assert_eq!(b.write(fd, b"after"), Ok(5));
+    assert_eq!(b.call(nr::lseek, &[fd, 0, c::SEEK_END]), Ok(11));
+}
+
+#[test]
+fn a_write_is_cut_at_a_page_and_the_next_one_fails() {
+    let mut b = Bench::new();
+    let fd = b.open("/file", CREATE).unwrap();
+    set(&mut b, &[(Kind::PartialWrite, ALWAYS)]);
+    // Within a page nothing can be cut.
+    assert_eq!(b.write(fd, &[1; 96]), Ok(96));
+    assert_eq!(b.write(fd, &[2; 4000]), Ok(4000));
+    assert_eq!(b.write(fd, &[3; 4096]), Ok(4096));
+    assert_eq!(told(&mut b), []);
+    assert_eq!(b.write(fd, &[4; 4097]), Ok(4096));
+    assert_eq!(told(&mut b)[0].3, "4096 of 4097 bytes, then EIO");
+    assert_eq!(b.write(fd, &[4; 1]), Err(Errno::EIO));
+    assert_eq!(offset(&mut b, fd), 3 * 4096);
+    assert_eq!(b.write(fd, &[4; 1]), Ok(1));
+    assert_eq!(b.call(nr::lseek, &[fd, 4000, c::SEEK_SET]), Ok(4000));
+    assert_eq!(b.write(fd, &[5; 200]), Ok(96), "it begins within a page");
+}
+
+#[test]
+fn a_failed_fsync_is_told_once_to_everybody_who_had_the_file_open() {
+    let mut b = Bench::new();
+    let first = b.open("/file", CREATE).unwrap();
+    let second = b.open("/file", CREATE).unwrap();
+    let copy = b.call(nr::dup, &[first]).unwrap();
+    b.write(first, b"data").unwrap();
+    set(&mut b, &[(Kind::FsyncFail, ALWAYS)]);
+    assert_eq!(b.call(nr::fdatasync, &[first]), Err(Errno::EIO));
+    set(&mut b, &[]);
+    let third = b.open("/file", CREATE).unwrap();
+    assert_eq!(b.call(nr::fsync, &[first]), Ok(0), "once");
+    assert_eq!(b.call(nr::fsync, &[copy]), Ok(0), "it is the same description");
+    assert_eq!(b.call(nr::fsync, &[second]), Err(Errno::EIO));
+    assert_eq!(b.call(nr::fsync, &[second]), Ok(0));
+    assert_eq!(b.call(nr::fsync, &[third]), Ok(0), "opened after it was told");
+    // The data is there to be read as long as it is not dropped from memory.
+    assert_eq!(b.content("/file").unwrap(), "data");
+    assert_eq!(told(&mut b).len(), 1);
+}
+
+#[test]
+fn a_write_with_o_sync_that_is_not_durable_fails_and_stays_where_it_was() {
+    let mut b = Bench::new();
+    let fd = b.open("/file", CREATE | c::O_SYNC).unwrap();
+    set(&mut b, &[(Kind::FsyncFail, ALWAYS)]);
+    assert_eq!(b.write(fd, b"data"), Err(Errno::EIO));
+    assert_eq!(offset(&mut b, fd), 0);
+    assert_eq!(b.content("/file").unwrap(), "data", "it is in the page cache");
+    set(&mut b, &[]);
+    assert_eq!(b.write(fd, b"more"), Ok(4));
+}
+
+#[test]
+fn reads_fail_where_there_is_something_to_read() {
+    let mut b = Bench::new();
+    let fd = b.open("/etc/hosts", c::O_RDONLY).unwrap();
+    let at = b.room(64);
+    set(&mut b, &[(Kind::ReadFail, ALWAYS)]);
+    assert_eq!(b.call(nr::read, &[fd, at, 64]), Err(Errno::EIO));
+    assert_eq!(b.call(nr::pread64, &[fd, at, 64, 1 << 20]), Ok(0));
+    let null = b.open("/dev/null", c::O_RDONLY).unwrap();
+    assert_eq!(b.call(nr::read, &[null, at, 64]), Ok(0));
+    set(&mut b, &[]);
+    assert!(b.call(nr::read, &[fd, at, 64]).unwrap() > 0);
+}
+
+#[test]
+fn a_full_disk_takes_what_it_has_room_for_and_a_read_only_one_nothing() {
+    let mut b = Bench::new();
+    let fd = b.open("/file", CREATE).unwrap();
+    b.write(fd, b"data").unwrap();
+    b.node.vfs.set_trouble(Trouble { full: true, read_only: false });
+    assert_eq!(b.write(fd, &[1; 5000]), Ok(4092), "the rest of the page");
+    assert_eq!(b.write(fd, &[1; 5000]), Err(Errno::ENOSPC));
+    assert_eq!(b.open("/other", CREATE), Err(Errno::ENOSPC));
+    assert!(b.open("/dev/shm/other", CREATE).is_ok());
+    b.node.vfs.set_trouble(Trouble { full: false, read_only: true });
+    assert_eq!(b.call(nr::pwrite64, &[fd, 0, 0, 0]), Ok(0));
+    assert_eq!(b.write(fd, b"data"), Err(Errno::EROFS));
+    assert_eq!(b.call(nr::fsync, &[fd]), Err(Errno::EROFS));
+    assert_eq!(b.open("/other", CREATE), Err(Errno::EROFS));
+    assert_eq!(b.open("/file", c::O_RDWR), Err(Errno::EROFS));
+    assert!(b.open("/file", c::O_RDONLY).is_ok());
+    b.node.vfs.set_trouble(Trouble::default());
+    assert_eq!(b.write(fd, b"data"), Ok(4));
+}
+
+#[test]
+fn a_slow_disk_lets_calls_sleep() {
+    let mut b = Bench::new();
+    let fd = b.open("/file", CREATE).unwrap();
+    b.node.broken.slow_ns = 5_000_000;
+    let end = b.node.clock.after(5_000_000);
+    assert_eq!(b.start(b.tid, nr::fsync, &[fd]), crate::dispatch::Outcome::Blocked);
+    let deadline = b.node.next_deadline().expect("a deadline");
+    assert!(deadline >= end && deadline < end.after(100_000), "{deadline:?}");
+    b.node.clock = deadline;
+    b.node.on_time();
+    assert_eq!(b.resume(b.tid), Ok(0));
+}
+
+#[test]
+fn resources_that_are_refused_are_not_taken() {
+    let mut b = Bench::new();
+    set(&mut b, &[(Kind::Enfile, ALWAYS)]);
+    assert_eq!(b.open("/new", CREATE), Err(Errno::ENFILE));
+    let at = b.room(8);
+    assert_eq!(b.call(nr::pipe, &[at]), Err(Errno::ENFILE));
+    assert_eq!(b.call(nr::socket, &[c::AF_INET, c::SOCK_STREAM, 0]), Err(Errno::ENFILE));
+    set(&mut b, &[(Kind::ForkFail, ALWAYS)]);
+    assert_eq!(b.with_path(nr::access, "/new", &[0]), Err(Errno::ENOENT));
+    assert_eq!(b.call(nr::fork, &[]), Err(Errno::EAGAIN));
+    set(&mut b, &[(Kind::Enomem, ALWAYS)]);
+    assert_eq!(b.call(nr::fork, &[]), Err(Errno::ENOMEM));
+    let anonymous = [0, 4096, c::PROT_READ, c::MAP_PRIVATE | c::MAP_ANONYMOUS, u64::MAX, 0];
+    assert_eq!(b.call(nr::mmap, &anonymous), Err(Errno::ENOMEM));
+    let before = b.call(nr::brk, &[0]).unwrap();
+    assert_eq!(b.call(nr::brk, &[before + 8192]), Ok(before));
+    set(&mut b, &[(Kind::FutexWake, ALWAYS)]);
+    let word = b.put_as(b.tid, &[0; 4]);
+    assert_eq!(b.call(nr::futex, &[word, c::FUTEX_WAIT, 0, 0, 0, 0]), Ok(0));
+    assert_eq!(b.call(nr::futex, &[word, c::FUTEX_WAIT, 1, 0, 0, 0]), Err(Errno::EAGAIN));
+}
+
+/// Every choice has a name of its own, and nothing is asked where no rate is in force.
+#[test]
+fn rates_are_kept_and_one_kind_leaves_the_others_alone() {
+    let failures = |rates: &[(Kind, u32)]| {
+        let mut b = Bench::new();
+        let fd = b.open("/file", CREATE).unwrap();
+        let at = b.put_as(b.tid, b"data");
+        let before = b.decisions.trail();
+        assert_eq!(b.call(nr::fsync, &[fd]), Ok(0));
+        assert_eq!(b.decisions.trail(), before, "nobody asks");
+        set(&mut b, rates);
+        let mut failed = Vec::new();
+        for n in 0..2_000 {
+            let _ignored = b.call(nr::pwrite64, &[fd, at, 4, 0]);
+            if b.call(nr::fsync, &[fd]).is_err() {
+                failed.push(n);
+            }
+        }
+        failed
+    };
+    let alone = failures(&[(Kind::FsyncFail, ALWAYS / 10)]);
+    // The standard deviation is 13.
+    assert!(alone.len().abs_diff(200) < 65, "{}", alone.len());
+    assert_eq!(failures(&[(Kind::FsyncFail, ALWAYS / 10), (Kind::WriteFail, ALWAYS / 3)]), alone);
+    let rarer = failures(&[(Kind::FsyncFail, ALWAYS / 20)]);
+    assert!(rarer.iter().all(|n| alone.contains(n)) && rarer.len() < alone.len());
+}

@@ -1,0 +1,62 @@
+//! Faults of resources, and rare but legal answers of Linux, which have no effect but what the caller is shown: a call is refused before it
+//! has done anything.
+//!
+//! Whether one happens is asked in [`crate::hazards`], where the handler of a call would go on to make what is refused. A limit of the
+//! caller's own, as RLIMIT_NOFILE, is never claimed: it can look at that, and would be lied to.
+
+use bloodhound_abi::Errno;
+use bloodhound_faults::Kind;
+
+use crate::ctx::Ctx;
+
+impl Ctx<'_> {
+    /// "ENFILE The system-wide limit on the total number of open files has been reached" (open(2), socket(2), accept(2), pipe(2)). Linux
+    /// takes a `struct file` first: neither is a file made nor a connection taken (path_openat, do_accept).
+    #[inline]
+    pub(crate) fn may_open(&mut self) -> Result<(), Errno> {
+        self.refuse(Kind::Enfile, Errno::ENFILE)
+    }
+
+    /// "ENOMEM No memory is available" (mmap(2)); "ENOMEM fork() failed to allocate the necessary kernel structures because memory is tight"
+    /// (fork(2)).
+    #[inline]
+    pub(crate) fn may_take_memory(&mut self) -> Result<(), Errno> {
+        self.refuse(Kind::Enomem, Errno::ENOMEM)
+    }
+
+    /// "EAGAIN A system-imposed limit on the number of threads was encountered", among them that of a cgroup (fork(2)).
+    #[inline]
+    pub(crate) fn may_fork(&mut self) -> Result<(), Errno> {
+        self.refuse(Kind::ForkFail, Errno::EAGAIN)?;
+        self.may_take_memory()
+    }
+
+    /// "EADDRNOTAVAIL [...] it was determined that all port numbers in the ephemeral port range are currently in use" (connect(2));
+    /// bind(2) says EADDRINUSE then.
+    #[inline]
+    pub(crate) fn may_take_port(&mut self, otherwise: Errno) -> Result<(), Errno> {
+        self.refuse(Kind::PortExhaustion, otherwise)
+    }
+
+    /// Whether a futex wait ends for nothing: "Returns 0 if the caller was woken up. Note that a wake-up can also be caused by common futex
+    /// usage patterns in unrelated code that happened to have previously used the futex word's memory location [...]. Therefore,
+    /// callers should always conservatively assume that a return value of 0 can mean a spurious wake-up" (futex(2)).
+    #[inline]
+    pub(crate) fn wakes_for_nothing(&mut self) -> bool {
+        let wakes = self.hazard(Kind::FutexWake);
+        if wakes {
+            self.met(Kind::FutexWake, None, "0, though nobody woke it");
+        }
+        wakes
+    }
+
+    /// Refuses a call that begins with an error, if it meets a fault. One that goes on after a sleep has been asked.
+    #[inline]
+    fn refuse(&mut self, kind: Kind, with: Errno) -> Result<(), Errno> {
+        if self.resumed.is_some() || !self.hazard(kind) {
+            return Ok(());
+        }
+        self.met(kind, None, with.name());
+        Err(with)
+    }
+}

@@ -1,0 +1,83 @@
+//! Faults that are asked for at operations of programs: the rates of a run's profile are put in force in the containers of the services
+//! that may be hit, and what happened is taken from their machines.
+//!
+//! The kernel asks ([`bloodhound_kernel::hazards`]). Neighbours: `mod` (when rates are in force), [`crate::notice`] (what is told).
+
+use std::sync::Arc;
+
+use bloodhound_faults::{FaultSpec, Kind};
+use bloodhound_kernel::hazards::{Injected, Rates};
+use bloodhound_net::NodeId;
+use bloodhound_vfs::Trouble;
+
+use crate::machine::Machine;
+use crate::notice::Notice;
+
+/// The rates of the kinds of a profile that are asked for.
+fn rates(profile: &FaultSpec) -> Rates {
+    let asked = Kind::DECLARATIONS.iter().filter(|declaration| declaration.is_asked());
+    asked
+        .map(|declaration| (declaration.kind, profile.get(declaration.kind).rate))
+        .filter(|(_, rate)| *rate > 0)
+        .collect()
+}
+
+impl Machine {
+    /// Operations of programs meet faults from now on, or no more.
+    pub(super) fn set_hazards(&mut self, faulty: bool) {
+        let profile = self.world.faults.profile.as_ref().filter(|_| faulty);
+        let rates = Arc::new(profile.map(rates).unwrap_or_default());
+        let scenario = self.scenario.clone();
+        for spec in scenario.services.iter().filter(|spec| spec.faulty) {
+            let room = self.world.room(spec.node);
+            let now = self.world.machine_of(spec.node).container(room.container).hazards.in_force();
+            // Most runs have no such faults: no machine is touched for that.
+            if now || !rates.is_empty() {
+                self.world.node_mut(room.machine).container_mut(room.container).hazards.set(&rates);
+            }
+        }
+    }
+
+    /// Says what is wrong with the disk of a node's machine from now on.
+    pub(super) fn trouble(&mut self, id: NodeId, change: impl FnOnce(&mut Trouble)) {
+        let machine = self.world.room(id).machine;
+        let node = self.world.node_mut(machine);
+        let mut trouble = node.vfs.trouble();
+        change(&mut trouble);
+        node.vfs.set_trouble(trouble);
+    }
+
+    /// The disks are whole again.
+    pub(super) fn heal_disks(&mut self) {
+        for node in self.world.nodes.values_mut() {
+            if node.vfs.trouble() != Trouble::default() || node.broken != Default::default() {
+                let node = Arc::make_mut(node);
+                node.vfs.set_trouble(Trouble::default());
+                node.broken.heal();
+            }
+        }
+    }
+
+    /// Puts faults that operations met into the timeline, and counts them.
+    pub(crate) fn tell_injected(&mut self, injected: Vec<Injected>) {
+        for met in injected {
+            *self.world.faults.met.entry(met.kind).or_default() += 1;
+            self.note(Some(met.container), Notice::Injected(Box::new(met)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_kinds_that_are_asked_for_have_rates_in_containers() {
+        let spec = FaultSpec::default()
+            .with_rate(Kind::Drop, 5)
+            .with_rate(Kind::Crash, 6)
+            .with_rate(Kind::FsyncFail, 7);
+        assert_eq!(rates(&spec), Rates::from([(Kind::FsyncFail, 7)]));
+        assert!(rates(&FaultSpec::default()).is_empty());
+    }
+}
