@@ -62,7 +62,7 @@ impl Run<'_> {
                 self.cut_by.insert(entry, nodes);
             }
             // Never drawn: an engine cannot do it.
-            Fault::Reset(_) => {}
+            _ => {}
         }
         self.due(planned.duration, Due::FaultEnds(entry));
     }
@@ -99,7 +99,7 @@ impl Run<'_> {
                     }
                 }
             }
-            Fault::Reset(_) => return,
+            _ => return,
         }
         self.note(planned.fault.node(), Notice::FaultEnd(planned.id));
     }

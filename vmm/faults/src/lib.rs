@@ -54,7 +54,14 @@ words! {
         Isolate = "isolate": "one node is cut off from all others",
         MajorityMinority = "majority-minority": "a majority and a minority that cannot reach each other",
         Bridge = "bridge": "two groups that cannot reach each other, and one node that reaches both",
+        Link = "link": "two nodes that cannot reach each other, and all others reach everybody",
     }
+}
+
+impl Shape {
+    /// The shapes that are drawn where none is named.
+    pub const UNASKED: [Shape; 5] =
+        [Shape::Symmetric, Shape::OneWay, Shape::Isolate, Shape::MajorityMinority, Shape::Bridge];
 }
 
 /// All that is to be said about a kind of faults.
@@ -70,7 +77,7 @@ pub struct Declaration {
     pub begins: Begins,
     /// What a swarm profile does to it.
     pub swarm: Swarm,
-    /// Its keys: at most one that switches it on and says how often (a rate or a probability), one for a time, one for shapes.
+    /// Its keys: at most one that switches it on and says how often (a rate or a probability), one for a time, one for shapes, one for a number.
     pub keys: &'static [Key],
     /// What happens, for docs/faults.md.
     pub does: &'static str,

@@ -5,7 +5,8 @@ use bloodhound_kernel::file::Console;
 use bloodhound_kernel::memory::OomKill;
 use bloodhound_net::NodeId;
 
-use crate::notice::{CheckResult, LeftOut, LogEntry, Notice, PhaseChange, Refusal};
+use crate::faults::NameFault;
+use crate::notice::{CheckResult, LeftOut, LogEntry, Notice, PhaseChange, Refusal, Target};
 use crate::scenario::Scenario;
 use crate::services::ServiceChange;
 
@@ -18,7 +19,7 @@ pub fn name(scenario: &Scenario, id: NodeId) -> String {
 /// `1.234 s fault    crash kv2 (SIGKILL), restart after 310 ms`.
 pub fn line(entry: &LogEntry, scenario: &Scenario) -> String {
     let word = match &entry.what {
-        Notice::Fault(_) | Notice::FaultEnd(_) => "fault",
+        Notice::Fault(_) | Notice::FaultEnd(_) | Notice::Target(_) | Notice::Name(_) => "fault",
         Notice::Service(_) => "service",
         Notice::Phase(_) => "phase",
         Notice::Refused(_) => "output",
@@ -53,10 +54,32 @@ pub fn words(node: Option<NodeId>, notice: &Notice, scenario: &Scenario) -> Stri
         Notice::OutOfMemory(kill) => {
             format!("{} {}", node.map(name_of).unwrap_or_default(), out_of_memory(kill))
         }
+        Notice::Target(of) => format!("{} {}", node.map(name_of).unwrap_or_default(), target(of)),
+        Notice::Name(fault) => format!("{} {}", node.map(name_of).unwrap_or_default(), name_fault(*fault)),
         Notice::LeftOut(LeftOut { kills, crashes }) => format!(
             "{}: from here on {kills} processes that were killed for want of memory and {crashes} crashes are not listed",
             node.map(name_of).unwrap_or_default()
         ),
+    }
+}
+
+fn target(target: &Target) -> String {
+    let named =
+        |what: &str, number: u32, comm: &[u8]| format!("{what} {number} ({})", String::from_utf8_lossy(comm));
+    match target {
+        Target::Process(pid, comm) => format!("{} is killed", named("process", pid.number(), comm)),
+        Target::Thread(tid, comm) => format!("{} gets no processor", named("thread", tid.number(), comm)),
+        Target::Connection(local, peer) => {
+            format!("connection {local} to {peer} is forgotten by the network")
+        }
+    }
+}
+
+fn name_fault(fault: NameFault) -> String {
+    match fault {
+        NameFault::Refused => "asks its name server, which answers SERVFAIL".into(),
+        NameFault::Silent => "asks its name server and gets no answer".into(),
+        NameFault::Late(ns) => format!("asks its name server, which answers after {} ms", ns / 1_000_000),
     }
 }
 
