@@ -386,11 +386,7 @@ impl Machine {
 
     /// A helper process that ended by a signal which tells of an error is worth telling: kill(2) of its own service uses others.
     fn note_signal_death(&mut self, id: NodeId, end: &ProcessEnd) {
-        // Whether a core dump was made says nothing: containers have a limit of 0 for them.
-        if let ExitStatus::Signal { signo, .. } = end.status
-            && bloodhound_kernel::signal::asks_for_core(signo)
-            && self.world.services[&id].state != State::Crashed
-        {
+        if end.status.tells_of_error() && self.world.services[&id].state != State::Crashed {
             let text = format!(
                 "process {} ({}): {}",
                 end.pid.number(),
@@ -426,7 +422,9 @@ impl Machine {
         } else {
             let failed = end.status != ExitStatus::Code(0);
             let struck = self.service(id).struck.take();
-            if failed && self.world.phase != Phase::Done && struck.is_none() {
+            // Who loses a process to a fault may give up, but not by an error of its own.
+            let excused = struck.is_some() && !end.status.tells_of_error();
+            if failed && self.world.phase != Phase::Done && !excused {
                 let text = format!("service {} ended: {}", spec.name, end.status);
                 self.find(FindingKind::Crash, Some(id), text);
             }
