@@ -17,7 +17,8 @@ use bloodhound_kernel::process::ExitStatus;
 use bloodhound_kernel::watch::{Disposition, Told};
 use bloodhound_net::{Body, DropReason, NodeId, Packet};
 use bloodhound_sim::event::{Event, Listener, Moment};
-use bloodhound_sim::notice::{CheckResult, Notice, PhaseChange};
+use bloodhound_sim::faults::NameFault;
+use bloodhound_sim::notice::{CheckResult, Notice, PhaseChange, Target};
 use bloodhound_sim::scenario::Scenario;
 use bloodhound_sim::services::ServiceChange;
 use bloodhound_sim::{World, timeline};
@@ -192,10 +193,16 @@ fn fields(event: &Event<'_>, node: Option<NodeId>, scenario: &Scenario) -> Json 
         Event::Sent { number, packet: p } => packet(*number, p),
         Event::Delivered { number, .. } => json!({"packet": number}),
         Event::Dropped { number, reason } => json!({"packet": number, "reason": drop_reason(reason)}),
-        Event::Routed { number, to, arrives, mishaps, copy } => json!({
-            "packet": number, "to": timeline::name(scenario, *to), "arrives": arrives.0,
-            "delay": mishaps.delay, "reordered": mishaps.reordered, "copy_arrives": copy.map(|at| at.0),
-        }),
+        Event::Routed { number, to, arrives, mishaps, copy } => {
+            let mut fields = json!({
+                "packet": number, "to": timeline::name(scenario, *to), "arrives": arrives.0,
+                "delay": mishaps.delay, "reordered": mishaps.reordered, "copy_arrives": copy.map(|at| at.0),
+            });
+            if mishaps.changed > 0 {
+                fields["changed_bit"] = json!(mishaps.changed - 1);
+            }
+            fields
+        }
         Event::Connection(change) => json!({
             "socket": change.id.0, "local": change.local.to_string(),
             "peer": change.peer.map(|peer| peer.to_string()), "state": change.state.name(),
@@ -308,6 +315,7 @@ fn drop_reason(reason: &DropReason) -> &'static str {
         DropReason::Corrupt => "corrupt",
         DropReason::Partition(_) => "partition",
         DropReason::NodeDown(_) => "node-down",
+        DropReason::Hole(_) => "hole",
     }
 }
 
@@ -352,6 +360,18 @@ fn of_notice(notice: &Notice, scenario: &Scenario) -> Json {
             "path": met.path.as_ref().map(|path| String::from_utf8_lossy(path)),
             "shown": met.shown,
         }),
+        Notice::Target(Target::Process(pid, comm)) => {
+            json!({"hits": "process", "pid": pid.number(), "name": String::from_utf8_lossy(comm)})
+        }
+        Notice::Target(Target::Thread(tid, comm)) => {
+            json!({"hits": "thread", "tid": tid.number(), "name": String::from_utf8_lossy(comm)})
+        }
+        Notice::Target(Target::Connection(local, peer)) => {
+            json!({"hits": "connection", "local": local.to_string(), "peer": peer.to_string()})
+        }
+        Notice::Name(NameFault::Refused) => json!({"name_server": "fails"}),
+        Notice::Name(NameFault::Silent) => json!({"name_server": "silent"}),
+        Notice::Name(NameFault::Late(ns)) => json!({"name_server": "late", "ns": ns}),
         Notice::OutOfMemory(kill) => json!({
             "pid": kill.pid.number(),
             "comm": String::from_utf8_lossy(&kill.comm),

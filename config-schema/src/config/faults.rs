@@ -4,7 +4,7 @@
 //! is about all kinds at once. Rates are per packet or per operation of a program; probabilities are drawn for each
 //! `simulation.time_step`, for each node (crash, pause) or for the whole network (partition, reset).
 
-use bloodhound_declare::{Key, Section, Shortest, ValueKind};
+use bloodhound_declare::{Absent, Key, Section, Shortest, ValueKind};
 use bloodhound_faults::{Disk, FaultSpec, Group, Kind, Shape};
 
 use crate::decode::{Ctx, Located, RangeNs};
@@ -88,12 +88,7 @@ const BESIDE_DISK: &[Key] = &[Key::new(
 .default("ordered")];
 
 /// Keys of `process` that are no kind's.
-const BESIDE_KINDS: &[Key] = &[
-    Key::new("oom_probability", ValueKind::Probability { per: "node" }, "memory runs out")
-        .default("0")
-        .later(),
-    Key::new("services", SERVICES, "which services may be hit").otherwise("all"),
-];
+const BESIDE_KINDS: &[Key] = &[Key::new("services", SERVICES, "which services may be hit").otherwise("all")];
 
 /// How many keys the kinds of faults of a group have.
 const fn count(group: Group) -> usize {
@@ -199,8 +194,15 @@ fn kinds(ctx: &mut Ctx, settings: &Settings<'_>, group: Group, spec: &mut FaultS
                     *setting.time_of(declaration.kind, key.name) = (time, time);
                 }
                 ValueKind::MillisRange => {
-                    let range: RangeNs = settings.value(ctx, key.name);
-                    *setting.time_of(declaration.kind, key.name) = (range.min, range.max);
+                    let range: Option<RangeNs> = match key.absent {
+                        Absent::Means(_) => Some(settings.value(ctx, key.name)),
+                        _ => settings.get(ctx, key.name),
+                    };
+                    *setting.time_of(declaration.kind, key.name) =
+                        range.map_or((0, 0), |range| (range.min, range.max));
+                }
+                ValueKind::Integer { .. } | ValueKind::Decimal { .. } => {
+                    setting.number = settings.value(ctx, key.name);
                 }
                 ValueKind::NonEmpty(..) => setting.shapes = shapes(ctx, settings, key.name),
                 kind => panic!("{} is declared as {kind:?}, which no setting of a fault is", key.name),
@@ -213,12 +215,12 @@ fn kinds(ctx: &mut Ctx, settings: &Settings<'_>, group: Group, spec: &mut FaultS
     }
 }
 
-/// The shapes that are named, each once; all if none is.
+/// The shapes that are named, each once; if none is, those that are drawn unasked.
 fn shapes(ctx: &mut Ctx, settings: &Settings<'_>, key: &str) -> Vec<Shape> {
     let written: Vec<Chosen<Shape>> = settings.get(ctx, key).unwrap_or_default();
     let mut shapes: Vec<Shape> = written.into_iter().map(|Chosen(shape)| shape).collect();
     if shapes.is_empty() {
-        shapes = Shape::ALL.to_vec();
+        shapes = Shape::UNASKED.to_vec();
     }
     shapes.sort();
     shapes.dedup();

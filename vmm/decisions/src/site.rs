@@ -305,6 +305,16 @@ words! {
         Duplicate = "duplicate",
         /// See [`Fate::Duplicate`].
         DuplicateBy = "duplicate-by",
+        /// Whether a bit of its data is changed unseen, and which.
+        Change = "change",
+        /// See [`Fate::Change`].
+        ChangeAt = "change-at",
+        /// Whether a question to the name server fails, and how.
+        NameFail = "name-fail",
+        /// See [`Fate::NameFail`].
+        NameFailAs = "name-fail-as",
+        /// How late the name server's answer is.
+        NameDelay = "name-delay",
     }
     /// What a packet is, among those at one place of a stream.
     PacketKind {

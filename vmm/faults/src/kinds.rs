@@ -64,6 +64,16 @@ const fn range(name: &'static str, default: &'static str, doc: &'static str) -> 
     Key::new(name, ValueKind::MillisRange, doc).default(default)
 }
 
+/// A whole number.
+const fn number(
+    name: &'static str,
+    (least, most): (u64, u64),
+    default: &'static str,
+    doc: &'static str,
+) -> Key {
+    Key::new(name, ValueKind::Integer { least, most }, doc).default(default)
+}
+
 kinds! { $
     links {
         /// A packet is lost.
@@ -125,6 +135,38 @@ kinds! { $
             keys: &[rate("reorder_rate", "packets that are overtaken by later ones")],
             does: "a packet is overtaken by later ones",
         }
+        /// A link carries so many bits in a second.
+        Bandwidth in bandwidth {
+            name: "bandwidth",
+            group: Group::Network,
+            swarm: Swarm::Coin,
+            keys: &[number("bandwidth_kbit", (0, 100_000_000), "0", "what each direction between two nodes carries, in 1000 bits per second; 0: all that comes")],
+            does: "packets wait for each other, as a link carries only so much; none is lost for that",
+        }
+        /// A packet is damaged so that its checksum does not show it.
+        CorruptPass in corrupt_pass {
+            name: "corrupt-pass",
+            group: Group::Network,
+            swarm: Swarm::Strength,
+            keys: &[rate("corrupt_pass_rate", "packets with data that arrive with one bit changed, unseen by the checksum")],
+            does: "a packet arrives with one bit of its data changed, which its checksum does not show: few systems promise to survive that",
+        }
+        /// A question to the name server fails.
+        DnsFail in dns_fail {
+            name: "dns-fail",
+            group: Group::Network,
+            swarm: Swarm::Strength,
+            keys: &[rate("dns_fail_rate", "questions to the name server that fail: half of them are answered with SERVFAIL, half get no answer")],
+            does: "a question to the name server is answered with SERVFAIL, or gets no answer",
+        }
+        /// An answer of the name server comes late.
+        DnsDelay in dns_delay {
+            name: "dns-delay",
+            group: Group::Network,
+            swarm: Swarm::Coin,
+            keys: &[millis("dns_delay_ms", "0", "answers of the name server come later by a random time up to this")],
+            does: "an answer of the name server comes up to that much later",
+        }
     }
     timed {
         /// The connections of a node are reset.
@@ -150,7 +192,7 @@ kinds! { $
                     ValueKind::NonEmpty(&ValueKind::Word(Shape::WORDS), "name at least one kind"),
                     "which shapes a partition may take",
                 )
-                .otherwise("all"),
+                .otherwise("all but `link`"),
             ],
             does: "some nodes cannot reach some others, for `partition_duration_ms`",
         }
@@ -234,6 +276,119 @@ kinds! { $
                 range("disk_readonly_ms", "[500, 5000]", "how long they stay so"),
             ],
             does: "writes and changes of names fail with EROFS for `disk_readonly_ms`, as after an error of ext4 with errors=remount-ro",
+        }
+        /// The kernel kills a process for want of memory.
+        Oom in oom {
+            name: "oom",
+            group: Group::Process,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("oom_probability", "node", "memory runs out: the kernel kills the process of the service that has most of it"),
+                range("oom_restart_ms", "[500, 5000]", "how long a service stays down whose first process was killed so, if its `restart` does not start it again"),
+            ],
+            does: "the out-of-memory killer ends the process with the highest score in the service's container by SIGKILL, as if its memory limit were reached; a service that ends so starts again by its `restart`, or else after `oom_restart_ms`",
+        }
+        /// One process of a service is killed.
+        Kill in kill {
+            name: "kill",
+            group: Group::Process,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("kill_probability", "node", "one process of the service, not its first one, is killed"),
+                range("kill_restart_ms", "[500, 5000]", "how long a service stays down that ends for that, if its `restart` does not start it again"),
+            ],
+            does: "SIGKILL to one process that descends from the service's first one, such as a worker; a service that ends for that starts again by its `restart`, or else after `kill_restart_ms`",
+        }
+        /// A service is stopped and started as by an operator.
+        Stop in stop {
+            name: "stop",
+            group: Group::Process,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("stop_probability", "node", "the service is asked to end, and starts again when it has"),
+                Key::new("stop_timeout_ms", ValueKind::MillisRange, "how long it has to end before it is killed")
+                    .otherwise("its `stop_grace_period`"),
+            ],
+            does: "the service gets its `stop_signal` (SIGTERM), and SIGKILL after `stop_timeout_ms`; then it starts again",
+        }
+        /// A service crashes again and again.
+        CrashLoop in crash_loop {
+            name: "crash-loop",
+            group: Group::Process,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("crash_loop_probability", "node", "the node crashes several times, with short times between"),
+                range("crash_loop_duration_ms", "[2000, 10000]", "how long that goes on"),
+                number("crash_loop_times", (1, 1000), "5", "how often it crashes"),
+            ],
+            does: "`crash_loop_times` crashes within `crash_loop_duration_ms`: the service is down half of each part, and up the other half",
+        }
+        /// A node has a share of its processor.
+        Slow in slow {
+            name: "slow",
+            group: Group::Process,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("slow_probability", "node", "the node gets slow"),
+                range("slow_duration_ms", "[1000, 10000]", "how long it is slow"),
+                Key::new("slow_factor", ValueKind::Decimal { least: "1", most: "1000" }, "how many times as long all work takes there")
+                    .default("10"),
+            ],
+            does: "all work of a node takes `slow_factor` times as long, as with a share of its processor; sleeps and timers end on time",
+        }
+        /// A task gets no turns.
+        Starve in starve {
+            name: "starve",
+            group: Group::Process,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("starve_probability", "node", "one thread of the service gets no processor"),
+                range("starve_duration_ms", "[100, 2000]", "for how long"),
+            ],
+            does: "one thread of the service does not run for `starve_duration_ms`, while the others do",
+        }
+        /// Large packets of a node are lost.
+        Mtu in mtu {
+            name: "mtu",
+            group: Group::Network,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("mtu_probability", "node", "large packets from and to the node are lost"),
+                range("mtu_duration_ms", "[1000, 10000]", "for how long"),
+                number("mtu_bytes", (68, 65_535), "1280", "the largest packet that is not lost, with its headers"),
+            ],
+            does: "packets from and to a node that are larger than `mtu_bytes` are lost and nobody is told (an MTU black hole): connections open, and hang at the first large transfer",
+        }
+        /// The network forgets a connection.
+        HalfOpen in half_open {
+            name: "half-open",
+            group: Group::Network,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("half_open_probability", "node", "the network forgets one connection of the node"),
+                range("half_open_duration_ms", "[5000, 60000]", "for how long"),
+            ],
+            does: "all packets of one connection are lost, without FIN or RST, as when a firewall or NAT forgets it: both ends go on as if it were open",
+        }
+        /// A node takes no new connections.
+        SynDrop in syn_drop {
+            name: "syn-drop",
+            group: Group::Network,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("syn_drop_probability", "node", "the node takes no new connections, as with a full backlog"),
+                range("syn_drop_duration_ms", "[1000, 5000]", "for how long"),
+            ],
+            does: "SYNs to a node are lost, as with a full backlog of a listener: connect(2) takes 1 s, 3 s, ... longer; connections that are open work",
         }
     }
     asked {

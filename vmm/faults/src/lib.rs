@@ -64,6 +64,7 @@ words! {
         Isolate = "isolate": "one node is cut off from all others",
         MajorityMinority = "majority-minority": "a majority and a minority that cannot reach each other",
         Bridge = "bridge": "two groups that cannot reach each other, and one node that reaches both",
+        Link = "link": "two nodes that cannot reach each other, and all others reach everybody",
     }
 }
 
@@ -73,6 +74,12 @@ words! {
         Ordered = "ordered": "like ext4 as it is mounted by default: names and metadata in their order, a file does not grow before its data is there",
         Strict = "strict": "what POSIX promises: each change that was not synced is there or not, and a name needs the sync of its directory",
     }
+}
+
+impl Shape {
+    /// The shapes that are drawn where none is named.
+    pub const UNASKED: [Shape; 5] =
+        [Shape::Symmetric, Shape::OneWay, Shape::Isolate, Shape::MajorityMinority, Shape::Bridge];
 }
 
 /// All that is to be said about a kind of faults.
@@ -88,8 +95,8 @@ pub struct Declaration {
     pub begins: Begins,
     /// What a swarm profile does to it.
     pub swarm: Swarm,
-    /// Its keys: at most one that switches it on and says how often (a rate or a probability), one for a time
-    /// and behind it one for another, one for shapes.
+    /// Its keys: at most one that switches it on and says how often (a rate or a probability), one for a time and behind it one for
+    /// another, one for shapes, one for a number.
     pub keys: &'static [Key],
     /// What happens, for docs/faults.md.
     pub does: &'static str,

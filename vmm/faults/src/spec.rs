@@ -17,6 +17,8 @@ pub struct Setting {
     pub second: (u64, u64),
     /// Shapes that may be drawn.
     pub shapes: Vec<Shape>,
+    /// A number beside these: bytes, times, kilobits; decimals in thousandths. 0 for kinds without one.
+    pub number: u64,
 }
 
 impl Setting {
@@ -28,15 +30,20 @@ impl Setting {
     }
 }
 
-/// A second time is named where there is one only.
+/// A second time and a number are shown where there is one.
 impl fmt::Debug for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Setting { rate, time, second, shapes, number } = self;
         let mut out = f.debug_struct("Setting");
-        out.field("rate", &self.rate).field("time", &self.time);
-        if self.second != (0, 0) {
-            out.field("second", &self.second);
+        out.field("rate", rate).field("time", time);
+        if *second != (0, 0) {
+            out.field("second", second);
         }
-        out.field("shapes", &self.shapes).finish()
+        out.field("shapes", shapes);
+        if *number > 0 {
+            out.field("number", number);
+        }
+        out.finish()
     }
 }
 
@@ -59,7 +66,10 @@ impl Default for FaultSpec {
                     ValueKind::Millis | ValueKind::MillisRange => {
                         *setting.time_of(kind, key.name) = default_time(key);
                     }
-                    ValueKind::NonEmpty(..) => setting.shapes = Shape::ALL.to_vec(),
+                    ValueKind::NonEmpty(..) => setting.shapes = Shape::UNASKED.to_vec(),
+                    ValueKind::Integer { .. } | ValueKind::Decimal { .. } => {
+                        setting.number = default_number(key);
+                    }
                     _ => {}
                 }
             }
@@ -77,6 +87,15 @@ fn default_time(key: &Key) -> (u64, u64) {
     match text.trim_matches(['[', ']']).split_once(',') {
         Some((shortest, longest)) => (one(shortest), one(longest)),
         None => (one(text), one(text)),
+    }
+}
+
+/// The number that a key declares for its absence; decimals in thousandths.
+fn default_number(key: &Key) -> u64 {
+    let Absent::Means(text) = key.absent else { return 0 };
+    match key.kind {
+        ValueKind::Decimal { .. } => scalar::thousandths(text).expect("a default is a decimal"),
+        _ => text.parse().expect("a default is a whole number"),
     }
 }
 
@@ -105,17 +124,27 @@ impl FaultSpec {
         self
     }
 
+    /// With this number for a kind.
+    #[must_use]
+    pub fn with_number(mut self, kind: Kind, number: u64) -> FaultSpec {
+        self.get_mut(kind).number = number;
+        self
+    }
+
     /// Whether a kind is on.
     pub fn is_on(&self, kind: Kind) -> bool {
         let setting = self.get(kind);
-        if kind.declaration().switch().is_some() { setting.rate > 0 } else { setting.time.1 > 0 }
+        match kind.declaration().switch() {
+            Some(_) => setting.rate > 0,
+            None => setting.time.1 > 0 || setting.number > 0,
+        }
     }
 
     /// Switches a kind off.
     pub fn switch_off(&mut self, kind: Kind) {
         match kind.declaration().switch() {
             Some(_) => self.get_mut(kind).rate = 0,
-            None => self.get_mut(kind).time = (0, 0),
+            None => (self.get_mut(kind).time, self.get_mut(kind).number) = ((0, 0), 0),
         }
     }
 }
@@ -162,6 +191,7 @@ impl fmt::Display for FaultSpec {
                     let text = format!("{}.{:07}", setting.rate / 10_000_000, setting.rate % 10_000_000);
                     format!("{name} {}%", text.trim_end_matches('0').trim_end_matches('.'))
                 }
+                None if setting.number > 0 => format!("{name} {}", setting.number),
                 None => format!("{name} {} us", setting.time.1 / 1000),
             });
         }
@@ -184,6 +214,8 @@ mod tests {
         let expected = plain.trim_end_matches(" }").to_owned()
             + ", disk-slow: Setting { rate: 5, time: (1, 2), second: (100000000, 100000000), shapes: [] } }";
         assert_eq!(format!("{spec:?}"), expected);
+        let text = format!("{:?}", FaultSpec::default().with_rate(Kind::Mtu, 5));
+        assert!(text.contains(", mtu: Setting { rate: 5, ") && text.contains("number: 1280 }"), "{text}");
     }
 
     #[test]
@@ -199,5 +231,7 @@ mod tests {
             spec.switch_off(kind);
         }
         assert_eq!(spec.to_string(), "crash 0.025%");
+        spec = spec.with_number(Kind::Bandwidth, 512);
+        assert_eq!(spec.to_string(), "bandwidth 512, crash 0.025%");
     }
 }

@@ -178,6 +178,8 @@ pub struct Memory {
 struct Pressed {
     container: Option<ContainerId>,
     limit: u64,
+    /// The limit is the container's.
+    own: bool,
 }
 
 impl Memory {
@@ -315,14 +317,42 @@ impl Node {
             if let Some(limit) = self.container(*id).settings.memory
                 && self.memory_of(*id) > limit / PAGE
             {
-                return Some(Pressed { container: Some(*id), limit });
+                return Some(Pressed { container: Some(*id), limit, own: true });
             }
         }
         let limit = self.config.memory;
         let kernel: u64 = self.memory.usage.iter().map(|usage| usage.kernel.pages()).sum();
         let kernel = kernel + self.vfs.all_kept_pages();
-        (!grown.is_empty() && self.memory_pages() + kernel > limit / PAGE)
-            .then_some(Pressed { container: None, limit })
+        (!grown.is_empty() && self.memory_pages() + kernel > limit / PAGE).then_some(Pressed {
+            container: None,
+            limit,
+            own: false,
+        })
+    }
+
+    /// What a container meets that has no memory left: its own limit, or else that of the machine.
+    fn shortage(&self, container: ContainerId) -> Pressed {
+        let own = self.container(container).settings.memory;
+        let limit = own.unwrap_or(self.config.memory);
+        Pressed { container: Some(container), limit, own: own.is_some() }
+    }
+
+    /// The process of a container that would be killed if it had no memory left now.
+    pub fn oom_victim(&self, container: ContainerId) -> Option<Pid> {
+        self.worst(self.shortage(container))
+    }
+
+    /// Kills the process of a container that has most, as if the container had no memory left, between two steps: "max: The number of
+    /// times the cgroup's memory usage was about to go over the max boundary", "oom_kill: The number of processes belonging to this
+    /// cgroup killed by any kind of OOM killer" (memory.events in Documentation/admin-guide/cgroup-v2.rst).
+    pub fn kill_for_memory(&mut self, container: ContainerId, outside: &mut Outside<'_>) -> Option<Pid> {
+        let pressed = self.shortage(container);
+        let worst = self.worst(pressed)?;
+        self.memory.of(container).reached += u64::from(pressed.own);
+        // No task runs between two steps.
+        self.oom_kill(worst, Tid(0), pressed, outside);
+        self.weigh_objects(container);
+        Some(worst)
     }
 
     /// The process with the highest badness (`oom_badness` of Linux): its pages, moved by oom_score_adj, of which "a value of
@@ -361,7 +391,7 @@ impl Node {
             comm: self.comm_of(pid),
             had,
             limit: pressed.limit,
-            of_container: pressed.container.is_some(),
+            of_container: pressed.own,
         });
         let running = self.tasks.get(&current).map(|task| task.pid);
         let uses = |p: &&Process| p.mm == mm && p.zombie.is_none();

@@ -114,6 +114,12 @@ pub enum ExitStatus {
 }
 
 impl ExitStatus {
+    /// Whether a signal ended it that tells of an error in the program, and whose default action is a core dump (signal(7)). Whether one
+    /// was made says nothing: containers have a limit of 0 for them.
+    pub fn tells_of_error(self) -> bool {
+        matches!(self, ExitStatus::Signal { signo, .. } if crate::signal::asks_for_core(signo))
+    }
+
     /// The status word of wait(2).
     pub fn wait_word(self) -> u32 {
         match self {

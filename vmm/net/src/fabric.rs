@@ -2,9 +2,9 @@
 //! what becomes of each packet; the World's queue carries it there. Stacks on its two ends are
 //! [`crate::Stack`]. Loopback never comes here.
 
-use crate::Packet;
 use crate::datagram::broadcast_of;
 use crate::iface::same_network;
+use crate::{Body, Flags, Packet};
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::SECS;
 use bloodhound_decisions::{Decisions, Fate, Site};
@@ -42,6 +42,8 @@ pub struct LinkConfig {
     pub delay: u32,
     /// Upper bound of the extra delay.
     pub delay_max: u64,
+    /// Packets of which a bit of the data is changed so that the receiver's checksum does not show it.
+    pub corrupt_pass: u32,
 }
 
 impl Default for LinkConfig {
@@ -58,6 +60,7 @@ impl Default for LinkConfig {
             reorder_delay: 0,
             delay: 0,
             delay_max: 0,
+            corrupt_pass: 0,
         }
     }
 }
@@ -103,6 +106,38 @@ impl PartitionKind {
     }
 }
 
+/// Names one hole, so that who opened it closes exactly it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HoleId(pub u32);
+
+/// A place of the network that swallows some packets and tells nobody (a black hole).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Hole {
+    /// Packets from and to a node that have more bytes with their headers of IP than this.
+    Larger(NodeId, u64),
+    /// Packets of a connection, in both directions.
+    Connection(SocketAddr, SocketAddr),
+    /// SYNs of connections to a node; those that answer the node's own pass.
+    Syn(NodeId),
+}
+
+impl Hole {
+    fn swallows(&self, packet: &Packet, from: NodeId, to: NodeId) -> bool {
+        match self {
+            // What is larger than a hop takes is cut into pieces as large as it takes, or reported; a black hole does neither.
+            Hole::Larger(node, most) => (from == *node || to == *node) && packet.wire_len() > *most,
+            Hole::Connection(a, b) => {
+                let ends = (packet.src, packet.dst);
+                matches!(packet.body, Body::Tcp(_)) && (ends == (*a, *b) || ends == (*b, *a))
+            }
+            Hole::Syn(node) => match &packet.body {
+                Body::Tcp(s) => to == *node && s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK),
+                _ => false,
+            },
+        }
+    }
+}
+
 /// A packet that will arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Delivery {
@@ -129,6 +164,8 @@ pub enum DropReason {
     Partition(PartitionId),
     /// The sender or the receiver is down.
     NodeDown(NodeId),
+    /// Swallowed by this hole (the oldest, if there are several).
+    Hole(HoleId),
 }
 
 /// A fault that the link drew for a packet that does arrive; for the run's log.
@@ -138,6 +175,8 @@ pub struct Mishaps {
     pub delay: u64,
     /// Lateness of a packet that left the order, in ns.
     pub reordered: u64,
+    /// Which bit of its data was changed, from 1 on; 0 for none.
+    pub changed: u64,
 }
 
 /// What became of a packet: one delivery, two when duplicated, or a drop.
@@ -187,6 +226,8 @@ pub struct Fabric {
     /// Which partitions block a directed pair.
     blocked: BTreeMap<(NodeId, NodeId), BTreeSet<PartitionId>>,
     next_partition: u32,
+    holes: BTreeMap<HoleId, Hole>,
+    next_hole: u32,
 }
 
 impl Fabric {
@@ -328,10 +369,30 @@ impl Fabric {
         self.partitions.remove(&id).is_some()
     }
 
-    /// Ends all partitions.
+    /// Ends all partitions and closes all holes.
     pub fn heal_all(&mut self) {
         self.partitions.clear();
         self.blocked.clear();
+        self.holes.clear();
+    }
+
+    /// Opens a hole. Packets that are on their way still arrive.
+    pub fn open_hole(&mut self, hole: Hole) -> HoleId {
+        let id = HoleId(self.next_hole);
+        self.next_hole += 1;
+        self.holes.insert(id, hole);
+        id
+    }
+
+    /// Closes a hole; false if it is not open.
+    pub fn close_hole(&mut self, id: HoleId) -> bool {
+        self.holes.remove(&id).is_some()
+    }
+
+    /// The hole that swallows a packet.
+    fn swallowed_by(&self, packet: &Packet, from: NodeId, to: NodeId) -> Option<HoleId> {
+        let mut holes = self.holes.iter();
+        holes.find(|(_, hole)| hole.swallows(packet, from, to)).map(|(id, _)| *id)
     }
 
     /// The partition that blocks packets from `from` to `to`.
@@ -379,6 +440,11 @@ impl Fabric {
         if let Some(id) = self.blocked_by(from, to) {
             return Routed::dropped(DropReason::Partition(id));
         }
+        if !self.holes.is_empty()
+            && let Some(id) = self.swallowed_by(&packet, from, to)
+        {
+            return Routed::dropped(DropReason::Hole(id));
+        }
         let link = self.links.get(&(from, to)).unwrap_or(&self.default);
         let (src, kind, place) = (packet.src, packet.kind(), packet.place);
         let site = |fate| Site::packet(src, dst, kind, place, fate);
@@ -389,7 +455,14 @@ impl Fabric {
             return Routed::dropped(DropReason::Corrupt);
         }
         let state = self.state.entry((from, to)).or_default();
-        let (at, mishaps) = arrival(link, state, (packet.wire_len(), now), site, decisions);
+        let (at, mut mishaps) = arrival(link, state, (packet.wire_len(), now), site, decisions);
+        let mut packet = packet;
+        let bits = if link.corrupt_pass > 0 { packet.data_len() as u64 * 8 } else { 0 };
+        if bits > 0 && decisions.chance(site(Fate::Change), link.corrupt_pass) {
+            let bit = decisions.choose(site(Fate::ChangeAt), bits);
+            packet.change(bit);
+            mishaps.changed = bit + 1;
+        }
         let second = decisions.chance(site(Fate::Duplicate), link.duplicate).then(|| {
             let late = decisions.between(site(Fate::DuplicateBy), 0, link.latency.max(link.reorder_delay));
             Delivery { to, at: at.after(late), packet: packet.clone() }
@@ -431,6 +504,82 @@ fn arrival(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Bytes, Segment};
+    use bloodhound_decisions::Place;
+
+    fn end(last: u8, port: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, last], port))
+    }
+
+    fn segment(src: SocketAddr, dst: SocketAddr, flags: Flags, data: usize) -> Packet {
+        let control = Segment::control(1, 1, flags, 100);
+        let body = Body::Tcp(Segment { payload: Bytes::from(vec![0; data]), ..control });
+        Packet { src, dst, body, place: Place::default() }
+    }
+
+    #[test]
+    fn holes_swallow_what_they_are_for_and_nothing_else() {
+        let mut fabric = Fabric::new(LinkConfig::default());
+        let nodes: Vec<NodeId> = (1..=3).map(NodeId).collect();
+        for node in &nodes {
+            fabric.add_node(*node, &[end(node.0 as u8, 0).ip()]);
+        }
+        let mut decisions = Decisions::seeded(1);
+        let mut lost = |fabric: &mut Fabric, packet: &Packet| {
+            let from = fabric.node_of(packet.src.ip()).expect("a node");
+            let routed = fabric.route(packet.clone(), from, SimTime(0), &mut decisions);
+            routed.dropped.is_some_and(|reason| matches!(reason, DropReason::Hole(_)))
+        };
+        let (client, server) = (end(1, 4000), end(2, 80));
+        let (large, fits) = (1400, 1240);
+        let data = |len| segment(client, server, Flags::ACK, len);
+        let back = |len| segment(server, client, Flags::ACK, len);
+        let aside = segment(client, end(3, 80), Flags::ACK, large);
+
+        let id = fabric.open_hole(Hole::Larger(nodes[1], 1280));
+        for (packet, gone) in [(data(large), true), (back(large), true), (data(fits), false)] {
+            assert_eq!(lost(&mut fabric, &packet), gone, "{packet}");
+        }
+        assert!(!lost(&mut fabric, &aside), "another node's");
+        assert!(fabric.close_hole(id) && !fabric.close_hole(id));
+        assert!(!lost(&mut fabric, &data(large)));
+
+        let id = fabric.open_hole(Hole::Connection(server, client));
+        assert!(lost(&mut fabric, &data(0)) && lost(&mut fabric, &back(0)));
+        assert!(!lost(&mut fabric, &segment(end(1, 4001), server, Flags::ACK, 1)), "another connection");
+        fabric.close_hole(id);
+
+        fabric.open_hole(Hole::Syn(nodes[1]));
+        assert!(lost(&mut fabric, &segment(client, server, Flags::SYN, 0)));
+        assert!(!lost(&mut fabric, &segment(server, client, Flags::SYN, 0)), "from the node");
+        assert!(!lost(&mut fabric, &segment(client, server, Flags::SYN | Flags::ACK, 0)), "an answer");
+        assert!(!lost(&mut fabric, &data(1)), "a connection that is open");
+        fabric.heal_all();
+        assert!(!lost(&mut fabric, &segment(client, server, Flags::SYN, 0)));
+    }
+
+    #[test]
+    fn a_bit_of_the_data_is_changed_as_often_as_is_asked_for() {
+        let link = LinkConfig { corrupt_pass: 250_000_000, ..LinkConfig::default() };
+        let mut fabric = Fabric::new(link);
+        fabric.add_node(NodeId(1), &[end(1, 0).ip()]);
+        fabric.add_node(NodeId(2), &[end(2, 0).ip()]);
+        let mut decisions = Decisions::seeded(7);
+        let mut changed = 0;
+        for nth in 0..2_000 {
+            let mut packet = segment(end(1, 4000), end(2, 80), Flags::ACK, 100);
+            packet.place.offset = nth;
+            let routed = fabric.route(packet, NodeId(1), SimTime(0), &mut decisions);
+            let Body::Tcp(s) = &routed.first.as_ref().expect("it arrives").packet.body else { panic!() };
+            let bits: u32 = s.payload.iter().map(|byte| byte.count_ones()).sum();
+            assert_eq!(u64::from(bits), routed.mishaps.changed.min(1));
+            changed += bits;
+        }
+        assert!(changed.abs_diff(500) < 5 * 20, "{changed}");
+        let empty = segment(end(1, 4000), end(2, 80), Flags::ACK, 0);
+        let routed = fabric.route(empty, NodeId(1), SimTime(0), &mut decisions);
+        assert_eq!(routed.mishaps.changed, 0, "there is nothing to change");
+    }
 
     #[test]
     fn the_last_address_of_a_network_is_its_broadcast_address() {

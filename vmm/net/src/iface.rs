@@ -171,6 +171,10 @@ impl Interfaces {
             && let Body::Udp(Header { lite: false, .. }, data) = &packet.body
             && self.names.table.is_some()
         {
+            if self.names.held {
+                self.names.questions.push(packet);
+                return;
+            }
             let answer = self.names.answer(data);
             if let Some(answer) = answer {
                 let (src, dst, place) = (packet.dst, packet.src, packet.place);

@@ -35,8 +35,10 @@ pub use bytes::Bytes;
 pub use config::Config;
 pub use datagram::{Datagram, Header, Report, Sending};
 pub use fabric::{
-    Delivery, DropReason, Fabric, LinkConfig, Mishaps, NodeId, PartitionId, PartitionKind, Routed,
+    Delivery, DropReason, Fabric, Hole, HoleId, LinkConfig, Mishaps, NodeId, PartitionId, PartitionKind,
+    Routed,
 };
+pub use names::ServerAnswer;
 pub use options::{
     Options, ReadyFlags, Shutdown, SockOpt, SocketId, SocketInfo, StateChange, TcpInfo, TcpState,
 };

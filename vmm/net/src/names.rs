@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use crate::Packet;
+
 /// Where it listens, as in an engine's resolv.conf.
 pub(crate) const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11)), 53);
 
@@ -21,6 +23,20 @@ pub(crate) struct Names {
     pub(crate) table: Option<Table>,
     /// Names that do not exist, in the order in which they were asked for.
     pub(crate) unknown: Vec<String>,
+    /// Questions are handed over, and somebody else says what becomes of them.
+    pub(crate) held: bool,
+    /// Those that were not taken yet.
+    pub(crate) questions: Vec<Packet>,
+}
+
+/// What a name server says to a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerAnswer {
+    /// What it knows.
+    Known,
+    /// "Server failure - The name server was unable to process this query due to a problem with the name server" (RFC 1035, section
+    /// 4.1.1).
+    Failure,
 }
 
 /// Record types (RFC 1035, section 3.2.2; RFC 3596).
@@ -31,6 +47,7 @@ const ANY: u16 = 255;
 /// Response codes (RFC 1035, section 4.1.1).
 const NOT_IMPLEMENTED: u8 = 4;
 const NO_SUCH_NAME: u8 = 3;
+const SERVER_FAILURE: u8 = 2;
 /// How long an answer may be kept, in seconds: what an engine says.
 const TTL: u32 = 600;
 const HEADER: usize = 12;
@@ -43,6 +60,16 @@ struct Question {
 }
 
 impl Names {
+    /// The answer to a message of which nothing is known but that the server failed.
+    pub(crate) fn failure(message: &[u8]) -> Option<Vec<u8>> {
+        let flags = *message.get(2)?;
+        if message.len() < HEADER || flags & 0x80 != 0 {
+            return None;
+        }
+        let end = question(message).map_or(HEADER, |question| question.end);
+        Some(response(message, SERVER_FAILURE, end, &[]))
+    }
+
     /// The answer to a message; `None` for what is no question, which stays without one.
     pub(crate) fn answer(&mut self, message: &[u8]) -> Option<Vec<u8>> {
         let table = self.table.clone()?;
@@ -143,7 +170,7 @@ mod tests {
 
     fn names() -> Names {
         let ips = vec!["10.0.0.2".parse().unwrap(), "fd00::2".parse().unwrap()];
-        Names { table: Some(Arc::new(BTreeMap::from([("db".to_owned(), ips)]))), unknown: Vec::new() }
+        Names { table: Some(Arc::new(BTreeMap::from([("db".to_owned(), ips)]))), ..Names::default() }
     }
 
     #[test]
@@ -165,6 +192,17 @@ mod tests {
         assert_eq!(names.answer(&query("api.example.com", A)).unwrap()[3] & 15, NO_SUCH_NAME);
         assert_eq!(names.answer(&query("1.0.0.10.in-addr.arpa", PTR)).unwrap()[3] & 15, NO_SUCH_NAME);
         assert_eq!(names.unknown, ["api.example.com"]);
+    }
+
+    #[test]
+    fn a_failure_repeats_the_question() {
+        let answer = Names::failure(&query("db", A)).unwrap();
+        assert_eq!((answer[3] & 15, &answer[4..8]), (SERVER_FAILURE, &[0, 1, 0, 0][..]));
+        assert_eq!(answer[12..], query("db", A)[12..]);
+        let whole = query("db", A);
+        for length in 0..whole.len() {
+            assert!(Names::failure(&whole[..length]).is_none_or(|a| a[3] & 15 == SERVER_FAILURE));
+        }
     }
 
     #[test]

@@ -173,6 +173,34 @@ impl Packet {
         }
     }
 
+    /// The data that it carries for a program.
+    fn data_mut(&mut self) -> Option<&mut Bytes> {
+        match &mut self.body {
+            Body::Tcp(s) => Some(&mut s.payload),
+            Body::Udp(_, data) => Some(data),
+            Body::Icmp(..) | Body::Raw(..) => None,
+        }
+    }
+
+    /// Bytes of data that it carries for a program.
+    pub(crate) fn data_len(&self) -> usize {
+        match &self.body {
+            Body::Tcp(s) => s.payload.len(),
+            Body::Udp(_, data) => data.len(),
+            Body::Icmp(..) | Body::Raw(..) => 0,
+        }
+    }
+
+    /// Changes a bit of its data.
+    pub(crate) fn change(&mut self, bit: u64) {
+        let Some(data) = self.data_mut() else { return };
+        let mut bytes = data.to_vec();
+        if let Some(byte) = bytes.get_mut((bit / 8) as usize) {
+            *byte ^= 1 << (bit % 8);
+        }
+        *data = Bytes::from(bytes);
+    }
+
     /// Bytes that the packet would take on an Ethernet wire: IP and transport headers, options and data.
     pub fn wire_len(&self) -> u64 {
         let ip = if self.src.is_ipv6() { 40 } else { 20 };

@@ -15,12 +15,12 @@ pub(crate) use tap::Tap;
 pub use tap::{Frame, FrameKind, hardware_address};
 
 use crate::iface::{Interfaces, shown, unspecified};
-use crate::names::Names;
+use crate::names::{Names, ServerAnswer};
 use crate::naming::PortUses;
 use crate::socket::{Common, Cx, Kind, Socket, Udp};
 use crate::{
-    Config, Options, Packet, Proto, ReadyFlags, SockOpt, SocketId, SocketInfo, StateChange, TcpInfo,
-    TcpState, seq,
+    Body, Bytes, Config, Header, Options, Packet, Proto, ReadyFlags, SockOpt, SocketId, SocketInfo,
+    StateChange, TcpInfo, TcpState, seq,
 };
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_persistent::{Map, Set, Table};
@@ -343,6 +343,32 @@ impl Stack {
     /// Puts other nodes behind TCP ports of the loopback addresses: a connection to `127.0.0.1:PORT` is one to them.
     pub fn publish(&mut self, ports: Arc<BTreeMap<u16, SocketAddr>>) {
         self.net.published = ports;
+    }
+
+    /// Whether questions to the name server are handed over ([`Stack::take_questions`]) instead of being answered at once.
+    pub fn hold_questions(&mut self, hold: bool) {
+        self.net.names.held = hold;
+    }
+
+    /// Takes the questions to the name server that wait for [`Stack::answer_to`].
+    pub fn take_questions(&mut self) -> Vec<Packet> {
+        std::mem::take(&mut self.net.names.questions)
+    }
+
+    /// The name server's answer to a question, as a packet; `None` for what is no question.
+    pub fn answer_to(&mut self, question: &Packet, answer: ServerAnswer) -> Option<Packet> {
+        let Body::Udp(_, data) = &question.body else { return None };
+        let data = match answer {
+            ServerAnswer::Known => self.net.names.answer(data),
+            ServerAnswer::Failure => Names::failure(data),
+        }?;
+        let body = Body::Udp(Header::default(), Bytes::copy(&data));
+        Some(Packet { src: question.dst, dst: question.src, body, place: question.place })
+    }
+
+    /// An answer of the name server arrives.
+    pub fn hear(&mut self, answer: Packet, now: SimTime) {
+        self.net.emit(answer, now);
     }
 
     /// The names that did not exist, in the order in which they were asked for.

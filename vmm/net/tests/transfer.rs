@@ -131,6 +131,7 @@ fn bad_link(loss: u32) -> LinkConfig {
         delay: 20_000_000,
         delay_max: 300 * MS,
         bandwidth: None,
+        corrupt_pass: 0,
     }
 }
 

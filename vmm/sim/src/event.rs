@@ -144,7 +144,7 @@ pub enum Event<'a> {
 }
 
 /// All kinds of events, by the names that docs/events.md has.
-pub const KINDS: [&str; 26] = [
+pub const KINDS: [&str; 28] = [
     "trap",
     "moved",
     "call",
@@ -164,6 +164,8 @@ pub const KINDS: [&str; 26] = [
     "connection",
     "fault",
     "fault-end",
+    "fault-target",
+    "name-server",
     "service",
     "check",
     "phase",
@@ -217,6 +219,8 @@ impl Event<'_> {
                 Notice::Survived(_) => "survived",
                 Notice::Injected(_) => "injected",
                 Notice::LeftOut(_) => "left-out",
+                Notice::Target(_) => "fault-target",
+                Notice::Name(_) => "name-server",
             },
             Event::Service(_) => "service",
             Event::Begun(..) => "operation-begin",

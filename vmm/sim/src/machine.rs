@@ -365,6 +365,11 @@ impl Machine {
             Due::FaultsBegin => self.set_links(true),
             Due::Fault(entry) => self.fault_due(entry),
             Due::FaultEnds(entry) => self.fault_ends(entry),
+            Due::FaultGoesOn(entry, step) => self.fault_goes_on(entry, step),
+            Due::Answer(id, packet) => {
+                self.hear(id, *packet);
+                self.node_changed(self.world.room(id).machine);
+            }
             Due::Start(id) => self.start_service(id),
             Due::HealthCheck(id) => self.check_health(id),
             Due::HealthTimeout(id, pid) => self.health_timeout(id, pid),
@@ -441,14 +446,16 @@ impl Machine {
             let net = NetNs(at);
             let node = self.world.node_mut(id);
             let stack = node.net.stack_mut(net);
+            let questions = stack.take_questions();
             let (packets, unknown) = (stack.take_output(), stack.take_unknown_names());
             // So it is after most steps.
-            if packets.is_empty() && unknown.is_empty() {
+            if packets.is_empty() && unknown.is_empty() && questions.is_empty() {
                 continue;
             }
             // The first container with a stack is the one that it was made for.
             let Some(owner) = node.containers.iter().find(|container| container.net == net) else { continue };
             let owner = owner.id;
+            questions.iter().for_each(|question| self.question(owner, question, clock));
             self.names_outside(owner, unknown);
             sent |= !packets.is_empty();
             self.send_packets(owner, packets, clock);

@@ -1,14 +1,17 @@
 //! What the timeline of a run has: faults, services, checks, phases, refused output, as data. The world keeps these
 //! ([`crate::world::World::log`]); [`crate::timeline`] puts them into words.
 
+use std::net::SocketAddr;
+
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_kernel::file::Console;
 use bloodhound_kernel::hazards::Injected;
+use bloodhound_kernel::ids::{Pid, Tid};
 use bloodhound_kernel::memory::OomKill;
 use bloodhound_net::NodeId;
 use bloodhound_vfs::PowerReport;
 
-use crate::faults::{FaultId, Planned};
+use crate::faults::{FaultId, NameFault, Planned};
 use crate::scenario::FaultSpec;
 use crate::scheduler::Policy;
 use crate::services::ServiceChange;
@@ -50,8 +53,23 @@ pub enum Notice {
     Survived(PowerReport),
     /// An operation of a program met a fault.
     Injected(Box<Injected>),
+    /// What a fault that has just begun hits.
+    Target(Target),
+    /// What a fault did to a question to a name server.
+    Name(NameFault),
     /// From here on a service has told so often of the same that the rest is not kept.
     LeftOut(LeftOut),
+}
+
+/// What a fault hits that is chosen when it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A process, with its name.
+    Process(Pid, Vec<u8>),
+    /// A thread, with its name.
+    Thread(Tid, Vec<u8>),
+    /// A connection: its end at the node, and the other one.
+    Connection(SocketAddr, SocketAddr),
 }
 
 /// How much a service has told that is not kept: a program can have its children killed without end.

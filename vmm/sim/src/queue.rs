@@ -17,6 +17,10 @@ pub enum Due {
     Fault(usize),
     /// An entry of the plan of faults ends.
     FaultEnds(usize),
+    /// An entry of the plan of faults that lasts comes to a step, with its number.
+    FaultGoesOn(usize, u64),
+    /// A late answer of a name server arrives at a container.
+    Answer(NodeId, Box<Packet>),
     /// A service starts: at the beginning, after its dependencies, after a crash.
     Start(NodeId),
     /// A service's health check is due.

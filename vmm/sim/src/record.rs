@@ -300,6 +300,9 @@ fn mix(digest: &mut Digest, at: SimTime, node: Option<NodeId>, event: &Event<'_>
             digest.word(mishaps.delay);
             digest.word(mishaps.reordered);
             digest.time(copy.unwrap_or(SimTime::MAX));
+            if mishaps.changed > 0 {
+                digest.word(mishaps.changed);
+            }
         }
         Event::Delivered { number, .. } => {
             head(9, 0);

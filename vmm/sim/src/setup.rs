@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::{Decisions, NodeRandom, Site, Trait};
+use bloodhound_faults::Kind;
 use bloodhound_kernel::container::{ContainerConfig, ContainerId, Network};
 use bloodhound_kernel::node::{Costs, MachineId, Node, NodeConfig};
 use bloodhound_kernel::procfs;
@@ -327,7 +328,7 @@ fn fill(
     }
     // "If a container uses another's network, it has that one's host name, /etc/hosts and resolv.conf" (as engines do it).
     let names = network_of(scenario, spec);
-    for (path, text) in etc_files(names) {
+    for (path, text) in etc_files(names, asks_names(scenario)) {
         vfs.put_file(base, path.as_bytes(), 0o644, text.as_bytes())
             .map_err(|f| fault(spec, format!("writing {path}"), errno(f)))?;
     }
@@ -403,10 +404,18 @@ fn add_container(
     Ok(())
 }
 
+/// Whether programs have to ask the name server for other services: with faults of name servers they must meet them, as they do where an
+/// engine has only a container's own name in /etc/hosts.
+fn asks_names(scenario: &Scenario) -> bool {
+    [Kind::DnsFail, Kind::DnsDelay].iter().any(|kind| scenario.faults.is_on(*kind))
+}
+
 /// What a container runtime writes into every container.
-fn etc_files(spec: &ServiceSpec) -> Vec<(&'static str, String)> {
+fn etc_files(spec: &ServiceSpec, asks_names: bool) -> Vec<(&'static str, String)> {
     let mut hosts = String::from("127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n");
-    for (name, addresses) in &spec.hosts {
+    let own = |ip: &IpAddr| spec.addresses.iter().any(|(of, _)| of == ip);
+    let shown = |(_, ips): &(&String, &Vec<IpAddr>)| !asks_names || ips.iter().all(own);
+    for (name, addresses) in spec.hosts.iter().filter(shown) {
         for ip in addresses {
             hosts.push_str(&format!("{ip}\t{name}\n"));
         }

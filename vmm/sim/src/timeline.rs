@@ -7,7 +7,8 @@ use bloodhound_kernel::memory::OomKill;
 use bloodhound_net::NodeId;
 use bloodhound_vfs::PowerReport;
 
-use crate::notice::{CheckResult, LeftOut, LogEntry, Notice, PhaseChange, Refusal};
+use crate::faults::NameFault;
+use crate::notice::{CheckResult, LeftOut, LogEntry, Notice, PhaseChange, Refusal, Target};
 use crate::scenario::Scenario;
 use crate::services::ServiceChange;
 
@@ -20,7 +21,11 @@ pub fn name(scenario: &Scenario, id: NodeId) -> String {
 /// `1.234 s fault    crash kv2 (SIGKILL), restart after 310 ms`.
 pub fn line(entry: &LogEntry, scenario: &Scenario) -> String {
     let word = match &entry.what {
-        Notice::Fault(_) | Notice::FaultEnd(_) | Notice::Injected(_) => "fault",
+        Notice::Fault(_)
+        | Notice::FaultEnd(_)
+        | Notice::Injected(_)
+        | Notice::Target(_)
+        | Notice::Name(_) => "fault",
         Notice::Service(_) => "service",
         Notice::Phase(_) => "phase",
         Notice::Refused(_) => "output",
@@ -64,6 +69,8 @@ pub fn words(node: Option<NodeId>, notice: &Notice, scenario: &Scenario) -> Stri
             )
         }
         Notice::Injected(met) => injected(&node.map(name_of).unwrap_or_default(), met),
+        Notice::Target(of) => format!("{} {}", node.map(name_of).unwrap_or_default(), target(of)),
+        Notice::Name(fault) => format!("{} {}", node.map(name_of).unwrap_or_default(), name_fault(*fault)),
         Notice::LeftOut(LeftOut { kills, crashes, faults }) => {
             let met = if *faults > 0 { format!(" and {faults} faults of operations") } else { String::new() };
             format!(
@@ -80,6 +87,26 @@ fn injected(name: &str, met: &Injected) -> String {
     let of = path.as_ref().map(|path| format!(" of {}", String::from_utf8_lossy(path))).unwrap_or_default();
     let comm = String::from_utf8_lossy(comm);
     format!("{kind}: {call}{of} by {name} (process {}, {comm}): {shown}", pid.number())
+}
+
+fn target(target: &Target) -> String {
+    let named =
+        |what: &str, number: u32, comm: &[u8]| format!("{what} {number} ({})", String::from_utf8_lossy(comm));
+    match target {
+        Target::Process(pid, comm) => format!("{} is killed", named("process", pid.number(), comm)),
+        Target::Thread(tid, comm) => format!("{} gets no processor", named("thread", tid.number(), comm)),
+        Target::Connection(local, peer) => {
+            format!("connection {local} to {peer} is forgotten by the network")
+        }
+    }
+}
+
+fn name_fault(fault: NameFault) -> String {
+    match fault {
+        NameFault::Refused => "asks its name server, which answers SERVFAIL".into(),
+        NameFault::Silent => "asks its name server and gets no answer".into(),
+        NameFault::Late(ns) => format!("asks its name server, which answers after {} ms", ns / 1_000_000),
+    }
 }
 
 fn out_of_memory(kill: &OomKill) -> String {

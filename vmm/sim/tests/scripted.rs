@@ -112,6 +112,25 @@ fn all_faults() -> FaultSpec {
         .with_time(Kind::Pause, (5 * MS, 30 * MS))
 }
 
+/// The kinds beside these that do not show programs data that nobody sent.
+fn more_faults() -> FaultSpec {
+    let timed = [
+        Kind::Oom,
+        Kind::Kill,
+        Kind::Stop,
+        Kind::CrashLoop,
+        Kind::Slow,
+        Kind::Starve,
+        Kind::Mtu,
+        Kind::HalfOpen,
+        Kind::SynDrop,
+    ];
+    let spec = timed
+        .into_iter()
+        .fold(all_faults(), |spec, kind| spec.with_rate(kind, 2_000_000).with_time(kind, (5 * MS, 30 * MS)));
+    spec.with_number(Kind::Mtu, 80).with_number(Kind::Bandwidth, 8_000).with_number(Kind::CrashLoop, 3)
+}
+
 fn scenario(faults: FaultSpec) -> Arc<Scenario> {
     Arc::new(Scenario {
         services: (1..=NODES).map(service).collect(),
@@ -318,6 +337,43 @@ fn nothing_shows_what_the_platform_forgets_and_who_is_woken_for_nothing() {
             assert!(got == want, "seed {seed}, {modes:?}: {}", first_difference(seed, modes));
         }
     }
+}
+
+/// The same for the kinds of faults that the others leave out: each begins, and those that last end.
+#[test]
+fn further_kinds_of_faults_are_no_less_equal() {
+    let run = |seed, modes| {
+        let mut machine = machine_with(more_faults(), Box::new(platform()), modes);
+        boot(&mut machine);
+        let outcome = run_seed(&mut machine, seed);
+        let begun =
+            |(planned, effect): (&Planned, Effect)| (effect == Effect::Begun).then_some(planned.id.kind);
+        let kinds: Vec<Kind> = machine.world.faults.record().filter_map(begun).collect();
+        (outcome, kinds)
+    };
+    let off = TestModes::default();
+    let mut seen = std::collections::BTreeSet::new();
+    for seed in SEEDS {
+        let (want, kinds) = run(seed, off);
+        assert_eq!(want.findings, Vec::<String>::new(), "seed {seed}: {:#?}", want.log);
+        let lasting =
+            want.count(|n| matches!(n, Notice::FaultEnd(id) if matches!(id.kind, Kind::Slow | Kind::Mtu)));
+        assert!(lasting > 0, "seed {seed}: {:#?}", want.log);
+        seen.extend(kinds);
+        for modes in [
+            off,
+            TestModes { clone_every: 3, spurious_every: 1, evict_every: 7 },
+            TestModes { clone_every: 11, spurious_every: 5, evict_every: 13 },
+        ] {
+            assert!(run(seed, modes).0 == want, "seed {seed}, {modes:?}");
+        }
+    }
+    let timed = Kind::DECLARATIONS.iter().filter(|declaration| declaration.is_timed());
+    let wanted: Vec<&str> = timed
+        .filter(|declaration| more_faults().is_on(declaration.kind))
+        .map(|declaration| declaration.name)
+        .collect();
+    assert_eq!(seen.iter().map(|kind| kind.name()).collect::<Vec<_>>(), wanted);
 }
 
 /// Two services are containers of one machine, the second with the network of the first: the same holds.

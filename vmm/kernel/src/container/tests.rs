@@ -115,6 +115,25 @@ fn containers_with_one_namespace_see_each_other() {
 }
 
 #[test]
+fn a_kill_for_memory_takes_a_process_of_the_container_and_is_counted() {
+    let (mut b, other) = two(None, None);
+    let pid = b.node.task(other).pid;
+    let kill =
+        |b: &mut Bench| b.node.kill_for_memory(SECOND, &mut Outside::new(&mut b.base, &mut b.decisions));
+    // "a value of -1000 [...] is equivalent to disabling OOM killing entirely for the associated task" (proc(5)).
+    b.node.process_mut(pid).knobs.oom_score_adj = -1000;
+    assert_eq!((b.node.oom_victim(SECOND), kill(&mut b)), (None, None));
+    b.node.process_mut(pid).knobs.oom_score_adj = 0;
+    Arc::make_mut(&mut b.node.container_mut(SECOND).settings).memory = Some(64 << 20);
+    assert_eq!((b.node.oom_victim(SECOND), kill(&mut b)), (Some(pid), Some(pid)));
+    let usage = b.node.memory.usage(SECOND);
+    assert_eq!((usage.reached, usage.kills), (1, 1));
+    let record = &b.node.memory.kills[0];
+    assert_eq!((record.pid, record.limit, record.of_container), (pid, 64 << 20, true));
+    assert_eq!(b.call(nr::getpid, &[]), Ok(1), "the other container goes on");
+}
+
+#[test]
 fn a_container_that_ends_leaves_the_other_and_starts_anew_with_process_1() {
     let (mut b, other) = two(None, None);
     let fd = b.open_as(other, "/data/file", c::O_CREAT | c::O_RDWR).unwrap();

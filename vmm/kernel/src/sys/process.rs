@@ -140,7 +140,8 @@ impl Node {
         self.reap_or_notify(pid, status);
     }
 
-    pub(crate) fn comm_of(&self, pid: Pid) -> Vec<u8> {
+    /// The name of a process's program, without its directory.
+    pub fn comm_of(&self, pid: Pid) -> Vec<u8> {
         let exe = &self.process(pid).exe;
         exe.rsplit(|b| *b == b'/').next().unwrap_or_default().to_vec()
     }

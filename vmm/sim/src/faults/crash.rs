@@ -32,28 +32,38 @@ impl Room for Crash {
     }
 
     fn begin(&self, machine: &mut Machine, _: usize, _: SimTime) {
-        let room = machine.world.room(self.node);
-        machine.world.catch_up(room.machine);
-        for id in falling(machine, self.node) {
-            if let Some(service) = machine.world.services.get_mut(&id) {
-                service.crash();
-            }
-        }
-        machine.kill_container(room);
-        machine.node_changed(room.machine);
+        fall(machine, self.node);
     }
 
     fn end(&self, machine: &mut Machine, _: usize) -> bool {
-        for id in falling(machine, self.node) {
-            machine.start_service(id);
-        }
+        rise(machine, self.node);
         // The start is told.
         false
     }
 }
 
+/// A service falls, with those whose processes end with it.
+pub(super) fn fall(machine: &mut Machine, node: NodeId) {
+    let room = machine.world.room(node);
+    machine.world.catch_up(room.machine);
+    for id in falling(machine, node) {
+        if let Some(service) = machine.world.services.get_mut(&id) {
+            service.crash();
+        }
+    }
+    machine.kill_container(room);
+    machine.node_changed(room.machine);
+}
+
+/// They start again.
+pub(super) fn rise(machine: &mut Machine, node: NodeId) {
+    for id in falling(machine, node) {
+        machine.start_service(id);
+    }
+}
+
 /// The service and those whose processes end with it: they are in its namespace of processes.
-fn falling(machine: &Machine, node: NodeId) -> Vec<NodeId> {
+pub(super) fn falling(machine: &Machine, node: NodeId) -> Vec<NodeId> {
     let with =
         machine.scenario.services.iter().filter(|spec| spec.sharing.pids == Some(node)).map(|s| s.node);
     let down = |id: &NodeId| {

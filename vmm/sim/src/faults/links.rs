@@ -6,6 +6,8 @@ use bloodhound_net::LinkConfig;
 
 /// A reordered packet is late by up to so many latencies.
 const REORDER_LATENCIES: u64 = 5;
+/// 1000 bits.
+const BYTES_OF_KBIT: u64 = 125;
 
 macro_rules! functions {
     ($($kind:ident in $function:ident,)*) => {
@@ -46,6 +48,20 @@ fn reorder(setting: &Setting, plain: &LinkConfig, link: &mut LinkConfig) {
     (link.reorder, link.reorder_delay) = (setting.rate, plain.latency * REORDER_LATENCIES);
 }
 
+fn bandwidth(setting: &Setting, plain: &LinkConfig, link: &mut LinkConfig) {
+    let asked = (setting.number > 0).then_some(setting.number * BYTES_OF_KBIT);
+    link.bandwidth = plain.bandwidth.into_iter().chain(asked).min();
+}
+
+fn corrupt_pass(setting: &Setting, _: &LinkConfig, link: &mut LinkConfig) {
+    link.corrupt_pass = setting.rate;
+}
+
+/// No packet of a question to the name server is on a link: `names` does it.
+fn dns_fail(_: &Setting, _: &LinkConfig, _: &mut LinkConfig) {}
+
+fn dns_delay(_: &Setting, _: &LinkConfig, _: &mut LinkConfig) {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +96,17 @@ mod tests {
         assert_eq!(link(&spec.clone().with_time(Kind::Jitter, (9, 9))).jitter, 9);
         assert_eq!(link(&spec.clone().with_rate(Kind::Duplicate, 5)).duplicate, 5);
         assert_eq!(link(&spec.clone().with_rate(Kind::Reorder, 5)).reorder, 5);
+    }
+
+    #[test]
+    fn a_link_has_the_lower_bandwidth() {
+        let spec = FaultSpec::default().with_number(Kind::Bandwidth, 8);
+        assert_eq!(link(&spec).bandwidth, Some(1000));
+        assert_eq!(link(&FaultSpec::default()).bandwidth, None);
+        let mut narrow = LinkConfig { bandwidth: Some(10), ..LinkConfig::default() };
+        apply(&spec, &mut narrow);
+        assert_eq!(narrow.bandwidth, Some(10));
+        assert_eq!(link(&FaultSpec::default().with_rate(Kind::CorruptPass, 5)).corrupt_pass, 5);
     }
 
     #[test]

@@ -1,21 +1,31 @@
 //! Fault injection: a swarm profile per seed, the plan of what begins when, the rooms that do it, and the heal that ends it all.
 //!
 //! Key types: [`Faults`] (the state in the world), [`Fault`] (what is done, by kind), [`Planned`] (an entry of the plan). The kinds
-//! are declared once, in `bloodhound-faults`; what a kind does is in its room: `links` for what links do to packets, `crash`,
-//! `pause`, `partition`, `reset` and `power_failure` for what begins at a time (`disk_full`, `disk_readonly` and `disk_slow` to disks), `asked` for what operations
-//! of programs meet. `plan` draws.
+//! are declared once, in `bloodhound-faults`; what a kind does is in its room: `links` for what links do to packets, `names` for the
+//! name server, `asked` for what operations of programs meet, and a module each for what begins at a time (`crash`, `partition`,
+//! ...). `plan` draws.
 
 mod asked;
 mod crash;
+mod crash_loop;
 mod disk_full;
 mod disk_readonly;
 mod disk_slow;
+mod half_open;
+mod kill;
 mod links;
+mod mtu;
+pub(crate) mod names;
+mod oom;
 mod partition;
 mod pause;
 mod plan;
 mod power_failure;
 mod reset;
+mod slow;
+mod starve;
+mod stop;
+mod syn_drop;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,8 +33,9 @@ use std::sync::Arc;
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Concern, Decisions, Site, Word};
 use bloodhound_faults::{FaultSpec, Kind, Swarm, timed_kinds};
-use bloodhound_kernel::node::MachineId;
-use bloodhound_net::{NodeId, PartitionId};
+use bloodhound_kernel::ids::Pid;
+use bloodhound_kernel::node::{Costs, MachineId};
+use bloodhound_net::{Hole, HoleId, NodeId, PartitionId};
 
 use crate::machine::Machine;
 use crate::notice::{Notice, PhaseChange};
@@ -34,15 +45,25 @@ use crate::services::State;
 use crate::world::Phase;
 
 pub use crash::Crash;
+pub use crash_loop::CrashLoop;
 pub use disk_full::DiskFull;
 pub use disk_readonly::DiskReadonly;
 pub use disk_slow::DiskSlow;
+pub use half_open::HalfOpen;
+pub use kill::Kill;
+pub use mtu::Mtu;
+pub use names::NameFault;
+pub use oom::Oom;
 pub use partition::Partition;
 pub use pause::Pause;
 use plan::{Draw, Phases};
 pub use plan::{FaultId, Planned};
 pub use power_failure::PowerFailure;
 pub use reset::Reset;
+pub use slow::Slow;
+pub use starve::Starve;
+pub use stop::Stop;
+pub use syn_drop::SynDrop;
 
 /// Gives nodes their names.
 pub type Names<'a> = &'a dyn Fn(NodeId) -> String;
@@ -63,6 +84,9 @@ trait Room: Sized {
 
     /// Begins. `entry` names it, `until` is when it ends.
     fn begin(&self, machine: &mut Machine, entry: usize, until: SimTime);
+
+    /// Goes on at a time that `begin` has put into the queue ([`Due::FaultGoesOn`]), with its number.
+    fn go_on(&self, _: &mut Machine, _: u64) {}
 
     /// Ends at its time, unless everything was healed before. True if that is worth telling.
     fn end(&self, machine: &mut Machine, entry: usize) -> bool;
@@ -108,6 +132,10 @@ macro_rules! rooms {
                 match self { $(Fault::$kind(fault) => fault.begin(machine, entry, until),)* }
             }
 
+            fn go_on(&self, machine: &mut Machine, step: u64) {
+                match self { $(Fault::$kind(fault) => fault.go_on(machine, step),)* }
+            }
+
             fn end(&self, machine: &mut Machine, entry: usize) -> bool {
                 match self { $(Fault::$kind(fault) => fault.end(machine, entry),)* }
             }
@@ -142,6 +170,12 @@ pub struct Faults {
     partitions: BTreeMap<usize, PartitionId>,
     /// Faults that operations of programs met, by kind.
     pub met: BTreeMap<Kind, u64>,
+    /// Open holes of the network, by their entries.
+    holes: BTreeMap<usize, HoleId>,
+    /// Slow machines, with their own prices.
+    slowed: BTreeMap<MachineId, Costs>,
+    /// What becomes of questions to name servers; `None`: they are answered at once.
+    pub(crate) names: Option<names::NameFaults>,
 }
 
 impl Faults {
@@ -278,6 +312,7 @@ impl Machine {
         }
         self.world.fabric.set_default_link(link);
         self.set_hazards(faulty);
+        self.set_names(faulty);
     }
 
     /// The time of an entry of the plan has come.
@@ -314,6 +349,51 @@ impl Machine {
         }
     }
 
+    /// A fault that lasts comes to one of its steps.
+    pub(crate) fn fault_goes_on(&mut self, entry: usize, step: u64) {
+        let plan = self.world.faults.plan.clone();
+        if let Some(planned) = plan.get(entry) {
+            planned.fault.go_on(self, step);
+        }
+    }
+
+    /// The first process of a service that runs.
+    fn first_process(&self, id: NodeId) -> Option<Pid> {
+        match self.world.services.get(&id)?.state {
+            State::Running(pid) => Some(pid),
+            _ => None,
+        }
+    }
+
+    /// A fault is about to kill processes of a service: if the service, or another one in its namespace of processes, ends in this life,
+    /// that is no finding, and it starts again at that time unless its policy starts it.
+    fn strike(&mut self, id: NodeId, until: SimTime) {
+        for id in crash::falling(self, id) {
+            if let Some(service) = self.world.services.get_mut(&id) {
+                service.struck = Some(until);
+            }
+        }
+    }
+
+    /// Opens a hole of the network for an entry.
+    fn open_hole(&mut self, entry: usize, hole: Hole) {
+        let id = self.world.fabric.open_hole(hole);
+        self.world.faults.holes.insert(entry, id);
+    }
+
+    /// Closes the hole of an entry. True if it was open.
+    fn close_hole(&mut self, entry: usize) -> bool {
+        let id = self.world.faults.holes.remove(&entry);
+        id.is_some_and(|id| self.world.fabric.close_hole(id))
+    }
+
+    /// Why a fault can do nothing to the processes of a node.
+    fn not_acting(&self, id: NodeId) -> Option<&'static str> {
+        let paused =
+            || self.world.paused.contains_key(&self.world.room(id).machine).then_some("it is paused");
+        self.not_running(id).or_else(paused)
+    }
+
     /// Why a fault can do nothing to a node.
     fn not_running(&self, id: NodeId) -> Option<&'static str> {
         let running = matches!(self.world.services.get(&id).map(|s| s.state), Some(State::Running(_)));
@@ -334,8 +414,11 @@ impl Machine {
         }
         self.world.fabric.heal_all();
         self.world.faults.partitions.clear();
+        self.world.faults.holes.clear();
         self.set_links(false);
         self.heal_disks();
+        self.end_slowness();
+        self.world.scheduler.feed_all(&mut self.world.nodes);
         let paused: Vec<_> = std::mem::take(&mut self.world.paused).into_keys().collect();
         for id in paused {
             self.world.catch_up(id);
@@ -346,7 +429,7 @@ impl Machine {
         let down: Vec<(NodeId, u64)> = crashed.map(|(id, s)| (*id, s.start_offset)).collect();
         self.world.queue.remove_if(|due| match due {
             Due::Start(id) => down.iter().any(|(other, _)| other == id),
-            Due::FaultEnds(_) => true,
+            Due::FaultEnds(_) | Due::FaultGoesOn(..) => true,
             _ => false,
         });
         for (id, offset) in down {

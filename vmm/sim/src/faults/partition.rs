@@ -40,6 +40,7 @@ impl Room for Partition {
                 let half = 1 + (nodes.len() - 1) / 2;
                 PartitionKind::Bridge(nodes[0], nodes[1..half].to_vec(), nodes[half..].to_vec())
             }
+            Shape::Link => PartitionKind::Symmetric(vec![nodes[0]], vec![nodes[1]]),
         };
         Some(Partition { cut })
     }

@@ -106,6 +106,11 @@ impl Draw<'_> {
         self.decisions.between(self.id.site("second"), low, high)
     }
 
+    /// The number that the configuration has for the kind.
+    pub(super) fn number(&self) -> u64 {
+        self.setting.number
+    }
+
     fn duration(&mut self) -> u64 {
         let (low, high) = self.setting.time;
         self.decisions.between(self.id.site("duration"), low, high)

@@ -41,6 +41,8 @@ pub struct Scheduler {
     /// Tasks that were preempted while they computed, off their run queues until something on the node changes, but not before a
     /// time, if there is one.
     resting: BTreeMap<(MachineId, Tid), Option<SimTime>>,
+    /// A task of each of these machines gets no turns, because of a fault; and whether it was taken off its run queue.
+    starving: BTreeMap<MachineId, (Tid, bool)>,
     priorities: Priorities,
 }
 
@@ -118,6 +120,7 @@ impl Scheduler {
             parked: BTreeSet::new(),
             to_probe: BTreeSet::new(),
             resting: BTreeMap::new(),
+            starving: BTreeMap::new(),
             priorities: priorities_of(policy),
         }
     }
@@ -161,6 +164,12 @@ impl Scheduler {
     /// Chooses the task that runs next on a node: the current one until its turn is over, then one that is drawn from the
     /// runnable tasks. `None` if no task is runnable.
     pub(crate) fn pick(&mut self, node: &mut Node, decisions: &mut Decisions) -> Option<Tid> {
+        if let Some((tid, taken)) = self.starving.get_mut(&node.config.id)
+            && node.run_queue.contains(tid)
+        {
+            node.run_queue.retain(|other| other != tid);
+            *taken = true;
+        }
         let policy = self.policy;
         let turn = self.turns.entry(node.config.id).or_default();
         let yielded = std::mem::take(&mut node.yielded);
@@ -243,6 +252,36 @@ impl Scheduler {
     pub(crate) fn rest(&mut self, node: &mut Node, tid: Tid, earliest: Option<SimTime>) {
         node.run_queue.retain(|other| *other != tid);
         self.resting.insert((node.config.id, tid), earliest);
+    }
+
+    /// Lets a task of a machine have no more turns.
+    pub(crate) fn starve(&mut self, id: MachineId, tid: Tid) {
+        self.starving.insert(id, (tid, false));
+    }
+
+    /// Whether a task of a machine starves.
+    pub(crate) fn starves(&self, id: MachineId) -> bool {
+        self.starving.contains_key(&id)
+    }
+
+    /// The task of a machine that starves has turns again. False if there is none, or it is gone.
+    pub(crate) fn feed(&mut self, id: MachineId, nodes: &mut BTreeMap<MachineId, Arc<Node>>) -> bool {
+        let Some((tid, taken)) = self.starving.remove(&id) else { return false };
+        let Some(node) = nodes.get_mut(&id).filter(|node| node.tasks.contains_key(&tid)) else {
+            return false;
+        };
+        if taken {
+            Arc::make_mut(node).enqueue(tid);
+        }
+        true
+    }
+
+    /// No task starves any more.
+    pub(crate) fn feed_all(&mut self, nodes: &mut BTreeMap<MachineId, Arc<Node>>) {
+        let ids: Vec<MachineId> = self.starving.keys().copied().collect();
+        for id in ids {
+            self.feed(id, nodes);
+        }
     }
 
     /// The tasks of a machine that would go on computing: those that are parked, and those that rest.
@@ -344,6 +383,7 @@ impl Scheduler {
         self.parked.retain(|(node, tid)| *node != id || lives(tid));
         self.to_probe.retain(|(node, tid)| *node != id || lives(tid));
         self.resting.retain(|(node, tid), _| *node != id || lives(tid));
+        self.starving.retain(|node, (tid, _)| *node != id || lives(tid));
         self.priorities.forget_dead(node);
     }
 }

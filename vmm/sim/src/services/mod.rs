@@ -108,6 +108,10 @@ pub struct Service {
     pub restarts: Restarts,
     /// Why its command could not be started.
     pub refused: Option<Errno>,
+    /// A fault has killed processes in its present life: if it ends for that, it starts again then.
+    pub struck: Option<SimTime>,
+    /// How long it has to end when it is asked to, if not as long as it says itself, ns.
+    pub grace: Option<u64>,
 }
 
 impl Service {
@@ -209,6 +213,7 @@ impl Machine {
                     (State::Running(pid), now, Health::Starting);
                 service.starts += 1;
                 (service.failures, service.check, service.hook, service.stays) = (0, None, None, false);
+                service.struck = None;
                 self.note(Some(id), Notice::Service(ServiceChange::Started));
                 let settle = self.scenario.settle;
                 let first = spec.health.as_ref().map_or(settle, |h| h.pause(Health::Starting, 0).min(settle));
@@ -257,7 +262,8 @@ impl Machine {
         let World { nodes, queue, .. } = &mut self.world;
         queue.remove_if(|e| matches!(e, Due::HealthTimeout(of, _) | Due::StopTimeout(of, _) if *of == id));
         let life = nodes[&machine].container(container).life + 1;
-        let net = crate::setup::stack(spec, life, &mut self.world.decisions);
+        let mut net = crate::setup::stack(spec, life, &mut self.world.decisions);
+        net.hold_questions(self.world.faults.names.is_some());
         let mut parts = self.parts(machine);
         let (node, outside) = parts.split();
         node.renew_container(container, net, outside.base)
@@ -387,11 +393,7 @@ impl Machine {
 
     /// A helper process that ended by a signal which tells of an error is worth telling: kill(2) of its own service uses others.
     fn note_signal_death(&mut self, id: NodeId, end: &ProcessEnd) {
-        // Whether a core dump was made says nothing: containers have a limit of 0 for them.
-        if let ExitStatus::Signal { signo, .. } = end.status
-            && bloodhound_kernel::signal::asks_for_core(signo)
-            && self.world.services[&id].state != State::Crashed
-        {
+        if end.status.tells_of_error() && self.world.services[&id].state != State::Crashed {
             let text = format!(
                 "process {} ({}): {}",
                 end.pid.number(),
@@ -420,15 +422,25 @@ impl Machine {
         } else if stopped {
             // As `compose restart`: it starts again when what it depends on is there.
             self.service(id).state = State::Waiting;
+            if spec.depends_on.is_empty() {
+                let at = now.after(self.service(id).start_offset);
+                self.world.queue.push(at, Due::Start(id));
+            }
         } else {
             let failed = end.status != ExitStatus::Code(0);
-            if failed && self.world.phase != Phase::Done {
+            let struck = self.service(id).struck.take();
+            // Who loses a process to a fault may give up, but not by an error of its own.
+            let excused = struck.is_some() && !end.status.tells_of_error();
+            if failed && self.world.phase != Phase::Done && !excused {
                 let text = format!("service {} ended: {}", spec.name, end.status);
                 self.find(FindingKind::Crash, Some(id), text);
             }
             match self.service(id).restarts.next(spec.restart, failed, ran) {
                 Some(pause) => self.world.queue.push(now.after(pause), Due::Start(id)),
-                None => self.given_up(id, end.status),
+                None => match struck {
+                    Some(until) => self.starts_after_fault(id, until),
+                    None => self.given_up(id, end.status),
+                },
             }
         }
         self.dependencies_changed();

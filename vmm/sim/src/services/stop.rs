@@ -78,9 +78,17 @@ impl Machine {
         self.world.catch_up(machine);
         let info = bloodhound_kernel::signal::user_info(spec.runtime.stop_signal, 0, Pid::NONE, 0);
         self.world.node_mut(machine).send_process(pid, info);
-        let at: SimTime = self.world.now.after(spec.runtime.stop_grace);
+        let grace = self.service(id).grace.take().unwrap_or(spec.runtime.stop_grace);
+        let at: SimTime = self.world.now.after(grace);
         self.world.queue.push(at, Due::StopTimeout(id, pid.0));
         self.node_changed(machine);
+    }
+
+    /// A service has ended because a fault killed processes of it, and its policy does not start it: it starts again as after a crash.
+    pub(super) fn starts_after_fault(&mut self, id: NodeId, until: SimTime) {
+        let at = until.max(self.world.now.after(FIRST_PAUSE));
+        self.service(id).state = State::Crashed;
+        self.world.queue.push(at, Due::Start(id));
     }
 
     /// A service that was asked to end has not done so in time.
