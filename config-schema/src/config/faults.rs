@@ -22,6 +22,7 @@ pub(super) static FAULTS: Section = Section::new(
         Key::section("network", &NETWORK).otherwise("none"),
         Key::section("disk", &DISK).otherwise("none"),
         Key::section("process", &PROCESS).otherwise("none"),
+        Key::section("clock", &CLOCK).otherwise("none"),
         Key::new(
             "swarm",
             ValueKind::Bool,
@@ -69,6 +70,12 @@ static PROCESS: Section = Section::new(
     "ProcessFaults",
     "what happens to nodes",
     &of_kinds::<{ count(Group::Process) + BESIDE_KINDS.len() }>(Group::Process, BESIDE_KINDS),
+);
+
+static CLOCK: Section = Section::new(
+    "ClockFaults",
+    "what happens to clocks",
+    &of_kinds::<{ count(Group::Clock) }>(Group::Clock, &[]),
 );
 
 /// Keys of `process` that are no kind's.
@@ -142,6 +149,8 @@ pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
     spec.swarm = settings.value(ctx, "swarm");
     kinds(ctx, &network, Group::Network, &mut spec);
     kinds(ctx, &process, Group::Process, &mut spec);
+    let clock = settings.section_or_empty(ctx, "clock");
+    kinds(ctx, &clock, Group::Clock, &mut spec);
     Faults {
         kinds: spec,
         services: process.get(ctx, "services"),
@@ -164,9 +173,10 @@ fn kinds(ctx: &mut Ctx, settings: &Settings<'_>, group: Group, spec: &mut FaultS
                     let time = settings.value(ctx, key.name);
                     setting.time = (time, time);
                 }
-                ValueKind::MillisRange => {
+                ValueKind::MillisRange | ValueKind::PpmRange => {
                     let range: RangeNs = settings.value(ctx, key.name);
-                    setting.time = (range.min, range.max);
+                    let is_size = declaration.size().is_some_and(|size| size.name == key.name);
+                    *if is_size { &mut setting.size } else { &mut setting.time } = (range.min, range.max);
                 }
                 ValueKind::NonEmpty(..) => setting.shapes = shapes(ctx, settings, key.name),
                 kind => panic!("{} is declared as {kind:?}, which no setting of a fault is", key.name),

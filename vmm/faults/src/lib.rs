@@ -20,6 +20,8 @@ pub enum Group {
     Network,
     /// What happens to nodes.
     Process,
+    /// What happens to clocks.
+    Clock,
 }
 
 /// When faults of a kind happen.
@@ -31,6 +33,8 @@ pub enum Begins {
     ByNode,
     /// They begin at times of the whole network's.
     ByNetwork,
+    /// Each node has one for the whole phase of faults.
+    Standing,
 }
 
 /// What the swarm profile of a seed does to a kind that is asked for.
@@ -70,7 +74,8 @@ pub struct Declaration {
     pub begins: Begins,
     /// What a swarm profile does to it.
     pub swarm: Swarm,
-    /// Its keys: at most one that switches it on and says how often (a rate or a probability), one for a time, one for shapes.
+    /// Its keys: at most one that switches it on and says how often (a rate or a probability), one for a time, before it one that says how
+    /// much, one for shapes.
     pub keys: &'static [Key],
     /// What happens, for docs/faults.md.
     pub does: &'static str,
@@ -87,6 +92,14 @@ impl Declaration {
     /// Whether its faults begin at times, so that a plan has them and reports count them.
     pub fn is_timed(&self) -> bool {
         self.begins != Begins::Link
+    }
+
+    /// The key that says how much, beside the one that says for how long: the first of two ranges.
+    pub fn size(&self) -> Option<&'static Key> {
+        let mut ranges =
+            self.keys.iter().filter(|key| matches!(key.kind, ValueKind::MillisRange | ValueKind::PpmRange));
+        let first = ranges.next();
+        ranges.next().and(first)
     }
 }
 
@@ -143,7 +156,8 @@ mod tests {
             assert_eq!(Kind::named(declaration.name), Some(declaration.kind));
             let keys = declaration.keys.iter().map(|key| key.name);
             assert!(keys.chain([declaration.name]).all(|name| names.insert(name)), "{}", declaration.name);
-            assert!(!declaration.is_timed() || declaration.switch().is_some(), "{}", declaration.name);
+            let by_chance = matches!(declaration.begins, Begins::ByNode | Begins::ByNetwork);
+            assert!(!by_chance || declaration.switch().is_some(), "{}", declaration.name);
         }
     }
 }

@@ -13,6 +13,8 @@ pub struct Setting {
     pub rate: u32,
     /// Shortest and longest time, ns; equal for kinds with one time.
     pub time: (u64, u64),
+    /// Smallest and largest amount: ns, or parts per billion; of no meaning for kinds that have none.
+    pub size: (u64, u64),
     /// Shapes that may be drawn.
     pub shapes: Vec<Shape>,
 }
@@ -31,9 +33,11 @@ impl Default for FaultSpec {
     fn default() -> FaultSpec {
         let setting = |kind: Kind| {
             let mut setting = Setting::default();
+            let size = kind.declaration().size().map(|key| key.name);
             for key in kind.declaration().keys {
                 match key.kind {
-                    ValueKind::Millis | ValueKind::MillisRange => setting.time = default_time(key),
+                    _ if size == Some(key.name) => setting.size = default_range(key),
+                    ValueKind::Millis | ValueKind::MillisRange => setting.time = default_range(key),
                     ValueKind::NonEmpty(..) => setting.shapes = Shape::ALL.to_vec(),
                     _ => {}
                 }
@@ -45,10 +49,11 @@ impl Default for FaultSpec {
     }
 }
 
-/// The shortest and the longest time that a key declares for its absence, ns.
-fn default_time(key: &Key) -> (u64, u64) {
+/// The ends of the range that a key declares for its absence, ns or parts per billion.
+fn default_range(key: &Key) -> (u64, u64) {
     let Absent::Means(text) = key.absent else { return (0, 0) };
-    let one = |text: &str| scalar::millis(text.trim()).expect("a default is a number of milliseconds");
+    let read = if matches!(key.kind, ValueKind::PpmRange) { scalar::thousandths } else { scalar::millis };
+    let one = |text: &str| read(text.trim()).expect("a default is a number");
     match text.trim_matches(['[', ']']).split_once(',') {
         Some((shortest, longest)) => (one(shortest), one(longest)),
         None => (one(text), one(text)),
@@ -77,6 +82,13 @@ impl FaultSpec {
     #[must_use]
     pub fn with_time(mut self, kind: Kind, time: (u64, u64)) -> FaultSpec {
         self.get_mut(kind).time = time;
+        self
+    }
+
+    /// With these amounts for a kind.
+    #[must_use]
+    pub fn with_size(mut self, kind: Kind, size: (u64, u64)) -> FaultSpec {
+        self.get_mut(kind).size = size;
         self
     }
 

@@ -35,6 +35,7 @@ pub mod memory;
 pub mod mm;
 pub mod netlink;
 pub mod node;
+pub mod node_clock;
 pub mod path;
 pub mod pipe;
 pub mod process;

@@ -33,6 +33,7 @@ const CLOCK: usize = 0;
 const LIMIT: usize = 8;
 const COST: usize = 16;
 const OFFSET: usize = 24;
+const TAI: usize = 32;
 
 impl Node {
     /// Maps the vDSO into a fresh address space; its address for AT_SYSINFO_EHDR.
@@ -77,17 +78,15 @@ impl Node {
             (CLOCK, now),
             (LIMIT, now.saturating_add(READS * cost)),
             (COST, cost),
-            (OFFSET, self.realtime() - now),
+            (OFFSET, self.realtime().wrapping_sub(now)),
+            (TAI, self.tai().wrapping_sub(now)),
         ]);
     }
 
     /// Takes the clock back and charges the task for its reads: at each trap that the kernel answers with something
     /// that depends on time. Between two instructions of user code, so no read is half done.
     pub fn take_clock(&mut self, tid: Tid) {
-        let Some(vvar) = &self.vvar else { return };
-        let read = vvar.load_u64(CLOCK).saturating_sub(self.uptime());
-        // More than that only a program that writes to the page could have done.
-        let read = read.min((READS + 1) * self.config.costs.time_read);
+        let read = self.lent_clock().since(self.clock);
         if read > 0 {
             self.charge_computed(tid, read);
         }
@@ -97,9 +96,14 @@ impl Node {
     #[must_use]
     pub fn lent_clock(&self) -> SimTime {
         let Some(vvar) = &self.vvar else { return self.clock };
+        // More than that only a program that writes to the page could have done.
         let most = (READS + 1) * self.config.costs.time_read;
         let read = vvar.load_u64(CLOCK).saturating_sub(self.uptime()).min(most);
-        self.clock.after(read)
+        if read == 0 {
+            return self.clock;
+        }
+        // So late that no clock shows less than a program has read.
+        self.time.reaches(self.own_time().after(read)).max(self.clock)
     }
 
     /// Lends the clock again within a run, after a trap that moved it and was no step.

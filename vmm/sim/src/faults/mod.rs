@@ -2,9 +2,14 @@
 //!
 //! Key types: [`Faults`] (the state in the world), [`Fault`] (what is done, by kind), [`Planned`] (an entry of the plan). The kinds
 //! are declared once, in `bloodhound-faults`; what a kind does is in its room: `links` for what links do to packets, `crash`,
-//! `pause`, `partition` and `reset` for what begins at a time. `plan` draws.
+//! `pause`, `partition`, `reset`, `clock_jump`, `clock_drift`, `clock_skew` and `leap_second` for what begins at a time. `plan` draws.
 
+mod clock_drift;
+mod clock_jump;
+mod clock_skew;
+mod clocks;
 mod crash;
+mod leap_second;
 mod links;
 mod partition;
 mod pause;
@@ -26,7 +31,12 @@ use crate::scenario::Scenario;
 use crate::services::State;
 use crate::world::Phase;
 
+pub use clock_drift::ClockDrift;
+pub use clock_jump::ClockJump;
+pub use clock_skew::ClockSkew;
+use clocks::millis;
 pub use crash::Crash;
+pub use leap_second::LeapSecond;
 pub use partition::Partition;
 pub use pause::Pause;
 use plan::{Draw, Phases};
@@ -127,6 +137,9 @@ pub struct Faults {
     phases: Phases,
     /// Partitions in force, by their entries.
     partitions: BTreeMap<usize, PartitionId>,
+    /// Faults of clocks in force, by their entries: by how much the wall clock was set wrong; of a drift, by how much the machine was ahead
+    /// before. ns.
+    clocks: BTreeMap<usize, i64>,
 }
 
 impl Faults {
@@ -290,7 +303,7 @@ impl Machine {
         (!running).then_some("its service does not run")
     }
 
-    /// The faults end: the network is whole, everything that is down starts, nothing is paused.
+    /// The faults end: the network is whole, clocks are right, everything that is down starts, nothing is paused.
     pub(crate) fn heal_phase(&mut self) {
         if self.world.phase != Phase::Faults {
             return;
@@ -304,6 +317,7 @@ impl Machine {
         }
         self.world.fabric.heal_all();
         self.world.faults.partitions.clear();
+        self.heal_clocks();
         self.set_links(false);
         let paused: Vec<_> = std::mem::take(&mut self.world.paused).into_keys().collect();
         for id in paused {

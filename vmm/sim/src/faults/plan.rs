@@ -100,6 +100,24 @@ impl Draw<'_> {
         self.setting.shapes.get(place as usize).copied()
     }
 
+    /// The longest time that the configuration allows, ns.
+    pub(super) fn longest(&self) -> u64 {
+        self.setting.time.1
+    }
+
+    /// An amount in one direction or, by a choice of its own, in the other.
+    pub(super) fn signed(&mut self, size: u64, other: &str) -> i64 {
+        let size = i64::try_from(size).unwrap_or(i64::MAX);
+        if self.choose(other, 2) == 1 { -size } else { size }
+    }
+
+    /// An amount that the configuration allows, in one direction or the other.
+    pub(super) fn signed_size(&mut self, part: &str, other: &str) -> i64 {
+        let (low, high) = self.setting.size;
+        let size = self.decisions.between(self.id.site(part), low, high);
+        self.signed(size, other)
+    }
+
     fn duration(&mut self) -> u64 {
         let (low, high) = self.setting.time;
         self.decisions.between(self.id.site("duration"), low, high)
@@ -120,14 +138,19 @@ pub(super) fn draw(
     for declaration in Kind::DECLARATIONS.iter().filter(|declaration| profile.is_on(declaration.kind)) {
         let kind = declaration.kind;
         let setting = profile.get(kind);
-        let mut chain = |target: u32| {
+        let mut chain = |target: u32, decisions: &mut Decisions| {
             let targets = if target == 0 { stacks } else { targets };
             chain(kind, target, setting, targets, phases, decisions, &mut plan);
         };
         match declaration.begins {
             Begins::Link => {}
-            Begins::ByNetwork => chain(0),
-            Begins::ByNode => targets.iter().for_each(|node| chain(node.0)),
+            Begins::ByNetwork => chain(0, decisions),
+            Begins::ByNode => targets.iter().for_each(|node| chain(node.0, decisions)),
+            Begins::Standing => {
+                for node in targets {
+                    standing(kind, node.0, setting, targets, phases, decisions, &mut plan);
+                }
+            }
         }
     }
     plan.sort_by_key(|entry| (entry.begin, entry.id));
@@ -162,6 +185,25 @@ fn chain(
         if let Some(fault) = Fault::draw(kind, &mut draw) {
             plan.push(Planned { id, begin, duration, fault });
         }
+    }
+}
+
+/// Draws the entry of a kind that a target has for the whole phase.
+fn standing(
+    kind: Kind,
+    target: u32,
+    setting: &Setting,
+    targets: &[NodeId],
+    phases: Phases,
+    decisions: &mut Decisions,
+    plan: &mut Vec<Planned>,
+) {
+    let id = FaultId { kind, target, nth: 0 };
+    if decisions.choose(id.site("begins"), WORD) == 0 {
+        return;
+    }
+    if let Some(fault) = Fault::draw(kind, &mut Draw { id, setting, targets, decisions }) {
+        plan.push(Planned { id, begin: phases.begin, duration: 0, fault });
     }
 }
 
