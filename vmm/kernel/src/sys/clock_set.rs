@@ -7,7 +7,6 @@
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Timespec, Timeval};
-use bloodhound_abi::SimTime;
 
 use crate::caps::CAP_SYS_TIME;
 use crate::ctx::*;

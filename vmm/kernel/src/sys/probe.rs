@@ -1,4 +1,5 @@
-//! Calls that programs merely probe, where the answer depends on the arguments: chroot(2), pkey_mprotect(2), and descriptors of kinds that nobody can have. Those with one answer for all are lines of the table.
+//! Calls that programs merely probe, where the answer depends on the arguments: chroot(2), pkey_mprotect(2), and descriptors of
+//! kinds that nobody can have. Those with one answer for all are lines of the table.
 
 use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;

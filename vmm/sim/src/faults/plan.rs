@@ -268,6 +268,10 @@ mod tests {
             .with_rate(Kind::Pause, 500_000)
             .with_rate(Kind::Partition, 3_000_000)
             .with_rate(Kind::Reset, 500_000)
+            .with_rate(Kind::ClockJump, 2_000_000)
+            .with_rate(Kind::ClockDrift, 1_000_000)
+            .with_time(Kind::ClockSkew, (50 * MS, 50 * MS))
+            .with_rate(Kind::LeapSecond, 1_000_000)
     }
 
     fn targets() -> Vec<NodeId> {
@@ -313,15 +317,26 @@ mod tests {
         for seed in 0..1_000 {
             for entry in planned(&profile(), Log::new(0, seed)) {
                 *counts.entry(entry.id.kind).or_insert(0u64) += 1;
+                if entry.id.kind == Kind::ClockSkew {
+                    assert_eq!((entry.begin, entry.duration), (SimTime(500), 0));
+                    continue;
+                }
                 let (low, high) = profile().get(entry.id.kind).time;
                 assert!((low..=high).contains(&entry.duration));
                 assert!((entry.begin.0 - 500) % (10 * MS) == 0 && entry.begin < phases().end);
             }
         }
         // 1999 steps of a thousand seeds; three nodes.
-        for (kind, expected) in
-            [(Kind::Crash, 5_997), (Kind::Pause, 2_998), (Kind::Partition, 5_997), (Kind::Reset, 1_000)]
-        {
+        assert_eq!(counts[&Kind::ClockSkew], 3_000, "one for each node");
+        for (kind, expected) in [
+            (Kind::Crash, 5_997),
+            (Kind::Pause, 2_998),
+            (Kind::Partition, 5_997),
+            (Kind::Reset, 1_000),
+            (Kind::ClockJump, 11_994),
+            (Kind::ClockDrift, 5_997),
+            (Kind::LeapSecond, 1_999),
+        ] {
             let spread = 5 * u64::isqrt(expected);
             assert!(
                 counts[&kind].abs_diff(expected) < spread,
@@ -342,6 +357,25 @@ mod tests {
                 assert_eq!(less, others, "seed {seed} without {:?}", out.id);
             }
         }
+    }
+
+    /// Amounts and directions are those that are asked for, evenly.
+    #[test]
+    fn clocks_go_wrong_either_way_and_as_far_as_is_asked_for() {
+        let (mut ahead, mut behind) = (0u64, 0u64);
+        for seed in 0..300 {
+            for entry in planned(&profile(), Log::new(0, seed)) {
+                let (amount, (least, most)) = match entry.fault {
+                    Fault::ClockJump(jump) => (jump.by, profile().get(Kind::ClockJump).size),
+                    Fault::ClockDrift(drift) => (drift.rate, profile().get(Kind::ClockDrift).size),
+                    Fault::ClockSkew(skew) => (skew.by, (1, 50 * MS)),
+                    _ => continue,
+                };
+                *if amount > 0 { &mut ahead } else { &mut behind } += 1;
+                assert!((least..=most).contains(&amount.unsigned_abs()), "{:?}", entry.fault);
+            }
+        }
+        assert!(ahead.abs_diff(behind) < 5 * (ahead + behind).isqrt(), "{ahead} {behind}");
     }
 
     #[test]
