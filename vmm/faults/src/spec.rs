@@ -7,7 +7,7 @@ use bloodhound_declare::{Absent, Key, ValueKind, scalar};
 use crate::{Kind, Shape};
 
 /// How often and how strong one kind is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Setting {
     /// Parts per billion, per packet or per time step; of no meaning for kinds without a rate.
     pub rate: u32,
@@ -20,7 +20,7 @@ pub struct Setting {
 }
 
 /// A [`Setting`] for each kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct FaultSpec {
     /// By kind.
     settings: Vec<Setting>,
@@ -107,6 +107,35 @@ impl FaultSpec {
     }
 }
 
+/// What digests are made of: a setting that nobody has made, and a kind that was declared later and is off, are not in them, so that
+/// runs keep their digests when kinds are added.
+impl fmt::Debug for FaultSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let later = |at: usize| at > Kind::Pause as usize;
+        let first: Vec<&Setting> = self.settings.iter().take(Kind::Pause as usize + 1).collect();
+        let mut out = f.debug_struct("FaultSpec");
+        out.field("settings", &first);
+        for declaration in Kind::DECLARATIONS.iter().filter(|declaration| later(declaration.kind as usize)) {
+            if self.is_on(declaration.kind) {
+                out.field(declaration.name, self.get(declaration.kind));
+            }
+        }
+        out.field("swarm", &self.swarm).finish()
+    }
+}
+
+/// See that of [`FaultSpec`].
+impl fmt::Debug for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Setting");
+        out.field("rate", &self.rate).field("time", &self.time);
+        if self.size != (0, 0) {
+            out.field("size", &self.size);
+        }
+        out.field("shapes", &self.shapes).finish()
+    }
+}
+
 /// As one line: `drop 1%, jitter 2000 us`.
 impl fmt::Display for FaultSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -130,6 +159,19 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_kind_that_is_off_changes_no_digest() {
+        let text = |spec: &FaultSpec| format!("{spec:?}");
+        let plain = text(&FaultSpec::default());
+        assert!(plain.starts_with("FaultSpec { settings: [Setting { rate: 0, time: (0, 0), shapes: [] }, "));
+        assert_eq!(plain.matches("Setting {").count(), Kind::Pause as usize + 1);
+        assert!(plain.ends_with("], swarm: false }"), "{plain}");
+        for declaration in Kind::DECLARATIONS {
+            let on = FaultSpec::default().with_rate(declaration.kind, 5).with_time(declaration.kind, (1, 2));
+            assert_ne!(text(&on), plain, "{}", declaration.name);
+        }
+    }
 
     #[test]
     fn a_profile_is_a_line() {
