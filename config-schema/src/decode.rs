@@ -293,23 +293,44 @@ impl Ctx {
 
     /// `[shortest, longest]` in milliseconds; a single number stands for both.
     pub(crate) fn millis_range(&mut self, node: &Node, path: &str) -> Option<RangeNs> {
+        const EXPECTED: &str = "a list of two numbers: [shortest, longest]";
+        let one = |ctx: &mut Ctx, node: &Node, alone: bool| {
+            ctx.number(node, path, if alone { EXPECTED } else { "a number of milliseconds" }, scalar::millis)
+        };
+        self.range(node, path, "write [shortest, longest] in milliseconds", one)
+    }
+
+    /// `[smallest, largest]` in parts per million, as parts per billion; a single number stands for both.
+    pub(crate) fn ppm_range(&mut self, node: &Node, path: &str) -> Option<RangeNs> {
+        const MOST: u64 = 500_000_000;
+        let one = |ctx: &mut Ctx, node: &Node, _: bool| ctx.thousandths(node, path, 0, MOST);
+        self.range(node, path, "write [smallest, largest] in parts per million", one)
+    }
+
+    /// Two values of which the second is not smaller, or one that stands for both; `one` reads a value, and is told whether it is alone.
+    fn range(
+        &mut self,
+        node: &Node,
+        path: &str,
+        write: &str,
+        one: impl Fn(&mut Ctx, &Node, bool) -> Option<u64>,
+    ) -> Option<RangeNs> {
         let Value::Seq(items) = &node.value else {
-            let both =
-                self.number(node, path, "a list of two numbers: [shortest, longest]", scalar::millis)?;
+            let both = one(self, node, true)?;
             return Some(RangeNs { min: both, max: both });
         };
         let [low, high] = items.as_slice() else {
             let count = items.len();
             self.error(Code::WrongType, node.span, format!("`{path}` must have two numbers, not {count}"))
-                .help("write [shortest, longest] in milliseconds");
+                .help(write);
             return None;
         };
-        let (min, max) = (self.millis(low, path), self.millis(high, path));
+        let (min, max) = (one(self, low, false), one(self, high, false));
         let (min, max) = (min?, max?);
         if min > max {
             let place = Span { start: low.span.start, end: high.span.end };
             self.error(Code::ReversedRange, place, format!("the range of `{path}` ends before it begins"))
-                .help("write [shortest, longest] in milliseconds");
+                .help(write);
             return None;
         }
         Some(RangeNs { min, max })

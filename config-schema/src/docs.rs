@@ -53,6 +53,7 @@ fn type_of(kind: &ValueKind) -> String {
         ValueKind::Duration(_) => "duration".to_owned(),
         ValueKind::Millis => "milliseconds".to_owned(),
         ValueKind::MillisRange => "range of milliseconds".to_owned(),
+        ValueKind::PpmRange => "range of parts per million".to_owned(),
         ValueKind::Word(words) => code_list(words),
         ValueKind::Tag(word) => format!("`{word}`"),
         ValueKind::Section(_) | ValueKind::Variants(_) => "section".to_owned(),

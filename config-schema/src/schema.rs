@@ -53,6 +53,27 @@ static MILLIS_RANGE: Syntax = Syntax {
     uses: &[&MILLIS],
 };
 
+static PPM: Syntax = Syntax {
+    name: "Ppm",
+    written: "parts per million",
+    plural: "",
+    doc: "parts per million, with at most three decimal places",
+    schema: r#"{"type": "number", "minimum": 0, "maximum": 500000}"#,
+    uses: &[],
+};
+
+static PPM_RANGE: Syntax = Syntax {
+    name: "PpmRange",
+    written: "range of parts per million",
+    plural: "ranges of parts per million",
+    doc: "smallest and largest in parts per million; one number stands for both",
+    schema: r##"{"anyOf": [
+        {"$ref": "#/$defs/Ppm"},
+        {"type": "array", "items": {"$ref": "#/$defs/Ppm"}, "minItems": 2, "maxItems": 2}
+    ]}"##,
+    uses: &[&PPM],
+};
+
 /// A text, for which numbers and booleans are taken too.
 pub(crate) static TEXT: Syntax = Syntax {
     name: "Text",
@@ -183,6 +204,7 @@ impl Definitions {
             ValueKind::Duration(_) => self.syntax(&DURATION),
             ValueKind::Millis => self.syntax(&MILLIS),
             ValueKind::MillisRange => self.syntax(&MILLIS_RANGE),
+            ValueKind::PpmRange => self.syntax(&PPM_RANGE),
             ValueKind::Word(words) => self.refer(words.name, |_| alternatives(words)),
             ValueKind::Tag(word) => json!({"type": "string", "const": word}),
             ValueKind::Section(section) => {

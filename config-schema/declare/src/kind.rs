@@ -45,6 +45,8 @@ pub enum ValueKind {
     Millis,
     /// Shortest and longest in milliseconds; one number stands for both.
     MillisRange,
+    /// Smallest and largest share in parts per million, up to half; one number stands for both. Read as parts per billion.
+    PpmRange,
     /// One word out of a fixed set.
     Word(&'static Words),
     /// The one word that the key of this name must have in this section (see [`Variants`]).

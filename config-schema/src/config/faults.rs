@@ -24,6 +24,7 @@ pub(super) static FAULTS: Section = Section::new(
         Key::section("process", &PROCESS).otherwise("none"),
         Key::section("resources", &RESOURCES).otherwise("none"),
         Key::section("kernel", &KERNEL).otherwise("none"),
+        Key::section("clock", &CLOCK).otherwise("none"),
         Key::new(
             "swarm",
             ValueKind::Bool,
@@ -77,6 +78,12 @@ static PROCESS: Section = Section::new(
     "ProcessFaults",
     "what happens to nodes",
     &of_kinds::<{ count(Group::Process) + BESIDE_KINDS.len() }>(Group::Process, BESIDE_KINDS),
+);
+
+static CLOCK: Section = Section::new(
+    "ClockFaults",
+    "what happens to clocks",
+    &of_kinds::<{ count(Group::Clock) }>(Group::Clock, &[]),
 );
 
 /// Keys of `disk` that are no kind's.
@@ -159,6 +166,8 @@ pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
     kinds(ctx, &process, Group::Process, &mut spec);
     kinds(ctx, &resources, Group::Resources, &mut spec);
     kinds(ctx, &kernel, Group::Kernel, &mut spec);
+    let clock = settings.section_or_empty(ctx, "clock");
+    kinds(ctx, &clock, Group::Clock, &mut spec);
     Faults {
         kinds: spec,
         disk: settings_of_disk(ctx, &disk, &process),
@@ -191,14 +200,14 @@ fn kinds(ctx: &mut Ctx, settings: &Settings<'_>, group: Group, spec: &mut FaultS
                 }
                 ValueKind::Millis => {
                     let time = settings.value(ctx, key.name);
-                    *setting.time_of(declaration.kind, key.name) = (time, time);
+                    *setting.range_of(declaration.kind, key.name) = (time, time);
                 }
-                ValueKind::MillisRange => {
+                ValueKind::MillisRange | ValueKind::PpmRange => {
                     let range: Option<RangeNs> = match key.absent {
                         Absent::Means(_) => Some(settings.value(ctx, key.name)),
                         _ => settings.get(ctx, key.name),
                     };
-                    *setting.time_of(declaration.kind, key.name) =
+                    *setting.range_of(declaration.kind, key.name) =
                         range.map_or((0, 0), |range| (range.min, range.max));
                 }
                 ValueKind::Integer { .. } | ValueKind::Decimal { .. } => {

@@ -283,7 +283,7 @@ fn check(ctx: &mut Ctx, node: &Node, path: &str, kind: &'static ValueKind) {
             u64::decode(ctx, node, path, kind);
         }
         ValueKind::Rate { .. } | ValueKind::Probability { .. } => drop(Ppb::decode(ctx, node, path, kind)),
-        ValueKind::MillisRange => drop(RangeNs::decode(ctx, node, path, kind)),
+        ValueKind::MillisRange | ValueKind::PpmRange => drop(RangeNs::decode(ctx, node, path, kind)),
         ValueKind::List(of) | ValueKind::NonEmpty(of, _) => {
             for item in list(ctx, node, path, kind).unwrap_or_default() {
                 check(ctx, item, path, of);
@@ -397,6 +397,7 @@ impl Decode for RangeNs {
     fn decode(ctx: &mut Ctx, node: &Node, path: &str, kind: &'static ValueKind) -> Option<RangeNs> {
         match kind {
             ValueKind::MillisRange => ctx.millis_range(node, path),
+            ValueKind::PpmRange => ctx.ppm_range(node, path),
             _ => unfit::<RangeNs>(path, kind),
         }
     }

@@ -74,6 +74,10 @@ const fn number(
     Key::new(name, ValueKind::Integer { least, most }, doc).default(default)
 }
 
+const fn ppm(name: &'static str, default: &'static str, doc: &'static str) -> Key {
+    Key::new(name, ValueKind::PpmRange, doc).default(default)
+}
+
 kinds! { $
     links {
         /// A packet is lost.
@@ -260,8 +264,8 @@ kinds! { $
             swarm: Swarm::Strength,
             keys: &[
                 probability("disk_slow_probability", "node", "the disk of the node becomes slow"),
-                range("disk_slow_ms", "[500, 5000]", "how long a disk stays slow"),
                 Key::new("disk_latency_ms", ValueKind::Millis, "how much longer a call waits for a slow disk").default("100"),
+                range("disk_slow_ms", "[500, 5000]", "how long a disk stays slow"),
             ],
             does: "for `disk_slow_ms` each fsync and each write with O_SYNC sleeps for `disk_latency_ms` first",
         }
@@ -389,6 +393,50 @@ kinds! { $
                 range("syn_drop_duration_ms", "[1000, 5000]", "for how long"),
             ],
             does: "SYNs to a node are lost, as with a full backlog of a listener: connect(2) takes 1 s, 3 s, ... longer; connections that are open work",
+        }
+        /// The wall clock of a node is set wrong.
+        ClockJump in clock_jump {
+            name: "clock-jump",
+            group: Group::Clock,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("clock_jump_probability", "node", "the node's wall clock is set wrong, forward or back"),
+                range("clock_jump_ms", "[100, 60000]", "how far the wall clock jumps"),
+                range("clock_jump_duration_ms", "[1000, 10000]", "how long until it is set right; 0: until the heal"),
+            ],
+            does: "the wall clock of a node (CLOCK_REALTIME) is set forward or back by `clock_jump_ms`, and set right after `clock_jump_duration_ms`; CLOCK_MONOTONIC goes on",
+        }
+        /// A node's clocks are fast or slow.
+        ClockDrift in clock_drift {
+            name: "clock-drift",
+            group: Group::Clock,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("clock_drift_probability", "node", "the node's clocks become fast or slow"),
+                ppm("clock_drift_ppm", "[10, 500]", "how fast or slow"),
+                range("clock_drift_duration_ms", "[5000, 60000]", "how long that lasts; 0: until the heal"),
+            ],
+            does: "all clocks and timers of a node are fast or slow by `clock_drift_ppm`, for `clock_drift_duration_ms`; then its wall clock is set right",
+        }
+        /// The wall clocks of nodes differ.
+        ClockSkew in clock_skew {
+            name: "clock-skew",
+            group: Group::Clock,
+            begins: Begins::Standing,
+            swarm: Swarm::Always,
+            keys: &[millis("clock_skew_ms", "0", "each node's wall clock is up to so much before or behind, as is drawn for it")],
+            does: "each node's wall clock is wrong by a time up to `clock_skew_ms`, until the heal",
+        }
+        /// Wall clocks repeat a second.
+        LeapSecond in leap_second {
+            name: "leap-second",
+            group: Group::Clock,
+            begins: Begins::ByNetwork,
+            swarm: Swarm::Strength,
+            keys: &[probability("leap_second_probability", "", "a leap second is inserted")],
+            does: "the wall clock of each machine shows a second twice, as at the end of a day with a leap second (adjtimex(2): TIME_INS, TIME_OOP)",
         }
     }
     asked {

@@ -26,6 +26,8 @@ pub enum Group {
     Resources,
     /// What Linux does rarely, but may do.
     Kernel,
+    /// What happens to clocks.
+    Clock,
 }
 
 /// When faults of a kind happen.
@@ -41,6 +43,8 @@ pub enum Begins {
     ByMachine,
     /// They are asked for at each operation of a program that they could hit.
     Asked,
+    /// Each node has one for the whole phase of faults.
+    Standing,
 }
 
 /// What the swarm profile of a seed does to a kind that is asked for.
@@ -95,8 +99,8 @@ pub struct Declaration {
     pub begins: Begins,
     /// What a swarm profile does to it.
     pub swarm: Swarm,
-    /// Its keys: at most one that switches it on and says how often (a rate or a probability), one for a time and behind it one for
-    /// another, one for shapes, one for a number.
+    /// Its keys: at most one that switches it on and says how often (a rate or a probability), one for a time, before it one that says how
+    /// much, one for shapes, one for a number.
     pub keys: &'static [Key],
     /// What happens, for docs/faults.md.
     pub does: &'static str,
@@ -123,6 +127,15 @@ impl Declaration {
     /// Whether reports count its faults one by one.
     pub fn is_counted(&self) -> bool {
         self.is_timed() || self.is_asked()
+    }
+
+    /// The key that says how much, beside the one that says for how long: the first of two.
+    pub fn size(&self) -> Option<&'static Key> {
+        let mut ranges = self.keys.iter().filter(|key| {
+            matches!(key.kind, ValueKind::Millis | ValueKind::MillisRange | ValueKind::PpmRange)
+        });
+        let first = ranges.next();
+        ranges.next().and(first)
     }
 }
 
@@ -179,7 +192,8 @@ mod tests {
             assert_eq!(Kind::named(declaration.name), Some(declaration.kind));
             let keys = declaration.keys.iter().map(|key| key.name);
             assert!(keys.chain([declaration.name]).all(|name| names.insert(name)), "{}", declaration.name);
-            assert!(!declaration.is_counted() || declaration.switch().is_some(), "{}", declaration.name);
+            let by_chance = !matches!(declaration.begins, Begins::Link | Begins::Standing);
+            assert!(!by_chance || declaration.switch().is_some(), "{}", declaration.name);
         }
     }
 }

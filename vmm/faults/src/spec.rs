@@ -13,8 +13,8 @@ pub struct Setting {
     pub rate: u32,
     /// Shortest and longest time, ns; equal for kinds with one time.
     pub time: (u64, u64),
-    /// The same of the second time of kinds that have two.
-    pub second: (u64, u64),
+    /// Smallest and largest amount: ns, or parts per billion; of no meaning for kinds that have none.
+    pub size: (u64, u64),
     /// Shapes that may be drawn.
     pub shapes: Vec<Shape>,
     /// A number beside these: bytes, times, kilobits; decimals in thousandths. 0 for kinds without one.
@@ -22,22 +22,21 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// Where the time that a key of the kind says belongs.
-    pub fn time_of(&mut self, kind: Kind, key: &str) -> &mut (u64, u64) {
-        let is_time = |key: &&Key| matches!(key.kind, ValueKind::Millis | ValueKind::MillisRange);
-        let first = kind.declaration().keys.iter().find(is_time);
-        if first.is_some_and(|first| first.name == key) { &mut self.time } else { &mut self.second }
+    /// Where the range that a key of the kind says belongs.
+    pub fn range_of(&mut self, kind: Kind, key: &str) -> &mut (u64, u64) {
+        let is_size = kind.declaration().size().is_some_and(|size| size.name == key);
+        if is_size { &mut self.size } else { &mut self.time }
     }
 }
 
-/// A second time and a number are shown where there is one.
+/// An amount and a number are shown where there is one.
 impl fmt::Debug for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Setting { rate, time, second, shapes, number } = self;
+        let Setting { rate, time, size, shapes, number } = self;
         let mut out = f.debug_struct("Setting");
         out.field("rate", rate).field("time", time);
-        if *second != (0, 0) {
-            out.field("second", second);
+        if *size != (0, 0) {
+            out.field("size", size);
         }
         out.field("shapes", shapes);
         if *number > 0 {
@@ -63,8 +62,8 @@ impl Default for FaultSpec {
             let mut setting = Setting::default();
             for key in kind.declaration().keys {
                 match key.kind {
-                    ValueKind::Millis | ValueKind::MillisRange => {
-                        *setting.time_of(kind, key.name) = default_time(key);
+                    ValueKind::Millis | ValueKind::MillisRange | ValueKind::PpmRange => {
+                        *setting.range_of(kind, key.name) = default_range(key);
                     }
                     ValueKind::NonEmpty(..) => setting.shapes = Shape::UNASKED.to_vec(),
                     ValueKind::Integer { .. } | ValueKind::Decimal { .. } => {
@@ -80,10 +79,11 @@ impl Default for FaultSpec {
     }
 }
 
-/// The shortest and the longest time that a key declares for its absence, ns.
-fn default_time(key: &Key) -> (u64, u64) {
+/// The ends of the range that a key declares for its absence, ns or parts per billion.
+fn default_range(key: &Key) -> (u64, u64) {
     let Absent::Means(text) = key.absent else { return (0, 0) };
-    let one = |text: &str| scalar::millis(text.trim()).expect("a default is a number of milliseconds");
+    let read = if matches!(key.kind, ValueKind::PpmRange) { scalar::thousandths } else { scalar::millis };
+    let one = |text: &str| read(text.trim()).expect("a default is a number");
     match text.trim_matches(['[', ']']).split_once(',') {
         Some((shortest, longest)) => (one(shortest), one(longest)),
         None => (one(text), one(text)),
@@ -128,6 +128,13 @@ impl FaultSpec {
     #[must_use]
     pub fn with_number(mut self, kind: Kind, number: u64) -> FaultSpec {
         self.get_mut(kind).number = number;
+        self
+    }
+
+    /// With these amounts for a kind.
+    #[must_use]
+    pub fn with_size(mut self, kind: Kind, size: (u64, u64)) -> FaultSpec {
+        self.get_mut(kind).size = size;
         self
     }
 
@@ -212,10 +219,23 @@ mod tests {
         assert_eq!(plain.matches("Setting").count(), ALWAYS.len(), "{plain}");
         let spec = FaultSpec::default().with_rate(Kind::DiskSlow, 5).with_time(Kind::DiskSlow, (1, 2));
         let expected = plain.trim_end_matches(" }").to_owned()
-            + ", disk-slow: Setting { rate: 5, time: (1, 2), second: (100000000, 100000000), shapes: [] } }";
+            + ", disk-slow: Setting { rate: 5, time: (1, 2), size: (100000000, 100000000), shapes: [] } }";
         assert_eq!(format!("{spec:?}"), expected);
         let text = format!("{:?}", FaultSpec::default().with_rate(Kind::Mtu, 5));
         assert!(text.contains(", mtu: Setting { rate: 5, ") && text.contains("number: 1280 }"), "{text}");
+    }
+
+    #[test]
+    fn a_kind_that_is_off_changes_no_digest() {
+        let text = |spec: &FaultSpec| format!("{spec:?}");
+        let plain = text(&FaultSpec::default());
+        assert!(plain.starts_with("FaultSpec { settings: [Setting { rate: 0, time: (0, 0), shapes: [] }, "));
+        assert_eq!(plain.matches("Setting {").count(), Kind::Pause as usize + 1);
+        assert!(plain.ends_with("], swarm: false }"), "{plain}");
+        for declaration in Kind::DECLARATIONS {
+            let on = FaultSpec::default().with_rate(declaration.kind, 5).with_time(declaration.kind, (1, 2));
+            assert_ne!(text(&on), plain, "{}", declaration.name);
+        }
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! Capabilities of a process ([`Caps`], capabilities(7)): the sets, and what changes of ids and execve do to them.
 //!
 //! They decide who may change ids and groups, signal others, bind low ports, use others' System V objects and message queues, lower
-//! nice values, raise hard limits, lock more memory than RLIMIT_MEMLOCK says and change the root directory.
+//! nice values, raise hard limits, lock more memory than RLIMIT_MEMLOCK says, set clocks and change the root directory.
 //! What the file system permits follows the user id alone.
 //! Neighbours: `sys::caps` the calls, `sys::ids` the ids, `exec` a new program.
 
 /// What Docker gives to root where nothing else is said: the bounding set of every process at its start.
 pub const DOCKER: u64 = 0xa004_25fb;
 /// What root has outside of containers of those that mean something here: all but what the calls need that are refused whoever
-/// asks (modules, raw I/O, rebooting, clocks, networks, audit, tracing of kernels).
+/// asks (modules, raw I/O, rebooting, networks, audit, tracing of kernels).
 pub const OF_A_MACHINE: u64 = DOCKER
     | 1 << CAP_DAC_READ_SEARCH
     | 1 << CAP_IPC_LOCK
@@ -18,6 +18,7 @@ pub const OF_A_MACHINE: u64 = DOCKER
     | 1 << CAP_SYS_ADMIN
     | 1 << CAP_SYS_NICE
     | 1 << CAP_SYS_RESOURCE
+    | 1 << CAP_SYS_TIME
     | 1 << CAP_SYS_TTY_CONFIG
     | 1 << CAP_MKNOD
     | 1 << CAP_LEASE
@@ -58,6 +59,8 @@ pub const CAP_SYS_ADMIN: u32 = 21;
 pub const CAP_SYS_NICE: u32 = 23;
 /// CAP_SYS_RESOURCE.
 pub const CAP_SYS_RESOURCE: u32 = 24;
+/// CAP_SYS_TIME.
+pub const CAP_SYS_TIME: u32 = 25;
 /// CAP_SYS_TTY_CONFIG.
 pub const CAP_SYS_TTY_CONFIG: u32 = 26;
 /// CAP_MKNOD.

@@ -183,9 +183,9 @@ impl<'a> Ctx<'a> {
         &mut self.node.mms[id]
     }
 
-    /// The node's clock.
+    /// The machine's own time, which deadlines and the times of files are in. Packets are in virtual time, `node.clock`.
     pub fn now(&self) -> SimTime {
-        self.node.clock
+        self.node.own_time()
     }
 
     /// The descriptor's slot or EBADF.

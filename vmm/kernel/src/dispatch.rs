@@ -108,7 +108,7 @@ impl Node {
         let Blocked { call, files, wait, progress, timeout, paid } = *blocked;
         // A signal may have come before the deadline was noticed. Linux's timers fire by themselves; each call then has its
         // own order of deadline and signal.
-        let late = wait.deadline.is_some_and(|end| end <= self.clock) && self.signal_deliverable(tid);
+        let late = wait.deadline.is_some_and(|end| end <= self.own_time()) && self.signal_deliverable(tid);
         let saved_mask = wait.saved_mask;
         let mut ctx = Ctx::new(self, tid, outside.reborrow());
         (ctx.pins, ctx.timeout, ctx.paid) = (files, timeout, paid);
@@ -182,7 +182,7 @@ impl Node {
     /// restart. A restarted call is a new one, as on Linux: its registers are decoded and its descriptors looked up again.
     fn interrupt(&mut self, tid: Tid, wait: &Wait) -> Outcome {
         let code = crate::signal::restart_code(wait.restart);
-        let now = self.clock;
+        let now = self.own_time();
         if matches!(wait.on.first(), Some(WaitOn::Futex(_))) {
             self.futex_forget(tid);
         }

@@ -77,7 +77,7 @@ impl Node {
             FileKind::Netlink(id) => self.netlinks[id].ready(),
             FileKind::Event(id) => self.events[id].ready(),
             // timerfd_poll and signalfd_poll of Linux do not speak of EPOLLRDNORM.
-            FileKind::TimerFd(id) if self.timerfds[id].expired > 0 => c::EPOLLIN,
+            FileKind::TimerFd(id) if self.timerfds[id].is_ready() => c::EPOLLIN,
             FileKind::TimerFd(_) => 0,
             FileKind::SignalFd(_) => 0, // depends on the reader: see `ready_bits_for`
             FileKind::Epoll(id) => u64::from(self.epoll_ready(id)),

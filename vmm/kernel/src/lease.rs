@@ -73,7 +73,7 @@ impl Lease {
 impl Node {
     /// Carries out what leases were to become by now.
     fn time_out_leases(&mut self, ino: Ino) {
-        let now = self.clock;
+        let now = self.own_time();
         let due = |at: Option<SimTime>| at.is_some_and(|at| at <= now);
         let Some(list) = self.leases.get(&ino) else { return };
         for lease in list.clone() {
@@ -169,7 +169,7 @@ impl Node {
     /// without that; `None` if there is none.
     fn break_leases(&mut self, ino: Ino, writes: bool, wait: u64) -> Option<SimTime> {
         self.time_out_leases(ino);
-        let end = self.clock.after(wait);
+        let end = self.own_time().after(wait);
         let mut told = Vec::new();
         for lease in self.leases.get_mut(&ino)?.iter_mut().filter(|lease| lease.conflicts(writes)) {
             let asked = if writes { lease.unlock } else { lease.ends(false) };

@@ -37,6 +37,7 @@ pub mod memory;
 pub mod mm;
 pub mod netlink;
 pub mod node;
+pub mod node_clock;
 pub mod path;
 pub mod pipe;
 pub mod process;

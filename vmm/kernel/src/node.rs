@@ -26,6 +26,7 @@ use crate::ids::*;
 use crate::ipc::SysV;
 use crate::ipc::mqueue::MqQueues;
 use crate::mm::Mm;
+use crate::node_clock::NodeClock;
 use crate::pipe::{Pipe, PipePages};
 use crate::process::{CpuTime, ExitStatus, FdTable, Process};
 use crate::shared::{FsPlace, Shared};
@@ -192,8 +193,10 @@ impl RealTime {
 pub struct Node {
     /// What it was made with.
     pub config: NodeConfig,
-    /// Its own time; never behind an event it has seen.
+    /// Virtual time on it; never behind an event it has seen.
     pub clock: SimTime,
+    /// What its clocks show then.
+    pub time: NodeClock,
     /// Its containers, by [`crate::container::ContainerId`].
     pub containers: Vec<Container>,
     /// All tasks.
@@ -250,11 +253,11 @@ pub struct Node {
     pub futexes: Map<FutexKey, VecDeque<Tid>>,
     /// Locks with an owner that tasks wait for (FUTEX_LOCK_PI).
     pub pi_locks: Map<FutexKey, PiLock>,
-    /// Deadlines of sleeping tasks.
+    /// Deadlines of sleeping tasks, in the machine's own time ([`crate::node_clock`]).
     pub sleepers: Set<(SimTime, Tid)>,
     /// Seals of memfd files (fcntl(2)).
     pub seals: Map<bloodhound_vfs::Ino, u64>,
-    /// Armed timers.
+    /// Armed timers, in own time.
     pub timers: Set<(SimTime, TimerKey)>,
     /// Armed timers on CPU clocks.
     pub cpu_alarms: Map<CpuClock, Set<(SimTime, TimerKey)>>,
@@ -315,6 +318,7 @@ impl Node {
     pub fn new(config: NodeConfig, vfs: Vfs, boot_id: [u64; 2]) -> Node {
         let space = (u64::from(config.id.0) << 32) + 1;
         Node {
+            time: NodeClock::new(config.epoch_ns),
             config,
             clock: SimTime::ZERO,
             containers: Vec::new(),
@@ -384,26 +388,6 @@ impl Node {
         self.config.memory / 8 / KEPT
     }
 
-    /// CLOCK_MONOTONIC, ns since the machine was booted.
-    pub fn uptime(&self) -> u64 {
-        self.uptime_at(self.clock)
-    }
-
-    /// CLOCK_MONOTONIC at a time of the node's clock.
-    pub fn uptime_at(&self, at: SimTime) -> u64 {
-        UPTIME + at.0
-    }
-
-    /// CLOCK_REALTIME, ns since 1970.
-    pub fn realtime(&self) -> u64 {
-        self.config.epoch_ns + self.clock.0
-    }
-
-    /// CLOCK_REALTIME at a time of the node's clock.
-    pub fn realtime_at(&self, at: SimTime) -> u64 {
-        self.config.epoch_ns + at.0
-    }
-
     /// The task; it must exist.
     pub fn task(&self, tid: Tid) -> &Task {
         &self.tasks[&tid]
@@ -449,20 +433,21 @@ impl Node {
     pub fn next_deadline(&self) -> Option<SimTime> {
         let timers = self.timers.first().map(|t| t.0);
         let sleepers = self.sleepers.first().map(|t| t.0);
-        [timers, sleepers, self.net.next_deadline()].into_iter().flatten().min()
+        let own = [timers, sleepers].into_iter().flatten().min().map(|own| self.time.reaches(own));
+        [own, self.net.next_deadline()].into_iter().flatten().min()
     }
 
     /// Fires what is due at the node's clock.
     pub fn on_time(&mut self) {
-        let now = self.clock;
+        let (now, own) = (self.clock, self.own_time());
         while let Some(&(at, key)) = self.timers.first()
-            && at <= now
+            && at <= own
         {
             self.timers.remove(&(at, key));
             self.fire_timer(key, at);
         }
         while let Some(&(at, tid)) = self.sleepers.first()
-            && at <= now
+            && at <= own
         {
             self.sleepers.remove(&(at, tid));
             self.wake(tid, true);

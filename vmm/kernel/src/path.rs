@@ -152,8 +152,8 @@ impl Ctx<'_> {
         op: impl FnOnce(&mut Vfs, &mut VfsCtx<'_>) -> Outcome<T>,
     ) -> Outcome<T> {
         let (umask, root) = (self.place().umask, self.place().root);
+        let now = self.node.own_time();
         let vfs = &mut self.node.vfs;
-        let now = self.node.clock;
         let root = match self.lookup.root {
             Some(Place::Ino(start)) => start,
             _ => root,

@@ -91,7 +91,7 @@ impl Node {
             children_cpu: CpuTime::default(),
             peak: 0,
             children_peak: 0,
-            started: self.clock,
+            started: self.own_time(),
             did_exec: false,
             tty: None,
             tty_old_pgrp: None,

@@ -1,8 +1,8 @@
 //! Armed timers: setitimer(2), timer_create(2), timerfd_create(2). All live in one ordered set of the node.
 
-use bloodhound_abi::SimTime;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Itimerspec, Siginfo, Timespec};
+use bloodhound_abi::{Errno, SimTime};
 
 use crate::ids::*;
 use crate::node::Node;
@@ -19,12 +19,14 @@ pub enum TimerKey {
     Sleep(Tid),
     /// A timerfd.
     TimerFd(TimerFdId),
+    /// The end of the second before a leap second.
+    Leap,
 }
 
 /// What a timer counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Clock {
-    /// The node's clock.
+    /// The machine's own time.
     Monotonic,
     /// CLOCK_REALTIME.
     Realtime,
@@ -44,12 +46,14 @@ pub enum CpuClock {
 /// When a timer fires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// Next expiry, on the node's clock or the timer's CPU clock.
+    /// Next expiry, in the machine's own time or on the timer's CPU clock.
     pub next: Option<SimTime>,
     /// Period in ns, 0 for once.
     pub interval: u64,
-    /// How long before the beginning of the node's clock the next expiry was due, ns; `next` is that beginning then.
+    /// How long before the beginning of own time the next expiry was due, ns; `next` is that beginning then.
     pub before_boot: u64,
+    /// Expiries are times of CLOCK_REALTIME, which they follow when that is set.
+    pub wall: bool,
 }
 
 impl Schedule {
@@ -82,6 +86,32 @@ pub struct TimerFd {
     pub schedule: Schedule,
     /// Expiries not yet read.
     pub expired: u64,
+    /// It was armed with TFD_TIMER_CANCEL_ON_SET, which means something.
+    pub cancel_on_set: bool,
+    /// The clock was set since, and nobody has read that.
+    pub cancelled: bool,
+}
+
+impl TimerFd {
+    /// Whether a read finds something.
+    pub fn is_ready(&self) -> bool {
+        self.expired > 0 || self.cancelled
+    }
+
+    /// timerfd_settime(2). ECANCELED if the clock was set since it was armed before, and nobody has read that; it is armed all the same
+    /// (timerfd_setup).
+    pub(crate) fn set(&mut self, schedule: Schedule, cancel_on_set: bool) -> Result<(), Errno> {
+        (self.schedule, self.expired, self.cancel_on_set) = (schedule, 0, cancel_on_set);
+        if std::mem::take(&mut self.cancelled) && cancel_on_set && schedule.next.is_some() {
+            return Err(Errno::ECANCELED);
+        }
+        Ok(())
+    }
+
+    /// The flags of timerfd_settime(2) that /proc shows, in octal digits; TFD_TIMER_ABSTIME is not kept for other timers.
+    pub(crate) fn flags(&self) -> u32 {
+        if self.cancel_on_set { 3 } else { 0 }
+    }
 }
 
 /// A POSIX timer.
@@ -165,7 +195,7 @@ impl Node {
     pub(crate) fn timer_time(&self, clock: Clock) -> SimTime {
         match clock {
             Clock::Cpu(cpu) => self.cpu_time(cpu).unwrap_or(SimTime::ZERO),
-            Clock::Monotonic | Clock::Realtime => self.clock,
+            Clock::Monotonic | Clock::Realtime => self.own_time(),
         }
     }
 
@@ -255,12 +285,12 @@ impl Node {
 
     /// A timer is due; its entry has been taken from the set.
     pub(crate) fn fire_timer(&mut self, key: TimerKey, at: SimTime) {
-        let now = self.clock;
+        let now = self.own_time();
         match key {
             TimerKey::Itimer(pid) => {
                 let Some(process) = self.processes.get_mut(&pid) else { return };
                 let Some((_, interval)) = process.itimer else { return };
-                let mut schedule = Schedule { next: Some(at), interval, before_boot: 0 };
+                let mut schedule = Schedule { next: Some(at), interval, ..Schedule::default() };
                 schedule.advance(at, now);
                 process.itimer = schedule.next.map(|n| (n, interval));
                 self.rearm(key, None, schedule.next);
@@ -276,6 +306,7 @@ impl Node {
                 self.notify_object(Object::TimerFd(id), c::EPOLLIN as u32);
             }
             TimerKey::Posix(pid, id) => self.fire_posix(pid, id, at),
+            TimerKey::Leap => self.leap(at),
             TimerKey::Sleep(_) => unreachable!("only CPU clocks have sleepers among their timers"),
         }
     }

@@ -16,6 +16,7 @@ use crate::mm::Access;
 use crate::node::{ConsoleChunk, Node};
 use crate::procfs::Shows;
 use crate::sys::reads_writes;
+use crate::timer::TimerKey;
 use crate::wait::{Object, SysResult, Wait};
 
 /// A transfer is made in pieces of no more bytes: the size of a call's buffer must not decide how much memory the host needs for it.
@@ -200,6 +201,15 @@ impl Ctx<'_> {
             return err(Errno::EINVAL);
         }
         let timer = &mut self.node.timerfds[id];
+        // "If clock has changed, we do not care about the ticks and we do not rearm the timer. Userspace must reevaluate anyway"
+        // (timerfd_read_iter).
+        if std::mem::take(&mut timer.cancelled) {
+            if std::mem::take(&mut timer.expired) > 0 {
+                let next = timer.schedule.next.take();
+                self.node.rearm(TimerKey::TimerFd(id), next, None);
+            }
+            return err(Errno::ECANCELED);
+        }
         if timer.expired == 0 {
             if nonblock {
                 return err(Errno::EAGAIN);
@@ -240,7 +250,7 @@ impl Ctx<'_> {
             }
             FileKind::Console(stream) => {
                 let bytes = self.source_part(from, CONSOLE_WRITE)?;
-                let (at, pid, n) = (self.now(), self.pid, bytes.len() as u64);
+                let (at, pid, n) = (self.node.clock, self.pid, bytes.len() as u64);
                 let (container, check) = (self.container().id, self.process().is_check);
                 self.node.console.push(ConsoleChunk { at, container, pid, stream, check, bytes });
                 // An engine reads the pipe, and stores the lines.

@@ -39,6 +39,7 @@ const CLOCK: usize = 0;
 const LIMIT: usize = 8;
 const COST: usize = 16;
 const OFFSET: usize = 24;
+const TAI: usize = 32;
 
 impl Node {
     /// Maps the vDSO into a fresh address space; its address for AT_SYSINFO_EHDR.
@@ -83,26 +84,19 @@ impl Node {
             (CLOCK, now),
             (LIMIT, now.saturating_add(READS * cost)),
             (COST, cost),
-            (OFFSET, self.realtime() - now),
+            (OFFSET, self.realtime().wrapping_sub(now)),
+            (TAI, self.tai().wrapping_sub(now)),
         ]);
     }
 
     /// Takes the clock back and charges the task for its reads: at each trap that the kernel answers with something
     /// that depends on time. Between two instructions of user code, so no read is half done.
     pub fn take_clock(&mut self, tid: Tid) {
-        let read = self.read_since_lent();
+        let read = self.lent_clock().since(self.clock);
         if read > 0 {
             self.looks = self.looks.saturating_add(read / self.look_price().max(1));
             self.charge_computed(tid, read);
         }
-    }
-
-    /// What the task's own reads have moved the clock by since it has it.
-    fn read_since_lent(&self) -> u64 {
-        let Some(vvar) = &self.vvar else { return 0 };
-        let read = vvar.load_u64(CLOCK).saturating_sub(self.uptime());
-        // More than that only a program that writes to the page could have done.
-        read.min((READS + 1) * self.look_price())
     }
 
     /// The price of a look at the clock. It is doubled each time the node has looked [`READS`] times without any other call in between,
@@ -135,7 +129,15 @@ impl Node {
     /// What the clock shows while a task runs that has it.
     #[must_use]
     pub fn lent_clock(&self) -> SimTime {
-        self.clock.after(self.read_since_lent())
+        let Some(vvar) = &self.vvar else { return self.clock };
+        // More than that only a program that writes to the page could have done.
+        let most = (READS + 1) * self.look_price();
+        let read = vvar.load_u64(CLOCK).saturating_sub(self.uptime()).min(most);
+        if read == 0 {
+            return self.clock;
+        }
+        // So late that no clock shows less than a program has read.
+        self.time.reaches(self.own_time().after(read)).max(self.clock)
     }
 
     /// Lends the clock again within a run, after a trap that moved it and was no step.

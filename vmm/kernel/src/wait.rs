@@ -258,13 +258,24 @@ pub enum Progress {
     Signals(u64),
 }
 
+/// An absolute time that a program has given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// In the machine's own time.
+    pub at: SimTime,
+    /// It is a time of CLOCK_REALTIME.
+    pub wall: bool,
+}
+
 /// Why and until when a task sleeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// Wakes when any of these is notified.
     pub on: SmallVec<[WaitOn; 2]>,
-    /// Wakes at this time of the node's clock.
+    /// Wakes at this own time of the machine.
     pub deadline: Option<SimTime>,
+    /// The deadline is a time of CLOCK_REALTIME, which it follows when that is set.
+    pub wall: bool,
     /// What an interrupting signal does.
     pub restart: Restart,
     /// Signal mask to put back when the call ends (ppoll, epoll_pwait, sigsuspend).
@@ -279,6 +290,7 @@ impl Wait {
         Wait {
             on: SmallVec::from_elem(what, 1),
             deadline: None,
+            wall: false,
             restart: Restart::Sys,
             saved_mask: None,
             left: None,
@@ -292,13 +304,19 @@ impl Wait {
 
     /// Waits for time or a signal only.
     pub fn until(deadline: Option<SimTime>) -> Wait {
-        Wait { on: SmallVec::new(), deadline, restart: Restart::Sys, saved_mask: None, left: None }
+        let (on, restart) = (SmallVec::new(), Restart::Sys);
+        Wait { on, deadline, wall: false, restart, saved_mask: None, left: None }
     }
 
     /// With another deadline.
     pub fn deadline(mut self, deadline: Option<SimTime>) -> Wait {
         self.deadline = deadline;
         self
+    }
+
+    /// With a deadline on some clock.
+    pub fn ends(self, deadline: Option<Deadline>) -> Wait {
+        Wait { wall: deadline.is_some_and(|end| end.wall), ..self.deadline(deadline.map(|end| end.at)) }
     }
 
     /// With another restart kind.

@@ -259,7 +259,7 @@ impl Node {
                 if !write {
                     return self.vfs.page(*ino, index).map(|f| (f.offset(), false));
                 }
-                let now = self.clock;
+                let now = self.own_time();
                 let frame = self.vfs.page_mut(*ino, index, now).ok()??.offset();
                 self.drop_moved_pages();
                 Some((frame, true))

@@ -262,7 +262,7 @@ impl Node {
             }
             Backing::File { ino, offset } if vma.shared => {
                 let index = (offset + into) / PAGE;
-                let now = self.clock;
+                let now = self.own_time();
                 let frame = self.vfs.page_mut(ino, index, now)?.ok_or(Errno::EFAULT)?;
                 act(&frame);
                 drop(frame);

@@ -27,6 +27,7 @@ impl Node {
             before,
             [
                 clock,
+                time,
                 tasks,
                 processes,
                 mms,

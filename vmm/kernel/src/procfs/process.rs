@@ -8,6 +8,7 @@ use super::{Entry, Link, Tree, View, anonymous_ino, memory, net, nsfs, system, t
 use crate::caps::Caps;
 use crate::file::{File, FileKind};
 use crate::ids::*;
+use crate::node::UPTIME;
 use crate::path::{Place, Synth, cwd_place, place_of};
 use crate::process::{CpuTime, FdTable, Process};
 use crate::shared::FsPlace;
@@ -296,7 +297,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
             // "For processes running a real-time scheduling policy [...] this is the negated scheduling priority, minus one".
             if urgency > 0 { -1 - urgency as i32 } else { 20 + nice },
             nice,
-            system::ticks(view.node.uptime_at(p.started)),
+            system::ticks(UPTIME + p.started.0),
             resident / 4096,
             // "It is obsolete because it does not provide information on real-time signals": 31 bits.
             pending & 0x7fff_ffff,
@@ -441,11 +442,12 @@ fn fdinfo(view: &View<'_>, id: FileId, file: &File) -> String {
         }
         FileKind::TimerFd(timer) => {
             if let Some(t) = node.timerfds.get(*timer) {
-                let shown = t.schedule.show(node.clock);
+                let shown = t.schedule.show(node.own_time());
                 out.push_str(&format!(
-                    "clockid: {}\nticks: {}\nsettime flags: 00\nit_value: ({}, {})\nit_interval: ({}, {})\n",
+                    "clockid: {}\nticks: {}\nsettime flags: 0{}\nit_value: ({}, {})\nit_interval: ({}, {})\n",
                     u32::from(!t.realtime),
-                    t.expired,
+                    t.expired + u64::from(t.cancelled),
+                    t.flags(),
                     shown.value.sec,
                     shown.value.nsec,
                     shown.interval.sec,

@@ -158,7 +158,7 @@ fn stat(view: &View<'_>) -> String {
     format!(
         "cpu  0 0 {busy} {idle} 0 0 0 0 0 0\ncpu0 0 0 {busy} {idle} 0 0 0 0 0 0\nintr 0\nctxt 0\nbtime {}\n\
          processes {}\nprocs_running {running}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n",
-        node.config.epoch_ns.saturating_sub(UPTIME) / 1_000_000_000,
+        node.time.offset().saturating_sub(UPTIME) / 1_000_000_000,
         node.last_number(view.pid.ns()),
     )
 }

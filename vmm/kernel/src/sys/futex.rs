@@ -2,17 +2,17 @@
 
 use std::collections::VecDeque;
 
-use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
 use bloodhound_abi::structs::Timespec;
+use bloodhound_abi::{Errno, SimTime};
 
 use super::futex_pi;
 use crate::ctx::*;
 use crate::ids::*;
 use crate::mm::{Access, Backing, TASK_SIZE};
 use crate::node::{Node, UPTIME};
-use crate::wait::{FutexKey, Progress, Restart, SysResult, Wait, WaitOn};
+use crate::wait::{Deadline, FutexKey, Progress, Restart, SysResult, Wait, WaitOn};
 
 impl Node {
     /// A task stops waiting for whatever futex it was queued on.
@@ -127,7 +127,7 @@ impl Ctx<'_> {
         &mut self,
         uaddr: Ptr,
         val: u32,
-        deadline: Option<bloodhound_abi::SimTime>,
+        deadline: Option<Deadline>,
         bitset: u32,
         private: bool,
         restart: Restart,
@@ -140,7 +140,7 @@ impl Ctx<'_> {
         if current != val {
             return err(Errno::EAGAIN);
         }
-        if deadline.is_some_and(|d| d <= self.now()) {
+        if deadline.is_some_and(|end| end.at <= self.now()) {
             return err(Errno::ETIMEDOUT);
         }
         if self.wakes_for_nothing() {
@@ -149,7 +149,7 @@ impl Ctx<'_> {
         if !self.node.signal_deliverable(self.tid) {
             self.node.futex_queue(key, self.tid);
         }
-        let wait = Wait::on(WaitOn::Futex(key)).deadline(deadline).restart(restart);
+        let wait = Wait::on(WaitOn::Futex(key)).ends(deadline).restart(restart);
         Err(wait.progress(Progress::Futex { woken: false, bitset }).into())
     }
 
@@ -199,7 +199,7 @@ pub fn futex(
         c::FUTEX_WAIT => {
             let ns = k.read_timeout(timeout)?;
             let restart = restart_of(ns);
-            let deadline = k.deadline(ns);
+            let deadline = k.deadline(ns).map(|at| Deadline { at, wall: false });
             k.futex_wait(uaddr, val, deadline, any, private, restart)
         }
         c::FUTEX_WAIT_BITSET if val3 == 0 => err(Errno::EINVAL),
@@ -353,14 +353,14 @@ impl Ctx<'_> {
         Ok(self.timeout)
     }
 
-    /// An absolute time of a clock as a point of the node's clock.
-    pub(crate) fn clock_deadline(&self, ns: u64, realtime: bool) -> bloodhound_abi::SimTime {
-        bloodhound_abi::SimTime(ns.saturating_sub(self.clock_offset(realtime)))
+    /// An absolute time of a clock in the machine's own time.
+    pub(crate) fn clock_deadline(&self, ns: u64, wall: bool) -> Deadline {
+        Deadline { at: SimTime(ns.saturating_sub(self.clock_offset(wall))), wall }
     }
 
-    /// What CLOCK_REALTIME or CLOCK_MONOTONIC shows at the beginning of the node's clock, ns.
+    /// How much more than the machine's own time CLOCK_REALTIME or CLOCK_MONOTONIC shows, ns.
     pub(crate) fn clock_offset(&self, realtime: bool) -> u64 {
-        if realtime { self.node.config.epoch_ns } else { UPTIME }
+        if realtime { self.node.time.offset() } else { UPTIME }
     }
 
     /// The end of a thread: futex words in its robust list get FUTEX_OWNER_DIED (get_robust_list(2)).

@@ -5,13 +5,13 @@
 
 use std::collections::VecDeque;
 
+use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
-use bloodhound_abi::{Errno, SimTime};
 
 use crate::ctx::*;
 use crate::ids::*;
 use crate::node::Node;
-use crate::wait::{FutexKey, Progress, Restart, SysResult, Wait, WaitOn};
+use crate::wait::{Deadline, FutexKey, Progress, Restart, SysResult, Wait, WaitOn};
 
 const TID: u32 = c::FUTEX_TID_MASK as u32;
 const WAITERS: u32 = c::FUTEX_WAITERS as u32;
@@ -81,10 +81,10 @@ impl Node {
 }
 
 /// FUTEX_LOCK_PI, FUTEX_LOCK_PI2; `deadline` is `None` for ever. EDEADLK, ESRCH for an owner that does not exist, ETIMEDOUT.
-pub(super) fn lock(k: &mut Ctx<'_>, uaddr: Ptr, deadline: Option<SimTime>, private: bool) -> SysResult {
+pub(super) fn lock(k: &mut Ctx<'_>, uaddr: Ptr, deadline: Option<Deadline>, private: bool) -> SysResult {
     let key = k.futex_key(uaddr.0, private)?;
     let Some((word, owner)) = try_lock(k, uaddr, key)? else { return Ok(0) };
-    if deadline.is_some_and(|end| end <= k.now()) {
+    if deadline.is_some_and(|end| end.at <= k.now()) {
         return err(Errno::ETIMEDOUT);
     }
     if k.node.pi_waits_for(owner, k.tid) {
@@ -96,7 +96,7 @@ pub(super) fn lock(k: &mut Ctx<'_>, uaddr: Ptr, deadline: Option<SimTime>, priva
     let place = k.node.pi_locks.get(&key).and_then(|lock| k.node.place_by_urgency(&lock.waiters, tid));
     let waiters = &mut k.node.pi_locks.get_or_insert_with(key, || lock).waiters;
     waiters.insert(place.unwrap_or(waiters.len()), tid);
-    let wait = Wait::on(WaitOn::Futex(key)).deadline(deadline).restart(Restart::NoIntr);
+    let wait = Wait::on(WaitOn::Futex(key)).ends(deadline).restart(Restart::NoIntr);
     Err(wait.progress(Progress::PiLock { owned: false, died: false }).into())
 }
 

@@ -50,7 +50,7 @@ pub fn futex_waitv(
             return err(Errno::EAGAIN);
         }
     }
-    if deadline.is_some_and(|end| end <= k.now()) {
+    if deadline.is_some_and(|end| end.at <= k.now()) {
         return err(Errno::ETIMEDOUT);
     }
     if !k.node.signal_deliverable(k.tid) {
@@ -58,7 +58,7 @@ pub fn futex_waitv(
             k.node.futex_queue(*key, k.tid);
         }
     }
-    let mut wait = Wait::until(deadline).restart(Restart::Sys);
+    let mut wait = Wait::until(None).ends(deadline).restart(Restart::Sys);
     wait.on = keys.iter().map(|key| WaitOn::Futex(*key)).collect();
     Err(wait.progress(Progress::Futexes(keys.into_iter().map(|key| (key, false)).collect())).into())
 }

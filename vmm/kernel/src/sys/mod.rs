@@ -5,6 +5,7 @@
 
 mod attr;
 mod caps;
+mod clock_set;
 mod clone;
 mod descriptor;
 mod dir;
@@ -59,6 +60,7 @@ mod xattr;
 
 pub use attr::*;
 pub use caps::{capget, capset};
+pub use clock_set::*;
 pub use clone::*;
 pub use descriptor::*;
 pub use dir::*;

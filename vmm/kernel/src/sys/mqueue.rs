@@ -224,10 +224,10 @@ fn waiting(k: &Ctx<'_>, id: MqId, nonblock: bool, timeout: Option<u64>) -> SysRe
         return err(Errno::EAGAIN);
     }
     let deadline = timeout.map(|ns| k.clock_deadline(ns, true));
-    if deadline.is_some_and(|end| end <= k.now()) {
+    if deadline.is_some_and(|end| end.at <= k.now()) {
         return err(Errno::ETIMEDOUT);
     }
-    Ok(Wait::on(WaitOn::Mq(id)).deadline(deadline))
+    Ok(Wait::on(WaitOn::Mq(id)).ends(deadline))
 }
 
 /// mq_notify(2). EBUSY if somebody is to be told already; EINVAL. SIGEV_THREAD is how the C library asks with a netlink socket: ENOTSOCK.

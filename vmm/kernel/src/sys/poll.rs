@@ -120,7 +120,7 @@ impl Ctx<'_> {
             return self.store_revents(ptr, &fds).map(|()| hits);
         }
         let deadline = self.deadline(timeout);
-        let wait = Wait { on, deadline, restart, saved_mask: saved, left };
+        let wait = Wait { on, deadline, wall: false, restart, saved_mask: saved, left };
         Err(wait.progress(Progress::Poll(fds)).into())
     }
 
@@ -262,7 +262,8 @@ impl Ctx<'_> {
             return Ok(hits);
         }
         let deadline = self.deadline(timeout);
-        let wait = Wait { on: on.list, deadline, restart: Restart::NoHand, saved_mask: saved, left };
+        let (on, restart) = (on.list, Restart::NoHand);
+        let wait = Wait { on, deadline, wall: false, restart, saved_mask: saved, left };
         Err(wait.progress(Progress::Select(input, nfds)).into())
     }
 

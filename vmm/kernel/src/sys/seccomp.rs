@@ -71,7 +71,7 @@ fn filter(k: &mut Ctx<'_>, flags: u64, at: Ptr) -> SysResult {
     }
     let words: Vec<u64> = k.read_vec(program, len as usize)?;
     let program = words.iter().map(|word| Instruction::decode(word.to_le_bytes())).collect();
-    let filter = Filter::new(program, (k.now(), k.tid))?;
+    let filter = Filter::new(program, (k.node.clock, k.tid))?;
     if k.task().seccomp == Seccomp::Strict {
         return err(Errno::EINVAL);
     }

@@ -380,7 +380,7 @@ fn connect_inet(
     nonblock: bool,
     timeout: Option<u64>,
 ) -> SysResult {
-    let now: SimTime = k.now();
+    let now: SimTime = k.node.clock;
     if addr.family().ok_or(Errno::EINVAL)? == c::AF_UNSPEC {
         k.node.net.of_mut(id).disconnect(id, now)?;
         return Ok(0);
@@ -577,7 +577,7 @@ pub fn shutdown(k: &mut Ctx<'_>, fd: Fd, how: u32) -> SysResult {
                 (true, false) => Shutdown::Read,
                 _ => Shutdown::Write,
             };
-            let now = k.now();
+            let now = k.node.clock;
             k.node.net.of_mut(id).shutdown(id, how, now)?;
         }
         Sock::Unix(id) => {

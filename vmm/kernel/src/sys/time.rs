@@ -10,7 +10,7 @@ use crate::ctx::*;
 use crate::file::{File, FileKind};
 use crate::ids::*;
 use crate::timer::{Clock, CpuClock, PosixTimer, Schedule, TimerFd, TimerKey};
-use crate::wait::{Left, Restart, SysResult, Wait, WaitOn};
+use crate::wait::{Deadline, Left, Restart, Stop, SysResult, Wait, WaitOn};
 
 /// A coarse clock ticks every 4 ms (CONFIG_HZ=250).
 const COARSE: u64 = 4_000_000;
@@ -24,7 +24,8 @@ impl Ctx<'_> {
             return Ok(self.node.cpu_time(cpu).ok_or(Errno::EINVAL)?.0);
         }
         Ok(match clock as u64 {
-            c::CLOCK_REALTIME | c::CLOCK_REALTIME_ALARM | c::CLOCK_TAI => real,
+            c::CLOCK_REALTIME | c::CLOCK_REALTIME_ALARM => real,
+            c::CLOCK_TAI => self.node.tai(),
             c::CLOCK_MONOTONIC | c::CLOCK_MONOTONIC_RAW | c::CLOCK_BOOTTIME | c::CLOCK_BOOTTIME_ALARM => mono,
             c::CLOCK_REALTIME_COARSE => real - real % COARSE,
             c::CLOCK_MONOTONIC_COARSE => mono - mono % COARSE,
@@ -37,7 +38,7 @@ impl Ctx<'_> {
     /// Whose time a negative clock id means. A CPU clock of a process or thread (clock_getcpuclockid(3)) is
     /// `!number << 3 | thread << 2 | kind`, a clock behind a descriptor `!fd << 3 | 3` (dynamic posix clocks, which no
     /// device here has). The rules are pid_for_clock's; `time` says that the time itself is asked for.
-    fn cpu_clock(&self, clock: i32, time: bool) -> Result<CpuClock, Errno> {
+    pub(super) fn cpu_clock(&self, clock: i32, time: bool) -> Result<CpuClock, Errno> {
         // CPUCLOCK_PROF, CPUCLOCK_VIRT and CPUCLOCK_SCHED; 3 is a descriptor's or none.
         if clock & 3 == 3 {
             return Err(Errno::EINVAL);
@@ -78,6 +79,9 @@ impl Ctx<'_> {
             return err(Errno::EPERM);
         }
         match clock as u64 {
+            c::CLOCK_TAI if self.node.time.tai() != 0 => {
+                Err(Stop::Unsupported("a sleep or timer on CLOCK_TAI after a leap second".into()))
+            }
             c::CLOCK_REALTIME | c::CLOCK_REALTIME_ALARM | c::CLOCK_TAI => Ok(Clock::Realtime),
             c::CLOCK_MONOTONIC | c::CLOCK_BOOTTIME | c::CLOCK_BOOTTIME_ALARM => Ok(Clock::Monotonic),
             c::CLOCK_PROCESS_CPUTIME_ID => Ok(Clock::Cpu(CpuClock::Process(self.pid))),
@@ -98,11 +102,11 @@ impl Ctx<'_> {
         Some(if reached { Ok(0) } else { sleep })
     }
 
-    fn sleep(&mut self, deadline: SimTime, rem: Ptr, absolute: bool) -> SysResult {
-        if deadline <= self.now() {
+    fn sleep(&mut self, deadline: Deadline, rem: Ptr, absolute: bool) -> SysResult {
+        if deadline.at <= self.now() {
             return Ok(0);
         }
-        let wait = Wait::until(Some(deadline));
+        let wait = Wait::until(None).ends(Some(deadline));
         if absolute {
             return Err(wait.restart(Restart::NoHand).into());
         }
@@ -144,17 +148,19 @@ impl Ctx<'_> {
         if value == 0 {
             return Ok(Schedule { interval, ..Schedule::default() });
         }
-        let mut before_boot = 0;
+        // "Relative CLOCK_REALTIME timers are not affected by clock modifications" (the kernel's __hrtimer_init).
+        let (mut before_boot, mut wall) = (0, false);
         let next = match clock {
             _ if !absolute => self.node.timer_time(clock).after(value),
             Clock::Cpu(_) => SimTime(value),
             Clock::Monotonic | Clock::Realtime => {
                 let realtime = clock == Clock::Realtime;
                 before_boot = self.clock_offset(realtime).saturating_sub(value);
-                self.clock_deadline(value, realtime)
+                wall = realtime;
+                self.clock_deadline(value, realtime).at
             }
         };
-        Ok(Schedule { next: Some(next), interval, before_boot })
+        Ok(Schedule { next: Some(next), interval, before_boot, wall })
     }
 }
 
@@ -163,51 +169,6 @@ pub fn clock_gettime(k: &mut Ctx<'_>, clock: i32, tp: Ptr) -> SysResult {
     let ns = k.clock(clock)?;
     k.write_obj(tp, &Timespec::from_ns(ns))?;
     Ok(0)
-}
-
-/// clock_settime(2). Only CLOCK_REALTIME has a `clock_set` that somebody could use, who would need CAP_SYS_TIME.
-pub fn clock_settime(k: &mut Ctx<'_>, clock: i32, tp: Ptr) -> SysResult {
-    let cpu = clock < 0 && clock & 7 != 3;
-    if !cpu && clock as u64 != c::CLOCK_REALTIME {
-        return err(Errno::EINVAL);
-    }
-    let ts: Timespec = k.read_obj(tp)?;
-    if cpu {
-        k.cpu_clock(clock, false)?;
-    } else {
-        settable(&ts)?;
-    }
-    err(Errno::EPERM)
-}
-
-/// Whether a clock could be set to a time (`timespec64_valid_settod`): not within 30 years of the end of 64 bits of nanoseconds.
-fn settable(ts: &Timespec) -> Result<(), Errno> {
-    const END: i64 = i64::MAX / 1_000_000_000 - 30 * 365 * 24 * 3600;
-    if (0..END).contains(&ts.sec) && (0..1_000_000_000).contains(&ts.nsec) {
-        Ok(())
-    } else {
-        Err(Errno::EINVAL)
-    }
-}
-
-/// settimeofday(2). What is wrong with the arguments comes first; to set the clock one needs CAP_SYS_TIME.
-pub fn settimeofday(k: &mut Ctx<'_>, tv: Ptr, tz: Ptr) -> SysResult {
-    let mut time = None;
-    if !tv.is_null() {
-        let tv: Timeval = k.read_obj(tv)?;
-        // "if (new_ts.tv_nsec > USEC_PER_SEC || new_ts.tv_nsec < 0)": a full second is refused later.
-        if !(0..=1_000_000).contains(&tv.usec) {
-            return err(Errno::EINVAL);
-        }
-        time = Some(Timespec { sec: tv.sec, nsec: tv.usec * 1000 });
-    }
-    if !tz.is_null() {
-        k.read_obj::<[i32; 2]>(tz)?;
-    }
-    if let Some(time) = time {
-        settable(&time)?;
-    }
-    err(Errno::EPERM)
 }
 
 /// clock_getres(2). EINVAL for unknown clocks.
@@ -271,8 +232,8 @@ pub fn nanosleep(k: &mut Ctx<'_>, req: Ptr, rem: Ptr) -> SysResult {
     }
     let ts: Timespec = k.read_obj(req)?;
     let ns = ts.to_ns().ok_or(Errno::EINVAL)?;
-    let deadline = k.deadline(Some(ns)).unwrap_or(k.now());
-    k.sleep(deadline, rem, false)
+    let at = k.deadline(Some(ns)).unwrap_or(k.now());
+    k.sleep(Deadline { at, wall: false }, rem, false)
 }
 
 /// clock_nanosleep(2). EOPNOTSUPP for clocks on which nobody can sleep.
@@ -300,8 +261,8 @@ pub fn clock_nanosleep(k: &mut Ctx<'_>, clock: i32, flags: TimerFlags, req: Ptr,
         Clock::Cpu(clock) => return k.cpu_sleep(clock, ns, rem, absolute),
         clock => clock == Clock::Realtime,
     };
-    let deadline =
-        if absolute { k.clock_deadline(ns, realtime) } else { k.deadline(Some(ns)).unwrap_or(k.now()) };
+    let relative = || Deadline { at: k.deadline(Some(ns)).unwrap_or(k.now()), wall: false };
+    let deadline = if absolute { k.clock_deadline(ns, realtime) } else { relative() };
     k.sleep(deadline, rem, absolute)
 }
 
@@ -508,14 +469,14 @@ pub fn timerfd_settime(k: &mut Ctx<'_>, fd: Fd, flags: TimerFlags, value: Ptr, o
     let id = timerfd(k, fd)?;
     let (realtime, before) = (k.node.timerfds[id].realtime, k.node.timerfds[id].schedule);
     let clock = if realtime { Clock::Realtime } else { Clock::Monotonic };
-    let new = k.schedule(&spec, flags.contains(TimerFlags::TIMER_ABSTIME), clock)?;
+    let absolute = flags.contains(TimerFlags::TIMER_ABSTIME);
+    let (new, wall) = (k.schedule(&spec, absolute, clock)?, absolute && realtime);
+    let shown = before.show(k.now());
+    k.node.rearm(TimerKey::TimerFd(id), before.next, new.next);
+    k.node.timerfds[id].set(new, wall && flags.contains(TimerFlags::TFD_TIMER_CANCEL_ON_SET))?;
     if !old.is_null() {
-        let shown = before.show(k.now());
         k.write_obj(old, &shown)?;
     }
-    let timer = &mut k.node.timerfds[id];
-    (timer.schedule, timer.expired) = (new, 0);
-    k.node.rearm(TimerKey::TimerFd(id), before.next, new.next);
     Ok(0)
 }
 

@@ -299,7 +299,7 @@ impl Node {
 
     /// A description of a side is closed.
     pub(crate) fn close_tty(&mut self, pty: PtyId, master: bool) {
-        let now = self.clock;
+        let now = self.own_time();
         let Some(p) = self.ptys.get_mut(pty) else { return };
         if master {
             p.master = false;

@@ -12,6 +12,7 @@ start:
 .set vvar_limit, vvar_clock + 8
 .set vvar_cost, vvar_clock + 16
 .set vvar_offset, vvar_clock + 24
+.set vvar_tai, vvar_clock + 32
 
 # Where the functions begin and where the last one ends.
     .short clock_gettime - start
@@ -45,8 +46,13 @@ start:
 clock_gettime:
     check_clock 9f
     read_clock 9f
-    # REALTIME, REALTIME_COARSE, TAI
-    mov ecx, 0x821
+    cmp edi, 11
+    jne 3f
+    add rax, qword ptr [rip + vvar_tai]
+    jmp 1f
+3:
+    # REALTIME, REALTIME_COARSE
+    mov ecx, 0x21
     bt ecx, edi
     jnc 1f
     add rax, qword ptr [rip + vvar_offset]

@@ -17,7 +17,7 @@ pub struct DiskSlow {
 
 impl Room for DiskSlow {
     fn draw(draw: &mut Draw<'_>) -> Option<DiskSlow> {
-        Some(DiskSlow { node: draw.node()?, latency: draw.second() })
+        Some(DiskSlow { node: draw.node()?, latency: draw.size() })
     }
 
     fn node(&self) -> Option<NodeId> {

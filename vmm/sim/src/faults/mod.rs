@@ -6,6 +6,10 @@
 //! ...). `plan` draws.
 
 mod asked;
+mod clock_drift;
+mod clock_jump;
+mod clock_skew;
+mod clocks;
 mod crash;
 mod crash_loop;
 mod disk_full;
@@ -13,6 +17,7 @@ mod disk_readonly;
 mod disk_slow;
 mod half_open;
 mod kill;
+mod leap_second;
 mod links;
 mod mtu;
 pub(crate) mod names;
@@ -44,6 +49,10 @@ use crate::scenario::{Scenario, ServiceSpec};
 use crate::services::State;
 use crate::world::Phase;
 
+pub use clock_drift::ClockDrift;
+pub use clock_jump::ClockJump;
+pub use clock_skew::ClockSkew;
+use clocks::millis;
 pub use crash::Crash;
 pub use crash_loop::CrashLoop;
 pub use disk_full::DiskFull;
@@ -51,6 +60,7 @@ pub use disk_readonly::DiskReadonly;
 pub use disk_slow::DiskSlow;
 pub use half_open::HalfOpen;
 pub use kill::Kill;
+pub use leap_second::LeapSecond;
 pub use mtu::Mtu;
 pub use names::NameFault;
 pub use oom::Oom;
@@ -176,6 +186,9 @@ pub struct Faults {
     slowed: BTreeMap<MachineId, Costs>,
     /// What becomes of questions to name servers; `None`: they are answered at once.
     pub(crate) names: Option<names::NameFaults>,
+    /// Faults of clocks in force, by their entries: by how much the wall clock was set wrong; of a drift, by how much the machine was ahead
+    /// before. ns.
+    clocks: BTreeMap<usize, i64>,
 }
 
 impl Faults {
@@ -400,7 +413,7 @@ impl Machine {
         (!running).then_some("its service does not run")
     }
 
-    /// The faults end: the network is whole, everything that is down starts, nothing is paused.
+    /// The faults end: the network is whole, clocks are right, everything that is down starts, nothing is paused.
     pub(crate) fn heal_phase(&mut self) {
         if self.world.phase != Phase::Faults {
             return;
@@ -415,6 +428,7 @@ impl Machine {
         self.world.fabric.heal_all();
         self.world.faults.partitions.clear();
         self.world.faults.holes.clear();
+        self.heal_clocks();
         self.set_links(false);
         self.heal_disks();
         self.end_slowness();

@@ -100,15 +100,33 @@ impl Draw<'_> {
         self.setting.shapes.get(place as usize).copied()
     }
 
-    /// The second time of the kind, ns.
-    pub(super) fn second(&mut self) -> u64 {
-        let (low, high) = self.setting.second;
-        self.decisions.between(self.id.site("second"), low, high)
+    /// An amount that the configuration allows.
+    pub(super) fn size(&mut self) -> u64 {
+        let (low, high) = self.setting.size;
+        self.decisions.between(self.id.site("size"), low, high)
     }
 
     /// The number that the configuration has for the kind.
     pub(super) fn number(&self) -> u64 {
         self.setting.number
+    }
+
+    /// The longest time that the configuration allows, ns.
+    pub(super) fn longest(&self) -> u64 {
+        self.setting.time.1
+    }
+
+    /// An amount in one direction or, by a choice of its own, in the other.
+    pub(super) fn signed(&mut self, size: u64, other: &str) -> i64 {
+        let size = i64::try_from(size).unwrap_or(i64::MAX);
+        if self.choose(other, 2) == 1 { -size } else { size }
+    }
+
+    /// An amount that the configuration allows, in one direction or the other.
+    pub(super) fn signed_size(&mut self, part: &str, other: &str) -> i64 {
+        let (low, high) = self.setting.size;
+        let size = self.decisions.between(self.id.site(part), low, high);
+        self.signed(size, other)
     }
 
     fn duration(&mut self) -> u64 {
@@ -131,15 +149,20 @@ pub(super) fn draw(
     for declaration in Kind::DECLARATIONS.iter().filter(|declaration| profile.is_on(declaration.kind)) {
         let kind = declaration.kind;
         let setting = profile.get(kind);
-        let mut chain = |target: u32| {
+        let mut chain = |target: u32, decisions: &mut Decisions| {
             let targets = if target == 0 { stacks } else { targets };
             chain(kind, target, setting, targets, phases, decisions, &mut plan);
         };
         match declaration.begins {
             Begins::Link | Begins::Asked => {}
-            Begins::ByNetwork => chain(0),
-            Begins::ByNode => targets.iter().for_each(|node| chain(node.0)),
-            Begins::ByMachine => machines.iter().for_each(|node| chain(node.0)),
+            Begins::ByNetwork => chain(0, decisions),
+            Begins::ByNode => targets.iter().for_each(|node| chain(node.0, decisions)),
+            Begins::ByMachine => machines.iter().for_each(|node| chain(node.0, decisions)),
+            Begins::Standing => {
+                for node in targets {
+                    standing(kind, node.0, setting, targets, phases, decisions, &mut plan);
+                }
+            }
         }
     }
     plan.sort_by_key(|entry| (entry.begin, entry.id));
@@ -174,6 +197,25 @@ fn chain(
         if let Some(fault) = Fault::draw(kind, &mut draw) {
             plan.push(Planned { id, begin, duration, fault });
         }
+    }
+}
+
+/// Draws the entry of a kind that a target has for the whole phase.
+fn standing(
+    kind: Kind,
+    target: u32,
+    setting: &Setting,
+    targets: &[NodeId],
+    phases: Phases,
+    decisions: &mut Decisions,
+    plan: &mut Vec<Planned>,
+) {
+    let id = FaultId { kind, target, nth: 0 };
+    if decisions.choose(id.site("begins"), WORD) == 0 {
+        return;
+    }
+    if let Some(fault) = Fault::draw(kind, &mut Draw { id, setting, targets, decisions }) {
+        plan.push(Planned { id, begin: phases.begin, duration: 0, fault });
     }
 }
 
@@ -238,6 +280,10 @@ mod tests {
             .with_rate(Kind::Pause, 500_000)
             .with_rate(Kind::Partition, 3_000_000)
             .with_rate(Kind::Reset, 500_000)
+            .with_rate(Kind::ClockJump, 2_000_000)
+            .with_rate(Kind::ClockDrift, 1_000_000)
+            .with_time(Kind::ClockSkew, (50 * MS, 50 * MS))
+            .with_rate(Kind::LeapSecond, 1_000_000)
     }
 
     fn targets() -> Vec<NodeId> {
@@ -283,15 +329,26 @@ mod tests {
         for seed in 0..1_000 {
             for entry in planned(&profile(), Log::new(0, seed)) {
                 *counts.entry(entry.id.kind).or_insert(0u64) += 1;
+                if entry.id.kind == Kind::ClockSkew {
+                    assert_eq!((entry.begin, entry.duration), (SimTime(500), 0));
+                    continue;
+                }
                 let (low, high) = profile().get(entry.id.kind).time;
                 assert!((low..=high).contains(&entry.duration));
                 assert!((entry.begin.0 - 500) % (10 * MS) == 0 && entry.begin < phases().end);
             }
         }
         // 1999 steps of a thousand seeds; three nodes.
-        for (kind, expected) in
-            [(Kind::Crash, 5_997), (Kind::Pause, 2_998), (Kind::Partition, 5_997), (Kind::Reset, 1_000)]
-        {
+        assert_eq!(counts[&Kind::ClockSkew], 3_000, "one for each node");
+        for (kind, expected) in [
+            (Kind::Crash, 5_997),
+            (Kind::Pause, 2_998),
+            (Kind::Partition, 5_997),
+            (Kind::Reset, 1_000),
+            (Kind::ClockJump, 11_994),
+            (Kind::ClockDrift, 5_997),
+            (Kind::LeapSecond, 1_999),
+        ] {
             let spread = 5 * u64::isqrt(expected);
             assert!(
                 counts[&kind].abs_diff(expected) < spread,
@@ -312,6 +369,25 @@ mod tests {
                 assert_eq!(less, others, "seed {seed} without {:?}", out.id);
             }
         }
+    }
+
+    /// Amounts and directions are those that are asked for, evenly.
+    #[test]
+    fn clocks_go_wrong_either_way_and_as_far_as_is_asked_for() {
+        let (mut ahead, mut behind) = (0u64, 0u64);
+        for seed in 0..300 {
+            for entry in planned(&profile(), Log::new(0, seed)) {
+                let (amount, (least, most)) = match &entry.fault {
+                    Fault::ClockJump(jump) => (jump.by, profile().get(Kind::ClockJump).size),
+                    Fault::ClockDrift(drift) => (drift.rate, profile().get(Kind::ClockDrift).size),
+                    Fault::ClockSkew(skew) => (skew.by, (1, 50 * MS)),
+                    _ => continue,
+                };
+                *if amount > 0 { &mut ahead } else { &mut behind } += 1;
+                assert!((least..=most).contains(&amount.unsigned_abs()), "{:?}", entry.fault);
+            }
+        }
+        assert!(ahead.abs_diff(behind) < 5 * (ahead + behind).isqrt(), "{ahead} {behind}");
     }
 
     #[test]

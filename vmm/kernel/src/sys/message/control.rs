@@ -67,7 +67,7 @@ impl Ctx<'_> {
         let p = self.process();
         // maybe_add_creds uses the real ids.
         let sender = Ucred { pid: self.pid.0 as i32, uid: p.real_ids[0], gid: p.real_ids[2] };
-        let unix = Ancillary { sender, sent: self.now(), ..Ancillary::default() };
+        let unix = Ancillary { sender, sent: self.node.clock, ..Ancillary::default() };
         Control { unix, datagram: Chosen::default() }
     }
 

@@ -77,7 +77,7 @@ impl Ctx<'_> {
         if how.has_header && data.len() >= 20 && (data[0] & 15 > 5 || data[6] & 0x3f != 0 || data[7] != 0) {
             return Err(Stop::Unsupported("options or fragments in the header of a raw packet".into()));
         }
-        let now = self.now();
+        let now = self.node.clock;
         Ok(self.node.net.of_mut(id).send_datagram(id, &data, to, &how, now)? as u64)
     }
 
@@ -133,7 +133,7 @@ impl Ctx<'_> {
     pub(crate) fn uncork(&mut self, id: SocketId) -> Result<(), Errno> {
         let corked = self.node.inet.get_mut(&id).and_then(|s| s.corked.take());
         let Some(Corked { to, how, data }) = corked else { return Ok(()) };
-        let now = self.now();
+        let now = self.node.clock;
         self.node.net.of_mut(id).send_datagram(id, &data, to, &how, now).map(drop)
     }
 
@@ -359,7 +359,7 @@ impl Ctx<'_> {
             dst: local,
             interface: net.interface_of(local.ip()).unwrap_or(1),
             header: Header::default(),
-            at: self.now(),
+            at: self.node.clock,
             data: bloodhound_net::Bytes::default(),
         };
         let mut out = Vec::new();

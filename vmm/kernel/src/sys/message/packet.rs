@@ -19,7 +19,7 @@ impl Ctx<'_> {
     pub(super) fn send_packet(&mut self, id: SocketId, msg: &Outgoing) -> SysResult {
         let to = msg.to.as_ref().map(type_and_interface).transpose()?;
         let data = self.source_bytes(&msg.source, 0, msg.source.len().min(1 << 17))?;
-        let now = self.now();
+        let now = self.node.clock;
         match self.node.net.of_mut(id).send_frame(id, &data, to, now) {
             Ok(sent) => Ok(sent as u64),
             Err(Errno::EPROTONOSUPPORT) => {

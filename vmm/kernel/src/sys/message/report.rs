@@ -18,7 +18,7 @@ impl Ctx<'_> {
     /// recv(2) with MSG_ERRQUEUE, which never sleeps: "the payload of the packet that caused the error", "the original destination address"
     /// as its name, and a `struct sock_extended_err` with the address of who reports (recv(2)).
     pub(super) fn recv_report(&mut self, id: SocketId, want: &Incoming) -> SysResult<Got> {
-        let now = self.now();
+        let now = self.node.clock;
         let report = self.node.net.of_mut(id).recv_report(id, now)?;
         let v6 = report.dst.is_ipv6();
         let whole = report.data.len() as u64;

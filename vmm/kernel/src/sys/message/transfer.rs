@@ -123,7 +123,7 @@ impl Ctx<'_> {
                 Err(_) if done > 0 => return Ok(done),
                 // That nothing can be sent is found out before the memory is looked at (tcp_sendmsg_locked in Linux).
                 Err(e) => {
-                    let now = self.now();
+                    let now = self.node.clock;
                     return match self.node.net.of_mut(id).send(id, &[], false, now) {
                         Err(Errno::EPIPE) => self.broken_pipe(msg.flags),
                         Err(Errno::EAGAIN) => self.short(Object::Inet(id), done, msg.nonblock, timeout),
@@ -134,7 +134,7 @@ impl Ctx<'_> {
             };
             let last = done + (data.len() as u64) == total;
             let more = msg.flags.contains(MsgFlags::MSG_MORE) || !last;
-            let (now, stack) = (self.now(), self.node.net.of_mut(id));
+            let (now, stack) = (self.node.clock, self.node.net.of_mut(id));
             let sent = match msg.flags.contains(MsgFlags::MSG_OOB) && last {
                 true => stack.send_urgent(id, &data, now),
                 false => stack.send(id, &data, more, now),
@@ -337,7 +337,7 @@ impl Ctx<'_> {
             // The urgent byte alone is passed.
             let probe = n == 0 && (peek || done == total || !self.node.net.of(id).at_mark(id));
             let mut buf = vec![0; n.max(1) as usize];
-            let now = self.now();
+            let now = self.node.clock;
             match self.node.net.of_mut(id).recv(id, &mut buf, peek || probe, now) {
                 Ok(0) => break,
                 Ok(_) if probe => break,

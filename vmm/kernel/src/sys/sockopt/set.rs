@@ -49,7 +49,7 @@ impl Ctx<'_> {
     }
 
     pub(super) fn set_stack_option(&mut self, id: SocketId, option: SockOpt) -> SysResult<()> {
-        let now = self.now();
+        let now = self.node.clock;
         Ok(self.node.net.of_mut(id).set_option(id, option, now)?)
     }
 
