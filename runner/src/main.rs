@@ -46,6 +46,7 @@ mod redact;
 mod remember;
 mod report;
 mod run;
+mod schedule;
 mod session;
 mod share;
 mod stack;

@@ -112,7 +112,7 @@ pub fn several(args: &Args, chosen: &[Chosen]) -> Result<u8, Failure> {
     if args.command.is_empty() {
         let session = Arc::new(Session::load(
             &args.source.config,
-            &args.source.compose.selection(),
+            &args.source.selection()?,
             &args.source.images,
         )?);
         compare(args, chosen, &|chosen| {

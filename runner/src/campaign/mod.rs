@@ -141,7 +141,7 @@ pub fn test(args: &Args) -> u8 {
     let run = || {
         without_meaning(args)?;
         let source = &args.source;
-        let mut session = Session::load(&source.config, &source.compose.selection(), &source.images)
+        let mut session = Session::load(&source.config, &source.selection()?, &source.images)
             .inspect_err(|failure| refused(args, failure))?;
         measure(args, &mut session).inspect_err(|failure| refused(args, failure))?;
         if let Some(note) = session.note() {
@@ -340,7 +340,7 @@ impl Campaign<'_> {
         };
         let mut collector = workers::Collector {
             session: &self.session,
-            compose: self.args.source.compose.selection(),
+            compose: self.args.source.selection()?,
             bundle: self.args.bundle,
             fail_fast: self.args.fail_fast,
             reports: &self.reports,

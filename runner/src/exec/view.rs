@@ -136,6 +136,7 @@ pub fn scenario(
         fault_time: 0,
         heal: true,
         faults: Default::default(),
+        planning: Default::default(),
         settle: surroundings.max_time,
         health_until_ready: false,
         vdso: !surroundings.no_vdso,

@@ -62,7 +62,7 @@ impl Run<'_> {
                 self.cut_by.insert(entry, nodes);
             }
             // Never drawn: an engine cannot do it.
-            Fault::Reset(_) => {}
+            Fault::Reset(_) | Fault::Window(_) => {}
         }
         self.due(planned.duration, Due::FaultEnds(entry));
     }
@@ -99,7 +99,7 @@ impl Run<'_> {
                     }
                 }
             }
-            Fault::Reset(_) => return,
+            Fault::Reset(_) | Fault::Window(_) => return,
         }
         self.note(planned.fault.node(), Notice::FaultEnd(planned.id));
     }

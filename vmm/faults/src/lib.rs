@@ -6,12 +6,14 @@
 //! drew from it. The work of a kind is in its room, `bloodhound-sim`'s `faults/<room>.rs`.
 
 mod kinds;
+mod presets;
 mod spec;
 
-use bloodhound_declare::{Key, ValueKind, words};
+use bloodhound_declare::{Key, ValueKind, Word, Words, words};
 
 pub use kinds::Kind;
-pub use spec::{FaultSpec, Setting};
+pub use presets::{Preset, presets_manual};
+pub use spec::{FaultSpec, Setting, percent};
 
 /// Where in the section `faults` of bloodhound.yaml the keys of a kind stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,12 +78,30 @@ pub struct Declaration {
     pub does: &'static str,
 }
 
+/// The names of all kinds, in the order of the manual.
+pub static NAMES: Words = Words { name: "FaultKind", words: &WORDS };
+
+static WORDS: [Word; Kind::DECLARATIONS.len()] = {
+    let mut words = [Word::new("", ""); Kind::DECLARATIONS.len()];
+    let mut at = 0;
+    while at < words.len() {
+        words[at] = Word::new(Kind::DECLARATIONS[at].name, Kind::DECLARATIONS[at].does);
+        at += 1;
+    }
+    words
+};
+
 impl Declaration {
     /// The key that switches the kind on.
     pub fn switch(&self) -> Option<&'static Key> {
         self.keys
             .iter()
             .find(|key| matches!(key.kind, ValueKind::Rate { .. } | ValueKind::Probability { .. }))
+    }
+
+    /// Whether one of its keys is a time.
+    pub fn has_time(&self) -> bool {
+        self.keys.iter().any(|key| matches!(key.kind, ValueKind::Millis | ValueKind::MillisRange))
     }
 
     /// Whether its faults begin at times, so that a plan has them and reports count them.

@@ -98,6 +98,7 @@ fn counted(path: &Path, nodes: &[&[&str]]) -> (Machine, Arc<Counts>) {
         fault_time: 0,
         heal: true,
         faults: Default::default(),
+        planning: Default::default(),
         settle: u64::MAX >> 1,
         health_until_ready: false,
         vdso: true,

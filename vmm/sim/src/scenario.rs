@@ -13,6 +13,7 @@ use bloodhound_vfs::{MountSpec, TreeId};
 use bloodhound_workloads::driver::DriverConfig;
 
 use crate::checks::CheckSpec;
+use crate::faults::Planning;
 use crate::scheduler::Schedule;
 
 /// When a dependency counts as met (compose specification, `depends_on`).
@@ -249,6 +250,8 @@ pub struct Scenario {
     pub heal: bool,
     /// Faults.
     pub faults: FaultSpec,
+    /// What else their plan is made from.
+    pub planning: Planning,
     /// A service without a health check counts as ready after running so long, ns.
     pub settle: u64,
     /// Health checks of a service end when it is healthy.

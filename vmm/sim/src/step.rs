@@ -196,6 +196,7 @@ impl Machine {
         };
         if let Some(call) = &call {
             self.record(id, pid, &Event::Call { pid, tid, call, result });
+            self.fault_triggers_see(id, pid, call.name());
         }
     }
 

@@ -116,6 +116,7 @@ fn machine_on(platform: Box<dyn Platform>, patches: Patches) -> Machine {
         fault_time: 0,
         heal: true,
         faults: Default::default(),
+        planning: Default::default(),
         settle: u64::MAX >> 1,
         health_until_ready: false,
         vdso: true,

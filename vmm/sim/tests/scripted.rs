@@ -127,6 +127,7 @@ fn scenario(faults: FaultSpec) -> Arc<Scenario> {
         fault_time: FAULT_TIME,
         heal: true,
         faults,
+        planning: Default::default(),
         settle: 10 * MS,
         health_until_ready: false,
         vdso: true,
