@@ -299,6 +299,8 @@ impl<'a> Run<'a> {
             scenario: self.scenario.clone(),
             plan: Arc::new(std::mem::take(&mut self.plan)),
             effects: std::mem::take(&mut self.effects),
+            hits: Default::default(),
+            stopped_packets: None,
             faults,
             log: std::mem::take(&mut self.log),
             violations: Vec::new(),
