@@ -179,6 +179,11 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// Whether a fault whose trigger has come begins at this time, before any node goes on.
+    pub(crate) fn goes_first(&self, at: SimTime) -> bool {
+        self.urgent == Some(at)
+    }
+
     /// The entries whose time has come, with what became of them.
     pub fn record(&self) -> impl Iterator<Item = (&Planned, Effect)> {
         self.plan.iter().zip(self.effects.iter().copied())
@@ -336,7 +341,9 @@ impl Machine {
 
     /// The time of an entry of the plan has come.
     pub(crate) fn fault_due(&mut self, entry: usize) {
-        self.world.faults.urgent = None;
+        if self.world.faults.urgent.is_some_and(|at| at <= self.world.now) {
+            self.world.faults.urgent = None;
+        }
         let plan = self.world.faults.plan.clone();
         let Some(planned) = plan.get(entry).filter(|_| self.world.phase == Phase::Faults) else { return };
         self.queue_fault(entry + 1);
@@ -383,6 +390,7 @@ impl Machine {
         self.world.phase = Phase::Recovery;
         self.world.queue.remove_if(|due| matches!(due, Due::Fault(_)));
         self.world.faults.waiting.clear();
+        self.world.faults.urgent = None;
         if !self.scenario.heal {
             self.note(None, Notice::Phase(PhaseChange::Unhealed));
             self.recovery_begins();
