@@ -158,7 +158,9 @@ fn when(kind: &Declaration) -> &'static str {
 
 fn swarm(kind: &Declaration) -> &'static str {
     match kind.swarm {
-        Swarm::Strength => "off in a third of the seeds, else a quarter, once, twice or four times the written rate",
+        Swarm::Strength => {
+            "off in a third of the seeds, else a quarter, once, twice or four times the written rate"
+        }
         Swarm::Coin => "off in half of the seeds",
         Swarm::Always => "in every seed as written",
     }

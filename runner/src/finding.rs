@@ -57,9 +57,6 @@ fn guarded(salt: &str, path: &[u8], sha256: &[u8; 32]) -> [u8; 32] {
     })
 }
 
-/// How the schedule of a finding is called in messages.
-pub const SCHEDULE: &str = "the schedule of the finding";
-
 /// finding.json.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {

@@ -314,7 +314,8 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
 fn recorded(args: &ReplayArgs, record: &finding::Record) -> Result<Session, Failure> {
     let pins = finding::pins(record);
     let (profiles, name) = (record.profiles.clone(), Some(record.project.clone()));
-    let faults = record.fault_schedule.clone().map(|text| (PathBuf::from(finding::SCHEDULE), text));
+    let faults =
+        record.fault_schedule.clone().map(|text| (PathBuf::from("the schedule of the finding"), text));
     let named = args.config.is_some() || !args.compose.is_empty();
     let bundle = if named { None } else { Bundle::open(finding::directory_of(&args.finding))? };
     let Some(bundle) = bundle else {

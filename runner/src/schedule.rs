@@ -39,7 +39,8 @@ fn text(outcome: &Outcome) -> String {
             let setting = outcome.profile.get(declaration.kind);
             let duration = time(outcome.scenario.fault_time);
             let strength = strength(declaration, setting);
-            let _ = writeln!(out, "  - {{at: 0s, fault: {}{strength}, duration: {duration}}}", declaration.name);
+            let _ =
+                writeln!(out, "  - {{at: 0s, fault: {}{strength}, duration: {duration}}}", declaration.name);
         }
     }
     for (planned, effect) in outcome.plan.iter().zip(&outcome.effects) {
@@ -166,10 +167,16 @@ mod tests {
 
     #[test]
     fn numbers_and_names_are_read_as_they_were() {
-        assert_eq!((time(0), time(1_500_000_000), time(1_001)), ("0ms".into(), "1500ms".into(), "1001ns".into()));
+        assert_eq!(
+            (time(0), time(1_500_000_000), time(1_001)),
+            ("0ms".into(), "1500ms".into(), "1001ns".into())
+        );
         assert_eq!(decimal(10_000_000, 9), "0.01");
         assert_eq!(decimal(1_000_000_000, 9), "1");
         assert_eq!(decimal(500_000, 6), "0.5");
-        assert_eq!((quoted("kv-2"), quoted("on"), quoted("7")), ("kv-2".into(), "\"on\"".into(), "\"7\"".into()));
+        assert_eq!(
+            (quoted("kv-2"), quoted("on"), quoted("7")),
+            ("kv-2".into(), "\"on\"".into(), "\"7\"".into())
+        );
     }
 }

@@ -83,10 +83,15 @@ static TRIGGER: Section = Section {
     doc: "what has to happen first; it is counted from when faults can begin",
     keys: &[
         Key::new("log", ValueKind::Text, "a service writes a line that contains this"),
-        Key::new("call", ValueKind::Name("system call"), "a system call of this name returns in a process of a service"),
+        Key::new(
+            "call",
+            ValueKind::Name("system call"),
+            "a system call of this name returns in a process of a service",
+        ),
         Key::new("service", ValueKind::Name("service"), "the service").required(),
         Key::new("nth", ValueKind::Integer { least: 1, most: u64::MAX }, "at which time").default("1"),
-        Key::new("after", ValueKind::Duration(Shortest::Zero), "how much later the fault begins").default("0s"),
+        Key::new("after", ValueKind::Duration(Shortest::Zero), "how much later the fault begins")
+            .default("0s"),
     ],
     one_of: &["log", "call"],
 };
@@ -96,8 +101,12 @@ static DRAWN: Section = Section::new(
     "what is not said is as a seed drew it for an entry of its plan; `--save-faults` writes it",
     &[
         Key::new("seed", ValueKind::Integer { least: 0, most: u64::MAX }, "the seed").required(),
-        Key::new("nth", ValueKind::Integer { least: 0, most: u64::MAX }, "the number of the entry among those of its kind and service")
-            .required(),
+        Key::new(
+            "nth",
+            ValueKind::Integer { least: 0, most: u64::MAX },
+            "the number of the entry among those of its kind and service",
+        )
+        .required(),
     ],
 );
 
@@ -299,8 +308,12 @@ fn fits(ctx: &mut Ctx, item: &Settings<'_>, entry: &ScheduledFault) {
     let name = declaration.name;
     let key_span = item.entry("fault").map_or(item.span, |entry| entry.value.span);
     if !matches!(declaration.begins, Begins::Link | Begins::ByNode | Begins::ByNetwork) {
-        ctx.error(Code::Malformed, key_span, format!("{name} does not begin at a time, so no schedule can have it"))
-            .help("give it a rate instead");
+        ctx.error(
+            Code::Malformed,
+            key_span,
+            format!("{name} does not begin at a time, so no schedule can have it"),
+        )
+        .help("give it a rate instead");
         return;
     }
     for (key, fits, why) in allowed(declaration, entry) {
@@ -316,7 +329,9 @@ fn fits(ctx: &mut Ctx, item: &Settings<'_>, entry: &ScheduledFault) {
         }
         _ => {}
     }
-    groups(ctx, item, entry);
+    if entry.kind == Kind::Partition {
+        groups(ctx, item, entry);
+    }
 }
 
 /// Which keys a kind takes, and why it would not.
@@ -337,7 +352,7 @@ fn allowed(declaration: &Declaration, entry: &ScheduledFault) -> [(&'static str,
         ("service", !link, "packets go `from` services `to` others"),
         ("services", !link, "packets go `from` services `to` others"),
         ("drawn", !link, "all of it is said"),
-        ("services", !grouped, "the groups name them"),
+        ("services", !(partition && grouped), "the groups name them"),
     ]
 }
 
@@ -364,8 +379,12 @@ fn groups(ctx: &mut Ctx, item: &Settings<'_>, entry: &ScheduledFault) {
     };
     let one = !matches!(shape, Shape::Isolate | Shape::Bridge) || entry.groups[0].len() == 1;
     if !fits || !one {
-        ctx.error(Code::Malformed, node.span, format!("a partition of the kind {} has {needs}", shape.as_str()))
-            .help("for example `[[kv1], [kv2, kv3]]`");
+        ctx.error(
+            Code::Malformed,
+            node.span,
+            format!("a partition of the kind {} has {needs}", shape.as_str()),
+        )
+        .help("for example `[[kv1], [kv2, kv3]]`");
     }
     let mut seen: BTreeMap<&str, ()> = BTreeMap::new();
     for name in entry.groups.iter().flatten() {
@@ -422,7 +441,11 @@ fn period(ctx: &mut Ctx, node: &Node, path: &str) -> Option<(u64, u64)> {
 }
 
 /// Reads `targets`.
-pub(super) fn targets(ctx: &mut Ctx, node: &Node, path: &str) -> Option<BTreeMap<Kind, Vec<Located<String>>>> {
+pub(super) fn targets(
+    ctx: &mut Ctx,
+    node: &Node,
+    path: &str,
+) -> Option<BTreeMap<Kind, Vec<Located<String>>>> {
     let mut targets = BTreeMap::new();
     for entry in ctx.entries(node, path)? {
         let Some(kind) = Kind::named(&entry.key) else {

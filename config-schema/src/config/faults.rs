@@ -205,13 +205,7 @@ pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
 }
 
 /// Reads the keys of all kinds of a group. What is not written is as the preset says.
-fn kinds(
-    ctx: &mut Ctx,
-    settings: &Settings<'_>,
-    group: Group,
-    preset: Option<Preset>,
-    spec: &mut FaultSpec,
-) {
+fn kinds(ctx: &mut Ctx, settings: &Settings<'_>, group: Group, preset: Option<Preset>, spec: &mut FaultSpec) {
     for declaration in Kind::of_group(group) {
         let setting = spec.get_mut(declaration.kind);
         for key in declaration.keys {

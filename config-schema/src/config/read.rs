@@ -124,7 +124,12 @@ impl<'n> Settings<'n> {
     }
 
     /// Like `value`; without the key it is this text, if there is one, in the place of the declared default.
-    pub(super) fn value_or<T: Decode>(&self, ctx: &mut Ctx, name: &str, otherwise: Option<&'static str>) -> T {
+    pub(super) fn value_or<T: Decode>(
+        &self,
+        ctx: &mut Ctx,
+        name: &str,
+        otherwise: Option<&'static str>,
+    ) -> T {
         match otherwise.filter(|_| self.node(name).is_none()) {
             None => self.value(ctx, name),
             Some(text) => {

@@ -96,9 +96,12 @@ impl Accounts {
     /// For people: a line for each kind of which not all had an effect.
     pub fn lines(&self) -> Vec<String> {
         let line = |(kind, account): (&Kind, &Account)| {
-            let why: Vec<String> = account.without.iter().map(|(why, n)| format!("{n} times {why}")).collect();
+            let why: Vec<String> = account.without.iter().map(|(why, n)| format!("{why} ({n})")).collect();
             let Account { injected, effective, .. } = account;
-            format!("{kind}: {injected} injected, {effective} had an effect; without effect: {}", why.join(", "))
+            format!(
+                "{kind}: {injected} injected, {effective} had an effect; without effect: {}",
+                why.join(", ")
+            )
         };
         self.kinds.iter().filter(|(_, account)| !account.without.is_empty()).map(line).collect()
     }

@@ -358,8 +358,7 @@ impl Campaign<'_> {
     /// Writes the reports and the answer. If either cannot be written, that is a trouble of the campaign as well.
     fn finish(&self, mut totals: Totals, chosen: Option<&Chosen>) -> u8 {
         totals.sort();
-        let (asked, mut planning) =
-            (&self.session.scenario.faults, self.session.scenario.planning.clone());
+        let (asked, mut planning) = (&self.session.scenario.faults, self.session.scenario.planning.clone());
         match self.args.live {
             true => {
                 live::faults::possible_schedule(&mut planning.schedule);
@@ -408,7 +407,8 @@ impl Campaign<'_> {
                 ("seeds_judged".into(), totals.judged.to_string()),
                 ("plan".into(), self.session.plan_digest.clone()),
             ];
-            let silent = (!totals.silent.is_empty()).then(|| ("faults_never_injected".into(), totals.silent()));
+            let silent =
+                (!totals.silent.is_empty()).then(|| ("faults_never_injected".into(), totals.silent()));
             let engine =
                 totals.live.as_ref().map(|engine| ("live".into(), format!("{engine}; {}", live::NOTE)));
             let facts = facts.into_iter().chain(silent).chain(engine).collect();

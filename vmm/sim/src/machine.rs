@@ -303,7 +303,9 @@ impl Machine {
         let next = self.world.scheduler.next_node(&self.world.nodes, &self.world.paused);
         let timed = self.next_timed();
         match (next.first, timed) {
-            (Some((clock, id)), t) if t.is_none_or(|t| clock < t || clock == t && !self.world.faults.goes_first(t)) => {
+            (Some((clock, id)), t)
+                if t.is_none_or(|t| clock < t || clock == t && !self.world.faults.goes_first(t)) =>
+            {
                 let lookahead = self.scenario.link.latency;
                 // At most a time step, so that whoever waits for a condition or an interrupt gets to look.
                 let slice = clock.after(self.scenario.time_step);

@@ -185,8 +185,7 @@ impl Machine {
         let result = match outcome {
             Outcome::Done(value) => value,
             Outcome::Blocked => return,
-            Outcome::Exited => 0,
-            Outcome::NoReturn => 0,
+            Outcome::Exited | Outcome::NoReturn => 0,
             Outcome::Unsupported(what) => {
                 let text = self.unsupported_text(id, tid, call.as_ref(), &what);
                 let container = self.world.nodes[&id].container_of_any(pid).id;

@@ -186,7 +186,8 @@ impl Scheduled {
             What::Drawn | What::Shape(_) => Fault::draw(self.kind, &mut draw)?,
             What::As(seed, as_id) => {
                 let mut decisions = Decisions::seeded(*seed);
-                let mut draw = Draw { id: *as_id, setting: &setting, targets: nodes, decisions: &mut decisions };
+                let mut draw =
+                    Draw { id: *as_id, setting: &setting, targets: nodes, decisions: &mut decisions };
                 Fault::draw(self.kind, &mut draw)?
             }
             What::Cut(cut) => Fault::Partition(Partition { cut: cut.clone() }),

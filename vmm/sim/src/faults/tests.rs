@@ -103,10 +103,7 @@ mod limits {
             restart: crate::scenario::RestartPolicy::No,
             stdin: Default::default(),
             faulty: true,
-            sharing: Sharing {
-                machine: (node == count).then(|| NodeId(count - 1)),
-                ..Sharing::default()
-            },
+            sharing: Sharing { machine: (node == count).then(|| NodeId(count - 1)), ..Sharing::default() },
             runtime: Default::default(),
             resolver: Default::default(),
             published: BTreeMap::new(),
