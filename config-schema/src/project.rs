@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::compose::{Compose, Variables};
-use crate::config::{COMPOSE_NAMES, Check, Config, FileChecks};
+use crate::config::{COMPOSE_NAMES, Check, Config, FileChecks, ScheduledFault};
 use crate::decode::Located;
 use crate::diagnostic::{self, Code, Diagnostic, Severity, has_errors, listed, quoted};
 use crate::endpoint::Endpoint;
@@ -37,6 +37,8 @@ pub struct Selection {
     pub elsewhere: bool,
     /// The project's name, whatever the environment and the directory say.
     pub name: Option<String>,
+    /// A file with a schedule of faults, and its text: only its faults happen.
+    pub faults: Option<(PathBuf, String)>,
 }
 
 impl Selection {
@@ -117,6 +119,7 @@ impl Project {
         files: FileChecks,
     ) -> (Option<Project>, Vec<Diagnostic>) {
         let Some(config) = config else { return (None, diagnostics) };
+        let schedule = compose.faults.clone();
         let paths = match compose_paths(&config, compose, environment, files) {
             Ok(paths) => paths,
             Err(diagnostic) => {
@@ -134,7 +137,10 @@ impl Project {
             diagnostic::sort(&mut diagnostics);
         }
         diagnostics.extend(about_compose);
-        let project = compose.map(|compose| Project { config, compose });
+        let mut project = compose.map(|compose| Project { config, compose });
+        if let (Some(project), Some((path, text))) = (&mut project, schedule) {
+            diagnostics.extend(project.only_schedule(&Source::new(&path, &text)));
+        }
         (project.filter(|_| !has_errors(&diagnostics)), diagnostics)
     }
 }
@@ -219,7 +225,7 @@ fn no_file(config: &Config, named: &Located<PathBuf>, severity: Severity) -> Dia
 pub fn check_names(config: &Config, compose: &Compose) -> Vec<Diagnostic> {
     let hosts = compose.host_names();
     let services: Vec<String> = compose.services.iter().map(|s| s.name.clone()).collect();
-    let mut names = Names { config, compose, hosts, services, diagnostics: Vec::new() };
+    let mut names = Names { source: &config.source, compose, hosts, services, diagnostics: Vec::new() };
     for target in config.workload.iter().flat_map(|w| &w.targets) {
         names.host(target);
     }
@@ -236,14 +242,32 @@ pub fn check_names(config: &Config, compose: &Compose) -> Vec<Diagnostic> {
             | Check::Healthy { .. } => {}
         }
     }
-    for service in config.faults.services.iter().flatten() {
+    let faults = &config.faults;
+    let named = faults.services.iter().flatten().chain(&faults.budget.spare);
+    for service in named.chain(faults.targets.values().flatten()) {
         names.service(service);
     }
+    names.schedule(&faults.schedule);
     names.diagnostics
 }
 
+impl Project {
+    /// Puts the schedule of a file in the place of all that the configuration says of faults ([`Config::only_schedule`]).
+    fn only_schedule(&mut self, source: &Source) -> Vec<Diagnostic> {
+        let mut diagnostics = self.config.only_schedule(source);
+        let services = self.compose.services.iter().map(|s| s.name.clone()).collect();
+        let (compose, hosts) = (&self.compose, Vec::new());
+        let mut names = Names { source, compose, hosts, services, diagnostics: Vec::new() };
+        names.schedule(&self.config.faults.schedule);
+        diagnostics.append(&mut names.diagnostics);
+        diagnostic::sort(&mut diagnostics);
+        diagnostics
+    }
+}
+
 struct Names<'a> {
-    config: &'a Config,
+    /// The file that names them.
+    source: &'a Source,
     compose: &'a Compose,
     hosts: Vec<String>,
     services: Vec<String>,
@@ -258,12 +282,22 @@ impl Names<'_> {
         }
     }
 
+    /// The services of a schedule, which may also be single replicas.
+    fn schedule(&mut self, schedule: &[ScheduledFault]) {
+        let replicas: Vec<String> = self.compose.services.iter().flat_map(|s| s.instances()).collect();
+        for name in schedule.iter().flat_map(ScheduledFault::names) {
+            if !replicas.contains(&name.value) {
+                self.service(name);
+            }
+        }
+    }
+
     fn host(&mut self, endpoint: &Located<Endpoint>) {
         let host = &endpoint.value.host;
         if endpoint.value.is_local() {
             let port = endpoint.value.port;
             if self.compose.published(port).is_none() {
-                let place = self.config.source.place(endpoint.span);
+                let place = self.source.place(endpoint.span);
                 let ports: Vec<String> = self.compose.published_ports().iter().map(u16::to_string).collect();
                 let message = format!("no service in {} publishes the port {port}", self.compose.source.name);
                 let mut d = Diagnostic::at(Code::UnknownService, Severity::Error, place, message);
@@ -287,7 +321,7 @@ impl Names<'_> {
     }
 
     fn unknown(&mut self, span: crate::tree::Span, name: &str, meant: Option<String>) {
-        let place = self.config.source.place(span);
+        let place = self.source.place(span);
         let file = &self.compose.source.name;
         let message = format!("no service {} in {file}", quoted(name));
         let mut d = Diagnostic::at(Code::UnknownService, Severity::Error, place, message);

@@ -34,6 +34,8 @@ pub enum Command {
     Compat(crate::compat::Args),
     /// Write a bloodhound.yaml for a compose file
     Init(crate::init::Args),
+    /// List the kinds of faults, with their keys, defaults and examples
+    Faults(crate::faults::Args),
     /// Print the JSON schema of bloodhound.yaml
     Schema,
     /// Print a script that completes commands and options in a shell

@@ -185,6 +185,8 @@ fn generated_between(path: &str, from: &str, to: &str, content: &str) {
 fn kinds_of_faults_are_documented() {
     let marker = "<!-- generated from bloodhound_faults -->\n\n";
     generated_between("docs/faults.md", marker, "\nRates are per packet.", &bloodhound_faults::manual());
+    let marker = "<!-- presets: generated from bloodhound_faults -->\n\n";
+    generated_between("docs/faults.md", marker, "\nNo preset has", &bloodhound_faults::presets_manual());
 }
 
 #[test]

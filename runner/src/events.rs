@@ -17,7 +17,7 @@ use bloodhound_kernel::process::ExitStatus;
 use bloodhound_kernel::watch::{Disposition, Told};
 use bloodhound_net::{Body, DropReason, NodeId, Packet};
 use bloodhound_sim::event::{Event, Listener, Moment};
-use bloodhound_sim::faults::NameFault;
+use bloodhound_sim::faults::{FaultId, NameFault};
 use bloodhound_sim::notice::{CheckResult, Notice, PhaseChange, Target};
 use bloodhound_sim::scenario::Scenario;
 use bloodhound_sim::services::ServiceChange;
@@ -319,12 +319,22 @@ fn drop_reason(reason: &DropReason) -> &'static str {
     }
 }
 
+/// An entry of the plan: its number among those that are drawn, or its place in the schedule.
+fn fault(id: FaultId) -> Json {
+    match id.place() {
+        Some(place) => json!({"fault": id.kind.name(), "scheduled": place}),
+        None => json!({"fault": id.kind.name(), "nth": id.nth}),
+    }
+}
+
 fn of_notice(notice: &Notice, scenario: &Scenario) -> Json {
     match notice {
         Notice::Fault(planned) => {
-            json!({"fault": planned.id.kind.name(), "nth": planned.id.nth, "duration_ns": planned.duration})
+            let mut line = fault(planned.id);
+            line["duration_ns"] = planned.duration.into();
+            line
         }
-        Notice::FaultEnd(id) => json!({"fault": id.kind.name(), "nth": id.nth}),
+        Notice::FaultEnd(id) => fault(*id),
         Notice::Service(change) => service(change),
         Notice::Check { index, result } => {
             let word = match result {

@@ -96,6 +96,9 @@ pub struct Record {
     pub profiles: Vec<String>,
     /// The project's name, which is part of the names of its containers; by default that of the directory.
     pub project: String,
+    /// The schedule of `--faults`, if that was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault_schedule: Option<String>,
     /// Whether there was a bloodhound.yaml; without one, a stack is asked for little.
     pub configured: bool,
     /// Digest of the plan: configuration, compose file, environment.
@@ -331,6 +334,7 @@ fn record(
         compose: compose.files.iter().map(|path| absolute(path)).collect(),
         profiles: compose.profiles.clone(),
         project: session.files.name.clone(),
+        fault_schedule: compose.faults.as_ref().map(|(_, text)| text.clone()),
         configured: session.configured,
         plan: session.plan_digest.clone(),
         platform,
@@ -519,6 +523,7 @@ mod tests {
             compose: Vec::new(),
             profiles: Vec::new(),
             project: "shop".into(),
+            fault_schedule: None,
             configured: true,
             plan: String::new(),
             platform: serde_json::from_value(platform).expect("a record"),

@@ -23,6 +23,7 @@ mod doctor;
 mod events;
 mod exec;
 mod exit;
+mod faults;
 #[cfg(test)]
 mod faulty;
 mod finding;
@@ -46,6 +47,7 @@ mod redact;
 mod remember;
 mod report;
 mod run;
+mod schedule;
 mod session;
 mod share;
 mod stack;
@@ -75,6 +77,7 @@ fn main() {
         cli::Command::Validate(args) => validate::run(args),
         cli::Command::Compat(args) => compat::run(args),
         cli::Command::Init(args) => init::run(args),
+        cli::Command::Faults(args) => faults::run(args),
         cli::Command::Schema => validate::schema(),
         cli::Command::Completions(args) => args.run(),
         cli::Command::Image(args) => image::run(args),

@@ -3,7 +3,7 @@
 //! Key types: [`Plan`] (the scenario with what reports need), [`Judge`] (how a property is decided), [`Refusal`] (why there is none).
 //!
 //! Modules: `refusal` (what is told of all of it at once); `service` (a container), with `collect` (coverage of its interpreters), `image` and `image_tree` (its root file system), `mounts` (its further files) and
-//! `process` (what runs in it); `machines` (which services are on one machine); `network` (addresses and names); `secrets` (files with secrets and configurations); `placement` (what a real engine is told); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
+//! `process` (what runs in it); `machines` (which services are on one machine); `faults` (schedule and limits of their plan); `network` (addresses and names); `secrets` (files with secrets and configurations); `placement` (what a real engine is told); `properties` (checks and the scripts that they run), `workload` (the requests of clients).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -20,6 +20,7 @@ use bloodhound_vfs::host::HostBase;
 
 mod build;
 mod collect;
+mod faults;
 mod image;
 mod image_tree;
 mod machines;
@@ -162,6 +163,7 @@ impl Planner<'_> {
     fn scenario(&mut self, refused: &mut Vec<Refusal>) -> Scenario {
         let config = &self.project.config;
         let services = self.services(refused);
+        let planning = self.planning(&services, refused);
         let simulation = &config.simulation;
         let link = LinkConfig {
             latency: simulation.latency_ns.max(1000),
@@ -195,6 +197,7 @@ impl Planner<'_> {
                 Disk::Ordered => DiskModel::Ordered,
                 Disk::Strict => DiskModel::Strict,
             }),
+            planning,
             settle: SETTLE,
             health_until_ready: simulation.health_until_ready,
             vdso: true,

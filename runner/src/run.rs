@@ -18,7 +18,7 @@ use crate::memory::Guard;
 use crate::output::{self, Format};
 use crate::platform::{self, Choice, Chosen};
 use crate::session::{Failure, Origin, Outcome, Session, Stopped, Worker, host_failure};
-use crate::{boots, breakpoints, exit, finding, inputs, report};
+use crate::{boots, breakpoints, exit, finding, inputs, report, schedule, validate};
 
 /// Where the configuration is looked for.
 pub const DEFAULT_CONFIG: &str = "bloodhound.yaml";
@@ -33,6 +33,27 @@ pub struct Source {
     pub compose: ComposeArgs,
     #[command(flatten)]
     pub images: ImageArgs,
+    /// A file with a schedule of faults, of which alone all faults are: rates of the configuration are off (docs/faults.md)
+    #[arg(long, value_name = "FILE")]
+    pub faults: Option<PathBuf>,
+}
+
+impl Source {
+    /// For loading the project.
+    ///
+    /// # Errors
+    /// The file of faults cannot be read.
+    pub fn selection(&self) -> Result<Selection, Failure> {
+        let mut selection = self.compose.selection();
+        if let Some(path) = &self.faults {
+            let read = bloodhound_config::tree::Source::read(path).map_err(|diagnostic| {
+                validate::show(&[*diagnostic], validate::Format::Human);
+                Failure::usage(format!("{} cannot be used; see the error above", path.display()))
+            })?;
+            selection.faults = Some((path.clone(), read.text));
+        }
+        Ok(selection)
+    }
 }
 
 /// Which compose files are run, and what of them.
@@ -63,6 +84,9 @@ pub struct RunArgs {
     /// The seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    /// Write the faults of the run to a file, as a schedule for `--faults`
+    #[arg(long, value_name = "FILE")]
+    save_faults: Option<PathBuf>,
     /// Print every system call to standard error
     #[arg(long)]
     strace: bool,
@@ -91,6 +115,9 @@ pub struct ReplayArgs {
     images: ImageArgs,
     #[command(flatten)]
     platform: Choice,
+    /// Write the faults of the run to a file, as a schedule for `run --faults`
+    #[arg(long, value_name = "FILE")]
+    save_faults: Option<PathBuf>,
     #[command(flatten)]
     breaks: breakpoints::Breaks,
     /// How to answer
@@ -108,7 +135,7 @@ pub fn fail(failure: &Failure) -> u8 {
 pub fn run(args: &RunArgs) -> u8 {
     let run = || {
         let source = &args.source;
-        let session = Session::load(&source.config, &source.compose.selection(), &source.images)?;
+        let session = Session::load(&source.config, &source.selection()?, &source.images)?;
         if let Some(note) = session.note() {
             output::eprint(&format!("bloodhound: {note}\n"));
         }
@@ -141,6 +168,7 @@ pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, 
     guard.explain_stop(&mut outcome.stopped);
     let judgement = judge(&session, &outcome);
     print(&outcome, &session, &judgement, args.format);
+    schedule::save(args.save_faults.as_deref(), &outcome)?;
     file.map_or(Ok(()), |file| file.finish(worker.world()))?;
     Ok(judgement.code)
 }
@@ -250,6 +278,7 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     breaks.map_or(Ok(()), breakpoints::Setting::finish)?;
     guard.explain_stop(&mut outcome.stopped);
     print(&outcome, &session, &judge(&session, &outcome), args.format);
+    schedule::save(args.save_faults.as_deref(), &outcome)?;
     if outcome.stopped == Some(Stopped::Interrupted) {
         return Err(Failure { code: exit::INTERRUPTED, text: "interrupted".into() });
     }
@@ -285,12 +314,14 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
 fn recorded(args: &ReplayArgs, record: &finding::Record) -> Result<Session, Failure> {
     let pins = finding::pins(record);
     let (profiles, name) = (record.profiles.clone(), Some(record.project.clone()));
+    let faults =
+        record.fault_schedule.clone().map(|text| (PathBuf::from("the schedule of the finding"), text));
     let named = args.config.is_some() || !args.compose.is_empty();
     let bundle = if named { None } else { Bundle::open(finding::directory_of(&args.finding))? };
     let Some(bundle) = bundle else {
         let config = args.config.as_ref().unwrap_or(&record.config);
         let files = if args.compose.is_empty() { &record.compose } else { &args.compose };
-        let selection = Selection { files: files.clone(), profiles, elsewhere: false, name };
+        let selection = Selection { files: files.clone(), profiles, elsewhere: false, name, faults };
         let configured = record.configured || args.config.is_some();
         return Session::load_from(
             config,
@@ -307,7 +338,7 @@ fn recorded(args: &ReplayArgs, record: &finding::Record) -> Result<Session, Fail
             names.concat()
         )));
     }
-    let selection = Selection { files: bundle.compose(), profiles, elsewhere: true, name };
+    let selection = Selection { files: bundle.compose(), profiles, elsewhere: true, name, faults };
     let config = bundle.config().unwrap_or_else(|| bundle.project().join(DEFAULT_CONFIG));
     Session::load_from(&config, &selection, record.configured, Origin::Bundle { bundle: &bundle, pins })
 }

@@ -15,6 +15,7 @@ use bloodhound_abi::SimTime;
 use bloodhound_config::config::FileChecks;
 use bloodhound_config::{Project, Selection, usual_files};
 use bloodhound_decisions::{Decisions, Divergence, Log};
+use bloodhound_faults::Kind;
 use bloodhound_images::Resolver;
 use bloodhound_platform::code_points::Mark;
 use bloodhound_sim::console::ConsoleLog;
@@ -254,8 +255,10 @@ pub struct Outcome {
     /// What was planned from that, and what became of those whose time came: the first so many.
     pub plan: Arc<Vec<Planned>>,
     pub effects: Vec<Effect>,
-    /// How many faults operations of programs met, by kind.
-    pub met: BTreeMap<bloodhound_faults::Kind, u64>,
+    /// How often each kind hit that has no entries in the plan.
+    pub hits: BTreeMap<Kind, u64>,
+    /// How many packets each partition stopped, by its entry; `None`: nobody counted.
+    pub stopped_packets: Option<BTreeMap<usize, u64>>,
     /// The same for reports.
     pub faults: Vec<crate::report::FaultRecord>,
     /// What happened.
@@ -526,7 +529,8 @@ impl Worker {
             scenario: self.session.scenario.clone(),
             plan: world.faults.plan.clone(),
             effects: world.faults.effects.clone(),
-            met: world.faults.met.clone(),
+            hits: world.faults.hits.clone(),
+            stopped_packets: Some(world.faults.stopped.clone()),
             faults: crate::report::fault_records(world.faults.record(), &|id| {
                 timeline::name(&self.session.scenario, id)
             }),

@@ -110,11 +110,8 @@ pub fn verify(args: &Args) -> u8 {
 /// Nondeterminism; what the host says.
 pub fn several(args: &Args, chosen: &[Chosen]) -> Result<u8, Failure> {
     if args.command.is_empty() {
-        let session = Arc::new(Session::load(
-            &args.source.config,
-            &args.source.compose.selection(),
-            &args.source.images,
-        )?);
+        let session =
+            Arc::new(Session::load(&args.source.config, &args.source.selection()?, &args.source.images)?);
         compare(args, chosen, &|chosen| {
             Box::new(Stack { session: session.clone(), chosen, current: None, fresh: true })
         })

@@ -96,7 +96,8 @@ static COLLECTED: Syntax = Syntax {
     uses: &[],
 };
 
-const SHARE: ValueKind = ValueKind::Own(&Syntax {
+/// A percentage.
+pub(super) const SHARE: ValueKind = ValueKind::Own(&Syntax {
     name: "Share",
     written: "share, such as `80%`",
     plural: "shares",
@@ -311,7 +312,8 @@ fn one_collected(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Collect> {
     tool.map(|(_, collect)| collect.clone())
 }
 
-fn a_share(ctx: &mut Ctx, node: &Node, path: &str) -> Option<u32> {
+/// Reads a percentage, in thousandths.
+pub(super) fn a_share(ctx: &mut Ctx, node: &Node, path: &str) -> Option<u32> {
     let text = ctx.text(node, path)?;
     match share(&text) {
         Ok(value) => Some(value),

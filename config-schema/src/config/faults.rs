@@ -4,13 +4,17 @@
 //! is about all kinds at once. Rates are per packet or per operation of a program; probabilities are drawn for each
 //! `simulation.time_step`, for each node (crash, pause) or for the whole network (partition, reset).
 
+use std::collections::BTreeMap;
+
 use bloodhound_declare::{Absent, Key, Section, Shortest, ValueKind};
-use bloodhound_faults::{Disk, FaultSpec, Group, Kind, Shape};
+use bloodhound_faults::{Disk, FaultSpec, Group, Kind, Preset, Shape};
 
 use crate::decode::{Ctx, Located, RangeNs};
 use crate::diagnostic::Code;
 use crate::scalar::Ppb;
 
+use super::coverage::{SHARE, a_share};
+use super::fault_plan::{self, Budget, DownBudget, ScheduledFault};
 use super::properties::SERVICES;
 use super::read::{self, Chosen, Settings};
 use super::sections::LONGER_THAN_0;
@@ -47,6 +51,33 @@ pub(super) static FAULTS: Section = Section::new(
         .default("0s"),
         Key::new("duration", LONGER_THAN_0, "how long the fault phase lasts")
             .otherwise("as long as the workload"),
+        Key::new(
+            "preset",
+            ValueKind::Word(Preset::WORDS),
+            "rates of all kinds and a budget by one word; keys that are written override it",
+        )
+        .otherwise("none"),
+        Key::section("budget", &fault_plan::BUDGET),
+        Key::new(
+            "quiet",
+            ValueKind::List(&fault_plan::PERIOD),
+            "when there are no faults, counted from when they can begin",
+        )
+        .otherwise("never"),
+        Key::new("targets", fault_plan::TARGETS, "which services a kind may hit, of those that faults may hit")
+            .otherwise("all of them"),
+        Key::new(
+            "schedule",
+            ValueKind::List(&ValueKind::Section(&fault_plan::SCHEDULED)),
+            "faults that are written one by one, besides those that a seed draws; `--faults FILE` has only those of the file",
+        )
+        .otherwise("none"),
+        Key::new(
+            "coverage_threshold",
+            SHARE,
+            "least share of the configured kinds of faults that a campaign must have injected; `--fault-coverage-threshold` overrides it",
+        )
+        .otherwise("none"),
     ],
 );
 
@@ -145,6 +176,16 @@ pub struct Faults {
     pub start_after_ns: u64,
     /// `duration`, in nanoseconds; `None`: as long as the workload.
     pub duration_ns: Option<u64>,
+    /// `budget`, with what the preset says.
+    pub budget: Budget,
+    /// `quiet`: from and to, in nanoseconds, in order.
+    pub quiet: Vec<(u64, u64)>,
+    /// `targets`.
+    pub targets: BTreeMap<Kind, Vec<Located<String>>>,
+    /// `schedule`.
+    pub schedule: Vec<ScheduledFault>,
+    /// `coverage_threshold`, in thousandths.
+    pub coverage_threshold: Option<u32>,
 }
 
 impl Default for Faults {
@@ -161,13 +202,20 @@ pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
     let kernel = settings.section_or_empty(ctx, "kernel");
     let mut spec = FaultSpec::default();
     spec.swarm = settings.value(ctx, "swarm");
-    kinds(ctx, &network, Group::Network, &mut spec);
-    kinds(ctx, &disk, Group::Disk, &mut spec);
-    kinds(ctx, &process, Group::Process, &mut spec);
-    kinds(ctx, &resources, Group::Resources, &mut spec);
-    kinds(ctx, &kernel, Group::Kernel, &mut spec);
+    let preset = settings.get::<Chosen<Preset>>(ctx, "preset").map(|preset| preset.0);
+    kinds(ctx, &network, Group::Network, preset, &mut spec);
+    kinds(ctx, &disk, Group::Disk, preset, &mut spec);
+    kinds(ctx, &process, Group::Process, preset, &mut spec);
+    kinds(ctx, &resources, Group::Resources, preset, &mut spec);
+    kinds(ctx, &kernel, Group::Kernel, preset, &mut spec);
     let clock = settings.section_or_empty(ctx, "clock");
-    kinds(ctx, &clock, Group::Clock, &mut spec);
+    kinds(ctx, &clock, Group::Clock, preset, &mut spec);
+    let budget = settings.section_or_empty(ctx, "budget");
+    let mut budget = fault_plan::budget(ctx, &budget);
+    budget.down = budget.down.or(preset.map(|preset| match preset {
+        Preset::Gentle => DownBudget::Count(1),
+        Preset::Jepsen | Preset::Brutal => DownBudget::Minority,
+    }));
     Faults {
         kinds: spec,
         disk: settings_of_disk(ctx, &disk, &process),
@@ -175,6 +223,11 @@ pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
         heal: settings.value(ctx, "heal"),
         start_after_ns: settings.value(ctx, "start_after"),
         duration_ns: settings.get(ctx, "duration"),
+        budget,
+        quiet: fault_plan::quiet(ctx, settings),
+        targets: settings.own(ctx, "targets", fault_plan::targets).unwrap_or_default(),
+        schedule: fault_plan::schedule(ctx, settings),
+        coverage_threshold: settings.own(ctx, "coverage_threshold", a_share),
     }
 }
 
@@ -189,36 +242,38 @@ fn settings_of_disk(ctx: &mut Ctx, disk: &Settings<'_>, process: &Settings<'_>) 
     model
 }
 
-/// Reads the keys of all kinds of a group.
-fn kinds(ctx: &mut Ctx, settings: &Settings<'_>, group: Group, spec: &mut FaultSpec) {
+/// Reads the keys of all kinds of a group. What is not written is as the preset says.
+fn kinds(ctx: &mut Ctx, settings: &Settings<'_>, group: Group, preset: Option<Preset>, spec: &mut FaultSpec) {
     for declaration in Kind::of_group(group) {
         let setting = spec.get_mut(declaration.kind);
         for key in declaration.keys {
+            let otherwise = preset.and_then(|preset| preset.text(key.name));
             match key.kind {
                 ValueKind::Rate { .. } | ValueKind::Probability { .. } => {
-                    setting.rate = settings.value::<Ppb>(ctx, key.name).get();
+                    setting.rate = settings.value_or::<Ppb>(ctx, key.name, otherwise).get();
                 }
                 ValueKind::Millis => {
-                    let time = settings.value(ctx, key.name);
+                    let time = settings.value_or(ctx, key.name, otherwise);
                     *setting.range_of(declaration.kind, key.name) = (time, time);
                 }
                 ValueKind::MillisRange | ValueKind::PpmRange => {
-                    let range: Option<RangeNs> = match key.absent {
-                        Absent::Means(_) => Some(settings.value(ctx, key.name)),
-                        _ => settings.get(ctx, key.name),
+                    let range: Option<RangeNs> = match (otherwise, key.absent) {
+                        (None, Absent::Described(_)) => settings.get(ctx, key.name),
+                        _ => Some(settings.value_or(ctx, key.name, otherwise)),
                     };
                     *setting.range_of(declaration.kind, key.name) =
                         range.map_or((0, 0), |range| (range.min, range.max));
                 }
                 ValueKind::Integer { .. } | ValueKind::Decimal { .. } => {
-                    setting.number = settings.value(ctx, key.name);
+                    setting.number = settings.value_or(ctx, key.name, otherwise);
                 }
                 ValueKind::NonEmpty(..) => setting.shapes = shapes(ctx, settings, key.name),
                 kind => panic!("{} is declared as {kind:?}, which no setting of a fault is", key.name),
             }
         }
         let Some(switch) = declaration.switch() else { continue };
-        for key in declaration.keys.iter().filter(|key| key.name != switch.name) {
+        let preset_has_it = preset.is_some_and(|preset| preset.text(switch.name).is_some());
+        for key in declaration.keys.iter().filter(|key| key.name != switch.name && !preset_has_it) {
             without_effect(ctx, settings, key.name, switch.name);
         }
     }

@@ -6,6 +6,7 @@
 
 mod coverage;
 pub mod date;
+mod fault_plan;
 mod faults;
 mod images;
 mod operation;
@@ -20,6 +21,7 @@ mod workload;
 use std::path::{Path, PathBuf};
 
 pub use coverage::{Collect, CollectFormat, Coverage, CoverageFormat, CoverageUnit, ServiceCoverage};
+pub use fault_plan::{Budget, DownBudget, FaultOn, FaultTrigger, ScheduledFault};
 pub use faults::Faults;
 pub use images::Images;
 pub use operation::{Operation, OperationKind, Outcome, Request, Response, ValueSource};
@@ -29,6 +31,7 @@ pub use sections::{Exploration, Output, Simulation};
 pub use workload::Workload;
 
 use bloodhound_declare::{Key, Section, ValueKind};
+use bloodhound_faults::Kind;
 
 use crate::decode::{Ctx, Fields, Located};
 use crate::diagnostic::{self, Code, Diagnostic, Severity, has_errors};
@@ -88,6 +91,8 @@ pub struct Config {
     pub properties: Vec<Property>,
     /// What goes wrong.
     pub faults: Faults,
+    /// The file with the schedule of faults, if that is not in this one.
+    pub fault_file: Option<Source>,
     /// Where container images come from.
     pub images: Images,
     /// How seeds are explored.
@@ -122,6 +127,24 @@ impl Config {
         let config = config.map(|config| Config { source, ..config });
         assert!(config.is_some(), "a file without errors has a configuration: {diagnostics:?}");
         (config, diagnostics)
+    }
+
+    /// Puts a schedule, read from a file of its own, in the place of all that the configuration says of faults: nothing else is drawn. `heal`,
+    /// `start_after`, `duration` and the services that faults may hit stay.
+    pub(crate) fn only_schedule(&mut self, source: &Source) -> Vec<Diagnostic> {
+        let (node, syntax) = tree::parse(source);
+        let mut ctx = Ctx::new(source.clone());
+        ctx.diagnostics = syntax;
+        let schedule = node.and_then(|node| fault_plan::schedule_file(&mut ctx, &node));
+        let last = self.faults.duration_ns.is_none().then(|| self.fault_phase_ns());
+        for declaration in Kind::DECLARATIONS {
+            self.faults.kinds.switch_off(declaration.kind);
+        }
+        (self.faults.quiet, self.faults.budget) = (Vec::new(), Budget::default());
+        self.faults.schedule = schedule.unwrap_or_default();
+        self.fault_file = Some(source.clone());
+        self.faults.duration_ns = self.faults.duration_ns.or(last);
+        ctx.diagnostics
     }
 
     /// How long the fault phase lasts: `faults.duration`, else as long as the workload, else half the run.
@@ -162,6 +185,7 @@ fn top(ctx: &mut Ctx, node: &Node, files: FileChecks) -> Option<Config> {
         workload,
         properties,
         faults: faults::faults(ctx, &faults),
+        fault_file: None,
         images: images::images(ctx, &images),
         exploration: sections::exploration(ctx, &exploration),
         coverage: coverage::coverage(ctx, &coverage, top.node("coverage").is_some_and(|n| !n.is_null())),

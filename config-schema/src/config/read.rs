@@ -123,6 +123,23 @@ impl<'n> Settings<'n> {
         })
     }
 
+    /// Like `value`; without the key it is this text, if there is one, in the place of the declared default.
+    pub(super) fn value_or<T: Decode>(
+        &self,
+        ctx: &mut Ctx,
+        name: &str,
+        otherwise: Option<&'static str>,
+    ) -> T {
+        match otherwise.filter(|_| self.node(name).is_none()) {
+            None => self.value(ctx, name),
+            Some(text) => {
+                let key = self.declared(ctx, name);
+                let value = of_text(&ctx.source.path, key, text, T::decode);
+                value.unwrap_or_else(|| panic!("{}.{name} cannot be {text}", self.section.name))
+            }
+        }
+    }
+
     /// Like `get`, for a value with a form of its own.
     pub(super) fn own<T>(
         &self,
@@ -242,12 +259,22 @@ fn default<T>(
     decode: impl FnOnce(&mut Ctx, &Node, &str, &'static ValueKind) -> Option<T>,
 ) -> Option<T> {
     let Absent::Means(text) = key.absent else { return None };
+    of_text(file, key, text, decode)
+}
+
+/// A text of ours, read as one of the user's is.
+fn of_text<T>(
+    file: &Path,
+    key: &'static Key,
+    text: &str,
+    decode: impl FnOnce(&mut Ctx, &Node, &str, &'static ValueKind) -> Option<T>,
+) -> Option<T> {
     let source = Source::new(file, text);
     let (node, problems) = tree::parse(&source);
     let mut ctx = Ctx::new(source);
     ctx.diagnostics = problems;
     let value = node.and_then(|node| decode(&mut ctx, &node, key.name, &key.kind));
-    assert!(ctx.diagnostics.is_empty(), "the default of {} is refused: {:?}", key.name, ctx.diagnostics);
+    assert!(ctx.diagnostics.is_empty(), "{text} is refused for {}: {:?}", key.name, ctx.diagnostics);
     value
 }
 
@@ -296,7 +323,7 @@ fn check(ctx: &mut Ctx, node: &Node, path: &str, kind: &'static ValueKind) {
 }
 
 /// A type as which values of some kinds can be read.
-pub(super) trait Decode: Sized {
+pub(crate) trait Decode: Sized {
     /// Reads a value; `None` after a report of what is wrong with it.
     fn decode(ctx: &mut Ctx, node: &Node, path: &str, kind: &'static ValueKind) -> Option<Self>;
 }

@@ -2,7 +2,7 @@
 //!
 //! With `--live` the seeds are run by [`crate::live`]; everything around them is the same.
 //!
-//! Modules: `reports` (where it writes), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
+//! Modules: `accounts` (what became of the faults), `reports` (where it writes), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
 //! gave together), `verdict` (the one rule from the totals to each case and to the exit code), `progress` (what is said
 //! meanwhile), `print` (the answer for people and for machines).
 
@@ -20,6 +20,7 @@ use crate::run::{Source, fail};
 use crate::session::{Failure, Session, Worker};
 use crate::{bug, cli, cpus, exit, junit, live, output};
 
+mod accounts;
 mod print;
 mod progress;
 mod reports;
@@ -62,8 +63,8 @@ pub struct Args {
     /// Least number of seeds that must be judged when --timeout is over (default: 1; without --timeout, all)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     min_seeds: Option<u64>,
-    /// Least share of the configured kinds of faults (crash, pause, partition, reset) that must have been injected,
-    /// for example 80%
+    /// Least share of the configured kinds of faults that must have been injected, for example 80% (default: the
+    /// configuration's `faults.coverage_threshold`)
     #[arg(long, value_parser = cli::share, value_name = "PERCENT")]
     fault_coverage_threshold: Option<u32>,
     /// Measure which code of the services is reached, and write reports of it
@@ -141,7 +142,7 @@ pub fn test(args: &Args) -> u8 {
     let run = || {
         without_meaning(args)?;
         let source = &args.source;
-        let mut session = Session::load(&source.config, &source.compose.selection(), &source.images)
+        let mut session = Session::load(&source.config, &source.selection()?, &source.images)
             .inspect_err(|failure| refused(args, failure))?;
         measure(args, &mut session).inspect_err(|failure| refused(args, failure))?;
         if let Some(note) = session.note() {
@@ -228,7 +229,8 @@ pub fn campaign(
         print::say(&text);
     }
     let mut totals = Totals::new(session.plan.properties.len(), seeds.count, least);
-    totals.least_coverage = args.fault_coverage_threshold;
+    let configured = session.project.config.faults.coverage_threshold;
+    totals.least_coverage = args.fault_coverage_threshold.or(configured);
     let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
     let watch = Arc::new(Watch::start(crate::interrupt::flag(), deadline, args.platform.budget()));
     let campaign = Campaign { args, session, seeds, reports, watch, started };
@@ -340,7 +342,7 @@ impl Campaign<'_> {
         };
         let mut collector = workers::Collector {
             session: &self.session,
-            compose: self.args.source.compose.selection(),
+            compose: self.args.source.selection()?,
             bundle: self.args.bundle,
             fail_fast: self.args.fail_fast,
             reports: &self.reports,
@@ -356,10 +358,13 @@ impl Campaign<'_> {
     /// Writes the reports and the answer. If either cannot be written, that is a trouble of the campaign as well.
     fn finish(&self, mut totals: Totals, chosen: Option<&Chosen>) -> u8 {
         totals.sort();
-        let asked = &self.session.scenario.faults;
+        let (asked, mut planning) = (&self.session.scenario.faults, self.session.scenario.planning.clone());
         match self.args.live {
-            true => totals.measure_faults(&live::faults::possible(asked).0),
-            false => totals.measure_faults(asked),
+            true => {
+                live::faults::possible_schedule(&mut planning.schedule);
+                totals.measure_faults(&live::faults::possible(asked).0, &planning);
+            }
+            false => totals.measure_faults(asked, &planning),
         }
         self.cover(&mut totals);
         let mut judgement = self.write(&mut totals);
@@ -402,9 +407,11 @@ impl Campaign<'_> {
                 ("seeds_judged".into(), totals.judged.to_string()),
                 ("plan".into(), self.session.plan_digest.clone()),
             ];
+            let silent =
+                (!totals.silent.is_empty()).then(|| ("faults_never_injected".into(), totals.silent()));
             let engine =
                 totals.live.as_ref().map(|engine| ("live".into(), format!("{engine}; {}", live::NOTE)));
-            let facts = facts.into_iter().chain(engine).collect();
+            let facts = facts.into_iter().chain(silent).chain(engine).collect();
             let suite = judgement.suite(&self.session.plan.config.display().to_string(), facts);
             let written = junit::render(&suite).and_then(|xml| self.reports.write(&xml));
             (judgement, written)

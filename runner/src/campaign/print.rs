@@ -74,6 +74,12 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
         millis % 1000 / 100,
         if faults.is_empty() { "none".to_string() } else { faults.join(", ") }
     );
+    for line in totals.accounts.lines() {
+        let _ = writeln!(out, "{line}");
+    }
+    if totals.judged > 0 && !totals.silent.is_empty() {
+        let _ = writeln!(out, "configured, but never injected: {}", totals.silent());
+    }
     if let Some(share) = totals.share.text() {
         let _ = writeln!(out, "{share}");
     }
@@ -188,6 +194,8 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
         "digest_version": bloodhound_abi::digest::VERSION,
         "faults": totals.faults.iter().map(|(kind, count)| (kind.name(), count)).collect::<BTreeMap<_, _>>(),
         "fault_coverage_per_mille": totals.coverage,
+        "fault_accounts": totals.accounts.json(),
+        "faults_never_injected": totals.silent.iter().map(|kind| kind.name()).collect::<Vec<_>>(),
         "coverage": totals.code_summary.iter().map(|line| json!({
             "service": line.service,
             "units": line.shares.iter().map(|(unit, count)| json!({

@@ -8,9 +8,10 @@ use std::path::PathBuf;
 
 use bloodhound_abi::SimTime;
 use bloodhound_faults::Kind;
-use bloodhound_sim::faults::Effect;
+use bloodhound_sim::faults::{Effect, Planning};
 use bloodhound_sim::scenario::FaultSpec;
 
+use super::accounts::Accounts;
 use crate::judge::{Exercise, Judged};
 use crate::session::{Outcome, Stopped, Violation};
 use crate::share::Share;
@@ -195,6 +196,9 @@ pub struct Totals {
     pub operations: u64,
     /// How many faults of each kind began.
     pub faults: BTreeMap<Kind, u64>,
+    /// What became of all kinds, and which are configured and never happened.
+    pub accounts: Accounts,
+    pub silent: Vec<Kind>,
     /// How much of the host's time health checks took.
     pub share: Share,
     /// The real engine on which they ran; `None`: the simulation.
@@ -241,13 +245,14 @@ impl Totals {
         for (who, what, _) in &outcome.outside {
             *self.outside.entry((who.clone(), what.clone())).or_default() += 1;
         }
+        self.accounts.add(outcome);
         for (planned, effect) in outcome.plan.iter().zip(&outcome.effects) {
-            if *effect == Effect::Begun {
+            if *effect == Effect::Begun && planned.id.kind.declaration().is_timed() {
                 *self.faults.entry(planned.id.kind).or_default() += 1;
             }
         }
-        for (kind, count) in &outcome.met {
-            *self.faults.entry(*kind).or_default() += count;
+        for (kind, hits) in outcome.hits.iter().filter(|(kind, _)| kind.declaration().is_asked()) {
+            *self.faults.entry(*kind).or_default() += hits;
         }
     }
 
@@ -263,12 +268,13 @@ impl Totals {
     }
 
     /// Measures the share of the configured kinds of faults that were injected at least once.
-    pub fn measure_faults(&mut self, spec: &FaultSpec) {
-        let counted = Kind::DECLARATIONS.iter().filter(|declaration| declaration.is_counted());
-        let asked: Vec<Kind> =
-            counted.map(|declaration| declaration.kind).filter(|kind| spec.is_on(*kind)).collect();
-        let seen = asked.iter().filter(|kind| self.faults.contains_key(kind)).count();
-        self.coverage = (seen * 1000).checked_div(asked.len()).map_or(1000, |share| share as u32);
+    pub fn measure_faults(&mut self, spec: &FaultSpec, planning: &Planning) {
+        (self.silent, self.coverage) = self.accounts.measure(spec, planning);
+    }
+
+    /// The configured kinds that never happened, for people.
+    pub fn silent(&self) -> String {
+        self.silent.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ")
     }
 
     /// Findings of a property of the plan; for `None`, of the machine itself.

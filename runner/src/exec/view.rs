@@ -137,6 +137,7 @@ pub fn scenario(
         heal: true,
         faults: Default::default(),
         disk: None,
+        planning: Default::default(),
         settle: surroundings.max_time,
         health_until_ready: false,
         vdso: !surroundings.no_vdso,

@@ -3,9 +3,11 @@
 //!
 //! Key functions: [`possible`], [`cut_off`]. The plan is drawn as the simulation draws it, from the same keys (`bloodhound_sim::faults::drawn`).
 
+use std::collections::BTreeSet;
+
 use bloodhound_faults::{Kind, Shape};
 use bloodhound_net::{NodeId, PartitionKind};
-use bloodhound_sim::faults::Fault;
+use bloodhound_sim::faults::{Fault, Scheduled, Trigger, What};
 use bloodhound_sim::scenario::FaultSpec;
 
 /// The shapes of partitions that come of taking containers off their networks.
@@ -40,6 +42,27 @@ pub fn possible(asked: &FaultSpec) -> (FaultSpec, Vec<String>) {
         }
     }
     (faults, impossible)
+}
+
+/// Takes out of a schedule what an engine cannot do, and says what that was.
+pub fn possible_schedule(schedule: &mut Vec<Scheduled>) -> Vec<String> {
+    let mut impossible = BTreeSet::new();
+    schedule.retain(|entry| {
+        let cut = match &entry.what {
+            What::Cut(cut) => !matches!(cut, PartitionKind::OneWay(..) | PartitionKind::Bridge(..)),
+            What::Shape(shape) => SHAPES.contains(shape),
+            _ => entry.kind != Kind::Partition,
+        };
+        let kind = matches!(entry.kind, Kind::Crash | Kind::Pause | Kind::Partition) && cut;
+        let timed = matches!(entry.trigger, Trigger::At(_));
+        if !kind {
+            impossible.insert(format!("{} of the schedule", entry.kind));
+        } else if !timed {
+            impossible.insert("faults that wait for a line or a call".to_owned());
+        }
+        kind && timed
+    });
+    impossible.into_iter().collect()
 }
 
 /// The containers that a partition takes off their networks: the smaller side. They cannot reach each other either.

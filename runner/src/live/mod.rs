@@ -73,11 +73,13 @@ pub fn run_all(order: &Order<'_>, totals: &mut Totals) -> Result<(), Failure> {
             spec::LABEL
         ));
     }
-    let (faults, impossible) = faults::possible(&order.session.scenario.faults);
+    let (faults, mut impossible) = faults::possible(&order.session.scenario.faults);
+    let mut planning = order.session.scenario.planning.clone();
+    impossible.extend(faults::possible_schedule(&mut planning.schedule));
     if !impossible.is_empty() {
         say(&format!("an engine cannot do these faults, which are left out: {}", impossible.join(", ")));
     }
-    let scenario = Arc::new(Scenario { faults, ..(*order.session.scenario).clone() });
+    let scenario = Arc::new(Scenario { faults, planning, ..(*order.session.scenario).clone() });
     for seed in (0..).map_while(order.seeds) {
         if order.watch.is_closed() {
             break;

@@ -6,12 +6,14 @@
 //! drew from it. The work of a kind is in its room, `bloodhound-sim`'s `faults/<room>.rs`.
 
 mod kinds;
+mod presets;
 mod spec;
 
-use bloodhound_declare::{Key, ValueKind, words};
+use bloodhound_declare::{Key, ValueKind, Word, Words, words};
 
 pub use kinds::Kind;
-pub use spec::{FaultSpec, Setting};
+pub use presets::{Preset, presets_manual};
+pub use spec::{FaultSpec, Setting, percent};
 
 /// Where in the section `faults` of bloodhound.yaml the keys of a kind stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +108,19 @@ pub struct Declaration {
     pub does: &'static str,
 }
 
+/// The names of all kinds, in the order of the manual.
+pub static NAMES: Words = Words { name: "FaultKind", words: &WORDS };
+
+static WORDS: [Word; Kind::DECLARATIONS.len()] = {
+    let mut words = [Word::new("", ""); Kind::DECLARATIONS.len()];
+    let mut at = 0;
+    while at < words.len() {
+        words[at] = Word::new(Kind::DECLARATIONS[at].name, Kind::DECLARATIONS[at].does);
+        at += 1;
+    }
+    words
+};
+
 impl Declaration {
     /// The key that switches the kind on.
     pub fn switch(&self) -> Option<&'static Key> {
@@ -114,9 +129,19 @@ impl Declaration {
             .find(|key| matches!(key.kind, ValueKind::Rate { .. } | ValueKind::Probability { .. }))
     }
 
+    /// Whether one of its keys is a time.
+    pub fn has_time(&self) -> bool {
+        self.keys.iter().any(|key| matches!(key.kind, ValueKind::Millis | ValueKind::MillisRange))
+    }
+
     /// Whether its faults begin at times, so that a plan has them and reports count them.
     pub fn is_timed(&self) -> bool {
-        matches!(self.begins, Begins::ByNode | Begins::ByNetwork)
+        !matches!(self.begins, Begins::Link | Begins::Asked)
+    }
+
+    /// Whether each of its faults has a service as its target.
+    pub fn has_target(&self) -> bool {
+        matches!(self.begins, Begins::ByNode | Begins::ByMachine | Begins::Standing)
     }
 
     /// Whether its faults are asked for at operations of programs.

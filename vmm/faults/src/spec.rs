@@ -156,6 +156,12 @@ impl FaultSpec {
     }
 }
 
+/// Parts per billion as people read them: `0.025%`.
+pub fn percent(rate: u32) -> String {
+    let text = format!("{}.{:07}", rate / 10_000_000, rate % 10_000_000);
+    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// Kinds that [`FaultSpec`] always names when it is printed for debugging.
 const ALWAYS: [Kind; 11] = [
     Kind::Drop,
@@ -194,10 +200,7 @@ impl fmt::Display for FaultSpec {
         for declaration in Kind::DECLARATIONS.iter().filter(|declaration| self.is_on(declaration.kind)) {
             let (name, setting) = (declaration.name, self.get(declaration.kind));
             parts.push(match declaration.switch() {
-                Some(_) => {
-                    let text = format!("{}.{:07}", setting.rate / 10_000_000, setting.rate % 10_000_000);
-                    format!("{name} {}%", text.trim_end_matches('0').trim_end_matches('.'))
-                }
+                Some(_) => format!("{name} {}", percent(setting.rate)),
                 None if setting.number > 0 => format!("{name} {}", setting.number),
                 None => format!("{name} {} us", setting.time.1 / 1000),
             });

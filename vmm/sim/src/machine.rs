@@ -303,7 +303,9 @@ impl Machine {
         let next = self.world.scheduler.next_node(&self.world.nodes, &self.world.paused);
         let timed = self.next_timed();
         match (next.first, timed) {
-            (Some((clock, id)), t) if t.is_none_or(|t| clock <= t) => {
+            (Some((clock, id)), t)
+                if t.is_none_or(|t| clock < t || clock == t && !self.world.faults.goes_first(t)) =>
+            {
                 let lookahead = self.scenario.link.latency;
                 // At most a time step, so that whoever waits for a condition or an interrupt gets to look.
                 let slice = clock.after(self.scenario.time_step);
@@ -327,7 +329,7 @@ impl Machine {
             let sent = self.step(id)?;
             let node = &self.world.nodes[&id];
             let over = sent || node.run_queue.is_empty() || node.clock > limit || node.wants_stdin();
-            if over || self.each_step {
+            if over || self.each_step || self.world.faults.urgent.is_some() {
                 return Ok(());
             }
         }
@@ -363,6 +365,7 @@ impl Machine {
         match due {
             Due::Deliver(id, number, packet) => self.deliver(id, number, *packet),
             Due::FaultsBegin => self.set_links(true),
+            Due::Links(faulty) => self.set_links_in_faults(faulty),
             Due::Fault(entry) => self.fault_due(entry),
             Due::FaultEnds(entry) => self.fault_ends(entry),
             Due::FaultGoesOn(entry, step) => self.fault_goes_on(entry, step),
@@ -424,6 +427,7 @@ impl Machine {
         let injected = std::mem::take(&mut node.injected);
         self.tell_connections(id);
         for chunk in console {
+            self.fault_triggers_read(&chunk, clock);
             self.recorder().tell(clock, Some(chunk.container), &Event::Output(&chunk));
             if self.output.is_none() {
                 self.script_wrote(&chunk);
@@ -506,6 +510,7 @@ impl Machine {
     /// Tells what becomes of a packet, and has it delivered when it arrives.
     fn put_on_the_way(&mut self, id: NodeId, number: u64, routed: bloodhound_net::Routed, clock: SimTime) {
         self.tell_choices();
+        self.count_packet(&routed);
         if let Some(reason) = routed.dropped {
             self.recorder().tell(clock, Some(id), &Event::Dropped { number, reason });
         }

@@ -13,6 +13,8 @@ pub enum Due {
     Deliver(NodeId, u64, Box<Packet>),
     /// The phase of faults begins.
     FaultsBegin,
+    /// A quiet period of the links ends, or begins (false).
+    Links(bool),
     /// An entry of the plan of faults begins.
     Fault(usize),
     /// An entry of the plan of faults ends.

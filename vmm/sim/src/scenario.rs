@@ -13,6 +13,7 @@ use bloodhound_vfs::{DiskModel, MountSpec, TreeId};
 use bloodhound_workloads::driver::DriverConfig;
 
 use crate::checks::CheckSpec;
+use crate::faults::Planning;
 use crate::scheduler::Schedule;
 
 /// When a dependency counts as met (compose specification, `depends_on`).
@@ -251,6 +252,8 @@ pub struct Scenario {
     pub faults: FaultSpec,
     /// What disks promise, if machines may lose their power: else nothing is noted of what is not synced yet.
     pub disk: Option<DiskModel>,
+    /// What else their plan is made from.
+    pub planning: Planning,
     /// A service without a health check counts as ready after running so long, ns.
     pub settle: u64,
     /// Health checks of a service end when it is healthy.

@@ -185,8 +185,7 @@ impl Machine {
         let result = match outcome {
             Outcome::Done(value) => value,
             Outcome::Blocked => return,
-            Outcome::Exited => 0,
-            Outcome::NoReturn => 0,
+            Outcome::Exited | Outcome::NoReturn => 0,
             Outcome::Unsupported(what) => {
                 let text = self.unsupported_text(id, tid, call.as_ref(), &what);
                 let container = self.world.nodes[&id].container_of_any(pid).id;
@@ -196,6 +195,7 @@ impl Machine {
         };
         if let Some(call) = &call {
             self.record(id, pid, &Event::Call { pid, tid, call, result });
+            self.fault_triggers_see(id, pid, call.name());
         }
     }
 

@@ -41,7 +41,12 @@ pub fn line(entry: &LogEntry, scenario: &Scenario) -> String {
 pub fn words(node: Option<NodeId>, notice: &Notice, scenario: &Scenario) -> String {
     let name_of = |id| name(scenario, id);
     match notice {
-        Notice::Fault(fault) => fault.describe(&name_of),
+        Notice::Fault(fault) => {
+            let written = fault.id.place().and_then(|place| scenario.planning.schedule.get(place));
+            let because = written.and_then(|written| written.trigger.describe(&name_of));
+            let because = because.map(|because| format!(" ({because})")).unwrap_or_default();
+            format!("{}{because}", fault.describe(&name_of))
+        }
         Notice::FaultEnd(end) => end.over(&name_of),
         Notice::Service(change) => {
             format!("{} {}", node.map(name_of).unwrap_or_default(), service(change))

@@ -117,6 +117,7 @@ fn machine_on(platform: Box<dyn Platform>, patches: Patches) -> Machine {
         heal: true,
         faults: Default::default(),
         disk: None,
+        planning: Default::default(),
         settle: u64::MAX >> 1,
         health_until_ready: false,
         vdso: true,

@@ -99,6 +99,7 @@ fn machine(path: &Path) -> Machine {
         heal: true,
         faults: Default::default(),
         disk: None,
+        planning: Default::default(),
         settle: u64::MAX >> 1,
         health_until_ready: false,
         vdso: true,

@@ -147,6 +147,7 @@ fn scenario(faults: FaultSpec) -> Arc<Scenario> {
         heal: true,
         faults,
         disk: None,
+        planning: Default::default(),
         settle: 10 * MS,
         health_until_ready: false,
         vdso: true,

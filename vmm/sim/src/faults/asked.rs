@@ -61,7 +61,7 @@ impl Machine {
     /// Puts faults that operations met into the timeline, and counts them.
     pub(crate) fn tell_injected(&mut self, injected: Vec<Injected>) {
         for met in injected {
-            *self.world.faults.met.entry(met.kind).or_default() += 1;
+            *self.world.faults.hits.entry(met.kind).or_default() += 1;
             self.note(Some(met.container), Notice::Injected(Box::new(met)));
         }
     }

@@ -16,6 +16,15 @@ macro_rules! functions {
             let plain = link.clone();
             $($function(spec.get(Kind::$kind), &plain, link);)*
         }
+
+        /// Puts the setting of one kind into a link.
+        pub(super) fn apply_one(kind: Kind, setting: &Setting, link: &mut LinkConfig) {
+            let plain = link.clone();
+            match kind {
+                $(Kind::$kind => $function(setting, &plain, link),)*
+                _ => {}
+            }
+        }
     };
 }
 link_kinds!(functions);

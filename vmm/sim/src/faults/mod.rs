@@ -3,7 +3,8 @@
 //! Key types: [`Faults`] (the state in the world), [`Fault`] (what is done, by kind), [`Planned`] (an entry of the plan). The kinds
 //! are declared once, in `bloodhound-faults`; what a kind does is in its room: `links` for what links do to packets, `names` for the
 //! name server, `asked` for what operations of programs meet, and a module each for what begins at a time (`crash`, `partition`,
-//! ...). `plan` draws.
+//! ...). `plan` draws; `limits` says which of the drawn entries a stack is to be spared; `schedule` has the entries that are written
+//! by hand, with their triggers, and `window` is a fault of links that one of them asks for.
 
 mod asked;
 mod clock_drift;
@@ -18,6 +19,7 @@ mod disk_slow;
 mod half_open;
 mod kill;
 mod leap_second;
+mod limits;
 mod links;
 mod mtu;
 pub(crate) mod names;
@@ -27,10 +29,12 @@ mod pause;
 mod plan;
 mod power_failure;
 mod reset;
+mod schedule;
 mod slow;
 mod starve;
 mod stop;
 mod syn_drop;
+mod window;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,19 +65,34 @@ pub use disk_slow::DiskSlow;
 pub use half_open::HalfOpen;
 pub use kill::Kill;
 pub use leap_second::LeapSecond;
+pub use limits::{Down, Limits};
 pub use mtu::Mtu;
 pub use names::NameFault;
 pub use oom::Oom;
 pub use partition::Partition;
 pub use pause::Pause;
-use plan::{Draw, Phases};
+use plan::{Draw, Drawn, Phases};
 pub use plan::{FaultId, Planned};
 pub use power_failure::PowerFailure;
 pub use reset::Reset;
+use schedule::Waiting;
+pub use schedule::{Scheduled, Trigger, What};
 pub use slow::Slow;
 pub use starve::Starve;
 pub use stop::Stop;
 pub use syn_drop::SynDrop;
+pub use window::Window;
+
+/// What a configuration says about the plan beside rates: entries of its own, limits, and who may be hit by what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Planning {
+    /// Entries that are written by hand. They always happen: limits are about what is drawn.
+    pub schedule: Vec<Scheduled>,
+    /// What the drawn plan must keep to.
+    pub limits: Limits,
+    /// The only services that faults of a kind may hit; a kind that is not named may hit all that faults may hit.
+    pub only: BTreeMap<Kind, Vec<NodeId>>,
+}
 
 /// Gives nodes their names.
 pub type Names<'a> = &'a dyn Fn(NodeId) -> String;
@@ -109,17 +128,22 @@ macro_rules! rooms {
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum Fault {
             $(#[doc = concat!("See `faults/", stringify!($room), ".rs`.")] $kind($room::$kind),)*
+            /// What links do to packets for a time: see `faults/window.rs`. It is written, never drawn.
+            Window(Window),
         }
 
         impl Fault {
             /// Its kind.
             pub fn kind(&self) -> Kind {
-                match self { $(Fault::$kind(_) => Kind::$kind,)* }
+                match self { $(Fault::$kind(_) => Kind::$kind,)* Fault::Window(window) => window.kind }
             }
 
             /// The node that it hits, if it is one.
             pub fn node(&self) -> Option<NodeId> {
-                match self { $(Fault::$kind(fault) => fault.node(),)* }
+                match self {
+                    $(Fault::$kind(fault) => fault.node(),)*
+                    Fault::Window(fault) => fault.node(),
+                }
             }
 
             /// Draws a fault of a kind; `None` for kinds of links, and where there is nothing to hit.
@@ -131,23 +155,38 @@ macro_rules! rooms {
             }
 
             fn hindered(&self, machine: &Machine) -> Option<&'static str> {
-                match self { $(Fault::$kind(fault) => fault.hindered(machine),)* }
+                match self {
+                    $(Fault::$kind(fault) => fault.hindered(machine),)*
+                    Fault::Window(fault) => fault.hindered(machine),
+                }
             }
 
             fn describe(&self, name: Names<'_>, ms: u64) -> String {
-                match self { $(Fault::$kind(fault) => fault.describe(name, ms),)* }
+                match self {
+                    $(Fault::$kind(fault) => fault.describe(name, ms),)*
+                    Fault::Window(fault) => fault.describe(name, ms),
+                }
             }
 
             fn begin(&self, machine: &mut Machine, entry: usize, until: SimTime) {
-                match self { $(Fault::$kind(fault) => fault.begin(machine, entry, until),)* }
+                match self {
+                    $(Fault::$kind(fault) => fault.begin(machine, entry, until),)*
+                    Fault::Window(fault) => fault.begin(machine, entry, until),
+                }
             }
 
             fn go_on(&self, machine: &mut Machine, step: u64) {
-                match self { $(Fault::$kind(fault) => fault.go_on(machine, step),)* }
+                match self {
+                    $(Fault::$kind(fault) => fault.go_on(machine, step),)*
+                    Fault::Window(_) => {}
+                }
             }
 
             fn end(&self, machine: &mut Machine, entry: usize) -> bool {
-                match self { $(Fault::$kind(fault) => fault.end(machine, entry),)* }
+                match self {
+                    $(Fault::$kind(fault) => fault.end(machine, entry),)*
+                    Fault::Window(fault) => fault.end(machine, entry),
+                }
             }
         }
     };
@@ -178,8 +217,6 @@ pub struct Faults {
     dark: BTreeMap<MachineId, usize>,
     /// Partitions in force, by their entries.
     partitions: BTreeMap<usize, PartitionId>,
-    /// Faults that operations of programs met, by kind.
-    pub met: BTreeMap<Kind, u64>,
     /// Open holes of the network, by their entries.
     holes: BTreeMap<usize, HoleId>,
     /// Slow machines, with their own prices.
@@ -189,9 +226,26 @@ pub struct Faults {
     /// Faults of clocks in force, by their entries: by how much the wall clock was set wrong; of a drift, by how much the machine was ahead
     /// before. ns.
     clocks: BTreeMap<usize, i64>,
+    /// What links do besides, by entries.
+    windows: BTreeMap<usize, Window>,
+    /// Some links have a configuration of their own.
+    links_differ: bool,
+    /// Written entries whose trigger has not come.
+    waiting: Vec<Waiting>,
+    /// A trigger came at this time, and its fault begins before anything else happens.
+    pub(crate) urgent: Option<SimTime>,
+    /// How often each kind hit that has no entries in the plan: packets, questions to name servers, operations of programs.
+    pub hits: BTreeMap<Kind, u64>,
+    /// How many packets each partition stopped, by its entry.
+    pub stopped: BTreeMap<usize, u64>,
 }
 
 impl Faults {
+    /// Whether a fault whose trigger has come begins at this time, before any node goes on.
+    pub(crate) fn goes_first(&self, at: SimTime) -> bool {
+        self.urgent == Some(at)
+    }
+
     /// The entries whose time has come, with what became of them.
     pub fn record(&self) -> impl Iterator<Item = (&Planned, Effect)> {
         self.plan.iter().zip(self.effects.iter().copied())
@@ -233,33 +287,44 @@ fn swarm(spec: &FaultSpec, decisions: &mut Decisions) -> FaultSpec {
     profile
 }
 
-/// The plan of a profile for the services of a scenario.
+/// The plan of a profile for the services of a scenario, without what the limits spare it.
 fn plan_of(
     scenario: &Scenario,
     profile: &FaultSpec,
     phases: Phases,
     decisions: &mut Decisions,
 ) -> Vec<Planned> {
+    let (targets, stacks, machines) = targets(scenario);
+    let aim =
+        plan::Aim { targets: &targets, stacks: &stacks, machines: &machines, only: &scenario.planning.only };
+    let limits = &scenario.planning.limits;
+    let drawn = plan::draw(profile, aim, phases, limits.is_some(), decisions);
+    limits.filter(drawn, scenario, phases.begin)
+}
+
+/// The services that faults may hit, those of them that have a network stack of their own, and the first of them on each machine.
+fn targets(scenario: &Scenario) -> (Vec<NodeId>, Vec<NodeId>, Vec<NodeId>) {
     let faulty = || scenario.services.iter().filter(|s| s.faulty);
-    let targets: Vec<NodeId> = faulty().map(|s| s.node).collect();
-    let stacks: Vec<NodeId> = faulty().filter(|s| s.sharing.net.is_none()).map(|s| s.node).collect();
+    let targets = faulty().map(|s| s.node).collect();
+    let stacks = faulty().filter(|s| s.sharing.net.is_none()).map(|s| s.node).collect();
     let mut machines: Vec<&ServiceSpec> = Vec::new();
     for spec in faulty() {
         if !machines.iter().any(|other| other.machine() == spec.machine()) {
             machines.push(spec);
         }
     }
-    let machines: Vec<NodeId> = machines.into_iter().map(|spec| spec.node).collect();
-    plan::draw(profile, (&targets, &stacks, &machines), phases, decisions)
+    (targets, stacks, machines.into_iter().map(|spec| spec.node).collect())
 }
 
 /// Profile and plan that a seed draws for a scenario whose services were ready at a time, for who carries them out elsewhere than in the
-/// simulation.
+/// simulation. Written entries are part of it if they have a time.
 pub fn drawn(scenario: &Scenario, ready: SimTime, decisions: &mut Decisions) -> (FaultSpec, Vec<Planned>) {
     let profile = swarm(&scenario.faults, decisions);
     let begin = ready.after(scenario.fault_start);
     let phases = Phases { begin, end: begin.after(scenario.fault_time), step: scenario.time_step };
-    let plan = plan_of(scenario, &profile, phases, decisions);
+    let mut plan = plan_of(scenario, &profile, phases, decisions);
+    plan.extend(schedule::written(scenario, phases, decisions).0);
+    plan::sort(&mut plan);
     (profile, plan)
 }
 
@@ -276,12 +341,19 @@ impl Machine {
         let end = begin.after(self.scenario.fault_time);
         self.world.faults.profile = Some(profile.clone());
         self.world.faults.phases = Phases { begin, end, step: self.scenario.time_step };
+        let (written, waiting) =
+            schedule::written(&self.scenario, self.world.faults.phases, &mut self.world.decisions);
+        (self.world.faults.plan, self.world.faults.waiting) = (Arc::new(written), waiting);
         self.plan_faults();
         self.world.queue.push(end, Due::HealPhase);
         if begin == now {
             self.set_links(true);
         } else {
             self.world.queue.push(begin, Due::FaultsBegin);
+        }
+        for (from, to) in &self.scenario.planning.limits.quiet {
+            self.world.queue.push(begin.after(*from), Due::Links(false));
+            self.world.queue.push(begin.after(*to), Due::Links(true));
         }
         self.world.queue.push(now.after(self.scenario.max_time), Due::End);
         profile
@@ -295,10 +367,19 @@ impl Machine {
         let phases = self.world.faults.phases;
         let drawn = plan_of(&self.scenario, &profile, phases, &mut self.world.decisions);
         let plan = Arc::make_mut(&mut self.world.faults.plan);
-        plan.truncate(begun);
-        plan.extend(drawn.into_iter().filter(|entry| after.is_none_or(|after| entry.begin > after)));
+        let mut rest = plan.split_off(begun);
+        // What is written stays as it is.
+        rest.retain(|entry| entry.id.is_written());
+        rest.extend(drawn.into_iter().filter(|entry| after.is_none_or(|after| entry.begin > after)));
+        plan::sort(&mut rest);
+        plan.append(&mut rest);
+        self.queue_next_fault();
+    }
+
+    /// Puts the first entry that has not begun into the queue, in the place of any other.
+    fn queue_next_fault(&mut self) {
         self.world.queue.remove_if(|due| matches!(due, Due::Fault(_)));
-        self.queue_fault(begun);
+        self.queue_fault(self.world.faults.effects.len());
     }
 
     fn queue_fault(&mut self, entry: usize) {
@@ -326,10 +407,21 @@ impl Machine {
         self.world.fabric.set_default_link(link);
         self.set_hazards(faulty);
         self.set_names(faulty);
+        window::apply_all(self);
+    }
+
+    /// A quiet period of the links ends or begins, as long as there are faults.
+    pub(crate) fn set_links_in_faults(&mut self, faulty: bool) {
+        if self.world.phase == Phase::Faults {
+            self.set_links(faulty);
+        }
     }
 
     /// The time of an entry of the plan has come.
     pub(crate) fn fault_due(&mut self, entry: usize) {
+        if self.world.faults.urgent.is_some_and(|at| at <= self.world.now) {
+            self.world.faults.urgent = None;
+        }
         let plan = self.world.faults.plan.clone();
         let Some(planned) = plan.get(entry).filter(|_| self.world.phase == Phase::Faults) else { return };
         self.queue_fault(entry + 1);
@@ -420,6 +512,8 @@ impl Machine {
         }
         self.world.phase = Phase::Recovery;
         self.world.queue.remove_if(|due| matches!(due, Due::Fault(_)));
+        self.world.faults.waiting.clear();
+        self.world.faults.urgent = None;
         if !self.scenario.heal {
             self.note(None, Notice::Phase(PhaseChange::Unhealed));
             self.recovery_begins();
@@ -429,6 +523,7 @@ impl Machine {
         self.world.faults.partitions.clear();
         self.world.faults.holes.clear();
         self.heal_clocks();
+        self.world.faults.windows.clear();
         self.set_links(false);
         self.heal_disks();
         self.end_slowness();

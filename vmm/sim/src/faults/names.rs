@@ -88,8 +88,10 @@ impl Machine {
 
     /// Answers that come late are told and are in the digest; the timeline has those that failed.
     fn tell_name_fault(&mut self, owner: NodeId, fault: NameFault, clock: SimTime) {
+        let late = matches!(fault, NameFault::Late(_));
+        *self.world.faults.hits.entry(if late { Kind::DnsDelay } else { Kind::DnsFail }).or_default() += 1;
         let notice = Notice::Name(fault);
-        if matches!(fault, NameFault::Late(_)) {
+        if late {
             self.recorder().tell(clock, Some(owner), &Event::Notice(&notice));
         } else {
             self.note(Some(owner), notice);

@@ -3,8 +3,11 @@
 //!
 //! Each kind has, for each of its targets, a chain of entries: from one to the next are as many time steps as independent trials of
 //! the kind's rate take until one succeeds (a geometric distribution). All choices of an entry are named by kind, target and
-//! number in the chain; so another rate of one kind leaves the others where they were. `begins` = 0 takes an entry out. Where budgets
-//! are to limit what happens at the same time, they filter the list that [`draw`] returns.
+//! number in the chain; so another rate of one kind leaves the others where they were. `begins` = 0 takes an entry out. Where limits
+//! are to be kept (`limits`), they filter the list that [`draw`] returns, which then still has the entries that are taken out: so to take one
+//! out lets no other in.
+
+use std::collections::BTreeMap;
 
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Decisions, Site, WORD, Word};
@@ -23,11 +26,29 @@ pub struct FaultId {
     pub kind: Kind,
     /// The node for kinds that hit each node at times of its own; 0 for those of the network.
     pub target: u32,
-    /// The number in the chain of this kind and target.
+    /// The number in the chain of this kind and target; for an entry that is written, [`WRITTEN`] and its place in the schedule.
     pub nth: u64,
 }
 
+/// Entries that are written have numbers from here on: no chain of drawn ones gets so far.
+pub const WRITTEN: u64 = 1 << 63;
+
 impl FaultId {
+    /// The name of the entry at a place of the schedule.
+    pub fn written(kind: Kind, target: u32, place: usize) -> FaultId {
+        FaultId { kind, target, nth: WRITTEN | place as u64 }
+    }
+
+    /// Whether it is written, and not drawn.
+    pub fn is_written(self) -> bool {
+        self.nth >= WRITTEN
+    }
+
+    /// Its place in the schedule, if it is written.
+    pub fn place(self) -> Option<usize> {
+        self.is_written().then(|| usize::try_from(self.nth - WRITTEN).unwrap_or(usize::MAX))
+    }
+
     /// That it is over, in words, with the names of nodes.
     pub fn over(self, name: Names<'_>) -> String {
         match self.target {
@@ -75,11 +96,11 @@ pub(super) struct Phases {
 
 /// Draws the parameters of one entry.
 pub(super) struct Draw<'a> {
-    id: FaultId,
-    setting: &'a Setting,
+    pub(super) id: FaultId,
+    pub(super) setting: &'a Setting,
     /// The services that faults may hit; for kinds of the network, those that have a network stack of their own.
     pub(super) targets: &'a [NodeId],
-    decisions: &'a mut Decisions,
+    pub(super) decisions: &'a mut Decisions,
 }
 
 impl Draw<'_> {
@@ -129,29 +150,66 @@ impl Draw<'_> {
         self.signed(size, other)
     }
 
-    fn duration(&mut self) -> u64 {
+    pub(super) fn duration(&mut self) -> u64 {
         let (low, high) = self.setting.time;
         self.decisions.between(self.id.site("duration"), low, high)
     }
 }
 
-/// Draws the plan, in order of time. Targets are services, those with a network stack of their own, and the first of each machine.
+/// Whom faults may hit.
+#[derive(Clone, Copy)]
+pub(super) struct Aim<'a> {
+    /// The services.
+    pub(super) targets: &'a [NodeId],
+    /// Those of them with a network stack of their own.
+    pub(super) stacks: &'a [NodeId],
+    /// The first one of each machine.
+    pub(super) machines: &'a [NodeId],
+    /// The only ones that a kind may hit.
+    pub(super) only: &'a BTreeMap<Kind, Vec<NodeId>>,
+}
+
+impl Aim<'_> {
+    /// Those of a list that a kind may hit.
+    fn of(&self, kind: Kind, list: &[NodeId]) -> Vec<NodeId> {
+        let only = self.only.get(&kind);
+        list.iter().filter(|node| only.is_none_or(|only| only.contains(node))).copied().collect()
+    }
+}
+
+/// An entry as it was drawn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Drawn {
+    pub(super) entry: Planned,
+    /// The log of the run takes it out.
+    pub(super) out: bool,
+}
+
+/// Puts entries into the order of time.
+pub(super) fn sort(plan: &mut [Planned]) {
+    plan.sort_by_key(|entry| (entry.begin, entry.id));
+}
+
+/// Draws the plan, in order of time: with the entries that are taken out if `all` are wanted.
 pub(super) fn draw(
     profile: &FaultSpec,
-    (targets, stacks, machines): (&[NodeId], &[NodeId], &[NodeId]),
+    aim: Aim<'_>,
     phases: Phases,
+    all: bool,
     decisions: &mut Decisions,
-) -> Vec<Planned> {
+) -> Vec<Drawn> {
     let mut plan = Vec::new();
-    if targets.is_empty() {
+    if aim.targets.is_empty() {
         return plan;
     }
     for declaration in Kind::DECLARATIONS.iter().filter(|declaration| profile.is_on(declaration.kind)) {
         let kind = declaration.kind;
         let setting = profile.get(kind);
+        let (targets, stacks) = (aim.of(kind, aim.targets), aim.of(kind, aim.stacks));
+        let machines = aim.of(kind, aim.machines);
         let mut chain = |target: u32, decisions: &mut Decisions| {
-            let targets = if target == 0 { stacks } else { targets };
-            chain(kind, target, setting, targets, phases, decisions, &mut plan);
+            let targets = if target == 0 { &stacks } else { &targets };
+            chain((kind, target, setting), targets, (phases, all), decisions, &mut plan);
         };
         match declaration.begins {
             Begins::Link | Begins::Asked => {}
@@ -159,25 +217,23 @@ pub(super) fn draw(
             Begins::ByNode => targets.iter().for_each(|node| chain(node.0, decisions)),
             Begins::ByMachine => machines.iter().for_each(|node| chain(node.0, decisions)),
             Begins::Standing => {
-                for node in targets {
-                    standing(kind, node.0, setting, targets, phases, decisions, &mut plan);
+                for node in &targets {
+                    standing((kind, node.0, setting), &targets, (phases, all), decisions, &mut plan);
                 }
             }
         }
     }
-    plan.sort_by_key(|entry| (entry.begin, entry.id));
+    plan.sort_by_key(|drawn| (drawn.entry.begin, drawn.entry.id));
     plan
 }
 
 /// Draws the entries of one kind and target.
 fn chain(
-    kind: Kind,
-    target: u32,
-    setting: &Setting,
+    (kind, target, setting): (Kind, u32, &Setting),
     targets: &[NodeId],
-    phases: Phases,
+    (phases, all): (Phases, bool),
     decisions: &mut Decisions,
-    plan: &mut Vec<Planned>,
+    plan: &mut Vec<Drawn>,
 ) {
     let gaps = Gaps::new(setting.rate);
     let mut begin = phases.begin;
@@ -189,33 +245,33 @@ fn chain(
         if begin >= phases.end {
             return;
         }
-        if decisions.choose(id.site("begins"), WORD) == 0 {
+        let out = decisions.choose(id.site("begins"), WORD) == 0;
+        if out && !all {
             continue;
         }
         let mut draw = Draw { id, setting, targets, decisions: &mut *decisions };
         let duration = draw.duration();
         if let Some(fault) = Fault::draw(kind, &mut draw) {
-            plan.push(Planned { id, begin, duration, fault });
+            plan.push(Drawn { entry: Planned { id, begin, duration, fault }, out });
         }
     }
 }
 
 /// Draws the entry of a kind that a target has for the whole phase.
 fn standing(
-    kind: Kind,
-    target: u32,
-    setting: &Setting,
+    (kind, target, setting): (Kind, u32, &Setting),
     targets: &[NodeId],
-    phases: Phases,
+    (phases, all): (Phases, bool),
     decisions: &mut Decisions,
-    plan: &mut Vec<Planned>,
+    plan: &mut Vec<Drawn>,
 ) {
     let id = FaultId { kind, target, nth: 0 };
-    if decisions.choose(id.site("begins"), WORD) == 0 {
+    let out = decisions.choose(id.site("begins"), WORD) == 0;
+    if out && !all {
         return;
     }
     if let Some(fault) = Fault::draw(kind, &mut Draw { id, setting, targets, decisions }) {
-        plan.push(Planned { id, begin: phases.begin, duration: 0, fault });
+        plan.push(Drawn { entry: Planned { id, begin: phases.begin, duration: 0, fault }, out });
     }
 }
 
@@ -294,9 +350,11 @@ mod tests {
         let seed = log.seed;
         let mut decisions = Decisions::new(log, Mode::Strict);
         decisions.begin_run(seed);
-        let plan = draw(profile, (&targets(), &targets(), &targets()), phases(), &mut decisions);
+        let aim =
+            Aim { targets: &targets(), stacks: &targets(), machines: &targets(), only: &BTreeMap::new() };
+        let plan = draw(profile, aim, phases(), false, &mut decisions);
         assert_eq!(decisions.divergences(), []);
-        plan
+        plan.into_iter().map(|drawn| drawn.entry).collect()
     }
 
     /// The mean and the tail of the distribution, from a tenth to a millionth.

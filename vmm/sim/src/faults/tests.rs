@@ -63,3 +63,237 @@ fn without_swarm_a_seed_has_what_is_written() {
     spec.swarm = false;
     assert_eq!(drawn(&spec, 3), spec);
 }
+
+mod limits {
+    use super::super::limits::{Down, Limits};
+    use super::super::plan::{Aim, Drawn, draw, sort};
+    use super::super::*;
+    use crate::scenario::{Scenario, ServiceSpec, Sharing};
+    use bloodhound_decisions::{Choice, Log, Mode, Part, WORD};
+    use bloodhound_kernel::exec::Program;
+
+    const MS: u64 = 1_000_000;
+
+    fn phases() -> Phases {
+        Phases { begin: SimTime(500), end: SimTime(500 + 20_000 * MS), step: 10 * MS }
+    }
+
+    /// `count` services; the last two are on one machine.
+    fn scenario(count: u32) -> Scenario {
+        let service = |node: u32| ServiceSpec {
+            node: NodeId(node),
+            name: format!("kv{node}"),
+            hostname: String::new(),
+            addresses: Vec::new(),
+            hosts: BTreeMap::new(),
+            program: Program {
+                path: Vec::new(),
+                argv: Vec::new(),
+                envp: Vec::new(),
+                cwd: Vec::new(),
+                uid: 0,
+                gid: 0,
+                groups: Vec::new(),
+            },
+            root: None,
+            mounts: Vec::new(),
+            depends_on: Vec::new(),
+            health: None,
+            hooks: Default::default(),
+            restart: crate::scenario::RestartPolicy::No,
+            stdin: Default::default(),
+            faulty: true,
+            sharing: Sharing { machine: (node == count).then(|| NodeId(count - 1)), ..Sharing::default() },
+            runtime: Default::default(),
+            resolver: Default::default(),
+            published: BTreeMap::new(),
+        };
+        Scenario {
+            services: (1..=count).map(service).collect(),
+            link: Default::default(),
+            costs: Default::default(),
+            spread: Default::default(),
+            epoch_ns: 0,
+            memory: 0,
+            time_step: 10 * MS,
+            boot_timeout: 0,
+            max_time: 0,
+            fault_start: 0,
+            fault_time: 0,
+            heal: true,
+            faults: profile(),
+            planning: Planning::default(),
+            disk: None,
+            settle: 0,
+            health_until_ready: false,
+            vdso: false,
+            workload: None,
+            clients: Vec::new(),
+            prober: None,
+            helpers: Vec::new(),
+            checks: Vec::new(),
+            schedule: Default::default(),
+            compute_limit: 0,
+        }
+    }
+
+    /// So much that limits have something to do.
+    fn profile() -> FaultSpec {
+        FaultSpec::default()
+            .with_rate(Kind::Crash, 3_000_000)
+            .with_rate(Kind::Pause, 3_000_000)
+            .with_rate(Kind::Partition, 3_000_000)
+            .with_rate(Kind::Reset, 3_000_000)
+    }
+
+    fn planned(limits: &Limits, log: Log) -> Vec<Planned> {
+        let seed = log.seed;
+        let mut scenario = scenario(5);
+        scenario.planning.limits = limits.clone();
+        let mut decisions = Decisions::new(log, Mode::Strict);
+        decisions.begin_run(seed);
+        let plan = plan_of(&scenario, &profile(), phases(), &mut decisions);
+        assert_eq!(decisions.divergences(), []);
+        plan
+    }
+
+    fn all_limits() -> [Limits; 4] {
+        [
+            Limits { down: Some(Down::Count(1)), ..Limits::default() },
+            Limits { down: Some(Down::Minority), recovery: 500 * MS, ..Limits::default() },
+            Limits { spare: vec![NodeId(2)], quiet: vec![(2_000 * MS, 9_000 * MS)], ..Limits::default() },
+            Limits { down: Some(Down::Count(2)), quiet: vec![(0, 3_000 * MS)], ..Limits::default() },
+        ]
+    }
+
+    #[test]
+    fn limits_take_entries_out_and_move_none() {
+        for limits in all_limits() {
+            let mut left_out = 0;
+            for seed in 0..20 {
+                let whole = planned(&Limits::default(), Log::new(0, seed));
+                let less = planned(&limits, Log::new(0, seed));
+                assert!(less.iter().all(|entry| whole.contains(entry)), "{limits:?}");
+                assert!(less.iter().any(|entry| entry.id.kind == Kind::Reset));
+                left_out += whole.len() - less.len();
+            }
+            assert!(left_out > 100, "{limits:?}: {left_out}");
+        }
+    }
+
+    #[test]
+    fn taking_one_out_lets_no_other_in() {
+        for limits in all_limits() {
+            for seed in 0..10 {
+                let whole = planned(&limits, Log::new(0, seed));
+                // Of those that a limit spares as well: that they are taken out changes nothing.
+                for out in planned(&Limits::default(), Log::new(0, seed)) {
+                    let choice = Choice { part: Part::Run, site: out.id.site("begins") };
+                    let less = planned(&limits, Log::new(0, seed).with(choice, WORD, 0));
+                    let others: Vec<Planned> =
+                        whole.iter().filter(|entry| entry.id != out.id).cloned().collect();
+                    assert_eq!(less, others, "seed {seed} without {:?}", out.id);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_are_down_than_the_budget_has() {
+        let limits = Limits { down: Some(Down::Count(2)), recovery: 100 * MS, ..Limits::default() };
+        for seed in 0..20 {
+            let plan = planned(&limits, Log::new(0, seed));
+            let nodes = |entry: &Planned| match &entry.fault {
+                Fault::Crash(crash) => vec![crash.node],
+                // Both are on one machine.
+                Fault::Pause(pause) if pause.node.0 >= 4 => vec![NodeId(4), NodeId(5)],
+                Fault::Pause(pause) => vec![pause.node],
+                _ => Vec::new(),
+            };
+            for entry in &plan {
+                let end = |entry: &Planned| entry.begin.after(entry.duration).after(limits.recovery);
+                let with = plan.iter().filter(|other| other.begin <= entry.begin && end(other) > entry.begin);
+                let mut down: Vec<NodeId> = with.flat_map(nodes).collect();
+                down.sort();
+                down.dedup();
+                assert!(down.len() <= 2, "seed {seed}, {entry:?}: {down:?}");
+            }
+        }
+        let none = Limits { down: Some(Down::Count(0)), ..Limits::default() };
+        assert!(planned(&none, Log::new(0, 1)).iter().all(|entry| entry.id.kind == Kind::Reset));
+    }
+
+    #[test]
+    fn nothing_happens_in_a_quiet_period() {
+        let (from, to) = (2_000 * MS, 9_000 * MS);
+        let limits = Limits { quiet: vec![(from, to)], ..Limits::default() };
+        for seed in 0..20 {
+            for entry in planned(&limits, Log::new(0, seed)) {
+                let (begin, end) = (entry.begin.0 - 500, entry.begin.0 - 500 + entry.duration);
+                assert!(end < from || begin >= to, "{entry:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_kind_hits_the_services_that_it_may_hit() {
+        let only = BTreeMap::from([(Kind::Crash, vec![NodeId(3)]), (Kind::Reset, vec![NodeId(1)])]);
+        let nodes: Vec<NodeId> = (1..=5).map(NodeId).collect();
+        let plan = |only: &BTreeMap<Kind, Vec<NodeId>>| -> Vec<Drawn> {
+            let aim = Aim { targets: &nodes, stacks: &nodes, machines: &nodes, only };
+            let mut decisions = Decisions::seeded(4);
+            draw(&profile(), aim, phases(), false, &mut decisions)
+        };
+        let (all, some) = (plan(&BTreeMap::new()), plan(&only));
+        for Drawn { entry, .. } in &some {
+            match &entry.fault {
+                Fault::Crash(crash) => assert_eq!(crash.node, NodeId(3)),
+                Fault::Reset(reset) => assert_eq!(reset.node, NodeId(1)),
+                _ => assert!(all.iter().any(|other| other.entry == *entry), "{entry:?}"),
+            }
+        }
+        assert!(some.iter().any(|drawn| drawn.entry.id.kind == Kind::Crash));
+    }
+
+    #[test]
+    fn written_entries_have_names_of_their_own() {
+        let id = FaultId::written(Kind::Crash, 2, 7);
+        assert!(id.is_written() && id.place() == Some(7));
+        assert!(!FaultId { kind: Kind::Crash, target: 2, nth: 7 }.is_written());
+        let mut scenario = scenario(3);
+        let entry = |kind, nodes, what, duration| Scheduled {
+            trigger: Trigger::At(5 * MS),
+            kind,
+            nodes,
+            what,
+            duration,
+        };
+        scenario.planning.schedule = vec![
+            entry(Kind::Crash, vec![NodeId(2)], What::Drawn, Some(7)),
+            entry(Kind::Partition, Vec::new(), What::Shape(bloodhound_faults::Shape::Isolate), None),
+            entry(Kind::Reset, vec![NodeId(3)], What::Drawn, None),
+        ];
+        let written = |scenario: &Scenario| {
+            let (mut plan, waiting) = schedule::written(scenario, phases(), &mut Decisions::seeded(3));
+            assert!(waiting.is_empty());
+            sort(&mut plan);
+            plan
+        };
+        let plan = written(&scenario);
+        assert_eq!(plan.len(), 3);
+        assert!(plan.iter().all(|entry| entry.begin == SimTime(500 + 5 * MS) && entry.id.is_written()));
+        let crash = plan.iter().find(|entry| entry.id.kind == Kind::Crash).expect("the crash");
+        assert_eq!((crash.duration, &crash.fault), (7, &Fault::Crash(Crash { node: NodeId(2) })));
+        let reset = plan.iter().find(|entry| entry.id.kind == Kind::Reset).expect("the reset");
+        assert_eq!((reset.duration, &reset.fault), (0, &Fault::Reset(Reset { node: NodeId(3) })));
+        // One without the others is as it was.
+        scenario.planning.schedule[0].duration = Some(9);
+        assert_eq!(written(&scenario)[1..].len(), 2);
+        // What a seed drew is drawn again.
+        let drawn = plan_of(&scenario, &profile(), phases(), &mut Decisions::seeded(8));
+        let one = drawn.iter().find(|entry| entry.id.kind == Kind::Partition).expect("a partition");
+        let as_drawn = entry(Kind::Partition, Vec::new(), What::As(8, one.id), Some(one.duration));
+        scenario.planning.schedule = vec![as_drawn];
+        assert_eq!(written(&scenario)[0].fault, one.fault);
+    }
+}

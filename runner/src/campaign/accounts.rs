@@ -1,0 +1,120 @@
+//! What became of the faults of a campaign: per kind, in how many seeds it was asked for, how often it happened, and why it did nothing.
+//!
+//! Key types: [`Accounts`], [`Account`]. From them follow the fault coverage and what is said of kinds that never happened.
+
+use std::collections::BTreeMap;
+
+use bloodhound_faults::Kind;
+use bloodhound_sim::faults::{Effect, Planning};
+use bloodhound_sim::scenario::FaultSpec;
+use serde_json::{Value as Json, json};
+
+use crate::session::Outcome;
+
+/// What is said of a partition that no packet met.
+const NO_PACKET: &str = "no packet met it";
+
+/// What became of the faults of one kind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Seeds that had it on, or in their schedule.
+    pub seeds: u64,
+    /// How often it was injected: entries of plans that began, or packets that were hit; for kinds without a rate, seeds.
+    pub injected: u64,
+    /// Those of them of which something was seen to come.
+    pub effective: u64,
+    /// How often it did nothing, by reason: entries that found nothing to do, and those that began and nothing came of.
+    pub without: BTreeMap<String, u64>,
+}
+
+/// The accounts of all kinds.
+#[derive(Clone, Debug, Default)]
+pub struct Accounts {
+    /// By kind, those that are asked for or happened.
+    pub kinds: BTreeMap<Kind, Account>,
+}
+
+impl Accounts {
+    /// Adds a seed that ran.
+    pub fn add(&mut self, outcome: &Outcome) {
+        for declaration in Kind::DECLARATIONS {
+            let kind = declaration.kind;
+            let mut written = outcome.scenario.planning.schedule.iter();
+            if !outcome.profile.is_on(kind) && !written.any(|entry| entry.kind == kind) {
+                continue;
+            }
+            let account = self.kinds.entry(kind).or_default();
+            account.seeds += 1;
+            if declaration.is_timed() {
+                continue;
+            }
+            let hits = match declaration.switch() {
+                Some(_) => outcome.hits.get(&kind).copied().unwrap_or_default(),
+                None => 1,
+            };
+            account.injected += hits;
+            account.effective += hits;
+        }
+        for (place, (planned, effect)) in outcome.plan.iter().zip(&outcome.effects).enumerate() {
+            let kind = planned.fault.kind();
+            if !kind.declaration().is_timed() {
+                continue;
+            }
+            let account = self.kinds.entry(kind).or_default();
+            let stopped = outcome.stopped_packets.as_ref().filter(|_| kind == Kind::Partition);
+            let nothing = match effect {
+                Effect::None(why) => Some(*why),
+                Effect::Begun if stopped.is_some_and(|stopped| !stopped.contains_key(&place)) => {
+                    Some(NO_PACKET)
+                }
+                Effect::Begun => None,
+            };
+            account.injected += u64::from(*effect == Effect::Begun);
+            match nothing {
+                None => account.effective += 1,
+                Some(why) => *account.without.entry(why.to_owned()).or_default() += 1,
+            }
+        }
+    }
+
+    /// Kinds that the configuration asks for.
+    fn configured(spec: &FaultSpec, planning: &Planning) -> Vec<Kind> {
+        let written = |kind| planning.schedule.iter().any(|entry| entry.kind == kind);
+        let kinds = Kind::DECLARATIONS.iter().map(|declaration| declaration.kind);
+        kinds.filter(|kind| spec.is_on(*kind) || written(*kind)).collect()
+    }
+
+    /// The configured kinds that never happened, and the share of those that did, in thousandths.
+    pub fn measure(&self, spec: &FaultSpec, planning: &Planning) -> (Vec<Kind>, u32) {
+        let asked = Accounts::configured(spec, planning);
+        let happened = |kind: &Kind| self.kinds.get(kind).is_some_and(|account| account.injected > 0);
+        let silent: Vec<Kind> = asked.iter().filter(|kind| !happened(kind)).copied().collect();
+        let share = ((asked.len() - silent.len()) * 1000).checked_div(asked.len());
+        (silent, share.map_or(1000, |share| u32::try_from(share).unwrap_or(1000)))
+    }
+
+    /// For people: a line for each kind of which not all had an effect.
+    pub fn lines(&self) -> Vec<String> {
+        let line = |(kind, account): (&Kind, &Account)| {
+            let why: Vec<String> = account.without.iter().map(|(why, n)| format!("{why} ({n})")).collect();
+            let Account { injected, effective, .. } = account;
+            format!(
+                "{kind}: {injected} injected, {effective} had an effect; without effect: {}",
+                why.join(", ")
+            )
+        };
+        self.kinds.iter().filter(|(_, account)| !account.without.is_empty()).map(line).collect()
+    }
+
+    /// For machines.
+    pub fn json(&self) -> Json {
+        let one = |(kind, account): (&Kind, &Account)| {
+            let account = json!({
+                "seeds": account.seeds, "injected": account.injected, "effective": account.effective,
+                "without_effect": account.without,
+            });
+            (kind.name().to_owned(), account)
+        };
+        Json::Object(self.kinds.iter().map(one).collect())
+    }
+}

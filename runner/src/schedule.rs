@@ -1,0 +1,182 @@
+//! `--save-faults`: the faults of a run as a schedule, with which `--faults` shows them again.
+//!
+//! Key function: [`save`]. What a kind has drawn beside its node and its duration stands there by the seed and the number of the entry, from which
+//! it is drawn again; so a new kind needs nothing here.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use bloodhound_abi::SimTime;
+use bloodhound_faults::{Begins, Declaration, Kind, Setting, Shape};
+use bloodhound_net::{NodeId, PartitionKind};
+use bloodhound_sim::faults::{Effect, Fault, Planned, What};
+use bloodhound_sim::notice::{Notice, PhaseChange};
+use bloodhound_sim::timeline;
+
+use crate::output::write_file;
+use crate::session::{Failure, Outcome};
+
+/// Writes the schedule of a run, if a file for it is named.
+///
+/// # Errors
+/// What the host says.
+pub fn save(file: Option<&Path>, outcome: &Outcome) -> Result<(), Failure> {
+    let Some(path) = file else { return Ok(()) };
+    write_file(path, &text(outcome)).map_err(|e| Failure::environment(format!("writing the faults: {e}")))
+}
+
+/// The schedule of a run.
+fn text(outcome: &Outcome) -> String {
+    let mut out = format!(
+        "# The faults of seed {}, for `bloodhound run --seed {} --faults FILE`.\nschedule:\n",
+        outcome.seed, outcome.seed
+    );
+    let begin = begin(outcome);
+    let mut empty = true;
+    for declaration in Kind::DECLARATIONS.iter().filter(|declaration| declaration.begins == Begins::Link) {
+        if outcome.profile.is_on(declaration.kind) {
+            empty = false;
+            let setting = outcome.profile.get(declaration.kind);
+            let duration = time(outcome.scenario.fault_time);
+            let strength = strength(declaration, setting);
+            let _ =
+                writeln!(out, "  - {{at: 0s, fault: {}{strength}, duration: {duration}}}", declaration.name);
+        }
+    }
+    for (planned, effect) in outcome.plan.iter().zip(&outcome.effects) {
+        empty = false;
+        let why = match effect {
+            Effect::Begun => String::new(),
+            Effect::None(why) => format!(" # without effect: {why}"),
+        };
+        let _ = writeln!(out, "  - {}{why}", entry(planned, begin, outcome));
+    }
+    if empty {
+        out.truncate(out.trim_end_matches(":\n").len());
+        out.push_str(": []\n");
+    }
+    out
+}
+
+/// When faults could begin.
+fn begin(outcome: &Outcome) -> SimTime {
+    let faults = outcome.log.iter().find(|e| matches!(e.what, Notice::Phase(PhaseChange::Faults(_))));
+    faults.map_or(SimTime::default(), |entry| entry.at.after(outcome.scenario.fault_start))
+}
+
+fn entry(planned: &Planned, begin: SimTime, outcome: &Outcome) -> String {
+    let name = |id: NodeId| quoted(&timeline::name(&outcome.scenario, id));
+    let names = |ids: &[NodeId]| ids.iter().map(|id| name(*id)).collect::<Vec<_>>().join(", ");
+    let declaration = planned.fault.kind().declaration();
+    let at = time(planned.begin.0.saturating_sub(begin.0));
+    let mut out = format!("{{at: {at}, fault: {}", declaration.name);
+    match &planned.fault {
+        Fault::Partition(partition) => {
+            let (shape, groups) = groups(&partition.cut);
+            let groups: Vec<String> = groups.iter().map(|group| format!("[{}]", names(group))).collect();
+            let _ = write!(out, ", partition: {}, groups: [{}]", shape.as_str(), groups.join(", "));
+        }
+        Fault::Window(window) => {
+            out.push_str(&strength(declaration, &window.setting));
+            for (key, list) in [("from", &window.from), ("to", &window.to)] {
+                if !list.is_empty() {
+                    let _ = write!(out, ", {key}: [{}]", names(list));
+                }
+            }
+        }
+        fault => {
+            let by_node = declaration.has_target() || declaration.kind == Kind::Reset;
+            if let Some(node) = fault.node().filter(|_| by_node) {
+                let _ = write!(out, ", service: {}", name(node));
+            }
+            // Of these kinds there is nothing else to say.
+            if !matches!(declaration.kind, Kind::Crash | Kind::Pause | Kind::Reset) {
+                let (seed, nth) = drawn(planned, outcome);
+                let _ = write!(out, ", drawn: {{seed: {seed}, nth: {nth}}}");
+            }
+        }
+    }
+    if declaration.begins == Begins::Link || declaration.has_time() {
+        let _ = write!(out, ", duration: {}", time(planned.duration));
+    }
+    out.push('}');
+    out
+}
+
+/// By what the parameters of an entry are drawn: seed and number.
+fn drawn(planned: &Planned, outcome: &Outcome) -> (u64, u64) {
+    let written = planned.id.place().and_then(|place| outcome.scenario.planning.schedule.get(place));
+    match written.map(|written| &written.what) {
+        Some(What::As(seed, id)) => (*seed, id.nth),
+        _ => (outcome.seed, planned.id.nth),
+    }
+}
+
+/// The keys of a kind of links.
+fn strength(declaration: &Declaration, setting: &Setting) -> String {
+    let mut out = String::new();
+    if declaration.switch().is_some() {
+        let _ = write!(out, ", rate: {}", decimal(u64::from(setting.rate), 9));
+    }
+    if declaration.has_time() {
+        let _ = write!(out, ", time_ms: {}", decimal(setting.time.1, 6));
+    }
+    out
+}
+
+/// The shape of a partition with its groups.
+fn groups(cut: &PartitionKind) -> (Shape, Vec<&[NodeId]>) {
+    match cut {
+        PartitionKind::Symmetric(a, b) => (Shape::Symmetric, vec![a, b]),
+        PartitionKind::OneWay(a, b) => (Shape::OneWay, vec![a, b]),
+        PartitionKind::MajorityMinority(a, b) => (Shape::MajorityMinority, vec![a, b]),
+        PartitionKind::Isolate(node, rest) => (Shape::Isolate, vec![std::slice::from_ref(node), rest]),
+        PartitionKind::Bridge(node, a, b) => (Shape::Bridge, vec![std::slice::from_ref(node), a, b]),
+    }
+}
+
+/// A time that is read as exactly this.
+fn time(ns: u64) -> String {
+    match ns {
+        ns if ns.is_multiple_of(1_000_000) => format!("{}ms", ns / 1_000_000),
+        ns => format!("{ns}ns"),
+    }
+}
+
+/// A number with so many places behind the point, without zeros at its end.
+fn decimal(value: u64, places: usize) -> String {
+    let whole = 10u64.pow(places as u32);
+    let text = format!("{}.{:0places$}", value / whole, value % whole);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// A name that YAML reads as it is.
+fn quoted(name: &str) -> String {
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    let word = name.chars().next().is_some_and(|c| c.is_ascii_alphabetic());
+    let taken = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    if plain && word && !taken.contains(&name.to_ascii_lowercase().as_str()) {
+        return name.to_owned();
+    }
+    format!("{name:?}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_read_as_they_were() {
+        assert_eq!(
+            (time(0), time(1_500_000_000), time(1_001)),
+            ("0ms".into(), "1500ms".into(), "1001ns".into())
+        );
+        assert_eq!(decimal(10_000_000, 9), "0.01");
+        assert_eq!(decimal(1_000_000_000, 9), "1");
+        assert_eq!(decimal(500_000, 6), "0.5");
+        assert_eq!(
+            (quoted("kv-2"), quoted("on"), quoted("7")),
+            ("kv-2".into(), "\"on\"".into(), "\"7\"".into())
+        );
+    }
+}
