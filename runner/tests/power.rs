@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::cli::{bloodhound, code, text};
-use common::{finish, have, put, repository, scratch, stack};
+use common::{finish, have, put, repository, stack};
 
 /// Seeds within which each mistake must be found, and with which the others must pass.
 const SEEDS: &str = "6";
