@@ -17,8 +17,23 @@ pub struct Setting {
     pub shapes: Vec<Shape>,
 }
 
+/// Kinds that are part of the digest of every run ([`FaultSpec`]'s `Debug`).
+const ALWAYS: [Kind; 11] = [
+    Kind::Drop,
+    Kind::Delay,
+    Kind::Latency,
+    Kind::Jitter,
+    Kind::Corrupt,
+    Kind::Duplicate,
+    Kind::Reorder,
+    Kind::Reset,
+    Kind::Partition,
+    Kind::Crash,
+    Kind::Pause,
+];
+
 /// A [`Setting`] for each kind.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct FaultSpec {
     /// By kind.
     settings: Vec<Setting>,
@@ -95,6 +110,18 @@ impl FaultSpec {
     }
 }
 
+/// A run's digest has this. A kind that came later is not in it while it is off, so that runs without it have the digest that they had.
+impl fmt::Debug for FaultSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = Kind::DECLARATIONS.iter().map(|declaration| declaration.kind);
+        let settings: Vec<&Setting> = kinds
+            .filter(|kind| ALWAYS.contains(kind) || self.is_on(*kind))
+            .map(|kind| self.get(kind))
+            .collect();
+        f.debug_struct("FaultSpec").field("settings", &settings).field("swarm", &self.swarm).finish()
+    }
+}
+
 /// As one line: `drop 1%, jitter 2000 us`.
 impl fmt::Display for FaultSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,6 +145,20 @@ mod tests {
     use super::*;
 
     const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_later_kind_that_is_off_is_not_in_the_digest() {
+        let spec = FaultSpec::default().with_rate(Kind::Crash, 7);
+        let text = format!("{spec:?}");
+        assert!(
+            text.starts_with("FaultSpec { settings: [Setting { rate: 0, time: (0, 0), shapes: [] }, "),
+            "{text}"
+        );
+        assert!(text.ends_with("], swarm: false }"), "{text}");
+        assert_eq!(text.matches("Setting {").count(), ALWAYS.len());
+        let more = format!("{:?}", spec.with_rate(Kind::PowerFailure, 1));
+        assert_eq!(more.matches("Setting {").count(), ALWAYS.len() + 1);
+    }
 
     #[test]
     fn a_profile_is_a_line() {
