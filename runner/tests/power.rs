@@ -145,7 +145,7 @@ while True:
 /// Whether a database of SQLite loses what it has acknowledged, or breaks.
 fn sqlite_loses(mode: &str, synchronous: &str, seeds: &str) -> bool {
     let name = format!("sqlite-{mode}-{synchronous}");
-    let command = format!("python3, /app/log.py, {mode}, {synchronous}");
+    let command = format!("python3, /app/log.py, '{mode}', '{synchronous}'");
     let dir = stack_of(&name, &command, "/app/store, client", &config("ordered", 20));
     put(&dir, "app/log.py", SQLITE);
     finds(&dir, seeds)

@@ -9,6 +9,7 @@
 //!
 //! Modules: `site` the names, `log` what is kept of a run, `mix` the keyed hash, `lineage` names of tasks, `dice` numbers for tests.
 
+mod concern;
 mod dice;
 mod lineage;
 mod log;

@@ -46,6 +46,21 @@ impl fmt::Debug for Setting {
     }
 }
 
+/// Kinds that are part of the digest of every run ([`FaultSpec`]'s `Debug`).
+const ALWAYS: [Kind; 11] = [
+    Kind::Drop,
+    Kind::Delay,
+    Kind::Latency,
+    Kind::Jitter,
+    Kind::Corrupt,
+    Kind::Duplicate,
+    Kind::Reorder,
+    Kind::Reset,
+    Kind::Partition,
+    Kind::Crash,
+    Kind::Pause,
+];
+
 /// A [`Setting`] for each kind.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FaultSpec {
@@ -161,21 +176,6 @@ pub fn percent(rate: u32) -> String {
     let text = format!("{}.{:07}", rate / 10_000_000, rate % 10_000_000);
     format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
-
-/// Kinds that [`FaultSpec`] always names when it is printed for debugging.
-const ALWAYS: [Kind; 11] = [
-    Kind::Drop,
-    Kind::Delay,
-    Kind::Latency,
-    Kind::Jitter,
-    Kind::Corrupt,
-    Kind::Duplicate,
-    Kind::Reorder,
-    Kind::Reset,
-    Kind::Partition,
-    Kind::Crash,
-    Kind::Pause,
-];
 
 /// What the digest of a run takes: of most kinds only those that are on, so that the declaration of one more changes no run without it.
 impl fmt::Debug for FaultSpec {
