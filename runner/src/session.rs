@@ -256,6 +256,8 @@ pub struct Outcome {
     pub effects: Vec<Effect>,
     /// How many faults operations of programs met, by kind.
     pub met: BTreeMap<bloodhound_faults::Kind, u64>,
+    /// How many operations were asked about, by kind.
+    pub asked: BTreeMap<bloodhound_faults::Kind, u64>,
     /// The same for reports.
     pub faults: Vec<crate::report::FaultRecord>,
     /// What happened.
@@ -527,6 +529,7 @@ impl Worker {
             plan: world.faults.plan.clone(),
             effects: world.faults.effects.clone(),
             met: world.faults.met.clone(),
+            asked: world.asked(),
             faults: crate::report::fault_records(world.faults.record(), &|id| {
                 timeline::name(&self.session.scenario, id)
             }),

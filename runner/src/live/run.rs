@@ -300,6 +300,7 @@ impl<'a> Run<'a> {
             plan: Arc::new(std::mem::take(&mut self.plan)),
             effects: std::mem::take(&mut self.effects),
             met: BTreeMap::new(),
+            asked: BTreeMap::new(),
             faults,
             log: std::mem::take(&mut self.log),
             violations: Vec::new(),

@@ -111,7 +111,10 @@ impl Ctx<'_> {
         let mut n = 0;
         loop {
             let most = (good - n).min(PIECE);
-            let data = self.read_bytes_at(id, most, offset + n)?;
+            let mut data = self.read_bytes_at(id, most, offset + n)?;
+            if n == 0 {
+                self.disk_gives_other(id, &mut data);
+            }
             self.copy_out(to, n, &data)?;
             n += data.len() as u64;
             if n == good || (data.len() as u64) < most || self.ends_early() {
@@ -320,9 +323,6 @@ impl Ctx<'_> {
         // "POSIX requires that opening a file with the O_APPEND flag should have no effect on the location at
         // which pwrite() writes data. However, on Linux ... appends data" (pwrite(2), BUGS).
         let start = if append { self.node.vfs.size(ino) } else { at.unwrap_or(offset) };
-        if durable {
-            self.wait_for_disk(ino)?;
-        }
         let mut len = self.file_size_limit(start, good)?;
         let most_taken = self.disk_takes(id, ino, start, len)?;
         len = len.min(most_taken);
