@@ -1,5 +1,6 @@
 //! `bloodhound run` and `replay`: single runs from the snapshot of a booted stack.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -245,6 +246,14 @@ fn json(outcome: &Outcome, judgement: &Judgement, inputs: &str) -> serde_json::V
         "operations": outcome.history.operations().len(),
         "faults": report::faults(outcome),
         "fault_plan": outcome.faults,
+        "operations_with_faults": outcome
+            .asked
+            .iter()
+            .map(|(kind, asked)| {
+                let met = outcome.met.get(kind).copied().unwrap_or_default();
+                (kind.name(), serde_json::json!({"asked": asked, "met": met}))
+            })
+            .collect::<BTreeMap<_, _>>(),
         "profile": outcome.profile.to_string(),
         "outside": outcome.outside.iter().map(|(service, what, count)| serde_json::json!({
             "service": service, "what": what, "count": count,

@@ -259,6 +259,8 @@ pub struct Outcome {
     pub hits: BTreeMap<Kind, u64>,
     /// How many packets each partition stopped, by its entry; `None`: nobody counted.
     pub stopped_packets: Option<BTreeMap<usize, u64>>,
+    /// How many operations were asked about, by kind.
+    pub asked: BTreeMap<Kind, u64>,
     /// The same for reports.
     pub faults: Vec<crate::report::FaultRecord>,
     /// What happened.
@@ -531,6 +533,7 @@ impl Worker {
             effects: world.faults.effects.clone(),
             hits: world.faults.hits.clone(),
             stopped_packets: Some(world.faults.stopped.clone()),
+            asked: world.asked(),
             faults: crate::report::fault_records(world.faults.record(), &|id| {
                 timeline::name(&self.session.scenario, id)
             }),

@@ -57,7 +57,7 @@ for n in range(800):
         except OSError:
             continue
     acknowledged.append(n)
-time.sleep(20)
+time.sleep(5)
 data = open("/var/tmp/records", "rb").read()
 there = [data[at : at + 8] for at in range(0, len(data), SIZE)]
 assert there == [b"%08d" % n for n in acknowledged], "a record is lost or torn"
@@ -215,6 +215,56 @@ fn a_service_that_does_not_look_at_what_it_is_answered_is_caught() {
     let careful = stack("careful", &RECORDS.replace("CAREFUL", "True"), faults);
     let ran = run_in(&careful, &["test", "--seeds", "3"]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+}
+
+/// Takes what runs out: each attempt that fails says how.
+const RESOURCES: &str = r#"#!/usr/bin/env python3
+import errno, mmap, os, socket, threading, time
+def attempt(name, call):
+    try:
+        call()
+    except OSError as e:
+        print(name, errno.errorcode[e.errno], flush=True)
+def bind():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+def connect():
+    with socket.socket() as s:
+        s.connect(("127.0.0.1", 9000))
+def fork():
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+condition = threading.Condition()
+time.sleep(1.5)
+server = socket.create_server(("127.0.0.1", 9000), backlog=200)
+for n in range(100):
+    attempt("open", lambda: os.close(os.open("/etc/passwd", os.O_RDONLY)))
+    attempt("bind", bind)
+    attempt("connect", connect)
+    attempt("fork", fork)
+    attempt("mmap", lambda: mmap.mmap(-1, 1 << 20).close())
+    with condition:
+        condition.wait(0.01)
+print("rounds", flush=True)
+time.sleep(1000)
+"#;
+
+#[test]
+fn resources_run_out_and_futex_waits_end_for_nothing() {
+    let faults = "  resources: {enfile_rate: 0.05, enomem_rate: 0.03, fork_fail_rate: 0.1, port_exhaustion_rate: 0.1}\n  \
+                  kernel: {futex_wake_rate: 0.2}\n";
+    let dir = stack("resources", RESOURCES, faults);
+    let ran = run(&dir, 1);
+    let said = lines(&ran, "one");
+    for word in ["open ENFILE", "bind EADDRINUSE", "connect EADDRNOTAVAIL", "fork EAGAIN", "rounds"] {
+        assert!(said.contains(&word), "{word}: {}", ran.stdout);
+    }
+    let forks = said.iter().filter(|line| **line == "fork EAGAIN").count();
+    assert_eq!(told(&ran, "fork-fail").len(), forks);
+    assert!(!told(&ran, "futex-wake").is_empty(), "{}", ran.stdout);
+    assert_eq!(run(&dir, 1).digest(), ran.digest());
 }
 
 #[test]

@@ -301,6 +301,7 @@ impl<'a> Run<'a> {
             effects: std::mem::take(&mut self.effects),
             hits: Default::default(),
             stopped_packets: None,
+            asked: Default::default(),
             faults,
             log: std::mem::take(&mut self.log),
             violations: Vec::new(),

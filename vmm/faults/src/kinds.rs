@@ -503,5 +503,26 @@ kinds! { $
             keys: &[rate("futex_wake_rate", "futex waits that end at once although nobody woke them")],
             does: "futex(2) with FUTEX_WAIT returns 0 although nobody woke the caller, as it may",
         }
+        /// A read gives less than there is.
+        ShortRead {
+            name: "short-read",
+            group: Group::Kernel,
+            keys: &[rate("short_read_rate", "reads of TCP sockets that give less than there is")],
+            does: "a read of a TCP socket gives a part of what is there; the rest counts as arriving at once behind it, with a new edge",
+        }
+        /// A write that is reported as durable is not.
+        LostWrite {
+            name: "lost-write",
+            group: Group::Disk,
+            keys: &[rate("lost_write_rate", "calls that make file data durable and succeed without doing so (a disk that lies)")],
+            does: "fsync(2) or its kin succeeds, but the data of the file since the last one is not on the disk: a loss of power shows it; no system is expected to survive that",
+        }
+        /// A read gives other data.
+        ReadCorrupt {
+            name: "read-corrupt",
+            group: Group::Disk,
+            keys: &[rate("read_corrupt_rate", "reads of files on a disk in which a bit is wrong (a disk that lies)")],
+            does: "read(2) or its kin of a file on a disk gives data with a bit inverted; no system is expected to survive that unless it has checksums",
+        }
     }
 }

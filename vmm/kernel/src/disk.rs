@@ -25,7 +25,7 @@ use bloodhound_persistent::{Map, Set};
 use bloodhound_vfs::{Ino, PAGE};
 
 use crate::ctx::Ctx;
-use crate::file::FileKind;
+use crate::file::{File, FileKind};
 use crate::ids::FileId;
 use crate::node::Node;
 use crate::wait::{Restart, SysResult, Wait};
@@ -119,14 +119,34 @@ impl Ctx<'_> {
         Ok(())
     }
 
-    /// Makes a regular file or directory durable by a description, as fsync(2) does.
+    /// Inverts a bit of what was read, if the disk lies.
+    #[inline]
+    pub(crate) fn disk_gives_other(&mut self, id: FileId, data: &mut [u8]) {
+        if self.container().hazards.in_force()
+            && !data.is_empty()
+            && let FileKind::Regular(ino) = self.node.files[id].kind
+            && self.node.vfs.is_on_disk(ino)
+            && let Some(nth) = self.hazard_with(Kind::ReadCorrupt)
+        {
+            let bit = self.hazard_choice(Kind::ReadCorrupt, nth, "bit", data.len() as u64 * 8);
+            data[(bit / 8) as usize] ^= 1 << (bit % 8);
+            self.met(Kind::ReadCorrupt, Some(ino), format!("bit {} of byte {} is wrong", bit % 8, bit / 8));
+        }
+    }
+
+    /// Makes a regular file or directory durable by a description, as fsync(2) does. It does not sleep: calls that may do so before they have
+    /// done anything wait for a slow disk first.
     pub(crate) fn sync_file(&mut self, id: FileId, ino: Ino) -> SysResult<()> {
-        self.wait_for_disk(ino)?;
         // The journal commits nothing any more ("if (ext4_forced_shutdown(sb)) ret = -EROFS", ext4_sync_file).
         self.node.vfs.may_change(ino)?;
         if self.fails_to_write(ino) {
             self.charge_fsync();
             self.node.not_written(ino);
+            self.node.drop_moved_pages();
+        } else if self.hazard_of_file(Kind::LostWrite, ino) {
+            self.met(Kind::LostWrite, Some(ino), "0, but the data is not on the disk");
+            self.charge_fsync();
+            self.node.vfs.sync_failed(ino);
             self.node.drop_moved_pages();
         } else {
             self.sync_inode(ino)?;
@@ -137,8 +157,8 @@ impl Ctx<'_> {
     /// Makes a mapped file durable (msync(2)). Its description is not known any more; those that the process has of the file are taken
     /// for it, as the mapping was made by one of them ("vfs_fsync_range(file, ...)" of `vma->vm_file`).
     pub(crate) fn sync_mapped(&mut self, ino: Ino) -> SysResult<()> {
+        self.wait_for_disk(ino)?;
         if self.node.broken.unwritten.is_empty() && !self.container().hazards.in_force() {
-            self.wait_for_disk(ino)?;
             self.node.vfs.may_change(ino)?;
             return self.sync_inode(ino);
         }
@@ -176,14 +196,29 @@ impl Ctx<'_> {
 
     /// Whether the disk fails to take the data of a file. Directories are the journal's, whose failure ends all writing.
     fn fails_to_write(&mut self, ino: Ino) -> bool {
-        let regular = self.container().hazards.in_force()
-            && self.node.vfs.kind(ino) == Some(bloodhound_vfs::Kind::Regular)
-            && self.node.vfs.is_on_disk(ino);
-        let fails = regular && self.hazard(Kind::FsyncFail);
+        let fails = self.hazard_of_file(Kind::FsyncFail, ino);
         if fails {
             self.met(Kind::FsyncFail, Some(ino), "EIO");
         }
         fails
+    }
+
+    /// Whether an operation on a regular file that lies on a disk meets a fault of a kind.
+    fn hazard_of_file(&mut self, kind: Kind, ino: Ino) -> bool {
+        self.container().hazards.in_force()
+            && self.node.vfs.kind(ino) == Some(bloodhound_vfs::Kind::Regular)
+            && self.node.vfs.is_on_disk(ino)
+            && self.hazard(kind)
+    }
+
+    /// Waits for the disk before a write by a description with O_SYNC, which contains O_DSYNC.
+    pub(crate) fn wait_to_write(&mut self, id: FileId) -> SysResult<()> {
+        match self.node.files[id] {
+            File { kind: FileKind::Regular(ino), flags, .. } if flags & c::O_DSYNC != 0 => {
+                self.wait_for_disk(ino)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sleeps as long as a slow disk takes. "Uninterruptible (disk) sleep" (ps(1)): only what ends the process ends it.

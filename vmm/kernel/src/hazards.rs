@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bloodhound_abi::SimTime;
 use bloodhound_abi::call::Call;
 use bloodhound_decisions::{Site, Word};
 use bloodhound_faults::{Group, Kind};
@@ -47,6 +48,8 @@ impl Hazards {
 /// A fault that an operation of a program met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injected {
+    /// When, by the clock of its machine.
+    pub at: SimTime,
     /// Its kind.
     pub kind: Kind,
     /// The container's name over the world.
@@ -121,7 +124,7 @@ impl Ctx<'_> {
     pub(crate) fn met(&mut self, kind: Kind, ino: Option<Ino>, shown: impl Into<String>) {
         let path = ino.map(|ino| self.view().path_of(ino));
         let (container, pid, comm) = (self.container().id, self.pid, self.task().comm.clone());
-        let shown = shown.into();
-        self.node.injected.push(Injected { kind, container, pid, comm, call: "", path, shown });
+        let (at, shown) = (self.now(), shown.into());
+        self.node.injected.push(Injected { at, kind, container, pid, comm, call: "", path, shown });
     }
 }

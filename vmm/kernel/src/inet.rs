@@ -40,6 +40,8 @@ pub struct InetSocket {
     pub generic: Generic,
     /// A datagram that is not whole yet.
     pub corked: Option<Corked>,
+    /// The program has looked at how much there is to read (FIONREAD, MSG_PEEK): no read may give less.
+    pub looked: bool,
 }
 
 /// The first port that needs no CAP_NET_BIND_SERVICE (net.ipv4.ip_unprivileged_port_start): Linux's own default, although

@@ -6,6 +6,7 @@
 
 use bloodhound_abi::Errno;
 use bloodhound_faults::Kind;
+use bloodhound_net::{ReadyFlags, SocketId};
 
 use crate::ctx::Ctx;
 
@@ -48,6 +49,40 @@ impl Ctx<'_> {
             self.met(Kind::FutexWake, None, "0, though nobody woke it");
         }
         wakes
+    }
+
+    /// How many of the `n` bytes of a TCP socket that are there a read gives, if it gives less: as much as had arrived if the rest came a
+    /// moment later. Where the program knows better, all: when it has looked at how much there is, has asked for more than a
+    /// byte at least (SO_RCVLOWAT, MSG_WAITALL), or the peer has ended its stream.
+    #[inline]
+    pub(crate) fn read_short(
+        &mut self,
+        id: SocketId,
+        (done, n, target): (u64, u64, u64),
+        peek: bool,
+        ready: ReadyFlags,
+    ) -> Option<u64> {
+        if peek {
+            self.has_looked(id);
+        }
+        if peek || !self.container().hazards.in_force() {
+            return None;
+        }
+        let ended = ready.intersects(ReadyFlags::RDHUP | ReadyFlags::HUP | ReadyFlags::ERR);
+        if done > 0 || n < 2 || target > 1 || ended || self.inet(id).is_ok_and(|socket| socket.looked) {
+            return None;
+        }
+        let nth = self.hazard_with(Kind::ShortRead)?;
+        let less = 1 + self.hazard_choice(Kind::ShortRead, nth, "bytes", n - 1);
+        self.met(Kind::ShortRead, None, format!("{less} of {n} bytes"));
+        Some(less)
+    }
+
+    /// The program knows how much there is to read in a socket.
+    pub(crate) fn has_looked(&mut self, id: SocketId) {
+        if let Some(socket) = self.node.inet.get_mut(&id) {
+            socket.looked = true;
+        }
     }
 
     /// Refuses a call that begins with an error, if it meets a fault. One that goes on after a sleep has been asked.

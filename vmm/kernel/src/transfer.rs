@@ -112,7 +112,10 @@ impl Ctx<'_> {
         let mut n = 0;
         loop {
             let most = (good - n).min(PIECE);
-            let data = self.read_bytes_at(id, most, offset + n)?;
+            let mut data = self.read_bytes_at(id, most, offset + n)?;
+            if n == 0 {
+                self.disk_gives_other(id, &mut data);
+            }
             self.copy_out(to, n, &data)?;
             n += data.len() as u64;
             if n == good || (data.len() as u64) < most || self.ends_early() {
@@ -332,9 +335,6 @@ impl Ctx<'_> {
         // The limit comes before the first byte is looked at (generic_write_checks).
         self.file_size_limit(start, from.len())?;
         let mut good = self.source_len(from)?;
-        if durable {
-            self.wait_for_disk(ino)?;
-        }
         let mut len = self.file_size_limit(start, good)?;
         let most_taken = self.disk_takes(id, ino, start, len)?;
         len = len.min(most_taken);

@@ -135,7 +135,12 @@ impl Machine {
 
     /// Something happened that the timeline has.
     pub(crate) fn note(&mut self, node: Option<NodeId>, what: Notice) {
-        self.tell(node, &Event::Notice(&what));
+        self.note_at(self.world.now, node, what);
+    }
+
+    /// The same of something that happened at another time, by the clock of its node.
+    pub(crate) fn note_at(&mut self, at: SimTime, node: Option<NodeId>, what: Notice) {
+        self.recorder().tell(at, node, &Event::Notice(&what));
         let kept = match what {
             Notice::OutOfMemory(_) => self.keeps(node, |told| &mut told.kills),
             Notice::Injected(_) => self.keeps(node, |told| &mut told.faults),
@@ -144,7 +149,7 @@ impl Machine {
         if !kept {
             return;
         }
-        self.world.log.push(LogEntry { at: self.world.now, node, what });
+        self.world.log.push(LogEntry { at, node, what });
     }
 
     /// Something went wrong.

@@ -119,6 +119,23 @@ fn reads_fail_where_there_is_something_to_read() {
 }
 
 #[test]
+fn a_disk_that_lies_gives_other_data_and_forgets_some() {
+    let mut b = Bench::new();
+    let fd = b.open("/file", CREATE).unwrap();
+    b.write(fd, &[0; 100]).unwrap();
+    set(&mut b, &[(Kind::ReadCorrupt, ALWAYS)]);
+    let at = b.room(100);
+    assert_eq!(b.call(nr::pread64, &[fd, at, 100, 0]), Ok(100));
+    let ones: u32 = b.get_as(b.tid, at, 100).iter().map(|byte| byte.count_ones()).sum();
+    assert_eq!(ones, 1);
+    set(&mut b, &[(Kind::LostWrite, ALWAYS)]);
+    assert_eq!(b.call(nr::fsync, &[fd]), Ok(0));
+    assert_eq!(told(&mut b).len(), 2);
+    set(&mut b, &[]);
+    assert_eq!(b.content("/file").unwrap(), "\0".repeat(100));
+}
+
+#[test]
 fn a_full_disk_takes_what_it_has_room_for_and_a_read_only_one_nothing() {
     let mut b = Bench::new();
     let fd = b.open("/file", CREATE).unwrap();

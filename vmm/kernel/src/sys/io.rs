@@ -131,6 +131,7 @@ impl Ctx<'_> {
                 (Source::User(from), 0)
             }
         };
+        self.wait_to_write(id)?;
         let mut result = self.write_from(id, &source, done, at);
         if let Err(Stop::Block(sleep)) = &mut result
             && sleep.progress == Progress::None
@@ -223,6 +224,11 @@ pub fn pwritev2(
     let FileKind::Regular(ino) = kind else {
         return k.write_call(fd, Memory::Vectors(iov, count), at, flags);
     };
+    let durable = flags.intersects(RwFlags::RWF_DSYNC | RwFlags::RWF_SYNC);
+    if durable && k.file(fd)?.writable() {
+        k.pin(fd)?;
+        k.wait_for_disk(ino)?;
+    }
     if flags.contains(RwFlags::RWF_APPEND) && k.file(fd)?.writable() {
         let memory = Memory::Vectors(iov, count);
         let len = memory.buffers(k)?.len();
@@ -240,7 +246,7 @@ pub fn pwritev2(
     }
     let (id, before) = (k.file_id(fd)?, k.file(fd)?.offset);
     let n = k.write_call(fd, Memory::Vectors(iov, count), at, flags)?;
-    if n > 0 && flags.intersects(RwFlags::RWF_DSYNC | RwFlags::RWF_SYNC) {
+    if n > 0 && durable {
         // As for O_SYNC.
         k.sync_file(id, ino).inspect_err(|_| k.node.files[id].offset = before)?;
     }

@@ -64,7 +64,10 @@ impl Ctx<'_> {
             (c::FIONREAD | c::TIOCOUTQ, Sock::Inet(id)) if self.inet(id)?.proto == Proto::Icmp => {
                 return err(Errno::ENOTTY);
             }
-            (c::FIONREAD, Sock::Inet(id) | Sock::Packet(id)) => self.node.net.of(id).readable_bytes(id)?,
+            (c::FIONREAD, Sock::Inet(id) | Sock::Packet(id)) => {
+                self.has_looked(id);
+                self.node.net.of(id).readable_bytes(id)?
+            }
             (c::FIONREAD, Sock::Unix(id)) => self.node.unix.readable_bytes(id)?,
             (c::TIOCOUTQ, Sock::Inet(id) | Sock::Packet(id)) => self.node.net.of(id).unacked_bytes(id)?,
             (c::TIOCOUTQ, Sock::Unix(id)) => self.node.unix.unreceived_bytes(id),

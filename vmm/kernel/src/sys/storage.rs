@@ -221,6 +221,7 @@ impl Ctx<'_> {
         let id = self.pin(fd)?;
         match self.node.files[id].kind {
             FileKind::Regular(ino) | FileKind::Dir(ino) => {
+                self.wait_for_disk(ino)?;
                 self.sync_file(id, ino)?;
                 Ok(0)
             }

@@ -3,6 +3,7 @@
 //!
 //! The kernel asks ([`bloodhound_kernel::hazards`]). Neighbours: `mod` (when rates are in force), [`crate::notice`] (what is told).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bloodhound_faults::{FaultSpec, Kind};
@@ -12,6 +13,7 @@ use bloodhound_vfs::Trouble;
 
 use crate::machine::Machine;
 use crate::notice::Notice;
+use crate::world::World;
 
 /// The rates of the kinds of a profile that are asked for.
 fn rates(profile: &FaultSpec) -> Rates {
@@ -20,6 +22,19 @@ fn rates(profile: &FaultSpec) -> Rates {
         .map(|declaration| (declaration.kind, profile.get(declaration.kind).rate))
         .filter(|(_, rate)| *rate > 0)
         .collect()
+}
+
+impl World {
+    /// How many operations of programs were asked about, by kind.
+    pub fn asked(&self) -> BTreeMap<Kind, u64> {
+        let mut all = BTreeMap::new();
+        for container in self.nodes.values().flat_map(|node| &node.containers) {
+            for (kind, count) in &container.hazards.asked {
+                *all.entry(*kind).or_default() += count;
+            }
+        }
+        all
+    }
 }
 
 impl Machine {
@@ -62,7 +77,7 @@ impl Machine {
     pub(crate) fn tell_injected(&mut self, injected: Vec<Injected>) {
         for met in injected {
             *self.world.faults.hits.entry(met.kind).or_default() += 1;
-            self.note(Some(met.container), Notice::Injected(Box::new(met)));
+            self.note_at(met.at, Some(met.container), Notice::Injected(Box::new(met)));
         }
     }
 }

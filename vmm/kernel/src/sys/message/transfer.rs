@@ -326,6 +326,8 @@ impl Ctx<'_> {
             }
             let there = self.node.net.of(id).next_piece(id) as u64;
             let n = (total - done).min(there);
+            let short = self.read_short(id, (done, n, target), peek, here);
+            let n = short.unwrap_or(n);
             // What is there lies in one buffer, which is copied as a whole or not at all (skb_copy_datagram_iter).
             if !discard && self.good(&want.buffers, done, n, Access::Write) < n {
                 if done > 0 {
@@ -352,6 +354,10 @@ impl Ctx<'_> {
                         return Err(self.socket_wait(Object::Inet(id), timeout).into());
                     }
                     want.done = seen;
+                    if short.is_some() {
+                        // The rest comes now: whoever waits for edges gets one.
+                        self.node.notify_object(Object::Inet(id), (c::EPOLLIN | c::EPOLLRDNORM) as u32);
+                    }
                     if seen >= target || peek {
                         break;
                     }

@@ -39,7 +39,9 @@ impl Ctx<'_> {
                     Proto::Packet => return Err(Errno::EAFNOSUPPORT),
                 };
                 let generic = Generic::new(self.process().cred.uid);
-                self.node.inet.insert(id, InetSocket { v6, proto, number, generic, corked: None });
+                self.node
+                    .inet
+                    .insert(id, InetSocket { v6, proto, number, generic, corked: None, looked: false });
                 Ok(Sock::Inet(id))
             }
             c::AF_PACKET => self.create_packet(kind, protocol).map(Sock::Packet),

@@ -72,9 +72,10 @@ impl Ctx<'_> {
         let net = self.container().net;
         let id = self.node.net.stack_mut(net).packet_socket(whole, ethertype);
         let generic = Generic::new(self.process().cred.uid);
-        self.node
-            .inet
-            .insert(id, InetSocket { v6: false, proto: Proto::Packet, number: 0, generic, corked: None });
+        self.node.inet.insert(
+            id,
+            InetSocket { v6: false, proto: Proto::Packet, number: 0, generic, corked: None, looked: false },
+        );
         Ok(id)
     }
 
