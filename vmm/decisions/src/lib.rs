@@ -14,6 +14,7 @@ mod lineage;
 mod log;
 mod mix;
 mod site;
+mod word;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -25,8 +26,8 @@ pub use log::{Choice, CountedLoop, Epoch, ForcedSwitch, Log, Override, Part, VER
 use mix::Mix;
 pub use site::{
     Concern, Fate, NodeRandom, PacketKind, Place, PolicyPart, Site, SwitchPart, TaskRandom, Trait, TurnPart,
-    Word,
 };
+pub use word::Word;
 
 /// The bound of a choice among all words of 64 bits but the last.
 pub const WORD: u64 = u64::MAX;
