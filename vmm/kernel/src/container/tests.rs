@@ -124,7 +124,8 @@ fn a_kill_for_memory_takes_a_process_of_the_container_and_is_counted() {
     b.node.process_mut(pid).knobs.oom_score_adj = -1000;
     assert_eq!((b.node.oom_victim(SECOND), kill(&mut b)), (None, None));
     b.node.process_mut(pid).knobs.oom_score_adj = 0;
-    Arc::make_mut(&mut b.node.container_mut(SECOND).settings).memory = Some(64 << 20);
+    let settings = &mut b.node.container_mut(SECOND).settings;
+    std::sync::Arc::make_mut(settings).memory = Some(64 << 20);
     assert_eq!((b.node.oom_victim(SECOND), kill(&mut b)), (Some(pid), Some(pid)));
     let usage = b.node.memory.usage(SECOND);
     assert_eq!((usage.reached, usage.kills), (1, 1));
