@@ -17,7 +17,8 @@ fn built(name: &str, program: &str, flags: &[&str]) -> Option<PathBuf> {
     let dir = scratch(&format!("clock-{name}"));
     let source = repository().join(format!("runner/tests/data/clock/{program}.c"));
     let mut cc = Command::new("cc");
-    let ran = finish(cc.args(["-O1", "-pthread"]).args(flags).arg("-o").arg(dir.join("program")).arg(source), b"");
+    let ran =
+        finish(cc.args(["-O1", "-pthread"]).args(flags).arg("-o").arg(dir.join("program")).arg(source), b"");
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     Some(dir)
 }
@@ -127,7 +128,9 @@ fn clocks_drift_apart_and_the_wall_clock_is_set_right() {
     let faults = "{clock_drift_probability: 1, clock_drift_ppm: [1000, 100000], clock_drift_duration_ms: 0}";
     let Some(dir) = pair("drift", faults) else { return };
     let ran = run(&dir, 1);
-    assert!(ran.stdout.contains(" ppm fast until the heal") || ran.stdout.contains(" ppm slow until the heal"));
+    assert!(
+        ran.stdout.contains(" ppm fast until the heal") || ran.stdout.contains(" ppm slow until the heal")
+    );
     let apart = apart(&ran, "one");
     let (mono, real) = *apart.last().expect("something was said");
     assert!(mono.abs() > 10_000, "what was gained stays: {mono} us");

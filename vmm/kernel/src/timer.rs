@@ -1,8 +1,8 @@
 //! Armed timers: setitimer(2), timer_create(2), timerfd_create(2). All live in one ordered set of the node.
 
-use bloodhound_abi::{Errno, SimTime};
 use bloodhound_abi::consts as c;
 use bloodhound_abi::structs::{Itimerspec, Siginfo, Timespec};
+use bloodhound_abi::{Errno, SimTime};
 
 use crate::ids::*;
 use crate::node::Node;

@@ -109,7 +109,10 @@ fn timespec(b: &mut Bench, ns: u64) -> u64 {
 /// clock_nanosleep(2) of the first task.
 fn sleep(b: &mut Bench, clock: u64, flags: u64, ns: u64) {
     let time = timespec(b, ns);
-    assert_eq!(b.start(b.tid, nr::clock_nanosleep, &[clock, flags, time, 0]), crate::dispatch::Outcome::Blocked);
+    assert_eq!(
+        b.start(b.tid, nr::clock_nanosleep, &[clock, flags, time, 0]),
+        crate::dispatch::Outcome::Blocked
+    );
 }
 
 fn next(node: &Node) -> u64 {
@@ -118,9 +121,11 @@ fn next(node: &Node) -> u64 {
 
 #[test]
 fn absolute_sleeps_follow_the_wall_clock_and_no_others_do() {
-    for (clock, flags, follows) in
-        [(c::CLOCK_REALTIME, ABSOLUTE, true), (c::CLOCK_REALTIME, 0, false), (c::CLOCK_MONOTONIC, ABSOLUTE, false)]
-    {
+    for (clock, flags, follows) in [
+        (c::CLOCK_REALTIME, ABSOLUTE, true),
+        (c::CLOCK_REALTIME, 0, false),
+        (c::CLOCK_MONOTONIC, ABSOLUTE, false),
+    ] {
         for by in [-3 * SEC as i64, 3 * SEC as i64, 30 * SEC as i64] {
             let mut b = Bench::new();
             let base = match (flags, clock) {

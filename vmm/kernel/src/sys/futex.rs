@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use bloodhound_abi::{Errno, SimTime};
 use bloodhound_abi::consts as c;
 use bloodhound_abi::names;
 use bloodhound_abi::structs::Timespec;
+use bloodhound_abi::{Errno, SimTime};
 
 use super::futex_pi;
 use crate::ctx::*;

@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use bloodhound_abi::consts as c;
 use bloodhound_abi::Errno;
+use bloodhound_abi::consts as c;
 
 use crate::ctx::*;
 use crate::ids::*;
