@@ -365,7 +365,7 @@ mod tests {
         let (mut ahead, mut behind) = (0u64, 0u64);
         for seed in 0..300 {
             for entry in planned(&profile(), Log::new(0, seed)) {
-                let (amount, (least, most)) = match entry.fault {
+                let (amount, (least, most)) = match &entry.fault {
                     Fault::ClockJump(jump) => (jump.by, profile().get(Kind::ClockJump).size),
                     Fault::ClockDrift(drift) => (drift.rate, profile().get(Kind::ClockDrift).size),
                     Fault::ClockSkew(skew) => (skew.by, (1, 50 * MS)),
