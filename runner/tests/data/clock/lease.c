@@ -36,6 +36,7 @@ static void serve(int s) {
             sendto(s, free ? "y" : "n", 1, 0, (struct sockaddr *)&from, len);
         } else if (message[1] != holder) {
             printf("%c uses the lease of %c\n", message[1], holder);
+            fflush(stdout);
             abort();
         }
     }

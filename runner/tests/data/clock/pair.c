@@ -36,7 +36,7 @@ int main(int argc, char **argv) {
     long long offset = now(CLOCK_REALTIME) - now(CLOCK_MONOTONIC), next = 0, last = 0;
     for (;;) {
         long long mono = now(CLOCK_MONOTONIC), real = now(CLOCK_REALTIME), went = real - mono - offset;
-        if (mono < last) { printf("back\n"); abort(); }
+        if (mono < last) { printf("back\n"); fflush(stdout); abort(); }
         last = mono;
         if (llabs(went) > 1000000) {
             struct timeval tv;

@@ -1,6 +1,6 @@
-//! Drift: the oscillator of a service's machine is fast or slow for a time. All its clocks and timers go by that: CLOCK_MONOTONIC as well as
-//! CLOCK_REALTIME, against the clocks of other machines. At the end the wall clock is set right at once; CLOCK_MONOTONIC keeps what it
-//! has gained or lost.
+//! Drift: the oscillator of a service's machine is fast or slow for a time. All its clocks and timers go by that: CLOCK_MONOTONIC as
+//! well as CLOCK_REALTIME, against the clocks of other machines. At the end the wall clock is set right at once; CLOCK_MONOTONIC keeps
+//! what it has gained or lost.
 
 use bloodhound_abi::SimTime;
 use bloodhound_net::NodeId;

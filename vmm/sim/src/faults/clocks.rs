@@ -12,8 +12,8 @@ impl Machine {
         self.world.faults.clocks.insert(entry, by);
     }
 
-    /// What an entry of the plan did to a wall clock is undone, unless that was done before. An NTP client that finds the clock wrong by much
-    /// sets it at once.
+    /// What an entry of the plan did to a wall clock is undone, unless that was done before. An NTP client that finds the clock wrong by
+    /// much sets it at once.
     pub(super) fn set_right(&mut self, entry: usize, node: NodeId) -> bool {
         let by = self.world.faults.clocks.remove(&entry);
         by.is_some_and(|by| self.step_wall_clock(node, by.saturating_neg()) != 0)
