@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds Bloodhound and the example service, finds a planted bug in it, and replays the finding:
-#   examples/run.sh [stale-read | ack-before-commit | vote-twice]
+#   examples/run.sh [BUG]      a name from examples/distributed-kv/README.md, stale-read if none is given
 # Exit code 0 if the bug was found and the replay was the same run.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)

@@ -108,6 +108,16 @@ fn voting_twice_is_found() {
 }
 
 #[test]
+fn reusing_a_buffer_after_a_reset_is_found() {
+    finds("reuse-after-reset");
+}
+
+#[test]
+fn forgetting_the_snapshot_is_found() {
+    finds("forgets-snapshot");
+}
+
+#[test]
 fn snapshot_and_full_boot_and_repetition_and_platforms_give_one_digest() {
     let digest = |output: &Output| json(output)["digest"].clone();
     let run = bloodhound(&example(), &["run", "--seed", "3", "--format", "json"]);

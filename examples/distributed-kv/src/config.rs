@@ -16,17 +16,40 @@ pub enum Bug {
     AckBeforeCommit,
     /// `vote-twice`: term and vote are not written to disk, so a restarted node votes again in terms it has voted in.
     VoteTwice,
+    /// `no-fsync`: entries are written to the log but never synced, and acknowledged all the same.
+    NoFsync,
+    /// `wall-clock-lease`: a leader answers reads from its own state while a lease lasts that it measures by the wall
+    /// clock.
+    WallClockLease,
+    /// `short-write`: a write to the log that wrote less than it was given, or failed, is taken for a whole one.
+    ShortWrite,
+    /// `reuse-after-reset`: the buffer of a client's connection that broke goes to the next one with the answer that
+    /// was in it.
+    ReuseAfterReset,
+    /// `forgets-snapshot`: a restarted node has what its log says, but not what the snapshot before it says.
+    ForgetsSnapshot,
 }
 
 impl Bug {
+    /// All planted bugs, with their names.
+    pub const PLANTED: [(&str, Bug); 8] = [
+        ("stale-read", Bug::StaleRead),
+        ("ack-before-commit", Bug::AckBeforeCommit),
+        ("vote-twice", Bug::VoteTwice),
+        ("no-fsync", Bug::NoFsync),
+        ("wall-clock-lease", Bug::WallClockLease),
+        ("short-write", Bug::ShortWrite),
+        ("reuse-after-reset", Bug::ReuseAfterReset),
+        ("forgets-snapshot", Bug::ForgetsSnapshot),
+    ];
+
     fn parse(name: &str) -> Result<Bug, String> {
-        Ok(match name {
-            "" | "none" => Bug::None,
-            "stale-read" => Bug::StaleRead,
-            "ack-before-commit" => Bug::AckBeforeCommit,
-            "vote-twice" => Bug::VoteTwice,
-            _ => return Err(format!("BUG={name}: expected stale-read, ack-before-commit or vote-twice")),
-        })
+        if name.is_empty() || name == "none" {
+            return Ok(Bug::None);
+        }
+        let found = Bug::PLANTED.iter().find(|(planted, _)| *planted == name).map(|(_, bug)| *bug);
+        let names = Bug::PLANTED.map(|(planted, _)| planted).join(", ");
+        found.ok_or_else(|| format!("BUG={name}: expected one of {names}"))
     }
 }
 
@@ -41,7 +64,9 @@ pub struct Config {
     pub listen: String,
     /// Where the other nodes are served, from `PEER_LISTEN`.
     pub peer_listen: String,
-    /// Term, vote and log live here, from `DATA_DIR`.
+    /// The log is compacted after this many entries, from `SNAPSHOT_ENTRIES`.
+    pub snapshot_entries: u64,
+    /// Term, vote, snapshot and log live here, from `DATA_DIR`.
     pub data_dir: PathBuf,
     /// Heartbeat and election timeouts, from `HEARTBEAT_MS` and `ELECTION_MS` (`lowest-highest`).
     pub timing: Timing,
@@ -80,6 +105,14 @@ impl Config {
                 .filter(|(lo, hi)| lo < hi)
                 .ok_or_else(|| format!("ELECTION_MS={text}: expected lowest-highest, such as 150-300"))?;
         }
+        let snapshot_entries = match var("SNAPSHOT_ENTRIES") {
+            None => 1000,
+            Some(text) => text
+                .parse()
+                .ok()
+                .filter(|n| *n > 0)
+                .ok_or_else(|| format!("SNAPSHOT_ENTRIES={text}: expected a number above 0"))?,
+        };
         Ok(Config {
             id,
             peers,
@@ -87,6 +120,7 @@ impl Config {
             peer_listen: var("PEER_LISTEN").unwrap_or_else(|| "0.0.0.0:7000".to_owned()),
             data_dir: need("DATA_DIR")?.into(),
             timing,
+            snapshot_entries,
             bug: Bug::parse(&var("BUG").unwrap_or_default())?,
         })
     }

@@ -11,6 +11,7 @@
 //!
 //! 503 means that the request has not been carried out and will not be, 504 that nobody knows.
 
+use crate::buffers::{Buffers, send};
 use crate::kv::{Command, Op, Outcome};
 use crate::node::Node;
 use crate::raft::Role;
@@ -46,7 +47,7 @@ impl Response {
         Response { status, content_type: "text/plain; charset=utf-8", body: body.into() }
     }
 
-    fn write(&self, mut stream: &TcpStream, keep_alive: bool) -> io::Result<()> {
+    fn encode(&self, out: &mut Vec<u8>, keep_alive: bool) {
         let reason = match self.status {
             200 => "OK",
             400 => "Bad Request",
@@ -62,24 +63,28 @@ impl Response {
         };
         let Response { status, content_type, body } = self;
         let connection = if keep_alive { "keep-alive" } else { "close" };
-        let message = format!(
+        let head = format!(
             "HTTP/1.1 {status} {reason}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\n\
-             Connection: {connection}\r\n\r\n{body}",
+             Connection: {connection}\r\n\r\n",
             body.len()
         );
-        stream.write_all(message.as_bytes())
+        out.extend_from_slice(head.as_bytes());
+        out.extend_from_slice(body.as_bytes());
     }
 }
 
 /// Accepts clients, for ever.
 pub fn accept(node: &Arc<Node>, listener: &TcpListener) {
+    let buffers = Arc::new(Buffers::new(node.config.bug));
     for stream in listener.incoming() {
         match stream {
             Ok(stream) => {
-                let node = node.clone();
+                let (node, buffers) = (node.clone(), buffers.clone());
                 thread::spawn(move || {
+                    let mut out = buffers.take();
                     // An error ends the connection; whose fault it was does not matter to anyone else.
-                    let _ = serve(&node, &stream);
+                    let _ = serve(&node, &stream, &mut out);
+                    buffers.give_back(out);
                 });
             }
             Err(error) => {
@@ -90,18 +95,22 @@ pub fn accept(node: &Arc<Node>, listener: &TcpListener) {
     }
 }
 
-fn serve(node: &Node, stream: &TcpStream) -> io::Result<()> {
+fn serve(node: &Node, mut stream: &TcpStream, out: &mut Vec<u8>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(IDLE_TIMEOUT))?;
     let mut reader = BufReader::new(stream);
     loop {
         let request = match read_request(&mut reader, stream)? {
             Some(Ok(request)) => request,
-            Some(Err(refusal)) => return refusal.write(stream, false),
+            Some(Err(refusal)) => {
+                refusal.encode(out, false);
+                return send(out, &mut stream);
+            }
             None => return Ok(()),
         };
         let response = answer(node, &request);
-        response.write(stream, request.keep_alive)?;
+        response.encode(out, request.keep_alive);
+        send(out, &mut stream)?;
         if !request.keep_alive {
             return Ok(());
         }
@@ -191,6 +200,7 @@ fn status(node: &Node) -> Response {
         "term": status.term,
         "leader": status.leader,
         "commit": status.commit,
+        "snapshot": status.snapshot,
         "last_index": status.last_index,
     });
     Response { status: 200, content_type: "application/json", body: format!("{body}\n") }

@@ -67,6 +67,21 @@ impl Map {
         self.values.get(key)
     }
 
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// Keys and values, in the order of the keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &String)> {
+        self.values.iter()
+    }
+
     /// Makes one change. Depends on nothing but the map and the command, so that all replicas agree.
     pub fn apply(&mut self, command: &Command) -> Outcome {
         match command {
@@ -87,5 +102,11 @@ impl Map {
             }
         }
         Outcome::Written
+    }
+}
+
+impl FromIterator<(String, String)> for Map {
+    fn from_iter<I: IntoIterator<Item = (String, String)>>(values: I) -> Map {
+        Map { values: values.into_iter().collect() }
     }
 }

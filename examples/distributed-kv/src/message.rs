@@ -4,20 +4,13 @@
 //! strings a `u32` length and UTF-8. The first frame on a connection is the sender's [`Message::Hello`].
 
 use crate::NodeId;
-use crate::kv::{Command, Op, Outcome};
+use crate::kv::{Command, Map, Op, Outcome};
+use crate::log::{Entry, Snapshot};
 use std::io::{self, Read};
+use std::sync::Arc;
 
 /// A frame above this is taken for garbage.
 const MAX_FRAME: usize = 16 << 20;
-
-/// One place in the replicated log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The term of the leader that created it.
-    pub term: u64,
-    /// What to do; `None` for the entry with which a leader opens its term.
-    pub command: Option<Command>,
-}
 
 /// A message between two nodes. Requests travel on the sender's own connection, replies return on the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +48,16 @@ pub enum Message {
         /// The entries.
         entries: Vec<Entry>,
     },
-    /// The answer to `Append`.
+    /// A leader sends what it has dropped from its log (InstallSnapshot), whole. Answered by an `AppendReply`.
+    Install {
+        /// The leader's term.
+        term: u64,
+        /// As in `Append`.
+        round: u64,
+        /// The map up to some committed index.
+        snapshot: Arc<Snapshot>,
+    },
+    /// The answer to `Append` and `Install`.
     AppendReply {
         /// The follower's term.
         term: u64,
@@ -133,6 +135,11 @@ impl Message {
                 out.u64(*id);
                 out.outcome(outcome);
             }
+            Message::Install { term, round, snapshot } => {
+                out.u8(7);
+                [term, round].into_iter().for_each(|n| out.u64(*n));
+                out.snapshot(snapshot);
+            }
         }
     }
 
@@ -155,6 +162,7 @@ impl Message {
             }
             5 => Message::Forward { id: r.u64()?, op: r.op()? },
             6 => Message::ForwardReply { id: r.u64()?, outcome: r.outcome()? },
+            7 => Message::Install { term: r.u64()?, round: r.u64()?, snapshot: Arc::new(r.snapshot()?) },
             _ => return None,
         };
         r.0.is_empty().then_some(message)
@@ -207,6 +215,16 @@ impl Writer {
         match &entry.command {
             None => self.u8(0),
             Some(command) => self.command(command),
+        }
+    }
+
+    pub(crate) fn snapshot(&mut self, snapshot: &Snapshot) {
+        self.u64(snapshot.index);
+        self.u64(snapshot.term);
+        self.u32(snapshot.map.len() as u32);
+        for (key, value) in snapshot.map.iter() {
+            self.str(key);
+            self.str(value);
         }
     }
 
@@ -297,6 +315,12 @@ impl Reader<'_> {
         Some(Entry { term, command })
     }
 
+    pub(crate) fn snapshot(&mut self) -> Option<Snapshot> {
+        let (index, term, count) = (self.u64()?, self.u64()?, self.u32()?);
+        let values = (0..count).map(|_| Some((self.str()?, self.str()?))).collect::<Option<Map>>()?;
+        Some(Snapshot { index, term, map: values })
+    }
+
     fn command(&mut self, kind: u8) -> Option<Command> {
         Some(match kind {
             1 => Command::Put { key: self.str()?, value: self.str()? },
@@ -338,7 +362,10 @@ mod tests {
             Entry { term: 2, command: Some(Command::Delete { key: "a".into() }) },
             Entry { term: 3, command: Some(cas.clone()) },
         ];
+        let map: Map =
+            [("a", "1"), ("b", "")].map(|(key, value)| (key.into(), value.into())).into_iter().collect();
         let all = [
+            Message::Install { term: 1, round: 2, snapshot: Arc::new(Snapshot { index: 3, term: 4, map }) },
             Message::Hello(2),
             Message::Vote { term: 1, last_index: 2, last_term: 3 },
             Message::VoteReply { term: 1, granted: true },

@@ -5,10 +5,11 @@
 //! then the network, then the waiting clients.
 
 use crate::NodeId;
-use crate::config::Config;
+use crate::config::{Bug, Config};
+use crate::disk::Directory;
 use crate::kv::{Op, Outcome};
 use crate::message::Message;
-use crate::raft::{Millis, Raft, Role};
+use crate::raft::{self, Millis, Raft, Role};
 use crate::replica::{Replica, Ticket};
 use crate::storage::Storage;
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long a client is kept waiting.
 const REQUEST_TIMEOUT: Duration = Duration::from_millis(2000);
@@ -44,7 +45,9 @@ pub struct Status {
     pub leader: Option<String>,
     /// Index of the last committed entry.
     pub commit: u64,
-    /// Length of the log.
+    /// Index of the last entry of the snapshot, 0 without one.
+    pub snapshot: u64,
+    /// Index of the last entry of the log.
     pub last_index: u64,
     /// Whether requests are likely to succeed.
     pub healthy: bool,
@@ -52,7 +55,7 @@ pub struct Status {
 
 struct State {
     replica: Replica,
-    storage: Storage,
+    storage: Storage<Directory>,
     links: BTreeMap<NodeId, Link>,
     inbound: BTreeMap<NodeId, Arc<TcpStream>>,
     waiting: BTreeMap<Ticket, Arc<Slot>>,
@@ -79,14 +82,15 @@ struct Slot {
 impl Node {
     /// Reads the disk and makes a node. Nothing runs yet.
     pub fn open(config: Config) -> io::Result<Node> {
-        let (storage, vote, log) = Storage::open(&config.data_dir)?;
+        let disk = Directory::open(config.data_dir.clone())?;
+        let (storage, stored) = Storage::open(disk, config.bug)?;
         let random = RandomState::new();
         let seed = random.hash_one("timeouts");
         let nodes = config.peers.len();
-        let raft = Raft::new(config.id, nodes, config.timing, config.bug, seed, vote, log, 0);
+        let raft = Raft::new(config.id, nodes, config.timing, config.bug, seed, stored, 0);
         let others = (0..nodes as NodeId).filter(|id| *id != config.id);
         let state = State {
-            replica: Replica::new(raft, config.bug),
+            replica: Replica::new(raft, config.bug, config.snapshot_entries),
             storage,
             links: others.map(|id| (id, Link::default())).collect(),
             inbound: BTreeMap::new(),
@@ -101,7 +105,7 @@ impl Node {
     /// Runs a client's operation to its end.
     pub fn execute(&self, op: Op) -> Outcome {
         let slot = Arc::new(Slot::default());
-        let mut state = self.lock();
+        let mut state = self.begin_step();
         let ticket = state.next_ticket;
         state.next_ticket = ticket.wrapping_add(1);
         state.waiting.insert(ticket, slot.clone());
@@ -134,14 +138,15 @@ impl Node {
             term: raft.term(),
             leader: raft.leader().map(|id| self.config.peers[usize::from(id)].0.clone()),
             commit: raft.commit(),
-            last_index: raft.log().len() as u64,
+            snapshot: raft.snapshot().map_or(0, |snapshot| snapshot.index),
+            last_index: raft.log().last_index(),
             healthy: raft.is_healthy(now),
         }
     }
 
     /// A message has arrived.
     pub fn on_message(&self, from: NodeId, message: Message) {
-        let mut state = self.lock();
+        let mut state = self.begin_step();
         let now = self.now();
         if message.is_reply()
             && let Some(link) = state.links.get_mut(&from)
@@ -161,7 +166,7 @@ impl Node {
 
     /// Our connection to `peer` is gone.
     pub fn link_down(&self, peer: NodeId) {
-        let mut state = self.lock();
+        let mut state = self.begin_step();
         state.links.insert(peer, Link::default());
         state.replica.link_down(self.now(), peer);
         self.finish_step(state);
@@ -186,6 +191,7 @@ impl Node {
     pub fn run_timer(&self) -> ! {
         let mut state = self.lock();
         loop {
+            self.tell_wall_clock(&mut state);
             let now = self.now();
             state.drop_dead_links(now);
             if now >= state.replica.raft().next_deadline() {
@@ -207,6 +213,19 @@ impl Node {
         self.start.elapsed().as_millis() as Millis
     }
 
+    fn begin_step(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        self.tell_wall_clock(&mut state);
+        state
+    }
+
+    fn tell_wall_clock(&self, state: &mut State) {
+        if self.config.bug == Bug::WallClockLease {
+            let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            state.replica.set_wall_clock(wall.as_millis() as Millis);
+        }
+    }
+
     fn finish_step(&self, mut state: MutexGuard<'_, State>) {
         state.carry_out(self.now());
         let due = state.replica.raft().next_deadline();
@@ -223,15 +242,15 @@ impl State {
     fn carry_out(&mut self, now: Millis) {
         loop {
             let output = self.replica.take_output();
-            if let Err(error) = self.store(output.vote, output.log_from) {
+            if let Err(error) = self.store(&output.raft) {
                 // Nothing that the step says may leave this node, and the next step cannot be trusted either.
                 eprintln!("cannot write to disk: {error}");
                 std::process::exit(1);
             }
-            if output.messages.is_empty() && output.done.is_empty() {
+            if output.raft.messages.is_empty() && output.done.is_empty() {
                 return;
             }
-            for (to, message) in output.messages {
+            for (to, message) in output.raft.messages {
                 self.send(now, to, &message);
             }
             for (ticket, outcome) in output.done {
@@ -243,14 +262,8 @@ impl State {
         }
     }
 
-    fn store(&mut self, vote: Option<crate::raft::Vote>, log_from: Option<u64>) -> io::Result<()> {
-        if let Some(vote) = vote {
-            self.storage.store_vote(vote)?;
-        }
-        if let Some(from) = log_from {
-            self.storage.store_entries(from, &self.replica.raft().log()[from as usize - 1..])?;
-        }
-        Ok(())
+    fn store(&mut self, output: &raft::Output) -> io::Result<()> {
+        self.storage.store(output, self.replica.raft().log())
     }
 
     /// Sends a message if there is a connection for it: Raft copes with lost messages, and nothing else is repeated.

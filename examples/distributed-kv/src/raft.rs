@@ -7,14 +7,16 @@
 
 use crate::NodeId;
 use crate::config::Bug;
-use crate::message::{Entry, Message};
+use crate::lease::Lease;
+use crate::log::{Entry, Log, Snapshot};
+use crate::message::Message;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+mod replication;
 
 /// Milliseconds of a monotonic clock with any origin.
 pub type Millis = u64;
-
-/// At most this many entries travel in one message.
-const MAX_BATCH: usize = 256;
 
 /// How fast the cluster reacts, in milliseconds.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +48,17 @@ pub struct Vote {
     pub term: u64,
     /// Who got this node's vote in that term.
     pub voted_for: Option<NodeId>,
+}
+
+/// What a node finds on its disk when it starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stored {
+    /// Term and vote.
+    pub vote: Vote,
+    /// What the log follows; none if nothing has been dropped from it yet.
+    pub snapshot: Option<Arc<Snapshot>>,
+    /// The log. It may begin before the snapshot ends.
+    pub log: Log,
 }
 
 /// What a node is doing in the current term.
@@ -87,6 +100,8 @@ struct PendingRead {
 pub struct Output {
     /// The vote changed and must be stored.
     pub vote: Option<Vote>,
+    /// A new snapshot must be stored, and then the log anew, as its beginning has changed.
+    pub snapshot: Option<Arc<Snapshot>>,
     /// The log changed from this index on and must be stored.
     pub log_from: Option<u64>,
     /// Messages to send.
@@ -102,8 +117,8 @@ pub struct Raft {
     bug: Bug,
     random: u64,
     vote: Vote,
-    /// Entry i of the log is at `log[i - 1]`.
-    log: Vec<Entry>,
+    snapshot: Option<Arc<Snapshot>>,
+    log: Log,
     role: Role,
     leader: Option<NodeId>,
     /// When the leader was last heard (by a follower).
@@ -117,7 +132,9 @@ pub struct Raft {
     /// Where the leader's own term starts in the log: it knows what is committed once this is.
     opening: u64,
     reads: Vec<PendingRead>,
+    lease: Option<Lease>,
     vote_changed: bool,
+    snapshot_changed: bool,
     log_changed_from: Option<u64>,
     messages: Vec<(NodeId, Message)>,
     confirmed_reads: Vec<u64>,
@@ -126,17 +143,16 @@ pub struct Raft {
 
 impl Raft {
     /// A node that has just started with what it found on its disk. `seed` randomises its timeouts.
-    #[allow(clippy::too_many_arguments)]
     pub fn new(
         id: NodeId,
         nodes: usize,
         timing: Timing,
         bug: Bug,
         seed: u64,
-        vote: Vote,
-        log: Vec<Entry>,
+        stored: Stored,
         now: Millis,
     ) -> Raft {
+        let Stored { vote, snapshot, log } = stored;
         let mut raft = Raft {
             id,
             others: (0..nodes as NodeId).filter(|n| *n != id).collect(),
@@ -144,11 +160,13 @@ impl Raft {
             bug,
             random: seed,
             vote,
+            // A snapshot contains only what was committed.
+            commit: snapshot.as_ref().map_or(0, |snapshot| snapshot.index),
+            snapshot,
             log,
             role: Role::Follower,
             leader: None,
-            leader_heard: 0,
-            commit: 0,
+            leader_heard: now,
             election_due: 0,
             heartbeat_due: 0,
             votes: BTreeSet::new(),
@@ -156,7 +174,9 @@ impl Raft {
             round: 0,
             opening: 0,
             reads: Vec::new(),
+            lease: (bug == Bug::WallClockLease).then(Lease::default),
             vote_changed: false,
+            snapshot_changed: false,
             log_changed_from: None,
             messages: Vec::new(),
             confirmed_reads: Vec::new(),
@@ -186,9 +206,29 @@ impl Raft {
         self.commit
     }
 
-    /// The whole log; entry i is at `[i - 1]`.
-    pub fn log(&self) -> &[Entry] {
+    /// The log.
+    pub fn log(&self) -> &Log {
         &self.log
+    }
+
+    /// The newest snapshot, if there is one.
+    pub fn snapshot(&self) -> Option<&Arc<Snapshot>> {
+        self.snapshot.as_ref()
+    }
+
+    /// Takes a snapshot of committed entries, which may go from the log, but for the last `keep` of them: they are
+    /// for followers that are not far behind.
+    pub fn compact(&mut self, snapshot: Snapshot, keep: u64) {
+        self.log.drop_up_to(snapshot.index.saturating_sub(keep).max(self.log.base()));
+        self.snapshot = Some(Arc::new(snapshot));
+        self.snapshot_changed = true;
+    }
+
+    /// Tells the wall clock, in milliseconds, for a step to come: of use to nothing but a planted bug.
+    pub fn set_wall_clock(&mut self, wall: Millis) {
+        if let Some(lease) = &mut self.lease {
+            lease.set_clock(wall);
+        }
     }
 
     /// Whether requests are likely to succeed: there is a leader, and it is in touch with a majority.
@@ -216,6 +256,7 @@ impl Raft {
         let vote_changed = std::mem::take(&mut self.vote_changed) && self.bug != Bug::VoteTwice;
         Output {
             vote: vote_changed.then_some(self.vote),
+            snapshot: self.snapshot.clone().filter(|_| std::mem::take(&mut self.snapshot_changed)),
             log_from: self.log_changed_from.take(),
             messages: std::mem::take(&mut self.messages),
         }
@@ -253,7 +294,7 @@ impl Raft {
         self.append(entry);
         self.broadcast(now);
         self.advance_commit();
-        Some(self.last_index())
+        Some(self.log.last_index())
     }
 
     /// Starts a read; false if this node does not lead. The token comes back by
@@ -262,7 +303,8 @@ impl Raft {
         if self.role != Role::Leader {
             return false;
         }
-        if self.bug == Bug::StaleRead {
+        let has_lease = self.commit >= self.opening && self.lease.as_ref().is_some_and(Lease::holds);
+        if self.bug == Bug::StaleRead || has_lease {
             self.confirmed_reads.push(token);
             return true;
         }
@@ -277,6 +319,8 @@ impl Raft {
     /// Handles a message from another node (client operations are none of this module's business).
     pub fn on_message(&mut self, now: Millis, from: NodeId, message: Message) {
         match message {
+            // Who promises a lease votes for nobody until it must be over (section 6.4.1 of the thesis).
+            Message::Vote { .. } if self.lease.is_some() && self.must_keep_leader(now) => {}
             Message::Vote { term, last_index, last_term } => {
                 self.observe_term(now, term);
                 self.on_vote(now, from, term, (last_term, last_index));
@@ -296,6 +340,15 @@ impl Raft {
                 }
                 self.follow(now, from);
                 self.on_append(from, round, (prev_index, prev_term), commit, entries);
+            }
+            Message::Install { term, round, snapshot } => {
+                self.observe_term(now, term);
+                if term < self.vote.term {
+                    self.reply_append(from, round, false, snapshot.index);
+                    return;
+                }
+                self.follow(now, from);
+                self.on_install(from, round, snapshot);
             }
             Message::AppendReply { term, round, success, index } => {
                 self.observe_term(now, term);
@@ -325,8 +378,8 @@ impl Raft {
         self.heartbeat_due = now + self.timing.heartbeat;
         let ask = Message::Vote {
             term: self.vote.term,
-            last_index: self.last_index(),
-            last_term: self.last_term(),
+            last_index: self.log.last_index(),
+            last_term: self.log.last_term(),
         };
         for peer in self.others.iter().filter(|peer| !self.votes.contains(peer)) {
             self.messages.push((*peer, ask.clone()));
@@ -336,7 +389,7 @@ impl Raft {
     fn on_vote(&mut self, now: Millis, from: NodeId, term: u64, last: (u64, u64)) {
         let free = self.vote.voted_for.is_none() || self.vote.voted_for == Some(from);
         // Section 5.4.1: a vote only for one whose log is at least as up-to-date, later term first, then length.
-        let up_to_date = last >= (self.last_term(), self.last_index());
+        let up_to_date = last >= (self.log.last_term(), self.log.last_index());
         let granted = term == self.vote.term && free && up_to_date;
         if granted {
             if self.vote.voted_for.is_none() {
@@ -353,13 +406,14 @@ impl Raft {
         }
         self.role = Role::Leader;
         self.leader = Some(self.id);
-        let next = self.last_index() + 1;
+        self.end_lease();
+        let next = self.log.last_index() + 1;
         let fresh = Progress { next, matched: 0, round: 0, heard: now };
         self.progress = self.others.iter().map(|peer| (*peer, fresh.clone())).collect();
         self.round = 0;
         // Section 5.4.2: entries of earlier terms are committed by way of one of this term, so open it with one.
         self.append(Entry { term: self.vote.term, command: None });
-        self.opening = self.last_index();
+        self.opening = self.log.last_index();
         self.broadcast(now);
         self.advance_commit();
     }
@@ -381,6 +435,7 @@ impl Raft {
         self.leader = None;
         self.votes.clear();
         self.progress.clear();
+        self.end_lease();
         self.failed_reads.extend(self.reads.drain(..).map(|read| read.token));
     }
 
@@ -391,112 +446,6 @@ impl Raft {
         self.leader = Some(leader);
         self.leader_heard = now;
         self.reset_election_timer(now);
-    }
-
-    // ----- replication -----
-
-    fn on_append(&mut self, from: NodeId, round: u64, prev: (u64, u64), commit: u64, entries: Vec<Entry>) {
-        let (prev_index, prev_term) = prev;
-        if prev_index > self.last_index() {
-            let retry = self.last_index() + 1;
-            self.reply_append(from, round, false, retry);
-            return;
-        }
-        if self.term_at(prev_index) != prev_term {
-            let retry = self.first_of_term_at(prev_index);
-            self.reply_append(from, round, false, retry);
-            return;
-        }
-        let last_new = prev_index + entries.len() as u64;
-        for (index, entry) in (prev_index + 1..).zip(entries) {
-            // "If an existing entry conflicts with a new one (same index but different terms), delete the existing
-            // entry and all that follow it": only then, as this message may be older than one already handled.
-            if index <= self.last_index() {
-                if self.term_at(index) == entry.term {
-                    continue;
-                }
-                self.log.truncate(index as usize - 1);
-            }
-            self.append(entry);
-        }
-        self.commit = self.commit.max(commit.min(last_new));
-        self.reply_append(from, round, true, last_new);
-    }
-
-    fn reply_append(&mut self, to: NodeId, round: u64, success: bool, index: u64) {
-        self.messages.push((to, Message::AppendReply { term: self.vote.term, round, success, index }));
-    }
-
-    fn on_append_reply(&mut self, now: Millis, from: NodeId, round: u64, success: bool, index: u64) {
-        let last = self.last_index();
-        let Some(peer) = self.progress.get_mut(&from) else { return };
-        peer.heard = now;
-        // A refusal confirms the leader as well: the follower has answered in this term.
-        peer.round = peer.round.max(round);
-        let send = if success {
-            peer.matched = peer.matched.max(index);
-            peer.next = peer.next.max(peer.matched + 1);
-            peer.next <= last
-        } else {
-            peer.next = index.min(last + 1).max(peer.matched + 1);
-            true
-        };
-        if send {
-            self.send_append(from);
-        }
-        self.advance_commit();
-        self.confirm_reads();
-    }
-
-    fn broadcast(&mut self, now: Millis) {
-        self.heartbeat_due = now + self.timing.heartbeat;
-        self.round += 1;
-        for peer in self.others.clone() {
-            self.send_append(peer);
-        }
-    }
-
-    fn send_append(&mut self, to: NodeId) {
-        let Some(peer) = self.progress.get_mut(&to) else { return };
-        let prev_index = peer.next - 1;
-        let first = prev_index as usize;
-        let end = self.log.len().min(first + MAX_BATCH);
-        let entries = self.log[first..end].to_vec();
-        // Taken to arrive; if it does not, the follower refuses the next message and says where to go on.
-        peer.next = end as u64 + 1;
-        let message = Message::Append {
-            term: self.vote.term,
-            round: self.round,
-            prev_index,
-            prev_term: self.term_at(prev_index),
-            commit: self.commit,
-            entries,
-        };
-        self.messages.push((to, message));
-    }
-
-    /// Commits what a majority has, if it is of this term (figure 8 shows why only then).
-    fn advance_commit(&mut self) {
-        let mut matched: Vec<u64> = self.progress.values().map(|peer| peer.matched).collect();
-        matched.push(self.last_index());
-        matched.sort_unstable_by(|a, b| b.cmp(a));
-        let index = matched[self.majority() - 1];
-        if index > self.commit && self.term_at(index) == self.vote.term {
-            self.commit = index;
-        }
-    }
-
-    fn confirm_reads(&mut self) {
-        let mut rounds: Vec<u64> = self.progress.values().map(|peer| peer.round).collect();
-        rounds.push(self.round);
-        rounds.sort_unstable_by(|a, b| b.cmp(a));
-        let confirmed = rounds[self.majority() - 1];
-        let commit = self.commit;
-        let (done, waiting) =
-            self.reads.drain(..).partition(|read| read.round <= confirmed && read.index <= commit);
-        self.reads = waiting;
-        let done: Vec<PendingRead> = done;
-        self.confirmed_reads.extend(done.iter().map(|read| read.token));
     }
 
     fn in_touch_with_majority(&self, now: Millis) -> bool {
@@ -511,28 +460,25 @@ impl Raft {
         self.others.len().div_ceil(2) + 1
     }
 
-    fn last_index(&self) -> u64 {
-        self.log.len() as u64
+    /// How long a leader may take it that a majority that follows it elects nobody else.
+    fn lease_length(&self) -> Millis {
+        self.timing.election.0 * 9 / 10
     }
 
-    fn last_term(&self) -> u64 {
-        self.term_at(self.last_index())
+    /// Whether this follower has heard a leader, or has begun to run, so lately that it may have to keep that leader.
+    fn must_keep_leader(&self, now: Millis) -> bool {
+        self.role == Role::Follower && now.saturating_sub(self.leader_heard) <= self.timing.election.0
     }
 
-    /// The term of the entry at `index`; 0 before the first.
-    fn term_at(&self, index: u64) -> u64 {
-        if index == 0 { 0 } else { self.log[index as usize - 1].term }
-    }
-
-    /// Where the run of entries of one term begins that `index` belongs to.
-    fn first_of_term_at(&self, index: u64) -> u64 {
-        let term = self.term_at(index);
-        (1..=index).rev().take_while(|i| self.term_at(*i) == term).last().unwrap_or(1)
+    fn end_lease(&mut self) {
+        if let Some(lease) = &mut self.lease {
+            lease.end();
+        }
     }
 
     fn append(&mut self, entry: Entry) {
         self.log.push(entry);
-        let index = self.last_index();
+        let index = self.log.last_index();
         self.log_changed_from = Some(self.log_changed_from.map_or(index, |from| from.min(index)));
     }
 

@@ -8,8 +8,9 @@
 use crate::NodeId;
 use crate::config::Bug;
 use crate::kv::{Map, Op, Outcome};
-use crate::message::{Entry, Message};
-use crate::raft::{Millis, Raft, Role, Vote};
+use crate::log::{Entry, Snapshot};
+use crate::message::Message;
+use crate::raft::{self, Millis, Raft, Role};
 use std::collections::BTreeMap;
 
 /// Names an operation that a client has handed to this node.
@@ -26,12 +27,8 @@ enum Origin {
 /// What a step asks for: store first, then send, then answer.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// The vote to store.
-    pub vote: Option<Vote>,
-    /// The log is to be stored from this index on.
-    pub log_from: Option<u64>,
-    /// Messages to send.
-    pub messages: Vec<(NodeId, Message)>,
+    /// What to store, and messages to send.
+    pub raft: raft::Output,
     /// Operations that have ended.
     pub done: Vec<(Ticket, Outcome)>,
 }
@@ -43,6 +40,8 @@ pub struct Replica {
     bug: Bug,
     map: Map,
     applied: u64,
+    /// The log is compacted when this many entries have been applied since the last snapshot.
+    snapshot_entries: u64,
     /// Proposed writes, by index; each with the term it was proposed in.
     proposed: BTreeMap<u64, (u64, Origin)>,
     /// Reads under way, by token.
@@ -57,13 +56,16 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// A node that starts with the given consensus state and an empty map: the log fills it as it is committed again.
-    pub fn new(raft: Raft, bug: Bug) -> Replica {
+    /// A node that starts with the given consensus state and the map of its snapshot, empty if there is none: the log
+    /// adds to it as it is committed again.
+    pub fn new(raft: Raft, bug: Bug, snapshot_entries: u64) -> Replica {
+        let snapshot = raft.snapshot().filter(|_| bug != Bug::ForgetsSnapshot);
         Replica {
-            raft,
             bug,
-            map: Map::default(),
-            applied: 0,
+            map: snapshot.map(|snapshot| snapshot.map.clone()).unwrap_or_default(),
+            applied: raft.snapshot().map_or(0, |snapshot| snapshot.index),
+            raft,
+            snapshot_entries,
             proposed: BTreeMap::new(),
             reads: BTreeMap::new(),
             next_token: 0,
@@ -77,6 +79,11 @@ impl Replica {
     /// The consensus state.
     pub fn raft(&self) -> &Raft {
         &self.raft
+    }
+
+    /// See [`Raft::set_wall_clock`].
+    pub fn set_wall_clock(&mut self, wall: Millis) {
+        self.raft.set_wall_clock(wall);
     }
 
     /// Lets time pass.
@@ -152,10 +159,9 @@ impl Replica {
 
     /// Takes what the steps since the last call ask for.
     pub fn take_output(&mut self) -> Output {
-        let raft = self.raft.take_output();
-        let mut messages = raft.messages;
-        messages.append(&mut self.messages);
-        Output { vote: raft.vote, log_from: raft.log_from, messages, done: std::mem::take(&mut self.done) }
+        let mut raft = self.raft.take_output();
+        raft.messages.append(&mut self.messages);
+        Output { raft, done: std::mem::take(&mut self.done) }
     }
 
     // ----- inside -----
@@ -221,9 +227,11 @@ impl Replica {
     }
 
     fn apply_committed(&mut self) {
-        while self.applied < self.raft.commit().min(self.raft.log().len() as u64) {
+        self.apply_snapshot();
+        while self.applied < self.raft.commit()
+            && let Some(entry) = self.raft.log().get(self.applied + 1)
+        {
             self.applied += 1;
-            let entry = &self.raft.log()[self.applied as usize - 1];
             let term = entry.term;
             let outcome = entry.command.as_ref().map(|command| self.map.apply(command));
             if let Some((proposed_in, origin)) = self.proposed.remove(&self.applied) {
@@ -231,6 +239,27 @@ impl Replica {
                 let ours = proposed_in == term;
                 self.finish(origin, outcome.filter(|_| ours).unwrap_or(Outcome::Unavailable));
             }
+        }
+        let since = self.applied - self.raft.snapshot().map_or(0, |snapshot| snapshot.index);
+        if since >= self.snapshot_entries
+            && let Some(term) = self.raft.log().term_at(self.applied)
+        {
+            let snapshot = Snapshot { index: self.applied, term, map: self.map.clone() };
+            self.raft.compact(snapshot, self.snapshot_entries / 2);
+        }
+    }
+
+    /// Goes on from the leader's snapshot if it has sent one that is ahead of what was applied here.
+    fn apply_snapshot(&mut self) {
+        let Some(snapshot) = self.raft.snapshot().filter(|snapshot| snapshot.index > self.applied) else {
+            return;
+        };
+        self.applied = snapshot.index;
+        self.map = snapshot.map.clone();
+        // Which entries led to the snapshot is not known any more.
+        let later = self.proposed.split_off(&(self.applied + 1));
+        for (_, origin) in std::mem::replace(&mut self.proposed, later).into_values() {
+            self.finish(origin, Outcome::Unknown);
         }
     }
 }

@@ -1,79 +1,175 @@
-//! What a node keeps on disk: its vote, and its log.
+//! What a node keeps on disk, in three files, each with checksums (CRC-32):
 //!
-//! - `vote`: a few bytes, replaced as a whole: written to a temporary file, synced, renamed, directory synced.
-//! - `log`: records appended one after the other, each `u32` length, `u32` CRC-32 of the rest, then index and entry.
-//!   A record for an index that is already taken replaces it and everything behind it. What a crash has cut short
-//!   or mangled at the end was never acknowledged, so reading stops at the first record that does not check out and
-//!   cuts the file there.
+//! - `vote`: term and vote, a few bytes; replaced as a whole.
+//! - `snapshot`: the map up to some index; replaced as a whole.
+//! - `log`: a header with the index and term that it follows, then a record for each entry: `u32` length, `u32` checksum of
+//!   the rest, index and entry. A record for an index that is already taken replaces it and everything behind it.
+//!   What a crash has cut short or mangled at the end was never acknowledged, so reading stops at the first record
+//!   that does not check out. The log is replaced as a whole too, when its beginning has gone into a snapshot.
 //!
-//! Every method returns only when the data is on disk. A failed sync is final: the kernel may have dropped the dirty
-//! pages, so no later success would mean anything; the caller must stop the process.
+//! To replace a file is to write a new one, sync it, rename it, and sync the directory. The snapshot is there before what it
+//! stands for leaves the log, so between the two the log merely begins before the snapshot ends.
+//!
+//! Every method returns only when the data is on disk. A write that wrote less than it was given goes on with the rest. An
+//! error is final, above all that of a sync: the kernel has marked the pages as clean although they are not on disk, so
+//! to sync again would succeed and mean nothing; the caller must stop the process. For the same reason what is found
+//! at a start is first written anew: it may have come from such pages.
 
-use crate::message::{Entry, Reader, Writer};
-use crate::raft::Vote;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use crate::config::Bug;
+use crate::disk::Disk;
+use crate::log::{Entry, Log, Snapshot};
+use crate::message::{Reader, Writer};
+use crate::raft::{Output, Stored, Vote};
+use std::io;
+use std::sync::Arc;
 
-/// The files of one node, opened.
+/// Length of the header of the log: checksum, index, term.
+const HEADER: usize = 20;
+
+/// The files of one node.
 #[derive(Debug)]
-pub struct Storage {
-    directory: PathBuf,
-    log: File,
+pub struct Storage<D> {
+    disk: D,
+    bug: Bug,
 }
 
-impl Storage {
-    /// Opens the files in `directory`, creating what is missing, and reads them.
-    pub fn open(directory: &Path) -> io::Result<(Storage, Vote, Vec<Entry>)> {
-        fs::create_dir_all(directory)?;
-        let vote = read_vote(&directory.join("vote"))?;
-        let mut log = OpenOptions::new().read(true).append(true).create(true).open(directory.join("log"))?;
-        let mut bytes = Vec::new();
-        log.read_to_end(&mut bytes)?;
-        let (entries, valid) = read_records(&bytes);
-        if valid < bytes.len() {
-            eprintln!("log: dropping {} bytes after an incomplete write", bytes.len() - valid);
-            log.set_len(valid as u64)?;
+impl<D: Disk> Storage<D> {
+    /// Reads what is on the disk, and makes sure that it is there.
+    pub fn open(disk: D, bug: Bug) -> io::Result<(Storage<D>, Stored)> {
+        let mut storage = Storage { disk, bug };
+        let vote = storage.read_vote()?;
+        let snapshot = storage.read_snapshot()?.map(Arc::new);
+        let mut log = storage.read_log()?;
+        let end = snapshot.as_ref().map_or(0, |snapshot| snapshot.index);
+        if log.base() > end {
+            let text = format!("the log begins after {} and the snapshot ends at {end}", log.base());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
-        // After a crash of this process the end of the log may be in memory only, and is about to be relied on.
-        log.sync_all()?;
-        sync_directory(directory)?;
-        Ok((Storage { directory: directory.to_owned(), log }, vote, entries))
+        if let Some(snapshot) = &snapshot
+            && log.term_at(snapshot.index) != Some(snapshot.term)
+        {
+            log = log.behind(snapshot);
+        }
+        if let Some(vote) = vote {
+            storage.store_vote(vote)?;
+        }
+        if let Some(snapshot) = &snapshot {
+            storage.store_snapshot(snapshot)?;
+        }
+        storage.store_log(&log)?;
+        Ok((storage, Stored { vote: vote.unwrap_or_default(), snapshot, log }))
+    }
+
+    /// Stores what a step asks for, of a log that is now `log`.
+    pub fn store(&mut self, output: &Output, log: &Log) -> io::Result<()> {
+        if let Some(vote) = output.vote {
+            self.store_vote(vote)?;
+        }
+        match (&output.snapshot, output.log_from) {
+            (Some(snapshot), _) => {
+                self.store_snapshot(snapshot)?;
+                self.store_log(log)
+            }
+            (None, Some(from)) => self.store_entries(from, log.from(from)),
+            (None, None) => Ok(()),
+        }
     }
 
     /// Stores the vote.
-    pub fn store_vote(&self, vote: Vote) -> io::Result<()> {
+    fn store_vote(&mut self, vote: Vote) -> io::Result<()> {
         let mut out = Writer(vec![0; 4]);
         out.u64(vote.term);
         out.u8(vote.voted_for.map_or(0, |id| id + 1));
         seal(&mut out.0, 0);
-        let temporary = self.directory.join("vote.new");
-        let mut file = File::create(&temporary)?;
-        file.write_all(&out.0)?;
-        file.sync_data()?;
-        fs::rename(&temporary, self.directory.join("vote"))?;
-        sync_directory(&self.directory)
+        self.replace("vote", &out.0)
+    }
+
+    /// Stores a snapshot; then the log must be stored anew.
+    fn store_snapshot(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        let mut out = Writer(vec![0; 4]);
+        out.snapshot(snapshot);
+        seal(&mut out.0, 0);
+        self.replace("snapshot", &out.0)
+    }
+
+    /// Stores a whole log in place of the old one.
+    fn store_log(&mut self, log: &Log) -> io::Result<()> {
+        let mut out = Writer(vec![0; 4]);
+        out.u64(log.base());
+        out.u64(log.base_term());
+        seal(&mut out.0, 0);
+        write_records(&mut out, log.base() + 1, log.from(0));
+        self.replace("log", &out.0)
     }
 
     /// Stores `entries`, of which the first has index `from`, in place of all from that index on.
-    pub fn store_entries(&mut self, from: u64, entries: &[Entry]) -> io::Result<()> {
+    fn store_entries(&mut self, from: u64, entries: &[Entry]) -> io::Result<()> {
         let mut out = Writer(Vec::new());
-        for (index, entry) in (from..).zip(entries) {
-            let start = out.0.len();
-            out.u64(0); // for length and checksum
-            out.u64(index);
-            out.entry(entry);
-            let len = (out.0.len() - start - 8) as u32;
-            out.0[start..start + 4].copy_from_slice(&len.to_le_bytes());
-            seal(&mut out.0, start + 4);
+        write_records(&mut out, from, entries);
+        if self.bug == Bug::ShortWrite {
+            let _ = self.disk.write("log", &out.0);
+        } else {
+            self.write_all("log", &out.0)?;
         }
-        self.log.write_all(&out.0)?;
-        self.log.sync_data()
+        if self.bug == Bug::NoFsync {
+            return Ok(());
+        }
+        self.disk.sync("log")
+    }
+
+    fn replace(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let temporary = format!("{name}.new");
+        self.disk.create(&temporary)?;
+        self.write_all(&temporary, bytes)?;
+        self.disk.sync(&temporary)?;
+        self.disk.rename(&temporary, name)?;
+        self.disk.sync_directory()
+    }
+
+    fn write_all(&mut self, name: &str, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.disk.write(name, bytes) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => bytes = &bytes[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn read_vote(&self) -> io::Result<Option<Vote>> {
+        let Some(bytes) = self.disk.read("vote")? else { return Ok(None) };
+        let mut r = unseal("vote", &bytes)?;
+        match (r.u64(), r.u8()) {
+            (Some(term), Some(id)) => Ok(Some(Vote { term, voted_for: id.checked_sub(1) })),
+            _ => Err(damaged("vote")),
+        }
+    }
+
+    fn read_snapshot(&self) -> io::Result<Option<Snapshot>> {
+        let Some(bytes) = self.disk.read("snapshot")? else { return Ok(None) };
+        unseal("snapshot", &bytes)?.snapshot().ok_or_else(|| damaged("snapshot")).map(Some)
+    }
+
+    fn read_log(&self) -> io::Result<Log> {
+        let Some(bytes) = self.disk.read("log")? else { return Ok(Log::default()) };
+        let (head, records) = bytes.split_at_checked(HEADER).ok_or_else(|| damaged("log"))?;
+        let mut r = unseal("log", head)?;
+        let (Some(base), Some(base_term)) = (r.u64(), r.u64()) else { return Err(damaged("log")) };
+        let mut log = Log::new(base, base_term, Vec::new());
+        let sound = read_records(&mut log, records);
+        if sound < records.len() {
+            eprintln!("log: dropping {} bytes after an incomplete write", records.len() - sound);
+        }
+        Ok(log)
     }
 }
 
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    File::open(directory)?.sync_all()
+/// The file was renamed into place after a sync, so this is no torn write: to go on without it could mean to vote twice, or
+/// to forget what was acknowledged.
+fn damaged(name: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{name} is damaged"))
 }
 
 /// Writes the checksum of everything after it into the four bytes at `place`.
@@ -82,35 +178,37 @@ fn seal(bytes: &mut [u8], place: usize) {
     bytes[place..place + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
-fn read_vote(path: &Path) -> io::Result<Vote> {
-    let bytes = match fs::read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vote::default()),
-        other => other?,
-    };
-    let mut r = Reader(&bytes);
+/// What follows the checksum at the beginning, if that is right.
+fn unseal<'a>(name: &str, bytes: &'a [u8]) -> io::Result<Reader<'a>> {
+    let mut r = Reader(bytes);
     let sum = r.u32();
-    let sealed = sum == Some(crc32(r.0));
-    match (sealed, r.u64(), r.u8()) {
-        (true, Some(term), Some(id)) => Ok(Vote { term, voted_for: id.checked_sub(1) }),
-        // It was renamed into place after a sync, so this is no torn write: going on could mean voting twice.
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} is damaged", path.display()))),
+    if sum == Some(crc32(r.0)) { Ok(r) } else { Err(damaged(name)) }
+}
+
+fn write_records(out: &mut Writer, first: u64, entries: &[Entry]) {
+    for (index, entry) in (first..).zip(entries) {
+        let start = out.0.len();
+        out.u64(0); // for length and checksum
+        out.u64(index);
+        out.entry(entry);
+        let len = (out.0.len() - start - 8) as u32;
+        out.0[start..start + 4].copy_from_slice(&len.to_le_bytes());
+        seal(&mut out.0, start + 4);
     }
 }
 
-/// The log that the records in `bytes` add up to, and how many bytes are sound.
-fn read_records(bytes: &[u8]) -> (Vec<Entry>, usize) {
-    let mut log: Vec<Entry> = Vec::new();
+/// Adds the records in `bytes` to the log, and says how many bytes are sound.
+fn read_records(log: &mut Log, bytes: &[u8]) -> usize {
     let mut sound = 0;
     while let Some((index, entry, len)) = read_record(&bytes[sound..]) {
-        let at = index as usize;
-        if at == 0 || at > log.len() + 1 {
+        if index <= log.base() || index > log.last_index() + 1 {
             break;
         }
-        log.truncate(at - 1);
+        log.truncate_from(index);
         log.push(entry);
         sound += len;
     }
-    (log, sound)
+    sound
 }
 
 fn read_record(bytes: &[u8]) -> Option<(u64, Entry, usize)> {
@@ -148,7 +246,10 @@ fn crc32(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kv::Command;
+    use crate::disk::Directory;
+    use crate::kv::{Command, Map};
+    use std::fs;
+    use std::path::PathBuf;
 
     struct Scratch(PathBuf);
 
@@ -157,6 +258,14 @@ mod tests {
             let path = std::env::temp_dir().join(format!("distributed-kv-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&path);
             Scratch(path)
+        }
+
+        fn open(&self) -> io::Result<(Storage<Directory>, Stored)> {
+            Storage::open(Directory::open(self.0.clone())?, Bug::None)
+        }
+
+        fn log(&self) -> Log {
+            self.open().unwrap().1.log
         }
     }
 
@@ -170,6 +279,11 @@ mod tests {
         Entry { term, command: Some(Command::Put { key: "k".into(), value: format!("v{term}") }) }
     }
 
+    fn snapshot(index: u64, term: u64) -> Snapshot {
+        let map: Map = [("k".to_owned(), format!("at {index}"))].into_iter().collect();
+        Snapshot { index, term, map }
+    }
+
     #[test]
     fn checksum_is_the_usual_one() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
@@ -178,22 +292,46 @@ mod tests {
     #[test]
     fn everything_survives_reopening() {
         let scratch = Scratch::new("reopen");
-        let (mut storage, vote, log) = Storage::open(&scratch.0).unwrap();
-        assert_eq!((vote, log), (Vote::default(), vec![]));
+        let (mut storage, stored) = scratch.open().unwrap();
+        assert_eq!(stored, Stored::default());
         for voted_for in [None, Some(0), Some(2)] {
-            storage.store_vote(Vote { term: 7, voted_for }).unwrap();
-            assert_eq!(Storage::open(&scratch.0).unwrap().1, Vote { term: 7, voted_for });
+            let vote = Vote { term: 7, voted_for };
+            storage.store_vote(vote).unwrap();
+            assert_eq!(scratch.open().unwrap().1.vote, vote);
         }
+        let (mut storage, _) = scratch.open().unwrap();
         storage.store_entries(1, &[entry(1), entry(1), entry(1)]).unwrap();
         storage.store_entries(2, &[entry(2)]).unwrap();
         storage.store_entries(3, &[entry(3)]).unwrap();
-        assert_eq!(Storage::open(&scratch.0).unwrap().2, [entry(1), entry(2), entry(3)]);
+        assert_eq!(scratch.log(), Log::new(0, 0, vec![entry(1), entry(2), entry(3)]));
+    }
+
+    #[test]
+    fn a_snapshot_takes_the_place_of_the_beginning() {
+        let scratch = Scratch::new("snapshot");
+        let (mut storage, _) = scratch.open().unwrap();
+        storage.store_entries(1, &[entry(1), entry(1), entry(2)]).unwrap();
+        storage.store_snapshot(&snapshot(2, 1)).unwrap();
+        // A crash between the two leaves all of the log.
+        let stored = scratch.open().unwrap().1;
+        assert_eq!(stored.snapshot.as_deref(), Some(&snapshot(2, 1)));
+        assert_eq!(stored.log, Log::new(0, 0, vec![entry(1), entry(1), entry(2)]));
+        let (mut storage, _) = scratch.open().unwrap();
+        storage.store_log(&Log::new(1, 1, vec![entry(1), entry(2)])).unwrap();
+        storage.store_entries(4, &[entry(2)]).unwrap();
+        assert_eq!(scratch.log(), Log::new(1, 1, vec![entry(1), entry(2), entry(2)]));
+        // One from a leader, of a history that this log is not part of; and a crash before the log is replaced.
+        let (mut storage, _) = scratch.open().unwrap();
+        storage.store_snapshot(&snapshot(3, 5)).unwrap();
+        assert_eq!(scratch.log(), Log::new(3, 5, vec![]));
+        fs::remove_file(scratch.0.join("snapshot")).unwrap();
+        assert_eq!(scratch.open().unwrap_err().kind(), io::ErrorKind::InvalidData);
     }
 
     #[test]
     fn a_torn_end_is_cut_off_wherever_it_is_torn() {
         let scratch = Scratch::new("torn");
-        let (mut storage, ..) = Storage::open(&scratch.0).unwrap();
+        let (mut storage, _) = scratch.open().unwrap();
         storage.store_entries(1, &[entry(1)]).unwrap();
         let path = scratch.0.join("log");
         let first = fs::read(&path).unwrap();
@@ -202,23 +340,31 @@ mod tests {
         for cut in first.len()..both.len() {
             for mangled in [both[..cut].to_vec(), [&both[..cut], &vec![0; both.len() - cut]].concat()] {
                 fs::write(&path, &mangled).unwrap();
-                let (mut storage, _, log) = Storage::open(&scratch.0).unwrap();
-                assert_eq!(log, [entry(1)], "cut at {cut}");
+                let (mut storage, stored) = scratch.open().unwrap();
+                assert_eq!(stored.log, Log::new(0, 0, vec![entry(1)]), "cut at {cut}");
                 storage.store_entries(2, &[entry(3)]).unwrap();
-                assert_eq!(Storage::open(&scratch.0).unwrap().2, [entry(1), entry(3)]);
+                assert_eq!(scratch.log(), Log::new(0, 0, vec![entry(1), entry(3)]));
             }
         }
     }
 
     #[test]
-    fn a_damaged_vote_is_refused() {
-        let scratch = Scratch::new("vote");
-        let (storage, ..) = Storage::open(&scratch.0).unwrap();
+    fn damage_that_no_crash_makes_is_refused() {
+        let scratch = Scratch::new("damage");
+        let (mut storage, _) = scratch.open().unwrap();
         storage.store_vote(Vote { term: 7, voted_for: None }).unwrap();
-        let path = scratch.0.join("vote");
-        let mut bytes = fs::read(&path).unwrap();
-        bytes[5] ^= 1;
-        fs::write(&path, &bytes).unwrap();
-        assert_eq!(Storage::open(&scratch.0).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        storage.store_snapshot(&snapshot(2, 1)).unwrap();
+        storage.store_log(&Log::new(2, 1, vec![])).unwrap();
+        for name in ["vote", "snapshot", "log"] {
+            let path = scratch.0.join(name);
+            let sound = fs::read(&path).unwrap();
+            for mangled in [vec![], sound[..5].to_vec(), [&sound[..5], &[sound[5] ^ 1], &sound[6..]].concat()]
+            {
+                fs::write(&path, &mangled).unwrap();
+                assert_eq!(scratch.open().unwrap_err().kind(), io::ErrorKind::InvalidData, "{name}");
+            }
+            fs::write(&path, &sound).unwrap();
+        }
+        scratch.open().unwrap();
     }
 }

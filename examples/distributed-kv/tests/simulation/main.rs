@@ -1,9 +1,11 @@
 //! Runs the pure parts of the service through thousands of steps of bad weather in virtual time: the correct variant
 //! must keep its promises on every seed, and each planted bug must show on some.
 
+mod disk;
 mod linearizable;
 mod world;
 
+use disk::Rates;
 use distributed_kv::config::Bug;
 use world::{Weather, World};
 
@@ -12,6 +14,11 @@ const STORM: Weather = Weather {
     delay: 50_000,
     drop: 10_000,
     crash: 2_000,
+    power: 0,
+    clock: 0,
+    disk: Rates { short: 0, write_error: 0, sync_error: 0 },
+    snapshot_entries: 20,
+    keys: 5,
     restart: (50, 1500),
     partition: 5_000,
     election: (300, 600),
@@ -19,6 +26,34 @@ const STORM: Weather = Weather {
 
 /// Restarts in quick succession.
 const CRASHES: Weather = Weather { crash: 6_000, restart: (100, 1000), partition: 8_000, ..STORM };
+
+/// Power failures, each of which leaves another part of what was not synced.
+const OUTAGES: Weather = Weather {
+    crash: 0,
+    power: 6_000,
+    restart: (100, 1000),
+    partition: 8_000,
+    snapshot_entries: 1000,
+    ..STORM
+};
+
+/// Disks that write less than they are asked to.
+const SHORT_WRITES: Weather = Weather { disk: Rates { short: 50_000, ..NO_FAULTS }, ..OUTAGES };
+
+/// Wall clocks that are set, and leaders that are cut off.
+const CLOCKS: Weather = Weather { clock: 20_000, partition: 8_000, ..STORM };
+
+/// All of it.
+const BRUTAL: Weather = Weather {
+    crash: 2_000,
+    power: 4_000,
+    clock: 5_000,
+    disk: Rates { short: 20_000, write_error: 3_000, sync_error: 5_000 },
+    snapshot_entries: 20,
+    ..OUTAGES
+};
+
+const NO_FAULTS: Rates = Rates { short: 0, write_error: 0, sync_error: 0 };
 
 /// Runs one seed: ten seconds of bad weather and two of calm. Returns what went wrong, and how many operations
 /// succeeded after the calm began.
@@ -40,8 +75,8 @@ fn is_lost_write_or_stale_read(wrong: &[String]) -> bool {
 
 #[test]
 fn correct_variant_holds() {
-    for seed in 0..200 {
-        for weather in [STORM, CRASHES] {
+    for seed in 0..120 {
+        for weather in [STORM, CRASHES, OUTAGES, SHORT_WRITES, CLOCKS, BRUTAL] {
             let (wrong, succeeded_after_heal) = run(seed, Bug::None, weather);
             assert!(wrong.is_empty(), "seed {seed}, {weather:?}: {wrong:?}");
             assert!(succeeded_after_heal > 0, "seed {seed}, {weather:?}: no progress after the faults");
@@ -68,4 +103,38 @@ fn vote_twice_shows() {
     let two_leaders = runs.iter().filter(|wrong| wrong.iter().any(|text| text.starts_with("term")));
     assert!(two_leaders.count() >= 15);
     assert!(runs.iter().filter(|wrong| is_lost_write_or_stale_read(wrong)).count() >= 5);
+}
+
+/// On how many of a hundred seeds a bug makes the service answer wrongly.
+fn shows(bug: Bug, weather: Weather) -> usize {
+    (0..100).filter(|seed| is_lost_write_or_stale_read(&run(*seed, bug, weather).0)).count()
+}
+
+#[test]
+fn no_fsync_shows() {
+    let found = shows(Bug::NoFsync, OUTAGES);
+    assert!(found >= 10, "{found}");
+    // What a killed process has written stays in the memory of the machine.
+    assert_eq!(shows(Bug::NoFsync, CRASHES), 0);
+}
+
+#[test]
+fn wall_clock_lease_shows() {
+    let found = shows(Bug::WallClockLease, CLOCKS);
+    assert!(found >= 5, "{found}");
+    assert_eq!(shows(Bug::WallClockLease, STORM), 0, "the lease is right as long as the clock is");
+    assert_eq!(shows(Bug::WallClockLease, CRASHES), 0, "the lease is right as long as the clock is");
+}
+
+#[test]
+fn short_write_shows() {
+    let found = shows(Bug::ShortWrite, SHORT_WRITES);
+    assert!(found >= 10, "{found}");
+    assert_eq!(shows(Bug::ShortWrite, CRASHES), 0, "all writes are whole");
+}
+
+#[test]
+fn forgets_snapshot_shows() {
+    let found = shows(Bug::ForgetsSnapshot, Weather { keys: 20, ..CRASHES });
+    assert!(found >= 10, "{found}");
 }

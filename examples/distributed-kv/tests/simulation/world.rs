@@ -1,13 +1,17 @@
 //! Three replicas, their disks, the connections between them and some clients, in one thread and virtual time.
 
+use crate::disk::{MemoryDisk, Rates};
 use crate::linearizable::{Action, Operation};
 use distributed_kv::NodeId;
 use distributed_kv::config::Bug;
 use distributed_kv::kv::{Command, Op, Outcome};
-use distributed_kv::message::{Entry, Message};
-use distributed_kv::raft::{Raft, Role, Timing, Vote};
+use distributed_kv::log::Entry;
+use distributed_kv::message::Message;
+use distributed_kv::raft::{Raft, Role, Timing};
 use distributed_kv::replica::Replica;
+use distributed_kv::storage::Storage;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
 /// Microseconds.
 type Micros = u64;
@@ -25,6 +29,16 @@ pub struct Weather {
     pub drop: u64,
     /// Per 10 ms and node: crashes.
     pub crash: u64,
+    /// Per 10 ms and node: its power fails.
+    pub power: u64,
+    /// Per 10 ms and node: its wall clock is set, by up to ten seconds.
+    pub clock: u64,
+    /// What the disks do.
+    pub disk: Rates,
+    /// Entries from one snapshot to the next.
+    pub snapshot_entries: u64,
+    /// How many keys the clients use.
+    pub keys: u64,
     /// Down time after a crash, in ms.
     pub restart: (u64, u64),
     /// Per 10 ms: some links are cut for 0.3 to 3 s.
@@ -46,11 +60,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    /// From 0 to `n` - 1.
+    pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    fn chance(&mut self, per_million: u64) -> bool {
+    /// True that often.
+    pub fn chance(&mut self, per_million: u64) -> bool {
         self.below(1_000_000) < per_million
     }
 }
@@ -94,10 +110,9 @@ struct Link {
     dying: bool,
 }
 
-#[derive(Default)]
-struct Disk {
-    vote: Vote,
-    log: Vec<Entry>,
+struct Node {
+    replica: Replica,
+    storage: Storage<MemoryDisk>,
 }
 
 struct Pending {
@@ -115,9 +130,11 @@ pub struct World {
     bug: Bug,
     events: BTreeMap<(Micros, u64), Event>,
     sequence: u64,
-    replicas: Vec<Option<Replica>>,
+    nodes: Vec<Option<Node>>,
     timers: Vec<Micros>,
-    disks: Vec<Disk>,
+    disks: Vec<MemoryDisk>,
+    /// The wall clocks, as differences from the monotonic one, in ms.
+    walls: Vec<u64>,
     links: BTreeMap<(usize, usize), Link>,
     cut: BTreeSet<(usize, usize)>,
     faults_end: Micros,
@@ -129,9 +146,10 @@ pub struct World {
     /// Operations that ended well after the faults were over.
     pub succeeded_after_heal: u64,
     leaders: BTreeMap<u64, usize>,
-    applied: Vec<Entry>,
+    /// The entries known to be committed, by index.
+    applied: BTreeMap<u64, Entry>,
     /// How far each node's committed entries have been compared with those.
-    compared: Vec<usize>,
+    compared: Vec<u64>,
     /// Broken promises of Raft itself.
     pub broken: Vec<String>,
 }
@@ -146,9 +164,10 @@ impl World {
             bug,
             events: BTreeMap::new(),
             sequence: 0,
-            replicas: (0..NODES).map(|_| None).collect(),
+            nodes: (0..NODES).map(|_| None).collect(),
             timers: vec![Micros::MAX; NODES],
-            disks: (0..NODES).map(|_| Disk::default()).collect(),
+            disks: (0..NODES as u64).map(|node| MemoryDisk::new(Random(seed ^ (node + 1) << 40))).collect(),
+            walls: vec![1_000_000; NODES],
             links: BTreeMap::new(),
             cut: BTreeSet::new(),
             faults_end,
@@ -158,7 +177,7 @@ impl World {
             history: BTreeMap::new(),
             succeeded_after_heal: 0,
             leaders: BTreeMap::new(),
-            applied: Vec::new(),
+            applied: BTreeMap::new(),
             compared: vec![0; NODES],
             broken: Vec::new(),
         };
@@ -234,7 +253,7 @@ impl World {
             }
             Event::LinkUp { caller, callee } => {
                 let blocked = self.cut.contains(&(caller, callee)) || self.cut.contains(&(callee, caller));
-                if blocked || self.replicas[caller].is_none() || self.replicas[callee].is_none() {
+                if blocked || self.nodes[caller].is_none() || self.nodes[callee].is_none() {
                     return self.at(20 * MS, Event::LinkUp { caller, callee });
                 }
                 let link = self.links.get_mut(&(caller, callee)).unwrap();
@@ -245,8 +264,8 @@ impl World {
             Event::ClientTimeout { client, ticket } => {
                 if self.clients[client].as_ref().is_some_and(|p| p.ticket == ticket) {
                     let pending = self.clients[client].take().unwrap();
-                    let outcome = match self.replicas[pending.node].as_mut() {
-                        Some(replica) => replica.abandon(ticket),
+                    let outcome = match self.nodes[pending.node].as_mut() {
+                        Some(node) => node.replica.abandon(ticket),
                         None => Outcome::Unknown,
                     };
                     self.end(client, pending, &outcome);
@@ -258,11 +277,21 @@ impl World {
     fn make_weather(&mut self) {
         if self.now >= self.faults_end {
             self.cut.clear();
+            self.disks.iter().for_each(|disk| disk.set_rates(Rates::default()));
             return;
         }
         for node in 0..NODES {
-            if self.random.chance(self.weather.crash) && self.replicas[node].is_some() {
+            if self.random.chance(self.weather.crash) && self.nodes[node].is_some() {
                 self.crash(node);
+            }
+            if self.random.chance(self.weather.power) {
+                if self.nodes[node].is_some() {
+                    self.crash(node);
+                }
+                self.disks[node].fail_power();
+            }
+            if self.random.chance(self.weather.clock) {
+                self.walls[node] = self.walls[node] + self.random.below(20_000) - 10_000;
             }
         }
         if self.cut.is_empty() && self.random.chance(self.weather.partition) {
@@ -281,17 +310,28 @@ impl World {
     }
 
     fn start(&mut self, node: usize) {
-        let disk = &self.disks[node];
+        if self.now < self.faults_end {
+            self.disks[node].set_rates(self.weather.disk);
+        }
+        let (storage, stored) = match Storage::open(self.disks[node].clone(), self.bug) {
+            Ok(opened) => opened,
+            Err(error) => {
+                if error.kind() == io::ErrorKind::InvalidData {
+                    self.broken.push(format!("node {node} refuses its disk: {error}"));
+                }
+                return self.at(100 * MS, Event::Restart(node));
+            }
+        };
         let seed = self.random.next();
         let timing = Timing { election: self.weather.election, ..Timing::default() };
-        let now = self.millis();
-        let raft = Raft::new(node as NodeId, NODES, timing, self.bug, seed, disk.vote, disk.log.clone(), now);
-        self.replicas[node] = Some(Replica::new(raft, self.bug));
+        let raft = Raft::new(node as NodeId, NODES, timing, self.bug, seed, stored, self.millis());
+        let replica = Replica::new(raft, self.bug, self.weather.snapshot_entries);
+        self.nodes[node] = Some(Node { replica, storage });
         self.arm(node);
     }
 
     fn crash(&mut self, node: usize) {
-        self.replicas[node] = None;
+        self.nodes[node] = None;
         self.compared[node] = 0;
         self.timers[node] = Micros::MAX;
         for other in (0..NODES).filter(|other| *other != node) {
@@ -319,7 +359,7 @@ impl World {
     }
 
     fn arm(&mut self, node: usize) {
-        if let Some(replica) = &self.replicas[node] {
+        if let Some(Node { replica, .. }) = &self.nodes[node] {
             let due = (replica.raft().next_deadline() * MS).max(self.now);
             if due != self.timers[node] {
                 self.timers[node] = due;
@@ -330,23 +370,20 @@ impl World {
 
     fn step(&mut self, node: usize, act: impl FnOnce(&mut Replica, u64)) {
         let now = self.millis();
-        let Some(replica) = self.replicas[node].as_mut() else { return };
+        let wall = now + self.walls[node];
+        let Some(Node { replica, .. }) = self.nodes[node].as_mut() else { return };
+        replica.set_wall_clock(wall);
         act(replica, now);
         loop {
-            let replica = self.replicas[node].as_mut().unwrap();
+            let Node { replica, storage } = self.nodes[node].as_mut().unwrap();
             let output = replica.take_output();
-            if let Some(vote) = output.vote {
-                self.disks[node].vote = vote;
+            if storage.store(&output.raft, replica.raft().log()).is_err() {
+                return self.crash(node);
             }
-            if let Some(from) = output.log_from {
-                let log = &mut self.disks[node].log;
-                log.truncate(from as usize - 1);
-                log.extend_from_slice(&replica.raft().log()[log.len()..]);
-            }
-            if output.messages.is_empty() && output.done.is_empty() {
+            if output.raft.messages.is_empty() && output.done.is_empty() {
                 break;
             }
-            for (to, message) in output.messages {
+            for (to, message) in output.raft.messages {
                 self.send(node, to as usize, message);
             }
             for (ticket, outcome) in output.done {
@@ -363,7 +400,7 @@ impl World {
         let link = self.links.get_mut(&(caller, callee)).unwrap();
         if !link.up || link.dying {
             if !link.dying && !reply {
-                self.replicas[from].as_mut().unwrap().not_sent(&message);
+                self.nodes[from].as_mut().unwrap().replica.not_sent(&message);
             }
             return;
         }
@@ -384,23 +421,20 @@ impl World {
 
     /// Checks Raft's own promises: one leader per term, and the same entries applied everywhere.
     fn inspect(&mut self, node: usize) {
-        let raft = self.replicas[node].as_ref().unwrap().raft();
+        let raft = self.nodes[node].as_ref().unwrap().replica.raft();
         if raft.role() == Role::Leader {
             let first = *self.leaders.entry(raft.term()).or_insert(node);
             if first != node {
                 self.broken.push(format!("term {}: leaders {first} and {node}", raft.term()));
             }
         }
-        let committed = (raft.commit() as usize).min(raft.log().len());
-        let from = std::mem::replace(&mut self.compared[node], committed);
-        for index in from..committed {
-            match self.applied.get(index) {
-                None => self.applied.push(raft.log()[index].clone()),
-                Some(entry) if *entry != raft.log()[index] => {
-                    self.broken.push(format!("index {}: two entries committed", index + 1));
-                    return;
-                }
-                Some(_) => {}
+        let committed = raft.commit().min(raft.log().last_index());
+        let from = std::mem::replace(&mut self.compared[node], committed).max(raft.log().base());
+        for index in from + 1..=committed {
+            let Some(entry) = raft.log().get(index) else { return };
+            if self.applied.entry(index).or_insert_with(|| entry.clone()) != entry {
+                self.broken.push(format!("index {index}: two entries committed"));
+                return;
             }
         }
     }
@@ -409,7 +443,7 @@ impl World {
 
     fn client_calls(&mut self, client: usize) {
         let node = self.random.below(NODES as u64) as usize;
-        let key = format!("key-{}", self.random.below(5));
+        let key = format!("key-{}", self.random.below(self.weather.keys));
         self.next_value += 1;
         let value = format!("v{}", self.next_value);
         let op = match self.random.below(10) {
@@ -421,7 +455,7 @@ impl World {
                 Op::Write(Command::Cas { key, old, new: Some(value) })
             }
         };
-        if self.replicas[node].is_none() {
+        if self.nodes[node].is_none() {
             return self.at(30 * MS, Event::Client(client));
         }
         let ticket = self.next_ticket;
