@@ -11,11 +11,9 @@ use std::path::PathBuf;
 
 use bloodhound_config::Project;
 use bloodhound_config::compose::Service;
-use bloodhound_faults::{Disk, Kind};
 use bloodhound_net::{LinkConfig, NodeId};
 use bloodhound_sim::checks::CheckSpec;
 use bloodhound_sim::scenario::*;
-use bloodhound_vfs::DiskModel;
 use bloodhound_vfs::host::HostBase;
 
 mod build;
@@ -193,10 +191,7 @@ impl Planner<'_> {
             fault_time,
             heal: config.faults.heal,
             faults: config.faults.kinds.clone(),
-            disk: config.faults.kinds.is_on(Kind::PowerFailure).then_some(match config.faults.disk {
-                Disk::Ordered => DiskModel::Ordered,
-                Disk::Strict => DiskModel::Strict,
-            }),
+            disk: faults::disk(&config.faults, &planning),
             planning,
             settle: SETTLE,
             health_until_ready: simulation.health_until_ready,

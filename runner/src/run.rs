@@ -250,7 +250,7 @@ fn json(outcome: &Outcome, judgement: &Judgement, inputs: &str) -> serde_json::V
             .asked
             .iter()
             .map(|(kind, asked)| {
-                let met = outcome.met.get(kind).copied().unwrap_or_default();
+                let met = outcome.hits.get(kind).copied().unwrap_or_default();
                 (kind.name(), serde_json::json!({"asked": asked, "met": met}))
             })
             .collect::<BTreeMap<_, _>>(),

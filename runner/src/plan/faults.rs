@@ -1,11 +1,12 @@
 //! What bloodhound.yaml says of the plan of faults beside rates: schedule, budget, quiet periods and targets, with nodes in the place of names.
 
 use bloodhound_config::Located;
-use bloodhound_config::config::{DownBudget, FaultOn, FaultTrigger, ScheduledFault};
-use bloodhound_faults::{Begins, Setting, Shape};
+use bloodhound_config::config::{DownBudget, FaultOn, FaultTrigger, Faults, ScheduledFault};
+use bloodhound_faults::{Begins, Disk, Kind, Setting, Shape};
 use bloodhound_net::{NodeId, PartitionKind};
 use bloodhound_sim::faults::{Down, FaultId, Limits, Planning, Scheduled, Trigger, What};
 use bloodhound_sim::scenario::ServiceSpec;
+use bloodhound_vfs::DiskModel;
 
 use super::{Planner, Refusal};
 
@@ -132,5 +133,14 @@ fn cut(shape: Option<Shape>, groups: &[Vec<NodeId>], all: &[NodeId]) -> Option<P
         Shape::Isolate => PartitionKind::Isolate(*a.first()?, b.unwrap_or_else(rest)),
         Shape::MajorityMinority => PartitionKind::MajorityMinority(a, b?),
         Shape::Bridge => PartitionKind::Bridge(*a.first()?, b?, groups.get(2)?.clone()),
+    })
+}
+
+/// What disks promise, if a machine may lose its power: by a rate or by the schedule.
+pub(super) fn disk(faults: &Faults, planning: &Planning) -> Option<DiskModel> {
+    let written = planning.schedule.iter().any(|entry| entry.kind == Kind::PowerFailure);
+    (written || faults.kinds.is_on(Kind::PowerFailure)).then_some(match faults.disk {
+        Disk::Ordered => DiskModel::Ordered,
+        Disk::Strict => DiskModel::Strict,
     })
 }

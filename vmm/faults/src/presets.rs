@@ -33,6 +33,12 @@ const TABLE: &[(&str, [&str; 3])] = &[
     ("crash_restart_ms", ["[500, 2000]", "[500, 5000]", "[100, 8000]"]),
     ("pause_probability", ["0.0001", "0.0005", "0.001"]),
     ("pause_duration_ms", ["[50, 500]", "[100, 5000]", "[50, 8000]"]),
+    ("power_failure_probability", ["0", "0.0002", "0.0005"]),
+    ("power_restart_ms", ["[500, 2000]", "[500, 5000]", "[100, 8000]"]),
+    ("clock_jump_probability", ["0", "0.0002", "0.0005"]),
+    ("clock_skew_ms", ["0", "0", "100"]),
+    ("slow_probability", ["0", "0", "0.0002"]),
+    ("half_open_probability", ["0", "0", "0.0002"]),
 ];
 
 impl Preset {

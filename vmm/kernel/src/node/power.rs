@@ -41,7 +41,8 @@ impl Node {
         self.tell_ends(at, watch);
         let report = self.vfs.power_fail(base, now, choose)?;
         let mut after = Node::new(self.config.clone(), self.vfs.clone(), reboot.boot_id);
-        after.clock = at;
+        // Its clock goes on, as a battery keeps it.
+        (after.clock, after.time) = (at, self.time.clone());
         after.containers = std::mem::take(&mut self.containers);
         for container in &mut after.containers {
             (container.life, container.roots) = (container.life + 1, 0);
