@@ -233,7 +233,7 @@ mod tests {
         let text = |spec: &FaultSpec| format!("{spec:?}");
         let plain = text(&FaultSpec::default());
         assert!(plain.starts_with("FaultSpec { settings: [Setting { rate: 0, time: (0, 0), shapes: [] }, "));
-        assert_eq!(plain.matches("Setting {").count(), Kind::Pause as usize + 1);
+        assert_eq!(plain.matches("Setting {").count(), ALWAYS.len());
         assert!(plain.ends_with("], swarm: false }"), "{plain}");
         for declaration in Kind::DECLARATIONS {
             let on = FaultSpec::default().with_rate(declaration.kind, 5).with_time(declaration.kind, (1, 2));
