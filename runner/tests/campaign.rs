@@ -113,6 +113,21 @@ fn reusing_a_buffer_after_a_reset_is_found() {
 }
 
 #[test]
+fn answering_before_the_log_is_synced_is_found() {
+    finds("no-fsync");
+}
+
+#[test]
+fn ignoring_short_writes_is_found() {
+    finds("short-write");
+}
+
+#[test]
+fn a_lease_by_the_wall_clock_is_found() {
+    finds("wall-clock-lease");
+}
+
+#[test]
 fn forgetting_the_snapshot_is_found() {
     finds("forgets-snapshot");
 }
