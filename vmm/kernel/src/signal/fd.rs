@@ -58,6 +58,8 @@ fn describe(s: &mut SignalfdSiginfo, info: &Siginfo) {
         code if code > 0 && matches!(signo, c::SIGSEGV | c::SIGBUS | c::SIGILL | c::SIGFPE | c::SIGTRAP) => {
             s.addr = first;
         }
+        // "si_code <= NSIGPOLL": whatever the signal is, as F_SETSIG chooses it (siginfo_layout).
+        1..=6 if signo != c::SIGSYS => (s.band, s.fd) = (first as u32, second as i32),
         code => {
             (s.pid, s.uid) = (first as u32, (first >> 32) as u32);
             // The value of sigqueue(3) and its kind, of which every code below 0 is one (siginfo_layout).
