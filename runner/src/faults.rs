@@ -171,7 +171,8 @@ fn counted(kind: &Declaration) -> &'static str {
     match (kind.is_timed(), kind.switch().is_some()) {
         (true, _) => "each one that begins; one that finds nothing to do is counted apart, with the reason",
         (false, true) => "each packet or operation that it hits",
-        (false, false) => "each seed that has it",
+        (false, false) if kind.is_of_names() => "each answer that it delays",
+        (false, false) => "each packet that crosses a link with it",
     }
 }
 
@@ -195,15 +196,19 @@ fn example(kind: &Declaration) -> String {
 fn scheduled(kind: &Declaration) -> Option<String> {
     let mut entry = format!("at: 10s, fault: {}", kind.name);
     match kind.begins {
+        _ if kind.is_of_names() => return None,
         Begins::Link => {
             entry.push_str(if kind.switch().is_some() { ", rate: 0.2" } else { "" });
             entry.push_str(if kind.has_time() { ", time_ms: 20" } else { "" });
+            entry.push_str(if kind.kind == Kind::Bandwidth { ", kbit: 512" } else { "" });
             entry.push_str(", from: [kv1], to: [kv2], duration: 3s");
         }
         Begins::ByNetwork if kind.kind == Kind::Partition => {
             entry.push_str(", partition: symmetric, groups: [[kv1], [kv2, kv3]]");
         }
-        Begins::ByNode | Begins::ByMachine | Begins::Standing | Begins::ByNetwork => {
+        Begins::ByNetwork if kind.kind == Kind::LeapSecond => {}
+        Begins::Standing => entry.push_str(", service: kv1, time_ms: 20"),
+        Begins::ByNode | Begins::ByMachine | Begins::ByNetwork => {
             entry.push_str(", service: kv1");
         }
         Begins::Asked => return None,

@@ -7,9 +7,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use bloodhound_abi::SimTime;
+use bloodhound_decisions::{Concern, Log, Site, Word};
 use bloodhound_faults::{Begins, Declaration, Kind, Setting, Shape};
 use bloodhound_net::{NodeId, PartitionKind};
-use bloodhound_sim::faults::{Effect, Fault, Planned, What};
+use bloodhound_sim::faults::{Effect, Fault, FaultId, Planned, Scheduled, What};
 use bloodhound_sim::notice::{Notice, PhaseChange};
 use bloodhound_sim::timeline;
 
@@ -19,29 +20,34 @@ use crate::session::{Failure, Outcome};
 /// Writes the schedule of a run, if a file for it is named.
 ///
 /// # Errors
-/// What the host says.
+/// What the host says, or which fault of the run no schedule can have.
 pub fn save(file: Option<&Path>, outcome: &Outcome) -> Result<(), Failure> {
     let Some(path) = file else { return Ok(()) };
-    write_file(path, &text(outcome)).map_err(|e| Failure::environment(format!("writing the faults: {e}")))
+    let text = text(outcome)?;
+    write_file(path, &text).map_err(|e| Failure::environment(format!("writing the faults: {e}")))
 }
 
 /// The schedule of a run.
-fn text(outcome: &Outcome) -> String {
+fn text(outcome: &Outcome) -> Result<String, Failure> {
     let mut out = format!(
-        "# The faults of seed {}, for `bloodhound run --seed {} --faults FILE`.\nschedule:\n",
-        outcome.seed, outcome.seed
+        "# The faults of seed {}, for `bloodhound run --seed {} --faults FILE`.\n{}schedule:\n",
+        outcome.seed,
+        outcome.seed,
+        left_out(outcome)
     );
     let begin = begin(outcome);
     let mut empty = true;
-    for declaration in Kind::DECLARATIONS.iter().filter(|declaration| declaration.begins == Begins::Link) {
-        if outcome.profile.is_on(declaration.kind) {
-            empty = false;
-            let setting = outcome.profile.get(declaration.kind);
-            let duration = time(outcome.scenario.fault_time);
-            let strength = strength(declaration, setting);
-            let _ =
-                writeln!(out, "  - {{at: 0s, fault: {}{strength}, duration: {duration}}}", declaration.name);
-        }
+    let of_links = |declaration: &&Declaration| {
+        declaration.begins == Begins::Link
+            && !declaration.is_of_names()
+            && outcome.profile.is_on(declaration.kind)
+    };
+    for declaration in Kind::DECLARATIONS.iter().filter(of_links) {
+        empty = false;
+        let setting = outcome.profile.get(declaration.kind);
+        let duration = time(outcome.scenario.fault_time);
+        let strength = strength(declaration, setting);
+        let _ = writeln!(out, "  - {{at: 0s, fault: {}{strength}, duration: {duration}}}", declaration.name);
     }
     for (planned, effect) in outcome.plan.iter().zip(&outcome.effects) {
         empty = false;
@@ -49,11 +55,37 @@ fn text(outcome: &Outcome) -> String {
             Effect::Begun => String::new(),
             Effect::None(why) => format!(" # without effect: {why}"),
         };
-        let _ = writeln!(out, "  - {}{why}", entry(planned, begin, outcome));
+        let _ = writeln!(out, "  - {}{why}", entry(planned, begin, outcome)?);
     }
     if empty {
         out.truncate(out.trim_end_matches(":\n").len());
         out.push_str(": []\n");
+    }
+    Ok(out)
+}
+
+/// Comments on the faults of the run that no schedule can have.
+fn left_out(outcome: &Outcome) -> String {
+    let mut out = String::new();
+    for (what, declared) in [
+        ("operations of programs", Declaration::is_asked as fn(&Declaration) -> bool),
+        ("questions to name servers", Declaration::is_of_names),
+    ] {
+        let kinds = Kind::DECLARATIONS.iter().filter(|declaration| declared(declaration));
+        let kinds: Vec<String> = kinds
+            .filter(|declaration| outcome.profile.is_on(declaration.kind))
+            .map(|declaration| {
+                let hits = outcome.hits.get(&declaration.kind).copied().unwrap_or_default();
+                format!("{} ({hits})", declaration.name)
+            })
+            .collect();
+        if !kinds.is_empty() {
+            let _ = writeln!(
+                out,
+                "# Left out, for a schedule cannot have them: faults of {what}: {}.",
+                kinds.join(", ")
+            );
+        }
     }
     out
 }
@@ -64,7 +96,7 @@ fn begin(outcome: &Outcome) -> SimTime {
     faults.map_or(SimTime::default(), |entry| entry.at.after(outcome.scenario.fault_start))
 }
 
-fn entry(planned: &Planned, begin: SimTime, outcome: &Outcome) -> String {
+fn entry(planned: &Planned, begin: SimTime, outcome: &Outcome) -> Result<String, Failure> {
     let name = |id: NodeId| quoted(&timeline::name(&outcome.scenario, id));
     let names = |ids: &[NodeId]| ids.iter().map(|id| name(*id)).collect::<Vec<_>>().join(", ");
     let declaration = planned.fault.kind().declaration();
@@ -91,25 +123,63 @@ fn entry(planned: &Planned, begin: SimTime, outcome: &Outcome) -> String {
             }
             // Of these kinds there is nothing else to say.
             if !matches!(declaration.kind, Kind::Crash | Kind::Pause | Kind::Reset) {
-                let (seed, nth) = drawn(planned, outcome);
+                let (seed, nth) = drawn(planned, outcome)?;
+                if declaration.begins == Begins::Standing {
+                    let _ = write!(out, ", time_ms: {}", decimal(most(planned, outcome), 6));
+                }
                 let _ = write!(out, ", drawn: {{seed: {seed}, nth: {nth}}}");
             }
         }
     }
-    if declaration.begins == Begins::Link || declaration.has_time() {
+    // A time of 0 that is not the heal's stands for what is configured otherwise.
+    let has_time = declaration.begins == Begins::Link || declaration.has_time();
+    if has_time && (planned.duration > 0 || declaration.lasts_without_time()) {
         let _ = write!(out, ", duration: {}", time(planned.duration));
     }
     out.push('}');
-    out
+    Ok(out)
 }
 
-/// By what the parameters of an entry are drawn: seed and number.
-fn drawn(planned: &Planned, outcome: &Outcome) -> (u64, u64) {
-    let written = planned.id.place().and_then(|place| outcome.scenario.planning.schedule.get(place));
-    match written.map(|written| &written.what) {
-        Some(What::As(seed, id)) => (*seed, id.nth),
-        _ => (outcome.seed, planned.id.nth),
+/// The entry of a schedule that an entry of the plan is.
+fn written<'a>(planned: &Planned, outcome: &'a Outcome) -> Option<&'a Scheduled> {
+    planned.id.place().and_then(|place| outcome.scenario.planning.schedule.get(place))
+}
+
+/// How much a kind that stands for the whole phase does at most.
+fn most(planned: &Planned, outcome: &Outcome) -> u64 {
+    let configured = || outcome.scenario.faults.get(planned.id.kind).time.1;
+    written(planned, outcome).and_then(|written| written.most).unwrap_or_else(configured)
+}
+
+/// By what the parameters of an entry are drawn: seed and number. An error if the log of the run has other ones in their place.
+fn drawn(planned: &Planned, outcome: &Outcome) -> Result<(u64, u64), Failure> {
+    if let Some(What::As(seed, id)) = written(planned, outcome).map(|written| &written.what) {
+        return Ok((*seed, id.nth));
     }
+    if is_redrawn(planned.id, &outcome.decisions) {
+        return Err(Failure::usage(format!(
+            "--save-faults: the run is a branch or a narrowed one, and what its {} does is not as seed {} draws it\n\
+             help: save the faults of a run of a seed",
+            planned.id.kind, outcome.seed
+        )));
+    }
+    Ok((outcome.seed, planned.id.nth))
+}
+
+/// Whether a log says anything about the parameters of an entry beside the seed of the run.
+fn is_redrawn(id: FaultId, log: &Log) -> bool {
+    let epochs = log.epochs.iter().any(|epoch| epoch.concerns.contains(&Concern::Faults));
+    // When it begins and how long it lasts is written.
+    let said = ["gap", "begins", "duration"].map(|part| id.site(part));
+    let of_id = |site: &Site| match site {
+        Site::Fault { kind, target, nth, .. } => {
+            (*kind, *target, *nth) == (Word::new(id.kind.name()), id.target, id.nth)
+        }
+        _ => false,
+    };
+    epochs
+        || log.plain.contains(&Concern::Faults)
+        || log.overrides.keys().any(|choice| of_id(&choice.site) && !said.contains(&choice.site))
 }
 
 /// The keys of a kind of links.
@@ -120,6 +190,9 @@ fn strength(declaration: &Declaration, setting: &Setting) -> String {
     }
     if declaration.has_time() {
         let _ = write!(out, ", time_ms: {}", decimal(setting.time.1, 6));
+    }
+    if declaration.kind == Kind::Bandwidth {
+        let _ = write!(out, ", kbit: {}", setting.number);
     }
     out
 }
@@ -164,6 +237,27 @@ fn quoted(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bloodhound_decisions::{Choice, Epoch, Part, WORD};
+
+    #[test]
+    fn parameters_that_a_log_replaces_are_known() {
+        let id = FaultId { kind: Kind::ClockJump, target: 2, nth: 1 };
+        let with = |id: FaultId, part: &str| {
+            let choice = Choice { part: Part::Run, site: id.site(part) };
+            Log::new(0, 7).with(choice, WORD, 0)
+        };
+        assert!(!is_redrawn(id, &Log::new(0, 7)));
+        assert!(!is_redrawn(id, &with(id, "begins")));
+        assert!(!is_redrawn(id, &with(FaultId { nth: 2, ..id }, "size")));
+        assert!(is_redrawn(id, &with(id, "size")));
+        let branch = |concern| Log {
+            epochs: vec![Epoch { from: 5, seed: 8, concerns: vec![concern] }],
+            ..Log::new(0, 7)
+        };
+        assert!(is_redrawn(id, &branch(Concern::Faults)));
+        assert!(!is_redrawn(id, &branch(Concern::Network)));
+        assert!(is_redrawn(id, &Log { plain: vec![Concern::Faults], ..Log::new(0, 7) }));
+    }
 
     #[test]
     fn numbers_and_names_are_read_as_they_were() {

@@ -69,8 +69,17 @@ pub(super) static SCHEDULED: Section = Section {
         )
         .otherwise("drawn"),
         Key::new("rate", RATE, "for faults of packets: how many packets").otherwise("as configured for the kind"),
-        Key::new("time_ms", ValueKind::Millis, "for faults of packets: how much later they arrive")
-            .otherwise("as configured for the kind"),
+        Key::new(
+            "time_ms",
+            ValueKind::Millis,
+            "for faults of packets: how much later they arrive; for clock-skew: how wrong the wall clock is at most",
+        )
+        .otherwise("as configured for the kind"),
+        Key::new(
+            "kbit",
+            ValueKind::Integer { least: 1, most: 100_000_000 },
+            "for bandwidth: what each direction between two nodes carries, in 1000 bits per second",
+        ),
         Key::new("from", SERVICES, "for faults of packets: packets from these services").otherwise("all"),
         Key::new("to", SERVICES, "for faults of packets: packets to these services").otherwise("all"),
         Key::section("drawn", &DRAWN),
@@ -180,6 +189,8 @@ pub struct ScheduledFault {
     pub rate: Option<Ppb>,
     /// `time_ms`, in ns.
     pub time_ns: Option<u64>,
+    /// `kbit`.
+    pub kbit: Option<u64>,
     /// `from` and `to`; none: all.
     pub from: Vec<Located<String>>,
     /// See `from`.
@@ -279,6 +290,7 @@ fn scheduled(ctx: &mut Ctx, item: &Settings<'_>) -> Option<ScheduledFault> {
         shape: item.get::<Chosen<Shape>>(ctx, "partition").map(|shape| shape.0),
         rate: item.get(ctx, "rate"),
         time_ns: item.get(ctx, "time_ms"),
+        kbit: item.get(ctx, "kbit"),
         from: item.get(ctx, "from").unwrap_or_default(),
         to: item.get(ctx, "to").unwrap_or_default(),
         trigger: at.or(on)?,
@@ -307,13 +319,15 @@ fn fits(ctx: &mut Ctx, item: &Settings<'_>, entry: &ScheduledFault) {
     let declaration = entry.kind.declaration();
     let name = declaration.name;
     let key_span = item.entry("fault").map_or(item.span, |entry| entry.value.span);
-    if !matches!(declaration.begins, Begins::Link | Begins::ByNode | Begins::ByNetwork) {
-        ctx.error(
-            Code::Malformed,
-            key_span,
-            format!("{name} does not begin at a time, so no schedule can have it"),
-        )
-        .help("give it a rate instead");
+    let never = match declaration.begins {
+        Begins::Asked => Some(("is asked for at operations of programs", "a rate")),
+        _ if declaration.is_of_names() => Some(("is about all questions to name servers", "its key")),
+        _ => None,
+    };
+    if let Some((why, instead)) = never {
+        let message = format!("{name} {why} and begins at no time, so no schedule can have it");
+        ctx.error(Code::Malformed, key_span, message)
+            .help(format!("give it {instead} in the section `faults` instead"));
         return;
     }
     for (key, fits, why) in allowed(declaration, entry) {
@@ -321,13 +335,26 @@ fn fits(ctx: &mut Ctx, item: &Settings<'_>, entry: &ScheduledFault) {
             ctx.error(Code::Conflict, entry.key_span, format!("`{key}` has no meaning for {name}: {why}"));
         }
     }
-    match declaration.begins {
-        Begins::Link => link(ctx, item, entry, key_span),
-        Begins::ByNode if entry.services.is_empty() => {
-            ctx.error(Code::MissingKey, key_span, format!("{name} hits a service: which?"))
-                .help("write `service: NAME`");
-        }
-        _ => {}
+    if declaration.has_target() && entry.services.is_empty() {
+        ctx.error(Code::MissingKey, key_span, format!("{name} hits a service: which?"))
+            .help("write `service: NAME`");
+    }
+    let link = declaration.begins == Begins::Link;
+    let amount = declaration.switch().is_none();
+    let needed = [
+        ("duration", link),
+        ("rate", link && !amount),
+        ("time_ms", amount && declaration.has_time()),
+        ("kbit", entry.kind == Kind::Bandwidth),
+    ];
+    for (key, _) in needed.iter().filter(|(key, needed)| *needed && item.entry(key).is_none()) {
+        ctx.error(Code::MissingKey, key_span, format!("{name} needs `{key}`"));
+    }
+    if let (Some(0), Some(node)) = (entry.duration_ns, item.node("duration"))
+        && !declaration.lasts_without_time()
+    {
+        let message = format!("`{}` must be longer than 0", item.path("duration"));
+        ctx.error(Code::OutOfRange, node.span, message);
     }
     if entry.kind == Kind::Partition {
         groups(ctx, item, entry);
@@ -335,37 +362,30 @@ fn fits(ctx: &mut Ctx, item: &Settings<'_>, entry: &ScheduledFault) {
 }
 
 /// Which keys a kind takes, and why it would not.
-fn allowed(declaration: &Declaration, entry: &ScheduledFault) -> [(&'static str, bool, &'static str); 11] {
+fn allowed(declaration: &Declaration, entry: &ScheduledFault) -> [(&'static str, bool, &'static str); 12] {
     let link = declaration.begins == Begins::Link;
     let partition = declaration.kind == Kind::Partition;
     let links = "it is about faults of packets";
     let rated = link && declaration.switch().is_some();
+    // The time of clock-skew is how wrong a clock is.
+    let timed = declaration.has_time() && (link || declaration.begins == Begins::Standing);
+    let everywhere = declaration.kind == Kind::LeapSecond;
+    let whom = if everywhere { "it comes to all machines" } else { "packets go `from` services `to` others" };
     let grouped = !entry.groups.is_empty();
     [
         ("duration", link || declaration.has_time(), "it is over at once"),
         ("partition", partition, "it is about partitions"),
         ("groups", partition, "it is about partitions"),
         ("rate", rated, if link { "it has no rate" } else { links }),
-        ("time_ms", link && declaration.has_time(), if link { "it has no time" } else { links }),
+        ("time_ms", timed, if link { "it has no time" } else { links }),
+        ("kbit", declaration.kind == Kind::Bandwidth, "it is about bandwidth"),
         ("from", link, links),
         ("to", link, links),
-        ("service", !link, "packets go `from` services `to` others"),
-        ("services", !link, "packets go `from` services `to` others"),
+        ("service", !link && !everywhere, whom),
+        ("services", !link && !everywhere, whom),
         ("drawn", !link, "all of it is said"),
         ("services", !(partition && grouped), "the groups name them"),
     ]
-}
-
-fn link(ctx: &mut Ctx, item: &Settings<'_>, entry: &ScheduledFault, span: Span) {
-    let declaration = entry.kind.declaration();
-    let needed = [
-        ("duration", true),
-        ("rate", declaration.switch().is_some()),
-        ("time_ms", declaration.switch().is_none()),
-    ];
-    for (key, _) in needed.iter().filter(|(key, needed)| *needed && item.entry(key).is_none()) {
-        ctx.error(Code::MissingKey, span, format!("{} needs `{key}`", declaration.name));
-    }
 }
 
 /// The groups of a partition fit its shape.
@@ -416,6 +436,14 @@ pub(super) fn quiet(ctx: &mut Ctx, settings: &Settings<'_>) -> Vec<(u64, u64)> {
     let items = settings.list(ctx, "quiet").unwrap_or_default();
     let mut periods: Vec<(u64, u64)> = items.iter().filter_map(|item| period(ctx, item, &path)).collect();
     periods.sort();
+    // Those that overlap are one.
+    periods.dedup_by(|later, earlier| {
+        let joined = later.0 <= earlier.1;
+        if joined {
+            earlier.1 = earlier.1.max(later.1);
+        }
+        joined
+    });
     periods
 }
 
@@ -454,6 +482,10 @@ pub(super) fn targets(
         };
         if kind.declaration().begins == Begins::Link {
             ctx.error(Code::Malformed, entry.key_span, format!("{kind} hits packets, not services"));
+            continue;
+        }
+        if kind == Kind::LeapSecond {
+            ctx.error(Code::Malformed, entry.key_span, format!("{kind} comes to all machines"));
             continue;
         }
         let list = Decode::decode(ctx, &entry.value, &format!("{path}.{kind}"), &SERVICE_LIST);

@@ -11,7 +11,8 @@ use bloodhound_faults::{Disk, FaultSpec, Group, Kind, Preset, Shape};
 
 use crate::decode::{Ctx, Located, RangeNs};
 use crate::diagnostic::Code;
-use crate::scalar::Ppb;
+use crate::scalar::{self, Ppb};
+use crate::tree::Value;
 
 use super::coverage::{SHARE, a_share};
 use super::fault_plan::{self, Budget, DownBudget, ScheduledFault};
@@ -54,7 +55,7 @@ pub(super) static FAULTS: Section = Section::new(
         Key::new(
             "preset",
             ValueKind::Word(Preset::WORDS),
-            "rates of all kinds and a budget by one word; keys that are written override it",
+            "rates of many kinds and a budget by one word; keys that are written override it",
         )
         .otherwise("none"),
         Key::section("budget", &fault_plan::BUDGET),
@@ -261,8 +262,12 @@ fn kinds(ctx: &mut Ctx, settings: &Settings<'_>, group: Group, preset: Option<Pr
                         (None, Absent::Described(_)) => settings.get(ctx, key.name),
                         _ => Some(settings.value_or(ctx, key.name, otherwise)),
                     };
-                    *setting.range_of(declaration.kind, key.name) =
-                        range.map_or((0, 0), |range| (range.min, range.max));
+                    let range = range.map_or((0, 0), |range| (range.min, range.max));
+                    *setting.range_of(declaration.kind, key.name) = range;
+                    let is_size = declaration.size().is_some_and(|size| size.name == key.name);
+                    if range.0 == 0 && !is_size && !declaration.lasts_without_time() {
+                        longer_than_0(ctx, settings, key.name);
+                    }
                 }
                 ValueKind::Integer { .. } | ValueKind::Decimal { .. } => {
                     setting.number = settings.value_or(ctx, key.name, otherwise);
@@ -276,6 +281,19 @@ fn kinds(ctx: &mut Ctx, settings: &Settings<'_>, group: Group, preset: Option<Pr
         for key in declaration.keys.iter().filter(|key| key.name != switch.name && !preset_has_it) {
             without_effect(ctx, settings, key.name, switch.name);
         }
+    }
+}
+
+/// A time of 0 that is written where it would have no end.
+fn longer_than_0(ctx: &mut Ctx, settings: &Settings<'_>, key: &str) {
+    let Some(node) = settings.node(key).filter(|node| !node.is_null()) else { return };
+    let shortest = match &node.value {
+        Value::Seq(items) => items.first().unwrap_or(node),
+        _ => node,
+    };
+    if matches!(&shortest.value, Value::Scalar(text) if scalar::millis(&text.text) == Ok(0)) {
+        let message = format!("`{}` must be longer than 0", settings.path(key));
+        ctx.error(Code::OutOfRange, shortest.span, message);
     }
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use crate::session::Outcome;
 
-/// What is said of a partition that no packet met.
+/// What is said of a partition, or of what links do for a time, that no packet met.
 const NO_PACKET: &str = "no packet met it";
 
 /// What became of the faults of one kind.
@@ -19,7 +19,7 @@ const NO_PACKET: &str = "no packet met it";
 pub struct Account {
     /// Seeds that had it on, or in their schedule.
     pub seeds: u64,
-    /// How often it was injected: entries of plans that began, or packets that were hit; for kinds without a rate, seeds.
+    /// How often it was injected: entries of plans that began, or packets, questions and operations that were hit.
     pub injected: u64,
     /// Those of them of which something was seen to come.
     pub effective: u64,
@@ -48,19 +48,20 @@ impl Accounts {
             if declaration.is_timed() {
                 continue;
             }
-            let hits = match declaration.switch() {
-                Some(_) => outcome.hits.get(&kind).copied().unwrap_or_default(),
-                None => 1,
-            };
+            let hits = outcome.hits.get(&kind).copied().unwrap_or_default();
             account.injected += hits;
             account.effective += hits;
         }
         for (place, (planned, effect)) in outcome.plan.iter().zip(&outcome.effects).enumerate() {
             let kind = planned.fault.kind();
+            let account = self.kinds.entry(kind).or_default();
             if !kind.declaration().is_timed() {
+                // What links do for a time counts by packets.
+                if *effect == Effect::Begun && !outcome.hits.contains_key(&kind) {
+                    *account.without.entry(NO_PACKET.to_owned()).or_default() += 1;
+                }
                 continue;
             }
-            let account = self.kinds.entry(kind).or_default();
             let stopped = outcome.stopped_packets.as_ref().filter(|_| kind == Kind::Partition);
             let nothing = match effect {
                 Effect::None(why) => Some(*why),

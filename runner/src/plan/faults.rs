@@ -2,6 +2,7 @@
 
 use bloodhound_config::Located;
 use bloodhound_config::config::{DownBudget, FaultOn, FaultTrigger, Faults, ScheduledFault};
+use bloodhound_config::tree::Source;
 use bloodhound_faults::{Begins, Disk, Kind, Setting, Shape};
 use bloodhound_net::{NodeId, PartitionKind};
 use bloodhound_sim::faults::{Down, FaultId, Limits, Planning, Scheduled, Trigger, What};
@@ -48,10 +49,17 @@ impl Planner<'_> {
         if groups.is_empty() && entry.shape == Some(Shape::Isolate) && nodes.len() == 1 {
             groups.push(nodes.clone());
         }
+        if let (Kind::Partition, [], [_], Some(one)) =
+            (entry.kind, &groups[..], &nodes[..], entry.services.first())
+        {
+            let text = format!("`{}` is one node, and a partition divides several", one.value);
+            return Err(Refusal::from(text).at(one.place(self.schedule_source())));
+        }
         let what = if entry.kind.declaration().begins == Begins::Link {
             let mut setting: Setting = self.project.config.faults.kinds.get(entry.kind).clone();
             setting.rate = entry.rate.map_or(setting.rate, |rate| rate.get());
             setting.time = entry.time_ns.map_or(setting.time, |ns| (ns, ns));
+            setting.number = entry.kbit.unwrap_or(setting.number);
             What::Links(Box::new(setting), stacks(&entry.from), stacks(&entry.to))
         } else if let Some(cut) = cut(entry.shape, &groups, &all) {
             What::Cut(cut)
@@ -67,8 +75,15 @@ impl Planner<'_> {
             nodes,
             what: what.clone(),
             duration: entry.duration_ns,
+            most: entry.time_ns.filter(|_| entry.kind.declaration().begins == Begins::Standing),
         };
         Ok(if by_node { nodes.into_iter().map(|node| one(vec![node])).collect() } else { vec![one(nodes)] })
+    }
+
+    /// The file in which the schedule stands.
+    fn schedule_source(&self) -> &Source {
+        let config = &self.project.config;
+        config.fault_file.as_ref().unwrap_or(&config.source)
     }
 
     fn trigger(&self, trigger: &FaultTrigger) -> Result<Trigger, Refusal> {
@@ -76,8 +91,7 @@ impl Planner<'_> {
             FaultTrigger::At(ns) => return Ok(Trigger::At(*ns)),
             FaultTrigger::On { what, service, nth, after_ns } => (what, service, *nth, *after_ns),
         };
-        let config = &self.project.config;
-        let source = config.fault_file.as_ref().unwrap_or(&config.source);
+        let source = self.schedule_source();
         let nodes = self.nodes_named(std::slice::from_ref(service));
         let [node] = nodes[..] else {
             let text = format!("`{}` has {} replicas: name one of them", service.value, nodes.len());

@@ -144,6 +144,16 @@ impl Declaration {
         matches!(self.begins, Begins::ByNode | Begins::ByMachine | Begins::Standing)
     }
 
+    /// Whether one of its faults lasts until the heal if its time is 0.
+    pub fn lasts_without_time(&self) -> bool {
+        matches!(self.kind, Kind::ClockJump | Kind::ClockDrift | Kind::ClockSkew)
+    }
+
+    /// Whether it is about questions to the name server, and not about packets on links.
+    pub fn is_of_names(&self) -> bool {
+        matches!(self.kind, Kind::DnsFail | Kind::DnsDelay)
+    }
+
     /// Whether its faults are asked for at operations of programs.
     pub fn is_asked(&self) -> bool {
         self.begins == Begins::Asked

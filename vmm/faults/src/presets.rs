@@ -9,8 +9,8 @@ words! {
     /// How hard a stack is tried.
     pub enum Preset as "FaultPreset" {
         Gentle = "gentle": "what happens in any data center in a week: some lost and late packets, now and then a service that crashes or stands still, one at a time",
-        Jepsen = "jepsen": "what the tests of distributed databases do: partitions of all kinds, crashes and pauses, at most a minority down at the same time",
-        Brutal = "brutal": "all kinds often and together, at most a minority down at the same time: what a correct system survives, and is slow at",
+        Jepsen = "jepsen": "what the tests of distributed databases do: partitions of most shapes, crashes, pauses, machines without power and clocks that jump, at most a minority down at the same time",
+        Brutal = "brutal": "more kinds, often and together, at most a minority down at the same time: what a correct system survives, and is slow at",
     }
 }
 

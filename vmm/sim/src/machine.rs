@@ -329,7 +329,7 @@ impl Machine {
             let sent = self.step(id)?;
             let node = &self.world.nodes[&id];
             let over = sent || node.run_queue.is_empty() || node.clock > limit || node.wants_stdin();
-            if over || self.each_step || self.world.faults.urgent.is_some() {
+            if over || self.each_step || !self.world.faults.urgent.is_empty() {
                 return Ok(());
             }
         }
@@ -510,7 +510,7 @@ impl Machine {
     /// Tells what becomes of a packet, and has it delivered when it arrives.
     fn put_on_the_way(&mut self, id: NodeId, number: u64, routed: bloodhound_net::Routed, clock: SimTime) {
         self.tell_choices();
-        self.count_packet(&routed);
+        self.count_packet(id, &routed);
         if let Some(reason) = routed.dropped {
             self.recorder().tell(clock, Some(id), &Event::Dropped { number, reason });
         }

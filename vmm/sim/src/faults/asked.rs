@@ -15,9 +15,11 @@ use crate::machine::Machine;
 use crate::notice::Notice;
 use crate::world::World;
 
-/// The rates of the kinds of a profile that are asked for.
-fn rates(profile: &FaultSpec) -> Rates {
-    let asked = Kind::DECLARATIONS.iter().filter(|declaration| declaration.is_asked());
+/// The rates of the kinds of a profile that are asked for, and may hit a service.
+fn rates(profile: &FaultSpec, only: &BTreeMap<Kind, Vec<NodeId>>, node: NodeId) -> Rates {
+    let may = |kind| only.get(&kind).is_none_or(|only| only.contains(&node));
+    let asked =
+        Kind::DECLARATIONS.iter().filter(|declaration| declaration.is_asked() && may(declaration.kind));
     asked
         .map(|declaration| (declaration.kind, profile.get(declaration.kind).rate))
         .filter(|(_, rate)| *rate > 0)
@@ -41,9 +43,12 @@ impl Machine {
     /// Operations of programs meet faults from now on, or no more.
     pub(super) fn set_hazards(&mut self, faulty: bool) {
         let profile = self.world.faults.profile.as_ref().filter(|_| faulty);
-        let rates = Arc::new(profile.map(rates).unwrap_or_default());
+        let profile = profile.cloned();
         let scenario = self.scenario.clone();
         for spec in scenario.services.iter().filter(|spec| spec.faulty) {
+            let only = &scenario.planning.only;
+            let rates = profile.as_ref().map(|profile| rates(profile, only, spec.node));
+            let rates = Arc::new(rates.unwrap_or_default());
             let room = self.world.room(spec.node);
             let now = self.world.machine_of(spec.node).container(room.container).hazards.in_force();
             // Most runs have no such faults: no machine is touched for that.
@@ -92,7 +97,16 @@ mod tests {
             .with_rate(Kind::Drop, 5)
             .with_rate(Kind::Crash, 6)
             .with_rate(Kind::FsyncFail, 7);
-        assert_eq!(rates(&spec), Rates::from([(Kind::FsyncFail, 7)]));
-        assert!(rates(&FaultSpec::default()).is_empty());
+        let all = BTreeMap::new();
+        assert_eq!(rates(&spec, &all, NodeId(1)), Rates::from([(Kind::FsyncFail, 7)]));
+        assert!(rates(&FaultSpec::default(), &all, NodeId(1)).is_empty());
+    }
+
+    #[test]
+    fn a_kind_has_a_rate_where_it_may_hit() {
+        let spec = FaultSpec::default().with_rate(Kind::FsyncFail, 7).with_rate(Kind::Enfile, 8);
+        let only = BTreeMap::from([(Kind::FsyncFail, vec![NodeId(2)])]);
+        assert_eq!(rates(&spec, &only, NodeId(1)), Rates::from([(Kind::Enfile, 8)]));
+        assert_eq!(rates(&spec, &only, NodeId(2)).len(), 2);
     }
 }

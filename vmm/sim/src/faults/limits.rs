@@ -8,7 +8,7 @@ use bloodhound_abi::SimTime;
 use bloodhound_faults::{Group, Kind};
 use bloodhound_net::{NodeId, PartitionKind};
 
-use super::{Drawn, Fault, Planned, targets};
+use super::{Drawn, Fault, Phases, Planned, targets};
 use crate::scenario::Scenario;
 
 /// What the drawn plan must keep to.
@@ -39,8 +39,15 @@ impl Limits {
         *self != Limits::default()
     }
 
-    /// The entries that keep to the limits and are not taken out. `begin` is when faults can begin.
-    pub(super) fn filter(&self, drawn: Vec<Drawn>, scenario: &Scenario, begin: SimTime) -> Vec<Planned> {
+    /// The entries that keep to the limits and are not taken out. `begun` are those that began before all of them, in a plan that they go
+    /// on with.
+    pub(super) fn filter(
+        &self,
+        drawn: Vec<Drawn>,
+        scenario: &Scenario,
+        phases: Phases,
+        begun: &[Planned],
+    ) -> Vec<Planned> {
         if !self.is_some() {
             return drawn.into_iter().map(|drawn| drawn.entry).collect();
         }
@@ -51,10 +58,14 @@ impl Limits {
         };
         // Those that are down, and until when.
         let mut down: Vec<(NodeId, SimTime)> = Vec::new();
+        for entry in begun {
+            let until = end(entry, phases).after(self.recovery);
+            down.extend(takes_down(&entry.fault, scenario).into_iter().map(|node| (node, until)));
+        }
         let mut plan = Vec::new();
         for Drawn { entry, out } in drawn {
-            let end = entry.begin.after(entry.duration);
-            if self.is_quiet(begin, (entry.begin, end)) {
+            let end = end(&entry, phases);
+            if self.is_quiet(phases.begin, (entry.begin, end)) {
                 continue;
             }
             let takes = takes_down(&entry.fault, scenario);
@@ -79,8 +90,14 @@ impl Limits {
     }
 }
 
-/// The services that a fault takes down: all that a fault of processes hits, with those that share their machine (a crash ends the container
-/// alone, and those that see its processes), and the smaller side of a partition.
+/// When an entry ends: one without a time at once, or with the phase of faults.
+fn end(entry: &Planned, phases: Phases) -> SimTime {
+    let lasts = entry.duration == 0 && entry.id.kind.declaration().lasts_without_time();
+    if lasts { phases.end } else { entry.begin.after(entry.duration) }
+}
+
+/// The services that a fault takes down: all that a fault of processes hits, with those that share its machine if it hits the machine (the
+/// others hit a container alone, and those that see its processes), and the smaller side of a partition.
 fn takes_down(fault: &Fault, scenario: &Scenario) -> Vec<NodeId> {
     if let Fault::Partition(partition) = fault {
         let (a, b) = match &partition.cut {
@@ -97,7 +114,9 @@ fn takes_down(fault: &Fault, scenario: &Scenario) -> Vec<NodeId> {
     let spec = |id| scenario.services.iter().find(|service| service.node == id);
     let machine = spec(node).map(|service| service.machine());
     let falls = |service: &&crate::scenario::ServiceSpec| match fault.kind() {
-        Kind::Crash => service.node == node || service.sharing.pids == Some(node),
+        Kind::Crash | Kind::Oom | Kind::Kill | Kind::Stop | Kind::CrashLoop | Kind::Starve => {
+            service.node == node || service.sharing.pids == Some(node)
+        }
         _ => Some(service.machine()) == machine,
     };
     scenario.services.iter().filter(|service| service.faulty).filter(falls).map(|s| s.node).collect()

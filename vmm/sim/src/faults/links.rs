@@ -17,17 +17,29 @@ macro_rules! functions {
             $($function(spec.get(Kind::$kind), &plain, link);)*
         }
 
-        /// Puts the setting of one kind into a link.
+        /// Puts the setting of one kind into a link, on top of what is there.
         pub(super) fn apply_one(kind: Kind, setting: &Setting, link: &mut LinkConfig) {
             let plain = link.clone();
             match kind {
                 $(Kind::$kind => $function(setting, &plain, link),)*
                 _ => {}
             }
+            keep_larger(&plain, link);
         }
     };
 }
 link_kinds!(functions);
+
+/// Gives a link the larger of what it has and what it had.
+fn keep_larger(before: &LinkConfig, link: &mut LinkConfig) {
+    link.loss = link.loss.max(before.loss);
+    (link.delay, link.delay_max) = (link.delay.max(before.delay), link.delay_max.max(before.delay_max));
+    link.corrupt = link.corrupt.max(before.corrupt);
+    link.duplicate = link.duplicate.max(before.duplicate);
+    link.reorder = link.reorder.max(before.reorder);
+    link.reorder_delay = link.reorder_delay.max(before.reorder_delay);
+    link.corrupt_pass = link.corrupt_pass.max(before.corrupt_pass);
+}
 
 fn drop(setting: &Setting, _: &LinkConfig, link: &mut LinkConfig) {
     link.loss = setting.rate;
@@ -116,6 +128,21 @@ mod tests {
         apply(&spec, &mut narrow);
         assert_eq!(narrow.bandwidth, Some(10));
         assert_eq!(link(&FaultSpec::default().with_rate(Kind::CorruptPass, 5)).corrupt_pass, 5);
+    }
+
+    #[test]
+    fn a_window_comes_on_top() {
+        let loss = |there, window| {
+            let mut link = LinkConfig { loss: there, ..LinkConfig::default() };
+            apply_one(Kind::Drop, &Setting { rate: window, ..Setting::default() }, &mut link);
+            link.loss
+        };
+        assert_eq!((loss(5, 1), loss(1, 5)), (5, 5));
+        let mut link = LinkConfig { delay: 5, delay_max: 9, latency: 10, ..LinkConfig::default() };
+        apply_one(Kind::Delay, &Setting { rate: 7, time: (3, 3), ..Setting::default() }, &mut link);
+        assert_eq!((link.delay, link.delay_max), (7, 9));
+        apply_one(Kind::Latency, &Setting { time: (3, 3), ..Setting::default() }, &mut link);
+        assert_eq!(link.latency, 13);
     }
 
     #[test]

@@ -36,12 +36,12 @@ mod stop;
 mod syn_drop;
 mod window;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Concern, Decisions, Site, Word};
-use bloodhound_faults::{FaultSpec, Kind, Swarm, timed_kinds};
+use bloodhound_faults::{Begins, FaultSpec, Kind, Swarm, timed_kinds};
 use bloodhound_kernel::ids::Pid;
 use bloodhound_kernel::node::{Costs, MachineId};
 use bloodhound_net::{Hole, HoleId, NodeId, PartitionId};
@@ -232,8 +232,8 @@ pub struct Faults {
     links_differ: bool,
     /// Written entries whose trigger has not come.
     waiting: Vec<Waiting>,
-    /// A trigger came at this time, and its fault begins before anything else happens.
-    pub(crate) urgent: Option<SimTime>,
+    /// Triggers came at these times, and their faults begin before anything else happens.
+    pub(crate) urgent: BTreeSet<SimTime>,
     /// How often each kind hit that has no entries in the plan: packets, questions to name servers, operations of programs.
     pub hits: BTreeMap<Kind, u64>,
     /// How many packets each partition stopped, by its entry.
@@ -243,7 +243,7 @@ pub struct Faults {
 impl Faults {
     /// Whether a fault whose trigger has come begins at this time, before any node goes on.
     pub(crate) fn goes_first(&self, at: SimTime) -> bool {
-        self.urgent == Some(at)
+        self.urgent.contains(&at)
     }
 
     /// The entries whose time has come, with what became of them.
@@ -287,19 +287,34 @@ fn swarm(spec: &FaultSpec, decisions: &mut Decisions) -> FaultSpec {
     profile
 }
 
-/// The plan of a profile for the services of a scenario, without what the limits spare it.
+/// The plan of a profile for the services of a scenario, without what the limits spare it. Where a plan has begun, what of it began, and the
+/// time after which the rest may begin.
 fn plan_of(
     scenario: &Scenario,
     profile: &FaultSpec,
     phases: Phases,
+    (begun, after): (&[Planned], Option<SimTime>),
     decisions: &mut Decisions,
 ) -> Vec<Planned> {
     let (targets, stacks, machines) = targets(scenario);
-    let aim =
-        plan::Aim { targets: &targets, stacks: &stacks, machines: &machines, only: &scenario.planning.only };
+    let only = only(scenario, &machines);
+    let aim = plan::Aim { targets: &targets, stacks: &stacks, machines: &machines, only: &only };
     let limits = &scenario.planning.limits;
-    let drawn = plan::draw(profile, aim, phases, limits.is_some(), decisions);
-    limits.filter(drawn, scenario, phases.begin)
+    let mut drawn = plan::draw(profile, aim, phases, limits.is_some(), decisions);
+    drawn.retain(|drawn| after.is_none_or(|after| drawn.entry.begin > after));
+    limits.filter(drawn, scenario, phases, begun)
+}
+
+/// The only services that kinds may hit: for kinds that hit machines, the first of each machine, if any of its services is named.
+fn only(scenario: &Scenario, machines: &[NodeId]) -> BTreeMap<Kind, Vec<NodeId>> {
+    let mut only = scenario.planning.only.clone();
+    let machine =
+        |node: &NodeId| scenario.services.iter().find(|s| s.node == *node).map(ServiceSpec::machine);
+    for (_, named) in only.iter_mut().filter(|(kind, _)| kind.declaration().begins == Begins::ByMachine) {
+        let hit: Vec<_> = named.iter().map(machine).collect();
+        *named = machines.iter().filter(|first| hit.contains(&machine(first))).copied().collect();
+    }
+    only
 }
 
 /// The services that faults may hit, those of them that have a network stack of their own, and the first of them on each machine.
@@ -322,7 +337,7 @@ pub fn drawn(scenario: &Scenario, ready: SimTime, decisions: &mut Decisions) -> 
     let profile = swarm(&scenario.faults, decisions);
     let begin = ready.after(scenario.fault_start);
     let phases = Phases { begin, end: begin.after(scenario.fault_time), step: scenario.time_step };
-    let mut plan = plan_of(scenario, &profile, phases, decisions);
+    let mut plan = plan_of(scenario, &profile, phases, (&[], None), decisions);
     plan.extend(schedule::written(scenario, phases, decisions).0);
     plan::sort(&mut plan);
     (profile, plan)
@@ -365,12 +380,20 @@ impl Machine {
         let begun = self.world.faults.effects.len();
         let after = if begun > 0 || self.world.phase != Phase::Faults { Some(self.world.now) } else { None };
         let phases = self.world.faults.phases;
-        let drawn = plan_of(&self.scenario, &profile, phases, &mut self.world.decisions);
+        let drawn_before: Vec<Planned> = self
+            .world
+            .faults
+            .record()
+            .filter(|(entry, effect)| *effect == Effect::Begun && !entry.id.is_written())
+            .map(|(entry, _)| entry.clone())
+            .collect();
+        let before = (&drawn_before[..], after);
+        let drawn = plan_of(&self.scenario, &profile, phases, before, &mut self.world.decisions);
         let plan = Arc::make_mut(&mut self.world.faults.plan);
         let mut rest = plan.split_off(begun);
         // What is written stays as it is.
         rest.retain(|entry| entry.id.is_written());
-        rest.extend(drawn.into_iter().filter(|entry| after.is_none_or(|after| entry.begin > after)));
+        rest.extend(drawn);
         plan::sort(&mut rest);
         plan.append(&mut rest);
         self.queue_next_fault();
@@ -419,9 +442,8 @@ impl Machine {
 
     /// The time of an entry of the plan has come.
     pub(crate) fn fault_due(&mut self, entry: usize) {
-        if self.world.faults.urgent.is_some_and(|at| at <= self.world.now) {
-            self.world.faults.urgent = None;
-        }
+        let now = self.world.now;
+        self.world.faults.urgent.retain(|at| *at > now);
         let plan = self.world.faults.plan.clone();
         let Some(planned) = plan.get(entry).filter(|_| self.world.phase == Phase::Faults) else { return };
         self.queue_fault(entry + 1);
@@ -513,7 +535,7 @@ impl Machine {
         self.world.phase = Phase::Recovery;
         self.world.queue.remove_if(|due| matches!(due, Due::Fault(_)));
         self.world.faults.waiting.clear();
-        self.world.faults.urgent = None;
+        self.world.faults.urgent.clear();
         if !self.scenario.heal {
             self.note(None, Notice::Phase(PhaseChange::Unhealed));
             self.recovery_begins();

@@ -6,7 +6,7 @@
 
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::Decisions;
-use bloodhound_faults::{Kind, Setting, Shape};
+use bloodhound_faults::{Begins, Kind, Setting, Shape};
 use bloodhound_kernel::file::Console;
 use bloodhound_kernel::ids::Pid;
 use bloodhound_kernel::node::{ConsoleChunk, MachineId};
@@ -33,6 +33,8 @@ pub struct Scheduled {
     pub what: What,
     /// How long it lasts, ns; `None`: drawn, as configured.
     pub duration: Option<u64>,
+    /// How much at most, ns, for kinds that stand for the whole phase; `None`: as configured.
+    pub most: Option<u64>,
 }
 
 /// What an entry says of its parameters.
@@ -175,11 +177,16 @@ impl Scheduled {
         if let What::Shape(shape) = self.what {
             setting.shapes = vec![shape];
         }
+        if let Some(most) = self.most {
+            setting.time = (most, most);
+        }
         let (_, stacks, _) = targets(scenario);
         let nodes = if self.nodes.is_empty() { &stacks } else { &self.nodes };
         let mut draw = Draw { id, setting: &setting, targets: nodes, decisions: &mut *decisions };
         let duration = match self.duration {
             Some(ns) => ns,
+            // The time of such a kind is no duration: it lasts until the heal.
+            None if self.kind.declaration().begins == Begins::Standing => 0,
             None => draw.duration(),
         };
         let fault = match &self.what {
@@ -245,7 +252,7 @@ impl Machine {
             let (Trigger::Line { after, .. } | Trigger::Call { after, .. } | Trigger::At(after)) = trigger;
             entry.begin = now.after(after);
             if after == 0 {
-                self.world.faults.urgent = Some(now);
+                self.world.faults.urgent.insert(now);
             }
             let begun = self.world.faults.effects.len();
             let plan = std::sync::Arc::make_mut(&mut self.world.faults.plan);
@@ -256,10 +263,22 @@ impl Machine {
     }
 
     /// Counts what links did to a packet.
-    pub(crate) fn count_packet(&mut self, routed: &Routed) {
+    pub(crate) fn count_packet(&mut self, from: NodeId, routed: &Routed) {
         use bloodhound_net::DropReason;
         let faults = &mut self.world.faults;
         let mut count = |kind| *faults.hits.entry(kind).or_insert(0) += 1;
+        if let Some(first) = &routed.first {
+            let (link, plain) = (self.world.fabric.link(from, first.to), &self.scenario.link);
+            for (differs, kind) in [
+                (link.latency != plain.latency, Kind::Latency),
+                (link.jitter != plain.jitter, Kind::Jitter),
+                (link.bandwidth != plain.bandwidth, Kind::Bandwidth),
+            ] {
+                if differs {
+                    count(kind);
+                }
+            }
+        }
         match routed.dropped {
             None if routed.mishaps == Default::default() && routed.second.is_none() => return,
             Some(DropReason::Loss) => count(Kind::Drop),
@@ -271,6 +290,9 @@ impl Machine {
         }
         if routed.mishaps.reordered > 0 {
             count(Kind::Reorder);
+        }
+        if routed.mishaps.changed > 0 {
+            count(Kind::CorruptPass);
         }
         if routed.second.is_some() {
             count(Kind::Duplicate);

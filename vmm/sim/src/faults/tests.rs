@@ -152,7 +152,7 @@ mod limits {
         scenario.planning.limits = limits.clone();
         let mut decisions = Decisions::new(log, Mode::Strict);
         decisions.begin_run(seed);
-        let plan = plan_of(&scenario, &profile(), phases(), &mut decisions);
+        let plan = plan_of(&scenario, &profile(), phases(), (&[], None), &mut decisions);
         assert_eq!(decisions.divergences(), []);
         plan
     }
@@ -256,6 +256,83 @@ mod limits {
     }
 
     #[test]
+    fn a_machine_may_be_hit_if_one_of_its_services_may() {
+        let mut scenario = scenario(5);
+        scenario.planning.only = BTreeMap::from([
+            (Kind::PowerFailure, vec![NodeId(5), NodeId(1)]),
+            (Kind::Crash, vec![NodeId(5)]),
+        ]);
+        let (_, _, machines) = targets(&scenario);
+        let only = only(&scenario, &machines);
+        assert_eq!(only[&Kind::PowerFailure], [NodeId(1), NodeId(4)], "4 and 5 are on one machine");
+        assert_eq!(only[&Kind::Crash], [NodeId(5)]);
+    }
+
+    /// The entries that remain of some under limits.
+    fn kept(limits: &Limits, entries: &[Planned], begun: &[Planned]) -> Vec<usize> {
+        let drawn = entries.iter().map(|entry| Drawn { entry: entry.clone(), out: false });
+        let kept = limits.filter(drawn.collect(), &scenario(5), phases(), begun);
+        (0..entries.len()).filter(|at| kept.contains(&entries[*at])).collect()
+    }
+
+    fn at(ms: u64, duration: u64, fault: Fault) -> Planned {
+        let id = FaultId { kind: fault.kind(), target: fault.node().map_or(0, |node| node.0), nth: ms };
+        Planned { id, begin: SimTime(500 + ms * MS), duration: duration * MS, fault }
+    }
+
+    #[test]
+    fn a_fault_of_one_container_takes_down_that_alone() {
+        let limits = Limits { down: Some(Down::Count(1)), ..Limits::default() };
+        // 4 and 5 are on one machine.
+        for fault in
+            [Fault::Starve(Starve { node: NodeId(4), which: 0 }), Fault::Stop(Stop { node: NodeId(4) })]
+        {
+            assert_eq!(kept(&limits, &[at(1, 5, fault)], &[]), [0]);
+        }
+        assert!(kept(&limits, &[at(1, 5, Fault::Pause(Pause { node: NodeId(4) }))], &[]).is_empty());
+    }
+
+    #[test]
+    fn a_fault_without_end_lasts_into_a_quiet_period() {
+        let limits = Limits { quiet: vec![(2_000 * MS, 9_000 * MS)], ..Limits::default() };
+        let skew = |ms| at(ms, 0, Fault::ClockSkew(ClockSkew { node: NodeId(1), by: 5 }));
+        let reset = |ms| at(ms, 0, Fault::Reset(Reset { node: NodeId(1) }));
+        assert_eq!(kept(&limits, &[skew(0), reset(1), skew(9_500), reset(9_501)], &[]), [1, 2, 3]);
+    }
+
+    #[test]
+    fn what_began_before_counts_in_the_budget() {
+        let limits = Limits { down: Some(Down::Count(1)), ..Limits::default() };
+        let crash = |ms, node| at(ms, 100, Fault::Crash(Crash { node: NodeId(node) }));
+        let rest = [crash(50, 2), crash(150, 2)];
+        assert_eq!(kept(&limits, &rest, &[]), [0]);
+        assert_eq!(kept(&limits, &rest, &[crash(1, 1)]), [1]);
+    }
+
+    #[test]
+    fn written_skew_is_as_it_was_drawn_and_has_no_end() {
+        let mut scenario = scenario(3);
+        let profile = FaultSpec::default().with_time(Kind::ClockSkew, (50 * MS, 50 * MS));
+        let drawn = plan_of(&scenario, &profile, phases(), (&[], None), &mut Decisions::seeded(8));
+        assert_eq!(drawn.len(), 3);
+        // With a schedule alone, no kind is on.
+        scenario.faults.switch_off(Kind::ClockSkew);
+        let written = |entry: &Planned| Scheduled {
+            trigger: Trigger::At(0),
+            kind: Kind::ClockSkew,
+            nodes: vec![NodeId(entry.id.target)],
+            what: What::As(8, entry.id),
+            duration: None,
+            most: Some(50 * MS),
+        };
+        scenario.planning.schedule = drawn.iter().map(written).collect();
+        let (again, _) = schedule::written(&scenario, phases(), &mut Decisions::seeded(3));
+        let faults =
+            |plan: &[Planned]| plan.iter().map(|e| (e.fault.clone(), e.duration)).collect::<Vec<_>>();
+        assert_eq!(faults(&again), faults(&drawn));
+    }
+
+    #[test]
     fn written_entries_have_names_of_their_own() {
         let id = FaultId::written(Kind::Crash, 2, 7);
         assert!(id.is_written() && id.place() == Some(7));
@@ -267,6 +344,7 @@ mod limits {
             nodes,
             what,
             duration,
+            most: None,
         };
         scenario.planning.schedule = vec![
             entry(Kind::Crash, vec![NodeId(2)], What::Drawn, Some(7)),
@@ -290,7 +368,7 @@ mod limits {
         scenario.planning.schedule[0].duration = Some(9);
         assert_eq!(written(&scenario)[1..].len(), 2);
         // What a seed drew is drawn again.
-        let drawn = plan_of(&scenario, &profile(), phases(), &mut Decisions::seeded(8));
+        let drawn = plan_of(&scenario, &profile(), phases(), (&[], None), &mut Decisions::seeded(8));
         let one = drawn.iter().find(|entry| entry.id.kind == Kind::Partition).expect("a partition");
         let as_drawn = entry(Kind::Partition, Vec::new(), What::As(8, one.id), Some(one.duration));
         scenario.planning.schedule = vec![as_drawn];

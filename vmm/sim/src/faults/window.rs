@@ -53,6 +53,9 @@ impl Room for Window {
         if self.kind.declaration().has_time() {
             strength.push_str(&format!(" {} us", self.setting.time.1 / 1000));
         }
+        if self.setting.number > 0 {
+            strength.push_str(&format!(" {} kbit/s", self.setting.number));
+        }
         format!("{}{strength} from [{}] to [{}] for {ms} ms", self.kind, names(&self.from), names(&self.to))
     }
 
