@@ -20,6 +20,7 @@ use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Decisions, Site, TurnPart};
 use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::{MachineId, Node};
+use bloodhound_kernel::task::TaskState;
 
 pub(crate) use often::FIRST;
 pub use often::{At, Behind, Often, When};
@@ -264,13 +265,14 @@ impl Scheduler {
         self.starving.contains_key(&id)
     }
 
-    /// The task of a machine that starves has turns again. False if there is none, or it is gone.
+    /// The task of a machine that starves has turns again, if it wants them: one that was stopped meanwhile waits for SIGCONT. False if
+    /// there is none, or it is gone.
     pub(crate) fn feed(&mut self, id: MachineId, nodes: &mut BTreeMap<MachineId, Arc<Node>>) -> bool {
         let Some((tid, taken)) = self.starving.remove(&id) else { return false };
         let Some(node) = nodes.get_mut(&id).filter(|node| node.tasks.contains_key(&tid)) else {
             return false;
         };
-        if taken {
+        if taken && node.task(tid).state == TaskState::Runnable {
             Arc::make_mut(node).enqueue(tid);
         }
         true
