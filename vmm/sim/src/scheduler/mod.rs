@@ -389,3 +389,30 @@ impl Scheduler {
         self.priorities.forget_dead(node);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::policy::tests::node_with;
+    use super::*;
+
+    /// A task that was stopped while it starved has no turn before SIGCONT: it would wait for the processor and never use it.
+    #[test]
+    fn who_is_fed_has_turns_only_if_it_wants_them() {
+        for (state, wants) in [(TaskState::Runnable, true), (TaskState::Stopped, false)] {
+            let (tid, other) = (Tid(1), Tid(2));
+            let mut node = node_with(&[tid, other]);
+            let id = node.config.id;
+            node.enqueue(tid);
+            node.enqueue(other);
+            let mut decisions = Decisions::seeded(1);
+            let mut scheduler = Scheduler::new(Policy::default());
+            scheduler.starve(id, tid);
+            assert_eq!(scheduler.pick(&mut node, &mut decisions), Some(other));
+            assert_eq!(node.run_queue, [other]);
+            node.task_mut(tid).state = state;
+            let mut nodes = BTreeMap::from([(id, Arc::new(node))]);
+            assert!(scheduler.feed(id, &mut nodes));
+            assert_eq!(nodes[&id].run_queue.contains(&tid), wants);
+        }
+    }
+}
