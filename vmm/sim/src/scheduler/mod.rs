@@ -405,7 +405,7 @@ mod tests {
             node.enqueue(tid);
             node.enqueue(other);
             let mut decisions = Decisions::seeded(1);
-            let mut scheduler = Scheduler::new(Policy::default());
+            let mut scheduler = Scheduler::new(Policy::draw(&mut decisions, &Schedule::default()));
             scheduler.starve(id, tid);
             assert_eq!(scheduler.pick(&mut node, &mut decisions), Some(other));
             assert_eq!(node.run_queue, [other]);
