@@ -3,7 +3,7 @@
 use bloodhound_config::Located;
 use bloodhound_config::config::{DownBudget, FaultOn, FaultTrigger, Faults, ScheduledFault};
 use bloodhound_config::tree::Source;
-use bloodhound_faults::{Begins, Disk, Kind, Setting, Shape};
+use bloodhound_faults::{Begins, Disk, Group, Kind, Setting, Shape};
 use bloodhound_net::{NodeId, PartitionKind};
 use bloodhound_sim::faults::{Down, FaultId, Limits, Planning, Scheduled, Trigger, What};
 use bloodhound_sim::scenario::ServiceSpec;
@@ -42,7 +42,9 @@ impl Planner<'_> {
         let trigger = self.trigger(&entry.trigger)?;
         let by_node = entry.kind.declaration().has_target();
         let stacks = |names: &[Located<String>]| stacks(self.nodes_named(names), services);
-        let nodes = if by_node { self.nodes_named(&entry.services) } else { stacks(&entry.services) };
+        // What happens to packets happens to those who have a network stack of their own.
+        let of_node = by_node && entry.kind.declaration().group != Group::Network;
+        let nodes = if of_node { self.nodes_named(&entry.services) } else { stacks(&entry.services) };
         let all: Vec<NodeId> =
             services.iter().filter(|s| s.faulty && s.sharing.net.is_none()).map(|s| s.node).collect();
         let mut groups: Vec<Vec<NodeId>> = entry.groups.iter().map(|group| stacks(group)).collect();

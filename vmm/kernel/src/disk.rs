@@ -80,22 +80,23 @@ impl Ctx<'_> {
 
     #[cold]
     fn disk_may_fail(&mut self, id: FileId, ino: Ino, start: u64, len: u64) -> SysResult {
-        if !self.node.vfs.is_on_disk(ino) {
+        if !self.node.vfs.is_on_disk(ino) || !self.process().is_of_service() {
             return Ok(u64::MAX);
-        }
-        if self.node.broken.cut.remove(&ino) {
-            return Err(Errno::EIO.into());
-        }
-        if self.hazard(Kind::WriteFail) {
-            self.met(Kind::WriteFail, Some(ino), "EIO");
-            return Err(Errno::EIO.into());
         }
         let unit = if self.node.files[id].flags & c::O_DIRECT != 0 { SECTOR } else { PAGE };
         // How many boundaries lie within what is written.
         let cuts = (start + len).saturating_sub(1) / unit - start / unit;
-        if cuts > 0
-            && let Some(nth) = self.hazard_with(Kind::PartialWrite)
-        {
+        // All kinds are asked before one of them acts: the choices of none depend on what another one does.
+        let fails = self.hazard(Kind::WriteFail);
+        let partial = if cuts > 0 { self.hazard_with(Kind::PartialWrite) } else { None };
+        if self.node.broken.cut.remove(&ino) {
+            return Err(Errno::EIO.into());
+        }
+        if fails {
+            self.met(Kind::WriteFail, Some(ino), "EIO");
+            return Err(Errno::EIO.into());
+        }
+        if let Some(nth) = partial {
             let cut = self.hazard_choice(Kind::PartialWrite, nth, "where", cuts);
             let takes = (start / unit + 1 + cut) * unit - start;
             self.node.broken.cut.insert(ino);
@@ -105,28 +106,30 @@ impl Ctx<'_> {
         Ok(u64::MAX)
     }
 
-    /// EIO if the disk does not give what a description reads. Executed and mapped files are not read by this way.
+    /// EIO if the disk does not give what a description reads. Executed and mapped files are not read by this way. If it lies about it,
+    /// the number by which the kind's choices for this read are named.
     #[inline]
-    pub(crate) fn disk_gives(&mut self, id: FileId) -> SysResult<()> {
+    pub(crate) fn disk_gives(&mut self, id: FileId) -> SysResult<Option<u64>> {
         if self.container().hazards.in_force()
             && let FileKind::Regular(ino) = self.node.files[id].kind
             && self.node.vfs.is_on_disk(ino)
-            && self.hazard(Kind::ReadFail)
         {
-            self.met(Kind::ReadFail, Some(ino), "EIO");
-            return Err(Errno::EIO.into());
+            // Both are asked before one of them acts.
+            let (fails, lies) = (self.hazard(Kind::ReadFail), self.hazard_with(Kind::ReadCorrupt));
+            if fails {
+                self.met(Kind::ReadFail, Some(ino), "EIO");
+                return Err(Errno::EIO.into());
+            }
+            return Ok(lies);
         }
-        Ok(())
+        Ok(None)
     }
 
-    /// Inverts a bit of what was read, if the disk lies.
-    #[inline]
-    pub(crate) fn disk_gives_other(&mut self, id: FileId, data: &mut [u8]) {
-        if self.container().hazards.in_force()
-            && !data.is_empty()
+    /// Inverts a bit of what was read, as the disk lies.
+    #[cold]
+    pub(crate) fn disk_gives_other(&mut self, id: FileId, nth: u64, data: &mut [u8]) {
+        if !data.is_empty()
             && let FileKind::Regular(ino) = self.node.files[id].kind
-            && self.node.vfs.is_on_disk(ino)
-            && let Some(nth) = self.hazard_with(Kind::ReadCorrupt)
         {
             let bit = self.hazard_choice(Kind::ReadCorrupt, nth, "bit", data.len() as u64 * 8);
             data[(bit / 8) as usize] ^= 1 << (bit % 8);
@@ -137,13 +140,23 @@ impl Ctx<'_> {
     /// Makes a regular file or directory durable by a description, as fsync(2) does. It does not sleep: calls that may do so before they have
     /// done anything wait for a slow disk first.
     pub(crate) fn sync_file(&mut self, id: FileId, ino: Ino) -> SysResult<()> {
+        self.sync_unless_broken(ino)?;
+        self.report_unwritten(id, ino)
+    }
+
+    /// Makes a file or directory durable, if the disk does that. False: it failed, and who has the file open is to be told so.
+    fn sync_unless_broken(&mut self, ino: Ino) -> SysResult<bool> {
         // The journal commits nothing any more ("if (ext4_forced_shutdown(sb)) ret = -EROFS", ext4_sync_file).
         self.node.vfs.may_change(ino)?;
-        if self.fails_to_write(ino) {
+        // Both are asked before one of them acts. Directories are the journal's, whose failure ends all writing.
+        let fails = self.hazard_of_file(Kind::FsyncFail, ino);
+        let is_lost = self.hazard_of_file(Kind::LostWrite, ino);
+        if fails {
+            self.met(Kind::FsyncFail, Some(ino), "EIO");
             self.charge_fsync();
             self.node.not_written(ino);
             self.node.drop_moved_pages();
-        } else if self.hazard_of_file(Kind::LostWrite, ino) {
+        } else if is_lost {
             self.met(Kind::LostWrite, Some(ino), "0, but the data is not on the disk");
             self.charge_fsync();
             self.node.vfs.sync_failed(ino);
@@ -151,7 +164,7 @@ impl Ctx<'_> {
         } else {
             self.sync_inode(ino)?;
         }
-        self.report_unwritten(id, ino)
+        Ok(!fails)
     }
 
     /// Makes a mapped file durable (msync(2)). Its description is not known any more; those that the process has of the file are taken
@@ -167,13 +180,7 @@ impl Ctx<'_> {
         let own: Vec<FileId> = self.table().iter().map(|(_, entry)| entry.file).filter(of_file).collect();
         let Some((first, rest)) = own.split_first() else {
             // Nobody is left who could be told but the caller.
-            if self.fails_to_write(ino) {
-                self.charge_fsync();
-                self.node.not_written(ino);
-                self.node.drop_moved_pages();
-                return Err(Errno::EIO.into());
-            }
-            return self.sync_inode(ino);
+            return if self.sync_unless_broken(ino)? { Ok(()) } else { Err(Errno::EIO.into()) };
         };
         let result = self.sync_file(*first, ino);
         let seen = self.node.broken.seen_at_open(ino);
@@ -192,15 +199,6 @@ impl Ctx<'_> {
         let now = self.node.broken.seen_at_open(ino);
         let file = &mut self.node.files[id];
         if std::mem::replace(&mut file.unwritten_seen, now) == now { Ok(()) } else { Err(Errno::EIO.into()) }
-    }
-
-    /// Whether the disk fails to take the data of a file. Directories are the journal's, whose failure ends all writing.
-    fn fails_to_write(&mut self, ino: Ino) -> bool {
-        let fails = self.hazard_of_file(Kind::FsyncFail, ino);
-        if fails {
-            self.met(Kind::FsyncFail, Some(ino), "EIO");
-        }
-        fails
     }
 
     /// Whether an operation on a regular file that lies on a disk meets a fault of a kind.

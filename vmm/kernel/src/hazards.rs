@@ -48,7 +48,7 @@ impl Hazards {
 /// A fault that an operation of a program met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injected {
-    /// When, by the clock of its machine.
+    /// When, in virtual time.
     pub at: SimTime,
     /// Its kind.
     pub kind: Kind,
@@ -76,7 +76,8 @@ impl Node {
 }
 
 impl Ctx<'_> {
-    /// Whether an operation of the caller meets a fault of a kind. Health checks, which are no part of the service, meet none.
+    /// Whether an operation of the caller meets a fault of a kind. Health checks and scripts of properties, which are no
+    /// part of the service, meet none.
     #[inline]
     pub(crate) fn hazard(&mut self, kind: Kind) -> bool {
         self.container().hazards.in_force() && self.ask(kind).is_some()
@@ -92,7 +93,7 @@ impl Ctx<'_> {
     fn ask(&mut self, kind: Kind) -> Option<u64> {
         let rates = self.container().hazards.rates.clone()?;
         let rate = *rates.get(&kind)?;
-        if self.process().is_check {
+        if !self.process().is_of_service() {
             return None;
         }
         let container = self.process().container;
@@ -124,7 +125,7 @@ impl Ctx<'_> {
     pub(crate) fn met(&mut self, kind: Kind, ino: Option<Ino>, shown: impl Into<String>) {
         let path = ino.map(|ino| self.view().path_of(ino));
         let (container, pid, comm) = (self.container().id, self.pid, self.task().comm.clone());
-        let (at, shown) = (self.now(), shown.into());
+        let (at, shown) = (self.node.clock, shown.into());
         self.node.injected.push(Injected { at, kind, container, pid, comm, call: "", path, shown });
     }
 }

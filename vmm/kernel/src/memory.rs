@@ -297,7 +297,7 @@ impl Node {
             if let Some(id) = pressed.container {
                 self.memory.of(id).reached += 1;
             }
-            let Some(worst) = self.worst(pressed) else { break };
+            let Some(worst) = self.worst(pressed, |_| true) else { break };
             if self.oom_kill(worst, current, pressed, outside) {
                 return true;
             }
@@ -337,17 +337,17 @@ impl Node {
         Pressed { container: Some(container), limit, own: own.is_some() }
     }
 
-    /// The process of a container that would be killed if it had no memory left now.
+    /// The process of a container that [`Node::kill_for_memory`] would kill now.
     pub fn oom_victim(&self, container: ContainerId) -> Option<Pid> {
-        self.worst(self.shortage(container))
+        self.worst(self.shortage(container), Process::is_of_service)
     }
 
     /// Kills the process of a container that has most, as if the container had no memory left, between two steps: "max: The number of
     /// times the cgroup's memory usage was about to go over the max boundary", "oom_kill: The number of processes belonging to this
-    /// cgroup killed by any kind of OOM killer" (memory.events in Documentation/admin-guide/cgroup-v2.rst).
+    /// cgroup killed by any kind of OOM killer" (memory.events in Documentation/admin-guide/cgroup-v2.rst). Checks are spared.
     pub fn kill_for_memory(&mut self, container: ContainerId, outside: &mut Outside<'_>) -> Option<Pid> {
         let pressed = self.shortage(container);
-        let worst = self.worst(pressed)?;
+        let worst = self.worst(pressed, Process::is_of_service)?;
         self.memory.of(container).reached += u64::from(pressed.own);
         // No task runs between two steps.
         self.oom_kill(worst, Tid(0), pressed, outside);
@@ -357,7 +357,7 @@ impl Node {
 
     /// The process with the highest badness (`oom_badness` of Linux): its pages, moved by oom_score_adj, of which "a value of
     /// -1000 [...] is equivalent to disabling OOM killing" (proc(5)).
-    fn worst(&self, pressed: Pressed) -> Option<Pid> {
+    fn worst(&self, pressed: Pressed, may_die: impl Fn(&Process) -> bool) -> Option<Pid> {
         let total = i128::from(pressed.limit / PAGE);
         let badness = |process: &Process| {
             let adjusted = i128::from(process.knobs.oom_score_adj);
@@ -368,7 +368,7 @@ impl Node {
         for process in self.processes.values() {
             let inside = pressed.container.is_none_or(|id| process.container == id);
             let spared = process.zombie.is_some() || process.knobs.oom_score_adj == -1000;
-            if !inside || spared {
+            if !inside || spared || !may_die(process) {
                 continue;
             }
             let points = badness(process);

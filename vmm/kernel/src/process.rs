@@ -156,6 +156,8 @@ pub struct Process {
     pub container: crate::container::ContainerId,
     /// It is a health check, or a child of one.
     pub is_check: bool,
+    /// It is the script of a property, or a child of one.
+    pub is_script: bool,
     /// Its parent; 0 for a root process of the node.
     pub ppid: Pid,
     /// The thread of the parent that made it, or was given it when its maker ended.
@@ -242,6 +244,11 @@ pub struct Process {
 }
 
 impl Process {
+    /// Whether it is a part of its service, which faults may hit and triggers look at, and not somebody who looks at the service.
+    pub fn is_of_service(&self) -> bool {
+        !self.is_check && !self.is_script
+    }
+
     /// The CPU time that a timer counts: that of the program itself for ITIMER_VIRTUAL (0), all of it for ITIMER_PROF (1).
     pub fn cpu_clock(&self, timer: usize) -> u64 {
         if timer == 0 { self.cpu.user() } else { self.cpu.total }

@@ -28,8 +28,12 @@ impl Ctx<'_> {
     /// "EAGAIN A system-imposed limit on the number of threads was encountered", among them that of a cgroup (fork(2)).
     #[inline]
     pub(crate) fn may_fork(&mut self) -> Result<(), Errno> {
-        self.refuse(Kind::ForkFail, Errno::EAGAIN)?;
-        self.may_take_memory()
+        // Both are asked before one of them acts.
+        let (processes, memory) = (self.is_refused(Kind::ForkFail), self.is_refused(Kind::Enomem));
+        if processes {
+            return self.refused(Kind::ForkFail, Errno::EAGAIN);
+        }
+        if memory { self.refused(Kind::Enomem, Errno::ENOMEM) } else { Ok(()) }
     }
 
     /// "EADDRNOTAVAIL [...] it was determined that all port numbers in the ephemeral port range are currently in use" (connect(2));
@@ -85,12 +89,19 @@ impl Ctx<'_> {
         }
     }
 
-    /// Refuses a call that begins with an error, if it meets a fault. One that goes on after a sleep has been asked.
+    /// Refuses a call that begins with an error, if it meets a fault.
     #[inline]
     fn refuse(&mut self, kind: Kind, with: Errno) -> Result<(), Errno> {
-        if self.resumed.is_some() || !self.hazard(kind) {
-            return Ok(());
-        }
+        if self.is_refused(kind) { self.refused(kind, with) } else { Ok(()) }
+    }
+
+    /// Whether a call that begins meets a fault. One that goes on after a sleep has been asked.
+    #[inline]
+    fn is_refused(&mut self, kind: Kind) -> bool {
+        self.resumed.is_none() && self.hazard(kind)
+    }
+
+    fn refused(&mut self, kind: Kind, with: Errno) -> Result<(), Errno> {
         self.met(kind, None, with.name());
         Err(with)
     }

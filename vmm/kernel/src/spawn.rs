@@ -54,6 +54,7 @@ impl Node {
             pid,
             container: id,
             is_check: false,
+            is_script: false,
             ppid: Pid::NONE,
             parent_thread: Tid(0),
             sibling: 0,

@@ -101,9 +101,7 @@ impl Ctx<'_> {
         let offset = at.unwrap_or(self.node.files[id].offset);
         verify_area(offset, to.len())?;
         let there = self.readable_at(id, offset, to.len().min(MAX_RW))?;
-        if there > 0 {
-            self.disk_gives(id)?;
-        }
+        let lies = if there > 0 { self.disk_gives(id)? } else { None };
         let good = self.good_bytes(to, 0, there, Access::Write)?;
         if there == 0 && !to.is_empty() {
             // Who finds the end has accessed the file as well (file_accessed).
@@ -113,8 +111,10 @@ impl Ctx<'_> {
         loop {
             let most = (good - n).min(PIECE);
             let mut data = self.read_bytes_at(id, most, offset + n)?;
-            if n == 0 {
-                self.disk_gives_other(id, &mut data);
+            if n == 0
+                && let Some(nth) = lies
+            {
+                self.disk_gives_other(id, nth, &mut data);
             }
             self.copy_out(to, n, &data)?;
             n += data.len() as u64;

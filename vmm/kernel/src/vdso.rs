@@ -94,7 +94,8 @@ impl Node {
     pub fn take_clock(&mut self, tid: Tid) {
         let read = self.lent_clock().since(self.clock);
         if read > 0 {
-            self.looks = self.looks.saturating_add(read / self.look_price().max(1));
+            // Prices are in the machine's own time, as the page is.
+            self.looks = self.looks.saturating_add(self.read_of_page() / self.look_price().max(1));
             self.charge_computed(tid, read);
         }
     }
@@ -129,15 +130,20 @@ impl Node {
     /// What the clock shows while a task runs that has it.
     #[must_use]
     pub fn lent_clock(&self) -> SimTime {
-        let Some(vvar) = &self.vvar else { return self.clock };
-        // More than that only a program that writes to the page could have done.
-        let most = (READS + 1) * self.look_price();
-        let read = vvar.load_u64(CLOCK).saturating_sub(self.uptime()).min(most);
+        let read = self.read_of_page();
         if read == 0 {
             return self.clock;
         }
         // So late that no clock shows less than a program has read.
         self.time.reaches(self.own_time().after(read)).max(self.clock)
+    }
+
+    /// How far reads have moved the clock of the page on, ns of own time.
+    fn read_of_page(&self) -> u64 {
+        let Some(vvar) = &self.vvar else { return 0 };
+        // More than that only a program that writes to the page could have done.
+        let most = (READS + 1) * self.look_price();
+        vvar.load_u64(CLOCK).saturating_sub(self.uptime()).min(most)
     }
 
     /// Lends the clock again within a run, after a trap that moved it and was no step.

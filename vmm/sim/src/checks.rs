@@ -240,10 +240,13 @@ impl Machine {
             }
             Action::Script { node, program } => match self.spawn(*node, program) {
                 Ok(pid) => {
+                    let machine = self.world.room(*node).machine;
+                    self.world.node_mut(machine).process_mut(pid).is_script = true;
                     let check = &mut self.world.checks[index];
                     check.script = Some((*node, pid));
                     check.said.clear();
-                    self.world.queue.push(deadline, Due::CheckTimeout(index, pid.0));
+                    let attempt = check.asked;
+                    self.world.queue.push(deadline, Due::CheckTimeout(index, attempt));
                 }
                 Err(e) => {
                     let result = CheckResult::Impossible { script: program.path.clone(), errno: e };
@@ -297,12 +300,10 @@ impl Machine {
         true
     }
 
-    /// A script took too long.
-    pub(crate) fn check_timeout(&mut self, index: usize, pid: u32) {
-        let Some((node, running)) = self.world.checks[index].script else { return };
-        if running != Pid(pid) {
-            return;
-        }
+    /// The script of an attempt took too long. Its number does not name it: a container that was started anew gives them out again.
+    pub(crate) fn check_timeout(&mut self, index: usize, attempt: u64) {
+        let check = &self.world.checks[index];
+        let Some((node, running)) = check.script.filter(|_| check.asked == attempt) else { return };
         let machine = self.world.room(node).machine;
         self.world.catch_up(machine);
         let info = bloodhound_kernel::signal::user_info(9, 0, Pid::NONE, 0);

@@ -378,7 +378,7 @@ impl Machine {
             Due::HealthTimeout(id, pid) => self.health_timeout(id, pid),
             Due::StopTimeout(id, pid) => self.stop_timeout(id, pid),
             Due::Check(index) => self.check_due(index),
-            Due::CheckTimeout(index, pid) => self.check_timeout(index, pid),
+            Due::CheckTimeout(index, attempt) => self.check_timeout(index, attempt),
             Due::BootTimeout => self.boot_timeout(),
             Due::HealPhase => self.heal_phase(),
             Due::End => self.end_of_time(),

@@ -33,8 +33,8 @@ pub enum Due {
     StopTimeout(NodeId, u32),
     /// A property's check is due.
     Check(usize),
-    /// A check's script has run out of time.
-    CheckTimeout(usize, u32),
+    /// A check's script has run out of time: its attempt.
+    CheckTimeout(usize, u64),
     /// The stack must be ready by now.
     BootTimeout,
     /// The faults end and the system must recover.

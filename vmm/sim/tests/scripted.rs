@@ -3,6 +3,8 @@
 //! packets and connections, and are cut off. What happens is a function of the seed, whatever the platform forgets, whoever
 //! is woken for nothing, and how often the world is cloned.
 
+#[path = "scripted/ends.rs"]
+mod ends;
 #[path = "scripted/program.rs"]
 mod program;
 

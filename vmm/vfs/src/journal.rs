@@ -111,7 +111,7 @@ impl Journal {
         }
     }
 
-    /// A power failure now: what the flusher and the transactions of the file system have made durable leaves the list, and how many of
+    /// A power failure now, by the machine's clock: what the flusher and the transactions of the file system have made durable leaves the list, and how many of
     /// the rest have their metadata durable.
     pub(crate) fn grow_old(&mut self, live: &Arena, now: SimTime) -> usize {
         let all = std::mem::take(&mut self.pending);

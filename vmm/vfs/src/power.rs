@@ -76,6 +76,8 @@ impl Vfs {
     /// The node loses power and starts again: open files, mappings and tmpfs are gone, the disks have what was synced
     /// and of the rest what the disk model allows. `choose(nth, aspect, n)` must give a number below `n` for a change, by its place.
     ///
+    /// `now` is virtual time, as that until which a sync lasts; `own` is the same by the machine's clock, by which changes have their age.
+    ///
     /// Without a disk model (see [`Config::disk`](crate::Config)) nothing written is lost, as with [`Vfs::restart`].
     ///
     /// # Errors
@@ -84,6 +86,7 @@ impl Vfs {
         &mut self,
         base: &mut dyn BaseFs,
         now: SimTime,
+        own: SimTime,
         choose: &mut dyn FnMut(u64, Aspect, u64) -> u64,
     ) -> Result<PowerReport, Errno> {
         // Nobody closes anything: what the end of a container would write back is lost.
@@ -106,7 +109,7 @@ impl Vfs {
             nth: 0,
             stale: BTreeMap::new(),
         };
-        let certain = failure.journal.grow_old(&self.inodes, now);
+        let certain = failure.journal.grow_old(&self.inodes, own);
         let pending = std::mem::take(&mut failure.journal.pending);
         match failure.journal.model {
             DiskModel::Ordered => failure.ordered(&pending, certain),

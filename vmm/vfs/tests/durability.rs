@@ -76,7 +76,7 @@ impl Node {
     }
 
     fn fail(&mut self, choose: &mut dyn FnMut(u64, Aspect, u64) -> u64) -> PowerReport {
-        self.vfs.power_fail(&mut self.base, NOW, choose).unwrap()
+        self.vfs.power_fail(&mut self.base, NOW, NOW, choose).unwrap()
     }
 
     /// The contents of `path` that are possible after a failure now.
@@ -89,7 +89,8 @@ impl Node {
         (0..300)
             .map(|seed| {
                 let mut node = self.clone();
-                node.vfs.power_fail(&mut node.base, NOW.after(ns), &mut choices(seed)).unwrap();
+                let then = NOW.after(ns);
+                node.vfs.power_fail(&mut node.base, then, then, &mut choices(seed)).unwrap();
                 node.get(path)
             })
             .collect()

@@ -220,3 +220,98 @@ fn rates_are_kept_and_one_kind_leaves_the_others_alone() {
     let rarer = failures(&[(Kind::FsyncFail, ALWAYS / 20)]);
     assert!(rarer.iter().all(|n| alone.contains(n)) && rarer.len() < alone.len());
 }
+
+/// Whom a kind hits depends on no other kind that hits the same operation first.
+#[test]
+fn kinds_that_hit_the_same_operation_leave_each_other_alone() {
+    let hits = |rates: &[(Kind, u32)]| {
+        let mut b = Bench::new();
+        let fd = b.open("/file", CREATE).unwrap();
+        let at = b.put_as(b.tid, &[1; 8192]);
+        assert_eq!(b.call(nr::pwrite64, &[fd, at, 8192, 0]), Ok(8192));
+        set(&mut b, rates);
+        let mut hits = Vec::new();
+        for n in 0..1_000 {
+            for call in [nr::pwrite64, nr::pread64, nr::fsync] {
+                let _ignored = b.call(call, &[fd, at, 8192, 0]);
+            }
+            // Whatever is met is met once.
+            b.node.broken.heal();
+            hits.extend(told(&mut b).into_iter().map(|(kind, ..)| (kind, n)));
+        }
+        hits
+    };
+    for (kind, first) in [
+        (Kind::PartialWrite, Kind::WriteFail),
+        (Kind::ReadCorrupt, Kind::ReadFail),
+        (Kind::LostWrite, Kind::FsyncFail),
+    ] {
+        let mut alone = hits(&[(kind, ALWAYS / 5)]);
+        let both = hits(&[(kind, ALWAYS / 5), (first, ALWAYS / 3)]);
+        assert!(alone.len() > 100 && both.len() > 300, "{kind}");
+        alone.retain(|(_, n)| !both.contains(&(first, *n)));
+        let rest: Vec<_> = both.into_iter().filter(|(hit, _)| *hit == kind).collect();
+        assert_eq!(rest, alone, "{kind}");
+    }
+}
+
+#[test]
+fn a_health_check_takes_no_error_that_is_owed_to_the_service() {
+    let mut b = Bench::new();
+    let fd = b.open("/file", CREATE).unwrap();
+    set(&mut b, &[(Kind::PartialWrite, ALWAYS)]);
+    assert_eq!(b.write(fd, &[1; 5000]), Ok(4096));
+    let pid = b.node.task(b.tid).pid;
+    b.node.process_mut(pid).is_check = true;
+    assert_eq!(b.write(fd, &[1; 10]), Ok(10));
+    b.node.process_mut(pid).is_check = false;
+    assert_eq!(b.write(fd, &[1; 10]), Err(Errno::EIO));
+}
+
+#[test]
+fn a_mapping_without_a_descriptor_meets_what_a_descriptor_meets() {
+    let mut b = Bench::new();
+    let fd = b.open("/file", CREATE).unwrap();
+    b.write(fd, &[1; 4096]).unwrap();
+    let map = b.call(nr::mmap, &[0, 4096, c::PROT_READ | c::PROT_WRITE, c::MAP_SHARED, fd, 0]).unwrap();
+    assert_eq!(b.call(nr::close, &[fd]), Ok(0));
+    let sync = |b: &mut Bench| b.call(nr::msync, &[map, 4096, u64::from(c::MS_SYNC)]);
+    set(&mut b, &[(Kind::LostWrite, ALWAYS)]);
+    assert_eq!(sync(&mut b), Ok(0));
+    assert_eq!(told(&mut b)[0].0, Kind::LostWrite);
+    set(&mut b, &[(Kind::FsyncFail, ALWAYS)]);
+    assert_eq!(sync(&mut b), Err(Errno::EIO));
+    b.node.vfs.set_trouble(Trouble { full: false, read_only: true });
+    assert_eq!(sync(&mut b), Err(Errno::EROFS));
+}
+
+/// Neither a slow disk nor a leap second that is announced goes with the power, and the time of a fault is virtual time.
+#[test]
+fn a_machine_without_power_keeps_what_is_wrong_with_it() {
+    struct Nobody;
+    impl crate::watch::Watch for Nobody {
+        fn tell(&mut self, _: crate::watch::Whose, _: &crate::watch::Told<'_>) {}
+    }
+    let mut b = Bench::new();
+    b.node.set_clock_rate(500_000);
+    b.node.clock = b.node.clock.after(10_000_000_000);
+    let fd = b.open("/file", CREATE).unwrap();
+    set(&mut b, &[(Kind::FsyncFail, ALWAYS)]);
+    assert_eq!(b.call(nr::fsync, &[fd]), Err(Errno::EIO));
+    let at = b.node.injected[0].at;
+    assert!(at <= b.node.clock && at < b.node.own_time(), "{at}");
+    b.node.broken.slow_ns = 7;
+    b.node.insert_leap_second();
+    let (now, left) = (b.node.clock, 1_000_000_000 - b.node.realtime() % 1_000_000_000);
+    let stacks = vec![bloodhound_net::Stack::new(Default::default(), 2)];
+    let reboot = crate::node::Reboot { stacks, boot_id: [1, 2] };
+    b.node.lose_power(reboot, now, &mut b.base, &mut |_, _, _| 0, &mut Nobody).unwrap();
+    assert_eq!(b.node.broken.slow_ns, 7);
+    let deadline = b.node.next_deadline().expect("the end of the second");
+    assert!(deadline > now && deadline <= now.after(left), "{deadline}");
+    let (tai, then) = (b.node.tai(), b.node.clock);
+    b.node.clock = deadline;
+    b.node.on_time();
+    assert!(b.node.tai() - tai <= left && deadline > then);
+    assert!(matches!(b.node.time.leap, crate::node_clock::Leap::Inserted(_)));
+}

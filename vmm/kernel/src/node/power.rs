@@ -10,7 +10,9 @@ use bloodhound_vfs::{Aspect, BaseFs, PowerReport};
 
 use super::{Node, ProcessEnd};
 use crate::ids::Pid;
+use crate::node_clock::Leap;
 use crate::process::ExitStatus;
+use crate::timer::TimerKey;
 use crate::watch::{Told, Watch, Whose};
 
 /// What a machine begins with when it has power again.
@@ -39,10 +41,16 @@ impl Node {
     ) -> Result<PowerReport, Errno> {
         let at = self.clock;
         self.tell_ends(at, watch);
-        let report = self.vfs.power_fail(base, now, choose)?;
+        let report = self.vfs.power_fail(base, now, self.time.own(now), choose)?;
         let mut after = Node::new(self.config.clone(), self.vfs.clone(), reboot.boot_id);
         // Its clock goes on, as a battery keeps it.
         (after.clock, after.time) = (at, self.time.clone());
+        // A leap second that is announced comes all the same, as an NTP client announces it again.
+        if let Leap::Ahead(end) = after.time.leap {
+            after.rearm(TimerKey::Leap, None, Some(end));
+        }
+        // What is wrong with the disk itself stays so; what it owed to programs is owed to nobody any more.
+        after.broken.slow_ns = self.broken.slow_ns;
         after.containers = std::mem::take(&mut self.containers);
         for container in &mut after.containers {
             (container.life, container.roots) = (container.life + 1, 0);

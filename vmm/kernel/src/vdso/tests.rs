@@ -170,3 +170,16 @@ fn looks_in_a_row_cost_more_and_more() {
     b.node.note_looks(b.tid, &Call::getpid {});
     assert_eq!(b.node.look_price(), 50);
 }
+
+/// A look is one look, however fast the machine's clock goes.
+#[test]
+fn looks_are_counted_in_the_time_of_the_machine() {
+    for rate in [-500_000, 0, 500_000] {
+        let mut b = bench();
+        b.node.set_clock_rate(rate);
+        b.node.lend_clock();
+        read(&b.node, 63);
+        b.node.take_clock(b.tid);
+        assert_eq!(b.node.looks, 63, "{rate}");
+    }
+}

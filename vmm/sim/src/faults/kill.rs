@@ -75,7 +75,9 @@ fn workers(machine: &Machine, id: NodeId) -> Vec<Pid> {
     let mut found: Vec<(Lineage, Pid)> = node
         .processes
         .values()
-        .filter(|process| process.zombie.is_none() && !process.is_check && descends(node, process.pid, first))
+        .filter(|process| {
+            process.zombie.is_none() && process.is_of_service() && descends(node, process.pid, first)
+        })
         .filter_map(|process| Some((node.tasks.get(process.threads.first()?)?.lineage, process.pid)))
         .collect();
     found.sort();

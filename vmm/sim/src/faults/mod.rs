@@ -213,8 +213,12 @@ pub struct Faults {
     pub effects: Vec<Effect>,
     /// When the phase of faults begins and ends.
     phases: Phases,
-    /// Machines without power, by the entries that took it.
-    dark: BTreeMap<MachineId, usize>,
+    /// Machines without power.
+    dark: BTreeMap<MachineId, power_failure::Dark>,
+    /// The entries by which machines stand still.
+    pauses: BTreeMap<MachineId, usize>,
+    /// The entries by which threads of machines starve.
+    starving: BTreeMap<MachineId, usize>,
     /// Partitions in force, by their entries.
     partitions: BTreeMap<usize, PartitionId>,
     /// Open holes of the network, by their entries.
@@ -537,6 +541,9 @@ impl Machine {
         self.world.faults.waiting.clear();
         self.world.faults.urgent.clear();
         if !self.scenario.heal {
+            // What is wrong stays so, and nothing new goes wrong.
+            self.set_hazards(false);
+            self.set_names(false);
             self.note(None, Notice::Phase(PhaseChange::Unhealed));
             self.recovery_begins();
             return;
@@ -550,6 +557,8 @@ impl Machine {
         self.heal_disks();
         self.end_slowness();
         self.world.scheduler.feed_all(&mut self.world.nodes);
+        self.world.faults.starving.clear();
+        self.world.faults.pauses.clear();
         let paused: Vec<_> = std::mem::take(&mut self.world.paused).into_keys().collect();
         for id in paused {
             self.world.catch_up(id);

@@ -35,13 +35,18 @@ impl Room for Pause {
         format!("pause {} for {ms} ms", name(self.node))
     }
 
-    fn begin(&self, machine: &mut Machine, _: usize, until: SimTime) {
+    fn begin(&self, machine: &mut Machine, entry: usize, until: SimTime) {
         let room = machine.world.room(self.node);
         machine.world.paused.insert(room.machine, until);
+        machine.world.faults.pauses.insert(room.machine, entry);
     }
 
-    fn end(&self, machine: &mut Machine, _: usize) -> bool {
+    fn end(&self, machine: &mut Machine, entry: usize) -> bool {
         let room = machine.world.room(self.node);
+        if machine.world.faults.pauses.get(&room.machine) != Some(&entry) {
+            return false;
+        }
+        machine.world.faults.pauses.remove(&room.machine);
         let paused = machine.world.paused.remove(&room.machine).is_some();
         if paused {
             machine.world.catch_up(room.machine);

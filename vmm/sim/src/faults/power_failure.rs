@@ -24,6 +24,15 @@ pub struct PowerFailure {
     pub node: NodeId,
 }
 
+/// A machine without power.
+#[derive(Clone, Debug)]
+pub(super) struct Dark {
+    /// The entry that took it.
+    entry: usize,
+    /// The services that fell with it. Others that are down by then have a time of their own.
+    fell: Vec<NodeId>,
+}
+
 impl Room for PowerFailure {
     fn draw(draw: &mut Draw<'_>) -> Option<PowerFailure> {
         Some(PowerFailure { node: draw.node()? })
@@ -52,15 +61,18 @@ impl Room for PowerFailure {
         machine.world.catch_up(id);
         // A machine that stood still does not go on.
         machine.world.paused.remove(&id);
+        machine.world.faults.pauses.remove(&id);
+        let mut fell = Vec::new();
         for node in services_on(machine, id) {
             if let Some(service) = machine.world.services.get_mut(&node)
                 && matches!(service.state, State::Running(_) | State::Stopping(_))
             {
                 service.crash();
+                fell.push(node);
             }
             machine.world.fabric.set_down(node, true);
         }
-        machine.world.faults.dark.insert(id, entry);
+        machine.world.faults.dark.insert(id, Dark { entry, fell });
         match lose_power(machine, id, entry) {
             Ok(report) => machine.note(Some(self.node), Notice::Survived(report)),
             Err(e) => {
@@ -74,11 +86,10 @@ impl Room for PowerFailure {
 
     fn end(&self, machine: &mut Machine, entry: usize) -> bool {
         let id = machine.world.room(self.node).machine;
-        if machine.world.faults.dark.get(&id) != Some(&entry) {
+        if machine.world.faults.dark.get(&id).is_none_or(|dark| dark.entry != entry) {
             return false;
         }
-        has_power(machine, id);
-        for node in services_on(machine, id) {
+        for node in has_power(machine, id) {
             if machine.world.services.get(&node).is_some_and(|service| service.state == State::Crashed) {
                 machine.start_service(node);
             }
@@ -93,17 +104,20 @@ fn services_on(machine: &Machine, id: MachineId) -> Vec<NodeId> {
     machine.scenario.services.iter().filter(|spec| spec.machine() == id).map(|spec| spec.node).collect()
 }
 
-fn has_power(machine: &mut Machine, id: MachineId) {
-    machine.world.faults.dark.remove(&id);
+/// A machine has power again. Returns the services that fell when it lost it.
+fn has_power(machine: &mut Machine, id: MachineId) -> Vec<NodeId> {
     for node in services_on(machine, id) {
         machine.world.fabric.set_down(node, false);
     }
+    machine.world.faults.dark.remove(&id).map(|dark| dark.fell).unwrap_or_default()
 }
 
 /// Everything is healed.
 pub(super) fn all_have_power(machine: &mut Machine) {
     let dark: Vec<MachineId> = machine.world.faults.dark.keys().copied().collect();
-    dark.into_iter().for_each(|id| has_power(machine, id));
+    for id in dark {
+        has_power(machine, id);
+    }
 }
 
 /// Takes what a machine has in memory, and what its disk loses.

@@ -210,23 +210,27 @@ impl Scheduled {
 }
 
 impl Machine {
-    /// A system call has returned: an entry may have waited for it. Those of health checks do not count.
+    /// A system call has returned: an entry may have waited for it. Those of checks do not count.
     #[inline]
     pub(crate) fn fault_triggers_see(&mut self, id: MachineId, pid: Pid, name: &str) {
         if !self.world.faults.waiting.is_empty() {
             let node = &self.world.nodes[&id];
             let (by, clock) = (node.container_of_any(pid).id, node.clock);
-            if node.processes.get(&pid).is_some_and(|process| process.is_check) {
+            if node.processes.get(&pid).is_some_and(|process| !process.is_of_service()) {
                 return;
             }
             self.trigger(clock, |waiting| waiting.sees(by, name));
         }
     }
 
-    /// A service wrote something: an entry may have waited for it. What health checks write is no output of the service.
+    /// A service wrote something: an entry may have waited for it. What checks write is no output of the service.
     #[inline]
     pub(crate) fn fault_triggers_read(&mut self, chunk: &ConsoleChunk, clock: SimTime) {
         if !self.world.faults.waiting.is_empty() && !chunk.check {
+            let writer = self.world.machine_of(chunk.container).processes.get(&chunk.pid);
+            if writer.is_some_and(|process| process.is_script) {
+                return;
+            }
             self.trigger(clock, |waiting| waiting.reads(chunk));
         }
     }

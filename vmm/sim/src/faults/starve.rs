@@ -39,7 +39,7 @@ impl Room for Starve {
         format!("starve a thread of {} for {ms} ms", name(self.node))
     }
 
-    fn begin(&self, machine: &mut Machine, _: usize, _: SimTime) {
+    fn begin(&self, machine: &mut Machine, entry: usize, _: SimTime) {
         let threads = threads(machine, self.node);
         let Some(at) = self.which.checked_rem(threads.len() as u64) else { return };
         let tid = threads[at as usize];
@@ -47,21 +47,27 @@ impl Room for Starve {
         let comm = machine.world.nodes[&id].task(tid).comm.to_vec();
         machine.note(Some(self.node), Notice::Target(Target::Thread(tid, comm)));
         machine.world.scheduler.starve(id, tid);
+        machine.world.faults.starving.insert(id, entry);
     }
 
-    fn end(&self, machine: &mut Machine, _: usize) -> bool {
+    fn end(&self, machine: &mut Machine, entry: usize) -> bool {
         let id = machine.world.room(self.node).machine;
+        if machine.world.faults.starving.get(&id) != Some(&entry) {
+            return false;
+        }
+        machine.world.faults.starving.remove(&id);
         machine.world.catch_up(id);
         let world = &mut machine.world;
         world.scheduler.feed(id, &mut world.nodes)
     }
 }
 
-/// The threads of a service, without those of health checks, in the order of their descent.
+/// The threads of a service, without those of checks, in the order of their descent.
 fn threads(machine: &Machine, id: NodeId) -> Vec<Tid> {
     let node = machine.world.machine_of(id);
     let container = machine.world.room(id).container;
-    let mine = node.processes.values().filter(|process| process.container == container && !process.is_check);
+    let mine =
+        node.processes.values().filter(|process| process.container == container && process.is_of_service());
     let threads = mine.flat_map(|process| process.threads.iter().copied());
     let mut found: Vec<(Lineage, Tid)> =
         threads.filter_map(|tid| Some((node.tasks.get(&tid)?.lineage, tid))).collect();

@@ -20,6 +20,7 @@ use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Decisions, Site, TurnPart};
 use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::{MachineId, Node};
+use bloodhound_kernel::task::TaskState;
 
 pub(crate) use often::FIRST;
 pub use often::{At, Behind, Often, When};
@@ -264,13 +265,14 @@ impl Scheduler {
         self.starving.contains_key(&id)
     }
 
-    /// The task of a machine that starves has turns again. False if there is none, or it is gone.
+    /// The task of a machine that starves has turns again, if it wants them: one that was stopped meanwhile waits for SIGCONT. False if
+    /// there is none, or it is gone.
     pub(crate) fn feed(&mut self, id: MachineId, nodes: &mut BTreeMap<MachineId, Arc<Node>>) -> bool {
         let Some((tid, taken)) = self.starving.remove(&id) else { return false };
         let Some(node) = nodes.get_mut(&id).filter(|node| node.tasks.contains_key(&tid)) else {
             return false;
         };
-        if taken {
+        if taken && node.task(tid).state == TaskState::Runnable {
             Arc::make_mut(node).enqueue(tid);
         }
         true
@@ -385,5 +387,32 @@ impl Scheduler {
         self.resting.retain(|(node, tid), _| *node != id || lives(tid));
         self.starving.retain(|node, (tid, _)| *node != id || lives(tid));
         self.priorities.forget_dead(node);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::policy::tests::node_with;
+    use super::*;
+
+    /// A task that was stopped while it starved has no turn before SIGCONT: it would wait for the processor and never use it.
+    #[test]
+    fn who_is_fed_has_turns_only_if_it_wants_them() {
+        for (state, wants) in [(TaskState::Runnable, true), (TaskState::Stopped, false)] {
+            let (tid, other) = (Tid(1), Tid(2));
+            let mut node = node_with(&[tid, other]);
+            let id = node.config.id;
+            node.enqueue(tid);
+            node.enqueue(other);
+            let mut decisions = Decisions::seeded(1);
+            let mut scheduler = Scheduler::new(Policy::draw(&mut decisions, &Schedule::default()));
+            scheduler.starve(id, tid);
+            assert_eq!(scheduler.pick(&mut node, &mut decisions), Some(other));
+            assert_eq!(node.run_queue, [other]);
+            node.task_mut(tid).state = state;
+            let mut nodes = BTreeMap::from([(id, Arc::new(node))]);
+            assert!(scheduler.feed(id, &mut nodes));
+            assert_eq!(nodes[&id].run_queue.contains(&tid), wants);
+        }
     }
 }

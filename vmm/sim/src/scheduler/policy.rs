@@ -195,7 +195,7 @@ impl fmt::Display for Policy {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use bloodhound_decisions::TurnPart;
 
     use super::*;
@@ -208,7 +208,7 @@ mod tests {
     use bloodhound_vfs::MemBase;
 
     /// A node with tasks that have no process, no memory and no program.
-    fn node_with(tids: &[Tid]) -> Node {
+    pub(in crate::scheduler) fn node_with(tids: &[Tid]) -> Node {
         let mut base = MemBase::new();
         let vfs = bloodhound_vfs::Vfs::new(Default::default(), &mut base).expect("a file system");
         let config = bloodhound_kernel::node::NodeConfig {

@@ -134,7 +134,7 @@ impl Service {
     pub(crate) fn crash(&mut self) {
         self.cut_short += u32::from(self.runs());
         (self.state, self.health, self.check) = (State::Crashed, Health::Starting, None);
-        self.hook = None;
+        (self.hook, self.grace) = (None, None);
         self.restarts = Restarts::default();
     }
 }

@@ -129,4 +129,11 @@ mod tests {
         assert_eq!(Restarts::default().next(RestartPolicy::No, true, 0), None);
         assert!(Restarts::default().next(RestartPolicy::OnFailure(None), true, 0).is_some());
     }
+
+    #[test]
+    fn the_time_that_a_fault_gives_ends_with_the_life_that_it_was_for() {
+        let mut service = super::super::Service { grace: Some(SECOND), ..Default::default() };
+        service.crash();
+        assert_eq!((service.state, service.grace), (State::Crashed, None));
+    }
 }
