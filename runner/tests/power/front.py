@@ -81,6 +81,9 @@ class Postgres:
         owned_directory("/run/postgresql", "postgres")
         initdb = as_user("postgres", self.bin + "initdb", "-N", "-k", "-A", "trust", "-D", "/data/new")
         made(lambda: subprocess.run(initdb, check=True, stdout=subprocess.DEVNULL))
+        # As pg_ctlcluster does: it is empty if the power failed between its making and its fsync.
+        if os.path.exists("/data/db/postmaster.pid"):
+            os.remove("/data/db/postmaster.pid")
         command = as_user("postgres", self.bin + "postgres", "-D", "/data/db", "-c", "listen_addresses=")
         for option in self.options:
             command += ["-c", option]
@@ -130,14 +133,20 @@ class Mariadb:
     def __init__(self, options):
         self.options = options
 
+    def make(self, command):
+        """Ends a first start in order: one whose server is killed before its first checkpoint never starts again."""
+        owned_directory("/data/new", "mysql")
+        first = [*command, "--datadir=/data/new", "--bootstrap"]
+        subprocess.run(first, check=True, input=b"create database test;\n", stderr=subprocess.DEVNULL)
+
     def start(self):
-        made(os.mkdir, "/data/new")
-        owned_directory("/data/db", "mysql")
         owned_directory("/run/mysqld", "mysql")
-        return [
-            "mariadbd", "--no-defaults", "--user=mysql", "--datadir=/data/db", "--skip-grant-tables", "--skip-networking",
-            "--socket=/run/mysqld/s", "--innodb-log-file-size=8M", *self.options,
+        command = [
+            "mariadbd", "--no-defaults", "--user=mysql", "--skip-grant-tables", "--skip-networking",
+            "--innodb-log-file-size=8M",
         ]  # fmt: skip
+        made(self.make, command)
+        return [*command, "--datadir=/data/db", "--socket=/run/mysqld/s", *self.options]
 
     def packet(self):
         size = self.stream.read(4)
@@ -154,10 +163,18 @@ class Mariadb:
         answer = self.packet()
         if answer[0] != 0:
             raise OSError(answer)
-        self.ask("create database if not exists test")
+
+    def values(self, row):
+        """The values of a row, none of them longer than 250 bytes."""
+        values = []
+        while row:
+            size = 1 + row[0]
+            values.append(row[1:size])
+            row = row[size:]
+        return values
 
     def ask(self, query):
-        """The first value of each row."""
+        """The rows that answer a query."""
         self.send(0, b"\3" + query.encode())
         answer = self.packet()
         if answer[0] == 0xFF:
@@ -173,13 +190,14 @@ class Mariadb:
                 return rows
             if row[0] == 0xFF:
                 raise OSError(row)
-            rows.append(row[1 : 1 + row[0]])
+            rows.append(self.values(row))
 
     def check(self):
         self.ask("create table if not exists test.log (n bigint primary key, what text) engine innodb")
-        if answer := self.ask("check table test.log"):
-            print(answer)
-        return [int(value) for q in ("count(*)", "coalesce(max(n), 0)") for value in self.ask(f"select {q} from test.log")]
+        said = self.ask("check table test.log")
+        if [row[3] for row in said] != [b"OK"]:
+            raise OSError(said)
+        return [int(value) for q in ("count(*)", "coalesce(max(n), 0)") for [value] in self.ask(f"select {q} from test.log")]
 
     def append(self, number):
         self.ask(f"insert into test.log values ({number}, '{TEXT}')")
