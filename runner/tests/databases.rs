@@ -100,8 +100,8 @@ fn postgres() {
         return;
     }
     keeps("postgres", &[]);
-    // "Turning off fsync ... can result in unrecoverable data corruption"; with synchronous_commit = off "some recent
-    // allegedly-committed transactions [are] lost" (PostgreSQL, Write Ahead Log).
+    // Both by PostgreSQL's documentation of the write-ahead log's settings: the first may break the database, the second loses the last
+    // transactions and nothing else.
     for option in ["fsync=off", "synchronous_commit=off"] {
         loses("postgres", &[option]);
     }
@@ -113,7 +113,7 @@ fn mariadb() {
         return;
     }
     keeps("mariadb", &[]);
-    // Written or flushed "once per second" only.
+    // 0 writes and syncs the log once a second only, 2 writes it with each transaction and syncs it once a second.
     for how in ["0", "2"] {
         loses("mariadb", &[&format!("--innodb-flush-log-at-trx-commit={how}")]);
     }
