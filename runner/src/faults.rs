@@ -185,6 +185,7 @@ fn example(kind: &Declaration) -> String {
             (ValueKind::Probability { .. }, _) => "0.001",
             (_, Absent::Means(text)) if text != "0" => text,
             (ValueKind::Millis, _) => "5",
+            (ValueKind::Integer { .. }, _) => "512",
             _ => continue,
         };
         let _ = writeln!(out, "    {}: {value}", key.name);

@@ -521,6 +521,7 @@ impl Worker {
     fn outcome(&self, seed: u64, profile: FaultSpec, ended: Ended) -> Outcome {
         let world = &self.machine.world;
         let history = world.clients.driver.as_ref().map(|d| d.history().clone()).unwrap_or_default();
+        let name = |id| timeline::name(&self.session.scenario, id);
         let mut outcome = Outcome {
             seed,
             platform: Some(self.platform),
@@ -534,9 +535,7 @@ impl Worker {
             hits: world.faults.hits.clone(),
             stopped_packets: Some(world.faults.stopped.clone()),
             asked: world.asked(),
-            faults: crate::report::fault_records(world.faults.record(), &|id| {
-                timeline::name(&self.session.scenario, id)
-            }),
+            faults: crate::report::fault_records(world.faults.record(), &name),
             log: world.log.clone(),
             violations: Vec::new(),
             judged: Vec::new(),
@@ -547,9 +546,7 @@ impl Worker {
             outside: world
                 .outside
                 .iter()
-                .map(|((who, what), count)| {
-                    (timeline::name(&self.session.scenario, *who), what.clone(), *count)
-                })
+                .map(|((who, what), count)| (name(*who), what.clone(), *count))
                 .collect(),
             console: world.console.clone(),
             stopped: None,

@@ -15,7 +15,7 @@ use bloodhound_kernel::ctx::Outside;
 use bloodhound_kernel::ids::Tid;
 use bloodhound_kernel::node::{MachineId, Node};
 use bloodhound_kernel::watch::{Told, Watch, Whose};
-use bloodhound_net::{Body, Flags, Header, NodeId, Packet};
+use bloodhound_net::{Body, Flags, Header, Mishaps, NodeId, Packet};
 use bloodhound_workloads::driver::Progress;
 
 use crate::computing::Trial;
@@ -300,14 +300,7 @@ fn mix(digest: &mut Digest, at: SimTime, node: Option<NodeId>, event: &Event<'_>
         Event::Routed { number, to, arrives, mishaps, copy } => {
             head(8, 0);
             digest.word(*number);
-            digest.word(u64::from(to.0));
-            digest.time(*arrives);
-            digest.word(mishaps.delay);
-            digest.word(mishaps.reordered);
-            digest.time(copy.unwrap_or(SimTime::MAX));
-            if mishaps.changed > 0 {
-                digest.word(mishaps.changed);
-            }
+            mix_fate(digest, *to, (*arrives, *copy), *mishaps);
         }
         Event::Delivered { number, .. } => {
             head(9, 0);
@@ -347,6 +340,17 @@ fn mix(digest: &mut Digest, at: SimTime, node: Option<NodeId>, event: &Event<'_>
             head(16, 0);
             printed(digest, finding);
         }
+    }
+}
+
+fn mix_fate(digest: &mut Digest, to: NodeId, (arrives, copy): (SimTime, Option<SimTime>), mishaps: Mishaps) {
+    digest.word(u64::from(to.0));
+    digest.time(arrives);
+    digest.word(mishaps.delay);
+    digest.word(mishaps.reordered);
+    digest.time(copy.unwrap_or(SimTime::MAX));
+    if mishaps.changed > 0 {
+        digest.word(mishaps.changed);
     }
 }
 

@@ -1,7 +1,6 @@
-//! Whole worlds on the `Scripted` platform, which needs no processor: three nodes whose processes fork, execute, wait, share
-//! memory, sleep, are signalled, write files and talk over TCP, while services crash and start again, stand still, lose
-//! packets and connections, and are cut off. What happens is a function of the seed, whatever the platform forgets, whoever
-//! is woken for nothing, and how often the world is cloned.
+//! Whole worlds on the `Scripted` platform, which needs no processor: three nodes whose processes fork, execute, wait, share memory, sleep,
+//! are signalled, write files and talk over TCP, while faults happen to them. What happens is a function of the seed, whatever the platform
+//! forgets, whoever is woken for nothing, and how often the world is cloned.
 
 #[path = "scripted/ends.rs"]
 mod ends;

@@ -305,7 +305,7 @@ mod limits {
         let limits = Limits { down: Some(Down::Count(1)), ..Limits::default() };
         let crash = |ms, node| at(ms, 100, Fault::Crash(Crash { node: NodeId(node) }));
         let rest = [crash(50, 2), crash(150, 2)];
-        assert_eq!(kept(&limits, &rest, &[]), [0]);
+        assert_eq!(kept(&limits, &rest, &[]), [0, 1]);
         assert_eq!(kept(&limits, &rest, &[crash(1, 1)]), [1]);
     }
 

@@ -14,6 +14,7 @@ fn scheduled(entries: &[(u64, Kind, u32, u64)]) -> (SimTime, Machine) {
         nodes: vec![NodeId(*node)],
         what: What::Drawn,
         duration: Some(duration * MS),
+        most: None,
     };
     scenario.services[1].sharing = Sharing { machine: Some(NodeId(1)), ..Sharing::default() };
     scenario.planning.schedule = entries.iter().map(entry).collect();
