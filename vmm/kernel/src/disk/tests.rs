@@ -275,7 +275,7 @@ fn a_mapping_without_a_descriptor_meets_what_a_descriptor_meets() {
     b.write(fd, &[1; 4096]).unwrap();
     let map = b.call(nr::mmap, &[0, 4096, c::PROT_READ | c::PROT_WRITE, c::MAP_SHARED, fd, 0]).unwrap();
     assert_eq!(b.call(nr::close, &[fd]), Ok(0));
-    let sync = |b: &mut Bench| b.call(nr::msync, &[map, 4096, u64::from(c::MS_SYNC)]);
+    let sync = |b: &mut Bench| b.call(nr::msync, &[map, 4096, c::MS_SYNC]);
     set(&mut b, &[(Kind::LostWrite, ALWAYS)]);
     assert_eq!(sync(&mut b), Ok(0));
     assert_eq!(told(&mut b)[0].0, Kind::LostWrite);
