@@ -56,7 +56,7 @@ fn stack_of(name: &str, command: &str, client: &str, config: &str) -> PathBuf {
 
 /// Whether a campaign finds a broken promise.
 fn finds(dir: &Path, seeds: &str) -> bool {
-    let result = bloodhound(dir, &["test", "--seeds", seeds, "--jobs", "1"]);
+    let result = bloodhound(dir, &["test", "--seeds", seeds, "--jobs", "1", "--fail-fast"]);
     match code(&result) {
         0 => false,
         1 => true,
