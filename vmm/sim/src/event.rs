@@ -144,7 +144,7 @@ pub enum Event<'a> {
 }
 
 /// All kinds of events, by the names that docs/events.md has.
-pub const KINDS: [&str; 28] = [
+pub const KINDS: [&str; 31] = [
     "trap",
     "moved",
     "call",
@@ -166,6 +166,9 @@ pub const KINDS: [&str; 28] = [
     "fault-end",
     "fault-target",
     "name-server",
+    "injected",
+    "survived",
+    "out-of-memory",
     "service",
     "check",
     "phase",
