@@ -5,9 +5,10 @@ mod common;
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use common::{Ran, command_on, exec, exec_on, finish, have, lines, put, repository, run_in, scratch};
+use common::{
+    Ran, command_on, compile, exec, exec_on, finish, have, lines, put, repository, run_in, scratch,
+};
 
 /// A directory with a program of `data/clock`; `None` without a compiler.
 fn built(name: &str, program: &str, flags: &[&str]) -> Option<PathBuf> {
@@ -16,10 +17,7 @@ fn built(name: &str, program: &str, flags: &[&str]) -> Option<PathBuf> {
     }
     let dir = scratch(&format!("clock-{name}"));
     let source = repository().join(format!("runner/tests/data/clock/{program}.c"));
-    let mut cc = Command::new("cc");
-    let ran =
-        finish(cc.args(["-O1", "-pthread"]).args(flags).arg("-o").arg(dir.join("program")).arg(source), b"");
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    compile(&source, &dir.join("program"), &[&["-O1"], flags].concat());
     Some(dir)
 }
 
@@ -76,11 +74,6 @@ fn run(dir: &Path, seed: u32) -> Ran {
     ran
 }
 
-fn digest(ran: &Ran) -> &str {
-    let all = ran.stdout.lines().chain(ran.stderr.lines());
-    all.rev().find(|line| line.contains("digest")).expect("a digest")
-}
-
 /// Two seeds, each twice, and on the other platform.
 fn is_one_run(dir: &Path) {
     for seed in ["1", "2"] {
@@ -91,7 +84,7 @@ fn is_one_run(dir: &Path) {
             let on = |platform| finish(&mut command_on(Some(platform), dir, &args), b"");
             let (ptrace, kvm) = (on("ptrace"), on("kvm"));
             if !kvm.rdtsc_leaks() {
-                assert_eq!(digest(&ptrace), digest(&kvm));
+                assert_eq!(ptrace.run_digest(), kvm.run_digest());
             }
         }
     }

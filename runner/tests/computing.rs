@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use common::{Ran, exec_on, finish, have};
+use common::{Ran, compile, exec_on, finish, have};
 
 /// Runs of each program on each platform: each second one on a loaded machine.
 const RUNS: usize = 8;
@@ -63,10 +63,7 @@ fn compiled(name: &str) -> PathBuf {
 
 fn compiled_with(name: &str, source: &str, options: &[&str]) -> PathBuf {
     let program = scratch().join(name);
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O2", "-pthread", "-o"]).arg(&program).args(options).arg(data(&format!("{source}.c")));
-    let ran = finish(&mut compiler, b"");
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    compile(&data(&format!("{source}.c")), &program, &[&["-O2"], options].concat());
     program
 }
 

@@ -7,10 +7,9 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use common::cli::{bloodhound, code, text};
-use common::{finish, have, put, repository, stack};
+use common::{compile, have, put, repository, stack};
 
 /// Seeds within which syncs that are switched off must be found.
 const CARELESS: &str = "100";
@@ -48,10 +47,7 @@ fn stack_of(database: &str, options: &[&str], seconds: u32) -> PathBuf {
     );
     let sources = repository().join("runner/tests/power");
     put(&dir, "app/front.py", &std::fs::read_to_string(sources.join("front.py")).expect("a program"));
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-o"]).arg(dir.join("app/store")).arg(sources.join("store.c"));
-    let ran = finish(&mut cc, b"");
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    compile(&sources.join("store.c"), &dir.join("app/store"), &["-O1"]);
     dir
 }
 

@@ -97,12 +97,6 @@ fn run(dir: &Path, seed: u64) -> Ran {
     ran
 }
 
-/// The line with the digest of a run.
-fn digest(ran: &Ran) -> &str {
-    let line = ran.stdout.lines().find(|line| line.starts_with("digest: "));
-    line.unwrap_or_else(|| panic!("no digest: {}{}", ran.stdout, ran.stderr))
-}
-
 /// What the timeline tells of faults of a kind.
 fn told<'a>(ran: &'a Ran, kind: &str) -> Vec<&'a str> {
     let mark = format!(" fault    {kind}: ");
@@ -145,8 +139,8 @@ fn each_is_seen_told_and_happens_again() {
     assert!(first.ends_with("): EIO"), "{first}");
     assert!(told(&ran, "partial-write")[0].ends_with(": 4096 of 6000 bytes, then EIO"));
     let again = run(&dir, 1);
-    assert_eq!(digest(&again), digest(&ran));
-    assert_ne!(digest(&run(&dir, 2)), digest(&ran));
+    assert_eq!(again.run_digest(), ran.run_digest());
+    assert_ne!(run(&dir, 2).run_digest(), ran.run_digest());
 }
 
 #[test]
@@ -171,7 +165,7 @@ fn rates_of_nothing_cost_nothing() {
     let without = run(&dir, 3);
     configure(&dir, "  network: {drop_rate: 0.01}\n  disk: {write_fail_rate: 0, disk_latency_ms: 3}\n");
     let with = run(&dir, 3);
-    assert_eq!(digest(&with), digest(&without));
+    assert_eq!(with.run_digest(), without.run_digest());
 }
 
 #[test]
@@ -205,7 +199,7 @@ while True:
         assert!(said.contains(&word), "{kind}: {}", ran.stdout);
         assert_eq!(said.last(), Some(&"disk good"), "{kind} is healed: {}", ran.stdout);
         assert!(ran.stdout.contains(&format!("the disk of one {name}")), "{}", ran.stdout);
-        assert_eq!(digest(&run(&dir, 1)), digest(&ran));
+        assert_eq!(run(&dir, 1).run_digest(), ran.run_digest());
     }
 }
 
@@ -268,7 +262,7 @@ fn resources_run_out_and_futex_waits_end_for_nothing() {
     let forks = said.iter().filter(|line| **line == "fork EAGAIN").count();
     assert_eq!(told(&ran, "fork-fail").len(), forks);
     assert!(!told(&ran, "futex-wake").is_empty(), "{}", ran.stdout);
-    assert_eq!(digest(&run(&dir, 1)), digest(&ran));
+    assert_eq!(run(&dir, 1).run_digest(), ran.run_digest());
 }
 
 #[test]

@@ -4,10 +4,9 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use common::cli::{bloodhound, json, text};
-use common::finish;
+use common::compile;
 
 /// A stack of the one service, with this section `exploration`.
 fn stack(name: &str, exploration: &str) -> PathBuf {
@@ -15,10 +14,7 @@ fn stack(name: &str, exploration: &str) -> PathBuf {
     let _ignored = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).expect("a directory");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/interleave/service.c");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-O1", "-g", "-pthread", "-o"]).arg(dir.join("service")).arg(source);
-    let ran = finish(&mut compiler, b"");
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    compile(&source, &dir.join("service"), &["-O1", "-g"]);
     let write = |name: &str, text: &str| std::fs::write(dir.join(name), text).expect("a file");
     write(
         "compose.yaml",

@@ -8,15 +8,17 @@ use std::path::{Path, PathBuf};
 
 use common::*;
 
-/// Answers each message of a connection, which is a length in 8 digits and so many bytes, with itself.
-const SERVER: &str = "import socket, threading\n\
-    def whole(c, n):\n\
+/// What both sides begin with: reads so many bytes of a connection.
+const WHOLE: &str = "def whole(c, n):\n\
     \x20   out = b''\n\
     \x20   while len(out) < n:\n\
     \x20       piece = c.recv(n - len(out))\n\
     \x20       if not piece: raise EOFError\n\
     \x20       out += piece\n\
-    \x20   return out\n\
+    \x20   return out\n";
+
+/// Answers each message of a connection, which is a length in 8 digits and so many bytes, with itself.
+const SERVER: &str = "import socket, threading\n\
     def serve(c):\n\
     \x20   try:\n\
     \x20       while True:\n\
@@ -32,13 +34,6 @@ const SERVER: &str = "import socket, threading\n\
 /// What clients begin with: `ask(c, n)` has n bytes echoed, and `ms()` is the time.
 const CLIENT: &str = "import socket, time\n\
     def ms(): return time.monotonic_ns() // 1000000\n\
-    def whole(c, n):\n\
-    \x20   out = b''\n\
-    \x20   while len(out) < n:\n\
-    \x20       piece = c.recv(n - len(out))\n\
-    \x20       if not piece: raise EOFError\n\
-    \x20       out += piece\n\
-    \x20   return out\n\
     def ask(c, n):\n\
     \x20   sent = b'%08d' % n + b'x' * n\n\
     \x20   c.sendall(sent)\n\
@@ -56,13 +51,13 @@ fn stack_of(name: &str, client: &str, faults: &str) -> PathBuf {
          faults: {{swarm: false, duration: 20s, {faults}}}\n\
          properties: [{{name: up, kind: safety, check: {{type: no-crash}}}}]\n"
     );
-    let client = format!("{CLIENT}{client}");
+    let (server, client) = (format!("{WHOLE}{SERVER}"), format!("{WHOLE}{CLIENT}{client}"));
     stack(
         name,
         &[
             ("compose.yaml", compose),
             ("bloodhound.yaml", &config),
-            ("server.py", SERVER),
+            ("server.py", &server),
             ("client.py", &client),
         ],
     )

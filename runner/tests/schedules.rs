@@ -44,10 +44,6 @@ fn faults(ran: &Ran) -> Vec<(u64, String)> {
     lines.map(|(at, text)| (ns(at) - begin, text.to_owned())).collect()
 }
 
-fn digest(ran: &Ran) -> &str {
-    ran.stdout.lines().find(|line| line.starts_with("digest: ")).unwrap_or_else(|| panic!("{ran:?}"))
-}
-
 fn run(dir: &Path, args: &[&str]) -> Ran {
     let ran = run_in(dir, &[&["run", "--seed", "3"], args].concat());
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
@@ -80,7 +76,7 @@ fn each_fault_comes_when_it_is_written_and_no_other() {
     let begun = told.iter().filter(|(_, text)| !text.contains("healed") && !text.contains("is over"));
     assert_eq!(begun.count(), 6, "{told:?}");
 
-    assert_eq!(digest(&run(&dir, &["--faults", "schedule.yaml"])), digest(&ran));
+    assert_eq!(run(&dir, &["--faults", "schedule.yaml"]).run_digest(), ran.run_digest());
     // By the saved schedule all of them come at their times.
     let plain = |told: &[(u64, String)]| -> Vec<(u64, String)> {
         let text = |text: &String| {
@@ -117,7 +113,7 @@ fn a_schedule_stands_in_the_configuration_beside_rates() {
     let quiet = begun.iter().filter(|(at, _)| (4_000_000_000..6_000_000_000).contains(at));
     assert_eq!(quiet.count(), 1, "{told:?}");
     assert!(begun.len() > 2, "{told:?}");
-    assert_eq!(digest(&run(&dir, &[])), digest(&ran));
+    assert_eq!(run(&dir, &[]).run_digest(), ran.run_digest());
 }
 
 #[test]

@@ -38,6 +38,15 @@ impl Ran {
         self.summary("digest: ")
     }
 
+    /// The line with the digest that `run` prints.
+    ///
+    /// # Panics
+    /// If there is none: two runs that tell no digest are not equal.
+    pub fn run_digest(&self) -> &str {
+        let line = self.stdout.lines().find(|line| line.starts_with("digest: "));
+        line.unwrap_or_else(|| panic!("no digest: {}{}", self.stdout, self.stderr))
+    }
+
     /// The last line of standard error that begins so.
     pub fn summary(&self, start: &str) -> Option<&str> {
         self.stderr.lines().rev().find(|line| line.starts_with(start))
@@ -53,6 +62,14 @@ impl Ran {
         let summary = ["digest: ", "steps: ", "virtual_time_ns: "].map(|start| self.summary(start));
         (self.code, &self.stdout, summary)
     }
+}
+
+/// Compiles a program in C that may have threads.
+pub fn compile(source: &Path, program: &Path, options: &[&str]) {
+    let mut cc = Command::new("cc");
+    cc.args(options).args(["-pthread", "-o"]).arg(program).arg(source);
+    let ran = finish(&mut cc, b"");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }
 
 /// Runs a command to its end with `input` as standard input.
