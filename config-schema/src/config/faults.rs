@@ -217,9 +217,12 @@ pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
         Preset::Gentle => DownBudget::Count(1),
         Preset::Jepsen | Preset::Brutal => DownBudget::Minority,
     }));
+    let schedule = fault_plan::schedule(ctx, settings);
+    let may_lose_power =
+        spec.is_on(Kind::PowerFailure) || schedule.iter().any(|entry| entry.kind == Kind::PowerFailure);
     Faults {
         kinds: spec,
-        disk: settings_of_disk(ctx, &disk, &process),
+        disk: settings_of_disk(ctx, &disk, &process, may_lose_power),
         services: process.get(ctx, "services"),
         heal: settings.value(ctx, "heal"),
         start_after_ns: settings.value(ctx, "start_after"),
@@ -227,16 +230,21 @@ pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
         budget,
         quiet: fault_plan::quiet(ctx, settings),
         targets: settings.own(ctx, "targets", fault_plan::targets).unwrap_or_default(),
-        schedule: fault_plan::schedule(ctx, settings),
+        schedule,
         coverage_threshold: settings.own(ctx, "coverage_threshold", a_share),
     }
 }
 
-/// The model of disks, which means nothing where no machine loses its power.
-fn settings_of_disk(ctx: &mut Ctx, disk: &Settings<'_>, process: &Settings<'_>) -> Disk {
+/// The model of disks, which means nothing where no machine loses its power: by a rate, a preset or the schedule.
+fn settings_of_disk(
+    ctx: &mut Ctx,
+    disk: &Settings<'_>,
+    process: &Settings<'_>,
+    may_lose_power: bool,
+) -> Disk {
     const SWITCH: &str = "power_failure_probability";
     let Chosen(model) = disk.value(ctx, "model");
-    if let (Some(entry), None) = (disk.entry("model"), process.entry(SWITCH)) {
+    if let (Some(entry), None, false) = (disk.entry("model"), process.entry(SWITCH), may_lose_power) {
         let message = format!("`{}` has no effect without `{}`", disk.path("model"), process.path(SWITCH));
         ctx.warn(Code::NothingToDo, entry.key_span, message);
     }

@@ -78,3 +78,24 @@ fn what_is_not_written_is_as_declared() {
     without_file.swarm = true;
     assert_eq!(*kinds, without_file);
 }
+
+/// Power failures come by a rate, by a preset or by the schedule; only without any the model of disks means nothing.
+#[test]
+fn the_model_of_disks_has_no_effect_without_power_failures() {
+    let warned = |more: &str| {
+        let text = format!("faults:\n  disk: {{model: strict}}\n{more}properties: []\n");
+        let (config, diagnostics) =
+            Config::decode(Source::new(Path::new("disk.yaml"), &text), FileChecks::Lenient);
+        assert!(config.is_some(), "{text}: {diagnostics:?}");
+        diagnostics.iter().any(|told| told.message.contains("`faults.disk.model` has no effect"))
+    };
+    assert!(warned(""));
+    assert!(warned("  preset: gentle\n"), "that preset has none");
+    for more in [
+        "  process: {power_failure_probability: 0.001}\n",
+        "  preset: jepsen\n",
+        "  schedule: [{at: 1s, fault: power-failure, service: db, duration: 1s}]\n",
+    ] {
+        assert!(!warned(more), "{more}");
+    }
+}
