@@ -7,7 +7,7 @@
 //! virtual time. CLOCK_REALTIME is own time and an offset. Who sets it changes the offset, so no other clock moves: CLOCK_MONOTONIC "is
 //! not affected by discontinuous jumps in the system time" (clock_gettime(2)).
 //!
-//! Neighbours: `timer` and `wait` (deadlines), `vdso` (reads without a trap), `sys::time` and `sys::adjtime` (the calls).
+//! Neighbours: `timer` and `wait` (deadlines), `vdso` (reads without a trap), `sys::time` and `sys::clock_set` (the calls).
 
 use bloodhound_abi::SimTime;
 use bloodhound_abi::consts as c;

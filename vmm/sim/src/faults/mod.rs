@@ -254,9 +254,7 @@ impl Faults {
     pub fn record(&self) -> impl Iterator<Item = (&Planned, Effect)> {
         self.plan.iter().zip(self.effects.iter().copied())
     }
-}
 
-impl Faults {
     /// Whether a machine has no power.
     pub fn is_dark(&self, machine: MachineId) -> bool {
         self.dark.contains_key(&machine)
