@@ -178,11 +178,15 @@ fn the_example_has_the_lines_that_llvm_counts() {
     check("distributed-kv", &plain.own, &counted.profiled, 99, true);
     let optimised = run("optimised", "3", false);
     check("distributed-kv, optimised", &optimised.own, &counted.profiled, 95, false);
-    // The report says what the optimiser has left: about half, where the whole has nearly all.
-    let ((whole, all), (left, all_there)) = (lines_left(&plain.dir), lines_left(&optimised.dir));
-    say(&format!("coverage_agreement: of {all} lines {whole} have code, optimised {left}"));
-    assert_eq!(all, all_there);
-    assert!(whole * 4 > all * 3 && left * 3 < all * 2 && left * 3 > all, "{left} and {whole} of {all}");
+    // The report says what the optimiser has left: about half of the source, where the whole has nearly all lines that LLVM knows.
+    let [(known, of), (whole, all), (left, all_there)] =
+        [&counted, &plain, &optimised].map(|run| lines_left(&run.dir));
+    say(&format!(
+        "coverage_agreement: of {all} lines {whole} have code, optimised {left}, LLVM knows {known}"
+    ));
+    assert_eq!((all, all), (of, all_there));
+    let holds = whole * 10 > known * 8 && left * 10 < whole * 8 && left * 3 > all;
+    assert!(holds, "{left} and {whole} of {all}, {known} known to LLVM");
 }
 
 const STORE: &str = "services:
