@@ -17,6 +17,7 @@ const SI_KERNEL: i32 = c::SI_KERNEL as i32;
 const SEGV_MAPERR: i32 = c::SEGV_MAPERR as i32;
 const SEGV_ACCERR: i32 = c::SEGV_ACCERR as i32;
 const TRAP_TRACE: i32 = c::TRAP_TRACE as i32;
+const TRAP_BRKPT: i32 = c::TRAP_BRKPT as i32;
 const FPE_INTDIV: i32 = c::FPE_INTDIV as i32;
 const BUS_ADRALN: i32 = c::BUS_ADRALN as i32;
 const SYS_SECCOMP: i32 = c::SYS_SECCOMP as i32;
@@ -25,6 +26,8 @@ const BUS_ADRERR: i32 = c::BUS_ADRERR as i32;
 const BUS_MCEERR_AR: i32 = c::BUS_MCEERR_AR as i32;
 const BUS_MCEERR_AO: i32 = c::BUS_MCEERR_AO as i32;
 
+/// `int1`, without prefixes.
+const INT1: u8 = 0xf1;
 /// The low byte of the x87 status word, and its error summary: an exception waits for the next x87 instruction.
 const STATUS_WORD: usize = 2;
 const ERROR_SUMMARY: u8 = 0x80;
@@ -34,6 +37,8 @@ pub(crate) struct Seen<'a> {
     pub tracee: Tracee,
     pub host: &'a user_regs_struct,
     pub stop: Stop,
+    /// Where the one instruction stands for which the stub was resumed, if it was for one: for a step, or with the trap flag set.
+    pub stepped_from: Option<u64>,
 }
 
 /// The trap that a stop means; `None` for signals from outside, which the application must not see. `regs` are
@@ -74,6 +79,7 @@ pub(crate) fn classify(
         libc::SIGTRAP => Ok(Some(match code {
             SI_KERNEL => Trap::Exception(Exception::BREAKPOINT),
             TRAP_TRACE => Trap::Step,
+            TRAP_BRKPT if is_step(memory, seen.stepped_from, regs) => Trap::Step,
             _ => Trap::Exception(Exception::at(vector::DB, addr)),
         })),
         libc::SIGBUS if matches!(code, BUS_ADRERR | BUS_MCEERR_AR | BUS_MCEERR_AO) => {
@@ -98,6 +104,21 @@ pub(crate) fn classify(
             Ok(Some(Trap::Syscall))
         }
         _ => Err(PlatformError::Internal("an unexpected signal in a stub")),
+    }
+}
+
+/// Whether a debug exception of which the host does not know the reason is the end of a step. Linux calls it TRAP_BRKPT if DR6 tells
+/// nothing, and takes it for that of an `int1` then (exc_debug_user in arch/x86/kernel/traps.c: "If DR6 is 0, no point in trying to
+/// handle it"). In a virtual machine DR6 is sometimes lost when the machine is preempted just there.
+pub(crate) fn is_step(memory: &Extents, stepped_from: Option<u64>, regs: &Regs) -> bool {
+    match stepped_from {
+        Some(from) => !decode::is_int1(memory, from),
+        // The program has set the trap flag since it was resumed.
+        None => {
+            let mut last = [0];
+            memory.read(regs.rip.wrapping_sub(1), &mut last);
+            regs.rflags & x86::TF != 0 && last != [INT1]
+        }
     }
 }
 

@@ -261,7 +261,8 @@ impl PtracePlatform {
                 space.selectors = selectors;
                 return Ok(Trap::BudgetSpent);
             }
-            let seen = Seen { tracee, host: &host, stop };
+            let stepped_from = (mode == Mode::Step || before.rflags & x86::TF != 0).then_some(before.rip);
+            let seen = Seen { tracee, host: &host, stop, stepped_from };
             if let Some(trap) = classify(&seen, &space.extents, &mut self.info, regs)? {
                 // Linux hides it as well, but not after a step over a `popf`, until the next run.
                 if mode == Mode::Step {

@@ -2,8 +2,11 @@
 //! its system calls on).
 
 use bloodhound_frames::Frame;
+use bloodhound_platform::extents::Extents;
+use bloodhound_platform::{Mapping, Prot, Regs};
 use libc::user_regs_struct;
 
+use crate::classify::is_step;
 use crate::process::{Factory, Stub, bare_regs};
 use crate::stub::{ARENA_FD, CODE, COMMAND_WORDS};
 use crate::sys::Stop;
@@ -108,4 +111,20 @@ fn a_failing_command_is_named() {
     assert_eq!(factory.batch(&stub, &commands), Ok(Err((1, libc::EINVAL))));
     drop(frame);
     factory.destroy(stub);
+}
+
+#[test]
+fn a_step_without_a_reason_is_a_step_unless_it_was_an_int1() {
+    // nop; int1; repne int1; xor $0xf1, %al
+    let code = Frame::from_slice(b"\x90\xf1\xf2\xf1\x34\xf1");
+    let mut memory = Extents::default();
+    memory.insert(&Mapping { addr: GUEST, frame_offset: code.offset(), pages: 1, prot: Prot::RX });
+    let at = |rip: u64, rflags: u64| Regs { rip: GUEST + rip, rflags, ..Regs::default() };
+    for (from, to, is) in [(0, 1, true), (1, 2, false), (2, 4, false), (4, 6, true)] {
+        assert_eq!(is_step(&memory, Some(GUEST + from), &at(to, 0x202)), is, "from {from}");
+    }
+    // The program has set the flag: what was executed is told by where it is.
+    assert!(is_step(&memory, None, &at(1, 0x302)));
+    assert!(!is_step(&memory, None, &at(1, 0x202)));
+    assert!(!is_step(&memory, None, &at(2, 0x302)));
 }

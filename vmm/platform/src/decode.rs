@@ -76,6 +76,12 @@ pub fn is_pushf(memory: &Extents, rip: u64) -> bool {
         .is_some_and(|i| matches!(i.mnemonic(), Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq))
 }
 
+/// Whether an `int1` stands at rip.
+#[must_use]
+pub fn is_int1(memory: &Extents, rip: u64) -> bool {
+    at(memory, rip).is_some_and(|i| i.mnemonic() == Mnemonic::Int1)
+}
+
 /// Whether an instruction stands at rip that loads the trap flag: `popf` or `iret` in one of their forms.
 #[must_use]
 pub fn loads_flags(memory: &Extents, rip: u64) -> bool {

@@ -13,7 +13,8 @@ pub const USER_CS: u64 = 0x33;
 pub const USER_SS: u64 = 0x2b;
 
 /// The trap flag.
-const TF: u64 = 1 << 8;
+/// The trap flag.
+pub const TF: u64 = 1 << 8;
 
 /// -ENOSYS, what rax holds at the entry of a system call.
 pub const NOT_YET: u64 = (-38i64) as u64;
