@@ -3,7 +3,7 @@
 //!
 //! Virtual time is that of the world, and true. A machine counts it with an oscillator that may be fast or slow: the *own time* of a
 //! machine, a [`SimTime`] as well. Its deadlines, timers and file times are in own time, as are CLOCK_MONOTONIC, CLOCK_BOOTTIME and
-//! the time-stamp counter, which are own time and [`UPTIME`]. Packets, lookahead and all else that machines have in common are in
+//! the time-stamp counter, which are own time and a constant that changes when the machine is booted again. Packets, lookahead and all else that machines have in common are in
 //! virtual time. CLOCK_REALTIME is own time and an offset. Who sets it changes the offset, so no other clock moves: CLOCK_MONOTONIC "is
 //! not affected by discontinuous jumps in the system time" (clock_gettime(2)).
 //!
@@ -26,6 +26,8 @@ pub const MAX_RATE: i64 = 900_000_000;
 const SECOND: u64 = 1_000_000_000;
 /// The last time that a wall clock may show: 30 years before 64 bits of nanoseconds end (`timespec64_valid_settod` of Linux).
 const END: i64 = (i64::MAX / 1_000_000_000 - 30 * 365 * 24 * 3600) * 1_000_000_000;
+/// What CLOCK_MONOTONIC shows when a machine has power again, ns: as long as a server takes from its kernel's first tick to its services.
+const BOOTED: i64 = 10_000_000_000;
 /// How many changes are remembered, for the times of packets that came before them.
 const PAST: usize = 8;
 
@@ -79,6 +81,8 @@ pub struct NodeClock {
     line: Line,
     /// What held before, the latest last.
     past: Vec<Line>,
+    /// CLOCK_MONOTONIC minus own time, ns.
+    boot: i64,
     /// CLOCK_TAI minus CLOCK_REALTIME, s.
     tai: i32,
     /// A leap second.
@@ -92,7 +96,14 @@ impl NodeClock {
     pub fn new(epoch_ns: u64) -> NodeClock {
         let offset = i64::try_from(epoch_ns).unwrap_or(i64::MAX).min(END);
         let line = Line { since: SimTime::ZERO, own: SimTime::ZERO, rate: 0, offset };
-        NodeClock { line, past: Vec::new(), tai: 0, leap: Leap::None, unsynchronized: false }
+        NodeClock {
+            line,
+            past: Vec::new(),
+            boot: UPTIME as i64,
+            tai: 0,
+            leap: Leap::None,
+            unsynchronized: false,
+        }
     }
 
     /// Own time at a virtual time.
@@ -117,6 +128,17 @@ impl NodeClock {
     /// CLOCK_REALTIME minus own time, ns.
     pub fn offset(&self) -> u64 {
         self.line.offset.max(0) as u64
+    }
+
+    /// CLOCK_MONOTONIC minus own time, ns.
+    pub fn boot(&self) -> i64 {
+        self.boot
+    }
+
+    /// The machine is booted again: "CLOCK_MONOTONIC [...] represents [...] the number of seconds that the system has been running since
+    /// it was booted" (clock_gettime(2)). A battery keeps CLOCK_REALTIME going.
+    pub fn reboot(&mut self, at: SimTime) {
+        self.boot = BOOTED.saturating_sub_unsigned(self.own(at).0);
     }
 
     /// CLOCK_TAI minus CLOCK_REALTIME, s.
@@ -167,7 +189,7 @@ impl NodeClock {
     pub fn step(&mut self, at: SimTime, by: i64) -> i64 {
         let before = self.line.offset;
         let own = i64::try_from(self.own(at).0).unwrap_or(i64::MAX);
-        let (least, most) = ((UPTIME as i64).min(before), END.saturating_sub(own).max(before));
+        let (least, most) = (self.boot.min(before), END.saturating_sub(own).max(before));
         let offset = before.saturating_add(by).clamp(least, most);
         if offset != before {
             self.change(at, self.line.rate, offset);
@@ -184,7 +206,7 @@ impl Node {
 
     /// CLOCK_MONOTONIC, ns since the machine was booted.
     pub fn uptime(&self) -> u64 {
-        UPTIME + self.own_time().0
+        self.own_time().0.saturating_add_signed(self.time.boot())
     }
 
     /// CLOCK_REALTIME, ns since 1970.

@@ -307,6 +307,7 @@ fn a_machine_without_power_keeps_what_is_wrong_with_it() {
     let reboot = crate::node::Reboot { stacks, boot_id: [1, 2] };
     b.node.lose_power(reboot, now, &mut b.base, &mut |_, _, _| 0, &mut Nobody).unwrap();
     assert_eq!(b.node.broken.slow_ns, 7);
+    assert_eq!(b.node.uptime(), 10_000_000_000);
     let deadline = b.node.next_deadline().expect("the end of the second");
     assert!(deadline > now && deadline <= now.after(left), "{deadline}");
     let (tai, then) = (b.node.tai(), b.node.clock);

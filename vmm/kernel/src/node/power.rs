@@ -43,8 +43,9 @@ impl Node {
         self.tell_ends(at, watch);
         let report = self.vfs.power_fail(base, now, self.time.own(now), choose)?;
         let mut after = Node::new(self.config.clone(), self.vfs.clone(), reboot.boot_id);
-        // Its clock goes on, as a battery keeps it.
+        // Its wall clock goes on, as a battery keeps it.
         (after.clock, after.time) = (at, self.time.clone());
+        after.time.reboot(at);
         // A leap second that is announced comes all the same, as an NTP client announces it again.
         if let Leap::Ahead(end) = after.time.leap {
             after.rearm(TimerKey::Leap, None, Some(end));

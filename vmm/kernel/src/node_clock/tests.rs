@@ -281,6 +281,21 @@ fn a_fast_machine_sleeps_less() {
     }
 }
 
+#[test]
+fn a_machine_that_is_booted_again_counts_from_then() {
+    let mut b = Bench::new();
+    at(&mut b, 50 * SEC);
+    let real = b.node.realtime();
+    b.node.time.reboot(b.node.clock);
+    assert_eq!((b.node.uptime(), b.node.realtime()), (10 * SEC, real));
+    let wanted = b.node.uptime() + 3 * SEC;
+    sleep(&mut b, c::CLOCK_MONOTONIC, c::TIMER_ABSTIME, wanted);
+    assert!((next(&b.node) - b.node.clock.0).abs_diff(3 * SEC) < 10_000);
+    // A wall clock may show any time that is not before the boot.
+    let by = b.node.step_wall_clock(i64::MIN);
+    assert_eq!((b.node.realtime(), by < 0), (b.node.uptime(), true));
+}
+
 /// What a program has read without a trap is not taken back by the kernel, however slow the clock.
 #[test]
 fn reads_without_a_trap_do_not_go_back_on_a_slow_machine() {

@@ -8,7 +8,6 @@ use super::{Entry, Link, Tree, View, anonymous_ino, memory, net, nsfs, system, t
 use crate::caps::Caps;
 use crate::file::{File, FileKind};
 use crate::ids::*;
-use crate::node::UPTIME;
 use crate::path::{Place, Synth, cwd_place, place_of};
 use crate::process::{CpuTime, FdTable, Process};
 use crate::shared::FsPlace;
@@ -297,7 +296,7 @@ fn stat(view: &View<'_>, who: &Who<'_>) -> Vec<u8> {
             // "For processes running a real-time scheduling policy [...] this is the negated scheduling priority, minus one".
             if urgency > 0 { -1 - urgency as i32 } else { 20 + nice },
             nice,
-            system::ticks(UPTIME + p.started.0),
+            system::ticks(p.started.0.saturating_add_signed(view.node.time.boot())),
             resident / 4096,
             // "It is obsolete because it does not provide information on real-time signals": 31 bits.
             pending & 0x7fff_ffff,

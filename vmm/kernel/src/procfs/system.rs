@@ -6,7 +6,7 @@ use super::Source::{Bytes, Link, Make, Text};
 use super::{Table, View, cgroup, config, counters, sysctl, sysvipc};
 use crate::file::FileKind;
 use crate::mm::PAGE;
-use crate::node::{Node, UPTIME};
+use crate::node::Node;
 use crate::task::TaskState;
 
 /// The number of the mount of /sys/fs/cgroup.
@@ -158,7 +158,7 @@ fn stat(view: &View<'_>) -> String {
     format!(
         "cpu  0 0 {busy} {idle} 0 0 0 0 0 0\ncpu0 0 0 {busy} {idle} 0 0 0 0 0 0\nintr 0\nctxt 0\nbtime {}\n\
          processes {}\nprocs_running {running}\nprocs_blocked 0\nsoftirq 0 0 0 0 0 0 0 0 0 0 0\n",
-        node.time.offset().saturating_sub(UPTIME) / 1_000_000_000,
+        node.time.offset().saturating_add_signed(-node.time.boot()) / 1_000_000_000,
         node.last_number(view.pid.ns()),
     )
 }

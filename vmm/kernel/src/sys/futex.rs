@@ -11,7 +11,7 @@ use super::futex_pi;
 use crate::ctx::*;
 use crate::ids::*;
 use crate::mm::{Access, Backing, TASK_SIZE};
-use crate::node::{Node, UPTIME};
+use crate::node::Node;
 use crate::wait::{Deadline, FutexKey, Progress, Restart, SysResult, Wait, WaitOn};
 
 impl Node {
@@ -355,12 +355,14 @@ impl Ctx<'_> {
 
     /// An absolute time of a clock in the machine's own time.
     pub(crate) fn clock_deadline(&self, ns: u64, wall: bool) -> Deadline {
-        Deadline { at: SimTime(ns.saturating_sub(self.clock_offset(wall))), wall }
+        Deadline { at: SimTime(u64::try_from(self.own_deadline(ns, wall)).unwrap_or(0)), wall }
     }
 
-    /// How much more than the machine's own time CLOCK_REALTIME or CLOCK_MONOTONIC shows, ns.
-    pub(crate) fn clock_offset(&self, realtime: bool) -> u64 {
-        if realtime { self.node.time.offset() } else { UPTIME }
+    /// A time of CLOCK_REALTIME or CLOCK_MONOTONIC in the machine's own time, ns; it may be before the beginning of that.
+    pub(crate) fn own_deadline(&self, ns: u64, realtime: bool) -> i128 {
+        let ahead =
+            if realtime { i128::from(self.node.time.offset()) } else { i128::from(self.node.time.boot()) };
+        i128::from(ns) - ahead
     }
 
     /// The end of a thread: futex words in its robust list get FUTEX_OWNER_DIED (get_robust_list(2)).

@@ -155,7 +155,7 @@ impl Ctx<'_> {
             Clock::Cpu(_) => SimTime(value),
             Clock::Monotonic | Clock::Realtime => {
                 let realtime = clock == Clock::Realtime;
-                before_boot = self.clock_offset(realtime).saturating_sub(value);
+                before_boot = u64::try_from(-self.own_deadline(value, realtime)).unwrap_or(0);
                 wall = realtime;
                 self.clock_deadline(value, realtime).at
             }
