@@ -46,13 +46,7 @@ pub fn smallest<E>(
     budget: u32,
     fails: impl FnMut(&[Vec<usize>]) -> Round<E>,
 ) -> Result<Kept, E> {
-    let mut search = Search {
-        fails,
-        known: BTreeMap::new(),
-        best: (0..count).collect(),
-        runs: 0,
-        budget,
-    };
+    let mut search = Search { fails, known: BTreeMap::new(), best: (0..count).collect(), runs: 0, budget };
     let minimal = match search.all() {
         Ok(()) => true,
         Err(Stop::Over) => false,
@@ -113,7 +107,8 @@ impl<E, F: FnMut(&[Vec<usize>]) -> Round<E>> Search<F> {
             }
             let before = state.clone();
             let groups = state.groups();
-            let parts: Vec<Vec<usize>> = groups.iter().map(|group| without(&before.kept, &group.out)).collect();
+            let parts: Vec<Vec<usize>> =
+                groups.iter().map(|group| without(&before.kept, &group.out)).collect();
             let answers = self.ask(&parts)?;
             if !answers.contains(&true) && unsure.is_some() {
                 let sure = self.settle(&mut state, &mut unsure)?;
@@ -299,7 +294,8 @@ mod tests {
             let (salt, noise) = (dice.word(), round % 3 > 0);
             let fails = |part: &[usize]| {
                 let has = |needed: &[usize]| needed.iter().all(|item| part.contains(item));
-                let mut hash = Dice::new(part.iter().fold(salt, |sum, item| sum.rotate_left(7) ^ *item as u64));
+                let mut hash =
+                    Dice::new(part.iter().fold(salt, |sum, item| sum.rotate_left(7) ^ *item as u64));
                 part.len() == 60 || (has(&first) || has(&second)) && (!noise || hash.below(4) > 0)
             };
             let kept = found(60, 10_000, fails);

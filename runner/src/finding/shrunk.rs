@@ -32,7 +32,9 @@ pub fn bundle_of(named: &Path) -> Result<Option<Bundle>, Failure> {
     loop {
         let bundle = Bundle::open(dir)?;
         match dir.parent() {
-            Some(above) if bundle.is_none() && dir.file_name().is_some_and(|name| name == SHRUNK) => dir = above,
+            Some(above) if bundle.is_none() && dir.file_name().is_some_and(|name| name == SHRUNK) => {
+                dir = above
+            }
             _ => return Ok(bundle),
         }
     }

@@ -62,7 +62,9 @@ fn in_run(site: Site) -> Choice {
 pub fn is_said(choice: &Choice, recorded: Override) -> bool {
     match choice.site {
         Site::Swarm { .. } => recorded.bound == KEPT && recorded.value == 0,
-        Site::Fault { nth, .. } => FaultId { kind: Kind::Crash, target: 0, nth }.is_written() && recorded.bound == KEPT,
+        Site::Fault { nth, .. } => {
+            FaultId { kind: Kind::Crash, target: 0, nth }.is_written() && recorded.bound == KEPT
+        }
         Site::Operation { worker, nth, .. } => choice.site == left_out(worker, nth),
         _ => false,
     }
@@ -85,9 +87,9 @@ pub fn faults(ran: &Ran) -> Vec<Element> {
         Edit::Set(choice, to) => outcome.decisions.overrides.get(choice) == Some(to),
         _ => false,
     };
-    let kinds = Kind::DECLARATIONS.iter().filter(|declaration| {
-        !declaration.is_timed() && outcome.profile.is_on(declaration.kind)
-    });
+    let kinds = Kind::DECLARATIONS
+        .iter()
+        .filter(|declaration| !declaration.is_timed() && outcome.profile.is_on(declaration.kind));
     let kinds = kinds.map(|declaration| {
         let site = Site::Swarm { kind: Word::new(declaration.name) };
         let bound = drawn.get(&site).copied().unwrap_or(KEPT);
@@ -183,7 +185,8 @@ pub fn settled(ran: &Ran) -> Log {
                 return Some((choice, recorded));
             }
             let asked = *made.get(&choice)?;
-            let idle = asked.value == 0 && plain.contains(&choice.site.concern()) && !is_said(&choice, recorded);
+            let idle =
+                asked.value == 0 && plain.contains(&choice.site.concern()) && !is_said(&choice, recorded);
             (!idle).then_some((choice, asked))
         })
         .collect();

@@ -67,7 +67,8 @@ fn shrink(args: &Args) -> Result<u8, Failure> {
         None => finding::directory_of(&args.again.finding).join(finding::SHRUNK),
     };
     if out.exists() && !out.join("finding.json").is_file() {
-        let text = format!("{} is there and is no finding\nhelp: give another place with `--out`", out.display());
+        let text =
+            format!("{} is there and is no finding\nhelp: give another place with `--out`", out.display());
         return Err(Failure::usage(text));
     }
     let session = Arc::new(args.again.session(&record)?);
@@ -80,7 +81,8 @@ fn shrink(args: &Args) -> Result<u8, Failure> {
     let pool = Pool::new(session, chosen, (interrupt, deadline), &log, workers)?;
     let target = Target::of(&record);
     output::eprint(&format!("bloodhound: shrinking seed {}: {target}\n", record.seed));
-    let found = search(&pool, target.clone(), args.runs, (&record, log)).map_err(|failure| guard.explain(failure))?;
+    let found =
+        search(&pool, target.clone(), args.runs, (&record, log)).map_err(|failure| guard.explain(failure))?;
     drop(pool);
     let Found { ran, runs, dimensions, late } = found;
     let log = case::settled(&ran);
@@ -91,7 +93,9 @@ fn shrink(args: &Args) -> Result<u8, Failure> {
     let session = Arc::new(args.again.session(&record)?);
     let (outcome, second) = (again(&session)?, again(&session)?);
     let violation = target.violated(&outcome).filter(|_| outcome.digest == second.digest);
-    let Some(violation) = violation else { return Err(differs("the second replay", &second, &outcome.digest)) };
+    let Some(violation) = violation else {
+        return Err(differs("the second replay", &second, &outcome.digest));
+    };
     let early = match late {
         true => Some("the time was over"),
         false => (runs >= args.runs.saturating_sub(1)).then_some("the budget of runs was used up"),
@@ -164,7 +168,10 @@ fn replay(
     match &outcome.stopped {
         Some(Stopped::Interrupted) => return Err(search::interrupted()),
         Some(Stopped::Undecided(why)) => {
-            return Err(Failure { code: exit::INCONCLUSIVE, text: format!("the replay was given up: {why}") });
+            return Err(Failure {
+                code: exit::INCONCLUSIVE,
+                text: format!("the replay was given up: {why}"),
+            });
         }
         Some(Stopped::Unsupported(_)) | None => {}
     }

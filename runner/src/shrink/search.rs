@@ -105,7 +105,10 @@ impl Search<'_> {
             return;
         }
         let open = if minimal { "" } else { " (not all tried)" };
-        output::eprint(&format!("bloodhound: {name}: {after} of {before} left after {} runs{open}\n", self.runs));
+        output::eprint(&format!(
+            "bloodhound: {name}: {after} of {before} left after {} runs{open}\n",
+            self.runs
+        ));
         match self.dimensions.iter_mut().find(|known| known.name == name) {
             Some(known) => (known.after, known.minimal) = (after, minimal),
             None => self.dimensions.push(Dimension { name, before, after, minimal }),
@@ -160,9 +163,8 @@ impl Search<'_> {
     fn ends_of_chains(&mut self) -> Result<(), Failure> {
         let there = |kind: &str, target: u32, nth: u64| {
             let mut entries = self.ran.outcome.plan.iter().map(|entry| entry.id);
-            entries.any(|id| {
-                !id.is_written() && id.kind.name() == kind && id.target == target && id.nth >= nth
-            })
+            entries
+                .any(|id| !id.is_written() && id.kind.name() == kind && id.target == target && id.nth >= nth)
         };
         let log = (*self.ran.outcome.decisions).clone();
         let behind = log.overrides.keys().filter(|choice| match choice.site {
@@ -187,7 +189,8 @@ impl Search<'_> {
             return Ok(());
         }
         let explicit = case::explicit(&self.ran, concerns);
-        let all: Vec<Choice> = case::departing(&self.ran, concerns).into_iter().map(|(choice, _)| choice).collect();
+        let all: Vec<Choice> =
+            case::departing(&self.ran, concerns).into_iter().map(|(choice, _)| choice).collect();
         let switches = match concerns.contains(&Concern::Scheduler) {
             true => explicit.switches.clone().unwrap_or_default(),
             false => Vec::new(),
@@ -274,7 +277,10 @@ impl Search<'_> {
             }
         }
         if before > 0 {
-            output::eprint(&format!("bloodhound: durations: {after} of {before} made shorter after {} runs\n", self.runs));
+            output::eprint(&format!(
+                "bloodhound: durations: {after} of {before} made shorter after {} runs\n",
+                self.runs
+            ));
         }
         Ok(())
     }

@@ -43,7 +43,8 @@ pub fn text(told: &Told<'_>) -> String {
     if let Some(why) = early {
         let _ = writeln!(out, "  {why}: what is left may be more than is needed");
     }
-    let _ = writeln!(out, "  violated at {}, originally at {}", violation.at, SimTime(original.virtual_time_ns));
+    let _ =
+        writeln!(out, "  violated at {}, originally at {}", violation.at, SimTime(original.virtual_time_ns));
     let kinds = kinds(outcome);
     if !kinds.is_empty() {
         let _ = writeln!(out, "kinds of faults of packets and operations that stay: {}", kinds.join(", "));
@@ -62,9 +63,9 @@ pub fn text(told: &Told<'_>) -> String {
 
 /// The kinds that hit packets and operations, of those that the run still has.
 fn kinds(outcome: &Outcome) -> Vec<String> {
-    let on = bloodhound_faults::Kind::DECLARATIONS.iter().filter(|declaration| {
-        !declaration.is_timed() && outcome.profile.is_on(declaration.kind)
-    });
+    let on = bloodhound_faults::Kind::DECLARATIONS
+        .iter()
+        .filter(|declaration| !declaration.is_timed() && outcome.profile.is_on(declaration.kind));
     on.map(|declaration| {
         let hits = outcome.hits.get(&declaration.kind).copied().unwrap_or_default();
         format!("{} ({hits})", declaration.name)
@@ -89,9 +90,10 @@ fn events(outcome: &Outcome, violation: &Violation) -> Vec<(SimTime, String)> {
         );
         told && entry.at <= violation.at
     };
-    let ready = outcome.log.iter().position(|entry| {
-        matches!(entry.what, Notice::Phase(bloodhound_sim::notice::PhaseChange::Ready))
-    });
+    let ready = outcome
+        .log
+        .iter()
+        .position(|entry| matches!(entry.what, Notice::Phase(bloodhound_sim::notice::PhaseChange::Ready)));
     let log = outcome.log.iter().skip(ready.unwrap_or(0)).filter(wanted);
     let mut events: Vec<(SimTime, String)> =
         log.map(|entry| (entry.at, timeline::line(entry, &outcome.scenario))).collect();
@@ -102,7 +104,8 @@ fn events(outcome: &Outcome, violation: &Violation) -> Vec<(SimTime, String)> {
         let key = operation.key.as_ref().map(|key| format!(" {key:?}")).unwrap_or_default();
         let until = operation.complete.map_or("no end".to_owned(), |at| format!("until {at}"));
         let what = report::printable(&describe(operation));
-        let line = format!("{} client   process {}{key}, {what}, {until}", operation.invoke, operation.process);
+        let line =
+            format!("{} client   process {}{key}, {what}, {until}", operation.invoke, operation.process);
         events.push((operation.invoke, line));
     }
     if from > 0 {

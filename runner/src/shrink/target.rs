@@ -56,7 +56,10 @@ mod tests {
 
     #[test]
     fn shapes_have_no_numbers() {
-        assert_eq!(shape("not linearizable: key \"key-12\" as a kv\n  no order"), "not linearizable: key \"key-#\" as a kv");
+        assert_eq!(
+            shape("not linearizable: key \"key-12\" as a kv\n  no order"),
+            "not linearizable: key \"key-#\" as a kv"
+        );
         assert_eq!(shape("kv2 ended: killed by SIGSEGV"), shape("kv1 ended: killed by SIGSEGV"));
         assert_ne!(shape("kv2 ended: killed by SIGSEGV"), shape("kv2 ended: killed by SIGABRT"));
     }
