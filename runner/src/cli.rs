@@ -22,6 +22,8 @@ pub enum Command {
     Run(crate::run::RunArgs),
     /// Reproduce a finding exactly
     Replay(crate::run::ReplayArgs),
+    /// Search the fewest faults and operations with which a finding still fails
+    Shrink(crate::shrink::Args),
     /// Run a seed, or a program, several times and compare step by step
     Verify(crate::verify::Args),
     /// Run one program of this machine deterministically

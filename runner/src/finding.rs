@@ -23,6 +23,10 @@ use crate::platform::Chosen;
 use crate::session::{Failure, Outcome, Session, Violation};
 use crate::{boots, platform, redact, report};
 
+mod shrunk;
+
+pub use shrunk::{SHRUNK, bundle_of, directory_of, save_shrunk};
+
 /// Version of the format. 2: `platform` says what the platform could do; before, it was a name. 3: `decisions.json` has those of the
 /// boot as well. 4: `decisions.json` has seeds and overrides by the names of choices instead of lists of drawn numbers.
 /// 5: the digests of small files are salted and slow to compute.
@@ -340,11 +344,6 @@ fn record(
         platform,
         inputs: inputs(&session.base, &outcome.digest),
     }
-}
-
-/// The directory of a finding that is named by it or by its finding.json.
-pub fn directory_of(named: &Path) -> &Path {
-    if named.is_file() { named.parent().unwrap_or(Path::new(".")) } else { named }
 }
 
 /// Reads a finding.

@@ -50,6 +50,7 @@ mod run;
 mod schedule;
 mod session;
 mod share;
+mod shrink;
 mod stack;
 mod unready;
 mod users;
@@ -71,6 +72,7 @@ fn main() {
         cli::Command::Test(args) => campaign::test(args),
         cli::Command::Run(args) => run::run(args),
         cli::Command::Replay(args) => run::replay(args),
+        cli::Command::Shrink(args) => shrink::run(args),
         cli::Command::Verify(args) => verify::verify(args),
         cli::Command::Exec(args) => exec::run(args),
         cli::Command::Check(args) => check::run(args),

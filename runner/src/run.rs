@@ -10,7 +10,6 @@ use bloodhound_config::Selection;
 use bloodhound_decisions::{Decisions, Mode};
 use bloodhound_sim::strace::Strace;
 
-use crate::bundle::Bundle;
 use crate::campaign::totals::{Found, Totals};
 use crate::campaign::verdict::{Judgement, Verdict};
 use crate::events::EventFile;
@@ -101,11 +100,11 @@ pub struct RunArgs {
     format: Format,
 }
 
-/// Arguments of `replay`.
+/// A finding that is run again, and where its files are.
 #[derive(clap::Args, Debug)]
-pub struct ReplayArgs {
+pub struct Again {
     /// Directory of the finding (or its finding.json)
-    finding: PathBuf,
+    pub finding: PathBuf,
     /// The configuration, if it is not where it was when the finding was made
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -114,6 +113,13 @@ pub struct ReplayArgs {
     compose: Vec<PathBuf>,
     #[command(flatten)]
     images: ImageArgs,
+}
+
+/// Arguments of `replay`.
+#[derive(clap::Args, Debug)]
+pub struct ReplayArgs {
+    #[command(flatten)]
+    again: Again,
     #[command(flatten)]
     platform: Choice,
     /// Write the faults of the run to a file, as a schedule for `run --faults`
@@ -272,9 +278,8 @@ pub fn replay(args: &ReplayArgs) -> u8 {
 }
 
 fn again(args: &ReplayArgs) -> Result<u8, Failure> {
-    let finding::Stored { record, log, marks } = finding::load(&args.finding)?;
-    let session = Arc::new(recorded(args, &record)?);
-    finding::unchanged(&record, &session)?;
+    let finding::Stored { record, log, marks } = finding::load(&args.again.finding)?;
+    let session = Arc::new(args.again.session(&record)?);
     let chosen = platform::choose(args.platform.wanted)?;
     output::eprint(&finding::compare_platforms(&record.platform, &chosen));
     let interrupt = interrupt();
@@ -319,37 +324,49 @@ fn again(args: &ReplayArgs) -> Result<u8, Failure> {
     Ok(exit::FINDINGS)
 }
 
-/// The session of a finding: of its own files if it has them with it, else of the ones that it was made from.
-fn recorded(args: &ReplayArgs, record: &finding::Record) -> Result<Session, Failure> {
-    let pins = finding::pins(record);
-    let (profiles, name) = (record.profiles.clone(), Some(record.project.clone()));
-    let faults =
-        record.fault_schedule.clone().map(|text| (PathBuf::from("the schedule of the finding"), text));
-    let named = args.config.is_some() || !args.compose.is_empty();
-    let bundle = if named { None } else { Bundle::open(finding::directory_of(&args.finding))? };
-    let Some(bundle) = bundle else {
-        let config = args.config.as_ref().unwrap_or(&record.config);
-        let files = if args.compose.is_empty() { &record.compose } else { &args.compose };
-        let selection = Selection { files: files.clone(), profiles, elsewhere: false, name, faults };
-        let configured = record.configured || args.config.is_some();
-        return Session::load_from(
-            config,
-            &selection,
-            configured,
-            Origin::Host { pins, images: &args.images },
-        );
-    };
-    let wanting = bundle.wanting();
-    if !wanting.is_empty() {
-        let names: Vec<String> = wanting.iter().map(|path| format!("\n  {}", path.display())).collect();
-        return Err(Failure::environment(format!(
-            "the bundle leaves out files with secrets; put them back before the replay:{}",
-            names.concat()
-        )));
+impl Again {
+    /// The session of a finding, in which nothing has changed since it was made.
+    ///
+    /// # Errors
+    /// What cannot be read, and what is another one now.
+    pub fn session(&self, record: &finding::Record) -> Result<Session, Failure> {
+        let session = self.load(record)?;
+        finding::unchanged(record, &session)?;
+        Ok(session)
     }
-    let selection = Selection { files: bundle.compose(), profiles, elsewhere: true, name, faults };
-    let config = bundle.config().unwrap_or_else(|| bundle.project().join(DEFAULT_CONFIG));
-    Session::load_from(&config, &selection, record.configured, Origin::Bundle { bundle: &bundle, pins })
+
+    /// The session of a finding: of its own files if it has them with it, else of the ones that it was made from.
+    fn load(&self, record: &finding::Record) -> Result<Session, Failure> {
+        let pins = finding::pins(record);
+        let (profiles, name) = (record.profiles.clone(), Some(record.project.clone()));
+        let faults =
+            record.fault_schedule.clone().map(|text| (PathBuf::from("the schedule of the finding"), text));
+        let named = self.config.is_some() || !self.compose.is_empty();
+        let bundle = if named { None } else { finding::bundle_of(&self.finding)? };
+        let Some(bundle) = bundle else {
+            let config = self.config.as_ref().unwrap_or(&record.config);
+            let files = if self.compose.is_empty() { &record.compose } else { &self.compose };
+            let selection = Selection { files: files.clone(), profiles, elsewhere: false, name, faults };
+            let configured = record.configured || self.config.is_some();
+            return Session::load_from(
+                config,
+                &selection,
+                configured,
+                Origin::Host { pins, images: &self.images },
+            );
+        };
+        let wanting = bundle.wanting();
+        if !wanting.is_empty() {
+            let names: Vec<String> = wanting.iter().map(|path| format!("\n  {}", path.display())).collect();
+            return Err(Failure::environment(format!(
+                "the bundle leaves out files with secrets; put them back before the replay:{}",
+                names.concat()
+            )));
+        }
+        let selection = Selection { files: bundle.compose(), profiles, elsewhere: true, name, faults };
+        let config = bundle.config().unwrap_or_else(|| bundle.project().join(DEFAULT_CONFIG));
+        Session::load_from(&config, &selection, record.configured, Origin::Bundle { bundle: &bundle, pins })
+    }
 }
 
 /// Becomes true at Ctrl-C, SIGTERM or SIGHUP.

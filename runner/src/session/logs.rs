@@ -1,14 +1,9 @@
 //! Runs of which it is known what they are: from a log, or with the counted loops of another run.
 
-use bloodhound_decisions::CountedLoop;
-#[cfg(test)]
-use bloodhound_decisions::Log;
-#[cfg(test)]
+use bloodhound_decisions::{CountedLoop, Log, Made, Mode};
 use bloodhound_sim::MachineError;
 
-#[cfg(test)]
-use super::Outcome;
-use super::Worker;
+use super::{Outcome, Worker};
 
 impl Worker {
     /// From now on runs have just those counted loops that the logs of their decisions have.
@@ -25,22 +20,19 @@ impl Worker {
     ///
     /// # Errors
     /// Host errors.
-    #[cfg(test)]
-    pub fn run_log(&mut self, log: Log, mode: bloodhound_decisions::Mode) -> Result<Outcome, MachineError> {
+    pub fn run_log(&mut self, log: Log, mode: Mode) -> Result<Outcome, MachineError> {
         let seed = log.seed;
         self.machine.world.decisions.follow(log, mode);
         self.run(seed)
     }
 
     /// Keeps the choices that are made from now on.
-    #[cfg(test)]
     pub fn listen_to_choices(&mut self) {
         self.machine.world.decisions.listen(true);
     }
 
     /// The choices since then.
-    #[cfg(test)]
-    pub fn take_choices(&mut self) -> Vec<bloodhound_decisions::Made> {
+    pub fn take_choices(&mut self) -> Vec<Made> {
         self.machine.world.decisions.take_made()
     }
 }

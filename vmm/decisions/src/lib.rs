@@ -250,6 +250,32 @@ impl Decisions {
         drawn
     }
 
+    /// What the log says about something that no seed draws: to leave out a fault that is written or configured, or an operation. `None`, and
+    /// nothing is asked, unless the log has an override for it.
+    #[inline]
+    pub fn said(&mut self, site: Site, bound: u64) -> Option<u64> {
+        if self.log.overrides.is_empty() { None } else { self.said_of(site, bound) }
+    }
+
+    #[cold]
+    fn said_of(&mut self, site: Site, bound: u64) -> Option<u64> {
+        let choice = Choice { part: self.part, site };
+        let recorded = self.log.overrides.get(&choice)?;
+        let fits = recorded.bound == bound && recorded.value < bound;
+        if !fits && self.mode == Mode::Lenient {
+            return None;
+        }
+        // The plain choice stands in for a value that does not fit, which is told as a divergence.
+        let value = self.overridden(site, bound, 0);
+        let mut trail = Mix::new(self.trail);
+        trail.word(value);
+        self.trail = trail.finish(1);
+        if let Some(made) = &mut self.made {
+            made.push(Made { choice, bound, value });
+        }
+        Some(value)
+    }
+
     /// A number in `low..=high`; `low` is the plain choice.
     pub fn between(&mut self, site: Site, low: u64, high: u64) -> u64 {
         assert!(low <= high, "an empty range");

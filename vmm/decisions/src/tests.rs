@@ -178,3 +178,21 @@ fn a_plain_concern_has_its_overrides_and_nothing_else() {
     assert_eq!(turns, [0, 0, 0, 7, 0, 0]);
     assert_eq!(decisions.choose(arrival(0), WORD), Decisions::seeded(2).choose(arrival(0), WORD));
 }
+
+#[test]
+fn what_no_seed_draws_is_said_by_a_log_or_by_nobody() {
+    let mut silent = replayed(Log::new(0, 1).with(run(arrival(5)), 9, 0), Mode::Strict);
+    let trail = silent.trail();
+    assert_eq!(silent.said(arrival(1), 2), None);
+    assert_eq!(silent.trail(), trail, "nothing was asked");
+    let log = Log::new(0, 1).with(run(arrival(1)), 2, 0);
+    let mut told = replayed(log.clone(), Mode::Strict);
+    assert_eq!(told.divergences().len(), 1, "not asked for yet");
+    assert_eq!((told.said(arrival(1), 2), told.said(arrival(2), 2)), (Some(0), None));
+    assert_eq!(told.divergences(), []);
+    assert_ne!(told.trail(), replayed(log.clone(), Mode::Strict).trail());
+    let mut other = replayed(log.clone(), Mode::Strict);
+    other.said(arrival(1), 3);
+    assert_eq!(other.divergences().len(), 1, "another bound");
+    assert_eq!(replayed(log, Mode::Lenient).said(arrival(1), 3), None);
+}

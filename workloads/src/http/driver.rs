@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::MILLIS;
-use bloodhound_decisions::{Decisions, Site, Word};
+use bloodhound_decisions::{Decisions, Site, WORD, Word};
 use bloodhound_net::SocketId;
 use bloodhound_persistent::Map;
 
@@ -35,6 +35,7 @@ mod fields {
     pub(super) const EXPECTED: Word = Word::new("expected");
     pub(super) const PATH: Word = Word::new("path");
     pub(super) const BODY: Word = Word::new("body");
+    pub(super) const LEFT_OUT: Word = Word::new("left-out");
 
     /// The n-th header.
     pub(super) fn header(n: usize) -> Word {
@@ -196,7 +197,7 @@ impl HttpDriver {
                         self.finish(worker, now, net);
                     } else if *at > now {
                         return;
-                    } else {
+                    } else if !self.leaves_out(worker, now, decisions) {
                         self.begin(worker, now, net, decisions);
                     }
                 }
@@ -224,6 +225,23 @@ impl HttpDriver {
         for socket in std::mem::take(&mut worker.idle).into_values() {
             net.close(socket, now);
         }
+    }
+
+    /// Whether a log leaves out the worker's next operation. The worker then waits for as long as the log says instead, so that those behind it
+    /// come when they came, and the numbers and targets that they have are those that they had.
+    fn leaves_out(&mut self, worker: usize, now: SimTime, decisions: &mut Decisions) -> bool {
+        let (number, nth) = (worker as u32, self.workers[worker].begun);
+        let Some(pause @ 1..) = decisions.said(left_out(number, nth), WORD) else { return false };
+        self.started += 1;
+        let state = &mut self.workers[worker];
+        state.begun += 1;
+        state.target = (state.target + 1) % self.config.targets.len();
+        let at = match self.config.arrivals {
+            Arrivals::Open { .. } => self.next_arrival(worker, now, decisions).max(now),
+            Arrivals::Closed => now.after(pause),
+        };
+        self.workers[worker].phase = Phase::Waiting(at);
+        true
     }
 
     /// Starts the worker's next operation.
@@ -340,6 +358,12 @@ impl HttpDriver {
     fn arrival(&self, worker: usize) -> Site {
         Site::Arrival { worker: worker as u32, nth: self.workers[worker].begun }
     }
+}
+
+/// What a log may say of a worker's operation, by how many it has begun before: the time for which it waits instead, ns, of [`WORD`]. No seed
+/// draws it.
+pub fn left_out(worker: u32, nth: u64) -> Site {
+    Site::Operation { worker, nth, field: fields::LEFT_OUT, part: 0 }
 }
 
 /// Takes the idle connection to a target if it is still good: nothing to read, no end, no error.

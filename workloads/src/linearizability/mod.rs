@@ -22,6 +22,7 @@ use crate::history::{History, Operation};
 use crate::model::{Effect, Model, ModelError, NIL, Values};
 
 use problem::{Item, Problem};
+pub use report::describe;
 use search::{Answer, Search};
 
 /// What a check may use, in units that do not depend on the host's speed.

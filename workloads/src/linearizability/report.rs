@@ -54,7 +54,7 @@ fn plural(count: usize, noun: &str) -> String {
 }
 
 /// What a client asked and learned: `cas 1 -> 2: refused`.
-pub(crate) fn describe(operation: &Operation) -> String {
+pub fn describe(operation: &Operation) -> String {
     let call = match &operation.call {
         Call::Read => "read".to_owned(),
         Call::Write(value) => format!("write {value}"),

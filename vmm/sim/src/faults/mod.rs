@@ -33,6 +33,7 @@ mod schedule;
 mod slow;
 mod starve;
 mod stop;
+mod swarm;
 mod syn_drop;
 mod window;
 
@@ -40,8 +41,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Concern, Decisions, Site, Word};
-use bloodhound_faults::{Begins, FaultSpec, Kind, Swarm, timed_kinds};
+use bloodhound_decisions::{Concern, Decisions};
+use bloodhound_faults::{Begins, FaultSpec, Kind, timed_kinds};
 use bloodhound_kernel::ids::Pid;
 use bloodhound_kernel::node::{Costs, MachineId};
 use bloodhound_net::{Hole, HoleId, NodeId, PartitionId};
@@ -80,6 +81,8 @@ pub use schedule::{Scheduled, Trigger, What};
 pub use slow::Slow;
 pub use starve::Starve;
 pub use stop::Stop;
+pub use swarm::KEPT;
+use swarm::swarm;
 pub use syn_drop::SynDrop;
 pub use window::Window;
 
@@ -259,34 +262,6 @@ impl Faults {
     pub fn is_dark(&self, machine: MachineId) -> bool {
         self.dark.contains_key(&machine)
     }
-}
-
-/// Draws which kinds of faults a seed has and how strong (swarm testing: omitting features at random finds more).
-fn swarm(spec: &FaultSpec, decisions: &mut Decisions) -> FaultSpec {
-    let mut profile = spec.clone();
-    if !spec.swarm {
-        return profile;
-    }
-    for declaration in Kind::DECLARATIONS.iter().filter(|declaration| spec.is_on(declaration.kind)) {
-        let site = Site::Swarm { kind: Word::new(declaration.name) };
-        match declaration.swarm {
-            Swarm::Strength => {
-                let rate = u64::from(spec.get(declaration.kind).rate);
-                // Off one time in three; else between a quarter and four times the configured rate.
-                let scaled = match decisions.choose(site, 6) {
-                    0 | 1 => 0,
-                    2 => rate / 4,
-                    3 => rate,
-                    4 => rate * 2,
-                    _ => rate * 4,
-                };
-                profile.get_mut(declaration.kind).rate = scaled.min(1_000_000_000) as u32;
-            }
-            Swarm::Coin if decisions.choose(site, 2) == 0 => profile.switch_off(declaration.kind),
-            Swarm::Coin | Swarm::Always => {}
-        }
-    }
-    profile
 }
 
 /// The plan of a profile for the services of a scenario, without what the limits spare it. Where a plan has begun, what of it began, and the

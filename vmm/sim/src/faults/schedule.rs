@@ -12,7 +12,7 @@ use bloodhound_kernel::ids::Pid;
 use bloodhound_kernel::node::{ConsoleChunk, MachineId};
 use bloodhound_net::{NodeId, PartitionKind, Routed};
 
-use super::{Draw, Fault, FaultId, Names, Partition, Phases, Planned, Window, plan, targets};
+use super::{Draw, Fault, FaultId, KEPT, Names, Partition, Phases, Planned, Window, plan, targets};
 use crate::machine::Machine;
 use crate::scenario::Scenario;
 use crate::world::Phase;
@@ -154,6 +154,9 @@ pub(super) fn written(
     let (mut plan, mut waiting) = (Vec::new(), Vec::new());
     for (place, scheduled) in scenario.planning.schedule.iter().enumerate() {
         let Some(mut entry) = scheduled.entry(place, scenario, decisions) else { continue };
+        if decisions.said(entry.id.site("begins"), KEPT) == Some(0) {
+            continue;
+        }
         match &scheduled.trigger {
             Trigger::At(ns) => {
                 entry.begin = phases.begin.after(*ns);
@@ -168,11 +171,16 @@ pub(super) fn written(
 }
 
 impl Scheduled {
-    /// The entry of the plan, as yet without its time. `None`: there is nothing that it could hit.
-    fn entry(&self, place: usize, scenario: &Scenario, decisions: &mut Decisions) -> Option<Planned> {
+    /// The name of the entry; `place` is its own in the schedule.
+    pub fn id(&self, place: usize) -> FaultId {
         let by_node = self.kind.declaration().has_target();
         let target = self.nodes.first().filter(|_| by_node).map_or(0, |node| node.0);
-        let id = FaultId::written(self.kind, target, place);
+        FaultId::written(self.kind, target, place)
+    }
+
+    /// The entry of the plan, as yet without its time. `None`: there is nothing that it could hit.
+    fn entry(&self, place: usize, scenario: &Scenario, decisions: &mut Decisions) -> Option<Planned> {
+        let id = self.id(place);
         let mut setting = scenario.faults.get(self.kind).clone();
         if let What::Shape(shape) = self.what {
             setting.shapes = vec![shape];

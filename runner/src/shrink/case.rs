@@ -1,0 +1,240 @@
+//! What of a run can be taken out, as changes of its log.
+//!
+//! Key types: [`Element`] (something that is there or not), [`Edit`] (what its absence changes in the log). Faults that the seed draws are taken out one by one by
+//! values of 0 ([`faults`]). Of what there is in thousands (fates of packets, turns of the scheduler, what a power failure leaves), all is plain
+//! that the log does not name, and elements are the names ([`explicit`], [`departing`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bloodhound_decisions::{Choice, Concern, ForcedSwitch, Log, Made, Override, Part, Site, WORD, Word};
+use bloodhound_faults::Kind;
+use bloodhound_sim::faults::{FaultId, KEPT};
+use bloodhound_workloads::driver::DriverConfig;
+use bloodhound_workloads::http::left_out;
+
+use super::pool::Ran;
+use crate::session::Outcome;
+
+/// A change of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// The choice has this value.
+    Set(Choice, Override),
+    /// It is plain, as all of its concern.
+    Plain(Choice),
+    /// The task does not give way there.
+    Stay(ForcedSwitch),
+}
+
+/// Something that is part of a run, by what takes it out.
+pub type Element = Vec<Edit>;
+
+/// The log without those of the elements that are not kept; `kept` rises.
+pub fn without(log: &Log, elements: &[Element], kept: &[usize]) -> Log {
+    let mut log = log.clone();
+    let mut out = BTreeSet::new();
+    for (_, element) in elements.iter().enumerate().filter(|(at, _)| kept.binary_search(at).is_err()) {
+        for edit in element {
+            match edit {
+                Edit::Set(choice, to) => {
+                    log.overrides.insert(*choice, *to);
+                }
+                Edit::Plain(choice) => {
+                    log.overrides.remove(choice);
+                }
+                Edit::Stay(switch) => {
+                    out.insert(switch);
+                }
+            }
+        }
+    }
+    if let Some(switches) = &mut log.switches {
+        switches.retain(|switch| !out.contains(switch));
+    }
+    log
+}
+
+fn in_run(site: Site) -> Choice {
+    Choice { part: Part::Run, site }
+}
+
+/// A choice that no seed draws: what the log says of it holds also where all of its concern is plain.
+pub fn is_said(choice: &Choice, recorded: Override) -> bool {
+    match choice.site {
+        Site::Swarm { .. } => recorded.bound == KEPT && recorded.value == 0,
+        Site::Fault { nth, .. } => {
+            FaultId { kind: Kind::Crash, target: 0, nth }.is_written() && recorded.bound == KEPT
+        }
+        Site::Operation { worker, nth, .. } => choice.site == left_out(worker, nth),
+        _ => false,
+    }
+}
+
+/// The faults of a run: the entries of its plan and of the schedule, each with its end, and the kinds that hit packets and operations, each as a whole.
+pub fn faults(ran: &Ran) -> Vec<Element> {
+    let outcome = &ran.outcome;
+    let begins = |id: FaultId| {
+        let bound = if id.is_written() { KEPT } else { WORD };
+        vec![Edit::Set(in_run(id.site("begins")), Override { bound, value: 0 })]
+    };
+    let drawn: BTreeMap<Site, u64> = ran
+        .made
+        .iter()
+        .filter(|made| matches!(made.choice.site, Site::Swarm { .. }))
+        .map(|made| (made.choice.site, made.bound))
+        .collect();
+    let said_out = |edit: &Edit| match edit {
+        Edit::Set(choice, to) => outcome.decisions.overrides.get(choice) == Some(to),
+        _ => false,
+    };
+    let kinds = Kind::DECLARATIONS
+        .iter()
+        .filter(|declaration| !declaration.is_timed() && outcome.profile.is_on(declaration.kind));
+    let kinds = kinds.map(|declaration| {
+        let site = Site::Swarm { kind: Word::new(declaration.name) };
+        let bound = drawn.get(&site).copied().unwrap_or(KEPT);
+        vec![Edit::Set(in_run(site), Override { bound, value: 0 })]
+    });
+    let schedule = outcome.scenario.planning.schedule.iter().enumerate();
+    let written = schedule.map(|(place, scheduled)| begins(scheduled.id(place)));
+    let planned = outcome.plan.iter().filter(|entry| !entry.id.is_written());
+    let planned = planned.map(|entry| begins(entry.id));
+    kinds.chain(written).chain(planned).filter(|element| !element.iter().all(said_out)).collect()
+}
+
+/// The run in which all choices about these concerns are plain but for those that it made: the same run, by another log.
+pub fn explicit(ran: &Ran, concerns: &[Concern]) -> Log {
+    let mut log = (*ran.outcome.decisions).clone();
+    for concern in concerns.iter().filter(|concern| !ran.outcome.decisions.plain.contains(concern)) {
+        log.plain.push(*concern);
+    }
+    let of_concern = |choice: &Choice| choice.part == Part::Run && concerns.contains(&choice.site.concern());
+    log.overrides.retain(|choice, recorded| !of_concern(choice) || is_said(choice, *recorded));
+    if concerns.contains(&Concern::Scheduler) {
+        // What became of the choices of switches is the list of them.
+        log.switches.get_or_insert_default();
+    }
+    for (choice, to) in departing(ran, concerns) {
+        log.overrides.insert(choice, to);
+    }
+    log
+}
+
+/// The choices of a run about these concerns that are not plain, in the order in which they were made first.
+pub fn departing(ran: &Ran, concerns: &[Concern]) -> Vec<(Choice, Override)> {
+    let mut seen = BTreeSet::new();
+    let departs = |made: &&Made| {
+        made.value != 0
+            && made.choice.part == Part::Run
+            && concerns.contains(&made.choice.site.concern())
+            && !matches!(made.choice.site, Site::Switch { .. })
+    };
+    let mut departing = Vec::new();
+    for made in ran.made.iter().filter(departs) {
+        if seen.insert(made.choice) {
+            departing.push((made.choice, Override { bound: made.bound, value: made.value }));
+        }
+    }
+    departing
+}
+
+/// Choices and switches in groups of so many.
+pub fn plain_in_blocks(choices: &[Choice], switches: &[ForcedSwitch], block: usize) -> Vec<Element> {
+    let choices: Vec<Edit> = choices.iter().map(|choice| Edit::Plain(*choice)).collect();
+    let switches: Vec<Edit> = switches.iter().map(|switch| Edit::Stay(switch.clone())).collect();
+    let blocks = choices.chunks(block.max(1)).chain(switches.chunks(block.max(1)));
+    blocks.map(<[Edit]>::to_vec).collect()
+}
+
+/// The operations of the clients, by key and then in order of time: each is replaced by a wait that is as long.
+pub fn operations(outcome: &Outcome) -> Vec<Element> {
+    let Some(DriverConfig::Http(config)) = &outcome.scenario.workload else { return Vec::new() };
+    let workers = u64::from(config.workers.max(1));
+    let mut begun = vec![0u64; config.workers as usize];
+    let mut elements = Vec::new();
+    for operation in outcome.history.operations().iter() {
+        let worker = (operation.process % workers) as u32;
+        let site = |nth| in_run(left_out(worker, nth));
+        let nth = &mut begun[worker as usize];
+        while outcome.decisions.overrides.contains_key(&site(*nth)) {
+            *nth += 1;
+        }
+        let end = operation.complete.unwrap_or(outcome.virtual_time);
+        let value = end.0.saturating_sub(operation.invoke.0).clamp(1, WORD - 1);
+        let out = Edit::Set(site(*nth), Override { bound: WORD, value });
+        elements.push((operation.key.clone(), vec![out]));
+        *nth += 1;
+    }
+    // A violation is mostly about one key. The order is stable.
+    elements.sort_by(|(a, _), (b, _)| a.cmp(b));
+    elements.into_iter().map(|(_, element)| element).collect()
+}
+
+/// The log of a run whose overrides are just those that count, with the bounds that they were asked with: a replay can follow it strictly.
+pub fn settled(ran: &Ran) -> Log {
+    let mut log = (*ran.outcome.decisions).clone();
+    let mut made: BTreeMap<Choice, Override> = BTreeMap::new();
+    for Made { choice, bound, value } in ran.made.iter().copied() {
+        made.entry(choice).or_insert(Override { bound, value });
+    }
+    let plain = log.plain.clone();
+    log.overrides = std::mem::take(&mut log.overrides)
+        .into_iter()
+        .filter_map(|(choice, recorded)| {
+            if choice.part == Part::Boot {
+                return Some((choice, recorded));
+            }
+            let asked = *made.get(&choice)?;
+            let idle =
+                asked.value == 0 && plain.contains(&choice.site.concern()) && !is_said(&choice, recorded);
+            (!idle).then_some((choice, asked))
+        })
+        .collect();
+    log
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operation(nth: u64) -> Choice {
+        in_run(Site::Arrival { worker: 0, nth })
+    }
+
+    #[test]
+    fn elements_that_are_not_kept_change_the_log() {
+        let switch = |nth| ForcedSwitch {
+            node: 1,
+            life: 0,
+            task: bloodhound_decisions::Lineage::root(0),
+            place: "main".into(),
+            nth,
+            torn: false,
+        };
+        let mut log = Log::new(0, 1).with(operation(0), 9, 4).with(operation(1), 9, 5);
+        log.switches = Some(vec![switch(1), switch(2)]);
+        let elements = [
+            vec![Edit::Plain(operation(0))],
+            vec![Edit::Set(operation(1), Override { bound: 9, value: 0 })],
+            vec![Edit::Stay(switch(2))],
+        ];
+        assert_eq!(without(&log, &elements, &[0, 1, 2]), log);
+        let less = without(&log, &elements, &[]);
+        assert_eq!(less.overrides, BTreeMap::from([(operation(1), Override { bound: 9, value: 0 })]));
+        assert_eq!(less.switches, Some(vec![switch(1)]));
+        assert_eq!(without(&log, &elements, &[1, 2]).overrides.len(), 1);
+    }
+
+    #[test]
+    fn what_no_seed_draws_is_known() {
+        let swarm = in_run(Site::Swarm { kind: Word::new("drop") });
+        assert!(is_said(&swarm, Override { bound: KEPT, value: 0 }));
+        assert!(!is_said(&swarm, Override { bound: 6, value: 0 }));
+        let written = in_run(FaultId::written(Kind::Crash, 1, 0).site("begins"));
+        assert!(is_said(&written, Override { bound: KEPT, value: 0 }));
+        let drawn = in_run(FaultId { kind: Kind::Crash, target: 1, nth: 0 }.site("begins"));
+        assert!(!is_said(&drawn, Override { bound: WORD, value: 0 }));
+        assert!(is_said(&in_run(left_out(3, 4)), Override { bound: WORD, value: 7 }));
+        assert!(!is_said(&operation(1), Override { bound: 9, value: 0 }));
+    }
+}

@@ -1,0 +1,169 @@
+//! What is left of a finding, for people: the few faults and operations in order, with their times ([`text`]), and as JSON ([`json`]).
+
+use std::fmt::Write as _;
+
+use bloodhound_abi::SimTime;
+use bloodhound_decisions::{Concern, Log, Part, Site};
+use bloodhound_sim::notice::{LogEntry, Notice};
+use bloodhound_sim::timeline;
+use bloodhound_workloads::linearizability::describe;
+
+use super::search::Dimension;
+use crate::finding::Record;
+use crate::report;
+use crate::session::{Outcome, Violation};
+
+/// Operations that are listed: the last ones before the violation and those after it.
+const OPERATIONS: usize = 40;
+/// Choices of packets and of the scheduler that are listed.
+const CHOICES: usize = 20;
+
+/// A search that is over.
+pub struct Told<'a> {
+    pub original: &'a Record,
+    pub outcome: &'a Outcome,
+    pub violation: &'a Violation,
+    pub dimensions: &'a [Dimension],
+    pub runs: u32,
+    /// Why it ended before all was tried, if so.
+    pub early: Option<&'static str>,
+}
+
+/// The story.
+pub fn text(told: &Told<'_>) -> String {
+    let Told { original, outcome, violation, dimensions, runs, early } = told;
+    let mut out = format!(
+        "{} ({}), seed {}: what is left after {runs} runs\n",
+        violation.property, violation.kind, outcome.seed
+    );
+    for Dimension { name, before, after, minimal } in *dimensions {
+        let open = if *minimal { "" } else { ", not all tried" };
+        let _ = writeln!(out, "  {name}: {after} of {before}{open}");
+    }
+    if let Some(why) = early {
+        let _ = writeln!(out, "  {why}: what is left may be more than is needed");
+    }
+    let _ =
+        writeln!(out, "  violated at {}, originally at {}", violation.at, SimTime(original.virtual_time_ns));
+    let kinds = kinds(outcome);
+    if !kinds.is_empty() {
+        let _ = writeln!(out, "kinds of faults of packets and operations that stay: {}", kinds.join(", "));
+    }
+    let _ = writeln!(out, "in order of time:");
+    for (_, line) in events(outcome, violation) {
+        let _ = writeln!(out, "  {line}");
+    }
+    let _ = writeln!(out, "  {} VIOLATED {} ({})", violation.at, violation.property, violation.kind);
+    for line in violation.text.lines() {
+        let _ = writeln!(out, "    {}", report::printable(line));
+    }
+    out.push_str(&choices(&outcome.decisions));
+    out
+}
+
+/// The kinds that hit packets and operations, of those that the run still has.
+fn kinds(outcome: &Outcome) -> Vec<String> {
+    let on = bloodhound_faults::Kind::DECLARATIONS
+        .iter()
+        .filter(|declaration| !declaration.is_timed() && outcome.profile.is_on(declaration.kind));
+    on.map(|declaration| {
+        let hits = outcome.hits.get(&declaration.kind).copied().unwrap_or_default();
+        format!("{} ({hits})", declaration.name)
+    })
+    .collect()
+}
+
+/// Faults, lives of services, and operations, up to the violation.
+fn events(outcome: &Outcome, violation: &Violation) -> Vec<(SimTime, String)> {
+    let wanted = |entry: &&LogEntry| {
+        let told = matches!(
+            entry.what,
+            Notice::Fault(_)
+                | Notice::FaultEnd(_)
+                | Notice::Injected(_)
+                | Notice::Target(_)
+                | Notice::Name(_)
+                | Notice::Survived(_)
+                | Notice::Service(_)
+                | Notice::OutOfMemory(_)
+                | Notice::Phase(_)
+        );
+        told && entry.at <= violation.at
+    };
+    let ready = outcome
+        .log
+        .iter()
+        .position(|entry| matches!(entry.what, Notice::Phase(bloodhound_sim::notice::PhaseChange::Ready)));
+    let log = outcome.log.iter().skip(ready.unwrap_or(0)).filter(wanted);
+    let mut events: Vec<(SimTime, String)> =
+        log.map(|entry| (entry.at, timeline::line(entry, &outcome.scenario))).collect();
+    let before: Vec<_> =
+        outcome.history.operations().iter().filter(|operation| operation.invoke <= violation.at).collect();
+    let from = before.len().saturating_sub(OPERATIONS);
+    for operation in &before[from..] {
+        let key = operation.key.as_ref().map(|key| format!(" {key:?}")).unwrap_or_default();
+        let until = operation.complete.map_or("no end".to_owned(), |at| format!("until {at}"));
+        let what = report::printable(&describe(operation));
+        let line =
+            format!("{} client   process {}{key}, {what}, {until}", operation.invoke, operation.process);
+        events.push((operation.invoke, line));
+    }
+    if from > 0 {
+        let at = before.get(from).map_or(SimTime::default(), |operation| operation.invoke);
+        events.push((at, format!("{at} client   {from} operations before this are not listed")));
+    }
+    events.sort_by_key(|(at, _)| *at);
+    events
+}
+
+/// The choices of packets and of the scheduler that are named, and what is still drawn by the seed.
+fn choices(log: &Log) -> String {
+    let mut out = String::new();
+    let named: Vec<String> = log
+        .overrides
+        .iter()
+        .filter(|(choice, _)| choice.part == Part::Run)
+        .filter(|(choice, _)| matches!(choice.site.concern(), Concern::Network | Concern::Scheduler))
+        .filter(|(choice, _)| !matches!(choice.site, Site::Swarm { .. }))
+        .map(|(choice, to)| format!("  {} = {} of {}\n", choice.site, to.value, to.bound))
+        .collect();
+    if !named.is_empty() {
+        let _ = writeln!(out, "choices of packets and of the scheduler that are not plain: {}", named.len());
+        out.extend(named.iter().take(CHOICES).map(String::as_str));
+        if named.len() > CHOICES {
+            let _ = writeln!(out, "  and {} more (decisions.json)", named.len() - CHOICES);
+        }
+    }
+    let drawn: Vec<&str> = [Concern::Network, Concern::Scheduler]
+        .iter()
+        .filter(|concern| !log.plain.contains(concern))
+        .map(|concern| concern.name())
+        .collect();
+    if !drawn.is_empty() {
+        let _ = writeln!(out, "still drawn by the seed: all choices of {}", drawn.join(" and "));
+    }
+    out
+}
+
+/// The same for machines.
+pub fn json(told: &Told<'_>, dir: &std::path::Path) -> serde_json::Value {
+    let dimensions: Vec<_> = told
+        .dimensions
+        .iter()
+        .map(|d| serde_json::json!({"name": d.name, "before": d.before, "after": d.after, "minimal": d.minimal}))
+        .collect();
+    serde_json::json!({
+        "schema": "bloodhound.shrink/v1",
+        "property": told.violation.property,
+        "kind": told.violation.kind,
+        "seed": told.outcome.seed,
+        "directory": dir,
+        "runs": told.runs,
+        "ended_early": told.early,
+        "dimensions": dimensions,
+        "digest": told.outcome.digest,
+        "virtual_time_ns": told.violation.at.0,
+        "faults": report::faults(told.outcome),
+        "operations": told.outcome.history.operations().len(),
+    })
+}

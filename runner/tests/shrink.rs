@@ -1,0 +1,169 @@
+//! `bloodhound shrink`: of many faults those are left that matter, in a finding that is replayed exactly, however many workers there are.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
+
+mod common;
+
+use std::path::{Path, PathBuf};
+
+use common::cli::{bloodhound, code, json, text};
+use common::{compile, repository, scratch, stack};
+
+const COMPOSE: &str = "x-s: &s {x-bloodhound: {rootfs: host}, volumes: ['./app:/app:ro']}\nservices:\n  \
+    watcher: {<<: *s, command: [/app/watcher]}\n  other: {<<: *s, command: [/bin/sleep, inf]}\n";
+/// Some faults of each kind in each second, of which only pauses of the watcher matter.
+const CONFIG: &str = "compose: compose.yaml\noutput: {dir: out}\nsimulation: {max_time: 60s, time_step: 10ms, boots: 1}\n\
+    faults: {swarm: false, duration: 20s, network: {drop_rate: 0.01, delay_rate: 0.01, partition_probability: 0.01, \
+    partition_duration_ms: [100, 400]}, process: {pause_probability: 0.002, pause_duration_ms: [100, 400], \
+    slow_probability: 0.005, slow_duration_ms: [100, 400]}, clock: {clock_jump_probability: 0.005, clock_jump_ms: [100, 400]}}\n\
+    properties: [{name: stays, kind: safety, check: {type: no-crash}}]\n";
+
+/// A stack whose watcher fails, and a finding of it.
+fn failing(name: &str) -> (PathBuf, PathBuf) {
+    let dir = stack(&format!("shrink-{name}"), &[("compose.yaml", COMPOSE), ("bloodhound.yaml", CONFIG)]);
+    std::fs::create_dir_all(dir.join("app")).expect("a directory");
+    compile(&repository().join("runner/tests/shrink/watcher.c"), &dir.join("app/watcher"), &["-O1"]);
+    let result =
+        bloodhound(&dir, &["test", "--seeds", "10", "--jobs", "1", "--fail-fast", "--format", "json"]);
+    assert_eq!(code(&result), 1, "{}", text(&result));
+    let finding = json(&result)["findings"][0]["replay"].as_str().expect("a directory").to_owned();
+    (dir, PathBuf::from(finding))
+}
+
+/// The lines of a story that tell of faults that were injected, without those of their ends.
+fn faults(story: &str) -> Vec<&str> {
+    let told = story.lines().filter(|line| line.contains(" fault    ") && !line.contains(" is over"));
+    told.filter(|line| !line.contains(" healed")).collect()
+}
+
+fn story(finding: &Path) -> String {
+    std::fs::read_to_string(finding.join("shrunk/story.txt")).expect("a story")
+}
+
+/// Replays it on both platforms, where there are both: the same violation, and the digest that it tells.
+fn replays(dir: &Path, shrunk: &str) {
+    let mut digests = Vec::new();
+    let kvm = !bloodhound_platform_tests::without_kvm("replays of shrunken findings on kvm");
+    for platform in ["ptrace", "ptrace", "kvm"].into_iter().take(if kvm { 3 } else { 2 }) {
+        let result = bloodhound(dir, &["replay", shrunk, "--platform", platform, "--format", "json"]);
+        if platform == "kvm" && text(&result).contains("does not trap rdtsc") {
+            continue;
+        }
+        assert_eq!(code(&result), 1, "{}", text(&result));
+        digests.push(json(&result)["digest"].clone());
+    }
+    assert!(digests.windows(2).all(|two| two[0] == two[1]), "{digests:?}");
+}
+
+#[test]
+fn two_pauses_are_left_of_many_faults() {
+    let (dir, finding) = failing("two");
+    let before = std::fs::read_to_string(finding.join("trace.txt")).expect("a trace");
+    let many = faults(&before).len();
+    assert!(many > 20, "{before}");
+    let path = finding.to_string_lossy();
+    let one = bloodhound(&dir, &["shrink", &path, "--jobs", "1"]);
+    assert_eq!(code(&one), 1, "{}", text(&one));
+    let told = story(&finding);
+    let left = faults(&told);
+    assert_eq!(left.len(), 2, "{told}");
+    assert!(left.iter().all(|line| line.contains("pause watcher")), "{told}");
+    assert!(told.contains("VIOLATED stays"), "{told}");
+    let shrunk = finding.join("shrunk").to_string_lossy().into_owned();
+    replays(&dir, &shrunk);
+    let out = String::from_utf8_lossy(&one.stdout).into_owned();
+    assert!(out.contains(&told) && out.contains("replay: bloodhound replay "), "{out}");
+    let three = bloodhound(&dir, &["shrink", &path, "--jobs", "3"]);
+    assert_eq!(String::from_utf8_lossy(&three.stdout), out, "the number of workers shows");
+    // It cannot be made smaller, and is one of its own: its directory is that of a finding.
+    let again = bloodhound(&dir, &["shrink", &shrunk, "--out", "again", "--format", "json"]);
+    assert_eq!(code(&again), 1, "{}", text(&again));
+    assert_eq!(json(&again)["faults"].as_array().map(Vec::len), Some(left_with_ends(&told)));
+    replays(&dir, "again");
+    let few = bloodhound(&dir, &["shrink", &path, "--runs", "4", "--out", "few", "--format", "json"]);
+    assert_eq!(code(&few), 1, "{}", text(&few));
+    let (few, rest) = (json(&few), std::fs::read_to_string(dir.join("few/story.txt")).expect("a story"));
+    assert_eq!(few["ended_early"], "the budget of runs was used up", "{few}");
+    assert!(few["runs"].as_u64().is_some_and(|runs| runs <= 4), "{few}");
+    assert!((2..=many).contains(&faults(&rest).len()), "{rest}");
+    replays(&dir, "few");
+}
+
+/// How many lines of faults a story has, those of ends included.
+fn left_with_ends(story: &str) -> usize {
+    story.lines().filter(|line| line.contains(" fault    ")).count()
+}
+
+#[test]
+fn what_cannot_be_shrunk_is_refused_and_nothing_is_written() {
+    let (dir, finding) = failing("refused");
+    let path = finding.to_string_lossy().into_owned();
+    let refused = |args: &[&str], wanted: i32, says: &str| {
+        let result = bloodhound(&dir, &[&["shrink"], args].concat());
+        let all = text(&result);
+        assert!(code(&result) == wanted && all.contains(says), "{args:?}: {all}");
+        assert!(!finding.join("shrunk").exists(), "{args:?}");
+    };
+    refused(&["out/findings/nothing"], 2, "give the directory of a finding");
+    std::fs::create_dir(dir.join("mine")).expect("a directory");
+    refused(&[&path, "--out", "mine"], 2, "is no finding");
+    refused(&[&path, "--timeout", "1ns"], 4, "nothing is written");
+    let record = finding.join("finding.json");
+    let original = std::fs::read_to_string(&record).expect("a record");
+    let put = |from: &str, to: &str| {
+        assert!(original.contains(from), "{original}");
+        std::fs::write(&record, original.replacen(from, to, 1)).expect("written");
+    };
+    put("\"format\": 5", "\"format\": 4");
+    refused(&[&path], 2, "has format 4");
+    put("\"property\": \"stays\"", "\"property\": \"goes\"");
+    refused(&[&path], 6, "does not fail any more");
+    std::fs::write(&record, &original).expect("written");
+    std::fs::write(dir.join("bloodhound.yaml"), CONFIG.replace("20s", "21s")).expect("written");
+    refused(&[&path], 2, "has changed since the finding was made");
+    std::fs::write(dir.join("bloodhound.yaml"), CONFIG).expect("written");
+    std::fs::write(finding.join("decisions.json"), "{}").expect("written");
+    refused(&[&path], 2, "decisions.json");
+}
+
+/// What is written by hand is left out as what is drawn.
+#[test]
+fn written_faults_are_left_out_as_well() {
+    let (dir, _) = failing("written");
+    let pauses = "{at: 1s, fault: pause, service: watcher, duration: 200ms}";
+    let schedule = format!(
+        "schedule:\n  - {pauses}\n  - {}\n  - {{at: 3s, fault: crash, service: other}}\n  - {}\n  - {}\n",
+        pauses.replace("1s", "2s").replace("watcher", "other"),
+        pauses.replace("1s", "4s"),
+        pauses.replace("1s", "5s"),
+    );
+    std::fs::write(dir.join("faults.yaml"), schedule).expect("written");
+    let args = ["test", "--faults", "faults.yaml", "--seeds", "1", "--out", "written", "--format", "json"];
+    let result = bloodhound(&dir, &args);
+    assert_eq!(code(&result), 1, "{}", text(&result));
+    let finding = json(&result)["findings"][0]["replay"].as_str().expect("a directory").to_owned();
+    let shrunk = bloodhound(&dir, &["shrink", &finding]);
+    assert_eq!(code(&shrunk), 1, "{}", text(&shrunk));
+    let told = story(Path::new(&finding));
+    assert_eq!(faults(&told).len(), 2, "{told}");
+    replays(&dir, &format!("{finding}/shrunk"));
+}
+
+/// The planted bug of the example: an old leader and a node that votes twice.
+#[test]
+fn a_planted_bug_is_left_with_few_faults() {
+    let example = repository().join("examples/distributed-kv");
+    assert!(example.join("bin/distributed-kv").exists(), "run examples/build.sh first (test.sh does)");
+    let out = scratch("shrink-vote-twice");
+    let place = out.to_string_lossy();
+    let config = "bugs/vote-twice.yaml";
+    let args =
+        ["test", "--config", config, "--seeds", "100", "--fail-fast", "--format", "json", "--out", &place];
+    let result = bloodhound(&example, &args);
+    assert_eq!(code(&result), 1, "{}", text(&result));
+    let finding = json(&result)["findings"][0]["replay"].as_str().expect("a directory").to_owned();
+    let shrunk = bloodhound(&example, &["shrink", &finding]);
+    assert_eq!(code(&shrunk), 1, "{}", text(&shrunk));
+    let told = story(Path::new(&finding));
+    assert!(faults(&told).len() <= 5, "{told}");
+    replays(&example, &format!("{finding}/shrunk"));
+}

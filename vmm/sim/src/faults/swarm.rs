@@ -1,0 +1,63 @@
+//! Which kinds of faults a seed has: [`swarm`] draws it, where the configuration says so; a log can leave out those that it does not draw.
+//!
+//! Neighbours: `mod` (what begins with the profile), `schedule` (written entries, which a log leaves out in the same way).
+
+use bloodhound_decisions::{Decisions, Site, Word};
+use bloodhound_faults::{FaultSpec, Kind, Swarm};
+
+/// The bound of what a log may say of a kind or of a written entry, which no seed draws: 0 leaves it out.
+pub const KEPT: u64 = 2;
+
+/// Draws which kinds of faults a seed has and how strong (swarm testing: omitting features at random finds more). Where a kind is not drawn, a log can leave
+/// it out all the same.
+pub(super) fn swarm(spec: &FaultSpec, decisions: &mut Decisions) -> FaultSpec {
+    let mut profile = spec.clone();
+    for declaration in Kind::DECLARATIONS.iter().filter(|declaration| spec.is_on(declaration.kind)) {
+        let site = Site::Swarm { kind: Word::new(declaration.name) };
+        match declaration.swarm {
+            Swarm::Strength if spec.swarm => {
+                let rate = u64::from(spec.get(declaration.kind).rate);
+                // Off one time in three; else between a quarter and four times the configured rate.
+                let scaled = match decisions.choose(site, 6) {
+                    0 | 1 => 0,
+                    2 => rate / 4,
+                    3 => rate,
+                    4 => rate * 2,
+                    _ => rate * 4,
+                };
+                profile.get_mut(declaration.kind).rate = scaled.min(1_000_000_000) as u32;
+            }
+            Swarm::Coin if spec.swarm => {
+                if decisions.choose(site, 2) == 0 {
+                    profile.switch_off(declaration.kind);
+                }
+            }
+            Swarm::Strength | Swarm::Coin | Swarm::Always => {
+                if decisions.said(site, KEPT) == Some(0) {
+                    profile.switch_off(declaration.kind);
+                }
+            }
+        }
+    }
+    profile
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bloodhound_decisions::{Choice, Log, Mode, Part};
+
+    #[test]
+    fn a_log_leaves_out_what_no_seed_draws() {
+        let spec = FaultSpec { swarm: false, ..FaultSpec::default() };
+        let spec = spec.with_rate(Kind::Drop, 5).with_rate(Kind::Crash, 6);
+        let site = Site::Swarm { kind: Word::new(Kind::Drop.name()) };
+        let log = Log::new(0, 1).with(Choice { part: Part::Run, site }, KEPT, 0);
+        let mut decisions = Decisions::new(log, Mode::Strict);
+        decisions.begin_run(1);
+        let profile = swarm(&spec, &mut decisions);
+        assert_eq!((profile.is_on(Kind::Drop), profile.is_on(Kind::Crash)), (false, true));
+        assert_eq!(decisions.divergences(), []);
+        assert_eq!(swarm(&spec, &mut Decisions::seeded(1)), spec);
+    }
+}
