@@ -147,6 +147,16 @@ pub fn say(text: &str) {
     let _ignored = writeln!(std::io::stderr(), "{text}");
 }
 
+/// Seeds of power failures of a database that syncs before it acknowledges: a few, or as many as BLOODHOUND_TEST_POWER_SEEDS says.
+pub fn power_seeds(few: &str) -> String {
+    std::env::var("BLOODHOUND_TEST_POWER_SEEDS").ok().filter(|seeds| !seeds.is_empty()).unwrap_or(few.into())
+}
+
+/// Prints figures of a test, which `cargo xtask long` reads.
+pub fn figures(text: &str) {
+    say(&format!("figures: {text}"));
+}
+
 /// Calls `work` for all items, on as many threads as there are processors, in any order.
 pub fn in_parallel<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
