@@ -29,9 +29,9 @@ fn name(kind: &Json) -> &str {
     kind["name"].as_str().expect("a kind has a name")
 }
 
-/// The programs of all cases, compiled into one directory.
-fn programs() -> PathBuf {
-    let dir = scratch("every-fault-programs");
+/// The programs of all cases, compiled into a directory of a test's own.
+fn programs(whose: &str) -> PathBuf {
+    let dir = scratch(&format!("every-fault-programs-{whose}"));
     for program in Program::ALL {
         let source = repository().join("runner/tests").join(program.source());
         compile(&source, &dir.join(program.name()), &["-O1", "-Wall", "-Wextra", "-Werror"]);
@@ -180,6 +180,34 @@ fn judge(case: &Case, declared: &Json, programs: &Path, kvm: bool) -> Result<(),
     Ok(())
 }
 
+/// The sections of `faults` in which each kind is at rate 0, or at the amount of 0 by which it is off.
+fn all_at_nothing(kinds: &[Json]) -> String {
+    let mut sections: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for kind in kinds {
+        let keys = kind["keys"].as_array().expect("keys");
+        let off = |key: &&Json| key["switch"] == true || key["default"] == "0";
+        let key = keys.iter().find(off).unwrap_or_else(|| panic!("no key switches off {}", name(kind)));
+        let section = kind["group"].as_str().expect("a group");
+        sections.entry(section).or_default().push(format!("{}: 0", key["name"].as_str().expect("a name")));
+    }
+    sections.iter().map(|(section, keys)| format!(", {section}: {{{}}}", keys.join(", "))).collect()
+}
+
+#[test]
+fn kinds_at_rate_0_change_nothing() {
+    if !have(&["cc"], "programs without any fault") {
+        return;
+    }
+    let (programs, nothing) = (programs("nothing"), all_at_nothing(&kinds()));
+    in_parallel(&Program::ALL, |program| {
+        // In one directory: its name is that of the project, which programs can see.
+        let name = format!("nothing-{}", program.name());
+        let run = |faults: &str| run_in(&stack_of(&name, *program, &programs, faults), &["run"]);
+        let (without, with) = (run(""), run(&nothing));
+        assert_eq!(with.run_digest(), without.run_digest(), "{}", shown(&with));
+    });
+}
+
 /// What a program says of itself where there are no faults.
 fn said_without(program: Program, programs: &Path) -> Vec<String> {
     let dir = stack_of(&format!("none-{}", program.name()), program, programs, "");
@@ -214,7 +242,7 @@ fn every_kind_is_seen_told_counted_and_replayed() {
     let kinds = kinds();
     let declared: BTreeMap<&str, &Json> = kinds.iter().map(|kind| (name(kind), kind)).collect();
     let kvm = !bloodhound_platform_tests::without_kvm("every fault on kvm");
-    let programs = programs();
+    let programs = programs("cases");
     let plain: BTreeMap<&str, Vec<String>> =
         Program::ALL.iter().map(|program| (program.name(), said_without(*program, &programs))).collect();
     let failures = Mutex::new(Vec::new());

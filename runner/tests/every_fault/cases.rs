@@ -155,21 +155,21 @@ pub const CASES: &[Case] = &[
         "delay",
         Program::Network,
         "schedule: [{at: 0s, fault: delay, rate: 1, time_ms: 45, duration: 1s}]",
-        &["delay 100%", "delay healed"],
+        &["delay 100% 45000 us from [all] to [all] for 1000 ms", "delay healed"],
         &["udp good", "udp late", "udp good"],
     ),
     case(
         "latency",
         Program::Network,
         "schedule: [{at: 0s, fault: latency, time_ms: 20, duration: 1s}]",
-        &["latency", "latency healed"],
+        &["latency 20000 us from [all] to [all] for 1000 ms", "latency healed"],
         &["udp good", "udp late", "udp good"],
     ),
     case(
         "jitter",
         Program::Network,
         "schedule: [{at: 0s, fault: jitter, time_ms: 45, duration: 1s}]",
-        &["jitter", "jitter healed"],
+        &["jitter 45000 us from [all] to [all] for 1000 ms", "jitter healed"],
         &["udp good", "udp late", "udp good"],
     ),
     case(
@@ -196,9 +196,9 @@ pub const CASES: &[Case] = &[
     case(
         "bandwidth",
         Program::Network,
-        "schedule: [{at: 0s, fault: bandwidth, kbit: 64, duration: 1s}]",
-        &["bandwidth", "bandwidth healed"],
-        &["udp good", "udp late", "udp good"],
+        "schedule: [{at: 0s, fault: bandwidth, kbit: 4000, duration: 1s}]",
+        &["bandwidth 4000 kbit/s from [all] to [all] for 1000 ms", "bandwidth healed"],
+        &["large good", "large late", "large good"],
     ),
     case(
         "corrupt-pass",
@@ -246,7 +246,7 @@ pub const CASES: &[Case] = &[
         "pause",
         Program::Lives,
         "schedule: [{at: 200ms, fault: pause, service: one, duration: 500ms}]",
-        &["pause one", "pause of one is over"],
+        &["pause one for 500 ms", "pause of one is over"],
         &["first good", "first late", "first good"],
     ),
     case(
@@ -320,7 +320,7 @@ pub const CASES: &[Case] = &[
         "starve",
         Program::Lives,
         "schedule: [{at: 200ms, fault: starve, service: one, duration: 500ms}]",
-        &["one", "gets no processor", "starve of one is over"],
+        &["starve a thread of one for 500 ms", "gets no processor", "starve of one is over"],
         one_is_late,
     ),
     case(
@@ -355,7 +355,7 @@ pub const CASES: &[Case] = &[
         "clock-drift",
         Program::Clocks,
         "clock: {clock_drift_ppm: [100000, 100000]}, schedule: [{at: 200ms, fault: clock-drift, service: one, duration: 1s}]",
-        &["one", "clock-drift of one is over"],
+        &["clocks of one are 100000 ppm", "clock-drift of one is over"],
         drifts,
     ),
     case_that(
@@ -369,7 +369,7 @@ pub const CASES: &[Case] = &[
         "leap-second",
         Program::Clocks,
         "schedule: [{at: 200ms, fault: leap-second}]",
-        &["leap second"],
+        &["leap second: every wall clock shows this second twice"],
         repeats_a_second,
     ),
     case(
