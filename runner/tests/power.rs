@@ -1,6 +1,6 @@
 //! Power failures: what programs promise and do not keep is found, who syncs as Linux wants it loses nothing, and a run is replayed.
 //!
-//! `BLOODHOUND_TEST_POWER_SEEDS=100` has about 1,000 power failures of SQLite and of Redis where they sync.
+//! SQLite and Redis have about 50 power failures where they sync; with `BLOODHOUND_TEST_POWER_SEEDS=100` (`cargo xtask long power`), about 1,000.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
 mod common;
@@ -70,10 +70,10 @@ fn campaign(dir: &Path, seeds: &str) -> (bool, u64) {
 }
 
 /// That a campaign finds nothing, with its figures.
-fn keeps(what: &str, dir: &Path, few: &str) {
+fn keeps(what: &str, dir: &Path, few: u64) {
     let seeds = power_seeds(few);
-    let (found, failures) = campaign(dir, &seeds);
-    assert!(!found, "{what}");
+    let (found, failures) = campaign(dir, &seeds.to_string());
+    assert!(!found && failures >= 5 * seeds, "{what}: {failures} power failures");
     figures(&format!("{what} keeps all over {failures} power failures in {seeds} seeds"));
 }
 
@@ -170,7 +170,7 @@ fn sqlite_keeps_what_it_promises() {
         return;
     }
     for (mode, synchronous) in [("wal", "full"), ("delete", "extra"), ("truncate", "full")] {
-        keeps(&format!("sqlite {mode} {synchronous}"), &sqlite(mode, synchronous), "4");
+        keeps(&format!("sqlite {mode} {synchronous}"), &sqlite(mode, synchronous), 5);
     }
     // "WAL mode does lose durability. A transaction committed in WAL mode with synchronous=NORMAL might roll back following a power
     // loss"; in DELETE mode the removal of the journal is synced by EXTRA only (SQLite's PRAGMA synchronous).
@@ -194,7 +194,7 @@ fn redis_keeps_what_it_promises() {
     if !have(&["redis-server"], "Redis under power failures") {
         return;
     }
-    keeps("redis always", &redis("always"), "6");
+    keeps("redis always", &redis("always"), 6);
     for fsync in ["everysec", "no"] {
         assert!(finds(&redis(fsync), "100"), "{fsync}");
     }

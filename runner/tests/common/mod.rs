@@ -148,8 +148,9 @@ pub fn say(text: &str) {
 }
 
 /// Seeds of power failures of a database that syncs before it acknowledges: a few, or as many as BLOODHOUND_TEST_POWER_SEEDS says.
-pub fn power_seeds(few: &str) -> String {
-    std::env::var("BLOODHOUND_TEST_POWER_SEEDS").ok().filter(|seeds| !seeds.is_empty()).unwrap_or(few.into())
+pub fn power_seeds(few: u64) -> u64 {
+    let asked = std::env::var("BLOODHOUND_TEST_POWER_SEEDS").ok().filter(|seeds| !seeds.is_empty());
+    asked.map_or(few, |seeds| seeds.parse().expect("BLOODHOUND_TEST_POWER_SEEDS is a number"))
 }
 
 /// Prints figures of a test, which `cargo xtask long` reads.
