@@ -1,15 +1,15 @@
 //! Databases of the distribution under power failures, on disks of the model `ordered`: those that sync before they acknowledge lose
 //! nothing and come up again, those whose syncs are switched off are found. `power/front.py` starts each and looks what it has kept.
 //!
-//! `BLOODHOUND_TEST_POWER_SEEDS=100` has about 1,000 power failures of each that syncs.
+//! Each that syncs has about 50 power failures; `BLOODHOUND_TEST_POWER_SEEDS=100` (`cargo xtask long power`), about 1,000.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
 mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::cli::{bloodhound, code, text};
-use common::{compile, have, put, repository, stack};
+use common::cli::{bloodhound, code, injected, text};
+use common::{compile, figures, have, power_seeds, put, repository, stack};
 
 /// Seeds within which syncs that are switched off must be found.
 const CARELESS: &str = "100";
@@ -51,25 +51,15 @@ fn stack_of(database: &str, options: &[&str], seconds: u32) -> PathBuf {
     dir
 }
 
-/// How often the power of the machine failed.
-fn failures(said: &str) -> u64 {
-    let counts = said.lines().find_map(|line| line.strip_prefix("power-failure: "));
-    let number = counts.and_then(|counts| counts.split(' ').next()).and_then(|number| number.parse().ok());
-    number.unwrap_or_else(|| panic!("no power failures: {said}"))
-}
-
-/// Seeds of a database that syncs.
-fn seeds() -> String {
-    std::env::var("BLOODHOUND_TEST_POWER_SEEDS").ok().filter(|seeds| !seeds.is_empty()).unwrap_or("2".into())
-}
-
 /// A database that syncs before it acknowledges keeps all it has acknowledged.
 fn keeps(database: &str, options: &[&str]) {
     let dir = stack_of(database, options, 10);
-    let result = bloodhound(&dir, &["test", "--seeds", &seeds(), "--jobs", "1"]);
+    let seeds = power_seeds(5);
+    let result = bloodhound(&dir, &["test", "--seeds", &seeds.to_string(), "--jobs", "1", "--format", "json"]);
     assert_eq!(code(&result), 0, "{database} {options:?}: {}{}", text(&result), said(&dir));
-    let failures = failures(&text(&result));
-    assert!(failures >= 8, "{database} {options:?}: {failures} power failures");
+    let failures = injected(&result, "power-failure");
+    assert!(failures >= 5 * seeds, "{database} {options:?}: {failures} power failures");
+    figures(&format!("{database} keeps all over {failures} power failures in {seeds} seeds"));
 }
 
 /// A database that does not is found.

@@ -1,9 +1,10 @@
 //! `cargo xtask`: tasks of the project that are more than a cargo command.
 //!
-//! Modules: [`stock_kvm`] runs tests in a virtual machine that has the /dev/kvm of an ordinary Linux; [`probe`] looks at a
+//! Modules: [`long`] runs the campaigns that are too long for CI; [`stock_kvm`] runs tests in a virtual machine that has the /dev/kvm of an ordinary Linux; [`probe`] looks at a
 //! /dev/kvm, there or here; [`suite`] runs a public test suite natively and under Bloodhound. `fuzz` is a crate of its own, `conformance/fuzz`. Nothing of Bloodhound depends on this crate, and it calls Bloodhound as a user does.
 
 mod failure;
+mod long;
 mod probe;
 mod stock_kvm;
 mod suite;
@@ -29,6 +30,8 @@ enum Task {
     },
     /// Runs the Open POSIX Test Suite natively and under Bloodhound, and compares
     Suite(suite::Args),
+    /// Runs the campaigns that are too long for CI: power failures of databases, and the example service with and without its bugs
+    Long(long::Args),
     /// Says what /dev/kvm is on this machine, and runs a guest of one instruction
     ProbeKvm,
 }
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Task::StockKvm(args) => stock_kvm::run(&args),
         Task::Fuzz { args } => bloodhound_fuzz::command::run(&args).map_err(Failure::Broken),
         Task::Suite(args) => suite::run(&args),
+        Task::Long(args) => long::run(&args),
         Task::ProbeKvm => probe::run().map(|()| 0),
     };
     match done {

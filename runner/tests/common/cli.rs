@@ -36,3 +36,8 @@ pub fn json(output: &Output) -> serde_json::Value {
     let line = out.lines().last().unwrap_or_default();
     serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {}", text(output)))
 }
+
+/// How often a campaign that answers in JSON has injected a kind of faults.
+pub fn injected(output: &Output, kind: &str) -> u64 {
+    json(output)["fault_accounts"][kind]["injected"].as_u64().unwrap_or_default()
+}

@@ -147,6 +147,17 @@ pub fn say(text: &str) {
     let _ignored = writeln!(std::io::stderr(), "{text}");
 }
 
+/// Seeds of power failures of a database that syncs before it acknowledges: a few, or as many as BLOODHOUND_TEST_POWER_SEEDS says.
+pub fn power_seeds(few: u64) -> u64 {
+    let asked = std::env::var("BLOODHOUND_TEST_POWER_SEEDS").ok().filter(|seeds| !seeds.is_empty());
+    asked.map_or(few, |seeds| seeds.parse().expect("BLOODHOUND_TEST_POWER_SEEDS is a number"))
+}
+
+/// Prints figures of a test, which `cargo xtask long` reads.
+pub fn figures(text: &str) {
+    say(&format!("figures: {text}"));
+}
+
 /// Calls `work` for all items, on as many threads as there are processors, in any order.
 pub fn in_parallel<T: Sync>(items: &[T], work: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);

@@ -129,3 +129,6 @@ impl Ctx<'_> {
         self.node.injected.push(Injected { at, kind, container, pid, comm, call: "", path, shown });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 /* What the benchmark of the machine runs, natively and simulated: guest <mode> <count> [address] */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -134,6 +135,18 @@ int main(int argc, char **argv)
 		struct timespec t;
 		while (count-- > 0)
 			clock_gettime(CLOCK_MONOTONIC, &t);
+	} else if (strcmp(mode, "files") == 0) {
+		static char pages[6000];
+		while (count-- > 0) {
+			int fd = open("/var/tmp/bench", O_RDWR | O_CREAT, 0644);
+			if (fd < 0 || pwrite(fd, pages, sizeof pages, 0) != sizeof pages || fsync(fd))
+				return 1;
+			if (pread(fd, pages, sizeof pages, 0) != sizeof pages || close(fd))
+				return 1;
+			void *more = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+			if (more == MAP_FAILED || munmap(more, 4096))
+				return 1;
+		}
 	} else if (strcmp(mode, "pipe") == 0) {
 		char buffer[64] = { 0 };
 		if (pipe(ping))

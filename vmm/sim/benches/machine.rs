@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::Decisions;
+use bloodhound_faults::{FaultSpec, Kind};
 use bloodhound_kernel::exec::Program;
 use bloodhound_kernel::node::MachineId;
 use bloodhound_kernel::process::ExitStatus;
@@ -29,6 +30,8 @@ use bloodhound_vfs::MountSpec;
 use bloodhound_vfs::host::{Allow, HostBase};
 use counted::{Counted, Counts};
 
+/// How long the phase of faults lasts, where there is one, ns.
+const FAULTS: u64 = 100_000_000_000;
 /// Everything runs on this CPU.
 const CPU: usize = 0;
 
@@ -81,9 +84,17 @@ fn machine(path: &Path, nodes: &[&[&str]]) -> Machine {
 
 /// As `machine`, with what it asks of the platform.
 fn counted(path: &Path, nodes: &[&[&str]]) -> (Machine, Arc<Counts>) {
+    faulty(path, nodes, None)
+}
+
+/// As `counted`, with services that these faults may hit, if any.
+fn faulty(path: &Path, nodes: &[&[&str]], faults: Option<&FaultSpec>) -> (Machine, Arc<Counts>) {
     let mut base = HostBase::new();
-    let services =
-        nodes.iter().zip(1..).map(|(args, node)| service(node, &base, path, args)).collect::<Vec<_>>();
+    let of = |(args, node): (&&[&str], u32)| ServiceSpec {
+        faulty: faults.is_some(),
+        ..service(node, &base, path, args)
+    };
+    let services = nodes.iter().zip(1..).map(of).collect::<Vec<_>>();
     let scenario = Arc::new(Scenario {
         services,
         link: LinkConfig::default(),
@@ -95,9 +106,9 @@ fn counted(path: &Path, nodes: &[&[&str]]) -> (Machine, Arc<Counts>) {
         boot_timeout: u64::MAX,
         max_time: u64::MAX >> 1,
         fault_start: 0,
-        fault_time: 0,
+        fault_time: FAULTS,
         heal: true,
-        faults: Default::default(),
+        faults: faults.cloned().unwrap_or_default(),
         disk: None,
         planning: Default::default(),
         settle: u64::MAX >> 1,
@@ -281,6 +292,42 @@ fn crowd(guest: &Path) {
     }
 }
 
+/// Host time in us of the programs of some nodes, the last of which ends; from when they run on with the phase of faults, if there is one.
+fn with_faults(guest: &Path, nodes: &[&[&str]], faults: Option<&FaultSpec>) -> f64 {
+    let (mut m, _) = faulty(guest, nodes, faults);
+    let run = m.run(|w| w.services.values().all(|service| matches!(service.state, State::Running(_))));
+    assert_eq!(run.expect("the host works"), Ended::Condition, "{:?}", m.world.findings);
+    if faults.is_some() {
+        m.begin_faults();
+    }
+    finish(&mut m, nodes.len() as u32)
+}
+
+/// What it costs that operations and packets could meet faults: each kind at rate 0, and each at so low a rate that everything is drawn and
+/// nothing happens, against runs without a phase of faults.
+fn rates(guest: &Path) {
+    let off = FaultSpec::default();
+    let rare = Kind::DECLARATIONS.iter().filter(|declaration| declaration.switch().is_some());
+    let rare = rare.fold(off.clone(), |spec, declaration| spec.with_rate(declaration.kind, 1));
+    let programs: [(&str, &[&[&str]]); 3] = [
+        ("getppid", &[&["getppid", "10000"]]),
+        ("files", &[&["files", "1000"]]),
+        ("TCP echo", &[&["serve"], &["ask", "1000", "10.0.0.1"]]),
+    ];
+    for (what, nodes) in programs {
+        let mut best = [f64::MAX; 3];
+        // In turns, so that a busy host disturbs all alike.
+        for _ in 0..15 {
+            for (least, faults) in best.iter_mut().zip([None, Some(&off), Some(&rare)]) {
+                *least = least.min(with_faults(guest, nodes, faults));
+            }
+        }
+        let [without, off, rare] = best.map(|us| us / 1e3);
+        report(&format!("{what}: every kind at rate 0"), off, without, "ms", "no faults");
+        report(&format!("{what}: every kind at 1 in a billion"), rare, without, "ms", "no faults");
+    }
+}
+
 /// Compiles the program that the benchmark runs.
 fn guest() -> PathBuf {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-guest");
@@ -296,7 +343,7 @@ fn main() {
     let guest = guest.as_path();
     let chosen: Vec<String> =
         std::env::args().skip(1).filter(|a| !a.starts_with('-') && a != "kvm").collect();
-    let all: [(&str, &dyn Fn()); 13] = [
+    let all: [(&str, &dyn Fn()); 14] = [
         ("getppid", &|| system_call(guest)),
         ("clock", &|| mode(guest, "clock_gettime", "clock", 20_000)),
         ("pipe", &|| mode(guest, "pipe: write and read of 64 bytes", "pipe", 500)),
@@ -310,6 +357,7 @@ fn main() {
         ("python", &|| start_up("start of python3", Path::new("/usr/bin/python3"), &["-c", "pass"])),
         ("snapshots", &|| snapshots(guest)),
         ("crowd", &|| crowd(guest)),
+        ("faults", &|| rates(guest)),
     ];
     for (name, run) in all {
         if chosen.is_empty() || chosen.iter().any(|c| c == name) {

@@ -420,31 +420,6 @@ mod tests {
         }
     }
 
-    /// All kinds that hit each node at times of its own, at one rate.
-    #[test]
-    fn each_kind_of_nodes_comes_as_often_as_is_asked_for() {
-        let by_node = || {
-            let declarations = Kind::DECLARATIONS.iter();
-            declarations.filter(|declaration| declaration.begins == Begins::ByNode).map(|d| d.kind)
-        };
-        let profile = by_node().fold(FaultSpec::default(), |spec, kind| spec.with_rate(kind, 1_000_000));
-        let mut counts = std::collections::BTreeMap::new();
-        for seed in 0..300 {
-            for entry in planned(&profile, Log::new(0, seed)) {
-                *counts.entry(entry.id.kind).or_insert(0u64) += 1;
-                assert_eq!(
-                    (entry.fault.kind(), entry.fault.node()),
-                    (entry.id.kind, Some(NodeId(entry.id.target)))
-                );
-            }
-        }
-        // 1999 steps of 300 seeds at three nodes.
-        let expected = 1_799;
-        for kind in by_node() {
-            assert!(counts[&kind].abs_diff(expected) < 5 * u64::isqrt(expected), "{kind}: {counts:?}");
-        }
-    }
-
     #[test]
     fn taking_one_out_changes_no_other() {
         for seed in 0..50 {

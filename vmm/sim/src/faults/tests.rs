@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod frequencies;
+
 fn asked() -> FaultSpec {
     let mut spec = Kind::DECLARATIONS.iter().fold(FaultSpec::default(), |spec, declaration| {
         spec.with_rate(declaration.kind, 4_000_000).with_time(declaration.kind, (1_000_000, 2_000_000))
