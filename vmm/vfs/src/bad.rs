@@ -147,8 +147,9 @@ impl Vfs {
         let (disks, dirty) = (self.disks_of(ns), self.dirty());
         let clean = |ino: Ino| self.clean_blocks(ino, dirty.get(&ino));
         let of_disks = self.inodes.iter().filter(|(_, inode)| disks.contains(&inode.fs)).map(|(ino, _)| ino);
+        let of_programs = of_disks.filter(|ino| !self.provided.contains(ino));
         let files: Vec<Ino> =
-            of_disks.filter(|ino| clean(*ino).next().is_some() && !pinned(*ino)).collect();
+            of_programs.filter(|ino| clean(*ino).next().is_some() && !pinned(*ino)).collect();
         let ino = *files.get(file.checked_rem(files.len() as u64)? as usize)?;
         let blocks: Vec<u64> = clean(ino).collect();
         Some((ino, *blocks.get(block.checked_rem(blocks.len() as u64)? as usize)?))

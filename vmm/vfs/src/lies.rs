@@ -38,7 +38,8 @@ impl Vfs {
         let on_disk =
             |inode: &Inode| self.filesystems.get(&inode.fs).is_some_and(|fs| fs.kind != FsKind::Tmpfs);
         let mut places = Vec::new();
-        for (ino, inode) in journal.durable.iter().filter(|(_, inode)| on_disk(inode)) {
+        let of_programs = |(ino, inode): &(Ino, &Arc<Inode>)| on_disk(inode) && !self.provided.contains(ino);
+        for (ino, inode) in journal.durable.iter().filter(of_programs) {
             if let Node::Regular { data: Data::Own(pages), size } = &inode.node {
                 let end = size.div_ceil(PAGE);
                 places.extend(pages.iter().map(|(block, _)| (ino, block)).filter(|(_, block)| *block < end));
@@ -89,7 +90,7 @@ impl Vfs {
     fn names_on_disk(&self, ns: MountNs) -> Vec<(Ino, Name)> {
         let disks = self.disks_of(ns);
         let is_file = |ino: Ino| {
-            let inode = self.inode(ino).ok();
+            let inode = self.inode(ino).ok().filter(|_| !self.provided.contains(&ino));
             inode.is_some_and(|inode| matches!(inode.node, Node::Regular { data: Data::Own(_), .. }))
         };
         let of_disks = self.inodes.iter().filter(|(_, inode)| disks.contains(&inode.fs));

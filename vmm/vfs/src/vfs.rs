@@ -153,6 +153,8 @@ pub struct Vfs {
     pub(crate) bad: BadBlocks,
     /// Namespaces whose programs have used up their quota.
     pub(crate) over_quota: Arc<BTreeSet<MountNs>>,
+    /// Files that the simulation has put there ([`Vfs::put_file`]), and no program.
+    pub(crate) provided: Arc<BTreeSet<Ino>>,
 }
 
 impl Vfs {
@@ -183,6 +185,7 @@ impl Vfs {
             trouble: Trouble::default(),
             bad: BadBlocks::default(),
             over_quota: Arc::default(),
+            provided: Arc::default(),
         };
         let root = RootSpec { tree: config.root, quota: config.root_quota, read_only: config.read_only };
         vfs.begin_namespace(root, base)?;

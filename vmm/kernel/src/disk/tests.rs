@@ -329,7 +329,7 @@ fn a_bad_sector_is_eio_and_sigbus_until_it_is_written() {
     let private = b.call(nr::mmap, &[0, 12288, prot, c::MAP_PRIVATE, fd, 0]).unwrap();
     let mm = b.node.process(b.node.task(b.tid).pid).mm;
     let fault = |b: &mut Bench, addr: u64, access| match b.node.page_fault(mm, addr, access) {
-        Fault::Map(pages) => Ok(pages.iter().map(|page| (page.addr - addr) / 4096).collect::<Vec<_>>()),
+        Fault::Map(pages) => Ok(pages.iter().map(|page| page.addr.wrapping_sub(addr) / 4096).collect::<Vec<_>>()),
         Fault::Signal(signo, code, at) => Err((signo as i32, code as i32, at)),
     };
     assert_eq!(fault(&mut b, shared, Access::Read), Ok(vec![0, 1, 2]));
@@ -432,7 +432,7 @@ fn a_slow_disk_lets_reads_sleep_that_are_not_cached() {
 
 #[test]
 fn a_block_goes_astray_when_a_file_is_synced() {
-    let mut b = Bench::with_disk(DiskModel::Ordered);
+    let mut b = Bench::on_disk(Some(DiskModel::Ordered));
     let (log, other) = (b.open("/log", CREATE).unwrap(), b.open("/other", CREATE).unwrap());
     b.write(log, &[1; 8192]).unwrap();
     set(&mut b, &[(Kind::Misdirected, ALWAYS)]);

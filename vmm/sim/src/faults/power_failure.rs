@@ -78,7 +78,7 @@ impl Room for PowerFailure {
         match lose_power(machine, id, entry) {
             Ok(report) => {
                 machine.note(Some(self.node), Notice::Survived(report));
-                lose_a_file(machine, self.node, entry);
+                lose_a_file(machine, id, self.node, entry);
             }
             Err(e) => {
                 let text = format!("what is left after a power failure cannot be made: {e}");
@@ -143,13 +143,15 @@ fn lose_power(machine: &mut Machine, id: MachineId, entry: usize) -> Result<Powe
     node.lose_power(reboot, now, base, &mut choose, &mut record)
 }
 
-/// After a power failure a file of the service is gone, if that is asked for and drawn (`vanished-file`).
-fn lose_a_file(machine: &mut Machine, service: NodeId, entry: usize) {
+/// After a power failure a file of the service is gone, if that is asked for and drawn (`vanished-file`). Where services are named that the kind may
+/// hit, it is one of the first of these on the machine.
+fn lose_a_file(machine: &mut Machine, on: MachineId, first: NodeId, entry: usize) {
     let rate = machine.world.faults.profile.as_ref().map_or(0, |all| all.get(Kind::VanishedFile).rate);
-    let only = machine.scenario.planning.only.get(&Kind::VanishedFile);
-    if rate == 0 || only.is_some_and(|only| !only.contains(&service)) {
-        return;
-    }
+    let service = match machine.scenario.planning.only.get(&Kind::VanishedFile) {
+        None => Some(first),
+        Some(only) => services_on(machine, on).into_iter().find(|node| only.contains(node)),
+    };
+    let Some(service) = service.filter(|_| rate > 0) else { return };
     let nth = machine.world.faults.plan.get(entry).map_or(0, |planned| planned.id.nth);
     let id = FaultId { kind: Kind::VanishedFile, target: service.0, nth };
     let (at, mounts) = place(machine, service);
