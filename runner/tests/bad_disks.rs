@@ -224,7 +224,9 @@ while True:
 
 /// With a rate of a disk that lies, and power failures; the disk model promises that what is synced stays.
 fn lying(key: &str) -> String {
-    format!("  disk: {{{key}}}\n  process: {{power_failure_probability: 0.002, power_restart_ms: [100, 400]}}\n")
+    format!(
+        "  disk: {{{key}}}\n  process: {{power_failure_probability: 0.002, power_restart_ms: [100, 400]}}\n"
+    )
 }
 
 #[test]

@@ -189,7 +189,12 @@ while True:
 "#;
     for (kind, keys, word, name) in [
         ("full", "disk_full_ms: 700", "disk ENOSPC", "the disk of one is full for 700 ms (ENOSPC)"),
-        ("readonly", "disk_readonly_ms: 700", "disk EROFS", "the disk of one is read-only for 700 ms (EROFS)"),
+        (
+            "readonly",
+            "disk_readonly_ms: 700",
+            "disk EROFS",
+            "the disk of one is read-only for 700 ms (EROFS)",
+        ),
         (
             "slow",
             "disk_slow_ms: 700, disk_latency_ms: 60",

@@ -71,7 +71,9 @@ impl Accounts {
                 Effect::Begun if stopped.is_some_and(|stopped| !stopped.contains_key(&place)) => {
                     Some(NO_PACKET)
                 }
-                Effect::Begun if kind == Kind::BadSector && !outcome.hits.contains_key(&kind) => Some(NO_PROGRAM),
+                Effect::Begun if kind == Kind::BadSector && !outcome.hits.contains_key(&kind) => {
+                    Some(NO_PROGRAM)
+                }
                 Effect::Begun => None,
             };
             account.injected += u64::from(*effect == Effect::Begun);

@@ -28,7 +28,8 @@ use crate::ctx::Ctx;
 use crate::file::{File, FileKind};
 use crate::hazards::Injected;
 use crate::ids::{FileId, MmId, Tid};
-use crate::mm::{Backing, Lock, Vma};
+use crate::mm::fault::Fault;
+use crate::mm::{Access, Backing, Lock, Vma};
 use crate::node::Node;
 use crate::wait::{Restart, SysResult, Wait};
 
@@ -97,23 +98,36 @@ impl Node {
             .any(|mm| mm.locked > 0 && mm.vmas().any(|vma| vma.marks.lock != Lock::No && of_file(vma)))
     }
 
-    /// Tells that a page fault of a task at an address met a bad sector, if it did: SIGBUS ("if (unlikely(error)) [...] return VM_FAULT_SIGBUS",
-    /// filemap_fault in Linux).
-    pub fn met_bad_page(&mut self, tid: Tid, mm: MmId, addr: u64) {
-        if !self.vfs.has_bad_blocks() {
-            return;
+    /// [`Node::page_fault`] of a task. Where the disk has a fault, the page counts against the quota of the task's container, and it is told
+    /// if a bad sector makes it a SIGBUS ("if (unlikely(error)) [...] return VM_FAULT_SIGBUS", filemap_fault in Linux).
+    pub fn page_fault_of(&mut self, tid: Tid, mm: MmId, addr: u64, access: Access) -> Fault {
+        if !self.vfs.is_whole() {
+            let mounts = self.container_of_any(self.task(tid).pid).mounts;
+            self.vfs.enter_namespace(mounts);
         }
+        let fault = self.page_fault(mm, addr, access);
+        if self.vfs.has_bad_blocks() && matches!(fault, Fault::Signal(..)) {
+            self.tell_bad_page(tid, mm, addr);
+        }
+        fault
+    }
+
+    /// Tells that a page fault met a bad sector, if it did.
+    #[cold]
+    fn tell_bad_page(&mut self, tid: Tid, mm: MmId, addr: u64) {
         let Some(vma) = self.mms[mm].find(addr) else { return };
         let Backing::File { ino, offset } = vma.backing else { return };
-        if self.vfs.is_bad(ino, (offset + (addr - vma.start)) / PAGE) {
-            let task = self.task(tid);
-            let (pid, comm) = (task.pid, task.comm.clone());
-            let (container, mounts) = (self.container_of(pid).id, self.container_of(pid).mounts);
-            self.vfs.enter_namespace(mounts);
-            let path = Some(self.vfs.path_of(self.vfs.root(), ino));
-            let (at, kind, shown) = (self.clock, Kind::BadSector, "SIGBUS".to_owned());
-            self.injected.push(Injected { at, kind, container, pid, comm, call: "page fault", path, shown });
+        let index = (offset + (addr - vma.start)) / PAGE;
+        let copied = !vma.shared && self.mms[mm].pages.get(addr / PAGE).is_some();
+        if copied || !self.vfs.is_bad(ino, index) {
+            return;
         }
+        let task = self.task(tid);
+        let (pid, comm) = (task.pid, task.comm.clone());
+        let container = self.container_of_any(pid).id;
+        let path = Some(self.vfs.path_of(self.vfs.root(), ino));
+        let (at, kind, shown) = (self.clock, Kind::BadSector, "SIGBUS".to_owned());
+        self.injected.push(Injected { at, kind, container, pid, comm, call: "page fault", path, shown });
     }
 
     /// Notes that data of a file did not reach the disk.
@@ -317,7 +331,11 @@ impl Ctx<'_> {
     /// Tells that a write could not read the rest of a block of which it overwrites a part.
     #[cold]
     pub(crate) fn met_bad_sector(&mut self, ino: Ino) {
-        self.met(Kind::BadSector, Some(ino), "EIO: it overwrites a part of the sector, and the rest cannot be read");
+        self.met(
+            Kind::BadSector,
+            Some(ino),
+            "EIO: it overwrites a part of the sector, and the rest cannot be read",
+        );
     }
 
     /// Waits for the disk before a write by a description with O_SYNC, which contains O_DSYNC, or O_DIRECT.
@@ -349,7 +367,11 @@ impl Ctx<'_> {
         }
         if at_once && self.node.broken.slow_ns > 0 {
             let first = pages.start..pages.start + 1;
-            return if direct || self.node.broken.is_uncached(ino, first) { Err(Errno::EAGAIN.into()) } else { Ok(()) };
+            return if direct || self.node.broken.is_uncached(ino, first) {
+                Err(Errno::EAGAIN.into())
+            } else {
+                Ok(())
+            };
         }
         self.wait_for_disk(ino)?;
         if !direct {

@@ -410,13 +410,7 @@ impl Machine {
         // `None`: the platform does not know what kind of access it was. It is then answered as a read. If it was a write, it
         // faults again on the page that is mapped by then, and that fault is known to be a write.
         let access = access.unwrap_or(Access::Read);
-        let node = self.world.node_mut(id);
-        if !node.vfs.is_whole() {
-            // Whose quota it is that a page counts against.
-            let mounts = node.container_of_any(node.task(tid).pid).mounts;
-            node.vfs.enter_namespace(mounts);
-        }
-        match node.page_fault(mm, addr, access) {
+        match self.world.node_mut(id).page_fault_of(tid, mm, addr, access) {
             Fault::Map(mut pages) => {
                 for (space, page) in self.code.take_surplus() {
                     self.platform.unmap(SpaceId(space), page, PAGE);
@@ -440,7 +434,6 @@ impl Machine {
                 self.relieve(id, tid)
             }
             Fault::Signal(signo, code, at) => {
-                self.world.node_mut(id).met_bad_page(tid, mm, at);
                 let error_code = self.world.nodes[&id].fault_error(mm, addr, access);
                 let exception = Exception { vector: vector::PF, error_code, address: addr };
                 Some(self.fault_signal(id, tid, fault_info(signo, code, at), exception))

@@ -185,8 +185,9 @@ impl Vfs {
                 && dirty.is_none_or(|dirty| dirty.outside(range.clone()) == [range])
                 && !self.is_bad(ino, *block)
         };
-        let blocks =
-            own.into_iter().flat_map(|(pages, end)| pages.iter().map(|(at, _)| at).filter(move |at| *at < end));
+        let blocks = own
+            .into_iter()
+            .flat_map(|(pages, end)| pages.iter().map(|(at, _)| at).filter(move |at| *at < end));
         blocks.filter(is_clean)
     }
 

@@ -53,12 +53,7 @@ impl Vfs {
     ///
     /// # Errors
     /// ESTALE.
-    pub fn sync_astray(
-        &mut self,
-        (ino, block): Block,
-        to: Block,
-        until: SimTime,
-    ) -> Result<(), Errno> {
+    pub fn sync_astray(&mut self, (ino, block): Block, to: Block, until: SimTime) -> Result<(), Errno> {
         let page = |vfs: &Vfs, ino: Ino, block: u64| {
             let inode = vfs.journal.as_ref()?.durable.get(ino)?;
             match &inode.node {

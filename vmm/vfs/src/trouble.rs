@@ -47,7 +47,11 @@ impl Vfs {
     /// Says whether the programs of a namespace have used up their quota of the disk (quotactl(2)).
     pub fn set_over_quota(&mut self, ns: MountNs, over: bool) {
         let all = Arc::make_mut(&mut self.over_quota);
-        if over { all.insert(ns) } else { all.remove(&ns) };
+        if over {
+            all.insert(ns)
+        } else {
+            all.remove(&ns)
+        };
     }
 
     /// Whether the programs of a namespace have used up their quota.

@@ -39,7 +39,8 @@ impl Room for DiskQuota {
         }
         // "A process with [CAP_SYS_RESOURCE can] override disk quota limits" (capabilities(7)).
         let first = machine.first_process(self.node);
-        let caps = first.map(|pid| machine.world.machine_of(self.node).process(pid).caps.has(CAP_SYS_RESOURCE));
+        let caps =
+            first.map(|pid| machine.world.machine_of(self.node).process(pid).caps.has(CAP_SYS_RESOURCE));
         (caps == Some(true)).then_some("its first process has CAP_SYS_RESOURCE, so no quota holds for it")
     }
 
