@@ -379,6 +379,10 @@ fn of_notice(notice: &Notice, scenario: &Scenario) -> Json {
         Notice::Target(Target::Connection(local, peer)) => {
             json!({"hits": "connection", "local": local.to_string(), "peer": peer.to_string()})
         }
+        Notice::Target(Target::Block(path, offset)) => {
+            json!({"hits": "block", "path": String::from_utf8_lossy(path), "offset": offset})
+        }
+        Notice::Target(Target::File(path)) => json!({"hits": "file", "path": String::from_utf8_lossy(path)}),
         Notice::Name(NameFault::Refused) => json!({"name_server": "fails"}),
         Notice::Name(NameFault::Silent) => json!({"name_server": "silent"}),
         Notice::Name(NameFault::Late(ns)) => json!({"name_server": "late", "ns": ns}),

@@ -169,7 +169,7 @@ fn rates_of_nothing_cost_nothing() {
 }
 
 #[test]
-fn a_disk_that_is_full_slow_or_read_only_for_a_while() {
+fn a_disk_that_is_full_slow_read_only_or_used_up_for_a_while() {
     let program = r#"#!/usr/bin/env python3
 import errno, os, time
 fd = os.open("/var/tmp/log", os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
@@ -188,9 +188,25 @@ while True:
     time.sleep(0.02)
 "#;
     for (kind, keys, word, name) in [
-        ("full", "disk_full_ms: 700", "disk ENOSPC", "is full for 700 ms (ENOSPC)"),
-        ("readonly", "disk_readonly_ms: 700", "disk EROFS", "is read-only for 700 ms (EROFS)"),
-        ("slow", "disk_slow_ms: 700, disk_latency_ms: 60", "disk slow", "is slow for 700 ms (60 ms a call)"),
+        ("full", "disk_full_ms: 700", "disk ENOSPC", "the disk of one is full for 700 ms (ENOSPC)"),
+        (
+            "readonly",
+            "disk_readonly_ms: 700",
+            "disk EROFS",
+            "the disk of one is read-only for 700 ms (EROFS)",
+        ),
+        (
+            "slow",
+            "disk_slow_ms: 700, disk_latency_ms: 60",
+            "disk slow",
+            "the disk of one is slow for 700 ms (60 ms a call)",
+        ),
+        (
+            "quota",
+            "disk_quota_ms: 700",
+            "disk EDQUOT",
+            "the quota of one on its disk is used up for 700 ms (EDQUOT)",
+        ),
     ] {
         let faults = format!("  disk: {{disk_{kind}_probability: 0.01, {keys}}}\n");
         let dir = stack(kind, program, &faults);
@@ -198,7 +214,7 @@ while True:
         let said = lines(&ran, "one");
         assert!(said.contains(&word), "{kind}: {}", ran.stdout);
         assert_eq!(said.last(), Some(&"disk good"), "{kind} is healed: {}", ran.stdout);
-        assert!(ran.stdout.contains(&format!("the disk of one {name}")), "{}", ran.stdout);
+        assert!(ran.stdout.contains(name), "{}", ran.stdout);
         assert_eq!(run(&dir, 1).run_digest(), ran.run_digest());
     }
 }

@@ -11,6 +11,9 @@ use serde_json::{Value as Json, json};
 
 use crate::session::Outcome;
 
+/// What is said of bad sectors of a seed in which no program read or wrote any.
+const NO_PROGRAM: &str = "no program met it";
+
 /// What is said of a partition, or of what links do for a time, that no packet met.
 const NO_PACKET: &str = "no packet met it";
 
@@ -67,6 +70,9 @@ impl Accounts {
                 Effect::None(why) => Some(*why),
                 Effect::Begun if stopped.is_some_and(|stopped| !stopped.contains_key(&place)) => {
                     Some(NO_PACKET)
+                }
+                Effect::Begun if kind == Kind::BadSector && !outcome.hits.contains_key(&kind) => {
+                    Some(NO_PROGRAM)
                 }
                 Effect::Begun => None,
             };

@@ -267,7 +267,7 @@ kinds! { $
                 Key::new("disk_latency_ms", ValueKind::Millis, "how much longer a call waits for a slow disk").default("100"),
                 range("disk_slow_ms", "[500, 5000]", "how long a disk stays slow"),
             ],
-            does: "for `disk_slow_ms` each fsync and each write with O_SYNC sleeps for `disk_latency_ms` first",
+            does: "for `disk_slow_ms` each fsync, each write with O_SYNC, each transfer with O_DIRECT and each read of what was neither read nor written since the disk became slow sleeps for `disk_latency_ms` first",
         }
         /// The file systems of a node can only be read.
         DiskReadonly in disk_readonly {
@@ -438,6 +438,27 @@ kinds! { $
             keys: &[probability("leap_second_probability", "", "a leap second is inserted")],
             does: "the wall clock of each machine shows a second twice, as at the end of a day with a leap second (adjtimex(2): TIME_INS, TIME_OOP)",
         }
+        /// A service has used up its quota of the disk.
+        DiskQuota in disk_quota {
+            name: "disk-quota",
+            group: Group::Disk,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("disk_quota_probability", "node", "the service has used up its quota of the disk"),
+                range("disk_quota_ms", "[500, 5000]", "how long it gets no more"),
+            ],
+            does: "a write of the service that would make a file longer, and the making of a name, fail with EDQUOT for `disk_quota_ms`; what fits into the last page of a file is written",
+        }
+        /// A sector of the disk cannot be read.
+        BadSector in bad_sector {
+            name: "bad-sector",
+            group: Group::Disk,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[probability("bad_sector_probability", "node", "a sector (4096 bytes) under a file of the service cannot be read any more")],
+            does: "a sector under a file that the service has written goes bad, until all of it is overwritten: read(2) of it fails with EIO, also a write(2) of a part of it; an access to a mapping of it is SIGBUS",
+        }
     }
     asked {
         /// A write fails.
@@ -523,6 +544,20 @@ kinds! { $
             group: Group::Disk,
             keys: &[rate("read_corrupt_rate", "reads of files on a disk in which a bit is wrong (a disk that lies)")],
             does: "read(2) or its kin of a file on a disk gives data with a bit inverted; no system is expected to survive that unless it has checksums",
+        }
+        /// A block is written to the place of another one.
+        Misdirected {
+            name: "misdirected",
+            group: Group::Disk,
+            keys: &[rate("misdirected_write_rate", "calls that make file data durable of which a block is written to the place of another block (a disk that lies)")],
+            does: "fsync(2) or its kin succeeds, but one block of 4096 bytes lies in the place of another block on the disk, and its own place has what it had: a loss of power shows both; no system is expected to survive that unless it has checksums",
+        }
+        /// A file is gone after a power failure.
+        VanishedFile {
+            name: "vanished-file",
+            group: Group::Disk,
+            keys: &[rate("vanished_file_rate", "power failures after which a file of the service is gone, whatever was synced (a disk that lies)")],
+            does: "after a power failure of its machine a file that the service has written is not in its directory any more, although file and directory were synced, as where fsck(8) removed it; no system is expected to survive that",
         }
     }
 }

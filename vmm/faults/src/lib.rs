@@ -154,6 +154,11 @@ impl Declaration {
         matches!(self.kind, Kind::DnsFail | Kind::DnsDelay)
     }
 
+    /// Whether it is asked for at power failures of machines, and not at operations of programs.
+    pub fn is_of_power(&self) -> bool {
+        self.kind == Kind::VanishedFile
+    }
+
     /// Whether its faults are asked for at operations of programs.
     pub fn is_asked(&self) -> bool {
         self.begins == Begins::Asked

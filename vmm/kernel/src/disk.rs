@@ -22,11 +22,14 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_faults::Kind;
 use bloodhound_persistent::{Map, Set};
-use bloodhound_vfs::{Ino, PAGE};
+use bloodhound_vfs::{Block, Ino, PAGE};
 
 use crate::ctx::Ctx;
 use crate::file::{File, FileKind};
-use crate::ids::FileId;
+use crate::hazards::Injected;
+use crate::ids::{FileId, MmId, Tid};
+use crate::mm::fault::Fault;
+use crate::mm::{Access, Backing, Lock, Vma};
 use crate::node::Node;
 use crate::wait::{Restart, SysResult, Wait};
 
@@ -41,14 +44,41 @@ pub struct Broken {
     /// How often data of a file did not reach the disk (`wb_err` of Linux).
     unwritten: Map<Ino, u32>,
     /// How long a call waits for the disk, ns.
-    pub slow_ns: u64,
+    slow_ns: u64,
+    /// Pages that were read or written since the disk became slow. What was in the page cache by then is taken to have been dropped, as
+    /// Linux may drop any clean page at any time.
+    cached: Set<(Ino, u64)>,
 }
 
 impl Broken {
     /// The disk is whole again. What was not written stays so, and whoever has not been told of it will be.
     pub fn heal(&mut self) {
         self.cut = Set::new();
-        self.slow_ns = 0;
+        self.set_slow(0);
+    }
+
+    /// From now on calls that wait for the disk wait so much longer, ns.
+    pub fn set_slow(&mut self, ns: u64) {
+        (self.slow_ns, self.cached) = (ns, Set::new());
+    }
+
+    /// How much longer calls wait for the disk, ns.
+    pub fn slow_ns(&self) -> u64 {
+        self.slow_ns
+    }
+
+    /// What can be read of a file without the disk: bytes that were read or written. Nobody asks as long as the disk is fast.
+    pub(crate) fn keep_cached(&mut self, ino: Ino, from: u64, len: u64) {
+        if self.slow_ns > 0 && len > 0 {
+            for page in from / PAGE..(from + len).div_ceil(PAGE) {
+                self.cached.insert((ino, page));
+            }
+        }
+    }
+
+    /// Whether some of the pages of a range have to come from the disk.
+    fn is_uncached(&self, ino: Ino, pages: std::ops::Range<u64>) -> bool {
+        pages.into_iter().any(|page| !self.cached.contains(&(ino, page)))
     }
 
     /// How much of the errors of a file a description has seen that is opened now: all (`errseq_sample`), for here an error is shown
@@ -59,6 +89,47 @@ impl Broken {
 }
 
 impl Node {
+    /// Whether pages of a file are locked in memory (mlock(2)), so that no copy of them is ever dropped from the page cache.
+    pub fn is_locked_in_memory(&self, ino: Ino) -> bool {
+        let of_file = |vma: &Vma| matches!(vma.backing, Backing::File { ino: other, .. } if other == ino);
+        let users = self.mapped.get(&ino).into_iter().flat_map(|users| users.keys());
+        users
+            .filter_map(|mm| self.mms.get(*mm))
+            .any(|mm| mm.locked > 0 && mm.vmas().any(|vma| vma.marks.lock != Lock::No && of_file(vma)))
+    }
+
+    /// [`Node::page_fault`] of a task. Where the disk has a fault, the page counts against the quota of the task's container, and it is told
+    /// if a bad sector makes it a SIGBUS ("if (unlikely(error)) [...] return VM_FAULT_SIGBUS", filemap_fault in Linux).
+    pub fn page_fault_of(&mut self, tid: Tid, mm: MmId, addr: u64, access: Access) -> Fault {
+        if !self.vfs.is_whole() {
+            let mounts = self.container_of_any(self.task(tid).pid).mounts;
+            self.vfs.enter_namespace(mounts);
+        }
+        let fault = self.page_fault(mm, addr, access);
+        if self.vfs.has_bad_blocks() && matches!(fault, Fault::Signal(..)) {
+            self.tell_bad_page(tid, mm, addr);
+        }
+        fault
+    }
+
+    /// Tells that a page fault met a bad sector, if it did.
+    #[cold]
+    fn tell_bad_page(&mut self, tid: Tid, mm: MmId, addr: u64) {
+        let Some(vma) = self.mms[mm].find(addr) else { return };
+        let Backing::File { ino, offset } = vma.backing else { return };
+        let index = (offset + (addr - vma.start)) / PAGE;
+        let copied = !vma.shared && self.mms[mm].pages.get(addr / PAGE).is_some();
+        if copied || !self.vfs.is_bad(ino, index) {
+            return;
+        }
+        let task = self.task(tid);
+        let (pid, comm) = (task.pid, task.comm.clone());
+        let container = self.container_of_any(pid).id;
+        let path = Some(self.vfs.path_of(self.vfs.root(), ino));
+        let (at, kind, shown) = (self.clock, Kind::BadSector, "SIGBUS".to_owned());
+        self.injected.push(Injected { at, kind, container, pid, comm, call: "page fault", path, shown });
+    }
+
     /// Notes that data of a file did not reach the disk.
     fn not_written(&mut self, ino: Ino) {
         self.vfs.sync_failed(ino);
@@ -151,6 +222,7 @@ impl Ctx<'_> {
         // Both are asked before one of them acts. Directories are the journal's, whose failure ends all writing.
         let fails = self.hazard_of_file(Kind::FsyncFail, ino);
         let is_lost = self.hazard_of_file(Kind::LostWrite, ino);
+        let astray = self.goes_astray(ino);
         if fails {
             self.met(Kind::FsyncFail, Some(ino), "EIO");
             self.charge_fsync();
@@ -161,10 +233,35 @@ impl Ctx<'_> {
             self.charge_fsync();
             self.node.vfs.sync_failed(ino);
             self.node.drop_moved_pages();
+        } else if let Some((block, to)) = astray {
+            let path = String::from_utf8_lossy(&self.view().path_of(to.0)).into_owned();
+            let shown = format!("0, but its block {block} lies in the place of block {} of {path}", to.1);
+            self.met(Kind::Misdirected, Some(ino), shown);
+            self.charge_fsync();
+            self.node.vfs.sync_astray((ino, block), to, self.node.clock)?;
+            self.node.drop_moved_pages();
         } else {
             self.sync_inode(ino)?;
         }
         Ok(!fails)
+    }
+
+    /// Whether the disk writes a block of a file to the place of another one when the file is synced: which block, and where it goes. Never if nothing is to be
+    /// written, or nothing else is on the disk.
+    fn goes_astray(&mut self, ino: Ino) -> Option<(u64, Block)> {
+        let nth = if self.is_hit(ino) { self.hazard_with(Kind::Misdirected)? } else { return None };
+        let blocks = self.node.vfs.blocks_to_write(ino);
+        let block = *self.one_of(nth, "block", &blocks)?;
+        let places = self.node.vfs.places_on_disk((ino, block));
+        Some((block, *self.one_of(nth, "place", &places)?))
+    }
+
+    fn one_of<'a, T>(&mut self, nth: u64, part: &str, all: &'a [T]) -> Option<&'a T> {
+        if all.is_empty() {
+            return None;
+        }
+        let at = self.hazard_choice(Kind::Misdirected, nth, part, all.len() as u64);
+        all.get(at as usize)
     }
 
     /// Makes a mapped file durable (msync(2)). Its description is not known any more; those that the process has of the file are taken
@@ -203,20 +300,84 @@ impl Ctx<'_> {
 
     /// Whether an operation on a regular file that lies on a disk meets a fault of a kind.
     fn hazard_of_file(&mut self, kind: Kind, ino: Ino) -> bool {
+        self.is_hit(ino) && self.hazard(kind)
+    }
+
+    /// Whether faults are in force, and a file is one that they hit.
+    fn is_hit(&self, ino: Ino) -> bool {
         self.container().hazards.in_force()
             && self.node.vfs.kind(ino) == Some(bloodhound_vfs::Kind::Regular)
             && self.node.vfs.is_on_disk(ino)
-            && self.hazard(kind)
     }
 
-    /// Waits for the disk before a write by a description with O_SYNC, which contains O_DSYNC.
+    /// How many of the bytes that a description reads from a place on the disk can give: those before a bad sector, with O_DIRECT all or none
+    /// ("if (likely(!dio->error)) [...] return dio->error", iomap_dio_complete). EIO.
+    #[inline]
+    pub(crate) fn sectors_give(&mut self, id: FileId, offset: u64, len: u64) -> SysResult {
+        match self.node.files[id] {
+            File { kind: FileKind::Regular(ino), flags, .. } if self.node.vfs.has_bad_blocks() => {
+                match self.node.vfs.before_bad(ino, offset, len as usize) {
+                    Ok(good) if good as u64 == len || flags & c::O_DIRECT == 0 => Ok(good as u64),
+                    _ => {
+                        self.met(Kind::BadSector, Some(ino), "EIO");
+                        Err(Errno::EIO.into())
+                    }
+                }
+            }
+            _ => Ok(len),
+        }
+    }
+
+    /// Tells that a write could not read the rest of a block of which it overwrites a part.
+    #[cold]
+    pub(crate) fn met_bad_sector(&mut self, ino: Ino) {
+        self.met(
+            Kind::BadSector,
+            Some(ino),
+            "EIO: it overwrites a part of the sector, and the rest cannot be read",
+        );
+    }
+
+    /// Waits for the disk before a write by a description with O_SYNC, which contains O_DSYNC, or O_DIRECT.
     pub(crate) fn wait_to_write(&mut self, id: FileId) -> SysResult<()> {
         match self.node.files[id] {
-            File { kind: FileKind::Regular(ino), flags, .. } if flags & c::O_DSYNC != 0 => {
+            File { kind: FileKind::Regular(ino), flags, .. } if flags & (c::O_DSYNC | c::O_DIRECT) != 0 => {
                 self.wait_for_disk(ino)
             }
             _ => Ok(()),
         }
+    }
+
+    /// Waits for the disk before a read of bytes of a file that are not in the page cache, or with O_DIRECT. `at_once`: EAGAIN instead, where
+    /// the first of them is not there ("RWF_NOWAIT: Do not wait for data which is not immediately available. [...] If no bytes were read, it will
+    /// return -1 and set errno to EAGAIN", preadv2(2)).
+    pub(crate) fn wait_to_read(&mut self, id: FileId, offset: u64, len: u64, at_once: bool) -> SysResult<()> {
+        if self.node.broken.slow_ns == 0 && self.resumed.is_none() {
+            return Ok(());
+        }
+        let File { kind: FileKind::Regular(ino), flags, .. } = self.node.files[id] else { return Ok(()) };
+        let there = self.node.vfs.size(ino).saturating_sub(offset).min(len);
+        let direct = flags & c::O_DIRECT != 0;
+        if there == 0 || !self.node.vfs.is_on_disk(ino) {
+            return Ok(());
+        }
+        let pages = offset / PAGE..(offset + there).div_ceil(PAGE);
+        if self.resumed.is_none() && !direct && !self.node.broken.is_uncached(ino, pages.clone()) {
+            return Ok(());
+        }
+        if at_once && self.node.broken.slow_ns > 0 {
+            let first = pages.start..pages.start + 1;
+            return if direct || self.node.broken.is_uncached(ino, first) {
+                Err(Errno::EAGAIN.into())
+            } else {
+                Ok(())
+            };
+        }
+        self.wait_for_disk(ino)?;
+        if !direct {
+            self.node.broken.keep_cached(ino, offset, there);
+        }
+        Ok(())
     }
 
     /// Sleeps as long as a slow disk takes. "Uninterruptible (disk) sleep" (ps(1)): only what ends the process ends it.

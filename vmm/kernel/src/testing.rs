@@ -47,12 +47,17 @@ fn program() -> Vec<u8> {
 
 impl Bench {
     pub(crate) fn new() -> Bench {
+        Bench::on_disk(None)
+    }
+
+    /// One whose disk can lose what was not synced.
+    pub(crate) fn on_disk(disk: Option<bloodhound_vfs::DiskModel>) -> Bench {
         let tree = TreeId(0);
         let mut base = MemBase::new();
         base.file(tree, "bin/prog", 0o755, &program());
         base.file(tree, "bin/script", 0o755, b"#!/bin/prog -x\n");
         base.file(tree, "etc/hosts", 0o644, b"127.0.0.1 localhost\n");
-        let config = bloodhound_vfs::Config { root: Some(tree), ..Default::default() };
+        let config = bloodhound_vfs::Config { root: Some(tree), disk, ..Default::default() };
         let mut vfs = Vfs::new(config, &mut base).expect("a root");
         crate::procfs::mount_standard(&mut vfs, &mut base).expect("mounts");
         let config = NodeConfig {

@@ -101,6 +101,7 @@ impl Ctx<'_> {
         let offset = at.unwrap_or(self.node.files[id].offset);
         verify_area(offset, to.len())?;
         let there = self.readable_at(id, offset, to.len().min(MAX_RW))?;
+        let there = self.sectors_give(id, offset, there)?;
         let lies = if there > 0 { self.disk_gives(id)? } else { None };
         let good = self.good_bytes(to, 0, there, Access::Write)?;
         if there == 0 && !to.is_empty() {
@@ -394,7 +395,12 @@ impl Ctx<'_> {
     pub(crate) fn write_inode(&mut self, ino: Ino, from: u64, data: &[u8]) -> SysResult {
         let most = self.may_store(ino, from, data.len() as u64)? as usize;
         let now = self.now();
-        let n = self.node.vfs.write_at(ino, from, &data[..most], now)?;
+        let result = self.node.vfs.write_at(ino, from, &data[..most], now);
+        if result == Err(Errno::EIO) && self.node.vfs.has_bad_blocks() {
+            self.met_bad_sector(ino);
+        }
+        let n = result?;
+        self.node.broken.keep_cached(ino, from, n as u64);
         self.node.drop_moved_pages();
         Ok(n as u64)
     }

@@ -70,6 +70,10 @@ pub enum Target {
     Thread(Tid, Vec<u8>),
     /// A connection: its end at the node, and the other one.
     Connection(SocketAddr, SocketAddr),
+    /// A block of a file, by the path of the file and the offset in it.
+    Block(Vec<u8>, u64),
+    /// A file, by its path.
+    File(Vec<u8>),
 }
 
 /// How much a service has told that is not kept: a program can have its children killed without end.

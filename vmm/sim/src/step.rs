@@ -410,7 +410,7 @@ impl Machine {
         // `None`: the platform does not know what kind of access it was. It is then answered as a read. If it was a write, it
         // faults again on the page that is mapped by then, and that fault is known to be a write.
         let access = access.unwrap_or(Access::Read);
-        match self.world.node_mut(id).page_fault(mm, addr, access) {
+        match self.world.node_mut(id).page_fault_of(tid, mm, addr, access) {
             Fault::Map(mut pages) => {
                 for (space, page) in self.code.take_surplus() {
                     self.platform.unmap(SpaceId(space), page, PAGE);

@@ -103,6 +103,12 @@ fn target(target: &Target) -> String {
         Target::Connection(local, peer) => {
             format!("connection {local} to {peer} is forgotten by the network")
         }
+        Target::Block(path, at) => {
+            format!("cannot read 4096 bytes of {} from byte {at} on", String::from_utf8_lossy(path))
+        }
+        Target::File(path) => {
+            format!("has lost {}, whatever was synced (vanished-file)", String::from_utf8_lossy(path))
+        }
     }
 }
 

@@ -33,11 +33,12 @@ impl Vfs {
     /// [`Vfs::accessed`].
     ///
     /// # Errors
-    /// EISDIR, EINVAL for other kinds, EIO if the file was never opened.
+    /// EISDIR, EINVAL for other kinds, EIO if the file was never opened or the disk cannot read it there.
     pub fn read_at(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize, Errno> {
         let inode = self.inode(ino)?;
         let Node::Regular { data, size } = &inode.node else { return Err(not_regular(inode.is_dir())) };
         let len = (*size).saturating_sub(offset).min(out.len() as u64) as usize;
+        let len = self.before_bad(ino, offset, len)?;
         match data {
             Data::Unread(_) => return Err(Errno::EIO),
             Data::Image(image) => image.read(offset, &mut out[..len]),
@@ -50,7 +51,7 @@ impl Vfs {
     /// becomes full or the largest file size is reached.
     ///
     /// # Errors
-    /// EFBIG, ENOSPC, EISDIR, EINVAL.
+    /// EFBIG, ENOSPC, EDQUOT, EISDIR, EINVAL; EIO for a part of a block that the disk cannot read.
     pub fn write_at(&mut self, ino: Ino, offset: u64, data: &[u8], now: SimTime) -> Result<usize, Errno> {
         if data.is_empty() {
             return Ok(0);
@@ -61,6 +62,7 @@ impl Vfs {
         }
         let mut len = data.len().min(usize::try_from(room).unwrap_or(usize::MAX));
         self.may_change(ino)?;
+        len = self.takes_over_bad(ino, offset, len)?;
         let free = self.free_pages(ino)?;
         let pages = self.own(ino)?;
         while len > 0 && pages.missing(offset, len as u64) > free {
@@ -69,9 +71,10 @@ impl Vfs {
             len = ((end - 1) / PAGE * PAGE).saturating_sub(offset) as usize;
         }
         if len == 0 {
-            return Err(Errno::ENOSPC);
+            return Err(self.no_room(ino));
         }
         self.edit(ino, |pages, moved| pages.write(offset, &data[..len], moved))?;
+        self.remap(ino, offset / PAGE..(offset + len as u64).div_ceil(PAGE));
         self.note(ino, now, |_| Some(Op::Data { offset, bytes: Arc::from(&data[..len]) }));
         self.changed(ino, Some(offset + len as u64), now)?;
         Ok(len)
@@ -142,6 +145,7 @@ impl Vfs {
         }
         if size < old {
             self.clean_pages(ino);
+            self.remap(ino, size.div_ceil(PAGE)..u64::MAX);
         }
         self.note(ino, now, |_| Some(Op::Size { size }));
         if size == 0 {
@@ -156,8 +160,8 @@ impl Vfs {
     /// failure gives it back.
     ///
     /// # Errors
-    /// EINVAL for a length of 0 or bad flags, EFBIG, ENOSPC, EISDIR, ENODEV, EOPNOTSUPP for COLLAPSE_RANGE and
-    /// INSERT_RANGE.
+    /// EINVAL for a length of 0 or bad flags, EFBIG, ENOSPC, EDQUOT, EISDIR, ENODEV, EOPNOTSUPP for COLLAPSE_RANGE and
+    /// INSERT_RANGE; EIO for a part of a block that the disk cannot read.
     pub fn fallocate(
         &mut self,
         ino: Ino,
@@ -188,12 +192,13 @@ impl Vfs {
         if !punch {
             let free = self.free_pages(ino)?;
             if self.own(ino)?.missing(offset, len) > free {
-                return Err(Errno::ENOSPC);
+                return Err(self.no_room(ino));
             }
         }
         if punch || zero {
             self.own(ino)?;
             let (from, to) = (offset.min(size), end.min(size));
+            self.zeroes_over_bad(ino, from..to, size)?;
             self.edit(ino, |pages, moved| pages.zero(from, to, moved))?;
             self.clean_pages(ino);
             self.note(ino, now, |_| Some(Op::Zero { from, to }));
@@ -268,10 +273,10 @@ impl Vfs {
     }
 
     /// The frame of a page for a read-only or private mapping: zeros where the file has a hole, `None` behind its
-    /// end (SIGBUS). A clone that the kernel keeps makes the next write to the page copy it.
+    /// end and where the disk cannot read it (SIGBUS). A clone that the kernel keeps makes the next write to the page copy it.
     pub fn page(&self, ino: Ino, index: u64) -> Option<Frame> {
         let Node::Regular { data, size } = &self.inode(ino).ok()?.node else { return None };
-        if index >= size.div_ceil(PAGE) {
+        if index >= size.div_ceil(PAGE) || self.is_bad(ino, index) {
             return None;
         }
         let frame = match data {
@@ -284,24 +289,24 @@ impl Vfs {
 
     /// The frame of a page for a shared writable mapping: made present and unshared, so that application code may
     /// store into it. The kernel maps it and drops the handle: the VFS stays the only holder. After the world was
-    /// cloned the page is asked for again before the next store. `None` behind the end of the file (SIGBUS).
+    /// cloned the page is asked for again before the next store. `None` as for [`Vfs::page`] (SIGBUS).
     ///
     /// The first request makes the page dirty, as a store does on Linux, and sets the times. Further ones change nothing
     /// until [`Vfs::sync`] cleans the page, so that a mapping which the platform dropped and must make again leaves no
     /// trace.
     ///
     /// # Errors
-    /// ENOSPC (SIGBUS as well), EINVAL.
+    /// ENOSPC and EDQUOT (SIGBUS as well), EINVAL.
     pub fn page_mut(&mut self, ino: Ino, index: u64, now: SimTime) -> Result<Option<Frame>, Errno> {
         let inode = self.inode(ino)?;
         let Node::Regular { size, .. } = &inode.node else { return Err(Errno::EINVAL) };
-        if index >= size.div_ceil(PAGE) {
+        if index >= size.div_ceil(PAGE) || self.is_bad(ino, index) {
             return Ok(None);
         }
         self.may_change(ino)?;
         let free = self.free_pages(ino)?;
         if self.own(ino)?.missing(index * PAGE, 1) > free {
-            return Err(Errno::ENOSPC);
+            return Err(self.no_room(ino));
         }
         let mut frame = None;
         self.edit(ino, |pages, moved| frame = Some(pages.unique(index, moved).clone()))?;
@@ -337,11 +342,16 @@ impl Vfs {
     /// Pages that the file system of `ino` can still take; as many as there are without a quota.
     fn free_pages(&self, ino: Ino) -> Result<u64, Errno> {
         let fs = self.fs_of(ino)?;
-        if self.is_full(fs.kind) {
+        if self.shortage(fs.kind).is_some() {
             return Ok(0);
         }
         let kept = if fs.kind == FsKind::Tmpfs { 0 } else { fs.kept / 4096 };
         Ok(fs.quota_pages.map_or(u64::MAX, |quota| quota.saturating_sub(fs.used_pages + kept)))
+    }
+
+    /// How a call fails that needs a page where there is no room: ENOSPC or EDQUOT.
+    fn no_room(&self, ino: Ino) -> Errno {
+        self.fs_of(ino).ok().and_then(|fs| self.shortage(fs.kind)).unwrap_or(Errno::ENOSPC)
     }
 
     /// Makes the content the file's own ("copy up"), which counts its pages.

@@ -50,8 +50,8 @@ pub(crate) struct Journal {
     pub(crate) model: DiskModel,
     pub(crate) durable: Arena,
     pub(crate) pending: PendingList,
-    /// Files of which written pages were dropped by a failed fsync.
-    lost: BTreeSet<Ino>,
+    /// Files of which written pages were dropped by a failed fsync, or went astray.
+    pub(crate) lost: BTreeSet<Ino>,
     /// Files that were made empty and not closed since.
     emptied: BTreeSet<Ino>,
     /// What it was before the last sync, which is not over before a time.
@@ -266,7 +266,7 @@ pub(crate) fn mapped_bytes(live: &Arena, ino: Ino, index: u64) -> Option<Vec<u8>
 }
 
 /// The pages of a regular file, made its own.
-fn own_pages(inode: &mut Inode) -> Option<(&mut PageMap, &mut u64)> {
+pub(crate) fn own_pages(inode: &mut Inode) -> Option<(&mut PageMap, &mut u64)> {
     let Node::Regular { data, size } = &mut inode.node else { return None };
     match data {
         Data::Image(image) => *data = Data::Own(image.pages()),

@@ -91,11 +91,11 @@ impl Vfs {
         }
     }
 
-    /// Whether a disk has room for another inode. What lies in memory is bounded by the memory of containers. ENOSPC.
+    /// Whether a disk has room for another inode. What lies in memory is bounded by the memory of containers. ENOSPC, EDQUOT.
     pub(crate) fn may_keep(&self, inode: &Inode) -> Result<(), Errno> {
         let Some(fs) = self.filesystems.get(&inode.fs) else { return Ok(()) };
-        if self.is_full(fs.kind) {
-            return Err(Errno::ENOSPC);
+        if let Some(why) = self.shortage(fs.kind) {
+            return Err(why);
         }
         let Some(quota) = fs.quota_pages.filter(|_| fs.kind != FsKind::Tmpfs) else { return Ok(()) };
         let full = fs.used_pages * PAGE + fs.kept + inode.weight() > quota * PAGE;

@@ -30,6 +30,7 @@
 
 mod arena;
 mod attr;
+mod bad;
 mod base;
 mod devpts;
 mod dir;
@@ -40,6 +41,7 @@ mod image;
 mod inode;
 mod journal;
 mod kept;
+mod lies;
 mod list;
 mod mount;
 mod names;
@@ -63,6 +65,7 @@ pub use base::{BaseEntry, BaseFs, BaseKind, ContentId, Linked, MemBase, NoBase, 
 pub use dir::Order;
 pub use image::{Blocks, FileImage, HOST_FAULT, ImageContent, ImageTree};
 pub use journal::DiskModel;
+pub use lies::Block;
 pub use list::DirEntry;
 pub use mount::{MountInfo, MountSpec};
 pub use namespace::{MountNs, RootSpec};

@@ -117,6 +117,7 @@ impl Vfs {
         }
         let (report, Journal { model, durable, order, .. }) = (failure.report, failure.journal);
         self.install(durable);
+        self.forget_bad_of_nothing();
         self.journal = Some(Arc::new(Journal::new(model, self.inodes.clone(), order)));
         Ok(report)
     }
@@ -160,7 +161,7 @@ impl Vfs {
     }
 
     /// Makes the durable inodes the running ones; tmpfs keeps its own.
-    fn install(&mut self, durable: Arena) {
+    pub(crate) fn install(&mut self, durable: Arena) {
         let on_disk =
             |inode: &Inode| self.filesystems.get(&inode.fs).is_some_and(|fs| fs.kind != FsKind::Tmpfs);
         let mut inodes = Arena::default();

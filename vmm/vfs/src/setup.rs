@@ -1,5 +1,7 @@
 //! Files that the simulation itself puts into a machine's namespace, or takes out of it, outside of any system call.
 
+use std::sync::Arc;
+
 use bloodhound_abi::{Errno, SimTime};
 
 use crate::base::BaseFs;
@@ -34,6 +36,7 @@ impl Vfs {
         if written? < bytes.len() {
             return Err(Errno::ENOSPC.into());
         }
+        Arc::make_mut(&mut self.provided).insert(opened.ino);
         Ok(opened.ino)
     }
 

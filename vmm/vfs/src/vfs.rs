@@ -9,6 +9,7 @@ use std::sync::Arc;
 use bloodhound_abi::{Errno, SimTime};
 
 use crate::arena::Arena;
+use crate::bad::BadBlocks;
 use crate::base::{BaseEntry, BaseFs, BaseKind, TreeId};
 use crate::dir::{BaseDir, Dir, Order, Slot};
 use crate::inode::{Data, Inode, Meta, Node};
@@ -148,6 +149,12 @@ pub struct Vfs {
     pub(crate) journal: Option<Arc<Journal>>,
     /// What is wrong with the disk.
     pub(crate) trouble: Trouble,
+    /// Blocks that the disk cannot read.
+    pub(crate) bad: BadBlocks,
+    /// Namespaces whose programs have used up their quota.
+    pub(crate) over_quota: Arc<BTreeSet<MountNs>>,
+    /// Files that the simulation has put there ([`Vfs::put_file`]), and no program.
+    pub(crate) provided: Arc<BTreeSet<Ino>>,
 }
 
 impl Vfs {
@@ -176,6 +183,9 @@ impl Vfs {
             moves: 0,
             journal: None,
             trouble: Trouble::default(),
+            bad: BadBlocks::default(),
+            over_quota: Arc::default(),
+            provided: Arc::default(),
         };
         let root = RootSpec { tree: config.root, quota: config.root_quota, read_only: config.read_only };
         vfs.begin_namespace(root, base)?;

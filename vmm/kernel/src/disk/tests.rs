@@ -6,10 +6,12 @@ use bloodhound_abi::Errno;
 use bloodhound_abi::consts as c;
 use bloodhound_abi::table::nr;
 use bloodhound_faults::Kind;
-use bloodhound_vfs::Trouble;
+use bloodhound_vfs::{DiskModel, MountNs, Trouble};
 
 use crate::container::ContainerId;
 use crate::hazards::Rates;
+use crate::mm::Access;
+use crate::mm::fault::Fault;
 use crate::testing::Bench;
 
 /// More than all: there is no choice.
@@ -160,7 +162,7 @@ fn a_full_disk_takes_what_it_has_room_for_and_a_read_only_one_nothing() {
 fn a_slow_disk_lets_calls_sleep() {
     let mut b = Bench::new();
     let fd = b.open("/file", CREATE).unwrap();
-    b.node.broken.slow_ns = 5_000_000;
+    b.node.broken.set_slow(5_000_000);
     let end = b.node.clock.after(5_000_000);
     assert_eq!(b.start(b.tid, nr::fsync, &[fd]), crate::dispatch::Outcome::Blocked);
     let deadline = b.node.next_deadline().expect("a deadline");
@@ -300,13 +302,13 @@ fn a_machine_without_power_keeps_what_is_wrong_with_it() {
     assert_eq!(b.call(nr::fsync, &[fd]), Err(Errno::EIO));
     let at = b.node.injected[0].at;
     assert!(at <= b.node.clock && at < b.node.own_time(), "{at}");
-    b.node.broken.slow_ns = 7;
+    b.node.broken.set_slow(7);
     b.node.insert_leap_second();
     let (now, left) = (b.node.clock, 1_000_000_000 - b.node.realtime() % 1_000_000_000);
     let stacks = vec![bloodhound_net::Stack::new(Default::default(), 2)];
     let reboot = crate::node::Reboot { stacks, boot_id: [1, 2] };
     b.node.lose_power(reboot, now, &mut b.base, &mut |_, _, _| 0, &mut Nobody).unwrap();
-    assert_eq!(b.node.broken.slow_ns, 7);
+    assert_eq!(b.node.broken.slow_ns(), 7);
     assert_eq!(b.node.uptime(), 10_000_000_000);
     let deadline = b.node.next_deadline().expect("the end of the second");
     assert!(deadline > now && deadline <= now.after(left), "{deadline}");
@@ -315,4 +317,142 @@ fn a_machine_without_power_keeps_what_is_wrong_with_it() {
     b.node.on_time();
     assert!(b.node.tai() - tai <= left && deadline > then);
     assert!(matches!(b.node.time.leap, crate::node_clock::Leap::Inserted(_)));
+}
+
+/// A block that cannot be read: read(2) ends before it and fails in it, a mapping of it is SIGBUS, and what is written there is good.
+#[test]
+fn a_bad_sector_is_eio_and_sigbus_until_it_is_written() {
+    let mut b = Bench::new();
+    let fd = b.open("/file", CREATE).unwrap();
+    b.write(fd, &[1; 12288]).unwrap();
+    let prot = c::PROT_READ | c::PROT_WRITE;
+    let shared = b.call(nr::mmap, &[0, 12288, prot, c::MAP_SHARED, fd, 0]).unwrap();
+    let private = b.call(nr::mmap, &[0, 12288, prot, c::MAP_PRIVATE, fd, 0]).unwrap();
+    let mm = b.node.process(b.node.task(b.tid).pid).mm;
+    let fault = |b: &mut Bench, addr: u64, access| match b.node.page_fault_of(b.tid, mm, addr, access) {
+        Fault::Map(pages) => {
+            Ok(pages.iter().map(|page| page.addr.wrapping_sub(addr) / 4096).collect::<Vec<_>>())
+        }
+        Fault::Signal(signo, code, at) => Err((signo as i32, code as i32, at)),
+    };
+    assert_eq!(fault(&mut b, shared, Access::Read), Ok(vec![0, 1, 2]));
+    let ino = b.node.vfs.block_to_lose(MountNs(0), &|_| false, (0, 1)).map(|(ino, _)| ino).expect("the file");
+    b.node.mms[mm].invalid.clear();
+    b.node.vfs.go_bad(ino, 1);
+    b.node.drop_moved_pages();
+    assert!(b.node.mms[mm].invalid.contains(&(shared + 4096, 4096)), "{:?}", b.node.mms[mm].invalid);
+    // The neighbours are mapped, the block is not.
+    assert_eq!(fault(&mut b, shared, Access::Read), Ok(vec![0, 2]));
+    for (at, access) in
+        [(shared, Access::Read), (shared, Access::Write), (private, Access::Read), (private, Access::Write)]
+    {
+        let bus = (c::SIGBUS, c::BUS_ADRERR, at + 4100);
+        assert_eq!(fault(&mut b, at + 4100, access), Err((bus.0 as i32, bus.1 as i32, bus.2)));
+    }
+    let sigbus = (Kind::BadSector, "page fault", "/file".to_owned(), "SIGBUS".to_owned());
+    assert_eq!(told(&mut b), vec![sigbus; 4]);
+    let at = b.room(12288);
+    assert_eq!(b.call(nr::pread64, &[fd, at, 12288, 0]), Ok(4096));
+    assert_eq!(b.call(nr::pread64, &[fd, at, 12288, 4096]), Err(Errno::EIO));
+    assert_eq!(b.call(nr::pread64, &[fd, at, 12288, 8192]), Ok(4096));
+    // The kernel meets it in the memory of the program.
+    assert_eq!(b.call(nr::pwrite64, &[fd, shared + 4096, 10, 0]), Err(Errno::EFAULT));
+    assert_eq!(b.call(nr::pwrite64, &[fd, at, 10, 5000]), Err(Errno::EIO), "a part of it");
+    let seen: Vec<_> = told(&mut b).into_iter().map(|(kind, call, _, _)| (kind, call)).collect();
+    assert_eq!(seen, [(Kind::BadSector, "pread64"), (Kind::BadSector, "pwrite64")]);
+    assert_eq!(b.call(nr::pwrite64, &[fd, at, 4096, 4096]), Ok(4096));
+    assert_eq!(b.call(nr::pread64, &[fd, at, 12288, 0]), Ok(12288));
+    assert!(fault(&mut b, shared + 4096, Access::Read).is_ok());
+    assert!(b.node.vfs.is_whole());
+}
+
+#[test]
+fn direct_reads_give_all_or_nothing_and_locked_pages_stay() {
+    let mut b = Bench::new();
+    let fd = b.open("/file", CREATE | c::O_DIRECT).unwrap();
+    let at = b.room(12288) & !511;
+    assert_eq!(b.call(nr::pwrite64, &[fd, at, 8192, 0]), Ok(8192));
+    let (ino, block) = b.node.vfs.block_to_lose(MountNs(0), &|_| false, (0, 1)).expect("the file");
+    assert_eq!(block, 1);
+    assert!(!b.node.is_locked_in_memory(ino));
+    let map = b.call(nr::mmap, &[0, 8192, c::PROT_READ, c::MAP_SHARED, fd, 0]).unwrap();
+    assert!(!b.node.is_locked_in_memory(ino));
+    assert_eq!(b.call(nr::mlock, &[map, 4096]), Ok(0));
+    assert!(b.node.is_locked_in_memory(ino));
+    assert_eq!(b.call(nr::munlock, &[map, 4096]), Ok(0));
+    b.node.vfs.go_bad(ino, 1);
+    assert_eq!(b.call(nr::pread64, &[fd, at, 8192, 0]), Err(Errno::EIO));
+    assert_eq!(b.call(nr::pread64, &[fd, at, 4096, 0]), Ok(4096));
+}
+
+#[test]
+fn a_slow_disk_lets_reads_sleep_that_are_not_cached() {
+    use crate::dispatch::Outcome;
+    let mut b = Bench::new();
+    let fd = b.open("/file", CREATE).unwrap();
+    b.write(fd, &[1; 12288]).unwrap();
+    let at = b.room(12288);
+    let read = |b: &mut Bench, from: u64, len: u64| {
+        if b.start(b.tid, nr::pread64, &[fd, at, len, from]) != Outcome::Blocked {
+            return false;
+        }
+        b.node.clock = b.node.next_deadline().expect("a deadline");
+        b.node.on_time();
+        assert_eq!(b.resume(b.tid), Ok(len));
+        true
+    };
+    assert!(!read(&mut b, 0, 4096), "a fast disk");
+    b.node.broken.set_slow(5_000_000);
+    assert!(read(&mut b, 0, 4096));
+    assert!(!read(&mut b, 0, 4096), "it was read");
+    assert!(read(&mut b, 4000, 200), "one of both pages");
+    assert!(!read(&mut b, 0, 8192));
+    assert_eq!(b.call(nr::pread64, &[fd, at, 10, 12288]), Ok(0), "nothing is there");
+    let data = b.put_as(b.tid, &[2; 10]);
+    assert_eq!(b.call(nr::pwrite64, &[fd, data, 10, 8192]), Ok(10));
+    assert!(!read(&mut b, 8192, 4096), "it was written");
+    // RWF_NOWAIT does not sleep.
+    b.node.broken.set_slow(5_000_000);
+    let vector = [at.to_le_bytes(), 100u64.to_le_bytes()].concat();
+    let vector = b.put_as(b.tid, &vector);
+    assert_eq!(b.call(nr::preadv2, &[fd, vector, 1, 0, 0, 8]), Err(Errno::EAGAIN));
+    assert!(read(&mut b, 0, 4096));
+    assert_eq!(b.call(nr::preadv2, &[fd, vector, 1, 0, 0, 8]), Ok(100));
+    let memory = b.open("/dev/shm/file", CREATE).unwrap();
+    b.write(memory, &[1; 10]).unwrap();
+    assert_eq!(b.call(nr::pread64, &[memory, at, 10, 0]), Ok(10));
+    b.node.broken.set_slow(0);
+    assert!(!read(&mut b, 8192, 4096));
+    // O_DIRECT waits always, and leaves nothing in the page cache.
+    let direct = b.open("/file", c::O_RDWR | c::O_DIRECT).unwrap();
+    let at = at.next_multiple_of(512);
+    b.node.broken.set_slow(5_000_000);
+    for call in [nr::pread64, nr::pread64, nr::pwrite64] {
+        assert_eq!(b.start(b.tid, call, &[direct, at, 512, 0]), Outcome::Blocked);
+        b.node.clock = b.node.next_deadline().expect("a deadline");
+        b.node.on_time();
+        assert_eq!(b.resume(b.tid), Ok(512));
+    }
+}
+
+#[test]
+fn a_block_goes_astray_when_a_file_is_synced() {
+    let mut b = Bench::on_disk(Some(DiskModel::Ordered));
+    let (log, other) = (b.open("/log", CREATE).unwrap(), b.open("/other", CREATE).unwrap());
+    b.write(log, &[1; 8192]).unwrap();
+    set(&mut b, &[(Kind::Misdirected, ALWAYS)]);
+    assert_eq!(b.call(nr::fsync, &[log]), Ok(0));
+    assert_eq!(told(&mut b), [], "there is no other place on the disk");
+    b.write(other, &[2; 4096]).unwrap();
+    assert_eq!(b.call(nr::fsync, &[other]), Ok(0));
+    let met = told(&mut b);
+    assert_eq!((met.len(), met[0].0, met[0].1), (1, Kind::Misdirected, "fsync"));
+    assert!(
+        met[0].3.starts_with("0, but its block 0 lies in the place of block ")
+            && met[0].3.ends_with(" of /log"),
+        "{met:?}"
+    );
+    assert_eq!(b.call(nr::fsync, &[other]), Ok(0));
+    assert_eq!(told(&mut b), [], "nothing is to be written");
+    assert_eq!(b.content("/other").unwrap(), "\u{2}".repeat(4096));
 }

@@ -51,7 +51,7 @@ impl Node {
             after.rearm(TimerKey::Leap, None, Some(end));
         }
         // What is wrong with the disk itself stays so; what it owed to programs is owed to nobody any more.
-        after.broken.slow_ns = self.broken.slow_ns;
+        after.broken.set_slow(self.broken.slow_ns());
         after.containers = std::mem::take(&mut self.containers);
         for container in &mut after.containers {
             (container.life, container.roots) = (container.life + 1, 0);

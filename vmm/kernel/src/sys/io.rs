@@ -99,7 +99,13 @@ impl Ctx<'_> {
                 to
             }
         };
-        let mut result = self.read_into(id, &to, at);
+        let waited = self.wait_to_read(
+            id,
+            at.unwrap_or(self.node.files[id].offset),
+            to.len(),
+            flags.contains(RwFlags::RWF_NOWAIT),
+        );
+        let mut result = waited.and_then(|()| self.read_into(id, &to, at));
         if let Err(Stop::Block(sleep)) = &mut result
             && sleep.progress == Progress::None
         {
@@ -254,8 +260,8 @@ pub fn pwritev2(
 }
 
 impl Ctx<'_> {
-    /// "EOPNOTSUPP: An unknown flag is specified in flags." Files never wait, so RWF_NOWAIT means nothing for them;
-    /// other kinds do not know it.
+    /// "EOPNOTSUPP: An unknown flag is specified in flags." Files wait for slow disks only, where RWF_NOWAIT is asked for; other kinds do
+    /// not know it.
     /// Where nothing is moved, nobody looks at them (do_iter_read in Linux).
     fn check_rw_flags(&self, id: FileId, flags: RwFlags, len: u64, writes: bool) -> SysResult<()> {
         if len == 0 {

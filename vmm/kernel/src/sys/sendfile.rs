@@ -233,6 +233,7 @@ fn move_piece(
 /// Bytes of the input.
 fn read_piece(k: &mut Ctx<'_>, from: FileId, at: u64, piece: u64) -> SysResult<Vec<u8>> {
     let there = k.readable_at(from, at, piece)?;
+    let there = k.sectors_give(from, at, there)?;
     k.read_bytes_at(from, there, at)
 }
 

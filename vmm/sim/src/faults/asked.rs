@@ -21,6 +21,7 @@ fn rates(profile: &FaultSpec, only: &BTreeMap<Kind, Vec<NodeId>>, node: NodeId) 
     let asked =
         Kind::DECLARATIONS.iter().filter(|declaration| declaration.is_asked() && may(declaration.kind));
     asked
+        .filter(|declaration| !declaration.is_of_power())
         .map(|declaration| (declaration.kind, profile.get(declaration.kind).rate))
         .filter(|(_, rate)| *rate > 0)
         .collect()
@@ -70,9 +71,9 @@ impl Machine {
     /// The disks are whole again.
     pub(super) fn heal_disks(&mut self) {
         for node in self.world.nodes.values_mut() {
-            if node.vfs.trouble() != Trouble::default() || node.broken != Default::default() {
+            if !node.vfs.is_whole() || node.broken != Default::default() {
                 let node = Arc::make_mut(node);
-                node.vfs.set_trouble(Trouble::default());
+                node.vfs.heal();
                 node.broken.heal();
             }
         }

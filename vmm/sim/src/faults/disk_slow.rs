@@ -25,7 +25,7 @@ impl Room for DiskSlow {
     }
 
     fn hindered(&self, machine: &Machine) -> Option<&'static str> {
-        (machine.world.machine_of(self.node).broken.slow_ns > 0).then_some("its disk is slow already")
+        (machine.world.machine_of(self.node).broken.slow_ns() > 0).then_some("its disk is slow already")
     }
 
     fn describe(&self, name: Names<'_>, ms: u64) -> String {
@@ -38,12 +38,12 @@ impl Room for DiskSlow {
 
     fn begin(&self, machine: &mut Machine, _: usize, _: SimTime) {
         let room = machine.world.room(self.node);
-        machine.world.node_mut(room.machine).broken.slow_ns = self.latency;
+        machine.world.node_mut(room.machine).broken.set_slow(self.latency);
     }
 
     fn end(&self, machine: &mut Machine, _: usize) -> bool {
         let room = machine.world.room(self.node);
-        machine.world.node_mut(room.machine).broken.slow_ns = 0;
+        machine.world.node_mut(room.machine).broken.set_slow(0);
         true
     }
 }

@@ -7,6 +7,7 @@
 //! by hand, with their triggers, and `window` is a fault of links that one of them asks for.
 
 mod asked;
+mod bad_sector;
 mod clock_drift;
 mod clock_jump;
 mod clock_skew;
@@ -14,6 +15,7 @@ mod clocks;
 mod crash;
 mod crash_loop;
 mod disk_full;
+mod disk_quota;
 mod disk_readonly;
 mod disk_slow;
 mod half_open;
@@ -54,6 +56,7 @@ use crate::scenario::{Scenario, ServiceSpec};
 use crate::services::State;
 use crate::world::Phase;
 
+pub use bad_sector::BadSector;
 pub use clock_drift::ClockDrift;
 pub use clock_jump::ClockJump;
 pub use clock_skew::ClockSkew;
@@ -61,6 +64,7 @@ use clocks::millis;
 pub use crash::Crash;
 pub use crash_loop::CrashLoop;
 pub use disk_full::DiskFull;
+pub use disk_quota::DiskQuota;
 pub use disk_readonly::DiskReadonly;
 pub use disk_slow::DiskSlow;
 pub use half_open::HalfOpen;

@@ -6,13 +6,15 @@
 
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::{NodeRandom, PowerPart, Site};
+use bloodhound_faults::Kind;
 use bloodhound_kernel::node::{MachineId, Reboot};
 use bloodhound_net::{NodeId, Stack};
 use bloodhound_vfs::{Aspect, PowerReport};
 
-use super::{Draw, Names, Room};
+use super::disk_quota::place;
+use super::{Draw, FaultId, Names, Room};
 use crate::machine::Machine;
-use crate::notice::Notice;
+use crate::notice::{Notice, Target};
 use crate::record::Parts;
 use crate::services::State;
 use crate::world::FindingKind;
@@ -74,7 +76,10 @@ impl Room for PowerFailure {
         }
         machine.world.faults.dark.insert(id, Dark { entry, fell });
         match lose_power(machine, id, entry) {
-            Ok(report) => machine.note(Some(self.node), Notice::Survived(report)),
+            Ok(report) => {
+                machine.note(Some(self.node), Notice::Survived(report));
+                lose_a_file(machine, id, self.node, entry);
+            }
             Err(e) => {
                 let text = format!("what is left after a power failure cannot be made: {e}");
                 machine.find(FindingKind::Unsupported, Some(self.node), text);
@@ -136,6 +141,30 @@ fn lose_power(machine: &mut Machine, id: MachineId, entry: usize) -> Result<Powe
         decisions.choose(Site::Power { machine: id.0, failure, nth, part }, bound)
     };
     node.lose_power(reboot, now, base, &mut choose, &mut record)
+}
+
+/// After a power failure a file of the service is gone, if that is asked for and drawn (`vanished-file`). Where services are named that the kind may
+/// hit, it is one of the first of these on the machine.
+fn lose_a_file(machine: &mut Machine, on: MachineId, first: NodeId, entry: usize) {
+    let rate = machine.world.faults.profile.as_ref().map_or(0, |all| all.get(Kind::VanishedFile).rate);
+    let service = match machine.scenario.planning.only.get(&Kind::VanishedFile) {
+        None => Some(first),
+        Some(only) => services_on(machine, on).into_iter().find(|node| only.contains(node)),
+    };
+    let Some(service) = service.filter(|_| rate > 0) else { return };
+    let nth = machine.world.faults.plan.get(entry).map_or(0, |planned| planned.id.nth);
+    let id = FaultId { kind: Kind::VanishedFile, target: service.0, nth };
+    let (at, mounts) = place(machine, service);
+    let Parts { node, decisions, .. } = machine.parts(at);
+    let files = node.vfs.vanishable(mounts);
+    if !decisions.chance(id.site("happens"), rate) || files == 0 {
+        return;
+    }
+    let which = decisions.choose(id.site("file"), files);
+    if let Some(path) = node.vfs.vanish(mounts, which) {
+        *machine.world.faults.hits.entry(Kind::VanishedFile).or_default() += 1;
+        machine.note(Some(service), Notice::Target(Target::File(path)));
+    }
 }
 
 /// What the machine begins its next life with.
