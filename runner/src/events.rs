@@ -201,6 +201,9 @@ fn fields(event: &Event<'_>, node: Option<NodeId>, scenario: &Scenario) -> Json 
             if mishaps.changed > 0 {
                 fields["changed_bit"] = json!(mishaps.changed - 1);
             }
+            if mishaps.damaged {
+                fields["bad_checksum"] = json!(true);
+            }
             fields
         }
         Event::Connection(change) => json!({
@@ -379,6 +382,7 @@ fn of_notice(notice: &Notice, scenario: &Scenario) -> Json {
         Notice::Target(Target::Connection(local, peer)) => {
             json!({"hits": "connection", "local": local.to_string(), "peer": peer.to_string()})
         }
+        Notice::Target(Target::Listener(local)) => json!({"hits": "listener", "local": local.to_string()}),
         Notice::Name(NameFault::Refused) => json!({"name_server": "fails"}),
         Notice::Name(NameFault::Silent) => json!({"name_server": "silent"}),
         Notice::Name(NameFault::Late(ns)) => json!({"name_server": "late", "ns": ns}),

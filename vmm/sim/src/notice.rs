@@ -70,6 +70,8 @@ pub enum Target {
     Thread(Tid, Vec<u8>),
     /// A connection: its end at the node, and the other one.
     Connection(SocketAddr, SocketAddr),
+    /// A listener: its address.
+    Listener(SocketAddr),
 }
 
 /// How much a service has told that is not kept: a program can have its children killed without end.

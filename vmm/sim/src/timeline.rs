@@ -103,6 +103,7 @@ fn target(target: &Target) -> String {
         Target::Connection(local, peer) => {
             format!("connection {local} to {peer} is forgotten by the network")
         }
+        Target::Listener(local) => format!("listener {local} takes no more connections"),
     }
 }
 

@@ -7,6 +7,7 @@
 //! by hand, with their triggers, and `window` is a fault of links that one of them asks for.
 
 mod asked;
+mod backlog_full;
 mod clock_drift;
 mod clock_jump;
 mod clock_skew;
@@ -16,6 +17,7 @@ mod crash_loop;
 mod disk_full;
 mod disk_readonly;
 mod disk_slow;
+mod fin_drop;
 mod half_open;
 mod kill;
 mod leap_second;
@@ -53,6 +55,7 @@ use crate::scenario::{Scenario, ServiceSpec};
 use crate::services::State;
 use crate::world::Phase;
 
+pub use backlog_full::BacklogFull;
 pub use clock_drift::ClockDrift;
 pub use clock_jump::ClockJump;
 pub use clock_skew::ClockSkew;
@@ -62,6 +65,7 @@ pub use crash_loop::CrashLoop;
 pub use disk_full::DiskFull;
 pub use disk_readonly::DiskReadonly;
 pub use disk_slow::DiskSlow;
+pub use fin_drop::FinDrop;
 pub use half_open::HalfOpen;
 pub use kill::Kill;
 pub use leap_second::LeapSecond;
@@ -223,6 +227,8 @@ pub struct Faults {
     partitions: BTreeMap<usize, PartitionId>,
     /// Open holes of the network, by their entries.
     holes: BTreeMap<usize, HoleId>,
+    /// Listeners whose backlogs count as full, by entries.
+    backlogs: BTreeMap<usize, backlog_full::Filled>,
     /// Slow machines, with their own prices.
     slowed: BTreeMap<MachineId, Costs>,
     /// What becomes of questions to name servers; `None`: they are answered at once.
@@ -553,6 +559,7 @@ impl Machine {
         self.world.faults.windows.clear();
         self.set_links(false);
         self.heal_disks();
+        self.heal_backlogs();
         self.end_slowness();
         self.world.scheduler.feed_all(&mut self.world.nodes);
         self.world.faults.starving.clear();
