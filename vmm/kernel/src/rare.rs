@@ -110,3 +110,6 @@ impl Ctx<'_> {
         hits
     }
 }
+
+#[cfg(test)]
+mod tests;
