@@ -201,6 +201,9 @@ fn fields(event: &Event<'_>, node: Option<NodeId>, scenario: &Scenario) -> Json 
             if mishaps.changed > 0 {
                 fields["changed_bit"] = json!(mishaps.changed - 1);
             }
+            if mishaps.damaged {
+                fields["bad_checksum"] = json!(true);
+            }
             fields
         }
         Event::Connection(change) => json!({
@@ -383,6 +386,7 @@ fn of_notice(notice: &Notice, scenario: &Scenario) -> Json {
             json!({"hits": "block", "path": String::from_utf8_lossy(path), "offset": offset})
         }
         Notice::Target(Target::File(path)) => json!({"hits": "file", "path": String::from_utf8_lossy(path)}),
+        Notice::Target(Target::Listener(local)) => json!({"hits": "listener", "local": local.to_string()}),
         Notice::Name(NameFault::Refused) => json!({"name_server": "fails"}),
         Notice::Name(NameFault::Silent) => json!({"name_server": "silent"}),
         Notice::Name(NameFault::Late(ns)) => json!({"name_server": "late", "ns": ns}),

@@ -2,6 +2,7 @@
 
 use bloodhound_declare::{Key, ValueKind};
 
+use crate::keys::{millis, number, ppm, probability, range, rate};
 use crate::{Begins, Declaration, Group, Shape, Swarm};
 
 /// Makes [`Kind`] and its declarations, and a macro each for kinds of links and for kinds that begin at a time, with which
@@ -44,38 +45,6 @@ macro_rules! kinds {
             ($d then:ident) => { $d then! { $($timed in $troom,)* } };
         }
     };
-}
-
-/// How many packets, or operations.
-const fn rate(name: &'static str, doc: &'static str) -> Key {
-    Key::new(name, ValueKind::Rate { most: "1" }, doc).default("0")
-}
-
-/// How likely in each time step: for each node, or (`per` is empty) once for the network.
-const fn probability(name: &'static str, per: &'static str, doc: &'static str) -> Key {
-    Key::new(name, ValueKind::Probability { per }, doc).default("0")
-}
-
-const fn millis(name: &'static str, default: &'static str, doc: &'static str) -> Key {
-    Key::new(name, ValueKind::Millis, doc).default(default)
-}
-
-const fn range(name: &'static str, default: &'static str, doc: &'static str) -> Key {
-    Key::new(name, ValueKind::MillisRange, doc).default(default)
-}
-
-/// A whole number.
-const fn number(
-    name: &'static str,
-    (least, most): (u64, u64),
-    default: &'static str,
-    doc: &'static str,
-) -> Key {
-    Key::new(name, ValueKind::Integer { least, most }, doc).default(default)
-}
-
-const fn ppm(name: &'static str, default: &'static str, doc: &'static str) -> Key {
-    Key::new(name, ValueKind::PpmRange, doc).default(default)
 }
 
 kinds! { $
@@ -170,6 +139,14 @@ kinds! { $
             swarm: Swarm::Coin,
             keys: &[millis("dns_delay_ms", "0", "answers of the name server come later by a random time up to this")],
             does: "an answer of the name server comes up to that much later",
+        }
+        /// A datagram is found damaged when it is read.
+        BadChecksum in bad_checksum {
+            name: "bad-checksum",
+            group: Group::Network,
+            swarm: Swarm::Strength,
+            keys: &[rate("bad_checksum_rate", "UDP datagrams whose receiver finds them damaged when it reads them")],
+            does: "a UDP datagram arrives damaged, which Linux finds out when it is read: poll(2) and epoll(7) report the socket as readable, and recv(2) that does not block fails with EAGAIN",
         }
     }
     timed {
@@ -459,6 +436,30 @@ kinds! { $
             keys: &[probability("bad_sector_probability", "node", "a sector (4096 bytes) under a file of the service cannot be read any more")],
             does: "a sector under a file that the service has written goes bad, until all of it is overwritten: read(2) of it fails with EIO, also a write(2) of a part of it; an access to a mapping of it is SIGBUS",
         }
+        /// A listener's queue counts as full.
+        BacklogFull in backlog_full {
+            name: "backlog-full",
+            group: Group::Network,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("backlog_full_probability", "node", "the backlog of one listener of the node counts as full"),
+                range("backlog_full_duration_ms", "[1000, 5000]", "for how long"),
+            ],
+            does: "one TCP listener of the service ignores SYNs, and the ACKs that end handshakes, as with a full backlog: connect(2) takes 1 s, 3 s, ... longer, or succeeds long before accept(2) gives the connection",
+        }
+        /// The ends of connections are lost.
+        FinDrop in fin_drop {
+            name: "fin-drop",
+            group: Group::Network,
+            begins: Begins::ByNode,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("fin_drop_probability", "node", "the FINs that the node sends are lost"),
+                range("fin_drop_duration_ms", "[500, 3000]", "for how long"),
+            ],
+            does: "FINs of a node are lost, each as often as it is sent again: peers learn late that a connection is closed; data arrives",
+        }
     }
     asked {
         /// A write fails.
@@ -558,6 +559,48 @@ kinds! { $
             group: Group::Disk,
             keys: &[rate("vanished_file_rate", "power failures after which a file of the service is gone, whatever was synced (a disk that lies)")],
             does: "after a power failure of its machine a file that the service has written is not in its directory any more, although file and directory were synced, as where fsck(8) removed it; no system is expected to survive that",
+        }
+        /// A send takes a part.
+        PartialSend {
+            name: "partial-send",
+            group: Group::Kernel,
+            keys: &[rate("partial_send_rate", "sends on stream sockets that do not block which take a part of the data, though there is room for more")],
+            does: "write(2), send(2) or sendmsg(2) on a TCP or Unix stream socket that does not block takes a part of the data, as when memory is short; EPOLLOUT comes anew",
+        }
+        /// A connection is reset before it is accepted.
+        AcceptReset {
+            name: "accept-reset",
+            group: Group::Kernel,
+            keys: &[rate("accept_reset_rate", "TCP connections from other nodes that were reset when accept(2) gives them")],
+            does: "a connection from another node is reset while it waits for accept(2), which gives it all the same: getpeername(2) fails with ENOTCONN, and read(2) with ECONNRESET after what had come",
+        }
+        /// Events of inotify are lost.
+        InotifyOverflow {
+            name: "inotify-overflow",
+            group: Group::Kernel,
+            keys: &[rate("inotify_overflow_rate", "reads of inotify instances in which events were lost")],
+            does: "an event of inotify(7) is lost, and IN_Q_OVERFLOW stands in its place, as when there is no memory for it",
+        }
+        /// Events of epoll come in another order.
+        EpollReorder {
+            name: "epoll-reorder",
+            group: Group::Kernel,
+            keys: &[rate("epoll_reorder_rate", "calls of epoll_wait that tell of several connections to other nodes and do so in another order")],
+            does: "epoll_wait(2) tells of several connections to other nodes in another order than that in which their packets came",
+        }
+        /// There is no inotify instance or watch left.
+        InotifyLimit {
+            name: "inotify-limit",
+            group: Group::Resources,
+            keys: &[rate("inotify_limit_rate", "instances and watches of inotify that are not made")],
+            does: "inotify_init(2) fails with EMFILE, inotify_add_watch(2) of another file with ENOSPC, as when other processes of the user have all that it may have",
+        }
+        /// The user's pipes have too many pages.
+        PipeLimit {
+            name: "pipe-limit",
+            group: Group::Resources,
+            keys: &[rate("pipe_limit_rate", "pipes that are made small, or do not grow")],
+            does: "a new pipe has two pages, and F_SETPIPE_SZ to more than a pipe has fails with EPERM, as beyond pipe-user-pages-soft; not for CAP_SYS_RESOURCE or CAP_SYS_ADMIN",
         }
     }
 }

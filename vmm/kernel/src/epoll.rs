@@ -72,7 +72,7 @@ impl Node {
         let in_out = c::EPOLLIN | c::EPOLLRDNORM | c::EPOLLOUT | c::EPOLLWRNORM;
         let bits = match file.kind {
             FileKind::Pipe { pipe, read, write, .. } => self.pipes[pipe].ready(read, write),
-            FileKind::Inet(id) => u64::from(crate::inet::ready_bits(self, id)),
+            FileKind::Inet(id) => u64::from(crate::inet::ready_bits(self, id, file.nonblocking())),
             FileKind::Unix(id) => u64::from(self.unix.ready_bits(id)),
             FileKind::Netlink(id) => self.netlinks[id].ready(),
             FileKind::Event(id) => self.events[id].ready(),
@@ -284,8 +284,8 @@ impl Node {
         self.epolls.remove(ep);
     }
 
-    /// Takes up to `max` events from the ready list, as ep_send_events does.
-    pub(crate) fn epoll_harvest(&mut self, ep: EpollId, max: usize, tid: Tid) -> Vec<EpollEvent> {
+    /// Takes up to `max` events from the ready list, as ep_send_events does, each with what it is about.
+    pub(crate) fn epoll_harvest(&mut self, ep: EpollId, max: usize, tid: Tid) -> Vec<(EpollEvent, Object)> {
         let mut out = Vec::new();
         for _ in 0..self.epolls[ep].ready.len() {
             if out.len() == max {
@@ -300,7 +300,7 @@ impl Node {
             if bits == 0 || item.events & !FLAGS == 0 {
                 continue;
             }
-            out.push(EpollEvent { events: bits, data: item.data });
+            out.push((EpollEvent { events: bits, data: item.data }, item.object));
             if item.events & c::EPOLLONESHOT as u32 != 0 {
                 // "disabled ... the user must call epoll_ctl() with EPOLL_CTL_MOD to rearm"
                 item.events &= FLAGS;

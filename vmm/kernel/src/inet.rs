@@ -65,8 +65,17 @@ pub fn wake_bits(key: ReadyFlags) -> u32 {
 }
 
 /// Readiness of a socket as EPOLL* bits. `datagram_poll` reports EPOLLWRBAND with EPOLLOUT, `tcp_poll` does not.
-pub fn ready_bits(node: &Node, id: SocketId) -> u32 {
-    let ready = node.net.of(id).readiness(id);
+///
+/// A datagram with a wrong checksum makes a socket readable that does not block: "Check for false positives due to checksum errors: if
+/// ((mask & EPOLLRDNORM) && !(file->f_flags & O_NONBLOCK) && [...] first_packet_length(sk) == -1) mask &= ~(EPOLLIN | EPOLLRDNORM)"
+/// (`udp_poll`). "Under Linux, select() may report a socket file descriptor as "ready for reading", while nevertheless a subsequent
+/// read blocks" (select(2), BUGS).
+pub fn ready_bits(node: &Node, id: SocketId, nonblocking: bool) -> u32 {
+    let stack = node.net.of(id);
+    let mut ready = stack.readiness(id);
+    if !nonblocking && stack.has_only_damaged(id) {
+        ready.remove(ReadyFlags::READ);
+    }
     let datagram = node.inet.get(&id).is_some_and(|s| s.proto.is_datagram());
     let band = datagram && ready.contains(ReadyFlags::WRITE);
     epoll_bits(ready) | if band { c::EPOLLWRBAND as u32 } else { 0 }

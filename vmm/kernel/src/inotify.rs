@@ -74,6 +74,8 @@ pub struct Inotify {
     queue: VecDeque<Queued>,
     /// An IN_Q_OVERFLOW is in the queue.
     overflowed: bool,
+    /// The program may know of so many events at its front.
+    known: usize,
 }
 
 impl Inotify {
@@ -90,6 +92,29 @@ impl Inotify {
     /// How many events wait.
     pub(crate) fn queued(&self) -> usize {
         self.queue.len()
+    }
+
+    /// How many events could be lost that the program does not know of. None while one is lost already; what says that a watch is gone never is.
+    pub(crate) fn losable(&self) -> usize {
+        if self.overflowed { 0 } else { self.unknown().count() }
+    }
+
+    fn unknown(&self) -> impl Iterator<Item = usize> {
+        (self.known..self.queue.len()).filter(|at| self.queue[*at].mask & IN_IGNORED == 0)
+    }
+
+    /// Loses one of [`Inotify::losable`] events.
+    pub(crate) fn lose(&mut self, nth: usize) {
+        let lost = self.unknown().nth(nth);
+        if let Some(lost) = lost {
+            self.queue[lost] = Queued { wd: -1, mask: IN_Q_OVERFLOW, cookie: 0, name: None };
+            self.overflowed = true;
+        }
+    }
+
+    /// The program looks at how much there is to read.
+    pub(crate) fn known_to_program(&mut self) {
+        self.known = self.queue.len();
     }
 
     /// What FIONREAD tells.
@@ -204,7 +229,8 @@ impl Ctx<'_> {
     /// "The read(2) returns as many events as fit": "EINVAL [...] If the buffer given to read(2) is too small to return
     /// information about the next event".
     pub(crate) fn inotify_read(&mut self, id: InotifyId, max: usize, nonblock: bool) -> SysResult<Vec<u8>> {
-        let Inotify { queue, overflowed, .. } = &mut self.node.inotifies[id];
+        self.may_have_lost(id);
+        let Inotify { queue, overflowed, known, .. } = &mut self.node.inotifies[id];
         let Some(first) = queue.front() else {
             if nonblock {
                 return Err(Errno::EAGAIN.into());
@@ -221,6 +247,7 @@ impl Ctx<'_> {
             event.bytes(&mut out);
             *overflowed &= event.mask != IN_Q_OVERFLOW;
             queue.pop_front();
+            *known -= 1;
         }
         Ok(out)
     }
@@ -244,6 +271,7 @@ impl Ctx<'_> {
         if of_user.map(|(_, other)| other.watches.len()).sum::<usize>() >= MAX_WATCHES {
             return Err(Errno::ENOSPC.into());
         }
+        self.may_watch(ino)?;
         let instance = &mut self.node.inotifies[id];
         instance.last += 1;
         let wd = instance.last;

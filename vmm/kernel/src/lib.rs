@@ -43,6 +43,7 @@ pub mod pipe;
 pub mod process;
 pub mod procfs;
 mod random;
+mod rare;
 mod scarce;
 pub mod seccomp;
 pub mod shared;

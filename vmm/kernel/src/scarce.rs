@@ -7,8 +7,12 @@
 use bloodhound_abi::Errno;
 use bloodhound_faults::Kind;
 use bloodhound_net::{ReadyFlags, SocketId};
+use bloodhound_vfs::Ino;
 
 use crate::ctx::Ctx;
+use crate::file::FileKind;
+use crate::ids::{FileId, PipeId};
+use crate::pipe::{FEW_PAGES, PIPE_BUF, PipeUser};
 
 impl Ctx<'_> {
     /// "ENFILE The system-wide limit on the total number of open files has been reached" (open(2), socket(2), accept(2), pipe(2)). Linux
@@ -87,6 +91,46 @@ impl Ctx<'_> {
         if let Some(socket) = self.node.inet.get_mut(&id) {
             socket.looked = true;
         }
+    }
+
+    /// "EMFILE The user limit on the total number of inotify instances has been reached" (inotify_init(2)), which are those of all processes of
+    /// the user, in whatever container.
+    #[inline]
+    pub(crate) fn may_have_inotify(&mut self) -> Result<(), Errno> {
+        self.refuse(Kind::InotifyLimit, Errno::EMFILE)
+    }
+
+    /// "ENOSPC The user limit on the total number of inotify watches was reached or the kernel failed to allocate a needed resource"
+    /// (inotify_add_watch(2)). A watch that is there is only changed.
+    #[inline]
+    pub(crate) fn may_watch(&mut self, ino: Ino) -> Result<(), Errno> {
+        if self.is_refused(Kind::InotifyLimit) {
+            self.met(Kind::InotifyLimit, Some(ino), Errno::ENOSPC.name());
+            return Err(Errno::ENOSPC);
+        }
+        Ok(())
+    }
+
+    /// A new pipe may be one beyond the soft limit: "if (too_many_pipe_buffers_soft(user_bufs) && pipe_is_unprivileged_user()) { [...] pipe_bufs =
+    /// PIPE_MIN_DEF_BUFFERS; }" (`alloc_pipe_info`; one page before Linux 5.14). The limit is "on the total size (in pages) of all pipes created or set by
+    /// a single unprivileged user" (pipe(7)), in whatever container, and the size can be asked for (F_GETPIPE_SZ).
+    #[inline]
+    pub(crate) fn may_be_small(&mut self, reader: FileId, user: PipeUser) -> Result<(), Errno> {
+        let FileKind::Pipe { pipe, .. } = self.node.files[reader].kind else { return Ok(()) };
+        let small = FEW_PAGES * PIPE_BUF;
+        if !user.privileged && self.node.pipes[pipe].capacity() > small && self.hazard(Kind::PipeLimit) {
+            self.node.resize_pipe(pipe, small, user)?;
+            self.met(Kind::PipeLimit, None, format!("a pipe of {small} bytes"));
+        }
+        Ok(())
+    }
+
+    /// At that limit "attempts to increase a pipe's capacity will be denied" (pipe(7)), with EPERM. "Decreasing the pipe capacity is always
+    /// permitted, even if the user is currently over a limit" (`pipe_set_size`).
+    #[inline]
+    pub(crate) fn may_grow_pipe(&mut self, pipe: PipeId, bytes: usize, user: PipeUser) -> Result<(), Errno> {
+        let grows = bytes > self.node.pipes[pipe].capacity();
+        if grows && !user.privileged { self.refuse(Kind::PipeLimit, Errno::EPERM) } else { Ok(()) }
     }
 
     /// Refuses a call that begins with an error, if it meets a fault.

@@ -58,6 +58,8 @@ pub(crate) struct Conn {
     fin_sent: bool,
     /// End of the urgent data that was written last.
     urgent_end: Option<u64>,
+    /// A send took less than there was room for: the next acknowledgement tells of room (SOCK_NOSPACE).
+    no_space: bool,
 
     /// Received data.
     pub(crate) rcv: RecvBuffer,
@@ -135,6 +137,7 @@ impl Conn {
             fin_pending: false,
             fin_sent: false,
             urgent_end: None,
+            no_space: false,
             rcv: RecvBuffer::default(),
             irs: 0,
             rcv_nxt: 0,
@@ -305,6 +308,12 @@ impl Conn {
         self.finish(cx);
     }
 
+    /// Something between the two ends resets the connection, with a segment to each.
+    pub(crate) fn reset_both(&mut self, cx: &mut Cx<'_>) {
+        self.send_reset(cx);
+        self.reset(cx);
+    }
+
     /// A reset came in (`tcp_reset`).
     pub(crate) fn reset(&mut self, cx: &mut Cx<'_>) {
         let error = match self.state {
@@ -413,6 +422,20 @@ impl Conn {
         }
         self.push_corked(more && count == data.len(), cx);
         Ok(count)
+    }
+
+    /// How much a send that does not wait would take.
+    pub(crate) fn room(&self, c: &Common) -> usize {
+        let open = matches!(self.state, TcpState::Established | TcpState::CloseWait);
+        let may = open && c.error.is_none() && !c.shut_write;
+        if may { (c.opts.sndbuf as usize).saturating_sub(self.snd.len()) } else { 0 }
+    }
+
+    /// A send that does not wait has found no memory: "Make sure that whenever EAGAIN is returned, EPOLLOUT event can be generated later. When
+    /// TCP receives ACK packets that make room, tcp_check_space() only calls tcp_new_space() if SOCK_NOSPACE is set"
+    /// (`sk_stream_wait_memory`).
+    pub(crate) fn lacks_space(&mut self) {
+        self.no_space = true;
     }
 
     /// recv(2), in the order of checks of `tcp_recvmsg_locked`.

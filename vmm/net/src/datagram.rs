@@ -14,6 +14,8 @@ pub struct Header {
     pub class: u8,
     /// The protocol is UDP-Lite.
     pub lite: bool,
+    /// The checksum of what is behind it is wrong, as the receiver finds out when it reads.
+    pub damaged: bool,
 }
 
 impl Header {
@@ -26,7 +28,7 @@ impl Header {
 impl Default for Header {
     /// net.ipv4.ip_default_ttl, and no class.
     fn default() -> Header {
-        Header { hops: 64, class: 0, lite: false }
+        Header { hops: 64, class: 0, lite: false, damaged: false }
     }
 }
 

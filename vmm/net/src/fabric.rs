@@ -44,6 +44,8 @@ pub struct LinkConfig {
     pub delay_max: u64,
     /// Packets of which a bit of the data is changed so that the receiver's checksum does not show it.
     pub corrupt_pass: u32,
+    /// UDP datagrams to one node that arrive damaged, as their receiver finds out when it reads them.
+    pub bad_checksum: u32,
 }
 
 impl Default for LinkConfig {
@@ -61,6 +63,7 @@ impl Default for LinkConfig {
             delay: 0,
             delay_max: 0,
             corrupt_pass: 0,
+            bad_checksum: 0,
         }
     }
 }
@@ -119,6 +122,8 @@ pub enum Hole {
     Connection(SocketAddr, SocketAddr),
     /// SYNs of connections to a node; those that answer the node's own pass.
     Syn(NodeId),
+    /// FINs that a node sends, with the data in front of them in the same segment.
+    Fin(NodeId),
 }
 
 impl Hole {
@@ -130,6 +135,10 @@ impl Hole {
                 let ends = (packet.src, packet.dst);
                 matches!(packet.body, Body::Tcp(_)) && (ends == (*a, *b) || ends == (*b, *a))
             }
+            Hole::Fin(node) => match &packet.body {
+                Body::Tcp(s) => from == *node && s.flags.contains(Flags::FIN),
+                _ => false,
+            },
             Hole::Syn(node) => match &packet.body {
                 Body::Tcp(s) => to == *node && s.flags.contains(Flags::SYN) && !s.flags.contains(Flags::ACK),
                 _ => false,
@@ -177,6 +186,8 @@ pub struct Mishaps {
     pub reordered: u64,
     /// Which bit of its data was changed, from 1 on; 0 for none.
     pub changed: u64,
+    /// It is a datagram whose checksum is wrong.
+    pub damaged: bool,
 }
 
 /// What became of a packet: one delivery, two when duplicated, or a drop.
@@ -463,6 +474,14 @@ impl Fabric {
             packet.change(bit);
             mishaps.changed = bit + 1;
         }
+        // Copies for several nodes are not damaged: each would have to know of it.
+        if link.bad_checksum > 0
+            && dst == packet.dst
+            && let Body::Udp(header, _) = &mut packet.body
+            && decisions.chance(site(Fate::Damage), link.bad_checksum)
+        {
+            (header.damaged, mishaps.damaged) = (true, true);
+        }
         let second = decisions.chance(site(Fate::Duplicate), link.duplicate).then(|| {
             let late = decisions.between(site(Fate::DuplicateBy), 0, link.latency.max(link.reorder_delay));
             Delivery { to, at: at.after(late), packet: packet.clone() }
@@ -548,6 +567,12 @@ mod tests {
         assert!(lost(&mut fabric, &data(0)) && lost(&mut fabric, &back(0)));
         assert!(!lost(&mut fabric, &segment(end(1, 4001), server, Flags::ACK, 1)), "another connection");
         fabric.close_hole(id);
+
+        let id = fabric.open_hole(Hole::Fin(nodes[0]));
+        let fin = segment(client, server, Flags::FIN | Flags::ACK, 0);
+        assert!(lost(&mut fabric, &fin) && !lost(&mut fabric, &data(1)));
+        assert!(!lost(&mut fabric, &segment(server, client, Flags::FIN | Flags::ACK, 0)), "another node's");
+        assert!(fabric.close_hole(id));
 
         fabric.open_hole(Hole::Syn(nodes[1]));
         assert!(lost(&mut fabric, &segment(client, server, Flags::SYN, 0)));

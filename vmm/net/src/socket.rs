@@ -9,7 +9,7 @@ use crate::stack::Tap;
 use crate::{Config, Datagram, Options, Proto, ReadyFlags, Report, SocketId, TcpState};
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_decisions::Place;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 /// `socket_state` of Linux (SS_*): what connect(2) has seen.
@@ -144,12 +144,14 @@ pub(crate) struct Listener {
     pub(crate) queue: VecDeque<SocketId>,
     /// Half-open connections by (local, peer).
     pub(crate) requests: BTreeMap<(SocketAddr, SocketAddr), Request>,
+    /// The faults by which the queue counts as full, whatever is in it.
+    pub(crate) filled_by: BTreeSet<u64>,
 }
 
 impl Listener {
     /// Linux lets one more in than the backlog says (`sk_acceptq_is_full`).
     pub(crate) fn is_full(&self) -> bool {
-        self.queue.len() as u64 > u64::from(self.backlog)
+        !self.filled_by.is_empty() || self.queue.len() as u64 > u64::from(self.backlog)
     }
 }
 
@@ -224,6 +226,18 @@ impl Udp {
         let report = self.reports.pop_front()?;
         self.used -= datagram_cost(report.data.len());
         Some(report)
+    }
+
+    /// The first datagram whose checksum is right.
+    pub(crate) fn sound(&self) -> Option<&Datagram> {
+        self.queue.iter().find(|datagram| !datagram.header.damaged)
+    }
+
+    /// Drops what a reader finds damaged before it comes to a datagram, "starting over for a new packet" (`csum_copy_err` in `udp_recvmsg`).
+    pub(crate) fn drop_damaged(&mut self) {
+        while self.queue.front().is_some_and(|datagram| datagram.header.damaged) {
+            self.pop();
+        }
     }
 
     pub(crate) fn pop(&mut self) -> Option<Datagram> {

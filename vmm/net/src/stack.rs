@@ -237,12 +237,20 @@ impl Stack {
         self.get(id).map_or(ReadyFlags::empty(), Socket::readiness)
     }
 
+    /// Whether all that makes a socket readable are datagrams whose checksum is wrong.
+    pub fn has_only_damaged(&self, id: SocketId) -> bool {
+        self.get(id).is_ok_and(|s| match &s.kind {
+            Kind::Udp(udp) => !udp.queue.is_empty() && udp.sound().is_none() && !s.common.shut_read,
+            _ => false,
+        })
+    }
+
     /// FIONREAD: bytes to read (UDP: of the first datagram). EINVAL on a listener.
     pub fn readable_bytes(&self, id: SocketId) -> Result<usize> {
         match &self.get(id)?.kind {
             Kind::Listen(_) => Err(Errno::EINVAL),
             Kind::Conn(conn) => Ok(conn.inquiry(&self.get(id)?.common)),
-            Kind::Udp(udp) => Ok(udp.queue.front().map_or(0, |d| d.data.len())),
+            Kind::Udp(udp) => Ok(udp.sound().map_or(0, |d| d.data.len())),
             Kind::Packet(tap) => Ok(tap.queue.front().map_or(0, |frame| frame.data.len())),
             Kind::Idle | Kind::TimeWait(_) => Ok(0),
         }

@@ -74,6 +74,8 @@ pub enum Target {
     Block(Vec<u8>, u64),
     /// A file, by its path.
     File(Vec<u8>),
+    /// A listener: its address.
+    Listener(SocketAddr),
 }
 
 /// How much a service has told that is not kept: a program can have its children killed without end.

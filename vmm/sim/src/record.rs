@@ -352,6 +352,9 @@ fn mix_fate(digest: &mut Digest, to: NodeId, (arrives, copy): (SimTime, Option<S
     if mishaps.changed > 0 {
         digest.word(mishaps.changed);
     }
+    if mishaps.damaged {
+        digest.word(u64::MAX);
+    }
 }
 
 fn mix_told(digest: &mut Digest, told: &Told<'_>) {

@@ -109,6 +109,7 @@ fn target(target: &Target) -> String {
         Target::File(path) => {
             format!("has lost {}, whatever was synced (vanished-file)", String::from_utf8_lossy(path))
         }
+        Target::Listener(local) => format!("listener {local} takes no more connections"),
     }
 }
 

@@ -125,6 +125,8 @@ fn more_faults() -> FaultSpec {
         Kind::Mtu,
         Kind::HalfOpen,
         Kind::SynDrop,
+        Kind::BacklogFull,
+        Kind::FinDrop,
     ];
     let spec = timed
         .into_iter()

@@ -107,6 +107,8 @@ words! {
         NameFailAs = "name-fail-as",
         /// How late the name server's answer is.
         NameDelay = "name-delay",
+        /// Whether a datagram arrives with a wrong checksum, for its receiver to find out.
+        Damage = "damage",
     }
     /// What a packet is, among those at one place of a stream.
     PacketKind {

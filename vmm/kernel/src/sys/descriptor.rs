@@ -131,6 +131,7 @@ pub fn fcntl(k: &mut Ctx<'_>, fd: Fd, cmd: u32, arg: u64) -> SysResult {
                     return err(Errno::EINVAL);
                 }
                 let user = k.pipe_user();
+                k.may_grow_pipe(pipe, wanted, user)?;
                 let size = k.node.resize_pipe(pipe, wanted, user)? as u64;
                 // "This might have made more room for writers" (pipe_set_size).
                 k.node.notify_object(Object::Pipe(pipe), (c::EPOLLOUT | c::EPOLLWRNORM) as u32);
@@ -165,7 +166,9 @@ pub fn pipe2(k: &mut Ctx<'_>, fds: Ptr, flags: FdFlags) -> SysResult {
     k.check_user(fds.0, 8, crate::mm::Access::Write)?;
     k.may_open()?;
     let cloexec = flags.contains(FdFlags::O_CLOEXEC);
-    let (r, w) = k.node.new_pipe(flags.bits() & (c::O_NONBLOCK | c::O_DIRECT), k.pipe_user());
+    let user = k.pipe_user();
+    let (r, w) = k.node.new_pipe(flags.bits() & (c::O_NONBLOCK | c::O_DIRECT), user);
+    k.may_be_small(r, user)?;
     let read = match k.install(r, cloexec) {
         Ok(fd) => fd,
         Err(e) => {

@@ -39,6 +39,7 @@ pub fn inotify_init1(k: &mut Ctx<'_>, flags: FdFlags) -> SysResult {
     if k.node.inotifies.iter().filter(|(_, other)| other.uid == uid).count() >= MAX_INSTANCES {
         return err(Errno::EMFILE);
     }
+    k.may_have_inotify()?;
     let id = k.node.inotifies.insert(Inotify::new(uid));
     let file = File::new(FileKind::Inotify(id), c::O_RDONLY | flags.bits() & c::O_NONBLOCK);
     Ok(k.open_file(file, flags.contains(FdFlags::O_CLOEXEC))?)

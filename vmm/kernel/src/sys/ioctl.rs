@@ -57,6 +57,7 @@ pub fn ioctl(k: &mut Ctx<'_>, fd: Fd, cmd: Hex, arg: Ptr) -> SysResult {
             }
             FileKind::Tty { pty, master, .. } => k.tty_ioctl(id, (pty, master), cmd, arg),
             FileKind::Inotify(id) if cmd == c::FIONREAD => {
+                k.may_have_lost(id);
                 let n = k.node.inotifies[id].unread() as i32;
                 k.write_obj(arg, &n)?;
                 Ok(0)

@@ -45,6 +45,11 @@ impl Outgoing {
         &self.source
     }
 
+    /// Whether its bytes are in the program, as those of send(2) and write(2) are.
+    fn is_of_program(&self) -> bool {
+        matches!(self.source, Source::User(_))
+    }
+
     /// How many are sent.
     pub(crate) fn done(&self) -> u64 {
         self.done
@@ -165,8 +170,9 @@ impl Ctx<'_> {
         self.read_address(Ptr(hdr.name), hdr.namelen.min(ADDRESS_MAX as u32)).map(Some)
     }
 
-    /// Sends the message whose header is at `at`, or goes on with the one in which the call has slept.
-    fn send_hdr(&mut self, fd: Fd, at: Ptr, flags: MsgFlags) -> SysResult {
+    /// Sends the message whose header is at `at`, or goes on with the one in which the call has slept. How many bytes were sent, and
+    /// whether that is all of it.
+    fn send_hdr(&mut self, fd: Fd, at: Ptr, flags: MsgFlags) -> SysResult<(u64, bool)> {
         let (file, sock) = self.sock(fd)?;
         let message = match self.progress() {
             Some(Progress::Send(message)) => (**message).clone(),
@@ -187,7 +193,8 @@ impl Ctx<'_> {
                 Outgoing { source, flags, nonblock: self.may_not_sleep(file, flags), to, control, done: 0 }
             }
         };
-        self.send_message(sock, message)
+        let whole = message.source.len();
+        self.send_message(sock, message).map(|sent| (sent, sent == whole))
     }
 
     /// Receives into what the header at `at` says, or goes on with what it said when the call began.
@@ -274,7 +281,7 @@ pub fn recvfrom(
 /// sendmsg(2), with ancillary data.
 pub fn sendmsg(k: &mut Ctx<'_>, fd: Fd, msg: Ptr, flags: MsgFlags) -> SysResult {
     let flags = message_flags(flags)?;
-    k.send_hdr(fd, msg, flags)
+    Ok(k.send_hdr(fd, msg, flags)?.0)
 }
 
 /// recvmsg(2), with ancillary data; descriptors that do not fit are closed (MSG_CTRUNC).
@@ -364,7 +371,12 @@ pub fn sendmmsg(k: &mut Ctx<'_>, fd: Fd, vec: Ptr, vlen: u32, flags: MsgFlags) -
     while batch.done < vlen.min(IOV_MAX as u32) {
         let at = entry(vec, batch.done);
         match k.send_hdr(fd, at, flags) {
-            Ok(sent) => batch.count(k, at, sent)?,
+            Ok((sent, true)) => batch.count(k, at, sent)?,
+            // "if (msg_data_left(&msg_sys)) break;" (__sys_sendmmsg): what follows a message of which a part is sent is not.
+            Ok((sent, false)) => {
+                batch.count(k, at, sent)?;
+                break;
+            }
             Err(stop) => return batch.stop(k, at, stop),
         }
     }

@@ -178,7 +178,8 @@ impl Ctx<'_> {
             return err(Errno::EFAULT);
         }
         if !hits.is_empty() || timeout == Some(0) || self.timed_out() {
-            for (i, e) in hits.iter().enumerate() {
+            let hits = self.in_some_order(hits);
+            for (i, (e, _)) in hits.iter().enumerate() {
                 self.write_bytes(events.0 + i as u64 * EVENT_SIZE, e.as_bytes())?;
             }
             return Ok(hits.len() as u64);

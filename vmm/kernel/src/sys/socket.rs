@@ -511,6 +511,7 @@ fn accept_inet(
         Ok((new, peer)) => {
             // "the socket returned by accept() ... inherits" all of the listener's options, being its copy.
             k.node.inet.insert(new, listener);
+            k.may_have_been_reset(new);
             Ok((Sock::Inet(new), inet_bytes(peer)))
         }
         Err(Errno::EAGAIN) if !k.must_not_sleep(nonblock, timeout) => {

@@ -189,7 +189,8 @@ impl Conn {
         self.arm_rtx(cx);
         self.check_probe();
         self.grow_sndbuf(cx);
-        if !writable && self.is_writable(cx.c) {
+        if (!writable || self.no_space) && self.is_writable(cx.c) {
+            self.no_space = false;
             cx.c.wake(ReadyFlags::WRITE);
         }
         if self.fin_sent && ack == self.snd_nxt {

@@ -80,6 +80,12 @@ impl Stack {
         Ok(())
     }
 
+    /// Lets the backlog of a listener count as full for a fault, or no more for it. False if that changes nothing.
+    pub fn fill_backlog(&mut self, id: SocketId, fault: u64, full: bool) -> bool {
+        let Ok(Kind::Listen(listener)) = self.get_mut(id).map(|socket| &mut socket.kind) else { return false };
+        if full { listener.filled_by.insert(fault) } else { listener.filled_by.remove(&fault) }
+    }
+
     /// Gives a socket of datagrams a port if it has none, as the first attempt to send something does, whatever becomes of it
     /// (inet_send_prepare of Linux).
     ///

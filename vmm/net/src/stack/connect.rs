@@ -346,6 +346,23 @@ impl Stack {
         }
     }
 
+    /// Resets an open connection by a segment to each of its ends, as something between them may do. False if it is none to another node.
+    pub fn reset_connection(&mut self, id: SocketId, now: SimTime) -> bool {
+        let far = self.is_to_other_node(id);
+        let Ok((Kind::Conn(conn), mut cx)) = self.with_cx(id, now) else { return false };
+        let resets = far && conn.state == TcpState::Established;
+        if resets {
+            conn.reset_both(&mut cx);
+            self.settle(id, now);
+        }
+        resets
+    }
+
+    /// Whether a socket has a peer on another node.
+    pub fn is_to_other_node(&self, id: SocketId) -> bool {
+        self.get(id).is_ok_and(|s| s.common.peer.is_some_and(|peer| !self.net.is_local(peer.ip())))
+    }
+
     /// Resets connections to `peer` (any remote one if `None`), as if a RST had come in: the fault "connection
     /// reset". Call it on both ends. Loopback connections are spared unless `peer` names the address. Returns how
     /// many.

@@ -33,6 +33,18 @@ impl Stack {
         }
     }
 
+    /// How much a send(2) on a connection that does not wait would take.
+    pub fn send_room(&self, id: SocketId) -> usize {
+        self.get(id).map_or(0, |s| if let Kind::Conn(conn) = &s.kind { conn.room(&s.common) } else { 0 })
+    }
+
+    /// A send(2) on a connection has taken less than there was room for, as if memory were short: an acknowledgement tells of room again.
+    pub fn lacks_space(&mut self, id: SocketId) {
+        if let Ok(Kind::Conn(conn)) = self.get_mut(id).map(|s| &mut s.kind) {
+            conn.lacks_space();
+        }
+    }
+
     fn send_bytes(&mut self, id: SocketId, data: &[u8], how: (bool, bool), now: SimTime) -> Result<usize> {
         let (kind, mut cx) = self.with_cx(id, now)?;
         let result = match kind {
@@ -168,6 +180,7 @@ impl Stack {
         if let Some(error) = c.take_error() {
             return Err(error);
         }
+        udp.drop_damaged();
         let next = if peek { udp.queue.front().cloned() } else { udp.pop() };
         match next {
             Some(datagram) => {

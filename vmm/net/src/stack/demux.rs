@@ -291,6 +291,10 @@ impl Stack {
     ) {
         let interface = self.net.interface_of(pair.0.ip()).unwrap_or(LOOPBACK);
         let Some(id) = self.best_match(self.holders(header.proto(), pair.0.port()), pair) else {
+            // "No socket. Drop packet silently, if checksum is wrong" (__udp4_lib_rcv).
+            if header.damaged {
+                return;
+            }
             let body = Body::Icmp(Unreachable::Port, header.proto());
             self.net.emit(Packet { src: pair.0, dst: pair.1, body, place }, now);
             return;

@@ -39,6 +39,7 @@ fn keep_larger(before: &LinkConfig, link: &mut LinkConfig) {
     link.reorder = link.reorder.max(before.reorder);
     link.reorder_delay = link.reorder_delay.max(before.reorder_delay);
     link.corrupt_pass = link.corrupt_pass.max(before.corrupt_pass);
+    link.bad_checksum = link.bad_checksum.max(before.bad_checksum);
 }
 
 fn drop(setting: &Setting, _: &LinkConfig, link: &mut LinkConfig) {
@@ -76,6 +77,10 @@ fn bandwidth(setting: &Setting, plain: &LinkConfig, link: &mut LinkConfig) {
 
 fn corrupt_pass(setting: &Setting, _: &LinkConfig, link: &mut LinkConfig) {
     link.corrupt_pass = setting.rate;
+}
+
+fn bad_checksum(setting: &Setting, _: &LinkConfig, link: &mut LinkConfig) {
+    link.bad_checksum = setting.rate;
 }
 
 /// No packet of a question to the name server is on a link: `names` does it.
@@ -117,6 +122,7 @@ mod tests {
         assert_eq!(link(&spec.clone().with_time(Kind::Jitter, (9, 9))).jitter, 9);
         assert_eq!(link(&spec.clone().with_rate(Kind::Duplicate, 5)).duplicate, 5);
         assert_eq!(link(&spec.clone().with_rate(Kind::Reorder, 5)).reorder, 5);
+        assert_eq!(link(&spec.with_rate(Kind::BadChecksum, 5)).bad_checksum, 5);
     }
 
     #[test]

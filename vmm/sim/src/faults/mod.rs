@@ -8,6 +8,7 @@
 
 mod asked;
 mod bad_sector;
+mod backlog_full;
 mod clock_drift;
 mod clock_jump;
 mod clock_skew;
@@ -18,6 +19,7 @@ mod disk_full;
 mod disk_quota;
 mod disk_readonly;
 mod disk_slow;
+mod fin_drop;
 mod half_open;
 mod kill;
 mod leap_second;
@@ -57,6 +59,7 @@ use crate::services::State;
 use crate::world::Phase;
 
 pub use bad_sector::BadSector;
+pub use backlog_full::BacklogFull;
 pub use clock_drift::ClockDrift;
 pub use clock_jump::ClockJump;
 pub use clock_skew::ClockSkew;
@@ -67,6 +70,7 @@ pub use disk_full::DiskFull;
 pub use disk_quota::DiskQuota;
 pub use disk_readonly::DiskReadonly;
 pub use disk_slow::DiskSlow;
+pub use fin_drop::FinDrop;
 pub use half_open::HalfOpen;
 pub use kill::Kill;
 pub use leap_second::LeapSecond;
@@ -230,6 +234,8 @@ pub struct Faults {
     partitions: BTreeMap<usize, PartitionId>,
     /// Open holes of the network, by their entries.
     holes: BTreeMap<usize, HoleId>,
+    /// Listeners whose backlogs count as full, by entries.
+    backlogs: BTreeMap<usize, backlog_full::Filled>,
     /// Slow machines, with their own prices.
     slowed: BTreeMap<MachineId, Costs>,
     /// What becomes of questions to name servers; `None`: they are answered at once.
@@ -532,6 +538,7 @@ impl Machine {
         self.world.faults.windows.clear();
         self.set_links(false);
         self.heal_disks();
+        self.heal_backlogs();
         self.end_slowness();
         self.world.scheduler.feed_all(&mut self.world.nodes);
         self.world.faults.starving.clear();

@@ -306,6 +306,9 @@ impl Machine {
         if routed.mishaps.changed > 0 {
             count(Kind::CorruptPass);
         }
+        if routed.mishaps.damaged {
+            count(Kind::BadChecksum);
+        }
         if routed.second.is_some() {
             count(Kind::Duplicate);
         }

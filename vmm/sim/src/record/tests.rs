@@ -173,6 +173,7 @@ fn one_byte_of_a_packet_and_one_fate_count() {
         routed(8, fine, None),
         routed(9, Mishaps { delay: 1, ..fine }, None),
         routed(9, Mishaps { reordered: 1, ..fine }, None),
+        routed(9, Mishaps { damaged: true, ..fine }, None),
         routed(9, fine, Some(SimTime(9))),
         Event::Routed { number: 2, to, arrives: SimTime(9), mishaps: fine, copy: None },
         Event::Routed { number: 1, to: NodeId(3), arrives: SimTime(9), mishaps: fine, copy: None },

@@ -112,13 +112,34 @@ impl Ctx<'_> {
                 return Err(self.partial_wait(Object::Inet(id), msg.done, timeout).into());
             }
         }
+        let waits = !self.must_not_sleep(msg.nonblock, timeout);
+        let plain = !msg.flags.intersects(MsgFlags::MSG_OOB | MsgFlags::MSG_MORE);
+        let part = if waits || !plain || !msg.is_of_program() { None } else { self.sends_part(id, total) };
+        let result = self.send_tcp_bytes(id, msg, part.unwrap_or(total), timeout);
+        if let Some(part) = part
+            && matches!(result, Ok(sent) if sent == part)
+        {
+            self.node.net.of_mut(id).lacks_space(id);
+            self.sent_part(part, total);
+        }
+        result
+    }
+
+    /// Sends up to `total` bytes.
+    fn send_tcp_bytes(
+        &mut self,
+        id: SocketId,
+        msg: &mut Outgoing,
+        total: u64,
+        timeout: Option<u64>,
+    ) -> SysResult {
         loop {
             let done = msg.done;
             // An error that comes after part of the data stays for the next call.
             if done > 0 && (done == total || self.node.net.of(id).readiness(id).contains(ReadyFlags::ERR)) {
                 return Ok(done);
             }
-            let data = match self.source_bytes(&msg.source, done, CHUNK) {
+            let data = match self.source_bytes(&msg.source, done, CHUNK.min(total - done)) {
                 Ok(data) => data,
                 Err(_) if done > 0 => return Ok(done),
                 // That nothing can be sent is found out before the memory is looked at (tcp_sendmsg_locked in Linux).
@@ -163,8 +184,15 @@ impl Ctx<'_> {
         if self.woken_by_event_only() && !self.node.unix.sender_may_go_on(id) {
             return self.short(Object::Unix(id), msg.done, msg.nonblock, timeout);
         }
+        let piece = self.node.unix.stream_piece(id) as u64;
+        let may = self.must_not_sleep(msg.nonblock, timeout) && msg.is_of_program();
+        let part = if may { self.sends_pieces(total, piece) } else { None };
         loop {
             let done = msg.done;
+            if part == Some(done) {
+                self.sent_part(done, total);
+                return Ok(done);
+            }
             if done > 0 && done == total {
                 return Ok(done);
             }
@@ -175,7 +203,6 @@ impl Ctx<'_> {
                 receiver => receiver?,
             };
             // A message of the socket takes all of its bytes or none.
-            let piece = self.node.unix.stream_piece(id) as u64;
             let data = match self.source_bytes(&msg.source, done, piece) {
                 Ok(data) => data,
                 Err(_) if done > 0 => return Ok(done),
