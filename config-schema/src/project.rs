@@ -6,12 +6,13 @@
 use std::path::{Path, PathBuf};
 
 use crate::compose::{Compose, Variables};
-use crate::config::{COMPOSE_NAMES, Check, Config, FileChecks, ScheduledFault};
+use crate::config::{COMPOSE_NAMES, Check, Config, FaultGroup, FaultTargets, FileChecks, ScheduledFault};
 use crate::decode::Located;
 use crate::diagnostic::{self, Code, Diagnostic, Severity, has_errors, listed, quoted};
 use crate::endpoint::Endpoint;
 use crate::suggest::nearest;
 use crate::tree::Source;
+use bloodhound_faults::Kind;
 
 /// The configuration of a stack without a bloodhound.yaml.
 pub const DEFAULTS: &str = include_str!("defaults.yaml");
@@ -225,7 +226,7 @@ fn no_file(config: &Config, named: &Located<PathBuf>, severity: Severity) -> Dia
 pub fn check_names(config: &Config, compose: &Compose) -> Vec<Diagnostic> {
     let hosts = compose.host_names();
     let services: Vec<String> = compose.services.iter().map(|s| s.name.clone()).collect();
-    let mut names = Names { source: &config.source, compose, hosts, services, diagnostics: Vec::new() };
+    let mut names = Names { source: &config.source, compose, hosts, services, groups: Vec::new(), diagnostics: Vec::new() };
     for target in config.workload.iter().flat_map(|w| &w.targets) {
         names.host(target);
     }
@@ -243,9 +244,14 @@ pub fn check_names(config: &Config, compose: &Compose) -> Vec<Diagnostic> {
         }
     }
     let faults = &config.faults;
-    let named = faults.services.iter().flatten().chain(&faults.budget.spare);
-    for service in named.chain(faults.targets.values().flatten()) {
-        names.service(service);
+    faults.services.iter().flatten().for_each(|service| names.service(service));
+    names.groups(&faults.groups);
+    let named = faults.targets.values().flat_map(FaultTargets::names);
+    for name in faults.budget.spare.iter().chain(named) {
+        names.service_or_group(name);
+    }
+    for (kind, targets) in faults.targets.iter().filter(|(kind, _)| kind.declaration().has_group()) {
+        targets.services.iter().for_each(|name| names.only_group(*kind, name));
     }
     names.schedule(&faults.schedule);
     names.diagnostics
@@ -257,7 +263,8 @@ impl Project {
         let mut diagnostics = self.config.only_schedule(source);
         let services = self.compose.services.iter().map(|s| s.name.clone()).collect();
         let (compose, hosts) = (&self.compose, Vec::new());
-        let mut names = Names { source, compose, hosts, services, diagnostics: Vec::new() };
+        let groups = self.config.faults.groups.iter().map(|group| group.name.value.clone()).collect();
+        let mut names = Names { source, compose, hosts, services, groups, diagnostics: Vec::new() };
         names.schedule(&self.config.faults.schedule);
         diagnostics.append(&mut names.diagnostics);
         diagnostic::sort(&mut diagnostics);
@@ -271,10 +278,49 @@ struct Names<'a> {
     compose: &'a Compose,
     hosts: Vec<String>,
     services: Vec<String>,
+    /// The groups of services.
+    groups: Vec<String>,
     diagnostics: Vec<Diagnostic>,
 }
 
 impl Names<'_> {
+    /// The groups of services: their members are services, and none is called like a service.
+    fn groups(&mut self, groups: &[FaultGroup]) {
+        for group in groups {
+            group.services.iter().for_each(|service| self.service(service));
+            let mut instances = self.compose.services.iter().flat_map(|service| service.instances());
+            let name = &group.name.value;
+            if self.services.contains(name) || instances.any(|instance| instance == *name) {
+                let place = self.source.place(group.name.span);
+                let message = format!("{} is a service, so no group can be called so", quoted(name));
+                let mut d = Diagnostic::at(Code::DuplicateName, Severity::Error, place, message);
+                d.help("wherever a service is named, a group may be");
+                self.diagnostics.push(d);
+            }
+            self.groups.push(name.clone());
+        }
+    }
+
+    fn service_or_group(&mut self, name: &Located<String>) {
+        if !self.groups.contains(&name.value) {
+            self.service(name);
+        }
+    }
+
+    /// A kind that hits groups cannot hit a service.
+    fn only_group(&mut self, kind: Kind, name: &Located<String>) {
+        if self.services.contains(&name.value) {
+            let message = format!("{kind} hits groups, and {} is a service", quoted(&name.value));
+            let place = self.source.place(name.span);
+            let mut d = Diagnostic::at(Code::Malformed, Severity::Error, place, message);
+            match self.groups.is_empty() {
+                true => d.help("name groups of services: `groups: {rack-a: [kv1, kv2]}`"),
+                false => d.help(format!("groups: {}", listed(&self.groups, "and"))),
+            };
+            self.diagnostics.push(d);
+        }
+    }
+
     fn service(&mut self, name: &Located<String>) {
         if !self.services.contains(&name.value) {
             let meant = nearest(&name.value, &self.services).map(str::to_owned);
@@ -287,7 +333,7 @@ impl Names<'_> {
         let replicas: Vec<String> = self.compose.services.iter().flat_map(|s| s.instances()).collect();
         for name in schedule.iter().flat_map(ScheduledFault::names) {
             if !replicas.contains(&name.value) {
-                self.service(name);
+                self.service_or_group(name);
             }
         }
     }

@@ -84,9 +84,7 @@ fn details(kind: &Declaration) -> String {
     }
     let _ = writeln!(out, "\nwhen: {}\nswarm: {}\ncounted: {}", when(kind), swarm(kind), counted(kind));
     let _ = write!(out, "\nexample:\n{}", indented(&example(kind)));
-    if let Some(entry) = scheduled(kind) {
-        let _ = write!(out, "\nin a fixed schedule:\n{}", indented(&entry));
-    }
+    let _ = write!(out, "\nin a fixed schedule:\n{}", indented(&scheduled(kind)));
     out
 }
 
@@ -152,6 +150,7 @@ fn when(kind: &Declaration) -> &'static str {
         Begins::ByNode => "at times that are drawn for each service, for a time",
         Begins::ByMachine => "at times that are drawn for each machine, with all services on it",
         Begins::ByNetwork => "at times that are drawn for the whole network",
+        Begins::ByGroup => "at times that are drawn for each group of `faults.groups`, all of it at once",
         Begins::Standing => "when the phase of faults begins, for each service, until the heal",
         Begins::Asked => "each operation of a program during the phase of faults",
     }
@@ -193,11 +192,17 @@ fn example(kind: &Declaration) -> String {
     out
 }
 
-/// The kind as an entry of a schedule, if it can be one.
-fn scheduled(kind: &Declaration) -> Option<String> {
-    let mut entry = format!("at: 10s, fault: {}", kind.name);
+/// The kind as an entry of a schedule.
+fn scheduled(kind: &Declaration) -> String {
+    let mut entry = match kind.is_asked() || kind.is_of_names() {
+        true => format!("nth: 17, fault: {}", kind.name),
+        false => format!("at: 10s, fault: {}", kind.name),
+    };
     match kind.begins {
-        _ if kind.is_of_names() => return None,
+        _ if kind.is_of_names() => {
+            entry.push_str(", service: kv1");
+            entry.push_str(if kind.has_time() { ", time_ms: 20" } else { "" });
+        }
         Begins::Link => {
             entry.push_str(if kind.switch().is_some() { ", rate: 0.2" } else { "" });
             entry.push_str(if kind.has_time() { ", time_ms: 20" } else { "" });
@@ -212,12 +217,13 @@ fn scheduled(kind: &Declaration) -> Option<String> {
         Begins::ByNode | Begins::ByMachine | Begins::ByNetwork => {
             entry.push_str(", service: kv1");
         }
-        Begins::Asked => return None,
+        Begins::Asked => entry.push_str(", service: kv1"),
+        Begins::ByGroup => entry.push_str(", services: [kv1, kv2]"),
     }
-    if kind.begins != Begins::Link && kind.has_time() {
+    if kind.is_timed() && kind.has_time() {
         entry.push_str(", duration: 3s");
     }
-    Some(format!("faults:\n  schedule:\n    - {{{entry}}}\n"))
+    format!("faults:\n  schedule:\n    - {{{entry}}}\n")
 }
 
 fn indented(text: &str) -> String {
@@ -235,7 +241,7 @@ mod tests {
     #[test]
     fn examples_are_what_the_configuration_takes() {
         for kind in Kind::DECLARATIONS {
-            for text in [Some(example(kind)), scheduled(kind)].into_iter().flatten() {
+            for text in [example(kind), scheduled(kind)] {
                 let source = Source::new(Path::new("example.yaml"), &format!("{text}properties: []\n"));
                 let (config, diagnostics) = Config::decode(source, FileChecks::Lenient);
                 let config = config.unwrap_or_else(|| panic!("{text}: {diagnostics:?}"));

@@ -10,7 +10,7 @@ use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Concern, Log, Site, Word};
 use bloodhound_faults::{Begins, Declaration, Kind, Setting, Shape};
 use bloodhound_net::{NodeId, PartitionKind};
-use bloodhound_sim::faults::{Effect, Fault, FaultId, Planned, Scheduled, What};
+use bloodhound_sim::faults::{Effect, Fault, FaultId, Planned, Scheduled, Trigger, What};
 use bloodhound_sim::notice::{Notice, PhaseChange};
 use bloodhound_sim::timeline;
 
@@ -33,21 +33,13 @@ fn text(outcome: &Outcome) -> Result<String, Failure> {
         "# The faults of seed {}, for `bloodhound run --seed {} --faults FILE`.\n{}schedule:\n",
         outcome.seed,
         outcome.seed,
-        left_out(outcome)
+        quiet(outcome)
     );
     let begin = begin(outcome);
     let mut empty = true;
-    let of_links = |declaration: &&Declaration| {
-        declaration.begins == Begins::Link
-            && !declaration.is_of_names()
-            && outcome.profile.is_on(declaration.kind)
-    };
-    for declaration in Kind::DECLARATIONS.iter().filter(of_links) {
+    for entry in of_links(outcome).into_iter().chain(single(outcome)?) {
         empty = false;
-        let setting = outcome.profile.get(declaration.kind);
-        let duration = time(outcome.scenario.fault_time);
-        let strength = strength(declaration, setting);
-        let _ = writeln!(out, "  - {{at: 0s, fault: {}{strength}, duration: {duration}}}", declaration.name);
+        let _ = writeln!(out, "  - {{{entry}}}");
     }
     for (planned, effect) in outcome.plan.iter().zip(&outcome.effects) {
         empty = false;
@@ -64,30 +56,103 @@ fn text(outcome: &Outcome) -> Result<String, Failure> {
     Ok(out)
 }
 
-/// Comments on the faults of the run that no schedule can have.
-fn left_out(outcome: &Outcome) -> String {
-    let mut out = String::new();
-    for (what, declared) in [
-        ("operations of programs", Declaration::is_asked as fn(&Declaration) -> bool),
-        ("questions to name servers", Declaration::is_of_names),
-    ] {
-        let kinds = Kind::DECLARATIONS.iter().filter(|declaration| declared(declaration));
-        let kinds: Vec<String> = kinds
-            .filter(|declaration| outcome.profile.is_on(declaration.kind))
-            .map(|declaration| {
-                let hits = outcome.hits.get(&declaration.kind).copied().unwrap_or_default();
-                format!("{} ({hits})", declaration.name)
-            })
-            .collect();
-        if !kinds.is_empty() {
-            let _ = writeln!(
-                out,
-                "# Left out, for a schedule cannot have them: faults of {what}: {}.",
-                kinds.join(", ")
-            );
+/// The quiet periods, in which links were plain and no operation was counted.
+fn quiet(outcome: &Outcome) -> String {
+    let periods = &outcome.scenario.planning.limits.quiet;
+    if periods.is_empty() {
+        return String::new();
+    }
+    let periods: Vec<String> =
+        periods.iter().map(|(from, to)| format!("[{}, {}]", time(*from), time(*to))).collect();
+    format!("quiet: [{}]\n", periods.join(", "))
+}
+
+/// What links did by the profile of the run: for the whole phase but the quiet periods.
+fn of_links(outcome: &Outcome) -> Vec<String> {
+    let mut out = Vec::new();
+    let planning = &outcome.scenario.planning;
+    let (mut open, mut from) = (Vec::new(), 0);
+    for (begin, end) in &planning.limits.quiet {
+        open.push((from, *begin));
+        from = *end;
+    }
+    open.push((from, outcome.scenario.fault_time));
+    for declaration in Kind::DECLARATIONS.iter().filter(|d| d.is_of_links() && outcome.profile.is_on(d.kind)) {
+        let strength = strength(declaration, outcome.profile.get(declaration.kind));
+        let everywhere = vec![(Vec::new(), Vec::new())];
+        for (from, to) in planning.links.get(&declaration.kind).unwrap_or(&everywhere) {
+            let ends = ends(from, to, outcome);
+            for (begin, end) in open.iter().map(|(begin, end)| (*begin, (*end).min(outcome.scenario.fault_time))) {
+                if begin < end {
+                    let (at, duration) = (time(begin), time(end - begin));
+                    let name = declaration.name;
+                    out.push(format!("at: {at}, fault: {name}{strength}{ends}, duration: {duration}"));
+                }
+            }
         }
     }
     out
+}
+
+/// The ends of links, where they are not all.
+fn ends(from: &[NodeId], to: &[NodeId], outcome: &Outcome) -> String {
+    let mut out = String::new();
+    for (key, list) in [("from", from), ("to", to)] {
+        if !list.is_empty() {
+            let _ = write!(out, ", {key}: [{}]", names(list, outcome));
+        }
+    }
+    out
+}
+
+/// The operations of programs, and questions to name servers, that met faults. An error if the log of the run says something of them
+/// that its seed does not.
+fn single(outcome: &Outcome) -> Result<Vec<String>, Failure> {
+    if !outcome.met.is_empty() && are_redrawn(&outcome.decisions) {
+        return Err(Failure::usage(format!(
+            "--save-faults: the run is a branch or a narrowed one, and what its faults of operations do is not as seed {} draws it\n\
+             help: save the faults of a run of a seed",
+            outcome.seed
+        )));
+    }
+    let one = |(kind, node, nth): &(Kind, NodeId, u64)| {
+        let late = match kind {
+            Kind::DnsDelay => format!(", time_ms: {}", decimal(late(*node, *nth, outcome), 6)),
+            _ => String::new(),
+        };
+        format!("nth: {nth}, fault: {kind}, service: {}{late}", name(*node, outcome))
+    };
+    Ok(outcome.met.iter().map(one).collect())
+}
+
+/// How late at most an answer was, from which its delay is drawn.
+fn late(node: NodeId, nth: u64, outcome: &Outcome) -> u64 {
+    let by_number = |entry: &&Scheduled| {
+        entry.kind == Kind::DnsDelay && entry.trigger == Trigger::Nth(nth) && entry.nodes.contains(&node)
+    };
+    let written = outcome.scenario.planning.schedule.iter().find(by_number).and_then(|entry| entry.most);
+    written.unwrap_or_default().max(outcome.profile.get(Kind::DnsDelay).time.1)
+}
+
+/// Whether a log says anything about single operations beside the seed of the run, but for whether a fault happens at one.
+fn are_redrawn(log: &Log) -> bool {
+    let about = [Concern::Faults, Concern::Disk, Concern::Network];
+    let happens = Word::new("happens");
+    let of_one = |site: &Site| match site {
+        Site::DiskCall { part, .. } | Site::Call { part, .. } => *part != happens,
+        _ => false,
+    };
+    log.epochs.iter().any(|epoch| epoch.concerns.iter().any(|concern| about.contains(concern)))
+        || log.plain.iter().any(|concern| about.contains(concern))
+        || log.overrides.keys().any(|choice| of_one(&choice.site))
+}
+
+fn name(id: NodeId, outcome: &Outcome) -> String {
+    quoted(&timeline::name(&outcome.scenario, id))
+}
+
+fn names(ids: &[NodeId], outcome: &Outcome) -> String {
+    ids.iter().map(|id| name(*id, outcome)).collect::<Vec<_>>().join(", ")
 }
 
 /// When faults could begin.
@@ -97,30 +162,25 @@ fn begin(outcome: &Outcome) -> SimTime {
 }
 
 fn entry(planned: &Planned, begin: SimTime, outcome: &Outcome) -> Result<String, Failure> {
-    let name = |id: NodeId| quoted(&timeline::name(&outcome.scenario, id));
-    let names = |ids: &[NodeId]| ids.iter().map(|id| name(*id)).collect::<Vec<_>>().join(", ");
     let declaration = planned.fault.kind().declaration();
     let at = time(planned.begin.0.saturating_sub(begin.0));
     let mut out = format!("{{at: {at}, fault: {}", declaration.name);
     match &planned.fault {
         Fault::Partition(partition) => {
             let (shape, groups) = groups(&partition.cut);
-            let groups: Vec<String> = groups.iter().map(|group| format!("[{}]", names(group))).collect();
+            let groups: Vec<String> = groups.iter().map(|group| format!("[{}]", names(group, outcome))).collect();
             let _ = write!(out, ", partition: {}, groups: [{}]", shape.as_str(), groups.join(", "));
         }
         Fault::Window(window) => {
             out.push_str(&strength(declaration, &window.setting));
-            for (key, list) in [("from", &window.from), ("to", &window.to)] {
-                if !list.is_empty() {
-                    let _ = write!(out, ", {key}: [{}]", names(list));
-                }
-            }
+            out.push_str(&ends(&window.from, &window.to, outcome));
         }
         fault => {
             let by_node = declaration.has_target() || declaration.kind == Kind::Reset;
             if let Some(node) = fault.node().filter(|_| by_node) {
-                let _ = write!(out, ", service: {}", name(node));
+                let _ = write!(out, ", service: {}", name(node, outcome));
             }
+            out.push_str(&group(fault, outcome));
             // Of these kinds there is nothing else to say.
             if !matches!(declaration.kind, Kind::Crash | Kind::Pause | Kind::Reset) {
                 let (seed, nth) = drawn(planned, outcome)?;
@@ -138,6 +198,20 @@ fn entry(planned: &Planned, begin: SimTime, outcome: &Outcome) -> Result<String,
     }
     out.push('}');
     Ok(out)
+}
+
+/// The group that a fault hits: by its name, or else its services.
+fn group(fault: &Fault, outcome: &Outcome) -> String {
+    let (group, nodes) = match fault {
+        Fault::GroupPower(power) => (&power.group, &power.nodes),
+        Fault::GroupPartition(cut) => (&cut.group, &cut.nodes),
+        Fault::RollingRestart(restart) => (&restart.group, &restart.nodes),
+        _ => return String::new(),
+    };
+    match outcome.scenario.planning.groups.iter().any(|named| named.name == *group) {
+        true => format!(", service: {}", quoted(group)),
+        false => format!(", services: [{}]", names(nodes, outcome)),
+    }
 }
 
 /// The entry of a schedule that an entry of the plan is.
@@ -257,6 +331,21 @@ mod tests {
         assert!(is_redrawn(id, &branch(Concern::Faults)));
         assert!(!is_redrawn(id, &branch(Concern::Network)));
         assert!(is_redrawn(id, &Log { plain: vec![Concern::Faults], ..Log::new(0, 7) }));
+    }
+
+    #[test]
+    fn that_an_operation_meets_no_fault_redraws_none() {
+        let site = |part| Site::Call {
+            node: 1,
+            life: 1,
+            task: Default::default(),
+            kind: Word::new("enfile"),
+            nth: 2,
+            part: Word::new(part),
+        };
+        let with = |part| Log::new(0, 7).with(Choice { part: Part::Run, site: site(part) }, WORD, 0);
+        assert!(!are_redrawn(&Log::new(0, 7)) && !are_redrawn(&with("happens")) && are_redrawn(&with("as")));
+        assert!(are_redrawn(&Log { plain: vec![Concern::Disk], ..Log::new(0, 7) }));
     }
 
     #[test]

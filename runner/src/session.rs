@@ -17,6 +17,7 @@ use bloodhound_config::{Project, Selection, usual_files};
 use bloodhound_decisions::{Decisions, Divergence, Log};
 use bloodhound_faults::Kind;
 use bloodhound_images::Resolver;
+use bloodhound_net::NodeId;
 use bloodhound_platform::code_points::Mark;
 use bloodhound_sim::console::ConsoleLog;
 use bloodhound_sim::event::Listener;
@@ -261,6 +262,8 @@ pub struct Outcome {
     pub stopped_packets: Option<BTreeMap<usize, u64>>,
     /// How many operations were asked about, by kind.
     pub asked: BTreeMap<Kind, u64>,
+    /// Operations and questions that met faults: kind, whose, and their numbers among those that were asked about.
+    pub met: Vec<(Kind, NodeId, u64)>,
     /// The same for reports.
     pub faults: Vec<crate::report::FaultRecord>,
     /// What happened.
@@ -550,7 +553,8 @@ impl Worker {
                 .collect(),
             console: world.console.clone(),
             stopped: None,
-            share: self.meter.share(),
+            share: self.meter.share(self.machine.scenario().health_until_ready),
+            met: world.met(),
         };
         let finished = ended == Ended::Condition;
         match ended {

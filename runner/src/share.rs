@@ -12,6 +12,8 @@ pub struct Share {
     pub all: Duration,
     /// That of health checks.
     pub checks: Duration,
+    /// They end already when a service is healthy.
+    pub until_ready: bool,
 }
 
 impl Share {
@@ -19,6 +21,7 @@ impl Share {
     pub fn add(&mut self, other: Share) {
         self.all += other.all;
         self.checks += other.checks;
+        self.until_ready |= other.until_ready;
     }
 
     /// `health checks took 12 % of the time`; nothing if there were none.
@@ -27,9 +30,11 @@ impl Share {
             return None;
         }
         let percent = (self.checks.as_nanos() * 100).div_ceil(self.all.as_nanos());
-        Some(format!(
-            "health checks took {percent} % of the time; `simulation: {{healthchecks: until-ready}}` ends them"
-        ))
+        let text = format!("health checks took {percent} % of the time");
+        Some(match self.until_ready {
+            true => text,
+            false => format!("{text}; `simulation: {{healthchecks: until-ready}}` ends them"),
+        })
     }
 }
 
@@ -59,12 +64,13 @@ impl Meter {
         (state.begun, state.checks, state.checking) = (Some(now), Duration::ZERO, None);
     }
 
-    /// The run that began last, so far.
-    pub fn share(&self) -> Share {
+    /// The run that began last, so far. `until_ready`: checks of a service end when it is healthy.
+    pub fn share(&self, until_ready: bool) -> Share {
         let mut state = self.0.borrow_mut();
         let checking = state.checking.is_some();
         state.change(checking);
-        Share { all: state.begun.map(|at| at.elapsed()).unwrap_or_default(), checks: state.checks }
+        let all = state.begun.map(|at| at.elapsed()).unwrap_or_default();
+        Share { all, checks: state.checks, until_ready }
     }
 }
 
@@ -84,16 +90,21 @@ mod tests {
 
     #[test]
     fn a_share_is_told_where_there_were_checks() {
-        let mut all = Share { all: Duration::from_secs(9), checks: Duration::ZERO };
+        let mut all = Share { all: Duration::from_secs(9), ..Share::default() };
         assert_eq!(all.text(), None);
-        all.add(Share { all: Duration::from_secs(1), checks: Duration::from_secs(2) });
-        assert!(all.text().is_some_and(|text| text.starts_with("health checks took 20 % of the time")));
+        all.add(Share { all: Duration::from_secs(1), checks: Duration::from_secs(2), until_ready: false });
+        assert!(all.text().is_some_and(|text| {
+            text.starts_with("health checks took 20 % of the time; ") && text.contains("until-ready")
+        }));
+        // Nobody is told to do what is done.
+        all.until_ready = true;
+        assert_eq!(all.text().as_deref(), Some("health checks took 20 % of the time"));
         let meter = Meter::default();
         let mut look = meter.look();
         look(true);
         meter.begin();
         look(false);
-        let share = meter.share();
+        let share = meter.share(false);
         assert!(share.checks <= share.all);
     }
 }

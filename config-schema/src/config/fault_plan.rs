@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use bloodhound_declare::{Key, Section, Shortest, Syntax, ValueKind};
+use bloodhound_declare::{Key, Section, Shortest, Syntax, ValueKind, words};
 use bloodhound_faults::{Begins, Declaration, Kind, NAMES, Shape};
+use regex::bytes::Regex;
 
 use crate::decode::{Ctx, Located};
 use crate::diagnostic::Code;
@@ -32,13 +33,19 @@ const GROUPS: ValueKind = ValueKind::Own(&Syntax {
 
 static GROUP_LIST: ValueKind = ValueKind::NonEmpty(&SERVICES, "name at least one group");
 
-static SERVICE_LIST: ValueKind = SERVICES;
-
 /// A file with a schedule.
 static FILE: Section = Section::new(
     "FaultScheduleFile",
     "a fixed schedule of faults",
-    &[Key::new("schedule", ValueKind::List(&ValueKind::Section(&SCHEDULED)), "the faults").required()],
+    &[
+        Key::new("schedule", ValueKind::List(&ValueKind::Section(&SCHEDULED)), "the faults").required(),
+        Key::new(
+            "quiet",
+            ValueKind::List(&PERIOD),
+            "times in which operations and questions are not counted; `--save-faults` writes the quiet periods of the run",
+        )
+        .otherwise("never"),
+    ],
 );
 
 pub(super) static SCHEDULED: Section = Section {
@@ -51,11 +58,17 @@ pub(super) static SCHEDULED: Section = Section {
             "when it begins: so long after faults can begin, that is after all services are ready and `start_after` is over",
         ),
         Key::section("on", &TRIGGER),
+        Key::new(
+            "nth",
+            ValueKind::Integer { least: 1, most: u64::MAX },
+            "for faults of operations and of questions to name servers: at which one of the service that could be hit, counted from when \
+             faults can begin",
+        ),
         Key::new("fault", ValueKind::Word(&NAMES), "which kind").required(),
         Key::new(
             "service",
             ValueKind::Name("service"),
-            "whom it hits: a service, with all its replicas, or one of them",
+            "whom it hits: a service, with all its replicas, one of them, or a group of `faults.groups`",
         ),
         Key::new("services", SERVICES, "whom it hits, at the same time; for a partition, whom it divides"),
         Key::new("duration", ValueKind::Duration(Shortest::Zero), "how long it lasts")
@@ -72,7 +85,7 @@ pub(super) static SCHEDULED: Section = Section {
         Key::new(
             "time_ms",
             ValueKind::Millis,
-            "for faults of packets: how much later they arrive; for clock-skew: how wrong the wall clock is at most",
+            "for faults of packets: how much later they arrive; for clock-skew: how wrong the wall clock is at most; for dns-delay: how much later the answer comes at most",
         )
         .otherwise("as configured for the kind"),
         Key::new(
@@ -84,7 +97,7 @@ pub(super) static SCHEDULED: Section = Section {
         Key::new("to", SERVICES, "for faults of packets: packets to these services").otherwise("all"),
         Key::section("drawn", &DRAWN),
     ],
-    one_of: &["at", "on"],
+    one_of: &["at", "on", "nth"],
 };
 
 static TRIGGER: Section = Section {
@@ -93,17 +106,32 @@ static TRIGGER: Section = Section {
     keys: &[
         Key::new("log", ValueKind::Text, "a service writes a line that contains this"),
         Key::new(
+            "pattern",
+            ValueKind::Text,
+            "a service writes a line that this regular expression matches (the syntax of the Rust crate regex), anywhere unless `^` and `$` say otherwise",
+        ),
+        Key::new(
             "call",
             ValueKind::Name("system call"),
-            "a system call of this name returns in a process of a service",
+            "a process of a service makes a system call of this name",
         ),
+        Key::new("when", ValueKind::Word(CallMoment::WORDS), "for `call`: whether the fault comes before it or after it")
+            .default("return"),
         Key::new("service", ValueKind::Name("service"), "the service").required(),
         Key::new("nth", ValueKind::Integer { least: 1, most: u64::MAX }, "at which time").default("1"),
         Key::new("after", ValueKind::Duration(Shortest::Zero), "how much later the fault begins")
             .default("0s"),
     ],
-    one_of: &["log", "call"],
+    one_of: &["log", "pattern", "call"],
 };
+
+words! {
+    /// When in a system call.
+    pub enum CallMoment as "CallMoment" {
+        Enter = "enter": "it is about to be made, and is made when the fault has begun",
+        Return = "return": "it has returned",
+    }
+}
 
 static DRAWN: Section = Section::new(
     "DrawnFault",
@@ -146,6 +174,12 @@ pub(super) static BUDGET: Section = Section::new(
         )
         .default("0s"),
         Key::new("spare", SERVICES, "services that are never taken down").otherwise("none"),
+        Key::new(
+            "disks",
+            ValueKind::Integer { least: 0, most: 1000 },
+            "how many disks may have faults at the same time, those of `disk` and `replace`; each machine has one",
+        )
+        .otherwise("any number"),
     ],
 );
 
@@ -156,17 +190,6 @@ pub(super) const PERIOD: ValueKind = ValueKind::Own(&Syntax {
     plural: "periods, such as `[10s, 20s]`",
     doc: "a beginning and an end",
     schema: r#"{"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": ["string", "integer"]}}"#,
-    uses: &[],
-});
-
-/// Services by kinds.
-pub(super) const TARGETS: ValueKind = ValueKind::Own(&Syntax {
-    name: "FaultTargets",
-    written: "lists of services by kind, such as `{crash: [kv1, kv2]}`",
-    plural: "",
-    doc: "for kinds of faults, the services that they may hit",
-    schema: r#"{"type": ["object", "null"], "additionalProperties":
-        {"type": "array", "minItems": 1, "items": {"type": "string", "minLength": 1}}}"#,
     uses: &[],
 });
 
@@ -204,6 +227,8 @@ pub struct ScheduledFault {
 pub enum FaultTrigger {
     /// So long after faults can begin, ns.
     At(u64),
+    /// At the operation or question of this number, from 1.
+    Nth(u64),
     /// At a line, or a system call, of a service.
     On {
         /// What is counted.
@@ -222,8 +247,10 @@ pub enum FaultTrigger {
 pub enum FaultOn {
     /// Lines with this text.
     Log(String),
+    /// Lines that this regular expression matches.
+    Pattern(String),
     /// System calls of this name.
-    Call(Located<String>),
+    Call(Located<String>, CallMoment),
 }
 
 /// The section `faults.budget`.
@@ -235,6 +262,8 @@ pub struct Budget {
     pub recovery_ns: u64,
     /// `spare`.
     pub spare: Vec<Located<String>>,
+    /// `disks`.
+    pub disks: Option<u32>,
 }
 
 /// How many services may be down.
@@ -250,7 +279,7 @@ impl ScheduledFault {
     /// All services that it names.
     pub fn names(&self) -> impl Iterator<Item = &Located<String>> {
         let on = match &self.trigger {
-            FaultTrigger::At(_) => None,
+            FaultTrigger::At(_) | FaultTrigger::Nth(_) => None,
             FaultTrigger::On { service, .. } => Some(service),
         };
         let groups = self.groups.iter().flatten();
@@ -264,15 +293,16 @@ pub(super) fn schedule(ctx: &mut Ctx, settings: &Settings<'_>) -> Vec<ScheduledF
     items.iter().filter_map(|item| scheduled(ctx, item)).collect()
 }
 
-/// The entries of a file.
-pub(super) fn schedule_file(ctx: &mut Ctx, node: &Node) -> Option<Vec<ScheduledFault>> {
+/// The entries of a file, and its quiet periods.
+pub(super) fn schedule_file(ctx: &mut Ctx, node: &Node) -> Option<(Vec<ScheduledFault>, Vec<(u64, u64)>)> {
     let settings = Settings::open(ctx, node, "", &FILE)?;
-    Some(schedule(ctx, &settings))
+    Some((schedule(ctx, &settings), quiet(ctx, &settings)))
 }
 
 fn scheduled(ctx: &mut Ctx, item: &Settings<'_>) -> Option<ScheduledFault> {
     let at = item.get::<u64>(ctx, "at").map(FaultTrigger::At);
     let on = item.section(ctx, "on").and_then(|on| trigger(ctx, &on));
+    let nth = item.get::<u64>(ctx, "nth").map(FaultTrigger::Nth);
     let (name, one) = (item.get::<String>(ctx, "fault"), item.get::<Located<String>>(ctx, "service"));
     let mut services: Vec<Located<String>> = item.get(ctx, "services").unwrap_or_default();
     if let (Some(_), Some(entry)) = (&one, item.entry("services")) {
@@ -293,7 +323,7 @@ fn scheduled(ctx: &mut Ctx, item: &Settings<'_>) -> Option<ScheduledFault> {
         kbit: item.get(ctx, "kbit"),
         from: item.get(ctx, "from").unwrap_or_default(),
         to: item.get(ctx, "to").unwrap_or_default(),
-        trigger: at.or(on)?,
+        trigger: at.or(on).or(nth)?,
         services,
         groups: groups.unwrap_or_default(),
         drawn,
@@ -304,14 +334,34 @@ fn scheduled(ctx: &mut Ctx, item: &Settings<'_>) -> Option<ScheduledFault> {
 
 fn trigger(ctx: &mut Ctx, on: &Settings<'_>) -> Option<FaultTrigger> {
     let log = on.get::<String>(ctx, "log").map(FaultOn::Log);
-    let call = on.get(ctx, "call").map(FaultOn::Call);
+    let pattern = pattern(ctx, on).map(FaultOn::Pattern);
+    let Chosen(when) = on.value::<Chosen<CallMoment>>(ctx, "when");
+    let call = on.get(ctx, "call").map(|call| FaultOn::Call(call, when));
+    if let (None, Some(entry)) = (&call, on.entry("when")) {
+        let message = format!("`{}` has no meaning without `call`", on.path("when"));
+        ctx.error(Code::Conflict, entry.key_span, message);
+    }
     if let (Some(FaultOn::Log(text)), Some(node)) = (&log, on.node("log"))
         && text.is_empty()
     {
         ctx.error(Code::Malformed, node.span, format!("`{}` must not be empty", on.path("log")));
     }
     let (nth, after_ns) = (on.value(ctx, "nth"), on.value(ctx, "after"));
-    Some(FaultTrigger::On { what: log.or(call)?, service: on.get(ctx, "service")?, nth, after_ns })
+    Some(FaultTrigger::On { what: log.or(pattern).or(call)?, service: on.get(ctx, "service")?, nth, after_ns })
+}
+
+/// A regular expression that can be compiled.
+fn pattern(ctx: &mut Ctx, on: &Settings<'_>) -> Option<String> {
+    let text = on.get::<String>(ctx, "pattern")?;
+    if let (Err(error), Some(node)) = (Regex::new(&text), on.node("pattern")) {
+        let error = error.to_string();
+        // The crate shows the expression with a mark below it; the last line says what is wrong.
+        let why = error.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        let message = format!("`{}` is no regular expression: {why}", on.path("pattern"));
+        ctx.error(Code::Malformed, node.span, message);
+        return None;
+    }
+    Some(text)
 }
 
 /// Checks that an entry has the keys of its kind.
@@ -319,15 +369,9 @@ fn fits(ctx: &mut Ctx, item: &Settings<'_>, entry: &ScheduledFault) {
     let declaration = entry.kind.declaration();
     let name = declaration.name;
     let key_span = item.entry("fault").map_or(item.span, |entry| entry.value.span);
-    let never = match declaration.begins {
-        Begins::Asked => Some(("is asked for at operations of programs", "a rate")),
-        _ if declaration.is_of_names() => Some(("is about all questions to name servers", "its key")),
-        _ => None,
-    };
-    if let Some((why, instead)) = never {
-        let message = format!("{name} {why} and begins at no time, so no schedule can have it");
-        ctx.error(Code::Malformed, key_span, message)
-            .help(format!("give it {instead} in the section `faults` instead"));
+    let by_number = declaration.is_asked() || declaration.is_of_names();
+    if by_number != matches!(entry.trigger, FaultTrigger::Nth(_)) {
+        single(ctx, item, declaration, key_span);
         return;
     }
     for (key, fits, why) in allowed(declaration, entry) {
@@ -335,11 +379,12 @@ fn fits(ctx: &mut Ctx, item: &Settings<'_>, entry: &ScheduledFault) {
             ctx.error(Code::Conflict, entry.key_span, format!("`{key}` has no meaning for {name}: {why}"));
         }
     }
-    if declaration.has_target() && entry.services.is_empty() {
-        ctx.error(Code::MissingKey, key_span, format!("{name} hits a service: which?"))
+    let whom = if declaration.has_group() { "a group of services" } else { "a service" };
+    if (declaration.has_target() || declaration.has_group() || by_number) && entry.services.is_empty() {
+        ctx.error(Code::MissingKey, key_span, format!("{name} hits {whom}: which?"))
             .help("write `service: NAME`");
     }
-    let link = declaration.begins == Begins::Link;
+    let link = declaration.is_of_links();
     let amount = declaration.switch().is_none();
     let needed = [
         ("duration", link),
@@ -361,19 +406,39 @@ fn fits(ctx: &mut Ctx, item: &Settings<'_>, entry: &ScheduledFault) {
     }
 }
 
+/// An entry of a kind that comes at single operations has a number of one, and no other kind has.
+fn single(ctx: &mut Ctx, item: &Settings<'_>, declaration: &Declaration, key_span: Span) {
+    let name = declaration.name;
+    let (what, group) = match declaration.is_of_names() {
+        true => ("questions to the name server", "network"),
+        false => ("operations of programs", "its section"),
+    };
+    if declaration.is_asked() || declaration.is_of_names() {
+        let message = format!("{name} comes at {what}, and not at a time");
+        ctx.error(Code::Malformed, key_span, message).help(format!(
+            "write `nth: 17` for the 17th of the service, or give it `{}` in {group} of `faults`",
+            declaration.keys.first().map_or("", |key| key.name)
+        ));
+    } else if let Some(entry) = item.entry("nth") {
+        let message = format!("`nth` has no meaning for {name}: it begins at a time");
+        ctx.error(Code::Conflict, entry.key_span, message).help("write `at: 2s`, or `on`");
+    }
+}
+
 /// Which keys a kind takes, and why it would not.
 fn allowed(declaration: &Declaration, entry: &ScheduledFault) -> [(&'static str, bool, &'static str); 12] {
-    let link = declaration.begins == Begins::Link;
+    let link = declaration.is_of_links();
     let partition = declaration.kind == Kind::Partition;
     let links = "it is about faults of packets";
     let rated = link && declaration.switch().is_some();
     // The time of clock-skew is how wrong a clock is.
-    let timed = declaration.has_time() && (link || declaration.begins == Begins::Standing);
+    let late = declaration.kind == Kind::DnsDelay;
+    let timed = declaration.has_time() && (link || late || declaration.begins == Begins::Standing);
     let everywhere = declaration.kind == Kind::LeapSecond;
     let whom = if everywhere { "it comes to all machines" } else { "packets go `from` services `to` others" };
     let grouped = !entry.groups.is_empty();
     [
-        ("duration", link || declaration.has_time(), "it is over at once"),
+        ("duration", link || declaration.has_time() && !late, "it is over at once"),
         ("partition", partition, "it is about partitions"),
         ("groups", partition, "it is about partitions"),
         ("rate", rated, if link { "it has no rate" } else { links }),
@@ -383,7 +448,7 @@ fn allowed(declaration: &Declaration, entry: &ScheduledFault) -> [(&'static str,
         ("to", link, links),
         ("service", !link && !everywhere, whom),
         ("services", !link && !everywhere, whom),
-        ("drawn", !link, "all of it is said"),
+        ("drawn", !link && declaration.is_timed(), "all of it is said"),
         ("services", !(partition && grouped), "the groups name them"),
     ]
 }
@@ -427,6 +492,7 @@ pub(super) fn budget(ctx: &mut Ctx, settings: &Settings<'_>) -> Budget {
         down,
         recovery_ns: settings.value(ctx, "recovery"),
         spare: settings.get(ctx, "spare").unwrap_or_default(),
+        disks: settings.get(ctx, "disks"),
     }
 }
 
@@ -466,30 +532,4 @@ fn period(ctx: &mut Ctx, node: &Node, path: &str) -> Option<(u64, u64)> {
         return None;
     }
     Some((from_ns, to_ns))
-}
-
-/// Reads `targets`.
-pub(super) fn targets(
-    ctx: &mut Ctx,
-    node: &Node,
-    path: &str,
-) -> Option<BTreeMap<Kind, Vec<Located<String>>>> {
-    let mut targets = BTreeMap::new();
-    for entry in ctx.entries(node, path)? {
-        let Some(kind) = Kind::named(&entry.key) else {
-            ctx.unknown_key(entry, path, &NAMES.texts());
-            continue;
-        };
-        if kind.declaration().begins == Begins::Link {
-            ctx.error(Code::Malformed, entry.key_span, format!("{kind} hits packets, not services"));
-            continue;
-        }
-        if kind == Kind::LeapSecond {
-            ctx.error(Code::Malformed, entry.key_span, format!("{kind} comes to all machines"));
-            continue;
-        }
-        let list = Decode::decode(ctx, &entry.value, &format!("{path}.{kind}"), &SERVICE_LIST);
-        targets.insert(kind, list.unwrap_or_default());
-    }
-    Some(targets)
 }

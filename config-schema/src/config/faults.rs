@@ -16,6 +16,7 @@ use crate::tree::Value;
 
 use super::coverage::{SHARE, a_share};
 use super::fault_plan::{self, Budget, DownBudget, ScheduledFault};
+use super::fault_targets::{self, FaultGroup, FaultTargets};
 use super::properties::SERVICES;
 use super::read::{self, Chosen, Settings};
 use super::sections::LONGER_THAN_0;
@@ -65,8 +66,12 @@ pub(super) static FAULTS: Section = Section::new(
             "when there are no faults, counted from when they can begin",
         )
         .otherwise("never"),
-        Key::new("targets", fault_plan::TARGETS, "which services a kind may hit, of those that faults may hit")
-            .otherwise("all of them"),
+        Key::new(
+            "targets",
+            fault_targets::TARGETS,
+            "which services, links or groups a kind may hit, of those that faults may hit",
+        )
+        .otherwise("all of them"),
         Key::new(
             "schedule",
             ValueKind::List(&ValueKind::Section(&fault_plan::SCHEDULED)),
@@ -79,6 +84,12 @@ pub(super) static FAULTS: Section = Section::new(
             "least share of the configured kinds of faults that a campaign must have injected; `--fault-coverage-threshold` overrides it",
         )
         .otherwise("none"),
+        Key::new(
+            "groups",
+            fault_targets::GROUPS,
+            "services that fail together, by a name of each group: a rack, a zone, those behind a switch",
+        )
+        .otherwise("all services are one group"),
     ],
 );
 
@@ -182,9 +193,13 @@ pub struct Faults {
     /// `quiet`: from and to, in nanoseconds, in order.
     pub quiet: Vec<(u64, u64)>,
     /// `targets`.
-    pub targets: BTreeMap<Kind, Vec<Located<String>>>,
+    pub targets: BTreeMap<Kind, FaultTargets>,
+    /// `groups`, in their order.
+    pub groups: Vec<FaultGroup>,
     /// `schedule`.
     pub schedule: Vec<ScheduledFault>,
+    /// Programs ask the name server for other services: `--faults` leaves them as they are set up for the faults of the configuration.
+    pub asks_names: bool,
     /// `coverage_threshold`, in thousandths.
     pub coverage_threshold: Option<u32>,
 }
@@ -218,10 +233,15 @@ pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
         Preset::Jepsen | Preset::Brutal => DownBudget::Minority,
     }));
     let schedule = fault_plan::schedule(ctx, settings);
-    let may_lose_power =
-        spec.is_on(Kind::PowerFailure) || schedule.iter().any(|entry| entry.kind == Kind::PowerFailure);
+    let may_lose_power = [Kind::PowerFailure, Kind::GroupPower]
+        .iter()
+        .any(|kind| spec.is_on(*kind) || schedule.iter().any(|entry| entry.kind == *kind));
+    let asks_names = Kind::DECLARATIONS.iter().any(|kind| {
+        kind.is_of_names() && (spec.is_on(kind.kind) || schedule.iter().any(|entry| entry.kind == kind.kind))
+    });
     Faults {
         kinds: spec,
+        asks_names,
         disk: settings_of_disk(ctx, &disk, &process, may_lose_power),
         services: process.get(ctx, "services"),
         heal: settings.value(ctx, "heal"),
@@ -229,7 +249,8 @@ pub(super) fn faults(ctx: &mut Ctx, settings: &Settings<'_>) -> Faults {
         duration_ns: settings.get(ctx, "duration"),
         budget,
         quiet: fault_plan::quiet(ctx, settings),
-        targets: settings.own(ctx, "targets", fault_plan::targets).unwrap_or_default(),
+        targets: settings.own(ctx, "targets", fault_targets::targets).unwrap_or_default(),
+        groups: settings.own(ctx, "groups", fault_targets::groups).unwrap_or_default(),
         schedule,
         coverage_threshold: settings.own(ctx, "coverage_threshold", a_share),
     }

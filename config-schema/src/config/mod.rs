@@ -7,6 +7,7 @@
 mod coverage;
 pub mod date;
 mod fault_plan;
+mod fault_targets;
 mod faults;
 mod images;
 mod operation;
@@ -21,7 +22,8 @@ mod workload;
 use std::path::{Path, PathBuf};
 
 pub use coverage::{Collect, CollectFormat, Coverage, CoverageFormat, CoverageUnit, ServiceCoverage};
-pub use fault_plan::{Budget, DownBudget, FaultOn, FaultTrigger, ScheduledFault};
+pub use fault_plan::{Budget, CallMoment, DownBudget, FaultOn, FaultTrigger, ScheduledFault};
+pub use fault_targets::{FaultGroup, FaultTargets};
 pub use faults::Faults;
 pub use images::Images;
 pub use operation::{Operation, OperationKind, Outcome, Request, Response, ValueSource};
@@ -135,13 +137,16 @@ impl Config {
         let (node, syntax) = tree::parse(source);
         let mut ctx = Ctx::new(source.clone());
         ctx.diagnostics = syntax;
-        let schedule = node.and_then(|node| fault_plan::schedule_file(&mut ctx, &node));
+        let file = node.and_then(|node| fault_plan::schedule_file(&mut ctx, &node));
+        let (schedule, quiet) = file.unwrap_or_default();
         let last = self.faults.duration_ns.is_none().then(|| self.fault_phase_ns());
         for declaration in Kind::DECLARATIONS {
             self.faults.kinds.switch_off(declaration.kind);
         }
-        (self.faults.quiet, self.faults.budget) = (Vec::new(), Budget::default());
-        self.faults.schedule = schedule.unwrap_or_default();
+        (self.faults.quiet, self.faults.budget) = (quiet, Budget::default());
+        let of_names = |entry: &ScheduledFault| entry.kind.declaration().is_of_names();
+        self.faults.asks_names |= schedule.iter().any(of_names);
+        self.faults.schedule = schedule;
         self.fault_file = Some(source.clone());
         self.faults.duration_ns = self.faults.duration_ns.or(last);
         ctx.diagnostics

@@ -65,7 +65,10 @@ impl Accounts {
                 }
                 continue;
             }
-            let stopped = outcome.stopped_packets.as_ref().filter(|_| kind == Kind::Partition);
+            let stopped = outcome
+                .stopped_packets
+                .as_ref()
+                .filter(|_| matches!(kind, Kind::Partition | Kind::GroupPartition));
             let nothing = match effect {
                 Effect::None(why) => Some(*why),
                 Effect::Begun if stopped.is_some_and(|stopped| !stopped.contains_key(&place)) => {

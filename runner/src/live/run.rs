@@ -302,6 +302,7 @@ impl<'a> Run<'a> {
             hits: Default::default(),
             stopped_packets: None,
             asked: Default::default(),
+            met: Vec::new(),
             faults,
             log: std::mem::take(&mut self.log),
             violations: Vec::new(),

@@ -1,11 +1,15 @@
 //! What bloodhound.yaml says of the plan of faults beside rates: schedule, budget, quiet periods and targets, with nodes in the place of names.
 
 use bloodhound_config::Located;
-use bloodhound_config::config::{DownBudget, FaultOn, FaultTrigger, Faults, ScheduledFault};
+use bloodhound_config::config::{
+    CallMoment, DownBudget, FaultOn, FaultTargets, FaultTrigger, Faults, ScheduledFault,
+};
 use bloodhound_config::tree::Source;
 use bloodhound_faults::{Begins, Disk, Group, Kind, Setting, Shape};
 use bloodhound_net::{NodeId, PartitionKind};
-use bloodhound_sim::faults::{Down, FaultId, Limits, Planning, Scheduled, Trigger, What};
+use bloodhound_sim::faults::{
+    Down, FaultId, Limits, Planning, Scheduled, ServiceGroup, Trigger, What,
+};
 use bloodhound_sim::scenario::ServiceSpec;
 use bloodhound_vfs::DiskModel;
 
@@ -25,25 +29,95 @@ impl Planner<'_> {
             recovery: faults.budget.recovery_ns,
             spare: nodes(&faults.budget.spare),
             quiet: faults.quiet.clone(),
+            disks: faults.budget.disks,
         };
-        let mut schedule = Vec::new();
+        let groups = faults.groups.iter().map(|group| ServiceGroup {
+            name: group.name.value.clone(),
+            nodes: nodes(&group.services),
+        });
+        let mut planning = Planning {
+            schedule: Vec::new(),
+            limits,
+            groups: groups.collect(),
+            asks_names: faults.asks_names && !faults.kinds.is_on(Kind::DnsFail) && !faults.kinds.is_on(Kind::DnsDelay),
+            ..Planning::default()
+        };
+        for (kind, targets) in &faults.targets {
+            if let Err(refusal) = self.aim(*kind, targets, services, &mut planning) {
+                refused.push(refusal);
+            }
+        }
         for entry in &faults.schedule {
-            match self.scheduled(entry, services) {
-                Ok(entries) => schedule.extend(entries),
+            match self.scheduled(entry, services, &planning.groups) {
+                Ok(entries) => planning.schedule.extend(entries),
                 Err(refusal) => refused.push(refusal),
             }
         }
-        let only = faults.targets.iter().map(|(kind, names)| (*kind, nodes(names))).collect();
-        Planning { schedule, limits, only }
+        planning
+    }
+
+    /// Whom a kind may hit.
+    fn aim(
+        &self,
+        kind: Kind,
+        targets: &FaultTargets,
+        services: &[ServiceSpec],
+        planning: &mut Planning,
+    ) -> Result<(), Refusal> {
+        let declaration = kind.declaration();
+        if declaration.has_group() {
+            let number = |name: &Located<String>| {
+                let place = planning.groups.iter().position(|group| group.name == name.value);
+                place.map(|place| place as u32 + 1)
+            };
+            let numbers = targets.services.iter().filter_map(number).collect();
+            planning.only_groups.insert(kind, numbers);
+            return Ok(());
+        }
+        let stacks_of = |name: &Located<String>| stacks(self.nodes_named(std::slice::from_ref(name)), services);
+        if declaration.is_of_links() {
+            let mut links = Vec::new();
+            for name in &targets.services {
+                let nodes = stacks_of(name);
+                links.extend([(nodes.clone(), Vec::new()), (Vec::new(), nodes)]);
+            }
+            for (a, b) in &targets.links {
+                let (a, b) = (stacks_of(a), stacks_of(b));
+                links.extend([(a.clone(), b.clone()), (b, a)]);
+            }
+            planning.links.insert(kind, links);
+            return Ok(());
+        }
+        let mut nodes = self.nodes_named(&targets.services);
+        // What happens to packets happens to those who have a network stack of their own.
+        if declaration.group == Group::Network {
+            nodes = stacks(nodes, services);
+        }
+        let may_be_hit = |node: &NodeId| services.iter().any(|service| service.node == *node && service.faulty);
+        if let (false, Some(first)) = (nodes.iter().any(may_be_hit), targets.services.first()) {
+            let text = format!("`faults.targets.{kind}` names no service that faults may hit: see `faults.process.services`");
+            return Err(Refusal::from(text).at(first.place(&self.project.config.source)));
+        }
+        planning.only.insert(kind, nodes);
+        Ok(())
     }
 
     /// An entry of the schedule: one for each node, if its kind hits single nodes.
-    fn scheduled(&self, entry: &ScheduledFault, services: &[ServiceSpec]) -> Result<Vec<Scheduled>, Refusal> {
+    fn scheduled(
+        &self,
+        entry: &ScheduledFault,
+        services: &[ServiceSpec],
+        groups_named: &[ServiceGroup],
+    ) -> Result<Vec<Scheduled>, Refusal> {
         let trigger = self.trigger(&entry.trigger)?;
         let by_node = entry.kind.declaration().has_target();
         let stacks = |names: &[Located<String>]| stacks(self.nodes_named(names), services);
         // What happens to packets happens to those who have a network stack of their own.
-        let of_node = by_node && entry.kind.declaration().group != Group::Network;
+        let has_group = entry.kind.declaration().has_group();
+        let by_number = matches!(entry.trigger, FaultTrigger::Nth(_));
+        let of_node = has_group
+            || by_number && entry.kind.declaration().is_asked()
+            || by_node && entry.kind.declaration().group != Group::Network;
         let nodes = if of_node { self.nodes_named(&entry.services) } else { stacks(&entry.services) };
         let all: Vec<NodeId> =
             services.iter().filter(|s| s.faulty && s.sharing.net.is_none()).map(|s| s.node).collect();
@@ -57,7 +131,7 @@ impl Planner<'_> {
             let text = format!("`{}` is one node, and a partition divides several", one.value);
             return Err(Refusal::from(text).at(one.place(self.schedule_source())));
         }
-        let what = if entry.kind.declaration().begins == Begins::Link {
+        let what = if entry.kind.declaration().is_of_links() {
             let mut setting: Setting = self.project.config.faults.kinds.get(entry.kind).clone();
             setting.rate = entry.rate.map_or(setting.rate, |rate| rate.get());
             setting.time = entry.time_ns.map_or(setting.time, |ns| (ns, ns));
@@ -66,7 +140,13 @@ impl Planner<'_> {
         } else if let Some(cut) = cut(entry.shape, &groups, &all) {
             What::Cut(cut)
         } else if let Some((seed, nth)) = entry.drawn {
-            let target = nodes.first().filter(|_| by_node).map_or(0, |node| node.0);
+            let of_group = groups_named.iter().position(|group| has_group && group.nodes == nodes);
+            let target = match of_group {
+                Some(place) => place as u32 + 1,
+                // All services are the first group where none is named.
+                None if has_group => 1,
+                None => nodes.first().filter(|_| by_node).map_or(0, |node| node.0),
+            };
             What::As(seed, FaultId { kind: entry.kind, target, nth })
         } else {
             entry.shape.map_or(What::Drawn, What::Shape)
@@ -77,7 +157,7 @@ impl Planner<'_> {
             nodes,
             what: what.clone(),
             duration: entry.duration_ns,
-            most: entry.time_ns.filter(|_| entry.kind.declaration().begins == Begins::Standing),
+            most: entry.time_ns.filter(|_| by_number || entry.kind.declaration().begins == Begins::Standing),
         };
         Ok(if by_node { nodes.into_iter().map(|node| one(vec![node])).collect() } else { vec![one(nodes)] })
     }
@@ -91,30 +171,43 @@ impl Planner<'_> {
     fn trigger(&self, trigger: &FaultTrigger) -> Result<Trigger, Refusal> {
         let (what, service, nth, after) = match trigger {
             FaultTrigger::At(ns) => return Ok(Trigger::At(*ns)),
+            FaultTrigger::Nth(nth) => return Ok(Trigger::Nth(*nth)),
             FaultTrigger::On { what, service, nth, after_ns } => (what, service, *nth, *after_ns),
         };
         let source = self.schedule_source();
         let nodes = self.nodes_named(std::slice::from_ref(service));
         let [node] = nodes[..] else {
-            let text = format!("`{}` has {} replicas: name one of them", service.value, nodes.len());
+            let text = format!("`{}` is {} containers: name one of them", service.value, nodes.len());
             return Err(Refusal::from(text).at(service.place(source)));
         };
         Ok(match what {
             FaultOn::Log(text) => Trigger::Line { node, text: text.clone(), nth, after },
-            FaultOn::Call(call) => {
+            FaultOn::Pattern(pattern) => Trigger::Pattern { node, pattern: pattern.clone(), nth, after },
+            FaultOn::Call(call, when) => {
                 if !bloodhound_abi::table::TABLE.iter().any(|info| info.name == call.value) {
                     let text = format!("`{}` is no system call of Linux", call.value);
                     return Err(Refusal::from(text).at(call.place(source)));
                 }
-                Trigger::Call { node, call: call.value.clone(), nth, after }
+                let call = call.value.clone();
+                match when {
+                    CallMoment::Enter => Trigger::Enter { node, call, nth, after },
+                    CallMoment::Return => Trigger::Call { node, call, nth, after },
+                }
             }
         })
     }
 
-    /// The nodes of services, and of single replicas, in the order of their names, each once.
+    /// The nodes of services, of single replicas and of groups, in the order of their names, each once.
     fn nodes_named(&self, names: &[Located<String>]) -> Vec<NodeId> {
         let mut nodes = Vec::new();
         for name in names {
+            let group = self.project.config.faults.groups.iter().find(|group| group.name.value == name.value);
+            // Members are services.
+            for node in group.map(|group| self.nodes_named(&group.services)).unwrap_or_default() {
+                if !nodes.contains(&node) {
+                    nodes.push(node);
+                }
+            }
             for (service, instance) in self.instances() {
                 let node = self.ids[&instance];
                 if (service.name == name.value || instance == name.value) && !nodes.contains(&node) {
@@ -152,10 +245,16 @@ fn cut(shape: Option<Shape>, groups: &[Vec<NodeId>], all: &[NodeId]) -> Option<P
     })
 }
 
+/// The kinds by which machines lose their power.
+const LOSE_POWER: [Kind; 2] = [Kind::PowerFailure, Kind::GroupPower];
+
 /// What disks promise, if a machine may lose its power: by a rate or by the schedule.
 pub(super) fn disk(faults: &Faults, planning: &Planning) -> Option<DiskModel> {
-    let written = planning.schedule.iter().any(|entry| entry.kind == Kind::PowerFailure);
-    (written || faults.kinds.is_on(Kind::PowerFailure)).then_some(match faults.disk {
+    let loses = |kind: &Kind| {
+        let written = planning.schedule.iter().any(|entry| entry.kind == *kind);
+        written || faults.kinds.is_on(*kind)
+    };
+    LOSE_POWER.iter().any(loses).then_some(match faults.disk {
         Disk::Ordered => DiskModel::Ordered,
         Disk::Strict => DiskModel::Strict,
     })

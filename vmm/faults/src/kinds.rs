@@ -460,6 +460,55 @@ kinds! { $
             ],
             does: "FINs of a node are lost, each as often as it is sent again: peers learn late that a connection is closed; data arrives",
         }
+        /// The machines of a group lose their power together.
+        GroupPower in group_power {
+            name: "group-power",
+            group: Group::Process,
+            begins: Begins::ByGroup,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("group_power_probability", "group", "all machines of the group lose their power at once, as those of a rack do"),
+                range("group_power_restart_ms", "[500, 5000]", "how long they stay without power before their services are started again"),
+            ],
+            does: "all machines of a group of `groups` are without power at once, as in `power-failure`; their services start again after `group_power_restart_ms`",
+        }
+        /// A group is cut off from all others.
+        GroupPartition in group_partition {
+            name: "group-partition",
+            group: Group::Network,
+            begins: Begins::ByGroup,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("group_partition_probability", "group", "the group is cut off from all other services, as behind a switch that fails"),
+                range("group_partition_duration_ms", "[1000, 10000]", "for how long"),
+            ],
+            does: "the services of a group of `groups` reach each other but no other services, and are reached by none, for `group_partition_duration_ms`",
+        }
+        /// The services of a group are restarted one after the other.
+        RollingRestart in rolling_restart {
+            name: "rolling-restart",
+            group: Group::Process,
+            begins: Begins::ByGroup,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("rolling_restart_probability", "group", "the services of the group are stopped and started, one after the other"),
+                range("rolling_pause_ms", "[200, 2000]", "from when a service is ready again until the next one is stopped"),
+                range("rolling_restart_ms", "[10000, 30000]", "how long all of it may take: services whose turn has not come by then go on"),
+            ],
+            does: "the services of a group of `groups` are stopped and started one after the other, as in `stop`; each has its turn `rolling_pause_ms` after the one before is ready again, within `rolling_restart_ms`",
+        }
+        /// A machine is replaced by one with an empty disk.
+        Replace in replace {
+            name: "replace",
+            group: Group::Process,
+            begins: Begins::ByMachine,
+            swarm: Swarm::Strength,
+            keys: &[
+                probability("replace_probability", "machine", "the machine is lost with its disk, and another one takes its place"),
+                range("replace_restart_ms", "[1000, 10000]", "how long until that one starts the services"),
+            ],
+            does: "a machine is gone with all that is on its disk, nobody is told; one with its names and addresses and an empty disk takes its place: its services start after `replace_restart_ms` with new root file systems and empty volumes",
+        }
     }
     asked {
         /// A write fails.

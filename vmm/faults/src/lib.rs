@@ -48,6 +48,8 @@ pub enum Begins {
     Asked,
     /// Each node has one for the whole phase of faults.
     Standing,
+    /// Each group of services is hit at times of its own, all of it at once.
+    ByGroup,
 }
 
 /// What the swarm profile of a seed does to a kind that is asked for.
@@ -143,6 +145,16 @@ impl Declaration {
     /// Whether each of its faults has a service as its target.
     pub fn has_target(&self) -> bool {
         matches!(self.begins, Begins::ByNode | Begins::ByMachine | Begins::Standing)
+    }
+
+    /// Whether each of its faults has a group of services as its target.
+    pub fn has_group(&self) -> bool {
+        self.begins == Begins::ByGroup
+    }
+
+    /// Whether it is about what links do to packets, so that it may be one of some links alone.
+    pub fn is_of_links(&self) -> bool {
+        self.begins == Begins::Link && !self.is_of_names()
     }
 
     /// Whether one of its faults lasts until the heal if its time is 0.

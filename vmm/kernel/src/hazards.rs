@@ -7,7 +7,7 @@
 //! force that is one branch, and no choice is made. A choice is named by the container and its life, the task by descent, the kind, and
 //! how often the task was asked for that kind before: so another rate of one kind, or one fault taken out, names no other choice anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
@@ -24,24 +24,42 @@ use crate::node::Node;
 /// Rates in parts per billion, by kind; kinds that are off are not in it.
 pub type Rates = BTreeMap<Kind, u32>;
 
+/// Operations that are hit whatever the rate: by kind, their numbers among those of the container that were asked about, from 1.
+pub type Named = BTreeMap<Kind, BTreeSet<u64>>;
+
+/// What is in force in a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct InForce {
+    rates: Arc<Rates>,
+    named: Arc<Named>,
+}
+
 /// How often operations of a container's programs meet faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hazards {
     /// `None`: never, and nobody asks.
-    rates: Option<Arc<Rates>>,
+    force: Option<Arc<InForce>>,
     /// Operations that were asked about since rates were in force first, by kind.
     pub asked: BTreeMap<Kind, u64>,
+    /// Those of them that met a fault, by their numbers from 1.
+    pub met: BTreeMap<Kind, Vec<u64>>,
 }
 
 impl Hazards {
     /// Puts rates in force, or none.
     pub fn set(&mut self, rates: &Arc<Rates>) {
-        self.rates = (!rates.is_empty()).then(|| rates.clone());
+        self.set_with(rates, &Arc::default());
+    }
+
+    /// The same, with operations that are hit besides.
+    pub fn set_with(&mut self, rates: &Arc<Rates>, named: &Arc<Named>) {
+        let any = !rates.is_empty() || !named.is_empty();
+        self.force = any.then(|| Arc::new(InForce { rates: rates.clone(), named: named.clone() }));
     }
 
     /// Whether any are in force.
     pub fn in_force(&self) -> bool {
-        self.rates.is_some()
+        self.force.is_some()
     }
 }
 
@@ -91,18 +109,26 @@ impl Ctx<'_> {
 
     #[cold]
     fn ask(&mut self, kind: Kind) -> Option<u64> {
-        let rates = self.container().hazards.rates.clone()?;
-        let rate = *rates.get(&kind)?;
-        if !self.process().is_of_service() {
+        let force = self.container().hazards.force.clone()?;
+        let (rate, named) = (force.rates.get(&kind), force.named.get(&kind));
+        if rate.is_none() && named.is_none() || !self.process().is_of_service() {
             return None;
         }
         let container = self.process().container;
-        *self.node.container_mut(container).hazards.asked.entry(kind).or_default() += 1;
+        let hazards = &mut self.node.container_mut(container).hazards;
+        let number = hazards.asked.entry(kind).or_default();
+        *number += 1;
+        let is_named = named.is_some_and(|named| named.contains(number));
+        let number = *number;
         let asked = self.task_mut().asked.entry(kind).or_default();
         let nth = *asked;
         *asked += 1;
         let site = self.hazard_site(kind, nth, "happens");
-        self.outside.decisions.chance(site, rate).then_some(nth)
+        let happens = self.outside.decisions.chance(site, rate.copied().unwrap_or(0)) || is_named;
+        if happens {
+            self.node.container_mut(container).hazards.met.entry(kind).or_default().push(number);
+        }
+        happens.then_some(nth)
     }
 
     /// A number below `bound` that says more about a fault.

@@ -22,6 +22,7 @@ use crate::code_view::{CodeView, Observer};
 use crate::computing::turns::Free;
 use crate::computing::{SuspectAt, Suspicion, Trial};
 use crate::event::{Event, Listener};
+use crate::faults::Patterns;
 use crate::output::{Answers, Computing, Output};
 use crate::profile::{Profile, Profiler};
 use crate::queue::Due;
@@ -128,6 +129,8 @@ pub struct Machine {
     pub(crate) profiler: Option<Profiler>,
     pub(crate) profile: Option<Arc<Profile>>,
     pub(crate) breakpoints: Option<Breakpoints>,
+    /// What triggers of faults look for in lines.
+    pub(crate) patterns: Patterns,
 }
 
 impl Machine {
@@ -173,6 +176,7 @@ impl Machine {
             profiler: None,
             profile: None,
             breakpoints: None,
+            patterns: Patterns::default(),
         }
     }
 

@@ -249,9 +249,49 @@ fn node(
     decisions: &mut Decisions,
 ) -> Result<Node, SetupError> {
     let first = specs[0];
+    let vfs = file_systems(scenario, specs, traits.epoch_ns, base, decisions)?;
+    let config = NodeConfig {
+        id: first.machine(),
+        epoch_ns: traits.epoch_ns,
+        memory: scenario.memory,
+        costs: traits.costs,
+        vdso: scenario.vdso,
+    };
+    let nets: Vec<Option<Stack>> =
+        specs.iter().map(|spec| spec.sharing.net.is_none().then(|| stack(spec, 0, decisions))).collect();
+    let boot_id = [0, 1].map(|nth| decisions.word(random_of(first, 0, NodeRandom::BootId, nth)));
+    let mut node = Node::new(config, vfs, boot_id);
+    for (at, (spec, net)) in specs.iter().zip(nets).enumerate() {
+        add_container(&mut node, specs, spec, MountNs(at as u32), net)?;
+    }
+    Ok(node)
+}
+
+/// The file systems of a service's machine as they were when the world was made, for one that takes its place.
+pub(crate) fn file_systems_of(
+    scenario: &Scenario,
+    machine: MachineId,
+    epoch_ns: u64,
+    base: &mut dyn BaseFs,
+    decisions: &mut Decisions,
+) -> Result<Vfs, SetupError> {
+    let all = machines(scenario);
+    let specs = all.iter().find(|specs| specs.iter().any(|spec| spec.machine() == machine));
+    file_systems(scenario, specs.map_or(&[], |specs| specs), epoch_ns, base, decisions)
+}
+
+/// The file systems of a machine with the containers of these services, in this order; there must be one.
+fn file_systems(
+    scenario: &Scenario,
+    specs: &[&ServiceSpec],
+    epoch_ns: u64,
+    base: &mut dyn BaseFs,
+    decisions: &mut Decisions,
+) -> Result<Vfs, SetupError> {
+    let first = specs[0];
     let config = bloodhound_vfs::Config {
         root: first.root,
-        epoch_ns: traits.epoch_ns,
+        epoch_ns,
         order: bloodhound_vfs::Order::Hashed(decisions.word(random_of(first, 0, NodeRandom::Order, 0))),
         root_quota: Some(disk(first)),
         disk_quota: Some(DISK),
@@ -271,21 +311,7 @@ fn node(
     }
     // The engine has had time for its files, and makes them anew at each start.
     vfs.sync_all();
-    let config = NodeConfig {
-        id: first.machine(),
-        epoch_ns: traits.epoch_ns,
-        memory: scenario.memory,
-        costs: traits.costs,
-        vdso: scenario.vdso,
-    };
-    let nets: Vec<Option<Stack>> =
-        specs.iter().map(|spec| spec.sharing.net.is_none().then(|| stack(spec, 0, decisions))).collect();
-    let boot_id = [0, 1].map(|nth| decisions.word(random_of(first, 0, NodeRandom::BootId, nth)));
-    let mut node = Node::new(config, vfs, boot_id);
-    for (at, (spec, net)) in specs.iter().zip(nets).enumerate() {
-        add_container(&mut node, specs, spec, MountNs(at as u32), net)?;
-    }
-    Ok(node)
+    Ok(vfs)
 }
 
 /// Size of a service's root file system.
@@ -407,7 +433,8 @@ fn add_container(
 /// Whether programs have to ask the name server for other services: with faults of name servers they must meet them, as they do where an
 /// engine has only a container's own name in /etc/hosts.
 fn asks_names(scenario: &Scenario) -> bool {
-    [Kind::DnsFail, Kind::DnsDelay].iter().any(|kind| scenario.faults.is_on(*kind))
+    let on = [Kind::DnsFail, Kind::DnsDelay].iter().any(|kind| scenario.faults.is_on(*kind));
+    on || scenario.planning.asks_names
 }
 
 /// What a container runtime writes into every container.

@@ -92,6 +92,9 @@ impl Machine {
             match self.run_task(id, tid)? {
                 Ran::Syscall => {
                     self.world.computing.trapped(id, tid);
+                    if self.fault_triggers_hold(id, pid, tid) {
+                        return Ok(true);
+                    }
                     let (call, outcome) = self.enter(id, tid)?;
                     (Some(call), outcome)
                 }

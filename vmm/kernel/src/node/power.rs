@@ -6,7 +6,7 @@
 use bloodhound_abi::consts as c;
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_net::Stack;
-use bloodhound_vfs::{Aspect, BaseFs, PowerReport};
+use bloodhound_vfs::{Aspect, BaseFs, PowerReport, Vfs};
 
 use super::{Node, ProcessEnd};
 use crate::ids::Pid;
@@ -42,6 +42,22 @@ impl Node {
         let at = self.clock;
         self.tell_ends(at, watch);
         let report = self.vfs.power_fail(base, now, self.time.own(now), choose)?;
+        self.start_over(reboot, at);
+        Ok(report)
+    }
+
+    /// The machine is lost with its disk, and another one with these file systems takes its place: with its names and addresses, a clock that
+    /// is as right or wrong as that of the first one was, and nothing else.
+    pub fn replace(&mut self, reboot: Reboot, file_systems: Vfs, watch: &mut dyn Watch) {
+        let at = self.clock;
+        self.tell_ends(at, watch);
+        self.vfs = file_systems;
+        self.broken.slow_ns = 0;
+        self.start_over(reboot, at);
+    }
+
+    /// What was in memory is gone.
+    fn start_over(&mut self, reboot: Reboot, at: SimTime) {
         let mut after = Node::new(self.config.clone(), self.vfs.clone(), reboot.boot_id);
         // Its wall clock goes on, as a battery keeps it.
         (after.clock, after.time) = (at, self.time.clone());
@@ -70,7 +86,6 @@ impl Node {
         after.ends = std::mem::take(&mut self.ends);
         after.memory.kills = std::mem::take(&mut self.memory.kills);
         *self = after;
-        Ok(report)
     }
 
     /// All processes end as if they were killed.

@@ -6,14 +6,26 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bloodhound_faults::{FaultSpec, Kind};
-use bloodhound_kernel::hazards::{Injected, Rates};
+use bloodhound_faults::{FaultSpec, Group, Kind};
+use bloodhound_kernel::hazards::{Injected, Named, Rates};
 use bloodhound_net::NodeId;
 use bloodhound_vfs::Trouble;
 
+use super::{Planning, Trigger};
 use crate::machine::Machine;
 use crate::notice::Notice;
 use crate::world::World;
+
+/// The operations of a service that are hit whatever the rate.
+fn named(planning: &Planning, node: NodeId) -> Named {
+    let mut named = Named::new();
+    for entry in planning.schedule.iter().filter(|entry| entry.nodes.contains(&node)) {
+        if let (Trigger::Nth(nth), true) = (&entry.trigger, entry.kind.declaration().is_asked()) {
+            named.entry(entry.kind).or_default().insert(*nth);
+        }
+    }
+    named
+}
 
 /// The rates of the kinds of a profile that are asked for, and may hit a service.
 fn rates(profile: &FaultSpec, only: &BTreeMap<Kind, Vec<NodeId>>, node: NodeId) -> Rates {
@@ -38,6 +50,19 @@ impl World {
         }
         all
     }
+
+    /// The operations of programs, and questions to name servers, that met faults: kind, whose, and their numbers among those that were
+    /// asked about.
+    pub fn met(&self) -> Vec<(Kind, NodeId, u64)> {
+        let mut all = self.faults.questioned.clone();
+        for container in self.nodes.values().flat_map(|node| &node.containers) {
+            for (kind, numbers) in &container.hazards.met {
+                all.extend(numbers.iter().map(|number| (*kind, container.id, *number)));
+            }
+        }
+        all.sort();
+        all
+    }
 }
 
 impl Machine {
@@ -47,14 +72,20 @@ impl Machine {
         let profile = profile.cloned();
         let scenario = self.scenario.clone();
         for spec in scenario.services.iter().filter(|spec| spec.faulty) {
-            let only = &scenario.planning.only;
-            let rates = profile.as_ref().map(|profile| rates(profile, only, spec.node));
-            let rates = Arc::new(rates.unwrap_or_default());
+            let planning = &scenario.planning;
+            let rates = profile.as_ref().map(|profile| rates(profile, &planning.only, spec.node));
+            let mut rates = rates.unwrap_or_default();
+            // So many disks at most may have faults, and this is none of them.
+            if self.world.faults.disks.as_ref().is_some_and(|disks| !disks.contains(&spec.machine())) {
+                rates.retain(|kind, _| kind.declaration().group != Group::Disk);
+            }
+            let named = if faulty { named(planning, spec.node) } else { Named::new() };
             let room = self.world.room(spec.node);
             let now = self.world.machine_of(spec.node).container(room.container).hazards.in_force();
             // Most runs have no such faults: no machine is touched for that.
-            if now || !rates.is_empty() {
-                self.world.node_mut(room.machine).container_mut(room.container).hazards.set(&rates);
+            if now || !rates.is_empty() || !named.is_empty() {
+                let container = self.world.node_mut(room.machine).container_mut(room.container);
+                container.hazards.set_with(&Arc::new(rates), &Arc::new(named));
             }
         }
     }

@@ -44,7 +44,7 @@ impl Room for CrashLoop {
         crash::fall(machine, self.node);
     }
 
-    fn go_on(&self, machine: &mut Machine, step: u64) {
+    fn go_on(&self, machine: &mut Machine, _: usize, step: u64) {
         if step % 2 == 1 {
             crash::rise(machine, self.node);
         } else if machine.not_running(self.node).is_none() {

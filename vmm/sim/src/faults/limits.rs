@@ -4,15 +4,23 @@
 //! Key type: [`Limits`]. The filter sees the plan as the seed drew it, with the entries that the log of a run takes out: whether an entry is
 //! admitted depends on those drawn before it alone, so that to take one out lets no other in.
 
+use std::collections::BTreeSet;
+use std::fmt;
+
 use bloodhound_abi::SimTime;
 use bloodhound_faults::{Group, Kind};
+use bloodhound_kernel::node::MachineId;
 use bloodhound_net::{NodeId, PartitionKind};
 
-use super::{Drawn, Fault, Phases, Planned, targets};
-use crate::scenario::Scenario;
+use super::planning::targets;
+use super::{Drawn, Fault, Phases, Planned};
+use crate::scenario::{Scenario, ServiceSpec};
+
+/// The one of a group that is restarted in turn counts under a name that no service has.
+const IN_TURN: u32 = 1 << 31;
 
 /// What the drawn plan must keep to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Limits {
     /// How many services may be down at the same time; `None`: any number.
     pub down: Option<Down>,
@@ -22,6 +30,21 @@ pub struct Limits {
     pub spare: Vec<NodeId>,
     /// No fault begins in these times, or lasts into them: from and to, ns after faults can begin.
     pub quiet: Vec<(u64, u64)>,
+    /// How many disks may have faults at the same time; `None`: any number.
+    pub disks: Option<u32>,
+}
+
+/// As [`super::Planning`]'s.
+impl fmt::Debug for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Limits { down, recovery, spare, quiet, disks } = self;
+        let mut out = f.debug_struct("Limits");
+        out.field("down", down).field("recovery", recovery).field("spare", spare).field("quiet", quiet);
+        if disks.is_some() {
+            out.field("disks", disks);
+        }
+        out.finish()
+    }
 }
 
 /// How many services may be down at the same time.
@@ -40,12 +63,12 @@ impl Limits {
     }
 
     /// The entries that keep to the limits and are not taken out. `begun` are those that began before all of them, in a plan that they go
-    /// on with.
+    /// on with. `at_risk` are the machines whose disks may have faults, if not all ([`super::planning::disks_at_risk`]).
     pub(super) fn filter(
         &self,
         drawn: Vec<Drawn>,
         scenario: &Scenario,
-        phases: Phases,
+        (phases, at_risk): (Phases, Option<&BTreeSet<MachineId>>),
         begun: &[Planned],
     ) -> Vec<Planned> {
         if !self.is_some() {
@@ -56,28 +79,28 @@ impl Limits {
             Some(Down::Count(count)) => count as usize,
             Some(Down::Minority) => targets(scenario).0.len().saturating_sub(1) / 2,
         };
-        // Those that are down, and until when.
-        let mut down: Vec<(NodeId, SimTime)> = Vec::new();
+        let most_disks = self.disks.map_or(usize::MAX, |disks| disks as usize);
+        // What is down, and which disks are not whole, until when.
+        let (mut down, mut harmed) = (Until(Vec::new()), Until(Vec::new()));
         for entry in begun {
-            let until = end(entry, phases).after(self.recovery);
-            down.extend(takes_down(&entry.fault, scenario).into_iter().map(|node| (node, until)));
+            let end = end(entry, phases);
+            down.add(takes_down(&entry.fault, scenario), end.after(self.recovery));
+            harmed.add(harms_disks(&entry.fault, scenario), end);
         }
         let mut plan = Vec::new();
         for Drawn { entry, out } in drawn {
             let end = end(&entry, phases);
-            if self.is_quiet(phases.begin, (entry.begin, end)) {
+            if self.is_quiet(phases.begin, (entry.begin, end)) || self.is_spared(&entry.fault, scenario) {
                 continue;
             }
-            let takes = takes_down(&entry.fault, scenario);
-            down.retain(|(_, until)| *until > entry.begin);
-            let mut both: Vec<NodeId> = down.iter().map(|(node, _)| *node).chain(takes.clone()).collect();
-            both.sort();
-            both.dedup();
-            let spared = takes.iter().any(|node| self.spare.contains(node));
-            if !takes.is_empty() && (spared || both.len() > most) {
+            let (takes, harms) = (takes_down(&entry.fault, scenario), harms_disks(&entry.fault, scenario));
+            let whole = |machine: &MachineId| at_risk.is_some_and(|at_risk| !at_risk.contains(machine));
+            let too_many = down.with(&takes, entry.begin) > most || harmed.with(&harms, entry.begin) > most_disks;
+            if too_many || harms.iter().any(whole) {
                 continue;
             }
-            down.extend(takes.into_iter().map(|node| (node, end.after(self.recovery))));
+            down.add(takes, end.after(self.recovery));
+            harmed.add(harms, end);
             if !out {
                 plan.push(entry);
             }
@@ -85,8 +108,33 @@ impl Limits {
         plan
     }
 
+    /// Whether a fault would take down a service that none is to take down.
+    fn is_spared(&self, fault: &Fault, scenario: &Scenario) -> bool {
+        let takes = match fault {
+            Fault::RollingRestart(restart) => restart.nodes.clone(),
+            fault => takes_down(fault, scenario),
+        };
+        takes.iter().any(|node| self.spare.contains(node))
+    }
+
     fn is_quiet(&self, begin: SimTime, (from, to): (SimTime, SimTime)) -> bool {
         self.quiet.iter().any(|(first, last)| from < begin.after(*last) && to >= begin.after(*first))
+    }
+}
+
+/// What is so until a time.
+struct Until<T>(Vec<(T, SimTime)>);
+
+impl<T: Clone + Ord> Until<T> {
+    fn add(&mut self, what: Vec<T>, until: SimTime) {
+        self.0.extend(what.into_iter().map(|one| (one, until)));
+    }
+
+    /// Forgets what is over at a time. How many there are then with some more; none if there are no more, which is within any limit.
+    fn with(&mut self, more: &[T], at: SimTime) -> usize {
+        self.0.retain(|(_, until)| *until > at);
+        let all: BTreeSet<&T> = self.0.iter().map(|(one, _)| one).chain(more).collect();
+        if more.is_empty() { 0 } else { all.len() }
     }
 }
 
@@ -109,15 +157,42 @@ fn takes_down(fault: &Fault, scenario: &Scenario) -> Vec<NodeId> {
         };
         return if b.len() <= a.len() { b.clone() } else { a.clone() };
     }
+    match fault {
+        Fault::GroupPartition(partition) => return partition.nodes.clone(),
+        Fault::GroupPower(failure) => return on_machines(&failure.nodes, scenario),
+        // One at a time, beside whatever else is down.
+        Fault::RollingRestart(restart) => {
+            return restart.nodes.first().map(|first| NodeId(IN_TURN | first.0)).into_iter().collect();
+        }
+        _ => {}
+    }
     let of_processes = fault.kind().declaration().group == Group::Process;
     let Some(node) = fault.node().filter(|_| of_processes) else { return Vec::new() };
-    let spec = |id| scenario.services.iter().find(|service| service.node == id);
-    let machine = spec(node).map(|service| service.machine());
-    let falls = |service: &&crate::scenario::ServiceSpec| match fault.kind() {
+    match fault.kind() {
         Kind::Crash | Kind::Oom | Kind::Kill | Kind::Stop | Kind::CrashLoop | Kind::Starve => {
-            service.node == node || service.sharing.pids == Some(node)
+            let falls = |service: &&ServiceSpec| service.node == node || service.sharing.pids == Some(node);
+            scenario.services.iter().filter(|service| service.faulty).filter(falls).map(|s| s.node).collect()
         }
-        _ => Some(service.machine()) == machine,
-    };
-    scenario.services.iter().filter(|service| service.faulty).filter(falls).map(|s| s.node).collect()
+        _ => on_machines(&[node], scenario),
+    }
+}
+
+/// The machines of services.
+fn machines_of(nodes: &[NodeId], scenario: &Scenario) -> Vec<MachineId> {
+    let named = scenario.services.iter().filter(|service| nodes.contains(&service.node));
+    named.map(ServiceSpec::machine).collect()
+}
+
+/// The services that faults may hit on the machines of some.
+fn on_machines(nodes: &[NodeId], scenario: &Scenario) -> Vec<NodeId> {
+    let machines = machines_of(nodes, scenario);
+    let on = scenario.services.iter().filter(|service| service.faulty && machines.contains(&service.machine()));
+    on.map(|service| service.node).collect()
+}
+
+/// The machines on whose disks a fault is.
+fn harms_disks(fault: &Fault, scenario: &Scenario) -> Vec<MachineId> {
+    let of_disk = fault.kind().declaration().group == Group::Disk || fault.kind() == Kind::Replace;
+    let node: Vec<NodeId> = fault.node().filter(|_| of_disk).into_iter().collect();
+    machines_of(&node, scenario)
 }

@@ -4,7 +4,7 @@
 //! are declared once, in `bloodhound-faults`; what a kind does is in its room: `links` for what links do to packets, `names` for the
 //! name server, `asked` for what operations of programs meet, and a module each for what begins at a time (`crash`, `partition`,
 //! ...). `plan` draws; `limits` says which of the drawn entries a stack is to be spared; `schedule` has the entries that are written
-//! by hand, with their triggers, and `window` is a fault of links that one of them asks for.
+//! by hand, `triggers` what some of these wait for, and `window` is a fault of links that one of them asks for. `planning` has whom faults may hit.
 
 mod asked;
 mod bad_sector;
@@ -20,6 +20,8 @@ mod disk_quota;
 mod disk_readonly;
 mod disk_slow;
 mod fin_drop;
+mod group_partition;
+mod group_power;
 mod half_open;
 mod kill;
 mod leap_second;
@@ -31,14 +33,18 @@ mod oom;
 mod partition;
 mod pause;
 mod plan;
+mod planning;
 mod power_failure;
+mod replace;
 mod reset;
+mod rolling_restart;
 mod schedule;
 mod slow;
 mod starve;
 mod stop;
 mod swarm;
 mod syn_drop;
+mod triggers;
 mod window;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,17 +52,17 @@ use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Concern, Decisions};
-use bloodhound_faults::{Begins, FaultSpec, Kind, timed_kinds};
-use bloodhound_kernel::ids::Pid;
+use bloodhound_faults::{FaultSpec, Kind, timed_kinds};
+use bloodhound_kernel::ids::{Pid, Tid};
 use bloodhound_kernel::node::{Costs, MachineId};
 use bloodhound_net::{Hole, HoleId, NodeId, PartitionId};
 
 use crate::machine::Machine;
 use crate::notice::{Notice, PhaseChange};
 use crate::queue::Due;
-use crate::scenario::{Scenario, ServiceSpec};
+use crate::scenario::Scenario;
 use crate::services::State;
-use crate::world::Phase;
+use crate::world::{Phase, World};
 
 pub use bad_sector::BadSector;
 pub use backlog_full::BacklogFull;
@@ -71,6 +77,8 @@ pub use disk_quota::DiskQuota;
 pub use disk_readonly::DiskReadonly;
 pub use disk_slow::DiskSlow;
 pub use fin_drop::FinDrop;
+pub use group_partition::GroupPartition;
+pub use group_power::GroupPower;
 pub use half_open::HalfOpen;
 pub use kill::Kill;
 pub use leap_second::LeapSecond;
@@ -82,28 +90,23 @@ pub use partition::Partition;
 pub use pause::Pause;
 use plan::{Draw, Drawn, Phases};
 pub use plan::{FaultId, Planned};
+use planning::{Grouped, disks_at_risk, only, targets};
+pub use planning::{Planning, ServiceGroup};
 pub use power_failure::PowerFailure;
+pub use replace::Replace;
 pub use reset::Reset;
-use schedule::Waiting;
-pub use schedule::{Scheduled, Trigger, What};
+pub use rolling_restart::RollingRestart;
+pub use schedule::{Scheduled, What};
 pub use slow::Slow;
 pub use starve::Starve;
 pub use stop::Stop;
 pub use swarm::KEPT;
 use swarm::swarm;
 pub use syn_drop::SynDrop;
+pub use triggers::Trigger;
+use triggers::Waiting;
+pub(crate) use triggers::Patterns;
 pub use window::Window;
-
-/// What a configuration says about the plan beside rates: entries of its own, limits, and who may be hit by what.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Planning {
-    /// Entries that are written by hand. They always happen: limits are about what is drawn.
-    pub schedule: Vec<Scheduled>,
-    /// What the drawn plan must keep to.
-    pub limits: Limits,
-    /// The only services that faults of a kind may hit; a kind that is not named may hit all that faults may hit.
-    pub only: BTreeMap<Kind, Vec<NodeId>>,
-}
 
 /// Gives nodes their names.
 pub type Names<'a> = &'a dyn Fn(NodeId) -> String;
@@ -126,7 +129,7 @@ trait Room: Sized {
     fn begin(&self, machine: &mut Machine, entry: usize, until: SimTime);
 
     /// Goes on at a time that `begin` has put into the queue ([`Due::FaultGoesOn`]), with its number.
-    fn go_on(&self, _: &mut Machine, _: u64) {}
+    fn go_on(&self, _: &mut Machine, _: usize, _: u64) {}
 
     /// Ends at its time, unless everything was healed before. True if that is worth telling.
     fn end(&self, machine: &mut Machine, entry: usize) -> bool;
@@ -186,9 +189,9 @@ macro_rules! rooms {
                 }
             }
 
-            fn go_on(&self, machine: &mut Machine, step: u64) {
+            fn go_on(&self, machine: &mut Machine, entry: usize, step: u64) {
                 match self {
-                    $(Fault::$kind(fault) => fault.go_on(machine, step),)*
+                    $(Fault::$kind(fault) => fault.go_on(machine, entry, step),)*
                     Fault::Window(_) => {}
                 }
             }
@@ -245,8 +248,18 @@ pub struct Faults {
     clocks: BTreeMap<usize, i64>,
     /// What links do besides, by entries.
     windows: BTreeMap<usize, Window>,
+    /// What some links alone do by the profile, while links are faulty.
+    of_links: Vec<Window>,
     /// Some links have a configuration of their own.
     links_differ: bool,
+    /// The machines whose disks may have faults, if not all.
+    disks: Option<BTreeSet<MachineId>>,
+    /// Tasks that were held before a call for which an entry waited: they go on with it.
+    held: BTreeSet<(MachineId, Tid)>,
+    /// How many questions each container has put to its name server since faults could begin.
+    questions: BTreeMap<NodeId, u64>,
+    /// Questions that a fault met: its kind, whose, and their numbers among those.
+    pub questioned: Vec<(Kind, NodeId, u64)>,
     /// Written entries whose trigger has not come.
     waiting: Vec<Waiting>,
     /// Triggers came at these times, and their faults begin before anything else happens.
@@ -279,43 +292,24 @@ impl Faults {
 fn plan_of(
     scenario: &Scenario,
     profile: &FaultSpec,
-    phases: Phases,
+    (phases, at_risk): (Phases, Option<&BTreeSet<MachineId>>),
     (begun, after): (&[Planned], Option<SimTime>),
     decisions: &mut Decisions,
 ) -> Vec<Planned> {
     let (targets, stacks, machines) = targets(scenario);
-    let only = only(scenario, &machines);
-    let aim = plan::Aim { targets: &targets, stacks: &stacks, machines: &machines, only: &only };
+    let (only, groups) = (only(scenario, &machines), Grouped::all(scenario));
+    let aim = plan::Aim {
+        targets: &targets,
+        stacks: &stacks,
+        machines: &machines,
+        only: &only,
+        groups: &groups,
+        only_groups: &scenario.planning.only_groups,
+    };
     let limits = &scenario.planning.limits;
     let mut drawn = plan::draw(profile, aim, phases, limits.is_some(), decisions);
     drawn.retain(|drawn| after.is_none_or(|after| drawn.entry.begin > after));
-    limits.filter(drawn, scenario, phases, begun)
-}
-
-/// The only services that kinds may hit: for kinds that hit machines, the first of each machine, if any of its services is named.
-fn only(scenario: &Scenario, machines: &[NodeId]) -> BTreeMap<Kind, Vec<NodeId>> {
-    let mut only = scenario.planning.only.clone();
-    let machine =
-        |node: &NodeId| scenario.services.iter().find(|s| s.node == *node).map(ServiceSpec::machine);
-    for (_, named) in only.iter_mut().filter(|(kind, _)| kind.declaration().begins == Begins::ByMachine) {
-        let hit: Vec<_> = named.iter().map(machine).collect();
-        *named = machines.iter().filter(|first| hit.contains(&machine(first))).copied().collect();
-    }
-    only
-}
-
-/// The services that faults may hit, those of them that have a network stack of their own, and the first of them on each machine.
-fn targets(scenario: &Scenario) -> (Vec<NodeId>, Vec<NodeId>, Vec<NodeId>) {
-    let faulty = || scenario.services.iter().filter(|s| s.faulty);
-    let targets = faulty().map(|s| s.node).collect();
-    let stacks = faulty().filter(|s| s.sharing.net.is_none()).map(|s| s.node).collect();
-    let mut machines: Vec<&ServiceSpec> = Vec::new();
-    for spec in faulty() {
-        if !machines.iter().any(|other| other.machine() == spec.machine()) {
-            machines.push(spec);
-        }
-    }
-    (targets, stacks, machines.into_iter().map(|spec| spec.node).collect())
+    limits.filter(drawn, scenario, (phases, at_risk), begun)
 }
 
 /// Profile and plan that a seed draws for a scenario whose services were ready at a time, for who carries them out elsewhere than in the
@@ -324,7 +318,8 @@ pub fn drawn(scenario: &Scenario, ready: SimTime, decisions: &mut Decisions) -> 
     let profile = swarm(&scenario.faults, decisions);
     let begin = ready.after(scenario.fault_start);
     let phases = Phases { begin, end: begin.after(scenario.fault_time), step: scenario.time_step };
-    let mut plan = plan_of(scenario, &profile, phases, (&[], None), decisions);
+    let at_risk = disks_at_risk(scenario, &profile, decisions);
+    let mut plan = plan_of(scenario, &profile, (phases, at_risk.as_ref()), (&[], None), decisions);
     plan.extend(schedule::written(scenario, phases, decisions).0);
     plan::sort(&mut plan);
     (profile, plan)
@@ -346,10 +341,12 @@ impl Machine {
         let (written, waiting) =
             schedule::written(&self.scenario, self.world.faults.phases, &mut self.world.decisions);
         (self.world.faults.plan, self.world.faults.waiting) = (Arc::new(written), waiting);
+        self.world.faults.disks = disks_at_risk(&self.scenario, &profile, &mut self.world.decisions);
         self.plan_faults();
         self.world.queue.push(end, Due::HealPhase);
         if begin == now {
             self.set_links(true);
+            self.begin_windows();
         } else {
             self.world.queue.push(begin, Due::FaultsBegin);
         }
@@ -375,7 +372,8 @@ impl Machine {
             .map(|(entry, _)| entry.clone())
             .collect();
         let before = (&drawn_before[..], after);
-        let drawn = plan_of(&self.scenario, &profile, phases, before, &mut self.world.decisions);
+        let World { faults, decisions, .. } = &mut self.world;
+        let drawn = plan_of(&self.scenario, &profile, (phases, faults.disks.as_ref()), before, decisions);
         let plan = Arc::make_mut(&mut self.world.faults.plan);
         let mut rest = plan.split_off(begun);
         // What is written stays as it is.
@@ -405,25 +403,6 @@ impl Machine {
             if concerns.contains(&Concern::Faults) && self.world.phase == Phase::Faults {
                 self.plan_faults();
             }
-        }
-    }
-
-    /// The links become faulty, or good again, and so does what programs ask of their kernels.
-    pub(crate) fn set_links(&mut self, faulty: bool) {
-        let mut link = self.scenario.link.clone();
-        if let Some(profile) = self.world.faults.profile.as_ref().filter(|_| faulty) {
-            links::apply(profile, &mut link);
-        }
-        self.world.fabric.set_default_link(link);
-        self.set_hazards(faulty);
-        self.set_names(faulty);
-        window::apply_all(self);
-    }
-
-    /// A quiet period of the links ends or begins, as long as there are faults.
-    pub(crate) fn set_links_in_faults(&mut self, faulty: bool) {
-        if self.world.phase == Phase::Faults {
-            self.set_links(faulty);
         }
     }
 
@@ -467,8 +446,14 @@ impl Machine {
     pub(crate) fn fault_goes_on(&mut self, entry: usize, step: u64) {
         let plan = self.world.faults.plan.clone();
         if let Some(planned) = plan.get(entry) {
-            planned.fault.go_on(self, step);
+            planned.fault.go_on(self, entry, step);
         }
+    }
+
+    /// Whether the time of an entry of the plan is over.
+    fn is_over(&self, entry: usize) -> bool {
+        let planned = self.world.faults.plan.get(entry);
+        planned.is_none_or(|planned| self.world.now >= planned.begin.after(planned.duration))
     }
 
     /// The first process of a service that runs.

@@ -10,6 +10,7 @@ use bloodhound_decisions::{Fate, Site};
 use bloodhound_faults::Kind;
 use bloodhound_net::{NodeId, Packet, ServerAnswer};
 
+use super::Trigger;
 use crate::event::Event;
 use crate::machine::Machine;
 use crate::notice::Notice;
@@ -39,7 +40,8 @@ impl Machine {
         let profile = self.world.faults.profile.as_ref().filter(|_| faulty);
         let names = profile.and_then(|profile| {
             let (rate, delay) = (profile.get(Kind::DnsFail).rate, profile.get(Kind::DnsDelay).time.1);
-            (rate > 0 || delay > 0).then_some(NameFaults { rate, delay })
+            let named = || self.scenario.planning.schedule.iter().any(|entry| entry.kind.declaration().is_of_names());
+            (rate > 0 || delay > 0 || named()).then_some(NameFaults { rate, delay })
         });
         if self.world.faults.names == names {
             return;
@@ -56,13 +58,21 @@ impl Machine {
     /// Answers a question that a container's stack has handed over, or not.
     pub(crate) fn question(&mut self, owner: NodeId, question: &Packet, clock: SimTime) {
         let NameFaults { rate, delay } = self.world.faults.names.unwrap_or(NameFaults { rate: 0, delay: 0 });
+        let number = self.world.faults.questions.entry(owner).or_default();
+        *number += 1;
+        let number = *number;
+        let written = |kind| self.written_question(kind, owner, number);
+        let (fails_so, delay) = (
+            written(Kind::DnsFail).is_some(),
+            written(Kind::DnsDelay).map_or(delay, |most| most.unwrap_or_default().max(delay)),
+        );
         let room = self.world.room(owner);
         // The question comes from the loopback address, which all nodes have; its name has that of the node.
         let own = self.world.nodes[&room.machine].net.stack(room.net).addresses().first().map(|(ip, _)| *ip);
         let src = SocketAddr::new(own.unwrap_or(question.src.ip()), question.src.port());
         let site = |fate| Site::packet(src, question.dst, question.kind(), question.place, fate);
         let decisions = &mut self.world.decisions;
-        let fails = decisions.chance(site(Fate::NameFail), rate);
+        let fails = decisions.chance(site(Fate::NameFail), rate) || fails_so;
         let silent = fails && decisions.choose(site(Fate::NameFailAs), 2) == 1;
         let late = if fails { 0 } else { decisions.between(site(Fate::NameDelay), 0, delay) };
         let fault = match (fails, silent) {
@@ -71,6 +81,8 @@ impl Machine {
             (false, _) => (late > 0).then_some(NameFault::Late(late)),
         };
         if let Some(fault) = fault {
+            let kind = if late > 0 { Kind::DnsDelay } else { Kind::DnsFail };
+            self.world.faults.questioned.push((kind, owner, number));
             self.tell_name_fault(owner, fault, clock);
         }
         if silent {
@@ -84,6 +96,15 @@ impl Machine {
         } else {
             self.hear(owner, packet);
         }
+    }
+
+    /// Whether the schedule says something about a question, and how late its answer may be.
+    fn written_question(&self, kind: Kind, owner: NodeId, number: u64) -> Option<Option<u64>> {
+        let schedule = self.scenario.planning.schedule.iter();
+        let mut about = schedule.filter(|entry| {
+            entry.kind == kind && entry.trigger == Trigger::Nth(number) && entry.nodes.contains(&owner)
+        });
+        about.next().map(|entry| entry.most)
     }
 
     /// Answers that come late are told and are in the digest; the timeline has those that failed.

@@ -14,6 +14,7 @@ use bloodhound_decisions::{Decisions, Site, WORD, Word};
 use bloodhound_faults::{Begins, FaultSpec, Group, Kind, Setting, Shape};
 use bloodhound_net::NodeId;
 
+use super::planning::Grouped;
 use super::{Fault, Names};
 
 /// One, in parts per billion.
@@ -24,7 +25,8 @@ const WHOLE: u64 = 1_000_000_000;
 pub struct FaultId {
     /// The kind.
     pub kind: Kind,
-    /// The node for kinds that hit each node at times of its own; 0 for those of the network.
+    /// The node for kinds that hit each node at times of its own; the number of the group for those that hit groups; 0 for those of the
+    /// network.
     pub target: u32,
     /// The number in the chain of this kind and target; for an entry that is written, [`WRITTEN`] and its place in the schedule.
     pub nth: u64,
@@ -53,6 +55,7 @@ impl FaultId {
     pub fn over(self, name: Names<'_>) -> String {
         match self.target {
             0 => format!("{} healed", self.kind),
+            _ if self.kind.declaration().has_group() => format!("{} healed", self.kind),
             node => format!("{} of {} is over", self.kind, name(NodeId(node))),
         }
     }
@@ -100,6 +103,8 @@ pub(super) struct Draw<'a> {
     pub(super) setting: &'a Setting,
     /// The services that faults may hit; for kinds of the network, those that have a network stack of their own.
     pub(super) targets: &'a [NodeId],
+    /// The group that it is about, for kinds that hit groups.
+    pub(super) group: Option<&'a Grouped>,
     pub(super) decisions: &'a mut Decisions,
 }
 
@@ -167,6 +172,10 @@ pub(super) struct Aim<'a> {
     pub(super) machines: &'a [NodeId],
     /// The only ones that a kind may hit.
     pub(super) only: &'a BTreeMap<Kind, Vec<NodeId>>,
+    /// The groups of services.
+    pub(super) groups: &'a [Grouped],
+    /// The only groups that a kind may hit, by their numbers.
+    pub(super) only_groups: &'a BTreeMap<Kind, Vec<u32>>,
 }
 
 impl Aim<'_> {
@@ -174,6 +183,12 @@ impl Aim<'_> {
     fn of(&self, kind: Kind, list: &[NodeId]) -> Vec<NodeId> {
         let only = self.only.get(&kind);
         list.iter().filter(|node| only.is_none_or(|only| only.contains(node))).copied().collect()
+    }
+
+    /// The groups that a kind may hit.
+    fn groups_of(&self, kind: Kind) -> impl Iterator<Item = &Grouped> {
+        let only = self.only_groups.get(&kind);
+        self.groups.iter().filter(move |group| only.is_none_or(|only| only.contains(&group.number)))
     }
 }
 
@@ -209,7 +224,7 @@ pub(super) fn draw(
         let machines = aim.of(kind, aim.machines);
         let mut chain = |target: u32, decisions: &mut Decisions| {
             let targets = if target == 0 { &stacks } else { &targets };
-            chain((kind, target, setting), targets, (phases, all), decisions, &mut plan);
+            chain((kind, target, setting), (targets, None), (phases, all), decisions, &mut plan);
         };
         match declaration.begins {
             Begins::Link | Begins::Asked => {}
@@ -220,6 +235,12 @@ pub(super) fn draw(
             }
             Begins::ByNode => targets.iter().for_each(|node| chain(node.0, decisions)),
             Begins::ByMachine => machines.iter().for_each(|node| chain(node.0, decisions)),
+            Begins::ByGroup => {
+                for group in aim.groups_of(kind) {
+                    let whom = (&group.nodes[..], Some(group));
+                    self::chain((kind, group.number, setting), whom, (phases, all), decisions, &mut plan);
+                }
+            }
             Begins::Standing => {
                 for node in &targets {
                     standing((kind, node.0, setting), &targets, (phases, all), decisions, &mut plan);
@@ -234,7 +255,7 @@ pub(super) fn draw(
 /// Draws the entries of one kind and target.
 fn chain(
     (kind, target, setting): (Kind, u32, &Setting),
-    targets: &[NodeId],
+    (targets, group): (&[NodeId], Option<&Grouped>),
     (phases, all): (Phases, bool),
     decisions: &mut Decisions,
     plan: &mut Vec<Drawn>,
@@ -253,7 +274,7 @@ fn chain(
         if out && !all {
             continue;
         }
-        let mut draw = Draw { id, setting, targets, decisions: &mut *decisions };
+        let mut draw = Draw { id, setting, targets, group, decisions: &mut *decisions };
         let duration = draw.duration();
         if let Some(fault) = Fault::draw(kind, &mut draw) {
             plan.push(Drawn { entry: Planned { id, begin, duration, fault }, out });
@@ -274,7 +295,7 @@ fn standing(
     if out && !all {
         return;
     }
-    if let Some(fault) = Fault::draw(kind, &mut Draw { id, setting, targets, decisions }) {
+    if let Some(fault) = Fault::draw(kind, &mut Draw { id, setting, targets, group: None, decisions }) {
         plan.push(Drawn { entry: Planned { id, begin: phases.begin, duration: 0, fault }, out });
     }
 }
@@ -354,8 +375,14 @@ mod tests {
         let seed = log.seed;
         let mut decisions = Decisions::new(log, Mode::Strict);
         decisions.begin_run(seed);
-        let aim =
-            Aim { targets: &targets(), stacks: &targets(), machines: &targets(), only: &BTreeMap::new() };
+        let aim = Aim {
+            targets: &targets(),
+            stacks: &targets(),
+            machines: &targets(),
+            only: &BTreeMap::new(),
+            groups: &[],
+            only_groups: &BTreeMap::new(),
+        };
         let plan = draw(profile, aim, phases(), false, &mut decisions);
         assert_eq!(decisions.divergences(), []);
         plan.into_iter().map(|drawn| drawn.entry).collect()

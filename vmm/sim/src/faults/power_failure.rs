@@ -26,6 +26,9 @@ pub struct PowerFailure {
     pub node: NodeId,
 }
 
+/// Failures of groups have numbers from here on.
+const OF_GROUPS: u64 = 1 << 62;
+
 /// A machine without power.
 #[derive(Clone, Debug)]
 pub(super) struct Dark {
@@ -45,13 +48,7 @@ impl Room for PowerFailure {
     }
 
     fn hindered(&self, machine: &Machine) -> Option<&'static str> {
-        let id = machine.world.room(self.node).machine;
-        if machine.world.faults.is_dark(id) {
-            return Some("its machine has no power already");
-        }
-        let runs = |node: &NodeId| machine.not_running(*node).is_none();
-        let any = services_on(machine, id).iter().any(runs);
-        (!any).then_some("no service runs on its machine")
+        hindrance(machine, self.node)
     }
 
     fn describe(&self, name: Names<'_>, ms: u64) -> String {
@@ -59,48 +56,97 @@ impl Room for PowerFailure {
     }
 
     fn begin(&self, machine: &mut Machine, entry: usize, _: SimTime) {
-        let id = machine.world.room(self.node).machine;
-        machine.world.catch_up(id);
-        // A machine that stood still does not go on.
-        machine.world.paused.remove(&id);
-        machine.world.faults.pauses.remove(&id);
-        let mut fell = Vec::new();
-        for node in services_on(machine, id) {
-            if let Some(service) = machine.world.services.get_mut(&node)
-                && matches!(service.state, State::Running(_) | State::Stopping(_))
-            {
-                service.crash();
-                fell.push(node);
-            }
-            machine.world.fabric.set_down(node, true);
-        }
-        machine.world.faults.dark.insert(id, Dark { entry, fell });
-        match lose_power(machine, id, entry) {
-            Ok(report) => {
-                machine.note(Some(self.node), Notice::Survived(report));
-                lose_a_file(machine, id, self.node, entry);
-            }
-            Err(e) => {
-                let text = format!("what is left after a power failure cannot be made: {e}");
-                machine.find(FindingKind::Unsupported, Some(self.node), text);
-            }
-        }
-        machine.forget_dead(id);
-        machine.node_changed(id);
+        take(machine, self.node, entry);
     }
 
     fn end(&self, machine: &mut Machine, entry: usize) -> bool {
-        let id = machine.world.room(self.node).machine;
-        if machine.world.faults.dark.get(&id).is_none_or(|dark| dark.entry != entry) {
-            return false;
-        }
-        for node in has_power(machine, id) {
-            if machine.world.services.get(&node).is_some_and(|service| service.state == State::Crashed) {
-                machine.start_service(node);
-            }
-        }
+        give_back(machine, self.node, entry);
         // The start is told.
         false
+    }
+}
+
+/// Why the machine of a service cannot lose its power.
+pub(super) fn hindrance(machine: &Machine, node: NodeId) -> Option<&'static str> {
+    let id = machine.world.room(node).machine;
+    if machine.world.faults.is_dark(id) {
+        return Some("its machine has no power already");
+    }
+    let runs = |node: &NodeId| machine.not_running(*node).is_none();
+    let any = services_on(machine, id).iter().any(runs);
+    (!any).then_some("no service runs on its machine")
+}
+
+/// The machine of a service loses its power, by an entry of the plan.
+pub(super) fn take(machine: &mut Machine, node: NodeId, entry: usize) {
+    let id = fall(machine, node, entry);
+    match lose_power(machine, id, entry) {
+        Ok(report) => {
+            machine.note(Some(node), Notice::Survived(report));
+            lose_a_file(machine, id, node, entry);
+        }
+        Err(e) => {
+            let text = format!("what is left after a power failure cannot be made: {e}");
+            machine.find(FindingKind::Unsupported, Some(node), text);
+        }
+    }
+    machine.forget_dead(id);
+    machine.node_changed(id);
+}
+
+/// The same, and its disk is lost with it: another machine with an empty one takes its place.
+pub(super) fn take_for_good(machine: &mut Machine, node: NodeId, entry: usize) {
+    let machine_id = machine.world.room(node).machine;
+    for service in services_on(machine, machine_id) {
+        machine.keep_files(service);
+    }
+    let id = fall(machine, node, entry);
+    let scenario = machine.scenario.clone();
+    let epoch_ns = machine.world.nodes[&id].config.epoch_ns;
+    let reboot = reboot(machine, id);
+    let Parts { node: of_machine, base, decisions, mut record, .. } = machine.parts(id);
+    match crate::setup::file_systems_of(&scenario, id, epoch_ns, base, decisions) {
+        Ok(file_systems) => of_machine.replace(reboot, file_systems, &mut record),
+        Err(e) => {
+            let text = format!("an empty disk cannot be made: {e}");
+            machine.find(FindingKind::Unsupported, Some(node), text);
+        }
+    }
+    machine.forget_dead(id);
+    machine.node_changed(id);
+}
+
+/// All services on the machine of a service are gone, and nobody is told. Returns the machine.
+fn fall(machine: &mut Machine, node: NodeId, entry: usize) -> MachineId {
+    let id = machine.world.room(node).machine;
+    machine.world.catch_up(id);
+    // A machine that stood still does not go on.
+    machine.world.paused.remove(&id);
+    machine.world.faults.pauses.remove(&id);
+    let mut fell = Vec::new();
+    for node in services_on(machine, id) {
+        if let Some(service) = machine.world.services.get_mut(&node)
+            && matches!(service.state, State::Running(_) | State::Stopping(_))
+        {
+            service.crash();
+            fell.push(node);
+        }
+        machine.world.fabric.set_down(node, true);
+    }
+    machine.world.faults.dark.insert(id, Dark { entry, fell });
+    id
+}
+
+/// The machine of a service has power again, if this entry has taken it: the services that fell start.
+pub(super) fn give_back(machine: &mut Machine, node: NodeId, entry: usize) {
+    let id = machine.world.room(node).machine;
+    if machine.world.faults.dark.get(&id).is_none_or(|dark| dark.entry != entry) {
+        return;
+    }
+    for node in has_power(machine, id) {
+        if machine.world.services.get(&node).is_some_and(|service| service.state == State::Crashed) {
+            machine.start_service(node);
+        }
     }
 }
 
@@ -127,7 +173,7 @@ pub(super) fn all_have_power(machine: &mut Machine) {
 
 /// Takes what a machine has in memory, and what its disk loses.
 fn lose_power(machine: &mut Machine, id: MachineId, entry: usize) -> Result<PowerReport, Errno> {
-    let failure = machine.world.faults.plan.get(entry).map_or(0, |planned| planned.id.nth);
+    let failure = failure(machine, entry);
     let (reboot, now) = (reboot(machine, id), machine.world.now);
     let Parts { node, base, decisions, mut record, .. } = machine.parts(id);
     let mut choose = |nth: u64, aspect: Aspect, bound: u64| {
@@ -152,8 +198,7 @@ fn lose_a_file(machine: &mut Machine, on: MachineId, first: NodeId, entry: usize
         Some(only) => services_on(machine, on).into_iter().find(|node| only.contains(node)),
     };
     let Some(service) = service.filter(|_| rate > 0) else { return };
-    let nth = machine.world.faults.plan.get(entry).map_or(0, |planned| planned.id.nth);
-    let id = FaultId { kind: Kind::VanishedFile, target: service.0, nth };
+    let id = FaultId { kind: Kind::VanishedFile, target: service.0, nth: failure(machine, entry) };
     let (at, mounts) = place(machine, service);
     let Parts { node, decisions, .. } = machine.parts(at);
     let files = node.vfs.vanishable(mounts);
@@ -164,6 +209,17 @@ fn lose_a_file(machine: &mut Machine, on: MachineId, first: NodeId, entry: usize
     if let Some(path) = node.vfs.vanish(mounts, which) {
         *machine.world.faults.hits.entry(Kind::VanishedFile).or_default() += 1;
         machine.note(Some(service), Notice::Target(Target::File(path)));
+    }
+}
+
+/// By which number the choices about a failure are named: that of the entry, or of the one as which it is written, so that what survives is the
+/// same in a run of saved faults. Failures of groups have numbers of their own.
+fn failure(machine: &Machine, entry: usize) -> u64 {
+    let Some(planned) = machine.world.faults.plan.get(entry) else { return 0 };
+    let id = machine.scenario.planning.drawn_as(planned.id);
+    match id.kind {
+        Kind::GroupPower if !id.is_written() => OF_GROUPS | u64::from(id.target) << 32 | id.nth,
+        _ => id.nth,
     }
 }
 

@@ -154,7 +154,7 @@ mod limits {
         scenario.planning.limits = limits.clone();
         let mut decisions = Decisions::new(log, Mode::Strict);
         decisions.begin_run(seed);
-        let plan = plan_of(&scenario, &profile(), phases(), (&[], None), &mut decisions);
+        let plan = plan_of(&scenario, &profile(), (phases(), None), (&[], None), &mut decisions);
         assert_eq!(decisions.divergences(), []);
         plan
     }
@@ -242,7 +242,8 @@ mod limits {
         let only = BTreeMap::from([(Kind::Crash, vec![NodeId(3)]), (Kind::Reset, vec![NodeId(1)])]);
         let nodes: Vec<NodeId> = (1..=5).map(NodeId).collect();
         let plan = |only: &BTreeMap<Kind, Vec<NodeId>>| -> Vec<Drawn> {
-            let aim = Aim { targets: &nodes, stacks: &nodes, machines: &nodes, only };
+            let (groups, only_groups) = (&[][..], &BTreeMap::new());
+            let aim = Aim { targets: &nodes, stacks: &nodes, machines: &nodes, only, groups, only_groups };
             let mut decisions = Decisions::seeded(4);
             draw(&profile(), aim, phases(), false, &mut decisions)
         };
@@ -273,7 +274,7 @@ mod limits {
     /// The entries that remain of some under limits.
     fn kept(limits: &Limits, entries: &[Planned], begun: &[Planned]) -> Vec<usize> {
         let drawn = entries.iter().map(|entry| Drawn { entry: entry.clone(), out: false });
-        let kept = limits.filter(drawn.collect(), &scenario(5), phases(), begun);
+        let kept = limits.filter(drawn.collect(), &scenario(5), (phases(), None), begun);
         (0..entries.len()).filter(|at| kept.contains(&entries[*at])).collect()
     }
 
@@ -315,7 +316,7 @@ mod limits {
     fn written_skew_is_as_it_was_drawn_and_has_no_end() {
         let mut scenario = scenario(3);
         let profile = FaultSpec::default().with_time(Kind::ClockSkew, (50 * MS, 50 * MS));
-        let drawn = plan_of(&scenario, &profile, phases(), (&[], None), &mut Decisions::seeded(8));
+        let drawn = plan_of(&scenario, &profile, (phases(), None), (&[], None), &mut Decisions::seeded(8));
         assert_eq!(drawn.len(), 3);
         // With a schedule alone, no kind is on.
         scenario.faults.switch_off(Kind::ClockSkew);
@@ -370,10 +371,126 @@ mod limits {
         scenario.planning.schedule[0].duration = Some(9);
         assert_eq!(written(&scenario)[1..].len(), 2);
         // What a seed drew is drawn again.
-        let drawn = plan_of(&scenario, &profile(), phases(), (&[], None), &mut Decisions::seeded(8));
+        let drawn = plan_of(&scenario, &profile(), (phases(), None), (&[], None), &mut Decisions::seeded(8));
         let one = drawn.iter().find(|entry| entry.id.kind == Kind::Partition).expect("a partition");
         let as_drawn = entry(Kind::Partition, Vec::new(), What::As(8, one.id), Some(one.duration));
         scenario.planning.schedule = vec![as_drawn];
         assert_eq!(written(&scenario)[0].fault, one.fault);
+    }
+
+    fn group(name: &str, nodes: &[u32]) -> ServiceGroup {
+        ServiceGroup { name: name.to_owned(), nodes: nodes.iter().map(|node| NodeId(*node)).collect() }
+    }
+
+    fn of_groups() -> FaultSpec {
+        FaultSpec::default()
+            .with_rate(Kind::GroupPower, 3_000_000)
+            .with_rate(Kind::GroupPartition, 3_000_000)
+            .with_rate(Kind::RollingRestart, 3_000_000)
+            .with_rate(Kind::Crash, 2_000_000)
+    }
+
+    #[test]
+    fn a_group_is_hit_as_a_whole_and_by_its_own_name() {
+        let mut scenario = scenario(5);
+        // 4 and 5 are on one machine.
+        scenario.planning.groups = vec![group("a", &[1, 2]), group("b", &[5])];
+        let plan = |scenario: &Scenario| {
+            plan_of(scenario, &of_groups(), (phases(), None), (&[], None), &mut Decisions::seeded(5))
+        };
+        let whole = plan(&scenario);
+        let ids = |list: &[u32]| list.iter().map(|id| NodeId(*id)).collect::<Vec<_>>();
+        for entry in &whole {
+            let first = entry.id.target == 1;
+            match &entry.fault {
+                Fault::GroupPower(power) => {
+                    assert_eq!(power.nodes, if first { ids(&[1, 2]) } else { ids(&[4]) });
+                    assert_eq!(power.group, if first { "a" } else { "b" });
+                }
+                Fault::GroupPartition(cut) => {
+                    let (a, b) = if first { (&[1, 2][..], &[3, 4, 5][..]) } else { (&[5][..], &[1, 2, 3, 4][..]) };
+                    assert_eq!((&cut.nodes, &cut.rest), (&ids(a), &ids(b)));
+                }
+                Fault::RollingRestart(roll) => assert_eq!(roll.nodes, if first { ids(&[1, 2]) } else { ids(&[5]) }),
+                fault => assert_eq!(fault.kind(), Kind::Crash),
+            }
+        }
+        for kind in [Kind::GroupPower, Kind::GroupPartition, Kind::RollingRestart] {
+            let of = |target| whole.iter().filter(|e| e.id.kind == kind && e.id.target == target).count();
+            assert!(of(1) > 0 && of(2) > 0, "{kind}");
+        }
+        // Without the second one the first is hit as before.
+        scenario.planning.only_groups = BTreeMap::from([(Kind::GroupPower, vec![1])]);
+        let less = plan(&scenario);
+        let second = |e: &&Planned| e.id.kind == Kind::GroupPower && e.id.target == 2;
+        assert_eq!(less, whole.iter().filter(|e| !second(e)).cloned().collect::<Vec<_>>());
+        // Where none is named, all services are one, of which nothing can be cut off.
+        scenario.planning = Planning::default();
+        let all = plan(&scenario);
+        assert!(all.iter().any(|e| matches!(&e.fault, Fault::RollingRestart(roll) if roll.nodes.len() == 5)));
+        assert!(!all.iter().any(|e| e.id.kind == Kind::GroupPartition));
+    }
+
+    #[test]
+    fn the_budget_counts_all_of_a_group() {
+        let down = |count| Limits { down: Some(Down::Count(count)), ..Limits::default() };
+        let ids = |list: &[u32]| list.iter().map(|id| NodeId(*id)).collect::<Vec<_>>();
+        let power = Fault::GroupPower(GroupPower { group: String::new(), nodes: ids(&[1, 4]) });
+        let cut = Fault::GroupPartition(GroupPartition {
+            group: String::new(),
+            nodes: ids(&[1, 2]),
+            rest: ids(&[3, 4, 5]),
+        });
+        // 4 and 5 are on one machine.
+        assert!(kept(&down(2), &[at(1, 5, power.clone())], &[]).is_empty());
+        assert_eq!(kept(&down(3), &[at(1, 5, power)], &[]), [0]);
+        assert!(kept(&down(1), &[at(1, 5, cut.clone())], &[]).is_empty());
+        assert_eq!(kept(&down(2), &[at(1, 5, cut)], &[]), [0]);
+        // Of a rolling restart one is down at a time, whichever it is.
+        let roll = |ms| {
+            let fault = RollingRestart { group: String::new(), nodes: ids(&[1, 2, 3]), pause: 0 };
+            at(ms, 50, Fault::RollingRestart(fault))
+        };
+        let crash = |ms, node| at(ms, 10, Fault::Crash(Crash { node: NodeId(node) }));
+        assert_eq!(kept(&down(1), &[roll(1), crash(10, 1), crash(60, 1)], &[]), [0, 2]);
+        assert_eq!(kept(&down(2), &[roll(1), crash(10, 1), crash(15, 2), crash(60, 1)], &[]), [0, 1, 3]);
+        let spare = Limits { spare: ids(&[2]), ..Limits::default() };
+        assert_eq!(kept(&spare, &[roll(1), crash(70, 1)], &[]), [1]);
+    }
+
+    #[test]
+    fn so_many_disks_at_most_have_faults() {
+        let limits = Limits { disks: Some(1), ..Limits::default() };
+        let full = |ms, node| at(ms, 10, Fault::DiskFull(DiskFull { node: NodeId(node) }));
+        let replace = |ms, node| at(ms, 10, Fault::Replace(Replace { node: NodeId(node) }));
+        // 4 and 5 have one disk.
+        let entries = [full(1, 4), full(5, 5), full(8, 1), replace(20, 1), full(25, 2), full(40, 2)];
+        assert_eq!(kept(&limits, &entries, &[]), [0, 1, 3, 5]);
+        let none = Limits { disks: Some(0), ..Limits::default() };
+        assert!(kept(&none, &[full(1, 1), replace(2, 2)], &[]).is_empty());
+        // Where operations meet faults, which disks may have them is drawn once.
+        let mut scenario = scenario(5);
+        scenario.planning.limits = limits.clone();
+        let asked = FaultSpec::default().with_rate(Kind::WriteFail, 5).with_rate(Kind::DiskFull, 20_000_000);
+        let mut seen = BTreeSet::new();
+        for seed in 0..30 {
+            let mut decisions = Decisions::seeded(seed);
+            let disks = disks_at_risk(&scenario, &asked, &mut decisions).expect("a set");
+            assert_eq!(disks.len(), 1);
+            let plan = plan_of(&scenario, &asked, (phases(), Some(&disks)), (&[], None), &mut decisions);
+            let machine = |node| if node == 5 { 4 } else { node };
+            assert!(plan.iter().all(|entry| disks.contains(&MachineId(machine(entry.id.target)))));
+            seen.extend(disks);
+        }
+        assert_eq!(seen.len(), 4, "each has its turn");
+        assert_eq!(disks_at_risk(&scenario, &profile(), &mut Decisions::seeded(1)), None);
+    }
+
+    #[test]
+    fn what_is_not_written_is_not_in_the_inputs() {
+        assert_eq!(
+            format!("{:?}", Planning::default()),
+            "Planning { schedule: [], limits: Limits { down: None, recovery: 0, spare: [], quiet: [] }, only: {} }"
+        );
     }
 }

@@ -274,6 +274,7 @@ impl Machine {
         let World { nodes, scheduler, computing, .. } = &mut self.world;
         scheduler.forget_dead(&nodes[&machine]);
         computing.forget_dead(&nodes[&machine]);
+        self.forget_held(machine);
     }
 
     /// Kills all processes of a container.

@@ -1,0 +1,199 @@
+//! What a configuration says about the plan of faults beside rates, and whom faults may hit by it.
+//!
+//! Key types: [`Planning`], [`ServiceGroup`] (services that fail together), [`Grouped`] (one of them as far as faults may hit it). Neighbours:
+//! `plan` draws for whom it is told here, `limits` leaves out, `schedule` has what is written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use bloodhound_decisions::{Decisions, Site, Word};
+use bloodhound_faults::{Begins, FaultSpec, Group, Kind};
+use bloodhound_kernel::node::MachineId;
+use bloodhound_net::NodeId;
+
+use super::{FaultId, Limits, Names, Scheduled, What, Window};
+use crate::scenario::{Scenario, ServiceSpec};
+
+/// What a configuration says about the plan beside rates: entries of its own, limits, and who may be hit by what.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Planning {
+    /// Entries that are written by hand. They always happen: limits are about what is drawn.
+    pub schedule: Vec<Scheduled>,
+    /// What the drawn plan must keep to.
+    pub limits: Limits,
+    /// The only services that faults of a kind may hit; a kind that is not named may hit all that faults may hit.
+    pub only: BTreeMap<Kind, Vec<NodeId>>,
+    /// The only groups that faults of a kind may hit, by their numbers from 1.
+    pub only_groups: BTreeMap<Kind, Vec<u32>>,
+    /// Groups of services that fail together.
+    pub groups: Vec<ServiceGroup>,
+    /// The only links that a kind of links' faults is about: from the first ones to the second ones; none: from or to all.
+    pub links: BTreeMap<Kind, Vec<(Vec<NodeId>, Vec<NodeId>)>>,
+    /// Programs have to ask the name server for other services, whether or not anything happens to questions.
+    pub asks_names: bool,
+}
+
+/// What the digest of the inputs takes: what is not written is not printed, so that there is one thing more to write changes no input
+/// without it.
+impl fmt::Debug for Planning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Planning { schedule, limits, only, only_groups, groups, links, asks_names } = self;
+        let mut out = f.debug_struct("Planning");
+        out.field("schedule", schedule).field("limits", limits).field("only", only);
+        if !groups.is_empty() {
+            out.field("groups", groups);
+        }
+        if !only_groups.is_empty() {
+            out.field("only_groups", only_groups);
+        }
+        if !links.is_empty() {
+            out.field("links", links);
+        }
+        if *asks_names {
+            out.field("asks_names", asks_names);
+        }
+        out.finish()
+    }
+}
+
+/// Services that fail together: a rack, a zone, those behind a switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceGroup {
+    /// Its name.
+    pub name: String,
+    /// The services.
+    pub nodes: Vec<NodeId>,
+}
+
+impl Planning {
+    /// The entry that a seed drew as which an entry of the plan is written; else the entry itself.
+    pub(super) fn drawn_as(&self, id: FaultId) -> FaultId {
+        match id.place().and_then(|place| self.schedule.get(place)).map(|written| &written.what) {
+            Some(What::As(_, drawn)) => *drawn,
+            _ => id,
+        }
+    }
+
+    /// What links do that a profile does to some links alone.
+    pub(super) fn windows(&self, profile: &FaultSpec) -> Vec<Window> {
+        let on = self.links.iter().filter(|(kind, _)| profile.is_on(**kind));
+        let windows = on.flat_map(|(kind, links)| {
+            links.iter().map(|(from, to)| Window {
+                kind: *kind,
+                setting: profile.get(*kind).clone(),
+                from: from.clone(),
+                to: to.clone(),
+            })
+        });
+        windows.collect()
+    }
+}
+
+/// A group as far as faults may hit it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Grouped {
+    /// Its number among the groups, from 1; 0 if it is none of them.
+    pub(super) number: u32,
+    /// Its name; empty if it has none.
+    pub(super) name: String,
+    /// The services.
+    pub(super) nodes: Vec<NodeId>,
+    /// The first service that faults may hit on each machine that has one of them.
+    pub(super) machines: Vec<NodeId>,
+    /// The network stacks that they use.
+    pub(super) stacks: Vec<NodeId>,
+    /// The stacks of the other services.
+    pub(super) rest: Vec<NodeId>,
+}
+
+impl Grouped {
+    /// Of services that are named as a group, those that faults may hit.
+    pub(super) fn new(number: u32, name: &str, nodes: &[NodeId], scenario: &Scenario) -> Grouped {
+        let (targets, stacks, machines) = targets(scenario);
+        let nodes: Vec<NodeId> = nodes.iter().filter(|node| targets.contains(node)).copied().collect();
+        let spec = |node: NodeId| scenario.services.iter().find(|spec| spec.node == node);
+        let on: BTreeSet<MachineId> = nodes.iter().filter_map(|node| spec(*node)).map(ServiceSpec::machine).collect();
+        let of_machine = |node: &NodeId| spec(*node).is_some_and(|spec| on.contains(&spec.machine()));
+        let used: BTreeSet<NodeId> =
+            nodes.iter().filter_map(|node| spec(*node)).map(|spec| spec.sharing.net.unwrap_or(spec.node)).collect();
+        let (of_group, rest) = stacks.into_iter().partition(|node| used.contains(node));
+        Grouped {
+            number,
+            name: name.to_owned(),
+            machines: machines.into_iter().filter(of_machine).collect(),
+            nodes,
+            stacks: of_group,
+            rest,
+        }
+    }
+
+    /// The groups of a scenario, of which each has a service that faults may hit; where none is named, all services are one without a name.
+    pub(super) fn all(scenario: &Scenario) -> Vec<Grouped> {
+        let groups = &scenario.planning.groups;
+        if groups.is_empty() {
+            let nodes: Vec<NodeId> = scenario.services.iter().map(|spec| spec.node).collect();
+            return vec![Grouped::new(1, "", &nodes, scenario)];
+        }
+        let one = |(place, group): (usize, &ServiceGroup)| Grouped::new(place as u32 + 1, &group.name, &group.nodes, scenario);
+        groups.iter().enumerate().map(one).filter(|group| !group.nodes.is_empty()).collect()
+    }
+}
+
+/// A group in words, with the names of nodes.
+pub(super) fn in_words(group: &str, nodes: &[NodeId], name: Names<'_>) -> String {
+    let names: Vec<String> = nodes.iter().map(|node| name(*node)).collect();
+    match group {
+        "" => format!("[{}]", names.join(" ")),
+        group => format!("{group} [{}]", names.join(" ")),
+    }
+}
+
+/// The only services that kinds may hit: for kinds that hit machines, the first of each machine, if any of its services is named.
+pub(super) fn only(scenario: &Scenario, machines: &[NodeId]) -> BTreeMap<Kind, Vec<NodeId>> {
+    let mut only = scenario.planning.only.clone();
+    let machine =
+        |node: &NodeId| scenario.services.iter().find(|s| s.node == *node).map(ServiceSpec::machine);
+    for (_, named) in only.iter_mut().filter(|(kind, _)| kind.declaration().begins == Begins::ByMachine) {
+        let hit: Vec<_> = named.iter().map(machine).collect();
+        *named = machines.iter().filter(|first| hit.contains(&machine(first))).copied().collect();
+    }
+    only
+}
+
+/// The services that faults may hit, those of them that have a network stack of their own, and the first of them on each machine.
+pub(super) fn targets(scenario: &Scenario) -> (Vec<NodeId>, Vec<NodeId>, Vec<NodeId>) {
+    let faulty = || scenario.services.iter().filter(|s| s.faulty);
+    let targets = faulty().map(|s| s.node).collect();
+    let stacks = faulty().filter(|s| s.sharing.net.is_none()).map(|s| s.node).collect();
+    let mut machines: Vec<&ServiceSpec> = Vec::new();
+    for spec in faulty() {
+        if !machines.iter().any(|other| other.machine() == spec.machine()) {
+            machines.push(spec);
+        }
+    }
+    (targets, stacks, machines.into_iter().map(|spec| spec.node).collect())
+}
+
+/// The machines whose disks a seed may harm, where so many at most may have faults at once and operations meet them during the whole phase:
+/// these are drawn, and faults that begin at times come to no other. `None`: all of them.
+pub(super) fn disks_at_risk(
+    scenario: &Scenario,
+    profile: &FaultSpec,
+    decisions: &mut Decisions,
+) -> Option<BTreeSet<MachineId>> {
+    let most = scenario.planning.limits.disks? as usize;
+    let asked = Kind::of_group(Group::Disk).any(|kind| kind.is_asked() && profile.is_on(kind.kind));
+    if !asked {
+        return None;
+    }
+    let (_, _, machines) = targets(scenario);
+    let spec = |node: &NodeId| scenario.services.iter().find(|spec| spec.node == *node);
+    let mut machines: Vec<MachineId> = machines.iter().filter_map(spec).map(ServiceSpec::machine).collect();
+    for place in 0..machines.len().min(most) {
+        let left = (machines.len() - place) as u64;
+        let site = Site::Fault { kind: Word::new("disks"), target: 0, nth: place as u64, part: Word::new("which") };
+        machines.swap(place, place + decisions.choose(site, left) as usize);
+    }
+    machines.truncate(most);
+    Some(machines.into_iter().collect())
+}
