@@ -5,47 +5,16 @@ use bloodhound_declare::{Key, ValueKind};
 use crate::keys::{millis, number, ppm, probability, range, rate};
 use crate::{Begins, Declaration, Group, Shape, Swarm};
 
-/// Makes [`Kind`] and its declarations, and a macro each for kinds of links and for kinds that begin at a time, with which
-/// `bloodhound-sim` finds their rooms. Kinds that are asked for at operations of programs need none: the kernel asks for them by
-/// name, where they happen.
-macro_rules! kinds {
-    (
-        $d:tt
-        links { $($(#[$ldoc:meta])* $link:ident in $lroom:ident { $($lbody:tt)* })* }
-        timed { $($(#[$tdoc:meta])* $timed:ident in $troom:ident { $($tbody:tt)* })* }
-        asked { $($(#[$adoc:meta])* $asked:ident { $($abody:tt)* })* }
-    ) => {
-        /// A kind of faults.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[repr(usize)]
-        pub enum Kind {
-            $($(#[$ldoc])* $link,)*
-            $($(#[$tdoc])* $timed,)*
-            $($(#[$adoc])* $asked,)*
-        }
-
-        impl Kind {
-            /// All declarations, in the order of the manual.
-            pub const DECLARATIONS: &'static [Declaration] = &[
-                $(Declaration { kind: Kind::$link, begins: Begins::Link, $($lbody)* },)*
-                $(Declaration { kind: Kind::$timed, $($tbody)* },)*
-                $(Declaration { kind: Kind::$asked, begins: Begins::Asked, swarm: Swarm::Strength, $($abody)* },)*
-            ];
-        }
-
-        /// Calls a macro with the kinds that are properties of links, each with its function.
-        #[macro_export]
-        macro_rules! link_kinds {
-            ($d then:ident) => { $d then! { $($link in $lroom,)* } };
-        }
-
-        /// Calls a macro with the kinds that begin at a time, each with its room.
-        #[macro_export]
-        macro_rules! timed_kinds {
-            ($d then:ident) => { $d then! { $($timed in $troom,)* } };
-        }
-    };
-}
+/// What a declaration need not say.
+const PLAIN: Declaration = Declaration {
+    kind: Kind::Drop,
+    name: "",
+    group: Group::Network,
+    begins: Begins::Link,
+    swarm: Swarm::Strength,
+    keys: &[],
+    does: "",
+};
 
 kinds! { $
     links {
@@ -53,7 +22,6 @@ kinds! { $
         Drop in drop {
             name: "drop",
             group: Group::Network,
-            swarm: Swarm::Strength,
             keys: &[rate("drop_rate", "packets that are lost")],
             does: "a packet is lost; TCP sends it again, UDP does not",
         }
@@ -61,7 +29,6 @@ kinds! { $
         Delay in delay {
             name: "delay",
             group: Group::Network,
-            swarm: Swarm::Strength,
             keys: &[
                 millis("delay_ms", "50", "how much later a delayed packet arrives at most"),
                 rate("delay_rate", "packets that are delayed, by up to `delay_ms`"),
@@ -88,7 +55,6 @@ kinds! { $
         Corrupt in corrupt {
             name: "corrupt",
             group: Group::Network,
-            swarm: Swarm::Strength,
             keys: &[rate("corrupt_rate", "packets that are damaged on their way")],
             does: "a packet is damaged on its way: its receiver's checksum rejects it, so it is lost",
         }
@@ -96,7 +62,6 @@ kinds! { $
         Duplicate in duplicate {
             name: "duplicate",
             group: Group::Network,
-            swarm: Swarm::Strength,
             keys: &[rate("duplicate_rate", "packets that arrive twice")],
             does: "a packet arrives twice",
         }
@@ -104,7 +69,6 @@ kinds! { $
         Reorder in reorder {
             name: "reorder",
             group: Group::Network,
-            swarm: Swarm::Strength,
             keys: &[rate("reorder_rate", "packets that are overtaken by later ones")],
             does: "a packet is overtaken by later ones",
         }
@@ -120,7 +84,6 @@ kinds! { $
         CorruptPass in corrupt_pass {
             name: "corrupt-pass",
             group: Group::Network,
-            swarm: Swarm::Strength,
             keys: &[rate("corrupt_pass_rate", "packets with data that arrive with one bit changed, unseen by the checksum")],
             does: "a packet arrives with one bit of its data changed, which its checksum does not show: few systems promise to survive that",
         }
@@ -128,7 +91,6 @@ kinds! { $
         DnsFail in dns_fail {
             name: "dns-fail",
             group: Group::Network,
-            swarm: Swarm::Strength,
             keys: &[rate("dns_fail_rate", "questions to the name server that fail: half of them are answered with SERVFAIL, half get no answer")],
             does: "a question to the name server is answered with SERVFAIL, or gets no answer",
         }
@@ -144,7 +106,6 @@ kinds! { $
         BadChecksum in bad_checksum {
             name: "bad-checksum",
             group: Group::Network,
-            swarm: Swarm::Strength,
             keys: &[rate("bad_checksum_rate", "UDP datagrams whose receiver finds them damaged when it reads them")],
             does: "a UDP datagram arrives damaged, which Linux finds out when it is read: poll(2) and epoll(7) report the socket as readable, and recv(2) that does not block fails with EAGAIN",
         }
@@ -155,7 +116,6 @@ kinds! { $
             name: "reset",
             group: Group::Network,
             begins: Begins::ByNetwork,
-            swarm: Swarm::Strength,
             keys: &[probability("reset_probability", "", "all connections of a node that is drawn are reset")],
             does: "the connections of a node are reset",
         }
@@ -164,7 +124,6 @@ kinds! { $
             name: "partition",
             group: Group::Network,
             begins: Begins::ByNetwork,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("partition_probability", "", "a partition begins"),
                 range("partition_duration_ms", "[1000, 10000]", "how long a partition lasts"),
@@ -182,7 +141,6 @@ kinds! { $
             name: "crash",
             group: Group::Process,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("crash_probability", "node", "every process of the node is killed; its files stay"),
                 range("crash_restart_ms", "[500, 5000]", "how long a crashed node stays down before it is started again"),
@@ -194,7 +152,6 @@ kinds! { $
             name: "pause",
             group: Group::Process,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("pause_probability", "node", "the node stops running while time goes on"),
                 range("pause_duration_ms", "[100, 5000]", "how long a pause lasts"),
@@ -206,7 +163,6 @@ kinds! { $
             name: "power-failure",
             group: Group::Process,
             begins: Begins::ByMachine,
-            swarm: Swarm::Strength,
             keys: &[
                 probability(
                     "power_failure_probability",
@@ -226,7 +182,6 @@ kinds! { $
             name: "disk-full",
             group: Group::Disk,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("disk_full_probability", "node", "the disk of the node has no room left"),
                 range("disk_full_ms", "[500, 5000]", "how long a disk stays full"),
@@ -238,7 +193,6 @@ kinds! { $
             name: "disk-slow",
             group: Group::Disk,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("disk_slow_probability", "node", "the disk of the node becomes slow"),
                 Key::new("disk_latency_ms", ValueKind::Millis, "how much longer a call waits for a slow disk").default("100"),
@@ -251,7 +205,6 @@ kinds! { $
             name: "disk-readonly",
             group: Group::Disk,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("disk_readonly_probability", "node", "the file systems of the node become read-only"),
                 range("disk_readonly_ms", "[500, 5000]", "how long they stay so"),
@@ -263,7 +216,6 @@ kinds! { $
             name: "oom",
             group: Group::Process,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("oom_probability", "node", "memory runs out: the kernel kills the process of the service that has most of it"),
                 range("oom_restart_ms", "[500, 5000]", "how long a service stays down whose first process was killed so, if its `restart` does not start it again"),
@@ -275,7 +227,6 @@ kinds! { $
             name: "kill",
             group: Group::Process,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("kill_probability", "node", "one process of the service, not its first one, is killed"),
                 range("kill_restart_ms", "[500, 5000]", "how long a service stays down that ends for that, if its `restart` does not start it again"),
@@ -287,7 +238,6 @@ kinds! { $
             name: "stop",
             group: Group::Process,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("stop_probability", "node", "the service is asked to end, and starts again when it has"),
                 Key::new("stop_timeout_ms", ValueKind::MillisRange, "how long it has to end before it is killed")
@@ -300,7 +250,6 @@ kinds! { $
             name: "crash-loop",
             group: Group::Process,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("crash_loop_probability", "node", "the node crashes several times, with short times between"),
                 range("crash_loop_duration_ms", "[2000, 10000]", "how long that goes on"),
@@ -313,7 +262,6 @@ kinds! { $
             name: "slow",
             group: Group::Process,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("slow_probability", "node", "the node gets slow"),
                 range("slow_duration_ms", "[1000, 10000]", "how long it is slow"),
@@ -327,7 +275,6 @@ kinds! { $
             name: "starve",
             group: Group::Process,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("starve_probability", "node", "one thread of the service gets no processor"),
                 range("starve_duration_ms", "[100, 2000]", "for how long"),
@@ -339,7 +286,6 @@ kinds! { $
             name: "mtu",
             group: Group::Network,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("mtu_probability", "node", "large packets from and to the node are lost"),
                 range("mtu_duration_ms", "[1000, 10000]", "for how long"),
@@ -352,7 +298,6 @@ kinds! { $
             name: "half-open",
             group: Group::Network,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("half_open_probability", "node", "the network forgets one connection of the node"),
                 range("half_open_duration_ms", "[5000, 60000]", "for how long"),
@@ -364,7 +309,6 @@ kinds! { $
             name: "syn-drop",
             group: Group::Network,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("syn_drop_probability", "node", "the node takes no new connections, as with a full backlog"),
                 range("syn_drop_duration_ms", "[1000, 5000]", "for how long"),
@@ -376,7 +320,6 @@ kinds! { $
             name: "clock-jump",
             group: Group::Clock,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("clock_jump_probability", "node", "the node's wall clock is set wrong, forward or back"),
                 range("clock_jump_ms", "[100, 60000]", "how far the wall clock jumps"),
@@ -389,7 +332,6 @@ kinds! { $
             name: "clock-drift",
             group: Group::Clock,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("clock_drift_probability", "node", "the node's clocks become fast or slow"),
                 ppm("clock_drift_ppm", "[10, 500]", "how fast or slow"),
@@ -411,7 +353,6 @@ kinds! { $
             name: "leap-second",
             group: Group::Clock,
             begins: Begins::ByNetwork,
-            swarm: Swarm::Strength,
             keys: &[probability("leap_second_probability", "", "a leap second is inserted")],
             does: "the wall clock of each machine shows a second twice, as at the end of a day with a leap second (adjtimex(2): TIME_INS, TIME_OOP)",
         }
@@ -420,7 +361,6 @@ kinds! { $
             name: "disk-quota",
             group: Group::Disk,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("disk_quota_probability", "node", "the service has used up its quota of the disk"),
                 range("disk_quota_ms", "[500, 5000]", "how long it gets no more"),
@@ -432,7 +372,6 @@ kinds! { $
             name: "bad-sector",
             group: Group::Disk,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[probability("bad_sector_probability", "node", "a sector (4096 bytes) under a file of the service cannot be read any more")],
             does: "a sector under a file that the service has written goes bad, until all of it is overwritten: read(2) of it fails with EIO, also a write(2) of a part of it; an access to a mapping of it is SIGBUS",
         }
@@ -441,7 +380,6 @@ kinds! { $
             name: "backlog-full",
             group: Group::Network,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("backlog_full_probability", "node", "the backlog of one listener of the node counts as full"),
                 range("backlog_full_duration_ms", "[1000, 5000]", "for how long"),
@@ -453,7 +391,6 @@ kinds! { $
             name: "fin-drop",
             group: Group::Network,
             begins: Begins::ByNode,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("fin_drop_probability", "node", "the FINs that the node sends are lost"),
                 range("fin_drop_duration_ms", "[500, 3000]", "for how long"),
@@ -465,7 +402,6 @@ kinds! { $
             name: "group-power",
             group: Group::Process,
             begins: Begins::ByGroup,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("group_power_probability", "group", "all machines of the group lose their power at once, as those of a rack do"),
                 range("group_power_restart_ms", "[500, 5000]", "how long they stay without power before their services are started again"),
@@ -477,7 +413,6 @@ kinds! { $
             name: "group-partition",
             group: Group::Network,
             begins: Begins::ByGroup,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("group_partition_probability", "group", "the group is cut off from all other services, as behind a switch that fails"),
                 range("group_partition_duration_ms", "[1000, 10000]", "for how long"),
@@ -489,7 +424,6 @@ kinds! { $
             name: "rolling-restart",
             group: Group::Process,
             begins: Begins::ByGroup,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("rolling_restart_probability", "group", "the services of the group are stopped and started, one after the other"),
                 range("rolling_pause_ms", "[200, 2000]", "from when a service is ready again until the next one is stopped"),
@@ -502,7 +436,6 @@ kinds! { $
             name: "replace",
             group: Group::Process,
             begins: Begins::ByMachine,
-            swarm: Swarm::Strength,
             keys: &[
                 probability("replace_probability", "machine", "the machine is lost with its disk, and another one takes its place"),
                 range("replace_restart_ms", "[1000, 10000]", "how long until that one starts the services"),

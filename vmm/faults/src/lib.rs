@@ -5,6 +5,8 @@
 //! Key types: [`Kind`], [`Declaration`], and [`FaultSpec`] with a [`Setting`] per kind: what a configuration asks for, or what a seed
 //! drew from it. The work of a kind is in its room, `bloodhound-sim`'s `faults/<room>.rs`.
 
+#[macro_use]
+mod declare;
 mod keys;
 mod kinds;
 mod presets;

@@ -52,7 +52,7 @@ impl Node {
         let at = self.clock;
         self.tell_ends(at, watch);
         self.vfs = file_systems;
-        self.broken.slow_ns = 0;
+        self.broken.set_slow(0);
         self.start_over(reboot, at);
     }
 

@@ -1,6 +1,7 @@
 //! Tests of the swarm profile; what faults do is tested in `tests/scripted.rs`, the plan in `plan.rs`.
 
 use super::*;
+use bloodhound_faults::Swarm;
 
 mod frequencies;
 

@@ -5,7 +5,9 @@
 //! million is outside of it.
 
 use super::super::plan::{Aim, Drawn, draw};
+use super::super::planning::Grouped;
 use super::super::*;
+use bloodhound_faults::Begins;
 use bloodhound_decisions::Place;
 use bloodhound_net::{Body, Bytes, DropReason, Fabric, Header, LinkConfig, Packet, Routed};
 use std::net::SocketAddr;
@@ -33,10 +35,26 @@ fn with(kinds: &[Kind], rate: u32) -> FaultSpec {
     })
 }
 
-/// What a seed draws of a profile for three services on two machines.
+/// What a seed draws of a profile for three services on two machines, in two groups.
 fn plan(profile: &FaultSpec, seed: u64) -> Vec<Planned> {
     let nodes: Vec<NodeId> = (1..=3).map(NodeId).collect();
-    let aim = Aim { targets: &nodes, stacks: &nodes, machines: &nodes[..2], only: &BTreeMap::new() };
+    let group = |number, of: &[NodeId], rest: &[NodeId]| Grouped {
+        number,
+        name: format!("zone{number}"),
+        nodes: of.to_vec(),
+        machines: of[..1].to_vec(),
+        stacks: of.to_vec(),
+        rest: rest.to_vec(),
+    };
+    let groups = [group(1, &nodes[..2], &nodes[2..]), group(2, &nodes[2..], &nodes[..2])];
+    let aim = Aim {
+        targets: &nodes,
+        stacks: &nodes,
+        machines: &nodes[..2],
+        only: &BTreeMap::new(),
+        groups: &groups,
+        only_groups: &BTreeMap::new(),
+    };
     let end = SimTime(500 + (STEPS + 1) * 10 * MS);
     let phases = Phases { begin: SimTime(500), end, step: 10 * MS };
     let drawn = draw(profile, aim, phases, false, &mut Decisions::seeded(seed));
@@ -47,7 +65,7 @@ fn plan(profile: &FaultSpec, seed: u64) -> Vec<Planned> {
 fn chains(kind: Kind) -> u64 {
     match kind.declaration().begins {
         Begins::ByNode => 3,
-        Begins::ByMachine => 2,
+        Begins::ByMachine | Begins::ByGroup => 2,
         Begins::ByNetwork => 1,
         // They are no matter of chance, or of no plan.
         Begins::Standing | Begins::Link | Begins::Asked => 0,
@@ -63,7 +81,7 @@ fn each_kind_of_the_plan_comes_as_often_as_is_asked_for() {
     for entry in (0..SEEDS).flat_map(|seed| plan(&profile, seed)) {
         *counts.entry(entry.id.kind).or_insert(0u64) += 1;
         assert_eq!(entry.fault.kind(), entry.id.kind);
-        let target = (entry.id.target > 0).then_some(NodeId(entry.id.target));
+        let target = (entry.id.target > 0 && !entry.id.kind.declaration().has_group()).then_some(NodeId(entry.id.target));
         assert!(target.is_none() || entry.fault.node() == target, "{entry:?}");
     }
     for kind in all {
@@ -127,7 +145,7 @@ fn routed(profile: &FaultSpec, count: u32) -> Vec<Routed> {
     let packet = |nth: u32| Packet {
         src: end(1),
         dst: end(2),
-        body: Body::Udp(Header { hops: 64, class: 0, lite: false }, Bytes::from(vec![7; 100])),
+        body: Body::Udp(Header { hops: 64, class: 0, lite: false, damaged: false }, Bytes::from(vec![7; 100])),
         place: Place { offset: nth, ..Place::default() },
     };
     let route =
