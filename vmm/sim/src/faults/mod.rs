@@ -92,9 +92,9 @@ pub use slow::Slow;
 pub use starve::Starve;
 pub use stop::Stop;
 pub use syn_drop::SynDrop;
+pub(crate) use triggers::Patterns;
 pub use triggers::Trigger;
 use triggers::Waiting;
-pub(crate) use triggers::Patterns;
 pub use window::Window;
 
 /// Gives nodes their names.
