@@ -226,7 +226,14 @@ fn no_file(config: &Config, named: &Located<PathBuf>, severity: Severity) -> Dia
 pub fn check_names(config: &Config, compose: &Compose) -> Vec<Diagnostic> {
     let hosts = compose.host_names();
     let services: Vec<String> = compose.services.iter().map(|s| s.name.clone()).collect();
-    let mut names = Names { source: &config.source, compose, hosts, services, groups: Vec::new(), diagnostics: Vec::new() };
+    let mut names = Names {
+        source: &config.source,
+        compose,
+        hosts,
+        services,
+        groups: Vec::new(),
+        diagnostics: Vec::new(),
+    };
     for target in config.workload.iter().flat_map(|w| &w.targets) {
         names.host(target);
     }

@@ -77,12 +77,15 @@ fn of_links(outcome: &Outcome) -> Vec<String> {
         from = *end;
     }
     open.push((from, outcome.scenario.fault_time));
-    for declaration in Kind::DECLARATIONS.iter().filter(|d| d.is_of_links() && outcome.profile.is_on(d.kind)) {
+    for declaration in Kind::DECLARATIONS.iter().filter(|d| d.is_of_links() && outcome.profile.is_on(d.kind))
+    {
         let strength = strength(declaration, outcome.profile.get(declaration.kind));
         let everywhere = vec![(Vec::new(), Vec::new())];
         for (from, to) in planning.links.get(&declaration.kind).unwrap_or(&everywhere) {
             let ends = ends(from, to, outcome);
-            for (begin, end) in open.iter().map(|(begin, end)| (*begin, (*end).min(outcome.scenario.fault_time))) {
+            for (begin, end) in
+                open.iter().map(|(begin, end)| (*begin, (*end).min(outcome.scenario.fault_time)))
+            {
                 if begin < end {
                     let (at, duration) = (time(begin), time(end - begin));
                     let name = declaration.name;
@@ -168,7 +171,8 @@ fn entry(planned: &Planned, begin: SimTime, outcome: &Outcome) -> Result<String,
     match &planned.fault {
         Fault::Partition(partition) => {
             let (shape, groups) = groups(&partition.cut);
-            let groups: Vec<String> = groups.iter().map(|group| format!("[{}]", names(group, outcome))).collect();
+            let groups: Vec<String> =
+                groups.iter().map(|group| format!("[{}]", names(group, outcome))).collect();
             let _ = write!(out, ", partition: {}, groups: [{}]", shape.as_str(), groups.join(", "));
         }
         Fault::Window(window) => {

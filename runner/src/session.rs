@@ -546,11 +546,7 @@ impl Worker {
             decisions: world.decisions.log().clone(),
             divergences: world.decisions.divergences(),
             marks: world.marks.clone(),
-            outside: world
-                .outside
-                .iter()
-                .map(|((who, what), count)| (name(*who), what.clone(), *count))
-                .collect(),
+            outside: world.outside.iter().map(|((who, what), n)| (name(*who), what.clone(), *n)).collect(),
             console: world.console.clone(),
             stopped: None,
             share: self.meter.share(self.machine.scenario().health_until_ready),

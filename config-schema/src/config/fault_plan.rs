@@ -115,8 +115,12 @@ static TRIGGER: Section = Section {
             ValueKind::Name("system call"),
             "a process of a service makes a system call of this name",
         ),
-        Key::new("when", ValueKind::Word(CallMoment::WORDS), "for `call`: whether the fault comes before it or after it")
-            .default("return"),
+        Key::new(
+            "when",
+            ValueKind::Word(CallMoment::WORDS),
+            "for `call`: whether the fault comes before it or after it",
+        )
+        .default("return"),
         Key::new("service", ValueKind::Name("service"), "the service").required(),
         Key::new("nth", ValueKind::Integer { least: 1, most: u64::MAX }, "at which time").default("1"),
         Key::new("after", ValueKind::Duration(Shortest::Zero), "how much later the fault begins")
@@ -347,7 +351,12 @@ fn trigger(ctx: &mut Ctx, on: &Settings<'_>) -> Option<FaultTrigger> {
         ctx.error(Code::Malformed, node.span, format!("`{}` must not be empty", on.path("log")));
     }
     let (nth, after_ns) = (on.value(ctx, "nth"), on.value(ctx, "after"));
-    Some(FaultTrigger::On { what: log.or(pattern).or(call)?, service: on.get(ctx, "service")?, nth, after_ns })
+    Some(FaultTrigger::On {
+        what: log.or(pattern).or(call)?,
+        service: on.get(ctx, "service")?,
+        nth,
+        after_ns,
+    })
 }
 
 /// A regular expression that can be compiled.

@@ -7,9 +7,7 @@ use bloodhound_config::config::{
 use bloodhound_config::tree::Source;
 use bloodhound_faults::{Begins, Disk, Group, Kind, Setting, Shape};
 use bloodhound_net::{NodeId, PartitionKind};
-use bloodhound_sim::faults::{
-    Down, FaultId, Limits, Planning, Scheduled, ServiceGroup, Trigger, What,
-};
+use bloodhound_sim::faults::{Down, FaultId, Limits, Planning, Scheduled, ServiceGroup, Trigger, What};
 use bloodhound_sim::scenario::ServiceSpec;
 use bloodhound_vfs::DiskModel;
 
@@ -31,15 +29,17 @@ impl Planner<'_> {
             quiet: faults.quiet.clone(),
             disks: faults.budget.disks,
         };
-        let groups = faults.groups.iter().map(|group| ServiceGroup {
-            name: group.name.value.clone(),
-            nodes: nodes(&group.services),
-        });
+        let groups = faults
+            .groups
+            .iter()
+            .map(|group| ServiceGroup { name: group.name.value.clone(), nodes: nodes(&group.services) });
         let mut planning = Planning {
             schedule: Vec::new(),
             limits,
             groups: groups.collect(),
-            asks_names: faults.asks_names && !faults.kinds.is_on(Kind::DnsFail) && !faults.kinds.is_on(Kind::DnsDelay),
+            asks_names: faults.asks_names
+                && !faults.kinds.is_on(Kind::DnsFail)
+                && !faults.kinds.is_on(Kind::DnsDelay),
             ..Planning::default()
         };
         for (kind, targets) in &faults.targets {
@@ -74,7 +74,8 @@ impl Planner<'_> {
             planning.only_groups.insert(kind, numbers);
             return Ok(());
         }
-        let stacks_of = |name: &Located<String>| stacks(self.nodes_named(std::slice::from_ref(name)), services);
+        let stacks_of =
+            |name: &Located<String>| stacks(self.nodes_named(std::slice::from_ref(name)), services);
         if declaration.is_of_links() {
             let mut links = Vec::new();
             for name in &targets.services {
@@ -93,9 +94,12 @@ impl Planner<'_> {
         if declaration.group == Group::Network {
             nodes = stacks(nodes, services);
         }
-        let may_be_hit = |node: &NodeId| services.iter().any(|service| service.node == *node && service.faulty);
+        let may_be_hit =
+            |node: &NodeId| services.iter().any(|service| service.node == *node && service.faulty);
         if let (false, Some(first)) = (nodes.iter().any(may_be_hit), targets.services.first()) {
-            let text = format!("`faults.targets.{kind}` names no service that faults may hit: see `faults.process.services`");
+            let text = format!(
+                "`faults.targets.{kind}` names no service that faults may hit: see `faults.process.services`"
+            );
             return Err(Refusal::from(text).at(first.place(&self.project.config.source)));
         }
         planning.only.insert(kind, nodes);

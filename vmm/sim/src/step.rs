@@ -1,8 +1,7 @@
 //! One step of one task: the platform runs the task until it traps, and the simulated kernel answers the trap.
 //!
-//! A step is a system call that completes or blocks, or an exception of the processor that becomes a signal. Traps for page
-//! faults, `cpuid`, `rdtsc` and `xgetbv` do not count as steps: [`Machine::run_task`] answers them and runs the task on
-//! (design.md section 4). A task that is found to loop without side effects is parked instead ([`crate::spin`]).
+//! A step is a system call that completes or blocks, or an exception of the processor that becomes a signal. Traps for page faults, `cpuid`,
+//! `rdtsc` and `xgetbv` are none: [`Machine::run_task`] answers them (design.md section 4). A task in a loop without side effects is parked ([`crate::spin`]).
 
 use std::sync::Arc;
 
@@ -100,8 +99,7 @@ impl Machine {
                 }
                 Ran::Fault(signo) => {
                     self.world.computing.trapped(id, tid);
-                    // The exception is charged as virtual time. The signal handler may return to the instruction that raised the
-                    // exception, so a program can do nothing but fault for ever; virtual time has to advance all the same.
+                    // Virtual time has to advance although a handler may return to the instruction, and fault for ever.
                     let node = self.world.node_mut(id);
                     node.charge(tid, node.config.costs.syscall);
                     self.record(id, pid, &Event::Exception { pid, tid, signo });

@@ -95,7 +95,8 @@ impl Limits {
             }
             let (takes, harms) = (takes_down(&entry.fault, scenario), harms_disks(&entry.fault, scenario));
             let whole = |machine: &MachineId| at_risk.is_some_and(|at_risk| !at_risk.contains(machine));
-            let too_many = down.with(&takes, entry.begin) > most || harmed.with(&harms, entry.begin) > most_disks;
+            let too_many =
+                down.with(&takes, entry.begin) > most || harmed.with(&harms, entry.begin) > most_disks;
             if too_many || harms.iter().any(whole) {
                 continue;
             }
@@ -186,7 +187,8 @@ fn machines_of(nodes: &[NodeId], scenario: &Scenario) -> Vec<MachineId> {
 /// The services that faults may hit on the machines of some.
 fn on_machines(nodes: &[NodeId], scenario: &Scenario) -> Vec<NodeId> {
     let machines = machines_of(nodes, scenario);
-    let on = scenario.services.iter().filter(|service| service.faulty && machines.contains(&service.machine()));
+    let on =
+        scenario.services.iter().filter(|service| service.faulty && machines.contains(&service.machine()));
     on.map(|service| service.node).collect()
 }
 

@@ -103,9 +103,9 @@ pub use stop::Stop;
 pub use swarm::KEPT;
 use swarm::swarm;
 pub use syn_drop::SynDrop;
+pub(crate) use triggers::Patterns;
 pub use triggers::Trigger;
 use triggers::Waiting;
-pub(crate) use triggers::Patterns;
 pub use window::Window;
 
 /// Gives nodes their names.

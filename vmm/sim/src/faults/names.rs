@@ -40,7 +40,8 @@ impl Machine {
         let profile = self.world.faults.profile.as_ref().filter(|_| faulty);
         let names = profile.and_then(|profile| {
             let (rate, delay) = (profile.get(Kind::DnsFail).rate, profile.get(Kind::DnsDelay).time.1);
-            let named = || self.scenario.planning.schedule.iter().any(|entry| entry.kind.declaration().is_of_names());
+            let named =
+                || self.scenario.planning.schedule.iter().any(|entry| entry.kind.declaration().is_of_names());
             (rate > 0 || delay > 0 || named()).then_some(NameFaults { rate, delay })
         });
         if self.world.faults.names == names {

@@ -112,10 +112,14 @@ impl Grouped {
         let (targets, stacks, machines) = targets(scenario);
         let nodes: Vec<NodeId> = nodes.iter().filter(|node| targets.contains(node)).copied().collect();
         let spec = |node: NodeId| scenario.services.iter().find(|spec| spec.node == node);
-        let on: BTreeSet<MachineId> = nodes.iter().filter_map(|node| spec(*node)).map(ServiceSpec::machine).collect();
+        let on: BTreeSet<MachineId> =
+            nodes.iter().filter_map(|node| spec(*node)).map(ServiceSpec::machine).collect();
         let of_machine = |node: &NodeId| spec(*node).is_some_and(|spec| on.contains(&spec.machine()));
-        let used: BTreeSet<NodeId> =
-            nodes.iter().filter_map(|node| spec(*node)).map(|spec| spec.sharing.net.unwrap_or(spec.node)).collect();
+        let used: BTreeSet<NodeId> = nodes
+            .iter()
+            .filter_map(|node| spec(*node))
+            .map(|spec| spec.sharing.net.unwrap_or(spec.node))
+            .collect();
         let (of_group, rest) = stacks.into_iter().partition(|node| used.contains(node));
         Grouped {
             number,
@@ -134,7 +138,9 @@ impl Grouped {
             let nodes: Vec<NodeId> = scenario.services.iter().map(|spec| spec.node).collect();
             return vec![Grouped::new(1, "", &nodes, scenario)];
         }
-        let one = |(place, group): (usize, &ServiceGroup)| Grouped::new(place as u32 + 1, &group.name, &group.nodes, scenario);
+        let one = |(place, group): (usize, &ServiceGroup)| {
+            Grouped::new(place as u32 + 1, &group.name, &group.nodes, scenario)
+        };
         groups.iter().enumerate().map(one).filter(|group| !group.nodes.is_empty()).collect()
     }
 }
@@ -191,7 +197,8 @@ pub(super) fn disks_at_risk(
     let mut machines: Vec<MachineId> = machines.iter().filter_map(spec).map(ServiceSpec::machine).collect();
     for place in 0..machines.len().min(most) {
         let left = (machines.len() - place) as u64;
-        let site = Site::Fault { kind: Word::new("disks"), target: 0, nth: place as u64, part: Word::new("which") };
+        let site =
+            Site::Fault { kind: Word::new("disks"), target: 0, nth: place as u64, part: Word::new("which") };
         machines.swap(place, place + decisions.choose(site, left) as usize);
     }
     machines.truncate(most);

@@ -28,7 +28,10 @@ impl Room for Replace {
     }
 
     fn describe(&self, name: Names<'_>, ms: u64) -> String {
-        format!("the machine of {} is lost, one with an empty disk takes its place after {ms} ms", name(self.node))
+        format!(
+            "the machine of {} is lost, one with an empty disk takes its place after {ms} ms",
+            name(self.node)
+        )
     }
 
     fn begin(&self, machine: &mut Machine, entry: usize, _: SimTime) {

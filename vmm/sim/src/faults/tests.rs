@@ -409,10 +409,13 @@ mod limits {
                     assert_eq!(power.group, if first { "a" } else { "b" });
                 }
                 Fault::GroupPartition(cut) => {
-                    let (a, b) = if first { (&[1, 2][..], &[3, 4, 5][..]) } else { (&[5][..], &[1, 2, 3, 4][..]) };
+                    let (a, b) =
+                        if first { (&[1, 2][..], &[3, 4, 5][..]) } else { (&[5][..], &[1, 2, 3, 4][..]) };
                     assert_eq!((&cut.nodes, &cut.rest), (&ids(a), &ids(b)));
                 }
-                Fault::RollingRestart(roll) => assert_eq!(roll.nodes, if first { ids(&[1, 2]) } else { ids(&[5]) }),
+                Fault::RollingRestart(roll) => {
+                    assert_eq!(roll.nodes, if first { ids(&[1, 2]) } else { ids(&[5]) })
+                }
                 fault => assert_eq!(fault.kind(), Kind::Crash),
             }
         }
