@@ -21,7 +21,8 @@ fn stack(name: &str, (server, client): (&str, &str), faults: &str) -> Option<Pat
             "  {name}: {{x-bloodhound: {{rootfs: host}}, volumes: ['./:/app:ro'], command: [/app/program, {mode}]{more}}}\n"
         )
     };
-    let client = if client.is_empty() { String::new() } else { service("client", client, ", depends_on: [server]") };
+    let client =
+        if client.is_empty() { String::new() } else { service("client", client, ", depends_on: [server]") };
     put(&dir, "compose.yaml", &format!("services:\n{}{client}", service("server", server, "")));
     configure(&dir, faults);
     Some(dir)
@@ -89,7 +90,11 @@ fn the_end_of_a_connection_comes_late_where_fins_are_lost() {
     let network = "network: {fin_drop_probability: 0.001, fin_drop_duration_ms: [900, 900]}";
     let Some(dir) = stack("fin", ("accepts", "connects"), network) else { return };
     let ran = run(&dir);
-    assert!(faults(&ran, "connections that client closes end late (its FINs are lost), for 900 ms") > 0, "{}", shown(&ran));
+    assert!(
+        faults(&ran, "connections that client closes end late (its FINs are lost), for 900 ms") > 0,
+        "{}",
+        shown(&ran)
+    );
     let ends = numbers(&ran, "server", "end");
     assert!(ends.iter().any(|ms| *ms < 10) && ends.iter().any(|ms| (200..3000).contains(ms)), "{ends:?}");
     assert!(numbers(&ran, "client", "answer").iter().all(|ms| *ms < 10), "data arrives: {}", shown(&ran));
@@ -97,13 +102,20 @@ fn the_end_of_a_connection_comes_late_where_fins_are_lost() {
 
 #[test]
 fn connections_that_are_reset_in_the_queue_are_accepted_all_the_same() {
-    let Some(dir) = stack("reset", ("accepts", "connects"), "kernel: {accept_reset_rate: 0.1}") else { return };
+    let Some(dir) = stack("reset", ("accepts", "connects"), "kernel: {accept_reset_rate: 0.1}") else {
+        return;
+    };
     let ran = run(&dir);
     let hit = faults(&ran, "accept-reset: accept by server");
     assert!(hit > 1, "{}", shown(&ran));
     assert_eq!(said(&ran, "server", "reset ENOTCONN ECONNRESET"), hit, "{}", shown(&ran));
     assert_eq!(said(&ran, "server", "accept "), 0, "{}", shown(&ran));
-    assert_eq!(said(&ran, "client", "broken ECONNRESET") + said(&ran, "client", "broken EPIPE"), hit, "{}", shown(&ran));
+    assert_eq!(
+        said(&ran, "client", "broken ECONNRESET") + said(&ran, "client", "broken EPIPE"),
+        hit,
+        "{}",
+        shown(&ran)
+    );
     assert!(said(&ran, "client", "answer") > hit, "{}", shown(&ran));
 }
 
@@ -117,9 +129,17 @@ fn sends_that_do_not_block_take_a_part_and_epollout_comes_anew() {
         assert!(parts > 5, "{name}: {}", shown(&ran));
         assert!(client.contains(&&*format!("{name} all")), "{name}: {}", shown(&ran));
     }
-    assert!(!client.iter().any(|line| line.ends_with("no edge") || line.ends_with("torn")), "{}", shown(&ran));
+    assert!(
+        !client.iter().any(|line| line.ends_with("no edge") || line.ends_with("torn")),
+        "{}",
+        shown(&ran)
+    );
     let told = faults(&ran, "partial-send: sendto by client");
-    assert!(told > 10 && told <= said(&ran, "client", "tcp part") + said(&ran, "client", "unix part"), "{}", shown(&ran));
+    assert!(
+        told > 10 && told <= said(&ran, "client", "tcp part") + said(&ran, "client", "unix part"),
+        "{}",
+        shown(&ran)
+    );
     configure(&dir, "kernel: {}");
     let plain = run(&dir);
     assert_eq!(said(&plain, "client", "tcp part"), 0, "{}", shown(&plain));
@@ -127,7 +147,9 @@ fn sends_that_do_not_block_take_a_part_and_epollout_comes_anew() {
 
 #[test]
 fn a_datagram_with_a_wrong_checksum_is_ready_for_who_does_not_block_only() {
-    let Some(dir) = stack("checksum", ("hears", "tells"), "network: {bad_checksum_rate: 0.05}") else { return };
+    let Some(dir) = stack("checksum", ("hears", "tells"), "network: {bad_checksum_rate: 0.05}") else {
+        return;
+    };
     let ran = run(&dir);
     assert!(said(&ran, "server", "spurious EAGAIN") > 10, "{}", shown(&ran));
     assert_eq!(said(&ran, "server", "blocking E"), 0, "udp_poll looks for who blocks: {}", shown(&ran));
@@ -140,19 +162,26 @@ fn a_datagram_with_a_wrong_checksum_is_ready_for_who_does_not_block_only() {
 
 #[test]
 fn epoll_tells_of_connections_in_another_order_and_of_a_pipe_in_its_own() {
-    let Some(dir) = stack("epoll", ("gathers", "spells"), "kernel: {epoll_reorder_rate: 0.3}") else { return };
+    let Some(dir) = stack("epoll", ("gathers", "spells"), "kernel: {epoll_reorder_rate: 0.3}") else {
+        return;
+    };
     let ran = run(&dir);
-    let orders: Vec<&str> = lines(&ran, "server").iter().filter_map(|line| line.strip_prefix("order ")).collect();
+    let orders: Vec<&str> =
+        lines(&ran, "server").iter().filter_map(|line| line.strip_prefix("order ")).collect();
     let told = faults(&ran, "epoll-reorder: epoll_wait by server");
     let others = orders.iter().filter(|order| order.len() == 5 && **order != "-abcd").count();
     assert!(told > 5 && others == told, "{told} of {orders:?}");
     assert!(orders.iter().all(|order| order.starts_with('-')), "{orders:?}");
-    assert!(orders.contains(&"-abcd") && orders.contains(&"-bcda") && orders.contains(&"-dabc"), "{orders:?}");
+    assert!(
+        orders.contains(&"-abcd") && orders.contains(&"-bcda") && orders.contains(&"-dabc"),
+        "{orders:?}"
+    );
 }
 
 #[test]
 fn limits_of_inotify_and_pipes_are_reached_by_others() {
-    let rates = "resources: {inotify_limit_rate: 0.1, pipe_limit_rate: 0.1}, kernel: {inotify_overflow_rate: 0.2}";
+    let rates =
+        "resources: {inotify_limit_rate: 0.1, pipe_limit_rate: 0.1}, kernel: {inotify_overflow_rate: 0.2}";
     let Some(dir) = stack("limits", ("limits", ""), rates) else { return };
     let ran = run(&dir);
     assert_eq!(said(&ran, "server", "rounds"), 1, "{}", shown(&ran));

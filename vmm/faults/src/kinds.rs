@@ -107,7 +107,7 @@ kinds! { $
             name: "bad-checksum",
             group: Group::Network,
             keys: &[rate("bad_checksum_rate", "UDP datagrams whose receiver finds them damaged when it reads them")],
-            does: "a UDP datagram arrives damaged, which Linux finds out when it is read: poll(2) and epoll(7) report the socket as readable, and recv(2) that does not block fails with EAGAIN",
+            does: "a UDP datagram arrives damaged, which Linux finds out when it is read: poll(2) and epoll(7) report a socket with O_NONBLOCK as readable, and recv(2) fails with EAGAIN",
         }
     }
     timed {

@@ -106,7 +106,11 @@ impl Ctx<'_> {
         for (nth, to) in at.iter().enumerate() {
             hits[*to] = before[at[(nth + by) % at.len()]];
         }
-        self.met(Kind::EpollReorder, None, format!("{} events, the first one is number {}", at.len(), by + 1));
+        self.met(
+            Kind::EpollReorder,
+            None,
+            format!("{} events, the first one is number {}", at.len(), by + 1),
+        );
         hits
     }
 }

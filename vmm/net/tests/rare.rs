@@ -21,7 +21,9 @@ fn a_backlog_that_counts_as_full_takes_no_syn_until_it_does_no_more() {
     assert_eq!(net.stacks[0].state(before), Some(TcpState::Established));
     assert_eq!(net.stacks[0].state(late), Some(TcpState::SynSent));
     assert_eq!(net.stacks[1].accept(listener), Err(Errno::EAGAIN));
-    assert!(net.stacks[1].fill_backlog(listener, 7, false) && !net.stacks[1].fill_backlog(listener, 7, false));
+    assert!(
+        net.stacks[1].fill_backlog(listener, 7, false) && !net.stacks[1].fill_backlog(listener, 7, false)
+    );
     net.run(490 * MS);
     assert_eq!(net.stacks[0].state(late), Some(TcpState::SynSent), "the SYN comes again after a second");
     net.run(20 * MS);

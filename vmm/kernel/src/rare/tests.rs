@@ -172,7 +172,10 @@ fn an_event_that_is_lost_leaves_an_overflow_in_its_place() {
     assert_eq!(told(&mut b), []);
     ["/a", "/b", "/c"].into_iter().for_each(|path| make(&mut b, path));
     let mut seen = masks(&mut b);
-    assert_eq!((seen.len(), told(&mut b)), (3, vec![(Kind::InotifyOverflow, "read", "IN_Q_OVERFLOW".to_owned())]));
+    assert_eq!(
+        (seen.len(), told(&mut b)),
+        (3, vec![(Kind::InotifyOverflow, "read", "IN_Q_OVERFLOW".to_owned())])
+    );
     seen.sort_unstable();
     assert_eq!(seen, [IN_CREATE, IN_CREATE, IN_Q_OVERFLOW]);
     // What FIONREAD has told of is not lost any more.

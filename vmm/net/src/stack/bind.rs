@@ -82,7 +82,9 @@ impl Stack {
 
     /// Lets the backlog of a listener count as full for a fault, or no more for it. False if that changes nothing.
     pub fn fill_backlog(&mut self, id: SocketId, fault: u64, full: bool) -> bool {
-        let Ok(Kind::Listen(listener)) = self.get_mut(id).map(|socket| &mut socket.kind) else { return false };
+        let Ok(Kind::Listen(listener)) = self.get_mut(id).map(|socket| &mut socket.kind) else {
+            return false;
+        };
         if full { listener.filled_by.insert(fault) } else { listener.filled_by.remove(&fault) }
     }
 
