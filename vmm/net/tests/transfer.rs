@@ -133,6 +133,7 @@ fn bad_link(loss: u32) -> LinkConfig {
         delay_max: 300 * MS,
         bandwidth: None,
         corrupt_pass: 0,
+        bad_checksum: 0,
     }
 }
 
