@@ -185,7 +185,10 @@ impl Campaign {
             let mut command = Command::new("cargo");
             command.args(["test", "--release", "--package", "bloodhound", "--test", file, "--", "--exact"]);
             // What is not installed is no campaign that holds.
-            command.arg(&self.what).env("BLOODHOUND_TEST_POWER_SEEDS", seeds).env("BLOODHOUND_TEST_NO_SKIP", "1");
+            command
+                .arg(&self.what)
+                .env("BLOODHOUND_TEST_POWER_SEEDS", seeds)
+                .env("BLOODHOUND_TEST_NO_SKIP", "1");
             return command;
         }
         let mut command = Command::new(BLOODHOUND);
