@@ -55,7 +55,8 @@ fn stack_of(database: &str, options: &[&str], seconds: u32) -> PathBuf {
 fn keeps(database: &str, options: &[&str]) {
     let dir = stack_of(database, options, 10);
     let seeds = power_seeds(5);
-    let result = bloodhound(&dir, &["test", "--seeds", &seeds.to_string(), "--jobs", "1", "--format", "json"]);
+    let result =
+        bloodhound(&dir, &["test", "--seeds", &seeds.to_string(), "--jobs", "1", "--format", "json"]);
     assert_eq!(code(&result), 0, "{database} {options:?}: {}{}", text(&result), said(&dir));
     let failures = injected(&result, "power-failure");
     assert!(failures >= 5 * seeds, "{database} {options:?}: {failures} power failures");

@@ -160,7 +160,11 @@ fn is_saved(case: &Case, dir: &Path, replayed: &Ran) -> Result<(), String> {
     let saved = || std::fs::read_to_string(dir.join("saved.yaml")).unwrap_or_default();
     let text = |timeline: &Timeline| timeline.told("fault").join("\n");
     check(text(&first) == text(&second), "the saved faults are others", &(saved() + &shown(&again)))?;
-    check(sees(case, &second.seen()), "the service does not see the saved faults", &(saved() + &shown(&again)))
+    check(
+        sees(case, &second.seen()),
+        "the service does not see the saved faults",
+        &(saved() + &shown(&again)),
+    )
 }
 
 fn judge(case: &Case, declared: &Json, programs: &Path, kvm: bool) -> Result<(), String> {
@@ -237,7 +241,8 @@ fn every_kind_is_seen_told_counted_and_replayed() {
         return;
     }
     let only = std::env::var("BLOODHOUND_TEST_KINDS").ok().filter(|only| !only.is_empty());
-    let wanted = |case: &&Case| only.as_ref().is_none_or(|only| only.split(',').any(|kind| kind == case.kind));
+    let wanted =
+        |case: &&Case| only.as_ref().is_none_or(|only| only.split(',').any(|kind| kind == case.kind));
     let cases: Vec<&Case> = CASES.iter().filter(wanted).collect();
     let kinds = kinds();
     let declared: BTreeMap<&str, &Json> = kinds.iter().map(|kind| (name(kind), kind)).collect();

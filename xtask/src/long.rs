@@ -3,6 +3,7 @@
 //!
 //! Key types: [`Args`]; [`Campaign`], of which each has a name, a command and a [`Holds`]. A campaign is a test of this repository or a run of the
 //! command, in a process of its own; how it went is told in a line, and what it printed is below `target/long`.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)] // tells how long a campaign took
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -185,7 +186,10 @@ impl Campaign {
             let mut command = Command::new("cargo");
             command.args(["test", "--release", "--package", "bloodhound", "--test", file, "--", "--exact"]);
             // What is not installed is no campaign that holds.
-            command.arg(&self.what).env("BLOODHOUND_TEST_POWER_SEEDS", seeds).env("BLOODHOUND_TEST_NO_SKIP", "1");
+            command
+                .arg(&self.what)
+                .env("BLOODHOUND_TEST_POWER_SEEDS", seeds)
+                .env("BLOODHOUND_TEST_NO_SKIP", "1");
             return command;
         }
         let mut command = Command::new(BLOODHOUND);

@@ -37,7 +37,8 @@ fn each_kind_is_met_as_often_as_is_asked_for() {
 #[test]
 fn no_kind_changes_a_draw_of_another_one() {
     const OPERATIONS: u32 = 300;
-    let alone: BTreeMap<Kind, Vec<Vec<Kind>>> = asked().map(|kind| (kind, hits(&[kind], OPERATIONS))).collect();
+    let alone: BTreeMap<Kind, Vec<Vec<Kind>>> =
+        asked().map(|kind| (kind, hits(&[kind], OPERATIONS))).collect();
     for first in asked() {
         for second in asked().filter(|second| *second != first) {
             let mut both = hits(&[first, second], OPERATIONS);

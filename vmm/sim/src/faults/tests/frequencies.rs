@@ -160,7 +160,8 @@ fn each_kind_of_packets_hits_as_many_as_is_asked_for() {
         let hits = packets.iter().filter(|routed| is_hit(kind, routed)).count() as u64;
         assert!(is_near(hits, 1_000), "{kind}: {hits} instead of 1000");
         let others = of_packets().into_iter().filter(|other| *other != kind);
-        let other_hits = others.map(|other| packets.iter().filter(|r| is_hit(other, r)).count()).sum::<usize>();
+        let other_hits =
+            others.map(|other| packets.iter().filter(|r| is_hit(other, r)).count()).sum::<usize>();
         assert_eq!(other_hits, 0, "{kind} alone is on");
     }
 }
