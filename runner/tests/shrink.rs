@@ -26,7 +26,8 @@ fn failing(name: &str) -> (PathBuf, PathBuf) {
         bloodhound(&dir, &["test", "--seeds", "10", "--jobs", "1", "--fail-fast", "--format", "json"]);
     assert_eq!(code(&result), 1, "{}", text(&result));
     let finding = json(&result)["findings"][0]["replay"].as_str().expect("a directory").to_owned();
-    (dir, PathBuf::from(finding))
+    let finding = dir.join(finding);
+    (dir, finding)
 }
 
 /// The lines of a story that tell of faults that were injected, without those of their ends.
@@ -143,7 +144,7 @@ fn written_faults_are_left_out_as_well() {
     let finding = json(&result)["findings"][0]["replay"].as_str().expect("a directory").to_owned();
     let shrunk = bloodhound(&dir, &["shrink", &finding]);
     assert_eq!(code(&shrunk), 1, "{}", text(&shrunk));
-    let told = story(Path::new(&finding));
+    let told = story(&dir.join(&finding));
     assert_eq!(faults(&told).len(), 2, "{told}");
     replays(&dir, &format!("{finding}/shrunk"));
 }

@@ -6,14 +6,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bloodhound_decisions::{Choice, Concern, ForcedSwitch, Log, Made, Override, Part, Site, WORD, Word};
+use bloodhound_decisions::{
+    Choice, Concern, Epoch, ForcedSwitch, Log, Made, Override, Part, Site, WORD, Word,
+};
 use bloodhound_faults::Kind;
 use bloodhound_sim::faults::{FaultId, KEPT};
+use bloodhound_sim::notice::{LogEntry, Notice, PhaseChange};
 use bloodhound_workloads::driver::DriverConfig;
 use bloodhound_workloads::http::left_out;
 
 use super::pool::Ran;
 use crate::session::Outcome;
+
+/// Other schedules have seeds that no campaign begins with: "luck" in ASCII and a number.
+const OTHER_SCHEDULES: u64 = 0x6c75_636b_0000_0000;
 
 /// A change of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +106,18 @@ pub fn faults(ran: &Ran) -> Vec<Element> {
     let planned = outcome.plan.iter().filter(|entry| !entry.id.is_written());
     let planned = planned.map(|entry| begins(entry.id));
     kinds.chain(written).chain(planned).filter(|element| !element.iter().all(said_out)).collect()
+}
+
+/// The log of a run with another schedule and other delays of packets, the `nth`, from the end of its boot on.
+pub fn in_another_schedule(ran: &Ran, log: &Log, nth: u64) -> Log {
+    let ready = |entry: &&LogEntry| matches!(entry.what, Notice::Phase(PhaseChange::Ready));
+    let from = ran.outcome.log.iter().find(ready).map_or(0, |entry| entry.at.0.saturating_add(1));
+    let concerns = vec![Concern::Scheduler, Concern::Network];
+    let mut log = log.clone();
+    log.epochs.retain(|epoch| (epoch.from, &epoch.concerns) != (from, &concerns));
+    let before = log.epochs.iter().take_while(|epoch| epoch.from <= from).count();
+    log.epochs.insert(before, Epoch { from, seed: log.seed.wrapping_add(OTHER_SCHEDULES + nth), concerns });
+    log
 }
 
 /// The run in which all choices about these concerns are plain but for those that it made: the same run, by another log.

@@ -130,7 +130,7 @@ fn search(
     budget: u32,
     (record, log): (&finding::Record, Log),
 ) -> Result<Found, Failure> {
-    let Some(ran) = pool.look(log)? else {
+    let Some(ran) = pool.look(log, false)? else {
         let text = "the time was over before the finding was run again: nothing is written";
         return Err(Failure { code: exit::INCONCLUSIVE, text: text.into() });
     };

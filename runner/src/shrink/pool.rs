@@ -30,6 +30,8 @@ struct Job {
     log: Log,
     /// Choices are wanted.
     listen: bool,
+    /// It is run whatever the time is.
+    late: bool,
 }
 
 /// `None`: the time was over before it was begun.
@@ -84,12 +86,16 @@ impl Pool {
     ///
     /// # Errors
     /// What the host says; interrupted.
-    pub fn round(&self, logs: Vec<Log>, listen: bool) -> Result<Vec<Ran>, Failure> {
+    pub fn round(&self, logs: Vec<Log>) -> Result<Vec<Ran>, Failure> {
+        self.ask(logs, false, false)
+    }
+
+    fn ask(&self, logs: Vec<Log>, listen: bool, late: bool) -> Result<Vec<Ran>, Failure> {
         let gone = || Failure { code: exit::BUG, text: "a worker has ended".into() };
         let jobs = self.jobs.as_ref().ok_or_else(gone)?;
         let count = logs.len();
         for (place, log) in logs.into_iter().enumerate() {
-            jobs.send(Job { place, log, listen }).map_err(|_| gone())?;
+            jobs.send(Job { place, log, listen, late }).map_err(|_| gone())?;
         }
         let mut answers: Vec<Option<Box<Ran>>> = (0..count).map(|_| None).collect();
         for _ in 0..count {
@@ -101,12 +107,12 @@ impl Pool {
 }
 
 impl Pool {
-    /// Runs one log and keeps its choices. `None`: the time was over.
+    /// Runs one log and keeps its choices; `late`: also when the time is over. `None`: it was.
     ///
     /// # Errors
     /// What the host says; interrupted.
-    pub fn look(&self, log: Log) -> Result<Option<Ran>, Failure> {
-        let ran = self.round(vec![log], true)?.pop();
+    pub fn look(&self, log: Log, late: bool) -> Result<Option<Ran>, Failure> {
+        let ran = self.ask(vec![log], true, late)?.pop();
         match &ran {
             Some(ran) if ran.outcome.stopped == Some(Stopped::Interrupted) => Err(interrupted()),
             _ => Ok(ran),
@@ -131,7 +137,7 @@ impl Shared {
             let next = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(job) = next else { return };
             let place = job.place;
-            let late = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            let late = !job.late && self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
             let answer = match late {
                 true => Ok(None),
                 false => bug::contain(|| self.ran(&mut worker, job))

@@ -49,9 +49,8 @@ mod tests {
 
     #[test]
     fn a_log_leaves_out_what_no_seed_draws() {
-        let mut spec = FaultSpec::default();
+        let mut spec = FaultSpec::default().with_rate(Kind::Drop, 5).with_rate(Kind::Crash, 6);
         spec.swarm = false;
-        let spec = spec.with_rate(Kind::Drop, 5).with_rate(Kind::Crash, 6);
         let site = Site::Swarm { kind: Word::new(Kind::Drop.name()) };
         let log = Log::new(0, 1).with(Choice { part: Part::Run, site }, KEPT, 0);
         let mut decisions = Decisions::new(log, Mode::Strict);

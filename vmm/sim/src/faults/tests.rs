@@ -1,5 +1,7 @@
 //! Tests of the swarm profile; what faults do is tested in `tests/scripted.rs`, the plan in `plan.rs`.
 
+use bloodhound_faults::Swarm;
+
 use super::*;
 use bloodhound_faults::Swarm;
 
