@@ -7,8 +7,8 @@
 //! by hand, `triggers` what some of these wait for, and `window` is a fault of links that one of them asks for. `planning` has whom faults may hit.
 
 mod asked;
-mod bad_sector;
 mod backlog_full;
+mod bad_sector;
 mod clock_drift;
 mod clock_jump;
 mod clock_skew;
@@ -64,8 +64,8 @@ use crate::scenario::Scenario;
 use crate::services::State;
 use crate::world::{Phase, World};
 
-pub use bad_sector::BadSector;
 pub use backlog_full::BacklogFull;
+pub use bad_sector::BadSector;
 pub use clock_drift::ClockDrift;
 pub use clock_jump::ClockJump;
 pub use clock_skew::ClockSkew;

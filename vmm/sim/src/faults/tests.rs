@@ -3,7 +3,6 @@
 use bloodhound_faults::Swarm;
 
 use super::*;
-use bloodhound_faults::Swarm;
 
 mod frequencies;
 

@@ -7,8 +7,8 @@
 use super::super::plan::{Aim, Drawn, draw};
 use super::super::planning::Grouped;
 use super::super::*;
-use bloodhound_faults::Begins;
 use bloodhound_decisions::Place;
+use bloodhound_faults::Begins;
 use bloodhound_net::{Body, Bytes, DropReason, Fabric, Header, LinkConfig, Packet, Routed};
 use std::net::SocketAddr;
 
@@ -81,7 +81,8 @@ fn each_kind_of_the_plan_comes_as_often_as_is_asked_for() {
     for entry in (0..SEEDS).flat_map(|seed| plan(&profile, seed)) {
         *counts.entry(entry.id.kind).or_insert(0u64) += 1;
         assert_eq!(entry.fault.kind(), entry.id.kind);
-        let target = (entry.id.target > 0 && !entry.id.kind.declaration().has_group()).then_some(NodeId(entry.id.target));
+        let target = (entry.id.target > 0 && !entry.id.kind.declaration().has_group())
+            .then_some(NodeId(entry.id.target));
         assert!(target.is_none() || entry.fault.node() == target, "{entry:?}");
     }
     for kind in all {
@@ -145,7 +146,10 @@ fn routed(profile: &FaultSpec, count: u32) -> Vec<Routed> {
     let packet = |nth: u32| Packet {
         src: end(1),
         dst: end(2),
-        body: Body::Udp(Header { hops: 64, class: 0, lite: false, damaged: false }, Bytes::from(vec![7; 100])),
+        body: Body::Udp(
+            Header { hops: 64, class: 0, lite: false, damaged: false },
+            Bytes::from(vec![7; 100]),
+        ),
         place: Place { offset: nth, ..Place::default() },
     };
     let route =
