@@ -125,7 +125,6 @@ fn bad_link(loss: u32) -> LinkConfig {
         jitter: MS / 2,
         loss,
         corrupt: loss / 20,
-        bad_checksum: loss / 20,
         duplicate: 50_000_000,
         reorder: 100_000_000,
         reorder_delay: 5 * MS,
