@@ -46,11 +46,12 @@ int main(void) {
     char *shared = mmap(0, BLOCKS * BLOCK, PROT_READ, MAP_SHARED, fd, 0);
     char *private = mmap(0, BLOCKS * BLOCK, PROT_READ, MAP_PRIVATE, fd, 0);
     volatile char seen;
+    for (int block = 0; block < BLOCKS; block++)
+        seen = shared[block * BLOCK] + private[block * BLOCK];
     for (;;) {
         usleep(10000);
         for (int block = 0; block < BLOCKS; block++) {
             long at = block * BLOCK;
-            seen = shared[(block + 1) % BLOCKS * BLOCK];
             if (pread(fd, page, BLOCK, at) == BLOCK)
                 continue;
             printf("read %ld %s\n", at, of(-1));
