@@ -1,10 +1,12 @@
-// Asks its kernel for everything that a fault can deny, over and over: files, names, memory, processes, ports, sockets, futexes.
+// Asks its kernel for everything that a fault can deny, over and over: files, names, memory, processes, ports, sockets, futexes, pipes,
+// watches.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -18,6 +20,7 @@ static char page[6000];
 static int log_file, known_file;
 static struct sockaddr_in listener = {.sin_family = AF_INET};
 static int talking[2];
+static int watcher;
 
 // Writes over what is there, so that it needs no room.
 static void write_and_sync(void) {
@@ -100,11 +103,48 @@ static void futexes(void) {
     say("futex", woken == 0 ? "woken" : errno == ETIMEDOUT ? "good" : error_name());
 }
 
+static void pipes(void) {
+    int pair[2];
+    if (pipe(pair)) return;
+    say("pipe", fcntl(pair[0], F_GETPIPE_SZ) < 65536 ? "small" : "good");
+    say_if("grow", fcntl(pair[0], F_SETPIPE_SZ, 131072) >= 131072);
+    close(pair[0]);
+    close(pair[1]);
+}
+
+// Whether the queue has overflown, of all that is in it; -1 if it is empty.
+static int overflows(void) {
+    char events[1000] __attribute__((aligned(8)));
+    ssize_t n = read(watcher, events, sizeof events);
+    if (n <= 0) return -1;
+    for (ssize_t at = 0; at < n;) {
+        const struct inotify_event *event = (const void *)(events + at);
+        if (event->mask & IN_Q_OVERFLOW) return 1;
+        at += sizeof *event + event->len;
+    }
+    return 0;
+}
+
+static void watches(void) {
+    int fd = inotify_init1(IN_NONBLOCK);
+    say_if("inotify", fd >= 0);
+    if (fd >= 0) close(fd);
+    int wd = inotify_add_watch(watcher, "/var/tmp/known", IN_OPEN);
+    say_if("watch", wd >= 0);
+    if (wd < 0) return;
+    if ((fd = open("/var/tmp/known", O_RDONLY)) >= 0) close(fd);
+    int overflown = overflows();
+    if (overflown >= 0) say("events", overflown ? "overflow" : "good");
+    inotify_rm_watch(watcher, wd);
+    overflows(); // takes IN_IGNORED
+}
+
 static void open_all(void) {
     memset(page, 'x', sizeof page);
     log_file = open("/var/tmp/log", O_RDWR | O_CREAT | O_TRUNC, 0644);
     known_file = open("/var/tmp/known", O_RDWR | O_CREAT | O_TRUNC, 0644);
     if (pwrite(known_file, page, sizeof page, 0) != sizeof page || fsync(known_file)) exit(1);
+    if ((watcher = inotify_init1(IN_NONBLOCK)) < 0) exit(1);
     int s = socket(AF_INET, SOCK_STREAM, 0);
     socklen_t size = sizeof listener;
     listener.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -128,6 +168,8 @@ int main(void) {
         ports();
         streams();
         futexes();
+        pipes();
+        watches();
         sleep_ms(50);
     }
 }

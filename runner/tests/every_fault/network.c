@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -41,7 +42,11 @@ static void serve(void) {
         if (all[1].revents && count < PEERS + 2) {
             all[count].revents = 0;
             all[count].events = POLLIN;
-            if ((all[count].fd = accept(tcp, NULL, NULL)) >= 0) count++;
+            struct sockaddr_in peer;
+            socklen_t size = sizeof peer;
+            if ((all[count].fd = accept(tcp, NULL, NULL)) < 0) continue;
+            say_if("accepted", !getpeername(all[count].fd, (struct sockaddr *)&peer, &size));
+            count++;
         }
     }
 }
@@ -56,7 +61,7 @@ static int comes(int s, long long begin, long long patience) {
 // Two datagrams at once, and what comes back of them within 100 ms.
 static void datagrams(int s) {
     static int round;
-    int last = -1, got = 0, changed = 0, overtaken = 0, late = 0;
+    int last = -1, got = 0, changed = 0, overtaken = 0, late = 0, spurious = 0;
     char sent[100], piece[200];
     long long begin = clock_ms();
     round++;
@@ -68,6 +73,7 @@ static void datagrams(int s) {
     // Whether a second copy comes shows only later.
     while (comes(s, begin, 100)) {
         ssize_t n = recv(s, piece, sizeof piece, 0);
+        if (n < 0) { spurious = 1; continue; }
         int of = 0, nth = 0, rest = n == sizeof sent;
         for (int i = 8; rest && i < n; i++) rest = piece[i] == 'x';
         rest = rest && piece[7] == 0 && sscanf(piece, "%05d %d", &of, &nth) == 2;
@@ -78,7 +84,7 @@ static void datagrams(int s) {
         late |= clock_ms() - begin >= LATE;
         last = nth;
     }
-    say("udp", changed ? "changed" : got > 2 ? "twice" : overtaken ? "overtaken" : got < 2 ? "lost" : late ? "late" : "good");
+    say("udp", spurious ? "spurious" : changed ? "changed" : got > 2 ? "twice" : overtaken ? "overtaken" : got < 2 ? "lost" : late ? "late" : "good");
 }
 
 // A connection, or -1; what became of it is told.
@@ -111,6 +117,7 @@ static int echoes(int s, const char *attempt, int count) {
         if (ready.revents & POLLOUT) {
             ssize_t n = send(s, sent + out, count - out, MSG_NOSIGNAL);
             if (n < 0 && errno != EAGAIN) return say(attempt, error_name()), 0;
+            if (n > 0) say("send", n < count - out ? "part" : "good");
             if (n > 0) out += n;
         }
         if (ready.revents & ~POLLOUT) {
@@ -123,6 +130,37 @@ static int echoes(int s, const char *attempt, int count) {
     int same = !memcmp(sent, got, count);
     say(attempt, !same ? "changed" : clock_ms() - begin >= LATE ? "late" : "good");
     return same;
+}
+
+// Says that it sends no more, and waits for the other end to say the same.
+static void ends(int s) {
+    char byte;
+    long long begin = clock_ms();
+    shutdown(s, SHUT_WR);
+    if (!comes(s, begin, PATIENCE)) say("end", "silent");
+    else if (recv(s, &byte, 1, 0)) say("end", error_name());
+    else say("end", clock_ms() - begin >= LATE ? "late" : "good");
+}
+
+// One datagram on each of three sockets, and in which order epoll tells of the answers, which come one after the other.
+static void gathers(void) {
+    int all[3], epoll = epoll_create1(0);
+    struct epoll_event ready[3];
+    for (int i = 0; i < 3; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
+        all[i] = socket(AF_INET, SOCK_DGRAM, 0);
+        connect(all[i], (struct sockaddr *)&server, sizeof server);
+        epoll_ctl(epoll, EPOLL_CTL_ADD, all[i], &event);
+        send(all[i], "z", 1, 0);
+        sleep_ms(2);
+    }
+    sleep_ms(5);
+    if (epoll_wait(epoll, ready, 3, 0) == 3) {
+        int in_order = ready[0].data.u32 == 0 && ready[1].data.u32 == 1 && ready[2].data.u32 == 2;
+        say("epoll", in_order ? "good" : "reordered");
+    }
+    for (int i = 0; i < 3; i++) close(all[i]);
+    close(epoll);
 }
 
 static void ask_for_a_name(void) {
@@ -141,13 +179,15 @@ int main(int argc, char **argv) {
     struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *found = NULL;
     while (getaddrinfo("two", "7000", &hints, &found)) sleep_ms(10);
     memcpy(&server, found->ai_addr, sizeof server);
-    int udp = socket(AF_INET, SOCK_DGRAM, 0), kept = -1;
+    int udp = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0), kept = -1;
     for (;;) {
         datagrams(udp);
         if (kept < 0) kept = connected("kept");
         if (kept >= 0 && !echoes(kept, "tcp", 10)) close(kept), kept = -1;
         int other = connected("connect");
-        if (other >= 0) echoes(other, "large", 30000), close(other);
+        if (other >= 0 && echoes(other, "large", 30000)) ends(other);
+        if (other >= 0) close(other);
+        gathers();
         ask_for_a_name();
         sleep_ms(20);
     }

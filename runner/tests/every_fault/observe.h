@@ -36,6 +36,8 @@ static inline const char *error_name(void) {
     case ECONNREFUSED: return "ECONNREFUSED";
     case ECONNABORTED: return "ECONNABORTED";
     case EPIPE: return "EPIPE";
+    case EPERM: return "EPERM";
+    case ENOTCONN: return "ENOTCONN";
     case ETIMEDOUT: return "ETIMEDOUT";
     default: return strerror(errno);
     }
