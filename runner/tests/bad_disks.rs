@@ -6,72 +6,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Ran, compile, lines, put, run_in, scratch};
-
-/// Reads all blocks of a file again and again. Of one that cannot be read it says what read(2), a mapping and write(2) of a part give, and
-/// writes it anew.
-const SECTORS: &str = r#"#define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-enum { BLOCK = 4096, BLOCKS = 8 };
-static sigjmp_buf back;
-static void on_bus(int signo, siginfo_t *info, void *context) {
-    siglongjmp(back, info->si_code == BUS_ADRERR ? 1 : 2);
-}
-static const char *of(long result) {
-    static char text[40];
-    if (result < 0)
-        snprintf(text, sizeof text, "%s", errno == EIO ? "EIO" : errno == EFAULT ? "EFAULT" : strerror(errno));
-    else
-        snprintf(text, sizeof text, "%ld", result);
-    return text;
-}
-int main(void) {
-    char page[BLOCK];
-    struct sigaction act = {.sa_sigaction = on_bus, .sa_flags = SA_SIGINFO};
-    sigaction(SIGBUS, &act, 0);
-    setvbuf(stdout, 0, _IOLBF, 0);
-    int fd = open("/var/tmp/data", O_RDWR | O_CREAT | O_TRUNC, 0644);
-    for (int block = 0; block < BLOCKS; block++) {
-        memset(page, 'a' + block, BLOCK);
-        pwrite(fd, page, BLOCK, block * BLOCK);
-    }
-    fsync(fd);
-    char *shared = mmap(0, BLOCKS * BLOCK, PROT_READ, MAP_SHARED, fd, 0);
-    char *private = mmap(0, BLOCKS * BLOCK, PROT_READ, MAP_PRIVATE, fd, 0);
-    volatile char seen;
-    for (int block = 0; block < BLOCKS; block++)
-        seen = shared[block * BLOCK] + private[block * BLOCK];
-    for (;;) {
-        usleep(10000);
-        for (int block = 0; block < BLOCKS; block++) {
-            long at = block * BLOCK;
-            if (pread(fd, page, BLOCK, at) == BLOCK)
-                continue;
-            printf("read %ld %s\n", at, of(-1));
-            char *maps[] = {shared, private};
-            for (int m = 0; m < 2; m++) {
-                int how = sigsetjmp(back, 1);
-                if (how == 0)
-                    seen = maps[m][at + 100];
-                printf("mapped %ld %s\n", at, how == 1 ? "SIGBUS" : "there");
-            }
-            printf("memory %ld %s\n", at, of(write(fd, shared + at, 10)));
-            printf("part %ld %s\n", at, of(pwrite(fd, "x", 1, at + 1)));
-            memset(page, 'a' + block, BLOCK);
-            printf("whole %ld %s\n", at, of(pwrite(fd, page, BLOCK, at)));
-            int good = pread(fd, page, BLOCK, at) == BLOCK && page[1] == 'a' + block && shared[at] == 'a' + block;
-            printf("then %ld %s\n", at, good && private[at] == 'a' + block ? "good" : "bad");
-        }
-    }
-}
-"#;
+use common::{Ran, compile, lines, put, repository, run_in, scratch};
 
 /// A stack of one service, whose program is /app/service, with these faults.
 fn stack(name: &str, faults: &str) -> PathBuf {
@@ -122,8 +57,7 @@ fn told<'a>(ran: &'a Ran, mark: &str) -> Vec<&'a str> {
 #[test]
 fn a_bad_sector_is_eio_and_sigbus_until_it_is_written() {
     let dir = stack("sectors", "  disk: {bad_sector_probability: 0.004}\n");
-    put(&dir, "service.c", SECTORS);
-    compile(&dir.join("service.c"), &dir.join("service"), &["-O1"]);
+    compile(&repository().join("runner/tests/every_fault/sectors.c"), &dir.join("service"), &["-O1"]);
     let ran = run(&dir, &["--seed", "1"]);
     let bad = told(&ran, "one cannot read 4096 bytes of /var/tmp/data from byte ");
     assert!(bad.len() > 2, "{}", ran.stdout);

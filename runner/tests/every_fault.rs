@@ -120,13 +120,15 @@ fn is_recorded(case: &Case, declared: &Json, ran: &Ran, dir: &Path) -> Result<()
     let is_asked = declared["when"].as_str().is_some_and(|when| when.starts_with("each operation"));
     let faults = timeline.told("fault");
     if is_asked {
-        let mark = format!("{}: ", case.kind);
-        let told = faults.iter().filter(|line| line.starts_with(&mark)).count() as u64;
+        // Of an operation, or of a power failure.
+        let marks = [format!("{}: ", case.kind), format!(" ({})", case.kind)];
+        let is_one = |text: &str| marks.iter().any(|mark| text.contains(mark));
+        let told = faults.iter().filter(|line| is_one(line)).count() as u64;
         let all_are_listed = timeline.told("left out").is_empty();
         check(told == count("injected") || !all_are_listed, "not as many are told as counted", &trace)?;
         let (during, after) =
             trace.split_once("healed: the system must recover").ok_or("there was no heal")?;
-        check(during.contains(&mark) && !after.contains(&mark), "one is told after the heal", &trace)?;
+        check(is_one(during) && !is_one(after), "one is told after the heal", &trace)?;
     }
     let plan = record["fault_plan"].as_array().map(Vec::as_slice).unwrap_or_default();
     let begun = plan.iter().filter(|entry| entry["kind"] == case.kind && entry["without_effect"].is_null());

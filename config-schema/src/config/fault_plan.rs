@@ -297,8 +297,11 @@ pub(super) fn schedule(ctx: &mut Ctx, settings: &Settings<'_>) -> Vec<ScheduledF
     items.iter().filter_map(|item| scheduled(ctx, item)).collect()
 }
 
-/// The entries of a file, and its quiet periods.
-pub(super) fn schedule_file(ctx: &mut Ctx, node: &Node) -> Option<(Vec<ScheduledFault>, Vec<(u64, u64)>)> {
+/// What stands in a file of faults: entries, and quiet periods (begin and end, ns).
+pub(super) type ScheduleFile = (Vec<ScheduledFault>, Vec<(u64, u64)>);
+
+/// Reads a file of faults.
+pub(super) fn schedule_file(ctx: &mut Ctx, node: &Node) -> Option<ScheduleFile> {
     let settings = Settings::open(ctx, node, "", &FILE)?;
     Some((schedule(ctx, &settings), quiet(ctx, &settings)))
 }

@@ -14,11 +14,14 @@ pub enum Program {
     Lives,
     /// `data/clock/pair.c`: two services that compare their clocks.
     Clocks,
+    /// `sectors.c`: one service that reads a file over and over, by calls and by mappings.
+    Sectors,
 }
 
 impl Program {
     /// All of them.
-    pub const ALL: [Program; 4] = [Program::Calls, Program::Network, Program::Lives, Program::Clocks];
+    pub const ALL: [Program; 5] =
+        [Program::Calls, Program::Network, Program::Lives, Program::Clocks, Program::Sectors];
 
     /// The name of the file that runs.
     pub fn name(self) -> &'static str {
@@ -27,6 +30,7 @@ impl Program {
             Program::Network => "network",
             Program::Lives => "lives",
             Program::Clocks => "clocks",
+            Program::Sectors => "sectors",
         }
     }
 
@@ -37,6 +41,7 @@ impl Program {
             Program::Network => "every_fault/network.c",
             Program::Lives => "every_fault/lives.c",
             Program::Clocks => "data/clock/pair.c",
+            Program::Sectors => "every_fault/sectors.c",
         }
     }
 
@@ -140,6 +145,21 @@ fn repeats_a_second(lines: &[&str]) -> bool {
 /// One of the threads stands still, and the others go on.
 fn one_is_late(lines: &[&str]) -> bool {
     lines.iter().filter(|line| line.ends_with(" late")).count() == 1
+}
+
+/// A block cannot be read and is SIGBUS in both mappings, until all of it is written.
+fn is_bad_until_written(lines: &[&str]) -> bool {
+    let is = |line: &&str, (what, how): &(&str, &str)| line.starts_with(what) && line.ends_with(how);
+    let expected = [
+        ("read ", " EIO"),
+        ("mapped ", " SIGBUS"),
+        ("mapped ", " SIGBUS"),
+        ("memory ", " EFAULT"),
+        ("part ", " EIO"),
+        ("whole ", " 4096"),
+        ("then ", " good"),
+    ];
+    lines.len() == expected.len() && lines.iter().zip(&expected).all(|(line, expected)| is(line, expected))
 }
 
 /// All kinds, in the order of the manual.
@@ -533,5 +553,75 @@ pub const CASES: &[Case] = &[
         "resources: {pipe_limit_rate: 1}",
         &["pipe-limit: pipe", "pipe-limit: fcntl by one", "healed"],
         &["grow good", "pipe small", "grow EPERM", "pipe good", "grow good"],
+    ),
+    case(
+        "disk-quota",
+        Program::Calls,
+        "schedule: [{at: 0s, fault: disk-quota, service: one, duration: 700ms}]",
+        &["the quota of one on its disk is used up for 700 ms (EDQUOT)", "disk-quota of one is over"],
+        &["name good", "append EDQUOT", "name EDQUOT", "append good", "name good"],
+    ),
+    case_that(
+        "bad-sector",
+        Program::Sectors,
+        "schedule: [{at: 200ms, fault: bad-sector, service: one}]",
+        &[
+            "a sector of the disk of one goes bad (EIO, SIGBUS)",
+            "one cannot read 4096 bytes of /var/tmp/data from byte ",
+            "bad-sector: pread64 of /var/tmp/data by one",
+            "bad-sector: page fault of /var/tmp/data by one",
+            "bad-sector: pwrite64 of /var/tmp/data by one",
+        ],
+        is_bad_until_written,
+    ),
+    case(
+        "misdirected",
+        Program::Lives,
+        "disk: {misdirected_write_rate: 1}, schedule: [{at: 300ms, fault: crash, service: one, duration: 100ms}, \
+         {at: 800ms, fault: power-failure, service: one, duration: 300ms}]",
+        &["misdirected: fsync of /data/synced-0 by one", "power failure of the machine of one"],
+        &["synced kept", "synced lost"],
+    ),
+    // Which file it is, is drawn, so there are more failures than one.
+    case(
+        "vanished-file",
+        Program::Lives,
+        "disk: {vanished_file_rate: 1}, schedule: [{at: 200ms, fault: power-failure, service: one, duration: 100ms}, \
+         {at: 700ms, fault: power-failure, service: one, duration: 100ms}, \
+         {at: 1200ms, fault: power-failure, service: one, duration: 100ms}]",
+        &["power failure of the machine of one", "one has lost /data/synced-", "(vanished-file)", "one started"],
+        &["life 1", "synced lost"],
+    ),
+    case(
+        "group-power",
+        Program::Lives,
+        "groups: {rack: [one]}, schedule: [{at: 200ms, fault: group-power, service: rack, duration: 300ms}]",
+        &[
+            "power failure of the machines of rack [one], power again after 300 ms",
+            "of what the machine of one had not synced",
+            "one started",
+        ],
+        &["life 1", "life 2", "synced kept", "unsynced lost"],
+    ),
+    case(
+        "group-partition",
+        Program::Network,
+        "groups: {rack: [one]}, schedule: [{at: 0s, fault: group-partition, service: rack, duration: 1s}]",
+        &["rack [one] cut off from [two] for 1000 ms", "group-partition healed"],
+        &["udp good", "udp lost", "udp good"],
+    ),
+    case(
+        "rolling-restart",
+        Program::Lives,
+        "groups: {rack: [one]}, schedule: [{at: 200ms, fault: rolling-restart, service: rack, duration: 1s}]",
+        &["rolling restart of rack [one], ", "one ended: exit code 0", "one started"],
+        &["life 1", "life asked", "life 2", "unsynced kept"],
+    ),
+    case(
+        "replace",
+        Program::Lives,
+        "schedule: [{at: 200ms, fault: replace, service: one, duration: 300ms}]",
+        &["the machine of one is lost, one with an empty disk takes its place after 300 ms", "one started"],
+        &["life 1", "life 1"],
     ),
 ];

@@ -588,15 +588,13 @@ fn a_program_that_is_wrong_is_found_out() {
     let mut platform = platform();
     let mut helper = program::helper(HELPER);
     let last = helper.len() - 1;
-    helper[last] = bloodhound_platform::Step::syscall(
-        bloodhound_abi::table::nr::exit_group,
-        &[(program::HELPER_STATUS + 1).into()],
-    );
+    let exit = bloodhound_abi::table::nr::exit_group;
+    helper[last] = bloodhound_platform::Step::syscall(exit, &[(program::HELPER_STATUS + 1).into()]);
     platform.program(HELPER, helper);
     let mut machine = machine_on(Box::new(platform), TestModes::default());
     let done = |world: &World| world.now > SimTime(1_000 * MS) || !world.findings.is_empty();
     machine.run(done).expect("the platform works");
     assert!(machine.world.findings.iter().any(|f| f.text.contains("SIGILL")), "{:?}", machine.world.findings);
-    let crashed = |entry: &&LogEntry| matches!(&entry.what, Notice::Service(_));
-    assert!(machine.world.log.iter().filter(crashed).count() >= NODES as usize);
+    let crashed = machine.world.log.iter().filter(|entry| matches!(&entry.what, Notice::Service(_)));
+    assert!(crashed.count() >= NODES as usize);
 }
