@@ -5,6 +5,8 @@
 //! directory. `BLOODHOUND_TEST_KINDS=crash,drop` runs these alone.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
+#[path = "every_fault/case.rs"]
+mod case;
 #[path = "every_fault/cases.rs"]
 mod cases;
 mod common;
@@ -13,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use cases::{CASES, Case, Program, Sees};
+use case::{Case, Program, Sees};
+use cases::CASES;
 use common::{Ran, command_on, compile, finish, have, in_parallel, repository, run_in, scratch, stack};
 use serde_json::Value as Json;
 

@@ -36,7 +36,9 @@ static void write_and_sync(void) {
 static void append(void) {
     int fd = open("/var/tmp/grows", O_WRONLY | O_CREAT | O_APPEND, 0644);
     if (fd < 0) return;
-    say_if("append", write(fd, page, sizeof page) == sizeof page);
+    ssize_t n = write(fd, page, sizeof page);
+    if (n >= 0 && n < (ssize_t)sizeof page) say("append", "short");
+    else say_if("append", n == sizeof page);
     if (lseek(fd, 0, SEEK_END) > 1000000 && ftruncate(fd, 0)) {}
     close(fd);
 }
