@@ -133,7 +133,7 @@ impl<E, F: FnMut(&[Vec<usize>]) -> Round<E>> Search<F> {
     /// Finds out whether what is kept fails. If not, the search goes on from what does. Returns whether it fails.
     fn settle(&mut self, state: &mut State, unsure: &mut Option<State>) -> Result<bool, Stop<E>> {
         let Some(sure) = unsure.take() else { return Ok(true) };
-        let fails = self.ask(&[state.kept.clone()])? == [true];
+        let fails = self.ask(std::slice::from_ref(&state.kept))? == [true];
         if !fails {
             *state = sure;
         }

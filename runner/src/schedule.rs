@@ -143,6 +143,7 @@ fn are_redrawn(log: &Log) -> bool {
     let happens = Word::new("happens");
     let of_one = |site: &Site| match site {
         Site::DiskCall { part, .. } | Site::Call { part, .. } => *part != happens,
+        Site::Fault { kind, part, .. } => *kind == Word::new(Kind::VanishedFile.name()) && *part != happens,
         _ => false,
     };
     log.epochs.iter().any(|epoch| epoch.concerns.iter().any(|concern| about.contains(concern)))

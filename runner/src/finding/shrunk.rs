@@ -102,7 +102,7 @@ fn replace(dir: &Path, files: &[(&str, Vec<u8>)]) -> io::Result<()> {
         })
     });
     // Whatever is left of either is of no use.
-    let _ignored = [&new, &old].map(|path| std::fs::remove_dir_all(path));
+    let _ignored = [&new, &old].map(std::fs::remove_dir_all);
     written.map_err(named)
 }
 

@@ -145,7 +145,10 @@ impl Planner<'_> {
             What::Cut(cut)
         } else if let Some((seed, nth)) = entry.drawn {
             let of_group = groups_named.iter().position(|group| has_group && group.nodes == nodes);
+            // Entries that were written themselves have no group in their names.
+            let was_written = FaultId { kind: entry.kind, target: 0, nth }.is_written();
             let target = match of_group {
+                _ if has_group && was_written => 0,
                 Some(place) => place as u32 + 1,
                 // All services are the first group where none is named.
                 None if has_group => 1,

@@ -333,7 +333,7 @@ fn a_bad_sector_is_eio_and_sigbus_until_it_is_written() {
         Fault::Map(pages) => {
             Ok(pages.iter().map(|page| page.addr.wrapping_sub(addr) / 4096).collect::<Vec<_>>())
         }
-        Fault::Signal(signo, code, at) => Err((signo as i32, code as i32, at)),
+        Fault::Signal(signo, code, at) => Err((signo as i32, code, at)),
     };
     assert_eq!(fault(&mut b, shared, Access::Read), Ok(vec![0, 1, 2]));
     let ino = b.node.vfs.block_to_lose(MountNs(0), &|_| false, (0, 1)).map(|(ino, _)| ino).expect("the file");

@@ -20,7 +20,8 @@ use crate::world::World;
 fn named(planning: &Planning, node: NodeId) -> Named {
     let mut named = Named::new();
     for entry in planning.schedule.iter().filter(|entry| entry.nodes.contains(&node)) {
-        if let (Trigger::Nth(nth), true) = (&entry.trigger, entry.kind.declaration().is_asked()) {
+        let kind = entry.kind.declaration();
+        if let (Trigger::Nth(nth), true) = (&entry.trigger, kind.is_asked() && !kind.is_of_power()) {
             named.entry(entry.kind).or_default().insert(*nth);
         }
     }
@@ -51,7 +52,7 @@ impl World {
         all
     }
 
-    /// The operations of programs, and questions to name servers, that met faults: kind, whose, and their numbers among those that were
+    /// The operations of programs, questions to name servers, and power failures, that met faults: kind, whose, and their numbers among those that were
     /// asked about.
     pub fn met(&self) -> Vec<(Kind, NodeId, u64)> {
         let mut all = self.faults.questioned.clone();
@@ -121,6 +122,7 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Scheduled, What};
     use super::*;
 
     #[test]
@@ -140,5 +142,23 @@ mod tests {
         let only = BTreeMap::from([(Kind::FsyncFail, vec![NodeId(2)])]);
         assert_eq!(rates(&spec, &only, NodeId(1)), Rates::from([(Kind::Enfile, 8)]));
         assert_eq!(rates(&spec, &only, NodeId(2)).len(), 2);
+    }
+
+    #[test]
+    fn what_is_written_for_power_failures_is_not_about_operations() {
+        let of = |kind, nth| Scheduled {
+            trigger: Trigger::Nth(nth),
+            kind,
+            nodes: vec![NodeId(1)],
+            what: What::Drawn,
+            duration: None,
+            most: None,
+        };
+        let schedule = vec![of(Kind::VanishedFile, 2), of(Kind::FsyncFail, 3)];
+        let planning = Planning { schedule, ..Planning::default() };
+        assert_eq!(named(&planning, NodeId(1)).into_keys().collect::<Vec<_>>(), [Kind::FsyncFail]);
+        assert!(planning.is_written(Kind::VanishedFile, NodeId(1), 2));
+        assert!(!planning.is_written(Kind::VanishedFile, NodeId(1), 3));
+        assert!(!planning.is_written(Kind::VanishedFile, NodeId(2), 2));
     }
 }

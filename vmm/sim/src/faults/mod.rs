@@ -258,7 +258,9 @@ pub struct Faults {
     held: BTreeSet<(MachineId, Tid)>,
     /// How many questions each container has put to its name server since faults could begin.
     questions: BTreeMap<NodeId, u64>,
-    /// Questions that a fault met: its kind, whose, and their numbers among those.
+    /// How many power failures each machine has had at which a file could be lost.
+    failures: BTreeMap<MachineId, u64>,
+    /// Questions and power failures that a fault met: its kind, whose, and their numbers among those.
     pub questioned: Vec<(Kind, NodeId, u64)>,
     /// Written entries whose trigger has not come.
     waiting: Vec<Waiting>,

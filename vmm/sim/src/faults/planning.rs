@@ -11,8 +11,11 @@ use bloodhound_faults::{Begins, FaultSpec, Group, Kind};
 use bloodhound_kernel::node::MachineId;
 use bloodhound_net::NodeId;
 
-use super::{FaultId, Limits, Names, Scheduled, What, Window};
+use super::{FaultId, Limits, Names, Scheduled, Trigger, What, Window};
 use crate::scenario::{Scenario, ServiceSpec};
+
+/// From which nodes to which a link goes; none: from or to all.
+pub type Ends = (Vec<NodeId>, Vec<NodeId>);
 
 /// What a configuration says about the plan beside rates: entries of its own, limits, and who may be hit by what.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -28,7 +31,7 @@ pub struct Planning {
     /// Groups of services that fail together.
     pub groups: Vec<ServiceGroup>,
     /// The only links that a kind of links' faults is about: from the first ones to the second ones; none: from or to all.
-    pub links: BTreeMap<Kind, Vec<(Vec<NodeId>, Vec<NodeId>)>>,
+    pub links: BTreeMap<Kind, Vec<Ends>>,
     /// Programs have to ask the name server for other services, whether or not anything happens to questions.
     pub asks_names: bool,
 }
@@ -72,6 +75,12 @@ impl Planning {
             Some(What::As(_, drawn)) => *drawn,
             _ => id,
         }
+    }
+
+    /// Whether a fault is written for what a service does, or its machine meets, the so manieth time.
+    pub(super) fn is_written(&self, kind: Kind, node: NodeId, number: u64) -> bool {
+        let mut of_kind = self.schedule.iter().filter(|entry| entry.kind == kind);
+        of_kind.any(|entry| entry.trigger == Trigger::Nth(number) && entry.nodes.contains(&node))
     }
 
     /// What links do that a profile does to some links alone.

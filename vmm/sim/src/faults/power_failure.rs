@@ -189,25 +189,34 @@ fn lose_power(machine: &mut Machine, id: MachineId, entry: usize) -> Result<Powe
     node.lose_power(reboot, now, base, &mut choose, &mut record)
 }
 
-/// After a power failure a file of the service is gone, if that is asked for and drawn (`vanished-file`). Where services are named that the kind may
-/// hit, it is one of the first of these on the machine.
+/// After a power failure a file of the service is gone, if that is asked for and drawn, or written for this failure of its machine
+/// (`vanished-file`). Where services are named that the kind may hit, it is one of the first of these on the machine.
 fn lose_a_file(machine: &mut Machine, on: MachineId, first: NodeId, entry: usize) {
     let rate = machine.world.faults.profile.as_ref().map_or(0, |all| all.get(Kind::VanishedFile).rate);
-    let service = match machine.scenario.planning.only.get(&Kind::VanishedFile) {
+    let number = machine.world.faults.failures.entry(on).or_default();
+    *number += 1;
+    let number = *number;
+    let services = services_on(machine, on);
+    let planning = &machine.scenario.planning;
+    let written = services.iter().find(|node| planning.is_written(Kind::VanishedFile, **node, number)).copied();
+    let drawn = match planning.only.get(&Kind::VanishedFile) {
         None => Some(first),
-        Some(only) => services_on(machine, on).into_iter().find(|node| only.contains(node)),
+        Some(only) => services.into_iter().find(|node| only.contains(node)),
     };
-    let Some(service) = service.filter(|_| rate > 0) else { return };
+    let Some(service) = written.or(drawn.filter(|_| rate > 0)) else { return };
     let id = FaultId { kind: Kind::VanishedFile, target: service.0, nth: failure(machine, entry) };
     let (at, mounts) = place(machine, service);
     let Parts { node, decisions, .. } = machine.parts(at);
     let files = node.vfs.vanishable(mounts);
-    if !decisions.chance(id.site("happens"), rate) || files == 0 {
+    let happens = decisions.chance(id.site("happens"), rate) || written.is_some();
+    if !happens || files == 0 {
         return;
     }
     let which = decisions.choose(id.site("file"), files);
     if let Some(path) = node.vfs.vanish(mounts, which) {
-        *machine.world.faults.hits.entry(Kind::VanishedFile).or_default() += 1;
+        let faults = &mut machine.world.faults;
+        *faults.hits.entry(Kind::VanishedFile).or_default() += 1;
+        faults.questioned.push((Kind::VanishedFile, service, number));
         machine.note(Some(service), Notice::Target(Target::File(path)));
     }
 }
