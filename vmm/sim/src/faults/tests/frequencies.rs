@@ -129,6 +129,7 @@ fn is_hit(kind: Kind, routed: &Routed) -> bool {
         Kind::Reorder => routed.mishaps.reordered > 0,
         Kind::Duplicate => routed.second.is_some(),
         Kind::CorruptPass => routed.mishaps.changed > 0,
+        Kind::BadChecksum => routed.mishaps.damaged,
         _ => panic!("{kind}: how does it show that a packet was hit?"),
     }
 }
