@@ -198,7 +198,8 @@ fn lose_a_file(machine: &mut Machine, on: MachineId, first: NodeId, entry: usize
     let number = *number;
     let services = services_on(machine, on);
     let planning = &machine.scenario.planning;
-    let written = services.iter().find(|node| planning.is_written(Kind::VanishedFile, **node, number)).copied();
+    let written =
+        services.iter().find(|node| planning.is_written(Kind::VanishedFile, **node, number)).copied();
     let drawn = match planning.only.get(&Kind::VanishedFile) {
         None => Some(first),
         Some(only) => services.into_iter().find(|node| only.contains(node)),
