@@ -11,7 +11,7 @@ use common::{Ran, put, run_in};
 /// Counts in its volume, asks the name server, and says with which number it begins.
 const SERVICE: &str = "#!/bin/sh\nn=$(cat /data/n 2>/dev/null || echo 0)\necho \"begins at $n\"\nwhile :; do\n  n=$((n+1))\n  \
                        echo $n > /data/n\n  sync /data/n\n  [ $((n % 5)) = 0 ] && echo \"$n becomes leader\"\n  \
-                       echo tail > /data/t\n  getent hosts kv1 > /dev/null || echo unknown\n  sleep 0.1\ndone\n";
+                       echo tail > /data/t\n  getent hosts kv1 > /dev/null || echo unknown\n  sleep 0.4\ndone\n";
 
 fn config(faults: &str) -> String {
     format!(
