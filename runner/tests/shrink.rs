@@ -162,7 +162,7 @@ fn a_planted_bug_is_left_with_few_faults() {
     let result = bloodhound(&example, &args);
     assert_eq!(code(&result), 1, "{}", text(&result));
     let finding = json(&result)["findings"][0]["replay"].as_str().expect("a directory").to_owned();
-    let shrunk = bloodhound(&example, &["shrink", &finding]);
+    let shrunk = bloodhound(&example, &["shrink", &finding, "--runs", "200"]);
     assert_eq!(code(&shrunk), 1, "{}", text(&shrunk));
     let told = story(Path::new(&finding));
     assert!(faults(&told).len() <= 5, "{told}");
