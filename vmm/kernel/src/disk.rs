@@ -24,6 +24,7 @@ use bloodhound_faults::Kind;
 use bloodhound_persistent::{Map, Set};
 use bloodhound_vfs::{Block, Ino, PAGE};
 
+use crate::buffers::Buffers;
 use crate::ctx::Ctx;
 use crate::file::{File, FileKind};
 use crate::hazards::Injected;
@@ -351,12 +352,26 @@ impl Ctx<'_> {
     /// Waits for the disk before a read of bytes of a file that are not in the page cache, or with O_DIRECT. `at_once`: EAGAIN instead, where
     /// the first of them is not there ("RWF_NOWAIT: Do not wait for data which is not immediately available. [...] If no bytes were read, it will
     /// return -1 and set errno to EAGAIN", preadv2(2)).
-    pub(crate) fn wait_to_read(&mut self, id: FileId, offset: u64, len: u64, at_once: bool) -> SysResult<()> {
+    #[inline]
+    pub(crate) fn wait_to_read(
+        &mut self,
+        id: FileId,
+        at: Option<u64>,
+        to: &Buffers,
+        at_once: bool,
+    ) -> SysResult<()> {
         if self.node.broken.slow_ns == 0 && self.resumed.is_none() {
             return Ok(());
         }
-        let File { kind: FileKind::Regular(ino), flags, .. } = self.node.files[id] else { return Ok(()) };
-        let there = self.node.vfs.size(ino).saturating_sub(offset).min(len);
+        let File { kind: FileKind::Regular(ino), flags, offset, .. } = self.node.files[id] else {
+            return Ok(());
+        };
+        // Who may not read learns that at once.
+        if !self.node.files[id].readable() {
+            return Ok(());
+        }
+        let offset = at.unwrap_or(offset);
+        let there = self.node.vfs.size(ino).saturating_sub(offset).min(to.len());
         let direct = flags & c::O_DIRECT != 0;
         if there == 0 || !self.node.vfs.is_on_disk(ino) {
             return Ok(());

@@ -99,12 +99,7 @@ impl Ctx<'_> {
                 to
             }
         };
-        let waited = self.wait_to_read(
-            id,
-            at.unwrap_or(self.node.files[id].offset),
-            to.len(),
-            flags.contains(RwFlags::RWF_NOWAIT),
-        );
+        let waited = self.wait_to_read(id, at, &to, flags.contains(RwFlags::RWF_NOWAIT));
         let mut result = waited.and_then(|()| self.read_into(id, &to, at));
         if let Err(Stop::Block(sleep)) = &mut result
             && sleep.progress == Progress::None
