@@ -1,20 +1,16 @@
 //! What power failures keep and lose, under both disk models.
 
+mod common;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_vfs::flags::*;
 use bloodhound_vfs::*;
+use common::{NOW, Node};
 use proptest::prelude::*;
 
-const NOW: SimTime = SimTime(1);
 const TREE: TreeId = TreeId(0);
-
-#[derive(Clone)]
-struct Node {
-    vfs: Vfs,
-    base: MemBase,
-}
 
 /// A source of choices for one power failure: SplitMix64.
 fn choices(seed: u64) -> impl FnMut(u64, Aspect, u64) -> u64 {
@@ -35,13 +31,6 @@ impl Node {
         let config = Config { root: Some(TREE), disk: Some(disk), ..Config::default() };
         let vfs = Vfs::new(config, &mut base).unwrap();
         Node { vfs, base }
-    }
-
-    fn call<T>(&mut self, f: impl FnOnce(&mut Vfs, &mut Ctx, Ino) -> Outcome<T>) -> Outcome<T> {
-        let (root, cred) = (self.vfs.root(), Cred::root());
-        let mut ctx =
-            Ctx { base: &mut self.base, cred: &cred, root, now: NOW, umask: 0, links: 0, resolve: 0 };
-        f(&mut self.vfs, &mut ctx, root)
     }
 
     fn resolve(&mut self, path: &str) -> Outcome<Ino> {

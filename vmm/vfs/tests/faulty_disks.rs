@@ -1,29 +1,19 @@
 //! Disks with bad sectors, with a quota that is used up, and disks that lie.
 
+mod common;
+
 use bloodhound_abi::{Errno, SimTime};
 use bloodhound_vfs::flags::*;
 use bloodhound_vfs::*;
+use common::{NOW, Node};
 
-const NOW: SimTime = SimTime(1);
 const NS: MountNs = MountNs(0);
-
-struct Node {
-    vfs: Vfs,
-    base: MemBase,
-}
 
 impl Node {
     fn new(disk: Option<DiskModel>) -> Node {
         let mut base = MemBase::new();
         let vfs = Vfs::new(Config { disk, ..Config::default() }, &mut base).expect("a file system");
         Node { vfs, base }
-    }
-
-    fn call<T>(&mut self, f: impl FnOnce(&mut Vfs, &mut Ctx, Ino) -> Outcome<T>) -> Outcome<T> {
-        let (root, cred) = (self.vfs.root(), Cred::root());
-        let mut ctx =
-            Ctx { base: &mut self.base, cred: &cred, root, now: NOW, umask: 0, links: 0, resolve: 0 };
-        f(&mut self.vfs, &mut ctx, root)
     }
 
     fn open(&mut self, path: &str) -> Outcome<Ino> {
