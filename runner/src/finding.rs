@@ -251,15 +251,20 @@ pub fn save(
 ) -> std::io::Result<Saved> {
     let platform = outcome.platform.ok_or_else(|| std::io::Error::other("a live run cannot be replayed"))?;
     let record = record(session, compose, outcome, violation, platform.record());
+    let files = files(&record, outcome)?;
+    store(&directory(out), &id(outcome.seed, violation), &record, &files)
+}
+
+/// The files of a finding, the record last: what has one is whole.
+fn files(record: &Record, outcome: &Outcome) -> std::io::Result<Vec<(&'static str, Vec<u8>)>> {
     let digests = Digests { every: MARK, digests: texts(&outcome.marks) };
-    let files: [(&str, Vec<u8>); 5] = [
+    Ok(vec![
         ("decisions.json", serde_json::to_vec_pretty(&*outcome.decisions)?),
         ("digests.json", serde_json::to_vec(&digests)?),
         ("history.jsonl", redact::json(&outcome.history.to_json_lines()).into_owned().into()),
         ("trace.txt", redact::text(&report::trace(outcome)).into_owned().into()),
-        ("finding.json", serde_json::to_vec_pretty(&record)?),
-    ];
-    store(&directory(out), &id(outcome.seed, violation), &record, &files)
+        ("finding.json", serde_json::to_vec_pretty(record)?),
+    ])
 }
 
 /// Puts files into a directory with this name, or with a number behind it if the name is taken by another finding.

@@ -6,9 +6,8 @@ use std::io;
 use std::path::Path;
 
 use bloodhound_abi::digest;
-use bloodhound_sim::world::MARK;
 
-use super::{Digests, Record, inputs, texts, whole};
+use super::{Record, files, inputs, whole};
 use crate::bundle::Bundle;
 use crate::session::{Failure, Outcome, Session, Violation};
 use crate::{platform, redact, report};
@@ -65,15 +64,8 @@ pub fn save_shrunk(
         inputs: inputs(&session.base, &outcome.digest),
         ..original.clone()
     };
-    let digests = Digests { every: MARK, digests: texts(&outcome.marks) };
-    let files: [(&str, Vec<u8>); 6] = [
-        ("decisions.json", serde_json::to_vec_pretty(&*outcome.decisions)?),
-        ("digests.json", serde_json::to_vec(&digests)?),
-        ("history.jsonl", redact::json(&outcome.history.to_json_lines()).into_owned().into()),
-        ("trace.txt", redact::text(&report::trace(outcome)).into_owned().into()),
-        ("story.txt", redact::text(story).into_owned().into()),
-        ("finding.json", serde_json::to_vec_pretty(&record)?),
-    ];
+    let mut files = files(&record, outcome)?;
+    files.insert(0, ("story.txt", redact::text(story).into_owned().into()));
     replace(dir, &files)
 }
 
