@@ -152,6 +152,7 @@ fn when(kind: &Declaration) -> &'static str {
         Begins::ByNetwork => "at times that are drawn for the whole network",
         Begins::ByGroup => "at times that are drawn for each group of `faults.groups`, all of it at once",
         Begins::Standing => "when the phase of faults begins, for each service, until the heal",
+        Begins::Asked if kind.is_of_power() => "each power failure of a machine during the phase of faults",
         Begins::Asked => "each operation of a program during the phase of faults",
     }
 }

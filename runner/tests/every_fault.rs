@@ -103,13 +103,9 @@ fn check(holds: bool, what: &str, shown: &dyn std::fmt::Display) -> Result<(), S
     if holds { Ok(()) } else { Err(format!("{what}\n{shown}")) }
 }
 
-fn shown(ran: &Ran) -> String {
-    format!("exit code {:?}\n{}\n{}", ran.code, ran.stdout, ran.stderr)
-}
-
 /// The record of a run: the timeline tells of it, each fault is counted once, and it had an effect.
 fn is_recorded(case: &Case, declared: &Json, ran: &Ran, dir: &Path) -> Result<(), String> {
-    let answer: Json = serde_json::from_str(&ran.stdout).map_err(|e| format!("{e}: {}", shown(ran)))?;
+    let answer: Json = serde_json::from_str(&ran.stdout).map_err(|e| format!("{e}: {}", ran.shown()))?;
     let read = |file: &str| std::fs::read_to_string(dir.join(file)).map_err(|e| format!("{file}: {e}"));
     let trace = read("trace.txt")?;
     let record: Json = serde_json::from_str(&read("finding.json")?).map_err(|e| e.to_string())?;
@@ -120,7 +116,8 @@ fn is_recorded(case: &Case, declared: &Json, ran: &Ran, dir: &Path) -> Result<()
     check(count("effective") > 0, "it had no effect", &answer["fault_accounts"])?;
     check(answer["faults_never_injected"] == serde_json::json!([]), "a kind never happened", &answer)?;
 
-    let is_asked = declared["when"].as_str().is_some_and(|when| when.starts_with("each operation"));
+    let when = declared["when"].as_str().unwrap_or_default();
+    let is_asked = ["each operation", "each power failure"].iter().any(|each| when.starts_with(each));
     let faults = timeline.told("fault");
     if is_asked {
         // Of an operation, or of a power failure.
@@ -136,7 +133,7 @@ fn is_recorded(case: &Case, declared: &Json, ran: &Ran, dir: &Path) -> Result<()
     let plan = record["fault_plan"].as_array().map(Vec::as_slice).unwrap_or_default();
     let begun = plan.iter().filter(|entry| entry["kind"] == case.kind && entry["without_effect"].is_null());
     let begun = begun.count() as u64;
-    let is_of_packets = declared["when"].as_str().is_some_and(|when| when.starts_with("each packet"));
+    let is_of_packets = when.starts_with("each packet");
     if !is_asked && !is_of_packets {
         check(begun == count("injected"), "not as many are planned as counted", &record["fault_plan"])?;
     }
@@ -154,7 +151,7 @@ fn is_replayed(platform: Option<&str>, dir: &Path, finding: &str) -> Result<Ran,
     let args = ["replay", finding, "--save-faults", "saved.yaml"];
     let ran = finish(&mut command_on(platform, dir, &args), b"");
     let same = ran.code == Some(1) && ran.stdout.contains("reproduced: never");
-    check(same || ran.rdtsc_leaks(), "the replay is another run", &shown(&ran))?;
+    check(same || ran.rdtsc_leaks(), "the replay is another run", &ran.shown())?;
     Ok(ran)
 }
 
@@ -164,11 +161,11 @@ fn is_saved(case: &Case, dir: &Path, replayed: &Ran) -> Result<(), String> {
     let (first, second) = (Timeline::of(&replayed.stdout), Timeline::of(&again.stdout));
     let saved = || std::fs::read_to_string(dir.join("saved.yaml")).unwrap_or_default();
     let text = |timeline: &Timeline| timeline.told("fault").join("\n");
-    check(text(&first) == text(&second), "the saved faults are others", &(saved() + &shown(&again)))?;
+    check(text(&first) == text(&second), "the saved faults are others", &(saved() + &again.shown()))?;
     check(
         sees(case, &second.seen()),
         "the service does not see the saved faults",
-        &(saved() + &shown(&again)),
+        &(saved() + &again.shown()),
     )
 }
 
@@ -176,7 +173,7 @@ fn judge(case: &Case, declared: &Json, programs: &Path, kvm: bool) -> Result<(),
     let faults = format!(", {}", case.faults);
     let dir = stack_of(case.kind, case.program, programs, &faults);
     let ran = run_in(&dir, &["test", "--seeds", "1", "--jobs", "1", "--format", "json"]);
-    check(ran.code == Some(1), "the campaign ends otherwise", &shown(&ran))?;
+    check(ran.code == Some(1), "the campaign ends otherwise", &ran.shown())?;
     let finding = "out/findings/seed-0-never";
     is_recorded(case, declared, &ran, &dir.join(finding))?;
     if kvm {
@@ -213,7 +210,7 @@ fn kinds_at_rate_0_change_nothing() {
         let name = format!("nothing-{}", program.name());
         let run = |faults: &str| run_in(&stack_of(&name, *program, &programs, faults), &["run"]);
         let (without, with) = (run(""), run(&nothing));
-        assert_eq!(with.run_digest(), without.run_digest(), "{}", shown(&with));
+        assert_eq!(with.run_digest(), without.run_digest(), "{}", with.shown());
     });
 }
 
@@ -221,7 +218,7 @@ fn kinds_at_rate_0_change_nothing() {
 fn said_without(program: Program, programs: &Path) -> Vec<String> {
     let dir = stack_of(&format!("none-{}", program.name()), program, programs, "");
     let ran = run_in(&dir, &["run"]);
-    assert_eq!(ran.code, Some(1), "{}", shown(&ran));
+    assert_eq!(ran.code, Some(1), "{}", ran.shown());
     Timeline::of(&ran.stdout).seen().into_iter().map(str::to_owned).collect()
 }
 
