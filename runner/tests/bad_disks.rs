@@ -6,7 +6,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Ran, compile, lines, put, repository, run_in, scratch};
+use common::{Ran, compile, lines, put, repository, run_in, scratch, stays_under};
 
 /// A stack of one service, whose program is /app/service, with these faults.
 fn stack(name: &str, faults: &str) -> PathBuf {
@@ -22,14 +22,7 @@ fn stack(name: &str, faults: &str) -> PathBuf {
 }
 
 fn configure(dir: &Path, faults: &str) {
-    put(
-        dir,
-        "bloodhound.yaml",
-        &format!(
-            "compose: compose.yaml\noutput: {{dir: out}}\nsimulation: {{max_time: 40s, boots: 1}}\nfaults:\n  swarm: false\n  \
-             duration: 20s\n{faults}properties:\n  - name: stays\n    kind: safety\n    check: {{type: no-crash}}\n"
-        ),
-    );
+    stays_under(dir, "max_time: 40s, boots: 1", faults);
 }
 
 /// The same with a program in Python.

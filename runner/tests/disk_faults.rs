@@ -6,7 +6,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Ran, lines, put, run_in, scratch};
+use common::{Ran, lines, put, run_in, scratch, stays_under};
 
 /// Tries everything in each round, whatever came of it before, and says what failed.
 const ROUNDS: &str = r#"#!/usr/bin/env python3
@@ -81,14 +81,7 @@ fn stack(name: &str, program: &str, faults: &str) -> PathBuf {
 }
 
 fn configure(dir: &Path, faults: &str) {
-    put(
-        dir,
-        "bloodhound.yaml",
-        &format!(
-            "compose: compose.yaml\noutput: {{dir: out}}\nsimulation: {{max_time: 40s}}\nfaults:\n  swarm: false\n  \
-             duration: 20s\n{faults}properties:\n  - name: stays\n    kind: safety\n    check: {{type: no-crash}}\n"
-        ),
-    );
+    stays_under(dir, "max_time: 40s", faults);
 }
 
 fn run(dir: &Path, seed: u64) -> Ran {

@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use common::*;
 
@@ -63,22 +63,6 @@ fn stack_of(name: &str, client: &str, faults: &str) -> PathBuf {
     )
 }
 
-/// Runs the stack twice.
-fn run(dir: &Path) -> Ran {
-    let ran = run_in(dir, &["run"]);
-    assert_eq!(run_in(dir, &["run"]).stdout, ran.stdout, "two runs differ");
-    assert_eq!(ran.code, Some(0), "{}", shown(&ran));
-    ran
-}
-
-fn shown(ran: &Ran) -> String {
-    format!("{}\n{}", ran.stdout, ran.stderr)
-}
-
-fn faults(ran: &Ran, text: &str) -> usize {
-    ran.stdout.lines().filter(|line| line.contains("s fault ") && line.contains(text)).count()
-}
-
 /// The numbers that the client printed behind a word.
 fn numbers(ran: &Ran, word: &str) -> Vec<u64> {
     let of = |line: &&str| line.strip_prefix(word)?.trim().parse().ok();
@@ -93,9 +77,9 @@ fn large_packets_vanish_in_an_mtu_black_hole_and_small_ones_do_not() {
         \x20   say('small', b - a); say('large', d - b)\n\
         \x20   c.close(); time.sleep(0.3)\n";
     let network = "network: {mtu_probability: 0.002, mtu_bytes: 1000, mtu_duration_ms: [2000, 2000]}";
-    let ran = run(&stack_of("faults-mtu", client, network));
-    assert!(faults(&ran, "of more than 1000 bytes are lost, for 2000 ms") > 0, "{}", shown(&ran));
-    assert!(faults(&ran, "is over") > 0, "{}", shown(&ran));
+    let ran = run_twice(&stack_of("faults-mtu", client, network));
+    assert!(ran.faults("of more than 1000 bytes are lost, for 2000 ms") > 0, "{}", ran.shown());
+    assert!(ran.faults("is over") > 0, "{}", ran.shown());
     let (small, large) = (numbers(&ran, "small"), numbers(&ran, "large"));
     assert!(small.iter().all(|ms| *ms < 100), "{small:?}");
     assert!(large.iter().any(|ms| *ms < 100) && large.iter().any(|ms| *ms > 1500), "{large:?}");
@@ -113,9 +97,9 @@ fn a_forgotten_connection_is_silent_and_another_one_works() {
         \x20       c = connect(); say('connected', ms() - a)\n\
         \x20   time.sleep(0.2)\n";
     let network = "network: {half_open_probability: 0.001, half_open_duration_ms: [10000, 10000]}";
-    let ran = run(&stack_of("faults-half-open", client, network));
-    assert!(faults(&ran, "is forgotten by the network, for 10000 ms") > 0, "{}", shown(&ran));
-    assert!(faults(&ran, " connection 10.") > 0, "{}", shown(&ran));
+    let ran = run_twice(&stack_of("faults-half-open", client, network));
+    assert!(ran.faults("is forgotten by the network, for 10000 ms") > 0, "{}", ran.shown());
+    assert!(ran.faults(" connection 10.") > 0, "{}", ran.shown());
     let silent = numbers(&ran, "silent");
     assert!(!silent.is_empty() && silent.iter().all(|ms| *ms == 2000), "no reset: {silent:?}");
     assert_eq!(numbers(&ran, "connected").len(), silent.len());
@@ -129,11 +113,11 @@ fn connections_to_a_node_that_takes_none_come_late() {
         \x20   say('connect', b - a); say('open', ms() - b)\n\
         \x20   c.close(); time.sleep(0.2)\n";
     let network = "network: {syn_drop_probability: 0.001, syn_drop_duration_ms: [1500, 1500]}";
-    let ran = run(&stack_of("faults-syn", client, network));
+    let ran = run_twice(&stack_of("faults-syn", client, network));
     assert!(
-        faults(&ran, "server takes no new connections (SYNs to it are lost), for 1500 ms") > 0,
+        ran.faults("server takes no new connections (SYNs to it are lost), for 1500 ms") > 0,
         "{}",
-        shown(&ran)
+        ran.shown()
     );
     let connect = numbers(&ran, "connect");
     // A SYN is sent again after 1 s and 3 s, as with Linux's TCP_TIMEOUT_INIT.
@@ -142,7 +126,7 @@ fn connections_to_a_node_that_takes_none_come_late() {
         "{connect:?}"
     );
     assert!(connect.iter().any(|ms| *ms < 10) && connect.iter().any(|ms| *ms >= 1000), "{connect:?}");
-    assert!(numbers(&ran, "open").iter().all(|ms| *ms < 100), "what is open works: {}", shown(&ran));
+    assert!(numbers(&ran, "open").iter().all(|ms| *ms < 100), "what is open works: {}", ran.shown());
 }
 
 #[test]
@@ -153,8 +137,8 @@ fn a_thin_link_carries_so_much_in_a_second() {
         \x20   a = ms(); ask(c, 100000); say('took', ms() - a)\n\
         \x20   time.sleep(0.5)\n";
     let faults = "start_after: 5s, network: {bandwidth_kbit: 800}";
-    let ran = run(&stack_of("faults-bandwidth", client, faults));
-    assert!(ran.stdout.contains("faults: bandwidth 800"), "{}", shown(&ran));
+    let ran = run_twice(&stack_of("faults-bandwidth", client, faults));
+    assert!(ran.stdout.contains("faults: bandwidth 800"), "{}", ran.shown());
     let took = numbers(&ran, "took");
     // 100 kB go there and come back at 100 kB/s each way, with headers of 3 %; the phase of faults begins after some.
     assert!(took[0] < 200, "{took:?}");
@@ -168,18 +152,18 @@ fn names_fail_and_come_late_as_they_are_asked_to() {
         \x20   try: socket.getaddrinfo('server', 7000, family=socket.AF_INET); say('known', ms() - a)\n\
         \x20   except socket.gaierror as e: say('again' if e.errno == socket.EAI_AGAIN else 'wrong', ms() - a)\n\
         \x20   time.sleep(0.1)\n";
-    let ran = run(&stack_of("faults-dns", client, "network: {dns_fail_rate: 0.3}"));
-    assert!(faults(&ran, "client asks its name server, which answers SERVFAIL") > 0, "{}", shown(&ran));
-    assert!(faults(&ran, "client asks its name server and gets no answer") > 0, "{}", shown(&ran));
+    let ran = run_twice(&stack_of("faults-dns", client, "network: {dns_fail_rate: 0.3}"));
+    assert!(ran.faults("client asks its name server, which answers SERVFAIL") > 0, "{}", ran.shown());
+    assert!(ran.faults("client asks its name server and gets no answer") > 0, "{}", ran.shown());
     let (known, again) = (numbers(&ran, "known"), numbers(&ran, "again"));
-    assert!(!again.is_empty() && numbers(&ran, "wrong").is_empty(), "{}", shown(&ran));
+    assert!(!again.is_empty() && numbers(&ran, "wrong").is_empty(), "{}", ran.shown());
     // "timeout:n  Sets the amount of time the resolver will wait for a response [...] The default is RES_TIMEOUT (currently 5 [...])"
     // (resolv.conf(5)).
     assert!(known.iter().any(|ms| *ms < 10) && known.iter().any(|ms| *ms >= 5000), "{known:?}");
-    let late = run(&stack_of("faults-dns-late", client, "network: {dns_delay_ms: 400}"));
+    let late = run_twice(&stack_of("faults-dns-late", client, "network: {dns_delay_ms: 400}"));
     let known = numbers(&late, "known");
     assert!(known.iter().any(|ms| *ms > 200) && known.iter().all(|ms| *ms <= 401), "{known:?}");
-    assert_eq!(numbers(&late, "again").len(), 0, "{}", shown(&late));
+    assert_eq!(numbers(&late, "again").len(), 0, "{}", late.shown());
 }
 
 #[test]
@@ -190,9 +174,9 @@ fn corruption_that_passes_reaches_the_program() {
         \x20   except (EOFError, OSError): say('closed', 1); c = connect()\n\
         \x20   c.settimeout(1)\n\
         \x20   time.sleep(0.05)\n";
-    let ran = run(&stack_of("faults-corrupt-pass", client, "network: {corrupt_pass_rate: 0.02}"));
+    let ran = run_twice(&stack_of("faults-corrupt-pass", client, "network: {corrupt_pass_rate: 0.02}"));
     let (right, changed) = (numbers(&ran, "right").len(), numbers(&ran, "changed").len());
-    assert!(right > 100 && changed > 0, "{right} right, {changed} changed: {}", shown(&ran));
+    assert!(right > 100 && changed > 0, "{right} right, {changed} changed: {}", ran.shown());
 }
 
 #[test]
@@ -200,6 +184,6 @@ fn a_single_link_is_cut_where_it_is_named() {
     let client = "time.sleep(100)\n";
     let network =
         "network: {partition_probability: 0.001, partition_duration_ms: 500, partition_kinds: [link]}";
-    let ran = run(&stack_of("faults-link", client, network));
-    assert!(faults(&ran, "partition [") > 0, "{}", shown(&ran));
+    let ran = run_twice(&stack_of("faults-link", client, network));
+    assert!(ran.faults("partition [") > 0, "{}", ran.shown());
 }

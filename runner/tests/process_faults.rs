@@ -38,10 +38,6 @@ fn count(lines: &[&str], text: &str) -> usize {
     lines.iter().filter(|line| line.contains(text)).count()
 }
 
-fn shown(ran: &Ran) -> String {
-    format!("{}\n{}", ran.stdout, ran.stderr)
-}
-
 #[test]
 fn an_oom_kill_takes_the_process_with_the_highest_score() {
     let script = "while :; do sh -c 'echo 500 >/proc/self/oom_score_adj; exec sleep 1000' & wait $$!; \
@@ -50,17 +46,17 @@ fn an_oom_kill_takes_the_process_with_the_highest_score() {
         "  main: {{x-bloodhound: {{rootfs: host}}, mem_limit: 64m, command: [sh, -c, \"{script}\"]}}\n"
     );
     let ran = run(&faulty("faults-oom", &services, "oom_probability: 0.002"), &[]);
-    assert_eq!(ran.code, Some(0), "{}", shown(&ran));
+    assert_eq!(ran.code, Some(0), "{}", ran.shown());
     let kills = count(&told(&ran, "fault"), "memory of main runs out (OOM kill)");
-    assert!(kills > 0, "{}", shown(&ran));
+    assert!(kills > 0, "{}", ran.shown());
     let memory = told(&ran, "memory");
     let of_limit = "main has no memory left (the container's limit is 64 MiB): process ";
-    assert_eq!(count(&memory, of_limit), kills, "{}", shown(&ran));
-    assert_eq!(count(&memory, "(sleep)"), kills, "{}", shown(&ran));
+    assert_eq!(count(&memory, of_limit), kills, "{}", ran.shown());
+    assert_eq!(count(&memory, "(sleep)"), kills, "{}", ran.shown());
     let printed: Vec<&str> = lines(&ran, "main").into_iter().filter(|line| *line != "Killed").collect();
-    assert_eq!(printed[..2], ["worker 137", "oom_kill 1"], "{}", shown(&ran));
-    assert_eq!(printed.len(), 2 * kills, "{}", shown(&ran));
-    assert_eq!(count(&told(&ran, "service"), "started"), 1, "the service goes on: {}", shown(&ran));
+    assert_eq!(printed[..2], ["worker 137", "oom_kill 1"], "{}", ran.shown());
+    assert_eq!(printed.len(), 2 * kills, "{}", ran.shown());
+    assert_eq!(count(&told(&ran, "service"), "started"), 1, "the service goes on: {}", ran.shown());
 }
 
 #[test]
@@ -69,8 +65,8 @@ fn a_service_that_an_oom_kill_ends_starts_again_and_is_no_finding() {
                     \x20 again: {x-bloodhound: {rootfs: host}, restart: always, command: [sleep, '1000']}\n";
     let process = "oom_probability: 0.001, oom_restart_ms: [2000, 2000]";
     let ran = run(&faulty("faults-oom-first", services, process), &[]);
-    assert_eq!(ran.code, Some(0), "{}", shown(&ran));
-    assert!(count(&told(&ran, "memory"), "the machine's memory is") > 1, "{}", shown(&ran));
+    assert_eq!(ran.code, Some(0), "{}", ran.shown());
+    assert!(count(&told(&ran, "memory"), "the machine's memory is") > 1, "{}", ran.shown());
     let pauses = |service: &str| -> Vec<u64> {
         let at = |line: &str, text: &str| -> Option<u64> {
             let (at, rest) = line.trim().split_once("s service")?;
@@ -84,10 +80,10 @@ fn a_service_that_an_oom_kill_ends_starts_again_and_is_no_finding() {
         of(" ended: killed by SIGKILL").zip(starts).map(|(end, start)| start - end).collect()
     };
     let (alone, again) = (pauses("alone"), pauses("again"));
-    assert!(!alone.is_empty() && !again.is_empty(), "{}", shown(&ran));
+    assert!(!alone.is_empty() && !again.is_empty(), "{}", ran.shown());
     // The heal starts what is down.
-    assert!(alone[0] == 2000 && alone.iter().all(|ms| *ms <= 2000), "{alone:?}: {}", shown(&ran));
-    assert!(again.iter().all(|ms| *ms < 1999), "by its policy {again:?}: {}", shown(&ran));
+    assert!(alone[0] == 2000 && alone.iter().all(|ms| *ms <= 2000), "{alone:?}: {}", ran.shown());
+    assert!(again.iter().all(|ms| *ms < 1999), "by its policy {again:?}: {}", ran.shown());
 }
 
 /// A master with a worker that shows that it is alive; the first one looks after it.
@@ -108,15 +104,15 @@ fn a_kill_takes_one_process_that_is_not_the_first() {
                     \x20 one: {x-bloodhound: {rootfs: host}, command: [sleep, '1000']}\n";
     let dir = faulty("faults-kill", services, "kill_probability: 0.004");
     let ran = run(&dir, &[]);
-    assert_eq!(ran.code, Some(0), "{}", shown(&ran));
+    assert_eq!(ran.code, Some(0), "{}", ran.shown());
     let faults = told(&ran, "fault");
     let kills = count(&faults, "kill a process of two (SIGKILL)");
-    assert!(kills > 0, "{}", shown(&ran));
-    assert_eq!(count(&faults, "two process "), kills, "{}", shown(&ran));
-    assert_eq!(count(&faults, "kill a process of one"), 0, "it has one process only: {}", shown(&ran));
+    assert!(kills > 0, "{}", ran.shown());
+    assert_eq!(count(&faults, "two process "), kills, "{}", ran.shown());
+    assert_eq!(count(&faults, "kill a process of one"), 0, "it has one process only: {}", ran.shown());
     let printed: Vec<&str> = lines(&ran, "two").into_iter().filter(|line| *line != "Killed").collect();
-    assert!(printed.iter().all(|line| line.ends_with("137")) && !printed.is_empty(), "{}", shown(&ran));
-    assert_eq!(count(&told(&ran, "service"), "two started"), 1, "{}", shown(&ran));
+    assert!(printed.iter().all(|line| line.ends_with("137")) && !printed.is_empty(), "{}", ran.shown());
+    assert_eq!(count(&told(&ran, "service"), "two started"), 1, "{}", ran.shown());
 }
 
 #[test]
@@ -134,8 +130,8 @@ fn who_does_not_look_after_its_worker_is_caught() {
         let process = "kill_probability: 0.01";
         let dir = stack(name, &[("compose.yaml", &compose), ("bloodhound.yaml", &config(process))]);
         let ran = run(&dir, &[]);
-        assert!(count(&told(&ran, "fault"), "is killed") > 0, "{}", shown(&ran));
-        (ran.code, shown(&ran))
+        assert!(count(&told(&ran, "fault"), "is killed") > 0, "{}", ran.shown());
+        (ran.code, ran.shown())
     };
     let (ends, text) = code("faults-kill-careless", "while :; do sleep 1000; done");
     assert_eq!(ends, Some(1), "{text}");
@@ -154,17 +150,17 @@ fn a_stop_asks_first_and_kills_after_its_timeout() {
         \x20   command: [sh, -c, 'trap \"echo no\" TERM; echo up; while :; do sleep 0.1; done']\n";
     let process = "stop_probability: 0.001, stop_timeout_ms: 700";
     let ran = run(&faulty("faults-stop", services, process), &[]);
-    assert_eq!(ran.code, Some(0), "{}", shown(&ran));
+    assert_eq!(ran.code, Some(0), "{}", ran.shown());
     assert!(
         count(&told(&ran, "fault"), "stop polite (SIGKILL after 700 ms) and start it again") > 0,
         "{}",
-        shown(&ran)
+        ran.shown()
     );
-    assert_eq!(lines(&ran, "polite")[..3], ["up", "bye", "up"], "{}", shown(&ran));
-    assert_eq!(lines(&ran, "stubborn")[..3], ["up", "no", "up"], "{}", shown(&ran));
+    assert_eq!(lines(&ran, "polite")[..3], ["up", "bye", "up"], "{}", ran.shown());
+    assert_eq!(lines(&ran, "stubborn")[..3], ["up", "no", "up"], "{}", ran.shown());
     let services = told(&ran, "service");
-    assert!(count(&services, "polite ended: exit code 0") > 0, "{}", shown(&ran));
-    assert!(count(&services, "stubborn ended: killed by SIGKILL") > 0, "{}", shown(&ran));
+    assert!(count(&services, "polite ended: exit code 0") > 0, "{}", ran.shown());
+    assert!(count(&services, "stubborn ended: killed by SIGKILL") > 0, "{}", ran.shown());
 }
 
 #[test]
@@ -179,8 +175,8 @@ fn a_crash_loop_crashes_as_often_as_it_says() {
     };
     let (ran, _) =
         (0..10).map(|seed| looped(&seed.to_string())).find(|(_, loops)| *loops == 1).expect("a loop");
-    assert_eq!(ran.code, Some(0), "{}", shown(&ran));
-    assert_eq!(lines(&ran, "one").len(), 5, "{}", shown(&ran));
+    assert_eq!(ran.code, Some(0), "{}", ran.shown());
+    assert_eq!(lines(&ran, "one").len(), 5, "{}", ran.shown());
 }
 
 /// Times its own work, which is made of calls, and its sleeps.
@@ -200,13 +196,13 @@ fn work_on_a_slow_node_takes_longer_and_sleeps_do_not() {
     let dir = faulty("faults-slow", services, process);
     put(&dir, "times.py", TIMES);
     let ran = run(&dir, &[]);
-    assert_eq!(ran.code, Some(0), "{}", shown(&ran));
+    assert_eq!(ran.code, Some(0), "{}", ran.shown());
     assert!(
         count(&told(&ran, "fault"), "slow clock: all work takes 5 times as long, for ") > 0,
         "{}",
-        shown(&ran)
+        ran.shown()
     );
-    assert!(count(&told(&ran, "fault"), "slow of clock is over") > 0, "{}", shown(&ran));
+    assert!(count(&told(&ran, "fault"), "slow of clock is over") > 0, "{}", ran.shown());
     let of = |line: &str, at: usize| line.split(' ').nth(at)?.parse::<u64>().ok();
     let (work, sleep): (Vec<u64>, Vec<u64>) =
         lines(&ran, "clock").iter().filter_map(|line| Some((of(line, 1)?, of(line, 3)?))).unzip();
@@ -234,11 +230,11 @@ fn a_starved_thread_waits_while_others_run() {
     let dir = faulty("faults-starve", services, process);
     put(&dir, "threads.py", THREADS);
     let ran = run(&dir, &[]);
-    assert_eq!(ran.code, Some(0), "{}", shown(&ran));
+    assert_eq!(ran.code, Some(0), "{}", ran.shown());
     let starved = count(&told(&ran, "fault"), "gets no processor");
-    assert!(starved > 1, "{}", shown(&ran));
+    assert!(starved > 1, "{}", ran.shown());
     let late: Vec<&str> = lines(&ran, "pair");
-    assert!((1..=starved).contains(&late.len()), "one thread at a time is late: {}", shown(&ran));
+    assert!((1..=starved).contains(&late.len()), "one thread at a time is late: {}", ran.shown());
     let ms = |line: &str| line.rsplit(' ').next().and_then(|ms| ms.parse::<u64>().ok());
     assert!(late.iter().all(|line| ms(line).is_some_and(|ms| (400..700).contains(&ms))), "{late:?}");
 }

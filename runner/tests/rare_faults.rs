@@ -7,7 +7,7 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Ran, compile, have, lines, put, repository, run_in, scratch};
+use common::{Ran, compile, have, lines, put, repository, run_twice, scratch};
 
 /// A stack of a server and a client in these modes of `data/rare/rare.c`; `None` without a compiler.
 fn stack(name: &str, (server, client): (&str, &str), faults: &str) -> Option<PathBuf> {
@@ -39,23 +39,6 @@ fn configure(dir: &Path, faults: &str) {
     put(dir, "bloodhound.yaml", &config);
 }
 
-/// Runs the stack twice.
-fn run(dir: &Path) -> Ran {
-    let ran = run_in(dir, &["run"]);
-    assert_eq!(run_in(dir, &["run"]).run_digest(), ran.run_digest(), "two runs differ");
-    assert_eq!(ran.code, Some(0), "{}", shown(&ran));
-    ran
-}
-
-fn shown(ran: &Ran) -> String {
-    format!("{}\n{}", ran.stdout, ran.stderr)
-}
-
-/// How many faults the timeline tells of with this text.
-fn faults(ran: &Ran, text: &str) -> usize {
-    ran.stdout.lines().filter(|line| line.contains("s fault ") && line.contains(text)).count()
-}
-
 /// How many lines of a service begin so.
 fn said(ran: &Ran, service: &str, text: &str) -> usize {
     lines(ran, service).iter().filter(|line| line.starts_with(text)).count()
@@ -71,10 +54,10 @@ fn numbers(ran: &Ran, service: &str, word: &str) -> Vec<u64> {
 fn connections_to_a_listener_with_a_full_backlog_come_late() {
     let network = "network: {backlog_full_probability: 0.001, backlog_full_duration_ms: [1500, 1500]}";
     let Some(dir) = stack("backlog", ("accepts", "connects"), network) else { return };
-    let ran = run(&dir);
-    assert!(faults(&ran, "the backlog of a listener of server is full, for 1500 ms") > 0, "{}", shown(&ran));
-    assert!(faults(&ran, "listener 0.0.0.0:7000 takes no more connections") > 0, "{}", shown(&ran));
-    assert!(faults(&ran, "backlog-full of server is over") > 0, "{}", shown(&ran));
+    let ran = run_twice(&dir);
+    assert!(ran.faults("the backlog of a listener of server is full, for 1500 ms") > 0, "{}", ran.shown());
+    assert!(ran.faults("listener 0.0.0.0:7000 takes no more connections") > 0, "{}", ran.shown());
+    assert!(ran.faults("backlog-full of server is over") > 0, "{}", ran.shown());
     let connect = numbers(&ran, "client", "connect");
     // A SYN is sent again after 1 s and 3 s.
     assert!(
@@ -82,22 +65,22 @@ fn connections_to_a_listener_with_a_full_backlog_come_late() {
         "{connect:?}"
     );
     assert!(connect.iter().any(|ms| *ms < 10) && connect.iter().any(|ms| *ms >= 1000), "{connect:?}");
-    assert_eq!(said(&ran, "client", "refused") + said(&ran, "client", "broken"), 0, "{}", shown(&ran));
+    assert_eq!(said(&ran, "client", "refused") + said(&ran, "client", "broken"), 0, "{}", ran.shown());
 }
 
 #[test]
 fn the_end_of_a_connection_comes_late_where_fins_are_lost() {
     let network = "network: {fin_drop_probability: 0.001, fin_drop_duration_ms: [900, 900]}";
     let Some(dir) = stack("fin", ("accepts", "connects"), network) else { return };
-    let ran = run(&dir);
+    let ran = run_twice(&dir);
     assert!(
-        faults(&ran, "connections that client closes end late (its FINs are lost), for 900 ms") > 0,
+        ran.faults("connections that client closes end late (its FINs are lost), for 900 ms") > 0,
         "{}",
-        shown(&ran)
+        ran.shown()
     );
     let ends = numbers(&ran, "server", "end");
     assert!(ends.iter().any(|ms| *ms < 10) && ends.iter().any(|ms| (200..3000).contains(ms)), "{ends:?}");
-    assert!(numbers(&ran, "client", "answer").iter().all(|ms| *ms < 10), "data arrives: {}", shown(&ran));
+    assert!(numbers(&ran, "client", "answer").iter().all(|ms| *ms < 10), "data arrives: {}", ran.shown());
 }
 
 #[test]
@@ -105,44 +88,44 @@ fn connections_that_are_reset_in_the_queue_are_accepted_all_the_same() {
     let Some(dir) = stack("reset", ("accepts", "connects"), "kernel: {accept_reset_rate: 0.1}") else {
         return;
     };
-    let ran = run(&dir);
-    let hit = faults(&ran, "accept-reset: accept by server");
-    assert!(hit > 1, "{}", shown(&ran));
-    assert_eq!(said(&ran, "server", "reset ENOTCONN ECONNRESET"), hit, "{}", shown(&ran));
-    assert_eq!(said(&ran, "server", "accept "), 0, "{}", shown(&ran));
+    let ran = run_twice(&dir);
+    let hit = ran.faults("accept-reset: accept by server");
+    assert!(hit > 1, "{}", ran.shown());
+    assert_eq!(said(&ran, "server", "reset ENOTCONN ECONNRESET"), hit, "{}", ran.shown());
+    assert_eq!(said(&ran, "server", "accept "), 0, "{}", ran.shown());
     assert_eq!(
         said(&ran, "client", "broken ECONNRESET") + said(&ran, "client", "broken EPIPE"),
         hit,
         "{}",
-        shown(&ran)
+        ran.shown()
     );
-    assert!(said(&ran, "client", "answer") > hit, "{}", shown(&ran));
+    assert!(said(&ran, "client", "answer") > hit, "{}", ran.shown());
 }
 
 #[test]
 fn sends_that_do_not_block_take_a_part_and_epollout_comes_anew() {
     let Some(dir) = stack("part", ("sinks", "fills"), "kernel: {partial_send_rate: 0.3}") else { return };
-    let ran = run(&dir);
+    let ran = run_twice(&dir);
     let client = lines(&ran, "client");
     for name in ["tcp", "unix"] {
         let parts = said(&ran, "client", &format!("{name} part"));
-        assert!(parts > 5, "{name}: {}", shown(&ran));
-        assert!(client.contains(&&*format!("{name} all")), "{name}: {}", shown(&ran));
+        assert!(parts > 5, "{name}: {}", ran.shown());
+        assert!(client.contains(&&*format!("{name} all")), "{name}: {}", ran.shown());
     }
     assert!(
         !client.iter().any(|line| line.ends_with("no edge") || line.ends_with("torn")),
         "{}",
-        shown(&ran)
+        ran.shown()
     );
-    let told = faults(&ran, "partial-send: sendto by client");
+    let told = ran.faults("partial-send: sendto by client");
     assert!(
         told > 10 && told <= said(&ran, "client", "tcp part") + said(&ran, "client", "unix part"),
         "{}",
-        shown(&ran)
+        ran.shown()
     );
     configure(&dir, "kernel: {}");
-    let plain = run(&dir);
-    assert_eq!(said(&plain, "client", "tcp part"), 0, "{}", shown(&plain));
+    let plain = run_twice(&dir);
+    assert_eq!(said(&plain, "client", "tcp part"), 0, "{}", plain.shown());
 }
 
 #[test]
@@ -150,14 +133,14 @@ fn a_datagram_with_a_wrong_checksum_is_ready_for_who_does_not_block_only() {
     let Some(dir) = stack("checksum", ("hears", "tells"), "network: {bad_checksum_rate: 0.05}") else {
         return;
     };
-    let ran = run(&dir);
-    assert!(said(&ran, "server", "spurious EAGAIN") > 10, "{}", shown(&ran));
-    assert_eq!(said(&ran, "server", "blocking E"), 0, "udp_poll looks for who blocks: {}", shown(&ran));
+    let ran = run_twice(&dir);
+    assert!(said(&ran, "server", "spurious EAGAIN") > 10, "{}", ran.shown());
+    assert_eq!(said(&ran, "server", "blocking E"), 0, "udp_poll looks for who blocks: {}", ran.shown());
     let (some, others) = (numbers(&ran, "server", "got"), numbers(&ran, "server", "blocking got"));
-    assert!(some.last() > Some(&1000) && others.last() > Some(&1000), "{}", shown(&ran));
+    assert!(some.last() > Some(&1000) && others.last() > Some(&1000), "{}", ran.shown());
     configure(&dir, "network: {}");
-    let plain = run(&dir);
-    assert_eq!(said(&plain, "server", "spurious"), 0, "{}", shown(&plain));
+    let plain = run_twice(&dir);
+    assert_eq!(said(&plain, "server", "spurious"), 0, "{}", plain.shown());
 }
 
 #[test]
@@ -165,10 +148,10 @@ fn epoll_tells_of_connections_in_another_order_and_of_a_pipe_in_its_own() {
     let Some(dir) = stack("epoll", ("gathers", "spells"), "kernel: {epoll_reorder_rate: 0.3}") else {
         return;
     };
-    let ran = run(&dir);
+    let ran = run_twice(&dir);
     let orders: Vec<&str> =
         lines(&ran, "server").iter().filter_map(|line| line.strip_prefix("order ")).collect();
-    let told = faults(&ran, "epoll-reorder: epoll_wait by server");
+    let told = ran.faults("epoll-reorder: epoll_wait by server");
     let others = orders.iter().filter(|order| order.len() == 5 && **order != "-abcd").count();
     assert!(told > 5 && others == told, "{told} of {orders:?}");
     assert!(orders.iter().all(|order| order.starts_with('-')), "{orders:?}");
@@ -183,8 +166,8 @@ fn limits_of_inotify_and_pipes_are_reached_by_others() {
     let rates =
         "resources: {inotify_limit_rate: 0.1, pipe_limit_rate: 0.1}, kernel: {inotify_overflow_rate: 0.2}";
     let Some(dir) = stack("limits", ("limits", ""), rates) else { return };
-    let ran = run(&dir);
-    assert_eq!(said(&ran, "server", "rounds"), 1, "{}", shown(&ran));
+    let ran = run_twice(&dir);
+    assert_eq!(said(&ran, "server", "rounds"), 1, "{}", ran.shown());
     for (line, fault) in [
         ("init EMFILE", "inotify-limit: inotify_init1 by server"),
         ("watch ENOSPC", "inotify-limit: inotify_add_watch of /tmp by server"),
@@ -193,6 +176,6 @@ fn limits_of_inotify_and_pipes_are_reached_by_others() {
         ("grow EPERM", "pipe-limit: fcntl by server"),
     ] {
         let count = said(&ran, "server", line);
-        assert!(count > 0 && count == faults(&ran, fault), "{line}: {count}: {}", shown(&ran));
+        assert!(count > 0 && count == ran.faults(fault), "{line}: {count}: {}", ran.shown());
     }
 }

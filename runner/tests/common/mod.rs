@@ -47,6 +47,16 @@ impl Ran {
         line.unwrap_or_else(|| panic!("no digest: {}{}", self.stdout, self.stderr))
     }
 
+    /// All that it printed, for messages.
+    pub fn shown(&self) -> String {
+        format!("exit code {:?}\n{}\n{}", self.code, self.stdout, self.stderr)
+    }
+
+    /// How many faults the timeline tells of with this text.
+    pub fn faults(&self, text: &str) -> usize {
+        self.stdout.lines().filter(|line| line.contains("s fault ") && line.contains(text)).count()
+    }
+
     /// The last line of standard error that begins so.
     pub fn summary(&self, start: &str) -> Option<&str> {
         self.stderr.lines().rev().find(|line| line.starts_with(start))

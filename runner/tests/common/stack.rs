@@ -47,6 +47,23 @@ pub fn run_in(dir: &Path, args: &[&str]) -> Ran {
     finish(&mut command_on(platform().as_deref(), dir, args), b"")
 }
 
+/// The run of seed 0 of the stack in a directory, made twice: both print the same, and nothing is found.
+pub fn run_twice(dir: &Path) -> Ran {
+    let ran = run_in(dir, &["run"]);
+    assert_eq!(run_in(dir, &["run"]).stdout, ran.stdout, "two runs differ");
+    assert_eq!(ran.code, Some(0), "{}", ran.shown());
+    ran
+}
+
+/// A configuration in which services stay, with these settings of `simulation` and faults that no swarm changes for 20 seconds.
+pub fn stays_under(dir: &Path, simulation: &str, faults: &str) {
+    let config = format!(
+        "compose: compose.yaml\noutput: {{dir: out}}\nsimulation: {{{simulation}}}\nfaults:\n  swarm: false\n  \
+         duration: 20s\n{faults}properties:\n  - name: stays\n    kind: safety\n    check: {{type: no-crash}}\n"
+    );
+    put(dir, "bloodhound.yaml", &config);
+}
+
 /// What a service printed in a run.
 pub fn lines<'a>(ran: &'a Ran, service: &str) -> Vec<&'a str> {
     let mark = format!(" {service} | ");
