@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use bloodhound_abi::digest;
 use bloodhound_config::Selection;
 use bloodhound_decisions::Log;
-use bloodhound_sim::Digest;
 use bloodhound_sim::world::MARK;
 use bloodhound_vfs::TreeId;
 use bloodhound_vfs::host::{HostBase, Input, InputKind};
@@ -23,8 +22,11 @@ use crate::platform::Chosen;
 use crate::session::{Failure, Outcome, Session, Violation};
 use crate::{boots, platform, redact, report};
 
+mod digests;
 mod shrunk;
 
+use digests::texts;
+pub use digests::{Digests, first_difference};
 pub use shrunk::{SHRUNK, bundle_of, directory_of, save_shrunk};
 
 /// Version of the format. 2: `platform` says what the platform could do; before, it was a name. 3: `decisions.json` has those of the
@@ -125,15 +127,6 @@ fn kind_name(kind: InputKind) -> &'static str {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
-}
-
-/// digests.json.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Digests {
-    /// Steps between two of them.
-    pub every: u64,
-    /// In order.
-    pub digests: Vec<String>,
 }
 
 /// A finding that was read.
@@ -382,25 +375,6 @@ pub fn load(dir: &Path) -> Result<Stored, Failure> {
     Ok(Stored { record, log, marks })
 }
 
-/// Where a replay left its record, by the digests of both.
-pub fn first_difference(recorded: &Digests, now: &[Digest]) -> Option<String> {
-    let (every, now) = (recorded.every.max(1), texts(now));
-    if every != MARK {
-        return None;
-    }
-    let both = recorded.digests.len().min(now.len());
-    let equal = recorded.digests.iter().zip(&now).take_while(|(a, b)| a == b).count() as u64;
-    let (from, to) = (equal * every + 1, (equal + 1) * every);
-    if equal < both as u64 {
-        return Some(format!("the first difference is between step {from} and step {to}"));
-    }
-    (recorded.digests.len() != now.len()).then(|| format!("the first difference is after step {}", from - 1))
-}
-
-fn texts(digests: &[Digest]) -> Vec<String> {
-    digests.iter().map(Digest::to_string).collect()
-}
-
 /// Why a record of another version cannot be read.
 fn other_format(dir: &Path, value: &serde_json::Value) -> String {
     let Some(format) = value["format"].as_u64() else {
@@ -504,6 +478,7 @@ fn recorded_inputs(record: &Record) -> Result<Vec<Input>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bloodhound_sim::Digest;
 
     fn record(digest: &str) -> Record {
         let platform = serde_json::json!({
