@@ -146,6 +146,20 @@ const RULES: &[Rule] = &[
         let cut = |(op, _): (&str, &str)| op.contains("write") && op.contains('|');
         d.is(&["lseek"]) && ["3", "4"].contains(&d.argument(2)) && d.answered().any(cut)
     }),
+    // Any: a page of tmpfs is made by the first fault in a mapping of it, also where nothing is stored in the file. Here it stays a hole, as
+    // a fault that finds its page mapped already is none.
+    ((0, 0), |d| {
+        let maps_file =
+            |(op, _): (&str, &str)| op.split(' ').nth(2) == Some("mmap") && argument(op, 4) != "-1";
+        d.is(&["lseek"]) && ["3", "4"].contains(&d.argument(2)) && d.answered().any(maps_file)
+    }),
+    // Any: what sendfile(2) from a file to itself leaves where the two ranges overlap depends on how the processor copies memory.
+    ((0, 0), |d| {
+        let to_itself = |(op, _): (&str, &str)| {
+            op.split(' ').nth(2) == Some("sendfile") && argument(op, 0) == argument(op, 1)
+        };
+        d.call.contains("read") && d.native == d.simulated && d.answered().any(to_itself)
+    }),
     // Any: TCP sockets can be mapped for the zero-copy receive that docs/syscalls.md says is refused.
     ((0, 0), |d| d.is(&["mmap"]) && d.simulated == "-19"),
 ];

@@ -191,12 +191,21 @@ impl Node {
             .find(|t| !blocks(**t) || self.waits_for(**t, signo));
         let taker = taker.copied();
         // "Blocked signals are never ignored, since the signal handler may change by the time it is unblocked" (sig_ignored): it is the
-        // thread that was named which is asked, whatever the others block. What another thread takes that does not wait for it
-        // is gone all the same.
+        // thread that was named which is asked, whatever the others block.
         let asked = threads.iter().copied().find(|t| *t == named).or(threads.first().copied());
-        let gone = taker.is_some_and(|t| !blocks(t) && !self.waits_for(t, signo));
-        if self.ignored(pid, signo) && (gone || !asked.is_some_and(blocks)) {
-            return;
+        if self.ignored(pid, signo) {
+            if !asked.is_some_and(blocks) {
+                return;
+            }
+            // Another thread that neither blocks it nor waits for it takes it at once: nobody else sees it, and all that comes of it is
+            // that a sleep of this thread ends.
+            if let Some(tid) = taker.filter(|t| !blocks(*t) && !self.waits_for(*t, signo)) {
+                if matches!(self.task(tid).state, TaskState::Blocked(_)) {
+                    self.task_mut(tid).pending.add(info);
+                    self.kick(tid);
+                }
+                return;
+            }
         }
         let added = self.process_mut(pid).pending.add(info);
         self.notify_signalfds(signo);
@@ -360,15 +369,8 @@ impl Node {
         if process.exiting.is_some() || process.fatal.is_some() {
             return true;
         }
-        let mut hits = self.due(tid) & !task.sigmask;
-        while hits != 0 {
-            let signo = hits.trailing_zeros() + 1;
-            if !self.ignored(task.pid, signo) {
-                return true;
-            }
-            hits &= hits - 1;
-        }
-        false
+        // An ignored signal that is queued for the task ends a sleep as any other does (signal_pending).
+        self.due(tid) & !task.sigmask != 0
     }
 
     /// A fault or exception of the task itself: delivered even if blocked or ignored, as force_sig does.

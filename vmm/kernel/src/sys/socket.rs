@@ -464,12 +464,14 @@ pub fn accept(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr) -> SysResult {
 
 /// accept4(2). EMFILE leaves the connection in the queue; with a bad address it is lost.
 pub fn accept4(k: &mut Ctx<'_>, fd: Fd, addr: Ptr, len: Ptr, flags: FdFlags) -> SysResult {
+    let file = k.pin(fd)?;
     if flags.exceeds(FdFlags::O_CLOEXEC | FdFlags::O_NONBLOCK) {
         return err(Errno::EINVAL);
     }
-    let (file, sock) = k.sock(fd)?;
-    // Before taking a connection: EMFILE leaves it in the queue.
+    // Before taking a connection: EMFILE leaves it in the queue. Linux takes the descriptor before it looks whether there is a socket
+    // (__sys_accept4_file).
     k.check_free_fd()?;
+    let sock = k.sock_of(file)?;
     k.may_open()?;
     let nonblock = k.node.files[file].nonblocking();
     let timeout = k.generic(sock)?.rcvtimeo;
