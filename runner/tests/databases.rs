@@ -1,7 +1,7 @@
 //! Databases of the distribution under power failures, on disks of the model `ordered`: those that sync before they acknowledge lose
 //! nothing and come up again, those whose syncs are switched off are found. `power/front.py` starts each and looks what it has kept.
 //!
-//! Each that syncs has about 50 power failures; `BLOODHOUND_TEST_POWER_SEEDS=100` (`cargo xtask long power`), about 1,000.
+//! Each that syncs has about 50 power failures; `BLOODHOUND_TEST_SEEDS=100` (`cargo xtask long power`), about 1,000.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
 mod common;
@@ -9,7 +9,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::cli::{bloodhound, code, injected, text};
-use common::{compile, figures, have, power_seeds, put, repository, stack};
+use common::{compile, figures, have, put, repository, seeds_or, stack};
 
 /// Seeds within which syncs that are switched off must be found.
 const CARELESS: &str = "100";
@@ -54,7 +54,7 @@ fn stack_of(database: &str, options: &[&str], seconds: u32) -> PathBuf {
 /// A database that syncs before it acknowledges keeps all it has acknowledged.
 fn keeps(database: &str, options: &[&str]) {
     let dir = stack_of(database, options, 10);
-    let seeds = power_seeds(5);
+    let seeds = seeds_or(5);
     let result =
         bloodhound(&dir, &["test", "--seeds", &seeds.to_string(), "--jobs", "1", "--format", "json"]);
     assert_eq!(code(&result), 0, "{database} {options:?}: {}{}", text(&result), said(&dir));

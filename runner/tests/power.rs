@@ -1,6 +1,6 @@
 //! Power failures: what programs promise and do not keep is found, who syncs as Linux wants it loses nothing, and a run is replayed.
 //!
-//! SQLite and Redis have about 50 power failures where they sync; with `BLOODHOUND_TEST_POWER_SEEDS=100` (`cargo xtask long power`), about 1,000.
+//! SQLite and Redis have about 50 power failures where they sync; with `BLOODHOUND_TEST_SEEDS=100` (`cargo xtask long power`), about 1,000.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)] // host side
 
 mod common;
@@ -8,7 +8,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::cli::{bloodhound, code, injected, text};
-use common::{compile, figures, have, power_seeds, put, repository, stack};
+use common::{compile, figures, have, put, repository, seeds_or, stack};
 
 /// Seeds within which each mistake must be found, and with which the others must pass.
 const SEEDS: &str = "6";
@@ -71,7 +71,7 @@ fn campaign(dir: &Path, seeds: &str) -> (bool, u64) {
 
 /// That a campaign finds nothing, with its figures.
 fn keeps(what: &str, dir: &Path, few: u64) {
-    let seeds = power_seeds(few);
+    let seeds = seeds_or(few);
     let (found, failures) = campaign(dir, &seeds.to_string());
     assert!(!found && failures >= 5 * seeds, "{what}: {failures} power failures");
     figures(&format!("{what} keeps all over {failures} power failures in {seeds} seeds"));

@@ -1,5 +1,5 @@
-//! `cargo xtask long`: the campaigns that are too long for CI. Power failures of databases by the thousand, the example service under all that
-//! it promises to survive, and each bug that is planted in it.
+//! `cargo xtask long`: the campaigns that are too long for CI. Power failures of databases by the thousand, repaired programs in a thousand schedules, the example service under all that it
+//! promises to survive, and each bug that is planted in it.
 //!
 //! Key types: [`Args`]; [`Campaign`], of which each has a name, a command and a [`Holds`]. A campaign is a test of this repository or a run of the
 //! command, in a process of its own; how it went is told in a line, and what it printed is below `target/long`.
@@ -61,12 +61,15 @@ const DATABASES: [(&str, &str); 6] = [
     ("redis_keeps_what_it_promises", "power"),
 ];
 const POWER_SEEDS: u64 = 100;
+/// The repaired programs of `examples/races`.
+const REPAIRED: &str = "repaired_programs_never_fail";
+const REPAIRED_SEEDS: u64 = 1_000;
 /// The example service, and where its planted bugs are.
-const EXAMPLE: &str = "examples/distributed-kv";
+pub const EXAMPLE: &str = "examples/distributed-kv";
 const BRUTAL_SEEDS: u64 = 2_000;
 const BUG_SEEDS: u64 = 500;
 /// Where the command is.
-const BLOODHOUND: &str = "target/release/bloodhound";
+pub const BLOODHOUND: &str = "target/release/bloodhound";
 /// Where campaigns write.
 const OUT: &str = "target/long";
 
@@ -93,7 +96,7 @@ pub fn run(args: &Args) -> Result<u8, Failure> {
 }
 
 /// The bugs that have a configuration.
-fn names_in(bugs: &Path) -> Result<Vec<String>, Failure> {
+pub fn names_in(bugs: &Path) -> Result<Vec<String>, Failure> {
     let mut names = Vec::new();
     for entry in fs::read_dir(bugs).map_err(broken_at(bugs))? {
         let path = entry.map_err(broken_at(bugs))?.path();
@@ -116,12 +119,14 @@ fn all(bugs: &[String], seeds: Option<u64>) -> Vec<Campaign> {
         let name = test.split('_').next().unwrap_or(test);
         campaign(format!("power-{name}"), (*test).to_owned(), POWER_SEEDS, Holds::Test(file))
     });
+    let repaired =
+        campaign("repaired-races".to_owned(), REPAIRED.to_owned(), REPAIRED_SEEDS, Holds::Test("chaos"));
     let brutal =
         campaign("kv-brutal".to_owned(), format!("{EXAMPLE}/brutal.yaml"), BRUTAL_SEEDS, Holds::NoFinding);
     let bugs = bugs.iter().map(|bug| {
         campaign(format!("kv-{bug}"), format!("{EXAMPLE}/bugs/{bug}.yaml"), BUG_SEEDS, Holds::Found)
     });
-    power.chain([brutal]).chain(bugs).collect()
+    power.chain([repaired, brutal]).chain(bugs).collect()
 }
 
 /// Those with one of these names, or beginnings of names.
@@ -186,10 +191,7 @@ impl Campaign {
             let mut command = Command::new("cargo");
             command.args(["test", "--release", "--package", "bloodhound", "--test", file, "--", "--exact"]);
             // What is not installed is no campaign that holds.
-            command
-                .arg(&self.what)
-                .env("BLOODHOUND_TEST_POWER_SEEDS", seeds)
-                .env("BLOODHOUND_TEST_NO_SKIP", "1");
+            command.arg(&self.what).env("BLOODHOUND_TEST_SEEDS", seeds).env("BLOODHOUND_TEST_NO_SKIP", "1");
             return command;
         }
         let mut command = Command::new(BLOODHOUND);
@@ -252,7 +254,7 @@ mod tests {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             chosen(campaigns(), &names).map(|chosen| chosen.len()).ok()
         };
-        assert_eq!(count(&[]), Some(DATABASES.len() + 2));
+        assert_eq!(count(&[]), Some(DATABASES.len() + 3));
         assert_eq!(count(&["power"]), Some(DATABASES.len()));
         assert_eq!(count(&["power-sqlite", "kv-no-fsync"]), Some(2));
         assert_eq!(count(&["power", "pwer"]), None);

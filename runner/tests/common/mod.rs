@@ -157,10 +157,10 @@ pub fn say(text: &str) {
     let _ignored = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Seeds of power failures of a database that syncs before it acknowledges: a few, or as many as BLOODHOUND_TEST_POWER_SEEDS says.
-pub fn power_seeds(few: u64) -> u64 {
-    let asked = std::env::var("BLOODHOUND_TEST_POWER_SEEDS").ok().filter(|seeds| !seeds.is_empty());
-    asked.map_or(few, |seeds| seeds.parse().expect("BLOODHOUND_TEST_POWER_SEEDS is a number"))
+/// Seeds of a test that takes more of them where there is time (`cargo xtask long`): a few, or as many as BLOODHOUND_TEST_SEEDS says.
+pub fn seeds_or(few: u64) -> u64 {
+    let asked = std::env::var("BLOODHOUND_TEST_SEEDS").ok().filter(|seeds| !seeds.is_empty());
+    asked.map_or(few, |seeds| seeds.parse().expect("BLOODHOUND_TEST_SEEDS is a number"))
 }
 
 /// Prints figures of a test, which `cargo xtask long` reads.
