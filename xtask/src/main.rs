@@ -1,8 +1,9 @@
 //! `cargo xtask`: tasks of the project that are more than a cargo command.
 //!
-//! Modules: [`long`] runs the campaigns that are too long for CI; [`stock_kvm`] runs tests in a virtual machine that has the /dev/kvm of an ordinary Linux; [`probe`] looks at a
+//! Modules: [`experiment`] compares strategies of exploration; [`long`] runs the campaigns that are too long for CI; [`stock_kvm`] runs tests in a virtual machine that has the /dev/kvm of an ordinary Linux; [`probe`] looks at a
 //! /dev/kvm, there or here; [`suite`] runs a public test suite natively and under Bloodhound. `fuzz` is a crate of its own, `conformance/fuzz`. Nothing of Bloodhound depends on this crate, and it calls Bloodhound as a user does.
 
+mod experiment;
 mod failure;
 mod long;
 mod probe;
@@ -32,6 +33,8 @@ enum Task {
     Suite(suite::Args),
     /// Runs the campaigns that are too long for CI: power failures of databases, and the example service with and without its bugs
     Long(long::Args),
+    /// Runs strategies of exploration against each other: how much processor time each takes to find bugs
+    Experiment(experiment::Args),
     /// Says what /dev/kvm is on this machine, and runs a guest of one instruction
     ProbeKvm,
 }
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Task::Fuzz { args } => bloodhound_fuzz::command::run(&args).map_err(Failure::Broken),
         Task::Suite(args) => suite::run(&args),
         Task::Long(args) => long::run(&args),
+        Task::Experiment(args) => experiment::run(&args),
         Task::ProbeKvm => probe::run().map(|()| 0),
     };
     match done {
