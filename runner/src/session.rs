@@ -5,6 +5,7 @@
 
 mod end;
 mod logs;
+mod numbered;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,6 +31,8 @@ use bloodhound_sim::world::{Finding, FindingKind, Phase};
 use bloodhound_sim::{Digest, Ended, Machine, MachineError, World, timeline};
 use bloodhound_vfs::host::HostBase;
 use bloodhound_workloads::history::History;
+
+pub use numbered::Numbered;
 
 use crate::bundle::{self, Bundle, ProjectFiles};
 use crate::coverage::{self, Measuring};
@@ -241,6 +244,8 @@ pub struct Violation {
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
+    /// What it is in a search; `None`: it is what its seed says.
+    pub numbered: Option<Numbered>,
     /// What it ran on; `None`: on a real engine ([`crate::live`]), so that nothing about it can be repeated.
     pub platform: Option<Chosen>,
     /// Digest of the whole run, boot included.
@@ -527,6 +532,7 @@ impl Worker {
         let name = |id| timeline::name(&self.session.scenario, id);
         let mut outcome = Outcome {
             seed,
+            numbered: None,
             platform: Some(self.platform),
             digest: world.digest.to_string(),
             steps: world.steps,
