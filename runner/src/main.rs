@@ -5,6 +5,7 @@
 mod output;
 
 mod boots;
+mod branch;
 mod breakpoints;
 mod bug;
 mod bundle;
