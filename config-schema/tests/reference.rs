@@ -29,7 +29,11 @@ fn times_and_seeds() {
     assert_eq!((compose.at.line, compose.at.column), (2, 10));
     assert_eq!(config.output.dir, Path::new("tests/data/output"));
     assert!(config.output.save_violation_traces && config.output.summary_report);
-    assert_eq!(config.exploration.parallel_workers, Some(8));
+    let exploration = &config.exploration;
+    assert_eq!(exploration.strategy, "coverage-guided");
+    assert_eq!((exploration.max_depth, exploration.max_states), (1000, 100_000));
+    assert!(exploration.prioritize_coverage && exploration.prioritize_near_violation);
+    assert_eq!(exploration.parallel_workers, Some(8));
     assert_eq!(config.fault_phase_ns(), 60 * SECOND);
 }
 
@@ -106,9 +110,6 @@ fn what_has_no_effect_is_named() {
     assert_eq!(
         later,
         [
-            "`exploration.strategy`, `exploration.max_depth`, `exploration.max_states`, \
-             `exploration.prioritize_coverage` and `exploration.prioritize_near_violation` are not available \
-             yet",
             "`output.save_interesting_seeds` is not available yet",
             "`debug.gdb_enabled`, `debug.gdb_port`, `debug.trace_level` and `debug.trace_events` are not \
              available yet",

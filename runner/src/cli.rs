@@ -18,6 +18,8 @@ pub struct Cli {
 pub enum Command {
     /// Run many seeds and judge all properties
     Test(crate::campaign::Args),
+    /// Search: go on from moments of runs that showed something new, with other choices
+    Explore(crate::explore::Args),
     /// Run one seed and print its timeline
     Run(crate::run::RunArgs),
     /// Reproduce a finding exactly

@@ -5,6 +5,7 @@
 mod output;
 
 mod boots;
+mod branch;
 mod breakpoints;
 mod bug;
 mod bundle;
@@ -23,6 +24,7 @@ mod doctor;
 mod events;
 mod exec;
 mod exit;
+mod explore;
 mod faults;
 #[cfg(test)]
 mod faulty;
@@ -70,6 +72,7 @@ fn main() {
     let cli = cli::Cli::try_parse().unwrap_or_else(|answer| std::process::exit(cli::answer(&answer)));
     let code = match &cli.command {
         cli::Command::Test(args) => campaign::test(args),
+        cli::Command::Explore(args) => explore::run(args),
         cli::Command::Run(args) => run::run(args),
         cli::Command::Replay(args) => run::replay(args),
         cli::Command::Shrink(args) => shrink::run(args),

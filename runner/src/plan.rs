@@ -11,6 +11,7 @@ use std::path::PathBuf;
 
 use bloodhound_config::Project;
 use bloodhound_config::compose::Service;
+use bloodhound_explore::Strategy;
 use bloodhound_net::{LinkConfig, NodeId};
 use bloodhound_sim::checks::CheckSpec;
 use bloodhound_sim::scenario::*;
@@ -64,6 +65,8 @@ pub struct Plan {
     pub out: PathBuf,
     /// Seeds that `test` runs.
     pub seeds: u64,
+    /// How runs are chosen.
+    pub strategy: Strategy,
     /// How many boots of the stack they start from.
     pub boots: u64,
     /// Seeds at the same time.
@@ -137,6 +140,8 @@ impl Plan {
             config: config.source.path.clone(),
             out: config.output.dir.clone(),
             seeds: config.simulation.seeds,
+            // The words of the configuration are those of the strategies, which a test has.
+            strategy: config.exploration.strategy.parse().unwrap_or(Strategy::Swarm),
             boots: config.simulation.boots,
             workers: config.exploration.parallel_workers.map(|n| n as usize),
             machines,

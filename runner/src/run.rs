@@ -170,7 +170,7 @@ pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, 
     }
     let breaks = worker.set_breakpoints(&args.breaks)?;
     worker.boot(boots::decisions(boot)).map_err(|failure| guard.explain(failure))?;
-    let mut outcome = worker.run(args.seed).map_err(host_failure)?;
+    let mut outcome = worker.run_seed(args.seed, session.plan.strategy).map_err(host_failure)?;
     breaks.map_or(Ok(()), breakpoints::Setting::finish)?;
     guard.explain_stop(&mut outcome.stopped);
     let judgement = judge(&session, &outcome);

@@ -3,13 +3,15 @@
 //! Key types: [`Session`] (plan and host files, shared by all workers), [`Worker`] (a platform on one CPU with a
 //! machine), [`Outcome`] (what one seed gave).
 
+mod carry;
 mod end;
 mod logs;
+mod numbered;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bloodhound_abi::SimTime;
 use bloodhound_config::config::FileChecks;
@@ -23,13 +25,14 @@ use bloodhound_sim::console::ConsoleLog;
 use bloodhound_sim::event::Listener;
 use bloodhound_sim::faults::{Effect, Planned};
 use bloodhound_sim::notice::LogEntry;
-use bloodhound_sim::profile::{Accessed, Profile};
+use bloodhound_sim::profile::Profile;
 use bloodhound_sim::scenario::{FaultSpec, Scenario};
-use bloodhound_sim::scheduler::PreemptAt;
-use bloodhound_sim::world::{Finding, FindingKind, Phase};
+use bloodhound_sim::world::{Finding, FindingKind};
 use bloodhound_sim::{Digest, Ended, Machine, MachineError, World, timeline};
 use bloodhound_vfs::host::HostBase;
 use bloodhound_workloads::history::History;
+
+pub use numbered::Numbered;
 
 use crate::bundle::{self, Bundle, ProjectFiles};
 use crate::coverage::{self, Measuring};
@@ -41,9 +44,7 @@ use crate::redact::{self, Redactor};
 use crate::share::{Meter, Share};
 use crate::{boots, breakpoints, exit, host, images, output, pids, run, validate};
 
-/// What is said where `exploration.schedule` asks for switches inside code, and there is nothing to switch at.
-const NOTHING_SHARED: &str = "bloodhound: warning: exploration.schedule.preempt_at: code has no effect: in the first boot and a few \
-    runs no instruction was seen that accesses memory which several threads or processes share (the workload may not reach it)";
+pub(crate) use carry::is_done;
 
 /// Errors that end a command, with its exit code.
 #[derive(Debug)]
@@ -241,6 +242,8 @@ pub struct Violation {
 pub struct Outcome {
     /// The seed.
     pub seed: u64,
+    /// What it is in a search; `None`: it is what its seed says.
+    pub numbered: Option<Numbered>,
     /// What it ran on; `None`: on a real engine ([`crate::live`]), so that nothing about it can be repeated.
     pub platform: Option<Chosen>,
     /// Digest of the whole run, boot included.
@@ -327,7 +330,7 @@ pub enum Stopped {
 
 /// A machine on one CPU.
 pub struct Worker {
-    machine: Machine,
+    pub(crate) machine: Machine,
     session: Arc<Session>,
     platform: Chosen,
     meter: Meter,
@@ -452,86 +455,22 @@ impl Worker {
         self.learn_profile()?;
         // What a run that is made again begins from. Its frames are shared with the snapshot, if there is one, as they are now.
         let booted = self.machine.snapshot()?;
-        self.machine.set_suspicious(true);
-        loop {
-            self.machine.world.decisions.begin_run(seed);
-            if let Some(mark) = self.machine.mark() {
-                mark.seed(seed);
-            }
-            self.meter.begin();
-            let profile = self.machine.begin_faults();
-            self.machine.begin_workload();
-            match self.machine.run(|w| w.phase == Phase::Done)? {
-                Ended::Suspect(suspicion) => {
-                    self.machine.try_again(booted.clone(), suspicion);
-                }
-                ended => {
-                    let outcome = self.outcome(seed, profile, ended.clone());
-                    self.collect(seed, &ended)?;
-                    return Ok(outcome);
-                }
-            }
-        }
+        let ended = self.carry_out(&booted, Some(seed), |machine| machine.run(is_done))?;
+        self.ended(seed, ended)
     }
 
-    /// Sees to it that there is a profile if this run draws switches of tasks from one. It is gathered from the first boot, so that
-    /// it depends on nothing but the stack.
-    fn learn_profile(&mut self) -> Result<(), MachineError> {
-        let schedule = self.session.scenario.schedule;
-        let drawn = self.machine.world.decisions.log().switches.is_none();
-        if schedule.preempt_at != PreemptAt::Code || !drawn || self.machine.has_profile() {
-            return Ok(());
-        }
-        let session = self.session.clone();
-        let mut known = session.profile.lock().unwrap_or_else(PoisonError::into_inner);
-        let profile = match &*known {
-            Some(profile) => profile.clone(),
-            None => {
-                let world = self.machine.snapshot()?;
-                self.machine.pause_breakpoints(true);
-                let gathered = self.gather_profile();
-                self.machine.pause_breakpoints(false);
-                self.machine.restore(world);
-                let gathered = gathered?;
-                // A campaign that is interrupted meanwhile has not looked at all of it.
-                if !gathered.accesses().iter().any(Accessed::is_shared) && !self.machine.interrupted() {
-                    eprintln!("{NOTHING_SHARED}");
-                }
-                known.insert(gathered).clone()
-            }
-        };
-        self.machine.set_profile(profile);
-        Ok(())
-    }
-
-    fn gather_profile(&mut self) -> Result<Arc<Profile>, MachineError> {
-        // A stack that does not boot so has no profile; a seed that goes on from this boot says why.
-        let Ok(booted) = self.boot(crate::boots::decisions(0)) else { return Ok(Arc::default()) };
-        crate::interleave::profile(&mut self.machine, &booted, |machine, seed| {
-            machine.set_suspicious(true);
-            loop {
-                machine.world.decisions.begin_run(seed);
-                machine.begin_faults();
-                machine.begin_workload();
-                match machine.run(|w| w.phase == Phase::Done)? {
-                    Ended::Suspect(suspicion) => machine.try_again(booted.clone(), suspicion),
-                    _ => return Ok(()),
-                }
-            }
-        })
-    }
-
-    fn outcome(&self, seed: u64, profile: FaultSpec, ended: Ended) -> Outcome {
+    fn outcome(&self, seed: u64, ended: Ended) -> Outcome {
         let world = &self.machine.world;
         let history = world.clients.driver.as_ref().map(|d| d.history().clone()).unwrap_or_default();
         let name = |id| timeline::name(&self.session.scenario, id);
         let mut outcome = Outcome {
             seed,
+            numbered: None,
             platform: Some(self.platform),
             digest: world.digest.to_string(),
             steps: world.steps,
             virtual_time: world.now,
-            profile,
+            profile: world.faults.profile.clone().unwrap_or_default(),
             scenario: self.session.scenario.clone(),
             plan: world.faults.plan.clone(),
             effects: world.faults.effects.clone(),

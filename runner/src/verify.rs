@@ -415,7 +415,7 @@ impl Subject for Stack {
         if let Some(counted) = counted {
             worker.give_counted(counted);
         }
-        let outcome = worker.run(seed).map_err(host_failure)?;
+        let outcome = worker.run_seed(seed, self.session.plan.strategy).map_err(host_failure)?;
         let code = match &outcome.stopped {
             Some(Stopped::Interrupted) => return Err(interrupted()),
             Some(Stopped::Undecided(why)) => {

@@ -169,41 +169,75 @@ pub(super) static EXPLORATION: Section = Section::new(
     "Exploration",
     "how seeds are explored",
     &[
-        Key::new("strategy", ValueKind::Word(&STRATEGY), "how the next run is chosen").default("random"),
-        Key::new("max_depth", AT_LEAST_1, "longest sequence of choices that is explored").later(),
-        Key::new("max_states", AT_LEAST_1, "most states that are explored").later(),
+        Key::new("strategy", ValueKind::Word(&STRATEGY), "how the next run is chosen").default("swarm"),
+        Key::new(
+            "max_depth",
+            AT_LEAST_1,
+            "how many times a search goes on from a moment of a run that did so itself",
+        )
+        .default("100"),
+        Key::new(
+            "max_states",
+            AT_LEAST_1,
+            "most moments of runs that a search keeps to go on from; the least useful go",
+        )
+        .default("10000"),
         Key::new(
             "parallel_workers",
             ValueKind::Integer { least: 1, most: 1024 },
             "how many runs go on at the same time",
         )
         .otherwise("number of cores"),
-        Key::new("prioritize_coverage", ValueKind::Bool, "whether runs that reach new code come first")
-            .later(),
+        Key::new(
+            "prioritize_coverage",
+            ValueKind::Bool,
+            "whether a search goes on first from runs that reach new code, where coverage is measured",
+        )
+        .default("true"),
         Key::new(
             "prioritize_near_violation",
             ValueKind::Bool,
-            "whether runs that came near a violation come first",
+            "whether a search goes on first from runs that came near a violation",
         )
-        .later(),
+        .default("true"),
         Key::section("schedule", &SCHEDULE),
     ],
 );
 
-/// Independent random seeds are what `bloodhound test` does: that word has its meaning already.
 static STRATEGY: Words = Words {
     name: "Strategy",
     words: &[
-        Word::new("bfs", "").later(),
-        Word::new("dfs", "").later(),
-        Word::new("random", ""),
-        Word::new("coverage-guided", "").later(),
+        Word::new(
+            "random",
+            "independent seeds, each with every configured kind of fault at its configured rate",
+        ),
+        Word::new(
+            "swarm",
+            "independent seeds, each of which draws which kinds of faults it has and how strong (unless `faults.swarm` is false)",
+        ),
+        Word::new("bfs", "goes on from moments of runs that showed something new, the least deep ones first"),
+        Word::new("dfs", "goes on from moments of runs that showed something new, the deepest first"),
+        Word::new(
+            "coverage-guided",
+            "goes on most from moments at which something rare was seen, by ways of going on that have paid; other runs are those of new seeds",
+        ),
+        Word::new("input-tree", "gives programs other random numbers of up to 8 bytes, one by one"),
     ],
 };
 
-/// The section `exploration`. Only the number of workers and the schedule have an effect so far.
+/// The section `exploration`; what its keys mean is declared in `EXPLORATION`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exploration {
+    /// `strategy`.
+    pub strategy: String,
+    /// `max_depth`, at least 1.
+    pub max_depth: u64,
+    /// `max_states`, at least 1.
+    pub max_states: u64,
+    /// `prioritize_coverage`.
+    pub prioritize_coverage: bool,
+    /// `prioritize_near_violation`.
+    pub prioritize_near_violation: bool,
     /// `parallel_workers`; `None`: as many as there are cores.
     pub parallel_workers: Option<u32>,
     /// `schedule`.
@@ -211,9 +245,13 @@ pub struct Exploration {
 }
 
 pub(super) fn exploration(ctx: &mut Ctx, settings: &Settings<'_>) -> Exploration {
-    settings.check(ctx, "strategy");
     let schedule = settings.section_or_empty(ctx, "schedule");
     Exploration {
+        strategy: settings.value(ctx, "strategy"),
+        max_depth: settings.value(ctx, "max_depth"),
+        max_states: settings.value(ctx, "max_states"),
+        prioritize_coverage: settings.value(ctx, "prioritize_coverage"),
+        prioritize_near_violation: settings.value(ctx, "prioritize_near_violation"),
         parallel_workers: settings.get(ctx, "parallel_workers"),
         schedule: schedule::schedule(ctx, &schedule),
     }

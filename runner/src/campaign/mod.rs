@@ -12,8 +12,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bloodhound_explore::{Settings, Strategy};
+
 use crate::boots::Boots;
 use crate::coverage::{self, Measuring};
+use crate::explore::{self, Hunt, SearchArgs};
 use crate::output::Format;
 use crate::platform::{self, Choice, Chosen};
 use crate::run::{Source, fail};
@@ -27,7 +30,7 @@ mod reports;
 pub mod totals;
 pub mod verdict;
 pub mod watch;
-mod workers;
+pub mod workers;
 
 use progress::Progress;
 use reports::Reports;
@@ -39,59 +42,74 @@ use watch::Watch;
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
-    source: Source,
+    pub source: Source,
     #[command(flatten)]
-    platform: Choice,
-    /// How many seeds to run (default: the configuration's `simulation.seeds`)
+    pub platform: Choice,
+    #[command(flatten)]
+    pub search: SearchArgs,
+    /// It is `explore`.
+    #[arg(skip)]
+    pub explores: bool,
+    /// How many seeds to run, or runs to make where the strategy is guided (default: the configuration's `simulation.seeds`)
     #[arg(long)]
-    seeds: Option<u64>,
+    pub seeds: Option<u64>,
     /// The first seed
     #[arg(long, default_value_t = 0)]
-    first_seed: u64,
+    pub first_seed: u64,
     /// Begin no seeds after so much host time (for example 10m); one that then does not end is stopped
     #[arg(long, value_parser = cli::duration)]
-    timeout: Option<u64>,
+    pub timeout: Option<u64>,
     /// Stop at the first finding
     #[arg(long)]
-    fail_fast: bool,
+    pub fail_fast: bool,
     /// Seeds at the same time (default: exploration.parallel_workers, at most the number of CPUs)
     #[arg(long, short = 'j')]
-    jobs: Option<usize>,
+    pub jobs: Option<usize>,
     /// Boot the stack for every seed instead of starting from a snapshot of its boot
     #[arg(long)]
-    boot_each: bool,
+    pub boot_each: bool,
     /// Least number of seeds that must be judged when --timeout is over (default: 1; without --timeout, all)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    min_seeds: Option<u64>,
+    pub min_seeds: Option<u64>,
     /// Least share of the configured kinds of faults that must have been injected, for example 80% (default: the
     /// configuration's `faults.coverage_threshold`)
     #[arg(long, value_parser = cli::share, value_name = "PERCENT")]
-    fault_coverage_threshold: Option<u32>,
+    pub fault_coverage_threshold: Option<u32>,
     /// Measure which code of the services is reached, and write reports of it
     #[arg(long)]
-    coverage: bool,
+    pub coverage: bool,
     /// Least share of the services' own code that must be reached, for example 80%
     #[arg(long, value_parser = cli::share, value_name = "PERCENT")]
-    coverage_threshold: Option<u32>,
+    pub coverage_threshold: Option<u32>,
     /// Make findings self-contained: each takes along the files and images that its run saw, so that it can be replayed elsewhere
     #[arg(long)]
-    bundle: bool,
+    pub bundle: bool,
     /// Run on this machine's Docker or Podman engine, in real time, with the faults that an engine can do: one seed unless --seeds says more. Nothing
     /// of it can be replayed (docs/live.md)
     #[arg(long)]
-    live: bool,
+    pub live: bool,
     /// With --live: leave the containers, networks and volumes of the run where they are
     #[arg(long, requires = "live")]
-    keep: bool,
+    pub keep: bool,
     /// Directory for reports and findings (default: the configuration's `output.dir`)
     #[arg(long, value_name = "DIR")]
-    out: Option<PathBuf>,
+    pub out: Option<PathBuf>,
     /// Also write JUnit XML here (it is always in <out>/junit.xml)
     #[arg(long, value_name = "FILE")]
-    junit: Option<PathBuf>,
+    pub junit: Option<PathBuf>,
     /// How to answer
     #[arg(long, value_enum, default_value = "human")]
-    format: Format,
+    pub format: Format,
+}
+
+impl Args {
+    /// By which rule runs are chosen: `explore` without another word is guided.
+    fn strategy(&self, session: &Session) -> Strategy {
+        match self.search.strategy_of(session) {
+            strategy if strategy.is_guided() || !self.explores || self.search.strategy.is_some() => strategy,
+            _ => Strategy::CoverageGuided,
+        }
+    }
 }
 
 /// The seeds of a campaign.
@@ -153,6 +171,32 @@ pub fn test(args: &Args) -> u8 {
     run().unwrap_or_else(|f| fail(&f))
 }
 
+/// `bloodhound explore`: a campaign whose runs are those of a search.
+pub fn explore(args: &explore::Args) -> u8 {
+    test(&Args {
+        source: args.source.clone(),
+        platform: args.platform.clone(),
+        search: args.search.clone(),
+        explores: true,
+        seeds: args.runs,
+        first_seed: args.seed,
+        timeout: args.timeout,
+        fail_fast: args.fail_fast,
+        jobs: args.jobs,
+        boot_each: false,
+        min_seeds: None,
+        fault_coverage_threshold: None,
+        coverage: args.coverage,
+        coverage_threshold: None,
+        bundle: args.bundle,
+        live: false,
+        keep: false,
+        out: args.out.clone(),
+        junit: args.junit.clone(),
+        format: args.format,
+    })
+}
+
 /// Why coverage has no meaning with --live.
 const NO_COVERAGE: &str = "code coverage is measured in the simulation only";
 
@@ -164,6 +208,7 @@ fn without_meaning(args: &Args) -> Result<(), Failure> {
         ("--jobs", args.jobs.is_some(), "the seeds of a live run are run one after the other"),
         ("--platform", args.platform.wanted != platform::Wanted::Auto, "the engine runs the services"),
         ("--coverage", args.coverage, NO_COVERAGE),
+        ("--strategy", args.search.strategy.is_some(), "the seeds of a live run are independent"),
         ("--coverage-threshold", args.coverage_threshold.is_some(), NO_COVERAGE),
     ];
     match given.iter().find(|(_, given, _)| *given && args.live) {
@@ -229,6 +274,15 @@ pub fn campaign(
         print::say(&text);
     }
     let mut totals = Totals::new(session.plan.properties.len(), seeds.count, least);
+    let guided = !args.live && args.strategy(&session).is_guided();
+    if guided && args.boot_each {
+        let failure = Failure::usage(
+            "`--boot-each` cannot be used with a strategy that is guided: its runs go on from others",
+        );
+        refused(args, &failure);
+        return Err(failure);
+    }
+    totals.noun = if guided { "run" } else { "seed" };
     let configured = session.project.config.faults.coverage_threshold;
     totals.least_coverage = args.fault_coverage_threshold.or(configured);
     let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
@@ -321,7 +375,12 @@ impl Campaign<'_> {
             snapshot.now,
             snapshot.steps,
             self.started.elapsed().as_millis(),
-            self.seeds
+            match self.args.strategy(&self.session) {
+                s if s.is_guided() => {
+                    format!("{} runs, {}, from seed {} on", self.seeds.count, s.name(), self.seeds.first)
+                }
+                _ => self.seeds.to_string(),
+            }
         ));
         Ok(boots)
     }
@@ -330,16 +389,7 @@ impl Campaign<'_> {
         let most = cpus::jobs();
         let jobs = self.args.jobs.or(self.session.plan.workers).unwrap_or(most).clamp(1, most);
         let jobs = usize::try_from(self.seeds.count).map_or(jobs, |count| jobs.min(count));
-        let shared = workers::Shared {
-            session: self.session.clone(),
-            chosen,
-            boots,
-            watch: self.watch.clone(),
-            seeds: self.seeds,
-            boot_each: self.args.boot_each,
-            next: AtomicU64::new(0),
-            alone: Mutex::default(),
-        };
+        let strategy = self.args.strategy(&self.session);
         let mut collector = workers::Collector {
             session: &self.session,
             compose: self.args.source.selection()?,
@@ -347,10 +397,28 @@ impl Campaign<'_> {
             fail_fast: self.args.fail_fast,
             reports: &self.reports,
             watch: &self.watch,
-            progress: Progress::new(self.seeds.count),
+            progress: Progress::new(self.seeds.count, totals.noun),
             totals,
             running: BTreeSet::new(),
             postponed: false,
+        };
+        let (session, watch) = (self.session.clone(), self.watch.clone());
+        if strategy.is_guided() {
+            let (first, runs) = (self.seeds.first, self.seeds.count);
+            let settings = Settings { strategy, ..self.args.search.settings(&session, first, runs) };
+            let hunt = Hunt { session, chosen, boots, watch, settings };
+            return explore::run_all(hunt, jobs, &mut collector);
+        }
+        let shared = workers::Shared {
+            session,
+            chosen,
+            boots,
+            watch,
+            seeds: self.seeds,
+            strategy,
+            boot_each: self.args.boot_each,
+            next: AtomicU64::new(0),
+            alone: Mutex::default(),
         };
         workers::run(&Arc::new(shared), jobs, &mut collector)
     }

@@ -63,9 +63,10 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
     // Writing into a String cannot fail.
     let _ = writeln!(
         out,
-        "\n{} of {} seeds, {} findings, {} operations, {} s of {} time in {}.{:01} s; faults: {}",
+        "\n{} of {} {}s, {} findings, {} operations, {} s of {} time in {}.{:01} s; faults: {}",
         totals.judged,
         totals.wanted,
+        totals.noun,
         totals.findings.len(),
         thousands(totals.operations),
         totals.virtual_ns / 1_000_000_000,
@@ -74,6 +75,9 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
         millis % 1000 / 100,
         if faults.is_empty() { "none".to_string() } else { faults.join(", ") }
     );
+    if let Some(search) = &totals.search {
+        let _ = writeln!(out, "{}", search.text());
+    }
     for line in totals.accounts.lines() {
         let _ = writeln!(out, "{line}");
     }
@@ -86,7 +90,8 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
     for ((who, what), seeds) in totals.outside.iter().take(OUTSIDE) {
         let _ = writeln!(
             out,
-            "outside: {who} asked for {what} (in {seeds} seeds): nothing in its networks has it"
+            "outside: {who} asked for {what} (in {seeds} {}s): nothing in its networks has it",
+            totals.noun
         );
     }
     if totals.outside.len() > OUTSIDE {
@@ -122,7 +127,7 @@ fn describe(out: &mut String, item: &Item) {
     if let Some(found) = item.findings.first() {
         finding(out, found);
         if item.findings.len() > 1 {
-            let _ = writeln!(out, "      and {} more seeds", item.findings.len() - 1);
+            let _ = writeln!(out, "      and {} more {}s", item.findings.len() - 1, found.noun());
         }
     }
 }
@@ -141,7 +146,7 @@ fn reasons(verdict: &Verdict) -> Vec<String> {
 }
 
 fn finding(out: &mut String, found: &Found) {
-    let _ = writeln!(out, "      seed {} at {}", found.seed, found.violation.at);
+    let _ = writeln!(out, "      {} at {}", found.name, found.violation.at);
     for line in found.violation.text.lines() {
         let _ = writeln!(out, "      {line}");
     }
@@ -156,7 +161,8 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
         .map(|found| {
             let v = &found.violation;
             json!({
-                "property": v.property, "kind": v.kind, "seed": found.seed, "virtual_time_ns": v.at.0,
+                "property": v.property, "kind": v.kind, "seed": found.seed, "run": Some(found.number).filter(|_| totals.search.is_some()),
+                "branched_at_ns": found.branched.map(|at| at.0), "virtual_time_ns": v.at.0,
                 "replay": found.kept.as_ref().ok().filter(|_| !found.live),
                 "digest": Some(&found.digest).filter(|_| !found.live), "text": v.text,
             })
@@ -186,8 +192,9 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
         "campaign": items(true).collect::<Vec<_>>(),
         "findings": findings,
         "undecided": undecided,
-        "unsupported": unsupported.map(|(seed, why)| format!("seed {seed}: {}", why.text())),
+        "unsupported": unsupported.map(|(seed, why)| format!("{} {seed}: {}", totals.noun, why.text())),
         "interrupted": totals.interrupted,
+        "search": totals.search.as_ref().map(crate::explore::Summary::json),
         "steps": totals.steps,
         "virtual_time_ns": totals.virtual_ns,
         "operations": totals.operations,

@@ -23,7 +23,13 @@ const RECENT: usize = 12;
 /// A finding.
 #[derive(Clone, Debug)]
 pub struct Found {
+    /// Its number in the campaign: the seed, unless it is a run of a search.
+    pub number: u64,
     pub seed: u64,
+    /// What it is called.
+    pub name: String,
+    /// The moment of another run from which it went on.
+    pub branched: Option<SimTime>,
     pub violation: Violation,
     /// Digest of the run.
     pub digest: String,
@@ -41,7 +47,10 @@ impl Found {
         let mut faults = report::faults_until(outcome, violation.at);
         faults.drain(..faults.len().saturating_sub(RECENT));
         Found {
+            number: outcome.number(),
             seed: outcome.seed,
+            name: outcome.name(),
+            branched: outcome.numbered.and_then(|numbered| numbered.at),
             violation: violation.clone(),
             digest: outcome.digest.clone(),
             profile: outcome.profile.to_string(),
@@ -49,6 +58,11 @@ impl Found {
             kept,
             live: outcome.platform.is_none(),
         }
+    }
+
+    /// What its run is called, without its number.
+    pub fn noun(&self) -> &str {
+        self.name.split(' ').next().unwrap_or("seed")
     }
 
     /// The command that shows it again.
@@ -59,6 +73,9 @@ impl Found {
                 format!("{}; what was seen could not be written ({why})", crate::live::NOTE)
             }
             Ok(dir) => format!("replay: bloodhound replay {}", crate::bug::quote(&dir.to_string_lossy())),
+            Err(why) if self.branched.is_some() => {
+                format!("its files could not be written ({why}); the same search finds it again")
+            }
             Err(why) => format!(
                 "its files could not be written ({why}); to see it again: bloodhound test --first-seed {} --seeds 1",
                 self.seed
@@ -167,6 +184,10 @@ impl OfProperty {
 /// What all seeds gave together.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
+    /// What its runs are called: `seed`, or `run` of a search.
+    pub noun: &'static str,
+    /// What the search came to, if it was one.
+    pub search: Option<crate::explore::Summary>,
     /// Seeds that were asked for, and how many of them must be judged.
     pub wanted: u64,
     pub least: u64,
@@ -211,7 +232,7 @@ impl Totals {
     /// Nothing yet, for so many properties.
     pub fn new(properties: usize, wanted: u64, least: u64) -> Totals {
         let properties = vec![OfProperty::default(); properties];
-        Totals { wanted, least, properties, coverage: 1000, ..Totals::default() }
+        Totals { noun: "seed", wanted, least, properties, coverage: 1000, ..Totals::default() }
     }
 
     /// Seeds that were begun.
@@ -224,19 +245,19 @@ impl Totals {
         match &outcome.stopped {
             None => self.judged += 1,
             Some(Stopped::Interrupted) => {
-                self.unjudged.insert(outcome.seed, Unjudged::Interrupted);
+                self.unjudged.insert(outcome.number(), Unjudged::Interrupted);
                 return;
             }
             Some(Stopped::Undecided(why)) => {
-                self.unjudged.insert(outcome.seed, Unjudged::Undecided(why.clone()));
+                self.unjudged.insert(outcome.number(), Unjudged::Undecided(why.clone()));
                 return;
             }
             Some(Stopped::Unsupported(what)) => {
-                self.unjudged.insert(outcome.seed, Unjudged::Unsupported(what.clone()));
+                self.unjudged.insert(outcome.number(), Unjudged::Unsupported(what.clone()));
             }
         }
         for (property, judged) in self.properties.iter_mut().zip(&outcome.judged) {
-            property.add(outcome.seed, judged);
+            property.add(outcome.number(), judged);
         }
         self.share.add(outcome.share);
         self.steps += outcome.steps;
@@ -263,7 +284,7 @@ impl Totals {
 
     /// Puts findings in the order of seeds, and of properties in the plan.
     pub fn sort(&mut self) {
-        let key = |f: &Found| (f.seed, f.violation.index.is_none(), f.violation.index);
+        let key = |f: &Found| (f.number, f.violation.index.is_none(), f.violation.index);
         self.findings.sort_by_key(key);
     }
 
@@ -284,7 +305,7 @@ impl Totals {
 
     /// When the first finding was, for the texts of seeds that ended early.
     pub fn ended_early(&self, seed: u64) -> Option<(SimTime, &str)> {
-        let found = self.findings.iter().find(|f| f.seed == seed && f.violation.index.is_none())?;
+        let found = self.findings.iter().find(|f| f.number == seed && f.violation.index.is_none())?;
         Some((found.violation.at, found.violation.kind.as_str()))
     }
 }

@@ -150,7 +150,7 @@ fn property(index: usize, property: &Property, totals: &Totals) -> Item {
     } else if !unfinished.is_empty() {
         Verdict::NotJudged(some_seeds("not judged", &unfinished, totals))
     } else if of.held == 0 {
-        Verdict::NotRun("no seed was run".to_owned())
+        Verdict::NotRun(format!("no {} was run", totals.noun))
     } else if of.exercised == 0 {
         Verdict::NotExercised(of.why_not_exercised())
     } else {
@@ -178,7 +178,7 @@ fn some_seeds(what: &str, seeds: &BTreeMap<u64, String>, totals: &Totals) -> Str
     if totals.wanted == 1 {
         return why.to_owned();
     }
-    format!("{what} in {} of {} seeds ({}): {why}", seeds.len(), totals.run(), list(seeds.keys()))
+    format!("{what} in {} of {} {}s ({}): {why}", seeds.len(), totals.run(), totals.noun, list(seeds.keys()))
 }
 
 fn list<'a>(seeds: impl ExactSizeIterator<Item = &'a u64>) -> String {
@@ -220,7 +220,7 @@ fn campaign(totals: &Totals) -> Vec<Item> {
     let mut items = vec![item("seeds", verdict)];
     if let Some(least) = totals.least_coverage {
         let verdict = match totals.coverage {
-            _ if totals.judged == 0 => Verdict::NotRun("no seed was judged".to_owned()),
+            _ if totals.judged == 0 => Verdict::NotRun(format!("no {} was judged", totals.noun)),
             share if share >= least => Verdict::Passed,
             share => Verdict::TooLow(format!(
                 "{} of the configured kinds of faults were injected, at least {} are wanted",
@@ -236,7 +236,7 @@ fn campaign(totals: &Totals) -> Vec<Item> {
             None => "coverage".to_owned(),
         };
         let verdict = match &judged.wrong {
-            _ if totals.judged == 0 => Verdict::NotRun("no seed was judged".to_owned()),
+            _ if totals.judged == 0 => Verdict::NotRun(format!("no {} was judged", totals.noun)),
             Some(Wrong::TooLow(why)) => Verdict::TooLow(why.clone()),
             Some(Wrong::NotMeasured(why)) => Verdict::NotJudged(why.clone()),
             None => Verdict::Passed,
@@ -264,12 +264,12 @@ fn troubles(totals: &Totals) -> Vec<Trouble> {
         }
     }
     troubles.extend(reasons.into_iter().map(|(code, text, seeds)| {
-        let noun = if seeds.len() == 1 { "seed" } else { "seeds" };
-        Trouble { code, text: format!("{noun} {} not judged: {text}", list(seeds.iter())) }
+        let (noun, s) = (totals.noun, if seeds.len() == 1 { "" } else { "s" });
+        Trouble { code, text: format!("{noun}{s} {} not judged: {text}", list(seeds.iter())) }
     }));
     let begun = totals.run();
     if totals.interrupted {
-        let text = format!("interrupted: {begun} of {} seeds were begun", totals.wanted);
+        let text = format!("interrupted: {begun} of {} {}s were begun", totals.wanted, totals.noun);
         troubles.push(Trouble { code: exit::INTERRUPTED, text });
     }
     // Who stops at the first finding, or for another reason that is told, wants no more seeds.
@@ -277,8 +277,8 @@ fn troubles(totals: &Totals) -> Vec<Trouble> {
     if totals.judged < totals.least && !explained {
         let time = if totals.timed_out { " when --timeout was over" } else { "" };
         let text = format!(
-            "{} of {} seeds were judged{time}, at least {} are wanted",
-            totals.judged, totals.wanted, totals.least
+            "{} of {} {}s were judged{time}, at least {} are wanted",
+            totals.judged, totals.wanted, totals.noun, totals.least
         );
         troubles.push(Trouble { code: exit::INCONCLUSIVE, text });
     }
@@ -311,21 +311,18 @@ fn status(item: &Item) -> Status {
 
 fn failure(found: &Found, count: usize) -> Status {
     let first = first_line(&found.violation.text);
-    let more = if count > 1 { format!("\nand {} more seeds", count - 1) } else { String::new() };
+    let more = if count > 1 { format!("\nand {} more {}s", count - 1, found.noun()) } else { String::new() };
     let text = format!(
-        "{}\n\nseed: {}\nvirtual time: {}\nfaults of this seed: {}\nlast faults before it:\n{}{more}\n\n{}\n",
+        "{}\n\n{}: {}\nvirtual time: {}\nfaults of this seed: {}\nlast faults before it:\n{}{more}\n\n{}\n",
         found.violation.text,
-        found.seed,
+        found.noun(),
+        found.name.strip_prefix(found.noun()).unwrap_or(&found.name).trim_start(),
         found.violation.at,
         found.profile,
         found.faults.join("\n"),
         found.replay(),
     );
-    Status::Fail {
-        kind: found.violation.kind.clone(),
-        message: format!("seed {}: {first}", found.seed),
-        text,
-    }
+    Status::Fail { kind: found.violation.kind.clone(), message: format!("{}: {first}", found.name), text }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use bloodhound_config::Selection;
+use bloodhound_explore::Strategy;
 
 use super::Seeds;
 use super::progress::Progress;
@@ -34,6 +35,8 @@ pub struct Shared {
     pub boots: Boots,
     pub watch: Arc<Watch>,
     pub seeds: Seeds,
+    /// By which rule seeds have faults.
+    pub strategy: Strategy,
     /// Boot for every seed.
     pub boot_each: bool,
     /// How many seeds were taken.
@@ -170,7 +173,7 @@ impl Shared {
             worker.restore(&booted);
             worker
         };
-        worker.run(seed).map_err(host_failure)
+        worker.run_seed(seed, self.strategy).map_err(host_failure)
     }
 
     /// Why a seed has no outcome.
@@ -184,7 +187,7 @@ impl Shared {
 }
 
 /// Why a seed was stopped from outside.
-fn stopped(watch: &Watch) -> Unjudged {
+pub fn stopped(watch: &Watch) -> Unjudged {
     match watch.halted() {
         Some(true) => Unjudged::TimedOut,
         _ => Unjudged::Interrupted,
@@ -271,46 +274,61 @@ impl Collector<'_> {
             }
             Message::Postponed(seed) => {
                 self.running.remove(&seed);
-                if !self.postponed {
-                    self.postponed = true;
-                    self.progress.say(&format!(
-                        "seed {seed} waits: there is no memory for it beside others; fewer seeds run at once from now on"
-                    ));
-                }
+                self.postponed(&format!("seed {seed}"));
             }
             Message::TooLarge(seed) => {
                 self.running.remove(&seed);
                 self.lost(seed, Unjudged::Undecided(self.watch.budget().text()));
             }
-            Message::Failed(failure) => {
-                self.progress.say(&failure.text);
-                self.totals.trouble(failure.code, failure.text);
-                self.watch.close();
-            }
+            Message::Failed(failure) => self.failed(failure),
         }
-        self.progress.show(self.totals.run(), self.totals.findings.len());
+        self.show("");
     }
 
-    /// A seed without a verdict; each reason is said once.
-    fn lost(&mut self, seed: u64, why: Unjudged) {
+    /// Shows how far all is.
+    pub fn show(&mut self, more: &str) {
+        self.progress.show(self.totals.run(), self.totals.findings.len(), more);
+    }
+
+    /// A run waits for memory; it is said once.
+    pub fn postponed(&mut self, what: &str) {
+        if !self.postponed {
+            self.postponed = true;
+            let noun = self.totals.noun;
+            self.progress.say(&format!(
+                "{what} waits: there is no memory for it beside others; fewer {noun}s run at once from now on"
+            ));
+        }
+    }
+
+    /// A worker failed.
+    pub fn failed(&mut self, failure: Failure) {
+        self.progress.say(&failure.text);
+        self.totals.trouble(failure.code, failure.text);
+        self.watch.close();
+    }
+
+    /// A run without a verdict, by its number; each reason is said once.
+    pub fn lost(&mut self, seed: u64, why: Unjudged) {
         let known = self.totals.unjudged.values().any(|other| *other == why);
         if !known && why != Unjudged::Interrupted {
-            self.progress.say(&format!("seed {seed} is not judged: {}", why.text()));
+            self.progress.say(&format!("{} {seed} is not judged: {}", self.totals.noun, why.text()));
         }
         self.totals.unjudged.insert(seed, why);
     }
 
-    fn ran(&mut self, outcome: &Outcome) {
+    /// Takes the outcome of a run.
+    pub fn ran(&mut self, outcome: &Outcome) {
         if let Some(measuring) = &self.session.measuring {
             measuring.ran(outcome);
         }
         match &outcome.stopped {
-            Some(Stopped::Interrupted) => return self.lost(outcome.seed, stopped(self.watch)),
+            Some(Stopped::Interrupted) => return self.lost(outcome.number(), stopped(self.watch)),
             Some(Stopped::Undecided(why)) => {
-                return self.lost(outcome.seed, Unjudged::Undecided(why.clone()));
+                return self.lost(outcome.number(), Unjudged::Undecided(why.clone()));
             }
             Some(Stopped::Unsupported(what)) => {
-                self.lost(outcome.seed, Unjudged::Unsupported(what.clone()));
+                self.lost(outcome.number(), Unjudged::Unsupported(what.clone()));
             }
             None => {}
         }
@@ -327,7 +345,7 @@ impl Collector<'_> {
 
     /// A finding is announced when its files are there.
     fn found(&mut self, outcome: &Outcome, violation: &Violation) {
-        let (seed, property) = (outcome.seed, &violation.property);
+        let (name, property) = (outcome.name(), &violation.property);
         let saved = finding::save(&self.reports.dir, self.session, &self.compose, outcome, violation)
             .and_then(|saved| self.bundle(&saved.dir).map(|()| saved));
         let kept = match saved {
@@ -336,14 +354,14 @@ impl Collector<'_> {
                     format!(" ({} is the finding of another run)", other.display())
                 });
                 self.progress.say(&format!(
-                    "seed {seed}: {property} violated at {}: {}{beside}",
+                    "{name}: {property} violated at {}: {}{beside}",
                     violation.at,
                     saved.dir.display()
                 ));
                 Ok(saved.dir)
             }
             Err(error) => {
-                let text = format!("the finding of seed {seed} ({property}) cannot be written: {error}");
+                let text = format!("the finding of {name} ({property}) cannot be written: {error}");
                 self.progress.say(&text);
                 self.totals.trouble(exit::ENVIRONMENT, text);
                 self.watch.close();

@@ -291,6 +291,7 @@ impl<'a> Run<'a> {
         let faults = report::fault_records(record, &name);
         let mut outcome = Outcome {
             seed,
+            numbered: None,
             platform: None,
             digest: String::new(),
             steps: 0,

@@ -7,8 +7,9 @@
 //! A run is its [`Log`]: the seed of its boot, its own seed, epochs (from a virtual time on, some concerns have another seed) and
 //! overrides (values in place of drawn ones), the loops that are counted, and the switches of tasks at instructions. Drawn values are not kept, for they can be computed again.
 //!
-//! Modules: `site` the names, `log` what is kept of a run, `mix` the keyed hash, `lineage` names of tasks, `dice` numbers for tests.
+//! Modules: `site` the names, `log` what is kept of a run, `branch` how a run goes on by another log, `mix` the keyed hash, `lineage` names of tasks, `dice` numbers for tests.
 
+mod branch;
 mod concern;
 mod dice;
 mod lineage;
@@ -21,6 +22,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+pub use branch::AT_ITS_TIME;
 pub use dice::Dice;
 pub use lineage::Lineage;
 pub use log::{Choice, CountedLoop, Epoch, ForcedSwitch, Log, Override, Part, VERSION};
@@ -199,13 +201,6 @@ impl Decisions {
         }
         self.epochs += 1;
         epoch.concerns.clone()
-    }
-
-    /// Branches: what comes after `now` is drawn from another seed for these concerns. Epochs that had not begun are forgotten.
-    pub fn branch(&mut self, now: u64, seed: u64, concerns: &[Concern]) {
-        let log = Arc::make_mut(&mut self.log);
-        log.epochs.truncate(self.epochs);
-        log.epochs.push(Epoch { from: now.saturating_add(1), seed, concerns: concerns.to_vec() });
     }
 
     /// A number in `0..bound`; `bound` must be at least 1. Where there is no choice, nothing is asked.

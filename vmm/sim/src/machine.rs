@@ -191,6 +191,17 @@ impl Machine {
         !self.listeners.is_empty()
     }
 
+    /// How many listen.
+    pub fn listeners(&self) -> usize {
+        self.listeners.len()
+    }
+
+    /// From now on only the first so many listen.
+    pub fn leave_listeners(&mut self, first: usize) {
+        self.listeners.truncate(first);
+        self.world.decisions.listen(self.has_listeners());
+    }
+
     /// Calls `meter` whenever a process of a health check begins or ceases to run, with whether one does: the host's time for
     /// them is measured so. Nothing that it does may reach the world.
     pub fn set_meter(&mut self, meter: Box<dyn FnMut(bool)>) {
@@ -241,6 +252,13 @@ impl Machine {
     /// Host errors.
     pub fn run(&mut self, mut done: impl FnMut(&World) -> bool) -> Result<Ended, MachineError> {
         loop {
+            // The world is amid a step then: nothing is to be said of it.
+            if let Some(suspicion) = self.suspicion.take() {
+                return Ok(Ended::Suspect(suspicion));
+            }
+            if let Some(why) = self.undecided.take() {
+                return Ok(Ended::Undecided(why));
+            }
             if done(&self.world) {
                 return Ok(Ended::Condition);
             }
@@ -249,12 +267,6 @@ impl Machine {
             }
             if self.interrupted() {
                 return Ok(Ended::Interrupted);
-            }
-            if let Some(suspicion) = self.suspicion.take() {
-                return Ok(Ended::Suspect(suspicion));
-            }
-            if let Some(why) = self.undecided.take() {
-                return Ok(Ended::Undecided(why));
             }
             let more = self.advance()?;
             // What led to a suspicion happens again.

@@ -36,7 +36,10 @@ fn found(seed: u64, index: Option<usize>) -> Found {
     };
     let kept = if seed == 0 { Ok("out/f".into()) } else { Err("no space".to_owned()) };
     Found {
+        number: seed,
         seed,
+        name: format!("seed {seed}"),
+        branched: None,
         violation,
         digest: "0".into(),
         profile: "none".into(),

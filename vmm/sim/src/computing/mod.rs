@@ -193,6 +193,9 @@ impl Machine {
         self.suspicious = on && !self.trusts_log;
         self.tried.clear();
         self.trial = None;
+        // Of a run before, which has ended otherwise.
+        (self.suspicion, self.undecided) = (None, None);
+        self.computes_since.clear();
         if let Some(breakpoints) = self.breakpoints.as_mut().filter(|_| on) {
             breakpoints.begin();
         }
@@ -230,6 +233,7 @@ impl Machine {
         self.restore(beginning);
         self.world.decisions.set_counted(counted);
         self.learn_counted();
+        self.computes_since.clear();
         // What comes after it may be different now.
         self.tried.retain(|(moment, _), _| *moment <= suspicion.moment);
         self.trial = Some(Trial { suspicion, begun: false });

@@ -123,8 +123,9 @@ impl Machine {
             self.computes_since.insert((id, tid), now);
             return false;
         }
-        let Some(since) = self.computes_since.get(&(id, tid)) else { return false };
+        // A run that goes on from amid a computation counts from there.
+        let since = *self.computes_since.entry((id, tid)).or_insert(now);
         let limit = u128::from(self.scenario.compute_limit) * u128::from(ENDLESS_AT_LAST);
-        now.saturating_sub(*since).as_nanos() >= limit
+        now.saturating_sub(since).as_nanos() >= limit
     }
 }

@@ -1,0 +1,333 @@
+//! [`Search`]: orders runs by number and learns from what they show, in the order of their numbers.
+//!
+//! Run `n` is ordered when the runs up to `n - LAG` are merged, so that workers are busy while what they have shown is not known yet, and the search
+//! is the same for any number of them. Each order draws from dice of its own, made of the seed of the search and the number.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bloodhound_decisions::{Choice, Dice, Log};
+
+use crate::arms::{Arm, Arms};
+use crate::branch::{Planned, branch, is_possible};
+use crate::features::Features;
+use crate::frontier::{Frontier, State, StateId};
+use crate::strategy::Strategy;
+
+/// A run is chosen when the results of all runs are known but so many before it.
+pub const LAG: u64 = 16;
+/// Of the moments of a run that showed something new, at most so many become states.
+const STATES_OF_RUN: usize = 4;
+/// Of what was seen first at a moment, so much is remembered.
+const FEATURES_OF_STATE: usize = 48;
+/// How often a state is gone on from where all states are gone on from in turn.
+const CHILDREN: u32 = 4;
+/// Where they are, one run in so many is of a seed that was not run yet.
+const FRESH_ONE_IN: u64 = 8;
+
+/// What a search is, besides what it searches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// By which rule.
+    pub strategy: Strategy,
+    /// The first of the seeds, and what all choices of the search are drawn from.
+    pub first_seed: u64,
+    /// How many runs it makes.
+    pub runs: u64,
+    /// A state has at most so many states above it.
+    pub max_depth: u32,
+    /// So many states are kept.
+    pub max_states: usize,
+    /// States whose run came near a violation are preferred.
+    pub prefer_near: bool,
+}
+
+/// From where a run goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// From the boot of its seed: it is what the seed alone says.
+    Boot,
+    /// From a state.
+    State {
+        /// Its number.
+        id: StateId,
+        /// The moment up to which the run is that of the state.
+        at: u64,
+        /// What it is.
+        log: Arc<Log>,
+    },
+}
+
+/// A run that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Its number in the search, from 0.
+    pub number: u64,
+    /// Its seed, from which its boot follows.
+    pub seed: u64,
+    /// Which way of making a run this is.
+    pub arm: Arm,
+    /// From where.
+    pub origin: Origin,
+}
+
+/// What a run has shown.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// What was run: what it found out about itself on the way is not in it.
+    pub log: Arc<Log>,
+    /// The moments from which others may go on, rising; the first is that at which the stack was ready.
+    pub moments: Vec<u64>,
+    /// Its features, each with the time at which it was seen first.
+    pub features: Vec<(u64, u64)>,
+    /// How near it came to a violation, in millionths.
+    pub nearness: u32,
+    /// Steps that were carried out for it.
+    pub cost: u64,
+    /// It violated something: there is nothing to be found behind that.
+    pub failed: bool,
+    /// The faults that it planned, in order of time.
+    pub faults: Arc<Vec<Planned>>,
+    /// Random numbers that its programs asked for, with their times.
+    pub draws: Arc<Vec<(Choice, u64)>>,
+}
+
+/// A search; see the module's text.
+#[derive(Clone, Debug)]
+pub struct Search {
+    settings: Settings,
+    frontier: Frontier,
+    features: Features,
+    arms: Arms,
+    /// Runs that were ordered, and seeds that were begun.
+    ordered: u64,
+    seeds: u64,
+    /// Runs whose results are merged.
+    merged: u64,
+    /// From where those that are not came.
+    open: BTreeMap<u64, (Arm, Option<StateId>)>,
+    /// How many runs each arm had.
+    runs_of: [u64; Arm::COUNT],
+    /// The run that showed something new last, and the nearest that any came to a violation.
+    newest: u64,
+    nearest: u32,
+}
+
+impl Search {
+    /// A search that has not begun.
+    pub fn new(settings: Settings) -> Search {
+        Search {
+            frontier: Frontier::new(settings.max_states),
+            settings,
+            features: Features::default(),
+            arms: Arms::default(),
+            ordered: 0,
+            seeds: 0,
+            merged: 0,
+            open: BTreeMap::new(),
+            runs_of: [0; Arm::COUNT],
+            newest: 0,
+            nearest: 0,
+        }
+    }
+
+    /// Its settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Its states.
+    pub fn frontier(&self) -> &Frontier {
+        &self.frontier
+    }
+
+    /// What it has seen.
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// How many runs there were of each arm that had any.
+    pub fn runs_of_arms(&self) -> impl Iterator<Item = (Arm, u64)> {
+        let all = [Arm::Fresh].into_iter().chain(Arm::REDRAWN).chain([Arm::Input]);
+        all.map(|arm| (arm, self.runs_of[arm as usize])).filter(|(_, runs)| *runs > 0)
+    }
+
+    /// How many seeds were begun.
+    pub fn seeds(&self) -> u64 {
+        self.seeds
+    }
+
+    /// How many runs are merged, and after how many of them nothing new was seen any more.
+    pub fn merged(&self) -> (u64, u64) {
+        (self.merged, self.newest)
+    }
+
+    /// How near any run came to a violation, in millionths.
+    pub fn nearest(&self) -> u32 {
+        self.nearest
+    }
+
+    /// The first runs: those that are chosen before anything is known.
+    pub fn begin(&mut self) -> Vec<Order> {
+        let most = self.settings.runs.min(LAG);
+        std::iter::from_fn(|| if self.ordered < most { self.next() } else { None }).collect()
+    }
+
+    /// What the next run that is not merged has shown; `None`: it came to no result. Returns the run that may be made now that this is known, if the
+    /// search has one more.
+    pub fn merge(&mut self, seen: Option<Seen>) -> Option<Order> {
+        let (arm, from) = self.open.remove(&self.merged)?;
+        self.merged += 1;
+        if let Some(seen) = seen {
+            self.learn(seen, arm, from);
+        }
+        self.next()
+    }
+
+    fn next(&mut self) -> Option<Order> {
+        if self.ordered >= self.settings.runs {
+            return None;
+        }
+        let number = self.ordered;
+        let mut dice = Dice::new(self.settings.first_seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let order = self.branch(number, &mut dice).unwrap_or_else(|| self.fresh(number));
+        let from = match &order.origin {
+            Origin::Boot => None,
+            Origin::State { id, .. } => Some(*id),
+        };
+        if let Some(state) = from.and_then(|id| self.frontier.get_mut(id)) {
+            state.chosen = state.chosen.saturating_add(1);
+        }
+        self.open.insert(number, (order.arm, from));
+        self.runs_of[order.arm as usize] += 1;
+        self.ordered += 1;
+        Some(order)
+    }
+
+    /// A seed that was not run yet.
+    fn fresh(&mut self, number: u64) -> Order {
+        let seed = self.settings.first_seed.wrapping_add(self.seeds);
+        self.seeds += 1;
+        Order { number, seed, arm: Arm::Fresh, origin: Origin::Boot }
+    }
+
+    /// A run that goes on from a state, if one is to be made.
+    fn branch(&mut self, number: u64, dice: &mut Dice) -> Option<Order> {
+        let (strategy, near) = (self.settings.strategy, self.settings.prefer_near);
+        let in_turn = number.is_multiple_of(FRESH_ONE_IN);
+        let fresh = match strategy {
+            Strategy::Random | Strategy::Swarm => true,
+            Strategy::Bfs | Strategy::Dfs => in_turn,
+            Strategy::CoverageGuided => dice.below(64) < self.arms.fresh(),
+            Strategy::InputTree => dice.below(64) < Arms::LEAST_FRESH,
+        };
+        if fresh {
+            return None;
+        }
+        let (arms, id) = match strategy {
+            Strategy::InputTree => {
+                let may = |state: &State| is_possible(Arm::Input, state);
+                (vec![Arm::Input], self.frontier.choose(may, &self.features, near, dice)?)
+            }
+            Strategy::Bfs => (Vec::new(), self.frontier.first(|state| state.chosen < CHILDREN)?),
+            Strategy::Dfs => (Vec::new(), self.frontier.last(|state| state.chosen < CHILDREN)?),
+            _ => {
+                let arm = self.arms.choose(&Arm::REDRAWN, dice)?;
+                let may = |state: &State| is_possible(arm, state);
+                (vec![arm], self.frontier.choose(may, &self.features, near, dice)?)
+            }
+        };
+        let state = self.frontier.get(id)?;
+        let arms: Vec<Arm> = match arms.is_empty() {
+            true => Arm::REDRAWN.into_iter().filter(|arm| is_possible(*arm, state)).collect(),
+            false => arms,
+        };
+        // In turn, so that each child of a state is another kind of branch.
+        let arm = match strategy {
+            Strategy::Bfs | Strategy::Dfs => arms[state.chosen as usize % arms.len().max(1)],
+            _ => *arms.first()?,
+        };
+        let (log, at) = branch(state, arm, dice)?;
+        Some(Order { number, seed: log.seed, arm, origin: Origin::State { id, at, log } })
+    }
+
+    /// Learns from what a run has shown.
+    fn learn(&mut self, seen: Seen, arm: Arm, from: Option<StateId>) {
+        let mut new = Vec::new();
+        for (feature, at) in &seen.features {
+            if self.features.add(*feature) {
+                new.push((*feature, *at));
+            }
+        }
+        let nearer = u64::from(seen.nearness.saturating_sub(self.nearest));
+        self.nearest = self.nearest.max(seen.nearness);
+        // A hundredth of the way to a violation is worth as much as a feature.
+        let worth = (new.len() as u64).min(64) + (nearer / 10_000).min(64);
+        self.arms.ran(arm, worth, seen.cost);
+        if !new.is_empty() {
+            self.newest = self.merged;
+        }
+        let (mut depth, mut after) = (0, 0);
+        if let Some(parent) = from.and_then(|id| self.frontier.get_mut(id)) {
+            parent.paid = parent.paid.saturating_add(u32::from(worth > 0));
+            (depth, after) = (parent.depth + 1, parent.at);
+        } else if from.is_some() {
+            // Its state had to go: how deep it was is not known any more.
+            return;
+        }
+        if seen.failed || depth > self.settings.max_depth || !self.settings.strategy.is_guided() {
+            return;
+        }
+        self.add_states(seen, &new, (from, depth, after));
+        self.frontier.evict(&self.features, self.settings.prefer_near);
+    }
+
+    /// The moments of a run at which it showed most that was new, and its beginning, become states.
+    fn add_states(
+        &mut self,
+        seen: Seen,
+        new: &[(u64, u64)],
+        (parent, depth, after): (Option<StateId>, u32, u64),
+    ) {
+        let ready = seen.moments.first().copied().unwrap_or_default();
+        let mut at_moment: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        for (feature, at) in new {
+            // What was seen at a moment or before it is there.
+            if let Some(moment) = seen.moments.iter().find(|moment| *moment >= at && **moment > after) {
+                at_moment.entry(*moment).or_default().push(*feature);
+            }
+        }
+        // Those with most; of equal ones the earlier.
+        let mut best: Vec<(u64, Vec<u64>)> = at_moment.into_iter().collect();
+        best.sort_by_key(|(at, features)| (std::cmp::Reverse(features.len()), *at));
+        best.truncate(STATES_OF_RUN);
+        if parent.is_none() && best.iter().all(|(at, _)| *at != ready) {
+            let features = new.iter().map(|(feature, _)| *feature).collect();
+            best.push((ready, features));
+        }
+        best.sort_by_key(|(at, _)| *at);
+        for (at, mut features) in best {
+            features.truncate(FEATURES_OF_STATE);
+            let later = |draws: &[(Choice, u64)]| {
+                let first = draws.partition_point(|(_, when)| *when <= at);
+                Arc::new(draws[first..].to_vec())
+            };
+            self.frontier.add(State {
+                parent,
+                depth,
+                log: seen.log.clone(),
+                at,
+                is_ready: at == ready,
+                features,
+                nearness: seen.nearness,
+                faults: seen.faults.clone(),
+                draws: if seen.draws.is_empty() { Arc::default() } else { later(&seen.draws) },
+                chosen: 0,
+                paid: 0,
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

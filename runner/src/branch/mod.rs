@@ -1,0 +1,252 @@
+//! Going on from any moment of a run with other choices.
+//!
+//! Key types: [`Point`] (a moment, as a snapshot of the world), [`Wish`] (what is wanted of a run beside its outcome), [`Ran`]. A branch is a point and a log: that of
+//! the point with epochs and overrides about what comes later. Its run is that of [`Ran::log`] from the boot on ([`Worker::run_log`]), digest and all; so a point is
+//! only a cache, and one that was given up comes back from its log ([`Worker::rebuild`]).
+//!
+//! Neighbours: [`crate::session`] carries runs out; `bloodhound_decisions` says which logs a run can go on by; `bloodhound_sim`'s epochs draw faults anew.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bloodhound_abi::SimTime;
+use bloodhound_decisions::{Log, Made, Mode};
+use bloodhound_frames::FRAME_SIZE;
+use bloodhound_sim::event::{Event, Listener, Moment};
+use bloodhound_sim::world::FindingKind;
+use bloodhound_sim::{Ended, Machine, MachineError, World};
+
+use crate::exit;
+use crate::session::{Failure, Outcome, Worker, host_failure, is_done};
+
+/// What a point holds besides the pages that its run has touched since the one before, about, in bytes: what the simulation keeps of nodes, tasks, files and connections.
+const BESIDES: u64 = 256 << 10;
+
+/// A moment of a run from which others go on. It shares all memory with its neighbours that is the same in both.
+#[derive(Debug)]
+pub struct Point {
+    /// The virtual time.
+    pub at: SimTime,
+    /// Steps until then, boot included.
+    pub steps: u64,
+    /// What leads here from the boot on. What it says of later times is what would come.
+    pub log: Arc<Log>,
+    /// The digest of all until then.
+    pub digest: String,
+    /// The time at or after which it was taken first: the boot's end has none.
+    stop: Option<SimTime>,
+    /// What it holds that the point before it does not.
+    held: u64,
+    world: Arc<World>,
+}
+
+/// What is wanted of a run beside its outcome.
+#[derive(Default)]
+pub struct Wish<'a> {
+    /// Rising virtual times: at the first moment at or after each of them a point is taken. Times that are over where the run begins give none, nor do those that it
+    /// does not come to; several at one moment give one.
+    pub stops: &'a [SimTime],
+    /// The choices that are made.
+    pub choices: bool,
+    /// Is told what happens.
+    pub listener: Option<Box<dyn Listener>>,
+}
+
+/// What a run from a point gave.
+#[derive(Debug)]
+pub struct Ran {
+    /// Its outcome, as of the whole run from the boot on. Its `decisions` are what the run is.
+    pub outcome: Outcome,
+    /// The choices since the point, in their order, if they were wanted.
+    pub made: Vec<Made>,
+    /// The points that were taken, in order of time.
+    pub points: Vec<Arc<Point>>,
+}
+
+impl Ran {
+    /// The log that gives the same run from its boot on.
+    pub fn log(&self) -> &Arc<Log> {
+        &self.outcome.decisions
+    }
+}
+
+impl Point {
+    /// Whether it is the end of a boot, where faults and workload have not begun and a log may say anything.
+    pub fn is_ready(&self) -> bool {
+        self.stop.is_none()
+    }
+
+    /// About how many bytes it holds that are given back when it is dropped: the pages that its run has touched since the point before it, and what comes with each world. What
+    /// is shared with others is counted at the first of them alone, so the sum over all points is about what they need together.
+    pub fn held_bytes(&self) -> u64 {
+        self.held
+    }
+
+    fn refused(&self, why: &str) -> Failure {
+        Failure { code: exit::BUG, text: format!("no run goes on at {} by this log: {why}", self.at) }
+    }
+
+    /// The world that a run by this log begins with.
+    fn beginning(&self, log: Log) -> Result<World, Failure> {
+        let mut world = World::clone(&self.world);
+        if self.is_ready() {
+            if log.boot_seed != world.decisions.log().boot_seed {
+                return Err(self.refused("it is a run from another boot"));
+            }
+            world.decisions.follow(log, Mode::Lenient);
+            return Ok(world);
+        }
+        if log.switches != self.log.switches {
+            return Err(self.refused("its switches of tasks are others"));
+        }
+        let went_on = world.decisions.go_on(log, Mode::Lenient, self.at.0);
+        went_on.map_err(|why| self.refused(&why))?;
+        Ok(world)
+    }
+}
+
+/// Keeps the choices that it hears of.
+struct Choices(Arc<Mutex<Vec<Made>>>);
+
+impl Listener for Choices {
+    fn hear(&mut self, _: &Moment, event: &Event<'_>) {
+        if let Event::Choice(made) = event {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(**made);
+        }
+    }
+}
+
+/// Where points are taken in a run, and those that were.
+struct Stops<'a> {
+    wanted: &'a [SimTime],
+    /// The log that it follows, as it was given.
+    given: Log,
+    used_before: i64,
+    taken: Vec<Arc<Point>>,
+}
+
+impl Stops<'_> {
+    /// Runs until it is over.
+    fn run(&mut self, machine: &mut Machine, from: SimTime) -> Result<Ended, MachineError> {
+        self.taken.clear();
+        self.used_before = bloodhound_frames::used_by_thread();
+        let mut left = self.wanted.iter().copied().skip_while(|stop| *stop <= from).peekable();
+        while let Some(stop) = left.next() {
+            let ended = machine.run(|world| is_done(world) || world.now >= stop)?;
+            let goes_on = ended == Ended::Condition && !is_done(&machine.world) && !machine.interrupted();
+            if !goes_on {
+                return Ok(ended);
+            }
+            let point = self.take(machine, stop)?;
+            let now = point.at;
+            self.taken.push(Arc::new(point));
+            while left.next_if(|stop| *stop <= now).is_some() {}
+        }
+        machine.run(is_done)
+    }
+
+    fn take(&mut self, machine: &mut Machine, stop: SimTime) -> Result<Point, MachineError> {
+        let mut world = machine.snapshot()?;
+        world.decisions.listen(false);
+        let log = world.decisions.log();
+        // Switches that were drawn are drawn again.
+        let log = match log.switches == self.given.switches {
+            true => log.clone(),
+            false => Arc::new(Log { switches: self.given.switches.clone(), ..(**log).clone() }),
+        };
+        let used = bloodhound_frames::used_by_thread();
+        let touched = u64::try_from(used - self.used_before).unwrap_or(0) * FRAME_SIZE as u64;
+        self.used_before = used;
+        Ok(Point {
+            at: world.now,
+            steps: world.steps,
+            log,
+            digest: world.digest.to_string(),
+            stop: Some(stop),
+            held: touched + BESIDES,
+            world: Arc::new(world),
+        })
+    }
+}
+
+impl Worker {
+    /// The end of a boot, from which the run of a seed goes on, before faults and workload begin.
+    pub fn ready(&mut self, booted: &Arc<World>, seed: u64) -> Arc<Point> {
+        let log = Log { seed, ..(**booted.decisions.log()).clone() };
+        Arc::new(Point {
+            at: booted.now,
+            steps: booted.steps,
+            log: Arc::new(log),
+            digest: booted.digest.to_string(),
+            stop: None,
+            held: BESIDES,
+            world: booted.clone(),
+        })
+    }
+
+    /// Goes on from a point by a log: that of the point, with epochs and overrides that concern later choices only; from the end of a boot by any log of that boot.
+    ///
+    /// The run is that of [`Ran::log`] from the boot on. An override of a choice that was made before the point is refused where it is known that it was; else
+    /// it does nothing here, but would from the boot on.
+    ///
+    /// # Errors
+    /// A log by which no run goes on there; what the host says.
+    pub fn go_on(&mut self, from: &Point, log: Log, wish: Wish<'_>) -> Result<Ran, Failure> {
+        let others = self.machine.listeners();
+        let ran = self.go_on_with(from, log, wish);
+        self.machine.leave_listeners(others);
+        ran
+    }
+
+    fn go_on_with(&mut self, from: &Point, log: Log, wish: Wish<'_>) -> Result<Ran, Failure> {
+        let seed = log.seed;
+        crate::bug::doing(format!("seed {seed} from {}", from.at));
+        let mut stops = Stops { wanted: wish.stops, given: log.clone(), used_before: 0, taken: Vec::new() };
+        let mut beginning = from.beginning(log)?;
+        let made = Arc::new(Mutex::new(Vec::new()));
+        if let Some(listener) = wish.listener {
+            self.machine.listen(listener);
+        }
+        if wish.choices {
+            self.machine.listen(Box::new(Choices(made.clone())));
+        }
+        beginning.decisions.listen(self.machine.has_listeners());
+        self.machine.restore(beginning.clone());
+        let begins = from.is_ready().then_some(seed);
+        if begins.is_some() {
+            self.learn_profile().map_err(host_failure)?;
+        }
+        let run = |machine: &mut Machine| stops.run(machine, from.at);
+        let ended = self.carry_out(&beginning, begins, run).map_err(host_failure)?;
+        let outcome = self.ended(seed, ended).map_err(host_failure)?;
+        let made = std::mem::take(&mut *made.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(Ran { outcome, made, points: stops.taken })
+    }
+
+    /// The point again, from the end of its boot: for one that was given up, of which its log and its time were kept.
+    ///
+    /// # Errors
+    /// What the host says; a run that does not come there.
+    pub fn rebuild(&mut self, booted: &Arc<World>, log: &Log, at: SimTime) -> Result<Arc<Point>, Failure> {
+        let ready = self.ready(booted, log.seed);
+        if ready.at >= at {
+            return Ok(ready);
+        }
+        let mut stops = Stops { wanted: &[], given: log.clone(), used_before: 0, taken: Vec::new() };
+        let beginning = ready.beginning(log.clone())?;
+        self.machine.restore(beginning.clone());
+        self.learn_profile().map_err(host_failure)?;
+        stops.used_before = bloodhound_frames::used_by_thread();
+        let run = |machine: &mut Machine| machine.run(|world| is_done(world) || world.now >= at);
+        let ended = self.carry_out(&beginning, Some(log.seed), run).map_err(host_failure)?;
+        if ended == Ended::Interrupted || self.machine.interrupted() {
+            return Err(Failure { code: exit::INTERRUPTED, text: "interrupted".into() });
+        }
+        let world = &self.machine.world;
+        let fatal = world.findings.iter().any(|finding| finding.kind == FindingKind::Unsupported);
+        if ended != Ended::Condition || is_done(world) || fatal {
+            let text = format!("the run of seed {} does not come to {at} by its log", log.seed);
+            return Err(Failure { code: exit::NONDETERMINISM, text });
+        }
+        stops.take(&mut self.machine, at).map(Arc::new).map_err(host_failure)
+    }
+}

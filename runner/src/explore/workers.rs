@@ -1,0 +1,332 @@
+//! The threads of a search, and the main thread, which takes their results in the order of the runs' numbers and orders what comes next.
+//!
+//! Key types: [`Hunt`] (what a search needs), [`Taker`] (the main thread's side). What goes wrong in one run takes nothing from the others, as in
+//! `campaign::workers`, whose collector judges and saves here too.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use bloodhound_abi::SimTime;
+use bloodhound_explore::{Order, Origin, Search, Seen, Settings};
+
+use super::{Summary, carry, observe};
+use crate::boots::Boots;
+use crate::campaign::totals::Unjudged;
+use crate::campaign::watch::{Lane, Watch};
+use crate::campaign::workers::{Collector, stopped};
+use crate::platform::Chosen;
+use crate::session::{Failure, Numbered, Outcome, Session, Stopped, Worker};
+use crate::{bug, cpus, exit};
+
+/// How often a thread that waits looks whether all has to stop.
+const LOOK: Duration = Duration::from_millis(20);
+/// Time for a run to stop when it is asked to; after that it is left behind.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a search needs.
+pub struct Hunt {
+    pub session: Arc<Session>,
+    pub chosen: Chosen,
+    pub boots: Boots,
+    pub watch: Arc<Watch>,
+    pub settings: Settings,
+}
+
+/// What all workers share.
+struct Shared {
+    hunt: Hunt,
+    queue: Mutex<VecDeque<Order>>,
+    /// Something was put into the queue.
+    bell: Condvar,
+    /// There will be no more orders.
+    over: AtomicBool,
+    /// Workers that have begun and not ended.
+    alive: AtomicUsize,
+}
+
+/// What became of an order.
+enum Ended {
+    Ran(Box<(Outcome, Seen)>),
+    Lost(Unjudged),
+    /// There is no memory for it.
+    TooLarge,
+}
+
+/// What workers tell.
+enum Message {
+    Begun(u64),
+    Ended(u64, Ended),
+    /// There was no memory for it beside others: it waits.
+    Postponed(u64),
+    /// A worker failed before its first run.
+    Failed(Failure),
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Order>> {
+        // A worker that panicked has ended the process (`bug::install`).
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn put(&self, orders: impl IntoIterator<Item = Order>) {
+        self.queue().extend(orders);
+        self.bell.notify_all();
+    }
+
+    /// The next order, waited for; `None`: the worker ends.
+    fn take(&self) -> Option<Order> {
+        let mut queue = self.queue();
+        loop {
+            if self.hunt.watch.is_closed() {
+                return None;
+            }
+            if let Some(order) = queue.pop_front() {
+                return Some(order);
+            }
+            if self.over.load(Ordering::Relaxed) {
+                return None;
+            }
+            queue = self.bell.wait_timeout(queue, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The life of a worker.
+    fn work(&self, sender: &mpsc::Sender<Message>) {
+        let (mut worker, lane) = (None, self.hunt.watch.lane());
+        while let Some(order) = self.take() {
+            let number = order.number;
+            // Nobody to tell: then nobody waits for results either.
+            if sender.send(Message::Begun(number)).is_err() {
+                break;
+            }
+            if self.hunt.watch.memory_is_short() {
+                self.hunt.boots.give_up_others(order.seed);
+            }
+            let begun = Instant::now();
+            let ran = bug::contain(|| self.run(&mut worker, &order, &lane));
+            let message = match ran {
+                _ if lane.is_short() && self.hunt.watch.halted().is_none() => {
+                    drop(worker.take());
+                    bloodhound_frames::trim();
+                    let alone = self.alive.fetch_sub(1, Ordering::AcqRel) == 1;
+                    lane.relieved();
+                    if !alone {
+                        // Fewer runs at once from now on: this worker ends.
+                        self.queue().push_front(order);
+                        let _ignored = sender.send(Message::Postponed(number));
+                        return;
+                    }
+                    self.alive.fetch_add(1, Ordering::AcqRel);
+                    Message::Ended(number, Ended::TooLarge)
+                }
+                Ok(Ok(ran)) => Message::Ended(number, Ended::Ran(Box::new(ran))),
+                Ok(Err(failure)) => {
+                    worker = None;
+                    Message::Ended(number, Ended::Lost(self.lost(failure)))
+                }
+                Err(text) => {
+                    worker = None;
+                    Message::Ended(number, Ended::Lost(Unjudged::Bug(text)))
+                }
+            };
+            self.hunt.watch.took(begun.elapsed());
+            if sender.send(message).is_err() {
+                break;
+            }
+        }
+        self.alive.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    fn run(
+        &self,
+        worker: &mut Option<Worker>,
+        order: &Order,
+        lane: &Lane,
+    ) -> Result<(Outcome, Seen), Failure> {
+        let new = || Worker::new(self.hunt.session.clone(), &self.hunt.chosen, lane.stop());
+        let made = worker.take().map_or_else(new, Ok)?;
+        let mut carried = carry::carry(worker.insert(made), &self.hunt.boots, order)?;
+        let at = match &order.origin {
+            Origin::Boot => None,
+            Origin::State { at, .. } => Some(SimTime(*at)),
+        };
+        carried.outcome.numbered = Some(Numbered { number: order.number + 1, at });
+        let seen = observe::seen(&carried);
+        Ok((carried.outcome, seen))
+    }
+
+    /// Why a run has no outcome.
+    fn lost(&self, failure: Failure) -> Unjudged {
+        match failure.code {
+            exit::INTERRUPTED => stopped(&self.hunt.watch),
+            exit::UNSUPPORTED => Unjudged::Unsupported(failure.text),
+            exit::BUG => Unjudged::Bug(failure.text),
+            _ => Unjudged::Host(format!("on {}: {}", self.hunt.chosen.name, failure.text)),
+        }
+    }
+}
+
+/// Makes the runs of a search on so many workers until its budget is used up or something ends it.
+///
+/// # Errors
+/// No thread can be started.
+pub fn run_all(hunt: Hunt, jobs: usize, collector: &mut Collector<'_>) -> Result<(), Failure> {
+    let mut search = Search::new(hunt.settings.clone());
+    let first = search.begin();
+    let shared = Arc::new(Shared {
+        hunt,
+        queue: Mutex::new(first.into()),
+        bell: Condvar::new(),
+        over: AtomicBool::new(false),
+        alive: AtomicUsize::new(0),
+    });
+    let (sender, receiver) = mpsc::channel();
+    let threads = cpus::spawn(jobs, || {
+        shared.alive.fetch_add(1, Ordering::AcqRel);
+        let (shared, sender) = (shared.clone(), sender.clone());
+        move || {
+            // What can go wrong in a run is contained there.
+            if let Err(text) = bug::contain(|| shared.work(&sender)) {
+                let failure = Failure { code: exit::BUG, text };
+                let _ignored = sender.send(Message::Failed(failure));
+            }
+        }
+    });
+    let threads = threads?;
+    drop(sender);
+    let mut taker = Taker {
+        shared: &shared,
+        search,
+        collector,
+        waiting: BTreeMap::new(),
+        running: BTreeSet::new(),
+        next: 0,
+    };
+    let ended = taker.collect(&receiver);
+    taker.collector.totals.search = Some(Summary::of(&taker.search));
+    shared.over.store(true, Ordering::Relaxed);
+    if ended {
+        for thread in threads {
+            // A panic of its own was contained.
+            let _ignored = thread.join();
+        }
+    }
+    Ok(())
+}
+
+/// Takes what workers tell, and orders.
+struct Taker<'a, 'b> {
+    shared: &'a Shared,
+    search: Search,
+    collector: &'a mut Collector<'b>,
+    /// What has ended before a run with a lower number.
+    waiting: BTreeMap<u64, Ended>,
+    /// Runs that were begun and are under way.
+    running: BTreeSet<u64>,
+    /// The number of the run that is taken next.
+    next: u64,
+}
+
+impl Taker<'_, '_> {
+    /// Until all workers have ended: true; or have not although they should: false.
+    fn collect(&mut self, receiver: &mpsc::Receiver<Message>) -> bool {
+        let mut halted: Option<Instant> = None;
+        loop {
+            match receiver.recv_timeout(LOOK) {
+                Ok(message) => self.take(message),
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    self.rest();
+                    return true;
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) if self.shared.hunt.watch.halted().is_some() => {
+                    if halted.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                        for number in std::mem::take(&mut self.running) {
+                            self.waiting.insert(number, Ended::Lost(stopped(&self.shared.hunt.watch)));
+                        }
+                        self.rest();
+                        return false;
+                    }
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Begun(number) => {
+                self.running.insert(number);
+            }
+            Message::Postponed(number) => {
+                self.running.remove(&number);
+                self.collector.postponed(&format!("run {}", number + 1));
+            }
+            Message::Failed(failure) => self.collector.failed(failure),
+            Message::Ended(number, ended) => {
+                self.running.remove(&number);
+                self.waiting.insert(number, ended);
+                while let Some(ended) = self.waiting.remove(&self.next) {
+                    if self.collector.totals.failed_fast {
+                        self.waiting.clear();
+                        break;
+                    }
+                    self.ended(self.next, ended);
+                    self.next += 1;
+                }
+            }
+        }
+        let (frontier, features) = (self.search.frontier(), self.search.features());
+        let state = format!("{} states, {} features", frontier.len(), features.len());
+        self.collector.show(&state);
+    }
+
+    /// What has ended behind a run that never will: the search is cut there, and what was found is found.
+    fn rest(&mut self) {
+        for (number, ended) in std::mem::take(&mut self.waiting) {
+            if !self.collector.totals.failed_fast {
+                self.ended(number, ended);
+            }
+        }
+        self.collector.progress.end();
+    }
+
+    /// Takes the result of a run, and orders the one that may be chosen now.
+    fn ended(&mut self, number: u64, ended: Ended) {
+        let seen = match ended {
+            Ended::Ran(ran) => {
+                let (outcome, seen) = *ran;
+                self.collector.ran(&outcome);
+                // Nothing is known of how it would have gone on.
+                let cut = matches!(outcome.stopped, Some(Stopped::Interrupted | Stopped::Undecided(_)));
+                (!cut).then_some(seen)
+            }
+            Ended::Lost(why) => {
+                // Something unsupported stops a run alone.
+                let alone = matches!(why, Unjudged::Unsupported(_));
+                self.collector.lost(number + 1, why);
+                if !alone {
+                    self.shared.hunt.watch.close();
+                }
+                None
+            }
+            Ended::TooLarge => {
+                let why = Unjudged::Undecided(self.shared.hunt.watch.budget().text());
+                self.collector.lost(number + 1, why);
+                None
+            }
+        };
+        if number != self.next {
+            return;
+        }
+        match self.search.merge(seen) {
+            Some(order) => self.shared.put([order]),
+            None if self.search.merged().0 >= self.shared.hunt.settings.runs => {
+                self.shared.over.store(true, Ordering::Relaxed);
+                self.shared.bell.notify_all();
+            }
+            None => {}
+        }
+    }
+}
