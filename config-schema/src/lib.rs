@@ -13,6 +13,7 @@ mod docs;
 pub mod endpoint;
 pub mod pattern;
 mod project;
+pub mod regression;
 pub mod render;
 mod schema;
 mod suggest;

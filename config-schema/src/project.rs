@@ -265,6 +265,13 @@ pub fn check_names(config: &Config, compose: &Compose) -> Vec<Diagnostic> {
 }
 
 impl Project {
+    /// The project with the schedule of a file in the place of all that its configuration says of faults. `None` exactly if there is an
+    /// error among the diagnostics.
+    pub fn with_schedule(mut self, source: &Source) -> (Option<Project>, Vec<Diagnostic>) {
+        let diagnostics = self.only_schedule(source);
+        (Some(self).filter(|_| !has_errors(&diagnostics)), diagnostics)
+    }
+
     /// Puts the schedule of a file in the place of all that the configuration says of faults ([`Config::only_schedule`]).
     fn only_schedule(&mut self, source: &Source) -> Vec<Diagnostic> {
         let mut diagnostics = self.config.only_schedule(source);

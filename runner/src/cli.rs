@@ -26,6 +26,8 @@ pub enum Command {
     Replay(crate::run::ReplayArgs),
     /// Search the fewest faults and operations with which a finding still fails
     Shrink(crate::shrink::Args),
+    /// Keep findings as regression cases, which `test` runs first
+    Regress(crate::regress::Args),
     /// Run a seed, or a program, several times and compare step by step
     Verify(crate::verify::Args),
     /// Run one program of this machine deterministically

@@ -158,15 +158,22 @@ fn is_small(input: &Input) -> bool {
     input.kind == InputKind::Content && input.size <= SMALL
 }
 
-/// Those inputs of a record that are others now.
-fn changed(base: &HostBase, record: &Record) -> Result<Vec<Input>, Failure> {
-    let (small, others): (Vec<Input>, Vec<Input>) = recorded_inputs(record)?.into_iter().partition(is_small);
+/// Those inputs of a run with this digest that are others now, for people.
+///
+/// # Errors
+/// An input is malformed.
+pub fn changed(base: &HostBase, run: &str, inputs: &[InputRecord]) -> Result<Vec<String>, Failure> {
+    let (small, others): (Vec<Input>, Vec<Input>) = recorded_inputs(inputs)?.into_iter().partition(is_small);
     let mut changed = base.changed(&others);
     changed.extend(small.into_iter().filter(|input| {
         let now = base.content_digest(input.tree, &input.path);
-        now.is_none_or(|now| guarded(&record.digest, &input.path, &now) != input.sha256)
+        now.is_none_or(|now| guarded(run, &input.path, &now) != input.sha256)
     }));
-    Ok(changed)
+    let told = |i: &Input| format!("{} ({})", String::from_utf8_lossy(&i.path), kind_name(i.kind));
+    let mut lines: Vec<String> = changed.iter().map(told).collect();
+    lines.sort();
+    lines.dedup();
+    Ok(lines)
 }
 
 /// The images of a finding by their names.
@@ -436,16 +443,10 @@ pub fn unchanged(record: &Record, session: &Session) -> Result<(), Failure> {
             record.config.display()
         )));
     }
-    let changed = changed(&session.base, record)?;
-    if changed.is_empty() {
+    let mut lines = changed(&session.base, &record.digest, &record.inputs)?;
+    if lines.is_empty() {
         return Ok(());
     }
-    let mut lines: Vec<String> = changed
-        .iter()
-        .map(|i| format!("{} ({})", String::from_utf8_lossy(&i.path), kind_name(i.kind)))
-        .collect();
-    lines.sort();
-    lines.dedup();
     let more = lines.len().saturating_sub(10);
     lines.truncate(10);
     let rest = if more > 0 { format!("\n  and {more} more") } else { String::new() };
@@ -456,8 +457,8 @@ pub fn unchanged(record: &Record, session: &Session) -> Result<(), Failure> {
 }
 
 /// The record's inputs as the base layer names them. Trees have the same numbers, for the same plan adds them.
-fn recorded_inputs(record: &Record) -> Result<Vec<Input>, Failure> {
-    let malformed = || Failure::usage("finding.json: an input is malformed");
+fn recorded_inputs(records: &[InputRecord]) -> Result<Vec<Input>, Failure> {
+    let malformed = || Failure::usage("an input of the finding is malformed");
     let input = |i: &InputRecord| -> Option<Input> {
         let mut sha256 = [0; 32];
         if i.sha256.len() != 64 {
@@ -472,7 +473,7 @@ fn recorded_inputs(record: &Record) -> Result<Vec<Input>, Failure> {
                 .find(|k| kind_name(*k) == i.kind)?;
         Some(Input { tree: TreeId(i.tree), path: i.path.clone().into_bytes(), kind, size: i.size, sha256 })
     };
-    record.inputs.iter().map(|i| input(i).ok_or_else(malformed)).collect()
+    records.iter().map(|i| input(i).ok_or_else(malformed)).collect()
 }
 
 #[cfg(test)]

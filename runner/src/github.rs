@@ -4,6 +4,7 @@
 //! job summary in Markdown and step outputs, appended to the files that GitHub names. Texts of services may be in
 //! the findings, so everything is escaped: no line of theirs becomes a command.
 
+mod cases;
 mod coverage;
 
 use std::collections::BTreeMap;
@@ -55,6 +56,9 @@ const ANNOTATIONS: usize = 10;
 const SHOWN: usize = 10;
 const TEXT: usize = 60_000;
 
+/// Kind of the items that are regression cases.
+const REGRESSION: &str = "regression";
+
 /// A finding as `test` reports it.
 struct Finding {
     property: String,
@@ -62,6 +66,8 @@ struct Finding {
     virtual_time_ns: u64,
     replay: String,
     text: String,
+    /// A regression case is marked as known that has its failure.
+    known: bool,
 }
 
 /// A property, or the campaign itself, and what came of it.
@@ -75,10 +81,18 @@ struct Item {
 impl Item {
     /// The items of a list in the result.
     fn list(json: &Json) -> Vec<Item> {
+        // Of a regression case it is told whether the gate fails by it.
+        let verdict = |i: &Json| match i["fails_gate"].as_bool() {
+            None => string(i, "verdict"),
+            Some(true) => "failed".to_owned(),
+            Some(false) if i["verdict"] == "fails" => "known".to_owned(),
+            Some(false) if i["verdict"] == "passes" => "passed".to_owned(),
+            Some(false) => string(i, "verdict"),
+        };
         let item = |i: &Json| Item {
             name: string(i, "name"),
-            kind: string(i, "kind"),
-            verdict: string(i, "verdict"),
+            kind: if i["fails_gate"].is_boolean() { REGRESSION.to_owned() } else { string(i, "kind") },
+            verdict: verdict(i),
             reason: string(i, "reason"),
         };
         json.as_array().into_iter().flatten().map(item).collect()
@@ -86,7 +100,7 @@ impl Item {
 
     /// Whether there is something to say that is neither good nor a finding, which is told with its text.
     fn is_open(&self) -> bool {
-        !matches!(&*self.verdict, "passed" | "not run") && !self.reason.is_empty()
+        !matches!(&*self.verdict, "passed" | "not run" | "known") && !self.reason.is_empty()
     }
 }
 
@@ -155,10 +169,11 @@ impl Report {
             virtual_time_ns: finding["virtual_time_ns"].as_u64().unwrap_or_default(),
             replay: string(finding, "replay"),
             text: string(finding, "text"),
+            known: finding["status"] == "known",
         });
         let config = Config::load(&args.config, FileChecks::Lenient).0;
         let properties = config.iter().flat_map(|config| &config.properties);
-        let items = ["properties", "campaign"].map(|key| Item::list(&result[key]));
+        let items = ["properties", "campaign", "regressions"].map(|key| Item::list(&result[key]));
         Report {
             code: args.exit_code,
             findings: findings.collect(),
@@ -243,12 +258,13 @@ impl Report {
     /// The first finding of each property with the number of its findings, in the order of the first ones.
     fn by_property(&self) -> Vec<(&Finding, usize)> {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for finding in &self.findings {
+        let told = || self.findings.iter().filter(|finding| !finding.known);
+        for finding in told() {
             *counts.entry(&finding.property).or_default() += 1;
         }
         let mut seen: Vec<&str> = Vec::new();
         let mut out = Vec::new();
-        for finding in &self.findings {
+        for finding in told() {
             if !seen.contains(&finding.property.as_str()) {
                 seen.push(&finding.property);
                 out.push((finding, counts[finding.property.as_str()]));
@@ -324,6 +340,7 @@ impl Report {
             }
             out.push('\n');
         }
+        out.push_str(&cases::summary(&self.items, &self.result));
         out.push_str(&coverage::summary(&self.result, self.changes.as_ref()));
         for item in self.items.iter().filter(|i| i.kind == "campaign" && i.is_open()) {
             let lines: Vec<String> = cut(&item.reason, TEXT).lines().map(inline).collect();
@@ -345,11 +362,15 @@ impl Report {
     }
 
     fn verdict(&self, name: &str) -> String {
-        let seeds = self.findings.iter().filter(|f| f.property == name).count();
+        let of = || self.findings.iter().filter(|f| f.property == name);
+        let seeds = of().count();
+        if seeds > 0 && of().all(|finding| finding.known) {
+            return format!("known, violated by {seeds} {}", if seeds == 1 { "seed" } else { "seeds" });
+        }
         if seeds > 0 {
             return format!("❌ violated by {seeds} {}", if seeds == 1 { "seed" } else { "seeds" });
         }
-        match self.items.iter().find(|i| i.name == name && i.kind != "campaign") {
+        match self.items.iter().find(|i| i.name == name && !matches!(&*i.kind, "campaign" | REGRESSION)) {
             Some(item) if item.verdict == "passed" => "✅ held".to_owned(),
             Some(item) if item.is_open() => {
                 format!("⚠️ {}: {}", inline(&item.verdict), inline(cut(&item.reason, 500)))

@@ -30,6 +30,7 @@ mod faults;
 mod faulty;
 mod finding;
 mod github;
+mod group;
 mod host;
 mod image;
 mod images;
@@ -46,6 +47,7 @@ mod pids;
 mod plan;
 mod platform;
 mod redact;
+mod regress;
 mod remember;
 mod report;
 mod run;
@@ -76,6 +78,7 @@ fn main() {
         cli::Command::Run(args) => run::run(args),
         cli::Command::Replay(args) => run::replay(args),
         cli::Command::Shrink(args) => shrink::run(args),
+        cli::Command::Regress(args) => regress::run(args),
         cli::Command::Verify(args) => verify::verify(args),
         cli::Command::Exec(args) => exec::run(args),
         cli::Command::Check(args) => check::run(args),

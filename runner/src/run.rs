@@ -101,7 +101,7 @@ pub struct RunArgs {
 }
 
 /// A finding that is run again, and where its files are.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 pub struct Again {
     /// Directory of the finding (or its finding.json)
     pub finding: PathBuf,

@@ -28,7 +28,10 @@ pub fn save(file: Option<&Path>, outcome: &Outcome) -> Result<(), Failure> {
 }
 
 /// The schedule of a run.
-fn text(outcome: &Outcome) -> Result<String, Failure> {
+///
+/// # Errors
+/// Which fault of the run no schedule can have.
+pub fn text(outcome: &Outcome) -> Result<String, Failure> {
     let mut out = format!(
         "# The faults of seed {}, for `bloodhound run --seed {} --faults FILE`.\n{}schedule:\n",
         outcome.seed,

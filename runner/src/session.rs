@@ -5,6 +5,7 @@
 
 mod carry;
 mod end;
+mod faults;
 mod logs;
 mod numbered;
 
@@ -150,9 +151,7 @@ impl Session {
             // Nobody has asked for it of a stack without health checks, of which it would say nothing.
             plan.properties.retain(|property| !property.judge.is_about_nothing());
         }
-        let mut digest = Digest::default();
-        digest.bytes(format!("{:?}", plan.scenario).as_bytes());
-        digest.bytes(format!("{:?}", plan.properties).as_bytes());
+        let plan_digest = faults::digest_of(&plan);
         let scenario = Arc::new(plan.scenario.clone());
         let files = ProjectFiles::of(&project, compose, configured);
         let coverage = coverage::Settings {
@@ -161,7 +160,7 @@ impl Session {
             directory: config.parent().unwrap_or(Path::new(".")).to_path_buf(),
             bound: plan.bound.clone(),
         };
-        let (plan_digest, measuring) = (digest.to_string(), None);
+        let measuring = None;
         Ok(Session {
             plan,
             scenario,

@@ -63,6 +63,12 @@ pub(crate) static BLOODHOUND: Section = Section::new(
         Key::section("faults", &faults::FAULTS).otherwise("no faults"),
         Key::section("images", &images::IMAGES),
         Key::section("exploration", &sections::EXPLORATION),
+        Key::new(
+            "regressions",
+            ValueKind::Path,
+            "directory of the regression cases, which `bloodhound test` runs before all seeds",
+        )
+        .default("./regressions"),
         Key::section("coverage", &coverage::COVERAGE).otherwise("not measured"),
         Key::section("output", &sections::OUTPUT),
         Key::section("debug", &sections::DEBUG),
@@ -99,6 +105,8 @@ pub struct Config {
     pub images: Images,
     /// How seeds are explored.
     pub exploration: Exploration,
+    /// Directory of the regression cases.
+    pub regressions: PathBuf,
     /// Which code is to be reached.
     pub coverage: Coverage,
     /// Where results go.
@@ -193,6 +201,7 @@ fn top(ctx: &mut Ctx, node: &Node, files: FileChecks) -> Option<Config> {
         fault_file: None,
         images: images::images(ctx, &images),
         exploration: sections::exploration(ctx, &exploration),
+        regressions: top.value(ctx, "regressions"),
         coverage: coverage::coverage(ctx, &coverage, top.node("coverage").is_some_and(|n| !n.is_null())),
         output: sections::output(ctx, &output),
     };

@@ -19,9 +19,10 @@ use crate::coverage::{self, Measuring};
 use crate::explore::{self, Hunt, SearchArgs};
 use crate::output::Format;
 use crate::platform::{self, Choice, Chosen};
+use crate::regress::ledger::{self, Ledger};
 use crate::run::{Source, fail};
 use crate::session::{Failure, Session, Worker};
-use crate::{bug, cli, cpus, exit, junit, live, output};
+use crate::{bug, cli, cpus, exit, finding, junit, live, output, regress};
 
 mod accounts;
 mod print;
@@ -59,9 +60,15 @@ pub struct Args {
     /// Begin no seeds after so much host time (for example 10m); one that then does not end is stopped
     #[arg(long, value_parser = cli::duration)]
     pub timeout: Option<u64>,
-    /// Stop at the first finding
+    /// Stop at the first finding that is not known
     #[arg(long)]
     pub fail_fast: bool,
+    /// Neither read nor run the regression cases: what they mark as known is a finding as any other
+    #[arg(long)]
+    pub no_regressions: bool,
+    /// Most runs in which a regression case is looked for that has changed since it was found
+    #[arg(long, value_name = "N", default_value_t = regress::RUNS, value_parser = clap::value_parser!(u32).range(1..))]
+    pub regression_runs: u32,
     /// Seeds at the same time (default: exploration.parallel_workers, at most the number of CPUs)
     #[arg(long, short = 'j')]
     pub jobs: Option<usize>,
@@ -182,6 +189,8 @@ pub fn explore(args: &explore::Args) -> u8 {
         first_seed: args.seed,
         timeout: args.timeout,
         fail_fast: args.fail_fast,
+        no_regressions: args.no_regressions,
+        regression_runs: regress::RUNS,
         jobs: args.jobs,
         boot_each: false,
         min_seeds: None,
@@ -269,6 +278,8 @@ pub fn campaign(
         return Err(failure);
     }
     let out = args.out.clone().unwrap_or_else(|| session.plan.out.clone());
+    let left_out = args.no_regressions || args.live;
+    let cases = ledger::cases_of(&session, left_out).inspect_err(|failure| refused(args, failure))?;
     let reports = Reports::prepare(&out, args.junit.as_deref(), &session.plan.config)?;
     if let Some(text) = reports.earlier() {
         print::say(&text);
@@ -287,7 +298,12 @@ pub fn campaign(
     totals.least_coverage = args.fault_coverage_threshold.or(configured);
     let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
     let watch = Arc::new(Watch::start(crate::interrupt::flag(), deadline, args.platform.budget()));
-    let campaign = Campaign { args, session, seeds, reports, watch, started };
+    let ledger = match args.live {
+        // Its seeds say nothing of those of the simulation.
+        true => Ledger::default(),
+        false => Ledger::open(cases, &session, args.source.faults.as_deref(), &out),
+    };
+    let mut campaign = Campaign { args, session, seeds, reports, ledger, watch, started };
     let chosen = if args.live { campaign.run_live(&mut totals) } else { campaign.run(choose, &mut totals) };
     Ok(campaign.finish(totals, chosen.as_ref()))
 }
@@ -298,6 +314,7 @@ struct Campaign<'a> {
     session: Arc<Session>,
     seeds: Seeds,
     reports: Reports,
+    ledger: Ledger,
     watch: Arc<Watch>,
     started: Instant,
 }
@@ -311,6 +328,7 @@ impl Campaign<'_> {
             print::say(&format!("platform {}", platform.line()));
             let boots = self.boot(platform)?;
             self.watch.seeding();
+            self.run_cases(*platform, &boots, totals)?;
             self.run_seeds(*platform, boots, totals)
         });
         self.settle(ran, totals);
@@ -385,10 +403,54 @@ impl Campaign<'_> {
         Ok(boots)
     }
 
-    fn run_seeds(&self, chosen: Chosen, boots: Boots, totals: &mut Totals) -> Result<(), Failure> {
+    /// How many seeds or cases are run at the same time, of so many.
+    fn jobs(&self, count: u64) -> usize {
         let most = cpus::jobs();
         let jobs = self.args.jobs.or(self.session.plan.workers).unwrap_or(most).clamp(1, most);
-        let jobs = usize::try_from(self.seeds.count).map_or(jobs, |count| jobs.min(count));
+        usize::try_from(count).map_or(jobs, |count| jobs.min(count))
+    }
+
+    /// Runs the regression cases, before any seed.
+    fn run_cases(&self, chosen: Chosen, boots: &Boots, totals: &mut Totals) -> Result<(), Failure> {
+        let cases = &self.ledger.cases;
+        if cases.is_empty() {
+            return Ok(());
+        }
+        let (out, selection) = (&self.reports.dir, self.args.source.selection()?);
+        let dir = &self.session.project.config.regressions;
+        let keep = |session: &Session, schedule: Option<&str>, outcome: &_, violation: &_| {
+            let selection = regress::with_schedule(&selection, dir, schedule);
+            let saved = finding::save(out, session, &selection, outcome, violation);
+            saved.map(|saved| saved.dir).map_err(|error| error.to_string())
+        };
+        let order = regress::judge::Order {
+            session: &self.session,
+            chosen,
+            boots,
+            cases,
+            all: cases,
+            runs: self.args.regression_runs,
+            jobs: self.jobs(cases.len() as u64),
+            watch: &self.watch,
+            keep: &keep,
+            say: &print::say,
+        };
+        totals.regressions = regress::judge::run_all(&order)?;
+        for judged in &totals.regressions {
+            if let Some(Err(why)) = judged.shown.as_ref().map(|shown| &shown.kept) {
+                let text = format!("the finding of the regression case {} cannot be written: {why}", judged.name);
+                totals.troubles.push(totals::Trouble { code: exit::ENVIRONMENT, text });
+            }
+        }
+        if self.args.fail_fast && totals.regressions.iter().any(regress::judge::Judged::fails_gate) {
+            totals.failed_fast = true;
+            self.watch.close();
+        }
+        Ok(())
+    }
+
+    fn run_seeds(&self, chosen: Chosen, boots: Boots, totals: &mut Totals) -> Result<(), Failure> {
+        let jobs = self.jobs(self.seeds.count);
         let strategy = self.args.strategy(&self.session);
         let mut collector = workers::Collector {
             session: &self.session,
@@ -396,6 +458,7 @@ impl Campaign<'_> {
             bundle: self.args.bundle,
             fail_fast: self.args.fail_fast,
             reports: &self.reports,
+            ledger: &self.ledger,
             watch: &self.watch,
             progress: Progress::new(self.seeds.count, totals.noun),
             totals,
@@ -424,8 +487,12 @@ impl Campaign<'_> {
     }
 
     /// Writes the reports and the answer. If either cannot be written, that is a trouble of the campaign as well.
-    fn finish(&self, mut totals: Totals, chosen: Option<&Chosen>) -> u8 {
+    fn finish(&mut self, mut totals: Totals, chosen: Option<&Chosen>) -> u8 {
         totals.sort();
+        // The runs of a search are no independent sample: nothing follows from how often they fail.
+        if totals.search.is_none() {
+            self.ledger.finish(&self.session.plan.properties, &mut totals);
+        }
         let (asked, mut planning) = (&self.session.scenario.faults, self.session.scenario.planning.clone());
         match self.args.live {
             true => {

@@ -9,9 +9,11 @@ use serde_json::{Value as Json, json};
 
 use super::totals::{Found, Totals};
 use super::verdict::{Item, Judgement, Verdict, percent};
+use crate::group::Group;
 use crate::judge::thousands;
 use crate::platform::Chosen;
-use crate::{exit, live, output, redact};
+use crate::regress::seen::Gone;
+use crate::{exit, live, output, redact, regress};
 
 /// Most lines about what is outside of the stack.
 const OUTSIDE: usize = 20;
@@ -39,7 +41,9 @@ pub fn say(text: &str) {
 fn mark(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Passed => "ok",
-        Verdict::Failed | Verdict::TooLow(_) => "FAIL",
+        Verdict::Failed | Verdict::TooLow(_) | Verdict::Regressed(_) => "FAIL",
+        Verdict::Known(_) => "known",
+        Verdict::NotRefound(_) => "note",
         Verdict::Troubled(_) => "ERROR",
         Verdict::NotRun(_) => "-",
         Verdict::Undecided(_) | Verdict::NotJudged(_) | Verdict::NotExercised(_) => "????",
@@ -77,6 +81,9 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
     );
     if let Some(search) = &totals.search {
         let _ = writeln!(out, "{}", search.text());
+    }
+    for gone in &totals.gone {
+        let _ = writeln!(out, "gone since the last campaign: {}", gone.text());
     }
     for line in totals.accounts.lines() {
         let _ = writeln!(out, "{line}");
@@ -124,12 +131,28 @@ fn describe(out: &mut String, item: &Item) {
     for text in reasons(&item.verdict) {
         let _ = writeln!(out, "      {text}");
     }
-    if let Some(found) = item.findings.first() {
-        finding(out, found);
-        if item.findings.len() > 1 {
-            let _ = writeln!(out, "      and {} more {}s", item.findings.len() - 1, found.noun());
+    for line in item.note.lines() {
+        let _ = writeln!(out, "      {line}");
+    }
+    for group in by_group(&item.findings) {
+        finding(out, group[0]);
+        if group.len() > 1 {
+            let _ = writeln!(out, "      and {} more {}s", group.len() - 1, group[0].noun());
         }
     }
+}
+
+/// The findings by the failure that they are one of, none of them empty, in the order of the first ones.
+fn by_group(findings: &[Found]) -> Vec<Vec<&Found>> {
+    let mut groups: Vec<(Group, Vec<&Found>)> = Vec::new();
+    for found in findings {
+        let of = found.group();
+        match groups.iter_mut().find(|(group, _)| *group == of) {
+            Some((_, list)) => list.push(found),
+            None => groups.push((of, vec![found])),
+        }
+    }
+    groups.into_iter().map(|(_, list)| list).collect()
 }
 
 /// One line for each reason: the rest of long ones was said when it happened.
@@ -140,17 +163,28 @@ fn reasons(verdict: &Verdict) -> Vec<String> {
         Verdict::Troubled(list) => list.iter().map(|t| first(&t.text)).collect(),
         Verdict::NotRun(why) => vec![format!("not run: {}", first(why))],
         Verdict::NotExercised(why) => vec![format!("not exercised: {}", first(why))],
-        Verdict::TooLow(why) => why.lines().map(str::to_owned).collect(),
+        Verdict::Known(why) => vec![first(why)],
+        Verdict::TooLow(why) | Verdict::Regressed(why) | Verdict::NotRefound(why) => why.lines().map(str::to_owned).collect(),
         Verdict::Undecided(why) | Verdict::NotJudged(why) => vec![first(why)],
     }
 }
 
 fn finding(out: &mut String, found: &Found) {
-    let _ = writeln!(out, "      {} at {}", found.name, found.violation.at);
+    let standing = found.standing.text();
+    let _ = writeln!(out, "      {} at {}{standing}", found.name, found.violation.at);
     for line in found.violation.text.lines() {
         let _ = writeln!(out, "      {line}");
     }
     let _ = writeln!(out, "      {}", found.replay());
+}
+
+/// A failure that is gone.
+fn gone(gone: &Gone) -> Json {
+    json!({
+        "property": gone.group.property, "kind": gone.group.kind, "shape": gone.group.shape,
+        "seeds_failed": gone.failing, "seeds_looked": gone.run, "seeds_without": gone.clean,
+        "seeds_needed": gone.needed, "seeds_more": gone.more(), "next_seed": gone.next,
+    })
 }
 
 /// For machines.
@@ -165,6 +199,7 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
                 "branched_at_ns": found.branched.map(|at| at.0), "virtual_time_ns": v.at.0,
                 "replay": found.kept.as_ref().ok().filter(|_| !found.live),
                 "digest": Some(&found.digest).filter(|_| !found.live), "text": v.text,
+                "status": found.standing.word(),
             })
         })
         .collect();
@@ -174,7 +209,8 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
             "findings": i.findings.len(),
         })
     };
-    let items = |campaign| judgement.items.iter().filter(move |i| i.is_campaign() == campaign).map(item);
+    let all = || judgement.items.iter().filter(|i| !i.is_regression());
+    let items = |campaign| all().filter(move |i| i.is_campaign() == campaign).map(item);
     let undecided = judgement.items.iter().filter(|i| matches!(i.verdict, Verdict::Undecided(_)));
     let undecided: serde_json::Map<String, Json> =
         undecided.map(|i| (i.name.clone(), i.verdict.reason().into())).collect();
@@ -191,6 +227,8 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
         "properties": items(false).collect::<Vec<_>>(),
         "campaign": items(true).collect::<Vec<_>>(),
         "findings": findings,
+        "regressions": totals.regressions.iter().map(regress::json).collect::<Vec<_>>(),
+        "gone": totals.gone.iter().map(gone).collect::<Vec<_>>(),
         "undecided": undecided,
         "unsupported": unsupported.map(|(seed, why)| format!("{} {seed}: {}", totals.noun, why.text())),
         "interrupted": totals.interrupted,

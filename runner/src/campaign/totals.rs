@@ -12,7 +12,11 @@ use bloodhound_sim::faults::{Effect, Planning};
 use bloodhound_sim::scenario::FaultSpec;
 
 use super::accounts::Accounts;
+use crate::group::Group;
 use crate::judge::{Exercise, Judged};
+use crate::regress::judge::Judged as JudgedCase;
+use crate::regress::ledger::Standing;
+use crate::regress::seen::{Gone, Seeds};
 use crate::session::{Outcome, Stopped, Violation};
 use crate::share::Share;
 use crate::{exit, report};
@@ -40,6 +44,8 @@ pub struct Found {
     pub kept: Result<PathBuf, String>,
     /// It was found on a real engine, so that nothing shows it again.
     pub live: bool,
+    /// Whether it is news.
+    pub standing: Standing,
 }
 
 impl Found {
@@ -57,12 +63,23 @@ impl Found {
             faults,
             kept,
             live: outcome.platform.is_none(),
+            standing: Standing::New,
         }
     }
 
     /// What its run is called, without its number.
     pub fn noun(&self) -> &str {
         self.name.split(' ').next().unwrap_or("seed")
+    }
+
+    /// The failure that it is one of.
+    pub fn group(&self) -> Group {
+        Group::of_violation(&self.violation)
+    }
+
+    /// Whether it is known, so that the gate does not fail by it.
+    pub fn is_known(&self) -> bool {
+        matches!(self.standing, Standing::Known(_))
     }
 
     /// The command that shows it again.
@@ -145,12 +162,17 @@ pub struct OfProperty {
     pub undecided: BTreeMap<u64, String>,
     /// Seeds that ended before it was judged.
     pub unfinished: BTreeSet<u64>,
+    /// Seeds that judged it to the end, whatever they said.
+    pub judged: Seeds,
     /// What was done altogether; the texts are those of the lowest seed.
     exercise: Option<(u64, Exercise)>,
 }
 
 impl OfProperty {
     pub fn add(&mut self, seed: u64, judged: &Judged) {
+        if matches!(judged, Judged::Held(_) | Judged::Violated(..)) {
+            self.judged.add(seed);
+        }
         match judged {
             Judged::Held(exercise) => {
                 self.held += 1;
@@ -198,6 +220,12 @@ pub struct Totals {
     /// In the plan's order.
     pub properties: Vec<OfProperty>,
     pub findings: Vec<Found>,
+    /// Seeds that came to the end of their run.
+    pub whole: Seeds,
+    /// What came of the regression cases.
+    pub regressions: Vec<JudgedCase>,
+    /// Failures of earlier campaigns that this one did not find.
+    pub gone: Vec<Gone>,
     /// What belongs to no seed.
     pub troubles: Vec<Trouble>,
     /// What ended the campaign before all seeds were begun.
@@ -243,7 +271,12 @@ impl Totals {
     /// Adds a seed that ran; its findings are added by [`Found::new`].
     pub fn add(&mut self, outcome: &Outcome) {
         match &outcome.stopped {
-            None => self.judged += 1,
+            None => {
+                self.judged += 1;
+                if outcome.violations.iter().all(|violation| violation.index.is_some()) {
+                    self.whole.add(outcome.number());
+                }
+            }
             Some(Stopped::Interrupted) => {
                 self.unjudged.insert(outcome.number(), Unjudged::Interrupted);
                 return;
@@ -305,7 +338,12 @@ impl Totals {
 
     /// When the first finding was, for the texts of seeds that ended early.
     pub fn ended_early(&self, seed: u64) -> Option<(SimTime, &str)> {
-        let found = self.findings.iter().find(|f| f.number == seed && f.violation.index.is_none())?;
+        let found = self.ended_by(seed)?;
         Some((found.violation.at, found.violation.kind.as_str()))
+    }
+
+    /// The finding of the machine that ended a seed, if one did.
+    pub fn ended_by(&self, seed: u64) -> Option<&Found> {
+        self.findings.iter().find(|f| f.number == seed && f.violation.index.is_none())
     }
 }

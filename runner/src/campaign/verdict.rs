@@ -4,13 +4,16 @@
 //! first of the items' codes in the order of [`exit::ORDER`]. So a report has a failure or an error exactly when the exit code
 //! is not 0.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::totals::{Found, Totals, Trouble};
 use crate::coverage::Wrong;
 use crate::exit;
 use crate::junit::{Case, Status, Suite};
 use crate::plan::Property;
+use crate::regress;
+use crate::regress::judge::Verdict as OfCase;
+use crate::regress::ledger::Standing;
 
 /// Seeds that a text lists.
 const LISTED: usize = 8;
@@ -22,6 +25,12 @@ pub enum Verdict {
     Passed,
     /// There are findings.
     Failed,
+    /// A regression case fails, in these words.
+    Regressed(String),
+    /// It fails in a way that is marked as known.
+    Known(String),
+    /// A regression case does not apply any more and was not found again.
+    NotRefound(String),
     /// No telling in some seed, and why.
     Undecided(String),
     /// Some seeds ended before it was judged.
@@ -41,7 +50,9 @@ impl Verdict {
     pub fn word(&self) -> &'static str {
         match self {
             Verdict::Passed => "passed",
-            Verdict::Failed | Verdict::TooLow(_) => "failed",
+            Verdict::Failed | Verdict::TooLow(_) | Verdict::Regressed(_) => "failed",
+            Verdict::Known(_) => "known",
+            Verdict::NotRefound(_) => "not re-found",
             Verdict::Undecided(_) => "undecided",
             Verdict::NotJudged(_) => "not judged",
             Verdict::NotExercised(_) => "not exercised",
@@ -58,6 +69,9 @@ impl Verdict {
             | Verdict::NotJudged(why)
             | Verdict::NotExercised(why)
             | Verdict::NotRun(why)
+            | Verdict::Regressed(why)
+            | Verdict::Known(why)
+            | Verdict::NotRefound(why)
             | Verdict::TooLow(why) => why.clone(),
             Verdict::Troubled(list) => list.iter().map(|t| t.text.as_str()).collect::<Vec<_>>().join("\n"),
         }
@@ -68,7 +82,9 @@ impl Verdict {
         match self {
             // What kept seeds from being run is told by the campaign's own item, with its code.
             Verdict::Passed | Verdict::NotRun(_) => Vec::new(),
-            Verdict::Failed => vec![exit::FINDINGS],
+            // They are listed, and for no more.
+            Verdict::Known(_) | Verdict::NotRefound(_) => Vec::new(),
+            Verdict::Failed | Verdict::Regressed(_) => vec![exit::FINDINGS],
             Verdict::Undecided(_) | Verdict::NotJudged(_) | Verdict::NotExercised(_) => {
                 vec![exit::INCONCLUSIVE]
             }
@@ -91,6 +107,8 @@ pub struct Item {
     pub verdict: Verdict,
     /// What violated it, by rising seed.
     pub findings: Vec<Found>,
+    /// What there is to say although it passed.
+    pub note: String,
 }
 
 impl Item {
@@ -98,15 +116,22 @@ impl Item {
     pub fn is_campaign(&self) -> bool {
         self.kind == CAMPAIGN
     }
+
+    /// Whether it is a regression case.
+    pub fn is_regression(&self) -> bool {
+        self.kind == REGRESSION
+    }
 }
 
 /// Kind of the items about the campaign itself.
 const CAMPAIGN: &str = "campaign";
+/// Kind of the items that are regression cases.
+const REGRESSION: &str = "regression";
 
 /// Everything that is judged, and the exit code.
 #[derive(Clone, Debug)]
 pub struct Judgement {
-    /// Properties in the plan's order, then findings of the machine, then the campaign itself.
+    /// Regression cases, properties in the plan's order, then findings of the machine, then the campaign itself.
     pub items: Vec<Item>,
     /// The exit code.
     pub code: u8,
@@ -115,8 +140,8 @@ pub struct Judgement {
 impl Judgement {
     /// Judges.
     pub fn of(properties: &[Property], totals: &Totals) -> Judgement {
-        let mut items: Vec<Item> =
-            properties.iter().enumerate().map(|(index, p)| property(index, p, totals)).collect();
+        let mut items: Vec<Item> = totals.regressions.iter().map(regression).collect();
+        items.extend(properties.iter().enumerate().map(|(index, p)| property(index, p, totals)));
         items.extend(machine(totals));
         items.extend(campaign(totals));
         let codes: Vec<u8> = items.iter().flat_map(|item| item.verdict.codes()).collect();
@@ -140,15 +165,23 @@ impl Judgement {
 fn property(index: usize, property: &Property, totals: &Totals) -> Item {
     let findings: Vec<Found> = totals.findings_of(Some(index)).cloned().collect();
     let of = &totals.properties[index];
+    // What is known to end a run early takes nothing from the seeds that go on.
+    let by_known = |seed: &u64| totals.ended_by(*seed).is_some_and(Found::is_known);
+    let (ended, open): (Vec<u64>, Vec<u64>) = of.unfinished.iter().partition(|seed| by_known(seed));
     let mut unfinished: BTreeMap<u64, String> =
-        of.unfinished.iter().map(|seed| (*seed, early(*seed, totals))).collect();
+        open.into_iter().map(|seed| (seed, early(seed, totals))).collect();
     unfinished.extend(totals.unjudged.iter().map(|(seed, why)| (*seed, first_line(&why.text()))));
-    let verdict = if !findings.is_empty() {
+    let verdict = if findings.iter().any(|found| !found.is_known()) {
         Verdict::Failed
     } else if !of.undecided.is_empty() {
         Verdict::Undecided(some_seeds("no verdict", &of.undecided, totals))
     } else if !unfinished.is_empty() {
         Verdict::NotJudged(some_seeds("not judged", &unfinished, totals))
+    } else if !findings.is_empty() {
+        Verdict::Known(known(&findings, totals))
+    } else if of.held == 0 && !ended.is_empty() {
+        let early = ended.iter().map(|seed| (*seed, early(*seed, totals))).collect();
+        Verdict::NotJudged(some_seeds("not judged", &early, totals))
     } else if of.held == 0 {
         Verdict::NotRun(format!("no {} was run", totals.noun))
     } else if of.exercised == 0 {
@@ -157,7 +190,35 @@ fn property(index: usize, property: &Property, totals: &Totals) -> Item {
         Verdict::Passed
     };
     let (name, kind) = (property.name.clone(), property.kind.to_owned());
-    Item { name, kind, line: Some(property.line), verdict, findings }
+    Item { name, kind, line: Some(property.line), verdict, findings, note: String::new() }
+}
+
+/// A regression case.
+fn regression(case: &regress::judge::Judged) -> Item {
+    let text = regress::explained(case);
+    let (verdict, note) = match (case.verdict, &case.known) {
+        (OfCase::Fails, Some(_)) => (Verdict::Known(text), String::new()),
+        (OfCase::Fails | OfCase::FailsOtherwise, _) => (Verdict::Regressed(text), String::new()),
+        (OfCase::Passes, _) => (Verdict::Passed, text),
+        (OfCase::NotRefound, _) => (Verdict::NotRefound(text), String::new()),
+        (OfCase::Open(code), _) => {
+            let text = format!("the regression case {} has no verdict: {text}", case.name);
+            (Verdict::Troubled(vec![Trouble { code, text }]), String::new())
+        }
+    };
+    let (name, kind) = (case.name.clone(), REGRESSION.to_owned());
+    Item { name, kind, line: None, verdict, findings: Vec::new(), note }
+}
+
+/// What is said of findings that are all known.
+fn known(findings: &[Found], totals: &Totals) -> String {
+    let cases: BTreeSet<&str> = findings.iter().filter_map(|found| match &found.standing {
+        Standing::Known(case) => Some(case.as_str()),
+        Standing::New | Standing::Seen => None,
+    }).collect();
+    let seeds: BTreeSet<u64> = findings.iter().map(|found| found.seed).collect();
+    let cases: Vec<&str> = cases.into_iter().collect();
+    format!("known ({}): violated in {} of {} seeds", cases.join(", "), seeds.len(), totals.run())
 }
 
 /// Why a run ended that was judged and did not come to its end.
@@ -196,12 +257,13 @@ fn machine(totals: &Totals) -> Vec<Item> {
     for found in totals.findings_of(None) {
         kinds.entry(&found.violation.kind).or_default().push(found.clone());
     }
-    let item = |(kind, findings): (&str, Vec<Found>)| Item {
-        name: kind.to_owned(),
-        kind: kind.to_owned(),
-        line: None,
-        verdict: Verdict::Failed,
-        findings,
+    let item = |(kind, findings): (&str, Vec<Found>)| {
+        let verdict = match findings.iter().all(Found::is_known) {
+            true => Verdict::Known(known(&findings, totals)),
+            false => Verdict::Failed,
+        };
+        let (name, note) = (kind.to_owned(), String::new());
+        Item { name, kind: kind.to_owned(), line: None, verdict, findings, note }
     };
     kinds.into_iter().map(item).collect()
 }
@@ -216,6 +278,7 @@ fn campaign(totals: &Totals) -> Vec<Item> {
         line: None,
         verdict,
         findings: Vec::new(),
+        note: String::new(),
     };
     let mut items = vec![item("seeds", verdict)];
     if let Some(least) = totals.least_coverage {
@@ -295,7 +358,11 @@ fn status(item: &Item) -> Status {
     match &item.verdict {
         Verdict::Passed => Status::Pass,
         Verdict::NotRun(why) => Status::Skipped { reason: format!("not run: {why}") },
-        Verdict::Failed => item.findings.first().map_or_else(
+        Verdict::Known(why) | Verdict::NotRefound(why) => Status::Skipped { reason: first_line(why) },
+        Verdict::Regressed(why) => {
+            Status::Fail { kind: REGRESSION.into(), message: first_line(why), text: why.clone() }
+        }
+        Verdict::Failed => item.findings.iter().find(|found| !found.is_known()).map_or_else(
             || error("a finding without its text".to_owned()),
             |found| failure(found, item.findings.len()),
         ),

@@ -20,6 +20,7 @@ use super::totals::{Found, Totals, Unjudged};
 use super::watch::{Lane, Watch};
 use crate::boots::{self, Boots};
 use crate::platform::Chosen;
+use crate::regress::ledger::Ledger;
 use crate::session::{Failure, Outcome, Session, Stopped, Violation, Worker, host_failure};
 use crate::{bug, cpus, exit, finding};
 
@@ -219,6 +220,8 @@ pub struct Collector<'a> {
     pub bundle: bool,
     pub fail_fast: bool,
     pub reports: &'a Reports,
+    /// What is known of failures.
+    pub ledger: &'a Ledger,
     pub watch: &'a Watch,
     pub progress: Progress,
     pub totals: &'a mut Totals,
@@ -346,6 +349,7 @@ impl Collector<'_> {
     /// A finding is announced when its files are there.
     fn found(&mut self, outcome: &Outcome, violation: &Violation) {
         let (name, property) = (outcome.name(), &violation.property);
+        let standing = self.ledger.standing(violation);
         let saved = finding::save(&self.reports.dir, self.session, &self.compose, outcome, violation)
             .and_then(|saved| self.bundle(&saved.dir).map(|()| saved));
         let kept = match saved {
@@ -354,8 +358,9 @@ impl Collector<'_> {
                     format!(" ({} is the finding of another run)", other.display())
                 });
                 self.progress.say(&format!(
-                    "{name}: {property} violated at {}: {}{beside}",
+                    "{name}: {property} violated at {}{}: {}{beside}",
                     violation.at,
+                    standing.text(),
                     saved.dir.display()
                 ));
                 Ok(saved.dir)
@@ -368,8 +373,10 @@ impl Collector<'_> {
                 Err(error.to_string())
             }
         };
-        self.totals.findings.push(Found::new(outcome, violation, kept));
-        if self.fail_fast {
+        let found = Found { standing, ..Found::new(outcome, violation, kept) };
+        let known = found.is_known();
+        self.totals.findings.push(found);
+        if self.fail_fast && !known {
             self.totals.failed_fast = true;
             self.watch.close();
         }

@@ -40,9 +40,12 @@ pub struct Args {
     /// Begin no runs after so much host time (for example 10m); one that then does not end is stopped
     #[arg(long, value_parser = cli::duration)]
     pub timeout: Option<u64>,
-    /// Stop at the first finding
+    /// Stop at the first finding that is not known
     #[arg(long)]
     pub fail_fast: bool,
+    /// Neither read nor run the regression cases: what they mark as known is a finding as any other
+    #[arg(long)]
+    pub no_regressions: bool,
     /// Runs at the same time (default: exploration.parallel_workers, at most the number of CPUs); the result does not depend on it
     #[arg(long, short = 'j')]
     pub jobs: Option<usize>,

@@ -6,7 +6,7 @@
 mod case;
 mod pool;
 mod search;
-mod story;
+pub mod story;
 mod target;
 
 use std::path::PathBuf;

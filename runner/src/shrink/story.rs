@@ -74,7 +74,7 @@ fn kinds(outcome: &Outcome) -> Vec<String> {
 }
 
 /// Faults, lives of services, and operations, up to the violation.
-fn events(outcome: &Outcome, violation: &Violation) -> Vec<(SimTime, String)> {
+pub fn events(outcome: &Outcome, violation: &Violation) -> Vec<(SimTime, String)> {
     let wanted = |entry: &&LogEntry| {
         let told = matches!(
             entry.what,

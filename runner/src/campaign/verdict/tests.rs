@@ -8,6 +8,8 @@ use crate::campaign::totals::Unjudged;
 use crate::judge::{Exercise, Judged, Unit};
 use crate::junit;
 use crate::plan::Judge;
+use crate::regress::judge::{Judged as JudgedCase, Verdict as OfCase};
+use crate::regress::ledger::Standing;
 use crate::session::Violation;
 
 fn properties(count: usize) -> Vec<Property> {
@@ -46,6 +48,7 @@ fn found(seed: u64, index: Option<usize>) -> Found {
         faults: Vec::new(),
         kept,
         live: false,
+        standing: Standing::New,
     }
 }
 
@@ -287,4 +290,74 @@ fn too_few_seeds_are_an_error_of_the_campaign() {
     let reason = "1 of 100 seeds were judged when --timeout was over, at least 50 are wanted";
     assert_eq!(judgement.items[2].verdict.reason(), reason);
     assert_eq!(judgement.items[0].verdict, Verdict::Passed);
+}
+
+fn case(name: &str, known: Option<&str>, verdict: OfCase) -> JudgedCase {
+    JudgedCase {
+        name: name.into(),
+        path: format!("regressions/{name}.yaml").into(),
+        group: found(0, Some(0)).group(),
+        known: known.map(str::to_owned),
+        verdict,
+        says: "because <it> does".into(),
+        runs: 2,
+        changed: Vec::new(),
+        shown: None,
+    }
+}
+
+#[test]
+fn cases_are_judged_before_all_else() {
+    let path = std::path::Path::new("out/junit.xml");
+    for (verdict, known, code, mark, bad) in [
+        (OfCase::Fails, None, exit::FINDINGS, "FAIL ", true),
+        (OfCase::Fails, Some("later"), exit::PASS, "known", false),
+        (OfCase::FailsOtherwise, Some("later"), exit::FINDINGS, "FAIL ", true),
+        (OfCase::Passes, None, exit::PASS, "ok   ", false),
+        (OfCase::Passes, Some("later"), exit::PASS, "ok   ", false),
+        (OfCase::NotRefound, None, exit::PASS, "note ", false),
+        (OfCase::Open(exit::INCONCLUSIVE), None, exit::INCONCLUSIVE, "ERROR", true),
+        (OfCase::Open(exit::NONDETERMINISM), Some("later"), exit::NONDETERMINISM, "ERROR", true),
+    ] {
+        let mut totals = Totals::new(2, 1, 1);
+        add(&mut totals, 0, Seed::Good);
+        totals.regressions = vec![case("c1", known, verdict)];
+        let judgement = Judgement::of(&properties(2), &totals);
+        assert_eq!(judgement.code, code, "{verdict:?} {known:?}");
+        assert_eq!((&*judgement.items[0].name, &*judgement.items[0].kind), ("c1", "regression"));
+        let human = print::human(&judgement, &totals, path, std::time::Duration::from_secs(1));
+        assert!(human.starts_with(&format!("{mark} c1 (regression")), "{human}");
+        let loud = known.is_some() && verdict == OfCase::Passes;
+        assert_eq!(human.contains("DOES NOT FAIL NOW"), loud, "{human}");
+        let xml = junit::render(&judgement.suite("bloodhound.yaml", Vec::new())).expect("XML");
+        assert_eq!(xml.contains("<failure ") || xml.contains("<error "), bad, "{xml}");
+        let json: serde_json::Value = serde_json::from_str(&print::json(&judgement, &totals, path, None)).expect("JSON");
+        assert_eq!(json["regressions"][0]["verdict"], verdict.word());
+        assert_eq!(json["properties"].as_array().map(Vec::len), Some(2), "{json}");
+    }
+}
+
+#[test]
+fn known_findings_are_listed_and_do_not_fail() {
+    let known = |found: &mut Found| found.standing = Standing::Known("c1".into());
+    let of = |list: &[Seed], all: bool| {
+        let mut totals = Totals::new(2, list.len() as u64, list.len() as u64);
+        for (number, seed) in list.iter().enumerate() {
+            add(&mut totals, number as u64, *seed);
+        }
+        let count = if all { totals.findings.len() } else { 1 };
+        totals.findings.iter_mut().take(count).for_each(known);
+        Judgement::of(&properties(2), &totals)
+    };
+    let judgement = of(&[Seed::Violates, Seed::Good, Seed::Violates], true);
+    assert_eq!(judgement.code, exit::PASS);
+    assert!(matches!(&judgement.items[0].verdict, Verdict::Known(why) if why.contains("c1") && why.contains("2 of 3")));
+    assert_eq!(of(&[Seed::Violates, Seed::Good, Seed::Violates], false).code, exit::FINDINGS);
+    // A known end of a run takes nothing from the seeds that went on; but where none did, nothing was judged.
+    assert_eq!(of(&[Seed::Hangs, Seed::Good], true).code, exit::PASS);
+    let none = of(&[Seed::Hangs, Seed::Hangs], true);
+    assert_eq!(none.code, exit::INCONCLUSIVE);
+    assert!(matches!(none.items[0].verdict, Verdict::NotJudged(_)), "{:?}", none.items[0]);
+    // Nor does it hide what is not judged for another reason.
+    assert_eq!(of(&[Seed::Violates, Seed::Undecided], true).code, exit::INCONCLUSIVE);
 }

@@ -1,0 +1,76 @@
+//! Which failures are one: [`Group`]. A run fails in the same way if it violates the same property of the same kind, and says so in the same shape.
+//!
+//! Neighbours: [`crate::shrink`] looks for a smaller run that fails in the same way, [`crate::regress`] keeps cases by it, campaigns tell by it what is new.
+
+use serde::{Deserialize, Serialize};
+
+use crate::finding::Record;
+use crate::session::{Outcome, Stopped, Violation};
+
+/// Findings that are one failure.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Group {
+    /// The property, or the kind of a finding of the machine.
+    pub property: String,
+    /// Its kind.
+    pub kind: String,
+    /// [`shape`] of the text.
+    pub shape: String,
+}
+
+impl Group {
+    /// The failure of a finding.
+    pub fn of(record: &Record) -> Group {
+        let (property, kind) = (record.property.clone(), record.kind.clone());
+        Group { property, kind, shape: shape(&record.text) }
+    }
+
+    /// The failure of a violation, as the record of its finding would have it.
+    pub fn of_violation(violation: &Violation) -> Group {
+        let shape = shape(&crate::redact::text(&violation.text));
+        Group { property: violation.property.clone(), kind: violation.kind.clone(), shape }
+    }
+
+    /// How a run fails in the same way, if it does. One that was not brought to its end does not: nothing is known of it.
+    pub fn violated<'a>(&self, outcome: &'a Outcome) -> Option<&'a Violation> {
+        if matches!(outcome.stopped, Some(Stopped::Interrupted | Stopped::Undecided(_))) {
+            return None;
+        }
+        outcome.violations.iter().find(|violation| Group::of_violation(violation) == *self)
+    }
+}
+
+impl std::fmt::Display for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({}): {}", self.property, self.kind, self.shape)
+    }
+}
+
+/// The first line of the text of a violation, with `#` for each number, as it stands also for another node, key or time.
+pub fn shape(text: &str) -> String {
+    let mut out = String::new();
+    for letter in text.lines().next().unwrap_or_default().chars() {
+        match letter.is_ascii_digit() {
+            true if out.ends_with('#') => {}
+            true => out.push('#'),
+            false => out.push(letter),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_have_no_numbers() {
+        assert_eq!(
+            shape("not linearizable: key \"key-12\" as a kv\n  no order"),
+            "not linearizable: key \"key-#\" as a kv"
+        );
+        assert_eq!(shape("kv2 ended: killed by SIGSEGV"), shape("kv1 ended: killed by SIGSEGV"));
+        assert_ne!(shape("kv2 ended: killed by SIGSEGV"), shape("kv2 ended: killed by SIGABRT"));
+    }
+}

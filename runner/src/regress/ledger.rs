@@ -1,0 +1,127 @@
+//! What a campaign knows of failures ([`Ledger`]): the cases of the repository and what earlier campaigns have found. It says of each finding whether it is new, and at the
+//! end which failures are gone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::case::Case;
+use super::seen::{Looked, Seen, Seeds};
+use crate::campaign::totals::Totals;
+use crate::exit;
+use crate::group::Group;
+use crate::plan::Property;
+use crate::session::{Failure, Session, Violation};
+
+/// What is known of a finding.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// Nobody has seen such a failure here.
+    #[default]
+    New,
+    /// An earlier campaign has found it, or it is a case.
+    Seen,
+    /// It is the failure of this case, which is marked as known.
+    Known(String),
+}
+
+impl Standing {
+    /// As JSON names it.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Standing::New => "new",
+            Standing::Seen => "seen",
+            Standing::Known(_) => "known",
+        }
+    }
+
+    /// Behind the time of a finding.
+    pub fn text(&self) -> String {
+        match self {
+            Standing::New => String::new(),
+            Standing::Seen => " (seen before)".to_owned(),
+            Standing::Known(case) => format!(" (known: {case})"),
+        }
+    }
+}
+
+/// See the module's text.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// The cases, if they are not left out.
+    pub cases: Vec<Case>,
+    /// What earlier campaigns found; or why it cannot be read. `None`: nobody asks.
+    seen: Option<Result<Seen, String>>,
+}
+
+impl Ledger {
+    /// Of a campaign with these cases that writes into a directory.
+    pub fn open(cases: Vec<Case>, session: &Session, schedule: Option<&Path>, out: &Path) -> Ledger {
+        let files = session.files.compose.iter().map(|path| path.as_path()).chain(schedule);
+        let mut stack = session.plan.config.display().to_string();
+        for file in files {
+            stack.push_str(&format!(" {}", file.display()));
+        }
+        Ledger { cases, seen: Some(Seen::open(out, stack)) }
+    }
+
+    /// What is known of a violation.
+    pub fn standing(&self, violation: &Violation) -> Standing {
+        let group = Group::of_violation(violation);
+        let of_group = || self.cases.iter().filter(|case| case.group == group);
+        if let Some(case) = of_group().find(|case| case.known.is_some()) {
+            return Standing::Known(case.name.clone());
+        }
+        let before = matches!(&self.seen, Some(Ok(seen)) if seen.has(&group));
+        if before || of_group().next().is_some() { Standing::Seen } else { Standing::New }
+    }
+
+    /// Takes in what the campaign found, and puts what is gone into its totals. What goes wrong is a trouble of the campaign.
+    pub fn finish(&mut self, properties: &[Property], totals: &mut Totals) {
+        match &mut self.seen {
+            None => {}
+            Some(Err(why)) => totals.trouble(exit::ENVIRONMENT, why.clone()),
+            Some(Ok(seen)) => {
+                let looked = looked(seen.groups(), properties, totals);
+                totals.gone = seen.take(&looked);
+                if let Err(why) = seen.save() {
+                    totals.trouble(exit::ENVIRONMENT, why);
+                }
+            }
+        }
+    }
+}
+
+/// What the campaign says of each group that it found, and of those that it could have found.
+fn looked(known: Vec<Group>, properties: &[Property], totals: &Totals) -> BTreeMap<Group, Looked> {
+    let mut looked: BTreeMap<Group, Looked> = known.into_iter().map(|group| (group, Looked::default())).collect();
+    for found in &totals.findings {
+        looked.entry(Group::of_violation(&found.violation)).or_default().failing.add(found.number);
+    }
+    for (group, of_group) in &mut looked {
+        of_group.judged = judged(group, properties, totals).unwrap_or_default();
+        let failing = of_group.failing.clone();
+        of_group.judged.join(&failing);
+    }
+    // Of a property that there is no more nothing can be said.
+    looked.retain(|group, of_group| {
+        of_group.failing.count() > 0 || judged(group, properties, totals).is_some_and(|seeds| seeds.count() > 0)
+    });
+    looked
+}
+
+/// The seeds that could have shown a failure.
+fn judged(group: &Group, properties: &[Property], totals: &Totals) -> Option<Seeds> {
+    let index = properties.iter().position(|p| p.name == group.property && p.kind == group.kind);
+    match index {
+        Some(index) => totals.properties.get(index).map(|property| property.judged.clone()),
+        None => (group.property == group.kind).then(|| totals.whole.clone()),
+    }
+}
+
+/// The cases of a session for a campaign.
+///
+/// # Errors
+/// What is wrong in any of them.
+pub fn cases_of(session: &Session, left_out: bool) -> Result<Vec<Case>, Failure> {
+    if left_out { Ok(Vec::new()) } else { super::cases(&session.project.config.regressions) }
+}
