@@ -24,6 +24,8 @@ pub enum Command {
     Replay(crate::run::ReplayArgs),
     /// Search the fewest faults and operations with which a finding still fails
     Shrink(crate::shrink::Args),
+    /// Tell when a finding became likely to fail, and which choice made it fail
+    Causes(crate::causes::Args),
     /// Run a seed, or a program, several times and compare step by step
     Verify(crate::verify::Args),
     /// Run one program of this machine deterministically

@@ -9,6 +9,7 @@ mod breakpoints;
 mod bug;
 mod bundle;
 mod campaign;
+mod causes;
 mod check;
 #[cfg(test)]
 mod choices;
@@ -52,6 +53,7 @@ mod session;
 mod share;
 mod shrink;
 mod stack;
+mod target;
 mod unready;
 mod users;
 mod validate;
@@ -73,6 +75,7 @@ fn main() {
         cli::Command::Run(args) => run::run(args),
         cli::Command::Replay(args) => run::replay(args),
         cli::Command::Shrink(args) => shrink::run(args),
+        cli::Command::Causes(args) => causes::run(args),
         cli::Command::Verify(args) => verify::verify(args),
         cli::Command::Exec(args) => exec::run(args),
         cli::Command::Check(args) => check::run(args),

@@ -1,4 +1,4 @@
-//! Which failure is searched for: [`Target`]. A run fails in the same way if it violates the same property of the same kind, and says so in the same shape.
+//! Which failure is searched for, by `shrink` and `causes`: [`Target`]. A run fails in the same way if it violates the same property of the same kind, and says so in the same shape.
 
 use crate::finding::Record;
 use crate::session::{Outcome, Stopped, Violation};
@@ -15,6 +15,11 @@ impl Target {
     /// The failure of a finding.
     pub fn of(record: &Record) -> Target {
         Target { property: record.property.clone(), kind: record.kind.clone(), shape: shape(&record.text) }
+    }
+
+    /// Whether it is about the property of this name.
+    pub fn is_of(&self, property: &str) -> bool {
+        self.property == property
     }
 
     /// How a run fails in the same way, if it does. One that was not brought to its end does not: nothing is known of it.

@@ -1,0 +1,102 @@
+//! Futures of a run: the same up to a moment, and everything drawn anew after it ([`future`]), or after one of its choices ([`after`]).
+//!
+//! Faults stay as they were planned, unless those that begin later are left out ([`Later`]). Concerns of which all is plain in the failing run (as in a
+//! shrunken one) are drawn after the moment, too: what the run chose before stands in the log then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bloodhound_abi::SimTime;
+use bloodhound_decisions::{Choice, Concern, Epoch, Log, Override, Part, WORD};
+use bloodhound_sim::faults::KEPT;
+
+use super::runs::Base;
+use crate::shrink::case::is_said;
+
+/// What is drawn anew: all but which faults are planned.
+pub const ANEW: [Concern; 6] = [
+    Concern::Scheduler,
+    Concern::Network,
+    Concern::Disk,
+    Concern::GuestRandom,
+    Concern::Workload,
+    Concern::Nodes,
+];
+/// Futures have seeds that no campaign begins with: "caus" in ASCII and a number.
+const SEEDS: u64 = 0x6361_7573_0000_0000;
+
+/// What becomes of the faults that were planned for later than the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Later {
+    /// They stay.
+    Stay,
+    /// They are left out.
+    Out,
+}
+
+/// The `nth` future of a run after a moment.
+pub fn future(base: &Base, at: SimTime, nth: u64, later: Later) -> Log {
+    let before = base.choices.partition_point(|(time, _)| *time < at);
+    let mut log = fork(base, (at, nth), before, before);
+    if later == Later::Out {
+        leave_out(base, &mut log, at);
+    }
+    log
+}
+
+/// The `nth` future of a run after its first `kept` choices, which are the same.
+pub fn after(base: &Base, kept: usize, nth: u64) -> Log {
+    // The epoch begins when the world goes on from this time; until the first choice that is drawn anew, the log says what is chosen.
+    let at = base.choices.get(kept).map_or(base.until, |(time, _)| *time);
+    let earlier = base.choices[..kept].iter().rev().map(|(time, _)| *time).find(|time| *time < at);
+    let from = earlier.unwrap_or(base.from).max(base.from);
+    let named = base.choices.partition_point(|(time, _)| *time < from);
+    fork(base, (from, nth), named.min(kept), kept)
+}
+
+/// An epoch, before which the run is the same; the choices `named..kept` stand in the log, and those before where the run's own seed does not give them.
+fn fork(base: &Base, (from, nth): (SimTime, u64), named: usize, kept: usize) -> Log {
+    let mut log = base.log.clone();
+    let plain: BTreeSet<Concern> =
+        log.plain.iter().copied().filter(|concern| ANEW.contains(concern)).collect();
+    log.plain.retain(|concern| !plain.contains(concern));
+    let of_run = |choice: &Choice| choice.part == Part::Run && ANEW.contains(&choice.site.concern());
+    let old = std::mem::take(&mut log.overrides);
+    log.overrides = old
+        .iter()
+        .filter(|(choice, recorded)| !of_run(choice) || is_said(choice, **recorded))
+        .map(|(choice, recorded)| (*choice, *recorded))
+        .collect();
+    for (place, (_, made)) in base.choices[..kept].iter().enumerate() {
+        let needed = place >= named
+            || plain.contains(&made.choice.site.concern())
+            || old.contains_key(&made.choice);
+        if of_run(&made.choice) && needed {
+            let value = Override { bound: made.bound, value: made.value };
+            log.overrides.entry(made.choice).or_insert(value);
+        }
+    }
+    for epoch in log.epochs.iter_mut().filter(|epoch| epoch.from >= from.0) {
+        epoch.concerns.retain(|concern| !ANEW.contains(concern));
+    }
+    let before = log.epochs.iter().take_while(|epoch| epoch.from <= from.0).count();
+    let epoch = Epoch { from: from.0, seed: SEEDS.wrapping_add(nth), concerns: ANEW.to_vec() };
+    log.epochs.insert(before, epoch);
+    log
+}
+
+/// Leaves out the faults that begin at a time or later.
+fn leave_out(base: &Base, log: &mut Log, at: SimTime) {
+    let outcome = &base.ran.outcome;
+    let schedule = outcome.scenario.planning.schedule.iter().enumerate();
+    let begun: BTreeMap<_, SimTime> = outcome.record().map(|(entry, _)| (entry.id, entry.begin)).collect();
+    let written = schedule.map(|(place, scheduled)| scheduled.id(place));
+    let drawn = outcome.plan.iter().filter(|entry| !entry.id.is_written());
+    let drawn = drawn.filter(|entry| entry.begin >= at).map(|entry| entry.id);
+    // One that is written and waits for something has not begun yet.
+    let written = written.filter(|id| begun.get(id).is_none_or(|begin| *begin >= at));
+    for id in drawn.chain(written) {
+        let bound = if id.is_written() { KEPT } else { WORD };
+        let choice = Choice { part: Part::Run, site: id.site("begins") };
+        log.overrides.insert(choice, Override { bound, value: 0 });
+    }
+}
