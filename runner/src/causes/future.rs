@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Choice, Concern, Epoch, Log, Override, Part, WORD};
+use bloodhound_decisions::{Choice, Concern, Epoch, Log, Override, Part, Site, WORD};
 use bloodhound_sim::faults::KEPT;
+use bloodhound_workloads::http::left_out;
 
 use super::runs::Base;
 use crate::shrink::case::is_said;
@@ -63,7 +64,7 @@ fn fork(base: &Base, (from, nth): (SimTime, u64), named: usize, kept: usize) -> 
     let old = std::mem::take(&mut log.overrides);
     log.overrides = old
         .iter()
-        .filter(|(choice, recorded)| !of_run(choice) || is_said(choice, **recorded))
+        .filter(|(choice, recorded)| !of_run(choice) || is_said(choice, **recorded) && !is_operation(choice))
         .map(|(choice, recorded)| (*choice, *recorded))
         .collect();
     for (place, (_, made)) in base.choices[..kept].iter().enumerate() {
@@ -82,6 +83,11 @@ fn fork(base: &Base, (from, nth): (SimTime, u64), named: usize, kept: usize) -> 
     let epoch = Epoch { from: from.0, seed: SEEDS.wrapping_add(nth), concerns: ANEW.to_vec() };
     log.epochs.insert(before, epoch);
     log
+}
+
+/// Whether it says that an operation is left out. After the moment clients do what they do, those of a shrunken finding, too.
+pub fn is_operation(choice: &Choice) -> bool {
+    matches!(choice.site, Site::Operation { worker, nth, .. } if choice.site == left_out(worker, nth))
 }
 
 /// Leaves out the faults that begin at a time or later.

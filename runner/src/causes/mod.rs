@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::MILLIS;
 use bloodhound_bisect::smallest;
-use bloodhound_decisions::{Choice as ChoiceName, Concern, Log, Mode};
+use bloodhound_decisions::{Choice as ChoiceName, Concern, Log, Made, Mode};
 
 use crate::finding::{self, Record, Stored};
 use crate::memory::Guard;
@@ -140,6 +140,17 @@ fn source(args: &Args) -> Result<(Stored, String), Failure> {
     }
 }
 
+/// What a search has found out.
+struct Known {
+    when: when::When,
+    singles: Singles,
+    /// What decides, most first.
+    flips: Vec<Flip>,
+    fewest: Option<(Vec<which::Candidate>, bool)>,
+    parting: Option<Parting>,
+    plainest: Option<End>,
+}
+
 /// A search under way.
 struct Search<'a> {
     session: &'a Arc<Session>,
@@ -153,33 +164,11 @@ impl<'a> Search<'a> {
         let watched = self.finding(&log)?;
         let is_shrunk = !log.plain.is_empty();
         let (base, reduced) = if is_shrunk { (self.base(watched)?, None) } else { self.reduced(watched)? };
-        let budget = self.runs.left();
-        let when = when::search(&mut self.runs, &base, budget * 2 / 5)?;
-        let half = self.runs.left() / 2;
-        let singles = which::singles(&mut self.runs, &base, half)?;
-        let flips = which::weigh(&mut self.runs, &base, &singles)?;
-        let mut fewest = None;
-        if flips.is_empty() {
-            let half = self.runs.left() / 2;
-            fewest = which::fewest(&mut self.runs, &base, half)?;
-        }
-        let parting = match when.latest_passing() {
-            Some(passing) => which::parting(&mut self.runs, &base, passing)?,
-            None => None,
-        };
-        let plainest = match when.always() && self.runs.left() > 0 {
-            true => self.runs.judge(vec![plainest(&base)])?.pop(),
-            false => None,
-        };
+        let known = self.known(&base)?;
         let runs = self.runs.made;
         let failing = self.again(base.log.clone(), &End::Fails, None)?;
-        let cause = flips.first().map(|flip| self.flip(&base, flip)).transpose()?;
-        let parting = parting.map(|parting| Ok((self.parting(&parting)?, parting.among))).transpose()?;
-        // Where nothing else decides, this is what does.
-        let (cause, parting) = match (cause, parting) {
-            (None, Some((parting, _))) if fewest.is_none() => (Some(parting), None),
-            both => both,
-        };
+        let (cause, parting) = self.shown(&base, &known)?;
+        let Known { when, singles, flips, fewest, plainest, .. } = known;
         let fewest = fewest.map(|(set, minimal)| {
             let words = set.iter().map(|one| format!("{} {}", one.at, words::candidate(&failing, one)));
             (words.collect(), minimal)
@@ -209,6 +198,45 @@ impl<'a> Search<'a> {
             when,
             runs,
             early,
+        })
+    }
+
+    /// Everything that is to be found out, within the budget.
+    fn known(&mut self, base: &Base) -> Result<Known, Failure> {
+        let runs = &mut self.runs;
+        let when = when::search(runs, base, runs.left() * 2 / 5)?;
+        let singles = which::singles(runs, base, runs.left() / 2)?;
+        let flips = which::weigh(runs, base, &singles)?;
+        let fewest = match flips.is_empty() {
+            true => which::fewest(runs, base, runs.left() / 2)?,
+            false => None,
+        };
+        let parting = match when.latest_passing() {
+            Some(passing) => which::parting(runs, base, passing)?,
+            None => None,
+        };
+        let plainest = match when.always() && runs.left() > 0 {
+            true => runs.judge(vec![plainest(base)])?.pop(),
+            false => None,
+        };
+        Ok(Known { when, singles, flips, fewest, parting, plainest })
+    }
+
+    /// Shows what decides most, and where a passing run parts from the failing one if that is something else.
+    fn shown(&mut self, base: &Base, known: &Known) -> Result<(Option<Decides>, Option<(Decides, usize)>), Failure> {
+        let first = known.flips.first();
+        let cause = first.map(|flip| self.flip(base, flip)).transpose()?;
+        let Some(found) = &known.parting else { return Ok((cause, None)) };
+        let parting = self.parting(found)?;
+        let same = first.is_some_and(|flip| flip.is_of(found.failing.choice));
+        let more = match first {
+            Some(flip) => which::weight(&found.with, &found.without) >= flip.weight() + which::ABOUT,
+            None => known.fewest.is_none(),
+        };
+        Ok(match (same, more) {
+            (true, _) => (cause, None),
+            (false, true) => (Some(parting), None),
+            (false, false) => (cause, Some((parting, found.among))),
         })
     }
 
@@ -319,8 +347,7 @@ impl<'a> Search<'a> {
         let failing = self.again(base.log.clone(), &End::Fails, wanted)?;
         let passing = self.again(candidate.out_of(base.log.clone()), &End::Passes, wanted)?;
         let values = made.map(|made| {
-            let plain = bloodhound_decisions::Made { value: 0, ..made };
-            (words::value(&failing, &made), words::value(&passing, &plain))
+            (words::value(&failing, &made), words::value(&passing, &Made { value: 0, ..made }))
         });
         Ok(Decides {
             what: words::candidate(&failing, candidate),
@@ -339,12 +366,15 @@ impl<'a> Search<'a> {
         let made = parting.failing;
         let failing = self.again(parting.logs.0.clone(), &End::Fails, Some(made.choice))?;
         let passing = self.again(parting.logs.1.clone(), &End::Passes, Some(made.choice))?;
-        let other = bloodhound_decisions::Made { value: parting.passing, ..made };
+        let value = match parting.passing {
+            Some(value) => words::value(&passing, &Made { value, ..made }),
+            None => "it is carried out".into(),
+        };
         Ok(Decides {
             what: words::choice(&failing, &made),
             at: parting.at,
             site: Some(made.choice.to_string()),
-            values: Some((words::value(&failing, &made), words::value(&passing, &other))),
+            values: Some((words::value(&failing, &made), value)),
             with: parting.with.clone(),
             without: parting.without.clone(),
             around: around::around(&failing.ran.outcome, &passing.ran.outcome, parting.at),

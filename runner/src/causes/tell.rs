@@ -94,6 +94,9 @@ pub fn text(told: &Told<'_>) -> String {
     if let Some(reduced) = reduced {
         let _ = writeln!(out, "{reduced}");
     }
+    if record.virtual_time_ns != violated.0 {
+        let _ = writeln!(out, "The finding itself was violated at {}: times are those of the run with less in it.", SimTime(record.virtual_time_ns));
+    }
     if let Some(why) = early {
         let _ = writeln!(out, "The search ended early, as {why}: what stands here was seen, but less was tried than is usual.");
     }

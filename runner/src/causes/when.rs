@@ -15,6 +15,8 @@ use crate::session::Failure;
 /// Futures of a moment: at first, and at both ends of the jump.
 const FEW: u64 = 4;
 const MANY: u64 = 12;
+/// So many runs are left for the ends of the jump.
+const SURE: u32 = 2 * (MANY - FEW) as u32;
 /// Moments of the first round, evenly over the run; faults before and after which there is one more each; rounds that refine, each with so many moments.
 const COARSE: u64 = 6;
 const FAULTS: usize = 6;
@@ -103,7 +105,8 @@ impl When {
 pub fn search(runs: &mut Runs<'_>, base: &Base, most: u32) -> Result<When, Failure> {
     let end = runs.made.saturating_add(most);
     let span = base.until.since(base.from).max(1);
-    let even = |count: u64| (0..count).map(move |n| base.from.after(1 + span * n / count));
+    // The last one is the violation itself: whatever made the run fail lies before it.
+    let even = |count: u64| (0..=count).map(move |n| base.from.after(1 + span * n / count).min(base.until));
     let begins: Vec<SimTime> = base.faults().map(|planned| planned.begin).collect();
     let around = begins.iter().rev().take(FAULTS).flat_map(|begin| [*begin, begin.after(1)]);
     let mut curves = vec![Curve { later: Later::Stay, samples: Vec::new() }];
@@ -124,7 +127,7 @@ pub fn search(runs: &mut Runs<'_>, base: &Base, most: u32) -> Result<When, Failu
             break;
         }
         let moments: Vec<SimTime> = (1..=FINE).map(|n| low.after(width * n / (FINE + 1))).collect();
-        fill(runs, base, &mut curves[at], &moments, (FEW, end))?;
+        fill(runs, base, &mut curves[at], &moments, (FEW, end.saturating_sub(SURE)))?;
     }
     // What looks like a jump after a few futures need not be one.
     let mut jump = None;
@@ -154,6 +157,8 @@ fn fill(
         let known = curve.samples.iter().find(|sample| sample.at == at).map_or(0, |sample| sample.ends.len());
         wanted.extend((known as u64..futures).map(|nth| (at, nth)));
     }
+    // If not all can be run, each moment has some.
+    wanted.sort_by_key(|(at, nth)| (*nth, *at));
     wanted.truncate(end.saturating_sub(runs.made) as usize);
     let logs: Vec<Log> =
         wanted.iter().map(|(at, nth)| future::future(base, *at, *nth, curve.later)).collect();

@@ -29,7 +29,7 @@ const RESERVE: u32 = 60;
 /// Their numbers: others than those of the curve.
 const OTHERS: u64 = 1000;
 /// So many thousandths less than the most are as much.
-const ABOUT: i64 = 250;
+pub const ABOUT: i64 = 250;
 
 /// What can be taken out.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,12 +110,22 @@ pub struct Flip {
 impl Flip {
     /// How many thousandths more of the futures fail with it.
     pub fn weight(&self) -> i64 {
-        let mille = |ends: &[End]| {
-            let (failing, tried) = share(ends);
-            (failing * 1000).checked_div(tried).map_or(0, |mille| mille as i64)
-        };
-        mille(&self.with) - mille(&self.without)
+        weight(&self.with, &self.without)
     }
+
+    /// Whether it is this choice.
+    pub fn is_of(&self, choice: Choice) -> bool {
+        matches!(&self.candidate.what, What::Choice(made) if made.choice == choice)
+    }
+}
+
+/// How many thousandths more of some futures fail than of others.
+pub fn weight(with: &[End], without: &[End]) -> i64 {
+    let mille = |ends: &[End]| {
+        let (failing, tried) = share(ends);
+        (failing * 1000).checked_div(tried).map_or(0, |mille| mille as i64)
+    };
+    mille(with) - mille(without)
 }
 
 /// Takes out each thing alone.
@@ -267,9 +277,9 @@ pub fn fewest(runs: &mut Runs<'_>, base: &Base, most: u32) -> Result<Option<(Vec
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parting {
     pub at: SimTime,
-    /// In the failing run, and what the passing one has instead.
+    /// In the failing run, and what the passing one has instead; `None`: it does not come to it.
     pub failing: Made,
-    pub passing: u64,
+    pub passing: Option<u64>,
     pub logs: (Log, Log),
     /// Among how many choices it was found.
     pub among: usize,
@@ -320,8 +330,11 @@ pub fn parting(runs: &mut Runs<'_>, base: &Base, (at, nth): (SimTime, u64)) -> R
     let logs = (future::after(base, low, nth), base.choices[low]);
     let (passing, (at, failing)) = logs;
     let (ran, end) = runs.look(passing.clone())?;
-    let other = ran.made.iter().find(|made| made.choice == failing.choice);
-    let Some(other) = other.filter(|_| end == End::Passes) else { return Ok(None) };
+    // That an operation is left out is said by a log only.
+    let other = ran.made.iter().find(|made| made.choice == failing.choice).map(|made| made.value);
+    if end != End::Passes || other.is_none() && !future::is_operation(&failing.choice) {
+        return Ok(None);
+    }
     let value = |value| Override { bound: failing.bound, value };
     let mut fails = passing.clone();
     fails.overrides.insert(failing.choice, value(failing.value));
@@ -331,10 +344,13 @@ pub fn parting(runs: &mut Runs<'_>, base: &Base, (at, nth): (SimTime, u64)) -> R
     let with: Vec<Log> = (0..FUTURES).map(|nth| future::after(base, low + 1, OTHERS + nth)).collect();
     let mut without = with.clone();
     for log in &mut without {
-        log.overrides.insert(failing.choice, value(other.value));
+        match other {
+            Some(other) => log.overrides.insert(failing.choice, value(other)),
+            None => log.overrides.remove(&failing.choice),
+        };
     }
     let among = last - first;
     output::eprint(&format!("bloodhound: which: one of {among} choices after {} runs\n", runs.made));
     let (with, without) = (runs.judge(with)?, runs.judge(without)?);
-    Ok(Some(Parting { at, failing, passing: other.value, logs: (fails, passing), among, with, without }))
+    Ok(Some(Parting { at, failing, passing: other, logs: (fails, passing), among, with, without }))
 }

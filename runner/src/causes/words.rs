@@ -12,6 +12,7 @@ use bloodhound_workloads::history::Operation;
 use bloodhound_workloads::http::left_out;
 use bloodhound_workloads::linearizability::describe;
 
+use super::future::is_operation;
 use super::watch::Watched;
 use super::which::{Candidate, What};
 use crate::report;
@@ -19,7 +20,7 @@ use crate::session::Outcome;
 
 /// The operation that a worker began as its `nth`, those that the log leaves out included.
 fn operation_of(outcome: &Outcome, worker: u32, nth: u64) -> Option<Operation> {
-    let DriverConfig::Http(config) = outcome.scenario.workload.as_ref()? else { return None };
+    let DriverConfig::Http(config) = outcome.scenario.workload.as_ref()?;
     let workers = u64::from(config.workers.max(1));
     let is_out = |nth| {
         let choice = Choice { part: Part::Run, site: left_out(worker, nth) };
@@ -115,10 +116,13 @@ pub fn choice(watched: &Watched, made: &Made) -> String {
         Site::TaskRandom { node, task, nth, part, .. } => {
             format!("{} of {}, number {nth}", random_of_task(part), watched.task(node, task))
         }
+        Site::Operation { worker, nth, .. } if is_operation(&made.choice) => {
+            format!("whether operation {nth} of client worker {worker} is carried out")
+        }
         Site::Operation { worker, nth, field, .. } => {
             let which = operation(outcome, &made.choice).map(|operation| format!(": {}", told(&operation)));
             let which = which.unwrap_or_default();
-            format!("the {field:?} of operation {nth} of client worker {worker}{which}")
+            format!("the {} of operation {nth} of client worker {worker}{which}", field.as_str())
         }
         Site::Arrival { worker, nth } => {
             let which = operation(outcome, &made.choice).map(|operation| format!(": {}", told(&operation)));
@@ -162,6 +166,9 @@ pub fn value(watched: &Watched, made: &Made) -> String {
             less => format!("{less} steps shorter"),
         },
         Site::TaskRandom { .. } | Site::NodeRandom { .. } | Site::ClientRandom { .. } => format!("{value:#x}"),
+        Site::Operation { .. } if is_operation(&made.choice) => {
+            format!("it is left out: the client waits for {} ms", value / 1_000_000)
+        }
         Site::Operation { .. } | Site::Arrival { .. } => match operation(&watched.ran.outcome, &made.choice) {
             Some(operation) => format!("{} at {}", told(&operation), operation.invoke),
             None => format!("{value} of {}", made.bound),
