@@ -76,13 +76,20 @@ fn a_lost_datagram_is_named_with_its_ends_and_its_text() {
 
 #[test]
 fn a_fault_is_named_whatever_the_workers_and_the_platform() {
-    let services = "  watcher: {<<: *s, command: [/app/watcher]}\n  other: {<<: *s, command: [/bin/sleep, inf]}\n";
+    let services =
+        "  watcher: {<<: *s, command: [/app/watcher]}\n  other: {<<: *s, command: [/bin/sleep, inf]}\n";
     let faults = ", process: {pause_probability: 0.002, pause_duration_ms: [100, 400], slow_probability: 0.005, slow_duration_ms: [100, 400]}";
     let (dir, finding) = failing("fault", services, faults);
     let mut all = Vec::new();
-    for (jobs, platform) in [("1", "ptrace"), ("2", "ptrace")].into_iter().chain(platforms().iter().map(|p| ("2", *p))) {
+    for (jobs, platform) in
+        [("1", "ptrace"), ("2", "ptrace")].into_iter().chain(platforms().iter().map(|p| ("2", *p)))
+    {
         let out = format!("told-{}", all.len());
-        all.push(causes(&dir, &finding, &["--runs", "200", "--jobs", jobs, "--platform", platform, "--out", &out]));
+        all.push(causes(
+            &dir,
+            &finding,
+            &["--runs", "200", "--jobs", jobs, "--platform", platform, "--out", &out],
+        ));
     }
     let told = &all[0];
     assert!(says(&told["cause"]["what"], "pause watcher"), "{told:#}");
@@ -97,10 +104,14 @@ fn a_fault_is_named_whatever_the_workers_and_the_platform() {
 
 #[test]
 fn a_failure_without_any_cause_in_time_is_told_as_such() {
-    let services = "  old: {<<: *s, command: [/app/parcel, old]}\n  other: {<<: *s, command: [/bin/sleep, inf]}\n";
+    let services =
+        "  old: {<<: *s, command: [/app/parcel, old]}\n  other: {<<: *s, command: [/bin/sleep, inf]}\n";
     let (dir, finding) = failing("always", services, ", process: {pause_probability: 0.01}");
     let told = causes(&dir, &finding, &["--runs", "120"]);
-    assert_eq!((&told["always"], &told["plainest"], &told["cause"]), (&true.into(), &"fails".into(), &Value::Null));
+    assert_eq!(
+        (&told["always"], &told["plainest"], &told["cause"]),
+        (&true.into(), &"fails".into(), &Value::Null)
+    );
     let story = std::fs::read_to_string(finding.join("causes.md")).expect("a story");
     assert!(story.contains("It fails in every future from the start on"), "{story}");
 }
@@ -121,7 +132,8 @@ fn what_cannot_be_explained_is_refused_and_nothing_is_written() {
     refused(&[&path, "--runs", "0"], 2, "--runs");
     let record = finding.join("finding.json");
     let original = std::fs::read_to_string(&record).expect("a record");
-    std::fs::write(&record, original.replacen("\"property\": \"stays\"", "\"property\": \"goes\"", 1)).expect("written");
+    std::fs::write(&record, original.replacen("\"property\": \"stays\"", "\"property\": \"goes\"", 1))
+        .expect("written");
     refused(&[&path], 6, "does not fail any more");
     std::fs::write(&record, &original).expect("written");
     // A search whose time is over says so, and claims nothing that it has not seen.
@@ -136,12 +148,24 @@ fn a_planted_bug_has_its_fault_named() {
     assert!(example.join("bin/distributed-kv").exists(), "run examples/build.sh first (test.sh does)");
     let out = scratch("causes-stale-read");
     let place = out.to_string_lossy();
-    let args = ["test", "--config", "bugs/stale-read.yaml", "--seeds", "30", "--fail-fast", "--format", "json", "--out", &place];
+    let args = [
+        "test",
+        "--config",
+        "bugs/stale-read.yaml",
+        "--seeds",
+        "30",
+        "--fail-fast",
+        "--format",
+        "json",
+        "--out",
+        &place,
+    ];
     let result = bloodhound(&example, &args);
     assert_eq!(code(&result), 1, "{}", text(&result));
     let finding = PathBuf::from(json(&result)["findings"][0]["replay"].as_str().expect("a directory"));
     let told = causes(&example, &finding, &["--runs", "100"]);
-    let faults = told["taken_out"].as_array().expect("a list").iter().filter(|one| one["without_it"] == "passes");
+    let faults =
+        told["taken_out"].as_array().expect("a list").iter().filter(|one| one["without_it"] == "passes");
     let named = faults.filter(|one| says(&one["what"], "partition") || says(&one["what"], "pause")).count();
     assert!(named > 0, "{told:#}");
 }

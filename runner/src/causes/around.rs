@@ -18,7 +18,8 @@ const MOST: usize = 16;
 
 /// The events of one run, in order of time.
 fn events(outcome: &Outcome) -> Vec<(SimTime, String)> {
-    let wanted = outcome.log.iter().filter(|entry| !matches!(entry.what, Notice::Refused(_) | Notice::LeftOut(_)));
+    let wanted =
+        outcome.log.iter().filter(|entry| !matches!(entry.what, Notice::Refused(_) | Notice::LeftOut(_)));
     let mut events: Vec<(SimTime, String)> =
         wanted.map(|entry| (entry.at, timeline::line(entry, &outcome.scenario))).collect();
     let lines = crate::console::lines(&outcome.console, &outcome.log);

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Choice, Concern, Epoch, Log, Override, Part, Site, WORD};
+use bloodhound_decisions::{Choice, Concern, Epoch, Log, Made, Override, Part, Site, WORD};
 use bloodhound_sim::faults::KEPT;
 use bloodhound_workloads::http::left_out;
 
@@ -37,7 +37,7 @@ pub enum Later {
 /// The `nth` future of a run after a moment.
 pub fn future(base: &Base, at: SimTime, nth: u64, later: Later) -> Log {
     let before = base.choices.partition_point(|(time, _)| *time < at);
-    let mut log = fork(base, (at, nth), before, before);
+    let mut log = fork(&base.log, &base.choices[..before], (at, nth), before);
     if later == Later::Out {
         leave_out(base, &mut log, at);
     }
@@ -51,12 +51,13 @@ pub fn after(base: &Base, kept: usize, nth: u64) -> Log {
     let earlier = base.choices[..kept].iter().rev().map(|(time, _)| *time).find(|time| *time < at);
     let from = earlier.unwrap_or(base.from).max(base.from);
     let named = base.choices.partition_point(|(time, _)| *time < from);
-    fork(base, (from, nth), named.min(kept), kept)
+    fork(&base.log, &base.choices[..kept], (from, nth), named.min(kept))
 }
 
-/// An epoch, before which the run is the same; the choices `named..kept` stand in the log, and those before where the run's own seed does not give them.
-fn fork(base: &Base, (from, nth): (SimTime, u64), named: usize, kept: usize) -> Log {
-    let mut log = base.log.clone();
+/// A log with an epoch, before which the run is the same. Of the choices that are `kept` those from place `named` on stand in the log, and those before where the
+/// run's own seed does not give them.
+fn fork(of: &Log, kept: &[(SimTime, Made)], (from, nth): (SimTime, u64), named: usize) -> Log {
+    let mut log = of.clone();
     let plain: BTreeSet<Concern> =
         log.plain.iter().copied().filter(|concern| ANEW.contains(concern)).collect();
     log.plain.retain(|concern| !plain.contains(concern));
@@ -67,10 +68,9 @@ fn fork(base: &Base, (from, nth): (SimTime, u64), named: usize, kept: usize) -> 
         .filter(|(choice, recorded)| !of_run(choice) || is_said(choice, **recorded) && !is_operation(choice))
         .map(|(choice, recorded)| (*choice, *recorded))
         .collect();
-    for (place, (_, made)) in base.choices[..kept].iter().enumerate() {
-        let needed = place >= named
-            || plain.contains(&made.choice.site.concern())
-            || old.contains_key(&made.choice);
+    for (place, (_, made)) in kept.iter().enumerate() {
+        let needed =
+            place >= named || plain.contains(&made.choice.site.concern()) || old.contains_key(&made.choice);
         if of_run(&made.choice) && needed {
             let value = Override { bound: made.bound, value: made.value };
             log.overrides.entry(made.choice).or_insert(value);
@@ -104,5 +104,52 @@ fn leave_out(base: &Base, log: &mut Log, at: SimTime) {
         let bound = if id.is_written() { KEPT } else { WORD };
         let choice = Choice { part: Part::Run, site: id.site("begins") };
         log.overrides.insert(choice, Override { bound, value: 0 });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_run(site: Site) -> Choice {
+        Choice { part: Part::Run, site }
+    }
+
+    fn arrival(nth: u64) -> Choice {
+        in_run(Site::Arrival { worker: 0, nth })
+    }
+
+    fn made(at: u64, choice: Choice, value: u64) -> (SimTime, Made) {
+        (SimTime(at), Made { choice, bound: 9, value })
+    }
+
+    #[test]
+    fn what_comes_after_the_epoch_is_drawn_anew_and_nothing_before() {
+        let policy = in_run(Site::Policy { part: bloodhound_decisions::PolicyPart::Order });
+        let mut log = Log::new(1, 2).with(arrival(0), 9, 4).with(arrival(5), 9, 5);
+        log.plain = vec![Concern::Scheduler, Concern::Faults];
+        let out = in_run(left_out(3, 0));
+        let late = in_run(left_out(3, 9));
+        log = log.with(out, WORD, 7).with(late, WORD, 7);
+        let anew = ANEW.to_vec();
+        log.epochs = vec![
+            Epoch { from: 5, seed: 8, concerns: vec![Concern::Network] },
+            Epoch { from: 50, seed: 9, concerns: vec![Concern::Network, Concern::Faults] },
+        ];
+        let kept = [made(1, policy, 0), made(2, arrival(0), 4), made(3, out, 7), made(4, arrival(1), 6)];
+        let fork = |named| fork(&log, &kept, (SimTime(20), 3), named);
+        let all = fork(4);
+        assert_eq!(all.plain, [Concern::Faults], "what was plain is named, or drawn");
+        // What stands in the log, was plain or is said; the rest comes by the seed.
+        assert_eq!(
+            all.overrides.keys().copied().collect::<BTreeSet<_>>(),
+            BTreeSet::from([policy, arrival(0), out])
+        );
+        let seeds: Vec<(u64, u64)> = all.epochs.iter().map(|epoch| (epoch.from, epoch.seed)).collect();
+        assert_eq!(seeds, [(5, 8), (20, SEEDS + 3), (50, 9)]);
+        assert_eq!((&all.epochs[1].concerns, &all.epochs[2].concerns), (&anew, &vec![Concern::Faults]));
+        // The last one of them was made after the epoch had begun.
+        let named = fork(3);
+        assert_eq!(named.overrides.get(&arrival(1)), Some(&Override { bound: 9, value: 6 }));
     }
 }

@@ -1,11 +1,12 @@
 //! `bloodhound causes`: when a finding became likely to fail, and which choice made it fail.
 //!
-//! The failing run is that of the finding, or of what `shrink` has left of it. [`when`] draws the rest of it anew from moments along the run and counts what fails;
-//! [`which`] takes out one fault or choice at a time, and bisects between the run and a future of it that passes. What is found is run again ([`watch`]), and told with the
-//! events of both sides ([`around`], [`words`], [`tell`]). Everything is a function of the finding and of `--runs`; only `--timeout` depends on the machine.
+//! The failing run is that of the finding, or of what `shrink` has left of it. [`when`] draws the rest of it anew from moments along the run and
+//! counts what fails; [`which`] takes out one fault or choice at a time, and [`parting`] bisects between the run and a future of it that passes. What is
+//! found is run again ([`watch`]), and told with the events of both sides ([`around`], [`words`], [`tell`]). Everything is a function of the finding and of `--runs`; only `--timeout` depends on the machine.
 
 mod around;
 mod future;
+mod parting;
 mod runs;
 mod tell;
 mod watch;
@@ -34,10 +35,11 @@ use crate::shrink::search::interrupted;
 use crate::target::Target;
 use crate::{cli, cpus, exit, redact};
 
+use parting::Parting;
 use runs::{Base, End, Runs};
 use tell::{Decides, Single, Told};
 use watch::Watched;
-use which::{Flip, Parting, Singles, What};
+use which::{Flip, Singles, What};
 
 /// Runs at the same time are of use up to here.
 const WORKERS: usize = 4;
@@ -93,10 +95,16 @@ fn causes(args: &Args) -> Result<u8, Failure> {
     let pool = Pool::new(session.clone(), chosen, (interrupt, deadline), &log, workers)?;
     let target = Target::of(&record);
     output::eprint(&format!("bloodhound: causes of seed {}: {target}\n", record.seed));
-    let runs = Runs { pool: &pool, target, properties: &session.plan.properties, made: 1, budget: args.runs, late: false };
+    let runs = Runs {
+        pool: &pool,
+        target,
+        properties: &session.plan.properties,
+        made: 1,
+        budget: args.runs,
+        late: false,
+    };
     let mut search = Search { session: &session, chosen: &chosen, record: &record, runs };
-    let mut told = search.all(log, source).map_err(|failure| guard.explain(failure))?;
-    told.record = &record;
+    let told = search.all(log, source).map_err(|failure| guard.explain(failure))?;
     let (text, json) = (tell::text(&told), tell::json(&told));
     let written = serde_json::to_vec_pretty(&json).map_err(std::io::Error::other).and_then(|json| {
         let json = redact::json(&String::from_utf8_lossy(&json)).into_owned();
@@ -126,15 +134,23 @@ fn source(args: &Args) -> Result<(Stored, String), Failure> {
         return Ok((stored, "the finding, which has not been shrunk".into()));
     }
     match finding::load(&shrunk) {
-        Ok(less) if Target::of(&less.record) == Target::of(&stored.record) && less.record.seed == stored.record.seed => {
+        Ok(less)
+            if Target::of(&less.record) == Target::of(&stored.record)
+                && less.record.seed == stored.record.seed =>
+        {
             Ok((less, "what `shrink` has left of the finding".into()))
         }
         Ok(_) => {
-            output::eprint("bloodhound: warning: `shrunk` of the finding is another failure: it is not used\n");
+            output::eprint(
+                "bloodhound: warning: `shrunk` of the finding is another failure: it is not used\n",
+            );
             Ok((stored, "the finding; its `shrunk` is another failure".into()))
         }
         Err(failure) => {
-            output::eprint(&format!("bloodhound: warning: `shrunk` of the finding is not used: {}\n", failure.text));
+            output::eprint(&format!(
+                "bloodhound: warning: `shrunk` of the finding is not used: {}\n",
+                failure.text
+            ));
             Ok((stored, "the finding; its `shrunk` cannot be read".into()))
         }
     }
@@ -147,7 +163,8 @@ struct Known {
     /// What decides, most first.
     flips: Vec<Flip>,
     fewest: Option<(Vec<which::Candidate>, bool)>,
-    parting: Option<Parting>,
+    /// Where a passing future parts from it, or why that is not known; `None`: none passes.
+    parting: Option<Result<Parting, String>>,
     plainest: Option<End>,
 }
 
@@ -168,7 +185,7 @@ impl<'a> Search<'a> {
         let runs = self.runs.made;
         let failing = self.again(base.log.clone(), &End::Fails, None)?;
         let (cause, parting) = self.shown(&base, &known)?;
-        let Known { when, singles, flips, fewest, plainest, .. } = known;
+        let Known { when, singles, flips, fewest, plainest, parting: found } = known;
         let fewest = fewest.map(|(set, minimal)| {
             let words = set.iter().map(|one| format!("{} {}", one.at, words::candidate(&failing, one)));
             (words.collect(), minimal)
@@ -194,6 +211,7 @@ impl<'a> Search<'a> {
             singles: told_singles(&failing, &singles, &flips),
             fewest,
             parting,
+            not_parted: found.and_then(Result::err),
             near: near.unwrap_or_default(),
             when,
             runs,
@@ -212,7 +230,7 @@ impl<'a> Search<'a> {
             false => None,
         };
         let parting = match when.latest_passing() {
-            Some(passing) => which::parting(runs, base, passing)?,
+            Some(passing) => Some(parting::search(runs, base, passing)?),
             None => None,
         };
         let plainest = match when.always() && runs.left() > 0 {
@@ -223,10 +241,14 @@ impl<'a> Search<'a> {
     }
 
     /// Shows what decides most, and where a passing run parts from the failing one if that is something else.
-    fn shown(&mut self, base: &Base, known: &Known) -> Result<(Option<Decides>, Option<(Decides, usize)>), Failure> {
+    fn shown(
+        &mut self,
+        base: &Base,
+        known: &Known,
+    ) -> Result<(Option<Decides>, Option<(Decides, usize)>), Failure> {
         let first = known.flips.first();
         let cause = first.map(|flip| self.flip(base, flip)).transpose()?;
-        let Some(found) = &known.parting else { return Ok((cause, None)) };
+        let Some(Ok(found)) = &known.parting else { return Ok((cause, None)) };
         let parting = self.parting(found)?;
         let same = first.is_some_and(|flip| flip.is_of(found.failing.choice));
         let more = match first {
@@ -309,8 +331,11 @@ impl<'a> Search<'a> {
             }
         }
         let open = if kept.minimal { "" } else { ", not all tried" };
-        let mut words =
-            format!("First faults were left out: {} of {} stay{open}", case::faults(&ran).len(), elements.len());
+        let mut words = format!(
+            "First faults were left out: {} of {} stay{open}",
+            case::faults(&ran).len(),
+            elements.len()
+        );
         if !plain.is_empty() {
             words.push_str(&format!("; all choices of {} are plain", plain.join(" and ")));
         }
@@ -346,9 +371,8 @@ impl<'a> Search<'a> {
         let wanted = made.map(|made| made.choice);
         let failing = self.again(base.log.clone(), &End::Fails, wanted)?;
         let passing = self.again(candidate.out_of(base.log.clone()), &End::Passes, wanted)?;
-        let values = made.map(|made| {
-            (words::value(&failing, &made), words::value(&passing, &Made { value: 0, ..made }))
-        });
+        let values = made
+            .map(|made| (words::value(&failing, &made), words::value(&passing, &Made { value: 0, ..made })));
         Ok(Decides {
             what: words::candidate(&failing, candidate),
             at: candidate.at,
@@ -410,8 +434,10 @@ fn plainest(base: &Base) -> Log {
 
 /// A run that should be another one and is not.
 fn differs(what: &str, ran: &Ran, digest: &str) -> Failure {
-    let mut text =
-        format!("{what} is another run: digest {} instead of {digest}; nothing is written", ran.outcome.digest);
+    let mut text = format!(
+        "{what} is another run: digest {} instead of {digest}; nothing is written",
+        ran.outcome.digest
+    );
     for divergence in ran.outcome.divergences.iter().take(10) {
         text.push_str(&format!("\n  {divergence}"));
     }

@@ -45,7 +45,8 @@ impl End {
         if let Some(violation) = outcome.violations.first() {
             return End::Otherwise(violation.property.clone());
         }
-        let judged = properties.iter().zip(&outcome.judged).find(|(property, _)| target.is_of(&property.name));
+        let judged =
+            properties.iter().zip(&outcome.judged).find(|(property, _)| target.is_of(&property.name));
         match judged {
             Some((_, Judged::Undecided(why))) => End::Unknown(why.clone()),
             Some((_, Judged::Unfinished)) => End::Unknown("it was not judged to its end".into()),
@@ -148,9 +149,11 @@ impl Base {
 
     /// The faults of the plan that began before the violation, in order of time.
     pub fn faults(&self) -> impl Iterator<Item = &Planned> {
-        let begun = self.ran.outcome.record().filter(|(entry, effect)| {
-            *effect == Effect::Begun && entry.begin <= self.until
-        });
+        let begun = self
+            .ran
+            .outcome
+            .record()
+            .filter(|(entry, effect)| *effect == Effect::Begun && entry.begin <= self.until);
         begun.map(|(entry, _)| entry)
     }
 }

@@ -56,6 +56,8 @@ pub struct Told<'a> {
     pub untried: usize,
     pub fewest: Option<(Vec<String>, bool)>,
     pub parting: Option<(Decides, usize)>,
+    /// Why a passing future was not narrowed to one choice.
+    pub not_parted: Option<String>,
     pub near: Vec<String>,
     pub runs: u32,
     pub early: Option<&'static str>,
@@ -95,17 +97,37 @@ pub fn text(told: &Told<'_>) -> String {
         let _ = writeln!(out, "{reduced}");
     }
     if record.virtual_time_ns != violated.0 {
-        let _ = writeln!(out, "The finding itself was violated at {}: times are those of the run with less in it.", SimTime(record.virtual_time_ns));
+        let _ = writeln!(
+            out,
+            "The finding itself was violated at {}: times are those of the run with less in it.",
+            SimTime(record.virtual_time_ns)
+        );
     }
     if let Some(why) = early {
-        let _ = writeln!(out, "The search ended early, as {why}: what stands here was seen, but less was tried than is usual.");
+        let _ = writeln!(
+            out,
+            "The search ended early, as {why}: what stands here was seen, but less was tried than is usual."
+        );
     }
     out.push_str("\n## What made it fail\n\n");
     cause(&mut out, told);
     out.push_str("\n## When\n\n");
     when(&mut out, &told.when, &told.near);
+    out.push_str("\n## With the same faults\n\n");
+    let stays = told.when.curves.iter().filter(|curve| curve.later == Later::Stay);
+    let tried = stays.flat_map(|curve| &curve.samples).map(|sample| sample.ends.len()).sum::<usize>();
+    if let Some(why) = &told.not_parted {
+        let _ = writeln!(
+            out,
+            "There is a future that passes, but it was not found which one choice parts it from the failing run: {why}."
+        );
+    } else if told.when.latest_passing().is_none() {
+        let _ =
+            writeln!(out, "None of the {tried} futures passes that were drawn anew with the same faults.");
+    } else if told.parting.is_none() {
+        out.push_str("The choice at which a passing run parts from the failing one is the one above.\n");
+    }
     if let Some((parting, among)) = &told.parting {
-        out.push_str("\n## With the same faults\n\n");
         let _ = writeln!(
             out,
             "A run that is the same up to {} and passes parts from it there by one choice, found among {among}:\n",
@@ -133,15 +155,22 @@ fn cause(out: &mut String, told: &Told<'_>) {
             None => out.push_str(".\n"),
         }
     }
+    let needs_nothing = told.when.always() && told.plainest == Some(End::Fails);
     match &told.cause {
         Some(cause) => decides(out, cause),
+        None if needs_nothing => {}
         None if told.singles.iter().all(|single| single.is_operation || single.end != End::Passes) => {
             let tried = told.singles.iter().filter(|single| !single.is_operation).count();
             match tried {
-                0 => out.push_str("There was no fault and no choice that is not plain which could be taken out alone.\n"),
+                0 => out.push_str(
+                    "There was no fault and no choice that is not plain which could be taken out alone.\n",
+                ),
                 1 => out.push_str("The one fault or choice that was taken out alone does not decide it.\n"),
                 _ => {
-                    let _ = writeln!(out, "No single one of {tried} faults and choices that were taken out alone decides it.");
+                    let _ = writeln!(
+                        out,
+                        "No single one of {tried} faults and choices that were taken out alone decides it."
+                    );
                 }
             }
         }
@@ -190,7 +219,8 @@ fn decides(out: &mut String, decides: &Decides) {
         }
     }
     let (failing, passing) = &decides.digests;
-    let _ = writeln!(out, "\nBoth were run again, and ended so again: failing {failing}, passing {passing}.\n");
+    let _ =
+        writeln!(out, "\nBoth were run again, and ended so again: failing {failing}, passing {passing}.\n");
     for (side, line) in &decides.around {
         let _ = writeln!(out, "    {:<8}{line}", side.name());
     }
@@ -198,8 +228,11 @@ fn decides(out: &mut String, decides: &Decides) {
 
 fn singles(out: &mut String, told: &Told<'_>) {
     let flips = told.singles.iter().filter(|single| single.end == End::Passes);
-    let flips: Vec<&Single> =
-        flips.filter(|single| told.cause.as_ref().is_none_or(|cause| cause.what != single.what || cause.at != single.at)).collect();
+    let flips: Vec<&Single> = flips
+        .filter(|single| {
+            told.cause.as_ref().is_none_or(|cause| cause.what != single.what || cause.at != single.at)
+        })
+        .collect();
     if !flips.is_empty() {
         out.push_str("\nIt passes without each of these, too:\n\n");
     }
@@ -248,7 +281,8 @@ fn when(out: &mut String, when: &When, near: &[String]) {
     }
     out.push_str("\nFutures that fail, by the moment from which they are drawn anew (other schedule, network, random numbers, operations):\n");
     for curve in &when.curves {
-        let _ = writeln!(out, "\n{}:\n\n| from | fail | 95 % |   |\n|---|---|---|---|", curve_name(curve.later));
+        let _ =
+            writeln!(out, "\n{}:\n\n| from | fail | 95 % |   |\n|---|---|---|---|", curve_name(curve.later));
         for Sample { at, ends } in &curve.samples {
             let (low, high) = interval(share(ends));
             let mille = share(ends);
@@ -339,5 +373,6 @@ pub fn json(told: &Told<'_>) -> Value {
             json["among"] = (*among).into();
             json
         }),
+        "not_parted": told.not_parted,
     })
 }

@@ -83,7 +83,8 @@ impl When {
     /// Whether all futures from the end of the boot on fail, the faults of later left out as well, and at least so many were tried.
     pub fn always(&self) -> bool {
         let first = self.curves.iter().map(|curve| curve.samples.first().map(Sample::share));
-        let mut all = first.map(|share| share.is_some_and(|(failing, tried)| failing == tried && tried >= FEW));
+        let mut all =
+            first.map(|share| share.is_some_and(|(failing, tried)| failing == tried && tried >= FEW));
         !self.curves.is_empty() && all.all(|all| all)
     }
 
@@ -136,7 +137,8 @@ pub fn search(runs: &mut Runs<'_>, base: &Base, most: u32) -> Result<When, Failu
         fill(runs, base, &mut curves[at], &[steep.before.at, steep.after.at], (MANY, end))?;
         jump = steepest(&curves).map(|(_, jump)| jump);
     }
-    let tried: u64 = curves.iter().flat_map(|curve| &curve.samples).map(|sample| sample.ends.len() as u64).sum();
+    let tried: u64 =
+        curves.iter().flat_map(|curve| &curve.samples).map(|sample| sample.ends.len() as u64).sum();
     output::eprint(&format!("bloodhound: when: {tried} futures after {} runs\n", runs.made));
     Ok(When { curves, jump })
 }
@@ -224,9 +226,11 @@ mod tests {
 
     #[test]
     fn the_steepest_rise_is_found_and_small_ones_are_none() {
-        let stay = Curve { later: Later::Stay, samples: vec![sample(1, 1, 3), sample(5, 2, 2), sample(9, 1, 3)] };
+        let stay =
+            Curve { later: Later::Stay, samples: vec![sample(1, 1, 3), sample(5, 2, 2), sample(9, 1, 3)] };
         assert_eq!(steepest(std::slice::from_ref(&stay)), None);
-        let out = Curve { later: Later::Out, samples: vec![sample(1, 0, 4), sample(4, 1, 3), sample(5, 4, 0)] };
+        let out =
+            Curve { later: Later::Out, samples: vec![sample(1, 0, 4), sample(4, 1, 3), sample(5, 4, 0)] };
         let (at, jump) = steepest(&[stay, out]).expect("a jump");
         assert_eq!((at, jump.before.at, jump.after.at), (1, SimTime(4), SimTime(5)));
     }
@@ -242,7 +246,8 @@ mod tests {
 
     #[test]
     fn always_needs_runs_and_all_of_them() {
-        let curve = |failing, passing| Curve { later: Later::Stay, samples: vec![sample(1, failing, passing)] };
+        let curve =
+            |failing, passing| Curve { later: Later::Stay, samples: vec![sample(1, failing, passing)] };
         let when = |curves| When { curves, jump: None };
         assert!(when(vec![curve(4, 0)]).always());
         for curves in [vec![], vec![curve(3, 0)], vec![curve(4, 1)], vec![curve(4, 0), curve(0, 4)]] {

@@ -1,8 +1,7 @@
-//! Which choice made it fail: what of the failing run, taken out alone, lets it pass ([`singles`], [`fewest`]), and at which choice a passing future parts from
-//! it ([`parting`]).
+//! Which choice made it fail: what of the failing run, taken out alone, lets it pass ([`singles`]), or the fewest faults that do so together ([`fewest`]).
 //!
-//! Key types: [`Candidate`] (something that can be taken out), [`Flip`] (one that decides, with futures of both sides), [`Parting`]. Taking something out leaves all other
-//! choices where they were, so the two runs differ in that choice, and in what follows from it.
+//! Key types: [`Candidate`] (something that can be taken out), [`Flip`] (one that decides, with futures of both sides). Taking something out leaves all
+//! other choices where they were, so the two runs differ in that choice, and in what follows from it. Neighbour: `parting`.
 
 use bloodhound_abi::SimTime;
 use bloodhound_bisect::smallest;
@@ -22,12 +21,12 @@ const CHOICES: usize = 64;
 /// The same of operations.
 const OPERATIONS: usize = 32;
 /// Futures with and without something, and of how many things that is looked at.
-const FUTURES: u64 = 8;
+pub const FUTURES: u64 = 8;
 const WEIGHED: usize = 6;
 /// So many runs are left for what comes then.
 const RESERVE: u32 = 60;
 /// Their numbers: others than those of the curve.
-const OTHERS: u64 = 1000;
+pub const OTHERS: u64 = 1000;
 /// So many thousandths less than the most are as much.
 pub const ABOUT: i64 = 250;
 
@@ -239,11 +238,8 @@ pub fn weigh(runs: &mut Runs<'_>, base: &Base, singles: &Singles) -> Result<Vec<
         }
         let with: Vec<Log> = (0..FUTURES).map(|nth| candidate.future(base, OTHERS + nth)).collect();
         let without = with.iter().map(|log| candidate.out_of(log.clone())).collect();
-        let flip = Flip {
-            candidate: candidate.clone(),
-            with: runs.judge(with)?,
-            without: runs.judge(without)?,
-        };
+        let flip =
+            Flip { candidate: candidate.clone(), with: runs.judge(with)?, without: runs.judge(without)? };
         flips.push(flip);
     }
     // They come in falling order of time, which stays among those that weigh about the same.
@@ -256,11 +252,13 @@ pub fn weigh(runs: &mut Runs<'_>, base: &Base, singles: &Singles) -> Result<Vec<
 ///
 /// # Errors
 /// What the host says; interrupted.
-pub fn fewest(runs: &mut Runs<'_>, base: &Base, most: u32) -> Result<Option<(Vec<Candidate>, bool)>, Failure> {
+pub fn fewest(
+    runs: &mut Runs<'_>,
+    base: &Base,
+    most: u32,
+) -> Result<Option<(Vec<Candidate>, bool)>, Failure> {
     let all = faults(base);
-    let without = |part: &[usize]| {
-        part.iter().fold(base.log.clone(), |log, place| all[*place].out_of(log))
-    };
+    let without = |part: &[usize]| part.iter().fold(base.log.clone(), |log, place| all[*place].out_of(log));
     let whole: Vec<usize> = (0..all.len()).collect();
     if all.len() < 2 || runs.judge(vec![without(&whole)])? != [End::Passes] {
         return Ok(None);
@@ -271,86 +269,4 @@ pub fn fewest(runs: &mut Runs<'_>, base: &Base, most: u32) -> Result<Option<(Vec
         Ok::<_, Failure>(ends.iter().map(|end| *end == End::Passes).collect())
     })?;
     Ok(Some((kept.items.iter().map(|place| all[*place].clone()).collect(), kept.minimal)))
-}
-
-/// The choice at which a passing run parts from the failing one, which both have made otherwise; all choices before are the same, and all behind are drawn by the same seed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parting {
-    pub at: SimTime,
-    /// In the failing run, and what the passing one has instead; `None`: it does not come to it.
-    pub failing: Made,
-    pub passing: Option<u64>,
-    pub logs: (Log, Log),
-    /// Among how many choices it was found.
-    pub among: usize,
-    /// How futures from right behind it end.
-    pub with: Vec<End>,
-    pub without: Vec<End>,
-}
-
-/// Bisects between the failing run and its future `nth` from `at` on, which passes.
-///
-/// # Errors
-/// What the host says; interrupted.
-pub fn parting(runs: &mut Runs<'_>, base: &Base, (at, nth): (SimTime, u64)) -> Result<Option<Parting>, Failure> {
-    let first = base.choices.partition_point(|(time, _)| *time < at);
-    let last = base.choices.partition_point(|(time, _)| *time <= base.until);
-    let ends = runs.judge([first, last].map(|kept| future::after(base, kept, nth)).to_vec())?;
-    if ends != [End::Passes, End::Fails] {
-        return Ok(None);
-    }
-    let (mut low, mut high) = (first, last);
-    while high - low > 1 {
-        let width = high - low;
-        let mut places: Vec<usize> = (1..4).map(|n| low + width * n / 4).collect();
-        places.retain(|place| *place > low && *place < high);
-        places.dedup();
-        let wanted = places.len();
-        let ends = runs.judge(places.iter().map(|kept| future::after(base, *kept, nth)).collect())?;
-        if ends.len() < wanted {
-            return Ok(None);
-        }
-        let known = places.into_iter().zip(ends);
-        let before = (low, high);
-        for (place, end) in known {
-            match end {
-                End::Passes => low = place,
-                End::Fails => {
-                    high = place;
-                    break;
-                }
-                // It lies on neither side.
-                End::Otherwise(_) | End::Unknown(_) => {}
-            }
-        }
-        if (low, high) == before {
-            return Ok(None);
-        }
-    }
-    let logs = (future::after(base, low, nth), base.choices[low]);
-    let (passing, (at, failing)) = logs;
-    let (ran, end) = runs.look(passing.clone())?;
-    // That an operation is left out is said by a log only.
-    let other = ran.made.iter().find(|made| made.choice == failing.choice).map(|made| made.value);
-    if end != End::Passes || other.is_none() && !future::is_operation(&failing.choice) {
-        return Ok(None);
-    }
-    let value = |value| Override { bound: failing.bound, value };
-    let mut fails = passing.clone();
-    fails.overrides.insert(failing.choice, value(failing.value));
-    if runs.judge(vec![fails.clone()])? != [End::Fails] {
-        return Ok(None);
-    }
-    let with: Vec<Log> = (0..FUTURES).map(|nth| future::after(base, low + 1, OTHERS + nth)).collect();
-    let mut without = with.clone();
-    for log in &mut without {
-        match other {
-            Some(other) => log.overrides.insert(failing.choice, value(other)),
-            None => log.overrides.remove(&failing.choice),
-        };
-    }
-    let among = last - first;
-    output::eprint(&format!("bloodhound: which: one of {among} choices after {} runs\n", runs.made));
-    let (with, without) = (runs.judge(with)?, runs.judge(without)?);
-    Ok(Some(Parting { at, failing, passing: other, logs: (fails, passing), among, with, without }))
 }

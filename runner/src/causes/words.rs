@@ -2,7 +2,9 @@
 
 use std::net::SocketAddr;
 
-use bloodhound_decisions::{Choice, Made, NodeRandom, PacketKind, Part, PowerPart, Site, TaskRandom, TurnPart};
+use bloodhound_decisions::{
+    Choice, Made, NodeRandom, PacketKind, Part, PowerPart, Site, TaskRandom, TurnPart,
+};
 use bloodhound_net::NodeId;
 use bloodhound_sim::faults::FaultId;
 use bloodhound_sim::scenario::Scenario;
@@ -88,7 +90,8 @@ pub fn choice(watched: &Watched, made: &Made) -> String {
     match made.choice.site {
         Site::Packet { src, dst, kind, transmission, .. } => {
             let again = if transmission > 0 { ", sent again" } else { "" };
-            let carries = watched.packet.as_ref().map(|told| format!(" ({})", report::printable(&told.carries)));
+            let carries =
+                watched.packet.as_ref().map(|told| format!(" ({})", report::printable(&told.carries)));
             let (from, to) = (address(&outcome.scenario, src), address(&outcome.scenario, dst));
             format!("{} from {from} to {to}{again}{}", packet(kind), carries.unwrap_or_default())
         }
@@ -165,14 +168,18 @@ pub fn value(watched: &Watched, made: &Made) -> String {
             0 => "as long as the policy has it".into(),
             less => format!("{less} steps shorter"),
         },
-        Site::TaskRandom { .. } | Site::NodeRandom { .. } | Site::ClientRandom { .. } => format!("{value:#x}"),
+        Site::TaskRandom { .. } | Site::NodeRandom { .. } | Site::ClientRandom { .. } => {
+            format!("{value:#x}")
+        }
         Site::Operation { .. } if is_operation(&made.choice) => {
             format!("it is left out: the client waits for {} ms", value / 1_000_000)
         }
-        Site::Operation { .. } | Site::Arrival { .. } => match operation(&watched.ran.outcome, &made.choice) {
-            Some(operation) => format!("{} at {}", told(&operation), operation.invoke),
-            None => format!("{value} of {}", made.bound),
-        },
+        Site::Operation { .. } | Site::Arrival { .. } => {
+            match operation(&watched.ran.outcome, &made.choice) {
+                Some(operation) => format!("{} at {}", told(&operation), operation.invoke),
+                None => format!("{value} of {}", made.bound),
+            }
+        }
         _ => format!("{value} of {}", made.bound),
     }
 }
