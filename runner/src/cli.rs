@@ -28,6 +28,8 @@ pub enum Command {
     Shrink(crate::shrink::Args),
     /// Keep findings as regression cases, which `test` runs first
     Regress(crate::regress::Args),
+    /// Tell when a finding became likely to fail, and which choice made it fail
+    Causes(crate::causes::Args),
     /// Run a seed, or a program, several times and compare step by step
     Verify(crate::verify::Args),
     /// Run one program of this machine deterministically

@@ -310,7 +310,8 @@ fn packet(number: u64, packet: &Packet) -> Json {
     fields
 }
 
-fn drop_reason(reason: &DropReason) -> &'static str {
+/// Why a packet does not arrive, in a word.
+pub fn drop_reason(reason: &DropReason) -> &'static str {
     match reason {
         DropReason::NoRoute => "no-route",
         DropReason::OtherNetwork => "other-network",

@@ -10,6 +10,7 @@ mod breakpoints;
 mod bug;
 mod bundle;
 mod campaign;
+mod causes;
 mod check;
 #[cfg(test)]
 mod choices;
@@ -79,6 +80,7 @@ fn main() {
         cli::Command::Replay(args) => run::replay(args),
         cli::Command::Shrink(args) => shrink::run(args),
         cli::Command::Regress(args) => regress::run(args),
+        cli::Command::Causes(args) => causes::run(args),
         cli::Command::Verify(args) => verify::verify(args),
         cli::Command::Exec(args) => exec::run(args),
         cli::Command::Check(args) => check::run(args),

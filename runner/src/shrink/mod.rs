@@ -1,13 +1,12 @@
 //! `bloodhound shrink`: the fewest faults, operations and surprises with which a finding still fails, as a finding of its own.
 //!
 //! The finding is run again first; then `search` runs what its log says with less and less in it ([`case`]), on workers ([`pool`]), as long as it fails in the same
-//! way ([`target`]). What is left is run twice more as a replay does it, and written with a story ([`story`]).
+//! way ([`crate::group`]). What is left is run twice more as a replay does it, and written with a story ([`story`]).
 
-mod case;
-mod pool;
-mod search;
+pub mod case;
+pub mod pool;
+pub mod search;
 pub mod story;
-mod target;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,12 +19,12 @@ use crate::output::{self, Format};
 use crate::platform::{self, Choice, Chosen};
 use crate::run::{Again, fail, interrupt};
 use crate::session::{Failure, Outcome, Session, Stopped, Worker, host_failure};
+use crate::group::Group as Target;
 use crate::{cli, cpus, exit, finding};
 
 use pool::{Pool, Ran};
 use search::Search;
 use story::Told;
-use target::Target;
 
 /// Runs at the same time are of use up to here: a round has no more.
 const WORKERS: usize = 4;

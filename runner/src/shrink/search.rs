@@ -9,8 +9,8 @@ use bloodhound_sim::faults::Effect;
 
 use super::case::{self, Edit, Element};
 use super::pool::{Pool, Ran};
-use super::target::Target;
 use crate::session::{Failure, Stopped};
+use crate::group::Group as Target;
 use crate::{exit, output};
 
 /// At most so many elements are looked at in one search; more are put together in blocks first.
