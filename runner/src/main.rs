@@ -32,6 +32,7 @@ mod faulty;
 mod finding;
 mod github;
 mod group;
+mod guidance;
 mod host;
 mod image;
 mod images;
