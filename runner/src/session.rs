@@ -331,6 +331,10 @@ pub struct Worker {
     session: Arc<Session>,
     platform: Chosen,
     meter: Meter,
+    /// The coverage that its runs count for, if any.
+    measuring: Option<Arc<Measuring>>,
+    /// Runs end when this virtual time is over, whatever is still to come of them.
+    until: SimTime,
 }
 
 impl Worker {
@@ -343,6 +347,28 @@ impl Worker {
         chosen: &Chosen,
         interrupt: Arc<AtomicBool>,
     ) -> Result<Worker, Failure> {
+        let measuring = session.measuring.clone();
+        Worker::counting_for(measuring, session, chosen, interrupt)
+    }
+
+    /// A worker whose runs count for no coverage, whatever the session measures.
+    ///
+    /// # Errors
+    /// As [`Worker::new`].
+    pub fn unmeasured(
+        session: Arc<Session>,
+        chosen: &Chosen,
+        interrupt: Arc<AtomicBool>,
+    ) -> Result<Worker, Failure> {
+        Worker::counting_for(None, session, chosen, interrupt)
+    }
+
+    fn counting_for(
+        measuring: Option<Arc<Measuring>>,
+        session: Arc<Session>,
+        chosen: &Chosen,
+        interrupt: Arc<AtomicBool>,
+    ) -> Result<Worker, Failure> {
         let platform = chosen.open()?;
         let mut base = session.base.clone();
         // A world before its boot; `boot` puts its own in its place.
@@ -351,12 +377,12 @@ impl Worker {
         let mut machine = Machine::new(world, session.scenario.clone(), platform, Box::new(base));
         machine.set_interrupt(interrupt);
         machine.set_most_spaces(pids::per_worker());
-        if let Some(measuring) = &session.measuring {
+        if let Some(measuring) = &measuring {
             machine.observe(measuring.observer(Arc::<Mark>::default()));
         }
         let meter = Meter::default();
         machine.set_meter(meter.look());
-        Ok(Worker { machine, session, platform: *chosen, meter })
+        Ok(Worker { machine, session, platform: *chosen, meter, measuring, until: SimTime::MAX })
     }
 
     /// Sets the breakpoints that the command line asks for.
@@ -461,7 +487,8 @@ impl Worker {
             self.meter.begin();
             let profile = self.machine.begin_faults();
             self.machine.begin_workload();
-            match self.machine.run(|w| w.phase == Phase::Done)? {
+            let until = self.until;
+            match self.machine.run(|w| w.phase == Phase::Done || w.now > until)? {
                 Ended::Suspect(suspicion) => {
                     self.machine.try_again(booted.clone(), suspicion);
                 }
@@ -552,7 +579,7 @@ impl Worker {
             share: self.meter.share(self.machine.scenario().health_until_ready),
             met: world.met(),
         };
-        let finished = ended == Ended::Condition;
+        let finished = ended == Ended::Condition && world.phase == Phase::Done;
         match ended {
             Ended::Interrupted => outcome.stopped = Some(Stopped::Interrupted),
             Ended::Undecided(why) => outcome.stopped = Some(Stopped::Undecided(why)),

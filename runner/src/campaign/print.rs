@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
+use super::small::Group;
 use super::totals::{Found, Totals};
 use super::verdict::{Item, Judgement, Verdict, percent};
 use crate::judge::thousands;
@@ -55,7 +56,7 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
     for item in &judgement.items {
         // A campaign that went well is no news.
         if !(item.is_campaign() && item.verdict == Verdict::Passed) {
-            describe(&mut out, item);
+            describe(&mut out, item, totals);
         }
     }
     let faults: Vec<String> = totals.faults.iter().map(|(k, n)| format!("{n} {k}")).collect();
@@ -109,7 +110,7 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
     out
 }
 
-fn describe(out: &mut String, item: &Item) {
+fn describe(out: &mut String, item: &Item, totals: &Totals) {
     let kind = if item.line.is_none() && item.verdict == Verdict::Failed {
         "found by the simulation"
     } else {
@@ -123,6 +124,9 @@ fn describe(out: &mut String, item: &Item) {
         finding(out, found);
         if item.findings.len() > 1 {
             let _ = writeln!(out, "      and {} more seeds", item.findings.len() - 1);
+        }
+        for line in totals.groups_of(&item.findings).iter().flat_map(|group| group.lines()) {
+            let _ = writeln!(out, "      {line}");
         }
     }
 }
@@ -185,6 +189,7 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
         "properties": items(false).collect::<Vec<_>>(),
         "campaign": items(true).collect::<Vec<_>>(),
         "findings": findings,
+        "groups": totals.groups.iter().map(Group::json).collect::<Vec<_>>(),
         "undecided": undecided,
         "unsupported": unsupported.map(|(seed, why)| format!("seed {seed}: {}", why.text())),
         "interrupted": totals.interrupted,

@@ -1,5 +1,6 @@
 //! Runs of which it is known what they are: from a log, or with the counted loops of another run.
 
+use bloodhound_abi::SimTime;
 use bloodhound_decisions::{CountedLoop, Log, Made, Mode};
 use bloodhound_sim::MachineError;
 
@@ -24,6 +25,17 @@ impl Worker {
         let seed = log.seed;
         self.machine.world.decisions.follow(log, mode);
         self.run(seed)
+    }
+
+    /// The same, which ends when the virtual time `until` is over. Of a run that is cut short so it is known what it has violated, and nothing else.
+    ///
+    /// # Errors
+    /// Host errors.
+    pub fn run_log_until(&mut self, log: Log, until: SimTime) -> Result<Outcome, MachineError> {
+        self.until = until;
+        let outcome = self.run_log(log, Mode::Lenient);
+        self.until = SimTime::MAX;
+        outcome
     }
 
     /// Keeps the choices that are made from now on.
