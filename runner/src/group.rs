@@ -47,14 +47,22 @@ impl std::fmt::Display for Group {
     }
 }
 
-/// The first line of the text of a violation, with `#` for each number, as it stands also for another node, key or time.
+/// Words behind which a number is a name and no amount: how a process ended, what a server answered.
+const NAMING: [&str; 4] = ["code", "status", "signal", "HTTP"];
+
+/// The first line of the text of a violation, with `#` for each number, as it stands also for another node, key or time. Exit codes and the like stay.
 pub fn shape(text: &str) -> String {
     let mut out = String::new();
+    let mut named = false;
     for letter in text.lines().next().unwrap_or_default().chars() {
-        match letter.is_ascii_digit() {
-            true if out.ends_with('#') => {}
-            true => out.push('#'),
-            false => out.push(letter),
+        if !letter.is_ascii_digit() {
+            out.push(letter);
+            let before = out.strip_suffix([' ', '=', ':']).map(|text| text.trim_end_matches([' ', '=', ':']));
+            named = before.is_some_and(|text| NAMING.iter().any(|word| text.ends_with(word)));
+        } else if named {
+            out.push(letter);
+        } else if !out.ends_with('#') {
+            out.push('#');
         }
     }
     out
@@ -72,5 +80,14 @@ mod tests {
         );
         assert_eq!(shape("kv2 ended: killed by SIGSEGV"), shape("kv1 ended: killed by SIGSEGV"));
         assert_ne!(shape("kv2 ended: killed by SIGSEGV"), shape("kv2 ended: killed by SIGABRT"));
+    }
+
+    #[test]
+    fn how_a_process_ended_is_no_number() {
+        assert_ne!(shape("kv1 ended: exit code 1"), shape("kv1 ended: exit code 137"));
+        assert_eq!(shape("kv1 ended: exit code 1 after 5 s"), "kv# ended: exit code 1 after # s");
+        assert_ne!(shape("answered with status 500"), shape("answered with status: 404"));
+        assert_eq!(shape("status of 3 keys"), "status of # keys");
+        assert_eq!(shape("code"), "code");
     }
 }

@@ -7,10 +7,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Concern, Log, Site, Word};
+use bloodhound_decisions::{Choice, Concern, Decisions, Log, Override, Part, Site, Word};
 use bloodhound_faults::{Begins, Declaration, Kind, Setting, Shape};
 use bloodhound_net::{NodeId, PartitionKind};
-use bloodhound_sim::faults::{Effect, Fault, FaultId, Planned, Scheduled, Trigger, What};
+use bloodhound_sim::faults::{
+    Effect, Fault, FaultId, Planned, Scheduled, Trigger, What, drawn as drawn_by_seed, phase_end,
+};
 use bloodhound_sim::notice::{Notice, PhaseChange};
 use bloodhound_sim::timeline;
 
@@ -33,9 +35,10 @@ pub fn save(file: Option<&Path>, outcome: &Outcome) -> Result<(), Failure> {
 /// Which fault of the run no schedule can have.
 pub fn text(outcome: &Outcome) -> Result<String, Failure> {
     let mut out = format!(
-        "# The faults of seed {}, for `bloodhound run --seed {} --faults FILE`.\n{}schedule:\n",
+        "# The faults of seed {}, for `bloodhound run --seed {} --faults FILE`.\n{}{}schedule:\n",
         outcome.seed,
         outcome.seed,
+        unsaid(outcome),
         quiet(outcome)
     );
     let begin = begin(outcome);
@@ -79,16 +82,15 @@ fn of_links(outcome: &Outcome) -> Vec<String> {
         open.push((from, *begin));
         from = *end;
     }
-    open.push((from, outcome.scenario.fault_time));
+    let over = phase(outcome);
+    open.push((from, over));
     for declaration in Kind::DECLARATIONS.iter().filter(|d| d.is_of_links() && outcome.profile.is_on(d.kind))
     {
         let strength = strength(declaration, outcome.profile.get(declaration.kind));
         let everywhere = vec![(Vec::new(), Vec::new())];
         for (from, to) in planning.links.get(&declaration.kind).unwrap_or(&everywhere) {
             let ends = ends(from, to, outcome);
-            for (begin, end) in
-                open.iter().map(|(begin, end)| (*begin, (*end).min(outcome.scenario.fault_time)))
-            {
+            for (begin, end) in open.iter().map(|(begin, end)| (*begin, (*end).min(over))) {
                 if begin < end {
                     let (at, duration) = (time(begin), time(end - begin));
                     let name = declaration.name;
@@ -98,6 +100,33 @@ fn of_links(outcome: &Outcome) -> Vec<String> {
         }
     }
     out
+}
+
+/// How long the phase of faults was.
+fn phase(outcome: &Outcome) -> u64 {
+    let configured = outcome.scenario.fault_time;
+    let said = outcome.decisions.overrides.get(&Choice { part: Part::Run, site: phase_end() });
+    said.map_or(configured, |said| said.value.min(configured))
+}
+
+/// What the log of the run says beside its faults: no schedule of faults can say it, so a run with the schedule is another one.
+fn unsaid(outcome: &Outcome) -> String {
+    let log = &outcome.decisions;
+    let of_clients = |choice: &&Choice| matches!(choice.site, Site::Operation { .. } | Site::Arrival { .. });
+    let mut unsaid = Vec::new();
+    match log.overrides.keys().filter(of_clients).count() {
+        0 => {}
+        count => unsaid.push(format!("{count} operations of clients that are left out or changed")),
+    }
+    let about = [Concern::Network, Concern::Scheduler];
+    let epochs = log.epochs.iter().any(|epoch| epoch.concerns.iter().any(|concern| about.contains(concern)));
+    if epochs || log.plain.iter().any(|concern| about.contains(concern)) {
+        unsaid.push("delays of packets and turns of tasks that are not those of the seed".to_owned());
+    }
+    if unsaid.is_empty() {
+        return String::new();
+    }
+    format!("# The run has more that no schedule of faults says, so a run with this file is another one: {}.\n", unsaid.join("; "))
 }
 
 /// The ends of links, where they are not all.
@@ -238,30 +267,51 @@ fn drawn(planned: &Planned, outcome: &Outcome) -> Result<(u64, u64), Failure> {
     if let Some(What::As(seed, id)) = written(planned, outcome).map(|written| &written.what) {
         return Ok((*seed, id.nth));
     }
-    if is_redrawn(planned.id, &outcome.decisions) {
+    if !is_as_drawn(planned, outcome) {
+        let said = said_of(planned.id, &outcome.decisions);
+        let said = if said.is_empty() { "another seed".to_owned() } else { said.join(", ") };
         return Err(Failure::usage(format!(
-            "--save-faults: the run is a branch or a narrowed one, and what its {} does is not as seed {} draws it\n\
-             help: save the faults of a run of a seed",
-            planned.id.kind, outcome.seed
+            "--save-faults: what {} does at {} is not as seed {} draws it, and no schedule can say by how much ({said})\n\
+             help: save the faults of the finding that it was made from, and take out the entries that are not needed",
+            planned.id.kind, planned.begin, outcome.seed
         )));
     }
     Ok((outcome.seed, planned.id.nth))
 }
 
-/// Whether a log says anything about the parameters of an entry beside the seed of the run.
-fn is_redrawn(id: FaultId, log: &Log) -> bool {
-    let epochs = log.epochs.iter().any(|epoch| epoch.concerns.contains(&Concern::Faults));
-    // When it begins and how long it lasts is written.
-    let said = ["gap", "begins", "duration"].map(|part| id.site(part));
-    let of_id = |site: &Site| match site {
+/// Whether the seed of the run draws an entry as it was: when it begins and how long it lasts is written.
+fn is_as_drawn(planned: &Planned, outcome: &Outcome) -> bool {
+    if !is_redrawn(planned.id, &outcome.decisions) {
+        return true;
+    }
+    let began = outcome.log.iter().find(|e| matches!(e.what, Notice::Phase(PhaseChange::Faults(_))));
+    let ready = began.map_or(SimTime::default(), |entry| entry.at);
+    let (_, plan) = drawn_by_seed(&outcome.scenario, ready, &mut Decisions::seeded(outcome.seed));
+    plan.iter().any(|entry| entry.id == planned.id && entry.fault == planned.fault)
+}
+
+/// What a log says of the parameters of an entry.
+fn said_of(id: FaultId, log: &Log) -> Vec<String> {
+    let named = |(choice, to): (&Choice, &Override)| format!("{} = {} of {}", choice.site, to.value, to.bound);
+    log.overrides.iter().filter(|(choice, _)| is_of(id, &choice.site)).map(named).collect()
+}
+
+/// Whether a choice is about the parameters of an entry.
+fn is_of(id: FaultId, site: &Site) -> bool {
+    let written = ["gap", "begins", "duration"].map(|part| id.site(part));
+    let of_id = match site {
         Site::Fault { kind, target, nth, .. } => {
             (*kind, *target, *nth) == (Word::new(id.kind.name()), id.target, id.nth)
         }
         _ => false,
     };
-    epochs
-        || log.plain.contains(&Concern::Faults)
-        || log.overrides.keys().any(|choice| of_id(&choice.site) && !said.contains(&choice.site))
+    of_id && !written.contains(site)
+}
+
+/// Whether a log says anything about the parameters of an entry beside the seed of the run.
+fn is_redrawn(id: FaultId, log: &Log) -> bool {
+    let epochs = log.epochs.iter().any(|epoch| epoch.concerns.contains(&Concern::Faults));
+    epochs || log.plain.contains(&Concern::Faults) || !said_of(id, log).is_empty()
 }
 
 /// The keys of a kind of links.
@@ -319,7 +369,7 @@ fn quoted(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bloodhound_decisions::{Choice, Epoch, Part, WORD};
+    use bloodhound_decisions::{Epoch, WORD};
 
     #[test]
     fn parameters_that_a_log_replaces_are_known() {

@@ -28,7 +28,7 @@ use bloodhound_sim::faults::{Effect, Planned};
 use bloodhound_sim::notice::LogEntry;
 use bloodhound_sim::profile::Profile;
 use bloodhound_sim::scenario::{FaultSpec, Scenario};
-use bloodhound_sim::world::{Finding, FindingKind};
+use bloodhound_sim::world::{Finding, FindingKind, Phase};
 use bloodhound_sim::{Digest, Ended, Machine, MachineError, World, timeline};
 use bloodhound_vfs::host::HostBase;
 use bloodhound_workloads::history::History;
@@ -333,6 +333,10 @@ pub struct Worker {
     session: Arc<Session>,
     platform: Chosen,
     meter: Meter,
+    /// The coverage that its runs count for, if any.
+    measuring: Option<Arc<Measuring>>,
+    /// Runs end when this virtual time is over, whatever is still to come of them.
+    until: SimTime,
 }
 
 impl Worker {
@@ -345,6 +349,28 @@ impl Worker {
         chosen: &Chosen,
         interrupt: Arc<AtomicBool>,
     ) -> Result<Worker, Failure> {
+        let measuring = session.measuring.clone();
+        Worker::counting_for(measuring, session, chosen, interrupt)
+    }
+
+    /// A worker whose runs count for no coverage, whatever the session measures.
+    ///
+    /// # Errors
+    /// As [`Worker::new`].
+    pub fn unmeasured(
+        session: Arc<Session>,
+        chosen: &Chosen,
+        interrupt: Arc<AtomicBool>,
+    ) -> Result<Worker, Failure> {
+        Worker::counting_for(None, session, chosen, interrupt)
+    }
+
+    fn counting_for(
+        measuring: Option<Arc<Measuring>>,
+        session: Arc<Session>,
+        chosen: &Chosen,
+        interrupt: Arc<AtomicBool>,
+    ) -> Result<Worker, Failure> {
         let platform = chosen.open()?;
         let mut base = session.base.clone();
         // A world before its boot; `boot` puts its own in its place.
@@ -353,12 +379,12 @@ impl Worker {
         let mut machine = Machine::new(world, session.scenario.clone(), platform, Box::new(base));
         machine.set_interrupt(interrupt);
         machine.set_most_spaces(pids::per_worker());
-        if let Some(measuring) = &session.measuring {
+        if let Some(measuring) = &measuring {
             machine.observe(measuring.observer(Arc::<Mark>::default()));
         }
         let meter = Meter::default();
         machine.set_meter(meter.look());
-        Ok(Worker { machine, session, platform: *chosen, meter })
+        Ok(Worker { machine, session, platform: *chosen, meter, measuring, until: SimTime::MAX })
     }
 
     /// Sets the breakpoints that the command line asks for.
@@ -454,7 +480,8 @@ impl Worker {
         self.learn_profile()?;
         // What a run that is made again begins from. Its frames are shared with the snapshot, if there is one, as they are now.
         let booted = self.machine.snapshot()?;
-        let ended = self.carry_out(&booted, Some(seed), |machine| machine.run(is_done))?;
+        let until = self.until;
+        let ended = self.carry_out(&booted, Some(seed), |machine| machine.run(|w| is_done(w) || w.now > until))?;
         self.ended(seed, ended)
     }
 
@@ -490,7 +517,7 @@ impl Worker {
             share: self.meter.share(self.machine.scenario().health_until_ready),
             met: world.met(),
         };
-        let finished = ended == Ended::Condition;
+        let finished = ended == Ended::Condition && world.phase == Phase::Done;
         match ended {
             Ended::Interrupted => outcome.stopped = Some(Stopped::Interrupted),
             Ended::Undecided(why) => outcome.stopped = Some(Stopped::Undecided(why)),

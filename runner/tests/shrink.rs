@@ -62,7 +62,8 @@ fn two_pauses_are_left_of_many_faults() {
     let many = faults(&before).len();
     assert!(many > 20, "{before}");
     let path = finding.to_string_lossy();
-    let one = bloodhound(&dir, &["shrink", &path, "--jobs", "1"]);
+    // A budget in runs, so that no clock decides.
+    let one = bloodhound(&dir, &["shrink", &path, "--jobs", "1", "--runs", "400"]);
     assert_eq!(code(&one), 1, "{}", text(&one));
     let told = story(&finding);
     let left = faults(&told);
@@ -72,8 +73,11 @@ fn two_pauses_are_left_of_many_faults() {
     let shrunk = finding.join("shrunk").to_string_lossy().into_owned();
     replays(&dir, &shrunk);
     let out = String::from_utf8_lossy(&one.stdout).into_owned();
+    // What comes after the violation is no part of it any more.
+    assert!(told.contains("no fault begins later than ") && told.contains(" of 20s"), "{told}");
+    assert!(!told.contains("not all tried"), "{told}");
     assert!(out.contains(&told) && out.contains("replay: bloodhound replay "), "{out}");
-    let three = bloodhound(&dir, &["shrink", &path, "--jobs", "3"]);
+    let three = bloodhound(&dir, &["shrink", &path, "--jobs", "3", "--runs", "400"]);
     assert_eq!(String::from_utf8_lossy(&three.stdout), out, "the number of workers shows");
     // It cannot be made smaller, and is one of its own: its directory is that of a finding.
     let again = bloodhound(&dir, &["shrink", &shrunk, "--out", "again", "--format", "json"]);
@@ -87,6 +91,39 @@ fn two_pauses_are_left_of_many_faults() {
     assert!(few["runs"].as_u64().is_some_and(|runs| runs <= 4), "{few}");
     assert!((2..=many).contains(&faults(&rest).len()), "{rest}");
     replays(&dir, "few");
+}
+
+/// After a campaign one finding of each group is shrunk, and nothing else is another one for that.
+#[test]
+fn a_campaign_shrinks_its_findings() {
+    let (dir, finding) = failing("automatic");
+    let test = |more: &[&str]| {
+        let args = ["test", "--seeds", "3", "--jobs", "1", "--first-seed"];
+        let record = std::fs::read_to_string(finding.join("finding.json")).expect("a record");
+        let record: serde_json::Value = serde_json::from_str(&record).expect("JSON");
+        let seed = record["seed"].to_string();
+        bloodhound(&dir, &[&args[..], &[&seed, "--format", "json"], more].concat())
+    };
+    let (plain, shrunk) = (test(&[]), test(&["--shrink-budget", "5m"]));
+    assert_eq!((code(&plain), code(&shrunk)), (1, 1), "{}", text(&shrunk));
+    let (plain, shrunk) = (json(&plain), json(&shrunk));
+    for key in ["findings", "properties", "steps", "exit_code", "virtual_time_ns"] {
+        assert_eq!(plain[key], shrunk[key], "{key}");
+    }
+    assert_eq!(plain["groups"], serde_json::json!([]));
+    let groups = shrunk["groups"].as_array().expect("groups");
+    let (group, findings) = (&groups[0], shrunk["findings"].as_array().map_or(0, Vec::len));
+    assert_eq!((groups.len(), group["seeds"].as_array().map_or(0, Vec::len)), (1, findings), "{shrunk}");
+    assert_eq!(group["not_shrunk"], serde_json::Value::Null, "{shrunk}");
+    let small = group["shrunk"]["directory"].as_str().expect("a directory");
+    let left = group["shrunk"]["dimensions"][0]["after"].as_u64().expect("a number");
+    assert_eq!(left, 2, "{group}");
+    replays(&dir, small);
+    let report = std::fs::read_to_string(dir.join("out/junit.xml")).expect("a report");
+    assert!(report.contains("shrunken finding: bloodhound replay ") && report.contains("in order of time:"));
+    let none = test(&["--shrink-budget", "1ms"]);
+    let why = &json(&none)["groups"][0]["not_shrunk"];
+    assert_eq!((code(&none), why.as_str()), (1, Some("the time for shrinking was over")), "{}", text(&none));
 }
 
 /// How many lines of faults a story has, those of ends included.

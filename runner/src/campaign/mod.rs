@@ -2,7 +2,7 @@
 //!
 //! With `--live` the seeds are run by [`crate::live`]; everything around them is the same.
 //!
-//! Modules: `accounts` (what became of the faults), `reports` (where it writes), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
+//! Modules: `accounts` (what became of the faults), `small` (one finding of each group is shrunk), `reports` (where it writes), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
 //! gave together), `verdict` (the one rule from the totals to each case and to the exit code), `progress` (what is said
 //! meanwhile), `print` (the answer for people and for machines).
 
@@ -28,6 +28,7 @@ mod accounts;
 mod print;
 mod progress;
 mod reports;
+mod small;
 pub mod totals;
 pub mod verdict;
 pub mod watch;
@@ -88,6 +89,12 @@ pub struct Args {
     /// Least share of the services' own code that must be reached, for example 80%
     #[arg(long, value_parser = cli::share, value_name = "PERCENT")]
     pub coverage_threshold: Option<u32>,
+    /// When the seeds have run, shrink one finding of each group within so much host time for all of them (default: 1m; docs/shrinking.md)
+    #[arg(long, value_name = "TIME", value_parser = cli::duration, conflicts_with = "no_shrink")]
+    pub shrink_budget: Option<u64>,
+    /// Leave findings as they are
+    #[arg(long)]
+    pub no_shrink: bool,
     /// Make findings self-contained: each takes along the files and images that its run saw, so that it can be replayed elsewhere
     #[arg(long)]
     pub bundle: bool,
@@ -197,6 +204,8 @@ pub fn explore(args: &explore::Args) -> u8 {
         fault_coverage_threshold: None,
         coverage: args.coverage,
         coverage_threshold: None,
+        shrink_budget: args.shrink_budget,
+        no_shrink: args.no_shrink,
         bundle: args.bundle,
         live: false,
         keep: false,
@@ -215,6 +224,7 @@ fn without_meaning(args: &Args) -> Result<(), Failure> {
         ("--bundle", args.bundle, "nothing of a live run can be replayed"),
         ("--boot-each", args.boot_each, "each seed of a live run has a stack of its own"),
         ("--jobs", args.jobs.is_some(), "the seeds of a live run are run one after the other"),
+        ("--shrink-budget", args.shrink_budget.is_some(), "nothing of a live run can be run again"),
         ("--platform", args.platform.wanted != platform::Wanted::Auto, "the engine runs the services"),
         ("--coverage", args.coverage, NO_COVERAGE),
         ("--strategy", args.search.strategy.is_some(), "the seeds of a live run are independent"),
@@ -502,10 +512,14 @@ impl Campaign<'_> {
             false => totals.measure_faults(asked, &planning),
         }
         self.cover(&mut totals);
+        let took = self.started.elapsed();
         let mut judgement = self.write(&mut totals);
+        if self.shrink(&mut totals, chosen) {
+            judgement = self.write(&mut totals);
+        }
         let junit = self.reports.dir.join("junit.xml");
         let answer = match self.args.format {
-            Format::Human => print::human(&judgement, &totals, &junit, self.started.elapsed()),
+            Format::Human => print::human(&judgement, &totals, &junit, took),
             Format::Json => print::json(&judgement, &totals, &junit, chosen),
         };
         if let Err(error) = print::answer(&answer) {
@@ -515,6 +529,20 @@ impl Campaign<'_> {
             judgement = self.write(&mut totals);
         }
         judgement.code
+    }
+
+    /// Shrinks findings, when all else is written. True if there is something to add to the reports.
+    fn shrink(&self, totals: &mut Totals, chosen: Option<&Chosen>) -> bool {
+        let Some(chosen) = chosen.filter(|_| !self.args.no_shrink && !self.watch.signalled()) else { return false };
+        let shrinking = small::Shrinking {
+            session: &self.session,
+            chosen: *chosen,
+            signal: crate::interrupt::flag(),
+            memory: self.args.platform.budget(),
+            time: self.args.shrink_budget.map_or(small::BUDGET, Duration::from_nanos),
+        };
+        totals.groups = shrinking.all(totals);
+        !totals.groups.is_empty()
     }
 
     /// Judges what code was reached, and writes the reports of it.
@@ -547,7 +575,13 @@ impl Campaign<'_> {
             let engine =
                 totals.live.as_ref().map(|engine| ("live".into(), format!("{engine}; {}", live::NOTE)));
             let facts = facts.into_iter().chain(silent).chain(engine).collect();
-            let suite = judgement.suite(&self.session.plan.config.display().to_string(), facts);
+            let mut suite = judgement.suite(&self.session.plan.config.display().to_string(), facts);
+            for (case, item) in suite.cases.iter_mut().zip(&judgement.items) {
+                if let junit::Status::Fail { text, .. } = &mut case.status {
+                    let groups = totals.groups_of(&item.findings);
+                    groups.iter().flat_map(|group| group.lines()).for_each(|line| *text += &format!("\n{line}"));
+                }
+            }
             let written = junit::render(&suite).and_then(|xml| self.reports.write(&xml));
             (judgement, written)
         };

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
+use super::small::Alike;
 use super::totals::{Found, Totals};
 use super::verdict::{Item, Judgement, Verdict, percent};
 use crate::group::Group;
@@ -59,7 +60,7 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
     for item in &judgement.items {
         // A campaign that went well is no news.
         if !(item.is_campaign() && item.verdict == Verdict::Passed) {
-            describe(&mut out, item);
+            describe(&mut out, item, totals);
         }
     }
     let faults: Vec<String> = totals.faults.iter().map(|(k, n)| format!("{n} {k}")).collect();
@@ -121,7 +122,7 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
     out
 }
 
-fn describe(out: &mut String, item: &Item) {
+fn describe(out: &mut String, item: &Item, totals: &Totals) {
     let kind = if item.line.is_none() && item.verdict == Verdict::Failed {
         "found by the simulation"
     } else {
@@ -138,6 +139,9 @@ fn describe(out: &mut String, item: &Item) {
         finding(out, group[0]);
         if group.len() > 1 {
             let _ = writeln!(out, "      and {} more {}s", group.len() - 1, group[0].noun());
+        }
+        for line in totals.groups.iter().filter(|alike| alike.has(group[0])).flat_map(Alike::lines) {
+            let _ = writeln!(out, "      {line}");
         }
     }
 }
@@ -229,6 +233,7 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
         "findings": findings,
         "regressions": totals.regressions.iter().map(regress::json).collect::<Vec<_>>(),
         "gone": totals.gone.iter().map(gone).collect::<Vec<_>>(),
+        "groups": totals.groups.iter().map(Alike::json).collect::<Vec<_>>(),
         "undecided": undecided,
         "unsupported": unsupported.map(|(seed, why)| format!("{} {seed}: {}", totals.noun, why.text())),
         "interrupted": totals.interrupted,

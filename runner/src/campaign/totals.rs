@@ -12,6 +12,7 @@ use bloodhound_sim::faults::{Effect, Planning};
 use bloodhound_sim::scenario::FaultSpec;
 
 use super::accounts::Accounts;
+use super::small::Alike;
 use crate::group::Group;
 use crate::judge::{Exercise, Judged};
 use crate::regress::judge::Judged as JudgedCase;
@@ -226,6 +227,8 @@ pub struct Totals {
     pub regressions: Vec<JudgedCase>,
     /// Failures of earlier campaigns that this one did not find.
     pub gone: Vec<Gone>,
+    /// The same by how they fail, and what is left of one of each group; empty if nobody has asked for that.
+    pub groups: Vec<Alike>,
     /// What belongs to no seed.
     pub troubles: Vec<Trouble>,
     /// What ended the campaign before all seeds were begun.
@@ -334,6 +337,12 @@ impl Totals {
     /// Findings of a property of the plan; for `None`, of the machine itself.
     pub fn findings_of(&self, index: Option<usize>) -> impl Iterator<Item = &Found> {
         self.findings.iter().filter(move |f| f.violation.index == index)
+    }
+
+    /// The groups of findings of a property of the plan, or of the machine itself.
+    pub fn groups_of<'a>(&'a self, findings: &[Found]) -> Vec<&'a Alike> {
+        let told = |group: &&Alike| findings.iter().any(|found| group.has(found));
+        self.groups.iter().filter(told).collect()
     }
 
     /// When the first finding was, for the texts of seeds that ended early.

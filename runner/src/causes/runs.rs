@@ -87,7 +87,7 @@ impl Runs<'_> {
                 return Ok(ends);
             }
             let wanted = round.len();
-            let rans = self.pool.round(round)?;
+            let rans = self.pool.round(round, SimTime::MAX)?;
             self.made += rans.len() as u32;
             self.late |= rans.len() < wanted;
             for ran in &rans {
@@ -112,7 +112,7 @@ impl Runs<'_> {
     /// # Errors
     /// As [`Runs::judge`].
     pub fn look(&mut self, log: Log) -> Result<(Ran, End), Failure> {
-        let Some(ran) = self.pool.look(log, true)? else { return Err(interrupted()) };
+        let ran = self.pool.look(log, SimTime::MAX)?;
         self.made += 1;
         let end = self.end(&ran.outcome)?;
         Ok((ran, end))

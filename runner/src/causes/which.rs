@@ -211,7 +211,7 @@ fn choices(base: &Base) -> Vec<Candidate> {
 }
 
 fn operations(base: &Base) -> Vec<Candidate> {
-    let sets = case::operations(&base.ran.outcome).into_iter().flatten();
+    let sets = case::operations(&base.ran.outcome).into_iter().flat_map(|done| done.out);
     let sets = sets.filter_map(|edit| match edit {
         Edit::Set(choice, to) => Some((choice, to)),
         _ => None,

@@ -52,6 +52,12 @@ pub struct Args {
     /// Measure which code of the services is reached, and write reports of it
     #[arg(long)]
     pub coverage: bool,
+    /// When the runs are made, shrink one finding of each group within so much host time for all of them (default: 1m; docs/shrinking.md)
+    #[arg(long, value_name = "TIME", value_parser = cli::duration, conflicts_with = "no_shrink")]
+    pub shrink_budget: Option<u64>,
+    /// Leave findings as they are
+    #[arg(long)]
+    pub no_shrink: bool,
     /// Make findings self-contained: each takes along the files and images that its run saw, so that it can be replayed elsewhere
     #[arg(long)]
     pub bundle: bool,

@@ -9,7 +9,7 @@ impl Worker {
     /// Takes what tools of the services have written, after they were given time to end. The outcome of the run is there already:
     /// nothing of this is part of it.
     pub(super) fn collect(&mut self, seed: u64, ended: &Ended) -> Result<(), MachineError> {
-        let Some(measuring) = self.session.measuring.clone().filter(|measuring| measuring.collects()) else {
+        let Some(measuring) = self.measuring.clone().filter(|measuring| measuring.collects()) else {
             return Ok(());
         };
         let cut = coverage::lives_cut(&self.machine.world);

@@ -1,5 +1,6 @@
 //! Runs of which it is known what they are: from a log, or with the counted loops of another run.
 
+use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Choice, CountedLoop, Log, Made, Mode, Override, Part, Site, Word};
 use bloodhound_explore::Strategy;
 use bloodhound_faults::{FaultSpec, Kind, Swarm};
@@ -44,6 +45,17 @@ impl Worker {
         let mut log = Log { seed, ..(**self.machine.world.decisions.log()).clone() };
         log.overrides.extend(every);
         self.run_log(log, Mode::Strict)
+    }
+
+    /// The same, which ends when the virtual time `until` is over. Of a run that is cut short so it is known what it has violated, and nothing else.
+    ///
+    /// # Errors
+    /// Host errors.
+    pub fn run_log_until(&mut self, log: Log, until: SimTime) -> Result<Outcome, MachineError> {
+        self.until = until;
+        let outcome = self.run_log(log, Mode::Lenient);
+        self.until = SimTime::MAX;
+        outcome
     }
 
     /// Keeps the choices that are made from now on.

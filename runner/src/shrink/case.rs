@@ -6,14 +6,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use bloodhound_abi::SimTime;
+use bloodhound_abi::time::MILLIS;
 use bloodhound_decisions::{
     Choice, Concern, Epoch, ForcedSwitch, Log, Made, Override, Part, Site, WORD, Word,
 };
 use bloodhound_faults::Kind;
-use bloodhound_sim::faults::{FaultId, KEPT};
+use bloodhound_sim::faults::{FaultId, KEPT, phase_end};
 use bloodhound_sim::notice::{LogEntry, Notice, PhaseChange};
 use bloodhound_workloads::driver::DriverConfig;
-use bloodhound_workloads::http::left_out;
+use bloodhound_workloads::history::Operation;
+use bloodhound_workloads::http::{left_out, workload_end};
 
 use super::pool::Ran;
 use crate::session::Outcome;
@@ -69,9 +72,12 @@ pub fn is_said(choice: &Choice, recorded: Override) -> bool {
     match choice.site {
         Site::Swarm { .. } => recorded.bound == KEPT && recorded.value == 0,
         Site::Fault { nth, .. } => {
-            FaultId { kind: Kind::Crash, target: 0, nth }.is_written() && recorded.bound == KEPT
+            let written = FaultId { kind: Kind::Crash, target: 0, nth }.is_written() && recorded.bound == KEPT;
+            written || choice.site == phase_end()
         }
-        Site::Operation { worker, nth, .. } => choice.site == left_out(worker, nth),
+        Site::Operation { worker, nth, .. } => {
+            choice.site == left_out(worker, nth) || choice.site == workload_end()
+        }
         _ => false,
     }
 }
@@ -108,6 +114,12 @@ pub fn faults(ran: &Ran) -> Vec<Element> {
     kinds.chain(written).chain(planned).filter(|element| !element.iter().all(said_out)).collect()
 }
 
+/// When the run went on from its boot: faults are planned and the workload begins.
+pub fn ready(outcome: &Outcome) -> SimTime {
+    let began = |entry: &&LogEntry| matches!(entry.what, Notice::Phase(PhaseChange::Faults(_)));
+    outcome.log.iter().find(began).map_or(SimTime::default(), |entry| entry.at)
+}
+
 /// The log of a run with another schedule and other delays of packets, the `nth`, from the end of its boot on.
 pub fn in_another_schedule(ran: &Ran, log: &Log, nth: u64) -> Log {
     let ready = |entry: &&LogEntry| matches!(entry.what, Notice::Phase(PhaseChange::Ready));
@@ -117,6 +129,27 @@ pub fn in_another_schedule(ran: &Ran, log: &Log, nth: u64) -> Log {
     log.epochs.retain(|epoch| (epoch.from, &epoch.concerns) != (from, &concerns));
     let before = log.epochs.iter().take_while(|epoch| epoch.from <= from).count();
     log.epochs.insert(before, Epoch { from, seed: log.seed.wrapping_add(OTHER_SCHEDULES + nth), concerns });
+    log
+}
+
+/// The log of a run whose workload and faults are over when this virtual time is: of what comes later nothing is left but the end of the run.
+pub fn cut(outcome: &Outcome, at: SimTime) -> Log {
+    let mut log = (*outcome.decisions).clone();
+    let scenario = &outcome.scenario;
+    let ready = ready(outcome);
+    let mut end = |site: Site, begin: SimTime, configured: u64| {
+        // In whole milliseconds, to be read more easily; at least one, for there is no time of 0.
+        let long = at.0.saturating_sub(begin.0).div_ceil(MILLIS).max(1) * MILLIS;
+        let choice = in_run(site);
+        let known = log.overrides.get(&choice).map_or(configured, |known| known.value.min(configured));
+        if long < known {
+            log.overrides.insert(choice, Override { bound: WORD, value: long });
+        }
+    };
+    if let Some(DriverConfig::Http(config)) = &scenario.workload {
+        end(workload_end(), ready, config.duration_ns);
+    }
+    end(phase_end(), ready.after(scenario.fault_start), scenario.fault_time);
     log
 }
 
@@ -156,6 +189,30 @@ pub fn departing(ran: &Ran, concerns: &[Concern]) -> Vec<(Choice, Override)> {
     departing
 }
 
+/// What the faults that are left have drawn beside when they begin, where it is not the plainest: how long they last, whom they hit, by how much.
+pub fn parameters(ran: &Ran) -> Vec<(Choice, Override)> {
+    let begun: BTreeSet<(Word, u32, u64)> = ran
+        .outcome
+        .record()
+        .filter(|(entry, _)| !entry.id.is_written())
+        .map(|(entry, _)| (Word::new(entry.id.kind.name()), entry.id.target, entry.id.nth))
+        .collect();
+    let (gap, begins) = (Word::new("gap"), Word::new("begins"));
+    let mut choices = departing(ran, &[Concern::Faults]);
+    choices.retain(|(choice, _)| match choice.site {
+        Site::Fault { kind, target, nth, part } => {
+            begun.contains(&(kind, target, nth)) && part != gap && part != begins
+        }
+        _ => false,
+    });
+    choices
+}
+
+/// Whether less of a parameter is a simpler fault, so that it is worth while to look for the least: among so many it is a time or a size, not whom it hits.
+pub fn is_amount(asked: &Override) -> bool {
+    asked.bound > 64
+}
+
 /// Choices and switches in groups of so many.
 pub fn plain_in_blocks(choices: &[Choice], switches: &[ForcedSwitch], block: usize) -> Vec<Element> {
     let choices: Vec<Edit> = choices.iter().map(|choice| Edit::Plain(*choice)).collect();
@@ -164,8 +221,14 @@ pub fn plain_in_blocks(choices: &[Choice], switches: &[ForcedSwitch], block: usi
     blocks.map(<[Edit]>::to_vec).collect()
 }
 
+/// An operation of a client, and what takes it out.
+pub struct Done<'a> {
+    pub operation: &'a Operation,
+    pub out: Element,
+}
+
 /// The operations of the clients, by key and then in order of time: each is replaced by a wait that is as long.
-pub fn operations(outcome: &Outcome) -> Vec<Element> {
+pub fn operations(outcome: &Outcome) -> Vec<Done<'_>> {
     let Some(DriverConfig::Http(config)) = &outcome.scenario.workload else { return Vec::new() };
     let workers = u64::from(config.workers.max(1));
     let mut begun = vec![0u64; config.workers as usize];
@@ -177,15 +240,27 @@ pub fn operations(outcome: &Outcome) -> Vec<Element> {
         while outcome.decisions.overrides.contains_key(&site(*nth)) {
             *nth += 1;
         }
-        let end = operation.complete.unwrap_or(outcome.virtual_time);
+        // What has no end has kept its worker for as long as one waits for an answer.
+        let end = operation.complete.unwrap_or(operation.invoke.after(config.timeout_ns));
         let value = end.0.saturating_sub(operation.invoke.0).clamp(1, WORD - 1);
         let out = Edit::Set(site(*nth), Override { bound: WORD, value });
-        elements.push((operation.key.clone(), vec![out]));
+        elements.push(Done { operation, out: vec![out] });
         *nth += 1;
     }
     // A violation is mostly about one key. The order is stable.
-    elements.sort_by(|(a, _), (b, _)| a.cmp(b));
-    elements.into_iter().map(|(_, element)| element).collect()
+    elements.sort_by(|a, b| a.operation.key.cmp(&b.operation.key));
+    elements
+}
+
+/// Which of the operations the text of a violation is about, by their places: those that it names itself, and all on the key that it names.
+pub fn concerned(operations: &[Done<'_>], text: &str) -> (Vec<usize>, Vec<usize>) {
+    let first = text.lines().next().unwrap_or_default();
+    let of_key = |done: &Done<'_>| done.operation.key.as_ref().is_some_and(|key| first.contains(&format!("{key:?}")));
+    let named = |done: &Done<'_>| of_key(done) && text.contains(&format!(" {} ", done.operation.invoke));
+    let places = |wanted: &dyn Fn(&Done<'_>) -> bool| {
+        (0..operations.len()).filter(|at| wanted(&operations[*at])).collect()
+    };
+    (places(&named), places(&of_key))
 }
 
 /// The log of a run whose overrides are just those that count, with the bounds that they were asked with: a replay can follow it strictly.

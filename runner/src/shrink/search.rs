@@ -2,26 +2,35 @@
 //!
 //! Key type: [`Search`]. Each step begins with a log that has failed and ends with one; so whenever the time is over, there is something to write. Rounds have
 //! a fixed width and are answered in order, so what is found is a function of the finding and the budget in runs.
+//!
+//! Most of a run is behind what matters, so runs are cut short: a candidate that has not failed a little later than the best one did counts as passing. What is
+//! left in the end is run to its end. Neighbour: `plain`, the dimensions in which choices become plain.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bloodhound_abi::SimTime;
+use bloodhound_abi::time::MILLIS;
 use bloodhound_bisect::smallest;
-use bloodhound_decisions::{Choice, Concern, Log, Override, Part, Site};
+use bloodhound_decisions::{Concern, Log};
 use bloodhound_sim::faults::Effect;
 
-use super::case::{self, Edit, Element};
+use super::case::{self, Element};
 use super::pool::{Pool, Ran};
-use crate::session::{Failure, Stopped};
 use crate::group::Group as Target;
+use crate::session::{Failure, Violation};
 use crate::{exit, output};
-
-/// At most so many elements are looked at in one search; more are put together in blocks first.
-const BLOCKS: usize = 1024;
-/// Searches of durations that a fault is worth.
-const HALVINGS: usize = 3;
 
 /// Most runs that are spent on other schedules, how many schedules are tried for each fault, and how many runs a round has.
 const LUCK: u32 = 80;
 const SCHEDULES: usize = 2;
 const ROUND: usize = 4;
+/// A part of the faults without which a run passes is tried in other schedules if it is at least such a share of all.
+const LARGE: usize = 8;
+/// So much later than the best run may a candidate fail, and a fourth of the time that it takes.
+const SLACK: u64 = 2000 * MILLIS;
+/// Runs that failed and may be looked at next.
+const REMEMBERED: usize = 8;
 
 /// What a dimension came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,39 +55,191 @@ pub struct Search<'a> {
     /// The time is over.
     pub late: bool,
     pub dimensions: Vec<Dimension>,
+    /// It says on standard error how far it is.
+    says: bool,
+    /// Other schedules that were tried.
+    tries: u64,
+    /// Runs that failed, the last one first.
+    failed: Vec<(Log, Ran)>,
+    /// The logs in which dimensions were found to be minimal.
+    settled: BTreeMap<&'static str, Arc<Log>>,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    /// A search that begins with a run that fails.
+    pub fn new(pool: &'a Pool, target: Target, (ran, says): (Ran, bool), budget: u32) -> Search<'a> {
+        Search {
+            pool,
+            target,
+            ran,
+            runs: 1,
+            budget,
+            late: false,
+            dimensions: Vec::new(),
+            says,
+            tries: 0,
+            failed: Vec::new(),
+            settled: BTreeMap::new(),
+        }
+    }
+
     /// Takes out what can be taken out.
     ///
     /// # Errors
     /// What the host says; interrupted.
     pub fn all(&mut self) -> Result<(), Failure> {
-        self.dimension("faults", case::faults(&self.ran), self.budget)?;
+        for (name, count) in [
+            ("faults", case::faults(&self.ran).len()),
+            ("operations", case::operations(&self.ran.outcome).len()),
+        ] {
+            self.note(Dimension { name, before: count, after: count, minimal: count == 0 });
+        }
+        self.cut(true)?;
+        // With all operations, for each of them may show what is wrong; without most faults runs are short.
+        self.faults(self.budget)?;
         self.luck()?;
+        self.concerned()?;
+        self.operations(self.budget)?;
         self.hits()?;
-        self.dimension("operations", case::operations(&self.ran.outcome), self.budget)?;
+        self.faults(self.budget)?;
+        self.operations(self.budget)?;
         for (name, concern) in [("network", Concern::Network), ("scheduler", Concern::Scheduler)] {
             // The last dimensions are cheap, and say more.
             self.surprises(name, &[concern], self.left() / 2)?;
         }
-        self.durations()?;
-        // What was needed for the times of something that is gone by now.
-        self.dimension("faults", case::faults(&self.ran), self.budget)
+        self.parameters()?;
+        // What was needed only for the times of something that is gone by now.
+        self.faults(self.budget)?;
+        self.operations(self.budget)?;
+        self.cut(false)
     }
 
-    fn left(&self) -> u32 {
+    /// The run of what is left to its end, if it still fails then.
+    ///
+    /// # Errors
+    /// What the host says; interrupted.
+    pub fn to_its_end(&mut self) -> Result<Option<Ran>, Failure> {
+        let log = (*self.ran.outcome.decisions).clone();
+        let ran = self.pool.look(log, SimTime::MAX)?;
+        self.runs += 1;
+        Ok(self.target.violated(&ran.outcome).is_some().then_some(ran))
+    }
+
+    pub(super) fn left(&self) -> u32 {
         if self.late { 0 } else { self.budget.saturating_sub(self.runs) }
+    }
+
+    /// How the best run fails.
+    fn violation(&self) -> Option<&Violation> {
+        self.target.violated(&self.ran.outcome)
+    }
+
+    /// The virtual time until which a candidate must have failed.
+    fn until(&self) -> SimTime {
+        let Some(at) = self.violation().map(|violation| violation.at) else { return SimTime::MAX };
+        let took = at.0.saturating_sub(case::ready(&self.ran.outcome).0);
+        at.after(SLACK).after(took / 4)
+    }
+
+    /// Ends workload and faults where the violation is, or a little later, so that a candidate may fail later.
+    fn cut(&mut self, with_slack: bool) -> Result<(), Failure> {
+        let Some(at) = self.violation().map(|violation| violation.at) else { return Ok(()) };
+        let log = case::cut(&self.ran.outcome, if with_slack { self.until() } else { at.after(1) });
+        if self.left() > 1 && log != *self.ran.outcome.decisions {
+            self.look(log)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves out all operations but those that the violation is about, if it fails without.
+    fn concerned(&mut self) -> Result<(), Failure> {
+        let Some(text) = self.violation().map(|violation| violation.text.clone()) else { return Ok(()) };
+        let operations = case::operations(&self.ran.outcome);
+        let (named, of_key) = case::concerned(&operations, &text);
+        let elements: Vec<Element> = operations.into_iter().map(|done| done.out).collect();
+        let logs: Vec<Log> = [named, of_key]
+            .iter()
+            .filter(|kept| !kept.is_empty() && kept.len() < elements.len())
+            .map(|kept| case::without(&self.ran.outcome.decisions, &elements, kept))
+            .collect();
+        if logs.is_empty() || self.left() < 4 {
+            return Ok(());
+        }
+        let answers = self.judge(logs.clone())?;
+        self.runs += answers.len() as u32;
+        match answers.iter().position(|failed| *failed) {
+            Some(first) => self.look(logs[first].clone()).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves out faults. A run without many of them that passes may do so for want of luck, so other schedules are tried then; the one that fails is that of the
+    /// search from then on.
+    fn faults(&mut self, most: u32) -> Result<(), Failure> {
+        let elements = case::faults(&self.ran);
+        let base = self.ran.outcome.decisions.clone();
+        if self.settled.get("faults") == Some(&base) {
+            return Ok(());
+        }
+        let large = elements.len().div_ceil(LARGE).max(2);
+        let most = most.min(self.left().saturating_sub(1));
+        let (begun, mut base, mut best) = (self.runs, (*base).clone(), None);
+        let kept = smallest(elements.len(), most, |parts| {
+            if self.left() <= parts.len() as u32 {
+                return Ok(Vec::new());
+            }
+            let logs: Vec<Log> = parts.iter().map(|part| case::without(&base, &elements, part)).collect();
+            let mut answers = self.judge(logs.clone())?;
+            self.runs += answers.len() as u32;
+            for (answer, (part, log)) in answers.iter_mut().zip(parts.iter().zip(&logs)) {
+                let out = elements.len() - part.len();
+                let lucky = out >= large && self.runs - begun + SCHEDULES as u32 <= most;
+                let mut fails = answer.then(|| log.clone());
+                if fails.is_none() && lucky {
+                    self.tries += SCHEDULES as u64;
+                    let nth = (self.tries - SCHEDULES as u64)..self.tries;
+                    let others = nth.map(|nth| case::in_another_schedule(&self.ran, log, nth)).collect();
+                    fails = self.first_of(others)?;
+                    if let Some(other) = &fails {
+                        base.epochs.clone_from(&other.epochs);
+                    }
+                }
+                *answer = fails.is_some();
+                if let Some(log) = fails.filter(|_| best.as_ref().is_none_or(|(least, _)| part.len() < *least)) {
+                    best = Some((part.len(), log));
+                }
+            }
+            Ok(answers)
+        })?;
+        if let Some((_, log)) = best {
+            self.look(log)?;
+        }
+        if kept.minimal {
+            self.settled.insert("faults", self.ran.outcome.decisions.clone());
+        }
+        let (before, after) = (elements.len(), kept.items.len());
+        self.say(Dimension { name: "faults", before, after, minimal: kept.minimal });
+        Ok(())
+    }
+
+    fn operations(&mut self, most: u32) -> Result<(), Failure> {
+        let operations = case::operations(&self.ran.outcome);
+        let elements = operations.into_iter().map(|done| done.out).collect();
+        self.dimension("operations", elements, most)
     }
 
     /// Leaves out what it can of elements of the run, with at most so many runs.
     fn dimension(&mut self, name: &'static str, elements: Vec<Element>, most: u32) -> Result<(), Failure> {
-        let base = (*self.ran.outcome.decisions).clone();
+        let base = self.ran.outcome.decisions.clone();
+        // Nothing has changed since that was asked.
+        if self.settled.get(name) == Some(&base) {
+            return Ok(());
+        }
         self.smallest_of(name, &base, &elements, most).map(drop)
     }
 
     /// The same from a log that is known to fail. Returns how many elements are left.
-    fn smallest_of(
+    pub(super) fn smallest_of(
         &mut self,
         name: &'static str,
         base: &Log,
@@ -91,9 +252,12 @@ impl Search<'_> {
             let logs = parts.iter().map(|part| case::without(base, elements, part)).collect();
             self.judge(logs)
         })?;
-        self.runs_of(kept.runs);
+        self.runs += kept.runs;
         if kept.items.len() < elements.len() {
             self.look(case::without(base, elements, &kept.items))?;
+        }
+        if kept.minimal {
+            self.settled.insert(name, self.ran.outcome.decisions.clone());
         }
         let (before, after) = (elements.len(), kept.items.len());
         self.say(Dimension { name, before, after, minimal: kept.minimal });
@@ -104,7 +268,7 @@ impl Search<'_> {
     /// that is made smaller from then on.
     fn luck(&mut self) -> Result<(), Failure> {
         let most = LUCK.min(self.left() / 4);
-        let (begun, mut tries) = (self.runs, 0);
+        let begun = self.runs;
         loop {
             let elements = case::faults(&self.ran);
             let log = self.ran.outcome.decisions.clone();
@@ -114,218 +278,96 @@ impl Search<'_> {
                 let kept: Vec<usize> = all.iter().filter(|other| *other != at).copied().collect();
                 let less = case::without(&log, &elements, &kept);
                 for _ in 0..SCHEDULES {
-                    tries += 1;
-                    others.push(case::in_another_schedule(&self.ran, &less, tries));
+                    self.tries += 1;
+                    others.push(case::in_another_schedule(&self.ran, &less, self.tries));
                 }
             }
             let spent = self.runs - begun;
             if all.len() < 2 || others.len() as u32 > most.saturating_sub(spent) {
                 return Ok(());
             }
-            let mut found = None;
-            for round in others.chunks(ROUND) {
-                let answers = self.judge(round.to_vec())?;
-                self.runs += answers.len() as u32;
-                found = answers.iter().position(|failed| *failed).map(|first| round[first].clone());
-                if found.is_some() || self.late {
-                    break;
-                }
-            }
-            let Some(found) = found else { return Ok(()) };
+            let Some(found) = self.first_of(others)? else { return Ok(()) };
             if !self.look(found)? {
                 return Ok(());
             }
-            self.dimension("faults", case::faults(&self.ran), most)?;
+            self.faults(most)?;
         }
     }
 
-    fn runs_of(&mut self, runs: u32) {
-        self.runs += runs;
+    /// The first of these logs that fails.
+    pub(super) fn first_of(&mut self, logs: Vec<Log>) -> Result<Option<Log>, Failure> {
+        for round in logs.chunks(ROUND) {
+            let answers = self.judge(round.to_vec())?;
+            self.runs += answers.len() as u32;
+            if let Some(first) = answers.iter().position(|failed| *failed) {
+                return Ok(round.get(first).cloned());
+            }
+            if self.late {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Notes what a dimension has come to, and says so.
+    pub(super) fn say(&mut self, dimension: Dimension) {
+        if dimension.before == 0 && self.dimensions.iter().all(|known| known.name != dimension.name) {
+            return;
+        }
+        let open = if dimension.minimal { "" } else { " (not all tried)" };
+        let (name, after) = (dimension.name, dimension.after);
+        self.note(dimension);
+        let before = self.dimensions.iter().find(|known| known.name == name).map_or(after, |known| known.before);
+        self.tell(&format!("{name}: {after} of {before} left after {} runs{open}", self.runs));
+    }
+
+    pub(super) fn tell(&self, text: &str) {
+        if self.says {
+            output::eprint(&format!("bloodhound: {text}\n"));
+        }
     }
 
     /// Notes what a dimension has come to; one that is searched again has the last word, and the first number.
-    fn say(&mut self, dimension: Dimension) {
-        let Dimension { name, before, after, minimal } = dimension;
-        if before == 0 && self.dimensions.iter().all(|known| known.name != name) {
-            return;
-        }
-        let open = if minimal { "" } else { " (not all tried)" };
-        output::eprint(&format!(
-            "bloodhound: {name}: {after} of {before} left after {} runs{open}\n",
-            self.runs
-        ));
-        match self.dimensions.iter_mut().find(|known| known.name == name) {
-            Some(known) => (known.after, known.minimal) = (after, minimal),
-            None => self.dimensions.push(Dimension { name, before, after, minimal }),
+    fn note(&mut self, dimension: Dimension) {
+        match self.dimensions.iter_mut().find(|known| known.name == dimension.name) {
+            Some(known) => (known.after, known.minimal) = (dimension.after, dimension.minimal),
+            None => self.dimensions.push(dimension),
         }
     }
 
     /// Whether each of these logs fails in the same way; fewer answers if the time is over.
-    fn judge(&mut self, logs: Vec<Log>) -> Result<Vec<bool>, Failure> {
-        let wanted = logs.len();
-        let rans = self.pool.round(logs)?;
-        self.late |= rans.len() < wanted;
-        let verdict = |ran: &Ran| match &ran.outcome.stopped {
-            Some(Stopped::Interrupted) => Err(interrupted()),
-            _ => Ok(self.target.violated(&ran.outcome).is_some()),
-        };
-        rans.iter().map(verdict).collect()
+    pub(super) fn judge(&mut self, logs: Vec<Log>) -> Result<Vec<bool>, Failure> {
+        let rans = self.pool.round(logs.clone(), self.until())?;
+        self.late |= rans.len() < logs.len();
+        let mut answers = Vec::new();
+        for (log, ran) in logs.into_iter().zip(rans) {
+            let failed = self.target.violated(&ran.outcome).is_some();
+            answers.push(failed);
+            if failed {
+                self.failed.insert(0, (log, ran));
+            }
+        }
+        self.failed.truncate(REMEMBERED);
+        Ok(answers)
     }
 
-    /// Runs a log, to see its choices: if it fails, it is from now on the run that is made smaller. This is done whatever the time is, for what has been
-    /// found by then would be lost otherwise.
-    fn look(&mut self, log: Log) -> Result<bool, Failure> {
-        let Some(ran) = self.pool.look(log, true)? else { return Ok(false) };
-        self.runs += 1;
+    /// Looks at the run of a log: if it fails, it is from now on the run that is made smaller. One that has failed before need not be run again; any other
+    /// is run whatever the time is, for what has been found by then would be lost otherwise.
+    pub(super) fn look(&mut self, log: Log) -> Result<bool, Failure> {
+        let known = self.failed.iter().position(|(failed, _)| *failed == log);
+        let ran = match known {
+            Some(place) => self.failed.swap_remove(place).1,
+            None => {
+                self.runs += 1;
+                self.pool.look(log, self.until())?
+            }
+        };
         if self.target.violated(&ran.outcome).is_none() {
             return Ok(false);
         }
         self.ran = ran;
+        self.failed.clear();
         Ok(true)
-    }
-
-    /// Makes all faults plain that the log does not name, and leaves out of those that operations meet, and of what power failures take, what it can.
-    fn hits(&mut self) -> Result<(), Failure> {
-        let concerns = [Concern::Faults, Concern::Disk];
-        if self.left() < 2 || !self.look(case::explicit(&self.ran, &concerns))? {
-            return Ok(());
-        }
-        let named: Vec<Choice> = case::departing(&self.ran, &concerns)
-            .into_iter()
-            .map(|(choice, _)| choice)
-            .filter(|choice| {
-                matches!(choice.site, Site::Call { .. } | Site::DiskCall { .. } | Site::Power { .. })
-            })
-            .collect();
-        let budget = self.budget;
-        self.blocks("operations with faults and changes without sync", named, budget)?;
-        self.ends_of_chains()
-    }
-
-    /// The places of entries that are out stand in the log only where a later entry follows; those behind the last one need not.
-    fn ends_of_chains(&mut self) -> Result<(), Failure> {
-        let there = |kind: &str, target: u32, nth: u64| {
-            let mut entries = self.ran.outcome.plan.iter().map(|entry| entry.id);
-            entries
-                .any(|id| !id.is_written() && id.kind.name() == kind && id.target == target && id.nth >= nth)
-        };
-        let log = (*self.ran.outcome.decisions).clone();
-        let behind = log.overrides.keys().filter(|choice| match choice.site {
-            Site::Fault { kind, target, nth, .. } => !there(kind.as_str(), target, nth),
-            _ => false,
-        });
-        let behind: Vec<Edit> = behind.map(|choice| Edit::Plain(*choice)).collect();
-        let said = |edit: &Edit| match edit {
-            Edit::Plain(choice) => case::is_said(choice, log.overrides[choice]),
-            _ => false,
-        };
-        let behind: Element = behind.into_iter().filter(|edit| !said(edit)).collect();
-        if !behind.is_empty() && self.left() > 1 {
-            self.look(case::without(&log, &[behind], &[]))?;
-        }
-        Ok(())
-    }
-
-    /// Makes all choices about these concerns plain but those without which it does not fail.
-    fn surprises(&mut self, name: &'static str, concerns: &[Concern], most: u32) -> Result<(), Failure> {
-        if self.left() < 3 {
-            return Ok(());
-        }
-        let explicit = case::explicit(&self.ran, concerns);
-        let all: Vec<Choice> =
-            case::departing(&self.ran, concerns).into_iter().map(|(choice, _)| choice).collect();
-        let switches = match concerns.contains(&Concern::Scheduler) {
-            true => explicit.switches.clone().unwrap_or_default(),
-            false => Vec::new(),
-        };
-        if all.is_empty() && switches.is_empty() {
-            return Ok(());
-        }
-        // The plainest run first: with it, a log that names each choice of the run is never needed.
-        let everything = case::plain_in_blocks(&all, &switches, usize::MAX);
-        if self.look(case::without(&explicit, &everything, &[]))? {
-            self.say(Dimension { name, before: all.len() + switches.len(), after: 0, minimal: true });
-            return Ok(());
-        }
-        let before = self.runs;
-        let count = all.len() + switches.len();
-        if !self.look(explicit)? {
-            return Ok(());
-        }
-        self.blocks(name, all, most.saturating_sub(self.runs - before))?;
-        self.dimensions.iter_mut().filter(|dimension| dimension.name == name).for_each(|d| d.before = count);
-        Ok(())
-    }
-
-    /// Leaves out what it can of choices that the log names, whose concern is plain, and of its switches: in blocks, and then in those that are left.
-    fn blocks(&mut self, name: &'static str, named: Vec<Choice>, most: u32) -> Result<(), Failure> {
-        let (begun, all) = (self.runs, named.len());
-        let mut named = named;
-        loop {
-            let base = (*self.ran.outcome.decisions).clone();
-            let of_scheduler = named.iter().any(|choice| choice.site.concern() == Concern::Scheduler);
-            let switches = base.switches.clone().filter(|_| of_scheduler).unwrap_or_default();
-            named.retain(|choice| base.overrides.contains_key(choice));
-            let block = named.len().div_ceil(BLOCKS).max(1);
-            let elements = case::plain_in_blocks(&named, &switches, block);
-            if elements.is_empty() {
-                return Ok(());
-            }
-            let before = named.len();
-            self.smallest_of(name, &base, &elements, most.saturating_sub(self.runs - begun))?;
-            let now = &self.ran.outcome.decisions.overrides;
-            named.retain(|choice| now.contains_key(choice));
-            if let Some(known) = self.dimensions.iter_mut().find(|known| known.name == name) {
-                (known.before, known.after) = (all, named.len());
-            }
-            let spent = self.runs - begun >= most || self.left() < 2;
-            if block == 1 || named.len() == before || spent {
-                return Ok(());
-            }
-        }
-    }
-
-    /// Makes faults shorter, as long as it still fails.
-    fn durations(&mut self) -> Result<(), Failure> {
-        let entries: Vec<_> = self.ran.outcome.record().map(|(entry, _)| entry.id).collect();
-        let (mut before, mut after) = (0, 0);
-        for id in entries {
-            let choice = Choice { part: Part::Run, site: id.site("duration") };
-            for round in 0..HALVINGS {
-                let made = self.ran.made.iter().find(|made| made.choice == choice && made.value > 0);
-                let Some(made) = made.copied() else { break };
-                if self.left() < 6 {
-                    break;
-                }
-                before += usize::from(round == 0);
-                let log = self.ran.outcome.decisions.clone();
-                let mut shorter = vec![0, made.value / 8, made.value / 4, made.value / 2];
-                shorter.dedup();
-                let with = |value: &u64| {
-                    let mut log = (*log).clone();
-                    log.overrides.insert(choice, Override { bound: made.bound, value: *value });
-                    log
-                };
-                let logs: Vec<Log> = shorter.iter().map(with).collect();
-                let answers = self.judge(logs.clone())?;
-                self.runs_of(answers.len() as u32);
-                let Some(first) = answers.iter().position(|failed| *failed) else { break };
-                if !self.look(logs[first].clone())? {
-                    break;
-                }
-                after += usize::from(round == 0);
-                if shorter[first] == 0 {
-                    break;
-                }
-            }
-        }
-        if before > 0 {
-            output::eprint(&format!(
-                "bloodhound: durations: {after} of {before} made shorter after {} runs\n",
-                self.runs
-            ));
-        }
-        Ok(())
     }
 }
 

@@ -3,9 +3,13 @@
 use std::fmt::Write as _;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Concern, Log, Part, Site};
+use bloodhound_abi::time::MILLIS;
+use bloodhound_decisions::{Choice, Concern, Log, Part, Site};
+use bloodhound_sim::faults::phase_end;
 use bloodhound_sim::notice::{LogEntry, Notice};
 use bloodhound_sim::timeline;
+use bloodhound_workloads::driver::DriverConfig;
+use bloodhound_workloads::http::workload_end;
 use bloodhound_workloads::linearizability::describe;
 
 use super::search::Dimension;
@@ -45,6 +49,7 @@ pub fn text(told: &Told<'_>) -> String {
     }
     let _ =
         writeln!(out, "  violated at {}, originally at {}", violation.at, SimTime(original.virtual_time_ns));
+    out.push_str(&ends(outcome));
     let kinds = kinds(outcome);
     if !kinds.is_empty() {
         let _ = writeln!(out, "kinds of faults of packets and operations that stay: {}", kinds.join(", "));
@@ -59,6 +64,29 @@ pub fn text(told: &Told<'_>) -> String {
     }
     out.push_str(&choices(&outcome.decisions));
     out
+}
+
+/// What the log says of the end of the workload and of the faults.
+fn ends(outcome: &Outcome) -> String {
+    let said = |site| outcome.decisions.overrides.get(&Choice { part: Part::Run, site }).map(|said| said.value);
+    let mut out = String::new();
+    if let (Some(ends), Some(DriverConfig::Http(config))) = (said(workload_end()), &outcome.scenario.workload) {
+        let _ = writeln!(out, "  no operation begins later than {} of {}", seconds(ends), seconds(config.duration_ns));
+    }
+    if let Some(ends) = said(phase_end()) {
+        let of = seconds(outcome.scenario.fault_time);
+        let _ = writeln!(out, "  no fault begins later than {} of {of}", seconds(ends));
+    }
+    out
+}
+
+/// Nanoseconds that are whole milliseconds.
+fn seconds(ns: u64) -> String {
+    let millis = ns / MILLIS;
+    match millis % 1000 {
+        0 => format!("{}s", millis / 1000),
+        rest => format!("{}.{rest:03}s", millis / 1000),
+    }
 }
 
 /// The kinds that hit packets and operations, of those that the run still has.

@@ -11,6 +11,10 @@ pub fn command(dir: &Path, args: &[&str]) -> Command {
     if let Some(platform) = super::platform().filter(|_| runs && !args.contains(&"--platform")) {
         command.args(["--platform", &platform]);
     }
+    // Each finding of a test that asks for no more costs no more.
+    if args[0] == "test" && !args.contains(&"--shrink-budget") {
+        command.arg("--no-shrink");
+    }
     command.args(&args[1..]).env("NO_COLOR", "1").stdin(Stdio::null());
     command
 }

@@ -36,6 +36,7 @@ mod fields {
     pub(super) const PATH: Word = Word::new("path");
     pub(super) const BODY: Word = Word::new("body");
     pub(super) const LEFT_OUT: Word = Word::new("left-out");
+    pub(super) const ENDS: Word = Word::new("ends");
 
     /// The n-th header.
     pub(super) fn header(n: usize) -> Word {
@@ -137,7 +138,9 @@ impl HttpDriver {
     /// Begins the workload.
     pub fn start(&mut self, now: SimTime, decisions: &mut Decisions) {
         assert!(self.span.is_none(), "a workload is started once");
-        self.span = Some((now, now.after(self.config.duration_ns)));
+        let said = decisions.said(workload_end(), WORD);
+        let duration = said.map_or(self.config.duration_ns, |said| said.min(self.config.duration_ns));
+        self.span = Some((now, now.after(duration)));
         for worker in 0..self.workers.len() {
             let at = match self.config.arrivals {
                 Arrivals::Closed => now.after(decisions.choose(self.arrival(worker), STAGGER_NS)),
@@ -364,6 +367,11 @@ impl HttpDriver {
 /// draws it.
 pub fn left_out(worker: u32, nth: u64) -> Site {
     Site::Operation { worker, nth, field: fields::LEFT_OUT, part: 0 }
+}
+
+/// What a log may say of the whole workload: that no operation begins later than so many ns after its beginning, of [`WORD`]. No seed draws it.
+pub fn workload_end() -> Site {
+    Site::Operation { worker: 0, nth: 0, field: fields::ENDS, part: 0 }
 }
 
 /// Takes the idle connection to a target if it is still good: nothing to read, no end, no error.

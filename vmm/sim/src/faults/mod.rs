@@ -51,7 +51,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Concern, Decisions};
+use bloodhound_decisions::{Concern, Decisions, Site, WORD, Word};
 use bloodhound_faults::{FaultSpec, Kind, timed_kinds};
 use bloodhound_kernel::ids::{Pid, Tid};
 use bloodhound_kernel::node::{Costs, MachineId};
@@ -327,6 +327,11 @@ pub fn drawn(scenario: &Scenario, ready: SimTime, decisions: &mut Decisions) -> 
     (profile, plan)
 }
 
+/// What a log may say of the phase of faults: that it is over sooner than configured, after so many ns, of [`WORD`]. No seed draws it.
+pub fn phase_end() -> Site {
+    Site::Fault { kind: Word::new("phase"), target: 0, nth: 0, part: Word::new("ends") }
+}
+
 impl Machine {
     /// The stack is ready: draws the profile and the plan, and lets faults begin. Returns the profile.
     pub fn begin_faults(&mut self) -> FaultSpec {
@@ -337,7 +342,8 @@ impl Machine {
         self.note(None, Notice::Phase(PhaseChange::Faults(Box::new(profile.clone()))));
         let now = self.world.now;
         let begin = now.after(self.scenario.fault_start);
-        let end = begin.after(self.scenario.fault_time);
+        let said = self.world.decisions.said(phase_end(), WORD);
+        let end = begin.after(said.map_or(self.scenario.fault_time, |said| said.min(self.scenario.fault_time)));
         self.world.faults.profile = Some(profile.clone());
         self.world.faults.phases = Phases { begin, end, step: self.scenario.time_step };
         let (written, waiting) =

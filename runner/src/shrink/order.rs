@@ -1,0 +1,210 @@
+//! The work of shrinking one finding: from its files to those of the shrunken one ([`Order::carry_out`]).
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use bloodhound_abi::SimTime;
+use bloodhound_decisions::{Decisions, Log, Mode};
+
+use super::pool::{Pool, Ran};
+use super::search::{Dimension, Search, interrupted};
+use super::story::{self, Told};
+use crate::group::Group as Target;
+use super::case;
+use crate::finding::{self, Record, Stored};
+use crate::platform::Chosen;
+use crate::session::{Failure, Outcome, Session, Stopped, Worker, host_failure};
+use crate::{bug, exit, output};
+
+/// Runs at the same time are of use up to here: a round has no more.
+const WORKERS: usize = 4;
+/// What comes after the search takes about as long as so many runs of the finding and its boot: the run to its end, and two replays.
+const AFTER: u32 = 3;
+
+/// How far a search may go.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Most runs.
+    pub runs: u32,
+    /// When all is to be ready, about.
+    pub deadline: Option<Instant>,
+    /// Runs at the same time.
+    pub workers: usize,
+}
+
+/// A finding that is to be shrunk.
+pub struct Order<'a> {
+    pub session: Arc<Session>,
+    /// Gives the session of the last runs.
+    pub afresh: &'a (dyn Fn() -> Result<Arc<Session>, Failure> + Sync),
+    pub chosen: Chosen,
+    pub interrupt: Arc<AtomicBool>,
+    pub limits: Limits,
+    /// The directory of what is left.
+    pub out: &'a Path,
+    /// The search says on standard error how far it is.
+    pub says: bool,
+}
+
+/// A finding that was shrunk and written.
+#[derive(Clone, Debug, Default)]
+pub struct Shrunk {
+    /// For people.
+    pub story: String,
+    /// For machines.
+    pub json: serde_json::Value,
+    /// Of the run that is left.
+    pub digest: String,
+}
+
+/// What a search came to.
+struct Found {
+    /// The run of what is left, to its end.
+    ran: Ran,
+    runs: u32,
+    dimensions: Vec<Dimension>,
+    late: bool,
+}
+
+impl Order<'_> {
+    /// Searches, runs what is left twice as a replay does it, and writes it.
+    ///
+    /// # Errors
+    /// The finding does not fail any more; what the host says; interrupted. Nothing is written then.
+    pub fn carry_out(&self, Stored { record, log, .. }: Stored) -> Result<Shrunk, Failure> {
+        let target = Target::of(&record);
+        if self.says {
+            output::eprint(&format!("bloodhound: shrinking seed {}: {target}\n", record.seed));
+        }
+        let Found { ran, runs, dimensions, late } = self.search(&target, &record, log)?;
+        let session = (self.afresh)()?;
+        let log = case::settled(&ran);
+        let (outcome, second) = self.twice(&session, &log, &target, &ran.outcome)?;
+        let violation = target.violated(&outcome).filter(|_| outcome.digest == second.digest);
+        let Some(violation) = violation else {
+            return Err(differs("the second replay", &second, &outcome.digest));
+        };
+        let early = match late {
+            true => Some("the time was over"),
+            false => (runs >= self.limits.runs.saturating_sub(2)).then_some("the budget of runs was used up"),
+        };
+        // With everything tried there is nothing that a larger budget could do.
+        let early = early.filter(|_| late || dimensions.iter().any(|dimension| !dimension.minimal));
+        let dimensions = &dimensions;
+        let told = Told { original: &record, outcome: &outcome, violation, dimensions, runs, early };
+        let text = story::text(&told);
+        let platform = self.chosen.record();
+        finding::save_shrunk(self.out, &record, &session, (&outcome, violation), platform, &text).map_err(
+            |error| Failure::environment(format!("the shrunken finding cannot be written: {error}")),
+        )?;
+        let json = story::json(&told, self.out);
+        Ok(Shrunk { story: text, json, digest: outcome.digest.clone() })
+    }
+
+    /// Runs the finding again, and searches.
+    fn search(&self, target: &Target, record: &Record, log: Log) -> Result<Found, Failure> {
+        let Limits { runs, deadline, workers } = self.limits;
+        let workers = workers.clamp(1, WORKERS);
+        let session = self.session.clone();
+        let pool = Pool::new(session, self.chosen, (self.interrupt.clone(), deadline), &log, workers)?;
+        let begun = Instant::now();
+        if deadline.is_some_and(|deadline| begun >= deadline) {
+            let text = "the time was over before the finding was run again: nothing is written";
+            return Err(Failure { code: exit::INCONCLUSIVE, text: text.into() });
+        }
+        let ran = pool.look(log, SimTime::MAX)?;
+        if let Some(Stopped::Undecided(why)) = &ran.outcome.stopped {
+            return Err(Failure { code: exit::INCONCLUSIVE, text: format!("the finding was given up: {why}") });
+        }
+        if target.violated(&ran.outcome).is_none() {
+            let text = format!(
+                "the run of the finding does not fail any more ({target}): there is nothing to shrink\nhelp: `bloodhound replay` shows where it left \
+                 its record"
+            );
+            return Err(Failure { code: exit::NONDETERMINISM, text });
+        }
+        if ran.outcome.digest != record.digest {
+            return Err(differs("the run of the finding", &ran.outcome, &record.digest));
+        }
+        pool.end_at(deadline.map(|deadline| ends(deadline, begun.elapsed())));
+        let original = ran.clone();
+        let mut search = Search::new(&pool, target.clone(), (ran, self.says), runs);
+        search.all()?;
+        // What was cut short fails to its end as well, for a violation is not taken back. If it did not, the finding itself is what is left.
+        let left = search.to_its_end()?;
+        let unshrunk = left.is_none();
+        let mut dimensions = std::mem::take(&mut search.dimensions);
+        if unshrunk {
+            dimensions.iter_mut().for_each(|d| (d.after, d.minimal) = (d.before, false));
+        }
+        Ok(Found { ran: left.unwrap_or(original), runs: search.runs, dimensions, late: search.late })
+    }
+
+    /// Runs what is left twice as `replay` does, each time from a boot of its own, both at the same time.
+    fn twice(
+        &self,
+        session: &Arc<Session>,
+        log: &Log,
+        target: &Target,
+        searched: &Outcome,
+    ) -> Result<(Outcome, Outcome), Failure> {
+        let run = || bug::contain(|| self.replay(session, log, target, searched));
+        // On threads of their own, for a platform binds its thread to a processor.
+        let (one, two) = std::thread::scope(|scope| {
+            let (one, two) = (scope.spawn(run), scope.spawn(run));
+            (one.join(), two.join())
+        });
+        let told = |result: std::thread::Result<Result<Result<Outcome, Failure>, String>>| match result {
+            Ok(Ok(result)) => result,
+            Ok(Err(text)) => Err(Failure { code: exit::BUG, text }),
+            Err(_) => Err(Failure { code: exit::BUG, text: "a replay panicked".into() }),
+        };
+        Ok((told(one)?, told(two)?))
+    }
+
+    fn replay(
+        &self,
+        session: &Arc<Session>,
+        log: &Log,
+        target: &Target,
+        searched: &Outcome,
+    ) -> Result<Outcome, Failure> {
+        let mut worker = Worker::unmeasured(session.clone(), &self.chosen, self.interrupt.clone())?;
+        worker.trust_log();
+        worker.boot(Decisions::new(log.clone(), Mode::Strict))?;
+        let outcome = worker.run(log.seed).map_err(host_failure)?;
+        match &outcome.stopped {
+            Some(Stopped::Interrupted) => return Err(interrupted()),
+            Some(Stopped::Undecided(why)) => {
+                let text = format!("the replay was given up: {why}");
+                return Err(Failure { code: exit::INCONCLUSIVE, text });
+            }
+            Some(Stopped::Unsupported(_)) | None => {}
+        }
+        let same = outcome.digest == searched.digest && outcome.divergences.is_empty();
+        if !same || target.violated(&outcome).is_none() {
+            return Err(differs("the replay of what is left", &outcome, &searched.digest));
+        }
+        Ok(outcome)
+    }
+}
+
+/// When a search has to end so that what comes after it is ready at the deadline; `took`: boot and run of the finding.
+fn ends(deadline: Instant, took: Duration) -> Instant {
+    let now = Instant::now();
+    let left = deadline.saturating_duration_since(now);
+    // At least half of the time is for the search.
+    now + left.saturating_sub(took * AFTER).max(left / 2)
+}
+
+/// A run that should be another one and is not.
+fn differs(what: &str, outcome: &Outcome, digest: &str) -> Failure {
+    let mut text =
+        format!("{what} is another run: digest {} instead of {digest}; nothing is written", outcome.digest);
+    for divergence in outcome.divergences.iter().take(10) {
+        text.push_str(&format!("\n  {divergence}"));
+    }
+    Failure { code: exit::NONDETERMINISM, text }
+}

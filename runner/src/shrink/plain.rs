@@ -1,0 +1,152 @@
+//! The dimensions in which choices become plain: what single operations met, delays of packets, turns of tasks, and the parameters of the faults that are left.
+
+use bloodhound_decisions::{Choice, Concern, Override, Site};
+
+use super::case::{self, Edit, Element};
+use super::search::{Dimension, Search};
+use crate::session::Failure;
+
+/// At most so many elements are looked at in one search; more are put together in blocks first.
+const BLOCKS: usize = 1024;
+/// Searches of a value that a parameter of a fault is worth.
+const HALVINGS: usize = 3;
+
+impl Search<'_> {
+    /// Makes all faults plain that the log does not name, and leaves out of those that operations meet, and of what power failures take, what it can.
+    pub(super) fn hits(&mut self) -> Result<(), Failure> {
+        let concerns = [Concern::Faults, Concern::Disk];
+        if self.left() < 2 || !self.look(case::explicit(&self.ran, &concerns))? {
+            return Ok(());
+        }
+        let named: Vec<Choice> = case::departing(&self.ran, &concerns)
+            .into_iter()
+            .map(|(choice, _)| choice)
+            .filter(|choice| {
+                matches!(choice.site, Site::Call { .. } | Site::DiskCall { .. } | Site::Power { .. })
+            })
+            .collect();
+        let budget = self.budget;
+        self.blocks("operations with faults and changes without sync", named, budget)?;
+        self.ends_of_chains()
+    }
+
+    /// The places of entries that are out stand in the log only where a later entry follows; those behind the last one need not.
+    fn ends_of_chains(&mut self) -> Result<(), Failure> {
+        let there = |kind: &str, target: u32, nth: u64| {
+            let mut entries = self.ran.outcome.plan.iter().map(|entry| entry.id);
+            entries
+                .any(|id| !id.is_written() && id.kind.name() == kind && id.target == target && id.nth >= nth)
+        };
+        let log = (*self.ran.outcome.decisions).clone();
+        let behind = log.overrides.keys().filter(|choice| match choice.site {
+            Site::Fault { kind, target, nth, .. } => !there(kind.as_str(), target, nth),
+            _ => false,
+        });
+        let behind: Vec<Edit> = behind.map(|choice| Edit::Plain(*choice)).collect();
+        let said = |edit: &Edit| match edit {
+            Edit::Plain(choice) => case::is_said(choice, log.overrides[choice]),
+            _ => false,
+        };
+        let behind: Element = behind.into_iter().filter(|edit| !said(edit)).collect();
+        if !behind.is_empty() && self.left() > 1 {
+            self.look(case::without(&log, &[behind], &[]))?;
+        }
+        Ok(())
+    }
+
+    /// Makes all choices about these concerns plain but those without which it does not fail.
+    pub(super) fn surprises(&mut self, name: &'static str, concerns: &[Concern], most: u32) -> Result<(), Failure> {
+        if self.left() < 3 {
+            return Ok(());
+        }
+        let explicit = case::explicit(&self.ran, concerns);
+        let all: Vec<Choice> =
+            case::departing(&self.ran, concerns).into_iter().map(|(choice, _)| choice).collect();
+        let switches = match concerns.contains(&Concern::Scheduler) {
+            true => explicit.switches.clone().unwrap_or_default(),
+            false => Vec::new(),
+        };
+        if all.is_empty() && switches.is_empty() {
+            return Ok(());
+        }
+        // The plainest run first: with it, a log that names each choice of the run is never needed.
+        let everything = case::plain_in_blocks(&all, &switches, usize::MAX);
+        if self.look(case::without(&explicit, &everything, &[]))? {
+            self.say(Dimension { name, before: all.len() + switches.len(), after: 0, minimal: true });
+            return Ok(());
+        }
+        let before = self.runs;
+        let count = all.len() + switches.len();
+        if !self.look(explicit)? {
+            return Ok(());
+        }
+        self.blocks(name, all, most.saturating_sub(self.runs - before))?;
+        self.dimensions.iter_mut().filter(|dimension| dimension.name == name).for_each(|d| d.before = count);
+        Ok(())
+    }
+
+    /// Leaves out what it can of choices that the log names, whose concern is plain, and of its switches: in blocks, and then in those that are left.
+    fn blocks(&mut self, name: &'static str, named: Vec<Choice>, most: u32) -> Result<(), Failure> {
+        let (begun, all) = (self.runs, named.len());
+        let mut named = named;
+        loop {
+            let base = (*self.ran.outcome.decisions).clone();
+            let of_scheduler = named.iter().any(|choice| choice.site.concern() == Concern::Scheduler);
+            let switches = base.switches.clone().filter(|_| of_scheduler).unwrap_or_default();
+            named.retain(|choice| base.overrides.contains_key(choice));
+            let block = named.len().div_ceil(BLOCKS).max(1);
+            let elements = case::plain_in_blocks(&named, &switches, block);
+            if elements.is_empty() {
+                return Ok(());
+            }
+            let before = named.len();
+            self.smallest_of(name, &base, &elements, most.saturating_sub(self.runs - begun))?;
+            let now = &self.ran.outcome.decisions.overrides;
+            named.retain(|choice| now.contains_key(choice));
+            if let Some(known) = self.dimensions.iter_mut().find(|known| known.name == name) {
+                (known.before, known.after) = (all, named.len());
+            }
+            let spent = self.runs - begun >= most || self.left() < 2;
+            if block == 1 || named.len() == before || spent {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Makes the parameters of the faults that are left plain (the shortest time, the least amount), and those that must not be so as small as it still fails.
+    pub(super) fn parameters(&mut self) -> Result<(), Failure> {
+        let parameters = case::parameters(&self.ran);
+        if parameters.is_empty() || self.left() < 3 {
+            return Ok(());
+        }
+        let base = self.ran.outcome.decisions.clone();
+        let plain = |(choice, made): &(Choice, Override)| {
+            vec![Edit::Set(*choice, Override { bound: made.bound, value: 0 })]
+        };
+        let elements: Vec<Element> = parameters.iter().map(plain).collect();
+        self.smallest_of("amounts", &base, &elements, self.left() / 2)?;
+        for (choice, _) in parameters.iter().filter(|(_, asked)| case::is_amount(asked)) {
+            for _ in 0..HALVINGS {
+                let made = self.ran.made.iter().find(|made| made.choice == *choice && made.value > 1);
+                let Some(made) = made.copied() else { break };
+                if self.left() < 6 {
+                    return Ok(());
+                }
+                let log = self.ran.outcome.decisions.clone();
+                let mut smaller = vec![made.value / 8, made.value / 4, made.value / 2];
+                smaller.dedup();
+                let with = |value: u64| {
+                    let mut log = (*log).clone();
+                    log.overrides.insert(*choice, Override { bound: made.bound, value });
+                    log
+                };
+                let Some(found) = self.first_of(smaller.into_iter().map(with).collect())? else { break };
+                if !self.look(found)? {
+                    break;
+                }
+            }
+        }
+        self.tell(&format!("amounts as small as they can be after {} runs", self.runs));
+        Ok(())
+    }
+}
