@@ -11,6 +11,9 @@ use super::runs::End;
 use super::when::{Jump, Sample, When, interval, share};
 use crate::finding::Record;
 
+/// So many things that were taken out are listed.
+const MOST: usize = 12;
+
 /// A choice that decides, with both runs around it.
 #[derive(Clone, Debug)]
 pub struct Decides {
@@ -236,18 +239,28 @@ fn singles(out: &mut String, told: &Told<'_>) {
     if !flips.is_empty() {
         out.push_str("\nIt passes without each of these, too:\n\n");
     }
-    for single in flips {
+    let more = flips.len().saturating_sub(MOST);
+    for single in flips.into_iter().take(MOST) {
         let weight = single.weight.as_ref().map(|(with, without)| {
             format!(" (other futures: with it {} fail, without it {})", of(with), of(without))
         });
         let _ = writeln!(out, "- {} {}{}", single.at, single.what, weight.unwrap_or_default());
     }
+    further(out, more);
     let others: Vec<&Single> = told.singles.iter().filter(|single| single.end != End::Passes).collect();
     if !others.is_empty() {
         out.push_str("\nThese do not decide it alone:\n\n");
     }
-    for single in others {
+    let more = others.len().saturating_sub(MOST);
+    for single in others.into_iter().take(MOST) {
         let _ = writeln!(out, "- {} {}: without it the run {}", single.at, single.what, ended(&single.end));
+    }
+    further(out, more);
+}
+
+fn further(out: &mut String, more: usize) {
+    if more > 0 {
+        let _ = writeln!(out, "- and {more} more (causes.json)");
     }
 }
 

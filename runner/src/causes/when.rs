@@ -19,6 +19,7 @@ const MANY: u64 = 12;
 const SURE: u32 = 2 * (MANY - FEW) as u32;
 /// Moments of the first round, evenly over the run; faults before and after which there is one more each; rounds that refine, each with so many moments.
 const COARSE: u64 = 6;
+const BETWEEN: u64 = 2;
 const FAULTS: usize = 6;
 const ROUNDS: usize = 5;
 const FINE: u64 = 3;
@@ -115,10 +116,11 @@ pub fn search(runs: &mut Runs<'_>, base: &Base, most: u32) -> Result<When, Failu
         curves.push(Curve { later: Later::Out, samples: Vec::new() });
     }
     for curve in &mut curves {
-        let mut moments: Vec<SimTime> = even(COARSE).collect();
-        if curve.later == Later::Out {
-            moments.extend(around.clone());
-        }
+        let moments: Vec<SimTime> = match curve.later {
+            Later::Stay => even(COARSE).collect(),
+            // Between two faults there is little to see.
+            Later::Out => even(BETWEEN).chain(around.clone()).collect(),
+        };
         fill(runs, base, curve, &moments, (FEW, end))?;
     }
     for _ in 0..ROUNDS {
@@ -131,12 +133,11 @@ pub fn search(runs: &mut Runs<'_>, base: &Base, most: u32) -> Result<When, Failu
         fill(runs, base, &mut curves[at], &moments, (FEW, end.saturating_sub(SURE)))?;
     }
     // What looks like a jump after a few futures need not be one.
-    let mut jump = None;
     for _ in 0..2 {
         let Some((at, steep)) = steepest(&curves) else { break };
         fill(runs, base, &mut curves[at], &[steep.before.at, steep.after.at], (MANY, end))?;
-        jump = steepest(&curves).map(|(_, jump)| jump);
     }
+    let jump = jump(&curves);
     let tried: u64 =
         curves.iter().flat_map(|curve| &curve.samples).map(|sample| sample.ends.len() as u64).sum();
     output::eprint(&format!("bloodhound: when: {tried} futures after {} runs\n", runs.made));
@@ -191,6 +192,24 @@ fn steepest(curves: &[Curve]) -> Option<(usize, Jump)> {
     best.map(|(_, at, jump)| (at, jump))
 }
 
+/// The jump, if there is one: the narrowest two moments of a curve whose intervals of 95 % have nothing in common, so that it is more than luck; of
+/// equally narrow ones the greater rise.
+fn jump(curves: &[Curve]) -> Option<Jump> {
+    let mut best: Option<((u64, u64), Jump)> = None;
+    for curve in curves {
+        for (place, before) in curve.samples.iter().enumerate() {
+            let rises = |after: &&Sample| interval(before.share()).1 < interval(after.share()).0;
+            let Some(after) = curve.samples[place + 1..].iter().find(rises) else { continue };
+            let rank = (after.at.since(before.at), 1000 - after.mille().saturating_sub(before.mille()));
+            if best.as_ref().is_none_or(|(least, _)| rank < *least) {
+                let (before, after) = (before.clone(), after.clone());
+                best = Some((rank, Jump { later: curve.later, before, after }));
+            }
+        }
+    }
+    best.map(|(_, jump)| jump)
+}
+
 /// Wilson's interval of 95 % for a share, in thousandths. Nothing is known of none.
 pub fn interval((failing, tried): (u64, u64)) -> (u64, u64) {
     /// 1.96 squared, in parts of `UNIT`.
@@ -233,6 +252,18 @@ mod tests {
             Curve { later: Later::Out, samples: vec![sample(1, 0, 4), sample(4, 1, 3), sample(5, 4, 0)] };
         let (at, jump) = steepest(&[stay, out]).expect("a jump");
         assert_eq!((at, jump.before.at, jump.after.at), (1, SimTime(4), SimTime(5)));
+    }
+
+    #[test]
+    fn a_jump_is_more_than_luck_and_the_narrowest() {
+        let of = |samples| Curve { later: Later::Stay, samples };
+        assert_eq!(jump(&[of(vec![sample(1, 0, 4), sample(2, 2, 2)])]), None, "2 of 4 may be luck");
+        assert_eq!(jump(&[of(vec![sample(1, 4, 0), sample(2, 0, 4)])]), None, "it falls");
+        let slow = of(vec![sample(1, 0, 9), sample(3, 2, 7), sample(9, 9, 0)]);
+        let found = jump(std::slice::from_ref(&slow)).expect("a jump");
+        assert_eq!((found.before.at, found.after.at), (SimTime(3), SimTime(9)));
+        let quick = of(vec![sample(4, 0, 4), sample(5, 4, 0)]);
+        assert_eq!(jump(&[slow, quick]).expect("a jump").after.at, SimTime(5));
     }
 
     #[test]
