@@ -96,7 +96,9 @@ fn forget_idle(outcome: &mut Outcome, worker: &Worker) {
     if decisions.go_on((**world.decisions.log()).clone(), Mode::Strict, world.now.0).is_ok() {
         let log = Arc::make_mut(&mut outcome.decisions);
         let idle = decisions.divergences().into_iter().filter(|divergence| divergence.asked.is_none());
-        idle.for_each(|divergence| drop(log.overrides.remove(&divergence.choice)));
+        idle.for_each(|divergence| {
+            log.overrides.remove(&divergence.choice);
+        });
     }
 }
 
