@@ -152,7 +152,8 @@ pub fn judge(
     }
 }
 
-fn operation_name(call: &Call) -> &str {
+/// The name that a configuration has for an operation.
+pub fn operation_name(call: &Call) -> &str {
     match call {
         Call::Read => "get",
         Call::Write(_) => "put",

@@ -30,6 +30,7 @@ mod faults;
 mod faulty;
 mod finding;
 mod github;
+mod guidance;
 mod host;
 mod image;
 mod images;

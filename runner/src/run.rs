@@ -13,6 +13,7 @@ use bloodhound_sim::strace::Strace;
 use crate::campaign::totals::{Found, Totals};
 use crate::campaign::verdict::{Judgement, Verdict};
 use crate::events::EventFile;
+use crate::guidance::FeatureFile;
 use crate::images::ImageArgs;
 use crate::memory::Guard;
 use crate::output::{self, Format};
@@ -93,6 +94,9 @@ pub struct RunArgs {
     /// Write everything that happens in the run to a file, as JSON lines (docs/events.md)
     #[arg(long, value_name = "FILE")]
     events: Option<PathBuf>,
+    /// Write the features of the run, by which a search is guided, to a file, as JSON lines (docs/guidance.md)
+    #[arg(long, value_name = "FILE")]
+    features: Option<PathBuf>,
     #[command(flatten)]
     breaks: breakpoints::Breaks,
     /// How to answer
@@ -168,6 +172,7 @@ pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, 
     if let Some(file) = &file {
         worker.listen(file.listener(session.scenario.clone()));
     }
+    let features = args.features.as_deref().map(|path| FeatureFile::of(&mut worker, &session.scenario, path));
     let breaks = worker.set_breakpoints(&args.breaks)?;
     worker.boot(boots::decisions(boot)).map_err(|failure| guard.explain(failure))?;
     let mut outcome = worker.run_seed(args.seed, session.plan.strategy).map_err(host_failure)?;
@@ -177,6 +182,7 @@ pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, 
     print(&outcome, &session, &judgement, args.format);
     schedule::save(args.save_faults.as_deref(), &outcome)?;
     file.map_or(Ok(()), |file| file.finish(worker.world()))?;
+    features.map_or(Ok(()), |file| file.finish(&outcome, &session.plan.properties))?;
     Ok(judgement.code)
 }
 

@@ -383,7 +383,7 @@ impl Worker {
     /// # Errors
     /// Services that do not become ready; unsupported calls.
     pub fn boot(&mut self, mut decisions: Decisions) -> Result<World, Failure> {
-        decisions.listen(self.machine.has_listeners());
+        decisions.listen(self.machine.tells_choices());
         if let Some(mark) = self.machine.mark() {
             mark.boot();
         }

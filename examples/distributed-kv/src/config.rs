@@ -28,11 +28,17 @@ pub enum Bug {
     ReuseAfterReset,
     /// `forgets-snapshot`: a restarted node has what its log says, but not what the snapshot before it says.
     ForgetsSnapshot,
+    /// `drops-last-record`: a restarted node takes the last record of its log for one that was cut short.
+    DropsLastRecord,
+    /// `vote-with-log`: a vote for another node is stored only with the entries that come next.
+    VoteWithLog,
+    /// `clears-vote`: a node that hears a leader forgets whom it has voted for in the leader's term.
+    ClearsVote,
 }
 
 impl Bug {
     /// All planted bugs, with their names.
-    pub const PLANTED: [(&str, Bug); 8] = [
+    pub const PLANTED: [(&str, Bug); 11] = [
         ("stale-read", Bug::StaleRead),
         ("ack-before-commit", Bug::AckBeforeCommit),
         ("vote-twice", Bug::VoteTwice),
@@ -41,6 +47,9 @@ impl Bug {
         ("short-write", Bug::ShortWrite),
         ("reuse-after-reset", Bug::ReuseAfterReset),
         ("forgets-snapshot", Bug::ForgetsSnapshot),
+        ("drops-last-record", Bug::DropsLastRecord),
+        ("vote-with-log", Bug::VoteWithLog),
+        ("clears-vote", Bug::ClearsVote),
     ];
 
     fn parse(name: &str) -> Result<Bug, String> {

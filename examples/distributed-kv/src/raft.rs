@@ -152,7 +152,11 @@ impl Raft {
         stored: Stored,
         now: Millis,
     ) -> Raft {
-        let Stored { vote, snapshot, log } = stored;
+        let Stored { vote, snapshot, mut log } = stored;
+        let kept = snapshot.as_ref().map_or(log.base(), |snapshot| snapshot.index);
+        if bug == Bug::DropsLastRecord && log.last_index() > kept {
+            log.truncate_from(log.last_index());
+        }
         let mut raft = Raft {
             id,
             others: (0..nodes as NodeId).filter(|n| *n != id).collect(),
@@ -253,7 +257,11 @@ impl Raft {
 
     /// Takes what the steps since the last call ask for.
     pub fn take_output(&mut self) -> Output {
-        let vote_changed = std::mem::take(&mut self.vote_changed) && self.bug != Bug::VoteTwice;
+        let later = self.bug == Bug::VoteWithLog
+            && self.log_changed_from.is_none()
+            && self.vote.voted_for != Some(self.id);
+        let vote_changed =
+            !later && std::mem::take(&mut self.vote_changed) && self.bug != Bug::VoteTwice;
         Output {
             vote: vote_changed.then_some(self.vote),
             snapshot: self.snapshot.clone().filter(|_| std::mem::take(&mut self.snapshot_changed)),
@@ -444,6 +452,9 @@ impl Raft {
             self.become_follower(now);
         }
         self.leader = Some(leader);
+        if self.bug == Bug::ClearsVote && self.vote.voted_for.is_some() {
+            self.set_vote(Vote { term: self.vote.term, voted_for: None });
+        }
         self.leader_heard = now;
         self.reset_election_timer(now);
     }

@@ -53,7 +53,7 @@ pub fn carry(
     worker: &mut Worker,
     (boots, points): (&Boots, &Points),
     order: &Order,
-    listener: Option<Box<dyn Listener>>,
+    listener: Box<dyn Listener>,
 ) -> Result<Carried, Failure> {
     let booted = boots.of(worker, order.seed)?;
     let begin = worker.ready(&booted, order.seed);
@@ -70,7 +70,7 @@ pub fn carry(
         },
     };
     let stops = stops(worker.scenario(), begin.at);
-    let wish = Wish { stops: &stops, choices: false, listener };
+    let wish = Wish { stops: &stops, choices: false, listener: Some(listener) };
     let ran = worker.go_on(&from, (*log).clone(), wish)?;
     let mut outcome = ran.outcome;
     forget_idle(&mut outcome, worker);

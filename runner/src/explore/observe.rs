@@ -8,8 +8,10 @@ use bloodhound_decisions::{AT_ITS_TIME, Choice, Part, Site, TaskRandom};
 use bloodhound_explore::{Planned, Seen, Strategy};
 use bloodhound_sim::event::{Event, Listener, Moment};
 use bloodhound_sim::faults::KEPT;
+use bloodhound_sim::scenario::Scenario;
 
 use super::carry::Carried;
+use crate::guidance::{Guide, nearness};
 use crate::session::{Outcome, Session};
 
 /// Random numbers of at most so many bytes are choices of a program; longer ones are keys and the like.
@@ -18,18 +20,18 @@ const SHORT: u64 = 8;
 const MOST_DRAWS: usize = 4096;
 
 /// What a run has shown.
-pub fn seen(carried: &Carried, _session: &Session, draws: &Draws) -> Seen {
+pub fn seen(carried: &Carried, session: &Session, eyes: &Eyes) -> Seen {
     let outcome = &carried.outcome;
     let points = carried.points.iter().map(|point| point.at.0);
     Seen {
         log: carried.log.clone(),
         moments: std::iter::once(carried.ready.0).chain(points).collect(),
-        features: features(outcome),
-        nearness: 0,
+        features: eyes.features(),
+        nearness: nearness(outcome, &session.plan.properties),
         cost: carried.cost,
         failed: !outcome.violations.is_empty() || outcome.stopped.is_some(),
         faults: Arc::new(faults(outcome)),
-        draws: Arc::new(draws.take()),
+        draws: Arc::new(eyes.draws.take()),
     }
 }
 
@@ -42,9 +44,51 @@ fn faults(outcome: &Outcome) -> Vec<Planned> {
     planned.collect()
 }
 
+/// What hears of the runs of a worker.
+pub struct Eyes {
+    guide: Guide,
+    draws: Draws,
+}
+
+impl Eyes {
+    /// For runs of a scenario by a strategy.
+    pub fn new(scenario: &Scenario, strategy: Strategy) -> Eyes {
+        Eyes { guide: Guide::new(scenario), draws: Draws::new(strategy) }
+    }
+
+    /// Who is to be told what happens in the next run.
+    pub fn listener(&self) -> Box<dyn Listener> {
+        // What is left of a run that came to no end.
+        drop((self.guide.take(), self.draws.take()));
+        Box::new(Both { guide: self.guide.listener(), draws: self.draws.listener() })
+    }
+
+    fn features(&self) -> Vec<(u64, u64)> {
+        self.guide.take().seen.into_iter().map(|(feature, first)| (feature, first.at.0)).collect()
+    }
+}
+
+struct Both {
+    guide: Box<dyn Listener>,
+    draws: Option<Box<dyn Listener>>,
+}
+
+impl Listener for Both {
+    fn hear(&mut self, moment: &Moment, event: &Event<'_>) {
+        self.guide.hear(moment, event);
+        if let Some(draws) = &mut self.draws {
+            draws.hear(moment, event);
+        }
+    }
+
+    fn wants_choices(&self) -> bool {
+        self.draws.is_some()
+    }
+}
+
 /// The short random numbers that programs ask for in a run, with the times at which they do.
 #[derive(Clone)]
-pub struct Draws {
+struct Draws {
     /// Nobody needs them.
     off: bool,
     heard: Arc<Mutex<Heard>>,
@@ -60,17 +104,17 @@ struct Heard {
 
 impl Draws {
     /// Those of one run, if the strategy changes any.
-    pub fn new(strategy: Strategy) -> Draws {
+    fn new(strategy: Strategy) -> Draws {
         Draws { off: strategy != Strategy::InputTree, heard: Arc::default() }
     }
 
     /// Who is to be told what happens in the run.
-    pub fn listener(&self) -> Option<Box<dyn Listener>> {
+    fn listener(&self) -> Option<Box<dyn Listener>> {
         (!self.off).then(|| Box::new(self.clone()) as Box<dyn Listener>)
     }
 
     fn take(&self) -> Vec<(Choice, u64)> {
-        std::mem::take(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner).draws)
+        std::mem::take(&mut *self.heard.lock().unwrap_or_else(PoisonError::into_inner)).draws
     }
 }
 
@@ -93,29 +137,4 @@ impl Listener for Draws {
             _ => {}
         }
     }
-}
-
-/// Lines of output of each service without their numbers, with how often they came as a power of two.
-fn features(outcome: &Outcome) -> Vec<(u64, u64)> {
-    let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
-    let mut features = BTreeMap::new();
-    for line in crate::console::lines(&outcome.console, &outcome.log) {
-        let mut hash = 0xcbf2_9ce4_8422_2325 ^ u64::from(line.node.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut number = false;
-        for byte in line.text.bytes() {
-            if byte.is_ascii_digit() && number {
-                continue;
-            }
-            number = byte.is_ascii_digit();
-            let byte = if number { b'#' } else { byte };
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-        let count = counts.entry(hash).or_default();
-        *count += 1;
-        if count.is_power_of_two() {
-            let feature = hash.wrapping_add(u64::from(count.trailing_zeros()) << 56);
-            features.entry(feature).or_insert(line.at.0);
-        }
-    }
-    features.into_iter().collect()
 }

@@ -13,7 +13,7 @@ use bloodhound_explore::{Order, Origin, Search, Seen, Settings, StateId};
 
 use super::Summary;
 use super::carry::{Points, carry};
-use super::observe::{Draws, seen};
+use super::observe::{Eyes, seen};
 use crate::boots::Boots;
 use crate::branch::Point;
 use crate::campaign::totals::Unjudged;
@@ -107,6 +107,7 @@ impl Shared {
     /// The life of a worker.
     fn work(&self, sender: &mpsc::Sender<Message>) {
         let (mut worker, lane) = (None, self.hunt.watch.lane());
+        let eyes = Eyes::new(&self.hunt.session.scenario, self.hunt.settings.strategy);
         while let Some(order) = self.take() {
             let number = order.number;
             // Nobody to tell: then nobody waits for results either.
@@ -118,7 +119,7 @@ impl Shared {
                 self.hunt.boots.give_up_others(order.seed);
             }
             let begun = Instant::now();
-            let ran = bug::contain(|| self.run(&mut worker, &order, &lane));
+            let ran = bug::contain(|| self.run((&mut worker, &eyes), &order, &lane));
             let message = match ran {
                 _ if lane.is_short() && self.hunt.watch.halted().is_none() => {
                     drop(worker.take());
@@ -152,18 +153,22 @@ impl Shared {
         self.alive.fetch_sub(1, Ordering::AcqRel);
     }
 
-    fn run(&self, worker: &mut Option<Worker>, order: &Order, lane: &Lane) -> Result<Ran, Failure> {
+    fn run(
+        &self,
+        (worker, eyes): (&mut Option<Worker>, &Eyes),
+        order: &Order,
+        lane: &Lane,
+    ) -> Result<Ran, Failure> {
         let new = || Worker::new(self.hunt.session.clone(), &self.hunt.chosen, lane.stop());
         let made = worker.take().map_or_else(new, Ok)?;
-        let draws = Draws::new(self.hunt.settings.strategy);
         let caches = (&self.hunt.boots, &self.points);
-        let mut carried = carry(worker.insert(made), caches, order, draws.listener())?;
+        let mut carried = carry(worker.insert(made), caches, order, eyes.listener())?;
         let at = match &order.origin {
             Origin::Boot => None,
             Origin::State { at, .. } => Some(SimTime(*at)),
         };
         carried.outcome.numbered = Some(Numbered { number: order.number + 1, at });
-        let seen = seen(&carried, &self.hunt.session, &draws);
+        let seen = seen(&carried, &self.hunt.session, eyes);
         Ok(Ran { outcome: carried.outcome, seen, points: carried.points })
     }
 

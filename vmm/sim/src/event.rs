@@ -182,6 +182,11 @@ pub const KINDS: [&str; 31] = [
 pub trait Listener {
     /// Takes notice of an event.
     fn hear(&mut self, moment: &Moment, event: &Event<'_>);
+
+    /// Whether it has a use for choices, which are kept for it only then.
+    fn wants_choices(&self) -> bool {
+        true
+    }
 }
 
 impl<F: FnMut(&Moment, &Event<'_>)> Listener for F {

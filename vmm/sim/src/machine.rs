@@ -182,8 +182,15 @@ impl Machine {
 
     /// `listener` is told everything that happens from now on, after those that listen already.
     pub fn listen(&mut self, listener: Box<dyn Listener>) {
+        if listener.wants_choices() {
+            self.world.decisions.listen(true);
+        }
         self.listeners.push(listener);
-        self.world.decisions.listen(true);
+    }
+
+    /// Whether somebody who listens wants to be told of choices.
+    pub fn tells_choices(&self) -> bool {
+        self.listeners.iter().any(|listener| listener.wants_choices())
     }
 
     /// Whether somebody listens.

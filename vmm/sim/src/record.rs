@@ -212,7 +212,7 @@ impl Machine {
         }
         world.trail = trail;
         record.digest.word(trail);
-        if record.listeners.is_empty() {
+        if !record.listeners.iter().any(|listener| listener.wants_choices()) {
             if self.trial.as_ref().is_some_and(Trial::repeats) {
                 // They were told of when they were made first.
                 world.decisions.take_made();

@@ -15,6 +15,7 @@ mod mask;
 mod problem;
 mod report;
 mod search;
+mod strain;
 
 use std::collections::BTreeMap;
 
@@ -23,6 +24,7 @@ use crate::model::{Effect, Model, ModelError, NIL, Values};
 
 use problem::{Item, Problem};
 pub use report::describe;
+pub use strain::{Strain, strain};
 use search::{Answer, Search};
 
 /// What a check may use, in units that do not depend on the host's speed.

@@ -193,7 +193,7 @@ impl<'a> Runner<'a> {
                     self.machine.set_profile(profile.clone());
                 }
                 self.machine.world.decisions.follow(log, Mode::Lenient);
-                self.machine.world.decisions.listen(self.keep || self.machine.has_listeners());
+                self.machine.world.decisions.listen(self.keep || self.machine.tells_choices());
                 self.machine.begin_schedule();
                 let beginning = self.machine.world.clone();
                 let (mut read, most) = (start.read, self.most_steps);
