@@ -10,8 +10,8 @@ use crate::frontier::State;
 /// A fault that a run had planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// The choice that takes it out, at 0.
-    pub begins: Choice,
+    /// The choice that takes it out, at 0, and is made when its time comes.
+    pub happens: Choice,
     /// The bound of that choice.
     pub bound: u64,
     /// When it begins, ns of virtual time.
@@ -39,7 +39,7 @@ pub(crate) fn is_possible(arm: Arm, state: &State) -> bool {
 /// The concerns that an arm draws anew.
 fn concerns(arm: Arm) -> &'static [Concern] {
     match arm {
-        Arm::Fresh | Arm::Input => &[],
+        Arm::Fresh | Arm::Input | Arm::OneFault => &[],
         Arm::Profile | Arm::Future => &[
             Concern::Scheduler,
             Concern::Network,
@@ -48,53 +48,42 @@ fn concerns(arm: Arm) -> &'static [Concern] {
             Concern::Workload,
             Concern::Faults,
         ],
-        Arm::Faults | Arm::OneFault => &[Concern::Disk, Concern::Faults],
+        Arm::Faults => &[Concern::Disk, Concern::Faults],
         Arm::Timing => &[Concern::Scheduler, Concern::Network],
         Arm::Operations => &[Concern::Workload],
     }
 }
 
-/// The seed that a concern has at the end of a log.
-fn seed_of(log: &Log, concern: Concern) -> u64 {
-    let epoch = log.epochs.iter().rev().find(|epoch| epoch.concerns.contains(&concern));
-    epoch.map_or(log.seed, |epoch| epoch.seed)
-}
-
-/// The log of a run that goes on from a state by an arm, and the moment up to which it is the state's run. `None`: the arm is not possible there.
-pub(crate) fn branch(state: &State, arm: Arm, dice: &mut Dice) -> Option<(Arc<Log>, u64)> {
+/// The log of a run that goes on from a state by an arm. `None`: the arm is not possible there.
+pub(crate) fn branch(state: &State, arm: Arm, dice: &mut Dice) -> Option<Arc<Log>> {
     if !is_possible(arm, state) {
         return None;
     }
     let mut log = (*state.log).clone();
-    let mut at = state.at;
+    let at = state.at;
     log.epochs.retain(|epoch| epoch.from <= at);
     match arm {
         Arm::Input => {
             let place = dice.below((state.draws.len() as u64).min(DRAWS));
-            let (choice, when) = *state.draws.get(place as usize)?;
+            let (choice, _) = *state.draws.get(place as usize)?;
             let value = match dice.below(4) {
                 0 => 0,
                 1 => WORD - 1,
                 _ => dice.below(WORD),
             };
             log = log.with(choice, WORD, value);
-            at = at.max(when.saturating_sub(1));
         }
         Arm::OneFault => {
             let next: Vec<&Planned> = state.faults.iter().filter(|fault| fault.at > at).collect();
             let fault = next.get(dice.below((next.len() as u64).clamp(1, FAULTS)) as usize)?;
-            // The plan is drawn again from the same seed, without it.
-            let seed = seed_of(&log, Concern::Faults);
-            log = log.with(fault.begins, fault.bound, 0);
-            let concerns = vec![Concern::Faults];
-            log.epochs.push(Epoch { from: at.saturating_add(1), seed, concerns });
+            log = log.with(fault.happens, fault.bound, 0);
         }
         _ => {
             let concerns = concerns(arm).to_vec();
             log.epochs.push(Epoch { from: at.saturating_add(1), seed: dice.word(), concerns });
         }
     }
-    Some((Arc::new(log), at))
+    Some(Arc::new(log))
 }
 
 #[cfg(test)]
@@ -104,8 +93,8 @@ mod tests {
     use bloodhound_decisions::{Part, Site, Word};
 
     fn fault(nth: u64, at: u64) -> Planned {
-        let site = Site::Fault { kind: Word::new("crash"), target: 1, nth, part: Word::new("begins") };
-        Planned { begins: Choice { part: Part::Run, site }, bound: WORD, at }
+        let site = Site::Fault { kind: Word::new("crash"), target: 1, nth, part: Word::new("happens") };
+        Planned { happens: Choice { part: Part::Run, site }, bound: WORD, at }
     }
 
     #[test]
@@ -116,8 +105,8 @@ mod tests {
         from.log = Arc::new(Log { epochs: vec![before.clone(), after], ..Log::new(1, 2) });
         from.at = 100;
         let mut dice = Dice::new(3);
-        let (log, at) = branch(&from, Arm::Timing, &mut dice).expect("possible");
-        assert_eq!((log.seed, log.boot_seed, at), (2, 1, 100));
+        let log = branch(&from, Arm::Timing, &mut dice).expect("possible");
+        assert_eq!((log.seed, log.boot_seed), (2, 1));
         assert_eq!(log.epochs[0], before);
         assert_eq!((log.epochs.len(), log.epochs[1].from), (2, 101));
         assert_eq!(log.epochs[1].concerns, [Concern::Scheduler, Concern::Network]);
@@ -125,9 +114,9 @@ mod tests {
             assert!(branch(&from, arm, &mut dice).is_none(), "{arm:?}");
         }
         from.faults = Arc::new(vec![fault(0, 50), fault(1, 150)]);
-        let (log, _) = branch(&from, Arm::OneFault, &mut dice).expect("possible");
-        assert_eq!(log.overrides.keys().collect::<Vec<_>>(), [&fault(1, 150).begins]);
-        assert_eq!((log.epochs[1].seed, &log.epochs[1].concerns[..]), (5, &[Concern::Faults][..]));
+        let log = branch(&from, Arm::OneFault, &mut dice).expect("possible");
+        assert_eq!(log.overrides.keys().collect::<Vec<_>>(), [&fault(1, 150).happens]);
+        assert_eq!(log.epochs, [before]);
     }
 
     #[test]
@@ -136,10 +125,9 @@ mod tests {
         from.at = 100;
         let choice = |nth| Choice { part: Part::Run, site: Site::ClientRandom { nth } };
         from.draws = Arc::new(vec![(choice(1), 120), (choice(2), 130)]);
-        let (log, at) = branch(&from, Arm::Input, &mut Dice::new(1)).expect("possible");
+        let log = branch(&from, Arm::Input, &mut Dice::new(1)).expect("possible");
         let (changed, to) = log.overrides.iter().next().expect("one");
         assert!([choice(1), choice(2)].contains(changed) && to.value < to.bound);
-        assert!(at == 119 || at == 129);
         assert_eq!(log.epochs, []);
     }
 }

@@ -46,12 +46,22 @@ pub struct State {
 impl State {
     /// How likely it is to be chosen: by how rare what it showed is, how near it came, and whether going on from it has brought something; the
     /// oftener it was chosen, the less (as the schedules of AFLFast have it).
-    pub(crate) fn energy(&self, features: &Features, near: bool) -> u64 {
+    pub(crate) fn energy(&self, features: &Features, prefer: Prefer) -> u64 {
         let nearness = u64::from(self.nearness) * ONE / 1_000_000;
-        let base = features.rarity(&self.features) + if near { nearness * 4 } else { nearness / 4 };
+        let rare = if prefer.rare { features.rarity(&self.features) } else { ONE };
+        let base = rare + if prefer.near { nearness * 4 } else { 0 };
         let paid = u64::from(self.paid.min(16));
         (base.max(1) * (1 + paid) / (1 + u64::from(self.chosen))).max(1)
     }
+}
+
+/// What makes states likely to be chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefer {
+    /// That few runs have shown what they did.
+    pub rare: bool,
+    /// That their run came near a violation.
+    pub near: bool,
 }
 
 /// The states of a search.
@@ -112,13 +122,13 @@ impl Frontier {
     }
 
     /// Lets the least useful states go until there are no more than there may be. One that was just added may be among them.
-    pub(crate) fn evict(&mut self, features: &Features, near: bool) {
+    pub(crate) fn evict(&mut self, features: &Features, prefer: Prefer) {
         let over = self.states.len().saturating_sub(self.most);
         if over == 0 {
             return;
         }
         let mut energies: Vec<(u64, StateId)> =
-            self.states.iter().map(|(id, state)| (state.energy(features, near), *id)).collect();
+            self.states.iter().map(|(id, state)| (state.energy(features, prefer), *id)).collect();
         energies.sort_unstable();
         for (_, id) in energies.into_iter().take(over) {
             self.states.remove(&id);
@@ -131,11 +141,11 @@ impl Frontier {
         &self,
         may: impl Fn(&State) -> bool,
         features: &Features,
-        near: bool,
+        prefer: Prefer,
         dice: &mut Dice,
     ) -> Option<StateId> {
         let open: Vec<(&StateId, &State)> = self.states.iter().filter(|(_, state)| may(state)).collect();
-        let weights: Vec<u64> = open.iter().map(|(_, state)| state.energy(features, near)).collect();
+        let weights: Vec<u64> = open.iter().map(|(_, state)| state.energy(features, prefer)).collect();
         pick(&weights, dice).map(|place| *open[place].0)
     }
 
@@ -155,6 +165,8 @@ impl Frontier {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+
+    const BOTH: Prefer = Prefer { rare: true, near: true };
 
     pub(crate) fn state(depth: u32, features: &[u64]) -> State {
         State {
@@ -182,7 +194,7 @@ pub(crate) mod tests {
         let rare = frontier.add(state(1, &[1]));
         let common = frontier.add(state(1, &[2]));
         let other = frontier.add(state(2, &[3]));
-        frontier.evict(&features, true);
+        frontier.evict(&features, BOTH);
         assert_eq!(frontier.iter().map(|(id, _)| id).collect::<Vec<_>>(), [rare, other]);
         assert!(frontier.get(common).is_none());
         assert_eq!((frontier.len(), frontier.come_to(), frontier.evicted()), (2, 3, 1));
@@ -197,10 +209,10 @@ pub(crate) mod tests {
         let mut often = state(0, &[1]);
         let never = often.clone();
         often.chosen = 9;
-        assert_eq!(never.energy(&features, true), 10 * often.energy(&features, true) + 6);
+        assert_eq!(never.energy(&features, BOTH), 10 * often.energy(&features, BOTH) + 6);
         often.paid = 9;
-        assert!(often.energy(&features, true) >= never.energy(&features, true) - 8);
+        assert!(often.energy(&features, BOTH) >= never.energy(&features, BOTH) - 8);
         let near = State { nearness: 900_000, ..never.clone() };
-        assert!(near.energy(&features, true) > 3 * never.energy(&features, true));
+        assert!(near.energy(&features, BOTH) > 3 * never.energy(&features, BOTH));
     }
 }

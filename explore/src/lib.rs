@@ -17,6 +17,6 @@ mod strategy;
 pub use arms::{Arm, Arms};
 pub use branch::Planned;
 pub use features::Features;
-pub use frontier::{Frontier, State, StateId};
+pub use frontier::{Frontier, Prefer, State, StateId};
 pub use search::{LAG, Order, Origin, Search, Seen, Settings};
 pub use strategy::Strategy;

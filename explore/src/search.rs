@@ -11,7 +11,7 @@ use bloodhound_decisions::{Choice, Dice, Log};
 use crate::arms::{Arm, Arms};
 use crate::branch::{Planned, branch, is_possible};
 use crate::features::Features;
-use crate::frontier::{Frontier, State, StateId};
+use crate::frontier::{Frontier, Prefer, State, StateId};
 use crate::strategy::Strategy;
 
 /// A run is chosen when the results of all runs are known but so many before it.
@@ -38,8 +38,8 @@ pub struct Settings {
     pub max_depth: u32,
     /// So many states are kept.
     pub max_states: usize,
-    /// States whose run came near a violation are preferred.
-    pub prefer_near: bool,
+    /// Which states are preferred.
+    pub prefer: Prefer,
 }
 
 /// From where a run goes on.
@@ -51,7 +51,7 @@ pub enum Origin {
     State {
         /// Its number.
         id: StateId,
-        /// The moment up to which the run is that of the state.
+        /// Its moment: up to it the run is that of the state.
         at: u64,
         /// What it is.
         log: Arc<Log>,
@@ -152,6 +152,11 @@ impl Search {
         all.map(|arm| (arm, self.runs_of[arm as usize])).filter(|(_, runs)| *runs > 0)
     }
 
+    /// How useful a state is; `None`: it had to go.
+    pub fn energy_of(&self, id: StateId) -> Option<u64> {
+        self.frontier.get(id).map(|state| state.energy(&self.features, self.settings.prefer))
+    }
+
     /// How many seeds were begun.
     pub fn seeds(&self) -> u64 {
         self.seeds
@@ -213,7 +218,7 @@ impl Search {
 
     /// A run that goes on from a state, if one is to be made.
     fn branch(&mut self, number: u64, dice: &mut Dice) -> Option<Order> {
-        let (strategy, near) = (self.settings.strategy, self.settings.prefer_near);
+        let (strategy, prefer) = (self.settings.strategy, self.settings.prefer);
         let in_turn = number.is_multiple_of(FRESH_ONE_IN);
         let fresh = match strategy {
             Strategy::Random | Strategy::Swarm => true,
@@ -227,14 +232,14 @@ impl Search {
         let (arms, id) = match strategy {
             Strategy::InputTree => {
                 let may = |state: &State| is_possible(Arm::Input, state);
-                (vec![Arm::Input], self.frontier.choose(may, &self.features, near, dice)?)
+                (vec![Arm::Input], self.frontier.choose(may, &self.features, prefer, dice)?)
             }
             Strategy::Bfs => (Vec::new(), self.frontier.first(|state| state.chosen < CHILDREN)?),
             Strategy::Dfs => (Vec::new(), self.frontier.last(|state| state.chosen < CHILDREN)?),
             _ => {
                 let arm = self.arms.choose(&Arm::REDRAWN, dice)?;
                 let may = |state: &State| is_possible(arm, state);
-                (vec![arm], self.frontier.choose(may, &self.features, near, dice)?)
+                (vec![arm], self.frontier.choose(may, &self.features, prefer, dice)?)
             }
         };
         let state = self.frontier.get(id)?;
@@ -247,7 +252,7 @@ impl Search {
             Strategy::Bfs | Strategy::Dfs => arms[state.chosen as usize % arms.len().max(1)],
             _ => *arms.first()?,
         };
-        let (log, at) = branch(state, arm, dice)?;
+        let (log, at) = (branch(state, arm, dice)?, state.at);
         Some(Order { number, seed: log.seed, arm, origin: Origin::State { id, at, log } })
     }
 
@@ -279,7 +284,7 @@ impl Search {
             return;
         }
         self.add_states(seen, &new, (from, depth, after));
-        self.frontier.evict(&self.features, self.settings.prefer_near);
+        self.frontier.evict(&self.features, self.settings.prefer);
     }
 
     /// The moments of a run at which it showed most that was new, and its beginning, become states.

@@ -461,6 +461,11 @@ impl Worker {
         Failure { code, text }
     }
 
+    /// What it runs.
+    pub fn scenario(&self) -> &Scenario {
+        &self.session.scenario
+    }
+
     /// The world as it is.
     pub fn world(&self) -> &World {
         &self.machine.world

@@ -191,13 +191,13 @@ pub(super) static EXPLORATION: Section = Section::new(
         Key::new(
             "prioritize_coverage",
             ValueKind::Bool,
-            "whether a search goes on first from runs that reach new code, where coverage is measured",
+            "whether a search prefers moments at which something was seen that few runs have shown",
         )
         .default("true"),
         Key::new(
             "prioritize_near_violation",
             ValueKind::Bool,
-            "whether a search goes on first from runs that came near a violation",
+            "whether a search prefers moments of runs that came near a violation",
         )
         .default("true"),
         Key::section("schedule", &SCHEDULE),

@@ -6,7 +6,14 @@ use super::*;
 use bloodhound_decisions::{Concern, Epoch};
 
 fn settings(strategy: Strategy, runs: u64) -> Settings {
-    Settings { strategy, first_seed: 100, runs, max_depth: 5, max_states: 40, prefer_near: true }
+    Settings {
+        strategy,
+        first_seed: 100,
+        runs,
+        max_depth: 5,
+        max_states: 40,
+        prefer: Prefer { rare: true, near: true },
+    }
 }
 
 /// What a run of the made-up subject shows: a function of its log. The later it goes on, the more is to be seen.
@@ -30,7 +37,7 @@ fn run(order: &Order) -> Seen {
         nearness: dice.below(1000) as u32,
         cost: 500 + dice.below(500),
         failed: dice.below(50) == 0,
-        faults: Arc::new(vec![Planned { begins: choice(0), bound: 2, at: 9500 }]),
+        faults: Arc::new(vec![Planned { happens: choice(0), bound: 2, at: 9500 }]),
         draws: Arc::new((0..20).map(|nth| (choice(nth), 1000 + u64::from(nth) * 500)).collect()),
     }
 }
@@ -118,7 +125,7 @@ proptest! {
     #[test]
     fn limits_hold(strategy in 0usize..6, seed: u64, states in 1usize..30, depth in 0u32..4, runs in 1u64..200) {
         let settings = Settings {
-            strategy: Strategy::ALL[strategy], first_seed: seed, runs, max_depth: depth, max_states: states, prefer_near: seed % 2 == 0,
+            strategy: Strategy::ALL[strategy], first_seed: seed, runs, max_depth: depth, max_states: states, prefer: Prefer { rare: seed % 3 > 0, near: seed % 2 == 0 },
         };
         let all = orders(&settings);
         prop_assert_eq!(all.len() as u64, runs);

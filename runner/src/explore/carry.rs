@@ -1,54 +1,158 @@
 //! Carries out one order of a search: from the boot of its seed, or from a state.
+//!
+//! Key types: [`Carried`], [`Points`] (snapshots of states). A snapshot is a cache: a state without one is come to again by its log, and the run is the same.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Log, Mode};
-use bloodhound_explore::{Order, Origin};
+use bloodhound_explore::{Order, Origin, Search, StateId};
+use bloodhound_sim::event::Listener;
 use bloodhound_sim::scenario::Scenario;
-use std::sync::Arc;
 
 use crate::boots::Boots;
-use crate::session::{Failure, Outcome, Worker, host_failure};
+use crate::branch::{Point, Wish};
+use crate::session::{Failure, Outcome, Worker};
 
 /// Into so many parts of equal length the time of faults is cut by the moments from which others may go on.
 const PARTS: u64 = 16;
 /// Where there are no faults, so long a time is cut instead, ns.
 const WITHOUT_FAULTS: u64 = 10_000_000_000;
+/// Snapshots hold so many bytes at most, about.
+const MOST_BYTES: u64 = 512 << 20;
 
 /// A run that was carried out.
 pub struct Carried {
     pub outcome: Outcome,
     /// What was run, without what it found on the way.
     pub log: Arc<Log>,
-    /// The moments from which others may go on.
-    pub moments: Vec<u64>,
+    /// The moment at which the stack was ready.
+    pub ready: SimTime,
+    /// The moments from which others may go on, after the one from which it went on itself.
+    pub points: Vec<Arc<Point>>,
     /// Steps that it took, from where it went on.
     pub cost: u64,
 }
 
-/// The moments of a run whose stack was ready at a time.
-fn moments(scenario: &Scenario, ready: SimTime) -> Vec<u64> {
+/// The moments of a run, after its beginning, from which others may go on, if its stack was ready at this time.
+fn stops(scenario: &Scenario, ready: SimTime) -> Vec<SimTime> {
     let begin = ready.after(scenario.fault_start);
     let span = match scenario.fault_time {
         0 => scenario.max_time.min(WITHOUT_FAULTS),
         time => time,
     };
-    let later = (1..PARTS).map(|part| begin.after(span / PARTS * part).0);
-    std::iter::once(ready.0).chain(later).collect()
+    (1..PARTS).map(|part| begin.after(span / PARTS * part)).collect()
 }
 
-/// Makes the run of an order.
+/// Makes the run of an order. `listener` is told what happens in it from where it goes on.
 ///
 /// # Errors
 /// What boot and host say.
-pub fn carry(worker: &mut Worker, boots: &Boots, order: &Order) -> Result<Carried, Failure> {
+pub fn carry(
+    worker: &mut Worker,
+    (boots, points): (&Boots, &Points),
+    order: &Order,
+    listener: Box<dyn Listener>,
+) -> Result<Carried, Failure> {
     let booted = boots.of(worker, order.seed)?;
-    let log = match &order.origin {
-        Origin::Boot => Arc::new(Log { seed: order.seed, ..(**booted.decisions.log()).clone() }),
-        Origin::State { log, .. } => log.clone(),
+    let begin = worker.ready(&booted, order.seed);
+    let (from, log) = match &order.origin {
+        Origin::Boot => (begin.clone(), begin.log.clone()),
+        Origin::State { at, log, .. } if *at <= begin.at.0 => (begin.clone(), log.clone()),
+        Origin::State { id, at, log } => match points.get(*id) {
+            Some(point) => (point, log.clone()),
+            None => {
+                let point = worker.rebuild(&booted, &before(log, *at), SimTime(*at))?;
+                points.put(*id, point.clone());
+                (point, log.clone())
+            }
+        },
     };
-    worker.restore(&booted);
-    let outcome = worker.run_log((*log).clone(), Mode::Strict).map_err(host_failure)?;
-    let cost = outcome.steps.saturating_sub(booted.steps);
-    let moments = moments(&outcome.scenario, booted.now);
-    Ok(Carried { outcome, log, moments, cost })
+    let stops = stops(worker.scenario(), begin.at);
+    let wish = Wish { stops: &stops, choices: false, listener: Some(listener) };
+    let ran = worker.go_on(&from, (*log).clone(), wish)?;
+    let mut outcome = ran.outcome;
+    forget_idle(&mut outcome, worker);
+    let cost = outcome.steps.saturating_sub(from.steps);
+    Ok(Carried { outcome, log, ready: begin.at, points: ran.points, cost })
+}
+
+/// What of a log comes before a moment: the same up to there.
+fn before(log: &Log, at: u64) -> Log {
+    let mut log = log.clone();
+    log.epochs.retain(|epoch| epoch.from <= at);
+    log
+}
+
+/// A replay refuses what a log says of choices that are never made; here it does nothing, so it is left out of what is kept of the run.
+fn forget_idle(outcome: &mut Outcome, worker: &Worker) {
+    if outcome.decisions.overrides.is_empty() {
+        return;
+    }
+    let world = worker.world();
+    let mut decisions = world.decisions.clone();
+    // The same log, as a replay follows it.
+    if decisions.go_on((**world.decisions.log()).clone(), Mode::Strict, world.now.0).is_ok() {
+        let log = Arc::make_mut(&mut outcome.decisions);
+        let idle = decisions.divergences().into_iter().filter(|divergence| divergence.asked.is_none());
+        idle.for_each(|divergence| {
+            log.overrides.remove(&divergence.choice);
+        });
+    }
+}
+
+/// Snapshots of states that may be gone on from, as many as fit.
+#[derive(Debug, Default)]
+pub struct Points {
+    kept: Mutex<BTreeMap<StateId, Arc<Point>>>,
+}
+
+impl Points {
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<StateId, Arc<Point>>> {
+        // A worker that panicked has ended the process (`bug::install`).
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, id: StateId) -> Option<Arc<Point>> {
+        self.kept().get(&id).cloned()
+    }
+
+    /// Keeps the snapshot of a state.
+    pub fn put(&self, id: StateId, point: Arc<Point>) {
+        self.kept().insert(id, point);
+    }
+
+    /// Gives up all, for want of memory.
+    pub fn clear(&self) {
+        let all = std::mem::take(&mut *self.kept());
+        drop(all);
+    }
+
+    /// Gives up those of states that are no more, and of the others the least useful until what is left fits.
+    pub fn fit(&self, search: &Search) {
+        let mut gone = Vec::new();
+        let mut kept = self.kept();
+        let mut left: Vec<(u64, StateId, u64)> = Vec::new();
+        for (id, point) in kept.iter() {
+            match search.energy_of(*id) {
+                Some(energy) => left.push((energy, *id, point.held_bytes())),
+                None => gone.push(*id),
+            }
+        }
+        let mut held: u64 = left.iter().map(|(.., bytes)| bytes).sum();
+        if held > MOST_BYTES {
+            left.sort_unstable();
+            for (_, id, bytes) in left {
+                if held <= MOST_BYTES / 4 * 3 {
+                    break;
+                }
+                held -= bytes;
+                gone.push(id);
+            }
+        }
+        let dropped: Vec<Arc<Point>> = gone.iter().filter_map(|id| kept.remove(id)).collect();
+        drop(kept);
+        drop(dropped);
+    }
 }

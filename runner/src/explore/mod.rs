@@ -10,7 +10,7 @@ mod workers;
 
 use std::path::PathBuf;
 
-use bloodhound_explore::{Search, Settings, Strategy};
+use bloodhound_explore::{Prefer, Search, Settings, Strategy};
 use serde_json::{Value as Json, json};
 
 use crate::campaign;
@@ -107,7 +107,10 @@ impl SearchArgs {
             runs,
             max_depth: u32::try_from(self.max_depth.unwrap_or(exploration.max_depth)).unwrap_or(u32::MAX),
             max_states: usize::try_from(states).unwrap_or(usize::MAX),
-            prefer_near: exploration.prioritize_near_violation,
+            prefer: Prefer {
+                rare: exploration.prioritize_coverage,
+                near: exploration.prioritize_near_violation,
+            },
         }
     }
 }

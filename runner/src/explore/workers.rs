@@ -9,10 +9,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use bloodhound_abi::SimTime;
-use bloodhound_explore::{Order, Origin, Search, Seen, Settings};
+use bloodhound_explore::{Order, Origin, Search, Seen, Settings, StateId};
 
-use super::{Summary, carry, observe};
+use super::Summary;
+use super::carry::{Points, carry};
+use super::observe::{Eyes, seen};
 use crate::boots::Boots;
+use crate::branch::Point;
 use crate::campaign::totals::Unjudged;
 use crate::campaign::watch::{Lane, Watch};
 use crate::campaign::workers::{Collector, stopped};
@@ -37,6 +40,8 @@ pub struct Hunt {
 /// What all workers share.
 struct Shared {
     hunt: Hunt,
+    /// Snapshots of states.
+    points: Points,
     queue: Mutex<VecDeque<Order>>,
     /// Something was put into the queue.
     bell: Condvar,
@@ -48,10 +53,17 @@ struct Shared {
 
 /// What became of an order.
 enum Ended {
-    Ran(Box<(Outcome, Seen)>),
+    Ran(Box<Ran>),
     Lost(Unjudged),
     /// There is no memory for it.
     TooLarge,
+}
+
+/// A run, what it has shown, and the snapshots that were taken in it.
+struct Ran {
+    outcome: Outcome,
+    seen: Seen,
+    points: Vec<Arc<Point>>,
 }
 
 /// What workers tell.
@@ -95,6 +107,7 @@ impl Shared {
     /// The life of a worker.
     fn work(&self, sender: &mpsc::Sender<Message>) {
         let (mut worker, lane) = (None, self.hunt.watch.lane());
+        let eyes = Eyes::new(&self.hunt.session.scenario, self.hunt.settings.strategy);
         while let Some(order) = self.take() {
             let number = order.number;
             // Nobody to tell: then nobody waits for results either.
@@ -102,10 +115,11 @@ impl Shared {
                 break;
             }
             if self.hunt.watch.memory_is_short() {
+                self.points.clear();
                 self.hunt.boots.give_up_others(order.seed);
             }
             let begun = Instant::now();
-            let ran = bug::contain(|| self.run(&mut worker, &order, &lane));
+            let ran = bug::contain(|| self.run((&mut worker, &eyes), &order, &lane));
             let message = match ran {
                 _ if lane.is_short() && self.hunt.watch.halted().is_none() => {
                     drop(worker.take());
@@ -141,20 +155,21 @@ impl Shared {
 
     fn run(
         &self,
-        worker: &mut Option<Worker>,
+        (worker, eyes): (&mut Option<Worker>, &Eyes),
         order: &Order,
         lane: &Lane,
-    ) -> Result<(Outcome, Seen), Failure> {
+    ) -> Result<Ran, Failure> {
         let new = || Worker::new(self.hunt.session.clone(), &self.hunt.chosen, lane.stop());
         let made = worker.take().map_or_else(new, Ok)?;
-        let mut carried = carry::carry(worker.insert(made), &self.hunt.boots, order)?;
+        let caches = (&self.hunt.boots, &self.points);
+        let mut carried = carry(worker.insert(made), caches, order, eyes.listener())?;
         let at = match &order.origin {
             Origin::Boot => None,
             Origin::State { at, .. } => Some(SimTime(*at)),
         };
         carried.outcome.numbered = Some(Numbered { number: order.number + 1, at });
-        let seen = observe::seen(&carried);
-        Ok((carried.outcome, seen))
+        let seen = seen(&carried, &self.hunt.session, eyes);
+        Ok(Ran { outcome: carried.outcome, seen, points: carried.points })
     }
 
     /// Why a run has no outcome.
@@ -177,6 +192,7 @@ pub fn run_all(hunt: Hunt, jobs: usize, collector: &mut Collector<'_>) -> Result
     let first = search.begin();
     let shared = Arc::new(Shared {
         hunt,
+        points: Points::default(),
         queue: Mutex::new(first.into()),
         bell: Condvar::new(),
         over: AtomicBool::new(false),
@@ -292,11 +308,27 @@ impl Taker<'_, '_> {
         self.collector.progress.end();
     }
 
+    /// Keeps the snapshots of the states that have come since the one with this number.
+    fn keep(&self, first: u64, taken: &[Arc<Point>]) {
+        let come = self.search.frontier().come_to();
+        for id in (first..come).map(StateId) {
+            let at = self.search.frontier().get(id).map(|state| state.at);
+            if let Some(point) = taken.iter().find(|point| Some(point.at.0) == at) {
+                self.shared.points.put(id, point.clone());
+            }
+        }
+        if come > first {
+            self.shared.points.fit(&self.search);
+        }
+    }
+
     /// Takes the result of a run, and orders the one that may be chosen now.
     fn ended(&mut self, number: u64, ended: Ended) {
+        let mut taken = Vec::new();
         let seen = match ended {
             Ended::Ran(ran) => {
-                let (outcome, seen) = *ran;
+                let Ran { outcome, seen, points } = *ran;
+                taken = points;
                 self.collector.ran(&outcome);
                 // Nothing is known of how it would have gone on.
                 let cut = matches!(outcome.stopped, Some(Stopped::Interrupted | Stopped::Undecided(_)));
@@ -320,7 +352,10 @@ impl Taker<'_, '_> {
         if number != self.next {
             return;
         }
-        match self.search.merge(seen) {
+        let first = self.search.frontier().come_to();
+        let next = self.search.merge(seen);
+        self.keep(first, &taken);
+        match next {
             Some(order) => self.shared.put([order]),
             None if self.search.merged().0 >= self.shared.hunt.settings.runs => {
                 self.shared.over.store(true, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 pub fn command(dir: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_bloodhound"));
     command.current_dir(dir).arg(args[0]);
-    let runs = matches!(args[0], "test" | "run" | "replay" | "shrink" | "verify");
+    let runs = matches!(args[0], "test" | "explore" | "run" | "replay" | "shrink" | "verify");
     if let Some(platform) = super::platform().filter(|_| runs && !args.contains(&"--platform")) {
         command.args(["--platform", &platform]);
     }
