@@ -125,6 +125,13 @@ fn kind_name(kind: InputKind) -> &'static str {
     }
 }
 
+impl InputRecord {
+    /// Whether it is what a file or an image holds, and not how it is named or listed, or that it is not there.
+    pub fn is_content(&self) -> bool {
+        [InputKind::Content, InputKind::Image].iter().any(|kind| kind_name(*kind) == self.kind)
+    }
+}
+
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }

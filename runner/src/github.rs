@@ -504,6 +504,7 @@ mod tests {
             virtual_time_ns: 12_345_678_901,
             replay: "out dir/findings/seed-7".into(),
             text: text.into(),
+            known: false,
         };
         let findings =
             if code == exit::FINDINGS { vec![finding("a|b", 7), finding("a|b", 9)] } else { Vec::new() };

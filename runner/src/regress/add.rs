@@ -16,6 +16,8 @@ use crate::run::{Again, interrupt};
 use crate::session::{Failure, Outcome, Session, Stopped, Violation, Worker, host_failure};
 use crate::{exit, redact, schedule, shrink};
 
+/// Lines of a story before the violation, at most.
+const STORY: usize = 80;
 /// Most cases of one property that get a number of their own.
 const NUMBERS: u32 = 10_000;
 
@@ -138,6 +140,10 @@ fn case_of(
     };
     let mut story: Vec<String> =
         shrink::story::events(outcome, violation).into_iter().map(|(_, line)| redact::text(&line).into_owned()).collect();
+    if story.len() > STORY {
+        let rest = story.len() - STORY;
+        story.splice(..rest, [format!("{rest} lines before this are left out")]);
+    }
     let first = record.text.lines().next().unwrap_or_default();
     story.push(format!("{} VIOLATED {} ({}): {first}", violation.at, violation.property, violation.kind));
     let schedule = match &record.fault_schedule {
@@ -161,7 +167,8 @@ fn case_of(
             virtual_time_ns: record.virtual_time_ns,
             inputs: Vec::new(),
         },
-        inputs: record.inputs.clone(),
+        // Of the others there are many, and each machine has its own.
+        inputs: record.inputs.iter().filter(|input| input.is_content()).cloned().collect(),
         log: Ok(stored.log.clone()),
     })
 }

@@ -129,7 +129,7 @@ impl Case {
             reader.wrong.push(Diagnostic::about_file(Code::Malformed, Severity::Error, &file.source.name, text));
         }
         let log = reader.log(&file.log);
-        let inputs = file.found.inputs.iter().filter_map(|input| reader.input(input)).collect();
+        let inputs = file.found.inputs.iter().flat_map(|input| reader.input(input).unwrap_or_default()).collect();
         if !reader.wrong.is_empty() {
             return Err(reader.wrong);
         }
@@ -189,8 +189,7 @@ impl Case {
             quoted(&found.digest),
             found.virtual_time_ns
         );
-        let inputs: Vec<String> = self.inputs.iter().map(input_text).collect();
-        list(&mut out, "  ", "inputs", inputs.iter().map(String::as_str));
+        list(&mut out, "  ", "inputs", input_texts(&self.inputs).iter().map(String::as_str));
         log_text(&mut out, log);
         Ok(out)
     }
@@ -217,9 +216,22 @@ fn list<'a>(out: &mut String, indent: &str, key: &str, items: impl Iterator<Item
     }
 }
 
-fn input_text(input: &InputRecord) -> String {
-    let InputRecord { tree, path, kind, size, sha256 } = input;
-    format!("{kind} {tree} {size} {sha256} {path}")
+/// A line for each input, with all trees in which it is the same.
+fn input_texts(inputs: &[InputRecord]) -> Vec<String> {
+    let mut lines: Vec<(&InputRecord, Vec<String>)> = Vec::new();
+    let same = |a: &InputRecord, b: &InputRecord| {
+        (&a.path, &a.kind, a.size, &a.sha256) == (&b.path, &b.kind, b.size, &b.sha256)
+    };
+    for input in inputs {
+        match lines.iter_mut().find(|(other, _)| same(input, other)) {
+            Some((_, trees)) => trees.push(input.tree.to_string()),
+            None => lines.push((input, vec![input.tree.to_string()])),
+        }
+    }
+    let line = |(input, trees): (&InputRecord, Vec<String>)| {
+        format!("{} {} {} {} {}", input.kind, trees.join(","), input.size, input.sha256, input.path)
+    };
+    lines.into_iter().map(line).collect()
 }
 
 fn log_text(out: &mut String, log: &Log) {
@@ -327,15 +339,19 @@ impl Reader<'_> {
         Some(ForcedSwitch { node, life, task: parsed, place: place.clone(), nth: *nth, torn: *torn })
     }
 
-    fn input(&mut self, text: &Located<String>) -> Option<InputRecord> {
+    fn input(&mut self, text: &Located<String>) -> Option<Vec<InputRecord>> {
         let mut words = text.value.splitn(5, ' ');
         let mut parsed = || {
             let kind = words.next()?.to_owned();
-            let (tree, size) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-            let sha256 = words.next().filter(|hex| hex.len() == 64 && hex.bytes().all(|b| b.is_ascii_hexdigit()))?;
-            Some(InputRecord { tree, path: words.next()?.to_owned(), kind, size, sha256: sha256.to_owned() })
+            let trees: Result<Vec<u32>, _> = words.next()?.split(',').map(str::parse).collect();
+            let (trees, size) = (trees.ok()?, words.next()?.parse().ok()?);
+            let hex = |text: &&str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            let sha256 = words.next().filter(hex)?.to_owned();
+            let path = words.next()?.to_owned();
+            let of = |tree| InputRecord { tree, path: path.clone(), kind: kind.clone(), size, sha256: sha256.clone() };
+            Some(trees.into_iter().map(of).collect())
         };
-        parsed().or_else(|| self.none(text, "an input is written as `KIND TREE SIZE DIGEST PATH`".into()))
+        parsed().or_else(|| self.none(text, "an input is written as `KIND TREES SIZE DIGEST PATH`".into()))
     }
 }
 
@@ -345,14 +361,12 @@ fn counted(text: &CountedText) -> CountedLoop {
 }
 
 #[cfg(test)]
-pub(super) use tests::case as tests_case;
-
-#[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use bloodhound_decisions::{Lineage, Part, Site};
 
-    pub(super) fn case() -> Case {
+    /// One with everything in it.
+    pub fn case() -> Case {
         let choice = |nth| Choice { part: Part::Run, site: Site::Arrival { worker: 0, nth } };
         let mut log = Log::new(7, u64::MAX).with(choice(0), 9, 4).with(choice(1), u64::MAX, 5);
         log.epochs = vec![Epoch { from: 1, seed: 2, concerns: vec![Concern::Network, Concern::Scheduler] }];

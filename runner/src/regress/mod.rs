@@ -332,7 +332,7 @@ pub fn json(judged: &Judged) -> Json {
         "known": judged.known, "verdict": judged.verdict.word(), "reason": judged.says, "fails_gate": judged.fails_gate(),
         "runs": judged.runs, "changed": judged.changed,
         "seed": shown.map(|shown| shown.seed), "virtual_time_ns": shown.map(|shown| shown.at.0), "text": shown.map(|shown| &shown.text),
-        "digest": shown.map(|shown| &shown.digest), "replay": shown.and_then(|shown| shown.kept.as_ref().ok()),
+        "faults": shown.map(|shown| &shown.faults), "digest": shown.map(|shown| &shown.digest), "replay": shown.and_then(|shown| shown.kept.as_ref().ok()),
     })
 }
 
@@ -385,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_mark_changes_one_line() {
-        let case = case::tests_case();
+        let case = case::tests::case();
         let text = case.text().expect("a text");
         let fixed = marked(&text, None);
         assert_eq!(fixed.lines().count() + 1, text.lines().count());

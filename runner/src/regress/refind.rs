@@ -89,7 +89,7 @@ fn in_another_schedule(mut log: Log, nth: u64) -> Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::regress::case::tests_case;
+    use crate::regress::case::tests::case as tests_case;
     use bloodhound_decisions::{Choice, Part, WORD};
 
     #[test]
