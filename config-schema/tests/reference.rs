@@ -109,7 +109,6 @@ fn what_has_no_effect_is_named() {
             "`exploration.strategy`, `exploration.max_depth`, `exploration.max_states`, \
              `exploration.prioritize_coverage` and `exploration.prioritize_near_violation` are not available \
              yet",
-            "`output.save_interesting_seeds` is not available yet",
             "`debug.gdb_enabled`, `debug.gdb_port`, `debug.trace_level` and `debug.trace_events` are not \
              available yet",
         ]

@@ -2,17 +2,18 @@
 //!
 //! With `--live` the seeds are run by [`crate::live`]; everything around them is the same.
 //!
-//! Modules: `accounts` (what became of the faults), `reports` (where it writes), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
+//! Modules: `accounts` (what became of the faults), `reports` (where it writes), `order` (which runs come first), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
 //! gave together), `verdict` (the one rule from the totals to each case and to the exit code), `progress` (what is said
 //! meanwhile), `print` (the answer for people and for machines).
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::boots::Boots;
+use crate::corpus::{self, Keeping};
 use crate::coverage::{self, Measuring};
 use crate::output::Format;
 use crate::platform::{self, Choice, Chosen};
@@ -21,6 +22,7 @@ use crate::session::{Failure, Session, Worker};
 use crate::{bug, cli, cpus, exit, junit, live, output};
 
 mod accounts;
+pub mod order;
 mod print;
 mod progress;
 mod reports;
@@ -29,6 +31,7 @@ pub mod verdict;
 pub mod watch;
 mod workers;
 
+use order::Order;
 use progress::Progress;
 use reports::Reports;
 use totals::Totals;
@@ -76,6 +79,12 @@ pub struct Args {
     /// Make findings self-contained: each takes along the files and images that its run saw, so that it can be replayed elsewhere
     #[arg(long)]
     bundle: bool,
+    /// A directory with interesting runs of earlier campaigns: they come first, and new ones are saved in it (docs/corpus.md)
+    #[arg(long, value_name = "DIR")]
+    corpus: Option<PathBuf>,
+    /// Bytes to which the corpus is brought down at the end (for example 32m)
+    #[arg(long, value_parser = cli::bytes, value_name = "SIZE", default_value_t = corpus::LIMIT)]
+    corpus_limit: u64,
     /// Run on this machine's Docker or Podman engine, in real time, with the faults that an engine can do: one seed unless --seeds says more. Nothing
     /// of it can be replayed (docs/live.md)
     #[arg(long)]
@@ -120,8 +129,13 @@ impl Seeds {
         Ok(Seeds { first, count })
     }
 
+    /// Whether it is one of them.
+    pub fn contains(&self, seed: u64) -> bool {
+        seed.checked_sub(self.first).is_some_and(|number| number < self.count)
+    }
+
     /// The seed with this number, from 0.
-    fn number(&self, number: u64) -> Option<u64> {
+    pub fn number(&self, number: u64) -> Option<u64> {
         (number < self.count).then(|| self.first + number)
     }
 }
@@ -160,6 +174,7 @@ const NO_COVERAGE: &str = "code coverage is measured in the simulation only";
 fn without_meaning(args: &Args) -> Result<(), Failure> {
     let given = [
         ("--bundle", args.bundle, "nothing of a live run can be replayed"),
+        ("--corpus", args.corpus.is_some(), "nothing of a live run can be run again"),
         ("--boot-each", args.boot_each, "each seed of a live run has a stack of its own"),
         ("--jobs", args.jobs.is_some(), "the seeds of a live run are run one after the other"),
         ("--platform", args.platform.wanted != platform::Wanted::Auto, "the engine runs the services"),
@@ -224,6 +239,7 @@ pub fn campaign(
         return Err(failure);
     }
     let out = args.out.clone().unwrap_or_else(|| session.plan.out.clone());
+    let mut keeping = keeping(args, &session, &out, seeds).inspect_err(|failure| refused(args, failure))?;
     let reports = Reports::prepare(&out, args.junit.as_deref(), &session.plan.config)?;
     if let Some(text) = reports.earlier() {
         print::say(&text);
@@ -234,8 +250,31 @@ pub fn campaign(
     let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
     let watch = Arc::new(Watch::start(crate::interrupt::flag(), deadline, args.platform.budget()));
     let campaign = Campaign { args, session, seeds, reports, watch, started };
-    let chosen = if args.live { campaign.run_live(&mut totals) } else { campaign.run(choose, &mut totals) };
+    let chosen = if args.live {
+        campaign.run_live(&mut totals)
+    } else {
+        campaign.run(choose, &mut keeping, &mut totals)
+    };
+    if let Some((summary, failed)) = keeping.map(Keeping::finish) {
+        totals.corpus = Some(summary);
+        if let Some(failure) = failed {
+            print::say(&failure.text);
+            totals.trouble(failure.code, failure.text);
+        }
+    }
     Ok(campaign.finish(totals, chosen.as_ref()))
+}
+
+/// The corpus of a campaign, if it has one.
+fn keeping(args: &Args, session: &Session, out: &Path, seeds: Seeds) -> Result<Option<Keeping>, Failure> {
+    if args.live {
+        return Ok(None);
+    }
+    let keeping = Keeping::of(session, args.corpus.as_deref(), args.corpus_limit, out, seeds)?;
+    for note in keeping.iter().flat_map(Keeping::notes) {
+        print::say(&note);
+    }
+    Ok(keeping)
 }
 
 /// A campaign whose reports have their place.
@@ -250,14 +289,19 @@ struct Campaign<'a> {
 
 impl Campaign<'_> {
     /// Boots and runs all seeds. Whatever goes wrong is in the totals; the platform is returned if there is one.
-    fn run(&self, choose: impl FnOnce() -> Result<Chosen, Failure>, totals: &mut Totals) -> Option<Chosen> {
+    fn run(
+        &self,
+        choose: impl FnOnce() -> Result<Chosen, Failure>,
+        keeping: &mut Option<Keeping>,
+        totals: &mut Totals,
+    ) -> Option<Chosen> {
         let mut chosen = None;
         let ran = bug::contain(|| {
             let platform = chosen.insert(choose()?);
             print::say(&format!("platform {}", platform.line()));
             let boots = self.boot(platform)?;
             self.watch.seeding();
-            self.run_seeds(*platform, boots, totals)
+            self.run_seeds(*platform, boots, keeping.as_mut(), totals)
         });
         self.settle(ran, totals);
         chosen
@@ -326,17 +370,26 @@ impl Campaign<'_> {
         Ok(boots)
     }
 
-    fn run_seeds(&self, chosen: Chosen, boots: Boots, totals: &mut Totals) -> Result<(), Failure> {
+    fn run_seeds(
+        &self,
+        chosen: Chosen,
+        boots: Boots,
+        keeping: Option<&mut Keeping>,
+        totals: &mut Totals,
+    ) -> Result<(), Failure> {
+        let (cases, first) = keeping.as_ref().map(|keeping| keeping.order()).unwrap_or_default();
+        let order = Order::new(cases, first, self.seeds);
         let most = cpus::jobs();
         let jobs = self.args.jobs.or(self.session.plan.workers).unwrap_or(most).clamp(1, most);
-        let jobs = usize::try_from(self.seeds.count).map_or(jobs, |count| jobs.min(count));
+        let jobs = usize::try_from(order.len()).map_or(jobs, |count| jobs.min(count));
         let shared = workers::Shared {
             session: self.session.clone(),
             chosen,
             boots,
             watch: self.watch.clone(),
-            seeds: self.seeds,
+            order: order.clone(),
             boot_each: self.args.boot_each,
+            features: keeping.is_some(),
             next: AtomicU64::new(0),
             alone: Mutex::default(),
         };
@@ -347,8 +400,10 @@ impl Campaign<'_> {
             fail_fast: self.args.fail_fast,
             reports: &self.reports,
             watch: &self.watch,
-            progress: Progress::new(self.seeds.count),
+            progress: Progress::new(order.len()),
             totals,
+            order: &order,
+            keeping,
             running: BTreeSet::new(),
             postponed: false,
         };

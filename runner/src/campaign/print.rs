@@ -92,6 +92,9 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
     if totals.outside.len() > OUTSIDE {
         let _ = writeln!(out, "outside: and {} more, see --format json", totals.outside.len() - OUTSIDE);
     }
+    for line in totals.corpus.iter().flat_map(|corpus| corpus.lines()) {
+        let _ = writeln!(out, "{line}");
+    }
     if let Some(least) = totals.least_coverage {
         let share = percent(totals.coverage);
         let _ = writeln!(out, "fault coverage: {share} (at least {} are wanted)", percent(least));
@@ -207,6 +210,7 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
         "outside": totals.outside.iter().map(|((service, what), seeds)| json!({
             "service": service, "what": what, "seeds": seeds,
         })).collect::<Vec<_>>(),
+        "corpus": totals.corpus.as_ref().map(|corpus| corpus.json()),
         "junit": junit,
         "exit_code": judgement.code,
     });

@@ -267,13 +267,17 @@ fn troubles(totals: &Totals) -> Vec<Trouble> {
         let noun = if seeds.len() == 1 { "seed" } else { "seeds" };
         Trouble { code, text: format!("{noun} {} not judged: {text}", list(seeds.iter())) }
     }));
+    for (name, why) in &totals.unjudged_cases {
+        troubles.push(Trouble { code: why.code(), text: format!("{name} not judged: {}", why.text()) });
+    }
     let begun = totals.run();
     if totals.interrupted {
         let text = format!("interrupted: {begun} of {} seeds were begun", totals.wanted);
         troubles.push(Trouble { code: exit::INTERRUPTED, text });
     }
     // Who stops at the first finding, or for another reason that is told, wants no more seeds.
-    let explained = begun > 0 && totals.failed_fast || !troubles.is_empty() && !totals.timed_out;
+    let explained =
+        begun + totals.judged_cases > 0 && totals.failed_fast || !troubles.is_empty() && !totals.timed_out;
     if totals.judged < totals.least && !explained {
         let time = if totals.timed_out { " when --timeout was over" } else { "" };
         let text = format!(

@@ -1,4 +1,4 @@
-//! The threads of a campaign: each takes the next seed until there is none left, and the main thread collects.
+//! The threads of a campaign: each takes the next run (`order`) until there is none left, and the main thread collects.
 //!
 //! What goes wrong in one seed takes nothing from the others. Something unsupported stops that seed alone; after a failure of
 //! the host or a bug of ours no further seed is begun, and those that run come to their end.
@@ -11,15 +11,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use bloodhound_config::Selection;
+use bloodhound_decisions::{Decisions, Log, Mode};
 
-use super::Seeds;
+use super::order::{At, Order, Task};
 use super::progress::Progress;
 use super::reports::Reports;
 use super::totals::{Found, Totals, Unjudged};
 use super::watch::{Lane, Watch};
 use crate::boots::{self, Boots};
+use crate::corpus::{self, Keeping, Reached};
 use crate::platform::Chosen;
 use crate::session::{Failure, Outcome, Session, Stopped, Violation, Worker, host_failure};
+use crate::shrink::settled;
 use crate::{bug, cpus, exit, finding};
 
 /// How often the main thread looks whether all has to stop.
@@ -33,61 +36,76 @@ pub struct Shared {
     pub chosen: Chosen,
     pub boots: Boots,
     pub watch: Arc<Watch>,
-    pub seeds: Seeds,
-    /// Boot for every seed.
+    pub order: Order,
+    /// Boot for every run.
     pub boot_each: bool,
-    /// How many seeds were taken.
+    /// What runs reach is wanted.
+    pub features: bool,
+    /// How many places of the order were taken.
     pub next: AtomicU64,
     /// What waits until one worker is left.
     pub alone: Mutex<Alone>,
 }
 
-/// Seeds for which there was no memory beside others. The last worker runs them when the others have ended.
+/// Runs for which there was no memory beside others. The last worker makes them when the others have ended.
 #[derive(Debug, Default)]
 pub struct Alone {
     /// Workers that have begun and not ended.
     workers: usize,
-    seeds: Vec<u64>,
+    tasks: Vec<Task>,
 }
 
 /// What workers tell.
 enum Message {
-    /// A seed was begun.
-    Begun(u64),
-    /// It ran.
-    Ran(Box<Outcome>),
+    /// A run was begun.
+    Begun(Task),
+    /// It ended.
+    Ran(Task, Box<Ran>),
     /// It did not.
-    Lost(u64, Unjudged),
+    Lost(Task, Unjudged),
     /// It did not yet: there was no memory for it beside others.
-    Postponed(u64),
+    Postponed(Task),
     /// It did not: there is no memory for it.
-    TooLarge(u64),
+    TooLarge(Task),
     /// A worker failed before its first seed.
     Failed(Failure),
 }
 
+/// A run that has ended.
+struct Ran {
+    outcome: Outcome,
+    /// What it reached, if that is wanted.
+    features: Option<BTreeSet<u64>>,
+}
+
 impl Shared {
-    /// The next seed, if one is to be begun.
-    fn take(&self) -> Option<u64> {
-        if self.watch.is_closed() {
-            return None;
+    /// The next run, if one is to be begun.
+    fn take(&self) -> Option<Task> {
+        loop {
+            if self.watch.is_closed() {
+                return None;
+            }
+            match self.order.at(self.next.fetch_add(1, Ordering::Relaxed)) {
+                At::Task(task) => return Some(task),
+                At::Passed => {}
+                At::End => return None,
+            }
         }
-        self.seeds.number(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The next seed of a worker: one that nobody has begun, or for the last worker one that has waited for that. `None`: the
+    /// The next run of a worker: one that nobody has begun, or for the last worker one that has waited for that. `None`: the
     /// worker ends.
-    fn take_any(&self) -> Option<u64> {
-        if let Some(seed) = self.take() {
-            return Some(seed);
+    fn take_any(&self) -> Option<Task> {
+        if let Some(task) = self.take() {
+            return Some(task);
         }
         let mut alone = self.alone();
-        let seed = match alone.workers {
-            1 if !self.watch.is_closed() => alone.seeds.pop(),
+        let task = match alone.workers {
+            1 if !self.watch.is_closed() => alone.tasks.pop(),
             _ => None,
         };
-        alone.workers -= usize::from(seed.is_none());
-        seed
+        alone.workers -= usize::from(task.is_none());
+        task
     }
 
     fn alone(&self) -> MutexGuard<'_, Alone> {
@@ -102,30 +120,30 @@ impl Shared {
         let message = match (ended, current.get()) {
             (Ok(Ok(())), _) => return,
             (Ok(Err(failure)), None) => Message::Failed(failure),
-            (Ok(Err(failure)), Some(seed)) => Message::Lost(seed, self.lost(failure)),
+            (Ok(Err(failure)), Some(task)) => Message::Lost(task, self.lost(failure)),
             (Err(text), None) => Message::Failed(Failure { code: exit::BUG, text }),
-            (Err(text), Some(seed)) => Message::Lost(seed, Unjudged::Bug(text)),
+            (Err(text), Some(task)) => Message::Lost(task, Unjudged::Bug(text)),
         };
         self.alone().workers -= 1;
         // Whoever collects may have gone on without this worker.
         let _ignored = sender.send(message);
     }
 
-    fn run(&self, sender: &mpsc::Sender<Message>, current: &Cell<Option<u64>>) -> Result<(), Failure> {
+    fn run(&self, sender: &mpsc::Sender<Message>, current: &Cell<Option<Task>>) -> Result<(), Failure> {
         self.alone().workers += 1;
         let (mut worker, lane) = (None, self.watch.lane());
-        while let Some(seed) = self.take_any() {
-            current.set(Some(seed));
+        while let Some(task) = self.take_any() {
+            current.set(Some(task));
             // Nobody to tell: then nobody waits for results either.
-            if sender.send(Message::Begun(seed)).is_err() {
+            if sender.send(Message::Begun(task)).is_err() {
                 break;
             }
             if self.watch.memory_is_short() {
-                self.boots.give_up_others(seed);
+                self.boots.give_up_others(self.seed(task));
             }
             let begun = Instant::now();
-            let outcome = self.run_seed(&mut worker, seed, &lane);
-            let message = match outcome {
+            let ran = self.run_task(&mut worker, task, &lane);
+            let message = match ran {
                 _ if lane.is_short() && self.watch.halted().is_none() => {
                     drop(worker.take());
                     bloodhound_frames::trim();
@@ -133,16 +151,16 @@ impl Shared {
                     if alone.workers > 1 {
                         // Fewer seeds at once from now on: this worker ends.
                         alone.workers -= 1;
-                        alone.seeds.push(seed);
+                        alone.tasks.push(task);
                         drop(alone);
                         lane.relieved();
-                        let _ignored = sender.send(Message::Postponed(seed));
+                        let _ignored = sender.send(Message::Postponed(task));
                         return Ok(());
                     }
                     lane.relieved();
-                    Message::TooLarge(seed)
+                    Message::TooLarge(task)
                 }
-                outcome => Message::Ran(Box::new(outcome?)),
+                ran => Message::Ran(task, Box::new(ran?)),
             };
             self.watch.took(begun.elapsed());
             if sender.send(message).is_err() {
@@ -153,24 +171,51 @@ impl Shared {
         Ok(())
     }
 
-    /// Runs a seed on the worker of this thread, which is made if there is none.
-    fn run_seed(&self, worker: &mut Option<Worker>, seed: u64, lane: &Lane) -> Result<Outcome, Failure> {
+    /// The seed of a run.
+    fn seed(&self, task: Task) -> u64 {
+        match task {
+            Task::Seed(seed) => seed,
+            Task::Case(place) => self.order.case(place).log.seed,
+        }
+    }
+
+    /// Makes a run on the worker of this thread, which is made if there is none.
+    fn run_task(&self, worker: &mut Option<Worker>, task: Task, lane: &Lane) -> Result<Ran, Failure> {
         let new = || Worker::new(self.session.clone(), &self.chosen, lane.stop());
-        let worker = if self.boot_each {
+        if self.boot_each {
             // The one before goes first: a thread should have one platform.
             drop(worker.take());
-            let boot = boots::boot_of(seed, self.session.plan.boots);
-            let worker = worker.insert(new()?);
-            worker.boot(boots::decisions(boot))?;
-            worker
-        } else {
-            let made = worker.take().map_or_else(new, Ok)?;
-            let worker = worker.insert(made);
-            let booted = self.boots.of(worker, seed)?;
-            worker.restore(&booted);
-            worker
+        }
+        let made = worker.take().map_or_else(new, Ok)?;
+        let worker = worker.insert(made);
+        let outcome = match task {
+            Task::Seed(seed) => {
+                if self.boot_each {
+                    worker.boot(boots::decisions(boots::boot_of(seed, self.session.plan.boots)))?;
+                } else {
+                    let booted = self.boots.of(worker, seed)?;
+                    worker.restore(&booted);
+                }
+                worker.run(seed).map_err(host_failure)?
+            }
+            Task::Case(place) => self.run_case(worker, &self.order.case(place).log)?,
         };
-        worker.run(seed).map_err(host_failure)
+        let features = self.features.then(|| corpus::features(&outcome));
+        Ok(Ran { outcome, features })
+    }
+
+    /// Runs a log. The log of its outcome has only what was asked for, so that a replay can follow it strictly.
+    fn run_case(&self, worker: &mut Worker, log: &Log) -> Result<Outcome, Failure> {
+        if !self.boot_each && self.boots.has(log) {
+            let booted = self.boots.numbered(worker, boots::number(log))?;
+            worker.restore(&booted);
+        } else {
+            let boot = Log { counted: Vec::new(), ..log.clone() };
+            worker.boot(Decisions::new(boot, Mode::Lenient))?;
+        }
+        worker.listen_to_choices();
+        let outcome = worker.run_log(log.clone(), Mode::Lenient).map_err(host_failure)?;
+        Ok(settled(outcome, worker.take_choices()))
     }
 
     /// Why a seed has no outcome.
@@ -219,9 +264,12 @@ pub struct Collector<'a> {
     pub watch: &'a Watch,
     pub progress: Progress,
     pub totals: &'a mut Totals,
-    /// Seeds that were begun and are under way.
-    pub running: BTreeSet<u64>,
-    /// Seeds had to wait for want of memory.
+    pub order: &'a Order,
+    /// The corpus, if there is one.
+    pub keeping: Option<&'a mut Keeping>,
+    /// Runs that were begun and are under way.
+    pub running: BTreeSet<Task>,
+    /// Runs had to wait for want of memory.
     pub postponed: bool,
 }
 
@@ -249,38 +297,39 @@ impl Collector<'_> {
 
     /// Goes on without the seeds that do not stop.
     fn leave(&mut self) {
-        for seed in std::mem::take(&mut self.running) {
-            self.totals.unjudged.insert(seed, stopped(self.watch));
+        for task in std::mem::take(&mut self.running) {
+            self.unjudged(task, stopped(self.watch));
         }
         self.progress.end();
     }
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Begun(seed) => {
-                self.running.insert(seed);
+            Message::Begun(task) => {
+                self.running.insert(task);
             }
-            Message::Ran(outcome) => {
-                self.running.remove(&outcome.seed);
-                self.ran(&outcome);
+            Message::Ran(task, ran) => {
+                self.running.remove(&task);
+                self.ran(task, *ran);
             }
-            Message::Lost(seed, why) => {
-                self.running.remove(&seed);
-                self.lost(seed, why);
+            Message::Lost(task, why) => {
+                self.running.remove(&task);
+                self.lost(task, why);
                 self.watch.close();
             }
-            Message::Postponed(seed) => {
-                self.running.remove(&seed);
+            Message::Postponed(task) => {
+                self.running.remove(&task);
                 if !self.postponed {
                     self.postponed = true;
                     self.progress.say(&format!(
-                        "seed {seed} waits: there is no memory for it beside others; fewer seeds run at once from now on"
+                        "{} waits: there is no memory for it beside others; fewer seeds run at once from now on",
+                        self.order.name(task)
                     ));
                 }
             }
-            Message::TooLarge(seed) => {
-                self.running.remove(&seed);
-                self.lost(seed, Unjudged::Undecided(self.watch.budget().text()));
+            Message::TooLarge(task) => {
+                self.running.remove(&task);
+                self.lost(task, Unjudged::Undecided(self.watch.budget().text()));
             }
             Message::Failed(failure) => {
                 self.progress.say(&failure.text);
@@ -288,35 +337,59 @@ impl Collector<'_> {
                 self.watch.close();
             }
         }
-        self.progress.show(self.totals.run(), self.totals.findings.len());
+        self.progress.show(self.totals.run() + self.totals.cases(), self.totals.findings.len());
     }
 
-    /// A seed without a verdict; each reason is said once.
-    fn lost(&mut self, seed: u64, why: Unjudged) {
-        let known = self.totals.unjudged.values().any(|other| *other == why);
-        if !known && why != Unjudged::Interrupted {
-            self.progress.say(&format!("seed {seed} is not judged: {}", why.text()));
+    /// A run without a verdict; each reason is said once.
+    fn lost(&mut self, task: Task, why: Unjudged) {
+        if !self.totals.has_reason(&why) && why != Unjudged::Interrupted {
+            self.progress.say(&format!("{} is not judged: {}", self.order.name(task), why.text()));
         }
-        self.totals.unjudged.insert(seed, why);
+        self.unjudged(task, why);
+        self.reached(task, None);
     }
 
-    fn ran(&mut self, outcome: &Outcome) {
+    fn unjudged(&mut self, task: Task, why: Unjudged) {
+        match task {
+            Task::Seed(seed) => {
+                self.totals.unjudged.insert(seed, why);
+            }
+            Task::Case(_) => self.totals.unjudged_cases.push((self.order.name(task), why)),
+        }
+    }
+
+    /// What a run reached, for the corpus.
+    fn reached(&mut self, task: Task, reached: Option<Reached>) {
+        if let Some(keeping) = &mut self.keeping {
+            keeping.ended(task, reached);
+        }
+    }
+
+    fn ran(&mut self, task: Task, ran: Ran) {
+        let Ran { outcome, features } = ran;
         if let Some(measuring) = &self.session.measuring {
-            measuring.ran(outcome);
+            measuring.ran(&outcome);
         }
         match &outcome.stopped {
-            Some(Stopped::Interrupted) => return self.lost(outcome.seed, stopped(self.watch)),
+            Some(Stopped::Interrupted) => return self.lost(task, stopped(self.watch)),
             Some(Stopped::Undecided(why)) => {
-                return self.lost(outcome.seed, Unjudged::Undecided(why.clone()));
+                return self.lost(task, Unjudged::Undecided(why.clone()));
             }
             Some(Stopped::Unsupported(what)) => {
-                self.lost(outcome.seed, Unjudged::Unsupported(what.clone()));
+                self.lost(task, Unjudged::Unsupported(what.clone()));
             }
             None => {}
         }
-        self.totals.add(outcome);
+        match task {
+            Task::Seed(_) => self.totals.add(&outcome),
+            Task::Case(_) => self.totals.add_case(&outcome),
+        }
         for violation in &outcome.violations {
-            self.found(outcome, violation);
+            self.found(task, &outcome, violation);
+        }
+        if outcome.stopped.is_none() {
+            let reached = features.map(|features| Reached::of(&outcome, features));
+            self.reached(task, reached);
         }
     }
 
@@ -326,8 +399,8 @@ impl Collector<'_> {
     }
 
     /// A finding is announced when its files are there.
-    fn found(&mut self, outcome: &Outcome, violation: &Violation) {
-        let (seed, property) = (outcome.seed, &violation.property);
+    fn found(&mut self, task: Task, outcome: &Outcome, violation: &Violation) {
+        let (run, property) = (self.order.name(task), &violation.property);
         let saved = finding::save(&self.reports.dir, self.session, &self.compose, outcome, violation)
             .and_then(|saved| self.bundle(&saved.dir).map(|()| saved));
         let kept = match saved {
@@ -336,14 +409,14 @@ impl Collector<'_> {
                     format!(" ({} is the finding of another run)", other.display())
                 });
                 self.progress.say(&format!(
-                    "seed {seed}: {property} violated at {}: {}{beside}",
+                    "{run}: {property} violated at {}: {}{beside}",
                     violation.at,
                     saved.dir.display()
                 ));
                 Ok(saved.dir)
             }
             Err(error) => {
-                let text = format!("the finding of seed {seed} ({property}) cannot be written: {error}");
+                let text = format!("the finding of {run} ({property}) cannot be written: {error}");
                 self.progress.say(&text);
                 self.totals.trouble(exit::ENVIRONMENT, text);
                 self.watch.close();

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bloodhound_decisions::{Decisions, Log, Mode};
+use bloodhound_decisions::{Decisions, Log, Made, Mode};
 
 use crate::memory::Guard;
 use crate::output::{self, Format};
@@ -151,6 +151,13 @@ fn search(
     search.all()?;
     let Search { ran, runs, dimensions, late, .. } = search;
     Ok(Found { ran, runs, dimensions, late })
+}
+
+/// The outcome of a run that followed a log leniently and made these choices, with a log that a replay can follow strictly.
+pub fn settled(outcome: Outcome, made: Vec<Made>) -> Outcome {
+    let ran = Ran { outcome, made };
+    let decisions = Arc::new(case::settled(&ran));
+    Outcome { decisions, ..ran.outcome }
 }
 
 /// Runs what is left as `replay` does, from a boot of its own.
