@@ -51,7 +51,10 @@ fn entries_of_another_plan_are_out_of_date_and_of_other_versions_unusable() {
     let corpus = open(&dir);
     assert_eq!((corpus.entries().len(), corpus.notes().len()), (0, 1));
     let note = corpus.notes()[0].to_string();
-    assert!(corpus.notes()[0].of_another_version && note.contains(&name) && note.contains("version 3"), "{note}");
+    assert!(
+        corpus.notes()[0].of_another_version && note.contains(&name) && note.contains("version 3"),
+        "{note}"
+    );
     let mut corpus = corpus;
     corpus.minimise(0).expect("minimised");
     assert!(dir.join("entries").join(name).is_file(), "what is of another version stays");
@@ -172,7 +175,10 @@ fn a_directory_that_cannot_be_written_to_is_told_at_once() {
         assert_eq!(error.kind, ErrorKind::Host);
         assert!(error.text.contains("write to") && error.text.contains("help: "), "{error}");
     }
-    assert_eq!(Corpus::open(Path::new("/proc/corpus"), identity("p")).expect_err("no place").kind, ErrorKind::Host);
+    assert_eq!(
+        Corpus::open(Path::new("/proc/corpus"), identity("p")).expect_err("no place").kind,
+        ErrorKind::Host
+    );
     assert_eq!(seeds(&open(&dir)), [1]);
 }
 
@@ -258,7 +264,10 @@ fn a_search_goes_on_where_it_was_and_only_for_what_it_was_begun() {
     let other = Corpus::open(&dir, identity("q")).expect("opened");
     let search = other.search("s").expect("free");
     assert_eq!(search.resume_state(), None, "its state is that of another plan");
-    assert_eq!(search.begun().map(|(identity, about)| (identity.plan.as_str(), about)), Some(("p", &json!({"seed": 8}))));
+    assert_eq!(
+        search.begun().map(|(identity, about)| (identity.plan.as_str(), about)),
+        Some(("p", &json!({"seed": 8})))
+    );
     for name in ["", "../s", "a b", ".hidden", &"x".repeat(65)] {
         assert_eq!(corpus.search(name).expect_err(name).kind, ErrorKind::Wrong);
     }

@@ -23,7 +23,12 @@ const KILLS: usize = 50;
 /// A run of the toy: its features are a function of its seed.
 fn features(seed: u64) -> Vec<u64> {
     let mut dice = Dice::new(seed);
-    (0..4).map(|_| { let most = 1 + dice.below(300); dice.below(most) }).collect()
+    (0..4)
+        .map(|_| {
+            let most = 1 + dice.below(300);
+            dice.below(most)
+        })
+        .collect()
 }
 
 /// The toy: rounds of runs that are chosen by what was found before. Goes on where it was; prints what it announces.
@@ -42,7 +47,8 @@ fn toy(dir: &Path, pause: Duration) -> Result<(), Error> {
         search.checkpoint(&state)?;
     }
     while state["round"].as_u64() < Some(ROUNDS) {
-        let (round, sum) = (state["round"].as_u64().unwrap_or_default(), state["sum"].as_u64().unwrap_or_default());
+        let (round, sum) =
+            (state["round"].as_u64().unwrap_or_default(), state["sum"].as_u64().unwrap_or_default());
         let chosen: Vec<u64> = (0..RUNS).map(|run| round * RUNS + run + 1000 * (sum % 7)).collect();
         for seed in chosen.iter().skip(done.len()) {
             std::thread::sleep(pause);
@@ -102,7 +108,9 @@ fn start(shell: &str, dir: &Path, pause: u64) -> Child {
 fn said(child: &mut Child) -> Vec<String> {
     let lines = BufReader::new(child.stdout.take().expect("piped")).lines().map_while(Result::ok);
     let known = ["announced ", "done ", "failed "];
-    lines.filter_map(|line| known.iter().find_map(|word| line.find(word).map(|at| line[at..].to_owned()))).collect()
+    lines
+        .filter_map(|line| known.iter().find_map(|word| line.find(word).map(|at| line[at..].to_owned())))
+        .collect()
 }
 
 /// What is in the corpus in the end.
@@ -130,7 +138,8 @@ fn a_search_that_is_killed_fifty_times_ends_as_one_that_is_not() {
         let lines = said(&mut child);
         assert!(!child.wait().expect("ended").success() || kills > 0, "it must not end by itself so early");
         assert!(lines.iter().all(|line| !line.starts_with("failed")), "{lines:?}");
-        announced.extend(lines.into_iter().filter_map(|line| Some(line.strip_prefix("announced ")?.to_owned())));
+        announced
+            .extend(lines.into_iter().filter_map(|line| Some(line.strip_prefix("announced ")?.to_owned())));
         kills += 1;
         // Whatever state it was left in: it can be read, and has what was announced.
         let corpus = open(&disturbed);
@@ -159,8 +168,9 @@ fn a_search_without_room_says_so_and_goes_on_when_there_is_some() {
         let lines = said(&mut child);
         assert_eq!(child.wait().expect("ended").code(), Some(7), "{blocks}: {lines:?}");
         let failed = lines.last().expect("a line");
-        assert!(failed.contains("File too large") , "{failed}");
-        announced.extend(lines.into_iter().filter_map(|line| Some(line.strip_prefix("announced ")?.to_owned())));
+        assert!(failed.contains("File too large"), "{failed}");
+        announced
+            .extend(lines.into_iter().filter_map(|line| Some(line.strip_prefix("announced ")?.to_owned())));
     }
     let mut child = start("", &full, 0);
     assert!(said(&mut child).last().is_some_and(|line| line.starts_with("done")));

@@ -113,7 +113,7 @@ pub struct Seeds {
 impl Seeds {
     /// # Errors
     /// Usage: there are none, or no such numbers.
-    fn new(first: u64, count: u64) -> Result<Seeds, Failure> {
+    pub fn new(first: u64, count: u64) -> Result<Seeds, Failure> {
         let Some(last) = count.checked_sub(1) else {
             return Err(Failure::usage("`--seeds 0` would judge nothing\nhelp: give at least one seed"));
         };

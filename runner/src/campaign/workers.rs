@@ -213,9 +213,12 @@ impl Shared {
             let boot = Log { counted: Vec::new(), ..log.clone() };
             worker.boot(Decisions::new(boot, Mode::Lenient))?;
         }
-        worker.listen_to_choices();
+        let replaces = !log.overrides.is_empty();
+        if replaces {
+            worker.listen_to_choices();
+        }
         let outcome = worker.run_log(log.clone(), Mode::Lenient).map_err(host_failure)?;
-        Ok(settled(outcome, worker.take_choices()))
+        Ok(if replaces { settled(outcome, worker.take_choices()) } else { outcome })
     }
 
     /// Why a seed has no outcome.

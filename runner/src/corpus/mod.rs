@@ -331,3 +331,6 @@ impl Keeping {
         notes
     }
 }
+
+#[cfg(test)]
+mod tests;

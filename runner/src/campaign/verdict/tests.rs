@@ -285,3 +285,31 @@ fn too_few_seeds_are_an_error_of_the_campaign() {
     assert_eq!(judgement.items[2].verdict.reason(), reason);
     assert_eq!(judgement.items[0].verdict, Verdict::Passed);
 }
+
+#[test]
+fn a_case_that_is_not_judged_is_no_success_and_one_that_fails_is_enough_for_who_wants_one() {
+    let judged = |change: &dyn Fn(&mut Totals)| {
+        let mut totals = Totals::new(1, 4, 4);
+        (0..4).for_each(|seed| totals.properties[0].add(seed, &Judged::Held(exercise(1))));
+        totals.judged = 4;
+        change(&mut totals);
+        Judgement::of(&properties(1), &totals)
+    };
+    assert_eq!(judged(&|_| {}).code, exit::PASS);
+    let lost = judged(&|totals| {
+        let why = Unjudged::Unsupported("a call".to_owned());
+        totals.unjudged_cases.push(("entry 0f of the corpus (seed 9)".to_owned(), why));
+    });
+    assert_eq!(lost.code, exit::UNSUPPORTED);
+    let reasons: Vec<String> = lost.items.iter().map(|item| item.verdict.reason()).collect();
+    assert!(
+        reasons.contains(&"entry 0f of the corpus (seed 9) not judged: unsupported: a call".to_owned()),
+        "{reasons:?}"
+    );
+    let fast = judged(&|totals| {
+        (totals.judged, totals.judged_cases, totals.failed_fast) = (0, 1, true);
+        totals.findings.push(found(900, Some(0)));
+    });
+    assert_eq!(fast.code, exit::FINDINGS);
+    assert!(fast.items.iter().all(|item| !matches!(item.verdict, Verdict::Troubled(_))), "{:?}", fast.items);
+}
