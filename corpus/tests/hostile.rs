@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use bloodhound_corpus::{Added, Corpus, ErrorKind};
-use common::{entry, files, identity, open, scratch, seeds};
+use common::{entry, files, identity, open, scratch, scratch_in_memory, seeds};
 use serde_json::json;
 
 #[test]
@@ -69,7 +69,7 @@ fn name_of(_: &Path, text: &str) -> String {
 
 #[test]
 fn every_prefix_and_every_flipped_bit_of_every_file_is_survived_and_seen() {
-    let dir = scratch("damage");
+    let dir = scratch_in_memory("damage");
     let mut corpus = open(&dir);
     for seed in 1..=2 {
         corpus.add(entry(seed, &[seed])).expect("added");
@@ -99,6 +99,7 @@ fn every_prefix_and_every_flipped_bit_of_every_file_is_survived_and_seen() {
             }
         }
     }
+    std::fs::remove_dir_all(dir).expect("removed");
 }
 
 /// One file is damaged; the rest must be there, and the damage be told unless nothing of meaning is gone.
@@ -130,7 +131,8 @@ fn check(dir: &Path, damaged: &Path, text: &str) {
         return;
     }
     assert!(round <= 2 && (round == 2 || steps == 0), "{text}: steps of another state");
-    let whole = text.matches("announced").count() == 1 && text.matches("a finding").count() == 1;
+    // Without the end of its line it may have been cut off: nobody was told of it.
+    let whole = text.contains("{\"announced\":\"a finding\"}");
     let told = !search.notes().is_empty();
     assert!(search.announced().len() == usize::from(whole) || told, "{text}");
     // What was damaged is kept beside.

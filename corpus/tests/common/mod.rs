@@ -16,6 +16,15 @@ pub fn scratch(name: &str) -> PathBuf {
     dir
 }
 
+/// The same in memory, where the host has a file system there: for what is written thousands of times.
+pub fn scratch_in_memory(name: &str) -> PathBuf {
+    let dir = Path::new("/dev/shm").join(format!("bloodhound-corpus-{}-{name}", std::process::id()));
+    match std::fs::create_dir(&dir) {
+        Ok(()) => dir,
+        Err(_) => scratch(name),
+    }
+}
+
 /// What the entries of a plan belong to.
 pub fn identity(plan: &str) -> Identity {
     Identity { plan: plan.into(), digest_version: 1, log_version: 4, features_version: 1 }
