@@ -103,6 +103,11 @@ impl Corpus {
     pub fn open(dir: &Path, identity: Identity) -> Result<Corpus, Error> {
         std::fs::create_dir_all(dir).map_err(|e| Error::host("make the directory", dir, &e))?;
         recognise(dir)?;
+        // What cannot be written later is said now, before anything is run. And first of all, so that whoever
+        // opens the directory at the same moment, or finds it after a kill, knows what it is.
+        let about = serde_json::to_vec(&about()).map_err(|e| Error::wrong(e.to_string()))?;
+        files::write_whole(dir, ABOUT, &[&about[..], b"\n"].concat())
+            .map_err(|e| Error::host("write to", dir, &e))?;
         for below in [ENTRIES, SEARCHES] {
             let path = dir.join(below);
             std::fs::create_dir_all(&path).map_err(|e| Error::host("make the directory", &path, &e))?;
@@ -111,10 +116,6 @@ impl Corpus {
         for place in [dir, &entries] {
             files::clean(place).map_err(|e| Error::host("tidy up", place, &e))?;
         }
-        // What cannot be written later is said now, before anything is run.
-        let about = serde_json::to_vec(&about()).map_err(|e| Error::wrong(e.to_string()))?;
-        files::write_whole(dir, ABOUT, &[&about[..], b"\n"].concat())
-            .map_err(|e| Error::host("write to", dir, &e))?;
         let mut corpus = Corpus {
             dir: dir.to_path_buf(),
             identity,
