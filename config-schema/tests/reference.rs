@@ -109,11 +109,8 @@ fn what_has_no_effect_is_named() {
         diagnostics.iter().filter(|d| d.code == Code::NotAvailableYet).map(|d| d.message.as_str()).collect();
     assert_eq!(
         later,
-        [
-            "`output.save_interesting_seeds` is not available yet",
-            "`debug.gdb_enabled`, `debug.gdb_port`, `debug.trace_level` and `debug.trace_events` are not \
-             available yet",
-        ]
+        ["`debug.gdb_enabled`, `debug.gdb_port`, `debug.trace_level` and `debug.trace_events` are not \
+             available yet",]
     );
     assert!(diagnostics.iter().all(|d| d.severity == Severity::Warning));
     let codes: Vec<_> = diagnostics.iter().map(|d| d.code).filter(|c| *c != Code::NotAvailableYet).collect();

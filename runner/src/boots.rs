@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bloodhound_decisions::{Decisions, Log, Mode};
+use bloodhound_decisions::{Decisions, Log, Mode, Part};
 use bloodhound_sim::World;
 
 use crate::session::{Failure, Worker};
@@ -24,7 +24,12 @@ pub fn boot_of(seed: u64, boots: u64) -> u64 {
 
 /// The decisions of a boot. The run that goes on from it brings its own seed.
 pub fn decisions(boot: u64) -> Decisions {
-    Decisions::new(Log::new(SEEDS.wrapping_add(boot), 0), Mode::Strict)
+    Decisions::new(Log::new(seed(boot), 0), Mode::Strict)
+}
+
+/// The seed of the decisions of a boot.
+pub fn seed(boot: u64) -> u64 {
+    SEEDS.wrapping_add(boot)
 }
 
 /// The number of the boot from which this run goes on.
@@ -48,7 +53,20 @@ impl Boots {
     /// # Errors
     /// What the boot says.
     pub fn of(&self, worker: &mut Worker, seed: u64) -> Result<Arc<World>, Failure> {
-        let boot = boot_of(seed, self.slots.len() as u64);
+        self.numbered(worker, boot_of(seed, self.slots.len() as u64))
+    }
+
+    /// Whether there is room for the boot from which this log goes on, which must be what its number says.
+    pub fn has(&self, log: &Log) -> bool {
+        let own = log.overrides.keys().any(|choice| choice.part == Part::Boot);
+        !own && number(log) < self.slots.len() as u64
+    }
+
+    /// The stack after the boot of this number.
+    ///
+    /// # Errors
+    /// What the boot says.
+    pub fn numbered(&self, worker: &mut Worker, boot: u64) -> Result<Arc<World>, Failure> {
         // Held over the boot: who needs the same one waits for it instead of making it as well.
         let mut slot = lock(&self.slots[boot as usize]);
         if let Some(world) = &*slot {

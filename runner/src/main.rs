@@ -17,6 +17,7 @@ mod choices;
 mod cli;
 mod compat;
 mod console;
+mod corpus;
 mod coverage;
 mod cpus;
 #[cfg(test)]

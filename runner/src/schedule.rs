@@ -126,7 +126,10 @@ fn unsaid(outcome: &Outcome) -> String {
     if unsaid.is_empty() {
         return String::new();
     }
-    format!("# The run has more that no schedule of faults says, so a run with this file is another one: {}.\n", unsaid.join("; "))
+    format!(
+        "# The run has more that no schedule of faults says, so a run with this file is another one: {}.\n",
+        unsaid.join("; ")
+    )
 }
 
 /// The ends of links, where they are not all.
@@ -292,7 +295,8 @@ fn is_as_drawn(planned: &Planned, outcome: &Outcome) -> bool {
 
 /// What a log says of the parameters of an entry.
 fn said_of(id: FaultId, log: &Log) -> Vec<String> {
-    let named = |(choice, to): (&Choice, &Override)| format!("{} = {} of {}", choice.site, to.value, to.bound);
+    let named =
+        |(choice, to): (&Choice, &Override)| format!("{} = {} of {}", choice.site, to.value, to.bound);
     log.overrides.iter().filter(|(choice, _)| is_of(id, &choice.site)).map(named).collect()
 }
 

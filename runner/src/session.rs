@@ -486,7 +486,8 @@ impl Worker {
         // What a run that is made again begins from. Its frames are shared with the snapshot, if there is one, as they are now.
         let booted = self.machine.snapshot()?;
         let until = self.until;
-        let ended = self.carry_out(&booted, Some(seed), |machine| machine.run(|w| is_done(w) || w.now > until))?;
+        let ended =
+            self.carry_out(&booted, Some(seed), |machine| machine.run(|w| is_done(w) || w.now > until))?;
         self.ended(seed, ended)
     }
 

@@ -268,8 +268,13 @@ pub(super) static OUTPUT: Section = Section::new(
             "whether a finding is saved with the trace of its run",
         )
         .default("true"),
-        Key::new("save_interesting_seeds", ValueKind::Bool, "whether seeds that reach new code are saved")
-            .later(),
+        Key::new(
+            "save_interesting_seeds",
+            ValueKind::Bool,
+            "whether seeds that reach something new are saved in the corpus, which is `<dir>/corpus` if `--corpus` names no other \
+             (docs/corpus.md)",
+        )
+        .otherwise("`true` with `--corpus`"),
         Key::new(
             "coverage_format",
             coverage::FORMATS,
@@ -295,6 +300,8 @@ pub struct Output {
     pub dir: PathBuf,
     /// `save_violation_traces`.
     pub save_violation_traces: bool,
+    /// `save_interesting_seeds`; `None`: if a corpus is named.
+    pub save_interesting_seeds: Option<bool>,
     /// `summary_report`.
     pub summary_report: bool,
     /// `coverage_format`; `None`: it is not written.
@@ -307,6 +314,7 @@ pub(super) fn output(ctx: &mut Ctx, settings: &Settings<'_>) -> Output {
     Output {
         dir: settings.value(ctx, "dir"),
         save_violation_traces: settings.value(ctx, "save_violation_traces"),
+        save_interesting_seeds: settings.get(ctx, "save_interesting_seeds"),
         summary_report: settings.value(ctx, "summary_report"),
         coverage_format: settings.own(ctx, "coverage_format", coverage::formats),
         redact: settings.get(ctx, "redact").unwrap_or_default(),

@@ -2,12 +2,12 @@
 //!
 //! With `--live` the seeds are run by [`crate::live`]; everything around them is the same.
 //!
-//! Modules: `accounts` (what became of the faults), `small` (one finding of each group is shrunk), `reports` (where it writes), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
+//! Modules: `accounts` (what became of the faults), `small` (one finding of each group is shrunk), `reports` (where it writes), `order` (which runs come first), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
 //! gave together), `verdict` (the one rule from the totals to each case and to the exit code), `progress` (what is said
 //! meanwhile), `print` (the answer for people and for machines).
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use bloodhound_explore::{Settings, Strategy};
 
 use crate::boots::Boots;
+use crate::corpus::{self, Keeping};
 use crate::coverage::{self, Measuring};
 use crate::explore::{self, Hunt, SearchArgs};
 use crate::output::Format;
@@ -25,6 +26,7 @@ use crate::session::{Failure, Session, Worker};
 use crate::{bug, cli, cpus, exit, finding, junit, live, output, regress};
 
 mod accounts;
+pub mod order;
 mod print;
 mod progress;
 mod reports;
@@ -34,6 +36,7 @@ pub mod verdict;
 pub mod watch;
 pub mod workers;
 
+use order::Order;
 use progress::Progress;
 use reports::Reports;
 use totals::Totals;
@@ -98,6 +101,12 @@ pub struct Args {
     /// Make findings self-contained: each takes along the files and images that its run saw, so that it can be replayed elsewhere
     #[arg(long)]
     pub bundle: bool,
+    /// A directory with interesting runs of earlier campaigns: they come first, and new ones are saved in it (docs/corpus.md)
+    #[arg(long, value_name = "DIR")]
+    pub corpus: Option<PathBuf>,
+    /// Bytes to which the corpus is brought down at the end (for example 32m)
+    #[arg(long, value_parser = cli::bytes, value_name = "SIZE", default_value_t = corpus::LIMIT)]
+    pub corpus_limit: u64,
     /// Run on this machine's Docker or Podman engine, in real time, with the faults that an engine can do: one seed unless --seeds says more. Nothing
     /// of it can be replayed (docs/live.md)
     #[arg(long)]
@@ -136,7 +145,7 @@ pub struct Seeds {
 impl Seeds {
     /// # Errors
     /// Usage: there are none, or no such numbers.
-    fn new(first: u64, count: u64) -> Result<Seeds, Failure> {
+    pub fn new(first: u64, count: u64) -> Result<Seeds, Failure> {
         let Some(last) = count.checked_sub(1) else {
             return Err(Failure::usage("`--seeds 0` would judge nothing\nhelp: give at least one seed"));
         };
@@ -152,8 +161,13 @@ impl Seeds {
         Ok(Seeds { first, count })
     }
 
+    /// Whether it is one of them.
+    pub fn contains(&self, seed: u64) -> bool {
+        seed.checked_sub(self.first).is_some_and(|number| number < self.count)
+    }
+
     /// The seed with this number, from 0.
-    fn number(&self, number: u64) -> Option<u64> {
+    pub fn number(&self, number: u64) -> Option<u64> {
         (number < self.count).then(|| self.first + number)
     }
 }
@@ -207,6 +221,8 @@ pub fn explore(args: &explore::Args) -> u8 {
         shrink_budget: args.shrink_budget,
         no_shrink: args.no_shrink,
         bundle: args.bundle,
+        corpus: args.corpus.clone(),
+        corpus_limit: args.corpus_limit,
         live: false,
         keep: false,
         out: args.out.clone(),
@@ -222,6 +238,7 @@ const NO_COVERAGE: &str = "code coverage is measured in the simulation only";
 fn without_meaning(args: &Args) -> Result<(), Failure> {
     let given = [
         ("--bundle", args.bundle, "nothing of a live run can be replayed"),
+        ("--corpus", args.corpus.is_some(), "nothing of a live run can be run again"),
         ("--boot-each", args.boot_each, "each seed of a live run has a stack of its own"),
         ("--jobs", args.jobs.is_some(), "the seeds of a live run are run one after the other"),
         ("--shrink-budget", args.shrink_budget.is_some(), "nothing of a live run can be run again"),
@@ -290,6 +307,9 @@ pub fn campaign(
     let out = args.out.clone().unwrap_or_else(|| session.plan.out.clone());
     let left_out = args.no_regressions || args.live;
     let cases = ledger::cases_of(&session, left_out).inspect_err(|failure| refused(args, failure))?;
+    // A search begins seeds itself, so each entry of its corpus is a case.
+    let own = Seeds { count: if args.strategy(&session).is_guided() { 0 } else { seeds.count }, ..seeds };
+    let mut keeping = keeping(args, &session, &out, own).inspect_err(|failure| refused(args, failure))?;
     let reports = Reports::prepare(&out, args.junit.as_deref(), &session.plan.config)?;
     if let Some(text) = reports.earlier() {
         print::say(&text);
@@ -314,8 +334,31 @@ pub fn campaign(
         false => Ledger::open(cases, &session, args.source.faults.as_deref(), &out),
     };
     let mut campaign = Campaign { args, session, seeds, reports, ledger, watch, started };
-    let chosen = if args.live { campaign.run_live(&mut totals) } else { campaign.run(choose, &mut totals) };
+    let chosen = if args.live {
+        campaign.run_live(&mut totals)
+    } else {
+        campaign.run(choose, &mut keeping, &mut totals)
+    };
+    if let Some((summary, failed)) = keeping.map(Keeping::finish) {
+        totals.corpus = Some(summary);
+        if let Some(failure) = failed {
+            print::say(&failure.text);
+            totals.trouble(failure.code, failure.text);
+        }
+    }
     Ok(campaign.finish(totals, chosen.as_ref()))
+}
+
+/// The corpus of a campaign, if it has one.
+fn keeping(args: &Args, session: &Session, out: &Path, seeds: Seeds) -> Result<Option<Keeping>, Failure> {
+    if args.live {
+        return Ok(None);
+    }
+    let keeping = Keeping::of(session, args.corpus.as_deref(), args.corpus_limit, out, seeds)?;
+    for note in keeping.iter().flat_map(Keeping::notes) {
+        print::say(&note);
+    }
+    Ok(keeping)
 }
 
 /// A campaign whose reports have their place.
@@ -331,7 +374,12 @@ struct Campaign<'a> {
 
 impl Campaign<'_> {
     /// Boots and runs all seeds. Whatever goes wrong is in the totals; the platform is returned if there is one.
-    fn run(&self, choose: impl FnOnce() -> Result<Chosen, Failure>, totals: &mut Totals) -> Option<Chosen> {
+    fn run(
+        &self,
+        choose: impl FnOnce() -> Result<Chosen, Failure>,
+        keeping: &mut Option<Keeping>,
+        totals: &mut Totals,
+    ) -> Option<Chosen> {
         let mut chosen = None;
         let ran = bug::contain(|| {
             let platform = chosen.insert(choose()?);
@@ -339,7 +387,7 @@ impl Campaign<'_> {
             let boots = self.boot(platform)?;
             self.watch.seeding();
             self.run_cases(*platform, &boots, totals)?;
-            self.run_seeds(*platform, boots, totals)
+            self.run_seeds(*platform, boots, keeping.as_mut(), totals)
         });
         self.settle(ran, totals);
         chosen
@@ -448,7 +496,8 @@ impl Campaign<'_> {
         totals.regressions = regress::judge::run_all(&order)?;
         for judged in &totals.regressions {
             if let Some(Err(why)) = judged.shown.as_ref().map(|shown| &shown.kept) {
-                let text = format!("the finding of the regression case {} cannot be written: {why}", judged.name);
+                let text =
+                    format!("the finding of the regression case {} cannot be written: {why}", judged.name);
                 totals.troubles.push(totals::Trouble { code: exit::ENVIRONMENT, text });
             }
         }
@@ -459,9 +508,22 @@ impl Campaign<'_> {
         Ok(())
     }
 
-    fn run_seeds(&self, chosen: Chosen, boots: Boots, totals: &mut Totals) -> Result<(), Failure> {
-        let jobs = self.jobs(self.seeds.count);
+    /// Runs what is in the corpus, and then the seeds, or a search.
+    fn run_seeds(
+        &self,
+        chosen: Chosen,
+        boots: Boots,
+        keeping: Option<&mut Keeping>,
+        totals: &mut Totals,
+    ) -> Result<(), Failure> {
         let strategy = self.args.strategy(&self.session);
+        let (cases, first) = keeping.as_ref().map(|keeping| keeping.order()).unwrap_or_default();
+        // A search begins seeds itself.
+        let seeds = Seeds { count: if strategy.is_guided() { 0 } else { self.seeds.count }, ..self.seeds };
+        let order = Order::new(cases, first, seeds);
+        let all = order.len().saturating_add(self.seeds.count - seeds.count);
+        let jobs = self.jobs(all);
+        let features = keeping.is_some();
         let mut collector = workers::Collector {
             session: &self.session,
             compose: self.args.source.selection()?,
@@ -470,30 +532,37 @@ impl Campaign<'_> {
             reports: &self.reports,
             ledger: &self.ledger,
             watch: &self.watch,
-            progress: Progress::new(self.seeds.count, totals.noun),
+            progress: Progress::new(all, totals.noun),
             totals,
+            order: &order,
+            keeping,
             running: BTreeSet::new(),
             postponed: false,
         };
         let (session, watch) = (self.session.clone(), self.watch.clone());
+        let boots = Arc::new(boots);
+        let shared = workers::Shared {
+            session: session.clone(),
+            chosen,
+            boots: boots.clone(),
+            watch: watch.clone(),
+            order: order.clone(),
+            strategy,
+            boot_each: self.args.boot_each,
+            features,
+            next: AtomicU64::new(0),
+            alone: Mutex::default(),
+        };
+        if order.len() > 0 {
+            workers::run(&Arc::new(shared), jobs, &mut collector)?;
+        }
         if strategy.is_guided() {
             let (first, runs) = (self.seeds.first, self.seeds.count);
             let settings = Settings { strategy, ..self.args.search.settings(&session, first, runs) };
             let hunt = Hunt { session, chosen, boots, watch, settings };
             return explore::run_all(hunt, jobs, &mut collector);
         }
-        let shared = workers::Shared {
-            session,
-            chosen,
-            boots,
-            watch,
-            seeds: self.seeds,
-            strategy,
-            boot_each: self.args.boot_each,
-            next: AtomicU64::new(0),
-            alone: Mutex::default(),
-        };
-        workers::run(&Arc::new(shared), jobs, &mut collector)
+        Ok(())
     }
 
     /// Writes the reports and the answer. If either cannot be written, that is a trouble of the campaign as well.
@@ -533,7 +602,9 @@ impl Campaign<'_> {
 
     /// Shrinks findings, when all else is written. True if there is something to add to the reports.
     fn shrink(&self, totals: &mut Totals, chosen: Option<&Chosen>) -> bool {
-        let Some(chosen) = chosen.filter(|_| !self.args.no_shrink && !self.watch.signalled()) else { return false };
+        let Some(chosen) = chosen.filter(|_| !self.args.no_shrink && !self.watch.signalled()) else {
+            return false;
+        };
         let shrinking = small::Shrinking {
             session: &self.session,
             chosen: *chosen,
@@ -579,7 +650,10 @@ impl Campaign<'_> {
             for (case, item) in suite.cases.iter_mut().zip(&judgement.items) {
                 if let junit::Status::Fail { text, .. } = &mut case.status {
                     let groups = totals.groups_of(&item.findings);
-                    groups.iter().flat_map(|group| group.lines()).for_each(|line| *text += &format!("\n{line}"));
+                    groups
+                        .iter()
+                        .flat_map(|group| group.lines())
+                        .for_each(|line| *text += &format!("\n{line}"));
                 }
             }
             let written = junit::render(&suite).and_then(|xml| self.reports.write(&xml));

@@ -105,6 +105,9 @@ pub fn human(judgement: &Judgement, totals: &Totals, junit: &Path, took: Duratio
     if totals.outside.len() > OUTSIDE {
         let _ = writeln!(out, "outside: and {} more, see --format json", totals.outside.len() - OUTSIDE);
     }
+    for line in totals.corpus.iter().flat_map(|corpus| corpus.lines()) {
+        let _ = writeln!(out, "{line}");
+    }
     if let Some(least) = totals.least_coverage {
         let share = percent(totals.coverage);
         let _ = writeln!(out, "fault coverage: {share} (at least {} are wanted)", percent(least));
@@ -168,7 +171,9 @@ fn reasons(verdict: &Verdict) -> Vec<String> {
         Verdict::NotRun(why) => vec![format!("not run: {}", first(why))],
         Verdict::NotExercised(why) => vec![format!("not exercised: {}", first(why))],
         Verdict::Known(why) => vec![first(why)],
-        Verdict::TooLow(why) | Verdict::Regressed(why) | Verdict::NotRefound(why) => why.lines().map(str::to_owned).collect(),
+        Verdict::TooLow(why) | Verdict::Regressed(why) | Verdict::NotRefound(why) => {
+            why.lines().map(str::to_owned).collect()
+        }
         Verdict::Undecided(why) | Verdict::NotJudged(why) => vec![first(why)],
     }
 }
@@ -257,6 +262,7 @@ pub fn json(judgement: &Judgement, totals: &Totals, junit: &Path, chosen: Option
         "outside": totals.outside.iter().map(|((service, what), seeds)| json!({
             "service": service, "what": what, "seeds": seeds,
         })).collect::<Vec<_>>(),
+        "corpus": totals.corpus.as_ref().map(|corpus| corpus.json()),
         "junit": junit,
         "exit_code": judgement.code,
     });

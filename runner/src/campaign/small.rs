@@ -107,7 +107,9 @@ impl Shrinking<'_> {
         }
         let noun = if groups.len() == 1 { "finding" } else { "findings" };
         let (count, time) = (groups.len(), self.time.as_secs());
-        print::say(&format!("shrinking {count} {noun}, for {time} s at most (`--no-shrink` leaves that out)"));
+        print::say(&format!(
+            "shrinking {count} {noun}, for {time} s at most (`--no-shrink` leaves that out)"
+        ));
         let end = Instant::now() + self.time;
         let count = groups.len();
         for (at, group) in groups.iter_mut().enumerate() {
@@ -134,8 +136,7 @@ impl Shrinking<'_> {
         let stop = Stop::after(share + GRACE, self.signal.clone());
         let guard = Guard::start(self.memory, stop.flag.clone())?;
         let out = dir.join(finding::SHRUNK);
-        let limits =
-            Limits { runs: RUNS, deadline: Some(Instant::now() + share), workers: cpus::jobs() };
+        let limits = Limits { runs: RUNS, deadline: Some(Instant::now() + share), workers: cpus::jobs() };
         let order = Order {
             session: self.session.clone(),
             afresh: &|| Ok(self.session.clone()),

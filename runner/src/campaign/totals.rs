@@ -13,6 +13,7 @@ use bloodhound_sim::scenario::FaultSpec;
 
 use super::accounts::Accounts;
 use super::small::Alike;
+use crate::corpus::Summary;
 use crate::group::Group;
 use crate::judge::{Exercise, Judged};
 use crate::regress::judge::Judged as JudgedCase;
@@ -218,6 +219,11 @@ pub struct Totals {
     pub judged: u64,
     /// Seeds that were begun and were not.
     pub unjudged: BTreeMap<u64, Unjudged>,
+    /// Runs beside the seeds that were judged, and those that were not, by their names.
+    pub judged_cases: u64,
+    pub unjudged_cases: Vec<(String, Unjudged)>,
+    /// What became of the corpus, if there is one.
+    pub corpus: Option<Summary>,
     /// In the plan's order.
     pub properties: Vec<OfProperty>,
     pub findings: Vec<Found>,
@@ -271,6 +277,25 @@ impl Totals {
         self.judged + self.unjudged.len() as u64
     }
 
+    /// Runs beside the seeds that were begun.
+    pub fn cases(&self) -> u64 {
+        self.judged_cases + self.unjudged_cases.len() as u64
+    }
+
+    /// Whether a run is not judged for this reason.
+    pub fn has_reason(&self, why: &Unjudged) -> bool {
+        let cases = self.unjudged_cases.iter().map(|(_, why)| why);
+        self.unjudged.values().chain(cases).any(|other| other == why)
+    }
+
+    /// Adds a run beside the seeds, if it was judged.
+    pub fn add_case(&mut self, outcome: &Outcome) {
+        if outcome.stopped.is_none() {
+            self.judged_cases += 1;
+            self.take(outcome);
+        }
+    }
+
     /// Adds a seed that ran; its findings are added by [`Found::new`].
     pub fn add(&mut self, outcome: &Outcome) {
         match &outcome.stopped {
@@ -292,6 +317,11 @@ impl Totals {
                 self.unjudged.insert(outcome.number(), Unjudged::Unsupported(what.clone()));
             }
         }
+        self.take(outcome);
+    }
+
+    /// What a run said and did.
+    fn take(&mut self, outcome: &Outcome) {
         for (property, judged) in self.properties.iter_mut().zip(&outcome.judged) {
             property.add(outcome.number(), judged);
         }

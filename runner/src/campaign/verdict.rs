@@ -212,10 +212,13 @@ fn regression(case: &regress::judge::Judged) -> Item {
 
 /// What is said of findings that are all known.
 fn known(findings: &[Found], totals: &Totals) -> String {
-    let cases: BTreeSet<&str> = findings.iter().filter_map(|found| match &found.standing {
-        Standing::Known(case) => Some(case.as_str()),
-        Standing::New | Standing::Seen => None,
-    }).collect();
+    let cases: BTreeSet<&str> = findings
+        .iter()
+        .filter_map(|found| match &found.standing {
+            Standing::Known(case) => Some(case.as_str()),
+            Standing::New | Standing::Seen => None,
+        })
+        .collect();
     let seeds: BTreeSet<u64> = findings.iter().map(|found| found.seed).collect();
     let cases: Vec<&str> = cases.into_iter().collect();
     format!("known ({}): violated in {} of {} seeds", cases.join(", "), seeds.len(), totals.run())
@@ -330,13 +333,17 @@ fn troubles(totals: &Totals) -> Vec<Trouble> {
         let (noun, s) = (totals.noun, if seeds.len() == 1 { "" } else { "s" });
         Trouble { code, text: format!("{noun}{s} {} not judged: {text}", list(seeds.iter())) }
     }));
+    for (name, why) in &totals.unjudged_cases {
+        troubles.push(Trouble { code: why.code(), text: format!("{name} not judged: {}", why.text()) });
+    }
     let begun = totals.run();
     if totals.interrupted {
         let text = format!("interrupted: {begun} of {} {}s were begun", totals.wanted, totals.noun);
         troubles.push(Trouble { code: exit::INTERRUPTED, text });
     }
     // Who stops at the first finding, or for another reason that is told, wants no more seeds.
-    let explained = begun > 0 && totals.failed_fast || !troubles.is_empty() && !totals.timed_out;
+    let explained =
+        begun + totals.judged_cases > 0 && totals.failed_fast || !troubles.is_empty() && !totals.timed_out;
     if totals.judged < totals.least && !explained {
         let time = if totals.timed_out { " when --timeout was over" } else { "" };
         let text = format!(

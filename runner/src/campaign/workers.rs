@@ -1,4 +1,4 @@
-//! The threads of a campaign: each takes the next seed until there is none left, and the main thread collects.
+//! The threads of a campaign: each takes the next run (`order`) until there is none left, and the main thread collects.
 //!
 //! What goes wrong in one seed takes nothing from the others. Something unsupported stops that seed alone; after a failure of
 //! the host or a bug of ours no further seed is begun, and those that run come to their end.
@@ -11,17 +11,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use bloodhound_config::Selection;
+use bloodhound_decisions::{Decisions, Log, Mode};
 use bloodhound_explore::Strategy;
 
-use super::Seeds;
+use super::order::{At, Order, Task};
 use super::progress::Progress;
 use super::reports::Reports;
 use super::totals::{Found, Totals, Unjudged};
 use super::watch::{Lane, Watch};
 use crate::boots::{self, Boots};
+use crate::corpus::{self, Keeping, Reached};
 use crate::platform::Chosen;
 use crate::regress::ledger::Ledger;
 use crate::session::{Failure, Outcome, Session, Stopped, Violation, Worker, host_failure};
+use crate::shrink::case::settled_outcome;
 use crate::{bug, cpus, exit, finding};
 
 /// How often the main thread looks whether all has to stop.
@@ -33,65 +36,80 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Shared {
     pub session: Arc<Session>,
     pub chosen: Chosen,
-    pub boots: Boots,
+    pub boots: Arc<Boots>,
     pub watch: Arc<Watch>,
-    pub seeds: Seeds,
+    pub order: Order,
     /// By which rule seeds have faults.
     pub strategy: Strategy,
-    /// Boot for every seed.
+    /// Boot for every run.
     pub boot_each: bool,
-    /// How many seeds were taken.
+    /// What runs reach is wanted.
+    pub features: bool,
+    /// How many places of the order were taken.
     pub next: AtomicU64,
     /// What waits until one worker is left.
     pub alone: Mutex<Alone>,
 }
 
-/// Seeds for which there was no memory beside others. The last worker runs them when the others have ended.
+/// Runs for which there was no memory beside others. The last worker makes them when the others have ended.
 #[derive(Debug, Default)]
 pub struct Alone {
     /// Workers that have begun and not ended.
     workers: usize,
-    seeds: Vec<u64>,
+    tasks: Vec<Task>,
 }
 
 /// What workers tell.
 enum Message {
-    /// A seed was begun.
-    Begun(u64),
-    /// It ran.
-    Ran(Box<Outcome>),
+    /// A run was begun.
+    Begun(Task),
+    /// It ended.
+    Ran(Task, Box<Ran>),
     /// It did not.
-    Lost(u64, Unjudged),
+    Lost(Task, Unjudged),
     /// It did not yet: there was no memory for it beside others.
-    Postponed(u64),
+    Postponed(Task),
     /// It did not: there is no memory for it.
-    TooLarge(u64),
+    TooLarge(Task),
     /// A worker failed before its first seed.
     Failed(Failure),
 }
 
+/// A run that has ended.
+pub struct Ran {
+    pub outcome: Outcome,
+    /// What it reached, if that is wanted.
+    pub features: Option<BTreeSet<u64>>,
+}
+
 impl Shared {
-    /// The next seed, if one is to be begun.
-    fn take(&self) -> Option<u64> {
-        if self.watch.is_closed() {
-            return None;
+    /// The next run, if one is to be begun.
+    fn take(&self) -> Option<Task> {
+        loop {
+            if self.watch.is_closed() {
+                return None;
+            }
+            match self.order.at(self.next.fetch_add(1, Ordering::Relaxed)) {
+                At::Task(task) => return Some(task),
+                At::Passed => {}
+                At::End => return None,
+            }
         }
-        self.seeds.number(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The next seed of a worker: one that nobody has begun, or for the last worker one that has waited for that. `None`: the
+    /// The next run of a worker: one that nobody has begun, or for the last worker one that has waited for that. `None`: the
     /// worker ends.
-    fn take_any(&self) -> Option<u64> {
-        if let Some(seed) = self.take() {
-            return Some(seed);
+    fn take_any(&self) -> Option<Task> {
+        if let Some(task) = self.take() {
+            return Some(task);
         }
         let mut alone = self.alone();
-        let seed = match alone.workers {
-            1 if !self.watch.is_closed() => alone.seeds.pop(),
+        let task = match alone.workers {
+            1 if !self.watch.is_closed() => alone.tasks.pop(),
             _ => None,
         };
-        alone.workers -= usize::from(seed.is_none());
-        seed
+        alone.workers -= usize::from(task.is_none());
+        task
     }
 
     fn alone(&self) -> MutexGuard<'_, Alone> {
@@ -106,30 +124,30 @@ impl Shared {
         let message = match (ended, current.get()) {
             (Ok(Ok(())), _) => return,
             (Ok(Err(failure)), None) => Message::Failed(failure),
-            (Ok(Err(failure)), Some(seed)) => Message::Lost(seed, self.lost(failure)),
+            (Ok(Err(failure)), Some(task)) => Message::Lost(task, self.lost(failure)),
             (Err(text), None) => Message::Failed(Failure { code: exit::BUG, text }),
-            (Err(text), Some(seed)) => Message::Lost(seed, Unjudged::Bug(text)),
+            (Err(text), Some(task)) => Message::Lost(task, Unjudged::Bug(text)),
         };
         self.alone().workers -= 1;
         // Whoever collects may have gone on without this worker.
         let _ignored = sender.send(message);
     }
 
-    fn run(&self, sender: &mpsc::Sender<Message>, current: &Cell<Option<u64>>) -> Result<(), Failure> {
+    fn run(&self, sender: &mpsc::Sender<Message>, current: &Cell<Option<Task>>) -> Result<(), Failure> {
         self.alone().workers += 1;
         let (mut worker, lane) = (None, self.watch.lane());
-        while let Some(seed) = self.take_any() {
-            current.set(Some(seed));
+        while let Some(task) = self.take_any() {
+            current.set(Some(task));
             // Nobody to tell: then nobody waits for results either.
-            if sender.send(Message::Begun(seed)).is_err() {
+            if sender.send(Message::Begun(task)).is_err() {
                 break;
             }
             if self.watch.memory_is_short() {
-                self.boots.give_up_others(seed);
+                self.boots.give_up_others(self.seed(task));
             }
             let begun = Instant::now();
-            let outcome = self.run_seed(&mut worker, seed, &lane);
-            let message = match outcome {
+            let ran = self.run_task(&mut worker, task, &lane);
+            let message = match ran {
                 _ if lane.is_short() && self.watch.halted().is_none() => {
                     drop(worker.take());
                     bloodhound_frames::trim();
@@ -137,16 +155,16 @@ impl Shared {
                     if alone.workers > 1 {
                         // Fewer seeds at once from now on: this worker ends.
                         alone.workers -= 1;
-                        alone.seeds.push(seed);
+                        alone.tasks.push(task);
                         drop(alone);
                         lane.relieved();
-                        let _ignored = sender.send(Message::Postponed(seed));
+                        let _ignored = sender.send(Message::Postponed(task));
                         return Ok(());
                     }
                     lane.relieved();
-                    Message::TooLarge(seed)
+                    Message::TooLarge(task)
                 }
-                outcome => Message::Ran(Box::new(outcome?)),
+                ran => Message::Ran(task, Box::new(ran?)),
             };
             self.watch.took(begun.elapsed());
             if sender.send(message).is_err() {
@@ -157,24 +175,56 @@ impl Shared {
         Ok(())
     }
 
-    /// Runs a seed on the worker of this thread, which is made if there is none.
-    fn run_seed(&self, worker: &mut Option<Worker>, seed: u64, lane: &Lane) -> Result<Outcome, Failure> {
+    /// The seed of a run.
+    fn seed(&self, task: Task) -> u64 {
+        match task {
+            Task::Seed(seed) => seed,
+            Task::Run(number) => number,
+            Task::Case(place) => self.order.case(place).log.seed,
+        }
+    }
+
+    /// Makes a run on the worker of this thread, which is made if there is none.
+    fn run_task(&self, worker: &mut Option<Worker>, task: Task, lane: &Lane) -> Result<Ran, Failure> {
         let new = || Worker::new(self.session.clone(), &self.chosen, lane.stop());
-        let worker = if self.boot_each {
+        if self.boot_each {
             // The one before goes first: a thread should have one platform.
             drop(worker.take());
-            let boot = boots::boot_of(seed, self.session.plan.boots);
-            let worker = worker.insert(new()?);
-            worker.boot(boots::decisions(boot))?;
-            worker
-        } else {
-            let made = worker.take().map_or_else(new, Ok)?;
-            let worker = worker.insert(made);
-            let booted = self.boots.of(worker, seed)?;
-            worker.restore(&booted);
-            worker
+        }
+        let made = worker.take().map_or_else(new, Ok)?;
+        let worker = worker.insert(made);
+        let outcome = match task {
+            Task::Seed(seed) => {
+                if self.boot_each {
+                    worker.boot(boots::decisions(boots::boot_of(seed, self.session.plan.boots)))?;
+                } else {
+                    let booted = self.boots.of(worker, seed)?;
+                    worker.restore(&booted);
+                }
+                worker.run_seed(seed, self.strategy).map_err(host_failure)?
+            }
+            Task::Case(place) => self.run_case(worker, &self.order.case(place).log)?,
+            Task::Run(_) => unreachable!("a search makes its runs itself"),
         };
-        worker.run_seed(seed, self.strategy).map_err(host_failure)
+        let features = self.features.then(|| corpus::features(&outcome));
+        Ok(Ran { outcome, features })
+    }
+
+    /// Runs a log. The log of its outcome has only what was asked for, so that a replay can follow it strictly.
+    fn run_case(&self, worker: &mut Worker, log: &Log) -> Result<Outcome, Failure> {
+        if !self.boot_each && self.boots.has(log) {
+            let booted = self.boots.numbered(worker, boots::number(log))?;
+            worker.restore(&booted);
+        } else {
+            let boot = Log { counted: Vec::new(), ..log.clone() };
+            worker.boot(Decisions::new(boot, Mode::Lenient))?;
+        }
+        let replaces = !log.overrides.is_empty();
+        if replaces {
+            worker.listen_to_choices();
+        }
+        let outcome = worker.run_log(log.clone(), Mode::Lenient).map_err(host_failure)?;
+        Ok(if replaces { settled_outcome(outcome, worker.take_choices()) } else { outcome })
     }
 
     /// Why a seed has no outcome.
@@ -225,9 +275,12 @@ pub struct Collector<'a> {
     pub watch: &'a Watch,
     pub progress: Progress,
     pub totals: &'a mut Totals,
-    /// Seeds that were begun and are under way.
-    pub running: BTreeSet<u64>,
-    /// Seeds had to wait for want of memory.
+    pub order: &'a Order,
+    /// The corpus, if there is one.
+    pub keeping: Option<&'a mut Keeping>,
+    /// Runs that were begun and are under way.
+    pub running: BTreeSet<Task>,
+    /// Runs had to wait for want of memory.
     pub postponed: bool,
 }
 
@@ -255,33 +308,33 @@ impl Collector<'_> {
 
     /// Goes on without the seeds that do not stop.
     fn leave(&mut self) {
-        for seed in std::mem::take(&mut self.running) {
-            self.totals.unjudged.insert(seed, stopped(self.watch));
+        for task in std::mem::take(&mut self.running) {
+            self.unjudged(task, stopped(self.watch));
         }
         self.progress.end();
     }
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Begun(seed) => {
-                self.running.insert(seed);
+            Message::Begun(task) => {
+                self.running.insert(task);
             }
-            Message::Ran(outcome) => {
-                self.running.remove(&outcome.seed);
-                self.ran(&outcome);
+            Message::Ran(task, ran) => {
+                self.running.remove(&task);
+                self.ran(task, *ran);
             }
-            Message::Lost(seed, why) => {
-                self.running.remove(&seed);
-                self.lost(seed, why);
+            Message::Lost(task, why) => {
+                self.running.remove(&task);
+                self.lost(task, why);
                 self.watch.close();
             }
-            Message::Postponed(seed) => {
-                self.running.remove(&seed);
-                self.postponed(&format!("seed {seed}"));
+            Message::Postponed(task) => {
+                self.running.remove(&task);
+                self.postponed(&self.order.name(task));
             }
-            Message::TooLarge(seed) => {
-                self.running.remove(&seed);
-                self.lost(seed, Unjudged::Undecided(self.watch.budget().text()));
+            Message::TooLarge(task) => {
+                self.running.remove(&task);
+                self.lost(task, Unjudged::Undecided(self.watch.budget().text()));
             }
             Message::Failed(failure) => self.failed(failure),
         }
@@ -290,7 +343,7 @@ impl Collector<'_> {
 
     /// Shows how far all is.
     pub fn show(&mut self, more: &str) {
-        self.progress.show(self.totals.run(), self.totals.findings.len(), more);
+        self.progress.show(self.totals.run() + self.totals.cases(), self.totals.findings.len(), more);
     }
 
     /// A run waits for memory; it is said once.
@@ -311,33 +364,57 @@ impl Collector<'_> {
         self.watch.close();
     }
 
-    /// A run without a verdict, by its number; each reason is said once.
-    pub fn lost(&mut self, seed: u64, why: Unjudged) {
-        let known = self.totals.unjudged.values().any(|other| *other == why);
-        if !known && why != Unjudged::Interrupted {
-            self.progress.say(&format!("{} {seed} is not judged: {}", self.totals.noun, why.text()));
+    /// A run without a verdict; each reason is said once.
+    pub fn lost(&mut self, task: Task, why: Unjudged) {
+        if !self.totals.has_reason(&why) && why != Unjudged::Interrupted {
+            self.progress.say(&format!("{} is not judged: {}", self.order.name(task), why.text()));
         }
-        self.totals.unjudged.insert(seed, why);
+        self.unjudged(task, why);
+        self.reached(task, None);
+    }
+
+    fn unjudged(&mut self, task: Task, why: Unjudged) {
+        match task {
+            Task::Seed(number) | Task::Run(number) => {
+                self.totals.unjudged.insert(number, why);
+            }
+            Task::Case(_) => self.totals.unjudged_cases.push((self.order.name(task), why)),
+        }
+    }
+
+    /// What a run reached, for the corpus.
+    fn reached(&mut self, task: Task, reached: Option<Reached>) {
+        if let Some(keeping) = &mut self.keeping {
+            keeping.ended(task, reached);
+        }
     }
 
     /// Takes the outcome of a run.
-    pub fn ran(&mut self, outcome: &Outcome) {
+    pub fn ran(&mut self, task: Task, ran: Ran) {
+        let Ran { outcome, features } = ran;
         if let Some(measuring) = &self.session.measuring {
-            measuring.ran(outcome);
+            measuring.ran(&outcome);
         }
         match &outcome.stopped {
-            Some(Stopped::Interrupted) => return self.lost(outcome.number(), stopped(self.watch)),
+            Some(Stopped::Interrupted) => return self.lost(task, stopped(self.watch)),
             Some(Stopped::Undecided(why)) => {
-                return self.lost(outcome.number(), Unjudged::Undecided(why.clone()));
+                return self.lost(task, Unjudged::Undecided(why.clone()));
             }
             Some(Stopped::Unsupported(what)) => {
-                self.lost(outcome.number(), Unjudged::Unsupported(what.clone()));
+                self.lost(task, Unjudged::Unsupported(what.clone()));
             }
             None => {}
         }
-        self.totals.add(outcome);
+        match task {
+            Task::Seed(_) | Task::Run(_) => self.totals.add(&outcome),
+            Task::Case(_) => self.totals.add_case(&outcome),
+        }
         for violation in &outcome.violations {
-            self.found(outcome, violation);
+            self.found(task, &outcome, violation);
+        }
+        if outcome.stopped.is_none() {
+            let reached = features.map(|features| Reached::of(&outcome, features));
+            self.reached(task, reached);
         }
     }
 
@@ -347,8 +424,9 @@ impl Collector<'_> {
     }
 
     /// A finding is announced when its files are there.
-    fn found(&mut self, outcome: &Outcome, violation: &Violation) {
-        let (name, property) = (outcome.name(), &violation.property);
+    fn found(&mut self, task: Task, outcome: &Outcome, violation: &Violation) {
+        let run = if let Task::Case(_) = task { self.order.name(task) } else { outcome.name() };
+        let property = &violation.property;
         let standing = self.ledger.standing(violation);
         let saved = finding::save(&self.reports.dir, self.session, &self.compose, outcome, violation)
             .and_then(|saved| self.bundle(&saved.dir).map(|()| saved));
@@ -358,7 +436,7 @@ impl Collector<'_> {
                     format!(" ({} is the finding of another run)", other.display())
                 });
                 self.progress.say(&format!(
-                    "{name}: {property} violated at {}{}: {}{beside}",
+                    "{run}: {property} violated at {}{}: {}{beside}",
                     violation.at,
                     standing.text(),
                     saved.dir.display()
@@ -366,7 +444,7 @@ impl Collector<'_> {
                 Ok(saved.dir)
             }
             Err(error) => {
-                let text = format!("the finding of {name} ({property}) cannot be written: {error}");
+                let text = format!("the finding of {run} ({property}) cannot be written: {error}");
                 self.progress.say(&text);
                 self.totals.trouble(exit::ENVIRONMENT, text);
                 self.watch.close();

@@ -24,6 +24,7 @@ use bloodhound_bisect::smallest;
 use bloodhound_decisions::{Choice as ChoiceName, Concern, Log, Made, Mode};
 
 use crate::finding::{self, Record, Stored};
+use crate::group::Group as Target;
 use crate::memory::Guard;
 use crate::output::{self, Format};
 use crate::platform::{self, Choice, Chosen};
@@ -32,7 +33,6 @@ use crate::session::{Failure, Session, Stopped};
 use crate::shrink::case;
 use crate::shrink::pool::{Pool, Ran};
 use crate::shrink::search::interrupted;
-use crate::group::Group as Target;
 use crate::{cli, cpus, exit, redact};
 
 use parting::Parting;

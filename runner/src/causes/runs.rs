@@ -8,12 +8,12 @@ use bloodhound_decisions::{Log, Made};
 use bloodhound_sim::faults::{Effect, Planned};
 use bloodhound_sim::notice::{LogEntry, Notice, PhaseChange};
 
+use crate::group::Group as Target;
 use crate::judge::Judged;
 use crate::plan::Property;
 use crate::session::{Failure, Outcome, Stopped};
 use crate::shrink::pool::{Pool, Ran};
 use crate::shrink::search::interrupted;
-use crate::group::Group as Target;
 
 /// So many runs are kept in memory at the same time.
 const ROUND: usize = 8;

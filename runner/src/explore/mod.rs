@@ -61,6 +61,12 @@ pub struct Args {
     /// Make findings self-contained: each takes along the files and images that its run saw, so that it can be replayed elsewhere
     #[arg(long)]
     pub bundle: bool,
+    /// A directory with interesting runs of earlier campaigns: they come first, and new ones are saved in it (docs/corpus.md)
+    #[arg(long, value_name = "DIR")]
+    pub corpus: Option<PathBuf>,
+    /// Bytes to which the corpus is brought down at the end (for example 32m)
+    #[arg(long, value_parser = cli::bytes, value_name = "SIZE", default_value_t = crate::corpus::LIMIT)]
+    pub corpus_limit: u64,
     /// Directory for reports and findings (default: the configuration's `output.dir`)
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

@@ -16,9 +16,10 @@ use super::carry::{Points, carry};
 use super::observe::{Eyes, seen};
 use crate::boots::Boots;
 use crate::branch::Point;
+use crate::campaign::order::Task;
 use crate::campaign::totals::Unjudged;
 use crate::campaign::watch::{Lane, Watch};
-use crate::campaign::workers::{Collector, stopped};
+use crate::campaign::workers::{self, Collector, stopped};
 use crate::platform::Chosen;
 use crate::session::{Failure, Numbered, Outcome, Session, Stopped, Worker};
 use crate::{bug, cpus, exit};
@@ -32,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub struct Hunt {
     pub session: Arc<Session>,
     pub chosen: Chosen,
-    pub boots: Boots,
+    pub boots: Arc<Boots>,
     pub watch: Arc<Watch>,
     pub settings: Settings,
 }
@@ -161,7 +162,7 @@ impl Shared {
     ) -> Result<Ran, Failure> {
         let new = || Worker::new(self.hunt.session.clone(), &self.hunt.chosen, lane.stop());
         let made = worker.take().map_or_else(new, Ok)?;
-        let caches = (&self.hunt.boots, &self.points);
+        let caches = (&*self.hunt.boots, &self.points);
         let mut carried = carry(worker.insert(made), caches, order, eyes.listener())?;
         let at = match &order.origin {
             Origin::Boot => None,
@@ -329,15 +330,16 @@ impl Taker<'_, '_> {
             Ended::Ran(ran) => {
                 let Ran { outcome, seen, points } = *ran;
                 taken = points;
-                self.collector.ran(&outcome);
                 // Nothing is known of how it would have gone on.
                 let cut = matches!(outcome.stopped, Some(Stopped::Interrupted | Stopped::Undecided(_)));
+                let features = self.collector.keeping.is_some().then(|| crate::corpus::features(&outcome));
+                self.collector.ran(Task::Run(number + 1), workers::Ran { outcome, features });
                 (!cut).then_some(seen)
             }
             Ended::Lost(why) => {
                 // Something unsupported stops a run alone.
                 let alone = matches!(why, Unjudged::Unsupported(_));
-                self.collector.lost(number + 1, why);
+                self.collector.lost(Task::Run(number + 1), why);
                 if !alone {
                     self.shared.hunt.watch.close();
                 }
@@ -345,7 +347,7 @@ impl Taker<'_, '_> {
             }
             Ended::TooLarge => {
                 let why = Unjudged::Undecided(self.shared.hunt.watch.budget().text());
-                self.collector.lost(number + 1, why);
+                self.collector.lost(Task::Run(number + 1), why);
                 None
             }
         };

@@ -295,12 +295,15 @@ impl Runner<'_> {
             let of_run = match schedule {
                 None => session.clone(),
                 Some(text) => {
-                    let made = written
-                        .get_or_insert_with(|| session.with_faults(&case.path, text).map(Arc::new));
+                    let made =
+                        written.get_or_insert_with(|| session.with_faults(&case.path, text).map(Arc::new));
                     match made {
                         Ok(made) => made.clone(),
                         Err(why) => {
-                            lost = Some((exit::INCONCLUSIVE, format!("its faults do not fit the stack any more:\n{why}")));
+                            lost = Some((
+                                exit::INCONCLUSIVE,
+                                format!("its faults do not fit the stack any more:\n{why}"),
+                            ));
                             continue;
                         }
                     }
@@ -344,7 +347,9 @@ impl Runner<'_> {
         if let Some(violation) = case.group.violated(outcome) {
             let since = since(changed);
             let says = match self.runs {
-                1 if outcome.digest == case.found.digest => "it fails as recorded: it is the same run".to_owned(),
+                1 if outcome.digest == case.found.digest => {
+                    "it fails as recorded: it is the same run".to_owned()
+                }
                 1 => format!("it fails as recorded: what its log says fails in the same way{since}"),
                 runs => format!("it fails: re-found by its faults and operations in run {runs}{since}"),
             };
@@ -355,7 +360,9 @@ impl Runner<'_> {
                 return Step::Lost(exit::INCONCLUSIVE, self.order.watch.budget().text());
             }
             Some(Stopped::Interrupted) => return Step::Lost(exit::INTERRUPTED, "interrupted".into()),
-            Some(Stopped::Undecided(why)) => return Step::Lost(exit::INCONCLUSIVE, format!("given up: {why}")),
+            Some(Stopped::Undecided(why)) => {
+                return Step::Lost(exit::INCONCLUSIVE, format!("given up: {why}"));
+            }
             Some(Stopped::Unsupported(_)) | None => {}
         }
         let is_known = |group: &Group| self.order.all.iter().any(|c| c.known.is_some() && c.group == *group);
@@ -441,8 +448,9 @@ fn changes(case: &Case, session: &Session) -> Result<Vec<String>, Failure> {
         changed.push("the configuration, the compose files or the environment".to_owned());
         return Ok(changed);
     }
-    let files = finding::changed(&session.base, &found.digest, &case.inputs).map_err(|failure| {
-        Failure { text: format!("{}: {}", case.path.display(), failure.text), ..failure }
+    let files = finding::changed(&session.base, &found.digest, &case.inputs).map_err(|failure| Failure {
+        text: format!("{}: {}", case.path.display(), failure.text),
+        ..failure
     })?;
     if let Some(more) = files.len().checked_sub(NAMED).filter(|more| *more > 0) {
         changed.push(format!("{} and {more} more files", files[..NAMED].join(", ")));
@@ -453,7 +461,11 @@ fn changes(case: &Case, session: &Session) -> Result<Vec<String>, Failure> {
 }
 
 fn since(changed: &[String]) -> String {
-    if changed.is_empty() { String::new() } else { format!(" (changed since it was found: {})", changed.join("; ")) }
+    if changed.is_empty() {
+        String::new()
+    } else {
+        format!(" (changed since it was found: {})", changed.join("; "))
+    }
 }
 
 /// A run that is another one than the recorded one, though no file that is compared has changed.

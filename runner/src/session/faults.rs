@@ -34,9 +34,8 @@ impl Session {
             Some(resolver) => Finder::Resolver(resolver, self.pins()),
             None => Finder::Nowhere,
         };
-        let mut plan = Plan::new(&project, &self.base, &finder).map_err(|refused| {
-            refused.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        })?;
+        let mut plan = Plan::new(&project, &self.base, &finder)
+            .map_err(|refused| refused.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
         if !self.configured {
             plan.properties.retain(|property| !property.judge.is_about_nothing());
         }

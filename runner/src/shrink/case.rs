@@ -5,6 +5,7 @@
 //! that the log does not name, and elements are the names ([`explicit`], [`departing`]).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::MILLIS;
@@ -72,7 +73,8 @@ pub fn is_said(choice: &Choice, recorded: Override) -> bool {
     match choice.site {
         Site::Swarm { .. } => recorded.bound == KEPT && recorded.value == 0,
         Site::Fault { nth, .. } => {
-            let written = FaultId { kind: Kind::Crash, target: 0, nth }.is_written() && recorded.bound == KEPT;
+            let written =
+                FaultId { kind: Kind::Crash, target: 0, nth }.is_written() && recorded.bound == KEPT;
             written || choice.site == phase_end()
         }
         Site::Operation { worker, nth, .. } => {
@@ -255,12 +257,20 @@ pub fn operations(outcome: &Outcome) -> Vec<Done<'_>> {
 /// Which of the operations the text of a violation is about, by their places: those that it names itself, and all on the key that it names.
 pub fn concerned(operations: &[Done<'_>], text: &str) -> (Vec<usize>, Vec<usize>) {
     let first = text.lines().next().unwrap_or_default();
-    let of_key = |done: &Done<'_>| done.operation.key.as_ref().is_some_and(|key| first.contains(&format!("{key:?}")));
+    let of_key =
+        |done: &Done<'_>| done.operation.key.as_ref().is_some_and(|key| first.contains(&format!("{key:?}")));
     let named = |done: &Done<'_>| of_key(done) && text.contains(&format!(" {} ", done.operation.invoke));
     let places = |wanted: &dyn Fn(&Done<'_>) -> bool| {
         (0..operations.len()).filter(|at| wanted(&operations[*at])).collect()
     };
     (places(&named), places(&of_key))
+}
+
+/// The outcome of a run that followed a log leniently and made these choices, with a log that a replay can follow strictly.
+pub fn settled_outcome(outcome: Outcome, made: Vec<Made>) -> Outcome {
+    let ran = Ran { outcome, made };
+    let decisions = Arc::new(settled(&ran));
+    Outcome { decisions, ..ran.outcome }
 }
 
 /// The log of a run whose overrides are just those that count, with the bounds that they were asked with: a replay can follow it strictly.

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Decisions, Log, Mode};
 
+use super::case;
 use super::pool::{Pool, Ran};
 use super::search::{Dimension, Search, interrupted};
 use super::story::{self, Told};
-use crate::group::Group as Target;
-use super::case;
 use crate::finding::{self, Record, Stored};
+use crate::group::Group as Target;
 use crate::platform::Chosen;
 use crate::session::{Failure, Outcome, Session, Stopped, Worker, host_failure};
 use crate::{bug, exit, output};
@@ -116,7 +116,10 @@ impl Order<'_> {
         }
         let ran = pool.look(log, SimTime::MAX)?;
         if let Some(Stopped::Undecided(why)) = &ran.outcome.stopped {
-            return Err(Failure { code: exit::INCONCLUSIVE, text: format!("the finding was given up: {why}") });
+            return Err(Failure {
+                code: exit::INCONCLUSIVE,
+                text: format!("the finding was given up: {why}"),
+            });
         }
         if target.violated(&ran.outcome).is_none() {
             let text = format!(

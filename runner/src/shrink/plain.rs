@@ -55,7 +55,12 @@ impl Search<'_> {
     }
 
     /// Makes all choices about these concerns plain but those without which it does not fail.
-    pub(super) fn surprises(&mut self, name: &'static str, concerns: &[Concern], most: u32) -> Result<(), Failure> {
+    pub(super) fn surprises(
+        &mut self,
+        name: &'static str,
+        concerns: &[Concern],
+        most: u32,
+    ) -> Result<(), Failure> {
         if self.left() < 3 {
             return Ok(());
         }

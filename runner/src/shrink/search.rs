@@ -205,7 +205,9 @@ impl<'a> Search<'a> {
                     }
                 }
                 *answer = fails.is_some();
-                if let Some(log) = fails.filter(|_| best.as_ref().is_none_or(|(least, _)| part.len() < *least)) {
+                if let Some(log) =
+                    fails.filter(|_| best.as_ref().is_none_or(|(least, _)| part.len() < *least))
+                {
                     best = Some((part.len(), log));
                 }
             }
@@ -317,7 +319,8 @@ impl<'a> Search<'a> {
         let open = if dimension.minimal { "" } else { " (not all tried)" };
         let (name, after) = (dimension.name, dimension.after);
         self.note(dimension);
-        let before = self.dimensions.iter().find(|known| known.name == name).map_or(after, |known| known.before);
+        let before =
+            self.dimensions.iter().find(|known| known.name == name).map_or(after, |known| known.before);
         self.tell(&format!("{name}: {after} of {before} left after {} runs{open}", self.runs));
     }
 

@@ -68,10 +68,17 @@ pub fn text(told: &Told<'_>) -> String {
 
 /// What the log says of the end of the workload and of the faults.
 fn ends(outcome: &Outcome) -> String {
-    let said = |site| outcome.decisions.overrides.get(&Choice { part: Part::Run, site }).map(|said| said.value);
+    let said =
+        |site| outcome.decisions.overrides.get(&Choice { part: Part::Run, site }).map(|said| said.value);
     let mut out = String::new();
-    if let (Some(ends), Some(DriverConfig::Http(config))) = (said(workload_end()), &outcome.scenario.workload) {
-        let _ = writeln!(out, "  no operation begins later than {} of {}", seconds(ends), seconds(config.duration_ns));
+    if let (Some(ends), Some(DriverConfig::Http(config))) = (said(workload_end()), &outcome.scenario.workload)
+    {
+        let _ = writeln!(
+            out,
+            "  no operation begins later than {} of {}",
+            seconds(ends),
+            seconds(config.duration_ns)
+        );
     }
     if let Some(ends) = said(phase_end()) {
         let of = seconds(outcome.scenario.fault_time);

@@ -331,7 +331,8 @@ fn cases_are_judged_before_all_else() {
         assert_eq!(human.contains("DOES NOT FAIL NOW"), loud, "{human}");
         let xml = junit::render(&judgement.suite("bloodhound.yaml", Vec::new())).expect("XML");
         assert_eq!(xml.contains("<failure ") || xml.contains("<error "), bad, "{xml}");
-        let json: serde_json::Value = serde_json::from_str(&print::json(&judgement, &totals, path, None)).expect("JSON");
+        let json: serde_json::Value =
+            serde_json::from_str(&print::json(&judgement, &totals, path, None)).expect("JSON");
         assert_eq!(json["regressions"][0]["verdict"], verdict.word());
         assert_eq!(json["properties"].as_array().map(Vec::len), Some(2), "{json}");
     }
@@ -351,7 +352,9 @@ fn known_findings_are_listed_and_do_not_fail() {
     };
     let judgement = of(&[Seed::Violates, Seed::Good, Seed::Violates], true);
     assert_eq!(judgement.code, exit::PASS);
-    assert!(matches!(&judgement.items[0].verdict, Verdict::Known(why) if why.contains("c1") && why.contains("2 of 3")));
+    assert!(
+        matches!(&judgement.items[0].verdict, Verdict::Known(why) if why.contains("c1") && why.contains("2 of 3"))
+    );
     assert_eq!(of(&[Seed::Violates, Seed::Good, Seed::Violates], false).code, exit::FINDINGS);
     // A known end of a run takes nothing from the seeds that went on; but where none did, nothing was judged.
     assert_eq!(of(&[Seed::Hangs, Seed::Good], true).code, exit::PASS);
@@ -360,4 +363,32 @@ fn known_findings_are_listed_and_do_not_fail() {
     assert!(matches!(none.items[0].verdict, Verdict::NotJudged(_)), "{:?}", none.items[0]);
     // Nor does it hide what is not judged for another reason.
     assert_eq!(of(&[Seed::Violates, Seed::Undecided], true).code, exit::INCONCLUSIVE);
+}
+
+#[test]
+fn a_case_that_is_not_judged_is_no_success_and_one_that_fails_is_enough_for_who_wants_one() {
+    let judged = |change: &dyn Fn(&mut Totals)| {
+        let mut totals = Totals::new(1, 4, 4);
+        (0..4).for_each(|seed| totals.properties[0].add(seed, &Judged::Held(exercise(1))));
+        totals.judged = 4;
+        change(&mut totals);
+        Judgement::of(&properties(1), &totals)
+    };
+    assert_eq!(judged(&|_| {}).code, exit::PASS);
+    let lost = judged(&|totals| {
+        let why = Unjudged::Unsupported("a call".to_owned());
+        totals.unjudged_cases.push(("entry 0f of the corpus (seed 9)".to_owned(), why));
+    });
+    assert_eq!(lost.code, exit::UNSUPPORTED);
+    let reasons: Vec<String> = lost.items.iter().map(|item| item.verdict.reason()).collect();
+    assert!(
+        reasons.contains(&"entry 0f of the corpus (seed 9) not judged: unsupported: a call".to_owned()),
+        "{reasons:?}"
+    );
+    let fast = judged(&|totals| {
+        (totals.judged, totals.judged_cases, totals.failed_fast) = (0, 1, true);
+        totals.findings.push(found(900, Some(0)));
+    });
+    assert_eq!(fast.code, exit::FINDINGS);
+    assert!(fast.items.iter().all(|item| !matches!(item.verdict, Verdict::Troubled(_))), "{:?}", fast.items);
 }

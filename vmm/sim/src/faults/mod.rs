@@ -343,7 +343,8 @@ impl Machine {
         let now = self.world.now;
         let begin = now.after(self.scenario.fault_start);
         let said = self.world.decisions.said(phase_end(), WORD);
-        let end = begin.after(said.map_or(self.scenario.fault_time, |said| said.min(self.scenario.fault_time)));
+        let end =
+            begin.after(said.map_or(self.scenario.fault_time, |said| said.min(self.scenario.fault_time)));
         self.world.faults.profile = Some(profile.clone());
         self.world.faults.phases = Phases { begin, end, step: self.scenario.time_step };
         let (written, waiting) =

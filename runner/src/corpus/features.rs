@@ -1,0 +1,90 @@
+//! What a run reached, as a set of hashes: kinds of lines that services wrote, what happened to them, and how operations ended.
+//!
+//! A line's kind is its text without numbers. So two runs that wrote the same lines with other times and ids have the same features.
+
+use std::collections::BTreeSet;
+
+use bloodhound_sim::notice::Notice;
+
+use crate::console;
+use crate::session::Outcome;
+
+/// What features are: those of another version cannot be compared.
+pub const VERSION: u32 = 1;
+/// Letters of a line that count.
+const LONGEST: usize = 160;
+
+/// The features of a run.
+pub fn features(outcome: &Outcome) -> BTreeSet<u64> {
+    let mut features = BTreeSet::new();
+    for line in console::lines(&outcome.console, &outcome.log).iter().filter(|line| !line.check) {
+        features.insert(hash(&["line", &line.node.0.to_string(), &shape(&line.text)]));
+    }
+    for entry in &outcome.log {
+        let node = entry.node.map_or_else(String::new, |node| node.0.to_string());
+        match &entry.what {
+            Notice::Fault(planned) => {
+                features.insert(hash(&["fault", &node, planned.id.kind.name()]));
+            }
+            Notice::Service(change) => {
+                features.insert(hash(&["service", &node, &shape(&format!("{change:?}"))]));
+            }
+            _ => {}
+        }
+    }
+    for operation in outcome.history.operations() {
+        let why = operation.error.as_deref().map(shape).unwrap_or_default();
+        // The kind of outcome, without what was read.
+        let how = format!("{:?}", operation.outcome);
+        let how = how.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+        features.insert(hash(&["operation", operation.call.name(), how, &why]));
+    }
+    features
+}
+
+/// What a property's violation counts as.
+pub fn violation(property: &str, kind: &str) -> u64 {
+    hash(&["violated", property, kind])
+}
+
+/// A text with `#` in place of each number, decimal or hexadecimal.
+fn shape(text: &str) -> String {
+    let mut shape = String::new();
+    let word = |c: char| c.is_ascii_alphanumeric();
+    for part in text.split_inclusive(|c: char| !word(c)) {
+        let (head, tail) = part.split_at(part.find(|c: char| !word(c)).unwrap_or(part.len()));
+        shape.push_str(if head.bytes().any(|b| b.is_ascii_digit()) { "#" } else { head });
+        shape.push_str(tail);
+        if shape.len() > LONGEST {
+            break;
+        }
+    }
+    shape
+}
+
+/// FNV-1a over the parts, each with an end.
+fn hash(parts: &[&str]) -> u64 {
+    let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_no_part_of_a_line() {
+        assert_eq!(
+            shape("term 12: voted for n3 at 0x7ffe12 (12.5ms)"),
+            shape("term 9: voted for n1 at 0x1 (1.25ms)")
+        );
+        assert_ne!(shape("became leader"), shape("became follower"));
+        assert!(shape(&"word ".repeat(1000)).len() < 200);
+    }
+
+    #[test]
+    fn parts_are_told_apart() {
+        assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
+        assert_ne!(violation("a", "safety"), violation("a", "liveness"));
+    }
+}

@@ -1,0 +1,349 @@
+//! The corpus of campaigns and searches: which runs come first, which are kept, and what the runs say about those that come.
+//!
+//! Key types: [`Keeping`] (a corpus in use by a campaign), [`Reached`] (what is kept of a run until its turn comes), [`Summary`]. Runs end in any order, and
+//! are looked at in that of their seeds, so what is kept does not depend on how many workers there are. [`open`] and [`identity`] are for searches too.
+//!
+//! Modules: `features` (what a run reached), `summary` (what is told of it). Neighbours: `bloodhound_corpus` (files, estimates), `campaign::order`.
+
+mod features;
+mod summary;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use bloodhound_abi::digest;
+use bloodhound_corpus::{Added, Corpus, Entry, Error, ErrorKind, Growth, Identity};
+use bloodhound_decisions::{Log, VERSION};
+
+use crate::boots;
+use crate::campaign::Seeds;
+use crate::campaign::order::{Case, Task};
+use crate::session::{Failure, Outcome, Session};
+
+pub use features::features;
+pub use summary::{Summary, Trim};
+
+/// The bytes that a corpus is brought down to, if nobody says how many: little for the cache of a CI.
+pub const LIMIT: u64 = 8 << 20;
+/// The directory of a corpus that nobody names, in that of the reports.
+const DIRECTORY: &str = "corpus";
+
+/// Entries that are named where there are many.
+const NAMED: usize = 5;
+
+/// Enough of an entry's name for people.
+fn short(name: &str) -> &str {
+    name.get(..12).unwrap_or(name)
+}
+
+/// What the entries of runs belong to.
+pub fn identity(session: &Session) -> Identity {
+    Identity {
+        plan: session.plan_digest.clone(),
+        digest_version: digest::VERSION,
+        log_version: VERSION,
+        features_version: features::VERSION,
+    }
+}
+
+/// Opens a corpus for runs of a session.
+///
+/// # Errors
+/// Those of [`Corpus::open`].
+pub fn open(dir: &Path, session: &Session) -> Result<Corpus, Failure> {
+    Corpus::open(dir, identity(session)).map_err(failure)
+}
+
+/// An error of a corpus as one of a command.
+pub fn failure(error: Error) -> Failure {
+    match error.kind {
+        ErrorKind::Wrong => Failure::usage(error.text),
+        ErrorKind::Host | ErrorKind::InUse => Failure::environment(error.text),
+    }
+}
+
+/// What is kept of a run that was judged, until its turn comes.
+#[derive(Clone, Debug)]
+pub struct Reached {
+    /// What it reached.
+    pub features: BTreeSet<u64>,
+    log: Log,
+    violated: BTreeSet<String>,
+    /// The same as features.
+    marks: BTreeSet<u64>,
+    digest: String,
+}
+
+impl Reached {
+    /// Of a run, with its features.
+    pub fn of(outcome: &Outcome, features: BTreeSet<u64>) -> Reached {
+        let violations = outcome.violations.iter();
+        Reached {
+            features,
+            log: lasting(&outcome.decisions),
+            violated: violations.clone().map(|v| format!("{} ({})", v.property, v.kind)).collect(),
+            marks: violations.map(|v| features::violation(&v.property, &v.kind)).collect(),
+            digest: outcome.digest.clone(),
+        }
+    }
+
+    fn everything(&self) -> impl Iterator<Item = u64> {
+        self.features.iter().chain(&self.marks).copied()
+    }
+}
+
+/// What of a log is kept: loops that are counted are found again, and so are switches of a run that its seeds alone determine.
+pub fn lasting(log: &Log) -> Log {
+    let mut log = Log { counted: Vec::new(), ..log.clone() };
+    if is_seed(&log) {
+        log.switches = None;
+    }
+    log
+}
+
+/// Whether a run is what its seeds say and nothing else.
+fn is_seed(log: &Log) -> bool {
+    log.epochs.is_empty() && log.overrides.is_empty() && log.plain.is_empty()
+}
+
+/// An entry of which a run is made before others.
+#[derive(Clone, Debug)]
+struct Known {
+    /// Its file.
+    name: String,
+    entry: Entry,
+    stale: bool,
+}
+
+/// A corpus in use by a campaign.
+#[derive(Debug)]
+pub struct Keeping {
+    corpus: Corpus,
+    /// New runs are saved.
+    save: bool,
+    limit: u64,
+    /// By the number of the case.
+    cases: Vec<Known>,
+    /// Seeds of the campaign that have an entry, in the order in which they are run.
+    first: BTreeMap<u64, Known>,
+    seeds: Seeds,
+    /// Runs that must end before it can be said what is new.
+    awaited: BTreeSet<Task>,
+    /// What ended before its turn; `None`: there is nothing to be said of it.
+    pending: BTreeMap<u64, Option<Reached>>,
+    /// How many seeds had their turn.
+    turn: u64,
+    /// What entries and seeds have reached so far.
+    known: BTreeSet<u64>,
+    growth: Growth,
+    summary: Summary,
+    /// Why nothing is saved any more.
+    failed: Option<Failure>,
+}
+
+impl Keeping {
+    /// Opens the corpus of a campaign, if it has one: the one that is named, or the one of its reports if the configuration says that interesting
+    /// seeds are saved.
+    ///
+    /// # Errors
+    /// Those of [`open`].
+    pub fn of(
+        session: &Session,
+        named: Option<&Path>,
+        limit: u64,
+        out: &Path,
+        seeds: Seeds,
+    ) -> Result<Option<Keeping>, Failure> {
+        let said = session.project.config.output.save_interesting_seeds;
+        let dir = match (named, said) {
+            (Some(dir), _) => dir.to_path_buf(),
+            (None, Some(true)) => out.join(DIRECTORY),
+            (None, _) => return Ok(None),
+        };
+        let save = said.unwrap_or(true);
+        let corpus = open(&dir, session)?;
+        Ok(Some(Keeping::new(corpus, (save, limit), session.plan.boots, seeds)))
+    }
+
+    fn new(corpus: Corpus, (save, limit): (bool, u64), boots: u64, seeds: Seeds) -> Keeping {
+        let (mut cases, mut first) = (Vec::new(), BTreeMap::new());
+        for (name, kept) in corpus.entries() {
+            let log = &kept.entry.log;
+            let known = Known { name: name.to_owned(), entry: kept.entry.clone(), stale: kept.stale };
+            let own = is_seed(log) && log.boot_seed == boots::seed(boots::boot_of(log.seed, boots));
+            match own && seeds.contains(log.seed) {
+                true => {
+                    first.insert(log.seed, known);
+                }
+                false => cases.push(known),
+            }
+        }
+        let awaited = (0..cases.len()).map(Task::Case).chain(first.keys().copied().map(Task::Seed)).collect();
+        let summary = Summary::new(&corpus, cases.len() as u64, first.len() as u64);
+        Keeping {
+            corpus,
+            save,
+            limit,
+            cases,
+            first,
+            seeds,
+            awaited,
+            pending: BTreeMap::new(),
+            turn: 0,
+            known: BTreeSet::new(),
+            growth: Growth::default(),
+            summary,
+            failed: None,
+        }
+    }
+
+    /// The runs that come before the seeds, and the seeds that come before others.
+    pub fn order(&self) -> (Vec<Case>, Vec<u64>) {
+        let case = |known: &Known| {
+            let stale = if known.stale { ", out of date" } else { "" };
+            let name =
+                format!("entry {} of the corpus (seed {}{stale})", short(&known.name), known.entry.log.seed);
+            Case { name, log: known.entry.log.clone() }
+        };
+        // Those that failed come first.
+        let mut first: Vec<(bool, u64)> =
+            self.first.iter().map(|(seed, known)| (known.entry.violated.is_empty(), *seed)).collect();
+        first.sort_unstable();
+        (self.cases.iter().map(case).collect(), first.into_iter().map(|(_, seed)| seed).collect())
+    }
+
+    /// A run has ended; `None`: there is nothing to be said of it.
+    pub fn ended(&mut self, task: Task, reached: Option<Reached>) {
+        match task {
+            Task::Case(place) => {
+                let known = self.cases[place].clone();
+                self.summary.case(reached.is_some());
+                if let Some(reached) = &reached {
+                    self.known.extend(reached.everything());
+                    self.refresh(&known, reached);
+                }
+            }
+            // Runs of a search come in the order of their numbers.
+            Task::Run(number) => {
+                if let Some(reached) = reached {
+                    self.look_at(&format!("run {number}"), &reached);
+                }
+                return;
+            }
+            Task::Seed(seed) => {
+                if let (Some(known), Some(reached)) = (self.first.get(&seed).cloned(), &reached) {
+                    self.known.extend(reached.everything());
+                    self.refresh(&known, reached);
+                }
+                self.pending.insert(seed, reached);
+            }
+        }
+        self.awaited.remove(&task);
+        if self.awaited.is_empty() {
+            while let Some(seed) = self.seeds.number(self.turn)
+                && let Some(reached) = self.pending.remove(&seed)
+            {
+                self.turn += 1;
+                self.seed(seed, reached);
+            }
+        }
+    }
+
+    /// An entry was run again: what it says is that of now.
+    fn refresh(&mut self, known: &Known, reached: &Reached) {
+        let news: Vec<&String> = reached.violated.difference(&known.entry.violated).collect();
+        let why = match news.first() {
+            Some(property) => format!("violates {property}"),
+            None => known.entry.why.clone(),
+        };
+        if known.stale || known.entry.features != reached.features || !news.is_empty() {
+            self.summary.refreshed += 1;
+        }
+        // The log stays as it is, however little of it fits: another service may be the old one again.
+        self.save(known.entry.log.clone(), reached, why);
+    }
+
+    /// The turn of a seed.
+    fn seed(&mut self, seed: u64, reached: Option<Reached>) {
+        let Some(reached) = reached else { return };
+        if self.first.contains_key(&seed) {
+            self.growth.add(&reached.features);
+        } else {
+            self.look_at(&format!("seed {seed}"), &reached);
+        }
+    }
+
+    /// A run that was not known: it is saved if it reached something new.
+    fn look_at(&mut self, name: &str, reached: &Reached) {
+        self.growth.add(&reached.features);
+        let new = reached.everything().filter(|feature| !self.known.contains(feature)).count();
+        if new == 0 {
+            return;
+        }
+        self.known.extend(reached.everything());
+        let noun = if new == 1 { "feature" } else { "features" };
+        let why = match reached.violated.first() {
+            Some(property) => format!("{name}: violates {property}"),
+            None => format!("{name}: {new} new {noun}"),
+        };
+        self.save(reached.log.clone(), reached, why);
+    }
+
+    fn save(&mut self, log: Log, reached: &Reached, why: String) {
+        if !self.save || self.failed.is_some() {
+            return;
+        }
+        let entry = Entry {
+            identity: self.corpus.identity().clone(),
+            log,
+            features: reached.features.clone(),
+            violated: reached.violated.clone(),
+            digest: reached.digest.clone(),
+            why,
+        };
+        match self.corpus.add(entry) {
+            Ok(Added::New(_)) => self.summary.added += 1,
+            Ok(Added::Replaced(..) | Added::Known(_)) => {}
+            Err(error) => self.failed = Some(failure(error)),
+        }
+    }
+
+    /// The campaign is over: what is still waiting has its turn, and the corpus is brought down to its limit. A failure says what could not
+    /// be saved.
+    pub fn finish(mut self) -> (Summary, Option<Failure>) {
+        for (seed, reached) in std::mem::take(&mut self.pending) {
+            self.seed(seed, reached);
+        }
+        if self.save && self.failed.is_none() {
+            match self.corpus.minimise(self.limit) {
+                Ok(Some(trimmed)) => self.summary.trim = Trim::Done(trimmed),
+                Ok(None) => self.summary.trim = Trim::ByAnother,
+                Err(error) => self.failed = Some(failure(error)),
+            }
+        }
+        self.summary.growth = self.growth;
+        (self.summary, self.failed)
+    }
+
+    /// What is wrong with files of the corpus, and what is out of date, for people.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = self.corpus.notes().iter().map(ToString::to_string).collect();
+        let stale: Vec<&Known> = self.cases.iter().chain(self.first.values()).filter(|k| k.stale).collect();
+        if let Some(first) = stale.first() {
+            let differs = first.entry.identity.difference(self.corpus.identity());
+            let (noun, verb) = if stale.len() == 1 { ("entry", "is") } else { ("entries", "are") };
+            let names: Vec<&str> = stale.iter().take(NAMED).map(|known| short(&known.name)).collect();
+            let more = if stale.len() > names.len() { ", ..." } else { "" };
+            notes.push(format!(
+                "{} {noun} of the corpus {verb} out of date ({}{more}; other than now: {differs}): run all the same, without what does not fit \
+                 any more",
+                stale.len(),
+                names.join(", ")
+            ));
+        }
+        notes
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! What is told of a corpus at the end of a campaign, and of what its seeds say about those that come ([`Summary`]).
+
+use std::path::PathBuf;
+
+use bloodhound_corpus::{Corpus, Growth, LEAST_RUNS, Told, Trimmed};
+use serde_json::{Value as Json, json};
+
+use crate::judge::thousands;
+
+/// Points of the curve that are printed.
+const POINTS: usize = 8;
+
+/// What became of the entries that are not needed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trim {
+    /// They stay: nothing is saved in this corpus.
+    #[default]
+    No,
+    /// Another process was just taking them out.
+    ByAnother,
+    /// They are out.
+    Done(Trimmed),
+}
+
+/// See the module's text.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    dir: PathBuf,
+    /// Entries at the beginning, of which so many are run as cases and so many are seeds of the campaign.
+    entries: u64,
+    pub cases: u64,
+    first: u64,
+    /// Files that cannot be used.
+    unusable: u64,
+    /// Cases that ended: with a judgement, and without.
+    pub judged: u64,
+    pub unjudged: u64,
+    /// New entries, and those that say something else than before.
+    pub added: u64,
+    pub refreshed: u64,
+    pub trim: Trim,
+    pub growth: Growth,
+}
+
+impl Summary {
+    /// Of a corpus at the beginning of a campaign.
+    pub fn new(corpus: &Corpus, cases: u64, first: u64) -> Summary {
+        Summary {
+            dir: corpus.dir().to_path_buf(),
+            entries: cases + first,
+            cases,
+            first,
+            unusable: corpus.notes().len() as u64,
+            ..Summary::default()
+        }
+    }
+
+    /// A case has ended.
+    pub fn case(&mut self, judged: bool) {
+        match judged {
+            true => self.judged += 1,
+            false => self.unjudged += 1,
+        }
+    }
+
+    /// For people.
+    pub fn lines(&self) -> Vec<String> {
+        let mut of = format!(
+            "corpus: {} had {} entries; {} of {} were run beside the seeds, {} are seeds of this campaign and were run first",
+            self.dir.display(),
+            self.entries,
+            self.judged,
+            self.cases,
+            self.first
+        );
+        if self.unusable > 0 {
+            of += &format!("; {} files in it cannot be used", self.unusable);
+        }
+        let now = match self.trim {
+            Trim::No => "corpus: nothing is saved in it".to_owned(),
+            Trim::ByAnother => format!("corpus: {} entries are new", self.added),
+            Trim::Done(trimmed) => {
+                let short = match trimmed.uncovered {
+                    0 => String::new(),
+                    features => format!("; for {features} features there is no room (--corpus-limit)"),
+                };
+                format!(
+                    "corpus: {} entries are new, {} say something else than before; {} stay ({} KiB), {} were not needed{short}",
+                    self.added,
+                    self.refreshed,
+                    trimmed.kept,
+                    trimmed.bytes.div_ceil(1024),
+                    trimmed.removed
+                )
+            }
+        };
+        [vec![of, now], growth(&self.growth)].concat()
+    }
+
+    /// For machines.
+    pub fn json(&self) -> Json {
+        let growth = &self.growth;
+        let estimate = match growth.estimate() {
+            Told::Estimate(e) => json!({
+                "next_new_ppm": e.next_new, "next_new_at_most_ppm": e.next_new_at_most, "confidence_percent": 95,
+                "unseen_at_least": e.unseen_at_least, "seen_once": e.once, "seen_twice": e.twice,
+            }),
+            _ => Json::Null,
+        };
+        let trimmed = match self.trim {
+            Trim::Done(t) => json!({
+                "entries": t.kept, "bytes": t.bytes, "removed": t.removed, "features_without_room": t.uncovered,
+            }),
+            Trim::No | Trim::ByAnother => Json::Null,
+        };
+        json!({
+            "dir": self.dir,
+            "entries": self.entries,
+            "unusable_files": self.unusable,
+            "cases": self.cases,
+            "cases_judged": self.judged,
+            "seeds_first": self.first,
+            "added": self.added,
+            "changed": self.refreshed,
+            "now": trimmed,
+            "growth": {
+                "runs": growth.runs(),
+                "features": growth.features(),
+                "curve": growth.curve(),
+                "last_new_run": growth.last_new(),
+                "plateau_runs": growth.plateau().map(|plateau| plateau.runs),
+                "estimate": estimate,
+                "no_estimate_because": why_not(growth),
+            },
+        })
+    }
+}
+
+/// Why there is no estimate.
+fn why_not(growth: &Growth) -> Option<String> {
+    match growth.estimate() {
+        Told::Estimate(_) => None,
+        Told::TooFewRuns(runs) => Some(format!(
+            "{runs} judged seeds are too few to say anything about the next: {LEAST_RUNS} are needed"
+        )),
+        Told::NoFeatures => Some("no seed has any feature".to_owned()),
+        Told::TooManyFeatures => Some("there are more features than are counted".to_owned()),
+    }
+}
+
+/// What the seeds say about those that come.
+fn growth(growth: &Growth) -> Vec<String> {
+    let curve = growth.curve();
+    let step = curve.len().div_ceil(POINTS).max(1);
+    // The last point, and others back from it.
+    let mut points: Vec<String> = curve
+        .iter()
+        .rev()
+        .step_by(step)
+        .map(|(runs, features)| format!("{} after {}", thousands(*features), thousands(u64::from(*runs))))
+        .collect();
+    points.reverse();
+    let mut lines = vec![match growth.features() {
+        0 => format!("features: none in {} judged seeds", growth.runs()),
+        features => format!(
+            "features: {} in {} judged seeds ({}); the last new one in the {}. of them",
+            thousands(features),
+            growth.runs(),
+            points.join(", "),
+            growth.last_new()
+        ),
+    }];
+    if let Some(plateau) = growth.plateau() {
+        lines.push(format!(
+            "plateau: the last {} seeds showed nothing new (a plateau is at least {})",
+            plateau.runs, plateau.needed
+        ));
+    }
+    lines.push(match (growth.estimate(), why_not(growth)) {
+        (Told::Estimate(e), _) => format!(
+            "estimate: the next seed shows something new with a probability of about {}, at most {} (95% confidence); at least {} features are \
+             not seen yet",
+            percent(e.next_new),
+            percent(e.next_new_at_most),
+            thousands(e.unseen_at_least)
+        ),
+        (_, why) => format!("estimate: none: {}", why.unwrap_or_default()),
+    });
+    lines
+}
+
+/// Parts per million as people read them, rounded up.
+fn percent(ppm: u32) -> String {
+    let hundredths = ppm.div_ceil(100);
+    format!("{}.{:02}%", hundredths / 100, hundredths % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn too_few_seeds_say_nothing_and_enough_say_something() {
+        let mut few = Growth::default();
+        few.add(&BTreeSet::from([1, 2]));
+        let lines = growth(&few);
+        assert_eq!(
+            lines,
+            [
+                "features: 2 in 1 judged seeds (2 after 1); the last new one in the 1. of them",
+                "estimate: none: 1 judged seeds are too few to say anything about the next: 20 are needed",
+            ]
+        );
+        for _ in 0..199 {
+            few.add(&BTreeSet::from([1, 2]));
+        }
+        let lines = growth(&few);
+        assert!(lines[0].ends_with("2 after 200); the last new one in the 1. of them"), "{}", lines[0]);
+        assert_eq!(lines[1], "plateau: the last 199 seeds showed nothing new (a plateau is at least 50)");
+        // 3 of 100.
+        assert!(
+            lines[2].contains("about 0.00%, at most 3.00% (95% confidence); at least 0 "),
+            "{}",
+            lines[2]
+        );
+    }
+
+    #[test]
+    fn percentages_are_rounded_up() {
+        assert_eq!([0, 1, 99_999, 1_000_000].map(percent), ["0.00%", "0.01%", "10.00%", "100.00%"]);
+    }
+}
