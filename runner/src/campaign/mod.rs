@@ -2,35 +2,46 @@
 //!
 //! With `--live` the seeds are run by [`crate::live`]; everything around them is the same.
 //!
-//! Modules: `accounts` (what became of the faults), `reports` (where it writes), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
+//! Modules: `accounts` (what became of the faults), `seeds` (their numbers), `reports` (where it writes), `record` and `keep` (what it leaves for machines), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
 //! gave together), `verdict` (the one rule from the totals to each case and to the exit code), `progress` (what is said
 //! meanwhile), `print` (the answer for people and for machines).
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use bloodhound_store::Place;
+
 use crate::boots::Boots;
-use crate::coverage::{self, Measuring};
+use crate::coverage::{self, Measuring, Thresholds};
 use crate::output::Format;
 use crate::platform::{self, Choice, Chosen};
 use crate::run::{Source, fail};
 use crate::session::{Failure, Session, Worker};
+use crate::shard::claims::Deal;
+use crate::shard::share::Share;
+use crate::shard::{FORMAT, Identity, Manifest, Part, Shard, Title};
 use crate::{bug, cli, cpus, exit, junit, live, output};
 
-mod accounts;
-mod print;
+pub mod accounts;
+mod keep;
+pub mod print;
 mod progress;
-mod reports;
+pub mod record;
+pub mod reports;
+pub mod seeds;
 pub mod totals;
 pub mod verdict;
 pub mod watch;
 mod workers;
 
+use keep::Keep;
+pub use keep::forget;
 use progress::Progress;
 use reports::Reports;
+use seeds::Seeds;
 use totals::Totals;
 use verdict::Judgement;
 use watch::Watch;
@@ -51,9 +62,11 @@ pub struct Args {
     /// Begin no seeds after so much host time (for example 10m); one that then does not end is stopped
     #[arg(long, value_parser = cli::duration)]
     timeout: Option<u64>,
-    /// Stop at the first finding
+    /// Stop at the first finding; with --store, all that share it
     #[arg(long)]
     fail_fast: bool,
+    #[command(flatten)]
+    sharing: Sharing,
     /// Seeds at the same time (default: exploration.parallel_workers, at most the number of CPUs)
     #[arg(long, short = 'j')]
     jobs: Option<usize>,
@@ -94,43 +107,41 @@ pub struct Args {
     format: Format,
 }
 
-/// The seeds of a campaign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seeds {
-    first: u64,
-    count: u64,
+/// What makes this one of several processes.
+#[derive(clap::Args, Debug)]
+struct Sharing {
+    /// Run one part of the seeds of several, for example 2/4: of four shards the second (docs/scaling.md)
+    #[arg(long, value_parser = Shard::parse, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// Put the results where other shards and `bloodhound merge` find them: s3://bucket/prefix, file:///path or a directory
+    #[arg(long, value_parser = Place::parse, value_name = "PLACE")]
+    store: Option<Place>,
+    /// Take ranges of the seeds from the store, as the worker of this name, together with others
+    #[arg(long, value_parser = worker_name, value_name = "NAME", requires = "store", conflicts_with = "shard")]
+    worker: Option<String>,
+    /// After so much time without a sign of life a worker is taken for dead, and others run its seeds
+    #[arg(long, value_parser = cli::duration, value_name = "TIME", default_value = "60s", requires = "worker")]
+    worker_timeout: u64,
 }
 
-impl Seeds {
-    /// # Errors
-    /// Usage: there are none, or no such numbers.
-    fn new(first: u64, count: u64) -> Result<Seeds, Failure> {
-        let Some(last) = count.checked_sub(1) else {
-            return Err(Failure::usage("`--seeds 0` would judge nothing\nhelp: give at least one seed"));
-        };
-        if first.checked_add(last).is_none() {
-            let left = u64::MAX - first;
-            return Err(Failure::usage(format!(
-                "{count} seeds from {first} on are too many: the last seed is {}, so at most {} are left\nhelp: give \
-                 another `--first-seed` or `--seeds`",
-                u64::MAX,
-                u128::from(left) + 1
-            )));
+impl Sharing {
+    /// Which seeds this process runs.
+    fn part(&self) -> Part {
+        match (self.shard, &self.worker) {
+            (Some(shard), _) => Part::Shard(shard),
+            (None, Some(name)) => Part::Worker(name.clone()),
+            (None, None) => Part::All,
         }
-        Ok(Seeds { first, count })
-    }
-
-    /// The seed with this number, from 0.
-    fn number(&self, number: u64) -> Option<u64> {
-        (number < self.count).then(|| self.first + number)
     }
 }
 
-impl std::fmt::Display for Seeds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.count {
-            1 => write!(f, "seed {}", self.first),
-            _ => write!(f, "seeds {} to {}", self.first, self.first + (self.count - 1)),
+/// A name that can be a part of a key.
+fn worker_name(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
+    match !text.is_empty() && text.len() <= 100 && !text.starts_with('.') && text.chars().all(fits) {
+        true => Ok(text.to_owned()),
+        false => {
+            Err("a name has up to 100 letters, digits, `-` and `.`, and does not begin with `.`".to_owned())
         }
     }
 }
@@ -163,6 +174,8 @@ fn without_meaning(args: &Args) -> Result<(), Failure> {
         ("--boot-each", args.boot_each, "each seed of a live run has a stack of its own"),
         ("--jobs", args.jobs.is_some(), "the seeds of a live run are run one after the other"),
         ("--platform", args.platform.wanted != platform::Wanted::Auto, "the engine runs the services"),
+        ("--shard", args.sharing.shard.is_some(), "shards are joined by what can be repeated"),
+        ("--store", args.sharing.store.is_some(), "shards are joined by what can be repeated"),
         ("--coverage", args.coverage, NO_COVERAGE),
         ("--coverage-threshold", args.coverage_threshold.is_some(), NO_COVERAGE),
     ];
@@ -212,30 +225,88 @@ pub fn campaign(
 ) -> Result<u8, Failure> {
     let started = Instant::now();
     let usual = if args.live { 1 } else { session.plan.seeds };
-    let seeds = Seeds::new(args.first_seed, args.seeds.unwrap_or(usual))
+    let seeds = Seeds::new(args.first_seed, args.seeds.unwrap_or(usual), args.sharing.shard)
         .inspect_err(|failure| refused(args, failure))?;
-    let least = args.min_seeds.unwrap_or(if args.timeout.is_some() { 1 } else { seeds.count });
-    if least > seeds.count {
-        let failure = Failure::usage(format!(
-            "`--min-seeds {least}` is more than the {} seeds that are run",
-            seeds.count
-        ));
-        refused(args, &failure);
-        return Err(failure);
-    }
+    let least = least(args, &seeds).inspect_err(|failure| refused(args, failure))?;
     let out = args.out.clone().unwrap_or_else(|| session.plan.out.clone());
     let reports = Reports::prepare(&out, args.junit.as_deref(), &session.plan.config)?;
     if let Some(text) = reports.earlier() {
         print::say(&text);
     }
-    let mut totals = Totals::new(session.plan.properties.len(), seeds.count, least);
+    let mut totals = Totals::new(session.plan.properties.len(), seeds.count(), least);
     let configured = session.project.config.faults.coverage_threshold;
     totals.least_coverage = args.fault_coverage_threshold.or(configured);
+    totals.is_part = args.sharing.part() != Part::All;
+    let keep = match keep(args, &session, &seeds, &totals, &reports.dir) {
+        Ok(keep) => keep,
+        Err(failure) => {
+            drop(reports);
+            refused(args, &failure);
+            return Err(failure);
+        }
+    };
     let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
     let watch = Arc::new(Watch::start(crate::interrupt::flag(), deadline, args.platform.budget()));
-    let campaign = Campaign { args, session, seeds, reports, watch, started };
+    let campaign = Campaign { args, session, seeds, reports, watch, started, keep: keep.map(Mutex::new) };
     let chosen = if args.live { campaign.run_live(&mut totals) } else { campaign.run(choose, &mut totals) };
     Ok(campaign.finish(totals, chosen.as_ref()))
+}
+
+/// The least number of seeds that must be judged.
+fn least(args: &Args, seeds: &Seeds) -> Result<u64, Failure> {
+    let all = seeds.count();
+    if args.sharing.worker.is_some() {
+        return match args.min_seeds {
+            Some(_) => Err(Failure::usage(
+                "`--min-seeds` cannot be used with --worker: nobody knows how many seeds a worker gets\nhelp: give it to `bloodhound merge`",
+            )),
+            None => Ok(all),
+        };
+    }
+    let least = args.min_seeds.unwrap_or(if args.timeout.is_some() { 1 } else { all });
+    match least > all {
+        true => {
+            Err(Failure::usage(format!("`--min-seeds {least}` is more than the {all} seeds that are run")))
+        }
+        false => Ok(least),
+    }
+}
+
+/// Begins what is left for machines, unless the run is live: nothing of that can be joined with anything.
+fn keep(
+    args: &Args,
+    session: &Session,
+    seeds: &Seeds,
+    totals: &Totals,
+    dir: &Path,
+) -> Result<Option<Keep>, Failure> {
+    if args.live {
+        let forgot = keep::forget(dir);
+        forgot.map_err(|e| Failure::environment(format!("cannot write to {}: {e}", dir.display())))?;
+        return Ok(None);
+    }
+    let code = session.measuring.as_ref().map(|measuring| thresholds(args, measuring));
+    let kinds = accounts::Accounts::configured(&session.scenario.faults, &session.scenario.planning);
+    let manifest = Manifest {
+        format: FORMAT,
+        identity: Identity::of(session, &kinds, totals.least_coverage, code),
+        first_seed: seeds.first,
+        seeds: seeds.all,
+        part: args.sharing.part(),
+        ended: None,
+    };
+    let stale = Duration::from_nanos(args.sharing.worker_timeout);
+    let share = args.sharing.store.as_ref();
+    let share = share.map(|place| Share::begin(place, &manifest, stale, args.fail_fast)).transpose()?;
+    let keep = Keep::begin(dir, manifest, share)?;
+    keep.share.as_ref().map_or(Ok(()), |share| share.announce(dir))?;
+    Ok(Some(keep))
+}
+
+/// What is wanted of code coverage.
+fn thresholds(args: &Args, measuring: &Measuring) -> Thresholds {
+    let settings = measuring.settings();
+    Thresholds::of(settings, args.coverage_threshold.or(settings.config.threshold))
 }
 
 /// A campaign whose reports have their place.
@@ -246,9 +317,28 @@ struct Campaign<'a> {
     reports: Reports,
     watch: Arc<Watch>,
     started: Instant,
+    keep: Option<Mutex<Keep>>,
 }
 
 impl Campaign<'_> {
+    fn keep(&self) -> Option<MutexGuard<'_, Keep>> {
+        // Who panicked in there had added a whole line or none.
+        self.keep.as_ref().map(|keep| keep.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Where the seeds come from.
+    fn deal(&self) -> Deal {
+        let keep = self.keep();
+        let share = keep.as_ref().and_then(|keep| keep.share.as_ref());
+        match share.and_then(|share| share.claims.clone()) {
+            Some(claims) => Deal::Claims(claims),
+            None => {
+                let stopped = share.and_then(Share::stopped);
+                Deal::Own { seeds: self.seeds, next: AtomicU64::new(0), stopped }
+            }
+        }
+    }
+
     /// Boots and runs all seeds. Whatever goes wrong is in the totals; the platform is returned if there is one.
     fn run(&self, choose: impl FnOnce() -> Result<Chosen, Failure>, totals: &mut Totals) -> Option<Chosen> {
         let mut chosen = None;
@@ -285,6 +375,7 @@ impl Campaign<'_> {
             Ok(Err(failure)) => Some(failure),
             Err(text) => Some(Failure { code: exit::BUG, text }),
         };
+        self.settle_shared(totals);
         totals.timed_out = self.watch.timed_out() && totals.run() < totals.wanted;
         totals.interrupted = self.watch.signalled() && totals.run() < totals.wanted;
         match failure {
@@ -298,13 +389,36 @@ impl Campaign<'_> {
         }
     }
 
+    /// The same for what other processes have to do with it.
+    fn settle_shared(&self, totals: &mut Totals) {
+        let keep = self.keep();
+        let Some(share) = keep.as_ref().and_then(|keep| keep.share.as_ref()) else { return };
+        let stopped = share.stopped().is_some_and(|stopped| stopped.load(Ordering::Relaxed));
+        totals.failed_fast |= stopped;
+        let Some(claims) = &share.claims else { return };
+        // What others run is not missing here.
+        (totals.wanted, totals.least) = (claims.taken(), claims.taken());
+        if let Some(text) = claims.failure() {
+            print::say(&text);
+            totals.trouble(exit::ENVIRONMENT, text);
+        } else if totals.wanted == 0 && !self.watch.is_closed() {
+            let text = match stopped {
+                true => "a finding of another process has ended the campaign before this worker had a seed",
+                false => {
+                    "no seeds were left for this worker: others have them; `bloodhound merge` gives the verdict"
+                }
+            };
+            totals.trouble(exit::INCONCLUSIVE, text);
+        }
+    }
+
     /// Boots the stack as the first seed needs it. On a thread of its own: a platform binds its thread to a processor, and what the main thread starts
     /// afterwards must not inherit that.
     fn boot(&self, chosen: &Chosen) -> Result<Boots, Failure> {
         let boots = Boots::new(self.session.plan.boots);
         let boot = || {
             let mut worker = Worker::new(self.session.clone(), chosen, self.watch.halt())?;
-            boots.of(&mut worker, self.args.first_seed)
+            boots.of(&mut worker, self.seeds.number(0).unwrap_or(self.args.first_seed))
         };
         let booted = std::thread::scope(|scope| scope.spawn(|| bug::contain(boot)).join());
         let snapshot = match booted {
@@ -329,15 +443,14 @@ impl Campaign<'_> {
     fn run_seeds(&self, chosen: Chosen, boots: Boots, totals: &mut Totals) -> Result<(), Failure> {
         let most = cpus::jobs();
         let jobs = self.args.jobs.or(self.session.plan.workers).unwrap_or(most).clamp(1, most);
-        let jobs = usize::try_from(self.seeds.count).map_or(jobs, |count| jobs.min(count));
+        let jobs = usize::try_from(self.seeds.count()).map_or(jobs, |count| jobs.min(count));
         let shared = workers::Shared {
             session: self.session.clone(),
             chosen,
             boots,
             watch: self.watch.clone(),
-            seeds: self.seeds,
+            deal: self.deal(),
             boot_each: self.args.boot_each,
-            next: AtomicU64::new(0),
             alone: Mutex::default(),
         };
         let mut collector = workers::Collector {
@@ -347,7 +460,8 @@ impl Campaign<'_> {
             fail_fast: self.args.fail_fast,
             reports: &self.reports,
             watch: &self.watch,
-            progress: Progress::new(self.seeds.count),
+            progress: Progress::new(self.seeds.count()),
+            keep: self.keep.as_ref(),
             totals,
             running: BTreeSet::new(),
             postponed: false,
@@ -368,6 +482,7 @@ impl Campaign<'_> {
         }
         self.cover(&mut totals);
         let mut judgement = self.write(&mut totals);
+        judgement = self.hand_on(&mut totals, judgement);
         let junit = self.reports.dir.join("junit.xml");
         let answer = match self.args.format {
             Format::Human => print::human(&judgement, &totals, &junit, self.started.elapsed()),
@@ -386,11 +501,18 @@ impl Campaign<'_> {
     fn cover(&self, totals: &mut Totals) {
         let Some(measuring) = &self.session.measuring else { return };
         let coverage = measuring.coverage();
-        let settings = measuring.settings();
-        let least = self.args.coverage_threshold.or(settings.config.threshold);
-        totals.code = coverage::judge(settings, &coverage, least);
+        totals.code = coverage::judge(&thresholds(self.args, measuring), &coverage);
         totals.code_summary = coverage::summary(&coverage);
-        match coverage::write(&self.reports.dir, measuring, &coverage) {
+        let written = coverage::write(&self.reports.dir, measuring, &coverage).and_then(|files| {
+            // Whoever joins parts needs it, whatever the configuration wants of reports.
+            match totals.is_part {
+                true => {
+                    coverage::write_json(&self.reports.dir, measuring.checkout(), &coverage).map(|_| files)
+                }
+                false => Ok(files),
+            }
+        });
+        match written {
             Ok(files) => totals.code_reports = files,
             Err(text) => {
                 print::say(&text);
@@ -399,19 +521,44 @@ impl Campaign<'_> {
         }
     }
 
+    /// Leaves shard.json and the results, and puts them into the store. That one of them fails is a trouble of the campaign; what is in
+    /// the directory stays there.
+    fn hand_on(&self, totals: &mut Totals, mut judgement: Judgement) -> Judgement {
+        let Some(mut keep) = self.keep() else { return judgement };
+        let ended = keep.end(&self.session, totals, judgement.code);
+        if let Err(text) = ended.and_then(|()| keep.share().map_err(|text| self.later(&text))) {
+            print::say(&text);
+            totals.trouble(exit::ENVIRONMENT, text);
+            judgement = self.write(totals);
+            // With what went wrong; that it fails again has been said.
+            let _ignored = keep.end(&self.session, totals, judgement.code);
+        }
+        judgement
+    }
+
+    /// What to do when the store has failed.
+    fn later(&self, text: &str) -> String {
+        let dir = self.reports.dir.display();
+        format!(
+            "{text}\nall results are in {dir}: `bloodhound merge {dir}` takes them from there, beside the store"
+        )
+    }
+
     fn write(&self, totals: &mut Totals) -> Judgement {
         let judge = |totals: &Totals| {
-            let judgement = Judgement::of(&self.session.plan.properties, totals);
+            let judgement = Judgement::of(&Title::all(&self.session.plan.properties), totals);
             let facts = vec![
                 ("seeds_run".into(), totals.run().to_string()),
                 ("seeds_judged".into(), totals.judged.to_string()),
                 ("plan".into(), self.session.plan_digest.clone()),
             ];
+            let part = self.args.sharing.part();
+            let part = (part != Part::All).then(|| ("part".into(), part.to_string()));
             let silent =
                 (!totals.silent.is_empty()).then(|| ("faults_never_injected".into(), totals.silent()));
             let engine =
                 totals.live.as_ref().map(|engine| ("live".into(), format!("{engine}; {}", live::NOTE)));
-            let facts = facts.into_iter().chain(silent).chain(engine).collect();
+            let facts = facts.into_iter().chain(part).chain(silent).chain(engine).collect();
             let suite = judgement.suite(&self.session.plan.config.display().to_string(), facts);
             let written = junit::render(&suite).and_then(|xml| self.reports.write(&xml));
             (judgement, written)
@@ -425,28 +572,5 @@ impl Campaign<'_> {
                 judge(totals).0
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seeds_are_numbers_that_there_are() {
-        let seeds = Seeds::new(u64::MAX, 1).expect("the last seed");
-        assert_eq!((seeds.number(0), seeds.number(1)), (Some(u64::MAX), None));
-        assert_eq!(seeds.to_string(), "seed 18446744073709551615");
-        let all = Seeds::new(0, u64::MAX).expect("nearly all");
-        assert_eq!(all.to_string(), "seeds 0 to 18446744073709551614");
-        assert_eq!(Seeds::new(7, 3).expect("some").to_string(), "seeds 7 to 9");
-        for (first, count) in [(0, 0), (u64::MAX, 2), (1, u64::MAX), (u64::MAX, u64::MAX)] {
-            let wrong = Seeds::new(first, count).map(|s| (first, count) == (1, u64::MAX) && s.count > 0);
-            match wrong {
-                Ok(fits) => assert!(fits, "{first} {count}"),
-                Err(failure) => assert_eq!(failure.code, exit::USAGE),
-            }
-        }
-        assert!(Seeds::new(u64::MAX - 1, 3).expect_err("too many").text.contains("at most 2 are left"));
     }
 }

@@ -8,12 +8,14 @@ use std::path::PathBuf;
 
 use bloodhound_abi::SimTime;
 use bloodhound_faults::Kind;
-use bloodhound_sim::faults::{Effect, Planning};
+use bloodhound_sim::faults::Planning;
 use bloodhound_sim::scenario::FaultSpec;
+use serde::{Deserialize, Serialize};
 
 use super::accounts::Accounts;
+use super::record::SeedRecord;
 use crate::judge::{Exercise, Judged};
-use crate::session::{Outcome, Stopped, Violation};
+use crate::session::{Outcome, Violation};
 use crate::share::Share;
 use crate::{exit, report};
 
@@ -21,7 +23,7 @@ use crate::{exit, report};
 const RECENT: usize = 12;
 
 /// A finding.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     pub seed: u64,
     pub violation: Violation,
@@ -68,7 +70,8 @@ impl Found {
 }
 
 /// Why a seed that was begun has no verdict.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Unjudged {
     /// A panic of ours, with its report.
     Bug(String),
@@ -110,7 +113,7 @@ impl Unjudged {
 }
 
 /// Something that went wrong with a campaign as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
     /// The exit code that it stands for.
     pub code: u8,
@@ -170,6 +173,8 @@ pub struct Totals {
     /// Seeds that were asked for, and how many of them must be judged.
     pub wanted: u64,
     pub least: u64,
+    /// Thresholds are not judged here, because others run the rest of the seeds.
+    pub is_part: bool,
     /// Seeds that ran to an end and were judged there.
     pub judged: u64,
     /// Seeds that were begun and were not.
@@ -199,6 +204,8 @@ pub struct Totals {
     /// What became of all kinds, and which are configured and never happened.
     pub accounts: Accounts,
     pub silent: Vec<Kind>,
+    /// The configured kinds.
+    pub configured: Vec<Kind>,
     /// How much of the host's time health checks took.
     pub share: Share,
     /// The real engine on which they ran; `None`: the simulation.
@@ -221,38 +228,33 @@ impl Totals {
 
     /// Adds a seed that ran; its findings are added by [`Found::new`].
     pub fn add(&mut self, outcome: &Outcome) {
-        match &outcome.stopped {
-            None => self.judged += 1,
-            Some(Stopped::Interrupted) => {
-                self.unjudged.insert(outcome.seed, Unjudged::Interrupted);
-                return;
-            }
-            Some(Stopped::Undecided(why)) => {
-                self.unjudged.insert(outcome.seed, Unjudged::Undecided(why.clone()));
-                return;
-            }
-            Some(Stopped::Unsupported(what)) => {
-                self.unjudged.insert(outcome.seed, Unjudged::Unsupported(what.clone()));
-            }
-        }
-        for (property, judged) in self.properties.iter_mut().zip(&outcome.judged) {
-            property.add(outcome.seed, judged);
-        }
         self.share.add(outcome.share);
-        self.steps += outcome.steps;
-        self.virtual_ns += outcome.virtual_time.0;
-        self.operations += outcome.history.operations().len() as u64;
-        for (who, what, _) in &outcome.outside {
-            *self.outside.entry((who.clone(), what.clone())).or_default() += 1;
-        }
-        self.accounts.add(outcome);
-        for (planned, effect) in outcome.plan.iter().zip(&outcome.effects) {
-            if *effect == Effect::Begun && planned.id.kind.declaration().is_timed() {
-                *self.faults.entry(planned.id.kind).or_default() += 1;
+        self.add_record(&SeedRecord::of(outcome));
+    }
+
+    /// Adds what is recorded of a seed: the one rule, for a campaign and for shards that are joined. Not the findings in it.
+    pub fn add_record(&mut self, record: &SeedRecord) {
+        match &record.unjudged {
+            None => self.judged += 1,
+            Some(why) => {
+                self.unjudged.insert(record.seed, why.clone());
+                if !record.ran() {
+                    return;
+                }
             }
         }
-        for (kind, hits) in outcome.hits.iter().filter(|(kind, _)| kind.declaration().is_asked()) {
-            *self.faults.entry(*kind).or_default() += hits;
+        for (property, judged) in self.properties.iter_mut().zip(&record.judged) {
+            property.add(record.seed, judged);
+        }
+        self.steps += record.steps;
+        self.virtual_ns += record.virtual_ns;
+        self.operations += record.operations;
+        for asked in &record.outside {
+            *self.outside.entry(asked.clone()).or_default() += 1;
+        }
+        self.accounts.join(&record.accounts);
+        for (kind, count) in &record.faults.0 {
+            *self.faults.entry(*kind).or_default() += count;
         }
     }
 
@@ -269,7 +271,13 @@ impl Totals {
 
     /// Measures the share of the configured kinds of faults that were injected at least once.
     pub fn measure_faults(&mut self, spec: &FaultSpec, planning: &Planning) {
-        (self.silent, self.coverage) = self.accounts.measure(spec, planning);
+        self.measure_kinds(Accounts::configured(spec, planning));
+    }
+
+    /// The same for kinds that are known to be configured.
+    pub fn measure_kinds(&mut self, configured: Vec<Kind>) {
+        (self.silent, self.coverage) = self.accounts.measure(&configured);
+        self.configured = configured;
     }
 
     /// The configured kinds that never happened, for people.

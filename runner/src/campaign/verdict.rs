@@ -10,7 +10,7 @@ use super::totals::{Found, Totals, Trouble};
 use crate::coverage::Wrong;
 use crate::exit;
 use crate::junit::{Case, Status, Suite};
-use crate::plan::Property;
+use crate::shard::Title;
 
 /// Seeds that a text lists.
 const LISTED: usize = 8;
@@ -100,6 +100,9 @@ impl Item {
     }
 }
 
+/// What is said of thresholds where only a part of the seeds is run.
+const BY_MERGE: &str = "this is a part of a campaign; `bloodhound merge` judges it over all parts";
+
 /// Kind of the items about the campaign itself.
 const CAMPAIGN: &str = "campaign";
 
@@ -114,7 +117,7 @@ pub struct Judgement {
 
 impl Judgement {
     /// Judges.
-    pub fn of(properties: &[Property], totals: &Totals) -> Judgement {
+    pub fn of(properties: &[Title], totals: &Totals) -> Judgement {
         let mut items: Vec<Item> =
             properties.iter().enumerate().map(|(index, p)| property(index, p, totals)).collect();
         items.extend(machine(totals));
@@ -137,7 +140,7 @@ impl Judgement {
     }
 }
 
-fn property(index: usize, property: &Property, totals: &Totals) -> Item {
+fn property(index: usize, property: &Title, totals: &Totals) -> Item {
     let findings: Vec<Found> = totals.findings_of(Some(index)).cloned().collect();
     let of = &totals.properties[index];
     let mut unfinished: BTreeMap<u64, String> =
@@ -156,7 +159,7 @@ fn property(index: usize, property: &Property, totals: &Totals) -> Item {
     } else {
         Verdict::Passed
     };
-    let (name, kind) = (property.name.clone(), property.kind.to_owned());
+    let (name, kind) = (property.name.clone(), property.kind.clone());
     Item { name, kind, line: Some(property.line), verdict, findings }
 }
 
@@ -220,6 +223,7 @@ fn campaign(totals: &Totals) -> Vec<Item> {
     let mut items = vec![item("seeds", verdict)];
     if let Some(least) = totals.least_coverage {
         let verdict = match totals.coverage {
+            _ if totals.is_part => Verdict::NotRun(BY_MERGE.to_owned()),
             _ if totals.judged == 0 => Verdict::NotRun("no seed was judged".to_owned()),
             share if share >= least => Verdict::Passed,
             share => Verdict::TooLow(format!(
@@ -236,6 +240,7 @@ fn campaign(totals: &Totals) -> Vec<Item> {
             None => "coverage".to_owned(),
         };
         let verdict = match &judged.wrong {
+            _ if totals.is_part => Verdict::NotRun(BY_MERGE.to_owned()),
             _ if totals.judged == 0 => Verdict::NotRun("no seed was judged".to_owned()),
             Some(Wrong::TooLow(why)) => Verdict::TooLow(why.clone()),
             Some(Wrong::NotMeasured(why)) => Verdict::NotJudged(why.clone()),

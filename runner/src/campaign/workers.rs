@@ -6,20 +6,21 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use bloodhound_config::Selection;
 
-use super::Seeds;
+use super::keep::Keep;
 use super::progress::Progress;
+use super::record::SeedRecord;
 use super::reports::Reports;
 use super::totals::{Found, Totals, Unjudged};
 use super::watch::{Lane, Watch};
 use crate::boots::{self, Boots};
 use crate::platform::Chosen;
 use crate::session::{Failure, Outcome, Session, Stopped, Violation, Worker, host_failure};
+use crate::shard::claims::Deal;
 use crate::{bug, cpus, exit, finding};
 
 /// How often the main thread looks whether all has to stop.
@@ -33,11 +34,10 @@ pub struct Shared {
     pub chosen: Chosen,
     pub boots: Boots,
     pub watch: Arc<Watch>,
-    pub seeds: Seeds,
     /// Boot for every seed.
     pub boot_each: bool,
-    /// How many seeds were taken.
-    pub next: AtomicU64,
+    /// Where the seeds come from.
+    pub deal: Deal,
     /// What waits until one worker is left.
     pub alone: Mutex<Alone>,
 }
@@ -72,7 +72,7 @@ impl Shared {
         if self.watch.is_closed() {
             return None;
         }
-        self.seeds.number(self.next.fetch_add(1, Ordering::Relaxed))
+        self.deal.next(&|| self.watch.is_closed())
     }
 
     /// The next seed of a worker: one that nobody has begun, or for the last worker one that has waited for that. `None`: the
@@ -219,6 +219,8 @@ pub struct Collector<'a> {
     pub watch: &'a Watch,
     pub progress: Progress,
     pub totals: &'a mut Totals,
+    /// What is left for machines.
+    pub keep: Option<&'a Mutex<Keep>>,
     /// Seeds that were begun and are under way.
     pub running: BTreeSet<u64>,
     /// Seeds had to wait for want of memory.
@@ -251,6 +253,7 @@ impl Collector<'_> {
     fn leave(&mut self) {
         for seed in std::mem::take(&mut self.running) {
             self.totals.unjudged.insert(seed, stopped(self.watch));
+            self.record(SeedRecord::lost(seed, stopped(self.watch)));
         }
         self.progress.end();
     }
@@ -266,7 +269,8 @@ impl Collector<'_> {
             }
             Message::Lost(seed, why) => {
                 self.running.remove(&seed);
-                self.lost(seed, why);
+                self.lost(seed, why.clone());
+                self.record(SeedRecord::lost(seed, why));
                 self.watch.close();
             }
             Message::Postponed(seed) => {
@@ -280,7 +284,9 @@ impl Collector<'_> {
             }
             Message::TooLarge(seed) => {
                 self.running.remove(&seed);
-                self.lost(seed, Unjudged::Undecided(self.watch.budget().text()));
+                let why = Unjudged::Undecided(self.watch.budget().text());
+                self.lost(seed, why.clone());
+                self.record(SeedRecord::lost(seed, why));
             }
             Message::Failed(failure) => {
                 self.progress.say(&failure.text);
@@ -304,19 +310,41 @@ impl Collector<'_> {
         if let Some(measuring) = &self.session.measuring {
             measuring.ran(outcome);
         }
+        let mut record = SeedRecord::of(outcome);
         match &outcome.stopped {
-            Some(Stopped::Interrupted) => return self.lost(outcome.seed, stopped(self.watch)),
+            Some(Stopped::Interrupted) => {
+                record.unjudged = Some(stopped(self.watch));
+                self.lost(outcome.seed, stopped(self.watch));
+                return self.record(record);
+            }
             Some(Stopped::Undecided(why)) => {
-                return self.lost(outcome.seed, Unjudged::Undecided(why.clone()));
+                self.lost(outcome.seed, Unjudged::Undecided(why.clone()));
+                return self.record(record);
             }
             Some(Stopped::Unsupported(what)) => {
                 self.lost(outcome.seed, Unjudged::Unsupported(what.clone()));
             }
             None => {}
         }
-        self.totals.add(outcome);
+        self.totals.share.add(outcome.share);
+        self.totals.add_record(&record);
+        let before = self.totals.findings.len();
         for violation in &outcome.violations {
             self.found(outcome, violation);
+        }
+        record.findings = self.totals.findings[before..].to_vec();
+        self.record(record);
+    }
+
+    /// Writes down what came of a seed, once its findings are on the disk.
+    fn record(&mut self, record: SeedRecord) {
+        let Some(keep) = self.keep else { return };
+        // Who panicked in there had added a whole line or none.
+        let kept = keep.lock().unwrap_or_else(PoisonError::into_inner).record(&record);
+        if let Err(text) = kept {
+            self.progress.say(&text);
+            self.totals.trouble(exit::ENVIRONMENT, text);
+            self.watch.close();
         }
     }
 
