@@ -52,6 +52,8 @@ pub enum Command {
     Image(crate::image::Args),
     /// Join and show what code campaigns have reached
     Coverage(crate::coverage::Args),
+    /// Join what the shards of a campaign have found, and judge it as one
+    Merge(crate::merge::Args),
     /// Tell whether this machine can run simulations, and how fast
     Doctor(crate::doctor::Args),
     /// Tell GitHub what `test` found; for the action

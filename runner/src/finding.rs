@@ -22,9 +22,11 @@ use crate::platform::Chosen;
 use crate::session::{Failure, Outcome, Session, Violation};
 use crate::{boots, platform, redact, report};
 
+mod copied;
 mod digests;
 mod shrunk;
 
+pub use copied::copied;
 use digests::texts;
 pub use digests::{Digests, first_difference};
 pub use shrunk::{SHRUNK, bundle_of, directory_of, save_shrunk};
@@ -36,7 +38,7 @@ pub use shrunk::{SHRUNK, bundle_of, directory_of, save_shrunk};
 const FORMAT: u32 = 5;
 
 /// A file of the host that the run saw.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputRecord {
     /// Which tree.
     pub tree: u32,
@@ -148,17 +150,31 @@ pub struct Stored {
 
 /// The inputs so far, for the record of a run with this digest.
 fn inputs(base: &HostBase, run: &str) -> Vec<InputRecord> {
-    let record = |i: Input| InputRecord {
-        tree: i.tree.0,
-        path: String::from_utf8_lossy(&i.path).into_owned(),
-        kind: kind_name(i.kind).into(),
-        size: i.size,
-        sha256: hex(&match is_small(&i) {
-            true => guarded(run, &i.path, &i.sha256),
-            false => i.sha256,
-        }),
+    base.inputs().into_iter().map(|input| input_record(input, run)).collect()
+}
+
+/// Those by which runs of other machines are told from those of this one: contents of files, and images. `small` ones too, whose
+/// digests cost time, with `salt`.
+pub fn programs(base: &HostBase, salt: &str, small: bool) -> Vec<InputRecord> {
+    let told = |input: &Input| match input.kind {
+        InputKind::Content => small || !is_small(input),
+        InputKind::Image => true,
+        InputKind::Entry | InputKind::Listing | InputKind::Absent => false,
     };
-    base.inputs().into_iter().map(record).collect()
+    base.inputs().into_iter().filter(told).map(|input| input_record(input, salt)).collect()
+}
+
+fn input_record(input: Input, salt: &str) -> InputRecord {
+    InputRecord {
+        tree: input.tree.0,
+        path: String::from_utf8_lossy(&input.path).into_owned(),
+        kind: kind_name(input.kind).into(),
+        size: input.size,
+        sha256: hex(&match is_small(&input) {
+            true => guarded(salt, &input.path, &input.sha256),
+            false => input.sha256,
+        }),
+    }
 }
 
 fn is_small(input: &Input) -> bool {
@@ -307,7 +323,9 @@ fn store(findings: &Path, id: &str, record: &Record, files: &[(&str, Vec<u8>)]) 
 fn whole(dir: &Path, files: &[(&str, Vec<u8>)]) -> std::io::Result<()> {
     std::fs::create_dir_all(dir)?;
     for (name, bytes) in files {
-        let mut file = std::fs::File::create(dir.join(name))?;
+        let path = dir.join(name);
+        path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+        let mut file = std::fs::File::create(path)?;
         file.write_all(bytes)?;
         file.sync_all()?;
     }

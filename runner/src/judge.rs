@@ -14,16 +14,19 @@ use bloodhound_sim::services::State;
 use bloodhound_sim::world::{Finding, FindingKind};
 use bloodhound_workloads::history::{Call, History, Operation, Outcome, Value};
 use bloodhound_workloads::linearizability::{self, Budget};
+use serde::{Deserialize, Serialize};
 
 use crate::plan::{Judge, Property};
+use crate::report::ns;
 
 /// What a seed says about a property.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Judged {
     /// Nothing violated it from beginning to end.
     Held(Exercise),
     /// It was violated; when and how.
-    Violated(SimTime, String),
+    Violated(#[serde(with = "ns")] SimTime, String),
     /// There is no telling, and why.
     Undecided(String),
     /// The run ended before its time, and had not violated it until then.
@@ -31,7 +34,7 @@ pub enum Judged {
 }
 
 /// What was done in a seed that could have violated a property.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exercise {
     /// What is counted.
     pub unit: Unit,
@@ -46,7 +49,8 @@ pub struct Exercise {
 }
 
 /// What an [`Exercise`] counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Unit {
     /// Operations of clients.
     Operations,

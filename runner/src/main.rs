@@ -46,6 +46,7 @@ mod junit;
 mod kvm;
 mod live;
 mod memory;
+mod merge;
 mod pids;
 mod plan;
 mod platform;
@@ -56,6 +57,7 @@ mod report;
 mod run;
 mod schedule;
 mod session;
+mod shard;
 mod share;
 mod shrink;
 mod stack;
@@ -94,6 +96,7 @@ fn main() {
         cli::Command::Completions(args) => args.run(),
         cli::Command::Image(args) => image::run(args),
         cli::Command::Coverage(args) => coverage::run(args),
+        cli::Command::Merge(args) => merge::run(args),
         cli::Command::Doctor(args) => doctor::run(args),
         cli::Command::GithubReport(args) => github::run(args),
     };

@@ -9,6 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::session::Outcome;
 
+/// Times in files: as nanoseconds.
+pub mod ns {
+    use bloodhound_abi::SimTime;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(at: &SimTime, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(at.0)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SimTime, D::Error> {
+        u64::deserialize(deserializer).map(SimTime)
+    }
+}
+
 /// What every sleeping task waits for.
 pub fn waiting(world: &World) -> String {
     let mut out = String::new();

@@ -19,6 +19,7 @@ use crate::memory::Guard;
 use crate::output::{self, Format};
 use crate::platform::{self, Choice, Chosen};
 use crate::session::{Failure, Origin, Outcome, Session, Stopped, Worker, host_failure};
+use crate::shard::Title;
 use crate::{boots, breakpoints, exit, finding, inputs, report, schedule, validate};
 
 /// Where the configuration is looked for.
@@ -192,7 +193,7 @@ fn judge(session: &Session, outcome: &Outcome) -> Judgement {
     totals.add(outcome);
     let found = |v| Found::new(outcome, v, Err("a single run keeps none".into()));
     totals.findings.extend(outcome.violations.iter().map(found));
-    Judgement::of(&session.plan.properties, &totals)
+    Judgement::of(&Title::all(&session.plan.properties), &totals)
 }
 
 fn print(outcome: &Outcome, session: &Session, judgement: &Judgement, format: Format) {

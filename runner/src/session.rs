@@ -222,7 +222,7 @@ pub enum Origin<'a> {
 }
 
 /// Why a run violated a property, or could not go on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Violation {
     /// The property's place in the plan; `None` for a finding of the machine that belongs to none.
     pub index: Option<usize>,
@@ -231,6 +231,7 @@ pub struct Violation {
     /// What it is: safety, liveness, invariant, crash, unsupported, hang, deadlock.
     pub kind: String,
     /// When.
+    #[serde(with = "crate::report::ns")]
     pub at: SimTime,
     /// Why, with the minimal history if there is one.
     pub text: String,

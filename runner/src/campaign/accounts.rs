@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use bloodhound_faults::Kind;
 use bloodhound_sim::faults::{Effect, Planning};
 use bloodhound_sim::scenario::FaultSpec;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::session::Outcome;
@@ -18,7 +19,7 @@ const NO_PROGRAM: &str = "no program met it";
 const NO_PACKET: &str = "no packet met it";
 
 /// What became of the faults of one kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
     /// Seeds that had it on, or in their schedule.
     pub seeds: u64,
@@ -30,11 +31,38 @@ pub struct Account {
     pub without: BTreeMap<String, u64>,
 }
 
+/// Something for each of some kinds of faults, which have their names in files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ByKind<T>(pub BTreeMap<Kind, T>);
+
+impl<T> Default for ByKind<T> {
+    fn default() -> ByKind<T> {
+        ByKind(BTreeMap::new())
+    }
+}
+
+impl<T: Serialize> Serialize for ByKind<T> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(kind, of)| (kind.name(), of)))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for ByKind<T> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<ByKind<T>, D::Error> {
+        let named = BTreeMap::<String, T>::deserialize(deserializer)?;
+        let kind = |(name, of): (String, T)| match Kind::named(&name) {
+            Some(kind) => Ok((kind, of)),
+            None => Err(serde::de::Error::custom(format!("there is no kind of faults `{name}`"))),
+        };
+        named.into_iter().map(kind).collect::<Result<_, _>>().map(ByKind)
+    }
+}
+
 /// The accounts of all kinds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accounts {
     /// By kind, those that are asked for or happened.
-    pub kinds: BTreeMap<Kind, Account>,
+    pub kinds: ByKind<Account>,
 }
 
 impl Accounts {
@@ -46,7 +74,7 @@ impl Accounts {
             if !outcome.profile.is_on(kind) && !written.any(|entry| entry.kind == kind) {
                 continue;
             }
-            let account = self.kinds.entry(kind).or_default();
+            let account = self.kinds.0.entry(kind).or_default();
             account.seeds += 1;
             if declaration.is_timed() {
                 continue;
@@ -57,7 +85,7 @@ impl Accounts {
         }
         for (place, (planned, effect)) in outcome.plan.iter().zip(&outcome.effects).enumerate() {
             let kind = planned.fault.kind();
-            let account = self.kinds.entry(kind).or_default();
+            let account = self.kinds.0.entry(kind).or_default();
             if !kind.declaration().is_timed() {
                 // What links do for a time counts by packets.
                 if *effect == Effect::Begun && !outcome.hits.contains_key(&kind) {
@@ -87,17 +115,29 @@ impl Accounts {
         }
     }
 
+    /// Adds those of another seed.
+    pub fn join(&mut self, other: &Accounts) {
+        for (kind, other) in &other.kinds.0 {
+            let account = self.kinds.0.entry(*kind).or_default();
+            account.seeds += other.seeds;
+            account.injected += other.injected;
+            account.effective += other.effective;
+            for (why, count) in &other.without {
+                *account.without.entry(why.clone()).or_default() += count;
+            }
+        }
+    }
+
     /// Kinds that the configuration asks for.
-    fn configured(spec: &FaultSpec, planning: &Planning) -> Vec<Kind> {
+    pub fn configured(spec: &FaultSpec, planning: &Planning) -> Vec<Kind> {
         let written = |kind| planning.schedule.iter().any(|entry| entry.kind == kind);
         let kinds = Kind::DECLARATIONS.iter().map(|declaration| declaration.kind);
         kinds.filter(|kind| spec.is_on(*kind) || written(*kind)).collect()
     }
 
     /// The configured kinds that never happened, and the share of those that did, in thousandths.
-    pub fn measure(&self, spec: &FaultSpec, planning: &Planning) -> (Vec<Kind>, u32) {
-        let asked = Accounts::configured(spec, planning);
-        let happened = |kind: &Kind| self.kinds.get(kind).is_some_and(|account| account.injected > 0);
+    pub fn measure(&self, asked: &[Kind]) -> (Vec<Kind>, u32) {
+        let happened = |kind: &Kind| self.kinds.0.get(kind).is_some_and(|account| account.injected > 0);
         let silent: Vec<Kind> = asked.iter().filter(|kind| !happened(kind)).copied().collect();
         let share = ((asked.len() - silent.len()) * 1000).checked_div(asked.len());
         (silent, share.map_or(1000, |share| u32::try_from(share).unwrap_or(1000)))
@@ -113,7 +153,7 @@ impl Accounts {
                 why.join(", ")
             )
         };
-        self.kinds.iter().filter(|(_, account)| !account.without.is_empty()).map(line).collect()
+        self.kinds.0.iter().filter(|(_, account)| !account.without.is_empty()).map(line).collect()
     }
 
     /// For machines.
@@ -125,6 +165,6 @@ impl Accounts {
             });
             (kind.name().to_owned(), account)
         };
-        Json::Object(self.kinds.iter().map(one).collect())
+        Json::Object(self.kinds.0.iter().map(one).collect())
     }
 }

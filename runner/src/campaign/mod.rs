@@ -2,184 +2,58 @@
 //!
 //! With `--live` the seeds are run by [`crate::live`]; everything around them is the same.
 //!
-//! Modules: `accounts` (what became of the faults), `small` (one finding of each group is shrunk), `reports` (where it writes), `order` (which runs come first), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
+//! Modules: `accounts` (what became of the faults), `args` (the command line), `seeds` (their numbers), `order` (which runs come first), `small` (one finding of each group is shrunk), `reports` (where it writes), `record` and `keep` (what it leaves for machines), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
 //! gave together), `verdict` (the one rule from the totals to each case and to the exit code), `progress` (what is said
 //! meanwhile), `print` (the answer for people and for machines).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bloodhound_explore::{Settings, Strategy};
+use bloodhound_explore::Settings;
 
 use crate::boots::Boots;
-use crate::corpus::{self, Keeping};
-use crate::coverage::{self, Measuring};
-use crate::explore::{self, Hunt, SearchArgs};
+use crate::corpus::Keeping;
+use crate::coverage::{self, Measuring, Thresholds};
+use crate::explore::{self, Hunt};
 use crate::output::Format;
-use crate::platform::{self, Choice, Chosen};
+use crate::platform::{self, Chosen};
 use crate::regress::ledger::{self, Ledger};
-use crate::run::{Source, fail};
+use crate::run::fail;
 use crate::session::{Failure, Session, Worker};
-use crate::{bug, cli, cpus, exit, finding, junit, live, output, regress};
+use crate::shard::claims::Deal;
+use crate::shard::share::Share;
+use crate::shard::{FORMAT, Identity, Manifest, Part, Title};
+use crate::{bug, cpus, exit, finding, junit, live, output, regress};
 
-mod accounts;
+pub mod accounts;
+mod args;
+mod keep;
 pub mod order;
-mod print;
+pub mod print;
 mod progress;
-mod reports;
+pub mod record;
+pub mod reports;
+pub mod seeds;
 mod small;
 pub mod totals;
 pub mod verdict;
 pub mod watch;
 pub mod workers;
 
+pub use args::{Args, explore};
+use args::{NO_COVERAGE, cannot_be_shared, least, without_meaning};
+use keep::Keep;
+pub use keep::forget;
 use order::Order;
 use progress::Progress;
 use reports::Reports;
+use seeds::Seeds;
 use totals::Totals;
 use verdict::Judgement;
 use watch::Watch;
-
-/// Arguments of `test`.
-#[derive(clap::Args, Debug)]
-pub struct Args {
-    #[command(flatten)]
-    pub source: Source,
-    #[command(flatten)]
-    pub platform: Choice,
-    #[command(flatten)]
-    pub search: SearchArgs,
-    /// It is `explore`.
-    #[arg(skip)]
-    pub explores: bool,
-    /// How many seeds to run, or runs to make where the strategy is guided (default: the configuration's `simulation.seeds`)
-    #[arg(long)]
-    pub seeds: Option<u64>,
-    /// The first seed
-    #[arg(long, default_value_t = 0)]
-    pub first_seed: u64,
-    /// Begin no seeds after so much host time (for example 10m); one that then does not end is stopped
-    #[arg(long, value_parser = cli::duration)]
-    pub timeout: Option<u64>,
-    /// Stop at the first finding that is not known
-    #[arg(long)]
-    pub fail_fast: bool,
-    /// Neither read nor run the regression cases: what they mark as known is a finding as any other
-    #[arg(long)]
-    pub no_regressions: bool,
-    /// Most runs in which a regression case is looked for that has changed since it was found
-    #[arg(long, value_name = "N", default_value_t = regress::RUNS, value_parser = clap::value_parser!(u32).range(1..))]
-    pub regression_runs: u32,
-    /// Seeds at the same time (default: exploration.parallel_workers, at most the number of CPUs)
-    #[arg(long, short = 'j')]
-    pub jobs: Option<usize>,
-    /// Boot the stack for every seed instead of starting from a snapshot of its boot
-    #[arg(long)]
-    pub boot_each: bool,
-    /// Least number of seeds that must be judged when --timeout is over (default: 1; without --timeout, all)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    pub min_seeds: Option<u64>,
-    /// Least share of the configured kinds of faults that must have been injected, for example 80% (default: the
-    /// configuration's `faults.coverage_threshold`)
-    #[arg(long, value_parser = cli::share, value_name = "PERCENT")]
-    pub fault_coverage_threshold: Option<u32>,
-    /// Measure which code of the services is reached, and write reports of it
-    #[arg(long)]
-    pub coverage: bool,
-    /// Least share of the services' own code that must be reached, for example 80%
-    #[arg(long, value_parser = cli::share, value_name = "PERCENT")]
-    pub coverage_threshold: Option<u32>,
-    /// When the seeds have run, shrink one finding of each group within so much host time for all of them (default: 1m; docs/shrinking.md)
-    #[arg(long, value_name = "TIME", value_parser = cli::duration, conflicts_with = "no_shrink")]
-    pub shrink_budget: Option<u64>,
-    /// Leave findings as they are
-    #[arg(long)]
-    pub no_shrink: bool,
-    /// Make findings self-contained: each takes along the files and images that its run saw, so that it can be replayed elsewhere
-    #[arg(long)]
-    pub bundle: bool,
-    /// A directory with interesting runs of earlier campaigns: they come first, and new ones are saved in it (docs/corpus.md)
-    #[arg(long, value_name = "DIR")]
-    pub corpus: Option<PathBuf>,
-    /// Bytes to which the corpus is brought down at the end (for example 32m)
-    #[arg(long, value_parser = cli::bytes, value_name = "SIZE", default_value_t = corpus::LIMIT)]
-    pub corpus_limit: u64,
-    /// Run on this machine's Docker or Podman engine, in real time, with the faults that an engine can do: one seed unless --seeds says more. Nothing
-    /// of it can be replayed (docs/live.md)
-    #[arg(long)]
-    pub live: bool,
-    /// With --live: leave the containers, networks and volumes of the run where they are
-    #[arg(long, requires = "live")]
-    pub keep: bool,
-    /// Directory for reports and findings (default: the configuration's `output.dir`)
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Also write JUnit XML here (it is always in <out>/junit.xml)
-    #[arg(long, value_name = "FILE")]
-    pub junit: Option<PathBuf>,
-    /// How to answer
-    #[arg(long, value_enum, default_value = "human")]
-    pub format: Format,
-}
-
-impl Args {
-    /// By which rule runs are chosen: `explore` without another word is guided.
-    fn strategy(&self, session: &Session) -> Strategy {
-        match self.search.strategy_of(session) {
-            strategy if strategy.is_guided() || !self.explores || self.search.strategy.is_some() => strategy,
-            _ => Strategy::CoverageGuided,
-        }
-    }
-}
-
-/// The seeds of a campaign.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seeds {
-    first: u64,
-    count: u64,
-}
-
-impl Seeds {
-    /// # Errors
-    /// Usage: there are none, or no such numbers.
-    pub fn new(first: u64, count: u64) -> Result<Seeds, Failure> {
-        let Some(last) = count.checked_sub(1) else {
-            return Err(Failure::usage("`--seeds 0` would judge nothing\nhelp: give at least one seed"));
-        };
-        if first.checked_add(last).is_none() {
-            let left = u64::MAX - first;
-            return Err(Failure::usage(format!(
-                "{count} seeds from {first} on are too many: the last seed is {}, so at most {} are left\nhelp: give \
-                 another `--first-seed` or `--seeds`",
-                u64::MAX,
-                u128::from(left) + 1
-            )));
-        }
-        Ok(Seeds { first, count })
-    }
-
-    /// Whether it is one of them.
-    pub fn contains(&self, seed: u64) -> bool {
-        seed.checked_sub(self.first).is_some_and(|number| number < self.count)
-    }
-
-    /// The seed with this number, from 0.
-    pub fn number(&self, number: u64) -> Option<u64> {
-        (number < self.count).then(|| self.first + number)
-    }
-}
-
-impl std::fmt::Display for Seeds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.count {
-            1 => write!(f, "seed {}", self.first),
-            _ => write!(f, "seeds {} to {}", self.first, self.first + (self.count - 1)),
-        }
-    }
-}
 
 /// `bloodhound test`.
 pub fn test(args: &Args) -> u8 {
@@ -197,62 +71,6 @@ pub fn test(args: &Args) -> u8 {
         campaign(args, Arc::new(session), || platform::choose(args.platform.wanted))
     };
     run().unwrap_or_else(|f| fail(&f))
-}
-
-/// `bloodhound explore`: a campaign whose runs are those of a search.
-pub fn explore(args: &explore::Args) -> u8 {
-    test(&Args {
-        source: args.source.clone(),
-        platform: args.platform.clone(),
-        search: args.search.clone(),
-        explores: true,
-        seeds: args.runs,
-        first_seed: args.seed,
-        timeout: args.timeout,
-        fail_fast: args.fail_fast,
-        no_regressions: args.no_regressions,
-        regression_runs: regress::RUNS,
-        jobs: args.jobs,
-        boot_each: false,
-        min_seeds: None,
-        fault_coverage_threshold: None,
-        coverage: args.coverage,
-        coverage_threshold: None,
-        shrink_budget: args.shrink_budget,
-        no_shrink: args.no_shrink,
-        bundle: args.bundle,
-        corpus: args.corpus.clone(),
-        corpus_limit: args.corpus_limit,
-        live: false,
-        keep: false,
-        out: args.out.clone(),
-        junit: args.junit.clone(),
-        format: args.format,
-    })
-}
-
-/// Why coverage has no meaning with --live.
-const NO_COVERAGE: &str = "code coverage is measured in the simulation only";
-
-/// Refuses options that mean nothing on a real engine.
-fn without_meaning(args: &Args) -> Result<(), Failure> {
-    let given = [
-        ("--bundle", args.bundle, "nothing of a live run can be replayed"),
-        ("--corpus", args.corpus.is_some(), "nothing of a live run can be run again"),
-        ("--boot-each", args.boot_each, "each seed of a live run has a stack of its own"),
-        ("--jobs", args.jobs.is_some(), "the seeds of a live run are run one after the other"),
-        ("--shrink-budget", args.shrink_budget.is_some(), "nothing of a live run can be run again"),
-        ("--platform", args.platform.wanted != platform::Wanted::Auto, "the engine runs the services"),
-        ("--coverage", args.coverage, NO_COVERAGE),
-        ("--strategy", args.search.strategy.is_some(), "the seeds of a live run are independent"),
-        ("--coverage-threshold", args.coverage_threshold.is_some(), NO_COVERAGE),
-    ];
-    match given.iter().find(|(_, given, _)| *given && args.live) {
-        Some((option, _, why)) => {
-            Err(Failure::usage(format!("`{option}` cannot be used with --live: {why}")))
-        }
-        None => Ok(()),
-    }
 }
 
 /// Measures coverage if anybody asks for it.
@@ -293,39 +111,36 @@ pub fn campaign(
 ) -> Result<u8, Failure> {
     let started = Instant::now();
     let usual = if args.live { 1 } else { session.plan.seeds };
-    let seeds = Seeds::new(args.first_seed, args.seeds.unwrap_or(usual))
+    let seeds = Seeds::new(args.first_seed, args.seeds.unwrap_or(usual), args.sharing.shard)
         .inspect_err(|failure| refused(args, failure))?;
-    let least = args.min_seeds.unwrap_or(if args.timeout.is_some() { 1 } else { seeds.count });
-    if least > seeds.count {
-        let failure = Failure::usage(format!(
-            "`--min-seeds {least}` is more than the {} seeds that are run",
-            seeds.count
-        ));
-        refused(args, &failure);
-        return Err(failure);
-    }
+    let least = least(args, &seeds).inspect_err(|failure| refused(args, failure))?;
     let out = args.out.clone().unwrap_or_else(|| session.plan.out.clone());
+    let guided = !args.live && args.strategy(&session).is_guided();
+    cannot_be_shared(args, guided).inspect_err(|failure| refused(args, failure))?;
     let left_out = args.no_regressions || args.live;
     let cases = ledger::cases_of(&session, left_out).inspect_err(|failure| refused(args, failure))?;
     // A search begins seeds itself, so each entry of its corpus is a case.
-    let own = Seeds { count: if args.strategy(&session).is_guided() { 0 } else { seeds.count }, ..seeds };
+    let own = Seeds { all: if guided { 0 } else { seeds.all }, ..seeds };
     let mut keeping = keeping(args, &session, &out, own).inspect_err(|failure| refused(args, failure))?;
     let reports = Reports::prepare(&out, args.junit.as_deref(), &session.plan.config)?;
     if let Some(text) = reports.earlier() {
         print::say(&text);
     }
-    let mut totals = Totals::new(session.plan.properties.len(), seeds.count, least);
-    let guided = !args.live && args.strategy(&session).is_guided();
-    if guided && args.boot_each {
-        let failure = Failure::usage(
-            "`--boot-each` cannot be used with a strategy that is guided: its runs go on from others",
-        );
-        refused(args, &failure);
-        return Err(failure);
-    }
+    let mut totals = Totals::new(session.plan.properties.len(), seeds.count(), least);
     totals.noun = if guided { "run" } else { "seed" };
     let configured = session.project.config.faults.coverage_threshold;
     totals.least_coverage = args.fault_coverage_threshold.or(configured);
+    totals.is_part = args.sharing.part() != Part::All;
+    // Results that can be joined are those of seeds alone.
+    let joinable = !args.live && !guided && keeping.is_none();
+    let keep = match keep(args, &session, &seeds, &totals, (&reports.dir, joinable)) {
+        Ok(keep) => keep,
+        Err(failure) => {
+            drop(reports);
+            refused(args, &failure);
+            return Err(failure);
+        }
+    };
     let deadline = args.timeout.map(|ns| started + Duration::from_nanos(ns));
     let watch = Arc::new(Watch::start(crate::interrupt::flag(), deadline, args.platform.budget()));
     let ledger = match args.live {
@@ -333,7 +148,8 @@ pub fn campaign(
         true => Ledger::default(),
         false => Ledger::open(cases, &session, args.source.faults.as_deref(), &out),
     };
-    let mut campaign = Campaign { args, session, seeds, reports, ledger, watch, started };
+    let keep = keep.map(Mutex::new);
+    let mut campaign = Campaign { args, session, seeds, reports, ledger, watch, started, keep };
     let chosen = if args.live {
         campaign.run_live(&mut totals)
     } else {
@@ -351,7 +167,7 @@ pub fn campaign(
 
 /// The corpus of a campaign, if it has one.
 fn keeping(args: &Args, session: &Session, out: &Path, seeds: Seeds) -> Result<Option<Keeping>, Failure> {
-    if args.live {
+    if args.live || args.sharing.store.is_some() || args.sharing.shard.is_some() {
         return Ok(None);
     }
     let keeping = Keeping::of(session, args.corpus.as_deref(), args.corpus_limit, out, seeds)?;
@@ -359,6 +175,43 @@ fn keeping(args: &Args, session: &Session, out: &Path, seeds: Seeds) -> Result<O
         print::say(&note);
     }
     Ok(keeping)
+}
+
+/// Begins what is left for machines, if it can be joined with that of others.
+fn keep(
+    args: &Args,
+    session: &Session,
+    seeds: &Seeds,
+    totals: &Totals,
+    (dir, joinable): (&Path, bool),
+) -> Result<Option<Keep>, Failure> {
+    if !joinable {
+        let forgot = keep::forget(dir);
+        forgot.map_err(|e| Failure::environment(format!("cannot write to {}: {e}", dir.display())))?;
+        return Ok(None);
+    }
+    let code = session.measuring.as_ref().map(|measuring| thresholds(args, measuring));
+    let kinds = accounts::Accounts::configured(&session.scenario.faults, &session.scenario.planning);
+    let manifest = Manifest {
+        format: FORMAT,
+        identity: Identity::of(session, &kinds, totals.least_coverage, code),
+        first_seed: seeds.first,
+        seeds: seeds.all,
+        part: args.sharing.part(),
+        ended: None,
+    };
+    let stale = Duration::from_nanos(args.sharing.worker_timeout);
+    let share = args.sharing.store.as_ref();
+    let share = share.map(|place| Share::begin(place, &manifest, stale, args.fail_fast)).transpose()?;
+    let keep = Keep::begin(dir, manifest, share)?;
+    keep.share.as_ref().map_or(Ok(()), |share| share.announce(dir))?;
+    Ok(Some(keep))
+}
+
+/// What is wanted of code coverage.
+fn thresholds(args: &Args, measuring: &Measuring) -> Thresholds {
+    let settings = measuring.settings();
+    Thresholds::of(settings, args.coverage_threshold.or(settings.config.threshold))
 }
 
 /// A campaign whose reports have their place.
@@ -370,9 +223,28 @@ struct Campaign<'a> {
     ledger: Ledger,
     watch: Arc<Watch>,
     started: Instant,
+    keep: Option<Mutex<Keep>>,
 }
 
 impl Campaign<'_> {
+    fn keep(&self) -> Option<MutexGuard<'_, Keep>> {
+        // Who panicked in there had added a whole line or none.
+        self.keep.as_ref().map(|keep| keep.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Where the seeds come from.
+    fn deal(&self, seeds: Seeds) -> Deal {
+        let keep = self.keep();
+        let share = keep.as_ref().and_then(|keep| keep.share.as_ref());
+        match share.and_then(|share| share.claims.clone()) {
+            Some(claims) => Deal::Claims(claims),
+            None => {
+                let stopped = share.and_then(Share::stopped);
+                Deal::Own { seeds, next: AtomicU64::new(0), stopped }
+            }
+        }
+    }
+
     /// Boots and runs all seeds. Whatever goes wrong is in the totals; the platform is returned if there is one.
     fn run(
         &self,
@@ -415,6 +287,7 @@ impl Campaign<'_> {
             Ok(Err(failure)) => Some(failure),
             Err(text) => Some(Failure { code: exit::BUG, text }),
         };
+        self.settle_shared(totals);
         totals.timed_out = self.watch.timed_out() && totals.run() < totals.wanted;
         totals.interrupted = self.watch.signalled() && totals.run() < totals.wanted;
         match failure {
@@ -428,13 +301,36 @@ impl Campaign<'_> {
         }
     }
 
+    /// The same for what other processes have to do with it.
+    fn settle_shared(&self, totals: &mut Totals) {
+        let keep = self.keep();
+        let Some(share) = keep.as_ref().and_then(|keep| keep.share.as_ref()) else { return };
+        let stopped = share.stopped().is_some_and(|stopped| stopped.load(Ordering::Relaxed));
+        totals.failed_fast |= stopped;
+        let Some(claims) = &share.claims else { return };
+        // What others run is not missing here.
+        (totals.wanted, totals.least) = (claims.taken(), claims.taken());
+        if let Some(text) = claims.failure() {
+            print::say(&text);
+            totals.trouble(exit::ENVIRONMENT, text);
+        } else if totals.wanted == 0 && !self.watch.is_closed() {
+            let text = match stopped {
+                true => "a finding of another process has ended the campaign before this worker had a seed",
+                false => {
+                    "no seeds were left for this worker: others have them; `bloodhound merge` gives the verdict"
+                }
+            };
+            totals.trouble(exit::INCONCLUSIVE, text);
+        }
+    }
+
     /// Boots the stack as the first seed needs it. On a thread of its own: a platform binds its thread to a processor, and what the main thread starts
     /// afterwards must not inherit that.
     fn boot(&self, chosen: &Chosen) -> Result<Boots, Failure> {
         let boots = Boots::new(self.session.plan.boots);
         let boot = || {
             let mut worker = Worker::new(self.session.clone(), chosen, self.watch.halt())?;
-            boots.of(&mut worker, self.args.first_seed)
+            boots.of(&mut worker, self.seeds.number(0).unwrap_or(self.args.first_seed))
         };
         let booted = std::thread::scope(|scope| scope.spawn(|| bug::contain(boot)).join());
         let snapshot = match booted {
@@ -453,7 +349,7 @@ impl Campaign<'_> {
             self.started.elapsed().as_millis(),
             match self.args.strategy(&self.session) {
                 s if s.is_guided() => {
-                    format!("{} runs, {}, from seed {} on", self.seeds.count, s.name(), self.seeds.first)
+                    format!("{} runs, {}, from seed {} on", self.seeds.count(), s.name(), self.seeds.first)
                 }
                 _ => self.seeds.to_string(),
             }
@@ -519,9 +415,9 @@ impl Campaign<'_> {
         let strategy = self.args.strategy(&self.session);
         let (cases, first) = keeping.as_ref().map(|keeping| keeping.order()).unwrap_or_default();
         // A search begins seeds itself.
-        let seeds = Seeds { count: if strategy.is_guided() { 0 } else { self.seeds.count }, ..self.seeds };
+        let seeds = Seeds { all: if strategy.is_guided() { 0 } else { self.seeds.all }, ..self.seeds };
         let order = Order::new(cases, first, seeds);
-        let all = order.len().saturating_add(self.seeds.count - seeds.count);
+        let all = order.len().saturating_add(self.seeds.count() - seeds.count());
         let jobs = self.jobs(all);
         let features = keeping.is_some();
         let mut collector = workers::Collector {
@@ -536,6 +432,7 @@ impl Campaign<'_> {
             totals,
             order: &order,
             keeping,
+            keep: self.keep.as_ref(),
             running: BTreeSet::new(),
             postponed: false,
         };
@@ -550,6 +447,7 @@ impl Campaign<'_> {
             strategy,
             boot_each: self.args.boot_each,
             features,
+            deal: self.deal(seeds),
             next: AtomicU64::new(0),
             alone: Mutex::default(),
         };
@@ -557,7 +455,7 @@ impl Campaign<'_> {
             workers::run(&Arc::new(shared), jobs, &mut collector)?;
         }
         if strategy.is_guided() {
-            let (first, runs) = (self.seeds.first, self.seeds.count);
+            let (first, runs) = (self.seeds.first, self.seeds.count());
             let settings = Settings { strategy, ..self.args.search.settings(&session, first, runs) };
             let hunt = Hunt { session, chosen, boots, watch, settings };
             return explore::run_all(hunt, jobs, &mut collector);
@@ -582,7 +480,8 @@ impl Campaign<'_> {
         }
         self.cover(&mut totals);
         let took = self.started.elapsed();
-        let mut judgement = self.write(&mut totals);
+        let judgement = self.write(&mut totals);
+        let mut judgement = self.hand_on(&mut totals, judgement);
         if self.shrink(&mut totals, chosen) {
             judgement = self.write(&mut totals);
         }
@@ -620,11 +519,18 @@ impl Campaign<'_> {
     fn cover(&self, totals: &mut Totals) {
         let Some(measuring) = &self.session.measuring else { return };
         let coverage = measuring.coverage();
-        let settings = measuring.settings();
-        let least = self.args.coverage_threshold.or(settings.config.threshold);
-        totals.code = coverage::judge(settings, &coverage, least);
+        totals.code = coverage::judge(&thresholds(self.args, measuring), &coverage);
         totals.code_summary = coverage::summary(&coverage);
-        match coverage::write(&self.reports.dir, measuring, &coverage) {
+        let written = coverage::write(&self.reports.dir, measuring, &coverage).and_then(|files| {
+            // Whoever joins parts needs it, whatever the configuration wants of reports.
+            match totals.is_part {
+                true => {
+                    coverage::write_json(&self.reports.dir, measuring.checkout(), &coverage).map(|_| files)
+                }
+                false => Ok(files),
+            }
+        });
+        match written {
             Ok(files) => totals.code_reports = files,
             Err(text) => {
                 print::say(&text);
@@ -633,19 +539,44 @@ impl Campaign<'_> {
         }
     }
 
+    /// Leaves shard.json and the results, and puts them into the store. That one of them fails is a trouble of the campaign; what is in
+    /// the directory stays there.
+    fn hand_on(&self, totals: &mut Totals, mut judgement: Judgement) -> Judgement {
+        let Some(mut keep) = self.keep() else { return judgement };
+        let ended = keep.end(&self.session, totals, judgement.code);
+        if let Err(text) = ended.and_then(|()| keep.share().map_err(|text| self.later(&text))) {
+            print::say(&text);
+            totals.trouble(exit::ENVIRONMENT, text);
+            judgement = self.write(totals);
+            // With what went wrong; that it fails again has been said.
+            let _ignored = keep.end(&self.session, totals, judgement.code);
+        }
+        judgement
+    }
+
+    /// What to do when the store has failed.
+    fn later(&self, text: &str) -> String {
+        let dir = self.reports.dir.display();
+        format!(
+            "{text}\nall results are in {dir}: `bloodhound merge {dir}` takes them from there, beside the store"
+        )
+    }
+
     fn write(&self, totals: &mut Totals) -> Judgement {
         let judge = |totals: &Totals| {
-            let judgement = Judgement::of(&self.session.plan.properties, totals);
+            let judgement = Judgement::of(&Title::all(&self.session.plan.properties), totals);
             let facts = vec![
                 ("seeds_run".into(), totals.run().to_string()),
                 ("seeds_judged".into(), totals.judged.to_string()),
                 ("plan".into(), self.session.plan_digest.clone()),
             ];
+            let part = self.args.sharing.part();
+            let part = (part != Part::All).then(|| ("part".into(), part.to_string()));
             let silent =
                 (!totals.silent.is_empty()).then(|| ("faults_never_injected".into(), totals.silent()));
             let engine =
                 totals.live.as_ref().map(|engine| ("live".into(), format!("{engine}; {}", live::NOTE)));
-            let facts = facts.into_iter().chain(silent).chain(engine).collect();
+            let facts = facts.into_iter().chain(part).chain(silent).chain(engine).collect();
             let mut suite = judgement.suite(&self.session.plan.config.display().to_string(), facts);
             for (case, item) in suite.cases.iter_mut().zip(&judgement.items) {
                 if let junit::Status::Fail { text, .. } = &mut case.status {
@@ -668,28 +599,5 @@ impl Campaign<'_> {
                 judge(totals).0
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seeds_are_numbers_that_there_are() {
-        let seeds = Seeds::new(u64::MAX, 1).expect("the last seed");
-        assert_eq!((seeds.number(0), seeds.number(1)), (Some(u64::MAX), None));
-        assert_eq!(seeds.to_string(), "seed 18446744073709551615");
-        let all = Seeds::new(0, u64::MAX).expect("nearly all");
-        assert_eq!(all.to_string(), "seeds 0 to 18446744073709551614");
-        assert_eq!(Seeds::new(7, 3).expect("some").to_string(), "seeds 7 to 9");
-        for (first, count) in [(0, 0), (u64::MAX, 2), (1, u64::MAX), (u64::MAX, u64::MAX)] {
-            let wrong = Seeds::new(first, count).map(|s| (first, count) == (1, u64::MAX) && s.count > 0);
-            match wrong {
-                Ok(fits) => assert!(fits, "{first} {count}"),
-                Err(failure) => assert_eq!(failure.code, exit::USAGE),
-            }
-        }
-        assert!(Seeds::new(u64::MAX - 1, 3).expect_err("too many").text.contains("at most 2 are left"));
     }
 }

@@ -1,13 +1,13 @@
 //! What a campaign runs, and in which order: cases that are known to be worth a look come first, then seeds of the campaign of which the same
 //! is known, then all other seeds as they rise. Each seed comes once.
 //!
-//! Key types: [`Order`], [`Case`] (a run by its log), [`Task`].
+//! Key types: [`Order`], [`Case`] (a run by its log), [`Task`]. Neighbour: the other seeds come from [`crate::shard::claims::Deal`].
 
 use std::collections::BTreeSet;
 
 use bloodhound_decisions::Log;
 
-use super::Seeds;
+use super::seeds::Seeds;
 
 /// A run that is none of the campaign's seeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,17 +38,6 @@ pub struct Order {
     seeds: Seeds,
 }
 
-/// What is at a place of an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum At {
-    /// This.
-    Task(Task),
-    /// A seed that has come already.
-    Passed,
-    /// Nothing, nor behind it.
-    End,
-}
-
 impl Order {
     /// An order of these; `first` are seeds of the campaign, each at most once.
     pub fn new(cases: Vec<Case>, first: Vec<u64>, seeds: Seeds) -> Order {
@@ -56,21 +45,18 @@ impl Order {
         Order { cases, first, among_first, seeds }
     }
 
-    /// What comes at this place, from 0.
-    pub fn at(&self, place: u64) -> At {
-        let cases = self.cases.len() as u64;
-        let first = cases + self.first.len() as u64;
-        if place < cases {
-            return At::Task(Task::Case(place as usize));
+    /// What comes at this place, from 0, before all other seeds.
+    pub fn known(&self, place: u64) -> Option<Task> {
+        let place = usize::try_from(place).ok()?;
+        match place.checked_sub(self.cases.len()) {
+            None => Some(Task::Case(place)),
+            Some(place) => self.first.get(place).map(|seed| Task::Seed(*seed)),
         }
-        if place < first {
-            return At::Task(Task::Seed(self.first[(place - cases) as usize]));
-        }
-        match self.seeds.number(place - first) {
-            Some(seed) if self.among_first.contains(&seed) => At::Passed,
-            Some(seed) => At::Task(Task::Seed(seed)),
-            None => At::End,
-        }
+    }
+
+    /// Whether a seed came before all others.
+    pub fn is_known(&self, seed: u64) -> bool {
+        self.among_first.contains(&seed)
     }
 
     /// A case.
@@ -80,7 +66,7 @@ impl Order {
 
     /// How many runs there are.
     pub fn len(&self) -> u64 {
-        self.seeds.count.saturating_add(self.cases.len() as u64)
+        self.seeds.count().saturating_add(self.cases.len() as u64)
     }
 
     /// The task in words.
@@ -98,15 +84,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_seed_comes_once_and_what_is_known_comes_first() {
+    fn what_is_known_comes_first() {
         let cases = vec![Case { name: "a case".into(), log: Log::new(1, 900) }];
-        let order = Order::new(cases, vec![7, 5], Seeds { first: 4, count: 5 });
-        let all: Vec<At> = (0..).map(|place| order.at(place)).take_while(|at| *at != At::End).collect();
-        let tasks: Vec<Task> =
-            all.iter().filter_map(|at| if let At::Task(task) = at { Some(*task) } else { None }).collect();
-        let seeds = [7, 5, 4, 6, 8].map(Task::Seed);
-        assert_eq!(tasks, [&[Task::Case(0)], &seeds[..]].concat());
-        assert_eq!((tasks.len() as u64, all.len()), (order.len(), 8), "two places are passed");
+        let order = Order::new(cases, vec![7, 5], Seeds { first: 4, all: 5, shard: None });
+        let known: Vec<Task> = (0..).map_while(|place| order.known(place)).collect();
+        assert_eq!(known, [Task::Case(0), Task::Seed(7), Task::Seed(5)]);
+        assert_eq!((order.len(), order.known(u64::MAX)), (6, None));
+        assert!(order.is_known(5) && !order.is_known(4));
         assert_eq!(order.name(Task::Case(0)), "a case");
     }
 }

@@ -8,10 +8,12 @@ use std::path::PathBuf;
 
 use bloodhound_abi::SimTime;
 use bloodhound_faults::Kind;
-use bloodhound_sim::faults::{Effect, Planning};
+use bloodhound_sim::faults::Planning;
 use bloodhound_sim::scenario::FaultSpec;
+use serde::{Deserialize, Serialize};
 
 use super::accounts::Accounts;
+use super::record::SeedRecord;
 use super::small::Alike;
 use crate::corpus::Summary;
 use crate::group::Group;
@@ -19,7 +21,7 @@ use crate::judge::{Exercise, Judged};
 use crate::regress::judge::Judged as JudgedCase;
 use crate::regress::ledger::Standing;
 use crate::regress::seen::{Gone, Seeds};
-use crate::session::{Outcome, Stopped, Violation};
+use crate::session::{Outcome, Violation};
 use crate::share::Share;
 use crate::{exit, report};
 
@@ -27,14 +29,15 @@ use crate::{exit, report};
 const RECENT: usize = 12;
 
 /// A finding.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// Its number in the campaign: the seed, unless it is a run of a search.
     pub number: u64,
     pub seed: u64,
     /// What it is called.
     pub name: String,
-    /// The moment of another run from which it went on.
+    /// The moment of another run from which it went on; of runs of searches only, which are in no results.
+    #[serde(skip)]
     pub branched: Option<SimTime>,
     pub violation: Violation,
     /// Digest of the run.
@@ -104,7 +107,8 @@ impl Found {
 }
 
 /// Why a seed that was begun has no verdict.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Unjudged {
     /// A panic of ours, with its report.
     Bug(String),
@@ -146,7 +150,7 @@ impl Unjudged {
 }
 
 /// Something that went wrong with a campaign as a whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
     /// The exit code that it stands for.
     pub code: u8,
@@ -215,6 +219,8 @@ pub struct Totals {
     /// Seeds that were asked for, and how many of them must be judged.
     pub wanted: u64,
     pub least: u64,
+    /// Thresholds are not judged here, because others run the rest of the seeds.
+    pub is_part: bool,
     /// Seeds that ran to an end and were judged there.
     pub judged: u64,
     /// Seeds that were begun and were not.
@@ -257,6 +263,8 @@ pub struct Totals {
     /// What became of all kinds, and which are configured and never happened.
     pub accounts: Accounts,
     pub silent: Vec<Kind>,
+    /// The configured kinds.
+    pub configured: Vec<Kind>,
     /// How much of the host's time health checks took.
     pub share: Share,
     /// The real engine on which they ran; `None`: the simulation.
@@ -292,54 +300,54 @@ impl Totals {
     pub fn add_case(&mut self, outcome: &Outcome) {
         if outcome.stopped.is_none() {
             self.judged_cases += 1;
-            self.take(outcome);
+            self.share.add(outcome.share);
+            self.take(&SeedRecord::of(outcome));
         }
     }
 
     /// Adds a seed that ran; its findings are added by [`Found::new`].
     pub fn add(&mut self, outcome: &Outcome) {
-        match &outcome.stopped {
-            None => {
-                self.judged += 1;
-                if outcome.violations.iter().all(|violation| violation.index.is_some()) {
-                    self.whole.add(outcome.number());
+        self.share.add(outcome.share);
+        self.add_record(&SeedRecord::of(outcome));
+    }
+
+    /// Adds what is recorded of a seed: the one rule, for a campaign and for shards that are joined. Not the findings in it.
+    pub fn add_record(&mut self, record: &SeedRecord) {
+        match &record.unjudged {
+            None => self.judged += 1,
+            Some(why) => {
+                self.unjudged.insert(record.seed, why.clone());
+                if !record.ran() {
+                    return;
                 }
             }
-            Some(Stopped::Interrupted) => {
-                self.unjudged.insert(outcome.number(), Unjudged::Interrupted);
-                return;
-            }
-            Some(Stopped::Undecided(why)) => {
-                self.unjudged.insert(outcome.number(), Unjudged::Undecided(why.clone()));
-                return;
-            }
-            Some(Stopped::Unsupported(what)) => {
-                self.unjudged.insert(outcome.number(), Unjudged::Unsupported(what.clone()));
-            }
         }
-        self.take(outcome);
+        self.take(record);
+    }
+
+    /// A seed came to the end of its run, with these violations: where none of them ended it, it says something of all failures of the machine.
+    pub fn ended(&mut self, number: u64, violations: &[Violation]) {
+        if !self.unjudged.contains_key(&number)
+            && violations.iter().all(|violation| violation.index.is_some())
+        {
+            self.whole.add(number);
+        }
     }
 
     /// What a run said and did.
-    fn take(&mut self, outcome: &Outcome) {
-        for (property, judged) in self.properties.iter_mut().zip(&outcome.judged) {
-            property.add(outcome.number(), judged);
+    fn take(&mut self, record: &SeedRecord) {
+        for (property, judged) in self.properties.iter_mut().zip(&record.judged) {
+            property.add(record.seed, judged);
         }
-        self.share.add(outcome.share);
-        self.steps += outcome.steps;
-        self.virtual_ns += outcome.virtual_time.0;
-        self.operations += outcome.history.operations().len() as u64;
-        for (who, what, _) in &outcome.outside {
-            *self.outside.entry((who.clone(), what.clone())).or_default() += 1;
+        self.steps += record.steps;
+        self.virtual_ns += record.virtual_ns;
+        self.operations += record.operations;
+        for asked in &record.outside {
+            *self.outside.entry(asked.clone()).or_default() += 1;
         }
-        self.accounts.add(outcome);
-        for (planned, effect) in outcome.plan.iter().zip(&outcome.effects) {
-            if *effect == Effect::Begun && planned.id.kind.declaration().is_timed() {
-                *self.faults.entry(planned.id.kind).or_default() += 1;
-            }
-        }
-        for (kind, hits) in outcome.hits.iter().filter(|(kind, _)| kind.declaration().is_asked()) {
-            *self.faults.entry(*kind).or_default() += hits;
+        self.accounts.join(&record.accounts);
+        for (kind, count) in &record.faults.0 {
+            *self.faults.entry(*kind).or_default() += count;
         }
     }
 
@@ -356,7 +364,13 @@ impl Totals {
 
     /// Measures the share of the configured kinds of faults that were injected at least once.
     pub fn measure_faults(&mut self, spec: &FaultSpec, planning: &Planning) {
-        (self.silent, self.coverage) = self.accounts.measure(spec, planning);
+        self.measure_kinds(Accounts::configured(spec, planning));
+    }
+
+    /// The same for kinds that are known to be configured.
+    pub fn measure_kinds(&mut self, configured: Vec<Kind>) {
+        (self.silent, self.coverage) = self.accounts.measure(&configured);
+        self.configured = configured;
     }
 
     /// The configured kinds that never happened, for people.

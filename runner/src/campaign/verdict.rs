@@ -10,10 +10,10 @@ use super::totals::{Found, Totals, Trouble};
 use crate::coverage::Wrong;
 use crate::exit;
 use crate::junit::{Case, Status, Suite};
-use crate::plan::Property;
 use crate::regress;
 use crate::regress::judge::Verdict as OfCase;
 use crate::regress::ledger::Standing;
+use crate::shard::Title;
 
 /// Seeds that a text lists.
 const LISTED: usize = 8;
@@ -123,6 +123,9 @@ impl Item {
     }
 }
 
+/// What is said of thresholds where only a part of the seeds is run.
+const BY_MERGE: &str = "this is a part of a campaign; `bloodhound merge` judges it over all parts";
+
 /// Kind of the items about the campaign itself.
 const CAMPAIGN: &str = "campaign";
 /// Kind of the items that are regression cases.
@@ -139,7 +142,7 @@ pub struct Judgement {
 
 impl Judgement {
     /// Judges.
-    pub fn of(properties: &[Property], totals: &Totals) -> Judgement {
+    pub fn of(properties: &[Title], totals: &Totals) -> Judgement {
         let mut items: Vec<Item> = totals.regressions.iter().map(regression).collect();
         items.extend(properties.iter().enumerate().map(|(index, p)| property(index, p, totals)));
         items.extend(machine(totals));
@@ -162,7 +165,7 @@ impl Judgement {
     }
 }
 
-fn property(index: usize, property: &Property, totals: &Totals) -> Item {
+fn property(index: usize, property: &Title, totals: &Totals) -> Item {
     let findings: Vec<Found> = totals.findings_of(Some(index)).cloned().collect();
     let of = &totals.properties[index];
     // What is known to end a run early takes nothing from the seeds that go on.
@@ -189,7 +192,7 @@ fn property(index: usize, property: &Property, totals: &Totals) -> Item {
     } else {
         Verdict::Passed
     };
-    let (name, kind) = (property.name.clone(), property.kind.to_owned());
+    let (name, kind) = (property.name.clone(), property.kind.clone());
     Item { name, kind, line: Some(property.line), verdict, findings, note: String::new() }
 }
 
@@ -286,6 +289,7 @@ fn campaign(totals: &Totals) -> Vec<Item> {
     let mut items = vec![item("seeds", verdict)];
     if let Some(least) = totals.least_coverage {
         let verdict = match totals.coverage {
+            _ if totals.is_part => Verdict::NotRun(BY_MERGE.to_owned()),
             _ if totals.judged == 0 => Verdict::NotRun(format!("no {} was judged", totals.noun)),
             share if share >= least => Verdict::Passed,
             share => Verdict::TooLow(format!(
@@ -302,6 +306,7 @@ fn campaign(totals: &Totals) -> Vec<Item> {
             None => "coverage".to_owned(),
         };
         let verdict = match &judged.wrong {
+            _ if totals.is_part => Verdict::NotRun(BY_MERGE.to_owned()),
             _ if totals.judged == 0 => Verdict::NotRun(format!("no {} was judged", totals.noun)),
             Some(Wrong::TooLow(why)) => Verdict::TooLow(why.clone()),
             Some(Wrong::NotMeasured(why)) => Verdict::NotJudged(why.clone()),

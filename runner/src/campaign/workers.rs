@@ -14,8 +14,10 @@ use bloodhound_config::Selection;
 use bloodhound_decisions::{Decisions, Log, Mode};
 use bloodhound_explore::Strategy;
 
-use super::order::{At, Order, Task};
+use super::keep::Keep;
+use super::order::{Order, Task};
 use super::progress::Progress;
+use super::record::SeedRecord;
 use super::reports::Reports;
 use super::totals::{Found, Totals, Unjudged};
 use super::watch::{Lane, Watch};
@@ -24,6 +26,7 @@ use crate::corpus::{self, Keeping, Reached};
 use crate::platform::Chosen;
 use crate::regress::ledger::Ledger;
 use crate::session::{Failure, Outcome, Session, Stopped, Violation, Worker, host_failure};
+use crate::shard::claims::Deal;
 use crate::shrink::case::settled_outcome;
 use crate::{bug, cpus, exit, finding};
 
@@ -39,6 +42,8 @@ pub struct Shared {
     pub boots: Arc<Boots>,
     pub watch: Arc<Watch>,
     pub order: Order,
+    /// Where the seeds behind it come from.
+    pub deal: Deal,
     /// By which rule seeds have faults.
     pub strategy: Strategy,
     /// Boot for every run.
@@ -89,11 +94,15 @@ impl Shared {
             if self.watch.is_closed() {
                 return None;
             }
-            match self.order.at(self.next.fetch_add(1, Ordering::Relaxed)) {
-                At::Task(task) => return Some(task),
-                At::Passed => {}
-                At::End => return None,
-            }
+            let known = self.order.known(self.next.fetch_add(1, Ordering::Relaxed));
+            let Some(task) = known else {
+                let seed = self.deal.next(&|| self.watch.is_closed())?;
+                if self.order.is_known(seed) {
+                    continue;
+                }
+                return Some(Task::Seed(seed));
+            };
+            return Some(task);
         }
     }
 
@@ -276,6 +285,8 @@ pub struct Collector<'a> {
     pub progress: Progress,
     pub totals: &'a mut Totals,
     pub order: &'a Order,
+    /// What is left for machines.
+    pub keep: Option<&'a Mutex<Keep>>,
     /// The corpus, if there is one.
     pub keeping: Option<&'a mut Keeping>,
     /// Runs that were begun and are under way.
@@ -310,6 +321,7 @@ impl Collector<'_> {
     fn leave(&mut self) {
         for task in std::mem::take(&mut self.running) {
             self.unjudged(task, stopped(self.watch));
+            self.record_lost(task, stopped(self.watch));
         }
         self.progress.end();
     }
@@ -325,7 +337,8 @@ impl Collector<'_> {
             }
             Message::Lost(task, why) => {
                 self.running.remove(&task);
-                self.lost(task, why);
+                self.lost(task, why.clone());
+                self.record_lost(task, why);
                 self.watch.close();
             }
             Message::Postponed(task) => {
@@ -334,7 +347,9 @@ impl Collector<'_> {
             }
             Message::TooLarge(task) => {
                 self.running.remove(&task);
-                self.lost(task, Unjudged::Undecided(self.watch.budget().text()));
+                let why = Unjudged::Undecided(self.watch.budget().text());
+                self.lost(task, why.clone());
+                self.record_lost(task, why);
             }
             Message::Failed(failure) => self.failed(failure),
         }
@@ -396,25 +411,59 @@ impl Collector<'_> {
             measuring.ran(&outcome);
         }
         match &outcome.stopped {
-            Some(Stopped::Interrupted) => return self.lost(task, stopped(self.watch)),
+            Some(Stopped::Interrupted) => {
+                self.record_lost(task, stopped(self.watch));
+                return self.lost(task, stopped(self.watch));
+            }
             Some(Stopped::Undecided(why)) => {
-                return self.lost(task, Unjudged::Undecided(why.clone()));
+                let why = Unjudged::Undecided(why.clone());
+                self.record_lost(task, why.clone());
+                return self.lost(task, why);
             }
             Some(Stopped::Unsupported(what)) => {
                 self.lost(task, Unjudged::Unsupported(what.clone()));
             }
             None => {}
         }
+        let mut record = SeedRecord::of(&outcome);
         match task {
-            Task::Seed(_) | Task::Run(_) => self.totals.add(&outcome),
+            Task::Seed(_) | Task::Run(_) => {
+                self.totals.share.add(outcome.share);
+                self.totals.add_record(&record);
+                self.totals.ended(outcome.number(), &outcome.violations);
+            }
             Task::Case(_) => self.totals.add_case(&outcome),
         }
+        let before = self.totals.findings.len();
         for violation in &outcome.violations {
             self.found(task, &outcome, violation);
         }
         if outcome.stopped.is_none() {
             let reached = features.map(|features| Reached::of(&outcome, features));
             self.reached(task, reached);
+        }
+        if let Task::Seed(_) = task {
+            record.findings = self.totals.findings[before..].to_vec();
+            self.record(record);
+        }
+    }
+
+    /// The same of one without an outcome.
+    fn record_lost(&mut self, task: Task, why: Unjudged) {
+        if let Task::Seed(seed) = task {
+            self.record(SeedRecord::lost(seed, why));
+        }
+    }
+
+    /// Writes down what came of a seed, once its findings are on the disk.
+    fn record(&mut self, record: SeedRecord) {
+        let Some(keep) = self.keep else { return };
+        // Who panicked in there had added a whole line or none.
+        let kept = keep.lock().unwrap_or_else(PoisonError::into_inner).record(&record);
+        if let Err(text) = kept {
+            self.progress.say(&text);
+            self.totals.trouble(exit::ENVIRONMENT, text);
+            self.watch.close();
         }
     }
 

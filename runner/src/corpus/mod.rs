@@ -16,8 +16,8 @@ use bloodhound_corpus::{Added, Corpus, Entry, Error, ErrorKind, Growth, Identity
 use bloodhound_decisions::{Log, VERSION};
 
 use crate::boots;
-use crate::campaign::Seeds;
 use crate::campaign::order::{Case, Task};
+use crate::campaign::seeds::Seeds;
 use crate::session::{Failure, Outcome, Session};
 
 pub use features::features;

@@ -32,8 +32,8 @@ use crate::session::{Failure, Outcome};
 use collected::{Collecting, Mappings, Tools};
 pub use collected::{End, lives_cut};
 pub use files::read;
-pub use reports::{Args, run, write};
-pub use verdict::{Judged, Line, Wrong, judge, summary};
+pub use reports::{Args, REPORT, run, write, write_json};
+pub use verdict::{Judged, Line, Thresholds, Wrong, judge, summary};
 
 /// What the configuration says about coverage.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use bloodhound_config::config::CoverageFormat;
 use bloodhound_coverage::command::{self, Base};
 use bloodhound_coverage::report::{self, Format};
-use bloodhound_coverage::{Count, Coverage, Totals};
+use bloodhound_coverage::{Checkout, Count, Coverage, Totals};
 
 use super::Measuring;
 use crate::output::print;
@@ -21,6 +21,18 @@ pub fn write(dir: &Path, measuring: &Measuring, coverage: &Coverage) -> Result<V
     let formats: Vec<Format> = measuring.settings().formats().into_iter().map(format_of).collect();
     let checkout = measuring.checkout();
     report::write(coverage, checkout, &formats, &dir.join("coverage"))
+        .map_err(|e| format!("writing the coverage: {e}"))
+}
+
+/// The file that can be joined with others.
+pub const REPORT: &str = "coverage/coverage.json";
+
+/// Writes just that file below a directory.
+///
+/// # Errors
+/// What the host says.
+pub fn write_json(dir: &Path, checkout: &Checkout, coverage: &Coverage) -> Result<Vec<PathBuf>, String> {
+    report::write(coverage, checkout, &[Format::Json], &dir.join("coverage"))
         .map_err(|e| format!("writing the coverage: {e}"))
 }
 

@@ -1,6 +1,7 @@
 //! Whether enough of the code was reached ([`judge`]): of all services together, and of single ones.
 
 use bloodhound_coverage::{Count, Coverage, Sums, Totals, Unit, totals, uncovered_functions};
+use serde::{Deserialize, Serialize};
 
 use super::Settings;
 use crate::campaign::verdict::percent;
@@ -81,24 +82,40 @@ impl std::fmt::Display for Line {
     }
 }
 
-/// Judges the thresholds: `least` (in thousandths) of all together, if there is one, and those of services.
-pub fn judge(settings: &Settings, coverage: &Coverage, least: Option<u32>) -> Vec<Judged> {
+/// What is wanted at least, in thousandths.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// Of all services together.
+    pub all: Option<u32>,
+    /// Of single ones, with all their replicas.
+    pub services: Vec<(String, u32)>,
+}
+
+impl Thresholds {
+    /// Those of a configuration, with `all` of all services together.
+    pub fn of(settings: &Settings, all: Option<u32>) -> Thresholds {
+        let services = settings.config.services.iter().filter(|service| !service.exclude);
+        let services =
+            services.filter_map(|s| s.threshold.map(|least| (s.service.value.clone(), least))).collect();
+        Thresholds { all, services }
+    }
+}
+
+/// Judges the thresholds.
+pub fn judge(thresholds: &Thresholds, coverage: &Coverage) -> Vec<Judged> {
     let Totals { all, services } = totals(coverage);
     let mut judged = Vec::new();
-    if let Some(least) = least {
+    if let Some(least) = thresholds.all {
         judged.push(one(None, &all, least, coverage));
     }
-    for service in &settings.config.services {
-        let Some(least) = service.threshold.filter(|_| !service.exclude) else { continue };
+    for (service, least) in &thresholds.services {
         let mut found = false;
-        for (name, sums) in
-            services.iter().filter(|(name, _)| super::is_instance(name, &service.service.value))
-        {
-            judged.push(one(Some(name), sums, least, coverage));
+        for (name, sums) in services.iter().filter(|(name, _)| super::is_instance(name, service)) {
+            judged.push(one(Some(name), sums, *least, coverage));
             found = true;
         }
         if !found {
-            judged.push(one(Some(&service.service.value), &Sums::default(), least, coverage));
+            judged.push(one(Some(service), &Sums::default(), *least, coverage));
         }
     }
     judged

@@ -13,7 +13,8 @@ use crate::plan::Property;
 use crate::session::{Failure, Session, Violation};
 
 /// What is known of a finding.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Standing {
     /// Nobody has seen such a failure here.
     #[default]

@@ -7,17 +7,15 @@ use crate::campaign::print;
 use crate::campaign::totals::Unjudged;
 use crate::judge::{Exercise, Judged, Unit};
 use crate::junit;
-use crate::plan::Judge;
 use crate::regress::judge::{Judged as JudgedCase, Verdict as OfCase};
 use crate::regress::ledger::Standing;
 use crate::session::Violation;
 
-fn properties(count: usize) -> Vec<Property> {
-    let property = |n| Property {
+fn properties(count: usize) -> Vec<Title> {
+    let property = |n| Title {
         name: format!("p{n}"),
-        kind: if n == 0 { "safety" } else { "liveness" },
+        kind: if n == 0 { "safety" } else { "liveness" }.to_owned(),
         line: 10 + n as u32,
-        judge: Judge::NoCrash(Vec::new()),
     };
     (0..count).map(property).collect()
 }
