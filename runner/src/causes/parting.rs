@@ -107,6 +107,9 @@ fn found(
     (kept, nth): (usize, u64),
     among: usize,
 ) -> Result<Result<Parting, String>, Failure> {
+    if runs.left() < 2 {
+        return Ok(Err("the budget was over when one choice was left".into()));
+    }
     let (passing, (at, failing)) = (future::after(base, kept, nth), base.choices[kept]);
     let (ran, end) = runs.look(passing.clone())?;
     let other = ran.made.iter().find(|made| made.choice == failing.choice).map(|made| made.value);

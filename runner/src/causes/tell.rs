@@ -165,6 +165,9 @@ fn cause(out: &mut String, told: &Told<'_>) {
         None if told.singles.iter().all(|single| single.is_operation || single.end != End::Passes) => {
             let tried = told.singles.iter().filter(|single| !single.is_operation).count();
             match tried {
+                0 if told.untried > 0 => {
+                    out.push_str("Nothing is known: the search ended before anything was taken out alone, or there was too much of it.\n");
+                }
                 0 => out.push_str(
                     "There was no fault and no choice that is not plain which could be taken out alone.\n",
                 ),

@@ -115,7 +115,8 @@ pub fn search(runs: &mut Runs<'_>, base: &Base, most: u32) -> Result<When, Failu
     if !begins.is_empty() {
         curves.push(Curve { later: Later::Out, samples: Vec::new() });
     }
-    for curve in &mut curves {
+    // The one that says more first, should the budget end.
+    for curve in curves.iter_mut().rev() {
         let moments: Vec<SimTime> = match curve.later {
             Later::Stay => even(COARSE).collect(),
             // Between two faults there is little to see.
