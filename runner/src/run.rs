@@ -172,8 +172,7 @@ pub fn one(args: &RunArgs, session: Arc<Session>, chosen: Chosen) -> Result<u8, 
     if let Some(file) = &file {
         worker.listen(file.listener(session.scenario.clone()));
     }
-    let features =
-        args.features.as_deref().map(|path| FeatureFile::of(&mut worker, &session.scenario, path));
+    let features = args.features.as_deref().map(|path| FeatureFile::of(&mut worker, &session.scenario, path));
     let breaks = worker.set_breakpoints(&args.breaks)?;
     worker.boot(boots::decisions(boot)).map_err(|failure| guard.explain(failure))?;
     let mut outcome = worker.run(args.seed).map_err(host_failure)?;

@@ -59,7 +59,10 @@ fn features_are_those_of_the_run_on_every_platform() {
     for aspect in ["calls: ", "message: ", "together-under: ", "file-set: ", "operation: ", "fault-pair: "] {
         assert!(all.iter().any(|text| text.starts_with(aspect)), "{aspect}");
     }
-    assert!(!all.iter().any(|text| text.contains("kv2") || text.contains("kv3")), "a node has its own features");
+    assert!(
+        !all.iter().any(|text| text.contains("kv2") || text.contains("kv3")),
+        "a node has its own features"
+    );
     for platform in ["ptrace", "kvm"] {
         if platform == "kvm" && bloodhound_platform_tests::without_kvm("features on kvm") {
             continue;
@@ -100,7 +103,10 @@ fn a_violation_is_as_near_as_can_be() {
     let mut near = BTreeMap::new();
     for (exit, wanted) in [("0", 0), ("3", 1)] {
         let compose = COMPOSE.replace("$CODE", exit);
-        let dir = stack(&format!("guidance-near-{exit}"), &[("compose.yaml", &compose), ("bloodhound.yaml", CONFIG)]);
+        let dir = stack(
+            &format!("guidance-near-{exit}"),
+            &[("compose.yaml", &compose), ("bloodhound.yaml", CONFIG)],
+        );
         let (_, lines) = run(&dir, &dir, &[], wanted);
         near.insert(exit, lines.last().and_then(|line| line["nearness"].as_u64()).expect("a number"));
         let line = "line: job~: elected in term #";
@@ -113,7 +119,10 @@ fn a_violation_is_as_near_as_can_be() {
 #[test]
 fn a_file_that_cannot_be_written_is_an_environment_error() {
     let compose = COMPOSE.replace("$CODE", "0");
-    let dir = stack("guidance-unwritable", &[("compose.yaml", &compose), ("bloodhound.yaml", CONFIG), ("file", "")]);
+    let dir = stack(
+        "guidance-unwritable",
+        &[("compose.yaml", &compose), ("bloodhound.yaml", CONFIG), ("file", "")],
+    );
     let result = bloodhound(&dir, &["run", "--features", "file/features.jsonl"]);
     assert_eq!(code(&result), 5, "{}", text(&result));
     assert!(text(&result).contains("cannot write features to file/features.jsonl"), "{}", text(&result));

@@ -260,8 +260,7 @@ impl Raft {
         let later = self.bug == Bug::VoteWithLog
             && self.log_changed_from.is_none()
             && self.vote.voted_for != Some(self.id);
-        let vote_changed =
-            !later && std::mem::take(&mut self.vote_changed) && self.bug != Bug::VoteTwice;
+        let vote_changed = !later && std::mem::take(&mut self.vote_changed) && self.bug != Bug::VoteTwice;
         Output {
             vote: vote_changed.then_some(self.vote),
             snapshot: self.snapshot.clone().filter(|_| std::mem::take(&mut self.snapshot_changed)),

@@ -142,12 +142,7 @@ struct Words {
 impl Book {
     /// An empty one; `words`: what features are will be told in words.
     pub fn new(words: bool) -> Book {
-        Book {
-            counts: Table::new(MOST),
-            found: Vec::new(),
-            left_out: 0,
-            words: words.then(Words::default),
-        }
+        Book { counts: Table::new(MOST), found: Vec::new(), left_out: 0, words: words.then(Words::default) }
     }
 
     /// A part with its words, which are made if they are wanted and it is new. Returns it.
@@ -221,7 +216,8 @@ mod tests {
             book.see(SimTime(n), Aspect::Together, &[7]);
         }
         let features = book.close();
-        let mut seen: Vec<(u64, u32)> = features.seen.values().map(|first| (first.at.0, first.count)).collect();
+        let mut seen: Vec<(u64, u32)> =
+            features.seen.values().map(|first| (first.at.0, first.count)).collect();
         seen.sort_unstable();
         let lines = LEVELS.map(|level| (u64::from(level) - 1, level));
         assert_eq!(seen, [&[(0, 1)], &lines[..]].concat());

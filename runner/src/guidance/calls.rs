@@ -60,7 +60,14 @@ impl Calls {
 
     /// A call begins: the name of the file that it is about is read now.
     #[inline]
-    pub fn begins(&mut self, at: &Moment, tid: Tid, (call, memory): (&Call, &dyn Memory), classes: &Classes, book: &mut Book) {
+    pub fn begins(
+        &mut self,
+        at: &Moment,
+        tid: Tid,
+        (call, memory): (&Call, &dyn Memory),
+        classes: &Classes,
+        book: &mut Book,
+    ) {
         let Some((path, changes)) = path_of(call) else { return };
         let mut buffer = [0; 256];
         let path = read_path(path, memory, &mut buffer);
@@ -79,7 +86,15 @@ impl Calls {
 
     /// A call ended.
     #[inline]
-    pub fn ended(&mut self, at: &Moment, (pid, tid): (Pid, Tid), call: &Call, result: u64, classes: &Classes, book: &mut Book) {
+    pub fn ended(
+        &mut self,
+        at: &Moment,
+        (pid, tid): (Pid, Tid),
+        call: &Call,
+        result: u64,
+        classes: &Classes,
+        book: &mut Book,
+    ) {
         // Clocks are read by a page of memory; now and then one enters the kernel, which says nothing.
         if matches!(call, Call::clock_gettime { .. } | Call::gettimeofday { .. } | Call::sched_yield { .. }) {
             return;
@@ -151,7 +166,13 @@ impl Calls {
     }
 
     /// A call about the name of a file ended.
-    fn name_changed(&mut self, at: &Moment, (call, end, name): (&Call, u64, u64), classes: &Classes, book: &mut Book) {
+    fn name_changed(
+        &mut self,
+        at: &Moment,
+        (call, end, name): (&Call, u64, u64),
+        classes: &Classes,
+        book: &mut Book,
+    ) {
         let Some(node) = at.node else { return };
         let class = classes.of(at.node);
         let done = mix(mix(call.nr(), name), mix(end.max(1), class));

@@ -47,7 +47,8 @@ impl Classes {
         for spec in all() {
             addresses.extend(spec.addresses.iter().map(|(ip, _)| (*ip, spec.node)));
         }
-        let scripts = scenario.helpers.iter().map(|spec| (spec.node, content(b"script"), "script".to_owned()));
+        let scripts =
+            scenario.helpers.iter().map(|spec| (spec.node, content(b"script"), "script".to_owned()));
         nodes.extend(scripts);
         for (node, ip) in &scenario.clients {
             nodes.push((*node, content(b"client"), "client".to_owned()));

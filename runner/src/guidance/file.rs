@@ -61,7 +61,8 @@ fn lines(features: &Features, outcome: &Outcome, properties: &[Property]) -> Str
     seen.sort_by_key(|(hash, first)| (first.at, **hash));
     for (hash, first) in seen {
         let text = features.texts.get(hash).map_or("", String::as_str);
-        let line = json!({"feature": format!("{hash:016x}"), "at": first.at.0, "count": first.count, "text": text});
+        let line =
+            json!({"feature": format!("{hash:016x}"), "at": first.at.0, "count": first.count, "text": text});
         out.push_str(&format!("{line}\n"));
     }
     let end = json!({

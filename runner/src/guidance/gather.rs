@@ -149,7 +149,9 @@ impl Gathering {
     }
 
     fn delivered(&mut self, packet: &Packet) {
-        let Some(shape) = Shape::of(packet, &self.classes, &mut self.book).filter(|shape| shape.data) else { return };
+        let Some(shape) = Shape::of(packet, &self.classes, &mut self.book).filter(|shape| shape.data) else {
+            return;
+        };
         let Some(to) = shape.to else { return };
         match self.got.iter_mut().find(|(node, _)| *node == to) {
             Some((_, got)) => *got = shape.whole,
@@ -196,7 +198,9 @@ impl Gathering {
             }
             Told::Ended { status } => {
                 let main = u64::from(tid.number() == 1);
-                self.process(at, "task ended", mix(u64::from(status.wait_word()), main), || status.to_string());
+                self.process(at, "task ended", mix(u64::from(status.wait_word()), main), || {
+                    status.to_string()
+                });
             }
         }
     }
@@ -241,7 +245,8 @@ impl Gathering {
                 STATE_LIKE + 1
             }
         };
-        let word = book.part(word, |_| format!("{}: {}", classes.name(Some(node)), String::from_utf8_lossy(text)));
+        let word =
+            book.part(word, |_| format!("{}: {}", classes.name(Some(node)), String::from_utf8_lossy(text)));
         book.see(at.at, Aspect::Line, &[word]);
         if count > STATE_LIKE {
             return;
@@ -280,20 +285,26 @@ impl Gathering {
             Notice::Injected(met) => {
                 let path = met.path.as_deref().unwrap_or_default();
                 classes.templates.of(path, &mut self.text);
-                let parts = [met.kind as u64, content(met.call.as_bytes()), content(&self.text), classes.of(at.node)];
+                let parts =
+                    [met.kind as u64, content(met.call.as_bytes()), content(&self.text), classes.of(at.node)];
                 let word = parts.iter().fold(0, |hash, part| mix(hash, *part));
                 let text = &self.text;
                 let word = book.part(word, |_| {
-                    format!("{} {} {} {}", classes.name(at.node), met.kind, met.call, String::from_utf8_lossy(text))
+                    format!(
+                        "{} {} {} {}",
+                        classes.name(at.node),
+                        met.kind,
+                        met.call,
+                        String::from_utf8_lossy(text)
+                    )
                 });
                 book.see(at.at, Aspect::Met, &[word, situation.faults]);
             }
             Notice::Survived(report) => {
                 let some = [report.kept, report.torn, report.lost].map(|n| u64::from(n > 0));
                 let word = some.iter().fold(classes.of(at.node), |hash, some| mix(hash, *some));
-                let word = book.part(word, |_| {
-                    format!("{} kept, torn, lost some: {some:?}", classes.name(at.node))
-                });
+                let word =
+                    book.part(word, |_| format!("{} kept, torn, lost some: {some:?}", classes.name(at.node)));
                 book.see(at.at, Aspect::Met, &[word, situation.faults]);
             }
             Notice::OutOfMemory(_) => self.process(at, "out of memory", 0, String::new),
@@ -313,7 +324,9 @@ impl Gathering {
             ServiceChange::CheckFailed { .. } => ("check failed", 0),
             ServiceChange::Unhealthy { .. } => ("unhealthy", 0),
             ServiceChange::Stopping => ("stopping", 0),
-            ServiceChange::Hook { nth, status, .. } => ("hook", mix(*nth as u64, u64::from(status.wait_word()))),
+            ServiceChange::Hook { nth, status, .. } => {
+                ("hook", mix(*nth as u64, u64::from(status.wait_word())))
+            }
             ServiceChange::Ended(status) => ("ended", u64::from(status.wait_word())),
         };
         let part = mix(mix(content(what.as_bytes()), word), classes.of(at.node));

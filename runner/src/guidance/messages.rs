@@ -59,7 +59,11 @@ impl Shape {
         let size = size_class(payload.len());
         let ends = mix(classes.of(from), classes.of(to));
         let whole = book.part(mix(mix(said, ends), u64::from(size)), |book| {
-            let size = if size == 0 { String::new() } else { format!(", at least {} bytes", 1u64 << (2 * size - 2)) };
+            let size = if size == 0 {
+                String::new()
+            } else {
+                format!(", at least {} bytes", 1u64 << (2 * size - 2))
+            };
             format!("{} -> {}: {}{size}", classes.name(from), classes.name(to), book.words(said))
         });
         Some(Shape { from, to, whole, said, asks, data: !payload.is_empty() })

@@ -45,7 +45,8 @@ pub fn nearness(outcome: &Outcome, properties: &[Property]) -> u32 {
 fn of(outcome: &Outcome, property: &Property, judged: &Judged) -> u64 {
     match &property.judge {
         Judge::Linearizable { operations, model } => {
-            let wanted = outcome.history.filtered(|o| operations.iter().any(|n| n == operation_name(&o.call)));
+            let wanted =
+                outcome.history.filtered(|o| operations.iter().any(|n| n == operation_name(&o.call)));
             if matches!(judged, Judged::Undecided(_)) {
                 return UNDECIDED;
             }
@@ -72,19 +73,20 @@ fn share(weight: u64, half: u64) -> u64 {
 
 /// How much of its time a liveness check took until it held, or has taken.
 fn waited(outcome: &Outcome, index: usize) -> u64 {
-    let Some(spec) = outcome.scenario.checks.get(index).filter(|spec| spec.kind == CheckKind::Liveness) else {
+    let Some(spec) = outcome.scenario.checks.get(index).filter(|spec| spec.kind == CheckKind::Liveness)
+    else {
         return 0;
     };
     let when = |wanted: &dyn Fn(&Notice) -> bool| -> Option<SimTime> {
         outcome.log.iter().find(|entry| wanted(&entry.what)).map(|entry| entry.at)
     };
-    let Some(healed) = when(&|what| matches!(what, Notice::Phase(PhaseChange::Healed | PhaseChange::Unhealed)))
+    let Some(healed) =
+        when(&|what| matches!(what, Notice::Phase(PhaseChange::Healed | PhaseChange::Unhealed)))
     else {
         return 0;
     };
-    let held = when(&|what| {
-        matches!(what, Notice::Check { index: of, result: CheckResult::Holds } if *of == index)
-    });
+    let held =
+        when(&|what| matches!(what, Notice::Check { index: of, result: CheckResult::Holds } if *of == index));
     let took = held.unwrap_or(outcome.virtual_time).since(healed);
     // A first attempt takes a moment even where nothing is wrong: below a twentieth nothing is said.
     let timeout = spec.timeout.max(1);

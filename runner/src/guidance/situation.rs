@@ -147,8 +147,17 @@ impl Situation {
         let hash = parts.iter().fold(state.class, |hash, part| mix(hash, *part));
         book.part(hash, |book| {
             let mut said: Vec<String> = Vec::new();
-            let told = [("asks", state.asked), ("answers", state.answered), ("wrote", state.line), ("is", state.life)];
-            said.extend(told.iter().filter(|(_, part)| *part != 0).map(|(verb, part)| format!("{verb} {}", book.words(*part))));
+            let told = [
+                ("asks", state.asked),
+                ("answers", state.answered),
+                ("wrote", state.line),
+                ("is", state.life),
+            ];
+            said.extend(
+                told.iter()
+                    .filter(|(_, part)| *part != 0)
+                    .map(|(verb, part)| format!("{verb} {}", book.words(*part))),
+            );
             if state.faults != 0 {
                 said.push(format!("under {}", names(state.faults)));
             }
@@ -163,7 +172,8 @@ impl Situation {
         sorted.extend((0..self.nodes.len()).map(|place| self.role(place, book)));
         sorted.sort_unstable();
         let all = sorted.iter().fold(0, |hash, part| mix(hash, *part));
-        let all = book.part(all, |book| sorted.iter().map(|part| book.words(*part)).collect::<Vec<_>>().join(" "));
+        let all =
+            book.part(all, |book| sorted.iter().map(|part| book.words(*part)).collect::<Vec<_>>().join(" "));
         self.sorted = sorted;
         book.see(at.at, Aspect::Together, &[all]);
         if self.kinds != 0 {
@@ -174,6 +184,7 @@ impl Situation {
 
 /// The kinds of a set.
 fn names(kinds: u64) -> String {
-    let within = Kind::DECLARATIONS.iter().filter(|declaration| kinds >> (declaration.kind as u64 % 64) & 1 == 1);
+    let within =
+        Kind::DECLARATIONS.iter().filter(|declaration| kinds >> (declaration.kind as u64 % 64) & 1 == 1);
     within.map(|declaration| declaration.name).collect::<Vec<_>>().join(" + ")
 }

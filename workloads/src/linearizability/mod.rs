@@ -24,8 +24,8 @@ use crate::model::{Effect, Model, ModelError, NIL, Values};
 
 use problem::{Item, Problem};
 pub use report::describe;
-pub use strain::{Strain, strain};
 use search::{Answer, Search};
+pub use strain::{Strain, strain};
 
 /// What a check may use, in units that do not depend on the host's speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
