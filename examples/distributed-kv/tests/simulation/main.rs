@@ -155,3 +155,9 @@ fn vote_with_log_shows() {
     assert!(is_lost_write_or_stale_read(&run(127, Bug::VoteWithLog, VIOLENT).0));
     assert!(!is_lost_write_or_stale_read(&run(127, Bug::None, VIOLENT).0));
 }
+
+/// It shows on one seed of more than a thousand: this is one.
+#[test]
+fn clears_vote_shows() {
+    assert!(is_lost_write_or_stale_read(&run(1330, Bug::ClearsVote, CRASHES).0));
+}
