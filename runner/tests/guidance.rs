@@ -67,7 +67,14 @@ fn features_are_those_of_the_run_on_every_platform() {
         if platform == "kvm" && bloodhound_platform_tests::without_kvm("features on kvm") {
             continue;
         }
-        let (digest, lines) = run(&example(), &out, &[&args[..], &["--platform", platform]].concat(), 0);
+        let args = [&args[..], &["--platform", platform]].concat();
+        // Programs that read the processor's counter differ where it is not trapped.
+        if platform == "kvm"
+            && text(&bloodhound(&example(), &[&["run"], &args[..]].concat())).contains("does not trap rdtsc")
+        {
+            continue;
+        }
+        let (digest, lines) = run(&example(), &out, &args, 0);
         assert_eq!((&digest, &lines), (&told, &one), "{platform}");
     }
 }

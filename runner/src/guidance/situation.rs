@@ -4,6 +4,7 @@
 //! answered them, and its last line of a log that it does not write all the time. That tells a leader from a follower without a name for either.
 //! The states of all nodes together, sorted, are a state of the world: nodes of one class may change places. Neighbours: [`super::gather`].
 
+use bloodhound_abi::SimTime;
 use bloodhound_faults::Kind;
 use bloodhound_net::NodeId;
 use bloodhound_sim::event::Moment;
@@ -31,7 +32,8 @@ struct State {
 #[derive(Clone, Debug)]
 pub struct Situation {
     nodes: Vec<(NodeId, State)>,
-    under_way: Vec<(FaultId, Option<NodeId>)>,
+    /// With whom they hit, and when they are over: the end of some (a crash) is told by the start of the service alone.
+    under_way: Vec<(FaultId, Option<NodeId>, SimTime)>,
     /// Kinds that are under way anywhere, one bit for each.
     kinds: u64,
     /// The same as a part of features.
@@ -86,7 +88,7 @@ impl Situation {
         let state = &mut self.nodes[place].1;
         // Who starts anew has said nothing yet.
         *state = State { class: state.class, faults: state.faults, life, ..State::default() };
-        self.changed(at, book);
+        self.count_faults(at, book);
     }
 
     /// A fault begins.
@@ -105,14 +107,14 @@ impl Situation {
             book.see(at.at, Aspect::FaultPair, &[before, word, same, self.faults]);
         }
         if planned.duration > 0 {
-            self.under_way.push((planned.id, target));
+            self.under_way.push((planned.id, target, at.at.after(planned.duration)));
             self.count_faults(at, book);
         }
     }
 
     /// A fault is over.
     pub fn fault_over(&mut self, at: &Moment, id: FaultId, book: &mut Book) {
-        self.under_way.retain(|(other, _)| *other != id);
+        self.under_way.retain(|(other, ..)| *other != id);
         self.count_faults(at, book);
     }
 
@@ -123,11 +125,12 @@ impl Situation {
     }
 
     fn count_faults(&mut self, at: &Moment, book: &mut Book) {
+        self.under_way.retain(|(.., until)| *until > at.at);
         let bit = |id: &FaultId| 1u64 << (id.kind as u64 % 64);
-        self.kinds = self.under_way.iter().fold(0, |all, (id, _)| all | bit(id));
+        self.kinds = self.under_way.iter().fold(0, |all, (id, ..)| all | bit(id));
         for (node, state) in &mut self.nodes {
-            let own = self.under_way.iter().filter(|(_, target)| *target == Some(*node));
-            state.faults = own.fold(0, |all, (id, _)| all | bit(id));
+            let own = self.under_way.iter().filter(|(_, target, _)| *target == Some(*node));
+            state.faults = own.fold(0, |all, (id, ..)| all | bit(id));
         }
         let kinds = self.kinds;
         self.faults = if kinds == 0 { 0 } else { book.part(mix(kinds, 2), |_| names(kinds)) };

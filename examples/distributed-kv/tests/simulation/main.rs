@@ -27,6 +27,10 @@ const STORM: Weather = Weather {
 /// Restarts in quick succession.
 const CRASHES: Weather = Weather { crash: 6_000, restart: (100, 1000), partition: 8_000, ..STORM };
 
+/// Restarts and cuts so often that hardly anything is done between them, and slow messages.
+const VIOLENT: Weather =
+    Weather { crash: 10_000, partition: 20_000, restart: (50, 400), delay: 200_000, ..STORM };
+
 /// Power failures, each of which leaves another part of what was not synced.
 const OUTAGES: Weather = Weather {
     crash: 0,
@@ -137,4 +141,23 @@ fn short_write_shows() {
 fn forgets_snapshot_shows() {
     let found = shows(Bug::ForgetsSnapshot, Weather { keys: 20, ..CRASHES });
     assert!(found >= 10, "{found}");
+}
+
+#[test]
+fn drops_last_record_shows() {
+    let found = shows(Bug::DropsLastRecord, CRASHES);
+    assert!(found >= 5, "{found}");
+}
+
+/// It shows on one seed of some hundreds: this is one.
+#[test]
+fn vote_with_log_shows() {
+    assert!(is_lost_write_or_stale_read(&run(127, Bug::VoteWithLog, VIOLENT).0));
+    assert!(!is_lost_write_or_stale_read(&run(127, Bug::None, VIOLENT).0));
+}
+
+/// It shows on one seed of more than a thousand: this is one.
+#[test]
+fn clears_vote_shows() {
+    assert!(is_lost_write_or_stale_read(&run(1330, Bug::ClearsVote, CRASHES).0));
 }
