@@ -2,7 +2,8 @@
 //!
 //! With `--live` the seeds are run by [`crate::live`]; everything around them is the same.
 //!
-//! Modules: `accounts` (what became of the faults), `seeds` (their numbers), `reports` (where it writes), `record` and `keep` (what it leaves for machines), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
+//! Modules: `accounts` (what became of the faults), `seeds` (their numbers), `reports` (where it writes), `record` and `keep` (what it leaves
+//! for machines), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
 //! gave together), `verdict` (the one rule from the totals to each case and to the exit code), `progress` (what is said
 //! meanwhile), `print` (the answer for people and for machines).
 
