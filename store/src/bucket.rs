@@ -139,7 +139,12 @@ impl Bucket {
 
     fn error(&self, operation: &'static str, key: &str, error: &object_store::Error) -> Error {
         use object_store::Error as E;
+        let why = causes(error);
         let help = match error {
+            // Where Amazon's machines would have credentials for their programs.
+            _ if why.contains("169.254.169.254") => {
+                "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY".to_owned()
+            }
             E::Unauthenticated { .. } | E::PermissionDenied { .. } => {
                 "see whether AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY may do this in the bucket".to_owned()
             }
@@ -157,7 +162,7 @@ impl Bucket {
                 PATIENCE.as_secs()
             ),
         };
-        Error { operation, object: object(&self.name, key), why: causes(error), help }
+        Error { operation, object: object(&self.name, key), why, help }
     }
 }
 
