@@ -43,7 +43,7 @@ impl Accounts {
         for declaration in Kind::DECLARATIONS {
             let kind = declaration.kind;
             let mut written = outcome.scenario.planning.schedule.iter();
-            if !outcome.profile.is_on(kind) && !written.any(|entry| entry.kind == kind) {
+            if !outcome.has_kind(kind) && !written.any(|entry| entry.kind == kind) {
                 continue;
             }
             let account = self.kinds.entry(kind).or_default();

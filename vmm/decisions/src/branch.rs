@@ -68,7 +68,9 @@ impl Decisions {
                 || is_asked_at_the_beginning(&choice.site)
         });
         match over {
-            Some(choice) => Err(format!("the choice {choice} has been made, and it says something else of it")),
+            Some(choice) => {
+                Err(format!("the choice {choice} has been made, and it says something else of it"))
+            }
             None => Ok(()),
         }
     }

@@ -25,7 +25,9 @@
 
 mod arena;
 
-pub use arena::{Stats, arena_fd, arena_region, free_bytes, held_by_thread, init, stats, trim, used_by_thread};
+pub use arena::{
+    Stats, arena_fd, arena_region, free_bytes, held_by_thread, init, stats, trim, used_by_thread,
+};
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
