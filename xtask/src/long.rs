@@ -61,6 +61,8 @@ const DATABASES: [(&str, &str); 6] = [
     ("redis_keeps_what_it_promises", "power"),
 ];
 const POWER_SEEDS: u64 = 100;
+/// Moments of one seed from which others go on: 100,000 branches, and more restores.
+const BRANCH_MOMENTS: u64 = 40_000;
 /// The example service, and where its planted bugs are.
 const EXAMPLE: &str = "examples/distributed-kv";
 const BRUTAL_SEEDS: u64 = 2_000;
@@ -121,7 +123,13 @@ fn all(bugs: &[String], seeds: Option<u64>) -> Vec<Campaign> {
     let bugs = bugs.iter().map(|bug| {
         campaign(format!("kv-{bug}"), format!("{EXAMPLE}/bugs/{bug}.yaml"), BUG_SEEDS, Holds::Found)
     });
-    power.chain([brutal]).chain(bugs).collect()
+    let branches = campaign(
+        "branches".to_owned(),
+        "branches_keep_nothing_of_the_host".to_owned(),
+        BRANCH_MOMENTS,
+        Holds::Test("branches"),
+    );
+    power.chain([brutal, branches]).chain(bugs).collect()
 }
 
 /// Those with one of these names, or beginnings of names.
@@ -188,7 +196,8 @@ impl Campaign {
             // What is not installed is no campaign that holds.
             command
                 .arg(&self.what)
-                .env("BLOODHOUND_TEST_POWER_SEEDS", seeds)
+                .env("BLOODHOUND_TEST_POWER_SEEDS", &seeds)
+                .env("BLOODHOUND_TEST_BRANCHES", &seeds)
                 .env("BLOODHOUND_TEST_NO_SKIP", "1");
             return command;
         }
@@ -252,7 +261,7 @@ mod tests {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             chosen(campaigns(), &names).map(|chosen| chosen.len()).ok()
         };
-        assert_eq!(count(&[]), Some(DATABASES.len() + 2));
+        assert_eq!(count(&[]), Some(DATABASES.len() + 3));
         assert_eq!(count(&["power"]), Some(DATABASES.len()));
         assert_eq!(count(&["power-sqlite", "kv-no-fsync"]), Some(2));
         assert_eq!(count(&["power", "pwer"]), None);
