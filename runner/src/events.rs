@@ -353,6 +353,7 @@ fn of_notice(notice: &Notice, scenario: &Scenario) -> Json {
                 PhaseChange::Ready => "ready",
                 PhaseChange::Scheduling(_) => "scheduling",
                 PhaseChange::Faults(_) => "faults",
+                PhaseChange::DrawnAnew(_) => "faults-anew",
                 PhaseChange::Unhealed => "unhealed",
                 PhaseChange::Healed => "healed",
                 PhaseChange::Done => "done",

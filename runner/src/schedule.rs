@@ -7,11 +7,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Choice, Concern, Decisions, Log, Override, Part, Site, Word};
-use bloodhound_faults::{Begins, Declaration, Kind, Setting, Shape};
+use bloodhound_decisions::{AT_ITS_TIME, Choice, Concern, Decisions, Epoch, Log, Override, Part, Site, Word};
+use bloodhound_faults::{Begins, Declaration, FaultSpec, Kind, Setting, Shape};
 use bloodhound_net::{NodeId, PartitionKind};
 use bloodhound_sim::faults::{
-    Effect, Fault, FaultId, Planned, Scheduled, Trigger, What, drawn as drawn_by_seed, phase_end,
+    Effect, Fault, FaultId, LATER, Planned, Scheduled, Trigger, What, drawn as drawn_by_seed, phase_end,
 };
 use bloodhound_sim::notice::{Notice, PhaseChange};
 use bloodhound_sim::timeline;
@@ -48,6 +48,9 @@ pub fn text(outcome: &Outcome) -> Result<String, Failure> {
         let _ = writeln!(out, "  - {{{entry}}}");
     }
     for (planned, effect) in outcome.plan.iter().zip(&outcome.effects) {
+        if effect.is_left_out() {
+            continue;
+        }
         empty = false;
         let why = match effect {
             Effect::Begun => String::new(),
@@ -84,13 +87,32 @@ fn of_links(outcome: &Outcome) -> Vec<String> {
     }
     let over = phase(outcome);
     open.push((from, over));
-    for declaration in Kind::DECLARATIONS.iter().filter(|d| d.is_of_links() && outcome.profile.is_on(d.kind))
-    {
-        let strength = strength(declaration, outcome.profile.get(declaration.kind));
+    for (profile, from, until) in profiles(outcome) {
+        let within = |(begin, end): &(u64, u64)| ((*begin).max(from), (*end).min(until).min(over));
+        out.extend(of_profile(profile, &open.iter().map(within).collect::<Vec<_>>(), outcome));
+    }
+    out
+}
+
+/// The profiles of a run, each with its time from when faults could begin.
+fn profiles(outcome: &Outcome) -> Vec<(&FaultSpec, u64, u64)> {
+    let begin = begin(outcome);
+    let since = |at: &SimTime| at.0.saturating_sub(begin.0);
+    let all = std::iter::once((&outcome.profile, 0))
+        .chain(outcome.anew.iter().map(|(at, profile)| (profile, since(at))));
+    let ends = outcome.anew.iter().map(|(at, _)| since(at)).chain([u64::MAX]);
+    all.zip(ends).map(|((profile, from), until)| (profile, from, until)).collect()
+}
+
+/// What links did by a profile in these times.
+fn of_profile(profile: &FaultSpec, open: &[(u64, u64)], outcome: &Outcome) -> Vec<String> {
+    let (mut out, planning) = (Vec::new(), &outcome.scenario.planning);
+    for declaration in Kind::DECLARATIONS.iter().filter(|d| d.is_of_links() && profile.is_on(d.kind)) {
+        let strength = strength(declaration, profile.get(declaration.kind));
         let everywhere = vec![(Vec::new(), Vec::new())];
         for (from, to) in planning.links.get(&declaration.kind).unwrap_or(&everywhere) {
             let ends = ends(from, to, outcome);
-            for (begin, end) in open.iter().map(|(begin, end)| (*begin, (*end).min(over))) {
+            for (begin, end) in open.iter().copied() {
                 if begin < end {
                     let (at, duration) = (time(begin), time(end - begin));
                     let name = declaration.name;
@@ -196,8 +218,7 @@ fn names(ids: &[NodeId], outcome: &Outcome) -> String {
 
 /// When faults could begin.
 fn begin(outcome: &Outcome) -> SimTime {
-    let faults = outcome.log.iter().find(|e| matches!(e.what, Notice::Phase(PhaseChange::Faults(_))));
-    faults.map_or(SimTime::default(), |entry| entry.at.after(outcome.scenario.fault_start))
+    begun(outcome).after(outcome.scenario.fault_start)
 }
 
 fn entry(planned: &Planned, begin: SimTime, outcome: &Outcome) -> Result<String, Failure> {
@@ -279,16 +300,30 @@ fn drawn(planned: &Planned, outcome: &Outcome) -> Result<(u64, u64), Failure> {
             planned.id.kind, planned.begin, outcome.seed
         )));
     }
-    Ok((outcome.seed, planned.id.nth))
+    let of_entry = |epoch: &&Epoch| of_faults(epoch) && planned.id.is_of_epoch(epoch.from);
+    let epoch = outcome.decisions.epochs.iter().rev().find(of_entry);
+    Ok((epoch.map_or(outcome.seed, |epoch| epoch.seed), planned.id.nth))
+}
+
+fn of_faults(epoch: &Epoch) -> bool {
+    epoch.concerns.contains(&Concern::Faults)
+}
+
+/// When the plan of a run was drawn first.
+fn begun(outcome: &Outcome) -> SimTime {
+    let faults = outcome.log.iter().find(|e| matches!(e.what, Notice::Phase(PhaseChange::Faults(_))));
+    faults.map_or(SimTime::default(), |entry| entry.at)
 }
 
 /// Whether the seed of the run draws an entry as it was: when it begins and how long it lasts is written.
 fn is_as_drawn(planned: &Planned, outcome: &Outcome) -> bool {
-    if !is_redrawn(planned.id, &outcome.decisions) {
+    if !is_redrawn(planned.id, &outcome.decisions, begun(outcome)) {
         return true;
     }
-    let began = outcome.log.iter().find(|e| matches!(e.what, Notice::Phase(PhaseChange::Faults(_))));
-    let ready = began.map_or(SimTime::default(), |entry| entry.at);
+    if planned.id.is_drawn_anew() {
+        return false;
+    }
+    let ready = begun(outcome);
     let (_, plan) = drawn_by_seed(&outcome.scenario, ready, &mut Decisions::seeded(outcome.seed));
     plan.iter().any(|entry| entry.id == planned.id && entry.fault == planned.fault)
 }
@@ -302,7 +337,7 @@ fn said_of(id: FaultId, log: &Log) -> Vec<String> {
 
 /// Whether a choice is about the parameters of an entry.
 fn is_of(id: FaultId, site: &Site) -> bool {
-    let written = ["gap", "begins", "duration"].map(|part| id.site(part));
+    let written = ["gap", "begins", "duration", AT_ITS_TIME, LATER].map(|part| id.site(part));
     let of_id = match site {
         Site::Fault { kind, target, nth, .. } => {
             (*kind, *target, *nth) == (Word::new(id.kind.name()), id.target, id.nth)
@@ -312,9 +347,10 @@ fn is_of(id: FaultId, site: &Site) -> bool {
     of_id && !written.contains(site)
 }
 
-/// Whether a log says anything about the parameters of an entry beside the seed of the run.
-fn is_redrawn(id: FaultId, log: &Log) -> bool {
-    let epochs = log.epochs.iter().any(|epoch| epoch.concerns.contains(&Concern::Faults));
+/// Whether a log says anything about the parameters of an entry beside the seed of the run, or of the epoch that has drawn it. The plan was drawn first at `begun`.
+fn is_redrawn(id: FaultId, log: &Log, begun: SimTime) -> bool {
+    let before = |epoch: &Epoch| of_faults(epoch) && epoch.from <= begun.0;
+    let epochs = !id.is_drawn_anew() && log.epochs.iter().any(before);
     epochs || log.plain.contains(&Concern::Faults) || !said_of(id, log).is_empty()
 }
 
@@ -373,7 +409,7 @@ fn quoted(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bloodhound_decisions::{Epoch, WORD};
+    use bloodhound_decisions::WORD;
 
     #[test]
     fn parameters_that_a_log_replaces_are_known() {
@@ -382,17 +418,18 @@ mod tests {
             let choice = Choice { part: Part::Run, site: id.site(part) };
             Log::new(0, 7).with(choice, WORD, 0)
         };
-        assert!(!is_redrawn(id, &Log::new(0, 7)));
-        assert!(!is_redrawn(id, &with(id, "begins")));
-        assert!(!is_redrawn(id, &with(FaultId { nth: 2, ..id }, "size")));
-        assert!(is_redrawn(id, &with(id, "size")));
+        assert!(!is_redrawn(id, &Log::new(0, 7), SimTime(0)));
+        assert!(!is_redrawn(id, &with(id, "begins"), SimTime(0)));
+        assert!(!is_redrawn(id, &with(FaultId { nth: 2, ..id }, "size"), SimTime(0)));
+        assert!(is_redrawn(id, &with(id, "size"), SimTime(0)));
         let branch = |concern| Log {
             epochs: vec![Epoch { from: 5, seed: 8, concerns: vec![concern] }],
             ..Log::new(0, 7)
         };
-        assert!(is_redrawn(id, &branch(Concern::Faults)));
-        assert!(!is_redrawn(id, &branch(Concern::Network)));
-        assert!(is_redrawn(id, &Log { plain: vec![Concern::Faults], ..Log::new(0, 7) }));
+        assert!(is_redrawn(id, &branch(Concern::Faults), SimTime(5)));
+        assert!(!is_redrawn(id, &branch(Concern::Faults), SimTime(4)), "a later epoch draws others");
+        assert!(!is_redrawn(id, &branch(Concern::Network), SimTime(5)));
+        assert!(is_redrawn(id, &Log { plain: vec![Concern::Faults], ..Log::new(0, 7) }, SimTime(0)));
     }
 
     #[test]

@@ -252,8 +252,10 @@ pub struct Outcome {
     pub steps: u64,
     /// Virtual time at its end.
     pub virtual_time: SimTime,
-    /// The faults it drew.
+    /// The faults it drew when they began.
     pub profile: FaultSpec,
+    /// Those that epochs of its log have drawn anew, and when.
+    pub anew: Vec<(SimTime, FaultSpec)>,
     /// What was run; with it, the log has names.
     pub scenario: Arc<Scenario>,
     /// What was planned from that, and what became of those whose time came: the first so many.
@@ -294,6 +296,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether there were faults of a kind at any time of the run by what it drew.
+    pub fn has_kind(&self, kind: Kind) -> bool {
+        self.profile.is_on(kind) || self.anew.iter().any(|(_, profile)| profile.is_on(kind))
+    }
+
     /// Judges all properties over what was seen of the run. `finished`: it came to its end.
     pub fn judge(&mut self, properties: &[Property], seen: &Seen<'_>, finished: bool) {
         let interrupted = matches!(self.stopped, Some(Stopped::Interrupted | Stopped::Undecided(_)));
@@ -496,6 +503,7 @@ impl Worker {
         let world = &self.machine.world;
         let history = world.clients.driver.as_ref().map(|d| d.history().clone()).unwrap_or_default();
         let name = |id| timeline::name(&self.session.scenario, id);
+        let mut profiles = world.faults.profiles();
         let mut outcome = Outcome {
             seed,
             numbered: None,
@@ -503,7 +511,8 @@ impl Worker {
             digest: world.digest.to_string(),
             steps: world.steps,
             virtual_time: world.now,
-            profile: world.faults.profile.clone().unwrap_or_default(),
+            profile: profiles.remove(0).1,
+            anew: profiles,
             scenario: self.session.scenario.clone(),
             plan: world.faults.plan.clone(),
             effects: world.faults.effects.clone(),

@@ -20,6 +20,7 @@ use bloodhound_sim::strace::format_result;
 use bloodhound_sim::world::{FindingKind, World};
 use serde_json::{Value as Json, json};
 
+use crate::branch::check;
 use crate::exec::{End, Kept, Single, Surroundings, drive};
 use crate::output::{self, Format};
 use crate::platform::{self, Chosen, Name, Wanted};
@@ -41,6 +42,9 @@ pub struct Args {
     /// What runs it; several, such as `ptrace,kvm`, are compared with each other
     #[arg(long, value_enum, value_delimiter = ',', default_value = "auto", value_name = "LIST")]
     platform: Vec<Wanted>,
+    /// Of a stack: go on from so many moments of the run, as it did and with choices drawn anew, and compare each with its log run from the boot
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "command")]
+    branches: Option<u64>,
     #[command(flatten)]
     surroundings: Surroundings,
     /// How to answer
@@ -112,14 +116,39 @@ pub fn several(args: &Args, chosen: &[Chosen]) -> Result<u8, Failure> {
     if args.command.is_empty() {
         let session =
             Arc::new(Session::load(&args.source.config, &args.source.selection()?, &args.source.images)?);
-        compare(args, chosen, &|chosen| {
+        let branched = branched(args, &session, chosen)?;
+        compare(args, chosen, branched, &|chosen| {
             Box::new(Stack { session: session.clone(), chosen, current: None, fresh: true })
         })
     } else {
         let single = Single::new(&args.surroundings, &args.command)?;
         let stdin = RefCell::new(None);
-        compare(args, chosen, &|chosen| Box::new(Program { single: &single, chosen, stdin: &stdin }))
+        compare(args, chosen, None, &|chosen| Box::new(Program { single: &single, chosen, stdin: &stdin }))
     }
+}
+
+/// Goes on from moments of the run on each platform, if that is wanted. How many, and how many branches were other runs.
+fn branched(args: &Args, session: &Arc<Session>, chosen: &[Chosen]) -> Result<Option<(u64, u64)>, Failure> {
+    let Some(count) = args.branches else { return Ok(None) };
+    let number = boots::boot_of(args.seed, session.plan.boots);
+    let mut others = 0;
+    for chosen in chosen {
+        let mut worker = Worker::new(session.clone(), chosen, interrupt())?;
+        let booted = Arc::new(worker.boot(boots::decisions(number))?);
+        let checked = check::moments(&mut worker, &booted, args.seed, count);
+        others += checked.map_err(|failure| not_equal(args, chosen, failure))?;
+    }
+    Ok(Some((count * chosen.len() as u64, others)))
+}
+
+/// Tells of a branch that is not its log in JSON if that is wanted, and names the platform.
+fn not_equal(args: &Args, chosen: &Chosen, failure: Failure) -> Failure {
+    if failure.code == exit::NONDETERMINISM && args.format == Format::Json {
+        let mut json = header(args, std::slice::from_ref(chosen), false);
+        json["difference"] = json!({"branch": failure.text});
+        output::print_json(&json);
+    }
+    Failure { code: failure.code, text: format!("{}: {}", chosen.name, failure.text) }
 }
 
 /// The platforms to run on, each once.
@@ -147,6 +176,7 @@ fn platforms(args: &Args) -> Result<Vec<Chosen>, Failure> {
 fn compare<'a>(
     args: &Args,
     chosen: &[Chosen],
+    branched: Option<(u64, u64)>,
     subject: &dyn Fn(Chosen) -> Box<dyn Subject + 'a>,
 ) -> Result<u8, Failure> {
     let mut first: Option<(Which, Run)> = None;
@@ -178,6 +208,11 @@ fn compare<'a>(
             if let Some(end) = &run.end {
                 println!("end: {end}");
             }
+            if let Some((moments, others)) = branched {
+                println!(
+                    "branches: from {moments} moments it goes on as it did; {others} runs that branch off there are as their logs say"
+                );
+            }
             if !run.counted.is_empty() {
                 println!(
                     "counted_loops: {}, which the first run has found and the others were given",
@@ -200,6 +235,9 @@ fn compare<'a>(
             json["virtual_time_ns"] = json!(run.virtual_time.0);
             json["end"] = json!(run.end);
             json["counted_loops"] = json!(run.counted);
+            if let Some((moments, others)) = branched {
+                json["branches"] = json!({"moments": moments, "other_runs": others});
+            }
             output::print_json(&json);
         }
     }

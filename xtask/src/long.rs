@@ -64,6 +64,8 @@ const POWER_SEEDS: u64 = 100;
 /// The repaired programs of `examples/races`.
 const REPAIRED: &str = "repaired_programs_never_fail";
 const REPAIRED_SEEDS: u64 = 1_000;
+/// Moments of one seed from which others go on: 100,000 branches, and more restores.
+const BRANCH_MOMENTS: u64 = 40_000;
 /// The example service, and where its planted bugs are.
 pub const EXAMPLE: &str = "examples/distributed-kv";
 const BRUTAL_SEEDS: u64 = 2_000;
@@ -126,7 +128,13 @@ fn all(bugs: &[String], seeds: Option<u64>) -> Vec<Campaign> {
     let bugs = bugs.iter().map(|bug| {
         campaign(format!("kv-{bug}"), format!("{EXAMPLE}/bugs/{bug}.yaml"), BUG_SEEDS, Holds::Found)
     });
-    power.chain([repaired, brutal]).chain(bugs).collect()
+    let branches = campaign(
+        "branches".to_owned(),
+        "branches_keep_nothing_of_the_host".to_owned(),
+        BRANCH_MOMENTS,
+        Holds::Test("branches"),
+    );
+    power.chain([repaired, brutal, branches]).chain(bugs).collect()
 }
 
 /// Those with one of these names, or beginnings of names.
@@ -191,7 +199,11 @@ impl Campaign {
             let mut command = Command::new("cargo");
             command.args(["test", "--release", "--package", "bloodhound", "--test", file, "--", "--exact"]);
             // What is not installed is no campaign that holds.
-            command.arg(&self.what).env("BLOODHOUND_TEST_SEEDS", seeds).env("BLOODHOUND_TEST_NO_SKIP", "1");
+            command
+                .arg(&self.what)
+                .env("BLOODHOUND_TEST_SEEDS", &seeds)
+                .env("BLOODHOUND_TEST_BRANCHES", &seeds)
+                .env("BLOODHOUND_TEST_NO_SKIP", "1");
             return command;
         }
         let mut command = Command::new(BLOODHOUND);

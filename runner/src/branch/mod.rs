@@ -6,12 +6,19 @@
 //!
 //! Neighbours: [`crate::session`] carries runs out; `bloodhound_decisions` says which logs a run can go on by; `bloodhound_sim`'s epochs draw faults anew.
 
+pub mod check;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Log, Made, Mode};
+use bloodhound_decisions::{AT_ITS_TIME, Choice, Epoch, Log, Made, Mode, Part, Site};
+use bloodhound_faults::Kind;
 use bloodhound_frames::FRAME_SIZE;
 use bloodhound_sim::event::{Event, Listener, Moment};
+use bloodhound_sim::faults::{FaultId, LATER};
 use bloodhound_sim::world::FindingKind;
 use bloodhound_sim::{Ended, Machine, MachineError, World};
 
@@ -86,22 +93,55 @@ impl Point {
     }
 
     /// The world that a run by this log begins with.
-    fn beginning(&self, log: Log) -> Result<World, Failure> {
+    fn beginning(&self, mut log: Log) -> Result<World, Failure> {
         let mut world = World::clone(&self.world);
         if self.is_ready() {
             if log.boot_seed != world.decisions.log().boot_seed {
                 return Err(self.refused("it is a run from another boot"));
             }
+            let of_boot = world.decisions.log().counted.iter().filter(|known| !log.counted.contains(known));
+            let counted = of_boot.chain(&log.counted).cloned().collect();
+            log.counted = counted;
+            log.counted.sort_by_key(|counted| counted.step);
             world.decisions.follow(log, Mode::Lenient);
             return Ok(world);
         }
         if log.switches != self.log.switches {
             return Err(self.refused("its switches of tasks are others"));
         }
+        if let Some(over) = self.over(&log) {
+            return Err(self.refused(&format!("the time of the fault of {over} has come before")));
+        }
+        // What is asked for when faults are drawn is over, but for those that later epochs draw.
+        let later = log.epochs.split_off(log.epochs.len().min(world.decisions.begun_epochs()));
+        let (of_later, others) =
+            std::mem::take(&mut log.overrides).into_iter().partition(|(choice, _)| is_later(choice, &later));
+        log.epochs.extend(later);
+        log.overrides = others;
         let went_on = world.decisions.go_on(log, Mode::Lenient, self.at.0);
         went_on.map_err(|why| self.refused(&why))?;
+        let mut log = Log::clone(world.decisions.log());
+        let of_later: BTreeMap<_, _> = of_later;
+        log.overrides.extend(of_later);
+        world.decisions.follow(log, Mode::Lenient);
         Ok(world)
     }
+
+    /// A choice about a fault whose time has come, of which a log says something else than that of the point.
+    fn over(&self, log: &Log) -> Option<Choice> {
+        let faults = &self.world.faults;
+        let begun = faults.plan.iter().take(faults.effects.len());
+        let sites = begun.flat_map(|entry| [AT_ITS_TIME, LATER].map(|part| entry.id.site(part)));
+        let mut choices = sites.map(|site| Choice { part: Part::Run, site });
+        choices.find(|choice| log.overrides.get(choice) != self.log.overrides.get(choice))
+    }
+}
+
+/// Whether a choice about faults is asked for later than where a run goes on, whose next epochs these are.
+fn is_later(choice: &Choice, epochs: &[Epoch]) -> bool {
+    let Site::Fault { nth, part, .. } = choice.site else { return false };
+    let id = FaultId { kind: Kind::Crash, target: 0, nth };
+    part.as_str() == LATER || epochs.iter().any(|epoch| id.is_of_epoch(epoch.from))
 }
 
 /// Keeps the choices that it hears of.

@@ -71,7 +71,7 @@ impl Accounts {
         for declaration in Kind::DECLARATIONS {
             let kind = declaration.kind;
             let mut written = outcome.scenario.planning.schedule.iter();
-            if !outcome.profile.is_on(kind) && !written.any(|entry| entry.kind == kind) {
+            if !outcome.has_kind(kind) && !written.any(|entry| entry.kind == kind) {
                 continue;
             }
             let account = self.kinds.0.entry(kind).or_default();

@@ -297,6 +297,7 @@ impl<'a> Run<'a> {
             steps: 0,
             virtual_time: now,
             profile,
+            anew: Vec::new(),
             scenario: self.scenario.clone(),
             plan: Arc::new(std::mem::take(&mut self.plan)),
             effects: std::mem::take(&mut self.effects),

@@ -13,7 +13,7 @@ use bloodhound_decisions::{
     Choice, Concern, Epoch, ForcedSwitch, Log, Made, Override, Part, Site, WORD, Word,
 };
 use bloodhound_faults::Kind;
-use bloodhound_sim::faults::{FaultId, KEPT, phase_end};
+use bloodhound_sim::faults::{self, FaultId, KEPT, phase_end};
 use bloodhound_sim::notice::{LogEntry, Notice, PhaseChange};
 use bloodhound_workloads::driver::DriverConfig;
 use bloodhound_workloads::history::Operation;
@@ -94,7 +94,7 @@ pub fn faults(ran: &Ran) -> Vec<Element> {
     let drawn: BTreeMap<Site, u64> = ran
         .made
         .iter()
-        .filter(|made| matches!(made.choice.site, Site::Swarm { .. }))
+        .filter(|made| matches!(made.choice.site, Site::Swarm { .. } | Site::Fault { .. }))
         .map(|made| (made.choice.site, made.bound))
         .collect();
     let said_out = |edit: &Edit| match edit {
@@ -103,11 +103,18 @@ pub fn faults(ran: &Ran) -> Vec<Element> {
     };
     let kinds = Kind::DECLARATIONS
         .iter()
-        .filter(|declaration| !declaration.is_timed() && outcome.profile.is_on(declaration.kind));
+        .filter(|declaration| !declaration.is_timed() && outcome.has_kind(declaration.kind));
+    // When faults began, and each time that an epoch has drawn them anew.
+    let anew = outcome.decisions.epochs.iter().filter(|epoch| epoch.concerns.contains(&Concern::Faults));
+    let draws: Vec<_> =
+        std::iter::once(faults::Epoch::default()).chain(anew.map(|e| faults::Epoch::at(e.from))).collect();
     let kinds = kinds.map(|declaration| {
-        let site = Site::Swarm { kind: Word::new(declaration.name) };
-        let bound = drawn.get(&site).copied().unwrap_or(KEPT);
-        vec![Edit::Set(in_run(site), Override { bound, value: 0 })]
+        let sites = draws.iter().map(|epoch| epoch.swarm(declaration.kind));
+        let out = |site| {
+            let bound = drawn.get(&site).copied().unwrap_or(KEPT);
+            Edit::Set(in_run(site), Override { bound, value: 0 })
+        };
+        sites.map(out).collect()
     });
     let schedule = outcome.scenario.planning.schedule.iter().enumerate();
     let written = schedule.map(|(place, scheduled)| begins(scheduled.id(place)));
@@ -298,6 +305,8 @@ pub fn settled(ran: &Ran) -> Log {
 
 #[cfg(test)]
 mod tests {
+    use bloodhound_decisions::Word;
+
     use super::*;
 
     fn operation(nth: u64) -> Choice {

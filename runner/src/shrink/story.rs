@@ -100,7 +100,7 @@ fn seconds(ns: u64) -> String {
 fn kinds(outcome: &Outcome) -> Vec<String> {
     let on = bloodhound_faults::Kind::DECLARATIONS
         .iter()
-        .filter(|declaration| !declaration.is_timed() && outcome.profile.is_on(declaration.kind));
+        .filter(|declaration| !declaration.is_timed() && outcome.has_kind(declaration.kind));
     on.map(|declaration| {
         let hits = outcome.hits.get(&declaration.kind).copied().unwrap_or_default();
         format!("{} ({hits})", declaration.name)

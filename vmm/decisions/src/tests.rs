@@ -196,3 +196,49 @@ fn what_no_seed_draws_is_said_by_a_log_or_by_nobody() {
     assert_eq!(other.divergences().len(), 1, "another bound");
     assert_eq!(replayed(log, Mode::Lenient).said(arrival(1), 3), None);
 }
+
+/// A run that goes on by another log draws what that says of later times, and nothing else changes.
+#[test]
+fn a_run_goes_on_by_a_log_about_later_times() {
+    let base = Log { epochs: vec![epoch(10, 2), epoch(50, 3)], ..Log::new(1, 1) };
+    let base = base.with(run(arrival(0)), 10, 4).with(run(arrival(1)), 10, 5);
+    let mut decisions = replayed(base.clone(), Mode::Lenient);
+    assert_eq!(decisions.choose(arrival(0), 10), 4);
+    decisions.next_epoch();
+    let drawn = decisions.clone().choose(arrival(2), WORD);
+    let mut log = Log { epochs: vec![epoch(10, 2), epoch(41, 9)], ..base.clone() };
+    log.overrides.remove(&run(arrival(1)));
+    let log = log.with(run(arrival(3)), 10, 7);
+    decisions.go_on(log.clone(), Mode::Lenient, 40).expect("it is about later times");
+    assert_eq!(decisions.choose(arrival(2), WORD), drawn, "the epoch that has begun goes on");
+    assert_eq!(decisions.choose(arrival(3), 10), 7);
+    assert!(decisions.epoch_is_due(41) && !decisions.epoch_is_due(40));
+    assert_eq!(**decisions.log(), log);
+    let refused = |log: Log, why: &str| {
+        let error = decisions.clone().go_on(log, Mode::Lenient, 40).expect_err(why);
+        assert!(error.contains(why), "{why}: {error}");
+    };
+    refused(Log { seed: 2, ..log.clone() }, "another seed");
+    refused(Log { epochs: vec![epoch(11, 2)], ..log.clone() }, "have begun");
+    refused(Log { epochs: vec![epoch(10, 2), epoch(40, 2)], ..log.clone() }, "already");
+    refused(Log { plain: vec![Concern::Disk], ..log.clone() }, "plain");
+    refused(log.clone().with(run(arrival(0)), 10, 3), "has been made");
+    refused(log.with(run(Site::Swarm { kind: Word::new("drop") }), 6, 0), "has been made");
+}
+
+/// Loops that were found stay, and so do switches that have been drawn.
+#[test]
+fn what_a_run_has_learnt_stays_when_it_goes_on() {
+    let counted = |step| CountedLoop { step, place: "a+1".into(), straight: 0, endless: false };
+    let mut decisions = replayed(Log::new(1, 1), Mode::Lenient);
+    decisions.count_loop(counted(7));
+    decisions.set_switches(Vec::new());
+    let log = Log { counted: vec![counted(9)], ..Log::new(1, 1) };
+    decisions.go_on(log, Mode::Lenient, 40).expect("a log");
+    assert_eq!(decisions.log().counted, [counted(7), counted(9)]);
+    assert_eq!(decisions.log().switches, Some(Vec::new()));
+}
+
+fn epoch(from: u64, seed: u64) -> Epoch {
+    Epoch { from, seed, concerns: vec![Concern::Workload] }
+}

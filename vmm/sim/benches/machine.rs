@@ -266,6 +266,39 @@ fn snapshots(guest: &Path) {
     println!("    {}", counts.line());
 }
 
+/// What snapshots hold that are kept along a run of the same service, one each 20 ms: frames, and what the simulation has beside them, each beside what the world
+/// itself has.
+fn points(guest: &Path) {
+    let args: &[&str] = &["member", "1000000000"];
+    let mut m = machine(guest, &[args, args, args]);
+    let go = |m: &mut Machine, until: u64| {
+        let ended = m.run(|w| w.now >= SimTime(until)).expect("the host works");
+        assert_eq!(ended, Ended::Condition, "{:?}", m.world.findings);
+    };
+    go(&mut m, 100_000_000);
+    let frames = || bloodhound_frames::used_by_thread() as f64 * 4.0;
+    let (mut kept, count) = (Vec::new(), 200);
+    let (whole, private, before) = (frames(), private_kib(), Instant::now());
+    for nth in 1..=count {
+        kept.push(m.snapshot().expect("the host works"));
+        go(&mut m, 100_000_000 + nth * 20_000_000);
+    }
+    let time = before.elapsed().as_secs_f64() * 1e6;
+    let each = |all: f64| all / count as f64;
+    report("frames of a snapshot each 20 ms", each(frames() - whole), whole, "KiB", "the world");
+    println!("{:<46} {:>10.2} KiB", "what it has besides", each(private_kib() - private));
+    println!("{:<46} {:>10.2} us", "20 ms with a snapshot that is kept", each(time));
+    drop(kept);
+    println!("{:<46} {:>10.2} KiB", "frames left when all are given up", frames() - whole);
+}
+
+/// Memory of this process that is its own and no frame, KiB.
+fn private_kib() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("RssAnon");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
 /// A clone of a world and the first write to a node of it, with so many tasks and ten times as many descriptors.
 fn crowd(guest: &Path) {
     for count in ["10", "100", "1000"] {
@@ -352,7 +385,7 @@ fn main() {
     let guest = guest.as_path();
     let chosen: Vec<String> =
         std::env::args().skip(1).filter(|a| !a.starts_with('-') && a != "kvm").collect();
-    let all: [(&str, &dyn Fn()); 14] = [
+    let all: [(&str, &dyn Fn()); 15] = [
         ("getppid", &|| system_call(guest)),
         ("clock", &|| mode(guest, "clock_gettime", "clock", 20_000)),
         ("pipe", &|| mode(guest, "pipe: write and read of 64 bytes", "pipe", 500)),
@@ -365,6 +398,7 @@ fn main() {
         ("shell", &|| start_up("start of dash", Path::new("/bin/dash"), &["-c", "exit 0"])),
         ("python", &|| start_up("start of python3", Path::new("/usr/bin/python3"), &["-c", "pass"])),
         ("snapshots", &|| snapshots(guest)),
+        ("points", &|| points(guest)),
         ("crowd", &|| crowd(guest)),
         ("faults", &|| rates(guest)),
     ];

@@ -119,6 +119,8 @@ pub enum PhaseChange {
     Scheduling(Policy),
     /// Faults may happen from now on, as this profile says.
     Faults(Box<FaultSpec>),
+    /// An epoch of the log has drawn all faults anew that have not begun: from now on as this profile says.
+    DrawnAnew(Box<FaultSpec>),
     /// No more faults begin; those that last stay.
     Unhealed,
     /// Everything is healed.

@@ -168,6 +168,7 @@ fn phase(change: &PhaseChange) -> String {
         PhaseChange::Ready => "all services are ready".into(),
         PhaseChange::Scheduling(policy) => format!("scheduling: {policy}"),
         PhaseChange::Faults(profile) => format!("faults: {profile}"),
+        PhaseChange::DrawnAnew(profile) => format!("faults that have not begun are drawn anew: {profile}"),
         PhaseChange::Unhealed => "no more faults begin; nothing is healed".into(),
         PhaseChange::Healed => "healed: the system must recover".into(),
         PhaseChange::Done => "the run is over".into(),

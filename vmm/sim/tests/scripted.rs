@@ -2,6 +2,8 @@
 //! are signalled, write files and talk over TCP, while faults happen to them. What happens is a function of the seed, whatever the platform
 //! forgets, whoever is woken for nothing, and how often the world is cloned.
 
+#[path = "scripted/anew.rs"]
+mod anew;
 #[path = "scripted/ends.rs"]
 mod ends;
 #[path = "scripted/program.rs"]
@@ -441,38 +443,6 @@ fn snapshots_go_on_as_the_original_does() {
             go(&mut other, |world| world.phase == Phase::Done);
             assert_eq!(Outcome::of(&other.world), want, "snapshot {n}, round {round}");
         }
-    }
-}
-
-/// A run that branches off another one is a run of its own: its log alone makes it again.
-#[test]
-fn a_branch_is_an_epoch_of_its_log() {
-    let seed = SEEDS[1];
-    let whole = plain(seed);
-    let mut machine = machine(TestModes::default());
-    boot(&mut machine);
-    machine.world.decisions.begin_run(seed);
-    machine.begin_faults();
-    let until = machine.world.steps + whole.steps / 3;
-    go(&mut machine, |world| world.steps >= until);
-    let snapshot = machine.snapshot().expect("the platform works");
-    let mut digests = vec![whole.digest];
-    for concerns in [&[Concern::Network][..], &[Concern::Faults], &[Concern::Scheduler, Concern::GuestRandom]]
-    {
-        let mut branch = snapshot.clone();
-        branch.decisions.branch(branch.now.0, 99, concerns);
-        let _before = machine.restore(branch);
-        go(&mut machine, |world| world.phase == Phase::Done);
-        let branched = Outcome::of(&machine.world);
-        assert!(!digests.contains(&branched.digest), "{concerns:?} change nothing");
-        digests.push(branched.digest.clone());
-        let log = Log::clone(machine.world.decisions.log());
-        let mut other = self::machine(TestModes::default());
-        boot(&mut other);
-        other.world.decisions.follow(log, Mode::Strict);
-        other.begin_faults();
-        go(&mut other, |world| world.phase == Phase::Done);
-        assert_eq!(Outcome::of(&other.world), branched, "{concerns:?}");
     }
 }
 

@@ -62,17 +62,17 @@ impl Limits {
         *self != Limits::default()
     }
 
-    /// The entries that keep to the limits and are not taken out. `begun` are those that began before all of them, in a plan that they go
+    /// The entries that keep to the limits, those included that are taken out. `begun` are those that began before all of them, in a plan that they go
     /// on with. `at_risk` are the machines whose disks may have faults, if not all ([`super::planning::disks_at_risk`]).
-    pub(super) fn filter(
+    pub(super) fn admit(
         &self,
         drawn: Vec<Drawn>,
         scenario: &Scenario,
         (phases, at_risk): (Phases, Option<&BTreeSet<MachineId>>),
         begun: &[Planned],
-    ) -> Vec<Planned> {
+    ) -> Vec<Drawn> {
         if !self.is_some() {
-            return drawn.into_iter().map(|drawn| drawn.entry).collect();
+            return drawn;
         }
         let most = match self.down {
             None => usize::MAX,
@@ -102,11 +102,25 @@ impl Limits {
             }
             down.add(takes, end.after(self.recovery));
             harmed.add(harms, end);
-            if !out {
-                plan.push(entry);
-            }
+            plan.push(Drawn { entry, out });
         }
         plan
+    }
+
+    /// Whether an entry that begins later than planned keeps to the limits, with those that have begun and all that come.
+    pub(super) fn have_room(
+        &self,
+        moved: &Planned,
+        scenario: &Scenario,
+        (phases, at_risk): (Phases, Option<&BTreeSet<MachineId>>),
+        (begun, others): (&[Planned], &[Planned]),
+    ) -> bool {
+        let mut all = others.to_vec();
+        all.push(moved.clone());
+        super::plan::sort(&mut all);
+        let count = all.len();
+        let drawn = all.into_iter().map(|entry| Drawn { entry, out: false }).collect();
+        self.admit(drawn, scenario, (phases, at_risk), begun).len() == count
     }
 
     /// Whether a fault would take down a service that none is to take down.
@@ -140,7 +154,7 @@ impl<T: Clone + Ord> Until<T> {
 }
 
 /// When an entry ends: one without a time at once, or with the phase of faults.
-fn end(entry: &Planned, phases: Phases) -> SimTime {
+pub(super) fn end(entry: &Planned, phases: Phases) -> SimTime {
     let lasts = entry.duration == 0 && entry.id.kind.declaration().lasts_without_time();
     if lasts { phases.end } else { entry.begin.after(entry.duration) }
 }
@@ -193,7 +207,7 @@ fn on_machines(nodes: &[NodeId], scenario: &Scenario) -> Vec<NodeId> {
 }
 
 /// The machines on whose disks a fault is.
-fn harms_disks(fault: &Fault, scenario: &Scenario) -> Vec<MachineId> {
+pub(super) fn harms_disks(fault: &Fault, scenario: &Scenario) -> Vec<MachineId> {
     let of_disk = fault.kind().declaration().group == Group::Disk || fault.kind() == Kind::Replace;
     let node: Vec<NodeId> = fault.node().filter(|_| of_disk).into_iter().collect();
     machines_of(&node, scenario)

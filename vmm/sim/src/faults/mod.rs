@@ -4,8 +4,10 @@
 //! are declared once, in `bloodhound-faults`; what a kind does is in its room: `links` for what links do to packets, `names` for the
 //! name server, `asked` for what operations of programs meet, and a module each for what begins at a time (`crash`, `partition`,
 //! ...). `plan` draws; `limits` says which of the drawn entries a stack is to be spared; `schedule` has the entries that are written
-//! by hand, `triggers` what some of these wait for, and `window` is a fault of links that one of them asks for. `planning` has whom faults may hit.
+//! by hand, `triggers` what some of these wait for, and `window` is a fault of links that one of them asks for. `planning` has whom faults may hit, `anew` what
+//! epochs of a log draw again and what it moves.
 
+mod anew;
 mod asked;
 mod backlog_full;
 mod bad_sector;
@@ -51,7 +53,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::{Concern, Decisions, Site, WORD, Word};
+use bloodhound_decisions::{Decisions, Site, WORD, Word};
 use bloodhound_faults::{FaultSpec, Kind, timed_kinds};
 use bloodhound_kernel::ids::{Pid, Tid};
 use bloodhound_kernel::node::{Costs, MachineId};
@@ -62,8 +64,10 @@ use crate::notice::{Notice, PhaseChange};
 use crate::queue::Due;
 use crate::scenario::Scenario;
 use crate::services::State;
-use crate::world::{Phase, World};
+use crate::world::Phase;
 
+pub use anew::LATER;
+use anew::Now;
 pub use backlog_full::BacklogFull;
 pub use bad_sector::BadSector;
 pub use clock_drift::ClockDrift;
@@ -89,7 +93,7 @@ pub use oom::Oom;
 pub use partition::Partition;
 pub use pause::Pause;
 use plan::{Draw, Drawn, Phases};
-pub use plan::{FaultId, Planned};
+pub use plan::{Epoch, FaultId, Planned};
 use planning::{Grouped, disks_at_risk, only, targets};
 pub use planning::{Planning, ServiceGroup};
 pub use power_failure::PowerFailure;
@@ -216,11 +220,26 @@ pub enum Effect {
     None(&'static str),
 }
 
+impl Effect {
+    /// Whether the log of the run has left it out.
+    pub fn is_left_out(self) -> bool {
+        matches!(self, Effect::None(why) if anew::is_of_log(why))
+    }
+}
+
 /// The faults of one seed.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    /// What this seed drew.
+    /// What is in force of what this seed drew.
     pub profile: Option<FaultSpec>,
+    /// What was in force before an epoch of the log has drawn anew, and when that was.
+    pub before: Arc<Vec<(SimTime, FaultSpec)>>,
+    /// Links and operations have faults now, by the profile.
+    by_profile: bool,
+    /// Entries that the limits have admitted and the log has taken out.
+    taken_out: Vec<Planned>,
+    /// Entries that the log has moved to a later time.
+    moved: BTreeSet<FaultId>,
     /// What begins when, in order of time.
     pub plan: Arc<Vec<Planned>>,
     /// What became of its entries, as far as their time has come: the first so many.
@@ -273,6 +292,14 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// All profiles of the run, each with when it was drawn; the first one, of which there is always one, when faults began.
+    pub fn profiles(&self) -> Vec<(SimTime, FaultSpec)> {
+        let begun = std::iter::once(SimTime::default()).chain(self.before.iter().map(|(until, _)| *until));
+        let all = self.before.iter().map(|(_, profile)| profile.clone());
+        let last = self.profile.clone().unwrap_or_default();
+        begun.zip(all.chain([last])).collect()
+    }
+
     /// Whether a fault whose trigger has come begins at this time, before any node goes on.
     pub(crate) fn goes_first(&self, at: SimTime) -> bool {
         self.urgent.contains(&at)
@@ -289,7 +316,7 @@ impl Faults {
     }
 }
 
-/// The plan of a profile for the services of a scenario, without what the limits spare it. Where a plan has begun, what of it began, and the
+/// The plan of a profile for the services of a scenario, without what the limits spare it, but with what the log takes out. Where a plan has begun, what of it began, and the
 /// time after which the rest may begin.
 fn plan_of(
     scenario: &Scenario,
@@ -297,7 +324,7 @@ fn plan_of(
     (phases, at_risk): (Phases, Option<&BTreeSet<MachineId>>),
     (begun, after): (&[Planned], Option<SimTime>),
     decisions: &mut Decisions,
-) -> Vec<Planned> {
+) -> Vec<Drawn> {
     let (targets, stacks, machines) = targets(scenario);
     let (only, groups) = (only(scenario, &machines), Grouped::all(scenario));
     let aim = plan::Aim {
@@ -311,17 +338,21 @@ fn plan_of(
     let limits = &scenario.planning.limits;
     let mut drawn = plan::draw(profile, aim, phases, limits.is_some(), decisions);
     drawn.retain(|drawn| after.is_none_or(|after| drawn.entry.begin > after));
-    limits.filter(drawn, scenario, (phases, at_risk), begun)
+    limits.admit(drawn, scenario, (phases, at_risk), begun)
+}
+
+/// Those that the log leaves in.
+fn admitted(drawn: Vec<Drawn>) -> Vec<Planned> {
+    drawn.into_iter().filter(|drawn| !drawn.out).map(|drawn| drawn.entry).collect()
 }
 
 /// Profile and plan that a seed draws for a scenario whose services were ready at a time, for who carries them out elsewhere than in the
 /// simulation. Written entries are part of it if they have a time.
 pub fn drawn(scenario: &Scenario, ready: SimTime, decisions: &mut Decisions) -> (FaultSpec, Vec<Planned>) {
-    let profile = swarm(&scenario.faults, decisions);
-    let begin = ready.after(scenario.fault_start);
-    let phases = Phases { begin, end: begin.after(scenario.fault_time), step: scenario.time_step };
-    let at_risk = disks_at_risk(scenario, &profile, decisions);
-    let mut plan = plan_of(scenario, &profile, (phases, at_risk.as_ref()), (&[], None), decisions);
+    let profile = swarm(&scenario.faults, Epoch::default(), decisions);
+    let phases = Phases::of(scenario, ready);
+    let at_risk = disks_at_risk(scenario, &profile, (phases.epoch, &BTreeSet::new()), decisions);
+    let mut plan = admitted(plan_of(scenario, &profile, (phases, at_risk.as_ref()), (&[], None), decisions));
     plan.extend(schedule::written(scenario, phases, decisions).0);
     plan::sort(&mut plan);
     (profile, plan)
@@ -335,23 +366,24 @@ pub fn phase_end() -> Site {
 impl Machine {
     /// The stack is ready: draws the profile and the plan, and lets faults begin. Returns the profile.
     pub fn begin_faults(&mut self) -> FaultSpec {
-        let profile = swarm(&self.scenario.faults, &mut self.world.decisions);
+        let profile = swarm(&self.scenario.faults, Epoch::default(), &mut self.world.decisions);
         let policy = self.begin_schedule();
         self.world.phase = Phase::Faults;
         self.note(None, Notice::Phase(PhaseChange::Scheduling(policy)));
         self.note(None, Notice::Phase(PhaseChange::Faults(Box::new(profile.clone()))));
         let now = self.world.now;
-        let begin = now.after(self.scenario.fault_start);
-        let said = self.world.decisions.said(phase_end(), WORD);
-        let end =
-            begin.after(said.map_or(self.scenario.fault_time, |said| said.min(self.scenario.fault_time)));
+        let whole = Phases::of(&self.scenario, now);
+        let said = self.world.decisions.said(phase_end(), WORD).unwrap_or(u64::MAX);
+        let phases = Phases { end: whole.begin.after(said.min(self.scenario.fault_time)), ..whole };
+        let Phases { begin, end, .. } = phases;
         self.world.faults.profile = Some(profile.clone());
-        self.world.faults.phases = Phases { begin, end, step: self.scenario.time_step };
+        self.world.faults.phases = phases;
         let (written, waiting) =
             schedule::written(&self.scenario, self.world.faults.phases, &mut self.world.decisions);
         (self.world.faults.plan, self.world.faults.waiting) = (Arc::new(written), waiting);
-        self.world.faults.disks = disks_at_risk(&self.scenario, &profile, &mut self.world.decisions);
-        self.plan_faults();
+        let none = (Epoch::default(), &BTreeSet::new());
+        self.world.faults.disks = disks_at_risk(&self.scenario, &profile, none, &mut self.world.decisions);
+        self.plan_faults(phases);
         self.world.queue.push(end, Due::HealPhase);
         if begin == now {
             self.set_links(true);
@@ -367,32 +399,6 @@ impl Machine {
         profile
     }
 
-    /// Draws the plan, or what of it has not begun, and puts its next entry into the queue.
-    fn plan_faults(&mut self) {
-        let Some(profile) = self.world.faults.profile.clone() else { return };
-        let begun = self.world.faults.effects.len();
-        let after = if begun > 0 || self.world.phase != Phase::Faults { Some(self.world.now) } else { None };
-        let phases = self.world.faults.phases;
-        let drawn_before: Vec<Planned> = self
-            .world
-            .faults
-            .record()
-            .filter(|(entry, effect)| *effect == Effect::Begun && !entry.id.is_written())
-            .map(|(entry, _)| entry.clone())
-            .collect();
-        let before = (&drawn_before[..], after);
-        let World { faults, decisions, .. } = &mut self.world;
-        let drawn = plan_of(&self.scenario, &profile, (phases, faults.disks.as_ref()), before, decisions);
-        let plan = Arc::make_mut(&mut self.world.faults.plan);
-        let mut rest = plan.split_off(begun);
-        // What is written stays as it is.
-        rest.retain(|entry| entry.id.is_written());
-        rest.extend(drawn);
-        plan::sort(&mut rest);
-        plan.append(&mut rest);
-        self.queue_next_fault();
-    }
-
     /// Puts the first entry that has not begun into the queue, in the place of any other.
     fn queue_next_fault(&mut self) {
         self.world.queue.remove_if(|due| matches!(due, Due::Fault(_)));
@@ -405,24 +411,20 @@ impl Machine {
         }
     }
 
-    /// Epochs of the log begin at the first time that the world comes to: a branch is made there, and a replay of it does the same.
-    pub(crate) fn begin_epochs(&mut self) {
-        while self.world.decisions.epoch_is_due(self.world.now.0) {
-            let concerns = self.world.decisions.next_epoch();
-            if concerns.contains(&Concern::Faults) && self.world.phase == Phase::Faults {
-                self.plan_faults();
-            }
-        }
-    }
-
     /// The time of an entry of the plan has come.
     pub(crate) fn fault_due(&mut self, entry: usize) {
         let now = self.world.now;
         self.world.faults.urgent.retain(|at| *at > now);
         let plan = self.world.faults.plan.clone();
         let Some(planned) = plan.get(entry).filter(|_| self.world.phase == Phase::Faults) else { return };
+        let kept = match self.kept_at_its_time(entry, planned) {
+            Now::Moved => return,
+            Now::LeftOut(why) => Some(why),
+            Now::Begins => None,
+        };
         self.queue_fault(entry + 1);
-        let effect = planned.fault.hindered(self).map_or(Effect::Begun, Effect::None);
+        let hindered = kept.or_else(|| planned.fault.hindered(self));
+        let effect = hindered.map_or(Effect::Begun, Effect::None);
         self.world.faults.effects.push(effect);
         if effect != Effect::Begun {
             return;

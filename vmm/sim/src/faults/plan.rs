@@ -16,6 +16,7 @@ use bloodhound_net::NodeId;
 
 use super::planning::Grouped;
 use super::{Fault, Names};
+use crate::scenario::Scenario;
 
 /// One, in parts per billion.
 const WHOLE: u64 = 1_000_000_000;
@@ -28,12 +29,38 @@ pub struct FaultId {
     /// The node for kinds that hit each node at times of its own; the number of the group for those that hit groups; 0 for those of the
     /// network.
     pub target: u32,
-    /// The number in the chain of this kind and target; for an entry that is written, [`WRITTEN`] and its place in the schedule.
+    /// The number in the chain of this kind and target; of an entry that an epoch has drawn, with the epoch in it ([`Epoch::numbered`]); for an entry that is
+    /// written, [`WRITTEN`] and its place in the schedule.
     pub nth: u64,
 }
 
 /// Entries that are written have numbers from here on: no chain of drawn ones gets so far.
 pub const WRITTEN: u64 = 1 << 63;
+/// Entries that an epoch of the log has drawn have numbers from here on.
+const ANEW: u64 = 1 << 61;
+/// A chain has so many entries at most, as a power of two.
+const CHAIN: u32 = 20;
+/// Epochs are told apart in numbers by their times in units of so many ns, as a power of two.
+const EPOCH_UNIT: u32 = 10;
+
+/// By what a plan is drawn: nothing but the seed of the run when faults begin, or an epoch of its log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Epoch(Option<u64>);
+
+impl Epoch {
+    /// The epoch of a log that begins at this virtual time, ns.
+    pub fn at(from: u64) -> Epoch {
+        Epoch(Some(from))
+    }
+
+    /// The number that the so manieth thing has which is drawn by it: no other epoch's has it, wherever epochs are taken out.
+    pub fn numbered(self, nth: u64) -> u64 {
+        match self.0 {
+            None => nth,
+            Some(from) => ANEW | ((from >> EPOCH_UNIT) << CHAIN & (ANEW - 1)) | nth & ((1 << CHAIN) - 1),
+        }
+    }
+}
 
 impl FaultId {
     /// The name of the entry at a place of the schedule.
@@ -44,6 +71,17 @@ impl FaultId {
     /// Whether it is written, and not drawn.
     pub fn is_written(self) -> bool {
         self.nth >= WRITTEN
+    }
+
+    /// Whether an epoch of the log has drawn it.
+    pub fn is_drawn_anew(self) -> bool {
+        !self.is_written() && self.nth >= ANEW
+    }
+
+    /// Whether it is one of those that the epoch of the log has drawn which begins at a virtual time, ns.
+    pub fn is_of_epoch(self, from: u64) -> bool {
+        let of = |nth: u64| nth >> CHAIN;
+        self.is_drawn_anew() && of(self.nth) == of(Epoch::at(from).numbered(0))
     }
 
     /// Its place in the schedule, if it is written.
@@ -95,6 +133,24 @@ pub(super) struct Phases {
     pub(super) end: SimTime,
     /// Faults begin at whole time steps behind the beginning, ns.
     pub(super) step: u64,
+    /// By what they are drawn.
+    pub(super) epoch: Epoch,
+    /// So many time steps are over when they are drawn.
+    pub(super) over: u64,
+}
+
+impl Phases {
+    /// Those of a run whose services were ready at a time.
+    pub(super) fn of(scenario: &Scenario, ready: SimTime) -> Phases {
+        let begin = ready.after(scenario.fault_start);
+        let (end, step) = (begin.after(scenario.fault_time), scenario.time_step);
+        Phases { begin, end, step, ..Phases::default() }
+    }
+
+    /// The same for what an epoch draws that begins now.
+    pub(super) fn anew(self, epoch: Epoch, now: SimTime) -> Phases {
+        Phases { epoch, over: now.since(self.begin) / self.step.max(1), ..self }
+    }
 }
 
 /// Draws the parameters of one entry.
@@ -261,9 +317,9 @@ fn chain(
     plan: &mut Vec<Drawn>,
 ) {
     let gaps = Gaps::new(setting.rate);
-    let mut begin = phases.begin;
-    for nth in 0.. {
-        let id = FaultId { kind, target, nth };
+    let mut begin = phases.begin.after(phases.step.saturating_mul(phases.over));
+    for nth in 0..1 << CHAIN {
+        let id = FaultId { kind, target, nth: phases.epoch.numbered(nth) };
         let Some(failures) = gaps.failures(decisions.choose(id.site("gap"), WORD)) else { return };
         let Some(gap) = phases.step.checked_mul(failures.saturating_add(1)) else { return };
         begin = begin.after(gap);
@@ -290,7 +346,7 @@ fn standing(
     decisions: &mut Decisions,
     plan: &mut Vec<Drawn>,
 ) {
-    let id = FaultId { kind, target, nth: 0 };
+    let id = FaultId { kind, target, nth: phases.epoch.numbered(0) };
     let out = decisions.choose(id.site("begins"), WORD) == 0;
     if out && !all {
         return;
@@ -352,7 +408,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     fn phases() -> Phases {
-        Phases { begin: SimTime(500), end: SimTime(500 + 20_000 * MS), step: 10 * MS }
+        Phases { begin: SimTime(500), end: SimTime(500 + 20_000 * MS), step: 10 * MS, ..Phases::default() }
     }
 
     fn profile() -> FaultSpec {
@@ -477,6 +533,41 @@ mod tests {
             }
         }
         assert!(ahead.abs_diff(behind) < 5 * (ahead + behind).isqrt(), "{ahead} {behind}");
+    }
+
+    /// What an epoch draws begins after it, at whole steps, at the same rates, and has names that nothing else has.
+    #[test]
+    fn an_epoch_draws_what_comes_after_it_by_names_of_its_own() {
+        let now = SimTime(500 + 7_000 * MS + 3);
+        let (first, second) = (Epoch::at(now.0), Epoch::at(now.0 + 5_000_000));
+        assert_ne!(first.numbered(3), second.numbered(3));
+        let id = FaultId { kind: Kind::Crash, target: 1, nth: first.numbered(3) };
+        assert!(id.is_drawn_anew() && !id.is_written() && id.is_of_epoch(now.0));
+        assert!(!id.is_of_epoch(now.0 + 5_000_000) && !FaultId { nth: 3, ..id }.is_drawn_anew());
+        let (mut before, mut anew) = (0, 0);
+        for seed in 0..200 {
+            let mut decisions = Decisions::seeded(seed);
+            let targets = targets();
+            let (only, only_groups) = (&BTreeMap::new(), &BTreeMap::new());
+            let aim = Aim {
+                targets: &targets,
+                stacks: &targets,
+                machines: &targets,
+                only,
+                groups: &[],
+                only_groups,
+            };
+            let plan = draw(&profile(), aim, phases(), false, &mut decisions);
+            before += plan.iter().filter(|drawn| drawn.entry.begin > now).count() as u64;
+            let mut rest = draw(&profile(), aim, phases().anew(first, now), false, &mut decisions);
+            rest.retain(|drawn| drawn.entry.begin > now);
+            for Drawn { entry, .. } in &rest {
+                assert!((entry.begin.0 - 500) % (10 * MS) == 0 && entry.id.is_drawn_anew(), "{entry:?}");
+                assert!(plan.iter().all(|other| other.entry.id != entry.id));
+            }
+            anew += rest.len() as u64;
+        }
+        assert!(before.abs_diff(anew) < 5 * (before + anew).isqrt(), "{before} and {anew}");
     }
 
     #[test]

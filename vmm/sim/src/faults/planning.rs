@@ -11,7 +11,7 @@ use bloodhound_faults::{Begins, FaultSpec, Group, Kind};
 use bloodhound_kernel::node::MachineId;
 use bloodhound_net::NodeId;
 
-use super::{FaultId, Limits, Names, Scheduled, Trigger, What, Window};
+use super::{Epoch, FaultId, Limits, Names, Scheduled, Trigger, What, Window};
 use crate::scenario::{Scenario, ServiceSpec};
 
 /// From which nodes to which a link goes; none: from or to all.
@@ -190,10 +190,11 @@ pub(super) fn targets(scenario: &Scenario) -> (Vec<NodeId>, Vec<NodeId>, Vec<Nod
 }
 
 /// The machines whose disks a seed may harm, where so many at most may have faults at once and operations meet them during the whole phase:
-/// these are drawn, and faults that begin at times come to no other. `None`: all of them.
+/// these are drawn, and faults that begin at times come to no other. `None`: all of them. `harmed` have faults already, and are among them.
 pub(super) fn disks_at_risk(
     scenario: &Scenario,
     profile: &FaultSpec,
+    (epoch, harmed): (Epoch, &BTreeSet<MachineId>),
     decisions: &mut Decisions,
 ) -> Option<BTreeSet<MachineId>> {
     let most = scenario.planning.limits.disks? as usize;
@@ -204,12 +205,14 @@ pub(super) fn disks_at_risk(
     let (_, _, machines) = targets(scenario);
     let spec = |node: &NodeId| scenario.services.iter().find(|spec| spec.node == *node);
     let mut machines: Vec<MachineId> = machines.iter().filter_map(spec).map(ServiceSpec::machine).collect();
-    for place in 0..machines.len().min(most) {
+    machines.retain(|machine| !harmed.contains(machine));
+    let most = most.saturating_sub(harmed.len()).min(machines.len());
+    for place in 0..most {
         let left = (machines.len() - place) as u64;
-        let site =
-            Site::Fault { kind: Word::new("disks"), target: 0, nth: place as u64, part: Word::new("which") };
+        let (kind, nth) = (Word::new("disks"), epoch.numbered(place as u64));
+        let site = Site::Fault { kind, target: 0, nth, part: Word::new("which") };
         machines.swap(place, place + decisions.choose(site, left) as usize);
     }
     machines.truncate(most);
-    Some(machines.into_iter().collect())
+    Some(machines.into_iter().chain(harmed.iter().copied()).collect())
 }

@@ -228,7 +228,7 @@ fn failure(machine: &Machine, entry: usize) -> u64 {
     let Some(planned) = machine.world.faults.plan.get(entry) else { return 0 };
     let id = machine.scenario.planning.drawn_as(planned.id);
     match id.kind {
-        Kind::GroupPower if !id.is_written() => OF_GROUPS | u64::from(id.target) << 32 | id.nth,
+        Kind::GroupPower if !id.is_written() => OF_GROUPS | (u64::from(id.target) << 32 ^ id.nth),
         _ => id.nth,
     }
 }

@@ -5,15 +5,31 @@
 use bloodhound_decisions::{Decisions, Site, Word};
 use bloodhound_faults::{FaultSpec, Kind, Swarm};
 
+use super::Epoch;
+
 /// The bound of what a log may say of a kind or of a written entry, which no seed draws: 0 leaves it out.
 pub const KEPT: u64 = 2;
 
+/// The part of a kind that an epoch draws anew.
+const STRENGTH: &str = "strength";
+
+impl Epoch {
+    /// The choice of whether there are faults of a kind, and how strong.
+    pub fn swarm(self, kind: Kind) -> Site {
+        let (whole, kind) = (self == Epoch::default(), Word::new(kind.name()));
+        match whole {
+            true => Site::Swarm { kind },
+            false => Site::Fault { kind, target: 0, nth: self.numbered(0), part: Word::new(STRENGTH) },
+        }
+    }
+}
+
 /// Draws which kinds of faults a seed has and how strong (swarm testing: omitting features at random finds more). Where a kind is not drawn, a log can leave
 /// it out all the same.
-pub(super) fn swarm(spec: &FaultSpec, decisions: &mut Decisions) -> FaultSpec {
+pub(super) fn swarm(spec: &FaultSpec, epoch: Epoch, decisions: &mut Decisions) -> FaultSpec {
     let mut profile = spec.clone();
     for declaration in Kind::DECLARATIONS.iter().filter(|declaration| spec.is_on(declaration.kind)) {
-        let site = Site::Swarm { kind: Word::new(declaration.name) };
+        let site = epoch.swarm(declaration.kind);
         match declaration.swarm {
             Swarm::Strength if spec.swarm => {
                 let rate = u64::from(spec.get(declaration.kind).rate);
@@ -55,9 +71,9 @@ mod tests {
         let log = Log::new(0, 1).with(Choice { part: Part::Run, site }, KEPT, 0);
         let mut decisions = Decisions::new(log, Mode::Strict);
         decisions.begin_run(1);
-        let profile = swarm(&spec, &mut decisions);
+        let profile = swarm(&spec, Epoch::default(), &mut decisions);
         assert_eq!((profile.is_on(Kind::Drop), profile.is_on(Kind::Crash)), (false, true));
         assert_eq!(decisions.divergences(), []);
-        assert_eq!(swarm(&spec, &mut Decisions::seeded(1)), spec);
+        assert_eq!(swarm(&spec, Epoch::default(), &mut Decisions::seeded(1)), spec);
     }
 }

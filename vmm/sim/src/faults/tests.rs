@@ -15,7 +15,7 @@ fn asked() -> FaultSpec {
 }
 
 fn drawn(spec: &FaultSpec, seed: u64) -> FaultSpec {
-    swarm(spec, &mut Decisions::seeded(seed))
+    swarm(spec, Epoch::default(), &mut Decisions::seeded(seed))
 }
 
 #[test]
@@ -79,7 +79,7 @@ mod limits {
     const MS: u64 = 1_000_000;
 
     fn phases() -> Phases {
-        Phases { begin: SimTime(500), end: SimTime(500 + 20_000 * MS), step: 10 * MS }
+        Phases { begin: SimTime(500), end: SimTime(500 + 20_000 * MS), step: 10 * MS, ..Phases::default() }
     }
 
     /// `count` services; the last two are on one machine.
@@ -148,6 +148,17 @@ mod limits {
             .with_rate(Kind::Pause, 3_000_000)
             .with_rate(Kind::Partition, 3_000_000)
             .with_rate(Kind::Reset, 3_000_000)
+    }
+
+    /// The plan as it is carried out.
+    fn plan_of(
+        scenario: &Scenario,
+        profile: &FaultSpec,
+        risk: (Phases, Option<&BTreeSet<MachineId>>),
+        before: (&[Planned], Option<SimTime>),
+        decisions: &mut Decisions,
+    ) -> Vec<Planned> {
+        admitted(super::super::plan_of(scenario, profile, risk, before, decisions))
     }
 
     fn planned(limits: &Limits, log: Log) -> Vec<Planned> {
@@ -227,6 +238,59 @@ mod limits {
         assert!(planned(&none, Log::new(0, 1)).iter().all(|entry| entry.id.kind == Kind::Reset));
     }
 
+    /// What an epoch draws keeps to the limits together with what began before it, and nothing of it is moved by what is taken out.
+    #[test]
+    fn limits_hold_over_what_is_drawn_anew() {
+        let now = SimTime(500 + 8_000 * MS);
+        let limits = Limits {
+            down: Some(Down::Count(1)),
+            recovery: 300 * MS,
+            quiet: vec![(12_000 * MS, 14_000 * MS)],
+            ..Limits::default()
+        };
+        let mut scenario = scenario(5);
+        scenario.planning.limits = limits.clone();
+        let anew = phases().anew(Epoch::at(now.0), now);
+        let mut left = 0;
+        for seed in 0..20 {
+            let begun: Vec<Planned> =
+                planned(&limits, Log::new(0, seed)).into_iter().filter(|entry| entry.begin <= now).collect();
+            let draw = |log: Log| {
+                let mut decisions = Decisions::new(log, Mode::Strict);
+                decisions.begin_run(seed + 100);
+                plan_of(&scenario, &profile(), (anew, None), (&begun, Some(now)), &mut decisions)
+            };
+            let rest = draw(Log::new(0, seed + 100));
+            left += rest.len();
+            let all: Vec<Drawn> =
+                begun.iter().chain(&rest).map(|entry| Drawn { entry: entry.clone(), out: false }).collect();
+            assert!(rest.iter().all(|entry| entry.begin > now && entry.id.is_drawn_anew()));
+            let kept = limits.admit(all.clone(), &scenario, (phases(), None), &[]);
+            assert_eq!(kept.len(), all.len(), "seed {seed}");
+            for out in &rest {
+                let choice = Choice { part: Part::Run, site: out.id.site("begins") };
+                let less = draw(Log::new(0, seed + 100).with(choice, WORD, 0));
+                let others: Vec<_> = rest.iter().filter(|entry| entry.id != out.id).cloned().collect();
+                assert_eq!(less, others, "seed {seed} without {:?}", out.id);
+            }
+        }
+        assert!(left > 50, "{left}");
+    }
+
+    #[test]
+    fn a_fault_is_moved_where_the_limits_leave_room() {
+        let limits = Limits { down: Some(Down::Count(1)), ..Limits::default() };
+        let crash = |ms, node| at(ms, 50, Fault::Crash(Crash { node: NodeId(node) }));
+        let others = [crash(100, 2), crash(300, 3)];
+        let room = |ms| {
+            let (phases, planned) = ((phases(), None), (&[crash(0, 1)][..], &others[..]));
+            limits.have_room(&crash(ms, 1), &scenario(5), phases, planned)
+        };
+        assert!(room(160) && room(240));
+        assert!(!room(120), "another one is down");
+        assert!(!room(280), "it would take the room of the next one");
+    }
+
     #[test]
     fn nothing_happens_in_a_quiet_period() {
         let (from, to) = (2_000 * MS, 9_000 * MS);
@@ -276,7 +340,7 @@ mod limits {
     /// The entries that remain of some under limits.
     fn kept(limits: &Limits, entries: &[Planned], begun: &[Planned]) -> Vec<usize> {
         let drawn = entries.iter().map(|entry| Drawn { entry: entry.clone(), out: false });
-        let kept = limits.filter(drawn.collect(), &scenario(5), (phases(), None), begun);
+        let kept = admitted(limits.admit(drawn.collect(), &scenario(5), (phases(), None), begun));
         (0..entries.len()).filter(|at| kept.contains(&entries[*at])).collect()
     }
 
@@ -480,7 +544,9 @@ mod limits {
         let mut seen = BTreeSet::new();
         for seed in 0..30 {
             let mut decisions = Decisions::seeded(seed);
-            let disks = disks_at_risk(&scenario, &asked, &mut decisions).expect("a set");
+            let disks =
+                disks_at_risk(&scenario, &asked, (Epoch::default(), &BTreeSet::new()), &mut decisions)
+                    .expect("a set");
             assert_eq!(disks.len(), 1);
             let plan = plan_of(&scenario, &asked, (phases(), Some(&disks)), (&[], None), &mut decisions);
             let machine = |node| if node == 5 { 4 } else { node };
@@ -488,7 +554,12 @@ mod limits {
             seen.extend(disks);
         }
         assert_eq!(seen.len(), 4, "each has its turn");
-        assert_eq!(disks_at_risk(&scenario, &profile(), &mut Decisions::seeded(1)), None);
+        let none = (Epoch::default(), &BTreeSet::new());
+        assert_eq!(disks_at_risk(&scenario, &profile(), none, &mut Decisions::seeded(1)), None);
+        // One that is harmed already is the one.
+        let harmed = (Epoch::at(9), &BTreeSet::from([MachineId(2)]));
+        let disks = disks_at_risk(&scenario, &asked, harmed, &mut Decisions::seeded(1));
+        assert_eq!(disks, Some(BTreeSet::from([MachineId(2)])));
     }
 
     #[test]

@@ -115,6 +115,7 @@ impl Machine {
     pub(crate) fn set_links(&mut self, faulty: bool) {
         let mut link = self.scenario.link.clone();
         self.world.faults.of_links.clear();
+        self.world.faults.by_profile = faulty;
         if let Some(mut profile) = self.world.faults.profile.clone().filter(|_| faulty) {
             let planning = &self.scenario.planning;
             self.world.faults.of_links = planning.windows(&profile);

@@ -56,7 +56,7 @@ fn plan(profile: &FaultSpec, seed: u64) -> Vec<Planned> {
         only_groups: &BTreeMap::new(),
     };
     let end = SimTime(500 + (STEPS + 1) * 10 * MS);
-    let phases = Phases { begin: SimTime(500), end, step: 10 * MS };
+    let phases = Phases { begin: SimTime(500), end, step: 10 * MS, ..Phases::default() };
     let drawn = draw(profile, aim, phases, false, &mut Decisions::seeded(seed));
     drawn.into_iter().map(|Drawn { entry, .. }| entry).collect()
 }
