@@ -128,9 +128,10 @@ impl Order<'_> {
         if ran.outcome.digest != record.digest {
             return Err(differs("the run of the finding", &ran.outcome, &record.digest));
         }
-        pool.end_at(deadline.map(|deadline| ends(deadline, begun.elapsed())));
+        let end = deadline.map(|deadline| ends(deadline, begun.elapsed()));
         let original = ran.clone();
         let mut search = Search::new(&pool, target.clone(), (ran, self.says), runs);
+        search.time = end.map(|end| (begun, end));
         search.all()?;
         // What was cut short fails to its end as well, for a violation is not taken back. If it did not, the finding itself is what is left.
         let left = search.to_its_end()?;

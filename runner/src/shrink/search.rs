@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::MILLIS;
@@ -22,13 +23,17 @@ use crate::session::{Failure, Violation};
 use crate::{exit, output};
 
 /// Most runs that are spent on other schedules, how many schedules are tried for each fault, and how many runs a round has.
-const LUCK: u32 = 80;
+const LUCK: u32 = 100;
 const SCHEDULES: usize = 2;
 const ROUND: usize = 4;
 /// A part of the faults without which a run passes is tried in other schedules if it is at least such a share of all.
 const LARGE: usize = 8;
 /// So much later than the best run may a candidate fail, and a fourth of the time that it takes.
 const SLACK: u64 = 2000 * MILLIS;
+/// When the searches of faults and then of operations have to end, in hundredths of the time, if there is a time.
+const FAULTS: u32 = 55;
+const OPERATIONS: u32 = 80;
+const WHOLE: u32 = 100;
 /// Runs that failed and may be looked at next.
 const REMEMBERED: usize = 8;
 
@@ -52,8 +57,10 @@ pub struct Search<'a> {
     /// Runs that were made, and how many there may be.
     pub runs: u32,
     pub budget: u32,
-    /// The time is over.
+    /// The time is over, or the part of it that a dimension has.
     pub late: bool,
+    /// When the search began and has to end, if that is limited.
+    pub time: Option<(Instant, Instant)>,
     pub dimensions: Vec<Dimension>,
     /// It says on standard error how far it is.
     says: bool,
@@ -75,6 +82,7 @@ impl<'a> Search<'a> {
             runs: 1,
             budget,
             late: false,
+            time: None,
             dimensions: Vec::new(),
             says,
             tries: 0,
@@ -92,14 +100,19 @@ impl<'a> Search<'a> {
             ("faults", case::faults(&self.ran).len()),
             ("operations", case::operations(&self.ran.outcome).len()),
         ] {
-            self.note(Dimension { name, before: count, after: count, minimal: count == 0 });
+            if count > 0 {
+                self.note(Dimension { name, before: count, after: count, minimal: false });
+            }
         }
         self.cut(true)?;
+        self.share(FAULTS);
         // With all operations, for each of them may show what is wrong; without most faults runs are short.
         self.faults(self.budget)?;
         self.luck()?;
+        self.share(OPERATIONS);
         self.concerned()?;
         self.operations(self.budget)?;
+        self.share(WHOLE);
         self.hits()?;
         self.faults(self.budget)?;
         self.operations(self.budget)?;
@@ -112,6 +125,14 @@ impl<'a> Search<'a> {
         self.faults(self.budget)?;
         self.operations(self.budget)?;
         self.cut(false)
+    }
+
+    /// From now on no run begins when so many hundredths of the time are over: what comes next must not have all of it.
+    fn share(&mut self, hundredths: u32) {
+        if let Some((from, to)) = self.time {
+            self.pool.end_at(Some(from + to.saturating_duration_since(from) * hundredths / WHOLE));
+            self.late = false;
+        }
     }
 
     /// The run of what is left to its end, if it still fails then.
@@ -224,8 +245,12 @@ impl<'a> Search<'a> {
 
     fn operations(&mut self, most: u32) -> Result<(), Failure> {
         let operations = case::operations(&self.ran.outcome);
-        let elements = operations.into_iter().map(|done| done.out).collect();
-        self.dimension("operations", elements, most)
+        let elements: Vec<Element> = operations.into_iter().map(|done| done.out).collect();
+        match self.dimensions.iter().any(|known| known.name == "operations") {
+            true => self.dimension("operations", elements, most),
+            // The stack has no workload.
+            false => Ok(()),
+        }
     }
 
     /// Leaves out what it can of elements of the run, with at most so many runs.
@@ -267,7 +292,7 @@ impl<'a> Search<'a> {
     /// Leaves out single faults in other schedules, where few are left: a run that passes without one may pass for want of luck. What fails is the run
     /// that is made smaller from then on.
     fn luck(&mut self) -> Result<(), Failure> {
-        let most = LUCK.min(self.left() / 4);
+        let most = LUCK.min(self.left() / 3);
         let begun = self.runs;
         loop {
             let elements = case::faults(&self.ran);
