@@ -104,6 +104,7 @@ impl<'a> Search<'a> {
                 self.note(Dimension { name, before: count, after: count, minimal: false });
             }
         }
+        self.shorten()?;
         self.cut(true)?;
         self.share(FAULTS);
         // With all operations, for each of them may show what is wrong; without most faults runs are short.
@@ -170,6 +171,22 @@ impl<'a> Search<'a> {
             self.look(log)?;
         }
         Ok(())
+    }
+
+    /// Of a violation that comes only when the faults are over: lets them be over sooner, if it fails then.
+    fn shorten(&mut self) -> Result<(), Failure> {
+        let Some(at) = self.violation().map(|violation| violation.at) else { return Ok(()) };
+        let outcome = &self.ran.outcome;
+        let (begin, end) = (case::ready(outcome), case::faults_end(outcome));
+        if at <= end || self.left() < 8 {
+            return Ok(());
+        }
+        let parts = [8, 4, 2].map(|part| begin.after(end.0.saturating_sub(begin.0) / part));
+        let logs: Vec<Log> = parts.iter().map(|at| case::cut(outcome, *at)).collect();
+        match self.first_of(logs)? {
+            Some(log) => self.look(log).map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Leaves out all operations but those that the violation is about, if it fails without.
