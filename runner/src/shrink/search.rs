@@ -26,6 +26,8 @@ use crate::{exit, output};
 const LUCK: u32 = 100;
 const SCHEDULES: usize = 2;
 const ROUND: usize = 4;
+/// With more faults than these, large parts of them are tried in other schedules.
+const FEW: usize = 5;
 /// A part of the faults without which a run passes is tried in other schedules if it is at least such a share of all.
 const LARGE: usize = 8;
 /// So much later than the best run may a candidate fail, and a fourth of the time that it takes.
@@ -110,6 +112,10 @@ impl<'a> Search<'a> {
         // With all operations, for each of them may show what is wrong; without most faults runs are short.
         self.faults(self.budget)?;
         self.luck()?;
+        if case::faults(&self.ran).len() > FEW {
+            self.faults_by_luck(self.budget, true)?;
+            self.luck()?;
+        }
         self.share(OPERATIONS);
         self.concerned()?;
         self.operations(self.budget)?;
@@ -211,14 +217,19 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Leaves out faults. A run without many of them that passes may do so for want of luck, so other schedules are tried then; the one that fails is that of the
-    /// search from then on.
     fn faults(&mut self, most: u32) -> Result<(), Failure> {
-        let elements = case::faults(&self.ran);
-        let base = self.ran.outcome.decisions.clone();
-        if self.settled.get("faults") == Some(&base) {
+        // Nothing has changed since that was asked.
+        if self.settled.get("faults") == Some(&self.ran.outcome.decisions) {
             return Ok(());
         }
+        self.faults_by_luck(most, false)
+    }
+
+    /// Leaves out faults. A run without many of them that passes may do so for want of luck, so other schedules are tried then if that is wanted; the one that
+    /// fails is that of the search from then on.
+    fn faults_by_luck(&mut self, most: u32, by_luck: bool) -> Result<(), Failure> {
+        let elements = case::faults(&self.ran);
+        let base = self.ran.outcome.decisions.clone();
         let large = elements.len().div_ceil(LARGE).max(2);
         let most = most.min(self.left().saturating_sub(1));
         let (begun, mut base, mut best) = (self.runs, (*base).clone(), None);
@@ -231,7 +242,7 @@ impl<'a> Search<'a> {
             self.runs += answers.len() as u32;
             for (answer, (part, log)) in answers.iter_mut().zip(parts.iter().zip(&logs)) {
                 let out = elements.len() - part.len();
-                let lucky = out >= large && self.runs - begun + SCHEDULES as u32 <= most;
+                let lucky = by_luck && out >= large && self.runs - begun + SCHEDULES as u32 <= most;
                 let mut fails = answer.then(|| log.clone());
                 if fails.is_none() && lucky {
                     self.tries += SCHEDULES as u64;
