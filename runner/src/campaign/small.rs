@@ -106,12 +106,9 @@ impl Shrinking<'_> {
             return groups;
         }
         let noun = if groups.len() == 1 { "finding" } else { "findings" };
-        let (count, time) = (groups.len(), self.time.as_secs());
-        print::say(&format!(
-            "shrinking {count} {noun}, for {time} s at most (`--no-shrink` leaves that out)"
-        ));
+        let (count, time) = (groups.len(), self.time.as_millis().div_ceil(1000));
+        print::say(&format!("shrinking {count} {noun} within {time} s (`--no-shrink` leaves that out)"));
         let end = Instant::now() + self.time;
-        let count = groups.len();
         for (at, group) in groups.iter_mut().enumerate() {
             // Each of those that are left gets the same share of the time.
             let left = end.saturating_duration_since(Instant::now());

@@ -129,6 +129,14 @@ pub fn ready(outcome: &Outcome) -> SimTime {
     outcome.log.iter().find(began).map_or(SimTime::default(), |entry| entry.at)
 }
 
+/// When the faults were over, if nothing ended the run before.
+pub fn faults_end(outcome: &Outcome) -> SimTime {
+    let said = outcome.decisions.overrides.get(&in_run(phase_end())).map(|said| said.value);
+    let configured = outcome.scenario.fault_time;
+    let long = said.map_or(configured, |said| said.min(configured));
+    ready(outcome).after(outcome.scenario.fault_start).after(long)
+}
+
 /// The log of a run with another schedule and other delays of packets, the `nth`, from the end of its boot on.
 pub fn in_another_schedule(ran: &Ran, log: &Log, nth: u64) -> Log {
     let ready = |entry: &&LogEntry| matches!(entry.what, Notice::Phase(PhaseChange::Ready));

@@ -65,7 +65,8 @@ struct Found {
     ran: Ran,
     runs: u32,
     dimensions: Vec<Dimension>,
-    late: bool,
+    /// Why it ended before all was tried, if so.
+    early: Option<&'static str>,
 }
 
 impl Order<'_> {
@@ -78,7 +79,7 @@ impl Order<'_> {
         if self.says {
             output::eprint(&format!("bloodhound: shrinking seed {}: {target}\n", record.seed));
         }
-        let Found { ran, runs, dimensions, late } = self.search(&target, &record, log)?;
+        let Found { ran, runs, dimensions, early } = self.search(&target, &record, log)?;
         let session = (self.afresh)()?;
         let log = case::settled(&ran);
         let (outcome, second) = self.twice(&session, &log, &target, &ran.outcome)?;
@@ -86,12 +87,6 @@ impl Order<'_> {
         let Some(violation) = violation else {
             return Err(differs("the second replay", &second, &outcome.digest));
         };
-        let early = match late {
-            true => Some("the time was over"),
-            false => (runs >= self.limits.runs.saturating_sub(2)).then_some("the budget of runs was used up"),
-        };
-        // With everything tried there is nothing that a larger budget could do.
-        let early = early.filter(|_| late || dimensions.iter().any(|dimension| !dimension.minimal));
         let dimensions = &dimensions;
         let told = Told { original: &record, outcome: &outcome, violation, dimensions, runs, early };
         let text = story::text(&told);
@@ -131,18 +126,26 @@ impl Order<'_> {
         if ran.outcome.digest != record.digest {
             return Err(differs("the run of the finding", &ran.outcome, &record.digest));
         }
-        pool.end_at(deadline.map(|deadline| ends(deadline, begun.elapsed())));
+        let end = deadline.map(|deadline| ends(deadline, begun.elapsed()));
         let original = ran.clone();
         let mut search = Search::new(&pool, target.clone(), (ran, self.says), runs);
+        search.time = end.map(|end| (begun, end));
         search.all()?;
         // What was cut short fails to its end as well, for a violation is not taken back. If it did not, the finding itself is what is left.
         let left = search.to_its_end()?;
-        let unshrunk = left.is_none();
-        let mut dimensions = std::mem::take(&mut search.dimensions);
-        if unshrunk {
+        let Search { runs: made, late, mut dimensions, .. } = search;
+        let open = dimensions.iter().any(|dimension| !dimension.minimal);
+        let early = match &left {
+            None => Some("what was found does not fail when it is run to its end, so this is the whole finding"),
+            Some(_) if late => Some("the time was over"),
+            // With everything tried there is nothing that a larger budget could do.
+            Some(_) if open && made >= runs.saturating_sub(2) => Some("the budget of runs was used up"),
+            Some(_) => None,
+        };
+        if left.is_none() {
             dimensions.iter_mut().for_each(|d| (d.after, d.minimal) = (d.before, false));
         }
-        Ok(Found { ran: left.unwrap_or(original), runs: search.runs, dimensions, late: search.late })
+        Ok(Found { ran: left.unwrap_or(original), runs: made, dimensions, early })
     }
 
     /// Runs what is left twice as `replay` does, each time from a boot of its own, both at the same time.

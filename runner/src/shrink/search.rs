@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bloodhound_abi::SimTime;
 use bloodhound_abi::time::MILLIS;
@@ -22,13 +23,19 @@ use crate::session::{Failure, Violation};
 use crate::{exit, output};
 
 /// Most runs that are spent on other schedules, how many schedules are tried for each fault, and how many runs a round has.
-const LUCK: u32 = 80;
+const LUCK: u32 = 100;
 const SCHEDULES: usize = 2;
 const ROUND: usize = 4;
+/// With more faults than these, large parts of them are tried in other schedules.
+const FEW: usize = 5;
 /// A part of the faults without which a run passes is tried in other schedules if it is at least such a share of all.
 const LARGE: usize = 8;
 /// So much later than the best run may a candidate fail, and a fourth of the time that it takes.
 const SLACK: u64 = 2000 * MILLIS;
+/// When the searches of faults and then of operations have to end, in hundredths of the time, if there is a time.
+const FAULTS: u32 = 55;
+const OPERATIONS: u32 = 80;
+const WHOLE: u32 = 100;
 /// Runs that failed and may be looked at next.
 const REMEMBERED: usize = 8;
 
@@ -52,8 +59,10 @@ pub struct Search<'a> {
     /// Runs that were made, and how many there may be.
     pub runs: u32,
     pub budget: u32,
-    /// The time is over.
+    /// The time is over, or the part of it that a dimension has.
     pub late: bool,
+    /// When the search began and has to end, if that is limited.
+    pub time: Option<(Instant, Instant)>,
     pub dimensions: Vec<Dimension>,
     /// It says on standard error how far it is.
     says: bool,
@@ -75,6 +84,7 @@ impl<'a> Search<'a> {
             runs: 1,
             budget,
             late: false,
+            time: None,
             dimensions: Vec::new(),
             says,
             tries: 0,
@@ -92,14 +102,24 @@ impl<'a> Search<'a> {
             ("faults", case::faults(&self.ran).len()),
             ("operations", case::operations(&self.ran.outcome).len()),
         ] {
-            self.note(Dimension { name, before: count, after: count, minimal: count == 0 });
+            if count > 0 {
+                self.note(Dimension { name, before: count, after: count, minimal: false });
+            }
         }
+        self.shorten()?;
         self.cut(true)?;
+        self.share(FAULTS);
         // With all operations, for each of them may show what is wrong; without most faults runs are short.
         self.faults(self.budget)?;
         self.luck()?;
+        if case::faults(&self.ran).len() > FEW {
+            self.faults_by_luck(self.budget, true)?;
+            self.luck()?;
+        }
+        self.share(OPERATIONS);
         self.concerned()?;
         self.operations(self.budget)?;
+        self.share(WHOLE);
         self.hits()?;
         self.faults(self.budget)?;
         self.operations(self.budget)?;
@@ -112,6 +132,14 @@ impl<'a> Search<'a> {
         self.faults(self.budget)?;
         self.operations(self.budget)?;
         self.cut(false)
+    }
+
+    /// From now on no run begins when so many hundredths of the time are over: what comes next must not have all of it.
+    fn share(&mut self, hundredths: u32) {
+        if let Some((from, to)) = self.time {
+            self.pool.end_at(Some(from + to.saturating_duration_since(from) * hundredths / WHOLE));
+            self.late = false;
+        }
     }
 
     /// The run of what is left to its end, if it still fails then.
@@ -151,6 +179,22 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
+    /// Of a violation that comes only when the faults are over: lets them be over sooner, if it fails then.
+    fn shorten(&mut self) -> Result<(), Failure> {
+        let Some(at) = self.violation().map(|violation| violation.at) else { return Ok(()) };
+        let outcome = &self.ran.outcome;
+        let (begin, end) = (case::ready(outcome), case::faults_end(outcome));
+        if at <= end || self.left() < 8 {
+            return Ok(());
+        }
+        let parts = [8, 4, 2].map(|part| begin.after(end.0.saturating_sub(begin.0) / part));
+        let logs: Vec<Log> = parts.iter().map(|at| case::cut(outcome, *at)).collect();
+        match self.first_of(logs)? {
+            Some(log) => self.look(log).map(drop),
+            None => Ok(()),
+        }
+    }
+
     /// Leaves out all operations but those that the violation is about, if it fails without.
     fn concerned(&mut self) -> Result<(), Failure> {
         let Some(text) = self.violation().map(|violation| violation.text.clone()) else { return Ok(()) };
@@ -173,14 +217,19 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Leaves out faults. A run without many of them that passes may do so for want of luck, so other schedules are tried then; the one that fails is that of the
-    /// search from then on.
     fn faults(&mut self, most: u32) -> Result<(), Failure> {
-        let elements = case::faults(&self.ran);
-        let base = self.ran.outcome.decisions.clone();
-        if self.settled.get("faults") == Some(&base) {
+        // Nothing has changed since that was asked.
+        if self.settled.get("faults") == Some(&self.ran.outcome.decisions) {
             return Ok(());
         }
+        self.faults_by_luck(most, false)
+    }
+
+    /// Leaves out faults. A run without many of them that passes may do so for want of luck, so other schedules are tried then if that is wanted; the one that
+    /// fails is that of the search from then on.
+    fn faults_by_luck(&mut self, most: u32, by_luck: bool) -> Result<(), Failure> {
+        let elements = case::faults(&self.ran);
+        let base = self.ran.outcome.decisions.clone();
         let large = elements.len().div_ceil(LARGE).max(2);
         let most = most.min(self.left().saturating_sub(1));
         let (begun, mut base, mut best) = (self.runs, (*base).clone(), None);
@@ -193,7 +242,7 @@ impl<'a> Search<'a> {
             self.runs += answers.len() as u32;
             for (answer, (part, log)) in answers.iter_mut().zip(parts.iter().zip(&logs)) {
                 let out = elements.len() - part.len();
-                let lucky = out >= large && self.runs - begun + SCHEDULES as u32 <= most;
+                let lucky = by_luck && out >= large && self.runs - begun + SCHEDULES as u32 <= most;
                 let mut fails = answer.then(|| log.clone());
                 if fails.is_none() && lucky {
                     self.tries += SCHEDULES as u64;
@@ -226,8 +275,12 @@ impl<'a> Search<'a> {
 
     fn operations(&mut self, most: u32) -> Result<(), Failure> {
         let operations = case::operations(&self.ran.outcome);
-        let elements = operations.into_iter().map(|done| done.out).collect();
-        self.dimension("operations", elements, most)
+        let elements: Vec<Element> = operations.into_iter().map(|done| done.out).collect();
+        match self.dimensions.iter().any(|known| known.name == "operations") {
+            true => self.dimension("operations", elements, most),
+            // The stack has no workload.
+            false => Ok(()),
+        }
     }
 
     /// Leaves out what it can of elements of the run, with at most so many runs.
@@ -269,7 +322,7 @@ impl<'a> Search<'a> {
     /// Leaves out single faults in other schedules, where few are left: a run that passes without one may pass for want of luck. What fails is the run
     /// that is made smaller from then on.
     fn luck(&mut self) -> Result<(), Failure> {
-        let most = LUCK.min(self.left() / 4);
+        let most = LUCK.min(self.left() / 3);
         let begun = self.runs;
         loop {
             let elements = case::faults(&self.ran);
