@@ -201,11 +201,7 @@ fn flag(ctx: &mut Ctx, fields: &Fields<'_>, key: &str) -> bool {
 fn text(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Located<String>> {
     let text = ctx.string(node, path)?;
     if text.len() > LONGEST && path != "schedule" {
-        ctx.error(
-            Code::Limit,
-            node.span,
-            format!("`{path}` has {} bytes, more than {LONGEST}", text.len()),
-        );
+        ctx.error(Code::Limit, node.span, format!("`{path}` has {} bytes, more than {LONGEST}", text.len()));
         return None;
     }
     Some(ctx.located(text, node.span))
@@ -230,8 +226,7 @@ fn list<T>(
 }
 
 fn found(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Found> {
-    let keys =
-        ["bloodhound", "digest_version", "platform", "plan", "digest", "virtual_time_ns", "inputs"];
+    let keys = ["bloodhound", "digest_version", "platform", "plan", "digest", "virtual_time_ns", "inputs"];
     let fields = ctx.fields(node, path, &keys)?;
     let bloodhound = need(ctx, &fields, "bloodhound", Ctx::name);
     let digest_version = number(ctx, &fields, "digest_version");
@@ -252,8 +247,7 @@ fn found(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Found> {
 }
 
 fn log(ctx: &mut Ctx, node: &Node, path: &str) -> Option<LogText> {
-    let keys =
-        ["version", "boot_seed", "seed", "plain", "epochs", "overrides", "counted", "switches"];
+    let keys = ["version", "boot_seed", "seed", "plain", "epochs", "overrides", "counted", "switches"];
     let fields = ctx.fields(node, path, &keys)?;
     let version = number(ctx, &fields, "version");
     let span = fields.node("version").map_or(node.span, |node| node.span);
@@ -277,11 +271,7 @@ fn log(ctx: &mut Ctx, node: &Node, path: &str) -> Option<LogText> {
     })
 }
 
-fn epoch(
-    ctx: &mut Ctx,
-    node: &Node,
-    path: &str,
-) -> Option<Located<(u64, u64, Vec<Located<String>>)>> {
+fn epoch(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Located<(u64, u64, Vec<Located<String>>)>> {
     let fields = ctx.fields(node, path, &["from", "seed", "concerns"])?;
     let (from, seed) = (number(ctx, &fields, "from"), number(ctx, &fields, "seed"));
     let concerns = texts(ctx, &fields, "concerns");
@@ -343,7 +333,10 @@ mod tests {
             assert!(WHOLE.contains(from), "{from}");
             let (case, wrong) = decode(&WHOLE.replacen(from, to, 1));
             assert!(case.is_none(), "{to}");
-            let hit = wrong.iter().any(|d| d.message.contains(says) && (says.is_empty() || d.place.as_ref().is_some_and(|p| p.line == line)));
+            let hit = wrong.iter().any(|d| {
+                d.message.contains(says)
+                    && (says.is_empty() || d.place.as_ref().is_some_and(|p| p.line == line))
+            });
             assert!(hit, "{to}: {wrong:?}");
         }
         for text in ["", "[]", "a: b", "\u{0}", "version: 1"] {

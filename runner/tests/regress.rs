@@ -37,7 +37,10 @@ fn failing(name: &str) -> PathBuf {
 
 /// A finding of a campaign that stops at the first.
 fn find(dir: &Path, args: &[&str]) -> (String, Json) {
-    let result = bloodhound(dir, &[&["test", "--seeds", "30", "--jobs", "1", "--fail-fast", "--format", "json"], args].concat());
+    let result = bloodhound(
+        dir,
+        &[&["test", "--seeds", "30", "--jobs", "1", "--fail-fast", "--format", "json"], args].concat(),
+    );
     assert_eq!(code(&result), 1, "{}", text(&result));
     let finding = json(&result)["findings"][0].clone();
     (finding["replay"].as_str().expect("a directory").to_owned(), finding)
@@ -83,22 +86,38 @@ fn a_case_fails_until_its_bug_is_gone() {
     assert_eq!((code(&first), &told["seeds_run"]), (1, &Json::from(0)), "{}", text(&first));
     let case = &told["regressions"][0];
     assert_eq!((&case["verdict"], &case["runs"]), (&Json::from("fails"), &Json::from(1)), "{told}");
-    assert!(said(case, "reason").contains("the same run") && case["changed"] == serde_json::json!([]), "{told}");
+    assert!(
+        said(case, "reason").contains("the same run") && case["changed"] == serde_json::json!([]),
+        "{told}"
+    );
     let xml = junit(&dir);
-    assert!(xml.contains("<testcase name=\"stays\" classname=\"bloodhound.yaml.regression\"") && xml.contains("<failure"), "{xml}");
+    assert!(
+        xml.contains("<testcase name=\"stays\" classname=\"bloodhound.yaml.regression\"")
+            && xml.contains("<failure"),
+        "{xml}"
+    );
     let replayed = bloodhound(&dir, &["replay", &said(case, "replay"), "--format", "json"]);
     assert_eq!((code(&replayed), &json(&replayed)["digest"]), (1, &case["digest"]), "{}", text(&replayed));
     let kvm = !bloodhound_platform_tests::without_kvm("regression cases on kvm");
     for name in ["ptrace", "kvm"].into_iter().take(if kvm { 2 } else { 1 }) {
         let result = bloodhound(&dir, &["regress", "run", "--platform", name, "--format", "json"]);
-        assert!(code(&result) == 1 && text(&result).contains("the same run") || text(&result).contains("does not trap rdtsc"), "{}", text(&result));
+        assert!(
+            code(&result) == 1 && text(&result).contains("the same run")
+                || text(&result).contains("does not trap rdtsc"),
+            "{}",
+            text(&result)
+        );
     }
     // Another build of the same bug.
     build(&dir, 2, "second");
     let other = judged(&dir, &[], 1);
     assert!(said(&other, "reason").contains("changed since it was found: watcher (content)"), "{other}");
     // Another configuration: the faults are those of its schedule, by names.
-    put(&dir, "compose.yaml", &COMPOSE.replace("  watcher:", "  before: {<<: *s, command: [/bin/sleep, inf]}\n  watcher:"));
+    put(
+        &dir,
+        "compose.yaml",
+        &COMPOSE.replace("  watcher:", "  before: {<<: *s, command: [/bin/sleep, inf]}\n  watcher:"),
+    );
     put(&dir, "bloodhound.yaml", &CONFIG.replace("pause_probability: 0.004", "pause_probability: 0.0001"));
     let refound = judged(&dir, &[], 1);
     assert!(said(&refound, "reason").contains("re-found by its faults and operations in run"), "{refound}");
@@ -121,7 +140,11 @@ fn gone(dir: &Path, found: &Json) {
     let gone = &told["gone"][0];
     assert_eq!((&gone["property"], &gone["seeds_without"]), (&found["property"], &Json::from(5)), "{told}");
     assert!(gone["seeds_more"].as_u64().is_some_and(|more| more > 0), "{told}");
-    assert!(junit(dir).contains("<testcase name=\"stays\" classname=\"bloodhound.yaml.regression\"/>"), "{}", junit(dir));
+    assert!(
+        junit(dir).contains("<testcase name=\"stays\" classname=\"bloodhound.yaml.regression\"/>"),
+        "{}",
+        junit(dir)
+    );
     assert_eq!(code(&regress(dir, &["remove", "stays"])), 0);
     assert!(!dir.join(CASE).exists());
 }
@@ -134,17 +157,29 @@ fn a_known_case_is_listed_and_does_not_fail() {
     let seed = found["seed"].to_string();
     let again = ["test", "--seeds", "1", "--first-seed", &seed, "--format", "json"];
     let seen = bloodhound(&dir, &again);
-    assert_eq!((code(&seen), &json(&seen)["findings"][0]["status"]), (1, &Json::from("seen")), "{}", text(&seen));
+    assert_eq!(
+        (code(&seen), &json(&seen)["findings"][0]["status"]),
+        (1, &Json::from("seen")),
+        "{}",
+        text(&seen)
+    );
     let added = regress(&dir, &["add", &finding, "--known", "until \"later\": #1"]);
     assert_eq!(code(&added), 0, "{}", text(&added));
     let known = bloodhound(&dir, &again);
     let told = json(&known);
     assert_eq!((code(&known), &told["findings"][0]["status"]), (0, &Json::from("known")), "{}", text(&known));
-    assert_eq!((&told["regressions"][0]["verdict"], &told["properties"][0]["verdict"]), (&Json::from("fails"), &Json::from("known")));
+    assert_eq!(
+        (&told["regressions"][0]["verdict"], &told["properties"][0]["verdict"]),
+        (&Json::from("fails"), &Json::from("known"))
+    );
     let xml = junit(&dir);
     assert!(!xml.contains("<failure") && !xml.contains("<error") && xml.contains("known (stays)"), "{xml}");
     let human = bloodhound(&dir, &["test", "--seeds", "1", "--first-seed", &seed]);
-    assert!(text(&human).contains("known stays (regression)") && text(&human).contains("(known: stays)"), "{}", text(&human));
+    assert!(
+        text(&human).contains("known stays (regression)") && text(&human).contains("(known: stays)"),
+        "{}",
+        text(&human)
+    );
     // Left out, it is a finding as any other.
     let out = bloodhound(&dir, &[&again[..], &["--no-regressions"]].concat());
     assert_eq!((code(&out), &json(&out)["regressions"]), (1, &serde_json::json!([])), "{}", text(&out));
@@ -175,7 +210,13 @@ fn damaged(dir: &Path, finding: &str) {
         assert!(told.contains(&format!("{CASE}:{line}:7")), "{args:?}: {told}");
     }
     assert!(junit(dir).contains("<error"), "{}", junit(dir));
-    assert_eq!(code(&bloodhound(dir, &["test", "--seeds", "1", "--first-seed", "0", "--no-regressions", "--out", "other"])) & !1, 0);
+    assert_eq!(
+        code(&bloodhound(
+            dir,
+            &["test", "--seeds", "1", "--first-seed", "0", "--no-regressions", "--out", "other"]
+        )) & !1,
+        0
+    );
     put(dir, CASE, &file);
     let refused = |args: &[&str], says: &str| {
         let result = regress(dir, args);

@@ -159,7 +159,9 @@ fn reasons(verdict: &Verdict) -> Vec<String> {
         Verdict::NotRun(why) => vec![format!("not run: {}", first(why))],
         Verdict::NotExercised(why) => vec![format!("not exercised: {}", first(why))],
         Verdict::Known(why) => vec![first(why)],
-        Verdict::TooLow(why) | Verdict::Regressed(why) | Verdict::NotRefound(why) => why.lines().map(str::to_owned).collect(),
+        Verdict::TooLow(why) | Verdict::Regressed(why) | Verdict::NotRefound(why) => {
+            why.lines().map(str::to_owned).collect()
+        }
         Verdict::Undecided(why) | Verdict::NotJudged(why) => vec![first(why)],
     }
 }

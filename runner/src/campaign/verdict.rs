@@ -212,10 +212,13 @@ fn regression(case: &regress::judge::Judged) -> Item {
 
 /// What is said of findings that are all known.
 fn known(findings: &[Found], totals: &Totals) -> String {
-    let cases: BTreeSet<&str> = findings.iter().filter_map(|found| match &found.standing {
-        Standing::Known(case) => Some(case.as_str()),
-        Standing::New | Standing::Seen => None,
-    }).collect();
+    let cases: BTreeSet<&str> = findings
+        .iter()
+        .filter_map(|found| match &found.standing {
+            Standing::Known(case) => Some(case.as_str()),
+            Standing::New | Standing::Seen => None,
+        })
+        .collect();
     let seeds: BTreeSet<u64> = findings.iter().map(|found| found.seed).collect();
     let cases: Vec<&str> = cases.into_iter().collect();
     format!("known ({}): violated in {} of {} seeds", cases.join(", "), seeds.len(), totals.run())

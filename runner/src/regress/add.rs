@@ -69,11 +69,15 @@ pub fn add(args: &Args) -> Result<u8, Failure> {
             bloodhound_config::tree::MAX_BYTES
         )));
     }
-    output::write_file(&case.path, &text).map_err(|e| Failure::environment(format!("writing the case: {e}")))?;
-    let known = if case.known.is_some() { "; it is known: `test` lists it and does not fail by it" } else { "" };
+    output::write_file(&case.path, &text)
+        .map_err(|e| Failure::environment(format!("writing the case: {e}")))?;
+    let known =
+        if case.known.is_some() { "; it is known: `test` lists it and does not fail by it" } else { "" };
     output::print(&format!("added {}: {}{known}\n", case.path.display(), case.group));
     if let Err(why) = &case.schedule {
-        output::print(&format!("its faults cannot be written as a schedule, so it is lost when the configuration changes: {why}\n"));
+        output::print(&format!(
+            "its faults cannot be written as a schedule, so it is lost when the configuration changes: {why}\n"
+        ));
     }
     Ok(exit::PASS)
 }
@@ -136,10 +140,15 @@ fn case_of(
 ) -> Result<Case, Failure> {
     let record = &stored.record;
     let Some(violation) = violation(record, outcome) else {
-        return Err(Failure { code: exit::NONDETERMINISM, text: "the finding does not fail any more".into() });
+        return Err(Failure {
+            code: exit::NONDETERMINISM,
+            text: "the finding does not fail any more".into(),
+        });
     };
-    let mut story: Vec<String> =
-        shrink::story::events(outcome, violation).into_iter().map(|(_, line)| redact::text(&line).into_owned()).collect();
+    let mut story: Vec<String> = shrink::story::events(outcome, violation)
+        .into_iter()
+        .map(|(_, line)| redact::text(&line).into_owned())
+        .collect();
     if story.len() > STORY {
         let rest = story.len() - STORY;
         story.splice(..rest, [format!("{rest} lines before this are left out")]);

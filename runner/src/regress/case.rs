@@ -116,20 +116,34 @@ impl Case {
         Case::of(Regression::decode(Source::new(path, text)), path)
     }
 
-    fn of((decoded, diagnostics): (Option<Regression>, Vec<Diagnostic>), path: &Path) -> Result<Case, Vec<Diagnostic>> {
+    fn of(
+        (decoded, diagnostics): (Option<Regression>, Vec<Diagnostic>),
+        path: &Path,
+    ) -> Result<Case, Vec<Diagnostic>> {
         let Some(file) = decoded else { return Err(diagnostics) };
         let mut reader = Reader { source: &file.source, wrong: diagnostics };
         reader.wrong.retain(Diagnostic::is_error);
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         if path.extension().is_none_or(|ending| ending != ENDING) {
             let text = format!("{} must be named {name}.{ENDING}", path.display());
-            reader.wrong.push(Diagnostic::about_file(Code::Malformed, Severity::Error, &file.source.name, text));
+            reader.wrong.push(Diagnostic::about_file(
+                Code::Malformed,
+                Severity::Error,
+                &file.source.name,
+                text,
+            ));
         }
         if let Err(text) = check_name(&name) {
-            reader.wrong.push(Diagnostic::about_file(Code::Malformed, Severity::Error, &file.source.name, text));
+            reader.wrong.push(Diagnostic::about_file(
+                Code::Malformed,
+                Severity::Error,
+                &file.source.name,
+                text,
+            ));
         }
         let log = reader.log(&file.log);
-        let inputs = file.found.inputs.iter().flat_map(|input| reader.input(input).unwrap_or_default()).collect();
+        let inputs =
+            file.found.inputs.iter().flat_map(|input| reader.input(input).unwrap_or_default()).collect();
         if !reader.wrong.is_empty() {
             return Err(reader.wrong);
         }
@@ -235,7 +249,8 @@ fn input_texts(inputs: &[InputRecord]) -> Vec<String> {
 }
 
 fn log_text(out: &mut String, log: &Log) {
-    let _ = writeln!(out, "log:\n  version: {LOG_VERSION}\n  boot_seed: {}\n  seed: {}", log.boot_seed, log.seed);
+    let _ =
+        writeln!(out, "log:\n  version: {LOG_VERSION}\n  boot_seed: {}\n  seed: {}", log.boot_seed, log.seed);
     list(out, "  ", "plain", log.plain.iter().map(|concern| concern.name()));
     if !log.epochs.is_empty() {
         out.push_str("  epochs:\n");
@@ -296,7 +311,8 @@ impl Reader<'_> {
             let concerns = names.iter().filter_map(|name| self.concern(name)).collect();
             if epochs.last().is_some_and(|before| before.from > *from) {
                 let at = located.clone().map(|_| String::new());
-                let _told: Option<()> = self.none(&at, "the epochs of the log are not in order of time".into());
+                let _told: Option<()> =
+                    self.none(&at, "the epochs of the log are not in order of time".into());
             }
             epochs.push(Epoch { from: *from, seed: *seed, concerns });
         }
@@ -308,7 +324,8 @@ impl Reader<'_> {
             }
         }
         log.counted = text.counted.iter().map(counted).collect();
-        log.switches = text.switches.as_ref().map(|list| list.iter().filter_map(|one| self.switch(one)).collect());
+        log.switches =
+            text.switches.as_ref().map(|list| list.iter().filter_map(|one| self.switch(one)).collect());
         Ok(log)
     }
 
@@ -348,7 +365,13 @@ impl Reader<'_> {
             let hex = |text: &&str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
             let sha256 = words.next().filter(hex)?.to_owned();
             let path = words.next()?.to_owned();
-            let of = |tree| InputRecord { tree, path: path.clone(), kind: kind.clone(), size, sha256: sha256.clone() };
+            let of = |tree| InputRecord {
+                tree,
+                path: path.clone(),
+                kind: kind.clone(),
+                size,
+                sha256: sha256.clone(),
+            };
             Some(trees.into_iter().map(of).collect())
         };
         parsed().or_else(|| self.none(text, "an input is written as `KIND TREES SIZE DIGEST PATH`".into()))
@@ -371,7 +394,8 @@ pub mod tests {
         let mut log = Log::new(7, u64::MAX).with(choice(0), 9, 4).with(choice(1), u64::MAX, 5);
         log.epochs = vec![Epoch { from: 1, seed: 2, concerns: vec![Concern::Network, Concern::Scheduler] }];
         log.plain = vec![Concern::Scheduler];
-        log.counted = vec![CountedLoop { step: 3, place: "file:ab:0x1:00".into(), straight: 2, endless: true }];
+        log.counted =
+            vec![CountedLoop { step: 3, place: "file:ab:0x1:00".into(), straight: 2, endless: true }];
         log.switches = Some(vec![ForcedSwitch {
             node: 1,
             life: 0,
@@ -421,12 +445,17 @@ pub mod tests {
         let full = case();
         let mut least = case();
         (least.known, least.story, least.inputs) = (None, Vec::new(), Vec::new());
-        (least.schedule, least.log) = (Err("no: reason".into()), Ok(Log { switches: Some(Vec::new()), ..Log::new(0, 0) }));
+        (least.schedule, least.log) =
+            (Err("no: reason".into()), Ok(Log { switches: Some(Vec::new()), ..Log::new(0, 0) }));
         for case in [full, least] {
             let text = case.text().expect("a text");
             let back = read(&text).unwrap_or_else(|wrong| panic!("{text}\n{wrong:?}"));
             assert_eq!(back.text().expect("a text"), text);
-            assert_eq!((&back.log, &back.schedule, &back.group), (&case.log, &case.schedule, &case.group), "{text}");
+            assert_eq!(
+                (&back.log, &back.schedule, &back.group),
+                (&case.log, &case.schedule, &case.group),
+                "{text}"
+            );
             assert_eq!((back.known, back.story, back.found), (case.known, case.story, case.found), "{text}");
         }
     }
@@ -443,7 +472,8 @@ pub mod tests {
         ] {
             assert!(text.contains(from), "{from}: {text}");
             let wrong = read(&text.replacen(from, to, 1)).expect_err(to);
-            let placed = wrong.iter().find(|d| d.message.contains(says)).unwrap_or_else(|| panic!("{to}: {wrong:?}"));
+            let placed =
+                wrong.iter().find(|d| d.message.contains(says)).unwrap_or_else(|| panic!("{to}: {wrong:?}"));
             let line = placed.place.as_ref().map_or(0, |place| place.line) as usize;
             assert!(line > 0 && text.lines().nth(line - 1).is_some(), "{wrong:?}");
         }

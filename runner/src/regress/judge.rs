@@ -200,6 +200,18 @@ enum Step {
     Lost(u8, String),
 }
 
+/// What the search in other runs came to.
+enum Looked {
+    Over(Box<Judged>),
+    /// So many runs pass; why others could not be judged, if there were any.
+    Passed(u32, Option<String>),
+}
+
+/// The beginning of a text, in one line.
+fn first_lines(text: &str) -> String {
+    text.split_whitespace().take(40).collect::<Vec<_>>().join(" ")
+}
+
 impl Runner<'_> {
     fn contained(&mut self, case: &Case) -> Judged {
         self.runs = 0;
@@ -250,11 +262,14 @@ impl Runner<'_> {
         if let Ok(log) = &case.log {
             unfit.extend(refind::unseen(log));
         }
-        let (judged, passed) = self.refind(case, &session, &changed, &unfit)?;
-        if let Some(judged) = judged {
-            return Ok(judged);
+        let (passed, lost) = match self.refind(case, &session, &changed, &unfit)? {
+            Looked::Over(judged) => return Ok(*judged),
+            Looked::Passed(passed, lost) => (passed, lost),
+        };
+        let mut since = since(&changed);
+        if let Some(why) = lost {
+            since.push_str(&format!(" (not all runs could be judged: {why})"));
         }
-        let since = since(&changed);
         let (verdict, says) = match unfit.first() {
             None => {
                 let named = case.log.as_ref().map_or(0, |log| log.overrides.len());
@@ -278,14 +293,14 @@ impl Runner<'_> {
         Ok(Judged { verdict, says, changed, ..open(case, 0, String::new()) })
     }
 
-    /// Looks for the failure in other runs. What came of it, or else in how many runs it was not; an error if it was in none because none could be judged.
+    /// Looks for the failure in other runs.
     fn refind(
         &mut self,
         case: &Case,
         session: &Arc<Session>,
         changed: &[String],
         unfit: &[String],
-    ) -> Result<(Option<Judged>, u32), Failure> {
+    ) -> Result<Looked, Failure> {
         let same_plan = case.found.plan == session.plan_digest;
         let tries = refind::tries(case, same_plan, !unfit.is_empty(), self.order.runs);
         let (mut passed, mut lost) = (0, None);
@@ -295,12 +310,15 @@ impl Runner<'_> {
             let of_run = match schedule {
                 None => session.clone(),
                 Some(text) => {
-                    let made = written
-                        .get_or_insert_with(|| session.with_faults(&case.path, text).map(Arc::new));
+                    let made =
+                        written.get_or_insert_with(|| session.with_faults(&case.path, text).map(Arc::new));
                     match made {
                         Ok(made) => made.clone(),
                         Err(why) => {
-                            lost = Some((exit::INCONCLUSIVE, format!("its faults do not fit the stack any more:\n{why}")));
+                            lost = Some((
+                                exit::INCONCLUSIVE,
+                                format!("its faults do not fit the stack any more:\n{why}"),
+                            ));
                             continue;
                         }
                     }
@@ -308,22 +326,22 @@ impl Runner<'_> {
             };
             let outcome = self.run(&of_run, log, Mode::Lenient)?;
             match self.look(case, &of_run, schedule, &outcome, changed) {
-                Step::Over(judged) => return Ok((Some(*judged), passed)),
+                Step::Over(judged) => return Ok(Looked::Over(judged)),
                 Step::Passed(_) => passed += 1,
                 Step::Lost(code, why) if code == exit::INTERRUPTED || self.lane.is_short() => {
-                    return Ok((Some(open(case, code, why)), passed));
+                    return Ok(Looked::Over(Box::new(open(case, code, why))));
                 }
                 Step::Lost(code, why) => lost = Some((code, why)),
             }
         }
         match lost {
             // Where nothing could be looked at there is no verdict.
-            Some((code, why)) if passed == 0 => Ok((Some(open(case, code, why)), 0)),
+            Some((code, why)) if passed == 0 => Ok(Looked::Over(Box::new(open(case, code, why)))),
             None if passed == 0 => {
                 let text = "there is nothing to look for it with: neither its log nor its faults can be used";
-                Ok((Some(open(case, exit::INCONCLUSIVE, text.to_owned())), 0))
+                Ok(Looked::Over(Box::new(open(case, exit::INCONCLUSIVE, text.to_owned()))))
             }
-            _ => Ok((None, passed)),
+            lost => Ok(Looked::Passed(passed, lost.map(|(_, why)| first_lines(&why)))),
         }
     }
 
@@ -344,7 +362,9 @@ impl Runner<'_> {
         if let Some(violation) = case.group.violated(outcome) {
             let since = since(changed);
             let says = match self.runs {
-                1 if outcome.digest == case.found.digest => "it fails as recorded: it is the same run".to_owned(),
+                1 if outcome.digest == case.found.digest => {
+                    "it fails as recorded: it is the same run".to_owned()
+                }
                 1 => format!("it fails as recorded: what its log says fails in the same way{since}"),
                 runs => format!("it fails: re-found by its faults and operations in run {runs}{since}"),
             };
@@ -355,7 +375,9 @@ impl Runner<'_> {
                 return Step::Lost(exit::INCONCLUSIVE, self.order.watch.budget().text());
             }
             Some(Stopped::Interrupted) => return Step::Lost(exit::INTERRUPTED, "interrupted".into()),
-            Some(Stopped::Undecided(why)) => return Step::Lost(exit::INCONCLUSIVE, format!("given up: {why}")),
+            Some(Stopped::Undecided(why)) => {
+                return Step::Lost(exit::INCONCLUSIVE, format!("given up: {why}"));
+            }
             Some(Stopped::Unsupported(_)) | None => {}
         }
         let is_known = |group: &Group| self.order.all.iter().any(|c| c.known.is_some() && c.group == *group);
@@ -441,8 +463,9 @@ fn changes(case: &Case, session: &Session) -> Result<Vec<String>, Failure> {
         changed.push("the configuration, the compose files or the environment".to_owned());
         return Ok(changed);
     }
-    let files = finding::changed(&session.base, &found.digest, &case.inputs).map_err(|failure| {
-        Failure { text: format!("{}: {}", case.path.display(), failure.text), ..failure }
+    let files = finding::changed(&session.base, &found.digest, &case.inputs).map_err(|failure| Failure {
+        text: format!("{}: {}", case.path.display(), failure.text),
+        ..failure
     })?;
     if let Some(more) = files.len().checked_sub(NAMED).filter(|more| *more > 0) {
         changed.push(format!("{} and {more} more files", files[..NAMED].join(", ")));
@@ -453,7 +476,11 @@ fn changes(case: &Case, session: &Session) -> Result<Vec<String>, Failure> {
 }
 
 fn since(changed: &[String]) -> String {
-    if changed.is_empty() { String::new() } else { format!(" (changed since it was found: {})", changed.join("; ")) }
+    if changed.is_empty() {
+        String::new()
+    } else {
+        format!(" (changed since it was found: {})", changed.join("; "))
+    }
 }
 
 /// A run that is another one than the recorded one, though no file that is compared has changed.

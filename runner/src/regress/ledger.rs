@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::case::Case;
-use super::seen::{Looked, Seen, Seeds};
+use super::seen::{Looked, Seeds, Seen};
 use crate::campaign::totals::Totals;
 use crate::exit;
 use crate::group::Group;
@@ -93,7 +93,8 @@ impl Ledger {
 
 /// What the campaign says of each group that it found, and of those that it could have found.
 fn looked(known: Vec<Group>, properties: &[Property], totals: &Totals) -> BTreeMap<Group, Looked> {
-    let mut looked: BTreeMap<Group, Looked> = known.into_iter().map(|group| (group, Looked::default())).collect();
+    let mut looked: BTreeMap<Group, Looked> =
+        known.into_iter().map(|group| (group, Looked::default())).collect();
     for found in &totals.findings {
         looked.entry(Group::of_violation(&found.violation)).or_default().failing.add(found.seed);
     }
@@ -104,7 +105,8 @@ fn looked(known: Vec<Group>, properties: &[Property], totals: &Totals) -> BTreeM
     }
     // Of a property that there is no more nothing can be said.
     looked.retain(|group, of_group| {
-        of_group.failing.count() > 0 || judged(group, properties, totals).is_some_and(|seeds| seeds.count() > 0)
+        of_group.failing.count() > 0
+            || judged(group, properties, totals).is_some_and(|seeds| seeds.count() > 0)
     });
     looked
 }

@@ -181,11 +181,18 @@ fn list(args: &ListArgs) -> Result<u8, Failure> {
     match args.format {
         Format::Json => {
             let list: Vec<Json> = cases.iter().map(case_json).collect();
-            output::print_json(&json!({ "schema": "bloodhound.regress-list/v1", "directory": dir, "cases": list }));
+            output::print_json(
+                &json!({ "schema": "bloodhound.regress-list/v1", "directory": dir, "cases": list }),
+            );
         }
         Format::Human => {
             for case in &cases {
-                output::print(&format!("{}{}\n  {}\n", case.name, known_text(case.known.as_deref()), case.group));
+                output::print(&format!(
+                    "{}{}\n  {}\n",
+                    case.name,
+                    known_text(case.known.as_deref()),
+                    case.group
+                ));
                 if let Err(why) = &case.log {
                     output::print(&format!("  {why}\n"));
                 }
@@ -218,7 +225,9 @@ fn chosen(cases: &[Case], names: &[String], dir: &Path) -> Result<Vec<Case>, Fai
     if names.is_empty() {
         return Ok(cases.to_vec());
     }
-    let one = |name: &String| cases.iter().find(|case| case.name == *name).cloned().ok_or_else(|| unknown(name, dir));
+    let one = |name: &String| {
+        cases.iter().find(|case| case.name == *name).cloned().ok_or_else(|| unknown(name, dir))
+    };
     names.iter().map(one).collect()
 }
 
@@ -241,7 +250,9 @@ fn run_cases(args: &RunArgs) -> Result<u8, Failure> {
     let boots = Boots::new(session.plan.boots);
     let keep = |session: &Session, schedule: Option<&str>, outcome: &_, violation: &_| {
         let selection = with_schedule(&selection, &dir, schedule);
-        finding::save(&out, session, &selection, outcome, violation).map(|saved| saved.dir).map_err(|e| e.to_string())
+        finding::save(&out, session, &selection, outcome, violation)
+            .map(|saved| saved.dir)
+            .map_err(|e| e.to_string())
     };
     let say = |line: &str| output::eprint(&format!("bloodhound: {line}\n"));
     let order = judge::Order {
@@ -262,7 +273,9 @@ fn run_cases(args: &RunArgs) -> Result<u8, Failure> {
     match args.format {
         Format::Json => {
             let list: Vec<Json> = judged.iter().map(json).collect();
-            output::print_json(&json!({ "schema": "bloodhound.regress/v1", "platform": chosen.json(), "regressions": list, "exit_code": code }));
+            output::print_json(
+                &json!({ "schema": "bloodhound.regress/v1", "platform": chosen.json(), "regressions": list, "exit_code": code }),
+            );
         }
         Format::Human => judged.iter().for_each(|judged| output::print(&text(judged))),
     }
@@ -292,7 +305,8 @@ pub fn with_schedule(
 
 /// A case that was run, for people.
 fn text(judged: &Judged) -> String {
-    let mut out = format!("{}{}: {}\n", judged.name, known_text(judged.known.as_deref()), judged.verdict.word());
+    let mut out =
+        format!("{}{}: {}\n", judged.name, known_text(judged.known.as_deref()), judged.verdict.word());
     for line in explained(judged).lines() {
         out.push_str(&format!("  {line}\n"));
     }
@@ -305,7 +319,10 @@ pub fn explained(judged: &Judged) -> String {
     if let Some(shown) = &judged.shown {
         out.push_str(&format!("\nseed {} at {}\n{}", shown.seed, shown.at, shown.text.trim_end()));
         match &shown.kept {
-            Ok(dir) => out.push_str(&format!("\nreplay: bloodhound replay {}", crate::bug::quote(&dir.to_string_lossy()))),
+            Ok(dir) => out.push_str(&format!(
+                "\nreplay: bloodhound replay {}",
+                crate::bug::quote(&dir.to_string_lossy())
+            )),
             Err(why) => out.push_str(&format!("\nits finding could not be written: {why}")),
         }
     }
@@ -343,7 +360,8 @@ fn remove(args: &RemoveArgs) -> Result<u8, Failure> {
     if !path.exists() {
         return Err(unknown(&args.name, &dir));
     }
-    std::fs::remove_file(&path).map_err(|e| Failure::environment(format!("removing {}: {e}", path.display())))?;
+    std::fs::remove_file(&path)
+        .map_err(|e| Failure::environment(format!("removing {}: {e}", path.display())))?;
     output::print(&format!("removed {}\n", path.display()));
     Ok(exit::PASS)
 }
@@ -354,23 +372,30 @@ fn mark(args: &MarkArgs) -> Result<u8, Failure> {
     let text = std::fs::read_to_string(&before.path)
         .map_err(|e| Failure::environment(format!("reading {}: {e}", before.path.display())))?;
     let marked = marked(&text, args.known.as_deref());
-    let fits = Case::decode(&before.path, &marked)
-        .is_ok_and(|after| after.known == args.known && after.group == before.group && after.log == before.log);
+    let fits = Case::decode(&before.path, &marked).is_ok_and(|after| {
+        after.known == args.known && after.group == before.group && after.log == before.log
+    });
     if !fits {
         return Err(Failure::usage(format!(
             "{} is written in a way in which the key `known` cannot be changed by this command\nhelp: change it by hand: `known: \"REASON\"`",
             before.path.display()
         )));
     }
-    output::write_file(&before.path, &marked).map_err(|e| Failure::environment(format!("writing the case: {e}")))?;
-    let now = if args.fixed { "is not known any more: `test` fails if it fails" } else { "is known: `test` lists it and does not fail by it" };
+    output::write_file(&before.path, &marked)
+        .map_err(|e| Failure::environment(format!("writing the case: {e}")))?;
+    let now = if args.fixed {
+        "is not known any more: `test` fails if it fails"
+    } else {
+        "is known: `test` lists it and does not fail by it"
+    };
     output::print(&format!("{} {now}\n", args.name));
     Ok(exit::PASS)
 }
 
 /// The text of a case with this as the reason for which it is known.
 fn marked(text: &str, known: Option<&str>) -> String {
-    let mut lines: Vec<&str> = text.split_inclusive('\n').filter(|line| !line.starts_with("known:")).collect();
+    let mut lines: Vec<&str> =
+        text.split_inclusive('\n').filter(|line| !line.starts_with("known:")).collect();
     let line = known.map(case::known_line);
     if let Some(line) = &line {
         let place = lines.iter().position(|line| line.starts_with("found:")).unwrap_or(lines.len());
@@ -390,7 +415,8 @@ mod tests {
         let fixed = marked(&text, None);
         assert_eq!(fixed.lines().count() + 1, text.lines().count());
         let again = marked(&fixed, Some("other: \"reason\""));
-        let read = |text: &str| Case::decode(&case.path, text).unwrap_or_else(|wrong| panic!("{text}\n{wrong:?}"));
+        let read =
+            |text: &str| Case::decode(&case.path, text).unwrap_or_else(|wrong| panic!("{text}\n{wrong:?}"));
         assert_eq!((read(&fixed).known, read(&again).known), (None, Some("other: \"reason\"".into())));
         assert_eq!(read(&again).log, case.log);
     }

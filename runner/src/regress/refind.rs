@@ -24,7 +24,10 @@ pub fn unseen(log: &Log) -> Vec<String> {
     let mut unseen = Vec::new();
     let switches: &[ForcedSwitch] = log.switches.as_deref().unwrap_or_default();
     if !switches.is_empty() {
-        unseen.push(format!("it makes tasks give way at {} instructions of the program as it was", switches.len()));
+        unseen.push(format!(
+            "it makes tasks give way at {} instructions of the program as it was",
+            switches.len()
+        ));
     }
     if log.overrides.is_empty() {
         unseen.push("its log names no choice (the finding was not shrunken), so nothing tells whether the run is still the one that was meant".to_owned());
@@ -45,7 +48,10 @@ pub fn tries(case: &Case, same_plan: bool, lenient: bool, runs: u32) -> Vec<Try>
         Some(Try { log: if n == 0 { log } else { in_another_schedule(log, n) }, scheduled: false })
     };
     let by_schedule = |n: u64| {
-        let (boot_seed, seed) = case.log.as_ref().map_or((crate::boots::decisions(0).log().boot_seed, n), |log| (log.boot_seed, log.seed));
+        let (boot_seed, seed) = case
+            .log
+            .as_ref()
+            .map_or((crate::boots::decisions(0).log().boot_seed, n), |log| (log.boot_seed, log.seed));
         let log = match n < half {
             // What clients do is drawn by the seed of the case, without what was left out.
             true => {
@@ -100,15 +106,21 @@ mod tests {
             log.overrides.insert(choice, Override { bound: WORD, value: 5 });
         }
         let same = tries(&case, true, true, 8);
-        assert_eq!(same.iter().map(|t| t.scheduled).collect::<Vec<_>>(), [false, false, false, false, true, true, true, true]);
+        assert_eq!(
+            same.iter().map(|t| t.scheduled).collect::<Vec<_>>(),
+            [false, false, false, false, true, true, true, true]
+        );
         assert_eq!(case.log.as_ref().map(|log| &log.epochs), Ok(&same[0].log.epochs));
-        let others: std::collections::BTreeSet<u64> = same[1..4].iter().map(|t| t.log.epochs[0].seed).collect();
+        let others: std::collections::BTreeSet<u64> =
+            same[1..4].iter().map(|t| t.log.epochs[0].seed).collect();
         assert!(others.len() == 3 && same[1].log.epochs.len() == 1 && same[1].log.plain.is_empty());
         let seeds: std::collections::BTreeSet<u64> = same[4..].iter().map(|t| t.log.seed).collect();
         assert_eq!(seeds.len(), 4, "each draws other operations");
         let other = tries(&case, false, true, 5);
         assert!(other.iter().all(|t| t.scheduled));
-        assert!(other[..3].iter().all(|t| t.log.overrides.len() == 1 && t.log.overrides.contains_key(&choice)));
+        assert!(
+            other[..3].iter().all(|t| t.log.overrides.len() == 1 && t.log.overrides.contains_key(&choice))
+        );
         assert!(other[3].log.overrides.is_empty());
         case.schedule = Err("none".into());
         assert!(tries(&case, false, true, 3).iter().all(|t| !t.scheduled));

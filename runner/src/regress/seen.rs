@@ -168,7 +168,10 @@ impl Seen {
 
     /// Whether an earlier campaign has found it.
     pub fn has(&self, group: &Group) -> bool {
-        self.file.stacks.get(&self.stack).is_some_and(|list| list.iter().any(|history| history.group == *group))
+        self.file
+            .stacks
+            .get(&self.stack)
+            .is_some_and(|list| list.iter().any(|history| history.group == *group))
     }
 
     /// The groups of the stack.
@@ -256,7 +259,10 @@ mod tests {
         let mut seeds: Seeds = [5, 3, 4, 9, u64::MAX, 5].into_iter().collect();
         assert_eq!(seeds.0, [(3, 5), (9, 9), (u64::MAX, u64::MAX)]);
         seeds.join(&(6..9).collect());
-        assert_eq!((seeds.0.clone(), seeds.count(), seeds.end()), (vec![(3, 9), (u64::MAX, u64::MAX)], 8, u64::MAX));
+        assert_eq!(
+            (seeds.0.clone(), seeds.count(), seeds.end()),
+            (vec![(3, 9), (u64::MAX, u64::MAX)], 8, u64::MAX)
+        );
         seeds.join(&(0..20).collect());
         assert_eq!(seeds.0, [(0, 19), (u64::MAX, u64::MAX)]);
     }
@@ -289,7 +295,11 @@ mod tests {
         std::fs::write(out.join(NAME), "{\"format\": 2}").expect("written");
         let refused = Seen::open(&out, String::new()).expect_err("another format");
         assert!(refused.contains("seen.json: it has format 2"), "{refused}");
-        for damaged in ["", "{", "{\"format\":1,\"stacks\":{\"a\":[{\"group\":{\"property\":\"\",\"kind\":\"\",\"shape\":\"\"},\"failing\":[[5,3]],\"run\":[],\"clean\":[]}]}}"] {
+        for damaged in [
+            "",
+            "{",
+            "{\"format\":1,\"stacks\":{\"a\":[{\"group\":{\"property\":\"\",\"kind\":\"\",\"shape\":\"\"},\"failing\":[[5,3]],\"run\":[],\"clean\":[]}]}}",
+        ] {
             std::fs::write(out.join(NAME), damaged).expect("written");
             assert!(Seen::open(&out, String::new()).is_err(), "{damaged}");
         }

@@ -34,7 +34,8 @@ fn lowest(failing: u64, run: u64) -> u64 {
     let (mut failing, mut run) = (failing.min(run), run);
     if failing > MOST {
         // As if fewer had been run: the bound is lower then.
-        run = u64::try_from((u128::from(run) * u128::from(MOST)).div_ceil(u128::from(failing))).unwrap_or(u64::MAX);
+        run = u64::try_from((u128::from(run) * u128::from(MOST)).div_ceil(u128::from(failing)))
+            .unwrap_or(u64::MAX);
         failing = MOST;
     }
     // The largest frequency with which so many failures, or more, come by chance in at most one of twenty samples.
@@ -102,7 +103,9 @@ mod tests {
     #[test]
     fn bounds_are_those_of_tables() {
         // One failure in 100: 1 - 0.95^(1/100); five: the table of Clopper and Pearson for one side has 0.01991; all of 20: 0.05^(1/20).
-        for (failing, run, ppb) in [(1, 100, 512_801), (5, 100, 19_907_000), (20, 20, 860_891_000), (1, 1, 50_000_000)] {
+        for (failing, run, ppb) in
+            [(1, 100, 512_801), (5, 100, 19_907_000), (20, 20, 860_891_000), (1, 1, 50_000_000)]
+        {
             let found = lowest(failing, run);
             assert!(found.abs_diff(ppb) <= ppb / 500, "{failing} of {run}: {found}");
         }

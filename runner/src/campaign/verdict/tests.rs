@@ -328,7 +328,8 @@ fn cases_are_judged_before_all_else() {
         assert_eq!(human.contains("DOES NOT FAIL NOW"), loud, "{human}");
         let xml = junit::render(&judgement.suite("bloodhound.yaml", Vec::new())).expect("XML");
         assert_eq!(xml.contains("<failure ") || xml.contains("<error "), bad, "{xml}");
-        let json: serde_json::Value = serde_json::from_str(&print::json(&judgement, &totals, path, None)).expect("JSON");
+        let json: serde_json::Value =
+            serde_json::from_str(&print::json(&judgement, &totals, path, None)).expect("JSON");
         assert_eq!(json["regressions"][0]["verdict"], verdict.word());
         assert_eq!(json["properties"].as_array().map(Vec::len), Some(2), "{json}");
     }
@@ -348,7 +349,9 @@ fn known_findings_are_listed_and_do_not_fail() {
     };
     let judgement = of(&[Seed::Violates, Seed::Good, Seed::Violates], true);
     assert_eq!(judgement.code, exit::PASS);
-    assert!(matches!(&judgement.items[0].verdict, Verdict::Known(why) if why.contains("c1") && why.contains("2 of 3")));
+    assert!(
+        matches!(&judgement.items[0].verdict, Verdict::Known(why) if why.contains("c1") && why.contains("2 of 3"))
+    );
     assert_eq!(of(&[Seed::Violates, Seed::Good, Seed::Violates], false).code, exit::FINDINGS);
     // A known end of a run takes nothing from the seeds that went on; but where none did, nothing was judged.
     assert_eq!(of(&[Seed::Hangs, Seed::Good], true).code, exit::PASS);
