@@ -199,13 +199,17 @@ fn measure(args: &Args, session: &mut Session) -> Result<(), Failure> {
 /// Puts the reason why nothing is run into the reports that the command line names: those of an earlier campaign would speak
 /// for this one.
 fn refused(args: &Args, failure: &Failure) {
+    let files = args.out.iter().map(|dir| dir.join("junit.xml")).chain(args.junit.clone());
+    // The failure that is told is the one that is there already.
+    let _ignored = refusal(args, failure).map(|xml| files.for_each(|path| reports::replace(&path, &xml)));
+}
+
+/// The report of a campaign that is not begun.
+fn refusal(args: &Args, failure: &Failure) -> Result<String, String> {
     let mut totals = Totals::new(0, args.seeds.unwrap_or_default(), 0);
     totals.trouble(failure.code, failure.text.clone());
     let config = args.source.config.display().to_string();
-    let suite = Judgement::of(&[], &totals).suite(&config, Vec::new());
-    let files = args.out.iter().map(|dir| dir.join("junit.xml")).chain(args.junit.clone());
-    // The failure that is told is the one that is there already.
-    let _ignored = junit::render(&suite).map(|xml| files.for_each(|path| reports::replace(&path, &xml)));
+    junit::render(&Judgement::of(&[], &totals).suite(&config, Vec::new()))
 }
 
 /// `test` on a platform that is chosen when the reports have their place.
@@ -231,9 +235,12 @@ pub fn campaign(
         return Err(failure);
     }
     let out = args.out.clone().unwrap_or_else(|| session.plan.out.clone());
-    let left_out = args.no_regressions || args.live;
-    let cases = ledger::cases_of(&session, left_out).inspect_err(|failure| refused(args, failure))?;
     let reports = Reports::prepare(&out, args.junit.as_deref(), &session.plan.config)?;
+    let left_out = args.no_regressions || args.live;
+    let cases = ledger::cases_of(&session, left_out).inspect_err(|failure| {
+        // The failure that is told is the one that is there already.
+        let _ignored = refusal(args, failure).and_then(|xml| reports.write(&xml));
+    })?;
     if let Some(text) = reports.earlier() {
         print::say(&text);
     }
@@ -377,7 +384,8 @@ impl Campaign<'_> {
         totals.regressions = regress::judge::run_all(&order)?;
         for judged in &totals.regressions {
             if let Some(Err(why)) = judged.shown.as_ref().map(|shown| &shown.kept) {
-                let text = format!("the finding of the regression case {} cannot be written: {why}", judged.name);
+                let text =
+                    format!("the finding of the regression case {} cannot be written: {why}", judged.name);
                 totals.troubles.push(totals::Trouble { code: exit::ENVIRONMENT, text });
             }
         }
