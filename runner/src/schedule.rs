@@ -51,6 +51,14 @@ pub fn text(outcome: &Outcome) -> Result<String, Failure> {
         if effect.is_left_out() {
             continue;
         }
+        if cuts_nothing(planned) {
+            let _ = writeln!(
+                out,
+                "  # {}: one side is empty, so it cuts nothing",
+                entry(planned, begin, outcome)?
+            );
+            continue;
+        }
         empty = false;
         let why = match effect {
             Effect::Begun => String::new(),
@@ -59,10 +67,14 @@ pub fn text(outcome: &Outcome) -> Result<String, Failure> {
         let _ = writeln!(out, "  - {}{why}", entry(planned, begin, outcome)?);
     }
     if empty {
-        out.truncate(out.trim_end_matches(":\n").len());
-        out.push_str(": []\n");
+        out = out.replacen("schedule:\n", "schedule: []\n", 1);
     }
     Ok(out)
+}
+
+/// Whether a partition has an empty side, which no schedule can name.
+fn cuts_nothing(planned: &Planned) -> bool {
+    matches!(&planned.fault, Fault::Partition(partition) if groups(&partition.cut).1.iter().any(|group| group.is_empty()))
 }
 
 /// The quiet periods, in which links were plain and no operation was counted.

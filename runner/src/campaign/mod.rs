@@ -91,13 +91,17 @@ fn measure(args: &Args, session: &mut Session) -> Result<(), Failure> {
 /// Puts the reason why nothing is run into the reports that the command line names: those of an earlier campaign would speak
 /// for this one.
 fn refused(args: &Args, failure: &Failure) {
+    let files = args.out.iter().map(|dir| dir.join("junit.xml")).chain(args.junit.clone());
+    // The failure that is told is the one that is there already.
+    let _ignored = refusal(args, failure).map(|xml| files.for_each(|path| reports::replace(&path, &xml)));
+}
+
+/// The report of a campaign that is not begun.
+fn refusal(args: &Args, failure: &Failure) -> Result<String, String> {
     let mut totals = Totals::new(0, args.seeds.unwrap_or_default(), 0);
     totals.trouble(failure.code, failure.text.clone());
     let config = args.source.config.display().to_string();
-    let suite = Judgement::of(&[], &totals).suite(&config, Vec::new());
-    let files = args.out.iter().map(|dir| dir.join("junit.xml")).chain(args.junit.clone());
-    // The failure that is told is the one that is there already.
-    let _ignored = junit::render(&suite).map(|xml| files.for_each(|path| reports::replace(&path, &xml)));
+    junit::render(&Judgement::of(&[], &totals).suite(&config, Vec::new()))
 }
 
 /// `test` on a platform that is chosen when the reports have their place.
@@ -117,12 +121,15 @@ pub fn campaign(
     let out = args.out.clone().unwrap_or_else(|| session.plan.out.clone());
     let guided = !args.live && args.strategy(&session).is_guided();
     cannot_be_shared(args, guided).inspect_err(|failure| refused(args, failure))?;
-    let left_out = args.no_regressions || args.live;
-    let cases = ledger::cases_of(&session, left_out).inspect_err(|failure| refused(args, failure))?;
     // A search begins seeds itself, so each entry of its corpus is a case.
     let own = Seeds { all: if guided { 0 } else { seeds.all }, ..seeds };
     let mut keeping = keeping(args, &session, &out, own).inspect_err(|failure| refused(args, failure))?;
     let reports = Reports::prepare(&out, args.junit.as_deref(), &session.plan.config)?;
+    let left_out = args.no_regressions || args.live;
+    let cases = ledger::cases_of(&session, left_out).inspect_err(|failure| {
+        // The failure that is told is the one that is there already.
+        let _ignored = refusal(args, failure).and_then(|xml| reports.write(&xml));
+    })?;
     if let Some(text) = reports.earlier() {
         print::say(&text);
     }

@@ -200,6 +200,18 @@ enum Step {
     Lost(u8, String),
 }
 
+/// What the search in other runs came to.
+enum Looked {
+    Over(Box<Judged>),
+    /// So many runs pass; why others could not be judged, if there were any.
+    Passed(u32, Option<String>),
+}
+
+/// The beginning of a text, in one line.
+fn first_lines(text: &str) -> String {
+    text.split_whitespace().take(40).collect::<Vec<_>>().join(" ")
+}
+
 impl Runner<'_> {
     fn contained(&mut self, case: &Case) -> Judged {
         self.runs = 0;
@@ -250,11 +262,14 @@ impl Runner<'_> {
         if let Ok(log) = &case.log {
             unfit.extend(refind::unseen(log));
         }
-        let (judged, passed) = self.refind(case, &session, &changed, &unfit)?;
-        if let Some(judged) = judged {
-            return Ok(judged);
+        let (passed, lost) = match self.refind(case, &session, &changed, &unfit)? {
+            Looked::Over(judged) => return Ok(*judged),
+            Looked::Passed(passed, lost) => (passed, lost),
+        };
+        let mut since = since(&changed);
+        if let Some(why) = lost {
+            since.push_str(&format!(" (not all runs could be judged: {why})"));
         }
-        let since = since(&changed);
         let (verdict, says) = match unfit.first() {
             None => {
                 let named = case.log.as_ref().map_or(0, |log| log.overrides.len());
@@ -278,14 +293,14 @@ impl Runner<'_> {
         Ok(Judged { verdict, says, changed, ..open(case, 0, String::new()) })
     }
 
-    /// Looks for the failure in other runs. What came of it, or else in how many runs it was not; an error if it was in none because none could be judged.
+    /// Looks for the failure in other runs.
     fn refind(
         &mut self,
         case: &Case,
         session: &Arc<Session>,
         changed: &[String],
         unfit: &[String],
-    ) -> Result<(Option<Judged>, u32), Failure> {
+    ) -> Result<Looked, Failure> {
         let same_plan = case.found.plan == session.plan_digest;
         let tries = refind::tries(case, same_plan, !unfit.is_empty(), self.order.runs);
         let (mut passed, mut lost) = (0, None);
@@ -311,22 +326,22 @@ impl Runner<'_> {
             };
             let outcome = self.run(&of_run, log, Mode::Lenient)?;
             match self.look(case, &of_run, schedule, &outcome, changed) {
-                Step::Over(judged) => return Ok((Some(*judged), passed)),
+                Step::Over(judged) => return Ok(Looked::Over(judged)),
                 Step::Passed(_) => passed += 1,
                 Step::Lost(code, why) if code == exit::INTERRUPTED || self.lane.is_short() => {
-                    return Ok((Some(open(case, code, why)), passed));
+                    return Ok(Looked::Over(Box::new(open(case, code, why))));
                 }
                 Step::Lost(code, why) => lost = Some((code, why)),
             }
         }
         match lost {
             // Where nothing could be looked at there is no verdict.
-            Some((code, why)) if passed == 0 => Ok((Some(open(case, code, why)), 0)),
+            Some((code, why)) if passed == 0 => Ok(Looked::Over(Box::new(open(case, code, why)))),
             None if passed == 0 => {
                 let text = "there is nothing to look for it with: neither its log nor its faults can be used";
-                Ok((Some(open(case, exit::INCONCLUSIVE, text.to_owned())), 0))
+                Ok(Looked::Over(Box::new(open(case, exit::INCONCLUSIVE, text.to_owned()))))
             }
-            _ => Ok((None, passed)),
+            lost => Ok(Looked::Passed(passed, lost.map(|(_, why)| first_lines(&why)))),
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use bloodhound_config::{render, tree};
 use bloodhound_sim::Digest;
+use bloodhound_vfs::host::HostBase;
 
 use super::Session;
 use crate::plan::{Finder, Plan};
@@ -34,7 +35,8 @@ impl Session {
             Some(resolver) => Finder::Resolver(resolver, self.pins()),
             None => Finder::Nowhere,
         };
-        let mut plan = Plan::new(&project, &self.base, &finder)
+        let base = HostBase::new();
+        let mut plan = Plan::new(&project, &base, &finder)
             .map_err(|refused| refused.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
         if !self.configured {
             plan.properties.retain(|property| !property.judge.is_about_nothing());
@@ -43,7 +45,7 @@ impl Session {
             scenario: Arc::new(plan.scenario.clone()),
             plan_digest: digest_of(&plan),
             plan,
-            base: self.base.clone(),
+            base,
             files: self.files.clone(),
             resolver: None,
             configured: self.configured,
