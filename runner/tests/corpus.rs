@@ -85,17 +85,11 @@ fn what_was_interesting_comes_first_and_workers_do_not_show() {
         );
         assert!(said.contains(&format!("of the corpus (seed {seed}): stays violated")), "{said}");
     }
-    // A case stops a campaign that wants no more than one finding, before any seed.
-    let (fast, said) = campaign(
-        &dir,
-        "one",
-        &["--first-seed", "100000", "--seeds", "5", "--fail-fast", "--jobs", "1", "--out", "fast"],
-    );
-    assert_eq!(
-        (&fast["seeds_run"], fast["findings"].as_array().map(Vec::len)),
-        (&0.into(), Some(1)),
-        "{said}"
-    );
+    // A case stops a campaign that wants no more than one finding.
+    let many = ["--first-seed", "100000", "--seeds", "500", "--fail-fast", "--jobs", "1", "--out", "fast"];
+    let (fast, said) = campaign(&dir, "one", &many);
+    assert!(fast["seeds_run"].as_u64() < Some(100), "{said}");
+    assert!(digests(&fast).iter().all(|(seed, digest)| known.get(seed) == Some(digest)), "{said}");
 }
 
 #[test]

@@ -92,6 +92,18 @@ impl Reached {
     }
 }
 
+/// An entry of a run. Its log is that of the run, or another one that leads to it.
+pub fn entry(identity: Identity, log: Log, reached: &Reached, why: String) -> Entry {
+    Entry {
+        identity,
+        log,
+        features: reached.features.clone(),
+        violated: reached.violated.clone(),
+        digest: reached.digest.clone(),
+        why,
+    }
+}
+
 /// What of a log is kept: loops that are counted are found again, and so are switches of a run that its seeds alone determine.
 pub fn lasting(log: &Log) -> Log {
     let mut log = Log { counted: Vec::new(), ..log.clone() };
@@ -293,14 +305,7 @@ impl Keeping {
         if !self.save || self.failed.is_some() {
             return;
         }
-        let entry = Entry {
-            identity: self.corpus.identity().clone(),
-            log,
-            features: reached.features.clone(),
-            violated: reached.violated.clone(),
-            digest: reached.digest.clone(),
-            why,
-        };
+        let entry = entry(self.corpus.identity().clone(), log, reached, why);
         match self.corpus.add(entry) {
             Ok(Added::New(_)) => self.summary.added += 1,
             Ok(Added::Replaced(..) | Added::Known(_)) => {}
@@ -320,6 +325,9 @@ impl Keeping {
                 Ok(None) => self.summary.trim = Trim::ByAnother,
                 Err(error) => self.failed = Some(failure(error)),
             }
+        }
+        if self.failed.is_some() {
+            self.summary.trim = Trim::Failed;
         }
         self.summary.growth = self.growth;
         (self.summary, self.failed)

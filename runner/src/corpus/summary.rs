@@ -16,6 +16,8 @@ pub enum Trim {
     /// They stay: nothing is saved in this corpus.
     #[default]
     No,
+    /// They stay: something could not be saved.
+    Failed,
     /// Another process was just taking them out.
     ByAnother,
     /// They are out.
@@ -79,6 +81,7 @@ impl Summary {
         let now = match self.trim {
             Trim::No => "corpus: nothing is saved in it".to_owned(),
             Trim::ByAnother => format!("corpus: {} entries are new", self.added),
+            Trim::Failed => format!("corpus: {} entries are new; others could not be saved", self.added),
             Trim::Done(trimmed) => {
                 let short = match trimmed.uncovered {
                     0 => String::new(),
@@ -111,7 +114,7 @@ impl Summary {
             Trim::Done(t) => json!({
                 "entries": t.kept, "bytes": t.bytes, "removed": t.removed, "features_without_room": t.uncovered,
             }),
-            Trim::No | Trim::ByAnother => Json::Null,
+            Trim::No | Trim::Failed | Trim::ByAnother => Json::Null,
         };
         json!({
             "dir": self.dir,
