@@ -64,6 +64,7 @@ pub struct Ran {
     /// Its outcome, as of the whole run from the boot on. Its `decisions` are what the run is.
     pub outcome: Outcome,
     /// The choices since the point, in their order, if they were wanted.
+    #[cfg_attr(not(test), expect(dead_code, reason = "only tests compare the choices of branches"))]
     pub made: Vec<Made>,
     /// The points that were taken, in order of time.
     pub points: Vec<Arc<Point>>,

@@ -223,6 +223,10 @@ mod tests {
     fn found(seed: u64, at: u64, text: &str, kept: bool) -> Found {
         let (property, kind, text) = ("p".to_owned(), "safety".to_owned(), text.to_owned());
         Found {
+            number: seed,
+            name: format!("seed {seed}"),
+            branched: None,
+            standing: Default::default(),
             seed,
             violation: Violation { index: Some(0), property, kind, at: SimTime(at), text },
             digest: String::new(),

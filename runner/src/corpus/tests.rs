@@ -16,7 +16,7 @@ fn keeping(dir: &Path, plan: &str, seeds: (u64, u64)) -> Keeping {
     let identity =
         Identity { plan: plan.into(), digest_version: 1, log_version: VERSION, features_version: 1 };
     let corpus = Corpus::open(dir, identity).expect("a corpus");
-    Keeping::new(corpus, (true, LIMIT), 1, Seeds::new(seeds.0, seeds.1).expect("seeds"))
+    Keeping::new(corpus, (true, LIMIT), 1, Seeds::new(seeds.0, seeds.1, None).expect("seeds"))
 }
 
 /// A run of a seed: rare features, and now and then a violation.

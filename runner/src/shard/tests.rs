@@ -52,7 +52,19 @@ pub fn violated(seed: u64) -> SeedRecord {
     };
     let kept = Ok(PathBuf::from(format!("out/findings/seed-{seed}-p")));
     let (digest, profile) = (format!("d{seed}"), "none".to_owned());
-    let found = Found { seed, violation, digest, profile, faults: Vec::new(), kept, live: false };
+    let found = Found {
+        number: seed,
+        name: format!("seed {seed}"),
+        branched: None,
+        standing: Default::default(),
+        seed,
+        violation,
+        digest,
+        profile,
+        faults: Vec::new(),
+        kept,
+        live: false,
+    };
     let judged = vec![Judged::Violated(at, "no\nreally".into())];
     SeedRecord { judged, findings: vec![found], ..held(seed) }
 }

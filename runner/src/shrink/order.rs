@@ -136,7 +136,9 @@ impl Order<'_> {
         let Search { runs: made, late, mut dimensions, .. } = search;
         let open = dimensions.iter().any(|dimension| !dimension.minimal);
         let early = match &left {
-            None => Some("what was found does not fail when it is run to its end, so this is the whole finding"),
+            None => {
+                Some("what was found does not fail when it is run to its end, so this is the whole finding")
+            }
             Some(_) if late => Some("the time was over"),
             // With everything tried there is nothing that a larger budget could do.
             Some(_) if open && made >= runs.saturating_sub(2) => Some("the budget of runs was used up"),
