@@ -1,18 +1,17 @@
 //! What a run reached, as a set of hashes: kinds of lines that services wrote, what happened to them, and how operations ended.
 //!
-//! A line's kind is its text without numbers. So two runs that wrote the same lines with other times and ids have the same features.
+//! A line's kind is its template ([`Templates`]). So two runs that wrote the same lines with other times and ids have the same features.
 
 use std::collections::BTreeSet;
 
 use bloodhound_sim::notice::Notice;
 
 use crate::console;
+use crate::guidance::template::Templates;
 use crate::session::Outcome;
 
 /// What features are: those of another version cannot be compared.
 pub const VERSION: u32 = 1;
-/// Letters of a line that count.
-const LONGEST: usize = 160;
 
 /// The features of a run.
 pub fn features(outcome: &Outcome) -> BTreeSet<u64> {
@@ -47,19 +46,11 @@ pub fn violation(property: &str, kind: &str) -> u64 {
     hash(&["violated", property, kind])
 }
 
-/// A text with `#` in place of each number, decimal or hexadecimal.
+/// The template of a text.
 fn shape(text: &str) -> String {
-    let mut shape = String::new();
-    let word = |c: char| c.is_ascii_alphanumeric();
-    for part in text.split_inclusive(|c: char| !word(c)) {
-        let (head, tail) = part.split_at(part.find(|c: char| !word(c)).unwrap_or(part.len()));
-        shape.push_str(if head.bytes().any(|b| b.is_ascii_digit()) { "#" } else { head });
-        shape.push_str(tail);
-        if shape.len() > LONGEST {
-            break;
-        }
-    }
-    shape
+    let mut out = Vec::new();
+    Templates::default().of(text.as_bytes(), &mut out);
+    String::from_utf8_lossy(&out).into_owned()
 }
 
 /// FNV-1a over the parts, each with an end.
@@ -79,7 +70,7 @@ mod tests {
             shape("term 9: voted for n1 at 0x1 (1.25ms)")
         );
         assert_ne!(shape("became leader"), shape("became follower"));
-        assert!(shape(&"word ".repeat(1000)).len() < 200);
+        assert!(shape(&"word ".repeat(1000)).len() < 500);
     }
 
     #[test]

@@ -18,7 +18,7 @@ mod messages;
 mod nearness;
 mod situation;
 mod table;
-mod template;
+pub mod template;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

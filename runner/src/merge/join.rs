@@ -244,6 +244,11 @@ impl Joined {
                 totals.troubles.push(trouble.clone());
             }
         }
+        for trouble in ended.iter().flat_map(|ended| &ended.regressions) {
+            if said.insert(&trouble.text) {
+                totals.troubles.push(trouble.clone());
+            }
+        }
         if self.missing.is_empty() {
             return;
         }

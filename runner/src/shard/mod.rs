@@ -18,9 +18,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::campaign::totals::{Totals, Trouble};
 use crate::coverage::Thresholds;
+use crate::exit;
 use crate::finding::InputRecord;
 use crate::output::write_file;
 use crate::plan::Property;
+use crate::regress::judge::{Judged, Verdict};
 use crate::session::Session;
 
 /// Version of shard.json and results.jsonl.
@@ -207,6 +209,8 @@ pub struct Ended {
     pub least: u64,
     /// What went wrong.
     pub troubles: Vec<Trouble>,
+    /// The regression cases that fail or have no verdict.
+    pub regressions: Vec<Trouble>,
     /// Files of the host that its runs saw; digests of small ones are salted with that of the plan.
     pub inputs: Vec<InputRecord>,
 }
@@ -221,9 +225,25 @@ impl Ended {
             failed_fast: totals.failed_fast,
             least: totals.least,
             troubles: totals.troubles.clone(),
+            regressions: regressed(totals),
             inputs,
         }
     }
+}
+
+/// The regression cases that fail or have no verdict: they are no seeds that whoever joins parts could judge again.
+fn regressed(totals: &Totals) -> Vec<Trouble> {
+    let told = |case: &Judged| {
+        let (code, what) = match case.verdict {
+            Verdict::Open(code) => (code, "has no verdict"),
+            _ if case.fails_gate() => (exit::FINDINGS, "fails"),
+            _ => return None,
+        };
+        let text =
+            format!("the regression case {} {what}: see the reports of the part that ran it", case.name);
+        Some(Trouble { code, text })
+    };
+    totals.regressions.iter().filter_map(told).collect()
 }
 
 /// shard.json.

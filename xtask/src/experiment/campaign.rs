@@ -117,7 +117,7 @@ pub fn run(order: &Order<'_>) -> Result<Campaign, Failure> {
     // What is found after the budget is not found within it; what ends before it without a finding has used up its runs.
     let within = found && spent <= order.seconds;
     let seconds = if within { spent } else { order.seconds };
-    Ok(Campaign { found: within, seconds, runs, features: json["features"].as_u64() })
+    Ok(Campaign { found: within, seconds, runs, features: json["search"]["features"].as_u64() })
 }
 
 fn tell(order: &Order<'_>) -> String {
