@@ -16,7 +16,7 @@ use bloodhound_explore::Settings;
 
 use crate::boots::Boots;
 use crate::corpus::Keeping;
-use crate::coverage::{self, Measuring, Thresholds};
+use crate::coverage::{self, Measuring};
 use crate::explore::{self, Hunt};
 use crate::output::Format;
 use crate::platform::{self, Chosen};
@@ -25,7 +25,7 @@ use crate::run::fail;
 use crate::session::{Failure, Session, Worker};
 use crate::shard::claims::Deal;
 use crate::shard::share::Share;
-use crate::shard::{FORMAT, Identity, Manifest, Part, Title};
+use crate::shard::{Part, Title};
 use crate::{bug, cpus, exit, finding, junit, live, output, regress};
 
 pub mod accounts;
@@ -45,8 +45,8 @@ pub mod workers;
 
 pub use args::{Args, explore};
 use args::{NO_COVERAGE, cannot_be_shared, least, without_meaning};
-use keep::Keep;
 pub use keep::forget;
+use keep::{Keep, thresholds};
 use order::Order;
 use progress::Progress;
 use reports::Reports;
@@ -140,7 +140,7 @@ pub fn campaign(
     totals.is_part = args.sharing.part() != Part::All;
     // Results that can be joined are those of seeds alone.
     let joinable = !args.live && !guided && keeping.is_none();
-    let keep = match keep(args, &session, &seeds, &totals, (&reports.dir, joinable)) {
+    let keep = match keep::begin(args, &session, &seeds, &totals, (&reports.dir, joinable)) {
         Ok(keep) => keep,
         Err(failure) => {
             drop(reports);
@@ -182,43 +182,6 @@ fn keeping(args: &Args, session: &Session, out: &Path, seeds: Seeds) -> Result<O
         print::say(&note);
     }
     Ok(keeping)
-}
-
-/// Begins what is left for machines, if it can be joined with that of others.
-fn keep(
-    args: &Args,
-    session: &Session,
-    seeds: &Seeds,
-    totals: &Totals,
-    (dir, joinable): (&Path, bool),
-) -> Result<Option<Keep>, Failure> {
-    if !joinable {
-        let forgot = keep::forget(dir);
-        forgot.map_err(|e| Failure::environment(format!("cannot write to {}: {e}", dir.display())))?;
-        return Ok(None);
-    }
-    let code = session.measuring.as_ref().map(|measuring| thresholds(args, measuring));
-    let kinds = accounts::Accounts::configured(&session.scenario.faults, &session.scenario.planning);
-    let manifest = Manifest {
-        format: FORMAT,
-        identity: Identity::of(session, &kinds, totals.least_coverage, code),
-        first_seed: seeds.first,
-        seeds: seeds.all,
-        part: args.sharing.part(),
-        ended: None,
-    };
-    let stale = Duration::from_nanos(args.sharing.worker_timeout);
-    let share = args.sharing.store.as_ref();
-    let share = share.map(|place| Share::begin(place, &manifest, stale, args.fail_fast)).transpose()?;
-    let keep = Keep::begin(dir, manifest, share)?;
-    keep.share.as_ref().map_or(Ok(()), |share| share.announce(dir))?;
-    Ok(Some(keep))
-}
-
-/// What is wanted of code coverage.
-fn thresholds(args: &Args, measuring: &Measuring) -> Thresholds {
-    let settings = measuring.settings();
-    Thresholds::of(settings, args.coverage_threshold.or(settings.config.threshold))
 }
 
 /// A campaign whose reports have their place.

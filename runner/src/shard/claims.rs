@@ -87,7 +87,7 @@ pub struct Claims {
 }
 
 /// What came of a look for a range.
-enum Look {
+enum Offer {
     /// It was taken.
     Taken(u64),
     /// Others have all that is left.
@@ -156,14 +156,14 @@ impl Claims {
             }
             if state.looked.is_none_or(|looked| looked.elapsed() >= LOOK) {
                 match self.look(&mut state) {
-                    Ok(Look::Taken(block)) => {
+                    Ok(Offer::Taken(block)) => {
                         let (first, count) = self.campaign.range(block);
                         // The last number there is would not fit behind its range.
                         state.current = first..first.saturating_add(count);
                         continue;
                     }
-                    Ok(Look::Wait) => state.looked = Some(Instant::now()),
-                    Ok(Look::Over) => state.over = true,
+                    Ok(Offer::Wait) => state.looked = Some(Instant::now()),
+                    Ok(Offer::Over) => state.over = true,
                     Err(error) => {
                         state.failure = Some(error.to_string());
                         state.over = true;
@@ -175,7 +175,7 @@ impl Claims {
         }
     }
 
-    fn look(&self, state: &mut State) -> Result<Look, Error> {
+    fn look(&self, state: &mut State) -> Result<Offer, Error> {
         let number = |key: &str| key.split('/').nth(1)?.strip_prefix("block-")?.parse::<u64>().ok();
         let done: std::collections::BTreeSet<u64> =
             self.store.list("done/")?.iter().filter_map(|key| number(key)).collect();
@@ -192,7 +192,7 @@ impl Claims {
         let left = |block: &u64| !done.contains(block);
         for block in (0..self.campaign.blocks()).filter(left).filter(|block| !claimed.contains_key(block)) {
             if self.claim(block, 1)? {
-                return Ok(Look::Taken(block));
+                return Ok(Offer::Taken(block));
             }
         }
         let mut wait = false;
@@ -210,13 +210,13 @@ impl Claims {
                         output::eprint(&format!(
                             "bloodhound: nothing was heard of worker {worker}: its seeds {first} to {last} are run again\n"
                         ));
-                        return Ok(Look::Taken(block));
+                        return Ok(Offer::Taken(block));
                     }
                     wait = true;
                 }
             }
         }
-        Ok(if wait { Look::Wait } else { Look::Over })
+        Ok(if wait { Offer::Wait } else { Offer::Over })
     }
 
     fn claim(&self, block: u64, attempt: u64) -> Result<bool, Error> {
