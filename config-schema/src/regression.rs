@@ -59,6 +59,9 @@ pub struct Found {
     pub inputs: Vec<Located<String>>,
 }
 
+/// An epoch: from when, with which seed, about which concerns.
+pub type EpochText = (u64, u64, Vec<Located<String>>);
+
 /// The log of a run as texts.
 #[derive(Clone, Debug)]
 pub struct LogText {
@@ -71,7 +74,7 @@ pub struct LogText {
     /// Concerns of which all choices are plain.
     pub plain: Vec<Located<String>>,
     /// From when on, with which seed, which concerns.
-    pub epochs: Vec<Located<(u64, u64, Vec<Located<String>>)>>,
+    pub epochs: Vec<Located<EpochText>>,
     /// `SITE = VALUE of BOUND`.
     pub overrides: Vec<Located<String>>,
     /// Loops that are counted.
@@ -271,7 +274,7 @@ fn log(ctx: &mut Ctx, node: &Node, path: &str) -> Option<LogText> {
     })
 }
 
-fn epoch(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Located<(u64, u64, Vec<Located<String>>)>> {
+fn epoch(ctx: &mut Ctx, node: &Node, path: &str) -> Option<Located<EpochText>> {
     let fields = ctx.fields(node, path, &["from", "seed", "concerns"])?;
     let (from, seed) = (number(ctx, &fields, "from"), number(ctx, &fields, "seed"));
     let concerns = texts(ctx, &fields, "concerns");

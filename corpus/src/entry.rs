@@ -6,6 +6,7 @@ use bloodhound_decisions::Log;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::error::Error;
 use crate::files::hash;
 
 /// Version of the files of entries.
@@ -100,6 +101,28 @@ impl Entry {
         let mut bytes = serde_json::to_vec(&text)?;
         bytes.push(b'\n');
         Ok((name_of(&bytes), bytes))
+    }
+
+    /// It as a text, for who keeps it elsewhere.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn to_text(&self) -> Result<String, Error> {
+        let file = self.file().map_err(|e| Error::wrong(format!("an entry cannot be written: {e}")))?;
+        Ok(String::from_utf8_lossy(&file.1).into_owned())
+    }
+
+    /// The entry of such a text.
+    ///
+    /// # Errors
+    /// It is none that this version reads.
+    pub fn of_text(text: &str) -> Result<Entry, Error> {
+        match read(&name_of(text.as_bytes()), text.as_bytes()) {
+            Read::Entry(entry) => Ok(*entry),
+            Read::Unusable(why) | Read::Damaged(why) => {
+                Err(Error::wrong(format!("an entry cannot be read: {why}")))
+            }
+        }
     }
 
     /// What tells its run from others.

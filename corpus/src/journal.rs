@@ -156,6 +156,9 @@ impl Journal {
             self.broken = false;
         }
         let line = line(self.next, text);
+        if self.length + line.len() as u64 > LARGEST {
+            return Err(io::Error::other(format!("it has its greatest length, {LARGEST} bytes")));
+        }
         let written =
             self.file.write_all(&line).and_then(|()| if durable { self.file.sync_data() } else { Ok(()) });
         if let Err(error) = written {
@@ -165,6 +168,14 @@ impl Journal {
         self.length += line.len() as u64;
         self.next += 1;
         Ok(())
+    }
+
+    /// Brings to the disk what was written.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
     }
 
     /// Puts these records in the place of all.

@@ -20,6 +20,8 @@ const FORMAT: u32 = 1;
 const NAME: usize = 64;
 /// A journal with so many bytes more than it needs is written anew.
 const SPARE: u64 = 4 << 20;
+/// What the name of a journal ends in that was put beside.
+const ASIDE: &str = "unfinished";
 
 /// A record of the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,6 +62,8 @@ pub struct Search {
     announced: Vec<Value>,
     earlier: Vec<Value>,
     notes: Vec<String>,
+    /// The journal has steps that lie behind something damaged.
+    gap: bool,
 }
 
 impl Search {
@@ -99,6 +103,7 @@ impl Search {
             announced: Vec::new(),
             earlier: Vec::new(),
             notes: Vec::new(),
+            gap: false,
         };
         search.take(found)?;
         Ok(search)
@@ -106,7 +111,7 @@ impl Search {
 
     /// Takes what the journal has.
     fn take(&mut self, found: Found) -> Result<(), Error> {
-        let path = self.dir.join("journal");
+        let path = self.path();
         if let Some((aside, bytes)) = &found.damaged {
             self.notes.push(format!(
                 "{} was damaged: {bytes} bytes of it do not check; as it was, it is in {}, and the rest is used",
@@ -135,11 +140,11 @@ impl Search {
                     self.steps.clear();
                 }
                 Ok(Line::Step(step)) if !gap => self.steps.push(step),
-                Ok(Line::Step(_)) => {}
+                Ok(Line::Step(_)) => self.gap = true,
                 Ok(Line::Announced(what)) => self.announced.push(what),
                 Ok(Line::Earlier(what)) => self.earlier.push(what),
                 Err(error) => {
-                    gap = true;
+                    (gap, self.gap) = (true, true);
                     self.notes.push(format!(
                         "{}: record {} says nothing: {error}",
                         path.display(),
@@ -186,7 +191,8 @@ impl Search {
     pub fn begin(&mut self, about: &Value) -> Result<(), Error> {
         let earlier: Vec<Value> = self.earlier.iter().chain(&self.announced).cloned().collect();
         let begun = (self.identity.clone(), about.clone());
-        self.rewrite(&begun, &earlier, &[], None)?;
+        self.rewrite(&begun, (&earlier, &[]), None, &[])?;
+        self.gap = false;
         (self.begun, self.earlier) = (Some(begun), earlier);
         (self.state, self.announced) = (None, Vec::new());
         self.steps.clear();
@@ -221,6 +227,55 @@ impl Search {
         Ok(())
     }
 
+    /// Keeps what came of a part, as [`Search::step`] does, and does not hold it in memory: a search that says all it is by its steps needs
+    /// them only when it goes on. `durable`: when this returns it is on the disk.
+    ///
+    /// # Errors
+    /// As for [`Search::checkpoint`].
+    pub fn log(&mut self, step: Value, durable: bool) -> Result<(), Error> {
+        self.append(&Line::Step(step), durable)
+    }
+
+    /// Brings to the disk what [`Search::step`] and [`Search::log`] were given.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn sync(&self) -> Result<(), Error> {
+        self.journal.sync().map_err(|e| Error::host("write to", &self.path(), &e))
+    }
+
+    /// The steps that were found when it was opened, for a search that goes on from them. Where the journal was damaged, what lies behind that is
+    /// taken out of it, so that steps which are added follow these.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn take_steps(&mut self) -> Result<Vec<Value>, Error> {
+        if self.gap
+            && let Some(begun) = self.begun.clone()
+        {
+            let (earlier, announced) = (self.earlier.clone(), self.announced.clone());
+            let (state, steps) = (self.state.clone(), self.steps.clone());
+            self.rewrite(&begun, (&earlier, &announced), state, &steps)?;
+            self.gap = false;
+        }
+        Ok(std::mem::take(&mut self.steps))
+    }
+
+    /// Puts the journal beside, where it stays until the next one is put there, before another search is begun in its place. Returns where it is.
+    ///
+    /// # Errors
+    /// What the host says; it is where it was then.
+    pub fn set_aside(&mut self) -> Result<PathBuf, Error> {
+        let (path, aside) = (self.path(), self.path().with_extension(ASIDE));
+        std::fs::rename(&path, &aside).map_err(|e| Error::host("rename", &path, &e))?;
+        Ok(aside)
+    }
+
+    /// The file of the journal.
+    pub fn path(&self) -> PathBuf {
+        self.dir.join("journal")
+    }
+
     /// Keeps what is to be announced. Only when this has returned may it be said.
     ///
     /// # Errors
@@ -236,30 +291,31 @@ impl Search {
             return Err(Error::wrong("a search must have begun before its state is kept"));
         }
         let text = text(line)?;
-        let path = self.dir.join("journal");
+        let path = self.path();
         self.journal.append(&text, durable).map_err(|e| Error::host("write to", &path, &e))
     }
 
     fn compact(&mut self) -> Result<(), Error> {
         let Some(begun) = self.begun.clone() else { return Ok(()) };
         let (earlier, announced, state) = (self.earlier.clone(), self.announced.clone(), self.state.clone());
-        self.rewrite(&begun, &earlier, &announced, state)
+        self.rewrite(&begun, (&earlier, &announced), state, &[])
     }
 
     fn rewrite(
         &mut self,
         (identity, about): &(Identity, Value),
-        earlier: &[Value],
-        announced: &[Value],
+        (earlier, announced): (&[Value], &[Value]),
         state: Option<Value>,
+        steps: &[Value],
     ) -> Result<(), Error> {
         let begin = Line::Begin { format: FORMAT, identity: identity.clone(), about: about.clone() };
         let lines = std::iter::once(begin)
             .chain(earlier.iter().cloned().map(Line::Earlier))
             .chain(announced.iter().cloned().map(Line::Announced))
-            .chain(state.map(Line::State));
+            .chain(state.map(Line::State))
+            .chain(steps.iter().cloned().map(Line::Step));
         let texts = lines.map(|line| text(&line)).collect::<Result<Vec<_>, _>>()?;
-        let path = self.dir.join("journal");
+        let path = self.path();
         self.journal.rewrite(&texts).map_err(|e| Error::host("write to", &path, &e))
     }
 }

@@ -66,6 +66,8 @@ const REPAIRED: &str = "repaired_programs_never_fail";
 const REPAIRED_SEEDS: u64 = 1_000;
 /// Moments of one seed from which others go on: 100,000 branches, and more restores.
 const BRANCH_MOMENTS: u64 = 40_000;
+/// Kills of a search that is resumed each time.
+const KILLS: u64 = 50;
 /// The example service, and where its planted bugs are.
 pub const EXAMPLE: &str = "examples/distributed-kv";
 const BRUTAL_SEEDS: u64 = 2_000;
@@ -134,7 +136,13 @@ fn all(bugs: &[String], seeds: Option<u64>) -> Vec<Campaign> {
         BRANCH_MOMENTS,
         Holds::Test("branches"),
     );
-    power.chain([repaired, brutal, branches]).chain(bugs).collect()
+    let kills = campaign(
+        "explore-killed".to_owned(),
+        "a_search_that_is_killed_goes_on_where_it_was".to_owned(),
+        KILLS,
+        Holds::Test("resume"),
+    );
+    power.chain([repaired, brutal, branches, kills]).chain(bugs).collect()
 }
 
 /// Those with one of these names, or beginnings of names.
@@ -266,7 +274,7 @@ mod tests {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             chosen(campaigns(), &names).map(|chosen| chosen.len()).ok()
         };
-        assert_eq!(count(&[]), Some(DATABASES.len() + 4));
+        assert_eq!(count(&[]), Some(DATABASES.len() + 5));
         assert_eq!(count(&["power"]), Some(DATABASES.len()));
         assert_eq!(count(&["power-sqlite", "kv-no-fsync"]), Some(2));
         assert_eq!(count(&["power", "pwer"]), None);

@@ -113,7 +113,7 @@ impl<'a> Check<'a> {
         for later in &ran.points {
             let again = self.worker.rebuild(&self.booted, &later.log, later.at)?;
             let what = || format!("the point at {} of a run that goes on from {}", later.at, point.at);
-            same(&again.digest, &later.digest, &what)?;
+            same(&again.digest, &later.digest, what)?;
             same(&again.steps.to_string(), &later.steps.to_string(), what)?;
         }
         Ok(())

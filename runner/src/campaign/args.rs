@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use bloodhound_explore::Strategy;
+use bloodhound_explore::{Settings, Strategy};
 use bloodhound_store::Place;
 
 use super::seeds::Seeds;
@@ -79,6 +79,9 @@ pub struct Args {
     /// A directory with interesting runs of earlier campaigns: they come first, and new ones are saved in it (docs/corpus.md)
     #[arg(long, value_name = "DIR")]
     pub corpus: Option<PathBuf>,
+    /// Go on with the search whose journal is in the corpus, which was interrupted or is to have more runs (docs/exploration.md)
+    #[arg(long, requires = "corpus")]
+    pub resume: bool,
     /// Bytes to which the corpus is brought down at the end (for example 32m)
     #[arg(long, value_parser = cli::bytes, value_name = "SIZE", default_value_t = corpus::LIMIT)]
     pub corpus_limit: u64,
@@ -107,6 +110,12 @@ impl Args {
             strategy if strategy.is_guided() || !self.explores || self.search.strategy.is_some() => strategy,
             _ => Strategy::CoverageGuided,
         }
+    }
+
+    /// What a search of so many runs is.
+    pub fn settings(&self, session: &Session, seeds: &Seeds) -> Settings {
+        let settings = self.search.settings(session, seeds.first, seeds.count());
+        Settings { strategy: self.strategy(session), ..settings }
     }
 }
 
@@ -156,7 +165,7 @@ fn worker_name(text: &str) -> Result<String, String> {
 pub fn explore(args: &explore::Args) -> u8 {
     super::test(&Args {
         source: args.source.clone(),
-        platform: args.platform.clone(),
+        platform: args.platform,
         search: args.search.clone(),
         explores: true,
         seeds: args.runs,
@@ -176,6 +185,7 @@ pub fn explore(args: &explore::Args) -> u8 {
         no_shrink: args.no_shrink,
         bundle: args.bundle,
         corpus: args.corpus.clone(),
+        resume: args.resume,
         corpus_limit: args.corpus_limit,
         live: false,
         keep: false,

@@ -3,19 +3,16 @@
 //! Key type: [`Keep`]. The directory comes first: what is in a store was on the disk before, and a store that fails takes nothing from it.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use super::accounts::Accounts;
 use super::args::Args;
 use super::record::SeedRecord;
-use super::seeds::Seeds;
 use super::totals::Totals;
 use crate::coverage::{Measuring, Thresholds};
 use crate::finding;
 use crate::session::{Failure, Session};
 use crate::shard::results::Writer;
 use crate::shard::share::Share;
-use crate::shard::{Ended, FORMAT, Identity, MANIFEST, Manifest, RESULTS};
+use crate::shard::{Ended, MANIFEST, Manifest, RESULTS};
 
 /// The files of a campaign for machines.
 #[derive(Debug)]
@@ -95,37 +92,6 @@ pub fn forget(dir: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Begins what is left for machines, if it can be joined with that of others.
-pub fn begin(
-    args: &Args,
-    session: &Session,
-    seeds: &Seeds,
-    totals: &Totals,
-    (dir, joinable): (&Path, bool),
-) -> Result<Option<Keep>, Failure> {
-    if !joinable {
-        let forgot = forget(dir);
-        forgot.map_err(|e| Failure::environment(format!("cannot write to {}: {e}", dir.display())))?;
-        return Ok(None);
-    }
-    let code = session.measuring.as_ref().map(|measuring| thresholds(args, measuring));
-    let kinds = Accounts::configured(&session.scenario.faults, &session.scenario.planning);
-    let manifest = Manifest {
-        format: FORMAT,
-        identity: Identity::of(session, &kinds, totals.least_coverage, code),
-        first_seed: seeds.first,
-        seeds: seeds.all,
-        part: args.sharing.part(),
-        ended: None,
-    };
-    let stale = Duration::from_nanos(args.sharing.worker_timeout);
-    let share = args.sharing.store.as_ref();
-    let share = share.map(|place| Share::begin(place, &manifest, stale, args.fail_fast)).transpose()?;
-    let keep = Keep::begin(dir, manifest, share)?;
-    keep.share.as_ref().map_or(Ok(()), |share| share.announce(dir))?;
-    Ok(Some(keep))
 }
 
 /// What is wanted of code coverage.

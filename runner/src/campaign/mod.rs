@@ -2,22 +2,19 @@
 //!
 //! With `--live` the seeds are run by [`crate::live`]; everything around them is the same.
 //!
-//! Modules: `accounts` (what became of the faults), `args` (the command line), `seeds` (their numbers), `order` (which runs come first), `small` (one finding of each group is shrunk), `reports` (where it writes), `record` and `keep` (what it leaves for machines), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
+//! Modules: `accounts` (what became of the faults), `args` (the command line), `begin` (what there is from campaigns before, and for those after), `resumed` (runs that a process before has made), `seeds` (their numbers), `order` (which runs come first), `small` (one finding of each group is shrunk), `reports` (where it writes), `record` and `keep` (what it leaves for machines), `workers` (threads and seeds), `watch` (when it has to stop), `totals` (what all seeds
 //! gave together), `verdict` (the one rule from the totals to each case and to the exit code), `progress` (what is said
 //! meanwhile), `print` (the answer for people and for machines).
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bloodhound_explore::Settings;
-
 use crate::boots::Boots;
 use crate::corpus::Keeping;
 use crate::coverage::{self, Measuring};
-use crate::explore::{self, Hunt};
+use crate::explore::{self, Hunt, Journal};
 use crate::output::Format;
 use crate::platform::{self, Chosen};
 use crate::regress::ledger::{self, Ledger};
@@ -30,12 +27,14 @@ use crate::{bug, cpus, exit, finding, junit, live, output, regress};
 
 pub mod accounts;
 mod args;
+mod begin;
 mod keep;
 pub mod order;
 pub mod print;
 mod progress;
 pub mod record;
 pub mod reports;
+mod resumed;
 pub mod seeds;
 mod small;
 pub mod totals;
@@ -115,15 +114,18 @@ pub fn campaign(
 ) -> Result<u8, Failure> {
     let started = Instant::now();
     let usual = if args.live { 1 } else { session.plan.seeds };
-    let seeds = Seeds::new(args.first_seed, args.seeds.unwrap_or(usual), args.sharing.shard)
+    let guided = !args.live && args.strategy(&session).is_guided();
+    cannot_be_shared(args, guided).inspect_err(|failure| refused(args, failure))?;
+    let journal = begin::journal(args, &session, guided).inspect_err(|failure| refused(args, failure))?;
+    let asked = args.seeds.or(journal.as_ref().and_then(Journal::budget));
+    let seeds = Seeds::new(args.first_seed, asked.unwrap_or(usual), args.sharing.shard)
         .inspect_err(|failure| refused(args, failure))?;
     let least = least(args, &seeds).inspect_err(|failure| refused(args, failure))?;
     let out = args.out.clone().unwrap_or_else(|| session.plan.out.clone());
-    let guided = !args.live && args.strategy(&session).is_guided();
-    cannot_be_shared(args, guided).inspect_err(|failure| refused(args, failure))?;
     // A search begins seeds itself, so each entry of its corpus is a case.
     let own = Seeds { all: if guided { 0 } else { seeds.all }, ..seeds };
-    let mut keeping = keeping(args, &session, &out, own).inspect_err(|failure| refused(args, failure))?;
+    let mut keeping =
+        begin::keeping(args, &session, &out, own).inspect_err(|failure| refused(args, failure))?;
     let reports = Reports::prepare(&out, args.junit.as_deref(), &session.plan.config)?;
     let left_out = args.no_regressions || args.live;
     let cases = ledger::cases_of(&session, left_out).inspect_err(|failure| {
@@ -140,7 +142,10 @@ pub fn campaign(
     totals.is_part = args.sharing.part() != Part::All;
     // Results that can be joined are those of seeds alone.
     let joinable = !args.live && !guided && keeping.is_none();
-    let keep = match keep::begin(args, &session, &seeds, &totals, (&reports.dir, joinable)) {
+    let settings = args.settings(&session, &seeds);
+    let begun = begin::search(journal, keeping.as_mut(), &settings);
+    let keep = begun.and_then(|()| begin::keep(args, &session, &seeds, &totals, (&reports.dir, joinable)));
+    let keep = match keep {
         Ok(keep) => keep,
         Err(failure) => {
             drop(reports);
@@ -170,18 +175,6 @@ pub fn campaign(
         }
     }
     Ok(campaign.finish(totals, chosen.as_ref()))
-}
-
-/// The corpus of a campaign, if it has one.
-fn keeping(args: &Args, session: &Session, out: &Path, seeds: Seeds) -> Result<Option<Keeping>, Failure> {
-    if args.live || args.sharing.store.is_some() || args.sharing.shard.is_some() {
-        return Ok(None);
-    }
-    let keeping = Keeping::of(session, args.corpus.as_deref(), args.corpus_limit, out, seeds)?;
-    for note in keeping.iter().flat_map(Keeping::notes) {
-        print::say(&note);
-    }
-    Ok(keeping)
 }
 
 /// A campaign whose reports have their place.
@@ -425,8 +418,7 @@ impl Campaign<'_> {
             workers::run(&Arc::new(shared), jobs, &mut collector)?;
         }
         if strategy.is_guided() {
-            let (first, runs) = (self.seeds.first, self.seeds.count());
-            let settings = Settings { strategy, ..self.args.search.settings(&session, first, runs) };
+            let settings = self.args.settings(&session, &self.seeds);
             let hunt = Hunt { session, chosen, boots, watch, settings };
             return explore::run_all(hunt, jobs, &mut collector);
         }

@@ -24,7 +24,7 @@ use super::watch::{Lane, Watch};
 use crate::boots::{self, Boots};
 use crate::corpus::{self, Keeping, Reached};
 use crate::platform::Chosen;
-use crate::regress::ledger::Ledger;
+use crate::regress::ledger::{Ledger, Standing};
 use crate::session::{Failure, Outcome, Session, Stopped, Violation, Worker, host_failure};
 use crate::shard::claims::Deal;
 use crate::shrink::case::settled_outcome;
@@ -435,23 +435,33 @@ impl Collector<'_> {
             Task::Case(_) => self.totals.add_case(&outcome),
         }
         let before = self.totals.findings.len();
-        for violation in &outcome.violations {
-            self.found(task, &outcome, violation);
-        }
+        let told: Vec<String> =
+            outcome.violations.iter().filter_map(|violation| self.found(task, &outcome, violation)).collect();
+        let features = features.filter(|_| outcome.stopped.is_none());
         if outcome.stopped.is_none() {
-            let reached = features.map(|features| Reached::of(&outcome, features));
+            let reached = features.clone().map(|features| Reached::of(&outcome, features));
             self.reached(task, reached);
         }
-        if let Task::Seed(_) = task {
-            record.findings = self.totals.findings[before..].to_vec();
-            self.record(record);
+        // What earlier campaigns in this directory have seen is no part of what the run says.
+        let lasting = |found: &Found| match found.standing {
+            Standing::Seen => Found { standing: Standing::New, ..found.clone() },
+            _ => found.clone(),
+        };
+        record.findings = self.totals.findings[before..].iter().map(lasting).collect();
+        match task {
+            Task::Seed(_) => self.record(record),
+            Task::Run(_) => self.write_down(&record, features.as_ref()),
+            Task::Case(_) => {}
         }
+        told.iter().for_each(|text| self.progress.say(text));
     }
 
     /// The same of one without an outcome.
-    fn record_lost(&mut self, task: Task, why: Unjudged) {
-        if let Task::Seed(seed) = task {
-            self.record(SeedRecord::lost(seed, why));
+    pub fn record_lost(&mut self, task: Task, why: Unjudged) {
+        match task {
+            Task::Seed(seed) => self.record(SeedRecord::lost(seed, why)),
+            Task::Run(number) => self.write_down(&SeedRecord::lost(number, why), None),
+            Task::Case(_) => {}
         }
     }
 
@@ -472,32 +482,32 @@ impl Collector<'_> {
         if self.bundle { crate::bundle::add(dir, self.session, &crate::redact::holds) } else { Ok(()) }
     }
 
-    /// A finding is announced when its files are there.
-    fn found(&mut self, task: Task, outcome: &Outcome, violation: &Violation) {
+    /// Writes the files of a finding. Returns what is to be announced, once what came of the run is written down too.
+    fn found(&mut self, task: Task, outcome: &Outcome, violation: &Violation) -> Option<String> {
         let run = if let Task::Case(_) = task { self.order.name(task) } else { outcome.name() };
         let property = &violation.property;
         let standing = self.ledger.standing(violation);
         let saved = finding::save(&self.reports.dir, self.session, &self.compose, outcome, violation)
             .and_then(|saved| self.bundle(&saved.dir).map(|()| saved));
-        let kept = match saved {
+        let (kept, told) = match saved {
             Ok(saved) => {
                 let beside = saved.beside.map_or_else(String::new, |other| {
                     format!(" ({} is the finding of another run)", other.display())
                 });
-                self.progress.say(&format!(
+                let told = format!(
                     "{run}: {property} violated at {}{}: {}{beside}",
                     violation.at,
                     standing.text(),
                     saved.dir.display()
-                ));
-                Ok(saved.dir)
+                );
+                (Ok(saved.dir), Some(told))
             }
             Err(error) => {
                 let text = format!("the finding of {run} ({property}) cannot be written: {error}");
                 self.progress.say(&text);
                 self.totals.trouble(exit::ENVIRONMENT, text);
                 self.watch.close();
-                Err(error.to_string())
+                (Err(error.to_string()), None)
             }
         };
         let found = Found { standing, ..Found::new(outcome, violation, kept) };
@@ -507,5 +517,6 @@ impl Collector<'_> {
             self.totals.failed_fast = true;
             self.watch.close();
         }
+        told
     }
 }

@@ -176,6 +176,9 @@ struct Search<'a> {
     runs: Runs<'a>,
 }
 
+/// What decides most, and where a passing run parts from the failing one, among how many choices, if that is something else.
+type Shown = (Option<Decides>, Option<(Decides, usize)>);
+
 impl<'a> Search<'a> {
     fn all(&mut self, log: Log, source: String) -> Result<Told<'a>, Failure> {
         let watched = self.finding(&log)?;
@@ -241,11 +244,7 @@ impl<'a> Search<'a> {
     }
 
     /// Shows what decides most, and where a passing run parts from the failing one if that is something else.
-    fn shown(
-        &mut self,
-        base: &Base,
-        known: &Known,
-    ) -> Result<(Option<Decides>, Option<(Decides, usize)>), Failure> {
+    fn shown(&mut self, base: &Base, known: &Known) -> Result<Shown, Failure> {
         let first = known.flips.first();
         let cause = first.map(|flip| self.flip(base, flip)).transpose()?;
         let Some(Ok(found)) = &known.parting else { return Ok((cause, None)) };

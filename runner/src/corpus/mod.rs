@@ -18,6 +18,8 @@ use bloodhound_decisions::{Log, VERSION};
 use crate::boots;
 use crate::campaign::order::{Case, Task};
 use crate::campaign::seeds::Seeds;
+use crate::campaign::totals::Found;
+use crate::explore::Journal;
 use crate::session::{Failure, Outcome, Session};
 
 pub use features::features;
@@ -120,11 +122,12 @@ fn is_seed(log: &Log) -> bool {
 
 /// An entry of which a run is made before others.
 #[derive(Clone, Debug)]
-struct Known {
+pub struct Known {
     /// Its file.
-    name: String,
-    entry: Entry,
-    stale: bool,
+    pub name: String,
+    pub entry: Entry,
+    /// It belongs to another plan or version.
+    pub stale: bool,
 }
 
 /// A corpus in use by a campaign.
@@ -151,6 +154,8 @@ pub struct Keeping {
     summary: Summary,
     /// Why nothing is saved any more.
     failed: Option<Failure>,
+    /// The journal of a search, if the campaign is one.
+    pub journal: Option<Journal>,
 }
 
 impl Keeping {
@@ -206,6 +211,7 @@ impl Keeping {
             growth: Growth::default(),
             summary,
             failed: None,
+            journal: None,
         }
     }
 
@@ -222,6 +228,29 @@ impl Keeping {
             self.first.iter().map(|(seed, known)| (known.entry.violated.is_empty(), *seed)).collect();
         first.sort_unstable();
         (self.cases.iter().map(case).collect(), first.into_iter().map(|(_, seed)| seed).collect())
+    }
+
+    /// The entries that are run as cases.
+    pub fn cases(&self) -> &[Known] {
+        &self.cases
+    }
+
+    /// Runs these as cases, which were there when a search was begun that is gone on with.
+    pub fn begin_with(&mut self, cases: Vec<Known>) {
+        self.awaited =
+            (0..cases.len()).map(Task::Case).chain(self.first.keys().copied().map(Task::Seed)).collect();
+        self.summary.begin_with(cases.len() as u64, self.first.len() as u64);
+        self.cases = cases;
+    }
+
+    /// A run of a search has reached this, and was looked at by a process before, which has saved it.
+    pub fn again(&mut self, features: &BTreeSet<u64>, findings: &[Found]) {
+        self.growth.add(features);
+        let violations = findings.iter().map(|found| &found.violation);
+        let marks = violations.map(|v| features::violation(&v.property, &v.kind));
+        let before = self.known.len();
+        self.known.extend(features.iter().copied().chain(marks));
+        self.summary.added += u64::from(self.save && self.known.len() > before);
     }
 
     /// A run has ended; `None`: there is nothing to be said of it.
@@ -272,7 +301,7 @@ impl Keeping {
             self.summary.refreshed += 1;
         }
         // The log stays as it is, however little of it fits: another service may be the old one again.
-        self.save(known.entry.log.clone(), reached, why);
+        self.save(known.entry.log.clone(), reached, (why, false));
     }
 
     /// The turn of a seed.
@@ -298,16 +327,19 @@ impl Keeping {
             Some(property) => format!("{name}: violates {property}"),
             None => format!("{name}: {new} new {noun}"),
         };
-        self.save(reached.log.clone(), reached, why);
+        self.save(reached.log.clone(), reached, (why, true));
     }
 
-    fn save(&mut self, log: Log, reached: &Reached, why: String) {
+    fn save(&mut self, log: Log, reached: &Reached, (why, new): (String, bool)) {
+        let is_search = self.journal.is_some();
         if !self.save || self.failed.is_some() {
             return;
         }
         let entry = entry(self.corpus.identity().clone(), log, reached, why);
         match self.corpus.add(entry) {
             Ok(Added::New(_)) => self.summary.added += 1,
+            // A process before was killed just when it had saved this run of a search.
+            Ok(Added::Known(_)) if is_search && new => self.summary.added += 1,
             Ok(Added::Replaced(..) | Added::Known(_)) => {}
             Err(error) => self.failed = Some(failure(error)),
         }

@@ -57,6 +57,11 @@ impl Summary {
         }
     }
 
+    /// There were other entries at the beginning.
+    pub fn begin_with(&mut self, cases: u64, first: u64) {
+        (self.entries, self.cases, self.first) = (cases + first, cases, first);
+    }
+
     /// A case has ended.
     pub fn case(&mut self, judged: bool) {
         match judged {

@@ -1,10 +1,11 @@
 //! `bloodhound explore`, and `test` with a strategy that is guided: a search that goes on from moments of its runs with other choices.
 //!
 //! What is run next is decided by [`bloodhound_explore`]; here it is run ([`workers`]), looked at ([`observe`]) and judged, by the campaign that `test` has too
-//! ([`crate::campaign`]): a run that goes on from another counts as one run. Results are taken in the order of the runs' numbers, so findings, states
+//! ([`crate::campaign`]), with a [`journal`] from which it goes on: a run that goes on from another counts as one run. Results are taken in the order of the runs' numbers, so findings, states
 //! and reports are the same for any number of workers; only --timeout and what the host refuses cut a search.
 
 mod carry;
+mod journal;
 mod observe;
 mod workers;
 
@@ -20,6 +21,7 @@ use crate::platform::Choice;
 use crate::run::Source;
 use crate::session::Session;
 
+pub use journal::{Journal, Step};
 pub use workers::{Hunt, run_all};
 
 /// Arguments of `explore`.
@@ -64,6 +66,9 @@ pub struct Args {
     /// A directory with interesting runs of earlier campaigns: they come first, and new ones are saved in it (docs/corpus.md)
     #[arg(long, value_name = "DIR")]
     pub corpus: Option<PathBuf>,
+    /// Go on with the search whose journal is in the corpus, which was interrupted or is to have more runs (docs/exploration.md)
+    #[arg(long, requires = "corpus")]
+    pub resume: bool,
     /// Bytes to which the corpus is brought down at the end (for example 32m)
     #[arg(long, value_parser = cli::bytes, value_name = "SIZE", default_value_t = crate::corpus::LIMIT)]
     pub corpus_limit: u64,

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use bloodhound_abi::SimTime;
 use bloodhound_explore::{Order, Origin, Search, Seen, Settings, StateId};
 
-use super::Summary;
 use super::carry::{Points, carry};
 use super::observe::{Eyes, seen};
+use super::{Journal, Summary};
 use crate::boots::Boots;
 use crate::branch::Point;
 use crate::campaign::order::Task;
@@ -190,11 +190,16 @@ impl Shared {
 /// No thread can be started.
 pub fn run_all(hunt: Hunt, jobs: usize, collector: &mut Collector<'_>) -> Result<(), Failure> {
     let mut search = Search::new(hunt.settings.clone());
-    let first = search.begin();
+    let mut first = VecDeque::from(search.begin());
+    let next = again(&mut search, &mut first, collector)?;
+    if collector.totals.failed_fast || search.merged().0 >= hunt.settings.runs {
+        collector.totals.search = Some(Summary::of(&search));
+        return Ok(());
+    }
     let shared = Arc::new(Shared {
         hunt,
         points: Points::default(),
-        queue: Mutex::new(first.into()),
+        queue: Mutex::new(first),
         bell: Condvar::new(),
         over: AtomicBool::new(false),
         alive: AtomicUsize::new(0),
@@ -219,10 +224,13 @@ pub fn run_all(hunt: Hunt, jobs: usize, collector: &mut Collector<'_>) -> Result
         collector,
         waiting: BTreeMap::new(),
         running: BTreeSet::new(),
-        next: 0,
+        next,
     };
     let ended = taker.collect(&receiver);
     taker.collector.totals.search = Some(Summary::of(&taker.search));
+    if let Some(Err(failure)) = taker.collector.journal().map(Journal::sync) {
+        taker.collector.failed(failure);
+    }
     shared.over.store(true, Ordering::Relaxed);
     if ended {
         for thread in threads {
@@ -231,6 +239,23 @@ pub fn run_all(hunt: Hunt, jobs: usize, collector: &mut Collector<'_>) -> Result
         }
     }
     Ok(())
+}
+
+/// Counts the runs that a process before has made, as if they were made now. Returns how many there are; `orders` are those that come next.
+fn again(
+    search: &mut Search,
+    orders: &mut VecDeque<Order>,
+    collector: &mut Collector<'_>,
+) -> Result<u64, Failure> {
+    let mut made = 0;
+    while !collector.totals.failed_fast
+        && let Some(seen) = collector.again()?
+    {
+        orders.pop_front();
+        orders.extend(search.merge(seen));
+        made += 1;
+    }
+    Ok(made)
 }
 
 /// Takes what workers tell, and orders.
@@ -325,39 +350,24 @@ impl Taker<'_, '_> {
 
     /// Takes the result of a run, and orders the one that may be chosen now.
     fn ended(&mut self, number: u64, ended: Ended) {
-        let mut taken = Vec::new();
-        let seen = match ended {
-            Ended::Ran(ran) => {
-                let Ran { outcome, seen, points } = *ran;
-                taken = points;
-                // Nothing is known of how it would have gone on.
-                let cut = matches!(outcome.stopped, Some(Stopped::Interrupted | Stopped::Undecided(_)));
-                let features = self.collector.keeping.is_some().then(|| crate::corpus::features(&outcome));
-                self.collector.ran(Task::Run(number + 1), workers::Ran { outcome, features });
-                (!cut).then_some(seen)
+        let (result, seen, taken) = looked_at(ended, &self.shared.hunt.watch);
+        // What has ended behind a run that never will teaches nothing.
+        let in_order = number == self.next;
+        let first = self.search.frontier().come_to();
+        let mut order = None;
+        if in_order {
+            order = self.search.merge(seen.clone());
+            let has_states = self.search.frontier().come_to() > first;
+            if let Some(journal) = self.collector.journal() {
+                journal.shows(seen.as_ref(), has_states);
             }
-            Ended::Lost(why) => {
-                // Something unsupported stops a run alone.
-                let alone = matches!(why, Unjudged::Unsupported(_));
-                self.collector.lost(Task::Run(number + 1), why);
-                if !alone {
-                    self.shared.hunt.watch.close();
-                }
-                None
-            }
-            Ended::TooLarge => {
-                let why = Unjudged::Undecided(self.shared.hunt.watch.budget().text());
-                self.collector.lost(Task::Run(number + 1), why);
-                None
-            }
-        };
-        if number != self.next {
+        }
+        self.count(Task::Run(number + 1), result);
+        if !in_order {
             return;
         }
-        let first = self.search.frontier().come_to();
-        let next = self.search.merge(seen);
         self.keep(first, &taken);
-        match next {
+        match order {
             Some(order) => self.shared.put([order]),
             None if self.search.merged().0 >= self.shared.hunt.settings.runs => {
                 self.shared.over.store(true, Ordering::Relaxed);
@@ -365,5 +375,38 @@ impl Taker<'_, '_> {
             }
             None => {}
         }
+    }
+
+    /// Counts what came of a run.
+    fn count(&mut self, task: Task, result: Result<Outcome, Unjudged>) {
+        match result {
+            Ok(outcome) => {
+                let features = self.collector.keeping.is_some().then(|| crate::corpus::features(&outcome));
+                self.collector.ran(task, workers::Ran { outcome, features });
+            }
+            Err(why) => {
+                // Something unsupported, and want of memory, stop a run alone.
+                let alone = matches!(why, Unjudged::Unsupported(_) | Unjudged::Undecided(_));
+                self.collector.record_lost(task, why.clone());
+                self.collector.lost(task, why);
+                if !alone {
+                    self.shared.hunt.watch.close();
+                }
+            }
+        }
+    }
+}
+
+/// What is counted of an order, what the search learns from it, and the snapshots that were taken.
+fn looked_at(ended: Ended, watch: &Watch) -> (Result<Outcome, Unjudged>, Option<Seen>, Vec<Arc<Point>>) {
+    match ended {
+        Ended::Ran(ran) => {
+            let Ran { outcome, seen, points } = *ran;
+            // Nothing is known of how it would have gone on.
+            let cut = matches!(outcome.stopped, Some(Stopped::Interrupted | Stopped::Undecided(_)));
+            (Ok(outcome), (!cut).then_some(seen), points)
+        }
+        Ended::Lost(why) => (Err(why), None, Vec::new()),
+        Ended::TooLarge => (Err(Unjudged::Undecided(watch.budget().text())), None, Vec::new()),
     }
 }

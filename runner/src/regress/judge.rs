@@ -136,7 +136,7 @@ pub fn run_all(order: &Order<'_>) -> Result<Vec<Judged>, Failure> {
     std::thread::scope(|scope| {
         let mut started = 0;
         for _ in 0..jobs {
-            match std::thread::Builder::new().spawn_scoped(scope, &work) {
+            match std::thread::Builder::new().spawn_scoped(scope, work) {
                 Ok(_) => started += 1,
                 Err(error) if started == 0 => {
                     return Err(Failure::environment(format!("starting a thread: {error}")));

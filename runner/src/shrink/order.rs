@@ -132,7 +132,7 @@ impl Order<'_> {
         search.time = end.map(|end| (begun, end));
         search.all()?;
         // What was cut short fails to its end as well, for a violation is not taken back. If it did not, the finding itself is what is left.
-        let left = search.to_its_end()?;
+        let left = search.until_its_end()?;
         let Search { runs: made, late, mut dimensions, .. } = search;
         let open = dimensions.iter().any(|dimension| !dimension.minimal);
         let early = match &left {

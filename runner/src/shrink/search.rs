@@ -3,8 +3,8 @@
 //! Key type: [`Search`]. Each step begins with a log that has failed and ends with one; so whenever the time is over, there is something to write. Rounds have
 //! a fixed width and are answered in order, so what is found is a function of the finding and the budget in runs.
 //!
-//! Most of a run is behind what matters, so runs are cut short: a candidate that has not failed a little later than the best one did counts as passing. What is
-//! left in the end is run to its end. Neighbour: `plain`, the dimensions in which choices become plain.
+//! Most of a run is behind what matters, so once most faults are out runs are cut short: a candidate that has not failed a little later than the best one did
+//! counts as passing. What is left in the end is run to its end. Neighbour: `plain`, the dimensions in which choices become plain.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::session::{Failure, Violation};
 use crate::{exit, output};
 
 /// Most runs that are spent on other schedules, how many schedules are tried for each fault, and how many runs a round has.
-const LUCK: u32 = 100;
+const LUCK: u32 = 80;
 const SCHEDULES: usize = 2;
 const ROUND: usize = 4;
 /// With more faults than these, large parts of them are tried in other schedules.
@@ -66,6 +66,8 @@ pub struct Search<'a> {
     pub dimensions: Vec<Dimension>,
     /// It says on standard error how far it is.
     says: bool,
+    /// Candidates may fail at any time, and not only where the best run does.
+    whole: bool,
     /// Other schedules that were tried.
     tries: u64,
     /// Runs that failed, the last one first.
@@ -87,6 +89,7 @@ impl<'a> Search<'a> {
             time: None,
             dimensions: Vec::new(),
             says,
+            whole: true,
             tries: 0,
             failed: Vec::new(),
             settled: BTreeMap::new(),
@@ -107,11 +110,12 @@ impl<'a> Search<'a> {
             }
         }
         self.shorten()?;
-        self.cut(true)?;
         self.share(FAULTS);
-        // With all operations, for each of them may show what is wrong; without most faults runs are short.
+        // With all operations, for each of them may show what is wrong, and to the end of the run: with fewer faults it fails later, if at all.
         self.faults(self.budget)?;
         self.luck()?;
+        self.whole = false;
+        self.cut(true)?;
         if case::faults(&self.ran).len() > FEW {
             self.faults_by_luck(self.budget, true)?;
             self.luck()?;
@@ -146,7 +150,7 @@ impl<'a> Search<'a> {
     ///
     /// # Errors
     /// What the host says; interrupted.
-    pub fn to_its_end(&mut self) -> Result<Option<Ran>, Failure> {
+    pub fn until_its_end(&mut self) -> Result<Option<Ran>, Failure> {
         let log = (*self.ran.outcome.decisions).clone();
         let ran = self.pool.look(log, SimTime::MAX)?;
         self.runs += 1;
@@ -164,6 +168,9 @@ impl<'a> Search<'a> {
 
     /// The virtual time until which a candidate must have failed.
     fn until(&self) -> SimTime {
+        if self.whole {
+            return SimTime::MAX;
+        }
         let Some(at) = self.violation().map(|violation| violation.at) else { return SimTime::MAX };
         let took = at.0.saturating_sub(case::ready(&self.ran.outcome).0);
         at.after(SLACK).after(took / 4)
@@ -322,7 +329,7 @@ impl<'a> Search<'a> {
     /// Leaves out single faults in other schedules, where few are left: a run that passes without one may pass for want of luck. What fails is the run
     /// that is made smaller from then on.
     fn luck(&mut self) -> Result<(), Failure> {
-        let most = LUCK.min(self.left() / 3);
+        let most = LUCK.min(self.left() / 4);
         let begun = self.runs;
         loop {
             let elements = case::faults(&self.ran);

@@ -1,0 +1,106 @@
+//! How a campaign begins: the corpus and the journal of searches that were before it, and the files for machines that it leaves.
+//!
+//! Neighbours: `keep` (those files), [`crate::corpus`], [`crate::explore`] for the journal.
+
+use std::path::Path;
+use std::time::Duration;
+
+use bloodhound_explore::Settings;
+
+use super::keep::{Keep, forget, thresholds};
+use super::seeds::Seeds;
+use super::totals::Totals;
+use super::{Args, accounts, print};
+use crate::corpus::Keeping;
+use crate::explore::Journal;
+use crate::session::{Failure, Session};
+use crate::shard::share::Share;
+use crate::shard::{FORMAT, Identity, Manifest};
+
+/// The journal of a campaign that is a search with a corpus in which something may be saved.
+///
+/// # Errors
+/// `--resume` where it has no meaning, and what [`Journal::open`] says.
+pub fn journal(args: &Args, session: &Session, guided: bool) -> Result<Option<Journal>, Failure> {
+    let saves = session.project.config.output.save_interesting_seeds.unwrap_or(true);
+    let impossible = [
+        (
+            !guided,
+            "this is no search: the seeds of a strategy that is not guided do not depend on each other",
+        ),
+        (
+            !saves,
+            "`output.save_interesting_seeds: false` lets nothing be written into the corpus, so no search has a journal there",
+        ),
+        (
+            session.measuring.is_some(),
+            "code coverage of runs that were made before is not known; measure it in a search that is made in one piece",
+        ),
+    ];
+    if let Some((_, why)) = impossible.iter().find(|(is_so, _)| *is_so && args.resume) {
+        return Err(Failure::usage(format!("`--resume` cannot be used: {why}")));
+    }
+    let dir = args.corpus.as_ref().filter(|_| guided && saves);
+    dir.map(|dir| Journal::open(dir, session, args.resume)).transpose()
+}
+
+/// Begins the journal of a search, or goes on with it.
+///
+/// # Errors
+/// Those of [`Journal::start`].
+pub fn search(
+    journal: Option<Journal>,
+    keeping: Option<&mut Keeping>,
+    settings: &Settings,
+) -> Result<(), Failure> {
+    if let (Some(mut journal), Some(keeping)) = (journal, keeping) {
+        for note in journal.start(settings, keeping)? {
+            print::say(&note);
+        }
+        keeping.journal = Some(journal);
+    }
+    Ok(())
+}
+
+/// The corpus of a campaign, if it has one.
+pub fn keeping(args: &Args, session: &Session, out: &Path, seeds: Seeds) -> Result<Option<Keeping>, Failure> {
+    if args.live || args.sharing.store.is_some() || args.sharing.shard.is_some() {
+        return Ok(None);
+    }
+    let keeping = Keeping::of(session, args.corpus.as_deref(), args.corpus_limit, out, seeds)?;
+    for note in keeping.iter().flat_map(Keeping::notes) {
+        print::say(&note);
+    }
+    Ok(keeping)
+}
+
+/// Begins what is left for machines, if it can be joined with that of others.
+pub fn keep(
+    args: &Args,
+    session: &Session,
+    seeds: &Seeds,
+    totals: &Totals,
+    (dir, joinable): (&Path, bool),
+) -> Result<Option<Keep>, Failure> {
+    if !joinable {
+        let forgot = forget(dir);
+        forgot.map_err(|e| Failure::environment(format!("cannot write to {}: {e}", dir.display())))?;
+        return Ok(None);
+    }
+    let code = session.measuring.as_ref().map(|measuring| thresholds(args, measuring));
+    let kinds = accounts::Accounts::configured(&session.scenario.faults, &session.scenario.planning);
+    let manifest = Manifest {
+        format: FORMAT,
+        identity: Identity::of(session, &kinds, totals.least_coverage, code),
+        first_seed: seeds.first,
+        seeds: seeds.all,
+        part: args.sharing.part(),
+        ended: None,
+    };
+    let stale = Duration::from_nanos(args.sharing.worker_timeout);
+    let share = args.sharing.store.as_ref();
+    let share = share.map(|place| Share::begin(place, &manifest, stale, args.fail_fast)).transpose()?;
+    let keep = Keep::begin(dir, manifest, share)?;
+    keep.share.as_ref().map_or(Ok(()), |share| share.announce(dir))?;
+    Ok(Some(keep))
+}
