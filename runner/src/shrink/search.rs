@@ -114,6 +114,11 @@ impl<'a> Search<'a> {
         // With all operations, for each of them may show what is wrong, and to the end of the run: with fewer faults it fails later, if at all.
         self.faults(self.budget)?;
         self.luck()?;
+        if case::faults(&self.ran).len() > FEW {
+            // Of what is left much may be needed for just these delays and turns only.
+            self.plain()?;
+            self.faults(self.budget)?;
+        }
         self.whole = false;
         self.cut(true)?;
         if case::faults(&self.ran).len() > FEW {
@@ -127,15 +132,35 @@ impl<'a> Search<'a> {
         self.hits()?;
         self.faults(self.budget)?;
         self.operations(self.budget)?;
+        self.plain()?;
+        self.parameters()?;
+        // What was needed only for the times of something that is gone by now.
+        self.faults(self.budget)?;
+        if case::faults(&self.ran).len() > FEW {
+            self.without_cut()?;
+        }
+        self.operations(self.budget)?;
+        self.cut(false)
+    }
+
+    /// Makes the choices of network and scheduler plain.
+    fn plain(&mut self) -> Result<(), Failure> {
         for (name, concern) in [("network", Concern::Network), ("scheduler", Concern::Scheduler)] {
             // The last dimensions are cheap, and say more.
             self.surprises(name, &[concern], self.left() / 2)?;
         }
-        self.parameters()?;
-        // What was needed only for the times of something that is gone by now.
-        self.faults(self.budget)?;
-        self.operations(self.budget)?;
-        self.cut(false)
+        Ok(())
+    }
+
+    /// Leaves out faults where a candidate may fail at any time again: with fewer of them it fails later.
+    fn without_cut(&mut self) -> Result<(), Failure> {
+        let log = case::uncut(&self.ran.outcome.decisions);
+        self.whole = true;
+        if self.left() > 4 && self.look(log)? {
+            self.faults(self.left() / 2)?;
+        }
+        self.whole = false;
+        self.cut(true)
     }
 
     /// From now on no run begins when so many hundredths of the time are over: what comes next must not have all of it.

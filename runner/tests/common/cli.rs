@@ -12,7 +12,9 @@ pub fn command(dir: &Path, args: &[&str]) -> Command {
         command.args(["--platform", &platform]);
     }
     // Each finding of a test that asks for no more costs no more.
-    if matches!(args[0], "test" | "explore") && !args.contains(&"--shrink-budget") {
+    if matches!(args[0], "test" | "explore")
+        && !args.iter().any(|arg| ["--shrink-budget", "--no-shrink"].contains(arg))
+    {
         command.arg("--no-shrink");
     }
     command.args(&args[1..]).env("NO_COLOR", "1").stdin(Stdio::null());

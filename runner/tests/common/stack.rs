@@ -39,7 +39,7 @@ pub fn command_on(platform: Option<&str>, dir: &Path, args: &[&str]) -> Command 
     if let Some(platform) = platform.filter(|_| matches!(args.first(), Some(&("run" | "test" | "replay")))) {
         command.args(["--platform", platform]);
     }
-    if matches!(args.first(), Some(&("test" | "explore"))) {
+    if matches!(args.first(), Some(&("test" | "explore"))) && !args.contains(&"--no-shrink") {
         command.arg("--no-shrink");
     }
     command
