@@ -133,7 +133,17 @@ fn start(order: &Order<'_>, times: &Path, answer: &Path) -> Result<Child, Failur
     let mut command = Command::new("sh");
     // The shell outlives the interrupt that is sent to the command.
     command.args(["-c", &format!("trap : INT; {script}"), "sh"]).arg(times).arg(order.bloodhound);
-    command.args(["explore", "--fail-fast", "--no-shrink", "-j", "1", "--format", "json", "--strategy", order.arm]);
+    command.args([
+        "explore",
+        "--fail-fast",
+        "--no-shrink",
+        "-j",
+        "1",
+        "--format",
+        "json",
+        "--strategy",
+        order.arm,
+    ]);
     command.args(["--platform", order.platform, "--seed", &(order.repetition * APART).to_string()]);
     command.args(["--runs", &order.runs.to_string()]).arg("--config").arg(order.config);
     command.arg("--out").arg(order.out.join("output"));
