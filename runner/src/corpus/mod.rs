@@ -245,6 +245,7 @@ impl Keeping {
 
     /// A run of a search has reached this, and was looked at by a process before, which has saved it.
     pub fn again(&mut self, features: &BTreeSet<u64>, findings: &[Found]) {
+        self.summary.is_search = true;
         self.growth.add(features);
         let violations = findings.iter().map(|found| &found.violation);
         let marks = violations.map(|v| features::violation(&v.property, &v.kind));
@@ -266,6 +267,7 @@ impl Keeping {
             }
             // Runs of a search come in the order of their numbers.
             Task::Run(number) => {
+                self.summary.is_search = true;
                 if let Some(reached) = reached {
                     self.look_at(&format!("run {number}"), &reached);
                 }

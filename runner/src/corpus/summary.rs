@@ -42,6 +42,8 @@ pub struct Summary {
     pub refreshed: u64,
     pub trim: Trim,
     pub growth: Growth,
+    /// Its runs are those of a guided search: they are no independent draws, so nothing is estimated from them.
+    pub is_search: bool,
 }
 
 impl Summary {
@@ -102,14 +104,15 @@ impl Summary {
                 )
             }
         };
-        [vec![of, now], growth(&self.growth)].concat()
+        [vec![of, now], growth(&self.growth, self.is_search)].concat()
     }
 
     /// For machines.
     pub fn json(&self) -> Json {
         let growth = &self.growth;
+        let no_estimate = why_not(growth, self.is_search);
         let estimate = match growth.estimate() {
-            Told::Estimate(e) => json!({
+            Told::Estimate(e) if no_estimate.is_none() => json!({
                 "next_new_ppm": e.next_new, "next_new_at_most_ppm": e.next_new_at_most, "confidence_percent": 95,
                 "unseen_at_least": e.unseen_at_least, "seen_once": e.once, "seen_twice": e.twice,
             }),
@@ -136,16 +139,19 @@ impl Summary {
                 "features": growth.features(),
                 "curve": growth.curve(),
                 "last_new_run": growth.last_new(),
-                "plateau_runs": growth.plateau().map(|plateau| plateau.runs),
+                "plateau_runs": growth.plateau().filter(|_| !self.is_search).map(|plateau| plateau.runs),
                 "estimate": estimate,
-                "no_estimate_because": why_not(growth),
+                "no_estimate_because": no_estimate,
             },
         })
     }
 }
 
 /// Why there is no estimate.
-fn why_not(growth: &Growth) -> Option<String> {
+fn why_not(growth: &Growth, is_search: bool) -> Option<String> {
+    if is_search {
+        return Some("runs of a search are chosen by what was seen".to_owned());
+    }
     match growth.estimate() {
         Told::Estimate(_) => None,
         Told::TooFewRuns(runs) => Some(format!(
@@ -156,8 +162,9 @@ fn why_not(growth: &Growth) -> Option<String> {
     }
 }
 
-/// What the seeds say about those that come.
-fn growth(growth: &Growth) -> Vec<String> {
+/// What the runs say about those that come.
+fn growth(growth: &Growth, is_search: bool) -> Vec<String> {
+    let noun = if is_search { "runs" } else { "seeds" };
     let curve = growth.curve();
     let step = curve.len().div_ceil(POINTS).max(1);
     // The last point, and others back from it.
@@ -169,23 +176,23 @@ fn growth(growth: &Growth) -> Vec<String> {
         .collect();
     points.reverse();
     let mut lines = vec![match growth.features() {
-        0 => format!("features: none in {} judged seeds", growth.runs()),
+        0 => format!("features: none in {} judged {noun}", growth.runs()),
         features => format!(
-            "features: {} in {} judged seeds ({}); the last new one in the {}. of them",
+            "features: {} in {} judged {noun} ({}); the last new one in the {}. of them",
             thousands(features),
             growth.runs(),
             points.join(", "),
             growth.last_new()
         ),
     }];
-    if let Some(plateau) = growth.plateau() {
+    if let Some(plateau) = growth.plateau().filter(|_| !is_search) {
         lines.push(format!(
             "plateau: the last {} seeds showed nothing new (a plateau is at least {})",
             plateau.runs, plateau.needed
         ));
     }
-    lines.push(match (growth.estimate(), why_not(growth)) {
-        (Told::Estimate(e), _) => format!(
+    lines.push(match (growth.estimate(), why_not(growth, is_search)) {
+        (Told::Estimate(e), None) => format!(
             "estimate: the next seed shows something new with a probability of about {}, at most {} (95% confidence); at least {} features are \
              not seen yet",
             percent(e.next_new),
@@ -212,7 +219,7 @@ mod tests {
     fn too_few_seeds_say_nothing_and_enough_say_something() {
         let mut few = Growth::default();
         few.add(&BTreeSet::from([1, 2]));
-        let lines = growth(&few);
+        let lines = growth(&few, false);
         assert_eq!(
             lines,
             [
@@ -223,7 +230,7 @@ mod tests {
         for _ in 0..199 {
             few.add(&BTreeSet::from([1, 2]));
         }
-        let lines = growth(&few);
+        let lines = growth(&few, false);
         assert!(lines[0].ends_with("2 after 200); the last new one in the 1. of them"), "{}", lines[0]);
         assert_eq!(lines[1], "plateau: the last 199 seeds showed nothing new (a plateau is at least 50)");
         // 3 of 100.
@@ -232,6 +239,24 @@ mod tests {
             "{}",
             lines[2]
         );
+    }
+
+    #[test]
+    fn of_the_runs_of_a_search_nothing_is_estimated() {
+        let mut all = Growth::default();
+        for _ in 0..200 {
+            all.add(&BTreeSet::from([1, 2]));
+        }
+        let lines = growth(&all, true);
+        assert!(lines[0].starts_with("features: 2 in 200 judged runs ("), "{}", lines[0]);
+        assert_eq!(lines[1..], ["estimate: none: runs of a search are chosen by what was seen"]);
+        let json = |is_search| Summary { growth: all.clone(), is_search, ..Summary::default() }.json();
+        let (search, seeds) = (json(true)["growth"].take(), json(false)["growth"].take());
+        for part in ["estimate", "plateau_runs"] {
+            assert!(search[part].is_null() && !seeds[part].is_null(), "{part}");
+        }
+        assert!(search["no_estimate_because"].is_string() && seeds["no_estimate_because"].is_null());
+        assert_eq!(search["curve"], seeds["curve"]);
     }
 
     #[test]
