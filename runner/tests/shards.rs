@@ -285,13 +285,14 @@ fn seeds_of_a_killed_worker_are_run_again() {
 #[test]
 fn the_first_finding_stops_all_who_share_a_campaign() {
     let dir = watched("first");
-    let mut first = shard(&dir, 1, &["--store", "store", "--fail-fast"], &[]);
-    first.wait().expect("it ends");
-    if !dir.join("store/stop").exists() {
-        std::fs::create_dir_all(dir.join("store")).expect("a directory");
-        std::fs::write(dir.join("store/stop"), "seed 0\n").expect("a file");
-    }
-    let mut other = shard(&dir, 2, &["--store", "store", "--fail-fast", "--boot-each"], &[]);
+    // The campaign begins with a seed that fails, which is the first of the first shard.
+    let fails = json(&alone(&dir))["findings"][0]["seed"].as_u64().expect("a seed").to_string();
+    let more = ["--first-seed", &fails, "--store", "store", "--fail-fast"];
+    let mut first = shard(&dir, 1, &more, &[]);
+    assert_eq!(first.wait().expect("it ends").code(), Some(1));
+    let stop = std::fs::read_to_string(dir.join("store/stop")).expect("the others are told");
+    assert_eq!(stop, format!("seed {fails}\n"));
+    let mut other = shard(&dir, 2, &[&more[..], &["--boot-each"]].concat(), &[]);
     other.wait().expect("it ends");
     let ran = std::fs::read_to_string(dir.join("parts/2/results.jsonl")).expect("results").lines().count();
     assert!(ran < 6, "it ran all of its {ran} seeds");

@@ -92,6 +92,16 @@ impl SeedRecord {
         matches!(self.unjudged, None | Some(Unjudged::Unsupported(_)))
     }
 
+    /// Whether another run of the seed may come to a verdict.
+    pub fn is_to_be_run_again(&self) -> bool {
+        matches!(self.unjudged, Some(Unjudged::Interrupted | Unjudged::TimedOut | Unjudged::Host(_)))
+    }
+
+    /// Whether it has a finding that is not known, so that the gate fails by it.
+    pub fn has_news(&self) -> bool {
+        self.findings.iter().any(|found| !found.is_known())
+    }
+
     /// Whether its run came to an end that any other run of the seed must come to as well.
     pub fn is_final(&self) -> bool {
         self.ran() && !self.digest.is_empty()

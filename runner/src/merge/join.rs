@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::campaign::record::SeedRecord;
-use crate::campaign::totals::{Totals, Unjudged};
+use crate::campaign::totals::Totals;
 use crate::exit;
 use crate::finding::InputRecord;
 use crate::session::Failure;
@@ -175,7 +175,7 @@ impl Joined {
                 )),
             },
             (false, true) => drop(self.chosen.insert(record.seed, (record.clone(), number))),
-            (false, false) if is_to_be_run_again(before) => {
+            (false, false) if before.is_to_be_run_again() => {
                 self.chosen.insert(record.seed, (record.clone(), number));
             }
             _ => {}
@@ -186,7 +186,7 @@ impl Joined {
         for range in self.spans.clone() {
             let mut next = Some(range.first);
             let there = self.chosen.range(range.first..=range.last());
-            let there = there.filter(|(_, (record, _))| !is_to_be_run_again(record)).map(|(seed, _)| *seed);
+            let there = there.filter(|(_, (record, _))| !record.is_to_be_run_again()).map(|(seed, _)| *seed);
             for seed in there {
                 if let Some(first) = next.filter(|first| *first < seed) {
                     self.missing.push(Range { first, count: seed - first });
@@ -255,7 +255,7 @@ impl Joined {
         totals.interrupted = ended.iter().any(|ended| ended.interrupted);
         totals.timed_out = ended.iter().any(|ended| ended.timed_out);
         totals.failed_fast = ended.iter().any(|ended| ended.failed_fast);
-        let explained = totals.failed_fast && !totals.findings.is_empty();
+        let explained = totals.failed_fast && totals.findings.iter().any(|found| !found.is_known());
         if totals.judged < totals.least && !explained {
             totals.trouble(exit::INCONCLUSIVE, self.missing_text(list));
         }
@@ -351,11 +351,6 @@ fn united(ranges: BTreeSet<Range>) -> Vec<Range> {
         }
     }
     out
-}
-
-/// Whether another run of the seed may come to a verdict.
-fn is_to_be_run_again(record: &SeedRecord) -> bool {
-    matches!(record.unjudged, Some(Unjudged::Interrupted | Unjudged::TimedOut | Unjudged::Host(_)))
 }
 
 /// What two runs of a seed that came to an end differ in.

@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 use super::claims::Claims;
 use super::{FORMAT, Identity, MANIFEST, Manifest, Part, RESULTS, results};
 use crate::campaign::record::SeedRecord;
-use crate::campaign::totals::Unjudged;
 use crate::session::Failure;
 use crate::{coverage, exit, finding, output, redact};
 
@@ -26,7 +25,7 @@ use crate::{coverage, exit, finding, output, redact};
 pub const CAMPAIGN: &str = "campaign.json";
 /// Where results are.
 pub const PARTS: &str = "results/";
-/// Written when a finding ends the campaign.
+/// Written when a finding that is not known ends the campaign.
 pub const STOP: &str = "stop";
 /// What a worker's last beat says.
 pub const LAST_BEAT: &[u8] = b"ended";
@@ -176,7 +175,7 @@ impl Share {
     /// # Errors
     /// For the user.
     pub fn record(&mut self, dir: &Path, record: &SeedRecord) -> Result<(), String> {
-        if self.fail_fast && !record.findings.is_empty() {
+        if self.fail_fast && record.has_news() {
             let text = format!("seed {}\n", record.seed);
             self.store.put(STOP, text.as_bytes()).map_err(|e| e.to_string())?;
         }
@@ -189,7 +188,7 @@ impl Share {
             self.waiting.remove(&block);
             self.block(dir, block, &records)?;
             // What another worker may have a verdict on is left to others.
-            if records.iter().all(|record| !is_to_be_run_again(record)) {
+            if !records.iter().any(SeedRecord::is_to_be_run_again) {
                 claims.done(block).map_err(|e| e.to_string())?;
             }
         }
@@ -259,11 +258,6 @@ impl Share {
         let bytes = std::fs::read(&path).map_err(|e| format!("{}: {e}", path.display()))?;
         self.store.put(key, &bytes).map_err(|e| e.to_string())
     }
-}
-
-/// Whether the seed is to be run by somebody else.
-fn is_to_be_run_again(record: &SeedRecord) -> bool {
-    matches!(record.unjudged, Some(Unjudged::Interrupted | Unjudged::TimedOut | Unjudged::Host(_)))
 }
 
 /// The files below a directory, by their paths in it. Links are left out.

@@ -1,13 +1,17 @@
 //! Shards, manifests and results, as they are written and as damaged or hostile files have them.
 
 use std::path::PathBuf;
+use std::time::Duration;
+
+use bloodhound_store::Place;
 
 use super::results::{line, read};
-use super::share::{decoded, encoded};
+use super::share::{STOP, Share, decoded, encoded};
 use super::*;
 use crate::campaign::record::SeedRecord;
 use crate::campaign::totals::{Found, Unjudged};
 use crate::judge::Judged;
+use crate::regress::ledger::Standing;
 use crate::session::Violation;
 
 /// A manifest of ten seeds.
@@ -67,6 +71,30 @@ pub fn violated(seed: u64) -> SeedRecord {
     };
     let judged = vec![Judged::Violated(at, "no\nreally".into())];
     SeedRecord { judged, findings: vec![found], ..held(seed) }
+}
+
+/// The same where this is the failure of a case that is marked as known.
+pub fn known(seed: u64) -> SeedRecord {
+    let mut record = violated(seed);
+    record.findings.iter_mut().for_each(|found| found.standing = Standing::Known("c1".into()));
+    record
+}
+
+#[test]
+fn only_a_finding_that_is_not_known_stops_all_who_share_a_campaign() {
+    let dir = std::env::temp_dir().join(format!("bloodhound-share-{}-stop", std::process::id()));
+    let _ignored = std::fs::remove_dir_all(&dir);
+    let (place, manifest) = (Place::Directory(dir.clone()), manifest(Part::Shard(Shard { index: 1, of: 2 })));
+    let begin = |fail_fast| Share::begin(&place, &manifest, Duration::from_secs(60), fail_fast);
+    let mut slow = begin(false).expect("a store");
+    slow.record(&dir, &violated(0)).expect("written");
+    let mut fast = begin(true).expect("a store");
+    fast.record(&dir, &known(2)).expect("written");
+    assert!(!dir.join(STOP).exists());
+    fast.record(&dir, &violated(4)).expect("written");
+    assert_eq!(std::fs::read_to_string(dir.join(STOP)).expect("it is there"), "seed 4\n");
+    drop((slow, fast));
+    std::fs::remove_dir_all(dir).expect("no directory");
 }
 
 #[test]

@@ -2,7 +2,8 @@
 
 use super::super::list;
 use super::*;
-use crate::shard::tests::{held, manifest, violated};
+use crate::campaign::totals::Unjudged;
+use crate::shard::tests::{held, known, manifest, violated};
 
 fn shard(index: u64, records: Vec<SeedRecord>) -> Piece {
     let manifest = manifest(Part::Shard(Shard { index, of: 2 }));
@@ -119,6 +120,16 @@ fn the_first_finding_of_a_campaign_that_stops_there_explains_the_rest() {
     let joined = Joined::of(&[part, shard(2, vec![held(1)])]).expect("they fit");
     let (totals, codes) = totals(&joined, None);
     assert_eq!((totals.findings.len(), codes.len(), totals.failed_fast), (1, 0, true));
+}
+
+#[test]
+fn a_known_finding_explains_nothing_that_is_missing() {
+    let mut part = shard(1, vec![known(0)]);
+    if let Some(ended) = part.manifest.as_mut().and_then(|manifest| manifest.ended.as_mut()) {
+        ended.failed_fast = true;
+    }
+    let joined = Joined::of(&[part, shard(2, vec![held(1)])]).expect("they fit");
+    assert_eq!(totals(&joined, None).1, [exit::INCONCLUSIVE]);
 }
 
 #[test]
