@@ -31,7 +31,8 @@ pub struct Args {
     /// A strategy of `bloodhound explore`; several times (default: random, swarm, coverage-guided)
     #[arg(long = "arm", value_name = "STRATEGY")]
     arms: Vec<String>,
-    /// A planted bug of examples/distributed-kv by its name, or a configuration of any other service; several times (default: all planted bugs)
+    /// A planted bug of examples/distributed-kv by its name (`stale-read`, `deep/clears-vote`), or a configuration of any other service; several
+    /// times (default: all planted bugs that are not deep)
     #[arg(long = "bug", value_name = "NAME|FILE")]
     bugs: Vec<String>,
     /// Campaigns of each arm for each bug
@@ -100,8 +101,9 @@ impl Design {
             false => (args.bugs.clone(), args.repetitions, args.runs),
         };
         let planted = Path::new(EXAMPLE).join("bugs");
-        let names = names_in(&planted)?;
+        let mut names = names_in(&planted)?;
         let bugs = if bugs.is_empty() { names.clone() } else { bugs };
+        names.extend(names_in(&planted.join("deep"))?.iter().map(|name| format!("deep/{name}")));
         let bugs = bugs.iter().map(|bug| {
             if names.contains(bug) {
                 return Ok((bug.clone(), planted.join(format!("{bug}.yaml"))));
