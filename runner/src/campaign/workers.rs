@@ -96,7 +96,9 @@ impl Shared {
             }
             let known = self.order.known(self.next.fetch_add(1, Ordering::Relaxed));
             let Some(task) = known else {
-                let seed = self.deal.next(&|| self.watch.is_closed())?;
+                // Whoever waits for a run that was put off here must not be waited for.
+                let may_wait = || self.alone().tasks.is_empty();
+                let seed = self.deal.next(&|| self.watch.is_closed(), &may_wait)?;
                 if self.order.is_known(seed) {
                     continue;
                 }

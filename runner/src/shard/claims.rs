@@ -41,12 +41,13 @@ pub enum Deal {
 }
 
 impl Deal {
-    /// The next seed, if there is one. May wait for other workers, until `closed` says that no more is to be begun.
-    pub fn next(&self, closed: &dyn Fn() -> bool) -> Option<u64> {
+    /// The next seed, if there is one. May wait for other workers, until `closed` says that no more is to be begun, and as long as
+    /// `may_wait` says that this process has nothing left that others could be waiting for.
+    pub fn next(&self, closed: &dyn Fn() -> bool, may_wait: &dyn Fn() -> bool) -> Option<u64> {
         match self {
             Deal::Own { stopped: Some(stopped), .. } if stopped.load(Ordering::Relaxed) => None,
             Deal::Own { seeds, next, .. } => seeds.number(next.fetch_add(1, Ordering::Relaxed)),
-            Deal::Claims(claims) => claims.next(closed),
+            Deal::Claims(claims) => claims.next(closed, may_wait),
         }
     }
 }
@@ -141,7 +142,7 @@ impl Claims {
         self.store.put(&format!("done/{}", block_name(block)), format!("{}\n", self.token).as_bytes())
     }
 
-    fn next(&self, closed: &dyn Fn() -> bool) -> Option<u64> {
+    fn next(&self, closed: &dyn Fn() -> bool, may_wait: &dyn Fn() -> bool) -> Option<u64> {
         loop {
             if closed() || self.is_stopped() {
                 return None;
@@ -170,7 +171,11 @@ impl Claims {
                     }
                 }
             }
+            let waits = !state.over;
             drop(state);
+            if waits && !may_wait() {
+                return None;
+            }
             std::thread::sleep(SHORT);
         }
     }
@@ -293,12 +298,12 @@ mod tests {
         let mut seen = Vec::new();
         // Each takes a range after the other; what both have then is all there is.
         for (worker, count) in [(0, 3), (1, 3), (0, 3), (1, 1)] {
-            seen.extend((0..count).filter_map(|_| workers[worker].next(&|| false)));
+            seen.extend((0..count).filter_map(|_| workers[worker].next(&|| false, &|| true)));
         }
         seen.sort_unstable();
         assert_eq!(seen, (0..10).collect::<Vec<u64>>());
         (0..4).for_each(|block| workers[0].done(block).expect("written"));
-        assert_eq!((workers[0].next(&|| false), workers[1].next(&|| false)), (None, None));
+        assert_eq!((workers[0].next(&|| false, &|| true), workers[1].next(&|| false, &|| true)), (None, None));
         assert_eq!(workers[0].taken() + workers[1].taken(), 10);
         std::fs::remove_dir_all(dir).expect("no directory");
     }
@@ -307,8 +312,8 @@ mod tests {
     fn ranges_of_the_dead_are_taken_until_they_were_tried_often_enough() {
         let (dir, workers) = workers("dead", &["a", "b"], 1);
         let (dead, other) = (&workers[0], &workers[1]);
-        assert_eq!(dead.next(&|| false), Some(0));
-        let taken: Vec<u64> = std::iter::from_fn(|| other.next(&|| false)).collect();
+        assert_eq!(dead.next(&|| false, &|| true), Some(0));
+        let taken: Vec<u64> = std::iter::from_fn(|| other.next(&|| false, &|| true)).collect();
         // Its own ranges are not done, and nobody but itself would do them.
         assert_eq!(taken, (3..10).chain(0..3).collect::<Vec<u64>>());
         // Who ends says so, and is not waited for; nobody tries for ever.
@@ -328,8 +333,19 @@ mod tests {
             "token-d".into(),
             Arc::default(),
         );
-        let taken: Vec<u64> = std::iter::from_fn(|| late.next(&|| false)).collect();
+        let taken: Vec<u64> = std::iter::from_fn(|| late.next(&|| false, &|| true)).collect();
         assert_eq!(taken, (3..10).collect::<Vec<u64>>());
+        std::fs::remove_dir_all(dir).expect("no directory");
+    }
+
+    #[test]
+    fn who_has_something_left_to_run_does_not_wait_for_others() {
+        let (dir, workers) = workers("waits", &["a", "b"], 60_000);
+        let all: Vec<u64> = std::iter::from_fn(|| workers[0].next(&|| false, &|| false)).collect();
+        assert_eq!(all.len(), 10);
+        // The ranges of the other are not done, and it lives.
+        assert_eq!(workers[1].next(&|| false, &|| false), None);
+        assert!(!workers[1].state().over);
         std::fs::remove_dir_all(dir).expect("no directory");
     }
 
@@ -338,7 +354,7 @@ mod tests {
         let (dir, workers) = workers("fails", &["a"], 60_000);
         std::fs::remove_dir_all(&dir).expect("no directory");
         std::fs::write(&dir, "no directory any more").expect("a file");
-        assert_eq!(workers[0].next(&|| false), None);
+        assert_eq!(workers[0].next(&|| false, &|| true), None);
         let failure = workers[0].failure().expect("it is told");
         assert!(failure.starts_with("cannot ") && failure.contains("help: "), "{failure}");
         std::fs::remove_file(dir).expect("no file");
