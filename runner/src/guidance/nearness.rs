@@ -19,7 +19,7 @@ pub const VIOLATED: u32 = 1_000_000;
 const PROPERTY: u64 = 850_000;
 /// The most that operations give which did not succeed.
 const OPERATIONS: u64 = 100_000;
-/// A property that nobody could decide in the time given: the search for an order went further than any other.
+/// A property that could not be decided with the steps of its check, or with [`STEPS`]: the search for an order went further than most.
 const UNDECIDED: u64 = 800_000;
 /// The search for orders may take so many steps.
 const STEPS: u64 = 2_000_000;
@@ -51,8 +51,10 @@ fn of(outcome: &Outcome, property: &Property, judged: &Judged) -> u64 {
                 return UNDECIDED;
             }
             let budget = Budget { steps: STEPS, ..Budget::default() };
-            let keys = linearizability::strain(&wanted, *model, budget).unwrap_or_default();
-            share(keys.iter().map(weight).max().unwrap_or(0), 16)
+            let strains = linearizability::strain(&wanted, *model, budget).unwrap_or_default();
+            let hardest = share(strains.keys.iter().map(weight).max().unwrap_or(0), 16);
+            // A key that takes more steps than there are is no easy one.
+            if strains.exhausted > 0 { hardest.max(UNDECIDED) } else { hardest }
         }
         Judge::Check(index) => waited(outcome, *index),
         Judge::Healthy(indices) => indices.iter().map(|index| waited(outcome, *index)).max().unwrap_or(0),

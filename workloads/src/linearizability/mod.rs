@@ -25,7 +25,7 @@ use crate::model::{Effect, Model, ModelError, NIL, Values};
 use problem::{Item, Problem};
 pub use report::describe;
 use search::{Answer, Search};
-pub use strain::{Strain, strain};
+pub use strain::{Strain, Strains, strain};
 
 /// What a check may use, in units that do not depend on the host's speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

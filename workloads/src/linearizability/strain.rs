@@ -1,6 +1,7 @@
 //! How hard it was to find a legal order: what tells a history that nearly contradicts itself from one that is far from it.
 //!
-//! Key types: [`Strain`], and [`strain`], which measures it for each key. It is a function of history, model and budget, as the verdict is.
+//! Key types: [`Strain`] of one key, [`Strains`] of all, and [`strain`], which measures them. It is a function of history, model and budget, as the
+//! verdict is.
 
 use crate::history::History;
 use crate::model::{Effect, Model, ModelError, NIL};
@@ -22,20 +23,41 @@ pub struct Strain {
     pub in_vain: u64,
 }
 
-/// The strain of each key that has a legal order. Keys for which the budget ended, or which have none, are not among them.
+/// How hard the keys of a history were.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Strains {
+    /// Of each key that has a legal order, those with few operations first.
+    pub keys: Vec<Strain>,
+    /// Keys for which the budget ended before there was an answer.
+    pub exhausted: usize,
+}
+
+/// The strain of each key that has a legal order. Each key may use an equal share of the steps, and what those before it have left of theirs.
 ///
 /// # Errors
 /// An operation that the model does not have.
-pub fn strain(history: &History, model: Model, budget: Budget) -> Result<Vec<Strain>, ModelError> {
-    let partitions = partition(history, model)?;
+pub fn strain(history: &History, model: Model, budget: Budget) -> Result<Strains, ModelError> {
+    let mut partitions = partition(history, model)?;
+    // Short histories first: they leave most of their share.
+    partitions.sort_by_key(|partition| partition.items.len());
     let mut left = budget.steps;
-    let mut all = Vec::new();
-    for partition in &partitions {
+    let mut all = Strains::default();
+    for (place, partition) in partitions.iter().enumerate() {
         let items = &partition.items;
-        let before = left;
-        let Ok(Answer::Legal(order)) = solve(NIL, items, &mut left, budget.memory) else { continue };
+        let share = left / (partitions.len() - place) as u64;
+        let mut unused = share;
+        let answer = solve(NIL, items, &mut unused, budget.memory);
+        left -= share - unused;
+        let order = match answer {
+            Ok(Answer::Legal(order)) => order,
+            Ok(Answer::Illegal { .. }) => continue,
+            Ok(Answer::OutOfSteps | Answer::Cut | Answer::OutOfMemory) | Err(_) => {
+                all.exhausted += 1;
+                continue;
+            }
+        };
         let mut strain = Strain { operations: items.len(), ..Strain::default() };
-        strain.in_vain = (before - left).saturating_sub(items.len() as u64);
+        strain.in_vain = (share - unused).saturating_sub(items.len() as u64);
         // From the end: the next change of the object after each operation.
         let mut next: Option<usize> = None;
         for index in order.iter().rev() {
@@ -47,7 +69,7 @@ pub fn strain(history: &History, model: Model, budget: Budget) -> Result<Vec<Str
                 next = item.complete;
             }
         }
-        all.push(strain);
+        all.keys.push(strain);
     }
     Ok(all)
 }
@@ -70,7 +92,28 @@ mod tests {
                 history.complete(ids[*place], outcome.clone(), SimTime(1), None);
             }
         }
-        strain(&history, Model::Register, Budget::default()).expect("a register has all of it")
+        strain(&history, Model::Register, Budget::default()).expect("a register has all of it").keys
+    }
+
+    #[test]
+    fn a_key_that_takes_too_long_is_told_and_costs_the_others_nothing() {
+        let mut history = History::new();
+        // The key with many operations comes first by its name.
+        for (key, writes) in [("a", 1000), ("b", 1)] {
+            for n in 0..writes {
+                let write = Call::Write(Value::Text(format!("{n}").into()));
+                let id = history.invoke(0, Some(key.into()), write, SimTime(0));
+                history.complete(id, Outcome::Ok(Value::Nil), SimTime(1), None);
+            }
+        }
+        let measured = |steps| {
+            let budget = Budget { steps, ..Budget::default() };
+            strain(&history, Model::Register, budget).expect("a register has all of it")
+        };
+        let few = measured(200);
+        assert_eq!((few.keys.len(), few.keys[0].operations, few.exhausted), (1, 1, 1));
+        let enough = measured(100_000);
+        assert_eq!((enough.keys.len(), enough.exhausted), (2, 0));
     }
 
     #[test]
