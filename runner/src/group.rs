@@ -5,6 +5,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::finding::Record;
+use crate::judge::Judged;
+use crate::plan::Property;
 use crate::session::{Outcome, Stopped, Violation};
 
 /// Findings that are one failure.
@@ -39,6 +41,19 @@ impl Group {
         }
         outcome.violations.iter().find(|violation| Group::of_violation(violation) == *self)
     }
+
+    /// Why a run that came to its end without this failure does not pass, if so: what it says about the properties of its plan, in their order.
+    pub fn unjudged(&self, properties: &[Property], judged: &[Judged]) -> Option<String> {
+        let is_own = |property: &Property| property.name == self.property && property.kind == self.kind;
+        match properties.iter().zip(judged).find(|(property, _)| is_own(property)) {
+            Some((_, Judged::Held(_) | Judged::Violated(..))) => None,
+            Some((_, Judged::Undecided(why))) => Some(why.clone()),
+            Some((_, Judged::Unfinished)) => Some("it was not judged to its end".into()),
+            // The machine looks for its own kinds of failures in every run.
+            None if self.property == self.kind => None,
+            None => Some(format!("there is no property {} ({}) any more", self.property, self.kind)),
+        }
+    }
 }
 
 impl std::fmt::Display for Group {
@@ -70,7 +85,44 @@ pub fn shape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use bloodhound_abi::SimTime;
+
     use super::*;
+    use crate::judge::{Exercise, Unit};
+    use crate::plan::Judge;
+
+    #[test]
+    fn only_what_was_judged_to_its_end_passes() {
+        let property = |name: &str, kind| Property {
+            name: name.into(),
+            kind,
+            line: 1,
+            judge: Judge::NoCrash(Default::default()),
+        };
+        let properties =
+            [property("other", "safety"), property("stays", "liveness"), property("stays", "safety")];
+        let held = || {
+            let (lacking, first) = (None, None);
+            Judged::Held(Exercise { unit: Unit::Services, tried: 1, worked: 1, lacking, first })
+        };
+        let group = |property: &str, kind: &str| Group {
+            property: property.into(),
+            kind: kind.into(),
+            shape: "it ended".into(),
+        };
+        let says = |group: &Group, last: Judged| {
+            group.unjudged(&properties, &[held(), Judged::Undecided("another one".into()), last])
+        };
+        let stays = group("stays", "safety");
+        assert_eq!(says(&stays, held()), None);
+        assert_eq!(says(&stays, Judged::Violated(SimTime(1), "in another way".into())), None);
+        assert_eq!(says(&stays, Judged::Undecided("too long".into())), Some("too long".into()));
+        assert_eq!(says(&stays, Judged::Unfinished), Some("it was not judged to its end".into()));
+        for gone in [group("stays", "invariant"), group("gone", "safety")] {
+            assert!(says(&gone, held()).is_some_and(|why| why.contains("there is no property")), "{gone}");
+        }
+        assert_eq!(says(&group("deadlock", "deadlock"), held()), None, "of the machine");
+    }
 
     #[test]
     fn shapes_have_no_numbers() {

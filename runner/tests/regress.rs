@@ -145,6 +145,12 @@ fn gone(dir: &Path, found: &Json) {
         "{}",
         junit(dir)
     );
+    // Without its property nothing looks for it any more, so that nothing is violated says nothing.
+    put(dir, "bloodhound.yaml", &CONFIG.replace("name: stays", "name: remains"));
+    let blind = judged(dir, &["--runs", "1"], 6);
+    assert_eq!(blind["verdict"], "not judged", "{blind}");
+    assert!(said(&blind, "reason").contains("there is no property stays (safety) any more"), "{blind}");
+    put(dir, "bloodhound.yaml", CONFIG);
     assert_eq!(code(&regress(dir, &["remove", "stays"])), 0);
     assert!(!dir.join(CASE).exists());
 }

@@ -9,7 +9,6 @@ use bloodhound_sim::faults::{Effect, Planned};
 use bloodhound_sim::notice::{LogEntry, Notice, PhaseChange};
 
 use crate::group::Group as Target;
-use crate::judge::Judged;
 use crate::plan::Property;
 use crate::session::{Failure, Outcome, Stopped};
 use crate::shrink::pool::{Pool, Ran};
@@ -45,13 +44,7 @@ impl End {
         if let Some(violation) = outcome.violations.first() {
             return End::Otherwise(violation.property.clone());
         }
-        let judged =
-            properties.iter().zip(&outcome.judged).find(|(property, _)| target.property == property.name);
-        match judged {
-            Some((_, Judged::Undecided(why))) => End::Unknown(why.clone()),
-            Some((_, Judged::Unfinished)) => End::Unknown("it was not judged to its end".into()),
-            _ => End::Passes,
-        }
+        target.unjudged(properties, &outcome.judged).map_or(End::Passes, End::Unknown)
     }
 }
 

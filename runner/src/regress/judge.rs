@@ -389,6 +389,9 @@ impl Runner<'_> {
         if let Some(Stopped::Unsupported(what)) = &outcome.stopped {
             return Step::Lost(exit::UNSUPPORTED, format!("unsupported: {what}"));
         }
+        if let Some(why) = case.group.unjudged(&session.plan.properties, &outcome.judged) {
+            return Step::Lost(exit::INCONCLUSIVE, why);
+        }
         Step::Passed(outcome.divergences.iter().map(ToString::to_string).collect())
     }
 
