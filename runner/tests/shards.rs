@@ -283,6 +283,15 @@ fn seeds_of_a_killed_worker_are_run_again() {
 }
 
 #[test]
+fn a_worker_that_ends_before_it_has_a_seed_is_no_success() {
+    let dir = watched("late");
+    let args = ["--store", "store", "--worker", "late", "--timeout", "1ms", "--out", "late"];
+    let late = bloodhound(&dir, &[&["test", "--seeds", SEEDS], &args[..]].concat());
+    let all = text(&late);
+    assert!(code(&late) == 4 && all.contains("--timeout was over before this worker had a seed"), "{all}");
+}
+
+#[test]
 fn the_first_finding_stops_all_who_share_a_campaign() {
     let dir = watched("first");
     // The campaign begins with a seed that fails, which is the first of the first shard.

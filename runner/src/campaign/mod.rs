@@ -251,8 +251,10 @@ impl Campaign<'_> {
             Err(text) => Some(Failure { code: exit::BUG, text }),
         };
         self.settle_shared(totals);
-        totals.timed_out = self.watch.timed_out() && totals.run() < totals.wanted;
-        totals.interrupted = self.watch.signalled() && totals.run() < totals.wanted;
+        // A worker that had no seed yet did not get any for that reason.
+        let ended_early = totals.run() < totals.wanted || totals.wanted == 0;
+        totals.timed_out = self.watch.timed_out() && ended_early;
+        totals.interrupted = self.watch.signalled() && ended_early;
         match failure {
             None => {}
             // Told as such.
@@ -276,12 +278,15 @@ impl Campaign<'_> {
         if let Some(text) = claims.failure() {
             print::say(&text);
             totals.trouble(exit::ENVIRONMENT, text);
-        } else if totals.wanted == 0 && !self.watch.is_closed() {
-            let text = match stopped {
-                true => "a finding of another process has ended the campaign before this worker had a seed",
-                false => {
-                    "no seeds were left for this worker: others have them; `bloodhound merge` gives the verdict"
-                }
+        } else if totals.wanted == 0 {
+            let text = if stopped {
+                "a finding of another process has ended the campaign before this worker had a seed"
+            } else if self.watch.timed_out() {
+                "--timeout was over before this worker had a seed"
+            } else if self.watch.is_closed() {
+                "this worker has ended before it had a seed"
+            } else {
+                "no seeds were left for this worker: others have them; `bloodhound merge` gives the verdict"
             };
             totals.trouble(exit::INCONCLUSIVE, text);
         }

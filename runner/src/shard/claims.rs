@@ -303,7 +303,10 @@ mod tests {
         seen.sort_unstable();
         assert_eq!(seen, (0..10).collect::<Vec<u64>>());
         (0..4).for_each(|block| workers[0].done(block).expect("written"));
-        assert_eq!((workers[0].next(&|| false, &|| true), workers[1].next(&|| false, &|| true)), (None, None));
+        assert_eq!(
+            (workers[0].next(&|| false, &|| true), workers[1].next(&|| false, &|| true)),
+            (None, None)
+        );
         assert_eq!(workers[0].taken() + workers[1].taken(), 10);
         std::fs::remove_dir_all(dir).expect("no directory");
     }
