@@ -183,10 +183,10 @@ fn open(case: &Case, code: u8, says: String) -> Judged {
 struct Runner<'a> {
     order: &'a Order<'a>,
     lane: Lane,
-    /// By the address of its session.
-    worker: Option<(usize, Worker)>,
+    /// With its session.
+    worker: Option<(Arc<Session>, Worker)>,
     /// By session and seed of the boot.
-    booted: Option<((usize, u64), Arc<World>)>,
+    booted: Option<(Arc<Session>, u64, Arc<World>)>,
     /// Runs of the case so far.
     runs: u32,
 }
@@ -416,38 +416,43 @@ impl Runner<'_> {
 
     /// Runs a log in a session.
     fn run(&mut self, session: &Arc<Session>, log: Log, mode: Mode) -> Result<Outcome, Failure> {
-        let id = Arc::as_ptr(session) as usize;
-        let of_session = self.worker.take().filter(|(other, _)| *other == id);
+        let of_session = self.worker.take().filter(|(other, _)| Arc::ptr_eq(other, session));
         let mut worker = match of_session {
             Some((_, worker)) => worker,
             // The one before is gone by now: a thread should have one platform.
             None => Worker::new(session.clone(), &self.order.chosen, self.lane.stop())?,
         };
-        let booted = self.boot(&mut worker, id, &log)?;
+        let booted = self.boot(&mut worker, session, &log)?;
         worker.restore(&booted);
         self.runs += 1;
         let outcome = worker.run_log(log, mode).map_err(host_failure)?;
-        self.worker = Some((id, worker));
+        self.worker = Some((session.clone(), worker));
         Ok(outcome)
     }
 
     /// The stack as it is when the run of a log begins.
-    fn boot(&mut self, worker: &mut Worker, id: usize, log: &Log) -> Result<Arc<World>, Failure> {
+    fn boot(
+        &mut self,
+        worker: &mut Worker,
+        session: &Arc<Session>,
+        log: &Log,
+    ) -> Result<Arc<World>, Failure> {
         if log.overrides.keys().any(|choice| choice.part == Part::Boot) {
             let log = Log { counted: Vec::new(), ..log.clone() };
             return worker.boot(Decisions::new(log, Mode::Strict)).map(Arc::new);
         }
         let number = boots::number(log);
-        let of_campaign = id == Arc::as_ptr(self.order.session) as usize;
-        if of_campaign && number < self.order.session.plan.boots {
+        if Arc::ptr_eq(session, self.order.session) && number < self.order.session.plan.boots {
             return self.order.boots.of(worker, number);
         }
-        let key = (id, log.boot_seed);
-        if let Some((_, world)) = self.booted.as_ref().filter(|(other, _)| *other == key) {
+        let same = |(of, seed, _): &&(Arc<Session>, u64, Arc<World>)| {
+            Arc::ptr_eq(of, session) && *seed == log.boot_seed
+        };
+        if let Some((_, _, world)) = self.booted.as_ref().filter(same) {
             return Ok(world.clone());
         }
         let world = Arc::new(worker.boot(Decisions::new(Log::new(log.boot_seed, 0), Mode::Strict))?);
-        Ok(self.booted.insert((key, world)).1.clone())
+        Ok(self.booted.insert((session.clone(), log.boot_seed, world)).2.clone())
     }
 }
 
