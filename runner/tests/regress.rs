@@ -147,7 +147,7 @@ fn gone(dir: &Path, found: &Json) {
     );
     // Without its property nothing looks for it any more, so that nothing is violated says nothing.
     put(dir, "bloodhound.yaml", &CONFIG.replace("name: stays", "name: remains"));
-    let blind = judged(dir, &["--runs", "1"], 6);
+    let blind = judged(dir, &["--runs", "1"], 4);
     assert_eq!(blind["verdict"], "not judged", "{blind}");
     assert!(said(&blind, "reason").contains("there is no property stays (safety) any more"), "{blind}");
     put(dir, "bloodhound.yaml", CONFIG);
