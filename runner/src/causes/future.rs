@@ -1,17 +1,18 @@
 //! Futures of a run: the same up to a moment, and everything drawn anew after it ([`future`]), or after one of its choices ([`after`]).
 //!
 //! Faults stay as they were planned, unless those that begin later are left out ([`Later`]). Concerns of which all is plain in the failing run (as in a
-//! shrunken one) are drawn after the moment, too: what the run chose before stands in the log then.
+//! shrunken one) are drawn after the moment, too: what the run chose before stands in the log then. Where shrinking has ended the workload at the violation, clients
+//! of futures go on after the moment, for they are what would notice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use bloodhound_abi::SimTime;
 use bloodhound_decisions::{Choice, Concern, Epoch, Log, Made, Override, Part, Site, WORD};
 use bloodhound_sim::faults::KEPT;
-use bloodhound_workloads::http::left_out;
+use bloodhound_workloads::http::{left_out, workload_end};
 
 use super::runs::Base;
-use crate::shrink::case::is_said;
+use crate::shrink::case::{self, is_said};
 
 /// What is drawn anew: all but which faults are planned.
 pub const ANEW: [Concern; 6] = [
@@ -37,7 +38,7 @@ pub enum Later {
 /// The `nth` future of a run after a moment.
 pub fn future(base: &Base, at: SimTime, nth: u64, later: Later) -> Log {
     let before = base.choices.partition_point(|(time, _)| *time < at);
-    let mut log = fork(&base.log, &base.choices[..before], (at, nth), before);
+    let mut log = fork(of(base), &base.choices[..before], (at, nth), before);
     if later == Later::Out {
         leave_out(base, &mut log, at);
     }
@@ -51,18 +52,31 @@ pub fn after(base: &Base, kept: usize, nth: u64) -> Log {
     let earlier = base.choices[..kept].iter().rev().map(|(time, _)| *time).find(|time| *time < at);
     let from = earlier.unwrap_or(base.from).max(base.from);
     let named = base.choices.partition_point(|(time, _)| *time < from);
-    fork(&base.log, &base.choices[..kept], (from, nth), named.min(kept))
+    fork(of(base), &base.choices[..kept], (from, nth), named.min(kept))
+}
+
+/// The log of the failing run, and when its workload began.
+fn of(base: &Base) -> (&Log, SimTime) {
+    (&base.log, case::ready(&base.ran.outcome))
 }
 
 /// A log with an epoch, before which the run is the same. Of the choices that are `kept` those from place `named` on stand in the log, and those before where the
 /// run's own seed does not give them.
-fn fork(of: &Log, kept: &[(SimTime, Made)], (from, nth): (SimTime, u64), named: usize) -> Log {
+fn fork(
+    (of, begun): (&Log, SimTime),
+    kept: &[(SimTime, Made)],
+    (from, nth): (SimTime, u64),
+    named: usize,
+) -> Log {
     let mut log = of.clone();
     let plain: BTreeSet<Concern> =
         log.plain.iter().copied().filter(|concern| ANEW.contains(concern)).collect();
     log.plain.retain(|concern| !plain.contains(concern));
     let of_run = |choice: &Choice| choice.part == Part::Run && ANEW.contains(&choice.site.concern());
-    let old = std::mem::take(&mut log.overrides);
+    // What ends the workload behind the moment is no part of what went before.
+    let is_later = |choice: &Choice, value: u64| choice.site == workload_end() && begun.after(value) > from;
+    let mut old = std::mem::take(&mut log.overrides);
+    old.retain(|choice, said| !is_later(choice, said.value));
     log.overrides = old
         .iter()
         .filter(|(choice, recorded)| !of_run(choice) || is_said(choice, **recorded) && !is_operation(choice))
@@ -71,7 +85,7 @@ fn fork(of: &Log, kept: &[(SimTime, Made)], (from, nth): (SimTime, u64), named: 
     for (place, (_, made)) in kept.iter().enumerate() {
         let needed =
             place >= named || plain.contains(&made.choice.site.concern()) || old.contains_key(&made.choice);
-        if of_run(&made.choice) && needed {
+        if of_run(&made.choice) && needed && !is_later(&made.choice, made.value) {
             let value = Override { bound: made.bound, value: made.value };
             log.overrides.entry(made.choice).or_insert(value);
         }
@@ -137,7 +151,7 @@ mod tests {
             Epoch { from: 50, seed: 9, concerns: vec![Concern::Network, Concern::Faults] },
         ];
         let kept = [made(1, policy, 0), made(2, arrival(0), 4), made(3, out, 7), made(4, arrival(1), 6)];
-        let fork = |named| fork(&log, &kept, (SimTime(20), 3), named);
+        let fork = |named| fork((&log, SimTime(1)), &kept, (SimTime(20), 3), named);
         let all = fork(4);
         assert_eq!(all.plain, [Concern::Faults], "what was plain is named, or drawn");
         // What stands in the log, was plain or is said; the rest comes by the seed.
@@ -151,5 +165,19 @@ mod tests {
         // The last one of them was made after the epoch had begun.
         let named = fork(3);
         assert_eq!(named.overrides.get(&arrival(1)), Some(&Override { bound: 9, value: 6 }));
+    }
+
+    #[test]
+    fn a_workload_that_ends_at_the_violation_goes_on_in_futures() {
+        let end = in_run(workload_end());
+        // It began at 5 and ends at 25, at the violation.
+        let log = Log::new(1, 2).with(end, WORD, 20);
+        let kept = [(SimTime(5), Made { choice: end, bound: WORD, value: 20 })];
+        let from = |at: u64, named| fork((&log, SimTime(5)), &kept, (SimTime(at), 0), named);
+        for named in [0, 1] {
+            assert!(!from(10, named).overrides.contains_key(&end), "it goes on");
+            assert!(!from(24, named).overrides.contains_key(&end), "it goes on");
+        }
+        assert!(from(25, 1).overrides.contains_key(&end), "it was over before");
     }
 }
