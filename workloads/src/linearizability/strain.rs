@@ -101,7 +101,7 @@ mod tests {
         // The key with many operations comes first by its name.
         for (key, writes) in [("a", 1000), ("b", 1)] {
             for n in 0..writes {
-                let write = Call::Write(Value::Text(format!("{n}").into()));
+                let write = Call::Write(Value::Int(n));
                 let id = history.invoke(0, Some(key.into()), write, SimTime(0));
                 history.complete(id, Outcome::Ok(Value::Nil), SimTime(1), None);
             }
