@@ -116,29 +116,40 @@ pub fn several(args: &Args, chosen: &[Chosen]) -> Result<u8, Failure> {
     if args.command.is_empty() {
         let session =
             Arc::new(Session::load(&args.source.config, &args.source.selection()?, &args.source.images)?);
-        let branched = branched(args, &session, chosen)?;
-        compare(args, chosen, branched, &|chosen| {
+        let equal = compare(args, chosen, &|chosen| {
             Box::new(Stack { session: session.clone(), chosen, current: None, fresh: true })
-        })
+        })?;
+        let branched = args.branches.map(|count| branched(args, &session, chosen, (count, &equal)));
+        Ok(tell(args, chosen, &equal, branched.transpose()?))
     } else {
         let single = Single::new(&args.surroundings, &args.command)?;
         let stdin = RefCell::new(None);
-        compare(args, chosen, None, &|chosen| Box::new(Program { single: &single, chosen, stdin: &stdin }))
+        let equal =
+            compare(args, chosen, &|chosen| Box::new(Program { single: &single, chosen, stdin: &stdin }))?;
+        Ok(tell(args, chosen, &equal, None))
     }
 }
 
-/// Goes on from moments of the run on each platform, if that is wanted. How many, and how many branches were other runs.
-fn branched(args: &Args, session: &Arc<Session>, chosen: &[Chosen]) -> Result<Option<(u64, u64)>, Failure> {
-    let Some(count) = args.branches else { return Ok(None) };
+/// Goes on from so many moments of the run on each platform; the run must be `equal`. From how many, and how many branches were other runs.
+fn branched(
+    args: &Args,
+    session: &Arc<Session>,
+    chosen: &[Chosen],
+    (count, equal): (u64, &Equal),
+) -> Result<(u64, u64), Failure> {
     let number = boots::boot_of(args.seed, session.plan.boots);
-    let mut others = 0;
+    let (mut moments, mut others) = (0, 0);
     for chosen in chosen {
         let mut worker = Worker::new(session.clone(), chosen, interrupt())?;
-        let booted = Arc::new(worker.boot(boots::decisions(number))?);
-        let checked = check::moments(&mut worker, &booted, args.seed, count);
-        others += checked.map_err(|failure| not_equal(args, chosen, failure))?;
+        let booted = Arc::new(boot(&mut worker, number, Some(&equal.run.counted))?);
+        let log = worker.log_of(args.seed, session.plan.strategy, booted.decisions.log());
+        let checked = check::moments(&mut worker, &booted, log, count)
+            .and_then(|checked| checked.is_of(&equal.run.digest))
+            .map_err(|failure| not_equal(args, chosen, failure))?;
+        moments += checked.moments;
+        others += checked.others;
     }
-    Ok(Some((count * chosen.len() as u64, others)))
+    Ok((moments, others))
 }
 
 /// Tells of a branch that is not its log in JSON if that is wanted, and names the platform.
@@ -172,13 +183,20 @@ fn platforms(args: &Args) -> Result<Vec<Chosen>, Failure> {
     Ok(chosen)
 }
 
+/// Runs that were equal.
+struct Equal {
+    /// How many there were.
+    number: u32,
+    /// The first.
+    run: Run,
+}
+
 /// Makes all runs and compares each with the first.
 fn compare<'a>(
     args: &Args,
     chosen: &[Chosen],
-    branched: Option<(u64, u64)>,
     subject: &dyn Fn(Chosen) -> Box<dyn Subject + 'a>,
-) -> Result<u8, Failure> {
+) -> Result<Equal, Failure> {
     let mut first: Option<(Which, Run)> = None;
     let mut number = 0;
     for platform in chosen {
@@ -200,7 +218,14 @@ fn compare<'a>(
             }
         }
     }
-    let Some((_, run)) = first else { return Ok(exit::PASS) };
+    // There are at least one platform and one run.
+    let (_, run) = first.ok_or_else(|| Failure::usage("there is nothing to compare"))?;
+    Ok(Equal { number, run })
+}
+
+/// Tells of equal runs, and of what branches off them: from how many moments, and how many other runs. The exit code.
+fn tell(args: &Args, chosen: &[Chosen], equal: &Equal, branched: Option<(u64, u64)>) -> u8 {
+    let Equal { number, run } = equal;
     match args.format {
         Format::Human => {
             let names: Vec<String> = chosen.iter().map(Chosen::line).collect();
@@ -241,7 +266,7 @@ fn compare<'a>(
             output::print_json(&json);
         }
     }
-    Ok(run.code)
+    run.code
 }
 
 /// What JSON says in either case. `times` is per platform.
@@ -423,15 +448,20 @@ impl Booted {
         let mut worker = Worker::new(session, chosen, interrupt())?;
         let marks = Marks::default();
         worker.listen(marks.listener());
-        let mut decisions = boots::decisions(number);
-        if let Some(counted) = counted {
-            decisions.set_counted(counted.to_vec());
-            worker.trust_log();
-        }
-        let snapshot = worker.boot(decisions)?;
+        let snapshot = boot(&mut worker, number, counted)?;
         let boot = Arc::new(marks.take());
         Ok(Booted { number, worker, snapshot, marks, boot })
     }
+}
+
+/// A boot, with the counted loops of another run if there was one.
+fn boot(worker: &mut Worker, number: u64, counted: Option<&[CountedLoop]>) -> Result<World, Failure> {
+    let mut decisions = boots::decisions(number);
+    if let Some(counted) = counted {
+        decisions.set_counted(counted.to_vec());
+        worker.trust_log();
+    }
+    worker.boot(decisions)
 }
 
 impl Subject for Stack {

@@ -24,22 +24,50 @@ const CONCERNS: [Concern; 6] = [
 
 /// So many points are held at the same time.
 const HELD: u64 = 8;
+/// After so many attempts in a row that give no point, it is given up: moments are drawn, and after the last event of a run there are none.
+const FRUITLESS: u32 = 4;
 
-/// Goes on from so many moments of the run of a seed. How many branches were other runs.
+/// What was compared.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// The digest of the run.
+    pub digest: String,
+    /// The moments of it from which others went on.
+    pub moments: u64,
+    /// Branches that were other runs.
+    pub others: u64,
+}
+
+impl Checked {
+    /// What was compared if it was the run with this digest, and from any moment.
+    ///
+    /// # Errors
+    /// It was not.
+    pub fn is_of(self, digest: &str) -> Result<Checked, Failure> {
+        same(&self.digest, digest, || "the run that others branch off".to_owned())?;
+        if self.moments == 0 {
+            let text = "there is no moment of the run from which others could go on".to_owned();
+            return Err(Failure { code: exit::INCONCLUSIVE, text });
+        }
+        Ok(self)
+    }
+}
+
+/// Goes on from so many moments of the run of a log, or from fewer if it has not as many.
 ///
 /// # Errors
 /// What is not as it should be; what the host says; a run that does not come to its end.
-pub fn moments(worker: &mut Worker, booted: &Arc<World>, seed: u64, count: u64) -> Result<u64, Failure> {
-    let log = Log { seed, ..(**booted.decisions.log()).clone() };
+pub fn moments(worker: &mut Worker, booted: &Arc<World>, log: Log, count: u64) -> Result<Checked, Failure> {
     let (mut check, whole) = Check::new(worker, booted, log.clone())?;
     let log = with_loops(log, &whole);
-    let mut left = count;
-    while left > 0 {
-        let now = left.min(HELD);
-        check.moments(&log, &whole, now)?;
-        left -= now;
+    let (mut moments, mut fruitless) = (0, 0);
+    while moments < count && fruitless < FRUITLESS {
+        let taken = check.moments(&log, &whole, HELD.min(count - moments))?;
+        moments += taken;
+        fruitless = if taken == 0 { fruitless + 1 } else { 0 };
     }
-    Ok(check.others)
+    check.worker.machine.trust_log(false);
+    Ok(Checked { digest: whole.digest, moments, others: check.others })
 }
 
 /// A run and what goes on from it.
@@ -54,25 +82,45 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// Of the run of a log.
+    /// Of the run of a log. Loops depend on the host's speed: what this run finds, or has in its log if that is trusted, is given to those that are compared with it.
     ///
     /// # Errors
     /// As [`Worker::go_on`]; a run that does not come to its end.
     fn new(worker: &'a mut Worker, booted: &Arc<World>, log: Log) -> Result<(Check<'a>, Outcome), Failure> {
         let dice = Dice::new(log.seed ^ 0x6272_616e_6368);
         let ready = worker.ready(booted, log.seed);
-        let outcome = finished(worker.go_on(&ready, log, Wish::default())?.outcome)?;
-        let end = outcome.virtual_time;
-        Ok((Check { worker, booted: booted.clone(), dice, end, others: 0 }, outcome))
+        let mut check = Check { worker, booted: booted.clone(), dice, end: ready.at, others: 0 };
+        let (outcome, _) = check.go(&ready, log, &[])?;
+        check.end = outcome.virtual_time;
+        check.worker.machine.trust_log(true);
+        Ok((check, outcome))
+    }
+
+    /// The run that goes on from a point by a log, which has come to its end, and points at these times.
+    fn go(
+        &mut self,
+        from: &Point,
+        log: Log,
+        stops: &[SimTime],
+    ) -> Result<(Outcome, Vec<Arc<Point>>), Failure> {
+        let ran = self.worker.go_on(from, log, Wish { stops, ..Wish::default() })?;
+        Ok((finished(ran.outcome)?, ran.points))
+    }
+
+    /// The run of a log from the boot on, which has come to its end.
+    fn replay(&mut self, log: Log) -> Result<Outcome, Failure> {
+        self.worker.restore(&self.booted);
+        finished(self.worker.run_log(log, Mode::Lenient).map_err(host_failure)?)
     }
 
     /// Goes on from so many moments of the run of a log, which has given `whole`: once as it did and once as another run, from one of whose moments another one
-    /// goes on again. The worker and what was there before it do not matter, so moments are taken in no order.
+    /// goes on again. The worker and what was there before it do not matter, so moments are taken in no order. How many there were.
     ///
     /// # Errors
     /// What is not as it should be; what the host says.
-    fn moments(&mut self, log: &Log, whole: &Outcome, count: u64) -> Result<(), Failure> {
+    fn moments(&mut self, log: &Log, whole: &Outcome, count: u64) -> Result<u64, Failure> {
         let mut points = self.points(log, whole, count)?;
+        let taken = points.len() as u64;
         while !points.is_empty() {
             let at = self.dice.below(points.len() as u64) as usize;
             let point = points.swap_remove(at);
@@ -82,13 +130,13 @@ impl<'a> Check<'a> {
                 self.others += 1;
             }
             if let Some(further) = points.last() {
-                let log = Log::clone(&further.log);
-                let ran = self.worker.go_on(further, log, Wish::default())?;
+                let log = with_loops(Log::clone(&further.log), &branch);
+                let (again, _) = self.go(further, log, &[])?;
                 let what = || format!("a branch from {} that goes on from {}", point.at, further.at);
-                same(&ran.outcome.digest, &branch.digest, what)?;
+                same(&again.digest, &branch.digest, what)?;
             }
         }
-        Ok(())
+        Ok(taken)
     }
 
     /// Points at drawn moments of a run, taken on its way from the boot.
@@ -97,20 +145,18 @@ impl<'a> Check<'a> {
         let span = whole.virtual_time.since(ready.at).max(1);
         let mut stops: Vec<SimTime> = (0..count).map(|_| ready.at.after(self.dice.below(span))).collect();
         stops.sort_unstable();
-        let wish = Wish { stops: &stops, ..Wish::default() };
-        let ran = self.worker.go_on(&ready, log.clone(), wish)?;
-        same(&ran.outcome.digest, &whole.digest, || format!("a run in which {count} points were taken"))?;
-        Ok(ran.points)
+        let (outcome, points) = self.go(&ready, log.clone(), &stops)?;
+        same(&outcome.digest, &whole.digest, || format!("a run in which {} points were taken", points.len()))?;
+        Ok(points)
     }
 
     /// The run goes on from a point as it did, by way of points of its own; and the point comes back from its log.
     fn as_it_did(&mut self, point: &Point, whole: &Outcome) -> Result<(), Failure> {
         let left = whole.virtual_time.since(point.at).max(1);
         let stops = [point.at.after(left / 3), point.at.after(left / 2)];
-        let wish = Wish { stops: &stops, ..Wish::default() };
-        let ran = self.worker.go_on(point, Log::clone(&point.log), wish)?;
-        same(&ran.outcome.digest, &whole.digest, || format!("the run that goes on from {}", point.at))?;
-        for later in &ran.points {
+        let (outcome, points) = self.go(point, Log::clone(&point.log), &stops)?;
+        same(&outcome.digest, &whole.digest, || format!("the run that goes on from {}", point.at))?;
+        for later in &points {
             let again = self.worker.rebuild(&self.booted, &later.log, later.at)?;
             let what = || format!("the point at {} of a run that goes on from {}", later.at, point.at);
             same(&again.digest, &later.digest, what)?;
@@ -131,19 +177,20 @@ impl<'a> Check<'a> {
         }
         log.epochs.push(Epoch { from, seed: self.dice.word(), concerns });
         let stops = [SimTime(from).after(left / 8)];
-        let wish = Wish { stops: &stops, ..Wish::default() };
-        let ran = self.worker.go_on(point, log.clone(), wish)?;
+        // What computes in it is found by it, and given to those that are compared with it.
+        self.worker.machine.trust_log(false);
+        let branched = self.go(point, log.clone(), &stops);
+        self.worker.machine.trust_log(true);
+        let (branch, points) = branched?;
         // What it has learnt of tasks that compute is in its own log only; what it has drawn of switches is in either.
         let logs =
-            [("its log", Log::clone(ran.log())), ("the log that was given", with_loops(log, &ran.outcome))];
+            [("its log", Log::clone(&branch.decisions)), ("the log that was given", with_loops(log, &branch))];
         for (whose, log) in logs {
-            let restored = World::clone(&self.booted);
-            self.worker.restore(&restored);
-            let outcome = self.worker.run_log(log, Mode::Lenient).map_err(host_failure)?;
+            let outcome = self.replay(log)?;
             let what = || format!("a branch from {} and {whose} from the boot on", point.at);
-            same(&outcome.digest, &ran.outcome.digest, what)?;
+            same(&outcome.digest, &branch.digest, what)?;
         }
-        Ok((ran.outcome, ran.points))
+        Ok((branch, points))
     }
 }
 

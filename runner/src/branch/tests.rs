@@ -39,11 +39,12 @@ impl Subject {
 
     /// Goes on from moments of the run of a seed. Returns what it gave, and how many branches were other runs.
     fn check(&mut self, seed: u64, moments: u64) -> (Outcome, u64) {
-        let others = check::moments(&mut self.worker, &self.booted, seed, moments);
-        let others = others.unwrap_or_else(|failure| panic!("seed {seed}: {}", failure.text));
         let ready = self.worker.ready(&self.booted, seed);
+        let checked = check::moments(&mut self.worker, &self.booted, Log::clone(&ready.log), moments);
+        let checked = checked.unwrap_or_else(|failure| panic!("seed {seed}: {}", failure.text));
+        assert_eq!(checked.moments, moments, "seed {seed} has as many");
         let ran = self.worker.go_on(&ready, self.log(seed), Wish::default()).expect("a run");
-        (ran.outcome, others)
+        (ran.outcome, checked.others)
     }
 }
 

@@ -15,7 +15,7 @@ const ON: (u64, u64) = (2, 1);
 impl Worker {
     /// From now on runs have just those counted loops that the logs of their decisions have.
     pub fn trust_log(&mut self) {
-        self.machine.trust_log();
+        self.machine.trust_log(true);
     }
 
     /// The run that comes has these counted loops, as another one of the same seed has found them.
@@ -38,13 +38,20 @@ impl Worker {
     /// # Errors
     /// Host errors.
     pub fn run_seed(&mut self, seed: u64, strategy: Strategy) -> Result<Outcome, MachineError> {
-        let every = every_kind(&self.session.scenario.faults);
-        if strategy != Strategy::Random || every.is_empty() {
+        let log = self.log_of(seed, strategy, self.machine.world.decisions.log());
+        if log.overrides == self.machine.world.decisions.log().overrides {
             return self.run(seed);
         }
-        let mut log = Log { seed, ..(**self.machine.world.decisions.log()).clone() };
-        log.overrides.extend(every);
         self.run_log(log, Mode::Strict)
+    }
+
+    /// The log of the run of a seed as a strategy has it, from the boot that has the log `base`.
+    pub fn log_of(&self, seed: u64, strategy: Strategy, base: &Log) -> Log {
+        let mut log = Log { seed, ..base.clone() };
+        if strategy == Strategy::Random {
+            log.overrides.extend(every_kind(&self.session.scenario.faults));
+        }
+        log
     }
 
     /// The same, which ends when the virtual time `until` is over. Of a run that is cut short so it is known what it has violated, and nothing else.

@@ -207,14 +207,14 @@ impl Machine {
         self.suspect_at = at;
     }
 
-    /// From now on the logs of runs are complete, as in a replay: no task comes under suspicion.
-    pub fn trust_log(&mut self) {
-        (self.trusts_log, self.suspicious) = (true, false);
+    /// Whether the logs of runs from now on are complete, as in a replay: no task comes under suspicion then.
+    pub fn trust_log(&mut self, on: bool) {
+        (self.trusts_log, self.suspicious) = (on, self.suspicious && !on);
     }
 
     /// Takes over the loops that another run of the same seed has found, which are all there are.
     pub fn give_counted(&mut self, counted: &[CountedLoop]) {
-        self.trust_log();
+        self.trust_log(true);
         self.world.decisions.set_counted(counted.to_vec());
         self.learn_counted();
     }
