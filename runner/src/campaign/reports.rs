@@ -38,10 +38,8 @@ impl Reports {
     /// # Errors
     /// What the host says; another campaign that uses one of them.
     pub fn prepare(dir: &Path, junit: Option<&Path>, config: &Path) -> Result<Reports, Failure> {
+        let lock = lock(dir)?;
         let findings = finding::directory(dir);
-        std::fs::create_dir_all(&findings).map_err(|e| cannot(&findings, &e))?;
-        let lock = File::open(dir).map_err(|e| cannot(dir, &e))?;
-        locked(&lock, dir)?;
         let mut reports = Reports { dir: dir.to_path_buf(), files: Vec::new(), _locks: vec![lock] };
         let reserve = dir.join(RESERVE);
         // Fails where the directory cannot be written to, and where the disk is full already.
@@ -166,6 +164,18 @@ fn claim(path: &Path, text: &str) -> Result<File, Failure> {
         let _ignored = std::fs::remove_file(&beside);
         cannot(path, &e)
     })
+}
+
+/// Makes a directory with room for findings and locks it, until what is returned is dropped.
+///
+/// # Errors
+/// What the host says; another command that writes into it.
+pub fn lock(dir: &Path) -> Result<File, Failure> {
+    let findings = finding::directory(dir);
+    std::fs::create_dir_all(&findings).map_err(|e| cannot(&findings, &e))?;
+    let lock = File::open(dir).map_err(|e| cannot(dir, &e))?;
+    locked(&lock, dir)?;
+    Ok(lock)
 }
 
 /// Takes the lock of a file or a directory.

@@ -121,15 +121,16 @@ pub struct Order<'a> {
 /// No thread could be started.
 pub fn run_all(order: &Order<'_>) -> Result<Vec<Judged>, Failure> {
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<Option<Judged>>> = Mutex::new(vec![None; order.cases.len()]);
+    let results = Mutex::new(Results { all: order.cases.iter().map(|_| None).collect(), next: 0 });
     let work = || {
         let lane = order.watch.lane();
-        let mut runner = Runner { order, lane, worker: None, booted: None, runs: 0 };
+        let mut runner = Runner { order, lane, worker: None, booted: None, runs: 0, failing: None };
         while let Some((at, case)) = take(order.cases, &next) {
             let judged = runner.contained(case);
             (order.say)(&line(&judged));
             // A worker that panicked has ended the process (`bug::install`), or was contained.
-            results.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(judged);
+            let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
+            results.put(at, (judged, runner.failing.take()), order.keep);
         }
     };
     let jobs = order.jobs.clamp(1, order.cases.len().max(1));
@@ -149,8 +150,38 @@ pub fn run_all(order: &Order<'_>) -> Result<Vec<Judged>, Failure> {
     })?;
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     let lost = |case: &Case| open(case, exit::BUG, "it was not run".to_owned());
-    let all = results.into_iter().zip(order.cases);
-    Ok(all.map(|(judged, case)| judged.unwrap_or_else(|| lost(case))).collect())
+    let all = results.all.into_iter().zip(order.cases);
+    Ok(all.map(|(ended, case)| ended.map_or_else(|| lost(case), |(judged, _)| judged)).collect())
+}
+
+/// A failing run of a case, whose finding is to be written.
+struct Failing {
+    session: Arc<Session>,
+    /// What took the place of the configured faults.
+    schedule: Option<String>,
+    outcome: Outcome,
+    violation: Violation,
+}
+
+/// What came of the cases so far.
+struct Results {
+    all: Vec<Option<(Judged, Option<Box<Failing>>)>>,
+    /// The findings of so many cases are written.
+    next: usize,
+}
+
+impl Results {
+    /// Takes in what came of a case. Findings are written one after another in the order of the cases, so that their names do not depend on which thread was first.
+    fn put(&mut self, at: usize, ended: (Judged, Option<Box<Failing>>), keep: &Keep<'_>) {
+        self.all[at] = Some(ended);
+        while let Some(Some((judged, failing))) = self.all.get_mut(self.next) {
+            if let (Some(shown), Some(failing)) = (&mut judged.shown, failing.take()) {
+                let Failing { session, schedule, outcome, violation } = &*failing;
+                shown.kept = keep(session, schedule.as_deref(), outcome, violation);
+            }
+            self.next += 1;
+        }
+    }
 }
 
 fn take<'a>(cases: &'a [Case], next: &AtomicUsize) -> Option<(usize, &'a Case)> {
@@ -189,6 +220,8 @@ struct Runner<'a> {
     booted: Option<(Arc<Session>, u64, Arc<World>)>,
     /// Runs of the case so far.
     runs: u32,
+    /// The run in which it fails.
+    failing: Option<Box<Failing>>,
 }
 
 /// What a run of a case came to, if that is not all there is to say.
@@ -214,7 +247,7 @@ fn first_lines(text: &str) -> String {
 
 impl Runner<'_> {
     fn contained(&mut self, case: &Case) -> Judged {
-        self.runs = 0;
+        (self.runs, self.failing) = (0, None);
         if self.order.watch.is_closed() {
             let (code, why) = match self.order.watch.signalled() {
                 true => (exit::INTERRUPTED, "interrupted"),
@@ -347,16 +380,21 @@ impl Runner<'_> {
 
     /// What a run says about the case.
     fn look(
-        &self,
+        &mut self,
         case: &Case,
-        session: &Session,
+        session: &Arc<Session>,
         schedule: Option<&str>,
         outcome: &Outcome,
         changed: &[String],
     ) -> Step {
+        let failing = |violation: &Violation| Failing {
+            session: session.clone(),
+            schedule: schedule.map(str::to_owned),
+            outcome: outcome.clone(),
+            violation: violation.clone(),
+        };
         let over = |verdict, says: String, violation: &Violation| {
-            let shown = Some(self.show(session, schedule, outcome, violation));
-            let changed = changed.to_vec();
+            let (shown, changed) = (Some(shown(outcome, violation)), changed.to_vec());
             Step::Over(Box::new(Judged { verdict, says, shown, changed, ..open(case, 0, String::new()) }))
         };
         if let Some(violation) = case.group.violated(outcome) {
@@ -368,6 +406,7 @@ impl Runner<'_> {
                 1 => format!("it fails as recorded: what its log says fails in the same way{since}"),
                 runs => format!("it fails: re-found by its faults and operations in run {runs}{since}"),
             };
+            self.failing = Some(Box::new(failing(violation)));
             return over(Verdict::Fails, says, violation);
         }
         match &outcome.stopped {
@@ -384,6 +423,7 @@ impl Runner<'_> {
         let other = outcome.violations.iter().find(|violation| !is_known(&Group::of_violation(violation)));
         if let Some(violation) = other {
             let says = format!("a run of it fails in another way: {}", Group::of_violation(violation));
+            self.failing = Some(Box::new(failing(violation)));
             return over(Verdict::FailsOtherwise, says, violation);
         }
         if let Some(Stopped::Unsupported(what)) = &outcome.stopped {
@@ -393,25 +433,6 @@ impl Runner<'_> {
             return Step::Lost(exit::INCONCLUSIVE, why);
         }
         Step::Passed(outcome.divergences.iter().map(ToString::to_string).collect())
-    }
-
-    fn show(
-        &self,
-        session: &Session,
-        schedule: Option<&str>,
-        outcome: &Outcome,
-        violation: &Violation,
-    ) -> Shown {
-        let mut faults = report::faults_until(outcome, violation.at);
-        faults.drain(..faults.len().saturating_sub(RECENT));
-        Shown {
-            seed: outcome.seed,
-            at: violation.at,
-            text: violation.text.clone(),
-            digest: outcome.digest.clone(),
-            faults,
-            kept: (self.order.keep)(session, schedule, outcome, violation),
-        }
     }
 
     /// Runs a log in a session.
@@ -453,6 +474,20 @@ impl Runner<'_> {
         }
         let world = Arc::new(worker.boot(Decisions::new(Log::new(log.boot_seed, 0), Mode::Strict))?);
         Ok(self.booted.insert((session.clone(), log.boot_seed, world)).2.clone())
+    }
+}
+
+/// A failing run, before its finding is written.
+fn shown(outcome: &Outcome, violation: &Violation) -> Shown {
+    let mut faults = report::faults_until(outcome, violation.at);
+    faults.drain(..faults.len().saturating_sub(RECENT));
+    Shown {
+        seed: outcome.seed,
+        at: violation.at,
+        text: violation.text.clone(),
+        digest: outcome.digest.clone(),
+        faults,
+        kept: Err("it was not written".into()),
     }
 }
 

@@ -19,7 +19,7 @@ use bloodhound_config::config::{Config, FileChecks};
 use serde_json::{Value as Json, json};
 
 use crate::boots::Boots;
-use crate::campaign::watch::Watch;
+use crate::campaign::{reports, watch::Watch};
 use crate::output::{self, Format};
 use crate::platform::{self, Choice};
 use crate::run::{DEFAULT_CONFIG, Source, fail};
@@ -82,8 +82,8 @@ struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = RUNS, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Cases at the same time (default: the number of CPUs)
-    #[arg(long, short = 'j')]
-    jobs: Option<usize>,
+    #[arg(long, short = 'j', value_parser = clap::value_parser!(u16).range(1..))]
+    jobs: Option<u16>,
     /// Directory for findings (default: the configuration's `output.dir`)
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -247,6 +247,7 @@ fn run_cases(args: &RunArgs) -> Result<u8, Failure> {
     let watch = Watch::start(crate::interrupt::flag(), None, args.platform.budget());
     watch.seeding();
     let out = args.out.clone().unwrap_or_else(|| session.plan.out.clone());
+    let _locked = reports::lock(&out)?;
     let boots = Boots::new(session.plan.boots);
     let keep = |session: &Session, schedule: Option<&str>, outcome: &_, violation: &_| {
         let selection = with_schedule(&selection, &dir, schedule);
@@ -262,7 +263,7 @@ fn run_cases(args: &RunArgs) -> Result<u8, Failure> {
         cases: &cases,
         all: &all,
         runs: args.runs,
-        jobs: args.jobs.unwrap_or_else(cpus::jobs),
+        jobs: args.jobs.map_or_else(cpus::jobs, usize::from),
         watch: &watch,
         keep: &keep,
         say: &say,
