@@ -103,8 +103,9 @@ impl Corpus {
     pub fn open(dir: &Path, identity: Identity) -> Result<Corpus, Error> {
         std::fs::create_dir_all(dir).map_err(|e| Error::host("make the directory", dir, &e))?;
         recognise(dir)?;
-        // What cannot be written later is said now, before anything is run. And first of all, so that whoever
-        // opens the directory at the same moment, or finds it after a kill, knows what it is.
+        files::clean(dir).map_err(|e| Error::host("tidy up", dir, &e))?;
+        // What cannot be written later is said now, before anything is run. And before anything else is made, so that
+        // whoever opens the directory at the same moment, or finds it after a kill, knows what it is.
         let about = serde_json::to_vec(&about()).map_err(|e| Error::wrong(e.to_string()))?;
         files::write_whole(dir, ABOUT, &[&about[..], b"\n"].concat())
             .map_err(|e| Error::host("write to", dir, &e))?;
@@ -113,9 +114,7 @@ impl Corpus {
             std::fs::create_dir_all(&path).map_err(|e| Error::host("make the directory", &path, &e))?;
         }
         let entries = dir.join(ENTRIES);
-        for place in [dir, &entries] {
-            files::clean(place).map_err(|e| Error::host("tidy up", place, &e))?;
-        }
+        files::clean(&entries).map_err(|e| Error::host("tidy up", &entries, &e))?;
         let mut corpus = Corpus {
             dir: dir.to_path_buf(),
             identity,

@@ -45,10 +45,21 @@ pub(crate) fn write_whole(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()
     }
 }
 
+/// A new file with a temporary name. Processes of several containers may have the same id, and one that was killed has left its names behind:
+/// what is there already belongs to somebody else, and the next number is free or belongs to one more.
+fn temporary(dir: &Path) -> io::Result<(PathBuf, File)> {
+    loop {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = dir.join(format!("{TEMPORARY}{}-{number}", std::process::id()));
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            opened => return Ok((path, opened?)),
+        }
+    }
+}
+
 fn write_once(dir: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let temporary = dir.join(format!("{TEMPORARY}{}-{number}", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+    let (temporary, mut file) = temporary(dir)?;
     // A file system without locks: nobody cleans there either.
     let _ignored = flock(&file, FlockOperation::NonBlockingLockExclusive);
     let written = file
@@ -158,4 +169,26 @@ pub(crate) fn free_name(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let numbered = |number: u32| path.with_file_name(format!("{name}.{number}"));
     (1..u32::MAX).map(numbered).find(|free| std::fs::symlink_metadata(free).is_err()).unwrap_or(numbered(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_another_process_of_this_id_has_left_are_passed_over() {
+        let dir = std::env::temp_dir().join(format!("bloodhound-files-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let id = std::process::id();
+        let next = NEXT.load(Ordering::Relaxed);
+        for number in next..next + 20 {
+            std::fs::write(dir.join(format!("{TEMPORARY}{id}-{number}")), "half").expect("written");
+        }
+        write_whole(&dir, "whole", b"all of it").expect("written");
+        assert_eq!(std::fs::read(dir.join("whole")).expect("there"), b"all of it");
+        clean(&dir).expect("tidy");
+        let left = std::fs::read_dir(&dir).expect("a directory").count();
+        assert_eq!(left, 1, "what nobody holds is removed");
+        std::fs::remove_dir_all(dir).expect("removed");
+    }
 }
