@@ -182,7 +182,7 @@ impl Corpus {
     }
 
     /// Takes out all entries that are not needed to have all features, and then as many as it takes to come down to `limit` bytes: what
-    /// failed stays longest, and what is out of date goes after what is redundant. `None`: another process is just doing it.
+    /// failed stays longest, and what is out of date goes before what is not. `None`: another process is just doing it.
     ///
     /// # Errors
     /// What the host says; entries that are still there are whole.
@@ -227,17 +227,18 @@ impl Corpus {
         let runs: BTreeSet<&String> = self.runs.values().collect();
         let (mut stale, mut fresh): (Vec<_>, Vec<_>) =
             self.entries.iter().filter(|(name, _)| runs.contains(name)).partition(|(_, kept)| kept.stale);
-        // Those that failed first: they are what a corpus is for.
         fresh.sort_by_key(|(name, kept)| (kept.entry.violated.is_empty(), *name));
         let marked: Vec<(u64, BTreeSet<u64>)> =
             fresh.iter().map(|(_, kept)| (kept.bytes, marks(kept))).collect();
         let failed = fresh.iter().take_while(|(_, kept)| !kept.entry.violated.is_empty()).count();
         let view: Vec<(u64, &BTreeSet<u64>)> = marked.iter().map(|(bytes, marks)| (*bytes, marks)).collect();
-        let mut taken = cover(&view);
-        taken.sort_by_key(|at| *at >= failed);
-        stale.sort_by_key(|(name, kept)| (kept.entry.violated.is_empty(), kept.bytes, *name));
-        let names = taken.iter().map(|at| fresh[*at].0).chain(stale.iter().map(|(name, _)| *name));
-        (names.cloned().collect(), marked.into_iter().flat_map(|(_, marks)| marks).collect())
+        stale.sort_by_key(|(name, kept)| (kept.bytes, *name));
+        let fresh = cover(&view).into_iter().map(|at| (at >= failed, fresh[at].0));
+        let stale = stale.iter().map(|(name, kept)| (kept.entry.violated.is_empty(), *name));
+        let mut order: Vec<(bool, &String)> = fresh.chain(stale).collect();
+        // Those that failed first: they are what a corpus is for. What is out of date comes last on either side.
+        order.sort_by_key(|(held, _)| *held);
+        (order.into_iter().map(|(_, name)| name.clone()).collect(), marked.into_iter().flat_map(|(_, marks)| marks).collect())
     }
 
     fn remove(&mut self, name: &str) -> Result<(), Error> {

@@ -6,7 +6,7 @@ mod common;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use bloodhound_corpus::{Added, Corpus, ErrorKind};
+use bloodhound_corpus::{Added, Corpus, Entry, ErrorKind};
 use common::{entry, files, identity, open, scratch, scratch_in_memory, seeds};
 use serde_json::json;
 
@@ -46,7 +46,7 @@ fn entries_of_another_plan_are_out_of_date_and_of_other_versions_unusable() {
     let (path, bytes) = files(&dir.join("entries")).pop_first().expect("an entry");
     let text = String::from_utf8(bytes).expect("text").replace("\"version\":4", "\"version\":3");
     std::fs::remove_file(path).expect("removed");
-    let name = name_of(&dir, &text);
+    let name = name_of(&text);
     std::fs::write(dir.join("entries").join(&name), &text).expect("written");
     let corpus = open(&dir);
     assert_eq!((corpus.entries().len(), corpus.notes().len()), (0, 1));
@@ -61,7 +61,7 @@ fn entries_of_another_plan_are_out_of_date_and_of_other_versions_unusable() {
 }
 
 /// The name that a file with this text must have: that which opening it asks for is not told, so it is made by the rule.
-fn name_of(_: &Path, text: &str) -> String {
+fn name_of(text: &str) -> String {
     use sha2::{Digest as _, Sha256};
     let hash = Sha256::new().chain_update((text.len() as u64).to_le_bytes()).chain_update(text).finalize();
     format!("{}.json", hash.iter().take(16).map(|byte| format!("{byte:02x}")).collect::<String>())
@@ -172,7 +172,13 @@ fn a_directory_that_cannot_be_written_to_is_told_at_once() {
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o555)).expect("changed");
     let opened = Corpus::open(&dir, identity("p"));
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o755)).expect("changed");
-    // Who may do anything may write here too.
+    // Who may do anything may write here too, and nobody into a directory whose place a file has.
+    let blocked = scratch("blocked");
+    drop(open(&blocked));
+    std::fs::remove_dir_all(blocked.join("entries")).expect("removed");
+    std::fs::write(blocked.join("entries"), "a file").expect("written");
+    let error = Corpus::open(&blocked, identity("p")).expect_err("a file in the place of the entries");
+    assert!(error.kind == ErrorKind::Host && error.text.contains("entries"), "{error}");
     if let Err(error) = opened {
         assert_eq!(error.kind, ErrorKind::Host);
         assert!(error.text.contains("write to") && error.text.contains("help: "), "{error}");
@@ -233,6 +239,22 @@ fn a_corpus_is_brought_down_to_a_size() {
     assert!(less.bytes <= half && less.kept > 1 && less.uncovered > 0, "{less:?}");
     assert!(seeds(&corpus).contains(&50), "what failed goes last");
     assert_eq!(open(&dir).minimise(0).expect("minimised").expect("alone").kept, 0);
+}
+
+#[test]
+fn what_failed_stays_longest_even_if_it_is_out_of_date() {
+    let dir = scratch("longest");
+    let mut failed = entry(50, &[1]);
+    failed.violated.insert("linearizable (safety)".into());
+    open(&dir).add(failed).expect("added");
+    let mut corpus = Corpus::open(&dir, identity("q")).expect("opened");
+    let bytes = corpus.entries()[0].1.bytes;
+    for seed in 1..=5 {
+        let fresh = Entry { identity: identity("q"), ..entry(seed, &[seed]) };
+        corpus.add(fresh).expect("added");
+    }
+    corpus.minimise(bytes).expect("minimised").expect("alone");
+    assert_eq!(seeds(&corpus), [50]);
 }
 
 #[test]
