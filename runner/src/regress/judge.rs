@@ -336,7 +336,7 @@ impl Runner<'_> {
     ) -> Result<Looked, Failure> {
         let same_plan = case.found.plan == session.plan_digest;
         let tries = refind::tries(case, same_plan, !unfit.is_empty(), self.order.runs);
-        let (mut passed, mut lost) = (0, None);
+        let (mut passed, mut unjudged, mut lost) = (0, 0, None);
         let mut written: Option<Result<Arc<Session>, String>> = None;
         for Try { log, scheduled } in tries {
             let schedule = case.schedule.as_deref().ok().filter(|_| scheduled);
@@ -348,6 +348,7 @@ impl Runner<'_> {
                     match made {
                         Ok(made) => made.clone(),
                         Err(why) => {
+                            unjudged += 1;
                             lost = Some((
                                 exit::INCONCLUSIVE,
                                 format!("its faults do not fit the stack any more:\n{why}"),
@@ -364,12 +365,18 @@ impl Runner<'_> {
                 Step::Lost(code, why) if code == exit::INTERRUPTED || self.lane.is_short() => {
                     return Ok(Looked::Over(Box::new(open(case, code, why))));
                 }
-                Step::Lost(code, why) => lost = Some((code, why)),
+                Step::Lost(code, why) => {
+                    unjudged += 1;
+                    lost = Some((code, why));
+                }
             }
         }
         match lost {
-            // Where nothing could be looked at there is no verdict.
-            Some((code, why)) if passed == 0 => Ok(Looked::Over(Box::new(open(case, code, why)))),
+            // Where little could be looked at there is no verdict.
+            Some((code, why)) if unjudged > passed => {
+                let of = format!("{unjudged} of {} other runs could not be judged: {why}", unjudged + passed);
+                Ok(Looked::Over(Box::new(open(case, code, of))))
+            }
             None if passed == 0 => {
                 let text = "there is nothing to look for it with: neither its log nor its faults can be used";
                 Ok(Looked::Over(Box::new(open(case, exit::INCONCLUSIVE, text.to_owned()))))
