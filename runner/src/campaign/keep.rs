@@ -2,12 +2,13 @@
 //!
 //! Key type: [`Keep`]. The directory comes first: what is in a store was on the disk before, and a store that fails takes nothing from it.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use super::args::Args;
 use super::record::SeedRecord;
 use super::totals::Totals;
-use crate::coverage::{Measuring, Thresholds};
+use crate::coverage::{self, Measuring, Thresholds};
 use crate::finding;
 use crate::session::{Failure, Session};
 use crate::shard::results::Writer;
@@ -80,14 +81,14 @@ impl Keep {
     }
 }
 
-/// Removes what an earlier campaign has left for machines.
+/// Removes what an earlier campaign has left for machines, the report of code coverage that a merge would take included.
 ///
 /// # Errors
 /// The host's.
 pub fn forget(dir: &Path) -> std::io::Result<()> {
-    for name in [MANIFEST, RESULTS] {
+    for name in [MANIFEST, RESULTS, coverage::REPORT] {
         match std::fs::remove_file(dir.join(name)) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e),
+            Err(e) if !matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Err(e),
             _ => {}
         }
     }

@@ -6,13 +6,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::campaign::record::SeedRecord;
-use crate::campaign::totals::Totals;
+use crate::campaign::totals::{Totals, Trouble};
 use crate::exit;
 use crate::finding::InputRecord;
 use crate::session::Failure;
 use crate::shard::{Identity, Manifest, Part, Shard};
 
 use super::sources::Piece;
+
+/// The most missing seeds that are dealt to shards one by one; of more only ranges are told.
+const MOST_DEALT: u64 = 10_000_000;
 
 /// Seeds that come one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +100,7 @@ impl Joined {
             missing: Vec::new(),
             duplicates: 0,
             differences: Vec::new(),
-            manifests: pieces.iter().filter_map(|piece| piece.manifest.clone()).collect(),
+            manifests: telling(pieces).map(|(_, manifest)| manifest.clone()).collect(),
             absent: Vec::new(),
             shared: shared.map(|(range, _)| range),
         };
@@ -121,16 +124,25 @@ impl Joined {
         if let Some(least) = min_seeds {
             return least;
         }
-        let ended: Option<Vec<_>> = self.manifests.iter().map(|manifest| manifest.ended.as_ref()).collect();
-        match ended {
-            Some(ended) if ended.iter().any(|ended| ended.timed_out) => {
-                let absent =
-                    self.absent.iter().map(|shard| self.shared.map_or(0, |all| shard.share(all.count)));
-                let least = ended.iter().map(|ended| ended.least).chain(absent);
-                least.fold(0, u64::saturating_add).clamp(1, self.wanted())
+        let (mut others, mut shards, mut timed_out) = (0u64, BTreeMap::new(), false);
+        for manifest in &self.manifests {
+            let Some(ended) = &manifest.ended else { return self.wanted() };
+            timed_out |= ended.timed_out;
+            match manifest.part {
+                // One that was started again counts once.
+                Part::Shard(shard) => {
+                    let least: &mut u64 = shards.entry(shard).or_default();
+                    *least = ended.least.max(*least);
+                }
+                Part::All | Part::Worker(_) => others = others.saturating_add(ended.least),
             }
-            _ => self.wanted(),
         }
+        if !timed_out {
+            return self.wanted();
+        }
+        let absent = self.absent.iter().map(|shard| self.shared.map_or(0, |all| shard.share(all.count)));
+        let least = shards.into_values().chain(absent).fold(others, u64::saturating_add);
+        least.clamp(1, self.wanted())
     }
 
     /// What was refused to one part by another.
@@ -209,23 +221,41 @@ impl Joined {
         }
     }
 
-    /// Commands that run what is missing: whole shards first, then ranges.
+    /// Commands that run what is missing, each seed once: whole shards first, then ranges.
     pub fn commands(&self) -> Vec<String> {
-        let mut out = Vec::new();
-        let mut rest = self.missing.clone();
-        if let Some(all) = self.shared {
-            for shard in &self.absent {
-                out.push(format!(
-                    "bloodhound test --first-seed {} --seeds {} --shard {shard}",
-                    all.first, all.count
-                ));
-            }
-            let absent = |seed: u64| self.absent.iter().any(|s| (seed - all.first) % s.of == s.index - 1);
-            rest.retain(|range| !(range.count == 1 && all.has(range.first) && absent(range.first)));
+        let run =
+            |range: &Range| format!("bloodhound test --first-seed {} --seeds {}", range.first, range.count);
+        let count = self.missing.iter().fold(0, |sum: u64, range| sum.saturating_add(range.count));
+        let (Some(all), Some(of)) = (self.shared, self.absent.first().map(|shard| shard.of)) else {
+            return self.missing.iter().map(run).collect();
+        };
+        if count > MOST_DEALT {
+            return self.missing.iter().map(run).collect();
         }
-        out.extend(
-            rest.iter().map(|r| format!("bloodhound test --first-seed {} --seeds {}", r.first, r.count)),
-        );
+        let absent: BTreeSet<u64> = self.absent.iter().map(|shard| shard.index).collect();
+        let (mut shards, mut rest) = (BTreeSet::new(), Vec::new());
+        for seed in self.missing.iter().flat_map(|range| range.first..=range.last()) {
+            let index = all.has(seed).then(|| (seed - all.first) % of + 1);
+            match index.filter(|index| absent.contains(index)) {
+                Some(index) => {
+                    shards.insert(index);
+                }
+                None => add_seed(&mut rest, seed),
+            }
+        }
+        let shard = |index| format!("{} --shard {}", run(&all), Shard { index, of });
+        shards.into_iter().map(shard).chain(rest.iter().map(run)).collect()
+    }
+
+    /// What came of the regression cases of all parts, if it fails the campaign.
+    pub fn regressions(&self) -> Vec<Trouble> {
+        let ended = self.manifests.iter().filter_map(|manifest| manifest.ended.as_ref());
+        let mut out: Vec<Trouble> = Vec::new();
+        for trouble in ended.flat_map(|ended| &ended.regressions) {
+            if !out.contains(trouble) {
+                out.push(trouble.clone());
+            }
+        }
         out
     }
 
@@ -235,17 +265,19 @@ impl Joined {
             totals.trouble(exit::NONDETERMINISM, difference.clone());
         }
         let ended: Vec<_> = self.manifests.iter().filter_map(|manifest| manifest.ended.as_ref()).collect();
-        // What went wrong in a part whose seeds all have results is of no consequence any more, unless it is a bug.
-        let mut said = BTreeSet::new();
-        for trouble in ended.iter().flat_map(|ended| &ended.troubles) {
-            let matters =
-                trouble.code == exit::BUG || !self.missing.is_empty() && trouble.code != exit::INCONCLUSIVE;
-            if matters && said.insert(&trouble.text) {
-                totals.troubles.push(trouble.clone());
-            }
+        if ended.is_empty() {
+            let text = "no part has told how it ended, so nothing is known of regression cases and of what else went wrong";
+            totals.trouble(exit::INCONCLUSIVE, text);
         }
-        for trouble in ended.iter().flat_map(|ended| &ended.regressions) {
-            if said.insert(&trouble.text) {
+        // What went wrong in a part whose seeds all have results is of no consequence any more, unless no other run makes it good.
+        let matters = |trouble: &Trouble| match trouble.code {
+            exit::BUG | exit::NONDETERMINISM => true,
+            code => !self.missing.is_empty() && code != exit::INCONCLUSIVE,
+        };
+        let regressions = self.regressions();
+        let wrong = ended.iter().flat_map(|ended| &ended.troubles).filter(|trouble| matters(trouble));
+        for trouble in wrong.chain(&regressions) {
+            if !totals.troubles.iter().any(|other| other.text == trouble.text) {
                 totals.troubles.push(trouble.clone());
             }
         }
@@ -317,6 +349,24 @@ fn few(names: &[&str]) -> String {
 /// `shard 3/4 and shard 4/4 are`.
 fn verb(names: &[String]) -> String {
     format!("{} {}", names.join(" and "), if names.len() == 1 { "is" } else { "are" })
+}
+
+/// Adds a seed that is higher than all that are there.
+fn add_seed(ranges: &mut Vec<Range>, seed: u64) {
+    match ranges.last_mut() {
+        Some(range) if range.last() + 1 == seed => range.count += 1,
+        _ => ranges.push(Range { first: seed, count: 1 }),
+    }
+}
+
+/// The pieces that tell how their part ended, or that it has not: nothing follows from a shard that was killed if it was started again and has
+/// ended then.
+pub fn telling(pieces: &[Piece]) -> impl Iterator<Item = (&Piece, &Manifest)> {
+    let all = move || pieces.iter().filter_map(|piece| Some((piece, piece.manifest.as_ref()?)));
+    let again = move |open: &Manifest| {
+        matches!(open.part, Part::Shard(_)) && all().any(|(_, m)| m.ended.is_some() && m.part == open.part)
+    };
+    all().filter(move |(_, manifest)| manifest.ended.is_some() || !again(manifest))
 }
 
 /// What a piece says of its campaign, and whether it is a part that others complete.

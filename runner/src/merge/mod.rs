@@ -23,7 +23,7 @@ use crate::campaign::verdict::Judgement;
 use crate::output::{Format, write_file};
 use crate::run::fail;
 use crate::session::Failure;
-use crate::shard::{Ended, FORMAT, Manifest, Part, RESULTS, results};
+use crate::shard::{Ended, FORMAT, Identity, Manifest, Part, RESULTS, results};
 use crate::{coverage, exit, finding, junit, output};
 
 use join::{Joined, Range};
@@ -128,7 +128,10 @@ fn merge(args: &Args, out: &Path, pieces: &[Piece], joined: Joined) -> Result<u8
     totals.sort();
     totals.measure_kinds(joined.identity.kinds().map_err(Failure::usage)?);
     joined.troubles(&mut totals, list);
-    covered(out, pieces, &joined, &mut totals);
+    let reached = reached(pieces, &joined.identity);
+    // All that is joined has been read, be it from this directory.
+    crate::campaign::forget(out).map_err(|e| Failure::environment(format!("{}: {e}", out.display())))?;
+    covered(out, &joined.identity, &reached, &mut totals);
     let judge = |totals: &Totals| -> (Judgement, Result<(), String>) {
         let judgement = Judgement::of(&joined.identity.properties, totals);
         let xml = junit::render(&judgement.suite(&joined.identity.config, facts(&joined, totals)));
@@ -204,34 +207,50 @@ fn copy(out: &Path, piece: &Piece, found: &mut Found) -> Result<(), String> {
     }
 }
 
-/// Joins what code was reached, judges it, and writes it.
-fn covered(out: &Path, pieces: &[Piece], joined: &Joined, totals: &mut Totals) {
-    let Some(thresholds) = &joined.identity.code else { return };
-    let (mut all, mut absent, mut found) = (Coverage::default(), Vec::new(), false);
-    for piece in pieces.iter().filter(|piece| piece.manifest.is_some()) {
+/// What code all parts have reached; `None` if none of them says so.
+struct Reached {
+    coverage: Option<Coverage>,
+    /// The parts that do not say it, or why they cannot be read.
+    absent: Vec<String>,
+}
+
+/// Joins what code was reached, if that was measured.
+fn reached(pieces: &[Piece], identity: &Identity) -> Reached {
+    let mut reached = Reached { coverage: None, absent: Vec::new() };
+    if identity.code.is_none() {
+        return reached;
+    }
+    for (piece, manifest) in join::telling(pieces) {
         match piece.coverage() {
-            Ok(Some(coverage)) => {
-                found = true;
-                all.join(coverage);
+            // One that was killed has not told what its last seeds reached, whatever lies in its directory.
+            Ok(Some(coverage)) if manifest.ended.is_some() => {
+                reached.coverage.get_or_insert_default().join(coverage);
             }
-            Ok(None) => absent.push(piece.name.clone()),
-            Err(text) => absent.push(text),
+            Ok(_) => reached.absent.push(piece.name.clone()),
+            Err(text) => reached.absent.push(text),
         }
     }
-    if !absent.is_empty() || !found {
+    reached
+}
+
+/// Judges what code was reached, if all parts have told it, and writes it.
+fn covered(out: &Path, identity: &Identity, reached: &Reached, totals: &mut Totals) {
+    let (Some(thresholds), Reached { coverage, absent }) = (&identity.code, reached) else { return };
+    let is_whole = absent.is_empty() && coverage.is_some();
+    if !is_whole {
         let text = format!("the coverage is not complete; it is missing from: {}", absent.join(", "));
         print::say(&text);
         if thresholds.all.is_some() || !thresholds.services.is_empty() {
             totals.trouble(exit::INCONCLUSIVE, text);
         }
     }
-    if !found {
-        return;
+    let Some(all) = coverage else { return };
+    if is_whole {
+        totals.code = coverage::judge(thresholds, all);
     }
-    totals.code = coverage::judge(thresholds, &all);
-    totals.code_summary = coverage::summary(&all);
+    totals.code_summary = coverage::summary(all);
     let checkout = Checkout::scan(Path::new(".")).map_err(|e| e.to_string());
-    match checkout.and_then(|checkout| coverage::write_json(out, &checkout, &all)) {
+    match checkout.and_then(|checkout| coverage::write_json(out, &checkout, all)) {
         Ok(files) => totals.code_reports = files,
         Err(text) => {
             print::say(&text);
@@ -243,7 +262,6 @@ fn covered(out: &Path, pieces: &[Piece], joined: &Joined, totals: &mut Totals) {
 /// Leaves what another merge can take.
 fn leave(out: &Path, joined: &Joined, totals: &Totals, code: u8, lines: &str) -> Result<(), String> {
     let cannot = |e: std::io::Error| format!("what came of the seeds cannot be written: {e}");
-    crate::campaign::forget(out).map_err(cannot)?;
     write_file(&out.join(RESULTS), lines).map_err(cannot)?;
     // Seeds with a gap between them are no campaign that could be run.
     let [range] = joined.spans[..] else { return Ok(()) };
@@ -253,7 +271,7 @@ fn leave(out: &Path, joined: &Joined, totals: &Totals, code: u8, lines: &str) ->
         first_seed: range.first,
         seeds: range.count,
         part: Part::All,
-        ended: Some(Ended::of(totals, code, joined.inputs())),
+        ended: Some(Ended { regressions: joined.regressions(), ..Ended::of(totals, code, joined.inputs()) }),
     };
     manifest.write(out).map_err(cannot)
 }

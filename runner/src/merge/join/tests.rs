@@ -81,6 +81,53 @@ fn what_is_missing_is_named_and_inconclusive_unless_it_is_allowed() {
 }
 
 #[test]
+fn commands_run_each_missing_seed_once() {
+    let of_three = |index, records| {
+        let manifest = manifest(Part::Shard(Shard { index, of: 3 }));
+        Piece::test(&format!("shard {index}"), Some(manifest), records)
+    };
+    // Of the first shard, with the seeds 0, 3, 6 and 9, there is the first seed alone.
+    let joined = Joined::of(&[of_three(1, vec![held(0)])]).expect("it fits");
+    let shard = |index| format!("bloodhound test --first-seed 0 --seeds 10 --shard {index}/3");
+    let seed = |seed| format!("bloodhound test --first-seed {seed} --seeds 1");
+    assert_eq!(joined.missing, [Range { first: 1, count: 9 }]);
+    assert_eq!(joined.commands(), [shard(2), shard(3), seed(3), seed(6), seed(9)]);
+    // Runs of single seeds have left nothing of the second one to run.
+    let again = Piece::test("again", Some(manifest(Part::All)), [1, 3, 4, 6, 7, 9].map(held).into());
+    let joined = Joined::of(&[of_three(1, vec![held(0)]), again]).expect("they fit");
+    assert_eq!(joined.commands(), [shard(3)]);
+}
+
+#[test]
+fn what_a_merge_was_told_is_not_lost_by_another_merge() {
+    let trouble = |code, text: &str| Trouble { code, text: text.into() };
+    let mut merged = Piece::test("merged", Some(manifest(Part::All)), (0..10).map(held).collect());
+    let ended = merged.manifest.as_mut().and_then(|manifest| manifest.ended.as_mut()).expect("it has ended");
+    ended.regressions = vec![trouble(exit::FINDINGS, "a case fails")];
+    ended.troubles = vec![
+        trouble(exit::FINDINGS, "a case fails"),
+        trouble(exit::NONDETERMINISM, "seed 3 came to different ends"),
+        trouble(exit::ENVIRONMENT, "no room"),
+    ];
+    let joined = Joined::of(&[merged]).expect("it fits");
+    assert_eq!(joined.regressions(), [trouble(exit::FINDINGS, "a case fails")]);
+    assert_eq!(totals(&joined, None).1, [exit::NONDETERMINISM, exit::FINDINGS]);
+}
+
+#[test]
+fn parts_of_which_none_has_told_its_end_are_no_success() {
+    let killed = |index, records| {
+        let mut part = shard(index, records);
+        part.manifest.as_mut().expect("it has one").ended = None;
+        part
+    };
+    let joined = Joined::of(&[killed(1, even()), killed(2, odd())]).expect("they fit");
+    assert_eq!((joined.missing.len(), totals(&joined, None).1), (0, vec![exit::INCONCLUSIVE]));
+    let joined = Joined::of(&[killed(1, even()), shard(2, odd())]).expect("they fit");
+    assert_eq!(totals(&joined, None).1, [] as [u8; 0]);
+}
+
+#[test]
 fn a_rerun_of_what_was_stopped_takes_its_place() {
     let mut stopped = odd();
     stopped[0] = SeedRecord::lost(1, Unjudged::Interrupted);
@@ -148,8 +195,13 @@ fn what_a_timeout_left_out_is_allowed_of_parts_that_have_ended() {
     // One that was killed has not said that its time was over.
     let mut killed = timed_out(2, vec![held(1)]);
     killed.manifest.as_mut().expect("it has one").ended = None;
-    let joined = Joined::of(&[timed_out(1, vec![held(0)]), killed]).expect("they fit");
+    let mut pieces = vec![timed_out(1, vec![held(0)]), killed];
+    let joined = Joined::of(&pieces).expect("they fit");
     assert_eq!((joined.least(None), totals(&joined, None).1), (10, vec![exit::INCONCLUSIVE]));
+    // It was started again, and has ended then, twice: it counts once.
+    pieces.extend([timed_out(2, vec![held(3)]), timed_out(2, vec![])]);
+    let joined = Joined::of(&pieces).expect("they fit");
+    assert_eq!((telling(&pieces).count(), joined.least(None), totals(&joined, None).1), (3, 2, vec![]));
 }
 
 #[test]
