@@ -250,9 +250,10 @@ impl<'a> Search<'a> {
         let Some(Ok(found)) = &known.parting else { return Ok((cause, None)) };
         let parting = self.parting(found)?;
         let same = first.is_some_and(|flip| flip.is_of(found.failing.choice));
-        let more = match first {
-            Some(flip) => which::weight(&found.with, &found.without) >= flip.weight() + which::ABOUT,
-            None => known.fewest.is_none(),
+        let more = match (first, which::weight(&found.with, &found.without)) {
+            (Some(flip), Some(weight)) => flip.weight().is_some_and(|first| weight >= first + which::ABOUT),
+            (Some(_), None) => false,
+            (None, _) => known.fewest.is_none(),
         };
         Ok(match (same, more) {
             (true, _) => (cause, None),

@@ -107,8 +107,8 @@ pub struct Flip {
 }
 
 impl Flip {
-    /// How many thousandths more of the futures fail with it.
-    pub fn weight(&self) -> i64 {
+    /// How many thousandths more of the futures fail with it, if that is known.
+    pub fn weight(&self) -> Option<i64> {
         weight(&self.with, &self.without)
     }
 
@@ -118,13 +118,13 @@ impl Flip {
     }
 }
 
-/// How many thousandths more of some futures fail than of others.
-pub fn weight(with: &[End], without: &[End]) -> i64 {
+/// How many thousandths more of some futures fail than of others. `None`: of one side none has a verdict.
+pub fn weight(with: &[End], without: &[End]) -> Option<i64> {
     let mille = |ends: &[End]| {
         let (failing, tried) = share(ends);
-        (failing * 1000).checked_div(tried).map_or(0, |mille| mille as i64)
+        (failing * 1000).checked_div(tried).map(|mille| mille as i64)
     };
-    mille(with) - mille(without)
+    Some(mille(with)? - mille(without)?)
 }
 
 /// Takes out each thing alone.
@@ -242,10 +242,15 @@ pub fn weigh(runs: &mut Runs<'_>, base: &Base, singles: &Singles) -> Result<Vec<
             Flip { candidate: candidate.clone(), with: runs.judge(with)?, without: runs.judge(without)? };
         flips.push(flip);
     }
-    // They come in falling order of time, which stays among those that weigh about the same.
-    let most = flips.iter().map(Flip::weight).max().unwrap_or_default();
-    flips.sort_by_key(|flip| flip.weight() < most - ABOUT);
-    Ok(flips)
+    Ok(sorted(flips))
+}
+
+/// Those that weigh about as much as the most first, then the lighter ones, then those of which nothing is known. They come in falling order of time, which stays
+/// within each of the three.
+fn sorted(mut flips: Vec<Flip>) -> Vec<Flip> {
+    let most = flips.iter().filter_map(Flip::weight).max().unwrap_or_default();
+    flips.sort_by_key(|flip| flip.weight().map_or(2, |weight| u8::from(weight < most - ABOUT)));
+    flips
 }
 
 /// Where no single fault decides: the fewest faults found without which it passes. `None`: it does not pass without all of them.
@@ -269,4 +274,31 @@ pub fn fewest(
         Ok::<_, Failure>(ends.iter().map(|end| *end == End::Passes).collect())
     })?;
     Ok(Some((kept.items.iter().map(|place| all[*place].clone()).collect(), kept.minimal)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_nothing_is_known_of_does_not_weigh_less_than_nothing() {
+        let flip = |at: u64, with: &[End], without: &[End]| {
+            let candidate =
+                Candidate { what: What::Kind(Kind::Drop), at: SimTime(at), set: None, place: None };
+            Flip { candidate, with: with.to_vec(), without: without.to_vec() }
+        };
+        let (fails, passes) = ([End::Fails, End::Fails], [End::Passes, End::Passes]);
+        let unknown = [End::Unknown("too long".into())];
+        assert_eq!(weight(&fails, &passes), Some(1000));
+        assert_eq!(weight(&[], &passes), None);
+        assert_eq!(weight(&fails, &unknown), None, "no verdict");
+        let flips = vec![
+            flip(9, &fails, &[]),
+            flip(8, &fails, &fails),
+            flip(7, &fails, &passes),
+            flip(6, &fails, &passes),
+        ];
+        let times: Vec<u64> = sorted(flips).iter().map(|flip| flip.candidate.at.0).collect();
+        assert_eq!(times, [7, 6, 8, 9]);
+    }
 }
