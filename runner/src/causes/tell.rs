@@ -9,6 +9,7 @@ use super::around::Side;
 use super::future::Later;
 use super::runs::End;
 use super::when::{Jump, Sample, When, interval, share};
+use super::which::weight;
 use crate::finding::Record;
 
 /// So many things that were taken out are listed.
@@ -117,16 +118,13 @@ pub fn text(told: &Told<'_>) -> String {
     out.push_str("\n## When\n\n");
     when(&mut out, &told.when, &told.near);
     out.push_str("\n## With the same faults\n\n");
-    let stays = told.when.curves.iter().filter(|curve| curve.later == Later::Stay);
-    let tried = stays.flat_map(|curve| &curve.samples).map(|sample| sample.ends.len()).sum::<usize>();
     if let Some(why) = &told.not_parted {
         let _ = writeln!(
             out,
             "There is a future that passes, but it was not found which one choice parts it from the failing run: {why}."
         );
     } else if told.when.latest_passing().is_none() {
-        let _ =
-            writeln!(out, "None of the {tried} futures passes that were drawn anew with the same faults.");
+        out.push_str(&none_passes(&told.when));
     } else if told.parting.is_none() {
         out.push_str("The choice at which a passing run parts from the failing one is the one above.\n");
     }
@@ -139,6 +137,15 @@ pub fn text(told: &Told<'_>) -> String {
         decides(&mut out, parting);
     }
     out
+}
+
+/// That no future with the same faults passes, of how many.
+fn none_passes(when: &When) -> String {
+    let stays = when.curves.iter().filter(|curve| curve.later == Later::Stay);
+    match stays.flat_map(|curve| &curve.samples).map(|sample| sample.share().1).sum::<u64>() {
+        0 => "Nothing is known: no future with the same faults was tried and had a verdict.\n".to_owned(),
+        tried => format!("None of the {tried} futures passes that were drawn anew with the same faults.\n"),
+    }
 }
 
 fn cause(out: &mut String, told: &Told<'_>) {
@@ -212,23 +219,29 @@ fn decides(out: &mut String, decides: &Decides) {
         }
         None => out.push_str("Without it the run passes.\n"),
     }
-    if !decides.with.is_empty() && !decides.without.is_empty() {
-        let _ = writeln!(
-            out,
-            "\nIn other futures from there on: with it {}; without it {}.",
-            sure(&decides.with),
-            sure(&decides.without)
-        );
-        let (with, without) = (share(&decides.with), share(&decides.without));
-        if with.0 * without.1.max(1) <= without.0 * with.1.max(1) {
-            out.push_str("So it decides in this run, and not in general: much else does as well.\n");
-        }
-    }
+    futures(out, &decides.with, &decides.without);
     let (failing, passing) = &decides.digests;
     let _ =
         writeln!(out, "\nBoth were run again, and ended so again: failing {failing}, passing {passing}.\n");
     for (side, line) in &decides.around {
         let _ = writeln!(out, "    {:<8}{line}", side.name());
+    }
+}
+
+/// How other futures end with something and without it.
+fn futures(out: &mut String, with: &[End], without: &[End]) {
+    let Some(weight) = weight(with, without) else {
+        out.push_str("\nWhether it decides in other futures is not known: with it or without it none was tried and had a verdict.\n");
+        return;
+    };
+    let _ = writeln!(
+        out,
+        "\nIn other futures from there on: with it {}; without it {}.",
+        sure(with),
+        sure(without)
+    );
+    if weight <= 0 {
+        out.push_str("So it decides in this run, and not in general: much else does as well.\n");
     }
 }
 
@@ -292,6 +305,11 @@ fn when(out: &mut String, when: &When, near: &[String]) {
             for line in near {
                 let _ = writeln!(out, "    {line}");
             }
+        }
+        None if when.curves.iter().all(|curve| curve.known().nth(1).is_none()) => {
+            out.push_str(
+                "Nothing is known: of fewer than two moments a future was tried and had a verdict.\n",
+            );
         }
         None => out.push_str("There is no moment at which failing became much more likely.\n"),
     }
@@ -391,4 +409,50 @@ pub fn json(told: &Told<'_>) -> Value {
         }),
         "not_parted": told.not_parted,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::when::Curve;
+    use super::*;
+
+    fn curve(ends: &[&[End]]) -> When {
+        let sample = |(at, ends): (usize, &&[End])| Sample { at: SimTime(at as u64), ends: ends.to_vec() };
+        let samples = ends.iter().enumerate().map(sample).collect();
+        When { curves: vec![Curve { later: Later::Stay, samples }], jump: None }
+    }
+
+    #[test]
+    fn without_runs_nothing_is_said_to_be_so() {
+        let unknown = [End::Unknown("too long".into())];
+        for nothing in [curve(&[]), curve(&[&unknown, &unknown])] {
+            let mut out = String::new();
+            when(&mut out, &nothing, &[]);
+            assert!(out.starts_with("Nothing is known"), "{out}");
+            assert!(none_passes(&nothing).starts_with("Nothing is known"));
+        }
+        let mut out = String::new();
+        let some = curve(&[&[End::Fails], &[End::Fails, End::Unknown("too long".into())]]);
+        when(&mut out, &some, &[]);
+        assert!(out.starts_with("There is no moment"), "{out}");
+        assert!(none_passes(&some).starts_with("None of the 2 futures passes"));
+    }
+
+    #[test]
+    fn what_decides_in_general_is_said_of_tried_futures_only() {
+        let said = |with: &[End], without: &[End]| {
+            let mut out = String::new();
+            futures(&mut out, with, without);
+            out
+        };
+        let unknown = End::Unknown("too long".into());
+        for (with, without) in
+            [(vec![], vec![]), (vec![End::Fails], vec![unknown.clone()]), (vec![unknown], vec![])]
+        {
+            let out = said(&with, &without);
+            assert!(out.contains("is not known") && !out.contains("in general"), "{out}");
+        }
+        assert!(said(&[End::Fails], &[End::Fails]).contains("not in general"));
+        assert!(!said(&[End::Fails], &[End::Passes]).contains("in general"));
+    }
 }

@@ -63,6 +63,13 @@ pub struct Curve {
     pub samples: Vec<Sample>,
 }
 
+impl Curve {
+    /// The samples of which anything is known.
+    pub fn known(&self) -> impl Iterator<Item = &Sample> {
+        self.samples.iter().filter(|sample| sample.share().1 > 0)
+    }
+}
+
 /// Where a curve rises most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Jump {
@@ -181,7 +188,7 @@ fn fill(
 fn steepest(curves: &[Curve]) -> Option<(usize, Jump)> {
     let mut best: Option<(u64, usize, Jump)> = None;
     for (at, curve) in curves.iter().enumerate() {
-        let known: Vec<&Sample> = curve.samples.iter().filter(|sample| sample.share().1 > 0).collect();
+        let known: Vec<&Sample> = curve.known().collect();
         for two in known.windows(2) {
             let rise = two[1].mille().saturating_sub(two[0].mille());
             if rise >= LEAST && best.as_ref().is_none_or(|(most, ..)| rise >= *most) {
