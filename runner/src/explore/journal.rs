@@ -2,7 +2,7 @@
 //!
 //! Key types: [`Journal`], [`About`] (what must be the same), [`Step`] (a run: what is counted of it, and what the search learned from it). A search is a function of its
 //! settings and of what its runs have shown, in order; so its steps are all that there is to keep. A step is written when the findings of its run are on the disk and
-//! before they are announced. Runs that something outside has ended (an interrupt, --timeout, a failure of the host, a bug) are no steps: they are made again.
+//! before they are announced. Runs that something outside has ended (an interrupt, --timeout, a failure of the host, want of memory, a bug) are no steps: they are made again.
 //!
 //! Neighbours: `bloodhound_corpus::Search` (the file and its lock), [`super::workers`] (takes results in order), `campaign::resumed` (counts steps again).
 

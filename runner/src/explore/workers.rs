@@ -21,7 +21,7 @@ use crate::campaign::totals::Unjudged;
 use crate::campaign::watch::{Lane, Watch};
 use crate::campaign::workers::{self, Collector, stopped};
 use crate::platform::Chosen;
-use crate::session::{Failure, Numbered, Outcome, Session, Stopped, Worker};
+use crate::session::{Failure, Numbered, Session, Stopped, Worker};
 use crate::{bug, cpus, exit};
 
 /// How often a thread that waits looks whether all has to stop.
@@ -50,6 +50,8 @@ struct Shared {
     over: AtomicBool,
     /// Workers that have begun and not ended.
     alive: AtomicUsize,
+    /// What runs have reached is wanted for the corpus.
+    keeps: bool,
 }
 
 /// What became of an order.
@@ -62,7 +64,7 @@ enum Ended {
 
 /// A run, what it has shown, and the snapshots that were taken in it.
 struct Ran {
-    outcome: Outcome,
+    ran: workers::Ran,
     seen: Seen,
     points: Vec<Arc<Point>>,
 }
@@ -105,9 +107,24 @@ impl Shared {
         }
     }
 
+    /// There was no memory for a run: what can be made again is given up. True: this is the last worker, which goes on; the others end, so that fewer
+    /// runs are made at once from now on.
+    fn relieve(&self, order: &Order, lane: &Lane) -> bool {
+        self.points.clear();
+        self.hunt.boots.give_up_others(order.seed);
+        bloodhound_frames::trim();
+        let is_last = self.alive.fetch_sub(1, Ordering::AcqRel) == 1;
+        self.alive.fetch_add(usize::from(is_last), Ordering::AcqRel);
+        lane.relieved();
+        is_last
+    }
+
     /// The life of a worker.
     fn work(&self, sender: &mpsc::Sender<Message>) {
+        self.alive.fetch_add(1, Ordering::AcqRel);
         let (mut worker, lane) = (None, self.hunt.watch.lane());
+        // The run for which there was no memory although no other was made.
+        let mut alone = None;
         let eyes = Eyes::new(&self.hunt.session.scenario, self.hunt.settings.strategy);
         while let Some(order) = self.take() {
             let number = order.number;
@@ -122,18 +139,19 @@ impl Shared {
             let begun = Instant::now();
             let ran = bug::contain(|| self.run((&mut worker, &eyes), &order, &lane));
             let message = match ran {
-                _ if lane.is_short() && self.hunt.watch.halted().is_none() => {
-                    drop(worker.take());
-                    bloodhound_frames::trim();
-                    let alone = self.alive.fetch_sub(1, Ordering::AcqRel) == 1;
-                    lane.relieved();
-                    if !alone {
-                        // Fewer runs at once from now on: this worker ends.
+                ran if lane.is_short() && self.hunt.watch.halted().is_none() => {
+                    drop((ran, worker.take()));
+                    let is_last = self.relieve(&order, &lane);
+                    if !is_last || alone != Some(number) {
+                        // What was given up just now may have been all that was missing.
+                        alone = is_last.then_some(number);
                         self.queue().push_front(order);
                         let _ignored = sender.send(Message::Postponed(number));
+                        if is_last {
+                            continue;
+                        }
                         return;
                     }
-                    self.alive.fetch_add(1, Ordering::AcqRel);
                     Message::Ended(number, Ended::TooLarge)
                 }
                 Ok(Ok(ran)) => Message::Ended(number, Ended::Ran(Box::new(ran))),
@@ -170,7 +188,9 @@ impl Shared {
         };
         carried.outcome.numbered = Some(Numbered { number: order.number + 1, at });
         let seen = seen(&carried, &self.hunt.session, eyes);
-        Ok(Ran { outcome: carried.outcome, seen, points: carried.points })
+        let features = self.keeps.then(|| crate::corpus::features(&carried.outcome));
+        let ran = workers::Ran { outcome: carried.outcome, features };
+        Ok(Ran { ran, seen, points: carried.points })
     }
 
     /// Why a run has no outcome.
@@ -178,7 +198,7 @@ impl Shared {
         match failure.code {
             exit::INTERRUPTED => stopped(&self.hunt.watch),
             exit::UNSUPPORTED => Unjudged::Unsupported(failure.text),
-            exit::BUG => Unjudged::Bug(failure.text),
+            exit::BUG | exit::NONDETERMINISM => Unjudged::Bug(failure.text),
             _ => Unjudged::Host(format!("on {}: {}", self.hunt.chosen.name, failure.text)),
         }
     }
@@ -203,10 +223,10 @@ pub fn run_all(hunt: Hunt, jobs: usize, collector: &mut Collector<'_>) -> Result
         bell: Condvar::new(),
         over: AtomicBool::new(false),
         alive: AtomicUsize::new(0),
+        keeps: collector.keeping.is_some(),
     });
     let (sender, receiver) = mpsc::channel();
     let threads = cpus::spawn(jobs, || {
-        shared.alive.fetch_add(1, Ordering::AcqRel);
         let (shared, sender) = (shared.clone(), sender.clone());
         move || {
             // What can go wrong in a run is contained there.
@@ -334,8 +354,9 @@ impl Taker<'_, '_> {
         self.collector.progress.end();
     }
 
-    /// Keeps the snapshots of the states that have come since the one with this number.
-    fn keep(&self, first: u64, taken: &[Arc<Point>]) {
+    /// Keeps the snapshots of the states that have come since the one with this number. `branched`: the run went on from a state, of which a snapshot may
+    /// have been made anew.
+    fn keep(&self, first: u64, taken: &[Arc<Point>], branched: bool) {
         let come = self.search.frontier().come_to();
         for id in (first..come).map(StateId) {
             let at = self.search.frontier().get(id).map(|state| state.at);
@@ -343,13 +364,15 @@ impl Taker<'_, '_> {
                 self.shared.points.put(id, point.clone());
             }
         }
-        if come > first {
+        if come > first || branched {
             self.shared.points.fit(&self.search);
         }
     }
 
     /// Takes the result of a run, and orders the one that may be chosen now.
     fn ended(&mut self, number: u64, ended: Ended) {
+        // Want of memory says nothing of the run: it is no step of the journal, and a process that goes on makes it again.
+        let is_answer = !matches!(ended, Ended::TooLarge);
         let (result, seen, taken) = looked_at(ended, &self.shared.hunt.watch);
         // What has ended behind a run that never will teaches nothing.
         let in_order = number == self.next;
@@ -358,15 +381,16 @@ impl Taker<'_, '_> {
         if in_order {
             order = self.search.merge(seen.clone());
             let has_states = self.search.frontier().come_to() > first;
-            if let Some(journal) = self.collector.journal() {
+            if is_answer && let Some(journal) = self.collector.journal() {
                 journal.shows(seen.as_ref(), has_states);
             }
         }
+        let origin = result.as_ref().ok().and_then(|ran| ran.outcome.numbered?.at);
         self.count(Task::Run(number + 1), result);
         if !in_order {
             return;
         }
-        self.keep(first, &taken);
+        self.keep(first, &taken, origin.is_some());
         match order {
             Some(order) => self.shared.put([order]),
             None if self.search.merged().0 >= self.shared.hunt.settings.runs => {
@@ -378,12 +402,9 @@ impl Taker<'_, '_> {
     }
 
     /// Counts what came of a run.
-    fn count(&mut self, task: Task, result: Result<Outcome, Unjudged>) {
+    fn count(&mut self, task: Task, result: Result<workers::Ran, Unjudged>) {
         match result {
-            Ok(outcome) => {
-                let features = self.collector.keeping.is_some().then(|| crate::corpus::features(&outcome));
-                self.collector.ran(task, workers::Ran { outcome, features });
-            }
+            Ok(ran) => self.collector.ran(task, ran),
             Err(why) => {
                 // Something unsupported, and want of memory, stop a run alone.
                 let alone = matches!(why, Unjudged::Unsupported(_) | Unjudged::Undecided(_));
@@ -398,13 +419,13 @@ impl Taker<'_, '_> {
 }
 
 /// What is counted of an order, what the search learns from it, and the snapshots that were taken.
-fn looked_at(ended: Ended, watch: &Watch) -> (Result<Outcome, Unjudged>, Option<Seen>, Vec<Arc<Point>>) {
+fn looked_at(ended: Ended, watch: &Watch) -> (Result<workers::Ran, Unjudged>, Option<Seen>, Vec<Arc<Point>>) {
     match ended {
-        Ended::Ran(ran) => {
-            let Ran { outcome, seen, points } = *ran;
+        Ended::Ran(ended) => {
+            let Ran { ran, seen, points } = *ended;
             // Nothing is known of how it would have gone on.
-            let cut = matches!(outcome.stopped, Some(Stopped::Interrupted | Stopped::Undecided(_)));
-            (Ok(outcome), (!cut).then_some(seen), points)
+            let cut = matches!(ran.outcome.stopped, Some(Stopped::Interrupted | Stopped::Undecided(_)));
+            (Ok(ran), (!cut).then_some(seen), points)
         }
         Ended::Lost(why) => (Err(why), None, Vec::new()),
         Ended::TooLarge => (Err(Unjudged::Undecided(watch.budget().text())), None, Vec::new()),
