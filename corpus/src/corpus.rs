@@ -238,7 +238,10 @@ impl Corpus {
         let mut order: Vec<(bool, &String)> = fresh.chain(stale).collect();
         // Those that failed first: they are what a corpus is for. What is out of date comes last on either side.
         order.sort_by_key(|(held, _)| *held);
-        (order.into_iter().map(|(_, name)| name.clone()).collect(), marked.into_iter().flat_map(|(_, marks)| marks).collect())
+        (
+            order.into_iter().map(|(_, name)| name.clone()).collect(),
+            marked.into_iter().flat_map(|(_, marks)| marks).collect(),
+        )
     }
 
     fn remove(&mut self, name: &str) -> Result<(), Error> {
