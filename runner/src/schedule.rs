@@ -15,6 +15,7 @@ use bloodhound_sim::faults::{
 };
 use bloodhound_sim::notice::{Notice, PhaseChange};
 use bloodhound_sim::timeline;
+use bloodhound_workloads::http::workload_end;
 
 use crate::output::write_file;
 use crate::session::{Failure, Outcome};
@@ -145,9 +146,25 @@ fn phase(outcome: &Outcome) -> u64 {
 
 /// What the log of the run says beside its faults: no schedule of faults can say it, so a run with the schedule is another one.
 fn unsaid(outcome: &Outcome) -> String {
-    let log = &outcome.decisions;
-    let of_clients = |choice: &&Choice| matches!(choice.site, Site::Operation { .. } | Site::Arrival { .. });
+    let unsaid = beside_faults(&outcome.decisions);
+    if unsaid.is_empty() {
+        return String::new();
+    }
+    format!(
+        "# The run has more that no schedule of faults says, so a run with this file is another one: {}.\n",
+        unsaid.join("; ")
+    )
+}
+
+fn beside_faults(log: &Log) -> Vec<String> {
+    let ends = Choice { part: Part::Run, site: workload_end() };
+    let of_clients = |choice: &&Choice| {
+        matches!(choice.site, Site::Operation { .. } | Site::Arrival { .. }) && **choice != ends
+    };
     let mut unsaid = Vec::new();
+    if log.overrides.contains_key(&ends) {
+        unsaid.push("the workload ends earlier".to_owned());
+    }
     match log.overrides.keys().filter(of_clients).count() {
         0 => {}
         count => unsaid.push(format!("{count} operations of clients that are left out or changed")),
@@ -157,13 +174,7 @@ fn unsaid(outcome: &Outcome) -> String {
     if epochs || log.plain.iter().any(|concern| about.contains(concern)) {
         unsaid.push("delays of packets and turns of tasks that are not those of the seed".to_owned());
     }
-    if unsaid.is_empty() {
-        return String::new();
-    }
-    format!(
-        "# The run has more that no schedule of faults says, so a run with this file is another one: {}.\n",
-        unsaid.join("; ")
-    )
+    unsaid
 }
 
 /// The ends of links, where they are not all.
@@ -422,6 +433,17 @@ fn quoted(name: &str) -> String {
 mod tests {
     use super::*;
     use bloodhound_decisions::WORD;
+    use bloodhound_workloads::http::left_out;
+
+    #[test]
+    fn an_earlier_end_of_the_workload_is_no_operation() {
+        let in_run = |site| Choice { part: Part::Run, site };
+        let ends = Log::new(0, 7).with(in_run(workload_end()), WORD, 5);
+        assert_eq!(beside_faults(&ends), ["the workload ends earlier"]);
+        let both = ends.with(in_run(left_out(1, 2)), WORD, 5);
+        let said = ["the workload ends earlier", "1 operations of clients that are left out or changed"];
+        assert_eq!(beside_faults(&both), said);
+    }
 
     #[test]
     fn parameters_that_a_log_replaces_are_known() {
