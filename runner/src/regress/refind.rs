@@ -2,12 +2,12 @@
 //!
 //! Where the configuration is the same, the seed of the case draws the same faults: its log is run in other schedules. Where it is another one, or what the log has left
 //! out would come back, the faults are those of its schedule, by the names of services and times. Operations are those of its seed in the first half of the
-//! runs; in the second half other seeds draw them.
+//! runs, for as long as clients were at work there; in the second half other seeds draw them.
 
-use bloodhound_decisions::{Concern, Epoch, ForcedSwitch, Log, Override, Site};
-use bloodhound_workloads::http::left_out;
+use bloodhound_decisions::{Choice, Concern, Epoch, ForcedSwitch, Log, Override, Site};
 
 use super::case::Case;
+use crate::shrink::case::is_said;
 
 /// Other schedules have seeds that no campaign begins with: "again" in ASCII and a number.
 const OTHER_SCHEDULES: u64 = 0x6167_6169_6e00_0000;
@@ -57,8 +57,9 @@ pub fn tries(case: &Case, same_plan: bool, lenient: bool, runs: u32) -> Vec<Try>
             true => {
                 let mut log = Log::new(boot_seed, seed);
                 if let Ok(of_case) = &case.log {
-                    let operations = of_case.overrides.iter().filter(|(choice, _)| is_left_out(&choice.site));
-                    log.overrides = operations.map(|(choice, to)| (*choice, Override { ..*to })).collect();
+                    let operations =
+                        of_case.overrides.iter().filter(|(choice, said)| is_of_clients(choice, **said));
+                    log.overrides = operations.map(|(choice, to)| (*choice, *to)).collect();
                 }
                 if n == 0 { log } else { in_another_schedule(log, n) }
             }
@@ -74,9 +75,9 @@ pub fn tries(case: &Case, same_plan: bool, lenient: bool, runs: u32) -> Vec<Try>
     (0..runs).filter_map(one).collect()
 }
 
-/// Whether a choice leaves out an operation of a client.
-fn is_left_out(site: &Site) -> bool {
-    matches!(*site, Site::Operation { worker, nth, .. } if *site == left_out(worker, nth))
+/// Whether the log says of the clients what no seed draws: that an operation is left out, or when the workload ends.
+fn is_of_clients(choice: &Choice, said: Override) -> bool {
+    matches!(choice.site, Site::Operation { .. }) && is_said(choice, said)
 }
 
 /// The same with other choices of scheduler and network, from the end of the boot on, the `nth`.
@@ -94,16 +95,19 @@ fn in_another_schedule(mut log: Log, nth: u64) -> Log {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::regress::case::tests::case as tests_case;
-    use bloodhound_decisions::{Choice, Part, WORD};
+    use bloodhound_decisions::{Part, WORD};
+    use bloodhound_workloads::http::{left_out, workload_end};
 
     #[test]
     fn a_case_is_looked_for_by_its_log_and_by_its_faults() {
         let mut case = tests_case();
-        let choice = Choice { part: Part::Run, site: left_out(1, 2) };
+        let clients = [left_out(1, 2), workload_end()].map(|site| Choice { part: Part::Run, site });
         if let Ok(log) = &mut case.log {
-            log.overrides.insert(choice, Override { bound: WORD, value: 5 });
+            log.overrides.extend(clients.map(|choice| (choice, Override { bound: WORD, value: 5 })));
         }
         let same = tries(&case, true, true, 8);
         assert_eq!(
@@ -111,15 +115,16 @@ mod tests {
             [false, false, false, false, true, true, true, true]
         );
         assert_eq!(case.log.as_ref().map(|log| &log.epochs), Ok(&same[0].log.epochs));
-        let others: std::collections::BTreeSet<u64> =
-            same[1..4].iter().map(|t| t.log.epochs[0].seed).collect();
+        let others: BTreeSet<u64> = same[1..4].iter().map(|t| t.log.epochs[0].seed).collect();
         assert!(others.len() == 3 && same[1].log.epochs.len() == 1 && same[1].log.plain.is_empty());
-        let seeds: std::collections::BTreeSet<u64> = same[4..].iter().map(|t| t.log.seed).collect();
+        let seeds: BTreeSet<u64> = same[4..].iter().map(|t| t.log.seed).collect();
         assert_eq!(seeds.len(), 4, "each draws other operations");
         let other = tries(&case, false, true, 5);
         assert!(other.iter().all(|t| t.scheduled));
         assert!(
-            other[..3].iter().all(|t| t.log.overrides.len() == 1 && t.log.overrides.contains_key(&choice))
+            other[..3]
+                .iter()
+                .all(|t| t.log.overrides.keys().copied().collect::<BTreeSet<_>>() == BTreeSet::from(clients))
         );
         assert!(other[3].log.overrides.is_empty());
         case.schedule = Err("none".into());
