@@ -249,6 +249,9 @@ fn workers_over(dir: &Path, store: &str, environment: &[(&str, String)]) {
     until("the first seed", || std::fs::read(&results).is_ok_and(|text| text.contains(&b'\n')));
     victim.kill().expect("it is killed");
     victim.wait().expect("it has ended");
+    // It has told what it ran, for merges that find it.
+    let manifest = std::fs::read_to_string(dir.join("workers/victim/shard.json")).expect("a manifest");
+    assert!(manifest.contains("/app/watcher") && manifest.contains("\"ended\": null"), "{manifest}");
     let others: Vec<Child> = ["a", "b"].map(|name| worker(dir, name, store, environment)).into();
     for mut other in others {
         let ended = other.wait().expect("it ends").code();

@@ -91,10 +91,18 @@ pub fn keep(
     let kinds = accounts::Accounts::configured(&session.scenario.faults, &session.scenario.planning);
     let manifest = Manifest {
         format: FORMAT,
-        identity: Identity::of(session, &kinds, totals.least_coverage, code),
+        identity: Identity::of(
+            session,
+            args.strategy(session),
+            args.no_regressions,
+            &kinds,
+            totals.least_coverage,
+            code,
+        ),
         first_seed: seeds.first,
         seeds: seeds.all,
         part: args.sharing.part(),
+        inputs: Vec::new(),
         ended: None,
     };
     let stale = Duration::from_nanos(args.sharing.worker_timeout);

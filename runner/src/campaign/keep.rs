@@ -34,8 +34,7 @@ impl Keep {
         // Results of an earlier campaign must not be found beside the manifest of this one, nor the other way round.
         let begun = forget(dir).and_then(|()| Writer::new(dir.join(RESULTS)));
         let writer = begun.and_then(|writer| manifest.write(dir).map(|()| writer));
-        let writer =
-            writer.map_err(|e| Failure::environment(format!("cannot write to {}: {e}", dir.display())))?;
+        let writer = writer.map_err(|e| cannot(dir, &e))?;
         Ok(Keep { dir: dir.to_path_buf(), manifest, writer, share })
     }
 
@@ -58,13 +57,24 @@ impl Keep {
         }
     }
 
+    /// The stack has booted. What it is made of is told before any seed, so that the results of a process that is killed can be compared
+    /// with those of others as well.
+    ///
+    /// # Errors
+    /// The host's, or the store's.
+    pub fn booted(&mut self, session: &Session, totals: &Totals) -> Result<(), Failure> {
+        self.manifest.inputs = finding::programs(&session.base, &session.plan_digest, totals.is_part);
+        self.manifest.write(&self.dir).map_err(|e| cannot(&self.dir, &e))?;
+        self.share.as_ref().map_or(Ok(()), |share| share.announce(&self.dir))
+    }
+
     /// The campaign is over.
     ///
     /// # Errors
     /// For the user.
     pub fn end(&mut self, session: &Session, totals: &Totals, code: u8) -> Result<(), String> {
-        let inputs = finding::programs(&session.base, &session.plan_digest, totals.is_part);
-        self.manifest.ended = Some(Ended::of(totals, code, inputs));
+        self.manifest.inputs = finding::programs(&session.base, &session.plan_digest, totals.is_part);
+        self.manifest.ended = Some(Ended::of(totals, code));
         let written = self.writer.sort().and_then(|()| self.manifest.write(&self.dir));
         written.map_err(|e| format!("what came of the seeds cannot be written: {e}"))
     }
@@ -79,6 +89,10 @@ impl Keep {
             None => Ok(()),
         }
     }
+}
+
+fn cannot(dir: &Path, error: &std::io::Error) -> Failure {
+    Failure::environment(format!("cannot write to {}: {error}", dir.display()))
 }
 
 /// Removes what an earlier campaign has left for machines, the report of code coverage that a merge would take included.

@@ -220,6 +220,7 @@ impl Campaign<'_> {
             let platform = chosen.insert(choose()?);
             print::say(&format!("platform {}", platform.line()));
             let boots = self.boot(platform)?;
+            self.keep().map_or(Ok(()), |mut keep| keep.booted(&self.session, totals))?;
             self.watch.seeding();
             self.run_cases(*platform, &boots, totals)?;
             self.run_seeds(*platform, boots, keeping.as_mut(), totals)

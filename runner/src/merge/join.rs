@@ -330,9 +330,8 @@ impl Joined {
 
     /// The files of the host that runs of all parts saw.
     pub fn inputs(&self) -> Vec<InputRecord> {
-        let ended = self.manifests.iter().filter_map(|manifest| manifest.ended.as_ref());
         let mut by_name = BTreeMap::new();
-        for input in ended.flat_map(|ended| &ended.inputs) {
+        for input in self.manifests.iter().flat_map(|manifest| &manifest.inputs) {
             by_name.entry((input.tree, &input.path, &input.kind)).or_insert(input);
         }
         by_name.into_values().cloned().collect()
@@ -417,9 +416,7 @@ fn difference(a: &SeedRecord, b: &SeedRecord) -> Option<String> {
 fn same_inputs(pieces: &[Piece]) -> Result<(), Failure> {
     let mut seen: BTreeMap<(u32, &str, &str), (&InputRecord, &str)> = BTreeMap::new();
     for piece in pieces {
-        let ended = piece.manifest.as_ref().and_then(|manifest| manifest.ended.as_ref());
-        let inputs = ended.map_or(&[][..], |ended| &ended.inputs);
-        for input in inputs {
+        for input in piece.manifest.iter().flat_map(|manifest| &manifest.inputs) {
             let (other, named) = seen
                 .entry((input.tree, input.path.as_str(), input.kind.as_str()))
                 .or_insert((input, piece.name.as_str()));

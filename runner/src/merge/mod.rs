@@ -271,7 +271,8 @@ fn leave(out: &Path, joined: &Joined, totals: &Totals, code: u8, lines: &str) ->
         first_seed: range.first,
         seeds: range.count,
         part: Part::All,
-        ended: Some(Ended { regressions: joined.regressions(), ..Ended::of(totals, code, joined.inputs()) }),
+        inputs: joined.inputs(),
+        ended: Some(Ended { regressions: joined.regressions(), ..Ended::of(totals, code) }),
     };
     manifest.write(out).map_err(cannot)
 }

@@ -13,6 +13,7 @@ pub mod share;
 use std::path::Path;
 
 use bloodhound_abi::digest;
+use bloodhound_explore::Strategy;
 use bloodhound_faults::Kind;
 use serde::{Deserialize, Serialize};
 
@@ -131,6 +132,10 @@ pub struct Identity {
     pub plan: String,
     /// bloodhound.yaml, as it was named.
     pub config: String,
+    /// By which rule seeds have faults.
+    pub strategy: String,
+    /// Regression cases are neither run nor known.
+    pub no_regressions: bool,
     /// The properties, in the plan's order.
     pub properties: Vec<Title>,
     /// The kinds of faults that are configured.
@@ -145,6 +150,8 @@ impl Identity {
     /// Of a session.
     pub fn of(
         session: &Session,
+        strategy: Strategy,
+        no_regressions: bool,
         kinds: &[Kind],
         least_fault_coverage: Option<u32>,
         code: Option<Thresholds>,
@@ -154,6 +161,8 @@ impl Identity {
             digest_version: digest::VERSION,
             plan: session.plan_digest.clone(),
             config: session.plan.config.display().to_string(),
+            strategy: strategy.name().to_owned(),
+            no_regressions,
             properties: Title::all(&session.plan.properties),
             fault_kinds: kinds.iter().map(|kind| kind.name().to_owned()).collect(),
             least_fault_coverage,
@@ -184,6 +193,10 @@ impl Identity {
                 pair("versions of digests", &self.digest_version, &o.digest_version)
             }
             o if o.plan != self.plan => pair("plan digests", &self.plan, &o.plan),
+            o if o.strategy != self.strategy => pair("strategies", &self.strategy, &o.strategy),
+            o if o.no_regressions != self.no_regressions => {
+                pair("values of --no-regressions:", &self.no_regressions, &o.no_regressions)
+            }
             o if o.properties != self.properties => pair("properties", &self.properties, &o.properties),
             o if o.fault_kinds != self.fault_kinds => {
                 pair("kinds of faults", &self.fault_kinds, &o.fault_kinds)
@@ -211,13 +224,11 @@ pub struct Ended {
     pub troubles: Vec<Trouble>,
     /// The regression cases that fail or have no verdict.
     pub regressions: Vec<Trouble>,
-    /// Files of the host that its runs saw; digests of small ones are salted with that of the plan.
-    pub inputs: Vec<InputRecord>,
 }
 
 impl Ended {
     /// What is to be told of these totals.
-    pub fn of(totals: &Totals, exit_code: u8, inputs: Vec<InputRecord>) -> Ended {
+    pub fn of(totals: &Totals, exit_code: u8) -> Ended {
         Ended {
             exit_code,
             interrupted: totals.interrupted,
@@ -226,7 +237,6 @@ impl Ended {
             least: totals.least,
             troubles: totals.troubles.clone(),
             regressions: regressed(totals),
-            inputs,
         }
     }
 }
@@ -258,6 +268,8 @@ pub struct Manifest {
     pub seeds: u64,
     /// Which of them this is about.
     pub part: Part,
+    /// Files of the host that its runs saw, those of the boot from its end on; digests of small ones are salted with that of the plan.
+    pub inputs: Vec<InputRecord>,
     /// `None` as long as it runs, or if it was killed.
     pub ended: Option<Ended>,
 }

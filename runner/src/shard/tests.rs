@@ -21,12 +21,15 @@ pub fn manifest(part: Part) -> Manifest {
         digest_version: 1,
         plan: "abc".into(),
         config: "bloodhound.yaml".into(),
+        strategy: "random".into(),
+        no_regressions: false,
         properties: vec![Title { name: "p".into(), kind: "safety".into(), line: 3 }],
         fault_kinds: vec!["crash".into()],
         least_fault_coverage: Some(500),
         code: None,
     };
-    Manifest { format: FORMAT, identity, first_seed: 0, seeds: 10, part, ended: Some(Ended::default()) }
+    let (inputs, ended) = (Vec::new(), Some(Ended::default()));
+    Manifest { format: FORMAT, identity, first_seed: 0, seeds: 10, part, inputs, ended }
 }
 
 /// A seed in which everything held.

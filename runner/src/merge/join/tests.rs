@@ -207,12 +207,14 @@ fn what_a_timeout_left_out_is_allowed_of_parts_that_have_ended() {
 #[test]
 fn parts_that_do_not_fit_are_refused_and_named() {
     type Change = fn(&mut Manifest);
-    let cases: [(Change, &str); 5] = [
+    let cases: [(Change, &str); 7] = [
         (|m| m.identity.plan = "def".into(), "plan digests \"abc\" and \"def\""),
         (|m| m.identity.bloodhound = "2.0".into(), "versions of Bloodhound"),
         (|m| m.identity.least_fault_coverage = None, "thresholds of fault coverage"),
         (|m| m.seeds = 20, "seeds: 0 to 9, and 0 to 19"),
         (|m| m.identity.properties.clear(), "properties"),
+        (|m| m.identity.strategy = "swarm".into(), "strategies \"random\" and \"swarm\""),
+        (|m| m.identity.no_regressions = true, "values of --no-regressions: false and true"),
     ];
     for (change, why) in cases {
         let mut other = shard(2, Vec::new());
@@ -234,12 +236,17 @@ fn parts_that_do_not_fit_are_refused_and_named() {
     };
     let with = |index, sha| {
         let mut part = shard(index, Vec::new());
-        part.manifest.as_mut().and_then(|m| m.ended.as_mut()).expect("ended").inputs = vec![input(sha)];
+        part.manifest.as_mut().expect("it has one").inputs = vec![input(sha)];
         part
     };
     let refused = Joined::of(&[with(1, "a"), with(2, "b")]).expect_err("other programs");
     assert!(refused.text.contains("contents of the content /app/x"), "{}", refused.text);
     assert!(Joined::of(&[with(1, "a"), with(2, "a")]).is_ok());
+    // One that was killed has told what it ran.
+    let mut killed = with(2, "b");
+    killed.manifest.as_mut().expect("it has one").ended = None;
+    let refused = Joined::of(&[with(1, "a"), killed]).expect_err("other programs");
+    assert!(refused.text.contains("contents of the content /app/x"), "{}", refused.text);
 }
 
 #[test]
