@@ -237,7 +237,7 @@ impl<'a> Search<'a> {
             None => None,
         };
         let plainest = match when.always() && runs.left() > 0 {
-            true => runs.judge(vec![plainest(base)])?.pop(),
+            true => runs.judge([plainest(base)])?.pop(),
             false => None,
         };
         Ok(Known { when, singles, flips, fewest, parting, plainest })
@@ -307,7 +307,7 @@ impl<'a> Search<'a> {
         let log = (*watched.ran.outcome.decisions).clone();
         let most = self.runs.left() / 3;
         let kept = smallest(elements.len(), most, |parts| {
-            self.runs.fails(parts.iter().map(|part| case::without(&log, &elements, part)).collect())
+            self.runs.fails(parts.iter().map(|part| case::without(&log, &elements, part)))
         })?;
         let (ran, end) = self.runs.look(case::without(&log, &elements, &kept.items))?;
         let mut ran = if end == End::Fails { ran } else { watched.ran };

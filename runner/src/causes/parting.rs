@@ -47,7 +47,7 @@ pub fn search(
     if first == last {
         return Ok(Err("there is no choice between them".into()));
     }
-    let ends = runs.judge([first, last].map(|kept| future::after(base, kept, nth)).to_vec())?;
+    let ends = runs.judge([first, last].map(|kept| future::after(base, kept, nth)))?;
     if ends != [End::Passes, End::Fails] {
         let why = if ends.len() < 2 {
             "the budget was over"
@@ -80,7 +80,7 @@ fn bisected(
         let mut places: Vec<usize> = (1..PARTS).map(|n| low + width * n / PARTS).collect();
         places.retain(|place| *place > low && *place < high);
         places.dedup();
-        let ends = runs.judge(places.iter().map(|kept| future::after(base, *kept, nth)).collect())?;
+        let ends = runs.judge(places.iter().map(|kept| future::after(base, *kept, nth)))?;
         let before = (low, high);
         for (place, end) in places.into_iter().zip(ends) {
             match end {
@@ -124,14 +124,14 @@ fn found(
     if end != End::Fails {
         return Ok(Err("the passing run with this one choice of the failing one does not fail".into()));
     }
-    let with: Vec<Log> = (0..FUTURES).map(|nth| future::after(base, kept + 1, OTHERS + nth)).collect();
-    let mut without = with.clone();
-    for log in &mut without {
+    let with = || (0..FUTURES).map(|nth| future::after(base, kept + 1, OTHERS + nth));
+    let without = with().map(|mut log| {
         match other {
             Some(other) => log.overrides.insert(failing.choice, value(other)),
             None => log.overrides.remove(&failing.choice),
         };
-    }
-    let (with, without) = (runs.judge(with)?, runs.judge(without)?);
+        log
+    });
+    let (with, without) = (runs.judge(with())?, runs.judge(without)?);
     Ok(Ok(Parting { at, failing, passing: other, logs: (fails, passing), among, with, without }))
 }

@@ -70,10 +70,10 @@ impl Runs<'_> {
     ///
     /// # Errors
     /// What the host says; interrupted.
-    pub fn judge(&mut self, mut logs: Vec<Log>) -> Result<Vec<End>, Failure> {
-        logs.truncate(self.left() as usize);
+    pub fn judge(&mut self, logs: impl IntoIterator<Item = Log>) -> Result<Vec<End>, Failure> {
         let mut ends = Vec::new();
-        let mut logs = logs.into_iter();
+        // Logs of whole runs are large: a round at a time is made.
+        let mut logs = logs.into_iter().take(self.left() as usize);
         loop {
             let round: Vec<Log> = logs.by_ref().take(ROUND).collect();
             if round.is_empty() {
@@ -96,7 +96,7 @@ impl Runs<'_> {
     ///
     /// # Errors
     /// As [`Runs::judge`].
-    pub fn fails(&mut self, logs: Vec<Log>) -> Result<Vec<bool>, Failure> {
+    pub fn fails(&mut self, logs: impl IntoIterator<Item = Log>) -> Result<Vec<bool>, Failure> {
         Ok(self.judge(logs)?.into_iter().map(|end| end == End::Fails).collect())
     }
 

@@ -5,7 +5,6 @@
 //! where a curve rises most. That shares rise only is not assumed.
 
 use bloodhound_abi::SimTime;
-use bloodhound_decisions::Log;
 
 use super::future::{self, Later};
 use super::runs::{Base, End, Runs};
@@ -171,9 +170,7 @@ fn fill(
     // If not all can be run, each moment has some.
     wanted.sort_by_key(|(at, nth)| (*nth, *at));
     wanted.truncate(end.saturating_sub(runs.made) as usize);
-    let logs: Vec<Log> =
-        wanted.iter().map(|(at, nth)| future::future(base, *at, *nth, curve.later)).collect();
-    let ends = runs.judge(logs)?;
+    let ends = runs.judge(wanted.iter().map(|(at, nth)| future::future(base, *at, *nth, curve.later)))?;
     for ((at, _), end) in wanted.into_iter().zip(ends) {
         match curve.samples.binary_search_by_key(&at, |sample| sample.at) {
             Ok(place) => curve.samples[place].ends.push(end),

@@ -144,8 +144,7 @@ pub fn singles(runs: &mut Runs<'_>, base: &Base, most: u32) -> Result<Singles, F
     let most = most.min(runs.left()) as usize;
     left += candidates.len().saturating_sub(most);
     candidates.truncate(most);
-    let logs = candidates.iter().map(|candidate| candidate.out_of(base.log.clone())).collect();
-    let ends = runs.judge(logs)?;
+    let ends = runs.judge(candidates.iter().map(|candidate| candidate.out_of(base.log.clone())))?;
     left += candidates.len() - ends.len();
     let mut tried: Vec<(Candidate, End)> = candidates.into_iter().zip(ends).collect();
     tried.sort_by_key(|(candidate, _)| (candidate.is_operation(), candidate.at));
@@ -236,11 +235,10 @@ pub fn weigh(runs: &mut Runs<'_>, base: &Base, singles: &Singles) -> Result<Vec<
         if !flips.is_empty() && runs.left() < RESERVE + 2 * FUTURES as u32 {
             break;
         }
-        let with: Vec<Log> = (0..FUTURES).map(|nth| candidate.future(base, OTHERS + nth)).collect();
-        let without = with.iter().map(|log| candidate.out_of(log.clone())).collect();
-        let flip =
-            Flip { candidate: candidate.clone(), with: runs.judge(with)?, without: runs.judge(without)? };
-        flips.push(flip);
+        let with = || (0..FUTURES).map(|nth| candidate.future(base, OTHERS + nth));
+        let ends = runs.judge(with())?;
+        let without = runs.judge(with().map(|log| candidate.out_of(log)))?;
+        flips.push(Flip { candidate: candidate.clone(), with: ends, without });
     }
     Ok(sorted(flips))
 }
@@ -265,12 +263,12 @@ pub fn fewest(
     let all = faults(base);
     let without = |part: &[usize]| part.iter().fold(base.log.clone(), |log, place| all[*place].out_of(log));
     let whole: Vec<usize> = (0..all.len()).collect();
-    if all.len() < 2 || runs.judge(vec![without(&whole)])? != [End::Passes] {
+    if all.len() < 2 || runs.judge([without(&whole)])? != [End::Passes] {
         return Ok(None);
     }
     let most = most.min(runs.left());
     let kept = smallest(all.len(), most, |parts| {
-        let ends = runs.judge(parts.iter().map(|part| without(part)).collect())?;
+        let ends = runs.judge(parts.iter().map(|part| without(part)))?;
         Ok::<_, Failure>(ends.iter().map(|end| *end == End::Passes).collect())
     })?;
     Ok(Some((kept.items.iter().map(|place| all[*place].clone()).collect(), kept.minimal)))
